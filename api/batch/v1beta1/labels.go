@@ -1,0 +1,26 @@
+package v1beta1
+
+// Labels and annotations that the controller sets on the pods of a job. On a clash with a label of the pod template the
+// controller's value wins.
+const (
+	// LabelJobName holds the job's name.
+	LabelJobName = "batch.tensorstack.dev/job-name"
+	// LabelJobKind holds the job's kind, for example GenericJob.
+	LabelJobKind = "batch.tensorstack.dev/job-kind"
+	// LabelReplicaType holds the replica's role.
+	LabelReplicaType = "batch.tensorstack.dev/replica-type"
+	// LabelReplicaRank holds the replica's rank within its role, counted from 0.
+	LabelReplicaRank = "batch.tensorstack.dev/replica-rank"
+	// LabelReplicaAttempt tells how many pods carried this replica before this one: 0 for the first.
+	LabelReplicaAttempt = "batch.tensorstack.dev/replica-attempt"
+	// LabelComponent holds the job's kind in lower case.
+	LabelComponent = "tensorstack.dev/component"
+
+	// AnnotationRestarts tells how many restarts had been charged to the replica when this pod was created.
+	AnnotationRestarts = "batch.tensorstack.dev/restarts"
+	// AnnotationBackoff tells how many replacements in a row, none of which ran for ten minutes, led to this pod. It sets
+	// the delay before the next one.
+	AnnotationBackoff = "batch.tensorstack.dev/backoff"
+	// AnnotationRunMode holds the RunModeType that this pod was made for.
+	AnnotationRunMode = "batch.tensorstack.dev/run-mode"
+)

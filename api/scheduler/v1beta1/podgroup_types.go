@@ -1,0 +1,165 @@
+package v1beta1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is the group and version of every type in this package.
+var GroupVersion = schema.GroupVersion{Group: "scheduler.tensorstack.dev", Version: "v1beta1"}
+
+// AddToScheme registers the types of this package with a scheme.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion, &PodGroup{}, &PodGroupList{})
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}
+
+// SchedulerName is the schedulerName of pods that the t9k-scheduler places.
+const SchedulerName = "t9k-scheduler"
+
+// Labels that tell the t9k-scheduler where a pod belongs. They cannot change on a live pod.
+const (
+	// LabelGroupName names the pod's PodGroup.
+	LabelGroupName = "scheduler.tensorstack.dev/group-name"
+	// LabelQueue names the pod's queue.
+	LabelQueue = "scheduler.tensorstack.dev/queue"
+	// LabelRole names the pod's role within its PodGroup.
+	LabelRole = "scheduler.tensorstack.dev/role"
+)
+
+// TopologyPolicy says how a group is spread over topology domains.
+//
+// +kubebuilder:validation:Enum=BestEffort;Required
+type TopologyPolicy string
+
+const (
+	// TopologyBestEffort packs the group into as few domains as possible.
+	TopologyBestEffort TopologyPolicy = "BestEffort"
+	// TopologyRequired refuses to spread the group over more than one domain.
+	TopologyRequired TopologyPolicy = "Required"
+)
+
+// PodGroup is a set of pods that the t9k-scheduler starts all together or not at all.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=pg
+// +kubebuilder:printcolumn:name="Queue",type=string,JSONPath=`.spec.queue`
+// +kubebuilder:printcolumn:name="Min",type=integer,JSONPath=`.spec.minMember`
+// +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`
+// +kubebuilder:printcolumn:name="Scheduled",type=string,JSONPath=`.status.conditions[?(@.type=="GroupScheduled")].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type PodGroup struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec says what is to be scheduled together.
+	Spec PodGroupSpec `json:"spec"`
+	// Status says how far that got.
+	// +optional
+	Status PodGroupStatus `json:"status,omitzero"`
+}
+
+// PodGroupList is a list of PodGroups.
+//
+// +kubebuilder:object:root=true
+type PodGroupList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []PodGroup `json:"items"`
+}
+
+// PodGroupSpec says what is to be scheduled together.
+type PodGroupSpec struct {
+	// MinMember is the number of pods that must fit together before any of them is bound.
+	// +kubebuilder:validation:Minimum=1
+	MinMember int32 `json:"minMember"`
+	// Roles gives minimums by role.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	Roles []PodGroupRole `json:"roles,omitempty"`
+	// Queue is the name of the queue. Defaults to "default".
+	// +optional
+	// +kubebuilder:default=default
+	Queue string `json:"queue,omitempty"`
+	// Priority orders the groups of one queue, 0 to 100, the highest first. Defaults to 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	Priority int32 `json:"priority,omitempty"`
+	// TopologyPolicy says how the group is spread over topology domains. Unset: no preference.
+	// +optional
+	TopologyPolicy TopologyPolicy `json:"topologyPolicy,omitempty"`
+}
+
+// PodGroupRole is the minimum of one role.
+type PodGroupRole struct {
+	// Name of the role.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// MinMember is the number of pods of this role that must fit together.
+	// +kubebuilder:validation:Minimum=0
+	MinMember int32 `json:"minMember"`
+}
+
+// PodGroupConditionType names one aspect of a group's state.
+type PodGroupConditionType string
+
+const (
+	// SufficientGroupMember is True once enough pods of the group exist.
+	SufficientGroupMember PodGroupConditionType = "SufficientGroupMember"
+	// GroupScheduled is True once the group's minimum is bound.
+	GroupScheduled PodGroupConditionType = "GroupScheduled"
+)
+
+// PodGroupCondition describes one aspect of the state of a group.
+type PodGroupCondition struct {
+	// Type names the aspect.
+	Type PodGroupConditionType `json:"type"`
+	// Status is True, False or Unknown.
+	Status metav1.ConditionStatus `json:"status"`
+	// LastTransitionTime tells when the status last changed.
+	// +optional
+	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
+	// Reason is a CamelCase word for programs.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// Message is a sentence for people.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// TransitionID identifies the scheduling attempt that set the condition.
+	// +optional
+	TransitionID string `json:"transitionID,omitempty"`
+}
+
+// PodGroupStatus is the observed state of a group.
+type PodGroupStatus struct {
+	// Conditions holds the latest observations of the group's state.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []PodGroupCondition `json:"conditions,omitempty"`
+	// Allocated is the number of pods bound to a node and not finished.
+	// +optional
+	Allocated int32 `json:"allocated,omitempty"`
+	// Pending is the number of pods in phase Pending.
+	// +optional
+	Pending int32 `json:"pending,omitempty"`
+	// Running is the number of pods in phase Running.
+	// +optional
+	Running int32 `json:"running,omitempty"`
+	// Succeeded is the number of pods in phase Succeeded.
+	// +optional
+	Succeeded int32 `json:"succeeded,omitempty"`
+	// Failed is the number of pods in phase Failed.
+	// +optional
+	Failed int32 `json:"failed,omitempty"`
+	// Unknown is the number of pods in phase Unknown.
+	// +optional
+	Unknown int32 `json:"unknown,omitempty"`
+}
