@@ -1,0 +1,121 @@
+// Package engine decides what happens to a job. It is pure: Next is a function of the job, of what has been seen of it and
+// of the clock, and says what to write, delete and create. Every kind of job is lowered to the normal form Job first, so
+// this package knows no kinds.
+package engine
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// Job is the normal form of a job of any kind.
+type Job struct {
+	// APIVersion and Kind identify the object that was lowered; owner references carry them.
+	APIVersion, Kind string
+	Namespace, Name  string
+	UID              types.UID
+	Generation       int64
+	// Deleting is true once somebody has asked to delete the job: nothing is created any more.
+	Deleting bool
+
+	// Roles in the order of replicaSpecs.
+	Roles []Role
+	// Success and Failure rules. Without success rules the job succeeds when every replica has; without failure rules it
+	// fails when any replica has failed for good.
+	Success, Failure []Rule
+	// Pause and Debug are the run mode's switches; Pause wins.
+	Pause, Debug bool
+	// CleanUp says which pods go when the job has finished.
+	CleanUp batch.CleanUpPolicy
+	// TTL is the time from the end of the job to its deletion; nil stands for never.
+	TTL *time.Duration
+	// Service asks for a headless Service of the job's name; nil stands for none.
+	Service *Service
+	// Gang hands the pods to the t9k-scheduler as one group; nil leaves them to the default scheduler.
+	Gang *Gang
+	// ClusterDomain is the DNS domain of the cluster, for example "cluster.local".
+	ClusterDomain string
+}
+
+// Role is a set of replicas that share a template.
+type Role struct {
+	Type     string
+	Replicas int
+	Restart  Restart
+	// Template of the pods. It is shared with the lowered object and never modified.
+	Template *corev1.PodTemplateSpec
+	// Main is the index of the main container in Template.Spec.Containers.
+	Main int
+	// Expand completes the pod of one rank: variables, environment, command lines. It may modify spec, which is a copy.
+	// Nil where there is nothing to do.
+	Expand func(rank int, spec *corev1.PodSpec)
+	// Debug says how the role's pods start in debug mode.
+	Debug Debug
+	// Resume says how they start once the job has resumed from a pause.
+	Resume Resume
+}
+
+// Debug says how the pods of a role start in debug mode.
+type Debug struct {
+	SkipInitContainers bool
+	// Command replaces that of every container; their args are dropped.
+	Command []string
+}
+
+// Resume says how the pods of a role start after a pause.
+type Resume struct {
+	SkipInitContainers bool
+	// Command and Args replace those of the main container, each where not nil.
+	Command, Args []string
+}
+
+// Restart says when a replica is restarted.
+type Restart struct {
+	// OnSuccess and OnFailure tell which ends lead to a restart.
+	OnSuccess, OnFailure bool
+	// Limit is the number of restarts of each replica; nil stands for no bound.
+	Limit *int32
+}
+
+// Rule names the replicas that all must have succeeded, or failed for good, for it to hold.
+type Rule struct {
+	// Text is the rule as JSON, for messages.
+	Text string
+	// Members lists the replicas, each once.
+	Members []Member
+}
+
+// Member is one replica: the index of its role in Job.Roles, and its rank.
+type Member struct{ Role, Rank int }
+
+// Service describes the job's headless Service.
+type Service struct {
+	Ports []corev1.ServicePort
+}
+
+// Gang describes the job's PodGroup.
+type Gang struct {
+	Queue     string
+	Priority  int32
+	MinMember int32
+	// ByRole gives each role a minimum of its own: all its replicas.
+	ByRole bool
+}
+
+// PodName is the name and hostname of a replica's pod.
+func (j *Job) PodName(role string, rank int) string {
+	return ReplicaName(j.Name, role, rank)
+}
+
+// Replicas is the number of replicas that the job wants, over all roles.
+func (j *Job) Replicas() int {
+	n := 0
+	for i := range j.Roles {
+		n += j.Roles[i].Replicas
+	}
+	return n
+}
