@@ -211,6 +211,7 @@ require (
 	sigs.k8s.io/kustomize/kyaml v0.21.1 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.3.3 // indirect
+	tensorstack.dev/batch/api v0.0.0
 )
 
 replace tensorstack.dev/batch/api => ./api

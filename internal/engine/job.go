@@ -50,8 +50,8 @@ type Role struct {
 	Template *corev1.PodTemplateSpec
 	// Main is the index of the main container in Template.Spec.Containers.
 	Main int
-	// Expand completes the pod of one rank: variables, environment, command lines. It may modify spec, which is a copy.
-	// Nil where there is nothing to do.
+	// Expand completes the pod of one rank: variables, environment, command lines. It may modify spec, which is a copy in
+	// which the run mode's commands are already in place, so that they are completed too. Nil where there is nothing to do.
 	Expand func(rank int, spec *corev1.PodSpec)
 	// Debug says how the role's pods start in debug mode.
 	Debug Debug

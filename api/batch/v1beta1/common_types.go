@@ -361,6 +361,9 @@ type OmittedReplicas struct {
 	// Backoff is the number of replacements in a row of each of them.
 	// +optional
 	Backoff int32 `json:"backoff,omitempty"`
+	// Pods is true where each of them has a pod.
+	// +optional
+	Pods bool `json:"pods,omitempty"`
 	// ExitCode is the exit code that each of them ended with, where they have ended.
 	// +optional
 	ExitCode *int32 `json:"exitCode,omitempty"`

@@ -1,0 +1,178 @@
+package engine
+
+import (
+	"maps"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+)
+
+// build turns the decisions into objects. The group comes before the first pod, so that no scheduler sees a part of it.
+func (p *pass) build() {
+	if p.finished || p.verdict.over() || p.mode == batch.RunPause {
+		return
+	}
+	if p.Gang != nil {
+		p.buildGroup()
+	}
+	if p.Service != nil && !p.seen.Service {
+		p.plan.Create = append(p.plan.Create, p.service())
+	}
+	for _, r := range p.create {
+		attempt := r.attempt
+		if r.disrupted {
+			attempt++ // the record still speaks of the pod that was taken away
+		}
+		p.plan.Create = append(p.plan.Create, p.pod(r, attempt))
+	}
+}
+
+func (p *pass) buildGroup() {
+	want := p.group()
+	have := p.seen.Group
+	if have == nil {
+		p.plan.Create = append(p.plan.Create, want)
+		return
+	}
+	if !equality.Semantic.DeepEqual(have.Spec, want.Spec) {
+		update := have.DeepCopy()
+		update.Spec = want.Spec
+		p.plan.Update = append(p.plan.Update, update)
+	}
+}
+
+// meta is the metadata of an object of the job.
+func (j *Job) meta(name string) metav1.ObjectMeta {
+	yes := true
+	return metav1.ObjectMeta{
+		Namespace: j.Namespace,
+		Name:      name,
+		Labels:    j.labels(),
+		OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: j.APIVersion, Kind: j.Kind, Name: j.Name, UID: j.UID, Controller: &yes, BlockOwnerDeletion: &yes,
+		}},
+	}
+}
+
+func (j *Job) labels() map[string]string {
+	return map[string]string{
+		batch.LabelJobName:   j.Name,
+		batch.LabelJobKind:   j.Kind,
+		batch.LabelComponent: strings.ToLower(j.Kind),
+	}
+}
+
+// service is the job's one headless Service. Names resolve before pods are ready: replicas look for each other at start.
+func (j *Job) service() *corev1.Service {
+	return &corev1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: j.meta(j.Name),
+		Spec: corev1.ServiceSpec{
+			ClusterIP:                corev1.ClusterIPNone,
+			Selector:                 map[string]string{batch.LabelJobName: j.Name, batch.LabelJobKind: j.Kind},
+			Ports:                    j.Service.Ports,
+			PublishNotReadyAddresses: true,
+		},
+	}
+}
+
+func (j *Job) group() *scheduling.PodGroup {
+	g := &scheduling.PodGroup{
+		TypeMeta:   metav1.TypeMeta{APIVersion: scheduling.GroupVersion.String(), Kind: "PodGroup"},
+		ObjectMeta: j.meta(j.Name),
+		Spec:       scheduling.PodGroupSpec{MinMember: j.Gang.MinMember, Queue: j.Gang.Queue, Priority: j.Gang.Priority},
+	}
+	if j.Gang.ByRole {
+		for i := range j.Roles {
+			g.Spec.Roles = append(g.Spec.Roles, scheduling.PodGroupRole{Name: j.Roles[i].Type, MinMember: int32(j.Roles[i].Replicas)})
+		}
+	}
+	return g
+}
+
+// pod is the next pod of a replica. The controller's labels win over the template's.
+func (p *pass) pod(r *replica, attempt int32) *corev1.Pod {
+	role := &p.Roles[r.Role]
+	t := role.Template
+	pod := &corev1.Pod{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: p.meta(r.name),
+		Spec:       *t.Spec.DeepCopy(),
+	}
+	pod.Finalizers = t.Finalizers
+	pod.Labels = merge(t.Labels, pod.Labels, map[string]string{
+		batch.LabelReplicaType:    role.Type,
+		batch.LabelReplicaRank:    strconv.Itoa(r.Rank),
+		batch.LabelReplicaAttempt: strconv.Itoa(int(attempt)),
+	})
+	pod.Annotations = merge(t.Annotations, map[string]string{
+		batch.AnnotationRunMode:  string(p.mode),
+		batch.AnnotationRestarts: strconv.Itoa(int(r.restarts)),
+		batch.AnnotationBackoff:  strconv.Itoa(int(r.backoff)),
+	})
+	s := &pod.Spec
+	s.RestartPolicy = corev1.RestartPolicyNever
+	s.Hostname = r.name
+	if p.Service != nil {
+		s.Subdomain = p.Name
+		if s.DNSConfig == nil {
+			s.DNSConfig = &corev1.PodDNSConfig{}
+		}
+		s.DNSConfig.Searches = append(s.DNSConfig.Searches, p.Name+"."+p.Namespace+".svc."+p.ClusterDomain)
+	}
+	if p.Gang != nil {
+		s.SchedulerName = scheduling.SchedulerName
+		pod.Labels[scheduling.LabelGroupName] = p.Name
+		pod.Labels[scheduling.LabelQueue] = p.Gang.Queue
+		pod.Labels[scheduling.LabelRole] = role.Type
+	}
+	switch p.mode {
+	case batch.RunDebug:
+		role.Debug.apply(s)
+	case batch.RunResume:
+		role.Resume.apply(s, role.Main)
+	}
+	if role.Expand != nil {
+		role.Expand(r.Rank, s)
+	}
+	return pod
+}
+
+// apply replaces what the containers run. Their probes would fail against another command, so they go.
+func (d *Debug) apply(s *corev1.PodSpec) {
+	if d.SkipInitContainers {
+		s.InitContainers = nil
+	}
+	for i := range s.Containers {
+		c := &s.Containers[i]
+		c.Command, c.Args = append([]string(nil), d.Command...), nil
+		c.LivenessProbe, c.ReadinessProbe, c.StartupProbe = nil, nil, nil
+	}
+}
+
+func (r *Resume) apply(s *corev1.PodSpec, main int) {
+	if r.SkipInitContainers {
+		s.InitContainers = nil
+	}
+	if r.Command != nil {
+		s.Containers[main].Command = append([]string(nil), r.Command...)
+	}
+	if r.Args != nil {
+		s.Containers[main].Args = append([]string(nil), r.Args...)
+	}
+}
+
+// merge lays maps over each other, the last one on top.
+func merge(all ...map[string]string) map[string]string {
+	out := map[string]string{}
+	for _, m := range all {
+		maps.Copy(out, m)
+	}
+	return out
+}

@@ -1,0 +1,116 @@
+package engine
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// ending says how a pod ended.
+type ending int
+
+const (
+	notEnded ending = iota
+	succeeded
+	failed
+	// disrupted pods were taken away through no doing of their own. They are replaced without charge.
+	disrupted
+)
+
+// disruptionReasons are the values of pod.status.reason with which kubelets and controllers end a pod, or turn it away
+// before it ran.
+var disruptionReasons = []string{
+	"Evicted", "Preempting", "Preempted", "NodeLost", "NodeShutdown", "Shutdown", "Terminated", "NodeAffinity",
+	"UnexpectedAdmissionError", "TerminationByKubelet",
+}
+
+// classify says whether and how a pod has ended. A pod that is being deleted has ended only if it finished by itself
+// before it was asked to.
+func classify(pod *corev1.Pod) ending {
+	end := notEnded
+	switch pod.Status.Phase {
+	case corev1.PodSucceeded:
+		end = succeeded
+	case corev1.PodFailed:
+		end = failed
+		if isDisrupted(pod) {
+			return disrupted
+		}
+	}
+	if pod.DeletionTimestamp == nil {
+		return end
+	}
+	if end != notEnded && finishedBeforeDeletion(pod) {
+		return end
+	}
+	return disrupted
+}
+
+func isDisrupted(pod *corev1.Pod) bool {
+	if i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
+	}); i >= 0 {
+		return true
+	}
+	r := pod.Status.Reason
+	return slices.Contains(disruptionReasons, r) || strings.HasPrefix(r, "OutOf")
+}
+
+// finishedBeforeDeletion compares the pod's end with the moment when its deletion was asked for. Both have a resolution of
+// one second; the same second counts as caused by the deletion, in favour of the job.
+func finishedBeforeDeletion(pod *corev1.Pod) bool {
+	asked := pod.DeletionTimestamp.Time
+	if g := pod.DeletionGracePeriodSeconds; g != nil {
+		asked = asked.Add(-time.Duration(*g) * time.Second)
+	}
+	_, finished := lifetime(pod)
+	return !finished.IsZero() && finished.Before(asked)
+}
+
+// lifetime is the time from the first start to the last end of the pod's containers; zero where unknown.
+func lifetime(pod *corev1.Pod) (started, finished time.Time) {
+	for _, cs := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range cs {
+			t := cs[i].State.Terminated
+			if t == nil {
+				continue
+			}
+			if s := t.StartedAt.Time; !s.IsZero() && (started.IsZero() || s.Before(started)) {
+				started = s
+			}
+			if t.FinishedAt.After(finished) {
+				finished = t.FinishedAt.Time
+			}
+		}
+	}
+	return started, finished
+}
+
+// podPhase is the phase of a replica whose pod has not ended.
+func podPhase(pod *corev1.Pod) batch.ReplicaPhase {
+	switch {
+	case pod.Status.Phase == corev1.PodRunning:
+		return batch.ReplicaRunning
+	case pod.Status.Phase == corev1.PodUnknown:
+		return batch.ReplicaUnknown
+	case pod.Spec.NodeName == "":
+		return batch.ReplicaCreating
+	default:
+		return batch.ReplicaPending
+	}
+}
+
+
+// count reads a number that the controller wrote on a pod. What somebody else put there counts as 0.
+func count(s string) int32 {
+	n, err := strconv.ParseInt(s, 10, 32)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return int32(n)
+}

@@ -1,0 +1,212 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+)
+
+func condition(s *batch.JobStatus, t batch.JobConditionType) *batch.JobCondition {
+	for i := range s.Conditions {
+		if s.Conditions[i].Type == t {
+			return &s.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func conditionTrue(s *batch.JobStatus, t batch.JobConditionType) bool {
+	c := condition(s, t)
+	return c != nil && c.Status == metav1.ConditionTrue
+}
+
+// setConditions writes all conditions, each once and in the same order, with a new transition time where the status of one
+// has changed.
+func (p *pass) setConditions(s *batch.JobStatus) {
+	all := []batch.JobCondition{
+		is(batch.JobInitialized, true, batch.ReasonAccepted, "The controller has accepted the job."),
+		p.runningCondition(s),
+		p.replicaFailureCondition(),
+	}
+	all = append(all, p.endConditions(s)...)
+	all = append(all, p.pausedCondition())
+	stamp(s, all, metav1.NewTime(p.seen.Now).Rfc3339Copy())
+}
+
+func stamp(s *batch.JobStatus, all []batch.JobCondition, now metav1.Time) {
+	for i := range all {
+		all[i].LastTransitionTime = now
+		if old := condition(s, all[i].Type); old != nil && old.Status == all[i].Status {
+			all[i].LastTransitionTime = old.LastTransitionTime
+		}
+	}
+	s.Conditions = all
+}
+
+func is(t batch.JobConditionType, yes bool, reason batch.Reason, message string) batch.JobCondition {
+	c := batch.JobCondition{Type: t, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+	if yes {
+		c.Status = metav1.ConditionTrue
+	}
+	return c
+}
+
+// runningCondition says whether every replica that the job waits for runs, and if not, why.
+func (p *pass) runningCondition(s *batch.JobStatus) batch.JobCondition {
+	no := func(reason batch.Reason, message string) batch.JobCondition {
+		return is(batch.JobRunningCondition, false, reason, message)
+	}
+	a := s.Aggregate
+	switch {
+	case p.finished || p.verdict.over():
+		return no(batch.ReasonJobFinished, "The job has finished.")
+	case p.mode == batch.RunPause:
+		return no(batch.ReasonPaused, "The job is paused.")
+	case s.Phase == batch.JobRunning && p.mode == batch.RunDebug:
+		return is(batch.JobRunningCondition, true, batch.ReasonDebugging, fmt.Sprintf("%d replicas run the debug command.", a.Running))
+	case s.Phase == batch.JobRunning:
+		return is(batch.JobRunningCondition, true, batch.ReasonReplicasRunning, runningText(a))
+	case s.Phase == batch.JobUnknown:
+		return no(batch.ReasonReplicaUnknown, fmt.Sprintf("The state of %d replicas cannot be obtained.", a.Unknown))
+	}
+	reason, message := p.pendingReason()
+	return no(reason, fmt.Sprintf("%d of %d replicas run. %s", a.Running, s.Replicas, message))
+}
+
+func runningText(a batch.Aggregate) string {
+	parts := []string{fmt.Sprintf("%d replicas run", a.Running)}
+	if a.Succeeded > 0 {
+		parts = append(parts, fmt.Sprintf("%d have succeeded", a.Succeeded))
+	}
+	if a.Failed > 0 {
+		parts = append(parts, fmt.Sprintf("%d have failed", a.Failed))
+	}
+	return strings.Join(parts, ", ") + "."
+}
+
+// pendingReason says why the job waits, the most telling reason first.
+func (p *pass) pendingReason() (batch.Reason, string) {
+	if len(p.seen.Refusals) > 0 {
+		r := p.seen.Refusals[0]
+		return r.Reason, fmt.Sprintf("Cannot create %s: %s", r.Object, r.Message)
+	}
+	if message := groupMessage(p.seen.Group); p.Gang != nil && message != "" {
+		return batch.ReasonUnschedulable, "PodGroup: " + message
+	}
+	if pod := p.firstPod(unschedulable); pod != nil {
+		return batch.ReasonUnschedulable, fmt.Sprintf("Pod %s: %s", pod.Name, scheduledCondition(pod).Message)
+	}
+	if pod := p.firstPod(func(pod *corev1.Pod) bool { return waitingContainer(pod) != nil }); pod != nil {
+		w := waitingContainer(pod)
+		return batch.ReasonNotStarted, strings.TrimSuffix(fmt.Sprintf("Pod %s: %s: %s", pod.Name, w.Reason, w.Message), ": ")
+	}
+	for i := range p.replicas {
+		if r := &p.replicas[i]; r.phase != batch.ReplicaRunning && !r.final() && (r.attempt > 0 || r.result != notEnded || r.disrupted) {
+			return batch.ReasonRestarting, "Replacing " + r.name + "."
+		}
+	}
+	return batch.ReasonCreatingReplicas, "The others are being started."
+}
+
+func scheduledCondition(pod *corev1.Pod) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == corev1.PodScheduled {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func unschedulable(pod *corev1.Pod) bool {
+	c := scheduledCondition(pod)
+	return pod.Spec.NodeName == "" && c != nil && c.Status == corev1.ConditionFalse && c.Message != ""
+}
+
+// groupMessage says why a PodGroup is not scheduled; empty where it is or nothing is known.
+func groupMessage(g *scheduling.PodGroup) string {
+	if g == nil {
+		return ""
+	}
+	for _, c := range g.Status.Conditions {
+		if c.Status != metav1.ConditionTrue && c.Message != "" {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+func (p *pass) replicaFailureCondition() batch.JobCondition {
+	n, first := 0, ""
+	for i := range p.replicas {
+		if r := &p.replicas[i]; r.final() && r.result == failed && p.mode != batch.RunDebug {
+			if n++; n == 1 {
+				first = r.name + " failed" + exitText(r.exit)
+			}
+		}
+	}
+	switch n {
+	case 0:
+		return is(batch.JobReplicaFailure, false, batch.ReasonNoReplicaFailed, "No replica has failed for good.")
+	case 1:
+		return is(batch.JobReplicaFailure, true, batch.ReasonReplicaFailed, first+".")
+	default:
+		return is(batch.JobReplicaFailure, true, batch.ReasonReplicaFailed, fmt.Sprintf("%s, and %d other replicas failed.", first, n-1))
+	}
+}
+
+// endConditions are Completed and Failed. Once one of them is True neither changes again.
+func (p *pass) endConditions(s *batch.JobStatus) []batch.JobCondition {
+	if p.finished {
+		return []batch.JobCondition{*condition(s, batch.JobCompleted), *condition(s, batch.JobFailedCondition)}
+	}
+	v := p.verdict
+	switch v.phase {
+	case batch.JobSucceeded:
+		return []batch.JobCondition{is(batch.JobCompleted, true, v.reason, v.message),
+			is(batch.JobFailedCondition, false, batch.ReasonJobSucceeded, "The job has succeeded.")}
+	case batch.JobFailed:
+		return []batch.JobCondition{is(batch.JobCompleted, false, batch.ReasonJobFailed, "The job has failed."),
+			is(batch.JobFailedCondition, true, v.reason, v.message)}
+	default:
+		return []batch.JobCondition{is(batch.JobCompleted, false, batch.ReasonNotFinished, "The job has not finished."),
+			is(batch.JobFailedCondition, false, batch.ReasonNotFinished, "The job has not finished.")}
+	}
+}
+
+func (p *pass) pausedCondition() batch.JobCondition {
+	old := condition(p.old, batch.JobPausedCondition)
+	switch {
+	case p.finished && old != nil:
+		return *old
+	case p.mode == batch.RunPause && !p.verdict.over():
+		return is(batch.JobPausedCondition, true, batch.ReasonPaused, "runMode.pause is enabled.")
+	case p.resumed():
+		return is(batch.JobPausedCondition, false, batch.ReasonResumed, "The job was paused and has been resumed.")
+	default:
+		return is(batch.JobPausedCondition, false, batch.ReasonNotPaused, "The job has not been paused.")
+	}
+}
+
+// Invalid is the status of a job that cannot be carried out. It is final, since a spec cannot be mended on a live job.
+func Invalid(old *batch.JobStatus, message string, generation int64, now metav1.Time) *batch.JobStatus {
+	s := old.DeepCopy()
+	now = now.Rfc3339Copy()
+	s.Phase, s.ObservedGeneration = batch.JobFailed, generation
+	if s.CompletionTime == nil {
+		s.CompletionTime = &now
+	}
+	stamp(s, []batch.JobCondition{
+		is(batch.JobInitialized, false, batch.ReasonInvalidSpec, message),
+		is(batch.JobRunningCondition, false, batch.ReasonJobFinished, "The job has finished."),
+		is(batch.JobReplicaFailure, false, batch.ReasonNoReplicaFailed, "No replica has failed for good."),
+		is(batch.JobCompleted, false, batch.ReasonJobFailed, "The job has failed."),
+		is(batch.JobFailedCondition, true, batch.ReasonInvalidSpec, message),
+		is(batch.JobPausedCondition, false, batch.ReasonNotPaused, "The job has not been paused."),
+	}, now)
+	return s
+}

@@ -1,0 +1,43 @@
+package engine
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// nodeRecheck is how often the node of an overdue pod is looked at again.
+const nodeRecheck = 30 * time.Second
+
+// deletePod asks for a pod's deletion unless somebody has already.
+func (p *pass) deletePod(pod *corev1.Pod) {
+	if pod.DeletionTimestamp == nil {
+		p.plan.Delete = append(p.plan.Delete, Deletion{Name: pod.Name, UID: pod.UID})
+	}
+}
+
+// forceDelete deletes a pod that cannot end because its node is lost.
+func (p *pass) forceDelete(pod *corev1.Pod) {
+	overdue := Overdue(pod, *p.cfg)
+	if overdue.IsZero() {
+		return
+	}
+	switch {
+	case p.seen.Now.Before(overdue):
+		p.wakeAt(overdue)
+	case p.seen.LostNodes[pod.Spec.NodeName]:
+		p.plan.Delete = append(p.plan.Delete, Deletion{Name: pod.Name, UID: pod.UID, Force: true})
+		p.event(nodeLost(pod))
+	default:
+		p.wakeAt(p.seen.Now.Add(nodeRecheck))
+	}
+}
+
+// Overdue is when a pod that is being deleted should have ended, so that its node is worth a look; zero where the pod is
+// not being deleted or never reached a node.
+func Overdue(pod *corev1.Pod, cfg Config) time.Time {
+	if pod == nil || pod.DeletionTimestamp == nil || pod.Spec.NodeName == "" {
+		return time.Time{}
+	}
+	return pod.DeletionTimestamp.Add(cfg.WithDefaults().ForceDeleteAfter)
+}

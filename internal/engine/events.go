@@ -1,0 +1,134 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// Event tells people of a transition.
+type Event struct {
+	// Type is Normal or Warning.
+	Type    string
+	Reason  batch.Reason
+	Message string
+}
+
+// maxNamed is the number of replicas that one event names.
+const maxNamed = 10
+
+func normal(reason batch.Reason, format string, args ...any) Event {
+	return Event{corev1.EventTypeNormal, reason, fmt.Sprintf(format, args...)}
+}
+
+func warning(reason batch.Reason, format string, args ...any) Event {
+	return Event{corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...)}
+}
+
+func nodeLost(pod *corev1.Pod) Event {
+	return warning(batch.EventNodeLost, "Deleting pod %s by force: its node %s is lost, so it cannot end by itself.", pod.Name, pod.Spec.NodeName)
+}
+
+func (p *pass) event(e Event) { p.plan.Events = append(p.plan.Events, e) }
+
+// transitionEvents tells of what changes from the old status to the next. Since the next one is written under an optimistic
+// lock, each transition is told at most once.
+func (p *pass) transitionEvents(next *batch.JobStatus) {
+	p.modeEvents(next)
+	p.replicaEvents()
+	p.refusalEvents(next)
+	if next.Phase == p.old.Phase {
+		return
+	}
+	switch next.Phase {
+	case batch.JobRunning:
+		p.event(normal(batch.ReasonReplicasRunning, "%s", condition(next, batch.JobRunningCondition).Message))
+	case batch.JobSucceeded:
+		p.event(normal(batch.ReasonSuccessRule, "%s", p.verdict.message))
+		p.heldResources(next)
+	case batch.JobFailed:
+		p.event(warning(p.verdict.reason, "%s", p.verdict.message))
+		p.heldResources(next)
+	}
+}
+
+func (p *pass) modeEvents(next *batch.JobStatus) {
+	switch {
+	case next.RunMode == p.old.RunMode:
+	case next.RunMode == batch.RunPause:
+		p.event(normal(batch.EventJobPaused, "The job is paused; its pods are ending."))
+	case p.old.RunMode == batch.RunPause:
+		p.event(normal(batch.EventJobResumed, "The job resumes with %d replicas.", next.Replicas))
+	case p.old.RunMode == "" || next.RunMode == batch.RunDebug:
+		p.event(normal(batch.EventJobStarted, "Starting %d replicas in mode %s.", next.Replicas, next.RunMode))
+	}
+}
+
+func (p *pass) replicaEvents() {
+	var restarted, lost, failures []string
+	for _, r := range p.restarts {
+		text := fmt.Sprintf("%s ended%s", r.name, exitText(r.exit))
+		if limit := p.Roles[r.Role].Restart.Limit; limit != nil {
+			text += fmt.Sprintf(" (restart %d of %d)", r.restarts, *limit)
+		} else {
+			text += fmt.Sprintf(" (restart %d)", r.restarts)
+		}
+		restarted = append(restarted, text)
+	}
+	for i := range p.replicas {
+		r := &p.replicas[i]
+		if p.mode == p.old.RunMode && r.pod != nil && r.past.uid != "" && r.past.reason != reasonModeChanged &&
+			r.attempt > r.past.attempt && r.restarts == r.past.restarts {
+			lost = append(lost, because(r.name, r.past.reason))
+		}
+		if r.final() && r.result == failed && r.past.phase != batch.ReplicaFailed && p.mode != batch.RunDebug {
+			failures = append(failures, r.name+" failed"+exitText(r.exit))
+		}
+	}
+	if len(restarted) > 0 {
+		p.event(normal(batch.EventReplicaRestarted, "Restarting: %s.", few(restarted)))
+	}
+	if len(lost) > 0 {
+		p.event(warning(batch.EventReplicaDisrupted, "Replaced without charge, after a disruption: %s.", few(lost)))
+	}
+	if len(failures) > 0 {
+		p.event(warning(batch.ReasonReplicaFailed, "For good: %s.", few(failures)))
+	}
+}
+
+// refusalEvents tells of a refusal when the Running condition first shows it.
+func (p *pass) refusalEvents(next *batch.JobStatus) {
+	c := condition(next, batch.JobRunningCondition)
+	old := condition(p.old, batch.JobRunningCondition)
+	if c.Reason != batch.ReasonNameTaken && c.Reason != batch.ReasonCreateRefused || old != nil && old.Message == c.Message {
+		return
+	}
+	p.event(warning(c.Reason, "%s", c.Message))
+}
+
+// heldResources warns of pods that go on after the end of their job.
+func (p *pass) heldResources(next *batch.JobStatus) {
+	a := next.Aggregate
+	if n := a.Running + a.Pending + a.Creating + a.Unknown; n > 0 && p.CleanUp != batch.CleanUpAll && p.CleanUp != batch.CleanUpUnfinished {
+		p.event(warning(batch.EventReplicasHoldResources,
+			"The job has finished, and %d of its pods still hold resources, since cleanUpPolicy is None. Set it to Unfinished to end them.", n))
+	}
+}
+
+func because(name, reason string) string {
+	if reason == "" {
+		return name
+	}
+	return name + " (" + reason + ")"
+}
+
+// few joins the first names and counts the rest.
+func few(names []string) string {
+	if len(names) > maxNamed {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,294 @@
+package engine
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// Plan is what is to be done about a job, in this order: write the status; delete; create; update; emit the events, if the
+// status was written. Whoever carries it out stops at the first error, for each pass starts from what is seen then.
+type Plan struct {
+	// Status to write under an optimistic lock; nil where nothing is to be written now.
+	Status *batch.JobStatus
+	// Delete lists pods to delete. Each must still be the one that was seen.
+	Delete []Deletion
+	// Create lists objects in order: PodGroup, Service, pods.
+	Create []Object
+	// Update lists objects whose spec is to be brought up to date.
+	Update []Object
+	// Events tell of the transitions that Status writes down.
+	Events []Event
+	// DeleteJob is true when the job has outlived its TTL.
+	DeleteJob bool
+	// RequeueAfter is the time to the nearest of all deadlines; zero where there is none.
+	RequeueAfter time.Duration
+}
+
+// Object is a Kubernetes object.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// Deletion names a pod to delete.
+type Deletion struct {
+	Name string
+	UID  types.UID
+	// Force deletes a pod on a lost node without waiting for its kubelet.
+	Force bool
+}
+
+// pass is one evaluation of Next.
+type pass struct {
+	*Job
+	seen *Seen
+	cfg  *Config
+	// old is the last status, never nil.
+	old      *batch.JobStatus
+	mode     batch.RunModeType
+	finished bool
+	verdict  verdict
+	// replicas of all roles; roles[i] is the part of role i.
+	replicas []replica
+	roles    [][]replica
+	create   []*replica
+	restarts []*replica
+	plan     Plan
+	// wake is the nearest deadline; zero where there is none.
+	wake time.Time
+}
+
+// Next says what to do about a job in the light of what has been seen of it. It is a function of its arguments and modifies
+// none of them. Calling it again with the same or with newer observations is always safe.
+func Next(job *Job, seen Seen, cfg Config) Plan {
+	if job.Deleting {
+		return Plan{}
+	}
+	cfg = cfg.WithDefaults()
+	p := &pass{Job: job, seen: &seen, cfg: &cfg, old: seen.Status}
+	if p.old == nil {
+		p.old = &batch.JobStatus{}
+	}
+	p.finished = conditionTrue(p.old, batch.JobCompleted) || conditionTrue(p.old, batch.JobFailedCondition)
+	p.mode = p.runMode()
+	p.load()
+	p.observe()
+	p.verdict = p.judge()
+	p.act()
+	p.writeStatus()
+	p.build()
+	if !p.wake.IsZero() {
+		p.plan.RequeueAfter = max(p.wake.Sub(seen.Now), time.Millisecond)
+	}
+	return p.plan
+}
+
+// runMode is the mode that pods are to be in now.
+func (p *pass) runMode() batch.RunModeType {
+	switch {
+	case p.finished && p.old.RunMode != "":
+		return p.old.RunMode
+	case p.Pause:
+		return batch.RunPause
+	case p.Debug:
+		return batch.RunDebug
+	case p.resumed():
+		return batch.RunResume
+	default:
+		return batch.RunImmediate
+	}
+}
+
+// resumed is true once the job has been paused and is not any more. The Paused condition remembers it.
+func (p *pass) resumed() bool {
+	c := condition(p.old, batch.JobPausedCondition)
+	return c != nil && (c.Status == metav1.ConditionTrue || c.Reason == batch.ReasonResumed)
+}
+
+// load sets up the working state: one replica for each rank, with its record and its pod. Pods that carry no wanted replica
+// are surplus and go at once.
+func (p *pass) load() {
+	p.replicas = make([]replica, 0, p.Replicas())
+	p.roles = make([][]replica, len(p.Roles))
+	for i := range p.Roles {
+		first := len(p.replicas)
+		for rank := range p.Roles[i].Replicas {
+			p.replicas = append(p.replicas, replica{Member: Member{i, rank}, name: p.PodName(p.Roles[i].Type, rank)})
+		}
+		p.roles[i] = p.replicas[first:]
+	}
+	p.loadRecords()
+	for _, pod := range p.seen.Pods {
+		if r := p.find(pod.Name); r != nil {
+			r.pod = pod
+			continue
+		}
+		p.deletePod(pod)
+		p.forceDelete(pod)
+	}
+}
+
+// find is the replica of a name, or nil.
+func (p *pass) find(name string) *replica {
+	rest, ok := strings.CutPrefix(name, p.Name+"-")
+	if !ok {
+		return nil
+	}
+	cut := strings.LastIndexByte(rest, '-')
+	if cut < 0 {
+		return nil
+	}
+	rank, err := strconv.Atoi(rest[cut+1:])
+	if err != nil || rank < 0 {
+		return nil
+	}
+	for i := range p.Roles {
+		if p.Roles[i].Type == rest[:cut] && rank < len(p.roles[i]) && p.roles[i][rank].name == name {
+			return &p.roles[i][rank]
+		}
+	}
+	return nil
+}
+
+// observe works out where each replica is and whether it may be restarted.
+func (p *pass) observe() {
+	keep := p.mode != batch.RunDebug && p.old.RunMode != batch.RunDebug
+	for i := range p.replicas {
+		r := &p.replicas[i]
+		r.observe(p.mode, keep, p.cfg)
+		if r.result == notEnded || p.mode == batch.RunDebug || p.finished {
+			continue
+		}
+		restart := &p.Roles[r.Role].Restart
+		wanted := restart.OnFailure && r.result == failed || restart.OnSuccess && r.result == succeeded
+		r.due = wanted && (restart.Limit == nil || r.restarts < *restart.Limit)
+	}
+}
+
+// act decides what happens to each replica's pod.
+func (p *pass) act() {
+	done := p.finished || p.verdict.over()
+	for i := range p.replicas {
+		r := &p.replicas[i]
+		switch {
+		case done:
+			p.cleanUp(r)
+		case p.mode == batch.RunPause:
+			p.pause(r)
+		case r.result != notEnded:
+			p.restart(r)
+		case r.disrupted && r.pod != nil && r.pod.DeletionTimestamp == nil && p.seen.Now.Before(r.dueAt):
+			p.wakeAt(r.dueAt)
+		default:
+			if r.remove && r.pod != nil {
+				p.deletePod(r.pod)
+			} else if r.create && r.pod == nil {
+				p.create = append(p.create, r)
+			}
+		}
+		p.forceDelete(r.pod)
+	}
+	if done && p.TTL != nil {
+		p.expire()
+	}
+}
+
+// restart replaces a pod that ended by itself, if that is due, and charges it.
+func (p *pass) restart(r *replica) {
+	if !r.due {
+		return
+	}
+	if p.seen.Now.Before(r.dueAt) {
+		r.reason = "BackOff"
+		p.wakeAt(r.dueAt)
+		return
+	}
+	p.restarts = append(p.restarts, r)
+	r.backoff++
+	if r.pod != nil {
+		r.backoff = r.nextBackoff(p.cfg)
+	}
+	r.restarts++
+	r.attempt++
+	r.uid = ""
+	r.phase, r.reason = batch.ReplicaCreating, "Restarting"
+	if r.pod == nil {
+		p.create = append(p.create, r)
+		return
+	}
+	p.deletePod(r.pod)
+}
+
+// pause ends a pod. What finished by itself keeps its result.
+func (p *pass) pause(r *replica) {
+	if r.pod != nil {
+		p.deletePod(r.pod)
+		if r.result == notEnded {
+			r.phase, r.reason = batch.ReplicaDeleted, "Terminating"
+		}
+		return
+	}
+	if r.result == notEnded {
+		p.forget(r)
+	}
+}
+
+// cleanUp handles the pod of a job that has finished. It is the one path for every cause of the end.
+func (p *pass) cleanUp(r *replica) {
+	if r.pod == nil {
+		if r.result == notEnded {
+			p.forget(r)
+		}
+		return
+	}
+	if r.superseded || r.remove && r.result == notEnded && !r.disrupted {
+		r.phase, r.reason = batch.ReplicaDeleted, ""
+	}
+	unfinished := classify(r.pod) == notEnded
+	if p.CleanUp == batch.CleanUpAll || p.CleanUp == batch.CleanUpUnfinished && unfinished {
+		p.deletePod(r.pod)
+		if r.result == notEnded {
+			r.phase, r.reason = batch.ReplicaDeleted, "Terminating"
+		}
+	}
+}
+
+// forget notes that a replica has no pod and is to have none. Its next pod, if any, is a further attempt.
+func (p *pass) forget(r *replica) {
+	if r.uid != "" {
+		r.uid = ""
+		r.attempt++
+	}
+	r.phase, r.reason = batch.ReplicaDeleted, ""
+}
+
+// expire deletes the job when its time to live after the end is over.
+func (p *pass) expire() {
+	end := p.seen.Now
+	if p.old.CompletionTime != nil {
+		end = p.old.CompletionTime.Time
+	}
+	at := end.Add(*p.TTL)
+	if p.seen.Now.Before(at) {
+		p.wakeAt(at)
+		return
+	}
+	// The end must be on record first: its events and its message are what people look for.
+	p.plan.DeleteJob = p.finished
+	if !p.finished {
+		p.wakeAt(p.seen.Now)
+	}
+}
+
+func (p *pass) wakeAt(t time.Time) {
+	if p.wake.IsZero() || t.Before(p.wake) {
+		p.wake = t
+	}
+}

@@ -1,0 +1,214 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// loadRecords gives each replica what the last status remembers of it.
+func (p *pass) loadRecords() {
+	for i := range p.old.Tasks {
+		t := &p.old.Tasks[i]
+		role := slices.IndexFunc(p.Roles, func(r Role) bool { return r.Type == t.Type })
+		if role < 0 {
+			continue
+		}
+		for k := range t.Replicas {
+			s := &t.Replicas[k]
+			if r := p.find(s.Name); r != nil {
+				r.past = record{uid: s.UID, phase: s.Phase, restarts: s.RestartCount, attempt: s.Attempt,
+					backoff: s.Backoff, exit: recordedExit(s), reason: s.Reason, containers: s.Containers}
+			}
+		}
+		for k := range t.Omitted {
+			o := &t.Omitted[k]
+			past := record{phase: o.Phase, restarts: o.RestartCount, attempt: o.Attempt, backoff: o.Backoff, exit: o.ExitCode}
+			if o.Pods {
+				past.uid = omittedUID
+			}
+			eachRank(o.Ranks, func(rank int) {
+				if rank < len(p.roles[role]) {
+					p.roles[role][rank].past = past
+				}
+			})
+		}
+	}
+}
+
+// omittedUID stands for the UID of a pod that the status left out. It equals no real one.
+const omittedUID = "-"
+
+func recordedExit(s *batch.ReplicaStatus) *int32 {
+	var code *int32
+	for i := range s.Containers {
+		if c := s.Containers[i].ExitCode; c != nil && (code == nil || *code == 0) {
+			code = c
+		}
+	}
+	return code
+}
+
+// eachRank calls f for every rank of a list such as "0-41,57". What is malformed is passed over.
+func eachRank(ranks string, f func(int)) {
+	for _, part := range strings.Split(ranks, ",") {
+		from, to, isRange := strings.Cut(part, "-")
+		first, err := strconv.Atoi(from)
+		last := first
+		if isRange && err == nil {
+			last, err = strconv.Atoi(to)
+		}
+		if err != nil || first < 0 {
+			continue
+		}
+		for rank := first; rank <= last; rank++ {
+			f(rank)
+		}
+	}
+}
+
+// formatRanks writes ascending ranks as a list such as "0-41,57".
+func formatRanks(ranks []int) string {
+	var b strings.Builder
+	for i := 0; i < len(ranks); {
+		k := i
+		for k+1 < len(ranks) && ranks[k+1] == ranks[k]+1 {
+			k++
+		}
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.Itoa(ranks[i]))
+		if k > i {
+			b.WriteString("-" + strconv.Itoa(ranks[k]))
+		}
+		i = k + 1
+	}
+	return b.String()
+}
+
+// tasks describes the replicas role by role. Of more replicas than MaxListed it lists those that need a look first.
+func (p *pass) tasks() []batch.Tasks {
+	listed := p.listed()
+	out := make([]batch.Tasks, len(p.Roles))
+	for i := range p.Roles {
+		t := &out[i]
+		t.Type = p.Roles[i].Type
+		for k := range p.roles[i] {
+			r := &p.roles[i][k]
+			t.RestartCount += r.restarts
+			if listed == nil || listed[r] {
+				t.Replicas = append(t.Replicas, r.status())
+			} else {
+				t.OmittedReplicas++
+			}
+		}
+		if t.OmittedReplicas > 0 {
+			t.Omitted = omit(p.roles[i], listed)
+		}
+	}
+	return out
+}
+
+// listed is the set of replicas that the status lists one by one, or nil where it lists all.
+func (p *pass) listed() map[*replica]bool {
+	if len(p.replicas) <= p.cfg.MaxListed {
+		return nil
+	}
+	order := make([]*replica, len(p.replicas))
+	for i := range p.replicas {
+		order[i] = &p.replicas[i]
+	}
+	slices.SortStableFunc(order, func(a, b *replica) int { return cmp.Compare(a.urgency(), b.urgency()) })
+	set := make(map[*replica]bool, p.cfg.MaxListed)
+	for _, r := range order[:p.cfg.MaxListed] {
+		set[r] = true
+	}
+	return set
+}
+
+// urgency orders replicas by how much they need a look, the lowest first.
+func (r *replica) urgency() int {
+	switch r.phase {
+	case batch.ReplicaFailed:
+		return 0
+	case batch.ReplicaUnknown:
+		return 1
+	case batch.ReplicaPending:
+		return 2
+	case batch.ReplicaDeleted, batch.ReplicaCreating:
+		return 3
+	}
+	if r.restarts > 0 {
+		return 4
+	}
+	return 5
+}
+
+// omit sums up the replicas of a role that are not listed.
+func omit(role []replica, listed map[*replica]bool) []batch.OmittedReplicas {
+	type key struct {
+		phase                      batch.ReplicaPhase
+		restarts, attempt, backoff int32
+		exit                       int32
+		hasExit, pods              bool
+	}
+	ranks := map[key][]int{}
+	var order []key
+	for i := range role {
+		r := &role[i]
+		if listed[r] {
+			continue
+		}
+		k := key{phase: r.phase, restarts: r.restarts, attempt: r.attempt, backoff: r.backoff, pods: r.uid != ""}
+		if r.exit != nil {
+			k.exit, k.hasExit = *r.exit, true
+		}
+		if ranks[k] == nil {
+			order = append(order, k)
+		}
+		ranks[k] = append(ranks[k], r.Rank)
+	}
+	out := make([]batch.OmittedReplicas, 0, len(order))
+	for _, k := range order {
+		o := batch.OmittedReplicas{Ranks: formatRanks(ranks[k]), Phase: k.phase, RestartCount: k.restarts,
+			Attempt: k.attempt, Backoff: k.backoff, Pods: k.pods}
+		if k.hasExit {
+			o.ExitCode = &k.exit
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+// status describes one replica.
+func (r *replica) status() batch.ReplicaStatus {
+	s := batch.ReplicaStatus{Name: r.name, UID: r.uid, Phase: r.phase, RestartCount: r.restarts, Attempt: r.attempt,
+		Backoff: r.backoff, Reason: r.reason}
+	if r.pod == nil || r.uid == "" {
+		if r.result != notEnded {
+			s.Containers = r.past.containers
+		}
+		return s
+	}
+	s.NodeName = r.pod.Spec.NodeName
+	cs := r.pod.Status.ContainerStatuses
+	if len(cs) == 0 {
+		return s
+	}
+	s.Containers = make([]batch.ContainerStatus, len(cs))
+	for i := range cs {
+		c := &s.Containers[i]
+		c.Name, c.State = cs[i].Name, batch.ContainerWaiting
+		switch {
+		case cs[i].State.Terminated != nil:
+			c.State, c.ExitCode = batch.ContainerTerminated, &cs[i].State.Terminated.ExitCode
+		case cs[i].State.Running != nil:
+			c.State = batch.ContainerRunning
+		}
+	}
+	return s
+}

@@ -1,0 +1,247 @@
+package engine
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// replica is the working state of one replica during a pass.
+type replica struct {
+	Member
+	name string
+	// past is what the last status recorded. Its counts never go backwards.
+	past record
+	// pod carries the replica now; nil where there is none.
+	pod *corev1.Pod
+
+	// phase and reason go into the next status.
+	phase  batch.ReplicaPhase
+	reason string
+	// restarts, attempt and backoff are the counts for the next status.
+	restarts, attempt, backoff int32
+	// exit is the exit code where the replica has ended by itself.
+	exit *int32
+	// uid is that of the pod which the status speaks of.
+	uid string
+
+	// result is succeeded or failed where the replica ended by itself, whether or not it will be restarted.
+	result ending
+	// due is true where a restart is allowed after result.
+	due bool
+	// dueAt is when that restart may happen.
+	dueAt time.Time
+	// create is true where a pod must be created, now or as soon as the old one has gone.
+	create bool
+	// remove asks for the pod's deletion.
+	remove bool
+	// disrupted is true while a pod that was taken away is being replaced.
+	disrupted bool
+	// superseded is true while a pod whose restart is counted already has not gone yet.
+	superseded bool
+}
+
+// reasonModeChanged marks a replica whose pod was made for another run mode.
+const reasonModeChanged = "RunModeChanged"
+
+// record is what a status remembers of a replica beyond its pod.
+type record struct {
+	uid                        string
+	phase                      batch.ReplicaPhase
+	restarts, attempt, backoff int32
+	exit                       *int32
+	reason                     string
+	containers                 []batch.ContainerStatus
+}
+
+// finalResult is the result that the record holds, or notEnded.
+func (r *record) finalResult() ending {
+	switch r.phase {
+	case batch.ReplicaSucceeded:
+		return succeeded
+	case batch.ReplicaFailed:
+		return failed
+	default:
+		return notEnded
+	}
+}
+
+// final is true where the replica has ended for good.
+func (r *replica) final() bool { return r.result != notEnded && !r.due }
+
+// observe fills in what the pod and the record say. keepResults tells that results recorded earlier still count.
+func (r *replica) observe(mode batch.RunModeType, keepResults bool, cfg *Config) {
+	r.restarts, r.attempt, r.backoff = r.past.restarts, r.past.attempt, r.past.backoff
+	r.uid = r.past.uid
+	if r.pod == nil {
+		r.observeAbsent(keepResults)
+		return
+	}
+	r.uid = string(r.pod.UID)
+	restarts := count(r.pod.Annotations[batch.AnnotationRestarts])
+	end := classify(r.pod)
+	r.superseded = restarts < r.past.restarts && end != notEnded
+	if r.superseded {
+		r.uid = ""
+		r.phase, r.reason = batch.ReplicaCreating, "Restarting"
+		r.remove, r.create = true, true
+		return
+	}
+	r.restarts = max(r.past.restarts, restarts)
+	r.attempt = max(r.past.attempt, count(r.pod.Labels[batch.LabelReplicaAttempt]))
+	r.backoff = count(r.pod.Annotations[batch.AnnotationBackoff])
+	if r.pod.DeletionTimestamp != nil && keepResults && r.past.uid == r.uid && r.past.finalResult() != notEnded {
+		end = r.past.finalResult() // it was seen to finish before anybody deleted it
+	}
+	switch {
+	case wrongMode(r.pod, mode, end):
+		r.phase, r.reason = batch.ReplicaDeleted, reasonModeChanged
+		r.remove, r.create = true, true
+	case end == notEnded:
+		r.phase = podPhase(r.pod)
+		r.reason = waitingReason(r.pod)
+	case end == disrupted:
+		r.observeDisrupted(cfg)
+	default:
+		r.result, r.exit = end, exitCode(r.pod)
+		r.phase = batch.ReplicaSucceeded
+		if end == failed {
+			r.phase, r.reason = batch.ReplicaFailed, endReason(r.pod)
+		}
+		r.dueAt = r.nextStart(cfg)
+	}
+}
+
+// observeAbsent handles a replica without a pod: one that has not been created yet, one that finished and was deleted
+// afterwards, or one whose pod was taken away.
+func (r *replica) observeAbsent(keepResults bool) {
+	if end := r.past.finalResult(); end != notEnded && keepResults {
+		r.result, r.exit, r.phase, r.reason = end, r.past.exit, r.past.phase, r.past.reason
+		return
+	}
+	r.phase, r.create = batch.ReplicaCreating, true
+	if r.past.uid != "" { // it had a pod, and nobody here removed it
+		r.disrupted = true
+		r.reason = r.past.reason
+	}
+}
+
+// observeDisrupted handles a pod that ended, or is being deleted, through no doing of its own.
+func (r *replica) observeDisrupted(cfg *Config) {
+	r.disrupted, r.create, r.remove = true, true, true
+	r.phase = batch.ReplicaDeleted
+	switch {
+	case r.pod.Status.Reason != "":
+		r.reason = r.pod.Status.Reason
+	case r.pod.DeletionTimestamp != nil:
+		r.reason = "Terminating"
+	default:
+		r.reason = "Disrupted"
+	}
+	if r.pod.DeletionTimestamp == nil {
+		r.dueAt = r.nextStart(cfg)
+		r.backoff = r.nextBackoff(cfg)
+	}
+}
+
+// wrongMode tells whether a pod was made for another run mode. A pod that finished before a pause keeps its result.
+func wrongMode(pod *corev1.Pod, mode batch.RunModeType, end ending) bool {
+	made := batch.RunModeType(pod.Annotations[batch.AnnotationRunMode])
+	if made == mode || mode == batch.RunPause {
+		return false
+	}
+	debug := made == batch.RunDebug || mode == batch.RunDebug
+	return debug || end == notEnded
+}
+
+// nextBackoff is the number of replacements in a row once the pod has been replaced.
+func (r *replica) nextBackoff(cfg *Config) int32 {
+	if started, finished := lifetime(r.pod); finished.Sub(started) >= cfg.BackoffReset {
+		return 1
+	}
+	return count(r.pod.Annotations[batch.AnnotationBackoff]) + 1
+}
+
+// nextStart is the earliest time for the pod's replacement: at once the first time, then after BackoffBase, doubling up to
+// BackoffMax.
+func (r *replica) nextStart(cfg *Config) time.Time {
+	_, finished := lifetime(r.pod)
+	if finished.IsZero() {
+		finished = disruptedAt(r.pod)
+	}
+	return finished.Add(backoffDelay(r.nextBackoff(cfg), cfg))
+}
+
+// backoffDelay is the delay before the n-th replacement in a row.
+func backoffDelay(n int32, cfg *Config) time.Duration {
+	if n <= 1 {
+		return 0
+	}
+	d := cfg.BackoffBase
+	for i := int32(2); i < n && d < cfg.BackoffMax; i++ {
+		d *= 2
+	}
+	return min(d, cfg.BackoffMax)
+}
+
+// disruptedAt is when a pod was taken away that has no ended container to tell.
+func disruptedAt(pod *corev1.Pod) time.Time {
+	at := pod.CreationTimestamp.Time
+	for i := range pod.Status.Conditions {
+		if t := pod.Status.Conditions[i].LastTransitionTime.Time; t.After(at) {
+			at = t
+		}
+	}
+	return at
+}
+
+// waitingReason is the reason for which a container of the pod does not start, for example ImagePullBackOff.
+func waitingReason(pod *corev1.Pod) string {
+	if w := waitingContainer(pod); w != nil {
+		return w.Reason
+	}
+	return ""
+}
+
+// waitingContainer is the state of the first container that has been held up for a reason worth telling.
+func waitingContainer(pod *corev1.Pod) *corev1.ContainerStateWaiting {
+	for _, cs := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range cs {
+			w := cs[i].State.Waiting
+			if w != nil && w.Reason != "" && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
+				return w
+			}
+		}
+	}
+	return nil
+}
+
+// exitCode is that of the first container that failed, or 0 where all that ended succeeded; nil where none has ended.
+func exitCode(pod *corev1.Pod) *int32 {
+	var code *int32
+	for _, cs := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range cs {
+			if t := cs[i].State.Terminated; t != nil && (code == nil || *code == 0) {
+				code = &t.ExitCode
+			}
+		}
+	}
+	return code
+}
+
+// endReason is what the kubelet says of the pod's failure, for example OOMKilled.
+func endReason(pod *corev1.Pod) string {
+	if pod.Status.Reason != "" {
+		return pod.Status.Reason
+	}
+	for _, cs := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range cs {
+			if t := cs[i].State.Terminated; t != nil && t.ExitCode != 0 && t.Reason != "Error" {
+				return t.Reason
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,117 @@
+package engine
+
+import (
+	"fmt"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// verdict is the end of a job, or the lack of one.
+type verdict struct {
+	phase   batch.JobPhase // JobSucceeded, JobFailed or empty
+	reason  batch.Reason
+	message string
+}
+
+func (v verdict) over() bool { return v.phase != "" }
+
+// judge applies the finish rules. If a failure and a success rule come to hold together, failure wins.
+func (p *pass) judge() verdict {
+	if p.finished || p.mode == batch.RunDebug {
+		return verdict{}
+	}
+	if v := p.judgeFailure(); v.over() {
+		return v
+	}
+	if v := p.judgeSuccess(); v.over() {
+		return v
+	}
+	return p.judgeUnsatisfiable()
+}
+
+func (p *pass) judgeFailure() verdict {
+	for i := range p.Failure {
+		if p.all(p.Failure[i].Members, failed) {
+			return verdict{batch.JobFailed, batch.ReasonFailureRule,
+				fmt.Sprintf("All replicas of failure rule %s have failed.", p.Failure[i].Text)}
+		}
+	}
+	if len(p.Failure) > 0 {
+		return verdict{}
+	}
+	for i := range p.replicas {
+		if r := &p.replicas[i]; r.final() && r.result == failed {
+			return verdict{batch.JobFailed, batch.ReasonFailureRule,
+				fmt.Sprintf("Replica %s has failed%s, and without failure rules one failed replica fails the job.", r.name, exitText(r.exit))}
+		}
+	}
+	return verdict{}
+}
+
+func (p *pass) judgeSuccess() verdict {
+	for i := range p.Success {
+		if p.all(p.Success[i].Members, succeeded) {
+			return verdict{batch.JobSucceeded, batch.ReasonSuccessRule,
+				fmt.Sprintf("All replicas of success rule %s have succeeded.", p.Success[i].Text)}
+		}
+	}
+	if len(p.Success) > 0 {
+		return verdict{}
+	}
+	for i := range p.replicas {
+		if r := &p.replicas[i]; !r.final() || r.result != succeeded {
+			return verdict{}
+		}
+	}
+	return verdict{batch.JobSucceeded, batch.ReasonSuccessRule, "All replicas have succeeded."}
+}
+
+// judgeUnsatisfiable ends a job of which no success rule can hold any more, which otherwise would hang for ever.
+func (p *pass) judgeUnsatisfiable() verdict {
+	v := verdict{phase: batch.JobFailed, reason: batch.ReasonSuccessRulesUnsatisfiable}
+	for i := range p.Success {
+		lost := p.anyFailed(p.Success[i].Members)
+		if lost == nil {
+			return verdict{}
+		}
+		v.message = fmt.Sprintf("No success rule can hold any more: %s needs replica %s, which has failed%s.",
+			p.Success[i].Text, lost.name, exitText(lost.exit))
+	}
+	if len(p.Success) > 0 {
+		return v
+	}
+	for i := range p.replicas {
+		if r := &p.replicas[i]; r.final() && r.result == failed {
+			v.message = fmt.Sprintf("Success needs every replica, and %s has failed%s.", r.name, exitText(r.exit))
+			return v
+		}
+	}
+	return verdict{}
+}
+
+// all tells whether every member has ended for good with the given result.
+func (p *pass) all(members []Member, want ending) bool {
+	for _, m := range members {
+		if r := &p.roles[m.Role][m.Rank]; !r.final() || r.result != want {
+			return false
+		}
+	}
+	return len(members) > 0
+}
+
+func (p *pass) anyFailed(members []Member) *replica {
+	for _, m := range members {
+		if r := &p.roles[m.Role][m.Rank]; r.final() && r.result == failed {
+			return r
+		}
+	}
+	return nil
+}
+
+// exitText is " with exit code N", or empty where no code is known.
+func exitText(code *int32) string {
+	if code == nil {
+		return ""
+	}
+	return fmt.Sprintf(" with exit code %d", *code)
+}

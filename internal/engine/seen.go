@@ -1,0 +1,74 @@
+package engine
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+)
+
+// Seen is what has been observed of a job, possibly late. Next never modifies it.
+type Seen struct {
+	// Now is the time of the observation.
+	Now time.Time
+	// Status as last read from the API server.
+	Status *batch.JobStatus
+	// LastWrite is the time of the last status write; zero where unknown.
+	LastWrite time.Time
+	// Pods whose controller is the job, in any order.
+	Pods []*corev1.Pod
+	// Service tells that the job's Service exists.
+	Service bool
+	// Group is the job's PodGroup; nil where it does not exist.
+	Group *scheduling.PodGroup
+	// LostNodes names the nodes that are gone or not ready, among those of pods that have been ending for too long.
+	LostNodes map[string]bool
+	// Refusals lists what the API server refused to create since something was last created.
+	Refusals []Refusal
+}
+
+// Refusal is an object of the job that could not be created.
+type Refusal struct {
+	// Object names it for people, for example `pod "mnist-worker-0"`.
+	Object string
+	// Reason is ReasonNameTaken or ReasonCreateRefused.
+	Reason batch.Reason
+	// Message says why, in the API server's words where it has any.
+	Message string
+}
+
+// Config holds the engine's settings. The zero value of a field stands for its default.
+type Config struct {
+	// ForceDeleteAfter is how long a pod on a lost node may take to end before it is deleted by force. Default 5 min.
+	ForceDeleteAfter time.Duration
+	// BackoffBase is the delay before the second replacement in a row; it doubles with each further one. Default 10 s.
+	BackoffBase time.Duration
+	// BackoffMax bounds the delay. Default 5 min.
+	BackoffMax time.Duration
+	// BackoffReset is the running time after which a replica counts as healthy again. Default 10 min.
+	BackoffReset time.Duration
+	// MaxListed is the number of replicas that a status lists one by one. Default 1,000.
+	MaxListed int
+	// Coalesce is the least time between two status writes of a job that tell of nothing but replica phases. Default 1 s.
+	Coalesce time.Duration
+}
+
+// WithDefaults fills unset fields with their defaults.
+func (c Config) WithDefaults() Config {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	def(&c.ForceDeleteAfter, 5*time.Minute)
+	def(&c.BackoffBase, 10*time.Second)
+	def(&c.BackoffMax, 5*time.Minute)
+	def(&c.BackoffReset, 10*time.Minute)
+	def(&c.Coalesce, time.Second)
+	if c.MaxListed == 0 {
+		c.MaxListed = 1000
+	}
+	return c
+}

@@ -1,0 +1,134 @@
+package engine
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// writeStatus composes the next status and decides whether it is written now.
+func (p *pass) writeStatus() {
+	next := p.old.DeepCopy()
+	next.Tasks = p.tasks()
+	next.Aggregate = p.aggregate()
+	next.Replicas = int32(len(p.replicas))
+	next.BackoffCount = 0
+	for i := range next.Tasks {
+		next.BackoffCount += next.Tasks[i].RestartCount
+	}
+	next.RunMode = p.mode
+	next.ObservedGeneration = p.Generation
+	next.Phase = p.phase()
+	p.setTimes(next)
+	p.setConditions(next)
+	if !p.worthWriting(next) {
+		return
+	}
+	p.plan.Status = next
+	p.transitionEvents(next)
+}
+
+// worthWriting tells whether the status is to be written now. An unchanged one never is. One that differs in nothing but
+// replica phases and messages waits until Coalesce has passed since the last write, unless a pod is about to be deleted
+// whose state nothing else will remember.
+func (p *pass) worthWriting(next *batch.JobStatus) bool {
+	if equality.Semantic.DeepEqual(p.old, next) {
+		return false
+	}
+	due := p.seen.LastWrite.Add(p.cfg.Coalesce)
+	if transition(p.old, next) || len(p.plan.Delete) > 0 || !p.seen.Now.Before(due) {
+		return true
+	}
+	p.wakeAt(due)
+	return false
+}
+
+// transition tells whether two statuses differ in more than replica phases and messages.
+func transition(old, next *batch.JobStatus) bool {
+	if old.Phase != next.Phase || old.RunMode != next.RunMode || old.BackoffCount != next.BackoffCount ||
+		old.Replicas != next.Replicas || old.ObservedGeneration != next.ObservedGeneration ||
+		!old.StartTime.Equal(next.StartTime) || !old.CompletionTime.Equal(next.CompletionTime) ||
+		len(old.Conditions) != len(next.Conditions) {
+		return true
+	}
+	return !slices.EqualFunc(old.Conditions, next.Conditions, func(a, b batch.JobCondition) bool {
+		return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason
+	})
+}
+
+func (p *pass) aggregate() batch.Aggregate {
+	var a batch.Aggregate
+	for i := range p.replicas {
+		switch p.replicas[i].phase {
+		case batch.ReplicaCreating:
+			a.Creating++
+		case batch.ReplicaPending:
+			a.Pending++
+		case batch.ReplicaRunning:
+			a.Running++
+		case batch.ReplicaSucceeded:
+			a.Succeeded++
+		case batch.ReplicaFailed:
+			a.Failed++
+		case batch.ReplicaDeleted:
+			a.Deleted++
+		default:
+			a.Unknown++
+		}
+	}
+	return a
+}
+
+func (p *pass) phase() batch.JobPhase {
+	switch {
+	case p.verdict.over():
+		return p.verdict.phase
+	case p.finished:
+		return p.old.Phase
+	case p.mode == batch.RunPause:
+		return batch.JobPaused
+	case slices.ContainsFunc(p.replicas, func(r replica) bool { return r.phase == batch.ReplicaUnknown }):
+		return batch.JobUnknown
+	case p.waiting() == nil:
+		return batch.JobRunning
+	case p.mode == batch.RunResume && (p.old.Phase == batch.JobPaused || p.old.Phase == batch.JobResuming):
+		return batch.JobResuming
+	default:
+		return batch.JobPending
+	}
+}
+
+// waiting is the first replica that the job waits for: one that neither runs nor has ended for good.
+func (p *pass) waiting() *replica {
+	for i := range p.replicas {
+		if r := &p.replicas[i]; r.phase != batch.ReplicaRunning && !r.final() {
+			return r
+		}
+	}
+	return nil
+}
+
+func (p *pass) setTimes(s *batch.JobStatus) {
+	now := metav1.NewTime(p.seen.Now).Rfc3339Copy()
+	running := p.mode != batch.RunPause && !p.finished
+	if running && (s.StartTime == nil || p.old.RunMode == batch.RunPause) {
+		s.StartTime = &now
+	}
+	if p.verdict.over() {
+		s.CompletionTime = &now
+	}
+}
+
+// firstPod returns the first pod, by role and rank, for which f holds.
+func (p *pass) firstPod(f func(*corev1.Pod) bool) *corev1.Pod {
+	for i := range p.replicas {
+		if pod := p.replicas[i].pod; pod != nil && f(pod) {
+			return pod
+		}
+	}
+	return nil
+}
