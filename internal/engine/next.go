@@ -12,11 +12,15 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// Plan is what is to be done about a job, in this order: write the status; delete; create; update; emit the events, if the
+// Plan is what is to be done about a job, in this order: write the status, or confirm; delete; create; update; emit the events, if the
 // status was written. Whoever carries it out stops at the first error, for each pass starts from what is seen then.
 type Plan struct {
 	// Status to write under an optimistic lock; nil where nothing is to be written now.
 	Status *batch.JobStatus
+	// Confirm asks to read the job from the API server before anything is deleted or created, and to stop if it is not the
+	// one that was seen. It is set where no status write does that: a cached job older than the cached pods would have
+	// replaced what has just been cleaned up.
+	Confirm bool
 	// Delete lists pods to delete. Each must still be the one that was seen.
 	Delete []Deletion
 	// Create lists objects in order: PodGroup, Service, pods.
@@ -84,6 +88,7 @@ func Next(job *Job, seen Seen, cfg Config) Plan {
 	p.act()
 	p.writeStatus()
 	p.build()
+	p.plan.Confirm = p.plan.Status == nil && len(p.plan.Delete)+len(p.plan.Create)+len(p.plan.Update) > 0
 	if !p.wake.IsZero() {
 		p.plan.RequeueAfter = max(p.wake.Sub(seen.Now), time.Millisecond)
 	}

@@ -149,11 +149,14 @@ func (r *replica) observeDisrupted(cfg *Config) {
 // wrongMode tells whether a pod was made for another run mode. A pod that finished before a pause keeps its result.
 func wrongMode(pod *corev1.Pod, mode batch.RunModeType, end ending) bool {
 	made := batch.RunModeType(pod.Annotations[batch.AnnotationRunMode])
-	if made == mode || mode == batch.RunPause {
+	switch {
+	case made == mode:
 		return false
+	case made == batch.RunDebug || mode == batch.RunDebug:
+		return true
+	default:
+		return mode != batch.RunPause && end == notEnded
 	}
-	debug := made == batch.RunDebug || mode == batch.RunDebug
-	return debug || end == notEnded
 }
 
 // nextBackoff is the number of replacements in a row once the pod has been replaced.

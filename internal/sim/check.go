@@ -1,0 +1,139 @@
+package sim
+
+import (
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
+)
+
+// charged is the least and the largest number of restarts that the ended pods of a replica may have cost.
+func (w *world) charged(name string) (least, most int32) {
+	policy := w.policy(name)
+	for _, t := range w.past[name] {
+		if !t.selfEnded || t.success && !policy.OnSuccess || !t.success && !policy.OnFailure {
+			continue
+		}
+		most++
+		if !t.blurred {
+			least++
+		}
+	}
+	return least, most
+}
+
+// checkCreate holds a new pod against what happened to its forerunners.
+func (w *world) checkCreate(pod *corev1.Pod) {
+	if finished(w.status) {
+		w.fail("pod %s created after the end", pod.Name)
+	}
+	n, _ := strconv.Atoi(pod.Annotations[batch.AnnotationRestarts])
+	least, most := w.charged(pod.Name)
+	if got := int32(n); got < least || got > most {
+		w.fail("pod %s carries %d restarts, want %d to %d", pod.Name, got, least, most)
+	}
+	if limit := w.policy(pod.Name).Limit; limit != nil && int32(n) > *limit {
+		w.fail("pod %s: restart %d beyond the limit %d", pod.Name, n, *limit)
+	}
+}
+
+func (w *world) policy(name string) engine.Restart {
+	for i := range w.job.Roles {
+		if strings.HasPrefix(name, w.job.Name+"-"+w.job.Roles[i].Type+"-") {
+			return w.job.Roles[i].Restart
+		}
+	}
+	return engine.Restart{}
+}
+
+// checkStatus holds a status that is about to be written against the invariants of every status.
+func (w *world) checkStatus(s *batch.JobStatus) {
+	a := s.Aggregate
+	if sum := a.Creating + a.Pending + a.Running + a.Succeeded + a.Failed + a.Unknown + a.Deleted; int(sum) != w.job.Replicas() {
+		w.fail("aggregate %+v adds up to %d, want %d", a, sum, w.job.Replicas())
+	}
+	if len(s.Conditions) != 6 {
+		w.fail("%d conditions, want 6", len(s.Conditions))
+	}
+	if isTrue(s, batch.JobCompleted) && isTrue(s, batch.JobFailedCondition) {
+		w.fail("both Completed and Failed")
+	}
+	if finished(s) && isTrue(s, batch.JobRunningCondition) {
+		w.fail("Running after the end")
+	}
+	if finished(w.status) && !sameEnd(w.status, s) {
+		w.fail("the end changed: %v to %v", w.status.Conditions, s.Conditions)
+	}
+	if finished(s) && !finished(w.status) {
+		w.checkEnd(s)
+	}
+	before, after := restarts(w.status), restarts(s)
+	var sum int32
+	for name, n := range after {
+		sum += n
+		if n < before[name] {
+			w.fail("restarts of %s went from %d to %d", name, before[name], n)
+		}
+		if _, most := w.charged(name); n > most {
+			w.fail("%d restarts of %s, but only %d of its pods failed", n, name, most)
+		}
+	}
+	if sum != s.BackoffCount {
+		w.fail("backoffCount %d, but the replicas' restarts add up to %d", s.BackoffCount, sum)
+	}
+}
+
+// checkEnd holds the verdict against what the replicas' last pods really did.
+func (w *world) checkEnd(s *batch.JobStatus) {
+	won, lost := 0, 0
+	for i := range w.job.Roles {
+		for rank := range w.job.Roles[i].Replicas {
+			t := w.last(w.job.PodName(w.job.Roles[i].Type, rank))
+			if t.selfEnded && t.success {
+				won++
+			}
+			if t.selfEnded && !t.success {
+				lost++
+			}
+		}
+	}
+	if len(w.job.Success) == 0 && isTrue(s, batch.JobCompleted) && won != w.job.Replicas() {
+		w.fail("Completed, but only %d of %d replicas succeeded", won, w.job.Replicas())
+	}
+	if isTrue(s, batch.JobFailedCondition) && lost == 0 {
+		w.fail("Failed, but no replica failed by itself")
+	}
+}
+
+func isTrue(s *batch.JobStatus, t batch.JobConditionType) bool {
+	for _, c := range s.Conditions {
+		if c.Type == t {
+			return c.Status == metav1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func finished(s *batch.JobStatus) bool {
+	return isTrue(s, batch.JobCompleted) || isTrue(s, batch.JobFailedCondition)
+}
+
+func sameEnd(a, b *batch.JobStatus) bool {
+	return isTrue(a, batch.JobCompleted) == isTrue(b, batch.JobCompleted) &&
+		isTrue(a, batch.JobFailedCondition) == isTrue(b, batch.JobFailedCondition) &&
+		a.CompletionTime.Equal(b.CompletionTime) && a.Phase == b.Phase
+}
+
+func restarts(s *batch.JobStatus) map[string]int32 {
+	out := map[string]int32{}
+	for _, t := range s.Tasks {
+		for _, r := range t.Replicas {
+			out[r.Name] = r.RestartCount
+		}
+	}
+	return out
+}

@@ -1,0 +1,126 @@
+package sim
+
+import (
+	"errors"
+	"sort"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"tensorstack.dev/batch/internal/engine"
+)
+
+// controller is a process that sees the world through a cache and may die at any line.
+type controller struct {
+	w       *world
+	cfg     engine.Config
+	jobPos  int // events of the job log that the cache has seen
+	podPos  int
+	pods    map[string]*corev1.Pod
+	service bool
+	written time.Time
+	wake    time.Time
+}
+
+// newController starts a process: its cache begins with a list, which may be a little old.
+func newController(w *world, cfg engine.Config) *controller {
+	c := &controller{w: w, cfg: cfg, pods: map[string]*corev1.Pod{}}
+	c.jobPos = max(1, len(w.jobLog)-w.rng.IntN(2))
+	for c.podPos < len(w.podLog) {
+		c.stepPods()
+	}
+	return c
+}
+
+func (c *controller) stepPods() {
+	e := c.w.podLog[c.podPos]
+	c.podPos++
+	if e.pod == nil {
+		delete(c.pods, e.name)
+		return
+	}
+	c.pods[e.name] = e.pod
+}
+
+// sync lets the cache see a few more events.
+func (c *controller) sync(all bool) {
+	for c.jobPos < len(c.w.jobLog) && (all || c.w.chance(70)) {
+		c.jobPos++
+	}
+	for c.podPos < len(c.w.podLog) && (all || c.w.chance(80)) {
+		c.stepPods()
+	}
+	if all || c.w.chance(50) {
+		c.service = c.w.service
+	}
+}
+
+// reconcile is one pass. A false return means that the process died on the way.
+func (c *controller) reconcile(faults bool) bool {
+	w := c.w
+	read := w.jobLog[c.jobPos-1]
+	seen := engine.Seen{Now: w.now, Status: read.status, LastWrite: c.written, Service: c.service, LostNodes: w.lost}
+	for _, p := range c.pods {
+		seen.Pods = append(seen.Pods, p)
+	}
+	sort.Slice(seen.Pods, func(i, k int) bool { return seen.Pods[i].Name < seen.Pods[k].Name })
+	plan := engine.Next(&read.job, seen, c.cfg)
+	c.wake = time.Time{}
+	if plan.RequeueAfter > 0 {
+		c.wake = w.now.Add(plan.RequeueAfter)
+	}
+	return c.apply(plan, read.version, faults)
+}
+
+// apply carries a plan out in the order that Plan asks for and stops at the first error.
+func (c *controller) apply(plan engine.Plan, version int, faults bool) bool {
+	w := c.w
+	var steps []func() error
+	if plan.Status != nil {
+		steps = append(steps, func() error {
+			err := w.writeStatus(plan.Status, version)
+			if err == nil {
+				c.written = w.now
+			}
+			return err
+		})
+	}
+	if plan.Confirm {
+		steps = append(steps, func() error {
+			if version != w.version {
+				return errConflict
+			}
+			return nil
+		})
+	}
+	for _, d := range plan.Delete {
+		steps = append(steps, func() error { return ignore(w.deletePod(d, c.pods[d.Name]), errNotFound) })
+	}
+	for _, o := range plan.Create {
+		steps = append(steps, func() error {
+			pod, ok := o.(*corev1.Pod)
+			if !ok {
+				w.service = true
+				return nil
+			}
+			return ignore(w.createPod(pod), errExists)
+		})
+	}
+	for _, step := range steps {
+		if faults && w.chance(3) {
+			return false
+		}
+		if err := w.call(faults, step); err != nil {
+			c.wake = w.now
+			return true
+		}
+	}
+	return true
+}
+
+func ignore(err, expected error) error {
+	if errors.Is(err, expected) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,271 @@
+// Package sim runs the engine in a fake world: an API server that loses writes and answers, caches that lag, controllers
+// that die at any line, kubelets, users and evictions. A world is a function of its seed.
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
+)
+
+var (
+	errLost     = errors.New("the call was lost")
+	errConflict = errors.New("conflict")
+	errExists   = errors.New("already exists")
+	errNotFound = errors.New("not found")
+)
+
+// truth is what really happened to one pod, whatever anybody has seen of it.
+type truth struct {
+	selfEnded bool // it ended by itself, before anybody asked for its deletion
+	success   bool
+	exit      int32
+	// blurred: it ended by itself, and somebody who need not have seen that took it away, or a debug run made it
+	// worthless. It may count as either.
+	blurred bool
+}
+
+// world is the state behind the API server, and its history.
+type world struct {
+	rng     *rand.Rand
+	now     time.Time
+	job     engine.Job // the spec; its switches change
+	status  *batch.JobStatus
+	version int // of the job object
+	pods    map[string]*corev1.Pod
+	service bool
+	lost    map[string]bool // lost nodes
+	nextUID int
+
+	jobLog []jobEvent
+	podLog []podEvent
+
+	past    map[string][]truth // per replica, oldest first, the current pod's last
+	creates int
+	errs    []string
+	trace   func(format string, args ...any) // nil: silent
+}
+
+type jobEvent struct {
+	job     engine.Job
+	status  *batch.JobStatus
+	version int
+}
+
+type podEvent struct {
+	name string
+	pod  *corev1.Pod // nil: deleted
+}
+
+func newWorld(seed uint64, job engine.Job, trace func(string, ...any)) *world {
+	w := &world{
+		rng: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), job: job,
+		status: &batch.JobStatus{}, pods: map[string]*corev1.Pod{}, lost: map[string]bool{}, past: map[string][]truth{}, trace: trace,
+	}
+	w.jobChanged()
+	return w
+}
+
+func (w *world) fail(format string, args ...any) {
+	w.tell("WRONG: "+format, args...)
+	w.errs = append(w.errs, fmt.Sprintf(format, args...))
+}
+
+func (w *world) tell(format string, args ...any) {
+	if w.trace != nil {
+		w.trace("%s  %s", w.now.Format("15:04:05.000"), fmt.Sprintf(format, args...))
+	}
+}
+
+func (w *world) jobChanged() {
+	w.tell("job v%d: pause %t debug %t; status %s %s %+v", w.version+1, w.job.Pause, w.job.Debug, w.status.Phase, w.status.RunMode, w.status.Tasks)
+	w.version++
+	w.jobLog = append(w.jobLog, jobEvent{w.job, w.status, w.version})
+}
+
+func (w *world) podChanged(name string) {
+	var c *corev1.Pod
+	if p := w.pods[name]; p != nil {
+		c = p.DeepCopy()
+		w.tell("pod %s %s: %s on %q, deleting %t, %v", name, c.UID, c.Status.Phase, c.Spec.NodeName, c.DeletionTimestamp != nil, c.Annotations)
+	} else {
+		w.tell("pod %s gone", name)
+	}
+	w.podLog = append(w.podLog, podEvent{name, c})
+}
+
+func (w *world) chance(percent int) bool { return w.rng.IntN(100) < percent }
+
+// call plays the network: a call may be lost on its way, or its answer on the way back.
+func (w *world) call(faults bool, do func() error) error {
+	if faults && w.chance(8) {
+		return errLost
+	}
+	err := do()
+	if faults && w.chance(8) {
+		return errLost
+	}
+	return err
+}
+
+func (w *world) writeStatus(s *batch.JobStatus, version int) error {
+	if version != w.version {
+		return errConflict
+	}
+	w.checkStatus(s)
+	w.status = s
+	w.jobChanged()
+	return nil
+}
+
+// deletePod carries out a controller's deletion of a pod that it saw as seen.
+func (w *world) deletePod(d engine.Deletion, seen *corev1.Pod) error {
+	pod := w.pods[d.Name]
+	if pod == nil || pod.UID != d.UID {
+		return errNotFound
+	}
+	if seen == nil || !ended(seen) {
+		w.last(d.Name).blurred = true
+	}
+	if d.Force {
+		if !w.lost[pod.Spec.NodeName] {
+			w.fail("pod %s deleted by force on a healthy node", d.Name)
+		}
+		w.remove(d.Name)
+		return nil
+	}
+	w.askDeletion(pod)
+	return nil
+}
+
+// askDeletion does what the API server does: a finished or unscheduled pod goes at once, others get their grace period.
+func (w *world) askDeletion(pod *corev1.Pod) {
+	if pod.DeletionTimestamp != nil {
+		return
+	}
+	if pod.Spec.NodeName == "" || ended(pod) && w.chance(50) {
+		w.remove(pod.Name)
+		return
+	}
+	grace := int64(30)
+	at := metav1.NewTime(w.now.Add(30 * time.Second))
+	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &at, &grace
+	w.podChanged(pod.Name)
+}
+
+func (w *world) remove(name string) {
+	delete(w.pods, name)
+	w.podChanged(name)
+}
+
+func (w *world) createPod(pod *corev1.Pod) error {
+	if w.pods[pod.Name] != nil {
+		return errExists
+	}
+	w.checkCreate(pod)
+	w.nextUID++
+	w.creates++
+	pod = pod.DeepCopy()
+	pod.UID = types.UID("u" + strconv.Itoa(w.nextUID))
+	pod.CreationTimestamp = metav1.NewTime(w.now)
+	pod.Status.Phase = corev1.PodPending
+	w.pods[pod.Name] = pod
+	w.past[pod.Name] = append(w.past[pod.Name], truth{})
+	w.podChanged(pod.Name)
+	return nil
+}
+
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// debugToggled makes the results so far worthless, or not, depending on who sees it first.
+func (w *world) debugToggled() {
+	w.job.Debug = !w.job.Debug
+	for name := range w.pods {
+		w.last(name).blurred = true
+	}
+	w.jobChanged()
+}
+
+func (w *world) last(name string) *truth {
+	t := w.past[name]
+	if len(t) == 0 {
+		return &truth{}
+	}
+	return &t[len(t)-1]
+}
+
+// kubelet moves one pod on.
+func (w *world) kubelet(pod *corev1.Pod) {
+	switch {
+	case w.lost[pod.Spec.NodeName]:
+		return
+	case pod.DeletionTimestamp != nil && (ended(pod) || pod.Status.Phase == corev1.PodPending):
+		w.remove(pod.Name)
+	case pod.DeletionTimestamp != nil:
+		w.end(pod, int32(w.rng.IntN(2)*143)) // it exits on SIGTERM, cleanly or not
+	case ended(pod):
+	case pod.Spec.NodeName == "":
+		pod.Spec.NodeName = "node-" + strconv.Itoa(w.rng.IntN(3))
+		if w.lost[pod.Spec.NodeName] {
+			pod.Spec.NodeName = ""
+			return
+		}
+		w.podChanged(pod.Name)
+	case pod.Status.Phase == corev1.PodPending:
+		pod.Status.Phase = corev1.PodRunning
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
+			Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.now)}}}}
+		w.podChanged(pod.Name)
+	default:
+		t := w.last(pod.Name)
+		t.selfEnded = pod.Annotations[batch.AnnotationRunMode] != string(batch.RunDebug)
+		if w.chance(45) {
+			t.exit = int32(1 + w.rng.IntN(3))
+		}
+		t.success = t.exit == 0
+		w.end(pod, t.exit)
+	}
+}
+
+func (w *world) end(pod *corev1.Pod, code int32) {
+	pod.Status.Phase = corev1.PodSucceeded
+	if code != 0 {
+		pod.Status.Phase = corev1.PodFailed
+	}
+	started := pod.CreationTimestamp
+	if r := pod.Status.ContainerStatuses; len(r) > 0 && r[0].State.Running != nil {
+		started = r[0].State.Running.StartedAt
+	}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{ExitCode: code, StartedAt: started, FinishedAt: metav1.NewTime(w.now)}}}}
+	w.podChanged(pod.Name)
+}
+
+// evict ends a pod the way a kubelet under pressure does.
+func (w *world) evict(pod *corev1.Pod) {
+	if pod.Status.Phase != corev1.PodRunning || w.last(pod.Name).selfEnded {
+		return
+	}
+	pod.Status.Reason = "Evicted"
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}
+	w.end(pod, 137)
+}
+
+// userDeletes removes a pod on a whim.
+func (w *world) userDeletes(pod *corev1.Pod) {
+	if t := w.last(pod.Name); t.selfEnded {
+		t.blurred = true
+	}
+	w.askDeletion(pod)
+}
