@@ -4,6 +4,7 @@
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 BIN     := $(CURDIR)/bin
+TOOLS   := $(BIN)/tools
 MODULES := . ./api ./internal/local/shim
 
 KUBE_VERSION := v1.36.3
@@ -17,7 +18,10 @@ LOCAL_LDFLAGS := -s -w -X $(KUBE_X).gitVersion=$(KUBE_VERSION) -X $(KUBE_X).gitM
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
+##### Build and run
+
 .PHONY: build
+build: export GOBUILD_NOTE = Compiling Kubernetes. The first time takes about 4 minutes on two cores, later ones seconds.
 build: ## Build t9k, t9k-operator and t9k-local into bin/ (first time about 4 minutes on two cores)
 	@hack/gobuild -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/t9k ./cmd/t9k-operator
 	@hack/gobuild -ldflags '$(LOCAL_LDFLAGS)' -o $(BIN)/ ./cmd/t9k-local
@@ -32,12 +36,57 @@ run: build ## Start the embedded cluster and run examples/hello on it, to its en
 	@echo "Look at it:              bin/t9k get, bin/t9k describe JOB, bin/t9k logs JOB"
 	@echo "Remove the cluster:      bin/t9k local down"
 
-# Packages are tested two at a time; each may start an API server of its own.
+.PHONY: docker
+docker: ## Build the operator's container image with docker (IMAGE=name:tag)
+	docker build --build-arg VERSION=$(VERSION) -t $(IMAGE) .
+
+IMAGE ?= tensorstack/t9k-operator:$(VERSION)
+
+##### Test
+
+# Packages are tested two at a time, since each may start an API server of its own.
 .PHONY: test
 test: export T9K_LOCAL = $(BIN)/t9k-local
 test: export T9K = $(BIN)/t9k
-test: build ## Run every test of the three modules (builds bin/ first)
+test: build ## Run every test of all modules (builds bin/ first)
 	@for m in $(MODULES); do (cd $$m && go test -p 2 -timeout 15m ./...) || exit 1; done
+
+##### Code
+
+.PHONY: verify
+verify: generate fmt lint ## Generate, format and lint; fail if that changes anything or finds anything
+	@git --no-pager diff --exit-code
+	@test -z "$$(git status --porcelain)" || { git status --short; echo "verify: commit the files above"; exit 1; }
+
+API_GROUPS := batch/v1beta1 scheduler/v1beta1
+
+.PHONY: generate
+generate: $(TOOLS)/controller-gen $(TOOLS)/applyconfiguration-gen ## Write deepcopy, CRDs, RBAC, apply configurations and docs/reference from the Go types
+	@cd api && $(TOOLS)/controller-gen object crd:generateEmbeddedObjectMeta=true paths=./... output:crd:dir=../config/crd
+	@cd tools && go run ./crdslim ../config/crd/*.yaml
+	@test ! -d internal/jobcontroller || $(TOOLS)/controller-gen rbac:roleName=t9k-operator paths=./internal/jobcontroller/... output:rbac:dir=config/rbac
+	@rm -rf api/applyconfiguration
+	@cd api && $(TOOLS)/applyconfiguration-gen --output-dir applyconfiguration --output-pkg tensorstack.dev/batch/api/applyconfiguration $(API_GROUPS:%=tensorstack.dev/batch/api/%)
+	@cd tools && go run ./apidocs ../docs/reference $(API_GROUPS:%=../api/%)
+
+.PHONY: fmt
+fmt: $(TOOLS)/golangci-lint ## Format all Go files
+	@$(TOOLS)/golangci-lint fmt
+
+.PHONY: lint
+lint: $(TOOLS)/golangci-lint ## Check style, sizes and the direction of dependencies
+	@for m in $(MODULES) ./tools; do (cd $$m && $(TOOLS)/golangci-lint run) || exit 1; done
+
+# The tools have a module of their own, so that their dependencies never meet those of the product.
+TOOL_PACKAGES := \
+	github.com/golangci/golangci-lint/v2/cmd/golangci-lint \
+	k8s.io/code-generator/cmd/applyconfiguration-gen \
+	sigs.k8s.io/controller-tools/cmd/controller-gen
+
+$(TOOLS)/%: export GOBUILD_NOTE = Compiling $*, once. golangci-lint takes about 3 minutes on two cores.
+$(TOOLS)/%: tools/go.mod tools/go.sum
+	@cd tools && ../hack/gobuild -o $@ $(filter %/$*,$(TOOL_PACKAGES))
+	@touch $@
 
 .PHONY: clean
 clean: ## Remove bin/

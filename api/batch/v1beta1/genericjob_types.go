@@ -9,6 +9,7 @@ import (
 // GenericJob runs a set of replicas, in one or several roles, as one job.
 //
 // +kubebuilder:object:root=true
+// +genclient
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:categories=all;jobs,shortName=gj
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`

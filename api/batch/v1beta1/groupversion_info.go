@@ -1,9 +1,3 @@
-// Package v1beta1 holds the types of API group batch.tensorstack.dev/v1beta1: jobs whose pods start together, find each
-// other by name and are restarted, paused, debugged and cleaned up as one.
-//
-// +kubebuilder:object:generate=true
-// +kubebuilder:ac:generate=true
-// +groupName=batch.tensorstack.dev
 package v1beta1
 
 import (
@@ -14,6 +8,9 @@ import (
 
 // GroupVersion is the group and version of every type in this package.
 var GroupVersion = schema.GroupVersion{Group: "batch.tensorstack.dev", Version: "v1beta1"}
+
+// SchemeGroupVersion is GroupVersion under the name that generated code expects.
+var SchemeGroupVersion = GroupVersion
 
 // AddToScheme registers the types of this package with a scheme.
 func AddToScheme(s *runtime.Scheme) error {

@@ -2,6 +2,5 @@
 // together or not at all.
 //
 // +kubebuilder:object:generate=true
-// +kubebuilder:ac:generate=true
 // +groupName=scheduler.tensorstack.dev
 package v1beta1

@@ -9,6 +9,9 @@ import (
 // GroupVersion is the group and version of every type in this package.
 var GroupVersion = schema.GroupVersion{Group: "scheduler.tensorstack.dev", Version: "v1beta1"}
 
+// SchemeGroupVersion is GroupVersion under the name that generated code expects.
+var SchemeGroupVersion = GroupVersion
+
 // AddToScheme registers the types of this package with a scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion, &PodGroup{}, &PodGroupList{})
@@ -44,6 +47,7 @@ const (
 // PodGroup is a set of pods that the t9k-scheduler starts all together or not at all.
 //
 // +kubebuilder:object:root=true
+// +genclient
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=pg
 // +kubebuilder:printcolumn:name="Queue",type=string,JSONPath=`.spec.queue`
