@@ -191,7 +191,7 @@ func ended(pod *corev1.Pod) bool {
 // debugToggled makes the results so far worthless, or not, depending on who sees it first.
 func (w *world) debugToggled() {
 	w.job.Debug = !w.job.Debug
-	for name := range w.pods {
+	for name := range w.past {
 		w.last(name).blurred = true
 	}
 	w.jobChanged()
