@@ -1,0 +1,44 @@
+package require_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"tensorstack.dev/batch/internal/testing/require"
+)
+
+const inner = "T9K_REQUIRE_TEST_INNER"
+
+// TestInner is run by TestMissing in a process of its own, since a test cannot look at its own end.
+func TestInner(t *testing.T) {
+	if os.Getenv(inner) == "" {
+		return
+	}
+	require.Missing(t, "a unicorn")
+}
+
+func TestMissing(t *testing.T) {
+	for _, tc := range []struct {
+		name, all, want string
+		fails           bool
+	}{
+		{name: "skips with what is missing", want: "--- SKIP: TestInner"},
+		{name: "fails where everything is required", all: "1", want: "--- FAIL: TestInner", fails: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			cmd := exec.Command(os.Args[0], "-test.run=^TestInner$", "-test.v")
+			cmd.Env = append(os.Environ(), inner+"=1", require.AllEnv+"="+tc.all)
+			out, err := cmd.CombinedOutput()
+			if (err != nil) != tc.fails {
+				t.Errorf("error %v, want a failure: %t", err, tc.fails)
+			}
+			for _, want := range []string{tc.want, "missing: a unicorn"} {
+				if !strings.Contains(string(out), want) {
+					t.Errorf("output lacks %q:\n%s", want, out)
+				}
+			}
+		})
+	}
+}
