@@ -7,12 +7,10 @@ BIN     := $(CURDIR)/bin
 TOOLS   := $(BIN)/tools
 MODULES := . ./api ./internal/local/shim
 
-KUBE_VERSION := v1.36.3
-KUBE_X       := k8s.io/component-base/version
-VERSION      := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
-LDFLAGS      := -s -w -X tensorstack.dev/batch/internal/version.Version=$(VERSION)
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS := -s -w -X tensorstack.dev/batch/internal/version.Version=$(VERSION)
 # Without our own version, so that a commit alone does not link the largest program again.
-LOCAL_LDFLAGS := -s -w -X $(KUBE_X).gitVersion=$(KUBE_VERSION) -X $(KUBE_X).gitMajor=1 -X $(KUBE_X).gitMinor=36
+LOCAL_LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36
 
 .PHONY: help
 help: ## This list
@@ -64,7 +62,7 @@ API_GROUPS := batch/v1beta1 scheduler/v1beta1
 generate: $(TOOLS)/controller-gen $(TOOLS)/applyconfiguration-gen ## Write deepcopy, CRDs, RBAC, apply configurations and docs/reference from the Go types
 	@cd api && $(TOOLS)/controller-gen object crd:generateEmbeddedObjectMeta=true paths=./... output:crd:dir=../config/crd
 	@cd tools && go run ./crdslim ../config/crd/*.yaml
-	@test ! -d internal/jobcontroller || $(TOOLS)/controller-gen rbac:roleName=t9k-operator paths=./internal/jobcontroller/... output:rbac:dir=config/rbac
+	@$(TOOLS)/controller-gen rbac:roleName=t9k-operator paths=./internal/jobcontroller/... output:rbac:dir=config/rbac
 	@rm -rf api/applyconfiguration
 	@cd api && $(TOOLS)/applyconfiguration-gen --output-dir applyconfiguration --output-pkg tensorstack.dev/batch/api/applyconfiguration $(API_GROUPS:%=tensorstack.dev/batch/api/%)
 	@cd tools && go run ./apidocs ../docs/reference $(API_GROUPS:%=../api/%)
