@@ -1,0 +1,173 @@
+package kinds
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
+)
+
+// lowering gathers the normal form of a job and all that is wrong with the job. Its methods lower what kinds have in common;
+// each refuses what admission can know to be wrong, and says how to mend it.
+type lowering struct {
+	opts Options
+	job  *engine.Job
+	errs field.ErrorList
+
+	// namePath is that of the field that names the job.
+	namePath *field.Path
+	// specPaths holds the path of each role's entry in replicaSpecs.
+	specPaths []*field.Path
+	// debugPaths and resumePaths hold the path of each role's entry in runMode, where it has one.
+	debugPaths, resumePaths map[int]*field.Path
+	// ruleMembers counts the replicas that the finish rules name.
+	ruleMembers int
+}
+
+func newLowering(o Object, kind string, opts Options) *lowering {
+	opts = opts.withDefaults()
+	l := &lowering{opts: opts, job: &engine.Job{
+		APIVersion:    batch.GroupVersion.String(),
+		Kind:          kind,
+		Namespace:     o.GetNamespace(),
+		Name:          o.GetName(),
+		UID:           o.GetUID(),
+		Generation:    o.GetGeneration(),
+		Deleting:      o.GetDeletionTimestamp() != nil,
+		ClusterDomain: opts.ClusterDomain,
+	}}
+	l.jobName(o)
+	return l
+}
+
+// done returns the normal form, or all that is wrong.
+func (l *lowering) done() (*engine.Job, field.ErrorList) {
+	if len(l.errs) > 0 {
+		return nil, l.errs
+	}
+	return l.job, nil
+}
+
+func (l *lowering) invalid(path *field.Path, value any, detail string) {
+	l.errs = append(l.errs, field.Invalid(path, value, detail))
+}
+
+func (l *lowering) required(path *field.Path, detail string) {
+	l.errs = append(l.errs, field.Required(path, detail))
+}
+
+// role appends a role. Its main container is the first; kinds that know better change that.
+func (l *lowering) role(role string, replicas *int32, template *corev1.PodTemplateSpec, path *field.Path) {
+	l.roleName(role, path.Child("type"))
+	n := replicasOf(replicas)
+	if n < 0 {
+		l.invalid(path.Child("replicas"), n, "a number of replicas is 0 or more: leave replicas out for 1")
+		n = 0
+	}
+	l.template(template, path.Child("template"))
+	l.specPaths = append(l.specPaths, path)
+	l.job.Roles = append(l.job.Roles, engine.Role{Type: role, Replicas: n, Template: template})
+}
+
+func replicasOf(n *int32) int {
+	if n == nil {
+		return 1
+	}
+	return int(*n)
+}
+
+// replicas checks the number of replicas and their names once all roles are there. It returns false where there are too many
+// to do anything about each of them.
+func (l *lowering) replicas(path *field.Path) bool {
+	if len(l.job.Roles) == 0 {
+		l.required(path, "a job has at least one role: add an entry with type and template")
+		return true
+	}
+	l.replicaNames()
+	total := 0
+	for i := range l.job.Roles {
+		total += min(l.job.Roles[i].Replicas, math.MaxInt32)
+	}
+	switch {
+	case total == 0:
+		l.invalid(path, total, "a job has at least one replica: give one of the roles replicas of 1 or more")
+	case total > l.opts.MaxReplicas:
+		l.invalid(path, total, fmt.Sprintf("the job asks for %d replicas over all roles, and the limit is %d: ask for fewer, or have "+
+			"the operator's limit raised", total, l.opts.MaxReplicas))
+		return false
+	}
+	return true
+}
+
+// cleanUp lowers what happens to the pods and to the job after the end.
+func (l *lowering) cleanUp(policy batch.CleanUpPolicy, ttl *int32, parent *field.Path) {
+	switch policy {
+	case "":
+		policy = batch.CleanUpNone
+	case batch.CleanUpNone, batch.CleanUpUnfinished, batch.CleanUpAll:
+	default:
+		l.unsupported(parent.Child("cleanUpPolicy"), policy, batch.CleanUpNone, batch.CleanUpUnfinished, batch.CleanUpAll)
+	}
+	l.job.CleanUp = policy
+	if ttl != nil && *ttl < 0 {
+		l.invalid(parent.Child("ttlSecondsAfterFinished"), *ttl, "a time in seconds is 0 or more: leave it out to keep the job for ever")
+	}
+	l.job.TTL = seconds(ttl)
+}
+
+// scheduler lowers the choice of the scheduler. It needs the roles.
+func (l *lowering) scheduler(p *batch.SchedulePolicy, path *field.Path) {
+	if p == nil || p.T9kScheduler == nil {
+		return
+	}
+	s, path := p.T9kScheduler, path.Child("t9kScheduler")
+	l.queueName(s.Queue, path.Child("queue"))
+	g := &engine.Gang{Queue: s.Queue, MinMember: int32(min(l.job.Replicas(), math.MaxInt32)), ByRole: true}
+	if s.Priority != nil {
+		g.Priority = *s.Priority
+	}
+	if g.Priority < 0 || g.Priority > 100 {
+		l.invalid(path.Child("priority"), g.Priority, "a priority is a number from 0 to 100, the highest first: choose one of these")
+	}
+	l.job.Gang = g
+}
+
+// service lowers the job's Service.
+func (l *lowering) service(s *batch.ServiceOption, path *field.Path) {
+	if s == nil {
+		return
+	}
+	l.servicePorts(s.Ports, path.Child("ports"))
+	l.job.Service = &engine.Service{Ports: s.Ports}
+}
+
+// roleIndex finds a role of the job by its name; -1 stands for none.
+func (l *lowering) roleIndex(name string) int {
+	return slices.IndexFunc(l.job.Roles, func(r engine.Role) bool { return r.Type == name })
+}
+
+// sortedKeys lists the keys of a map in order, for messages that do not change from one call to the next.
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
+	return slices.Sorted(maps.Keys(m))
+}
+
+func wrongType(o Object, kind string) field.ErrorList {
+	return field.ErrorList{field.InternalError(nil, fmt.Errorf("%T is not a %s", o, kind))}
+}
+
+// unsupported refuses a value outside a fixed set.
+func (l *lowering) unsupported(path *field.Path, value any, valid ...any) {
+	names := make([]string, len(valid))
+	for i, v := range valid {
+		names[i] = fmt.Sprint(v)
+	}
+	l.invalid(path, value, "not a choice here: write one of "+strings.Join(names, ", ")+", or leave it out for the default")
+}

@@ -1,0 +1,58 @@
+package kinds
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// changes gathers the changes that a live job does not take.
+type changes struct{ errs field.ErrorList }
+
+// keep refuses any change of a field. Two values that the API treats alike are no change.
+func (c *changes) keep(path *field.Path, updated, old any) {
+	if !equality.Semantic.DeepEqual(updated, old) {
+		c.refuse(path, "cannot change on a live job: create a new job")
+	}
+}
+
+func (c *changes) refuse(path *field.Path, detail string) {
+	c.errs = append(c.errs, field.Forbidden(path, detail))
+}
+
+// roles refuses to add, remove or reorder roles. It returns whether they are the same.
+func (c *changes) roles(path *field.Path, updated, old []string) bool {
+	if slices.Equal(updated, old) {
+		return true
+	}
+	c.refuse(path, "roles cannot be added, removed, renamed or reordered on a live job: create a new job")
+	return false
+}
+
+// runMode refuses changes of what the modes do. Their switches may change, and with them a mode may come or go.
+func (c *changes) runMode(path *field.Path, updated, old *batch.RunMode) {
+	a, b := orZero(updated), orZero(old)
+	c.keep(path.Child("debug", "replicaSpecs"), orZero(a.Debug).ReplicaSpecs, orZero(b.Debug).ReplicaSpecs)
+	c.keep(path.Child("pause", "resumeSpecs"), orZero(a.Pause).ResumeSpecs, orZero(b.Pause).ResumeSpecs)
+}
+
+// scheduler refuses another scheduler and another queue. The priority may change.
+func (c *changes) scheduler(path *field.Path, updated, old *batch.SchedulePolicy) {
+	a, b := orZero(updated).T9kScheduler, orZero(old).T9kScheduler
+	if (a == nil) != (b == nil) {
+		c.refuse(path.Child("t9kScheduler"), "cannot be added or removed on a live job: create a new job")
+		return
+	}
+	c.keep(path.Child("t9kScheduler", "queue"), orZero(a).Queue, orZero(b).Queue)
+}
+
+func orZero[T any](p *T) T {
+	if p == nil {
+		var zero T
+		return zero
+	}
+	return *p
+}

@@ -1,0 +1,265 @@
+package kinds
+
+import (
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"tensorstack.dev/batch/internal/engine"
+)
+
+// expander replaces the variables in the pods of one role. It maps each text that holds any to the parts between which the
+// rank stands, everything else being resolved already: the pod of a rank costs a look-up and a join for each of its texts.
+// It goes by the text and not by its place, since the run mode decides which texts a pod has.
+type expander map[string][]string
+
+// expand replaces the variables in the pod of one rank.
+func (x expander) expand(rank int, spec *corev1.PodSpec) {
+	digits := strconv.Itoa(rank)
+	eachText(spec, func(_ place, s *string) {
+		if !strings.Contains(*s, "$(") {
+			return
+		}
+		if parts, ok := x[*s]; ok {
+			*s = strings.Join(parts, digits)
+		}
+	})
+}
+
+// place is where a text stands in a pod's spec.
+type place struct {
+	list      string // containers or initContainers
+	container int
+	field     string // command, args or env
+	index     int
+}
+
+func (p place) under(spec *field.Path) *field.Path {
+	f := spec.Child(p.list).Index(p.container).Child(p.field).Index(p.index)
+	if p.field == "env" {
+		return f.Child("value")
+	}
+	return f
+}
+
+// eachText visits every text of a pod in which variables are replaced.
+func eachText(spec *corev1.PodSpec, visit func(place, *string)) {
+	each := func(list string, containers []corev1.Container) {
+		for i := range containers {
+			c := &containers[i]
+			for j := range c.Command {
+				visit(place{list, i, "command", j}, &c.Command[j])
+			}
+			for j := range c.Args {
+				visit(place{list, i, "args", j}, &c.Args[j])
+			}
+			for j := range c.Env {
+				visit(place{list, i, "env", j}, &c.Env[j].Value)
+			}
+		}
+	}
+	each("initContainers", spec.InitContainers)
+	each("containers", spec.Containers)
+}
+
+// variables gives every role of the job the means to replace the variables of its pods, those in the commands of its run
+// modes included, and refuses references to what the job does not have.
+func (l *lowering) variables() {
+	for i := range l.job.Roles {
+		role := &l.job.Roles[i]
+		v := vocabulary{l.job, role}
+		x := expander{}
+		add := func(s string, path func() *field.Path) {
+			if _, ok := x[s]; ok || !strings.Contains(s, "$(") {
+				return
+			}
+			parts, faults := v.compile(s)
+			for _, f := range faults {
+				l.invalid(path(), f.ref, f.detail)
+			}
+			if len(faults) == 0 && (len(parts) > 1 || parts[0] != s) {
+				x[s] = parts
+			}
+		}
+		spec := l.specPaths[i].Child("template", "spec")
+		eachText(&role.Template.Spec, func(p place, s *string) {
+			add(*s, func() *field.Path { return p.under(spec) })
+		})
+		l.modeTexts(i, add)
+		if len(x) > 0 {
+			role.Expand = x.expand
+		}
+	}
+}
+
+// vocabulary is what the texts of one role can refer to.
+type vocabulary struct {
+	job  *engine.Job
+	role *engine.Role
+}
+
+// fault is a reference that stands for nothing.
+type fault struct{ ref, detail string }
+
+// compile resolves the variables of a text. It returns the parts between which the rank stands: one part where the text is
+// the same for every rank. References are found exactly as Kubernetes finds its own, so that the two never disagree on what
+// is escaped.
+func (v vocabulary) compile(text string) (parts []string, faults []fault) {
+	var part strings.Builder
+	done := 0 // text[:done] is in parts and part
+	for i := 0; i+1 < len(text); {
+		if text[i] != '$' {
+			i++
+			continue
+		}
+		if text[i+1] != '(' {
+			i += 2 // an escape, or a lone $
+			continue
+		}
+		length := strings.IndexByte(text[i:], ')') + 1
+		if length == 0 {
+			break // nothing that follows is closed either
+		}
+		ref := text[i : i+length]
+		value, ours, detail := v.resolve(ref[2 : length-1])
+		if detail != "" {
+			faults = append(faults, fault{ref, detail})
+		}
+		if ours {
+			part.WriteString(text[done:i])
+			part.WriteString(value)
+			done = i + length
+			if ref == "$(rank)" {
+				parts = append(parts, part.String())
+				part.Reset()
+			}
+		}
+		i += length
+	}
+	part.WriteString(text[done:])
+	return append(parts, part.String()), faults
+}
+
+// resolve tells what a variable stands for, whether it is one of ours at all, and what is wrong with it. The rank stands for
+// nothing yet.
+func (v vocabulary) resolve(name string) (value string, ours bool, detail string) {
+	switch name {
+	case "type":
+		return v.role.Type, true, ""
+	case "rank":
+		return "", true, ""
+	}
+	if rest, ok := strings.CutPrefix(name, "replicas["); ok {
+		if role, ok := strings.CutSuffix(rest, "]"); ok {
+			return v.replicas(role)
+		}
+		return nested(rest)
+	}
+	rest, ok := strings.CutPrefix(name, "service.")
+	if !ok {
+		return "", false, ""
+	}
+	if host, ok := strings.CutSuffix(rest, "].host"); ok {
+		if role, rank, ok := strings.Cut(host, "["); ok {
+			return v.host(role, rank)
+		}
+	}
+	if port, ok := strings.CutPrefix(rest, "port["); ok {
+		if port, ok := strings.CutSuffix(port, "]"); ok {
+			return v.port(port)
+		}
+	}
+	return nested(rest)
+}
+
+// nested refuses a variable inside the brackets of another: Kubernetes ends a reference at the first closing bracket.
+func nested(name string) (string, bool, string) {
+	if strings.Contains(name, "[$(") || strings.HasPrefix(name, "$(") {
+		return "", true, "variables do not nest: write the role, rank or port itself between [ and ]"
+	}
+	return "", false, ""
+}
+
+func (v vocabulary) replicas(role string) (string, bool, string) {
+	r := roleOf(v.job, role)
+	if r == nil {
+		return "", true, unknownRole(v.job, role)
+	}
+	return strconv.Itoa(r.Replicas), true, ""
+}
+
+func (v vocabulary) host(role, digits string) (string, bool, string) {
+	if v.job.Service == nil {
+		return "", true, "replicas have names in DNS only where the job has a service: add spec.service"
+	}
+	r := roleOf(v.job, role)
+	if r == nil {
+		return "", true, unknownRole(v.job, role)
+	}
+	rank, ok := parseRank(digits)
+	if !ok {
+		return "", true, strconv.Quote(digits) + " is not a rank: write a number such as 0"
+	}
+	if rank >= r.Replicas {
+		return "", true, outOfRange(r)
+	}
+	return v.job.PodName(role, rank), true, ""
+}
+
+func (v vocabulary) port(name string) (string, bool, string) {
+	if v.job.Service == nil {
+		return "", true, "the job has no service: add spec.service with a port of this name"
+	}
+	var names []string
+	for _, p := range v.job.Service.Ports {
+		if p.Name == name && name != "" {
+			return strconv.Itoa(int(p.Port)), true, ""
+		}
+		if p.Name != "" {
+			names = append(names, strconv.Quote(p.Name))
+		}
+	}
+	detail := "spec.service.ports has no port named " + strconv.Quote(name)
+	if len(names) == 0 {
+		return "", true, detail + ": give one of its ports this name"
+	}
+	return "", true, detail + ": use one of " + strings.Join(names, ", ")
+}
+
+// roleOf finds a role by its type.
+func roleOf(job *engine.Job, role string) *engine.Role {
+	for i := range job.Roles {
+		if job.Roles[i].Type == role {
+			return &job.Roles[i]
+		}
+	}
+	return nil
+}
+
+func unknownRole(job *engine.Job, role string) string {
+	if len(job.Roles) == 0 {
+		return "the job has no role " + strconv.Quote(role) + ": add it to spec.replicaSpecs"
+	}
+	names := make([]string, len(job.Roles))
+	for i := range job.Roles {
+		names[i] = strconv.Quote(job.Roles[i].Type)
+	}
+	return "the job has no role " + strconv.Quote(role) + ": use one of " + strings.Join(names, ", ")
+}
+
+func outOfRange(r *engine.Role) string {
+	if r.Replicas == 0 {
+		return "role " + strconv.Quote(r.Type) + " has no replicas: give it some, or do not name its ranks"
+	}
+	return "role " + strconv.Quote(r.Type) + " has " + plural(r.Replicas, "replica") + ": use a rank from 0 to " +
+		strconv.Itoa(r.Replicas-1)
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
