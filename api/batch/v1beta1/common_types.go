@@ -30,8 +30,6 @@ type RunMode struct {
 }
 
 // DebugMode says whether and how a job starts in debug mode.
-//
-// +kubebuilder:validation:XValidation:rule="has(self.replicaSpecs) == has(oldSelf.replicaSpecs) && (!has(self.replicaSpecs) || self.replicaSpecs == oldSelf.replicaSpecs)",message="runMode.debug.replicaSpecs cannot change on a live job: create a new job"
 type DebugMode struct {
 	// Enabled switches debug mode on. It may change at any time.
 	// +optional
@@ -63,8 +61,6 @@ type ReplicaDebugSet struct {
 }
 
 // PauseMode says whether a job is paused and how it resumes.
-//
-// +kubebuilder:validation:XValidation:rule="has(self.resumeSpecs) == has(oldSelf.resumeSpecs) && (!has(self.resumeSpecs) || self.resumeSpecs == oldSelf.resumeSpecs)",message="runMode.pause.resumeSpecs cannot change on a live job: create a new job"
 type PauseMode struct {
 	// Enabled pauses the job. It may change at any time.
 	// +optional
@@ -107,12 +103,10 @@ type SchedulePolicy struct {
 }
 
 // T9kScheduler says in which queue and with which priority the t9k-scheduler takes the job.
-//
-// +kubebuilder:validation:XValidation:rule="self.queue == oldSelf.queue",message="scheduler.t9kScheduler.queue cannot change on a live job: create a new job"
 type T9kScheduler struct {
 	// Queue is the name of the queue.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	Queue string `json:"queue"`
 	// Priority orders the groups of one queue, 0 to 100, the highest first. Defaults to 0. It may change on a live job.
 	// +optional
@@ -446,5 +440,8 @@ type ServiceOption struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:XValidation:rule="self.all(p, p.port > 0 && p.port < 65536)",message="a port is a number from 1 to 65535: choose one of these"
+	// +kubebuilder:validation:XValidation:rule="size(self) < 2 || self.all(p, has(p.name) && size(p.name) > 0)",message="with more than one port, each has a name: give it one, such as http"
+	// +kubebuilder:validation:XValidation:rule="self.all(p, !has(p.nodePort))",message="the job's Service is headless and has no ports on nodes: leave nodePort out"
 	Ports []corev1.ServicePort `json:"ports,omitempty"`
 }
