@@ -26,6 +26,7 @@ require (
 )
 
 require (
+	batch.tensorstack.dev/shim v0.0.0
 	cel.dev/expr v0.25.1 // indirect
 	cyphar.com/go-pathrs v0.2.2 // indirect
 	dario.cat/mergo v1.0.1 // indirect
@@ -252,3 +253,5 @@ replace (
 	k8s.io/sample-controller => k8s.io/sample-controller v0.36.3
 	k8s.io/streaming => k8s.io/streaming v0.36.3
 )
+
+replace batch.tensorstack.dev/shim => ./internal/local/shim

@@ -1,0 +1,236 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"batch.tensorstack.dev/shim"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// containerState is what a container's state file holds. Times are Unix times in nanoseconds.
+type containerState struct {
+	ID, Sandbox                string
+	Created, Started, Finished int64
+	State                      pb.ContainerState
+	Process                    processID // the shim, from before it starts the command
+	Code                       int32
+	Reason, Message            string
+}
+
+type container struct {
+	containerState
+	config  *pb.ContainerConfig
+	spec    *shim.Spec
+	process *process        // while it runs
+	claimed bool            // StartContainer was called
+	ended   context.Context //nolint:containedctx // done when the container is
+	end     context.CancelFunc
+}
+
+func newContainer(st containerState, config *pb.ContainerConfig, spec *shim.Spec) *container {
+	c := &container{containerState: st, config: config, spec: spec}
+	c.ended, c.end = context.WithCancel(context.Background())
+	return c
+}
+
+// Reasons as other runtimes give them.
+const (
+	reasonCompleted  = "Completed"
+	reasonError      = "Error"
+	reasonStartError = "StartError"
+)
+
+func (s *server) saveContainer(c *container) error {
+	return writeJSON(filepath.Join(s.cfg.containerDir(c.ID), stateFile), c.containerState)
+}
+
+// CreateContainer writes down a container; everything else happens at its start.
+func (s *server) CreateContainer(_ context.Context, q *pb.CreateContainerRequest) (*pb.CreateContainerResponse, error) {
+	s.mu.Lock()
+	sb := s.sandboxes[q.PodSandboxId]
+	s.mu.Unlock()
+	if sb == nil {
+		return nil, status.Errorf(codes.NotFound, "there is no sandbox %q", q.PodSandboxId)
+	}
+	spec, err := s.spec(sb, q.Config)
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	if spec.LogPath != "" {
+		if err := os.MkdirAll(filepath.Dir(spec.LogPath), 0o755); err != nil {
+			return nil, fmt.Errorf("making the log directory: %w", err)
+		}
+	}
+	c := newContainer(containerState{ID: newID(), Sandbox: sb.ID, Created: time.Now().UnixNano()}, q.Config, spec)
+	dir := s.cfg.containerDir(c.ID)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	err = writeJSON(filepath.Join(dir, shim.SpecFile), spec)
+	if err == nil {
+		err = create(dir, c.containerState, c.config)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("recording the container: %w", err), removeAll(dir))
+	}
+	s.mu.Lock()
+	s.containers[c.ID] = c
+	s.mu.Unlock()
+	s.notify(c.ID, sb.ID, pb.ContainerEventType_CONTAINER_CREATED_EVENT)
+	return &pb.CreateContainerResponse{ContainerId: c.ID}, nil
+}
+
+// StartContainer starts the container's command and returns when it runs.
+func (s *server) StartContainer(ctx context.Context, q *pb.StartContainerRequest) (*pb.StartContainerResponse, error) {
+	c, err := s.container(q.ContainerId)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	if c.State != pb.ContainerState_CONTAINER_CREATED || c.claimed {
+		state := c.State
+		s.mu.Unlock()
+		return nil, status.Errorf(codes.FailedPrecondition, "container %s is in state %s and cannot start", c.ID, state)
+	}
+	c.claimed = true
+	s.mu.Unlock()
+	started := time.Now().UnixNano()
+	p, err := s.launch(ctx, c)
+	s.mu.Lock()
+	c.Started = started
+	if err != nil {
+		c.State, c.Code, c.Finished = pb.ContainerState_CONTAINER_EXITED, shim.StartFailed, time.Now().UnixNano()
+		c.Reason, c.Message = reasonStartError, err.Error()
+	} else {
+		c.State, c.process = pb.ContainerState_CONTAINER_RUNNING, p
+	}
+	saved := s.saveContainer(c)
+	s.mu.Unlock()
+	if err != nil {
+		c.end()
+		return nil, errors.Join(err, saved)
+	}
+	if saved != nil { // the started file says as much to the next server
+		s.cfg.Log.Error(saved, "Recording a start", "container", c.ID)
+	}
+	go s.watch(c, p)
+	s.notify(c.ID, c.Sandbox, pb.ContainerEventType_CONTAINER_STARTED_EVENT)
+	return &pb.StartContainerResponse{}, nil
+}
+
+// watch records the container's end, unless the server ends first.
+func (s *server) watch(c *container, p *process) {
+	ws, ours, err := p.wait(s.ctx)
+	if err != nil {
+		if s.ctx.Err() == nil {
+			s.cfg.Log.Error(err, "Waiting for a container", "container", c.ID)
+		}
+		return
+	}
+	var fallback *unix.WaitStatus
+	if ours {
+		fallback = &ws
+	}
+	s.exited(c, fallback)
+}
+
+// exited records how a container ended whose shim is gone: as the shim wrote, or as its parent saw.
+func (s *server) exited(c *container, fallback *unix.WaitStatus) {
+	var e shim.Exit
+	if err := readJSON(filepath.Join(s.cfg.containerDir(c.ID), shim.ExitFile), &e); err != nil {
+		e = shim.Exit{Code: 128 + int32(unix.SIGKILL), Finished: time.Now().UnixNano(), Message: "the container was killed"}
+		if fallback != nil && fallback.Exited() {
+			e.Code, e.Message = int32(fallback.ExitStatus()), ""
+		}
+	}
+	s.mu.Lock()
+	c.State, c.Code, c.Finished, c.Message, c.Reason = pb.ContainerState_CONTAINER_EXITED, e.Code, e.Finished, e.Message, reasonCompleted
+	if e.Code != 0 {
+		c.Reason = reasonError
+	}
+	if c.process != nil {
+		c.process.close()
+		c.process = nil
+	}
+	err := s.saveContainer(c)
+	s.mu.Unlock()
+	if err != nil { // the exit file says as much to the next server
+		s.cfg.Log.Error(err, "Recording an exit", "container", c.ID)
+	}
+	c.end()
+	s.notify(c.ID, c.Sandbox, pb.ContainerEventType_CONTAINER_STOPPED_EVENT)
+}
+
+func (s *server) container(id string) (*container, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.containers[id]; c != nil {
+		return c, nil
+	}
+	return nil, status.Errorf(codes.NotFound, "there is no container %q", id)
+}
+
+// running returns the container and its process.
+func (s *server) running(id string) (*container, *process, error) {
+	c, err := s.container(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.process == nil {
+		return nil, nil, status.Errorf(codes.FailedPrecondition, "container %s does not run", id)
+	}
+	return c, c.process, nil
+}
+
+func (s *server) containersOf(sandbox string) (out []*container) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.containers {
+		if c.Sandbox == sandbox {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// StopContainer ends the container, after its grace period if it needs it.
+func (s *server) StopContainer(ctx context.Context, q *pb.StopContainerRequest) (*pb.StopContainerResponse, error) {
+	c, err := s.container(q.ContainerId)
+	if err != nil {
+		return &pb.StopContainerResponse{}, nil //nolint:nilerr // what does not exist is stopped
+	}
+	return &pb.StopContainerResponse{}, s.stop(ctx, c, time.Duration(q.Timeout)*time.Second)
+}
+
+// RemoveContainer removes the container with its layer, after ending it by force if it runs.
+func (s *server) RemoveContainer(ctx context.Context, q *pb.RemoveContainerRequest) (*pb.RemoveContainerResponse, error) {
+	c, err := s.container(q.ContainerId)
+	if err != nil {
+		return &pb.RemoveContainerResponse{}, nil //nolint:nilerr // what does not exist is removed
+	}
+	return &pb.RemoveContainerResponse{}, s.remove(ctx, c)
+}
+
+func (s *server) remove(ctx context.Context, c *container) error {
+	if err := s.stop(ctx, c, 0); err != nil {
+		return err
+	}
+	if err := removeAll(s.cfg.containerDir(c.ID)); err != nil {
+		return fmt.Errorf("removing container %s: %w", c.ID, err)
+	}
+	s.mu.Lock()
+	delete(s.containers, c.ID)
+	s.mu.Unlock()
+	s.notify(c.ID, c.Sandbox, pb.ContainerEventType_CONTAINER_DELETED_EVENT)
+	return nil
+}

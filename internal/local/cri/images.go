@@ -1,0 +1,57 @@
+package cri
+
+import (
+	"context"
+	"time"
+
+	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Every image is present: its name is kept as given, and nothing else of it is ever used.
+
+func image(name string) *pb.Image {
+	// The kubelet takes a size of 0 for an error.
+	return &pb.Image{Id: name, RepoTags: []string{name}, Size: 1, Uid: &pb.Int64Value{Value: 0}, Spec: &pb.ImageSpec{Image: name}}
+}
+
+// ImageStatus says that the image is present, and that its user is root.
+func (s *server) ImageStatus(_ context.Context, q *pb.ImageStatusRequest) (*pb.ImageStatusResponse, error) {
+	name := q.GetImage().GetImage()
+	s.mu.Lock()
+	s.images[name] = true
+	s.mu.Unlock()
+	return &pb.ImageStatusResponse{Image: image(name)}, nil
+}
+
+// PullImage has nothing to pull.
+func (s *server) PullImage(_ context.Context, q *pb.PullImageRequest) (*pb.PullImageResponse, error) {
+	return &pb.PullImageResponse{ImageRef: q.GetImage().GetImage()}, nil
+}
+
+// ListImages lists the images that were asked for.
+func (s *server) ListImages(context.Context, *pb.ListImagesRequest) (*pb.ListImagesResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := &pb.ListImagesResponse{}
+	for name := range s.images {
+		out.Images = append(out.Images, image(name))
+	}
+	return out, nil
+}
+
+// RemoveImage forgets that the image was asked for.
+func (s *server) RemoveImage(_ context.Context, q *pb.RemoveImageRequest) (*pb.RemoveImageResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.images, q.GetImage().GetImage())
+	return &pb.RemoveImageResponse{}, nil
+}
+
+// ImageFsInfo names the file system of the containers' layers. Images take no space in it.
+func (s *server) ImageFsInfo(context.Context, *pb.ImageFsInfoRequest) (*pb.ImageFsInfoResponse, error) {
+	u := []*pb.FilesystemUsage{{
+		Timestamp: time.Now().UnixNano(), FsId: &pb.FilesystemIdentifier{Mountpoint: s.cfg.Root},
+		UsedBytes: &pb.UInt64Value{}, InodesUsed: &pb.UInt64Value{},
+	}}
+	return &pb.ImageFsInfoResponse{ImageFilesystems: u, ContainerFilesystems: u}, nil
+}

@@ -1,0 +1,109 @@
+package cri
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// onThread runs f on a thread that ends afterwards, so that f may change the thread's namespaces.
+func onThread(f func() error) error {
+	c := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the runtime ends the thread with the goroutine
+		c <- f()
+	}()
+	return <-c
+}
+
+// namespace is a kind of namespace that a sandbox holds, by its name in /proc/PID/ns.
+type namespace struct {
+	name string
+	flag int
+}
+
+var sandboxNamespaces = []namespace{{"net", unix.CLONE_NEWNET}, {"uts", unix.CLONE_NEWUTS}, {"ipc", unix.CLONE_NEWIPC}}
+
+// own lists the namespaces that are the sandbox's own and not the host's.
+func (st sandboxState) own() []namespace {
+	var out []namespace
+	for _, n := range sandboxNamespaces {
+		if st.HostNet && n.name != "ipc" || st.HostIPC && n.name == "ipc" {
+			continue
+		}
+		out = append(out, n)
+	}
+	return out
+}
+
+// makeNamespaces makes the sandbox's namespaces and mounts them on files, which keep them without any process.
+func makeNamespaces(dir string, kinds []namespace, hostname string, sysctls map[string]string) error {
+	return onThread(func() error {
+		flags, uts := 0, false
+		for _, n := range kinds {
+			flags |= n.flag
+			uts = uts || n.name == "uts"
+		}
+		if err := unix.Unshare(flags); err != nil {
+			return fmt.Errorf("making namespaces: %w", err)
+		}
+		for _, n := range kinds {
+			if err := pin("/proc/thread-self/ns/"+n.name, filepath.Join(dir, n.name)); err != nil {
+				return fmt.Errorf("keeping the %s namespace: %w", n.name, err)
+			}
+		}
+		for k, v := range sysctls {
+			if err := os.WriteFile("/proc/sys/"+strings.ReplaceAll(k, ".", "/"), []byte(v), 0o644); err != nil {
+				return fmt.Errorf("sysctl %s: %w", k, err)
+			}
+		}
+		if uts {
+			return unix.Sethostname([]byte(hostname))
+		}
+		return nil
+	})
+}
+
+func pin(ns, file string) error {
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		return err
+	}
+	return unix.Mount(ns, file, "", unix.MS_BIND, "")
+}
+
+// pinned tells whether a namespace is mounted on file.
+func pinned(file string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(file, &st) == nil && st.Type == unix.NSFS_MAGIC
+}
+
+// release unmounts what a sandbox's directory holds.
+func release(dir string) error {
+	for _, n := range []string{"net", "uts", "ipc", "shm"} {
+		p := filepath.Join(dir, n)
+		for {
+			err := unix.Unmount(p, unix.MNT_DETACH)
+			if err == unix.EINVAL || err == unix.ENOENT { // not, or no longer, a mount
+				break
+			}
+			if err != nil {
+				return fmt.Errorf("unmounting %s: %w", p, err)
+			}
+		}
+	}
+	return nil
+}
+
+// setns puts the calling thread into the namespace mounted on file.
+func setns(file string, flag int) error {
+	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Setns(fd, flag)
+}

@@ -1,0 +1,177 @@
+package cri
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// ensureBridge makes the bridge with its address, unless there is one. A bridge that somebody else made is used as
+// it is if it has the address, and never removed.
+func ensureBridge(cfg Config) error {
+	address := &netlink.Addr{IPNet: ipNet(cfg.Subnet)}
+	link, err := netlink.LinkByName(cfg.Bridge)
+	var missing netlink.LinkNotFoundError
+	switch {
+	case errors.As(err, &missing):
+		if link, err = addBridge(cfg); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	case link.Type() != "bridge":
+		return fmt.Errorf("there is a network device of this name and of type %s", link.Type())
+	}
+	addresses, err := netlink.AddrList(link, netlink.FAMILY_V4)
+	if err != nil {
+		return fmt.Errorf("listing its addresses: %w", err)
+	}
+	for _, a := range addresses {
+		if a.IPNet.String() == address.IPNet.String() {
+			return netlink.LinkSetUp(link)
+		}
+	}
+	if mine, err := ownBridge(cfg, link); err != nil || !mine {
+		return errors.Join(err, fmt.Errorf("it exists without the address %s and is not ours to change", cfg.Subnet))
+	}
+	if err := netlink.AddrAdd(link, address); err != nil {
+		return fmt.Errorf("adding the address %s: %w", cfg.Subnet, err)
+	}
+	return netlink.LinkSetUp(link)
+}
+
+// addBridge makes the bridge. Its hardware address, drawn beforehand and kept in a file, is how it is known to be
+// ours; and a fixed one keeps the pods' neighbour tables right, where a bridge would take that of a port by default.
+func addBridge(cfg Config) (netlink.Link, error) {
+	mac := make(net.HardwareAddr, 6)
+	_, _ = rand.Read(mac)
+	mac[0] = mac[0]&^1 | 2 // unicast, locally administered
+	if err := writeFile(bridgeFile(cfg), []byte(mac.String())); err != nil {
+		return nil, err
+	}
+	a := netlink.NewLinkAttrs()
+	a.Name, a.HardwareAddr = cfg.Bridge, mac
+	snooping := false // nothing here uses multicast groups
+	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: a, MulticastSnooping: &snooping}); err != nil {
+		return nil, fmt.Errorf("making it: %w", err)
+	}
+	return netlink.LinkByName(cfg.Bridge)
+}
+
+func bridgeFile(cfg Config) string { return filepath.Join(cfg.Root, "bridge") }
+
+// ownBridge tells whether link is the bridge that addBridge made.
+func ownBridge(cfg Config, link netlink.Link) (bool, error) {
+	b, err := os.ReadFile(bridgeFile(cfg))
+	if os.IsNotExist(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	mac, err := net.ParseMAC(string(b))
+	return err == nil && bytes.Equal(mac, link.Attrs().HardwareAddr), nil
+}
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), 32)}
+}
+
+// nextAddress returns the next address after last that is not used. Going round the whole subnet, it gives out an
+// address again as late as possible: clients may hold on to an old one for a while.
+func nextAddress(subnet netip.Prefix, last netip.Addr, used map[netip.Addr]string) (netip.Addr, error) {
+	first := binary.BigEndian.Uint32(subnet.Masked().Addr().AsSlice())
+	size := uint32(1) << (32 - subnet.Bits())
+	offset := binary.BigEndian.Uint32(last.AsSlice()) - first
+	for range size {
+		offset = (offset + 1) % size
+		if offset == 0 || offset == size-1 { // the network's and the broadcast address
+			continue
+		}
+		var b [4]byte
+		binary.BigEndian.PutUint32(b[:], first+offset)
+		if a := netip.AddrFrom4(b); a != subnet.Addr() && used[a] == "" {
+			return a, nil
+		}
+	}
+	return netip.Addr{}, fmt.Errorf("all addresses of %s are in use", subnet.Masked())
+}
+
+// veth is the name of a sandbox's network device on the bridge.
+func veth(sandbox string) string { return "v" + sandbox[:12] }
+
+// plug connects the sandbox's network namespace to the bridge.
+func plug(cfg Config, id, address string) error {
+	bridge, err := netlink.LinkByName(cfg.Bridge)
+	if err != nil {
+		return err
+	}
+	ns, err := os.Open(filepath.Join(cfg.sandboxDir(id), "net"))
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	a := netlink.NewLinkAttrs()
+	a.Name, a.MasterIndex, a.Flags = veth(id), bridge.Attrs().Index, net.FlagUp
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: a, PeerName: "eth0", PeerNamespace: netlink.NsFd(ns.Fd())}); err != nil {
+		return fmt.Errorf("making a veth pair: %w", err)
+	}
+	return onThread(func() error {
+		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+			return err
+		}
+		return configure(cfg.Subnet, net.ParseIP(address))
+	})
+}
+
+// configure sets up the devices of the calling thread's network namespace.
+func configure(subnet netip.Prefix, address net.IP) error {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	lo, err := h.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	if err := h.LinkSetUp(lo); err != nil {
+		return fmt.Errorf("setting up lo: %w", err)
+	}
+	eth, err := h.LinkByName("eth0")
+	if err != nil {
+		return err
+	}
+	if err := h.AddrAdd(eth, &netlink.Addr{IPNet: &net.IPNet{IP: address, Mask: ipNet(subnet).Mask}}); err != nil {
+		return fmt.Errorf("adding the address %s: %w", address, err)
+	}
+	if err := h.LinkSetUp(eth); err != nil {
+		return fmt.Errorf("setting up eth0: %w", err)
+	}
+	if err := h.RouteAdd(&netlink.Route{LinkIndex: eth.Attrs().Index, Gw: subnet.Addr().AsSlice()}); err != nil {
+		return fmt.Errorf("adding the default route: %w", err)
+	}
+	return nil
+}
+
+// unplug removes the sandbox's device from the bridge, and with it its peer.
+func unplug(id string) error {
+	link, err := netlink.LinkByName(veth(id))
+	var missing netlink.LinkNotFoundError
+	if errors.As(err, &missing) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return netlink.LinkDel(link)
+}

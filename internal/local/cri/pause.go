@@ -1,0 +1,44 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"batch.tensorstack.dev/shim"
+	"golang.org/x/sys/unix"
+)
+
+// startPause starts the first process of a PID namespace that the containers of a pod share. It ends by itself
+// unless run is called, which is to happen once its ID is on disk.
+func startPause() (id processID, run func() error, err error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return id, nil, err
+	}
+	defer r.Close()
+	cmd := &exec.Cmd{Path: self, Args: []string{shim.Name, shim.Pause}, Env: shimEnv, Dir: "/", ExtraFiles: []*os.File{r}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWPID}
+	if err := cmd.Start(); err != nil {
+		return id, nil, errors.Join(err, w.Close())
+	}
+	id, err = identify(cmd.Process.Pid)
+	if err != nil {
+		return id, nil, errors.Join(err, w.Close())
+	}
+	return id, func() error {
+		_, err := w.Write([]byte{1})
+		return errors.Join(err, w.Close())
+	}, nil
+}
+
+func (s *server) stopPause(ctx context.Context, sb *sandbox) error {
+	p, err := sb.Pause.open()
+	if err != nil {
+		return nil //nolint:nilerr // none, or gone already
+	}
+	defer p.close()
+	return p.kill(ctx)
+}

@@ -1,0 +1,40 @@
+package cri
+
+import (
+	"context"
+
+	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+const version = "1.0.0"
+
+// Version names the runtime.
+func (s *server) Version(context.Context, *pb.VersionRequest) (*pb.VersionResponse, error) {
+	return &pb.VersionResponse{Version: "0.1.0", RuntimeName: "process", RuntimeVersion: version, RuntimeApiVersion: "v1"}, nil
+}
+
+// Status says that the runtime is ready: what it needs was made before it served.
+func (s *server) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
+	return &pb.StatusResponse{
+		Status: &pb.RuntimeStatus{Conditions: []*pb.RuntimeCondition{{Type: pb.RuntimeReady, Status: true}, {Type: pb.NetworkReady, Status: true}}},
+		RuntimeHandlers: []*pb.RuntimeHandler{
+			{Features: &pb.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: true}}, // the default one, without a name
+		},
+		Features: &pb.RuntimeFeatures{SupplementalGroupsPolicy: true},
+	}, nil
+}
+
+// RuntimeConfig names a cgroup driver, since the kubelet wants one; this runtime makes no cgroups.
+func (s *server) RuntimeConfig(context.Context, *pb.RuntimeConfigRequest) (*pb.RuntimeConfigResponse, error) {
+	return &pb.RuntimeConfigResponse{Linux: &pb.LinuxRuntimeConfiguration{CgroupDriver: pb.CgroupDriver_CGROUPFS}}, nil
+}
+
+// UpdateRuntimeConfig has nothing to update: pods get their addresses from the bridge's subnet, not the node's.
+func (s *server) UpdateRuntimeConfig(context.Context, *pb.UpdateRuntimeConfigRequest) (*pb.UpdateRuntimeConfigResponse, error) {
+	return &pb.UpdateRuntimeConfigResponse{}, nil
+}
+
+// UpdateContainerResources succeeds without effect, as limits do at the start of a container.
+func (s *server) UpdateContainerResources(context.Context, *pb.UpdateContainerResourcesRequest) (*pb.UpdateContainerResourcesResponse, error) {
+	return &pb.UpdateContainerResourcesResponse{}, nil
+}

@@ -1,0 +1,226 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/cri-streaming/pkg/streaming"
+)
+
+// Config says where the runtime serves and keeps its state.
+type Config struct {
+	// Socket is the path of the unix socket of the CRI. It is replaced if it exists.
+	Socket string
+	// Root is the directory of all state: sandboxes, containers and their layers. It is made if it does not exist,
+	// and must be on a local file system. At most one server uses it at a time.
+	Root string
+	// Mask is a directory that containers see empty, since it holds keys; Root is masked in any case.
+	Mask string
+	// Bridge is the name of the bridge to which pods are connected (at most 15 bytes). It is made if it does not exist.
+	Bridge string
+	// Subnet is the bridge's address and the size of the network (IPv4): pods get the other addresses.
+	Subnet netip.Prefix
+	// Rootless says that the process is root only of a user namespace.
+	Rootless bool
+	// Log takes what no answer can carry. The zero value discards it.
+	Log logr.Logger
+}
+
+// maxMessage is the kubelet's own limit for messages of the CRI, in bytes.
+const maxMessage = 16 << 20
+
+// server holds in memory what Root holds in files. The maps and the state in their values are under mu; the
+// configurations in them never change.
+type server struct {
+	pb.UnimplementedRuntimeServiceServer
+	pb.UnimplementedImageServiceServer
+
+	cfg     Config
+	hide    []string
+	ids     idMaps
+	streams streaming.Server
+	ctx     context.Context //nolint:containedctx // ends the watchers of containers, which outlive the call that started them
+
+	mu         sync.Mutex
+	sandboxes  map[string]*sandbox
+	containers map[string]*container
+	addresses  map[netip.Addr]string // in use, by the sandbox's ID
+	last       netip.Addr            // the one given out last
+	images     map[string]bool
+	watchers   map[chan *pb.ContainerEventResponse]bool
+	remarked   map[string]bool
+}
+
+// Serve takes over what an earlier server left in cfg.Root, and returns when the socket answers. It serves until ctx
+// ends; containers run on after that, for the next server to take over or for [Cleanup] to end.
+func Serve(ctx context.Context, cfg Config) error {
+	if err := cfg.complete(); err != nil {
+		return err
+	}
+	for _, d := range []string{cfg.Root, cfg.sandboxes(), cfg.containers()} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			return fmt.Errorf("making the runtime's directory: %w", err)
+		}
+	}
+	unlock, err := lock(ctx, cfg.Root)
+	if err != nil {
+		return err
+	}
+	s := &server{
+		cfg: cfg, ctx: ctx, hide: cfg.hidden(), sandboxes: map[string]*sandbox{}, containers: map[string]*container{},
+		addresses: map[netip.Addr]string{}, images: map[string]bool{}, watchers: map[chan *pb.ContainerEventResponse]bool{}, remarked: map[string]bool{},
+	}
+	if err := s.start(ctx, unlock); err != nil {
+		unlock()
+		return err
+	}
+	return nil
+}
+
+func (s *server) start(ctx context.Context, unlock func()) error {
+	var err error
+	if s.ids, err = readIDMaps(); err != nil {
+		return err
+	}
+	if err := ensureBridge(s.cfg); err != nil {
+		return fmt.Errorf("bridge %s: %w", s.cfg.Bridge, err)
+	}
+	s.last = s.cfg.readLastAddress()
+	if err := s.adopt(); err != nil {
+		return fmt.Errorf("taking over the containers in %s: %w", s.cfg.Root, err)
+	}
+	// Streams are opened by the kubelet on the same machine; a URL carries a random token that is good for one use.
+	streams, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("listening for streams: %w", err)
+	}
+	config := streaming.DefaultConfig
+	config.BaseURL = &url.URL{Scheme: "http", Host: streams.Addr().String(), Path: "/"}
+	if s.streams, err = streaming.NewServer(config, streamRuntime{s}); err != nil {
+		return errors.Join(err, streams.Close())
+	}
+	socket, err := listenUnix(s.cfg.Socket)
+	if err != nil {
+		return errors.Join(err, streams.Close())
+	}
+	web := &http.Server{Handler: s.streams, ReadHeaderTimeout: time.Minute}
+	rpc := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage))
+	pb.RegisterRuntimeServiceServer(rpc, s)
+	pb.RegisterImageServiceServer(rpc, s)
+	go func() {
+		if err := web.Serve(streams); !errors.Is(err, http.ErrServerClosed) {
+			s.cfg.Log.Error(err, "Serving streams")
+		}
+	}()
+	go func() {
+		if err := rpc.Serve(socket); err != nil {
+			s.cfg.Log.Error(err, "Serving the CRI")
+		}
+	}()
+	go func() {
+		<-ctx.Done()
+		rpc.Stop()
+		web.Close()
+		unlock()
+	}()
+	return nil
+}
+
+// complete checks the configuration and resolves its paths.
+func (c *Config) complete() error {
+	if c.Log.GetSink() == nil {
+		c.Log = logr.Discard()
+	}
+	if !c.Subnet.IsValid() || !c.Subnet.Addr().Is4() || c.Subnet.Bits() > 30 {
+		return fmt.Errorf("subnet %s: want an IPv4 address and a prefix of at most 30 bits", c.Subnet)
+	}
+	if c.Bridge == "" || len(c.Bridge) >= unix.IFNAMSIZ {
+		return fmt.Errorf("bridge %q: want a name of 1 to %d bytes", c.Bridge, unix.IFNAMSIZ-1)
+	}
+	for _, p := range []*string{&c.Socket, &c.Root} {
+		if *p == "" {
+			return errors.New("the socket and the root directory are needed")
+		}
+	}
+	for _, p := range []*string{&c.Socket, &c.Root, &c.Mask} {
+		if *p == "" {
+			continue
+		}
+		abs, err := filepath.Abs(*p)
+		if err != nil {
+			return err
+		}
+		*p = abs
+	}
+	return nil
+}
+
+// hidden lists the directories that containers see empty, by the names they have without symbolic links.
+func (c Config) hidden() []string {
+	var out []string
+	for _, p := range []string{c.Mask, c.Root} {
+		if p == "" {
+			continue
+		}
+		if real, err := filepath.EvalSymlinks(p); err == nil {
+			p = real
+		}
+		if len(out) == 0 || !within(p, out[0]) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// lockPatience is how long a server waits for the one before it to let go of the state.
+const lockPatience = 10 * time.Second
+
+// lock makes the caller the only user of root. The kernel drops the lock of a process that dies.
+func lock(ctx context.Context, root string) (unlock func(), err error) {
+	f, err := os.OpenFile(filepath.Join(root, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, fmt.Errorf("another runtime uses %s: %w", root, err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// listenUnix listens on a socket that only its owner may use.
+func listenUnix(path string) (net.Listener, error) {
+	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listening for the CRI: %w", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}

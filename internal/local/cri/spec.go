@@ -1,0 +1,139 @@
+package cri
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"batch.tensorstack.dev/shim"
+	"golang.org/x/sys/unix"
+	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// spec translates what the kubelet asks for into what the shim does, or says what this runtime does not have.
+func (s *server) spec(sb *sandbox, config *pb.ContainerConfig) (*shim.Spec, error) {
+	if err := refuseContainer(config); err != nil {
+		return nil, err
+	}
+	sc := config.GetLinux().GetSecurityContext()
+	pid := sc.GetNamespaceOptions().GetPid()
+	out := &shim.Spec{
+		Argv: append(append([]string{}, config.Command...), config.Args...), Cwd: filepath.Clean("/" + config.WorkingDir),
+		TTY: config.Tty, Stdin: config.Stdin, StdinOnce: config.StdinOnce,
+		Shm: filepath.Join(s.cfg.sandboxDir(sb.ID), "shm"), Hide: s.hide,
+		MaskedPaths: sc.GetMaskedPaths(), ReadOnlyPaths: sc.GetReadonlyPaths(),
+		HostNet: sb.HostNet, HostPID: pid == pb.NamespaceMode_NODE, Privileged: sc.GetPrivileged(),
+		ReadOnlyRoot: sc.GetReadonlyRootfs(), NoNewPrivs: sc.GetNoNewPrivs(), Rootless: s.cfg.Rootless,
+		OOMScoreAdj: int(config.GetLinux().GetResources().GetOomScoreAdj()),
+	}
+	if sb.HostIPC {
+		out.Shm = "/dev/shm"
+	}
+	if config.LogPath != "" {
+		out.LogPath = filepath.Join(sb.config.LogDirectory, config.LogPath)
+	}
+	var err error
+	if out.DropCaps, err = dropped(sc); err != nil {
+		return nil, err
+	}
+	cred, home, err := credential(sc, s.ids)
+	if err != nil {
+		return nil, err
+	}
+	out.Cred = cred
+	out.Env = environment(config, home, sb.hostname())
+	out.Mounts, err = s.mounts(sb, config)
+	return out, err
+}
+
+// refuseContainer names what cannot work here.
+func refuseContainer(config *pb.ContainerConfig) error {
+	name := config.GetMetadata().GetName()
+	switch {
+	case config.GetMetadata() == nil:
+		return errors.New("the container has no metadata")
+	case len(config.Command) == 0:
+		return fmt.Errorf("container %q sets no command: the process runtime has no image to take an entrypoint from; "+
+			"set command in the container, or use a runtime with images (--runtime containerd)", name)
+	case len(config.CDIDevices) > 0:
+		return fmt.Errorf("container %q asks for CDI devices, which the process runtime does not have", name)
+	}
+	for _, m := range config.Mounts {
+		switch {
+		case m.GetImage().GetImage() != "":
+			return fmt.Errorf("container %q mounts the image %q: the process runtime has no images", name, m.Image.Image)
+		case len(m.UidMappings) > 0 || len(m.GidMappings) > 0:
+			return fmt.Errorf("container %q asks for a mount with mapped owners, which the process runtime does not have", name)
+		case !filepath.IsAbs(m.ContainerPath):
+			return fmt.Errorf("container %q: the mount path %q is not absolute", name, m.ContainerPath)
+		}
+	}
+	return nil
+}
+
+// environment is the container's, with each variable once: an image would have set PATH, so the host's stands in.
+func environment(config *pb.ContainerConfig, home, hostname string) []string {
+	path := os.Getenv("PATH")
+	if path == "" {
+		path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	}
+	all := []string{"PATH=" + path, "HOME=" + home, "HOSTNAME=" + hostname}
+	if config.Tty {
+		all = append(all, "TERM=xterm")
+	}
+	for _, e := range config.Envs {
+		value := string(e.GetValue())
+		all = append(all, e.GetKey()+"="+value)
+	}
+	var out []string
+	index := map[string]int{}
+	for _, e := range all {
+		k, _, _ := strings.Cut(e, "=")
+		if i, ok := index[k]; ok {
+			out[i] = e
+			continue
+		}
+		index[k] = len(out)
+		out = append(out, e)
+	}
+	return out
+}
+
+var propagations = map[pb.MountPropagation]uint64{
+	pb.MountPropagation_PROPAGATION_PRIVATE:           unix.MS_PRIVATE,
+	pb.MountPropagation_PROPAGATION_HOST_TO_CONTAINER: unix.MS_SLAVE,
+	pb.MountPropagation_PROPAGATION_BIDIRECTIONAL:     unix.MS_SHARED,
+}
+
+// mounts lists what the shim mounts: the pod's name files, the kubelet's volumes, and devices, outer paths first.
+func (s *server) mounts(sb *sandbox, config *pb.ContainerConfig) ([]shim.Mount, error) {
+	dir := s.cfg.sandboxDir(sb.ID)
+	out := []shim.Mount{{Src: filepath.Join(dir, "hostname"), Dst: "/etc/hostname", Propagation: unix.MS_PRIVATE}}
+	if !sb.HostNet || len(sb.config.GetDnsConfig().GetServers()) > 0 {
+		out = append(out, shim.Mount{Src: filepath.Join(dir, "resolv.conf"), Dst: "/etc/resolv.conf", Propagation: unix.MS_PRIVATE})
+	}
+	for _, m := range config.Mounts {
+		// A directory that a hostPath volume names is made, as other runtimes do.
+		if err := os.MkdirAll(m.HostPath, 0o755); err != nil && !exists(m.HostPath) {
+			return nil, fmt.Errorf("making the source of the mount at %s: %w", m.ContainerPath, err)
+		}
+		out = append(out, shim.Mount{
+			Src: m.HostPath, Dst: filepath.Clean(m.ContainerPath), ReadOnly: m.Readonly, RecursiveReadOnly: m.RecursiveReadOnly,
+			Propagation: propagations[m.Propagation],
+		})
+	}
+	for _, d := range config.Devices {
+		out = append(out, shim.Mount{Src: d.HostPath, Dst: filepath.Clean(d.ContainerPath), Propagation: unix.MS_PRIVATE})
+	}
+	// Stable and by depth: a mount never hides one inside it, and of two at the same path the later wins.
+	sort.SliceStable(out, func(i, j int) bool { return strings.Count(out[i].Dst, "/") < strings.Count(out[j].Dst, "/") })
+	return out, nil
+}
+
+func exists(p string) bool {
+	_, err := os.Stat(p)
+	return err == nil
+}

@@ -1,0 +1,122 @@
+package cri
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// All that a later server or Cleanup needs to know is in files:
+//
+//	ROOT/lock                    held by the server
+//	ROOT/bridge                  the hardware address of the bridge, if the runtime made it
+//	ROOT/address                 the address given out last
+//	ROOT/sandboxes/ID/           state.json, config.pb, resolv.conf, hostname; net, uts and ipc, on which the
+//	                             namespaces are mounted; shm, the pod's /dev/shm
+//	ROOT/containers/ID/          state.json, config.pb, the files of package shim; root and layer
+//
+// A directory without state.json was abandoned half-made.
+const (
+	stateFile  = "state.json"
+	configFile = "config.pb"
+)
+
+func (c Config) sandboxes() string             { return filepath.Join(c.Root, "sandboxes") }
+func (c Config) containers() string            { return filepath.Join(c.Root, "containers") }
+func (c Config) sandboxDir(id string) string   { return filepath.Join(c.sandboxes(), id) }
+func (c Config) containerDir(id string) string { return filepath.Join(c.containers(), id) }
+
+// newID returns a random name for a sandbox or container.
+func newID() string {
+	b := make([]byte, 16)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
+}
+
+// writeFile replaces a file as a whole: a reader sees the old or the new text. It does not wait for the disk, since
+// no container survives the machine.
+func writeFile(path string, b []byte) error {
+	t := path + ".tmp"
+	if err := os.WriteFile(t, b, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(t, path)
+}
+
+func writeJSON(path string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return writeFile(path, b)
+}
+
+func readJSON(path string, v any) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// create writes the files of a new sandbox or container. The state comes last: it makes the directory count.
+func create(dir string, state any, config proto.Message) error {
+	b, err := proto.Marshal(config)
+	if err != nil {
+		return err
+	}
+	if err := writeFile(filepath.Join(dir, configFile), b); err != nil {
+		return err
+	}
+	return writeJSON(filepath.Join(dir, stateFile), state)
+}
+
+func load(dir string, state any, config proto.Message) error {
+	if err := readJSON(filepath.Join(dir, stateFile), state); err != nil {
+		return err
+	}
+	b, err := os.ReadFile(filepath.Join(dir, configFile))
+	if err != nil {
+		return err
+	}
+	return proto.Unmarshal(b, config)
+}
+
+func (c Config) readLastAddress() netip.Addr {
+	b, err := os.ReadFile(filepath.Join(c.Root, "address"))
+	if err != nil {
+		return c.Subnet.Addr()
+	}
+	a, err := netip.ParseAddr(strings.TrimSpace(string(b)))
+	if err != nil || !c.Subnet.Contains(a) {
+		return c.Subnet.Addr()
+	}
+	return a
+}
+
+func names(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if os.IsNotExist(err) {
+		return nil, nil
+	}
+	var out []string
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return out, err
+}
+
+// within tells whether p is dir or below it.
+func within(p, dir string) bool {
+	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
+}

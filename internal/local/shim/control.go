@@ -1,0 +1,163 @@
+package shim
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A client of the control socket sends one of these bytes.
+const (
+	ControlReopen = 'r' // reopen the log; the answer is StatusOK or what went wrong
+	ControlKill   = 'k' // end the command by SIGKILL, and with it the container; there is no answer
+	ControlAttach = 'a' // frames follow in both directions until the container ends
+)
+
+// A frame is its type (one byte), the length of its payload (four bytes, big endian) and the payload.
+const (
+	FrameStdin      = 0 // to the command
+	FrameStdout     = 1 // from the command
+	FrameStderr     = 2 // from the command
+	FrameStdinClose = 3 // the client sends no more input
+	FrameResize     = 4 // to the terminal: rows and columns, two bytes each, big endian
+)
+
+// maxFrame bounds what is allocated for a frame, in bytes.
+const maxFrame = 1 << 20
+
+// sendTimeout is how long a client may keep the command's output waiting before it is dropped.
+const sendTimeout = 10 * time.Second
+
+// WriteFrame sends one frame.
+func WriteFrame(w io.Writer, kind byte, payload []byte) error {
+	b := make([]byte, 5, 5+len(payload))
+	b[0] = kind
+	binary.BigEndian.PutUint32(b[1:], uint32(len(payload)))
+	_, err := w.Write(append(b, payload...))
+	return err
+}
+
+// ReadFrame receives one frame.
+func ReadFrame(r io.Reader) (kind byte, payload []byte, err error) {
+	var head [5]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return 0, nil, err
+	}
+	n := binary.BigEndian.Uint32(head[1:])
+	if n > maxFrame {
+		return 0, nil, io.ErrShortBuffer
+	}
+	payload = make([]byte, n)
+	_, err = io.ReadFull(r, payload)
+	return head[0], payload, err
+}
+
+// output is where the command's output goes, and input where it reads from.
+type output struct {
+	log     *logFile
+	mu      sync.Mutex
+	clients map[net.Conn]bool
+}
+
+func (o *output) broadcast(stream byte, b []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for c := range o.clients {
+		_ = c.SetWriteDeadline(time.Now().Add(sendTimeout))
+		if WriteFrame(c, stream, b) != nil {
+			c.Close()
+			delete(o.clients, c)
+		}
+	}
+}
+
+func (o *output) add(c net.Conn) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.clients[c] = true
+}
+
+func (o *output) remove(c net.Conn) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.clients, c)
+}
+
+// control answers the server's requests.
+type control struct {
+	out       *output
+	stdin     *os.File // write end of the command's input, or its terminal; nil without stdin
+	terminal  *os.File // nil without one
+	stdinOnce bool
+	pid       int // the command
+	ended     atomic.Bool
+}
+
+func (c *control) serve(l net.Listener) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer conn.Close()
+			c.handle(conn)
+		}()
+	}
+}
+
+func (c *control) handle(conn net.Conn) {
+	var op [1]byte
+	if _, err := io.ReadFull(conn, op[:]); err != nil {
+		return
+	}
+	switch op[0] {
+	case ControlReopen:
+		answer := StatusOK
+		if err := c.out.log.reopen(); err != nil {
+			answer = err.Error()
+		}
+		_, _ = io.WriteString(conn, answer)
+	case ControlKill:
+		if !c.ended.Load() { // its number may be another's by then
+			_ = unix.Kill(c.pid, unix.SIGKILL)
+		}
+	case ControlAttach:
+		c.attach(conn)
+	}
+}
+
+func (c *control) attach(conn net.Conn) {
+	c.out.add(conn)
+	defer c.out.remove(conn)
+	for {
+		kind, b, err := ReadFrame(conn)
+		switch {
+		case err != nil:
+			if c.stdinOnce {
+				c.closeStdin()
+			}
+			return
+		case kind == FrameStdin && c.stdin != nil:
+			_, _ = c.stdin.Write(b)
+		case kind == FrameStdinClose && c.stdinOnce:
+			c.closeStdin()
+		case kind == FrameResize && c.terminal != nil && len(b) == 4:
+			size := unix.Winsize{Row: binary.BigEndian.Uint16(b), Col: binary.BigEndian.Uint16(b[2:])}
+			_ = unix.IoctlSetWinsize(int(c.terminal.Fd()), unix.TIOCSWINSZ, &size)
+		}
+	}
+}
+
+// closeStdin ends the command's input; a terminal stays, since it is the output as well.
+func (c *control) closeStdin() {
+	if c.stdin != nil && c.terminal == nil {
+		c.stdin.Close()
+	}
+}

@@ -1,0 +1,167 @@
+package shim
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// kernelFilesystems mounts /proc, /sys and /dev in the new root.
+func (r *rootfs) kernelFilesystems() error {
+	for _, d := range []string{"/proc", "/sys", "/dev"} {
+		if err := os.MkdirAll(r.root+d, 0o755); err != nil {
+			return err
+		}
+	}
+	if err := r.proc(); err != nil {
+		return fmt.Errorf("mounting /proc: %w", err)
+	}
+	if err := r.sys(); err != nil {
+		return fmt.Errorf("mounting /sys: %w", err)
+	}
+	if err := r.dev(); err != nil {
+		return fmt.Errorf("making /dev: %w", err)
+	}
+	return nil
+}
+
+func (r *rootfs) proc() error {
+	if !r.spec.HostPID {
+		err := unix.Mount("proc", r.root+"/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+		if err == nil {
+			return nil
+		}
+		// Inside a container whose own /proc is partly covered, the kernel gives out no fresh one.
+		r.remarks = append(r.remarks, "/proc shows the host's processes: the kernel allows no new one here")
+	}
+	return bind("/proc", r.root+"/proc", true, 0)
+}
+
+func (r *rootfs) sys() error {
+	flags, attributes := uintptr(unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RDONLY), uint64(unix.MOUNT_ATTR_RDONLY)
+	if r.spec.Privileged {
+		flags, attributes = flags&^unix.MS_RDONLY, 0
+	}
+	// A fresh sysfs shows the network devices of the pod's network namespace.
+	if r.spec.HostNet || unix.Mount("sysfs", r.root+"/sys", "sysfs", flags, "") != nil {
+		return bind("/sys", r.root+"/sys", true, attributes)
+	}
+	if _, err := os.Stat("/sys/fs/cgroup"); err != nil {
+		return nil
+	}
+	return bind("/sys/fs/cgroup", r.root+"/sys/fs/cgroup", true, attributes)
+}
+
+// dev is the container's own /dev: nothing that it adds or removes there reaches the host. It holds the host's
+// character devices (accelerators among them) apart from its terminals, and for privileged containers all others too.
+func (r *rootfs) dev() error {
+	dev := r.root + "/dev"
+	if err := unix.Mount("dev", dev, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=64k"); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir("/dev")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := r.device(e); err != nil {
+			return fmt.Errorf("%s: %w", e.Name(), err)
+		}
+	}
+	if err := r.terminals(); err != nil {
+		return fmt.Errorf("pts: %w", err)
+	}
+	for _, l := range [][2]string{{"/proc/self/fd", "fd"}, {"/proc/self/fd/0", "stdin"}, {"/proc/self/fd/1", "stdout"}, {"/proc/self/fd/2", "stderr"}} {
+		if err := os.Symlink(l[0], filepath.Join(dev, l[1])); err != nil && !os.IsExist(err) {
+			return err
+		}
+	}
+	for _, d := range []string{"shm", "mqueue"} {
+		if err := os.Mkdir(filepath.Join(dev, d), 0o755); err != nil {
+			return err
+		}
+	}
+	// Message queues come with the IPC namespace; a kernel without them is no reason to fail.
+	_ = unix.Mount("mqueue", dev+"/mqueue", "mqueue", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+	if err := bind(r.spec.Shm, dev+"/shm", false, 0); err != nil {
+		return fmt.Errorf("shm: %w", err)
+	}
+	return nil
+}
+
+func (r *rootfs) device(e fs.DirEntry) error {
+	from, to := "/dev/"+e.Name(), r.root+"/dev/"+e.Name()
+	name, kind := e.Name(), e.Type()
+	switch {
+	case name == "shm" || name == "mqueue" || name == "pts" || name == "ptmx" || name == "console" || name == "log":
+		return nil
+	case kind&fs.ModeSymlink != 0:
+		link, err := os.Readlink(from)
+		if err != nil {
+			return nil //nolint:nilerr // gone in the meantime
+		}
+		return os.Symlink(link, to)
+	case kind.IsDir():
+		if err := os.Mkdir(to, 0o755); err != nil {
+			return err
+		}
+		_ = bind(from, to, true, 0) // directories of drivers; one that refuses stays empty
+		return nil
+	case kind&fs.ModeDevice == 0:
+		return nil
+	case !r.spec.Privileged && (kind&fs.ModeCharDevice == 0 || name != "tty" && (strings.HasPrefix(name, "tty") || strings.HasPrefix(name, "vcs"))):
+		return nil
+	}
+	if err := os.WriteFile(to, nil, 0o666); err != nil {
+		return err
+	}
+	_ = bind(from, to, false, 0)
+	return nil
+}
+
+// terminals gives the container pseudo terminals of its own.
+func (r *rootfs) terminals() error {
+	pts := r.root + "/dev/pts"
+	if err := os.Mkdir(pts, 0o755); err != nil {
+		return err
+	}
+	options := "newinstance,ptmxmode=0666,mode=0620"
+	if !r.spec.Rootless {
+		options += ",gid=5" // the tty group, on every common system
+	}
+	if err := unix.Mount("devpts", pts, "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, options); err != nil {
+		return err
+	}
+	return os.Symlink("pts/ptmx", r.root+"/dev/ptmx")
+}
+
+// protect covers what of /proc would let a container read or change the host's kernel. It runs inside the new root.
+func (r *rootfs) protect() error {
+	for _, p := range r.spec.MaskedPaths {
+		st, err := os.Stat(p)
+		if err != nil {
+			continue
+		}
+		if st.IsDir() {
+			err = unix.Mount("masked", p, "tmpfs", unix.MS_RDONLY, "size=4k")
+		} else {
+			err = bind("/dev/null", p, false, 0)
+		}
+		if err != nil {
+			return fmt.Errorf("masking %s: %w", p, err)
+		}
+	}
+	for _, p := range r.spec.ReadOnlyPaths {
+		if _, err := os.Stat(p); err != nil {
+			continue
+		}
+		if err := bind(p, p, true, unix.MOUNT_ATTR_RDONLY); err != nil {
+			return fmt.Errorf("making %s read-only: %w", p, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,5 @@
+module batch.tensorstack.dev/shim
+
+go 1.26.0
+
+require golang.org/x/sys v0.47.0

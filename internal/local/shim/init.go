@@ -1,0 +1,277 @@
+package shim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func init() {
+	if len(os.Args) == 0 || os.Args[0] != Name {
+		return
+	}
+	// Capabilities and no_new_privs belong to a thread, and the command inherits those of the thread that starts it.
+	runtime.LockOSThread()
+	if len(os.Args) == 2 && os.Args[1] == Pause {
+		os.Exit(pause())
+	}
+	os.Exit(run())
+}
+
+// run is the life of a shim. Its result is the shim's own exit code: the command's, so that a parent learns it even
+// when the disk takes no exit file.
+func run() int {
+	unix.CloseOnExec(3)
+	unix.CloseOnExec(4)
+	unix.Umask(0o022)
+	st, start := os.NewFile(3, "status"), os.NewFile(4, "go")
+	c, err := prepare()
+	if err != nil {
+		fmt.Fprint(st, err)
+		return StartFailed
+	}
+	if n, err := start.Read(make([]byte, 1)); n == 0 || err != nil {
+		return StartFailed // the server is gone and will start the container anew
+	}
+	start.Close()
+	if err := c.start(); err != nil {
+		c.writeExit(Exit{Code: StartFailed, Finished: time.Now().UnixNano(), Message: err.Error()})
+		fmt.Fprint(st, err)
+		return StartFailed
+	}
+	fmt.Fprint(st, strings.Join(append([]string{StatusOK}, c.remarks...), "\n"))
+	st.Close()
+	return int(c.supervise())
+}
+
+// container is one that is prepared or runs.
+type container struct {
+	spec     *Spec
+	dir      int // the container's directory, out of reach by path
+	out      *output
+	listener net.Listener
+	signals  chan os.Signal
+	path     string // of the command
+	remarks  []string
+
+	control *control
+	pumps   chan struct{} // closed at the end of the output
+	pid     int
+}
+
+func prepare() (*container, error) {
+	s, err := readSpec()
+	if err != nil {
+		return nil, fmt.Errorf("reading the container's description: %w", err)
+	}
+	c := &container{spec: s, pumps: make(chan struct{}), signals: make(chan os.Signal, 64)}
+	if c.dir, err = unix.Open(".", unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+		return nil, err
+	}
+	for _, f := range []string{ControlSock, StartedFile, ExitFile} { // of an earlier attempt
+		if err := os.Remove(f); err != nil && !os.IsNotExist(err) {
+			return nil, err
+		}
+	}
+	if c.listener, err = net.Listen("unix", ControlSock); err != nil {
+		return nil, err
+	}
+	l, err := openLog(s.LogPath)
+	if err != nil {
+		return nil, fmt.Errorf("opening the log %s: %w", s.LogPath, err)
+	}
+	c.out = &output{log: l, clients: map[net.Conn]bool{}}
+	signal.Notify(c.signals)
+	root := &rootfs{spec: s}
+	if err := root.build(); err != nil {
+		return nil, fmt.Errorf("building the root file system: %w", err)
+	}
+	c.remarks = root.remarks
+	if err := c.privileges(); err != nil {
+		return nil, fmt.Errorf("dropping privileges: %w", err)
+	}
+	return c, c.find()
+}
+
+// privileges gives up what the command may not have. The shim itself keeps what it holds until it ends.
+func (c *container) privileges() error {
+	if err := Confine(c.spec); err != nil {
+		return err
+	}
+	// Without a PID namespace of its own the container's orphans would go to the host's init.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	// Lowering the score takes CAP_SYS_RESOURCE, which is not worth failing for.
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte(strconv.Itoa(c.spec.OOMScoreAdj)), 0o644)
+	return nil
+}
+
+// find looks the command up as its own PATH and working directory say.
+func (c *container) find() error {
+	os.Clearenv()
+	for _, e := range c.spec.Env {
+		if k, v, ok := strings.Cut(e, "="); ok {
+			if err := os.Setenv(k, v); err != nil {
+				return fmt.Errorf("environment variable %q: %w", k, err)
+			}
+		}
+	}
+	if err := os.MkdirAll(c.spec.Cwd, 0o755); err != nil {
+		return fmt.Errorf("making the working directory: %w", err)
+	}
+	if err := os.Chdir(c.spec.Cwd); err != nil {
+		return fmt.Errorf("entering the working directory: %w", err)
+	}
+	var err error
+	c.path, err = exec.LookPath(c.spec.Argv[0])
+	if errors.Is(err, exec.ErrDot) { // a PATH with "." in it is the user's own choice
+		err = nil
+	}
+	return err
+}
+
+// start starts the command.
+func (c *container) start() error {
+	fd, err := unix.Openat(c.dir, StartedFile, unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return fmt.Errorf("recording the start: %w", err)
+	}
+	unix.Close(fd)
+	s, err := openStdio(c.spec)
+	if err != nil {
+		return fmt.Errorf("making the command's input and output: %w", err)
+	}
+	attr := &syscall.SysProcAttr{Setsid: true, Setctty: c.spec.TTY, Credential: c.spec.Cred, Pdeathsig: unix.SIGKILL}
+	p, err := os.StartProcess(c.path, c.spec.Argv, &os.ProcAttr{Dir: c.spec.Cwd, Env: c.spec.Env, Files: s.command[:], Sys: attr})
+	if err != nil {
+		return err
+	}
+	c.pid = p.Pid
+	s.started()
+	c.control = &control{out: c.out, stdin: s.stdin, terminal: s.terminal, stdinOnce: c.spec.StdinOnce, pid: p.Pid}
+	go c.control.serve(c.listener)
+	go func() {
+		s.pump(c.out)
+		close(c.pumps)
+	}()
+	return nil
+}
+
+// supervise forwards signals and reaps until the command ends, and returns its exit code.
+func (c *container) supervise() int32 {
+	for sig := range c.signals {
+		n, ok := sig.(syscall.Signal)
+		switch {
+		case !ok, n == unix.SIGURG, n == unix.SIGPIPE: // the Go runtime's own
+		case n == unix.SIGCHLD:
+			if ws, ended := c.reap(); ended {
+				return c.finish(ws)
+			}
+		default:
+			_ = unix.Kill(c.pid, n)
+		}
+	}
+	return StartFailed
+}
+
+// reap takes in the children that ended, and tells whether the command was one of them.
+func (c *container) reap() (status unix.WaitStatus, ended bool) {
+	for {
+		var ws unix.WaitStatus
+		pid, err := unix.Wait4(-1, &ws, unix.WNOHANG, nil)
+		if err == unix.EINTR {
+			continue
+		}
+		if pid <= 0 || err != nil {
+			return status, ended
+		}
+		if pid == c.pid && (ws.Exited() || ws.Signaled()) {
+			c.control.ended.Store(true)
+			status, ended = ws, true
+		}
+	}
+}
+
+// outputGrace is how long the rest of the output may take after everything in the container ended.
+const outputGrace = 2 * time.Second
+
+// finish ends what the command left behind and records how it ended.
+func (c *container) finish(ws unix.WaitStatus) int32 {
+	e := Exit{Code: int32(ws.ExitStatus()), Finished: time.Now().UnixNano()}
+	if ws.Signaled() {
+		e.Code = 128 + int32(ws.Signal())
+	}
+	killRest()
+	select {
+	case <-c.pumps:
+	case <-time.After(outputGrace): // a process outside the container holds the pipe
+	}
+	c.writeExit(e)
+	return e.Code
+}
+
+// writeExit leaves the exit file, whole or not at all.
+func (c *container) writeExit(e Exit) {
+	const temporary = ExitFile + ".tmp"
+	fd, err := unix.Openat(c.dir, temporary, unix.O_CREAT|unix.O_WRONLY|unix.O_TRUNC|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return
+	}
+	f := os.NewFile(uintptr(fd), temporary)
+	err = json.NewEncoder(f).Encode(e)
+	if f.Close() == nil && err == nil {
+		_ = unix.Renameat(c.dir, temporary, c.dir, ExitFile)
+	}
+}
+
+// killRest ends what is left of the container: the PID namespace if it is the shim's own, or else its descendants,
+// whose orphans come to the shim as their reaper.
+func killRest() {
+	if os.Getpid() == 1 { // anywhere else this would be the end of the whole machine
+		_ = unix.Kill(-1, unix.SIGKILL)
+		return
+	}
+	for {
+		pids := children()
+		if len(pids) == 0 {
+			return
+		}
+		for _, pid := range pids {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		if _, err := unix.Wait4(-1, nil, 0, nil); err != nil && err != unix.EINTR {
+			return
+		}
+	}
+}
+
+func children() (pids []int) {
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return nil
+	}
+	for _, t := range tasks {
+		b, err := os.ReadFile("/proc/self/task/" + t.Name() + "/children")
+		if err != nil {
+			continue
+		}
+		for _, f := range strings.Fields(string(b)) {
+			if n, err := strconv.Atoi(f); err == nil && n > 1 {
+				pids = append(pids, n)
+			}
+		}
+	}
+	return pids
+}

@@ -1,0 +1,140 @@
+package shim
+
+import (
+	"bytes"
+	"io"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxLine is the longest piece of a line that the log holds in one record, in bytes.
+const maxLine = 16 << 10
+
+// logFile is a log in the CRI's format: "TIME STREAM TAG TEXT", where the tag is F for text that ends a line and P
+// for text that does not.
+type logFile struct {
+	mu   sync.Mutex
+	dir  int // open, since the path is out of reach from inside the container
+	name string
+	fd   int
+}
+
+func openLog(path string) (*logFile, error) {
+	if path == "" {
+		return nil, nil
+	}
+	dir, err := unix.Open(filepath.Dir(path), unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	l := &logFile{dir: dir, name: filepath.Base(path), fd: -1}
+	return l, l.reopen()
+}
+
+// reopen goes on in a new file of the same name, for log rotation.
+func (l *logFile) reopen() error {
+	if l == nil {
+		return nil
+	}
+	fd, err := unix.Openat(l.dir, l.name, unix.O_CREAT|unix.O_WRONLY|unix.O_APPEND|unix.O_CLOEXEC, 0o640)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fd >= 0 {
+		unix.Close(l.fd)
+	}
+	l.fd = fd
+	return nil
+}
+
+func (l *logFile) write(b []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(b) > 0 {
+		n, err := unix.Write(l.fd, b)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil { // a full disk loses output rather than stopping the command
+			return
+		}
+		b = b[n:]
+	}
+}
+
+// lines turns a stream of bytes into records of a log.
+type lines struct {
+	log    *logFile
+	stream string
+	rest   []byte // text since the last end of line
+}
+
+// add logs the lines that b completes.
+func (w *lines) add(b []byte) {
+	if w.log == nil {
+		return
+	}
+	var out []byte
+	now := time.Now().UTC().AppendFormat(nil, time.RFC3339Nano)
+	w.rest = append(w.rest, b...)
+	text := w.rest
+	for {
+		i := bytes.IndexByte(text, '\n')
+		switch {
+		case i >= 0 && i <= maxLine:
+			out = w.record(out, now, "F", text[:i])
+			text = text[i+1:]
+			continue
+		case len(text) > maxLine:
+			out = w.record(out, now, "P", text[:maxLine])
+			text = text[maxLine:]
+			continue
+		}
+		break
+	}
+	w.rest = append(w.rest[:0], text...)
+	if len(out) > 0 {
+		w.log.write(out)
+	}
+}
+
+// end logs text that no end of line followed.
+func (w *lines) end() {
+	if w.log != nil && len(w.rest) > 0 {
+		w.log.write(w.record(nil, time.Now().UTC().AppendFormat(nil, time.RFC3339Nano), "P", w.rest))
+		w.rest = nil
+	}
+}
+
+func (w *lines) record(out, now []byte, tag string, text []byte) []byte {
+	out = append(out, now...)
+	out = append(out, ' ')
+	out = append(out, w.stream...)
+	out = append(out, ' ')
+	out = append(out, tag...)
+	out = append(out, ' ')
+	out = append(out, text...)
+	return append(out, '\n')
+}
+
+// pump copies r to the log and to whoever is attached, until its end.
+func (o *output) pump(r io.Reader, stream byte, name string) {
+	w := &lines{log: o.log, stream: name}
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(buf)
+		if n > 0 {
+			w.add(buf[:n])
+			o.broadcast(stream, buf[:n])
+		}
+		if err != nil { // end of file; from a terminal, EIO
+			w.end()
+			return
+		}
+	}
+}

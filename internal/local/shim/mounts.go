@@ -1,0 +1,264 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// hostMount is a file system of the host that the root shows.
+type hostMount struct {
+	path     string
+	readOnly bool
+}
+
+// Types whose mounts say nothing to a container: namespaces, triggers, and the roots of other containers.
+var skippedTypes = map[string]bool{"nsfs": true, "autofs": true, "overlay": true, "rpc_pipefs": true, "binfmt_misc": true}
+
+// hostMounts lists the mounts outside the given directories, parents first.
+func hostMounts(except []string) ([]hostMount, error) {
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	var out []hostMount
+	seen := map[string]bool{}
+	for line := range strings.Lines(string(b)) {
+		f := strings.Fields(line)
+		sep := 6
+		for sep < len(f) && f[sep] != "-" { // optional fields end at a dash
+			sep++
+		}
+		if sep+1 >= len(f) {
+			continue
+		}
+		p := unescape(f[4])
+		if seen[p] || p != "/" && skippedTypes[f[sep+1]] || withinAny(p, except) {
+			continue
+		}
+		seen[p] = true
+		out = append(out, hostMount{path: p, readOnly: strings.HasPrefix(f[5], "ro")})
+	}
+	return out, nil
+}
+
+// unescape undoes the octal escapes of the kernel's tables.
+func unescape(s string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+}
+
+// within tells whether p is dir or below it.
+func within(p, dir string) bool {
+	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
+}
+
+func withinAny(p string, dirs []string) bool {
+	for _, d := range dirs {
+		if within(p, d) {
+			return true
+		}
+	}
+	return false
+}
+
+// cloneTree returns a copy, mounted nowhere yet, of the mount that shows p.
+func cloneTree(p string, recursive bool) (int, error) {
+	flags := uint(unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC)
+	if recursive {
+		flags |= unix.AT_RECURSIVE
+	}
+	return unix.OpenTree(unix.AT_FDCWD, p, flags)
+}
+
+func place(fd int, to string) error {
+	return unix.MoveMount(fd, "", unix.AT_FDCWD, to, unix.MOVE_MOUNT_F_EMPTY_PATH)
+}
+
+// bind shows from at to, with the given mount attributes.
+func bind(from, to string, recursive bool, attributes uint64) error {
+	fd, err := cloneTree(from, recursive)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if attributes != 0 {
+		flags := uint(unix.AT_EMPTY_PATH)
+		if recursive {
+			flags |= unix.AT_RECURSIVE
+		}
+		if err := unix.MountSetattr(fd, "", flags, &unix.MountAttr{Attr_set: attributes}); err != nil {
+			return err
+		}
+	}
+	return place(fd, to)
+}
+
+// openSources takes hold of the host's side of the mounts while its paths still lead there.
+func openSources(mounts []Mount) ([]int, error) {
+	fds := make([]int, len(mounts))
+	for i, m := range mounts {
+		fd, err := cloneTree(m.Src, true)
+		if err != nil {
+			return nil, fmt.Errorf("opening the source %s of the mount at %s: %w", m.Src, m.Dst, err)
+		}
+		fds[i] = fd
+	}
+	return fds, nil
+}
+
+// attach puts the sources in their places. It runs inside the new root, where absolute symbolic links such as
+// /var/run lead to the container's own directories.
+func attach(mounts []Mount, fds []int) error {
+	for i, m := range mounts {
+		if err := attachOne(m, fds[i]); err != nil {
+			return fmt.Errorf("mounting %s: %w", m.Dst, err)
+		}
+		unix.Close(fds[i])
+	}
+	return nil
+}
+
+func attachOne(m Mount, fd int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	target, err := resolve(m.Dst)
+	if err != nil {
+		return err
+	}
+	if err := ensure(target, st.Mode&unix.S_IFMT == unix.S_IFDIR); err != nil {
+		return fmt.Errorf("making the mount point: %w", err)
+	}
+	a := unix.MountAttr{Propagation: m.Propagation}
+	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &a); err != nil {
+		return fmt.Errorf("setting its propagation: %w", err)
+	}
+	if m.ReadOnly {
+		flags := uint(unix.AT_EMPTY_PATH)
+		if m.RecursiveReadOnly {
+			flags |= unix.AT_RECURSIVE
+		}
+		a := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+		if err := unix.MountSetattr(fd, "", flags, &a); err != nil {
+			return fmt.Errorf("making it read-only: %w", err)
+		}
+	}
+	return place(fd, target)
+}
+
+// resolve follows the symbolic links in p as far as it exists. Unlike filepath.EvalSymlinks it accepts a path, and
+// links to one, that does not exist yet.
+func resolve(p string) (string, error) {
+	done, rest := "/", strings.Split(filepath.Clean(p), "/")
+	for links := 0; len(rest) > 0; {
+		name := rest[0]
+		rest = rest[1:]
+		next := filepath.Join(done, name)
+		st, err := os.Lstat(next)
+		if err != nil || st.Mode()&fs.ModeSymlink == 0 {
+			done = next
+			continue
+		}
+		if links++; links > 40 {
+			return "", unix.ELOOP
+		}
+		link, err := os.Readlink(next)
+		if err != nil {
+			return "", err
+		}
+		if filepath.IsAbs(link) {
+			done = "/"
+		}
+		rest = append(strings.Split(filepath.Clean(link), "/"), rest...)
+	}
+	return done, nil
+}
+
+// ensure makes the file or directory p exist. Where its parent takes no new entries (read-only, or of an owner that
+// the user namespace does not know), a copy of the nearest directory that exists takes its place.
+func ensure(p string, dir bool) error {
+	if _, err := os.Lstat(p); err == nil {
+		return nil
+	}
+	err := create(p, dir)
+	if err == nil {
+		return nil
+	}
+	parent := filepath.Dir(p)
+	for {
+		if _, err := os.Lstat(parent); err == nil {
+			break
+		}
+		parent = filepath.Dir(parent)
+	}
+	if e := mirror(parent); e != nil {
+		return errors.Join(err, e)
+	}
+	return create(p, dir)
+}
+
+func create(p string, dir bool) error {
+	if dir {
+		return os.MkdirAll(p, 0o755)
+	}
+	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(p, os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// mirror covers a directory with one in memory that has the same entries and takes new ones.
+func mirror(dir string) error {
+	st, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	links, trees := map[string]string{}, map[string]int{}
+	for _, e := range entries {
+		p := filepath.Join(dir, e.Name())
+		if e.Type()&fs.ModeSymlink != 0 {
+			links[p], err = os.Readlink(p)
+		} else {
+			trees[p], err = cloneTree(p, true)
+		}
+		if err != nil {
+			return fmt.Errorf("copying %s: %w", p, err)
+		}
+	}
+	if err := unix.Mount("mirror", dir, "tmpfs", unix.MS_NODEV, fmt.Sprintf("mode=%o", st.Mode().Perm())); err != nil {
+		return err
+	}
+	for p, link := range links {
+		if err := os.Symlink(link, p); err != nil {
+			return err
+		}
+	}
+	for p, fd := range trees {
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil {
+			return err
+		}
+		if err := create(p, st.Mode&unix.S_IFMT == unix.S_IFDIR); err != nil {
+			return err
+		}
+		if err := place(fd, p); err != nil {
+			return err
+		}
+		unix.Close(fd)
+	}
+	return nil
+}

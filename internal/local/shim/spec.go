@@ -1,0 +1,84 @@
+package shim
+
+import (
+	"encoding/json"
+	"os"
+	"syscall"
+)
+
+// Name is the argv[0] under which a program that imports this package becomes a shim. Its working directory is then
+// the container's directory, file descriptor 3 the write end of the status pipe, and 4 the read end of the go pipe.
+//
+// The shim prepares the container, waits for one byte on the go pipe (end of file means that the server died: the
+// shim ends without having started anything), starts the command and writes to the status pipe: [StatusOK],
+// followed by remarks one a line, or else the reason why the container cannot run.
+const Name = "t9k-shim"
+
+// Pause as the only argument makes a process that does nothing but hold a PID namespace and reap what ends in it. It
+// begins when it reads a byte from file descriptor 3, and ends at end of file.
+const Pause = "pause"
+
+// StatusOK is the first line on the status pipe of a container whose command runs.
+const StatusOK = "ok"
+
+// Files in the container's directory.
+const (
+	SpecFile    = "spec.json" // written by the server: a Spec
+	StartedFile = "started"   // there is one once the command may have been started
+	ExitFile    = "exit.json" // written last: an Exit
+	ControlSock = "control"   // see control.go for what it understands
+)
+
+// StartFailed is the exit code of a container whose command could not be started.
+const StartFailed = 128
+
+// Spec describes one container.
+type Spec struct {
+	Argv []string
+	Env  []string // KEY=VALUE, each key once
+	Cwd  string   // made if it does not exist
+
+	LogPath   string // the CRI log on the host, empty for none
+	TTY       bool
+	Stdin     bool // keep standard input open for attach; otherwise it is /dev/null
+	StdinOnce bool // close it when the first attached client leaves
+
+	Mounts []Mount  // in the order in which they are made
+	Shm    string   // host directory for /dev/shm
+	Hide   []string // host directories that the container sees empty
+	// MaskedPaths are covered, and ReadOnlyPaths made read-only, where they exist.
+	MaskedPaths, ReadOnlyPaths []string
+
+	HostNet, HostPID bool // the namespace is the host's, and so is what /sys and /proc show
+	Privileged       bool // all devices, writable /sys
+	ReadOnlyRoot     bool
+	NoNewPrivs       bool
+	Rootless         bool      // inside a user namespace
+	DropCaps         []uintptr // capabilities taken from the bounding set
+	Cred             *syscall.Credential
+	OOMScoreAdj      int
+}
+
+// Mount is a mount of the CRI: a file or directory of the host shown at Dst.
+type Mount struct {
+	Src, Dst          string
+	ReadOnly          bool
+	RecursiveReadOnly bool
+	Propagation       uint64 // MS_PRIVATE, MS_SLAVE or MS_SHARED
+}
+
+// Exit is how a container ended.
+type Exit struct {
+	Code     int32 // 128 + the signal's number for a command that a signal ended
+	Finished int64 // Unix time in nanoseconds
+	Message  string
+}
+
+func readSpec() (*Spec, error) {
+	b, err := os.ReadFile(SpecFile)
+	if err != nil {
+		return nil, err
+	}
+	s := &Spec{}
+	return s, json.Unmarshal(b, s)
+}
