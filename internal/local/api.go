@@ -1,0 +1,214 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+
+	"tensorstack.dev/batch/config"
+)
+
+// api asks a cluster, as its administrator, whether it is as it should be.
+type api struct {
+	config  *rest.Config
+	core    kubernetes.Interface
+	dynamic dynamic.Interface
+	http    *http.Client // with the administrator's certificate, for components other than the API server
+}
+
+func newAPI(d Dir) (*api, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", d.Kubeconfig())
+	if err != nil {
+		return nil, fmt.Errorf("reading the cluster's kubeconfig: %w", err)
+	}
+	config.QPS = -1
+	a := &api{config: config}
+	if a.core, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, err
+	}
+	if a.dynamic, err = dynamic.NewForConfig(config); err != nil {
+		return nil, err
+	}
+	a.http, err = adminHTTP(d)
+	return a, err
+}
+
+func adminHTTP(d Dir) (*http.Client, error) {
+	cert, err := tls.LoadX509KeyPair(d.certFile(adminPair), d.keyFile(adminPair))
+	if err != nil {
+		return nil, fmt.Errorf("reading the administrator's certificate: %w", err)
+	}
+	ca, err := os.ReadFile(d.certFile("ca"))
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca)
+	t := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{cert}}}
+	return &http.Client{Transport: t}, nil
+}
+
+// healthy asks a health endpoint of the API server.
+func (a *api) healthy(path string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		return a.core.Discovery().RESTClient().Get().AbsPath(path).Do(ctx).Error()
+	}
+}
+
+// serves asks a health endpoint of another component over TLS.
+func (a *api) serves(address, path string) func(context.Context) error {
+	return func(ctx context.Context) error { return getOK(ctx, a.http, "https://"+address+path) }
+}
+
+// etcdReady asks etcd through its socket.
+func etcdReady(d Dir) func(context.Context) error {
+	client := &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", d.etcdSocket())
+		},
+		DisableKeepAlives: true,
+	}}
+	return func(ctx context.Context) error { return getOK(ctx, client, "http://etcd/readyz") }
+}
+
+func getOK(ctx context.Context, client *http.Client, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, 512))
+	if err != nil {
+		return err
+	}
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("GET %s: %s: %s", url, answer.Status, bytes.TrimSpace(body))
+	}
+	return nil
+}
+
+func both(first, second func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if err := first(ctx); err != nil {
+			return err
+		}
+		return second(ctx)
+	}
+}
+
+// hasDefaultServiceAccount tells whether pods can be made in the namespace "default".
+func (a *api) hasDefaultServiceAccount(ctx context.Context) error {
+	_, err := a.core.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
+	return err
+}
+
+// nodeReady tells whether the node takes pods.
+func (a *api) nodeReady(ctx context.Context) error {
+	node, err := a.core.CoreV1().Nodes().Get(ctx, NodeName, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
+	if i < 0 {
+		return errors.New("the node has not reported yet")
+	}
+	if c := node.Status.Conditions[i]; c.Status != corev1.ConditionTrue {
+		return fmt.Errorf("the node is not ready: %s", c.Message)
+	}
+	if len(node.Spec.Taints) > 0 {
+		return fmt.Errorf("the node is still tainted %s", node.Spec.Taints[0].Key)
+	}
+	return nil
+}
+
+var crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+// installCRDs applies the CustomResourceDefinitions of this repository and waits until they are served.
+func (a *api) installCRDs(ctx context.Context) error {
+	files, err := fs.Glob(config.CRDs, "crd/*.yaml")
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, file := range files {
+		data, err := config.CRDs.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(data, &object.Object); err != nil {
+			return fmt.Errorf("reading %s: %w", file, err)
+		}
+		if err := a.apply(ctx, object); err != nil {
+			return fmt.Errorf("installing the CRD %s: %w", object.GetName(), err)
+		}
+		names = append(names, object.GetName())
+	}
+	for _, name := range names {
+		if err := a.awaitEstablished(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *api) apply(ctx context.Context, object *unstructured.Unstructured) error {
+	data, err := object.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	force := true
+	_, err = a.dynamic.Resource(crdResource).Patch(ctx, object.GetName(), types.ApplyPatchType, data,
+		metav1.PatchOptions{FieldManager: "t9k-local", Force: &force})
+	return err
+}
+
+// awaitEstablished returns when the API server serves the CRD, and its schema, to everybody.
+func (a *api) awaitEstablished(ctx context.Context, name string) error {
+	for {
+		crd, err := a.dynamic.Resource(crdResource).Get(ctx, name, metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("reading the CRD %s: %w", name, err)
+		}
+		if err == nil && established(crd) {
+			return nil
+		}
+		if !sleep(ctx, 20*time.Millisecond) {
+			return ctx.Err()
+		}
+	}
+}
+
+func established(crd *unstructured.Unstructured) bool {
+	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
+	return slices.ContainsFunc(conditions, func(c any) bool {
+		m, ok := c.(map[string]any)
+		return ok && m["type"] == "Established" && m["status"] == "True"
+	})
+}

@@ -1,0 +1,42 @@
+package local
+
+import (
+	"context"
+	"fmt"
+)
+
+// Component is one part of a cluster: either a program (Args), kept running, or a step (Run), done once.
+type Component struct {
+	Name string
+	// Needs are the components that must have been ready once before this one starts. They come earlier in a plane.
+	Needs []string
+	// Args are the arguments with which this binary runs the component.
+	Args []string
+	// Env are variables added to those of the machine process, as NAME=value.
+	Env []string
+	// Run does the step; it is done again, with a growing delay, until it succeeds.
+	Run func(context.Context) error
+	// Ready returns nil as soon as the component serves, and otherwise what is not yet as it should be.
+	Ready func(context.Context) error
+}
+
+// checkPlane refuses components that are there twice, that need one that does not come before them, or that are
+// neither a program nor a step.
+func checkPlane(plane []Component) error {
+	seen := map[string]bool{}
+	for _, c := range plane {
+		if seen[c.Name] {
+			return fmt.Errorf("component %s is there twice", c.Name)
+		}
+		if (len(c.Args) == 0) == (c.Run == nil) {
+			return fmt.Errorf("component %s must be either a program or a step", c.Name)
+		}
+		for _, n := range c.Needs {
+			if !seen[n] {
+				return fmt.Errorf("component %s needs %s, which does not come before it", c.Name, n)
+			}
+		}
+		seen[c.Name] = true
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// Machine is the process that holds a cluster together.
+type Machine struct {
+	Dir Dir
+	// Ephemeral removes the directory at the end.
+	Ephemeral bool
+}
+
+// Run runs the cluster as its configuration says until ctx ends or a request to stop comes, and leaves nothing of it
+// running.
+func (m *Machine) Run(ctx context.Context) error {
+	lock, err := m.Dir.lockPatiently(ctx)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	c, err := m.Dir.loadConfig()
+	if err != nil {
+		return err
+	}
+	err = m.run(ctx, c)
+	if m.Ephemeral {
+		err = errors.Join(err, os.RemoveAll(string(m.Dir)))
+	}
+	return err
+}
+
+func (m *Machine) run(ctx context.Context, c *Config) error {
+	if err := makeCredentials(m.Dir, c); err != nil {
+		return err
+	}
+	a, err := newAPI(m.Dir)
+	if err != nil {
+		return err
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("finding this program: %w", err)
+	}
+	supervisor, err := NewSupervisor(binary, newPlane(m.Dir, c, a), m.Dir.LogFile)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if err := serveControl(ctx, m.Dir, supervisor, stop); err != nil {
+		return err
+	}
+	supervisor.Run(ctx)
+	return nil
+}
+
+// lockPatiently takes the directory's lock, which a process that merely looks whether the cluster runs holds for a
+// moment.
+func (d Dir) lockPatiently(ctx context.Context) (*os.File, error) {
+	for attempt := 0; ; attempt++ {
+		f, err := d.lock()
+		if !errors.Is(err, errLocked) || attempt == 10 || !sleep(ctx, 20*time.Millisecond) {
+			return f, err
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package local
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+)
+
+// kubeletPort is where the kubelet listens, on the bridge's address.
+const kubeletPort = 10250
+
+// newPlane lists the components that c asks for.
+func newPlane(d Dir, c *Config, a *api) []Component {
+	all := []Component{
+		{Name: Etcd, Args: etcdArgs(d, c), Ready: etcdReady(d)},
+		{Name: APIServer, Needs: []string{Etcd}, Args: apiServerArgs(d, c), Ready: a.healthy("/readyz")},
+		{Name: CRDs, Needs: []string{APIServer}, Run: a.installCRDs},
+		{Name: ControllerManager, Needs: []string{APIServer}, Args: controllerManagerArgs(d, c),
+			Ready: both(a.serves(c.loopback(ControllerManager), "/healthz"), a.hasDefaultServiceAccount)},
+		{Name: Scheduler, Needs: []string{APIServer}, Args: schedulerArgs(d, c),
+			Ready: a.serves(c.loopback(Scheduler), "/readyz")},
+	}
+	var plane []Component
+	for _, component := range all {
+		if slices.Contains(c.Components, component.Name) {
+			component.Args = append(component.Args, c.ExtraArgs[component.Name]...)
+			plane = append(plane, component)
+		}
+	}
+	return plane
+}
+
+// etcdArgs let etcd listen on a socket in the cluster's directory: whoever can write to etcd owns the cluster, and any
+// user of the machine can reach a port. Its URLs must have a port to be accepted, but nobody ever calls them.
+func etcdArgs(d Dir, c *Config) []string {
+	return []string{"etcd",
+		"--name=" + d.Name(),
+		"--data-dir=" + d.join("etcd"),
+		"--unsafe-no-fsync=" + strconv.FormatBool(!c.Fsync),
+		"--listen-client-urls=unix://" + d.etcdSocket(),
+		"--listen-peer-urls=unix://" + d.join("etcd-peer.sock"),
+		"--advertise-client-urls=http://localhost:2379",
+		"--initial-advertise-peer-urls=http://localhost:2380",
+		"--initial-cluster=" + d.Name() + "=http://localhost:2380",
+		"--enable-grpc-gateway=false",
+		"--log-level=warn",
+	}
+}
+
+func apiServerArgs(d Dir, c *Config) []string {
+	args := []string{"kube-apiserver",
+		"--etcd-servers=unix://" + d.etcdSocket(),
+		"--bind-address=127.0.0.1",
+		"--secure-port=" + strconv.Itoa(c.Ports[APIServer]),
+		"--advertise-address=" + c.gateway().String(),
+		"--endpoint-reconciler-type=none",
+		"--service-cluster-ip-range=" + c.Services.String(),
+		"--authorization-mode=Node,RBAC",
+		"--allow-privileged",
+		"--client-ca-file=" + d.certFile("ca"),
+		"--tls-cert-file=" + d.certFile(apiServerPair),
+		"--tls-private-key-file=" + d.keyFile(apiServerPair),
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-key-file=" + d.keyFile(tokenKey),
+		"--service-account-signing-key-file=" + d.keyFile(tokenKey),
+		"--kubelet-certificate-authority=" + d.certFile("ca"),
+		"--kubelet-client-certificate=" + d.certFile(apiClientPair),
+		"--kubelet-client-key=" + d.keyFile(apiClientPair),
+		"--kubelet-preferred-address-types=InternalIP",
+		"--profiling=false",
+	}
+	if slices.Contains(c.Components, ControllerManager) {
+		args = append(args, "--enable-admission-plugins=NodeRestriction")
+	} else {
+		// Nobody makes the ServiceAccount without which no pod would be admitted.
+		args = append(args, "--disable-admission-plugins=ServiceAccount")
+	}
+	if c.AuditPolicy != "" {
+		args = append(args, "--audit-policy-file="+c.AuditPolicy, "--audit-log-path="+d.AuditLog(), "--audit-log-maxsize=1024")
+	}
+	return args
+}
+
+// clientLimits lift the limits of a component's requests, in requests per second, which are made for many-node clusters.
+func clientLimits() []string { return []string{"--kube-api-qps=1000", "--kube-api-burst=2000"} }
+
+func controllerManagerArgs(d Dir, c *Config) []string {
+	return append([]string{"kube-controller-manager",
+		"--kubeconfig=" + d.Kubeconfig(),
+		"--leader-elect=false",
+		"--use-service-account-credentials=false",
+		"--service-account-private-key-file=" + d.keyFile(tokenKey),
+		"--root-ca-file=" + d.certFile("ca"),
+		"--bind-address=127.0.0.1",
+		"--secure-port=" + strconv.Itoa(c.Ports[ControllerManager]),
+		"--tls-cert-file=" + d.certFile(loopbackPair),
+		"--tls-private-key-file=" + d.keyFile(loopbackPair),
+		"--profiling=false",
+	}, clientLimits()...)
+}
+
+func schedulerArgs(d Dir, c *Config) []string {
+	return append([]string{"kube-scheduler",
+		"--kubeconfig=" + d.componentKubeconfig(Scheduler),
+		"--leader-elect=false",
+		"--bind-address=127.0.0.1",
+		"--secure-port=" + strconv.Itoa(c.Ports[Scheduler]),
+		"--tls-cert-file=" + d.certFile(loopbackPair),
+		"--tls-private-key-file=" + d.keyFile(loopbackPair),
+		"--profiling=false",
+	}, clientLimits()...)
+}
+
+func hostPort(a netip.Addr, port int) string { return fmt.Sprintf("%s:%d", a, port) }

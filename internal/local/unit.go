@@ -1,0 +1,184 @@
+package local
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// unit is a component under supervision.
+type unit struct {
+	Component
+	served  chan struct{} // closed when the component is ready for the first time
+	changed chan struct{} // holds a token after a change of wanted
+
+	mu      sync.Mutex
+	status  ComponentStatus
+	process *os.Process   // nil while none runs
+	ended   chan struct{} // closed when process has ended
+	wanted  bool
+	killed  bool
+}
+
+func (u *unit) set(state State, message string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.setLocked(state, message)
+}
+
+func (u *unit) setLocked(state State, message string) {
+	if u.status.State != state {
+		u.status.Since = time.Now()
+	}
+	u.status.Name, u.status.State, u.status.Message = u.Name, state, message
+}
+
+// launch starts the program, unless the component was stopped meanwhile.
+func (u *unit) launch(cmd *exec.Cmd) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.wanted {
+		return context.Canceled
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	u.process, u.ended, u.status.PID = cmd.Process, make(chan struct{}), cmd.Process.Pid
+	return nil
+}
+
+func (u *unit) gone() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	close(u.ended)
+	u.process, u.status.PID = nil, 0
+}
+
+func (u *unit) crashed(err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.setLocked(StateCrashed, err.Error())
+	u.status.Restarts++
+}
+
+// awaitReady asks until the component is ready or ctx, the life of its program, ends.
+func (u *unit) awaitReady(ctx context.Context) {
+	for {
+		err := u.askReady(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			u.becomeReady()
+			return
+		}
+		u.set(StateStarting, err.Error())
+		if !sleep(ctx, readyInterval) {
+			return
+		}
+	}
+}
+
+func (u *unit) askReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return u.Ready(ctx)
+}
+
+func (u *unit) becomeReady() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.setLocked(StateReady, "")
+	select {
+	case <-u.served:
+	default:
+		close(u.served)
+	}
+}
+
+// want says whether the component shall run, and wakes its keeper.
+func (u *unit) want(wanted bool) {
+	u.mu.Lock()
+	u.wanted = wanted
+	u.mu.Unlock()
+	select {
+	case u.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (u *unit) isWanted() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.wanted
+}
+
+func (u *unit) awaitWanted(ctx context.Context) bool {
+	for !u.isWanted() {
+		u.set(StateStopped, "")
+		select {
+		case <-u.changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return ctx.Err() == nil
+}
+
+// pause waits before the next start, less long when somebody asks for it.
+func (u *unit) pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-u.changed:
+	case <-ctx.Done():
+	}
+}
+
+// stop ends the program: by SIGTERM, and after stopGrace by SIGKILL.
+func (u *unit) stop() {
+	u.want(false)
+	u.mu.Lock()
+	process, ended := u.process, u.ended
+	u.mu.Unlock()
+	if process == nil {
+		return
+	}
+	_ = process.Signal(syscall.SIGTERM) // fails only when it has just ended
+	select {
+	case <-ended:
+	case <-time.After(stopGrace):
+		_ = process.Kill()
+		<-ended
+	}
+}
+
+func (u *unit) kill() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.process != nil {
+		u.killed = true
+		_ = u.process.Kill()
+	}
+}
+
+// takeKilled tells once whether the last end was by request, which is no reason to be slower next time.
+func (u *unit) takeKilled() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	killed := u.killed
+	u.killed = false
+	return killed
+}
+
+// sleep waits, and tells whether it did to the end.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

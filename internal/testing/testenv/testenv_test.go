@@ -1,0 +1,112 @@
+package testenv_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/internal/testing/testenv"
+)
+
+const auditEverything = `
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules: [{level: Metadata}]
+`
+
+func TestAPIOnly(t *testing.T) {
+	env := testenv.Start(t, testenv.Options{AuditPolicy: auditEverything})
+	core := kubernetes.NewForConfigOrDie(env.Config)
+	ctx := t.Context()
+
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "kept"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}},
+	}
+	if _, err := core.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	groups, err := core.Discovery().ServerGroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := false
+	for _, g := range groups.Groups {
+		served = served || g.Name == "batch.tensorstack.dev"
+	}
+	if !served {
+		t.Error("the CRDs are not served")
+	}
+	if n := countAudited(t, env.AuditLog, "create", "pods"); n != 1 {
+		t.Errorf("the audit log has %d creations of pods, want 1", n)
+	}
+
+	if err := env.Kill(local.Etcd); err != nil {
+		t.Fatal(err)
+	}
+	if err := env.StopComponent(local.APIServer); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := core.CoreV1().Pods("default").Get(ctx, "kept", metav1.GetOptions{}); err == nil {
+		t.Error("a stopped API server answers")
+	}
+	if err := env.StartComponent(local.APIServer); err != nil {
+		t.Fatal(err)
+	}
+	awaitReady(t, env)
+	if _, err := core.CoreV1().Pods("default").Get(ctx, "kept", metav1.GetOptions{}); err != nil {
+		t.Errorf("after kills and a stop: %v", err)
+	}
+
+	dir := env.Dir
+	env.Stop()
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("after Stop the directory is there: %v", err)
+	}
+}
+
+func awaitReady(t *testing.T, env *testenv.Env) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := env.AwaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func countAudited(t *testing.T, path, verb, resource string) int {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var event struct {
+			Verb      string `json:"verb"`
+			ObjectRef struct {
+				Resource string `json:"resource"`
+			} `json:"objectRef"`
+		}
+		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
+			t.Fatal(err)
+		}
+		if event.Verb == verb && event.ObjectRef.Resource == resource {
+			n++
+		}
+	}
+	return n
+}
