@@ -1,0 +1,284 @@
+package jobcontroller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/kinds"
+)
+
+// maxCreates is the number of creations under way at once over all jobs, maxJobCreates that of one job.
+const (
+	maxCreates    = 64
+	maxJobCreates = 32
+)
+
+// errStale means that the job is not the one that the caches showed.
+var errStale = errors.New("the job has changed since it was read")
+
+// apply carries a plan out, in the order that engine.Plan gives, up to the first error.
+func (r *reconciler) apply(ctx context.Context, obj kinds.Object, job *engine.Job, plan engine.Plan, m *memory) error {
+	if plan.Confirm {
+		if err := r.confirm(ctx, obj); err != nil {
+			return err
+		}
+	}
+	if plan.Status != nil {
+		if err := r.writeStatus(ctx, m, obj, plan.Status); err != nil {
+			return err
+		}
+	}
+	for _, d := range plan.Delete {
+		if err := r.deletePod(ctx, job, d, m); err != nil {
+			return err
+		}
+	}
+	if err := r.create(ctx, job, plan.Create, m); err != nil {
+		return err
+	}
+	for _, o := range plan.Update {
+		if err := r.client.Update(ctx, o.(client.Object)); err != nil {
+			return fmt.Errorf("updating %s: %w", describe(o), staleIfConflict(err))
+		}
+	}
+	for _, e := range plan.Events {
+		r.recorder.Eventf(obj, nil, e.Type, string(e.Reason), string(e.Reason), "%s", shorten(e.Message))
+	}
+	if plan.DeleteJob {
+		return r.deleteJob(ctx, obj)
+	}
+	return nil
+}
+
+// confirm makes sure that the API server still has the job as it was read.
+func (r *reconciler) confirm(ctx context.Context, obj kinds.Object) error {
+	live := &metav1.PartialObjectMetadata{}
+	live.SetGroupVersionKind(batch.GroupVersion.WithKind(r.kind.Name))
+	if err := r.live.Get(ctx, client.ObjectKeyFromObject(obj), live); err != nil {
+		return fmt.Errorf("confirming %s %s/%s: %w", r.kind.Name, obj.GetNamespace(), obj.GetName(), staleIfGone(err))
+	}
+	if live.UID != obj.GetUID() || live.ResourceVersion != obj.GetResourceVersion() {
+		return errStale
+	}
+	return nil
+}
+
+// writeStatus writes the status under the resourceVersion that was read, so that no newer one is overwritten.
+func (r *reconciler) writeStatus(ctx context.Context, m *memory, obj kinds.Object, status *batch.JobStatus) error {
+	next := obj.DeepCopyObject().(kinds.Object)
+	*r.kind.Status(next) = *status
+	base := obj.GetResourceVersion()
+	if m.written == nil {
+		m.seenVersion = base
+	}
+	if err := r.client.Status().Update(ctx, next); err != nil {
+		return fmt.Errorf("writing the status of %s %s/%s: %w", r.kind.Name, obj.GetNamespace(), obj.GetName(), staleIfConflict(staleIfGone(err)))
+	}
+	m.written, m.writtenAt = next, time.Now()
+	return nil
+}
+
+func (r *reconciler) deletePod(ctx context.Context, job *engine.Job, d engine.Deletion, m *memory) error {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: d.Name}}
+	opts := []client.DeleteOption{client.Preconditions{UID: &d.UID}}
+	if d.Force {
+		opts = append(opts, client.GracePeriodSeconds(0))
+	}
+	err := r.client.Delete(ctx, pod, opts...)
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // a conflict: the name has a new pod already
+		return fmt.Errorf("deleting pod %s/%s: %w", job.Namespace, d.Name, err)
+	}
+	m.deleted[d.UID] = time.Now()
+	return nil
+}
+
+func (r *reconciler) deleteJob(ctx context.Context, obj kinds.Object) error {
+	uid := obj.GetUID()
+	err := r.client.Delete(ctx, obj, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting %s %s/%s after its time to live: %w", r.kind.Name, obj.GetNamespace(), obj.GetName(), err)
+	}
+	return nil
+}
+
+// create makes the objects of a plan: one after the other what pods depend on, then the pods side by side.
+func (r *reconciler) create(ctx context.Context, job *engine.Job, objects []engine.Object, m *memory) error {
+	if len(objects) == 0 {
+		return nil
+	}
+	var pods []*corev1.Pod
+	for _, o := range objects {
+		if pod, ok := o.(*corev1.Pod); ok {
+			pods = append(pods, pod)
+			continue
+		}
+		if err := r.createOne(ctx, job, o, m); err != nil {
+			return err
+		}
+	}
+	if err := r.createPods(ctx, job, pods, m); err != nil {
+		return err
+	}
+	m.refusals = nil
+	return nil
+}
+
+// createPods makes pods side by side and stops at the first error.
+func (r *reconciler) createPods(ctx context.Context, job *engine.Job, pods []*corev1.Pod, m *memory) error {
+	var (
+		mu    sync.Mutex
+		wg    sync.WaitGroup
+		first error
+		next  int
+	)
+	take := func() *corev1.Pod {
+		mu.Lock()
+		defer mu.Unlock()
+		if first != nil || next == len(pods) {
+			return nil
+		}
+		next++
+		return pods[next-1]
+	}
+	for range min(len(pods), maxJobCreates) {
+		wg.Go(func() {
+			for pod := take(); pod != nil; pod = take() {
+				r.slots <- struct{}{}
+				err := r.client.Create(ctx, pod)
+				<-r.slots
+				mu.Lock()
+				if err == nil {
+					trimmed, _ := trimPod(pod) // a pod is always trimmed to a pod
+					m.created[pod.Name] = madePod{trimmed.(*corev1.Pod), time.Now().Add(cacheLag)}
+				} else if first == nil {
+					first = r.createError(ctx, job, pod, err, m)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return first
+}
+
+func (r *reconciler) createOne(ctx context.Context, job *engine.Job, o engine.Object, m *memory) error {
+	if err := r.client.Create(ctx, o.(client.Object)); err != nil {
+		if err = r.createError(ctx, job, o, err, m); err != nil {
+			return err
+		}
+	}
+	until := time.Now().Add(cacheLag)
+	switch o := o.(type) {
+	case *corev1.Service:
+		m.serviceUntil = until
+	case *scheduling.PodGroup:
+		m.group, m.groupUntil = o, until
+	}
+	return nil
+}
+
+// createError sorts out why an object could not be created. That it exists and is ours is no error: a cache was behind, or
+// an answer was lost. What the API server refuses is kept, so that the next pass shows it on the job.
+func (r *reconciler) createError(ctx context.Context, job *engine.Job, o engine.Object, err error, m *memory) error {
+	refusal := engine.Refusal{Object: describe(o), Reason: batch.ReasonCreateRefused, Message: err.Error()}
+	if apierrors.IsAlreadyExists(err) {
+		owner, ours, ownerErr := r.ownerOf(ctx, job, o)
+		if ownerErr != nil {
+			return ownerErr
+		}
+		if ours {
+			return nil
+		}
+		refusal.Reason = batch.ReasonNameTaken
+		refusal.Message = fmt.Sprintf("the name is taken by one that belongs to %s; delete or rename that, or the job", owner)
+	} else if !refused(err) {
+		return fmt.Errorf("creating %s: %w", describe(o), err)
+	}
+	m.refusals = []engine.Refusal{refusal}
+	return fmt.Errorf("creating %s: %w", describe(o), err)
+}
+
+// ownerOf reads who owns the live object of o's name.
+func (r *reconciler) ownerOf(ctx context.Context, job *engine.Job, o engine.Object) (owner string, ours bool, err error) {
+	live := &metav1.PartialObjectMetadata{}
+	live.SetGroupVersionKind(o.GetObjectKind().GroupVersionKind())
+	switch err := r.live.Get(ctx, client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetName()}, live); {
+	case apierrors.IsNotFound(err):
+		return "", false, errStale // it has gone in the meantime: the next pass creates it
+	case err != nil:
+		return "", false, fmt.Errorf("reading the owner of %s: %w", describe(o), err)
+	}
+	ref := metav1.GetControllerOfNoCopy(live)
+	if ref == nil {
+		return "nobody (it has no controller)", false, nil
+	}
+	return fmt.Sprintf("%s %q", ref.Kind, ref.Name), ref.UID == job.UID, nil
+}
+
+// refused tells an error that will come again from one of the moment.
+func refused(err error) bool {
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsTooManyRequests(err), apierrors.IsUnauthorized(err), apierrors.IsTimeout(err):
+		return false
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := status.Status().Code
+	return code >= 400 && code < 500
+}
+
+func describe(o engine.Object) string {
+	kind := o.GetObjectKind().GroupVersionKind().Kind
+	switch o.(type) {
+	case *corev1.Pod:
+		kind = "pod"
+	case *corev1.Service:
+		kind = "Service"
+	case *scheduling.PodGroup:
+		kind = "PodGroup"
+	}
+	return fmt.Sprintf("%s %q", kind, o.GetName())
+}
+
+func staleIfConflict(err error) error {
+	if apierrors.IsConflict(err) {
+		return errStale
+	}
+	return err
+}
+
+func staleIfGone(err error) error {
+	if apierrors.IsNotFound(err) {
+		return errStale
+	}
+	return err
+}
+
+func ignoreStale(err error) error {
+	if errors.Is(err, errStale) {
+		return nil
+	}
+	return err
+}
+
+// shorten keeps a message within what an Event holds, 1,024 bytes.
+func shorten(s string) string {
+	const limit = 1000
+	if len(s) <= limit {
+		return s
+	}
+	return s[:limit] + " …"
+}

@@ -1,0 +1,159 @@
+// Package jobcontroller is the one place that reads and writes what belongs to jobs. It gathers what can be seen of a job,
+// has the engine decide, and carries the plan out.
+package jobcontroller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/kinds"
+)
+
+// +kubebuilder:rbac:groups=batch.tensorstack.dev,resources=genericjobs,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups=batch.tensorstack.dev,resources=genericjobs/status,verbs=update
+// +kubebuilder:rbac:groups=batch.tensorstack.dev,resources=genericjobs/finalizers,verbs=update
+// +kubebuilder:rbac:groups=scheduler.tensorstack.dev,resources=podgroups,verbs=get;list;watch;create;update
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// workers is the number of jobs that are handled at once. Each waits for the API server most of its time.
+const workers = 16
+
+// A pass that failed is tried again after retryFirst, doubling up to retryMost.
+const retryFirst, retryMost = 20 * time.Millisecond, 30 * time.Second
+
+// Options are the settings of the controllers.
+type Options struct {
+	Engine engine.Config
+	Kinds  kinds.Options
+}
+
+// Add adds a controller for each kind of job to a manager.
+func Add(mgr ctrl.Manager, opts Options) error {
+	if err := indexPods(mgr); err != nil {
+		return err
+	}
+	slots := make(chan struct{}, maxCreates)
+	for _, kind := range kinds.All {
+		r := &reconciler{
+			kind: kind, opts: opts, client: mgr.GetClient(), live: mgr.GetAPIReader(),
+			recorder: mgr.GetEventRecorder("t9k-operator"), memories: newMemories(), slots: slots,
+		}
+		err := builder.ControllerManagedBy(mgr).
+			Named(kind.Plural).
+			For(kind.New(), builder.WithPredicates(specChanges())).
+			Watches(&corev1.Pod{}, r.podHandler()).
+			Owns(&corev1.Service{}, builder.OnlyMetadata, builder.WithPredicates(deletions())).
+			Owns(&scheduling.PodGroup{}).
+			WithOptions(controller.Options{
+				MaxConcurrentReconciles: workers,
+				RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryFirst, retryMost),
+			}).
+			Complete(r)
+		if err != nil {
+			return fmt.Errorf("adding the controller of %s: %w", kind.Name, err)
+		}
+	}
+	return nil
+}
+
+// reconciler handles the jobs of one kind.
+type reconciler struct {
+	kind     kinds.Kind
+	opts     Options
+	client   client.Client
+	live     client.Reader
+	recorder events.EventRecorder
+	memories *memories
+	// slots bounds the creations under way over all jobs.
+	slots chan struct{}
+}
+
+// Reconcile is one pass over one job. Any error leaves the rest to the next pass, which starts from what is seen then.
+func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	obj := r.kind.New()
+	if err := r.client.Get(ctx, req.NamespacedName, obj); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.memories.forget(req.NamespacedName)
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, fmt.Errorf("reading %s %s: %w", r.kind.Name, req, err)
+	}
+	m := r.memories.of(req.NamespacedName, obj.GetUID())
+	obj = m.newest(obj)
+	job, faults := r.kind.Lower(obj, r.opts.Kinds)
+	if len(faults) > 0 && r.kind.Status(obj).StartTime == nil {
+		return reconcile.Result{}, r.refuse(ctx, m, obj, faults.ToAggregate())
+	}
+	if job == nil {
+		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("lowering %s %s: %w", r.kind.Name, req, faults.ToAggregate()))
+	}
+	seen, err := r.read(ctx, obj, job, m)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	plan := engine.Next(job, seen, r.opts.Engine)
+	switch err := r.apply(ctx, obj, job, plan, m); {
+	case errors.Is(err, errStale):
+		log.FromContext(ctx).V(1).Info("the cache is behind", "job", req.String())
+		return reconcile.Result{RequeueAfter: staleDelay}, nil
+	case err != nil:
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: plan.RequeueAfter}, nil
+}
+
+// staleDelay is the time that a cache gets to catch up after it was found to be behind.
+const staleDelay = 50 * time.Millisecond
+
+// refuse writes down that a job cannot be carried out. Nothing is created for it.
+func (r *reconciler) refuse(ctx context.Context, m *memory, obj kinds.Object, faults error) error {
+	status := r.kind.Status(obj)
+	if status.Phase == batch.JobFailed || obj.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	next := engine.Invalid(status, faults.Error(), obj.GetGeneration(), metav1.Now())
+	if err := r.writeStatus(ctx, m, obj, next); err != nil {
+		return ignoreStale(err)
+	}
+	r.recorder.Eventf(obj, nil, corev1.EventTypeWarning, string(batch.ReasonInvalidSpec), "Refuse", "%s", shorten(faults.Error()))
+	return nil
+}
+
+// specChanges lets through what people change. The controller's own status writes come back as updates too and need no
+// further pass.
+func specChanges() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectNew.GetDeletionTimestamp() != nil
+	}}
+}
+
+// deletions lets through nothing but deletions.
+func deletions() predicate.Predicate {
+	no := false
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return no },
+		UpdateFunc: func(event.UpdateEvent) bool { return no },
+	}
+}

@@ -1,0 +1,125 @@
+package jobcontroller
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/kinds"
+)
+
+// memory bridges the time until the caches show what this process has just written. Losing it costs a few calls, never a
+// wrong result.
+type memory struct {
+	uid types.UID
+	// replicas is the size of the job, read by the event handlers too.
+	replicas atomic.Int64
+
+	// seenVersion is the resourceVersion of the cached object that written was made from.
+	seenVersion string
+	written     kinds.Object
+	writtenAt   time.Time
+
+	// created holds pods by name, deleted the time of deletion by UID.
+	created map[string]madePod
+	deleted map[types.UID]time.Time
+
+	serviceUntil, groupUntil time.Time
+	group                    *scheduling.PodGroup
+
+	refusals []engine.Refusal
+}
+
+type madePod struct {
+	pod   *corev1.Pod
+	until time.Time
+}
+
+// cacheLag is the time within which a cache shows what was written.
+const cacheLag = 10 * time.Second
+
+// newest is the job as last written by this process, as long as the cache still shows the one before.
+func (m *memory) newest(cached kinds.Object) kinds.Object {
+	if m.written != nil && cached.GetResourceVersion() == m.seenVersion {
+		return m.written
+	}
+	m.written = nil
+	return cached
+}
+
+// merge adds pods that this process has created and leaves out those that it has deleted, where the cache is behind.
+func (m *memory) merge(cached []corev1.Pod, now time.Time) []*corev1.Pod {
+	pods := make([]*corev1.Pod, 0, len(cached)+len(m.created))
+	for i := range cached {
+		delete(m.created, cached[i].Name)
+		pods = append(pods, m.asDeleted(&cached[i]))
+	}
+	for name, made := range m.created {
+		if now.After(made.until) {
+			delete(m.created, name)
+			continue
+		}
+		pods = append(pods, m.asDeleted(made.pod))
+	}
+	for uid, at := range m.deleted {
+		if now.After(at.Add(cacheLag)) {
+			delete(m.deleted, uid)
+		}
+	}
+	return pods
+}
+
+// asDeleted marks a pod that this process has deleted and that the cache does not show so yet.
+func (m *memory) asDeleted(pod *corev1.Pod) *corev1.Pod {
+	at, ok := m.deleted[pod.UID]
+	if !ok || pod.DeletionTimestamp != nil {
+		return pod
+	}
+	marked := pod.DeepCopy()
+	marked.DeletionTimestamp = &metav1.Time{Time: at}
+	return marked
+}
+
+// memories holds the memory of every job.
+type memories struct {
+	mu  sync.Mutex
+	all map[types.NamespacedName]*memory
+}
+
+func newMemories() *memories {
+	return &memories{all: map[types.NamespacedName]*memory{}}
+}
+
+// of is the memory of a job; a job of the same name but another UID starts with an empty one.
+func (s *memories) of(key types.NamespacedName, uid types.UID) *memory {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.all[key]
+	if m == nil || m.uid != uid {
+		m = &memory{uid: uid, created: map[string]madePod{}, deleted: map[types.UID]time.Time{}}
+		s.all[key] = m
+	}
+	return m
+}
+
+func (s *memories) forget(key types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, key)
+}
+
+// size is the number of replicas of a job, or 0 where nothing is known yet.
+func (s *memories) size(key types.NamespacedName) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m := s.all[key]; m != nil {
+		return m.replicas.Load()
+	}
+	return 0
+}

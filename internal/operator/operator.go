@@ -1,0 +1,160 @@
+// Package operator assembles the t9k-operator.
+package operator
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/jobcontroller"
+	"tensorstack.dev/batch/internal/kinds"
+)
+
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=t9k-system,verbs=get;create;update
+
+// options are the command line's settings.
+type options struct {
+	kubeconfig     string
+	leaderElection bool
+	namespace      string
+	probeAddress   string
+	metricsAddress string
+	jobs           jobcontroller.Options
+}
+
+// NewCommand is the command that runs the operator until it is told to stop.
+func NewCommand() *cobra.Command {
+	o := options{}
+	cmd := &cobra.Command{
+		Use:           "t9k-operator",
+		Short:         "Run the controllers of TensorStack Batch",
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; unset: the one of the pod that this runs in, or $KUBECONFIG")
+	f.BoolVar(&o.leaderElection, "leader-elect", true, "let one of several operators work at a time")
+	f.StringVar(&o.namespace, "leader-election-namespace", "", "namespace of the leader's Lease; unset: the pod's own")
+	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
+	f.StringVar(&o.metricsAddress, "metrics-bind-address", "0", "address of /metrics; 0 turns them off")
+	f.StringVar(&o.jobs.Kinds.ClusterDomain, "cluster-domain", "", "DNS domain of the cluster; unset: detected, else "+kinds.DefaultClusterDomain)
+	f.IntVar(&o.jobs.Kinds.MaxReplicas, "max-replicas", kinds.DefaultMaxReplicas, "largest number of replicas of one job")
+	f.IntVar(&o.jobs.Engine.MaxListed, "max-listed-replicas", 1000, "number of replicas that a job's status lists one by one")
+	f.DurationVar(&o.jobs.Engine.ForceDeleteAfter, "force-delete-after", 0, "time after which a pod on a lost node is deleted by force (default 5m0s)")
+	f.DurationVar(&o.jobs.Engine.BackoffBase, "restart-backoff", 0, "delay before the second restart in a row; doubles with each further one (default 10s)")
+	f.DurationVar(&o.jobs.Engine.BackoffMax, "max-restart-backoff", 0, "longest delay before a restart (default 5m0s)")
+	klogFlags := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(klogFlags)
+	f.AddGoFlag(klogFlags.Lookup("v"))
+	return cmd
+}
+
+func (o *options) run(ctx context.Context) error {
+	ctrl.SetLogger(klog.Background())
+	config, err := o.restConfig()
+	if err != nil {
+		return err
+	}
+	if o.jobs.Kinds.ClusterDomain == "" {
+		o.jobs.Kinds.ClusterDomain = detectClusterDomain("/etc/resolv.conf")
+	}
+	mgr, err := o.manager(config)
+	if err != nil {
+		return err
+	}
+	if err := jobcontroller.Add(mgr, o.jobs); err != nil {
+		return err
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("running the controllers: %w", err)
+	}
+	return nil
+}
+
+func (o *options) restConfig() (*rest.Config, error) {
+	var config *rest.Config
+	var err error
+	if o.kubeconfig != "" {
+		config, err = clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	} else {
+		config, err = ctrl.GetConfig()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("loading the client configuration: %w", err)
+	}
+	// The API server's own priority and fairness protects it; a limit here would only delay large jobs.
+	config.QPS = -1
+	config.UserAgent = "t9k-operator"
+	return config, nil
+}
+
+func (o *options) manager(config *rest.Config) (manager.Manager, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, batch.AddToScheme, scheduling.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("registering types: %w", err)
+		}
+	}
+	cacheOptions, err := jobcontroller.CacheOptions()
+	if err != nil {
+		return nil, err
+	}
+	mgr, err := ctrl.NewManager(config, manager.Options{
+		Scheme: scheme, Cache: cacheOptions,
+		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddress},
+		HealthProbeBindAddress:        o.probeAddress,
+		LeaderElection:                o.leaderElection,
+		LeaderElectionID:              "t9k-operator",
+		LeaderElectionNamespace:       o.namespace,
+		LeaderElectionReleaseOnCancel: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("setting the controllers up: %w", err)
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return nil, fmt.Errorf("adding the health check: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
+		return nil, fmt.Errorf("adding the readiness check: %w", err)
+	}
+	return mgr, nil
+}
+
+// detectClusterDomain reads the cluster's DNS domain from the search list that every pod gets; empty where there is none.
+func detectClusterDomain(resolvConf string) string {
+	content, err := os.ReadFile(resolvConf)
+	if err != nil {
+		return ""
+	}
+	for _, line := range strings.Split(string(content), "\n") {
+		words := strings.Fields(line)
+		if len(words) == 0 || words[0] != "search" {
+			continue
+		}
+		for _, w := range words[1:] {
+			if domain, ok := strings.CutPrefix(w, "svc."); ok {
+				return strings.TrimSuffix(domain, ".")
+			}
+		}
+	}
+	return ""
+}
