@@ -1,0 +1,191 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/cli/nearest"
+	"tensorstack.dev/batch/internal/cli/view"
+	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/kinds"
+)
+
+// job is a job of some kind as the cluster holds it.
+type job struct {
+	kind *kinds.Kind
+	raw  *unstructured.Unstructured
+	kinds.Object
+}
+
+// newJob reads an object of a kind.
+func newJob(kind *kinds.Kind, raw *unstructured.Unstructured) (*job, error) {
+	typed := kind.New()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, typed); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", ref(kind, raw.GetName()), err)
+	}
+	return &job{kind: kind, raw: raw, Object: typed}, nil
+}
+
+// ref addresses a job unmistakably.
+func ref(kind *kinds.Kind, name string) string { return strings.ToLower(kind.Name) + "/" + name }
+
+func (j *job) ref() string              { return ref(j.kind, j.GetName()) }
+func (j *job) status() *batch.JobStatus { return j.kind.Status(j.Object) }
+
+// lowered is the job's normal form.
+func (j *job) lowered() (*engine.Job, error) {
+	normal, errs := j.kind.Lower(j.Object, kinds.Options{})
+	return normal, errs.ToAggregate()
+}
+
+func (j *job) view() view.Job {
+	queue, _, _ := unstructured.NestedString(j.raw.Object, "spec", "scheduler", "t9kScheduler", "queue")
+	return view.Job{
+		Kind: j.kind.Name, Ref: j.ref(), Namespace: j.GetNamespace(), Name: j.GetName(),
+		Queue: queue, Created: j.GetCreationTimestamp().Time, Status: j.status(),
+	}
+}
+
+// selector finds the pods of a job.
+func (j *job) selector() string {
+	return fmt.Sprintf("%s=%s,%s=%s", batch.LabelJobName, j.GetName(), batch.LabelJobKind, j.kind.Name)
+}
+
+// parseAddress reads NAME or KIND/NAME. The kind is nil where none is given.
+func parseAddress(address string) (*kinds.Kind, string, error) {
+	kindName, name, qualified := strings.Cut(address, "/")
+	if !qualified {
+		return nil, address, nil
+	}
+	if name == "" || strings.Contains(name, "/") {
+		return nil, "", fmt.Errorf("%q addresses no job: write NAME or KIND/NAME", address)
+	}
+	var known []string
+	for i := range kinds.All {
+		k := &kinds.All[i]
+		for _, alias := range []string{k.Name, k.Plural, initials(k.Name), k.Plural + "." + batch.GroupVersion.Group} {
+			if strings.EqualFold(alias, kindName) {
+				return k, name, nil
+			}
+		}
+		known = append(known, strings.ToLower(k.Name))
+	}
+	return nil, "", fmt.Errorf("%q is no kind of job; there are: %s", kindName, strings.Join(known, ", "))
+}
+
+// initials is the short name of a kind: its capital letters, as in gj for GenericJob.
+func initials(kind string) string {
+	return strings.ToLower(strings.Map(func(r rune) rune {
+		if unicode.IsUpper(r) {
+			return r
+		}
+		return -1
+	}, kind))
+}
+
+// errNotInstalled says that the cluster serves no kind of job.
+var errNotInstalled = errors.New("the kinds of job are not installed in this cluster")
+
+// notServed tells the absence of a kind from the absence of an object: only the latter gets an answer from the API itself.
+func notServed(err error) bool {
+	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// find gets the job that an address means. Without a kind, all kinds are searched.
+func (c *cluster) find(ctx context.Context, address string) (*job, error) {
+	kind, name, err := parseAddress(address)
+	if err != nil {
+		return nil, err
+	}
+	candidates := kinds.All
+	if kind != nil {
+		candidates = []kinds.Kind{*kind}
+	}
+	var found []*job
+	served := false
+	for i := range candidates {
+		raw, err := c.jobs(&candidates[i], c.namespace).Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case notServed(err):
+			continue
+		case err != nil && !apierrors.IsNotFound(err):
+			return nil, fmt.Errorf("getting %s: %w", ref(&candidates[i], name), err)
+		case err == nil:
+			j, err := newJob(&candidates[i], raw)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, j)
+		}
+		served = true
+	}
+	switch {
+	case !served:
+		return nil, errNotInstalled
+	case len(found) == 0:
+		return nil, c.notFound(ctx, candidates, name)
+	case len(found) > 1:
+		var refs []string
+		for _, j := range found {
+			refs = append(refs, j.ref())
+		}
+		return nil, fmt.Errorf("several jobs are called %q; say which: %s", name, strings.Join(refs, ", "))
+	}
+	return found[0], nil
+}
+
+// notFound names the jobs that were perhaps meant.
+func (c *cluster) notFound(ctx context.Context, candidates []kinds.Kind, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	var names []string
+	if jobs, err := c.list(ctx, candidates, c.namespace); err == nil {
+		for _, j := range jobs {
+			names = append(names, j.GetName())
+		}
+	}
+	err := fmt.Errorf("no job %q in namespace %q", name, c.namespace)
+	if near := nearest.Names(name, names, 3); len(near) > 0 {
+		return fmt.Errorf("%w; did you mean %s?", err, strings.Join(near, ", "))
+	}
+	if len(names) == 0 {
+		return fmt.Errorf("%w, nor any other", err)
+	}
+	return err
+}
+
+// list gets the jobs of some kinds in a namespace; an empty one stands for all.
+func (c *cluster) list(ctx context.Context, of []kinds.Kind, namespace string) ([]*job, error) {
+	var jobs []*job
+	served := false
+	for i := range of {
+		list, err := c.jobs(&of[i], namespace).List(ctx, metav1.ListOptions{})
+		if notServed(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing %s: %w", of[i].Plural, err)
+		}
+		served = true
+		for k := range list.Items {
+			j, err := newJob(&of[i], &list.Items[k])
+			if err != nil {
+				return nil, err
+			}
+			jobs = append(jobs, j)
+		}
+	}
+	if !served {
+		return nil, errNotInstalled
+	}
+	return jobs, nil
+}

@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/cli/view"
+)
+
+// events lists the events about one object, the oldest first. Those of a pod outlive it, so its name is asked for where
+// uid is empty.
+func (c *cluster) events(ctx context.Context, namespace, name string, uid types.UID) ([]corev1.Event, error) {
+	about := fields.Set{"involvedObject.name": name}
+	if uid != "" {
+		about["involvedObject.uid"] = string(uid)
+	}
+	list, err := c.core.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: about.String()})
+	if err != nil {
+		return nil, fmt.Errorf("listing events: %w", err)
+	}
+	sort.SliceStable(list.Items, func(a, b int) bool {
+		return view.EventTime(&list.Items[a]).Before(view.EventTime(&list.Items[b]))
+	})
+	return list.Items, nil
+}
+
+// history is what is still known of attempts whose pods are gone.
+type history struct {
+	events   []corev1.Event
+	statuses map[string]*batch.ReplicaStatus
+}
+
+func (l *logPrinter) history(ctx context.Context) *history {
+	h := &history{statuses: map[string]*batch.ReplicaStatus{}}
+	for _, task := range l.job.status().Tasks {
+		for k := range task.Replicas {
+			h.statuses[task.Replicas[k].Name] = &task.Replicas[k]
+		}
+	}
+	// Without events there is the status still.
+	h.events, _ = l.cluster.events(ctx, l.job.GetNamespace(), l.job.GetName(), l.job.GetUID())
+	return h
+}
+
+// ends says what events tell of the ends of a replica's earlier attempts, one line each.
+func (h *history) ends(name string) []string {
+	var ends []string
+	for i := range h.events {
+		e := &h.events[i]
+		switch batch.Reason(e.Reason) {
+		case batch.EventReplicaRestarted, batch.EventReplicaDisrupted:
+		default:
+			continue
+		}
+		if text := about(name, e.Message); text != "" {
+			ends = append(ends, view.EventTime(e).Local().Format(time.DateTime)+" "+e.Reason+": "+text)
+		}
+	}
+	return ends
+}
+
+// about is what an event says of one replica, of which it may name several: "Restarting: a-0 ended …, a-1 ended …."
+func about(name, message string) string {
+	_, list, found := strings.Cut(message, ": ")
+	if !found {
+		list = message
+	}
+	for clause := range strings.SplitSeq(strings.TrimSuffix(list, "."), ", ") {
+		clause, _, _ = strings.Cut(clause, " and ")
+		if clause == name || strings.HasPrefix(clause, name+" ") {
+			return clause
+		}
+	}
+	return ""
+}
+
+// tellEarlier names the attempts whose pods are gone.
+func (l *logPrinter) tellEarlier(r replica, h *history) {
+	name := l.job.GetName() + "-" + r.String()
+	ends := h.ends(name)
+	for _, end := range ends {
+		l.lines.remark(r, "earlier attempt, its output is gone: "+end)
+	}
+	if s := h.statuses[name]; s != nil && int(s.Attempt) > len(ends) {
+		l.lines.remark(r, fmt.Sprintf("%d earlier attempts in all; no event tells of the others any more", s.Attempt))
+	}
+}
+
+// tellMissing names the selected replicas that have no pod.
+func (l *logPrinter) tellMissing(present []*logPod, h *history) {
+	has := map[int]bool{}
+	for _, p := range present {
+		has[p.index] = true
+	}
+	missing := map[string][]int{}
+	for _, r := range l.selection.replicas() {
+		if !has[r.index] {
+			l.tellEarlier(r, h)
+			missing[r.role] = append(missing[r.role], r.rank)
+		}
+	}
+	for _, role := range l.selection.roles {
+		if ranks := missing[role.role]; len(ranks) > 0 {
+			fmt.Fprintf(l.ErrOut, "No pod and so no output of %s-[%s]; phase of the job: %s\n", role.role, view.Ranges(ranks), l.phase())
+		}
+	}
+}
+
+func (l *logPrinter) phase() string {
+	if p := l.job.status().Phase; p != "" {
+		return string(p)
+	}
+	return "not taken up by an operator yet"
+}

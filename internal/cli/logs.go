@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sort"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"tensorstack.dev/batch/internal/cli/podlog"
+)
+
+type logsOptions struct {
+	role       string
+	ranks      []string
+	container  string
+	follow     bool
+	timestamps bool
+	tail       int64
+	since      time.Duration
+}
+
+func (a *app) logsCommand() *cobra.Command {
+	var o logsOptions
+	cmd := &cobra.Command{
+		Use:   "logs JOB",
+		Short: "Print what the replicas of a job wrote",
+		Long: `Print the output of all replicas of a job, each line behind the name of its replica.
+
+With -f the output is printed as it comes, until the job has ended and everything is printed. When a replica is
+restarted, its next attempt is followed in turn.
+
+A restart replaces the replica's pod, and the output of an earlier attempt goes with its pod: the cluster keeps none of
+it. Only -f, started in time, shows it all. Without -f the earlier attempts are named, with what the job's events (which a cluster keeps
+for an hour, usually) still tell of their end.`,
+		Example: a.example(
+			"t9k logs mnist",
+			"t9k logs -f mnist --role worker",
+			"t9k logs mnist --role worker --rank 0-3,7 --tail 20",
+			"t9k logs mnist --since 5m --timestamps"),
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeJobs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.logs(cmd.Context(), &o, args[0])
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVarP(&o.follow, "follow", "f", false, "Go on with what is written from now on, across restarts")
+	f.StringVar(&o.role, "role", "", "Only the replicas of this role")
+	f.StringSliceVar(&o.ranks, "rank", nil, "Only the replicas of these ranks, such as 0 or 0-3,7")
+	f.StringVarP(&o.container, "container", "c", "", "Container; by default the main one")
+	f.Int64Var(&o.tail, "tail", -1, "Only so many of the last lines of each replica; -1 for all")
+	f.DurationVar(&o.since, "since", 0, "Only what is younger than this, such as 5m")
+	f.BoolVar(&o.timestamps, "timestamps", false, "Begin each line with the time at which it was written")
+	_ = cmd.RegisterFlagCompletionFunc("role", a.completeRoles)
+	return cmd
+}
+
+func (o *logsOptions) request() corev1.PodLogOptions {
+	var r corev1.PodLogOptions
+	if o.tail >= 0 {
+		r.TailLines = &o.tail
+	}
+	if o.since > 0 {
+		seconds := max(1, int64(o.since.Round(time.Second).Seconds()))
+		r.SinceSeconds = &seconds
+	}
+	return r
+}
+
+func (a *app) logs(ctx context.Context, o *logsOptions, address string) error {
+	c, err := a.connect()
+	if err != nil {
+		return err
+	}
+	j, err := c.find(ctx, address)
+	if err != nil {
+		return err
+	}
+	sel, err := newSelection(j, o)
+	if err != nil {
+		return err
+	}
+	l := &logPrinter{
+		app: a, cluster: c, job: j, selection: sel, request: o.request(),
+		lines: newPrefixer(a.Out, styleOf(a.Out), sel.width, o.timestamps),
+	}
+	if o.follow {
+		return l.follow(ctx)
+	}
+	return l.print(ctx)
+}
+
+// logPrinter prints the logs of the selected replicas of a job.
+type logPrinter struct {
+	*app
+	cluster   *cluster
+	job       *job
+	selection *selection
+	request   corev1.PodLogOptions
+	lines     *prefixer
+}
+
+// ahead is the number of logs that are requested before it is their turn.
+const ahead = 8
+
+// print prints the logs one replica after the other, by role and rank.
+func (l *logPrinter) print(ctx context.Context) error {
+	list, err := l.cluster.core.CoreV1().Pods(l.job.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: l.job.selector()})
+	if err != nil {
+		return fmt.Errorf("listing pods: %w", err)
+	}
+	var chosen []*logPod
+	for i := range list.Items {
+		if p := l.selection.pod(&list.Items[i]); p != nil {
+			chosen = append(chosen, p)
+		}
+	}
+	sort.Slice(chosen, func(a, b int) bool { return chosen[a].index < chosen[b].index })
+	history := l.history(ctx)
+	type answer struct {
+		stream io.ReadCloser
+		err    error
+	}
+	answers := make(chan chan answer, ahead)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		defer close(answers)
+		for _, p := range chosen {
+			turn := make(chan answer, 1)
+			select {
+			case answers <- turn:
+			case <-ctx.Done():
+				return
+			}
+			go func() {
+				opts := l.request
+				opts.Timestamps = true
+				stream, err := l.open(p)(ctx, &opts)
+				turn <- answer{stream, err}
+			}()
+		}
+	}()
+	for _, p := range chosen {
+		l.tellEarlier(p.replica, history)
+		turn, ok := <-answers
+		if !ok {
+			return ctx.Err()
+		}
+		got := <-turn
+		reader := podlog.Reader{Emit: l.lines.emitter(p.replica), Open: func(context.Context, *corev1.PodLogOptions) (io.ReadCloser, error) {
+			return got.stream, got.err
+		}}
+		if err := reader.Once(ctx); err != nil {
+			l.complain(p, err)
+		}
+	}
+	l.tellMissing(chosen, history)
+	return ctx.Err()
+}
+
+func (l *logPrinter) open(p *logPod) podlog.Opener {
+	return func(ctx context.Context, opts *corev1.PodLogOptions) (io.ReadCloser, error) {
+		opts.Container = p.container
+		return l.cluster.core.CoreV1().Pods(l.job.GetNamespace()).GetLogs(p.Name, opts).Stream(ctx)
+	}
+}
+
+// complain says why the output of a replica is not there, in the place where it would be.
+func (l *logPrinter) complain(p *logPod, err error) {
+	switch {
+	case errors.Is(err, context.Canceled):
+	case errors.Is(err, podlog.ErrGone), apierrors.IsNotFound(err):
+		l.lines.remark(p.replica, "its pod was deleted before all of its output was read")
+	case apierrors.IsBadRequest(err):
+		l.lines.remark(p.replica, "no output: "+err.Error())
+	default:
+		l.lines.remark(p.replica, "its output cannot be read: "+err.Error())
+	}
+}

@@ -1,0 +1,168 @@
+package manifest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/cli/nearest"
+	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/kinds"
+)
+
+// Checker checks objects. It reads each schema once, when it is first needed.
+type Checker struct {
+	// Namespace is that of objects that name none.
+	Namespace string
+
+	schemas map[string]*schema
+}
+
+// Result is what a check found out about one object.
+type Result struct {
+	Doc
+	Faults []Fault
+	// Kind, Typed and Job are set for a job: its kind, the object with defaults filled in, and, where it is without fault,
+	// its normal form.
+	Kind  *kinds.Kind
+	Typed kinds.Object
+	Job   *engine.Job
+	// Unknown is true for objects of which this program has no schema, so that nothing of them was checked.
+	Unknown bool
+}
+
+// Check says what admission would say to an object. The error is one of this program, not of the manifest.
+func (c *Checker) Check(ctx context.Context, d Doc) (Result, error) {
+	r := Result{Doc: d}
+	gvk := d.Object.GroupVersionKind()
+	if gvk.Group != batch.GroupVersion.Group {
+		r.Unknown = !scheme.Scheme.Recognizes(gvk)
+		if !r.Unknown {
+			r.checkBuiltIn()
+		}
+		return r, nil
+	}
+	if gvk.Version != batch.GroupVersion.Version {
+		r.fault(describe(field.NotSupported(d.Path.Child("apiVersion"), d.Object.GetAPIVersion(), []string{batch.GroupVersion.String()})))
+		return r, nil
+	}
+	kind, err := kinds.ByName(gvk.Kind)
+	if err != nil {
+		r.fault(unknownKind(d, gvk.Kind))
+		return r, nil
+	}
+	r.Kind = &kind
+	return r, c.checkJob(ctx, &r)
+}
+
+func (r *Result) fault(message string) {
+	r.Faults = append(r.Faults, Fault{r.File, r.Index, message})
+}
+
+func unknownKind(d Doc, name string) string {
+	var names []string
+	for _, k := range kinds.All {
+		names = append(names, k.Name)
+	}
+	text := describe(field.NotSupported(d.Path.Child("kind"), name, names))
+	if near := nearest.Names(name, names, 1); len(near) > 0 && len(names) > 1 {
+		text += fmt.Sprintf("; did you mean %q?", near[0])
+	}
+	return text
+}
+
+// checkBuiltIn finds unknown fields and wrong types in an object of Kubernetes itself.
+func (r *Result) checkBuiltIn() {
+	data, err := r.Object.MarshalJSON()
+	if err != nil {
+		r.fault(err.Error())
+		return
+	}
+	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	_, _, err = decoder.Decode(data, nil, nil)
+	if strict, ok := runtime.AsStrictDecodingError(err); ok {
+		for _, e := range strict.Errors() {
+			r.fault(unknownField(r.Path, e))
+		}
+	} else if err != nil {
+		r.fault(strings.Join(strings.Fields(err.Error()), " "))
+	}
+}
+
+// unknownField writes a decoder's complaint like the other faults, the path first.
+func unknownField(at *field.Path, err error) string {
+	path, ok := strings.CutPrefix(err.Error(), `unknown field "`)
+	if !ok {
+		return err.Error()
+	}
+	return at.Child(strings.TrimSuffix(path, `"`)).String() + ": unknown field"
+}
+
+func (c *Checker) checkJob(ctx context.Context, r *Result) error {
+	s, err := c.schema(r.Kind)
+	if err != nil {
+		return err
+	}
+	u := r.Object.DeepCopy()
+	unstructured.RemoveNestedField(u.Object, "status")
+	if u.GetNamespace() == "" {
+		u.SetNamespace(c.Namespace)
+	}
+	for _, message := range s.decode(u) {
+		r.fault(prefixed(r.Path, message))
+	}
+	if u.GetName() == "" && u.GetGenerateName() != "" {
+		u.SetName(u.GetGenerateName() + "xxxxx")
+	}
+	errs := s.validate(ctx, u)
+	if len(errs) == 0 {
+		errs = r.lower(u)
+	}
+	for _, e := range errs {
+		r.fault(prefixed(r.Path, describe(e)))
+	}
+	return nil
+}
+
+// lower turns the object into the normal form and reports what only code can tell.
+func (r *Result) lower(u *unstructured.Unstructured) field.ErrorList {
+	object := r.Kind.New()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, object); err != nil {
+		return field.ErrorList{field.InternalError(nil, err)}
+	}
+	job, errs := r.Kind.Lower(object, kinds.Options{})
+	r.Typed = object
+	if len(errs) == 0 && len(r.Faults) == 0 {
+		r.Job = job
+	}
+	return errs
+}
+
+func prefixed(at *field.Path, message string) string {
+	if at == nil {
+		return message
+	}
+	return at.String() + "." + message
+}
+
+func (c *Checker) schema(kind *kinds.Kind) (*schema, error) {
+	if s := c.schemas[kind.Name]; s != nil {
+		return s, nil
+	}
+	s, err := loadSchema(batch.GroupVersion.Group, kind.Plural, batch.GroupVersion.Version)
+	if err != nil {
+		return nil, err
+	}
+	if c.schemas == nil {
+		c.schemas = map[string]*schema{}
+	}
+	c.schemas[kind.Name] = s
+	return s, nil
+}

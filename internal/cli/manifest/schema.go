@@ -1,0 +1,171 @@
+package manifest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"sigs.k8s.io/yaml"
+
+	"tensorstack.dev/batch/config"
+	"tensorstack.dev/batch/internal/cli/nearest"
+)
+
+// schema is a CustomResourceDefinition as the API server applies it: the same packages in the same order.
+type schema struct {
+	structural *structuralschema.Structural
+	values     validation.SchemaValidator
+	rules      *cel.Validator
+}
+
+// loadSchema reads the definition that this program carries.
+func loadSchema(group, plural, version string) (*schema, error) {
+	name := fmt.Sprintf("crd/%s_%s.yaml", group, plural)
+	data, err := config.CRDs.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("reading schema: %w", err)
+	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := yaml.Unmarshal(data, &crd); err != nil {
+		return nil, fmt.Errorf("reading schema %s: %w", name, err)
+	}
+	i := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version })
+	if i < 0 {
+		return nil, fmt.Errorf("reading schema %s: no version %s", name, version)
+	}
+	var props apiextensions.JSONSchemaProps
+	err = apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(crd.Spec.Versions[i].Schema.OpenAPIV3Schema, &props, nil)
+	if err != nil {
+		return nil, fmt.Errorf("converting schema %s: %w", name, err)
+	}
+	s := &schema{}
+	if s.structural, err = structuralschema.NewStructural(&props); err != nil {
+		return nil, fmt.Errorf("converting schema %s: %w", name, err)
+	}
+	if s.values, _, err = validation.NewSchemaValidator(&props); err != nil {
+		return nil, fmt.Errorf("converting schema %s: %w", name, err)
+	}
+	s.rules = cel.NewValidator(s.structural, true, celconfig.PerCallLimit)
+	return s, nil
+}
+
+// decode drops what the schema does not know, which it returns as faults, and fills in the schema's defaults.
+func (s *schema) decode(u *unstructured.Unstructured) []string {
+	var faults []string
+	meta, _, unknown, err := objectmeta.GetObjectMetaWithOptions(u.Object, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, path := range unknown {
+		faults = append(faults, path+": unknown field")
+	}
+	apiVersion, kind := u.GetAPIVersion(), u.GetKind()
+	opts := structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}
+	for _, path := range pruning.PruneWithOptions(u.Object, s.structural, true, opts) {
+		faults = append(faults, path+": unknown field"+s.suggest(path))
+	}
+	defaulting.PruneNonNullableNullsWithoutDefaults(u.Object, s.structural)
+	if err, paths := objectmeta.CoerceWithOptions(nil, u.Object, s.structural, false, objectmeta.CoerceOptions{ReturnUnknownFieldPaths: true}); err != nil {
+		faults = append(faults, describe(err))
+	} else {
+		for _, path := range paths {
+			faults = append(faults, path+": unknown field")
+		}
+	}
+	u.SetAPIVersion(apiVersion)
+	u.SetKind(kind)
+	if meta != nil {
+		if err := objectmeta.SetObjectMeta(u.Object, meta); err != nil {
+			faults = append(faults, err.Error())
+		}
+	}
+	defaulting.Default(u.Object, s.structural)
+	return faults
+}
+
+// suggest names the field that was probably meant.
+func (s *schema) suggest(path string) string {
+	at := s.structural
+	steps := strings.Split(path, ".")
+	for _, step := range steps[:len(steps)-1] {
+		name, index, _ := strings.Cut(step, "[")
+		next, ok := at.Properties[name]
+		if !ok {
+			return ""
+		}
+		at = &next
+		for range strings.Count(index, "]") {
+			if at.Items == nil {
+				return ""
+			}
+			at = at.Items
+		}
+	}
+	names := make([]string, 0, len(at.Properties))
+	for name := range at.Properties {
+		names = append(names, name)
+	}
+	if near := nearest.Names(steps[len(steps)-1], names, 1); len(near) > 0 {
+		return fmt.Sprintf("; did you mean %q?", near[0])
+	}
+	return ""
+}
+
+// validate lists what the API server would object to in an object that is created.
+func (s *schema) validate(ctx context.Context, u *unstructured.Unstructured) field.ErrorList {
+	errs := apivalidation.ValidateObjectMetaAccessor(u, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	errs = append(errs, validation.ValidateCustomResource(nil, u.Object, s.values)...)
+	errs = append(errs, objectmeta.Validate(nil, u.Object, s.structural, false)...)
+	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, u.Object)...)
+	if s.rules == nil || slices.ContainsFunc(errs, hidesRules) {
+		return errs
+	}
+	found, _ := s.rules.Validate(ctx, nil, s.structural, u.Object, nil, celconfig.RuntimeCELCostBudget)
+	return append(errs, found...)
+}
+
+// hidesRules is true for errors after which the API server does not evaluate rules either: rules rely on types and bounds.
+func hidesRules(err *field.Error) bool {
+	switch err.Type {
+	case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
+		return true
+	}
+	return false
+}
+
+// longest is the number of characters of a value that a fault quotes.
+const longest = 80
+
+// describe renders a fault in one line: its path, what is wrong, the value where it is short, and how to mend it.
+func describe(err *field.Error) string {
+	short := *err
+	switch v := err.BadValue.(type) {
+	case nil, bool, int, int32, int64, float64:
+		if f, ok := v.(float64); ok && f == math.Trunc(f) {
+			short.BadValue = int64(f)
+		}
+	case string:
+		if len(v) > longest {
+			short.BadValue = v[:longest] + "…"
+		}
+	default:
+		short.BadValue = field.OmitValueType{}
+	}
+	text := strings.Join(strings.Fields(short.Error()), " ")
+	return strings.TrimPrefix(text, "<nil>: ")
+}

@@ -1,0 +1,157 @@
+package podlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var errBroken = errors.New("connection reset by peer")
+
+// server answers log requests as a kubelet does, and breaks each answer off after a number of bytes.
+type server struct {
+	lines  []Line
+	breaks []int
+	calls  int
+}
+
+func (s *server) open(_ context.Context, o *corev1.PodLogOptions) (io.ReadCloser, error) {
+	var b strings.Builder
+	first := 0
+	if o.TailLines != nil {
+		first = max(0, len(s.lines)-int(*o.TailLines))
+	}
+	for _, l := range s.lines[first:] {
+		if o.SinceTime != nil && l.Time.Before(o.SinceTime.Time) {
+			continue
+		}
+		fmt.Fprintf(&b, "%s %s\n", l.Time.Format(time.RFC3339Nano), l.Text)
+	}
+	call := s.calls
+	s.calls++
+	if call < len(s.breaks) {
+		n := min(s.breaks[call], b.Len())
+		return io.NopCloser(io.MultiReader(strings.NewReader(b.String()[:n]), broken{})), nil
+	}
+	return io.NopCloser(strings.NewReader(b.String())), nil
+}
+
+type broken struct{}
+
+func (broken) Read([]byte) (int, error) { return 0, errBroken }
+
+// logOf makes a log in which several lines may share a timestamp, and many a second.
+func logOf(r *rand.Rand, n int) []Line {
+	t := time.Date(2026, 1, 2, 3, 4, 5, 999_000_000, time.UTC)
+	lines := make([]Line, n)
+	for i := range lines {
+		if r.IntN(3) > 0 {
+			t = t.Add(time.Duration(r.IntN(400)) * time.Millisecond)
+		}
+		lines[i] = Line{t, fmt.Sprintf("line %d", r.IntN(4))} // equal texts too
+	}
+	return lines
+}
+
+func TestEveryLineOnceHoweverOftenTheConnectionBreaks(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		s := &server{lines: logOf(r, 1+r.IntN(40))}
+		for range r.IntN(6) {
+			s.breaks = append(s.breaks, r.IntN(800))
+		}
+		var got []Line
+		reader := &Reader{Open: s.open, Emit: func(l Line) { got = append(got, l) }}
+		for {
+			err := reader.Once(t.Context())
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, errBroken) {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+		}
+		if diff := cmp.Diff(s.lines, got); diff != "" {
+			t.Fatalf("seed %d, breaks %v: lines (-want +got)\n%s", seed, s.breaks, diff)
+		}
+	}
+}
+
+func TestTailCountsOnTheFirstRequestOnly(t *testing.T) {
+	s := &server{lines: logOf(rand.New(rand.NewPCG(7, 7)), 20), breaks: []int{70}}
+	tail := int64(5)
+	var got []Line
+	r := &Reader{Open: s.open, Options: corev1.PodLogOptions{TailLines: &tail}, Emit: func(l Line) { got = append(got, l) }}
+	if err := r.Once(t.Context()); !errors.Is(err, errBroken) {
+		t.Fatalf("the first request did not break: %v", err)
+	}
+	if len(got) == 0 || len(got) == 5 {
+		t.Fatalf("%d lines before the break: the test needs some but not all", len(got))
+	}
+	if err := r.Once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(s.lines[15:], got); diff != "" {
+		t.Errorf("lines (-want +got)\n%s", diff)
+	}
+}
+
+func TestFollowReadsOnAfterTheEnd(t *testing.T) {
+	// The first answer ends early and cleanly, as that of an API server that shuts down may.
+	all := logOf(rand.New(rand.NewPCG(3, 3)), 10)
+	s := &server{lines: all[:4]}
+	ended := make(chan struct{})
+	var got []Line
+	r := &Reader{Emit: func(l Line) { got = append(got, l) }}
+	r.Open = func(ctx context.Context, o *corev1.PodLogOptions) (io.ReadCloser, error) {
+		if !o.Follow {
+			t.Error("the log is not followed")
+		}
+		stream, err := s.open(ctx, o)
+		if s.calls == 1 {
+			s.lines = all
+			close(ended)
+		}
+		return stream, err
+	}
+	if err := r.Follow(t.Context(), ended); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(all, got); diff != "" {
+		t.Errorf("lines (-want +got)\n%s", diff)
+	}
+}
+
+func TestFollowEnds(t *testing.T) {
+	ended := make(chan struct{})
+	close(ended)
+	notFound := apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "p")
+	for _, test := range []struct {
+		name  string
+		err   error
+		want  error
+		calls int
+	}{
+		{"where the pod is gone", notFound, ErrGone, 1},
+		{"after some tries at a pod that has ended", errBroken, errBroken, lastTries},
+	} {
+		calls := 0
+		r := &Reader{Open: func(context.Context, *corev1.PodLogOptions) (io.ReadCloser, error) {
+			calls++
+			return nil, test.err
+		}}
+		if err := r.Follow(t.Context(), ended); !errors.Is(err, test.want) || calls != test.calls {
+			t.Errorf("%s: %v after %d calls, want %v after %d", test.name, err, calls, test.want, test.calls)
+		}
+	}
+}

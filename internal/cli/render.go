@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"tensorstack.dev/batch/internal/engine"
+)
+
+func (a *app) renderCommand() *cobra.Command {
+	var files []string
+	o := outputYAML
+	cmd := &cobra.Command{
+		Use:   "render -f FILE",
+		Short: "Print the objects that the jobs of a manifest yield",
+		Long: `Print, without any cluster, every object that the operator creates for the jobs of a manifest when they first start:
+PodGroup, Service and pods, as they are sent to the API server. JSON is one v1 List of them all.
+
+What only a cluster can tell is not in them: the job's UID in owner references, and what admission adds. Names of the
+cluster's DNS domain are written with the usual "cluster.local".`,
+		Example: a.example("t9k render -f job.yaml", "t9k render -f job.yaml -o json"),
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			checked, err := a.check(cmd.Context(), files, a.offlineNamespace())
+			if err != nil {
+				return err
+			}
+			if len(checked.faults) > 0 {
+				for _, f := range checked.faults {
+					fmt.Fprintln(a.ErrOut, f)
+				}
+				return &exitError{code: exitFailed}
+			}
+			objects, err := rendered(checked)
+			if err != nil {
+				return err
+			}
+			return a.printRendered(o, objects)
+		},
+	}
+	addFileFlag(cmd, &files)
+	addOutputFlag(cmd, &o, outputYAML, outputJSON)
+	return cmd
+}
+
+// rendered lists what the jobs yield, in the order in which the operator creates it.
+func rendered(c *checked) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	for _, r := range c.results {
+		if r.Job == nil {
+			continue
+		}
+		plan := engine.Next(r.Job, engine.Seen{Now: time.Now()}, engine.Config{})
+		for _, object := range plan.Create {
+			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+			if err != nil {
+				return nil, fmt.Errorf("rendering %s: %w", object.GetName(), err)
+			}
+			objects = append(objects, &unstructured.Unstructured{Object: content})
+		}
+	}
+	return objects, nil
+}
+
+func (a *app) printRendered(o output, objects []*unstructured.Unstructured) error {
+	if o == outputJSON {
+		return printObject(a.Out, o, listOfObjects(objects))
+	}
+	for i, u := range objects {
+		if i > 0 {
+			fmt.Fprintln(a.Out, "---")
+		}
+		if err := printObject(a.Out, o, u); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,214 @@
+package view
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
+)
+
+// Description is what the full description of a job is drawn from.
+type Description struct {
+	Job
+	Meta metav1.Object
+	Ages Ages
+	// Normal is the job's normal form; nil where the spec cannot be carried out, and then Invalid says why.
+	Normal  *engine.Job
+	Invalid string
+	// Events about the job and about pods of it that do not run.
+	Events []corev1.Event
+}
+
+// describedReplicas is the number of replicas that a description lists.
+const describedReplicas = 50
+
+// Lines draws the description.
+func (d *Description) Lines(now time.Time, st Style) []string {
+	lines := d.head(now).Lines(st, "", 0)
+	lines = append(lines, section("Conditions", d.conditions(now), st)...)
+	if d.Normal != nil {
+		lines = append(lines, section("Roles", d.roles(), st)...)
+	}
+	replicas, more := d.replicas(now)
+	lines = append(lines, section("Replicas", replicas, st)...)
+	if more > 0 {
+		lines = append(lines, st.Paint(Dim, fmt.Sprintf("  … and %s more", count(more, "replica"))))
+	}
+	return append(lines, section("Events", d.events(now), st)...)
+}
+
+func section(title string, t Table, st Style) []string {
+	if len(t.Rows) == 0 {
+		return []string{"", st.Paint(Bold, title+":") + " none"}
+	}
+	return append([]string{"", st.Paint(Bold, title+":")}, t.Lines(st, "  ", 0)...)
+}
+
+func (d *Description) head(now time.Time) Table {
+	var t Table
+	add := func(name, value string, c Colour) {
+		if value != "" {
+			t.Rows = append(t.Rows, []Cell{{name + ":", Plain}, {value, c}})
+		}
+	}
+	s := d.Status
+	add("Name", d.Name, Plain)
+	add("Namespace", d.Namespace, Plain)
+	add("Kind", d.Kind, Plain)
+	add("Labels", pairs(d.Meta.GetLabels()), Plain)
+	add("Created", at(d.Created, now), Plain)
+	add("Phase", orDash(string(s.Phase)), phaseColour(string(s.Phase)))
+	add("Why", Explain(s), Plain)
+	add("Invalid", d.Invalid, Bad)
+	if d.Meta.GetDeletionTimestamp() != nil {
+		add("Deleted", at(d.Meta.GetDeletionTimestamp().Time, now)+", waiting for its pods to end", Wait)
+	}
+	add("Running", ready(s), Plain)
+	add("Restarts", fmt.Sprint(s.BackoffCount), Plain)
+	if s.StartTime != nil {
+		add("Started", at(s.StartTime.Time, now), Plain)
+	}
+	if s.CompletionTime != nil {
+		add("Finished", at(s.CompletionTime.Time, now), Plain)
+	}
+	add("Duration", runTime(s, now), Plain)
+	add("Run mode", string(s.RunMode), Plain)
+	if n := d.Normal; n != nil {
+		add("Clean-up", string(n.CleanUp), Plain)
+		if n.TTL != nil {
+			add("Deleted after", n.TTL.String()+" from its end", Plain)
+		}
+		add("Service", d.service(), Plain)
+		if n.Gang != nil {
+			add("Queue", fmt.Sprintf("%s, priority %d", n.Gang.Queue, n.Gang.Priority), Plain)
+		}
+	}
+	return t
+}
+
+func (d *Description) service() string {
+	if d.Normal.Service == nil {
+		return ""
+	}
+	var ports []string
+	for _, p := range d.Normal.Service.Ports {
+		ports = append(ports, strings.TrimPrefix(fmt.Sprintf("%s %d", p.Name, p.Port), " "))
+	}
+	return strings.Join(append([]string{d.Name}, ports...), ", ")
+}
+
+// at writes a time and how long ago it was.
+func at(t, now time.Time) string {
+	return fmt.Sprintf("%s (%s ago)", t.UTC().Format(time.RFC3339), age(t, now))
+}
+
+func pairs(m map[string]string) string {
+	var all []string
+	for k, v := range m {
+		all = append(all, k+"="+v)
+	}
+	sort.Strings(all)
+	return strings.Join(all, ", ")
+}
+
+func (d *Description) conditions(now time.Time) Table {
+	t := Table{Header: []string{"TYPE", "STATUS", "SINCE", "REASON", "MESSAGE"}}
+	for _, c := range d.Status.Conditions {
+		t.Rows = append(t.Rows, Plainly(string(c.Type), string(c.Status), age(c.LastTransitionTime.Time, now), string(c.Reason), oneLine(c.Message)))
+	}
+	return t
+}
+
+func (d *Description) roles() Table {
+	t := Table{Header: []string{"ROLE", "REPLICAS", "RESTARTS", "RESTART POLICY", "IMAGE", "COMMAND"}}
+	restarts := map[string]int32{}
+	for _, task := range d.Status.Tasks {
+		restarts[task.Type] = task.RestartCount
+	}
+	for i := range d.Normal.Roles {
+		r := &d.Normal.Roles[i]
+		main := &r.Template.Spec.Containers[r.Main]
+		command := cut(oneLine(strings.Join(append(append([]string{}, main.Command...), main.Args...), " ")), 60)
+		t.Rows = append(t.Rows, Plainly(r.Type, fmt.Sprint(r.Replicas), fmt.Sprint(restarts[r.Type]), restartPolicy(r.Restart), orDash(main.Image), orDash(command)))
+	}
+	return t
+}
+
+// replicas lists those that fit; of a large job the ones that need a look first. more is the number left out.
+func (d *Description) replicas(now time.Time) (t Table, more int) {
+	all := listed(d.Status)
+	want := int(total(d.Status))
+	if want > describedReplicas || want > len(all) {
+		all = byUrgency(all)
+	}
+	shown := all[:min(len(all), describedReplicas)]
+	if len(shown) == 0 {
+		return Table{}, 0
+	}
+	t.Header = replicaHeader
+	for i := range shown {
+		t.Rows = append(t.Rows, shown[i].row(d.Ages, now))
+	}
+	return t, want - len(shown)
+}
+
+func (d *Description) events(now time.Time) Table {
+	t := Table{Header: []string{"LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"}}
+	for i := range d.Events {
+		e := &d.Events[i]
+		seen := age(EventTime(e), now)
+		if n := eventCount(e); n > 1 {
+			seen = fmt.Sprintf("%s (x%d)", seen, n)
+		}
+		c := Plain
+		if e.Type == corev1.EventTypeWarning {
+			c = Wait
+		}
+		object := strings.ToLower(e.InvolvedObject.Kind) + "/" + e.InvolvedObject.Name
+		t.Rows = append(t.Rows, []Cell{{Text: seen}, {e.Type, c}, {Text: e.Reason}, {Text: object}, {Text: oneLine(e.Message)}})
+	}
+	return t
+}
+
+// EventTime is when an event was last seen, whichever of the two event APIs it was written with.
+func EventTime(e *corev1.Event) time.Time {
+	switch {
+	case e.Series != nil && !e.Series.LastObservedTime.IsZero():
+		return e.Series.LastObservedTime.Time
+	case !e.LastTimestamp.IsZero():
+		return e.LastTimestamp.Time
+	case !e.EventTime.IsZero():
+		return e.EventTime.Time
+	default:
+		return e.CreationTimestamp.Time
+	}
+}
+
+func eventCount(e *corev1.Event) int32 {
+	if e.Series != nil {
+		return e.Series.Count
+	}
+	return e.Count
+}
+
+// Troubled names the pods of replicas that do not run though they should, at most n of them, the worst first.
+func Troubled(s *batch.JobStatus, n int) []string {
+	var names []string
+	for _, r := range byUrgency(listed(s)) {
+		switch r.Phase {
+		case batch.ReplicaRunning, batch.ReplicaSucceeded, batch.ReplicaDeleted:
+			continue
+		}
+		if len(names) == n {
+			break
+		}
+		names = append(names, r.Name)
+	}
+	return names
+}

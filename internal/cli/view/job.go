@@ -1,0 +1,153 @@
+package view
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// Job is what the pictures of a job are drawn from.
+type Job struct {
+	// Kind is the job's kind, for example GenericJob; Ref addresses it, for example genericjob/mnist.
+	Kind, Ref       string
+	Namespace, Name string
+	// Queue of the t9k-scheduler; empty for the default scheduler.
+	Queue   string
+	Created time.Time
+	Status  *batch.JobStatus
+}
+
+// Jobs lists jobs in a table.
+func Jobs(jobs []Job, now time.Time, withNamespace, wide bool) Table {
+	t := Table{Header: []string{"KIND", "NAME", "PHASE", "READY", "RESTARTS", "AGE"}}
+	if wide {
+		t.Header = append(t.Header, "QUEUE", "START", "DURATION")
+	}
+	if withNamespace {
+		t.Header = append([]string{"NAMESPACE"}, t.Header...)
+	}
+	for _, j := range jobs {
+		s := j.Status
+		row := []Cell{
+			{Text: j.Kind}, {Text: j.Name}, phaseCell(s.Phase), {Text: ready(s)},
+			{Text: fmt.Sprint(s.BackoffCount)}, {Text: age(j.Created, now)},
+		}
+		if wide {
+			start := "-"
+			if s.StartTime != nil {
+				start = s.StartTime.UTC().Format(time.RFC3339)
+			}
+			row = append(row, Plainly(orDash(j.Queue), start, orDash(runTime(s, now)))...)
+		}
+		if withNamespace {
+			row = append(Plainly(j.Namespace), row...)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+func phaseCell(p batch.JobPhase) Cell {
+	return Cell{Text: orDash(string(p)), Colour: phaseColour(string(p))}
+}
+
+// phaseColour serves the phases of jobs and of replicas alike.
+func phaseColour(phase string) Colour {
+	switch phase {
+	case string(batch.JobRunning), string(batch.JobSucceeded):
+		return Good
+	case string(batch.JobFailed), string(batch.JobUnknown):
+		return Bad
+	case string(batch.ReplicaDeleted):
+		return Dim
+	case "":
+		return Plain
+	default:
+		return Wait
+	}
+}
+
+// ready is the number of replicas that run, of those wanted.
+func ready(s *batch.JobStatus) string {
+	if s.Phase == "" {
+		return "-"
+	}
+	return fmt.Sprintf("%d/%d", s.Aggregate.Running, total(s))
+}
+
+// total is the number of replicas that the job wants.
+func total(s *batch.JobStatus) int32 {
+	a := &s.Aggregate
+	return a.Creating + a.Pending + a.Running + a.Succeeded + a.Failed + a.Unknown + a.Deleted
+}
+
+// runTime is the time from the start of the job to its end, or until now; empty before the start.
+func runTime(s *batch.JobStatus, now time.Time) string {
+	if s.StartTime == nil {
+		return ""
+	}
+	end := now
+	if s.CompletionTime != nil {
+		end = s.CompletionTime.Time
+	}
+	return duration.HumanDuration(max(0, end.Sub(s.StartTime.Time)))
+}
+
+func age(t, now time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return duration.HumanDuration(max(0, now.Sub(t)))
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// Condition finds the condition of a type; a zero one where it is missing.
+func Condition(s *batch.JobStatus, t batch.JobConditionType) batch.JobCondition {
+	for _, c := range s.Conditions {
+		if c.Type == t {
+			return c
+		}
+	}
+	return batch.JobCondition{}
+}
+
+// Finished tells whether a job has ended, and how.
+func Finished(s *batch.JobStatus) (finished, succeeded bool) {
+	succeeded = Condition(s, batch.JobCompleted).Status == metav1.ConditionTrue
+	return succeeded || Condition(s, batch.JobFailedCondition).Status == metav1.ConditionTrue, succeeded
+}
+
+// Explain says in one line why the job is where it is; empty while it just runs.
+func Explain(s *batch.JobStatus) string {
+	finished, succeeded := Finished(s)
+	switch {
+	case succeeded:
+		return message(Condition(s, batch.JobCompleted))
+	case finished:
+		return message(Condition(s, batch.JobFailedCondition))
+	case s.Phase == batch.JobPaused:
+		return message(Condition(s, batch.JobPausedCondition))
+	}
+	c := Condition(s, batch.JobRunningCondition)
+	if c.Reason == batch.ReasonReplicasRunning {
+		return ""
+	}
+	return message(c)
+}
+
+func message(c batch.JobCondition) string {
+	if c.Message == "" {
+		return string(c.Reason)
+	}
+	return oneLine(c.Message)
+}

@@ -1,0 +1,54 @@
+package view
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// Screen draws frames over one another at the lower end of a terminal, so that what stood there before scrolls away as usual.
+type Screen struct {
+	out io.Writer
+	// drawn holds the width in characters of each line of the last frame.
+	drawn []int
+}
+
+// NewScreen draws on a terminal.
+func NewScreen(out io.Writer) *Screen { return &Screen{out: out} }
+
+// Draw replaces the last frame. width is the terminal's present one: lines of the last frame that it has wrapped since are
+// cleared too.
+func (s *Screen) Draw(lines []string, width int) error {
+	var b strings.Builder
+	up := 0
+	for _, w := range s.drawn {
+		up += 1 + max(0, w-1)/max(1, width)
+	}
+	if up > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA", up)
+	}
+	s.drawn = s.drawn[:0]
+	for _, l := range lines {
+		b.WriteString("\r" + l + "\x1b[K\n")
+		s.drawn = append(s.drawn, visible(l))
+	}
+	b.WriteString("\x1b[J")
+	if _, err := io.WriteString(s.out, b.String()); err != nil {
+		return fmt.Errorf("drawing: %w", err)
+	}
+	return nil
+}
+
+// visible counts the characters of a line that are no escape sequence.
+func visible(l string) int {
+	n := 0
+	for {
+		before, rest, found := strings.Cut(l, "\x1b[")
+		n += utf8.RuneCountInString(before)
+		if !found {
+			return n
+		}
+		_, l, _ = strings.Cut(rest, "m")
+	}
+}

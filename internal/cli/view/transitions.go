@@ -1,0 +1,143 @@
+package view
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// Transition is one thing that happened to a job or to some of its replicas.
+type Transition struct {
+	// Who is the job, a replica (ROLE-RANK) or several replicas of a role (ROLE-[RANKS]).
+	Who string
+	// What happened, in one line.
+	What   string
+	Colour Colour
+}
+
+// Line renders a transition behind the time at which it was seen.
+func (t Transition) Line(at string, st Style, whoWidth int) string {
+	return fmt.Sprintf("%s  %-*s  %s", at, whoWidth, t.Who, st.Paint(t.Colour, t.What))
+}
+
+// grouped is the number of replicas from which on a transition that all of them made is told in one line.
+const grouped = 4
+
+// Transitions tells what happened between two states of a job. The first state may be nil: then everything is news.
+func Transitions(ref string, old, now *batch.JobStatus) []Transition {
+	if old == nil {
+		old = &batch.JobStatus{}
+	}
+	all := replicaTransitions(old, now)
+	if t, ok := jobTransition(ref, old, now); ok {
+		all = append(all, t)
+	}
+	return all
+}
+
+func jobTransition(ref string, old, now *batch.JobStatus) (Transition, bool) {
+	if now.Phase == "" || old.Phase == now.Phase && waitsFor(old) == waitsFor(now) {
+		return Transition{}, false
+	}
+	what := string(now.Phase)
+	if why := Explain(now); why != "" {
+		what += ": " + why
+	}
+	return Transition{Who: ref, What: what, Colour: phaseColour(string(now.Phase))}, true
+}
+
+// waitsFor is the reason that a job does not run, where it is one that people can do something about. The mere count of
+// replicas that have come up is no news.
+func waitsFor(s *batch.JobStatus) string {
+	c := Condition(s, batch.JobRunningCondition)
+	switch c.Reason {
+	case batch.ReasonUnschedulable, batch.ReasonNotStarted, batch.ReasonNameTaken, batch.ReasonCreateRefused:
+		if c.Status != metav1.ConditionTrue {
+			return string(c.Reason) + c.Message
+		}
+	}
+	return ""
+}
+
+// change is what happened to one replica, without its rank: replicas with the same change are told together.
+type change struct {
+	role, what string
+	colour     Colour
+}
+
+func replicaTransitions(old, now *batch.JobStatus) []Transition {
+	before := map[string]*batch.ReplicaStatus{}
+	for i := range old.Tasks {
+		for k := range old.Tasks[i].Replicas {
+			r := &old.Tasks[i].Replicas[k]
+			before[r.Name] = r
+		}
+	}
+	var order []change
+	ranks := map[change][]int{}
+	for _, r := range listed(now) {
+		what, colour := replicaChange(before[r.Name], r.ReplicaStatus)
+		if what == "" {
+			continue
+		}
+		c := change{r.role, what, colour}
+		if len(ranks[c]) == 0 {
+			order = append(order, c)
+		}
+		ranks[c] = append(ranks[c], r.rank)
+	}
+	var all []Transition
+	for _, c := range order {
+		if n := len(ranks[c]); n >= grouped {
+			who := fmt.Sprintf("%s-[%s]", c.role, Ranges(ranks[c]))
+			all = append(all, Transition{who, fmt.Sprintf("%s (%d replicas)", c.what, n), c.colour})
+			continue
+		}
+		for _, rank := range ranks[c] {
+			all = append(all, Transition{fmt.Sprintf("%s-%d", c.role, rank), c.what, c.colour})
+		}
+	}
+	return all
+}
+
+// replicaChange says what happened to a replica; empty for nothing worth a line.
+func replicaChange(old, now *batch.ReplicaStatus) (string, Colour) {
+	colour := phaseColour(string(now.Phase))
+	if old != nil && now.Attempt > old.Attempt {
+		what := fmt.Sprintf("replaced without charge, attempt %d", now.Attempt+1)
+		if now.RestartCount > old.RestartCount {
+			what = fmt.Sprintf("restart %d", now.RestartCount)
+		}
+		if now.Phase != batch.ReplicaCreating {
+			what += ", " + string(now.Phase)
+		}
+		return what, colour
+	}
+	if old != nil && now.Phase == old.Phase && (now.Reason == old.Reason || now.Reason == "") {
+		return "", Plain
+	}
+	what := string(now.Phase)
+	switch r := (replica{ReplicaStatus: now}); now.Phase {
+	case batch.ReplicaRunning:
+		if now.NodeName != "" {
+			what += " on " + now.NodeName
+		}
+	case batch.ReplicaCreating:
+		if old == nil && now.Reason == "" {
+			return "", Plain
+		}
+		what = join(what, r.detail())
+	default:
+		what = join(what, r.detail())
+	}
+	return what, colour
+}
+
+func join(what, detail string) string {
+	if detail == "" {
+		return what
+	}
+	return what + ": " + detail
+}
