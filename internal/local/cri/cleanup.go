@@ -47,12 +47,7 @@ func Cleanup(cfg Config) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
-	for _, id := range containers {
-		if err := endContainer(ctx, cfg.containerDir(id)); err != nil {
-			errs = append(errs, fmt.Errorf("ending container %s: %w", id, err))
-		}
-	}
+	errs := []error{endContainers(ctx, cfg, containers)}
 	for _, id := range sandboxes {
 		if err := endSandbox(ctx, cfg, id); err != nil {
 			errs = append(errs, fmt.Errorf("ending sandbox %s: %w", id, err))
@@ -62,49 +57,89 @@ func Cleanup(cfg Config) error {
 	return errors.Join(errs...)
 }
 
-func endContainer(ctx context.Context, dir string) error {
+// doomed is a container that is being ended.
+type doomed struct {
+	id      string
+	process *process
+	// As long as this is open, no other mount namespace can have the container's number.
+	mounts *os.File
+}
+
+// endContainers ends the containers that run, all at the same time.
+func endContainers(ctx context.Context, cfg Config, ids []string) error {
+	var list []doomed
+	var errs []error
+	for _, id := range ids {
+		d, err := condemn(cfg.containerDir(id))
+		switch {
+		case errors.Is(err, errGone):
+		case err != nil:
+			errs = append(errs, fmt.Errorf("ending container %s: %w", id, err))
+		default:
+			d.id = id
+			list = append(list, d)
+		}
+	}
+	// The shims were asked to end what they run and to record it; they need no more than a moment.
+	patience, cancel := context.WithTimeout(ctx, killPatience)
+	defer cancel()
+	inside := map[uint64]bool{}
+	for _, d := range list {
+		defer d.process.close()
+		defer d.mounts.Close()
+		_, _, _ = d.process.wait(patience)
+		if err := d.process.kill(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("ending container %s: %w", d.id, err))
+		}
+		var st unix.Stat_t
+		if err := unix.Fstat(int(d.mounts.Fd()), &st); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		inside[st.Ino] = true
+	}
+	return errors.Join(append(errs, killInside(ctx, inside))...)
+}
+
+// condemn asks the shim of the container in dir to end it, or returns errGone.
+func condemn(dir string) (doomed, error) {
 	var st containerState
 	if err := readJSON(filepath.Join(dir, stateFile), &st); err != nil {
 		if os.IsNotExist(err) {
-			return nil
+			return doomed{}, errGone // half-made: nothing was started
 		}
-		return err
+		return doomed{}, err
 	}
 	p, err := st.Process.open()
 	if err != nil {
-		return nil //nolint:nilerr // it ended
+		return doomed{}, err
 	}
-	defer p.close()
-	// As long as this is open, no other mount namespace can have the container's number.
 	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", st.Process.PID))
 	if err != nil {
-		return err
+		if p.ended() {
+			err = errGone
+		}
+		p.close()
+		return doomed{}, err
 	}
-	defer ns.Close()
 	if conn, err := dialControl(dir); err == nil {
 		_, _ = conn.Write([]byte{shim.ControlKill})
 		conn.Close()
-		patience, cancel := context.WithTimeout(ctx, killPatience)
-		_, _, _ = p.wait(patience)
-		cancel()
 	}
-	if err := p.kill(ctx); err != nil {
-		return err
-	}
-	return killInside(ctx, ns)
+	return doomed{process: p, mounts: ns}, nil
 }
 
-// killInside ends the processes of a mount namespace: what was started in a container by exec, where the PID
-// namespace is the host's and does not end with the container.
-func killInside(ctx context.Context, ns *os.File) error {
-	var want unix.Stat_t
-	if err := unix.Fstat(int(ns.Fd()), &want); err != nil {
-		return err
+// killInside ends the processes of mount namespaces, given by their numbers: what was started in a container by
+// exec, where the PID namespace is the host's and does not end with the container.
+func killInside(ctx context.Context, namespaces map[uint64]bool) error {
+	if len(namespaces) == 0 {
+		return nil
 	}
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
@@ -119,15 +154,12 @@ func killInside(ctx context.Context, ns *os.File) error {
 			continue
 		}
 		var st unix.Stat_t
-		if unix.Stat(fmt.Sprintf("/proc/%d/ns/mnt", pid), &st) == nil && st.Ino == want.Ino && st.Dev == want.Dev {
-			err = p.kill(ctx)
+		if unix.Stat(fmt.Sprintf("/proc/%d/ns/mnt", pid), &st) == nil && namespaces[st.Ino] {
+			errs = append(errs, p.kill(ctx))
 		}
 		p.close()
-		if err != nil {
-			return err
-		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func endSandbox(ctx context.Context, cfg Config, id string) error {

@@ -77,8 +77,9 @@ func (s *server) fork(c *container, status, start *os.File) (pid int, err error)
 	}
 	s.mu.Lock()
 	sb := s.sandboxes[c.Sandbox]
+	ready := sb != nil && sb.Ready
 	s.mu.Unlock()
-	if sb == nil || !sb.Ready {
+	if !ready {
 		return 0, fmt.Errorf("sandbox %s is not ready", c.Sandbox)
 	}
 	var shared processID // whose PID namespace the container joins

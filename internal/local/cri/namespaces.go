@@ -14,8 +14,15 @@ import (
 func onThread(f func() error) error {
 	c := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the runtime ends the thread with the goroutine
-		c <- f()
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			// The main thread never ends, and its namespaces are what /proc/self shows to the whole program. While it
+			// is held here, another thread does the work.
+			defer runtime.UnlockOSThread()
+			c <- onThread(f)
+			return
+		}
+		c <- f() // never unlocked: the Go runtime ends the thread with the goroutine
 	}()
 	return <-c
 }

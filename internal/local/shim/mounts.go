@@ -98,46 +98,75 @@ func bind(from, to string, recursive bool, attributes uint64) error {
 	return place(fd, to)
 }
 
+// source is the host's side of a mount.
+type source struct {
+	tree int
+	path string // without symbolic links
+}
+
 // openSources takes hold of the host's side of the mounts while its paths still lead there.
-func openSources(mounts []Mount) ([]int, error) {
-	fds := make([]int, len(mounts))
+func openSources(mounts []Mount) ([]source, error) {
+	out := make([]source, len(mounts))
 	for i, m := range mounts {
 		fd, err := cloneTree(m.Src, true)
+		if err == nil {
+			out[i].tree = fd
+			out[i].path, err = filepath.EvalSymlinks(m.Src)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("opening the source %s of the mount at %s: %w", m.Src, m.Dst, err)
 		}
-		fds[i] = fd
 	}
-	return fds, nil
+	return out, nil
 }
 
 // attach puts the sources in their places. It runs inside the new root, where absolute symbolic links such as
 // /var/run lead to the container's own directories.
-func attach(mounts []Mount, fds []int) error {
+func attach(mounts []Mount, sources []source, hide []string) error {
 	for i, m := range mounts {
-		if err := attachOne(m, fds[i]); err != nil {
+		from := sources[i]
+		target, err := attachOne(m, from.tree)
+		if err != nil {
 			return fmt.Errorf("mounting %s: %w", m.Dst, err)
 		}
-		unix.Close(fds[i])
+		unix.Close(from.tree)
+		for _, h := range hide { // a volume may show a directory that is hidden, or one above it
+			if !within(h, from.path) {
+				continue
+			}
+			if err := cover(filepath.Join(target, strings.TrimPrefix(h, from.path))); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
 
-func attachOne(m Mount, fd int) error {
+// cover puts an empty directory over one that exists.
+func cover(dir string) error {
+	if _, err := os.Stat(dir); err != nil {
+		return nil //nolint:nilerr // nothing to cover
+	}
+	if err := unix.Mount("hidden", dir, "tmpfs", unix.MS_RDONLY, "size=4k,mode=755"); err != nil {
+		return fmt.Errorf("hiding %s: %w", dir, err)
+	}
+	return nil
+}
+
+func attachOne(m Mount, fd int) (target string, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return err
+		return "", err
 	}
-	target, err := resolve(m.Dst)
-	if err != nil {
-		return err
+	if target, err = resolve(m.Dst); err != nil {
+		return "", err
 	}
 	if err := ensure(target, st.Mode&unix.S_IFMT == unix.S_IFDIR); err != nil {
-		return fmt.Errorf("making the mount point: %w", err)
+		return "", fmt.Errorf("making the mount point: %w", err)
 	}
 	a := unix.MountAttr{Propagation: m.Propagation}
 	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &a); err != nil {
-		return fmt.Errorf("setting its propagation: %w", err)
+		return "", fmt.Errorf("setting its propagation: %w", err)
 	}
 	if m.ReadOnly {
 		flags := uint(unix.AT_EMPTY_PATH)
@@ -146,10 +175,10 @@ func attachOne(m Mount, fd int) error {
 		}
 		a := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
 		if err := unix.MountSetattr(fd, "", flags, &a); err != nil {
-			return fmt.Errorf("making it read-only: %w", err)
+			return "", fmt.Errorf("making it read-only: %w", err)
 		}
 	}
-	return place(fd, target)
+	return target, place(fd, target)
 }
 
 // resolve follows the symbolic links in p as far as it exists. Unlike filepath.EvalSymlinks it accepts a path, and

@@ -50,7 +50,7 @@ func (r *rootfs) build() error {
 			return err
 		}
 	}
-	if err := r.cover(); err != nil {
+	if err := r.showHost(); err != nil {
 		return err
 	}
 	if err := r.hide(); err != nil {
@@ -62,7 +62,7 @@ func (r *rootfs) build() error {
 	if err := enter(r.root); err != nil {
 		return err
 	}
-	if err := attach(r.spec.Mounts, sources); err != nil {
+	if err := attach(r.spec.Mounts, sources, r.spec.Hide); err != nil {
 		return err
 	}
 	if err := r.protect(); err != nil {
@@ -71,8 +71,8 @@ func (r *rootfs) build() error {
 	return r.finishReadOnly()
 }
 
-// cover shows the host's root and the file systems mounted below it at r.root.
-func (r *rootfs) cover() error {
+// showHost shows the host's root and the file systems mounted below it at r.root.
+func (r *rootfs) showHost() error {
 	err := r.overlay("/")
 	if err != nil && !r.layerUsable() {
 		// The state directory's file system cannot hold a layer (it is itself an overlay, say): use memory.
@@ -266,12 +266,8 @@ func (r *rootfs) hidden(p string) bool {
 // hide covers the directories that no container may look into; the keys of the cluster are in one.
 func (r *rootfs) hide() error {
 	for _, h := range r.spec.Hide {
-		to := r.root + h
-		if _, err := os.Stat(to); err != nil {
-			continue
-		}
-		if err := unix.Mount("hidden", to, "tmpfs", unix.MS_RDONLY, "size=4k,mode=755"); err != nil {
-			return fmt.Errorf("hiding %s: %w", h, err)
+		if err := cover(r.root + h); err != nil {
+			return err
 		}
 	}
 	return nil
