@@ -416,7 +416,7 @@ type JobStatus struct {
 	Conditions []JobCondition `json:"conditions,omitempty"`
 	// BackoffCount is the number of restarts charged to all replicas together.
 	// +optional
-	BackoffCount int32 `json:"backoffCount,omitempty"`
+	BackoffCount int32 `json:"backoffCount"`
 	// Replicas is the number of replicas that the job wants, over all roles.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
