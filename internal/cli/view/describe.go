@@ -38,7 +38,7 @@ func (d *Description) Lines(now time.Time, st Style) []string {
 	replicas, more := d.replicas(now)
 	lines = append(lines, section("Replicas", replicas, st)...)
 	if more > 0 {
-		lines = append(lines, st.Paint(Dim, fmt.Sprintf("  … and %s more", count(more, "replica"))))
+		lines = append(lines, st.Paint(Dim, fmt.Sprintf("  … and %d more", more)))
 	}
 	return append(lines, section("Events", d.events(now), st)...)
 }

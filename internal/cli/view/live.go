@@ -19,6 +19,9 @@ type Live struct {
 func Frame(jobs []Live, now time.Time, st Style, width, height int) []string {
 	var lines []string
 	for i := range jobs {
+		if i > 0 && len(lines) < height {
+			lines = append(lines, "")
+		}
 		// What earlier jobs did not need falls to the later ones.
 		share := (height - len(lines)) / (len(jobs) - i)
 		lines = append(lines, jobs[i].lines(now, st, width, share)...)
@@ -46,7 +49,7 @@ func (j *Live) lines(now time.Time, st Style, width, height int) []string {
 	shown = shown[:min(room, len(shown))]
 	lines = append(append(lines, ""), j.table(shown, now).Lines(st, "", width)...)
 	if more := want - len(shown); more > 0 {
-		lines = append(lines, st.Paint(Dim, cut(fmt.Sprintf("… and %s more", count(more, "replica")), width)))
+		lines = append(lines, st.Paint(Dim, cut(fmt.Sprintf("… and %d more", more), width)))
 	}
 	return lines
 }

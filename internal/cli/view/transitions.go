@@ -109,6 +109,9 @@ func replicaChange(old, now *batch.ReplicaStatus) (string, Colour) {
 		what := fmt.Sprintf("replaced without charge, attempt %d", now.Attempt+1)
 		if now.RestartCount > old.RestartCount {
 			what = fmt.Sprintf("restart %d", now.RestartCount)
+			if code := endedWith(old, now); code != "" {
+				what += " after " + code
+			}
 		}
 		if now.Phase != batch.ReplicaCreating {
 			what += ", " + string(now.Phase)
@@ -133,6 +136,14 @@ func replicaChange(old, now *batch.ReplicaStatus) (string, Colour) {
 		what = join(what, r.detail())
 	}
 	return what, colour
+}
+
+// endedWith is the exit code that led to a restart. The status may still show it of the old pod.
+func endedWith(old, now *batch.ReplicaStatus) string {
+	if code := exitCode(now); code != "" && now.Phase == batch.ReplicaCreating {
+		return code
+	}
+	return exitCode(old)
 }
 
 func join(what, detail string) string {
