@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 
+	_ "batch.tensorstack.dev/shim" // the first process of each container: this program again
+
 	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/local/components"
 )

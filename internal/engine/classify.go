@@ -105,7 +105,6 @@ func podPhase(pod *corev1.Pod) batch.ReplicaPhase {
 	}
 }
 
-
 // count reads a number that the controller wrote on a pod. What somebody else put there counts as 0.
 func count(s string) int32 {
 	n, err := strconv.ParseInt(s, 10, 32)

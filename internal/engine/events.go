@@ -80,11 +80,10 @@ func (p *pass) replicaEvents() {
 	}
 	for i := range p.replicas {
 		r := &p.replicas[i]
-		if p.mode == p.old.RunMode && r.pod != nil && r.past.uid != "" && r.past.reason != reasonModeChanged &&
-			r.attempt > r.past.attempt && r.restarts == r.past.restarts {
+		if p.mode == p.old.RunMode && r.replacedUncharged() {
 			lost = append(lost, because(r.name, r.past.reason))
 		}
-		if r.final() && r.result == failed && r.past.phase != batch.ReplicaFailed && p.mode != batch.RunDebug {
+		if p.mode != batch.RunDebug && r.newlyFailed() {
 			failures = append(failures, r.name+" failed"+exitText(r.exit))
 		}
 	}
@@ -97,6 +96,16 @@ func (p *pass) replicaEvents() {
 	if len(failures) > 0 {
 		p.event(warning(batch.ReasonReplicaFailed, "For good: %s.", few(failures)))
 	}
+}
+
+// replacedUncharged is true when the replica has a further pod, though no restart was charged.
+func (r *replica) replacedUncharged() bool {
+	return r.pod != nil && r.past.uid != "" && r.past.reason != reasonModeChanged &&
+		r.attempt > r.past.attempt && r.restarts == r.past.restarts
+}
+
+func (r *replica) newlyFailed() bool {
+	return r.final() && r.result == failed && r.past.phase != batch.ReplicaFailed
 }
 
 // refusalEvents tells of a refusal when the Running condition first shows it.

@@ -189,19 +189,26 @@ func (p *pass) act() {
 			p.pause(r)
 		case r.result != notEnded:
 			p.restart(r)
-		case r.disrupted && r.pod != nil && r.pod.DeletionTimestamp == nil && p.seen.Now.Before(r.dueAt):
-			p.wakeAt(r.dueAt)
 		default:
-			if r.remove && r.pod != nil {
-				p.deletePod(r.pod)
-			} else if r.create && r.pod == nil {
-				p.create = append(p.create, r)
-			}
+			p.place(r)
 		}
 		p.forceDelete(r.pod)
 	}
 	if done && p.TTL != nil {
 		p.expire()
+	}
+}
+
+// place removes a pod that must not be there and creates one that must.
+func (p *pass) place(r *replica) {
+	switch {
+	case r.pod == nil && r.create:
+		p.create = append(p.create, r)
+	case r.pod == nil || !r.remove:
+	case r.disrupted && p.seen.Now.Before(r.dueAt):
+		p.wakeAt(r.dueAt)
+	default:
+		p.deletePod(r.pod)
 	}
 }
 

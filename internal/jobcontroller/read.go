@@ -67,7 +67,7 @@ func trimPod(in any) (any, error) {
 			Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
 			DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds, OwnerReferences: pod.OwnerReferences,
-			Labels: keep(pod.Labels, batch.LabelJobName, batch.LabelReplicaAttempt),
+			Labels:      keep(pod.Labels, batch.LabelJobName, batch.LabelReplicaAttempt),
 			Annotations: keep(pod.Annotations, batch.AnnotationRestarts, batch.AnnotationBackoff, batch.AnnotationRunMode),
 		},
 		Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName},

@@ -28,6 +28,8 @@ type lowering struct {
 	specPaths []*field.Path
 	// debugPaths and resumePaths hold the path of each role's entry in runMode, where it has one.
 	debugPaths, resumePaths map[int]*field.Path
+	// badCount is true where the number of a role's replicas means nothing.
+	badCount bool
 	// ruleMembers counts the replicas that the finish rules name.
 	ruleMembers int
 }
@@ -48,12 +50,20 @@ func newLowering(o Object, kind string, opts Options) *lowering {
 	return l
 }
 
-// done returns the normal form, or all that is wrong.
+// maxFaults is the number of faults that are told of a job at most: they go into a condition's message.
+const maxFaults = 20
+
+// done returns the normal form, or what is wrong.
 func (l *lowering) done() (*engine.Job, field.ErrorList) {
-	if len(l.errs) > 0 {
-		return nil, l.errs
+	n := len(l.errs)
+	if n == 0 {
+		return l.job, nil
 	}
-	return l.job, nil
+	if n > maxFaults {
+		l.errs = l.errs[:maxFaults]
+		l.invalid(field.NewPath("spec"), fmt.Sprintf("%d faults", n), fmt.Sprintf("the first %d are listed: mend these", maxFaults))
+	}
+	return nil, l.errs
 }
 
 func (l *lowering) invalid(path *field.Path, value any, detail string) {
@@ -64,13 +74,27 @@ func (l *lowering) required(path *field.Path, detail string) {
 	l.errs = append(l.errs, field.Required(path, detail))
 }
 
+// The longest lists that the CRDs allow.
+const (
+	maxRoles = 64
+	maxRules = 1000
+	maxPorts = 100
+)
+
+// atMost refuses a list that the CRD has no room for.
+func (l *lowering) atMost(limit, n int, what string, path *field.Path) {
+	if n > limit {
+		l.invalid(path, n, fmt.Sprintf("%d %s are too many: list at most %d", n, what, limit))
+	}
+}
+
 // role appends a role. Its main container is the first; kinds that know better change that.
 func (l *lowering) role(role string, replicas *int32, template *corev1.PodTemplateSpec, path *field.Path) {
 	l.roleName(role, path.Child("type"))
 	n := replicasOf(replicas)
 	if n < 0 {
 		l.invalid(path.Child("replicas"), n, "a number of replicas is 0 or more: leave replicas out for 1")
-		n = 0
+		n, l.badCount = 0, true
 	}
 	l.template(template, path.Child("template"))
 	l.specPaths = append(l.specPaths, path)
@@ -84,19 +108,22 @@ func replicasOf(n *int32) int {
 	return int(*n)
 }
 
-// replicas checks the number of replicas and their names once all roles are there. It returns false where there are too many
-// to do anything about each of them.
+// replicas checks the number of replicas and their names once all roles are there. It returns whether the number makes sense,
+// so that one can speak of each replica.
 func (l *lowering) replicas(path *field.Path) bool {
 	if len(l.job.Roles) == 0 {
 		l.required(path, "a job has at least one role: add an entry with type and template")
 		return true
 	}
+	l.atMost(maxRoles, len(l.job.Roles), "roles", path)
 	l.replicaNames()
 	total := 0
 	for i := range l.job.Roles {
 		total += min(l.job.Roles[i].Replicas, math.MaxInt32)
 	}
 	switch {
+	case l.badCount:
+		return false
 	case total == 0:
 		l.invalid(path, total, "a job has at least one replica: give one of the roles replicas of 1 or more")
 	case total > l.opts.MaxReplicas:

@@ -22,8 +22,12 @@ func (l *lowering) rules(rules []batch.FinishRule, path *field.Path) []engine.Ru
 	if len(rules) == 0 {
 		return nil
 	}
+	l.atMost(maxRules, len(rules), "rules", path)
 	lowered := make([]engine.Rule, 0, len(rules))
 	for i, rule := range rules {
+		if l.ruleMembers > maxRuleMembers {
+			break
+		}
 		if r, ok := l.rule(rule, path.Index(i)); ok {
 			lowered = append(lowered, r)
 		}
@@ -80,13 +84,14 @@ func (l *lowering) members(to []engine.Member, role int, list batch.RankList, pa
 }
 
 func (l *lowering) span(to []engine.Member, role, first, last int, path *field.Path) []engine.Member {
+	if l.ruleMembers > maxRuleMembers {
+		return to
+	}
 	n := last - first + 1
 	l.ruleMembers += n
 	if l.ruleMembers > maxRuleMembers {
-		if l.ruleMembers-n <= maxRuleMembers {
-			l.invalid(path, l.ruleMembers, fmt.Sprintf("up to here the finish rules name replicas %d times, and the limit is %d: "+
-				"use fewer rules or shorter ranges", l.ruleMembers, maxRuleMembers))
-		}
+		l.invalid(path, l.ruleMembers, fmt.Sprintf("up to here the finish rules name replicas %d times, and the limit is %d: "+
+			"use fewer rules or shorter ranges", l.ruleMembers, maxRuleMembers))
 		return to
 	}
 	to = slices.Grow(to, n)

@@ -85,7 +85,7 @@ func (l *lowering) mounts(mounts []corev1.VolumeMount, volumes map[string]bool, 
 	for i := range mounts {
 		m, at := &mounts[i], path.Index(i)
 		if !volumes[m.Name] {
-			l.invalid(at.Child("name"), m.Name, "the pod has no volume of this name: add it to template.spec.volumes")
+			l.invalid(at.Child("name"), m.Name, "the pod has no volume of this name: add it to the volumes of the template")
 		}
 		if m.MountPath == "" {
 			l.required(at.Child("mountPath"), "say where in the container the volume appears, such as /data")

@@ -73,6 +73,7 @@ func (l *lowering) queueName(queue string, path *field.Path) {
 
 // servicePorts checks what the API server would refuse in the job's Service.
 func (l *lowering) servicePorts(ports []corev1.ServicePort, path *field.Path) {
+	l.atMost(maxPorts, len(ports), "ports", path)
 	names, numbers := map[string]bool{}, map[string]bool{}
 	for i := range ports {
 		p, at := &ports[i], path.Index(i)

@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -225,7 +226,7 @@ func (v vocabulary) port(name string) (string, bool, string) {
 	if len(names) == 0 {
 		return "", true, detail + ": give one of its ports this name"
 	}
-	return "", true, detail + ": use one of " + strings.Join(names, ", ")
+	return "", true, detail + ": use " + oneOf(names)
 }
 
 // roleOf finds a role by its type.
@@ -246,20 +247,23 @@ func unknownRole(job *engine.Job, role string) string {
 	for i := range job.Roles {
 		names[i] = strconv.Quote(job.Roles[i].Type)
 	}
-	return "the job has no role " + strconv.Quote(role) + ": use one of " + strings.Join(names, ", ")
+	return "the job has no role " + strconv.Quote(role) + ": use " + oneOf(names)
+}
+
+// oneOf lists what there is to choose from.
+func oneOf(names []string) string {
+	if len(names) == 1 {
+		return names[0]
+	}
+	return "one of " + strings.Join(names, ", ")
 }
 
 func outOfRange(r *engine.Role) string {
 	if r.Replicas == 0 {
 		return "role " + strconv.Quote(r.Type) + " has no replicas: give it some, or do not name its ranks"
 	}
-	return "role " + strconv.Quote(r.Type) + " has " + plural(r.Replicas, "replica") + ": use a rank from 0 to " +
-		strconv.Itoa(r.Replicas-1)
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
+	if r.Replicas == 1 {
+		return "role " + strconv.Quote(r.Type) + " has one replica: use rank 0"
 	}
-	return strconv.Itoa(n) + " " + noun + "s"
+	return fmt.Sprintf("role %q has %d replicas: use a rank from 0 to %d", r.Type, r.Replicas, r.Replicas-1)
 }

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,6 +81,27 @@ func (a *api) healthy(path string) func(context.Context) error {
 // serves asks a health endpoint of another component over TLS.
 func (a *api) serves(address, path string) func(context.Context) error {
 	return func(ctx context.Context) error { return getOK(ctx, a.http, "https://"+address+path) }
+}
+
+// servesPlainly asks a health endpoint of another component without TLS.
+func (a *api) servesPlainly(address, path string) func(context.Context) error {
+	return func(ctx context.Context) error { return getOK(ctx, a.http, "http://"+address+path) }
+}
+
+// resolves asks the name server for the API server's own Service.
+func resolves(c *Config) func(context.Context) error {
+	question := new(dns.Msg).SetQuestion("kubernetes.default.svc."+clusterDomain+".", dns.TypeA)
+	return func(ctx context.Context) error {
+		client := &dns.Client{Timeout: time.Second}
+		answer, _, err := client.ExchangeContext(ctx, question.Copy(), hostPort(c.gateway(), dnsPort))
+		if err != nil {
+			return err
+		}
+		if len(answer.Answer) == 0 {
+			return errors.New("the Service of the API server has no address yet")
+		}
+		return nil
+	}
 }
 
 // etcdReady asks etcd through its socket.

@@ -41,6 +41,15 @@ func newMachineCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			c, err := d.Load()
+			if err != nil {
+				return err
+			}
+			if c.hasNode() {
+				if err := goPrivate(); err != nil {
+					return err
+				}
+			}
 			return (&Machine{Dir: d, Ephemeral: ephemeral}).Run(ctx)
 		},
 	}

@@ -99,8 +99,8 @@ func (c *Config) gateway() netip.Addr { return c.Pods.Addr().Next() }
 // apiService is the ClusterIP of the service "kubernetes", the first of its range.
 func (c *Config) apiService() netip.Addr { return c.Services.Addr().Next() }
 
-// loadConfig reads the directory's config, or returns an empty one when there is none.
-func (d Dir) loadConfig() (*Config, error) {
+// Load reads the directory's configuration, or returns an empty one when there is none.
+func (d Dir) Load() (*Config, error) {
 	c := &Config{Ports: map[string]int{}}
 	data, err := os.ReadFile(d.configFile())
 	if errors.Is(err, os.ErrNotExist) {
@@ -136,7 +136,7 @@ func (d Dir) Configure(o Options) (*Config, error) {
 	if err := d.create(); err != nil {
 		return nil, err
 	}
-	c, err := d.loadConfig()
+	c, err := d.Load()
 	if err != nil {
 		return nil, err
 	}

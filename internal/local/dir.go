@@ -14,6 +14,9 @@ import (
 // DefaultName is the name of the cluster that is meant when none is given.
 const DefaultName = "default"
 
+// DirVariable is the environment variable by which components learn the cluster's directory.
+const DirVariable = "T9K_LOCAL_DIR"
+
 // maxDirLength keeps the sockets below a cluster's directory (the longest is the kubelet's pod-resources socket with
 // the name under which it is first made) within the 107 bytes that a Unix socket address holds.
 const maxDirLength = 64

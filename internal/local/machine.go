@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"tensorstack.dev/batch/internal/local/cri"
 )
 
 // Machine is the process that holds a cluster together.
@@ -23,15 +25,46 @@ func (m *Machine) Run(ctx context.Context) error {
 		return err
 	}
 	defer lock.Close()
-	c, err := m.Dir.loadConfig()
+	c, err := m.Dir.Load()
 	if err != nil {
 		return err
 	}
-	err = m.run(ctx, c)
+	if c.hasNode() {
+		err = m.runNode(ctx, c)
+	} else {
+		err = m.run(ctx, c)
+	}
 	if m.Ephemeral {
 		err = errors.Join(err, os.RemoveAll(string(m.Dir)))
 	}
 	return err
+}
+
+// runNode runs a cluster that runs pods. What an earlier machine process left of them when it was killed is removed
+// first, and everything of them at the end.
+func (m *Machine) runNode(ctx context.Context, c *Config) error {
+	if err := removeNode(m.Dir, c); err != nil {
+		return fmt.Errorf("removing what is left of an earlier run: %w", err)
+	}
+	if err := shieldHost(m.Dir); err != nil {
+		return err
+	}
+	if err := writeKubeletConfig(m.Dir, c); err != nil {
+		return err
+	}
+	err := m.run(ctx, c)
+	if cleanup := removeNode(m.Dir, c); cleanup != nil {
+		err = errors.Join(err, fmt.Errorf("removing the pods: %w", cleanup))
+	}
+	return err
+}
+
+// removeNode ends the pods of a cluster whose kubelet does not run, and removes its mounts and network devices.
+func removeNode(d Dir, c *Config) error {
+	if c.Runtime == RuntimeProcess {
+		return cri.Cleanup(RuntimeConfig(d, c))
+	}
+	return nil
 }
 
 func (m *Machine) run(ctx context.Context, c *Config) error {

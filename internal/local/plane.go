@@ -10,6 +10,12 @@ import (
 // kubeletPort is where the kubelet listens, on the bridge's address.
 const kubeletPort = 10250
 
+// dnsPort is where the name server listens, on the same address.
+const dnsPort = 53
+
+// clusterDomain ends the names that the cluster's DNS answers for.
+const clusterDomain = "cluster.local"
+
 // newPlane lists the components that c asks for.
 func newPlane(d Dir, c *Config, a *api) []Component {
 	all := []Component{
@@ -20,6 +26,10 @@ func newPlane(d Dir, c *Config, a *api) []Component {
 			Ready: both(a.serves(c.loopback(ControllerManager), "/healthz"), a.hasDefaultServiceAccount)},
 		{Name: Scheduler, Needs: []string{APIServer}, Args: schedulerArgs(d, c),
 			Ready: a.serves(c.loopback(Scheduler), "/readyz")},
+		{Name: Kubelet, Needs: []string{APIServer}, Args: kubeletArgs(d, c), Env: []string{DirVariable + "=" + string(d)},
+			Ready: both(a.serves(hostPort(c.gateway(), kubeletPort), "/healthz"), a.nodeReady)},
+		{Name: DNS, Needs: []string{APIServer}, Args: dnsArgs(d, c), Ready: resolves(c)},
+		{Name: Operator, Needs: []string{CRDs}, Args: operatorArgs(d, c), Ready: a.servesPlainly(c.loopback(Operator), "/readyz")},
 	}
 	var plane []Component
 	for _, component := range all {
@@ -54,7 +64,6 @@ func apiServerArgs(d Dir, c *Config) []string {
 		"--bind-address=127.0.0.1",
 		"--secure-port=" + strconv.Itoa(c.Ports[APIServer]),
 		"--advertise-address=" + c.gateway().String(),
-		"--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=" + c.Services.String(),
 		"--authorization-mode=Node,RBAC",
 		"--allow-privileged",
@@ -69,6 +78,9 @@ func apiServerArgs(d Dir, c *Config) []string {
 		"--kubelet-client-key=" + d.keyFile(apiClientPair),
 		"--kubelet-preferred-address-types=InternalIP",
 		"--profiling=false",
+	}
+	if !slices.Contains(c.Components, DNS) {
+		args = append(args, "--endpoint-reconciler-type=none") // nobody serves at the address that would be published
 	}
 	if slices.Contains(c.Components, ControllerManager) {
 		args = append(args, "--enable-admission-plugins=NodeRestriction")
@@ -110,6 +122,28 @@ func schedulerArgs(d Dir, c *Config) []string {
 		"--tls-private-key-file=" + d.keyFile(loopbackPair),
 		"--profiling=false",
 	}, clientLimits()...)
+}
+
+func dnsArgs(d Dir, c *Config) []string {
+	return []string{"dns",
+		"--kubeconfig=" + d.Kubeconfig(),
+		"--domain=" + clusterDomain,
+		"--listen=" + hostPort(c.gateway(), dnsPort),
+		"--bridge=" + c.Bridge,
+		"--services=" + c.Services.String(),
+		"--api-front=" + hostPort(c.gateway(), c.Ports[APIServer]),
+		"--api-server=" + c.loopback(APIServer),
+	}
+}
+
+func operatorArgs(d Dir, c *Config) []string {
+	return []string{"operator",
+		"--kubeconfig=" + d.Kubeconfig(),
+		"--leader-elect=false",
+		"--health-probe-bind-address=" + c.loopback(Operator),
+		"--metrics-bind-address=0",
+		"--cluster-domain=" + clusterDomain,
+	}
 }
 
 func hostPort(a netip.Addr, port int) string { return fmt.Sprintf("%s:%d", a, port) }

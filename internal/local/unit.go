@@ -53,6 +53,7 @@ func (u *unit) launch(cmd *exec.Cmd) error {
 func (u *unit) gone() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	u.setLocked(StateCrashed, "has just ended")
 	close(u.ended)
 	u.process, u.status.PID = nil, 0
 }
@@ -91,6 +92,9 @@ func (u *unit) askReady(ctx context.Context) error {
 func (u *unit) becomeReady() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if u.process == nil && u.Run == nil {
+		return // it ended after it answered
+	}
 	u.setLocked(StateReady, "")
 	select {
 	case <-u.served:
@@ -155,12 +159,15 @@ func (u *unit) stop() {
 	}
 }
 
+// kill returns when the program is dead, so that whoever asks afterwards does not take it for ready.
 func (u *unit) kill() {
 	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.process != nil {
-		u.killed = true
-		_ = u.process.Kill()
+	process, ended := u.process, u.ended
+	u.killed = process != nil
+	u.mu.Unlock()
+	if process != nil {
+		_ = process.Kill()
+		<-ended
 	}
 }
 

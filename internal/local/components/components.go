@@ -3,7 +3,6 @@
 package components
 
 import (
-	"context"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -14,7 +13,6 @@ import (
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
-	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
 // commands makes each Cobra program of a cluster. Only the one that runs may be made: the constructors of Kubernetes
@@ -23,7 +21,9 @@ var commands = map[string]func() *cobra.Command{
 	"kube-apiserver":          apiserver.NewAPIServerCommand,
 	"kube-controller-manager": controllermanager.NewControllerManagerCommand,
 	"kube-scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
-	"kubelet":                 func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) },
+	"kubelet":                 newKubeletCommand,
+	"dns":                     newDNSCommand,
+	"operator":                newOperatorCommand,
 }
 
 // Run runs the component called name with its own command-line arguments until it ends, and returns the exit code of

@@ -79,15 +79,20 @@ func Serve(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	s := &server{
-		cfg: cfg, ctx: ctx, hide: cfg.hidden(), sandboxes: map[string]*sandbox{}, containers: map[string]*container{},
-		addresses: map[netip.Addr]string{}, images: map[string]bool{}, watchers: map[chan *pb.ContainerEventResponse]bool{}, remarked: map[string]bool{},
-	}
+	s := newServer(ctx, cfg)
 	if err := s.start(ctx, unlock); err != nil {
 		unlock()
 		return err
 	}
 	return nil
+}
+
+func newServer(ctx context.Context, cfg Config) *server {
+	return &server{
+		cfg: cfg, ctx: ctx, hide: cfg.hidden(), sandboxes: map[string]*sandbox{}, containers: map[string]*container{},
+		addresses: map[netip.Addr]string{}, images: map[string]bool{}, watchers: map[chan *pb.ContainerEventResponse]bool{},
+		remarked: map[string]bool{},
+	}
 }
 
 func (s *server) start(ctx context.Context, unlock func()) error {

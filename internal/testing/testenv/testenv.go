@@ -74,6 +74,19 @@ func Start(t testing.TB, o Options) *Env {
 	return e
 }
 
+// StartCluster starts a whole cluster with a node that runs pods as processes; it takes about 3 s. It skips the test,
+// and says why, where that is not possible. The environment ends with the test.
+func StartCluster(t testing.TB, o Options) *Env {
+	t.Helper()
+	if err := local.CheckHost(); err != nil {
+		t.Skip(err)
+	}
+	if len(o.Components) == 0 {
+		o.Components = local.WholePlane()
+	}
+	return Start(t, o)
+}
+
 // New is Start for where there is no test, as in TestMain; the caller must call Stop. The environment ends with the
 // process at the latest.
 func New(o Options) (*Env, error) {
