@@ -1,0 +1,129 @@
+package components
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"tensorstack.dev/batch/internal/local/dns"
+	"tensorstack.dev/batch/internal/local/freebind"
+	"tensorstack.dev/batch/internal/local/serviceproxy"
+)
+
+// network is what makes names and Services reachable for pods.
+type network struct {
+	kubeconfig string
+	domain     string
+	listen     string // address of the DNS server
+	resolvConf string
+	bridge     string
+	services   string // range of ClusterIPs
+	apiFront   string // where pods reach the API server
+	apiServer  string // where it listens
+}
+
+// newDNSCommand makes the cluster's name server and, since it follows the same objects, the proxy of its Services.
+func newDNSCommand() *cobra.Command {
+	n := &network{}
+	cmd := &cobra.Command{
+		Use:   "dns",
+		Short: "Serve names and ClusterIPs to pods",
+		Args:  cobra.NoArgs,
+		RunE:  func(*cobra.Command, []string) error { return n.run(genericapiserver.SetupSignalContext()) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&n.kubeconfig, "kubeconfig", "", "kubeconfig file")
+	f.StringVar(&n.domain, "domain", "cluster.local", "domain of the cluster")
+	f.StringVar(&n.listen, "listen", "", "address of the DNS server")
+	f.StringVar(&n.resolvConf, "resolv-conf", "/etc/resolv.conf", "file with the name servers for all other domains")
+	f.StringVar(&n.bridge, "bridge", "", "network device that packets to ClusterIPs come from")
+	f.StringVar(&n.services, "services", "", "range of ClusterIPs")
+	f.StringVar(&n.apiFront, "api-front", "", "address under which pods reach the API server")
+	f.StringVar(&n.apiServer, "api-server", "", "address of the API server")
+	return cmd
+}
+
+func (n *network) run(ctx context.Context) error {
+	config, err := clientcmd.BuildConfigFromFlags("", n.kubeconfig)
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	factory := informers.NewSharedInformerFactory(client, 0)
+	server := dns.NewServer(n.domain, n.resolvConf)
+	if err := server.Watch(factory); err != nil {
+		return err
+	}
+	proxy, err := serviceproxy.New(factory)
+	if err != nil {
+		return err
+	}
+	front, err := freebind.Config().Listen(ctx, "tcp", n.apiFront)
+	if err != nil {
+		return fmt.Errorf("listening for the API server: %w", err)
+	}
+	context.AfterFunc(ctx, func() { front.Close() })
+	factory.Start(ctx.Done())
+	factory.WaitForCacheSync(ctx.Done()) // an early answer would deny what exists
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		serviceproxy.Forward(ctx, front, func() []string { return []string{n.apiServer} })
+		return nil
+	})
+	group.Go(func() error {
+		proxy.Run(ctx)
+		return nil
+	})
+	group.Go(func() error { return server.Serve(ctx, n.listen) })
+	group.Go(func() error { return routeServices(ctx, n.bridge, n.services) })
+	return group.Wait()
+}
+
+// routeServices lets the machine take packets to ClusterIPs for its own. The bridge appears with the kubelet, and the
+// route goes with the bridge.
+func routeServices(ctx context.Context, bridge, services string) error {
+	prefix, err := netip.ParsePrefix(services)
+	if err != nil {
+		return err
+	}
+	destination := &net.IPNet{IP: prefix.Addr().AsSlice(), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}
+	for {
+		err := addLocalRoute(bridge, destination)
+		var missing netlink.LinkNotFoundError
+		if err == nil || !errors.As(err, &missing) && !errors.Is(err, unix.ENETDOWN) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func addLocalRoute(bridge string, destination *net.IPNet) error {
+	link, err := netlink.LinkByName(bridge)
+	if err != nil {
+		return fmt.Errorf("looking for the bridge: %w", err)
+	}
+	route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: destination, Type: unix.RTN_LOCAL, Table: unix.RT_TABLE_LOCAL, Scope: netlink.SCOPE_HOST}
+	if err := netlink.RouteReplace(route); err != nil {
+		return fmt.Errorf("routing %s to %s: %w", destination, bridge, err)
+	}
+	return nil
+}

@@ -1,0 +1,186 @@
+package dns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/miekg/dns"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	"tensorstack.dev/batch/internal/local/freebind"
+)
+
+// upstreamTimeout is how long a name server of the machine may take.
+const upstreamTimeout = 2 * time.Second
+
+// Server answers the cluster's questions about names.
+type Server struct {
+	domain string
+	// resolvConf is the path of the file that names the machine's own name servers.
+	resolvConf string
+	zone       *zone
+}
+
+// NewServer makes a server for a domain like "cluster.local". It forwards what is outside of the domain to the name
+// servers that the file resolvConf lists at the time.
+func NewServer(domain, resolvConf string) *Server {
+	s := &Server{domain: strings.ToLower(domain), resolvConf: resolvConf, zone: newZone()}
+	s.zone.set("", []record{{name: s.domain + "."}}) // the domain exists though it be empty
+	return s
+}
+
+// Watch keeps the server's records as the Services and EndpointSlices of factory are. The caller starts the factory.
+func (s *Server) Watch(factory informers.SharedInformerFactory) error {
+	_, err := factory.Core().V1().Services().Informer().AddEventHandler(handler(func(key string, service *corev1.Service) {
+		s.zone.set("service/"+key, serviceRecords(service, s.domain))
+	}, func(key string) { s.zone.set("service/"+key, nil) }))
+	if err != nil {
+		return fmt.Errorf("watching Services: %w", err)
+	}
+	_, err = factory.Discovery().V1().EndpointSlices().Informer().AddEventHandler(handler(func(key string, slice *discoveryv1.EndpointSlice) {
+		s.zone.set("slice/"+key, sliceRecords(slice, s.domain))
+	}, func(key string) { s.zone.set("slice/"+key, nil) }))
+	if err != nil {
+		return fmt.Errorf("watching EndpointSlices: %w", err)
+	}
+	return nil
+}
+
+func handler[T any](set func(key string, object T), remove func(key string)) cache.ResourceEventHandler {
+	changed := func(object any) {
+		if key, err := cache.MetaNamespaceKeyFunc(object); err == nil {
+			set(key, object.(T))
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    changed,
+		UpdateFunc: func(_, object any) { changed(object) },
+		DeleteFunc: func(object any) {
+			if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
+				remove(key)
+			}
+		},
+	}
+}
+
+// Serve answers on an address, by UDP and TCP, until ctx ends. The address need not exist on the machine yet.
+func (s *Server) Serve(ctx context.Context, address string) error {
+	listen := freebind.Config()
+	packets, err := listen.ListenPacket(ctx, "udp", address)
+	if err != nil {
+		return fmt.Errorf("listening for DNS: %w", err)
+	}
+	streams, err := listen.Listen(ctx, "tcp", address)
+	if err != nil {
+		return errors.Join(fmt.Errorf("listening for DNS: %w", err), packets.Close())
+	}
+	servers := []*dns.Server{{PacketConn: packets, Handler: s}, {Listener: streams, Handler: s}}
+	stop := context.AfterFunc(ctx, func() {
+		packets.Close()
+		streams.Close()
+	})
+	defer stop()
+	errs := make([]error, len(servers))
+	var wg sync.WaitGroup
+	for i, server := range servers {
+		wg.Go(func() { errs[i] = server.ActivateAndServe() })
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("serving DNS: %w", errors.Join(errs...))
+}
+
+// ServeDNS answers one message.
+func (s *Server) ServeDNS(w dns.ResponseWriter, request *dns.Msg) {
+	_, overTCP := w.RemoteAddr().(*net.TCPAddr)
+	reply := s.answer(request, overTCP)
+	if !overTCP {
+		size := dns.MinMsgSize
+		if option := request.IsEdns0(); option != nil {
+			size = max(size, int(option.UDPSize()))
+		}
+		reply.Truncate(size)
+	}
+	_ = w.WriteMsg(reply) // the client went away
+}
+
+func (s *Server) answer(request *dns.Msg, overTCP bool) *dns.Msg {
+	reply := new(dns.Msg).SetReply(request)
+	if len(request.Question) != 1 || request.Opcode != dns.OpcodeQuery {
+		return reply.SetRcode(request, dns.RcodeNotImplemented)
+	}
+	q := request.Question[0]
+	name := strings.ToLower(q.Name)
+	answers, exists := s.zone.lookup(q.Name, q.Qtype)
+	if !exists && !s.owns(name) {
+		return s.forward(request, overTCP)
+	}
+	reply.Authoritative, reply.RecursionAvailable = true, true
+	if option := request.IsEdns0(); option != nil {
+		reply.SetEdns0(option.UDPSize(), false)
+	}
+	reply.Answer = s.follow(answers, q, overTCP)
+	if !exists {
+		reply.Rcode = dns.RcodeNameError
+	}
+	if len(reply.Answer) == 0 {
+		reply.Ns = []dns.RR{s.authority()}
+	}
+	return reply
+}
+
+// owns tells whether nobody else can know about a name.
+func (s *Server) owns(name string) bool { return dns.IsSubDomain(s.domain+".", name) }
+
+// follow adds to an alias what it leads to.
+func (s *Server) follow(answers []dns.RR, q dns.Question, overTCP bool) []dns.RR {
+	if len(answers) != 1 || q.Qtype == dns.TypeCNAME || q.Qtype == dns.TypeANY {
+		return answers
+	}
+	alias, ok := answers[0].(*dns.CNAME)
+	if !ok {
+		return answers
+	}
+	if target, exists := s.zone.lookup(alias.Target, q.Qtype); exists || s.owns(strings.ToLower(alias.Target)) {
+		return append(answers, target...)
+	}
+	return append(answers, s.forward(new(dns.Msg).SetQuestion(alias.Target, q.Qtype), overTCP).Answer...)
+}
+
+// authority is the record that goes with a denial, and says for how long that may be kept.
+func (s *Server) authority() dns.RR {
+	return &dns.SOA{
+		Hdr: dns.RR_Header{Name: s.domain + ".", Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: ttl},
+		Ns:  "ns.dns." + s.domain + ".", Mbox: "hostmaster." + s.domain + ".",
+		Serial: 1, Refresh: 7200, Retry: 1800, Expire: 86400, Minttl: ttl,
+	}
+}
+
+// forward asks the machine's own name servers in turn.
+func (s *Server) forward(request *dns.Msg, overTCP bool) *dns.Msg {
+	client := &dns.Client{Timeout: upstreamTimeout, UDPSize: dns.MaxMsgSize}
+	if overTCP {
+		client.Net = "tcp"
+	}
+	config, err := dns.ClientConfigFromFile(s.resolvConf)
+	if err == nil {
+		for _, server := range config.Servers {
+			reply, _, err := client.Exchange(request.Copy(), net.JoinHostPort(server, config.Port))
+			if err == nil {
+				reply.Id = request.Id
+				return reply
+			}
+		}
+	}
+	return new(dns.Msg).SetRcode(request, dns.RcodeServerFailure)
+}

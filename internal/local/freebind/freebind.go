@@ -1,0 +1,20 @@
+// Package freebind listens on addresses that the machine may have only later.
+package freebind
+
+import (
+	"net"
+	"syscall"
+)
+
+// Config returns how to listen so that the address need not exist on the machine yet.
+func Config() *net.ListenConfig {
+	return &net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var err error
+		if outer := c.Control(func(fd uintptr) {
+			err = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_IP, syscall.IP_FREEBIND, 1)
+		}); outer != nil {
+			return outer
+		}
+		return err
+	}}
+}

@@ -1,0 +1,100 @@
+package local
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+
+	"tensorstack.dev/batch/internal/local/cri"
+)
+
+// RuntimeConfig is that of the process runtime, which the kubelet's process serves.
+func RuntimeConfig(d Dir, c *Config) cri.Config {
+	return cri.Config{
+		Socket: d.runtimeSocket(),
+		Root:   d.join("cri"),
+		Mask:   string(d),
+		Bridge: c.Bridge,
+		Subnet: netip.PrefixFrom(c.gateway(), c.Pods.Bits()),
+	}
+}
+
+func (d Dir) runtimeSocket() string { return d.join("cri.sock") }
+
+// ContainerLogs is where the kubelet makes links to the containers' logs, in place of /var/log/containers.
+func (d Dir) ContainerLogs() string { return d.join("containers") }
+
+func (d Dir) kubeletRoot() string { return d.join("kubelet") }
+
+// resolvConf is for pods that would use the machine's name servers: those may listen where pods cannot reach them, and
+// the cluster's asks them anyway.
+func (d Dir) resolvConf() string { return d.join("resolv.conf") }
+
+func kubeletArgs(d Dir, c *Config) []string {
+	return []string{"kubelet",
+		"--config=" + d.join("kubelet.yaml"),
+		"--kubeconfig=" + d.componentKubeconfig(Kubelet),
+		"--root-dir=" + d.kubeletRoot(),
+		"--cert-dir=" + d.join("pki"),
+		"--hostname-override=" + NodeName,
+		"--node-ip=" + c.gateway().String(),
+	}
+}
+
+// writeKubeletConfig writes the kubelet's configuration file. cgroups stay as they are: pods are not limited. So does
+// the machine's firewall. And nothing is evicted when the disk fills up: it is the user's, not a node's.
+func writeKubeletConfig(d Dir, c *Config) error {
+	endpoint := d.runtimeSocket()
+	if c.Runtime == RuntimeContainerd {
+		endpoint = c.ContainerdSocket
+	}
+	config := map[string]any{
+		"apiVersion":               "kubelet.config.k8s.io/v1beta1",
+		"kind":                     "KubeletConfiguration",
+		"address":                  c.gateway().String(),
+		"port":                     kubeletPort,
+		"readOnlyPort":             0,
+		"healthzPort":              0,
+		"containerRuntimeEndpoint": "unix://" + endpoint,
+		"authentication": map[string]any{
+			"anonymous": map[string]any{"enabled": false},
+			"webhook":   map[string]any{"enabled": false},
+			"x509":      map[string]any{"clientCAFile": d.certFile("ca")},
+		},
+		"authorization":               map[string]any{"mode": "AlwaysAllow"}, // of those with a certificate
+		"tlsCertFile":                 d.certFile(kubeletServing),
+		"tlsPrivateKeyFile":           d.keyFile(kubeletServing),
+		"clusterDNS":                  []string{c.gateway().String()},
+		"resolvConf":                  d.resolvConf(),
+		"clusterDomain":               clusterDomain,
+		"podLogsDir":                  d.join("podlogs"),
+		"volumePluginDir":             d.join("kubelet", "volumeplugins"),
+		"failSwapOn":                  false,
+		"failCgroupV1":                false,
+		"cgroupsPerQOS":               false,
+		"cgroupDriver":                "cgroupfs",
+		"enforceNodeAllocatable":      []string{},
+		"makeIPTablesUtilChains":      false,
+		"imageGCHighThresholdPercent": 100,
+		"evictionHard":                map[string]string{"nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%", "memory.available": "1Mi"},
+		"maxPods":                     250,
+		"serializeImagePulls":         false,
+		"registryPullQPS":             0,
+		"eventRecordQPS":              0,
+		"kubeAPIQPS":                  500,
+		"kubeAPIBurst":                1000,
+		"nodeStatusUpdateFrequency":   "10s",
+		"shutdownGracePeriod":         "0s",
+	}
+	data, err := json.MarshalIndent(config, "", "  ") // JSON is YAML
+	if err != nil {
+		return err
+	}
+	if err := writeFile(d.resolvConf(), []byte("nameserver "+c.gateway().String()+"\n"), 0o644); err != nil {
+		return fmt.Errorf("writing resolv.conf: %w", err)
+	}
+	if err := writeFile(d.join("kubelet.yaml"), data, 0o600); err != nil {
+		return fmt.Errorf("writing the kubelet's configuration: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// The kubelet writes to some places of the machine whatever its configuration. The machine process of a cluster with
+// a node therefore has a mount namespace of its own, in which those places are others. It ends with the last process
+// in it, and nothing has to be taken back.
+
+// privateVariable marks the process that is in such a namespace already.
+const privateVariable = "T9K_LOCAL_PRIVATE"
+
+// goPrivate puts this process into a mount namespace of its own, by starting the program anew in it; then it returns.
+func goPrivate() error {
+	if os.Getenv(privateVariable) != "" {
+		return nil
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("making a mount namespace: %w", err)
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("finding this program: %w", err)
+	}
+	err = unix.Exec(binary, os.Args, append(os.Environ(), privateVariable+"=1"))
+	return fmt.Errorf("starting %s in its mount namespace: %w", binary, err)
+}
+
+// kubeletSysctls are what the kubelet sets, with its values (k8s.io/component-helpers/node/util/sysctl).
+var kubeletSysctls = map[string]string{
+	"vm/overcommit_memory":      "1",
+	"vm/panic_on_oom":           "0",
+	"kernel/panic":              "10",
+	"kernel/panic_on_oops":      "1",
+	"kernel/keys/root_maxkeys":  "1000000",
+	"kernel/keys/root_maxbytes": "25000000",
+}
+
+// shieldHost covers what the kubelet would change of the machine, in the mount namespace of this process. The mounts
+// of the machine still arrive here; ours do not leave.
+func shieldHost(d Dir) error {
+	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("separating the mounts: %w", err)
+	}
+	if err := coverDirectory(d, "/var/lib/kubelet"); err != nil {
+		return err
+	}
+	// Where the directory is missing the kubelet makes no links in it.
+	if _, err := os.Stat("/var/log/containers"); err == nil {
+		if err := coverDirectory(d, "/var/log/containers"); err != nil {
+			return err
+		}
+	}
+	return coverSysctls(d)
+}
+
+// coverSysctls lets the kubelet find the values that it wants, so that it sets none.
+func coverSysctls(d Dir) error {
+	dir := d.join("sysctl")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for name, value := range kubeletSysctls {
+		target := filepath.Join("/proc/sys", name)
+		if _, err := os.Stat(target); errors.Is(err, os.ErrNotExist) {
+			continue // not in this kernel; the kubelet will say so
+		}
+		file := filepath.Join(dir, strings.ReplaceAll(name, "/", "."))
+		if err := os.WriteFile(file, []byte(value+"\n"), 0o600); err != nil {
+			return err
+		}
+		if err := unix.Mount(file, target, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("covering %s: %w", target, err)
+		}
+	}
+	return nil
+}
+
+// coverDirectory puts an empty directory over path. If the machine has none, path is made in a copy of its parent, so
+// that it does not come to be on the machine.
+func coverDirectory(d Dir, path string) error {
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		if err := coverWithCopy(d, filepath.Dir(path)); err != nil {
+			return err
+		}
+		if err := os.Mkdir(path, 0o755); err != nil {
+			return err
+		}
+	}
+	if err := unix.Mount("t9k-local", path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
+		return fmt.Errorf("covering %s: %w", path, err)
+	}
+	return nil
+}
+
+// coverWithCopy mounts a new directory over path in which each entry leads to the entry of the same name in path.
+func coverWithCopy(d Dir, path string) error {
+	original := d.join("original")
+	if err := os.MkdirAll(original, 0o700); err != nil {
+		return err
+	}
+	if err := unix.Mount(path, original, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("keeping %s: %w", path, err)
+	}
+	info, err := os.Stat(original)
+	if err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(original)
+	if err != nil {
+		return err
+	}
+	options := fmt.Sprintf("mode=%o", info.Mode().Perm())
+	if err := unix.Mount("t9k-local", path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+		return fmt.Errorf("covering %s: %w", path, err)
+	}
+	for _, e := range entries {
+		if err := leadTo(filepath.Join(original, e.Name()), filepath.Join(path, e.Name()), e.Type()); err != nil {
+			return fmt.Errorf("covering %s: %w", path, err)
+		}
+	}
+	if err := unix.Unmount(original, unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("covering %s: %w", path, err)
+	}
+	return os.Remove(original)
+}
+
+// leadTo makes at the path to what there is at the path from.
+func leadTo(from, to string, kind os.FileMode) error {
+	switch {
+	case kind&os.ModeSymlink != 0:
+		target, err := os.Readlink(from)
+		if err != nil {
+			return err
+		}
+		return os.Symlink(target, to)
+	case kind.IsDir():
+		if err := os.Mkdir(to, 0o755); err != nil {
+			return err
+		}
+	default:
+		if err := os.WriteFile(to, nil, 0o600); err != nil {
+			return err
+		}
+	}
+	return unix.Mount(from, to, "", unix.MS_BIND|unix.MS_REC, "")
+}

@@ -1,0 +1,210 @@
+// Package serviceproxy makes the ClusterIPs of Services work over TCP, without touching the machine's firewall: it
+// listens on each and passes connections on to the Service's endpoints. UDP is not served.
+package serviceproxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	discoverylisters "k8s.io/client-go/listers/discovery/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+
+	"tensorstack.dev/batch/internal/local/freebind"
+)
+
+// dialTimeout is how long an endpoint may take to accept a connection.
+const dialTimeout = 5 * time.Second
+
+// Proxy listens on the addresses of Services.
+type Proxy struct {
+	services corelisters.ServiceLister
+	slices   discoverylisters.EndpointSliceLister
+	changed  chan struct{}
+	synced   []cache.InformerSynced
+}
+
+// New makes a proxy of the Services that factory sees. The caller starts the factory.
+func New(factory informers.SharedInformerFactory) (*Proxy, error) {
+	services, slices := factory.Core().V1().Services(), factory.Discovery().V1().EndpointSlices()
+	p := &Proxy{services: services.Lister(), slices: slices.Lister(), changed: make(chan struct{}, 1)}
+	registration, err := services.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { p.wake() },
+		UpdateFunc: func(any, any) { p.wake() },
+		DeleteFunc: func(any) { p.wake() },
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.synced = []cache.InformerSynced{registration.HasSynced, slices.Informer().HasSynced}
+	return p, nil
+}
+
+func (p *Proxy) wake() {
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+// front is an address that the proxy listens on, and the Service behind it.
+type front struct {
+	address            netip.AddrPort
+	namespace, service string
+	port               string // name of the Service's port
+}
+
+// Run serves until ctx ends.
+func (p *Proxy) Run(ctx context.Context) {
+	if !cache.WaitForCacheSync(ctx.Done(), p.synced...) {
+		return
+	}
+	open := map[front]net.Listener{}
+	var wg sync.WaitGroup
+	for {
+		wanted := p.fronts()
+		for f, l := range open {
+			if !wanted[f] {
+				l.Close()
+				delete(open, f)
+			}
+		}
+		for f := range wanted {
+			if open[f] != nil {
+				continue
+			}
+			l, err := freebind.Config().Listen(ctx, "tcp", f.address.String())
+			if err != nil {
+				klog.FromContext(ctx).Error(err, "Serving a ClusterIP", "service", klog.KRef(f.namespace, f.service))
+				continue
+			}
+			open[f] = l
+			wg.Go(func() { Forward(ctx, l, func() []string { return p.endpoints(f) }) })
+		}
+		select {
+		case <-p.changed:
+		case <-ctx.Done():
+			for l := range maps.Values(open) {
+				l.Close()
+			}
+			wg.Wait()
+			return
+		}
+	}
+}
+
+// fronts are the addresses to listen on now.
+func (p *Proxy) fronts() map[front]bool {
+	fronts := map[front]bool{}
+	services, err := p.services.List(labels.Everything())
+	if err != nil {
+		return fronts // a lister never fails
+	}
+	for _, s := range services {
+		for _, ip := range s.Spec.ClusterIPs {
+			address, err := netip.ParseAddr(ip)
+			if err != nil {
+				continue // "None"
+			}
+			for _, port := range s.Spec.Ports {
+				if port.Protocol == corev1.ProtocolTCP {
+					fronts[front{netip.AddrPortFrom(address, uint16(port.Port)), s.Namespace, s.Name, port.Name}] = true
+				}
+			}
+		}
+	}
+	return fronts
+}
+
+// endpoints are the addresses behind a front that are ready, in random order.
+func (p *Proxy) endpoints(f front) []string {
+	list, err := p.slices.EndpointSlices(f.namespace).List(labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: f.service}))
+	if err != nil {
+		return nil
+	}
+	var addresses []string
+	for _, slice := range list {
+		for _, port := range slice.Ports {
+			if port.Port == nil || ptr.Deref(port.Name, "") != f.port {
+				continue
+			}
+			addresses = append(addresses, readyAddresses(slice, uint16(*port.Port))...)
+		}
+	}
+	rand.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
+	return addresses
+}
+
+func readyAddresses(slice *discoveryv1.EndpointSlice, port uint16) []string {
+	var addresses []string
+	for _, e := range slice.Endpoints {
+		if e.Conditions.Ready != nil && !*e.Conditions.Ready {
+			continue
+		}
+		for _, a := range e.Addresses {
+			if ip, err := netip.ParseAddr(a); err == nil {
+				addresses = append(addresses, netip.AddrPortFrom(ip, port).String())
+			}
+		}
+	}
+	return addresses
+}
+
+// Forward passes each connection on to the first of the addresses that accepts one, until the listener is closed.
+func Forward(ctx context.Context, l net.Listener, addresses func() []string) {
+	for {
+		client, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // too many open files, which pass by
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		go pass(ctx, client.(*net.TCPConn), addresses())
+	}
+}
+
+func pass(ctx context.Context, client *net.TCPConn, addresses []string) {
+	defer client.Close()
+	dialer := net.Dialer{Timeout: dialTimeout}
+	for _, a := range addresses {
+		conn, err := dialer.DialContext(ctx, "tcp", a)
+		if err != nil {
+			continue
+		}
+		join(client, conn.(*net.TCPConn))
+		return
+	}
+	_ = client.SetLinger(0) // nobody is there: refuse rather than end in good order
+}
+
+// join copies both ways until both have ended, or one has broken off.
+func join(a, b *net.TCPConn) {
+	defer b.Close()
+	var wg sync.WaitGroup
+	for _, way := range [][2]*net.TCPConn{{a, b}, {b, a}} {
+		wg.Go(func() {
+			if _, err := io.Copy(way[1], way[0]); err != nil {
+				a.Close()
+				b.Close()
+				return
+			}
+			_ = way[1].CloseWrite() // it may be closed
+		})
+	}
+	wg.Wait()
+}
