@@ -1,0 +1,59 @@
+package kinds_test
+
+import (
+	"embed"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/kinds/kindtest"
+	"tensorstack.dev/batch/internal/testing/golden"
+)
+
+//go:embed testdata/*/*.yaml
+var testdata embed.FS
+
+// Each file of testdata/bad holds a mistake: a job, or a job and then a change of it that it does not take. NAME.lower.txt
+// holds what is said of it offline; NAME.server.txt what the API server says, with which test/integration compares.
+func TestBadManifests(t *testing.T) {
+	for _, m := range kindtest.Manifests(t, testdata, "testdata/bad") {
+		t.Run(m.Name, func(t *testing.T) {
+			golden.Compare(t, "testdata/bad/"+m.Name+".lower.txt", refusal(t, m.Data))
+		})
+	}
+}
+
+// refusal is what is said of a bad manifest, one line per fault.
+func refusal(t *testing.T, manifest []byte) string {
+	objects, err := kindtest.Decode(manifest)
+	if err != nil {
+		return "cannot be read: " + err.Error() + "\n"
+	}
+	job := objects[0]
+	k, err := kinds.ByName(job.GetObjectKind().GroupVersionKind().Kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, errs := k.Lower(job, kinds.Options{})
+	if len(objects) == 2 {
+		_, errsAfter := k.Lower(objects[1], kinds.Options{})
+		if all := append(errs, errsAfter...); len(all) > 0 {
+			t.Fatalf("only the change should be bad: %v", all)
+		}
+		errs = k.ValidateUpdate(objects[1], job)
+	}
+	if len(errs) == 0 {
+		t.Fatal("the manifest is accepted")
+	}
+	return lines(errs)
+}
+
+func lines(errs field.ErrorList) string {
+	var b strings.Builder
+	for _, err := range errs {
+		b.WriteString(err.Error() + "\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,273 @@
+// Package kindtest holds every kind of job to what they all must keep: lowering is a function of the object and nothing
+// else, leaves the object alone, survives whatever it is given, and yields what the engine may rely on.
+package kindtest
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+
+	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/kinds"
+)
+
+const (
+	// variations is the number of random variations of each manifest that Check tries.
+	variations = 200
+	// maxMutations is the number of places in which a variation differs at most.
+	maxMutations = 6
+)
+
+// Check holds a kind to its promises on manifests, those of its own kind among the ones given, and on random variations of
+// them, the same ones each time. The manifests need not be good ones.
+func Check(t *testing.T, k kinds.Kind, manifests []Manifest) {
+	accepted, refused := 0, 0
+	for _, s := range subjects(t, k, manifests) {
+		random := rand.New(rand.NewPCG(1, 2))
+		for range variations {
+			bytes := make([]byte, 48)
+			for i := range bytes {
+				bytes[i] = byte(random.Uint32())
+			}
+			o := s.vary(bytes)
+			if o == nil {
+				continue
+			}
+			if hold(t, k, o) {
+				accepted++
+			} else {
+				refused++
+			}
+			if t.Failed() {
+				t.Fatalf("a variation of %s breaks a promise:\n%s", s.name, asYAML(o))
+			}
+		}
+	}
+	if accepted < variations || refused < variations {
+		t.Errorf("%d jobs accepted and %d refused: too few to tell much", accepted, refused)
+	}
+}
+
+// Fuzz does the same for several kinds, on variations that the fuzzer chooses.
+func Fuzz(f *testing.F, all []kinds.Kind, manifests []Manifest) {
+	byKind := make([][]subject, len(all))
+	for i, k := range all {
+		byKind[i] = subjects(f, k, manifests)
+		for j := range byKind[i] {
+			f.Add(uint8(i), uint16(j), []byte{})
+			f.Add(uint8(i), uint16(j), []byte("mutate this job here and there, and see what comes of it"))
+		}
+	}
+	f.Fuzz(func(t *testing.T, kind uint8, which uint16, bytes []byte) {
+		i := int(kind) % len(all)
+		s := byKind[i][int(which)%len(byKind[i])]
+		if o := s.vary(bytes); o != nil {
+			hold(t, all[i], o)
+			if t.Failed() {
+				t.Logf("the job:\n%s", asYAML(o))
+			}
+		}
+	})
+}
+
+// subject is a job to vary.
+type subject struct {
+	name  string
+	kind  kinds.Kind
+	value any
+}
+
+// subjects picks the manifests that can be read as jobs of a kind; the first job of each.
+func subjects(t testing.TB, k kinds.Kind, manifests []Manifest) []subject {
+	var picked []subject
+	for _, m := range manifests {
+		objects, err := Decode(m.Data)
+		if err != nil || objects[0].GetObjectKind().GroupVersionKind().Kind != k.Name {
+			continue
+		}
+		data, err := json.Marshal(objects[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := subject{name: m.Name, kind: k}
+		if err := json.Unmarshal(data, &s.value); err != nil {
+			t.Fatal(err)
+		}
+		picked = append(picked, s)
+	}
+	if len(picked) == 0 {
+		t.Fatalf("no manifest of kind %s", k.Name)
+	}
+	return picked
+}
+
+// vary changes the job in a few places. It returns nil where the types have no room for the result.
+func (s subject) vary(bytes []byte) kinds.Object {
+	value, c := deepCopy(s.value), choices(bytes)
+	if len(c) > 0 {
+		for range 1 + c.next(maxMutations) {
+			value = mutate(value, &c)
+		}
+	}
+	data, err := json.Marshal(value)
+	if err != nil {
+		return nil
+	}
+	o := s.kind.New()
+	if json.Unmarshal(data, o) != nil {
+		return nil
+	}
+	return o
+}
+
+// hold checks every promise on one object. It tells whether the object was accepted.
+func hold(t testing.TB, k kinds.Kind, o kinds.Object) bool {
+	t.Helper()
+	before := o.DeepCopyObject()
+	job, errs := k.Lower(o, kinds.Options{})
+	again, errsAgain := k.Lower(o, kinds.Options{})
+	if (job == nil) != (len(errs) > 0) {
+		t.Errorf("Lower returned both a job and errors, or neither: %v", errs)
+	}
+	if !equality.Semantic.DeepEqual(withoutFuncs(job), withoutFuncs(again)) || errs.ToAggregate() != nil &&
+		errs.ToAggregate().Error() != errsAgain.ToAggregate().Error() {
+		t.Error("lowering twice gives two results")
+	}
+	for _, err := range errs {
+		if err.Detail == "" || !strings.HasPrefix(err.Field, "spec") && !strings.HasPrefix(err.Field, "metadata.") {
+			t.Errorf("an error must name a field and say how to mend it: %v", err)
+		}
+	}
+	if job != nil {
+		sane(t, job)
+		roundTrip(t, k, o, job)
+	}
+	if errs := k.ValidateUpdate(o, before.(kinds.Object)); len(errs) > 0 {
+		t.Errorf("an update that changes nothing is refused: %v", errs)
+	}
+	if k.Status(o) == nil {
+		t.Error("the object has no status")
+	}
+	if !equality.Semantic.DeepEqual(o, before) {
+		t.Error("the object was modified")
+	}
+	return job != nil
+}
+
+// sane checks what the engine relies on.
+func sane(t testing.TB, job *engine.Job) {
+	t.Helper()
+	if job.Replicas() < 1 || job.Replicas() > kinds.DefaultMaxReplicas {
+		t.Errorf("the job has %d replicas", job.Replicas())
+	}
+	names := map[string]bool{}
+	for i := range job.Roles {
+		r := &job.Roles[i]
+		if r.Main < 0 || r.Main >= len(r.Template.Spec.Containers) {
+			t.Errorf("role %s: no main container %d", r.Type, r.Main)
+		}
+		if len(r.Debug.Command) == 0 {
+			t.Errorf("role %s has no debug command", r.Type)
+		}
+		for rank := range r.Replicas {
+			name := job.PodName(r.Type, rank)
+			if names[name] || len(validation.IsDNS1123Label(name)) > 0 {
+				t.Errorf("pod name %q is taken or no DNS label", name)
+			}
+			names[name] = true
+		}
+		expands(t, r)
+	}
+	for _, rule := range slices.Concat(job.Success, job.Failure) {
+		saneRule(t, job, rule)
+	}
+	if job.Gang != nil && int(job.Gang.MinMember) < 1 {
+		t.Errorf("a gang of %d", job.Gang.MinMember)
+	}
+}
+
+func saneRule(t testing.TB, job *engine.Job, rule engine.Rule) {
+	t.Helper()
+	if !json.Valid([]byte(rule.Text)) || len(rule.Members) == 0 {
+		t.Errorf("rule %q is no JSON, or names nobody", rule.Text)
+	}
+	seen := map[engine.Member]bool{}
+	for _, m := range rule.Members {
+		if seen[m] || m.Role < 0 || m.Role >= len(job.Roles) || m.Rank < 0 || m.Rank >= job.Roles[m.Role].Replicas {
+			t.Errorf("rule %s names %v twice, or names a replica that does not exist", rule.Text, m)
+		}
+		seen[m] = true
+	}
+}
+
+// expands checks that the pods of a role can be completed, each time alike, and without touching the template.
+func expands(t testing.TB, r *engine.Role) {
+	t.Helper()
+	if r.Expand == nil {
+		return
+	}
+	template := r.Template.DeepCopy()
+	for _, rank := range []int{0, max(r.Replicas-1, 0)} {
+		first, second := expanded(r, rank), expanded(r, rank)
+		if !equality.Semantic.DeepEqual(first, second) {
+			t.Errorf("role %s: completing rank %d twice gives two pods", r.Type, rank)
+		}
+	}
+	if !equality.Semantic.DeepEqual(template, r.Template) {
+		t.Errorf("role %s: the template was modified", r.Type)
+	}
+}
+
+func expanded(r *engine.Role, rank int) *corev1.PodSpec {
+	spec := r.Template.Spec.DeepCopy()
+	r.Expand(rank, spec)
+	return spec
+}
+
+// roundTrip checks that an object stored and read back lowers to the same.
+func roundTrip(t testing.TB, k kinds.Kind, o kinds.Object, job *engine.Job) {
+	t.Helper()
+	data, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := k.New()
+	if err := json.Unmarshal(data, back); err != nil {
+		t.Fatal(err)
+	}
+	stored, errs := k.Lower(back, kinds.Options{})
+	if len(errs) > 0 || !equality.Semantic.DeepEqual(withoutFuncs(job), withoutFuncs(stored)) {
+		t.Errorf("stored and read back, the job is another one (%v)", errs)
+	}
+	if errs := k.ValidateUpdate(back, o); len(errs) > 0 {
+		t.Errorf("stored and read back, the job counts as changed: %v", errs)
+	}
+}
+
+// withoutFuncs copies a job without what cannot be compared.
+func withoutFuncs(job *engine.Job) *engine.Job {
+	if job == nil {
+		return nil
+	}
+	plain := *job
+	plain.Roles = slices.Clone(job.Roles)
+	for i := range plain.Roles {
+		plain.Roles[i].Expand = nil
+	}
+	return &plain
+}
+
+func asYAML(o kinds.Object) string {
+	data, err := yaml.Marshal(o)
+	if err != nil {
+		return err.Error()
+	}
+	return string(data)
+}

@@ -1,0 +1,85 @@
+package kindtest
+
+import (
+	"maps"
+	"math"
+	"slices"
+)
+
+// choices are bytes that steer mutations, so that a fuzzer's bytes and random ones serve alike.
+type choices []byte
+
+// next takes a choice between n; 0 once the bytes are used up.
+func (c *choices) next(n int) int {
+	if len(*c) == 0 {
+		return 0
+	}
+	b := int((*c)[0])
+	*c = (*c)[1:]
+	return b % n
+}
+
+// odd lists values that have a meaning somewhere in a job, or none at all.
+var odd = []any{
+	"", "a", "worker", "Ünïcode", "-", "0", "3", "0-3", "3-0", "0-9999999", "99999999999999999999", "train-2", "with.dot",
+	"$(rank)", "$(type)-$(rank)-$(rank)", "$$(rank)", "$$$(rank)", "$(", "$", "$()", "$(HOME)", "$(replicas[worker])",
+	"$(replicas[])", "$(service.worker[0].host)", "$(service.worker[$(rank)].host)", "$(service.port[http])", "$(service.[].host)",
+	float64(-1), float64(0), float64(1), float64(7), float64(math.MaxInt32), float64(math.MinInt32), 0.5,
+	true, false, nil, map[string]any{}, []any{}, []any{"x"}, map[string]any{"worker": []any{float64(0)}},
+}
+
+// mutate changes one place of a JSON value.
+func mutate(v any, c *choices) any {
+	switch v := v.(type) {
+	case map[string]any:
+		if len(v) == 0 {
+			break
+		}
+		keys := slices.Sorted(maps.Keys(v))
+		key := keys[c.next(len(keys))]
+		switch c.next(8) {
+		case 0:
+			delete(v, key)
+		case 1:
+			v[key] = odd[c.next(len(odd))]
+		default:
+			v[key] = mutate(v[key], c)
+		}
+		return v
+	case []any:
+		if len(v) == 0 {
+			break
+		}
+		i := c.next(len(v))
+		switch c.next(8) {
+		case 0:
+			return slices.Delete(v, i, i+1)
+		case 1:
+			return append(v, deepCopy(v[i]))
+		case 2:
+			return append(v, odd[c.next(len(odd))])
+		default:
+			v[i] = mutate(v[i], c)
+			return v
+		}
+	}
+	return odd[c.next(len(odd))]
+}
+
+func deepCopy(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		m := make(map[string]any, len(v))
+		for key, value := range v {
+			m[key] = deepCopy(value)
+		}
+		return m
+	case []any:
+		list := make([]any, len(v))
+		for i := range v {
+			list[i] = deepCopy(v[i])
+		}
+		return list
+	}
+	return v
+}

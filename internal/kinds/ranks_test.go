@@ -1,0 +1,116 @@
+package kinds
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
+)
+
+// ruleOf reads a rule from JSON.
+func ruleOf(t testing.TB, text string) batch.FinishRule {
+	t.Helper()
+	var rule batch.FinishRule
+	if err := json.Unmarshal([]byte(text), &rule); err != nil {
+		t.Fatal(err)
+	}
+	return rule
+}
+
+func lowerRules(rules ...batch.FinishRule) ([]engine.Rule, field.ErrorList) {
+	l := lowering{job: trainJob()}
+	lowered := l.rules(rules, field.NewPath("spec", "successRules"))
+	return lowered, l.errs
+}
+
+func TestRanks(t *testing.T) {
+	for _, c := range []struct {
+		name, rule string
+		want       engine.Rule
+	}{
+		{"an integer", `{"worker":[1]}`, engine.Rule{Text: `{"worker":[1]}`, Members: []engine.Member{{Role: 0, Rank: 1}}}},
+		{"an integer in quotes", `{"worker":["1"]}`, engine.Rule{Text: `{"worker":["1"]}`, Members: []engine.Member{{Role: 0, Rank: 1}}}},
+		{"a range with both its ends", `{"worker":["0-2"]}`, engine.Rule{Text: `{"worker":["0-2"]}`,
+			Members: []engine.Member{{Role: 0, Rank: 0}, {Role: 0, Rank: 1}, {Role: 0, Rank: 2}}}},
+		{"a range of one", `{"ps":["1-1"]}`, engine.Rule{Text: `{"ps":["1-1"]}`, Members: []engine.Member{{Role: 1, Rank: 1}}}},
+		{"every replica of a role", `{"ps":[]}`, engine.Rule{Text: `{"ps":[]}`,
+			Members: []engine.Member{{Role: 1, Rank: 0}, {Role: 1, Rank: 1}}}},
+		{"ranks and ranges in any order", `{"worker":[2,"0-1"]}`, engine.Rule{Text: `{"worker":[2,"0-1"]}`,
+			Members: []engine.Member{{Role: 0, Rank: 2}, {Role: 0, Rank: 0}, {Role: 0, Rank: 1}}}},
+		{"several roles, in the order of their names", `{"worker":[0],"ps":["1"]}`, engine.Rule{Text: `{"ps":["1"],"worker":[0]}`,
+			Members: []engine.Member{{Role: 1, Rank: 1}, {Role: 0, Rank: 0}}}},
+		{"a role without replicas beside one that has some", `{"idle":[],"ps":[0]}`, engine.Rule{Text: `{"idle":[],"ps":[0]}`,
+			Members: []engine.Member{{Role: 1, Rank: 0}}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, errs := lowerRules(ruleOf(t, c.rule))
+			if diff := cmp.Diff([]engine.Rule{c.want}, got); diff != "" || len(errs) > 0 {
+				t.Errorf("errors %v (-want +got)\n%s", errs, diff)
+			}
+		})
+	}
+}
+
+func TestRulesThatNameTooMuch(t *testing.T) {
+	l := lowering{job: &engine.Job{Roles: []engine.Role{{Type: "worker", Replicas: 10_000}}}}
+	rules := make([]batch.FinishRule, 1000)
+	for i := range rules {
+		rules[i] = batch.FinishRule{"worker": nil}
+	}
+	l.rules(rules, field.NewPath("spec", "failureRules"))
+	want := "spec.failureRules[100][worker]: Invalid value: 1010000: up to here the finish rules name replicas 1010000 times, and the " +
+		"limit is 1000000: use fewer rules or shorter ranges"
+	if len(l.errs) != 1 || l.errs[0].Error() != want {
+		t.Errorf("got %v, not only %q", l.errs, want)
+	}
+}
+
+// FuzzRanks holds a list of ranks to what the engine relies on, and its text to what JSON says.
+func FuzzRanks(f *testing.F) {
+	for _, s := range []string{`[]`, `[0]`, `["0-2"]`, `[2,"0-1"]`, `["2-0"]`, `[-1]`, `["x"]`, `[0,0]`, `["0-9999999"]`, `["-"]`, `[""]`, `["1-2-3"]`} {
+		f.Add(s, "worker")
+	}
+	f.Fuzz(func(t *testing.T, list, role string) {
+		var ranks batch.RankList
+		if json.Unmarshal([]byte(list), &ranks) != nil {
+			return
+		}
+		rule := batch.FinishRule{role: ranks}
+		lowered, errs := lowerRules(rule)
+		if len(errs) > 0 {
+			if len(lowered) > 0 || errs[0].Detail == "" {
+				t.Errorf("%s is refused and lowered too, or without a word: %v", list, errs)
+			}
+			return
+		}
+		names := map[int]bool{}
+		for _, m := range lowered[0].Members {
+			r := trainJob().Roles[m.Role]
+			if r.Type != role || m.Rank < 0 || m.Rank >= r.Replicas || names[m.Rank] {
+				t.Errorf("%s names %v", list, m)
+			}
+			names[m.Rank] = true
+		}
+		for _, entry := range ranks {
+			if entry.Type == intstr.Int && !names[int(entry.IntVal)] {
+				t.Errorf("%s lacks %d", list, entry.IntVal)
+			}
+		}
+		if ranks == nil {
+			ranks = batch.RankList{}
+		}
+		want, err := json.Marshal(batch.FinishRule{role: ranks})
+		if err != nil || string(want) != lowered[0].Text {
+			t.Errorf("the rule reads %s, not %s (%v)", lowered[0].Text, want, err)
+		}
+		if strings.ContainsAny(lowered[0].Text, "\n\\") {
+			t.Errorf("the rule's text %q is not for people", lowered[0].Text)
+		}
+	})
+}

@@ -1,0 +1,39 @@
+// Package golden compares what a test got with a file that holds what it should get. With -update the test writes the file
+// instead; the change then shows in version control, where somebody judges it.
+package golden
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
+
+// Compare fails the test unless the file at path, relative to the test's package, holds got.
+func Compare(t testing.TB, path, got string) {
+	t.Helper()
+	if *update {
+		if err := write(path, got); err != nil {
+			t.Fatalf("updating a golden file: %v", err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v; if the file is yet to be written: go test -update", err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s differs; if the new text is right: go test -update (-file +got)\n%s", path, diff)
+	}
+}
+
+func write(path, text string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(text), 0o644)
+}
