@@ -1,0 +1,429 @@
+package engine
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// play drives one job through passes: what a plan creates and deletes happens at once.
+type play struct {
+	t    *testing.T
+	job  *Job
+	now  time.Time
+	stat *batch.JobStatus
+	pods map[string]*corev1.Pod
+	uids int
+	plan Plan
+	seen Seen
+	cfg  Config
+	told []string // reasons of all events so far
+}
+
+// newPlay starts a job of one role, worker, with the given number of replicas and restarts on failure.
+func newPlay(t *testing.T, replicas int, limit int32) *play {
+	return &play{t: t, now: start, pods: map[string]*corev1.Pod{}, job: &Job{
+		APIVersion: "batch.tensorstack.dev/v1beta1", Kind: "GenericJob", Namespace: "ns", Name: "job", UID: "uid", ClusterDomain: "cluster.local",
+		CleanUp: batch.CleanUpNone,
+		Roles: []Role{{Type: "worker", Replicas: replicas, Restart: Restart{OnFailure: true, Limit: &limit},
+			Template: &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Command: []string{"train"}}}}}}},
+	}}
+}
+
+// pass runs Next once and lets its plan happen.
+func (p *play) pass() *play {
+	p.t.Helper()
+	s := p.seen
+	s.Now, s.Status = p.now, p.stat
+	for _, pod := range p.pods {
+		s.Pods = append(s.Pods, pod)
+	}
+	s.Service = true
+	p.plan = Next(p.job, s, p.cfg)
+	if p.plan.Status != nil {
+		p.stat = p.plan.Status
+	}
+	p.told = append(p.told, p.events())
+	for _, d := range p.plan.Delete {
+		delete(p.pods, d.Name)
+	}
+	for _, o := range p.plan.Create {
+		if pod, ok := o.(*corev1.Pod); ok {
+			p.uids++
+			pod.UID, pod.CreationTimestamp = types.UID(strconv.Itoa(p.uids)), metav1.NewTime(p.now)
+			pod.Status.Phase = corev1.PodPending
+			p.pods[pod.Name] = pod
+		}
+	}
+	return p
+}
+
+func (p *play) after(d time.Duration) *play { p.now = p.now.Add(d); return p }
+
+func (p *play) run(ranks ...int) *play {
+	for _, r := range ranks {
+		pod := p.pod(r)
+		pod.Spec.NodeName, pod.Status.Phase = "node", corev1.PodRunning
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main",
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(p.now)}}}}
+	}
+	return p
+}
+
+func (p *play) exit(rank int, code int32) *play {
+	pod := p.pod(rank)
+	pod.Status.Phase = corev1.PodSucceeded
+	if code != 0 {
+		pod.Status.Phase = corev1.PodFailed
+	}
+	started := pod.CreationTimestamp
+	if cs := pod.Status.ContainerStatuses; len(cs) > 0 && cs[0].State.Running != nil {
+		started = cs[0].State.Running.StartedAt
+	}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{ExitCode: code, StartedAt: started, FinishedAt: metav1.NewTime(p.now)}}}}
+	return p
+}
+
+func (p *play) pod(rank int) *corev1.Pod {
+	p.t.Helper()
+	pod := p.pods["job-worker-"+strconv.Itoa(rank)]
+	if pod == nil {
+		p.t.Fatalf("replica %d has no pod", rank)
+	}
+	return pod
+}
+
+func (p *play) want(phase batch.JobPhase, restarts int32) *play {
+	p.t.Helper()
+	if p.stat.Phase != phase || p.stat.BackoffCount != restarts {
+		p.t.Fatalf("phase %s with %d restarts, want %s with %d; conditions %+v", p.stat.Phase, p.stat.BackoffCount, phase, restarts, p.stat.Conditions)
+	}
+	return p
+}
+
+func (p *play) wantReason(c batch.JobConditionType, reason batch.Reason) *play {
+	p.t.Helper()
+	if got := condition(p.stat, c); got.Reason != reason {
+		p.t.Fatalf("condition %s has reason %s (%s), want %s", c, got.Reason, got.Message, reason)
+	}
+	return p
+}
+
+func (p *play) events() string {
+	var out []string
+	for _, e := range p.plan.Events {
+		out = append(out, string(e.Reason))
+	}
+	return strings.Join(out, " ")
+}
+
+func TestJobRunsToSuccess(t *testing.T) {
+	p := newPlay(t, 2, 0).pass().want(batch.JobPending, 0)
+	if len(p.pods) != 2 || p.events() != "JobStarted" {
+		t.Fatalf("%d pods, events %q", len(p.pods), p.events())
+	}
+	p.run(0, 1).pass().want(batch.JobRunning, 0)
+	p.exit(0, 0).after(2 * time.Second).pass().want(batch.JobRunning, 0)
+	p.exit(1, 0).pass().want(batch.JobSucceeded, 0).wantReason(batch.JobCompleted, batch.ReasonSuccessRule)
+	if diff := cmp.Diff(batch.Aggregate{Succeeded: 2}, p.stat.Aggregate); diff != "" {
+		t.Error(diff)
+	}
+	if p.after(time.Hour).pass(); p.plan.Status != nil || len(p.plan.Create) > 0 {
+		t.Errorf("a finished job is touched again: %+v", p.plan)
+	}
+}
+
+func TestRestartsStopAtTheLimit(t *testing.T) {
+	p := newPlay(t, 1, 2).pass()
+	for want := int32(1); want <= 2; want++ {
+		p.run(0).exit(0, 3).after(time.Hour).pass().want(batch.JobPending, want)
+		p.pass()
+		if got := p.pod(0).Annotations[batch.AnnotationRestarts]; got != strconv.Itoa(int(want)) {
+			t.Fatalf("the pod carries %s restarts, want %d", got, want)
+		}
+	}
+	p.run(0).exit(0, 3).after(time.Hour).pass().want(batch.JobFailed, 2).wantReason(batch.JobFailedCondition, batch.ReasonFailureRule)
+	if p.pass(); len(p.plan.Create) > 0 {
+		t.Error("a pod is created after the end")
+	}
+}
+
+func TestBackoffDoublesFromTheSecondRestart(t *testing.T) {
+	p := newPlay(t, 1, 100).pass()
+	for i, want := range []time.Duration{0, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 5 * time.Minute, 5 * time.Minute} {
+		p.run(0).exit(0, 1)
+		if want > 0 {
+			p.after(want - time.Millisecond).pass().want(batch.JobPending, int32(i))
+			if p.plan.RequeueAfter != time.Millisecond {
+				t.Fatalf("restart %d: requeued after %s, want 1ms", i+1, p.plan.RequeueAfter)
+			}
+			p.after(time.Millisecond)
+		}
+		p.pass().want(batch.JobPending, int32(i+1)).pass()
+	}
+	p.run(0).after(10*time.Minute).exit(0, 1).pass() // ten minutes of running make it healthy again
+	if got := p.stat.Tasks[0].Replicas[0].Backoff; got != 1 {
+		t.Errorf("back-off after a long run is %d, want 1", got)
+	}
+}
+
+func TestDisruptionsAreNotCharged(t *testing.T) {
+	cases := map[string]func(*play){
+		"evicted by the kubelet": func(p *play) { p.exit(0, 137).pod(0).Status.Reason = "Evicted" },
+		"preempted": func(p *play) {
+			p.exit(0, 143).pod(0).Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}
+		},
+		"deleted by a user":          func(p *play) { delete(p.pods, "job-worker-0") },
+		"turned away by the kubelet": func(p *play) { p.pod(0).Status.Phase, p.pod(0).Status.Reason = corev1.PodFailed, "OutOfcpu" },
+	}
+	for name, disrupt := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := newPlay(t, 1, 0).pass().run(0).pass().want(batch.JobRunning, 0)
+			disrupt(p)
+			p.after(time.Minute).pass().pass().want(batch.JobPending, 0)
+			if got := p.pod(0).Labels[batch.LabelReplicaAttempt]; got != "1" {
+				t.Errorf("the new pod is attempt %s, want 1", got)
+			}
+			if p.after(time.Minute).pass(); strings.Count(strings.Join(p.told, " "), "ReplicaDisrupted") != 1 {
+				t.Errorf("events %q, want ReplicaDisrupted once", p.told)
+			}
+			p.run(0).pass().exit(0, 0).pass().want(batch.JobSucceeded, 0)
+		})
+	}
+}
+
+func TestDeletionOfAFinishedPodKeepsItsResult(t *testing.T) {
+	p := newPlay(t, 2, 0).pass().run(0, 1).pass().exit(0, 0).after(time.Minute).pass()
+	delete(p.pods, "job-worker-0")
+	p.after(time.Minute).pass()
+	if len(p.plan.Create) > 0 {
+		t.Fatal("a replica that has succeeded runs again")
+	}
+	p.exit(1, 0).pass().want(batch.JobSucceeded, 0)
+}
+
+func TestFailureWinsOverSuccess(t *testing.T) {
+	p := newPlay(t, 2, 0)
+	p.job.Success = []Rule{{Text: `{"worker":[0]}`, Members: []Member{{0, 0}}}}
+	p.job.Failure = []Rule{{Text: `{"worker":[1]}`, Members: []Member{{0, 1}}}}
+	p.pass().run(0, 1).exit(0, 0).exit(1, 1).pass().want(batch.JobFailed, 0)
+	if got := condition(p.stat, batch.JobFailedCondition).Message; !strings.Contains(got, `{"worker":[1]}`) {
+		t.Errorf("the message does not name the rule: %q", got)
+	}
+}
+
+func TestSuccessRulesThatCannotHoldAnyMore(t *testing.T) {
+	p := newPlay(t, 3, 0)
+	p.job.Success = []Rule{{Text: `{"worker":[0]}`, Members: []Member{{0, 0}}}}
+	p.job.Failure = []Rule{{Text: `{"worker":[1,2]}`, Members: []Member{{0, 1}, {0, 2}}}}
+	p.pass().run(0, 1, 2).exit(1, 1).pass().want(batch.JobRunning, 0).wantReason(batch.JobReplicaFailure, batch.ReasonReplicaFailed)
+	p.exit(0, 1).pass().want(batch.JobFailed, 0).wantReason(batch.JobFailedCondition, batch.ReasonSuccessRulesUnsatisfiable)
+}
+
+func TestAlwaysRestartsSuccessesUpToTheLimit(t *testing.T) {
+	p := newPlay(t, 1, 1)
+	p.job.Roles[0].Restart.OnSuccess = true
+	p.pass().run(0).exit(0, 0).pass().want(batch.JobPending, 1)
+	p.pass().run(0).exit(0, 0).pass().want(batch.JobSucceeded, 1)
+}
+
+func TestPauseAndResume(t *testing.T) {
+	p := newPlay(t, 2, 3)
+	p.job.Roles[0].Resume = Resume{Args: []string{"--from", "checkpoint"}}
+	p.pass().run(0, 1).exit(1, 1).pass().pass().run(0, 1).pass().want(batch.JobRunning, 1)
+	p.job.Pause = true
+	p.pass().want(batch.JobPaused, 1)
+	if len(p.pods) != 0 {
+		t.Fatalf("%d pods are left", len(p.pods))
+	}
+	p.after(time.Hour).pass().want(batch.JobPaused, 1)
+	p.job.Pause = false
+	p.pass().want(batch.JobResuming, 1).wantReason(batch.JobPausedCondition, batch.ReasonResumed)
+	if !p.stat.StartTime.Time.Equal(p.now) {
+		t.Errorf("startTime %s, want the time of the resume, %s", p.stat.StartTime, p.now)
+	}
+	if diff := cmp.Diff([]string{"--from", "checkpoint"}, p.pod(0).Spec.Containers[0].Args); diff != "" {
+		t.Error(diff)
+	}
+	p.run(0, 1).pass().want(batch.JobRunning, 1)
+	p.exit(0, 1).pass().pass() // a restart after the resume starts as the resume did
+	if diff := cmp.Diff([]string{"--from", "checkpoint"}, p.pod(0).Spec.Containers[0].Args); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestDebugRunHasNoResult(t *testing.T) {
+	p := newPlay(t, 1, 0)
+	p.job.Debug = true
+	p.job.Roles[0].Debug = Debug{Command: []string{"sleep", "inf"}}
+	p.job.Roles[0].Template.Spec.Containers[0].LivenessProbe = &corev1.Probe{}
+	p.pass()
+	c := p.pod(0).Spec.Containers[0]
+	if diff := cmp.Diff([]string{"sleep", "inf"}, c.Command); diff != "" || c.LivenessProbe != nil {
+		t.Errorf("command %s, probe %v", diff, c.LivenessProbe)
+	}
+	p.run(0).pass().want(batch.JobRunning, 0).wantReason(batch.JobRunningCondition, batch.ReasonDebugging)
+	p.exit(0, 1).pass().want(batch.JobRunning, 0)
+	p.job.Debug = false
+	p.pass().pass().want(batch.JobPending, 0)
+	if got := p.pod(0).Spec.Containers[0].Command[0]; got != "train" {
+		t.Errorf("the pod runs %q, want train", got)
+	}
+}
+
+func TestLostNode(t *testing.T) {
+	p := newPlay(t, 1, 0).pass().run(0).pass()
+	asked := metav1.NewTime(p.now)
+	p.pod(0).DeletionTimestamp = &asked
+	p.after(4 * time.Minute).pass()
+	if len(p.plan.Delete) > 0 || p.plan.RequeueAfter != time.Minute {
+		t.Fatalf("too early: %+v, requeue %s", p.plan.Delete, p.plan.RequeueAfter)
+	}
+	if p.after(time.Minute).pass(); len(p.plan.Delete) > 0 {
+		t.Fatal("a pod on a ready node is deleted by force")
+	}
+	p.seen.LostNodes = map[string]bool{"node": true}
+	if p.pass(); len(p.plan.Delete) != 1 || !p.plan.Delete[0].Force {
+		t.Fatalf("deletions %+v", p.plan.Delete)
+	}
+	p.pass().want(batch.JobPending, 0)
+	if len(p.pods) != 1 {
+		t.Error("the pod is not replaced")
+	}
+}
+
+func TestTTLDeletesTheJob(t *testing.T) {
+	p := newPlay(t, 1, 0)
+	ttl := time.Minute
+	p.job.TTL = &ttl
+	p.pass().run(0).exit(0, 0).pass().want(batch.JobSucceeded, 0)
+	if p.plan.RequeueAfter != time.Minute || p.plan.DeleteJob {
+		t.Fatalf("requeue %s, delete %t", p.plan.RequeueAfter, p.plan.DeleteJob)
+	}
+	if p.after(time.Minute).pass(); !p.plan.DeleteJob {
+		t.Error("the job outlives its TTL")
+	}
+}
+
+func TestCleanUp(t *testing.T) {
+	for policy, want := range map[batch.CleanUpPolicy]int{batch.CleanUpNone: 3, batch.CleanUpUnfinished: 2, batch.CleanUpAll: 0} {
+		t.Run(string(policy), func(t *testing.T) {
+			p := newPlay(t, 3, 0)
+			p.job.CleanUp = policy
+			p.job.Success = []Rule{{Text: "{}", Members: []Member{{0, 0}, {0, 1}}}}
+			p.pass().run(0, 1, 2).pass().exit(0, 0).exit(1, 0).pass().want(batch.JobSucceeded, 0)
+			if len(p.pods) != want {
+				t.Errorf("%d pods are left, want %d", len(p.pods), want)
+			}
+			if warned := strings.Contains(p.events(), "ReplicasHoldResources"); warned != (policy == batch.CleanUpNone) {
+				t.Errorf("events %q", p.events())
+			}
+		})
+	}
+}
+
+func TestReplicaPhasesAloneAreCoalesced(t *testing.T) {
+	p := newPlay(t, 3, 0).pass()
+	p.seen.LastWrite = p.now
+	p.run(0).after(300 * time.Millisecond).pass()
+	if p.plan.Status != nil || p.plan.RequeueAfter != 700*time.Millisecond {
+		t.Fatalf("written %t, requeue %s", p.plan.Status != nil, p.plan.RequeueAfter)
+	}
+	if p.after(700 * time.Millisecond).pass(); p.plan.Status == nil {
+		t.Fatal("not written after a second")
+	}
+	p.seen.LastWrite = p.now
+	if p.run(1, 2).pass(); p.plan.Status == nil || p.stat.Phase != batch.JobRunning {
+		t.Fatal("a transition waits")
+	}
+}
+
+func TestLargeStatusIsCutAndLosesNothing(t *testing.T) {
+	p := newPlay(t, 100, 5)
+	p.cfg.MaxListed = 10
+	p.pass()
+	for i := range 100 {
+		p.run(i)
+	}
+	p.exit(42, 1).after(time.Minute).pass().pass().run(42).exit(7, 1).after(time.Minute).pass()
+	for i := range 60 {
+		p.exit(i+20, 0)
+	}
+	p.after(time.Minute).pass()
+	task := p.stat.Tasks[0]
+	if len(task.Replicas) != 10 || task.OmittedReplicas != 90 || task.RestartCount != 2 {
+		t.Fatalf("%d listed, %d omitted, %d restarts", len(task.Replicas), task.OmittedReplicas, task.RestartCount)
+	}
+	p.pods = map[string]*corev1.Pod{} // whatever was in the pods is gone: the status alone remembers
+	p.after(time.Minute).pass()
+	if len(p.pods) != 40 || p.stat.BackoffCount != 2 {
+		t.Errorf("%d pods run again, want 40; %d restarts, want 2", len(p.pods), p.stat.BackoffCount)
+	}
+}
+
+func TestRefusalsAreToldOnce(t *testing.T) {
+	p := newPlay(t, 1, 0).pass()
+	p.seen.Refusals = []Refusal{{Object: `pod "job-worker-0"`, Reason: batch.ReasonNameTaken, Message: "it belongs to Deployment \"x\""}}
+	p.pods = map[string]*corev1.Pod{}
+	p.pass().want(batch.JobPending, 0).wantReason(batch.JobRunningCondition, batch.ReasonNameTaken)
+	if p.events() != "NameTaken" {
+		t.Errorf("events %q", p.events())
+	}
+	if p.pods = map[string]*corev1.Pod{}; p.pass().events() != "" {
+		t.Errorf("told again: %q", p.events())
+	}
+	p.seen.Refusals = nil
+	p.pass().wantReason(batch.JobRunningCondition, batch.ReasonCreatingReplicas)
+}
+
+func TestRanksRoundTrip(t *testing.T) {
+	for _, want := range [][]int{{0}, {0, 1, 2}, {0, 2, 3, 9}, {5, 7}} {
+		var got []int
+		eachRank(formatRanks(want), func(r int) { got = append(got, r) })
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: %s", formatRanks(want), diff)
+		}
+	}
+}
+
+func TestPodsCarryNamesNetworkAndGroup(t *testing.T) {
+	p := newPlay(t, 1, 0)
+	p.job.Service = &Service{}
+	p.job.Gang = &Gang{Queue: "q", Priority: 7, MinMember: 1, ByRole: true}
+	p.job.Roles[0].Template.Labels = map[string]string{"mine": "1", batch.LabelJobName: "forged"}
+	p.pass()
+	if kind := p.plan.Create[0].GetObjectKind().GroupVersionKind().Kind; kind != "PodGroup" {
+		t.Errorf("%s is created first, want the PodGroup", kind)
+	}
+	pod := p.pod(0)
+	if diff := cmp.Diff(map[string]string{
+		"mine": "1", batch.LabelJobName: "job", batch.LabelJobKind: "GenericJob", batch.LabelComponent: "genericjob",
+		batch.LabelReplicaType: "worker", batch.LabelReplicaRank: "0", batch.LabelReplicaAttempt: "0",
+		"scheduler.tensorstack.dev/group-name": "job", "scheduler.tensorstack.dev/queue": "q", "scheduler.tensorstack.dev/role": "worker",
+	}, pod.Labels); diff != "" {
+		t.Error(diff)
+	}
+	if pod.Spec.Hostname != "job-worker-0" || pod.Spec.Subdomain != "job" || pod.Spec.SchedulerName != "t9k-scheduler" ||
+		pod.Spec.DNSConfig.Searches[0] != "job.ns.svc.cluster.local" || pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
+		t.Errorf("%+v", pod.Spec)
+	}
+}
+
+func TestDeletedJobIsLeftAlone(t *testing.T) {
+	p := newPlay(t, 1, 0)
+	p.job.Deleting = true
+	if diff := cmp.Diff(Plan{}, Next(p.job, Seen{Now: start}, Config{})); diff != "" {
+		t.Error(diff)
+	}
+}
