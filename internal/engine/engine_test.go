@@ -134,7 +134,7 @@ func TestJobRunsToSuccess(t *testing.T) {
 		t.Fatalf("%d pods, events %q", len(p.pods), p.events())
 	}
 	p.run(0, 1).pass().want(batch.JobRunning, 0)
-	p.exit(0, 0).after(2 * time.Second).pass().want(batch.JobRunning, 0)
+	p.exit(0, 0).after(2*time.Second).pass().want(batch.JobRunning, 0)
 	p.exit(1, 0).pass().want(batch.JobSucceeded, 0).wantReason(batch.JobCompleted, batch.ReasonSuccessRule)
 	if diff := cmp.Diff(batch.Aggregate{Succeeded: 2}, p.stat.Aggregate); diff != "" {
 		t.Error(diff)
@@ -164,7 +164,7 @@ func TestBackoffDoublesFromTheSecondRestart(t *testing.T) {
 	for i, want := range []time.Duration{0, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 5 * time.Minute, 5 * time.Minute} {
 		p.run(0).exit(0, 1)
 		if want > 0 {
-			p.after(want - time.Millisecond).pass().want(batch.JobPending, int32(i))
+			p.after(want-time.Millisecond).pass().want(batch.JobPending, int32(i))
 			if p.plan.RequeueAfter != time.Millisecond {
 				t.Fatalf("restart %d: requeued after %s, want 1ms", i+1, p.plan.RequeueAfter)
 			}
