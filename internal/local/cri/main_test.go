@@ -68,22 +68,37 @@ func playEcho(address string) int {
 
 // playAsk sends a word to an echo server and prints the answer.
 func playAsk(address string) int {
+	answer, err := askFor(address)
+	if err != nil {
+		return fail(err)
+	}
+	fmt.Print(answer)
+	return 0
+}
+
+func askFor(address string) (string, error) {
 	c, err := net.Dial("tcp", address)
 	if err != nil {
-		return fail(err)
+		return "", err
 	}
-	if _, err := io.WriteString(c, "word"); err != nil {
-		return fail(err)
+	defer c.Close()
+	if _, err := io.WriteString(c, "word\n"); err != nil {
+		return "", err
 	}
 	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
-		return fail(err)
+		return "", err
 	}
 	b, err := io.ReadAll(c)
+	return string(b), err
+}
+
+func ask(t *testing.T, address string) string {
+	t.Helper()
+	answer, err := askFor(address)
 	if err != nil {
-		return fail(err)
+		t.Fatal(err)
 	}
-	fmt.Printf("%s\n", b)
-	return 0
+	return answer
 }
 
 // serverProcess starts a server in a process of its own.

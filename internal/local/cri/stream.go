@@ -132,6 +132,7 @@ func (s streamRuntime) execTerminal(ctx context.Context, id string, argv []strin
 	go func() {
 		if out != nil {
 			_, _ = io.Copy(out, master)
+			master.Close() // if the client left, this hangs up on the command
 		}
 		close(copied)
 	}()
