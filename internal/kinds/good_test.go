@@ -1,0 +1,166 @@
+package kinds_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/kinds/kindtest"
+	"tensorstack.dev/batch/internal/testing/golden"
+)
+
+// Each file of testdata/good is a job; NAME.objects.txt holds what is created for it at its start, in order.
+func TestGoodManifests(t *testing.T) {
+	for _, m := range kindtest.Manifests(t, testdata, "testdata/good") {
+		t.Run(m.Name, func(t *testing.T) {
+			objects := created(accepted(t, m.Data), nil)
+			golden.Compare(t, "testdata/good/"+m.Name+".objects.txt", asYAML(t, objects))
+		})
+	}
+}
+
+// The run modes change the pods of a live job. The golden file holds those of a job that has been paused and resumed.
+func TestResumedPods(t *testing.T) {
+	paused := batch.JobStatus{Conditions: []batch.JobCondition{
+		{Type: batch.JobPausedCondition, Status: metav1.ConditionTrue, Reason: batch.ReasonPaused},
+	}}
+	job := accepted(t, manifest(t, "good/everything"))
+	pods := slices.DeleteFunc(created(job, &paused), func(o engine.Object) bool {
+		_, isPod := o.(*corev1.Pod)
+		return !isPod
+	})
+	golden.Compare(t, "testdata/good/everything.resumed.txt", asYAML(t, pods))
+}
+
+func TestNormalForm(t *testing.T) {
+	job := accepted(t, manifest(t, "good/everything"))
+	hour := time.Hour
+	three := int32(3)
+	if diff := cmp.Diff(&hour, job.TTL); diff != "" {
+		t.Error("time to live (-want +got)\n" + diff)
+	}
+	if diff := cmp.Diff(&engine.Gang{Queue: "research", Priority: 50, MinMember: 7, ByRole: true}, job.Gang); diff != "" {
+		t.Error("gang (-want +got)\n" + diff)
+	}
+	restarts := []engine.Restart{{OnFailure: true, Limit: &three}, {OnFailure: true, OnSuccess: true}, {}}
+	for i := range job.Roles {
+		if diff := cmp.Diff(restarts[i], job.Roles[i].Restart); diff != "" {
+			t.Errorf("restarts of %s (-want +got)\n%s", job.Roles[i].Type, diff)
+		}
+	}
+	var rules []string
+	for _, r := range slices.Concat(job.Success, job.Failure) {
+		rules = append(rules, r.Text)
+	}
+	if diff := cmp.Diff([]string{`{"ps":[],"worker":[0,"1","2-3"]}`, `{"evaluator":[0]}`, `{"worker":["0-3"]}`, `{"ps":[0]}`}, rules); diff != "" {
+		t.Error("rules (-want +got)\n" + diff)
+	}
+	if job.CleanUp != batch.CleanUpUnfinished || job.Pause || job.Debug {
+		t.Errorf("clean-up %s, paused %v, debugged %v", job.CleanUp, job.Pause, job.Debug)
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	job := accepted(t, manifest(t, "good/minimal"))
+	none := int32(0)
+	role := &job.Roles[0]
+	if role.Replicas != 1 || role.Main != 0 || role.Expand != nil {
+		t.Errorf("%d replicas, main container %d, something to expand: %v", role.Replicas, role.Main, role.Expand != nil)
+	}
+	if diff := cmp.Diff(engine.Restart{OnFailure: true, Limit: &none}, role.Restart); diff != "" {
+		t.Error("restarts (-want +got)\n" + diff)
+	}
+	if diff := cmp.Diff(engine.Debug{Command: []string{"sleep", "inf"}}, role.Debug); diff != "" {
+		t.Error("debug mode (-want +got)\n" + diff)
+	}
+	if job.CleanUp != batch.CleanUpNone || job.TTL != nil || job.Service != nil || job.Gang != nil || job.ClusterDomain != "cluster.local" {
+		t.Errorf("clean-up %s, TTL %v, service %v, gang %v, domain %s", job.CleanUp, job.TTL, job.Service, job.Gang, job.ClusterDomain)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	o, err := kindtest.Decode(manifest(t, "good/everything"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := kinds.All[0]
+	job, errs := k.Lower(o[0], kinds.Options{ClusterDomain: "example.org", MaxReplicas: 7})
+	if len(errs) > 0 || job.ClusterDomain != "example.org" {
+		t.Errorf("seven replicas where seven are allowed: %v", errs)
+	}
+	want := "spec.replicaSpecs: Invalid value: 7: the job asks for 7 replicas over all roles, and the limit is 6: " +
+		"ask for fewer, or have the operator's limit raised"
+	if _, errs := k.Lower(o[0], kinds.Options{MaxReplicas: 6}); len(errs) != 1 || errs[0].Error() != want {
+		t.Errorf("seven replicas where six are allowed: %v", errs)
+	}
+}
+
+func BenchmarkLower(b *testing.B) {
+	o, err := kindtest.Decode(manifest(b, "good/everything"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		kinds.All[0].Lower(o[0], kinds.Options{})
+	}
+}
+
+// accepted lowers the one job of a manifest, which must be in order.
+func accepted(t testing.TB, data []byte) *engine.Job {
+	t.Helper()
+	objects, err := kindtest.Decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := kinds.ByName(objects[0].GetObjectKind().GroupVersionKind().Kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if objects[0].GetNamespace() == "" {
+		objects[0].SetNamespace("default")
+	}
+	objects[0].SetUID("d9a1b2c3-0000-4000-8000-000000000001")
+	job, errs := k.Lower(objects[0], kinds.Options{})
+	if len(errs) > 0 {
+		t.Fatalf("refused: %v", errs)
+	}
+	return job
+}
+
+// created lists what is created for a job of which there is nothing yet but its status.
+func created(job *engine.Job, status *batch.JobStatus) []engine.Object {
+	seen := engine.Seen{Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Status: status}
+	return engine.Next(job, seen, engine.Config{}).Create
+}
+
+func asYAML(t testing.TB, objects []engine.Object) string {
+	t.Helper()
+	documents := make([]string, len(objects))
+	for i, o := range objects {
+		data, err := yaml.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents[i] = string(data)
+	}
+	return strings.Join(documents, "---\n")
+}
+
+func manifest(t testing.TB, name string) []byte {
+	t.Helper()
+	data, err := testdata.ReadFile("testdata/" + name + ".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
