@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -94,6 +95,22 @@ func initials(kind string) string {
 
 // errNotInstalled says that the cluster serves no kind of job.
 var errNotInstalled = errors.New("the kinds of job are not installed in this cluster")
+
+// needJobs demands at least one job on the command line.
+func needJobs(_ *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return errors.New("name a job; \"get\" lists those that there are")
+	}
+	return nil
+}
+
+// needJob demands exactly one.
+func needJob(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return fmt.Errorf("%s takes one job, not %d", cmd.Name(), len(args))
+	}
+	return needJobs(cmd, args)
+}
 
 // notServed tells the absence of a kind from the absence of an object: only the latter gets an answer from the API itself.
 func notServed(err error) bool {

@@ -1,6 +1,10 @@
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+)
 
 func (a *app) debugCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -9,6 +13,9 @@ func (a *app) debugCommand() *cobra.Command {
 		Long: `Switch debug mode: the pods are replaced by ones whose containers run runMode.debug.replicaSpecs[].command, by default
 "sleep inf", instead of their own. Finish rules do not apply meanwhile. "exec" opens a shell in one of them.`,
 		Example: a.example("t9k debug on mnist", "t9k exec -it mnist -- sh", "t9k debug off mnist"),
+		RunE: func(*cobra.Command, []string) error {
+			return errors.New("write \"debug on JOB\" or \"debug off JOB\"")
+		},
 	}
 	on := a.steerCommand(&cobra.Command{
 		Use:     "on JOB...",

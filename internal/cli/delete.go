@@ -26,7 +26,7 @@ func (a *app) deleteCommand() *cobra.Command {
 		Long: `Delete jobs with all that belongs to them, and wait until nothing of them is left. Interrupting the wait does not stop
 the deletion.`,
 		Example:           a.example("t9k delete mnist", "t9k delete mnist resnet --wait=false"),
-		Args:              cobra.MinimumNArgs(1),
+		Args:              needJobs,
 		ValidArgsFunction: a.completeJobs(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.delete(cmd.Context(), args, wait, o)

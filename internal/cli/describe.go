@@ -22,7 +22,7 @@ func (a *app) describeCommand() *cobra.Command {
 		Long: `Show all that is known about jobs: why they are where they are, their conditions, roles and replicas, and the events about
 them and about those of their pods that do not run.`,
 		Example:           a.example("t9k describe mnist"),
-		Args:              cobra.MinimumNArgs(1),
+		Args:              needJobs,
 		ValidArgsFunction: a.completeJobs(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()

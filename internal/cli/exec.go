@@ -52,7 +52,7 @@ A job in debug mode keeps its pods alive for this.`,
 func execArgs(cmd *cobra.Command, args []string) error {
 	switch dash := cmd.ArgsLenAtDash(); {
 	case len(args) == 0 || dash == 0:
-		return errors.New("name a job")
+		return needJobs(cmd, nil)
 	case dash != 1 || len(args) < 2:
 		return errors.New("write the command behind a double dash: exec JOB -- COMMAND")
 	}

@@ -44,7 +44,7 @@ for an hour, usually) still tell of their end.`,
 			"t9k logs -f mnist --role worker",
 			"t9k logs mnist --role worker --rank 0-3,7 --tail 20",
 			"t9k logs mnist --since 5m --timestamps"),
-		Args:              cobra.ExactArgs(1),
+		Args:              needJob,
 		ValidArgsFunction: a.completeJobs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.logs(cmd.Context(), &o, args[0])

@@ -55,16 +55,13 @@ Ctrl-C stops following; the job goes on. Outages of the API server are waited ou
 
 func addFileFlag(cmd *cobra.Command, files *[]string) {
 	cmd.Flags().StringArrayVarP(files, "filename", "f", nil, `Manifest, YAML or JSON; "-" reads standard input. May be given several times`)
-	_ = cmd.MarkFlagRequired("filename")
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
 }
 
 func (a *app) run(ctx context.Context, o *runOptions) error {
-	c, err := a.connect()
-	if err != nil {
-		return err
-	}
-	checked, err := a.check(ctx, o.files, c.namespace)
+	// A manifest's faults are worth telling even where there is no cluster.
+	c, noCluster := a.connect()
+	checked, err := a.check(ctx, o.files, a.offlineNamespace())
 	if err != nil {
 		return err
 	}
@@ -72,7 +69,10 @@ func (a *app) run(ctx context.Context, o *runOptions) error {
 		for _, f := range checked.faults {
 			fmt.Fprintln(a.ErrOut, f)
 		}
-		return fmt.Errorf("nothing was applied, because of %d of these", len(checked.faults))
+		return errors.New("the manifest is not valid; nothing was applied")
+	}
+	if noCluster != nil {
+		return noCluster
 	}
 	ap := applier{app: a, cluster: c, quiet: o.output != ""}
 	if err := ap.locate(checked.results); err != nil {

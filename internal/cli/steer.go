@@ -94,7 +94,7 @@ func switchedOn(u *unstructured.Unstructured, s runSwitch) bool {
 
 // steerCommand is a verb that flips a switch of jobs.
 func (a *app) steerCommand(cmd *cobra.Command, s runSwitch, on bool, o steerOptions) *cobra.Command {
-	cmd.Args = cobra.MinimumNArgs(1)
+	cmd.Args = needJobs
 	cmd.ValidArgsFunction = a.completeJobs(-1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return a.flip(cmd.Context(), s, on, o, args) }
 	addOutputFlag(cmd, &o.output, outputName, outputJSON, outputYAML)

@@ -45,6 +45,9 @@ type checked struct {
 
 // check reads and checks manifests. Faults are listed in the order of the files and documents.
 func (a *app) check(ctx context.Context, files []string, namespace string) (*checked, error) {
+	if len(files) == 0 {
+		return nil, errors.New("name a manifest: -f FILE")
+	}
 	c := &checked{}
 	checker := manifest.Checker{Namespace: namespace}
 	for _, file := range files {

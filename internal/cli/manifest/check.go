@@ -3,6 +3,7 @@ package manifest
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -29,11 +30,9 @@ type Checker struct {
 type Result struct {
 	Doc
 	Faults []Fault
-	// Kind, Typed and Job are set for a job: its kind, the object with defaults filled in, and, where it is without fault,
-	// its normal form.
-	Kind  *kinds.Kind
-	Typed kinds.Object
-	Job   *engine.Job
+	// Kind is set for a job, and Job, its normal form, where it is without fault.
+	Kind *kinds.Kind
+	Job  *engine.Job
 	// Unknown is true for objects of which this program has no schema, so that nothing of them was checked.
 	Unknown bool
 }
@@ -92,8 +91,19 @@ func (r *Result) checkBuiltIn() {
 			r.fault(unknownField(r.Path, e))
 		}
 	} else if err != nil {
-		r.fault(strings.Join(strings.Fields(err.Error()), " "))
+		r.fault(wrongType(r.Path, err))
 	}
+}
+
+var unmarshalError = regexp.MustCompile(`^json: cannot unmarshal (\w+) into Go struct field \w+\.(\S+) of type \S+$`)
+
+// wrongType writes a decoder's complaint about a value like the other faults.
+func wrongType(at *field.Path, err error) string {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	if m := unmarshalError.FindStringSubmatch(text); m != nil {
+		return at.Child(m[2]).String() + ": cannot be of type " + m[1]
+	}
+	return prefixed(at, text)
 }
 
 // unknownField writes a decoder's complaint like the other faults, the path first.
@@ -121,28 +131,32 @@ func (c *Checker) checkJob(ctx context.Context, r *Result) error {
 	if u.GetName() == "" && u.GetGenerateName() != "" {
 		u.SetName(u.GetGenerateName() + "xxxxx")
 	}
-	errs := s.validate(ctx, u)
-	if len(errs) == 0 {
-		errs = r.lower(u)
+	errs, complete := s.checkValues(u)
+	if complete {
+		job, broken := lower(r.Kind, u)
+		// The code finds what the rules find, and names the place.
+		if len(broken) == 0 {
+			broken = s.checkRules(ctx, u)
+		}
+		errs = append(errs, broken...)
+		r.Job = job
 	}
 	for _, e := range errs {
 		r.fault(prefixed(r.Path, describe(e)))
 	}
+	if len(r.Faults) > 0 {
+		r.Job = nil
+	}
 	return nil
 }
 
-// lower turns the object into the normal form and reports what only code can tell.
-func (r *Result) lower(u *unstructured.Unstructured) field.ErrorList {
-	object := r.Kind.New()
+// lower turns an object into the normal form, or reports what only code can tell.
+func lower(kind *kinds.Kind, u *unstructured.Unstructured) (*engine.Job, field.ErrorList) {
+	object := kind.New()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, object); err != nil {
-		return field.ErrorList{field.InternalError(nil, err)}
+		return nil, field.ErrorList{field.InternalError(nil, err)}
 	}
-	job, errs := r.Kind.Lower(object, kinds.Options{})
-	r.Typed = object
-	if len(errs) == 0 && len(r.Faults) == 0 {
-		r.Job = job
-	}
-	return errs
+	return kind.Lower(object, kinds.Options{})
 }
 
 func prefixed(at *field.Path, message string) string {

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 )
@@ -60,12 +61,8 @@ func Read(file string, r io.Reader) ([]Doc, []Fault, error) {
 			faults = append(faults, Fault{file, index, err.Error()})
 			continue
 		}
-		found, err := objects(Doc{File: file, Index: index, Object: &unstructured.Unstructured{Object: object}})
-		if err != nil {
-			faults = append(faults, Fault{file, index, err.Error()})
-			continue
-		}
-		docs = append(docs, found...)
+		found, wrong := objects(Doc{File: file, Index: index, Object: &unstructured.Unstructured{Object: object}})
+		docs, faults = append(docs, found...), append(faults, wrong...)
 	}
 	return docs, faults, nil
 }
@@ -133,57 +130,42 @@ func (p part) parse() (map[string]any, error) {
 	if !bytes.HasPrefix(data, []byte("{")) {
 		return nil, errors.New("not an object: a manifest begins with apiVersion and kind")
 	}
-	u := &unstructured.Unstructured{}
-	if err := u.UnmarshalJSON(data); err != nil {
-		return nil, missing(data, err)
+	var content map[string]any
+	if err := utiljson.Unmarshal(data, &content); err != nil {
+		return nil, err
 	}
-	return u.UnstructuredContent(), nil
-}
-
-// missing names the field whose absence keeps an object from being read.
-func missing(data []byte, err error) error {
-	var head struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
-	}
-	if json.Unmarshal(data, &head) != nil {
-		return err
-	}
-	if head.Kind == "" {
-		return errors.New("kind: Required value")
-	}
-	return err
+	return content, nil
 }
 
 // objects takes lists apart and checks what every object needs.
-func objects(d Doc) ([]Doc, error) {
+func objects(d Doc) (all []Doc, faults []Fault) {
+	fault := func(at *field.Path, message string) ([]Doc, []Fault) {
+		return nil, []Fault{{d.File, d.Index, at.String() + ": " + message}}
+	}
 	if !d.Object.IsList() {
-		if d.Object.GetAPIVersion() == "" {
-			return nil, errors.New(d.Path.Child("apiVersion").String() + ": Required value")
-		}
-		if d.Object.GetKind() == "" {
-			return nil, errors.New(d.Path.Child("kind").String() + ": Required value")
+		switch {
+		case d.Object.GetAPIVersion() == "":
+			return fault(d.Path.Child("apiVersion"), "Required value")
+		case d.Object.GetKind() == "":
+			return fault(d.Path.Child("kind"), "Required value")
 		}
 		return []Doc{d}, nil
 	}
 	items, _, err := unstructured.NestedSlice(d.Object.Object, "items")
 	if err != nil {
-		return nil, err
+		return fault(d.Path.Child("items"), err.Error())
 	}
-	var all []Doc
 	for i, item := range items {
 		at := d.Path.Child("items").Index(i)
 		content, ok := item.(map[string]any)
 		if !ok {
-			return nil, fmt.Errorf("%s: not an object", at)
+			faults = append(faults, Fault{d.File, d.Index, at.String() + ": not an object"})
+			continue
 		}
-		found, err := objects(Doc{d.File, d.Index, at, &unstructured.Unstructured{Object: content}})
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, found...)
+		found, wrong := objects(Doc{d.File, d.Index, at, &unstructured.Unstructured{Object: content}})
+		all, faults = append(all, found...), append(faults, wrong...)
 	}
-	return all, nil
+	return all, faults
 }
 
 // Sort orders the faults of one file by document, and leaves those of one document in the order in which they were found.

@@ -2,8 +2,8 @@ package manifest
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -126,20 +126,32 @@ func (s *schema) suggest(path string) string {
 	return ""
 }
 
-// validate lists what the API server would object to in an object that is created.
-func (s *schema) validate(ctx context.Context, u *unstructured.Unstructured) field.ErrorList {
-	errs := apivalidation.ValidateObjectMetaAccessor(u, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+// checkValues lists what the API server would object to in the values of an object that is created. complete is false where
+// that keeps it from evaluating rules: they rely on types and bounds.
+func (s *schema) checkValues(u *unstructured.Unstructured) (errs field.ErrorList, complete bool) {
+	errs = apivalidation.ValidateObjectMetaAccessor(u, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	errs = append(errs, validation.ValidateCustomResource(nil, u.Object, s.values)...)
 	errs = append(errs, objectmeta.Validate(nil, u.Object, s.structural, false)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, u.Object)...)
-	if s.rules == nil || slices.ContainsFunc(errs, hidesRules) {
-		return errs
-	}
-	found, _ := s.rules.Validate(ctx, nil, s.structural, u.Object, nil, celconfig.RuntimeCELCostBudget)
-	return append(errs, found...)
+	return inOrder(errs), !slices.ContainsFunc(errs, hidesRules)
 }
 
-// hidesRules is true for errors after which the API server does not evaluate rules either: rules rely on types and bounds.
+// checkRules lists the rules of the schema that the object breaks.
+func (s *schema) checkRules(ctx context.Context, u *unstructured.Unstructured) field.ErrorList {
+	if s.rules == nil {
+		return nil
+	}
+	errs, _ := s.rules.Validate(ctx, nil, s.structural, u.Object, nil, celconfig.RuntimeCELCostBudget)
+	return inOrder(errs)
+}
+
+// inOrder sorts errors by path: the packages walk maps.
+func inOrder(errs field.ErrorList) field.ErrorList {
+	slices.SortStableFunc(errs, func(a, b *field.Error) int { return strings.Compare(a.Field, b.Field) })
+	return errs
+}
+
+// hidesRules is true for errors after which the API server does not evaluate rules.
 func hidesRules(err *field.Error) bool {
 	switch err.Type {
 	case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
@@ -151,21 +163,29 @@ func hidesRules(err *field.Error) bool {
 // longest is the number of characters of a value that a fault quotes.
 const longest = 80
 
+// jsonValue is a value that is quoted as JSON.
+type jsonValue string
+
+func (v jsonValue) String() string { return string(v) }
+
 // describe renders a fault in one line: its path, what is wrong, the value where it is short, and how to mend it.
 func describe(err *field.Error) string {
 	short := *err
+	short.Detail = strings.TrimPrefix(err.Detail, err.Field+" in body ")
 	switch v := err.BadValue.(type) {
-	case nil, bool, int, int32, int64, float64:
-		if f, ok := v.(float64); ok && f == math.Trunc(f) {
-			short.BadValue = int64(f)
-		}
+	case nil, bool, int, int32, int64, field.OmitValueType:
 	case string:
-		if len(v) > longest {
+		switch {
+		case strings.HasPrefix(v, "{"):
+			short.BadValue = jsonValue(v)
+		case len(v) > longest:
 			short.BadValue = v[:longest] + "…"
 		}
 	default:
 		short.BadValue = field.OmitValueType{}
+		if data, err := json.Marshal(v); err == nil && len(data) <= longest {
+			short.BadValue = jsonValue(data)
+		}
 	}
-	text := strings.Join(strings.Fields(short.Error()), " ")
-	return strings.TrimPrefix(text, "<nil>: ")
+	return strings.Join(strings.Fields(strings.TrimPrefix(short.Error(), "<nil>: ")), " ")
 }

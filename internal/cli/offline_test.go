@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"tensorstack.dev/batch/internal/testing/golden"
+)
+
+// call runs the program as from a shell without any kubeconfig, and returns what it wrote and its exit code.
+func call(t *testing.T, stdin string, args ...string) (out, errOut string, code int) {
+	t.Helper()
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_STATE_HOME", filepath.Join(home, "state"))
+	t.Setenv("KUBECONFIG", "")
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	var o, e bytes.Buffer
+	code = Main(t.Context(), append([]string{"t9k"}, args...), genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &o, ErrOut: &e})
+	return o.String(), e.String(), code
+}
+
+// transcript is what a call looks like in a shell.
+func transcript(args []string, out, errOut string, code int) string {
+	return fmt.Sprintf("$ t9k %s\n%s%s[exit code %d]\n", strings.Join(args, " "), out, prefixLines("stderr: ", errOut), code)
+}
+
+func prefixLines(prefix, text string) string {
+	var b strings.Builder
+	for l := range strings.Lines(text) {
+		b.WriteString(prefix + l)
+	}
+	return b.String()
+}
+
+func TestValidate(t *testing.T) {
+	t.Chdir("testdata/validate")
+	for _, test := range []struct {
+		file string
+		code int
+	}{
+		{"good.yaml", 0}, {"good.json", 0}, {"fields.yaml", 1}, {"schema.yaml", 1}, {"code.yaml", 1}, {"syntax.yaml", 1}, {"kinds.yaml", 1},
+	} {
+		t.Run(test.file, func(t *testing.T) {
+			args := []string{"validate", "-f", test.file}
+			out, errOut, code := call(t, "", args...)
+			if code != test.code {
+				t.Errorf("exit code %d, want %d", code, test.code)
+			}
+			golden.Compare(t, test.file+".txt", transcript(args, out, errOut, code))
+		})
+	}
+}
+
+// TestValidateAcceptsWhatUsersWrote keeps to the manifests that the other tests of this repository run.
+func TestValidateReadsStandardInput(t *testing.T) {
+	manifest, err := os.ReadFile("testdata/validate/good.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, errOut, code := call(t, string(manifest), "validate", "-f", "-", "-f", "testdata/validate/good.yaml")
+	if code != 0 || !strings.Contains(out, "stdin:1 genericjob/mnist is valid") || !strings.Contains(out, "good.yaml:2 genericjob/mnist- is valid") {
+		t.Errorf("exit code %d, output:\n%s%s", code, out, errOut)
+	}
+}
+
+func TestRender(t *testing.T) {
+	for _, format := range []string{"yaml", "json"} {
+		args := []string{"render", "-f", "testdata/render/gang.yaml", "-o", format}
+		out, errOut, code := call(t, "", args...)
+		golden.Compare(t, "testdata/render/gang."+format+".txt", transcript(args, out, errOut, code))
+		if format == "json" {
+			var list struct {
+				APIVersion, Kind string
+				Items            []map[string]any
+			}
+			if err := json.Unmarshal([]byte(out), &list); err != nil || list.Kind != "List" || list.APIVersion != "v1" || len(list.Items) != 5 {
+				t.Errorf("not a v1 List of 5 objects: %v, %s of %d", err, list.Kind, len(list.Items))
+			}
+		}
+	}
+}
+
+func TestRenderRefusesWhatIsWrong(t *testing.T) {
+	out, errOut, code := call(t, "", "render", "-f", "testdata/validate/code.yaml")
+	if code != 1 || out != "" || !strings.Contains(errOut, "testdata/validate/code.yaml:1 spec.successRules[0]") {
+		t.Errorf("exit code %d, output:\n%s%s", code, out, errOut)
+	}
+}
+
+// TestFaults shows what people see who call the program wrongly, or without a cluster.
+func TestFaults(t *testing.T) {
+	var b strings.Builder
+	for _, args := range [][]string{
+		{"get"},
+		{"run"},
+		{"run", "-f", "missing.yaml"},
+		{"run", "-f", "testdata/validate/code.yaml"},
+		{"run", "-f", "testdata/validate/good.yaml", "-o", "json"},
+		{"get", "-o", "table"},
+		{"get", "--watch"},
+		{"get", "-A", "mnist"},
+		{"get", "trainingjob/mnist"},
+		{"get", "--local=lab"},
+		{"describe"},
+		{"logs"},
+		{"pause"},
+		{"debug", "maybe", "mnist"},
+		{"exec", "mnist"},
+		{"exec", "mnist", "ls"},
+		{"exec", "--", "ls"},
+		{"delete"},
+		{"validate"},
+		{"validate", "-f", "/dev/null"},
+		{"frobnicate"},
+		{"descirbe", "mnist"},
+	} {
+		out, errOut, code := call(t, "", args...)
+		if code == 0 {
+			t.Errorf("t9k %s: exit code 0", strings.Join(args, " "))
+		}
+		b.WriteString(transcript(args, out, errOut, code) + "\n")
+	}
+	golden.Compare(t, "testdata/faults.txt", b.String())
+}
+
+func TestPluginCallsItselfByKubectlsName(t *testing.T) {
+	var out bytes.Buffer
+	code := Main(t.Context(), []string{"/usr/bin/kubectl-t9k", "get", "--help"}, genericiooptions.IOStreams{Out: &out, ErrOut: &out})
+	if code != 0 || !strings.Contains(out.String(), "kubectl t9k get [JOB...]") || strings.Contains(out.String(), "  t9k get") {
+		t.Errorf("exit code %d, help:\n%s", code, &out)
+	}
+}
