@@ -108,11 +108,12 @@ func (r *replica) newlyFailed() bool {
 	return r.final() && r.result == failed && r.past.phase != batch.ReplicaFailed
 }
 
-// refusalEvents tells of a refusal when the Running condition first shows it.
+// refusalEvents tells of a refusal when the Running condition first shows it. Later ones of its sort differ in numbers or in
+// the pod that comes first, and the condition's message keeps up with them.
 func (p *pass) refusalEvents(next *batch.JobStatus) {
 	c := condition(next, batch.JobRunningCondition)
 	old := condition(p.old, batch.JobRunningCondition)
-	if c.Reason != batch.ReasonNameTaken && c.Reason != batch.ReasonCreateRefused || old != nil && old.Message == c.Message {
+	if c.Reason != batch.ReasonNameTaken && c.Reason != batch.ReasonCreateRefused || old != nil && old.Reason == c.Reason {
 		return
 	}
 	p.event(warning(c.Reason, "%s", c.Message))
