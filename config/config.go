@@ -1,9 +1,52 @@
-// Package config carries the generated CustomResourceDefinitions, so that programs can install and check them.
+// Package config carries manifests, so that programs can install and check them.
 package config
 
-import "embed"
+import (
+	"embed"
+	"fmt"
 
-// CRDs holds the CustomResourceDefinitions as YAML files under crd/.
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// CRDs holds the generated CustomResourceDefinitions as YAML files under crd/.
 //
 //go:embed crd/*.yaml
 var CRDs embed.FS
+
+//go:embed operator/namespace.yaml webhook/*.yaml
+var files embed.FS
+
+// Namespace is that of the operator.
+const Namespace = "t9k-system"
+
+// Webhook lists what the admission webhook of an operator needs that runs outside of the cluster: the operator's namespace,
+// the Secret of its certificate, and the configuration, by which the API server calls address, a host and port.
+func Webhook(address string) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	for _, file := range []string{"operator/namespace.yaml", "webhook/secret.yaml", "webhook/configuration.yaml"} {
+		data, err := files.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(data, &o.Object); err != nil {
+			return nil, fmt.Errorf("reading %s: %w", file, err)
+		}
+		objects = append(objects, o)
+	}
+	configuration := objects[len(objects)-1]
+	hooks, _, err := unstructured.NestedSlice(configuration.Object, "webhooks")
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range hooks {
+		hook := h.(map[string]any)
+		path, _, err := unstructured.NestedString(hook, "clientConfig", "service", "path")
+		if err != nil {
+			return nil, err
+		}
+		hook["clientConfig"] = map[string]any{"url": "https://" + address + path}
+	}
+	return objects, unstructured.SetNestedSlice(configuration.Object, hooks, "webhooks")
+}

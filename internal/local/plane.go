@@ -142,6 +142,7 @@ func operatorArgs(d Dir, c *Config) []string {
 		"--leader-elect=false",
 		"--health-probe-bind-address=" + c.loopback(Operator),
 		"--metrics-bind-address=0",
+		"--webhook-bind-address=0",
 		"--cluster-domain=" + clusterDomain,
 	}
 }

@@ -23,6 +23,7 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/jobcontroller"
 	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/webhook"
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=t9k-system,verbs=get;create;update
@@ -34,6 +35,7 @@ type options struct {
 	namespace      string
 	probeAddress   string
 	metricsAddress string
+	webhookAddress string
 	jobs           jobcontroller.Options
 }
 
@@ -53,9 +55,10 @@ func NewCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; unset: the one of the pod that this runs in, or $KUBECONFIG")
 	f.BoolVar(&o.leaderElection, "leader-elect", true, "let one of several operators work at a time")
-	f.StringVar(&o.namespace, "leader-election-namespace", "", "namespace of the leader's Lease; unset: the pod's own")
+	f.StringVar(&o.namespace, "namespace", podNamespace(), "namespace of the leader's Lease and of the webhook's Secret; unset: the pod's own")
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	f.StringVar(&o.metricsAddress, "metrics-bind-address", "0", "address of /metrics; 0 turns them off")
+	f.StringVar(&o.webhookAddress, "webhook-bind-address", ":9443", "address of the admission webhook; 0 turns it off")
 	f.StringVar(&o.jobs.Kinds.ClusterDomain, "cluster-domain", "", "DNS domain of the cluster; unset: detected, else "+kinds.DefaultClusterDomain)
 	f.IntVar(&o.jobs.Kinds.MaxReplicas, "max-replicas", kinds.DefaultMaxReplicas, "largest number of replicas of one job")
 	f.IntVar(&o.jobs.Engine.MaxListed, "max-listed-replicas", 1000, "number of replicas that a job's status lists one by one")
@@ -83,6 +86,12 @@ func (o *options) run(ctx context.Context) error {
 	}
 	if err := jobcontroller.Add(mgr, o.jobs); err != nil {
 		return err
+	}
+	if o.webhookAddress != "" && o.webhookAddress != "0" {
+		opts := webhook.Options{Address: o.webhookAddress, Namespace: o.namespace, Kinds: o.jobs.Kinds}
+		if err := webhook.Add(mgr, opts); err != nil {
+			return err
+		}
 	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running the controllers: %w", err)
@@ -137,6 +146,15 @@ func (o *options) manager(config *rest.Config) (manager.Manager, error) {
 		return nil, fmt.Errorf("adding the readiness check: %w", err)
 	}
 	return mgr, nil
+}
+
+// podNamespace is the namespace of the pod that this runs in; empty outside of a pod.
+func podNamespace() string {
+	content, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(content))
 }
 
 // detectClusterDomain reads the cluster's DNS domain from the search list that every pod gets; empty where there is none.

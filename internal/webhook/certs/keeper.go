@@ -1,0 +1,203 @@
+// Package certs keeps the certificate of an admission webhook: it makes it, renews it in time, and tells the API servers
+// which one to trust. Any number of processes may do so at once for the same webhook.
+package certs
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	admissionregistration "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+const (
+	// DefaultLifetime is the time for which a certificate is valid.
+	DefaultLifetime = 90 * 24 * time.Hour
+	// checkEvery is the time between two looks at the Secret and the configuration, unless a certificate lives so short
+	// that it needs more.
+	checkEvery = 30 * time.Second
+	// After an error the next look comes after firstRetry, doubling up to checkEvery.
+	firstRetry = 200 * time.Millisecond
+)
+
+// Keeper keeps the certificate of one webhook. Its zero value needs Client, Secret and Configuration.
+type Keeper struct {
+	// Client reads from the API server itself, not from a cache. It needs to get and update the Secret, and to get and
+	// patch the configuration.
+	Client client.Client
+	// Secret holds the certificates and their keys. It must exist; it may be empty.
+	Secret types.NamespacedName
+	// Configuration is the name of the ValidatingWebhookConfiguration. Its clientConfigs say for which hosts the
+	// certificate must be valid. While there is none there is nobody to serve.
+	Configuration string
+	// Lifetime of a certificate; a new one is made when a third is left. Defaults to DefaultLifetime.
+	Lifetime time.Duration
+
+	mu      sync.Mutex
+	serving *tls.Certificate
+	state   error
+}
+
+// errStarting is the state of a keeper that has not looked yet.
+var errStarting = errors.New("the webhook's certificate has not been looked at yet")
+
+// NeedLeaderElection tells controller-runtime that every replica does this: each serves the webhook.
+func (k *Keeper) NeedLeaderElection() bool { return false }
+
+// GetCertificate is what a tls.Config asks for the certificate. It fails while there is none.
+func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.serving == nil {
+		return nil, errors.Join(errors.New("there is no certificate yet"), k.state)
+	}
+	return k.serving, nil
+}
+
+// Ready tells whether the webhook can be called, or is not asked for.
+func (k *Keeper) Ready(*http.Request) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.serving == nil {
+		return k.state
+	}
+	return nil
+}
+
+// Start keeps the certificate until ctx ends. It never fails: what goes wrong is logged and tried again.
+func (k *Keeper) Start(ctx context.Context) error {
+	k.report(nil, errStarting)
+	normal := min(checkEvery, k.lifetime()/20)
+	wait, retry := time.Duration(0), firstRetry
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+		cert, err := k.check(ctx, time.Now())
+		k.report(cert, err)
+		if err == nil {
+			wait, retry = normal, firstRetry
+			continue
+		}
+		if ctx.Err() == nil && !lostRace(err) {
+			log.FromContext(ctx).Error(err, "Keeping the webhook's certificate", "retryAfter", retry.String())
+		}
+		wait, retry = min(retry, normal), min(2*retry, checkEvery)
+	}
+}
+
+// lostRace tells whether another replica was faster: an update then meets a conflict, and a patch a failed test.
+func lostRace(err error) bool { return apierrors.IsConflict(err) || apierrors.IsInvalid(err) }
+
+// report notes a certificate to serve from now on, if there is one, and what went wrong, if anything did.
+func (k *Keeper) report(cert *tls.Certificate, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.state = err
+	if cert != nil {
+		k.serving = cert
+	}
+}
+
+// check sees to it that the Secret holds a good certificate and that the configuration trusts it. It returns the one to
+// serve: nil where nobody calls.
+func (k *Keeper) check(ctx context.Context, now time.Time) (*tls.Certificate, error) {
+	configuration := &admissionregistration.ValidatingWebhookConfiguration{}
+	switch err := k.Client.Get(ctx, types.NamespacedName{Name: k.Configuration}, configuration); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading ValidatingWebhookConfiguration %s: %w", k.Configuration, err)
+	}
+	hosts, err := hostsOf(configuration)
+	if err != nil {
+		return nil, err
+	}
+	secret := &corev1.Secret{}
+	if err := k.Client.Get(ctx, k.Secret, secret); err != nil {
+		return nil, fmt.Errorf("reading Secret %s, which config/webhook has: %w", k.Secret, err)
+	}
+	s, renewed, err := readStore(secret.Data).renew(hosts, now, k.lifetime())
+	if err != nil {
+		return nil, err
+	}
+	if renewed {
+		secret.Data = s.data()
+		if err := k.Client.Update(ctx, secret); err != nil {
+			return nil, fmt.Errorf("writing Secret %s: %w", k.Secret, err)
+		}
+		log.FromContext(ctx).Info("Made a certificate for the webhook", "hosts", hosts, "expires", s.newest.leaf.NotAfter)
+	}
+	if err := k.publish(ctx, configuration, s.bundle()); err != nil {
+		return nil, err
+	}
+	return s.serving(hosts, now, k.lifetime()).serving, nil
+}
+
+// publish writes the certificates to trust into the configuration where they are not there yet, and touches nothing else.
+func (k *Keeper) publish(ctx context.Context, c *admissionregistration.ValidatingWebhookConfiguration, bundle []byte) error {
+	type operation struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value"`
+	}
+	patch := []operation{{"test", "/metadata/resourceVersion", c.ResourceVersion}} // the indices below are those of this version
+	for i := range c.Webhooks {
+		if !bytes.Equal(c.Webhooks[i].ClientConfig.CABundle, bundle) {
+			patch = append(patch, operation{"add", fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", i), bundle})
+		}
+	}
+	if len(patch) == 1 {
+		return nil
+	}
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return fmt.Errorf("writing a patch: %w", err)
+	}
+	if err := k.Client.Patch(ctx, c, client.RawPatch(types.JSONPatchType, data)); err != nil {
+		return fmt.Errorf("writing the certificates into ValidatingWebhookConfiguration %s: %w", c.Name, err)
+	}
+	return nil
+}
+
+func (k *Keeper) lifetime() time.Duration {
+	if k.Lifetime == 0 {
+		return DefaultLifetime
+	}
+	return k.Lifetime
+}
+
+// hostsOf lists the names under which API servers call the webhooks of a configuration.
+func hostsOf(c *admissionregistration.ValidatingWebhookConfiguration) ([]string, error) {
+	var hosts []string
+	for i := range c.Webhooks {
+		w := &c.Webhooks[i]
+		switch {
+		case w.ClientConfig.Service != nil:
+			hosts = append(hosts, w.ClientConfig.Service.Name+"."+w.ClientConfig.Service.Namespace+".svc")
+		case w.ClientConfig.URL != nil:
+			u, err := url.Parse(*w.ClientConfig.URL)
+			if err != nil {
+				return nil, fmt.Errorf("reading the URL of webhook %s: %w", w.Name, err)
+			}
+			hosts = append(hosts, u.Hostname())
+		}
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts), nil
+}

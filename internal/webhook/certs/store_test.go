@@ -1,0 +1,96 @@
+package certs
+
+import (
+	"bytes"
+	"crypto/x509"
+	"testing"
+	"time"
+)
+
+var hosts = []string{"127.0.0.1", "t9k-webhook.t9k-system.svc"}
+
+const life = 90 * time.Minute
+
+// renewed renews a store and writes and reads it, as it goes through the Secret.
+func renewed(t *testing.T, s store, hosts []string, now time.Time) (store, bool) {
+	t.Helper()
+	next, changed, err := s.renew(hosts, now, life)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return readStore(next.data()), changed
+}
+
+// trusted tells whether an API server that knows the bundle of one store accepts what is served from another.
+func trusted(bundle, served store, now time.Time) bool {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(bundle.bundle())
+	_, err := served.serving(hosts, now, life).leaf.Verify(x509.VerifyOptions{Roots: pool, DNSName: hosts[1], CurrentTime: now})
+	return err == nil
+}
+
+// A year of an operator that looks once a minute, with API servers that learn of a new certificate three minutes later and
+// a replica that reads the Secret three minutes later.
+func TestEveryoneTrustsWhatIsServedAtAnyTime(t *testing.T) {
+	const late = 3
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	var past [late + 1]store
+	past[0], _ = renewed(t, store{}, hosts, now)
+	for i := range past {
+		past[i] = past[0]
+	}
+	renewals := 0
+	for range 365 {
+		now = now.Add(time.Minute)
+		next, changed := renewed(t, past[0], hosts, now)
+		if changed {
+			renewals++
+		}
+		copy(past[1:], past[:late])
+		past[0] = next
+		if !trusted(past[late], past[0], now) {
+			t.Fatalf("%s: an API server that is behind does not trust what is served", now)
+		}
+		if !trusted(past[0], past[late], now) {
+			t.Fatalf("%s: an API server does not trust what a replica serves that is behind", now)
+		}
+	}
+	if want := 365 / 60; renewals != want {
+		t.Errorf("%d renewals, not %d", renewals, want)
+	}
+}
+
+func TestWhatCannotBeServedIsReplacedAtOnce(t *testing.T) {
+	now := time.Now()
+	good, _ := renewed(t, store{}, hosts, now)
+	other, _ := renewed(t, store{}, []string{"elsewhere.example"}, now)
+	garbled := good.data()
+	garbled["tls.key"] = other.data()["tls.key"]
+	for name, c := range map[string]struct {
+		stored  store
+		now     time.Time
+		renewed bool
+	}{
+		"nothing":                       {store{}, now, true},
+		"a good one":                    {good, now, false},
+		"another host's":                {other, now, true},
+		"the key of another one":        {readStore(garbled), now, true},
+		"an expired one":                {good, now.Add(2 * life), true},
+		"one from a clock that is fast": {good, now.Add(-2 * clockSkew), true},
+		"one with two thirds left":      {good, now.Add(life / 3), false},
+		"one with hardly a third left":  {good, now.Add(life*2/3 + time.Second), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			next, changed := renewed(t, c.stored, hosts, c.now)
+			if changed != c.renewed {
+				t.Errorf("renewed: %t", changed)
+			}
+			if !trusted(next, next, c.now) {
+				t.Error("what is served is not trusted")
+			}
+			if changed == bytes.Equal(next.bundle(), c.stored.bundle()) {
+				t.Error("the bundle changes exactly when something is renewed")
+			}
+		})
+	}
+}

@@ -1,0 +1,80 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/kinds"
+)
+
+// validator says yes or no to jobs of all kinds.
+type validator struct {
+	decoder admission.Decoder
+	opts    kinds.Options
+}
+
+// Handle answers one request. What is neither a creation nor an update is allowed.
+func (v *validator) Handle(_ context.Context, req admission.Request) admission.Response {
+	if req.SubResource != "" || req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
+		return admission.Allowed("")
+	}
+	kind, err := kinds.ByName(req.Kind.Kind)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	obj, err := v.read(kind, req.Object)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	if obj.GetDeletionTimestamp() != nil {
+		return admission.Allowed("")
+	}
+	job, faults := kind.Lower(obj, v.opts)
+	if req.Operation == admissionv1.Update {
+		old, err := v.read(kind, req.OldObject)
+		if err != nil {
+			return admission.Errored(http.StatusBadRequest, err)
+		}
+		faults = v.changed(kind, obj, old, faults)
+	}
+	return answer(req, job, faults)
+}
+
+// changed lists what is wrong with a change. A job that was bad before, for it got in past this webhook, is not held to
+// more than that: its owner may still mend its metadata, and the controller has said on it what is wrong.
+func (v *validator) changed(kind kinds.Kind, updated, old kinds.Object, faults field.ErrorList) field.ErrorList {
+	if _, before := kind.Lower(old, v.opts); len(before) > 0 {
+		faults = nil
+	}
+	return append(kind.ValidateUpdate(updated, old), faults...)
+}
+
+func (v *validator) read(kind kinds.Kind, raw runtime.RawExtension) (kinds.Object, error) {
+	obj := kind.New()
+	return obj, v.decoder.DecodeRaw(raw, obj)
+}
+
+// answer says everything at once, with the same words and the same status as a CRD's own rules.
+func answer(req admission.Request, job *engine.Job, faults field.ErrorList) admission.Response {
+	if len(faults) == 0 {
+		var warnings []string
+		if job != nil {
+			warnings = kinds.Warnings(job)
+		}
+		return admission.Allowed("").WithWarnings(warnings...)
+	}
+	invalid := apierrors.NewInvalid(schema.GroupKind{Group: req.Kind.Group, Kind: req.Kind.Kind}, req.Name, faults)
+	var status apierrors.APIStatus
+	errors.As(invalid, &status)
+	result := status.Status()
+	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &result}}
+}

@@ -1,0 +1,82 @@
+// Package webhook is the admission of jobs: what a CRD's own rules cannot tell of them is told when they are created or
+// changed, in the words of package kinds.
+package webhook
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/webhook/certs"
+)
+
+// config/webhook has objects of these names, and calls Path.
+const (
+	Path              = "/validate-jobs"
+	configurationName = "t9k-batch"
+	secretName        = "t9k-webhook-cert"
+)
+
+// Options are the settings of the webhook.
+type Options struct {
+	// Address is where it is served, as host:port; the host may be empty.
+	Address string
+	// Namespace is that of the Secret that holds the certificate.
+	Namespace string
+	// CertificateLifetime defaults to certs.DefaultLifetime.
+	CertificateLifetime time.Duration
+	Kinds               kinds.Options
+}
+
+// Add serves the webhook in a manager, in every replica of it.
+func Add(mgr ctrl.Manager, opts Options) error {
+	if opts.Namespace == "" {
+		return errors.New("serving the webhook: the namespace of its certificate is unknown outside of a pod: set it, or switch the webhook off")
+	}
+	host, port, err := splitAddress(opts.Address)
+	if err != nil {
+		return fmt.Errorf("serving the webhook: %w", err)
+	}
+	// Not the manager's client, which would read, and so watch, Secrets of the whole cluster.
+	direct, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return fmt.Errorf("making the webhook's client: %w", err)
+	}
+	keeper := &certs.Keeper{
+		Client: direct, Configuration: configurationName, Lifetime: opts.CertificateLifetime,
+		Secret: types.NamespacedName{Namespace: opts.Namespace, Name: secretName},
+	}
+	server := webhook.NewServer(webhook.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
+		c.MinVersion, c.GetCertificate = tls.VersionTLS13, keeper.GetCertificate
+	}}})
+	validate := &validator{decoder: admission.NewDecoder(mgr.GetScheme()), opts: opts.Kinds}
+	server.Register(Path, &webhook.Admission{Handler: validate})
+	if err := mgr.AddReadyzCheck("webhook", keeper.Ready); err != nil {
+		return fmt.Errorf("adding the webhook's readiness check: %w", err)
+	}
+	if err := errors.Join(mgr.Add(keeper), mgr.Add(server)); err != nil {
+		return fmt.Errorf("adding the webhook: %w", err)
+	}
+	return nil
+}
+
+func splitAddress(address string) (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, err
+	}
+	if port, err = strconv.Atoi(text); err != nil || port < 1 || port > 65535 {
+		return "", 0, fmt.Errorf("%q has no port from 1 to 65535", address)
+	}
+	return host, port, nil
+}
