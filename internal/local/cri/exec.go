@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -42,7 +40,7 @@ func (s *server) inside(ctx context.Context, id string, argv []string, prepare f
 		if err := shim.Confine(c.spec); err != nil {
 			return fmt.Errorf("dropping privileges: %w", err)
 		}
-		path, err := lookPath(argv[0], c.spec.Env, c.spec.Cwd)
+		path, err := c.spec.LookPath(argv[0])
 		if err != nil {
 			return err
 		}
@@ -76,29 +74,6 @@ func join(c *container, p *process) error {
 		flags |= unix.CLONE_NEWPID
 	}
 	return p.control(func(fd int) error { return unix.Setns(fd, flags) })
-}
-
-// lookPath finds a command as the container's environment says, on the calling thread.
-func lookPath(name string, env []string, dir string) (string, error) {
-	if strings.Contains(name, "/") {
-		return name, nil
-	}
-	for _, e := range env {
-		path, ok := strings.CutPrefix(e, "PATH=")
-		if !ok {
-			continue
-		}
-		for _, d := range filepath.SplitList(path) {
-			if !filepath.IsAbs(d) {
-				d = filepath.Join(dir, d)
-			}
-			p := filepath.Join(d, name)
-			if st, err := os.Stat(p); err == nil && !st.IsDir() && st.Mode()&0o111 != 0 {
-				return p, nil
-			}
-		}
-	}
-	return "", &exec.Error{Name: name, Err: exec.ErrNotFound}
 }
 
 // exitError turns what Wait returned into the kind of error by which the streaming server tells exit codes.

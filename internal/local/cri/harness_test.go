@@ -25,7 +25,7 @@ import (
 type node struct {
 	pb.RuntimeServiceClient
 	images pb.ImageServiceClient
-	t      *testing.T
+	t      testing.TB
 	cfg    Config
 	logs   string
 	stop   context.CancelFunc
@@ -34,7 +34,7 @@ type node struct {
 var subnets atomic.Int32
 
 // requireRoot skips a test that the machine cannot run.
-func requireRoot(t *testing.T) {
+func requireRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: mounts, network devices and namespaces")
@@ -47,7 +47,7 @@ func requireRoot(t *testing.T) {
 }
 
 // testConfig returns a configuration that nothing else on the machine uses.
-func testConfig(t *testing.T) Config {
+func testConfig(t testing.TB) Config {
 	t.Helper()
 	requireRoot(t)
 	dir := t.TempDir()
@@ -66,13 +66,13 @@ func testConfig(t *testing.T) Config {
 	return cfg
 }
 
-func start(t *testing.T) *node {
+func start(t testing.TB) *node {
 	t.Helper()
 	return serve(t, testConfig(t))
 }
 
 // serve starts a server in this process, which ends with the test at the latest.
-func serve(t *testing.T, cfg Config) *node {
+func serve(t testing.TB, cfg Config) *node {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
@@ -84,7 +84,7 @@ func serve(t *testing.T, cfg Config) *node {
 	return n
 }
 
-func dial(t *testing.T, cfg Config) *node {
+func dial(t testing.TB, cfg Config) *node {
 	t.Helper()
 	conn, err := grpc.NewClient("unix://"+cfg.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -193,7 +193,7 @@ func (n *node) log(id string) string {
 	return logText(n.t, n.status(id).LogPath)
 }
 
-func logText(t *testing.T, path string) string {
+func logText(t testing.TB, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -227,7 +227,7 @@ func (n *node) sync(id string, argv ...string) (string, int32) {
 }
 
 // eventually waits for a condition that other processes bring about.
-func eventually(t *testing.T, what string, f func() bool) {
+func eventually(t testing.TB, what string, f func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !f(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -237,7 +237,7 @@ func eventually(t *testing.T, what string, f func() bool) {
 }
 
 // leftovers lists what of a configuration is still on the machine.
-func leftovers(t *testing.T, cfg Config) (out []string) {
+func leftovers(t testing.TB, cfg Config) (out []string) {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -270,7 +270,7 @@ func leftovers(t *testing.T, cfg Config) (out []string) {
 }
 
 // processesOf lists the processes that the test marked with the configuration's bridge.
-func processesOf(t *testing.T, cfg Config) (out []string) {
+func processesOf(t testing.TB, cfg Config) (out []string) {
 	t.Helper()
 	pids, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {

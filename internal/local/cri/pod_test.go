@@ -1,13 +1,16 @@
 package cri
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"batch.tensorstack.dev/shim"
 	"github.com/google/go-cmp/cmp"
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -40,6 +43,19 @@ func TestContainerRunsToItsEnd(t *testing.T) {
 				t.Errorf("image %q, reference %q; want %q", got, st.ImageRef, want)
 			}
 		})
+	}
+}
+
+func TestFirstProcessStartsBeforeKubernetes(t *testing.T) {
+	cmd := exec.Command(self)
+	cmd.Args[0], cmd.Env, cmd.Dir = shim.Name, []string{"GODEBUG=inittrace=1"}, t.TempDir()
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != shim.StartFailed {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if !strings.Contains(string(out), "init runtime @") || strings.Contains(string(out), "k8s.io/") {
+		t.Errorf("packages that were initialised before the shim:\n%s", out)
 	}
 }
 

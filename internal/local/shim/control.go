@@ -2,8 +2,8 @@ package shim
 
 import (
 	"encoding/binary"
+	"errors"
 	"io"
-	"net"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -62,7 +62,7 @@ func ReadFrame(r io.Reader) (kind byte, payload []byte, err error) {
 type output struct {
 	log     *logFile
 	mu      sync.Mutex
-	clients map[net.Conn]bool
+	clients map[*os.File]bool
 }
 
 func (o *output) broadcast(stream byte, b []byte) {
@@ -77,13 +77,13 @@ func (o *output) broadcast(stream byte, b []byte) {
 	}
 }
 
-func (o *output) add(c net.Conn) {
+func (o *output) add(c *os.File) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.clients[c] = true
 }
 
-func (o *output) remove(c net.Conn) {
+func (o *output) remove(c *os.File) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.clients, c)
@@ -99,9 +99,39 @@ type control struct {
 	ended     atomic.Bool
 }
 
-func (c *control) serve(l net.Listener) {
+// listen makes the control socket in the working directory, without package net (see the package's documentation).
+func listen() (*os.File, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	l := os.NewFile(uintptr(fd), ControlSock)
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: ControlSock}); err != nil {
+		return nil, err
+	}
+	return l, unix.Listen(fd, 16)
+}
+
+func accept(l *os.File) (*os.File, error) {
+	raw, err := l.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var conn int
+	var failed error
+	err = raw.Read(func(fd uintptr) bool {
+		conn, _, failed = unix.Accept4(int(fd), unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
+		return failed != unix.EAGAIN && failed != unix.EINTR && failed != unix.ECONNABORTED
+	})
+	if err != nil || failed != nil {
+		return nil, errors.Join(err, failed)
+	}
+	return os.NewFile(uintptr(conn), "client"), nil
+}
+
+func (c *control) serve(l *os.File) {
 	for {
-		conn, err := l.Accept()
+		conn, err := accept(l)
 		if err != nil {
 			return
 		}
@@ -112,7 +142,7 @@ func (c *control) serve(l net.Listener) {
 	}
 }
 
-func (c *control) handle(conn net.Conn) {
+func (c *control) handle(conn *os.File) {
 	var op [1]byte
 	if _, err := io.ReadFull(conn, op[:]); err != nil {
 		return
@@ -133,7 +163,7 @@ func (c *control) handle(conn net.Conn) {
 	}
 }
 
-func (c *control) attach(conn net.Conn) {
+func (c *control) attach(conn *os.File) {
 	c.out.add(conn)
 	defer c.out.remove(conn)
 	for {

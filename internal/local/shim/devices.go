@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -76,12 +76,12 @@ func (r *rootfs) dev() error {
 		return fmt.Errorf("pts: %w", err)
 	}
 	for _, l := range [][2]string{{"/proc/self/fd", "fd"}, {"/proc/self/fd/0", "stdin"}, {"/proc/self/fd/1", "stdout"}, {"/proc/self/fd/2", "stderr"}} {
-		if err := os.Symlink(l[0], filepath.Join(dev, l[1])); err != nil && !os.IsExist(err) {
+		if err := os.Symlink(l[0], path.Join(dev, l[1])); err != nil && !os.IsExist(err) {
 			return err
 		}
 	}
 	for _, d := range []string{"shm", "mqueue"} {
-		if err := os.Mkdir(filepath.Join(dev, d), 0o755); err != nil {
+		if err := os.Mkdir(path.Join(dev, d), 0o755); err != nil {
 			return err
 		}
 	}

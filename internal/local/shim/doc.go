@@ -9,5 +9,6 @@
 // It is a module of its own, and imports only the standard library and golang.org/x/sys, for one reason: Go
 // initialises packages in the order of their import paths, and batch.tensorstack.dev/shim sorts before k8s.io/... .
 // A program that holds all of Kubernetes spends about 60 MB and a tenth of a second on initialising those packages;
-// a shim is done before they begin.
+// a shim is done before they begin. Of the standard library it avoids what is ready only after them: net, os/exec and
+// path/filepath, as a test of package cri checks.
 package shim

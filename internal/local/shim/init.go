@@ -2,11 +2,8 @@ package shim
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
 	"os/signal"
 	"runtime"
 	"strconv"
@@ -62,7 +59,7 @@ type container struct {
 	spec     *Spec
 	dir      int // the container's directory, out of reach by path
 	out      *output
-	listener net.Listener
+	listener *os.File
 	signals  chan os.Signal
 	path     string // of the command
 	remarks  []string
@@ -86,14 +83,14 @@ func prepare() (*container, error) {
 			return nil, err
 		}
 	}
-	if c.listener, err = net.Listen("unix", ControlSock); err != nil {
+	if c.listener, err = listen(); err != nil {
 		return nil, err
 	}
 	l, err := openLog(s.LogPath)
 	if err != nil {
 		return nil, fmt.Errorf("opening the log %s: %w", s.LogPath, err)
 	}
-	c.out = &output{log: l, clients: map[net.Conn]bool{}}
+	c.out = &output{log: l, clients: map[*os.File]bool{}}
 	signal.Notify(c.signals)
 	root := &rootfs{spec: s}
 	if err := root.build(); err != nil {
@@ -122,14 +119,6 @@ func (c *container) privileges() error {
 
 // find looks the command up as its own PATH and working directory say.
 func (c *container) find() error {
-	os.Clearenv()
-	for _, e := range c.spec.Env {
-		if k, v, ok := strings.Cut(e, "="); ok {
-			if err := os.Setenv(k, v); err != nil {
-				return fmt.Errorf("environment variable %q: %w", k, err)
-			}
-		}
-	}
 	if err := os.MkdirAll(c.spec.Cwd, 0o755); err != nil {
 		return fmt.Errorf("making the working directory: %w", err)
 	}
@@ -137,10 +126,7 @@ func (c *container) find() error {
 		return fmt.Errorf("entering the working directory: %w", err)
 	}
 	var err error
-	c.path, err = exec.LookPath(c.spec.Argv[0])
-	if errors.Is(err, exec.ErrDot) { // a PATH with "." in it is the user's own choice
-		err = nil
-	}
+	c.path, err = c.spec.LookPath(c.spec.Argv[0])
 	return err
 }
 

@@ -3,7 +3,7 @@ package shim
 import (
 	"bytes"
 	"io"
-	"path/filepath"
+	"path"
 	"sync"
 	"time"
 
@@ -22,15 +22,15 @@ type logFile struct {
 	fd   int
 }
 
-func openLog(path string) (*logFile, error) {
-	if path == "" {
+func openLog(file string) (*logFile, error) {
+	if file == "" {
 		return nil, nil
 	}
-	dir, err := unix.Open(filepath.Dir(path), unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	dir, err := unix.Open(path.Dir(file), unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
-	l := &logFile{dir: dir, name: filepath.Base(path), fd: -1}
+	l := &logFile{dir: dir, name: path.Base(file), fd: -1}
 	return l, l.reopen()
 }
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -20,31 +20,55 @@ type hostMount struct {
 // Types whose mounts say nothing to a container: namespaces, triggers, and the roots of other containers.
 var skippedTypes = map[string]bool{"nsfs": true, "autofs": true, "overlay": true, "rpc_pipefs": true, "binfmt_misc": true}
 
-// hostMounts lists the mounts outside the given directories, parents first.
+// CoverSource is the source of the mounts by which the cluster keeps its kubelet away from the machine's own
+// directories. They concern nobody but the kubelet: containers see what is below.
+const CoverSource = "t9k-local"
+
+// hostMounts lists the mounts outside the given directories that show something which an overlay of / does not,
+// parents first.
 func hostMounts(except []string) ([]hostMount, error) {
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil, err
 	}
-	var out []hostMount
-	seen := map[string]bool{}
-	for line := range strings.Lines(string(b)) {
+	return parseMounts(string(b), except), nil
+}
+
+func parseMounts(table string, except []string) (out []hostMount) {
+	seen, rootDevice := map[string]bool{}, ""
+	for line := range strings.Lines(table) {
 		f := strings.Fields(line)
 		sep := 6
 		for sep < len(f) && f[sep] != "-" { // optional fields end at a dash
 			sep++
 		}
-		if sep+1 >= len(f) {
+		if sep+2 >= len(f) {
 			continue
 		}
-		p := unescape(f[4])
-		if seen[p] || p != "/" && skippedTypes[f[sep+1]] || withinAny(p, except) {
+		device, root, p, kind, source := f[2], unescape(f[3]), unescape(f[4]), f[sep+1], f[sep+2]
+		if p == "/" && root == "/" {
+			rootDevice = device
+		}
+		switch {
+		case seen[p], p != "/" && skippedTypes[kind], withinAny(p, except), kind == "tmpfs" && source == CoverSource:
 			continue
+		case p != "/" && device == rootDevice && root == p && !insideAny(p, out):
+			continue // a directory bound to its own place
 		}
 		seen[p] = true
 		out = append(out, hostMount{path: p, readOnly: strings.HasPrefix(f[5], "ro")})
 	}
-	return out, nil
+	return out
+}
+
+// insideAny tells whether p is inside one of the mounts other than /.
+func insideAny(p string, mounts []hostMount) bool {
+	for _, m := range mounts {
+		if m.path != "/" && within(p, m.path) {
+			return true
+		}
+	}
+	return false
 }
 
 // unescape undoes the octal escapes of the kernel's tables.
@@ -111,13 +135,23 @@ func openSources(mounts []Mount) ([]source, error) {
 		fd, err := cloneTree(m.Src, true)
 		if err == nil {
 			out[i].tree = fd
-			out[i].path, err = filepath.EvalSymlinks(m.Src)
+			out[i].path, err = realPath(m.Src)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("opening the source %s of the mount at %s: %w", m.Src, m.Dst, err)
 		}
 	}
 	return out, nil
+}
+
+// realPath returns p without symbolic links.
+func realPath(p string) (string, error) {
+	fd, err := unix.Open(p, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	return os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 }
 
 // attach puts the sources in their places. It runs inside the new root, where absolute symbolic links such as
@@ -134,7 +168,7 @@ func attach(mounts []Mount, sources []source, hide []string) error {
 			if !within(h, from.path) {
 				continue
 			}
-			if err := cover(filepath.Join(target, strings.TrimPrefix(h, from.path))); err != nil {
+			if err := cover(path.Join(target, strings.TrimPrefix(h, from.path))); err != nil {
 				return err
 			}
 		}
@@ -181,14 +215,14 @@ func attachOne(m Mount, fd int) (target string, err error) {
 	return target, place(fd, target)
 }
 
-// resolve follows the symbolic links in p as far as it exists. Unlike filepath.EvalSymlinks it accepts a path, and
+// resolve follows the symbolic links in p as far as it exists. Unlike realPath it accepts a path, and
 // links to one, that does not exist yet.
 func resolve(p string) (string, error) {
-	done, rest := "/", strings.Split(filepath.Clean(p), "/")
+	done, rest := "/", strings.Split(path.Clean(p), "/")
 	for links := 0; len(rest) > 0; {
 		name := rest[0]
 		rest = rest[1:]
-		next := filepath.Join(done, name)
+		next := path.Join(done, name)
 		st, err := os.Lstat(next)
 		if err != nil || st.Mode()&fs.ModeSymlink == 0 {
 			done = next
@@ -201,10 +235,10 @@ func resolve(p string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if filepath.IsAbs(link) {
+		if path.IsAbs(link) {
 			done = "/"
 		}
-		rest = append(strings.Split(filepath.Clean(link), "/"), rest...)
+		rest = append(strings.Split(path.Clean(link), "/"), rest...)
 	}
 	return done, nil
 }
@@ -219,12 +253,12 @@ func ensure(p string, dir bool) error {
 	if err == nil {
 		return nil
 	}
-	parent := filepath.Dir(p)
+	parent := path.Dir(p)
 	for {
 		if _, err := os.Lstat(parent); err == nil {
 			break
 		}
-		parent = filepath.Dir(parent)
+		parent = path.Dir(parent)
 	}
 	if e := mirror(parent); e != nil {
 		return errors.Join(err, e)
@@ -236,7 +270,7 @@ func create(p string, dir bool) error {
 	if dir {
 		return os.MkdirAll(p, 0o755)
 	}
-	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+	if err := os.MkdirAll(path.Dir(p), 0o755); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(p, os.O_CREATE|os.O_WRONLY, 0o644)
@@ -258,7 +292,7 @@ func mirror(dir string) error {
 	}
 	links, trees := map[string]string{}, map[string]int{}
 	for _, e := range entries {
-		p := filepath.Join(dir, e.Name())
+		p := path.Join(dir, e.Name())
 		if e.Type()&fs.ModeSymlink != 0 {
 			links[p], err = os.Readlink(p)
 		} else {

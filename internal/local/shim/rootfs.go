@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"path"
 	"strconv"
 	"strings"
 	"syscall"
@@ -33,7 +33,7 @@ func (r *rootfs) build() error {
 	if r.dir, err = os.Getwd(); err != nil {
 		return err
 	}
-	r.root = filepath.Join(r.dir, "root")
+	r.root = path.Join(r.dir, "root")
 	// Before the mounts turn into slaves: a mount with bidirectional propagation must stay the host's peer.
 	sources, err := openSources(r.spec.Mounts)
 	if err != nil {
@@ -45,7 +45,7 @@ func (r *rootfs) build() error {
 	if r.host, err = hostMounts(append([]string{"/proc", "/sys", "/dev", r.dir}, r.spec.Hide...)); err != nil {
 		return err
 	}
-	for _, d := range []string{r.root, filepath.Join(r.dir, "layer")} {
+	for _, d := range []string{r.root, path.Join(r.dir, "layer")} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func (r *rootfs) showHost() error {
 	err := r.overlay("/")
 	if err != nil && !r.layerUsable() {
 		// The state directory's file system cannot hold a layer (it is itself an overlay, say): use memory.
-		if e := unix.Mount("layer", filepath.Join(r.dir, "layer"), "tmpfs", 0, "mode=755"); e == nil {
+		if e := unix.Mount("layer", path.Join(r.dir, "layer"), "tmpfs", 0, "mode=755"); e == nil {
 			r.remarks = append(r.remarks, "the container's files are kept in memory: the state directory cannot hold an overlay")
 			err = r.overlay("/")
 		}
@@ -105,19 +105,18 @@ func (r *rootfs) rebuild(p string) error {
 		return err
 	}
 	for _, e := range entries {
-		path := filepath.Join(p, e.Name())
-		if err := r.rebuildEntry(path, e); err != nil {
-			return fmt.Errorf("showing %s: %w", path, err)
+		if err := r.rebuildEntry(path.Join(p, e.Name()), e); err != nil {
+			return fmt.Errorf("showing %s: %w", path.Join(p, e.Name()), err)
 		}
 	}
 	return nil
 }
 
-func (r *rootfs) rebuildEntry(path string, e fs.DirEntry) error {
-	to := r.root + path
+func (r *rootfs) rebuildEntry(p string, e fs.DirEntry) error {
+	to := r.root + p
 	switch {
 	case e.Type()&fs.ModeSymlink != 0:
-		link, err := os.Readlink(path)
+		link, err := os.Readlink(p)
 		if err != nil {
 			return err
 		}
@@ -126,38 +125,38 @@ func (r *rootfs) rebuildEntry(path string, e fs.DirEntry) error {
 		if err := os.WriteFile(to, nil, 0o644); err != nil {
 			return err
 		}
-		_ = r.bindReadOnly(path, false) // sockets and the like of others may refuse: they stay empty files
+		_ = r.bindReadOnly(p, false) // sockets and the like of others may refuse: they stay empty files
 		return nil
 	}
 	if err := os.Mkdir(to, 0o755); err != nil {
 		return err
 	}
-	if path == "/proc" || path == "/sys" || path == "/dev" || r.hidden(path) {
+	if p == "/proc" || p == "/sys" || p == "/dev" || r.hidden(p) {
 		return nil
 	}
-	st, err := os.Stat(path)
+	st, err := os.Stat(p)
 	if err != nil {
 		return err
 	}
 	if err := os.Chmod(to, st.Mode()); err != nil {
 		return err
 	}
-	if _, err := os.ReadDir(path); errors.Is(err, fs.ErrPermission) {
+	if _, err := os.ReadDir(p); errors.Is(err, fs.ErrPermission) {
 		return nil // another user's, such as /root: an empty one of our own
 	}
-	if r.overlay(path) == nil {
+	if r.overlay(p) == nil {
 		return nil
 	}
 	for _, m := range r.host {
-		if within(m.path, path) && m.path != path {
-			return r.rebuild(path)
+		if within(m.path, p) && m.path != p {
+			return r.rebuild(p)
 		}
 	}
 	if st.Mode()&fs.ModeSticky != 0 {
 		return nil // a directory for everybody's files, such as /tmp: empty and writable rather than read-only
 	}
-	r.remarks = append(r.remarks, path+" is read-only: no overlay can be made of it")
-	return r.bindReadOnly(path, true)
+	r.remarks = append(r.remarks, p+" is read-only: no overlay can be made of it")
+	return r.bindReadOnly(p, true)
 }
 
 // overlay shows the host's directory p at the same place of the new root, with a layer of the container above it.
@@ -193,7 +192,7 @@ func (r *rootfs) overlay(p string) error {
 func (r *rootfs) newLayer(lower fs.FileInfo) (upper, work string, err error) {
 	n := strconv.Itoa(r.layers)
 	r.layers++
-	upper, work = filepath.Join("layer", n, "upper"), filepath.Join("layer", n, "work")
+	upper, work = path.Join("layer", n, "upper"), path.Join("layer", n, "work")
 	for _, d := range []string{upper, work} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return "", "", err
@@ -217,7 +216,7 @@ func (r *rootfs) layerUsable() bool {
 	if err != nil {
 		return false
 	}
-	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", filepath.Dir(upper), upper, work)
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", path.Dir(upper), upper, work)
 	if r.spec.Rootless {
 		options += ",userxattr"
 	}

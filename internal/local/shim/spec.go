@@ -2,7 +2,10 @@ package shim
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
+	"path"
+	"strings"
 	"syscall"
 )
 
@@ -72,6 +75,30 @@ type Exit struct {
 	Code     int32 // 128 + the signal's number for a command that a signal ended
 	Finished int64 // Unix time in nanoseconds
 	Message  string
+}
+
+// LookPath finds a program as the container's environment and working directory say. It looks at the files that the
+// calling thread sees.
+func (s *Spec) LookPath(name string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	for _, e := range s.Env {
+		list, ok := strings.CutPrefix(e, "PATH=")
+		if !ok {
+			continue
+		}
+		for dir := range strings.SplitSeq(list, ":") {
+			if !path.IsAbs(dir) {
+				dir = path.Join(s.Cwd, dir)
+			}
+			p := path.Join(dir, name)
+			if st, err := os.Stat(p); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
+				return p, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("%q: executable file not found in $PATH", name)
 }
 
 func readSpec() (*Spec, error) {
