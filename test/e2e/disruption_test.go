@@ -1,0 +1,127 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// TestDisruptions: §5, a pod that somebody takes away is replaced and nothing is charged. The job allows no restart, so any
+// charge would end it.
+func TestDisruptions(t *testing.T) {
+	for name, disrupt := range map[string]func(*space, *corev1.Pod) error{
+		"deletion": func(s *space, p *corev1.Pod) error { return s.client.Delete(s.t.Context(), p) },
+		"deletion by force": func(s *space, p *corev1.Pod) error {
+			return s.client.Delete(s.t.Context(), p, client.GracePeriodSeconds(0))
+		},
+		"eviction": func(s *space, p *corev1.Pod) error {
+			return s.core.PolicyV1().Evictions(s.ns).Evict(s.t.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: s.ns}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSpace(t)
+			s.create(s.newJob("job", role("worker", 2, obey)))
+			s.awaitPhase("job", batch.JobRunning)
+			s.awaitStarts("job-worker-0", 1)
+			if err := disrupt(s, s.podNow("job-worker-0")); err != nil {
+				t.Fatal(err)
+			}
+			s.awaitStarts("job-worker-0", 2)
+			p := s.podNow("job-worker-0")
+			if attemptOf(p) != "1" || p.Annotations[batch.AnnotationRestarts] != "0" {
+				t.Errorf("the replacement is attempt %s with %s restarts", attemptOf(p), p.Annotations[batch.AnnotationRestarts])
+			}
+			s.awaitEvent("job", batch.EventReplicaDisrupted, "job-worker-0")
+			s.order("job-worker-0", 0)
+			s.order("job-worker-1", 0)
+			j := s.awaitPhase("job", batch.JobSucceeded)
+			if j.Status.BackoffCount != 0 || replica(j, "job-worker-0").RestartCount != 0 {
+				t.Errorf("%d restarts were charged", j.Status.BackoffCount)
+			}
+			if n := s.starts("job-worker-1"); n != 1 {
+				t.Errorf("the other replica has started %d times", n)
+			}
+		})
+	}
+}
+
+// TestReplacementWaits: §5, a replacement starts when the old pod is gone, however long that takes.
+func TestReplacementWaits(t *testing.T) {
+	s := newSpace(t)
+	worker := role("worker", 1, `trap 'read x < /gate/leave; echo left >> /gate/$HOSTNAME.starts; exit 0' TERM
+		echo started >> /gate/$HOSTNAME.starts; sleep 1000000 & wait`)
+	worker.Template.Spec.TerminationGracePeriodSeconds = new(int64(60))
+	s.create(s.newJob("slow", worker))
+	s.fifo("leave")
+	s.awaitStarts("slow-worker-0", 1)
+	old := s.podNow("slow-worker-0")
+	if err := s.client.Delete(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	s.fence()
+	if now := s.podNow("slow-worker-0"); now.UID != old.UID || now.DeletionTimestamp == nil || s.starts("slow-worker-0") != 1 {
+		t.Fatalf("the pod that ends slowly has been replaced\n%s", s.dump())
+	}
+	s.order("leave", 0)
+	s.awaitStarts("slow-worker-0", 2)
+	if got := strings.Fields(s.written("slow-worker-0.starts")); strings.Join(got, " ") != "started left started" {
+		t.Errorf("the processes tell of %v", got)
+	}
+	if n := s.job("slow").Status.BackoffCount; n != 0 {
+		t.Errorf("%d restarts were charged", n)
+	}
+}
+
+// TestPreemption: §5, §11. The scheduler takes a pod away for a more important one; the job says why it waits, and goes on
+// when there is room.
+func TestPreemption(t *testing.T) {
+	s := newSpace(t)
+	most := resource.NewMilliQuantity(s.allocatable().MilliValue()*3/4, resource.DecimalSI)
+	worker := role("worker", 1, obey)
+	worker.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: *most}
+	s.create(s.newJob("low", worker))
+	s.awaitStarts("low-worker-0", 1)
+
+	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: s.ns}, Value: 1000}
+	if err := s.client.Create(t.Context(), class); err != nil {
+		t.Fatal(err)
+	}
+	high := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Spec: role("x", 1, "exec sleep 1000000").Template.Spec}
+	high.Spec.PriorityClassName = class.Name
+	high.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: *most}
+	s.create(high)
+	s.awaitJob("low", "the scheduler's reason", func(j *batch.GenericJob) bool {
+		c := condition(j, batch.JobRunningCondition)
+		return j.Status.Phase == batch.JobPending && c.Reason == batch.ReasonUnschedulable && strings.Contains(c.Message, "Insufficient cpu")
+	})
+	s.awaitEvent("low", batch.EventReplicaDisrupted, "low-worker-0")
+	if err := s.client.Delete(t.Context(), high); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitStarts("low-worker-0", 2)
+	s.order("low-worker-0", 0)
+	if j := s.awaitPhase("low", batch.JobSucceeded); j.Status.BackoffCount != 0 {
+		t.Errorf("%d restarts were charged", j.Status.BackoffCount)
+	}
+	if err := s.client.Delete(t.Context(), class); err != nil {
+		t.Error(err)
+	}
+}
+
+// allocatable is the processor time that the node has for pods.
+func (s *space) allocatable() *resource.Quantity {
+	s.t.Helper()
+	var nodes corev1.NodeList
+	if err := s.client.List(s.t.Context(), &nodes); err != nil || len(nodes.Items) != 1 {
+		s.t.Fatalf("%d nodes: %v", len(nodes.Items), err)
+	}
+	return nodes.Items[0].Status.Allocatable.Cpu()
+}

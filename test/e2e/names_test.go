@@ -1,0 +1,176 @@
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// TestNamesAndLabels: §2, the names, labels and owners of what belongs to a job.
+func TestNamesAndLabels(t *testing.T) {
+	s := newSpace(t)
+	worker := role("worker", 2, obey)
+	worker.Template.Labels = map[string]string{"app": "mine", batch.LabelJobName: "somebody-else"}
+	worker.Template.Annotations = map[string]string{"note": "kept", batch.AnnotationRunMode: "Debug"}
+	j := s.newJob("names", role("master", 1, obey), worker)
+	j.Spec.Service = &batch.ServiceOption{Ports: []corev1.ServicePort{{Name: "http", Port: 8080}, {Name: "data", Port: 9090, Protocol: corev1.ProtocolUDP}}}
+	s.create(j)
+	j = s.awaitPhase("names", batch.JobRunning)
+
+	pods := s.pods("names", "three", func(p []*corev1.Pod) bool { return len(p) == 3 })
+	for i, want := range []struct{ name, role, rank string }{
+		{"names-master-0", "master", "0"}, {"names-worker-0", "worker", "0"}, {"names-worker-1", "worker", "1"},
+	} {
+		p := pods[i]
+		if p.Name != want.name || p.Spec.Hostname != want.name || p.Spec.Subdomain != "names" {
+			t.Errorf("pod %s has hostname %s and subdomain %s, want %s and names", p.Name, p.Spec.Hostname, p.Spec.Subdomain, want.name)
+		}
+		if name := s.exec(s.ns, p.Name, "main", "cat /proc/sys/kernel/hostname"); name != want.name {
+			t.Errorf("pod %s: its host calls itself %q", p.Name, name)
+		}
+		labels := map[string]string{
+			batch.LabelJobName: "names", batch.LabelJobKind: "GenericJob", batch.LabelComponent: "genericjob",
+			batch.LabelReplicaType: want.role, batch.LabelReplicaRank: want.rank, batch.LabelReplicaAttempt: "0",
+		}
+		if want.role == "worker" {
+			labels["app"] = "mine"
+		}
+		if !maps.Equal(p.Labels, labels) {
+			t.Errorf("pod %s has labels %v, want %v", p.Name, p.Labels, labels)
+		}
+		if want.role == "worker" && (p.Annotations["note"] != "kept" || p.Annotations[batch.AnnotationRunMode] != string(batch.RunImmediate)) {
+			t.Errorf("pod %s has annotations %v", p.Name, p.Annotations)
+		}
+		if p.Spec.RestartPolicy != corev1.RestartPolicyNever {
+			t.Errorf("pod %s has restart policy %s", p.Name, p.Spec.RestartPolicy)
+		}
+		checkOwner(t, p, j)
+	}
+	s.checkService(j)
+}
+
+func checkOwner(t *testing.T, o client.Object, j *batch.GenericJob) {
+	t.Helper()
+	if !metav1.IsControlledBy(o, j) {
+		t.Errorf("%T %s is not controlled by the job: %+v", o, o.GetName(), o.GetOwnerReferences())
+	}
+}
+
+// checkService holds the services of the namespace against the one that the job asks for.
+func (s *space) checkService(j *batch.GenericJob) {
+	s.t.Helper()
+	var services corev1.ServiceList
+	if err := s.client.List(s.t.Context(), &services, client.InNamespace(s.ns)); err != nil {
+		s.t.Fatal(err)
+	}
+	if len(services.Items) != 1 {
+		s.t.Fatalf("%d services, want 1", len(services.Items))
+	}
+	svc := &services.Items[0]
+	if svc.Name != j.Name || svc.Spec.ClusterIP != corev1.ClusterIPNone || !svc.Spec.PublishNotReadyAddresses || !metav1.IsControlledBy(svc, j) {
+		s.t.Errorf("service %s: %+v, owned by %v", svc.Name, svc.Spec, svc.OwnerReferences)
+	}
+	if len(svc.Spec.Ports) != len(j.Spec.Service.Ports) {
+		s.t.Fatalf("ports %v, want %v", svc.Spec.Ports, j.Spec.Service.Ports)
+	}
+	for i, p := range svc.Spec.Ports {
+		if want := j.Spec.Service.Ports[i]; p.Name != want.Name || p.Port != want.Port || want.Protocol != "" && p.Protocol != want.Protocol {
+			s.t.Errorf("port %+v, want %+v", p, want)
+		}
+	}
+}
+
+// TestNoService: §2, a GenericJob gets no Service unless it asks for one.
+func TestNoService(t *testing.T) {
+	s := newSpace(t)
+	s.create(s.newJob("alone", role("worker", 1, "exit 0")))
+	s.awaitPhase("alone", batch.JobSucceeded)
+	var services corev1.ServiceList
+	if err := s.client.List(t.Context(), &services, client.InNamespace(s.ns)); err != nil {
+		t.Fatal(err)
+	}
+	if len(services.Items) != 0 {
+		t.Errorf("there is a service: %v", services.Items)
+	}
+}
+
+// TestAddresses: §2, which names lead to a replica from where, also before it is ready.
+func TestAddresses(t *testing.T) {
+	s := newSpace(t)
+	never := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"false"}}}}
+	worker := role("worker", 2, idle)
+	worker.Template.Spec.Containers[0].ReadinessProbe = never
+	j := s.newJob("net", worker)
+	j.Spec.Service = &batch.ServiceOption{Ports: []corev1.ServicePort{{Name: "http", Port: 8080}}}
+	s.create(j)
+	neighbour := s.outsider(s.ns)
+	stranger := s.outsider("default")
+	s.awaitPhase("net", batch.JobRunning)
+	address := s.podNow("net-worker-1").Status.PodIP
+	all := []string{s.podNow("net-worker-0").Status.PodIP, address}
+	for _, look := range []struct{ namespace, from, name string }{
+		{s.ns, "net-worker-0", "net-worker-1"},
+		{s.ns, "net-worker-1", "net-worker-1"},
+		{s.ns, "net-worker-0", "net-worker-1.net"},
+		{s.ns, neighbour, "net-worker-1.net"},
+		{s.ns, neighbour, "net-worker-1.net." + s.ns},
+		{"default", stranger, "net-worker-1.net." + s.ns + ".svc.cluster.local"},
+	} {
+		if got := s.resolve(look.namespace, look.from, look.name); len(got) != 1 || got[0] != address {
+			t.Errorf("from %s the name %s leads to %v, want %s", look.from, look.name, got, address)
+		}
+	}
+	if got := s.resolve(s.ns, neighbour, "net"); len(got) != 2 || !strings.Contains(strings.Join(got, " ")+" ", all[0]+" ") {
+		t.Errorf("the service's name leads to %v, want %v", got, all)
+	}
+}
+
+// outsider starts a pod that belongs to no job, and returns its name.
+func (s *space) outsider(namespace string) string {
+	s.t.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "outsider-", Namespace: namespace},
+		Spec: role("x", 1, "exec sleep 1000000").Template.Spec}
+	if err := s.client.Create(s.t.Context(), p); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		if err := s.core.CoreV1().Pods(namespace).Delete(afterTest(s.t), p.Name, metav1.DeleteOptions{}); err != nil {
+			s.t.Error(err)
+		}
+	})
+	in := *s
+	in.ns = namespace
+	in.pod(p.Name, "running", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
+	return p.Name
+}
+
+// resolve lists the addresses that a name leads to from a pod.
+func (s *space) resolve(namespace, pod, name string) []string {
+	s.t.Helper()
+	out := s.exec(namespace, pod, "main", fmt.Sprintf("until getent ahostsv4 %s; do sleep 0.05; done", name))
+	var addresses []string
+	for _, line := range strings.Split(out, "\n") {
+		if f := strings.Fields(line); len(f) > 1 && f[1] == "STREAM" {
+			addresses = append(addresses, f[0])
+		}
+	}
+	return addresses
+}
+
+// TestNameTooLong: §2, a job whose pods' names would be too long is refused with the limit and the length.
+func TestNameTooLong(t *testing.T) {
+	s := newSpace(t)
+	err := s.client.Create(t.Context(), s.newJob(strings.Repeat("x", 55), role("worker", 11, "exit 0")))
+	if err == nil || !strings.Contains(err.Error(), "63") || !strings.Contains(err.Error(), "65") {
+		t.Errorf("a pod's name of 65 characters: %v", err)
+	}
+	s.create(s.newJob(strings.Repeat("x", 54), role("worker", 10, "exit 0")))
+	s.awaitPhase(strings.Repeat("x", 54), batch.JobSucceeded)
+}

@@ -1,0 +1,164 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// TestRestartLimit: §5, the limit holds for each replica, and every restart counts once.
+func TestRestartLimit(t *testing.T) {
+	s := newSpace(t)
+	s.create(s.newJob("limit", restarting(role("worker", 3, obey), batch.RestartOnFailure, 2), role("other", 1, obey)))
+	s.orders("limit-worker-0", 1, 1)
+	s.orders("limit-worker-1", 9)
+	s.awaitStarts("limit-worker-0", 3)
+	s.awaitStarts("limit-worker-1", 2)
+	for _, r := range []string{"limit-worker-0", "limit-worker-1", "limit-worker-2", "limit-other-0"} {
+		s.order(r, 0)
+	}
+	j := s.awaitPhase("limit", batch.JobSucceeded)
+	s.checkRestarts(j, map[string]int{"limit-worker-0": 2, "limit-worker-1": 1, "limit-worker-2": 0, "limit-other-0": 0})
+	s.awaitEvent("limit", batch.EventReplicaRestarted, "limit-worker-1 ended with exit code 9 (restart 1 of 2)")
+	s.awaitEvent("limit", batch.EventReplicaRestarted, "limit-worker-0 ended with exit code 1 (restart 2 of 2)")
+}
+
+// checkRestarts holds the status, the pods and what the processes themselves noted against the restarts of each replica.
+func (s *space) checkRestarts(j *batch.GenericJob, want map[string]int) {
+	s.t.Helper()
+	total := 0
+	for name, n := range want {
+		total += n
+		if r := replica(j, name); int(r.RestartCount) != n {
+			s.t.Errorf("the status tells of %d restarts of %s, want %d", r.RestartCount, name, n)
+		}
+		if got := s.starts(name); got != n+1 {
+			s.t.Errorf("%s has started %d times, want %d", name, got, n+1)
+		}
+	}
+	if int(j.Status.BackoffCount) != total {
+		s.t.Errorf("backoffCount is %d, want %d", j.Status.BackoffCount, total)
+	}
+}
+
+// TestRestartLimitExhausted: §5, a replica that has used its restarts up has failed for good, in the same status.
+func TestRestartLimitExhausted(t *testing.T) {
+	s := newSpace(t)
+	s.create(s.newJob("spent", restarting(role("worker", 2, obey), batch.RestartOnFailure, 1)))
+	s.orders("spent-worker-1", 1, 4)
+	j := s.awaitPhase("spent", batch.JobFailed)
+	checkEnd(t, j, batch.ReasonFailureRule, "spent-worker-1", "exit code 4")
+	if !isTrue(j, batch.JobReplicaFailure) {
+		t.Errorf("condition ReplicaFailure: %+v", condition(j, batch.JobReplicaFailure))
+	}
+	s.fence()
+	s.checkRestarts(s.job("spent"), map[string]int{"spent-worker-1": 1})
+}
+
+// TestRestartPolicies: §5, which ends lead to a restart.
+func TestRestartPolicies(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy batch.RestartPolicyType
+		limit  int32
+		codes  []int
+		phase  batch.JobPhase
+		starts int
+	}{
+		"OnFailure without a limit means none":       {batch.RestartOnFailure, -1, []int{1}, batch.JobFailed, 1},
+		"OnFailure leaves successes alone":           {batch.RestartOnFailure, 5, []int{0}, batch.JobSucceeded, 1},
+		"Never means never":                          {batch.RestartNever, 5, []int{1}, batch.JobFailed, 1},
+		"Always restarts failures and successes":     {batch.RestartAlways, 2, []int{0, 1, 0}, batch.JobSucceeded, 3},
+		"Always ends with what the last restart did": {batch.RestartAlways, 1, []int{0, 3}, batch.JobFailed, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSpace(t)
+			s.create(s.newJob("job", restarting(role("worker", 1, obey), c.policy, c.limit)))
+			s.orders("job-worker-0", c.codes...)
+			j := s.awaitPhase("job", c.phase)
+			s.checkRestarts(j, map[string]int{"job-worker-0": c.starts - 1})
+		})
+	}
+}
+
+// TestAlwaysWithoutLimit: §5, an unset limit of Always is no bound; a rule over another role ends the job.
+func TestAlwaysWithoutLimit(t *testing.T) {
+	s := newSpace(t)
+	j := s.newJob("always", role("chief", 1, obey), restarting(role("server", 1, obey), batch.RestartAlways, -1))
+	j.Spec.SuccessRules = []batch.FinishRule{{"chief": {}}}
+	j.Spec.CleanUpPolicy = batch.CleanUpUnfinished
+	s.create(j)
+	s.orders("always-server-0", 0, 1, 0)
+	s.awaitStarts("always-server-0", 4)
+	s.order("always-chief-0", 0)
+	s.checkRestarts(s.awaitPhase("always", batch.JobSucceeded), map[string]int{"always-server-0": 3, "always-chief-0": 0})
+}
+
+// TestBackOff: §5, the first restart comes at once, further ones after a delay that doubles.
+func TestBackOff(t *testing.T) {
+	s := newSpace(t)
+	s.create(s.newJob("slow", restarting(role("worker", 1, obey), batch.RestartOnFailure, 3)))
+	s.orders("slow-worker-0", 1, 1, 1, 0)
+	s.awaitPhase("slow", batch.JobSucceeded)
+	pods := s.history.attempts("slow-worker-0")
+	if len(pods) != 4 {
+		t.Fatalf("%d pods, want 4", len(pods))
+	}
+	base, err := time.ParseDuration(restartBackoff)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, least := range []time.Duration{0, base, 2 * base} {
+		ended := finishedAt(t, pods[i])
+		// Both times are whole seconds, and so are the delays.
+		if waited := pods[i+1].CreationTimestamp.Sub(ended); waited < least {
+			t.Errorf("restart %d came %s after the end, want at least %s", i+1, waited, least)
+		} else if i == 0 && waited > 5*base {
+			t.Errorf("the first restart came %s after the end", waited)
+		}
+	}
+}
+
+func finishedAt(t *testing.T, p *corev1.Pod) time.Time {
+	t.Helper()
+	for _, c := range p.Status.ContainerStatuses {
+		if c.State.Terminated != nil {
+			return c.State.Terminated.FinishedAt.Time
+		}
+	}
+	t.Fatalf("pod %s was not seen to end: %+v", p.Name, p.Status)
+	return time.Time{}
+}
+
+// TestFinishedIsFinal: §5, after the end nothing is created again, whatever happens to the pods.
+func TestFinishedIsFinal(t *testing.T) {
+	s := newSpace(t)
+	j := s.newJob("final", restarting(role("worker", 2, obey), batch.RestartAlways, -1), role("chief", 1, obey))
+	j.Spec.SuccessRules = []batch.FinishRule{{"chief": {}}}
+	s.create(j)
+	s.awaitStarts("final-worker-0", 1)
+	s.awaitStarts("final-worker-1", 1)
+	s.order("final-chief-0", 0)
+	s.awaitPhase("final", batch.JobSucceeded)
+	s.order("final-worker-1", 1)
+	for _, name := range []string{"final-worker-0", "final-chief-0"} {
+		if err := s.client.Delete(t.Context(), s.podNow(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.pods("final", "one is left, and has ended", func(p []*corev1.Pod) bool {
+		return len(p) == 1 && p[0].Status.Phase == corev1.PodFailed
+	})
+	s.edit("final", func(j *batch.GenericJob) { j.Spec.RunMode = &batch.RunMode{Debug: &batch.DebugMode{Enabled: new(true)}} })
+	s.fence()
+	var pods corev1.PodList
+	if err := s.client.List(t.Context(), &pods, client.InNamespace(s.ns), client.MatchingLabels{batch.LabelJobName: "final"}); err != nil {
+		t.Fatal(err)
+	}
+	if len(pods.Items) != 1 || s.starts("final-worker-0") != 1 || s.starts("final-worker-1") != 1 {
+		t.Errorf("a finished job has run on:\n%s", s.dump())
+	}
+}
