@@ -3,13 +3,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
 	_ "batch.tensorstack.dev/shim" // the first process of each container: this program again
+	"github.com/spf13/pflag"
 
-	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/local/components"
+	"tensorstack.dev/batch/internal/local/localcmd"
 )
 
 func main() {
@@ -18,8 +20,12 @@ func main() {
 			os.Exit(code)
 		}
 	}
-	if err := local.NewCommand().ExecuteContext(context.Background()); err != nil {
-		fmt.Fprintln(os.Stderr, "t9k-local:", err)
+	pflag.CommandLine = pflag.NewFlagSet("", pflag.ContinueOnError) // Kubernetes' packages put flags of theirs into it
+	err := localcmd.New().ExecuteContext(context.Background())
+	if err != nil && !errors.Is(err, localcmd.ErrSilent) {
+		fmt.Fprintln(os.Stderr, "t9k local:", err)
+	}
+	if err != nil {
 		os.Exit(1)
 	}
 }

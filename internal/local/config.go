@@ -19,6 +19,9 @@ const (
 	RuntimeContainerd Runtime = "containerd"
 )
 
+// DefaultContainerdSocket is where containerd listens unless told otherwise.
+const DefaultContainerdSocket = "/run/containerd/containerd.sock"
+
 // The programs of a cluster, by the names that the command line and the logs use.
 const (
 	Etcd              = "etcd"
@@ -42,8 +45,8 @@ type Options struct {
 	Components []string `json:"components,omitempty"`
 	// Runtime is by default RuntimeProcess.
 	Runtime Runtime `json:"runtime,omitempty"`
-	// ContainerdSocket is the address of containerd under RuntimeContainerd; by default
-	// /run/containerd/containerd.sock.
+	// ContainerdSocket is the path of containerd's socket under RuntimeContainerd; by default
+	// DefaultContainerdSocket.
 	ContainerdSocket string `json:"containerdSocket,omitempty"`
 	// Fsync makes etcd wait for the disk on each write. Without it a crash of the whole machine may lose the last
 	// writes; a crash of any process loses nothing.
@@ -62,7 +65,7 @@ func (o *Options) complete() {
 		o.Runtime = RuntimeProcess
 	}
 	if o.ContainerdSocket == "" {
-		o.ContainerdSocket = "/run/containerd/containerd.sock"
+		o.ContainerdSocket = DefaultContainerdSocket
 	}
 }
 
@@ -151,4 +154,10 @@ func (d Dir) Configure(o Options) (*Config, error) {
 		}
 	}
 	return c, d.saveConfig(c)
+}
+
+// LogNames lists what Dir.LogFile has a file for: the programs, and the machine process.
+func LogNames() []string {
+	names := slices.DeleteFunc(WholePlane(), func(c string) bool { return c == CRDs })
+	return append(names, machineLog)
 }

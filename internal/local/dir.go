@@ -17,6 +17,9 @@ const DefaultName = "default"
 // DirVariable is the environment variable by which components learn the cluster's directory.
 const DirVariable = "T9K_LOCAL_DIR"
 
+// machineLog is the name of the machine process's own log.
+const machineLog = "machine"
+
 // maxDirLength keeps the sockets below a cluster's directory (the longest is the kubelet's pod-resources socket with
 // the name under which it is first made) within the 107 bytes that a Unix socket address holds.
 const maxDirLength = 64
@@ -50,10 +53,14 @@ func NamedDir(name string) (Dir, error) {
 	if err != nil {
 		return "", err
 	}
-	return checkDir(filepath.Join(root, name))
+	return CheckDir(filepath.Join(root, name))
 }
 
-func checkDir(path string) (Dir, error) {
+// CheckDir makes a Dir of a path, which must be absolute and not too long for the sockets below it.
+func CheckDir(path string) (Dir, error) {
+	if !filepath.IsAbs(path) {
+		return "", fmt.Errorf("the directory %q is not an absolute path", path)
+	}
 	if len(path) > maxDirLength {
 		return "", fmt.Errorf("the directory %s is %d characters long, but sockets in it need it to be at most %d: choose a shorter --name or XDG_STATE_HOME", path, len(path), maxDirLength)
 	}

@@ -26,7 +26,7 @@ func writeKubeconfig(d Dir, c *Config, path, file string) error {
 	}
 	name := "t9k-local-" + d.Name()
 	config := clientcmdapi.NewConfig()
-	config.Clusters[name] = &clientcmdapi.Cluster{Server: c.apiURL(), CertificateAuthorityData: ca}
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: c.APIURL(), CertificateAuthorityData: ca}
 	config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: cert, ClientKeyData: key}
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	config.CurrentContext = name
@@ -40,8 +40,8 @@ func writeKubeconfig(d Dir, c *Config, path, file string) error {
 	return nil
 }
 
-// apiURL is where the API server listens on the host.
-func (c *Config) apiURL() string { return "https://" + c.loopback(APIServer) }
+// APIURL is where the API server listens on the host.
+func (c *Config) APIURL() string { return "https://" + c.loopback(APIServer) }
 
 func (c *Config) loopback(component string) string {
 	return "127.0.0.1:" + strconv.Itoa(c.Ports[component])

@@ -25,6 +25,12 @@ func (m *Machine) Run(ctx context.Context) error {
 		return err
 	}
 	defer lock.Close()
+	if err := lock.Truncate(0); err != nil {
+		return fmt.Errorf("writing the lock: %w", err)
+	}
+	if _, err := fmt.Fprintln(lock, os.Getpid()); err != nil {
+		return fmt.Errorf("writing the lock: %w", err)
+	}
 	c, err := m.Dir.Load()
 	if err != nil {
 		return err
@@ -35,7 +41,7 @@ func (m *Machine) Run(ctx context.Context) error {
 		err = m.run(ctx, c)
 	}
 	if m.Ephemeral {
-		err = errors.Join(err, os.RemoveAll(string(m.Dir)))
+		err = errors.Join(err, m.Dir.remove())
 	}
 	return err
 }

@@ -18,10 +18,12 @@ import (
 // privateVariable marks the process that is in such a namespace already.
 const privateVariable = "T9K_LOCAL_PRIVATE"
 
-// goPrivate puts this process into a mount namespace of its own, by starting the program anew in it; then it returns.
-func goPrivate() error {
-	if os.Getenv(privateVariable) != "" {
-		return nil
+// EnterNamespaces puts this process into a mount namespace of its own if the cluster in d has a node. It does so by
+// starting the program anew, with the same arguments; in that one it returns.
+func EnterNamespaces(d Dir) error {
+	c, err := d.Load()
+	if err != nil || !c.hasNode() || os.Getenv(privateVariable) != "" {
+		return err
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

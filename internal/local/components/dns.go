@@ -65,7 +65,7 @@ func (n *network) run(ctx context.Context) error {
 		return err
 	}
 	factory := informers.NewSharedInformerFactory(client, 0)
-	server := dns.NewServer(n.domain, n.resolvConf)
+	server := dns.NewServer(n.domain, dns.ResolvConf(n.resolvConf))
 	if err := server.Watch(factory); err != nil {
 		return err
 	}

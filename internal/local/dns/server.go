@@ -23,16 +23,15 @@ const upstreamTimeout = 2 * time.Second
 
 // Server answers the cluster's questions about names.
 type Server struct {
-	domain string
-	// resolvConf is the path of the file that names the machine's own name servers.
-	resolvConf string
-	zone       *zone
+	domain    string
+	upstreams func() []string
+	zone      *zone
 }
 
-// NewServer makes a server for a domain like "cluster.local". It forwards what is outside of the domain to the name
-// servers that the file resolvConf lists at the time.
-func NewServer(domain, resolvConf string) *Server {
-	s := &Server{domain: strings.ToLower(domain), resolvConf: resolvConf, zone: newZone()}
+// NewServer makes a server for a domain like "cluster.local". It forwards what is outside of the domain to the first
+// of the name servers that answers; upstreams returns their addresses, each a host and a port.
+func NewServer(domain string, upstreams func() []string) *Server {
+	s := &Server{domain: strings.ToLower(domain), upstreams: upstreams, zone: newZone()}
 	s.zone.set("", []record{{name: s.domain + "."}}) // the domain exists though it be empty
 	return s
 }
@@ -172,15 +171,28 @@ func (s *Server) forward(request *dns.Msg, overTCP bool) *dns.Msg {
 	if overTCP {
 		client.Net = "tcp"
 	}
-	config, err := dns.ClientConfigFromFile(s.resolvConf)
-	if err == nil {
-		for _, server := range config.Servers {
-			reply, _, err := client.Exchange(request.Copy(), net.JoinHostPort(server, config.Port))
-			if err == nil {
-				reply.Id = request.Id
-				return reply
-			}
+	for _, address := range s.upstreams() {
+		reply, _, err := client.Exchange(request.Copy(), address)
+		if err == nil {
+			reply.Id = request.Id
+			return reply
 		}
 	}
 	return new(dns.Msg).SetRcode(request, dns.RcodeServerFailure)
+}
+
+// ResolvConf returns what reads the name servers from a file like /etc/resolv.conf, anew each time: networks change
+// while a cluster runs. Of a file that cannot be read there are none.
+func ResolvConf(path string) func() []string {
+	return func() []string {
+		config, err := dns.ClientConfigFromFile(path)
+		if err != nil {
+			return nil
+		}
+		var addresses []string
+		for _, server := range config.Servers {
+			addresses = append(addresses, net.JoinHostPort(server, config.Port))
+		}
+		return addresses
+	}
 }

@@ -1,0 +1,53 @@
+package localcmd
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"tensorstack.dev/batch/internal/local"
+)
+
+// newMachine makes the command that `up` starts in the background.
+func newMachine() *cobra.Command {
+	var path string
+	var ephemeral bool
+	cmd := &cobra.Command{
+		Use:    "machine",
+		Short:  "Hold a cluster together (started by up)",
+		Args:   cobra.NoArgs,
+		Hidden: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
+			defer stop()
+			d, err := local.CheckDir(path)
+			if err != nil {
+				return err
+			}
+			if err := local.EnterNamespaces(d); err != nil {
+				return err
+			}
+			if ephemeral {
+				ctx = untilInputEnds(ctx, os.Stdin)
+			}
+			return (&local.Machine{Dir: d, Ephemeral: ephemeral}).Run(ctx)
+		},
+	}
+	cmd.Flags().StringVar(&path, "dir", "", "the cluster's directory")
+	cmd.Flags().BoolVar(&ephemeral, "ephemeral", false, "end, and delete the directory, when the standard input ends")
+	return cmd
+}
+
+// untilInputEnds returns a context that ends with the input: when whoever holds its other end is gone.
+func untilInputEnds(ctx context.Context, input io.Reader) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer cancel()
+		_, _ = io.Copy(io.Discard, input) // any error is an end too
+	}()
+	return ctx
+}

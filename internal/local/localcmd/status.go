@@ -1,0 +1,120 @@
+package localcmd
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"tensorstack.dev/batch/internal/local"
+)
+
+func newStatus(c *cluster) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show how the cluster and each of its components are",
+		Long:  "Show how the cluster and each of its components are. The exit code is 1 unless all are ready.",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d, err := c.dir()
+			if err != nil {
+				return err
+			}
+			if err := mustExist(d); err != nil {
+				return err
+			}
+			out := cmd.OutOrStdout()
+			if !d.Running() {
+				fmt.Fprintf(out, "Cluster %s is down; %q starts it.\n", d.Name(), "t9k local up"+nameFlag(d))
+				return ErrSilent
+			}
+			status, err := local.NewClient(d).Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			config, err := d.Load()
+			if err != nil {
+				return err
+			}
+			printStatus(out, d, config, status, time.Now())
+			if !status.Ready() {
+				return ErrSilent
+			}
+			return nil
+		},
+	}
+}
+
+func printStatus(out io.Writer, d local.Dir, c *local.Config, s *local.Status, now time.Time) {
+	state := "ready"
+	if !s.Ready() {
+		state = "not ready"
+	}
+	fmt.Fprintf(out, "Cluster %s is %s.\n\n", d.Name(), state)
+	fmt.Fprintf(out, "API server  %s\nKubeconfig  %s\nRuntime     %s\nDirectory   %s\n\n", c.APIURL(), tilde(d.Kubeconfig()), c.Runtime, tilde(string(d)))
+	t := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(t, "COMPONENT\tSTATE\tFOR\tRESTARTS\tPID\t")
+	for _, c := range s.Components {
+		pid := ""
+		if c.PID != 0 {
+			pid = fmt.Sprint(c.PID)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", c.Name, c.State, duration.HumanDuration(now.Sub(c.Since)), c.Restarts, pid, firstLine(c.Message))
+	}
+	_ = t.Flush() // to a terminal that is gone
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
+
+func newList() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the clusters of this user",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			names, err := local.Names()
+			if err != nil {
+				return err
+			}
+			if len(names) == 0 {
+				fmt.Fprintln(cmd.OutOrStdout(), `There is none; "t9k local up" makes one.`)
+				return nil
+			}
+			t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 3, ' ', 0)
+			fmt.Fprintln(t, "NAME\tSTATE\tAPI SERVER\tDIRECTORY")
+			for _, name := range names {
+				if err := listOne(cmd, t, name); err != nil {
+					return err
+				}
+			}
+			return t.Flush()
+		},
+	}
+}
+
+func listOne(cmd *cobra.Command, out io.Writer, name string) error {
+	d, err := local.NamedDir(name)
+	if err != nil {
+		return err
+	}
+	config, err := d.Load()
+	if err != nil {
+		return err
+	}
+	state, url := "Down", "-"
+	if d.Running() {
+		state, url = "Starting", config.APIURL()
+		if s, err := local.NewClient(d).Status(cmd.Context()); err == nil && s.Ready() {
+			state = "Ready"
+		}
+	}
+	fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", name, state, url, tilde(string(d)))
+	return nil
+}

@@ -1,0 +1,102 @@
+package localcmd
+
+import (
+	"fmt"
+	"io"
+	"os/signal"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"tensorstack.dev/batch/internal/local"
+)
+
+func newUp(c *cluster) *cobra.Command {
+	o := local.Options{Runtime: local.RuntimeProcess, ContainerdSocket: local.DefaultContainerdSocket}
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start the cluster, or find that it runs",
+		Long: `Start the cluster in the background and wait until it takes jobs. If it runs
+already, nothing changes. What an earlier run stored is there again.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			d, err := c.dir()
+			if err != nil {
+				return err
+			}
+			out := cmd.OutOrStdout()
+			began := time.Now()
+			running := d.Running()
+			if running && !optionsGiven(cmd) {
+				config, err := d.Load()
+				if err != nil {
+					return err
+				}
+				o = config.Options
+			}
+			if !running {
+				fmt.Fprintf(out, "Starting cluster %s ...\n", d.Name())
+			}
+			started, err := local.Up(ctx, d, o, func(s local.ComponentStatus) {
+				if !running {
+					fmt.Fprintf(out, "  %-24s %4.1f s\n", s.Name, time.Since(began).Seconds())
+				}
+			})
+			if err != nil {
+				return err
+			}
+			if started {
+				fmt.Fprintf(out, "Cluster %s is ready.\n", d.Name())
+			} else {
+				fmt.Fprintf(out, "Cluster %s runs already.\n", d.Name())
+			}
+			printUse(out, d)
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.Var((*runtimeValue)(&o.Runtime), "runtime", "what runs containers: process (without images) or containerd")
+	f.StringVar(&o.ContainerdSocket, "containerd-socket", o.ContainerdSocket, "socket of the containerd that runs on this machine")
+	f.BoolVar(&o.Fsync, "fsync", false, "let etcd wait for the disk: slower, but a crash of the machine loses nothing")
+	_ = cmd.RegisterFlagCompletionFunc("runtime", cobra.FixedCompletions([]string{string(local.RuntimeProcess), string(local.RuntimeContainerd)}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// printUse says what to do with a cluster that runs.
+func printUse(out io.Writer, d local.Dir) {
+	t9k := "t9k"
+	if d.Name() != local.DefaultName {
+		t9k += " --local=" + d.Name()
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	fmt.Fprintf(t, "\nRun a job on it:\t%s run -f MANIFEST\n", t9k)
+	fmt.Fprintf(t, "Use kubectl:\texport KUBECONFIG=$(t9k local kubeconfig%s)\n", nameFlag(d))
+	fmt.Fprintf(t, "End it:\tt9k local down%s\n", nameFlag(d))
+	_ = t.Flush() // to a terminal that is gone
+}
+
+// optionsGiven tells whether the command line asks for something in particular.
+func optionsGiven(cmd *cobra.Command) bool {
+	given := false
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) { given = given || f.Changed })
+	return given
+}
+
+// runtimeValue is a flag that takes the name of a runtime.
+type runtimeValue local.Runtime
+
+func (v *runtimeValue) String() string { return string(*v) }
+func (v *runtimeValue) Type() string   { return "string" }
+func (v *runtimeValue) Set(s string) error {
+	switch local.Runtime(s) {
+	case local.RuntimeProcess, local.RuntimeContainerd:
+		*v = runtimeValue(s)
+		return nil
+	}
+	return fmt.Errorf("use %q or %q", local.RuntimeProcess, local.RuntimeContainerd)
+}

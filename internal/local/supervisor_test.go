@@ -1,0 +1,238 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// world is a supervisor of shell scripts that write what happens to them to a file.
+type world struct {
+	*Supervisor
+	events string
+}
+
+// script is a component that runs until it is ended, ready once its file exists.
+func (w *world) script(name string, needs ...string) Component {
+	up := filepath.Join(filepath.Dir(w.events), name+".up")
+	return Component{
+		Name: name, Needs: needs,
+		Args: []string{"-c", fmt.Sprintf(`
+			trap 'echo -%[1]s >>%[2]s; exit 0' TERM
+			echo +%[1]s >>%[2]s
+			touch %[3]s
+			while :; do sleep 0.02; done`, name, w.events, up)},
+		Ready: func(context.Context) error {
+			_, err := os.Stat(up)
+			return err
+		},
+	}
+}
+
+func newWorld(t *testing.T) *world { return &world{events: filepath.Join(t.TempDir(), "events")} }
+
+// start runs the supervisor of these components until the test or the returned function ends it.
+func (w *world) start(t *testing.T, plane ...Component) (stop func()) {
+	t.Helper()
+	dir := t.TempDir()
+	var err error
+	w.Supervisor, err = NewSupervisor("/bin/sh", plane, func(c string) string { return filepath.Join(dir, c+".log") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		w.Run(ctx)
+		close(done)
+	}()
+	stop = func() {
+		cancel()
+		<-done
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+func (w *world) log(t *testing.T) []string {
+	t.Helper()
+	data, err := os.ReadFile(w.events)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return strings.Fields(string(data))
+}
+
+func (w *world) status(name string) ComponentStatus {
+	return *(&Status{Components: w.Status()}).Component(name)
+}
+
+func (w *world) await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not in time; %+v", what, w.Status())
+		}
+	}
+}
+
+func (w *world) awaitState(t *testing.T, name string, state State) {
+	t.Helper()
+	w.await(t, name+" "+string(state), func() bool { return w.status(name).State == state })
+}
+
+func TestSupervisorStartsInOrderAndEndsInReverse(t *testing.T) {
+	w := newWorld(t)
+	stop := w.start(t, w.script("a"), w.script("b", "a"), w.script("c", "a", "b"))
+	w.awaitState(t, "c", StateReady)
+	stop()
+	want := []string{"+a", "+b", "+c", "-c", "-b", "-a"}
+	if got := w.log(t); !slices.Equal(got, want) {
+		t.Errorf("events %v, want %v", got, want)
+	}
+}
+
+func TestSupervisorWaitsForReadinessOfNeeds(t *testing.T) {
+	w := newWorld(t)
+	a := w.script("a")
+	ready := make(chan struct{})
+	a.Ready = func(context.Context) error {
+		select {
+		case <-ready:
+			return nil
+		default:
+			return errors.New("still loading")
+		}
+	}
+	w.start(t, a, w.script("b", "a"))
+	w.await(t, "the reason that a is not ready", func() bool { return w.status("a").Message == "still loading" })
+	if s := w.status("b"); s.State != StateWaiting || s.Message != "for a" {
+		t.Errorf("b is %s %q before a is ready", s.State, s.Message)
+	}
+	close(ready)
+	w.awaitState(t, "b", StateReady)
+}
+
+func TestSupervisorRestartsWhatWasKilled(t *testing.T) {
+	w := newWorld(t)
+	w.start(t, w.script("a"), w.script("b", "a"))
+	w.awaitState(t, "b", StateReady)
+	other := w.status("b").PID
+	for n := 1; n <= 3; n++ {
+		pid := w.status("a").PID
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		w.await(t, "another process", func() bool {
+			s := w.status("a")
+			return s.State == StateReady && s.PID != pid && s.Restarts == n
+		})
+	}
+	if got := w.status("b").PID; got != other {
+		t.Errorf("b was restarted with a: %d, was %d", got, other)
+	}
+}
+
+func TestSupervisorBacksOff(t *testing.T) {
+	w := newWorld(t)
+	w.start(t, Component{
+		Name: "a", Args: []string{"-c", "date +%s%3N >>" + w.events + "; exit 3"},
+		Ready: func(context.Context) error { return errors.New("never") },
+	})
+	w.await(t, "five starts", func() bool { return len(w.log(t)) >= 5 })
+	var times []int
+	for _, line := range w.log(t) {
+		var ms int
+		if _, err := fmt.Sscan(line, &ms); err != nil {
+			t.Fatal(err)
+		}
+		times = append(times, ms)
+	}
+	for i, least := range []int{100, 200, 400, 800} {
+		if gap := times[i+1] - times[i]; gap < least-5 {
+			t.Errorf("start %d came %d ms after the one before, want at least %d", i+2, gap, least)
+		}
+	}
+	if s := w.status("a"); s.Message != "exit status 3" || s.State != StateCrashed {
+		t.Errorf("status %s %q", s.State, s.Message)
+	}
+}
+
+func TestSupervisorHoldsDown(t *testing.T) {
+	w := newWorld(t)
+	w.start(t, w.script("a"))
+	w.awaitState(t, "a", StateReady)
+	if err := w.Stop("a"); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.log(t); !slices.Equal(got, []string{"+a", "-a"}) {
+		t.Errorf("after Stop: events %v", got)
+	}
+	w.awaitState(t, "a", StateStopped)
+	if err := w.Start("a"); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitState(t, "a", StateReady)
+	if err := w.Kill("a"); err != nil {
+		t.Fatal(err)
+	}
+	if s := w.status("a"); s.State == StateReady && s.Restarts == 0 {
+		t.Error("after Kill: still said to be ready")
+	}
+	w.awaitState(t, "a", StateReady)
+	if err := w.Stop("nothing"); err == nil {
+		t.Error("stopped a component that there is not")
+	}
+}
+
+func TestSupervisorKillsWhatIgnoresTheRequestToEnd(t *testing.T) {
+	w := newWorld(t)
+	a := w.script("a")
+	a.Args[1] = strings.Replace(a.Args[1], "exit 0", ":", 1)
+	stop := w.start(t, a)
+	w.awaitState(t, "a", StateReady)
+	pid := w.status("a").PID
+	stop()
+	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("process %d is still there: %v", pid, err)
+	}
+}
+
+func TestSupervisorRepeatsAStepUntilItSucceeds(t *testing.T) {
+	w := newWorld(t)
+	attempts := 0
+	step := Component{Name: "step", Run: func(context.Context) error {
+		if attempts++; attempts < 3 {
+			return errors.New("not yet")
+		}
+		return nil
+	}}
+	w.start(t, step, w.script("a", "step"))
+	w.awaitState(t, "a", StateReady)
+	if attempts != 3 || w.status("step").Restarts != 2 {
+		t.Errorf("%d attempts, %d restarts", attempts, w.status("step").Restarts)
+	}
+}
+
+func TestCheckPlane(t *testing.T) {
+	program := []string{"x"}
+	for name, c := range map[string]struct {
+		plane []Component
+		want  string
+	}{
+		"twice":   {[]Component{{Name: "a", Args: program}, {Name: "a", Args: program}}, "component a is there twice"},
+		"later":   {[]Component{{Name: "a", Args: program, Needs: []string{"b"}}, {Name: "b", Args: program}}, "component a needs b, which does not come before it"},
+		"neither": {[]Component{{Name: "a"}}, "component a must be either a program or a step"},
+	} {
+		if err := checkPlane(c.plane); err == nil || err.Error() != c.want {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+	}
+}

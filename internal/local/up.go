@@ -1,0 +1,135 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"reflect"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// upTimeout is how long a start may take on a slow machine before it is reported as failed.
+const upTimeout = 3 * time.Minute
+
+// Up starts the cluster in the background unless it runs already, and returns when all of it is ready. report is
+// called with each component that becomes so. When ctx ends before, the cluster goes on starting. It fails if the
+// machine cannot run pods, if the cluster runs with other options, or if a component does not become ready.
+func Up(ctx context.Context, d Dir, o Options, report func(ComponentStatus)) (started bool, err error) {
+	o.complete()
+	if err := o.validate(); err != nil {
+		return false, err
+	}
+	if d.Running() {
+		c, err := d.Load()
+		if err != nil {
+			return false, err
+		}
+		if !reflect.DeepEqual(c.Options, o) {
+			return false, fmt.Errorf("cluster %s runs with other options: end it first by `t9k local down%s`", d.Name(), nameFlag(d))
+		}
+		return false, awaitReady(ctx, d, nil, report)
+	}
+	if err := CheckHost(); err != nil {
+		return false, err
+	}
+	if _, err := d.Configure(o); err != nil {
+		return false, err
+	}
+	ended, err := startMachine(d)
+	if err != nil {
+		return false, err
+	}
+	return true, awaitReady(ctx, d, ended, report)
+}
+
+// startMachine starts the machine process in a session of its own. The channel tells how it ended, if it does.
+func startMachine(d Dir) (<-chan error, error) {
+	binary, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding this program: %w", err)
+	}
+	log, err := os.OpenFile(d.LogFile(machineLog), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the machine process's log: %w", err)
+	}
+	defer log.Close()
+	cmd := exec.Command(binary, "machine", "--dir", string(d))
+	cmd.Dir = string(d)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting the machine process: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	return ended, nil
+}
+
+// awaitReady waits for every component. A machine process that ended (never, if the channel is nil) is a failure,
+// unless another one, started at the same time, had the lock before it.
+func awaitReady(ctx context.Context, d Dir, ended <-chan error, report func(ComponentStatus)) error {
+	ctx, cancel := context.WithTimeout(ctx, upTimeout)
+	defer cancel()
+	client := NewClient(d)
+	reported := map[string]bool{}
+	for {
+		status, err := client.Status(ctx)
+		if err == nil {
+			for _, c := range status.Components {
+				if c.State == StateReady && !reported[c.Name] {
+					reported[c.Name] = true
+					report(c)
+				}
+			}
+			if status.Ready() {
+				return nil
+			}
+		}
+		select {
+		case <-ended:
+			ended = nil
+			if !d.Running() {
+				return fmt.Errorf("the machine process ended: %s", lastLines(d.LogFile(machineLog), 5))
+			}
+		case <-ctx.Done():
+			return notReady(ctx, d, status)
+		case <-time.After(readyInterval):
+		}
+	}
+}
+
+// notReady says what a start that took too long or was interrupted was waiting for.
+func notReady(ctx context.Context, d Dir, status *Status) error {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("interrupted; the cluster goes on starting: see `t9k local status%s`", nameFlag(d))
+	}
+	text := fmt.Sprintf("the cluster is not ready after %s", upTimeout)
+	for _, c := range status.Components {
+		if c.State == StateStarting || c.State == StateCrashed {
+			text += fmt.Sprintf("\n%s: %s: %s; the end of its log:\n%s", c.Name, c.State, c.Message, lastLines(d.LogFile(c.Name), 5))
+		}
+	}
+	return errors.New(text)
+}
+
+// lastLines returns the end of a file, or why it cannot be read.
+func lastLines(path string, n int) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// nameFlag is how to name the cluster on the command line.
+func nameFlag(d Dir) string {
+	if d.Name() == DefaultName {
+		return ""
+	}
+	return " --name " + d.Name()
+}
