@@ -116,7 +116,7 @@ func (r *rootfs) device(e fs.DirEntry) error {
 	case !r.spec.Privileged && (kind&fs.ModeCharDevice == 0 || name != "tty" && (strings.HasPrefix(name, "tty") || strings.HasPrefix(name, "vcs"))):
 		return nil
 	}
-	if err := os.WriteFile(to, nil, 0o666); err != nil {
+	if err := unix.Mknod(to, unix.S_IFREG|0o600, 0); err != nil {
 		return err
 	}
 	_ = bind(from, to, false, 0)

@@ -142,13 +142,13 @@ func (c *container) start() error {
 		return fmt.Errorf("making the command's input and output: %w", err)
 	}
 	attr := &syscall.SysProcAttr{Setsid: true, Setctty: c.spec.TTY, Credential: c.spec.Cred, Pdeathsig: unix.SIGKILL}
-	p, err := os.StartProcess(c.path, c.spec.Argv, &os.ProcAttr{Dir: c.spec.Cwd, Env: c.spec.Env, Files: s.command[:], Sys: attr})
+	// Not os.StartProcess, which first tries out what the kernel can do, by a process of its own.
+	c.pid, err = syscall.ForkExec(c.path, c.spec.Argv, &syscall.ProcAttr{Dir: c.spec.Cwd, Env: c.spec.Env, Files: s.descriptors(), Sys: attr})
 	if err != nil {
-		return err
+		return &os.PathError{Op: "exec", Path: c.path, Err: err}
 	}
-	c.pid = p.Pid
 	s.started()
-	c.control = &control{out: c.out, stdin: s.stdin, terminal: s.terminal, stdinOnce: c.spec.StdinOnce, pid: p.Pid}
+	c.control = &control{out: c.out, stdin: s.stdin, terminal: s.terminal, stdinOnce: c.spec.StdinOnce, pid: c.pid}
 	go c.control.serve(c.listener)
 	go func() {
 		s.pump(c.out)
