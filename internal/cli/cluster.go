@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -23,7 +23,7 @@ const fieldManager = "t9k"
 type cluster struct {
 	config  *rest.Config
 	objects dynamic.Interface
-	core    kubernetes.Interface
+	core    corev1client.CoreV1Interface
 	// namespace is the one that is meant where nothing else is said; chosen is true where it was given on the command line.
 	namespace string
 	chosen    bool
@@ -53,7 +53,7 @@ func (a *app) connect() (*cluster, error) {
 	if c.objects, err = dynamic.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	if c.core, err = kubernetes.NewForConfig(config); err != nil {
+	if c.core, err = corev1client.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
 	return c, nil

@@ -68,7 +68,7 @@ func (a *app) completeNamespaces(cmd *cobra.Command, _ []string, _ string) ([]st
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	defer cancel()
-	list, err := c.core.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	list, err := c.core.Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

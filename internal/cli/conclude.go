@@ -79,7 +79,7 @@ func (f *following) tail(ctx context.Context, j *job, role string, r *batch.Repl
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	lines := int64(linesShown)
-	stream, err := f.cluster.core.CoreV1().Pods(j.GetNamespace()).GetLogs(r.Name, &corev1.PodLogOptions{
+	stream, err := f.cluster.core.Pods(j.GetNamespace()).GetLogs(r.Name, &corev1.PodLogOptions{
 		Container: mainContainer(j, role), TailLines: &lines,
 	}).Stream(ctx)
 	switch {

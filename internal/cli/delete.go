@@ -92,7 +92,7 @@ func (a *app) awaitGone(ctx context.Context, c *cluster, j *job) error {
 		case follow.Gone:
 			done = true
 		case follow.Lost:
-			fmt.Fprintf(a.ErrOut, "The API server does not answer; trying again: %v\n", change.Err)
+			fmt.Fprintf(a.ErrOut, "The API server does not answer; trying again: %s\n", cause(change.Err))
 		}
 		if done {
 			gone()

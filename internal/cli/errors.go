@@ -28,3 +28,12 @@ func explain(err error) string {
 	}
 	return text
 }
+
+// cause is the part of an error of a request that tells people something: without the request's address.
+func cause(err error) string {
+	var request *url.Error
+	if errors.As(err, &request) {
+		err = request.Err
+	}
+	return err.Error()
+}

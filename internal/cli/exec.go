@@ -80,7 +80,7 @@ func (a *app) exec(ctx context.Context, o *execOptions, address string, command 
 	if o.tty && t == nil {
 		fmt.Fprintln(a.ErrOut, "Standard input is no terminal: the command gets none either.")
 	}
-	request := c.core.CoreV1().RESTClient().Post().Resource("pods").Namespace(j.GetNamespace()).Name(pod).SubResource("exec").
+	request := c.core.RESTClient().Post().Resource("pods").Namespace(j.GetNamespace()).Name(pod).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{
 			Container: container, Command: command, Stdin: o.stdin, Stdout: true, Stderr: !tty, TTY: tty,
 		}, scheme.ParameterCodec)
@@ -149,7 +149,7 @@ func replicaOf(j *job, o *execOptions) (pod, container string, err error) {
 
 // runs fails with a sentence about a pod that no command can be run in.
 func (c *cluster) runs(ctx context.Context, j *job, pod string) error {
-	p, err := c.core.CoreV1().Pods(j.GetNamespace()).Get(ctx, pod, metav1.GetOptions{})
+	p, err := c.core.Pods(j.GetNamespace()).Get(ctx, pod, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("there is no pod %s: %s is %s", pod, j.ref(), orUnknown(string(j.status().Phase)))

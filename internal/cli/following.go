@@ -75,6 +75,9 @@ func (a *app) follow(ctx context.Context, c *cluster, jobs []*job) error {
 		t := &track{job: j, ages: view.Ages{}}
 		f.tracks = append(f.tracks, t)
 		f.whoWidth = max(f.whoWidth, utf8.RuneCountInString(j.ref()))
+		if t.over() {
+			continue
+		}
 		fmt.Fprintf(a.Out, "Following %s in namespace %s. Ctrl-C stops following; the job goes on.\n", j.ref(), j.GetNamespace())
 		go watchInto(watching, incoming, news{track: t}, c.jobSource(j.kind, j.GetNamespace(), j.GetName()))
 		if f.screen == nil {
@@ -127,6 +130,7 @@ func podMetadata(client metadata.Interface, j *job) follow.Source {
 // loop takes in news until all jobs have ended or ctx is done.
 func (f *following) loop(ctx context.Context, incoming <-chan news) error {
 	late := time.After(patience)
+	changed := false
 	var tick <-chan time.Time
 	if f.screen != nil {
 		ticker := time.NewTicker(time.Second) // ages go on between changes
@@ -138,12 +142,16 @@ func (f *following) loop(ctx context.Context, incoming <-chan news) error {
 		for _, t := range f.tracks {
 			running = running || !t.over()
 		}
+		if !running && !changed {
+			return nil // all had ended before
+		}
 		if err := f.draw(); err != nil {
 			return err
 		}
 		if !running {
 			return nil
 		}
+		changed = true
 		select {
 		case <-ctx.Done():
 			return nil
@@ -172,7 +180,7 @@ func (f *following) take(n news) error {
 	switch n.change.Type {
 	case follow.Lost:
 		n.lost, n.lostSince = n.change.Err, time.Now()
-		f.tell(n.ref(), "the API server does not answer; trying again: "+n.lost.Error(), view.Wait)
+		f.tell(n.ref(), "the API server does not answer; trying again: "+cause(n.lost), view.Wait)
 	case follow.Back:
 		n.lost = nil
 		f.tell(n.ref(), "the API server answers again", view.Plain)
@@ -268,7 +276,7 @@ func (f *following) draw() error {
 		case t.deleted:
 			live.Notice = "was deleted"
 		case t.lost != nil:
-			live.Notice = fmt.Sprintf("the API server has not answered for %s; trying again: %v", time.Since(t.lostSince).Round(time.Second), t.lost)
+			live.Notice = fmt.Sprintf("the API server has not answered for %s; trying again: %s", time.Since(t.lostSince).Round(time.Second), cause(t.lost))
 		case t.unclaimed && t.status().Phase == "":
 			live.Notice = unclaimed
 		}

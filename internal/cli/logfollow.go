@@ -68,7 +68,7 @@ func (l *logPrinter) follow(ctx context.Context) error {
 }
 
 func (c *cluster) podSource(j *job) follow.Source {
-	pods := c.core.CoreV1().Pods(j.GetNamespace())
+	pods := c.core.Pods(j.GetNamespace())
 	return follow.Source{
 		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.LabelSelector = j.selector()
@@ -85,7 +85,7 @@ func (f *logFollower) take(ctx context.Context, n news) error {
 	switch {
 	case n.change.Type == follow.Lost:
 		if n.pods {
-			fmt.Fprintf(f.ErrOut, "The API server does not answer; trying again: %v\n", n.change.Err)
+			fmt.Fprintf(f.ErrOut, "The API server does not answer; trying again: %s\n", cause(n.change.Err))
 		}
 	case n.change.Type == follow.Back:
 	case n.pods:
@@ -188,7 +188,7 @@ func (f *logFollower) finish(ctx context.Context, t *track) error {
 
 // podsNow asks once more for the pods: the job's end may be known before that of its pods.
 func (f *logFollower) podsNow(ctx context.Context) ([]runtime.Object, error) {
-	list, err := f.cluster.core.CoreV1().Pods(f.job.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: f.job.selector()})
+	list, err := f.cluster.core.Pods(f.job.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: f.job.selector()})
 	if err != nil {
 		return nil, fmt.Errorf("listing pods: %w", err)
 	}

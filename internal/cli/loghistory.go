@@ -23,7 +23,7 @@ func (c *cluster) events(ctx context.Context, namespace, name string, uid types.
 	if uid != "" {
 		about["involvedObject.uid"] = string(uid)
 	}
-	list, err := c.core.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: about.String()})
+	list, err := c.core.Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: about.String()})
 	if err != nil {
 		return nil, fmt.Errorf("listing events: %w", err)
 	}
@@ -83,15 +83,15 @@ func about(name, message string) string {
 	return ""
 }
 
-// tellEarlier names the attempts whose pods are gone.
+// tellEarlier names the attempts before the present one, whose pods are gone.
 func (l *logPrinter) tellEarlier(r replica, h *history) {
 	name := l.job.GetName() + "-" + r.String()
 	ends := h.ends(name)
 	for _, end := range ends {
 		l.lines.remark(r, "earlier attempt, its output is gone: "+end)
 	}
-	if s := h.statuses[name]; s != nil && int(s.Attempt) > len(ends) {
-		l.lines.remark(r, fmt.Sprintf("%d earlier attempts in all; no event tells of the others any more", s.Attempt))
+	if s := h.statuses[name]; s != nil && s.UID != "" && int(s.Attempt) > len(ends) {
+		l.lines.remark(r, fmt.Sprintf("this is attempt %d; no event tells of the end of %d before it", s.Attempt+1, int(s.Attempt)-len(ends)))
 	}
 }
 
@@ -110,14 +110,7 @@ func (l *logPrinter) tellMissing(present []*logPod, h *history) {
 	}
 	for _, role := range l.selection.roles {
 		if ranks := missing[role.role]; len(ranks) > 0 {
-			fmt.Fprintf(l.ErrOut, "No pod and so no output of %s-[%s]; phase of the job: %s\n", role.role, view.Ranges(ranks), l.phase())
+			fmt.Fprintf(l.ErrOut, "No pod, so no output: %s (the job is %s)\n", view.Several(role.role, ranks), orUnknown(string(l.job.status().Phase)))
 		}
 	}
-}
-
-func (l *logPrinter) phase() string {
-	if p := l.job.status().Phase; p != "" {
-		return string(p)
-	}
-	return "not taken up by an operator yet"
 }

@@ -112,7 +112,7 @@ const ahead = 8
 
 // print prints the logs one replica after the other, by role and rank.
 func (l *logPrinter) print(ctx context.Context) error {
-	list, err := l.cluster.core.CoreV1().Pods(l.job.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: l.job.selector()})
+	list, err := l.cluster.core.Pods(l.job.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: l.job.selector()})
 	if err != nil {
 		return fmt.Errorf("listing pods: %w", err)
 	}
@@ -169,7 +169,7 @@ func (l *logPrinter) print(ctx context.Context) error {
 func (l *logPrinter) open(p *logPod) podlog.Opener {
 	return func(ctx context.Context, opts *corev1.PodLogOptions) (io.ReadCloser, error) {
 		opts.Container = p.container
-		return l.cluster.core.CoreV1().Pods(l.job.GetNamespace()).GetLogs(p.Name, opts).Stream(ctx)
+		return l.cluster.core.Pods(l.job.GetNamespace()).GetLogs(p.Name, opts).Stream(ctx)
 	}
 }
 

@@ -60,6 +60,7 @@ func rendered(c *checked) ([]*unstructured.Unstructured, error) {
 			if err != nil {
 				return nil, fmt.Errorf("rendering %s: %w", object.GetName(), err)
 			}
+			delete(content, "status") // nothing has been observed of it yet
 			objects = append(objects, &unstructured.Unstructured{Object: content})
 		}
 	}

@@ -99,6 +99,7 @@ func (a *app) run(ctx context.Context, o *runOptions) error {
 		return errors.New("there is no job in the manifest to follow")
 	}
 	a.tellRuntime(ctx, c)
+	a.tellFinished(c, jobs)
 	return a.follow(ctx, c, jobs)
 }
 
@@ -253,11 +254,21 @@ func nameOf(u *unstructured.Unstructured) string {
 	return strings.ToLower(u.GetKind()) + "/" + name
 }
 
+// tellFinished says why a job that has ended does not run again.
+func (a *app) tellFinished(c *cluster, jobs []*job) {
+	for _, j := range jobs {
+		if finished, _ := view.Finished(j.status()); finished {
+			fmt.Fprintf(a.ErrOut, "%s has ended before and never runs again. To run it anew, delete it first: %s\n",
+				j.ref(), a.command(c, j.GetNamespace(), "delete "+j.ref()))
+		}
+	}
+}
+
 // tellRuntime says that images are ignored where the cluster runs containers as plain processes.
 func (a *app) tellRuntime(ctx context.Context, c *cluster) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	nodes, err := c.core.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1})
+	nodes, err := c.core.Nodes().List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil || len(nodes.Items) == 0 || !strings.HasPrefix(nodes.Items[0].Status.NodeInfo.ContainerRuntimeVersion, "process://") {
 		return
 	}

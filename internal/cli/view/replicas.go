@@ -171,8 +171,8 @@ func countRanks(ranges string) int {
 	return n
 }
 
-// Ranges writes ranks, which must be in order, as ranges such as "0-41,57".
-func Ranges(ranks []int) string {
+// rangesOf writes ranks, which must be in order, as ranges such as "0-41,57".
+func rangesOf(ranks []int) string {
 	var b strings.Builder
 	for i := 0; i < len(ranks); {
 		k := i
@@ -189,6 +189,14 @@ func Ranges(ranks []int) string {
 		i = k + 1
 	}
 	return b.String()
+}
+
+// Several names replicas of a role, whose ranks must be in order: worker-3, or worker-[0-2,5].
+func Several(role string, ranks []int) string {
+	if len(ranks) == 1 {
+		return fmt.Sprintf("%s-%d", role, ranks[0])
+	}
+	return fmt.Sprintf("%s-[%s]", role, rangesOf(ranks))
 }
 
 // Failure says how a failed replica ended, for use behind its name.

@@ -91,8 +91,7 @@ func replicaTransitions(old, now *batch.JobStatus) []Transition {
 	var all []Transition
 	for _, c := range order {
 		if n := len(ranks[c]); n >= grouped {
-			who := fmt.Sprintf("%s-[%s]", c.role, Ranges(ranks[c]))
-			all = append(all, Transition{who, fmt.Sprintf("%s (%d replicas)", c.what, n), c.colour})
+			all = append(all, Transition{Several(c.role, ranks[c]), fmt.Sprintf("%s (%d replicas)", c.what, n), c.colour})
 			continue
 		}
 		for _, rank := range ranks[c] {

@@ -260,9 +260,9 @@ func TestRanges(t *testing.T) {
 		ranks []int
 		want  string
 	}{{nil, ""}, {[]int{4}, "4"}, {[]int{0, 1, 2, 5, 7, 8}, "0-2,5,7-8"}} {
-		got := Ranges(test.ranks)
+		got := rangesOf(test.ranks)
 		if got != test.want {
-			t.Errorf("Ranges(%v) = %q, want %q", test.ranks, got, test.want)
+			t.Errorf("rangesOf(%v) = %q, want %q", test.ranks, got, test.want)
 		}
 		if got != "" && countRanks(got) != len(test.ranks) {
 			t.Errorf("countRanks(%q) = %d, want %d", got, countRanks(got), len(test.ranks))
