@@ -18,10 +18,11 @@ help: ## This list
 
 ##### Build and run
 
+COMPILING := Compiling, all of Kubernetes included: about 4 minutes on two cores the first time, seconds afterwards.
+
 .PHONY: build
-build: export GOBUILD_NOTE = Compiling Kubernetes. The first time takes about 4 minutes on two cores, later ones seconds.
 build: ## Build t9k, t9k-operator and t9k-local into bin/ (first time about 4 minutes on two cores)
-	@hack/gobuild -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/t9k ./cmd/t9k-operator
+	@GOBUILD_NOTE='$(COMPILING)' hack/gobuild -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/t9k ./cmd/t9k-operator
 	@hack/gobuild -ldflags '$(LOCAL_LDFLAGS)' -o $(BIN)/ ./cmd/t9k-local
 	@ln -sf t9k $(BIN)/kubectl-t9k
 
