@@ -26,7 +26,10 @@ import (
 	"tensorstack.dev/batch/internal/webhook"
 )
 
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=t9k-system,verbs=get;create;update
+// A right to create cannot be bound to a name.
+//
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=t9k-system,verbs=create
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=t9k-operator,namespace=t9k-system,verbs=get;update
 
 // options are the command line's settings.
 type options struct {
