@@ -44,10 +44,8 @@ func identify(pid int) (processID, error) {
 
 // Indices into what follows the name in /proc/PID/stat.
 const (
-	statState = 0
 	statUTime = 11 // clock ticks; then follow those of the kernel, and of both for the children waited for
 	statStart = 19
-	statRSS   = 21 // pages
 )
 
 func statFields(path string) ([]string, error) {
@@ -56,7 +54,7 @@ func statFields(path string) ([]string, error) {
 		return nil, err
 	}
 	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:])) // the name may hold anything
-	if len(f) <= statRSS {
+	if len(f) <= statStart {
 		return nil, fmt.Errorf("%s has only %d fields", path, len(f))
 	}
 	return f, nil

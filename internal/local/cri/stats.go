@@ -18,48 +18,69 @@ const tick = 10 * time.Millisecond
 // stats measures the container's processes one by one, since it has no cgroup of its own. Its layer is not measured.
 func (c *container) stats() *pb.ContainerStats {
 	now := time.Now().UnixNano()
-	out := &pb.ContainerStats{Attributes: &pb.ContainerAttributes{
-		Id: c.ID, Metadata: c.config.Metadata, Labels: c.config.Labels, Annotations: c.config.Annotations,
-	}}
-	var cpu, memory uint64
-	for _, pid := range c.processes() {
-		f, err := statFields(pid)
+	var cpu, resident, shared uint64
+	for i, dir := range c.processes() {
+		f, err := statFields(filepath.Join(dir, "stat"))
 		if err != nil {
 			continue // it ended in the meantime
 		}
-		for i := statUTime; i < statUTime+4; i++ {
-			n, _ := strconv.ParseUint(f[i], 10, 64)
-			cpu += n * uint64(tick)
+		for _, ticks := range f[statUTime : statUTime+4] {
+			cpu += number(ticks) * uint64(tick)
 		}
-		n, _ := strconv.ParseUint(f[statRSS], 10, 64)
-		memory += n * uint64(os.Getpagesize())
-	}
-	out.Cpu = &pb.CpuUsage{Timestamp: now, UsageCoreNanoSeconds: &pb.UInt64Value{Value: cpu}}
-	out.Memory = &pb.MemoryUsage{Timestamp: now, WorkingSetBytes: &pb.UInt64Value{Value: memory}, RssBytes: &pb.UInt64Value{Value: memory}}
-	return out
-}
-
-// processes lists the stat files of the container's processes: all of its PID namespace, as its own /proc shows
-// them, or the shim's descendants where it has no such namespace.
-func (c *container) processes() (files []string) {
-	pid := c.Process.PID
-	if own := c.config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetPid() == pb.NamespaceMode_CONTAINER; own {
-		files, _ = filepath.Glob(fmt.Sprintf("/proc/%d/root/proc/[0-9]*/stat", pid)) // the pattern is valid
-		return files
-	}
-	for todo := []int{pid}; len(todo) > 0; todo = todo[1:] {
-		files = append(files, fmt.Sprintf("/proc/%d/stat", todo[0]))
-		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*/children", todo[0]))
-		for _, t := range tasks {
-			b, _ := os.ReadFile(t)
-			for _, f := range strings.Fields(string(b)) {
-				if n, err := strconv.Atoi(f); err == nil {
-					todo = append(todo, n)
-				}
+		if i == 0 { // the shim: mostly this program's own file
+			continue
+		}
+		if b, err := os.ReadFile(filepath.Join(dir, "statm")); err == nil {
+			if f := strings.Fields(string(b)); len(f) > 2 {
+				resident, shared = resident+number(f[1]), shared+number(f[2])
 			}
 		}
 	}
-	return files
+	page := uint64(os.Getpagesize())
+	return &pb.ContainerStats{
+		Attributes: &pb.ContainerAttributes{
+			Id: c.ID, Metadata: c.config.Metadata, Labels: c.config.Labels, Annotations: c.config.Annotations,
+		},
+		Cpu: &pb.CpuUsage{Timestamp: now, UsageCoreNanoSeconds: &pb.UInt64Value{Value: cpu}},
+		Memory: &pb.MemoryUsage{
+			Timestamp: now, WorkingSetBytes: &pb.UInt64Value{Value: resident * page},
+			RssBytes: &pb.UInt64Value{Value: (resident - min(shared, resident)) * page},
+		},
+	}
+}
+
+func number(s string) uint64 {
+	n, _ := strconv.ParseUint(s, 10, 64) // the kernel writes nothing else
+	return n
+}
+
+// processes lists the /proc directories of the container's processes, the shim first: all of its PID namespace, as
+// its own /proc shows them, or the shim's descendants where it has no such namespace.
+func (c *container) processes() []string {
+	shim := fmt.Sprintf("/proc/%d", c.Process.PID)
+	own := c.config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetPid() == pb.NamespaceMode_CONTAINER
+	if _, err := os.Readlink(shim + "/root/proc/self"); own && err != nil { // it does not show this process
+		dirs := []string{shim}
+		inside, _ := filepath.Glob(shim + "/root/proc/[0-9]*") // the pattern is valid
+		for _, d := range inside {
+			if filepath.Base(d) != "1" {
+				dirs = append(dirs, d)
+			}
+		}
+		return dirs
+	}
+	var dirs []string
+	for todo := []string{shim}; len(todo) > 0; todo = todo[1:] {
+		dirs = append(dirs, todo[0])
+		tasks, _ := filepath.Glob(todo[0] + "/task/[0-9]*/children")
+		for _, t := range tasks {
+			b, _ := os.ReadFile(t)
+			for pid := range strings.FieldsSeq(string(b)) {
+				todo = append(todo, "/proc/"+pid)
+			}
+		}
+	}
+	return dirs
 }
 
 // ContainerStats measures a container that runs.

@@ -317,7 +317,7 @@ func TestEventsAndStats(t *testing.T) {
 	id := n.run(sb, script("c", "while :; do :; done"))
 	eventually(t, "CPU time is counted", func() bool {
 		s := n.stats(id)
-		return s.Cpu.UsageCoreNanoSeconds.Value >= uint64(20*time.Millisecond) && s.Memory.WorkingSetBytes.Value > 1<<20
+		return s.Cpu.UsageCoreNanoSeconds.Value >= uint64(20*time.Millisecond) && s.Memory.WorkingSetBytes.Value > 1<<19 && s.Memory.WorkingSetBytes.Value < 10<<20
 	})
 	list, err := n.ListContainerStats(n.ctx(), &pb.ListContainerStatsRequest{Filter: &pb.ContainerStatsFilter{PodSandboxId: sb}})
 	if err != nil || len(list.Stats) != 1 || list.Stats[0].Attributes.Id != id {
