@@ -1,0 +1,230 @@
+package localcmd_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"tensorstack.dev/batch/internal/local"
+)
+
+// TestLife follows a cluster from its start to its end, through a second start on the same data.
+func TestLife(t *testing.T) {
+	u := newUser(t)
+	before := machineFiles(t)
+	if out := u.t9k(t, "up"); !strings.Contains(out, "Cluster default is ready.") {
+		t.Errorf("up printed\n%s", out)
+	}
+	if out := u.t9k(t, "up"); !strings.Contains(out, "runs already") {
+		t.Errorf("a second up printed\n%s", out)
+	}
+	if out, err := u.try(t.Context(), "up", "--fsync"); err == nil || !strings.Contains(out, "runs with other options") {
+		t.Errorf("up with other options: %v\n%s", err, out)
+	}
+	if out := u.t9k(t, "status"); !strings.Contains(out, "Cluster default is ready.") || strings.Count(out, " Ready ") != len(local.WholePlane()) {
+		t.Errorf("status printed\n%s", out)
+	}
+	if out := u.t9k(t, "kubeconfig"); out != u.dir("default").Kubeconfig()+"\n" {
+		t.Errorf("kubeconfig printed %q", out)
+	}
+	if out := u.t9k(t, "logs", "kube-apiserver", "--tail", "3"); strings.Count(out, "\n") != 3 {
+		t.Errorf("the last 3 lines of a log are\n%s", out)
+	}
+	if after := machineFiles(t); after != before {
+		t.Errorf("the machine was\n%s\nand is\n%s", before, after)
+	}
+
+	podsFindEachOther(t, u, "default")
+
+	config := configOf(t, u.dir("default"))
+	u.t9k(t, "down")
+	if found := u.traces(t, "default", config); len(found) > 0 {
+		t.Errorf("down left %s", strings.Join(found, ", "))
+	}
+	if out, err := u.try(t.Context(), "status"); err == nil || !strings.Contains(out, "is down") {
+		t.Errorf("status of a cluster that is down: %v\n%s", err, out)
+	}
+	if out := u.t9k(t, "down"); !strings.Contains(out, "was not running") {
+		t.Errorf("a second down printed\n%s", out)
+	}
+
+	u.t9k(t, "up")
+	c := u.client(t, "default")
+	awaitPhase(t, c, "asker", corev1.PodSucceeded)
+	if got := logsOf(t, c, "asker"); !strings.HasPrefix(got, "server\n") {
+		t.Errorf("the pod that had ended is said to have printed %q", got)
+	}
+	// The pod that ran does as on a node that lost power.
+	awaitPhase(t, c, "server", corev1.PodFailed)
+	u.t9k(t, "reset")
+	if _, err := os.Stat(string(u.dir("default"))); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("after reset: %v", err)
+	}
+	if found := u.traces(t, "default", config); len(found) > 0 {
+		t.Errorf("reset left %s", strings.Join(found, ", "))
+	}
+	if after := machineFiles(t); after != before {
+		t.Errorf("the machine was\n%s\nand is\n%s", before, after)
+	}
+}
+
+// podsFindEachOther runs a server, and a pod that asks it by its name, by that of a Service with an address, and
+// asks the API server, to its end.
+func podsFindEachOther(t *testing.T, u *user, name string) {
+	t.Helper()
+	c := u.client(t, name)
+	port := []corev1.ServicePort{{Name: "web", Port: 8080}}
+	selector := map[string]string{"in": "group"}
+	for _, s := range []*corev1.Service{
+		{ObjectMeta: metav1.ObjectMeta{Name: "group"}, Spec: corev1.ServiceSpec{ClusterIP: "None", PublishNotReadyAddresses: true, Selector: selector, Ports: port}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "front"}, Spec: corev1.ServiceSpec{Selector: selector, Ports: port}},
+	} {
+		if _, err := c.CoreV1().Services("default").Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create(t, c, pod("server", "cd /etc && exec python3 -m http.server 8080"))
+	create(t, c, pod("asker", `
+		until curl -sf http://server.group:8080/hostname; do sleep 0.1; done
+		until curl -sf http://front:8080/hostname; do sleep 0.1; done
+		getent hosts server.group.default.svc.cluster.local | awk '{print $2}'
+		T=$(cat /var/run/secrets/kubernetes.io/serviceaccount/token)
+		curl -sf --cacert /var/run/secrets/kubernetes.io/serviceaccount/ca.crt -H "Authorization: Bearer $T" https://kubernetes.default/readyz`))
+	awaitPhase(t, c, "asker", corev1.PodSucceeded)
+	if got, want := logsOf(t, c, "asker"), "server\nserver\nserver.group.default.svc.cluster.local\nok"; got != want {
+		t.Errorf("the pod found %q, want %q", got, want)
+	}
+}
+
+// TestKilledComponents kills each program in turn, and each time uses what it is for afterwards.
+func TestKilledComponents(t *testing.T) {
+	u := newUser(t)
+	u.t9k(t, "up")
+	c := u.client(t, "default")
+	create(t, c, pod("steady", "sleep 1000000"))
+	steady := awaitPhase(t, c, "steady", corev1.PodRunning).Status.ContainerStatuses[0].ContainerID
+
+	for _, name := range local.WholePlane() {
+		if name == local.CRDs {
+			continue
+		}
+		before := u.status(t, "default")
+		kill(t, pidOf(t, before, name))
+		await(t, "recovery from the end of "+name, func() error {
+			s := u.status(t, "default")
+			if now := s.Component(name); now.State != local.StateReady || now.PID == before.Component(name).PID || !s.Ready() {
+				return fmt.Errorf("%+v", now)
+			}
+			return nil
+		})
+		for _, now := range u.status(t, "default").Components {
+			if was := before.Component(now.Name); now.Name != name && now.PID != was.PID {
+				t.Errorf("the end of %s ended %s: process %d, was %d", name, now.Name, now.PID, was.PID)
+			}
+		}
+		probe := "after-" + name
+		create(t, c, pod(probe, "getent hosts kubernetes.default && echo done"))
+		awaitPhase(t, c, probe, corev1.PodSucceeded)
+		if got := logsOf(t, c, probe); !strings.HasSuffix(got, "done\n") {
+			t.Errorf("after the end of %s a pod printed %q", name, got)
+		}
+	}
+	if got := awaitPhase(t, c, "steady", corev1.PodRunning).Status.ContainerStatuses[0]; got.ContainerID != steady || got.RestartCount != 0 {
+		t.Errorf("the pod's container is %s (%d restarts), was %s", got.ContainerID, got.RestartCount, steady)
+	}
+}
+
+// TestKilledMachine kills the process that holds all others together: down removes what is left, and up starts on the
+// same data whether or not there was a down.
+func TestKilledMachine(t *testing.T) {
+	u := newUser(t)
+	u.t9k(t, "up")
+	config := configOf(t, u.dir("default"))
+	for _, viaDown := range []bool{true, false} {
+		c := u.client(t, "default")
+		name := fmt.Sprintf("runs-%v", viaDown)
+		create(t, c, pod(name, "sleep 1000000"))
+		awaitPhase(t, c, name, corev1.PodRunning)
+		s := u.status(t, "default")
+		kill(t, s.PID)
+		await(t, "the end of the components", func() error {
+			for _, component := range s.Components {
+				if component.PID != 0 && alive(component.PID) {
+					return fmt.Errorf("%s is alive", component.Name)
+				}
+			}
+			return nil
+		})
+		if viaDown {
+			if len(u.traces(t, "default", config)) == 0 {
+				t.Error("nothing is left of the pod even before down, so that this test shows nothing")
+			}
+			u.t9k(t, "down")
+			if found := u.traces(t, "default", config); len(found) > 0 {
+				t.Errorf("down left %s", strings.Join(found, ", "))
+			}
+		}
+		u.t9k(t, "up")
+		awaitPhase(t, u.client(t, "default"), name, corev1.PodFailed)
+		create(t, u.client(t, "default"), pod("again-"+name, "true"))
+		awaitPhase(t, u.client(t, "default"), "again-"+name, corev1.PodSucceeded)
+	}
+}
+
+// TestSideBySide runs two clusters, whose pods do not see each other's.
+func TestSideBySide(t *testing.T) {
+	u := newUser(t)
+	u.t9k(t, "up", "--name", "one")
+	u.t9k(t, "up", "--name", "two")
+	podsFindEachOther(t, u, "one")
+	podsFindEachOther(t, u, "two")
+	one, two := configOf(t, u.dir("one")), configOf(t, u.dir("two"))
+	if one.Pods.Overlaps(two.Pods) || one.Services.Overlaps(two.Services) || one.Bridge == two.Bridge {
+		t.Errorf("the clusters share %v and %v", one, two)
+	}
+	if out := u.t9k(t, "list"); strings.Count(out, " Ready ") != 2 {
+		t.Errorf("list printed\n%s", out)
+	}
+	u.t9k(t, "reset", "--name", "one")
+	if found := u.traces(t, "one", one); len(found) > 0 {
+		t.Errorf("reset left %s", strings.Join(found, ", "))
+	}
+	c := u.client(t, "two")
+	create(t, c, pod("still", "true"))
+	awaitPhase(t, c, "still", corev1.PodSucceeded)
+}
+
+func TestRefusals(t *testing.T) {
+	u := newUser(t)
+	for args, want := range map[string]string{
+		"up --runtime docker": `invalid argument "docker" for "--runtime" flag: use "process" or "containerd"`,
+		"up --name Default":   `"Default" cannot be a cluster's name`,
+		"up now":              `unknown command "now" for "t9k local up"`,
+		"up --sync":           "unknown flag: --sync",
+		"start":               `unknown command "start" for "t9k local"`,
+		"status":              "there is no cluster default; `t9k local up` makes it",
+		"status --name x":     "there is no cluster x; `t9k local up --name x` makes it",
+		"kubeconfig":          "there is no cluster default",
+		"logs":                "name one of etcd, kube-apiserver",
+		"logs coredns":        "name one of etcd, kube-apiserver",
+		"logs etcd":           "there is no cluster default",
+	} {
+		out, err := u.try(t.Context(), strings.Fields(args)...)
+		if err == nil || !strings.HasPrefix(out, "t9k local: "+want) || strings.Count(out, "\n") != 1 {
+			t.Errorf("%s: %v\n%s", args, err, out)
+		}
+	}
+	if names := u.names(); len(names) > 0 {
+		t.Errorf("a refused command made %v", names)
+	}
+	for args, want := range map[string]string{"down": "There is no cluster default.\n", "reset": "There is no cluster default.\n", "list": "There is none"} {
+		if out := u.t9k(t, args); !strings.HasPrefix(out, want) {
+			t.Errorf("%s printed %q", args, out)
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package localcmd_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/internal/testing/testenv"
+)
+
+// user is somebody with a state directory of their own, so that clusters which run already are not disturbed.
+type user struct {
+	binary, state string
+}
+
+func newUser(t *testing.T) *user {
+	t.Helper()
+	if err := local.CheckHost(); err != nil {
+		t.Skip(err)
+	}
+	binary, err := testenv.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := os.MkdirTemp("", "t9k") //nolint:usetesting // that of t.TempDir is too long for sockets
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &user{binary, state}
+	t.Cleanup(func() {
+		for _, name := range u.names() {
+			u.t9k(t, "reset", "--name", name)
+		}
+		os.RemoveAll(state)
+	})
+	return u
+}
+
+func (u *user) dir(name string) local.Dir {
+	return local.Dir(filepath.Join(u.state, "t9k/local", name))
+}
+
+func (u *user) names() (names []string) {
+	entries, _ := os.ReadDir(filepath.Join(u.state, "t9k/local")) // none: no cluster was made
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// try runs a command and returns what it printed.
+func (u *user) try(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, u.binary, args...)
+	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+u.state)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// t9k runs a command that must succeed.
+func (u *user) t9k(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := u.try(context.Background(), args...) // in a cleanup too
+	if err != nil {
+		t.Errorf("%s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+func (u *user) client(t *testing.T, name string) kubernetes.Interface {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", u.dir(name).Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kubernetes.NewForConfigOrDie(config)
+}
+
+func (u *user) status(t *testing.T, name string) *local.Status {
+	t.Helper()
+	s, err := local.NewClient(u.dir(name)).Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func await(t *testing.T, what string, holds func() error) {
+	t.Helper()
+	var err error
+	for deadline := time.Now().Add(90 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if err = holds(); err == nil {
+			return
+		}
+	}
+	t.Fatalf("%s: %v", what, err)
+}
+
+// pod makes a pod that runs a shell script.
+func pod(name, script string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"in": "group"}},
+		Spec: corev1.PodSpec{
+			Hostname: name, Subdomain: "group", RestartPolicy: corev1.RestartPolicyNever,
+			TerminationGracePeriodSeconds: new(int64),
+			Containers:                    []corev1.Container{{Name: "main", Image: "none", Command: []string{"sh", "-c", script}}},
+		},
+	}
+}
+
+func create(t *testing.T, c kubernetes.Interface, p *corev1.Pod) {
+	t.Helper()
+	if _, err := c.CoreV1().Pods("default").Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func awaitPhase(t *testing.T, c kubernetes.Interface, name string, phase corev1.PodPhase) *corev1.Pod {
+	t.Helper()
+	var p *corev1.Pod
+	await(t, name+" "+string(phase), func() error {
+		var err error
+		if p, err = c.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+			return err
+		}
+		if p.Status.Phase != phase {
+			return fmt.Errorf("is %s: %v", p.Status.Phase, p.Status.ContainerStatuses)
+		}
+		return nil
+	})
+	return p
+}
+
+func logsOf(t *testing.T, c kubernetes.Interface, name string) string {
+	t.Helper()
+	data, err := c.CoreV1().Pods("default").GetLogs(name, &corev1.PodLogOptions{}).DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// traces lists what is on the machine of a cluster that is down.
+func (u *user) traces(t *testing.T, name string, c *local.Config) (found []string) {
+	t.Helper()
+	if _, err := net.InterfaceByName(c.Bridge); err == nil {
+		found = append(found, "bridge "+c.Bridge)
+	}
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addresses {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && (c.Pods.Contains(p.Addr()) || c.Services.Contains(p.Addr())) {
+			found = append(found, "address "+a.String())
+		}
+	}
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range processes {
+		for _, file := range []string{"cmdline", "mountinfo", "environ"} {
+			data, err := os.ReadFile(filepath.Join(p, file))
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) || errors.Is(err, syscall.EINVAL) || errors.Is(err, fs.ErrPermission) {
+				continue // it ended, or is not ours
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(data), string(u.dir(name))) {
+				found = append(found, p+"/"+file)
+			}
+		}
+	}
+	return found
+}
+
+// machineFiles is what a kubelet would change of the machine.
+func machineFiles(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	for _, dir := range []string{"/var/lib", "/var/log", "/run", "/etc"} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			fmt.Fprintln(&b, filepath.Join(dir, e.Name()))
+		}
+	}
+	for _, name := range []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "net/ipv4/ip_forward"} {
+		data, err := os.ReadFile(filepath.Join("/proc/sys", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintln(&b, name, strings.TrimSpace(string(data)))
+	}
+	return b.String()
+}
+
+func configOf(t *testing.T, d local.Dir) *local.Config {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(string(d), "cluster.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &local.Config{}
+	if err := json.Unmarshal(data, c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func pidOf(t *testing.T, s *local.Status, component string) int {
+	t.Helper()
+	c := s.Component(component)
+	if c == nil || c.PID <= 1 {
+		t.Fatalf("no process of %s: %+v", component, s)
+	}
+	return c.PID
+}
+
+func kill(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatalf("killing process %s: %v", strconv.Itoa(pid), err)
+	}
+}
+
+func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
