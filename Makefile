@@ -50,6 +50,12 @@ test: export T9K = $(BIN)/t9k
 test: build ## Run every test of all modules (builds bin/ first)
 	@for m in $(MODULES); do (cd $$m && go test -p 2 -timeout 15m ./...) || exit 1; done
 
+.PHONY: bench
+bench: export T9K_LOCAL = $(BIN)/t9k-local
+bench: build ## Measure jobs/s, CPU and requests against batch/v1 Job (BENCH=regexp of workloads, see docs/performance.md)
+	@hack/gobuild -o $(BIN)/perf ./test/perf
+	@$(BIN)/perf -run '$(BENCH)' -operator $(BIN)/t9k-operator -out $(CURDIR)/bench
+
 ##### Code
 
 .PHONY: verify

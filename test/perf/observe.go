@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// observer notes when pods and jobs change, as a client that watches them sees it.
+type observer struct {
+	mu   sync.Mutex
+	pods map[types.UID]*podSeen
+	// finished holds the time when each job said that it had succeeded.
+	finished map[string]time.Time
+	n        counts
+	changed  chan struct{}
+}
+
+// counts are numbers of pods.
+type counts struct {
+	running int // now
+	started int // so far
+	ended   int // so far, by themselves
+	gone    int // so far
+}
+
+type podSeen struct {
+	name, job      string
+	running, ended time.Time
+}
+
+// observe begins to watch.
+func observe(p *plane, sys *system) (*observer, error) {
+	o := &observer{changed: make(chan struct{}, 1)}
+	o.reset()
+	if err := o.watch(p, &corev1.PodList{}, o.pod); err != nil {
+		return nil, err
+	}
+	if sys.jobs == nil {
+		return o, nil
+	}
+	return o, o.watch(p, sys.jobs(), func(_ watch.EventType, object client.Object, now time.Time) {
+		if _, known := o.finished[object.GetName()]; !known && sys.finished(object) {
+			o.finished[object.GetName()] = now
+		}
+	})
+}
+
+// watch has note called, with everything locked, for each event of the objects that a list holds.
+func (o *observer) watch(p *plane, list client.ObjectList, note func(watch.EventType, client.Object, time.Time)) error {
+	if err := p.client.List(p.ctx, list, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("listing what to watch: %w", err)
+	}
+	version := list.GetResourceVersion()
+	go func() {
+		for { // the API server ends the watches of those who read slowly; they go on from where they were
+			var err error
+			if version, err = o.follow(p, list, version, note); err != nil {
+				p.cancel(fmt.Errorf("watching: %w", err))
+				return
+			}
+		}
+	}()
+	return nil
+}
+
+// follow watches until the API server ends the watch, and returns the version up to which everything has been noted.
+func (o *observer) follow(p *plane, list client.ObjectList, version string, note func(watch.EventType, client.Object, time.Time)) (string, error) {
+	w, err := p.client.Watch(p.ctx, list, client.InNamespace(namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version}})
+	if err != nil {
+		return version, err
+	}
+	defer w.Stop()
+	for e := range w.ResultChan() {
+		object, ok := e.Object.(client.Object)
+		if !ok {
+			return version, fmt.Errorf("%v", e.Object)
+		}
+		now := time.Now()
+		o.mu.Lock()
+		note(e.Type, object, now)
+		o.mu.Unlock()
+		version = object.GetResourceVersion()
+		select {
+		case o.changed <- struct{}{}:
+		default:
+		}
+	}
+	return version, p.ctx.Err()
+}
+
+// pod notes an event of a pod.
+func (o *observer) pod(t watch.EventType, object client.Object, now time.Time) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	seen := o.pods[pod.UID]
+	if seen == nil {
+		seen = &podSeen{name: pod.Name, job: pod.Labels[jobLabel]}
+		o.pods[pod.UID] = seen
+	}
+	if pod.Status.Phase == corev1.PodRunning && seen.running.IsZero() {
+		seen.running = now
+		o.n.started++
+		o.n.running++
+	}
+	over := t == watch.Deleted || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	if over && seen.ended.IsZero() {
+		seen.ended = now
+		if !seen.running.IsZero() {
+			o.n.running--
+		}
+		if t != watch.Deleted {
+			o.n.ended++
+		}
+	}
+	if t == watch.Deleted {
+		o.n.gone++
+	}
+}
+
+// reset forgets everything.
+func (o *observer) reset() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.pods, o.finished, o.n = map[types.UID]*podSeen{}, map[string]time.Time{}, counts{}
+}
+
+// await returns as soon as a condition holds, which is asked at every event.
+func (o *observer) await(ctx context.Context, what string, holds func(n counts, finished int) bool) error {
+	for {
+		o.mu.Lock()
+		n, finished := o.n, len(o.finished)
+		o.mu.Unlock()
+		if holds(n, finished) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting until %s: %w (pods: %+v, finished jobs: %d)", what, context.Cause(ctx), n, finished)
+		case <-o.changed:
+		}
+	}
+}
+
+// lastStart is when the last pod was seen to run.
+func (o *observer) lastStart() time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var last time.Time
+	for _, pod := range o.pods {
+		if pod.running.After(last) {
+			last = pod.running
+		}
+	}
+	return last
+}
+
+// live lists the names of the pods that have started and not ended.
+func (o *observer) live() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var names []string
+	for _, pod := range o.pods {
+		if !pod.running.IsZero() && pod.ended.IsZero() {
+			names = append(names, pod.name)
+		}
+	}
+	return names
+}
+
+// lags are, for each job that has finished, the times from the end of its last pod to that of the job.
+func (o *observer) lags() []time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	last := map[string]time.Time{}
+	for _, pod := range o.pods {
+		if pod.ended.After(last[pod.job]) {
+			last[pod.job] = pod.ended
+		}
+	}
+	var all []time.Duration
+	for job, at := range o.finished {
+		all = append(all, max(0, at.Sub(last[job]))) // the events of pods and jobs come by different connections
+	}
+	return all
+}

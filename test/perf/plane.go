@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	nodestages "sigs.k8s.io/kwok/kustomize/stage/node/fast"
+	podstages "sigs.k8s.io/kwok/kustomize/stage/pod/fast"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/internal/testing/audit"
+	"tensorstack.dev/batch/internal/testing/testenv"
+)
+
+// namespace of everything that is measured.
+const namespace = "default"
+
+// The users of a plane. Each has a token of the same name, and may do everything.
+const (
+	userBench = "bench" // who submits jobs, looks on and ends pods
+	userKWOK  = "kwok"
+	userPeer  = "measured" // the system that is measured
+)
+
+// plane is a fresh cluster with the controller of one system.
+type plane struct {
+	ctx    context.Context // ends with the measurement, or with any process of the plane
+	cancel context.CancelCauseFunc
+	env    *testenv.Env
+	dir    string
+	// client and config are those of the user "bench".
+	client client.WithWatch
+	config *rest.Config
+	audit  *audit.Log
+
+	processes []*process
+	// controller is that of the system; nil for the floor, which has none.
+	controller *process
+}
+
+func startPlane(ctx context.Context, s *settings, sys *system) (*plane, error) {
+	dir, err := os.MkdirTemp("", "t9k-perf-")
+	if err != nil {
+		return nil, err
+	}
+	p := &plane{dir: dir}
+	p.ctx, p.cancel = context.WithCancelCause(ctx)
+	if err := p.start(s, sys); err != nil {
+		err = p.explain(err)
+		p.stop()
+		return nil, fmt.Errorf("starting a control plane: %w", err)
+	}
+	return p, nil
+}
+
+func (p *plane) start(s *settings, sys *system) error {
+	tokens := filepath.Join(p.dir, "tokens.csv")
+	var lines []string
+	for _, user := range []string{userBench, userKWOK, userPeer} {
+		lines = append(lines, fmt.Sprintf("%s,%s,%s,system:masters", user, user, user))
+	}
+	if err := os.WriteFile(tokens, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+		return err
+	}
+	var err error
+	p.env, err = testenv.New(testenv.Options{
+		Components:  []string{local.Etcd, local.APIServer, local.CRDs, local.Scheduler},
+		AuditPolicy: audit.Policy("Metadata", userPeer),
+		Args:        map[string][]string{local.APIServer: {"--token-auth-file=" + tokens}},
+	})
+	if err != nil {
+		return err
+	}
+	p.audit = audit.Open(p.env.AuditLog)
+	p.config = p.as(userBench)
+	if p.client, err = newClient(p.config); err != nil {
+		return err
+	}
+	if err := p.startNodes(s.nodes); err != nil {
+		return err
+	}
+	if sys.start == nil {
+		return nil
+	}
+	p.controller, err = sys.start(p, s)
+	return err
+}
+
+func newClient(config *rest.Config) (client.WithWatch, error) {
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	if err := batch.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	return client.NewWithWatch(config, client.Options{Scheme: scheme})
+}
+
+// as is the configuration of a client of one of the users.
+func (p *plane) as(user string) *rest.Config {
+	c := rest.AnonymousClientConfig(p.env.Config)
+	c.BearerToken, c.QPS, c.UserAgent = user, -1, user
+	return c
+}
+
+// kubeconfig writes a kubeconfig of one of the users.
+func (p *plane) kubeconfig(user string) (string, error) {
+	c := clientcmdapi.NewConfig()
+	c.Clusters[user] = &clientcmdapi.Cluster{Server: p.env.Config.Host, CertificateAuthorityData: p.env.Config.CAData}
+	c.AuthInfos[user] = &clientcmdapi.AuthInfo{Token: user}
+	c.Contexts[user] = &clientcmdapi.Context{Cluster: user, AuthInfo: user, Namespace: namespace}
+	c.CurrentContext = user
+	path := filepath.Join(p.dir, user+".kubeconfig")
+	return path, clientcmd.WriteToFile(*c, path)
+}
+
+// run starts a program of the plane. If it ends before the plane does, the measurement ends with an error.
+func (p *plane) run(name, program string, args []string, env ...string) (*process, error) {
+	child, err := startProcess(p.dir, name, program, args, env)
+	if err != nil {
+		return nil, err
+	}
+	p.processes = append(p.processes, child)
+	go func() {
+		<-child.ended
+		p.cancel(fmt.Errorf("%s has ended", name))
+	}()
+	return child, nil
+}
+
+// kwokConfig configures KWOK: every node is its own, and pods run as soon as they are bound. What ends them is the
+// benchmark. Its defaults for pods of a Job would end those at once.
+const kwokConfig = `apiVersion: config.kwok.x-k8s.io/v1alpha1
+kind: KwokConfiguration
+options:
+  manageAllNodes: true
+  podPlayStageParallelism: 16
+  nodePlayStageParallelism: 4
+  podsOnNodeSyncParallelism: 1
+`
+
+func (p *plane) startNodes(n int) error {
+	kubeconfig, err := p.kubeconfig(userKWOK)
+	if err != nil {
+		return err
+	}
+	config := filepath.Join(p.dir, "kwok.yaml")
+	documents := []string{kwokConfig, nodestages.DefaultNodeInit, podstages.DefaultPodReady, podstages.DefaultPodDelete}
+	if err := os.WriteFile(config, []byte(strings.Join(documents, "\n---\n")), 0o600); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if _, err := p.run("kwok", self, []string{"kwok", "--kubeconfig", kubeconfig, "--config", config, "--v=WARN"}); err != nil {
+		return err
+	}
+	for i := range n {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", i)}}
+		if err := p.client.Create(p.ctx, node); err != nil {
+			return err
+		}
+		// No node controller runs that would take away the taint of nodes that are not ready yet.
+		if err := p.client.Patch(p.ctx, node, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"taints":null}}`))); err != nil {
+			return err
+		}
+	}
+	return p.awaitNodes(n)
+}
+
+func (p *plane) awaitNodes(n int) error {
+	for {
+		var nodes corev1.NodeList
+		if err := p.client.List(p.ctx, &nodes); err != nil {
+			return err
+		}
+		ready := 0
+		for i := range nodes.Items {
+			for _, c := range nodes.Items[i].Status.Conditions {
+				if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+					ready++
+				}
+			}
+		}
+		if ready == n {
+			return nil
+		}
+		select {
+		case <-p.ctx.Done():
+			return context.Cause(p.ctx)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// explain adds to an error why the plane ended, if it did, and the end of each program's log.
+func (p *plane) explain(err error) error {
+	errs := []error{err, context.Cause(p.ctx)}
+	for _, child := range p.processes {
+		errs = append(errs, fmt.Errorf("log of %s: …%s", child.name, child.tail()))
+	}
+	return errors.Join(errs...)
+}
+
+func (p *plane) stop() {
+	p.cancel(nil)
+	for _, child := range p.processes {
+		child.stop()
+	}
+	if p.env != nil {
+		p.env.Stop()
+	}
+	os.RemoveAll(p.dir)
+}

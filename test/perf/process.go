@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is a program that runs beside this one, and dies with it.
+type process struct {
+	name  string
+	cmd   *exec.Cmd
+	log   string
+	ended chan struct{}
+}
+
+func startProcess(dir, name, program string, args, env []string) (*process, error) {
+	p := &process{name: name, log: filepath.Join(dir, name+".log"), ended: make(chan struct{})}
+	out, err := os.Create(p.log)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	p.cmd = exec.Command(program, args...)
+	p.cmd.Stdout, p.cmd.Stderr = out, out
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", name, err)
+	}
+	go func() {
+		defer close(p.ended)
+		_ = p.cmd.Wait() // its log tells why it ended
+	}()
+	return p, nil
+}
+
+// stop asks the program to end and makes it end.
+func (p *process) stop() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended already
+	select {
+	case <-p.ended:
+	case <-time.After(10 * time.Second):
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+	}
+}
+
+// cpu is the processor time that the program has used so far.
+func (p *process) cpu() (time.Duration, error) {
+	// Linux gives every process a clock of its CPU time, whose number is made of the complement of the process's own.
+	const processClock = 2
+	var t unix.Timespec
+	if err := unix.ClockGettime(int32(^p.cmd.Process.Pid<<3|processClock), &t); err != nil {
+		return 0, fmt.Errorf("reading the CPU clock of %s: %w", p.name, err)
+	}
+	return time.Duration(t.Nano()), nil
+}
+
+// memory is the program's resident memory now and at most so far, in MiB.
+func (p *process) memory() (now, peak float64, err error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, 0, fmt.Errorf("reading the memory of %s: %w", p.name, err)
+	}
+	for s := bufio.NewScanner(bytes.NewReader(status)); s.Scan(); {
+		name, rest, _ := strings.Cut(s.Text(), ":")
+		kib, _ := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 64)
+		switch name {
+		case "VmRSS":
+			now = kib / 1024
+		case "VmHWM":
+			peak = kib / 1024
+		}
+	}
+	return now, peak, nil
+}
+
+// tail is the end of the program's log.
+func (p *process) tail() string {
+	const most = 2000
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-most):])
+}

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// target is what one figure of this repository's operator is to be at most.
+type target struct {
+	figure string
+	// against names the system that it is compared with; at most factor times that system's figure. Empty: at most value.
+	against string
+	factor  float64
+	value   float64
+}
+
+// label says what a figure is.
+type label struct{ name, title, unit string }
+
+// labels of all figures, in the order of the table. What is missing here is shown last, by its own name.
+var labels = []label{
+	{"running", "first submit until all pods run", "s"},
+	{"start_p50", "submit until all pods run, median", "ms"},
+	{"start_p99", "submit until all pods run, p99", "ms"},
+	{"recovery", "until all run again", "s"},
+	{"lag_p50", "last pod's end until job's, median", "s"},
+	{"lag_p99", "last pod's end until job's, p99", "s"},
+	{"cpu", "controller's CPU", "s"},
+	{"requests", "controller's requests", ""},
+	{"requests_per_job", "… per job", ""},
+	{"writes", "controller's writes", ""},
+	{"rss", "controller's memory", "MiB"},
+	{"rss_peak", "… at most", "MiB"},
+	{"cpu_growth", "growth of CPU per pod", "×"},
+	{"requests_growth", "growth of requests per pod", "×"},
+}
+
+// report gathers results.
+type report struct {
+	Date time.Time `json:"date"`
+	CPUs int       `json:"cpus"`
+	Go   string    `json:"go"`
+	// Nodes that were simulated.
+	Nodes     int               `json:"nodes"`
+	Workloads []*workloadReport `json:"workloads"`
+}
+
+type workloadReport struct {
+	Name  string `json:"name"`
+	Title string `json:"title"`
+	// Systems by name, each with its results in the order of measurement.
+	Systems map[string][]*result `json:"systems"`
+	Checks  []checked            `json:"checks,omitempty"`
+}
+
+// checked is a target and whether it was met.
+type checked struct {
+	Figure  string  `json:"figure"`
+	Against string  `json:"against,omitempty"`
+	Value   float64 `json:"value"`
+	Limit   float64 `json:"limit"`
+	OK      bool    `json:"ok"`
+}
+
+func newReport(s *settings) *report {
+	return &report{Date: time.Now().UTC().Truncate(time.Second), CPUs: runtime.NumCPU(), Go: runtime.Version(), Nodes: s.nodes}
+}
+
+func (r *report) add(w *workload, sys *system, result *result) {
+	report := r.of(w)
+	report.Systems[sys.name] = append(report.Systems[sys.name], result)
+}
+
+func (r *report) of(w *workload) *workloadReport {
+	for _, known := range r.Workloads {
+		if known.Name == w.name {
+			return known
+		}
+	}
+	report := &workloadReport{Name: w.name, Title: w.title, Systems: map[string][]*result{}}
+	r.Workloads = append(r.Workloads, report)
+	return report
+}
+
+// median of a figure over the results of a system; false where there is none.
+func (w *workloadReport) median(system, figure string) (float64, bool) {
+	var all []float64
+	for _, r := range w.Systems[system] {
+		if v, ok := r.Figures[figure]; ok {
+			all = append(all, v)
+		}
+	}
+	if len(all) == 0 {
+		return 0, false
+	}
+	slices.Sort(all)
+	return all[len(all)/2], true
+}
+
+// check compares the figures with a workload's targets, as far as there are both.
+func (w *workloadReport) check(targets []target) {
+	w.Checks = nil
+	for _, t := range targets {
+		value, ok := w.median("ours", t.figure)
+		limit := t.value
+		if ok && t.against != "" {
+			var other float64
+			if other, ok = w.median(t.against, t.figure); ok {
+				value, limit = value/other, t.factor
+			}
+		}
+		if ok {
+			w.Checks = append(w.Checks, checked{t.figure, t.against, value, limit, value <= limit})
+		}
+	}
+}
+
+// print shows a workload's figures side by side.
+func (r *report) print(out io.Writer, w *workload) {
+	report := r.of(w)
+	report.check(w.targets)
+	t := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	on := w.on(r.systems(report))
+	fmt.Fprintf(t, "\n%s\t", w.title)
+	for _, sys := range on {
+		fmt.Fprintf(t, "%s\t", sys.title)
+	}
+	fmt.Fprintln(t, "target")
+	for _, l := range report.labels() {
+		fmt.Fprintf(t, "  %s\t", strings.TrimSpace(l.title+" ["+l.unit+"]"))
+		for _, sys := range on {
+			cell := "–"
+			if v, ok := report.median(sys.name, l.name); ok {
+				cell = number(v)
+			}
+			fmt.Fprintf(t, "%s\t", cell)
+		}
+		fmt.Fprintln(t, report.verdicts(l.name))
+	}
+	t.Flush()
+}
+
+func (r *report) systems(w *workloadReport) []string {
+	var all []string
+	for name := range w.Systems {
+		all = append(all, name)
+	}
+	return all
+}
+
+// labels are those of the figures that the workload has.
+func (w *workloadReport) labels() []label {
+	have := map[string]bool{}
+	for _, results := range w.Systems {
+		for _, r := range results {
+			for name := range r.Figures {
+				have[name] = true
+			}
+		}
+	}
+	var all []label
+	for _, l := range labels {
+		if have[l.name] {
+			all = append(all, l)
+			delete(have, l.name)
+		}
+	}
+	var rest []string
+	for name := range have {
+		rest = append(rest, name)
+	}
+	slices.Sort(rest)
+	for _, name := range rest {
+		all = append(all, label{name: name, title: name})
+	}
+	return all
+}
+
+func (w *workloadReport) verdicts(figure string) string {
+	var all []string
+	for _, c := range w.Checks {
+		if c.Figure != figure {
+			continue
+		}
+		verdict := "ok"
+		if !c.OK {
+			verdict = "MISS"
+		}
+		if c.Against == "" {
+			all = append(all, fmt.Sprintf("≤ %s %s", number(c.Limit), verdict))
+		} else {
+			all = append(all, fmt.Sprintf("%.2f × %s (≤ %s) %s", c.Value, c.Against, number(c.Limit), verdict))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+func number(v float64) string {
+	switch {
+	case v == float64(int(v)):
+		return fmt.Sprintf("%d", int(v))
+	case v >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case v >= 10:
+		return fmt.Sprintf("%.1f", v)
+	default:
+		return fmt.Sprintf("%.2f", v)
+	}
+}
+
+func (r *report) save(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(data, '\n'), 0o644)
+}

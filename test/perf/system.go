@@ -1,0 +1,130 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/testing/testenv"
+)
+
+// system is what makes pods of jobs.
+type system struct {
+	name, title string
+	// start starts its controller; nil: there is none.
+	start func(*plane, *settings) (*process, error)
+	// objects are what is created to submit a job.
+	objects func(name string, replicas int) []client.Object
+	// jobs is a list of its kind of job; nil: there is none.
+	jobs func() client.ObjectList
+	// finished tells whether a job says that it has succeeded.
+	finished func(client.Object) bool
+}
+
+var systems = []*system{
+	{
+		name: "floor", title: "floor",
+		objects: func(job string, replicas int) []client.Object {
+			var pods []client.Object
+			for i := range replicas {
+				t := podTemplate(job)
+				t.Name, t.Namespace = fmt.Sprintf("%s-worker-%d", job, i), namespace
+				pods = append(pods, &corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec})
+			}
+			return pods
+		},
+	},
+	{
+		name: "job", title: "batch/v1 Job",
+		start: startJobController,
+		objects: func(name string, replicas int) []client.Object {
+			n, indexed := int32(replicas), batchv1.IndexedCompletion
+			return []client.Object{&batchv1.Job{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+				Spec:       batchv1.JobSpec{Parallelism: &n, Completions: &n, CompletionMode: &indexed, Template: podTemplate(name)},
+			}}
+		},
+		jobs: func() client.ObjectList { return &batchv1.JobList{} },
+		finished: func(o client.Object) bool {
+			job, ok := o.(*batchv1.Job)
+			if !ok {
+				return false
+			}
+			for _, c := range job.Status.Conditions {
+				if c.Type == batchv1.JobComplete && c.Status == corev1.ConditionTrue {
+					return true
+				}
+			}
+			return false
+		},
+	},
+	{
+		name: "ours", title: "GenericJob",
+		start: startOperator,
+		objects: func(name string, replicas int) []client.Object {
+			n := int32(replicas)
+			return []client.Object{&batch.GenericJob{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+				Spec:       batch.GenericJobSpec{ReplicaSpecs: []batch.ReplicaSpec{{Type: "worker", Replicas: &n, Template: podTemplate(name)}}},
+			}}
+		},
+		jobs: func() client.ObjectList { return &batch.GenericJobList{} },
+		finished: func(o client.Object) bool {
+			job, ok := o.(*batch.GenericJob)
+			return ok && job.Status.Phase == batch.JobSucceeded
+		},
+	},
+}
+
+// jobLabel names the job of a pod, under every system.
+const jobLabel = "perf.tensorstack.dev/job"
+
+func podTemplate(job string) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{jobLabel: job}},
+		Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyNever,
+			Containers:    []corev1.Container{{Name: "main", Image: "none", Command: []string{"sleep", "inf"}}},
+		},
+	}
+}
+
+// startJobController runs the controller of batch/v1 Job without any other, and without the limits of its requests.
+func startJobController(p *plane, _ *settings) (*process, error) {
+	kubeconfig, err := p.kubeconfig(userPeer)
+	if err != nil {
+		return nil, err
+	}
+	program, err := testenv.Binary()
+	if err != nil {
+		return nil, err
+	}
+	return p.run("job-controller", program, []string{"kube-controller-manager", "--kubeconfig=" + kubeconfig,
+		"--controllers=job-controller", "--leader-elect=false", "--use-service-account-credentials=false",
+		"--kube-api-qps=10000", "--kube-api-burst=10000", "--secure-port=0"})
+}
+
+// startOperator runs the operator as it is delivered, or for its profile inside of this program.
+func startOperator(p *plane, s *settings) (*process, error) {
+	kubeconfig, err := p.kubeconfig(userPeer)
+	if err != nil {
+		return nil, err
+	}
+	args := []string{"--kubeconfig=" + kubeconfig, "--namespace=" + namespace, "--health-probe-bind-address=0", "--webhook-bind-address=0"}
+	if s.profile == "" {
+		return p.run("operator", s.operator, args)
+	}
+	if err := os.MkdirAll(s.profile, 0o755); err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return p.run("operator", self, append([]string{"operator"}, args...), profileEnv+"="+s.profile)
+}
