@@ -14,9 +14,9 @@ import (
 
 const modulePath = "tensorstack.dev/batch"
 
-// ldflags are LOCAL_LDFLAGS of the Makefile: with other ones each of the two would link the program anew. A test
+// LinkFlags are LOCAL_LDFLAGS of the Makefile: with other ones each of the two would link the program anew. A test
 // compares them.
-const ldflags = "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3" +
+const LinkFlags = "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3" +
 	" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
 
 // Binary is the path of the t9k-local to test: the one that the variable T9K_LOCAL names, or else bin/t9k-local of
@@ -49,7 +49,7 @@ func build(root string) (string, error) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return "", fmt.Errorf("locking %s: %w", lock.Name(), err)
 	}
-	cmd := exec.Command("go", "build", "-ldflags", ldflags, "-o", path, "./cmd/t9k-local") // renames it into place
+	cmd := exec.Command("go", "build", "-ldflags", LinkFlags, "-o", path, "./cmd/t9k-local") // renames it into place
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building t9k-local: %w\n%s", err, out)

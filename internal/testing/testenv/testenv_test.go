@@ -110,3 +110,30 @@ func countAudited(t *testing.T, path, verb, resource string) int {
 	}
 	return n
 }
+
+func TestCluster(t *testing.T) {
+	env := testenv.StartCluster(t, testenv.Options{})
+	core := kubernetes.NewForConfigOrDie(env.Config)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "quick"},
+		Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyNever,
+			Containers:    []corev1.Container{{Name: "c", Image: "none", Command: []string{"true"}}},
+		},
+	}
+	if _, err := core.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		got, err := core.CoreV1().Pods("default").Get(t.Context(), "quick", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Status.Phase == corev1.PodSucceeded {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the pod is %s", got.Status.Phase)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package testenv_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tensorstack.dev/batch/internal/testing/testenv"
+)
+
+// helperVariable makes this test binary a program that starts an environment and waits to be killed.
+const helperVariable = "T9K_TESTENV_HELPER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(helperVariable) == "" {
+		os.Exit(m.Run())
+	}
+	env, err := testenv.New(testenv.Options{})
+	if err != nil {
+		fmt.Println("error:", err)
+		os.Exit(1)
+	}
+	fmt.Println(env.Dir)
+	select {}
+}
+
+// TestKilledTest kills a test process outright: the environment that it had must end and be removed all the same.
+func TestKilledTest(t *testing.T) {
+	if _, err := testenv.Binary(); err != nil { // built here rather than by the helper
+		t.Fatal(err)
+	}
+	helper := exec.Command(os.Args[0])
+	helper.Env = append(os.Environ(), helperVariable+"=1")
+	out, err := helper.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := helper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := bufio.NewReader(out).ReadString('\n')
+	dir = strings.TrimSpace(dir)
+	if err != nil || !filepath.IsAbs(dir) {
+		t.Fatalf("the helper printed %q: %v", dir, err)
+	}
+	if len(processesOf(t, dir)) < 3 {
+		t.Error("the environment has fewer than three processes")
+	}
+	if err := helper.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = helper.Wait() // reports the signal
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		_, err := os.Stat(dir)
+		left := processesOf(t, dir)
+		if errors.Is(err, os.ErrNotExist) && len(left) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("left: directory %v, processes %v", err, left)
+		}
+	}
+}
+
+// processesOf lists the processes that name dir in their command line.
+func processesOf(t *testing.T, dir string) (found []string) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		data, _ := os.ReadFile(f) // the process may have ended
+		if strings.Contains(string(data), dir) {
+			found = append(found, filepath.Dir(f))
+		}
+	}
+	return found
+}
+
+// TestLinkFlags compares the flags that the binary is built with here and by make.
+func TestLinkFlags(t *testing.T) {
+	makefile, err := os.ReadFile("../../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	variables := map[string]string{}
+	for line := range strings.Lines(string(makefile)) {
+		if name, value, ok := strings.Cut(line, ":="); ok {
+			variables["$("+strings.TrimSpace(name)+")"] = strings.TrimSpace(value)
+		}
+	}
+	want := variables["$(LOCAL_LDFLAGS)"]
+	for range variables {
+		for name, value := range variables {
+			want = strings.ReplaceAll(want, name, value)
+		}
+	}
+	if got := testenv.LinkFlags; got != want {
+		t.Errorf("the binary is linked with %q, by make with %q", got, want)
+	}
+}
