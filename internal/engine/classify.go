@@ -62,10 +62,14 @@ func isDisrupted(pod *corev1.Pod) bool {
 }
 
 // finishedBeforeDeletion compares the pod's end with the moment when its deletion was asked for. Both have a resolution of
-// one second; the same second counts as caused by the deletion, in favour of the job.
+// one second; the same second counts as caused by the deletion, in favour of the job. So does an end of which nobody can tell:
+// with the kubelet's last word, which leaves no grace period, the API server overwrites the time that was asked for.
 func finishedBeforeDeletion(pod *corev1.Pod) bool {
 	asked := pod.DeletionTimestamp.Time
 	if g := pod.DeletionGracePeriodSeconds; g != nil {
+		if *g == 0 {
+			return false
+		}
 		asked = asked.Add(-time.Duration(*g) * time.Second)
 	}
 	_, finished := lifetime(pod)

@@ -184,7 +184,14 @@ func TestDisruptionsAreNotCharged(t *testing.T) {
 		"preempted": func(p *play) {
 			p.exit(0, 143).pod(0).Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}
 		},
-		"deleted by a user":          func(p *play) { delete(p.pods, "job-worker-0") },
+		"deleted by a user": func(p *play) { delete(p.pods, "job-worker-0") },
+		"seen at the kubelet's last word on its deletion": func(p *play) {
+			p.exit(0, 143).after(2 * time.Second)
+			at, none := metav1.NewTime(p.now), int64(0) // the time of the request is lost by then
+			p.pod(0).DeletionTimestamp, p.pod(0).DeletionGracePeriodSeconds = &at, &none
+			p.pass()
+			delete(p.pods, "job-worker-0")
+		},
 		"turned away by the kubelet": func(p *play) { p.pod(0).Status.Phase, p.pod(0).Status.Reason = corev1.PodFailed, "OutOfcpu" },
 	}
 	for name, disrupt := range cases {

@@ -211,7 +211,7 @@ func (w *world) kubelet(pod *corev1.Pod) {
 	case w.lost[pod.Spec.NodeName]:
 		return
 	case pod.DeletionTimestamp != nil && (ended(pod) || pod.Status.Phase == corev1.PodPending):
-		w.remove(pod.Name)
+		w.finalize(pod)
 	case pod.DeletionTimestamp != nil:
 		w.end(pod, int32(w.rng.IntN(2)*143)) // it exits on SIGTERM, cleanly or not
 	case ended(pod):
@@ -249,6 +249,18 @@ func (w *world) end(pod *corev1.Pod, code int32) {
 	}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
 		Terminated: &corev1.ContainerStateTerminated{ExitCode: code, StartedAt: started, FinishedAt: metav1.NewTime(w.now)}}}}
+	w.podChanged(pod.Name)
+}
+
+// finalize plays the kubelet's last word on a deleted pod. For a moment the API server shows it with no grace period left and
+// with the current time in place of the one that was set when its deletion was asked for.
+func (w *world) finalize(pod *corev1.Pod) {
+	if *pod.DeletionGracePeriodSeconds == 0 {
+		w.remove(pod.Name)
+		return
+	}
+	at, none := metav1.NewTime(w.now), int64(0)
+	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &at, &none
 	w.podChanged(pod.Name)
 }
 
