@@ -152,7 +152,9 @@ func TestFinishedIsFinal(t *testing.T) {
 	s.pods("final", "one is left, and has ended", func(p []*corev1.Pod) bool {
 		return len(p) == 1 && p[0].Status.Phase == corev1.PodFailed
 	})
-	s.edit("final", func(j *batch.GenericJob) { j.Spec.RunMode = &batch.RunMode{Debug: &batch.DebugMode{Enabled: new(true)}} })
+	s.edit("final", func(j *batch.GenericJob) {
+		j.Spec.RunMode = &batch.RunMode{Debug: &batch.DebugMode{Enabled: new(true)}}
+	})
 	s.fence()
 	var pods corev1.PodList
 	if err := s.client.List(t.Context(), &pods, client.InNamespace(s.ns), client.MatchingLabels{batch.LabelJobName: "final"}); err != nil {
