@@ -17,7 +17,9 @@ const asOperator = "T9K_TEST_AS_OPERATOR"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asOperator) == "" {
-		os.Exit(m.Run())
+		code := m.Run()
+		thePlane.stop()
+		os.Exit(code)
 	}
 	cmd := operator.NewCommand()
 	cmd.SetArgs(os.Args[1:])

@@ -1,0 +1,329 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/local"
+)
+
+// stormy is a job each replica of which fails as often as it may, and then succeeds. A restart that is lost leaves a count
+// short, and one that is counted twice fails the job.
+func stormy(name string, replicas int32) *batch.GenericJob {
+	job := newJob(name, restarting(role("w", replicas, commandExit, "1", "1", "1", "0"), batch.RestartOnFailure, 3))
+	job.Spec.Service = &batch.ServiceOption{}
+	job.Spec.Scheduler = &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: "default"}}
+	return job
+}
+
+// checkStormy holds the end of a stormy job against what must have happened, whatever else did.
+func (w *world) checkStormy(job *batch.GenericJob) {
+	w.Helper()
+	replicas := *job.Spec.ReplicaSpecs[0].Replicas
+	end := w.awaitPhase(job.Name, batch.JobSucceeded)
+	for _, r := range end.Status.Tasks[0].Replicas {
+		if r.RestartCount != 3 || r.Attempt != 3 {
+			w.Errorf("%s was restarted %d times, in attempt %d, not 3 times and in attempt 3", r.Name, r.RestartCount, r.Attempt)
+		}
+	}
+	if n := end.Status.BackoffCount; n != 3*replicas {
+		w.Errorf("%d restarts in all, not %d", n, 3*replicas)
+	}
+	for _, o := range []client.Object{&corev1.Service{}, &scheduling.PodGroup{}} {
+		if err := w.get(job.Name, o); err != nil || !metav1.IsControlledBy(o, end) {
+			w.Errorf("%T %s: %v, %v", o, job.Name, o.GetOwnerReferences(), err)
+		}
+	}
+}
+
+// The operator is killed around its first, second, … write: before the write or after it and before it hears of it.
+func TestKilledBetweenAnyTwoWrites(t *testing.T) {
+	const kills = 40
+	w := newWorld(t)
+	p := startProxy(t, w.env.Config)
+	job := stormy("job", 3)
+	w.create(job)
+	random := rand.New(rand.NewPCG(1, 2))
+	for n := range kills {
+		o := startOperator(t, p.kubeconfig)
+		at, after := 1+random.IntN(4), random.IntN(3) > 0 // those that get through are what makes progress
+		writes := 0
+		p.decide(func(r *http.Request) fate {
+			if !isWrite(r) {
+				return fate{}
+			}
+			if writes++; writes != at {
+				return fate{lost: writes > at, then: func() {}} // what a dead process had still in hand
+			}
+			return fate{lost: !after, unanswered: after, then: o.kill}
+		})
+		end := &batch.GenericJob{}
+		w.await("the operator is killed, or the job has ended", func() error {
+			w.must(w.get("job", end))
+			if o.running() && end.Status.Phase != batch.JobSucceeded {
+				return fmt.Errorf("the operator runs, and the job is %s", end.Status.Phase)
+			}
+			return nil
+		})
+		if end.Status.Phase == batch.JobSucceeded {
+			if n < kills/2 {
+				t.Fatalf("the job ended after %d kills", n)
+			}
+			break
+		}
+	}
+	p.decide(nil)
+	startOperator(t, p.kubeconfig)
+	w.checkStormy(job)
+}
+
+// A write that is lost, one whose answer is lost, and one that is refused for the moment are all made good.
+func TestLostWritesAndAnswers(t *testing.T) {
+	w := newWorld(t)
+	p := startProxy(t, w.env.Config)
+	random := rand.New(rand.NewPCG(3, 4))
+	p.decide(func(r *http.Request) fate {
+		return fate{lost: isWrite(r) && random.IntN(5) == 0, unanswered: isWrite(r) && random.IntN(5) == 0, then: func() {}}
+	})
+	startOperator(t, p.kubeconfig)
+	var jobs []*batch.GenericJob
+	for i := range 3 {
+		jobs = append(jobs, stormy(fmt.Sprintf("job-%d", i), 4))
+		w.create(jobs[i])
+	}
+	for _, job := range jobs {
+		w.checkStormy(job)
+	}
+}
+
+// The API server goes away in the middle of jobs' lives, and its etcd crashes.
+func TestAPIServerGoesAway(t *testing.T) {
+	w := newWorld(t)
+	o := startOperator(t, w.env.Kubeconfig)
+	jobs := []*batch.GenericJob{stormy("a", 5), stormy("b", 5), newJob("c", role("w", 2, commandRun))}
+	for _, job := range jobs {
+		w.create(job)
+	}
+	w.await("a pod is there", func() error {
+		if len(w.pods()) == 0 {
+			return errors.New("there is none")
+		}
+		return nil
+	})
+	w.must(w.env.StopComponent(local.APIServer))
+	w.must(w.env.Kill(local.Etcd))
+	w.await("the operator notices", func() error {
+		if !strings.Contains(o.log.String(), "connection refused") {
+			return errors.New("it has not complained")
+		}
+		return nil
+	})
+	w.must(w.env.StartComponent(local.APIServer))
+	w.must(w.env.AwaitReady(t.Context()))
+	w.checkStormy(jobs[0])
+	w.checkStormy(jobs[1])
+	w.awaitPhase("c", batch.JobRunning)
+	if !o.running() {
+		t.Error("the operator has ended")
+	}
+}
+
+// Of two operators one leads. It is stopped in the middle of a job for so long that the other takes over, and goes on then
+// as if it still led.
+func TestLeaderIsLost(t *testing.T) {
+	w := newWorld(t)
+	w.must(client.IgnoreAlreadyExists(w.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "t9k-system"}})))
+	lead := []*proxy{startProxy(t, w.env.Config), startProxy(t, w.env.Config)}
+	first := startOperator(t, lead[0].kubeconfig, "--leader-elect=true")
+	lease := &coordination.Lease{}
+	awaitHolder := func(old string) string {
+		w.Helper()
+		w.await("another operator leads", func() error {
+			if err := w.client.Get(t.Context(), types.NamespacedName{Namespace: "t9k-system", Name: "t9k-operator"}, lease); err != nil {
+				return err
+			}
+			if h := lease.Spec.HolderIdentity; h == nil || *h == "" || *h == old {
+				return errors.New("it is the old one still, or nobody")
+			}
+			return nil
+		})
+		return *lease.Spec.HolderIdentity
+	}
+	holder := awaitHolder("")
+	second := startOperator(t, lead[1].kubeconfig, "--leader-elect=true")
+
+	job := stormy("job", 6)
+	w.create(job)
+	frozen := make(chan struct{})
+	writes := 0
+	lead[0].decide(func(r *http.Request) fate {
+		if isWrite(r) && !strings.Contains(r.URL.Path, "/leases/") {
+			if writes++; writes == 10 {
+				first.signal(syscall.SIGSTOP)
+				close(frozen)
+			}
+		}
+		return fate{}
+	})
+	select {
+	case <-frozen:
+	case <-time.After(patience):
+		t.Fatal("the leader has not got as far as its tenth write")
+	}
+	awaitHolder(holder)
+	w.await("the new leader works", func() error {
+		if len(lead[1].seen("PUT", "genericjobs/job/status")) == 0 {
+			return errors.New("it has not written anything")
+		}
+		return nil
+	})
+	first.signal(syscall.SIGCONT)
+	select {
+	case <-first.ended: // to come back as a follower
+	case <-time.After(patience):
+		t.Error("the old leader goes on")
+	}
+	w.checkStormy(job)
+
+	// A leader that is told to end makes room at once.
+	holder = *lease.Spec.HolderIdentity
+	startOperator(t, lead[0].kubeconfig, "--leader-elect=true")
+	second.signal(syscall.SIGTERM)
+	begin := time.Now()
+	awaitHolder(holder)
+	if d := time.Since(begin); d > 10*time.Second {
+		t.Errorf("it took %s until somebody led again", d)
+	}
+	again := stormy("again", 3)
+	w.create(again)
+	w.checkStormy(again)
+}
+
+// What happens while the operator sleeps is counted once when it wakes up, with a cache that shows the world as it was.
+func TestStaleCache(t *testing.T) {
+	w := newWorld(t)
+	o := startOperator(t, w.env.Kubeconfig)
+	job := newJob("job", restarting(role("w", 5, commandRun), batch.RestartOnFailure, 1), role("helper", 1, commandRun))
+	w.create(job)
+	w.awaitPhase("job", batch.JobRunning)
+
+	o.signal(syscall.SIGSTOP)
+	w.finish("job-w-0", 1) // is restarted
+	w.finish("job-w-1", 0) // is done
+	w.must(w.client.Delete(t.Context(), w.pods()["job-w-2"]))
+	w.finish("job-w-3", 1) // is restarted, though somebody deletes what is left of it
+	w.await("job-w-3 has been over for a second", func() error {
+		end := w.pods()["job-w-3"].Status.ContainerStatuses[0].State.Terminated.FinishedAt
+		if time.Since(end.Time) < 2*time.Second { // times have a resolution of a second
+			return errors.New("it has just ended")
+		}
+		return nil
+	})
+	w.must(w.client.Delete(t.Context(), w.pods()["job-w-3"]))
+	w.await("two pods are gone", func() error {
+		if n := len(w.pods()); n != 4 {
+			return fmt.Errorf("%d are there", n)
+		}
+		return nil
+	})
+	w.patch("job", `{"spec":{"cleanUpPolicy":"Unfinished"}}`)
+	o.signal(syscall.SIGCONT)
+
+	w.await("all is made good", func() error {
+		j := w.job("job")
+		all := j.Status.Tasks[0].Replicas
+		got := fmt.Sprint(j.Status.ObservedGeneration, " ", j.Status.Aggregate.Running, " ", j.Status.Aggregate.Succeeded)
+		for _, r := range all {
+			got += fmt.Sprintf(" %d/%d", r.RestartCount, r.Attempt)
+		}
+		// Nobody saw how job-w-3 ended before it was gone: it counts as taken away, as job-w-2 does.
+		if want := "2 5 1 1/1 0/0 0/1 0/1 0/0"; got != want {
+			return fmt.Errorf("generation, running, succeeded, restarts/attempts are %s, not %s", got, want)
+		}
+		return nil
+	})
+
+	// It sleeps through a whole life: the job is paused, resumed and deleted, and another of its name is there.
+	o.signal(syscall.SIGSTOP)
+	w.patch("job", `{"spec":{"runMode":{"pause":{"enabled":true}}}}`)
+	w.patch("job", `{"spec":{"runMode":{"pause":{"enabled":false}}}}`)
+	w.must(w.client.Delete(t.Context(), job))
+	w.await("the job is gone", func() error { return gone(w.get("job", &batch.GenericJob{})) })
+	next := stormy("job", 2)
+	w.create(next)
+	o.signal(syscall.SIGCONT)
+	w.checkStormy(next)
+	for name, pod := range w.pods() {
+		if !metav1.IsControlledBy(pod, next) {
+			t.Errorf("pod %s is owned by %v", name, pod.OwnerReferences)
+		}
+	}
+}
+
+// A pod on a node that is lost never ends. It is deleted by force and replaced, uncharged; on a node that is ready, never.
+func TestLostNode(t *testing.T) {
+	w := newWorld(t)
+	startOperator(t, w.env.Kubeconfig, "--force-delete-after=1s")
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: lostNode}}
+	w.must(w.client.Create(t.Context(), node))
+	t.Cleanup(func() {
+		if err := w.client.Delete(w.Context(), node); client.IgnoreNotFound(err) != nil && w.Context().Err() == nil {
+			t.Error(err)
+		}
+	})
+	setReady := func(status corev1.ConditionStatus) {
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
+		w.must(w.client.Status().Update(t.Context(), node))
+	}
+	setReady(corev1.ConditionTrue)
+	job := newJob("job", role("w", 1, commandRun))
+	job.Spec.ReplicaSpecs[0].Template.Spec.NodeSelector = map[string]string{nodeKey: lostNode}
+	var none int64
+	job.Spec.ReplicaSpecs[0].Template.Spec.TerminationGracePeriodSeconds = &none
+	w.create(job)
+	w.awaitPhase("job", batch.JobRunning)
+
+	old := w.pods()["job-w-0"]
+	w.must(w.client.Delete(t.Context(), old, client.GracePeriodSeconds(1)))
+	w.await("the deletion is five seconds old", func() error {
+		if pod := w.pods()["job-w-0"]; pod.UID != old.UID {
+			w.Fatal("a pod on a node that is ready was deleted by force")
+		} else if time.Since(pod.DeletionTimestamp.Time) < 4*time.Second {
+			return errors.New("it is younger")
+		}
+		return nil
+	})
+	setReady(corev1.ConditionUnknown)
+	w.await("the pod is replaced", func() error {
+		pod := &corev1.Pod{}
+		if err := w.get("job-w-0", pod); err != nil {
+			return err
+		}
+		if pod.UID == old.UID {
+			return errors.New("it is the old one")
+		}
+		return nil
+	})
+	j := w.awaitPhase("job", batch.JobRunning)
+	if r := j.Status.Tasks[0].Replicas[0]; r.RestartCount != 0 || r.Attempt != 1 {
+		t.Errorf("the replica has %d restarts and is in attempt %d", r.RestartCount, r.Attempt)
+	}
+	if err := w.client.Delete(t.Context(), w.pods()["job-w-0"], client.GracePeriodSeconds(0)); err != nil && !apierrors.IsNotFound(err) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,401 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/kinds/kindtest"
+)
+
+// A job's PodGroup and Service are there before its first pod, belong to it, and say what it says.
+func TestObjectsOfAJob(t *testing.T) {
+	w := newWorld(t)
+	p := startProxy(t, w.env.Config)
+	startOperator(t, p.kubeconfig)
+	job := newJob("ring", role("node", 3, commandRun))
+	job.Spec.Service = &batch.ServiceOption{Ports: []corev1.ServicePort{{Name: "talk", Port: 7000}}}
+	five := int32(5)
+	job.Spec.Scheduler = &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: "default", Priority: &five}}
+	w.create(job)
+	w.awaitPhase("ring", batch.JobRunning)
+
+	var created []string
+	for _, r := range p.seen("POST", "s") {
+		kind := r.path[strings.LastIndex(r.path, "/")+1:]
+		if kind != "events" && !slices.Contains(created, kind) {
+			created = append(created, kind)
+		}
+	}
+	if want := []string{"podgroups", "services", "pods"}; !slices.Equal(created, want) {
+		t.Errorf("created in the order %v, not %v", created, want)
+	}
+	if n := len(p.seen("PUT", "genericjobs/ring/status")); n > 5 {
+		t.Errorf("%d status writes for a job that started without incident", n)
+	}
+
+	service, group := &corev1.Service{}, &scheduling.PodGroup{}
+	w.must(w.get("ring", service))
+	w.must(w.get("ring", group))
+	owned := []client.Object{service, group}
+	for _, pod := range w.pods() {
+		owned = append(owned, pod)
+	}
+	if len(owned) != 5 {
+		t.Fatalf("%d objects, not 5", len(owned))
+	}
+	for _, o := range owned {
+		ref := metav1.GetControllerOf(o)
+		if ref == nil || ref.UID != job.UID || ref.Kind != "GenericJob" || ref.Name != "ring" ||
+			ref.BlockOwnerDeletion == nil || !*ref.BlockOwnerDeletion || len(o.GetOwnerReferences()) != 1 {
+			t.Errorf("%T %s is owned by %v", o, o.GetName(), o.GetOwnerReferences())
+		}
+	}
+	if s := service.Spec; s.ClusterIP != corev1.ClusterIPNone || !s.PublishNotReadyAddresses || len(s.Ports) != 1 || s.Ports[0].Port != 7000 {
+		t.Errorf("the Service is %+v", s)
+	}
+	for key, value := range service.Spec.Selector {
+		if pod := w.pods()["ring-node-0"]; pod.Labels[key] != value {
+			t.Errorf("the Service selects %s=%s, and a pod has %q", key, value, pod.Labels[key])
+		}
+	}
+	if g := group.Spec; g.Queue != "default" || g.Priority != 5 || g.MinMember != 3 ||
+		len(g.Roles) != 1 || g.Roles[0] != (scheduling.PodGroupRole{Name: "node", MinMember: 3}) {
+		t.Errorf("the PodGroup is %+v", g)
+	}
+
+	w.patch("ring", `{"spec":{"scheduler":{"t9kScheduler":{"priority":50}}}}`)
+	w.await("the group's priority follows", func() error {
+		w.must(w.get("ring", group))
+		if group.Spec.Priority != 50 {
+			return fmt.Errorf("it is %d", group.Spec.Priority)
+		}
+		return nil
+	})
+	for name, pod := range w.pods() {
+		if pod.UID != owned[slices.IndexFunc(owned, func(o client.Object) bool { return o.GetName() == name })].GetUID() {
+			t.Errorf("pod %s was replaced", name)
+		}
+	}
+}
+
+// What people take away from a job or write into its status comes back.
+func TestWhatPeopleBreakIsRestored(t *testing.T) {
+	w := newWorld(t)
+	startOperator(t, w.env.Kubeconfig)
+	job := newJob("job", role("w", 2, commandRun))
+	job.Spec.Service = &batch.ServiceOption{}
+	job.Spec.Scheduler = &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: "default"}}
+	w.create(job)
+	before := w.awaitPhase("job", batch.JobRunning)
+
+	for _, o := range []client.Object{&corev1.Service{}, &scheduling.PodGroup{}} {
+		w.must(w.get("job", o))
+		old := o.GetUID()
+		w.must(w.client.Delete(t.Context(), o))
+		w.await(fmt.Sprintf("a %T is made again", o), func() error {
+			if err := w.get("job", o); err != nil {
+				return err
+			}
+			if o.GetUID() == old {
+				return errors.New("it is the old one")
+			}
+			return nil
+		})
+	}
+	group := &scheduling.PodGroup{}
+	w.must(w.get("job", group))
+	group.Spec.MinMember = 1
+	w.must(w.client.Update(t.Context(), group))
+	w.await("the group's minimum is what it was", func() error {
+		w.must(w.get("job", group))
+		if group.Spec.MinMember != 2 {
+			return fmt.Errorf("it is %d", group.Spec.MinMember)
+		}
+		return nil
+	})
+
+	edited := w.job("job")
+	edited.Status.Aggregate = batch.Aggregate{Succeeded: 7}
+	edited.Status.Phase = batch.JobPending
+	edited.Status.Conditions = nil
+	w.must(w.client.Status().Update(t.Context(), edited))
+	w.await("the status is what it was", func() error {
+		now := w.job("job")
+		if now.Status.Phase != batch.JobRunning || now.Status.Aggregate != before.Status.Aggregate || len(now.Status.Conditions) != 6 {
+			return fmt.Errorf("it is %+v", now.Status)
+		}
+		return nil
+	})
+
+	w.must(w.client.Delete(t.Context(), w.pods()["job-w-1"]))
+	w.await("the deleted pod is replaced", func() error {
+		j := w.job("job")
+		if r := j.Status.Tasks[0].Replicas[1]; r.Attempt != 1 || r.RestartCount != 0 || r.Phase != batch.ReplicaRunning {
+			return fmt.Errorf("it is %+v", r)
+		}
+		return nil
+	})
+}
+
+// What a CRD cannot tell, the controller does: it writes on the job what is wrong, and creates nothing for it.
+func TestInvalidSpec(t *testing.T) {
+	w := newWorld(t)
+	raw, err := dynamic.NewForConfig(w.env.Config)
+	w.must(err)
+	jobs := raw.Resource(batch.GroupVersion.WithResource("genericjobs")).Namespace(w.ns)
+	startOperator(t, w.env.Kubeconfig)
+	words := map[string]string{}
+	for _, m := range kindtest.Manifests(t, os.DirFS(kindsDir), "testdata/bad") {
+		document := documents(t, m.Data)[0]
+		if len(documents(t, m.Data)) > 1 {
+			continue // a change
+		}
+		document.SetNamespace(w.ns)
+		_, err := jobs.Create(t.Context(), document, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+		switch {
+		case err == nil:
+			text, err := os.ReadFile(kindsDir + "/testdata/bad/" + m.Name + ".lower.txt")
+			w.must(err)
+			words[document.GetName()] += string(text)
+		case apierrors.IsAlreadyExists(err):
+			t.Errorf("%s has the name of another manifest that only the controller refuses", m.Name)
+		}
+	}
+	if len(words) < 10 {
+		t.Errorf("only %d manifests get as far as the controller", len(words))
+	}
+	for name, text := range words {
+		j := w.awaitPhase(name, batch.JobFailed)
+		c := conditionOf(j, batch.JobFailedCondition)
+		if c.Reason != batch.ReasonInvalidSpec || c.Status != metav1.ConditionTrue {
+			t.Errorf("%s: the condition Failed is %s, %s", name, c.Status, c.Reason)
+		}
+		for line := range strings.Lines(text) {
+			if !strings.Contains(c.Message, strings.TrimSuffix(line, "\n")) {
+				t.Errorf("%s: the message lacks %q: %s", name, line, c.Message)
+			}
+		}
+		w.await("the event of "+name, func() error {
+			all := w.events(name)
+			if len(all) != 1 || !strings.HasPrefix(all[0], "InvalidSpec: ") {
+				return fmt.Errorf("the events are %q", all)
+			}
+			return nil
+		})
+	}
+	w.settle()
+	services, groups := &corev1.ServiceList{}, &scheduling.PodGroupList{}
+	w.must(w.client.List(t.Context(), services, client.InNamespace(w.ns)))
+	w.must(w.client.List(t.Context(), groups, client.InNamespace(w.ns)))
+	if len(w.pods())+len(services.Items)+len(groups.Items) > 0 {
+		t.Errorf("there are %d pods, %d Services and %d PodGroups", len(w.pods()), len(services.Items), len(groups.Items))
+	}
+}
+
+// An object of somebody else that has a name which a job needs is left alone, and the job waits for the name.
+func TestNameTaken(t *testing.T) {
+	w := newWorld(t)
+	startOperator(t, w.env.Kubeconfig)
+	landlord := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "landlord"}}
+	w.create(landlord)
+	yes := true
+	owners := []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: landlord.Name, UID: landlord.UID, Controller: &yes}}
+
+	for what, taken := range map[string]client.Object{
+		"pod": &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod-w-1", OwnerReferences: owners},
+			Spec: role("", 1, commandRun).Template.Spec},
+		// It looks like the job's own; its owner tells that it is not.
+		"look-alike": &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "look-alike-w-0", OwnerReferences: owners, Labels: map[string]string{
+			batch.LabelJobName: "look-alike", batch.LabelJobKind: "GenericJob", batch.LabelReplicaType: "w", batch.LabelReplicaRank: "0"}},
+			Spec: role("", 1, commandRun).Template.Spec},
+		"service": &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "service", OwnerReferences: owners},
+			Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}},
+		"group":  &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "group", OwnerReferences: owners}, Spec: scheduling.PodGroupSpec{MinMember: 1, Queue: "q"}},
+		"orphan": &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orphan-w-0"}, Spec: role("", 1, commandRun).Template.Spec},
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := &world{T: t, plane: w.plane, ns: w.ns}
+			w.create(taken)
+			job := newJob(what, role("w", 2, commandExit, "0"))
+			job.Spec.Service = &batch.ServiceOption{}
+			job.Spec.Scheduler = &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: "default"}}
+			w.create(job)
+			c := w.awaitReason(what, batch.ReasonNameTaken)
+			owner := `ConfigMap "landlord"`
+			if what == "orphan" {
+				owner = "nobody"
+			}
+			if !strings.Contains(c.Message, owner) || !strings.Contains(c.Message, `"`+taken.GetName()+`"`) {
+				t.Errorf("the message names neither %s nor %s: %s", owner, taken.GetName(), c.Message)
+			}
+			w.await("an event tells of it", func() error {
+				all := w.events(what)
+				if !slices.ContainsFunc(all, func(e string) bool { return strings.HasPrefix(e, "NameTaken: ") && strings.Contains(e, owner) }) {
+					return fmt.Errorf("the events are %q", all)
+				}
+				return nil
+			})
+			held := taken.DeepCopyObject().(client.Object)
+			w.must(w.get(taken.GetName(), held))
+			if held.GetUID() != taken.GetUID() || held.GetDeletionTimestamp() != nil {
+				t.Errorf("%s was replaced or is being deleted", taken.GetName())
+			}
+			if _, pod := taken.(*corev1.Pod); !pod {
+				for name := range w.pods() {
+					if strings.HasPrefix(name, what+"-") {
+						t.Errorf("pod %s is there before the %T that it needs", name, taken)
+					}
+				}
+			}
+			w.must(w.client.Delete(t.Context(), taken))
+			if j := w.awaitPhase(what, batch.JobSucceeded); j.Status.BackoffCount != 0 {
+				t.Errorf("%d restarts", j.Status.BackoffCount)
+			}
+		})
+	}
+}
+
+// A quota that refuses pods is told in the API server's words, is not run against, and the job goes on when it is raised.
+func TestQuota(t *testing.T) {
+	w := newWorld(t)
+	p := startProxy(t, w.env.Config)
+	startOperator(t, p.kubeconfig)
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "two"},
+		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("2")}}}
+	w.create(quota)
+	w.await("the quota is in force", func() error {
+		w.must(w.get("two", quota))
+		if len(quota.Status.Used) == 0 {
+			return errors.New("it has not been counted")
+		}
+		return nil
+	})
+	w.create(newJob("job", role("w", 4, commandRun)))
+	c := w.awaitReason("job", batch.ReasonCreateRefused)
+	if !strings.Contains(c.Message, "exceeded quota: two") {
+		t.Errorf("the message is not the API server's: %s", c.Message)
+	}
+
+	// The pauses double, so that few requests come before one of a second.
+	refusals := func() []request {
+		return slices.DeleteFunc(p.seen("POST", w.ns+"/pods"), func(r request) bool { return r.code != 403 })
+	}
+	w.await("two attempts are a second apart", func() error {
+		all := refusals()
+		for i := range all {
+			if i > 0 && all[i].at.Sub(all[i-1].at) > time.Second {
+				return nil
+			}
+		}
+		return fmt.Errorf("there were %d", len(all))
+	})
+	if n := len(refusals()); n > 30 {
+		t.Errorf("%d requests were refused before the first pause of a second", n)
+	}
+	if n := len(p.seen("PUT", "genericjobs/job/status")); n > 8 {
+		t.Errorf("the status was written %d times", n)
+	}
+	if all := w.events("job"); len(slices.DeleteFunc(all, func(e string) bool { return !strings.HasPrefix(e, "CreateRefused") })) > 1 {
+		t.Errorf("it is told more than once: %q", all)
+	}
+
+	quota.Spec.Hard["pods"] = resource.MustParse("4")
+	w.must(w.client.Update(t.Context(), quota))
+	if j := w.awaitPhase("job", batch.JobRunning); j.Status.BackoffCount != 0 {
+		t.Errorf("%d restarts", j.Status.BackoffCount)
+	}
+}
+
+// A namespace that is being deleted refuses new objects. It ends all the same, and nobody runs against it.
+func TestNamespaceDeletion(t *testing.T) {
+	w := newWorld(t)
+	p := startProxy(t, w.env.Config)
+	startOperator(t, p.kubeconfig)
+	doomed := &world{T: t, plane: w.plane, ns: w.ns + "-doomed"}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: doomed.ns}}
+	w.must(w.client.Create(t.Context(), ns))
+	doomed.await("the namespace takes pods", func() error { return doomed.get("default", &corev1.ServiceAccount{}) })
+	// It holds the namespace up, so that the operator sees it ending for a while. The job stays, too.
+	anchor := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "anchor", Finalizers: []string{"example.org/hold"}}}
+	doomed.create(anchor)
+	job := newJob("job", restarting(role("w", 3, commandRun), batch.RestartAlways, 100))
+	job.Finalizers = []string{"example.org/hold"}
+	doomed.create(job)
+	other := newJob("other", role("w", 3, commandWait))
+	doomed.create(other)
+	doomed.awaitPhase("job", batch.JobRunning)
+
+	w.must(w.client.Delete(t.Context(), ns))
+	doomed.awaitNoPods()
+	w.settle()
+	if n := len(p.seen("POST", doomed.ns+"/pods")); n > 40 {
+		t.Errorf("%d attempts to create pods", n)
+	}
+	doomed.patch("job", `{"metadata":{"finalizers":null}}`)
+	anchor.Finalizers = nil
+	w.must(w.client.Update(t.Context(), anchor))
+	w.await("the namespace is gone", func() error {
+		return gone(w.client.Get(t.Context(), types.NamespacedName{Name: doomed.ns}, ns))
+	})
+}
+
+// A job that is deleted while it starts leaves nothing behind, in whatever way it is deleted.
+func TestDeletionWhileStarting(t *testing.T) {
+	w := newWorld(t)
+	startOperator(t, w.env.Kubeconfig)
+	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {
+		t.Run(string(policy), func(t *testing.T) {
+			w := &world{T: t, plane: w.plane, ns: w.ns}
+			job := newJob("job", role("w", 40, commandRun))
+			job.Spec.Service = &batch.ServiceOption{}
+			w.create(job)
+			w.await("the first pod is there", func() error {
+				if len(w.pods()) == 0 {
+					return errors.New("there is none")
+				}
+				return nil
+			})
+			w.must(w.client.Delete(t.Context(), job, client.PropagationPolicy(policy)))
+			w.await("the job is gone", func() error { return gone(w.get("job", job)) })
+			w.settle()
+			w.awaitNoPods()
+			w.await("the Service is gone", func() error { return gone(w.get("job", &corev1.Service{})) })
+		})
+	}
+}
+
+// A finished job goes when its time to live is over, and takes its pods along.
+func TestTimeToLive(t *testing.T) {
+	w := newWorld(t)
+	p := startProxy(t, w.env.Config)
+	startOperator(t, p.kubeconfig)
+	job := newJob("job", role("w", 2, commandExit, "0"))
+	one := int32(1)
+	job.Spec.TTLSecondsAfterFinished = &one
+	w.create(job)
+	w.await("the job is gone", func() error { return gone(w.get("job", job)) })
+	w.awaitNoPods()
+	writes, deletions := p.seen("PUT", "genericjobs/job/status"), p.seen("DELETE", "genericjobs/job")
+	if len(deletions) != 1 {
+		t.Fatalf("%d deletions", len(deletions))
+	}
+	// Times in a status have a resolution of a second.
+	if lived := deletions[0].at.Sub(writes[len(writes)-1].at); lived < 10*time.Millisecond || lived > 5*time.Second {
+		t.Errorf("it was deleted %s after its end", lived)
+	}
+}
