@@ -1,0 +1,161 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/kubectl/pkg/cmd/apply"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/internal/testing/testenv"
+)
+
+// TestInstall installs config/default on a cluster that has never seen it, as docs/operations.md tells people to.
+func TestInstall(t *testing.T) {
+	env := testenv.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer}})
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := client.New(env.Config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{T: t, plane: &plane{env: env, client: c}, ns: "t9k-system"}
+
+	const dir = "../../config/default"
+	first := w.kubectlApply(dir)
+	w.await("the CRDs are established", func() error { return crdsEstablished(w) })
+
+	t.Run("again, as an upgrade does, changes nothing", func(t *testing.T) {
+		w := w.in(t)
+		before, after := w.kubectlApply(dir), w.kubectlApply(dir)
+		if diff := cmp.Diff(before, after); diff != "" {
+			t.Errorf("resource versions differ (-before +after):\n%s", diff)
+		}
+		if len(before) != len(first) {
+			t.Errorf("%d objects at first, then %d", len(first), len(before))
+		}
+	})
+	t.Run("the operator's pods are allowed under Pod Security restricted", func(t *testing.T) {
+		w := w.in(t)
+		operator := &appsv1.Deployment{}
+		w.must(w.get("t9k-operator", operator))
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "operator", Namespace: w.ns, Labels: operator.Spec.Template.Labels},
+			Spec:       operator.Spec.Template.Spec,
+		}
+		if err := c.Create(t.Context(), pod.DeepCopy(), client.DryRunAll); err != nil {
+			t.Errorf("the pod as it is: %v", err)
+		}
+		pod.Spec.Containers[0].SecurityContext.AllowPrivilegeEscalation = nil
+		err := c.Create(t.Context(), pod, client.DryRunAll)
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "restricted") {
+			t.Errorf("the pod with privilege escalation: got %v, want a refusal by Pod Security restricted", err)
+		}
+	})
+	t.Run("roles grant no wildcard, and no secret but by name", func(t *testing.T) { w.in(t).checkRoles() })
+}
+
+// in is the same world as seen by a subtest.
+func (w *world) in(t *testing.T) *world { return &world{T: t, plane: w.plane, ns: w.ns} }
+
+// kubectlApply runs `kubectl apply --server-side -k DIR` and returns the resource version of each object.
+func (w *world) kubectlApply(dir string) map[string]string {
+	w.Helper()
+	config := genericclioptions.NewConfigFlags(true)
+	config.KubeConfig = &w.env.Kubeconfig
+	var out bytes.Buffer
+	streams := genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out}
+	flags, cmd := apply.NewApplyFlags(streams), &cobra.Command{}
+	flags.AddFlags(cmd)
+	w.must(cmd.ParseFlags([]string{"--server-side", "-k", dir, "-o", "json"}))
+	options, err := flags.ToOptions(cmdutil.NewFactory(config), cmd, "kubectl", nil)
+	w.must(err)
+	w.must(options.Validate())
+	if err := options.Run(); err != nil {
+		w.Fatalf("kubectl apply: %v\n%s", err, &out)
+	}
+	var list unstructured.UnstructuredList
+	if err := json.Unmarshal(out.Bytes(), &list); err != nil {
+		w.Fatalf("reading the output of kubectl apply: %v\n%s", err, &out)
+	}
+	versions := map[string]string{}
+	for _, o := range list.Items {
+		versions[fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())] = o.GetResourceVersion()
+	}
+	return versions
+}
+
+func crdsEstablished(w *world) error {
+	list := &apiextensionsv1.CustomResourceDefinitionList{}
+	if err := w.client.List(w.Context(), list); err != nil {
+		return err
+	}
+	if len(list.Items) == 0 {
+		return errors.New("there are none")
+	}
+	for _, crd := range list.Items {
+		conditions := map[apiextensionsv1.CustomResourceDefinitionConditionType]apiextensionsv1.ConditionStatus{}
+		for _, condition := range crd.Status.Conditions {
+			conditions[condition.Type] = condition.Status
+			if condition.Type == apiextensionsv1.NonStructuralSchema {
+				return fmt.Errorf("%s: %s", crd.Name, condition.Message)
+			}
+		}
+		if conditions[apiextensionsv1.Established] != apiextensionsv1.ConditionTrue {
+			return fmt.Errorf("%s is not: %v", crd.Name, conditions)
+		}
+	}
+	return nil
+}
+
+// checkRoles looks at the roles that were installed, which are those that carry the product's label.
+func (w *world) checkRoles() {
+	var rules []rbacv1.PolicyRule
+	clusterRoles, roles := &rbacv1.ClusterRoleList{}, &rbacv1.RoleList{}
+	ours := client.MatchingLabels{"app.kubernetes.io/name": "t9k-batch"}
+	w.must(w.client.List(w.Context(), clusterRoles, ours))
+	w.must(w.client.List(w.Context(), roles, ours))
+	for _, r := range clusterRoles.Items {
+		rules = append(rules, r.Rules...)
+	}
+	for _, r := range roles.Items {
+		rules = append(rules, r.Rules...)
+	}
+	if len(clusterRoles.Items) == 0 || len(roles.Items) == 0 {
+		w.Fatalf("found %d cluster roles and %d roles", len(clusterRoles.Items), len(roles.Items))
+	}
+	for _, rule := range rules {
+		for _, word := range slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs) {
+			if strings.Contains(word, "*") {
+				w.Errorf("wildcard in %v", rule)
+			}
+		}
+		if slices.Contains(rule.Resources, "secrets") && len(rule.ResourceNames) == 0 {
+			w.Errorf("any secret in %v", rule)
+		}
+	}
+}
