@@ -113,47 +113,43 @@ func (s *server) settle(c *container) (started bool, err error) {
 	return false, s.saveContainer(c)
 }
 
-// checkSandbox makes sure that a sandbox called ready has its namespaces. Their mounts are gone after a reboot, and
-// when the server ran in a mount namespace that ended with it; in that case a container that runs still has them.
+// checkSandbox makes sure that a sandbox called ready is.
 func (s *server) checkSandbox(sb *sandbox) error {
 	if !sb.Ready {
 		return nil
 	}
 	dir := s.cfg.sandboxDir(sb.ID)
+	if s.takeBack(sb) && (sb.Pause.PID == 0 || sb.Pause.alive()) {
+		if sb.HostIPC || isMount(filepath.Join(dir, "shm")) {
+			return nil
+		}
+		// Containers that run keep the shared memory they have; those to come share a new one.
+		return mountShm(filepath.Join(dir, "shm"))
+	}
+	sb.Ready = false
+	s.freeAddress(sb.ID)
+	return errors.Join(unplug(sb.ID), release(dir), writeJSON(filepath.Join(dir, stateFile), sb.sandboxState))
+}
+
+// takeBack tells whether the sandbox has its namespaces. Their mounts are gone after a reboot, and when the server ran
+// in a mount namespace that ended with it; in that case a container that runs still has them.
+func (s *server) takeBack(sb *sandbox) bool {
 	alive := 0
 	for _, c := range s.containers {
 		if c.Sandbox == sb.ID && c.process != nil {
 			alive = c.Process.PID
 		}
 	}
-	whole := true
 	for _, n := range sb.own() {
-		file := filepath.Join(dir, n.name)
+		file := filepath.Join(s.cfg.sandboxDir(sb.ID), n.name)
 		if pinned(file) {
 			continue
 		}
 		if alive == 0 || unix.Mount(fmt.Sprintf("/proc/%d/ns/%s", alive, n.name), file, "", unix.MS_BIND, "") != nil {
-			whole = false
+			return false
 		}
 	}
-	if whole && !sb.HostIPC && !isMount(filepath.Join(dir, "shm")) {
-		// Containers that run keep the shared memory they have; those to come share a new one.
-		if err := mountShm(filepath.Join(dir, "shm")); err != nil {
-			return err
-		}
-	}
-	if sb.Pause.PID != 0 {
-		p, err := sb.Pause.open()
-		if whole = whole && err == nil; err == nil {
-			p.close()
-		}
-	}
-	if whole {
-		return nil
-	}
-	sb.Ready = false
-	s.freeAddress(sb.ID)
-	return errors.Join(unplug(sb.ID), release(dir), writeJSON(filepath.Join(dir, stateFile), sb.sandboxState))
+	return true
 }
 
 // isMount tells whether a directory of ours is where something is mounted.

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"batch.tensorstack.dev/shim"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -122,10 +121,7 @@ func condemn(dir string) (doomed, error) {
 		p.close()
 		return doomed{}, err
 	}
-	if conn, err := dialControl(dir); err == nil {
-		_, _ = conn.Write([]byte{shim.ControlKill})
-		conn.Close()
-	}
+	_ = askToKill(dir) // endContainers sees whether it did
 	return doomed{process: p, mounts: ns}, nil
 }
 

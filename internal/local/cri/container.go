@@ -31,7 +31,7 @@ type container struct {
 	spec    *shim.Spec
 	process *process        // while it runs
 	claimed bool            // StartContainer was called
-	ended   context.Context //nolint:containedctx // done when the container is
+	ended   context.Context // done when the container is
 	end     context.CancelFunc
 }
 
@@ -207,7 +207,7 @@ func (s *server) containersOf(sandbox string) (out []*container) {
 func (s *server) StopContainer(ctx context.Context, q *pb.StopContainerRequest) (*pb.StopContainerResponse, error) {
 	c, err := s.container(q.ContainerId)
 	if err != nil {
-		return &pb.StopContainerResponse{}, nil //nolint:nilerr // what does not exist is stopped
+		return &pb.StopContainerResponse{}, nil // what does not exist is stopped
 	}
 	return &pb.StopContainerResponse{}, s.stop(ctx, c, time.Duration(q.Timeout)*time.Second)
 }
@@ -216,7 +216,7 @@ func (s *server) StopContainer(ctx context.Context, q *pb.StopContainerRequest) 
 func (s *server) RemoveContainer(ctx context.Context, q *pb.RemoveContainerRequest) (*pb.RemoveContainerResponse, error) {
 	c, err := s.container(q.ContainerId)
 	if err != nil {
-		return &pb.RemoveContainerResponse{}, nil //nolint:nilerr // what does not exist is removed
+		return &pb.RemoveContainerResponse{}, nil // what does not exist is removed
 	}
 	return &pb.RemoveContainerResponse{}, s.remove(ctx, c)
 }

@@ -66,7 +66,7 @@ func TestHostFilesAreSeenAndNeverWritten(t *testing.T) {
 		ls /sys/class/net`)
 	c.Envs = []*pb.KeyValue{{Key: "D", Value: []byte(dir)}}
 	c.Linux.SecurityContext.ReadonlyPaths = []string{"/proc/sys", "/proc/does-not-exist"}
-	each := "host\nhost\ncontainer\nnew\ngone\n"
+	each := strings.Repeat("host\n", 2) + "container\nnew\ngone\n"
 	if diff := cmp.Diff(each+each+"no device\nno mount\nno sysctl\neth0\nlo\n", n.output(sb, c)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

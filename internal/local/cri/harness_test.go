@@ -149,9 +149,7 @@ func (n *node) create(sandbox string, config *pb.ContainerConfig) string {
 func (n *node) run(sandbox string, config *pb.ContainerConfig) string {
 	n.t.Helper()
 	id := n.create(sandbox, config)
-	if _, err := n.StartContainer(n.ctx(), &pb.StartContainerRequest{ContainerId: id}); err != nil {
-		n.t.Fatalf("StartContainer: %v", err)
-	}
+	n.startAgain(id)
 	return id
 }
 
@@ -162,6 +160,46 @@ func (n *node) status(id string) *pb.ContainerStatus {
 		n.t.Fatalf("ContainerStatus: %v", err)
 	}
 	return r.Status
+}
+
+// wantExit waits for a container's end and checks its exit code and log.
+func (n *node) wantExit(id string, code int32, log string) {
+	n.t.Helper()
+	st := n.exited(id)
+	if got := n.log(id); st.ExitCode != code || got != log {
+		n.t.Errorf("container %s ended with code %d and log %q, want %d and %q", st.Metadata.Name, st.ExitCode, got, code, log)
+	}
+}
+
+// wantLog waits until a container has printed the text.
+func (n *node) wantLog(id, text string) {
+	n.t.Helper()
+	eventually(n.t, "the container prints "+text, func() bool { return n.log(id) == text })
+}
+
+// sandboxStatus describes a sandbox that exists.
+func (n *node) sandboxStatus(id string) *pb.PodSandboxStatus {
+	n.t.Helper()
+	r, err := n.PodSandboxStatus(n.ctx(), &pb.PodSandboxStatusRequest{PodSandboxId: id})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return r.Status
+}
+
+func (n *node) removeSandbox(id string) {
+	n.t.Helper()
+	if _, err := n.RemovePodSandbox(n.ctx(), &pb.RemovePodSandboxRequest{PodSandboxId: id}); err != nil {
+		n.t.Errorf("removing a sandbox: %v", err)
+	}
+}
+
+// startAgain starts a container that exists.
+func (n *node) startAgain(id string) {
+	n.t.Helper()
+	if _, err := n.StartContainer(n.ctx(), &pb.StartContainerRequest{ContainerId: id}); err != nil {
+		n.t.Fatalf("StartContainer: %v", err)
+	}
 }
 
 // exited waits for a container's end.

@@ -159,7 +159,7 @@ func (s *server) stop(ctx context.Context, c *container, grace time.Duration) er
 		return nil
 	}
 	if grace > 0 {
-		if err := p.signal(c.stopSignal()); err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, os.ErrClosed) {
+		if err := p.signalIfAlive(c.stopSignal()); err != nil {
 			return fmt.Errorf("signalling container %s: %w", c.ID, err)
 		}
 		if ended, err := c.wait(ctx, grace); ended || err != nil {
@@ -167,16 +167,12 @@ func (s *server) stop(ctx context.Context, c *container, grace time.Duration) er
 		}
 	}
 	// The shim lives on to record the end, if it can.
-	if conn, err := dialControl(s.cfg.containerDir(c.ID)); err == nil {
-		_, err = conn.Write([]byte{shim.ControlKill})
-		conn.Close()
-		if err == nil {
-			if ended, err := c.wait(ctx, killPatience); ended || err != nil {
-				return err
-			}
+	if askToKill(s.cfg.containerDir(c.ID)) == nil {
+		if ended, err := c.wait(ctx, killPatience); ended || err != nil {
+			return err
 		}
 	}
-	if err := p.signal(unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, os.ErrClosed) {
+	if err := p.signalIfAlive(unix.SIGKILL); err != nil {
 		return fmt.Errorf("killing container %s: %w", c.ID, err)
 	}
 	select {
@@ -185,6 +181,16 @@ func (s *server) stop(ctx context.Context, c *container, grace time.Duration) er
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for the end of container %s: %w", c.ID, ctx.Err())
 	}
+}
+
+// askToKill lets the shim of the container in dir end the command by SIGKILL.
+func askToKill(dir string) error {
+	conn, err := dialControl(dir)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Write([]byte{shim.ControlKill})
+	return errors.Join(err, conn.Close())
 }
 
 // wait tells whether the container ended within d.

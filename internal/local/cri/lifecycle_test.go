@@ -3,8 +3,8 @@ package cri
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -28,69 +28,55 @@ func TestKilledServerIsSucceeded(t *testing.T) {
 	lives := n.run(sb, gate("lives", dir, "exit 5"))
 	ends := n.run(sb, gate("ends", dir, "exit 7"))
 	killed := n.run(sb, gate("killed", dir, "exit 8"))
-	created := n.create(sb, script("created", "exit 9"))
+	created := n.create(sb, script("created", "echo late; exit 9"))
 	done := n.run(sb, script("done", "exit 6"))
-	if st := n.exited(done); st.ExitCode != 6 {
-		t.Fatalf("exit code %d", st.ExitCode)
-	}
+	n.wantExit(done, 6, "")
 	for _, id := range []string{lives, ends, killed} {
-		eventually(t, "the script is up", func() bool { return n.log(id) == "up\n" })
+		n.wantLog(id, "up\n")
 	}
-	before, err := n.PodSandboxStatus(n.ctx(), &pb.PodSandboxStatusRequest{PodSandboxId: sb})
-	if err != nil {
-		t.Fatal(err)
-	}
+	address := n.sandboxStatus(sb).Network.Ip
 	pid := readState(t, cfg, lives).Process.PID
-	victim := readState(t, cfg, killed).Process
 
-	if err := process.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = process.Wait()
+	kill(t, process)
 	write(t, dir+"/ends", "")
+	victim := readState(t, cfg, killed).Process
 	if err := syscall.Kill(victim.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "two containers end without a server", func() bool {
-		_, e1 := readState(t, cfg, ends).Process.open()
-		_, e2 := victim.open()
-		return e1 != nil && e2 != nil
+		return !readState(t, cfg, ends).Process.alive() && !victim.alive()
 	})
 
 	n = serve(t, cfg)
-	after, err := n.PodSandboxStatus(n.ctx(), &pb.PodSandboxStatusRequest{PodSandboxId: sb})
-	if err != nil {
-		t.Fatal(err)
+	if st := n.sandboxStatus(sb); st.State != pb.PodSandboxState_SANDBOX_READY || st.Network.Ip != address {
+		t.Errorf("the sandbox is %s at %s, was at %s", st.State, st.Network.Ip, address)
 	}
-	if after.Status.State != pb.PodSandboxState_SANDBOX_READY || after.Status.Network.Ip != before.Status.Network.Ip {
-		t.Errorf("the sandbox is %s at %s, was at %s", after.Status.State, after.Status.Network.Ip, before.Status.Network.Ip)
-	}
+	n.wantExit(ends, 7, "up\non\n")
+	n.wantExit(killed, 137, "up\n")
+	n.wantExit(done, 6, "")
 	if st := n.status(lives); st.State != pb.ContainerState_CONTAINER_RUNNING || readState(t, cfg, lives).Process.PID != pid {
 		t.Errorf("the running container is %s", st.State)
 	}
 	if out, code := n.sync(lives, "cat", "/proc/1/comm"); out != "t9k-shim\n" || code != 0 {
 		t.Errorf("exec in it: %q, code %d", out, code)
 	}
-	for id, want := range map[string]int32{ends: 7, killed: 137, done: 6} {
-		if st := n.status(id); st.State != pb.ContainerState_CONTAINER_EXITED || st.ExitCode != want {
-			t.Errorf("%s is %s with code %d, want %d", st.Metadata.Name, st.State, st.ExitCode, want)
-		}
-	}
-	if _, err := n.StartContainer(n.ctx(), &pb.StartContainerRequest{ContainerId: created}); err != nil {
-		t.Errorf("starting the created container: %v", err)
-	}
-	if st := n.exited(created); st.ExitCode != 9 {
-		t.Errorf("its exit code is %d", st.ExitCode)
-	}
+	n.startAgain(created)
+	n.wantExit(created, 9, "late\n")
 	write(t, dir+"/lives", "")
-	if st := n.exited(lives); st.ExitCode != 5 || n.log(lives) != "up\non\n" {
-		t.Errorf("the adopted container ended with code %d and log %q", st.ExitCode, n.log(lives))
-	}
+	n.wantExit(lives, 5, "up\non\n")
 	next, _ := n.sandbox("b")
-	st, err := n.PodSandboxStatus(n.ctx(), &pb.PodSandboxStatusRequest{PodSandboxId: next})
-	if err != nil || st.Status.Network.Ip == before.Status.Network.Ip {
-		t.Errorf("the next sandbox got %v, %v", st, err)
+	if got := n.sandboxStatus(next).Network.Ip; got == address {
+		t.Errorf("the next sandbox got %s too", got)
 	}
+}
+
+// kill ends a server as kill -9 does.
+func kill(t *testing.T, server *exec.Cmd) {
+	t.Helper()
+	if err := server.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = server.Wait() // reports the signal
 }
 
 func readState(t *testing.T, cfg Config, id string) (st containerState) {
@@ -101,31 +87,46 @@ func readState(t *testing.T, cfg Config, id string) (st containerState) {
 	return st
 }
 
-// A server can die at any line; these are the states on disk between the lines that matter.
-func TestHalfMadeThingsAreSettled(t *testing.T) {
+// A server can die at any line; these tests make the states on disk between the lines that matter.
+
+func TestHalfMadeSandboxIsRemoved(t *testing.T) {
+	cfg := testConfig(t)
+	serve(t, cfg).stop()
+	half := newID()
+	shm := cfg.sandboxDir(half) + "/shm"
+	for _, step := range []func() error{
+		func() error { return os.MkdirAll(shm, 0o700) },
+		func() error { return mountShm(shm) },
+		func() error { return makeNamespaces(cfg.sandboxDir(half), sandboxNamespaces, "x", nil) },
+		func() error { return plug(cfg, half, cfg.Subnet.Addr().Next().Next().String()) },
+		func() error { return os.Mkdir(cfg.containerDir(newID()), 0o700) },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := leftovers(t, cfg); len(got) != 6 { // the bridge, a device, and four mounts
+		t.Fatalf("the test made %q", got)
+	}
+	serve(t, cfg)
+	if got := leftovers(t, cfg); len(got) != 1 {
+		t.Errorf("left over: %q", got)
+	}
+	for _, d := range []string{cfg.sandboxes(), cfg.containers()} {
+		if left := must(names(d)); len(left) > 0 {
+			t.Errorf("%s still holds %v", d, left)
+		}
+	}
+}
+
+func TestContainerThatWasAboutToStart(t *testing.T) {
 	cfg := testConfig(t)
 	n := serve(t, cfg)
 	sb, _ := n.sandbox("a")
 	prepared := n.create(sb, script("prepared", "echo ran; exit 4"))
 	n.stop()
-	s := loaded(t, cfg)
-
-	half := newID()
-	if err := os.MkdirAll(cfg.sandboxDir(half)+"/shm", 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := mountShm(cfg.sandboxDir(half) + "/shm"); err != nil {
-		t.Fatal(err)
-	}
-	if err := makeNamespaces(cfg.sandboxDir(half), sandboxNamespaces, "x", nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := plug(cfg, half, cfg.Subnet.Addr().Next().Next().Next().String()); err != nil {
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(cfg.containerDir(newID()), "spec.json"), "{}")
-
 	// The shim waits for its start, which its server did not live to give.
+	s := loaded(t, cfg)
 	c := s.containers[prepared]
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -149,19 +150,8 @@ func TestHalfMadeThingsAreSettled(t *testing.T) {
 	if st := n.status(prepared); st.State != pb.ContainerState_CONTAINER_CREATED {
 		t.Fatalf("the container that was not started is %s", st.State)
 	}
-	if _, err := n.StartContainer(n.ctx(), &pb.StartContainerRequest{ContainerId: prepared}); err != nil {
-		t.Fatal(err)
-	}
-	if st := n.exited(prepared); st.ExitCode != 4 || n.log(prepared) != "ran\n" {
-		t.Errorf("it ended with code %d and log %q", st.ExitCode, n.log(prepared))
-	}
-	if exists(cfg.sandboxDir(half)) || exists("/sys/class/net/"+veth(half)) {
-		t.Error("the half-made sandbox is still there")
-	}
-	ids, err := names(cfg.containers())
-	if err != nil || !slices.Equal(ids, []string{prepared}) {
-		t.Errorf("containers on disk: %v, %v", ids, err)
-	}
+	n.startAgain(prepared)
+	n.wantExit(prepared, 4, "ran\n")
 }
 
 // loaded returns a server that has taken over the state but does not serve.
@@ -205,9 +195,8 @@ func TestNamespacesAreTakenBackFromContainers(t *testing.T) {
 	if got := n.output(sb, script("d", "readlink /proc/self/ns/net; touch /dev/shm/x")); got != net {
 		t.Errorf("a new container is in %q, the old one in %q", got, net)
 	}
-	st, err := n.PodSandboxStatus(n.ctx(), &pb.PodSandboxStatusRequest{PodSandboxId: empty})
-	if err != nil || st.Status.State != pb.PodSandboxState_SANDBOX_NOTREADY {
-		t.Errorf("the sandbox without a container: %v, %v", st, err)
+	if st := n.sandboxStatus(empty); st.State != pb.PodSandboxState_SANDBOX_NOTREADY {
+		t.Errorf("the sandbox without a container is %s", st.State)
 	}
 	if exists("/sys/class/net/" + veth(empty)) {
 		t.Error("its network device is still there")
@@ -217,43 +206,28 @@ func TestNamespacesAreTakenBackFromContainers(t *testing.T) {
 func TestCleanupLeavesNothing(t *testing.T) {
 	cfg := testConfig(t)
 	n, process := serverProcess(t, cfg)
-	mark := func(c *pb.ContainerConfig) *pb.ContainerConfig {
+	run := func(name, text string, options *pb.NamespaceOption) (sandbox, container string) {
+		sandbox, _ = n.sandbox(name, func(c *pb.PodSandboxConfig) { c.Linux.SecurityContext.NamespaceOptions = options })
+		c := script(name, text)
+		c.Linux.SecurityContext.NamespaceOptions = options
 		c.Envs = []*pb.KeyValue{{Key: "T9K_TEST", Value: []byte(cfg.Bridge)}}
-		return c
+		container = n.run(sandbox, c)
+		n.wantLog(container, "up\n")
+		return sandbox, container
 	}
-	sb, _ := n.sandbox("a")
-	ids := []string{
-		n.run(sb, mark(script("plain", "echo up; exec sleep 1000"))),
-		n.run(sb, mark(script("stubborn", "trap '' TERM INT HUP; setsid sleep 1001 & echo up; while :; do sleep 0.1; done"))),
-	}
+	own := &pb.NamespaceOption{Pid: pb.NamespaceMode_CONTAINER}
 	host := &pb.NamespaceOption{Network: pb.NamespaceMode_NODE, Pid: pb.NamespaceMode_NODE, Ipc: pb.NamespaceMode_NODE}
-	hostSandbox, _ := n.sandbox("host", func(c *pb.PodSandboxConfig) { c.Linux.SecurityContext.NamespaceOptions = host })
-	c := mark(script("host", "setsid sh -c 'sleep 1002 & sleep 1003' & echo up; exec sleep 1004"))
-	c.Linux.SecurityContext.NamespaceOptions = host
-	ids = append(ids, n.run(hostSandbox, c))
-	shared := &pb.NamespaceOption{Pid: pb.NamespaceMode_POD}
-	sharedSandbox, _ := n.sandbox("shared", func(c *pb.PodSandboxConfig) { c.Linux.SecurityContext.NamespaceOptions = shared })
-	c = mark(script("shared", "setsid sleep 1005 & echo up; exec sleep 1006"))
-	c.Linux.SecurityContext.NamespaceOptions = shared
-	ids = append(ids, n.run(sharedSandbox, c))
-	for _, id := range ids {
-		eventually(t, "the script is up", func() bool { return n.log(id) == "up\n" })
-	}
-	// A process started by exec that the PID namespace does not end.
-	n.sync(ids[2], "sh", "-c", "setsid sleep 1007 >/dev/null 2>&1 &")
-	if got := leftovers(t, cfg); len(got) < 10 {
+	var sandboxes, containers [4]string
+	sandboxes[0], containers[0] = run("plain", "echo up; exec sleep 1000", own)
+	sandboxes[1], containers[1] = run("stubborn", "trap '' TERM INT HUP; setsid sleep 1001 & echo up; while :; do sleep 0.1; done", own)
+	sandboxes[2], containers[2] = run("host", "setsid sh -c 'sleep 1002 & sleep 1003' & echo up; exec sleep 1004", host)
+	sandboxes[3], containers[3] = run("shared", "setsid sleep 1005 & echo up; exec sleep 1006", &pb.NamespaceOption{Pid: pb.NamespaceMode_POD})
+	// A process started by exec that no PID namespace ends.
+	n.sync(containers[2], "sh", "-c", "setsid sleep 1007 >/dev/null 2>&1 &")
+	if got := leftovers(t, cfg); len(got) < 20 {
 		t.Fatalf("the test does not see what there is: %q", got)
 	}
-	patience, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := lock(patience, cfg.Root); err == nil {
-		t.Fatal("the state of a living server is not locked")
-	}
-
-	if err := process.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = process.Wait()
+	kill(t, process)
 	for range 2 {
 		if err := Cleanup(cfg); err != nil {
 			t.Fatal(err)
@@ -264,31 +238,30 @@ func TestCleanupLeavesNothing(t *testing.T) {
 	}
 
 	n = serve(t, cfg)
-	for _, id := range ids {
-		if st := n.status(id); st.State != pb.ContainerState_CONTAINER_EXITED || st.ExitCode != 137 {
-			t.Errorf("%s is %s with code %d", st.Metadata.Name, st.State, st.ExitCode)
+	for i, id := range containers {
+		n.wantExit(id, 137, "up\n")
+		// A sandbox in the host's namespaces has nothing that could be gone.
+		if st := n.sandboxStatus(sandboxes[i]); (st.State == pb.PodSandboxState_SANDBOX_READY) != (i == 2) {
+			t.Errorf("sandbox %s is %s", st.Metadata.Name, st.State)
 		}
-	}
-	list, err := n.ListPodSandbox(n.ctx(), &pb.ListPodSandboxRequest{Filter: &pb.PodSandboxFilter{
-		State: &pb.PodSandboxStateValue{State: pb.PodSandboxState_SANDBOX_READY},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range list.Items {
-		if s.Id != hostSandbox { // it has nothing that could be gone
-			t.Errorf("sandbox %s is ready", s.Metadata.Name)
-		}
-	}
-	for _, s := range []string{sb, hostSandbox, sharedSandbox} {
-		if _, err := n.RemovePodSandbox(n.ctx(), &pb.RemovePodSandboxRequest{PodSandboxId: s}); err != nil {
-			t.Error(err)
-		}
+		n.removeSandbox(sandboxes[i])
 	}
 	for _, d := range []string{cfg.sandboxes(), cfg.containers()} {
 		if left := must(names(d)); len(left) > 0 {
 			t.Errorf("%s still holds %v", d, left)
 		}
+	}
+}
+
+func TestOnlyOneServerAtATime(t *testing.T) {
+	n := start(t)
+	patience, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := Serve(patience, n.cfg); err == nil || !strings.Contains(err.Error(), "another runtime uses") {
+		t.Errorf("a second server: %v", err)
+	}
+	if _, err := n.Version(n.ctx(), &pb.VersionRequest{}); err != nil {
+		t.Errorf("the first one: %v", err)
 	}
 }
 

@@ -97,6 +97,10 @@ func release(dir string) error {
 			if err == unix.EINVAL || err == unix.ENOENT { // not, or no longer, a mount
 				break
 			}
+			// Outside of the user namespace in which the mounts were made nobody may unmount, nor is anything mounted.
+			if err == unix.EPERM && !isMount(p) {
+				break
+			}
 			if err != nil {
 				return fmt.Errorf("unmounting %s: %w", p, err)
 			}

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startPause starts the first process of a PID namespace that the containers of a pod share. It ends by itself
-// unless run is called, which is to happen once its ID is on disk.
-func startPause() (id processID, run func() error, err error) {
+// startPause starts the first process of a PID namespace that the containers of a pod share. It lives on if a byte is
+// written to start, which is to happen once its ID is on disk, and ends when start is closed without.
+func startPause() (id processID, start *os.File, err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return id, nil, err
@@ -24,20 +24,16 @@ func startPause() (id processID, run func() error, err error) {
 	if err := cmd.Start(); err != nil {
 		return id, nil, errors.Join(err, w.Close())
 	}
-	id, err = identify(cmd.Process.Pid)
-	if err != nil {
+	if id, err = identify(cmd.Process.Pid); err != nil {
 		return id, nil, errors.Join(err, w.Close())
 	}
-	return id, func() error {
-		_, err := w.Write([]byte{1})
-		return errors.Join(err, w.Close())
-	}, nil
+	return id, w, cmd.Process.Release() // it is waited for by its pidfd
 }
 
 func (s *server) stopPause(ctx context.Context, sb *sandbox) error {
 	p, err := sb.Pause.open()
 	if err != nil {
-		return nil //nolint:nilerr // none, or gone already
+		return nil // none, or gone already
 	}
 	defer p.close()
 	return p.kill(ctx)

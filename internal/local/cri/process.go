@@ -70,6 +70,15 @@ func (id processID) open() (*process, error) {
 	return p, err
 }
 
+// alive tells whether the process runs.
+func (id processID) alive() bool {
+	p, err := id.open()
+	if err == nil {
+		p.close()
+	}
+	return err == nil
+}
+
 // hold is open for a child, which is there until it is waited for.
 func (id processID) hold() (*process, error) {
 	if id.PID <= 0 {
@@ -91,6 +100,15 @@ func (p *process) close() { p.fd.Close() }
 
 func (p *process) signal(sig unix.Signal) error {
 	return p.control(func(fd int) error { return unix.PidfdSendSignal(fd, sig, nil, 0) })
+}
+
+// signalIfAlive takes it for done if the process has ended.
+func (p *process) signalIfAlive(sig unix.Signal) error {
+	err := p.signal(sig)
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, os.ErrClosed) {
+		return nil
+	}
+	return err
 }
 
 func (p *process) control(f func(fd int) error) error {
@@ -135,7 +153,7 @@ func (p *process) wait(ctx context.Context) (status unix.WaitStatus, ok bool, er
 
 // kill ends the process and returns when it is gone.
 func (p *process) kill(ctx context.Context) error {
-	if err := p.signal(unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+	if err := p.signalIfAlive(unix.SIGKILL); err != nil {
 		return err
 	}
 	_, _, err := p.wait(ctx)

@@ -213,9 +213,21 @@ func TestImagesAreAllPresent(t *testing.T) {
 	if err != nil || fs.ImageFilesystems[0].FsId.Mountpoint != n.cfg.Root {
 		t.Errorf("file system %v, %v", fs, err)
 	}
+}
+
+func TestRuntimeIsReady(t *testing.T) {
+	n := start(t)
 	ready, err := n.Status(n.ctx(), &pb.StatusRequest{})
-	if err != nil || len(ready.Status.Conditions) != 2 || !ready.Status.Conditions[0].Status || !ready.Status.Conditions[1].Status {
-		t.Errorf("runtime status %v, %v", ready, err)
+	if err != nil || len(ready.Status.Conditions) != 2 {
+		t.Fatalf("%v, %v", ready, err)
+	}
+	for _, c := range ready.Status.Conditions {
+		if !c.Status {
+			t.Errorf("%s is not true", c.Type)
+		}
+	}
+	if v, err := n.Version(n.ctx(), &pb.VersionRequest{}); err != nil || v.RuntimeName != "process" || v.RuntimeApiVersion != "v1" {
+		t.Errorf("%v, %v", v, err)
 	}
 }
 

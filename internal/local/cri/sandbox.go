@@ -93,28 +93,15 @@ func isIPCSysctl(k string) bool {
 
 func (s *server) makeSandbox(sb *sandbox) error {
 	dir := s.cfg.sandboxDir(sb.ID)
-	shm := filepath.Join(dir, "shm")
-	if err := os.MkdirAll(shm, 0o700); err != nil {
-		return err
-	}
-	if d := sb.config.LogDirectory; d != "" {
-		if err := os.MkdirAll(d, 0o755); err != nil {
-			return fmt.Errorf("making the log directory: %w", err)
-		}
-	}
-	host := sb.hostname()
-	if err := os.WriteFile(filepath.Join(dir, "hostname"), []byte(host+"\n"), 0o644); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(dir, "resolv.conf"), resolvConf(sb.config.DnsConfig), 0o644); err != nil {
+	if err := sb.writeFiles(dir); err != nil {
 		return err
 	}
 	if !sb.HostIPC {
-		if err := mountShm(shm); err != nil {
+		if err := mountShm(filepath.Join(dir, "shm")); err != nil {
 			return err
 		}
 	}
-	if err := makeNamespaces(dir, sb.own(), host, sb.config.GetLinux().GetSysctls()); err != nil {
+	if err := makeNamespaces(dir, sb.own(), sb.hostname(), sb.config.GetLinux().GetSysctls()); err != nil {
 		return err
 	}
 	if !sb.HostNet {
@@ -125,23 +112,48 @@ func (s *server) makeSandbox(sb *sandbox) error {
 			return fmt.Errorf("connecting the pod to the bridge: %w", err)
 		}
 	}
-	run := func() error { return nil }
-	if sb.config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetPid() == pb.NamespaceMode_POD {
-		var err error
-		if sb.Pause, run, err = startPause(); err != nil {
-			return fmt.Errorf("making the pod's PID namespace: %w", err)
-		}
-	}
-	if err := create(dir, sb.sandboxState, sb.config); err != nil {
-		return err
-	}
-	if err := run(); err != nil {
+	if err := sb.commit(dir); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	s.sandboxes[sb.ID] = sb
 	s.mu.Unlock()
 	return nil
+}
+
+// commit writes down the sandbox, which makes it one, after starting the process that holds its PID namespace if the
+// containers share one.
+func (s *sandbox) commit(dir string) error {
+	if s.config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetPid() != pb.NamespaceMode_POD {
+		return create(dir, s.sandboxState, s.config)
+	}
+	id, start, err := startPause()
+	if err != nil {
+		return fmt.Errorf("making the pod's PID namespace: %w", err)
+	}
+	defer start.Close()
+	s.Pause = id
+	if err := create(dir, s.sandboxState, s.config); err != nil {
+		return err
+	}
+	_, err = start.Write([]byte{1})
+	return err
+}
+
+// writeFiles makes the sandbox's directory with the files that its containers see, and the directory for their logs.
+func (s *sandbox) writeFiles(dir string) error {
+	if err := os.MkdirAll(filepath.Join(dir, "shm"), 0o700); err != nil {
+		return err
+	}
+	if d := s.config.LogDirectory; d != "" {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return fmt.Errorf("making the log directory: %w", err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "hostname"), []byte(s.hostname()+"\n"), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "resolv.conf"), resolvConf(s.config.DnsConfig), 0o644)
 }
 
 // mountShm mounts a pod's shared memory. Its size is the kernel's default, half of the machine's memory: the 64 MiB

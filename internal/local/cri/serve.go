@@ -52,7 +52,7 @@ type server struct {
 	hide    []string
 	ids     idMaps
 	streams streaming.Server
-	ctx     context.Context //nolint:containedctx // ends the watchers of containers, which outlive the call that started them
+	ctx     context.Context // ends the watchers of containers, which outlive the call that started them
 
 	mu         sync.Mutex
 	sandboxes  map[string]*sandbox

@@ -217,7 +217,7 @@ func copyFrames(r io.Reader, out, errOut io.Writer) error {
 	for {
 		kind, b, err := shim.ReadFrame(r)
 		if err != nil { // the container ended, or the client left
-			return nil //nolint:nilerr
+			return nil
 		}
 		w := out
 		if kind == shim.FrameStderr {

@@ -3,6 +3,7 @@ package cri
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -68,6 +69,14 @@ func executor(t *testing.T, address string) remotecommand.Executor {
 	return e
 }
 
+func wantCode(t *testing.T, err error, code int) {
+	t.Helper()
+	var exit utilexec.CodeExitError
+	if !errors.As(err, &exit) || exit.Code != code {
+		t.Errorf("the command ended with %v, want exit code %d", err, code)
+	}
+}
+
 func TestExecStreams(t *testing.T) {
 	n := start(t)
 	sb, _ := n.sandbox("a")
@@ -79,9 +88,7 @@ func TestExecStreams(t *testing.T) {
 	sent := strings.Repeat("0123456789abcdef", 1<<16)
 	var stdout, stderr bytes.Buffer
 	err = executor(t, r.Url).StreamWithContext(n.ctx(), remotecommand.StreamOptions{Stdin: strings.NewReader(sent), Stdout: &stdout, Stderr: &stderr})
-	if e, ok := err.(utilexec.CodeExitError); !ok || e.Code != 6 {
-		t.Errorf("the command ended with %v, want exit code 6", err)
-	}
+	wantCode(t, err, 6)
 	if stdout.String() != sent || stderr.String() != "err\n" {
 		t.Errorf("%d bytes of output, want %d; errors %q", stdout.Len(), len(sent), stderr.String())
 	}
@@ -142,9 +149,7 @@ func TestExecTerminal(t *testing.T) {
 		return strings.Count(s, "sleep 1000") == 2
 	})
 	_, _ = io.WriteString(keyboard, "\x03exit 5\n") // the key reaches the program, not the shell
-	if e, ok := (<-done).(utilexec.CodeExitError); !ok || e.Code != 5 {
-		t.Errorf("the shell ended with %v, want exit code 5", e)
-	}
+	wantCode(t, <-done, 5)
 	close(terminal)
 }
 
@@ -164,7 +169,9 @@ func TestExecEndsWithItsClient(t *testing.T) {
 		}()
 		eventually(t, "the command runs", func() bool { return out.has("up") })
 		cancel()
-		<-done
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("the client ended with %v", err)
+		}
 		eventually(t, "the command is gone", func() bool {
 			s, _ := n.sync(id, "ps", "-eo", "args")
 			return !strings.Contains(s, "echo up")
@@ -287,7 +294,23 @@ func TestLogRotation(t *testing.T) {
 	}
 }
 
-func TestEventsAndStats(t *testing.T) {
+func TestStats(t *testing.T) {
+	n := start(t)
+	sb, _ := n.sandbox("a")
+	id := n.run(sb, script("c", "while :; do :; done"))
+	eventually(t, "CPU time is counted", func() bool {
+		return n.stats(id).Cpu.UsageCoreNanoSeconds.Value >= uint64(20*time.Millisecond)
+	})
+	if m := n.stats(id).Memory; m.WorkingSetBytes.Value < 1<<19 || m.WorkingSetBytes.Value > 10<<20 || m.RssBytes.Value == 0 {
+		t.Errorf("memory of a shell: %v", m)
+	}
+	list, err := n.ListContainerStats(n.ctx(), &pb.ListContainerStatsRequest{Filter: &pb.ContainerStatsFilter{PodSandboxId: sb}})
+	if err != nil || len(list.Stats) != 1 || list.Stats[0].Attributes.Id != id {
+		t.Errorf("%v, %v", list, err)
+	}
+}
+
+func TestEvents(t *testing.T) {
 	n := start(t)
 	ctx, cancel := context.WithCancel(n.ctx())
 	defer cancel()
@@ -296,36 +319,19 @@ func TestEventsAndStats(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Events count from when the server has taken the call in, which the first event to arrive shows.
-	arrived := make(chan struct{})
+	arrived := make(chan error, 1)
 	go func() {
-		defer close(arrived)
-		_, _ = stream.Recv()
+		_, err := stream.Recv()
+		arrived <- err
 	}()
 	eventually(t, "the stream is open", func() bool {
 		first, _ := n.sandbox("first")
-		if _, err := n.RemovePodSandbox(n.ctx(), &pb.RemovePodSandboxRequest{PodSandboxId: first}); err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case <-arrived:
-			return true
-		default:
-			return false
-		}
+		n.removeSandbox(first)
+		return len(arrived) > 0
 	})
 	sb, _ := n.sandbox("a")
-	id := n.run(sb, script("c", "while :; do :; done"))
-	eventually(t, "CPU time is counted", func() bool {
-		s := n.stats(id)
-		return s.Cpu.UsageCoreNanoSeconds.Value >= uint64(20*time.Millisecond) && s.Memory.WorkingSetBytes.Value > 1<<19 && s.Memory.WorkingSetBytes.Value < 10<<20
-	})
-	list, err := n.ListContainerStats(n.ctx(), &pb.ListContainerStatsRequest{Filter: &pb.ContainerStatsFilter{PodSandboxId: sb}})
-	if err != nil || len(list.Stats) != 1 || list.Stats[0].Attributes.Id != id {
-		t.Errorf("%v, %v", list, err)
-	}
-	if _, err := n.RemovePodSandbox(n.ctx(), &pb.RemovePodSandboxRequest{PodSandboxId: sb}); err != nil {
-		t.Fatal(err)
-	}
+	id := n.run(sb, script("c", "exec sleep 1000"))
+	n.removeSandbox(sb)
 	var got []string
 	for want := sb + " CONTAINER_DELETED_EVENT"; len(got) == 0 || got[len(got)-1] != want; {
 		e, err := stream.Recv()

@@ -95,32 +95,37 @@ func (r *rootfs) dev() error {
 
 func (r *rootfs) device(e fs.DirEntry) error {
 	from, to := "/dev/"+e.Name(), r.root+"/dev/"+e.Name()
-	name, kind := e.Name(), e.Type()
 	switch {
-	case name == "shm" || name == "mqueue" || name == "pts" || name == "ptmx" || name == "console" || name == "log":
+	case ownDevices[e.Name()]:
 		return nil
-	case kind&fs.ModeSymlink != 0:
+	case e.Type()&fs.ModeSymlink != 0:
 		link, err := os.Readlink(from)
 		if err != nil {
-			return nil //nolint:nilerr // gone in the meantime
+			return nil // gone in the meantime
 		}
 		return os.Symlink(link, to)
-	case kind.IsDir():
+	case e.IsDir():
 		if err := os.Mkdir(to, 0o755); err != nil {
 			return err
 		}
-		_ = bind(from, to, true, 0) // directories of drivers; one that refuses stays empty
+	case e.Type()&fs.ModeDevice == 0, !r.spec.Privileged && !harmless(e):
 		return nil
-	case kind&fs.ModeDevice == 0:
-		return nil
-	case !r.spec.Privileged && (kind&fs.ModeCharDevice == 0 || name != "tty" && (strings.HasPrefix(name, "tty") || strings.HasPrefix(name, "vcs"))):
-		return nil
+	default:
+		if err := unix.Mknod(to, unix.S_IFREG|0o600, 0); err != nil {
+			return err
+		}
 	}
-	if err := unix.Mknod(to, unix.S_IFREG|0o600, 0); err != nil {
-		return err
-	}
-	_ = bind(from, to, false, 0)
+	_ = bind(from, to, e.IsDir(), 0) // what a driver refuses to show stays empty
 	return nil
+}
+
+// ownDevices are those that the container gets anew, or not at all.
+var ownDevices = map[string]bool{"shm": true, "mqueue": true, "pts": true, "ptmx": true, "console": true, "log": true}
+
+// harmless tells whether a device is for everybody: no disk, and no terminal of the machine.
+func harmless(e fs.DirEntry) bool {
+	terminal := e.Name() != "tty" && (strings.HasPrefix(e.Name(), "tty") || strings.HasPrefix(e.Name(), "vcs"))
+	return e.Type()&fs.ModeCharDevice != 0 && !terminal
 }
 
 // terminals gives the container pseudo terminals of its own.

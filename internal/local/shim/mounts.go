@@ -179,7 +179,7 @@ func attach(mounts []Mount, sources []source, hide []string) error {
 // cover puts an empty directory over one that exists.
 func cover(dir string) error {
 	if _, err := os.Stat(dir); err != nil {
-		return nil //nolint:nilerr // nothing to cover
+		return nil // nothing to cover
 	}
 	if err := unix.Mount("hidden", dir, "tmpfs", unix.MS_RDONLY, "size=4k,mode=755"); err != nil {
 		return fmt.Errorf("hiding %s: %w", dir, err)

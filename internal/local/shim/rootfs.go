@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -131,14 +132,18 @@ func (r *rootfs) rebuildEntry(p string, e fs.DirEntry) error {
 	if err := os.Mkdir(to, 0o755); err != nil {
 		return err
 	}
-	if p == "/proc" || p == "/sys" || p == "/dev" || r.hidden(p) {
+	if p == "/proc" || p == "/sys" || p == "/dev" || slices.Contains(r.spec.Hide, p) {
 		return nil
 	}
+	return r.rebuildDirectory(p)
+}
+
+func (r *rootfs) rebuildDirectory(p string) error {
 	st, err := os.Stat(p)
 	if err != nil {
 		return err
 	}
-	if err := os.Chmod(to, st.Mode()); err != nil {
+	if err := os.Chmod(r.root+p, st.Mode()); err != nil {
 		return err
 	}
 	if _, err := os.ReadDir(p); errors.Is(err, fs.ErrPermission) {
@@ -251,15 +256,6 @@ func (r *rootfs) finishReadOnly() error {
 		unix.Close(fd)
 	}
 	return nil
-}
-
-func (r *rootfs) hidden(p string) bool {
-	for _, h := range r.spec.Hide {
-		if p == h {
-			return true
-		}
-	}
-	return false
 }
 
 // hide covers the directories that no container may look into; the keys of the cluster are in one.
