@@ -84,6 +84,8 @@ func (o *Options) validate() error {
 // Config is a cluster's options and what was chosen for it when it was made; it is kept in its directory.
 type Config struct {
 	Options
+	// Rootless says that the cluster is in a user namespace.
+	Rootless bool `json:"rootless,omitempty"`
 	// Ports on 127.0.0.1 by component.
 	Ports map[string]int `json:"ports"`
 	// Bridge is the network device that joins the pods; its address is the first of Pods.
@@ -130,11 +132,19 @@ func (d Dir) saveConfig(c *Config) error {
 }
 
 // Configure makes the directory ready for a start with these options: ports and addresses are chosen the first time,
-// and a port again when somebody else took it in the meantime. It must not be called while the cluster runs.
+// and a port again when somebody else took it in the meantime. It fails if pods are to run, and this machine does not
+// let this user run any. It must not be called while the cluster runs.
 func (d Dir) Configure(o Options) (*Config, error) {
 	o.complete()
 	if err := o.validate(); err != nil {
 		return nil, err
+	}
+	rootless := false
+	if slices.Contains(o.Components, Kubelet) {
+		var err error
+		if rootless, err = needsUserNamespace(); err != nil {
+			return nil, err
+		}
 	}
 	if err := d.create(); err != nil {
 		return nil, err
@@ -143,7 +153,7 @@ func (d Dir) Configure(o Options) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Options = o
+	c.Options, c.Rootless = o, rootless
 	if err := choosePorts(c.Ports); err != nil {
 		return nil, err
 	}

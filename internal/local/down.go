@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -89,6 +90,14 @@ func (d Dir) machinePID() int {
 	return pid
 }
 
+// writePID writes this process into the lock that it holds.
+func (d Dir) writePID() error {
+	if err := os.WriteFile(d.lockFile(), []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
+		return fmt.Errorf("writing the lock: %w", err)
+	}
+	return nil
+}
+
 // sweep removes what a machine process that was killed left running. The caller holds the lock.
 func sweep(d Dir) error {
 	c, err := d.Load()
@@ -109,7 +118,18 @@ func (d Dir) remove() error {
 	if err := unmountBelow(string(d)); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(string(d)); err != nil {
+	err := os.RemoveAll(string(d))
+	if errors.Is(err, fs.ErrPermission) {
+		// The kernel makes directories of overlays that deny access even to their owner.
+		_ = filepath.WalkDir(string(d), func(path string, e fs.DirEntry, _ error) error {
+			if e != nil && e.IsDir() {
+				_ = os.Chmod(path, 0o700)
+			}
+			return nil
+		})
+		err = os.RemoveAll(string(d))
+	}
+	if err != nil {
 		return fmt.Errorf("deleting the cluster's directory: %w", err)
 	}
 	return nil

@@ -4,27 +4,42 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
+	"strings"
+	"syscall"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
-// CheckHost tells whether this process may do what a node takes; if not, the error says what is missing and what to do
+// CheckHost tells whether this machine lets this user run pods. If not, the error says what is missing and what to do
 // about it.
 func CheckHost() error {
-	missing := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with its namespaces
-		missing <- tryNamespaces()
-	}()
-	if err := <-missing; err != nil {
-		return fmt.Errorf("this machine does not let user %d run pods (%w): run it as root, or use another cluster by --kubeconfig", os.Geteuid(), err)
-	}
-	return nil
+	_, err := needsUserNamespace()
+	return err
 }
 
-// tryNamespaces does, in namespaces of the calling thread, what the node does in its own.
+// needsUserNamespace tells whether running pods takes a user namespace, as it does unless the user is root, and fails
+// if they cannot be run at all.
+func needsUserNamespace() (bool, error) {
+	denied := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with its namespaces
+		denied <- tryNamespaces()
+	}()
+	asRoot := <-denied
+	if asRoot == nil {
+		return false, nil
+	}
+	if err := tryUserNamespace(); err != nil {
+		return false, fmt.Errorf("this machine does not let user %d run pods: neither directly (%w) nor in a user namespace (%w); "+
+			"run it as root, or use another cluster by --kubeconfig", os.Geteuid(), asRoot, err)
+	}
+	return true, nil
+}
+
+// tryNamespaces does, in namespaces of the calling thread, what a node does in its own.
 func tryNamespaces() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC); err != nil {
 		return fmt.Errorf("making namespaces: %w", err)
@@ -46,4 +61,25 @@ func tryNamespaces() error {
 		return fmt.Errorf("making a network bridge: %w", err)
 	}
 	return nil
+}
+
+// tryUserNamespace mounts an overlay in a user namespace. Some systems allow the namespace, but nothing in it.
+func tryUserNamespace() error {
+	cmd := exec.Command("mount", "-t", "overlay", "-o", "lowerdir=/usr:/etc", "t9k-check", "/usr")
+	cmd.SysProcAttr = userNamespace()
+	out, err := cmd.CombinedOutput()
+	if err != nil && len(out) > 0 {
+		return fmt.Errorf("mounting an overlay: %s", strings.TrimSpace(string(out)))
+	}
+	return err
+}
+
+// userNamespace is how to start a process that is root of namespaces of its own.
+func userNamespace() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWNET,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+		Pdeathsig:   unix.SIGKILL,
+	}
 }

@@ -20,19 +20,18 @@ type Machine struct {
 // Run runs the cluster as its configuration says until ctx ends or a request to stop comes, and leaves nothing of it
 // running.
 func (m *Machine) Run(ctx context.Context) error {
-	lock, err := m.Dir.lockPatiently(ctx)
+	c, err := m.Dir.Load()
 	if err != nil {
 		return err
 	}
+	var lock *os.File
+	if c.hasNode() && c.Rootless {
+		lock = os.NewFile(lockFile, m.Dir.lockFile())
+	} else if lock, err = m.Dir.lockPatiently(ctx); err != nil {
+		return err
+	}
 	defer lock.Close()
-	if err := lock.Truncate(0); err != nil {
-		return fmt.Errorf("writing the lock: %w", err)
-	}
-	if _, err := fmt.Fprintln(lock, os.Getpid()); err != nil {
-		return fmt.Errorf("writing the lock: %w", err)
-	}
-	c, err := m.Dir.Load()
-	if err != nil {
+	if err := m.Dir.writePID(); err != nil {
 		return err
 	}
 	if c.hasNode() {
@@ -52,8 +51,13 @@ func (m *Machine) runNode(ctx context.Context, c *Config) error {
 	if err := removeNode(m.Dir, c); err != nil {
 		return fmt.Errorf("removing what is left of an earlier run: %w", err)
 	}
-	if err := shieldHost(m.Dir); err != nil {
+	if err := shieldHost(m.Dir, c); err != nil {
 		return err
+	}
+	if c.Rootless {
+		if err := joinNetworks(ctx, c); err != nil {
+			return err
+		}
 	}
 	if err := writeKubeletConfig(m.Dir, c); err != nil {
 		return err

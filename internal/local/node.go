@@ -16,6 +16,8 @@ func RuntimeConfig(d Dir, c *Config) cri.Config {
 		Mask:   string(d),
 		Bridge: c.Bridge,
 		Subnet: netip.PrefixFrom(c.gateway(), c.Pods.Bits()),
+
+		Rootless: c.Rootless,
 	}
 }
 
@@ -61,11 +63,13 @@ func writeKubeletConfig(d Dir, c *Config) error {
 			"webhook":   map[string]any{"enabled": false},
 			"x509":      map[string]any{"clientCAFile": d.certFile("ca")},
 		},
-		"authorization":               map[string]any{"mode": "AlwaysAllow"}, // of those with a certificate
-		"tlsCertFile":                 d.certFile(kubeletServing),
-		"tlsPrivateKeyFile":           d.keyFile(kubeletServing),
-		"clusterDNS":                  []string{c.gateway().String()},
-		"resolvConf":                  d.resolvConf(),
+		"authorization":     map[string]any{"mode": "AlwaysAllow"}, // of those with a certificate
+		"tlsCertFile":       d.certFile(kubeletServing),
+		"tlsPrivateKeyFile": d.keyFile(kubeletServing),
+		"clusterDNS":        []string{c.gateway().String()},
+		"resolvConf":        d.resolvConf(),
+		// With it the kubelet bears what the kernel denies in a user namespace.
+		"featureGates":                map[string]bool{"KubeletInUserNamespace": c.Rootless},
 		"clusterDomain":               clusterDomain,
 		"podLogsDir":                  d.join("podlogs"),
 		"volumePluginDir":             d.join("kubelet", "volumeplugins"),

@@ -125,7 +125,7 @@ func schedulerArgs(d Dir, c *Config) []string {
 }
 
 func dnsArgs(d Dir, c *Config) []string {
-	return []string{"dns",
+	args := []string{"dns",
 		"--kubeconfig=" + d.Kubeconfig(),
 		"--domain=" + clusterDomain,
 		"--listen=" + hostPort(c.gateway(), dnsPort),
@@ -134,6 +134,10 @@ func dnsArgs(d Dir, c *Config) []string {
 		"--api-front=" + hostPort(c.gateway(), c.Ports[APIServer]),
 		"--api-server=" + c.loopback(APIServer),
 	}
+	if c.Rootless {
+		args = append(args, "--upstream-socket="+d.dnsSocket())
+	}
+	return args
 }
 
 func operatorArgs(d Dir, c *Config) []string {

@@ -18,11 +18,18 @@ import (
 // privateVariable marks the process that is in such a namespace already.
 const privateVariable = "T9K_LOCAL_PRIVATE"
 
-// EnterNamespaces puts this process into a mount namespace of its own if the cluster in d has a node. It does so by
-// starting the program anew, with the same arguments; in that one it returns.
+// EnterNamespaces puts this process into namespaces of its own if the cluster in d has a node. It does so by starting
+// the program anew, with the same arguments; in that one it returns, and in the first one it does not.
 func EnterNamespaces(d Dir) error {
 	c, err := d.Load()
 	if err != nil || !c.hasNode() || os.Getenv(privateVariable) != "" {
+		return err
+	}
+	if c.Rootless {
+		code, err := runInUserNamespace(d, c)
+		if err == nil {
+			os.Exit(code)
+		}
 		return err
 	}
 	runtime.LockOSThread()
@@ -50,7 +57,7 @@ var kubeletSysctls = map[string]string{
 
 // shieldHost covers what the kubelet would change of the machine, in the mount namespace of this process. The mounts
 // of the machine still arrive here; ours do not leave.
-func shieldHost(d Dir) error {
+func shieldHost(d Dir, c *Config) error {
 	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("separating the mounts: %w", err)
 	}
@@ -62,6 +69,9 @@ func shieldHost(d Dir) error {
 		if err := coverDirectory(d, "/var/log/containers"); err != nil {
 			return err
 		}
+	}
+	if c.Rootless {
+		return nil // the kernel does not let sysctls be changed from a user namespace
 	}
 	return coverSysctls(d)
 }

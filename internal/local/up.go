@@ -33,9 +33,6 @@ func Up(ctx context.Context, d Dir, o Options, report func(ComponentStatus)) (st
 		}
 		return false, awaitReady(ctx, d, nil, report)
 	}
-	if err := CheckHost(); err != nil {
-		return false, err
-	}
 	if _, err := d.Configure(o); err != nil {
 		return false, err
 	}

@@ -28,6 +28,7 @@ type network struct {
 	domain     string
 	listen     string // address of the DNS server
 	resolvConf string
+	relay      string // socket of what asks the machine's name servers from outside of this network namespace
 	bridge     string
 	services   string // range of ClusterIPs
 	apiFront   string // where pods reach the API server
@@ -48,11 +49,19 @@ func newDNSCommand() *cobra.Command {
 	f.StringVar(&n.domain, "domain", "cluster.local", "domain of the cluster")
 	f.StringVar(&n.listen, "listen", "", "address of the DNS server")
 	f.StringVar(&n.resolvConf, "resolv-conf", "/etc/resolv.conf", "file with the name servers for all other domains")
+	f.StringVar(&n.relay, "upstream-socket", "", "Unix socket at which all other domains are asked for instead")
 	f.StringVar(&n.bridge, "bridge", "", "network device that packets to ClusterIPs come from")
 	f.StringVar(&n.services, "services", "", "range of ClusterIPs")
 	f.StringVar(&n.apiFront, "api-front", "", "address under which pods reach the API server")
 	f.StringVar(&n.apiServer, "api-server", "", "address of the API server")
 	return cmd
+}
+
+func (n *network) upstream() *dns.Upstream {
+	if n.relay != "" {
+		return dns.Socket(n.relay)
+	}
+	return dns.ResolvConf(n.resolvConf)
 }
 
 func (n *network) run(ctx context.Context) error {
@@ -65,7 +74,7 @@ func (n *network) run(ctx context.Context) error {
 		return err
 	}
 	factory := informers.NewSharedInformerFactory(client, 0)
-	server := dns.NewServer(n.domain, dns.ResolvConf(n.resolvConf))
+	server := dns.NewServer(n.domain, n.upstream())
 	if err := server.Watch(factory); err != nil {
 		return err
 	}

@@ -63,7 +63,7 @@ func serve(t *testing.T, client kubernetes.Interface) string {
 		}
 		_ = w.WriteMsg(reply)
 	}))
-	server := NewServer("cluster.local", func() []string { return []string{upstream} })
+	server := NewServer("cluster.local", relayed(t, &Upstream{addresses: func() []string { return []string{upstream} }}))
 	factory := informers.NewSharedInformerFactory(client, 0)
 	if err := server.Watch(factory); err != nil {
 		t.Fatal(err)
@@ -79,6 +79,19 @@ func serve(t *testing.T, client kubernetes.Interface) string {
 		}
 	})
 	return address
+}
+
+// relayed puts a Unix socket between the server and its upstream, as it is in a cluster of an ordinary user.
+func relayed(t *testing.T, upstream *Upstream) *Upstream {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() { _ = upstream.Serve(l) }() // until it is closed
+	return Socket(path)
 }
 
 // freeAddress finds a port that is free for UDP and TCP.
@@ -268,8 +281,8 @@ func TestLongAnswersGoByTCP(t *testing.T) {
 
 func TestUpstreams(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "resolv.conf")
-	upstreams := ResolvConf(path)
-	server := NewServer("cluster.local", upstreams)
+	upstream := ResolvConf(path)
+	server := NewServer("cluster.local", upstream)
 	reply := server.answer(new(dns.Msg).SetQuestion("example.org.", dns.TypeA), false)
 	if reply.Rcode != dns.RcodeServerFailure {
 		t.Errorf("without a name server: %s", dns.RcodeToString[reply.Rcode])
@@ -277,7 +290,7 @@ func TestUpstreams(t *testing.T) {
 	if err := os.WriteFile(path, []byte("search a.b\nnameserver 10.0.0.1\nnameserver fd00::1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := upstreams(), []string{"10.0.0.1:53", "[fd00::1]:53"}; !slices.Equal(got, want) {
+	if got, want := upstream.addresses(), []string{"10.0.0.1:53", "[fd00::1]:53"}; !slices.Equal(got, want) {
 		t.Errorf("upstreams %v, want %v", got, want)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
@@ -18,20 +17,16 @@ import (
 	"tensorstack.dev/batch/internal/local/freebind"
 )
 
-// upstreamTimeout is how long a name server of the machine may take.
-const upstreamTimeout = 2 * time.Second
-
 // Server answers the cluster's questions about names.
 type Server struct {
-	domain    string
-	upstreams func() []string
-	zone      *zone
+	domain   string
+	upstream *Upstream
+	zone     *zone
 }
 
-// NewServer makes a server for a domain like "cluster.local". It forwards what is outside of the domain to the first
-// of the name servers that answers; upstreams returns their addresses, each a host and a port.
-func NewServer(domain string, upstreams func() []string) *Server {
-	s := &Server{domain: strings.ToLower(domain), upstreams: upstreams, zone: newZone()}
+// NewServer makes a server for a domain like "cluster.local", which asks upstream about all others.
+func NewServer(domain string, upstream *Upstream) *Server {
+	s := &Server{domain: strings.ToLower(domain), upstream: upstream, zone: newZone()}
 	s.zone.set("", []record{{name: s.domain + "."}}) // the domain exists though it be empty
 	return s
 }
@@ -122,7 +117,7 @@ func (s *Server) answer(request *dns.Msg, overTCP bool) *dns.Msg {
 	name := strings.ToLower(q.Name)
 	answers, exists := s.zone.lookup(q.Name, q.Qtype)
 	if !exists && !s.owns(name) {
-		return s.forward(request, overTCP)
+		return s.upstream.ask(request, overTCP)
 	}
 	reply.Authoritative, reply.RecursionAvailable = true, true
 	if option := request.IsEdns0(); option != nil {
@@ -153,7 +148,7 @@ func (s *Server) follow(answers []dns.RR, q dns.Question, overTCP bool) []dns.RR
 	if target, exists := s.zone.lookup(alias.Target, q.Qtype); exists || s.owns(strings.ToLower(alias.Target)) {
 		return append(answers, target...)
 	}
-	return append(answers, s.forward(new(dns.Msg).SetQuestion(alias.Target, q.Qtype), overTCP).Answer...)
+	return append(answers, s.upstream.ask(new(dns.Msg).SetQuestion(alias.Target, q.Qtype), overTCP).Answer...)
 }
 
 // authority is the record that goes with a denial, and says for how long that may be kept.
@@ -162,37 +157,5 @@ func (s *Server) authority() dns.RR {
 		Hdr: dns.RR_Header{Name: s.domain + ".", Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: ttl},
 		Ns:  "ns.dns." + s.domain + ".", Mbox: "hostmaster." + s.domain + ".",
 		Serial: 1, Refresh: 7200, Retry: 1800, Expire: 86400, Minttl: ttl,
-	}
-}
-
-// forward asks the machine's own name servers in turn.
-func (s *Server) forward(request *dns.Msg, overTCP bool) *dns.Msg {
-	client := &dns.Client{Timeout: upstreamTimeout, UDPSize: dns.MaxMsgSize}
-	if overTCP {
-		client.Net = "tcp"
-	}
-	for _, address := range s.upstreams() {
-		reply, _, err := client.Exchange(request.Copy(), address)
-		if err == nil {
-			reply.Id = request.Id
-			return reply
-		}
-	}
-	return new(dns.Msg).SetRcode(request, dns.RcodeServerFailure)
-}
-
-// ResolvConf returns what reads the name servers from a file like /etc/resolv.conf, anew each time: networks change
-// while a cluster runs. Of a file that cannot be read there are none.
-func ResolvConf(path string) func() []string {
-	return func() []string {
-		config, err := dns.ClientConfigFromFile(path)
-		if err != nil {
-			return nil
-		}
-		var addresses []string
-		for _, server := range config.Servers {
-			addresses = append(addresses, net.JoinHostPort(server, config.Port))
-		}
-		return addresses
 	}
 }

@@ -29,6 +29,8 @@ import (
 // user is somebody with a state directory of their own, so that clusters which run already are not disturbed.
 type user struct {
 	binary, state string
+	// id is that of a user without privileges, or 0 for the one who runs the test.
+	id uint32
 }
 
 func newUser(t *testing.T) *user {
@@ -44,7 +46,7 @@ func newUser(t *testing.T) *user {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := &user{binary, state}
+	u := &user{binary: binary, state: state}
 	t.Cleanup(func() {
 		for _, name := range u.names() {
 			u.t9k(t, "reset", "--name", name)
@@ -70,6 +72,10 @@ func (u *user) names() (names []string) {
 func (u *user) try(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, u.binary, args...)
 	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+u.state)
+	if u.id != 0 {
+		cmd.Dir = "/" // one's own directory may be closed to others
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: u.id, Gid: u.id}}
+	}
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -245,4 +251,12 @@ func kill(t *testing.T, pid int) {
 	}
 }
 
-func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
+// alive tells whether a process runs; one that nobody has waited for yet does not.
+func alive(pid int) bool {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(data), ") ")
+	return !strings.HasPrefix(rest, "Z")
+}

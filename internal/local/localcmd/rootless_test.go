@@ -1,0 +1,75 @@
+package localcmd_test
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TestOrdinaryUser runs a cluster as a user without privileges: pods find each other and the machine's name servers,
+// the API server is reached from the machine, and nothing is left after a kill either.
+func TestOrdinaryUser(t *testing.T) {
+	u := newUser(t)
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to become another user")
+	}
+	becomeNobody(t, u)
+	if out, err := u.try(t.Context(), "up"); err != nil {
+		if strings.Contains(out, "in a user namespace") {
+			t.Skip(out)
+		}
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if !configOf(t, u.dir("default")).Rootless {
+		t.Fatal("the cluster is not in a user namespace")
+	}
+	podsFindEachOther(t, u, "default")
+	config := configOf(t, u.dir("default"))
+	u.t9k(t, "down")
+	if found := u.traces(t, "default", config); len(found) > 0 {
+		t.Errorf("down left %s", strings.Join(found, ", "))
+	}
+
+	u.t9k(t, "up")
+	c := u.client(t, "default")
+	create(t, c, pod("runs", "sleep 1000000"))
+	awaitPhase(t, c, "runs", corev1.PodRunning)
+	kill(t, u.status(t, "default").PID)
+	u.t9k(t, "down")
+	if found := u.traces(t, "default", config); len(found) > 0 {
+		t.Errorf("down after a kill left %s", strings.Join(found, ", "))
+	}
+	u.t9k(t, "up")
+	awaitPhase(t, u.client(t, "default"), "runs", corev1.PodFailed)
+	u.t9k(t, "reset")
+}
+
+// becomeNobody gives u's state, and a copy of the program that others may run, to an ordinary user.
+func becomeNobody(t *testing.T, u *user) {
+	t.Helper()
+	const nobody = 65534
+	in, err := os.Open(u.binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	binary := filepath.Join(u.state, "t9k-local")
+	out, err := os.OpenFile(binary, os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(u.state, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	u.binary, u.id = binary, nobody
+}
