@@ -76,7 +76,7 @@ func (l *lowering) required(path *field.Path, detail string) {
 
 // The longest lists that the CRDs allow.
 const (
-	maxRoles = 64
+	maxRoles = 32
 	maxRules = 1000
 	maxPorts = 100
 )

@@ -1,6 +1,7 @@
-// Command crdslim removes the descriptions of Kubernetes' own pod template fields from CRD files, in place.
+// Command crdslim fits the schemas of pod templates in CRD files, in place: it removes the descriptions of Kubernetes' own
+// fields, and makes the schema ask for what every pod must have.
 //
-// They are two thirds of such a CRD and say what `kubectl explain pod` says. Without them a CRD stays below the 256 KiB
+// The descriptions are two thirds of such a CRD and say what `kubectl explain pod` says. Without them a CRD stays below the 256 KiB
 // that client-side `kubectl apply` can carry and costs the API server less memory. Descriptions of the product's own
 // fields stay whole.
 package main
@@ -50,6 +51,7 @@ func slimFile(path string) error {
 func slim(n *yaml.Node) {
 	if isPodTemplate(n) {
 		strip(value(n, "properties"))
+		tighten(n)
 		return
 	}
 	for _, child := range n.Content {

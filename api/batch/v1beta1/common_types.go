@@ -41,7 +41,7 @@ type DebugMode struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=type
-	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:MaxItems=32
 	ReplicaSpecs []ReplicaDebugSet `json:"replicaSpecs,omitempty"`
 }
 
@@ -72,7 +72,7 @@ type PauseMode struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=type
-	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:MaxItems=32
 	ResumeSpecs []ResumeSpec `json:"resumeSpecs,omitempty"`
 }
 
@@ -440,8 +440,8 @@ type ServiceOption struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
-	// +kubebuilder:validation:XValidation:rule="self.all(p, p.port > 0 && p.port < 65536)",message="a port is a number from 1 to 65535: choose one of these"
-	// +kubebuilder:validation:XValidation:rule="size(self) < 2 || self.all(p, has(p.name) && size(p.name) > 0)",message="with more than one port, each has a name: give it one, such as http"
-	// +kubebuilder:validation:XValidation:rule="self.all(p, !has(p.nodePort))",message="the job's Service is headless and has no ports on nodes: leave nodePort out"
+	// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.all(p, p.port > 0 && p.port < 65536)",optionalOldSelf=true,message="a port is a number from 1 to 65535: choose one of these"
+	// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || size(self) < 2 || self.all(p, has(p.name) && size(p.name) > 0)",optionalOldSelf=true,message="with more than one port, each has a name: give it one, such as http"
+	// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.all(p, !has(p.nodePort))",optionalOldSelf=true,message="the job's Service is headless and has no ports on nodes: leave nodePort out"
 	Ports []corev1.ServicePort `json:"ports,omitempty"`
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,7 +42,7 @@ func Manifests(t testing.TB, files fs.FS, dir string) []Manifest {
 		if err != nil {
 			t.Fatal(err)
 		}
-		manifests[i] = Manifest{Name: entry[len(dir)+1 : len(entry)-len(".yaml")], Data: data}
+		manifests[i] = Manifest{Name: strings.TrimSuffix(path.Base(entry), ".yaml"), Data: data}
 	}
 	return manifests
 }

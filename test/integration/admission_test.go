@@ -1,0 +1,323 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/kinds/kindtest"
+	"tensorstack.dev/batch/internal/testing/golden"
+	"tensorstack.dev/batch/internal/testing/testenv"
+)
+
+const (
+	kindsDir = "../../internal/kinds"
+	// sharedManifests are those of users elsewhere; they lie beside some checkouts.
+	sharedManifests = "../../../shared/manifests"
+)
+
+// What a cluster without webhooks says to jobs: the CRD refuses what CEL can tell.
+func TestAdmission(t *testing.T) {
+	env := testenv.Start(t, testenv.Options{})
+	client, err := dynamic.NewForConfig(env.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := server{client}
+
+	t.Run("bad", func(t *testing.T) {
+		for _, m := range kindtest.Manifests(t, os.DirFS(kindsDir), "testdata/bad") {
+			t.Run(m.Name, func(t *testing.T) {
+				golden.Compare(t, kindsDir+"/testdata/bad/"+m.Name+".server.txt", s.refusal(t, documents(t, m.Data)))
+			})
+		}
+	})
+	t.Run("good", func(t *testing.T) {
+		for _, m := range kindtest.Manifests(t, os.DirFS(kindsDir), "testdata/good") {
+			t.Run(m.Name, func(t *testing.T) {
+				job := s.create(t, documents(t, m.Data)[0])
+				s.update(t, job) // the same once more
+			})
+		}
+	})
+	t.Run("changes that a live job takes", s.testChanges)
+	t.Run("a change that comes with a status", s.testChangeWithStatus)
+	t.Run("very many rules", s.testManyRules)
+	t.Run("shared", s.testSharedManifests)
+}
+
+func (s server) testChanges(t *testing.T) {
+	for _, c := range []struct{ name, job, patch string }{
+		{"to pause", "everything", `{"spec":{"runMode":{"pause":{"enabled":true}}}}`},
+		{"to resume", "paused", `{"spec":{"runMode":{"pause":{"enabled":false}}}}`},
+		{"to debug", "everything", `{"spec":{"runMode":{"debug":{"enabled":true}}}}`},
+		{"to run", "debug", `{"spec":{"runMode":{"debug":{"enable":false}}}}`},
+		{"to pause a job without run modes", "minimal", `{"spec":{"runMode":{"pause":{"enabled":true}}}}`},
+		{"to debug a job that can be paused only", "paused", `{"spec":{"runMode":{"debug":{"enabled":true,"replicaSpecs":[]}}}}`},
+		{"no run modes any more", "paused", `{"spec":{"runMode":null}}`},
+		{"the clean-up policy", "everything", `{"spec":{"cleanUpPolicy":"All"}}`},
+		{"the time to live", "everything", `{"spec":{"ttlSecondsAfterFinished":9}}`},
+		{"no time to live", "everything", `{"spec":{"ttlSecondsAfterFinished":null}}`},
+		{"the priority", "everything", `{"spec":{"scheduler":{"t9kScheduler":{"priority":9}}}}`},
+		{"empty lists and objects", "minimal", `{"spec":{"successRules":[],"failureRules":[],"scheduler":{},"runMode":{}}}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			job := s.create(t, goodJob(t, c.job))
+			s.patch(t, job, types.MergePatchType, c.patch)
+		})
+	}
+	for _, c := range []struct{ name, patch string }{
+		{"the limit of restarts", `[{"op":"add","path":"/spec/replicaSpecs/0/restartPolicy","value":{"limit":9}}]`},
+		{"a default written out", `[{"op":"add","path":"/spec/replicaSpecs/0/restartPolicy","value":{"policy":"OnFailure"}}]`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			job := s.create(t, goodJob(t, "minimal"))
+			s.patch(t, job, types.JSONPatchType, c.patch)
+		})
+	}
+}
+
+// The rules tell a write of the status from a change of the spec; nobody gets a change past them by sending both.
+func (s server) testChangeWithStatus(t *testing.T) {
+	job := s.create(t, goodJob(t, "minimal"))
+	aggregate := map[string]any{}
+	for _, phase := range []string{"creating", "pending", "running", "succeeded", "failed", "unknown", "deleted"} {
+		aggregate[phase] = int64(1)
+	}
+	job.Object["status"] = map[string]any{"aggregate": aggregate}
+	job, err := s.jobs().UpdateStatus(t.Context(), job, metav1.UpdateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, status := range map[string]any{"another": map[string]any{}, "none": nil} {
+		changed := job.DeepCopy()
+		changed.Object["status"] = status
+		if err := unstructured.SetNestedField(changed.Object, map[string]any{}, "spec", "service"); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.jobs().Update(t.Context(), changed, metav1.UpdateOptions{})
+		if text := refusalText(t, err); !strings.Contains(text, `["service"] cannot change on a live job`) {
+			t.Errorf("with %s status: %s", name, text)
+		}
+	}
+}
+
+// What the API server estimates of a rule's cost is one thing, what it spends at most another: long lists must pass.
+func (s server) testManyRules(t *testing.T) {
+	job := goodJob(t, "minimal")
+	roles := job.Object["spec"].(map[string]any)["replicaSpecs"].([]any)
+	roles[0].(map[string]any)["replicas"] = int64(1000)
+	role := roles[0].(map[string]any)["type"].(string)
+	var each, all []any
+	for rank := range int64(1000) {
+		each = append(each, map[string]any{role: []any{rank}})
+		all = append(all, rank)
+	}
+	job.Object["spec"] = map[string]any{
+		"replicaSpecs": roles[:1],
+		"failureRules": each,
+		"successRules": []any{map[string]any{role: all}},
+	}
+	s.create(t, job)
+}
+
+// testSharedManifests takes every GenericJob of users elsewhere unchanged, and looks at the pods that it yields.
+func (s server) testSharedManifests(t *testing.T) {
+	if _, err := os.Stat(sharedManifests); errors.Is(err, os.ErrNotExist) {
+		t.Skip("the shared manifests are not beside this checkout")
+	}
+	seen := 0
+	for _, m := range kindtest.Manifests(t, os.DirFS(sharedManifests), ".") {
+		for i, document := range documents(t, m.Data) {
+			if document.GetKind() != "GenericJob" {
+				continue
+			}
+			seen++
+			t.Run(fmt.Sprintf("%s document %d", m.Name, i+1), func(t *testing.T) {
+				checkTFConfig(t, s.create(t, document))
+			})
+		}
+	}
+	if seen == 0 {
+		t.Error("no GenericJob among the shared manifests")
+	}
+}
+
+// checkTFConfig compares the TF_CONFIG of each pod of a job with that which the job's own replicas call for.
+func checkTFConfig(t *testing.T, stored *unstructured.Unstructured) {
+	data, err := stored.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := kindtest.Decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, errs := kinds.All[0].Lower(objects[0], kinds.Options{})
+	if len(errs) > 0 {
+		t.Fatalf("refused: %v", errs)
+	}
+	type task struct {
+		Type  string `json:"type"`
+		Index int    `json:"index"`
+	}
+	type config struct {
+		Cluster map[string][]string `json:"cluster"`
+		Task    task                `json:"task"`
+	}
+	cluster := map[string][]string{}
+	var want []config
+	for _, role := range job.Roles {
+		for rank := range role.Replicas {
+			address := fmt.Sprintf("%s-%s-%d:%d", stored.GetName(), role.Type, rank, job.Service.Ports[0].Port)
+			cluster[role.Type] = append(cluster[role.Type], address)
+			want = append(want, config{cluster, task{role.Type, rank}})
+		}
+	}
+	for _, object := range engine.Next(job, engine.Seen{}, engine.Config{}).Create {
+		pod, ok := object.(*corev1.Pod)
+		if !ok {
+			continue
+		}
+		env := pod.Spec.Containers[0].Env
+		i := slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == "TF_CONFIG" })
+		wanted, err := json.Marshal(want[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = want[1:]
+		var got config
+		if err := json.Unmarshal([]byte(env[i].Value), &got); err != nil {
+			t.Fatalf("pod %s: TF_CONFIG %s: %v", pod.Name, env[i].Value, err)
+		}
+		if text, err := json.Marshal(got); err != nil || string(text) != string(wanted) {
+			t.Errorf("pod %s: TF_CONFIG is %s, not %s (%v)", pod.Name, text, wanted, err)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("%d pods are missing", len(want))
+	}
+}
+
+// server is an API server to which manifests go as a strict client sends them.
+type server struct{ client dynamic.Interface }
+
+func (s server) jobs() dynamic.ResourceInterface {
+	gvr := schema.GroupVersionResource{Group: batch.GroupVersion.Group, Version: batch.GroupVersion.Version, Resource: "genericjobs"}
+	return s.client.Resource(gvr).Namespace("default")
+}
+
+// create creates a job for the time of the test. The API server must accept it.
+func (s server) create(t *testing.T, job *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	stored, err := s.tryCreate(t, job)
+	if err != nil {
+		t.Fatalf("refused: %v", err)
+	}
+	return stored
+}
+
+func (s server) tryCreate(t *testing.T, job *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	job.SetNamespace("default")
+	stored, err := s.jobs().Create(t.Context(), job, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+	if err == nil {
+		t.Cleanup(func() {
+			if err := s.jobs().Delete(context.WithoutCancel(t.Context()), stored.GetName(), metav1.DeleteOptions{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	return stored, err
+}
+
+func (s server) update(t *testing.T, job *unstructured.Unstructured) {
+	t.Helper()
+	if _, err := s.jobs().Update(t.Context(), job, metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict}); err != nil {
+		t.Errorf("the update is refused: %v", err)
+	}
+}
+
+func (s server) patch(t *testing.T, job *unstructured.Unstructured, kind types.PatchType, patch string) {
+	t.Helper()
+	options := metav1.PatchOptions{FieldValidation: metav1.FieldValidationStrict}
+	if _, err := s.jobs().Patch(t.Context(), job.GetName(), kind, []byte(patch), options); err != nil {
+		t.Errorf("the patch is refused: %v", err)
+	}
+}
+
+// refusal is what the API server says to a bad job, or to a bad change of a good one.
+func (s server) refusal(t *testing.T, documents []*unstructured.Unstructured) string {
+	if len(documents) == 1 {
+		_, err := s.tryCreate(t, documents[0])
+		return refusalText(t, err)
+	}
+	stored := s.create(t, documents[0])
+	changed := documents[1]
+	changed.SetNamespace(stored.GetNamespace())
+	changed.SetResourceVersion(stored.GetResourceVersion())
+	_, err := s.jobs().Update(t.Context(), changed, metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})
+	return refusalText(t, err)
+}
+
+// refusalText has a line for each cause, in an order of its own: the API server's is random.
+func refusalText(t *testing.T, err error) string {
+	t.Helper()
+	if err == nil {
+		return "accepted: only the controller can tell\n"
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Code >= 500 {
+		t.Fatalf("not a refusal: %v", err)
+	}
+	details := status.Status().Details
+	if details == nil || len(details.Causes) == 0 {
+		return status.Status().Message + "\n"
+	}
+	var lines []string
+	for _, cause := range details.Causes {
+		lines = append(lines, cause.Field+": "+cause.Message+"\n")
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}
+
+// goodJob is the job of a manifest of testdata/good.
+func goodJob(t *testing.T, name string) *unstructured.Unstructured {
+	t.Helper()
+	data, err := os.ReadFile(kindsDir + "/testdata/good/" + name + ".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return documents(t, data)[0]
+}
+
+// documents reads the documents of a YAML file as they are, mistakes included.
+func documents(t *testing.T, data []byte) []*unstructured.Unstructured {
+	t.Helper()
+	var all []*unstructured.Unstructured
+	for text := range strings.SplitSeq(string(data), "\n---\n") {
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, u)
+	}
+	return all
+}
