@@ -19,7 +19,7 @@ type Plan struct {
 	Status *batch.JobStatus
 	// Confirm asks to read the job from the API server before anything is deleted or created, and to stop if it is not the
 	// one that was seen. It is set where no status write does that: a cached job older than the cached pods would have
-	// replaced what has just been cleaned up.
+	// replaced what has just been cleaned up. Only the first pods of a job that Seen.Unwritten vouches for need neither.
 	Confirm bool
 	// Delete lists pods to delete. Each must still be the one that was seen.
 	Delete []Deletion
@@ -88,12 +88,15 @@ func Next(job *Job, seen Seen, cfg Config) Plan {
 	p.act()
 	p.writeStatus()
 	p.build()
-	p.plan.Confirm = p.plan.Status == nil && len(p.plan.Delete)+len(p.plan.Create)+len(p.plan.Update) > 0
+	p.plan.Confirm = p.plan.Status == nil && (len(p.plan.Delete)+len(p.plan.Update) > 0 || len(p.plan.Create) > 0 && !p.unwritten())
 	if !p.wake.IsZero() {
 		p.plan.RequeueAfter = max(p.wake.Sub(seen.Now), time.Millisecond)
 	}
 	return p.plan
 }
+
+// unwritten tells whether no status has been written, beyond doubt.
+func (p *pass) unwritten() bool { return p.seen.Unwritten && p.old.RunMode == "" }
 
 // runMode is the mode that pods are to be in now.
 func (p *pass) runMode() batch.RunModeType {

@@ -15,8 +15,12 @@ type Seen struct {
 	Now time.Time
 	// Status as last read from the API server.
 	Status *batch.JobStatus
-	// LastWrite is the time of the last status write; zero where unknown.
+	// LastWrite is the time of the last status write or, before the first one, of the first sight of the job; zero where
+	// unknown.
 	LastWrite time.Time
+	// Unwritten tells that an empty Status is beyond doubt the newest: the job was read in a version from a time when nobody
+	// but the observer writes statuses, and the observer has not tried to write this one.
+	Unwritten bool
 	// Pods whose controller is the job, in any order.
 	Pods []*corev1.Pod
 	// Service tells that the job's Service exists.

@@ -34,17 +34,29 @@ func (p *pass) writeStatus() {
 
 // worthWriting tells whether the status is to be written now. An unchanged one never is. One that differs in nothing but
 // replica phases and messages waits until Coalesce has passed since the last write, unless a pod is about to be deleted
-// whose state nothing else will remember.
+// whose state nothing else will remember. So does the first one, where it would say only that the job starts.
 func (p *pass) worthWriting(next *batch.JobStatus) bool {
 	if equality.Semantic.DeepEqual(p.old, next) {
 		return false
 	}
 	due := p.seen.LastWrite.Add(p.cfg.Coalesce)
-	if transition(p.old, next) || len(p.plan.Delete) > 0 || !p.seen.Now.Before(due) {
+	tells := transition(p.old, next) && !p.onlyStarts(next)
+	if tells || len(p.plan.Delete) > 0 || !p.seen.Now.Before(due) {
 		return true
 	}
 	p.wakeAt(due)
 	return false
+}
+
+// firstWave is the largest number of pods that are created before the first status is written. More would take so long that
+// people should see the status first.
+const firstWave = 100
+
+// onlyStarts tells whether the first status would say nothing but that pods are being created. Usually they run a moment
+// later, and one write tells both.
+func (p *pass) onlyStarts(next *batch.JobStatus) bool {
+	return p.unwritten() && next.Phase == batch.JobPending && len(p.replicas) <= firstWave &&
+		condition(next, batch.JobRunningCondition).Reason == batch.ReasonCreatingReplicas
 }
 
 // transition tells whether two statuses differ in more than replica phases and messages.
@@ -116,11 +128,22 @@ func (p *pass) setTimes(s *batch.JobStatus) {
 	now := metav1.NewTime(p.seen.Now).Rfc3339Copy()
 	running := p.mode != batch.RunPause && !p.finished
 	if running && (s.StartTime == nil || p.old.RunMode == batch.RunPause) {
-		s.StartTime = &now
+		s.StartTime = p.firstStart(now)
 	}
 	if p.verdict.over() {
 		s.CompletionTime = &now
 	}
+}
+
+// firstStart is when the first of the pods was created, if there are any and the job has not been paused, or else now.
+func (p *pass) firstStart(now metav1.Time) *metav1.Time {
+	first := now
+	for i := range p.replicas {
+		if pod := p.replicas[i].pod; pod != nil && p.old.RunMode == "" && pod.CreationTimestamp.Before(&first) {
+			first = pod.CreationTimestamp
+		}
+	}
+	return &first
 }
 
 // firstPod returns the first pod, by role and rank, for which f holds.

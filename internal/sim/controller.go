@@ -18,13 +18,17 @@ type controller struct {
 	podPos  int
 	pods    map[string]*corev1.Pod
 	service bool
-	written time.Time
+	written time.Time // or first looked
 	wake    time.Time
+	// fence is the version of the job that this process read when it began to lead; nobody else writes later ones.
+	fence int
+	// tried is true once it has tried to write the status.
+	tried bool
 }
 
 // newController starts a process: its cache begins with a list, which may be a little old.
 func newController(w *world, cfg engine.Config) *controller {
-	c := &controller{w: w, cfg: cfg, pods: map[string]*corev1.Pod{}}
+	c := &controller{w: w, cfg: cfg, pods: map[string]*corev1.Pod{}, fence: w.version}
 	c.jobPos = max(1, len(w.jobLog)-w.rng.IntN(2))
 	for c.podPos < len(w.podLog) {
 		c.stepPods()
@@ -59,7 +63,11 @@ func (c *controller) sync(all bool) {
 func (c *controller) reconcile(faults bool) bool {
 	w := c.w
 	read := w.jobLog[c.jobPos-1]
-	seen := engine.Seen{Now: w.now, Status: read.status, LastWrite: c.written, Service: c.service, LostNodes: w.lost}
+	if c.written.IsZero() {
+		c.written = w.now
+	}
+	seen := engine.Seen{Now: w.now, Status: read.status, LastWrite: c.written, Unwritten: read.version > c.fence && !c.tried,
+		Service: c.service, LostNodes: w.lost}
 	for _, p := range c.pods {
 		seen.Pods = append(seen.Pods, p)
 	}
@@ -77,6 +85,7 @@ func (c *controller) apply(plan engine.Plan, version int, faults bool) bool {
 	w := c.w
 	var steps []func() error
 	if plan.Status != nil {
+		c.tried = true
 		steps = append(steps, func() error {
 			err := w.writeStatus(plan.Status, version)
 			if err == nil {

@@ -18,8 +18,11 @@ import (
 func Run(seed uint64, steps int, trace func(format string, args ...any)) error {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	w := newWorld(seed, randomJob(rng), trace)
-	cfg := engine.Config{MaxListed: 1000}
+	cfg := engine.Config{MaxListed: 1000, Coalesce: time.Duration(1+rng.IntN(20)) * time.Second}
 	c := newController(w, cfg)
+	if w.chance(70) {
+		c.fence = 0 // it led before there was the job
+	}
 	for range steps {
 		w.step()
 		c = c.turn(true)
