@@ -19,20 +19,20 @@ import (
 	utilexec "k8s.io/utils/exec"
 )
 
-// execOutputDelay is how long processes that a command left behind may hold its output open.
-const execOutputDelay = 5 * time.Second
-
 // inside starts a command in the container: with its namespaces, files, user, environment and limits. prepare
-// completes the command on a thread that is inside already. The caller waits for the command; it is killed, with
-// its process group, when ctx or the container ends, until release is called.
-func (s *server) inside(ctx context.Context, id string, argv []string, prepare func(*exec.Cmd) error) (cmd *exec.Cmd, release func(), err error) {
+// completes the command on a thread that is inside already. The caller waits for the command; it is killed, with its
+// process group, when ctx or the container ends.
+func (s *server) inside(ctx context.Context, id string, argv []string, prepare func(*command) error) (*command, error) {
 	c, p, err := s.running(id)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if len(argv) == 0 {
-		return nil, nil, status.Error(codes.InvalidArgument, "no command to run")
+		return nil, status.Error(codes.InvalidArgument, "no command to run")
 	}
+	x := &command{cmd: &exec.Cmd{
+		Args: argv, Env: c.spec.Env, Dir: c.spec.Cwd, SysProcAttr: &syscall.SysProcAttr{Setsid: true, Credential: c.spec.Cred},
+	}}
 	err = onThread(func() error {
 		if err := join(c, p); err != nil {
 			return fmt.Errorf("entering the container: %w", err)
@@ -40,27 +40,24 @@ func (s *server) inside(ctx context.Context, id string, argv []string, prepare f
 		if err := shim.Confine(c.spec); err != nil {
 			return fmt.Errorf("dropping privileges: %w", err)
 		}
-		path, err := c.spec.LookPath(argv[0])
-		if err != nil {
+		if x.cmd.Path, err = c.spec.LookPath(argv[0]); err != nil {
 			return err
 		}
-		cmd = &exec.Cmd{
-			Path: path, Args: argv, Env: c.spec.Env, Dir: c.spec.Cwd, WaitDelay: execOutputDelay,
-			SysProcAttr: &syscall.SysProcAttr{Setsid: true, Credential: c.spec.Cred},
-		}
-		if err := prepare(cmd); err != nil {
+		if err := prepare(x); err != nil {
 			return err
 		}
-		return cmd.Start()
+		return x.cmd.Start()
 	})
+	x.release()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	// The score is the kubelet's until now. As in the shim, lowering it may be denied.
-	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", cmd.Process.Pid), []byte(strconv.Itoa(c.spec.OOMScoreAdj)), 0o644)
-	kill := func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", x.cmd.Process.Pid), []byte(strconv.Itoa(c.spec.OOMScoreAdj)), 0o644)
+	kill := func() { _ = unix.Kill(-x.cmd.Process.Pid, unix.SIGKILL) }
 	stopA, stopB := context.AfterFunc(ctx, kill), context.AfterFunc(c.ended, kill)
-	return cmd, func() { stopA(); stopB() }, nil
+	x.stop = func() { stopA(); stopB() }
+	return x, nil
 }
 
 // join puts the calling thread into the container's namespaces; a PID namespace takes effect for its children.
@@ -69,27 +66,12 @@ func join(c *container, p *process) error {
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return err
 	}
+	unix.Umask(0o022) // this thread's alone from here on
 	flags := unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWNS
 	if !c.spec.HostPID {
 		flags |= unix.CLONE_NEWPID
 	}
 	return p.control(func(fd int) error { return unix.Setns(fd, flags) })
-}
-
-// exitError turns what Wait returned into the kind of error by which the streaming server tells exit codes.
-func exitError(err error) error {
-	var e *exec.ExitError
-	if !errors.As(err, &e) {
-		if errors.Is(err, exec.ErrWaitDelay) { // the command itself ended well
-			return nil
-		}
-		return err
-	}
-	code := e.ExitCode()
-	if ws, ok := e.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-		code = 128 + int(ws.Signal())
-	}
-	return utilexec.CodeExitError{Err: err, Code: code}
 }
 
 // maxOutput is how much of each output ExecSync returns, in bytes, so that its answer stays below maxMessage.
@@ -116,15 +98,13 @@ func (s *server) ExecSync(ctx context.Context, q *pb.ExecSyncRequest) (*pb.ExecS
 		defer cancel()
 	}
 	var stdout, stderr limited
-	cmd, release, err := s.inside(ctx, q.ContainerId, q.Cmd, func(cmd *exec.Cmd) error {
-		cmd.Stdout, cmd.Stderr = &stdout, &stderr
-		return nil
+	x, err := s.inside(ctx, q.ContainerId, q.Cmd, func(x *command) error {
+		return errors.Join(x.send(&x.cmd.Stdout, &stdout), x.send(&x.cmd.Stderr, &stderr))
 	})
 	if err != nil {
 		return nil, err
 	}
-	err = exitError(cmd.Wait())
-	release()
+	err = x.wait()
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) && err != nil {
 		return nil, status.Errorf(codes.DeadlineExceeded, "the command did not end within %s", timeout)
 	}

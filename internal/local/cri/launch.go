@@ -51,7 +51,9 @@ func (s *server) launch(ctx context.Context, c *container) (*process, error) {
 	if _, err := goW.Write([]byte{1}); err != nil && !errors.Is(err, unix.EPIPE) {
 		return nil, errors.Join(err, p.kill(ctx))
 	}
+	stop := context.AfterFunc(ctx, func() { _ = statusR.SetReadDeadline(time.Unix(1, 0)) })
 	answer, err := io.ReadAll(statusR)
+	stop()
 	first, remarks, _ := strings.Cut(string(answer), "\n")
 	if err == nil && first == shim.StatusOK {
 		s.remark(remarks)
@@ -63,7 +65,7 @@ func (s *server) launch(ctx context.Context, c *container) (*process, error) {
 	if len(answer) == 0 {
 		err = errors.New("the container's first process ended without a word")
 	}
-	err = errors.Join(err, p.kill(ctx))
+	err = errors.Join(ctx.Err(), err, p.kill(ctx))
 	p.close()
 	return nil, err
 }

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -150,7 +151,7 @@ func TestProcessesSeeOnlyTheirContainer(t *testing.T) {
 func TestUsersAndRights(t *testing.T) {
 	n := start(t)
 	sb, _ := n.sandbox("a")
-	const show = `id -u; id -g; id -G; grep -E 'CapBnd|CapEff|NoNewPrivs' /proc/self/status | cut -f2`
+	const show = `id -u > /dev/stdout; id -g; id -G; grep -E 'CapBnd|CapEff|NoNewPrivs' /proc/self/status | cut -f2`
 	const standard, none = "00000000a80425fb", "0000000000000000"
 	every, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -202,6 +203,42 @@ func TestUsersAndRights(t *testing.T) {
 	}
 }
 
+func TestManyPodsAtOnce(t *testing.T) {
+	n := start(t)
+	var wg sync.WaitGroup
+	var addresses sync.Map
+	for i := range 40 {
+		wg.Go(func() {
+			name := fmt.Sprintf("pod%d", i)
+			r, err := n.RunPodSandbox(n.ctx(), &pb.RunPodSandboxRequest{Config: sandboxConfig(n, name)})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if _, twice := addresses.LoadOrStore(n.sandboxStatus(r.PodSandboxId).Network.Ip, name); twice {
+				t.Error("two pods have the same address")
+			}
+			created, err := n.CreateContainer(n.ctx(), &pb.CreateContainerRequest{PodSandboxId: r.PodSandboxId, Config: script("c", "echo $HOSTNAME; exec sleep 1000")})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if _, err := n.StartContainer(n.ctx(), &pb.StartContainerRequest{ContainerId: created.ContainerId}); err != nil {
+				t.Error(err)
+			}
+			out, err := n.ExecSync(n.ctx(), &pb.ExecSyncRequest{ContainerId: created.ContainerId, Cmd: []string{"hostname"}})
+			if err != nil || string(out.Stdout) != name+"\n" {
+				t.Errorf("exec in %s: %v, %v", name, out, err)
+			}
+			n.removeSandbox(r.PodSandboxId)
+		})
+	}
+	wg.Wait()
+	if got := leftovers(t, n.cfg); len(got) != 1 {
+		t.Errorf("left over: %q", got)
+	}
+}
+
 func TestNamespacesOfOthers(t *testing.T) {
 	n := start(t)
 	t.Run("shared by the pod", func(t *testing.T) {
@@ -239,6 +276,7 @@ func TestNamespacesOfOthers(t *testing.T) {
 		host := &pb.NamespaceOption{Network: pb.NamespaceMode_NODE, Pid: pb.NamespaceMode_NODE, Ipc: pb.NamespaceMode_NODE}
 		sb, _ := n.sandbox("host", func(c *pb.PodSandboxConfig) {
 			c.Linux.SecurityContext.NamespaceOptions, c.DnsConfig = host, nil
+			c.PortMappings = []*pb.PortMapping{{ContainerPort: 8080, HostPort: 8080}} // as the API sets it for such pods
 		})
 		c := script("c", "sleep 4646 & for k in net uts ipc pid; do readlink /proc/self/ns/$k; done; cat /etc/resolv.conf; exec sleep 4747")
 		c.Linux.SecurityContext.NamespaceOptions = host

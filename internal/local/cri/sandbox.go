@@ -66,17 +66,16 @@ func refuseSandbox(q *pb.RunPodSandboxRequest) error {
 	if q.RuntimeHandler != "" {
 		return refuse("has no runtime handler %q: remove runtimeClassName from the pod", q.RuntimeHandler)
 	}
+	options := q.Config.GetLinux().GetSecurityContext().GetNamespaceOptions()
 	for _, p := range q.Config.PortMappings {
-		if p.HostPort != 0 {
+		if p.HostPort != 0 && options.GetNetwork() != pb.NamespaceMode_NODE { // there the two are the same port
 			return refuse("has no host ports (the pod asks for %d): use hostNetwork or a port-forward", p.HostPort)
 		}
 	}
-	linux := q.Config.GetLinux()
-	options := linux.GetSecurityContext().GetNamespaceOptions()
 	if u := options.GetUsernsOptions(); u != nil && u.Mode == pb.NamespaceMode_POD {
 		return refuse("has no user namespaces: remove hostUsers: false from the pod")
 	}
-	for k := range linux.GetSysctls() {
+	for k := range q.Config.GetLinux().GetSysctls() {
 		switch {
 		case strings.HasPrefix(k, "net.") && options.GetNetwork() != pb.NamespaceMode_NODE:
 		case isIPCSysctl(k) && options.GetIpc() != pb.NamespaceMode_NODE:

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -70,56 +69,42 @@ func (s streamRuntime) Exec(ctx context.Context, id string, argv []string, in io
 	if tty {
 		return s.execTerminal(ctx, id, argv, in, out, resize)
 	}
-	var stdin io.WriteCloser
-	cmd, release, err := s.inside(ctx, id, argv, func(cmd *exec.Cmd) (err error) {
-		if out != nil { // a nil of the interface's own type would be taken for a writer
-			cmd.Stdout = out
-		}
-		if errOut != nil {
-			cmd.Stderr = errOut
-		}
-		if in != nil { // not cmd.Stdin: Wait would wait for a client that sends nothing
-			stdin, err = cmd.StdinPipe()
-		}
-		return err
+	x, err := s.inside(ctx, id, argv, func(x *command) error {
+		return errors.Join(x.receive(in), x.send(&x.cmd.Stdout, writer(out)), x.send(&x.cmd.Stderr, writer(errOut)))
 	})
 	if err != nil {
 		return err
 	}
-	defer release()
-	if stdin != nil {
-		go func() {
-			_, _ = io.Copy(stdin, in)
-			stdin.Close()
-		}()
+	return x.wait()
+}
+
+// writer keeps a nil what it is: in another interface type it would no longer be one.
+func writer(w io.WriteCloser) io.Writer {
+	if w == nil {
+		return nil
 	}
-	return exitError(cmd.Wait())
+	return w
 }
 
 func (s streamRuntime) execTerminal(ctx context.Context, id string, argv []string, in io.Reader, out io.Writer, resize <-chan remotecommand.TerminalSize) error {
-	var master, slave *os.File
-	cmd, release, err := s.inside(ctx, id, argv, func(cmd *exec.Cmd) (err error) {
-		if master, slave, err = shim.OpenTerminal(); err != nil {
+	var master *os.File
+	x, err := s.inside(ctx, id, argv, func(x *command) error {
+		m, slave, err := shim.OpenTerminal()
+		if err != nil {
 			return err
 		}
-		if err := slave.Chown(int(cmd.SysProcAttr.Credential.Uid), -1); err != nil {
-			return err
-		}
-		cmd.Env = append([]string{"TERM=xterm"}, cmd.Env...)
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
-		cmd.SysProcAttr.Setctty = true
-		return nil
+		master, x.theirs = m, append(x.theirs, slave)
+		x.cmd.Env = append([]string{"TERM=xterm"}, x.cmd.Env...)
+		x.cmd.Stdin, x.cmd.Stdout, x.cmd.Stderr = slave, slave, slave
+		x.cmd.SysProcAttr.Setctty = true
+		return slave.Chown(int(x.cmd.SysProcAttr.Credential.Uid), -1)
 	})
-	if slave != nil {
-		slave.Close()
-	}
 	if master != nil {
 		defer master.Close()
 	}
 	if err != nil {
 		return err
 	}
-	defer release()
 	go func() {
 		for size := range resize {
 			_ = unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: size.Height, Col: size.Width})
@@ -136,10 +121,10 @@ func (s streamRuntime) execTerminal(ctx context.Context, id string, argv []strin
 		}
 		close(copied)
 	}()
-	err = exitError(cmd.Wait())
+	err = x.wait()
 	select {
 	case <-copied: // the last one to close the terminal ends it
-	case <-time.After(execOutputDelay):
+	case <-time.After(outputDelay):
 	}
 	return err
 }
