@@ -8,7 +8,8 @@
 //     it. Volumes are mounted into it as everywhere. A file that appears on the machine after the container's start
 //     may stay invisible in it; volumes (hostPath) are up to date.
 //   - Network: a pod has its own namespace and an address on a bridge. Pods reach each other and the machine; beyond
-//     that they have no route unless the machine forwards and translates addresses.
+//     that they have no route unless the machine forwards and translates addresses. A firewall of the machine that
+//     also filters bridges (as Docker may set it up) can keep pods from each other.
 //   - Names: host name, /etc/hosts, /etc/resolv.conf, process IDs, shared memory, message queues, terminals, /dev.
 //
 // # What it does not have
@@ -27,4 +28,7 @@
 // A sandbox's namespaces are held by mounts, not by a process. A container's first process is this program again,
 // as package shim; it needs no server to go on, so that a server may die at any time, and the next one takes over.
 // All state is in files (state.go lists them).
+//
+// It needs Linux 5.12 or later and root, or root of a user namespace. In the latter files of other users cannot be
+// changed, not even in the container's own layer, and users and groups that are not mapped are refused.
 package cri
