@@ -39,6 +39,7 @@ func (r *reconciler) apply(ctx context.Context, obj kinds.Object, job *engine.Jo
 			return err
 		}
 	}
+	r.tell(obj, plan.Events) // now: once the status is written nothing calls for them again, whatever fails below
 	for _, d := range plan.Delete {
 		if err := r.deletePod(ctx, job, d, m); err != nil {
 			return err
@@ -52,13 +53,16 @@ func (r *reconciler) apply(ctx context.Context, obj kinds.Object, job *engine.Jo
 			return fmt.Errorf("updating %s: %w", describe(o), staleIfConflict(err))
 		}
 	}
-	for _, e := range plan.Events {
-		r.recorder.Eventf(obj, nil, e.Type, string(e.Reason), string(e.Reason), "%s", shorten(e.Message))
-	}
 	if plan.DeleteJob {
 		return r.deleteJob(ctx, obj)
 	}
 	return nil
+}
+
+func (r *reconciler) tell(obj kinds.Object, events []engine.Event) {
+	for _, e := range events {
+		r.recorder.Eventf(obj, nil, e.Type, string(e.Reason), string(e.Reason), "%s", shorten(e.Message))
+	}
 }
 
 // confirm makes sure that the API server still has the job as it was read.
@@ -82,6 +86,7 @@ func (r *reconciler) writeStatus(ctx context.Context, m *memory, obj kinds.Objec
 	if m.written == nil {
 		m.seenVersion = base
 	}
+	m.echo.Store(status)
 	if err := r.client.Status().Update(ctx, next); err != nil {
 		return fmt.Errorf("writing the status of %s %s/%s: %w", r.kind.Name, obj.GetNamespace(), obj.GetName(), staleIfConflict(staleIfGone(err)))
 	}

@@ -62,7 +62,7 @@ func Add(mgr ctrl.Manager, opts Options) error {
 		}
 		err := builder.ControllerManagedBy(mgr).
 			Named(kind.Plural).
-			For(kind.New(), builder.WithPredicates(specChanges())).
+			For(kind.New(), builder.WithPredicates(r.changes())).
 			Watches(&corev1.Pod{}, r.podHandler()).
 			Owns(&corev1.Service{}, builder.OnlyMetadata, builder.WithPredicates(deletions())).
 			Owns(&scheduling.PodGroup{}).
@@ -121,7 +121,15 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case err != nil:
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: plan.RequeueAfter}, nil
+	return reconcile.Result{RequeueAfter: sooner(plan.RequeueAfter, m.forgetAfter(seen.Now))}, nil
+}
+
+// sooner is the shorter of two delays, of which 0 stands for never.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // staleDelay is the time that a cache gets to catch up after it was found to be behind.
@@ -141,11 +149,12 @@ func (r *reconciler) refuse(ctx context.Context, m *memory, obj kinds.Object, fa
 	return nil
 }
 
-// specChanges lets through what people change. The controller's own status writes come back as updates too and need no
-// further pass.
-func specChanges() predicate.Predicate {
+// changes lets through what others change. The controller's own status writes come back as updates too and need no further
+// pass.
+func (r *reconciler) changes() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectNew.GetDeletionTimestamp() != nil
+		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectNew.GetDeletionTimestamp() != nil ||
+			!r.memories.isEcho(client.ObjectKeyFromObject(e.ObjectNew), r.kind.Status(e.ObjectNew))
 	}}
 }
 

@@ -6,9 +6,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/engine"
 	"tensorstack.dev/batch/internal/kinds"
@@ -25,6 +27,8 @@ type memory struct {
 	seenVersion string
 	written     kinds.Object
 	writtenAt   time.Time
+	// echo is the status last written, until it comes back as an update of the job. The event handlers read it too.
+	echo atomic.Pointer[batch.JobStatus]
 
 	// created holds pods by name, deleted the time of deletion by UID.
 	created map[string]madePod
@@ -86,6 +90,23 @@ func (m *memory) asDeleted(pod *corev1.Pod) *corev1.Pod {
 	return marked
 }
 
+// forgetAfter is the time until a creation that the caches do not show stops counting; 0 where there is none. Whoever deletes
+// such an object may have done so before any cache saw it: then no event tells of it.
+func (m *memory) forgetAfter(now time.Time) time.Duration {
+	next := time.Duration(0)
+	note := func(until time.Time) {
+		if !until.IsZero() {
+			next = sooner(next, max(until.Sub(now), time.Millisecond))
+		}
+	}
+	note(m.serviceUntil)
+	note(m.groupUntil)
+	for _, made := range m.created {
+		note(made.until)
+	}
+	return next
+}
+
 // memories holds the memory of every job.
 type memories struct {
 	mu  sync.Mutex
@@ -122,4 +143,16 @@ func (s *memories) size(key types.NamespacedName) int64 {
 		return m.replicas.Load()
 	}
 	return 0
+}
+
+// isEcho tells whether an update of a job brings nothing but the status that this process wrote last.
+func (s *memories) isEcho(key types.NamespacedName, status *batch.JobStatus) bool {
+	s.mu.Lock()
+	m := s.all[key]
+	s.mu.Unlock()
+	if m == nil {
+		return false
+	}
+	written := m.echo.Load()
+	return written != nil && equality.Semantic.DeepEqual(written, status) && m.echo.CompareAndSwap(written, nil)
 }

@@ -126,17 +126,22 @@ func (r *reconciler) read(ctx context.Context, obj kinds.Object, job *engine.Job
 		if err != nil {
 			return seen, err
 		}
-		seen.Service = ours || seen.Now.Before(m.serviceUntil)
+		if ours || !seen.Now.Before(m.serviceUntil) {
+			m.serviceUntil = time.Time{}
+		}
+		seen.Service = ours || !m.serviceUntil.IsZero()
 	}
 	if job.Gang != nil {
 		group := &scheduling.PodGroup{}
 		switch err := r.client.Get(ctx, types.NamespacedName{Namespace: job.Namespace, Name: job.Name}, group); {
 		case err == nil && metav1.IsControlledBy(group, obj):
-			seen.Group = group
+			seen.Group, m.groupUntil = group, time.Time{}
 		case client.IgnoreNotFound(err) != nil:
 			return seen, fmt.Errorf("reading PodGroup %s/%s: %w", job.Namespace, job.Name, err)
 		case seen.Now.Before(m.groupUntil):
 			seen.Group = m.group
+		default:
+			m.groupUntil = time.Time{}
 		}
 	}
 	var err error
