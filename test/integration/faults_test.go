@@ -1,10 +1,12 @@
 package integration
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,7 +14,6 @@ import (
 
 	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -53,10 +54,10 @@ func (w *world) checkStormy(job *batch.GenericJob) {
 
 // The operator is killed around its first, second, … write: before the write or after it and before it hears of it.
 func TestKilledBetweenAnyTwoWrites(t *testing.T) {
-	const kills = 40
+	const kills = 30
 	w := newWorld(t)
 	p := startProxy(t, w.env.Config)
-	job := stormy("job", 3)
+	job := stormy("job", 8)
 	w.create(job)
 	random := rand.New(rand.NewPCG(1, 2))
 	for n := range kills {
@@ -98,7 +99,7 @@ func TestLostWritesAndAnswers(t *testing.T) {
 	p := startProxy(t, w.env.Config)
 	random := rand.New(rand.NewPCG(3, 4))
 	p.decide(func(r *http.Request) fate {
-		return fate{lost: isWrite(r) && random.IntN(5) == 0, unanswered: isWrite(r) && random.IntN(5) == 0, then: func() {}}
+		return fate{lost: isWrite(r) && random.IntN(12) == 0, unanswered: isWrite(r) && random.IntN(12) == 0, then: func() {}}
 	})
 	startOperator(t, p.kubeconfig)
 	var jobs []*batch.GenericJob
@@ -275,55 +276,59 @@ func TestStaleCache(t *testing.T) {
 	}
 }
 
-// A pod on a node that is lost never ends. It is deleted by force and replaced, uncharged; on a node that is ready, never.
+// A pod on a node that is gone or does not answer never ends. It is deleted by force and replaced, uncharged; on a node that
+// is ready, never.
 func TestLostNode(t *testing.T) {
 	w := newWorld(t)
-	startOperator(t, w.env.Kubeconfig, "--force-delete-after=1s")
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: lostNode}}
-	w.must(w.client.Create(t.Context(), node))
-	t.Cleanup(func() {
-		if err := w.client.Delete(w.Context(), node); client.IgnoreNotFound(err) != nil && w.Context().Err() == nil {
-			t.Error(err)
+	p := startProxy(t, w.env.Config)
+	startOperator(t, p.kubeconfig, "--force-delete-after=1s")
+	for name, ready := range map[string]corev1.ConditionStatus{"lost-ready": corev1.ConditionTrue, "lost-silent": corev1.ConditionUnknown, "lost-gone": ""} {
+		if ready != "" {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			w.must(w.client.Create(t.Context(), node))
+			t.Cleanup(func() {
+				if err := w.client.Delete(context.Background(), node); err != nil {
+					t.Error(err)
+				}
+			})
+			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
+			w.must(w.client.Status().Update(t.Context(), node))
 		}
-	})
-	setReady := func(status corev1.ConditionStatus) {
-		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
-		w.must(w.client.Status().Update(t.Context(), node))
+		job := newJob(name, role("w", 1, commandRun))
+		job.Spec.ReplicaSpecs[0].Template.Spec.NodeSelector = map[string]string{nodeKey: name}
+		w.create(job)
+		w.awaitPhase(name, batch.JobRunning)
 	}
-	setReady(corev1.ConditionTrue)
-	job := newJob("job", role("w", 1, commandRun))
-	job.Spec.ReplicaSpecs[0].Template.Spec.NodeSelector = map[string]string{nodeKey: lostNode}
-	var none int64
-	job.Spec.ReplicaSpecs[0].Template.Spec.TerminationGracePeriodSeconds = &none
-	w.create(job)
-	w.awaitPhase("job", batch.JobRunning)
-
-	old := w.pods()["job-w-0"]
-	w.must(w.client.Delete(t.Context(), old, client.GracePeriodSeconds(1)))
-	w.await("the deletion is five seconds old", func() error {
-		if pod := w.pods()["job-w-0"]; pod.UID != old.UID {
-			w.Fatal("a pod on a node that is ready was deleted by force")
-		} else if time.Since(pod.DeletionTimestamp.Time) < 4*time.Second {
-			return errors.New("it is younger")
+	old := w.pods()
+	for _, pod := range old {
+		w.must(w.client.Delete(t.Context(), pod, client.GracePeriodSeconds(1)))
+	}
+	for _, job := range []string{"lost-silent", "lost-gone"} {
+		w.await("the pod of "+job+" is replaced", func() error {
+			j := w.job(job)
+			if r := j.Status.Tasks[0].Replicas[0]; r.RestartCount != 0 || r.Attempt != 1 || r.Phase != batch.ReplicaRunning {
+				return fmt.Errorf("the replica is %+v", r)
+			}
+			return nil
+		})
+		w.await("an event tells of it", func() error {
+			if all := w.events(job); !slices.ContainsFunc(all, func(e string) bool { return strings.HasPrefix(e, "NodeLost: ") }) {
+				return fmt.Errorf("the events are %q", all)
+			}
+			return nil
+		})
+	}
+	w.await("the operator has looked at the node that is ready", func() error {
+		if len(p.seen("GET", "/nodes/lost-ready")) == 0 {
+			return errors.New("it has not")
 		}
 		return nil
 	})
-	setReady(corev1.ConditionUnknown)
-	w.await("the pod is replaced", func() error {
-		pod := &corev1.Pod{}
-		if err := w.get("job-w-0", pod); err != nil {
-			return err
-		}
-		if pod.UID == old.UID {
-			return errors.New("it is the old one")
-		}
-		return nil
-	})
-	j := w.awaitPhase("job", batch.JobRunning)
-	if r := j.Status.Tasks[0].Replicas[0]; r.RestartCount != 0 || r.Attempt != 1 {
-		t.Errorf("the replica has %d restarts and is in attempt %d", r.RestartCount, r.Attempt)
+	w.settle()
+	if pod := w.pods()["lost-ready-w-0"]; pod == nil || pod.UID != old["lost-ready-w-0"].UID {
+		t.Error("a pod on a node that is ready was deleted by force")
 	}
-	if err := w.client.Delete(t.Context(), w.pods()["job-w-0"], client.GracePeriodSeconds(0)); err != nil && !apierrors.IsNotFound(err) {
-		t.Error(err)
+	for _, pod := range w.pods() {
+		w.must(w.client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
@@ -30,13 +30,14 @@ const (
 	commandWait = "wait"
 )
 
-// A nodeSelector of nodeKey chooses the pod's node. Pods on lostNode start and never end.
+// A nodeSelector of nodeKey chooses the pod's node. On one whose name begins with lostPrefix pods start and never end.
 const (
 	nodeKey    = "node"
 	usualNode  = "usual"
-	lostNode   = "lost"
-	kubeletJob = 8 // workers
+	lostPrefix = "lost"
 )
+
+const kubeletWorkers = 8
 
 // kubelet does what scheduler and kubelets do to pods, as far as an API server can see.
 type kubelet struct {
@@ -46,11 +47,7 @@ type kubelet struct {
 }
 
 // startKubelet runs a kubelet for all nodes until ctx ends. It survives API servers that come and go.
-func startKubelet(ctx context.Context, config *rest.Config) error {
-	core, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return err
-	}
+func startKubelet(ctx context.Context, core kubernetes.Interface) error {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](10*time.Millisecond, time.Second)
 	informer := informers.NewSharedInformerFactory(core, 0).Core().V1().Pods().Informer()
 	k := &kubelet{core: core, pods: informer.GetIndexer(), queue: workqueue.NewTypedRateLimitingQueue(limiter)}
@@ -67,7 +64,7 @@ func startKubelet(ctx context.Context, config *rest.Config) error {
 	go informer.RunWithContext(ctx)
 	context.AfterFunc(ctx, k.queue.ShutDown)
 	var wg sync.WaitGroup
-	for range kubeletJob {
+	for range kubeletWorkers {
 		wg.Go(func() { k.work(ctx) })
 	}
 	return nil
@@ -103,7 +100,7 @@ func (k *kubelet) sync(ctx context.Context, key string) error {
 	command := pod.Spec.Containers[0].Command
 	switch {
 	case pod.DeletionTimestamp != nil:
-		if pod.Spec.NodeName == lostNode {
+		if strings.HasPrefix(pod.Spec.NodeName, lostPrefix) {
 			return nil
 		}
 		return k.core.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,6 +25,7 @@ const operatorUser = "system:serviceaccount:t9k-system:t9k-operator"
 type plane struct {
 	env    *testenv.Env
 	client client.Client
+	core   kubernetes.Interface
 	cancel context.CancelFunc
 }
 
@@ -69,9 +71,12 @@ func (p *plane) start() error {
 	if p.client, err = client.New(env.Config, client.Options{Scheme: scheme}); err != nil {
 		return err
 	}
+	if p.core, err = kubernetes.NewForConfig(env.Config); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel
-	return startKubelet(ctx, env.Config)
+	return startKubelet(ctx, p.core)
 }
 
 func (p *plane) stop() {

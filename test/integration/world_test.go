@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
@@ -168,7 +167,6 @@ func (w *world) awaitNoPods() {
 // finish ends the container of a pod with an exit code.
 func (w *world) finish(pod string, code int32) {
 	w.Helper()
-	core := kubernetes.NewForConfigOrDie(w.env.Config)
 	w.await("pod "+pod+" has ended", func() error {
 		p := &corev1.Pod{}
 		if err := w.get(pod, p); err != nil {
@@ -177,7 +175,7 @@ func (w *world) finish(pod string, code int32) {
 		if p.Status.Phase != corev1.PodRunning {
 			return errors.New("it is " + string(p.Status.Phase))
 		}
-		return endPod(w.Context(), core, p, code)
+		return endPod(w.Context(), w.core, p, code)
 	})
 }
 
@@ -205,7 +203,7 @@ func gone(err error) error {
 // events lists the reasons and notes of the events about an object.
 func (w *world) events(name string) []string {
 	w.Helper()
-	list, err := kubernetes.NewForConfigOrDie(w.env.Config).EventsV1().Events(w.ns).List(w.Context(), metav1.ListOptions{
+	list, err := w.core.EventsV1().Events(w.ns).List(w.Context(), metav1.ListOptions{
 		FieldSelector: "regarding.name=" + name})
 	w.must(err)
 	var all []string
