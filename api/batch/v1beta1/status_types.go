@@ -1,0 +1,324 @@
+package v1beta1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// JobPhase sums up in one word where the job is. The conditions hold the details.
+type JobPhase string
+
+const (
+	// JobPending: created, waiting for replicas.
+	JobPending JobPhase = "Pending"
+	// JobRunning: every replica that the job waits for runs.
+	JobRunning JobPhase = "Running"
+	// JobPaused: paused; the pods are gone or ending.
+	JobPaused JobPhase = "Paused"
+	// JobResuming: resumed from a pause, waiting for replicas.
+	JobResuming JobPhase = "Resuming"
+	// JobSucceeded: a success rule came to hold. Final.
+	JobSucceeded JobPhase = "Succeeded"
+	// JobFailed: a failure rule came to hold, or no success rule can hold any more. Final.
+	JobFailed JobPhase = "Failed"
+	// JobUnknown: the state of a replica cannot be obtained.
+	JobUnknown JobPhase = "Unknown"
+)
+
+// JobConditionType names one aspect of a job's state.
+//
+// +kubebuilder:validation:Enum=Initialized;Running;ReplicaFailure;Completed;Failed;Paused
+type JobConditionType string
+
+const (
+	// JobInitialized is True once the controller has accepted the job.
+	JobInitialized JobConditionType = "Initialized"
+	// JobRunningCondition is True while every replica that the job waits for runs.
+	JobRunningCondition JobConditionType = "Running"
+	// JobReplicaFailure is True while a replica has failed for good.
+	JobReplicaFailure JobConditionType = "ReplicaFailure"
+	// JobCompleted is True when the job has succeeded.
+	JobCompleted JobConditionType = "Completed"
+	// JobFailedCondition is True when the job has failed.
+	JobFailedCondition JobConditionType = "Failed"
+	// JobPausedCondition is True while the job is paused.
+	JobPausedCondition JobConditionType = "Paused"
+)
+
+// Reason is the CamelCase reason of a condition or an event.
+//
+// +kubebuilder:validation:MaxLength=1024
+type Reason string
+
+// Reasons of conditions.
+const (
+	// ReasonAccepted (Initialized): the controller took the job on.
+	ReasonAccepted Reason = "Accepted"
+	// ReasonInvalidSpec (Initialized, Failed): the spec cannot be carried out; the message says where and why.
+	ReasonInvalidSpec Reason = "InvalidSpec"
+
+	// ReasonCreatingReplicas (Running): pods are being made or waited for.
+	ReasonCreatingReplicas Reason = "CreatingReplicas"
+	// ReasonUnschedulable (Running): the scheduler finds no room; the message is the scheduler's.
+	ReasonUnschedulable Reason = "Unschedulable"
+	// ReasonNotStarted (Running): a pod is bound to a node and its containers cannot start yet; the message is the kubelet's.
+	ReasonNotStarted Reason = "ContainersNotStarted"
+	// ReasonRestarting (Running): replicas are being replaced.
+	ReasonRestarting Reason = "RestartingReplicas"
+	// ReasonNameTaken (Running): an object of a needed name belongs to somebody else.
+	ReasonNameTaken Reason = "NameTaken"
+	// ReasonCreateRefused (Running): the API server refuses an object of the job; the message is the API server's.
+	ReasonCreateRefused Reason = "CreateRefused"
+	// ReasonReplicasRunning (Running): every replica that the job waits for runs.
+	ReasonReplicasRunning Reason = "ReplicasRunning"
+	// ReasonDebugging (Running): the replicas run the debug command.
+	ReasonDebugging Reason = "Debugging"
+	// ReasonReplicaUnknown (Running): the state of a replica cannot be obtained.
+	ReasonReplicaUnknown Reason = "ReplicaUnknown"
+	// ReasonJobFinished (Running, Paused): the job has finished.
+	ReasonJobFinished Reason = "JobFinished"
+
+	// ReasonPaused (Paused, Running): runMode.pause is enabled.
+	ReasonPaused Reason = "Paused"
+	// ReasonResumed (Paused): the job was paused and has been resumed.
+	ReasonResumed Reason = "Resumed"
+	// ReasonNotPaused (Paused): the job was never paused.
+	ReasonNotPaused Reason = "NotPaused"
+
+	// ReasonNoReplicaFailed (ReplicaFailure): no replica has failed for good.
+	ReasonNoReplicaFailed Reason = "NoReplicaFailed"
+	// ReasonReplicaFailed (ReplicaFailure): a replica failed and no restart is left or allowed.
+	ReasonReplicaFailed Reason = "ReplicaFailed"
+
+	// ReasonNotFinished (Completed, Failed): the job has not finished.
+	ReasonNotFinished Reason = "NotFinished"
+	// ReasonSuccessRule (Completed): a success rule came to hold.
+	ReasonSuccessRule Reason = "SuccessRuleMet"
+	// ReasonFailureRule (Failed): a failure rule came to hold.
+	ReasonFailureRule Reason = "FailureRuleMet"
+	// ReasonSuccessRulesUnsatisfiable (Failed): no success rule can hold any more.
+	ReasonSuccessRulesUnsatisfiable Reason = "SuccessRulesUnsatisfiable"
+	// ReasonJobSucceeded (Failed): the job has succeeded.
+	ReasonJobSucceeded Reason = "JobSucceeded"
+	// ReasonJobFailed (Completed): the job has failed.
+	ReasonJobFailed Reason = "JobFailed"
+)
+
+// Reasons of events alone.
+const (
+	// EventJobPaused: the job was paused.
+	EventJobPaused Reason = "JobPaused"
+	// EventJobResumed: the job was resumed.
+	EventJobResumed Reason = "JobResumed"
+	// EventJobStarted: the first pods are being created.
+	EventJobStarted Reason = "JobStarted"
+	// EventReplicaRestarted: a replica ended and is restarted; the restart is charged to its limit.
+	EventReplicaRestarted Reason = "ReplicaRestarted"
+	// EventReplicaDisrupted: a replica's pod was taken away through no fault of its own and is replaced without charge.
+	EventReplicaDisrupted Reason = "ReplicaDisrupted"
+	// EventNodeLost: a pod on a lost node was deleted by force.
+	EventNodeLost Reason = "NodeLost"
+	// EventReplicasHoldResources: the job has finished and clean-up policy None keeps pods that still run.
+	EventReplicasHoldResources Reason = "ReplicasHoldResources"
+)
+
+// JobCondition describes one aspect of the state of a job.
+type JobCondition struct {
+	// Type names the aspect.
+	Type JobConditionType `json:"type"`
+	// Status is True, False or Unknown.
+	Status metav1.ConditionStatus `json:"status"`
+	// LastTransitionTime tells when the status last changed.
+	// +optional
+	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
+	// Reason is a CamelCase word for programs.
+	// +optional
+	Reason Reason `json:"reason,omitempty"`
+	// Message is a sentence for people.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// ReplicaPhase tells where one replica is.
+type ReplicaPhase string
+
+const (
+	// ReplicaCreating: the pod is being created or is not scheduled yet.
+	ReplicaCreating ReplicaPhase = "Creating"
+	// ReplicaPending: the pod is bound to a node; a container has not started yet.
+	ReplicaPending ReplicaPhase = "Pending"
+	// ReplicaRunning: the pod's containers have started.
+	ReplicaRunning ReplicaPhase = "Running"
+	// ReplicaSucceeded: every container ended with exit code 0.
+	ReplicaSucceeded ReplicaPhase = "Succeeded"
+	// ReplicaFailed: a container failed.
+	ReplicaFailed ReplicaPhase = "Failed"
+	// ReplicaUnknown: the pod's state cannot be obtained.
+	ReplicaUnknown ReplicaPhase = "Unknown"
+	// ReplicaDeleted: the pod was deleted, by a pause, by clean-up or by somebody else, before it finished.
+	ReplicaDeleted ReplicaPhase = "Deleted"
+)
+
+// Aggregate counts the replicas in each phase. The counts always add up to the number of replicas that the job wants.
+type Aggregate struct {
+	// Creating counts replicas whose pod is being created or is not scheduled yet.
+	Creating int32 `json:"creating"`
+	// Pending counts replicas whose pod is bound and whose containers have not all started.
+	Pending int32 `json:"pending"`
+	// Running counts replicas whose containers run.
+	Running int32 `json:"running"`
+	// Succeeded counts replicas all of whose containers ended with exit code 0.
+	Succeeded int32 `json:"succeeded"`
+	// Failed counts replicas of which a container failed.
+	Failed int32 `json:"failed"`
+	// Unknown counts replicas whose state cannot be obtained.
+	Unknown int32 `json:"unknown"`
+	// Deleted counts replicas whose pod was deleted before it finished.
+	Deleted int32 `json:"deleted"`
+}
+
+// ContainerState is the state of a container in one word.
+type ContainerState string
+
+const (
+	// ContainerWaiting: not started yet.
+	ContainerWaiting ContainerState = "Waiting"
+	// ContainerRunning: started and not ended.
+	ContainerRunning ContainerState = "Running"
+	// ContainerTerminated: ended.
+	ContainerTerminated ContainerState = "Terminated"
+)
+
+// ContainerStatus is the observed state of one container.
+type ContainerStatus struct {
+	// Name of the container.
+	Name string `json:"name"`
+	// State is Waiting, Running or Terminated.
+	State ContainerState `json:"state"`
+	// ExitCode is set once the container has ended. 128+n stands for an end by signal n.
+	// +optional
+	ExitCode *int32 `json:"exitCode,omitempty"`
+}
+
+// ReplicaStatus is the observed state of one replica.
+type ReplicaStatus struct {
+	// Name of the replica and of its pod.
+	Name string `json:"name"`
+	// UID of the current pod; unset while there is none.
+	// +optional
+	UID string `json:"uid,omitempty"`
+	// Phase of the replica.
+	Phase ReplicaPhase `json:"phase"`
+	// Containers lists the state of the main containers.
+	// +optional
+	// +listType=atomic
+	Containers []ContainerStatus `json:"containers,omitempty"`
+	// RestartCount is the number of restarts charged to this replica.
+	// +optional
+	RestartCount int32 `json:"restartCount,omitempty"`
+	// Attempt is the number of pods that carried this replica before the current one: restarts and replacements alike.
+	// +optional
+	Attempt int32 `json:"attempt,omitempty"`
+	// Backoff is the number of replacements in a row, none of which ran for ten minutes. It sets the delay before the next.
+	// +optional
+	Backoff int32 `json:"backoff,omitempty"`
+	// NodeName is the node that the pod is bound to.
+	// +optional
+	NodeName string `json:"nodeName,omitempty"`
+	// Reason says in a word or two why the replica is in this phase, where the phase alone does not tell.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+}
+
+// OmittedReplicas sums up replicas of one role that `replicas` leaves out and that are alike.
+type OmittedReplicas struct {
+	// Ranks lists the replicas as ranges, for example "0-41,57".
+	Ranks string `json:"ranks"`
+	// Phase of each of them.
+	Phase ReplicaPhase `json:"phase"`
+	// RestartCount is the number of restarts charged to each of them.
+	// +optional
+	RestartCount int32 `json:"restartCount,omitempty"`
+	// Attempt is the number of earlier pods of each of them.
+	// +optional
+	Attempt int32 `json:"attempt,omitempty"`
+	// Backoff is the number of replacements in a row of each of them.
+	// +optional
+	Backoff int32 `json:"backoff,omitempty"`
+	// Pods is true where each of them has a pod.
+	// +optional
+	Pods bool `json:"pods,omitempty"`
+	// ExitCode is the exit code that each of them ended with, where they have ended.
+	// +optional
+	ExitCode *int32 `json:"exitCode,omitempty"`
+}
+
+// Tasks is the observed state of the replicas of one role.
+type Tasks struct {
+	// Type is the role.
+	Type string `json:"type"`
+	// RestartCount is the number of restarts charged to the replicas of this role together.
+	RestartCount int32 `json:"restartCount"`
+	// Replicas lists the replicas by rank. Of a job with very many replicas it lists those that need a look first, and
+	// omitted sums up the rest.
+	// +optional
+	// +listType=atomic
+	Replicas []ReplicaStatus `json:"replicas,omitempty"`
+	// OmittedReplicas is the number of replicas that replicas leaves out.
+	// +optional
+	OmittedReplicas int32 `json:"omittedReplicas,omitempty"`
+	// Omitted sums up the replicas that replicas leaves out.
+	// +optional
+	// +listType=atomic
+	Omitted []OmittedReplicas `json:"omitted,omitempty"`
+}
+
+// RunModeType names a run mode.
+type RunModeType string
+
+const (
+	// RunImmediate: the replicas run as the template says.
+	RunImmediate RunModeType = "Immediate"
+	// RunDebug: the replicas run the debug command.
+	RunDebug RunModeType = "Debug"
+	// RunPause: there are no pods.
+	RunPause RunModeType = "Pause"
+	// RunResume: the replicas run as the template and resumeSpecs say.
+	RunResume RunModeType = "Resume"
+)
+
+// JobStatus is the observed state of a job of any kind.
+type JobStatus struct {
+	// Tasks holds the state of each role.
+	// +optional
+	// +listType=atomic
+	Tasks []Tasks `json:"tasks,omitempty"`
+	// Phase sums up where the job is.
+	// +optional
+	Phase JobPhase `json:"phase,omitempty"`
+	// Aggregate counts the replicas in each phase.
+	// +optional
+	Aggregate Aggregate `json:"aggregate,omitzero"`
+	// Conditions holds the latest observations of the job's state, one of each type from the first write on.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []JobCondition `json:"conditions,omitempty"`
+	// BackoffCount is the number of restarts charged to all replicas together.
+	// +optional
+	BackoffCount int32 `json:"backoffCount"`
+	// Replicas is the number of replicas that the job wants, over all roles.
+	// +optional
+	Replicas int32 `json:"replicas,omitempty"`
+	// RunMode is the mode that the current pods were made for.
+	// +optional
+	RunMode RunModeType `json:"runMode,omitempty"`
+	// StartTime tells when pods were first created, and again when the job last resumed.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+	// CompletionTime tells when the job finished.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+	// ObservedGeneration is the metadata.generation that this status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
