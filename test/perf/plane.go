@@ -202,10 +202,8 @@ func (p *plane) awaitNodes(n int) error {
 		if ready == n {
 			return nil
 		}
-		select {
-		case <-p.ctx.Done():
-			return context.Cause(p.ctx)
-		case <-time.After(50 * time.Millisecond):
+		if err := sleep(p.ctx, 50*time.Millisecond); err != nil {
+			return err
 		}
 	}
 }

@@ -2,7 +2,10 @@ package main
 
 import (
 	"fmt"
+	"net"
+	"net/http"
 	"os"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/config"
 	"tensorstack.dev/batch/internal/testing/testenv"
 )
 
@@ -109,22 +113,73 @@ func startJobController(p *plane, _ *settings) (*process, error) {
 		"--kube-api-qps=10000", "--kube-api-burst=10000", "--secure-port=0"})
 }
 
-// startOperator runs the operator as it is delivered, or for its profile inside of this program.
+// startOperator runs the operator as it is delivered, its webhook included, or for its profile inside of this program.
 func startOperator(p *plane, s *settings) (*process, error) {
 	kubeconfig, err := p.kubeconfig(userPeer)
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"--kubeconfig=" + kubeconfig, "--namespace=" + namespace, "--health-probe-bind-address=0", "--webhook-bind-address=0"}
-	if s.profile == "" {
-		return p.run("operator", s.operator, args)
-	}
-	if err := os.MkdirAll(s.profile, 0o755); err != nil {
-		return nil, err
-	}
-	self, err := os.Executable()
+	webhook, err := freeAddress()
 	if err != nil {
 		return nil, err
 	}
-	return p.run("operator", self, append([]string{"operator"}, args...), profileEnv+"="+s.profile)
+	health, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	objects, err := config.Webhook(webhook)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range objects {
+		if err := p.client.Create(p.ctx, o); err != nil {
+			return nil, err
+		}
+	}
+	program := s.operator
+	args := []string{"--kubeconfig=" + kubeconfig, "--namespace=" + config.Namespace,
+		"--webhook-bind-address=" + webhook, "--health-probe-bind-address=" + health}
+	var env []string
+	if s.profile != "" {
+		if err := os.MkdirAll(s.profile, 0o755); err != nil {
+			return nil, err
+		}
+		if program, err = os.Executable(); err != nil {
+			return nil, err
+		}
+		args, env = append([]string{"operator"}, args...), []string{profileEnv + "=" + s.profile}
+	}
+	operator, err := p.run("operator", program, args, env...)
+	if err != nil {
+		return nil, err
+	}
+	return operator, p.awaitHealthy("http://" + health + "/readyz")
+}
+
+// freeAddress is one of this machine that nobody listens on.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+// awaitHealthy waits until a health endpoint says yes.
+func (p *plane) awaitHealthy(url string) error {
+	for {
+		request, err := http.NewRequestWithContext(p.ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		if answer, err := http.DefaultClient.Do(request); err == nil {
+			answer.Body.Close()
+			if answer.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		if err := sleep(p.ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
 }

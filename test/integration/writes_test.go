@@ -1,0 +1,200 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/testing/audit"
+	"tensorstack.dev/batch/internal/testing/testenv"
+)
+
+// countedUser is an operator of which the API server writes down every request, what was sent included.
+const countedUser = "counted-operator"
+
+// TestWrites counts in the audit log what the life of a job costs in which nothing goes wrong.
+func TestWrites(t *testing.T) {
+	w := newCountedWorld(t)
+	for _, replicas := range []int32{4, 50} {
+		t.Run(fmt.Sprintf("%d replicas", replicas), func(t *testing.T) { w.in(t).countRequests(replicas) })
+	}
+	t.Run("1000 replicas", func(t *testing.T) { w.in(t).checkStatusWrites(1000) })
+}
+
+// newCountedWorld is a world on a plane of its own, with an operator whose requests are written down.
+func newCountedWorld(t *testing.T) *world {
+	t.Helper()
+	tokens := filepath.Join(t.TempDir(), "tokens.csv")
+	if err := os.WriteFile(tokens, []byte(fmt.Sprintf("%[1]s,%[1]s,%[1]s,system:masters", countedUser)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := testenv.Start(t, testenv.Options{
+		AuditPolicy: audit.Policy("Request", countedUser),
+		Args:        map[string][]string{"kube-apiserver": {"--token-auth-file=" + tokens}},
+	})
+	scheme := clientgoscheme.Scheme
+	if err := batch.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(env.Config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	core := kubernetes.NewForConfigOrDie(env.Config)
+	if err := startKubelet(t.Context(), core); err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	cluster := &clientcmdapi.Cluster{Server: env.Config.Host, CertificateAuthorityData: env.Config.CAData}
+	if err := writeKubeconfig(kubeconfig, cluster, &clientcmdapi.AuthInfo{Token: countedUser}); err != nil {
+		t.Fatal(err)
+	}
+	startOperator(t, kubeconfig)
+	return &world{T: t, plane: &plane{env: env, client: c, core: core}, ns: "default"}
+}
+
+// live runs a job through its life: all its pods run, then all succeed.
+func (w *world) live(name string, replicas int32) {
+	w.Helper()
+	job := newJob(name, role("worker", replicas, commandRun))
+	job.Spec.Service = &batch.ServiceOption{Ports: []corev1.ServicePort{{Name: "p", Port: 2222}}}
+	w.create(job)
+	w.awaitPhase(name, batch.JobRunning)
+	w.endAll()
+	w.awaitPhase(name, batch.JobSucceeded)
+}
+
+// endAll ends all running pods with exit code 0, a few at a time.
+func (w *world) endAll() {
+	w.Helper()
+	next := make(chan *corev1.Pod)
+	errs := make(chan error, kubeletWorkers)
+	var wg sync.WaitGroup
+	for range kubeletWorkers {
+		wg.Go(func() {
+			var all []error
+			for pod := range next {
+				all = append(all, endPod(w.Context(), w.core, pod, 0))
+			}
+			errs <- errors.Join(all...)
+		})
+	}
+	for _, pod := range w.pods() {
+		if pod.Status.Phase == corev1.PodRunning {
+			next <- pod
+		}
+	}
+	close(next)
+	wg.Wait()
+	close(errs)
+	for err := range errs {
+		w.must(err)
+	}
+}
+
+// requests waits until the end of a job has been told by an event, which is the last that its operator does, and lists all
+// requests that concern it or its objects.
+func (w *world) requests(job string) []audit.Event {
+	w.Helper()
+	var all []audit.Event
+	log := audit.Open(w.env.AuditLog)
+	w.await("an event tells of the end", func() error {
+		more, err := log.Next()
+		if err != nil {
+			return err
+		}
+		for _, e := range more {
+			if e.Name == job || len(e.Name) > len(job) && (e.Name[:len(job)+1] == job+"-" || e.Name[:len(job)+1] == job+".") {
+				all = append(all, e)
+			}
+		}
+		last := slices.IndexFunc(all, func(e audit.Event) bool {
+			return e.Resource == "events" && bytes.Contains(e.Body, []byte(`"reason":"`+string(batch.ReasonSuccessRule)+`"`))
+		})
+		if last < 0 {
+			return fmt.Errorf("so far there were %v", audit.Count(all))
+		}
+		return nil
+	})
+	return all
+}
+
+func (w *world) countRequests(replicas int32) {
+	w.Helper()
+	name := fmt.Sprintf("of-%d", replicas)
+	w.live(name, replicas)
+	all := w.requests(name)
+	n := audit.Count(all)
+	w.Logf("%d requests: %v", len(all), n)
+	for sort, most := range map[string]int{
+		"create pods": int(replicas), "create services": 1, "update genericjobs/status": 5, "create events": 4,
+	} {
+		if n[sort] > most {
+			w.Errorf("%s: %d requests, want at most %d", sort, n[sort], most)
+		}
+	}
+	if n["create pods"] != int(replicas) || n["create services"] != 1 || n["update genericjobs/status"] < 2 {
+		w.Errorf("the requests are not all in the log: %v", n)
+	}
+	if len(all) > int(replicas)+8 {
+		w.Errorf("%d requests, want at most %d", len(all), replicas+8)
+	}
+}
+
+// checkStatusWrites looks at the size and at the frequency of the status writes of a large job.
+func (w *world) checkStatusWrites(replicas int32) {
+	w.Helper()
+	const largest = 300 << 10
+	name := fmt.Sprintf("of-%d", replicas)
+	w.live(name, replicas)
+	var before *batch.GenericJobStatus
+	var at time.Time
+	writes := 0
+	for _, e := range w.requests(name) {
+		if e.Resource != "genericjobs/status" {
+			continue
+		}
+		if e.Code != 200 {
+			w.Errorf("a status write was answered by %d", e.Code)
+		}
+		writes++
+		if len(e.Body) > largest {
+			w.Errorf("a status write of %d KiB, want at most %d", len(e.Body)>>10, largest>>10)
+		}
+		job := &batch.GenericJob{}
+		w.must(json.Unmarshal(e.Body, job))
+		if before != nil && e.At.Sub(at) < time.Second && !tellsMore(before, &job.Status) {
+			w.Errorf("%v after the last one came a status write that tells of nothing but replica phases", e.At.Sub(at))
+		}
+		w.Logf("%s: %s, %d KiB, %+v", e.At.Format("15:04:05.000"), job.Status.Phase, len(e.Body)>>10, job.Status.Aggregate)
+		before, at = &job.Status, e.At
+	}
+	if writes < 3 {
+		w.Errorf("%d status writes are in the log", writes)
+	}
+	if before.Phase != batch.JobSucceeded || before.Aggregate.Succeeded != replicas {
+		w.Errorf("the last status written says %s, %+v", before.Phase, before.Aggregate)
+	}
+}
+
+// tellsMore tells whether two statuses differ in more than the phases of replicas and messages.
+func tellsMore(a, b *batch.GenericJobStatus) bool {
+	same := slices.EqualFunc(a.Conditions, b.Conditions, func(a, b batch.JobCondition) bool {
+		return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason
+	})
+	return !same || a.Phase != b.Phase || a.RunMode != b.RunMode || a.BackoffCount != b.BackoffCount
+}
