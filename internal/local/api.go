@@ -18,6 +18,7 @@ import (
 	"github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -200,13 +201,31 @@ func (a *api) installCRDs(ctx context.Context) error {
 	return nil
 }
 
+// installWebhook applies what the operator's admission webhook needs, which the API server is to call at address.
+func (a *api) installWebhook(address string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		objects, err := config.Webhook(address)
+		if err != nil {
+			return err
+		}
+		for _, object := range objects {
+			if err := a.apply(ctx, object); err != nil {
+				return fmt.Errorf("installing the %s %s: %w", object.GetKind(), object.GetName(), err)
+			}
+		}
+		return nil
+	}
+}
+
+// apply needs an object whose resource is the regular plural of its kind.
 func (a *api) apply(ctx context.Context, object *unstructured.Unstructured) error {
 	data, err := object.MarshalJSON()
 	if err != nil {
 		return err
 	}
+	resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
 	force := true
-	_, err = a.dynamic.Resource(crdResource).Patch(ctx, object.GetName(), types.ApplyPatchType, data,
+	_, err = a.dynamic.Resource(resource).Namespace(object.GetNamespace()).Patch(ctx, object.GetName(), types.ApplyPatchType, data,
 		metav1.PatchOptions{FieldManager: "t9k-local", Force: &force})
 	return err
 }

@@ -26,7 +26,8 @@ const DefaultContainerdSocket = "/run/containerd/containerd.sock"
 const (
 	Etcd              = "etcd"
 	APIServer         = "kube-apiserver"
-	CRDs              = "crds" // not a program: the step that installs the repository's CRDs
+	CRDs              = "crds"    // not a program: the step that installs the repository's CRDs
+	Webhook           = "webhook" // not a program: the step that has the API server call the operator's webhook
 	ControllerManager = "kube-controller-manager"
 	Scheduler         = "kube-scheduler"
 	Kubelet           = "kubelet"
@@ -36,7 +37,7 @@ const (
 
 // WholePlane lists everything that `up` runs, in the order of their needs.
 func WholePlane() []string {
-	return []string{Etcd, APIServer, CRDs, ControllerManager, Scheduler, Kubelet, DNS, Operator}
+	return []string{Etcd, APIServer, CRDs, Webhook, ControllerManager, Scheduler, Kubelet, DNS, Operator}
 }
 
 // Options are what may differ from one start of a cluster to the next.
@@ -168,6 +169,6 @@ func (d Dir) Configure(o Options) (*Config, error) {
 
 // LogNames lists what Dir.LogFile has a file for: the programs, and the machine process.
 func LogNames() []string {
-	names := slices.DeleteFunc(WholePlane(), func(c string) bool { return c == CRDs })
+	names := slices.DeleteFunc(WholePlane(), func(c string) bool { return c == CRDs || c == Webhook })
 	return append(names, machineLog)
 }

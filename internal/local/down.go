@@ -37,7 +37,7 @@ func Down(ctx context.Context, d Dir) (ran bool, err error) {
 		return ran, err
 	}
 	defer lock.Close()
-	return ran, sweep(d)
+	return ran, sweep(ctx, d)
 }
 
 // Remove ends the cluster as Down does, and deletes its directory.
@@ -99,7 +99,7 @@ func (d Dir) writePID() error {
 }
 
 // sweep removes what a machine process that was killed left running. The caller holds the lock.
-func sweep(d Dir) error {
+func sweep(ctx context.Context, d Dir) error {
 	c, err := d.Load()
 	if err != nil {
 		return err
@@ -107,10 +107,10 @@ func sweep(d Dir) error {
 	if !c.hasNode() {
 		return nil
 	}
-	if err := removeNode(d, c); err != nil {
+	if err := removeNode(ctx, d, c); err != nil {
 		return fmt.Errorf("removing the pods: %w", err)
 	}
-	return nil
+	return unmountBelow(string(d))
 }
 
 // remove deletes the directory. What is mounted below it, which may be the user's own files, is unmounted first.

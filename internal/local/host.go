@@ -68,6 +68,9 @@ func tryUserNamespace() error {
 	cmd := exec.Command("mount", "-t", "overlay", "-o", "lowerdir=/usr:/etc", "t9k-check", "/usr")
 	cmd.SysProcAttr = userNamespace()
 	out, err := cmd.CombinedOutput()
+	if errors.Is(err, unix.ENOSPC) {
+		return errors.New("their number is limited by /proc/sys/user/max_user_namespaces")
+	}
 	if err != nil && len(out) > 0 {
 		return fmt.Errorf("mounting an overlay: %s", strings.TrimSpace(string(out)))
 	}

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"time"
-
-	"tensorstack.dev/batch/internal/local/cri"
 )
 
 // Machine is the process that holds a cluster together.
@@ -18,20 +16,13 @@ type Machine struct {
 }
 
 // Run runs the cluster as its configuration says until ctx ends or a request to stop comes, and leaves nothing of it
-// running.
+// running. The caller has come through Enter.
 func (m *Machine) Run(ctx context.Context) error {
+	if err := m.Dir.writePID(); err != nil {
+		return err
+	}
 	c, err := m.Dir.Load()
 	if err != nil {
-		return err
-	}
-	var lock *os.File
-	if c.hasNode() && c.Rootless {
-		lock = os.NewFile(lockFile, m.Dir.lockFile())
-	} else if lock, err = m.Dir.lockPatiently(ctx); err != nil {
-		return err
-	}
-	defer lock.Close()
-	if err := m.Dir.writePID(); err != nil {
 		return err
 	}
 	if c.hasNode() {
@@ -48,11 +39,16 @@ func (m *Machine) Run(ctx context.Context) error {
 // runNode runs a cluster that runs pods. What an earlier machine process left of them when it was killed is removed
 // first, and everything of them at the end.
 func (m *Machine) runNode(ctx context.Context, c *Config) error {
-	if err := removeNode(m.Dir, c); err != nil {
+	if err := removeNode(ctx, m.Dir, c); err != nil {
 		return fmt.Errorf("removing what is left of an earlier run: %w", err)
 	}
 	if err := shieldHost(m.Dir, c); err != nil {
 		return err
+	}
+	if c.Runtime == RuntimeContainerd {
+		if err := prepareContainerd(ctx, m.Dir, c); err != nil {
+			return err
+		}
 	}
 	if c.Rootless {
 		if err := joinNetworks(ctx, c); err != nil {
@@ -63,18 +59,10 @@ func (m *Machine) runNode(ctx context.Context, c *Config) error {
 		return err
 	}
 	err := m.run(ctx, c)
-	if cleanup := removeNode(m.Dir, c); cleanup != nil {
+	if cleanup := removeNode(context.WithoutCancel(ctx), m.Dir, c); cleanup != nil {
 		err = errors.Join(err, fmt.Errorf("removing the pods: %w", cleanup))
 	}
 	return err
-}
-
-// removeNode ends the pods of a cluster whose kubelet does not run, and removes its mounts and network devices.
-func removeNode(d Dir, c *Config) error {
-	if c.Runtime == RuntimeProcess {
-		return cri.Cleanup(RuntimeConfig(d, c))
-	}
-	return nil
 }
 
 func (m *Machine) run(ctx context.Context, c *Config) error {

@@ -19,8 +19,8 @@ const (
 	lastPort  = 31999
 )
 
-// portOwners are the components that listen on a port of 127.0.0.1.
-var portOwners = []string{APIServer, ControllerManager, Scheduler, Operator}
+// portOwners are the components that listen on a port of 127.0.0.1. That of Webhook is another one of the operator.
+var portOwners = []string{APIServer, ControllerManager, Scheduler, Operator, Webhook}
 
 // choosePorts fills in a free port for each owner that has none or whose port is no longer free.
 func choosePorts(ports map[string]int) error {

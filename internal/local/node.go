@@ -1,10 +1,17 @@
 package local
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"tensorstack.dev/batch/internal/local/containerd"
 	"tensorstack.dev/batch/internal/local/cri"
 )
 
@@ -20,6 +27,55 @@ func RuntimeConfig(d Dir, c *Config) cri.Config {
 		Rootless: c.Rootless,
 	}
 }
+
+// removeNode ends the pods of a cluster whose kubelet does not run, and removes its network devices.
+func removeNode(ctx context.Context, d Dir, c *Config) error {
+	if c.Runtime == RuntimeProcess {
+		return cri.Cleanup(RuntimeConfig(d, c))
+	}
+	return errors.Join(containerd.RemovePods(ctx, c.ContainerdSocket, d.podLogs()), removeDevice(c))
+}
+
+// prepareContainerd makes sure that the containerd is there for this cluster only, and makes the device that has the
+// node's address. The pods' own network is up to containerd.
+func prepareContainerd(ctx context.Context, d Dir, c *Config) error {
+	if c.Rootless {
+		return errors.New("--runtime containerd needs root: pods in a user namespace cannot be the machine's containerd's")
+	}
+	if err := containerd.Check(ctx, c.ContainerdSocket, d.podLogs()); err != nil {
+		return err
+	}
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name = c.Bridge
+	device := &netlink.Bridge{LinkAttrs: attributes}
+	if err := netlink.LinkAdd(device); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("making the node's network device: %w", err)
+	}
+	link, err := netlink.LinkByName(c.Bridge)
+	if err != nil {
+		return fmt.Errorf("looking for the node's network device: %w", err)
+	}
+	address := &net.IPNet{IP: c.gateway().AsSlice(), Mask: net.CIDRMask(c.Pods.Bits(), 32)}
+	if err := netlink.AddrReplace(link, &netlink.Addr{IPNet: address}); err != nil {
+		return fmt.Errorf("giving the node its address: %w", err)
+	}
+	return netlink.LinkSetUp(link)
+}
+
+// removeDevice removes what prepareContainerd made.
+func removeDevice(c *Config) error {
+	link, err := netlink.LinkByName(c.Bridge)
+	var missing netlink.LinkNotFoundError
+	if errors.As(err, &missing) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("looking for the node's network device: %w", err)
+	}
+	return netlink.LinkDel(link)
+}
+
+func (d Dir) podLogs() string { return d.join("podlogs") }
 
 func (d Dir) runtimeSocket() string { return d.join("cri.sock") }
 
@@ -71,7 +127,7 @@ func writeKubeletConfig(d Dir, c *Config) error {
 		// With it the kubelet bears what the kernel denies in a user namespace.
 		"featureGates":                map[string]bool{"KubeletInUserNamespace": c.Rootless},
 		"clusterDomain":               clusterDomain,
-		"podLogsDir":                  d.join("podlogs"),
+		"podLogsDir":                  d.podLogs(),
 		"volumePluginDir":             d.join("kubelet", "volumeplugins"),
 		"failSwapOn":                  false,
 		"failCgroupV1":                false,

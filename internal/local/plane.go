@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+
+	"tensorstack.dev/batch/config"
 )
 
 // kubeletPort is where the kubelet listens, on the bridge's address.
@@ -22,6 +24,7 @@ func newPlane(d Dir, c *Config, a *api) []Component {
 		{Name: Etcd, Args: etcdArgs(d, c), Ready: etcdReady(d)},
 		{Name: APIServer, Needs: []string{Etcd}, Args: apiServerArgs(d, c), Ready: a.healthy("/readyz")},
 		{Name: CRDs, Needs: []string{APIServer}, Run: a.installCRDs},
+		{Name: Webhook, Needs: []string{APIServer}, Run: a.installWebhook(c.loopback(Webhook))},
 		{Name: ControllerManager, Needs: []string{APIServer}, Args: controllerManagerArgs(d, c),
 			Ready: both(a.serves(c.loopback(ControllerManager), "/healthz"), a.hasDefaultServiceAccount)},
 		{Name: Scheduler, Needs: []string{APIServer}, Args: schedulerArgs(d, c),
@@ -29,7 +32,7 @@ func newPlane(d Dir, c *Config, a *api) []Component {
 		{Name: Kubelet, Needs: []string{APIServer}, Args: kubeletArgs(d, c), Env: []string{DirVariable + "=" + string(d)},
 			Ready: both(a.serves(hostPort(c.gateway(), kubeletPort), "/healthz"), a.nodeReady)},
 		{Name: DNS, Needs: []string{APIServer}, Args: dnsArgs(d, c), Ready: resolves(c)},
-		{Name: Operator, Needs: []string{CRDs}, Args: operatorArgs(d, c), Ready: a.servesPlainly(c.loopback(Operator), "/readyz")},
+		{Name: Operator, Needs: operatorNeeds(c), Args: operatorArgs(d, c), Ready: a.servesPlainly(c.loopback(Operator), "/readyz")},
 	}
 	var plane []Component
 	for _, component := range all {
@@ -140,13 +143,26 @@ func dnsArgs(d Dir, c *Config) []string {
 	return args
 }
 
+// operatorNeeds puts the webhook's configuration before the operator, which would otherwise come back for it a while later.
+func operatorNeeds(c *Config) []string {
+	if slices.Contains(c.Components, Webhook) {
+		return []string{CRDs, Webhook}
+	}
+	return []string{CRDs}
+}
+
 func operatorArgs(d Dir, c *Config) []string {
+	webhook := "0"
+	if slices.Contains(c.Components, Webhook) {
+		webhook = c.loopback(Webhook)
+	}
 	return []string{"operator",
 		"--kubeconfig=" + d.Kubeconfig(),
 		"--leader-elect=false",
+		"--namespace=" + config.Namespace,
 		"--health-probe-bind-address=" + c.loopback(Operator),
 		"--metrics-bind-address=0",
-		"--webhook-bind-address=0",
+		"--webhook-bind-address=" + webhook,
 		"--cluster-domain=" + clusterDomain,
 	}
 }

@@ -1,11 +1,13 @@
 package local
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -15,22 +17,44 @@ import (
 // a node therefore has a mount namespace of its own, in which those places are others. It ends with the last process
 // in it, and nothing has to be taken back.
 
-// privateVariable marks the process that is in such a namespace already.
-const privateVariable = "T9K_LOCAL_PRIVATE"
+// lockVariable holds, in the process that is in such a namespace already, the file descriptor of the directory's lock.
+const lockVariable = "T9K_LOCAL_LOCK"
 
-// EnterNamespaces puts this process into namespaces of its own if the cluster in d has a node. It does so by starting
-// the program anew, with the same arguments; in that one it returns, and in the first one it does not.
-func EnterNamespaces(d Dir) error {
-	c, err := d.Load()
-	if err != nil || !c.hasNode() || os.Getenv(privateVariable) != "" {
-		return err
+// Enter takes the lock of the directory, and puts this process into namespaces of its own if the cluster in it has a
+// node. It does so by starting the program anew, with the same arguments; in that one it returns, and in the first one
+// it does not.
+func Enter(ctx context.Context, d Dir) (lock *os.File, err error) {
+	if fd, err := strconv.Atoi(os.Getenv(lockVariable)); err == nil {
+		unix.CloseOnExec(fd) // what outlives this process must not hold the lock
+		return os.NewFile(uintptr(fd), d.lockFile()), os.Unsetenv(lockVariable)
 	}
+	if lock, err = d.lockPatiently(ctx); err != nil {
+		return nil, err
+	}
+	c, err := d.Load()
+	if err == nil && c.hasNode() {
+		err = enterNamespaces(d, c, lock)
+	}
+	if err != nil {
+		lock.Close()
+		return nil, err
+	}
+	return lock, nil
+}
+
+// enterNamespaces does not return unless it fails.
+func enterNamespaces(d Dir, c *Config, lock *os.File) error {
 	if c.Rootless {
-		code, err := runInUserNamespace(d, c)
+		code, err := runInUserNamespace(d, c, lock)
 		if err == nil {
 			os.Exit(code)
 		}
 		return err
+	}
+	if c.Runtime == RuntimeContainerd {
+		if err := shareVolumes(d); err != nil {
+			return err
+		}
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -41,7 +65,11 @@ func EnterNamespaces(d Dir) error {
 	if err != nil {
 		return fmt.Errorf("finding this program: %w", err)
 	}
-	err = unix.Exec(binary, os.Args, append(os.Environ(), privateVariable+"=1"))
+	inherited, err := unix.Dup(int(lock.Fd())) // unlike the original it stays open
+	if err != nil {
+		return err
+	}
+	err = unix.Exec(binary, os.Args, append(os.Environ(), lockVariable+"="+strconv.Itoa(inherited)))
 	return fmt.Errorf("starting %s in its mount namespace: %w", binary, err)
 }
 
@@ -58,8 +86,21 @@ var kubeletSysctls = map[string]string{
 // shieldHost covers what the kubelet would change of the machine, in the mount namespace of this process. The mounts
 // of the machine still arrive here; ours do not leave.
 func shieldHost(d Dir, c *Config) error {
+	volumes := -1
+	if c.Runtime == RuntimeContainerd {
+		var err error
+		if volumes, err = unix.OpenTree(unix.AT_FDCWD, d.kubeletRoot(), unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC); err != nil {
+			return fmt.Errorf("keeping the volumes shared: %w", err)
+		}
+		defer unix.Close(volumes)
+	}
 	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("separating the mounts: %w", err)
+	}
+	if volumes >= 0 {
+		if err := unix.MoveMount(volumes, "", unix.AT_FDCWD, d.kubeletRoot(), unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+			return fmt.Errorf("keeping the volumes shared: %w", err)
+		}
 	}
 	if err := coverDirectory(d, "/var/lib/kubelet"); err != nil {
 		return err
@@ -74,6 +115,24 @@ func shieldHost(d Dir, c *Config) error {
 		return nil // the kernel does not let sysctls be changed from a user namespace
 	}
 	return coverSysctls(d)
+}
+
+// shareVolumes makes the kubelet's directory a mount whose copies in other mount namespaces get what is mounted in any
+// of them: containerd, in the machine's, must see the volumes that the kubelet mounts.
+func shareVolumes(d Dir) error {
+	if err := unmountBelow(string(d)); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(d.kubeletRoot(), 0o750); err != nil {
+		return err
+	}
+	if err := unix.Mount(d.kubeletRoot(), d.kubeletRoot(), "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("sharing the volumes: %w", err)
+	}
+	if err := unix.Mount("", d.kubeletRoot(), "", unix.MS_SHARED, ""); err != nil {
+		return fmt.Errorf("sharing the volumes: %w", err)
+	}
+	return nil
 }
 
 // coverSysctls lets the kubelet find the values that it wants, so that it sets none.

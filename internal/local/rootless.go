@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"tensorstack.dev/batch/internal/local/dns"
 	"tensorstack.dev/batch/internal/local/serviceproxy"
@@ -32,12 +33,7 @@ func (d Dir) dnsSocket() string { return d.join("dns.sock") }
 
 // runInUserNamespace runs this program anew, with the same arguments, in namespaces of its own, and returns its exit
 // code when it ends. It ends with this process.
-func runInUserNamespace(d Dir, c *Config) (code int, err error) {
-	lock, err := d.lockPatiently(context.Background())
-	if err != nil {
-		return 0, err
-	}
-	defer lock.Close()
+func runInUserNamespace(d Dir, c *Config, lock *os.File) (code int, err error) {
 	front, err := net.Listen("tcp", c.loopback(APIServer))
 	if err != nil {
 		return 0, fmt.Errorf("listening for the API server: %w", err)
@@ -66,7 +62,7 @@ func runInUserNamespace(d Dir, c *Config) (code int, err error) {
 	defer runtime.UnlockOSThread()
 	cmd := exec.Command(binary, os.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), privateVariable+"=1")
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", lockVariable, lockFile))
 	cmd.ExtraFiles = []*os.File{frontFile - 3: file, lockFile - 3: lock}
 	cmd.SysProcAttr = userNamespace()
 	signals := make(chan os.Signal, 1)
@@ -95,6 +91,7 @@ func joinNetworks(ctx context.Context, c *Config) error {
 	if err := netlink.LinkSetUp(loopback); err != nil {
 		return fmt.Errorf("setting up the loopback device: %w", err)
 	}
+	unix.CloseOnExec(frontFile)
 	file := os.NewFile(frontFile, "front")
 	front, err := net.FileListener(file)
 	if err != nil {

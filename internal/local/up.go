@@ -23,7 +23,8 @@ func Up(ctx context.Context, d Dir, o Options, report func(ComponentStatus)) (st
 	if err := o.validate(); err != nil {
 		return false, err
 	}
-	if d.Running() {
+	err = prepare(ctx, d, o)
+	if errors.Is(err, errLocked) {
 		c, err := d.Load()
 		if err != nil {
 			return false, err
@@ -33,7 +34,7 @@ func Up(ctx context.Context, d Dir, o Options, report func(ComponentStatus)) (st
 		}
 		return false, awaitReady(ctx, d, nil, report)
 	}
-	if _, err := d.Configure(o); err != nil {
+	if err != nil {
 		return false, err
 	}
 	ended, err := startMachine(d)
@@ -41,6 +42,27 @@ func Up(ctx context.Context, d Dir, o Options, report func(ComponentStatus)) (st
 		return false, err
 	}
 	return true, awaitReady(ctx, d, ended, report)
+}
+
+// prepare makes the directory ready for a start with these options, or returns errLocked. What is left of an earlier
+// run, which can only be found by the options that it had, is removed.
+func prepare(ctx context.Context, d Dir, o Options) error {
+	if err := CheckHost(); err != nil {
+		return err
+	}
+	if err := d.create(); err != nil {
+		return err
+	}
+	lock, err := d.lock()
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := sweep(ctx, d); err != nil {
+		return err
+	}
+	_, err = d.Configure(o)
+	return err
 }
 
 // startMachine starts the machine process in a session of its own. The channel tells how it ended, if it does.

@@ -156,10 +156,11 @@ func awaitPhase(t *testing.T, c kubernetes.Interface, name string, phase corev1.
 
 func logsOf(t *testing.T, c kubernetes.Interface, name string) string {
 	t.Helper()
-	data, err := c.CoreV1().Pods("default").GetLogs(name, &corev1.PodLogOptions{}).DoRaw(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	var data []byte
+	await(t, "the log of "+name, func() (err error) { // a kubelet that has just started does not know its pods yet
+		data, err = c.CoreV1().Pods("default").GetLogs(name, &corev1.PodLogOptions{}).DoRaw(t.Context())
+		return err
+	})
 	return string(data)
 }
 

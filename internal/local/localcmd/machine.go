@@ -28,9 +28,11 @@ func newMachine() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := local.EnterNamespaces(d); err != nil {
+			lock, err := local.Enter(ctx, d)
+			if err != nil {
 				return err
 			}
+			defer lock.Close()
 			if ephemeral {
 				ctx = untilInputEnds(ctx, os.Stdin)
 			}

@@ -40,6 +40,9 @@ already, nothing changes. What an earlier run stored is there again.`,
 				o = config.Options
 			}
 			if !running {
+				if err := local.CheckHost(); err != nil {
+					return err
+				}
 				fmt.Fprintf(out, "Starting cluster %s ...\n", d.Name())
 			}
 			started, err := local.Up(ctx, d, o, func(s local.ComponentStatus) {

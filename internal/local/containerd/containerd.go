@@ -1,0 +1,141 @@
+// Package containerd deals with a containerd of the machine in which a cluster's kubelet runs its pods.
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// timeout bounds the time that containerd may take for all that is asked of it at once.
+const timeout = 30 * time.Second
+
+// client asks a containerd through its CRI.
+type client struct {
+	pb.RuntimeServiceClient
+	// logs is the directory of the logs of the cluster's pods, by which its containers are known.
+	logs string
+}
+
+// with calls f with a client of the containerd at socket.
+func with(ctx context.Context, socket, logs string, f func(context.Context, *client) error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return fmt.Errorf("containerd at %s: %w", socket, err)
+	}
+	defer conn.Close()
+	if err := f(ctx, &client{pb.NewRuntimeServiceClient(conn), logs}); err != nil {
+		return fmt.Errorf("containerd at %s: %w", socket, err)
+	}
+	return nil
+}
+
+// Check fails unless the containerd at socket answers and runs no containers of another kubelet's pods: two kubelets
+// would each remove what they do not know. logs is the directory of the logs of the cluster's own pods.
+func Check(ctx context.Context, socket, logs string) error {
+	return with(ctx, socket, logs, func(ctx context.Context, c *client) error {
+		if _, err := c.Version(ctx, &pb.VersionRequest{}); err != nil {
+			return errors.New(status.Convert(err).Message())
+		}
+		pods, err := c.pods(ctx)
+		if err != nil {
+			return err
+		}
+		for _, p := range pods {
+			if p.foreign {
+				return fmt.Errorf("it runs pod %s of another kubelet, which this one would remove; use a containerd of its own", p.name)
+			}
+		}
+		return nil
+	})
+}
+
+// RemovePods ends and removes the cluster's pods.
+func RemovePods(ctx context.Context, socket, logs string) error {
+	return with(ctx, socket, logs, func(ctx context.Context, c *client) error {
+		pods, err := c.pods(ctx)
+		if err != nil {
+			return err
+		}
+		var errs []error
+		for _, p := range pods {
+			if p.foreign {
+				continue
+			}
+			if err := c.remove(ctx, p); err != nil {
+				errs = append(errs, fmt.Errorf("removing pod %s: %w", p.name, err))
+			}
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// pod is a sandbox and its containers.
+type pod struct {
+	sandbox, name string
+	containers    []string
+	foreign       bool // another kubelet's
+}
+
+func (c *client) pods(ctx context.Context) ([]pod, error) {
+	sandboxes, err := c.ListPodSandbox(ctx, &pb.ListPodSandboxRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("listing pods: %w", err)
+	}
+	containers, err := c.ListContainers(ctx, &pb.ListContainersRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("listing containers: %w", err)
+	}
+	var pods []pod
+	for _, s := range sandboxes.Items {
+		p := pod{sandbox: s.Id, name: s.Metadata.GetNamespace() + "/" + s.Metadata.GetName()}
+		for _, container := range containers.Containers {
+			if container.PodSandboxId != s.Id {
+				continue
+			}
+			ours, err := c.ours(ctx, container.Id)
+			if err != nil {
+				return nil, fmt.Errorf("asking for the state of a container of pod %s: %w", p.name, err)
+			}
+			p.containers = append(p.containers, container.Id)
+			p.foreign = p.foreign || !ours
+		}
+		pods = append(pods, p)
+	}
+	return pods, nil
+}
+
+func (c *client) ours(ctx context.Context, container string) (bool, error) {
+	answer, err := c.ContainerStatus(ctx, &pb.ContainerStatusRequest{ContainerId: container})
+	if status.Code(err) == codes.NotFound {
+		return true, nil // it is gone
+	}
+	if err != nil {
+		return false, err
+	}
+	return strings.HasPrefix(answer.Status.LogPath, c.logs+"/"), nil
+}
+
+// remove ends the containers without the time that they would be given to end by themselves.
+func (c *client) remove(ctx context.Context, p pod) error {
+	for _, id := range p.containers {
+		if _, err := c.StopContainer(ctx, &pb.StopContainerRequest{ContainerId: id}); err != nil && status.Code(err) != codes.NotFound {
+			return err
+		}
+	}
+	if _, err := c.StopPodSandbox(ctx, &pb.StopPodSandboxRequest{PodSandboxId: p.sandbox}); err != nil {
+		return err
+	}
+	_, err := c.RemovePodSandbox(ctx, &pb.RemovePodSandboxRequest{PodSandboxId: p.sandbox})
+	return err
+}
