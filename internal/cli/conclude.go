@@ -70,7 +70,7 @@ func (f *following) lastWords(ctx context.Context, j *job) {
 		if more > 0 {
 			left = fmt.Sprintf("%d more failed. ", more)
 		}
-		fmt.Fprintf(f.Out, "\n%sAll output that is left: %s\n", left, f.command(f.cluster, j.GetNamespace(), "logs "+j.ref()))
+		fmt.Fprintf(f.Out, "\n%sAll output that is left: %s\n", left, f.again(f.cluster, j.GetNamespace(), "logs "+j.ref()))
 	}
 }
 

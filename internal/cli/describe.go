@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -62,21 +63,31 @@ func (a *app) describe(ctx context.Context, c *cluster, j *job) error {
 	} else {
 		d.Normal = normal
 	}
-	if d.Ages, err = c.ages(ctx, j); err != nil {
-		return err
+	// Whoever may read jobs may not read pods or events: what can be told is told.
+	var ages, events error
+	d.Ages, ages = c.ages(ctx, j)
+	d.Events, events = c.eventsOfAll(ctx, j)
+	if err := errors.Join(ages, events); err != nil {
+		fmt.Fprintf(a.ErrOut, "Some of it is missing: %v\n", err)
 	}
-	if d.Events, err = c.events(ctx, j.GetNamespace(), j.GetName(), j.GetUID()); err != nil {
-		return err
+	return printLines(a.Out, d.Lines(time.Now(), styleOf(a.Out)))
+}
+
+// eventsOfAll lists the events about a job and about its pods that are in trouble, the oldest first.
+func (c *cluster) eventsOfAll(ctx context.Context, j *job) ([]corev1.Event, error) {
+	all, err := c.events(ctx, j.GetNamespace(), j.GetName(), j.GetUID())
+	if err != nil {
+		return nil, err
 	}
 	for _, pod := range view.Troubled(j.status(), troubledShown) {
 		events, err := c.events(ctx, j.GetNamespace(), pod, "")
 		if err != nil {
-			return err
+			return nil, err
 		}
-		d.Events = append(d.Events, events...)
+		all = append(all, events...)
 	}
-	slices.SortStableFunc(d.Events, func(a, b corev1.Event) int { return view.EventTime(&a).Compare(view.EventTime(&b)) })
-	return printLines(a.Out, d.Lines(time.Now(), styleOf(a.Out)))
+	slices.SortStableFunc(all, func(a, b corev1.Event) int { return view.EventTime(&a).Compare(view.EventTime(&b)) })
+	return all, nil
 }
 
 // ages tells when the pods of a job were created.

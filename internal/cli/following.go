@@ -297,8 +297,8 @@ func (f *following) detached() error {
 		}
 	}
 	fmt.Fprintf(f.Out, "\nStopped following; %s.\n", goesOn(names))
-	fmt.Fprintf(f.Out, "Come back:  %s\n", f.command(f.cluster, namespace, "get "+strings.Join(names, " ")+" --watch"))
-	fmt.Fprintf(f.Out, "Its output: %s\n", f.command(f.cluster, namespace, "logs -f "+names[0]))
+	fmt.Fprintf(f.Out, "Come back:  %s\n", f.again(f.cluster, namespace, "get "+strings.Join(names, " ")+" --watch"))
+	fmt.Fprintf(f.Out, "Its output: %s\n", f.again(f.cluster, namespace, "logs -f "+names[0]))
 	return &exitError{code: exitInterrupted}
 }
 
@@ -309,8 +309,8 @@ func goesOn(names []string) string {
 	return strings.Join(names, ", ") + " go on"
 }
 
-// command is a command line that reaches the same cluster and namespace as this one did.
-func (a *app) command(c *cluster, namespace, verb string) string {
+// again is a command line that reaches the same cluster and namespace as this one did.
+func (a *app) again(c *cluster, namespace, verb string) string {
 	parts := []string{a.name, verb}
 	if c.chosen || namespace != c.namespace {
 		parts = append(parts, "-n", namespace)

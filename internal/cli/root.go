@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -40,8 +41,10 @@ func (e *exitError) Unwrap() error { return e.err }
 // Main runs the program whose command line is args, the name it was called by first, and returns its exit code. Called as
 // kubectl-t9k it is a plug-in of kubectl.
 func Main(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
-	root := NewCommand(filepath.Base(args[0]), streams)
-	root.SetArgs(completionArgs(filepath.Base(args[0]), args[1:]))
+	program := strings.TrimSuffix(filepath.Base(args[0]), ".exe")
+	a := newApp(program, streams)
+	root := a.command()
+	root.SetArgs(completionArgs(program, args[1:]))
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
@@ -49,14 +52,14 @@ func Main(ctx context.Context, args []string, streams genericiooptions.IOStreams
 	var exit *exitError
 	if errors.As(err, &exit) {
 		if exit.err != nil {
-			fmt.Fprintln(streams.ErrOut, "Error:", exit.err)
+			fmt.Fprintln(streams.ErrOut, "Error:", a.named(explain(exit.err)))
 		}
 		return exit.code
 	}
 	if ctx.Err() != nil {
 		return exitInterrupted
 	}
-	fmt.Fprintln(streams.ErrOut, "Error:", explain(err))
+	fmt.Fprintln(streams.ErrOut, "Error:", a.named(explain(err)))
 	return exitFailed
 }
 
@@ -80,9 +83,17 @@ type app struct {
 	kubeconfig string
 }
 
-// NewCommand builds the command tree for a program of this name.
-func NewCommand(program string, streams genericiooptions.IOStreams) *cobra.Command {
+// newApp is the program as it was called.
+func newApp(program string, streams genericiooptions.IOStreams) *app {
 	a := &app{IOStreams: streams, name: "t9k", flags: genericclioptions.NewConfigFlags(true)}
+	if isPlugin(program) {
+		a.name = "kubectl t9k"
+	}
+	return a
+}
+
+// command builds the command tree.
+func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "t9k",
 		Short: "Run batch and training jobs on Kubernetes",
@@ -95,29 +106,27 @@ A job is addressed by NAME or, where jobs of several kinds have the same name, b
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	if strings.HasPrefix(program, "kubectl-") || strings.HasPrefix(program, "kubectl_complete-") {
-		a.name = "kubectl t9k"
-		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: a.name}
-	}
-	root.SetOut(streams.Out)
-	root.SetErr(streams.ErrOut)
-	root.SetIn(streams.In)
+	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: a.name}
+	root.Long = a.named(root.Long)
+	root.SetOut(a.Out)
+	root.SetErr(a.ErrOut)
+	root.SetIn(a.In)
 	a.addFlags(root)
 	root.AddGroup(
 		&cobra.Group{ID: "run", Title: "Run and watch jobs:"},
 		&cobra.Group{ID: "steer", Title: "Steer jobs:"},
 		&cobra.Group{ID: "offline", Title: "Without a cluster:"},
 	)
-	for group, commands := range map[string][]*cobra.Command{
-		"run":     {a.runCommand(), a.getCommand(), a.describeCommand(), a.logsCommand()},
-		"steer":   {a.pauseCommand(), a.resumeCommand(), a.debugCommand(), a.execCommand(), a.deleteCommand()},
-		"offline": {a.validateCommand(), a.renderCommand(), a.localCommand(), a.versionCommand()},
-	} {
+	add := func(group string, commands ...*cobra.Command) {
 		for _, c := range commands {
 			c.GroupID = group
+			c.Long = a.named(c.Long)
 			root.AddCommand(c)
 		}
 	}
+	add("run", a.runCommand(), a.getCommand(), a.describeCommand(), a.logsCommand())
+	add("steer", a.pauseCommand(), a.resumeCommand(), a.debugCommand(), a.execCommand(), a.deleteCommand())
+	add("offline", a.validateCommand(), a.renderCommand(), a.localCommand(), a.versionCommand())
 	return root
 }
 
@@ -133,15 +142,27 @@ func (a *app) addFlags(root *cobra.Command) {
 	_ = root.RegisterFlagCompletionFunc("context", a.completeContexts)
 }
 
+// isPlugin tells whether kubectl calls a program of this name as its plug-in, or to complete that one's command line.
+func isPlugin(program string) bool {
+	return strings.HasPrefix(program, "kubectl-") || strings.HasPrefix(program, "kubectl_complete-")
+}
+
+// named calls the program by its name in a text that says "t9k VERB".
+func (a *app) named(text string) string {
+	return callsItself.ReplaceAllString(text, "${1}"+a.name+" ")
+}
+
+var callsItself = regexp.MustCompile(`(^|["\s])t9k `)
+
 // example indents the examples of a help text and calls the program by its name.
 func (a *app) example(lines ...string) string {
 	for i, l := range lines {
-		lines[i] = "  " + strings.ReplaceAll(l, "t9k ", a.name+" ")
+		lines[i] = "  " + a.named(l)
 	}
 	return strings.Join(lines, "\n")
 }
 
-// file opens a manifest, "-" being standard input, and gives it a name for messages.
+// open opens a manifest, "-" being standard input, and gives it a name for messages.
 func (a *app) open(name string) (io.ReadCloser, string, error) {
 	if name == "-" {
 		return io.NopCloser(a.In), "stdin", nil

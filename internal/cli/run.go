@@ -259,7 +259,7 @@ func (a *app) tellFinished(c *cluster, jobs []*job) {
 	for _, j := range jobs {
 		if finished, _ := view.Finished(j.status()); finished {
 			fmt.Fprintf(a.ErrOut, "%s has ended before and never runs again. To run it anew, delete it first: %s\n",
-				j.ref(), a.command(c, j.GetNamespace(), "delete "+j.ref()))
+				j.ref(), a.again(c, j.GetNamespace(), "delete "+j.ref()))
 		}
 	}
 }

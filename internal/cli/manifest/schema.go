@@ -163,11 +163,6 @@ func hidesRules(err *field.Error) bool {
 // longest is the number of characters of a value that a fault quotes.
 const longest = 80
 
-// jsonValue is a value that is quoted as JSON.
-type jsonValue string
-
-func (v jsonValue) String() string { return string(v) }
-
 // describe renders a fault in one line: its path, what is wrong, the value where it is short, and how to mend it.
 func describe(err *field.Error) string {
 	short := *err
@@ -176,15 +171,14 @@ func describe(err *field.Error) string {
 	case nil, bool, int, int32, int64, field.OmitValueType:
 	case string:
 		switch {
-		case strings.HasPrefix(v, "{"):
-			short.BadValue = jsonValue(v)
+		case strings.HasPrefix(v, "{") && json.Valid([]byte(v)):
+			short.BadValue = json.RawMessage(v) // it is printed as JSON once, not twice
 		case len(v) > longest:
 			short.BadValue = v[:longest] + "…"
 		}
 	default:
-		short.BadValue = field.OmitValueType{}
-		if data, err := json.Marshal(v); err == nil && len(data) <= longest {
-			short.BadValue = jsonValue(data)
+		if data, err := json.Marshal(v); err != nil || len(data) > longest {
+			short.BadValue = field.OmitValueType{}
 		}
 	}
 	return strings.Join(strings.Fields(strings.TrimPrefix(short.Error(), "<nil>: ")), " ")

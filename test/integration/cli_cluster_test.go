@@ -1,0 +1,189 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/internal/testing/testenv"
+)
+
+// script is a job whose pods run a shell script. ATTEMPT counts the pods of a replica from 0.
+func script(name string, replicas, restarts int, text string) string {
+	return fmt.Sprintf(`
+apiVersion: batch.tensorstack.dev/v1beta1
+kind: GenericJob
+metadata: {name: %s}
+spec:
+  cleanUpPolicy: Unfinished
+  replicaSpecs:
+    - type: worker
+      replicas: %d
+      restartPolicy: {policy: OnFailure, limit: %d}
+      template:
+        spec:
+          terminationGracePeriodSeconds: 1
+          containers:
+            - name: main
+              image: none
+              command: [sh, -c, %q]
+              env:
+                - {name: RANK, value: $(rank)}
+                - {name: ATTEMPT, valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.tensorstack.dev/replica-attempt']"}}}
+`, name, replicas, restarts, text)
+}
+
+// TestCLIOnACluster covers what needs pods that run.
+func TestCLIOnACluster(t *testing.T) {
+	env := testenv.StartCluster(t, testenv.Options{Args: map[string][]string{local.Operator: {"--restart-backoff=100ms"}}})
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, batch.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := client.New(env.Config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]func(*world){
+		"the last lines of failed replicas": testLastLines,
+		"logs":                              testLogs,
+		"logs -f across restarts":           testLogsFollow,
+		"logs -f through an outage":         testLogsOutage,
+		"exec":                              testExec,
+	} {
+		t.Run(name, func(t *testing.T) {
+			test(&world{T: t, plane: &plane{env: env, client: c}, ns: "default"})
+		})
+	}
+}
+
+func testLastLines(w *world) {
+	run := w.start(script("fails", 5, 0, "for i in $(seq 20); do echo rank $RANK line $i; done; exit $((4 + RANK))"), "run", "-f", "-")
+	out, errOut := run.ends(1)
+	w.contains("run", errOut, "containers as processes of this machine: their images are ignored.")
+	w.contains("run", out, "genericjob/fails Failed in ", "exit code ")
+	told := 0
+	for rank := range 5 {
+		head := fmt.Sprintf("\nworker-%d failed: exit code %d\n", rank, 4+rank)
+		if !strings.Contains(out, head) {
+			continue
+		}
+		told++
+		_, tail, _ := strings.Cut(out, head)
+		for i := 11; i <= 20; i++ {
+			line := fmt.Sprintf("  | rank %d line %d\n", rank, i)
+			if !strings.HasPrefix(tail, line) {
+				w.Fatalf("behind %q there is not %q:\n%s", head, line, tail)
+			}
+			tail = tail[len(line):]
+		}
+	}
+	if told == 0 {
+		w.Errorf("no failed replica's last lines:\n%s", out)
+	}
+}
+
+func testLogs(w *world) {
+	w.start(script("speaks", 2, 0, "echo first; echo second of $RANK; echo third"), "run", "-f", "-").ends(0)
+	for _, test := range []struct{ args, want string }{
+		{"", "worker-0 | first\nworker-0 | second of 0\nworker-0 | third\nworker-1 | first\nworker-1 | second of 1\nworker-1 | third\n"},
+		{"--rank 1 --role worker", "worker-1 | first\nworker-1 | second of 1\nworker-1 | third\n"},
+		{"--rank 0-1 --tail 1", "worker-0 | third\nworker-1 | third\n"},
+		{"--tail 1 --rank 0 -c main", "worker-0 | third\n"},
+		{"--since 1h --rank 0 --tail 2", "worker-0 | second of 0\nworker-0 | third\n"},
+	} {
+		if got := w.t9k(append([]string{"logs", "speaks"}, strings.Fields(test.args)...)...); got != test.want {
+			w.Errorf("logs %s: got\n%swant\n%s", test.args, got, test.want)
+		}
+	}
+	followed := w.t9k("logs", "-f", "speaks", "--rank", "1")
+	if want := "worker-1 | first\nworker-1 | second of 1\nworker-1 | third\n"; followed != want {
+		w.Errorf("logs -f of a job that has ended: got\n%swant\n%s", followed, want)
+	}
+	stamped := strings.Fields(w.t9k("logs", "speaks", "--rank", "0", "--tail", "1", "--timestamps"))
+	if len(stamped) != 4 || !strings.HasPrefix(stamped[2], "20") || !strings.Contains(stamped[2], "T") {
+		w.Errorf("logs --timestamps: %v", stamped)
+	}
+	w.contains("an unknown role", w.fails("logs", "speaks", "--role", "ps"), `genericjob/speaks has no role "ps"; it has: worker`)
+	w.contains("an unknown container", w.fails("logs", "speaks", "-c", "side"), `role "worker" has no container "side"; it has: main`)
+	w.contains("a rank too high", w.fails("logs", "speaks", "--rank", "0-2"), "rank 2 is out of range: ranks are 0 to 1")
+	w.contains("no rank", w.fails("logs", "speaks", "--rank", "a"), "--rank a: write a rank such as 0")
+	w.contains("exec in what has ended", w.fails("exec", "speaks", "--", "true"), "pod speaks-worker-0 does not run: it is Succeeded")
+}
+
+func testLogsFollow(w *world) {
+	w.start(script("again", 1, 2, "echo begin $ATTEMPT; sleep 1; echo end $ATTEMPT; [ $ATTEMPT = 2 ] || exit $((5 + ATTEMPT))"), "run", "-f", "-", "-d").ends(0)
+	out, _ := w.start("", "logs", "-f", "again").ends(0)
+	want := `worker-0 | begin 0
+worker-0 | end 0
+worker-0 | --- attempt 1 ended with exit code 5 ---
+worker-0 | --- attempt 2 ---
+worker-0 | begin 1
+worker-0 | end 1
+worker-0 | --- attempt 2 ended with exit code 6 ---
+worker-0 | --- attempt 3 ---
+worker-0 | begin 2
+worker-0 | end 2
+`
+	if out != want {
+		w.Errorf("logs -f: got\n%swant\n%s", out, want)
+	}
+	lines := strings.Split(w.t9k("logs", "again"), "\n")
+	if len(lines) != 5 || lines[2] != "worker-0 | begin 2" || lines[3] != "worker-0 | end 2" {
+		w.Fatalf("logs after restarts: %q", lines)
+	}
+	w.contains("the first earlier attempt", lines[0], "earlier attempt, its output is gone: ", "ended with exit code 5 (restart 1 of 2)")
+	w.contains("the second", lines[1], "earlier attempt, its output is gone: ", "ended with exit code 6 (restart 2 of 2)")
+}
+
+func testLogsOutage(w *world) {
+	const lines = 60
+	w.start(script("counts", 2, 0, fmt.Sprintf("for i in $(seq %d); do echo line $i; sleep 0.1; done", lines)), "run", "-f", "-", "-d").ends(0)
+	logs := w.start("", "logs", "-f", "counts")
+	logs.awaitOutput("worker-1 | line 5\n")
+	w.must(w.env.Kill(local.APIServer))
+	w.must(w.env.AwaitReady(w.Context()))
+	out, _ := logs.ends(0)
+	for _, worker := range []string{"worker-0 | ", "worker-1 | "} {
+		var got, want []string
+		for l := range strings.Lines(out) {
+			if text, ok := strings.CutPrefix(l, worker); ok {
+				got = append(got, strings.TrimSpace(text))
+			}
+		}
+		for i := 1; i <= lines; i++ {
+			want = append(want, fmt.Sprintf("line %d", i))
+		}
+		if strings.Join(got, ",") != strings.Join(want, ",") {
+			w.Errorf("%s: got %v", worker, got)
+		}
+	}
+}
+
+func testExec(w *world) {
+	w.start(script("idles", 2, 0, "sleep 1000"), "run", "-f", "-", "-d").ends(0)
+	w.awaitPhase("idles", batch.JobRunning)
+	out, errOut := w.start("", "exec", "idles", "--rank", "1", "--", "sh", "-c", "hostname; echo oops >&2; exit 9").ends(9)
+	if out != "idles-worker-1\n" || errOut != "oops\n" {
+		w.Errorf("exec wrote %q and %q", out, errOut)
+	}
+	if out, _ = w.start("some input", "exec", "-i", "idles", "--role", "worker", "--", "cat").ends(0); out != "some input" {
+		w.Errorf("exec -i wrote %q", out)
+	}
+	w.contains("a rank too high", w.fails("exec", "idles", "--rank", "2", "--", "true"), `rank 2 is out of range: role "worker" has ranks 0 to 1`)
+
+	terminal := newTerminal(w.T, 70, 30)
+	shell := w.startOn(terminal, "exec", "-it", "idles", "--", "sh")
+	terminal.write("stty size; echo $((40 + 2)); exit 7\n")
+	shell.ends(7)
+	w.contains("exec -it", terminal.output.String(), "30 70", "42")
+	w.t9k("delete", "idles")
+}

@@ -1,0 +1,62 @@
+package integration
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"tensorstack.dev/batch/internal/cli"
+	"tensorstack.dev/batch/internal/local"
+)
+
+// Which cluster t9k uses: the kubeconfig's where there is one, else the embedded one that runs, and that of --local always.
+func TestCLIFindsTheEmbeddedCluster(t *testing.T) {
+	w := newWorld(t)
+	state, err := os.MkdirTemp("", "s") // a short path: sockets have their limits
+	w.must(err)
+	t.Cleanup(func() { os.RemoveAll(state) })
+	t.Setenv("XDG_STATE_HOME", state)
+	t.Setenv("HOME", state)
+	t.Setenv("KUBECONFIG", "")
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	get := func(args ...string) (string, int) {
+		var out strings.Builder
+		code := cli.Main(t.Context(), append([]string{"t9k", "get"}, args...), genericiooptions.IOStreams{Out: &out, ErrOut: &out})
+		return out.String(), code
+	}
+
+	if out, code := get(); code != 1 || !strings.Contains(out, "no embedded cluster runs") {
+		t.Errorf("without any cluster: exit code %d\n%s", code, out)
+	}
+	kubeconfig, err := os.ReadFile(w.env.Kubeconfig)
+	w.must(err)
+	for _, name := range []string{local.DefaultName, "lab"} {
+		dir, err := local.NamedDir(name)
+		w.must(err)
+		w.must(os.MkdirAll(filepath.Dir(dir.Kubeconfig()), 0o700))
+		w.must(os.WriteFile(dir.Kubeconfig(), kubeconfig, 0o600))
+	}
+	if out, code := get(); code != 0 || strings.Count(out, `No kubeconfig is set up: using the embedded cluster "default".`) != 1 {
+		t.Errorf("with an embedded cluster: exit code %d\n%s", code, out)
+	}
+	if out, code := get("--local=lab"); code != 0 || strings.Contains(out, "No kubeconfig") {
+		t.Errorf("with --local=lab: exit code %d\n%s", code, out)
+	}
+	if out, code := get("--local=none"); code != 1 || !strings.Contains(out, `t9k local up --name none`) {
+		t.Errorf("with --local=none: exit code %d\n%s", code, out)
+	}
+
+	// One that does not answer, but is named, counts.
+	dead := filepath.Join(state, "dead")
+	w.must(os.WriteFile(dead, []byte(strings.ReplaceAll(string(kubeconfig), strings.TrimPrefix(w.env.Config.Host, "https://"), "127.0.0.1:1")), 0o600))
+	t.Setenv("KUBECONFIG", dead)
+	if out, code := get(); code != 1 || !strings.Contains(out, "the cluster does not answer") || !strings.Contains(out, "127.0.0.1:1") {
+		t.Errorf("with a kubeconfig of a dead cluster: exit code %d\n%s", code, out)
+	}
+	if out, code := get("--local"); code != 0 {
+		t.Errorf("with --local beside a kubeconfig: exit code %d\n%s", code, out)
+	}
+}
