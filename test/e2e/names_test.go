@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
 // TestNamesAndLabels: §2, the names, labels and owners of what belongs to a job.
@@ -173,4 +174,26 @@ func TestNameTooLong(t *testing.T) {
 	}
 	s.create(s.newJob(strings.Repeat("x", 54), role("worker", 10, "exit 0")))
 	s.awaitPhase(strings.Repeat("x", 54), batch.JobSucceeded)
+}
+
+// TestGang: §2. A job for the t9k-scheduler gets its PodGroup before its pods, which wait for that scheduler.
+func TestGang(t *testing.T) {
+	s := newSpace(t)
+	j := s.newJob("gang", role("worker", 2, obey))
+	j.Spec.Scheduler = &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: "research"}}
+	s.create(j)
+	pods := s.pods("gang", "both", func(p []*corev1.Pod) bool { return len(p) == 2 })
+	group := &scheduling.PodGroup{}
+	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.ns, Name: "gang"}, group); err != nil {
+		t.Fatal(err)
+	}
+	checkOwner(t, group, j)
+	if group.Spec.MinMember != 2 || group.Spec.Queue != "research" {
+		t.Errorf("the group: %+v", group.Spec)
+	}
+	for _, p := range pods {
+		if p.Spec.SchedulerName != "t9k-scheduler" || p.CreationTimestamp.Before(&group.CreationTimestamp) {
+			t.Errorf("pod %s has scheduler %s, and is of %v, its group of %v", p.Name, p.Spec.SchedulerName, p.CreationTimestamp, group.CreationTimestamp)
+		}
+	}
 }

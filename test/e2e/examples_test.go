@@ -1,0 +1,177 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+const examples = "../../examples"
+
+// example creates the job of an example.
+func (s *space) example(name string) *batch.GenericJob {
+	s.t.Helper()
+	data, err := os.ReadFile(filepath.Join(examples, name, "job.yaml"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	j := &batch.GenericJob{}
+	if err := yaml.UnmarshalStrict(data, j); err != nil {
+		s.t.Fatal(err)
+	}
+	if j.Name != name {
+		s.t.Errorf("the job of examples/%s is called %s", name, j.Name)
+	}
+	s.create(j)
+	return j
+}
+
+// checkLog holds the whole log of a replica's main container against a regular expression.
+func (s *space) checkLog(pod, want string) {
+	s.t.Helper()
+	if got := s.log(pod, "main"); !regexp.MustCompile("^(?:" + want + ")$").MatchString(got) {
+		s.t.Errorf("%s writes %q, want %q", pod, got, want)
+	}
+}
+
+// helloTime is how long the first example may take from its submission to its end.
+const helloTime = 5 * time.Second
+
+// TestExampleHello runs alone, before the tests that run side by side: it measures what a person sees who tries this first.
+// One of three runs must be in time, for the machine may be busy with other things.
+func TestExampleHello(t *testing.T) {
+	requireCluster(t)
+	c, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var took time.Duration
+	for range 3 {
+		s := c.space(t)
+		began := time.Now()
+		s.example("hello")
+		s.awaitPhase("hello", batch.JobSucceeded)
+		took = time.Since(began)
+		for rank := range 3 {
+			s.checkLog(fmt.Sprintf("hello-worker-%d", rank), fmt.Sprintf("Hello from replica %d of 3.\n", rank))
+		}
+		t.Logf("from the submission of examples/hello to its end: %s", took.Round(time.Millisecond))
+		if took <= helloTime {
+			return
+		}
+	}
+	t.Errorf("examples/hello took %s, want at most %s", took, helloTime)
+}
+
+// TestExamples runs the other examples to the end that their comments promise.
+func TestExamples(t *testing.T) {
+	tests := map[string]func(*space){
+		"parameter-server": exampleParameterServer,
+		"ring":             exampleRing,
+		"failure-rule":     exampleFailureRule,
+		"restart":          exampleRestart,
+		"debug":            exampleDebug,
+		"pause":            examplePause,
+		"clean-up":         exampleCleanUp,
+	}
+	entries, err := os.ReadDir(examples)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.IsDir() && e.Name() != "hello" && tests[e.Name()] == nil {
+			t.Errorf("examples/%s is not tested", e.Name())
+		}
+	}
+	for name, run := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newSpace(t)
+			s.example(name)
+			run(s)
+		})
+	}
+}
+
+func exampleParameterServer(s *space) {
+	j := s.awaitPhase("parameter-server", batch.JobSucceeded)
+	if c := condition(j, batch.JobCompleted); c.Reason != batch.ReasonSuccessRule {
+		s.t.Errorf("condition Completed: %+v", c)
+	}
+	s.pods("parameter-server", "the workers", func(p []*corev1.Pod) bool {
+		return podNames(p) == "parameter-server-worker-0 parameter-server-worker-1 parameter-server-worker-2 "
+	})
+	const servers = "servers parameter-server-ps-0:2222,parameter-server-ps-1:2222\n"
+	s.checkLog("parameter-server-worker-1", "Worker 1, step 1, "+servers+"Worker 1, step 2, "+servers+"Worker 1, step 3, "+servers)
+}
+
+func exampleRing(s *space) {
+	s.awaitPhase("ring", batch.JobSucceeded)
+	for rank, found := range []int{5133, 4459, 4256, 4136} {
+		s.checkLog(fmt.Sprintf("ring-worker-%d", rank), fmt.Sprintf("rank %d found %d of the 17984 primes below 200000\n", rank, found))
+	}
+}
+
+func exampleFailureRule(s *space) {
+	j := s.awaitPhase("failure-rule", batch.JobFailed)
+	if c := condition(j, batch.JobFailedCondition); c.Reason != batch.ReasonFailureRule {
+		s.t.Errorf("condition Failed: %+v", c)
+	}
+	s.pods("failure-rule", "those that ended", func(p []*corev1.Pod) bool {
+		return podNames(p) == "failure-rule-worker-0 failure-rule-worker-2 "
+	})
+	s.checkLog("failure-rule-worker-0", "Rank 0 gives up.\n")
+}
+
+func exampleRestart(s *space) {
+	j := s.awaitPhase("restart", batch.JobSucceeded)
+	if replica(j, "restart-worker-0").RestartCount != 0 || replica(j, "restart-worker-1").RestartCount != 1 {
+		s.t.Errorf("tasks: %+v", j.Status.Tasks)
+	}
+	s.checkLog("restart-worker-1", "Rank 1, attempt 1\n")
+}
+
+func exampleDebug(s *space) {
+	s.awaitPhase("debug", batch.JobRunning)
+	s.checkLog("debug-worker-1", "Look around.\n")
+	if got := s.exec(s.ns, "debug-worker-1", "main", "echo I am inside."); got != "I am inside." {
+		s.t.Errorf("inside: %q", got)
+	}
+	s.setDebug("debug", false)
+	s.awaitPhase("debug", batch.JobSucceeded)
+	s.checkLog("debug-worker-1", "Rank 1 runs for real.\n")
+}
+
+func examplePause(s *space) {
+	s.awaitPhase("pause", batch.JobRunning)
+	// It traps the signal before it says this.
+	for !regexp.MustCompile("trains").MatchString(s.log("pause-worker-0", "main")) || s.log("pause-worker-1", "main") == "" {
+		time.Sleep(20 * time.Millisecond)
+	}
+	old := s.podNow("pause-worker-0")
+	s.setPause("pause", true)
+	s.awaitPhase("pause", batch.JobPaused)
+	s.pods("pause", "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
+	for _, p := range s.history.attempts("pause-worker-0") {
+		if p.UID == old.UID && p.Status.Phase == corev1.PodFailed {
+			s.t.Errorf("the process did not end by itself: %+v", p.Status.ContainerStatuses)
+		}
+	}
+	s.setPause("pause", false)
+	s.awaitPhase("pause", batch.JobSucceeded)
+	s.checkLog("pause-worker-0", "Rank 0 continues and ends.\n")
+}
+
+func exampleCleanUp(s *space) {
+	s.awaitPhase("clean-up", batch.JobSucceeded)
+	s.pods("clean-up", "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
+	s.edit("clean-up", func(j *batch.GenericJob) { *j.Spec.TTLSecondsAfterFinished = 1 })
+	await(s, "the job is gone", &batch.GenericJobList{}, func(j []*batch.GenericJob) bool { return len(j) == 0 })
+}

@@ -1,0 +1,135 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// awaitReason waits until a job's Running condition has a reason and a message with these parts.
+func (s *space) awaitReason(job string, reason batch.Reason, parts ...string) {
+	s.t.Helper()
+	s.awaitJob(job, "reason "+string(reason)+" with "+strings.Join(parts, ", "), func(j *batch.GenericJob) bool {
+		c := condition(j, batch.JobRunningCondition)
+		for _, part := range parts {
+			if !strings.Contains(c.Message, part) {
+				return false
+			}
+		}
+		return c.Reason == reason
+	})
+}
+
+// TestMissingConfigMap: §13, the job tells what its pods lack, and goes on when it appears.
+func TestMissingConfigMap(t *testing.T) {
+	settings := corev1.LocalObjectReference{Name: "settings"}
+	for name, add := range map[string]func(*corev1.PodSpec){
+		"environment": func(p *corev1.PodSpec) {
+			p.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: settings}}}
+		},
+		"volume": func(p *corev1.PodSpec) {
+			p.Volumes = []corev1.Volume{{Name: "settings", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: settings}}}}
+			p.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "settings", MountPath: "/settings"}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSpace(t)
+			worker := role("worker", 1, "exit 0")
+			add(&worker.Template.Spec)
+			s.create(s.newJob("lacking", worker))
+			s.awaitReason("lacking", batch.ReasonNotStarted, "lacking-worker-0", `configmap "settings" not found`)
+			s.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"KEY": "value"}})
+			s.awaitPhase("lacking", batch.JobSucceeded)
+		})
+	}
+}
+
+// TestMissingVolumeClaim: §13, the same for a claim.
+func TestMissingVolumeClaim(t *testing.T) {
+	s := newSpace(t)
+	worker := role("worker", 1, "exit 0")
+	worker.Template.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+	s.create(s.newJob("lacking", worker))
+	s.awaitReason("lacking", batch.ReasonUnschedulable, "lacking-worker-0", `persistentvolumeclaim "data" not found`)
+}
+
+// TestQuota: §13, a quota that has no room for the pods is told with the API server's words; raised, it lets the job go on.
+func TestQuota(t *testing.T) {
+	s := newSpace(t)
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "small"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}}}
+	s.create(quota)
+	await(s, "the quota counts", &corev1.ResourceQuotaList{}, func(q []*corev1.ResourceQuota) bool {
+		return len(q) == 1 && len(q[0].Status.Hard) > 0
+	})
+	s.create(s.newJob("many", role("worker", 3, obey))) // a pod that has ended would not count
+	s.awaitReason("many", batch.ReasonCreateRefused, "exceeded quota: small")
+	s.awaitEvent("many", batch.ReasonCreateRefused, "exceeded quota: small")
+	raised := quota.DeepCopy()
+	raised.Spec.Hard[corev1.ResourcePods] = resource.MustParse("10")
+	if err := s.client.Patch(t.Context(), raised, client.MergeFrom(quota)); err != nil {
+		t.Fatal(err)
+	}
+	for rank := range 3 {
+		s.order(fmt.Sprintf("many-worker-%d", rank), 0)
+	}
+	s.awaitPhase("many", batch.JobSucceeded)
+	if n := occurrences(s.events(), "many", string(batch.ReasonCreateRefused)); n != 1 {
+		t.Errorf("%d events tell of the refusal, want 1", n)
+	}
+}
+
+// TestNameTaken: §2, a pod or service of a needed name that belongs to somebody else is left alone and told of with its owner;
+// the job goes on when the name is free.
+func TestNameTaken(t *testing.T) {
+	owner := []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "somebody", Controller: new(true)}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "wanted-worker-0"}, Spec: role("x", 1, "exec sleep 1000000").Template.Spec}
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "wanted"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+	for name, taken := range map[string]client.Object{"pod": pod, "service": service} {
+		t.Run(name, func(t *testing.T) {
+			s := newSpace(t)
+			somebody := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "somebody"}}
+			s.create(somebody)
+			owner := owner[0]
+			owner.UID = somebody.UID
+			taken.SetOwnerReferences([]metav1.OwnerReference{owner})
+			// Even one with the labels of the job's own pods is not adopted.
+			taken.SetLabels(map[string]string{batch.LabelJobName: "wanted", batch.LabelJobKind: "GenericJob"})
+			s.create(taken)
+			uid := taken.GetUID()
+			j := s.newJob("wanted", role("worker", 2, "exit 0"))
+			j.Spec.Service = &batch.ServiceOption{Ports: []corev1.ServicePort{{Port: 80}}}
+			s.create(j)
+			s.awaitReason("wanted", batch.ReasonNameTaken, `ConfigMap "somebody"`, taken.GetName())
+			s.awaitEvent("wanted", batch.ReasonNameTaken, `ConfigMap "somebody"`)
+			if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(taken), taken); err != nil || taken.GetUID() != uid || taken.GetDeletionTimestamp() != nil {
+				t.Fatalf("what belongs to somebody else: %v, %v", err, taken)
+			}
+			if err := s.client.Delete(t.Context(), taken); err != nil {
+				t.Fatal(err)
+			}
+			s.awaitPhase("wanted", batch.JobSucceeded)
+		})
+	}
+}
+
+// TestRefusedPod: §13, a pod that the API server refuses for good is told of, in its words, and nothing spins.
+func TestRefusedPod(t *testing.T) {
+	s := newSpace(t)
+	worker := role("worker", 1, "exit 0")
+	worker.Template.Spec.PriorityClassName = "nowhere-to-be-found"
+	s.create(s.newJob("refused", worker))
+	s.awaitReason("refused", batch.ReasonCreateRefused, "nowhere-to-be-found")
+	s.awaitEvent("refused", batch.ReasonCreateRefused, "nowhere-to-be-found")
+	s.fence()
+	if n := s.history.writes("refused"); n > 3 {
+		t.Errorf("the status was written %d times", n)
+	}
+}

@@ -1,0 +1,174 @@
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/internal/testing/testenv"
+)
+
+var (
+	kills    = flag.Int("kills", 50, "how often TestKillOperator kills the operator")
+	killSeed = flag.Uint64("seed", 0, "seed of the times of the kills; 0 takes a new one")
+)
+
+// TestKillOperator kills the operator again and again while jobs start, restart, pause, resume and are cleaned up. Each job
+// must come to the same end with the same counts as in a round without kills, by the status, by the pods that are left and by
+// what the processes themselves noted. (That no status ever contradicts itself is checked on the way, by history.)
+func TestKillOperator(t *testing.T) {
+	requireCluster(t)
+	t.Parallel()
+	c := ownCluster(t, testenv.Options{Args: map[string][]string{local.Operator: {"--restart-backoff=10ms"}}})
+	s := c.space(t)
+	s.playRound(0)
+	want := s.outcome(0)
+	t.Logf("without kills:\n%s", want)
+
+	k := newKiller(s)
+	round := 0
+	for k.count() < *kills {
+		round++
+		s.playRound(round)
+		if got := s.outcome(round); got != want {
+			t.Errorf("round %d came to another end:\n%swant\n%s", round, got, want)
+		}
+	}
+	k.stop()
+	t.Log(k.summary(round))
+}
+
+// The scripts of the jobs go by how often the replica has started before. $n is that number, this start included.
+const nth = `echo started >> /gate/$HOSTNAME.starts; n=$(wc -l < /gate/$HOSTNAME.starts); `
+
+// playRound runs one job of each sort to its end, side by side.
+func (s *space) playRound(round int) {
+	s.t.Helper()
+	name := func(sort string) string { return fmt.Sprintf("%s%d", sort, round) }
+	restarts := s.newJob(name("restarts"), restarting(role("worker", 3, nth+`[ $n -gt 2 ]`), batch.RestartOnFailure, 2))
+	s.create(restarts)
+
+	fails := s.newJob(name("fails"), restarting(role("worker", 1, nth+"exit 3"), batch.RestartOnFailure, 1), role("other", 1, idle))
+	fails.Spec.FailureRules = []batch.FinishRule{{"worker": {}}}
+	fails.Spec.CleanUpPolicy = batch.CleanUpUnfinished
+	s.create(fails)
+
+	pauses := s.newJob(name("pauses"), role("worker", 2, nth+`[ $n -gt 1 ] || exec sleep 1000000`))
+	s.create(pauses)
+
+	cleans := s.newJob(name("cleans"), role("chief", 1, nth+"exit 0"), role("worker", 2, idle))
+	cleans.Spec.SuccessRules = []batch.FinishRule{{"chief": {}}}
+	cleans.Spec.CleanUpPolicy = batch.CleanUpAll
+	cleans.Spec.Service = &batch.ServiceOption{Ports: []corev1.ServicePort{{Port: 80}}}
+	s.create(cleans)
+
+	for rank := range 2 {
+		s.awaitStarts(fmt.Sprintf("%s-worker-%d", pauses.Name, rank), 1)
+	}
+	s.setPause(pauses.Name, true)
+	s.pods(pauses.Name, "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
+	s.setPause(pauses.Name, false)
+
+	s.awaitPhase(restarts.Name, batch.JobSucceeded)
+	s.awaitPhase(fails.Name, batch.JobFailed)
+	s.awaitPhase(pauses.Name, batch.JobSucceeded)
+	s.awaitPhase(cleans.Name, batch.JobSucceeded)
+	s.pods(fails.Name, "the one that failed", func(p []*corev1.Pod) bool { return podNames(p) == fails.Name+"-worker-0 " })
+	s.pods(cleans.Name, "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
+}
+
+// outcome tells what has become of the jobs of a round, without their number.
+func (s *space) outcome(round int) string {
+	s.t.Helper()
+	var b strings.Builder
+	for _, sort := range []string{"restarts", "fails", "pauses", "cleans"} {
+		j := s.job(fmt.Sprintf("%s%d", sort, round))
+		end := condition(j, batch.JobCompleted)
+		if j.Status.Phase == batch.JobFailed {
+			end = condition(j, batch.JobFailedCondition)
+		}
+		fmt.Fprintf(&b, "%s: %s for %s, %d restarts\n", sort, j.Status.Phase, end.Reason, j.Status.BackoffCount)
+		for i := range j.Status.Tasks {
+			for _, r := range j.Status.Tasks[i].Replicas {
+				short := strings.TrimPrefix(r.Name, j.Name)
+				fmt.Fprintf(&b, "  %s: %d restarts", short, r.RestartCount)
+				// How far the pods came that are stopped by the end of their job is a matter of chance.
+				if r.Phase == batch.ReplicaSucceeded || r.Phase == batch.ReplicaFailed {
+					fmt.Fprintf(&b, ", %s, started %d times", r.Phase, s.starts(r.Name))
+				}
+				b.WriteByte('\n')
+			}
+		}
+	}
+	return b.String()
+}
+
+// killer kills the operator at random times, each time when it has come back.
+type killer struct {
+	s    *space
+	quit chan struct{}
+	done sync.WaitGroup
+	seed uint64
+
+	mu    sync.Mutex
+	times []time.Duration // from a kill until the operator answers again
+}
+
+func newKiller(s *space) *killer {
+	k := &killer{s: s, quit: make(chan struct{}), seed: *killSeed}
+	if k.seed == 0 {
+		k.seed = rand.Uint64()
+	}
+	s.t.Logf("seed %d", k.seed)
+	k.done.Go(k.run)
+	return k
+}
+
+// longestLife is how long the operator may live at most between two kills.
+const longestLife = 600 * time.Millisecond
+
+func (k *killer) run() {
+	rng := rand.New(rand.NewPCG(k.seed, 0))
+	for {
+		select {
+		case <-k.quit:
+			return
+		case <-time.After(time.Duration(rng.Int64N(int64(longestLife)))):
+		}
+		began := time.Now()
+		if err := k.s.env.Kill(local.Operator); err != nil {
+			k.s.t.Error(err)
+			return
+		}
+		k.s.awaitComponents(k.s.t)
+		k.mu.Lock()
+		k.times = append(k.times, time.Since(began))
+		k.mu.Unlock()
+	}
+}
+
+func (k *killer) count() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.times)
+}
+
+func (k *killer) stop() {
+	close(k.quit)
+	k.done.Wait()
+}
+
+func (k *killer) summary(rounds int) string {
+	slices.Sort(k.times)
+	return fmt.Sprintf("%d kills in %d rounds; the operator answered again after %s at best, %s in the middle, %s at worst",
+		len(k.times), rounds, k.times[0].Round(time.Millisecond), k.times[len(k.times)/2].Round(time.Millisecond), k.times[len(k.times)-1].Round(time.Millisecond))
+}

@@ -1,0 +1,90 @@
+package e2e
+
+import (
+	"flag"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/internal/testing/testenv"
+)
+
+var outage = flag.Duration("outage", 10*time.Second, "how long the API server is away in TestAPIServerOutage")
+
+// TestOperatorAway: §4, §7. What happens while no operator runs is put right when one does: a failure rule wins over a success
+// rule that came to hold with it, restarts are counted, and a time to live that has passed is kept at once.
+func TestOperatorAway(t *testing.T) {
+	requireCluster(t)
+	t.Parallel()
+	c := ownCluster(t, testenv.Options{})
+	s := c.space(t)
+	both := s.newJob("both", role("worker", 1, obey), role("ps", 1, obey))
+	both.Spec.SuccessRules = []batch.FinishRule{{"worker": {}}}
+	both.Spec.FailureRules = []batch.FinishRule{{"ps": {}}}
+	s.create(both)
+	s.create(s.newJob("again", restarting(role("worker", 1, obey), batch.RestartOnFailure, 1)))
+	brief := s.newJob("brief", role("worker", 1, "exit 0"))
+	brief.Spec.TTLSecondsAfterFinished = new(int32(3))
+	s.create(brief)
+	s.awaitPhase("brief", batch.JobSucceeded)
+	s.awaitPhase("both", batch.JobRunning)
+	s.awaitPhase("again", batch.JobRunning)
+
+	if err := c.env.StopComponent(local.Operator); err != nil {
+		t.Fatal(err)
+	}
+	s.order("both-worker-0", 0)
+	s.order("both-ps-0", 1)
+	s.order("again-worker-0", 1)
+	s.pods("both", "ended", func(p []*corev1.Pod) bool {
+		return len(p) == 2 && p[0].Status.Phase == corev1.PodFailed && p[1].Status.Phase == corev1.PodSucceeded
+	})
+	s.pod("again-worker-0", "ended", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
+	<-time.After(time.Until(s.job("brief").Status.CompletionTime.Add(4 * time.Second)))
+	if err := c.env.StartComponent(local.Operator); err != nil {
+		t.Fatal(err)
+	}
+	checkEnd(t, s.awaitPhase("both", batch.JobFailed), batch.ReasonFailureRule, `{"ps":[]}`)
+	await(s, "the job brief is gone", &batch.GenericJobList{}, func(j []*batch.GenericJob) bool { return len(j) == 0 }, named("brief"))
+	s.awaitStarts("again-worker-0", 2)
+	s.order("again-worker-0", 0)
+	s.checkRestarts(s.awaitPhase("again", batch.JobSucceeded), map[string]int{"again-worker-0": 1})
+}
+
+// TestAPIServerOutage: §5. Without an API server the processes run on, and end; when it is back the jobs go on by themselves,
+// with the same counts as ever.
+func TestAPIServerOutage(t *testing.T) {
+	requireCluster(t)
+	t.Parallel()
+	c := ownCluster(t, testenv.Options{})
+	s := c.space(t)
+	s.create(s.newJob("stays", restarting(role("worker", 3, obey), batch.RestartOnFailure, 2)))
+	s.orders("stays-worker-0", 1)
+	s.awaitStarts("stays-worker-0", 2)
+	s.awaitPhase("stays", batch.JobRunning)
+	s.create(s.newJob("starts", role("worker", 2, obey)))
+
+	if err := c.env.StopComponent(local.APIServer); err != nil {
+		t.Fatal(err)
+	}
+	back := time.After(*outage)
+	s.order("stays-worker-0", 1)
+	s.order("stays-worker-1", 1)
+	<-back
+	if err := c.env.StartComponent(local.APIServer); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	s.awaitStarts("stays-worker-0", 3)
+	s.awaitStarts("stays-worker-1", 2)
+	t.Logf("%s after the API server was started both replicas had been restarted", time.Since(began).Round(10*time.Millisecond))
+	for _, name := range []string{"stays-worker-0", "stays-worker-1", "stays-worker-2", "starts-worker-0", "starts-worker-1"} {
+		s.order(name, 0)
+	}
+	s.checkRestarts(s.awaitPhase("stays", batch.JobSucceeded), map[string]int{"stays-worker-0": 2, "stays-worker-1": 1, "stays-worker-2": 0})
+	s.checkRestarts(s.awaitPhase("starts", batch.JobSucceeded), map[string]int{"starts-worker-0": 0, "starts-worker-1": 0})
+	c.awaitComponents(t)
+}
