@@ -53,7 +53,8 @@ type ReplicaDebugSet struct {
 	// SkipInitContainer leaves the init containers out.
 	// +optional
 	SkipInitContainer bool `json:"skipInitContainer,omitempty"`
-	// Command replaces the command of the role's containers; their args are dropped. Defaults to ["sleep", "inf"].
+	// Command replaces the command of the role's containers; their args are dropped. Variables in it are replaced as in the
+	// template. Unset or empty: ["sleep", "inf"].
 	// +optional
 	// +listType=atomic
 	Command []string `json:"command,omitempty"`
@@ -84,11 +85,13 @@ type ResumeSpec struct {
 	// SkipInitContainer leaves the init containers out.
 	// +optional
 	SkipInitContainer bool `json:"skipInitContainer,omitempty"`
-	// Command replaces the command of the main container. Unset: the template's.
+	// Command replaces the command of the main container. Variables in it are replaced as in the template. Unset or empty:
+	// the template's.
 	// +optional
 	// +listType=atomic
 	Command []string `json:"command,omitempty"`
-	// Args replaces the arguments of the main container. Unset: the template's.
+	// Args replaces the arguments of the main container. Variables in it are replaced as in the template. Unset or empty: the
+	// template's.
 	// +optional
 	// +listType=atomic
 	Args []string `json:"args,omitempty"`
