@@ -59,7 +59,36 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestValidateAcceptsWhatUsersWrote keeps to the manifests that the other tests of this repository run.
+// The manifests that the kinds are tested with are judged as a cluster judges them: what the API server is on record to
+// refuse is refused, and what only code refuses too.
+func TestValidateAgreesWithTheCluster(t *testing.T) {
+	const dir = "../kinds/testdata/"
+	for _, test := range []struct {
+		kind string
+		code int
+	}{{"good", 0}, {"bad", 1}} {
+		files, err := filepath.Glob(dir + test.kind + "/*.yaml")
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no manifests in %s%s: %v", dir, test.kind, err)
+		}
+		args := []string{"validate"}
+		for _, file := range files {
+			args = append(args, "-f", file)
+		}
+		out, errOut, code := call(t, "", args...)
+		if code != test.code {
+			t.Errorf("%s manifests: exit code %d\n%s%s", test.kind, code, out, errOut)
+		}
+		for _, file := range files {
+			// A change that a live job does not take is made of two jobs that could each be created.
+			change := strings.HasPrefix(filepath.Base(file), "update-")
+			if said := strings.Contains(out, file+":1 "); said == change {
+				t.Errorf("of %s something is said: %t", file, said)
+			}
+		}
+	}
+}
+
 func TestValidateReadsStandardInput(t *testing.T) {
 	manifest, err := os.ReadFile("testdata/validate/good.json")
 	if err != nil {
