@@ -105,6 +105,9 @@ func (p *pass) pendingReason() (batch.Reason, string) {
 		w := waitingContainer(pod)
 		return batch.ReasonNotStarted, strings.TrimSuffix(fmt.Sprintf("Pod %s: %s: %s", pod.Name, w.Reason, w.Message), ": ")
 	}
+	if w := p.seen.Warning; w != nil {
+		return batch.ReasonNotStarted, fmt.Sprintf("Pod %s: %s", w.Pod, w.Message)
+	}
 	for i := range p.replicas {
 		if r := &p.replicas[i]; r.phase != batch.ReplicaRunning && !r.final() && (r.attempt > 0 || r.result != notEnded || r.disrupted) {
 			return batch.ReasonRestarting, "Replacing " + r.name + "."

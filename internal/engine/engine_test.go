@@ -394,6 +394,28 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 	p.pass().wantReason(batch.JobRunningCondition, batch.ReasonCreatingReplicas)
 }
 
+func TestPodThatIsHeldUpTellsItsWarning(t *testing.T) {
+	p := newPlay(t, 2, 0).pass()
+	p.pod(1).Spec.NodeName = "node"
+	if p.pass(); p.plan.RequeueAfter != startTime {
+		t.Errorf("the next look comes after %s, want %s", p.plan.RequeueAfter, startTime)
+	}
+	if HeldUp(p.pod(0)) != (time.Time{}) {
+		t.Error("a pod without a node counts as held up there")
+	}
+	p.seen.Warning = &Warning{Pod: "job-worker-1", Message: "no such volume"}
+	p.after(startTime).pass().wantReason(batch.JobRunningCondition, batch.ReasonNotStarted)
+	if p.plan.RequeueAfter != warningRecheck {
+		t.Errorf("the next look comes after %s, want %s", p.plan.RequeueAfter, warningRecheck)
+	}
+	p.after(time.Minute).pass()
+	if n := strings.Count(strings.Join(p.told, " "), string(batch.ReasonNotStarted)); n != 1 {
+		t.Errorf("events %q, want the warning once", p.told)
+	}
+	p.seen.Warning = nil
+	p.run(0, 1).pass().want(batch.JobRunning, 0)
+}
+
 func TestRanksRoundTrip(t *testing.T) {
 	for _, want := range [][]int{{0}, {0, 1, 2}, {0, 2, 3, 9}, {5, 7}} {
 		var got []int

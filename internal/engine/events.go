@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -108,16 +109,19 @@ func (r *replica) newlyFailed() bool {
 	return r.final() && r.result == failed && r.past.phase != batch.ReplicaFailed
 }
 
-// refusalEvents tells of a refusal when the Running condition first shows it. Later ones of its sort differ in numbers or in
-// the pod that comes first, and the condition's message keeps up with them.
+// refusalEvents tells why a job does not start when the Running condition first shows it. Later reasons of the same sort
+// differ in numbers or in the pod that comes first, and the condition's message keeps up with them.
 func (p *pass) refusalEvents(next *batch.JobStatus) {
 	c := condition(next, batch.JobRunningCondition)
 	old := condition(p.old, batch.JobRunningCondition)
-	if c.Reason != batch.ReasonNameTaken && c.Reason != batch.ReasonCreateRefused || old != nil && old.Reason == c.Reason {
+	if !slices.Contains(obstacles, c.Reason) || old != nil && old.Reason == c.Reason {
 		return
 	}
 	p.event(warning(c.Reason, "%s", c.Message))
 }
+
+// obstacles are reasons of the Running condition that people may have to do something about.
+var obstacles = []batch.Reason{batch.ReasonNameTaken, batch.ReasonCreateRefused, batch.ReasonUnschedulable, batch.ReasonNotStarted}
 
 // heldResources warns of pods that go on after the end of their job.
 func (p *pass) heldResources(next *batch.JobStatus) {

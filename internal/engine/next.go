@@ -194,6 +194,7 @@ func (p *pass) act() {
 			p.restart(r)
 		default:
 			p.place(r)
+			p.awaitStart(r.pod)
 		}
 		p.forceDelete(r.pod)
 	}

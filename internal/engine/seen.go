@@ -29,8 +29,18 @@ type Seen struct {
 	Group *scheduling.PodGroup
 	// LostNodes names the nodes that are gone or not ready, among those of pods that have been ending for too long.
 	LostNodes map[string]bool
+	// Warning is what was last warned of about a pod that HeldUp names; nil where nothing is known.
+	Warning *Warning
 	// Refusals lists what the API server refused to create since something was last created.
 	Refusals []Refusal
+}
+
+// Warning is what the kubelet says in an event, and nowhere else, of a pod that does not start.
+type Warning struct {
+	// Pod is the name of the pod.
+	Pod string
+	// Message is the kubelet's.
+	Message string
 }
 
 // Refusal is an object of the job that could not be created.
