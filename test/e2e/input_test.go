@@ -45,6 +45,7 @@ func TestMissingConfigMap(t *testing.T) {
 			add(&worker.Template.Spec)
 			s.create(s.newJob("lacking", worker))
 			s.awaitReason("lacking", batch.ReasonNotStarted, "lacking-worker-0", `configmap "settings" not found`)
+			s.awaitEvent("lacking", batch.ReasonNotStarted, `configmap "settings" not found`)
 			s.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"KEY": "value"}})
 			s.awaitPhase("lacking", batch.JobSucceeded)
 		})
@@ -59,6 +60,7 @@ func TestMissingVolumeClaim(t *testing.T) {
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
 	s.create(s.newJob("lacking", worker))
 	s.awaitReason("lacking", batch.ReasonUnschedulable, "lacking-worker-0", `persistentvolumeclaim "data" not found`)
+	s.awaitEvent("lacking", batch.ReasonUnschedulable, `persistentvolumeclaim "data" not found`)
 }
 
 // TestQuota: §13, a quota that has no room for the pods is told with the API server's words; raised, it lets the job go on.
