@@ -149,7 +149,7 @@ func TestFaults(t *testing.T) {
 		{"validate"},
 		{"validate", "-f", "/dev/null"},
 		{"frobnicate"},
-		{"descirbe", "mnist"},
+		{"describ", "mnist"},
 	} {
 		out, errOut, code := call(t, "", args...)
 		if code == 0 {

@@ -90,18 +90,9 @@ func (t *terminal) size() (width, height int) {
 	return width, height
 }
 
-// style allows colours on a terminal, unless NO_COLOR is set to anything or TERM says that there are none.
+// styleOf allows colours on a terminal, unless NO_COLOR is set to anything or TERM says that there are none.
 func styleOf(w any) view.Style {
 	return view.Style{Colour: terminalOf(w) != nil && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
-}
-
-// widthOf is the width to keep to: that of the terminal, and none elsewhere.
-func widthOf(w any) int {
-	if t := terminalOf(w); t != nil {
-		width, _ := t.size()
-		return width
-	}
-	return 0
 }
 
 // printLines writes lines, each ended.

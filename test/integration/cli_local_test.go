@@ -13,11 +13,9 @@ import (
 )
 
 // Which cluster t9k uses: the kubeconfig's where there is one, else the embedded one that runs, and that of --local always.
-func TestCLIFindsTheEmbeddedCluster(t *testing.T) {
+func TestCLILocal(t *testing.T) {
 	w := newWorld(t)
-	state, err := os.MkdirTemp("", "s") // a short path: sockets have their limits
-	w.must(err)
-	t.Cleanup(func() { os.RemoveAll(state) })
+	state := t.TempDir() // the test's name is short since the paths of sockets have their limit
 	t.Setenv("XDG_STATE_HOME", state)
 	t.Setenv("HOME", state)
 	t.Setenv("KUBECONFIG", "")

@@ -104,37 +104,34 @@ func replicaTransitions(old, now *batch.JobStatus) []Transition {
 // replicaChange says what happened to a replica; empty for nothing worth a line.
 func replicaChange(old, now *batch.ReplicaStatus) (string, Colour) {
 	colour := phaseColour(string(now.Phase))
-	if old != nil && now.Attempt > old.Attempt {
-		what := fmt.Sprintf("replaced without charge, attempt %d", now.Attempt+1)
-		if now.RestartCount > old.RestartCount {
-			what = fmt.Sprintf("restart %d", now.RestartCount)
-			if code := endedWith(old, now); code != "" {
-				what += " after " + code
-			}
-		}
-		if now.Phase != batch.ReplicaCreating {
-			what += ", " + string(now.Phase)
-		}
-		return what, colour
-	}
-	if old != nil && now.Phase == old.Phase && (now.Reason == old.Reason || now.Reason == "") {
+	switch {
+	case old != nil && now.Attempt > old.Attempt:
+		return replacement(old, now), colour
+	case old != nil && now.Phase == old.Phase && (now.Reason == old.Reason || now.Reason == ""):
 		return "", Plain
+	case old == nil && now.Phase == batch.ReplicaCreating && now.Reason == "":
+		return "", Plain
+	case now.Phase == batch.ReplicaRunning && now.NodeName != "":
+		return string(now.Phase) + " on " + now.NodeName, colour
+	case now.Phase == batch.ReplicaRunning:
+		return string(now.Phase), colour
 	}
-	what := string(now.Phase)
-	switch r := (replica{ReplicaStatus: now}); now.Phase {
-	case batch.ReplicaRunning:
-		if now.NodeName != "" {
-			what += " on " + now.NodeName
+	return join(string(now.Phase), (&replica{ReplicaStatus: now}).detail()), colour
+}
+
+// replacement says that a replica has a new pod, and why.
+func replacement(old, now *batch.ReplicaStatus) string {
+	what := fmt.Sprintf("replaced without charge, attempt %d", now.Attempt+1)
+	if now.RestartCount > old.RestartCount {
+		what = fmt.Sprintf("restart %d", now.RestartCount)
+		if code := endedWith(old, now); code != "" {
+			what += " after " + code
 		}
-	case batch.ReplicaCreating:
-		if old == nil && now.Reason == "" {
-			return "", Plain
-		}
-		what = join(what, r.detail())
-	default:
-		what = join(what, r.detail())
 	}
-	return what, colour
+	if now.Phase != batch.ReplicaCreating {
+		what += ", " + string(now.Phase)
+	}
+	return what
 }
 
 // endedWith is the exit code that led to a restart. The status may still show it of the old pod.
