@@ -231,7 +231,7 @@ func TestNameTaken(t *testing.T) {
 		"orphan": &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orphan-w-0"}, Spec: role("", 1, commandRun).Template.Spec},
 	} {
 		t.Run(what, func(t *testing.T) {
-			w := &world{T: t, plane: w.plane, ns: w.ns}
+			w := w.in(t)
 			w.create(taken)
 			job := newJob(what, role("w", 2, commandExit, "0"))
 			job.Spec.Service = &batch.ServiceOption{}
@@ -362,7 +362,7 @@ func TestDeletionWhileStarting(t *testing.T) {
 	startOperator(t, w.env.Kubeconfig)
 	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {
 		t.Run(string(policy), func(t *testing.T) {
-			w := &world{T: t, plane: w.plane, ns: w.ns}
+			w := w.in(t)
 			job := newJob("job", role("w", 40, commandRun))
 			job.Spec.Service = &batch.ServiceOption{}
 			w.create(job)

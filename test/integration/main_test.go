@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"tensorstack.dev/batch/internal/operator"
@@ -17,6 +18,7 @@ const asOperator = "T9K_TEST_AS_OPERATOR"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asOperator) == "" {
+		ctrl.SetLogger(logr.Discard())
 		code := m.Run()
 		thePlane.stop()
 		os.Exit(code)

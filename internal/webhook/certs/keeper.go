@@ -47,12 +47,10 @@ type Keeper struct {
 	Lifetime time.Duration
 
 	mu      sync.Mutex
+	looked  bool
 	serving *tls.Certificate
-	state   error
+	problem error
 }
-
-// errStarting is the state of a keeper that has not looked yet.
-var errStarting = errors.New("the webhook's certificate has not been looked at yet")
 
 // NeedLeaderElection tells controller-runtime that every replica does this: each serves the webhook.
 func (k *Keeper) NeedLeaderElection() bool { return false }
@@ -62,7 +60,7 @@ func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.serving == nil {
-		return nil, errors.Join(errors.New("there is no certificate yet"), k.state)
+		return nil, errors.Join(errors.New("there is no certificate yet"), k.problem)
 	}
 	return k.serving, nil
 }
@@ -71,15 +69,18 @@ func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 func (k *Keeper) Ready(*http.Request) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.serving == nil {
-		return k.state
+	switch {
+	case k.serving != nil:
+		return nil
+	case !k.looked:
+		return errors.New("the webhook's certificate has not been looked at yet")
+	default:
+		return k.problem
 	}
-	return nil
 }
 
 // Start keeps the certificate until ctx ends. It never fails: what goes wrong is logged and tried again.
 func (k *Keeper) Start(ctx context.Context) error {
-	k.report(nil, errStarting)
 	normal := min(checkEvery, k.lifetime()/20)
 	wait, retry := time.Duration(0), firstRetry
 	for {
@@ -108,7 +109,7 @@ func lostRace(err error) bool { return apierrors.IsConflict(err) || apierrors.Is
 func (k *Keeper) report(cert *tls.Certificate, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.state = err
+	k.looked, k.problem = true, err
 	if cert != nil {
 		k.serving = cert
 	}

@@ -1,0 +1,333 @@
+package integration
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	admissionregistration "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/config"
+	"tensorstack.dev/batch/internal/kinds/kindtest"
+	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/internal/testing/golden"
+	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/internal/webhook/certs"
+)
+
+// freeAddress is one of this machine at which nobody listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// installWebhook has the API server call the webhook at an address, for the time of the test. The Secret is empty then.
+func (w *world) installWebhook(address string) {
+	w.Helper()
+	objects, err := config.Webhook(address)
+	w.must(err)
+	for _, o := range objects {
+		if o.GetKind() != "Namespace" {
+			w.Cleanup(func() {
+				if err := w.client.Delete(context.Background(), o); client.IgnoreNotFound(err) != nil {
+					w.Error(err)
+				}
+			})
+		}
+		o.SetManagedFields(nil)
+		w.must(client.IgnoreAlreadyExists(w.client.Create(w.Context(), o)))
+	}
+}
+
+// awaitWebhook waits until the API server calls the webhook and believes it.
+func (w *world) awaitWebhook() {
+	w.Helper()
+	w.await("the webhook is called", func() error {
+		if err := w.try(badJob("probe")); err == nil || !strings.Contains(err.Error(), "denied the request") {
+			return fmt.Errorf("a bad job: %w", err)
+		}
+		return nil
+	})
+}
+
+// try creates a job without leaving anything.
+func (w *world) try(job *batch.GenericJob) error {
+	job.Namespace = w.ns
+	return w.client.Create(w.Context(), job, client.DryRunAll)
+}
+
+// badJob is one that the CRD accepts and code refuses.
+func badJob(name string) *batch.GenericJob {
+	return newJob(name, role("w", 1, "echo", "$(replicas[nobody])"))
+}
+
+// Whatever is wrong with a job or with a change of it is told at admission, with the words of package kinds.
+func TestWebhook(t *testing.T) {
+	w := newWorld(t)
+	address := freeAddress(t)
+	w.installWebhook(address)
+	startOperator(t, w.env.Kubeconfig, "--webhook-bind-address="+address)
+	w.awaitWebhook()
+	raw, err := dynamic.NewForConfig(w.env.Config)
+	w.must(err)
+	jobs := raw.Resource(batch.GroupVersion.WithResource("genericjobs")).Namespace(w.ns)
+	strict := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
+
+	t.Run("bad", func(t *testing.T) {
+		denied := 0
+		for _, m := range kindtest.Manifests(t, os.DirFS(kindsDir), "testdata/bad") {
+			all := documents(t, m.Data)
+			var err error
+			if len(all) == 1 {
+				all[0].SetNamespace(w.ns)
+				_, err = jobs.Create(t.Context(), all[0], strict)
+			} else {
+				all[0].SetName("changed-" + m.Name)
+				all[1].SetName("changed-" + m.Name)
+				stored, createErr := jobs.Create(t.Context(), all[0], strict)
+				w.must(createErr)
+				all[1].SetResourceVersion(stored.GetResourceVersion())
+				_, err = jobs.Update(t.Context(), all[1], metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})
+			}
+			if err == nil {
+				t.Errorf("%s is accepted", m.Name)
+				continue
+			}
+			if !strings.Contains(err.Error(), "denied the request") {
+				continue // the CRD was first
+			}
+			denied++
+			var status apierrors.APIStatus
+			if !errors.As(err, &status) || status.Status().Code != 422 || status.Status().Details == nil {
+				t.Fatalf("%s: not the refusal of an invalid object: %v", m.Name, err)
+			}
+			var words strings.Builder
+			for _, c := range status.Status().Details.Causes {
+				fmt.Fprintf(&words, "%s: %s\n", c.Field, c.Message)
+			}
+			golden.Compare(t, kindsDir+"/testdata/bad/"+m.Name+".lower.txt", words.String())
+		}
+		if denied < 10 {
+			t.Errorf("the webhook had only %d to refuse", denied)
+		}
+	})
+	t.Run("good", func(t *testing.T) {
+		for _, m := range kindtest.Manifests(t, os.DirFS(kindsDir), "testdata/good") {
+			job := documents(t, m.Data)[0]
+			job.SetNamespace(w.ns)
+			job.SetName("good-" + m.Name)
+			if _, err := jobs.Create(t.Context(), job, strict); err != nil {
+				t.Errorf("%s: %v", m.Name, err)
+			}
+		}
+	})
+	t.Run("warnings", w.testWarnings)
+	t.Run("only new specs are looked at", w.testOldFaults)
+}
+
+func (w *world) testWarnings(t *testing.T) {
+	heard := &warnings{}
+	c := rest.CopyConfig(w.env.Config)
+	c.WarningHandlerWithContext = heard
+	talkative, err := client.New(c, client.Options{Scheme: w.client.Scheme()})
+	w.must(err)
+	job := newJob("odd", role("w", 1, commandRun))
+	job.Namespace = w.ns
+	job.Spec.ReplicaSpecs[0].Template.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	job.Spec.ReplicaSpecs[0].Template.Labels = map[string]string{batch.LabelReplicaRank: "7", "mine": "yes"}
+	w.must(talkative.Create(t.Context(), job, client.DryRunAll))
+	want := []string{
+		"spec.replicaSpecs[0].template.metadata.labels[" + batch.LabelReplicaRank + "]: ignored: the controller sets it",
+		"spec.replicaSpecs[0].template.spec.restartPolicy: ignored: replicas are restarted by new pods, as the role's own restartPolicy says",
+	}
+	if got := heard.texts(); !slices.Equal(got, want) {
+		t.Errorf("the warnings are %q, not %q", got, want)
+	}
+}
+
+// A job that the webhook would refuse today, for it got in while there was none, can still be labelled and can go.
+func (w *world) testOldFaults(t *testing.T) {
+	configuration := &admissionregistration.ValidatingWebhookConfiguration{}
+	w.must(w.client.Get(t.Context(), types.NamespacedName{Name: "t9k-batch"}, configuration))
+	rules := configuration.Webhooks[0].Rules
+	configuration.Webhooks[0].Rules = nil
+	w.must(w.client.Update(t.Context(), configuration))
+	old := badJob("old")
+	old.Namespace = w.ns
+	old.Finalizers = []string{"example.org/hold"}
+	w.await("a bad job gets in", func() error { return w.client.Create(t.Context(), old) })
+	w.must(w.client.Get(t.Context(), types.NamespacedName{Name: "t9k-batch"}, configuration))
+	configuration.Webhooks[0].Rules = rules
+	w.must(w.client.Update(t.Context(), configuration))
+	w.awaitWebhook()
+	if j := w.awaitPhase("old", batch.JobFailed); conditionOf(j, batch.JobFailedCondition).Reason != batch.ReasonInvalidSpec {
+		t.Errorf("the conditions are %+v", j.Status.Conditions)
+	}
+
+	w.patch("old", `{"metadata":{"labels":{"seen":"yes"}}}`)
+	w.patch("old", `{"spec":{"ttlSecondsAfterFinished":100000}}`)
+	w.must(w.client.Delete(t.Context(), old))
+	w.patch("old", `{"metadata":{"finalizers":null}}`)
+	w.await("the job is gone", func() error { return gone(w.get("old", old)) })
+}
+
+// warnings are what an API server warns of.
+type warnings struct {
+	mu  sync.Mutex
+	all []string
+}
+
+// HandleWarningHeaderWithContext is called by a client for each warning.
+func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _ string, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = append(w.all, text)
+}
+
+func (w *warnings) texts() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.all)
+}
+
+// While the webhook is down nobody is held up: the CRD's rules hold, and the controller says the rest.
+func TestWebhookIsDown(t *testing.T) {
+	w := newWorld(t)
+	first, second := freeAddress(t), freeAddress(t)
+	w.installWebhook(first)
+	startOperator(t, w.env.Kubeconfig, "--leader-elect=true", "--webhook-bind-address="+second)
+	w.create(newJob("leader", role("w", 1, commandRun)))
+	w.awaitPhase("leader", batch.JobRunning)
+	follower := startOperator(t, w.env.Kubeconfig, "--leader-elect=true", "--webhook-bind-address="+first)
+	w.awaitWebhook()
+	secret := &corev1.Secret{}
+	key := types.NamespacedName{Namespace: config.Namespace, Name: "t9k-webhook-cert"}
+	w.must(w.client.Get(t.Context(), key, secret))
+	version := secret.ResourceVersion
+
+	follower.kill()
+	begin := time.Now()
+	w.create(newJob("good", role("w", 1, commandRun)))
+	w.create(badJob("bad"))
+	if d := time.Since(begin); d > 5*time.Second {
+		t.Errorf("two jobs took %s to be created", d)
+	}
+	none := newJob("none", role("w", 0, commandRun))
+	if err := w.try(none); !apierrors.IsInvalid(err) {
+		t.Errorf("a job without replicas: %v", err)
+	}
+	w.awaitPhase("good", batch.JobRunning)
+	w.awaitPhase("bad", batch.JobFailed)
+
+	// The leader serves with the same certificate.
+	w.must(w.client.Patch(t.Context(), &admissionregistration.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "t9k-batch"}},
+		client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/webhooks/0/clientConfig/url","value":"https://`+second+`/validate-jobs"}]`))))
+	w.awaitWebhook()
+	w.must(w.client.Get(t.Context(), key, secret))
+	if secret.ResourceVersion != version {
+		t.Error("the certificate has been written again")
+	}
+}
+
+// Two replicas at once keep one certificate, which lives for seconds here. At no time does the API server meet one that it
+// does not trust, from whichever replica, and a configuration that somebody makes anew is trusted again.
+func TestCertificateRotation(t *testing.T) {
+	const lifetime = 9 * time.Second
+	w := newWorld(t)
+	address := freeAddress(t)
+	w.installWebhook(address)
+	key := types.NamespacedName{Namespace: config.Namespace, Name: "t9k-webhook-cert"}
+	var keepers [2]*certs.Keeper
+	for i := range keepers {
+		k := &certs.Keeper{Client: w.client, Secret: key, Configuration: "t9k-batch", Lifetime: lifetime}
+		keepers[i] = k
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = k.Start(t.Context()) // never fails
+		}()
+		t.Cleanup(func() { <-ended })
+	}
+	var calls atomic.Int64
+	listener, err := tls.Listen("tcp", address, &tls.Config{MinVersion: tls.VersionTLS13,
+		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return keepers[calls.Add(1)%2].GetCertificate(hello)
+		}})
+	w.must(err)
+	no := admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { return admission.Denied("no") })
+	server := &http.Server{Handler: &admission.Webhook{Handler: no}, ErrorLog: log.New(io.Discard, "", 0)}
+	server.SetKeepAlivesEnabled(false) // so that the certificate is looked at each time
+	t.Cleanup(func() { server.Close() })
+	go func() { _ = server.Serve(listener) }() // ends by Close
+	for _, k := range keepers {
+		w.await("a certificate is served", func() error { return k.Ready(nil) })
+	}
+	w.awaitWebhook()
+
+	secret := &corev1.Secret{}
+	seen := map[string]bool{}
+	tries := 0
+	w.await("three certificates have followed each other", func() error {
+		w.must(w.client.Get(t.Context(), key, secret))
+		seen[string(secret.Data[corev1.TLSCertKey])] = true
+		tries++
+		if err := w.try(badJob("probe")); err == nil || !strings.Contains(err.Error(), "denied the request") {
+			t.Errorf("with certificate %d the webhook is not believed: %v", len(seen), err)
+		}
+		if len(seen) < 3 {
+			return fmt.Errorf("it is number %d", len(seen))
+		}
+		return nil
+	})
+	if n := calls.Load(); n < int64(tries) {
+		t.Errorf("the certificate was looked at %d times in %d calls", n, tries)
+	}
+
+	fresh, err := config.Webhook(address)
+	w.must(err)
+	w.must(w.client.Delete(t.Context(), fresh[2]))
+	w.must(w.client.Create(t.Context(), fresh[2]))
+	w.awaitWebhook()
+}
+
+// On the embedded cluster kubectl tells everything that is wrong with a manifest.
+func TestWebhookOfTheEmbeddedCluster(t *testing.T) {
+	env := testenv.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs, local.Webhook, local.Operator}})
+	c, err := client.New(env.Config, client.Options{Scheme: thePlane.get(t).client.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{T: t, plane: &plane{env: env, client: c}, ns: "default"}
+	// The operator is ready when it is called: there is nothing to wait for.
+	err = w.try(badJob("bad"))
+	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "$(replicas[nobody])") {
+		t.Errorf("a bad job: %v", err)
+	}
+	w.must(w.try(newJob("good", role("w", 1, commandRun))))
+}
