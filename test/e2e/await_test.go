@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -112,7 +111,7 @@ func await[T client.Object](s *space, what string, list client.ObjectList, cond 
 		return done
 	}, append([]client.ListOption{client.InNamespace(s.ns)}, opts...)...)
 	if !done {
-		s.t.Fatal(fmt.Sprintf("%s has not come about within %s (%v)\n%s", what, patience, err, s.dump()))
+		s.t.Fatalf("%s has not come about within %s (%v)\n%s", what, patience, err, s.dump())
 	}
 	return got
 }

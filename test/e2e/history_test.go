@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,13 +21,11 @@ type history struct {
 	mu   sync.Mutex
 	jobs map[string][]*batch.GenericJob // by name, without versions whose status is the same
 	pods map[types.UID]*corev1.Pod      // as last seen
-	// gone tells when a job was seen to be gone.
-	gone map[string]time.Time
 }
 
 // record follows the namespace until the test ends.
 func (s *space) record() *history {
-	h := &history{t: s.t, jobs: map[string][]*batch.GenericJob{}, pods: map[types.UID]*corev1.Pod{}, gone: map[string]time.Time{}}
+	h := &history{t: s.t, jobs: map[string][]*batch.GenericJob{}, pods: map[types.UID]*corev1.Pod{}}
 	ctx, cancel := context.WithCancel(s.t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = follow(ctx, s.client, &batch.GenericJobList{}, h.seeJobs, client.InNamespace(s.ns)) }) // ends with ctx
@@ -43,9 +40,7 @@ func (s *space) record() *history {
 func (h *history) seeJobs(objects []client.Object) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	present := map[string]bool{}
 	for _, j := range typed[*batch.GenericJob](objects) {
-		present[j.Name] = true
 		past := h.jobs[j.Name]
 		if len(past) > 0 && past[len(past)-1].ResourceVersion == j.ResourceVersion {
 			continue
@@ -56,11 +51,6 @@ func (h *history) seeJobs(objects []client.Object) bool {
 		}
 		h.check(last, j)
 		h.jobs[j.Name] = append(past, j)
-	}
-	for name := range h.jobs {
-		if _, known := h.gone[name]; !present[name] && !known {
-			h.gone[name] = time.Now()
-		}
 	}
 	return false
 }
@@ -82,6 +72,14 @@ func (h *history) check(last, j *batch.GenericJob) {
 	wrong := func(format string, args ...any) {
 		h.t.Errorf("job %s at version %s: "+format, append([]any{j.Name, j.ResourceVersion}, args...)...)
 	}
+	checkConditions(j, wrong)
+	checkCounts(j, wrong)
+	if last != nil {
+		checkChange(last, j, wrong)
+	}
+}
+
+func checkConditions(j *batch.GenericJob, wrong func(string, ...any)) {
 	all := []batch.JobConditionType{batch.JobInitialized, batch.JobRunningCondition, batch.JobReplicaFailure, batch.JobCompleted,
 		batch.JobFailedCondition, batch.JobPausedCondition}
 	for _, t := range all {
@@ -93,22 +91,19 @@ func (h *history) check(last, j *batch.GenericJob) {
 		wrong("%d conditions, want %d", len(j.Status.Conditions), len(all))
 	}
 	completed, failed := isTrue(j, batch.JobCompleted), isTrue(j, batch.JobFailedCondition)
-	if completed && failed || (completed || failed) && isTrue(j, batch.JobRunningCondition) {
+	finished := completed || failed
+	if completed && failed || finished && isTrue(j, batch.JobRunningCondition) {
 		wrong("the conditions contradict each other: %+v", j.Status.Conditions)
 	}
 	if completed != (j.Status.Phase == batch.JobSucceeded) || failed != (j.Status.Phase == batch.JobFailed) {
 		wrong("phase %s and conditions disagree: %+v", j.Status.Phase, j.Status.Conditions)
 	}
-	if (completed || failed) != (j.Status.CompletionTime != nil) {
+	if finished != (j.Status.CompletionTime != nil) {
 		wrong("phase %s and completion time %v disagree", j.Status.Phase, j.Status.CompletionTime)
-	}
-	h.checkCounts(j, wrong)
-	if last != nil {
-		h.checkChange(last, j, wrong)
 	}
 }
 
-func (h *history) checkCounts(j *batch.GenericJob, wrong func(string, ...any)) {
+func checkCounts(j *batch.GenericJob, wrong func(string, ...any)) {
 	if condition(j, batch.JobInitialized).Status != metav1.ConditionTrue {
 		return // nothing is counted of a job that was not accepted
 	}
@@ -158,7 +153,7 @@ func limitOf(j *batch.GenericJob, role string) int32 {
 	return 0
 }
 
-func (h *history) checkChange(last, j *batch.GenericJob, wrong func(string, ...any)) {
+func checkChange(last, j *batch.GenericJob, wrong func(string, ...any)) {
 	if over(last) && (j.Status.Phase != last.Status.Phase || !j.Status.CompletionTime.Equal(last.Status.CompletionTime)) {
 		wrong("the end changed from %s at %v to %s at %v", last.Status.Phase, last.Status.CompletionTime, j.Status.Phase, j.Status.CompletionTime)
 	}
@@ -214,10 +209,3 @@ func (h *history) attempts(replica string) []*corev1.Pod {
 }
 
 func attemptOf(p *corev1.Pod) string { return p.Labels[batch.LabelReplicaAttempt] }
-
-// goneAt is when a job was seen to be gone.
-func (h *history) goneAt(job string) time.Time {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.gone[job]
-}

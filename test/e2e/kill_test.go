@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -36,7 +37,7 @@ func TestKillOperator(t *testing.T) {
 
 	k := newKiller(s)
 	round := 0
-	for k.count() < *kills {
+	for k.count() < *kills && !t.Failed() {
 		round++
 		s.playRound(round)
 		if got := s.outcome(round); got != want {
@@ -145,15 +146,23 @@ func (k *killer) run() {
 		case <-time.After(time.Duration(rng.Int64N(int64(longestLife)))):
 		}
 		began := time.Now()
-		if err := k.s.env.Kill(local.Operator); err != nil {
+		if err := k.killOnce(); err != nil {
 			k.s.t.Error(err)
 			return
 		}
-		k.s.awaitComponents(k.s.t)
 		k.mu.Lock()
 		k.times = append(k.times, time.Since(began))
 		k.mu.Unlock()
 	}
+}
+
+func (k *killer) killOnce() error {
+	if err := k.s.env.Kill(local.Operator); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return k.s.env.AwaitReady(ctx)
 }
 
 func (k *killer) count() int {

@@ -36,21 +36,7 @@ func TestStatus(t *testing.T) {
 	if j.Status.CompletionTime.Before(j.Status.StartTime) {
 		t.Errorf("from %v to %v", j.Status.StartTime, j.Status.CompletionTime)
 	}
-	if len(j.Status.Tasks) != 2 || j.Status.Tasks[0].Type != "worker" || j.Status.Tasks[1].Type != "ps" {
-		t.Fatalf("tasks %+v", j.Status.Tasks)
-	}
-	code := func(n int32) *int32 { return &n }
-	for name, want := range map[string]batch.ReplicaStatus{
-		"tell-worker-0": {Phase: batch.ReplicaRunning, Containers: []batch.ContainerStatus{{Name: "main", State: batch.ContainerRunning}}},
-		"tell-worker-1": {Phase: batch.ReplicaFailed, Containers: []batch.ContainerStatus{{Name: "main", State: batch.ContainerTerminated, ExitCode: code(3)}}},
-		"tell-ps-0":     {Phase: batch.ReplicaSucceeded, Containers: []batch.ContainerStatus{{Name: "main", State: batch.ContainerTerminated, ExitCode: code(0)}}},
-	} {
-		p := s.podNow(name)
-		want.Name, want.UID, want.NodeName = name, string(p.UID), p.Spec.NodeName
-		if got := replica(j, name); asJSON(got) != asJSON(want) {
-			t.Errorf("replica %s, want %s", asJSON(got), asJSON(want))
-		}
-	}
+	s.checkTasks(j)
 	s.fence()
 	for _, reason := range []batch.Reason{batch.EventJobStarted, batch.ReasonReplicasRunning, batch.ReasonReplicaFailed, batch.ReasonSuccessRule, batch.EventReplicasHoldResources} {
 		s.awaitEvent("tell", reason, "")
@@ -61,6 +47,26 @@ func TestStatus(t *testing.T) {
 	// Accepted; running; a failure; the end; and at most one a second while replicas start and end.
 	if n := s.history.writes("tell"); n > 8 {
 		t.Errorf("the status was written %d times", n)
+	}
+}
+
+// checkTasks holds the tasks of the job of TestStatus at its end against its pods.
+func (s *space) checkTasks(j *batch.GenericJob) {
+	s.t.Helper()
+	if len(j.Status.Tasks) != 2 || j.Status.Tasks[0].Type != "worker" || j.Status.Tasks[1].Type != "ps" {
+		s.t.Fatalf("tasks %+v", j.Status.Tasks)
+	}
+	code := func(n int32) *int32 { return &n }
+	for name, want := range map[string]batch.ReplicaStatus{
+		"tell-worker-0": {Phase: batch.ReplicaRunning, Containers: []batch.ContainerStatus{{Name: "main", State: batch.ContainerRunning}}},
+		"tell-worker-1": {Phase: batch.ReplicaFailed, Containers: []batch.ContainerStatus{{Name: "main", State: batch.ContainerTerminated, ExitCode: code(3)}}},
+		"tell-ps-0":     {Phase: batch.ReplicaSucceeded, Containers: []batch.ContainerStatus{{Name: "main", State: batch.ContainerTerminated, ExitCode: code(0)}}},
+	} {
+		p := s.podNow(name)
+		want.Name, want.UID, want.NodeName = name, string(p.UID), p.Spec.NodeName
+		if got := replica(j, name); asJSON(got) != asJSON(want) {
+			s.t.Errorf("replica %s, want %s", asJSON(got), asJSON(want))
+		}
 	}
 }
 
