@@ -86,6 +86,7 @@ func (r *reconciler) writeStatus(ctx context.Context, m *memory, obj kinds.Objec
 	if m.written == nil {
 		m.seenVersion = base
 	}
+	m.tried = true
 	m.echo.Store(status)
 	if err := r.client.Status().Update(ctx, next); err != nil {
 		return fmt.Errorf("writing the status of %s %s/%s: %w", r.kind.Name, obj.GetNamespace(), obj.GetName(), staleIfConflict(staleIfGone(err)))

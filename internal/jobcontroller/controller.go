@@ -86,12 +86,16 @@ type reconciler struct {
 	live     client.Reader
 	recorder events.EventRecorder
 	memories *memories
+	reign    reign
 	// slots bounds the creations under way over all jobs.
 	slots chan struct{}
 }
 
 // Reconcile is one pass over one job. Any error leaves the rest to the next pass, which starts from what is seen then.
 func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	if err := r.reign.begin(ctx, r.live, r.kind); err != nil {
+		return reconcile.Result{}, err
+	}
 	obj := r.kind.New()
 	if err := r.client.Get(ctx, req.NamespacedName, obj); err != nil {
 		if apierrors.IsNotFound(err) {

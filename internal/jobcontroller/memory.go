@@ -26,7 +26,10 @@ type memory struct {
 	// seenVersion is the resourceVersion of the cached object that written was made from.
 	seenVersion string
 	written     kinds.Object
-	writtenAt   time.Time
+	// writtenAt is the time of the last status write or, before the first one, of the first sight of the job.
+	writtenAt time.Time
+	// tried is true once this process has tried to write the status, whether or not it knows of a success.
+	tried bool
 	// echo is the status last written, until it comes back as an update of the job. The event handlers read it too.
 	echo atomic.Pointer[batch.JobStatus]
 
@@ -123,7 +126,7 @@ func (s *memories) of(key types.NamespacedName, uid types.UID) *memory {
 	defer s.mu.Unlock()
 	m := s.all[key]
 	if m == nil || m.uid != uid {
-		m = &memory{uid: uid, created: map[string]madePod{}, deleted: map[types.UID]time.Time{}}
+		m = &memory{uid: uid, writtenAt: time.Now(), created: map[string]madePod{}, deleted: map[types.UID]time.Time{}}
 		s.all[key] = m
 	}
 	return m

@@ -113,7 +113,8 @@ func trimContainers(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 
 // read gathers what can be seen of a job: from the caches, and from memory what the caches do not show yet.
 func (r *reconciler) read(ctx context.Context, obj kinds.Object, job *engine.Job, m *memory) (engine.Seen, error) {
-	seen := engine.Seen{Now: time.Now(), Status: r.kind.Status(obj), LastWrite: m.writtenAt, Refusals: m.refusals}
+	seen := engine.Seen{Now: time.Now(), Status: r.kind.Status(obj), LastWrite: m.writtenAt, Refusals: m.refusals,
+		Unwritten: !m.tried && r.reign.covers(obj)}
 	var pods corev1.PodList
 	if err := r.client.List(ctx, &pods, client.InNamespace(job.Namespace), client.MatchingFields{ownerIndex: string(job.UID)},
 		client.UnsafeDisableDeepCopy); err != nil {
