@@ -19,6 +19,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"tensorstack.dev/batch/internal/testing/require"
 )
 
 // node is a server under test with a client.
@@ -37,12 +39,12 @@ var subnets atomic.Int32
 func requireRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root: mounts, network devices and namespaces")
+		require.Missing(t, "root, for mounts, network devices and namespaces")
 	}
 	cmd := exec.Command("/bin/true")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET}
 	if err := cmd.Run(); err != nil {
-		t.Skipf("needs mount, PID and network namespaces: %v", err)
+		require.Missing(t, "mount, PID and network namespaces: "+err.Error())
 	}
 }
 

@@ -1,6 +1,7 @@
 package cri
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"tensorstack.dev/batch/internal/testing/require"
 )
 
 // TestRootless runs the test below as root of a user namespace in which one ordinary user of the machine is mapped.
@@ -36,7 +39,7 @@ func TestRootless(t *testing.T) {
 	}
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {
-		t.Skipf("needs user namespaces: %v", err)
+		require.Missing(t, fmt.Sprintf("user namespaces: %v", err))
 	}
 	if err != nil || !strings.Contains(string(out), "--- PASS: TestInsideUserNamespace") {
 		t.Errorf("%v\n%s", err, out)
@@ -130,7 +133,7 @@ func TestLayersInMemory(t *testing.T) {
 		}
 	}
 	if err := unix.Mount("overlay", dir+"/merged", "overlay", 0, "lowerdir="+dir+"/lower,upperdir="+dir+"/upper,workdir="+dir+"/work"); err != nil {
-		t.Skipf("needs overlay mounts: %v", err)
+		require.Missing(t, "overlay mounts: "+err.Error())
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir+"/merged", unix.MNT_DETACH) })
 	cfg.Root = dir + "/merged/cri"

@@ -3,9 +3,7 @@ package localcmd_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -23,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/internal/testing/require"
 	"tensorstack.dev/batch/internal/testing/testenv"
 )
 
@@ -36,7 +35,7 @@ type user struct {
 func newUser(t *testing.T) *user {
 	t.Helper()
 	if err := local.CheckHost(); err != nil {
-		t.Skip(err)
+		require.Missing(t, err.Error())
 	}
 	binary, err := testenv.Binary()
 	if err != nil {
@@ -165,8 +164,9 @@ func logsOf(t *testing.T, c kubernetes.Interface, name string) string {
 }
 
 // traces lists what is on the machine of a cluster that is down.
-func (u *user) traces(t *testing.T, name string, c *local.Config) (found []string) {
+func (u *user) traces(t *testing.T, name string, c *local.Config) []string {
 	t.Helper()
+	found := processesOf(t, string(u.dir(name)))
 	if _, err := net.InterfaceByName(c.Bridge); err == nil {
 		found = append(found, "bridge "+c.Bridge)
 	}
@@ -179,21 +179,22 @@ func (u *user) traces(t *testing.T, name string, c *local.Config) (found []strin
 			found = append(found, "address "+a.String())
 		}
 	}
-	processes, err := filepath.Glob("/proc/[0-9]*")
+	return found
+}
+
+// processesOf lists where processes name dir: in their command line, their environment, or what they have mounted.
+func processesOf(t *testing.T, dir string) (found []string) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/*")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range processes {
-		for _, file := range []string{"cmdline", "mountinfo", "environ"} {
-			data, err := os.ReadFile(filepath.Join(p, file))
-			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) || errors.Is(err, syscall.EINVAL) || errors.Is(err, fs.ErrPermission) {
-				continue // it ended, or is not ours
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if strings.Contains(string(data), string(u.dir(name))) {
-				found = append(found, p+"/"+file)
+	for _, file := range files {
+		switch filepath.Base(file) {
+		case "cmdline", "mountinfo", "environ":
+			data, _ := os.ReadFile(file) // it may have ended, or not be ours
+			if strings.Contains(string(data), dir) {
+				found = append(found, file)
 			}
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"tensorstack.dev/batch/internal/testing/require"
 )
 
 // TestOrdinaryUser runs a cluster as a user without privileges: pods find each other and the machine's name servers,
@@ -15,12 +17,12 @@ import (
 func TestOrdinaryUser(t *testing.T) {
 	u := newUser(t)
 	if os.Geteuid() != 0 {
-		t.Skip("needs root, to become another user")
+		require.Missing(t, "root, to become another user")
 	}
 	becomeNobody(t, u)
 	if out, err := u.try(t.Context(), "up"); err != nil {
 		if strings.Contains(out, "in a user namespace") {
-			t.Skip(out)
+			require.Missing(t, out)
 		}
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -30,9 +32,7 @@ func TestOrdinaryUser(t *testing.T) {
 	podsFindEachOther(t, u, "default")
 	config := configOf(t, u.dir("default"))
 	u.t9k(t, "down")
-	if found := u.traces(t, "default", config); len(found) > 0 {
-		t.Errorf("down left %s", strings.Join(found, ", "))
-	}
+	u.leavesNothing(t, "default", config)
 
 	u.t9k(t, "up")
 	c := u.client(t, "default")
@@ -40,9 +40,7 @@ func TestOrdinaryUser(t *testing.T) {
 	awaitPhase(t, c, "runs", corev1.PodRunning)
 	kill(t, u.status(t, "default").PID)
 	u.t9k(t, "down")
-	if found := u.traces(t, "default", config); len(found) > 0 {
-		t.Errorf("down after a kill left %s", strings.Join(found, ", "))
-	}
+	u.leavesNothing(t, "default", config)
 	u.t9k(t, "up")
 	awaitPhase(t, u.client(t, "default"), "runs", corev1.PodFailed)
 	u.t9k(t, "reset")
