@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -55,10 +56,11 @@ func Add(mgr ctrl.Manager, opts Options) error {
 		return err
 	}
 	slots := make(chan struct{}, maxCreates)
+	looks := flowcontrol.NewTokenBucketRateLimiter(warningLooks, warningLooks)
 	for _, kind := range kinds.All {
 		r := &reconciler{
 			kind: kind, opts: opts, client: mgr.GetClient(), live: mgr.GetAPIReader(),
-			recorder: mgr.GetEventRecorder("t9k-operator"), memories: newMemories(), slots: slots,
+			recorder: mgr.GetEventRecorder("t9k-operator"), memories: newMemories(), slots: slots, looks: looks,
 		}
 		err := builder.ControllerManagedBy(mgr).
 			Named(kind.Plural).
@@ -89,6 +91,8 @@ type reconciler struct {
 	reign    reign
 	// slots bounds the creations under way over all jobs.
 	slots chan struct{}
+	// looks bounds the looks at events over all jobs.
+	looks flowcontrol.RateLimiter
 }
 
 // Reconcile is one pass over one job. Any error leaves the rest to the next pass, which starts from what is seen then.

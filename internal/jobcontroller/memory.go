@@ -41,6 +41,10 @@ type memory struct {
 	group                    *scheduling.PodGroup
 
 	refusals []engine.Refusal
+
+	// warning is what lookedAt brought to light about a pod that is held up.
+	warning  *engine.Warning
+	lookedAt time.Time
 }
 
 type madePod struct {

@@ -146,6 +146,9 @@ func (r *reconciler) read(ctx context.Context, obj kinds.Object, job *engine.Job
 		}
 	}
 	var err error
+	if seen.Warning, err = r.lastWarning(ctx, seen, m); err != nil {
+		return seen, err
+	}
 	seen.LostNodes, err = r.lostNodes(ctx, seen)
 	return seen, err
 }
