@@ -14,8 +14,9 @@ import (
 
 var outage = flag.Duration("outage", 10*time.Second, "how long the API server is away in TestAPIServerOutage")
 
-// TestOperatorAway: §4, §7. What happens while no operator runs is put right when one does: a failure rule wins over a success
-// rule that came to hold with it, restarts are counted, and a time to live that has passed is kept at once.
+// TestOperatorAway: §4, §7, §13. What happens while no operator runs is put right when one does: a failure rule wins over a
+// success rule that came to hold with it, restarts are counted, a time to live that has passed is kept at once, and a bad job
+// that no admission has stopped is refused on the job.
 func TestOperatorAway(t *testing.T) {
 	requireCluster(t)
 	t.Parallel()
@@ -43,12 +44,16 @@ func TestOperatorAway(t *testing.T) {
 		return len(p) == 2 && p[0].Status.Phase == corev1.PodFailed && p[1].Status.Phase == corev1.PodSucceeded
 	})
 	s.pod("again-worker-0", "ended", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
+	s.create(s.newJob("bad", role("worker", 2, "echo $(service.worker[7].host)")))
 	<-time.After(time.Until(s.job("brief").Status.CompletionTime.Add(4 * time.Second)))
 	if err := c.env.StartComponent(local.Operator); err != nil {
 		t.Fatal(err)
 	}
 	checkEnd(t, s.awaitPhase("both", batch.JobFailed), batch.ReasonFailureRule, `{"ps":[]}`)
 	await(s, "the job brief is gone", &batch.GenericJobList{}, func(j []*batch.GenericJob) bool { return len(j) == 0 }, named("brief"))
+	checkEnd(t, s.awaitPhase("bad", batch.JobFailed), batch.ReasonInvalidSpec, "$(service.worker[7].host)")
+	s.awaitEvent("bad", batch.ReasonInvalidSpec, "$(service.worker[7].host)")
+	s.checkNothingCreated("bad")
 	s.awaitStarts("again-worker-0", 2)
 	s.order("again-worker-0", 0)
 	s.checkRestarts(s.awaitPhase("again", batch.JobSucceeded), map[string]int{"again-worker-0": 1})
