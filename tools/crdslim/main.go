@@ -33,6 +33,7 @@ func slimFile(path string) error {
 		return fmt.Errorf("parsing %s: %w", path, err)
 	}
 	slim(&doc)
+	fit(&doc)
 	var out bytes.Buffer
 	out.WriteString("---\n")
 	enc := yaml.NewEncoder(&out)

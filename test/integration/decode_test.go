@@ -1,0 +1,192 @@
+package integration
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// One object that the API server takes and a typed client cannot read would blind the operator to all jobs, since a list
+// that holds it cannot be read either. So whatever the CRD accepts must fit into the Go types: at each place of the schema
+// this tries values that some Go type does not hold.
+func TestWhatTheCRDAcceptsCanBeRead(t *testing.T) {
+	w := newWorld(t)
+	raw, err := dynamic.NewForConfig(w.env.Config)
+	w.must(err)
+	jobs := raw.Resource(batch.GroupVersion.WithResource("genericjobs")).Namespace(w.ns)
+	accepted, refused := 0, 0
+	for _, c := range awkward(t) {
+		body := merge(map[string]any{
+			"apiVersion": batch.GroupVersion.String(), "kind": "GenericJob", "metadata": map[string]any{"name": "job"},
+			"spec": map[string]any{"replicaSpecs": []any{map[string]any{"type": "w", "template": map[string]any{
+				"spec": map[string]any{"containers": []any{map[string]any{"name": "c", "image": "x"}}}}}}},
+		}, c.object)
+		data, err := json.Marshal(body)
+		w.must(err)
+		object := &unstructured.Unstructured{}
+		w.must(object.UnmarshalJSON(data))
+		stored, err := jobs.Create(t.Context(), object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+			refused++
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", c.path, err)
+		}
+		accepted++
+		data, err = stored.MarshalJSON()
+		w.must(err)
+		read := make(chan error, 1)
+		go func() { read <- json.Unmarshal(data, &batch.GenericJob{}) }()
+		select {
+		case err := <-read:
+			if err != nil {
+				t.Errorf("%s takes %v: %v", c.path, c.value, err)
+			}
+		case <-time.After(patience): // such a quantity takes years
+			t.Fatalf("%s takes %v, which nobody finishes reading", c.path, c.value)
+		}
+	}
+	if accepted < 100 || refused < 100 {
+		t.Errorf("%d values were accepted and %d refused: too few to tell much", accepted, refused)
+	}
+}
+
+// place is a value at a place of the schema, in an object that has nothing else but what its parents need.
+type place struct {
+	path   string
+	value  any
+	object map[string]any
+}
+
+// awkward lists values at each place of a job's schema that takes numbers, or strings that stand for something.
+func awkward(t *testing.T) []place {
+	t.Helper()
+	data, err := os.ReadFile("../../config/crd/batch.tensorstack.dev_genericjobs.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crd struct {
+		Spec struct {
+			Versions []struct {
+				Schema struct{ OpenAPIV3Schema map[string]any }
+			}
+		}
+	}
+	if err := yaml.Unmarshal(data, &crd); err != nil {
+		t.Fatal(err)
+	}
+	root := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
+	var all []place
+	walk(child(root, "properties", "spec"), "spec", func(v any) map[string]any { return map[string]any{"spec": v} }, &all)
+	return all
+}
+
+func walk(schema map[string]any, path string, build func(any) map[string]any, all *[]place) {
+	for _, value := range valuesFor(schema) {
+		*all = append(*all, place{path, value, build(value)})
+	}
+	if items := child(schema, "items"); items != nil {
+		walk(items, path+"[]", func(v any) map[string]any { return build([]any{v}) }, all)
+		for _, value := range valuesFor(items) { // rules look at the first and the last entry of some lists
+			*all = append(*all, place{path + "[1]", value, build([]any{minimal(items), value, minimal(items)})})
+		}
+	}
+	if values := child(schema, "additionalProperties"); values != nil {
+		walk(values, path+".w", func(v any) map[string]any { return build(map[string]any{"w": v}) }, all)
+	}
+	properties := child(schema, "properties")
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		walk(child(properties, name), path+"."+name, func(v any) map[string]any {
+			o := minimal(schema).(map[string]any)
+			o[name] = v
+			return build(o)
+		}, all)
+	}
+}
+
+func valuesFor(schema map[string]any) []any {
+	switch {
+	case schema["x-kubernetes-int-or-string"] == true:
+		return []any{json.Number("2147483648"), json.Number("-2147483649"), json.Number("1e300"), json.Number("7"), "7",
+			"1e1.5", "1e9999999999", "1e-9999999", strings.Repeat("9", 64)}
+	case schema["type"] == "integer":
+		return []any{json.Number("2147483648"), json.Number("-9223372036854775809")}
+	case schema["type"] == "string" && schema["format"] != nil:
+		return []any{"2020-01-01T00:00:00", "2020-01-01", "x", ""}
+	}
+	return nil
+}
+
+// minimal is a value that a schema accepts, without rules: an object with what it requires.
+func minimal(schema map[string]any) any {
+	switch schema["type"] {
+	case "object":
+		o := map[string]any{}
+		required, _ := schema["required"].([]any)
+		for _, name := range required {
+			o[name.(string)] = minimal(child(schema, "properties", name.(string)))
+		}
+		return o
+	case "array":
+		return []any{}
+	case "integer", "number":
+		return 0
+	case "boolean":
+		return false
+	}
+	if enum, ok := schema["enum"].([]any); ok {
+		return enum[0]
+	}
+	if schema["x-kubernetes-int-or-string"] == true {
+		return 0
+	}
+	return "w"
+}
+
+func child(schema map[string]any, keys ...string) map[string]any {
+	for _, key := range keys {
+		schema, _ = schema[key].(map[string]any)
+	}
+	return schema
+}
+
+// merge lays one tree over another, lists entry by entry.
+func merge(under, over map[string]any) map[string]any {
+	for key, value := range over {
+		under[key] = mergeValue(under[key], value)
+	}
+	return under
+}
+
+func mergeValue(under, over any) any {
+	switch o := over.(type) {
+	case map[string]any:
+		if u, ok := under.(map[string]any); ok {
+			return merge(u, o)
+		}
+	case []any:
+		u, _ := under.([]any)
+		merged := slices.Clone(o)
+		for i := range min(len(u), len(o)) {
+			merged[i] = mergeValue(u[i], o[i])
+		}
+		if len(u) > len(o) {
+			merged = append(merged, u[len(o):]...)
+		}
+		return merged
+	}
+	return over
+}
