@@ -78,23 +78,6 @@ func (r *reconciler) confirm(ctx context.Context, obj kinds.Object) error {
 	return nil
 }
 
-// writeStatus writes the status under the resourceVersion that was read, so that no newer one is overwritten.
-func (r *reconciler) writeStatus(ctx context.Context, m *memory, obj kinds.Object, status *batch.JobStatus) error {
-	next := obj.DeepCopyObject().(kinds.Object)
-	*r.kind.Status(next) = *status
-	base := obj.GetResourceVersion()
-	if m.written == nil {
-		m.seenVersion = base
-	}
-	m.tried = true
-	m.echo.Store(status)
-	if err := r.client.Status().Update(ctx, next); err != nil {
-		return fmt.Errorf("writing the status of %s %s/%s: %w", r.kind.Name, obj.GetNamespace(), obj.GetName(), staleIfConflict(staleIfGone(err)))
-	}
-	m.written, m.writtenAt = next, time.Now()
-	return nil
-}
-
 func (r *reconciler) deletePod(ctx context.Context, job *engine.Job, d engine.Deletion, m *memory) error {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: d.Name}}
 	opts := []client.DeleteOption{client.Preconditions{UID: &d.UID}}

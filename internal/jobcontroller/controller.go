@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
@@ -58,11 +59,15 @@ func Add(mgr ctrl.Manager, opts Options) error {
 	slots := make(chan struct{}, maxCreates)
 	looks := flowcontrol.NewTokenBucketRateLimiter(warningLooks, warningLooks)
 	for _, kind := range kinds.All {
+		statuses, err := statusClient(mgr, kind)
+		if err != nil {
+			return err
+		}
 		r := &reconciler{
-			kind: kind, opts: opts, client: mgr.GetClient(), live: mgr.GetAPIReader(),
+			kind: kind, opts: opts, client: mgr.GetClient(), live: mgr.GetAPIReader(), statuses: statuses,
 			recorder: mgr.GetEventRecorder("t9k-operator"), memories: newMemories(), slots: slots, looks: looks,
 		}
-		err := builder.ControllerManagedBy(mgr).
+		err = builder.ControllerManagedBy(mgr).
 			Named(kind.Plural).
 			For(kind.New(), builder.WithPredicates(r.changes())).
 			Watches(&corev1.Pod{}, r.podHandler()).
@@ -86,6 +91,7 @@ type reconciler struct {
 	opts     Options
 	client   client.Client
 	live     client.Reader
+	statuses rest.Interface
 	recorder events.EventRecorder
 	memories *memories
 	reign    reign

@@ -1,0 +1,68 @@
+package jobcontroller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/kinds"
+)
+
+// metadataOnly asks for an answer without the status that was just sent.
+const metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+
+// statusClient makes the client by which statuses of a kind are written.
+func statusClient(mgr ctrl.Manager, kind kinds.Kind) (rest.Interface, error) {
+	c, err := apiutil.RESTClientForGVK(batch.GroupVersion.WithKind(kind.Name), true, false, mgr.GetConfig(),
+		serializer.NewCodecFactory(mgr.GetScheme()), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("making the client of the statuses of %s: %w", kind.Plural, err)
+	}
+	return c, nil
+}
+
+// writeStatus writes the status under the resourceVersion that was read, so that no newer one is overwritten. Statuses are
+// most of what a controller sends and gets: so the spec is not sent along, and the answer is no more than metadata.
+func (r *reconciler) writeStatus(ctx context.Context, m *memory, obj kinds.Object, status *batch.JobStatus) error {
+	fail := func(err error) error {
+		return fmt.Errorf("writing the status of %s %s/%s: %w", r.kind.Name, obj.GetNamespace(), obj.GetName(), err)
+	}
+	sent := r.kind.New()
+	sent.GetObjectKind().SetGroupVersionKind(batch.GroupVersion.WithKind(r.kind.Name))
+	sent.SetNamespace(obj.GetNamespace())
+	sent.SetName(obj.GetName())
+	sent.SetUID(obj.GetUID())
+	sent.SetResourceVersion(obj.GetResourceVersion())
+	*r.kind.Status(sent) = *status
+	body, err := json.Marshal(sent)
+	if err != nil {
+		return fail(err)
+	}
+	if m.written == nil {
+		m.seenVersion = obj.GetResourceVersion()
+	}
+	m.tried = true
+	m.echo.Store(status)
+	answer, err := r.statuses.Put().Namespace(obj.GetNamespace()).Resource(r.kind.Plural).Name(obj.GetName()).SubResource("status").
+		SetHeader("Accept", metadataOnly).SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Raw()
+	if err != nil {
+		return fail(staleIfConflict(staleIfGone(err)))
+	}
+	written := &metav1.PartialObjectMetadata{}
+	if err := json.Unmarshal(answer, written); err != nil {
+		return fail(err)
+	}
+	next := obj.DeepCopyObject().(kinds.Object)
+	next.SetResourceVersion(written.ResourceVersion)
+	*r.kind.Status(next) = *status
+	m.written, m.writtenAt = next, time.Now()
+	return nil
+}
