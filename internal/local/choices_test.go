@@ -46,17 +46,20 @@ func TestNamedDir(t *testing.T) {
 	}
 }
 
+// apiOnly are the options of a cluster that anybody may run.
+var apiOnly = Options{Components: []string{Etcd, APIServer}}
+
 func TestConfigureKeepsItsChoices(t *testing.T) {
 	d := testDir(t)
-	first, err := d.Configure(Options{})
+	first, err := d.Configure(apiOnly)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := d.Configure(Options{Fsync: true})
+	second, err := d.Configure(Options{Components: apiOnly.Components, Fsync: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !second.Fsync || second.Runtime != RuntimeProcess || !slices.Equal(second.Components, WholePlane()) {
+	if !second.Fsync || second.Runtime != RuntimeProcess || !slices.Equal(second.Components, apiOnly.Components) {
 		t.Errorf("options %+v", second.Options)
 	}
 	second.Options = first.Options
@@ -70,7 +73,7 @@ func TestConfigureKeepsItsChoices(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	third, err := d.Configure(Options{})
+	third, err := d.Configure(apiOnly)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +100,7 @@ func TestConfigureRefuses(t *testing.T) {
 	if err := os.WriteFile(d.configFile(), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Configure(Options{}); err == nil || !strings.Contains(err.Error(), "t9k local reset") {
+	if _, err := d.Configure(apiOnly); err == nil || !strings.Contains(err.Error(), "t9k local reset") {
 		t.Errorf("a damaged configuration: %v", err)
 	}
 }
@@ -141,25 +144,22 @@ func TestBridgeNames(t *testing.T) {
 	}
 }
 
-func TestCredentials(t *testing.T) {
+// credentials makes those of a cluster without a node, which takes no privileges.
+func credentials(t *testing.T) (Dir, *Config) {
+	t.Helper()
 	d := testDir(t)
-	c, err := d.Configure(Options{})
+	c, err := d.Configure(apiOnly)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := makeCredentials(d, c); err != nil {
 		t.Fatal(err)
 	}
-	before := readAll(t, d)
-	if err := makeCredentials(d, c); err != nil {
-		t.Fatal(err)
-	}
-	for name, data := range readAll(t, d) {
-		if before[name] != data {
-			t.Errorf("%s was made again", name)
-		}
-	}
+	return d, c
+}
 
+func TestCredentials(t *testing.T) {
+	d, c := credentials(t)
 	ca, _, err := loadPair(d, "ca")
 	if err != nil {
 		t.Fatal(err)
@@ -181,6 +181,20 @@ func TestCredentials(t *testing.T) {
 	}
 	if got := config.Clusters[config.Contexts[config.CurrentContext].Cluster].Server; got != c.APIURL() {
 		t.Errorf("the kubeconfig leads to %s, want %s", got, c.APIURL())
+	}
+
+}
+
+func TestCredentialsAreKept(t *testing.T) {
+	d, c := credentials(t)
+	before := readAll(t, d)
+	if err := makeCredentials(d, c); err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range readAll(t, d) {
+		if before[name] != data {
+			t.Errorf("%s was made again", name)
+		}
 	}
 
 	// A lost authority is made anew together with everything it signed; the token key stays.

@@ -29,6 +29,7 @@ const (
 // State is where a component is in its life.
 type State string
 
+// The states of a component.
 const (
 	StateWaiting  State = "Waiting"  // for what it needs
 	StateStarting State = "Starting" // runs, but does not serve yet

@@ -160,9 +160,10 @@ func TestSupervisorBacksOff(t *testing.T) {
 			t.Errorf("start %d came %d ms after the one before, want at least %d", i+2, gap, least)
 		}
 	}
-	if s := w.status("a"); s.Message != "exit status 3" || s.State != StateCrashed {
-		t.Errorf("status %s %q", s.State, s.Message)
-	}
+	w.await(t, "the reason of its end", func() bool {
+		s := w.status("a")
+		return s.State == StateCrashed && s.Message == "exit status 3"
+	})
 }
 
 func TestSupervisorHoldsDown(t *testing.T) {

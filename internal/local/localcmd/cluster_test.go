@@ -17,16 +17,46 @@ import (
 func TestLife(t *testing.T) {
 	u := newUser(t)
 	before := machineFiles(t)
-	if out := u.t9k(t, "up"); !strings.Contains(out, "Cluster default is ready.") {
-		t.Errorf("up printed\n%s", out)
+	u.prints(t, "Cluster default is ready.", "up")
+	config := configOf(t, u.dir("default"))
+	commandsOfOneThatRuns(t, u)
+	if after := machineFiles(t); after != before {
+		t.Errorf("the machine was\n%s\nand is\n%s", before, after)
 	}
-	if out := u.t9k(t, "up"); !strings.Contains(out, "runs already") {
-		t.Errorf("a second up printed\n%s", out)
+	podsFindEachOther(t, u, "default")
+
+	u.prints(t, "Cluster default is down.", "down")
+	u.leavesNothing(t, "default", config)
+	if out, err := u.try(t.Context(), "status"); err == nil || !strings.Contains(out, "is down") {
+		t.Errorf("status of a cluster that is down: %v\n%s", err, out)
 	}
+	u.prints(t, "was not running", "down")
+
+	u.prints(t, "Cluster default is ready.", "up")
+	c := u.client(t, "default")
+	awaitPhase(t, c, "asker", corev1.PodSucceeded)
+	if got := logsOf(t, c, "asker"); !strings.HasPrefix(got, "server\n") {
+		t.Errorf("the pod that had ended is said to have printed %q", got)
+	}
+	// The pod that ran does as on a node that lost power.
+	awaitPhase(t, c, "server", corev1.PodFailed)
+	u.prints(t, "Cluster default is gone", "reset")
+	if _, err := os.Stat(string(u.dir("default"))); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("after reset: %v", err)
+	}
+	u.leavesNothing(t, "default", config)
+	if after := machineFiles(t); after != before {
+		t.Errorf("the machine was\n%s\nand is\n%s", before, after)
+	}
+}
+
+func commandsOfOneThatRuns(t *testing.T, u *user) {
+	t.Helper()
+	u.prints(t, "runs already", "up")
 	if out, err := u.try(t.Context(), "up", "--fsync"); err == nil || !strings.Contains(out, "runs with other options") {
 		t.Errorf("up with other options: %v\n%s", err, out)
 	}
-	if out := u.t9k(t, "status"); !strings.Contains(out, "Cluster default is ready.") || strings.Count(out, " Ready ") != len(local.WholePlane()) {
+	if out := u.prints(t, "Cluster default is ready.", "status"); strings.Count(out, " Ready ") != len(local.WholePlane()) {
 		t.Errorf("status printed\n%s", out)
 	}
 	if out := u.t9k(t, "kubeconfig"); out != u.dir("default").Kubeconfig()+"\n" {
@@ -35,41 +65,22 @@ func TestLife(t *testing.T) {
 	if out := u.t9k(t, "logs", "kube-apiserver", "--tail", "3"); strings.Count(out, "\n") != 3 {
 		t.Errorf("the last 3 lines of a log are\n%s", out)
 	}
-	if after := machineFiles(t); after != before {
-		t.Errorf("the machine was\n%s\nand is\n%s", before, after)
-	}
+}
 
-	podsFindEachOther(t, u, "default")
+// prints runs a command that must succeed and print text among other things.
+func (u *user) prints(t *testing.T, text string, args ...string) string {
+	t.Helper()
+	out := u.t9k(t, args...)
+	if !strings.Contains(out, text) {
+		t.Errorf("%s printed\n%s", strings.Join(args, " "), out)
+	}
+	return out
+}
 
-	config := configOf(t, u.dir("default"))
-	u.t9k(t, "down")
-	if found := u.traces(t, "default", config); len(found) > 0 {
-		t.Errorf("down left %s", strings.Join(found, ", "))
-	}
-	if out, err := u.try(t.Context(), "status"); err == nil || !strings.Contains(out, "is down") {
-		t.Errorf("status of a cluster that is down: %v\n%s", err, out)
-	}
-	if out := u.t9k(t, "down"); !strings.Contains(out, "was not running") {
-		t.Errorf("a second down printed\n%s", out)
-	}
-
-	u.t9k(t, "up")
-	c := u.client(t, "default")
-	awaitPhase(t, c, "asker", corev1.PodSucceeded)
-	if got := logsOf(t, c, "asker"); !strings.HasPrefix(got, "server\n") {
-		t.Errorf("the pod that had ended is said to have printed %q", got)
-	}
-	// The pod that ran does as on a node that lost power.
-	awaitPhase(t, c, "server", corev1.PodFailed)
-	u.t9k(t, "reset")
-	if _, err := os.Stat(string(u.dir("default"))); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("after reset: %v", err)
-	}
-	if found := u.traces(t, "default", config); len(found) > 0 {
-		t.Errorf("reset left %s", strings.Join(found, ", "))
-	}
-	if after := machineFiles(t); after != before {
-		t.Errorf("the machine was\n%s\nand is\n%s", before, after)
+func (u *user) leavesNothing(t *testing.T, name string, c *local.Config) {
+	t.Helper()
+	if found := u.traces(t, name, c); len(found) > 0 {
+		t.Errorf("left on the machine: %s", strings.Join(found, ", "))
 	}
 }
 
@@ -165,9 +176,7 @@ func TestKilledMachine(t *testing.T) {
 				t.Error("nothing is left of the pod even before down, so that this test shows nothing")
 			}
 			u.t9k(t, "down")
-			if found := u.traces(t, "default", config); len(found) > 0 {
-				t.Errorf("down left %s", strings.Join(found, ", "))
-			}
+			u.leavesNothing(t, "default", config)
 		}
 		u.t9k(t, "up")
 		awaitPhase(t, u.client(t, "default"), name, corev1.PodFailed)
@@ -191,9 +200,7 @@ func TestSideBySide(t *testing.T) {
 		t.Errorf("list printed\n%s", out)
 	}
 	u.t9k(t, "reset", "--name", "one")
-	if found := u.traces(t, "one", one); len(found) > 0 {
-		t.Errorf("reset left %s", strings.Join(found, ", "))
-	}
+	u.leavesNothing(t, "one", one)
 	c := u.client(t, "two")
 	create(t, c, pod("still", "true"))
 	awaitPhase(t, c, "still", corev1.PodSucceeded)

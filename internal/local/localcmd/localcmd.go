@@ -71,7 +71,7 @@ is there again after the next "up"; "reset" deletes that too.`,
 			case ran:
 				fmt.Fprintf(out, "Cluster %s is down. Its data stay in %s;\n%q deletes them.\n", d.Name(), tilde(string(d)), "t9k local reset"+nameFlag(d))
 			case d.Exists():
-				fmt.Fprintf(out, "Cluster %s was not running.\n", d.Name())
+				fmt.Fprintf(out, "Cluster %s was not running. Whatever was left of it is removed.\n", d.Name())
 			default:
 				fmt.Fprintf(out, "There is no cluster %s.\n", d.Name())
 			}
