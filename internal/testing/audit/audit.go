@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -91,7 +92,7 @@ func (l *Log) Next() ([]Event, error) {
 	r := bufio.NewReaderSize(f, 1<<20)
 	for {
 		text, err := r.ReadBytes('\n')
-		if err == io.EOF { // what comes before it is half a line
+		if errors.Is(err, io.EOF) { // what comes before it is half a line
 			return events, nil
 		}
 		if err != nil {
