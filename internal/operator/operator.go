@@ -30,6 +30,7 @@ import (
 //
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=t9k-system,verbs=create
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=t9k-operator,namespace=t9k-system,verbs=get;update
+// +kubebuilder:rbac:groups="",resources=events,namespace=t9k-system,verbs=create
 
 // options are the command line's settings.
 type options struct {
