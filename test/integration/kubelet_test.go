@@ -24,10 +24,13 @@ import (
 //	run           runs until somebody ends it
 //	exit C0 C1 …  exits with C0 in the replica's first attempt, C1 in the second, and so on; the last code holds on
 //	wait          is never bound to a node
+//	stick         is bound to a node and never starts
 const (
 	commandRun  = "run"
 	commandExit = "exit"
 	commandWait = "wait"
+	// commandStick leaves the pod pending.
+	commandStick = "stick"
 )
 
 // A nodeSelector of nodeKey chooses the pod's node. On one whose name begins with lostPrefix pods start and never end.
@@ -110,6 +113,8 @@ func (k *kubelet) sync(ctx context.Context, key string) error {
 	case pod.Spec.NodeName == "":
 		return k.core.CoreV1().Pods(pod.Namespace).Bind(ctx, &corev1.Binding{
 			ObjectMeta: metav1.ObjectMeta{Name: pod.Name, UID: pod.UID}, Target: corev1.ObjectReference{Kind: "Node", Name: node}}, metav1.CreateOptions{})
+	case command[0] == commandStick:
+		return nil
 	case pod.Status.Phase == corev1.PodPending:
 		return k.write(ctx, pod, corev1.PodRunning, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}})
 	case pod.Status.Phase == corev1.PodRunning && command[0] == commandExit:
