@@ -65,8 +65,8 @@ func prepare(ctx context.Context, d Dir, o Options) error {
 	return err
 }
 
-// startMachine starts the machine process in a session of its own. The channel is closed when it ends.
-func startMachine(d Dir) (<-chan struct{}, error) {
+// startMachine starts the machine process in a session of its own. The channel tells how it ended, if it does.
+func startMachine(d Dir) (<-chan error, error) {
 	binary, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("finding this program: %w", err)
@@ -83,17 +83,14 @@ func startMachine(d Dir) (<-chan struct{}, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting the machine process: %w", err)
 	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = cmd.Wait() // the log says why it ended
-	}()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
 	return ended, nil
 }
 
 // awaitReady waits for every component. A machine process that ended (never, if the channel is nil) is a failure,
 // unless another one, started at the same time, had the lock before it.
-func awaitReady(ctx context.Context, d Dir, ended <-chan struct{}, report func(ComponentStatus)) error {
+func awaitReady(ctx context.Context, d Dir, ended <-chan error, report func(ComponentStatus)) error {
 	ctx, cancel := context.WithTimeout(ctx, upTimeout)
 	defer cancel()
 	client := NewClient(d)
@@ -112,16 +109,27 @@ func awaitReady(ctx context.Context, d Dir, ended <-chan struct{}, report func(C
 			}
 		}
 		select {
-		case <-ended:
+		case how := <-ended:
 			ended = nil
 			if !d.Running() {
-				return fmt.Errorf("starting cluster %s: %s", d.Name(), strings.TrimPrefix(lastLines(d.LogFile(machineLog), 5), "t9k local: "))
+				return machineEnded(d, how)
 			}
 		case <-ctx.Done():
 			return notReady(ctx, d, status)
 		case <-time.After(readyInterval):
 		}
 	}
+}
+
+// machineEnded gives the reason that a machine process wrote down, or how it ended if it could not.
+func machineEnded(d Dir, how error) error {
+	if said := strings.TrimPrefix(lastLines(d.LogFile(machineLog), 5), "t9k local: "); said != "" {
+		return fmt.Errorf("starting cluster %s: %s", d.Name(), said)
+	}
+	if how == nil {
+		return fmt.Errorf("starting cluster %s: it was told to stop", d.Name())
+	}
+	return fmt.Errorf("starting cluster %s: its machine process ended: %w", d.Name(), how)
 }
 
 // notReady says what a start that took too long or was interrupted was waiting for.

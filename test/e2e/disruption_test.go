@@ -97,7 +97,12 @@ func TestPreemption(t *testing.T) {
 	high := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Spec: role("x", 1, "exec sleep 1000000").Template.Spec}
 	high.Spec.PriorityClassName = class.Name
 	high.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: *most}
-	s.create(high)
+	high.SetNamespace(s.ns)
+	for err := s.client.Create(t.Context(), high); err != nil; err = s.client.Create(t.Context(), high) {
+		if !strings.Contains(err.Error(), "no PriorityClass") { // the API server's own cache may not have it yet
+			t.Fatal(err)
+		}
+	}
 	s.awaitJob("low", "the scheduler's reason", func(j *batch.GenericJob) bool {
 		c := condition(j, batch.JobRunningCondition)
 		return j.Status.Phase == batch.JobPending && c.Reason == batch.ReasonUnschedulable && strings.Contains(c.Message, "Insufficient cpu")

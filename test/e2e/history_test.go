@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,7 @@ import (
 // history records every version of the jobs and pods of a namespace, and holds each version of a job against what is true
 // of every status. So each test of the package is a test of these invariants too.
 type history struct {
+	s *space
 	t testing.TB
 
 	mu   sync.Mutex
@@ -25,7 +27,7 @@ type history struct {
 
 // record follows the namespace until the test ends.
 func (s *space) record() *history {
-	h := &history{t: s.t, jobs: map[string][]*batch.GenericJob{}, pods: map[types.UID]*corev1.Pod{}}
+	h := &history{s: s, t: s.t, jobs: map[string][]*batch.GenericJob{}, pods: map[types.UID]*corev1.Pod{}}
 	ctx, cancel := context.WithCancel(s.t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = follow(ctx, s.client, &batch.GenericJobList{}, h.seeJobs, client.InNamespace(s.ns)) }) // ends with ctx
@@ -167,8 +169,50 @@ func checkChange(last, j *batch.GenericJob, wrong func(string, ...any)) {
 	}
 }
 
+// catchUp waits until the history holds what the API server has now: it follows by watches of its own, which may be behind
+// those that the test waited with.
+func (h *history) catchUp() {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.s.t.Context(), patience)
+	defer cancel()
+	for !h.current(ctx) {
+		select {
+		case <-ctx.Done():
+			h.t.Fatalf("the history has not caught up within %s", patience)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func (h *history) current(ctx context.Context) bool {
+	var jobs batch.GenericJobList
+	var pods corev1.PodList
+	for _, list := range []client.ObjectList{&jobs, &pods} {
+		if err := h.s.client.List(ctx, list, client.InNamespace(h.s.ns)); err != nil {
+			return false
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range jobs.Items {
+		past := h.jobs[jobs.Items[i].Name]
+		if len(past) == 0 || past[len(past)-1].ResourceVersion != jobs.Items[i].ResourceVersion {
+			return false
+		}
+	}
+	for i := range pods.Items {
+		seen := h.pods[pods.Items[i].UID]
+		if seen == nil || seen.ResourceVersion != pods.Items[i].ResourceVersion {
+			return false
+		}
+	}
+	return true
+}
+
 // phases lists the phases that a job went through.
 func (h *history) phases(job string) []batch.JobPhase {
+	h.t.Helper()
+	h.catchUp()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var out []batch.JobPhase
@@ -196,6 +240,8 @@ func (h *history) writes(job string) int {
 
 // attempts lists the pods that carried a replica, oldest first.
 func (h *history) attempts(replica string) []*corev1.Pod {
+	h.t.Helper()
+	h.catchUp()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var out []*corev1.Pod
