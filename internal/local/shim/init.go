@@ -94,7 +94,7 @@ func prepare() (*container, error) {
 	signal.Notify(c.signals)
 	for _, sig := range []uintptr{32, 33} { // what glibc's posix_spawn leaves ignored and Go does not touch
 		var standard [4]uint64 // struct sigaction: SIG_DFL, no flags
-		unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&standard)), 0, 8, 0, 0)
+		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&standard)), 0, 8, 0, 0)
 	}
 	root := &rootfs{spec: s}
 	if err := root.build(); err != nil {
