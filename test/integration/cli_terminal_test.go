@@ -108,6 +108,7 @@ func TestCLIDrawsOnATerminal(t *testing.T) {
 	term.await(w, "Succeeded")
 	w.finish("job-w-1", 0)
 	watch.ends(0)
+	term.await(w, "genericjob/job \x1b[32mSucceeded\x1b[0m in ")
 	all := term.output.String()
 	w.contains("the terminal", all, "\x1b[5A", "\x1b[J", "genericjob/job \x1b[32mSucceeded\x1b[0m in ")
 

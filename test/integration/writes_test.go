@@ -168,6 +168,9 @@ func (w *world) checkStatusWrites(replicas int32) {
 		if e.Resource != "genericjobs/status" {
 			continue
 		}
+		if e.Code == 409 { // the lock held: a cache was behind, and nothing was written
+			continue
+		}
 		if e.Code != 200 {
 			w.Errorf("a status write was answered by %d", e.Code)
 		}
