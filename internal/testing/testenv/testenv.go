@@ -62,7 +62,7 @@ type Env struct {
 }
 
 // Start starts an API server with its etcd and the repository's CRDs, and whatever else o.Components names; it takes
-// about 2 s and no privileges. There is no controller manager unless asked for: nothing is collected as garbage,
+// a few seconds and no privileges. There is no controller manager unless asked for: nothing is collected as garbage,
 // and namespaces are not emptied. The environment ends with the test.
 func Start(t testing.TB, o Options) *Env {
 	t.Helper()
@@ -74,8 +74,8 @@ func Start(t testing.TB, o Options) *Env {
 	return e
 }
 
-// StartCluster starts a whole cluster with a node that runs pods as processes; it takes about 3 s. It skips the test,
-// and says why, where that is not possible. The environment ends with the test.
+// StartCluster starts a whole cluster with a node that runs pods as processes. It skips the test, and says
+// why, where that is not possible. The environment ends with the test.
 func StartCluster(t testing.TB, o Options) *Env {
 	t.Helper()
 	if err := local.CheckHost(); err != nil {
