@@ -67,7 +67,7 @@ verify: ## Generate, format and lint; fail if that changes a file or finds anyth
 	@hack/checksums >$(BIN)/after
 	@diff $(BIN)/before $(BIN)/after || { echo "verify: the files above were not as \`make generate fmt\` writes them; now they are"; exit 1; }
 
-API_GROUPS := batch/v1beta1 scheduler/v1beta1
+API_GROUPS := batch/v1beta1 scheduler/v1beta1 tensorboard/v1beta1
 
 .PHONY: generate
 generate: $(TOOLS)/controller-gen $(TOOLS)/applyconfiguration-gen ## Write deepcopy, CRDs, RBAC, apply configurations and docs/reference from the Go types

@@ -9,8 +9,10 @@ import (
 	batchv1beta1 "tensorstack.dev/batch/api/applyconfiguration/batch/v1beta1"
 	internal "tensorstack.dev/batch/api/applyconfiguration/internal"
 	applyconfigurationschedulerv1beta1 "tensorstack.dev/batch/api/applyconfiguration/scheduler/v1beta1"
+	applyconfigurationtensorboardv1beta1 "tensorstack.dev/batch/api/applyconfiguration/tensorboard/v1beta1"
 	v1beta1 "tensorstack.dev/batch/api/batch/v1beta1"
 	schedulerv1beta1 "tensorstack.dev/batch/api/scheduler/v1beta1"
+	tensorboardv1beta1 "tensorstack.dev/batch/api/tensorboard/v1beta1"
 )
 
 // ForKind returns an apply configuration type for the given GroupVersionKind, or nil if no
@@ -24,6 +26,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &batchv1beta1.ContainerStatusApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("DebugMode"):
 		return &batchv1beta1.DebugModeApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("ElasticConfig"):
+		return &batchv1beta1.ElasticConfigApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("GenericJob"):
 		return &batchv1beta1.GenericJobApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("GenericJobSpec"):
@@ -38,6 +42,14 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &batchv1beta1.OmittedReplicasApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("PauseMode"):
 		return &batchv1beta1.PauseModeApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("PyTorchReplicaSpec"):
+		return &batchv1beta1.PyTorchReplicaSpecApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("PyTorchTrainingJob"):
+		return &batchv1beta1.PyTorchTrainingJobApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("PyTorchTrainingJobSpec"):
+		return &batchv1beta1.PyTorchTrainingJobSpecApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("PyTorchTrainingJobStatus"):
+		return &batchv1beta1.PyTorchTrainingJobStatusApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("ReplicaDebugSet"):
 		return &batchv1beta1.ReplicaDebugSetApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("ReplicaSpec"):
@@ -50,6 +62,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &batchv1beta1.ResumeSpecApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("RunMode"):
 		return &batchv1beta1.RunModeApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("RunPolicy"):
+		return &batchv1beta1.RunPolicyApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("SchedulePolicy"):
 		return &batchv1beta1.SchedulePolicyApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("ServiceOption"):
@@ -58,6 +72,20 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &batchv1beta1.T9kSchedulerApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("Tasks"):
 		return &batchv1beta1.TasksApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("TensorFlowTrainingJob"):
+		return &batchv1beta1.TensorFlowTrainingJobApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("TensorFlowTrainingJobSpec"):
+		return &batchv1beta1.TensorFlowTrainingJobSpecApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("TensorFlowTrainingJobStatus"):
+		return &batchv1beta1.TensorFlowTrainingJobStatusApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("TorchrunConfig"):
+		return &batchv1beta1.TorchrunConfigApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("TrainingReplicaSpec"):
+		return &batchv1beta1.TrainingReplicaSpecApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("TrainingSpec"):
+		return &batchv1beta1.TrainingSpecApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("TrainingStatus"):
+		return &batchv1beta1.TrainingStatusApplyConfiguration{}
 
 		// Group=scheduler.tensorstack.dev, Version=v1beta1
 	case schedulerv1beta1.SchemeGroupVersion.WithKind("PodGroup"):
@@ -70,6 +98,24 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &applyconfigurationschedulerv1beta1.PodGroupSpecApplyConfiguration{}
 	case schedulerv1beta1.SchemeGroupVersion.WithKind("PodGroupStatus"):
 		return &applyconfigurationschedulerv1beta1.PodGroupStatusApplyConfiguration{}
+
+		// Group=tensorstack.dev, Version=v1beta1
+	case tensorboardv1beta1.SchemeGroupVersion.WithKind("HTTPSource"):
+		return &applyconfigurationtensorboardv1beta1.HTTPSourceApplyConfiguration{}
+	case tensorboardv1beta1.SchemeGroupVersion.WithKind("LogDir"):
+		return &applyconfigurationtensorboardv1beta1.LogDirApplyConfiguration{}
+	case tensorboardv1beta1.SchemeGroupVersion.WithKind("PVCSource"):
+		return &applyconfigurationtensorboardv1beta1.PVCSourceApplyConfiguration{}
+	case tensorboardv1beta1.SchemeGroupVersion.WithKind("S3Source"):
+		return &applyconfigurationtensorboardv1beta1.S3SourceApplyConfiguration{}
+	case tensorboardv1beta1.SchemeGroupVersion.WithKind("SchedulePolicy"):
+		return &applyconfigurationtensorboardv1beta1.SchedulePolicyApplyConfiguration{}
+	case tensorboardv1beta1.SchemeGroupVersion.WithKind("SecretRef"):
+		return &applyconfigurationtensorboardv1beta1.SecretRefApplyConfiguration{}
+	case tensorboardv1beta1.SchemeGroupVersion.WithKind("T9kScheduler"):
+		return &applyconfigurationtensorboardv1beta1.T9kSchedulerApplyConfiguration{}
+	case tensorboardv1beta1.SchemeGroupVersion.WithKind("TensorBoardSpec"):
+		return &applyconfigurationtensorboardv1beta1.TensorBoardSpecApplyConfiguration{}
 
 	}
 	return nil

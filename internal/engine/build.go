@@ -68,6 +68,11 @@ func (j *Job) labels() map[string]string {
 	}
 }
 
+// selector is the label selector of the job's pods, as text.
+func (j *Job) selector() string {
+	return batch.LabelJobName + "=" + j.Name + "," + batch.LabelJobKind + "=" + j.Kind
+}
+
 // service is the job's one headless Service. Names resolve before pods are ready: replicas look for each other at start.
 func (j *Job) service() *corev1.Service {
 	return &corev1.Service{

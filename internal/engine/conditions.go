@@ -70,7 +70,12 @@ func (p *pass) runningCondition(s *batch.JobStatus) batch.JobCondition {
 	case s.Phase == batch.JobRunning && p.mode == batch.RunDebug:
 		return is(batch.JobRunningCondition, true, batch.ReasonDebugging, fmt.Sprintf("%d replicas run the debug command.", a.Running))
 	case s.Phase == batch.JobRunning:
-		return is(batch.JobRunningCondition, true, batch.ReasonReplicasRunning, runningText(a))
+		message := runningText(a)
+		if rest := s.Replicas - a.Running - a.Succeeded - a.Failed; rest > 0 {
+			_, why := p.pendingReason()
+			message = fmt.Sprintf("%s %d more are awaited. %s", message, rest, why)
+		}
+		return is(batch.JobRunningCondition, true, batch.ReasonReplicasRunning, message)
 	case s.Phase == batch.JobUnknown:
 		return no(batch.ReasonReplicaUnknown, fmt.Sprintf("The state of %d replicas cannot be obtained.", a.Unknown))
 	}

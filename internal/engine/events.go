@@ -39,6 +39,9 @@ func (p *pass) event(e Event) { p.plan.Events = append(p.plan.Events, e) }
 // lock, each transition is told at most once.
 func (p *pass) transitionEvents(next *batch.JobStatus) {
 	p.modeEvents(next)
+	if p.Elastic != nil && p.old.RunMode != "" && next.Replicas != p.old.Replicas {
+		p.event(normal(batch.EventJobScaled, "Scaling from %d to %d replicas.", p.old.Replicas, next.Replicas))
+	}
 	p.replicaEvents()
 	p.refusalEvents(next)
 	if next.Phase == p.old.Phase {

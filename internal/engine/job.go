@@ -33,6 +33,13 @@ type Job struct {
 	CleanUp batch.CleanUpPolicy
 	// TTL is the time from the end of the job to its deletion; nil stands for never.
 	TTL *time.Duration
+	// Deadline is how long the job may be active, counted from status.startTime; nil stands for no bound. A job that passes
+	// it fails, and its running pods are stopped.
+	Deadline *time.Duration
+	// RestartLimit is the number of restarts of all replicas together; nil stands for no bound.
+	RestartLimit *int32
+	// Elastic lets the number of replicas change while the job runs; nil stands for a fixed one.
+	Elastic *Elastic
 	// Service asks for a headless Service of the job's name; nil stands for none.
 	Service *Service
 	// Gang hands the pods to the t9k-scheduler as one group; nil leaves them to the default scheduler.
@@ -77,8 +84,18 @@ type Resume struct {
 type Restart struct {
 	// OnSuccess and OnFailure tell which ends lead to a restart.
 	OnSuccess, OnFailure bool
+	// Codes limits OnFailure to failures whose main container ended with one of these exit codes; nil stands for any failure.
+	Codes []int32
 	// Limit is the number of restarts of each replica; nil stands for no bound.
 	Limit *int32
+}
+
+// Elastic describes a job whose roles may get other numbers of replicas at any time. Once a replica has succeeded they stay
+// as they are.
+type Elastic struct {
+	// Min is the number of replicas that the job needs to run; it does not wait for more. Max is the largest number that it
+	// may be given.
+	Min, Max int
 }
 
 // Rule names the replicas that all must have succeeded, or failed for good, for it to hold.
@@ -109,6 +126,14 @@ type Gang struct {
 // PodName is the name and hostname of a replica's pod.
 func (j *Job) PodName(role string, rank int) string {
 	return ReplicaName(j.Name, role, rank)
+}
+
+// mainContainer is the name of the main container; empty where there is none.
+func (r *Role) mainContainer() string {
+	if r.Main >= len(r.Template.Spec.Containers) {
+		return ""
+	}
+	return r.Template.Spec.Containers[r.Main].Name
 }
 
 // Replicas is the number of replicas that the job wants, over all roles.

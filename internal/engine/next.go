@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -82,8 +83,10 @@ func Next(job *Job, seen Seen, cfg Config) Plan {
 	}
 	p.finished = conditionTrue(p.old, batch.JobCompleted) || conditionTrue(p.old, batch.JobFailedCondition)
 	p.mode = p.runMode()
+	p.keepSize()
 	p.load()
 	p.observe()
+	p.allowRestarts()
 	p.verdict = p.judge()
 	p.act()
 	p.writeStatus()
@@ -171,12 +174,45 @@ func (p *pass) observe() {
 	for i := range p.replicas {
 		r := &p.replicas[i]
 		r.observe(p.mode, keep, p.cfg)
-		if r.result == notEnded || p.mode == batch.RunDebug || p.finished {
-			continue
+		if p.old.RunMode == "" && r.pod != nil { // a status that was lost; the pods still tell
+			r.restarts = count(r.pod.Annotations[batch.AnnotationRestarts])
 		}
+	}
+}
+
+// allowRestarts finds the replicas that ended and may be restarted, by their own limits and that of the job.
+func (p *pass) allowRestarts() {
+	if p.mode == batch.RunDebug || p.finished {
+		return
+	}
+	all := int32(0)
+	for i := range p.Roles {
+		all += p.restartsOf(i)
+	}
+	for i := range p.replicas {
+		r := &p.replicas[i]
 		restart := &p.Roles[r.Role].Restart
-		wanted := restart.OnFailure && r.result == failed || restart.OnSuccess && r.result == succeeded
-		r.due = wanted && (restart.Limit == nil || r.restarts < *restart.Limit)
+		r.due = restart.wanted(r, p.Roles[r.Role].mainContainer()) && (restart.Limit == nil || r.restarts < *restart.Limit) &&
+			(p.RestartLimit == nil || all < *p.RestartLimit)
+		if r.due {
+			all++
+		}
+	}
+}
+
+// wanted tells whether the policy restarts a replica after what it ended with.
+func (x *Restart) wanted(r *replica, main string) bool {
+	switch r.result {
+	case succeeded:
+		return x.OnSuccess
+	case failed:
+		if x.OnFailure && x.Codes != nil {
+			code := r.exitOf(main)
+			return code != nil && slices.Contains(x.Codes, *code)
+		}
+		return x.OnFailure
+	default:
+		return false
 	}
 }
 
@@ -268,7 +304,7 @@ func (p *pass) cleanUp(r *replica) {
 		r.phase, r.reason = batch.ReplicaDeleted, ""
 	}
 	unfinished := classify(r.pod) == notEnded
-	if p.CleanUp == batch.CleanUpAll || p.CleanUp == batch.CleanUpUnfinished && unfinished {
+	if p.CleanUp == batch.CleanUpAll || unfinished && (p.CleanUp == batch.CleanUpUnfinished || p.pastDeadline()) {
 		p.deletePod(r.pod)
 		if r.result == notEnded {
 			r.phase, r.reason = batch.ReplicaDeleted, "Terminating"

@@ -96,10 +96,9 @@ func (p *pass) tasks() []batch.Tasks {
 	out := make([]batch.Tasks, len(p.Roles))
 	for i := range p.Roles {
 		t := &out[i]
-		t.Type = p.Roles[i].Type
+		t.Type, t.RestartCount = p.Roles[i].Type, p.restartsOf(i)
 		for k := range p.roles[i] {
 			r := &p.roles[i][k]
-			t.RestartCount += r.restarts
 			if listed == nil || listed[r] {
 				t.Replicas = append(t.Replicas, r.status())
 			} else {
@@ -111,6 +110,22 @@ func (p *pass) tasks() []batch.Tasks {
 		}
 	}
 	return out
+}
+
+// restartsOf is the number of restarts charged to a role: to its replicas, and to those that it had before it was scaled
+// down, which the last status still holds in its sum.
+func (p *pass) restartsOf(role int) int32 {
+	sum := int32(0)
+	for i := range p.old.Tasks {
+		if t := &p.old.Tasks[i]; t.Type == p.Roles[role].Type {
+			sum = t.RestartCount
+		}
+	}
+	for i := range p.roles[role] {
+		r := &p.roles[role][i]
+		sum += r.restarts - r.past.restarts
+	}
+	return sum
 }
 
 // listed is the set of replicas that the status lists one by one, or nil where it lists all.

@@ -89,7 +89,6 @@ func (r *replica) observe(mode batch.RunModeType, keepResults bool, cfg *Config)
 		r.remove, r.create = true, true
 		return
 	}
-	r.restarts = max(r.past.restarts, restarts)
 	r.attempt = max(r.past.attempt, count(r.pod.Labels[batch.LabelReplicaAttempt]))
 	r.backoff = count(r.pod.Annotations[batch.AnnotationBackoff])
 	if r.pod.DeletionTimestamp != nil && keepResults && r.past.uid == r.uid && r.past.finalResult() != notEnded {
@@ -232,6 +231,24 @@ func exitCode(pod *corev1.Pod) *int32 {
 		}
 	}
 	return code
+}
+
+// exitOf is the exit code of one container of a replica that ended; nil where it did not end by itself.
+func (r *replica) exitOf(container string) *int32 {
+	if r.pod != nil {
+		for i := range r.pod.Status.ContainerStatuses {
+			if c := &r.pod.Status.ContainerStatuses[i]; c.Name == container && c.State.Terminated != nil {
+				return &c.State.Terminated.ExitCode
+			}
+		}
+		return nil
+	}
+	for i := range r.past.containers {
+		if c := &r.past.containers[i]; c.Name == container {
+			return c.ExitCode
+		}
+	}
+	return nil
 }
 
 // endReason is what the kubelet says of the pod's failure, for example OOMKilled.

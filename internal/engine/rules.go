@@ -3,6 +3,8 @@ package engine
 import (
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
@@ -17,16 +19,40 @@ func (v verdict) over() bool { return v.phase != "" }
 
 // judge applies the finish rules. If a failure and a success rule come to hold together, failure wins.
 func (p *pass) judge() verdict {
-	if p.finished || p.mode == batch.RunDebug {
+	if p.finished {
 		return verdict{}
 	}
-	if v := p.judgeFailure(); v.over() {
-		return v
+	if p.mode != batch.RunDebug {
+		for _, judge := range []func() verdict{p.judgeFailure, p.judgeSuccess, p.judgeUnsatisfiable} {
+			if v := judge(); v.over() {
+				return v
+			}
+		}
 	}
-	if v := p.judgeSuccess(); v.over() {
-		return v
+	return p.judgeDeadline()
+}
+
+// judgeDeadline ends a job that has been active for too long, in whatever mode its pods run.
+func (p *pass) judgeDeadline() verdict {
+	start := p.startTime()
+	if p.Deadline == nil || p.mode == batch.RunPause || start == nil {
+		return verdict{}
 	}
-	return p.judgeUnsatisfiable()
+	if at := start.Add(*p.Deadline); p.seen.Now.Before(at) {
+		p.wakeAt(at)
+		return verdict{}
+	}
+	return verdict{batch.JobFailed, batch.ReasonDeadlineExceeded,
+		fmt.Sprintf("The job was active for longer than its deadline, which is %s.", *p.Deadline)}
+}
+
+// pastDeadline tells whether it was the deadline that ended the job.
+func (p *pass) pastDeadline() bool {
+	if p.verdict.over() {
+		return p.verdict.reason == batch.ReasonDeadlineExceeded
+	}
+	c := condition(p.old, batch.JobFailedCondition)
+	return c != nil && c.Status == metav1.ConditionTrue && c.Reason == batch.ReasonDeadlineExceeded
 }
 
 func (p *pass) judgeFailure() verdict {

@@ -16,6 +16,9 @@ func (p *pass) writeStatus() {
 	next.Tasks = p.tasks()
 	next.Aggregate = p.aggregate()
 	next.Replicas = int32(len(p.replicas))
+	if p.Elastic != nil {
+		next.Selector = p.selector()
+	}
 	next.BackoffCount = 0
 	for i := range next.Tasks {
 		next.BackoffCount += next.Tasks[i].RestartCount
@@ -114,25 +117,40 @@ func (p *pass) phase() batch.JobPhase {
 	}
 }
 
-// waiting is the first replica that the job waits for: one that neither runs nor has ended for good.
+// waiting is the first replica that the job waits for: one that neither runs nor has ended for good. An elastic job waits
+// for no more than it needs.
 func (p *pass) waiting() *replica {
+	var first *replica
+	ready := 0
 	for i := range p.replicas {
-		if r := &p.replicas[i]; r.phase != batch.ReplicaRunning && !r.final() {
-			return r
+		r := &p.replicas[i]
+		if r.phase == batch.ReplicaRunning || r.final() {
+			ready++
+		} else if first == nil {
+			first = r
 		}
 	}
-	return nil
+	if p.Elastic != nil && ready >= p.Elastic.Min {
+		return nil
+	}
+	return first
 }
 
 func (p *pass) setTimes(s *batch.JobStatus) {
-	now := metav1.NewTime(p.seen.Now).Rfc3339Copy()
-	running := p.mode != batch.RunPause && !p.finished
-	if running && (s.StartTime == nil || p.old.RunMode == batch.RunPause) {
-		s.StartTime = p.firstStart(now)
-	}
+	s.StartTime = p.startTime()
 	if p.verdict.over() {
+		now := metav1.NewTime(p.seen.Now).Rfc3339Copy()
 		s.CompletionTime = &now
 	}
+}
+
+// startTime is the StartTime of the next status.
+func (p *pass) startTime() *metav1.Time {
+	running := p.mode != batch.RunPause && !p.finished
+	if running && (p.old.StartTime == nil || p.old.RunMode == batch.RunPause) {
+		return p.firstStart(metav1.NewTime(p.seen.Now).Rfc3339Copy())
+	}
+	return p.old.StartTime
 }
 
 // firstStart is when the first of the pods was created, if there are any and the job has not been paused, or else now.

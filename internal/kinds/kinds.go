@@ -31,6 +31,8 @@ type Kind struct {
 	Lower func(Object, Options) (*engine.Job, field.ErrorList)
 	// ValidateUpdate lists the changes that a live job does not take.
 	ValidateUpdate func(updated, old Object) field.ErrorList
+	// Default fills in what an object leaves out and other programs look for; nil where there is nothing.
+	Default func(Object)
 	// Status is the object's status, to read and to write.
 	Status func(Object) *batch.JobStatus
 }
@@ -38,6 +40,8 @@ type Kind struct {
 // All lists the kinds of job.
 var All = []Kind{
 	genericJob,
+	pyTorchTrainingJob,
+	tensorFlowTrainingJob,
 }
 
 // Options are what lowering needs to know of the cluster and the installation.

@@ -158,6 +158,9 @@ func (l *lowering) scheduler(p *batch.SchedulePolicy, path *field.Path) {
 	s, path := p.T9kScheduler, path.Child("t9kScheduler")
 	l.queueName(s.Queue, path.Child("queue"))
 	g := &engine.Gang{Queue: s.Queue, MinMember: int32(min(l.job.Replicas(), math.MaxInt32)), ByRole: true}
+	if e := l.job.Elastic; e != nil { // any of the roles may be short of its share
+		g.MinMember, g.ByRole = int32(min(e.Min, math.MaxInt32)), false
+	}
 	if s.Priority != nil {
 		g.Priority = *s.Priority
 	}

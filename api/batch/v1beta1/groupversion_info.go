@@ -14,7 +14,8 @@ var SchemeGroupVersion = GroupVersion
 
 // AddToScheme registers the types of this package with a scheme.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &GenericJob{}, &GenericJobList{})
+	s.AddKnownTypes(GroupVersion, &GenericJob{}, &GenericJobList{}, &PyTorchTrainingJob{}, &PyTorchTrainingJobList{},
+		&TensorFlowTrainingJob{}, &TensorFlowTrainingJobList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

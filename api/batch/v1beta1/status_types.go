@@ -97,6 +97,8 @@ const (
 	ReasonFailureRule Reason = "FailureRuleMet"
 	// ReasonSuccessRulesUnsatisfiable (Failed): no success rule can hold any more.
 	ReasonSuccessRulesUnsatisfiable Reason = "SuccessRulesUnsatisfiable"
+	// ReasonDeadlineExceeded (Failed): the job was active for longer than activeDeadlineSeconds.
+	ReasonDeadlineExceeded Reason = "DeadlineExceeded"
 	// ReasonJobSucceeded (Failed): the job has succeeded.
 	ReasonJobSucceeded Reason = "JobSucceeded"
 	// ReasonJobFailed (Completed): the job has failed.
@@ -111,6 +113,8 @@ const (
 	EventJobResumed Reason = "JobResumed"
 	// EventJobStarted: the first pods are being created.
 	EventJobStarted Reason = "JobStarted"
+	// EventJobScaled: the number of replicas of an elastic job has changed.
+	EventJobScaled Reason = "JobScaled"
 	// EventReplicaRestarted: a replica ended and is restarted; the restart is charged to its limit.
 	EventReplicaRestarted Reason = "ReplicaRestarted"
 	// EventReplicaDisrupted: a replica's pod was taken away through no fault of its own and is replaced without charge.
@@ -309,6 +313,9 @@ type JobStatus struct {
 	// Replicas is the number of replicas that the job wants, over all roles.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
+	// Selector selects the pods of an elastic job, for autoscalers.
+	// +optional
+	Selector string `json:"selector,omitempty"`
 	// RunMode is the mode that the current pods were made for.
 	// +optional
 	RunMode RunModeType `json:"runMode,omitempty"`

@@ -79,6 +79,14 @@ func (b *GenericJobStatusApplyConfiguration) WithReplicas(value int32) *GenericJ
 	return b
 }
 
+// WithSelector sets the Selector field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Selector field is set to the value of the last call.
+func (b *GenericJobStatusApplyConfiguration) WithSelector(value string) *GenericJobStatusApplyConfiguration {
+	b.JobStatusApplyConfiguration.Selector = &value
+	return b
+}
+
 // WithRunMode sets the RunMode field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the RunMode field is set to the value of the last call.

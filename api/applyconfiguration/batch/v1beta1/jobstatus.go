@@ -24,6 +24,8 @@ type JobStatusApplyConfiguration struct {
 	BackoffCount *int32 `json:"backoffCount,omitempty"`
 	// Replicas is the number of replicas that the job wants, over all roles.
 	Replicas *int32 `json:"replicas,omitempty"`
+	// Selector selects the pods of an elastic job, for autoscalers.
+	Selector *string `json:"selector,omitempty"`
 	// RunMode is the mode that the current pods were made for.
 	RunMode *batchv1beta1.RunModeType `json:"runMode,omitempty"`
 	// StartTime tells when pods were first created, and again when the job last resumed.
@@ -95,6 +97,14 @@ func (b *JobStatusApplyConfiguration) WithBackoffCount(value int32) *JobStatusAp
 // If called multiple times, the Replicas field is set to the value of the last call.
 func (b *JobStatusApplyConfiguration) WithReplicas(value int32) *JobStatusApplyConfiguration {
 	b.Replicas = &value
+	return b
+}
+
+// WithSelector sets the Selector field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Selector field is set to the value of the last call.
+func (b *JobStatusApplyConfiguration) WithSelector(value string) *JobStatusApplyConfiguration {
+	b.Selector = &value
 	return b
 }
 

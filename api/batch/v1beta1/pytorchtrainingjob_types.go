@@ -1,0 +1,119 @@
+package v1beta1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// PyTorchTrainingJob trains with PyTorch: its replicas find each other by the variables of torch.distributed, or are started
+// by torchrun, and may then grow and shrink in number while they train.
+//
+// +kubebuilder:object:root=true
+// +genclient
+// +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.elastic.expectedReplicas,statuspath=.status.replicas,selectorpath=.status.selector
+// +kubebuilder:resource:categories=all;jobs,shortName=ptj
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.aggregate.running`,description="Replicas that run"
+// +kubebuilder:printcolumn:name="Total",type=integer,JSONPath=`.status.replicas`,description="Replicas that the job wants"
+// +kubebuilder:printcolumn:name="Restarts",type=integer,JSONPath=`.status.backoffCount`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type PyTorchTrainingJob struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec says what is to run.
+	Spec PyTorchTrainingJobSpec `json:"spec"`
+	// Status says what has been seen of it.
+	// +optional
+	Status PyTorchTrainingJobStatus `json:"status,omitzero"`
+}
+
+// PyTorchTrainingJobList is a list of PyTorchTrainingJobs.
+//
+// +kubebuilder:object:root=true
+type PyTorchTrainingJobList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []PyTorchTrainingJob `json:"items"`
+}
+
+// PyTorchTrainingJobSpec says what a PyTorchTrainingJob runs. Rank 0 over all roles, in their order, is the job's master: the
+// job succeeds when it succeeds and fails when it fails for good.
+type PyTorchTrainingJobSpec struct {
+	// ReplicaSpecs lists the roles of the job. Ranks count over all of them in this order.
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	ReplicaSpecs []PyTorchReplicaSpec `json:"replicaSpecs"`
+	// Elastic lets the number of replicas change while the job runs. Only with torchrun.
+	// +optional
+	Elastic *ElasticConfig `json:"elastic,omitempty"`
+	// TorchrunConfig starts the training by torchrun.
+	// +optional
+	TorchrunConfig *TorchrunConfig `json:"torchrunConfig,omitempty"`
+
+	TrainingSpec `json:",inline"`
+}
+
+// PyTorchReplicaSpec describes the replicas of one role.
+type PyTorchReplicaSpec struct {
+	TrainingReplicaSpec `json:",inline"`
+
+	// ScalingWeight is the role's share of the replicas of an elastic job, relative to the weights of the other roles.
+	// Defaults to 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	ScalingWeight *int32 `json:"scalingWeight,omitempty"`
+}
+
+// ElasticConfig lets the number of replicas change while the job runs.
+type ElasticConfig struct {
+	// Enabled switches elastic training on.
+	// +optional
+	Enabled bool `json:"enabled,omitempty"`
+	// MinReplicas is the least number of replicas that training goes on with. It cannot change on a live job.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	MinReplicas *int32 `json:"minReplicas,omitempty"`
+	// MaxReplicas is the largest number of replicas. It cannot change on a live job.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
+	// ExpectedReplicas is the number of replicas wanted now, from minReplicas to maxReplicas. People and autoscalers change it
+	// to scale the job, also through the scale subresource. Defaults to minReplicas.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ExpectedReplicas *int32 `json:"expectedReplicas,omitempty"`
+}
+
+// TorchrunConfig starts the main container of each replica by torchrun, whose options come from here. The arguments of the
+// container follow them: the script and its own. The container's command is ignored.
+type TorchrunConfig struct {
+	// Enabled switches torchrun on.
+	// +optional
+	Enabled bool `json:"enabled,omitempty"`
+	// MaxRestarts is torchrun's --max_restarts: how often each torchrun starts its processes again before it fails. Unset:
+	// torchrun's own default.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	MaxRestarts *int32 `json:"maxRestarts,omitempty"`
+	// ProcPerNode is torchrun's --nproc_per_node: the number of processes in each replica, or auto, cpu or gpu. Unset:
+	// torchrun's own default.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^([1-9][0-9]{0,5}|auto|cpu|gpu)$`
+	ProcPerNode string `json:"procPerNode,omitempty"`
+	// RdzvBackend is torchrun's --rdzv_backend, by which replicas find each other. Defaults to c10d.
+	// +optional
+	RdzvBackend string `json:"rdzvBackend,omitempty"`
+	// ExtraOptions lists further options of torchrun.
+	// +optional
+	// +listType=atomic
+	ExtraOptions []string `json:"extraOptions,omitempty"`
+}
+
+// PyTorchTrainingJobStatus is the observed state of a PyTorchTrainingJob.
+type PyTorchTrainingJobStatus struct {
+	TrainingStatus `json:",inline"`
+}

@@ -1,0 +1,87 @@
+package v1beta1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
+)
+
+// TrainingReplicaSpec describes the replicas of one role of a training job.
+type TrainingReplicaSpec struct {
+	// Type is the role: a lower-case DNS label, unique in the job.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Type string `json:"type"`
+	// Replicas is the number of replicas. Defaults to 1. An elastic job shares its replicas among the roles by
+	// scalingWeight and does not read this.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=0
+	Replicas *int32 `json:"replicas,omitempty"`
+	// RestartPolicy says when a replica is restarted: OnFailure (the default), Always (successes too), Never, or ExitCode:
+	// after failures whose exit code tells of a signal from outside, 130, 137, 138 or 143. runPolicy.backoffLimit bounds the
+	// restarts.
+	// +optional
+	RestartPolicy TrainingRestartPolicy `json:"restartPolicy,omitempty"`
+	// Template describes the pods. Its restartPolicy is ignored: the controller restarts replicas by replacing their pods.
+	Template corev1.PodTemplateSpec `json:"template"`
+}
+
+// TrainingRestartPolicy is a restart policy of training jobs.
+//
+// +kubebuilder:validation:Enum=Always;OnFailure;Never;ExitCode
+type TrainingRestartPolicy string
+
+const (
+	// TrainingRestartAlways restarts a replica whenever it ends.
+	TrainingRestartAlways TrainingRestartPolicy = "Always"
+	// TrainingRestartOnFailure restarts a replica when it fails.
+	TrainingRestartOnFailure TrainingRestartPolicy = "OnFailure"
+	// TrainingRestartNever never restarts a replica.
+	TrainingRestartNever TrainingRestartPolicy = "Never"
+	// TrainingRestartExitCode restarts a replica whose main container ended with exit code 130, 137, 138 or 143.
+	TrainingRestartExitCode TrainingRestartPolicy = "ExitCode"
+)
+
+// RunPolicy bounds a training job and says what happens after its end. All of it may change on a live job.
+type RunPolicy struct {
+	// ActiveDeadlineSeconds fails the job when it has been active for this many seconds, counted from status.startTime. Its
+	// running pods are stopped, whatever cleanUpPolicy says. Unset: never.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	ActiveDeadlineSeconds *int32 `json:"activeDeadlineSeconds,omitempty"`
+	// BackoffLimit is the number of restarts of all replicas together. Defaults to 3.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
+	// CleanUpPolicy says which pods are deleted when the job has finished: None (the default), Unfinished (those that are
+	// pending, running or unknown) or All.
+	// +optional
+	CleanUpPolicy CleanUpPolicy `json:"cleanUpPolicy,omitempty"`
+	// TTLSecondsAfterFinished deletes the job itself this many seconds after it has finished. Unset: never.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
+}
+
+// TrainingSpec holds what training jobs of all kinds have in common, apart from their roles.
+type TrainingSpec struct {
+	// RunMode chooses between running at once (the default), debugging and pausing.
+	// +optional
+	RunMode *RunMode `json:"runMode,omitempty"`
+	// RunPolicy bounds the job and says what happens after its end.
+	// +optional
+	RunPolicy *RunPolicy `json:"runPolicy,omitempty"`
+	// TensorBoardSpec asks for a TensorBoard of the job's name, which shows what the job logs and goes with the job. It
+	// cannot change on a live job.
+	// +optional
+	TensorBoardSpec *tensorboard.TensorBoardSpec `json:"tensorboardSpec,omitempty"`
+	// Scheduler chooses the scheduler. Unset: the cluster's default scheduler.
+	// +optional
+	Scheduler *SchedulePolicy `json:"scheduler,omitempty"`
+}
+
+// TrainingStatus is the observed state of a training job.
+type TrainingStatus struct {
+	JobStatus `json:",inline"`
+}

@@ -1,0 +1,100 @@
+package v1beta1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TensorBoardSpec says which logs a TensorBoard shows and how it runs. At least one source of logs is needed.
+type TensorBoardSpec struct {
+	// TrainingLogFilesets lists sources of logs as URLs: t9k://pvc/NAME/SUBPATH and t9k://minio/SECRET/BUCKET/SUBPATH.
+	// Deprecated: use logDir.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	TrainingLogFilesets []string `json:"trainingLogFilesets,omitempty"`
+	// LogDir lists sources of logs.
+	// +optional
+	LogDir *LogDir `json:"logDir,omitempty"`
+	// Image is the container image that holds the program tensorboard.
+	// +kubebuilder:validation:MinLength=1
+	Image string `json:"image"`
+	// Suspend stops the TensorBoard and keeps all else of it.
+	// +optional
+	Suspend *bool `json:"suspend,omitempty"`
+	// Scheduler chooses the scheduler. Unset: the cluster's default scheduler.
+	// +optional
+	Scheduler *SchedulePolicy `json:"scheduler,omitempty"`
+	// Resources of the TensorBoard's container.
+	// +optional
+	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
+}
+
+// LogDir lists sources of logs.
+type LogDir struct {
+	// PVC lists directories of PersistentVolumeClaims.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	PVC []PVCSource `json:"pvc,omitempty"`
+	// S3 lists places in S3 object stores.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	S3 []S3Source `json:"s3,omitempty"`
+	// HTTP lists files to fetch.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	HTTP []HTTPSource `json:"http,omitempty"`
+}
+
+// PVCSource names directories of a PersistentVolumeClaim.
+type PVCSource struct {
+	// Name of the PersistentVolumeClaim.
+	// +kubebuilder:validation:MinLength=1
+	Name string `json:"name"`
+	// SubPath lists directories of the volume. Unset: the whole volume.
+	// +optional
+	// +listType=atomic
+	SubPath []string `json:"subPath,omitempty"`
+}
+
+// S3Source names places in an S3 object store.
+type S3Source struct {
+	// SecretRef names the Secret with the keys of the store.
+	SecretRef SecretRef `json:"secretRef"`
+	// URI lists places as s3://BUCKET/PATH.
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	URI []string `json:"uri"`
+}
+
+// SecretRef names a Secret of the same namespace.
+type SecretRef struct {
+	// Name of the Secret.
+	// +kubebuilder:validation:MinLength=1
+	Name string `json:"name"`
+}
+
+// HTTPSource names files to fetch.
+type HTTPSource struct {
+	// URL lists the files' addresses.
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	URL []string `json:"url"`
+}
+
+// SchedulePolicy chooses the scheduler. Unset: the cluster's default scheduler.
+type SchedulePolicy struct {
+	// T9kScheduler hands the TensorBoard to the t9k-scheduler.
+	// +optional
+	T9kScheduler *T9kScheduler `json:"t9kScheduler,omitempty"`
+}
+
+// T9kScheduler says in which queue the t9k-scheduler takes the TensorBoard.
+type T9kScheduler struct {
+	// Queue is the name of the queue.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Queue string `json:"queue"`
+}

@@ -1,0 +1,43 @@
+package engine
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// keepSize holds an elastic job to the replicas that it has, once one of them has succeeded or the job has finished: what
+// would be added came too late, and what would be taken away may be about to succeed.
+func (p *pass) keepSize() {
+	if p.Elastic == nil || len(p.old.Tasks) == 0 || !p.finished && !p.anySucceeded() {
+		return
+	}
+	job := *p.Job
+	job.Roles = slices.Clone(p.Roles)
+	for i := range job.Roles {
+		job.Roles[i].Replicas = p.sizeOf(job.Roles[i].Type)
+	}
+	p.Job = &job
+}
+
+// sizeOf is the number of replicas of a role in the last status.
+func (p *pass) sizeOf(role string) int {
+	for i := range p.old.Tasks {
+		if t := &p.old.Tasks[i]; t.Type == role {
+			return len(t.Replicas) + int(t.OmittedReplicas)
+		}
+	}
+	return 0
+}
+
+// anySucceeded tells whether a replica has succeeded, a debug command left aside.
+func (p *pass) anySucceeded() bool {
+	if p.mode == batch.RunDebug || p.old.RunMode == batch.RunDebug {
+		return false
+	}
+	return p.old.Aggregate.Succeeded > 0 || slices.ContainsFunc(p.seen.Pods, func(pod *corev1.Pod) bool {
+		return classify(pod) == succeeded
+	})
+}

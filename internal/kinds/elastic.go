@@ -1,0 +1,133 @@
+package kinds
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
+)
+
+// elastic lowers elastic scaling: it shares the expected replicas among the roles.
+func (l *lowering) elastic(spec *batch.PyTorchTrainingJobSpec, torchrun bool, path *field.Path) {
+	e, at := spec.Elastic, path.Child("elastic")
+	if e == nil || !e.Enabled {
+		if e != nil && e.ExpectedReplicas != nil {
+			l.invalid(at.Child("expectedReplicas"), *e.ExpectedReplicas, "the job is not elastic, so it cannot be scaled: set elastic.enabled "+
+				"when you create it, or leave expectedReplicas out")
+		}
+		return
+	}
+	if !torchrun {
+		l.invalid(at.Child("enabled"), true, "only torchrun lets replicas come and go: set torchrunConfig.enabled too, or leave elastic out")
+	}
+	before := len(l.errs)
+	lo, hi := l.bound(e.MinReplicas, at.Child("minReplicas")), l.bound(e.MaxReplicas, at.Child("maxReplicas"))
+	want := lo
+	if e.ExpectedReplicas != nil {
+		want = int(*e.ExpectedReplicas)
+	}
+	if len(l.errs) == before {
+		switch {
+		case lo > hi:
+			l.invalid(at.Child("minReplicas"), lo, fmt.Sprintf("more than maxReplicas, which is %d: lower it, or raise maxReplicas", hi))
+		case want < lo || want > hi:
+			l.invalid(at.Child("expectedReplicas"), want, fmt.Sprintf("outside of the bounds of this job: choose a number from %d to %d", lo, hi))
+		case hi > l.opts.MaxReplicas:
+			l.invalid(at.Child("maxReplicas"), hi, fmt.Sprintf("the limit is %d: ask for fewer, or have the operator's limit raised", l.opts.MaxReplicas))
+		}
+	}
+	weights := make([]int, len(l.job.Roles))
+	for i := range weights {
+		weights[i] = weightOf(spec.ReplicaSpecs[i].ScalingWeight)
+		if weights[i] < 0 || weights[i] > maxWeight {
+			l.invalid(l.specPaths[i].Child("scalingWeight"), weights[i], fmt.Sprintf("a weight is a number from 0 to %d: choose one of these", maxWeight))
+		}
+	}
+	if len(l.errs) > before || len(weights) == 0 {
+		return
+	}
+	for i, n := range share(want, weights) {
+		l.job.Roles[i].Replicas = n
+	}
+	l.badCount = false
+	l.job.Elastic = &engine.Elastic{Min: lo, Max: hi}
+}
+
+// maxWeight is the largest scalingWeight.
+const maxWeight = 1_000_000
+
+func (l *lowering) bound(n *int32, path *field.Path) int {
+	switch {
+	case n == nil:
+		l.required(path, "an elastic job has bounds: give the least and the largest number of replicas")
+		return 0
+	case *n < 1:
+		l.invalid(path, *n, "a number of replicas to train with is 1 or more: raise it")
+	}
+	return int(*n)
+}
+
+func weightOf(w *int32) int {
+	if w == nil {
+		return 1
+	}
+	return int(*w)
+}
+
+// share divides n replicas among roles by weight, by the method of the largest remainder; of equal remainders the earlier
+// role's comes first. The first role, which has the master, gets at least 1 of n > 0. Then every role with a weight gets at
+// least 1 while there are enough, at the cost of the role that has most.
+func share(n int, weights []int) []int {
+	weights = slices.Clone(weights)
+	total := 0
+	for _, w := range weights {
+		total += w
+	}
+	if total == 0 {
+		weights[0], total = 1, 1
+	}
+	shares, order, rest := make([]int, len(weights)), make([]int, len(weights)), n
+	for i, w := range weights {
+		shares[i], order[i] = n*w/total, i
+		rest -= shares[i]
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(n*weights[b]%total, n*weights[a]%total) })
+	for _, i := range order[:rest] {
+		shares[i]++
+	}
+	for i, w := range weights {
+		if shares[i] > 0 || w == 0 && i > 0 {
+			continue
+		}
+		most := 0
+		for k := range shares {
+			if shares[k] > shares[most] {
+				most = k
+			}
+		}
+		if shares[most] > 1 || i == 0 && shares[most] == 1 {
+			shares[most]--
+			shares[i]++
+		}
+	}
+	return shares
+}
+
+// elastic refuses changes of the bounds. The expected number may change.
+func (c *changes) elastic(path *field.Path, updated, old *batch.ElasticConfig) {
+	a, b := orZero(updated), orZero(old)
+	c.keep(path.Child("enabled"), a.Enabled, b.Enabled)
+	c.keep(path.Child("minReplicas"), a.MinReplicas, b.MinReplicas)
+	c.keep(path.Child("maxReplicas"), a.MaxReplicas, b.MaxReplicas)
+}
+
+// defaultPyTorch writes down how many replicas an elastic job has, for autoscalers do nothing where they see no number.
+func defaultPyTorch(o Object) {
+	if e := o.(*batch.PyTorchTrainingJob).Spec.Elastic; e != nil && e.Enabled && e.ExpectedReplicas == nil {
+		e.ExpectedReplicas = e.MinReplicas
+	}
+}

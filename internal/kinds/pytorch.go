@@ -1,0 +1,152 @@
+package kinds
+
+import (
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
+)
+
+// pyTorchTrainingJob wires its replicas by the variables of torch.distributed, or starts them by torchrun.
+var pyTorchTrainingJob = Kind{
+	Name:           "PyTorchTrainingJob",
+	Plural:         "pytorchtrainingjobs",
+	New:            func() Object { return &batch.PyTorchTrainingJob{} },
+	NewList:        func() runtime.Object { return &batch.PyTorchTrainingJobList{} },
+	Lower:          lowerPyTorch,
+	ValidateUpdate: validatePyTorchUpdate,
+	Default:        defaultPyTorch,
+	Status:         func(o Object) *batch.JobStatus { return &o.(*batch.PyTorchTrainingJob).Status.JobStatus },
+}
+
+var pyTorch = framework{containers: []string{"pytorch", "python"}, port: 29500, portName: "pytorch"}
+
+func lowerPyTorch(o Object, opts Options) (*engine.Job, field.ErrorList) {
+	p, ok := o.(*batch.PyTorchTrainingJob)
+	if !ok || p == nil {
+		return nil, wrongType(o, "PyTorchTrainingJob")
+	}
+	l := newLowering(p, "PyTorchTrainingJob", opts)
+	spec, path := &p.Spec, field.NewPath("spec")
+	for i := range spec.ReplicaSpecs {
+		l.trainingRole(&spec.ReplicaSpecs[i].TrainingReplicaSpec, &pyTorch, path.Child("replicaSpecs").Index(i))
+	}
+	run := spec.TorchrunConfig
+	if run != nil && !run.Enabled {
+		run = nil
+	}
+	l.elastic(spec, run != nil, path)
+	sane := l.replicas(path.Child("replicaSpecs"))
+	l.training(&spec.TrainingSpec, path)
+	if !sane || l.job.Replicas() == 0 {
+		return l.done()
+	}
+	master := l.firstRole()
+	l.master(master, 0)
+	l.job.Service = pyTorch.service(&l.job.Roles[master])
+	host, port := l.job.PodName(l.job.Roles[master].Type, 0), pyTorch.portOf(&l.job.Roles[master])
+	world, first := strconv.Itoa(l.job.Replicas()), 0
+	for i := range l.job.Roles {
+		role, base := &l.job.Roles[i], first
+		role.Expand = func(rank int, s *corev1.PodSpec) {
+			setEnv(s, env("MASTER_ADDR", host), env("MASTER_PORT", strconv.Itoa(int(port))), env("PYTHONUNBUFFERED", "1"))
+			if run == nil { // torchrun sets these itself
+				setEnv(s, env("WORLD_SIZE", world), env("RANK", strconv.Itoa(base+rank)))
+			}
+		}
+		first += role.Replicas
+	}
+	if run != nil {
+		l.torchrun(run, address(host, port), path.Child("torchrunConfig"))
+	}
+	return l.done()
+}
+
+// firstRole is the index of the first role that has replicas.
+func (l *lowering) firstRole() int {
+	for i := range l.job.Roles {
+		if l.job.Roles[i].Replicas > 0 {
+			return i
+		}
+	}
+	return 0
+}
+
+// torchrun has torchrun start the main containers; what they would run by themselves and after a pause becomes its arguments.
+func (l *lowering) torchrun(t *batch.TorchrunConfig, endpoint string, path *field.Path) {
+	nodes := strconv.Itoa(l.job.Replicas())
+	if e := l.job.Elastic; e != nil {
+		nodes = fmt.Sprintf("%d:%d", e.Min, e.Max)
+	}
+	command := []string{"torchrun", "--nnodes", nodes}
+	if t.ProcPerNode != "" {
+		l.procPerNode(t.ProcPerNode, path.Child("procPerNode"))
+		command = append(command, "--nproc_per_node", t.ProcPerNode)
+	}
+	backend := t.RdzvBackend
+	if backend == "" {
+		backend = "c10d"
+	}
+	command = append(command, "--rdzv_backend", backend, "--rdzv_endpoint", endpoint, "--rdzv_id", string(l.job.UID))
+	if n := t.MaxRestarts; n != nil {
+		if *n < 0 {
+			l.invalid(path.Child("maxRestarts"), *n, "a number of restarts is 0 or more: leave maxRestarts out for torchrun's default")
+		}
+		command = append(command, "--max_restarts", strconv.Itoa(int(*n)))
+	}
+	command = append(command, t.ExtraOptions...)
+	for i := range l.job.Roles {
+		role := &l.job.Roles[i]
+		role.Template = role.Template.DeepCopy()
+		if role.Main < len(role.Template.Spec.Containers) {
+			role.Template.Spec.Containers[role.Main].Command = command
+		}
+		role.Resume.Command = nil
+	}
+}
+
+func (l *lowering) procPerNode(s string, path *field.Path) {
+	switch s {
+	case "auto", "cpu", "gpu":
+		return
+	}
+	if n, err := strconv.Atoi(s); err != nil || n < 1 {
+		l.invalid(path, s, "not a number of processes: write a number such as \"2\", or auto, cpu or gpu")
+	}
+}
+
+func validatePyTorchUpdate(updated, old Object) field.ErrorList {
+	u, ok := updated.(*batch.PyTorchTrainingJob)
+	o, ok2 := old.(*batch.PyTorchTrainingJob)
+	if !ok || !ok2 || u == nil || o == nil {
+		return wrongType(updated, "PyTorchTrainingJob")
+	}
+	var c changes
+	path := field.NewPath("spec")
+	c.training(path, &u.Spec.TrainingSpec, &o.Spec.TrainingSpec)
+	c.keep(path.Child("torchrunConfig"), u.Spec.TorchrunConfig, o.Spec.TorchrunConfig)
+	c.elastic(path.Child("elastic"), u.Spec.Elastic, o.Spec.Elastic)
+	specs := path.Child("replicaSpecs")
+	if !c.roles(specs, pyTorchRoles(u), pyTorchRoles(o)) {
+		return c.errs
+	}
+	for i := range u.Spec.ReplicaSpecs {
+		a, b, at := &u.Spec.ReplicaSpecs[i], &o.Spec.ReplicaSpecs[i], specs.Index(i)
+		c.trainingRole(at, &a.TrainingReplicaSpec, &b.TrainingReplicaSpec)
+		c.keep(at.Child("scalingWeight"), weightOf(a.ScalingWeight), weightOf(b.ScalingWeight))
+	}
+	return c.errs
+}
+
+func pyTorchRoles(p *batch.PyTorchTrainingJob) []string {
+	roles := make([]string, len(p.Spec.ReplicaSpecs))
+	for i := range roles {
+		roles[i] = p.Spec.ReplicaSpecs[i].Type
+	}
+	return roles
+}

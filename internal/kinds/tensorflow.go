@@ -1,0 +1,141 @@
+package kinds
+
+import (
+	"encoding/json"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
+)
+
+// tensorFlowTrainingJob wires its replicas by the variable TF_CONFIG.
+var tensorFlowTrainingJob = Kind{
+	Name:           "TensorFlowTrainingJob",
+	Plural:         "tensorflowtrainingjobs",
+	New:            func() Object { return &batch.TensorFlowTrainingJob{} },
+	NewList:        func() runtime.Object { return &batch.TensorFlowTrainingJobList{} },
+	Lower:          lowerTensorFlow,
+	ValidateUpdate: validateTensorFlowUpdate,
+	Status:         func(o Object) *batch.JobStatus { return &o.(*batch.TensorFlowTrainingJob).Status.JobStatus },
+}
+
+var tensorFlow = framework{containers: []string{"tensorflow"}, port: 2222, portName: "tensorflow"}
+
+// The roles of TensorFlow.
+const (
+	tfChief     = "chief"
+	tfWorker    = "worker"
+	tfPS        = "ps"
+	tfEvaluator = "evaluator"
+)
+
+func lowerTensorFlow(o Object, opts Options) (*engine.Job, field.ErrorList) {
+	t, ok := o.(*batch.TensorFlowTrainingJob)
+	if !ok || t == nil {
+		return nil, wrongType(o, "TensorFlowTrainingJob")
+	}
+	l := newLowering(t, "TensorFlowTrainingJob", opts)
+	spec, path := &t.Spec, field.NewPath("spec")
+	for i := range spec.ReplicaSpecs {
+		rs, at := &spec.ReplicaSpecs[i], path.Child("replicaSpecs").Index(i)
+		l.tensorFlowRole(l.trainingRole(rs, &tensorFlow, at), at)
+	}
+	sane := l.replicas(path.Child("replicaSpecs"))
+	l.training(&spec.TrainingSpec, path)
+	if !sane || l.job.Replicas() == 0 {
+		return l.done()
+	}
+	master := l.roleIndex(tfChief)
+	if master < 0 || l.job.Roles[master].Replicas == 0 {
+		master = l.roleIndex(tfWorker)
+	}
+	if master < 0 || l.job.Roles[master].Replicas == 0 {
+		l.required(path.Child("replicaSpecs"), "a job of TensorFlow has a chief or workers, whose first one decides its end: add a role chief or worker")
+		return l.done()
+	}
+	l.master(master, 0)
+	l.job.Service = tensorFlow.service(&l.job.Roles[master])
+	cluster := l.tensorFlowCluster()
+	for i := range l.job.Roles {
+		role := &l.job.Roles[i]
+		role.Expand = func(rank int, s *corev1.PodSpec) {
+			config := tfConfig{Cluster: cluster, Task: tfTask{Type: role.Type, Index: rank}}
+			text, _ := json.Marshal(config) // strings and numbers always marshal
+			setEnv(s, env("TF_CONFIG", string(text)))
+		}
+	}
+	return l.done()
+}
+
+// tensorFlowRole checks a role against what TensorFlow knows.
+func (l *lowering) tensorFlowRole(role *engine.Role, path *field.Path) {
+	switch role.Type {
+	case tfChief, tfEvaluator:
+		if role.Replicas > 1 {
+			l.invalid(path.Child("replicas"), role.Replicas, "a job has one "+role.Type+" at most: ask for 1")
+		}
+	case tfWorker, tfPS:
+	default:
+		l.invalid(path.Child("type"), role.Type, "TensorFlow does not know this role: use one of chief, worker, ps, evaluator")
+	}
+	containers := role.Template.Spec.Containers
+	if len(containers) > 0 && containers[role.Main].Name != tensorFlow.containers[0] {
+		l.required(path.Child("template", "spec", "containers"), "one container is the main one: name it \"tensorflow\"")
+	}
+}
+
+// tfConfig is what TensorFlow's cluster resolver reads from TF_CONFIG.
+type tfConfig struct {
+	Cluster map[string][]string `json:"cluster"`
+	Task    tfTask              `json:"task"`
+}
+
+type tfTask struct {
+	Type  string `json:"type"`
+	Index int    `json:"index"`
+}
+
+// tensorFlowCluster lists the addresses of the replicas that take part in training. An evaluator does not.
+func (l *lowering) tensorFlowCluster() map[string][]string {
+	cluster := map[string][]string{}
+	for i := range l.job.Roles {
+		role := &l.job.Roles[i]
+		if role.Type == tfEvaluator {
+			continue
+		}
+		for rank := range role.Replicas {
+			cluster[role.Type] = append(cluster[role.Type], address(l.job.PodName(role.Type, rank), tensorFlow.portOf(role)))
+		}
+	}
+	return cluster
+}
+
+func validateTensorFlowUpdate(updated, old Object) field.ErrorList {
+	u, ok := updated.(*batch.TensorFlowTrainingJob)
+	o, ok2 := old.(*batch.TensorFlowTrainingJob)
+	if !ok || !ok2 || u == nil || o == nil {
+		return wrongType(updated, "TensorFlowTrainingJob")
+	}
+	var c changes
+	path := field.NewPath("spec")
+	c.training(path, &u.Spec.TrainingSpec, &o.Spec.TrainingSpec)
+	specs := path.Child("replicaSpecs")
+	if !c.roles(specs, tensorFlowRoles(u), tensorFlowRoles(o)) {
+		return c.errs
+	}
+	for i := range u.Spec.ReplicaSpecs {
+		c.trainingRole(specs.Index(i), &u.Spec.ReplicaSpecs[i], &o.Spec.ReplicaSpecs[i])
+	}
+	return c.errs
+}
+
+func tensorFlowRoles(t *batch.TensorFlowTrainingJob) []string {
+	roles := make([]string, len(t.Spec.ReplicaSpecs))
+	for i := range roles {
+		roles[i] = t.Spec.ReplicaSpecs[i].Type
+	}
+	return roles
+}

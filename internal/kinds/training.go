@@ -1,0 +1,152 @@
+package kinds
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
+)
+
+// defaultBackoffLimit is the number of restarts of a training job where nothing else is said.
+const defaultBackoffLimit = 3
+
+// retryableCodes are the exit codes after which restart policy ExitCode restarts a replica: ends by SIGINT, SIGKILL, SIGUSR1
+// and SIGTERM.
+var retryableCodes = []int32{130, 137, 138, 143}
+
+// framework tells what training jobs differ in beside their environment.
+type framework struct {
+	// containers are the names of the main container, the best one first. Where none is there, the first container is.
+	containers []string
+	// port is the default port of a replica, portName the name of a port of the main container that replaces it.
+	port     int32
+	portName string
+}
+
+// trainingRole appends a role of a training job.
+func (l *lowering) trainingRole(rs *batch.TrainingReplicaSpec, f *framework, path *field.Path) *engine.Role {
+	l.role(rs.Type, rs.Replicas, &rs.Template, path)
+	role := &l.job.Roles[len(l.job.Roles)-1]
+	role.Restart = l.trainingRestart(rs.RestartPolicy, path.Child("restartPolicy"))
+	for _, name := range f.containers {
+		i := slices.IndexFunc(rs.Template.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
+		if i >= 0 {
+			role.Main = i
+			break
+		}
+	}
+	return role
+}
+
+func (l *lowering) trainingRestart(p batch.TrainingRestartPolicy, path *field.Path) engine.Restart {
+	switch p {
+	case "", batch.TrainingRestartOnFailure:
+		return engine.Restart{OnFailure: true}
+	case batch.TrainingRestartAlways:
+		return engine.Restart{OnFailure: true, OnSuccess: true}
+	case batch.TrainingRestartExitCode:
+		return engine.Restart{OnFailure: true, Codes: retryableCodes}
+	case batch.TrainingRestartNever:
+		return engine.Restart{}
+	}
+	l.unsupported(path, p, batch.TrainingRestartAlways, batch.TrainingRestartOnFailure, batch.TrainingRestartNever, batch.TrainingRestartExitCode)
+	return engine.Restart{}
+}
+
+// training lowers what training jobs have in common. It needs the roles.
+func (l *lowering) training(s *batch.TrainingSpec, path *field.Path) {
+	policy, at := s.RunPolicy, path.Child("runPolicy")
+	if policy == nil {
+		policy = &batch.RunPolicy{}
+	}
+	l.cleanUp(policy.CleanUpPolicy, policy.TTLSecondsAfterFinished, at)
+	if d := policy.ActiveDeadlineSeconds; d != nil && *d < 1 {
+		l.invalid(at.Child("activeDeadlineSeconds"), *d, "a deadline in seconds is 1 or more: leave it out for none")
+	}
+	l.job.Deadline = seconds(policy.ActiveDeadlineSeconds)
+	limit := int32(defaultBackoffLimit)
+	if policy.BackoffLimit != nil {
+		limit = *policy.BackoffLimit
+	}
+	if limit < 0 {
+		l.invalid(at.Child("backoffLimit"), limit, "a number of restarts is 0 or more: leave backoffLimit out for the default")
+	}
+	l.job.RestartLimit = &limit
+	l.runMode(s.RunMode, path.Child("runMode"))
+	l.tensorBoard(s.TensorBoardSpec, path.Child("tensorboardSpec"))
+	l.scheduler(s.Scheduler, path.Child("scheduler"))
+}
+
+// master makes one replica decide the job: it succeeds with it, and fails when it fails for good.
+func (l *lowering) master(role, rank int) {
+	text, _ := json.Marshal(map[string][]int{l.job.Roles[role].Type: {rank}}) // strings and numbers always marshal
+	rule := []engine.Rule{{Text: string(text), Members: []engine.Member{{Role: role, Rank: rank}}}}
+	l.job.Success, l.job.Failure = rule, rule
+}
+
+// portOf is the port that the replicas of a role serve.
+func (f *framework) portOf(role *engine.Role) int32 {
+	if role.Main < len(role.Template.Spec.Containers) {
+		for _, p := range role.Template.Spec.Containers[role.Main].Ports {
+			if p.Name == f.portName {
+				return p.ContainerPort
+			}
+		}
+	}
+	return f.port
+}
+
+// service gives the job its Service, with the port of one role.
+func (f *framework) service(role *engine.Role) *engine.Service {
+	port := f.portOf(role)
+	return &engine.Service{Ports: []corev1.ServicePort{{Name: f.portName, Port: port, TargetPort: intstr.FromInt32(port)}}}
+}
+
+// setEnv sets environment variables in every container that does not set them itself.
+func setEnv(spec *corev1.PodSpec, vars ...corev1.EnvVar) {
+	for i := range spec.Containers {
+		c := &spec.Containers[i]
+		var added []corev1.EnvVar
+		for _, v := range vars {
+			if !slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == v.Name }) {
+				added = append(added, v)
+			}
+		}
+		// Before the container's own, which may refer to them.
+		c.Env = append(added, c.Env...)
+	}
+}
+
+func env(name, value string) corev1.EnvVar { return corev1.EnvVar{Name: name, Value: value} }
+
+func address(host string, port int32) string {
+	return fmt.Sprintf("%s:%s", host, strconv.Itoa(int(port)))
+}
+
+// training refuses changes of what training jobs have in common. The run policy may change, and with it may come or go.
+func (c *changes) training(path *field.Path, updated, old *batch.TrainingSpec) {
+	c.runMode(path.Child("runMode"), updated.RunMode, old.RunMode)
+	c.keep(path.Child("tensorboardSpec"), updated.TensorBoardSpec, old.TensorBoardSpec)
+	c.scheduler(path.Child("scheduler"), updated.Scheduler, old.Scheduler)
+}
+
+// trainingRole refuses changes of a role.
+func (c *changes) trainingRole(path *field.Path, updated, old *batch.TrainingReplicaSpec) {
+	c.keep(path.Child("replicas"), replicasOf(updated.Replicas), replicasOf(old.Replicas))
+	c.keep(path.Child("restartPolicy"), orOnFailure(updated.RestartPolicy), orOnFailure(old.RestartPolicy))
+	c.keep(path.Child("template"), &updated.Template, &old.Template)
+}
+
+func orOnFailure(p batch.TrainingRestartPolicy) batch.TrainingRestartPolicy {
+	if p == "" {
+		return batch.TrainingRestartOnFailure
+	}
+	return p
+}
