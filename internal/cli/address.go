@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -73,7 +72,7 @@ func parseAddress(address string) (*kinds.Kind, string, error) {
 	var known []string
 	for i := range kinds.All {
 		k := &kinds.All[i]
-		for _, alias := range []string{k.Name, k.Plural, initials(k.Name), k.Plural + "." + batch.GroupVersion.Group} {
+		for _, alias := range []string{k.Name, k.Plural, k.ShortName, k.Plural + "." + batch.GroupVersion.Group} {
 			if strings.EqualFold(alias, kindName) {
 				return k, name, nil
 			}
@@ -81,16 +80,6 @@ func parseAddress(address string) (*kinds.Kind, string, error) {
 		known = append(known, strings.ToLower(k.Name))
 	}
 	return nil, "", fmt.Errorf("%q is no kind of job; there are: %s", kindName, strings.Join(known, ", "))
-}
-
-// initials is the short name of a kind: its capital letters, as in gj for GenericJob.
-func initials(kind string) string {
-	return strings.ToLower(strings.Map(func(r rune) rune {
-		if unicode.IsUpper(r) {
-			return r
-		}
-		return -1
-	}, kind))
 }
 
 // errNotInstalled says that the cluster serves no kind of job.

@@ -15,6 +15,11 @@ type completion = func(cmd *cobra.Command, args []string, prefix string) ([]stri
 // completeJobs completes the names of jobs, for at most n arguments; -1 stands for any number. A name that jobs of
 // several kinds have is completed with its kind.
 func (a *app) completeJobs(n int) completion {
+	return a.completeJobsThat(n, func(*job) bool { return true })
+}
+
+// completeJobsThat completes the names of those jobs only that a verb can do something with.
+func (a *app) completeJobsThat(n int, fit func(*job) bool) completion {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if n >= 0 && len(args) >= n {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -34,6 +39,9 @@ func (a *app) completeJobs(n int) completion {
 		}
 		var names []string
 		for _, j := range jobs {
+			if !fit(j) {
+				continue
+			}
 			name := j.GetName()
 			if times[name] > 1 {
 				name = j.ref()

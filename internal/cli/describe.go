@@ -57,11 +57,9 @@ const troubledShown = 3
 
 func (a *app) describe(ctx context.Context, c *cluster, j *job) error {
 	d := view.Description{Job: j.view(), Meta: j}
-	normal, err := j.lowered()
-	if err != nil {
+	var err error
+	if d.Normal, err = j.lowered(); err != nil {
 		d.Invalid = err.Error()
-	} else {
-		d.Normal = normal
 	}
 	// Whoever may read jobs may not read pods or events: what can be told is told.
 	var ages, events error

@@ -16,6 +16,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/cli/follow"
 	"tensorstack.dev/batch/internal/cli/view"
+	"tensorstack.dev/batch/internal/engine"
 )
 
 // patience is the time after which a job that no controller has taken up calls for a remark.
@@ -33,6 +34,17 @@ type track struct {
 	unclaimed bool
 	ages      view.Ages
 	deleted   bool
+	// normal is the job's normal form; nil where the spec cannot be carried out.
+	normal *engine.Job
+}
+
+// take makes a version of the job the present one.
+func (t *track) take(j *job) {
+	normal, err := j.lowered()
+	if err != nil {
+		normal = nil // the job's conditions say why
+	}
+	t.job, t.normal = j, normal
 }
 
 func (t *track) over() bool {
@@ -62,6 +74,13 @@ type following struct {
 	whoWidth int
 }
 
+// view is the job as it is drawn, with what its spec says.
+func (t *track) view() view.Job {
+	v := t.job.view()
+	v.Normal = t.normal
+	return v
+}
+
 // follow shows jobs until all have ended or ctx is done. It returns an exitError unless all of them have succeeded.
 func (a *app) follow(ctx context.Context, c *cluster, jobs []*job) error {
 	watching, stop := context.WithCancel(ctx)
@@ -72,13 +91,17 @@ func (a *app) follow(ctx context.Context, c *cluster, jobs []*job) error {
 	}
 	incoming := make(chan news)
 	for _, j := range jobs {
-		t := &track{job: j, ages: view.Ages{}}
+		t := &track{ages: view.Ages{}}
+		t.take(j)
 		f.tracks = append(f.tracks, t)
 		f.whoWidth = max(f.whoWidth, utf8.RuneCountInString(j.ref()))
 		if t.over() {
 			continue
 		}
 		fmt.Fprintf(a.Out, "Following %s in namespace %s. Ctrl-C stops following; the job goes on.\n", j.ref(), j.GetNamespace())
+		if v := t.view(); v.Plan() != "" {
+			fmt.Fprintln(a.Out, f.style.Paint(view.Dim, "  "+v.Plan()))
+		}
 		go watchInto(watching, incoming, news{track: t}, c.jobSource(j.kind, j.GetNamespace(), j.GetName()))
 		if f.screen == nil {
 			continue
@@ -229,7 +252,7 @@ func (t *track) takeStatus(change follow.Change) error {
 	if err != nil {
 		return err
 	}
-	t.job = j
+	t.take(j)
 	return nil
 }
 

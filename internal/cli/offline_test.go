@@ -46,7 +46,7 @@ func TestValidate(t *testing.T) {
 		file string
 		code int
 	}{
-		{"good.yaml", 0}, {"good.json", 0}, {"fields.yaml", 1}, {"schema.yaml", 1}, {"code.yaml", 1}, {"syntax.yaml", 1}, {"kinds.yaml", 1},
+		{"good.yaml", 0}, {"good.json", 0}, {"fields.yaml", 1}, {"schema.yaml", 1}, {"code.yaml", 1}, {"training.yaml", 0}, {"training-bad.yaml", 1}, {"syntax.yaml", 1}, {"kinds.yaml", 1},
 	} {
 		t.Run(test.file, func(t *testing.T) {
 			args := []string{"validate", "-f", test.file}
@@ -101,6 +101,11 @@ func TestValidateReadsStandardInput(t *testing.T) {
 }
 
 func TestRender(t *testing.T) {
+	for _, name := range []string{"torchrun", "tensorflow"} {
+		args := []string{"render", "-f", "testdata/render/" + name + ".yaml"}
+		out, errOut, code := call(t, "", args...)
+		golden.Compare(t, "testdata/render/"+name+".yaml.txt", transcript(args, out, errOut, code))
+	}
 	for _, format := range []string{"yaml", "json"} {
 		args := []string{"render", "-f", "testdata/render/gang.yaml", "-o", format}
 		out, errOut, code := call(t, "", args...)
@@ -141,6 +146,9 @@ func TestFaults(t *testing.T) {
 		{"describe"},
 		{"logs"},
 		{"pause"},
+		{"scale", "mnist"},
+		{"scale", "mnist", "many"},
+		{"scale", "--", "mnist", "-1"},
 		{"debug", "maybe", "mnist"},
 		{"exec", "mnist"},
 		{"exec", "mnist", "ls"},

@@ -12,6 +12,7 @@ import (
 var genericJob = Kind{
 	Name:           "GenericJob",
 	Plural:         "genericjobs",
+	ShortName:      "gj",
 	New:            func() Object { return &batch.GenericJob{} },
 	NewList:        func() runtime.Object { return &batch.GenericJobList{} },
 	Lower:          lowerGeneric,

@@ -22,8 +22,9 @@ type Object interface {
 
 // Kind tells how to handle one kind of job.
 type Kind struct {
-	// Name is the kind, Plural the resource in lower case, for example "GenericJob" and "genericjobs".
-	Name, Plural string
+	// Name is the kind, Plural the resource in lower case, for example "GenericJob" and "genericjobs", ShortName
+	// what people type for it, for example "gj".
+	Name, Plural, ShortName string
 	// New makes an empty object, NewList an empty list.
 	New     func() Object
 	NewList func() runtime.Object

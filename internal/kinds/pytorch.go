@@ -16,6 +16,7 @@ import (
 var pyTorchTrainingJob = Kind{
 	Name:           "PyTorchTrainingJob",
 	Plural:         "pytorchtrainingjobs",
+	ShortName:      "ptj",
 	New:            func() Object { return &batch.PyTorchTrainingJob{} },
 	NewList:        func() runtime.Object { return &batch.PyTorchTrainingJobList{} },
 	Lower:          lowerPyTorch,

@@ -15,6 +15,7 @@ import (
 var tensorFlowTrainingJob = Kind{
 	Name:           "TensorFlowTrainingJob",
 	Plural:         "tensorflowtrainingjobs",
+	ShortName:      "tftj",
 	New:            func() Object { return &batch.TensorFlowTrainingJob{} },
 	NewList:        func() runtime.Object { return &batch.TensorFlowTrainingJobList{} },
 	Lower:          lowerTensorFlow,

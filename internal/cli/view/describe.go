@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
-	"tensorstack.dev/batch/internal/engine"
 )
 
 // Description is what the full description of a job is drawn from.
@@ -18,8 +17,7 @@ type Description struct {
 	Job
 	Meta metav1.Object
 	Ages Ages
-	// Normal is the job's normal form; nil where the spec cannot be carried out, and then Invalid says why.
-	Normal  *engine.Job
+	// Invalid says why the spec cannot be carried out, where the job has no normal form.
 	Invalid string
 	// Events about the job and about pods of it that do not run.
 	Events []corev1.Event
@@ -70,7 +68,10 @@ func (d *Description) head(now time.Time) Table {
 		add("Deleted", at(d.Meta.GetDeletionTimestamp().Time, now)+", waiting for its pods to end", Wait)
 	}
 	add("Running", ready(s), Plain)
-	add("Restarts", fmt.Sprint(s.BackoffCount), Plain)
+	if d.Normal != nil && d.Normal.Elastic != nil {
+		add("Replicas", size(d.Normal), Plain)
+	}
+	add("Restarts", strings.TrimSuffix(strings.TrimSuffix(d.restarts(), "s"), " restart"), Plain)
 	if s.StartTime != nil {
 		add("Started", at(s.StartTime.Time, now), Plain)
 	}
@@ -80,6 +81,9 @@ func (d *Description) head(now time.Time) Table {
 	add("Duration", runTime(s, now), Plain)
 	add("Run mode", string(s.RunMode), Plain)
 	if n := d.Normal; n != nil {
+		add("Decided by", master(n), Plain)
+		add("Rendezvous", rendezvous(n), Plain)
+		add("Deadline", d.deadline(now), Plain)
 		add("Clean-up", string(n.CleanUp), Plain)
 		if n.TTL != nil {
 			add("Deleted after", n.TTL.String()+" from its end", Plain)
@@ -135,7 +139,7 @@ func (d *Description) roles() Table {
 		r := &d.Normal.Roles[i]
 		main := &r.Template.Spec.Containers[r.Main]
 		command := cut(oneLine(strings.Join(append(append([]string{}, main.Command...), main.Args...), " ")), 60)
-		t.Rows = append(t.Rows, Plainly(r.Type, fmt.Sprint(r.Replicas), fmt.Sprint(restarts[r.Type]), restartPolicy(r.Restart), orDash(main.Image), orDash(command)))
+		t.Rows = append(t.Rows, Plainly(r.Type, fmt.Sprint(r.Replicas), fmt.Sprint(restarts[r.Type]), restartPolicy(d.Normal, r.Restart), orDash(main.Image), orDash(command)))
 	}
 	return t
 }

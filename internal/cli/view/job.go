@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
 )
 
 // Job is what the pictures of a job are drawn from.
@@ -19,6 +20,8 @@ type Job struct {
 	Queue   string
 	Created time.Time
 	Status  *batch.JobStatus
+	// Normal is the job's normal form; nil where it is not known or the spec cannot be carried out.
+	Normal *engine.Job
 }
 
 // Jobs lists jobs in a table.

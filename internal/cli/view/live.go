@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
 )
 
 // Live is what the live picture of one job is drawn from.
@@ -56,8 +58,13 @@ func (j *Live) lines(now time.Time, st Style, width, height int) []string {
 
 func (j *Live) table(rows []replica, now time.Time) Table {
 	t := Table{Header: replicaHeader}
+	decides := master(j.Normal)
 	for i := range rows {
-		t.Rows = append(t.Rows, rows[i].row(j.Ages, now))
+		row := rows[i].row(j.Ages, now)
+		if last := &row[len(row)-1]; last.Text == "" && rows[i].short() == decides {
+			*last = Cell{Text: "decides", Colour: Dim}
+		}
+		t.Rows = append(t.Rows, row)
 	}
 	return t
 }
@@ -74,11 +81,15 @@ func (j *Live) head(now time.Time, st Style, width int) []string {
 	l.add(st, phase)
 	if s.Phase != "" {
 		l.add(st, Cell{Text: fmt.Sprintf("  %s running", ready(s))})
+		l.add(st, Cell{Text: strings.TrimSuffix(" "+bounds(j.Normal), " ")})
 	}
 	if s.BackoffCount > 0 {
-		l.add(st, Cell{Text: "  " + count(int(s.BackoffCount), "restart")})
+		l.add(st, Cell{Text: "  " + j.restarts()})
 	}
 	if t := runTime(s, now); t != "" {
+		if j.Normal != nil && j.Normal.Deadline != nil {
+			t += " of " + duration.HumanDuration(*j.Normal.Deadline)
+		}
 		l.add(st, Cell{Text: "  " + t})
 	}
 	lines := []string{l.String()}
@@ -95,8 +106,8 @@ func clip(lines []string, n int) []string {
 	return lines[:max(0, min(n, len(lines)))]
 }
 
-// count writes a number with its noun.
-func count(n int, noun string) string {
+// Count writes a number with its noun.
+func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
@@ -114,7 +125,7 @@ func Summary(j Job, st Style) []string {
 	if t := runTime(j.Status, time.Time{}); t != "" {
 		took = " in " + t
 	}
-	first := fmt.Sprintf("%s %s%s, %s", j.Ref, st.Paint(word.Colour, word.Text), took, count(int(j.Status.BackoffCount), "restart"))
+	first := fmt.Sprintf("%s %s%s, %s", j.Ref, st.Paint(word.Colour, word.Text), took, j.restarts())
 	why := Explain(j.Status)
 	if why == "" {
 		return []string{first}

@@ -31,6 +31,10 @@ func Transitions(ref string, old, now *batch.JobStatus) []Transition {
 		old = &batch.JobStatus{}
 	}
 	all := replicaTransitions(old, now)
+	if now.Selector != "" && old.Replicas > 0 && now.Replicas > 0 && old.Replicas != now.Replicas {
+		what := fmt.Sprintf("scaled from %d to %s", old.Replicas, Count(int(now.Replicas), "replica"))
+		all = append([]Transition{{Who: ref, What: what}}, all...)
+	}
 	if t, ok := jobTransition(ref, old, now); ok {
 		all = append(all, t)
 	}

@@ -233,14 +233,6 @@ func TestDescription(t *testing.T) {
 		Job:  Job{Kind: "GenericJob", Ref: "genericjob/mnist", Namespace: "team", Name: "mnist", Created: start.Time, Status: s},
 		Meta: &metav1.ObjectMeta{Labels: map[string]string{"b": "2", "a": "1"}},
 		Ages: live(s).Ages,
-		Normal: &engine.Job{
-			CleanUp: batch.CleanUpNone, TTL: &ttl, Gang: &engine.Gang{Queue: "gold", Priority: 5, MinMember: 2},
-			Service: &engine.Service{Ports: []corev1.ServicePort{{Name: "http", Port: 2222}, {Port: 80}}},
-			Roles: []engine.Role{
-				{Type: "worker", Replicas: 2, Restart: engine.Restart{OnFailure: true, Limit: &limit}, Template: template},
-				{Type: "ps", Replicas: 0, Restart: engine.Restart{OnFailure: true, OnSuccess: true}, Template: template},
-			},
-		},
 		Events: []corev1.Event{
 			{Type: "Normal", Reason: "JobStarted", Message: "Starting 2 replicas.", EventTime: metav1.NewMicroTime(start.Time),
 				InvolvedObject: corev1.ObjectReference{Kind: "GenericJob", Name: "mnist"}},
@@ -248,11 +240,60 @@ func TestDescription(t *testing.T) {
 				InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "mnist-worker-0"}},
 		},
 	}
+	d.Normal = &engine.Job{
+		CleanUp: batch.CleanUpNone, TTL: &ttl, Gang: &engine.Gang{Queue: "gold", Priority: 5, MinMember: 2},
+		Service: &engine.Service{Ports: []corev1.ServicePort{{Name: "http", Port: 2222}, {Port: 80}}},
+		Roles: []engine.Role{
+			{Type: "worker", Replicas: 2, Restart: engine.Restart{OnFailure: true, Limit: &limit}, Template: template},
+			{Type: "ps", Replicas: 0, Restart: engine.Restart{OnFailure: true, OnSuccess: true}, Template: template},
+		},
+	}
 	text := strings.Join(d.Lines(now, Style{}), "\n") + "\n"
 	invalid := Description{Job: Job{Kind: "GenericJob", Name: "bad", Namespace: "team", Created: start.Time, Status: &batch.JobStatus{}},
 		Meta: &metav1.ObjectMeta{}, Invalid: "spec.replicaSpecs: Required value"}
 	text += "\n" + strings.Join(invalid.Lines(now, Style{}), "\n") + "\n"
 	golden.Compare(t, "testdata/description.txt", text)
+}
+
+// training is the normal form of an elastic training job as torchrun runs it.
+func training() *engine.Job {
+	limit, deadline := int32(3), time.Hour
+	rule := []engine.Rule{{Text: `{"worker":[0]}`, Members: []engine.Member{{}}}}
+	return &engine.Job{
+		CleanUp: batch.CleanUpNone, RestartLimit: &limit, Deadline: &deadline, Elastic: &engine.Elastic{Min: 2, Max: 4},
+		Success: rule, Failure: rule, Service: &engine.Service{Ports: []corev1.ServicePort{{Name: "pytorch", Port: 29500}}},
+		Roles: []engine.Role{{Type: "worker", Replicas: 3, Restart: engine.Restart{OnFailure: true, Codes: []int32{137}},
+			Template: &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "pytorch", Image: "torch",
+				Command: []string{"torchrun", "--nnodes", "2:4", "--rdzv_backend", "c10d", "--rdzv_endpoint", "mnist-worker-0:29500"}, Args: []string{"train.py"}}}}}}},
+	}
+}
+
+func TestTraining(t *testing.T) {
+	s := running(st(batch.JobRunning, task("worker", 3, batch.ReplicaRunning, func(rank int, r *batch.ReplicaStatus) {
+		if rank == 1 {
+			r.RestartCount = 1
+		}
+	})))
+	s.BackoffCount, s.Replicas, s.Selector = 1, 3, "a=b"
+	job := Job{Kind: "PyTorchTrainingJob", Ref: "pytorchtrainingjob/mnist", Namespace: "team", Name: "mnist", Created: start.Time, Status: s, Normal: training()}
+	d := Description{Job: job, Meta: &metav1.ObjectMeta{}, Ages: live(s).Ages}
+	smaller := s.DeepCopy()
+	smaller.Replicas = 2
+	smaller.Tasks[0].Replicas = smaller.Tasks[0].Replicas[:2]
+	over, end := job, metav1.NewTime(now)
+	over.Status = with(s.DeepCopy(), batch.JobCompleted, metav1.ConditionTrue, batch.ReasonSuccessRule, "Replica mnist-worker-0 has succeeded.")
+	over.Status.CompletionTime = &end
+	var b strings.Builder
+	for _, lines := range [][]string{
+		{job.Plan()},
+		Frame([]Live{{Job: job, Ages: live(s).Ages}}, now, Style{}, 100, 20),
+		d.Lines(now, Style{}),
+		{Transitions(job.Ref, s, smaller)[0].Line("12:01:00", Style{}, 0)},
+		Summary(over, Style{}),
+	} {
+		b.WriteString(strings.Join(lines, "\n") + "\n\n")
+	}
+	golden.Compare(t, "testdata/training.txt", b.String())
 }
 
 func TestRanges(t *testing.T) {

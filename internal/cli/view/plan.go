@@ -1,0 +1,110 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"tensorstack.dev/batch/internal/engine"
+)
+
+// Plan says in one line how large a training job is, who decides its end and what bounds it; empty for a job that only has
+// what its manifest says of every replica.
+func (j *Job) Plan() string {
+	n := j.Normal
+	if n == nil {
+		return ""
+	}
+	var parts []string
+	if n.Elastic != nil {
+		parts = append(parts, "replicas "+size(n))
+	}
+	if master := master(n); master != "" {
+		parts = append(parts, master+" decides how the job ends")
+	}
+	if r := rendezvous(n); r != "" {
+		parts = append(parts, "rendezvous at "+r)
+	}
+	if n.RestartLimit != nil {
+		parts = append(parts, fmt.Sprintf("at most %s", Count(int(*n.RestartLimit), "restart")))
+	}
+	if n.Deadline != nil {
+		parts = append(parts, "deadline after "+n.Deadline.String())
+	}
+	return strings.Join(parts, "; ")
+}
+
+// size is the number of replicas wanted, and the bounds where it may change.
+func size(n *engine.Job) string {
+	if n.Elastic == nil {
+		return fmt.Sprint(n.Replicas())
+	}
+	return fmt.Sprintf("%d %s", n.Replicas(), bounds(n))
+}
+
+// bounds are those of an elastic job's size; empty for another job.
+func bounds(n *engine.Job) string {
+	if n == nil || n.Elastic == nil {
+		return ""
+	}
+	return fmt.Sprintf("(elastic %d-%d)", n.Elastic.Min, n.Elastic.Max)
+}
+
+// master is the one replica whose end is that of the job, as ROLE-RANK; empty where there is no such replica.
+func master(n *engine.Job) string {
+	if n == nil || len(n.Success) != 1 || len(n.Failure) != 1 || len(n.Success[0].Members) != 1 ||
+		!slices.Equal(n.Success[0].Members, n.Failure[0].Members) {
+		return ""
+	}
+	m := n.Success[0].Members[0]
+	return fmt.Sprintf("%s-%d", n.Roles[m.Role].Type, m.Rank)
+}
+
+// rendezvous is where the replicas of a job that torchrun starts find each other: HOST:PORT and by what means.
+func rendezvous(n *engine.Job) string {
+	if len(n.Roles) == 0 || n.Roles[0].Main >= len(n.Roles[0].Template.Spec.Containers) {
+		return ""
+	}
+	command := n.Roles[0].Template.Spec.Containers[n.Roles[0].Main].Command
+	if len(command) == 0 || command[0] != "torchrun" {
+		return ""
+	}
+	option := func(name string) string {
+		if i := slices.Index(command, name); i >= 0 && i+1 < len(command) {
+			return command[i+1]
+		}
+		return ""
+	}
+	endpoint := option("--rdzv_endpoint")
+	if endpoint == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s by %s", endpoint, option("--rdzv_backend"))
+}
+
+// restarts counts the restarts of a job, against the limit of all its replicas together where there is one.
+func (j *Job) restarts() string {
+	if j.Normal == nil || j.Normal.RestartLimit == nil {
+		return Count(int(j.Status.BackoffCount), "restart")
+	}
+	return fmt.Sprintf("%d of %s", j.Status.BackoffCount, Count(int(*j.Normal.RestartLimit), "restart"))
+}
+
+// deadline says when a job runs out of time.
+func (j *Job) deadline(now time.Time) string {
+	n := j.Normal
+	if n == nil || n.Deadline == nil {
+		return ""
+	}
+	finished, _ := Finished(j.Status)
+	if j.Status.StartTime == nil || finished {
+		return n.Deadline.String()
+	}
+	end := j.Status.StartTime.Add(*n.Deadline)
+	left := "passed"
+	if end.After(now) {
+		left = "in " + age(now, end)
+	}
+	return fmt.Sprintf("%s, at %s (%s)", n.Deadline, end.UTC().Format(time.RFC3339), left)
+}
