@@ -7,11 +7,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/kinds"
 )
 
 // history records every version of the jobs and pods of a namespace, and holds each version of a job against what is true
@@ -21,16 +24,18 @@ type history struct {
 	t testing.TB
 
 	mu   sync.Mutex
-	jobs map[string][]*batch.GenericJob // by name, without versions whose status is the same
-	pods map[types.UID]*corev1.Pod      // as last seen
+	jobs map[string][]client.Object // by name, without versions whose status is the same
+	pods map[types.UID]*corev1.Pod  // as last seen
 }
 
 // record follows the namespace until the test ends.
 func (s *space) record() *history {
-	h := &history{s: s, t: s.t, jobs: map[string][]*batch.GenericJob{}, pods: map[types.UID]*corev1.Pod{}}
+	h := &history{s: s, t: s.t, jobs: map[string][]client.Object{}, pods: map[types.UID]*corev1.Pod{}}
 	ctx, cancel := context.WithCancel(s.t.Context())
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = follow(ctx, s.client, &batch.GenericJobList{}, h.seeJobs, client.InNamespace(s.ns)) }) // ends with ctx
+	for _, k := range kinds.All {
+		wg.Go(func() { _ = follow(ctx, s.client, listOf(k), h.seeJobs, client.InNamespace(s.ns)) }) // ends with ctx
+	}
 	wg.Go(func() { _ = follow(ctx, s.client, &corev1.PodList{}, h.seePods, client.InNamespace(s.ns)) })
 	s.t.Cleanup(func() {
 		cancel()
@@ -42,17 +47,17 @@ func (s *space) record() *history {
 func (h *history) seeJobs(objects []client.Object) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, j := range typed[*batch.GenericJob](objects) {
-		past := h.jobs[j.Name]
-		if len(past) > 0 && past[len(past)-1].ResourceVersion == j.ResourceVersion {
+	for _, j := range objects {
+		past := h.jobs[j.GetName()]
+		if len(past) > 0 && past[len(past)-1].GetResourceVersion() == j.GetResourceVersion() {
 			continue
 		}
-		var last *batch.GenericJob
-		if len(past) > 0 && past[len(past)-1].UID == j.UID {
+		var last client.Object
+		if len(past) > 0 && past[len(past)-1].GetUID() == j.GetUID() {
 			last = past[len(past)-1]
 		}
 		h.check(last, j)
-		h.jobs[j.Name] = append(past, j)
+		h.jobs[j.GetName()] = append(past, j)
 	}
 	return false
 }
@@ -67,12 +72,13 @@ func (h *history) seePods(objects []client.Object) bool {
 }
 
 // check holds a version of a job against the invariants of every status and of every change of one.
-func (h *history) check(last, j *batch.GenericJob) {
-	if len(j.Status.Conditions) == 0 && j.Status.Phase == "" {
+func (h *history) check(last, j client.Object) {
+	now := statusOf(j)
+	if len(now.Conditions) == 0 && now.Phase == "" {
 		return // nothing has been written yet
 	}
 	wrong := func(format string, args ...any) {
-		h.t.Errorf("job %s at version %s: "+format, append([]any{j.Name, j.ResourceVersion}, args...)...)
+		h.t.Errorf("job %s at version %s: "+format, append([]any{j.GetName(), j.GetResourceVersion()}, args...)...)
 	}
 	checkConditions(j, wrong)
 	checkCounts(j, wrong)
@@ -81,7 +87,7 @@ func (h *history) check(last, j *batch.GenericJob) {
 	}
 }
 
-func checkConditions(j *batch.GenericJob, wrong func(string, ...any)) {
+func checkConditions(j client.Object, wrong func(string, ...any)) {
 	all := []batch.JobConditionType{batch.JobInitialized, batch.JobRunningCondition, batch.JobReplicaFailure, batch.JobCompleted,
 		batch.JobFailedCondition, batch.JobPausedCondition}
 	for _, t := range all {
@@ -89,40 +95,42 @@ func checkConditions(j *batch.GenericJob, wrong func(string, ...any)) {
 			wrong("condition %s lacks something: %+v", t, c)
 		}
 	}
-	if len(j.Status.Conditions) != len(all) {
-		wrong("%d conditions, want %d", len(j.Status.Conditions), len(all))
+	now := statusOf(j)
+	if len(now.Conditions) != len(all) {
+		wrong("%d conditions, want %d", len(now.Conditions), len(all))
 	}
 	completed, failed := isTrue(j, batch.JobCompleted), isTrue(j, batch.JobFailedCondition)
 	finished := completed || failed
 	if completed && failed || finished && isTrue(j, batch.JobRunningCondition) {
-		wrong("the conditions contradict each other: %+v", j.Status.Conditions)
+		wrong("the conditions contradict each other: %+v", now.Conditions)
 	}
-	if completed != (j.Status.Phase == batch.JobSucceeded) || failed != (j.Status.Phase == batch.JobFailed) {
-		wrong("phase %s and conditions disagree: %+v", j.Status.Phase, j.Status.Conditions)
+	if completed != (now.Phase == batch.JobSucceeded) || failed != (now.Phase == batch.JobFailed) {
+		wrong("phase %s and conditions disagree: %+v", now.Phase, now.Conditions)
 	}
-	if finished != (j.Status.CompletionTime != nil) {
-		wrong("phase %s and completion time %v disagree", j.Status.Phase, j.Status.CompletionTime)
+	if finished != (now.CompletionTime != nil) {
+		wrong("phase %s and completion time %v disagree", now.Phase, now.CompletionTime)
 	}
 }
 
-func checkCounts(j *batch.GenericJob, wrong func(string, ...any)) {
+func checkCounts(j client.Object, wrong func(string, ...any)) {
 	if condition(j, batch.JobInitialized).Status != metav1.ConditionTrue {
 		return // nothing is counted of a job that was not accepted
 	}
-	want := int32(0)
-	for _, r := range j.Spec.ReplicaSpecs {
-		want += *r.Replicas
+	now := statusOf(j)
+	want := replicasOf(j)
+	if elasticOf(j) != nil {
+		want = now.Replicas // the spec may be newer
 	}
-	a := j.Status.Aggregate
+	a := now.Aggregate
 	if sum := a.Creating + a.Pending + a.Running + a.Succeeded + a.Failed + a.Unknown + a.Deleted; sum != want {
 		wrong("the aggregate %+v adds up to %d, want %d", a, sum, want)
 	}
-	total := int32(0)
-	for i := range j.Status.Tasks {
-		task, sum := &j.Status.Tasks[i], int32(0)
+	total, limits := int32(0), roleLimits(j)
+	for i := range now.Tasks {
+		task, sum := &now.Tasks[i], int32(0)
 		for _, r := range task.Replicas {
 			sum += r.RestartCount
-			if limit := limitOf(j, task.Type); limit >= 0 && r.RestartCount > limit {
+			if limit, ok := limits[task.Type]; ok && limit >= 0 && r.RestartCount > limit {
 				wrong("%d restarts of %s, beyond its limit of %d", r.RestartCount, r.Name, limit)
 			}
 		}
@@ -131,39 +139,27 @@ func checkCounts(j *batch.GenericJob, wrong func(string, ...any)) {
 		}
 		total += sum
 	}
-	if total != j.Status.BackoffCount {
-		wrong("all restarts add up to %d, not to %d", total, j.Status.BackoffCount)
+	if total != now.BackoffCount {
+		wrong("all restarts add up to %d, not to %d", total, now.BackoffCount)
+	}
+	if limit := jobLimit(j); limit >= 0 && now.BackoffCount > limit {
+		wrong("%d restarts, beyond the limit of %d", now.BackoffCount, limit)
 	}
 }
 
-// limitOf is the number of restarts that each replica of a role has; -1 stands for no bound.
-func limitOf(j *batch.GenericJob, role string) int32 {
-	for i := range j.Spec.ReplicaSpecs {
-		r := &j.Spec.ReplicaSpecs[i]
-		switch {
-		case r.Type != role:
-		case r.RestartPolicy == nil:
-			return 0
-		case r.RestartPolicy.Limit != nil:
-			return *r.RestartPolicy.Limit
-		case r.RestartPolicy.Policy == batch.RestartAlways:
-			return -1
-		default:
-			return 0
-		}
+func checkChange(last, j client.Object, wrong func(string, ...any)) {
+	was, now := statusOf(last), statusOf(j)
+	if over(last) && (now.Phase != was.Phase || !now.CompletionTime.Equal(was.CompletionTime)) {
+		wrong("the end changed from %s at %v to %s at %v", was.Phase, was.CompletionTime, now.Phase, now.CompletionTime)
 	}
-	return 0
-}
-
-func checkChange(last, j *batch.GenericJob, wrong func(string, ...any)) {
-	if over(last) && (j.Status.Phase != last.Status.Phase || !j.Status.CompletionTime.Equal(last.Status.CompletionTime)) {
-		wrong("the end changed from %s at %v to %s at %v", last.Status.Phase, last.Status.CompletionTime, j.Status.Phase, j.Status.CompletionTime)
-	}
-	for i := range last.Status.Tasks {
-		for _, r := range last.Status.Tasks[i].Replicas {
-			now := replica(j, r.Name)
-			if now.RestartCount < r.RestartCount || now.Attempt < r.Attempt {
-				wrong("the counts of %s went from %d restarts at attempt %d to %d at %d", r.Name, r.RestartCount, r.Attempt, now.RestartCount, now.Attempt)
+	for i := range was.Tasks {
+		for _, r := range was.Tasks[i].Replicas {
+			next := replica(j, r.Name)
+			if next.Name == "" && elasticOf(j) != nil {
+				continue // scaled away
+			}
+			if next.RestartCount < r.RestartCount || next.Attempt < r.Attempt {
+				wrong("the counts of %s went from %d restarts at attempt %d to %d at %d", r.Name, r.RestartCount, r.Attempt, next.RestartCount, next.Attempt)
 			}
 		}
 	}
@@ -185,18 +181,19 @@ func (h *history) catchUp() {
 }
 
 func (h *history) current(ctx context.Context) bool {
-	var jobs batch.GenericJobList
 	var pods corev1.PodList
-	for _, list := range []client.ObjectList{&jobs, &pods} {
-		if err := h.s.client.List(ctx, list, client.InNamespace(h.s.ns)); err != nil {
-			return false
-		}
+	if err := h.s.client.List(ctx, &pods, client.InNamespace(h.s.ns)); err != nil {
+		return false
+	}
+	jobs, err := h.s.jobsNow(ctx)
+	if err != nil {
+		return false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for i := range jobs.Items {
-		past := h.jobs[jobs.Items[i].Name]
-		if len(past) == 0 || past[len(past)-1].ResourceVersion != jobs.Items[i].ResourceVersion {
+	for _, j := range jobs {
+		past := h.jobs[j.GetName()]
+		if len(past) == 0 || past[len(past)-1].GetResourceVersion() != j.GetResourceVersion() {
 			return false
 		}
 	}
@@ -209,6 +206,24 @@ func (h *history) current(ctx context.Context) bool {
 	return true
 }
 
+// jobsNow reads the jobs of all kinds of the space.
+func (s *space) jobsNow(ctx context.Context) ([]client.Object, error) {
+	var all []client.Object
+	for _, k := range kinds.All {
+		list := listOf(k)
+		if err := s.client.List(ctx, list, client.InNamespace(s.ns)); err != nil {
+			return all, err
+		}
+		if err := meta.EachListItem(list, func(o runtime.Object) error {
+			all = append(all, o.(client.Object))
+			return nil
+		}); err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
 // phases lists the phases that a job went through.
 func (h *history) phases(job string) []batch.JobPhase {
 	h.t.Helper()
@@ -217,7 +232,7 @@ func (h *history) phases(job string) []batch.JobPhase {
 	defer h.mu.Unlock()
 	var out []batch.JobPhase
 	for _, j := range h.jobs[job] {
-		if p := j.Status.Phase; p != "" && (len(out) == 0 || out[len(out)-1] != p) {
+		if p := statusOf(j).Phase; p != "" && (len(out) == 0 || out[len(out)-1] != p) {
 			out = append(out, p)
 		}
 	}
@@ -230,10 +245,10 @@ func (h *history) writes(job string) int {
 	defer h.mu.Unlock()
 	n, generation := 0, int64(0)
 	for i, j := range h.jobs[job] {
-		if i > 0 && j.Generation == generation {
+		if i > 0 && j.GetGeneration() == generation {
 			n++
 		}
-		generation = j.Generation
+		generation = j.GetGeneration()
 	}
 	return n
 }

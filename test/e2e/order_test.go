@@ -131,32 +131,6 @@ func restarting(r batch.ReplicaSpec, policy batch.RestartPolicyType, limit int32
 	return r
 }
 
-// replica finds the status of one replica in that of its job.
-func replica(j *batch.GenericJob, name string) batch.ReplicaStatus {
-	for i := range j.Status.Tasks {
-		for _, r := range j.Status.Tasks[i].Replicas {
-			if r.Name == name {
-				return r
-			}
-		}
-	}
-	return batch.ReplicaStatus{}
-}
-
-// condition finds a condition of a job.
-func condition(j *batch.GenericJob, t batch.JobConditionType) batch.JobCondition {
-	for _, c := range j.Status.Conditions {
-		if c.Type == t {
-			return c
-		}
-	}
-	return batch.JobCondition{}
-}
-
-func isTrue(j *batch.GenericJob, t batch.JobConditionType) bool {
-	return condition(j, t).Status == metav1.ConditionTrue
-}
-
 // checkNothingCreated looks for pods and services of a job.
 func (s *space) checkNothingCreated(job string) {
 	s.t.Helper()

@@ -28,7 +28,7 @@ func TestRestartLimit(t *testing.T) {
 }
 
 // checkRestarts holds the status, the pods and what the processes themselves noted against the restarts of each replica.
-func (s *space) checkRestarts(j *batch.GenericJob, want map[string]int) {
+func (s *space) checkRestarts(j client.Object, want map[string]int) {
 	s.t.Helper()
 	total := 0
 	for name, n := range want {
@@ -40,8 +40,8 @@ func (s *space) checkRestarts(j *batch.GenericJob, want map[string]int) {
 			s.t.Errorf("%s has started %d times, want %d", name, got, n+1)
 		}
 	}
-	if int(j.Status.BackoffCount) != total {
-		s.t.Errorf("backoffCount is %d, want %d", j.Status.BackoffCount, total)
+	if got := int(statusOf(j).BackoffCount); got != total {
+		s.t.Errorf("backoffCount is %d, want %d", got, total)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
@@ -106,10 +107,10 @@ func TestFinishRules(t *testing.T) {
 }
 
 // checkEnd holds the terminal condition of a job against a reason and parts of its message.
-func checkEnd(t *testing.T, j *batch.GenericJob, reason batch.Reason, parts ...string) {
+func checkEnd(t *testing.T, j client.Object, reason batch.Reason, parts ...string) {
 	t.Helper()
 	c := condition(j, batch.JobCompleted)
-	if j.Status.Phase == batch.JobFailed {
+	if statusOf(j).Phase == batch.JobFailed {
 		c = condition(j, batch.JobFailedCondition)
 	}
 	if c.Status != "True" || c.Reason != reason {

@@ -128,10 +128,6 @@ func (s *space) awaitPhase(name string, phase batch.JobPhase) *batch.GenericJob 
 	return j
 }
 
-func over(j *batch.GenericJob) bool {
-	return j.Status.Phase == batch.JobSucceeded || j.Status.Phase == batch.JobFailed
-}
-
 // pods waits until cond holds of the pods of a job, ordered by name.
 func (s *space) pods(job, what string, cond func([]*corev1.Pod) bool) []*corev1.Pod {
 	s.t.Helper()
@@ -216,17 +212,20 @@ func (s *space) dump() string {
 	var b strings.Builder
 	ctx := afterTest(s.t)
 	in := client.InNamespace(s.ns)
-	var jobs batch.GenericJobList
 	var pods corev1.PodList
 	var events eventsv1.EventList
-	for _, list := range []client.ObjectList{&jobs, &pods, &events} {
+	for _, list := range []client.ObjectList{&pods, &events} {
 		if err := s.client.List(ctx, list, in); err != nil {
 			fmt.Fprintln(&b, err)
 		}
 	}
-	for i := range jobs.Items {
-		text, _ := yaml.Marshal(jobs.Items[i].Status) // plain data always has a YAML form
-		fmt.Fprintf(&b, "--- job %s\n%s", jobs.Items[i].Name, text)
+	jobs, err := s.jobsNow(ctx)
+	if err != nil {
+		fmt.Fprintln(&b, err)
+	}
+	for _, j := range jobs {
+		text, _ := yaml.Marshal(statusOf(j)) // plain data always has a YAML form
+		fmt.Fprintf(&b, "--- job %s\n%s", j.GetName(), text)
 	}
 	for i := range pods.Items {
 		p := &pods.Items[i]
