@@ -98,6 +98,20 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &applyconfigurationschedulerv1beta1.PodGroupSpecApplyConfiguration{}
 	case schedulerv1beta1.SchemeGroupVersion.WithKind("PodGroupStatus"):
 		return &applyconfigurationschedulerv1beta1.PodGroupStatusApplyConfiguration{}
+	case schedulerv1beta1.SchemeGroupVersion.WithKind("Queue"):
+		return &applyconfigurationschedulerv1beta1.QueueApplyConfiguration{}
+	case schedulerv1beta1.SchemeGroupVersion.WithKind("QueueCondition"):
+		return &applyconfigurationschedulerv1beta1.QueueConditionApplyConfiguration{}
+	case schedulerv1beta1.SchemeGroupVersion.WithKind("QueuePodGroups"):
+		return &applyconfigurationschedulerv1beta1.QueuePodGroupsApplyConfiguration{}
+	case schedulerv1beta1.SchemeGroupVersion.WithKind("QueuePods"):
+		return &applyconfigurationschedulerv1beta1.QueuePodsApplyConfiguration{}
+	case schedulerv1beta1.SchemeGroupVersion.WithKind("QueueQuota"):
+		return &applyconfigurationschedulerv1beta1.QueueQuotaApplyConfiguration{}
+	case schedulerv1beta1.SchemeGroupVersion.WithKind("QueueSpec"):
+		return &applyconfigurationschedulerv1beta1.QueueSpecApplyConfiguration{}
+	case schedulerv1beta1.SchemeGroupVersion.WithKind("QueueStatus"):
+		return &applyconfigurationschedulerv1beta1.QueueStatusApplyConfiguration{}
 
 		// Group=tensorstack.dev, Version=v1beta1
 	case tensorboardv1beta1.SchemeGroupVersion.WithKind("HTTPSource"):

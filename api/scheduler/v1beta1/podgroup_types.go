@@ -14,7 +14,7 @@ var SchemeGroupVersion = GroupVersion
 
 // AddToScheme registers the types of this package with a scheme.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &PodGroup{}, &PodGroupList{})
+	s.AddKnownTypes(GroupVersion, &PodGroup{}, &PodGroupList{}, &Queue{}, &QueueList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }
@@ -53,7 +53,9 @@ const (
 // +kubebuilder:printcolumn:name="Queue",type=string,JSONPath=`.spec.queue`
 // +kubebuilder:printcolumn:name="Min",type=integer,JSONPath=`.spec.minMember`
 // +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`
+// +kubebuilder:printcolumn:name="Running",type=integer,JSONPath=`.status.running`
 // +kubebuilder:printcolumn:name="Scheduled",type=string,JSONPath=`.status.conditions[?(@.type=="GroupScheduled")].status`
+// +kubebuilder:printcolumn:name="Why",type=string,JSONPath=`.status.conditions[?(@.type=="GroupScheduled")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type PodGroup struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -76,6 +78,8 @@ type PodGroupList struct {
 }
 
 // PodGroupSpec says what is to be scheduled together.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.roles) || self.roles.map(r, r.minMember).sum() <= self.minMember",message="the minimums of the roles add up to more than minMember: raise minMember to their sum, or lower them"
 type PodGroupSpec struct {
 	// MinMember is the number of pods that must fit together before any of them is bound.
 	// +kubebuilder:validation:Minimum=1
@@ -89,6 +93,8 @@ type PodGroupSpec struct {
 	// Queue is the name of the queue. Defaults to "default".
 	// +optional
 	// +kubebuilder:default=default
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
 	Queue string `json:"queue,omitempty"`
 	// Priority orders the groups of one queue, 0 to 100, the highest first. Defaults to 0.
 	// +optional
@@ -119,6 +125,30 @@ const (
 	SufficientGroupMember PodGroupConditionType = "SufficientGroupMember"
 	// GroupScheduled is True once the group's minimum is bound.
 	GroupScheduled PodGroupConditionType = "GroupScheduled"
+)
+
+// Reasons of the conditions of a group.
+const (
+	// ReasonScheduled: the minimum is bound.
+	ReasonScheduled = "Scheduled"
+	// ReasonEnoughMembers: as many pods as the minimum asks for exist or have finished.
+	ReasonEnoughMembers = "EnoughMembers"
+	// ReasonNotEnoughMembers: fewer pods exist than the minimum asks for.
+	ReasonNotEnoughMembers = "NotEnoughMembers"
+	// ReasonQueueNotFound: the queue does not exist.
+	ReasonQueueNotFound = "QueueNotFound"
+	// ReasonQueueClosed: the queue lets no new group start.
+	ReasonQueueClosed = "QueueClosed"
+	// ReasonQuotaExceeded: the group does not fit into what is left of the queue's quota.
+	ReasonQuotaExceeded = "QuotaExceeded"
+	// ReasonNoRoom: no set of nodes takes the group's minimum together.
+	ReasonNoRoom = "NoRoom"
+	// ReasonPreempting: pods of other queues are being evicted for the group.
+	ReasonPreempting = "Preempting"
+	// ReasonReserved: the group has waited for long, and room is kept for it until pods that hold it end.
+	ReasonReserved = "Reserved"
+	// ReasonBindingFailed: a plan was made and could not be carried out. It is tried again.
+	ReasonBindingFailed = "BindingFailed"
 )
 
 // PodGroupCondition describes one aspect of the state of a group.

@@ -1,0 +1,156 @@
+package v1beta1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// DefaultQueue is the queue of pods and groups that name none.
+const DefaultQueue = "default"
+
+// ResourceShapes is the ConfigMap, in the namespace of the operator, whose keys a queue's resourceShapeProfile names.
+const ResourceShapes = "resource-shapes"
+
+// Queue is a share of the cluster: pods are scheduled through queues.
+//
+// +kubebuilder:object:root=true
+// +genclient
+// +genclient:nonNamespaced
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=q
+// +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`
+// +kubebuilder:printcolumn:name="Closed",type=boolean,JSONPath=`.spec.closed`
+// +kubebuilder:printcolumn:name="Groups",type=integer,JSONPath=`.status.podGroups.total`
+// +kubebuilder:printcolumn:name="Pending",type=integer,JSONPath=`.status.pods.pending`
+// +kubebuilder:printcolumn:name="Running",type=integer,JSONPath=`.status.pods.running`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type Queue struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec says what the queue may use, and who may use it.
+	// +optional
+	Spec QueueSpec `json:"spec,omitzero"`
+	// Status says what is used.
+	// +optional
+	Status QueueStatus `json:"status,omitzero"`
+}
+
+// QueueList is a list of Queues.
+//
+// +kubebuilder:object:root=true
+type QueueList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Queue `json:"items"`
+}
+
+// QueueSpec says what a queue may use, and who may use it.
+type QueueSpec struct {
+	// Quota limits what the pods of the queue use together.
+	// +optional
+	Quota QueueQuota `json:"quota,omitzero"`
+	// Priority orders the queues, 0 to 100, the highest first. Defaults to 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	Priority int32 `json:"priority,omitempty"`
+	// Preemptible says whether queues of higher priority may evict the pods of this one. Unset: they may.
+	// +optional
+	Preemptible *bool `json:"preemptible,omitempty"`
+	// Closed lets no new group start. Running pods go on.
+	// +optional
+	Closed bool `json:"closed,omitempty"`
+	// MaxDuration is how long a pod of the queue may exist, such as 1w2d or 90m; years have 365 days. Older ones are deleted.
+	// Unset or 0: no limit.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$`
+	MaxDuration string `json:"maxDuration,omitempty"`
+	// ResourceShapeProfile is a key of the ConfigMap resource-shapes beside the operator, which holds the largest requests
+	// that a pod of the queue may have. Unset: no limit.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ResourceShapeProfile string `json:"resourceShapeProfile,omitempty"`
+	// NodeSelector chooses the nodes that pods of the queue may use, by labels. Unset: all nodes.
+	// +optional
+	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
+	// NamespaceSelector chooses the namespaces that may use the queue, by labels. Unset: none. Users who have the RBAC verb
+	// "use" on the queue may use it from any namespace.
+	// +optional
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+}
+
+// QueueQuota limits what the pods of a queue use together.
+type QueueQuota struct {
+	// Requests limits the sum of the pods' requests, by resource. A resource that is not named has no limit.
+	// +optional
+	Requests corev1.ResourceList `json:"requests,omitempty"`
+}
+
+// QueueConditionType names one aspect of a queue's state.
+type QueueConditionType string
+
+// QueueOpen is True while groups of the queue may start.
+const QueueOpen QueueConditionType = "Open"
+
+// QueueCondition describes one aspect of the state of a queue.
+type QueueCondition struct {
+	// Type names the aspect.
+	Type QueueConditionType `json:"type"`
+	// Status is True, False or Unknown.
+	Status metav1.ConditionStatus `json:"status"`
+	// LastTransitionTime tells when the status last changed.
+	// +optional
+	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
+	// Reason is a CamelCase word for programs.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// Message is a sentence for people.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// QueueStatus is the observed state of a queue.
+type QueueStatus struct {
+	// Allocated is the sum of the requests of the pods that are bound to a node and not finished.
+	// +optional
+	Allocated corev1.ResourceList `json:"allocated,omitempty"`
+	// Conditions holds the latest observations of the queue's state.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []QueueCondition `json:"conditions,omitempty"`
+	// PodGroups counts the PodGroups of the queue.
+	// +optional
+	PodGroups QueuePodGroups `json:"podGroups,omitzero"`
+	// Pods counts the pods of the queue by phase.
+	// +optional
+	Pods QueuePods `json:"pods,omitzero"`
+}
+
+// QueuePodGroups counts the PodGroups of a queue.
+type QueuePodGroups struct {
+	// Total is the number of PodGroups that name the queue.
+	// +optional
+	Total int32 `json:"total,omitempty"`
+}
+
+// QueuePods counts the pods of a queue by phase.
+type QueuePods struct {
+	// Pending is the number of pods in phase Pending.
+	// +optional
+	Pending int32 `json:"pending,omitempty"`
+	// Running is the number of pods in phase Running.
+	// +optional
+	Running int32 `json:"running,omitempty"`
+	// Succeeded is the number of pods in phase Succeeded.
+	// +optional
+	Succeeded int32 `json:"succeeded,omitempty"`
+	// Failed is the number of pods in phase Failed.
+	// +optional
+	Failed int32 `json:"failed,omitempty"`
+	// Unknown is the number of pods in phase Unknown.
+	// +optional
+	Unknown int32 `json:"unknown,omitempty"`
+}
