@@ -66,6 +66,7 @@ func (p *pass) modeEvents(next *batch.JobStatus) {
 		p.event(normal(batch.EventJobPaused, "The job is paused; its pods are ending."))
 	case p.old.RunMode == batch.RunPause:
 		p.event(normal(batch.EventJobResumed, "The job resumes with %d replicas.", next.Replicas))
+	case p.old.RunMode == "" && next.Phase != batch.JobPending && next.RunMode == batch.RunImmediate: // what came of it is told
 	case p.old.RunMode == "" || next.RunMode == batch.RunDebug:
 		p.event(normal(batch.EventJobStarted, "Starting %d replicas in mode %s.", next.Replicas, next.RunMode))
 	}

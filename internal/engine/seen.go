@@ -65,7 +65,8 @@ type Config struct {
 	BackoffReset time.Duration
 	// MaxListed is the number of replicas that a status lists one by one. Default 1,000.
 	MaxListed int
-	// Coalesce is the least time between two status writes of a job that tell of nothing but replica phases. Default 1 s.
+	// Coalesce is the least time between two status writes of a small job that tell of nothing but replica phases; for each
+	// 400 replicas it grows by as much again. Default 1 s.
 	Coalesce time.Duration
 }
 

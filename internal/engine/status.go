@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -42,13 +43,20 @@ func (p *pass) worthWriting(next *batch.JobStatus) bool {
 	if equality.Semantic.DeepEqual(p.old, next) {
 		return false
 	}
-	due := p.seen.LastWrite.Add(p.cfg.Coalesce)
-	tells := transition(p.old, next) && !p.onlyStarts(next)
-	if tells || len(p.plan.Delete) > 0 || !p.seen.Now.Before(due) {
+	due := p.seen.LastWrite.Add(p.coalesce())
+	tells := transition(p.old, next) && !p.onlyStarts(next) || len(p.plan.Delete) > 0
+	if tells || !p.seen.Now.Before(due) {
+		p.plan.Routine = !tells
 		return true
 	}
 	p.wakeAt(due)
 	return false
+}
+
+// coalesce is the least time between two writes of the status that tell of nothing but replica phases. The statuses of large
+// jobs are large, and their replicas change phase for longer.
+func (p *pass) coalesce() time.Duration {
+	return p.cfg.Coalesce * time.Duration(1+len(p.replicas)/400)
 }
 
 // firstWave is the largest number of pods that are created before the first status is written. More would take so long that

@@ -42,6 +42,10 @@ import (
 // workers is the number of jobs that are handled at once. Each waits for the API server most of its time.
 const workers = 16
 
+// routineWrites bounds the status writes over all jobs, per second, that tell of nothing but replica phases. Each costs an API
+// server milliseconds of CPU, which pods that are to start need more.
+const routineWrites = 10
+
 // A pass that failed is tried again after retryFirst, doubling up to retryMost.
 const retryFirst, retryMost = 20 * time.Millisecond, 30 * time.Second
 
@@ -58,6 +62,7 @@ func Add(mgr ctrl.Manager, opts Options) error {
 	}
 	slots := make(chan struct{}, maxCreates)
 	looks := flowcontrol.NewTokenBucketRateLimiter(warningLooks, warningLooks)
+	routine := flowcontrol.NewTokenBucketRateLimiter(routineWrites, routineWrites)
 	for _, kind := range kinds.All {
 		statuses, err := statusClient(mgr, kind)
 		if err != nil {
@@ -65,7 +70,7 @@ func Add(mgr ctrl.Manager, opts Options) error {
 		}
 		r := &reconciler{
 			kind: kind, opts: opts, client: mgr.GetClient(), live: mgr.GetAPIReader(), statuses: statuses,
-			recorder: mgr.GetEventRecorder("t9k-operator"), memories: newMemories(), slots: slots, looks: looks,
+			recorder: mgr.GetEventRecorder("t9k-operator"), memories: newMemories(), slots: slots, looks: looks, routine: routine,
 		}
 		err = builder.ControllerManagedBy(mgr).
 			Named(kind.Plural).
@@ -99,6 +104,8 @@ type reconciler struct {
 	slots chan struct{}
 	// looks bounds the looks at events over all jobs.
 	looks flowcontrol.RateLimiter
+	// routine bounds status writes that may wait, over all jobs.
+	routine flowcontrol.RateLimiter
 }
 
 // Reconcile is one pass over one job. Any error leaves the rest to the next pass, which starts from what is seen then.
@@ -128,6 +135,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	plan := engine.Next(job, seen, r.opts.Engine)
+	if plan.Routine && !r.routine.TryAccept() {
+		return reconcile.Result{RequeueAfter: sooner(sooner(routineDelay, plan.RequeueAfter), m.forgetAfter(seen.Now))}, nil
+	}
 	switch err := r.apply(ctx, obj, job, plan, m); {
 	case errors.Is(err, errStale):
 		log.FromContext(ctx).V(1).Info("the cache is behind", "job", req.String())
@@ -145,6 +155,9 @@ func sooner(a, b time.Duration) time.Duration {
 	}
 	return a
 }
+
+// routineDelay is the time after which a status write that had to wait is tried again.
+const routineDelay = time.Second
 
 // staleDelay is the time that a cache gets to catch up after it was found to be behind.
 const staleDelay = 50 * time.Millisecond
