@@ -7,6 +7,9 @@ import (
 // PyTorchTrainingJob trains with PyTorch: its replicas find each other by the variables of torch.distributed, or are started
 // by torchrun, and may then grow and shrink in number while they train.
 //
+// A pod is called JOB-ROLE-RANK; such a name has at most 63 characters, and none has a dot. On a live job the enabled switches of
+// runMode, elastic.expectedReplicas, all of runPolicy and the priority may change, and nothing else.
+//
 // +kubebuilder:object:root=true
 // +genclient
 // +kubebuilder:subresource:status
@@ -17,6 +20,9 @@ import (
 // +kubebuilder:printcolumn:name="Total",type=integer,JSONPath=`.status.replicas`,description="Replicas that the job wants"
 // +kubebuilder:printcolumn:name="Restarts",type=integer,JSONPath=`.status.backoffCount`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Queue",type=string,priority=1,JSONPath=`.spec.scheduler.t9kScheduler.queue`
+// +kubebuilder:printcolumn:name="Started",type=date,priority=1,JSONPath=`.status.startTime`
+// +kubebuilder:printcolumn:name="Finished",type=date,priority=1,JSONPath=`.status.completionTime`
 type PyTorchTrainingJob struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -39,6 +45,8 @@ type PyTorchTrainingJobList struct {
 
 // PyTorchTrainingJobSpec says what a PyTorchTrainingJob runs. Rank 0 over all roles, in their order, is the job's master: the
 // job succeeds when it succeeds and fails when it fails for good.
+//
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !has(self.elastic) || !has(self.elastic.enabled) || !self.elastic.enabled || has(self.torchrunConfig) && has(self.torchrunConfig.enabled) && self.torchrunConfig.enabled",optionalOldSelf=true,fieldPath=".elastic.enabled",message="only torchrun lets replicas come and go: set torchrunConfig.enabled too, or leave elastic out"
 type PyTorchTrainingJobSpec struct {
 	// ReplicaSpecs lists the roles of the job. Ranks count over all of them in this order.
 	// +listType=map
@@ -69,6 +77,12 @@ type PyTorchReplicaSpec struct {
 }
 
 // ElasticConfig lets the number of replicas change while the job runs.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.enabled) && self.enabled || !has(self.expectedReplicas)",fieldPath=".expectedReplicas",message="the job is not elastic, so it cannot be scaled: set elastic.enabled when you create it, or leave expectedReplicas out"
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !has(self.enabled) || !self.enabled || has(self.minReplicas)",optionalOldSelf=true,fieldPath=".minReplicas",message="an elastic job has bounds: give the least and the largest number of replicas"
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !has(self.enabled) || !self.enabled || has(self.maxReplicas)",optionalOldSelf=true,fieldPath=".maxReplicas",message="an elastic job has bounds: give the least and the largest number of replicas"
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !has(self.enabled) || !self.enabled || !has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",optionalOldSelf=true,fieldPath=".minReplicas",message="more than maxReplicas: lower it, or raise maxReplicas",messageExpression="'more than maxReplicas, which is %d: lower it, or raise maxReplicas'.format([self.maxReplicas])"
+// +kubebuilder:validation:XValidation:rule="!has(self.enabled) || !self.enabled || !has(self.expectedReplicas) || !has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas > self.maxReplicas || self.expectedReplicas >= self.minReplicas && self.expectedReplicas <= self.maxReplicas",fieldPath=".expectedReplicas",message="outside of the bounds of this job: choose a number from minReplicas to maxReplicas",messageExpression="'outside of the bounds of this job: choose a number from %d to %d'.format([self.minReplicas, self.maxReplicas])"
 type ElasticConfig struct {
 	// Enabled switches elastic training on.
 	// +optional
@@ -106,10 +120,12 @@ type TorchrunConfig struct {
 	ProcPerNode string `json:"procPerNode,omitempty"`
 	// RdzvBackend is torchrun's --rdzv_backend, by which replicas find each other. Defaults to c10d.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	RdzvBackend string `json:"rdzvBackend,omitempty"`
 	// ExtraOptions lists further options of torchrun.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
 	ExtraOptions []string `json:"extraOptions,omitempty"`
 }
 

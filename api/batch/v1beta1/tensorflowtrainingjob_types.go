@@ -6,6 +6,9 @@ import (
 
 // TensorFlowTrainingJob trains with TensorFlow: its replicas find each other by the variable TF_CONFIG.
 //
+// A pod is called JOB-ROLE-RANK; such a name has at most 63 characters, and none has a dot. On a live job the enabled switches, all of
+// runPolicy and the priority may change, and nothing else.
+//
 // +kubebuilder:object:root=true
 // +genclient
 // +kubebuilder:subresource:status
@@ -15,6 +18,9 @@ import (
 // +kubebuilder:printcolumn:name="Total",type=integer,JSONPath=`.status.replicas`,description="Replicas that the job wants"
 // +kubebuilder:printcolumn:name="Restarts",type=integer,JSONPath=`.status.backoffCount`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Queue",type=string,priority=1,JSONPath=`.spec.scheduler.t9kScheduler.queue`
+// +kubebuilder:printcolumn:name="Started",type=date,priority=1,JSONPath=`.status.startTime`
+// +kubebuilder:printcolumn:name="Finished",type=date,priority=1,JSONPath=`.status.completionTime`
 type TensorFlowTrainingJob struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -37,6 +43,11 @@ type TensorFlowTrainingJobList struct {
 
 // TensorFlowTrainingJobSpec says what a TensorFlowTrainingJob runs. Its master is the chief or, where there is none, rank 0 of
 // the workers: the job succeeds when it succeeds and fails when it fails for good.
+//
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.replicaSpecs.all(s, s.type in ['chief', 'worker', 'ps', 'evaluator'])",optionalOldSelf=true,fieldPath=".replicaSpecs",message="TensorFlow does not know a role of the job: use chief, worker, ps and evaluator",messageExpression="'TensorFlow does not know the roles %s: use chief, worker, ps and evaluator'.format([self.replicaSpecs.filter(s, !(s.type in ['chief', 'worker', 'ps', 'evaluator'])).map(s, s.type)])"
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.replicaSpecs.all(s, !(s.type in ['chief', 'evaluator']) || s.replicas <= 1)",optionalOldSelf=true,fieldPath=".replicaSpecs",message="a job has one chief and one evaluator at most: ask for 1"
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.replicaSpecs.exists(s, s.type in ['chief', 'worker'] && s.replicas > 0)",optionalOldSelf=true,fieldPath=".replicaSpecs",message="a job of TensorFlow has a chief or workers, whose first one decides its end: add a role chief or worker"
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.replicaSpecs.all(s, s.template.spec.containers.exists(c, c.name == 'tensorflow'))",optionalOldSelf=true,fieldPath=".replicaSpecs",message="in each role one container is the main one: name it \"tensorflow\""
 type TensorFlowTrainingJobSpec struct {
 	// ReplicaSpecs lists the roles of the job: chief (at most one replica), worker, ps and evaluator (at most one).
 	// +listType=map

@@ -5,18 +5,23 @@ import (
 )
 
 // TensorBoardSpec says which logs a TensorBoard shows and how it runs. At least one source of logs is needed.
+//
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || has(self.trainingLogFilesets) && size(self.trainingLogFilesets) > 0 || has(self.logDir) && (has(self.logDir.pvc) && size(self.logDir.pvc) > 0 || has(self.logDir.s3) && size(self.logDir.s3) > 0 || has(self.logDir.http) && size(self.logDir.http) > 0)",optionalOldSelf=true,message="a TensorBoard shows logs: give it a source of logs in logDir"
 type TensorBoardSpec struct {
 	// TrainingLogFilesets lists sources of logs as URLs: t9k://pvc/NAME/SUBPATH and t9k://minio/SECRET/BUCKET/SUBPATH.
 	// Deprecated: use logDir.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MaxLength=1024
+	// +kubebuilder:validation:items:Pattern=`^t9k://(pvc/[^/]+|minio/[^/]+/[^/]+)(/.*)?$`
 	TrainingLogFilesets []string `json:"trainingLogFilesets,omitempty"`
 	// LogDir lists sources of logs.
 	// +optional
 	LogDir *LogDir `json:"logDir,omitempty"`
 	// Image is the container image that holds the program tensorboard.
 	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
 	Image string `json:"image"`
 	// Suspend stops the TensorBoard and keeps all else of it.
 	// +optional
@@ -26,7 +31,7 @@ type TensorBoardSpec struct {
 	Scheduler *SchedulePolicy `json:"scheduler,omitempty"`
 	// Resources of the TensorBoard's container.
 	// +optional
-	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
+	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 }
 
 // LogDir lists sources of logs.
@@ -52,10 +57,14 @@ type LogDir struct {
 type PVCSource struct {
 	// Name of the PersistentVolumeClaim.
 	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 	// SubPath lists directories of the volume. Unset: the whole volume.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MaxLength=1024
+	// +kubebuilder:validation:items:Pattern=`^([^/].*)?$`
 	SubPath []string `json:"subPath,omitempty"`
 }
 
@@ -66,6 +75,9 @@ type S3Source struct {
 	// URI lists places as s3://BUCKET/PATH.
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MaxLength=1024
+	// +kubebuilder:validation:items:Pattern=`^s3://[^/]+`
 	URI []string `json:"uri"`
 }
 
@@ -73,6 +85,7 @@ type S3Source struct {
 type SecretRef struct {
 	// Name of the Secret.
 	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 }
 
@@ -81,6 +94,9 @@ type HTTPSource struct {
 	// URL lists the files' addresses.
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MaxLength=1024
+	// +kubebuilder:validation:items:Pattern=`^https?://[^/]+`
 	URL []string `json:"url"`
 }
 
@@ -94,7 +110,7 @@ type SchedulePolicy struct {
 // T9kScheduler says in which queue the t9k-scheduler takes the TensorBoard.
 type T9kScheduler struct {
 	// Queue is the name of the queue.
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	Queue string `json:"queue"`
 }

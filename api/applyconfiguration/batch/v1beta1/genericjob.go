@@ -12,6 +12,9 @@ import (
 // with apply.
 //
 // GenericJob runs a set of replicas, in one or several roles, as one job.
+//
+// A pod is called JOB-ROLE-RANK; such a name has at most 63 characters, and none has a dot. On a live job the enabled switches, the
+// clean-up policy, the time to live, limits of restarts and the priority may change, and nothing else.
 type GenericJobApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:",inline"`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

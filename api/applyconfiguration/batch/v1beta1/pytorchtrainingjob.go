@@ -13,6 +13,9 @@ import (
 //
 // PyTorchTrainingJob trains with PyTorch: its replicas find each other by the variables of torch.distributed, or are started
 // by torchrun, and may then grow and shrink in number while they train.
+//
+// A pod is called JOB-ROLE-RANK; such a name has at most 63 characters, and none has a dot. On a live job the enabled switches of
+// runMode, elastic.expectedReplicas, all of runPolicy and the priority may change, and nothing else.
 type PyTorchTrainingJobApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:",inline"`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

@@ -12,6 +12,9 @@ import (
 // with apply.
 //
 // TensorFlowTrainingJob trains with TensorFlow: its replicas find each other by the variable TF_CONFIG.
+//
+// A pod is called JOB-ROLE-RANK; such a name has at most 63 characters, and none has a dot. On a live job the enabled switches, all of
+// runPolicy and the priority may change, and nothing else.
 type TensorFlowTrainingJobApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:",inline"`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// job says in what the kinds of job differ, as far as the rules are concerned that all of them have.
+type job struct {
+	// kept are the fields of the spec that cannot change on a live job, roleKept those of a role.
+	kept, roleKept []field
+	// most is the largest number of replicas that the role r can ever have, elastic whether another field than replicas
+	// says how many there are.
+	most, elastic string
+}
+
+// field is one that cannot change on a live job.
+type field struct {
+	path string
+	// unset is what counts for the field where it is missing. Empty: it is never missing.
+	unset string
+}
+
+// anObject stands for whatever a missing object is: equal to no object.
+const anObject = "object"
+
+var commonKept = []field{
+	{"runMode.debug.replicaSpecs", "[]"},
+	{"runMode.pause.resumeSpecs", "[]"},
+	{"scheduler.t9kScheduler.queue", "'-'"},
+}
+
+const isElastic = "has(self.spec.elastic) && has(self.spec.elastic.enabled) && self.spec.elastic.enabled"
+
+var jobs = map[string]job{
+	"GenericJob": {
+		kept:     append([]field{{"successRules", "[]"}, {"failureRules", "[]"}, {"service", anObject}}, commonKept...),
+		roleKept: []field{{"replicas", ""}, {"restartPolicy.policy", "'OnFailure'"}, {"template", ""}},
+		most:     "r.replicas",
+		elastic:  "false",
+	},
+	"PyTorchTrainingJob": {
+		kept: append([]field{
+			{"torchrunConfig.enabled", "false"}, {"torchrunConfig.maxRestarts", "-1"}, {"torchrunConfig.procPerNode", "''"},
+			{"torchrunConfig.rdzvBackend", "'c10d'"}, {"torchrunConfig.extraOptions", "[]"},
+			{"elastic.enabled", "false"}, {"elastic.minReplicas", "0"}, {"elastic.maxReplicas", "0"},
+			{"tensorboardSpec", anObject},
+		}, commonKept...),
+		roleKept: []field{{"replicas", ""}, {"scalingWeight", "1"}, {"restartPolicy", "'OnFailure'"}, {"template", ""}},
+		most:     "(" + isElastic + " && has(self.spec.elastic.maxReplicas) ? self.spec.elastic.maxReplicas : r.replicas)",
+		elastic:  isElastic,
+	},
+	"TensorFlowTrainingJob": {
+		kept:     append([]field{{"tensorboardSpec", anObject}}, commonKept...),
+		roleKept: []field{{"replicas", ""}, {"restartPolicy", "'OnFailure'"}, {"template", ""}},
+		most:     "r.replicas",
+		elastic:  "false",
+	},
+}
+
+// rule is an entry of x-kubernetes-validations.
+type rule struct {
+	FieldPath         string `yaml:"fieldPath"`
+	Message           string `yaml:"message"`
+	MessageExpression string `yaml:"messageExpression,omitempty"`
+	OptionalOldSelf   bool   `yaml:"optionalOldSelf,omitempty"`
+	Rule              string `yaml:"rule"`
+}
+
+// addJobRules adds to the CRD of a kind of job the rules that all kinds have. They are written here once, since what they
+// say of a field they say of it in two objects and then once more in the message.
+func addJobRules(crd *yaml.Node) {
+	j, ok := jobs[text(value(crd, "spec", "names", "kind"))]
+	if !ok {
+		return
+	}
+	for _, version := range value(crd, "spec", "versions").Content {
+		schema := value(version, "schema", "openAPIV3Schema")
+		list := value(schema, "x-kubernetes-validations")
+		if list == nil {
+			list = &yaml.Node{Kind: yaml.SequenceNode}
+			schema.Content = append(schema.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: "x-kubernetes-validations"}, list)
+		}
+		for _, r := range []rule{noDots, j.podNames(), j.someReplicas(), namesRoles("debug.replicaSpecs"), namesRoles("pause.resumeSpecs"), j.keep(), j.keepRoles()} {
+			var n yaml.Node
+			if err := n.Encode(r); err != nil {
+				panic(err) // strings always encode
+			}
+			list.Content = append(list.Content, &n)
+		}
+	}
+}
+
+// isNew lets rules look at new jobs only.
+const isNew = "oldSelf.hasValue() || "
+
+var noDots = rule{
+	FieldPath: ".metadata", OptionalOldSelf: true,
+	Message: "a job's name begins the host names of its pods: use '-' in place of '.'",
+	Rule:    isNew + "!self.metadata.name.contains('.')",
+}
+
+// podNames looks at the name of each role's last pod, which is as long as any of the role.
+func (j job) podNames() rule {
+	last := fmt.Sprintf("'%%s-%%s-%%s'.format([self.metadata.name, r.type, string(%s - 1)])", j.most)
+	return rule{
+		FieldPath: ".metadata", OptionalOldSelf: true,
+		Message: "a pod's name, JOB-ROLE-RANK, has at most 63 characters: shorten the name of the job or of the role",
+		MessageExpression: "'the pod %s would have a name of %s characters, and the limit is 63: shorten the name of the job or of the role by %s'" +
+			".format(self.spec.replicaSpecs.filter(r, " + j.most + " > 0).map(r, " + last + ").filter(n, size(n) > 63)" +
+			".map(n, [n, string(size(n)), string(size(n) - 63)])[0])",
+		Rule: isNew + "self.spec.replicaSpecs.all(r, " + j.most + " == 0 || size(" + last + ") <= 63)",
+	}
+}
+
+func (j job) someReplicas() rule {
+	return rule{
+		FieldPath: ".spec.replicaSpecs", OptionalOldSelf: true,
+		Message: "a job has at least one replica: give one of the roles replicas of 1 or more",
+		Rule:    isNew + j.elastic + " || self.spec.replicaSpecs.exists(s, s.replicas > 0)",
+	}
+}
+
+// namesRoles holds a list of a run mode to the job's roles.
+func namesRoles(list string) rule {
+	message := list + " names a role that the job does not have: use roles of spec.replicaSpecs"
+	return rule{
+		FieldPath: ".spec.runMode", OptionalOldSelf: true,
+		Message:           message,
+		MessageExpression: "'" + message + ", which are %s'.format([self.spec.replicaSpecs.map(s, s.type)])",
+		Rule:              isNew + field{"runMode." + list, "[]"}.of("self.spec") + ".all(m, self.spec.replicaSpecs.exists(s, s.type == m.type))",
+	}
+}
+
+// isStatus tells a write of the status, which never changes the spec in the same request: the API server sees to that.
+// Comparing pod templates takes milliseconds, and statuses are written often.
+const isStatus = "has(self.status) != has(oldSelf.status) || has(self.status) && has(self.status.aggregate) && has(oldSelf.status.aggregate) && " +
+	"(self.status.aggregate.running != oldSelf.status.aggregate.running || self.status.aggregate.pending != oldSelf.status.aggregate.pending || " +
+	"self.status.aggregate.creating != oldSelf.status.aggregate.creating) || "
+
+const newJob = "cannot change on a live job: create a new job"
+
+// keep holds a live job to the fields of its spec, apart from its roles.
+func (j job) keep() rule {
+	var same, changed, names []string
+	for _, f := range j.kept {
+		s := f.same("self.spec", "oldSelf.spec")
+		same = append(same, s)
+		changed = append(changed, fmt.Sprintf("(%s ? [] : ['%s'])", s, f.path))
+		names = append(names, f.path)
+	}
+	return rule{
+		FieldPath:         ".spec",
+		Message:           strings.Join(names, ", ") + " " + newJob,
+		MessageExpression: "'%s " + newJob + "'.format([" + strings.Join(changed, " + ") + "])",
+		Rule:              isStatus + strings.Join(same, " && "),
+	}
+}
+
+// keepRoles holds a live job to its roles.
+func (j job) keepRoles() rule {
+	const sameRoles = "self.spec.replicaSpecs.map(s, s.type) == oldSelf.spec.replicaSpecs.map(s, s.type)"
+	var same, changed []string
+	for _, f := range j.roleKept {
+		s := f.same("s", "o")
+		same = append(same, s)
+		changed = append(changed, fmt.Sprintf("self.spec.replicaSpecs.filter(s, oldSelf.spec.replicaSpecs.exists(o, o.type == s.type && !(%s)))"+
+			".map(s, '%s of %%s'.format([s.type]))", s, f.path))
+	}
+	return rule{
+		FieldPath: ".spec.replicaSpecs",
+		Message:   "roles, their replicas, restart policy and template " + newJob,
+		MessageExpression: sameRoles + " ? '%s " + newJob + "'.format([" + strings.Join(changed, " + ") + "]) : " +
+			"'roles cannot be added, removed, renamed or reordered on a live job: create a new job'",
+		Rule: isStatus + sameRoles + " && self.spec.replicaSpecs.all(s, oldSelf.spec.replicaSpecs.exists(o, o.type == s.type && " + strings.Join(same, " && ") + "))",
+	}
+}
+
+// same compares a field of two objects.
+func (f field) same(a, b string) string {
+	if f.unset == anObject {
+		return fmt.Sprintf("has(%[1]s) == has(%[2]s) && (!has(%[1]s) || %[1]s == %[2]s)", a+"."+f.path, b+"."+f.path)
+	}
+	return f.of(a) + " == " + f.of(b)
+}
+
+// of is the field's value in an object.
+func (f field) of(object string) string {
+	if f.unset == "" {
+		return object + "." + f.path
+	}
+	var there []string
+	for _, step := range strings.Split(f.path, ".") {
+		object += "." + step
+		there = append(there, "has("+object+")")
+	}
+	return fmt.Sprintf("(%s ? %s : %s)", strings.Join(there, " && "), object, f.unset)
+}
+
+func text(n *yaml.Node) string {
+	if n == nil {
+		return ""
+	}
+	return n.Value
+}
