@@ -117,14 +117,6 @@ func share(n int, weights []int) []int {
 	return shares
 }
 
-// elastic refuses changes of the bounds. The expected number may change.
-func (c *changes) elastic(path *field.Path, updated, old *batch.ElasticConfig) {
-	a, b := orZero(updated), orZero(old)
-	c.keep(path.Child("enabled"), a.Enabled, b.Enabled)
-	c.keep(path.Child("minReplicas"), a.MinReplicas, b.MinReplicas)
-	c.keep(path.Child("maxReplicas"), a.MaxReplicas, b.MaxReplicas)
-}
-
 // defaultPyTorch writes down how many replicas an elastic job has, for autoscalers do nothing where they see no number.
 func defaultPyTorch(o Object) {
 	if e := o.(*batch.PyTorchTrainingJob).Spec.Elastic; e != nil && e.Enabled && e.ExpectedReplicas == nil {

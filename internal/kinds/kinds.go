@@ -34,6 +34,8 @@ type Kind struct {
 	ValidateUpdate func(updated, old Object) field.ErrorList
 	// Default fills in what an object leaves out and other programs look for; nil where there is nothing.
 	Default func(Object)
+	// warn lists what only this kind says to no effect; nil where there is nothing.
+	warn func(Object, *engine.Job) warnings
 	// Status is the object's status, to read and to write.
 	Status func(Object) *batch.JobStatus
 }

@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 
@@ -22,6 +23,7 @@ var pyTorchTrainingJob = Kind{
 	Lower:          lowerPyTorch,
 	ValidateUpdate: validatePyTorchUpdate,
 	Default:        defaultPyTorch,
+	warn:           warnPyTorch,
 	Status:         func(o Object) *batch.JobStatus { return &o.(*batch.PyTorchTrainingJob).Status.JobStatus },
 }
 
@@ -89,11 +91,7 @@ func (l *lowering) torchrun(t *batch.TorchrunConfig, endpoint string, path *fiel
 		l.procPerNode(t.ProcPerNode, path.Child("procPerNode"))
 		command = append(command, "--nproc_per_node", t.ProcPerNode)
 	}
-	backend := t.RdzvBackend
-	if backend == "" {
-		backend = "c10d"
-	}
-	command = append(command, "--rdzv_backend", backend, "--rdzv_endpoint", endpoint, "--rdzv_id", string(l.job.UID))
+	command = append(command, "--rdzv_backend", rdzvBackend(t), "--rdzv_endpoint", endpoint, "--rdzv_id", string(l.job.UID))
 	if n := t.MaxRestarts; n != nil {
 		if *n < 0 {
 			l.invalid(path.Child("maxRestarts"), *n, "a number of restarts is 0 or more: leave maxRestarts out for torchrun's default")
@@ -111,6 +109,8 @@ func (l *lowering) torchrun(t *batch.TorchrunConfig, endpoint string, path *fiel
 	}
 }
 
+func rdzvBackend(t *batch.TorchrunConfig) string { return cmp.Or(t.RdzvBackend, "c10d") }
+
 func (l *lowering) procPerNode(s string, path *field.Path) {
 	switch s {
 	case "auto", "cpu", "gpu":
@@ -119,35 +119,4 @@ func (l *lowering) procPerNode(s string, path *field.Path) {
 	if n, err := strconv.Atoi(s); err != nil || n < 1 {
 		l.invalid(path, s, "not a number of processes: write a number such as \"2\", or auto, cpu or gpu")
 	}
-}
-
-func validatePyTorchUpdate(updated, old Object) field.ErrorList {
-	u, ok := updated.(*batch.PyTorchTrainingJob)
-	o, ok2 := old.(*batch.PyTorchTrainingJob)
-	if !ok || !ok2 || u == nil || o == nil {
-		return wrongType(updated, "PyTorchTrainingJob")
-	}
-	var c changes
-	path := field.NewPath("spec")
-	c.training(path, &u.Spec.TrainingSpec, &o.Spec.TrainingSpec)
-	c.keep(path.Child("torchrunConfig"), u.Spec.TorchrunConfig, o.Spec.TorchrunConfig)
-	c.elastic(path.Child("elastic"), u.Spec.Elastic, o.Spec.Elastic)
-	specs := path.Child("replicaSpecs")
-	if !c.roles(specs, pyTorchRoles(u), pyTorchRoles(o)) {
-		return c.errs
-	}
-	for i := range u.Spec.ReplicaSpecs {
-		a, b, at := &u.Spec.ReplicaSpecs[i], &o.Spec.ReplicaSpecs[i], specs.Index(i)
-		c.trainingRole(at, &a.TrainingReplicaSpec, &b.TrainingReplicaSpec)
-		c.keep(at.Child("scalingWeight"), weightOf(a.ScalingWeight), weightOf(b.ScalingWeight))
-	}
-	return c.errs
-}
-
-func pyTorchRoles(p *batch.PyTorchTrainingJob) []string {
-	roles := make([]string, len(p.Spec.ReplicaSpecs))
-	for i := range roles {
-		roles[i] = p.Spec.ReplicaSpecs[i].Type
-	}
-	return roles
 }

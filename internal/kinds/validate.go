@@ -43,12 +43,16 @@ func (l *lowering) roleName(role string, path *field.Path) {
 	}
 }
 
-// replicaNames checks the longest name of a pod.
+// replicaNames checks the longest name of a pod that the job can come to have.
 func (l *lowering) replicaNames() {
 	longest := ""
 	for i := range l.job.Roles {
 		r := &l.job.Roles[i]
-		if name := l.job.PodName(r.Type, max(r.Replicas-1, 0)); len(name) > len(longest) {
+		most := r.Replicas
+		if l.job.Elastic != nil {
+			most = l.job.Elastic.Max
+		}
+		if name := l.job.PodName(r.Type, max(most-1, 0)); len(name) > len(longest) {
 			longest = name
 		}
 	}

@@ -23,10 +23,13 @@ var (
 	reservedAnnotations = []string{batch.AnnotationRunMode, batch.AnnotationRestarts, batch.AnnotationBackoff}
 )
 
-// Warnings lists what a job says to no effect, one sentence each. Such a job is not wrong, but its author may expect more
-// of it.
-func Warnings(job *engine.Job) []string {
+// Warnings lists what an object says to no effect, one sentence each; job is what it was lowered to. Such a job is not wrong,
+// but its author may expect more of it.
+func (k Kind) Warnings(o Object, job *engine.Job) []string {
 	var w warnings
+	if k.warn != nil {
+		w = k.warn(o, job)
+	}
 	if job.Pause && job.Debug {
 		w.add(field.NewPath("spec", "runMode"), "pause and debug are both enabled: pause wins")
 	}

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"tensorstack.dev/batch/internal/engine"
 	"tensorstack.dev/batch/internal/kinds"
 )
 
@@ -46,7 +45,11 @@ func (v *validator) Handle(_ context.Context, req admission.Request) admission.R
 		}
 		faults = v.changed(kind, obj, old, faults)
 	}
-	return answer(req, job, faults)
+	var warnings []string
+	if len(faults) == 0 && job != nil {
+		warnings = kind.Warnings(obj, job)
+	}
+	return answer(req, warnings, faults)
 }
 
 // changed lists what is wrong with a change. A job that was bad before, for it got in past this webhook, is not held to
@@ -64,12 +67,8 @@ func (v *validator) read(kind kinds.Kind, raw runtime.RawExtension) (kinds.Objec
 }
 
 // answer says everything at once, with the same words and the same status as a CRD's own rules.
-func answer(req admission.Request, job *engine.Job, faults field.ErrorList) admission.Response {
+func answer(req admission.Request, warnings []string, faults field.ErrorList) admission.Response {
 	if len(faults) == 0 {
-		var warnings []string
-		if job != nil {
-			warnings = kinds.Warnings(job)
-		}
 		return admission.Allowed("").WithWarnings(warnings...)
 	}
 	invalid := apierrors.NewInvalid(schema.GroupKind{Group: req.Kind.Group, Kind: req.Kind.Kind}, req.Name, faults)

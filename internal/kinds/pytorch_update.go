@@ -1,0 +1,56 @@
+package kinds
+
+import (
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+func validatePyTorchUpdate(updated, old Object) field.ErrorList {
+	u, ok := updated.(*batch.PyTorchTrainingJob)
+	o, ok2 := old.(*batch.PyTorchTrainingJob)
+	if !ok || !ok2 || u == nil || o == nil {
+		return wrongType(updated, "PyTorchTrainingJob")
+	}
+	var c changes
+	path := field.NewPath("spec")
+	c.training(path, &u.Spec.TrainingSpec, &o.Spec.TrainingSpec)
+	c.torchrun(path.Child("torchrunConfig"), u.Spec.TorchrunConfig, o.Spec.TorchrunConfig)
+	c.elastic(path.Child("elastic"), u.Spec.Elastic, o.Spec.Elastic)
+	specs := path.Child("replicaSpecs")
+	if !c.roles(specs, pyTorchRoles(u), pyTorchRoles(o)) {
+		return c.errs
+	}
+	for i := range u.Spec.ReplicaSpecs {
+		a, b, at := &u.Spec.ReplicaSpecs[i], &o.Spec.ReplicaSpecs[i], specs.Index(i)
+		c.trainingRole(at, &a.TrainingReplicaSpec, &b.TrainingReplicaSpec)
+		c.keep(at.Child("scalingWeight"), weightOf(a.ScalingWeight), weightOf(b.ScalingWeight))
+	}
+	return c.errs
+}
+
+// torchrun refuses changes of torchrun's options. No options are the same as those that say nothing.
+func (c *changes) torchrun(path *field.Path, updated, old *batch.TorchrunConfig) {
+	a, b := orZero(updated), orZero(old)
+	c.keep(path.Child("enabled"), a.Enabled, b.Enabled)
+	c.keep(path.Child("maxRestarts"), a.MaxRestarts, b.MaxRestarts)
+	c.keep(path.Child("procPerNode"), a.ProcPerNode, b.ProcPerNode)
+	c.keep(path.Child("rdzvBackend"), rdzvBackend(&a), rdzvBackend(&b))
+	c.keep(path.Child("extraOptions"), a.ExtraOptions, b.ExtraOptions)
+}
+
+// elastic refuses changes of the bounds. The expected number may change.
+func (c *changes) elastic(path *field.Path, updated, old *batch.ElasticConfig) {
+	a, b := orZero(updated), orZero(old)
+	c.keep(path.Child("enabled"), a.Enabled, b.Enabled)
+	c.keep(path.Child("minReplicas"), a.MinReplicas, b.MinReplicas)
+	c.keep(path.Child("maxReplicas"), a.MaxReplicas, b.MaxReplicas)
+}
+
+func pyTorchRoles(p *batch.PyTorchTrainingJob) []string {
+	roles := make([]string, len(p.Spec.ReplicaSpecs))
+	for i := range roles {
+		roles[i] = p.Spec.ReplicaSpecs[i].Type
+	}
+	return roles
+}

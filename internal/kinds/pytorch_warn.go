@@ -1,0 +1,43 @@
+package kinds
+
+import (
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
+)
+
+// warnPyTorch warns of what torchrun and elastic scaling take the place of.
+func warnPyTorch(o Object, job *engine.Job) warnings {
+	var w warnings
+	p := o.(*batch.PyTorchTrainingJob)
+	specs := field.NewPath("spec", "replicaSpecs")
+	if job.Elastic != nil {
+		for i := range p.Spec.ReplicaSpecs {
+			if replicasOf(p.Spec.ReplicaSpecs[i].Replicas) != 1 {
+				w.add(specs.Index(i).Child("replicas"), "ignored: the job is elastic and shares its replicas out by scalingWeight")
+			}
+		}
+	}
+	if run := p.Spec.TorchrunConfig; run == nil || !run.Enabled {
+		return w
+	}
+	for i := range p.Spec.ReplicaSpecs {
+		main := job.Roles[i].Main
+		c, at := &p.Spec.ReplicaSpecs[i].Template.Spec.Containers[main], specs.Index(i).Child("template", "spec", "containers").Index(main)
+		if len(c.Command) > 0 {
+			w.add(at.Child("command"), "ignored: torchrun is the command, and what it is to start belongs into args")
+		}
+		if len(c.Args) == 0 {
+			w.add(at.Child("args"), "empty: torchrun has nothing to start; name the script here")
+		}
+	}
+	resume := orZero(orZero(p.Spec.RunMode).Pause).ResumeSpecs
+	for i := range resume {
+		if len(resume[i].Command) > 0 {
+			w.add(field.NewPath("spec", "runMode", "pause", "resumeSpecs").Index(i).Child("command"),
+				"ignored: torchrun is the command, and what it is to start belongs into args")
+		}
+	}
+	return w
+}
