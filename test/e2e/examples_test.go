@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
@@ -16,20 +17,26 @@ import (
 
 const examples = "../../examples"
 
-// example creates the job of an example.
-func (s *space) example(name string) *batch.GenericJob {
+// readExample reads the job of an example.
+func (s *space) readExample(name string, j client.Object) {
 	s.t.Helper()
 	data, err := os.ReadFile(filepath.Join(examples, name, "job.yaml"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	j := &batch.GenericJob{}
 	if err := yaml.UnmarshalStrict(data, j); err != nil {
 		s.t.Fatal(err)
 	}
-	if j.Name != name {
-		s.t.Errorf("the job of examples/%s is called %s", name, j.Name)
+	if j.GetName() != name {
+		s.t.Errorf("the job of examples/%s is called %s", name, j.GetName())
 	}
+}
+
+// example creates the GenericJob of an example.
+func (s *space) example(name string) *batch.GenericJob {
+	s.t.Helper()
+	j := &batch.GenericJob{}
+	s.readExample(name, j)
 	s.create(j)
 	return j
 }

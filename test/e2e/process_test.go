@@ -1,0 +1,94 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// spaceEnv is the environment variable that tells the processes of one test from those of others.
+const spaceEnv = "E2E_SPACE"
+
+// process is a process of a container, as the machine sees it.
+type process struct {
+	pid, parent int
+	command     []string
+}
+
+// processes finds the processes of a pod that has spaceEnv in its environment.
+func (s *space) processes(pod string) []process {
+	s.t.Helper()
+	var found []process
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, dir := range dirs {
+		environ, err := os.ReadFile(filepath.Join(dir, "environ"))
+		if err != nil {
+			continue // it has just ended, or is not ours
+		}
+		env := bytes.Split(environ, []byte{0})
+		has := func(text string) bool {
+			return slices.ContainsFunc(env, func(e []byte) bool { return string(e) == text })
+		}
+		if !has("HOSTNAME="+pod) || !has(spaceEnv+"="+s.ns) {
+			continue
+		}
+		p, err := readProcess(dir)
+		if err == nil {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+func readProcess(dir string) (process, error) {
+	var p process
+	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+	if err != nil {
+		return p, err
+	}
+	// The name in brackets may contain anything.
+	var state string
+	if _, err := fmt.Sscan(string(stat[bytes.LastIndexByte(stat, ')')+1:]), &state, &p.parent); err != nil {
+		return p, err
+	}
+	if p.pid, err = strconv.Atoi(filepath.Base(dir)); err != nil {
+		return p, err
+	}
+	line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+	for _, arg := range bytes.Split(bytes.TrimSuffix(line, []byte{0}), []byte{0}) {
+		p.command = append(p.command, string(arg))
+	}
+	return p, err
+}
+
+// mainProcess waits for the main process of a pod's container: the one that none of the others has started.
+func (s *space) mainProcess(pod string) process {
+	s.t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		all := s.processes(pod)
+		for _, p := range all {
+			if !slices.ContainsFunc(all, func(q process) bool { return q.pid == p.parent }) {
+				return p
+			}
+		}
+	}
+	s.t.Fatalf("no process of pod %s\n%s", pod, s.dump())
+	return process{}
+}
+
+// kill kills a process from outside of its container.
+func (s *space) kill(p process) {
+	s.t.Helper()
+	if err := unix.Kill(p.pid, unix.SIGKILL); err != nil {
+		s.t.Fatalf("killing process %d, %q: %v", p.pid, p.command, err)
+	}
+}

@@ -1,0 +1,109 @@
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// scale sets the size of an elastic job as `kubectl scale` does.
+func (s *space) scale(j *batch.PyTorchTrainingJob, n int32) {
+	s.t.Helper()
+	if err := s.tryScale(j, n); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *space) tryScale(j *batch.PyTorchTrainingJob, n int32) error {
+	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: j.Name, Namespace: s.ns}, Spec: autoscalingv1.ScaleSpec{Replicas: n}}
+	return s.client.SubResource("scale").Update(s.t.Context(), j, client.WithSubResourceBody(scale))
+}
+
+// A step is what examples/elastic notes of each step.
+type step struct {
+	number, world int
+	loss          float64
+}
+
+func (s *space) steps() []step {
+	s.t.Helper()
+	var steps []step
+	for line := range strings.Lines(s.written("log.txt")) {
+		var st step
+		if _, err := fmt.Sscanf(line, "step %d with %d replicas: loss %g\n", &st.number, &st.world, &st.loss); err != nil {
+			continue // the last line may not be whole yet
+		}
+		steps = append(steps, st)
+	}
+	return steps
+}
+
+// awaitSteps waits until a number of replicas have gone some steps together, in a row.
+func (s *space) awaitSteps(world, n int) {
+	s.t.Helper()
+	began := time.Now()
+	for deadline := began.Add(2 * patience); ; time.Sleep(20 * time.Millisecond) {
+		steps := s.steps()
+		if k := len(steps); k >= n && !slices.ContainsFunc(steps[k-n:], func(st step) bool { return st.world != world }) {
+			s.t.Logf("%d replicas train, %s after they were asked for, at step %d", world, time.Since(began).Round(100*time.Millisecond), steps[k-1].number)
+			return
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("%d replicas do not train; steps:\n%s\n%s", world, s.written("log.txt"), s.dump())
+		}
+	}
+}
+
+// checkpointDistance is the number of steps from one checkpoint of examples/elastic to the next.
+const checkpointDistance = 10
+
+// TestTorchElastic: §9, a job grows from 2 to 4 replicas and shrinks to 3 while it trains. The pods that stay are never
+// replaced, and training goes on from the last checkpoint each time.
+func TestTorchElastic(t *testing.T) {
+	s := newTorchSpace(t)
+	j := s.training("elastic")
+	s.create(j)
+	s.awaitSteps(2, 15)
+	two := s.uidsOf(j)
+	s.scale(j, 4)
+	s.awaitSteps(4, 15)
+	four := s.uidsOf(j)
+	s.scale(j, 3)
+	s.awaitSteps(3, 15)
+	s.pods("elastic", "three", func(p []*corev1.Pod) bool { return podNames(p) == "elastic-node-0 elastic-node-1 elastic-node-2 " })
+	three := s.uidsOf(j)
+	j = awaitPhase(s, j, batch.JobSucceeded)
+
+	for name, uid := range two {
+		if four[name] != uid {
+			t.Errorf("growing replaced pod %s", name)
+		}
+	}
+	delete(four, "elastic-node-3")
+	if !maps.Equal(three, four) || !maps.Equal(s.uidsOf(j), three) {
+		t.Errorf("shrinking replaced pods: %v, before %v, at the end %v", three, four, s.uidsOf(j))
+	}
+	if j.Status.BackoffCount != 0 || j.Status.Replicas != 3 {
+		t.Errorf("%d restarts and %d replicas, want none and 3", j.Status.BackoffCount, j.Status.Replicas)
+	}
+	steps := s.steps()
+	for i := 1; i < len(steps); i++ {
+		if back := steps[i-1].number - steps[i].number; back >= checkpointDistance || back < -1 {
+			t.Errorf("step %d came after step %d", steps[i].number, steps[i-1].number)
+		}
+	}
+	first, last := steps[0], steps[len(steps)-1]
+	if last.number != 400 || last.loss > first.loss/2 {
+		t.Errorf("the last step is %+v, the first %+v", last, first)
+	}
+}

@@ -1,0 +1,173 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/internal/testing/require"
+	"tensorstack.dev/batch/internal/testing/testenv"
+)
+
+var withTorch = flag.Bool("torch", false, "run the tests that train with PyTorch (make e2e-torch)")
+
+// torchCluster is the cluster of the tests that train. Its pods find a Python that has PyTorch, and lose little time between
+// restarts.
+var torchCluster = sync.OnceValues(func() (*cluster, error) {
+	c, err := newCluster(testenv.Options{Args: map[string][]string{local.Operator: {"--restart-backoff=100ms"}}})
+	if err == nil {
+		stopShared = c.env.Stop
+	}
+	return c, err
+})
+
+// python is the directory of a Python that has PyTorch and of its torchrun. It is put in front of the others for all that this
+// process starts from then on.
+var python = sync.OnceValues(func() (string, error) {
+	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), "/usr/bin") {
+		if exec.Command(filepath.Join(dir, "python3"), "-c", "import torch.distributed").Run() != nil {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(dir, "torchrun")); err == nil {
+			return dir, os.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+		}
+	}
+	return "", errors.New("python3 with PyTorch, and torchrun (Debian: apt-get install --no-install-recommends python3-torch)")
+})
+
+// newTorchSpace makes a namespace on the cluster whose pods can train.
+func newTorchSpace(t *testing.T) *space {
+	t.Helper()
+	if !*withTorch {
+		t.Skip("trains with PyTorch: make e2e-torch")
+	}
+	requireCluster(t)
+	if _, err := python(); err != nil {
+		require.Missing(t, err.Error())
+	}
+	t.Parallel()
+	c, err := torchCluster()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.space(t)
+}
+
+// training reads the PyTorchTrainingJob of an example. Where its checkpoints are kept is a directory of the test.
+func (s *space) training(name string) *batch.PyTorchTrainingJob {
+	s.t.Helper()
+	j := &batch.PyTorchTrainingJob{}
+	s.readExample(name, j)
+	for i := range j.Spec.ReplicaSpecs {
+		spec := &j.Spec.ReplicaSpecs[i].Template.Spec
+		for k := range spec.Volumes {
+			spec.Volumes[k].HostPath.Path = s.gate
+		}
+		spec.Containers[0].Env = append(spec.Containers[0].Env, corev1.EnvVar{Name: spaceEnv, Value: s.ns})
+	}
+	return j
+}
+
+// reference are the weights to which a single process trains, by the program of examples/ddp.
+var reference = sync.OnceValues(func() ([]float64, error) {
+	data, err := os.ReadFile(filepath.Join(examples, "ddp", "job.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	j := &batch.PyTorchTrainingJob{}
+	if err := yaml.UnmarshalStrict(data, j); err != nil {
+		return nil, err
+	}
+	command := j.Spec.ReplicaSpecs[0].Template.Spec.Containers[0].Command
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), "RANK=0", "WORLD_SIZE=1", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=0", "OMP_NUM_THREADS=1")
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("training in a single process: %w", err)
+	}
+	return weightsIn(string(out))
+})
+
+// weightsIn finds the weights that rank 0 writes at its end.
+func weightsIn(log string) ([]float64, error) {
+	_, text, found := strings.Cut(log, "weights ")
+	var weights []float64
+	if err := json.Unmarshal([]byte(text), &weights); !found || err != nil {
+		return nil, fmt.Errorf("no weights (%w) in\n%s", err, log)
+	}
+	return weights, nil
+}
+
+// weightTolerance is how far a weight may be from that of a single process, for sums of floating-point numbers depend on
+// their order. The weights are of the order of 1; with other data they differ in the first digits.
+const weightTolerance = 1e-9
+
+// checkWeights holds what a replica has trained against what a single process does.
+func (s *space) checkWeights(pod string) {
+	s.t.Helper()
+	want, err := reference()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	got, err := weightsIn(s.log(pod, "pytorch"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if len(got) != len(want) {
+		s.t.Fatalf("%d weights, want %d", len(got), len(want))
+	}
+	worst := 0.0
+	for i := range want {
+		worst = max(worst, math.Abs(got[i]-want[i]))
+	}
+	s.t.Logf("%d weights are those of a single process to within %.1g", len(want), worst)
+	if !(worst <= weightTolerance) {
+		s.t.Errorf("the weights differ from those of a single process by up to %g, want at most %g:\n%v\n%v", worst, weightTolerance, got, want)
+	}
+}
+
+// awaitLog waits until a container has written a text. Its pod may be replaced meanwhile.
+func (s *space) awaitLog(pod, container, text string) {
+	s.t.Helper()
+	var last string
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		data, err := s.core.CoreV1().Pods(s.ns).GetLogs(pod, &corev1.PodLogOptions{Container: container}).DoRaw(s.t.Context())
+		if last = string(data); err == nil && strings.Contains(last, text) {
+			return
+		}
+	}
+	s.t.Fatalf("pod %s does not write %q but\n%s\n%s", pod, text, last, s.dump())
+}
+
+// attempt waits for the n-th further pod of a replica.
+func (s *space) attempt(pod string, n int) *corev1.Pod {
+	s.t.Helper()
+	return s.pod(pod, fmt.Sprintf("attempt %d", n), func(p *corev1.Pod) bool {
+		return attemptOf(p) == fmt.Sprint(n) && p.Status.Phase == corev1.PodRunning
+	})
+}
+
+// uidsOf are the pods of a job by name.
+func (s *space) uidsOf(j client.Object) map[string]string {
+	s.t.Helper()
+	uids := map[string]string{}
+	for _, p := range s.pods(j.GetName(), "as they are", func([]*corev1.Pod) bool { return true }) {
+		uids[p.Name] = string(p.UID)
+	}
+	return uids
+}

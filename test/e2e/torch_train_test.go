@@ -1,0 +1,175 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// TestTorchDDP: §9, the variables that the job sets are all that torch.distributed needs: four replicas train to the weights
+// of a single process.
+func TestTorchDDP(t *testing.T) {
+	s := newTorchSpace(t)
+	j := s.training("ddp")
+	s.create(j)
+	j = awaitPhase(s, j, batch.JobSucceeded)
+	s.checkWeights("ddp-worker-0")
+	for rank := range 4 {
+		s.awaitLog(fmt.Sprintf("ddp-worker-%d", rank), "pytorch", fmt.Sprintf("rank %d of 4, step 100: ", rank))
+	}
+	if j.Status.BackoffCount != 0 {
+		t.Errorf("%d restarts", j.Status.BackoffCount)
+	}
+}
+
+// TestTorchKill: §5, each rank in turn is killed while it trains. The others lose their peer and fail too, so all start again,
+// and in the end the weights are right. Each restart counts once: the status is held against the pods that there were.
+func TestTorchKill(t *testing.T) {
+	s := newTorchSpace(t)
+	j := s.training("ddp")
+	s.create(j)
+	old := map[string]string{}
+	for rank := range 4 {
+		for other := range 4 {
+			name := fmt.Sprintf("ddp-worker-%d", other)
+			p := s.pod(name, "a new one", func(p *corev1.Pod) bool { return string(p.UID) != old[name] && p.Status.Phase == corev1.PodRunning })
+			old[name] = string(p.UID)
+		}
+		for other := range 4 {
+			s.awaitLog(fmt.Sprintf("ddp-worker-%d", other), "pytorch", "step 5: ")
+		}
+		old = s.uidsOf(j)
+		s.kill(s.mainProcess(fmt.Sprintf("ddp-worker-%d", rank)))
+	}
+	j = awaitPhase(s, j, batch.JobSucceeded)
+	s.checkWeights("ddp-worker-0")
+
+	total := 0
+	for rank := range 4 {
+		name := fmt.Sprintf("ddp-worker-%d", rank)
+		codes := s.exitCodes(name)
+		t.Logf("%s ended with %v", name, codes)
+		if n := len(slices.DeleteFunc(slices.Clone(codes), func(c int32) bool { return c != 137 })); n != 1 {
+			t.Errorf("%s was killed once but has ended by SIGKILL %d times", name, n)
+		}
+		if n := len(codes) - 1; int(replica(j, name).RestartCount) != n || n < 4 {
+			t.Errorf("the status tells of %d restarts of %s, want %d, and at least one for each kill", replica(j, name).RestartCount, name, n)
+		}
+		total += len(codes) - 1
+	}
+	if int(j.Status.BackoffCount) != total {
+		t.Errorf("backoffCount is %d, want %d", j.Status.BackoffCount, total)
+	}
+}
+
+// exitCodes lists how the pods of a replica ended, oldest first.
+func (s *space) exitCodes(replica string) []int32 {
+	s.t.Helper()
+	var codes []int32
+	for _, p := range s.history.attempts(replica) {
+		for _, c := range p.Status.ContainerStatuses {
+			if c.State.Terminated != nil {
+				codes = append(codes, c.State.Terminated.ExitCode)
+			}
+		}
+	}
+	return codes
+}
+
+// TestTorchRun: §9, torchrun on two nodes with two processes each. A process that is killed is torchrun's to start again, a
+// torchrun that is killed the job's, and nobody else's.
+func TestTorchRun(t *testing.T) {
+	s := newTorchSpace(t)
+	j := s.training("torchrun")
+	s.create(j)
+	s.awaitTraining(j, 1)
+	uids := s.uidsOf(j)
+
+	agent := s.mainProcess("torchrun-node-1")
+	worker := slices.IndexFunc(s.processes("torchrun-node-1"), func(p process) bool { return p.parent == agent.pid })
+	if worker < 0 {
+		t.Fatalf("torchrun has no processes: %v", s.processes("torchrun-node-1"))
+	}
+	s.kill(s.processes("torchrun-node-1")[worker])
+	s.awaitTraining(j, 2)
+	if now := s.uidsOf(j); now["torchrun-node-0"] != uids["torchrun-node-0"] || now["torchrun-node-1"] != uids["torchrun-node-1"] {
+		t.Errorf("pods were replaced: %v, before %v", now, uids)
+	}
+
+	s.kill(agent)
+	j = awaitPhase(s, j, batch.JobSucceeded)
+	s.checkTorchrunEnd(j, uids)
+}
+
+func (s *space) checkTorchrunEnd(j *batch.PyTorchTrainingJob, uids map[string]string) {
+	s.t.Helper()
+	if now := s.uidsOf(j); now["torchrun-node-0"] != uids["torchrun-node-0"] || now["torchrun-node-1"] == uids["torchrun-node-1"] {
+		s.t.Errorf("the pods are %v, before %v; only the second was to be replaced", now, uids)
+	}
+	first, second := replica(j, "torchrun-node-0").RestartCount, replica(j, "torchrun-node-1").RestartCount
+	if first != 0 || second != 1 || j.Status.BackoffCount != 1 {
+		s.t.Errorf("%d and %d restarts, %d in all, want 0 and 1", first, second, j.Status.BackoffCount)
+	}
+	// Rank 0 may be in either of the two.
+	pod := "torchrun-node-0"
+	if !strings.Contains(s.log(pod, "pytorch"), "weights") {
+		pod = "torchrun-node-1"
+	}
+	s.checkWeights(pod)
+}
+
+// awaitTraining waits until all four processes of examples/torchrun have come to step 5 for the n-th time.
+func (s *space) awaitTraining(j *batch.PyTorchTrainingJob, n int) {
+	s.t.Helper()
+	var text string
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		text = ""
+		for node := range 2 {
+			data, err := s.core.CoreV1().Pods(s.ns).GetLogs(fmt.Sprintf("%s-node-%d", j.Name, node), &corev1.PodLogOptions{Container: "pytorch"}).DoRaw(s.t.Context())
+			if err == nil {
+				text += string(data)
+			}
+		}
+		there := true
+		for rank := range 4 {
+			there = there && strings.Count(text, fmt.Sprintf("rank %d of 4, step 5: ", rank)) >= n
+		}
+		if there {
+			return
+		}
+	}
+	s.t.Fatalf("the processes have not come to step 5 for the %d. time\n%s\n%s", n, text, s.dump())
+}
+
+// TestTorchPause: §8, a job is paused while it trains and resumes from its checkpoint, by the arguments of resumeSpecs, to the
+// weights of a training without a pause.
+func TestTorchPause(t *testing.T) {
+	s := newTorchSpace(t)
+	j := s.training("resume")
+	s.create(j)
+	s.awaitLog("resume-worker-0", "pytorch", "step 23: ")
+	change(s, j, func(j *batch.PyTorchTrainingJob) { j.Spec.RunMode.Pause.Enabled = new(true) })
+	awaitPhase(s, j, batch.JobPaused)
+	s.pods("resume", "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
+	change(s, j, func(j *batch.PyTorchTrainingJob) { j.Spec.RunMode.Pause.Enabled = new(false) })
+	j = awaitPhase(s, j, batch.JobSucceeded)
+
+	log := s.log("resume-worker-0", "pytorch")
+	var done int
+	if _, err := fmt.Sscanf(log, "goes on after step %d", &done); err != nil || done < 20 || done >= 100 || done%10 != 0 {
+		t.Errorf("went on after step %d (%v), want a checkpoint of step 20 or later:\n%s", done, err, log)
+	}
+	if !strings.Contains(log, fmt.Sprintf("step %d: ", done+1)) || strings.Contains(log, fmt.Sprintf("step %d: ", done)) {
+		t.Errorf("after step %d came not step %d:\n%s", done, done+1, log)
+	}
+	s.checkWeights("resume-worker-0")
+	if j.Status.BackoffCount != 0 {
+		t.Errorf("%d restarts", j.Status.BackoffCount)
+	}
+}
