@@ -27,7 +27,7 @@ func (p *pass) forceDelete(pod *corev1.Pod) {
 		p.wakeAt(overdue)
 	case p.seen.LostNodes[pod.Spec.NodeName]:
 		p.plan.Delete = append(p.plan.Delete, Deletion{Name: pod.Name, UID: pod.UID, Force: true})
-		p.event(nodeLost(pod))
+		p.lost = append(p.lost, because(pod.Name, pod.Spec.NodeName))
 	default:
 		p.wakeAt(p.seen.Now.Add(nodeRecheck))
 	}

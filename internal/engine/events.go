@@ -29,10 +29,6 @@ func warning(reason batch.Reason, format string, args ...any) Event {
 	return Event{corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...)}
 }
 
-func nodeLost(pod *corev1.Pod) Event {
-	return warning(batch.EventNodeLost, "Deleting pod %s by force: its node %s is lost, so it cannot end by itself.", pod.Name, pod.Spec.NodeName)
-}
-
 func (p *pass) event(e Event) { p.plan.Events = append(p.plan.Events, e) }
 
 // transitionEvents tells of what changes from the old status to the next. Since the next one is written under an optimistic

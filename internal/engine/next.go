@@ -67,6 +67,8 @@ type pass struct {
 	replicas []replica
 	roles    [][]replica
 	create   []*replica
+	// lost names the pods that are deleted by force, with their nodes.
+	lost     []string
 	restarts []*replica
 	plan     Plan
 	// wake is the nearest deadline; zero where there is none.
@@ -93,6 +95,9 @@ func Next(job *Job, seen Seen, cfg Config) Plan {
 	p.verdict = p.judge()
 	p.act()
 	p.writeStatus()
+	if len(p.lost) > 0 {
+		p.event(warning(batch.EventNodeLost, "Deleting by force, since their nodes are lost and they cannot end by themselves: %s.", few(p.lost)))
+	}
 	p.build()
 	p.plan.Routine = p.plan.Routine && len(p.plan.Create)+len(p.plan.Update) == 0
 	p.plan.Confirm = p.plan.Status == nil && (len(p.plan.Delete)+len(p.plan.Update) > 0 || len(p.plan.Create) > 0 && !p.unwritten())

@@ -1,0 +1,339 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	admissionregistration "k8s.io/api/admissionregistration/v1"
+	authentication "k8s.io/api/authentication/v1"
+	authorization "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/config"
+)
+
+// The operator does all that it can do as the ServiceAccount of config/default. Nothing is forbidden to it, and there is
+// nothing in its roles that it does not use.
+func TestPermissions(t *testing.T) {
+	w := newWorld(t)
+	w.installDefault()
+	from := auditEnd(t, w.env.AuditLog)
+	kubeconfig := w.serviceAccountKubeconfig("t9k-operator")
+	address := freeAddress(t)
+	w.pointWebhook(address)
+
+	// An API server that cannot stream lists is asked for them.
+	const streaming = "KUBE_FEATURE_WatchListClient"
+	t.Setenv(streaming, "false")
+	first := startOperator(t, kubeconfig, "--leader-elect=true")
+	w.create(newJob("listed", role("w", 1, commandExit, "0")))
+	w.awaitPhase("listed", batch.JobSucceeded)
+	first.signal(syscall.SIGTERM) // and leaves the lead to the next
+	<-first.ended
+	t.Setenv(streaming, "true")
+	startOperator(t, kubeconfig, "--leader-elect=true", "--force-delete-after=1ns", "--webhook-bind-address="+address)
+	w.awaitWebhook()
+	w.useEverything()
+
+	used := usedPermissions(t, w.env.AuditLog, from)
+	for _, p := range used.forbidden {
+		t.Errorf("forbidden: %s", p)
+	}
+	for _, p := range w.grantedPermissions() {
+		if used.all[p] {
+			continue
+		}
+		if p.verb == "update" && strings.HasSuffix(p.resource, "/finalizers") {
+			continue // TestFinalizersPermission: it is looked up, and never used in a request
+		}
+		t.Errorf("granted and not used: %s", p)
+	}
+	if t.Failed() {
+		t.Logf("used: %v", slices.SortedFunc(maps.Keys(used.all), func(a, b permission) int { return strings.Compare(a.String(), b.String()) }))
+	}
+}
+
+// A cluster that holds controllers to it lets only those block the deletion of an owner who may update its finalizers.
+func TestFinalizersPermission(t *testing.T) {
+	w := newWorld(t)
+	w.installDefault()
+	granted := &rbacv1.ClusterRole{}
+	w.must(w.client.Get(t.Context(), types.NamespacedName{Name: "t9k-operator"}, granted))
+	for i := range granted.Rules {
+		r := &granted.Rules[i]
+		r.Resources = slices.DeleteFunc(r.Resources, func(resource string) bool { return resource == "genericjobs/finalizers" })
+	}
+	granted.Rules = slices.DeleteFunc(granted.Rules, func(r rbacv1.PolicyRule) bool { return len(r.Resources) == 0 })
+	w.must(w.client.Update(t.Context(), granted))
+	w.awaitRight(false, finalizers)
+	startOperator(t, w.serviceAccountKubeconfig("t9k-operator"))
+	w.create(newJob("job", role("w", 1, commandRun)))
+	if c := w.awaitReason("job", batch.ReasonCreateRefused); !strings.Contains(c.Message, "blockOwnerDeletion") {
+		t.Errorf("the refusal is: %s", c.Message)
+	}
+}
+
+// installDefault applies config/default, and takes what other tests bring themselves away after the test.
+func (w *world) installDefault() {
+	w.Helper()
+	w.kubectlApply("../../config/default")
+	for _, o := range []client.Object{
+		&admissionregistration.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "t9k-batch"}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: "t9k-webhook-cert"}},
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "t9k-operator"}},
+	} {
+		w.Cleanup(func() {
+			if err := w.client.Delete(context.Background(), o); client.IgnoreNotFound(err) != nil {
+				w.Error(err)
+			}
+		})
+	}
+	w.awaitRight(true, authorization.ResourceAttributes{Verb: "patch", Group: "admissionregistration.k8s.io",
+		Resource: "validatingwebhookconfigurations", Name: "t9k-batch"})
+	w.awaitRight(true, authorization.ResourceAttributes{Verb: "update", Resource: "secrets", Namespace: config.Namespace, Name: "t9k-webhook-cert"})
+	w.awaitRight(true, finalizers)
+}
+
+var finalizers = authorization.ResourceAttributes{Verb: "update", Group: batch.GroupVersion.Group, Resource: "genericjobs", Subresource: "finalizers"}
+
+// awaitRight waits until the API server has heard whether the operator may do something.
+func (w *world) awaitRight(may bool, attributes authorization.ResourceAttributes) {
+	w.Helper()
+	w.await("the roles are in force", func() error {
+		review := &authorization.SubjectAccessReview{Spec: authorization.SubjectAccessReviewSpec{
+			User: operatorUser, Groups: []string{"system:serviceaccounts", "system:authenticated"}, ResourceAttributes: &attributes}}
+		w.must(w.client.Create(w.Context(), review))
+		if review.Status.Allowed != may {
+			return fmt.Errorf("%s %s is allowed: %t", attributes.Verb, attributes.Resource, !may)
+		}
+		return nil
+	})
+}
+
+// pointWebhook has the API server call the webhook of config/default at an address.
+func (w *world) pointWebhook(address string) {
+	w.Helper()
+	patch := `[{"op":"replace","path":"/webhooks/0/clientConfig","value":{"url":"https://` + address + `/validate-jobs"}}]`
+	w.must(w.client.Patch(w.Context(), &admissionregistration.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "t9k-batch"}},
+		client.RawPatch(types.JSONPatchType, []byte(patch))))
+}
+
+// serviceAccountKubeconfig writes a kubeconfig with a token of a ServiceAccount of the operator's namespace.
+func (w *world) serviceAccountKubeconfig(name string) string {
+	w.Helper()
+	request, err := w.core.CoreV1().ServiceAccounts(config.Namespace).CreateToken(w.Context(), name, &authentication.TokenRequest{}, metav1.CreateOptions{})
+	w.must(err)
+	path := filepath.Join(w.TempDir(), "kubeconfig")
+	w.must(writeKubeconfig(path, &clientcmdapi.Cluster{Server: w.env.Config.Host,
+		CertificateAuthorityData: w.env.Config.CAData, CertificateAuthority: w.env.Config.CAFile},
+		&clientcmdapi.AuthInfo{Token: request.Status.Token}))
+	return path
+}
+
+// useEverything has the operator do whatever it can do.
+func (w *world) useEverything() {
+	w.Helper()
+	gang := &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: "default"}}
+	second := int32(1)
+	one := role("w", 1, commandRun)
+
+	// Restarts delete pods, and the end of its time to live the job.
+	short := newJob("short", restarting(role("w", 2, commandExit, "1", "1", "0"), batch.RestartOnFailure, 3))
+	short.Spec.Service, short.Spec.Scheduler, short.Spec.TTLSecondsAfterFinished = &batch.ServiceOption{}, gang, &second
+	training := batch.TrainingSpec{Scheduler: gang, RunPolicy: &batch.RunPolicy{TTLSecondsAfterFinished: &second}}
+	worker := batch.TrainingReplicaSpec{Type: "worker", Template: role("worker", 1, commandExit, "1", "1", "0").Template}
+	worker.Template.Spec.Containers[0].Name = "tensorflow"
+	all := []client.Object{
+		short,
+		&batch.PyTorchTrainingJob{ObjectMeta: metav1.ObjectMeta{Name: "short-torch"},
+			Spec: batch.PyTorchTrainingJobSpec{TrainingSpec: training, ReplicaSpecs: []batch.PyTorchReplicaSpec{{TrainingReplicaSpec: worker}}}},
+		&batch.TensorFlowTrainingJob{ObjectMeta: metav1.ObjectMeta{Name: "short-tensorflow"},
+			Spec: batch.TensorFlowTrainingJobSpec{TrainingSpec: training, ReplicaSpecs: []batch.TrainingReplicaSpec{worker}}},
+	}
+	for _, job := range all {
+		w.create(job)
+	}
+	for _, job := range all {
+		w.await("job "+job.GetName()+" has ended and is gone", func() error { return gone(w.get(job.GetName(), job)) })
+	}
+
+	// The group follows the priority.
+	job := newJob("priority", one)
+	job.Spec.Scheduler = gang
+	w.create(job)
+	w.awaitPhase("priority", batch.JobRunning)
+	w.patch("priority", `{"spec":{"scheduler":{"t9kScheduler":{"priority":7}}}}`)
+
+	// Each name taken: the owner is read.
+	for _, o := range []client.Object{
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod-w-0"}, Spec: one.Template.Spec},
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "service"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}},
+		&scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "group"}, Spec: scheduling.PodGroupSpec{MinMember: 1, Queue: "q"}},
+	} {
+		w.create(o)
+		name := strings.TrimSuffix(o.GetName(), "-w-0")
+		job := newJob(name, one)
+		job.Spec.Service, job.Spec.Scheduler = &batch.ServiceOption{}, gang
+		w.create(job)
+		w.awaitReason(name, batch.ReasonNameTaken)
+	}
+
+	// A pod that cannot end: its node is read.
+	job = newJob("lost")
+	job.Spec.ReplicaSpecs = []batch.ReplicaSpec{role("w", 1, commandRun)}
+	job.Spec.ReplicaSpecs[0].Template.Spec.NodeSelector = map[string]string{nodeKey: "lost-gone"}
+	w.create(job)
+	w.awaitPhase("lost", batch.JobRunning)
+	w.must(w.client.Delete(w.Context(), w.pods()["lost-w-0"], client.GracePeriodSeconds(1)))
+	w.await("the pod is replaced", func() error {
+		if r := w.job("lost").Status.Tasks[0].Replicas[0]; r.Attempt != 1 {
+			return fmt.Errorf("the replica is %+v", r)
+		}
+		return nil
+	})
+
+	// A pod that has a node and does not start: its events are read after a while.
+	w.create(newJob("held-up", role("w", 1, commandStick)))
+	w.awaitUse(permission{"list", "", "events", ""})
+
+	w.await("the priority has reached the group", func() error {
+		group := &scheduling.PodGroup{}
+		w.must(w.get("priority", group))
+		if group.Spec.Priority != 7 {
+			return fmt.Errorf("it is %d", group.Spec.Priority)
+		}
+		return nil
+	})
+}
+
+// permission is one thing that a role allows.
+type permission struct{ verb, group, resource, name string }
+
+func (p permission) String() string {
+	return strings.TrimSpace(fmt.Sprintf("%s %s.%s %s", p.verb, p.resource, p.group, p.name))
+}
+
+// grantedPermissions lists what the roles of the operator's ServiceAccount allow, one by one.
+func (w *world) grantedPermissions() []permission {
+	w.Helper()
+	var rules []rbacv1.PolicyRule
+	clusterRoles, roles := &rbacv1.ClusterRoleList{}, &rbacv1.RoleList{}
+	ours := client.MatchingLabels{"app.kubernetes.io/name": "t9k-batch"}
+	w.must(w.client.List(w.Context(), clusterRoles, ours))
+	w.must(w.client.List(w.Context(), roles, ours))
+	for _, r := range clusterRoles.Items {
+		rules = append(rules, r.Rules...)
+	}
+	for _, r := range roles.Items {
+		rules = append(rules, r.Rules...)
+	}
+	var all []permission
+	for _, r := range rules {
+		names := r.ResourceNames
+		if len(names) == 0 {
+			names = []string{""}
+		}
+		for _, group := range r.APIGroups {
+			for _, resource := range r.Resources {
+				for _, verb := range r.Verbs {
+					for _, name := range names {
+						all = append(all, permission{verb, group, resource, name})
+					}
+				}
+			}
+		}
+	}
+	if len(all) < 20 {
+		w.Fatalf("only %d permissions are granted", len(all))
+	}
+	return all
+}
+
+// awaitUse waits until the operator has made use of a permission.
+func (w *world) awaitUse(p permission) {
+	w.Helper()
+	w.await("the operator uses "+p.String(), func() error {
+		if !usedPermissions(w.T, w.env.AuditLog, 0).all[p] {
+			return errors.New("it has not")
+		}
+		return nil
+	})
+}
+
+// usage is what the operator asked for.
+type usage struct {
+	// all holds each request with the name of its object and without.
+	all       map[permission]bool
+	forbidden []string
+}
+
+func auditEnd(t *testing.T, path string) int64 {
+	t.Helper()
+	info, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}
+
+// usedPermissions reads the audit log, from an offset on.
+func usedPermissions(t *testing.T, path string, from int64) usage {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := usage{all: map[permission]bool{}}
+	lines := bufio.NewScanner(bytes.NewReader(data[from:]))
+	lines.Buffer(nil, 1<<22)
+	for lines.Scan() {
+		var e struct {
+			Verb, RequestURI string
+			User             struct{ Username string }
+			ObjectRef        struct{ APIGroup, Resource, Subresource, Name string }
+			ResponseStatus   struct {
+				Code    int
+				Message string
+			}
+			Annotations map[string]string
+		}
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.User.Username != operatorUser || e.ObjectRef.Resource == "" {
+			continue
+		}
+		if e.Annotations["authorization.k8s.io/decision"] == "forbid" {
+			u.forbidden = append(u.forbidden, e.Verb+" "+e.RequestURI+": "+e.ResponseStatus.Message)
+			continue
+		}
+		resource := e.ObjectRef.Resource
+		if e.ObjectRef.Subresource != "" {
+			resource += "/" + e.ObjectRef.Subresource
+		}
+		u.all[permission{e.Verb, e.ObjectRef.APIGroup, resource, e.ObjectRef.Name}] = true
+		u.all[permission{e.Verb, e.ObjectRef.APIGroup, resource, ""}] = true
+	}
+	return u
+}
