@@ -21,10 +21,10 @@ var files embed.FS
 const Namespace = "t9k-system"
 
 // Webhook lists what the admission webhook of an operator needs that runs outside of the cluster: the operator's namespace,
-// the Secret of its certificate, and the configuration, by which the API server calls address, a host and port.
+// the Secret of its certificate, and the configurations, by which the API server calls address, a host and port.
 func Webhook(address string) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
-	for _, file := range []string{"operator/namespace.yaml", "webhook/secret.yaml", "webhook/configuration.yaml"} {
+	for _, file := range []string{"operator/namespace.yaml", "webhook/secret.yaml", "webhook/configuration.yaml", "webhook/defaults.yaml"} {
 		data, err := files.ReadFile(file)
 		if err != nil {
 			return nil, err
@@ -33,20 +33,27 @@ func Webhook(address string) ([]*unstructured.Unstructured, error) {
 		if err := yaml.Unmarshal(data, &o.Object); err != nil {
 			return nil, fmt.Errorf("reading %s: %w", file, err)
 		}
+		if err := callAt(o, address); err != nil {
+			return nil, fmt.Errorf("changing %s: %w", file, err)
+		}
 		objects = append(objects, o)
 	}
-	configuration := objects[len(objects)-1]
-	hooks, _, err := unstructured.NestedSlice(configuration.Object, "webhooks")
-	if err != nil {
-		return nil, err
+	return objects, nil
+}
+
+// callAt has the webhooks of a configuration, if it is one, called at an address and not by their Service.
+func callAt(configuration *unstructured.Unstructured, address string) error {
+	hooks, found, err := unstructured.NestedSlice(configuration.Object, "webhooks")
+	if err != nil || !found {
+		return err
 	}
 	for _, h := range hooks {
 		hook := h.(map[string]any)
 		path, _, err := unstructured.NestedString(hook, "clientConfig", "service", "path")
 		if err != nil {
-			return nil, err
+			return err
 		}
 		hook["clientConfig"] = map[string]any{"url": "https://" + address + path}
 	}
-	return objects, unstructured.SetNestedSlice(configuration.Object, hooks, "webhooks")
+	return unstructured.SetNestedSlice(configuration.Object, hooks, "webhooks")
 }

@@ -80,15 +80,15 @@ func (l *lowering) logDir(d *tensorboard.LogDir, path *field.Path) {
 		if d.S3[i].SecretRef.Name == "" {
 			l.required(at.Child("secretRef", "name"), "name the Secret with the keys of the store")
 		}
-		l.urls(d.S3[i].URI, []string{"s3"}, at.Child("uri"))
+		l.urls(d.S3[i].URI, []string{"s3"}, "s3://BUCKET/PATH", at.Child("uri"))
 	}
 	for i := range d.HTTP {
-		l.urls(d.HTTP[i].URL, []string{"http", "https"}, path.Child("http").Index(i).Child("url"))
+		l.urls(d.HTTP[i].URL, []string{"http", "https"}, "https://HOST/PATH", path.Child("http").Index(i).Child("url"))
 	}
 }
 
-// urls checks a list of addresses, which is not empty.
-func (l *lowering) urls(list, schemes []string, path *field.Path) {
+// urls checks a list of addresses, which is not empty. form says what they look like.
+func (l *lowering) urls(list, schemes []string, form string, path *field.Path) {
 	if len(list) == 0 {
 		l.required(path, "list at least one address")
 	}
@@ -99,7 +99,7 @@ func (l *lowering) urls(list, schemes []string, path *field.Path) {
 			known = known || err == nil && u.Scheme == scheme
 		}
 		if !known || u.Host == "" {
-			l.invalid(path.Index(i), s, "not an address of this source: write "+schemes[0]+"://HOST/PATH")
+			l.invalid(path.Index(i), s, "not an address of this source: write "+form)
 		}
 	}
 }

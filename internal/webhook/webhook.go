@@ -1,5 +1,5 @@
 // Package webhook is the admission of jobs: what a CRD's own rules cannot tell of them is told when they are created or
-// changed, in the words of package kinds.
+// changed, in the words of package kinds, and what they leave out is filled in where other programs look for it.
 package webhook
 
 import (
@@ -20,9 +20,10 @@ import (
 	"tensorstack.dev/batch/internal/webhook/certs"
 )
 
-// config/webhook has objects of these names, and calls Path.
+// config/webhook has objects of these names, and calls these paths.
 const (
 	Path              = "/validate-jobs"
+	DefaultPath       = "/default-jobs"
 	configurationName = "t9k-batch"
 	secretName        = "t9k-webhook-cert"
 )
@@ -61,6 +62,7 @@ func Add(mgr ctrl.Manager, opts Options) error {
 	}}})
 	validate := &validator{decoder: admission.NewDecoder(mgr.GetScheme()), opts: opts.Kinds}
 	server.Register(Path, &webhook.Admission{Handler: validate})
+	server.Register(DefaultPath, &webhook.Admission{Handler: &defaulter{decoder: validate.decoder}})
 	if err := mgr.AddReadyzCheck("webhook", keeper.Ready); err != nil {
 		return fmt.Errorf("adding the webhook's readiness check: %w", err)
 	}

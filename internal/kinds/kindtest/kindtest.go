@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/engine"
 	"tensorstack.dev/batch/internal/kinds"
 )
@@ -147,6 +148,7 @@ func hold(t testing.TB, k kinds.Kind, o kinds.Object) bool {
 	}
 	if job != nil {
 		sane(t, job)
+		elastic(t, o, job)
 		roundTrip(t, k, o, job)
 	}
 	if errs := k.ValidateUpdate(o, before.(kinds.Object)); len(errs) > 0 {
@@ -190,6 +192,34 @@ func sane(t testing.TB, job *engine.Job) {
 	}
 	if job.Gang != nil && int(job.Gang.MinMember) < 1 {
 		t.Errorf("a gang of %d", job.Gang.MinMember)
+	}
+}
+
+// elastic checks that the replicas that an elastic job asks for are shared out, none of them to nobody, and that the job can
+// grow to its largest size.
+func elastic(t testing.TB, o kinds.Object, job *engine.Job) {
+	t.Helper()
+	p, ok := o.(*batch.PyTorchTrainingJob)
+	if !ok || p.Spec.Elastic == nil || !p.Spec.Elastic.Enabled {
+		if job.Elastic != nil {
+			t.Error("the job is elastic and does not ask for it")
+		}
+		return
+	}
+	e, want := p.Spec.Elastic, *p.Spec.Elastic.MinReplicas
+	if e.ExpectedReplicas != nil {
+		want = *e.ExpectedReplicas
+	}
+	if job.Replicas() != int(want) || job.Elastic == nil || job.Elastic.Min > int(want) || job.Elastic.Max < int(want) {
+		t.Errorf("%d replicas of %d, with the bounds %+v", job.Replicas(), want, job.Elastic)
+	}
+	if job.Roles[0].Replicas < 1 {
+		t.Error("the first role has lost rank 0")
+	}
+	for i := range job.Roles {
+		if name := job.PodName(job.Roles[i].Type, job.Elastic.Max-1); len(validation.IsDNS1123Label(name)) > 0 {
+			t.Errorf("the job cannot grow: %q is no DNS label", name)
+		}
 	}
 }
 

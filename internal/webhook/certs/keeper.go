@@ -26,7 +26,7 @@ import (
 const (
 	// DefaultLifetime is the time for which a certificate is valid.
 	DefaultLifetime = 90 * 24 * time.Hour
-	// checkEvery is the time between two looks at the Secret and the configuration, unless a certificate lives so short
+	// checkEvery is the time between two looks at the Secret and the configurations, unless a certificate lives so short
 	// that it needs more.
 	checkEvery = 30 * time.Second
 	// After an error the next look comes after firstRetry, doubling up to checkEvery.
@@ -36,12 +36,12 @@ const (
 // Keeper keeps the certificate of one webhook. Its zero value needs Client, Secret and Configuration.
 type Keeper struct {
 	// Client reads from the API server itself, not from a cache. It needs to get and update the Secret, and to get and
-	// patch the configuration.
+	// patch the configurations.
 	Client client.Client
 	// Secret holds the certificates and their keys. It must exist; it may be empty.
 	Secret types.NamespacedName
-	// Configuration is the name of the ValidatingWebhookConfiguration. Its clientConfigs say for which hosts the
-	// certificate must be valid. While there is none there is nobody to serve.
+	// Configuration is the name of the ValidatingWebhookConfiguration and of the MutatingWebhookConfiguration. Their
+	// clientConfigs say for which hosts the certificate must be valid. While there is neither there is nobody to serve.
 	Configuration string
 	// Lifetime of a certificate; a new one is made when a third is left. Defaults to DefaultLifetime.
 	Lifetime time.Duration
@@ -115,17 +115,14 @@ func (k *Keeper) report(cert *tls.Certificate, err error) {
 	}
 }
 
-// check sees to it that the Secret holds a good certificate and that the configuration trusts it. It returns the one to
+// check sees to it that the Secret holds a good certificate and that the configurations trust it. It returns the one to
 // serve: nil where nobody calls.
 func (k *Keeper) check(ctx context.Context, now time.Time) (*tls.Certificate, error) {
-	configuration := &admissionregistration.ValidatingWebhookConfiguration{}
-	switch err := k.Client.Get(ctx, types.NamespacedName{Name: k.Configuration}, configuration); {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("reading ValidatingWebhookConfiguration %s: %w", k.Configuration, err)
+	configurations, err := k.configurations(ctx)
+	if err != nil || len(configurations) == 0 {
+		return nil, err
 	}
-	hosts, err := hostsOf(configuration)
+	hosts, err := hostsOf(configurations)
 	if err != nil {
 		return nil, err
 	}
@@ -144,22 +141,63 @@ func (k *Keeper) check(ctx context.Context, now time.Time) (*tls.Certificate, er
 		}
 		log.FromContext(ctx).Info("Made a certificate for the webhook", "hosts", hosts, "expires", s.newest.leaf.NotAfter)
 	}
-	if err := k.publish(ctx, configuration, s.bundle()); err != nil {
-		return nil, err
+	for _, c := range configurations {
+		if err := k.publish(ctx, c, s.bundle()); err != nil {
+			return nil, err
+		}
 	}
 	return s.serving(hosts, now, k.lifetime()).serving, nil
 }
 
-// publish writes the certificates to trust into the configuration where they are not there yet, and touches nothing else.
-func (k *Keeper) publish(ctx context.Context, c *admissionregistration.ValidatingWebhookConfiguration, bundle []byte) error {
+// configuration says whom the API servers call.
+type configuration struct {
+	kind   string
+	object client.Object
+	// clients has an entry for each webhook.
+	clients []*admissionregistration.WebhookClientConfig
+}
+
+// configurations reads those that there are.
+func (k *Keeper) configurations(ctx context.Context) ([]configuration, error) {
+	validating, mutating := &admissionregistration.ValidatingWebhookConfiguration{}, &admissionregistration.MutatingWebhookConfiguration{}
+	var found []configuration
+	for _, c := range []configuration{
+		{kind: "ValidatingWebhookConfiguration", object: validating},
+		{kind: "MutatingWebhookConfiguration", object: mutating},
+	} {
+		switch err := k.Client.Get(ctx, types.NamespacedName{Name: k.Configuration}, c.object); {
+		case apierrors.IsNotFound(err):
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("reading %s %s: %w", c.kind, k.Configuration, err)
+		}
+		found = append(found, c)
+	}
+	for i := range found {
+		switch c := &found[i]; c.object {
+		case validating:
+			for j := range validating.Webhooks {
+				c.clients = append(c.clients, &validating.Webhooks[j].ClientConfig)
+			}
+		case mutating:
+			for j := range mutating.Webhooks {
+				c.clients = append(c.clients, &mutating.Webhooks[j].ClientConfig)
+			}
+		}
+	}
+	return found, nil
+}
+
+// publish writes the certificates to trust into a configuration where they are not there yet, and touches nothing else.
+func (k *Keeper) publish(ctx context.Context, c configuration, bundle []byte) error {
 	type operation struct {
 		Op    string `json:"op"`
 		Path  string `json:"path"`
 		Value any    `json:"value"`
 	}
-	patch := []operation{{"test", "/metadata/resourceVersion", c.ResourceVersion}} // the indices below are those of this version
-	for i := range c.Webhooks {
-		if !bytes.Equal(c.Webhooks[i].ClientConfig.CABundle, bundle) {
+	patch := []operation{{"test", "/metadata/resourceVersion", c.object.GetResourceVersion()}} // the indices below are those of this version
+	for i := range c.clients {
+		if !bytes.Equal(c.clients[i].CABundle, bundle) {
 			patch = append(patch, operation{"add", fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", i), bundle})
 		}
 	}
@@ -170,8 +208,8 @@ func (k *Keeper) publish(ctx context.Context, c *admissionregistration.Validatin
 	if err != nil {
 		return fmt.Errorf("writing a patch: %w", err)
 	}
-	if err := k.Client.Patch(ctx, c, client.RawPatch(types.JSONPatchType, data)); err != nil {
-		return fmt.Errorf("writing the certificates into ValidatingWebhookConfiguration %s: %w", c.Name, err)
+	if err := k.Client.Patch(ctx, c.object, client.RawPatch(types.JSONPatchType, data)); err != nil {
+		return fmt.Errorf("writing the certificates into %s %s: %w", c.kind, k.Configuration, err)
 	}
 	return nil
 }
@@ -183,20 +221,21 @@ func (k *Keeper) lifetime() time.Duration {
 	return k.Lifetime
 }
 
-// hostsOf lists the names under which API servers call the webhooks of a configuration.
-func hostsOf(c *admissionregistration.ValidatingWebhookConfiguration) ([]string, error) {
+// hostsOf lists the names under which API servers call.
+func hostsOf(configurations []configuration) ([]string, error) {
 	var hosts []string
-	for i := range c.Webhooks {
-		w := &c.Webhooks[i]
-		switch {
-		case w.ClientConfig.Service != nil:
-			hosts = append(hosts, w.ClientConfig.Service.Name+"."+w.ClientConfig.Service.Namespace+".svc")
-		case w.ClientConfig.URL != nil:
-			u, err := url.Parse(*w.ClientConfig.URL)
-			if err != nil {
-				return nil, fmt.Errorf("reading the URL of webhook %s: %w", w.Name, err)
+	for _, c := range configurations {
+		for _, to := range c.clients {
+			switch {
+			case to.Service != nil:
+				hosts = append(hosts, to.Service.Name+"."+to.Service.Namespace+".svc")
+			case to.URL != nil:
+				u, err := url.Parse(*to.URL)
+				if err != nil {
+					return nil, fmt.Errorf("reading a URL of %s %s: %w", c.kind, c.object.GetName(), err)
+				}
+				hosts = append(hosts, u.Hostname())
 			}
-			hosts = append(hosts, u.Hostname())
 		}
 	}
 	slices.Sort(hosts)

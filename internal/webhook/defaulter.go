@@ -1,0 +1,44 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"tensorstack.dev/batch/internal/kinds"
+)
+
+// defaulter fills in what jobs leave out and other programs look for.
+type defaulter struct{ decoder admission.Decoder }
+
+// Handle answers one request. The patch touches nothing but what is filled in: what was sent is not written anew from the Go
+// types, which would change its form.
+func (d *defaulter) Handle(_ context.Context, req admission.Request) admission.Response {
+	if req.SubResource != "" || req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
+		return admission.Allowed("")
+	}
+	kind, err := kinds.ByName(req.Kind.Kind)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	if kind.Default == nil {
+		return admission.Allowed("")
+	}
+	obj := kind.New()
+	if err := d.decoder.DecodeRaw(req.Object, obj); err != nil {
+		return admission.Allowed("") // the API server says what is wrong, and better
+	}
+	before, err := json.Marshal(obj)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	kind.Default(obj)
+	after, err := json.Marshal(obj)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	return admission.PatchResponseFromRaw(before, after)
+}
