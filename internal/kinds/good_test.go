@@ -28,17 +28,21 @@ func TestGoodManifests(t *testing.T) {
 	}
 }
 
-// The run modes change the pods of a live job. The golden file holds those of a job that has been paused and resumed.
+// The run modes change the pods of a live job. The golden files hold those of jobs that have been paused and resumed.
 func TestResumedPods(t *testing.T) {
 	paused := batch.JobStatus{Conditions: []batch.JobCondition{
 		{Type: batch.JobPausedCondition, Status: metav1.ConditionTrue, Reason: batch.ReasonPaused},
 	}}
-	job := accepted(t, manifest(t, "good/everything"))
-	pods := slices.DeleteFunc(created(job, &paused), func(o engine.Object) bool {
-		_, isPod := o.(*corev1.Pod)
-		return !isPod
-	})
-	golden.Compare(t, "testdata/good/everything.resumed.txt", asYAML(t, pods))
+	for _, name := range []string{"everything", "pytorch-everything", "pytorch-torchrun", "tensorflow-everything"} {
+		t.Run(name, func(t *testing.T) {
+			job := accepted(t, manifest(t, "good/"+name))
+			pods := slices.DeleteFunc(created(job, &paused), func(o engine.Object) bool {
+				_, isPod := o.(*corev1.Pod)
+				return !isPod
+			})
+			golden.Compare(t, "testdata/good/"+name+".resumed.txt", asYAML(t, pods))
+		})
+	}
 }
 
 func TestNormalForm(t *testing.T) {
