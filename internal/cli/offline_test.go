@@ -129,6 +129,38 @@ func TestRenderRefusesWhatIsWrong(t *testing.T) {
 	}
 }
 
+func TestConvert(t *testing.T) {
+	for _, test := range []struct {
+		file string
+		code int
+	}{{"several.yaml", 0}, {"refused.yaml", 1}, {"invalid.yaml", 1}, {"none.yaml", 1}} {
+		args := []string{"convert", "-f", "testdata/convert/" + test.file}
+		out, errOut, code := call(t, "", args...)
+		if code != test.code {
+			t.Errorf("%s: exit code %d, want %d", test.file, code, test.code)
+		}
+		golden.Compare(t, "testdata/convert/"+test.file+".txt", transcript(args, out, errOut, code))
+	}
+}
+
+// What comes of the manifests that the conversion is tested with is valid, rules of the schema included.
+func TestConvertYieldsWhatIsValid(t *testing.T) {
+	files, err := filepath.Glob("../convert/testdata/*.yaml")
+	if err != nil || len(files) < 12 {
+		t.Fatalf("%d manifests: %v", len(files), err)
+	}
+	for _, file := range files {
+		out, errOut, code := call(t, "", "convert", "-f", file)
+		if code != 0 {
+			t.Errorf("convert -f %s: exit code %d\n%s", file, code, errOut)
+			continue
+		}
+		if said, _, code := call(t, out, "validate", "-f", "-"); code != 0 {
+			t.Errorf("what %s becomes is not valid:\n%s", file, said)
+		}
+	}
+}
+
 // TestFaults shows what people see who call the program wrongly, or without a cluster.
 func TestFaults(t *testing.T) {
 	var b strings.Builder
@@ -155,6 +187,7 @@ func TestFaults(t *testing.T) {
 		{"exec", "--", "ls"},
 		{"delete"},
 		{"validate"},
+		{"convert"},
 		{"validate", "-f", "/dev/null"},
 		{"frobnicate"},
 		{"describ", "mnist"},

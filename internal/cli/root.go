@@ -126,7 +126,7 @@ A job is addressed by NAME or, where jobs of several kinds have the same name, b
 	}
 	add("run", a.runCommand(), a.getCommand(), a.describeCommand(), a.logsCommand())
 	add("steer", a.pauseCommand(), a.resumeCommand(), a.scaleCommand(), a.debugCommand(), a.execCommand(), a.deleteCommand())
-	add("offline", a.validateCommand(), a.renderCommand(), a.localCommand(), a.versionCommand())
+	add("offline", a.validateCommand(), a.renderCommand(), a.convertCommand(), a.localCommand(), a.versionCommand())
 	return root
 }
 

@@ -1,0 +1,187 @@
+package convert
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/testing/golden"
+)
+
+func read(t *testing.T, file string) *unstructured.Unstructured {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(data, &u.Object); err != nil {
+		t.Fatal(err)
+	}
+	// As JSON, whole numbers are int64.
+	if data, err = yaml.YAMLToJSON(data); err == nil {
+		err = u.UnmarshalJSON(data)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func files(t *testing.T, pattern string) []string {
+	t.Helper()
+	all, err := filepath.Glob(pattern)
+	if err != nil || len(all) == 0 {
+		t.Fatalf("%s: no files: %v", pattern, err)
+	}
+	return all
+}
+
+// lower lowers a converted job strictly.
+func lower(t *testing.T, u *unstructured.Unstructured) (kinds.Object, *engine.Job) {
+	t.Helper()
+	kind, err := kinds.ByName(u.GetKind())
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := kind.New()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, object, true); err != nil {
+		t.Fatalf("the result has fields that %s has not: %v", u.GetKind(), err)
+	}
+	if object.GetName() == "" {
+		object.SetName(object.GetGenerateName() + "xxxxx")
+	}
+	job, errs := kind.Lower(object, kinds.Options{})
+	if len(errs) > 0 {
+		t.Fatalf("the result is not valid: %v", errs.ToAggregate())
+	}
+	return object, job
+}
+
+func TestJob(t *testing.T) {
+	for _, file := range files(t, "testdata/*.yaml") {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			from := read(t, file)
+			before := from.DeepCopy()
+			to, notes, err := Job(from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if fmt.Sprint(before.Object) != fmt.Sprint(from.Object) {
+				t.Error("the manifest was changed")
+			}
+			lower(t, to)
+			text, err := yaml.Marshal(to.Object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b strings.Builder
+			for _, n := range notes {
+				fmt.Fprintf(&b, "# %s\n", n)
+			}
+			golden.Compare(t, strings.TrimSuffix(file, ".yaml")+".txt", b.String()+string(text))
+		})
+	}
+}
+
+func TestJobRefusesWhatItCannotConvert(t *testing.T) {
+	for _, file := range files(t, "testdata/bad/*.yaml") {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			to, _, err := Job(read(t, file))
+			var faults Error
+			if !errors.As(err, &faults) || to != nil {
+				t.Fatalf("%v and %v", to, err)
+			}
+			golden.Compare(t, strings.TrimSuffix(file, ".yaml")+".txt", err.Error()+"\n")
+		})
+	}
+}
+
+// Whatever field is added to a manifest, at whatever place: it is in the result, or something is said of it.
+func TestJobLosesNothing(t *testing.T) {
+	const strange = "strangeField"
+	tried := 0
+	for _, file := range files(t, "testdata/*.yaml") {
+		from := read(t, file)
+		for _, at := range mapsIn(from.Object, nil) {
+			changed := from.DeepCopy()
+			set(changed.Object, at, strange)
+			to, notes, err := Job(changed)
+			said := ""
+			for _, n := range notes {
+				// Of what is left out as a whole, no field is named.
+				if strings.Contains(n.Path, strange) || strings.HasPrefix(pathTo(at), n.Path) && strings.HasPrefix(n.Message, "left out") {
+					said += strange
+				}
+			}
+			var refused Error
+			if errors.As(err, &refused) && strings.HasPrefix(pathTo(at)+"."+strange, refused[0].Path) {
+				said += strange
+			}
+			if to != nil {
+				text, _ := yaml.Marshal(to.Object)
+				said += string(text)
+			}
+			if !strings.Contains(said, strange) {
+				t.Errorf("%s: %s in %s is lost", file, strange, pathTo(at))
+			}
+			tried++
+		}
+	}
+	if tried < 200 {
+		t.Errorf("only %d places were tried", tried)
+	}
+}
+
+// mapsIn lists where there are maps in a value, itself included.
+func mapsIn(v any, at []any) [][]any {
+	var all [][]any
+	switch v := v.(type) {
+	case map[string]any:
+		all = append(all, at)
+		for key := range v {
+			all = append(all, mapsIn(v[key], append(slices.Clone(at), key))...)
+		}
+	case []any:
+		for i := range v {
+			all = append(all, mapsIn(v[i], append(slices.Clone(at), i))...)
+		}
+	}
+	return all
+}
+
+// set sets a field in the map at a place.
+func set(v any, at []any, field string) {
+	for _, step := range at {
+		switch step := step.(type) {
+		case string:
+			v = v.(map[string]any)[step]
+		case int:
+			v = v.([]any)[step]
+		}
+	}
+	v.(map[string]any)[field] = "1"
+}
+
+func pathTo(at []any) string {
+	var b strings.Builder
+	for _, step := range at {
+		switch step := step.(type) {
+		case string:
+			b.WriteString("." + step)
+		case int:
+			fmt.Fprintf(&b, "[%d]", step)
+		}
+	}
+	return strings.TrimPrefix(b.String(), ".")
+}

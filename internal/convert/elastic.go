@@ -1,0 +1,132 @@
+package convert
+
+import (
+	"fmt"
+	"strings"
+)
+
+// elastic converts a job of changing size, which torchrun starts.
+func (c *conversion) elastic(roles []*role, processes string) {
+	const at = "spec.elasticPolicy"
+	if old, ok := c.text("spec", "elasticPolicy", "nProcPerNode"); ok && processes == "" {
+		processes = old
+	} else if ok && old != processes {
+		c.warn(at+".nProcPerNode", "left out: spec.nprocPerNode says "+processes)
+	}
+	if processes == "" {
+		processes = defaultProcesses
+	}
+	c.bounds(roles)
+	for _, r := range roles {
+		args, ok := r.torchrunArgs()
+		if !ok && r.main != nil {
+			c.fail(r.mainPath+".command", "an elastic job is started by torchrun here, and this command cannot be taken apart to that end: "+
+				"write it as a list that begins with torchrun, such as [torchrun, train.py]")
+		}
+		if own := ownOptions(args); len(own) > 0 {
+			c.warn(r.mainPath+".command", fmt.Sprintf("%s of it are now among the args, and win over what torchrunConfig says", strings.Join(own, ", ")))
+		}
+		if vars := launcherVariables.FindAllString(r.text(), -1); len(vars) > 0 {
+			c.warn(r.mainPath+".command", fmt.Sprintf("it speaks of %s, which torchrun sets for its processes at most: take it out if it is for torchrun",
+				strings.Join(vars, ", ")))
+		}
+	}
+	c.torchrun(roles)
+	c.set(processes, "torchrunConfig", "procPerNode")
+	if backend, ok := c.text("spec", "elasticPolicy", "rdzvBackend"); ok {
+		c.set(backend, "torchrunConfig", "rdzvBackend")
+	}
+	if n, ok := c.number("spec", "elasticPolicy", "maxRestarts"); ok {
+		c.set(n, "torchrunConfig", "maxRestarts")
+	}
+	if options := c.rendezvous(roles); len(options) > 0 {
+		c.set(options, "torchrunConfig", "extraOptions")
+	}
+	if _, ok := c.take("spec", "elasticPolicy", "metrics"); ok {
+		c.warn(at+".metrics", "left out: no HorizontalPodAutoscaler is made here. Make one with these metrics, whose scaleTargetRef is the new job")
+	}
+}
+
+// bounds converts the size of an elastic job. Kubeflow tells torchrun the bounds of all its nodes, the Master's included, and
+// starts the replicas of the roles.
+func (c *conversion) bounds(roles []*role) {
+	const at = "spec.elasticPolicy"
+	var total, workers int64
+	for _, r := range roles {
+		total += r.replicas
+		if r.spec["type"] == "worker" {
+			workers = r.replicas
+		}
+		delete(r.spec, "replicas") // the size of the whole job says it
+	}
+	lo, hasLo := c.number("spec", "elasticPolicy", "minReplicas")
+	hi, hasHi := c.number("spec", "elasticPolicy", "maxReplicas")
+	switch {
+	case !hasLo && !hasHi:
+		lo, hi = workers, workers
+	case !hasLo:
+		lo = hi
+	case !hasHi:
+		hi = lo
+	}
+	want := min(max(total, lo), hi)
+	if want != total {
+		c.warn(at, fmt.Sprintf("the roles ask for %d replicas, which is outside of %d to %d: the job begins with %d", total, lo, hi, want))
+	}
+	for name, value := range map[string]any{"enabled": true, "minReplicas": lo, "maxReplicas": hi, "expectedReplicas": want} {
+		c.set(value, "elastic", name)
+	}
+	if len(roles) > 1 {
+		roles[0].spec["scalingWeight"] = int64(0) // it keeps rank 0 and no more
+		c.warn(at, "the bounds are those of all replicas, the Master's included, as they are for torchrun; kubectl scale counted the workers alone there")
+	}
+}
+
+// rendezvous lists torchrun's options for what Kubeflow lets be set of the rendezvous and torchrunConfig has no field for. Among
+// the extra options they come last, so they win.
+func (c *conversion) rendezvous(roles []*role) []any {
+	var options []any
+	host, hasHost := c.text("spec", "elasticPolicy", "rdzvHost")
+	port, hasPort := c.number("spec", "elasticPolicy", "rdzvPort")
+	if hasHost || hasPort {
+		if !hasHost || len(roles) == 1 && host == fmt.Sprintf("%s-worker-0", c.name) {
+			host = "$(MASTER_ADDR)" // the host of rank 0
+		}
+		portText := "$(MASTER_PORT)"
+		if hasPort {
+			portText = fmt.Sprint(port)
+		}
+		if host != "$(MASTER_ADDR)" || hasPort {
+			options = append(options, fmt.Sprintf("--rdzv_endpoint=%s:%s", host, portText))
+		}
+	}
+	if id, ok := c.text("spec", "elasticPolicy", "rdzvId"); ok {
+		options = append(options, "--rdzv_id="+id)
+	}
+	if settings := c.settings(); settings != "" {
+		options = append(options, "--rdzv_conf="+settings)
+	}
+	if c.flag("spec", "elasticPolicy", "standalone") {
+		options = append(options, "--standalone")
+		c.warn("spec.elasticPolicy.standalone", "carried over: each replica trains by itself")
+	}
+	return options
+}
+
+// settings joins what the rendezvous is configured with: KEY=VALUE,….
+func (c *conversion) settings() string {
+	given, ok := c.take("spec", "elasticPolicy", "rdzvConf")
+	list, isList := given.([]any)
+	if ok && !isList {
+		c.fail("spec.elasticPolicy.rdzvConf", "not a list: write entries with key and value")
+	}
+	var parts []string
+	for i, entry := range list {
+		setting, _ := entry.(map[string]any)
+		parts = append(parts, fmt.Sprintf("%v=%v", setting["key"], setting["value"]))
+		if len(setting) != 2 || setting["key"] == nil || setting["value"] == nil {
+			c.fail(fmt.Sprintf("spec.elasticPolicy.rdzvConf[%d]", i), "not an entry with key and value alone: write these two")
+		}
+	}
+	return strings.Join(parts, ",")
+}

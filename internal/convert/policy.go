@@ -1,0 +1,69 @@
+package convert
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// cleanUps translates clean-up policies.
+var cleanUps = map[string]string{"None": "None", "Running": "Unfinished", "All": "All"}
+
+// runPolicy converts what bounds a job and happens after its end. It needs the roles.
+func (c *conversion) runPolicy() {
+	at := func(field string) []string { return []string{"spec", "runPolicy", field} }
+	if policy, ok := c.one(cleanUps, at("cleanPodPolicy")...); ok {
+		c.set(policy, "runPolicy", "cleanUpPolicy")
+	}
+	for _, field := range []string{"ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit"} {
+		if n, ok := c.number(at(field)...); ok {
+			c.set(n, "runPolicy", field)
+		}
+	}
+	if _, ok, _ := unstructured.NestedFieldNoCopy(c.spec, "runPolicy", "backoffLimit"); !ok && c.restarts() {
+		c.warn("spec.runPolicy.backoffLimit", "not set, which is no bound there; here it is 3 restarts of all replicas together: set it if that is too few")
+	}
+	if c.flag(at("suspend")...) {
+		c.set(true, "runMode", "pause", "enabled")
+	}
+	if by, ok := c.text(at("managedBy")...); ok {
+		c.warn("spec.runPolicy.managedBy", fmt.Sprintf("left out: no other controller than this operator handles the job, and not %s", by))
+	}
+	c.scheduling()
+}
+
+// restarts tells whether a replica may be restarted.
+func (c *conversion) restarts() bool {
+	specs, _ := c.spec["replicaSpecs"].([]any)
+	for _, s := range specs {
+		if s.(map[string]any)["restartPolicy"] != "Never" {
+			return true
+		}
+	}
+	return false
+}
+
+// scheduling converts gang scheduling.
+func (c *conversion) scheduling() {
+	const path = "spec.runPolicy.schedulingPolicy"
+	queue, _ := c.text("spec", "runPolicy", "schedulingPolicy", "queue")
+	gang := queue != ""
+	if gang {
+		c.set(queue, "scheduler", "t9kScheduler", "queue")
+		c.warn(path+".queue", "carried over as the queue of the t9k-scheduler, which starts the pods together: see that it has such a queue")
+	}
+	together := "all replicas start together, those of an elastic job from its minReplicas on"
+	if !gang {
+		together = "pods start together only with the t9k-scheduler: name a queue in spec.scheduler.t9kScheduler.queue"
+	}
+	for _, field := range [][2]string{
+		{"minAvailable", "left out: " + together},
+		{"minResources", "left out: the requests of the pods are counted; " + together},
+		{"priorityClass", "left out: spec.scheduler.t9kScheduler.priority, from 0 to 100, orders the jobs of a queue; priorityClassName in the template goes on to count"},
+		{"scheduleTimeoutSeconds", "left out: a job waits until there is room; spec.runPolicy.activeDeadlineSeconds bounds the time from its start"},
+	} {
+		if _, ok := c.take("spec", "runPolicy", "schedulingPolicy", field[0]); ok {
+			c.warn(path+"."+field[0], field[1])
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package convert
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+var pyTorch = framework{
+	field: "pytorchReplicaSpecs",
+	roles: [][2]string{{"Master", "master"}, {"Worker", "worker"}},
+
+	container: "pytorch", port: "pytorchjob-port", newPort: "pytorch", restart: "OnFailure",
+}
+
+func (c *conversion) pyTorch() {
+	roles := c.roles(&pyTorch)
+	processes, _ := c.text("spec", "nprocPerNode")
+	if policy, _, _ := unstructured.NestedFieldNoCopy(c.fields, "spec", "elasticPolicy"); policy != nil {
+		c.elastic(roles, processes)
+		return
+	}
+	c.plain(roles, processes)
+}
+
+// defaultProcesses is what Kubeflow has torchrun start where a job does not say how many processes. A cluster writes it into
+// every job.
+const defaultProcesses = "auto"
+
+// plain converts how the processes of a job of fixed size start. Kubeflow tells a torchrun in the command by variables what to
+// do. Where the command is the bare call of torchrun, it becomes torchrunConfig; else the same variables are given to it.
+func (c *conversion) plain(roles []*role, processes string) {
+	calls, bare := false, true
+	for _, r := range roles {
+		calls = calls || usesTorchrun.MatchString(r.text())
+		args, ok := r.torchrunArgs()
+		bare = bare && ok && len(ownOptions(args)) == 0 && !launcherVariables.MatchString(r.text())
+	}
+	if processes == "" {
+		processes = defaultProcesses
+	}
+	switch {
+	case len(roles) == 0 || !calls && processes == defaultProcesses:
+		return
+	case calls && bare:
+		c.torchrun(roles)
+		c.set(processes, "torchrunConfig", "procPerNode")
+		return
+	}
+	var total int64
+	for _, r := range roles {
+		total += r.replicas
+	}
+	for _, r := range roles {
+		r.setEnv("PET_NNODES", strconv.FormatInt(total, 10))
+		r.setEnv("PET_NPROC_PER_NODE", processes)
+		// The operator sets what these refer to.
+		r.setEnv("PET_NODE_RANK", "$(RANK)")
+		r.setEnv("PET_MASTER_ADDR", "$(MASTER_ADDR)")
+		r.setEnv("PET_MASTER_PORT", "$(MASTER_PORT)")
+	}
+	if n, err := strconv.Atoi(processes); err == nil && n > 1 && !calls {
+		c.warn("spec.nprocPerNode", "carried over as the variable PET_NPROC_PER_NODE, which torchrun reads. Where no torchrun runs: WORLD_SIZE is the "+
+			"number of replicas here, and was that times nprocPerNode there")
+	}
+}
+
+var (
+	usesTorchrun = regexp.MustCompile(`torchrun|torch\.distributed\.run|\bPET_`)
+	// launcherVariables are those that torchrun's caller reads; torchrunConfig leaves them unset.
+	launcherVariables = regexp.MustCompile(`\b(PET_[A-Z_]+|RANK|WORLD_SIZE)\b`)
+	python            = regexp.MustCompile(`^python[0-9.]*$`)
+)
+
+// text is all that the main container runs.
+func (r *role) text() string { return strings.Join(append(r.list("command"), r.list("args")...), "\n") }
+
+func (r *role) list(field string) []string {
+	if r.main == nil {
+		return nil
+	}
+	list, _, _ := unstructured.NestedStringSlice(r.main, field)
+	return list
+}
+
+// torchrunArgs are the arguments of the torchrun that the main container's command calls; false where it does anything else.
+func (r *role) torchrunArgs() ([]string, bool) {
+	words := append(r.list("command"), r.list("args")...)
+	if len(r.list("command")) == 0 {
+		return nil, false
+	}
+	switch program := path.Base(words[0]); {
+	case program == "torchrun":
+		return words[1:], true
+	case python.MatchString(program):
+		words = words[1:]
+		if len(words) > 0 && words[0] == "-u" { // output is unbuffered here in any case
+			words = words[1:]
+		}
+		if len(words) > 1 && words[0] == "-m" && words[1] == "torch.distributed.run" {
+			return words[2:], true
+		}
+	}
+	return nil, false
+}
+
+// What torchrunConfig and the operator decide, and the options of torchrun that take no value.
+var (
+	decided = []string{"nnodes", "nproc_per_node", "rdzv_backend", "rdzv_endpoint", "rdzv_id", "rdzv_conf", "standalone",
+		"max_restarts", "node_rank", "master_addr", "master_port"}
+	switches = []string{"standalone", "m", "module", "no_python", "run_path"}
+)
+
+// ownOptions lists the options in a call of torchrun that decide what torchrunConfig decides.
+func ownOptions(args []string) []string {
+	var own []string
+	for i := 0; i < len(args) && strings.HasPrefix(args[i], "-"); i++ {
+		name, _, assigned := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
+		name = strings.ReplaceAll(name, "-", "_")
+		if slices.Contains(decided, name) {
+			own = append(own, args[i])
+		}
+		if !assigned && !slices.Contains(switches, name) {
+			i++
+		}
+	}
+	return own
+}
+
+// torchrun has torchrunConfig start what the commands of the roles start by torchrun.
+func (c *conversion) torchrun(roles []*role) {
+	c.set(true, "torchrunConfig", "enabled")
+	for _, r := range roles {
+		args, ok := r.torchrunArgs()
+		if r.main == nil || !ok {
+			continue
+		}
+		if program := r.list("command")[0]; strings.Contains(program, "/") {
+			c.warn(r.mainPath+".command", fmt.Sprintf("torchrun is started from PATH here, and not by %s", program))
+		}
+		delete(r.main, "command")
+		list := make([]any, len(args))
+		for i, a := range args {
+			list[i] = a
+		}
+		r.main["args"] = list
+	}
+}
+
+// setEnv sets a variable of the main container unless it is set.
+func (r *role) setEnv(name, value string) {
+	if r.main == nil {
+		return
+	}
+	vars, _ := r.main["env"].([]any)
+	for _, v := range vars {
+		if e, ok := v.(map[string]any); ok && e["name"] == name {
+			return
+		}
+	}
+	r.main["env"] = append(vars, map[string]any{"name": name, "value": value})
+}

@@ -1,0 +1,198 @@
+package convert
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// framework tells how Kubeflow describes the replicas of a kind of job, and what that is here.
+type framework struct {
+	// field of the spec that holds the roles.
+	field string
+	// roles lists Kubeflow's names of the roles in the order in which ranks count, and the names here.
+	roles [][2]string
+	// container is the name of the main container, here and there. port is the name there of its port, newPort the one here.
+	container, port, newPort string
+	// restart is the restart policy there of a role that sets none.
+	restart string
+}
+
+// role is one role of a job.
+type role struct {
+	// key is the role's name in the manifest, path where it stands.
+	key, path string
+	// replicas that the role asks for, 1 where it does not say.
+	replicas int64
+	// spec is its entry in the new replicaSpecs.
+	spec map[string]any
+	// main is the main container in it, and mainPath where it stands in the manifest.
+	main     map[string]any
+	mainPath string
+}
+
+// roles converts the roles of a job.
+func (c *conversion) roles(f *framework) []*role {
+	given, _, _ := unstructured.NestedMap(c.fields, "spec", f.field)
+	keys := slices.Sorted(maps.Keys(given))
+	var roles []*role
+	for _, known := range f.roles {
+		for _, key := range keys {
+			if !strings.EqualFold(key, known[0]) {
+				continue
+			}
+			delete(given, key)
+			if slices.ContainsFunc(roles, func(r *role) bool { return r.spec["type"] == known[1] }) {
+				c.fail("spec."+f.field+"."+key, fmt.Sprintf("there is another role that is %q here: keep one of the two", known[1]))
+			}
+			roles = append(roles, c.role(f, key, known[1]))
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		var names []string
+		for _, known := range f.roles {
+			names = append(names, known[0])
+		}
+		c.fail("spec."+f.field+"."+key, "no such role: write one of "+strings.Join(names, ", "))
+	}
+	if len(roles) == 0 && len(given) == 0 {
+		c.fail("spec."+f.field, "the job has no roles: add one")
+	}
+	specs := make([]any, len(roles))
+	for i, r := range roles {
+		specs[i] = r.spec
+	}
+	c.spec["replicaSpecs"] = specs // not a copy: roles may be completed later
+	return roles
+}
+
+// policies translates restart policies.
+var policies = map[string]string{"Always": "Always", "OnFailure": "OnFailure", "Never": "Never", "ExitCode": "ExitCode"}
+
+func (c *conversion) role(f *framework, key, name string) *role {
+	r := &role{key: key, path: "spec." + f.field + "." + key, replicas: 1, spec: map[string]any{"type": name}}
+	if n, ok := c.number("spec", f.field, key, "replicas"); ok {
+		r.replicas = n
+		r.spec["replicas"] = n
+	}
+	policy, ok := c.one(policies, "spec", f.field, key, "restartPolicy")
+	if !ok {
+		policy = f.restart
+	}
+	r.spec["restartPolicy"] = policy
+	if policy == "ExitCode" {
+		c.warn(r.path+".restartPolicy", "carried over, but only exit codes 130, 137, 138 and 143 lead to a restart here, and all from 128 on did there")
+	}
+	template, _ := c.take("spec", f.field, key, "template")
+	r.template(c, f, template)
+	return r
+}
+
+func (r *role) template(c *conversion, f *framework, given any) {
+	path := r.path + ".template"
+	template, ok := given.(map[string]any)
+	if !ok {
+		c.fail(path, "there is none: describe the pods of the role")
+		return
+	}
+	c.knownOnly(template, path)
+	r.spec["template"] = template
+	if _, ok, _ := unstructured.NestedFieldNoCopy(template, "spec", "restartPolicy"); ok {
+		unstructured.RemoveNestedField(template, "spec", "restartPolicy")
+		c.warn(path+".spec.restartPolicy", "left out: the role's restartPolicy decides, as it did there")
+	}
+	containers, _, _ := unstructured.NestedFieldNoCopy(template, "spec", "containers")
+	list, _ := containers.([]any)
+	for i := range list {
+		container, ok := list[i].(map[string]any)
+		if ok && (container["name"] == f.container || r.main == nil) {
+			r.main, r.mainPath = container, fmt.Sprintf("%s.spec.containers[%d]", path, i)
+		}
+		if r.main != nil && r.main["name"] == f.container {
+			break
+		}
+	}
+	if r.main == nil {
+		c.fail(path+".spec.containers", "there is none: describe the container that trains")
+		return
+	}
+	if r.main["name"] != f.container {
+		c.fail(path+".spec.containers", fmt.Sprintf("none is named %q, as the one that trains must be: name it so", f.container))
+	}
+	r.ports(c, f)
+}
+
+// ports gives the port by which replicas find each other its name here.
+func (r *role) ports(c *conversion, f *framework) {
+	list, _ := r.main["ports"].([]any)
+	renamed, taken := false, -1
+	for i := range list {
+		if port, ok := list[i].(map[string]any); ok && port["name"] == f.port {
+			port["name"], renamed = f.newPort, true
+		} else if ok && port["name"] == f.newPort {
+			taken = i
+		}
+	}
+	switch {
+	case taken < 0:
+	case renamed:
+		c.fail(fmt.Sprintf("%s.ports[%d].name", r.mainPath, taken), fmt.Sprintf("%q becomes %q, and there is another of this name already: rename that one",
+			f.port, f.newPort))
+	default:
+		c.warn(fmt.Sprintf("%s.ports[%d].name", r.mainPath, taken), fmt.Sprintf("%q is the name here of the port by which replicas find each other, "+
+			"which was %q there: rename it if it is for something else", f.newPort, f.port))
+	}
+}
+
+var unknownField = regexp.MustCompile(`^unknown field "(.*)"$`)
+
+// knownOnly takes out of a pod template what pods do not have.
+func (c *conversion) knownOnly(template map[string]any, path string) {
+	err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(template, &corev1.PodTemplateSpec{}, true)
+	strict, ok := runtime.AsStrictDecodingError(err)
+	switch {
+	case err == nil:
+		return
+	case !ok:
+		c.fail(path, err.Error())
+		return
+	}
+	for _, e := range strict.Errors() {
+		m := unknownField.FindStringSubmatch(e.Error())
+		if m == nil {
+			c.fail(path, e.Error())
+			continue
+		}
+		remove(template, m[1])
+		c.warn(path+"."+m[1], "left out: pods have no such field; see whether its name is right")
+	}
+}
+
+// remove takes a field out, whose path may lead through lists: spec.containers[0].image.
+func remove(v any, path string) {
+	steps := strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' || r == ']' })
+	for i, step := range steps {
+		switch at := v.(type) {
+		case map[string]any:
+			if i == len(steps)-1 {
+				delete(at, step)
+			}
+			v = at[step]
+		case []any:
+			n, err := strconv.Atoi(step)
+			if err != nil || n >= len(at) {
+				return
+			}
+			v = at[n]
+		default:
+			return
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package convert
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// source is what is still to be converted of a manifest: whatever is read is taken out, so that what nobody has read is left.
+type source struct {
+	fields map[string]any
+}
+
+// take takes a field out. A null counts as absent.
+func (s *source) take(path ...string) (any, bool) {
+	v, found, err := unstructured.NestedFieldNoCopy(s.fields, path...)
+	if !found || err != nil {
+		return nil, false
+	}
+	unstructured.RemoveNestedField(s.fields, path...)
+	return v, v != nil
+}
+
+// drop takes a field out that needs no conversion.
+func (s *source) drop(path ...string) { unstructured.RemoveNestedField(s.fields, path...) }
+
+// left lists the paths of the values that nobody has taken, in order.
+func (s *source) left() []string { return leaves(s.fields, "") }
+
+func leaves(v any, at string) []string {
+	var all []string
+	switch v := v.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			all = append(all, leaves(v[key], strings.TrimPrefix(at+"."+key, "."))...)
+		}
+		return all
+	case []any:
+		for i := range v {
+			all = append(all, leaves(v[i], fmt.Sprintf("%s[%d]", at, i))...)
+		}
+		return all
+	case nil:
+		return nil
+	}
+	return []string{at}
+}
+
+// number takes a whole number out.
+func (c *conversion) number(path ...string) (int64, bool) {
+	v, ok := c.take(path...)
+	if !ok {
+		return 0, false
+	}
+	n, ok := v.(int64)
+	if !ok || n < -1<<31 || n >= 1<<31 {
+		c.fail(strings.Join(path, "."), quoted(v)+" is no whole number of 32 bits: write one")
+		return 0, false
+	}
+	return n, true
+}
+
+// text takes a string out; a number is read as one.
+func (c *conversion) text(path ...string) (string, bool) {
+	v, ok := c.take(path...)
+	if !ok {
+		return "", false
+	}
+	switch v := v.(type) {
+	case string:
+		return v, true
+	case int64:
+		return fmt.Sprint(v), true
+	}
+	c.fail(strings.Join(path, "."), fmt.Sprintf("%v is no text: write it in quotes", v))
+	return "", false
+}
+
+// flag takes a switch out.
+func (c *conversion) flag(path ...string) bool {
+	v, ok := c.take(path...)
+	if !ok {
+		return false
+	}
+	on, ok := v.(bool)
+	if !ok {
+		c.fail(strings.Join(path, "."), quoted(v)+" is neither true nor false")
+	}
+	return on
+}
+
+// quoted shows a value as it stands in a manifest.
+func quoted(v any) string {
+	if s, ok := v.(string); ok {
+		return strconv.Quote(s)
+	}
+	return fmt.Sprint(v)
+}
+
+// one takes one of several words out, and translates it.
+func (c *conversion) one(words map[string]string, path ...string) (string, bool) {
+	v, ok := c.text(path...)
+	if !ok || v == "" {
+		return "", false
+	}
+	word, ok := words[v]
+	if !ok {
+		c.fail(strings.Join(path, "."), fmt.Sprintf("%q is not known: write one of %s", v, strings.Join(slices.Sorted(maps.Keys(words)), ", ")))
+	}
+	return word, ok
+}
