@@ -38,8 +38,7 @@ func (c *conversion) plain(roles []*role, processes string) {
 	calls, bare := false, true
 	for _, r := range roles {
 		calls = calls || usesTorchrun.MatchString(r.text())
-		args, ok := r.torchrunArgs()
-		bare = bare && ok && len(ownOptions(args)) == 0 && !launcherVariables.MatchString(r.text())
+		bare = bare && r.callsBarely()
 	}
 	if processes == "" {
 		processes = defaultProcesses
@@ -52,6 +51,21 @@ func (c *conversion) plain(roles []*role, processes string) {
 		c.set(processes, "torchrunConfig", "procPerNode")
 		return
 	}
+	setLauncher(roles, processes)
+	if n, err := strconv.Atoi(processes); err == nil && n > 1 && !calls {
+		c.warn("spec.nprocPerNode", "carried over as the variable PET_NPROC_PER_NODE, which torchrun reads. Where no torchrun runs: WORLD_SIZE is the "+
+			"number of replicas here, and was that times nprocPerNode there")
+	}
+}
+
+// callsBarely tells whether the main container calls torchrun and leaves to it how the replicas find each other.
+func (r *role) callsBarely() bool {
+	args, ok := r.torchrunArgs()
+	return ok && len(ownOptions(args)) == 0 && !launcherVariables.MatchString(r.text())
+}
+
+// setLauncher gives the main containers the variables by which torchrun is told what to do, as Kubeflow does.
+func setLauncher(roles []*role, processes string) {
 	var total int64
 	for _, r := range roles {
 		total += r.replicas
@@ -63,10 +77,6 @@ func (c *conversion) plain(roles []*role, processes string) {
 		r.setEnv("PET_NODE_RANK", "$(RANK)")
 		r.setEnv("PET_MASTER_ADDR", "$(MASTER_ADDR)")
 		r.setEnv("PET_MASTER_PORT", "$(MASTER_PORT)")
-	}
-	if n, err := strconv.Atoi(processes); err == nil && n > 1 && !calls {
-		c.warn("spec.nprocPerNode", "carried over as the variable PET_NPROC_PER_NODE, which torchrun reads. Where no torchrun runs: WORLD_SIZE is the "+
-			"number of replicas here, and was that times nprocPerNode there")
 	}
 }
 
