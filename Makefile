@@ -51,6 +51,11 @@ test: export T9K = $(BIN)/t9k
 test: build ## Run every test of all modules (builds bin/ first)
 	@for m in $(MODULES); do (cd $$m && go test -p 2 -vet=off -timeout 15m ./...) || exit 1; done
 
+.PHONY: e2e-torch
+e2e-torch: export T9K_LOCAL = $(BIN)/t9k-local
+e2e-torch: build ## Train with PyTorch on the embedded cluster; needs python3 with torch (Debian: python3-torch)
+	@go test -vet=off -timeout 10m -v -run '^TestTorch' ./test/e2e -torch
+
 .PHONY: bench
 bench: export T9K_LOCAL = $(BIN)/t9k-local
 bench: build ## Measure jobs/s, CPU and requests against batch/v1 Job (BENCH=regexp of workloads, see docs/performance.md)

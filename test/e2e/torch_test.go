@@ -68,6 +68,10 @@ func newTorchSpace(t *testing.T) *space {
 	return c.space(t)
 }
 
+// debianOptions say that the output of no process is redirected, as without them. PyTorch 1.13 does not find the zero that is
+// its default among the flags of Python 3.11, with which Debian has it; a process of rank 9 is not there.
+var debianOptions = []string{"--redirects=9:1", "--tee=9:1"}
+
 // training reads the PyTorchTrainingJob of an example. Where its checkpoints are kept is a directory of the test.
 func (s *space) training(name string) *batch.PyTorchTrainingJob {
 	s.t.Helper()
@@ -79,6 +83,9 @@ func (s *space) training(name string) *batch.PyTorchTrainingJob {
 			spec.Volumes[k].HostPath.Path = s.gate
 		}
 		spec.Containers[0].Env = append(spec.Containers[0].Env, corev1.EnvVar{Name: spaceEnv, Value: s.ns})
+	}
+	if run := j.Spec.TorchrunConfig; run != nil {
+		run.ExtraOptions = append(run.ExtraOptions, debianOptions...)
 	}
 	return j
 }
@@ -106,6 +113,7 @@ var reference = sync.OnceValues(func() ([]float64, error) {
 // weightsIn finds the weights that rank 0 writes at its end.
 func weightsIn(log string) ([]float64, error) {
 	_, text, found := strings.Cut(log, "weights ")
+	text, _, _ = strings.Cut(text, "\n")
 	var weights []float64
 	if err := json.Unmarshal([]byte(text), &weights); !found || err != nil {
 		return nil, fmt.Errorf("no weights (%w) in\n%s", err, log)
