@@ -107,6 +107,32 @@ func TestJobRefusesWhatItCannotConvert(t *testing.T) {
 	}
 }
 
+// The variables for a torchrun behind a shell refer to those that the operator sets, which therefore come before them.
+func TestLauncherVariablesResolve(t *testing.T) {
+	to, _, err := Job(read(t, "testdata/pytorch-torchrun-options.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, job := lower(t, to)
+	spec := job.Roles[1].Template.Spec.DeepCopy()
+	job.Roles[1].Expand(0, spec)
+	known := map[string]string{}
+	for _, v := range spec.Containers[0].Env {
+		value := v.Value
+		for name, of := range known {
+			value = strings.ReplaceAll(value, "$("+name+")", of)
+		}
+		known[v.Name] = value
+	}
+	for name, want := range map[string]string{
+		"PET_NNODES": "2", "PET_NPROC_PER_NODE": "2", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "llm-master-0", "PET_MASTER_PORT": "29500",
+	} {
+		if known[name] != want {
+			t.Errorf("%s is %q, want %q", name, known[name], want)
+		}
+	}
+}
+
 // Whatever field is added to a manifest, at whatever place: it is in the result, or something is said of it.
 func TestJobLosesNothing(t *testing.T) {
 	const strange = "strangeField"
