@@ -14,13 +14,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
-	"tensorstack.dev/batch/internal/engine"
 	"tensorstack.dev/batch/internal/kinds"
 	"tensorstack.dev/batch/internal/kinds/kindtest"
 	"tensorstack.dev/batch/internal/testing/golden"
@@ -77,6 +75,16 @@ func (s server) testChanges(t *testing.T) {
 		{"no time to live", "everything", `{"spec":{"ttlSecondsAfterFinished":null}}`},
 		{"the priority", "everything", `{"spec":{"scheduler":{"t9kScheduler":{"priority":9}}}}`},
 		{"empty lists and objects", "minimal", `{"spec":{"successRules":[],"failureRules":[],"scheduler":{},"runMode":{}}}`},
+		{"another size", "pytorch-elastic", `{"spec":{"elastic":{"expectedReplicas":4}}}`},
+		{"the least size", "pytorch-elastic-roles", `{"spec":{"elastic":{"expectedReplicas":null}}}`},
+		{"to pause a training job", "pytorch-torchrun", `{"spec":{"runMode":{"pause":{"enabled":true}}}}`},
+		{"to run a training job", "tensorflow-debug", `{"spec":{"runMode":{"debug":{"enabled":false}}}}`},
+		{"no run policy any more", "pytorch-everything", `{"spec":{"runPolicy":null}}`},
+		{"a run policy", "tensorflow-minimal",
+			`{"spec":{"runPolicy":{"activeDeadlineSeconds":9,"backoffLimit":9,"cleanUpPolicy":"All","ttlSecondsAfterFinished":9}}}`},
+		{"the priority of a training job", "tensorflow-everything", `{"spec":{"scheduler":{"t9kScheduler":{"priority":9}}}}`},
+		{"defaults written out", "pytorch-torchrun-bare",
+			`{"spec":{"torchrunConfig":{"rdzvBackend":"c10d","extraOptions":[]},"elastic":{},"runMode":{"pause":{"resumeSpecs":[]}}}}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			job := s.create(t, goodJob(t, c.job))
@@ -102,7 +110,7 @@ func (s server) testChangeWithStatus(t *testing.T) {
 		aggregate[phase] = int64(1)
 	}
 	job.Object["status"] = map[string]any{"aggregate": aggregate}
-	job, err := s.jobs().UpdateStatus(t.Context(), job, metav1.UpdateOptions{})
+	job, err := s.jobs(t, job).UpdateStatus(t.Context(), job, metav1.UpdateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +120,7 @@ func (s server) testChangeWithStatus(t *testing.T) {
 		if err := unstructured.SetNestedField(changed.Object, map[string]any{}, "spec", "service"); err != nil {
 			t.Fatal(err)
 		}
-		_, err := s.jobs().Update(t.Context(), changed, metav1.UpdateOptions{})
+		_, err := s.jobs(t, job).Update(t.Context(), changed, metav1.UpdateOptions{})
 		if text := refusalText(t, err); !strings.Contains(text, `["service"] cannot change on a live job`) {
 			t.Errorf("with %s status: %s", name, text)
 		}
@@ -138,42 +146,36 @@ func (s server) testManyRules(t *testing.T) {
 	s.create(t, job)
 }
 
-// testSharedManifests takes every GenericJob of users elsewhere unchanged, and looks at the pods that it yields.
+// testSharedManifests takes every job of users elsewhere unchanged, and looks at the pods that it yields.
 func (s server) testSharedManifests(t *testing.T) {
 	if _, err := os.Stat(sharedManifests); errors.Is(err, os.ErrNotExist) {
 		t.Skip("the shared manifests are not beside this checkout")
 	}
-	seen := 0
+	seen := map[string]int{}
 	for _, m := range kindtest.Manifests(t, os.DirFS(sharedManifests), ".") {
 		for i, document := range documents(t, m.Data) {
-			if document.GetKind() != "GenericJob" {
+			check := map[string]func(*testing.T, *unstructured.Unstructured){
+				"GenericJob": checkTFConfig, "TensorFlowTrainingJob": checkTFConfig, "PyTorchTrainingJob": checkPyTorch,
+			}[document.GetKind()]
+			if check == nil {
 				continue
 			}
-			seen++
+			seen[document.GetKind()]++
 			t.Run(fmt.Sprintf("%s document %d", m.Name, i+1), func(t *testing.T) {
-				checkTFConfig(t, s.create(t, document))
+				check(t, s.create(t, document))
 			})
 		}
 	}
-	if seen == 0 {
-		t.Error("no GenericJob among the shared manifests")
+	for _, k := range kinds.All {
+		if seen[k.Name] == 0 {
+			t.Errorf("no %s among the shared manifests", k.Name)
+		}
 	}
 }
 
 // checkTFConfig compares the TF_CONFIG of each pod of a job with that which the job's own replicas call for.
 func checkTFConfig(t *testing.T, stored *unstructured.Unstructured) {
-	data, err := stored.MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects, err := kindtest.Decode(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	job, errs := kinds.All[0].Lower(objects[0], kinds.Options{})
-	if len(errs) > 0 {
-		t.Fatalf("refused: %v", errs)
-	}
+	job := lowered(t, stored)
 	type task struct {
 		Type  string `json:"type"`
 		Index int    `json:"index"`
@@ -191,11 +193,7 @@ func checkTFConfig(t *testing.T, stored *unstructured.Unstructured) {
 			want = append(want, config{cluster, task{role.Type, rank}})
 		}
 	}
-	for _, object := range engine.Next(job, engine.Seen{}, engine.Config{}).Create {
-		pod, ok := object.(*corev1.Pod)
-		if !ok {
-			continue
-		}
+	for _, pod := range firstPods(job) {
 		env := pod.Spec.Containers[0].Env
 		i := slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == "TF_CONFIG" })
 		wanted, err := json.Marshal(want[0])
@@ -219,9 +217,14 @@ func checkTFConfig(t *testing.T, stored *unstructured.Unstructured) {
 // server is an API server to which manifests go as a strict client sends them.
 type server struct{ client dynamic.Interface }
 
-func (s server) jobs() dynamic.ResourceInterface {
-	gvr := schema.GroupVersionResource{Group: batch.GroupVersion.Group, Version: batch.GroupVersion.Version, Resource: "genericjobs"}
-	return s.client.Resource(gvr).Namespace("default")
+// jobs are those of the kind of a job.
+func (s server) jobs(t *testing.T, like *unstructured.Unstructured) dynamic.ResourceInterface {
+	t.Helper()
+	kind, err := kinds.ByName(like.GetKind())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.client.Resource(batch.GroupVersion.WithResource(kind.Plural)).Namespace("default")
 }
 
 // create creates a job for the time of the test. The API server must accept it.
@@ -236,10 +239,10 @@ func (s server) create(t *testing.T, job *unstructured.Unstructured) *unstructur
 
 func (s server) tryCreate(t *testing.T, job *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	job.SetNamespace("default")
-	stored, err := s.jobs().Create(t.Context(), job, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+	stored, err := s.jobs(t, job).Create(t.Context(), job, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 	if err == nil {
 		t.Cleanup(func() {
-			if err := s.jobs().Delete(context.WithoutCancel(t.Context()), stored.GetName(), metav1.DeleteOptions{}); err != nil {
+			if err := s.jobs(t, job).Delete(context.WithoutCancel(t.Context()), stored.GetName(), metav1.DeleteOptions{}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -249,7 +252,7 @@ func (s server) tryCreate(t *testing.T, job *unstructured.Unstructured) (*unstru
 
 func (s server) update(t *testing.T, job *unstructured.Unstructured) {
 	t.Helper()
-	if _, err := s.jobs().Update(t.Context(), job, metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict}); err != nil {
+	if _, err := s.jobs(t, job).Update(t.Context(), job, metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict}); err != nil {
 		t.Errorf("the update is refused: %v", err)
 	}
 }
@@ -257,7 +260,7 @@ func (s server) update(t *testing.T, job *unstructured.Unstructured) {
 func (s server) patch(t *testing.T, job *unstructured.Unstructured, kind types.PatchType, patch string) {
 	t.Helper()
 	options := metav1.PatchOptions{FieldValidation: metav1.FieldValidationStrict}
-	if _, err := s.jobs().Patch(t.Context(), job.GetName(), kind, []byte(patch), options); err != nil {
+	if _, err := s.jobs(t, job).Patch(t.Context(), job.GetName(), kind, []byte(patch), options); err != nil {
 		t.Errorf("the patch is refused: %v", err)
 	}
 }
@@ -272,7 +275,7 @@ func (s server) refusal(t *testing.T, documents []*unstructured.Unstructured) st
 	changed := documents[1]
 	changed.SetNamespace(stored.GetNamespace())
 	changed.SetResourceVersion(stored.GetResourceVersion())
-	_, err := s.jobs().Update(t.Context(), changed, metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})
+	_, err := s.jobs(t, changed).Update(t.Context(), changed, metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})
 	return refusalText(t, err)
 }
 

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/kinds"
 )
 
 // One object that the API server takes and a typed client cannot read would blind the operator to all jobs, since a list
@@ -25,13 +26,20 @@ func TestWhatTheCRDAcceptsCanBeRead(t *testing.T) {
 	w := newWorld(t)
 	raw, err := dynamic.NewForConfig(w.env.Config)
 	w.must(err)
-	jobs := raw.Resource(batch.GroupVersion.WithResource("genericjobs")).Namespace(w.ns)
+	for _, k := range kinds.All {
+		t.Run(k.Name, func(t *testing.T) { w.in(t).checkReadable(raw, k) })
+	}
+}
+
+func (w *world) checkReadable(raw dynamic.Interface, k kinds.Kind) {
+	t := w.T
+	jobs := raw.Resource(batch.GroupVersion.WithResource(k.Plural)).Namespace(w.ns)
 	accepted, refused := 0, 0
-	for _, c := range awkward(t) {
+	for _, c := range awkward(t, k) {
 		body := merge(map[string]any{
-			"apiVersion": batch.GroupVersion.String(), "kind": "GenericJob", "metadata": map[string]any{"name": "job"},
-			"spec": map[string]any{"replicaSpecs": []any{map[string]any{"type": "w", "template": map[string]any{
-				"spec": map[string]any{"containers": []any{map[string]any{"name": "c", "image": "x"}}}}}}},
+			"apiVersion": batch.GroupVersion.String(), "kind": k.Name, "metadata": map[string]any{"name": "job"},
+			"spec": map[string]any{"replicaSpecs": []any{map[string]any{"type": "worker", "template": map[string]any{
+				"spec": map[string]any{"containers": []any{map[string]any{"name": "tensorflow", "image": "x"}}}}}}},
 		}, c.object)
 		data, err := json.Marshal(body)
 		w.must(err)
@@ -49,7 +57,7 @@ func TestWhatTheCRDAcceptsCanBeRead(t *testing.T) {
 		data, err = stored.MarshalJSON()
 		w.must(err)
 		read := make(chan error, 1)
-		go func() { read <- json.Unmarshal(data, &batch.GenericJob{}) }()
+		go func() { read <- json.Unmarshal(data, k.New()) }()
 		select {
 		case err := <-read:
 			if err != nil {
@@ -72,9 +80,9 @@ type place struct {
 }
 
 // awkward lists values at each place of a job's schema that takes numbers, or strings that stand for something.
-func awkward(t *testing.T) []place {
+func awkward(t *testing.T, k kinds.Kind) []place {
 	t.Helper()
-	data, err := os.ReadFile("../../config/crd/batch.tensorstack.dev_genericjobs.yaml")
+	data, err := os.ReadFile("../../config/crd/batch.tensorstack.dev_" + k.Plural + ".yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +161,7 @@ func minimal(schema map[string]any) any {
 	if schema["x-kubernetes-int-or-string"] == true {
 		return 0
 	}
-	return "w"
+	return "worker"
 }
 
 func child(schema map[string]any, keys ...string) map[string]any {

@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -29,6 +30,7 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/config"
+	"tensorstack.dev/batch/internal/kinds"
 	"tensorstack.dev/batch/internal/kinds/kindtest"
 	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/testing/golden"
@@ -96,7 +98,11 @@ func TestWebhook(t *testing.T) {
 	w.awaitWebhook()
 	raw, err := dynamic.NewForConfig(w.env.Config)
 	w.must(err)
-	jobs := raw.Resource(batch.GroupVersion.WithResource("genericjobs")).Namespace(w.ns)
+	jobs := func(like *unstructured.Unstructured) dynamic.ResourceInterface {
+		kind, err := kinds.ByName(like.GetKind())
+		w.must(err)
+		return raw.Resource(batch.GroupVersion.WithResource(kind.Plural)).Namespace(w.ns)
+	}
 	strict := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
 
 	t.Run("bad", func(t *testing.T) {
@@ -106,14 +112,14 @@ func TestWebhook(t *testing.T) {
 			var err error
 			if len(all) == 1 {
 				all[0].SetNamespace(w.ns)
-				_, err = jobs.Create(t.Context(), all[0], strict)
+				_, err = jobs(all[0]).Create(t.Context(), all[0], strict)
 			} else {
 				all[0].SetName("changed-" + m.Name)
 				all[1].SetName("changed-" + m.Name)
-				stored, createErr := jobs.Create(t.Context(), all[0], strict)
+				stored, createErr := jobs(all[0]).Create(t.Context(), all[0], strict)
 				w.must(createErr)
 				all[1].SetResourceVersion(stored.GetResourceVersion())
-				_, err = jobs.Update(t.Context(), all[1], metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})
+				_, err = jobs(all[1]).Update(t.Context(), all[1], metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})
 			}
 			if err == nil {
 				t.Errorf("%s is accepted", m.Name)
@@ -142,12 +148,13 @@ func TestWebhook(t *testing.T) {
 			job := documents(t, m.Data)[0]
 			job.SetNamespace(w.ns)
 			job.SetName("good-" + m.Name)
-			if _, err := jobs.Create(t.Context(), job, strict); err != nil {
+			if _, err := jobs(job).Create(t.Context(), job, strict); err != nil {
 				t.Errorf("%s: %v", m.Name, err)
 			}
 		}
 	})
 	t.Run("warnings", w.testWarnings)
+	t.Run("defaults", func(t *testing.T) { testDefaults(t, server{raw}) })
 	t.Run("only new specs are looked at", w.testOldFaults)
 }
 
@@ -311,8 +318,10 @@ func TestCertificateRotation(t *testing.T) {
 
 	fresh, err := config.Webhook(address)
 	w.must(err)
-	w.must(w.client.Delete(t.Context(), fresh[2]))
-	w.must(w.client.Create(t.Context(), fresh[2]))
+	for _, configuration := range fresh[2:] {
+		w.must(w.client.Delete(t.Context(), configuration))
+		w.must(w.client.Create(t.Context(), configuration))
+	}
 	w.awaitWebhook()
 }
 

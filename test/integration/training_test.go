@@ -1,0 +1,264 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/kubectl/pkg/cmd/scale"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+
+	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/kinds/kindtest"
+	"tensorstack.dev/batch/internal/testing/testenv"
+)
+
+// kubectl scale and autoscalers write the size of an elastic job through its scale subresource, without any webhook. What is
+// out of bounds, or cannot be scaled at all, is refused there too.
+func TestScaleSubresource(t *testing.T) {
+	env := testenv.Start(t, testenv.Options{})
+	client, err := dynamic.NewForConfig(env.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := server{client}
+	job := goodJob(t, "pytorch-elastic-roles")
+	job.SetName("elastic")
+	job = s.create(t, job)
+	job.Object["status"] = map[string]any{"replicas": int64(6), "selector": "batch.tensorstack.dev/job-name=elastic"}
+	if _, err := s.jobs(t, job).UpdateStatus(t.Context(), job, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	checkScale(t, s.scaleOf(t, job), 6, 6)
+
+	if err := kubectlScale(t, env.Kubeconfig, "pytorchtrainingjob/elastic", 9); err != nil {
+		t.Fatalf("kubectl scale: %v", err)
+	}
+	checkScale(t, s.scaleOf(t, job), 9, 6)
+	now, err := s.jobs(t, job).Get(t.Context(), "elastic", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, _, _ := unstructured.NestedInt64(now.Object, "spec", "elastic", "expectedReplicas"); n != 9 {
+		t.Errorf("expectedReplicas is %d", n)
+	}
+
+	rigid := goodJob(t, "pytorch-minimal")
+	rigid.SetName("rigid")
+	s.create(t, rigid)
+	torchrun := goodJob(t, "pytorch-torchrun")
+	torchrun.SetName("torchrun")
+	s.create(t, torchrun)
+	s.create(t, goodJob(t, "tensorflow-minimal"))
+	for _, c := range []struct {
+		job  string
+		size int
+		want string
+	}{
+		{"pytorchtrainingjob/elastic", 11, "spec.elastic.expectedReplicas: Invalid value: outside of the bounds of this job: choose a number from 2 to 10"},
+		{"pytorchtrainingjob/elastic", 0, "choose a number from 2 to 10"},
+		{"pytorchtrainingjob/rigid", 2, "the job is not elastic, so it cannot be scaled: set elastic.enabled when you create it"},
+		{"pytorchtrainingjob/torchrun", 2, "the job is not elastic, so it cannot be scaled"},
+		{"tensorflowtrainingjob/train", 2, `"train" not found`}, // nor is there any size of it to change
+	} {
+		if err := kubectlScale(t, env.Kubeconfig, c.job, c.size); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s to %d: got %v, want a refusal with %q", c.job, c.size, err, c.want)
+		}
+	}
+	checkScale(t, s.scaleOf(t, job), 9, 6)
+}
+
+func checkScale(t *testing.T, got *autoscalingv1.Scale, want, have int32) {
+	t.Helper()
+	if got.Spec.Replicas != want || got.Status.Replicas != have || got.Status.Selector != "batch.tensorstack.dev/job-name=elastic" {
+		t.Errorf("the scale is %+v with status %+v: want %d replicas, of which there are %d", got.Spec, got.Status, want, have)
+	}
+}
+
+func (s server) scaleOf(t *testing.T, job *unstructured.Unstructured) *autoscalingv1.Scale {
+	t.Helper()
+	u, err := s.jobs(t, job).Get(t.Context(), job.GetName(), metav1.GetOptions{}, "scale")
+	if err != nil {
+		t.Fatal(err)
+	}
+	scale := &autoscalingv1.Scale{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, scale); err != nil {
+		t.Fatal(err)
+	}
+	return scale
+}
+
+// kubectlScale runs `kubectl scale --replicas=N KIND/NAME`.
+func kubectlScale(t *testing.T, kubeconfig, job string, replicas int) error {
+	t.Helper()
+	config := genericclioptions.NewConfigFlags(true)
+	config.KubeConfig = &kubeconfig
+	var out bytes.Buffer
+	streams := genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out}
+	factory := cmdutil.NewFactory(config)
+	cmd := scale.NewCmdScale(factory, streams)
+	(&cobra.Command{Use: "kubectl"}).AddCommand(cmd)
+	options := scale.NewScaleOptions(streams)
+	options.Replicas = replicas
+	if err := options.Complete(factory, cmd, []string{job}); err != nil {
+		t.Fatal(err)
+	}
+	if err := options.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	return options.RunScale()
+}
+
+// testDefaults needs the webhook.
+func testDefaults(t *testing.T, s server) {
+	job := goodJob(t, "pytorch-elastic")
+	job.SetName("elastic")
+	job = s.create(t, job)
+	want := goodJob(t, "pytorch-elastic").Object["spec"].(map[string]any)
+	want["elastic"].(map[string]any)["expectedReplicas"] = int64(2)
+	want["replicaSpecs"].([]any)[0].(map[string]any)["replicas"] = int64(1) // the CRD's default
+	if diff := cmp.Diff(asJSON(t, want), asJSON(t, job.Object["spec"])); diff != "" {
+		t.Errorf("something else than expectedReplicas is filled in (-want +got):\n%s", diff)
+	}
+	if err := unstructured.SetNestedField(job.Object, int64(3), "spec", "elastic", "expectedReplicas"); err != nil {
+		t.Fatal(err)
+	}
+	job, err := s.jobs(t, job).Update(t.Context(), job, metav1.UpdateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range []int64{3, 2} { // what there is stays; what is taken out comes back
+		if n, _, _ := unstructured.NestedInt64(job.Object, "spec", "elastic", "expectedReplicas"); n != size {
+			t.Errorf("the size is %d, not %d", n, size)
+		}
+		unstructured.RemoveNestedField(job.Object, "spec", "elastic", "expectedReplicas")
+		if job, err = s.jobs(t, job).Update(t.Context(), job, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rigid := goodJob(t, "pytorch-torchrun")
+	rigid.SetName("rigid")
+	if rigid = s.create(t, rigid); rigid.Object["spec"].(map[string]any)["elastic"] != nil {
+		t.Error("a job that is not elastic has become so")
+	}
+}
+
+func asJSON(t *testing.T, v any) string {
+	t.Helper()
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// checkPyTorch compares what each pod of a job runs and knows with what the manifest calls for, as it stands there.
+func checkPyTorch(t *testing.T, stored *unstructured.Unstructured) {
+	spec := stored.Object["spec"].(map[string]any)
+	roles := spec["replicaSpecs"].([]any)
+	run, _ := spec["torchrunConfig"].(map[string]any)
+	debug, _, _ := unstructured.NestedSlice(spec, "runMode", "debug", "replicaSpecs")
+	total := int64(0)
+	for _, r := range roles {
+		total += r.(map[string]any)["replicas"].(int64)
+	}
+	master := fmt.Sprintf("%s-%s-0", stored.GetName(), roles[0].(map[string]any)["type"])
+	pods, next := firstPods(lowered(t, stored)), 0
+	for _, r := range roles {
+		role := r.(map[string]any)
+		container, _, _ := unstructured.NestedSlice(role, "template", "spec", "containers")
+		main := container[0].(map[string]any)
+		command, args := texts(main["command"]), texts(main["args"])
+		if run != nil {
+			command = []string{
+				"torchrun", "--nnodes", fmt.Sprint(total), "--nproc_per_node", run["procPerNode"].(string), "--rdzv_backend", "c10d",
+				"--rdzv_endpoint", master + ":29500", "--rdzv_id", string(stored.GetUID()), "--max_restarts", fmt.Sprint(run["maxRestarts"]),
+			}
+		}
+		if len(debug) > 0 {
+			command, args = texts(debug[0].(map[string]any)["command"]), nil
+		}
+		for rank := range role["replicas"].(int64) {
+			env := []string{"MASTER_ADDR=" + master, "MASTER_PORT=29500", "PYTHONUNBUFFERED=1"}
+			if run == nil {
+				env = append(env, fmt.Sprintf("RANK=%d", next), fmt.Sprintf("WORLD_SIZE=%d", total))
+			}
+			if next == len(pods) {
+				t.Fatalf("there are %d pods only", len(pods))
+			}
+			pod := pods[next]
+			next++
+			got := pod.Spec.Containers[0]
+			var have []string
+			for _, e := range got.Env {
+				have = append(have, e.Name+"="+e.Value)
+			}
+			slices.Sort(have)
+			if name := fmt.Sprintf("%s-%s-%d", stored.GetName(), role["type"], rank); pod.Name != name || pod.Spec.Hostname != name {
+				t.Errorf("pod %s has the host name %s, and not both %s", pod.Name, pod.Spec.Hostname, name)
+			}
+			if diff := cmp.Diff([][]string{command, args, env}, [][]string{got.Command, got.Args, have}); diff != "" {
+				t.Errorf("pod %s: command, arguments, environment (-want +got)\n%s", pod.Name, diff)
+			}
+		}
+	}
+	if next < len(pods) {
+		t.Errorf("pods beside the first %d: %d", next, len(pods)-next)
+	}
+}
+
+func texts(list any) []string {
+	all, _ := list.([]any)
+	var out []string
+	for _, s := range all {
+		out = append(out, s.(string))
+	}
+	return out
+}
+
+// lowered is the normal form of a stored job.
+func lowered(t *testing.T, stored *unstructured.Unstructured) *engine.Job {
+	t.Helper()
+	data, err := stored.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := kindtest.Decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind, err := kinds.ByName(stored.GetKind())
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, errs := kind.Lower(objects[0], kinds.Options{})
+	if len(errs) > 0 {
+		t.Fatalf("refused: %v", errs)
+	}
+	return job
+}
+
+// firstPods are the pods that a new job gets.
+func firstPods(job *engine.Job) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, object := range engine.Next(job, engine.Seen{}, engine.Config{}).Create {
+		if pod, ok := object.(*corev1.Pod); ok {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
