@@ -53,7 +53,7 @@ func TestTorchKill(t *testing.T) {
 	total := 0
 	for rank := range 4 {
 		name := fmt.Sprintf("ddp-worker-%d", rank)
-		codes := s.exitCodes(name)
+		codes := s.exitCodesOf(name)
 		t.Logf("%s ended with %v", name, codes)
 		if n := len(slices.DeleteFunc(slices.Clone(codes), func(c int32) bool { return c != 137 })); n != 1 {
 			t.Errorf("%s was killed once but has ended by SIGKILL %d times", name, n)
@@ -68,8 +68,8 @@ func TestTorchKill(t *testing.T) {
 	}
 }
 
-// exitCodes lists how the pods of a replica ended, oldest first.
-func (s *space) exitCodes(replica string) []int32 {
+// exitCodesOf lists how the pods of a replica ended, oldest first.
+func (s *space) exitCodesOf(replica string) []int32 {
 	s.t.Helper()
 	var codes []int32
 	for _, p := range s.history.attempts(replica) {

@@ -1,0 +1,158 @@
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"testing"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// awaitSize waits until a job has exactly the replicas 0 to n-1 of each role, all of them running, and says so.
+func (s *space) awaitSize(j *batch.PyTorchTrainingJob, sizes map[string]int) {
+	s.t.Helper()
+	want := map[string]bool{}
+	for role, n := range sizes {
+		for rank := range n {
+			want[fmt.Sprintf("%s-%s-%d", j.Name, role, rank)] = true
+		}
+	}
+	s.pods(j.Name, fmt.Sprintf("%v", sizes), func(pods []*corev1.Pod) bool {
+		running := map[string]bool{}
+		for _, p := range pods {
+			running[p.Name] = p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil
+		}
+		return maps.Equal(running, want)
+	})
+	now := awaitStatus(s, j, fmt.Sprintf("%d replicas run", len(want)), func(now *batch.JobStatus) bool {
+		return int(now.Replicas) == len(want) && int(now.Aggregate.Running) == len(want)
+	})
+	for i := range now.Status.Tasks {
+		if task := &now.Status.Tasks[i]; len(task.Replicas) != sizes[task.Type] {
+			s.t.Errorf("the status tells of %d replicas of %s, want %d", len(task.Replicas), task.Type, sizes[task.Type])
+		}
+	}
+}
+
+// checkKept holds the pods of two times against each other: those that are in both must be the same.
+func (s *space) checkKept(before, after map[string]string) {
+	s.t.Helper()
+	for name, uid := range before {
+		if now, ok := after[name]; ok && now != uid {
+			s.t.Errorf("scaling replaced pod %s", name)
+		}
+	}
+}
+
+// TestScaling: §9, the size is shared among the roles by weight, the highest ranks go, and pods that stay are never touched.
+func TestScaling(t *testing.T) {
+	s := newSpace(t)
+	j := s.newElastic("grow", 2, 9, 3, role("first", 1, idle), role("second", 1, idle))
+	j.Spec.ReplicaSpecs[1].ScalingWeight = new(int32(2))
+	s.create(j)
+	s.awaitSize(j, map[string]int{"first": 1, "second": 2})
+	last := s.uidsOf(j)
+	for _, c := range []struct {
+		n             int32
+		first, second int
+	}{{9, 3, 6}, {4, 1, 3}, {2, 1, 1}, {6, 2, 4}} {
+		s.scale(j, c.n)
+		s.awaitSize(j, map[string]int{"first": c.first, "second": c.second})
+		now := s.uidsOf(j)
+		s.checkKept(last, now)
+		last = now
+	}
+	for _, n := range []int32{1, 10} {
+		if err := s.tryScale(j, n); err == nil {
+			t.Errorf("the size %d is outside of the bounds and was accepted", n)
+		}
+	}
+	var scale autoscalingv1.Scale
+	if err := s.client.SubResource("scale").Get(t.Context(), j, &scale); err != nil {
+		t.Fatal(err)
+	}
+	if scale.Spec.Replicas != 6 || scale.Status.Replicas != 6 || scale.Status.Selector == "" {
+		t.Errorf("the scale subresource says %+v and %+v, want 6", scale.Spec, scale.Status)
+	}
+	for name, n := range map[string]int{"grow-first-0": 1, "grow-second-0": 1, "grow-first-1": 2, "grow-second-5": 1} {
+		if got := s.starts(name); got != n {
+			t.Errorf("%s has started %d times, want %d", name, got, n)
+		}
+	}
+	if now := read(s, j); now.Status.BackoffCount != 0 {
+		t.Errorf("%d restarts were charged", now.Status.BackoffCount)
+	}
+}
+
+// TestScalingAfterSuccess: §9, once a replica has succeeded the size stays as it is.
+func TestScalingAfterSuccess(t *testing.T) {
+	s := newSpace(t)
+	j := s.newElastic("done", 2, 6, 4, role("node", 1, obey))
+	s.create(j)
+	s.awaitSize(j, map[string]int{"node": 4})
+	before := s.uidsOf(j)
+	s.order("done-node-2", 0)
+	awaitStatus(s, j, "the first success", func(now *batch.JobStatus) bool { return now.Aggregate.Succeeded == 1 })
+	for _, n := range []int32{6, 2} {
+		s.scale(j, n)
+		awaitSeen(s, j)
+		s.fence()
+		if now := s.uidsOf(j); !maps.Equal(now, before) {
+			t.Errorf("after the first success a scaling to %d led to the pods %v, before %v", n, now, before)
+		}
+	}
+	for _, rank := range []int{1, 3, 0} {
+		s.order(fmt.Sprintf("done-node-%d", rank), 0)
+	}
+	j = awaitPhase(s, j, batch.JobSucceeded)
+	s.scale(j, 5)
+	awaitSeen(s, j)
+	s.fence()
+	if now := s.uidsOf(j); !maps.Equal(now, before) {
+		t.Errorf("after the end a scaling led to the pods %v, before %v", now, before)
+	}
+	for rank := range 4 {
+		if n := s.starts(fmt.Sprintf("done-node-%d", rank)); n != 1 {
+			t.Errorf("rank %d has started %d times", rank, n)
+		}
+	}
+}
+
+// scalings is the number of times that TestRandomScalings changes the size of its job.
+const scalings = 200
+
+// TestRandomScalings: §9, whatever comes in between, the last size is what counts, and the pods that all sizes have in common
+// never notice.
+func TestRandomScalings(t *testing.T) {
+	s := newSpace(t)
+	j := s.newElastic("flood", 2, 8, 4, role("node", 1, idle))
+	s.create(j)
+	s.awaitSize(j, map[string]int{"node": 4})
+	before := s.uidsOf(j)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	size := int32(0)
+	for i := range scalings {
+		size = 2 + rng.Int32N(7)
+		s.scale(j, size)
+		if i%40 == 39 { // now and then it may come to rest
+			s.awaitSize(j, map[string]int{"node": int(size)})
+		}
+	}
+	s.awaitSize(j, map[string]int{"node": int(size)})
+	after := s.uidsOf(j)
+	for rank := range 2 {
+		name := fmt.Sprintf("flood-node-%d", rank)
+		if after[name] != before[name] || s.starts(name) != 1 {
+			t.Errorf("%s was there all the time, but has started %d times", name, s.starts(name))
+		}
+	}
+	if now := read(s, j); now.Status.BackoffCount != 0 || now.Status.ObservedGeneration != now.Generation {
+		t.Errorf("%d restarts, generation %d of %d", now.Status.BackoffCount, now.Status.ObservedGeneration, now.Generation)
+	}
+}

@@ -1,0 +1,294 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// newPyTorch makes a PyTorchTrainingJob of some roles, with a gate for each replica.
+func (s *space) newPyTorch(name string, roles ...batch.ReplicaSpec) *batch.PyTorchTrainingJob {
+	s.t.Helper()
+	g := s.newJob(name, roles...)
+	j := &batch.PyTorchTrainingJob{ObjectMeta: g.ObjectMeta}
+	for _, r := range g.Spec.ReplicaSpecs {
+		j.Spec.ReplicaSpecs = append(j.Spec.ReplicaSpecs, batch.PyTorchReplicaSpec{TrainingReplicaSpec: trainingRole(r)})
+	}
+	return j
+}
+
+// newTensorFlow makes a TensorFlowTrainingJob of some roles, with a gate for each replica.
+func (s *space) newTensorFlow(name string, roles ...batch.ReplicaSpec) *batch.TensorFlowTrainingJob {
+	s.t.Helper()
+	g := s.newJob(name, roles...)
+	j := &batch.TensorFlowTrainingJob{ObjectMeta: g.ObjectMeta}
+	for _, r := range g.Spec.ReplicaSpecs {
+		r.Template.Spec.Containers[0].Name = "tensorflow"
+		j.Spec.ReplicaSpecs = append(j.Spec.ReplicaSpecs, trainingRole(r))
+	}
+	return j
+}
+
+func trainingRole(r batch.ReplicaSpec) batch.TrainingReplicaSpec {
+	t := batch.TrainingReplicaSpec{Type: r.Type, Replicas: r.Replicas, Template: r.Template}
+	if r.RestartPolicy != nil {
+		t.RestartPolicy = batch.TrainingRestartPolicy(r.RestartPolicy.Policy)
+	}
+	return t
+}
+
+// trainingKinds make a job of each of the training kinds.
+var trainingKinds = map[string]func(s *space, name string, roles ...batch.ReplicaSpec) client.Object{
+	"PyTorch": func(s *space, name string, roles ...batch.ReplicaSpec) client.Object {
+		return s.newPyTorch(name, roles...)
+	},
+	"TensorFlow": func(s *space, name string, roles ...batch.ReplicaSpec) client.Object {
+		return s.newTensorFlow(name, roles...)
+	},
+}
+
+// under sets the restart policy of a role of a training job.
+func under(policy batch.TrainingRestartPolicy, r batch.ReplicaSpec) batch.ReplicaSpec {
+	return restarting(r, batch.RestartPolicyType(policy), -1)
+}
+
+// limited bounds the restarts of a training job.
+func limited[T client.Object](j T, limit int32) T {
+	runPolicyOf(j).BackoffLimit = &limit
+	return j
+}
+
+// runPolicyOf is the run policy of a training job, made if there is none.
+func runPolicyOf(j client.Object) *batch.RunPolicy {
+	t := trainingOf(j)
+	if t.RunPolicy == nil {
+		t.RunPolicy = &batch.RunPolicy{}
+	}
+	return t.RunPolicy
+}
+
+// exitCodes are those of the table in docs/pytorch.md: success, failure, and what a shell says of SIGINT, SIGKILL, SIGUSR1,
+// SIGSEGV and SIGTERM, and an exit with -1.
+var exitCodes = []int{0, 1, 130, 137, 138, 139, 143, 255}
+
+// restartedAfter are the exit codes after which each policy restarts a replica.
+var restartedAfter = map[batch.TrainingRestartPolicy][]int{
+	batch.TrainingRestartAlways:    exitCodes,
+	batch.TrainingRestartOnFailure: {1, 130, 137, 138, 139, 143, 255},
+	batch.TrainingRestartExitCode:  {130, 137, 138, 143},
+	batch.TrainingRestartNever:     {},
+}
+
+// TestExitCodes: §5, §6. Each of the other replicas ends with one of the codes. Those that the policy restarts run again, and
+// are all that count against backoffLimit; the others have succeeded or failed for good, and the job goes on until its
+// master's end.
+func TestExitCodes(t *testing.T) {
+	for kind, make := range trainingKinds {
+		for policy, again := range restartedAfter {
+			t.Run(kind+" under "+string(policy), func(t *testing.T) {
+				s := newSpace(t)
+				j := make(s, "job", under(policy, role("worker", int32(1+len(exitCodes)), obey)))
+				s.create(limited(j, int32(len(again))))
+				restarts := map[string]int{"job-worker-0": 0}
+				for i, code := range exitCodes {
+					name := fmt.Sprintf("job-worker-%d", i+1)
+					s.awaitStarts(name, 1)
+					s.order(name, code)
+				}
+				failed := false
+				for i, code := range exitCodes {
+					name := fmt.Sprintf("job-worker-%d", i+1)
+					if slices.Contains(again, code) {
+						restarts[name] = 1
+						s.awaitStarts(name, 2)
+						continue
+					}
+					want := batch.ReplicaSucceeded
+					if code != 0 {
+						want, failed = batch.ReplicaFailed, true
+					}
+					restarts[name] = 0
+					j = awaitStatus(s, j, fmt.Sprintf("%s after exit code %d: %s", name, code, want), func(now *batch.JobStatus) bool {
+						return slices.ContainsFunc(now.Tasks[0].Replicas, func(r batch.ReplicaStatus) bool { return r.Name == name && r.Phase == want })
+					})
+				}
+				if over(j) {
+					t.Errorf("the job is over before its master is: %+v", statusOf(j).Conditions)
+				}
+				s.order("job-worker-0", 0)
+				j = awaitPhase(s, j, batch.JobSucceeded)
+				checkEnd(t, j, batch.ReasonSuccessRule, `{"worker":[0]}`)
+				s.checkRestarts(j, restarts)
+				if isTrue(j, batch.JobReplicaFailure) != failed {
+					t.Errorf("condition ReplicaFailure: %+v", condition(j, batch.JobReplicaFailure))
+				}
+			})
+		}
+	}
+}
+
+// TestMasterExitCodes: §5, §6, what a master's exit code makes of its job.
+func TestMasterExitCodes(t *testing.T) {
+	for policy, again := range restartedAfter {
+		t.Run(string(policy), func(t *testing.T) {
+			s := newSpace(t)
+			jobs := make([]*batch.PyTorchTrainingJob, len(exitCodes))
+			for i, code := range exitCodes {
+				jobs[i] = limited(s.newPyTorch(fmt.Sprintf("code-%d", code), under(policy, role("master", 1, obey))), 1)
+				s.create(jobs[i])
+			}
+			for i, code := range exitCodes {
+				s.order(jobs[i].Name+"-master-0", code)
+			}
+			for i, code := range exitCodes {
+				master := jobs[i].Name + "-master-0"
+				restarts := 0
+				if slices.Contains(again, code) {
+					restarts = 1
+					s.awaitStarts(master, 2)
+					s.order(master, 0)
+				}
+				want := batch.JobFailed
+				if code == 0 || restarts > 0 {
+					want = batch.JobSucceeded
+				}
+				j := awaitPhase(s, jobs[i], want)
+				s.checkRestarts(j, map[string]int{master: restarts})
+				if want == batch.JobFailed {
+					checkEnd(t, j, batch.ReasonFailureRule, `{"master":[0]}`)
+				}
+			}
+		})
+	}
+}
+
+// TestBackoffLimit: §5, the limit holds for the restarts of all replicas together.
+func TestBackoffLimit(t *testing.T) {
+	for kind, make := range trainingKinds {
+		t.Run(kind, func(t *testing.T) {
+			s := newSpace(t)
+			j := make(s, "all", role("worker", 3, obey)) // the limit is 3 by default
+			s.create(j)
+			s.orders("all-worker-1", 1, 2)
+			s.orders("all-worker-2", 3)
+			s.awaitStarts("all-worker-1", 3)
+			s.awaitStarts("all-worker-2", 2)
+			s.order("all-worker-2", 4)
+			j = awaitStatus(s, j, "a replica has failed for good", func(now *batch.JobStatus) bool { return now.Aggregate.Failed == 1 })
+			if !isTrue(j, batch.JobReplicaFailure) || over(j) {
+				t.Errorf("conditions: %+v", statusOf(j).Conditions)
+			}
+			s.order("all-worker-0", 5)
+			j = awaitPhase(s, j, batch.JobFailed)
+			checkEnd(t, j, batch.ReasonFailureRule, `{"worker":[0]}`)
+			s.fence()
+			s.checkRestarts(read(s, j), map[string]int{"all-worker-0": 0, "all-worker-1": 2, "all-worker-2": 1})
+		})
+	}
+}
+
+// TestMaster: §6, which replica decides, and that no other does.
+func TestMaster(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind    string
+		roles   []string
+		master  string
+		rule    string
+		failing []string
+	}{
+		"PyTorch, rank 0 of the first role":       {"PyTorch", []string{"leader", "worker"}, "leader-0", `{"leader":[0]}`, []string{"worker-0", "worker-1", "leader-1"}},
+		"TensorFlow, the chief":                   {"TensorFlow", []string{"worker", "chief", "evaluator"}, "chief-0", `{"chief":[0]}`, []string{"worker-0", "evaluator-0"}},
+		"TensorFlow, without chief worker rank 0": {"TensorFlow", []string{"ps", "worker"}, "worker-0", `{"worker":[0]}`, []string{"ps-0", "worker-1"}},
+	} {
+		for _, code := range []int{0, 1} {
+			t.Run(fmt.Sprintf("%s, exit code %d", name, code), func(t *testing.T) {
+				s := newSpace(t)
+				var roles []batch.ReplicaSpec
+				for _, r := range c.roles {
+					n := int32(2)
+					if r == "chief" || r == "evaluator" {
+						n = 1
+					}
+					roles = append(roles, under(batch.TrainingRestartNever, role(r, n, obey)))
+				}
+				j := trainingKinds[c.kind](s, "job", roles...)
+				runPolicyOf(j).CleanUpPolicy = batch.CleanUpAll
+				s.create(j)
+				for i, other := range c.failing {
+					s.order("job-"+other, i) // the first one succeeds, the others fail
+				}
+				awaitStatus(s, j, "the others have ended", func(now *batch.JobStatus) bool {
+					return now.Aggregate.Succeeded == 1 && int(now.Aggregate.Failed) == len(c.failing)-1 && !ended(now)
+				})
+				s.order("job-"+c.master, code)
+				want, reason := batch.JobSucceeded, batch.Reason(batch.ReasonSuccessRule)
+				if code != 0 {
+					want, reason = batch.JobFailed, batch.ReasonFailureRule
+				}
+				j = awaitPhase(s, j, want)
+				checkEnd(t, j, reason, c.rule)
+				if !isTrue(j, batch.JobReplicaFailure) {
+					t.Errorf("condition ReplicaFailure: %+v", condition(j, batch.JobReplicaFailure))
+				}
+				s.pods("job", "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
+			})
+		}
+	}
+}
+
+// TestDeadline: §6, when the deadline passes the running pods are stopped whatever the clean-up policy says, and those that had
+// finished are kept.
+func TestDeadline(t *testing.T) {
+	s := newSpace(t)
+	j := s.newTensorFlow("late", role("chief", 1, obey), role("worker", 2, obey))
+	runPolicyOf(j).ActiveDeadlineSeconds = new(int32(3))
+	s.create(j)
+	s.order("late-worker-1", 0)
+	j = awaitPhase(s, j, batch.JobFailed)
+	checkEnd(t, j, batch.ReasonDeadlineExceeded, "3s")
+	s.pods("late", "the one that had finished", func(p []*corev1.Pod) bool { return podNames(p) == "late-worker-1 " })
+	j = awaitStatus(s, j, "word of the deletion", func(now *batch.JobStatus) bool { return now.Aggregate.Deleted == 2 })
+	if replica(j, "late-worker-1").Phase != batch.ReplicaSucceeded || condition(j, batch.JobReplicaFailure).Status == "True" {
+		t.Errorf("%+v", j.Status)
+	}
+}
+
+// standIn takes the place of torchrun where what torchrun does is of no matter: it starts the program after --no_python.
+const standIn = `#!/bin/sh
+while [ "$1" != --no_python ]; do shift; done
+shift
+exec "$@"
+`
+
+// newElastic makes an elastic job of some roles. The numbers of their replicas do not matter.
+func (s *space) newElastic(name string, least, most, expected int32, roles ...batch.ReplicaSpec) *batch.PyTorchTrainingJob {
+	s.t.Helper()
+	bin := s.file("bin")
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(bin, "torchrun"), []byte(standIn), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+	j := s.newPyTorch(name, roles...)
+	j.Spec.Elastic = &batch.ElasticConfig{Enabled: true, MinReplicas: &least, MaxReplicas: &most, ExpectedReplicas: &expected}
+	j.Spec.TorchrunConfig = &batch.TorchrunConfig{Enabled: true, ExtraOptions: []string{"--no_python"}}
+	for i := range j.Spec.ReplicaSpecs {
+		c := &j.Spec.ReplicaSpecs[i].Template.Spec.Containers[0]
+		c.Command, c.Args = nil, c.Command
+		path := strings.Join([]string{gateDir + "/bin", os.Getenv("PATH")}, ":")
+		c.Env = append(c.Env, corev1.EnvVar{Name: "PATH", Value: path})
+		for rank := range most {
+			s.fifo(fmt.Sprintf("%s-%s-%d", name, j.Spec.ReplicaSpecs[i].Type, rank))
+		}
+	}
+	return j
+}
