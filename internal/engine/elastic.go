@@ -32,12 +32,24 @@ func (p *pass) sizeOf(role string) int {
 	return 0
 }
 
-// anySucceeded tells whether a replica has succeeded, a debug command left aside.
+// anySucceeded tells whether a replica has succeeded that is not restarted for it. What debug commands do does not count.
 func (p *pass) anySucceeded() bool {
 	if p.mode == batch.RunDebug || p.old.RunMode == batch.RunDebug {
 		return false
 	}
-	return p.old.Aggregate.Succeeded > 0 || slices.ContainsFunc(p.seen.Pods, func(pod *corev1.Pod) bool {
-		return classify(pod) == succeeded
+	stays := func(role string) bool {
+		return slices.ContainsFunc(p.Roles, func(r Role) bool { return r.Type == role && !r.Restart.OnSuccess })
+	}
+	for i := range p.old.Tasks {
+		t := &p.old.Tasks[i]
+		listed := slices.ContainsFunc(t.Replicas, func(r batch.ReplicaStatus) bool { return r.Phase == batch.ReplicaSucceeded })
+		omitted := slices.ContainsFunc(t.Omitted, func(o batch.OmittedReplicas) bool { return o.Phase == batch.ReplicaSucceeded })
+		if (listed || omitted) && stays(t.Type) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(p.seen.Pods, func(pod *corev1.Pod) bool {
+		role, _ := p.splitName(pod.Name)
+		return classify(pod) == succeeded && stays(role) && pod.Annotations[batch.AnnotationRunMode] != string(batch.RunDebug)
 	})
 }

@@ -157,24 +157,27 @@ func (p *pass) load() {
 
 // find is the replica of a name, or nil.
 func (p *pass) find(name string) *replica {
-	rest, ok := strings.CutPrefix(name, p.Name+"-")
-	if !ok {
-		return nil
-	}
-	cut := strings.LastIndexByte(rest, '-')
-	if cut < 0 {
-		return nil
-	}
-	rank, err := strconv.Atoi(rest[cut+1:])
-	if err != nil || rank < 0 {
-		return nil
-	}
+	role, rank := p.splitName(name)
 	for i := range p.Roles {
-		if p.Roles[i].Type == rest[:cut] && rank < len(p.roles[i]) && p.roles[i][rank].name == name {
+		if p.Roles[i].Type == role && rank >= 0 && rank < len(p.roles[i]) && p.roles[i][rank].name == name {
 			return &p.roles[i][rank]
 		}
 	}
 	return nil
+}
+
+// splitName finds role and rank in the name of a pod; the rank is -1 where it has none.
+func (j *Job) splitName(name string) (role string, rank int) {
+	rest, ok := strings.CutPrefix(name, j.Name+"-")
+	cut := strings.LastIndexByte(rest, '-')
+	if !ok || cut < 0 {
+		return "", -1
+	}
+	rank, err := strconv.Atoi(rest[cut+1:])
+	if err != nil {
+		return "", -1
+	}
+	return rest[:cut], rank
 }
 
 // observe works out where each replica is and whether it may be restarted.

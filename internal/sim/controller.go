@@ -77,15 +77,16 @@ func (c *controller) reconcile(faults bool) bool {
 	if plan.RequeueAfter > 0 {
 		c.wake = w.now.Add(plan.RequeueAfter)
 	}
-	return c.apply(plan, read.version, faults)
+	c.checkWake(&read, &plan)
+	return c.apply(plan, &read, faults)
 }
 
 // apply carries a plan out in the order that Plan asks for and stops at the first error.
-func (c *controller) apply(plan engine.Plan, version int, faults bool) bool {
-	w := c.w
+func (c *controller) apply(plan engine.Plan, read *jobEvent, faults bool) bool {
+	w, version, status := c.w, read.version, read.status
 	var steps []func() error
 	if plan.Status != nil {
-		c.tried = true
+		c.tried, status = true, plan.Status
 		steps = append(steps, func() error {
 			err := w.writeStatus(plan.Status, version)
 			if err == nil {
@@ -103,7 +104,10 @@ func (c *controller) apply(plan engine.Plan, version int, faults bool) bool {
 		})
 	}
 	for _, d := range plan.Delete {
-		steps = append(steps, func() error { return ignore(w.deletePod(d, c.pods[d.Name]), errNotFound) })
+		steps = append(steps, func() error {
+			c.checkDelete(c.pods[d.Name], status)
+			return ignore(w.deletePod(d, c.pods[d.Name]), errNotFound)
+		})
 	}
 	for _, o := range plan.Create {
 		steps = append(steps, func() error {

@@ -97,6 +97,8 @@ func (w *world) step() {
 		w.jobChanged()
 	case n == 4 || n == 5 && w.job.Debug:
 		w.debugToggled()
+	case n < 12 && w.job.Elastic != nil:
+		w.scale()
 	}
 }
 
@@ -133,7 +135,7 @@ func (w *world) settled() bool {
 func (w *world) endless() bool {
 	for i := range w.job.Roles {
 		r := &w.job.Roles[i].Restart
-		if r.Limit == nil && (r.OnSuccess || r.OnFailure) {
+		if r.Limit == nil && w.job.RestartLimit == nil && (r.OnSuccess || r.OnFailure) {
 			return true
 		}
 	}
@@ -149,6 +151,8 @@ func (w *world) checkCalm() {
 		if len(w.pods) > 0 || w.status.Phase != batch.JobPaused {
 			w.fail("paused, but phase %s with %d pods", w.status.Phase, len(w.pods))
 		}
+	case w.job.Deadline != nil && w.now.Sub(w.status.StartTime.Time) > *w.job.Deadline+time.Minute:
+		w.fail("the job outlived its deadline: started %s", w.status.StartTime)
 	case !w.endless():
 		w.fail("the job did not end: phase %s, %+v", w.status.Phase, w.status.Tasks)
 	}
@@ -157,6 +161,14 @@ func (w *world) checkCalm() {
 func (w *world) checkCleanUp() {
 	if w.job.CleanUp == batch.CleanUpAll && len(w.pods) > 0 {
 		w.fail("%d pods are left after clean-up All", len(w.pods))
+	}
+	for name, p := range w.pods {
+		if w.job.CleanUp == batch.CleanUpUnfinished && !ended(p) {
+			w.fail("pod %s runs on after clean-up Unfinished", name)
+		}
+		if reasonOf(w.status, batch.JobFailedCondition) == batch.ReasonDeadlineExceeded && !ended(p) {
+			w.fail("pod %s runs on after the deadline", name)
+		}
 	}
 }
 
@@ -176,6 +188,10 @@ func randomJob(rng *rand.Rand) engine.Job {
 	}
 	if rng.IntN(2) == 0 {
 		j.Service = &engine.Service{}
+	}
+	if rng.IntN(2) == 0 {
+		asTraining(rng, &j)
+		return j
 	}
 	if rng.IntN(3) == 0 {
 		j.Success = []engine.Rule{{Text: "{}", Members: []engine.Member{{Role: 0, Rank: 0}}}}

@@ -1,0 +1,119 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
+)
+
+// asTraining gives a job what training jobs have: a master, one limit for all restarts, restarts by exit code, a deadline,
+// elastic roles.
+func asTraining(rng *rand.Rand, j *engine.Job) {
+	limit := int32(rng.IntN(5))
+	j.RestartLimit = &limit
+	for i := range j.Roles {
+		j.Roles[i].Restart.Limit = nil
+		if rng.IntN(3) == 0 {
+			j.Roles[i].Restart.Codes = []int32{1, 2}
+		}
+	}
+	master := []engine.Rule{{Text: "{}", Members: []engine.Member{{Role: 0, Rank: 0}}}}
+	j.Success, j.Failure = master, master
+	if rng.IntN(3) == 0 {
+		d := time.Duration(1+rng.IntN(60)) * time.Minute
+		j.Deadline = &d
+	}
+	if rng.IntN(2) == 0 {
+		j.Elastic = &engine.Elastic{Min: 1 + rng.IntN(2), Max: 8}
+	}
+}
+
+// scale gives the roles other sizes. The first one keeps its rank 0.
+func (w *world) scale() {
+	w.job.Roles = slices.Clone(w.job.Roles)
+	for i := range w.job.Roles {
+		least := 0
+		if i == 0 {
+			least = 1
+		}
+		w.job.Roles[i].Replicas = least + w.rng.IntN(4)
+	}
+	w.jobChanged()
+}
+
+// checkSize holds the size that a status speaks of against what the job asks for. Elastic jobs may keep the size that they
+// had, once a replica has succeeded or the job has finished.
+func (w *world) checkSize(s *batch.JobStatus, sum int) {
+	want := w.job.Replicas()
+	keeps := w.job.Elastic != nil && (finished(w.status) || w.anySuccess())
+	if sum != want && !(keeps && sum == int(w.status.Replicas)) || sum != int(s.Replicas) {
+		w.fail("aggregate %+v adds up to %d, want %d; replicas %d", s.Aggregate, sum, want, s.Replicas)
+	}
+}
+
+func (w *world) anySuccess() bool {
+	for _, pods := range w.past {
+		if slices.ContainsFunc(pods, func(t truth) bool { return t.selfEnded && t.success }) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkBackoff holds the number of all restarts against what happened, and against the job's limit.
+func (w *world) checkBackoff(s *batch.JobStatus) {
+	listed, most := int32(0), int32(0)
+	for _, n := range restarts(s) {
+		listed += n
+	}
+	for name := range w.past {
+		_, m := w.charged(name)
+		most += m
+	}
+	switch n := s.BackoffCount; {
+	case n < listed || w.job.Elastic == nil && n != listed:
+		w.fail("backoffCount %d, but the replicas' restarts add up to %d", n, listed)
+	case n > most:
+		w.fail("backoffCount %d, but only %d pods failed", n, most)
+	case n < w.status.BackoffCount:
+		w.fail("backoffCount went from %d to %d", w.status.BackoffCount, n)
+	case w.job.RestartLimit != nil && n > *w.job.RestartLimit:
+		w.fail("backoffCount %d is beyond the limit %d", n, *w.job.RestartLimit)
+	}
+}
+
+// checkWake sees to it that deadlines are waited for.
+func (c *controller) checkWake(read *jobEvent, plan *engine.Plan) {
+	status := read.status
+	if plan.Status != nil {
+		status = plan.Status
+	}
+	if d := read.job.Deadline; d != nil && !finished(status) && status.RunMode != batch.RunPause && status.StartTime != nil && !c.wake.After(c.w.now) {
+		c.w.fail("nothing waits for the deadline %s after %s", d, status.StartTime)
+	}
+}
+
+// checkDelete sees to it that no replica that the job has, alive and in the right mode, loses its pod, however the job is
+// scaled.
+func (c *controller) checkDelete(pod *corev1.Pod, status *batch.JobStatus) {
+	if pod == nil || ended(pod) || pod.DeletionTimestamp != nil || finished(status) {
+		return
+	}
+	if _, has := restarts(status)[pod.Name]; has && pod.Annotations[batch.AnnotationRunMode] == string(status.RunMode) {
+		c.w.fail("pod %s is alive and wanted, and is deleted", pod.Name)
+	}
+}
+
+func reasonOf(s *batch.JobStatus, t batch.JobConditionType) batch.Reason {
+	for _, c := range s.Conditions {
+		if c.Type == t {
+			return c.Reason
+		}
+	}
+	return ""
+}
