@@ -1,0 +1,116 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// newTraining starts a job whose rank 0 decides and whose replicas share a limit of restarts.
+func newTraining(t *testing.T, replicas int, limit int32) *play {
+	p := newPlay(t, replicas, 0)
+	p.job.Roles[0].Restart.Limit, p.job.RestartLimit = nil, &limit
+	master := []Rule{{Text: `{"worker":[0]}`, Members: []Member{{}}}}
+	p.job.Success, p.job.Failure = master, master
+	return p
+}
+
+func TestReplicasShareTheLimitOfRestarts(t *testing.T) {
+	p := newTraining(t, 3, 2).pass().run(0, 1, 2).pass()
+	p.exit(1, 1).exit(2, 1).pass().want(batch.JobPending, 2).pass().run(1, 2).pass().want(batch.JobRunning, 2)
+	p.exit(1, 1).pass().want(batch.JobRunning, 2).wantReason(batch.JobReplicaFailure, batch.ReasonReplicaFailed)
+	p.exit(0, 1).pass().want(batch.JobFailed, 2).wantReason(batch.JobFailedCondition, batch.ReasonFailureRule)
+}
+
+func TestMasterDecides(t *testing.T) {
+	p := newTraining(t, 2, 0).pass().run(0, 1).pass()
+	p.exit(1, 1).pass().want(batch.JobRunning, 0).wantReason(batch.JobReplicaFailure, batch.ReasonReplicaFailed)
+	p.exit(0, 0).pass().want(batch.JobSucceeded, 0)
+}
+
+func TestExitCodesThatLeadToARestart(t *testing.T) {
+	for code, restarts := range map[int32]int32{1: 0, 130: 1, 137: 1, 138: 1, 139: 0, 143: 1, 255: 0} {
+		p := newTraining(t, 2, 3)
+		p.job.Roles[0].Restart.Codes = []int32{130, 137, 138, 143}
+		p.pass().run(0, 1).pass().exit(1, code).pass()
+		if p.stat.BackoffCount != restarts {
+			t.Errorf("exit code %d leads to %d restarts, want %d", code, p.stat.BackoffCount, restarts)
+		}
+	}
+}
+
+// The status remembers the exit code of a pod that somebody has deleted during its back-off.
+func TestExitCodeOutlivesItsPod(t *testing.T) {
+	p := newTraining(t, 2, 3)
+	p.job.Roles[0].Restart.Codes = []int32{137}
+	p.pass().run(0, 1).pass().exit(1, 137).pass().pass().run(1).after(time.Second).pass().exit(1, 137).after(2*time.Second).pass().want(batch.JobPending, 1)
+	delete(p.pods, "job-worker-1")
+	p.pass().want(batch.JobPending, 2)
+}
+
+func TestDeadline(t *testing.T) {
+	p := newTraining(t, 3, 0)
+	hour := time.Hour
+	p.job.Deadline = &hour
+	p.pass().run(0, 1, 2).pass().exit(2, 0).after(2 * time.Second).pass()
+	p.after(hour-3*time.Second).pass().want(batch.JobRunning, 0)
+	if p.plan.RequeueAfter != time.Second {
+		t.Fatalf("a second before the deadline, the next pass is in %s", p.plan.RequeueAfter)
+	}
+	p.after(time.Second).pass().want(batch.JobFailed, 0).wantReason(batch.JobFailedCondition, batch.ReasonDeadlineExceeded)
+	if len(p.pods) != 1 || p.pods["job-worker-2"] == nil {
+		t.Errorf("running pods end and finished ones stay; left are %d", len(p.pods))
+	}
+}
+
+func TestDeadlineStartsAnewAfterAPause(t *testing.T) {
+	p := newTraining(t, 1, 0)
+	hour := time.Hour
+	p.job.Deadline = &hour
+	p.pass().run(0).pass()
+	p.job.Pause = true
+	p.after(50*time.Minute).pass().pass().want(batch.JobPaused, 0)
+	p.after(24*time.Hour).pass().want(batch.JobPaused, 0)
+	p.job.Pause = false
+	p.pass().run(0).after(59*time.Minute).pass().want(batch.JobRunning, 0)
+	p.after(time.Minute).pass().want(batch.JobFailed, 0)
+}
+
+func TestScaling(t *testing.T) {
+	p := newTraining(t, 2, 3)
+	p.job.Elastic = &Elastic{Min: 2, Max: 9}
+	size := func(n int) *play { p.job.Roles[0].Replicas = n; return p.pass() }
+	p.pass().run(0, 1).pass().want(batch.JobRunning, 0)
+	first := p.pod(0).UID
+	size(4).want(batch.JobRunning, 0) // it trains on while the others start
+	if len(p.pods) != 4 || p.events() != "JobScaled" || p.stat.Selector == "" {
+		t.Fatalf("%d pods, events %q, selector %q", len(p.pods), p.events(), p.stat.Selector)
+	}
+	p.run(2, 3).exit(3, 1).pass().pass().run(3).pass().want(batch.JobRunning, 1)
+	size(3).want(batch.JobRunning, 1)
+	if p.pods["job-worker-3"] != nil || p.pod(0).UID != first {
+		t.Error("the highest rank goes, and no other")
+	}
+	size(4).run(3).pass().want(batch.JobRunning, 1) // the restart of the replica that went still counts
+	p.exit(3, 1).pass().pass().run(3).after(time.Second).pass().want(batch.JobRunning, 2)
+}
+
+func TestSizeStaysAfterTheFirstSuccess(t *testing.T) {
+	p := newTraining(t, 3, 3)
+	p.job.Elastic = &Elastic{Min: 1, Max: 9}
+	p.pass().run(0, 1, 2).pass().exit(2, 0)
+	p.job.Roles[0].Replicas = 1
+	p.after(2 * time.Second).pass()
+	p.job.Roles[0].Replicas = 5
+	p.after(2 * time.Second).pass()
+	if len(p.pods) != 3 || p.stat.Replicas != 3 {
+		t.Fatalf("%d pods of %d replicas, want the 3 there were", len(p.pods), p.stat.Replicas)
+	}
+	p.exit(0, 0).pass().want(batch.JobSucceeded, 0)
+	p.job.Roles[0].Replicas = 1
+	p.pass()
+	if len(p.pods) != 3 {
+		t.Errorf("%d pods after the end, want 3", len(p.pods))
+	}
+}
