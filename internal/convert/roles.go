@@ -102,7 +102,9 @@ func (r *role) template(c *conversion, f *framework, given any) {
 		c.fail(path, "there is none: describe the pods of the role")
 		return
 	}
+	withoutNulls(template)
 	c.knownOnly(template, path)
+	c.podMetadata(template, path+".metadata")
 	r.spec["template"] = template
 	if _, ok, _ := unstructured.NestedFieldNoCopy(template, "spec", "restartPolicy"); ok {
 		unstructured.RemoveNestedField(template, "spec", "restartPolicy")
@@ -148,6 +150,37 @@ func (r *role) ports(c *conversion, f *framework) {
 	default:
 		c.warn(fmt.Sprintf("%s.ports[%d].name", r.mainPath, taken), fmt.Sprintf("%q is the name here of the port by which replicas find each other, "+
 			"which was %q there: rename it if it is for something else", f.newPort, f.port))
+	}
+}
+
+// podMetadata leaves of a template's metadata what pods take from it.
+func (c *conversion) podMetadata(template map[string]any, path string) {
+	meta, _ := template["metadata"].(map[string]any)
+	for field := range meta {
+		if field != "labels" && field != "annotations" && field != "finalizers" {
+			delete(meta, field)
+			c.warn(path+"."+field, "left out: pods take labels, annotations and finalizers from their template alone")
+		}
+	}
+	if meta != nil && len(meta) == 0 {
+		delete(template, "metadata")
+	}
+}
+
+// withoutNulls takes out what is null, which means as much as absent. Clusters write such fields into templates.
+func withoutNulls(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for key := range v {
+			if v[key] == nil {
+				delete(v, key)
+			}
+			withoutNulls(v[key])
+		}
+	case []any:
+		for i := range v {
+			withoutNulls(v[i])
+		}
 	}
 }
 
