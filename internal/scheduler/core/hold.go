@@ -1,0 +1,60 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+)
+
+// keep puts the pods of a hold where they are to go, so that nothing else takes that room.
+func (r *round) keep(g *Group, h *Hold) {
+	h.group = g
+	r.order = max(r.order, h.Order)
+	for _, at := range h.Placements {
+		r.put(g, at.Pod, at.Node)
+		r.held[at.Pod] = true
+	}
+	r.log = nil
+}
+
+// lift takes kept room away, to see whether its group fits now.
+func (r *round) lift(h *Hold) {
+	for _, at := range h.Placements {
+		r.take(h.group, at.Pod, at.Node)
+		delete(r.held, at.Pod)
+	}
+	r.misfits = map[string]misfit{} // what did not fit before may fit now
+	r.log = nil
+}
+
+// pending tells whether one of those who block a hold is still there.
+func (h *Hold) pending() bool {
+	return slices.ContainsFunc(h.Blockers, func(p *Pod) bool { return !p.Gone })
+}
+
+// waitFor says in a decision whose end a group waits for, and evicts them if that is how it goes.
+func (r *round) waitFor(g *Group, d *Decision, h *Hold) {
+	d.Hold = h
+	left := 0
+	for _, p := range h.Blockers {
+		if p.Gone {
+			continue
+		}
+		left++
+		if h.Preempting && !p.Ending {
+			d.Evict = append(d.Evict, p)
+			r.leaving[p] = true
+		}
+	}
+	if h.Preempting {
+		d.refuse(Preempting, "waits for %s of lower queues to end, which are evicted for it", count(left, "pod"))
+	} else {
+		d.refuse(Reserved, "has waited for long: room is kept for it, and it starts when %s have ended", count(left, "pod"))
+	}
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,256 @@
+package core
+
+import (
+	"cmp"
+	"slices"
+	"sort"
+)
+
+// unit is what is evicted at once: a pod that its group can spare, or a gang as a whole.
+type unit struct {
+	group *Group
+	pods  []*Pod
+	// rest: with this unit the group falls below its minimum.
+	rest bool
+}
+
+// preempt plans evictions from lower queues for a group that does not fit, if it would fit then.
+func (r *round) preempt(g *Group, d *Decision, n need, pods []*Pod, no *refusal) bool {
+	if no.reason != NoRoom || !r.couldFit(g, n, pods) {
+		return false
+	}
+	victims := r.victims(r.Queues[g.Queue])
+	if len(victims) == 0 {
+		return false
+	}
+	return r.displace(g, d, n, pods, append(r.endings(), victims...), true)
+}
+
+// reserve keeps room for a group that waited for too long, which it gets when those who use it end.
+func (r *round) reserve(g *Group, d *Decision, n need, pods []*Pod) bool {
+	if !r.starves(g) || !r.couldFit(g, n, pods) {
+		return false
+	}
+	units := r.endings()
+	for _, o := range r.Groups {
+		for _, p := range o.Pods {
+			if o != g && p.Node != "" && !p.Ending && !r.leaving[p] {
+				units = append(units, unit{group: o, pods: []*Pod{p}})
+			}
+		}
+	}
+	return r.displace(g, d, n, pods, units, false)
+}
+
+// couldFit tells whether a group's minimum is within the whole quota and the capacity of all nodes of its queue.
+func (r *round) couldFit(g *Group, n need, pods []*Pod) bool {
+	q, sum := r.Queues[g.Queue], n.minimum(pods)
+	for name, v := range sum {
+		if limit, ok := q.Quota[name]; ok && v > limit || v > q.Capacity[name] && len(q.Capacity) > 0 && name != "pods" {
+			return false
+		}
+	}
+	return true
+}
+
+// endings are pods that end anyway: their room is had without evicting anybody.
+func (r *round) endings() []unit {
+	var units []unit
+	for _, g := range r.Groups {
+		for _, p := range g.Pods {
+			if p.Node != "" && (p.Ending || r.leaving[p]) {
+				units = append(units, unit{group: g, pods: []*Pod{p}})
+			}
+		}
+	}
+	return units
+}
+
+// victims lists what queue q may evict, in the order in which it does: the lowest queue first, then the lowest group, then
+// that of the queue with the larger share, then the youngest. Of a gang, first what is beyond its minimum, then all the rest.
+func (r *round) victims(q *Queue) []unit {
+	var groups []*Group
+	for _, g := range r.Groups {
+		o := r.Queues[g.Queue]
+		fresh := r.decisions[g] != nil && len(r.decisions[g].Gangs) > 0 // what of it is bound now cannot be taken back
+		if o != nil && o.Preemptible && o.Priority < q.Priority && !fresh && len(r.running(g)) > 0 {
+			groups = append(groups, g)
+		}
+	}
+	slices.SortFunc(groups, func(a, b *Group) int {
+		return cmp.Or(cmp.Compare(r.Queues[a.Queue].Priority, r.Queues[b.Queue].Priority), cmp.Compare(a.Priority, b.Priority),
+			cmp.Compare(r.share(b), r.share(a)), b.Created.Compare(a.Created), cmp.Compare(b.Name, a.Name))
+	})
+	var units []unit
+	for _, g := range groups {
+		units = append(units, r.unitsOf(g)...)
+	}
+	return units
+}
+
+func (r *round) share(g *Group) float64 { return r.Queues[g.Queue].Share(r.used[g.Queue]) }
+
+// running are the pods of a group that run and are not on their way out, the youngest first.
+func (r *round) running(g *Group) []*Pod {
+	var all []*Pod
+	for _, p := range g.Pods {
+		if p.Node != "" && r.stays(p) {
+			all = append(all, p)
+		}
+	}
+	slices.SortFunc(all, func(a, b *Pod) int { return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(b.Name, a.Name)) })
+	return all
+}
+
+func (r *round) unitsOf(g *Group) []unit {
+	pods := r.running(g)
+	have, total := map[string]int{}, 0
+	for role, v := range g.Finished {
+		have[role] += v
+		total += v
+	}
+	for _, p := range pods {
+		have[p.Role]++
+		total++
+	}
+	var units []unit
+	var rest []*Pod
+	for _, p := range pods {
+		if total > g.Min && have[p.Role] > g.Roles[p.Role] {
+			units = append(units, unit{group: g, pods: []*Pod{p}})
+			total--
+			have[p.Role]--
+			continue
+		}
+		rest = append(rest, p)
+	}
+	if len(rest) > 0 {
+		units = append(units, unit{group: g, pods: rest, rest: true})
+	}
+	return units
+}
+
+// displace finds the fewest of the units, taken in order, without which a group fits, and keeps the room for it.
+func (r *round) displace(g *Group, d *Decision, n need, pods []*Pod, units []unit, preempting bool) bool {
+	mark := r.mark()
+	r.simulating = true
+	defer func() { r.simulating = false }()
+	fits := func(k int) bool {
+		r.rollback(mark)
+		r.takeAway(units[:k])
+		return r.gang(g, n, pods, nil) == nil
+	}
+	if !fits(len(units)) {
+		r.rollback(mark)
+		return false
+	}
+	k := sort.Search(len(units), fits)
+	if !fits(k) { // more room does not always make more fit
+		k = len(units)
+		fits(k)
+	}
+	out := r.spare(g, n, pods, slices.Clone(units[:k]))
+	if len(out) == 0 { // placed in another order it fits
+		r.commit(g, d)
+		return true
+	}
+	h := &Hold{Placements: r.planned(g), Order: r.order + 1, Preempting: preempting}
+	for _, u := range out {
+		h.Blockers = append(h.Blockers, u.pods...)
+	}
+	r.rollback(mark)
+	r.keep(g, h)
+	r.waitFor(g, d, h)
+	return true
+}
+
+func (r *round) takeAway(units []unit) {
+	for _, u := range units {
+		for _, p := range u.pods {
+			r.take(u.group, p, p.Node)
+		}
+	}
+}
+
+// smallPlan is up to how many placements finding out whether a unit can be spared may plan the whole gang anew.
+const smallPlan = 256
+
+// spare gives back, of what was taken away for a group, all that it does not need, the most valuable first.
+func (r *round) spare(g *Group, n need, pods []*Pod, out []unit) []unit {
+	used := map[string]bool{}
+	for _, at := range r.planned(g) {
+		used[at.Node] = true
+	}
+	var aside []unit
+	for _, u := range out {
+		if !tied(u, out) && !slices.ContainsFunc(u.pods, func(p *Pod) bool { return used[p.Node] }) {
+			aside = append(aside, u)
+		}
+	}
+	if len(aside) > 0 && r.giveBack(g, n, pods, aside, false) {
+		out = slices.DeleteFunc(out, func(u unit) bool { return slices.ContainsFunc(aside, u.is) })
+	}
+	anew := len(out)*n.total <= smallPlan
+	for i := len(out) - 1; i >= 0; i-- {
+		u := out[i]
+		if !tied(u, out) && r.giveBack(g, n, pods, []unit{u}, anew) {
+			out = slices.Delete(out, i, i+1)
+		}
+	}
+	return out
+}
+
+// tied tells whether a pod that its group can spare must go all the same, for the rest of the group does.
+func tied(u unit, out []unit) bool {
+	return !u.rest && slices.ContainsFunc(out, func(o unit) bool { return o.rest && o.group == u.group })
+}
+
+func (u unit) is(o unit) bool { return u.pods[0] == o.pods[0] }
+
+// giveBack puts units back where they were, if the gang still fits: placed anew, or with its pods on the nodes that they
+// have in the plan.
+func (r *round) giveBack(g *Group, n need, pods []*Pod, units []unit, anew bool) bool {
+	mark := r.mark()
+	affected := map[string]bool{}
+	for _, u := range units {
+		for _, p := range u.pods {
+			affected[p.Node] = true
+		}
+	}
+	var again []Placement
+	for _, at := range r.planned(g) {
+		if anew || affected[at.Node] {
+			r.take(g, at.Pod, at.Node)
+			again = append(again, at)
+		}
+	}
+	for _, u := range units {
+		for _, p := range u.pods {
+			r.put(u.group, p, p.Node)
+		}
+	}
+	ok := true
+	if anew {
+		ok = r.gang(g, n, pods, nil) == nil
+	} else {
+		ok = r.withinQuota(g, n.minimum(pods))
+		for _, at := range again {
+			ok = ok && r.place(g, at.Pod, func(node string) bool { return node == at.Node }) == nil
+		}
+	}
+	if !ok {
+		r.rollback(mark)
+	}
+	return ok
+}
+
+// withinQuota tells whether the queue of a group that is planned keeps to its quota of what the group needs.
+func (r *round) withinQuota(g *Group, needs Resources) bool {
+	used := r.used[g.Queue]
+	for name, limit := range r.Queues[g.Queue].Quota {
+		if needs[name] > 0 && used[name] > limit {
+			return false
+		}
+	}
+	return true
+}

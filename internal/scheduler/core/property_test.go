@@ -1,0 +1,457 @@
+package core
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	clusters = flag.Int("clusters", 12000, "number of random clusters")
+	seed     = flag.Uint64("seed", 0, "take this cluster alone")
+)
+
+// TestProperties lives through random clusters to the end of all their work. A failure prints the seed of its cluster.
+func TestProperties(t *testing.T) {
+	if *seed != 0 {
+		newLife(t, *seed).run()
+		return
+	}
+	stats := map[string]int{}
+	for s := uint64(1); s <= uint64(*clusters); s++ {
+		l := newLife(t, s)
+		l.run()
+		for k, v := range l.stats {
+			stats[k] += v
+		}
+		if t.Failed() {
+			t.Fatalf("seed %d", s)
+		}
+	}
+	t.Log(*clusters, "clusters:", stats)
+	for _, k := range []string{"gangs", "extras", "evictions", "gangs evicted", "reservations", "quota", "topology"} {
+		if stats[k] < *clusters/100 {
+			t.Errorf("%s: only %d: the clusters do not try that", k, stats[k])
+		}
+	}
+}
+
+// life is a random cluster with its jobs.
+type life struct {
+	*world
+	t       testing.TB
+	rand    *rand.Rand
+	ends    map[*Pod]int // the step at which a pod ends by itself
+	step    int
+	todo    map[*Group]int // pods that have not succeeded
+	stats   map[string]int
+	serial  int
+	reserve int
+}
+
+func newLife(t testing.TB, seed uint64) *life {
+	l := &life{world: newWorld(), t: t, rand: random(seed), ends: map[*Pod]int{}, todo: map[*Group]int{}, stats: map[string]int{}, reserve: 10}
+	for range 1 + l.rand.IntN(7) {
+		l.addNode(int64(2+l.rand.IntN(7)), []string{"s", "t"}[l.rand.IntN(2)], []string{"", "a", "b"}[l.rand.IntN(3)])
+	}
+	for i := range 1 + l.rand.IntN(4) {
+		q := l.queue(string(rune('a'+i)), int64(max(0, l.rand.IntN(40)-10)), int32(l.rand.IntN(3)))
+		q.Preemptible = l.rand.IntN(4) > 0
+	}
+	l.cluster.ReserveAfter = time.Duration(l.reserve) * time.Minute
+	for range 2 + l.rand.IntN(10) {
+		l.arrive()
+	}
+	return l
+}
+
+// arrive adds a job of a random kind that could run if it were alone.
+func (l *life) arrive() {
+	l.serial++
+	queues := sortedKeys(l.cluster.Queues)
+	n, cpu := 1+l.rand.IntN(5), int64(1+l.rand.IntN(4))
+	g := l.group(fmt.Sprintf("g%02d", l.serial), queues[l.rand.IntN(len(queues))], n, cpu)
+	g.Created = l.cluster.Now
+	g.Priority = int32(l.rand.IntN(3))
+	class := []string{"any", "any", "s", "t", ""}[l.rand.IntN(5)]
+	for _, p := range g.Pods {
+		if p.Shape = fmt.Sprint(class, "/", cpu); class == "" {
+			p.Shape, p.Role = "", g.Name
+		}
+	}
+	switch l.rand.IntN(6) {
+	case 0:
+		g.Min = 1 + l.rand.IntN(n)
+	case 1:
+		g.Pods[0].Role, g.Roles = "ps", map[string]int{"ps": 1, "worker": 0}
+	case 2:
+		g.Topology = []Topology{BestEffort, Required}[l.rand.IntN(2)]
+	}
+	if !l.alone(g) {
+		l.cluster.Groups = l.cluster.Groups[:len(l.cluster.Groups)-1]
+		return
+	}
+	l.todo[g] = n
+}
+
+// alone tells whether all of a group fits an empty cluster.
+func (l *life) alone(g *Group) bool {
+	w := newWorld()
+	for _, n := range l.nodes {
+		w.addNode(n.size["cpu"], n.class, n.domain)
+	}
+	q := *l.cluster.Queues[g.Queue]
+	w.cluster.Queues[q.Name] = &q
+	c := *g
+	c.Min = len(g.Pods)
+	c.Pods = nil
+	for _, p := range g.Pods {
+		o := *p
+		c.Pods = append(c.Pods, &o)
+	}
+	w.cluster.Groups = []*Group{&c}
+	w.round(l.t)
+	return bound(&c) == len(c.Pods)
+}
+
+func (l *life) run() {
+	const arrivals, last = 30, 600
+	for l.step = 0; l.step < last; l.step++ {
+		l.pass()
+		if l.step < arrivals && l.rand.IntN(3) == 0 {
+			l.arrive()
+		}
+		l.check()
+		if l.t.Failed() {
+			return
+		}
+		if l.step >= arrivals && len(l.todo) == 0 {
+			return
+		}
+	}
+	for g := range l.todo {
+		l.t.Errorf("group %+v has not ended after %d steps", *g, last)
+	}
+}
+
+// pass lets a minute pass: pods end, evicted ones come back, and now and then one is lost.
+func (l *life) pass() {
+	l.cluster.Now = l.cluster.Now.Add(time.Minute)
+	for _, g := range slices.Clone(l.cluster.Groups) {
+		for _, p := range slices.Clone(g.Pods) {
+			switch {
+			case p.Node == "":
+			case p.Ending && l.rand.IntN(2) == 0, l.step < 30 && l.rand.IntN(200) == 0:
+				l.end(p)
+				l.again(g, p)
+			case !p.Ending && l.step >= l.ends[p]:
+				l.end(p)
+				g.Finished[p.Role]++
+				l.todo[g]--
+			}
+		}
+		if l.todo[g] == 0 {
+			delete(l.todo, g)
+			l.cluster.Groups = slices.DeleteFunc(l.cluster.Groups, func(o *Group) bool { return o == g })
+		}
+	}
+}
+
+// again makes a new pod in place of one that was deleted. Room kept for others of its group is given up, as it is when the
+// members of a group change.
+func (l *life) again(g *Group, p *Pod) {
+	l.serial++
+	o := *p
+	o.Name = fmt.Sprintf("%s-%d", p.Name[:3], l.serial)
+	o.UID, o.Node, o.Ending, o.Gone, o.Created = o.Name, "", false, false, l.cluster.Now
+	g.Pods = append(g.Pods, &o)
+}
+
+func (l *life) errorf(format string, args ...any) {
+	l.t.Helper()
+	l.t.Errorf("step %d: %s", l.step, fmt.Sprintf(format, args...))
+}
+
+type before struct {
+	lacks   need
+	started bool
+	ending  map[*Pod]bool
+}
+
+// check runs a round and holds what it decides against what must always be true.
+func (l *life) check() {
+	was, usedBefore, ending := map[*Group]before{}, used(l.cluster.Groups), map[*Pod]bool{}
+	plain := &round{Cluster: &l.cluster}
+	for _, g := range l.cluster.Groups {
+		was[g] = before{lacks: plain.lacks(g), started: plain.started(g)}
+		waits := slices.ContainsFunc(g.Pods, func(p *Pod) bool { return p.Node == "" })
+		if lacks := plain.lacks(g).total; !waits || lacks == 0 {
+			g.Since = time.Time{}
+		} else if g.Since.IsZero() {
+			g.Since = l.cluster.Now
+		}
+		for _, p := range g.Pods {
+			ending[p] = p.Ending
+		}
+	}
+	kept := slices.ContainsFunc(l.cluster.Groups, func(g *Group) bool { return g.Hold != nil })
+	decisions := l.round(l.t)
+	usedAfter := used(l.cluster.Groups)
+	for _, name := range sortedKeys(decisions) {
+		d := decisions[name]
+		l.checkGangs(d, was[d.Group])
+		l.checkHold(d, ending)
+		for _, gang := range d.Gangs {
+			for _, at := range gang {
+				l.ends[at.Pod] = l.step + 1 + l.rand.IntN(8)
+			}
+		}
+	}
+	for name, q := range l.cluster.Queues {
+		if u := usedAfter[name]["cpu"]; q.Quota != nil && u > q.Quota["cpu"] && u > usedBefore[name]["cpu"] {
+			l.errorf("queue %s uses %d of %d", name, u, q.Quota["cpu"])
+		}
+	}
+	l.checkNodes()
+	if !kept { // room that was kept may have become free after a group was tried
+		l.checkConserving(decisions)
+	}
+	l.checkOrder(decisions)
+}
+
+// checkGangs: a group starts with all of its minimum, or not at all.
+func (l *life) checkGangs(d *Decision, was before) {
+	g := d.Group
+	for i, gang := range d.Gangs {
+		size := 1
+		if i == 0 && was.lacks.total > 0 {
+			size = was.lacks.total
+			l.stats["gangs"]++
+			roles := map[string]int{}
+			for _, at := range gang {
+				roles[at.Pod.Role]++
+			}
+			for role, v := range was.lacks.roles {
+				if roles[role] < v {
+					l.errorf("group %s starts with %d pods of role %s, want %d", g.Name, roles[role], role, v)
+				}
+			}
+		} else {
+			l.stats["extras"]++
+		}
+		if len(gang) != size {
+			l.errorf("group %s: %d pods are bound together, want %d", g.Name, len(gang), size)
+		}
+	}
+	if len(d.Gangs) > 0 && g.Topology == Required {
+		l.stats["topology"]++
+		domains := map[string]bool{}
+		for _, p := range g.Pods {
+			if p.Node != "" && !p.Ending {
+				domains[l.node(p.Node).domain] = true
+			}
+		}
+		if len(domains) != 1 {
+			l.errorf("group %s is spread over %v", g.Name, domains)
+		}
+	}
+	if d.Reason == QuotaExceeded {
+		l.stats["quota"]++
+	}
+}
+
+// checkHold: nobody is evicted who may not be, for a group that would not fit, or in vain.
+func (l *life) checkHold(d *Decision, ending map[*Pod]bool) {
+	h := d.Hold
+	if h == nil {
+		if len(d.Evict) > 0 {
+			l.errorf("group %s evicts %v and gets nothing", d.Group.Name, names(d.Evict))
+		}
+		return
+	}
+	if !h.Preempting {
+		l.stats["reservations"]++
+		if len(d.Evict) > 0 {
+			l.errorf("group %s evicts %v to reserve room", d.Group.Name, names(d.Evict))
+		}
+	}
+	if len(d.Evict) == 0 {
+		return
+	}
+	q, gone := l.cluster.Queues[d.Group.Queue], map[*Pod]bool{}
+	for _, p := range h.Blockers {
+		gone[p] = true
+	}
+	l.stats["evictions"] += len(d.Evict)
+	for _, g := range l.cluster.Groups {
+		evicted, rest := 0, 0
+		for _, p := range g.Pods {
+			switch {
+			case slices.Contains(d.Evict, p):
+				evicted++
+			case p.Node != "" && !p.Ending:
+				rest++
+			}
+		}
+		if evicted == 0 {
+			continue
+		}
+		if v := l.cluster.Queues[g.Queue]; !v.Preemptible || v.Priority >= q.Priority {
+			l.errorf("queue %s evicts from queue %s", q.Name, v.Name)
+		}
+		for _, v := range g.Finished {
+			rest += v
+		}
+		if rest > 0 && rest < g.Min && rest+evicted >= g.Min && len(g.Finished) == 0 {
+			l.errorf("%s leaves %d of gang %s", d.Group.Name, rest, g.Name)
+		}
+		if rest == 0 && evicted > 1 {
+			l.stats["gangs evicted"]++
+		}
+		if l.holdFits(h, gone) {
+			for _, p := range d.Evict { // at least one of what this group loses must be needed
+				if slices.Contains(g.Pods, p) {
+					delete(gone, p)
+				}
+			}
+			if l.holdFits(h, gone) {
+				l.errorf("%s evicts pods of %s in vain", d.Group.Name, g.Name)
+			}
+			for _, p := range h.Blockers {
+				gone[p] = true
+			}
+		}
+	}
+	for p := range ending {
+		if ending[p] {
+			gone[p] = true
+		}
+	}
+	for _, g := range l.cluster.Groups { // later rooms build on this one
+		if g.Hold != nil && g.Hold.Order > h.Order {
+			for _, at := range g.Hold.Placements {
+				gone[at.Pod] = true
+			}
+		}
+	}
+	if !l.holdFits(h, gone) {
+		l.errorf("group %s does not fit after its evictions", d.Group.Name)
+	}
+}
+
+// holdFits tells whether the pods of a hold fit where they are planned once some others have gone. Room kept for others
+// counts as taken.
+func (l *life) holdFits(h *Hold, gone map[*Pod]bool) bool {
+	mine := map[*Pod]bool{}
+	for _, at := range h.Placements {
+		mine[at.Pod] = true
+	}
+	for _, at := range h.Placements {
+		n := l.node(at.Node)
+		used := Resources{}
+		for p := range n.pods {
+			if gone[p] {
+				continue
+			}
+			used.add(p.Requests, 1)
+			if at.Pod.Shape == "" && p != at.Pod && p.Role == at.Pod.Role {
+				return false
+			}
+		}
+		if used["cpu"] > n.size["cpu"] {
+			return false
+		}
+	}
+	return true
+}
+
+// checkNodes: what is bound fits its node, and nothing else is on a node than what is bound or kept.
+func (l *life) checkNodes() {
+	on := map[*Pod]string{}
+	for _, g := range l.cluster.Groups {
+		for _, p := range g.Pods {
+			if p.Node != "" {
+				on[p] = p.Node
+			}
+		}
+	}
+	held := map[*Pod]string{}
+	for _, g := range l.cluster.Groups {
+		if g.Hold != nil {
+			for _, at := range g.Hold.Placements {
+				held[at.Pod] = at.Node
+			}
+		}
+	}
+	for _, n := range l.nodes {
+		used, count := Resources{}, 0
+		for p := range n.pods {
+			if on[p] != n.name && held[p] != n.name {
+				l.errorf("%s is on %s and should not be", p.Name, n.name)
+			}
+			if held[p] == "" {
+				used.add(p.Requests, 1)
+				count++
+				if class, _, _ := strings.Cut(p.Shape, "/"); class != "" && class != "any" && class != n.class {
+					l.errorf("%s is on a node of the wrong class", p.Name)
+				}
+			}
+		}
+		if used["cpu"] > n.size["cpu"] {
+			l.errorf("node %s has %d CPUs and gives %d", n.name, n.size["cpu"], used["cpu"])
+		}
+	}
+}
+
+// checkConserving: what is refused for want of room does not fit, as things are at the end of the round.
+func (l *life) checkConserving(decisions map[string]*Decision) {
+	for _, name := range sortedKeys(decisions) {
+		d := decisions[name]
+		if d.Reason != NoRoom || d.Hold != nil || d.Group.Topology != "" {
+			continue
+		}
+		r := &round{Cluster: &l.cluster, used: used(l.cluster.Groups), at: map[*Pod]string{}, misfits: map[string]misfit{}, simulating: true}
+		for _, g := range l.cluster.Groups {
+			if g.Hold != nil {
+				for _, at := range g.Hold.Placements {
+					r.used[g.Queue].add(at.Pod.Requests, 1)
+				}
+			}
+		}
+		n := r.lacks(d.Group)
+		pods := r.candidates(d.Group)
+		if mixed := slices.ContainsFunc(pods, func(p *Pod) bool { return p.Shape == "" && p.Role != pods[0].Role }); n.total == 0 || mixed {
+			continue // of pods that look at each other, the order in which they are placed matters
+		}
+		if no := r.gang(d.Group, n, pods, nil); no == nil {
+			l.errorf("group %s waits (%s) and would fit", name, d.Message)
+			r.rollback(0)
+		}
+	}
+}
+
+// checkOrder: of two groups that are alike, in one queue, the first in order is not passed over.
+func (l *life) checkOrder(decisions map[string]*Decision) {
+	for _, a := range decisions {
+		for _, b := range decisions {
+			ga, gb := a.Group, b.Group
+			alike := ga.Queue == gb.Queue && ga.Min == gb.Min && len(ga.Roles)+len(gb.Roles) == 0 && ga.Topology == gb.Topology &&
+				len(ga.Finished)+len(gb.Finished) == 0 && len(ga.Pods) == len(gb.Pods)
+			if !alike || len(ga.Pods) == 0 || ga.Pods[0].Shape == "" || ga.Pods[0].Shape != gb.Pods[0].Shape {
+				continue
+			}
+			fresh := len(a.Gangs) == 0 && bound(ga) == 0 && len(b.Gangs) > 0 && a.Hold == nil
+			started := 0
+			for _, gang := range b.Gangs {
+				started += len(gang)
+			}
+			if fresh && started == bound(gb) && within(ga, gb) < 0 && gb.Since.After(ga.Since) {
+				l.errorf("%s starts before %s (%s: %s)", gb.Name, ga.Name, a.Reason, a.Message)
+			}
+		}
+	}
+}

@@ -1,0 +1,231 @@
+package core
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// round is one pass over the groups.
+type round struct {
+	*Cluster
+	used map[string]Resources
+	// at is where pods without a node have been placed; bound and held are those of them that stay there.
+	at          map[*Pod]string
+	bound, held map[*Pod]bool
+	// kept is the room kept for groups, until they have it or lose it.
+	kept map[*Group]*Hold
+	// leaving are pods that this round evicts.
+	leaving map[*Pod]bool
+	log     []step
+	misfits map[string]misfit
+	// simulating: pods that run have been taken away to see what would fit then.
+	simulating bool
+	decisions  map[*Group]*Decision
+	placed     int
+	// order is that of the last room that was given.
+	order int
+	// released: room that was kept is free again, which groups before did not see.
+	released bool
+	result   Result
+}
+
+// Round decides about all groups that wait: first those that lack pods of a gang that runs, then those for which room is
+// kept, then those that waited for too long, then all others; each in the order of queue priority, share, group priority and
+// age. It leaves on the nodes what it says is to be bound or held, and changes nothing else of the cluster.
+func Round(c *Cluster) Result {
+	r := &round{Cluster: c, used: used(c.Groups), at: map[*Pod]string{}, bound: map[*Pod]bool{}, held: map[*Pod]bool{}, kept: map[*Group]*Hold{},
+		leaving: map[*Pod]bool{}, misfits: map[string]misfit{}, decisions: map[*Group]*Decision{}}
+	if r.Domain == nil {
+		r.Domain = func(string) string { return "" }
+	}
+	for _, g := range c.Groups {
+		if g.Hold != nil {
+			r.keep(g, g.Hold)
+			r.kept[g] = g.Hold
+		}
+	}
+	var classes [classOther + 1][]*Group
+	for _, g := range c.Groups {
+		if class, ok := r.class(g); ok {
+			classes[class] = append(classes[class], g)
+		}
+	}
+	for class, groups := range classes {
+		if r.result.More {
+			break
+		}
+		if class == classHeld {
+			r.serveHeld(groups)
+		} else {
+			r.serve(newLine(groups))
+		}
+	}
+	r.result.More = r.result.More || r.released
+	return r.result
+}
+
+// Classes of groups, in the order in which they are tried.
+const (
+	classShort = iota
+	classHeld
+	classStarving
+	classOther
+)
+
+// class of a group; ok is false for those that are not to be tried.
+func (r *round) class(g *Group) (class int, ok bool) {
+	if r.Skip != nil && r.Skip(g) {
+		return 0, false
+	}
+	waits := slices.ContainsFunc(g.Pods, r.waits)
+	switch {
+	case g.Hold != nil:
+		return classHeld, true
+	case !waits:
+		return 0, false
+	case r.started(g) && r.lacks(g).total > 0:
+		return classShort, true
+	case r.starves(g):
+		return classStarving, true
+	}
+	return classOther, true
+}
+
+func (r *round) starves(g *Group) bool {
+	return r.ReserveAfter > 0 && !g.Since.IsZero() && r.Now.Sub(g.Since) >= r.ReserveAfter
+}
+
+func (r *round) serve(l *line) {
+	for g := l.next(r); g != nil; g = l.next(r) {
+		if r.MaxPods > 0 && r.placed >= r.MaxPods {
+			r.result.More = true
+			return
+		}
+		if !r.try(g) {
+			l.drop(g)
+		}
+	}
+}
+
+// serveHeld tries the groups for which room is kept. Each may have what only later holds take.
+func (r *round) serveHeld(groups []*Group) {
+	slices.SortFunc(groups, func(a, b *Group) int { return cmp.Compare(a.Hold.Order, b.Hold.Order) })
+	for _, g := range groups {
+		r.lift(r.kept[g])
+	}
+	for _, g := range groups {
+		for r.try(g) {
+		}
+	}
+}
+
+func (r *round) decide(g *Group) *Decision {
+	d := r.decisions[g]
+	if d == nil {
+		d = &Decision{Group: g, Reason: Scheduled}
+		r.decisions[g] = d
+		r.result.Decisions = append(r.result.Decisions, d)
+	}
+	return d
+}
+
+func (d *Decision) refuse(reason Reason, format string, args ...any) {
+	d.Reason, d.Message = reason, fmt.Sprintf(format, args...)
+}
+
+// try does one step for a group and tells whether there is another one to do.
+func (r *round) try(g *Group) (again bool) {
+	d, q, n := r.decide(g), r.Queues[g.Queue], r.lacks(g)
+	d.Extra = n.total == 0
+	pods := r.candidates(g)
+	switch {
+	case q == nil:
+		d.refuse(QueueNotFound, "queue %s does not exist", g.Queue)
+	case q.Closed && !r.started(g):
+		d.refuse(QueueClosed, "queue %s is closed: no new group starts in it", q.Name)
+	case len(pods) == 0:
+	case n.total == 0:
+		r.settle(g)
+		return r.more(g, d, pods)
+	case n.missing(g, pods) != "":
+		d.refuse(NotEnoughMembers, "%s", n.missing(g, pods))
+	default:
+		return r.start(g, d, n, pods)
+	}
+	r.settle(g)
+	return false
+}
+
+// settle lets the room go that was kept for a group and lifted.
+func (r *round) settle(g *Group) {
+	if r.kept[g] != nil {
+		delete(r.kept, g)
+		r.released = true
+	}
+	r.log = nil
+}
+
+// start places a gang, or finds room that it can have later.
+func (r *round) start(g *Group, d *Decision, n need, pods []*Pod) (again bool) {
+	no := r.gang(g, n, pods, nil)
+	if no == nil {
+		r.settle(g)
+		return r.commit(g, d)
+	}
+	if h := r.kept[g]; h != nil && h.pending() && (!h.Preempting || no.reason == NoRoom) {
+		r.keep(g, h)
+		r.waitFor(g, d, h)
+		return false
+	}
+	r.settle(g)
+	d.refuse(no.reason, "%s", no.message)
+	if r.preempt(g, d, n, pods, no) || r.reserve(g, d, n, pods) {
+		return false
+	}
+	if !g.Complete && r.Grace > 0 && !g.Since.IsZero() && r.Now.Sub(g.Since) >= r.Grace {
+		d.Evict = append(d.Evict, r.stranded(g)...)
+	}
+	return false
+}
+
+// stranded are the pods of a gang that was never bound as a whole: they hold room that is of no use.
+func (r *round) stranded(g *Group) []*Pod {
+	var all []*Pod
+	for _, p := range g.Pods {
+		if p.Node != "" && r.stays(p) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// commit makes what was placed for a group final.
+func (r *round) commit(g *Group, d *Decision) (again bool) {
+	gang := r.planned(g)
+	for _, at := range gang {
+		r.bound[at.Pod] = true
+	}
+	r.placed += len(gang)
+	r.log = nil
+	d.Gangs = append(d.Gangs, gang)
+	d.Reason, d.Message = Scheduled, ""
+	return slices.ContainsFunc(g.Pods, r.waits)
+}
+
+// more places one pod beyond the minimum.
+func (r *round) more(g *Group, d *Decision, pods []*Pod) (again bool) {
+	among := r.whereMore(g)
+	var pick pick
+	if among != nil {
+		pick = func(*Pod) func(string) bool { return among }
+	}
+	for _, p := range pods {
+		no := r.fill(g, need{total: 1}, []*Pod{p}, pick)
+		if no == nil {
+			return r.commit(g, d)
+		}
+		d.refuse(no.reason, "%s", no.message)
+	}
+	return false
+}

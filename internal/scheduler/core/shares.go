@@ -1,0 +1,88 @@
+package core
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+func (r Resources) add(o Resources, sign int64) {
+	for name, v := range o {
+		r[name] += sign * v
+	}
+}
+
+// Share is the dominant share of a queue that uses this much: the largest ratio of used to quota, or to capacity where there
+// is no quota. What is used of a resource that there is none of counts as all of it.
+func (q *Queue) Share(used Resources) float64 {
+	share := 0.0
+	for name, v := range used {
+		of, ok := q.Quota[name]
+		if !ok {
+			of = q.Capacity[name]
+		}
+		switch {
+		case v <= 0:
+		case of <= 0:
+			share = max(share, 1)
+		default:
+			share = max(share, float64(v)/float64(of))
+		}
+	}
+	return share
+}
+
+// exceeds names the resources of which used and more together are over the quota.
+func (q *Queue) exceeds(used, more Resources) []string {
+	var names []string
+	for name, limit := range q.Quota {
+		if more[name] > 0 && used[name]+more[name] > limit {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// quotaMessage tells the numbers of what does not fit.
+func (q *Queue) quotaMessage(used, more Resources, format func(resource string, v int64) string) string {
+	var parts []string
+	for _, name := range q.exceeds(used, more) {
+		parts = append(parts, fmt.Sprintf("%s %s needed, %s of %s left", format(name, more[name]), name,
+			format(name, max(0, q.Quota[name]-used[name])), format(name, q.Quota[name])))
+	}
+	return fmt.Sprintf("the quota of queue %s does not allow it: %s", q.Name, strings.Join(parts, "; "))
+}
+
+// amount writes thousandths of a CPU as CPUs, and everything else as it is counted.
+func amount(resource string, v int64) string {
+	if resource != "cpu" || v%1000 == 0 {
+		if resource == "cpu" {
+			v /= 1000
+		}
+		if resource == "memory" && v%(1<<20) == 0 {
+			return fmt.Sprintf("%dMi", v>>20)
+		}
+		return fmt.Sprint(v)
+	}
+	return fmt.Sprintf("%dm", v)
+}
+
+// used sums what each queue's pods hold.
+func used(groups []*Group) map[string]Resources {
+	sums := map[string]Resources{}
+	for _, g := range groups {
+		if sums[g.Queue] == nil {
+			sums[g.Queue] = Resources{}
+		}
+		for _, p := range g.Pods {
+			if p.Node != "" {
+				sums[g.Queue].add(p.Requests, 1)
+			}
+		}
+	}
+	return sums
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,91 @@
+package core
+
+// step is one change of what is where; the log of them is what a transaction takes back.
+type step struct {
+	group *Group
+	pod   *Pod
+	node  string
+	put   bool
+}
+
+func (r *round) mark() int { return len(r.log) }
+
+// rollback takes back all steps since mark, the last one first.
+func (r *round) rollback(mark int) {
+	for i := len(r.log) - 1; i >= mark; i-- {
+		s := r.log[i]
+		s.put = !s.put
+		r.apply(s)
+	}
+	r.log = r.log[:mark]
+}
+
+func (r *round) apply(s step) {
+	if s.put {
+		r.Nodes.Put(s.pod, s.node)
+	} else {
+		r.Nodes.Take(s.pod, s.node)
+	}
+	r.account(s)
+}
+
+// account keeps what is known of pods and queues in step with the nodes.
+func (r *round) account(s step) {
+	used := r.used[s.group.Queue]
+	if used == nil {
+		used = Resources{}
+		r.used[s.group.Queue] = used
+	}
+	if s.put {
+		used.add(s.pod.Requests, 1)
+	} else {
+		used.add(s.pod.Requests, -1)
+	}
+	if s.pod.Node != "" {
+		return
+	}
+	if s.put {
+		r.at[s.pod] = s.node
+	} else {
+		delete(r.at, s.pod)
+	}
+}
+
+func (r *round) put(g *Group, p *Pod, node string) {
+	s := step{g, p, node, true}
+	r.apply(s)
+	r.log = append(r.log, s)
+}
+
+func (r *round) take(g *Group, p *Pod, node string) {
+	s := step{g, p, node, false}
+	r.apply(s)
+	r.log = append(r.log, s)
+}
+
+// place puts a pod where it fits best, within the quota of its queue.
+func (r *round) place(g *Group, p *Pod, among func(string) bool) *refusal {
+	q := r.Queues[g.Queue]
+	if len(q.exceeds(r.used[g.Queue], p.Requests)) > 0 {
+		return &refusal{QuotaExceeded, q.quotaMessage(r.used[g.Queue], p.Requests, amount)}
+	}
+	node, why := r.Nodes.Place(p, among)
+	if node == "" {
+		return &refusal{NoRoom, why}
+	}
+	s := step{g, p, node, true}
+	r.account(s)
+	r.log = append(r.log, s)
+	return nil
+}
+
+// planned are the pods of a group that this transaction has placed.
+func (r *round) planned(g *Group) []Placement {
+	var all []Placement
+	for _, p := range g.Pods {
+		if node := r.at[p]; node != "" && !r.held[p] && !r.bound[p] {
+			all = append(all, Placement{p, node})
+		}
+	}
+	return all
+}
