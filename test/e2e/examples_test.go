@@ -3,8 +3,11 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/testing/require"
 )
 
 const examples = "../../examples"
@@ -40,6 +44,9 @@ func (s *space) example(name string) *batch.GenericJob {
 	s.create(j)
 	return j
 }
+
+// trainingExamples are run by the tests that train (make e2e-torch).
+var trainingExamples = map[string]bool{"ddp": true, "torchrun": true, "elastic": true, "resume": true}
 
 // checkLog holds the whole log of a replica's main container against a regular expression.
 func (s *space) checkLog(pod, want string) {
@@ -88,23 +95,46 @@ func TestExamples(t *testing.T) {
 		"debug":            exampleDebug,
 		"pause":            examplePause,
 		"clean-up":         exampleCleanUp,
+
+		"tensorflow-cluster": exampleTensorFlowCluster,
 	}
 	entries, err := os.ReadDir(examples)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		if e.IsDir() && e.Name() != "hello" && tests[e.Name()] == nil {
+		if e.IsDir() && e.Name() != "hello" && tests[e.Name()] == nil && !trainingExamples[e.Name()] {
 			t.Errorf("examples/%s is not tested", e.Name())
 		}
 	}
 	for name, run := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := newSpace(t)
-			s.example(name)
+			if name != "tensorflow-cluster" {
+				s.example(name)
+			}
 			run(s)
 		})
 	}
+}
+
+// exampleTensorFlowCluster: §10, every replica of the cluster reaches every other at its address in TF_CONFIG.
+func exampleTensorFlowCluster(s *space) {
+	if _, err := exec.LookPath("python3"); err != nil {
+		require.Missing(s.t, "python3")
+	}
+	j := &batch.TensorFlowTrainingJob{}
+	s.readExample("tensorflow-cluster", j)
+	s.create(j)
+	awaitPhase(s, j, batch.JobSucceeded)
+	all := []string{"chief 0", "ps 0", "ps 1", "worker 0", "worker 1"}
+	for i, name := range all {
+		others := strings.Join(slices.Delete(slices.Clone(all), i, i+1), ", ")
+		pod := "tensorflow-cluster-" + strings.ReplaceAll(name, " ", "-")
+		s.awaitLog(pod, "tensorflow", name+" reaches "+others+"\n")
+		s.awaitLog(pod, "tensorflow", name+" is reached by "+others+"\n")
+	}
+	s.awaitLog("tensorflow-cluster-evaluator-0", "tensorflow", "evaluator 0 is not in the cluster of chief, ps, worker\n")
 }
 
 func exampleParameterServer(s *space) {

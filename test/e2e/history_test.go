@@ -26,15 +26,19 @@ type history struct {
 	mu   sync.Mutex
 	jobs map[string][]client.Object // by name, without versions whose status is the same
 	pods map[types.UID]*corev1.Pod  // as last seen
+	seen map[string]time.Time       // when something was first seen: a pod by its UID, JOB/PHASE, JOB/pods, JOB/gone
 }
 
 // record follows the namespace until the test ends.
 func (s *space) record() *history {
-	h := &history{s: s, t: s.t, jobs: map[string][]client.Object{}, pods: map[types.UID]*corev1.Pod{}}
+	h := &history{s: s, t: s.t, jobs: map[string][]client.Object{}, pods: map[types.UID]*corev1.Pod{}, seen: map[string]time.Time{}}
 	ctx, cancel := context.WithCancel(s.t.Context())
 	var wg sync.WaitGroup
 	for _, k := range kinds.All {
-		wg.Go(func() { _ = follow(ctx, s.client, listOf(k), h.seeJobs, client.InNamespace(s.ns)) }) // ends with ctx
+		wg.Go(func() {
+			see := func(objects []client.Object) bool { return h.seeJobs(k, objects) }
+			_ = follow(ctx, s.client, listOf(k), see, client.InNamespace(s.ns)) // ends with ctx
+		})
 	}
 	wg.Go(func() { _ = follow(ctx, s.client, &corev1.PodList{}, h.seePods, client.InNamespace(s.ns)) })
 	s.t.Cleanup(func() {
@@ -44,10 +48,33 @@ func (s *space) record() *history {
 	return h
 }
 
-func (h *history) seeJobs(objects []client.Object) bool {
+// see notes when something was seen for the first time.
+func (h *history) see(what string) {
+	if _, ok := h.seen[what]; !ok {
+		h.seen[what] = time.Now()
+	}
+}
+
+// firstSeen is the time at which something was seen for the first time.
+func (h *history) firstSeen(what string) time.Time {
+	h.t.Helper()
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	at, ok := h.seen[what]
+	if !ok {
+		h.t.Fatalf("%s has not been seen", what)
+	}
+	return at
+}
+
+// seeJobs sees all jobs of one kind.
+func (h *history) seeJobs(kind kinds.Kind, objects []client.Object) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	there := map[string]bool{}
 	for _, j := range objects {
+		there[j.GetName()] = true
+		h.see(j.GetName() + "/" + string(statusOf(j).Phase))
 		past := h.jobs[j.GetName()]
 		if len(past) > 0 && past[len(past)-1].GetResourceVersion() == j.GetResourceVersion() {
 			continue
@@ -59,6 +86,11 @@ func (h *history) seeJobs(objects []client.Object) bool {
 		h.check(last, j)
 		h.jobs[j.GetName()] = append(past, j)
 	}
+	for name, past := range h.jobs {
+		if !there[name] && kindOf(past[0]).Name == kind.Name {
+			h.see(name + "/gone")
+		}
+	}
 	return false
 }
 
@@ -67,6 +99,8 @@ func (h *history) seePods(objects []client.Object) bool {
 	defer h.mu.Unlock()
 	for _, p := range typed[*corev1.Pod](objects) {
 		h.pods[p.UID] = p
+		h.see(string(p.UID))
+		h.see(p.Labels[batch.LabelJobName] + "/pods")
 	}
 	return false
 }

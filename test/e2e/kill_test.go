@@ -54,7 +54,7 @@ const nth = `echo started >> /gate/$HOSTNAME.starts; n=$(wc -l < /gate/$HOSTNAME
 // playRound runs one job of each sort to its end, side by side.
 func (s *space) playRound(round int) {
 	s.t.Helper()
-	name := func(sort string) string { return fmt.Sprintf("%s%d", sort, round) }
+	name := func(sort string) string { return fmt.Sprintf("%s-%d", sort, round) }
 	restarts := s.newJob(name("restarts"), restarting(role("worker", 3, nth+`[ $n -gt 2 ]`), batch.RestartOnFailure, 2))
 	s.create(restarts)
 
@@ -72,6 +72,8 @@ func (s *space) playRound(round int) {
 	cleans.Spec.Service = &batch.ServiceOption{Ports: []corev1.ServicePort{{Port: 80}}}
 	s.create(cleans)
 
+	trains := s.startTraining(round)
+
 	for rank := range 2 {
 		s.awaitStarts(fmt.Sprintf("%s-worker-%d", pauses.Name, rank), 1)
 	}
@@ -85,22 +87,31 @@ func (s *space) playRound(round int) {
 	s.awaitPhase(cleans.Name, batch.JobSucceeded)
 	s.pods(fails.Name, "the one that failed", func(p []*corev1.Pod) bool { return podNames(p) == fails.Name+"-worker-0 " })
 	s.pods(cleans.Name, "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
+	trains.finish(s)
 }
 
 // outcome tells what has become of the jobs of a round, without their number.
 func (s *space) outcome(round int) string {
 	s.t.Helper()
 	var b strings.Builder
-	for _, sort := range []string{"restarts", "fails", "pauses", "cleans"} {
-		j := s.job(fmt.Sprintf("%s%d", sort, round))
+	jobs, err := s.jobsNow(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, j := range jobs {
+		sort, found := strings.CutSuffix(j.GetName(), fmt.Sprintf("-%d", round))
+		if !found {
+			continue
+		}
+		now := statusOf(j)
 		end := condition(j, batch.JobCompleted)
-		if j.Status.Phase == batch.JobFailed {
+		if now.Phase == batch.JobFailed {
 			end = condition(j, batch.JobFailedCondition)
 		}
-		fmt.Fprintf(&b, "%s: %s for %s, %d restarts\n", sort, j.Status.Phase, end.Reason, j.Status.BackoffCount)
-		for i := range j.Status.Tasks {
-			for _, r := range j.Status.Tasks[i].Replicas {
-				short := strings.TrimPrefix(r.Name, j.Name)
+		fmt.Fprintf(&b, "%s: %s for %s, %d restarts\n", sort, now.Phase, end.Reason, now.BackoffCount)
+		for i := range now.Tasks {
+			for _, r := range now.Tasks[i].Replicas {
+				short := strings.TrimPrefix(r.Name, j.GetName())
 				fmt.Fprintf(&b, "  %s: %d restarts", short, r.RestartCount)
 				// How far the pods came that are stopped by the end of their job is a matter of chance.
 				if r.Phase == batch.ReplicaSucceeded || r.Phase == batch.ReplicaFailed {

@@ -1,0 +1,70 @@
+package e2e
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// trainingRound are the training jobs of one round of TestKillOperator.
+type trainingRound struct {
+	shared  *batch.PyTorchTrainingJob
+	codes   *batch.TensorFlowTrainingJob
+	elastic *batch.PyTorchTrainingJob
+	late    *batch.TensorFlowTrainingJob
+}
+
+// startTraining creates one training job of each sort.
+func (s *space) startTraining(round int) trainingRound {
+	s.t.Helper()
+	name := func(sort string) string { return fmt.Sprintf("%s-%d", sort, round) }
+	var r trainingRound
+	// The limit holds for all replicas together and is just enough.
+	r.shared = limited(s.newPyTorch(name("shared"), role("master", 1, obey), role("worker", 2, nth+`[ $n -gt 2 ]`)), 4)
+	// One is restarted, one is not, and one never ends.
+	r.codes = s.newTensorFlow(name("codes"), role("chief", 1, obey),
+		under(batch.TrainingRestartExitCode, role("worker", 1, nth+`[ $n -gt 1 ] || exit 137`)),
+		under(batch.TrainingRestartExitCode, role("evaluator", 1, nth+"exit 1")), role("ps", 1, idle))
+	runPolicyOf(r.codes).CleanUpPolicy = batch.CleanUpAll
+	r.elastic = s.newElastic(name("elastic"), 1, 4, 2, role("node", 1, obey))
+	r.late = s.newTensorFlow(name("late"), role("worker", 2, idle))
+	runPolicyOf(r.late).ActiveDeadlineSeconds = new(int32(2))
+	s.create(r.shared)
+	s.create(r.codes)
+	s.create(r.elastic)
+	s.create(r.late)
+	return r
+}
+
+// finish brings the training jobs of a round to their ends.
+func (r trainingRound) finish(s *space) {
+	s.t.Helper()
+	// A scaling while the operator is away or half-way through another must not touch the replicas that stay.
+	s.awaitSize(r.elastic, map[string]int{"node": 2})
+	kept := s.uidsOf(r.elastic)
+	for _, n := range []int32{4, 1, 3} {
+		s.scale(r.elastic, n)
+	}
+	s.awaitSize(r.elastic, map[string]int{"node": 3})
+	first := r.elastic.Name + "-node-0"
+	if now := s.uidsOf(r.elastic); now[first] != kept[first] || s.starts(first) != 1 {
+		s.t.Errorf("%s has started %d times", first, s.starts(first))
+	}
+
+	awaitStatus(s, r.shared, "the workers have succeeded", func(now *batch.JobStatus) bool { return now.Aggregate.Succeeded == 2 })
+	awaitStatus(s, r.codes, "worker and evaluator have ended", func(now *batch.JobStatus) bool {
+		return now.Aggregate.Succeeded == 1 && now.Aggregate.Failed == 1
+	})
+	s.order(r.shared.Name+"-master-0", 0)
+	s.order(r.codes.Name+"-chief-0", 0)
+	s.order(first, 0)
+	awaitPhase(s, r.shared, batch.JobSucceeded)
+	awaitPhase(s, r.codes, batch.JobSucceeded)
+	awaitPhase(s, r.elastic, batch.JobSucceeded)
+	awaitPhase(s, r.late, batch.JobFailed)
+	for _, name := range []string{r.codes.Name, r.late.Name} {
+		s.pods(name, "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
+	}
+}

@@ -1,0 +1,107 @@
+package e2e
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/internal/testing/testenv"
+)
+
+// The limits that TestTimeLimits measures. A killed operator is back before the first of them.
+const (
+	deadline     = 6 * time.Second
+	timeToLive   = 6 * time.Second
+	restartDelay = 6 * time.Second
+)
+
+// timeTolerance is how far from the truth a time limit may be kept. Kubernetes' times are whole seconds.
+const timeTolerance = time.Second
+
+// TestTimeLimits: §5, §6, §7. Deadline, back-off delay and time to live are kept to within a second by the clock of the test,
+// also when the operator is killed in between (TensorFlow). It runs alone, since it measures time; one of three runs must be in time, for
+// the machine may be busy. Never may a limit come early.
+func TestTimeLimits(t *testing.T) {
+	c := ownCluster(t, testenv.Options{Args: map[string][]string{local.Operator: {"--restart-backoff=" + restartDelay.String()}}})
+	for kind, disturb := range map[string]func(*space){
+		"PyTorch": func(*space) {},
+		"TensorFlow": func(s *space) {
+			if err := (&killer{s: s}).killOnce(); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			for run := range 3 {
+				worst := c.space(t).timeLimits(trainingKinds[kind], disturb)
+				if worst <= timeTolerance {
+					return
+				}
+				t.Logf("run %d: a limit was kept %s late", run+1, worst)
+			}
+			t.Errorf("in no run were all limits kept to within %s", timeTolerance)
+		})
+	}
+}
+
+// timeLimits runs into the three limits at about the same time and returns how late the latest of them was.
+func (s *space) timeLimits(make func(*space, string, ...batch.ReplicaSpec) client.Object, disturb func(*space)) time.Duration {
+	s.t.Helper()
+	brief := make(s, "brief", role("worker", 1, "exit 0"))
+	runPolicyOf(brief).TTLSecondsAfterFinished = new(int32(timeToLive.Seconds()))
+	s.create(brief)
+	again := make(s, "again", role("worker", 1, `date +%s.%N > /gate/$HOSTNAME.end; echo started >> /gate/$HOSTNAME.starts; exit 1`))
+	s.create(limited(again, 2))
+	late := make(s, "late", role("worker", 2, idle))
+	runPolicyOf(late).ActiveDeadlineSeconds = new(int32(deadline.Seconds()))
+	s.create(late)
+
+	s.awaitStarts("again-worker-0", 2)
+	awaitPhase(s, brief, batch.JobSucceeded)
+	awaitPhase(s, late, batch.JobRunning)
+	ended := s.endOf("again-worker-0")
+	disturb(s)
+	s.awaitStarts("again-worker-0", 3)
+	awaitPhase(s, late, batch.JobFailed)
+	await(s, "the job brief is gone", listOf(kindOf(brief)), func(jobs []client.Object) bool {
+		for _, j := range jobs {
+			if j.GetName() == "brief" {
+				return false
+			}
+		}
+		return true
+	})
+	s.history.catchUp()
+
+	attempts := s.history.attempts("again-worker-0")
+	worst := time.Duration(0)
+	for what, lateness := range map[string]time.Duration{
+		"deadline": s.history.firstSeen("late/"+string(batch.JobFailed)).Sub(s.history.firstSeen("late/pods")) - deadline,
+		"back-off": s.history.firstSeen(string(attempts[2].UID)).Sub(ended) - restartDelay,
+		"TTL":      s.history.firstSeen("brief/gone").Sub(s.history.firstSeen("brief/"+string(batch.JobSucceeded))) - timeToLive,
+	} {
+		s.t.Logf("%s: %s from the truth", what, lateness.Round(time.Millisecond))
+		if lateness < -timeTolerance {
+			s.t.Errorf("%s: %s too early", what, -lateness)
+		}
+		worst = max(worst, lateness)
+	}
+	return worst
+}
+
+// endOf is the time at which a process of a replica has ended last, by its own account.
+func (s *space) endOf(replica string) time.Time {
+	s.t.Helper()
+	text := strings.TrimSpace(s.written(replica + ".end"))
+	seconds, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		s.t.Fatal(fmt.Errorf("end of %s: %w", replica, err))
+	}
+	return time.Unix(0, int64(seconds*1e9))
+}
