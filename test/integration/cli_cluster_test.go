@@ -58,6 +58,7 @@ func TestCLIOnACluster(t *testing.T) {
 		"logs -f across restarts":           testLogsFollow,
 		"logs -f through an outage":         testLogsOutage,
 		"exec":                              testExec,
+		"training jobs":                     testTrainingPods,
 	} {
 		t.Run(name, func(t *testing.T) {
 			test(&world{T: t, plane: &plane{env: env, client: c}, ns: "default"})
@@ -166,6 +167,48 @@ func testLogsOutage(w *world) {
 			w.Errorf("%s: got %v", worker, got)
 		}
 	}
+}
+
+// besides is a PyTorchTrainingJob whose main containers are not the first ones.
+const besides = `
+apiVersion: batch.tensorstack.dev/v1beta1
+kind: PyTorchTrainingJob
+metadata: {name: trains}
+spec:
+  replicaSpecs:
+    - type: master
+      template: &pod
+        spec:
+          terminationGracePeriodSeconds: 1
+          containers:
+            - {name: side, image: none, command: [sleep, "1000"]}
+            - {name: pytorch, image: none, command: [sh, -c, "echo rank $RANK of $WORLD_SIZE by $MASTER_ADDR; sleep 1000"]}
+    - {type: worker, template: *pod}
+`
+
+func testTrainingPods(w *world) {
+	w.start(besides, "run", "-f", "-", "-d").ends(0)
+	w.awaitPyTorch("trains", batch.JobRunning, 2)
+	want := "master-0 | rank 0 of 2 by trains-master-0\nworker-0 | rank 1 of 2 by trains-master-0\n"
+	w.await("logs shows what the main containers wrote", func() error {
+		if got := w.t9k("logs", "ptj/trains"); got != want {
+			return fmt.Errorf("it shows %q", got)
+		}
+		return nil
+	})
+	if got := w.t9k("exec", "trains", "--role", "worker", "--", "sh", "-c", "hostname; echo $RANK"); got != "trains-worker-0\n1\n" {
+		w.Errorf("exec in the worker: %q", got)
+	}
+	w.contains("exec in the other container", w.t9k("exec", "trains", "-c", "side", "--", "hostname"), "trains-master-0\n")
+	w.contains("debug", w.t9k("debug", "on", "trains"), "pytorchtrainingjob/trains is going into debug mode\n")
+	w.await("the pods idle", func() error {
+		j := w.pytorch("trains")
+		if j.Status.RunMode != batch.RunDebug {
+			return fmt.Errorf("the run mode is %s", j.Status.RunMode)
+		}
+		return inPhase(&j.Status.JobStatus, batch.JobRunning, 2)
+	})
+	w.contains("delete", w.t9k("delete", "trains"), "pytorchtrainingjob/trains is deleted\n")
 }
 
 func testExec(w *world) {

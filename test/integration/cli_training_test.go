@@ -71,6 +71,14 @@ func (w *world) apply(text string) {
 	w.start(text, "run", "-f", "-", "-d").ends(0)
 }
 
+// pytorch reads a PyTorchTrainingJob.
+func (w *world) pytorch(name string) *batch.PyTorchTrainingJob {
+	w.Helper()
+	j := &batch.PyTorchTrainingJob{}
+	w.must(w.get(name, j))
+	return j
+}
+
 // awaitPyTorch waits until a PyTorchTrainingJob is in a phase with a number of replicas that run.
 func (w *world) awaitPyTorch(name string, phase batch.JobPhase, running int32) *batch.PyTorchTrainingJob {
 	w.Helper()
@@ -127,9 +135,8 @@ func TestCLIScales(t *testing.T) {
 
 	w.finish("job-worker-1", 0)
 	w.await("one replica has succeeded", func() error {
-		j := &batch.PyTorchTrainingJob{}
-		if err := w.get("job", j); err != nil || j.Status.Aggregate.Succeeded != 1 {
-			return fmt.Errorf("%d have: %w", j.Status.Aggregate.Succeeded, err)
+		if n := w.pytorch("job").Status.Aggregate.Succeeded; n != 1 {
+			return fmt.Errorf("%d have", n)
 		}
 		return nil
 	})
