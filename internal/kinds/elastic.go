@@ -13,6 +13,8 @@ import (
 
 // elastic lowers elastic scaling: it shares the expected replicas among the roles.
 func (l *lowering) elastic(spec *batch.PyTorchTrainingJobSpec, torchrun bool, path *field.Path) {
+	before := len(l.errs)
+	weights := l.weights(spec.ReplicaSpecs)
 	e, at := spec.Elastic, path.Child("elastic")
 	if e == nil || !e.Enabled {
 		if e != nil && e.ExpectedReplicas != nil {
@@ -24,29 +26,7 @@ func (l *lowering) elastic(spec *batch.PyTorchTrainingJobSpec, torchrun bool, pa
 	if !torchrun {
 		l.invalid(at.Child("enabled"), true, "only torchrun lets replicas come and go: set torchrunConfig.enabled too, or leave elastic out")
 	}
-	before := len(l.errs)
-	lo, hi := l.bound(e.MinReplicas, at.Child("minReplicas")), l.bound(e.MaxReplicas, at.Child("maxReplicas"))
-	want := lo
-	if e.ExpectedReplicas != nil {
-		want = int(*e.ExpectedReplicas)
-	}
-	if len(l.errs) == before {
-		switch {
-		case lo > hi:
-			l.invalid(at.Child("minReplicas"), lo, fmt.Sprintf("more than maxReplicas, which is %d: lower it, or raise maxReplicas", hi))
-		case want < lo || want > hi:
-			l.invalid(at.Child("expectedReplicas"), want, fmt.Sprintf("outside of the bounds of this job: choose a number from %d to %d", lo, hi))
-		case hi > l.opts.MaxReplicas:
-			l.invalid(at.Child("maxReplicas"), hi, fmt.Sprintf("the limit is %d: ask for fewer, or have the operator's limit raised", l.opts.MaxReplicas))
-		}
-	}
-	weights := make([]int, len(l.job.Roles))
-	for i := range weights {
-		weights[i] = weightOf(spec.ReplicaSpecs[i].ScalingWeight)
-		if weights[i] < 0 || weights[i] > maxWeight {
-			l.invalid(l.specPaths[i].Child("scalingWeight"), weights[i], fmt.Sprintf("a weight is a number from 0 to %d: choose one of these", maxWeight))
-		}
-	}
+	lo, hi, want := l.size(e, at)
 	if len(l.errs) > before || len(weights) == 0 {
 		return
 	}
@@ -55,6 +35,37 @@ func (l *lowering) elastic(spec *batch.PyTorchTrainingJobSpec, torchrun bool, pa
 	}
 	l.badCount = false
 	l.job.Elastic = &engine.Elastic{Min: lo, Max: hi}
+}
+
+// size is how many replicas an elastic job has at least and at most, and how many it is to have now.
+func (l *lowering) size(e *batch.ElasticConfig, path *field.Path) (lo, hi, want int) {
+	before := len(l.errs)
+	lo, hi = l.bound(e.MinReplicas, path.Child("minReplicas")), l.bound(e.MaxReplicas, path.Child("maxReplicas"))
+	want = lo
+	if e.ExpectedReplicas != nil {
+		want = int(*e.ExpectedReplicas)
+	}
+	switch {
+	case len(l.errs) > before:
+	case lo > hi:
+		l.invalid(path.Child("minReplicas"), lo, fmt.Sprintf("more than maxReplicas, which is %d: lower it, or raise maxReplicas", hi))
+	case want < lo || want > hi:
+		l.invalid(path.Child("expectedReplicas"), want, fmt.Sprintf("outside of the bounds of this job: choose a number from %d to %d", lo, hi))
+	case hi > l.opts.MaxReplicas:
+		l.invalid(path.Child("maxReplicas"), hi, fmt.Sprintf("the limit is %d: ask for fewer, or have the operator's limit raised", l.opts.MaxReplicas))
+	}
+	return lo, hi, want
+}
+
+func (l *lowering) weights(roles []batch.PyTorchReplicaSpec) []int {
+	weights := make([]int, len(roles))
+	for i := range roles {
+		weights[i] = weightOf(roles[i].ScalingWeight)
+		if weights[i] < 0 || weights[i] > maxWeight {
+			l.invalid(l.specPaths[i].Child("scalingWeight"), weights[i], fmt.Sprintf("a weight is a number from 0 to %d: choose one of these", maxWeight))
+		}
+	}
+	return weights
 }
 
 // maxWeight is the largest scalingWeight.

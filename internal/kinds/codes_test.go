@@ -1,0 +1,147 @@
+package kinds_test
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/kinds"
+)
+
+// The guides say what follows from an exit code under each restart policy. The tables are read, and tried.
+func TestTablesOfExitCodes(t *testing.T) {
+	torch, flow := decoded(t, "pytorch-minimal").(*batch.PyTorchTrainingJob), decoded(t, "tensorflow-minimal").(*batch.TensorFlowTrainingJob)
+	for _, c := range []struct {
+		guide, kind string
+		job         kinds.Object
+		role        *batch.TrainingReplicaSpec
+	}{
+		{"pytorch.md", "PyTorchTrainingJob", torch, &torch.Spec.ReplicaSpecs[0].TrainingReplicaSpec},
+		{"tensorflow.md", "TensorFlowTrainingJob", flow, &flow.Spec.ReplicaSpecs[0]},
+	} {
+		t.Run(c.kind, func(t *testing.T) {
+			k, err := kinds.ByName(c.kind)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var tried []int32
+			for _, row := range tableOfCodes(t, c.guide) {
+				for _, code := range row.codes {
+					tried = append(tried, code)
+					for policy, want := range row.outcomes {
+						c.role.RestartPolicy = policy
+						job, errs := k.Lower(c.job, kinds.Options{})
+						if len(errs) > 0 {
+							t.Fatal(errs)
+						}
+						if got := outcome(job, code); got != want {
+							t.Errorf("exit code %d under %s: %s, and the guide says %s", code, policy, got, want)
+						}
+					}
+				}
+			}
+			slices.Sort(tried)
+			if !slices.Equal(tried, []int32{0, 1, 130, 137, 138, 139, 143, 255}) {
+				t.Errorf("the guide has the exit codes %v", tried)
+			}
+		})
+	}
+}
+
+type rowOfCodes struct {
+	codes    []int32
+	outcomes map[batch.TrainingRestartPolicy]string
+}
+
+var (
+	number = regexp.MustCompile(`\d+`)
+	word   = regexp.MustCompile(`\w+`)
+	remark = regexp.MustCompile(`\(.*\)`)
+)
+
+// tableOfCodes reads the table of a guide.
+func tableOfCodes(t *testing.T, guide string) []rowOfCodes {
+	t.Helper()
+	data, err := os.ReadFile("../../docs/" + guide)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(data), "\n| exit code |")
+	if !found {
+		t.Fatal("the guide has no table of exit codes")
+	}
+	lines := strings.Split(rest, "\n")
+	var policies []batch.TrainingRestartPolicy
+	for _, cell := range strings.Split(strings.TrimSuffix(lines[0], "|"), "|") {
+		policies = append(policies, batch.TrainingRestartPolicy(word.FindString(cell)))
+	}
+	if len(policies) != 4 {
+		t.Fatalf("the guide has the policies %v", policies)
+	}
+	var rows []rowOfCodes
+	for _, line := range lines[2:] {
+		if !strings.HasPrefix(line, "|") {
+			break
+		}
+		cells := strings.Split(strings.Trim(line, "|"), "|")
+		row := rowOfCodes{outcomes: map[batch.TrainingRestartPolicy]string{}}
+		for _, s := range number.FindAllString(remark.ReplaceAllString(cells[0], ""), -1) {
+			n, err := strconv.ParseInt(s, 10, 32)
+			if err != nil {
+				t.Fatal(err)
+			}
+			row.codes = append(row.codes, int32(n))
+		}
+		for i, policy := range policies {
+			row.outcomes[policy] = strings.TrimSpace(cells[i+1])
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// outcome tells what becomes of a job whose only replica ends with an exit code.
+func outcome(job *engine.Job, code int32) string {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	start := engine.Next(job, engine.Seen{Now: now, Status: &batch.JobStatus{}}, engine.Config{})
+	seen := engine.Seen{Now: now.Add(time.Minute), Status: start.Status, Service: true}
+	for _, o := range start.Create {
+		pod, ok := o.(*corev1.Pod)
+		if !ok {
+			continue
+		}
+		pod.UID, pod.CreationTimestamp = "1", metav1.NewTime(now)
+		pod.Status.Phase = corev1.PodFailed
+		if code == 0 {
+			pod.Status.Phase = corev1.PodSucceeded
+		}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: pod.Spec.Containers[0].Name,
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+				ExitCode: code, StartedAt: metav1.NewTime(now), FinishedAt: metav1.NewTime(seen.Now),
+			}},
+		}}
+		seen.Pods = append(seen.Pods, pod)
+	}
+	next := engine.Next(job, seen, engine.Config{})
+	switch {
+	case next.Status == nil:
+		return "nothing"
+	case next.Status.Phase == batch.JobSucceeded:
+		return "succeeded"
+	case next.Status.Phase == batch.JobFailed:
+		return "failed"
+	case next.Status.BackoffCount == 1:
+		return "restart"
+	}
+	return string(next.Status.Phase)
+}
