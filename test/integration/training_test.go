@@ -57,6 +57,15 @@ func TestScaleSubresource(t *testing.T) {
 		t.Errorf("expectedReplicas is %d", n)
 	}
 
+	unset := goodJob(t, "pytorch-elastic") // as it is where no webhook has filled in its size
+	unset.SetName("unset")
+	unset = s.create(t, unset)
+	if err := kubectlScale(t, env.Kubeconfig, "pytorchtrainingjob/unset", 3); err != nil {
+		t.Errorf("scaling a job of the least size: %v", err)
+	}
+	if got := s.scaleOf(t, unset).Spec.Replicas; got != 3 {
+		t.Errorf("the job of the least size has been scaled to %d", got)
+	}
 	rigid := goodJob(t, "pytorch-minimal")
 	rigid.SetName("rigid")
 	s.create(t, rigid)
