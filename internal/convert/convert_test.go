@@ -1,10 +1,11 @@
 package convert
 
 import (
+	"embed"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"io/fs"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -18,9 +19,12 @@ import (
 	"tensorstack.dev/batch/internal/testing/golden"
 )
 
+//go:embed testdata
+var testdata embed.FS
+
 func read(t *testing.T, file string) *unstructured.Unstructured {
 	t.Helper()
-	data, err := os.ReadFile(file)
+	data, err := testdata.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +44,7 @@ func read(t *testing.T, file string) *unstructured.Unstructured {
 
 func files(t *testing.T, pattern string) []string {
 	t.Helper()
-	all, err := filepath.Glob(pattern)
+	all, err := fs.Glob(testdata, pattern)
 	if err != nil || len(all) == 0 {
 		t.Fatalf("%s: no files: %v", pattern, err)
 	}
@@ -70,7 +74,7 @@ func lower(t *testing.T, u *unstructured.Unstructured) (kinds.Object, *engine.Jo
 
 func TestJob(t *testing.T) {
 	for _, file := range files(t, "testdata/*.yaml") {
-		t.Run(filepath.Base(file), func(t *testing.T) {
+		t.Run(path.Base(file), func(t *testing.T) {
 			from := read(t, file)
 			before := from.DeepCopy()
 			to, notes, err := Job(from)
@@ -96,7 +100,7 @@ func TestJob(t *testing.T) {
 
 func TestJobRefusesWhatItCannotConvert(t *testing.T) {
 	for _, file := range files(t, "testdata/bad/*.yaml") {
-		t.Run(filepath.Base(file), func(t *testing.T) {
+		t.Run(path.Base(file), func(t *testing.T) {
 			to, _, err := Job(read(t, file))
 			var faults Error
 			if !errors.As(err, &faults) || to != nil {
