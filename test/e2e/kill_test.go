@@ -128,6 +128,7 @@ func (s *space) outcome(round int) string {
 type killer struct {
 	s    *space
 	quit chan struct{}
+	once sync.Once
 	done sync.WaitGroup
 	seed uint64
 
@@ -142,6 +143,7 @@ func newKiller(s *space) *killer {
 	}
 	s.t.Logf("seed %d", k.seed)
 	k.done.Go(k.run)
+	s.t.Cleanup(k.stop)
 	return k
 }
 
@@ -183,7 +185,7 @@ func (k *killer) count() int {
 }
 
 func (k *killer) stop() {
-	close(k.quit)
+	k.once.Do(func() { close(k.quit) })
 	k.done.Wait()
 }
 

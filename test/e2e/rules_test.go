@@ -107,7 +107,7 @@ func TestFinishRules(t *testing.T) {
 }
 
 // checkEnd holds the terminal condition of a job against a reason and parts of its message.
-func checkEnd(t *testing.T, j client.Object, reason batch.Reason, parts ...string) {
+func checkEnd(t testing.TB, j client.Object, reason batch.Reason, parts ...string) {
 	t.Helper()
 	c := condition(j, batch.JobCompleted)
 	if statusOf(j).Phase == batch.JobFailed {

@@ -15,6 +15,20 @@ import (
 // awaitSize waits until a job has exactly the replicas 0 to n-1 of each role, all of them running, and says so.
 func (s *space) awaitSize(j *batch.PyTorchTrainingJob, sizes map[string]int) {
 	s.t.Helper()
+	total := s.awaitPods(j, sizes)
+	now := awaitStatus(s, j, fmt.Sprintf("%d replicas run", total), func(now *batch.JobStatus) bool {
+		return int(now.Replicas) == total && int(now.Aggregate.Running) == total
+	})
+	for i := range now.Status.Tasks {
+		if task := &now.Status.Tasks[i]; len(task.Replicas) != sizes[task.Type] {
+			s.t.Errorf("the status tells of %d replicas of %s, want %d", len(task.Replicas), task.Type, sizes[task.Type])
+		}
+	}
+}
+
+// awaitPods waits until a job has exactly the pods of ranks 0 to n-1 of each role, all of them running, and counts them.
+func (s *space) awaitPods(j *batch.PyTorchTrainingJob, sizes map[string]int) int {
+	s.t.Helper()
 	want := map[string]bool{}
 	for role, n := range sizes {
 		for rank := range n {
@@ -28,14 +42,7 @@ func (s *space) awaitSize(j *batch.PyTorchTrainingJob, sizes map[string]int) {
 		}
 		return maps.Equal(running, want)
 	})
-	now := awaitStatus(s, j, fmt.Sprintf("%d replicas run", len(want)), func(now *batch.JobStatus) bool {
-		return int(now.Replicas) == len(want) && int(now.Aggregate.Running) == len(want)
-	})
-	for i := range now.Status.Tasks {
-		if task := &now.Status.Tasks[i]; len(task.Replicas) != sizes[task.Type] {
-			s.t.Errorf("the status tells of %d replicas of %s, want %d", len(task.Replicas), task.Type, sizes[task.Type])
-		}
-	}
+	return len(want)
 }
 
 // checkKept holds the pods of two times against each other: those that are in both must be the same.

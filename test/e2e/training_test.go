@@ -2,9 +2,11 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -75,92 +77,129 @@ func runPolicyOf(j client.Object) *batch.RunPolicy {
 	return t.RunPolicy
 }
 
-// exitCodes are those of the table in docs/pytorch.md: success, failure, and what a shell says of SIGINT, SIGKILL, SIGUSR1,
-// SIGSEGV and SIGTERM, and an exit with -1.
-var exitCodes = []int{0, 1, 130, 137, 138, 139, 143, 255}
-
-// restartedAfter are the exit codes after which each policy restarts a replica.
-var restartedAfter = map[batch.TrainingRestartPolicy][]int{
-	batch.TrainingRestartAlways:    exitCodes,
-	batch.TrainingRestartOnFailure: {1, 130, 137, 138, 139, 143, 255},
-	batch.TrainingRestartExitCode:  {130, 137, 138, 143},
-	batch.TrainingRestartNever:     {},
+// exitTable is the table of docs/pytorch.md that tells what each exit code leads to: by restart policy and exit code
+// "restart", "succeeded" or "failed".
+func exitTable(t *testing.T) map[batch.TrainingRestartPolicy]map[int]string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/pytorch.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var policies []string
+	table := map[batch.TrainingRestartPolicy]map[int]string{}
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		for i := range cells {
+			cells[i], _, _ = strings.Cut(strings.TrimSpace(strings.ReplaceAll(cells[i], "`", "")), " (")
+		}
+		code, err := strconv.Atoi(cells[0])
+		switch {
+		case cells[0] == "exit code":
+			policies = cells[1:]
+		case err == nil && len(cells) == 1+len(policies):
+			for i, p := range policies {
+				policy := batch.TrainingRestartPolicy(p)
+				if table[policy] == nil {
+					table[policy] = map[int]string{}
+				}
+				table[policy][code] = cells[1+i]
+			}
+		}
+	}
+	for _, policy := range []batch.TrainingRestartPolicy{batch.TrainingRestartAlways, batch.TrainingRestartOnFailure, batch.TrainingRestartNever, batch.TrainingRestartExitCode} {
+		if codes := slices.Sorted(maps.Keys(table[policy])); !slices.Equal(codes, []int{0, 1, 130, 137, 138, 139, 143, 255}) {
+			t.Fatalf("docs/pytorch.md tells of the exit codes %v under %s", codes, policy)
+		}
+	}
+	return table
 }
+
+const (
+	exitRestart   = "restart"
+	exitSucceeded = "succeeded"
+)
 
 // TestExitCodes: §5, §6. Each of the other replicas ends with one of the codes. Those that the policy restarts run again, and
 // are all that count against backoffLimit; the others have succeeded or failed for good, and the job goes on until its
 // master's end.
 func TestExitCodes(t *testing.T) {
-	for kind, make := range trainingKinds {
-		for policy, again := range restartedAfter {
-			t.Run(kind+" under "+string(policy), func(t *testing.T) {
-				s := newSpace(t)
-				j := make(s, "job", under(policy, role("worker", int32(1+len(exitCodes)), obey)))
-				s.create(limited(j, int32(len(again))))
-				restarts := map[string]int{"job-worker-0": 0}
-				for i, code := range exitCodes {
-					name := fmt.Sprintf("job-worker-%d", i+1)
-					s.awaitStarts(name, 1)
-					s.order(name, code)
-				}
-				failed := false
-				for i, code := range exitCodes {
-					name := fmt.Sprintf("job-worker-%d", i+1)
-					if slices.Contains(again, code) {
-						restarts[name] = 1
-						s.awaitStarts(name, 2)
-						continue
-					}
-					want := batch.ReplicaSucceeded
-					if code != 0 {
-						want, failed = batch.ReplicaFailed, true
-					}
-					restarts[name] = 0
-					j = awaitStatus(s, j, fmt.Sprintf("%s after exit code %d: %s", name, code, want), func(now *batch.JobStatus) bool {
-						return slices.ContainsFunc(now.Tasks[0].Replicas, func(r batch.ReplicaStatus) bool { return r.Name == name && r.Phase == want })
-					})
-				}
-				if over(j) {
-					t.Errorf("the job is over before its master is: %+v", statusOf(j).Conditions)
-				}
-				s.order("job-worker-0", 0)
-				j = awaitPhase(s, j, batch.JobSucceeded)
-				checkEnd(t, j, batch.ReasonSuccessRule, `{"worker":[0]}`)
-				s.checkRestarts(j, restarts)
-				if isTrue(j, batch.JobReplicaFailure) != failed {
-					t.Errorf("condition ReplicaFailure: %+v", condition(j, batch.JobReplicaFailure))
-				}
-			})
+	for kind := range trainingKinds {
+		for policy, outcomes := range exitTable(t) {
+			t.Run(kind+" under "+string(policy), func(t *testing.T) { testExitCodes(newSpace(t), kind, policy, outcomes) })
 		}
+	}
+}
+
+func testExitCodes(s *space, kind string, policy batch.TrainingRestartPolicy, outcomes map[int]string) {
+	codes := slices.Sorted(maps.Keys(outcomes))
+	again := int32(0)
+	for _, o := range outcomes {
+		if o == exitRestart {
+			again++
+		}
+	}
+	j := trainingKinds[kind](s, "job", under(policy, role("worker", int32(1+len(codes)), obey)))
+	s.create(limited(j, again))
+	restarts := map[string]int{"job-worker-0": 0}
+	for i, code := range codes {
+		name := fmt.Sprintf("job-worker-%d", i+1)
+		s.awaitStarts(name, 1)
+		s.order(name, code)
+	}
+	anyFailed := false
+	for i, code := range codes {
+		name := fmt.Sprintf("job-worker-%d", i+1)
+		if outcomes[code] == exitRestart {
+			restarts[name] = 1
+			s.awaitStarts(name, 2)
+			continue
+		}
+		want := batch.ReplicaSucceeded
+		if outcomes[code] != exitSucceeded {
+			want, anyFailed = batch.ReplicaFailed, true
+		}
+		restarts[name] = 0
+		j = awaitStatus(s, j, fmt.Sprintf("%s after exit code %d: %s", name, code, want), func(now *batch.JobStatus) bool {
+			return slices.ContainsFunc(now.Tasks[0].Replicas, func(r batch.ReplicaStatus) bool { return r.Name == name && r.Phase == want })
+		})
+	}
+	if over(j) {
+		s.t.Errorf("the job is over before its master is: %+v", statusOf(j).Conditions)
+	}
+	s.order("job-worker-0", 0)
+	j = awaitPhase(s, j, batch.JobSucceeded)
+	checkEnd(s.t, j, batch.ReasonSuccessRule, `{"worker":[0]}`)
+	s.checkRestarts(j, restarts)
+	if isTrue(j, batch.JobReplicaFailure) != anyFailed {
+		s.t.Errorf("condition ReplicaFailure: %+v", condition(j, batch.JobReplicaFailure))
 	}
 }
 
 // TestMasterExitCodes: §5, §6, what a master's exit code makes of its job.
 func TestMasterExitCodes(t *testing.T) {
-	for policy, again := range restartedAfter {
+	for policy, outcomes := range exitTable(t) {
 		t.Run(string(policy), func(t *testing.T) {
 			s := newSpace(t)
-			jobs := make([]*batch.PyTorchTrainingJob, len(exitCodes))
-			for i, code := range exitCodes {
-				jobs[i] = limited(s.newPyTorch(fmt.Sprintf("code-%d", code), under(policy, role("master", 1, obey))), 1)
-				s.create(jobs[i])
+			jobs := map[int]*batch.PyTorchTrainingJob{}
+			for code := range outcomes {
+				jobs[code] = limited(s.newPyTorch(fmt.Sprintf("code-%d", code), under(policy, role("master", 1, obey))), 1)
+				s.create(jobs[code])
 			}
-			for i, code := range exitCodes {
-				s.order(jobs[i].Name+"-master-0", code)
+			for code, j := range jobs {
+				s.order(j.Name+"-master-0", code)
 			}
-			for i, code := range exitCodes {
-				master := jobs[i].Name + "-master-0"
-				restarts := 0
-				if slices.Contains(again, code) {
-					restarts = 1
+			for code, j := range jobs {
+				master := j.Name + "-master-0"
+				restarts, want := 0, batch.JobFailed
+				switch outcomes[code] {
+				case exitRestart: // and the second time it succeeds, with no restart left
+					restarts, want = 1, batch.JobSucceeded
 					s.awaitStarts(master, 2)
 					s.order(master, 0)
-				}
-				want := batch.JobFailed
-				if code == 0 || restarts > 0 {
+				case exitSucceeded:
 					want = batch.JobSucceeded
 				}
-				j := awaitPhase(s, jobs[i], want)
+				j = awaitPhase(s, j, want)
 				s.checkRestarts(j, map[string]int{master: restarts})
 				if want == batch.JobFailed {
 					checkEnd(t, j, batch.ReasonFailureRule, `{"master":[0]}`)
