@@ -68,12 +68,12 @@ func (p *pass) runningCondition(s *batch.JobStatus) batch.JobCondition {
 	case p.mode == batch.RunPause:
 		return no(batch.ReasonPaused, "The job is paused.")
 	case s.Phase == batch.JobRunning && p.mode == batch.RunDebug:
-		return is(batch.JobRunningCondition, true, batch.ReasonDebugging, fmt.Sprintf("%d replicas run the debug command.", a.Running))
+		return is(batch.JobRunningCondition, true, batch.ReasonDebugging, counted(a.Running, "replica runs", "replicas run")+" the debug command.")
 	case s.Phase == batch.JobRunning:
 		message := runningText(a)
 		if rest := s.Replicas - a.Running - a.Succeeded - a.Failed; rest > 0 {
 			_, why := p.pendingReason()
-			message = fmt.Sprintf("%s %d more are awaited. %s", message, rest, why)
+			message = fmt.Sprintf("%s %s %s", message, counted(rest, "more is awaited.", "more are awaited."), why)
 		}
 		return is(batch.JobRunningCondition, true, batch.ReasonReplicasRunning, message)
 	case s.Phase == batch.JobUnknown:
@@ -84,14 +84,22 @@ func (p *pass) runningCondition(s *batch.JobStatus) batch.JobCondition {
 }
 
 func runningText(a batch.Aggregate) string {
-	parts := []string{fmt.Sprintf("%d replicas run", a.Running)}
+	parts := []string{counted(a.Running, "replica runs", "replicas run")}
 	if a.Succeeded > 0 {
-		parts = append(parts, fmt.Sprintf("%d have succeeded", a.Succeeded))
+		parts = append(parts, counted(a.Succeeded, "has succeeded", "have succeeded"))
 	}
 	if a.Failed > 0 {
-		parts = append(parts, fmt.Sprintf("%d have failed", a.Failed))
+		parts = append(parts, counted(a.Failed, "has failed", "have failed"))
 	}
 	return strings.Join(parts, ", ") + "."
+}
+
+// counted is a number with what is said of one, or of several.
+func counted(n int32, one, several string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, several)
 }
 
 // pendingReason says why the job waits, the most telling reason first.
