@@ -26,6 +26,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &batchv1beta1.ContainerStatusApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("DebugMode"):
 		return &batchv1beta1.DebugModeApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("DependentStatus"):
+		return &batchv1beta1.DependentStatusApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("ElasticConfig"):
 		return &batchv1beta1.ElasticConfigApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("GenericJob"):
@@ -114,10 +116,16 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &applyconfigurationschedulerv1beta1.QueueStatusApplyConfiguration{}
 
 		// Group=tensorstack.dev, Version=v1beta1
+	case tensorboardv1beta1.SchemeGroupVersion.WithKind("Condition"):
+		return &applyconfigurationtensorboardv1beta1.ConditionApplyConfiguration{}
 	case tensorboardv1beta1.SchemeGroupVersion.WithKind("HTTPSource"):
 		return &applyconfigurationtensorboardv1beta1.HTTPSourceApplyConfiguration{}
 	case tensorboardv1beta1.SchemeGroupVersion.WithKind("LogDir"):
 		return &applyconfigurationtensorboardv1beta1.LogDirApplyConfiguration{}
+	case tensorboardv1beta1.SchemeGroupVersion.WithKind("PodReference"):
+		return &applyconfigurationtensorboardv1beta1.PodReferenceApplyConfiguration{}
+	case tensorboardv1beta1.SchemeGroupVersion.WithKind("PodStatus"):
+		return &applyconfigurationtensorboardv1beta1.PodStatusApplyConfiguration{}
 	case tensorboardv1beta1.SchemeGroupVersion.WithKind("PVCSource"):
 		return &applyconfigurationtensorboardv1beta1.PVCSourceApplyConfiguration{}
 	case tensorboardv1beta1.SchemeGroupVersion.WithKind("S3Source"):
@@ -128,8 +136,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &applyconfigurationtensorboardv1beta1.SecretRefApplyConfiguration{}
 	case tensorboardv1beta1.SchemeGroupVersion.WithKind("T9kScheduler"):
 		return &applyconfigurationtensorboardv1beta1.T9kSchedulerApplyConfiguration{}
+	case tensorboardv1beta1.SchemeGroupVersion.WithKind("TensorBoard"):
+		return &applyconfigurationtensorboardv1beta1.TensorBoardApplyConfiguration{}
 	case tensorboardv1beta1.SchemeGroupVersion.WithKind("TensorBoardSpec"):
 		return &applyconfigurationtensorboardv1beta1.TensorBoardSpecApplyConfiguration{}
+	case tensorboardv1beta1.SchemeGroupVersion.WithKind("TensorBoardStatus"):
+		return &applyconfigurationtensorboardv1beta1.TensorBoardStatusApplyConfiguration{}
 
 	}
 	return nil

@@ -84,4 +84,30 @@ type TrainingSpec struct {
 // TrainingStatus is the observed state of a training job.
 type TrainingStatus struct {
 	JobStatus `json:",inline"`
+	// TensorBoard tells how the job's TensorBoard is. It has no influence on the training.
+	// +optional
+	TensorBoard *DependentStatus `json:"tensorboard,omitempty"`
+}
+
+// DependentStatus tells how an object is that a job asks for and does not depend on.
+type DependentStatus struct {
+	// Dependent is the object; unset while there is none.
+	// +optional
+	Dependent *corev1.ObjectReference `json:"dependent,omitempty"`
+	// Ready is true while the object does what it is there for.
+	Ready bool `json:"ready"`
+	// Type is Normal, or Warning where something stands in its way.
+	// +kubebuilder:validation:Enum=Normal;Warning
+	Type string `json:"type"`
+	// Reason is a CamelCase word for programs.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Reason string `json:"reason,omitempty"`
+	// Note is a sentence for people.
+	// +optional
+	Note string `json:"note,omitempty"`
+	// Action is what the controller does about it, as a CamelCase word.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Action string `json:"action,omitempty"`
 }

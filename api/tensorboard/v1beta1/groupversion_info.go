@@ -1,9 +1,23 @@
 package v1beta1
 
-import "k8s.io/apimachinery/pkg/runtime/schema"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
 
 // GroupVersion is the group and version of every type in this package.
 var GroupVersion = schema.GroupVersion{Group: "tensorstack.dev", Version: "v1beta1"}
 
 // SchemeGroupVersion is GroupVersion under the name that generated code expects.
 var SchemeGroupVersion = GroupVersion
+
+// AddToScheme registers the types of this package with a scheme.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion, &TensorBoard{}, &TensorBoardList{})
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}
+
+// LabelTensorBoard, on all objects that belong to a TensorBoard, holds its name.
+const LabelTensorBoard = "tensorstack.dev/tensorboard"

@@ -2,7 +2,41 @@ package v1beta1
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
+
+// TensorBoard runs a TensorBoard, which shows what training jobs log, as a Deployment and a Service called NAME-tensorboard.
+//
+// +kubebuilder:object:root=true
+// +genclient
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:categories=all,shortName=tb
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Idle",type=string,JSONPath=`.status.conditions[?(@.type=="Idle")].status`
+// +kubebuilder:printcolumn:name="Why",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="URL",type=string,priority=1,JSONPath=`.status.url`
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || size(self.metadata.name) <= 51 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",optionalOldSelf=true,fieldPath=".metadata.name",message="NAME-tensorboard is the name of a Service: use at most 51 lower-case letters, digits and '-', and begin with a letter"
+type TensorBoard struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec says what it shows and how it runs.
+	Spec TensorBoardSpec `json:"spec"`
+	// Status says what has been seen of it.
+	// +optional
+	Status TensorBoardStatus `json:"status,omitzero"`
+}
+
+// TensorBoardList is a list of TensorBoards.
+//
+// +kubebuilder:object:root=true
+type TensorBoardList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []TensorBoard `json:"items"`
+}
 
 // TensorBoardSpec says which logs a TensorBoard shows and how it runs. At least one source of logs is needed.
 //

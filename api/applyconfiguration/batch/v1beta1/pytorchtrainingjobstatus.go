@@ -118,3 +118,11 @@ func (b *PyTorchTrainingJobStatusApplyConfiguration) WithObservedGeneration(valu
 	b.JobStatusApplyConfiguration.ObservedGeneration = &value
 	return b
 }
+
+// WithTensorBoard sets the TensorBoard field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the TensorBoard field is set to the value of the last call.
+func (b *PyTorchTrainingJobStatusApplyConfiguration) WithTensorBoard(value *DependentStatusApplyConfiguration) *PyTorchTrainingJobStatusApplyConfiguration {
+	b.TrainingStatusApplyConfiguration.TensorBoard = value
+	return b
+}

@@ -13,6 +13,8 @@ import (
 // TrainingStatus is the observed state of a training job.
 type TrainingStatusApplyConfiguration struct {
 	JobStatusApplyConfiguration `json:",inline"`
+	// TensorBoard tells how the job's TensorBoard is. It has no influence on the training.
+	TensorBoard *DependentStatusApplyConfiguration `json:"tensorboard,omitempty"`
 }
 
 // TrainingStatusApplyConfiguration constructs a declarative configuration of the TrainingStatus type for use with
@@ -116,5 +118,13 @@ func (b *TrainingStatusApplyConfiguration) WithCompletionTime(value v1.Time) *Tr
 // If called multiple times, the ObservedGeneration field is set to the value of the last call.
 func (b *TrainingStatusApplyConfiguration) WithObservedGeneration(value int64) *TrainingStatusApplyConfiguration {
 	b.JobStatusApplyConfiguration.ObservedGeneration = &value
+	return b
+}
+
+// WithTensorBoard sets the TensorBoard field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the TensorBoard field is set to the value of the last call.
+func (b *TrainingStatusApplyConfiguration) WithTensorBoard(value *DependentStatusApplyConfiguration) *TrainingStatusApplyConfiguration {
+	b.TensorBoard = value
 	return b
 }

@@ -1,0 +1,123 @@
+package v1beta1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Phase sums up in one word where a TensorBoard is. The conditions hold the details.
+type Phase string
+
+const (
+	// Pending: it is being started, or waits for what it needs.
+	Pending Phase = "Pending"
+	// Running: it answers requests.
+	Running Phase = "Running"
+	// Suspended: spec.suspend is set, and nothing runs.
+	Suspended Phase = "Suspended"
+	// Failed: it cannot run as it is; condition Ready says why.
+	Failed Phase = "Failed"
+)
+
+// ConditionType names one aspect of a TensorBoard's state.
+//
+// +kubebuilder:validation:Enum=Ready;Idle
+type ConditionType string
+
+const (
+	// Ready is True while the TensorBoard answers requests.
+	Ready ConditionType = "Ready"
+	// Idle is True when the TensorBoard has had no request for a while. It is Unknown where nobody can tell.
+	Idle ConditionType = "Idle"
+)
+
+// Reasons of conditions.
+const (
+	// ReasonRunning (Ready): it answers requests.
+	ReasonRunning = "Running"
+	// ReasonStarting (Ready): its pod is being started.
+	ReasonStarting = "Starting"
+	// ReasonSuspended (Ready, Idle): spec.suspend is set.
+	ReasonSuspended = "Suspended"
+	// ReasonInvalidSpec (Ready): the spec cannot be carried out; the message says where and why.
+	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonNameTaken (Ready): an object of a needed name belongs to somebody else.
+	ReasonNameTaken = "NameTaken"
+	// ReasonCreateRefused (Ready): the API server refuses an object of the TensorBoard; the message is the API server's.
+	ReasonCreateRefused = "CreateRefused"
+	// ReasonUnschedulable (Ready): the scheduler does not place the pod; the message is the scheduler's.
+	ReasonUnschedulable = "Unschedulable"
+	// ReasonNotStarted (Ready): a container cannot start; the message is the kubelet's.
+	ReasonNotStarted = "ContainersNotStarted"
+	// ReasonFailing (Ready): a container ends again and again; the message says how.
+	ReasonFailing = "ContainersFail"
+
+	// ReasonActive (Idle): there was a request lately.
+	ReasonActive = "Active"
+	// ReasonNoRequests (Idle): there was no request for a while.
+	ReasonNoRequests = "NoRequests"
+	// ReasonNotRunning (Idle): it does not run, so nobody can ask it.
+	ReasonNotRunning = "NotRunning"
+	// ReasonProbeFailed (Idle): the pod does not tell when it had its last request.
+	ReasonProbeFailed = "ProbeFailed"
+)
+
+// TensorBoardStatus is the observed state of a TensorBoard.
+type TensorBoardStatus struct {
+	// Phase is Pending, Running, Suspended or Failed.
+	// +optional
+	Phase Phase `json:"phase,omitempty"`
+	// Pod is the pod that runs it; unset while there is none.
+	// +optional
+	Pod *PodStatus `json:"pod,omitempty"`
+	// Conditions holds the latest observations.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []Condition `json:"conditions,omitempty"`
+	// URL is its address within the cluster. It stays the same when the TensorBoard is suspended and resumed.
+	// +optional
+	URL string `json:"url,omitempty"`
+	// ObservedGeneration is the metadata.generation that this status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// PodStatus tells which pod runs a TensorBoard and how it is.
+type PodStatus struct {
+	// Reference identifies the pod.
+	Reference PodReference `json:"reference"`
+	// Phase of the pod.
+	// +optional
+	Phase corev1.PodPhase `json:"phase,omitempty"`
+}
+
+// PodReference identifies a pod of the same namespace.
+type PodReference struct {
+	// Name of the pod.
+	Name string `json:"name"`
+	// UID of the pod.
+	UID types.UID `json:"uid"`
+}
+
+// Condition describes one aspect of the state of a TensorBoard.
+type Condition struct {
+	// Type names the aspect.
+	Type ConditionType `json:"type"`
+	// Status is True, False or Unknown.
+	Status metav1.ConditionStatus `json:"status"`
+	// Reason is a CamelCase word for programs.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Reason string `json:"reason,omitempty"`
+	// Message is a sentence for people.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// LastTransitionTime tells when the status last changed.
+	// +optional
+	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitzero"`
+	// LastProbeTime tells when the pod was last asked. Only of Idle.
+	// +optional
+	LastProbeTime *metav1.Time `json:"lastProbeTime,omitempty"`
+}
