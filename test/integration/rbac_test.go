@@ -28,6 +28,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/config"
+	"tensorstack.dev/batch/internal/webhook"
 )
 
 // The operator does all that it can do as the ServiceAccount of config/default. Nothing is forbidden to it, and there is
@@ -97,6 +98,7 @@ func (w *world) installDefault() {
 	w.kubectlApply("../../config/default")
 	for _, o := range []client.Object{
 		&admissionregistration.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "t9k-batch"}},
+		&admissionregistration.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "t9k-batch"}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: "t9k-webhook-cert"}},
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "t9k-operator"}},
 	} {
@@ -106,8 +108,10 @@ func (w *world) installDefault() {
 			}
 		})
 	}
-	w.awaitRight(true, authorization.ResourceAttributes{Verb: "patch", Group: "admissionregistration.k8s.io",
-		Resource: "validatingwebhookconfigurations", Name: "t9k-batch"})
+	for _, resource := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"} {
+		w.awaitRight(true, authorization.ResourceAttributes{Verb: "patch", Group: "admissionregistration.k8s.io",
+			Resource: resource, Name: "t9k-batch"})
+	}
 	w.awaitRight(true, authorization.ResourceAttributes{Verb: "update", Resource: "secrets", Namespace: config.Namespace, Name: "t9k-webhook-cert"})
 	w.awaitRight(true, finalizers)
 }
@@ -128,12 +132,16 @@ func (w *world) awaitRight(may bool, attributes authorization.ResourceAttributes
 	})
 }
 
-// pointWebhook has the API server call the webhook of config/default at an address.
+// pointWebhook has the API server call the webhooks of config/default at an address.
 func (w *world) pointWebhook(address string) {
 	w.Helper()
-	patch := `[{"op":"replace","path":"/webhooks/0/clientConfig","value":{"url":"https://` + address + `/validate-jobs"}}]`
-	w.must(w.client.Patch(w.Context(), &admissionregistration.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "t9k-batch"}},
-		client.RawPatch(types.JSONPatchType, []byte(patch))))
+	for path, o := range map[string]client.Object{
+		webhook.Path:        &admissionregistration.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "t9k-batch"}},
+		webhook.DefaultPath: &admissionregistration.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "t9k-batch"}},
+	} {
+		patch := `[{"op":"replace","path":"/webhooks/0/clientConfig","value":{"url":"https://` + address + path + `"}}]`
+		w.must(w.client.Patch(w.Context(), o, client.RawPatch(types.JSONPatchType, []byte(patch))))
+	}
 }
 
 // serviceAccountKubeconfig writes a kubeconfig with a token of a ServiceAccount of the operator's namespace.
