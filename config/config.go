@@ -14,7 +14,7 @@ import (
 //go:embed crd/*.yaml
 var CRDs embed.FS
 
-//go:embed operator/namespace.yaml webhook/*.yaml
+//go:embed operator/namespace.yaml webhook/*.yaml scheduler/queue.yaml scheduler/role.yaml
 var files embed.FS
 
 // Namespace is that of the operator.
@@ -56,4 +56,33 @@ func callAt(configuration *unstructured.Unstructured, address string) error {
 		hook["clientConfig"] = map[string]any{"url": "https://" + address + path}
 	}
 	return unstructured.SetNestedSlice(configuration.Object, hooks, "webhooks")
+}
+
+// DefaultQueue is the queue that every cluster has from the start.
+func DefaultQueue() (*unstructured.Unstructured, error) { return read("scheduler/queue.yaml") }
+
+// SchedulerRole lists what lets a scheduler of this user name follow groups and queues.
+func SchedulerRole(user string) ([]*unstructured.Unstructured, error) {
+	role, err := read("scheduler/role.yaml")
+	if err != nil {
+		return nil, err
+	}
+	binding := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": role.GetAPIVersion(), "kind": "ClusterRoleBinding", "metadata": map[string]any{"name": role.GetName()},
+		"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": role.GetKind(), "name": role.GetName()},
+		"subjects": []any{map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}},
+	}}
+	return []*unstructured.Unstructured{role, binding}, nil
+}
+
+func read(file string) (*unstructured.Unstructured, error) {
+	data, err := files.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	o := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(data, &o.Object); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", file, err)
+	}
+	return o, nil
 }

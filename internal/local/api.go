@@ -172,7 +172,8 @@ func (a *api) nodeReady(ctx context.Context) error {
 
 var crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// installCRDs applies the CustomResourceDefinitions of this repository and waits until they are served.
+// installCRDs applies the CustomResourceDefinitions of this repository, waits until they are served, and makes what every
+// cluster has of them.
 func (a *api) installCRDs(ctx context.Context) error {
 	files, err := fs.Glob(config.CRDs, "crd/*.yaml")
 	if err != nil {
@@ -196,6 +197,29 @@ func (a *api) installCRDs(ctx context.Context) error {
 	for _, name := range names {
 		if err := a.awaitEstablished(ctx, name); err != nil {
 			return err
+		}
+	}
+	return a.installQueue(ctx)
+}
+
+// installQueue makes the default queue, unless there is one, and lets the scheduler follow queues.
+func (a *api) installQueue(ctx context.Context) error {
+	queue, err := config.DefaultQueue()
+	if err != nil {
+		return err
+	}
+	resource, _ := meta.UnsafeGuessKindToResource(queue.GroupVersionKind())
+	_, err = a.dynamic.Resource(resource).Create(ctx, queue, metav1.CreateOptions{FieldManager: "t9k-local"})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("installing the queue %s: %w", queue.GetName(), err)
+	}
+	objects, err := config.SchedulerRole("system:kube-scheduler")
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if err := a.apply(ctx, object); err != nil {
+			return fmt.Errorf("installing the %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
 	return nil

@@ -27,7 +27,7 @@ func newPlane(d Dir, c *Config, a *api) []Component {
 		{Name: Webhook, Needs: []string{APIServer}, Run: a.installWebhook(c.loopback(Webhook))},
 		{Name: ControllerManager, Needs: []string{APIServer}, Args: controllerManagerArgs(d, c),
 			Ready: both(a.serves(c.loopback(ControllerManager), "/healthz"), a.hasDefaultServiceAccount)},
-		{Name: Scheduler, Needs: []string{APIServer}, Args: schedulerArgs(d, c),
+		{Name: Scheduler, Needs: []string{APIServer, CRDs}, Args: schedulerArgs(d, c),
 			Ready: a.serves(c.loopback(Scheduler), "/readyz")},
 		{Name: Kubelet, Needs: []string{APIServer}, Args: kubeletArgs(d, c), Env: []string{DirVariable + "=" + string(d)},
 			Ready: both(a.serves(hostPort(c.gateway(), kubeletPort), "/healthz"), a.nodeReady)},

@@ -12,7 +12,8 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/version"  // registers the version metric
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
-	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+
+	scheduler "tensorstack.dev/batch/internal/scheduler/plugin"
 )
 
 // commands makes each Cobra program of a cluster. Only the one that runs may be made: the constructors of Kubernetes
@@ -20,7 +21,7 @@ import (
 var commands = map[string]func() *cobra.Command{
 	"kube-apiserver":          apiserver.NewAPIServerCommand,
 	"kube-controller-manager": controllermanager.NewControllerManagerCommand,
-	"kube-scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
+	"kube-scheduler":          scheduler.NewCommand,
 	"kubelet":                 newKubeletCommand,
 	"dns":                     newDNSCommand,
 	"operator":                newOperatorCommand,

@@ -367,7 +367,7 @@ func TestStrandedGangIsEvicted(t *testing.T) {
 		w.cluster.Grace = time.Minute
 		g := w.group("g", "a", 3, 2)
 		w.run(g, "n00", g.Pods[:2]...)
-		g.Complete, g.Since = complete, w.cluster.Now
+		g.Complete, g.Partial = complete, w.cluster.Now
 		if d := w.round(t)["g"]; len(d.Evict) != 0 {
 			t.Errorf("evicted at once: %v", names(d.Evict))
 		}

@@ -40,7 +40,7 @@ func (r *round) gang(g *Group, n need, pods []*Pod, where pick) *refusal {
 // fill places pods one after the other until the minimum is met, and takes all of them back if it is not.
 func (r *round) fill(g *Group, n need, pods []*Pod, where pick) *refusal {
 	shape := ""
-	if where == nil && !r.simulating {
+	if where == nil && !r.simulating && !r.Shapeless {
 		shape = uniform(g, pods)
 	}
 	if m, ok := r.misfits[shape]; shape != "" && ok && n.total > m.fitted {

@@ -32,7 +32,7 @@ func (r *round) reserve(g *Group, d *Decision, n need, pods []*Pod) bool {
 		return false
 	}
 	units := r.endings()
-	for _, o := range r.Groups {
+	for _, o := range r.allRunning() {
 		for _, p := range o.Pods {
 			if o != g && p.Node != "" && !p.Ending && !r.leaving[p] {
 				units = append(units, unit{group: o, pods: []*Pod{p}})
@@ -56,7 +56,7 @@ func (r *round) couldFit(g *Group, n need, pods []*Pod) bool {
 // endings are pods that end anyway: their room is had without evicting anybody.
 func (r *round) endings() []unit {
 	var units []unit
-	for _, g := range r.Groups {
+	for _, g := range r.allRunning() {
 		for _, p := range g.Pods {
 			if p.Node != "" && (p.Ending || r.leaving[p]) {
 				units = append(units, unit{group: g, pods: []*Pod{p}})
@@ -70,7 +70,7 @@ func (r *round) endings() []unit {
 // that of the queue with the larger share, then the youngest. Of a gang, first what is beyond its minimum, then all the rest.
 func (r *round) victims(q *Queue) []unit {
 	var groups []*Group
-	for _, g := range r.Groups {
+	for _, g := range r.allRunning() {
 		o := r.Queues[g.Queue]
 		fresh := r.decisions[g] != nil && len(r.decisions[g].Gangs) > 0 // what of it is bound now cannot be taken back
 		if o != nil && o.Preemptible && o.Priority < q.Priority && !fresh && len(r.running(g)) > 0 {

@@ -34,7 +34,7 @@ type round struct {
 // kept, then those that waited for too long, then all others; each in the order of queue priority, share, group priority and
 // age. It leaves on the nodes what it says is to be bound or held, and changes nothing else of the cluster.
 func Round(c *Cluster) Result {
-	r := &round{Cluster: c, used: used(c.Groups), at: map[*Pod]string{}, bound: map[*Pod]bool{}, held: map[*Pod]bool{}, kept: map[*Group]*Hold{},
+	r := &round{Cluster: c, used: c.usedNow(), at: map[*Pod]string{}, bound: map[*Pod]bool{}, held: map[*Pod]bool{}, kept: map[*Group]*Hold{},
 		leaving: map[*Pod]bool{}, misfits: map[string]misfit{}, decisions: map[*Group]*Decision{}}
 	if r.Domain == nil {
 		r.Domain = func(string) string { return "" }
@@ -63,6 +63,14 @@ func Round(c *Cluster) Result {
 	}
 	r.result.More = r.result.More || r.released
 	return r.result
+}
+
+// allRunning lists the groups that hold room.
+func (r *round) allRunning() []*Group {
+	if r.Running == nil {
+		return r.Groups
+	}
+	return r.Running()
 }
 
 // Classes of groups, in the order in which they are tried.
@@ -183,7 +191,7 @@ func (r *round) start(g *Group, d *Decision, n need, pods []*Pod) (again bool) {
 	if r.preempt(g, d, n, pods, no) || r.reserve(g, d, n, pods) {
 		return false
 	}
-	if !g.Complete && r.Grace > 0 && !g.Since.IsZero() && r.Now.Sub(g.Since) >= r.Grace {
+	if !g.Complete && r.Grace > 0 && !g.Partial.IsZero() && r.Now.Sub(g.Partial) >= r.Grace {
 		d.Evict = append(d.Evict, r.stranded(g)...)
 	}
 	return false

@@ -85,4 +85,15 @@ func used(groups []*Group) map[string]Resources {
 	return sums
 }
 
+func (c *Cluster) usedNow() map[string]Resources {
+	if c.Used == nil {
+		return used(c.Groups)
+	}
+	sums := make(map[string]Resources, len(c.Used))
+	for name, r := range c.Used {
+		sums[name] = maps.Clone(r)
+	}
+	return sums
+}
+
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -56,8 +56,10 @@ type Group struct {
 	// Finished counts the pods that ended by themselves, by role. They count for the minimum.
 	Finished map[string]int
 	Pods     []*Pod
-	// Since is when the group was first seen waiting with its minimum, or partly bound.
+	// Since is since when the group waits with all of its minimum; zero while that is not there.
 	Since time.Time
+	// Partial is since when the group is known to be partly bound; zero while it is not.
+	Partial time.Time
 	// Complete: the minimum was bound once. Such a group that loses pods is not a gang that failed to start.
 	Complete bool
 	// Hold is the room kept for the group by an earlier round.
@@ -97,9 +99,13 @@ type Nodes interface {
 // Cluster is what a round decides about.
 type Cluster struct {
 	Queues map[string]*Queue
-	// Groups are all groups with a pod that waits or holds room.
+	// Groups are all groups with a pod that waits, and those for which room is kept.
 	Groups []*Group
-	Nodes  Nodes
+	// Running lists all groups with a pod that has a node; nil: those in Groups. It is called where room may have to be made.
+	Running func() []*Group
+	// Used is what the pods with a node use, by queue; nil: those in Groups. Round changes a copy of it.
+	Used  map[string]Resources
+	Nodes Nodes
 	// Domain is the topology domain of a node, empty where it has none; Domains lists all of them in order.
 	Domain  func(node string) string
 	Domains []string
@@ -110,6 +116,8 @@ type Cluster struct {
 	Grace time.Duration
 	// Skip tells which groups are not tried in this round, though the room kept for them is kept on; nil: none.
 	Skip func(*Group) bool
+	// Shapeless: pods of one shape need not fit the same nodes now, for some pods that run refuse others.
+	Shapeless bool
 	// MaxPods ends the round once that many pods have been placed; 0: no limit.
 	MaxPods int
 }

@@ -1,0 +1,140 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/tools/events"
+	basecompatibility "k8s.io/component-base/compatibility"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/version/verflag"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+	schedulerconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/profile"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+)
+
+// NewCommand is the command that runs the scheduler: a kube-scheduler with its flags, whose process has a profile for pods of
+// the t9k-scheduler beside the default one.
+func NewCommand() *cobra.Command {
+	opts := options.NewOptions()
+	settings := Config{}
+	alone := false
+	cmd := &cobra.Command{
+		Use:          "t9k-scheduler",
+		Short:        "Schedule pods, those of groups all together or not at all",
+		Args:         cobra.NoArgs,
+		SilenceUsage: true,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			return opts.ComponentGlobalsRegistry.Set()
+		},
+		RunE: func(*cobra.Command, []string) error { return run(opts, settings, alone) },
+	}
+	f := cmd.Flags()
+	for _, set := range opts.Flags.FlagSets {
+		f.AddFlagSet(set)
+	}
+	verflag.AddFlags(f)
+	f.DurationVar(&settings.ReserveAfter, "reserve-after", 10*time.Minute, "how long a group waits until room is kept for it; 0: for ever")
+	f.DurationVar(&settings.Grace, "gang-grace-period", 5*time.Minute, "how long a gang may stay partly bound before what runs of it is evicted")
+	f.StringVar(&settings.TopologyLabel, "topology-label", "", "label of nodes that names their topology domain; unset: there are none")
+	f.BoolVar(&alone, "no-default-profile", false, "leave the pods of default-scheduler to another scheduler")
+	// Each pod that waits at the barrier of its gang would cost a write.
+	if err := f.Set("feature-gates", "NominatedNodeNameForExpectation=false"); err != nil {
+		panic(fmt.Sprintf("the flags of kube-scheduler have changed: %v", err))
+	}
+	return cmd
+}
+
+func run(opts *options.Options, settings Config, alone bool) error {
+	verflag.PrintAndExitIfRequested()
+	gates := opts.ComponentGlobalsRegistry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
+	if err := logsapi.ValidateAndApply(opts.Logs, gates); err != nil {
+		return fmt.Errorf("setting up logs: %w", err)
+	}
+	ctx := server.SetupSignalContext()
+	cc, sched, err := setup(ctx, opts, settings, alone)
+	if err != nil {
+		return err
+	}
+	return app.Run(ctx, cc, sched)
+}
+
+// setup is that of kube-scheduler, with the plugin, its profile and its planner.
+func setup(ctx context.Context, opts *options.Options, settings Config, alone bool) (*schedulerconfig.CompletedConfig, *scheduler.Scheduler, error) {
+	var err error
+	if opts.ComponentConfig, err = latest.Default(); err != nil {
+		return nil, nil, fmt.Errorf("making the default configuration: %w", err)
+	}
+	if errs := opts.Validate(); len(errs) > 0 {
+		return nil, nil, errs[0]
+	}
+	c, err := opts.Config(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if opts.ConfigFile == "" {
+		c.ComponentConfig.Profiles = profiles(c.ComponentConfig.Profiles, alone)
+	}
+	cc := c.Complete()
+	var made []*Plugin
+	cfg := &cc.ComponentConfig
+	recorders := func(name string) events.EventRecorderLogger { return cc.EventBroadcaster.NewRecorder(name) }
+	sched, err := scheduler.New(ctx, cc.Client, cc.InformerFactory, cc.DynInformerFactory, profile.RecorderFactory(recorders),
+		scheduler.WithComponentConfigVersion(cfg.APIVersion),
+		scheduler.WithKubeConfig(cc.KubeConfig),
+		scheduler.WithProfiles(cfg.Profiles...),
+		scheduler.WithPercentageOfNodesToScore(cfg.PercentageOfNodesToScore),
+		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: factory(settings, &made)}),
+		scheduler.WithPodMaxBackoffSeconds(cfg.PodMaxBackoffSeconds),
+		scheduler.WithPodInitialBackoffSeconds(cfg.PodInitialBackoffSeconds),
+		scheduler.WithPodMaxInUnschedulablePodsDuration(cc.PodMaxInUnschedulablePodsDuration),
+		scheduler.WithExtenders(cfg.Extenders...),
+		scheduler.WithParallelism(cfg.Parallelism))
+	if err != nil {
+		return nil, nil, fmt.Errorf("making the scheduler: %w", err)
+	}
+	if len(made) != 1 || sched.Profiles[scheduling.SchedulerName] == nil {
+		return nil, nil, fmt.Errorf("the configuration must enable plugin %s in one profile, %s, and does so in %d", Name, scheduling.SchedulerName, len(made))
+	}
+	fw := sched.Profiles[scheduling.SchedulerName]
+	snapshot, ok := fw.SnapshotSharedLister().(*internalcache.Snapshot)
+	if !ok {
+		return nil, nil, fmt.Errorf("the scheduler's snapshot is a %T", fw.SnapshotSharedLister())
+	}
+	made[0].attach(ctx, sched, newNodes(ctx, fw, sched.Cache, snapshot, made[0].index))
+	return &cc, sched, nil
+}
+
+func newNodes(ctx context.Context, fw framework.Framework, cache internalcache.Cache, snapshot *internalcache.Snapshot, x *index) *nodes {
+	return &nodes{ctx: ctx, logger: klog.FromContext(ctx), profile: fw, cache: cache, snapshot: snapshot, index: x,
+		assumed: map[types.UID]*corev1.Pod{}, away: map[string]*absence{}}
+}
+
+// profiles adds the profile of the t9k-scheduler to the default one. It evicts by queues, not by the priority of pods.
+func profiles(defaults []config.KubeSchedulerProfile, alone bool) []config.KubeSchedulerProfile {
+	ours := *defaults[0].DeepCopy()
+	ours.SchedulerName = scheduling.SchedulerName
+	plugin := config.PluginSet{Enabled: []config.Plugin{{Name: Name}}}
+	p := ours.Plugins
+	p.PreEnqueue, p.PreFilter, p.Filter, p.Reserve, p.Permit = plugin, plugin, plugin, plugin, plugin
+	p.PostFilter = config.PluginSet{Disabled: []config.Plugin{{Name: "*"}}}
+	if alone {
+		return []config.KubeSchedulerProfile{ours}
+	}
+	return append(defaults, ours)
+}

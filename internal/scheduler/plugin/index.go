@@ -1,0 +1,311 @@
+package plugin
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/scheduler/core"
+)
+
+// index is what the planner knows of pods, groups and queues, kept by events and by what the planner itself has decided.
+type index struct {
+	mu     sync.Mutex
+	pods   map[types.UID]*member
+	groups map[string]*group
+	// waiting are the groups with a pod that waits, and those for which room is kept.
+	waiting map[*group]bool
+	queues  map[string]*queue
+	used    map[string]core.Resources
+	// freed counts what may have made room.
+	freed uint64
+	// nodesChanged: the capacities of the queues are to be counted anew.
+	nodesChanged bool
+	// wake is told of every change that the planner should look at, completed of groups whose minimum is bound.
+	wake      func()
+	completed func(*group)
+}
+
+// member is a pod of a group.
+type member struct {
+	pod   *corev1.Pod
+	core  *core.Pod
+	group *group
+	// attempt is the last plan that gave the pod a node.
+	attempt *attempt
+	// told and toldAt are what was last written on the pod.
+	told   string
+	toldAt time.Time
+}
+
+type queue struct {
+	core     core.Queue
+	spec     scheduling.QueueSpec
+	selector labels.Selector // nil: all nodes
+}
+
+// group is a PodGroup, or a pod without one.
+type group struct {
+	core core.Group
+	key  types.NamespacedName
+	// spec is nil where there is no PodGroup.
+	spec *scheduling.PodGroup
+	// single is the only pod of a group that is no PodGroup.
+	single   bool
+	finished map[types.UID]*metav1.PartialObjectMetadata
+	// counted is the queue for which the group's pods are counted.
+	counted string
+	// changed: the group is to be tried whatever has been freed since tried.
+	changed bool
+	tried   uint64
+	// failures counts plans that could not be carried out; none is made before backoff.
+	failures int
+	backoff  time.Time
+	said     said
+}
+
+func newIndex(wake func(), completed func(*group)) *index {
+	return &index{pods: map[types.UID]*member{}, groups: map[string]*group{}, waiting: map[*group]bool{}, queues: map[string]*queue{},
+		used: map[string]core.Resources{}, wake: wake, completed: completed, nodesChanged: true}
+}
+
+func groupKey(namespace, name string) string { return namespace + "/" + name }
+
+// group finds or makes the group of that key.
+func (x *index) group(key string, name types.NamespacedName) *group {
+	g := x.groups[key]
+	if g == nil {
+		g = &group{key: name, finished: map[types.UID]*metav1.PartialObjectMetadata{}}
+		g.core.Name, g.core.Min = key, 1
+		x.groups[key] = g
+	}
+	return g
+}
+
+func (x *index) groupOf(pod *corev1.Pod) *group {
+	if name := pod.Labels[scheduling.LabelGroupName]; name != "" {
+		return x.group(groupKey(pod.Namespace, name), types.NamespacedName{Namespace: pod.Namespace, Name: name})
+	}
+	g := x.group("pod/"+string(pod.UID), types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
+	g.single = true
+	g.core.Created = pod.CreationTimestamp.Time
+	return g
+}
+
+// podSeen takes in a pod that has not finished.
+func (x *index) podSeen(pod *corev1.Pod) {
+	if !ours(pod) || len(pod.Spec.SchedulingGates) > 0 {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	m := x.pods[pod.UID]
+	if m == nil {
+		m = &member{group: x.groupOf(pod), core: &core.Pod{UID: string(pod.UID), Name: pod.Name, Role: pod.Labels[scheduling.LabelRole],
+			Created: pod.CreationTimestamp.Time}}
+		m.core.Requests = requestsOf(pod)
+		m.core.Shape = shapeOf(pod, m.core.Requests)
+		x.pods[pod.UID] = m
+		m.group.core.Pods = append(m.group.core.Pods, m.core)
+		m.group.changed = true
+	}
+	m.pod = pod
+	m.core.Ending = pod.DeletionTimestamp != nil
+	if pod.Spec.NodeName != "" {
+		if r := requestsOf(pod); pod.Spec.NodeName == m.core.Node && !equal(r, m.core.Requests) { // resized in place
+			x.place(m, "")
+			m.core.Requests = r
+		}
+		x.place(m, pod.Spec.NodeName)
+	}
+	x.touch(m.group)
+}
+
+func equal(a, b core.Resources) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for name, v := range a {
+		if b[name] != v {
+			return false
+		}
+	}
+	return true
+}
+
+// podGone takes note that a pod has finished or is deleted.
+func (x *index) podGone(pod *corev1.Pod) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if pod.Spec.NodeName != "" {
+		x.freed++
+		x.wake()
+	}
+	m := x.pods[pod.UID]
+	if m == nil {
+		return
+	}
+	x.place(m, "")
+	m.core.Gone = true
+	delete(x.pods, pod.UID)
+	g := m.group
+	g.core.Pods = slices.DeleteFunc(g.core.Pods, func(p *core.Pod) bool { return p == m.core })
+	x.freed++
+	x.touch(g)
+}
+
+// place notes where a pod is, or is about to be: on no node if node is empty.
+func (x *index) place(m *member, node string) {
+	if m.core.Node == node {
+		return
+	}
+	q := m.group.queue()
+	m.group.counted = q
+	if m.core.Node == "" || node == "" {
+		sign := int64(1)
+		if node == "" {
+			sign = -1
+		}
+		x.count(q, m.core.Requests, sign)
+	}
+	m.core.Node = node
+}
+
+func (x *index) count(queue string, r core.Resources, sign int64) {
+	used := x.used[queue]
+	if used == nil {
+		used = core.Resources{}
+		x.used[queue] = used
+	}
+	for name, v := range r {
+		used[name] += sign * v
+	}
+}
+
+// queue is the queue of a group: that of its PodGroup, or else the one that its pods name.
+func (g *group) queue() string {
+	if g.core.Queue == "" {
+		return scheduling.DefaultQueue
+	}
+	return g.core.Queue
+}
+
+// setQueue moves a group, with what its pods use, to another queue.
+func (x *index) setQueue(g *group, queue string) {
+	if g.core.Queue == queue {
+		return
+	}
+	for _, p := range g.core.Pods {
+		if p.Node != "" {
+			x.count(g.queue(), p.Requests, -1)
+		}
+	}
+	g.core.Queue = queue
+	for _, p := range g.core.Pods {
+		if p.Node != "" {
+			x.count(g.queue(), p.Requests, 1)
+		}
+	}
+}
+
+// touch derives what follows from a group's pods, after something about them has changed.
+func (x *index) touch(g *group) {
+	if g.spec == nil && len(g.core.Pods) > 0 {
+		x.setQueue(g, queueLabel(x.pods[types.UID(g.core.Pods[0].UID)].pod))
+	}
+	placed, bound, waits, latest := 0, 0, 0, time.Time{}
+	names := map[string]bool{}
+	for _, p := range g.core.Pods {
+		names[p.Name] = true
+		switch {
+		case p.Node != "" && !p.Ending:
+			placed++
+			if x.pods[types.UID(p.UID)].pod.Spec.NodeName != "" {
+				bound++
+			}
+		case p.Node == "" && !p.Ending:
+			waits++
+			if p.Created.After(latest) {
+				latest = p.Created
+			}
+		}
+	}
+	g.core.Finished = map[string]int{}
+	finished := 0
+	for _, o := range g.finished {
+		if !names[o.Name] { // a pod of the same name proves that this one is gone
+			g.core.Finished[o.Labels[scheduling.LabelRole]]++
+			finished++
+		}
+	}
+	started := placed+finished > 0
+	g.core.Complete = started && (g.core.Complete || bound+finished >= g.core.Min && x.rolesBound(g))
+	if g.core.Complete {
+		x.completed(g)
+	}
+	g.core.Since = time.Time{}
+	if waits > 0 && placed+finished+waits >= g.core.Min {
+		g.core.Since = latest
+	}
+	if placed == 0 || g.core.Complete || waits == 0 {
+		g.core.Partial = time.Time{}
+	} else if g.core.Partial.IsZero() {
+		g.core.Partial = time.Now()
+	}
+	if waits > 0 || g.core.Hold != nil {
+		x.waiting[g] = true
+		x.wake()
+	} else {
+		delete(x.waiting, g)
+	}
+	if len(g.core.Pods) == 0 && g.spec == nil && len(g.finished) == 0 {
+		delete(x.groups, g.core.Name)
+	}
+}
+
+// rolesBound tells whether each role has its minimum of pods that are bound or have finished.
+func (x *index) rolesBound(g *group) bool {
+	have := map[string]int{}
+	for role, n := range g.core.Finished {
+		have[role] += n
+	}
+	for _, p := range g.core.Pods {
+		if !p.Ending && x.pods[types.UID(p.UID)].pod.Spec.NodeName != "" {
+			have[p.Role]++
+		}
+	}
+	for role, n := range g.core.Roles {
+		if have[role] < n {
+			return false
+		}
+	}
+	return true
+}
+
+// finishedSeen and finishedGone keep the members of groups that have finished, of which the scheduler's own caches know nothing.
+func (x *index) finishedSeen(o *metav1.PartialObjectMetadata) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	name := o.Labels[scheduling.LabelGroupName]
+	g := x.group(groupKey(o.Namespace, name), types.NamespacedName{Namespace: o.Namespace, Name: name})
+	if g.finished[o.UID] == nil {
+		g.finished[o.UID] = o
+		g.changed = true
+		x.touch(g)
+	}
+}
+
+func (x *index) finishedGone(o *metav1.PartialObjectMetadata) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if g := x.groups[groupKey(o.Namespace, o.Labels[scheduling.LabelGroupName])]; g != nil {
+		delete(g.finished, o.UID)
+		x.touch(g)
+	}
+}

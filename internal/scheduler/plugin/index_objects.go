@@ -1,0 +1,120 @@
+package plugin
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/scheduler/core"
+)
+
+func (x *index) podGroupSeen(pg *scheduling.PodGroup) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	g := x.group(groupKey(pg.Namespace, pg.Name), types.NamespacedName{Namespace: pg.Namespace, Name: pg.Name})
+	fresh := g.spec == nil || g.spec.UID != pg.UID
+	changed := fresh || !apiequality.Semantic.DeepEqual(g.spec.Spec, pg.Spec)
+	g.spec = pg
+	if fresh {
+		g.said = saidIn(pg)
+	}
+	if !changed {
+		return
+	}
+	g.changed = true
+	c := &g.core
+	c.Min, c.Priority, c.Created = int(max(pg.Spec.MinMember, 1)), pg.Spec.Priority, pg.CreationTimestamp.Time
+	c.Topology, c.Roles = core.Topology(pg.Spec.TopologyPolicy), map[string]int{}
+	for _, role := range pg.Spec.Roles {
+		c.Roles[role.Name] = int(role.MinMember)
+	}
+	queue := pg.Spec.Queue
+	if queue == "" {
+		queue = scheduling.DefaultQueue
+	}
+	x.setQueue(g, queue)
+	c.Complete = g.said.status == metav1.ConditionTrue
+	x.touch(g)
+}
+
+func (x *index) podGroupGone(pg *scheduling.PodGroup) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if g := x.groups[groupKey(pg.Namespace, pg.Name)]; g != nil {
+		g.spec = nil
+		x.touch(g)
+	}
+}
+
+func (x *index) queueSeen(q *scheduling.Queue) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if old := x.queues[q.Name]; old != nil && apiequality.Semantic.DeepEqual(old.spec, q.Spec) {
+		return
+	}
+	n := &queue{spec: q.Spec, core: core.Queue{Name: q.Name, Quota: amounts(q.Spec.Quota.Requests), Priority: q.Spec.Priority,
+		Preemptible: q.Spec.Preemptible == nil || *q.Spec.Preemptible, Closed: q.Spec.Closed}}
+	if s := q.Spec.NodeSelector; s != nil {
+		selector, err := metav1.LabelSelectorAsSelector(s)
+		if err != nil { // the API server accepts selectors that cannot be used
+			selector = labels.Nothing()
+		}
+		n.selector = selector
+	}
+	x.queues[q.Name] = n
+	x.nodesChanged = true
+	x.freed++
+	x.wake()
+}
+
+func (x *index) queueGone(q *scheduling.Queue) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.queues, q.Name)
+	x.freed++
+	x.wake()
+}
+
+// nodeSeen takes note of a node whose change may make room; old is nil for a new one.
+func (x *index) nodeSeen(old, node *corev1.Node) {
+	if old != nil && old.Spec.Unschedulable == node.Spec.Unschedulable && apiequality.Semantic.DeepEqual(old.Labels, node.Labels) &&
+		apiequality.Semantic.DeepEqual(old.Spec.Taints, node.Spec.Taints) &&
+		apiequality.Semantic.DeepEqual(old.Status.Allocatable, node.Status.Allocatable) {
+		return
+	}
+	x.roomMade(true)
+}
+
+// roomMade wakes the groups that wait.
+func (x *index) roomMade(nodes bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.nodesChanged = x.nodesChanged || nodes
+	x.freed++
+	x.wake()
+}
+
+// capacities counts what the nodes have that each queue may use.
+func (x *index) capacities(nodes []*corev1.Node) {
+	if !x.nodesChanged {
+		return
+	}
+	x.nodesChanged = false
+	for _, q := range x.queues {
+		q.core.Capacity = core.Resources{}
+		for _, n := range nodes {
+			if q.allows(n) {
+				for name, v := range amounts(n.Status.Allocatable) {
+					q.core.Capacity[name] += v
+				}
+			}
+		}
+	}
+}
+
+func (q *queue) allows(n *corev1.Node) bool {
+	return q == nil || q.selector == nil || q.selector.Matches(labels.Set(n.Labels))
+}

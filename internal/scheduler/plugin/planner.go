@@ -1,0 +1,353 @@
+package plugin
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"tensorstack.dev/batch/internal/scheduler/core"
+)
+
+const (
+	// batch is about how many pods are planned before they are handed out.
+	batch = 128
+	// fullShare is how many times as long as a round took that looked at everything, the next such one waits.
+	fullShare = 4
+	// longestPause bounds that wait.
+	longestPause = time.Second
+	// syncPoll is how often it is looked whether all caches are filled.
+	syncPoll = 20 * time.Millisecond
+	// tick is how often deadlines are looked at.
+	tick = time.Second
+	// reviewEvery is how often everything is looked at without a known reason, in ticks.
+	reviewEvery = 30
+	// firstBackoff doubles up to longestBackoff with each plan of a group that could not be carried out.
+	firstBackoff   = 100 * time.Millisecond
+	longestBackoff = 30 * time.Second
+)
+
+// popped is what the scheduler's own queue yields.
+type popped struct {
+	info *framework.QueuedPodInfo
+	err  error
+}
+
+// planner decides about groups between the scheduling cycles. All its methods run on the scheduling goroutine.
+type planner struct {
+	*Plugin
+	nodes *nodes
+	sched *scheduler.Scheduler
+	pop   func(klog.Logger) (*framework.QueuedPodInfo, error)
+	pods  chan popped
+	// ready are pods with a node that wait for their scheduling cycle; last is the one that has it.
+	ready []*ticket
+	last  *ticket
+	// nextFull is when groups that did not fit may be tried again.
+	nextFull time.Time
+	due      bool
+}
+
+// attach makes a scheduler take its pods from a planner.
+func (p *Plugin) attach(ctx context.Context, sched *scheduler.Scheduler, n *nodes) {
+	pl := &planner{Plugin: p, nodes: n, sched: sched, pop: sched.NextPod, pods: make(chan popped)}
+	sched.NextPod = func(logger klog.Logger) (*framework.QueuedPodInfo, error) { return pl.next(ctx, logger) }
+}
+
+// next yields the pod of the next scheduling cycle.
+func (pl *planner) next(ctx context.Context, logger klog.Logger) (*framework.QueuedPodInfo, error) {
+	pl.started.Do(func() {
+		go pl.feed(ctx, logger)
+		go pl.clock(ctx)
+	})
+	pl.settleLast()
+	for {
+		if info := pl.nextReady(logger); info != nil {
+			return info, nil
+		}
+		timer := pl.timer()
+		select {
+		case <-ctx.Done():
+			return nil, nil
+		case got := <-pl.pods:
+			timer.Stop()
+			return got.info, got.err
+		case <-pl.woken:
+		case <-timer.C:
+		}
+		timer.Stop()
+		pl.round()
+	}
+}
+
+// timer fires when groups that were passed over are due.
+func (pl *planner) timer() *time.Timer {
+	if pl.due {
+		return time.NewTimer(max(0, time.Until(pl.nextFull)))
+	}
+	return time.NewTimer(time.Hour)
+}
+
+// feed takes pods of other schedulers' profiles out of the scheduler's queue.
+func (pl *planner) feed(ctx context.Context, logger klog.Logger) {
+	for {
+		info, err := pl.pop(logger)
+		select {
+		case pl.pods <- popped{info, err}:
+		case <-ctx.Done():
+			return
+		}
+		if info == nil && err == nil { // the queue is closed
+			return
+		}
+	}
+}
+
+// clock wakes the planner for deadlines.
+func (pl *planner) clock(ctx context.Context) {
+	t := time.NewTicker(tick)
+	defer t.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		if n%reviewEvery == 0 {
+			pl.index.roomMade(false)
+			continue
+		}
+		pl.index.deadlines(time.Now(), pl.config)
+	}
+}
+
+// deadlines has those groups tried for which time has brought something about.
+func (x *index) deadlines(now time.Time, c Config) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for g := range x.waiting {
+		starved := g.core.Hold == nil && !g.core.Since.IsZero() && now.Sub(g.core.Since) >= c.ReserveAfter
+		stranded := !g.core.Partial.IsZero() && now.Sub(g.core.Partial) >= c.Grace
+		retried := !g.backoff.IsZero() && now.After(g.backoff)
+		evicting := g.core.Hold != nil && g.core.Hold.Preempting
+		if starved || stranded || retried || evicting {
+			g.changed = true
+			x.wake()
+		}
+	}
+}
+
+// round decides about the groups that wait, and makes tickets for the pods that get a node.
+func (pl *planner) round() {
+	if !pl.synced() { // nothing is decided before everything that runs is known
+		pl.nextFull, pl.due = time.Now().Add(syncPoll), true
+		return
+	}
+	x := pl.index
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	began := time.Now()
+	list, err := pl.nodeLister.List(everything)
+	if err != nil {
+		return
+	}
+	x.capacities(list)
+	pl.releaseHolds()
+	if err := pl.nodes.begin(); err != nil {
+		klog.ErrorS(err, "Taking a snapshot of the nodes")
+		return
+	}
+	c, passed := pl.cluster(began)
+	pl.planning = true
+	result := core.Round(c)
+	pl.planning = false
+	if pl.nodes.err != nil {
+		pl.discard(result)
+		return
+	}
+	full := false
+	for _, d := range result.Decisions {
+		full = full || len(d.Gangs) == 0
+		pl.carryOut(d, began)
+	}
+	if result.More {
+		pl.wake()
+	}
+	pl.due = *passed
+	if full {
+		pl.nextFull = time.Now().Add(min(fullShare*time.Since(began), longestPause))
+	}
+}
+
+// cluster is what the round sees. passed is set if it passes over groups that are to be tried later.
+func (pl *planner) cluster(now time.Time) (c *core.Cluster, passed *bool) {
+	x := pl.index
+	passed = new(bool)
+	c = &core.Cluster{Queues: make(map[string]*core.Queue, len(x.queues)), Nodes: pl.nodes, Now: now, ReserveAfter: pl.config.ReserveAfter,
+		Grace: pl.config.Grace, MaxPods: batch, Used: x.used}
+	for name, q := range x.queues {
+		c.Queues[name] = &q.core
+	}
+	byCore := make(map[*core.Group]*group, len(x.waiting))
+	for g := range x.waiting {
+		if g.single || g.spec != nil {
+			c.Groups = append(c.Groups, &g.core)
+			byCore[&g.core] = g
+		}
+	}
+	c.Running = func() []*core.Group {
+		all := make([]*core.Group, 0, len(x.groups))
+		for _, g := range x.groups {
+			all = append(all, &g.core)
+		}
+		return all
+	}
+	if refusing, err := pl.nodes.snapshot.HavePodsWithRequiredAntiAffinityList(); err == nil {
+		c.Shapeless = len(refusing) > 0
+	}
+	early := now.Before(pl.nextFull)
+	c.Skip = func(o *core.Group) bool {
+		g := byCore[o]
+		if now.Before(g.backoff) {
+			return true
+		}
+		if g.changed {
+			return false
+		}
+		if g.tried != x.freed && early {
+			*passed = true
+		}
+		return g.tried == x.freed || early
+	}
+	pl.domains(c)
+	return c, passed
+}
+
+// domains tells core about topology, if a label for it is configured.
+func (pl *planner) domains(c *core.Cluster) {
+	label := pl.config.TopologyLabel
+	if label == "" {
+		return
+	}
+	list, err := pl.nodes.snapshot.List()
+	if err != nil {
+		return
+	}
+	seen := map[string]bool{}
+	of := make(map[string]string, len(list))
+	for _, info := range list {
+		if d := info.Node().Labels[label]; d != "" {
+			of[info.Node().Name] = d
+			seen[d] = true
+		}
+	}
+	c.Domain = func(node string) string { return of[node] }
+	c.Domains = sortedNames(seen)
+}
+
+// releaseHolds takes room back that was kept, for the round gives it anew, and drops that of groups that have changed.
+func (pl *planner) releaseHolds() {
+	for g := range pl.index.waiting {
+		h := g.core.Hold
+		if h == nil {
+			continue
+		}
+		valid := g.single || g.spec != nil
+		for _, at := range h.Placements {
+			pl.nodes.forget(types.UID(at.Pod.UID))
+			valid = valid && !at.Pod.Gone && !at.Pod.Ending && at.Pod.Node == "" && pl.nodes.exists(at.Node)
+		}
+		if !valid {
+			g.core.Hold = nil
+			g.changed = true
+		}
+	}
+}
+
+func (n *nodes) exists(node string) bool {
+	_, err := n.cache.GetNode(node)
+	return err == nil
+}
+
+// discard undoes what a round has done that the scheduler's cache did not follow, and has it done again.
+func (pl *planner) discard(result core.Result) {
+	klog.ErrorS(pl.nodes.err, "A round of planning came to nothing")
+	for uid := range pl.nodes.assumed {
+		pl.nodes.forget(uid)
+	}
+	clear(pl.nodes.away)
+	for _, d := range result.Decisions {
+		d.Group.Hold = nil
+	}
+	pl.nextFull = time.Now().Add(longestPause)
+	pl.due = true
+}
+
+// carryOut makes a decision real. The index is locked.
+func (pl *planner) carryOut(d *core.Decision, now time.Time) {
+	x := pl.index
+	g := x.groups[d.Group.Name]
+	g.changed, g.tried = false, x.freed
+	g.core.Hold = d.Hold
+	for _, gang := range d.Gangs {
+		a := &attempt{plugin: pl.Plugin, group: g, size: len(gang)}
+		for _, at := range gang {
+			m := x.pods[types.UID(at.Pod.UID)]
+			x.place(m, at.Node)
+			m.attempt = a
+			pl.ready = append(pl.ready, &ticket{attempt: a, pod: m.pod, node: at.Node})
+		}
+	}
+	for _, p := range d.Evict {
+		if m := x.pods[types.UID(p.UID)]; m != nil {
+			pl.evictions.add(m.pod, d)
+		}
+	}
+	pl.report(g, d, now)
+	x.touch(g)
+}
+
+// nextReady hands out the next pod that has a node.
+func (pl *planner) nextReady(logger klog.Logger) *framework.QueuedPodInfo {
+	for len(pl.ready) > 0 {
+		t := pl.ready[0]
+		pl.ready = pl.ready[1:]
+		pl.nodes.forget(t.pod.UID) // the cycle that follows takes the room again
+		if t.attempt.failed() {
+			pl.giveUp(t.pod.UID)
+			continue
+		}
+		pl.allow(t)
+		info := pl.sched.SchedulingQueue.PopSpecificPod(logger, t.pod)
+		if info == nil || info.Pod == nil {
+			pl.revoke(t.pod.UID)
+			t.attempt.fail("pod " + t.pod.Name + " is no longer in the queue")
+			pl.giveUp(t.pod.UID)
+			continue
+		}
+		pl.last = t
+		return info
+	}
+	return nil
+}
+
+// settleLast looks at how the last scheduling cycle ended: a pod that did not arrive at Permit ends its gang's attempt.
+func (pl *planner) settleLast() {
+	t := pl.last
+	if t == nil {
+		return
+	}
+	pl.last = nil
+	if pl.revoke(t.pod.UID) || !t.attempt.arrived(t.pod.UID) {
+		t.attempt.fail("pod " + t.pod.Name + " did not get through its scheduling cycle")
+		pl.giveUp(t.pod.UID)
+	}
+}
+
+func podKey(pod *corev1.Pod) types.NamespacedName {
+	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+}
