@@ -42,6 +42,11 @@ func (r *reconciler) writeStatus(ctx context.Context, m *memory, obj kinds.Objec
 	sent.SetUID(obj.GetUID())
 	sent.SetResourceVersion(obj.GetResourceVersion())
 	*r.kind.Status(sent) = *status
+	if r.kind.Training != nil { // what others tell stays as it was read
+		_, read := r.kind.Training(obj)
+		_, kept := r.kind.Training(sent)
+		kept.TensorBoard = read.TensorBoard
+	}
 	body, err := json.Marshal(sent)
 	if err != nil {
 		return fail(err)

@@ -38,6 +38,8 @@ type Kind struct {
 	warn func(Object, *engine.Job) warnings
 	// Status is the object's status, to read and to write.
 	Status func(Object) *batch.JobStatus
+	// Training is what all training jobs have in common, to read and to write; nil for jobs of other kinds.
+	Training func(Object) (*batch.TrainingSpec, *batch.TrainingStatus)
 }
 
 // All lists the kinds of job.

@@ -25,6 +25,10 @@ var pyTorchTrainingJob = Kind{
 	Default:        defaultPyTorch,
 	warn:           warnPyTorch,
 	Status:         func(o Object) *batch.JobStatus { return &o.(*batch.PyTorchTrainingJob).Status.JobStatus },
+	Training: func(o Object) (*batch.TrainingSpec, *batch.TrainingStatus) {
+		j := o.(*batch.PyTorchTrainingJob)
+		return &j.Spec.TrainingSpec, &j.Status.TrainingStatus
+	},
 }
 
 var pyTorch = framework{containers: []string{"pytorch", "python"}, port: 29500, portName: "pytorch"}

@@ -21,6 +21,10 @@ var tensorFlowTrainingJob = Kind{
 	Lower:          lowerTensorFlow,
 	ValidateUpdate: validateTensorFlowUpdate,
 	Status:         func(o Object) *batch.JobStatus { return &o.(*batch.TensorFlowTrainingJob).Status.JobStatus },
+	Training: func(o Object) (*batch.TrainingSpec, *batch.TrainingStatus) {
+		j := o.(*batch.TensorFlowTrainingJob)
+		return &j.Spec.TrainingSpec, &j.Status.TrainingStatus
+	},
 }
 
 var tensorFlow = framework{containers: []string{"tensorflow"}, port: 2222, portName: "tensorflow"}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,8 +22,11 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	tensorboardv1beta1 "tensorstack.dev/batch/api/tensorboard/v1beta1"
 	"tensorstack.dev/batch/internal/jobcontroller"
 	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/tensorboard"
+	"tensorstack.dev/batch/internal/tensorboard/helper"
 	"tensorstack.dev/batch/internal/webhook"
 )
 
@@ -41,6 +45,7 @@ type options struct {
 	metricsAddress string
 	webhookAddress string
 	jobs           jobcontroller.Options
+	tensorboards   tensorboard.Options
 }
 
 // NewCommand is the command that runs the operator until it is told to stop.
@@ -69,6 +74,12 @@ func NewCommand() *cobra.Command {
 	f.DurationVar(&o.jobs.Engine.ForceDeleteAfter, "force-delete-after", 0, "time after which a pod on a lost node is deleted by force (default 5m0s)")
 	f.DurationVar(&o.jobs.Engine.BackoffBase, "restart-backoff", 0, "delay before the second restart in a row; doubles with each further one (default 10s)")
 	f.DurationVar(&o.jobs.Engine.BackoffMax, "max-restart-backoff", 0, "longest delay before a restart (default 5m0s)")
+	f.DurationVar(&o.tensorboards.Idleness.After, "tensorboard-idle-after", time.Hour, "time without a request after which a TensorBoard is idle; 0 turns this off")
+	f.DurationVar(&o.tensorboards.Idleness.SuspendAfter, "tensorboard-suspend-after", 24*time.Hour, "time for which a TensorBoard is idle before it is suspended; 0 turns this off")
+	f.StringVar(&o.tensorboards.Board.HelperImage, "helper-image", "", "image of this program, for the helpers in the pods of TensorBoards; unset: that of the pod that this runs in")
+	f.StringSliceVar(&o.tensorboards.Board.HelperCommand, "helper-command", []string{"/t9k-operator"}, "how this program is called in that image")
+	cmd.AddCommand(helper.NewProxyCommand(), helper.NewFetchCommand())
+	cmd.CompletionOptions.DisableDefaultCmd = true
 	klogFlags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(klogFlags)
 	f.AddGoFlag(klogFlags.Lookup("v"))
@@ -89,6 +100,14 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	if err := jobcontroller.Add(mgr, o.jobs); err != nil {
+		return err
+	}
+	if o.tensorboards.Board.HelperImage == "" {
+		if o.tensorboards.Board.HelperImage, err = ownImage(ctx, mgr.GetAPIReader()); err != nil {
+			return err
+		}
+	}
+	if err := tensorboard.Add(mgr, o.tensorboards); err != nil {
 		return err
 	}
 	if o.webhookAddress != "" && o.webhookAddress != "0" {
@@ -122,7 +141,7 @@ func (o *options) restConfig() (*rest.Config, error) {
 
 func (o *options) manager(config *rest.Config) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, batch.AddToScheme, scheduling.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, batch.AddToScheme, scheduling.AddToScheme, tensorboardv1beta1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("registering types: %w", err)
 		}

@@ -1,6 +1,8 @@
 package components
 
 import (
+	"os"
+
 	"github.com/spf13/cobra"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
@@ -10,5 +12,9 @@ import (
 func newOperatorCommand() *cobra.Command {
 	cmd := operator.NewCommand()
 	cmd.SetContext(genericapiserver.SetupSignalContext())
+	// Where containers are processes of this machine, its image has nothing: the operator's program is this one.
+	if exe, err := os.Executable(); err == nil {
+		_ = cmd.Flags().Set("helper-command", exe+",operator") // any text makes a list
+	}
 	return cmd
 }

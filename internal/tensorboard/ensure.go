@@ -1,0 +1,120 @@
+package tensorboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
+	"tensorstack.dev/batch/internal/tensorboard/board"
+)
+
+// ensure brings the Service and the Deployment of a TensorBoard to what they should be. A refusal says what will not change
+// by itself. The Deployment is nil where there is none yet, or where the cache does not show it yet.
+func (r *reconciler) ensure(ctx context.Context, tb *tensorboard.TensorBoard) (*appsv1.Deployment, *board.Refusal, error) {
+	logs, faults := board.Lower(&tb.Spec)
+	if len(faults) > 0 {
+		refusal := &board.Refusal{Reason: tensorboard.ReasonInvalidSpec, Message: faults.ToAggregate().Error()}
+		return nil, refusal, r.stop(ctx, tb)
+	}
+	if refusal, err := r.ensureOne(ctx, tb, board.Service(tb), &corev1.Service{}); refusal != nil || err != nil {
+		return nil, refusal, err
+	}
+	want, live := board.Deployment(tb, logs, r.opts.Board), &appsv1.Deployment{}
+	if refusal, err := r.ensureOne(ctx, tb, want, live); refusal != nil || err != nil || live.UID == "" {
+		return nil, refusal, err
+	}
+	if !board.Differs(live, want) {
+		return live, nil, nil
+	}
+	next := board.Updated(live, want)
+	if err := r.client.Update(ctx, next); err != nil {
+		if refused(err) {
+			return live, &board.Refusal{Reason: tensorboard.ReasonCreateRefused, Message: err.Error()}, nil
+		}
+		return live, nil, fmt.Errorf("updating Deployment %s/%s: %w", want.Namespace, want.Name, err)
+	}
+	return next, nil, nil
+}
+
+// stop ends the pods of a TensorBoard that is suspended and whose spec cannot be carried out otherwise.
+func (r *reconciler) stop(ctx context.Context, tb *tensorboard.TensorBoard) error {
+	if !board.Suspended(tb) {
+		return nil
+	}
+	live := &appsv1.Deployment{}
+	err := r.owned.Get(ctx, client.ObjectKey{Namespace: tb.Namespace, Name: board.Name(tb)}, live)
+	if err != nil || !metav1.IsControlledBy(live, tb) {
+		return client.IgnoreNotFound(err)
+	}
+	next := board.Stopped(live)
+	if *next.Spec.Replicas == *live.Spec.Replicas {
+		return nil
+	}
+	if err := r.client.Update(ctx, next); err != nil {
+		return fmt.Errorf("stopping Deployment %s/%s: %w", live.Namespace, live.Name, err)
+	}
+	return nil
+}
+
+// ensureOne reads an object into live, or makes it where there is none: live then stays empty.
+func (r *reconciler) ensureOne(ctx context.Context, tb *tensorboard.TensorBoard, want, live client.Object) (*board.Refusal, error) {
+	kind := want.GetObjectKind().GroupVersionKind().Kind
+	err := r.owned.Get(ctx, client.ObjectKeyFromObject(want), live)
+	if err == nil && metav1.IsControlledBy(live, tb) {
+		return nil, nil
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading %s %s/%s: %w", kind, want.GetNamespace(), want.GetName(), err)
+	}
+	err = r.client.Create(ctx, want)
+	switch {
+	case err == nil:
+		return nil, nil
+	case apierrors.IsAlreadyExists(err):
+		return r.whose(ctx, tb, want)
+	case refused(err):
+		return &board.Refusal{Reason: tensorboard.ReasonCreateRefused, Message: err.Error()}, nil
+	}
+	return nil, fmt.Errorf("creating %s %s/%s: %w", kind, want.GetNamespace(), want.GetName(), err)
+}
+
+// whose refuses to go on where an object of a needed name belongs to somebody else.
+func (r *reconciler) whose(ctx context.Context, tb *tensorboard.TensorBoard, want client.Object) (*board.Refusal, error) {
+	gvk := want.GetObjectKind().GroupVersionKind()
+	live := &metav1.PartialObjectMetadata{}
+	live.SetGroupVersionKind(gvk)
+	if err := r.live.Get(ctx, client.ObjectKeyFromObject(want), live); err != nil {
+		return nil, fmt.Errorf("reading the owner of %s %s/%s: %w", gvk.Kind, want.GetNamespace(), want.GetName(), err)
+	}
+	if metav1.IsControlledBy(live, tb) {
+		return nil, nil // the cache is behind
+	}
+	owner := "nobody (it has no controller)"
+	if ref := metav1.GetControllerOfNoCopy(live); ref != nil {
+		owner = fmt.Sprintf("%s %q", ref.Kind, ref.Name)
+	}
+	return &board.Refusal{Reason: tensorboard.ReasonNameTaken, Message: fmt.Sprintf(
+		"%s %q is there already and belongs to %s: delete or rename that, or the TensorBoard", gvk.Kind, want.GetName(), owner)}, nil
+}
+
+// refused tells an error that will come again from one of the moment.
+func refused(err error) bool {
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsTooManyRequests(err), apierrors.IsUnauthorized(err), apierrors.IsTimeout(err),
+		apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err):
+		return false
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := status.Status().Code
+	return code >= 400 && code < 500
+}

@@ -1,0 +1,83 @@
+package helper
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"tensorstack.dev/batch/internal/tensorboard/board"
+)
+
+// NewFetchCommand is the command that fetches files into a directory.
+func NewFetchCommand() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:    board.FetchCommand + " --dir DIR -- URL...",
+		Short:  "Fetch files over HTTP; runs in the pods of TensorBoards",
+		Hidden: true,
+		Args:   cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return fetchAll(cmd.Context(), dir, args)
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", "", "directory that the files are put into")
+	_ = cmd.MarkFlagRequired("dir") // fails only for a flag that is not there
+	return cmd
+}
+
+// fetchAll fetches files one after the other. Their names begin with their place in the list, so that two of the same name
+// stay apart and keep their order.
+func fetchAll(ctx context.Context, dir string, addresses []string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("making the directory of the files: %w", err)
+	}
+	for i, address := range addresses {
+		u, err := url.Parse(address)
+		if err != nil {
+			return fmt.Errorf("reading an address: %w", err)
+		}
+		if err := fetch(ctx, u, filepath.Join(dir, fmt.Sprintf("%03d-%s", i, filepath.Base(path.Clean("/"+u.Path))))); err != nil {
+			return fmt.Errorf("fetching %s: %w", u.Redacted(), err)
+		}
+	}
+	return nil
+}
+
+// fetch writes what is at an address to a file, which appears when it is whole.
+func fetch(ctx context.Context, u *url.URL, file string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("the server answers %s", answer.Status)
+	}
+	part, err := os.CreateTemp(filepath.Dir(file), ".part-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(part.Name())
+	if _, err := io.Copy(part, answer.Body); err != nil {
+		part.Close()
+		return err
+	}
+	if err := part.Close(); err != nil {
+		return err
+	}
+	if err := os.Chmod(part.Name(), 0o644); err != nil { // TensorBoard may run as another user
+		return err
+	}
+	return os.Rename(part.Name(), file)
+}

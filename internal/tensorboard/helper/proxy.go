@@ -1,0 +1,135 @@
+// Package helper is what runs beside TensorBoard in its pod: a proxy that notes when requests come, and a step that fetches
+// files before it starts.
+package helper
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tensorstack.dev/batch/internal/tensorboard/board"
+)
+
+// headerTimeout bounds the time in which a client sends the head of a request.
+const headerTimeout = 30 * time.Second
+
+// stopTimeout bounds the time that requests under way have to end when the proxy is told to stop.
+const stopTimeout = 3 * time.Second
+
+// traffic notes when requests come and go.
+type traffic struct {
+	now func() time.Time
+
+	mu       sync.Mutex
+	requests int64
+	open     int
+	last     time.Time
+}
+
+func newTraffic(now func() time.Time) *traffic { return &traffic{now: now, last: now()} }
+
+// watch counts the requests to a handler. One that becomes a stream lasts as long as the stream.
+func (t *traffic) watch(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		t.mu.Lock()
+		t.requests++
+		t.open++
+		t.mu.Unlock()
+		defer func() {
+			t.mu.Lock()
+			t.open--
+			t.last = t.now()
+			t.mu.Unlock()
+		}()
+		h.ServeHTTP(w, r)
+	})
+}
+
+func (t *traffic) activity() board.Activity {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := board.Activity{Requests: t.requests}
+	if t.open == 0 {
+		a.QuietSeconds = t.now().Sub(t.last).Seconds()
+	}
+	return a
+}
+
+// ServeHTTP tells the activity.
+func (t *traffic) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(t.activity()) // whoever asked has gone: nobody is left to tell
+}
+
+// forward passes requests on to TensorBoard.
+func forward(to *url.URL) http.Handler {
+	return &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to)
+			r.SetXForwarded()
+			r.Out.Host = r.In.Host
+		},
+		FlushInterval: -1,
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			http.Error(w, "TensorBoard does not answer: "+err.Error(), http.StatusBadGateway)
+		},
+	}
+}
+
+// NewProxyCommand is the command that runs the proxy until it is told to stop.
+func NewProxyCommand() *cobra.Command {
+	var listen, activity, to string
+	cmd := &cobra.Command{
+		Use:    board.ProxyCommand,
+		Short:  "Pass requests on to a TensorBoard and note when they come; runs in the pods of TensorBoards",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			target, err := url.Parse(to)
+			if err != nil {
+				return fmt.Errorf("reading --to: %w", err)
+			}
+			t := newTraffic(time.Now)
+			return serve(cmd.Context(), map[string]http.Handler{listen: t.watch(forward(target)), activity: t})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&listen, "listen", ":6006", "address that takes requests")
+	f.StringVar(&activity, "activity", ":6008", "address that tells when the last request came")
+	f.StringVar(&to, "to", "http://127.0.0.1:6007", "address of TensorBoard")
+	return cmd
+}
+
+// serve runs servers by address until ctx ends or one of them fails.
+func serve(ctx context.Context, handlers map[string]http.Handler) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	for address, h := range handlers {
+		s := &http.Server{Addr: address, Handler: h, ReadHeaderTimeout: headerTimeout}
+		wg.Go(func() {
+			if err := s.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+				cancel(fmt.Errorf("serving at %s: %w", address, err))
+			}
+		})
+		wg.Go(func() {
+			<-ctx.Done()
+			stopping, done := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+			defer done()
+			_ = s.Shutdown(stopping) // what is still under way then ends with the program
+		})
+	}
+	wg.Wait()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package tensorboard
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
+	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/tensorboard/board"
+)
+
+// addLinks adds, for each kind of training job, the controller that makes their TensorBoards.
+func addLinks(mgr ctrl.Manager) error {
+	for _, kind := range kinds.All {
+		if kind.Training == nil {
+			continue
+		}
+		l := &link{kind: kind, client: mgr.GetClient()}
+		err := builder.ControllerManagedBy(mgr).
+			Named("tensorboards-of-" + kind.Plural).
+			For(kind.New(), builder.WithPredicates(l.changes())).
+			Owns(&tensorboard.TensorBoard{}).
+			WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+			Complete(l)
+		if err != nil {
+			return fmt.Errorf("adding the controller of the TensorBoards of %s: %w", kind.Plural, err)
+		}
+	}
+	return nil
+}
+
+// link makes the TensorBoards that jobs of one kind ask for, and tells in their status how they are.
+type link struct {
+	kind   kinds.Kind
+	client client.Client
+}
+
+// Reconcile is one pass over one job.
+func (l *link) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	job := l.kind.New()
+	if err := l.client.Get(ctx, req.NamespacedName, job); err != nil {
+		if apierrors.IsNotFound(err) {
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, fmt.Errorf("reading %s %s: %w", l.kind.Name, req, err)
+	}
+	if spec, _ := l.kind.Training(job); spec.TensorBoardSpec == nil || job.GetDeletionTimestamp() != nil {
+		return reconcile.Result{}, nil
+	}
+	tb := &tensorboard.TensorBoard{}
+	err := l.client.Get(ctx, req.NamespacedName, tb)
+	result := reconcile.Result{}
+	var told *batch.DependentStatus
+	switch {
+	case apierrors.IsNotFound(err):
+		tb = l.board(job)
+		switch err := l.client.Create(ctx, tb); {
+		case err == nil:
+			told = tell(tb)
+		case apierrors.IsAlreadyExists(err):
+			return reconcile.Result{RequeueAfter: staleDelay}, nil
+		case refused(err):
+			told = &batch.DependentStatus{Type: corev1.EventTypeWarning, Reason: tensorboard.ReasonCreateRefused, Note: err.Error(), Action: "Retry"}
+			result.RequeueAfter = refusedDelay
+		default:
+			return reconcile.Result{}, fmt.Errorf("creating TensorBoard %s: %w", req, err)
+		}
+	case err != nil:
+		return reconcile.Result{}, fmt.Errorf("reading TensorBoard %s: %w", req, err)
+	case !metav1.IsControlledBy(tb, job):
+		told = &batch.DependentStatus{Type: corev1.EventTypeWarning, Reason: tensorboard.ReasonNameTaken, Action: "Retry",
+			Note: fmt.Sprintf("TensorBoard %q is there already and is not this job's: delete it, or rename the job", tb.Name)}
+		result.RequeueAfter = refusedDelay
+	default:
+		told = tell(tb)
+	}
+	if err := l.write(ctx, job, told); err != nil {
+		return retryIfStale(err)
+	}
+	return result, nil
+}
+
+// board is the TensorBoard that a job asks for.
+func (l *link) board(job kinds.Object) *tensorboard.TensorBoard {
+	spec, _ := l.kind.Training(job)
+	return &tensorboard.TensorBoard{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: job.GetName(), Namespace: job.GetNamespace(),
+			Labels:          map[string]string{batch.LabelJobName: job.GetName(), batch.LabelJobKind: l.kind.Name},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, l.gvk())},
+		},
+		Spec: *spec.TensorBoardSpec.DeepCopy(),
+	}
+}
+
+func (l *link) gvk() schema.GroupVersionKind { return batch.GroupVersion.WithKind(l.kind.Name) }
+
+// tell sums up how a TensorBoard is.
+func tell(tb *tensorboard.TensorBoard) *batch.DependentStatus {
+	told := &batch.DependentStatus{
+		Dependent: &corev1.ObjectReference{APIVersion: tensorboard.GroupVersion.String(), Kind: "TensorBoard",
+			Namespace: tb.Namespace, Name: tb.Name, UID: tb.UID},
+		Type: corev1.EventTypeNormal, Reason: tensorboard.ReasonStarting, Note: "It is being started.", Action: "Wait",
+	}
+	c := board.ReadyCondition(tb)
+	if c.Type == "" {
+		return told
+	}
+	told.Ready, told.Reason, told.Note, told.Action = c.Status == metav1.ConditionTrue, c.Reason, c.Message, "None"
+	if c.Reason == tensorboard.ReasonStarting {
+		told.Action = "Wait"
+	}
+	if board.Wrong(c) {
+		told.Type, told.Action = corev1.EventTypeWarning, "Retry"
+	}
+	return told
+}
+
+// write tells of the TensorBoard in the job's status, under the resourceVersion that was read. A job without a status gets
+// none from here: the first one is its own controller's.
+func (l *link) write(ctx context.Context, job kinds.Object, told *batch.DependentStatus) error {
+	_, status := l.kind.Training(job)
+	if status.Phase == "" || equality.Semantic.DeepEqual(status.TensorBoard, told) {
+		return nil
+	}
+	next := job.DeepCopyObject().(kinds.Object)
+	_, status = l.kind.Training(next)
+	status.TensorBoard = told
+	if err := l.client.Status().Update(ctx, next); err != nil {
+		return fmt.Errorf("telling %s %s/%s of its TensorBoard: %w", l.kind.Name, job.GetNamespace(), job.GetName(), err)
+	}
+	return nil
+}
+
+// changes lets through the jobs that ask for a TensorBoard, when they are new and when their first status is there.
+func (l *link) changes() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return l.asks(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			if !l.asks(e.ObjectNew) {
+				return false
+			}
+			_, old := l.kind.Training(e.ObjectOld.(kinds.Object))
+			_, now := l.kind.Training(e.ObjectNew.(kinds.Object))
+			return (old.Phase == "") != (now.Phase == "") || !equality.Semantic.DeepEqual(old.TensorBoard, now.TensorBoard)
+		},
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+	}
+}
+
+func (l *link) asks(o client.Object) bool {
+	spec, _ := l.kind.Training(o.(kinds.Object))
+	return spec.TensorBoardSpec != nil
+}
