@@ -1,4 +1,4 @@
-package kinds_test
+package integration
 
 import (
 	"os"
@@ -15,11 +15,24 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/engine"
 	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/kinds/kindtest"
 )
 
 // The guides say what follows from an exit code under each restart policy. The tables are read, and tried.
 func TestTablesOfExitCodes(t *testing.T) {
-	torch, flow := decoded(t, "pytorch-minimal").(*batch.PyTorchTrainingJob), decoded(t, "tensorflow-minimal").(*batch.TensorFlowTrainingJob)
+	var jobs []kinds.Object
+	for _, name := range []string{"pytorch-minimal", "tensorflow-minimal"} {
+		data, err := os.ReadFile(kindsDir + "/testdata/good/" + name + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoded, err := kindtest.Decode(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		jobs = append(jobs, decoded[0])
+	}
+	torch, flow := jobs[0].(*batch.PyTorchTrainingJob), jobs[1].(*batch.TensorFlowTrainingJob)
 	for _, c := range []struct {
 		guide, kind string
 		job         kinds.Object
