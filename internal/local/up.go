@@ -140,15 +140,22 @@ func notReady(ctx context.Context, d Dir, status *Status) error {
 	text := fmt.Sprintf("the cluster is not ready after %s", upTimeout)
 	for _, c := range status.Components {
 		if c.State == StateStarting || c.State == StateCrashed {
-			text += fmt.Sprintf("\n%s: %s: %s; the end of its log:\n%s", c.Name, c.State, c.Message, lastLines(d.LogFile(c.Name), 5))
+			text += strings.TrimSuffix(fmt.Sprintf("\n%s: %s: %s", c.Name, c.State, c.Message), ": ")
+			if log := lastLines(d.LogFile(c.Name), 5); log != "" {
+				text += "; the end of its log:\n" + log
+			}
 		}
 	}
 	return errors.New(text)
 }
 
-// lastLines returns the end of a file, or why it cannot be read.
+// lastLines returns the end of a file, or why it cannot be read. One that does not exist has no lines: not every part of a
+// cluster is a process with a log.
 func lastLines(path string, n int) string {
 	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return ""
+	}
 	if err != nil {
 		return err.Error()
 	}
