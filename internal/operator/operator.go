@@ -25,6 +25,7 @@ import (
 	tensorboardv1beta1 "tensorstack.dev/batch/api/tensorboard/v1beta1"
 	"tensorstack.dev/batch/internal/jobcontroller"
 	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/queue"
 	"tensorstack.dev/batch/internal/tensorboard"
 	"tensorstack.dev/batch/internal/tensorboard/helper"
 	"tensorstack.dev/batch/internal/webhook"
@@ -108,6 +109,9 @@ func (o *options) run(ctx context.Context) error {
 		}
 	}
 	if err := tensorboard.Add(mgr, o.tensorboards); err != nil {
+		return err
+	}
+	if err := queue.Add(mgr); err != nil {
 		return err
 	}
 	if o.webhookAddress != "" && o.webhookAddress != "0" {

@@ -95,6 +95,7 @@ func TestExamples(t *testing.T) {
 		"debug":            exampleDebug,
 		"pause":            examplePause,
 		"clean-up":         exampleCleanUp,
+		"gang":             exampleGang,
 
 		"tensorflow-cluster": exampleTensorFlowCluster,
 	}

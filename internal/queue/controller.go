@@ -1,0 +1,265 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+)
+
+// +kubebuilder:rbac:groups=scheduler.tensorstack.dev,resources=queues,verbs=get;list;watch
+// +kubebuilder:rbac:groups=scheduler.tensorstack.dev,resources=podgroups,verbs=get;list;watch
+// +kubebuilder:rbac:groups=scheduler.tensorstack.dev,resources=queues/status;podgroups/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
+
+const (
+	// fieldManager owns the status of queues and the counts of groups.
+	fieldManager = "t9k-operator-queue"
+	// delay is how long changes are gathered before a status is written.
+	delay = 300 * time.Millisecond
+	// ReasonMaxDuration is that of the condition DisruptionTarget of pods that are older than their queue allows.
+	ReasonMaxDuration = "QueueMaxDuration"
+
+	byGroup, byQueue = "group", "queue"
+)
+
+// keeper reads pods of the t9k-scheduler from a cache of its own, for that of the manager knows those of jobs alone.
+type keeper struct {
+	client client.Client
+	pods   cache.Cache
+}
+
+// Add runs the controllers in a manager.
+func Add(mgr ctrl.Manager) error {
+	pods, err := cache.New(mgr.GetConfig(), cache.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: map[client.Object]cache.ByObject{
+		&corev1.Pod{}: {Field: fields.OneTermEqualSelector("spec.schedulerName", scheduling.SchedulerName), Transform: trim}}})
+	if err != nil {
+		return fmt.Errorf("making a cache of pods: %w", err)
+	}
+	if err := mgr.Add(pods); err != nil {
+		return fmt.Errorf("adding the cache of pods: %w", err)
+	}
+	ctx := context.Background() // indexing does not wait for anything
+	if err := pods.IndexField(ctx, &corev1.Pod{}, byGroup, func(o client.Object) []string { return []string{o.GetLabels()[scheduling.LabelGroupName]} }); err != nil {
+		return fmt.Errorf("indexing pods: %w", err)
+	}
+	if err := pods.IndexField(ctx, &corev1.Pod{}, byQueue, func(o client.Object) []string { return []string{queueOf(o)} }); err != nil {
+		return fmt.Errorf("indexing pods: %w", err)
+	}
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &scheduling.PodGroup{}, byQueue, func(o client.Object) []string {
+		return []string{o.(*scheduling.PodGroup).Spec.Queue}
+	}); err != nil {
+		return fmt.Errorf("indexing groups: %w", err)
+	}
+	k := &keeper{client: mgr.GetClient(), pods: pods}
+	options := controller.Options{MaxConcurrentReconciles: 4}
+	err = ctrl.NewControllerManagedBy(mgr).Named("podgroup-status").
+		Watches(&scheduling.PodGroup{}, later(func(o client.Object) []types.NamespacedName {
+			return []types.NamespacedName{client.ObjectKeyFromObject(o)}
+		})).
+		WatchesRawSource(source.Kind(pods, client.Object(&corev1.Pod{}), later(groupsOf))).
+		WithOptions(options).Complete(reconcile.Func(k.group))
+	if err != nil {
+		return fmt.Errorf("adding the controller of groups: %w", err)
+	}
+	err = ctrl.NewControllerManagedBy(mgr).Named("queue-status").
+		Watches(&scheduling.Queue{}, later(func(o client.Object) []types.NamespacedName { return []types.NamespacedName{{Name: o.GetName()}} })).
+		Watches(&scheduling.PodGroup{}, later(func(o client.Object) []types.NamespacedName {
+			return []types.NamespacedName{{Name: o.(*scheduling.PodGroup).Spec.Queue}}
+		})).
+		WatchesRawSource(source.Kind(pods, client.Object(&corev1.Pod{}), later(func(o client.Object) []types.NamespacedName {
+			return []types.NamespacedName{{Name: queueOf(o)}}
+		}))).
+		WithOptions(options).Complete(reconcile.Func(k.queue))
+	if err != nil {
+		return fmt.Errorf("adding the controller of queues: %w", err)
+	}
+	return nil
+}
+
+func queueOf(o client.Object) string {
+	if q := o.GetLabels()[scheduling.LabelQueue]; q != "" {
+		return q
+	}
+	return scheduling.DefaultQueue
+}
+
+func groupsOf(o client.Object) []types.NamespacedName {
+	if name := o.GetLabels()[scheduling.LabelGroupName]; name != "" {
+		return []types.NamespacedName{{Namespace: o.GetNamespace(), Name: name}}
+	}
+	return nil
+}
+
+// later has objects looked at after a delay, in which further changes of them cost nothing.
+func later(of func(client.Object) []types.NamespacedName) handler.EventHandler {
+	add := func(o client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		for _, key := range of(o) {
+			q.AddAfter(reconcile.Request{NamespacedName: key}, delay)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			add(e.Object, q)
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			add(e.ObjectOld, q)
+			add(e.ObjectNew, q)
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			add(e.Object, q)
+		},
+	}
+}
+
+// trim drops what nobody here reads.
+func trim(in any) (any, error) {
+	pod, ok := in.(*corev1.Pod)
+	if !ok {
+		return in, nil
+	}
+	out := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion, Labels: pod.Labels,
+			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp},
+		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName, Overhead: pod.Spec.Overhead, Resources: pod.Spec.Resources},
+		Status: corev1.PodStatus{Phase: pod.Status.Phase},
+	}
+	for _, c := range pod.Spec.InitContainers {
+		out.Spec.InitContainers = append(out.Spec.InitContainers, corev1.Container{Resources: c.Resources, RestartPolicy: c.RestartPolicy})
+	}
+	for _, c := range pod.Spec.Containers {
+		out.Spec.Containers = append(out.Spec.Containers, corev1.Container{Resources: c.Resources})
+	}
+	return out, nil
+}
+
+func (k *keeper) group(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	g := &scheduling.PodGroup{}
+	if err := k.client.Get(ctx, req.NamespacedName, g); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	var pods corev1.PodList
+	if err := k.pods.List(ctx, &pods, client.InNamespace(req.Namespace), client.MatchingFields{byGroup: req.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return reconcile.Result{}, fmt.Errorf("listing the pods of group %s: %w", req.NamespacedName, err)
+	}
+	s := groupStatus(g, pods.Items, time.Now())
+	if sameGroup(&g.Status, &s) {
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{}, k.write(ctx, "PodGroup", g, s)
+}
+
+// sameGroup compares all but the condition that the scheduler keeps.
+func sameGroup(a, b *scheduling.PodGroupStatus) bool {
+	old := a.DeepCopy()
+	old.Conditions = nil
+	for _, c := range a.Conditions {
+		if c.Type == scheduling.SufficientGroupMember {
+			old.Conditions = append(old.Conditions, c)
+		}
+	}
+	return apiequality.Semantic.DeepEqual(old, b)
+}
+
+func (k *keeper) queue(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	q := &scheduling.Queue{}
+	if err := k.client.Get(ctx, req.NamespacedName, q); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	var pods corev1.PodList
+	if err := k.pods.List(ctx, &pods, client.MatchingFields{byQueue: req.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return reconcile.Result{}, fmt.Errorf("listing the pods of queue %s: %w", req.Name, err)
+	}
+	var groups scheduling.PodGroupList
+	if err := k.client.List(ctx, &groups, client.MatchingFields{byQueue: req.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return reconcile.Result{}, fmt.Errorf("listing the groups of queue %s: %w", req.Name, err)
+	}
+	now := time.Now()
+	if s := queueStatus(q, len(groups.Items), pods.Items, now); !apiequality.Semantic.DeepEqual(s, q.Status) {
+		if err := k.write(ctx, "Queue", q, s); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	return k.retire(ctx, q, pods.Items, now)
+}
+
+// write applies a status, of which it owns nothing that it does not name.
+func (k *keeper) write(ctx context.Context, kind string, o client.Object, status any) error {
+	patch, err := json.Marshal(map[string]any{
+		"apiVersion": scheduling.GroupVersion.String(), "kind": kind,
+		"metadata": map[string]any{"name": o.GetName(), "namespace": o.GetNamespace()}, "status": status,
+	})
+	if err != nil {
+		return err
+	}
+	err = k.client.Status().Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.ApplyPatchType, patch), client.FieldOwner(fieldManager), client.ForceOwnership)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("writing the status of %s %s: %w", kind, o.GetName(), err)
+	}
+	return nil
+}
+
+// retire deletes pods that are older than the queue allows, and comes back when the next one will be.
+func (k *keeper) retire(ctx context.Context, q *scheduling.Queue, pods []corev1.Pod, now time.Time) (reconcile.Result, error) {
+	limit, err := ParseDuration(q.Spec.MaxDuration)
+	if err != nil || limit == 0 { // the API server refuses what cannot be read
+		return reconcile.Result{}, nil
+	}
+	var next time.Duration
+	for i := range pods {
+		p := &pods[i]
+		if p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		if left := limit - now.Sub(p.CreationTimestamp.Time); left > 0 {
+			if next == 0 || left < next {
+				next = left
+			}
+			continue
+		}
+		if err := k.end(ctx, p, q); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	return reconcile.Result{RequeueAfter: next}, nil
+}
+
+// end deletes a pod, after it has been said on it why.
+func (k *keeper) end(ctx context.Context, p *corev1.Pod, q *scheduling.Queue) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": p.UID},
+		"status": map[string]any{"conditions": []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: ReasonMaxDuration,
+			Message: fmt.Sprintf("the pod is older than the %s that queue %s allows", q.Spec.MaxDuration, q.Name), LastTransitionTime: metav1.Now()}}},
+	})
+	if err != nil {
+		return err
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
+	if err := k.client.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil && !apierrors.IsConflict(err) {
+		return client.IgnoreNotFound(err)
+	}
+	err = k.client.Delete(ctx, pod, client.Preconditions{UID: &p.UID})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("deleting pod %s/%s, which is older than its queue allows: %w", p.Namespace, p.Name, err)
+	}
+	return nil
+}

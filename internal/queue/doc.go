@@ -1,0 +1,2 @@
+// Package queue keeps the status of Queues and PodGroups, and ends pods that are older than their queue allows.
+package queue

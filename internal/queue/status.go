@@ -1,0 +1,95 @@
+package queue
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/resource"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+)
+
+// groupStatus is what there is to say of a group but whether it is scheduled, which the scheduler says.
+func groupStatus(g *scheduling.PodGroup, pods []corev1.Pod, now time.Time) scheduling.PodGroupStatus {
+	s := scheduling.PodGroupStatus{}
+	members := int32(0)
+	for i := range pods {
+		p := &pods[i]
+		if holds(p) {
+			s.Allocated++
+		}
+		if p.DeletionTimestamp == nil {
+			members++
+		}
+		switch p.Status.Phase {
+		case corev1.PodRunning:
+			s.Running++
+		case corev1.PodSucceeded:
+			s.Succeeded++
+		case corev1.PodFailed:
+			s.Failed++
+		case corev1.PodUnknown:
+			s.Unknown++
+		default:
+			s.Pending++
+		}
+	}
+	c := scheduling.PodGroupCondition{Type: scheduling.SufficientGroupMember, Status: metav1.ConditionTrue, Reason: scheduling.ReasonEnoughMembers,
+		LastTransitionTime: metav1.NewTime(now.Truncate(time.Second))}
+	if members < g.Spec.MinMember {
+		c.Status, c.Reason = metav1.ConditionFalse, scheduling.ReasonNotEnoughMembers
+		c.Message = fmt.Sprintf("%d of the %d pods that must start together exist", members, g.Spec.MinMember)
+	}
+	for _, old := range g.Status.Conditions {
+		if old.Type == c.Type && old.Status == c.Status {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
+	}
+	s.Conditions = []scheduling.PodGroupCondition{c}
+	return s
+}
+
+// queueStatus is what there is to say of a queue.
+func queueStatus(q *scheduling.Queue, groups int, pods []corev1.Pod, now time.Time) scheduling.QueueStatus {
+	s := scheduling.QueueStatus{Allocated: corev1.ResourceList{}, PodGroups: scheduling.QueuePodGroups{Total: int32(groups)}}
+	for i := range pods {
+		p := &pods[i]
+		if holds(p) {
+			for name, v := range resource.PodRequests(p, resource.PodResourcesOptions{}) {
+				sum := s.Allocated[name]
+				sum.Add(v)
+				s.Allocated[name] = sum
+			}
+		}
+		switch p.Status.Phase {
+		case corev1.PodRunning:
+			s.Pods.Running++
+		case corev1.PodSucceeded:
+			s.Pods.Succeeded++
+		case corev1.PodFailed:
+			s.Pods.Failed++
+		case corev1.PodUnknown:
+			s.Pods.Unknown++
+		default:
+			s.Pods.Pending++
+		}
+	}
+	c := scheduling.QueueCondition{Type: scheduling.QueueOpen, Status: metav1.ConditionTrue, Reason: "Open", LastTransitionTime: metav1.NewTime(now.Truncate(time.Second))}
+	if q.Spec.Closed {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Closed", "No new group starts; what runs goes on."
+	}
+	for _, old := range q.Status.Conditions {
+		if old.Type == c.Type && old.Status == c.Status {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
+	}
+	s.Conditions = []scheduling.QueueCondition{c}
+	return s
+}
+
+// holds tells whether a pod has a node and uses it.
+func holds(p *corev1.Pod) bool {
+	return p.Spec.NodeName != "" && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
+}

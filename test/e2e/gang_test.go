@@ -1,0 +1,43 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+)
+
+func exampleGang(s *space) {
+	s.awaitPhase("gang", batch.JobSucceeded)
+	for rank := range 4 {
+		s.checkLog(fmt.Sprintf("gang-worker-%d", rank), fmt.Sprintf("Replica %d starts with the 4 of its gang.\n", rank))
+	}
+	group := &scheduling.PodGroup{}
+	if err := s.client.Get(s.t.Context(), client.ObjectKey{Namespace: s.ns, Name: "gang"}, group); err != nil {
+		s.t.Fatal(err)
+	}
+	if group.Spec.Priority != 10 || group.Spec.MinMember != 4 {
+		s.t.Errorf("the group: %+v", group.Spec)
+	}
+}
+
+// TestGangWaits: a gang that the node has no room for does not start in part, and the job says why.
+func TestGangWaits(t *testing.T) {
+	s := newSpace(t)
+	j := s.newJob("large", role("worker", 3, obey))
+	j.Spec.Scheduler = &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: scheduling.DefaultQueue}}
+	half := s.allocatable()
+	half.SetMilli(half.MilliValue() / 2)
+	j.Spec.ReplicaSpecs[0].Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: *half}
+	s.create(j)
+	s.awaitReason("large", batch.ReasonUnschedulable, "of the 3 pods that must start together fit")
+	for _, p := range s.pods("large", "all", func(p []*corev1.Pod) bool { return len(p) == 3 }) {
+		if p.Spec.NodeName != "" {
+			t.Errorf("pod %s has a node", p.Name)
+		}
+	}
+}
