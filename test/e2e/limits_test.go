@@ -51,14 +51,14 @@ func TestTimeLimits(t *testing.T) {
 }
 
 // timeLimits runs into the three limits at about the same time and returns how late the latest of them was.
-func (s *space) timeLimits(make func(*space, string, ...batch.ReplicaSpec) client.Object, disturb func(*space)) time.Duration {
+func (s *space) timeLimits(build func(*space, string, ...batch.ReplicaSpec) client.Object, disturb func(*space)) time.Duration {
 	s.t.Helper()
-	brief := make(s, "brief", role("worker", 1, "exit 0"))
+	brief := build(s, "brief", role("worker", 1, "exit 0"))
 	runPolicyOf(brief).TTLSecondsAfterFinished = new(int32(timeToLive.Seconds()))
 	s.create(brief)
-	again := make(s, "again", role("worker", 1, `date +%s.%N > /gate/$HOSTNAME.end; echo started >> /gate/$HOSTNAME.starts; exit 1`))
+	again := build(s, "again", role("worker", 1, `date +%s.%N > /gate/$HOSTNAME.end; echo started >> /gate/$HOSTNAME.starts; exit 1`))
 	s.create(limited(again, 2))
-	late := make(s, "late", role("worker", 2, idle))
+	late := build(s, "late", role("worker", 2, idle))
 	runPolicyOf(late).ActiveDeadlineSeconds = new(int32(deadline.Seconds()))
 	s.create(late)
 

@@ -129,6 +129,33 @@ func TestScalingAfterSuccess(t *testing.T) {
 	}
 }
 
+// TestScalingKeepsCharges: §5, restarts count against backoffLimit even if the replica has been scaled away since.
+func TestScalingKeepsCharges(t *testing.T) {
+	s := newSpace(t)
+	j := limited(s.newElastic("owes", 2, 3, 3, role("node", 1, obey)), 2)
+	s.create(j)
+	s.orders("owes-node-2", 1)
+	s.awaitStarts("owes-node-2", 2)
+	s.awaitSize(j, map[string]int{"node": 3})
+	s.scale(j, 2)
+	s.awaitSize(j, map[string]int{"node": 2})
+	if n := read(s, j).Status.BackoffCount; n != 1 {
+		t.Errorf("backoffCount is %d once the replica is gone, want 1", n)
+	}
+	s.scale(j, 3)
+	s.awaitSize(j, map[string]int{"node": 3})
+	s.awaitStarts("owes-node-2", 3)
+	s.order("owes-node-2", 1)
+	s.awaitStarts("owes-node-2", 4)
+	s.order("owes-node-2", 1)
+	j = awaitStatus(s, j, "the limit is used up", func(now *batch.JobStatus) bool { return now.Aggregate.Failed == 1 })
+	if j.Status.BackoffCount != 2 || !isTrue(j, batch.JobReplicaFailure) || over(j) {
+		t.Errorf("backoffCount %d, conditions %+v", j.Status.BackoffCount, j.Status.Conditions)
+	}
+	s.order("owes-node-0", 0)
+	awaitPhase(s, j, batch.JobSucceeded)
+}
+
 // scalings is the number of times that TestRandomScalings changes the size of its job.
 const scalings = 200
 

@@ -211,10 +211,10 @@ func TestMasterExitCodes(t *testing.T) {
 
 // TestBackoffLimit: §5, the limit holds for the restarts of all replicas together.
 func TestBackoffLimit(t *testing.T) {
-	for kind, make := range trainingKinds {
+	for kind, build := range trainingKinds {
 		t.Run(kind, func(t *testing.T) {
 			s := newSpace(t)
-			j := make(s, "all", role("worker", 3, obey)) // the limit is 3 by default
+			j := build(s, "all", role("worker", 3, obey)) // the limit is 3 by default
 			s.create(j)
 			s.orders("all-worker-1", 1, 2)
 			s.orders("all-worker-2", 3)
@@ -268,7 +268,7 @@ func TestMaster(t *testing.T) {
 					return now.Aggregate.Succeeded == 1 && int(now.Aggregate.Failed) == len(c.failing)-1 && !ended(now)
 				})
 				s.order("job-"+c.master, code)
-				want, reason := batch.JobSucceeded, batch.Reason(batch.ReasonSuccessRule)
+				want, reason := batch.JobSucceeded, batch.ReasonSuccessRule
 				if code != 0 {
 					want, reason = batch.JobFailed, batch.ReasonFailureRule
 				}

@@ -1,0 +1,306 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
+	"tensorstack.dev/batch/internal/cli"
+	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/internal/testing/require"
+	"tensorstack.dev/batch/internal/testing/testenv"
+)
+
+// The stand-in for TensorBoard is on the PATH of whatever these tests start. Containers take the machine's.
+func init() {
+	dir, err := filepath.Abs("testdata/bin")
+	if err != nil {
+		panic(err)
+	}
+	if err := os.Setenv("PATH", dir+":"+os.Getenv("PATH")); err != nil {
+		panic(err)
+	}
+}
+
+func requireStandIn(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("python3"); err != nil {
+		require.Missing(t, "python3")
+	}
+}
+
+// claim makes a PersistentVolumeClaim of the gate.
+func (s *space) claim(name string) {
+	s.t.Helper()
+	class, size := "", corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: s.ns + "-" + name}, Spec: corev1.PersistentVolumeSpec{
+		Capacity: size, AccessModes: modes, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+		ClaimRef:               &corev1.ObjectReference{Namespace: s.ns, Name: name},
+		PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: s.gate}}}}
+	if err := s.client.Create(s.t.Context(), volume); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		if err := s.client.Delete(afterTest(s.t), volume); err != nil {
+			s.t.Log("deleting the volume: ", err)
+		}
+	})
+	s.create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: modes, StorageClassName: &class, VolumeName: volume.Name, Resources: corev1.VolumeResourceRequirements{Requests: size}}})
+}
+
+// awaitBoard waits until cond holds of a TensorBoard.
+func (s *space) awaitBoard(name, what string, cond func(*tensorboard.TensorBoard) bool) *tensorboard.TensorBoard {
+	s.t.Helper()
+	var last *tensorboard.TensorBoard
+	defer func() {
+		if s.t.Failed() && last != nil {
+			text, _ := yaml.Marshal(last.Status) // plain data always has a YAML form
+			s.t.Logf("TensorBoard %s:\n%s", name, text)
+		}
+	}()
+	return await(s, "TensorBoard "+name+": "+what, &tensorboard.TensorBoardList{}, func(all []*tensorboard.TensorBoard) bool {
+		if len(all) == 1 {
+			last = all[0]
+		}
+		return len(all) == 1 && cond(all[0])
+	}, named(name))[0]
+}
+
+func boardCondition(tb *tensorboard.TensorBoard, t tensorboard.ConditionType) tensorboard.Condition {
+	i := slices.IndexFunc(tb.Status.Conditions, func(c tensorboard.Condition) bool { return c.Type == t })
+	if i < 0 {
+		return tensorboard.Condition{}
+	}
+	return tb.Status.Conditions[i]
+}
+
+func (s *space) awaitBoardReady(name string) *tensorboard.TensorBoard {
+	s.t.Helper()
+	return s.awaitBoard(name, "ready", func(tb *tensorboard.TensorBoard) bool {
+		return boardCondition(tb, tensorboard.Ready).Status == metav1.ConditionTrue && tb.Status.ObservedGeneration == tb.Generation
+	})
+}
+
+// awaitBoardReason waits until condition Ready has a reason and a message that contains text.
+func (s *space) awaitBoardReason(name, reason, text string) *tensorboard.TensorBoard {
+	s.t.Helper()
+	return s.awaitBoard(name, reason+": "+text, func(tb *tensorboard.TensorBoard) bool {
+		c := boardCondition(tb, tensorboard.Ready)
+		return c.Reason == reason && strings.Contains(c.Message, text)
+	})
+}
+
+// visitor is a pod from which a test calls Services.
+const visitor = "visitor"
+
+func (s *space) startVisitor() {
+	s.t.Helper()
+	grace := int64(0)
+	s.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: visitor}, Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &grace,
+		Containers: []corev1.Container{{Name: "main", Image: "busybox", Command: []string{"sleep", "1000000"}}}}})
+	s.pod(visitor, "runs", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
+}
+
+// visit gets an address from within the cluster, again until it answers: a Service takes a moment to know its pod.
+func (s *space) visit(url string) string {
+	s.t.Helper()
+	const get = `import sys, time, urllib.request
+for i in range(200):
+  try: print(urllib.request.urlopen(sys.argv[1], timeout=5).read().decode()); break
+  except OSError as e: last = e; time.sleep(0.1)
+else: sys.exit(repr(last))`
+	return s.exec(s.ns, visitor, "main", "python3 -c '"+get+"' "+url)
+}
+
+// files are those that a TensorBoard shows, by source.
+func (s *space) files(text string) map[string]map[string]int {
+	s.t.Helper()
+	all := map[string]map[string]int{}
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
+		s.t.Fatalf("reading %q: %v", text, err)
+	}
+	return all
+}
+
+func (s *space) dependent(j client.Object) *batch.DependentStatus {
+	_, status := kindOf(j).Training(j)
+	return status.TensorBoard
+}
+
+// awaitDependent waits until a job's status tells something of its TensorBoard.
+func awaitDependent[T client.Object](s *space, j T, what string, cond func(*batch.DependentStatus) bool) T {
+	s.t.Helper()
+	return await(s, "job "+j.GetName()+": its TensorBoard is "+what, listOf(kindOf(j)), func(jobs []T) bool {
+		return len(jobs) == 1 && s.dependent(jobs[0]) != nil && cond(s.dependent(jobs[0]))
+	}, named(j.GetName()))[0]
+}
+
+// TestTensorBoardOfJob: a job's TensorBoard comes with it, shows what it logs, outlives its end and goes with it.
+func TestTensorBoardOfJob(t *testing.T) {
+	requireStandIn(t)
+	for kind, make := range trainingKinds {
+		t.Run(kind, func(t *testing.T) {
+			s := newSpace(t)
+			s.claim("logs")
+			s.startVisitor()
+			worker := role("worker", 1, `mkdir -p /gate/run; echo 12345 > /gate/run/events.out.tfevents.1; `+obey)
+			j := make(s, "train", worker)
+			trainingOf(j).TensorBoardSpec = &tensorboard.TensorBoardSpec{Image: "tensorboard",
+				LogDir: &tensorboard.LogDir{PVC: []tensorboard.PVCSource{{Name: "logs", SubPath: []string{"run"}}}}}
+			s.create(j)
+			tb := s.awaitBoardReady("train")
+			if !metav1.IsControlledBy(tb, j) {
+				t.Errorf("the TensorBoard belongs to %+v", tb.OwnerReferences)
+			}
+			j = awaitDependent(s, j, "ready", func(d *batch.DependentStatus) bool { return d.Ready })
+			if d := s.dependent(j); d.Dependent == nil || d.Dependent.UID != tb.UID || d.Type != corev1.EventTypeNormal {
+				t.Errorf("the job tells of its TensorBoard: %+v", d)
+			}
+			s.awaitStarts("train-worker-0", 1)
+			shown := func() {
+				if files := s.files(s.visit(tb.Status.URL + "files")); files["."]["events.out.tfevents.1"] != 6 {
+					t.Errorf("the TensorBoard shows %v", files)
+				}
+			}
+			shown()
+			s.order("train-worker-0", 0)
+			j = awaitPhase(s, j, batch.JobSucceeded)
+			shown()
+			if d := s.dependent(read(s, j)); !d.Ready {
+				t.Errorf("after its end the job tells of its TensorBoard: %+v", d)
+			}
+			if now := s.awaitBoardReady("train"); now.UID != tb.UID || now.Status.Pod.Reference != tb.Status.Pod.Reference {
+				t.Errorf("the TensorBoard has not outlived the job's end: %+v", now.Status)
+			}
+			s.forwarded("train")
+			if err := s.client.Delete(t.Context(), j); err != nil {
+				t.Fatal(err)
+			}
+			await(s, "the TensorBoard is gone", &tensorboard.TensorBoardList{}, func(l []*tensorboard.TensorBoard) bool { return len(l) == 0 })
+			await(s, "its Deployment is gone", &appsv1.DeploymentList{}, func(l []*appsv1.Deployment) bool { return len(l) == 0 })
+			await(s, "its Service is gone", &corev1.ServiceList{}, func(l []*corev1.Service) bool {
+				return !slices.ContainsFunc(l, func(s *corev1.Service) bool { return s.Name == "train-tensorboard" })
+			})
+		})
+	}
+}
+
+// forwarded looks at a TensorBoard by way of `t9k tensorboard`.
+func (s *space) forwarded(address string, args ...string) {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.t.Context())
+	out, in := io.Pipe()
+	var errs lockedBuffer
+	code := make(chan int, 1)
+	go func() {
+		defer in.Close()
+		code <- s.t9k(ctx, in, &errs, append([]string{"tensorboard", address}, args...)...)
+	}()
+	defer func() {
+		cancel()
+		_, _ = io.Copy(io.Discard, out) // it is closed at the command's end
+		if c := <-code; c != 0 && c != 130 {
+			s.t.Errorf("t9k tensorboard %s ends with %d: %s", address, c, errs.String())
+		}
+	}()
+	var url string
+	if _, err := fmt.Fscanln(out, &url); err != nil {
+		s.t.Fatalf("t9k tensorboard %s: %v: %s", address, err, errs.String())
+	}
+	answer, err := http.Get(url)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if answer.StatusCode != http.StatusOK || !strings.Contains(string(text), "TensorBoard") {
+		s.t.Errorf("GET %s: %s: %s", url, answer.Status, text)
+	}
+}
+
+// t9k runs the command line on the space's cluster and returns its exit code.
+func (s *space) t9k(ctx context.Context, out, errs io.Writer, args ...string) int {
+	line := append([]string{"t9k", "--kubeconfig", s.env.Kubeconfig, "-n", s.ns}, args...)
+	return cli.Main(ctx, line, genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: errs})
+}
+
+// lockedBuffer can be read while it is written.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// TestTensorBoardIdle: without requests it is idle and then suspended; a request makes it active again; a resume brings it
+// back at the same address.
+func TestTensorBoardIdle(t *testing.T) {
+	requireStandIn(t)
+	c := ownCluster(t, testenv.Options{Args: map[string][]string{local.Operator: {"--tensorboard-idle-after=4s", "--tensorboard-suspend-after=6s"}}})
+	s := c.space(t)
+	s.claim("logs")
+	s.startVisitor()
+	s.create(&tensorboard.TensorBoard{ObjectMeta: metav1.ObjectMeta{Name: "board"}, Spec: tensorboard.TensorBoardSpec{
+		Image: "tensorboard", TrainingLogFilesets: []string{"t9k://pvc/logs/run"}}})
+	first := s.awaitBoardReady("board")
+	idle := func(tb *tensorboard.TensorBoard) metav1.ConditionStatus { return boardCondition(tb, tensorboard.Idle).Status }
+	s.awaitBoard("board", "idle", func(tb *tensorboard.TensorBoard) bool { return idle(tb) == metav1.ConditionTrue })
+	s.visit(first.Status.URL)
+	tb := s.awaitBoard("board", "active again", func(tb *tensorboard.TensorBoard) bool { return idle(tb) == metav1.ConditionFalse })
+	if boardCondition(tb, tensorboard.Idle).Reason != tensorboard.ReasonActive {
+		t.Errorf("after a request: %+v", boardCondition(tb, tensorboard.Idle))
+	}
+	tb = s.awaitBoard("board", "suspended", func(tb *tensorboard.TensorBoard) bool { return tb.Status.Phase == tensorboard.Suspended })
+	if tb.Spec.Suspend == nil || !*tb.Spec.Suspend {
+		t.Errorf("it is suspended, and spec.suspend is %v", tb.Spec.Suspend)
+	}
+	await(s, "its pod is gone", &corev1.PodList{}, func(p []*corev1.Pod) bool { return len(p) == 0 }, client.HasLabels{tensorboard.LabelTensorBoard})
+	var errs lockedBuffer
+	if code := s.t9k(t.Context(), io.Discard, &errs, "tensorboard", "board"); code != 1 || !strings.Contains(errs.String(), "t9k tensorboard board --resume") {
+		t.Errorf("t9k tensorboard of a suspended one ends with %d: %s", code, errs.String())
+	}
+	resumed := time.Now()
+	s.forwarded("board", "--resume")
+	tb = s.awaitBoardReady("board")
+	t.Logf("resumed within %s", time.Since(resumed).Round(time.Millisecond))
+	if tb.Status.URL != first.Status.URL {
+		t.Errorf("resumed, its address is %s, and was %s", tb.Status.URL, first.Status.URL)
+	}
+	s.visit(tb.Status.URL)
+}
