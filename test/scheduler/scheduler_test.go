@@ -111,6 +111,14 @@ func (s *stage) pods(group string) []corev1.Pod {
 	return list.Items
 }
 
+// all lists all pods.
+func (s *stage) all() []corev1.Pod {
+	s.Helper()
+	list := &corev1.PodList{}
+	s.must(s.client.List(s.Context(), list, client.InNamespace("default")))
+	return list.Items
+}
+
 func (s *stage) bound(group string) int {
 	s.Helper()
 	n := 0
