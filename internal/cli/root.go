@@ -124,7 +124,7 @@ A job is addressed by NAME or, where jobs of several kinds have the same name, b
 			root.AddCommand(c)
 		}
 	}
-	add("run", a.runCommand(), a.getCommand(), a.describeCommand(), a.logsCommand(), a.tensorBoardCommand())
+	add("run", a.runCommand(), a.getCommand(), a.describeCommand(), a.logsCommand(), a.tensorBoardCommand(), a.queueCommand())
 	add("steer", a.pauseCommand(), a.resumeCommand(), a.scaleCommand(), a.debugCommand(), a.execCommand(), a.deleteCommand())
 	add("offline", a.validateCommand(), a.renderCommand(), a.convertCommand(), a.localCommand(), a.versionCommand())
 	return root

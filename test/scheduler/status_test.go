@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,6 +67,14 @@ func TestStatus(t *testing.T) {
 		}
 		return nil
 	})
+	s.awaitReason("waits", scheduling.ReasonQuotaExceeded)
+	s.checkLines(s.t9k("queue", "describe", "counted"), "Pods 0 running, 4 pending, 0 succeeded, 0 failed", "cpu 6 of 8 [###############.....] 75 %", "Namespaces all")
+	if text := s.t9k("queue", "describe", "counted"); !strings.Contains(text, "default/waits   2      0") || !strings.Contains(text, "4 cpu needed, 2 of 8 left") {
+		t.Errorf("who waits is not told:\n%s", text)
+	}
+	if text := s.t9k("queue", "list"); !strings.Contains(text, "counted") || !strings.Contains(text, "6/8") || !strings.Contains(text, "default") {
+		t.Errorf("the list of queues:\n%s", text)
+	}
 	q.Spec.MaxDuration = "1ms"
 	s.must(s.client.Update(t.Context(), &q))
 	s.await("pods that are too old go", func() error {
