@@ -283,16 +283,19 @@ func TestMaster(t *testing.T) {
 	}
 }
 
-// TestDeadline: §6, when the deadline passes the running pods are stopped whatever the clean-up policy says, and those that had
+// TestDeadline: §6, §12. When the deadline passes, here one that is set later, the running pods are stopped whatever the clean-up policy says, and those that had
 // finished are kept.
 func TestDeadline(t *testing.T) {
 	s := newSpace(t)
 	j := s.newTensorFlow("late", role("chief", 1, obey), role("worker", 2, obey))
-	runPolicyOf(j).ActiveDeadlineSeconds = new(int32(3))
 	s.create(j)
 	s.order("late-worker-1", 0)
+	awaitStatus(s, j, "one has finished, two run", func(now *batch.JobStatus) bool {
+		return now.Aggregate.Succeeded == 1 && now.Aggregate.Running == 2
+	})
+	change(s, j, func(j *batch.TensorFlowTrainingJob) { runPolicyOf(j).ActiveDeadlineSeconds = new(int32(1)) })
 	j = awaitPhase(s, j, batch.JobFailed)
-	checkEnd(t, j, batch.ReasonDeadlineExceeded, "3s")
+	checkEnd(t, j, batch.ReasonDeadlineExceeded, "1s")
 	s.pods("late", "the one that had finished", func(p []*corev1.Pod) bool { return podNames(p) == "late-worker-1 " })
 	j = awaitStatus(s, j, "word of the deletion", func(now *batch.JobStatus) bool { return now.Aggregate.Deleted == 2 })
 	if replica(j, "late-worker-1").Phase != batch.ReplicaSucceeded || condition(j, batch.JobReplicaFailure).Status == "True" {
