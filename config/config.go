@@ -14,7 +14,7 @@ import (
 //go:embed crd/*.yaml
 var CRDs embed.FS
 
-//go:embed operator/namespace.yaml webhook/*.yaml scheduler/queue.yaml scheduler/role.yaml
+//go:embed operator/namespace.yaml webhook/*.yaml scheduler/queue.yaml scheduler/role.yaml scheduler/admission_*.yaml
 var files embed.FS
 
 // Namespace is that of the operator.
@@ -60,6 +60,19 @@ func callAt(configuration *unstructured.Unstructured, address string) error {
 
 // DefaultQueue is the queue that every cluster has from the start.
 func DefaultQueue() (*unstructured.Unstructured, error) { return read("scheduler/queue.yaml") }
+
+// QueueAdmission lists the rules of who may use a queue, and that pods stay in theirs.
+func QueueAdmission() ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	for _, name := range []string{"queues", "queues_binding", "labels", "labels_binding"} {
+		o, err := read("scheduler/admission_" + name + ".yaml")
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, o)
+	}
+	return objects, nil
+}
 
 // SchedulerRole lists what lets a scheduler of this user name follow groups and queues.
 func SchedulerRole(user string) ([]*unstructured.Unstructured, error) {

@@ -202,7 +202,8 @@ func (a *api) installCRDs(ctx context.Context) error {
 	return a.installQueue(ctx)
 }
 
-// installQueue makes the default queue, unless there is one, and lets the scheduler follow queues.
+// installQueue makes the default queue, unless there is one, lets the scheduler follow queues, and has the API server hold
+// everybody to their rules.
 func (a *api) installQueue(ctx context.Context) error {
 	queue, err := config.DefaultQueue()
 	if err != nil {
@@ -217,6 +218,11 @@ func (a *api) installQueue(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	rules, err := config.QueueAdmission()
+	if err != nil {
+		return err
+	}
+	objects = append(objects, rules...)
 	for _, object := range objects {
 		if err := a.apply(ctx, object); err != nil {
 			return fmt.Errorf("installing the %s %s: %w", object.GetKind(), object.GetName(), err)

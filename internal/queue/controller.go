@@ -25,11 +25,13 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// +kubebuilder:rbac:groups=scheduler.tensorstack.dev,resources=queues,verbs=get;list;watch
+// +kubebuilder:rbac:groups=scheduler.tensorstack.dev,resources=queues,verbs=get;list;watch;use
 // +kubebuilder:rbac:groups=scheduler.tensorstack.dev,resources=podgroups,verbs=get;list;watch
 // +kubebuilder:rbac:groups=scheduler.tensorstack.dev,resources=queues/status;podgroups/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
+
+// The operator makes groups and pods for jobs, whose users were asked for their right to the queue: so it may use all of them.
 
 const (
 	// fieldManager owns the status of queues and the counts of groups.

@@ -14,6 +14,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/testing/testenv"
@@ -29,10 +30,15 @@ type stage struct {
 
 func newStage(t *testing.T, args ...string) *stage {
 	t.Helper()
-	env := testenv.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs, local.Scheduler},
+	return newStageOf(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs, local.Scheduler},
 		Args: map[string][]string{local.Scheduler: args}})
+}
+
+func newStageOf(t *testing.T, o testenv.Options) *stage {
+	t.Helper()
+	env := testenv.Start(t, o)
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, scheduling.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, batch.AddToScheme, scheduling.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
