@@ -162,14 +162,6 @@ func (s *space) awaitLog(pod, container, text string) {
 	s.t.Fatalf("pod %s does not write %q but\n%s\n%s", pod, text, last, s.dump())
 }
 
-// attempt waits for the n-th further pod of a replica.
-func (s *space) attempt(pod string, n int) *corev1.Pod {
-	s.t.Helper()
-	return s.pod(pod, fmt.Sprintf("attempt %d", n), func(p *corev1.Pod) bool {
-		return attemptOf(p) == fmt.Sprint(n) && p.Status.Phase == corev1.PodRunning
-	})
-}
-
 // uidsOf are the pods of a job by name.
 func (s *space) uidsOf(j client.Object) map[string]string {
 	s.t.Helper()

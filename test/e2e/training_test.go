@@ -283,8 +283,8 @@ func TestMaster(t *testing.T) {
 	}
 }
 
-// TestDeadline: §6, §12. When the deadline passes, here one that is set later, the running pods are stopped whatever the clean-up policy says, and those that had
-// finished are kept.
+// TestDeadline: §6, §12. When the deadline passes, here one that is set later, the running pods are stopped whatever the
+// clean-up policy says, and those that had finished are kept.
 func TestDeadline(t *testing.T) {
 	s := newSpace(t)
 	j := s.newTensorFlow("late", role("chief", 1, obey), role("worker", 2, obey))
