@@ -43,7 +43,7 @@ func fetchAll(ctx context.Context, dir string, addresses []string) error {
 		if err != nil {
 			return fmt.Errorf("reading an address: %w", err)
 		}
-		if err := fetch(ctx, u, filepath.Join(dir, fmt.Sprintf("%03d-%s", i, filepath.Base(path.Clean("/"+u.Path))))); err != nil {
+		if err := fetch(ctx, u, filepath.Join(dir, fmt.Sprintf("%03d-%s", i, fileName(u)))); err != nil {
 			return fmt.Errorf("fetching %s: %w", u.Redacted(), err)
 		}
 	}
@@ -80,4 +80,13 @@ func fetch(ctx context.Context, u *url.URL, file string) error {
 		return err
 	}
 	return os.Rename(part.Name(), file)
+}
+
+// fileName is the last step of an address's path.
+func fileName(u *url.URL) string {
+	name := path.Base(path.Clean("/" + u.Path))
+	if name == "/" {
+		return "_"
+	}
+	return name
 }
