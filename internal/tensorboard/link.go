@@ -31,7 +31,7 @@ func addLinks(mgr ctrl.Manager) error {
 		}
 		l := &link{kind: kind, client: mgr.GetClient()}
 		err := builder.ControllerManagedBy(mgr).
-			Named("tensorboards-of-" + kind.Plural).
+			Named("tensorboards-of-"+kind.Plural).
 			For(kind.New(), builder.WithPredicates(l.changes())).
 			Owns(&tensorboard.TensorBoard{}).
 			WithOptions(controller.Options{MaxConcurrentReconciles: workers}).

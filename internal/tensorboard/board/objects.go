@@ -57,7 +57,9 @@ type Settings struct {
 func Name(tb *tensorboard.TensorBoard) string { return tb.Name + "-tensorboard" }
 
 // Prefix is the path below which a TensorBoard serves, without a slash at its end.
-func Prefix(tb *tensorboard.TensorBoard) string { return "/tensorboard/" + tb.Namespace + "/" + tb.Name }
+func Prefix(tb *tensorboard.TensorBoard) string {
+	return "/tensorboard/" + tb.Namespace + "/" + tb.Name
+}
 
 // URL is a TensorBoard's address within the cluster.
 func URL(tb *tensorboard.TensorBoard) string {

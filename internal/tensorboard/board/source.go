@@ -122,7 +122,9 @@ var separators = regexp.MustCompile(`[^A-Za-z0-9._/-]+`)
 
 func (l *lowering) add(name, location string) {
 	name = separators.ReplaceAllString(name, "-")
-	free := func(n string) bool { return !slices.ContainsFunc(l.logs.Sources, func(s Source) bool { return s.Name == n }) }
+	free := func(n string) bool {
+		return !slices.ContainsFunc(l.logs.Sources, func(s Source) bool { return s.Name == n })
+	}
 	unique := name
 	for i := 2; !free(unique); i++ {
 		unique = fmt.Sprintf("%s-%d", name, i)
