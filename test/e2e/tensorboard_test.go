@@ -279,7 +279,9 @@ func TestTensorBoardIdle(t *testing.T) {
 	s.create(&tensorboard.TensorBoard{ObjectMeta: metav1.ObjectMeta{Name: "board"}, Spec: tensorboard.TensorBoardSpec{
 		Image: "tensorboard", TrainingLogFilesets: []string{"t9k://pvc/logs/run"}}})
 	first := s.awaitBoardReady("board")
-	idle := func(tb *tensorboard.TensorBoard) metav1.ConditionStatus { return boardCondition(tb, tensorboard.Idle).Status }
+	idle := func(tb *tensorboard.TensorBoard) metav1.ConditionStatus {
+		return boardCondition(tb, tensorboard.Idle).Status
+	}
 	s.awaitBoard("board", "idle", func(tb *tensorboard.TensorBoard) bool { return idle(tb) == metav1.ConditionTrue })
 	s.visit(first.Status.URL)
 	tb := s.awaitBoard("board", "active again", func(tb *tensorboard.TensorBoard) bool { return idle(tb) == metav1.ConditionFalse })

@@ -50,9 +50,11 @@ func TestPermissions(t *testing.T) {
 	first.signal(syscall.SIGTERM) // and leaves the lead to the next
 	<-first.ended
 	t.Setenv(streaming, "true")
-	startOperator(t, kubeconfig, "--leader-elect=true", "--force-delete-after=1ns", "--webhook-bind-address="+address)
+	startOperator(t, kubeconfig, "--leader-elect=true", "--force-delete-after=1ns", "--webhook-bind-address="+address,
+		"--tensorboard-suspend-after=1ns")
 	w.awaitWebhook()
 	w.useEverything()
+	w.useTensorBoards()
 
 	used := usedPermissions(t, w.env.AuditLog, from)
 	for _, p := range used.forbidden {

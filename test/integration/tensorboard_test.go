@@ -1,0 +1,340 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
+	"tensorstack.dev/batch/internal/tensorboard/board"
+)
+
+func newBoard(name string) *tensorboard.TensorBoard {
+	return &tensorboard.TensorBoard{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: tensorboard.TensorBoardSpec{
+		Image: "tensorflow/tensorflow", TrainingLogFilesets: []string{"t9k://pvc/logs/run"}}}
+}
+
+// awaitBoard waits until condition Ready of a TensorBoard has a reason and a message that contains text.
+func (w *world) awaitBoard(name, reason, text string) *tensorboard.TensorBoard {
+	w.Helper()
+	tb := &tensorboard.TensorBoard{}
+	w.await(fmt.Sprintf("TensorBoard %s tells %s: %s", name, reason, text), func() error {
+		if err := w.get(name, tb); err != nil {
+			return err
+		}
+		c := board.ReadyCondition(tb)
+		if c.Reason != reason || !strings.Contains(c.Message, text) || tb.Status.ObservedGeneration != tb.Generation {
+			return fmt.Errorf("it is %s, %s: %s", tb.Status.Phase, c.Reason, c.Message)
+		}
+		return nil
+	})
+	return tb
+}
+
+func (w *world) awaitDeployment(name, what string, cond func(*appsv1.Deployment) bool) *appsv1.Deployment {
+	w.Helper()
+	d := &appsv1.Deployment{}
+	w.await("Deployment "+name+": "+what, func() error {
+		if err := w.get(name, d); err != nil {
+			return err
+		}
+		if !cond(d) {
+			return fmt.Errorf("it has %d replicas of %s", *d.Spec.Replicas, d.Spec.Template.Spec.Containers[0].Image)
+		}
+		return nil
+	})
+	return d
+}
+
+func (w *world) patchBoard(name, patch string) {
+	w.Helper()
+	tb := &tensorboard.TensorBoard{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}}
+	w.must(w.client.Patch(w.Context(), tb, client.RawPatch(types.MergePatchType, []byte(patch))))
+}
+
+// A TensorBoard is a Deployment and a Service of its own. They follow its spec, and what people break is restored.
+func TestTensorBoardObjects(t *testing.T) {
+	w := newWorld(t)
+	startOperator(t, w.env.Kubeconfig)
+	w.create(newBoard("board"))
+	tb := w.awaitBoard("board", tensorboard.ReasonStarting, "")
+	d := w.awaitDeployment("board-tensorboard", "is there", func(d *appsv1.Deployment) bool { return *d.Spec.Replicas == 1 })
+	s := &corev1.Service{}
+	w.must(w.get("board-tensorboard", s))
+	if !metav1.IsControlledBy(d, tb) || !metav1.IsControlledBy(s, tb) {
+		t.Errorf("the objects belong to %+v and %+v", d.OwnerReferences, s.OwnerReferences)
+	}
+	if want := "http://board-tensorboard." + w.ns + ".svc/tensorboard/" + w.ns + "/board/"; tb.Status.URL != want {
+		t.Errorf("its address is %s, want %s", tb.Status.URL, want)
+	}
+	w.patchBoard("board", `{"spec":{"image":"other"}}`)
+	w.awaitDeployment("board-tensorboard", "has the new image", func(d *appsv1.Deployment) bool { return d.Spec.Template.Spec.Containers[0].Image == "other" })
+	w.patchBoard("board", `{"spec":{"suspend":true}}`)
+	w.awaitDeployment("board-tensorboard", "is stopped", func(d *appsv1.Deployment) bool { return *d.Spec.Replicas == 0 })
+	if now := w.awaitBoard("board", tensorboard.ReasonSuspended, ""); now.Status.Phase != tensorboard.Suspended || now.Status.URL != tb.Status.URL {
+		t.Errorf("suspended: %+v", now.Status)
+	}
+	w.patchBoard("board", `{"spec":{"suspend":false}}`)
+	w.awaitDeployment("board-tensorboard", "is started", func(d *appsv1.Deployment) bool { return *d.Spec.Replicas == 1 })
+
+	three := int32(3)
+	broken := w.awaitDeployment("board-tensorboard", "", func(*appsv1.Deployment) bool { return true })
+	broken.Spec.Replicas = &three
+	w.must(w.client.Update(w.Context(), broken))
+	w.awaitDeployment("board-tensorboard", "is restored", func(d *appsv1.Deployment) bool { return *d.Spec.Replicas == 1 })
+	w.must(w.client.Delete(w.Context(), broken))
+	w.must(w.client.Delete(w.Context(), s))
+	w.awaitDeployment("board-tensorboard", "is there again", func(now *appsv1.Deployment) bool { return now.UID != d.UID })
+	w.await("the Service is there again", func() error { return w.get("board-tensorboard", &corev1.Service{}) })
+
+	w.must(w.client.Delete(w.Context(), tb))
+	w.await("the Deployment is gone", func() error { return gone(w.get("board-tensorboard", &appsv1.Deployment{})) })
+	w.await("the Service is gone", func() error { return gone(w.get("board-tensorboard", &corev1.Service{})) })
+}
+
+// What cannot be carried out is refused, or told in a condition that names it.
+func TestTensorBoardBadInput(t *testing.T) {
+	w := newWorld(t)
+	startOperator(t, w.env.Kubeconfig)
+	for text, change := range map[string]func(*tensorboard.TensorBoard){
+		"spec.trainingLogFilesets[0]": func(tb *tensorboard.TensorBoard) { tb.Spec.TrainingLogFilesets[0] = "pvc/logs" },
+		"spec.image":                  func(tb *tensorboard.TensorBoard) { tb.Spec.Image = "" },
+		"a TensorBoard shows logs":    func(tb *tensorboard.TensorBoard) { tb.Spec.TrainingLogFilesets = nil },
+		"at most 51":                  func(tb *tensorboard.TensorBoard) { tb.Name = strings.Repeat("x", 52) },
+		"begin with a letter":         func(tb *tensorboard.TensorBoard) { tb.Name = "1" },
+	} {
+		tb := newBoard("refused")
+		change(tb)
+		tb.Namespace = w.ns
+		if err := w.client.Create(w.Context(), tb); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), text) {
+			t.Errorf("the API server says %v, want %q", err, text)
+		}
+	}
+	bad := newBoard("leaves")
+	bad.Spec.TrainingLogFilesets[0] = "t9k://pvc/logs/../other"
+	w.create(bad)
+	if tb := w.awaitBoard("leaves", tensorboard.ReasonInvalidSpec, "t9k://pvc/logs/../other"); tb.Status.Phase != tensorboard.Failed {
+		t.Errorf("its phase is %s", tb.Status.Phase)
+	}
+	secrets := newBoard("secrets")
+	secrets.Spec.TrainingLogFilesets = []string{"t9k://minio/one/bucket", "t9k://minio/two/bucket"}
+	w.create(secrets)
+	w.awaitBoard("secrets", tensorboard.ReasonInvalidSpec, `"two"`)
+	w.patchBoard("secrets", `{"spec":{"trainingLogFilesets":["t9k://minio/one/bucket"]}}`)
+	w.awaitDeployment("secrets-tensorboard", "is there", func(*appsv1.Deployment) bool { return true })
+	// It stops even where its spec has become bad.
+	w.patchBoard("secrets", `{"spec":{"suspend":true,"trainingLogFilesets":["t9k://minio/one/bucket","t9k://minio/two/bucket"]}}`)
+	w.awaitDeployment("secrets-tensorboard", "is stopped", func(d *appsv1.Deployment) bool { return *d.Spec.Replicas == 0 })
+}
+
+// Objects of others are never adopted.
+func TestTensorBoardNameTaken(t *testing.T) {
+	w := newWorld(t)
+	startOperator(t, w.env.Kubeconfig)
+	foreign := w.foreignDeployment("board-tensorboard")
+	w.create(newBoard("board"))
+	w.awaitBoard("board", tensorboard.ReasonNameTaken, `Deployment "board-tensorboard" is there already and belongs to nobody`)
+	now := w.awaitDeployment("board-tensorboard", "is as it was", func(*appsv1.Deployment) bool { return true })
+	if now.ResourceVersion != foreign.ResourceVersion {
+		t.Errorf("somebody else's Deployment was changed: %+v", now)
+	}
+	w.must(w.client.Delete(w.Context(), foreign))
+	w.awaitBoard("board", tensorboard.ReasonStarting, "")
+}
+
+// foreignDeployment makes one that belongs to no TensorBoard.
+func (w *world) foreignDeployment(name string) *appsv1.Deployment {
+	w.Helper()
+	labels := map[string]string{"app": "other"}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: role("w", 1, commandWait).Template.Spec},
+	}}
+	w.create(d)
+	return d
+}
+
+// runningBoard plays the pod of a TensorBoard, whose activity the test tells.
+type runningBoard struct{ requests, quietSeconds atomic.Int64 }
+
+func (r *runningBoard) ServeHTTP(out http.ResponseWriter, _ *http.Request) {
+	_ = json.NewEncoder(out).Encode(board.Activity{Requests: r.requests.Load(), QuietSeconds: float64(r.quietSeconds.Load())})
+}
+
+// runBoard makes the pod that the Deployment of a TensorBoard would make. It is at an address of this machine alone.
+func (w *world) runBoard(name, address string) *runningBoard {
+	w.Helper()
+	r := &runningBoard{}
+	listener, err := net.Listen("tcp", fmt.Sprintf("%s:%d", address, board.ActivityPort))
+	w.must(err)
+	server := &http.Server{Handler: r}
+	w.Cleanup(func() { _ = server.Shutdown(context.Background()) })
+	go func() { _ = server.Serve(listener) }()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name + "-pod", Labels: map[string]string{tensorboard.LabelTensorBoard: name}},
+		Spec: role("w", 1, commandWait).Template.Spec}
+	w.create(pod)
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: address, PodIPs: []corev1.PodIP{{IP: address}},
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+	w.must(w.client.Status().Update(w.Context(), pod))
+	return r
+}
+
+func (w *world) awaitIdle(name string, status metav1.ConditionStatus) tensorboard.Condition {
+	w.Helper()
+	var idle tensorboard.Condition
+	w.await(fmt.Sprintf("TensorBoard %s: idle is %s", name, status), func() error {
+		tb := &tensorboard.TensorBoard{}
+		if err := w.get(name, tb); err != nil {
+			return err
+		}
+		for _, c := range tb.Status.Conditions {
+			if c.Type == tensorboard.Idle {
+				idle = c
+			}
+		}
+		if idle.Status != status {
+			return fmt.Errorf("it is %+v", idle)
+		}
+		return nil
+	})
+	return idle
+}
+
+// Idleness follows what the pod tells, and the pod alone.
+func TestTensorBoardActivity(t *testing.T) {
+	w := newWorld(t)
+	startOperator(t, w.env.Kubeconfig, "--tensorboard-idle-after=1h", "--tensorboard-suspend-after=1ns")
+	w.create(newBoard("board"))
+	r := w.runBoard("board", "127.0.0.71")
+	w.awaitBoard("board", tensorboard.ReasonRunning, "")
+	if c := w.awaitIdle("board", metav1.ConditionFalse); c.Reason != tensorboard.ReasonActive || c.LastProbeTime == nil {
+		t.Errorf("active: %+v", c)
+	}
+	// The next look would be in an hour; one after a change of the spec is as good.
+	r.requests.Store(1)
+	r.quietSeconds.Store(3600)
+	w.patchBoard("board", `{"spec":{"image":"other"}}`)
+	w.awaitBoard("board", tensorboard.ReasonSuspended, "")
+	tb := &tensorboard.TensorBoard{}
+	w.must(w.get("board", tb))
+	if !board.Suspended(tb) {
+		t.Error("it is not suspended")
+	}
+	if c := w.awaitIdle("board", metav1.ConditionFalse); c.Reason != tensorboard.ReasonSuspended || !strings.Contains(c.Message, "idle since") {
+		t.Errorf("suspended: %+v", c)
+	}
+}
+
+func newTraining(name string) *batch.TensorFlowTrainingJob {
+	worker := batch.TrainingReplicaSpec{Type: "worker", Template: role("worker", 1, commandRun).Template}
+	worker.Template.Spec.Containers[0].Name = "tensorflow"
+	return &batch.TensorFlowTrainingJob{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: batch.TensorFlowTrainingJobSpec{
+		TrainingSpec: batch.TrainingSpec{TensorBoardSpec: &newBoard("").Spec},
+		ReplicaSpecs: []batch.TrainingReplicaSpec{worker}}}
+}
+
+// awaitTold waits until a job's status tells a reason of its TensorBoard.
+func (w *world) awaitTold(name, reason string) *batch.TensorFlowTrainingJob {
+	w.Helper()
+	j := &batch.TensorFlowTrainingJob{}
+	w.await(fmt.Sprintf("job %s tells %s of its TensorBoard", name, reason), func() error {
+		if err := w.get(name, j); err != nil {
+			return err
+		}
+		if d := j.Status.TensorBoard; d == nil || d.Reason != reason {
+			return fmt.Errorf("it tells %+v", d)
+		}
+		return nil
+	})
+	return j
+}
+
+// A job's status tells how its TensorBoard is, whoever else writes the status. A TensorBoard that cannot be changes nothing
+// for the training.
+func TestTensorBoardOfJob(t *testing.T) {
+	w := newWorld(t)
+	startOperator(t, w.env.Kubeconfig)
+	w.create(newBoard("taken"))
+	long := strings.Repeat("x", 52)
+	for name, reason := range map[string]string{
+		"train": tensorboard.ReasonStarting, "taken": tensorboard.ReasonNameTaken, long: tensorboard.ReasonCreateRefused,
+	} {
+		w.create(newTraining(name))
+		j := w.awaitTold(name, reason)
+		if j.Status.TensorBoard.Ready || (j.Status.TensorBoard.Type == corev1.EventTypeWarning) != (reason != tensorboard.ReasonStarting) {
+			t.Errorf("%s tells %+v", name, j.Status.TensorBoard)
+		}
+		w.await("the job runs all the same", func() error {
+			w.must(w.get(name, j))
+			if j.Status.Phase != batch.JobRunning {
+				return fmt.Errorf("it is %s", j.Status.Phase)
+			}
+			return nil
+		})
+		if d := j.Status.TensorBoard; d == nil || d.Reason != reason {
+			t.Errorf("running, job %s tells %+v", name, d)
+		}
+	}
+	tb := &tensorboard.TensorBoard{}
+	w.must(w.get("taken", tb))
+	if len(tb.OwnerReferences) > 0 {
+		t.Errorf("a job has adopted a TensorBoard: %+v", tb.OwnerReferences)
+	}
+	// Ready is told, and the job's end does not change that.
+	w.runBoard("train", "127.0.0.72")
+	j := w.awaitTold("train", tensorboard.ReasonRunning)
+	if d := j.Status.TensorBoard; !d.Ready || d.Dependent.Name != "train" || d.Dependent.Kind != "TensorBoard" {
+		t.Errorf("it tells %+v", d)
+	}
+	w.must(endPod(t.Context(), w.core, w.pods()["train-worker-0"], 0))
+	w.await("the job has succeeded, and tells of its TensorBoard", func() error {
+		w.must(w.get("train", j))
+		if j.Status.Phase != batch.JobSucceeded || j.Status.TensorBoard == nil || !j.Status.TensorBoard.Ready {
+			return fmt.Errorf("it is %s and tells %+v", j.Status.Phase, j.Status.TensorBoard)
+		}
+		return nil
+	})
+	w.must(w.client.Delete(w.Context(), j))
+	w.await("the TensorBoard is gone", func() error { return gone(w.get("train", &tensorboard.TensorBoard{})) })
+}
+
+// useTensorBoards has the operator do whatever it can do for TensorBoards.
+func (w *world) useTensorBoards() {
+	w.Helper()
+	w.foreignDeployment("named-tensorboard")
+	w.create(newBoard("named"))
+	w.awaitBoard("named", tensorboard.ReasonNameTaken, "")
+	w.create(newTraining("with-board"))
+	w.awaitTold("with-board", tensorboard.ReasonStarting)
+	pytorch := &batch.PyTorchTrainingJob{ObjectMeta: metav1.ObjectMeta{Name: "with-board-torch"}, Spec: batch.PyTorchTrainingJobSpec{
+		TrainingSpec: batch.TrainingSpec{TensorBoardSpec: &newBoard("").Spec},
+		ReplicaSpecs: []batch.PyTorchReplicaSpec{{TrainingReplicaSpec: batch.TrainingReplicaSpec{Type: "worker", Template: role("worker", 1, commandRun).Template}}}}}
+	w.create(pytorch)
+	w.create(newBoard("idle"))
+	r := w.runBoard("idle", "127.0.0.73")
+	r.requests.Store(1)
+	r.quietSeconds.Store(1e6)
+	w.await("the idle TensorBoard is suspended", func() error {
+		tb := &tensorboard.TensorBoard{}
+		w.must(w.get("idle", tb))
+		if !board.Suspended(tb) {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	w.awaitDeployment("idle-tensorboard", "is stopped", func(d *appsv1.Deployment) bool { return *d.Spec.Replicas == 0 })
+}
