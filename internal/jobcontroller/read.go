@@ -115,6 +115,9 @@ func trimContainers(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 func (r *reconciler) read(ctx context.Context, obj kinds.Object, job *engine.Job, m *memory) (engine.Seen, error) {
 	seen := engine.Seen{Now: time.Now(), Status: r.kind.Status(obj), LastWrite: m.writtenAt, Refusals: m.refusals,
 		Unwritten: !m.tried && r.reign.covers(obj)}
+	if !m.tried && seen.Status.RunMode != "" {
+		seen.LastWrite = time.Time{} // by another process, who knows when: one that is killed again and again would wait for ever
+	}
 	var pods corev1.PodList
 	if err := r.client.List(ctx, &pods, client.InNamespace(job.Namespace), client.MatchingFields{ownerIndex: string(job.UID)},
 		client.UnsafeDisableDeepCopy); err != nil {
