@@ -148,7 +148,7 @@ func (s *stage) end(group string) {
 
 func (s *stage) await(what string, check func() error) {
 	s.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		err := check()
 		if err == nil {

@@ -212,7 +212,7 @@ func (pl *planner) cluster(now time.Time) (c *core.Cluster, passed *bool) {
 	early := now.Before(pl.nextFull)
 	c.Skip = func(o *core.Group) bool {
 		g := byCore[o]
-		if now.Before(g.backoff) {
+		if now.Before(g.backoff) || !pl.arrivals.all(g) {
 			return true
 		}
 		if g.changed {
@@ -291,7 +291,7 @@ func (pl *planner) discard(result core.Result) {
 func (pl *planner) carryOut(d *core.Decision, now time.Time) {
 	x := pl.index
 	g := x.groups[d.Group.Name]
-	g.changed, g.tried = false, x.freed
+	g.changed, g.tried, g.backoff = false, x.freed, time.Time{}
 	g.core.Hold = d.Hold
 	for _, gang := range d.Gangs {
 		a := &attempt{plugin: pl.Plugin, group: g, size: len(gang)}

@@ -47,6 +47,7 @@ type Plugin struct {
 
 	conditions *conditions
 	evictions  *evictions
+	arrivals   arrivals
 
 	mu sync.Mutex
 	// tickets are the pods that may enter a scheduling cycle now; plans are those in one.
@@ -64,7 +65,8 @@ var (
 
 // New makes the plugin of a profile. Its planner runs once the scheduler has been attached.
 func New(ctx context.Context, handle fwk.Handle, config Config) (*Plugin, error) {
-	p := &Plugin{handle: handle, config: config, woken: make(chan struct{}, 1), tickets: map[types.UID]*ticket{}, plans: map[types.UID]*ticket{}}
+	p := &Plugin{handle: handle, config: config, woken: make(chan struct{}, 1), tickets: map[types.UID]*ticket{}, plans: map[types.UID]*ticket{},
+		arrivals: arrivals{pods: map[types.UID]bool{}}}
 	p.index = newIndex(p.wake, p.completed)
 	if err := p.watch(ctx); err != nil {
 		return nil, fmt.Errorf("watching pods, groups and queues: %w", err)
@@ -126,6 +128,9 @@ func (p *Plugin) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
 	defer p.mu.Unlock()
 	if p.tickets[pod.UID] != nil {
 		return nil
+	}
+	if p.arrivals.add(pod.UID) {
+		p.wake()
 	}
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "waits until its group is planned")
 }

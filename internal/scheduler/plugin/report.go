@@ -28,6 +28,9 @@ const FieldManager = "t9k-scheduler"
 // quiet is how long a message whose reason stays the same is not written again.
 const quiet = 10 * time.Second
 
+// settling is how long nothing is said of pods that a new group lacks.
+const settling = 2 * time.Second
+
 // said is what was last said of a group.
 type said struct {
 	status          metav1.ConditionStatus
@@ -57,6 +60,9 @@ func (p *Plugin) report(g *group, d *core.Decision, now time.Time) {
 			}
 		}
 		return
+	}
+	if d.Reason == core.NotEnoughMembers && now.Sub(g.core.Created) < settling {
+		return // its pods are just being made
 	}
 	p.say(g, metav1.ConditionFalse, string(d.Reason), d.Message, now)
 }

@@ -33,7 +33,7 @@ func (p *Plugin) watch(ctx context.Context) error {
 		return err
 	}
 	core := factory.Core().V1()
-	if err := add(core.Pods().Informer(), handlers(p.index.podSeen, p.index.podGone)); err != nil {
+	if err := add(core.Pods().Informer(), handlers(p.podSeen, p.podGone)); err != nil {
 		return err
 	}
 	nodes := cache.ResourceEventHandlerFuncs{
@@ -69,6 +69,18 @@ func (p *Plugin) watch(ctx context.Context) error {
 		return true
 	}
 	return nil
+}
+
+func (p *Plugin) podSeen(pod *corev1.Pod) {
+	if pod.Spec.NodeName != "" {
+		p.arrivals.remove(pod.UID)
+	}
+	p.index.podSeen(pod)
+}
+
+func (p *Plugin) podGone(pod *corev1.Pod) {
+	p.arrivals.remove(pod.UID)
+	p.index.podGone(pod)
 }
 
 type adder = func(interface {
