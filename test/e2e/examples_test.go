@@ -98,6 +98,7 @@ func TestExamples(t *testing.T) {
 		"gang":             exampleGang,
 
 		"tensorflow-cluster": exampleTensorFlowCluster,
+		"tensorboard":        exampleTensorBoard,
 	}
 	entries, err := os.ReadDir(examples)
 	if err != nil {
@@ -111,7 +112,7 @@ func TestExamples(t *testing.T) {
 	for name, run := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := newSpace(t)
-			if name != "tensorflow-cluster" {
+			if name != "tensorflow-cluster" && name != "tensorboard" {
 				s.example(name)
 			}
 			run(s)

@@ -1,0 +1,136 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
+	"tensorstack.dev/batch/internal/testing/require"
+)
+
+// serve runs a server as a pod behind a Service of its name.
+func (s *space) serve(name string, port int32, command ...string) {
+	s.t.Helper()
+	labels, grace := map[string]string{"app": name}, int64(0)
+	c := corev1.Container{Name: "main", Image: "server", Command: command,
+		ReadinessProbe: &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(port)}}}}
+	atGate(&c)
+	s.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: corev1.PodSpec{
+		TerminationGracePeriodSeconds: &grace, Containers: []corev1.Container{c},
+		Volumes: []corev1.Volume{{Name: "gate", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: s.gate}}}}}})
+	s.create(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{
+		Selector: labels, Ports: []corev1.ServicePort{{Port: port}}}})
+	s.pod(name, "serves", func(p *corev1.Pod) bool {
+		return len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].Ready
+	})
+}
+
+// write makes a file at the gate.
+func (s *space) write(name, text string) {
+	s.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(s.file(name)), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.WriteFile(s.file(name), []byte(text), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// buildStore compiles the object store into the gate.
+func (s *space) buildStore() {
+	s.t.Helper()
+	if _, err := exec.LookPath("go"); err != nil {
+		require.Missing(s.t, "go")
+	}
+	build := exec.CommandContext(s.t.Context(), "go", "build", "-o", s.file("s3server"), ".")
+	build.Dir = "testdata/s3server"
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		s.t.Fatalf("building the object store: %v\n%s", err, out)
+	}
+}
+
+// TestTensorBoardSources: volumes, object stores and files fetched over HTTP, all in one TensorBoard.
+func TestTensorBoardSources(t *testing.T) {
+	requireStandIn(t)
+	s := newSpace(t)
+	s.buildStore()
+	s.write("volume/a/events.out.tfevents.1", "1")
+	s.write("store/runs/7/events.out.tfevents.2", "22")
+	s.write("store/other/events.out.tfevents.3", "333")
+	s.write("web/events.out.tfevents.4", "4444")
+	s.claim("logs")
+	s.serve("store", 9000, "/gate/s3server", "--access-key=key", "--bucket=bucket", "--dir=/gate/store")
+	s.serve("web", 8000, "python3", "-m", "http.server", "--directory", "/gate/web", "8000")
+	s.startVisitor()
+	s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "keys"}, StringData: map[string]string{
+		"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_ENDPOINT_URL": "http://store." + s.ns + ".svc:9000"}})
+	s.create(&tensorboard.TensorBoard{ObjectMeta: metav1.ObjectMeta{Name: "all"}, Spec: tensorboard.TensorBoardSpec{
+		Image:               "tensorboard",
+		TrainingLogFilesets: []string{"t9k://minio/keys/bucket/runs/7"},
+		LogDir: &tensorboard.LogDir{
+			PVC:  []tensorboard.PVCSource{{Name: "logs", SubPath: []string{"volume/a", "volume/later"}}},
+			S3:   []tensorboard.S3Source{{SecretRef: tensorboard.SecretRef{Name: "keys"}, URI: []string{"s3://bucket/other"}}},
+			HTTP: []tensorboard.HTTPSource{{URL: []string{"http://web:8000/events.out.tfevents.4"}}},
+		}}})
+	tb := s.awaitBoardReady("all")
+	got := fmt.Sprint(s.files(s.visit(tb.Status.URL + "files")))
+	want := fmt.Sprint(map[string]map[string]int{
+		"logs/volume/a": {"events.out.tfevents.1": 1}, "logs/volume/later": {},
+		"bucket/runs/7": {"events.out.tfevents.2": 2}, "bucket/other": {"events.out.tfevents.3": 3},
+		"web": {"000-events.out.tfevents.4": 4},
+	})
+	if got != want {
+		t.Errorf("it shows\n%s, want\n%s", got, want)
+	}
+	// What the training writes later is there too.
+	s.write("volume/later/events.out.tfevents.5", "55555")
+	if later := s.files(s.visit(tb.Status.URL + "files"))["logs/volume/later"]; later["events.out.tfevents.5"] != 5 {
+		t.Errorf("of a directory that came later it shows %v", later)
+	}
+}
+
+// TestTensorBoardMissing: what is not there is named, and a TensorBoard that waits for it starts when it comes.
+func TestTensorBoardMissing(t *testing.T) {
+	requireStandIn(t)
+	s := newSpace(t)
+	s.startVisitor()
+	spec := func(fileset string) tensorboard.TensorBoardSpec {
+		return tensorboard.TensorBoardSpec{Image: "tensorboard", TrainingLogFilesets: []string{fileset}}
+	}
+	fetch := tensorboard.TensorBoardSpec{Image: "tensorboard", LogDir: &tensorboard.LogDir{HTTP: []tensorboard.HTTPSource{{URL: []string{"http://127.0.0.1:1/x"}}}}}
+	for name, spec := range map[string]tensorboard.TensorBoardSpec{"claim": spec("t9k://pvc/logs"), "secret": spec("t9k://minio/keys/bucket"), "fetch": fetch} {
+		s.create(&tensorboard.TensorBoard{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec})
+	}
+	s.awaitBoardReason("claim", tensorboard.ReasonUnschedulable, `persistentvolumeclaim "logs" not found`)
+	s.awaitBoardReason("secret", tensorboard.ReasonNotStarted, `secret "keys" not found`)
+	s.awaitBoardReason("fetch", tensorboard.ReasonFailing, "fetching http://127.0.0.1:1/x: ")
+	s.claim("logs")
+	s.awaitBoardReady("claim")
+}
+
+// exampleTensorBoard: the job ends, and its TensorBoard shows what it has logged.
+func exampleTensorBoard(s *space) {
+	if _, err := exec.LookPath("python3"); err != nil {
+		require.Missing(s.t, "python3")
+	}
+	s.claim("logs")
+	s.startVisitor()
+	j := &batch.TensorFlowTrainingJob{}
+	s.readExample("tensorboard", j)
+	s.create(j)
+	awaitPhase(s, j, batch.JobSucceeded)
+	s.awaitLog("tensorboard-worker-0", "tensorflow", "logged\n")
+	tb := s.awaitBoardReady("tensorboard")
+	if files := s.files(s.visit(tb.Status.URL + "files"))["."]; files["events.out.tfevents.0"] != 5 {
+		s.t.Errorf("the TensorBoard shows %v", files)
+	}
+}
