@@ -45,32 +45,45 @@ func (n *Next) idleness(tb *tensorboard.TensorBoard, seen Seen, o Idleness) {
 	}
 	switch {
 	case Suspended(tb):
-		c.Status, c.Reason = metav1.ConditionFalse, tensorboard.ReasonSuspended
-		switch {
-		case old != nil && old.Reason == tensorboard.ReasonSuspended:
-		case old != nil && old.Status == metav1.ConditionTrue:
-			c.Message = fmt.Sprintf("It was suspended when it had been idle since %s.", old.LastTransitionTime.UTC().Format(time.RFC3339))
-		default:
-			c.Message = "It was suspended."
-		}
+		suspended(old, &c)
 	case !Ready(seen.Pod):
 		// Nothing could be asked for meanwhile: what was true of one that ran stays true.
-		if old == nil || old.Reason == tensorboard.ReasonSuspended {
+		if isNew(old) {
 			c.Status, c.Reason, c.Message = metav1.ConditionUnknown, tensorboard.ReasonNotRunning, "It does not run yet."
 		}
 	case seen.Activity == nil:
 		n.ProbeAfter = retry
-		if old == nil || old.Status == metav1.ConditionUnknown || old.Reason == tensorboard.ReasonSuspended {
-			c.Status = metav1.ConditionUnknown
-		}
-		c.Reason, c.Message = tensorboard.ReasonProbeFailed, "Its pod does not tell when the last request came."
-		if seen.ProbeError != nil {
-			c.Message += " " + seen.ProbeError.Error()
-		}
+		unasked(old, &c, seen.ProbeError)
 	default:
 		n.asked(old, &c, seen, o)
 	}
 	n.set(tb, c, seen.Now)
+}
+
+// isNew tells whether a TensorBoard has not run before, or not since it was suspended.
+func isNew(old *tensorboard.Condition) bool { return old == nil || old.Reason == tensorboard.ReasonSuspended }
+
+// suspended is idleness where nothing is to run.
+func suspended(old, c *tensorboard.Condition) {
+	c.Status, c.Reason = metav1.ConditionFalse, tensorboard.ReasonSuspended
+	switch {
+	case old != nil && old.Reason == tensorboard.ReasonSuspended:
+	case old != nil && old.Status == metav1.ConditionTrue:
+		c.Message = fmt.Sprintf("It was suspended when it had been idle since %s.", old.LastTransitionTime.UTC().Format(time.RFC3339))
+	default:
+		c.Message = "It was suspended."
+	}
+}
+
+// unasked is idleness where the pod does not tell. What was known stays.
+func unasked(old, c *tensorboard.Condition, fault error) {
+	if isNew(old) {
+		c.Status = metav1.ConditionUnknown
+	}
+	c.Reason, c.Message = tensorboard.ReasonProbeFailed, "Its pod does not tell when the last request came."
+	if fault != nil {
+		c.Message += " " + fault.Error()
+	}
 }
 
 // asked is idleness where the pod has told of its requests.

@@ -1,4 +1,4 @@
-package board_test
+package tensorboard_test
 
 import (
 	"os"
