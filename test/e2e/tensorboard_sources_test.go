@@ -50,8 +50,14 @@ func (s *space) buildStore() {
 	if _, err := exec.LookPath("go"); err != nil {
 		require.Missing(s.t, "go")
 	}
+	const module = "testdata/s3server"
+	download := exec.CommandContext(s.t.Context(), "go", "mod", "download")
+	download.Dir = module
+	if out, err := download.CombinedOutput(); err != nil {
+		require.Missing(s.t, fmt.Sprintf("the modules of %s: %s", module, out))
+	}
 	build := exec.CommandContext(s.t.Context(), "go", "build", "-o", s.file("s3server"), ".")
-	build.Dir = "testdata/s3server"
+	build.Dir = module
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		s.t.Fatalf("building the object store: %v\n%s", err, out)
