@@ -83,7 +83,8 @@ func TestAdmission(t *testing.T) {
 		t.Helper()
 		for kind, o := range members("team", queue) {
 			err := c.Create(t.Context(), o, client.DryRunAll)
-			if (err == nil) != ok || err != nil && !(apierrors.IsForbidden(err) && strings.Contains(err.Error(), "queue "+queue+" is")) {
+			told := err == nil || apierrors.IsForbidden(err) && strings.Contains(err.Error(), "queue "+queue+" is")
+			if (err == nil) != ok || !told {
 				t.Errorf("a %s in queue %s: %v", kind, queue, err)
 			}
 		}

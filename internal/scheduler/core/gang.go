@@ -46,8 +46,23 @@ func (r *round) fill(g *Group, n need, pods []*Pod, where pick) *refusal {
 	if m, ok := r.misfits[shape]; shape != "" && ok && n.total > m.fitted {
 		return n.refusal(m.fitted, &refusal{NoRoom, m.why})
 	}
-	mark, left := r.mark(), n.clone()
-	var last *refusal
+	mark := r.mark()
+	lacking, last := r.fillFrom(g, n.clone(), pods, where, shape != "")
+	if lacking == 0 {
+		return nil
+	}
+	r.rollback(mark)
+	fitted := n.total - lacking
+	if shape != "" && last.reason == NoRoom {
+		r.misfits[shape] = misfit{fitted, last.message}
+	}
+	return n.refusal(fitted, last)
+}
+
+// fillFrom places pods until nothing is lacking, and returns how many are and why. If the pods are all alike, the first that
+// does not fit ends it.
+func (r *round) fillFrom(g *Group, left need, pods []*Pod, where pick, alike bool) (lacking int, last *refusal) {
+	last = &refusal{NoRoom, "no nodes"}
 	for _, p := range pods {
 		if left.total == 0 {
 			break
@@ -59,27 +74,16 @@ func (r *round) fill(g *Group, n need, pods []*Pod, where pick) *refusal {
 		if where != nil {
 			among = where(p)
 		}
-		if no := r.place(g, p, among); no != nil {
-			last = no
-			if shape != "" { // the others are no different
-				break
-			}
+		no := r.place(g, p, among)
+		if no == nil {
+			left.took(p.Role)
 			continue
 		}
-		left.took(p.Role)
+		if last = no; alike {
+			break
+		}
 	}
-	if left.total == 0 {
-		return nil
-	}
-	r.rollback(mark)
-	fitted := n.total - left.total
-	if last == nil {
-		last = &refusal{NoRoom, "no nodes"}
-	}
-	if shape != "" && last.reason == NoRoom {
-		r.misfits[shape] = misfit{fitted, last.message}
-	}
-	return n.refusal(fitted, last)
+	return left.total, last
 }
 
 // refusal tells how many fitted before one did not.

@@ -32,7 +32,7 @@ func (h *Hold) pending() bool {
 }
 
 // waitFor says in a decision whose end a group waits for, and evicts them if that is how it goes.
-func (r *round) waitFor(g *Group, d *Decision, h *Hold) {
+func (r *round) waitFor(d *Decision, h *Hold) {
 	d.Hold = h
 	left := 0
 	for _, p := range h.Blockers {

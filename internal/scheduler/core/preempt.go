@@ -160,7 +160,7 @@ func (r *round) displace(g *Group, d *Decision, n need, pods []*Pod, units []uni
 	}
 	r.rollback(mark)
 	r.keep(g, h)
-	r.waitFor(g, d, h)
+	r.waitFor(d, h)
 	return true
 }
 
@@ -229,7 +229,7 @@ func (r *round) giveBack(g *Group, n need, pods []*Pod, units []unit, anew bool)
 			r.put(u.group, p, p.Node)
 		}
 	}
-	ok := true
+	var ok bool
 	if anew {
 		ok = r.gang(g, n, pods, nil) == nil
 	} else {

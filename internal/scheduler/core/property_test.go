@@ -3,6 +3,7 @@ package core
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -179,7 +180,6 @@ func (l *life) errorf(format string, args ...any) {
 type before struct {
 	lacks   need
 	started bool
-	ending  map[*Pod]bool
 }
 
 // check runs a round and holds what it decides against what must always be true.
@@ -282,49 +282,13 @@ func (l *life) checkHold(d *Decision, ending map[*Pod]bool) {
 	if len(d.Evict) == 0 {
 		return
 	}
-	q, gone := l.cluster.Queues[d.Group.Queue], map[*Pod]bool{}
+	gone := map[*Pod]bool{}
 	for _, p := range h.Blockers {
 		gone[p] = true
 	}
 	l.stats["evictions"] += len(d.Evict)
 	for _, g := range l.cluster.Groups {
-		evicted, rest := 0, 0
-		for _, p := range g.Pods {
-			switch {
-			case slices.Contains(d.Evict, p):
-				evicted++
-			case p.Node != "" && !p.Ending:
-				rest++
-			}
-		}
-		if evicted == 0 {
-			continue
-		}
-		if v := l.cluster.Queues[g.Queue]; !v.Preemptible || v.Priority >= q.Priority {
-			l.errorf("queue %s evicts from queue %s", q.Name, v.Name)
-		}
-		for _, v := range g.Finished {
-			rest += v
-		}
-		if rest > 0 && rest < g.Min && rest+evicted >= g.Min && len(g.Finished) == 0 {
-			l.errorf("%s leaves %d of gang %s", d.Group.Name, rest, g.Name)
-		}
-		if rest == 0 && evicted > 1 {
-			l.stats["gangs evicted"]++
-		}
-		if l.holdFits(h, gone) {
-			for _, p := range d.Evict { // at least one of what this group loses must be needed
-				if slices.Contains(g.Pods, p) {
-					delete(gone, p)
-				}
-			}
-			if l.holdFits(h, gone) {
-				l.errorf("%s evicts pods of %s in vain", d.Group.Name, g.Name)
-			}
-			for _, p := range h.Blockers {
-				gone[p] = true
-			}
-		}
+		l.checkVictim(d, g, gone)
 	}
 	for p := range ending {
 		if ending[p] {
@@ -341,6 +305,49 @@ func (l *life) checkHold(d *Decision, ending map[*Pod]bool) {
 	if !l.holdFits(h, gone) {
 		l.errorf("group %s does not fit after its evictions", d.Group.Name)
 	}
+}
+
+// checkVictim: what a group loses is taken from it rightly, and needed.
+func (l *life) checkVictim(d *Decision, g *Group, gone map[*Pod]bool) {
+	evicted, rest := losses(d, g)
+	if evicted == 0 {
+		return
+	}
+	q, v := l.cluster.Queues[d.Group.Queue], l.cluster.Queues[g.Queue]
+	if !v.Preemptible || v.Priority >= q.Priority {
+		l.errorf("queue %s evicts from queue %s", q.Name, v.Name)
+	}
+	if rest > 0 && rest < g.Min && rest+evicted >= g.Min && len(g.Finished) == 0 {
+		l.errorf("%s leaves %d of gang %s", d.Group.Name, rest, g.Name)
+	}
+	if rest == 0 && evicted > 1 {
+		l.stats["gangs evicted"]++
+	}
+	if !l.holdFits(d.Hold, gone) {
+		return
+	}
+	without := maps.Clone(gone) // at least one of what this group loses must be needed
+	for _, p := range d.Evict {
+		if slices.Contains(g.Pods, p) {
+			delete(without, p)
+		}
+	}
+	if l.holdFits(d.Hold, without) {
+		l.errorf("%s evicts pods of %s in vain", d.Group.Name, g.Name)
+	}
+}
+
+// losses counts what a group loses by a decision, and what stays of it.
+func losses(d *Decision, g *Group) (evicted, rest int) {
+	for _, p := range g.Pods {
+		switch {
+		case slices.Contains(d.Evict, p):
+			evicted++
+		case p.Node != "" && !p.Ending:
+			rest++
+		}
+	}
+	return evicted, rest
 }
 
 // holdFits tells whether the pods of a hold fit where they are planned once some others have gone. Room kept for others
@@ -388,22 +395,26 @@ func (l *life) checkNodes() {
 		}
 	}
 	for _, n := range l.nodes {
-		used, count := Resources{}, 0
-		for p := range n.pods {
-			if on[p] != n.name && held[p] != n.name {
-				l.errorf("%s is on %s and should not be", p.Name, n.name)
-			}
-			if held[p] == "" {
-				used.add(p.Requests, 1)
-				count++
-				if class, _, _ := strings.Cut(p.Shape, "/"); class != "" && class != "any" && class != n.class {
-					l.errorf("%s is on a node of the wrong class", p.Name)
-				}
-			}
+		l.checkNode(n, on, held)
+	}
+}
+
+func (l *life) checkNode(n *node, on, held map[*Pod]string) {
+	used := Resources{}
+	for p := range n.pods {
+		if on[p] != n.name && held[p] != n.name {
+			l.errorf("%s is on %s and should not be", p.Name, n.name)
 		}
-		if used["cpu"] > n.size["cpu"] {
-			l.errorf("node %s has %d CPUs and gives %d", n.name, n.size["cpu"], used["cpu"])
+		if held[p] != "" {
+			continue
 		}
+		used.add(p.Requests, 1)
+		if class, _, _ := strings.Cut(p.Shape, "/"); class != "" && class != "any" && class != n.class {
+			l.errorf("%s is on a node of the wrong class", p.Name)
+		}
+	}
+	if used["cpu"] > n.size["cpu"] {
+		l.errorf("node %s has %d CPUs and gives %d", n.name, n.size["cpu"], used["cpu"])
 	}
 }
 
@@ -438,20 +449,28 @@ func (l *life) checkConserving(decisions map[string]*Decision) {
 func (l *life) checkOrder(decisions map[string]*Decision) {
 	for _, a := range decisions {
 		for _, b := range decisions {
-			ga, gb := a.Group, b.Group
-			alike := ga.Queue == gb.Queue && ga.Min == gb.Min && len(ga.Roles)+len(gb.Roles) == 0 && ga.Topology == gb.Topology &&
-				len(ga.Finished)+len(gb.Finished) == 0 && len(ga.Pods) == len(gb.Pods)
-			if !alike || len(ga.Pods) == 0 || ga.Pods[0].Shape == "" || ga.Pods[0].Shape != gb.Pods[0].Shape {
-				continue
-			}
-			fresh := len(a.Gangs) == 0 && bound(ga) == 0 && len(b.Gangs) > 0 && a.Hold == nil
-			started := 0
-			for _, gang := range b.Gangs {
-				started += len(gang)
-			}
-			if fresh && started == bound(gb) && within(ga, gb) < 0 && gb.Since.After(ga.Since) {
-				l.errorf("%s starts before %s (%s: %s)", gb.Name, ga.Name, a.Reason, a.Message)
+			if overtakes(a, b) {
+				l.errorf("%s starts before %s (%s: %s)", b.Group.Name, a.Group.Name, a.Reason, a.Message)
 			}
 		}
 	}
+}
+
+// overtakes tells whether the group of b starts while that of a, which is like it and comes first, waits.
+func overtakes(a, b *Decision) bool {
+	ga, gb := a.Group, b.Group
+	if !alike(ga, gb) || len(a.Gangs) > 0 || bound(ga) > 0 || a.Hold != nil {
+		return false
+	}
+	started := 0
+	for _, gang := range b.Gangs {
+		started += len(gang)
+	}
+	return started > 0 && started == bound(gb) && within(ga, gb) < 0 && gb.Since.After(ga.Since)
+}
+
+func alike(a, b *Group) bool {
+	same := a.Queue == b.Queue && a.Min == b.Min && a.Topology == b.Topology && len(a.Pods) == len(b.Pods)
+	plain := len(a.Roles)+len(b.Roles)+len(a.Finished)+len(b.Finished) == 0
+	return same && plain && len(a.Pods) > 0 && a.Pods[0].Shape != "" && a.Pods[0].Shape == b.Pods[0].Shape
 }

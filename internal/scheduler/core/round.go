@@ -183,7 +183,7 @@ func (r *round) start(g *Group, d *Decision, n need, pods []*Pod) (again bool) {
 	}
 	if h := r.kept[g]; h != nil && h.pending() && (!h.Preempting || no.reason == NoRoom) {
 		r.keep(g, h)
-		r.waitFor(g, d, h)
+		r.waitFor(d, h)
 		return false
 	}
 	r.settle(g)

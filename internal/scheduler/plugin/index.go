@@ -214,51 +214,25 @@ func (x *index) setQueue(g *group, queue string) {
 	}
 }
 
+// census counts the pods of a group.
+type census struct {
+	placed, bound, waits, finished int
+	// latest is when the youngest of those that wait was created.
+	latest time.Time
+}
+
 // touch derives what follows from a group's pods, after something about them has changed.
 func (x *index) touch(g *group) {
 	if g.spec == nil && len(g.core.Pods) > 0 {
 		x.setQueue(g, queueLabel(x.pods[types.UID(g.core.Pods[0].UID)].pod))
 	}
-	placed, bound, waits, latest := 0, 0, 0, time.Time{}
-	names := map[string]bool{}
-	for _, p := range g.core.Pods {
-		names[p.Name] = true
-		switch {
-		case p.Node != "" && !p.Ending:
-			placed++
-			if x.pods[types.UID(p.UID)].pod.Spec.NodeName != "" {
-				bound++
-			}
-		case p.Node == "" && !p.Ending:
-			waits++
-			if p.Created.After(latest) {
-				latest = p.Created
-			}
-		}
-	}
-	g.core.Finished = map[string]int{}
-	finished := 0
-	for _, o := range g.finished {
-		if !names[o.Name] { // a pod of the same name proves that this one is gone
-			g.core.Finished[o.Labels[scheduling.LabelRole]]++
-			finished++
-		}
-	}
-	started := placed+finished > 0
-	g.core.Complete = started && (g.core.Complete || bound+finished >= g.core.Min && x.rolesBound(g))
-	if g.core.Complete {
+	n := x.census(g)
+	started, whole := n.placed+n.finished > 0, n.bound+n.finished >= g.core.Min && x.rolesBound(g)
+	if g.core.Complete = started && (g.core.Complete || whole); g.core.Complete {
 		x.completed(g)
 	}
-	g.core.Since = time.Time{}
-	if waits > 0 && placed+finished+waits >= g.core.Min {
-		g.core.Since = latest
-	}
-	if placed == 0 || g.core.Complete || waits == 0 {
-		g.core.Partial = time.Time{}
-	} else if g.core.Partial.IsZero() {
-		g.core.Partial = time.Now()
-	}
-	if waits > 0 || g.core.Hold != nil {
+	g.date(n)
+	if n.waits > 0 || g.core.Hold != nil {
 		x.waiting[g] = true
 		x.wake()
 	} else {
@@ -267,6 +241,48 @@ func (x *index) touch(g *group) {
 	if len(g.core.Pods) == 0 && g.spec == nil && len(g.finished) == 0 {
 		delete(x.groups, g.core.Name)
 	}
+}
+
+// date notes since when a group waits, and since when it is bound in part only.
+func (g *group) date(n census) {
+	g.core.Since = time.Time{}
+	if n.waits > 0 && n.placed+n.finished+n.waits >= g.core.Min {
+		g.core.Since = n.latest
+	}
+	if n.placed == 0 || g.core.Complete || n.waits == 0 {
+		g.core.Partial = time.Time{}
+	} else if g.core.Partial.IsZero() {
+		g.core.Partial = time.Now()
+	}
+}
+
+// census counts a group's pods, and notes which members have finished.
+func (x *index) census(g *group) (n census) {
+	names := map[string]bool{}
+	for _, p := range g.core.Pods {
+		names[p.Name] = true
+		switch {
+		case p.Ending:
+		case p.Node == "":
+			n.waits++
+			if p.Created.After(n.latest) {
+				n.latest = p.Created
+			}
+		default:
+			n.placed++
+			if x.pods[types.UID(p.UID)].pod.Spec.NodeName != "" {
+				n.bound++
+			}
+		}
+	}
+	g.core.Finished = map[string]int{}
+	for _, o := range g.finished {
+		if !names[o.Name] { // a pod of the same name proves that this one is gone
+			g.core.Finished[o.Labels[scheduling.LabelRole]]++
+			n.finished++
+		}
+	}
+	return n
 }
 
 // rolesBound tells whether each role has its minimum of pods that are bound or have finished.

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -32,25 +33,15 @@ func amounts(list corev1.ResourceList) core.Resources {
 	return r
 }
 
-// shapeOf is the same for pods that need the same room on the same nodes. Pods that look at other pods or at volumes have none.
+// shapeOf is the same for pods that need the same room on the same nodes. Pods that look at other pods, at volumes or at ports
+// of their node have none.
 func shapeOf(pod *corev1.Pod, requests core.Resources) string {
 	s := &pod.Spec
 	if s.Affinity != nil || len(s.TopologySpreadConstraints) > 0 || len(s.ResourceClaims) > 0 || s.NodeName != "" {
 		return ""
 	}
-	for i := range s.Volumes {
-		if v := &s.Volumes[i]; v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.CSI != nil {
-			return ""
-		}
-	}
-	for _, containers := range [][]corev1.Container{s.InitContainers, s.Containers} {
-		for i := range containers {
-			for _, p := range containers[i].Ports {
-				if p.HostPort != 0 {
-					return ""
-				}
-			}
-		}
+	if slices.ContainsFunc(s.Volumes, bindsToNodes) || slices.ContainsFunc(s.InitContainers, takesPorts) || slices.ContainsFunc(s.Containers, takesPorts) {
+		return ""
 	}
 	var b strings.Builder
 	for _, name := range sortedNames(requests) {
@@ -64,6 +55,14 @@ func shapeOf(pod *corev1.Pod, requests core.Resources) string {
 		fmt.Fprintf(&b, ";%q %s %q %s", t.Key, t.Operator, t.Value, t.Effect)
 	}
 	return b.String()
+}
+
+func bindsToNodes(v corev1.Volume) bool {
+	return v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.CSI != nil
+}
+
+func takesPorts(c corev1.Container) bool {
+	return slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.HostPort != 0 })
 }
 
 func sortedNames[V any](m map[string]V) []string {

@@ -46,7 +46,7 @@ func (p *Plugin) watch(ctx context.Context) error {
 	}
 	volumes := cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { p.index.roomMade(false) },
-		UpdateFunc: func(old, o any) { p.index.roomMade(false) },
+		UpdateFunc: func(_, _ any) { p.index.roomMade(false) },
 	}
 	if err := add(core.PersistentVolumeClaims().Informer(), volumes); err != nil {
 		return err
