@@ -338,3 +338,41 @@ func (w *world) useTensorBoards() {
 	})
 	w.awaitDeployment("idle-tensorboard", "is stopped", func(d *appsv1.Deployment) bool { return *d.Spec.Replicas == 0 })
 }
+
+// t9k tensorboard says why there is nothing to look at, and what to do.
+func TestTensorBoardCommand(t *testing.T) {
+	w := newWorld(t)
+	startOperator(t, w.env.Kubeconfig)
+	fails := func(wanted string, args ...string) {
+		t.Helper()
+		w.contains("t9k tensorboard "+strings.Join(args, " "), w.fails(append([]string{"tensorboard"}, args...)...), wanted)
+	}
+	fails(`no TensorBoard "absent"`, "absent")
+	fails("name a job")
+
+	w.create(newJob("generic", role("w", 1, commandRun)))
+	fails("jobs of this kind have none of their own", "generic")
+	without := newTraining("without")
+	without.Spec.TensorBoardSpec = nil
+	w.create(without)
+	fails("it was created without tensorboardSpec", "tftj/without")
+
+	w.create(newBoard("taken"))
+	w.create(newTraining("taken"))
+	w.awaitTold("taken", tensorboard.ReasonNameTaken)
+	fails("is not this job's", "tftj/taken")
+
+	suspended := newBoard("suspended")
+	yes := true
+	suspended.Spec.Suspend = &yes
+	w.create(suspended)
+	fails(`"t9k tensorboard suspended --resume" starts it again`, "suspended")
+	fails("tensorboard/suspended does not answer after 1s", "suspended", "--resume", "--timeout=1s")
+	now := &tensorboard.TensorBoard{}
+	w.must(w.get("suspended", now))
+	if board.Suspended(now) {
+		t.Error("it was not resumed")
+	}
+	w.awaitBoard("taken", tensorboard.ReasonStarting, "")
+	fails("tensorboard/taken: It is being started.", "taken", "--timeout=1s")
+}
