@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -19,14 +20,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/config"
 )
 
-// +kubebuilder:rbac:groups=scheduler.tensorstack.dev,resources=queues,verbs=get;list;watch;use
-// +kubebuilder:rbac:groups=scheduler.tensorstack.dev,resources=podgroups,verbs=get;list;watch
+// +kubebuilder:rbac:groups=scheduler.tensorstack.dev,resources=queues,verbs=create;list;watch;use
+// +kubebuilder:rbac:groups=scheduler.tensorstack.dev,resources=podgroups,verbs=list;watch
 // +kubebuilder:rbac:groups=scheduler.tensorstack.dev,resources=queues/status;podgroups/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
@@ -73,6 +77,9 @@ func Add(mgr ctrl.Manager) error {
 		return fmt.Errorf("indexing groups: %w", err)
 	}
 	k := &keeper{client: mgr.GetClient(), pods: pods}
+	if err := mgr.Add(manager.RunnableFunc(k.ensureDefault)); err != nil {
+		return fmt.Errorf("adding the default queue: %w", err)
+	}
 	options := controller.Options{MaxConcurrentReconciles: 4}
 	err = ctrl.NewControllerManagedBy(mgr).Named("podgroup-status").
 		Watches(&scheduling.PodGroup{}, later(func(o client.Object) []types.NamespacedName {
@@ -95,6 +102,24 @@ func Add(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("adding the controller of queues: %w", err)
 	}
+	return nil
+}
+
+// ensureDefault makes the queue that every installation has. A manifest cannot bring it: it would be applied together with the
+// CRD, and refused.
+func (k *keeper) ensureDefault(ctx context.Context) error {
+	queue, err := config.DefaultQueue()
+	if err != nil {
+		return err
+	}
+	_ = wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
+		err := k.client.Create(ctx, queue.DeepCopy())
+		if err == nil || apierrors.IsAlreadyExists(err) {
+			return true, nil
+		}
+		logf.FromContext(ctx).Error(err, "Making the default queue; trying again")
+		return false, nil
+	}) // it ends early with the context only
 	return nil
 }
 

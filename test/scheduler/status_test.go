@@ -41,7 +41,11 @@ func (s *stage) keepStatus() {
 // TestStatus: clauses 8 and 12.
 func TestStatus(t *testing.T) {
 	s := newStage(t)
+	s.must(s.client.Delete(t.Context(), &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: scheduling.DefaultQueue}}))
 	s.keepStatus()
+	s.await("the operator makes the default queue", func() error {
+		return s.client.Get(t.Context(), client.ObjectKey{Name: scheduling.DefaultQueue}, &scheduling.Queue{})
+	})
 	s.node("n", 10, nil)
 	s.queue("counted", "8", 0)
 	s.group("runs", "counted", 2, "3")
