@@ -81,7 +81,7 @@ func SchedulerRole(user string) ([]*unstructured.Unstructured, error) {
 		return nil, err
 	}
 	binding := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": role.GetAPIVersion(), "kind": "ClusterRoleBinding", "metadata": map[string]any{"name": role.GetName()},
+		"apiVersion": role.GetAPIVersion(), "kind": "ClusterRoleBinding", "metadata": map[string]any{"name": role.GetName() + "-user"},
 		"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": role.GetKind(), "name": role.GetName()},
 		"subjects": []any{map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}},
 	}}
