@@ -147,7 +147,8 @@ func (p *pass) waiting() *replica {
 func (p *pass) setTimes(s *batch.JobStatus) {
 	s.StartTime = p.startTime()
 	if p.verdict.over() {
-		now := metav1.NewTime(p.seen.Now).Rfc3339Copy()
+		// Rounded, not cut off: the time to live counts from it.
+		now := metav1.NewTime(p.seen.Now.Round(time.Second)).Rfc3339Copy()
 		s.CompletionTime = &now
 	}
 }

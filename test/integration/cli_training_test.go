@@ -242,7 +242,7 @@ func TestCLIRunsTraining(t *testing.T) {
 func TestCLISteersTensorFlow(t *testing.T) {
 	w := newTrainingWorld(t)
 	startOperator(t, w.env.Kubeconfig)
-	w.apply(fmt.Sprintf(tensorFlowManifest, "job") + "---" + fmt.Sprintf(elasticManifest, "job"))
+	w.apply(fmt.Sprintf(tensorFlowManifest, "job"))
 	j := &batch.TensorFlowTrainingJob{}
 	await := func(phase batch.JobPhase, running int32) {
 		t.Helper()
@@ -251,6 +251,7 @@ func TestCLISteersTensorFlow(t *testing.T) {
 		})
 	}
 	await(batch.JobRunning, 2)
+	w.apply(fmt.Sprintf(elasticManifest, "job")) // after the first has taken the name of the Service
 	w.contains("an ambiguous name", w.fails("describe", "job"), "pytorchtrainingjob/job, tensorflowtrainingjob/job")
 	w.contains("describe", w.t9k("describe", "tftj/job"), "chief-0\n", "0 of 3", "job, tensorflow 2222", "OnFailure ")
 	w.contains("pause", w.t9k("pause", "tftj/job"), "tensorflowtrainingjob/job is pausing\n")

@@ -119,7 +119,7 @@ func TestWhatPeopleBreakIsRestored(t *testing.T) {
 	}
 	group := &scheduling.PodGroup{}
 	w.must(w.get("job", group))
-	group.Spec.MinMember = 1
+	group.Spec.MinMember = 3
 	w.must(w.client.Update(t.Context(), group))
 	w.await("the group's minimum is what it was", func() error {
 		w.must(w.get("job", group))
