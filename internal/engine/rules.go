@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
@@ -29,7 +30,28 @@ func (p *pass) judge() verdict {
 			}
 		}
 	}
+	if v := p.judgeDuration(); v.over() {
+		return v
+	}
 	return p.judgeDeadline()
+}
+
+// judgeDuration ends a job whose queue has taken a pod away for its age: the replacement would only live as long again.
+func (p *pass) judgeDuration() verdict {
+	message := ""
+	pod := p.firstPod(func(pod *corev1.Pod) bool {
+		for _, c := range pod.Status.Conditions {
+			if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == string(batch.ReasonQueueMaxDuration) {
+				message = c.Message
+				return true
+			}
+		}
+		return false
+	})
+	if pod == nil {
+		return verdict{}
+	}
+	return verdict{batch.JobFailed, batch.ReasonQueueMaxDuration, fmt.Sprintf("Pod %s was taken away: %s.", pod.Name, message)}
 }
 
 // judgeDeadline ends a job that has been active for too long, in whatever mode its pods run.

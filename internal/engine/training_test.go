@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
@@ -75,6 +77,14 @@ func TestDeadlineStartsAnewAfterAPause(t *testing.T) {
 	p.job.Pause = false
 	p.pass().run(0).after(59*time.Minute).pass().want(batch.JobRunning, 0)
 	p.after(time.Minute).pass().want(batch.JobFailed, 0)
+}
+
+// A pod that its queue takes away for its age ends the job, uncharged and with the queue's reason.
+func TestQueueMaxDuration(t *testing.T) {
+	p := newTraining(t, 2, 3).pass().run(0, 1).pass()
+	p.pod(1).Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
+		Reason: "QueueMaxDuration", Message: "the pod is older than the 1h that queue q allows"}}
+	p.pass().want(batch.JobFailed, 0).wantReason(batch.JobFailedCondition, batch.ReasonQueueMaxDuration)
 }
 
 func TestScaling(t *testing.T) {

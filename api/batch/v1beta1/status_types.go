@@ -99,6 +99,8 @@ const (
 	ReasonSuccessRulesUnsatisfiable Reason = "SuccessRulesUnsatisfiable"
 	// ReasonDeadlineExceeded (Failed): the job was active for longer than activeDeadlineSeconds.
 	ReasonDeadlineExceeded Reason = "DeadlineExceeded"
+	// ReasonQueueMaxDuration (Failed): a pod of the job was older than its queue allows.
+	ReasonQueueMaxDuration Reason = "QueueMaxDuration"
 	// ReasonJobSucceeded (Failed): the job has succeeded.
 	ReasonJobSucceeded Reason = "JobSucceeded"
 	// ReasonJobFailed (Completed): the job has failed.
