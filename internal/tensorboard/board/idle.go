@@ -61,7 +61,9 @@ func (n *Next) idleness(tb *tensorboard.TensorBoard, seen Seen, o Idleness) {
 }
 
 // isNew tells whether a TensorBoard has not run before, or not since it was suspended.
-func isNew(old *tensorboard.Condition) bool { return old == nil || old.Reason == tensorboard.ReasonSuspended }
+func isNew(old *tensorboard.Condition) bool {
+	return old == nil || old.Reason == tensorboard.ReasonSuspended
+}
 
 // suspended is idleness where nothing is to run.
 func suspended(old, c *tensorboard.Condition) {
@@ -93,7 +95,7 @@ func (n *Next) asked(old, c *tensorboard.Condition, seen Seen, o Idleness) {
 	now := metav1.NewTime(seen.Now)
 	c.LastProbeTime = &now
 	// A new pod has had no request of its own yet. That does not make one that was idle less so.
-	if quiet < o.After && !(was && seen.Activity.Requests == 0) {
+	if quiet < o.After && (!was || seen.Activity.Requests > 0) {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, tensorboard.ReasonActive, fmt.Sprintf("It has had a request, or was started, within %s.", o.After)
 		n.ProbeAfter = max(o.After-quiet, leastWait)
 		return
