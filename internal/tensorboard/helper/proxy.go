@@ -77,6 +77,9 @@ func forward(to *url.URL) http.Handler {
 			r.SetXForwarded()
 			r.Out.Host = r.In.Host
 		},
+		// A connection each: on one that is kept, a server that writes head and body apart waits 40 ms for the
+		// acknowledgement of the head.
+		Transport:     &http.Transport{DisableKeepAlives: true},
 		FlushInterval: -1,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			http.Error(w, "TensorBoard does not answer: "+err.Error(), http.StatusBadGateway)
