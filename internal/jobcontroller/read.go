@@ -135,25 +135,34 @@ func (r *reconciler) read(ctx context.Context, obj kinds.Object, job *engine.Job
 		}
 		seen.Service = ours || !m.serviceUntil.IsZero()
 	}
+	var err error
 	if job.Gang != nil {
-		group := &scheduling.PodGroup{}
-		switch err := r.client.Get(ctx, types.NamespacedName{Namespace: job.Namespace, Name: job.Name}, group); {
-		case err == nil && metav1.IsControlledBy(group, obj):
-			seen.Group, m.groupUntil = group, time.Time{}
-		case client.IgnoreNotFound(err) != nil:
-			return seen, fmt.Errorf("reading PodGroup %s/%s: %w", job.Namespace, job.Name, err)
-		case seen.Now.Before(m.groupUntil):
-			seen.Group = m.group
-		default:
-			m.groupUntil = time.Time{}
+		if seen.Group, err = r.readGroup(ctx, obj, m, seen.Now); err != nil {
+			return seen, err
 		}
 	}
-	var err error
 	if seen.Warning, err = r.lastWarning(ctx, seen, m); err != nil {
 		return seen, err
 	}
 	seen.LostNodes, err = r.lostNodes(ctx, seen)
 	return seen, err
+}
+
+// readGroup is the job's PodGroup, or nil.
+func (r *reconciler) readGroup(ctx context.Context, obj kinds.Object, m *memory, now time.Time) (*scheduling.PodGroup, error) {
+	group := &scheduling.PodGroup{}
+	switch err := r.client.Get(ctx, client.ObjectKeyFromObject(obj), group); {
+	case err == nil && metav1.IsControlledBy(group, obj):
+		m.groupUntil = time.Time{}
+		return group, nil
+	case client.IgnoreNotFound(err) != nil:
+		return nil, fmt.Errorf("reading PodGroup %s/%s: %w", obj.GetNamespace(), obj.GetName(), err)
+	case now.Before(m.groupUntil):
+		return m.group, nil
+	default:
+		m.groupUntil = time.Time{}
+		return nil, nil
+	}
 }
 
 func (r *reconciler) ownsService(ctx context.Context, job *engine.Job) (bool, error) {

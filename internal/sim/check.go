@@ -108,9 +108,7 @@ func (w *world) checkEnd(s *batch.JobStatus) {
 	if len(w.job.Success) == 0 && isTrue(s, batch.JobCompleted) && won != w.job.Replicas() {
 		w.fail("Completed, but only %d of %d replicas succeeded", won, w.job.Replicas())
 	}
-	if t := w.last(w.job.PodName(w.job.Roles[0].Type, 0)); len(w.job.Success) > 0 && isTrue(s, batch.JobCompleted) && !t.selfEnded {
-		w.fail("Completed, but the replica that decides did not end by itself")
-	}
+	w.checkMaster(s)
 	if isTrue(s, batch.JobFailedCondition) && lost == 0 {
 		w.fail("Failed, but no replica failed by itself")
 	}

@@ -87,6 +87,11 @@ func (w *world) step() {
 			w.evict(pod)
 		}
 	}
+	w.userStep()
+}
+
+// userStep lets people, and those who run nodes, do something.
+func (w *world) userStep() {
 	switch n := w.rng.IntN(200); {
 	case n == 0 && len(w.lost) == 0:
 		w.lost["node-1"] = true

@@ -51,7 +51,8 @@ func (w *world) scale() {
 func (w *world) checkSize(s *batch.JobStatus, sum int) {
 	want := w.job.Replicas()
 	keeps := w.job.Elastic != nil && (finished(w.status) || w.anySuccess())
-	if sum != want && !(keeps && sum == int(w.status.Replicas)) || sum != int(s.Replicas) {
+	asked := sum == want || keeps && sum == int(w.status.Replicas)
+	if !asked || sum != int(s.Replicas) {
 		w.fail("aggregate %+v adds up to %d, want %d; replicas %d", s.Aggregate, sum, want, s.Replicas)
 	}
 }
@@ -63,6 +64,14 @@ func (w *world) anySuccess() bool {
 		}
 	}
 	return false
+}
+
+// checkMaster sees to it that where success is up to one replica, that one has ended.
+func (w *world) checkMaster(s *batch.JobStatus) {
+	t := w.last(w.job.PodName(w.job.Roles[0].Type, 0))
+	if len(w.job.Success) > 0 && isTrue(s, batch.JobCompleted) && !t.selfEnded {
+		w.fail("Completed, but the replica that decides did not end by itself")
+	}
 }
 
 // checkBackoff holds the number of all restarts against what happened, and against the job's limit.
