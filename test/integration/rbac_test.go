@@ -51,7 +51,7 @@ func TestPermissions(t *testing.T) {
 	<-first.ended
 	t.Setenv(streaming, "true")
 	startOperator(t, kubeconfig, "--leader-elect=true", "--force-delete-after=1ns", "--webhook-bind-address="+address,
-		"--tensorboard-suspend-after=1ns")
+		"--tensorboard-idle-after=1s", "--tensorboard-suspend-after=1ns")
 	w.awaitWebhook()
 	w.useEverything()
 	w.useTensorBoards()
