@@ -36,10 +36,11 @@ run: build ## Start the embedded cluster and run examples/hello on it, to its en
 	@echo "Remove the cluster:      bin/t9k local down"
 
 .PHONY: docker
-docker: ## Build the operator's container image with docker (IMAGE=name:tag)
-	docker build --build-arg VERSION=$(VERSION) -t $(IMAGE) .
+docker: ## Build the container images of operator and scheduler with docker (REGISTRY=prefix of their names)
+	docker build --build-arg VERSION=$(VERSION) --target operator -t $(REGISTRY)/t9k-operator:$(VERSION) .
+	docker build --build-arg VERSION=$(VERSION) --target scheduler -t $(REGISTRY)/t9k-scheduler:$(VERSION) .
 
-IMAGE ?= tensorstack/t9k-operator:$(VERSION)
+REGISTRY ?= tensorstack
 
 ##### Test
 
