@@ -18,6 +18,7 @@ import (
 	admissionregistration "k8s.io/api/admissionregistration/v1"
 	authentication "k8s.io/api/authentication/v1"
 	authorization "k8s.io/api/authorization/v1"
+	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +37,8 @@ import (
 func TestPermissions(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()
+	lease := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: "t9k-operator"}}
+	w.must(client.IgnoreNotFound(w.client.Delete(t.Context(), lease))) // another test's operator may have made it
 	from := auditEnd(t, w.env.AuditLog)
 	kubeconfig := w.serviceAccountKubeconfig("t9k-operator")
 	address := freeAddress(t)
