@@ -17,19 +17,10 @@ func (p *pass) keepSize() {
 	job := *p.Job
 	job.Roles = slices.Clone(p.Roles)
 	for i := range job.Roles {
-		job.Roles[i].Replicas = p.sizeOf(job.Roles[i].Type)
+		t := p.oldTask(job.Roles[i].Type)
+		job.Roles[i].Replicas = len(t.Replicas) + int(t.OmittedReplicas)
 	}
 	p.Job = &job
-}
-
-// sizeOf is the number of replicas of a role in the last status.
-func (p *pass) sizeOf(role string) int {
-	for i := range p.old.Tasks {
-		if t := &p.old.Tasks[i]; t.Type == role {
-			return len(t.Replicas) + int(t.OmittedReplicas)
-		}
-	}
-	return 0
 }
 
 // anySucceeded tells whether a replica has succeeded that is not restarted for it. What debug commands do does not count.

@@ -112,15 +112,20 @@ func (p *pass) tasks() []batch.Tasks {
 	return out
 }
 
+// oldTask is what the last status says of a role; empty where it says nothing.
+func (p *pass) oldTask(role string) *batch.Tasks {
+	for i := range p.old.Tasks {
+		if p.old.Tasks[i].Type == role {
+			return &p.old.Tasks[i]
+		}
+	}
+	return &batch.Tasks{}
+}
+
 // restartsOf is the number of restarts charged to a role: to its replicas, and to those that it had before it was scaled
 // down, which the last status still holds in its sum.
 func (p *pass) restartsOf(role int) int32 {
-	sum := int32(0)
-	for i := range p.old.Tasks {
-		if t := &p.old.Tasks[i]; t.Type == p.Roles[role].Type {
-			sum = t.RestartCount
-		}
-	}
+	sum := p.oldTask(p.Roles[role].Type).RestartCount
 	for i := range p.roles[role] {
 		r := &p.roles[role][i]
 		sum += r.restarts - r.past.restarts

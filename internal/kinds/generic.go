@@ -90,7 +90,7 @@ func validateGenericUpdate(updated, old Object) field.ErrorList {
 	c.scheduler(path.Child("scheduler"), u.Spec.Scheduler, o.Spec.Scheduler)
 
 	specs := path.Child("replicaSpecs")
-	if !c.roles(specs, genericRoles(u), genericRoles(o)) {
+	if !sameRoles(&c, specs, u.Spec.ReplicaSpecs, o.Spec.ReplicaSpecs, func(s *batch.ReplicaSpec) string { return s.Type }) {
 		return c.errs
 	}
 	for i := range u.Spec.ReplicaSpecs {
@@ -100,12 +100,4 @@ func validateGenericUpdate(updated, old Object) field.ErrorList {
 		c.keep(at.Child("template"), &a.Template, &b.Template)
 	}
 	return c.errs
-}
-
-func genericRoles(g *batch.GenericJob) []string {
-	roles := make([]string, len(g.Spec.ReplicaSpecs))
-	for i := range roles {
-		roles[i] = g.Spec.ReplicaSpecs[i].Type
-	}
-	return roles
 }

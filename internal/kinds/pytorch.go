@@ -3,6 +3,7 @@ package kinds
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -105,10 +106,12 @@ func (l *lowering) torchrun(t *batch.TorchrunConfig, endpoint string, path *fiel
 	command = append(command, t.ExtraOptions...)
 	for i := range l.job.Roles {
 		role := &l.job.Roles[i]
-		role.Template = role.Template.DeepCopy()
-		if role.Main < len(role.Template.Spec.Containers) {
-			role.Template.Spec.Containers[role.Main].Command = command
+		t := *role.Template // but for this command it is shared
+		t.Spec.Containers = slices.Clone(t.Spec.Containers)
+		if role.Main < len(t.Spec.Containers) {
+			t.Spec.Containers[role.Main].Command = command
 		}
+		role.Template = &t
 		role.Resume.Command = nil
 	}
 }

@@ -18,7 +18,7 @@ func validatePyTorchUpdate(updated, old Object) field.ErrorList {
 	c.torchrun(path.Child("torchrunConfig"), u.Spec.TorchrunConfig, o.Spec.TorchrunConfig)
 	c.elastic(path.Child("elastic"), u.Spec.Elastic, o.Spec.Elastic)
 	specs := path.Child("replicaSpecs")
-	if !c.roles(specs, pyTorchRoles(u), pyTorchRoles(o)) {
+	if !sameRoles(&c, specs, u.Spec.ReplicaSpecs, o.Spec.ReplicaSpecs, func(s *batch.PyTorchReplicaSpec) string { return s.Type }) {
 		return c.errs
 	}
 	for i := range u.Spec.ReplicaSpecs {
@@ -45,12 +45,4 @@ func (c *changes) elastic(path *field.Path, updated, old *batch.ElasticConfig) {
 	c.keep(path.Child("enabled"), a.Enabled, b.Enabled)
 	c.keep(path.Child("minReplicas"), a.MinReplicas, b.MinReplicas)
 	c.keep(path.Child("maxReplicas"), a.MaxReplicas, b.MaxReplicas)
-}
-
-func pyTorchRoles(p *batch.PyTorchTrainingJob) []string {
-	roles := make([]string, len(p.Spec.ReplicaSpecs))
-	for i := range roles {
-		roles[i] = p.Spec.ReplicaSpecs[i].Type
-	}
-	return roles
 }

@@ -2,6 +2,7 @@ package kinds
 
 import (
 	"encoding/json"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -63,11 +64,11 @@ func lowerTensorFlow(o Object, opts Options) (*engine.Job, field.ErrorList) {
 	}
 	l.master(master, 0)
 	l.job.Service = tensorFlow.service(&l.job.Roles[master])
-	cluster := l.tensorFlowCluster()
+	cluster := sync.OnceValue(l.tensorFlowCluster) // for new pods alone: it names every replica
 	for i := range l.job.Roles {
 		role := &l.job.Roles[i]
 		role.Expand = func(rank int, s *corev1.PodSpec) {
-			config := tfConfig{Cluster: cluster, Task: tfTask{Type: role.Type, Index: rank}}
+			config := tfConfig{Cluster: cluster(), Task: tfTask{Type: role.Type, Index: rank}}
 			text, _ := json.Marshal(config) // strings and numbers always marshal
 			setEnv(s, env("TF_CONFIG", string(text)))
 		}
@@ -94,8 +95,8 @@ func (l *lowering) tensorFlowRole(role *engine.Role, path *field.Path) {
 
 // tfConfig is what TensorFlow's cluster resolver reads from TF_CONFIG.
 type tfConfig struct {
-	Cluster map[string][]string `json:"cluster"`
-	Task    tfTask              `json:"task"`
+	Cluster json.RawMessage `json:"cluster"`
+	Task    tfTask          `json:"task"`
 }
 
 type tfTask struct {
@@ -104,7 +105,7 @@ type tfTask struct {
 }
 
 // tensorFlowCluster lists the addresses of the replicas that take part in training. An evaluator does not.
-func (l *lowering) tensorFlowCluster() map[string][]string {
+func (l *lowering) tensorFlowCluster() json.RawMessage {
 	cluster := map[string][]string{}
 	for i := range l.job.Roles {
 		role := &l.job.Roles[i]
@@ -115,7 +116,8 @@ func (l *lowering) tensorFlowCluster() map[string][]string {
 			cluster[role.Type] = append(cluster[role.Type], address(l.job.PodName(role.Type, rank), tensorFlow.portOf(role)))
 		}
 	}
-	return cluster
+	text, _ := json.Marshal(cluster) // strings always marshal
+	return text
 }
 
 func validateTensorFlowUpdate(updated, old Object) field.ErrorList {
@@ -128,19 +130,11 @@ func validateTensorFlowUpdate(updated, old Object) field.ErrorList {
 	path := field.NewPath("spec")
 	c.training(path, &u.Spec.TrainingSpec, &o.Spec.TrainingSpec)
 	specs := path.Child("replicaSpecs")
-	if !c.roles(specs, tensorFlowRoles(u), tensorFlowRoles(o)) {
+	if !sameRoles(&c, specs, u.Spec.ReplicaSpecs, o.Spec.ReplicaSpecs, func(s *batch.TrainingReplicaSpec) string { return s.Type }) {
 		return c.errs
 	}
 	for i := range u.Spec.ReplicaSpecs {
 		c.trainingRole(specs.Index(i), &u.Spec.ReplicaSpecs[i], &o.Spec.ReplicaSpecs[i])
 	}
 	return c.errs
-}
-
-func tensorFlowRoles(t *batch.TensorFlowTrainingJob) []string {
-	roles := make([]string, len(t.Spec.ReplicaSpecs))
-	for i := range roles {
-		roles[i] = t.Spec.ReplicaSpecs[i].Type
-	}
-	return roles
 }

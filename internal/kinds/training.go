@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -127,7 +126,7 @@ func setEnv(spec *corev1.PodSpec, vars ...corev1.EnvVar) {
 func env(name, value string) corev1.EnvVar { return corev1.EnvVar{Name: name, Value: value} }
 
 func address(host string, port int32) string {
-	return fmt.Sprintf("%s:%s", host, strconv.Itoa(int(port)))
+	return fmt.Sprintf("%s:%d", host, port)
 }
 
 // training refuses changes of what training jobs have in common. The run policy may change, and with it may come or go.

@@ -23,9 +23,9 @@ func (c *changes) refuse(path *field.Path, detail string) {
 	c.errs = append(c.errs, field.Forbidden(path, detail))
 }
 
-// roles refuses to add, remove or reorder roles. It returns whether they are the same.
-func (c *changes) roles(path *field.Path, updated, old []string) bool {
-	if slices.Equal(updated, old) {
+// sameRoles refuses to add, remove or reorder roles. It returns whether they are the same.
+func sameRoles[T any](c *changes, path *field.Path, updated, old []T, name func(*T) string) bool {
+	if slices.EqualFunc(updated, old, func(a, b T) bool { return name(&a) == name(&b) }) {
 		return true
 	}
 	c.refuse(path, "roles cannot be added, removed, renamed or reordered on a live job: create a new job")
