@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/config"
 )
@@ -42,8 +43,6 @@ const (
 	fieldManager = "t9k-operator-queue"
 	// delay is how long changes are gathered before a status is written.
 	delay = 300 * time.Millisecond
-	// ReasonMaxDuration is that of the condition DisruptionTarget of pods that are older than their queue allows.
-	ReasonMaxDuration = "QueueMaxDuration"
 
 	byGroup, byQueue = "group", "queue"
 )
@@ -274,7 +273,7 @@ func (k *keeper) retire(ctx context.Context, q *scheduling.Queue, pods []corev1.
 func (k *keeper) end(ctx context.Context, p *corev1.Pod, q *scheduling.Queue) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": p.UID},
-		"status": map[string]any{"conditions": []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: ReasonMaxDuration,
+		"status": map[string]any{"conditions": []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: string(batch.ReasonQueueMaxDuration),
 			Message: fmt.Sprintf("the pod is older than the %s that queue %s allows", q.Spec.MaxDuration, q.Name), LastTransitionTime: metav1.Now()}}},
 	})
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/queue"
 )
@@ -88,7 +89,7 @@ func TestStatus(t *testing.T) {
 			}
 			found := false
 			for _, c := range p.Status.Conditions {
-				found = found || c.Type == corev1.DisruptionTarget && c.Reason == queue.ReasonMaxDuration
+				found = found || c.Type == corev1.DisruptionTarget && c.Reason == string(batch.ReasonQueueMaxDuration)
 			}
 			if !found {
 				return fmt.Errorf("%s has conditions %v", p.Name, p.Status.Conditions)
