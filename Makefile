@@ -21,7 +21,7 @@ help: ## This list
 COMPILING := Compiling, all of Kubernetes included: about 4 minutes on two cores the first time, seconds afterwards.
 
 .PHONY: build
-build: ## Build t9k, t9k-operator and t9k-local into bin/ (first time about 4 minutes on two cores)
+build: ## Build all programs into bin/ (first time about 4 minutes on two cores)
 	@GOBUILD_NOTE='$(COMPILING)' hack/gobuild -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/t9k ./cmd/t9k-operator
 	@hack/gobuild -ldflags '$(LOCAL_LDFLAGS)' -o $(BIN)/ ./cmd/t9k-local ./cmd/t9k-scheduler
 	@ln -sf t9k $(BIN)/kubectl-t9k
@@ -49,7 +49,7 @@ REGISTRY ?= tensorstack
 .PHONY: test
 test: export T9K_LOCAL = $(BIN)/t9k-local
 test: export T9K = $(BIN)/t9k
-test: build ## Run every test of all modules (builds bin/ first)
+test: build ## Run the tests of all modules, but for those that train (builds bin/ first)
 	@for m in $(MODULES); do (cd $$m && go test -p 2 -vet=off -timeout 15m ./...) || exit 1; done
 
 .PHONY: e2e-torch
