@@ -87,15 +87,24 @@ func (j *Job) service() *corev1.Service {
 	}
 }
 
-func (j *Job) group() *scheduling.PodGroup {
+// group is the PodGroup of the replicas that have pods, or will have them. The scheduler counts the pods that have ended as long
+// as it sees them. Replicas that ended for good and whose pods are gone, as after a pause, would be waited for in vain.
+func (p *pass) group() *scheduling.PodGroup {
 	g := &scheduling.PodGroup{
 		TypeMeta:   metav1.TypeMeta{APIVersion: scheduling.GroupVersion.String(), Kind: "PodGroup"},
-		ObjectMeta: j.meta(j.Name),
-		Spec:       scheduling.PodGroupSpec{MinMember: j.Gang.MinMember, Queue: j.Gang.Queue, Priority: j.Gang.Priority},
+		ObjectMeta: p.meta(p.Name),
+		Spec:       scheduling.PodGroupSpec{MinMember: p.Gang.MinMember, Queue: p.Gang.Queue, Priority: p.Gang.Priority},
 	}
-	if j.Gang.ByRole {
-		for i := range j.Roles {
-			g.Spec.Roles = append(g.Spec.Roles, scheduling.PodGroupRole{Name: j.Roles[i].Type, MinMember: int32(j.Roles[i].Replicas)})
+	for i := range p.Roles {
+		gone := int32(0)
+		for k := range p.roles[i] {
+			if r := &p.roles[i][k]; r.pod == nil && r.final() {
+				gone++
+			}
+		}
+		g.Spec.MinMember = max(1, g.Spec.MinMember-gone)
+		if p.Gang.ByRole {
+			g.Spec.Roles = append(g.Spec.Roles, scheduling.PodGroupRole{Name: p.Roles[i].Type, MinMember: int32(p.Roles[i].Replicas) - gone})
 		}
 	}
 	return g

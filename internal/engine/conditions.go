@@ -143,13 +143,13 @@ func unschedulable(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName == "" && c != nil && c.Status == corev1.ConditionFalse && c.Message != ""
 }
 
-// groupMessage says why a PodGroup is not scheduled; empty where it is or nothing is known.
+// groupMessage is what the scheduler says of a PodGroup that it has not scheduled; empty where it has, or has said nothing yet.
 func groupMessage(g *scheduling.PodGroup) string {
 	if g == nil {
 		return ""
 	}
 	for _, c := range g.Status.Conditions {
-		if c.Status != metav1.ConditionTrue && c.Message != "" {
+		if c.Type == scheduling.GroupScheduled && c.Status != metav1.ConditionTrue {
 			return c.Message
 		}
 	}

@@ -1,0 +1,72 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+)
+
+// groups keeps the PodGroup that the plans of a play make and change.
+func (p *play) groups() *play {
+	for _, o := range append(p.plan.Create, p.plan.Update...) {
+		if g, ok := o.(*scheduling.PodGroup); ok {
+			p.seen.Group = g
+		}
+	}
+	return p
+}
+
+func (p *play) wantGroup(least, worker int32) {
+	p.t.Helper()
+	want := scheduling.PodGroupSpec{MinMember: least, Queue: "q", Roles: []scheduling.PodGroupRole{{Name: "worker", MinMember: worker}}}
+	if diff := cmp.Diff(want, p.seen.Group.Spec); diff != "" {
+		p.t.Error(diff)
+	}
+}
+
+// A group waits for as many pods as there will be. Replicas that have ended for good and whose pods are gone get none.
+func TestGroupAfterSuccess(t *testing.T) {
+	p := newPlay(t, 3, 1)
+	p.job.Gang = &Gang{Queue: "q", MinMember: 3, ByRole: true}
+	p.pass().groups().run(0, 1, 2).pass()
+	p.wantGroup(3, 3)
+	p.exit(0, 0).exit(1, 1).pass().groups()
+	p.wantGroup(3, 3) // the scheduler sees the pod that has succeeded, and the other one will be replaced
+	p.job.Pause = true
+	p.pass().pass()
+	p.job.Pause = false
+	p.pass().groups()
+	p.wantGroup(2, 2)
+	if len(p.pods) != 2 {
+		t.Fatalf("%d pods, want 2", len(p.pods))
+	}
+	p.run(1, 2).exit(1, 0).pass().groups()
+	p.wantGroup(2, 2)
+	delete(p.pods, "job-worker-1") // as the cluster's own clean-up does
+	p.pass().groups()
+	p.wantGroup(1, 1)
+	if len(p.plan.Update) > 0 && !p.plan.Confirm && p.plan.Status == nil {
+		t.Error("the group is changed on old news")
+	}
+}
+
+// What the operator counts in a group lags behind what it does: only the scheduler says why a job waits.
+func TestGroupSaysWhy(t *testing.T) {
+	p := newPlay(t, 2, 0)
+	p.job.Gang = &Gang{Queue: "q", MinMember: 2}
+	p.pass().groups()
+	say := func(t scheduling.PodGroupConditionType, message string) {
+		p.seen.Group.Status.Conditions = append(p.seen.Group.Status.Conditions, scheduling.PodGroupCondition{Type: t, Status: metav1.ConditionFalse, Message: message})
+	}
+	say(scheduling.SufficientGroupMember, "0 of 2 exist")
+	p.pass().wantReason(batch.JobRunningCondition, batch.ReasonCreatingReplicas)
+	say(scheduling.GroupScheduled, "queue q is closed")
+	p.pass().wantReason(batch.JobRunningCondition, batch.ReasonUnschedulable)
+	if got := condition(p.stat, batch.JobRunningCondition).Message; got != "0 of 2 replicas run. PodGroup: queue q is closed" {
+		t.Error(got)
+	}
+}
