@@ -114,6 +114,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &applyconfigurationschedulerv1beta1.QueueSpecApplyConfiguration{}
 	case schedulerv1beta1.SchemeGroupVersion.WithKind("QueueStatus"):
 		return &applyconfigurationschedulerv1beta1.QueueStatusApplyConfiguration{}
+	case schedulerv1beta1.SchemeGroupVersion.WithKind("ResourceShape"):
+		return &applyconfigurationschedulerv1beta1.ResourceShapeApplyConfiguration{}
 
 		// Group=tensorstack.dev, Version=v1beta1
 	case tensorboardv1beta1.SchemeGroupVersion.WithKind("Condition"):

@@ -57,6 +57,7 @@ const (
 // +kubebuilder:printcolumn:name="Scheduled",type=string,JSONPath=`.status.conditions[?(@.type=="GroupScheduled")].status`
 // +kubebuilder:printcolumn:name="Why",type=string,JSONPath=`.status.conditions[?(@.type=="GroupScheduled")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:fieldPath=".metadata",rule="size(self.metadata.name) <= 63",message="a group's name is a label of its pods, which has at most 63 characters: shorten it"
 type PodGroup struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -94,7 +95,8 @@ type PodGroupSpec struct {
 	// +optional
 	// +kubebuilder:default=default
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="no queue has such a name: use lower-case letters, digits, '-' and '.', with a letter or digit at both ends"
 	Queue string `json:"queue,omitempty"`
 	// Priority orders the groups of one queue, 0 to 100, the highest first. Defaults to 0.
 	// +optional
@@ -141,6 +143,10 @@ const (
 	ReasonQueueClosed = "QueueClosed"
 	// ReasonQuotaExceeded: the group does not fit into what is left of the queue's quota.
 	ReasonQuotaExceeded = "QuotaExceeded"
+	// ReasonPodTooLarge: pods of the group request more than the queue's resourceShapeProfile lets a pod have.
+	ReasonPodTooLarge = "PodTooLarge"
+	// ReasonShapeUnknown: the queue's resourceShapeProfile cannot be read.
+	ReasonShapeUnknown = "ResourceShapeUnknown"
 	// ReasonNoRoom: no set of nodes takes the group's minimum together.
 	ReasonNoRoom = "NoRoom"
 	// ReasonPreempting: pods of other queues are being evicted for the group.

@@ -8,8 +8,11 @@ import (
 // DefaultQueue is the queue of pods and groups that name none.
 const DefaultQueue = "default"
 
-// ResourceShapes is the ConfigMap, in the namespace of the operator, whose keys a queue's resourceShapeProfile names.
-const ResourceShapes = "resource-shapes"
+// The ConfigMap whose keys queues name in resourceShapeProfile.
+const (
+	ResourceShapesNamespace = "t9k-system"
+	ResourceShapes          = "resource-shapes"
+)
 
 // Queue is a share of the cluster: pods are scheduled through queues.
 //
@@ -24,6 +27,7 @@ const ResourceShapes = "resource-shapes"
 // +kubebuilder:printcolumn:name="Pending",type=integer,JSONPath=`.status.pods.pending`
 // +kubebuilder:printcolumn:name="Running",type=integer,JSONPath=`.status.pods.running`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:fieldPath=".metadata",rule="size(self.metadata.name) <= 63",message="a queue's name is a label of its pods, which has at most 63 characters: shorten it"
 type Queue struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -67,17 +71,23 @@ type QueueSpec struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$`
 	MaxDuration string `json:"maxDuration,omitempty"`
-	// ResourceShapeProfile is a key of the ConfigMap resource-shapes beside the operator, which holds the largest requests
-	// that a pod of the queue may have. Unset: no limit.
+	// ResourceShapeProfile is a key of the ConfigMap resource-shapes in the namespace t9k-system. The value lists, as YAML, the
+	// largest requests that a pod of the queue may have, by resource. Unset: no limit. While the key is missing or its value
+	// cannot be read, nothing new starts in the queue.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]*$`
 	ResourceShapeProfile string `json:"resourceShapeProfile,omitempty"`
 	// NodeSelector chooses the nodes that pods of the queue may use, by labels. Unset: all nodes.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn', 'Exists', 'DoesNotExist'])",message="an operator of matchExpressions is one of In, NotIn, Exists and DoesNotExist"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, (e.operator in ['In', 'NotIn']) == (has(e.values) && size(e.values) > 0))",message="the operators In and NotIn need values, and the others take none"
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 	// NamespaceSelector chooses the namespaces that may use the queue, by labels. Unset: none. Users who have the RBAC verb
 	// "use" on the queue may use it from any namespace.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn', 'Exists', 'DoesNotExist'])",message="an operator of matchExpressions is one of In, NotIn, Exists and DoesNotExist"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, (e.operator in ['In', 'NotIn']) == (has(e.values) && size(e.values) > 0))",message="the operators In and NotIn need values, and the others take none"
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 }
 
@@ -85,14 +95,30 @@ type QueueSpec struct {
 type QueueQuota struct {
 	// Requests limits the sum of the pods' requests, by resource. A resource that is not named has no limit.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self.all(r, !quantity(string(self[r])).isLessThan(quantity('0')))",message="a quota is 0 or more: leave a resource out to have no limit"
+	// +kubebuilder:validation:XValidation:rule="self.all(r, r in ['cpu', 'memory', 'ephemeral-storage'] || r.startsWith('hugepages-') || r.contains('/'))",messageExpression="'pods do not request %s: name cpu, memory, ephemeral-storage, hugepages-SIZE, or a resource with its domain, such as nvidia.com/gpu'.format([self.filter(r, !(r in ['cpu', 'memory', 'ephemeral-storage'] || r.startsWith('hugepages-') || r.contains('/')))])",message="no pod requests such a resource"
 	Requests corev1.ResourceList `json:"requests,omitempty"`
 }
 
 // QueueConditionType names one aspect of a queue's state.
 type QueueConditionType string
 
-// QueueOpen is True while groups of the queue may start.
-const QueueOpen QueueConditionType = "Open"
+const (
+	// QueueOpen is True while groups of the queue may start.
+	QueueOpen QueueConditionType = "Open"
+	// QueueShapeKnown is True while the queue's resourceShapeProfile can be read. Queues without one do not have it.
+	QueueShapeKnown QueueConditionType = "ResourceShapeKnown"
+)
+
+// Reasons of the condition ResourceShapeKnown.
+const (
+	// ReasonShapeFound: status.resourceShape has the limits.
+	ReasonShapeFound = "Found"
+	// ReasonShapeNotFound: there is no such ConfigMap, or the key is not in it.
+	ReasonShapeNotFound = "NotFound"
+	// ReasonShapeInvalid: the value cannot be read.
+	ReasonShapeInvalid = "Invalid"
+)
 
 // QueueCondition describes one aspect of the state of a queue.
 type QueueCondition struct {
@@ -121,12 +147,23 @@ type QueueStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []QueueCondition `json:"conditions,omitempty"`
+	// ResourceShape is what the queue's resourceShapeProfile says. Unset: there is none, or it cannot be read.
+	// +optional
+	ResourceShape *ResourceShape `json:"resourceShape,omitempty"`
 	// PodGroups counts the PodGroups of the queue.
 	// +optional
 	PodGroups QueuePodGroups `json:"podGroups,omitzero"`
 	// Pods counts the pods of the queue by phase.
 	// +optional
 	Pods QueuePods `json:"pods,omitzero"`
+}
+
+// ResourceShape is how large the pods of a queue may be.
+type ResourceShape struct {
+	// Profile is the resourceShapeProfile that was read.
+	Profile string `json:"profile"`
+	// Requests are the largest that a pod may have, by resource. A resource that is not named has no limit.
+	Requests corev1.ResourceList `json:"requests"`
 }
 
 // QueuePodGroups counts the PodGroups of a queue.

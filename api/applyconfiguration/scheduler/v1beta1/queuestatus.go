@@ -15,6 +15,8 @@ type QueueStatusApplyConfiguration struct {
 	Allocated *v1.ResourceList `json:"allocated,omitempty"`
 	// Conditions holds the latest observations of the queue's state.
 	Conditions []QueueConditionApplyConfiguration `json:"conditions,omitempty"`
+	// ResourceShape is what the queue's resourceShapeProfile says. Unset: there is none, or it cannot be read.
+	ResourceShape *ResourceShapeApplyConfiguration `json:"resourceShape,omitempty"`
 	// PodGroups counts the PodGroups of the queue.
 	PodGroups *QueuePodGroupsApplyConfiguration `json:"podGroups,omitempty"`
 	// Pods counts the pods of the queue by phase.
@@ -45,6 +47,14 @@ func (b *QueueStatusApplyConfiguration) WithConditions(values ...*QueueCondition
 		}
 		b.Conditions = append(b.Conditions, *values[i])
 	}
+	return b
+}
+
+// WithResourceShape sets the ResourceShape field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ResourceShape field is set to the value of the last call.
+func (b *QueueStatusApplyConfiguration) WithResourceShape(value *ResourceShapeApplyConfiguration) *QueueStatusApplyConfiguration {
+	b.ResourceShape = value
 	return b
 }
 
