@@ -146,12 +146,19 @@ func (d *Decision) refuse(reason Reason, format string, args ...any) {
 func (r *round) try(g *Group) (again bool) {
 	d, q, n := r.decide(g), r.Queues[g.Queue], r.lacks(g)
 	d.Extra = n.total == 0
-	pods := r.candidates(g)
+	pods, tooLarge := r.candidates(g), ""
+	if q != nil {
+		pods, tooLarge = q.admitted(pods)
+	}
 	switch {
 	case q == nil:
 		d.refuse(QueueNotFound, "queue %s does not exist", g.Queue)
 	case q.Closed && !r.started(g):
 		d.refuse(QueueClosed, "queue %s is closed: no new group starts in it", q.Name)
+	case q.Barred != "" && len(pods) > 0:
+		d.refuse(ShapeUnknown, "%s", q.Barred)
+	case tooLarge != "" && (len(pods) == 0 || n.missing(g, pods) != ""):
+		d.refuse(PodTooLarge, "%s", tooLarge)
 	case len(pods) == 0:
 	case n.total == 0:
 		r.settle(g)

@@ -17,6 +17,10 @@ type Queue struct {
 	Preemptible bool
 	// Closed lets no new group start.
 	Closed bool
+	// PodLimit limits the requests of each pod that is to start; a resource that is not in it has no limit.
+	PodLimit Resources
+	// Barred is why no pod may start, for PodLimit is not known; empty: it is.
+	Barred string
 }
 
 // Topology says how a group is spread over the domains of nodes.
@@ -131,6 +135,8 @@ const (
 	NotEnoughMembers Reason = "NotEnoughMembers"
 	QueueNotFound    Reason = "QueueNotFound"
 	QueueClosed      Reason = "QueueClosed"
+	ShapeUnknown     Reason = "ResourceShapeUnknown"
+	PodTooLarge      Reason = "PodTooLarge"
 	QuotaExceeded    Reason = "QuotaExceeded"
 	NoRoom           Reason = "NoRoom"
 	Preempting       Reason = "Preempting"

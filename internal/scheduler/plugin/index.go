@@ -47,6 +47,7 @@ type member struct {
 type queue struct {
 	core     core.Queue
 	spec     scheduling.QueueSpec
+	shape    *scheduling.ResourceShape
 	selector labels.Selector // nil: all nodes
 }
 

@@ -1,6 +1,8 @@
 package plugin
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,10 +54,11 @@ func (x *index) podGroupGone(pg *scheduling.PodGroup) {
 func (x *index) queueSeen(q *scheduling.Queue) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if old := x.queues[q.Name]; old != nil && apiequality.Semantic.DeepEqual(old.spec, q.Spec) {
+	old := x.queues[q.Name]
+	if old != nil && apiequality.Semantic.DeepEqual(old.spec, q.Spec) && apiequality.Semantic.DeepEqual(old.shape, q.Status.ResourceShape) {
 		return
 	}
-	n := &queue{spec: q.Spec, core: core.Queue{Name: q.Name, Quota: amounts(q.Spec.Quota.Requests), Priority: q.Spec.Priority,
+	n := &queue{spec: q.Spec, shape: q.Status.ResourceShape, core: core.Queue{Name: q.Name, Quota: amounts(q.Spec.Quota.Requests), Priority: q.Spec.Priority,
 		Preemptible: q.Spec.Preemptible == nil || *q.Spec.Preemptible, Closed: q.Spec.Closed}}
 	if s := q.Spec.NodeSelector; s != nil {
 		selector, err := metav1.LabelSelectorAsSelector(s)
@@ -64,10 +67,24 @@ func (x *index) queueSeen(q *scheduling.Queue) {
 		}
 		n.selector = selector
 	}
+	n.limitPods()
 	x.queues[q.Name] = n
 	x.nodesChanged = true
 	x.freed++
 	x.wake()
+}
+
+// limitPods sets how large pods may be. The operator reads the queue's profile and writes into the status what it says.
+func (q *queue) limitPods() {
+	profile := q.spec.ResourceShapeProfile
+	switch {
+	case profile == "":
+	case q.shape == nil || q.shape.Profile != profile:
+		q.core.Barred = fmt.Sprintf("how large a pod of queue %s may be is not known: the operator has not read its resourceShapeProfile %s in the "+
+			"ConfigMap %s/%s", q.core.Name, profile, scheduling.ResourceShapesNamespace, scheduling.ResourceShapes)
+	default:
+		q.core.PodLimit = amounts(q.shape.Requests)
+	}
 }
 
 func (x *index) queueGone(q *scheduling.Queue) {
