@@ -61,6 +61,10 @@ func (a *app) describe(ctx context.Context, c *cluster, j *job) error {
 	if d.Normal, err = j.lowered(); err != nil {
 		d.Invalid = err.Error()
 	}
+	if d.Normal != nil && d.Normal.Gang != nil {
+		// Who else waits is not for everybody to read. The job's own status says what it waits for.
+		d.Place, _ = c.place(ctx, j, d.Normal.Gang.Queue)
+	}
 	// Whoever may read jobs may not read pods or events: what can be told is told.
 	var ages, events error
 	d.Ages, ages = c.ages(ctx, j)

@@ -81,11 +81,15 @@ func (a *app) queueDescribeCommand() *cobra.Command {
 				if i > 0 {
 					fmt.Fprint(a.Out, "\n\n")
 				}
-				q, groups, err := c.queueWithGroups(cmd.Context(), name)
+				q, err := c.queue(cmd.Context(), name)
 				if err != nil {
 					return err
 				}
-				if err := printLines(a.Out, queueDescription(q, groups, time.Now(), styleOf(a.Out))); err != nil {
+				waiting, err := c.waiters(cmd.Context(), name)
+				if err != nil {
+					return err
+				}
+				if err := printLines(a.Out, queueDescription(q, waiting, time.Now(), styleOf(a.Out))); err != nil {
 					return err
 				}
 			}
@@ -123,32 +127,45 @@ func (c *cluster) queues(ctx context.Context) ([]scheduling.Queue, *unstructured
 	return queues, raw, nil
 }
 
-// queueWithGroups gets a queue and its groups of all namespaces.
-func (c *cluster) queueWithGroups(ctx context.Context, name string) (*scheduling.Queue, []scheduling.PodGroup, error) {
+func (c *cluster) queue(ctx context.Context, name string) (*scheduling.Queue, error) {
 	raw, err := c.objects.Resource(queueResource).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, nil, fmt.Errorf("there is no queue %q: \"queue list\" lists them", name)
+		return nil, fmt.Errorf("there is no queue %q: \"queue list\" lists them", name)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading queue %s: %w", name, err)
+		return nil, fmt.Errorf("reading queue %s: %w", name, err)
 	}
 	q := &scheduling.Queue{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, q); err != nil {
-		return nil, nil, fmt.Errorf("reading queue %s: %w", name, err)
+		return nil, fmt.Errorf("reading queue %s: %w", name, err)
 	}
+	return q, nil
+}
+
+// waiters lists those that wait in a queue, the next one first.
+func (c *cluster) waiters(ctx context.Context, queue string) ([]waiter, error) {
+	groups, err := c.groups(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := c.waitingPods(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return waiters(queue, groups, pods), nil
+}
+
+// groups lists the groups of all namespaces.
+func (c *cluster) groups(ctx context.Context) ([]scheduling.PodGroup, error) {
 	list, err := c.objects.Resource(groupResource).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, nil, fmt.Errorf("listing groups: %w", err)
+		return nil, fmt.Errorf("listing groups: %w", err)
 	}
-	var groups []scheduling.PodGroup
+	groups := make([]scheduling.PodGroup, len(list.Items))
 	for i := range list.Items {
-		var g scheduling.PodGroup
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &g); err != nil {
-			return nil, nil, fmt.Errorf("reading group %s: %w", list.Items[i].GetName(), err)
-		}
-		if g.Spec.Queue == name {
-			groups = append(groups, g)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &groups[i]); err != nil {
+			return nil, fmt.Errorf("reading group %s: %w", list.Items[i].GetName(), err)
 		}
 	}
-	return q, groups, nil
+	return groups, nil
 }

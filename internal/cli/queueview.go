@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -9,14 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/duration"
 
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/cli/view"
 )
 
 func queueTable(queues []scheduling.Queue, now time.Time) view.Table {
-	t := view.Table{Header: []string{"NAME", "PRIORITY", "OPEN", "GROUPS", "PENDING", "RUNNING", "CPU", "AGE"}}
+	t := view.Table{Header: []string{"NAME", "PRIORITY", "OPEN", "GROUPS", "PENDING", "RUNNING", "USED", "AGE"}}
 	for i := range queues {
 		q := &queues[i]
 		open := view.Cell{Text: "yes", Colour: view.Good}
@@ -25,27 +25,28 @@ func queueTable(queues []scheduling.Queue, now time.Time) view.Table {
 		}
 		row := append(view.Plainly(q.Name, fmt.Sprint(q.Spec.Priority)), open)
 		row = append(row, view.Plainly(fmt.Sprint(q.Status.PodGroups.Total), fmt.Sprint(q.Status.Pods.Pending), fmt.Sprint(q.Status.Pods.Running),
-			ofQuota(q, corev1.ResourceCPU), ageOf(q, now))...)
+			used(q), view.Age(q.CreationTimestamp.Time, now))...)
 		t.Rows = append(t.Rows, row)
 	}
 	return t
 }
 
-// ofQuota is what a queue uses of a resource, of what it may.
-func ofQuota(q *scheduling.Queue, name corev1.ResourceName) string {
-	used := q.Status.Allocated[name]
-	if limit, ok := q.Spec.Quota.Requests[name]; ok {
-		return used.String() + "/" + limit.String()
+// used is what a queue uses of each resource that has a quota, or of CPUs if none has.
+func used(q *scheduling.Queue) string {
+	if len(q.Spec.Quota.Requests) == 0 {
+		cpu := q.Status.Allocated[corev1.ResourceCPU]
+		return "cpu " + cpu.String()
 	}
-	return used.String()
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(q.Spec.Quota.Requests)) {
+		have, limit := q.Status.Allocated[name], q.Spec.Quota.Requests[name]
+		parts = append(parts, fmt.Sprintf("%s %s/%s", name, have.String(), limit.String()))
+	}
+	return strings.Join(parts, ", ")
 }
 
-func ageOf(o metav1.Object, now time.Time) string {
-	return duration.HumanDuration(now.Sub(o.GetCreationTimestamp().Time))
-}
-
-// queueDescription shows a queue, and the groups that wait in it in their order.
-func queueDescription(q *scheduling.Queue, groups []scheduling.PodGroup, now time.Time, style view.Style) []string {
+// queueDescription shows a queue, and who waits in it, in order.
+func queueDescription(q *scheduling.Queue, waiting []waiter, now time.Time, style view.Style) []string {
 	lines := []string{style.Paint(view.Bold, "queue/"+q.Name)}
 	facts := view.Table{Rows: [][]view.Cell{
 		view.Plainly("Priority", fmt.Sprint(q.Spec.Priority)),
@@ -65,7 +66,7 @@ func queueDescription(q *scheduling.Queue, groups []scheduling.PodGroup, now tim
 	lines = append(lines, "", style.Paint(view.Bold, "Used"))
 	lines = append(lines, usage(q).Lines(style, "  ", 0)...)
 	lines = append(lines, "", style.Paint(view.Bold, "Waiting"))
-	return append(lines, waitingTable(groups, now, style)...)
+	return append(lines, waitingTable(waiting, now, style)...)
 }
 
 func namespacesOf(q *scheduling.Queue) string {
@@ -81,23 +82,18 @@ func namespacesOf(q *scheduling.Queue) string {
 
 // usage has a bar for each resource that has a quota.
 func usage(q *scheduling.Queue) view.Table {
-	names := map[string]bool{}
-	for name := range q.Status.Allocated {
-		names[string(name)] = true
-	}
-	for name := range q.Spec.Quota.Requests {
-		names[string(name)] = true
-	}
+	names := slices.Concat(slices.Collect(maps.Keys(q.Status.Allocated)), slices.Collect(maps.Keys(q.Spec.Quota.Requests)))
+	slices.Sort(names)
 	t := view.Table{}
-	for _, name := range sortedKeysOf(names) {
-		used := q.Status.Allocated[corev1.ResourceName(name)]
-		limit, ok := q.Spec.Quota.Requests[corev1.ResourceName(name)]
+	for _, name := range slices.Compact(names) {
+		used := q.Status.Allocated[name]
+		limit, ok := q.Spec.Quota.Requests[name]
 		if !ok {
-			t.Rows = append(t.Rows, view.Plainly(name, used.String(), "no quota"))
+			t.Rows = append(t.Rows, view.Plainly(string(name), used.String(), "no quota"))
 			continue
 		}
 		text, colour := bar(used, limit)
-		t.Rows = append(t.Rows, []view.Cell{{Text: name}, {Text: used.String() + " of " + limit.String()}, {Text: text, Colour: colour}})
+		t.Rows = append(t.Rows, []view.Cell{{Text: string(name)}, {Text: used.String() + " of " + limit.String()}, {Text: text, Colour: colour}})
 	}
 	if len(t.Rows) == 0 {
 		t.Rows = append(t.Rows, view.Plainly("nothing"))
@@ -120,36 +116,6 @@ func bar(used, limit resource.Quantity) (string, view.Colour) {
 	return fmt.Sprintf("[%s%s] %3.0f %%", strings.Repeat("#", full), strings.Repeat(".", barWidth-full), 100*share), colour
 }
 
-// waitingTable lists the groups that are not scheduled, the next one first.
-func waitingTable(groups []scheduling.PodGroup, now time.Time, style view.Style) []string {
-	waiting := slices.DeleteFunc(slices.Clone(groups), func(g scheduling.PodGroup) bool {
-		return g.Status.Pending == 0 || scheduled(&g).Status == metav1.ConditionTrue
-	})
-	slices.SortFunc(waiting, func(a, b scheduling.PodGroup) int {
-		if a.Spec.Priority != b.Spec.Priority {
-			return int(b.Spec.Priority) - int(a.Spec.Priority)
-		}
-		if c := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
-	})
-	if len(waiting) == 0 {
-		return []string{"  nobody"}
-	}
-	t := view.Table{Header: []string{"", "GROUP", "PODS", "PRIORITY", "AGE", "WHY"}}
-	for i := range waiting {
-		g := &waiting[i]
-		c := scheduled(g)
-		why := c.Message
-		if why == "" {
-			why = "not looked at yet"
-		}
-		t.Rows = append(t.Rows, view.Plainly(fmt.Sprint(i+1), g.Namespace+"/"+g.Name, fmt.Sprint(g.Spec.MinMember), fmt.Sprint(g.Spec.Priority), ageOf(g, now), why))
-	}
-	return t.Lines(style, "  ", 0)
-}
-
 func scheduled(g *scheduling.PodGroup) scheduling.PodGroupCondition {
 	for _, c := range g.Status.Conditions {
 		if c.Type == scheduling.GroupScheduled {
@@ -157,13 +123,4 @@ func scheduled(g *scheduling.PodGroup) scheduling.PodGroupCondition {
 		}
 	}
 	return scheduling.PodGroupCondition{}
-}
-
-func sortedKeysOf(m map[string]bool) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

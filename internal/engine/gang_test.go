@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -68,5 +69,22 @@ func TestGroupSaysWhy(t *testing.T) {
 	p.pass().wantReason(batch.JobRunningCondition, batch.ReasonUnschedulable)
 	if got := condition(p.stat, batch.JobRunningCondition).Message; got != "0 of 2 replicas run. PodGroup: queue q is closed" {
 		t.Error(got)
+	}
+}
+
+// A job that resumes before anybody has seen its pods gone was not disrupted.
+func TestResumeIsNoDisruption(t *testing.T) {
+	p := newPlay(t, 1, 0).pass().run(0).pass()
+	p.job.Pause = true
+	p.pass()
+	p.job.Pause = false
+	p.pass().run(0).pass().want(batch.JobRunning, 0)
+	for _, reasons := range p.told {
+		if strings.Contains(reasons, string(batch.EventReplicaDisrupted)) {
+			t.Errorf("events %q", p.told)
+		}
+	}
+	if got := p.pod(0).Labels[batch.LabelReplicaAttempt]; got != "1" {
+		t.Errorf("the pod is attempt %s", got)
 	}
 }

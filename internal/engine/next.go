@@ -186,6 +186,10 @@ func (p *pass) observe() {
 	for i := range p.replicas {
 		r := &p.replicas[i]
 		r.observe(p.mode, keep, p.cfg)
+		if p.old.RunMode == batch.RunPause && r.pod == nil && r.disrupted { // it was the pause that took the pod away
+			r.disrupted, r.uid, r.reason = false, "", ""
+			r.attempt++
+		}
 		if p.old.RunMode == "" && r.pod != nil { // a status that was lost; the pods still tell
 			r.restarts = count(r.pod.Annotations[batch.AnnotationRestarts])
 		}

@@ -19,6 +19,8 @@ type Description struct {
 	Ages Ages
 	// Invalid says why the spec cannot be carried out, where the job has no normal form.
 	Invalid string
+	// Place among those that wait in the job's queue; empty where it does not wait or that is not known.
+	Place string
 	// Events about the job and about pods of it that do not run.
 	Events []corev1.Event
 }
@@ -91,6 +93,7 @@ func (d *Description) head(now time.Time) Table {
 		add("Service", d.service(), Plain)
 		if n.Gang != nil {
 			add("Queue", fmt.Sprintf("%s, priority %d", n.Gang.Queue, n.Gang.Priority), Plain)
+			add("Place", d.Place, Plain)
 		}
 	}
 	return t

@@ -100,6 +100,9 @@ func runTime(s *batch.JobStatus, now time.Time) string {
 	return duration.HumanDuration(max(0, end.Sub(s.StartTime.Time)))
 }
 
+// Age is how long ago a time was, in words; a dash where it is not known.
+func Age(t, now time.Time) string { return age(t, now) }
+
 func age(t, now time.Time) string {
 	if t.IsZero() {
 		return "-"

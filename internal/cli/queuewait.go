@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/cli/view"
+)
+
+// waiter is a group with pods that wait for nodes, or such a pod without a group.
+type waiter struct {
+	name     string
+	class    int
+	pods     int
+	priority int32
+	created  time.Time
+	why      string
+}
+
+// Classes of waiters, in the order in which the scheduler tries them.
+const (
+	waitsToBeWhole = iota // lacks pods of a gang that runs
+	waitsWithRoom         // room is kept for it
+	waitsInTurn
+)
+
+// waitingPods lists the pods that wait for the t9k-scheduler, in all queues.
+func (c *cluster) waitingPods(ctx context.Context) ([]corev1.Pod, error) {
+	list, err := c.core.Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: fields.Set{
+		"spec.schedulerName": scheduling.SchedulerName, "spec.nodeName": "", "status.phase": string(corev1.PodPending)}.String()})
+	if err != nil {
+		return nil, fmt.Errorf("listing the pods that wait: %w", err)
+	}
+	return list.Items, nil
+}
+
+// waiters finds those that wait in a queue, the next one first. A pod with a group is in the group's queue.
+func waiters(queue string, groups []scheduling.PodGroup, pods []corev1.Pod) []waiter {
+	byName := make(map[string]*scheduling.PodGroup, len(groups))
+	for i := range groups {
+		byName[groups[i].Namespace+"/"+groups[i].Name] = &groups[i]
+	}
+	waiting := map[*scheduling.PodGroup][]*corev1.Pod{}
+	var all []waiter
+	for i := range pods {
+		p := &pods[i]
+		if p.DeletionTimestamp != nil {
+			continue
+		}
+		if name := p.Labels[scheduling.LabelGroupName]; name != "" {
+			if g := byName[p.Namespace+"/"+name]; g != nil {
+				waiting[g] = append(waiting[g], p)
+			}
+			continue
+		}
+		if cmp.Or(p.Labels[scheduling.LabelQueue], scheduling.DefaultQueue) == queue {
+			all = append(all, waiter{name: p.Namespace + "/" + p.Name, class: waitsInTurn, pods: 1, created: p.CreationTimestamp.Time, why: whyPod(p)})
+		}
+	}
+	for g, pods := range waiting {
+		if cmp.Or(g.Spec.Queue, scheduling.DefaultQueue) == queue {
+			all = append(all, waiterOf(g, pods))
+		}
+	}
+	slices.SortFunc(all, func(a, b waiter) int {
+		return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(b.priority, a.priority), a.created.Compare(b.created), strings.Compare(a.name, b.name))
+	})
+	return all
+}
+
+func waiterOf(g *scheduling.PodGroup, pods []*corev1.Pod) waiter {
+	w := waiter{name: g.Namespace + "/" + g.Name, class: waitsInTurn, pods: len(pods), priority: g.Spec.Priority, created: g.CreationTimestamp.Time}
+	c := scheduled(g)
+	w.why = c.Message
+	switch {
+	case c.Status == metav1.ConditionTrue: // what is missing of it says so itself
+		w.why = whyPod(slices.MinFunc(pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) }))
+		if g.Status.Allocated+g.Status.Succeeded < g.Spec.MinMember {
+			w.class = waitsToBeWhole
+		}
+	case c.Reason == scheduling.ReasonPreempting, c.Reason == scheduling.ReasonReserved:
+		w.class = waitsWithRoom
+	}
+	return w
+}
+
+// whyPod is what the scheduler says of a pod that waits.
+func whyPod(p *corev1.Pod) string {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status != corev1.ConditionTrue {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+// waitingTable lists those that wait, the next one first.
+func waitingTable(waiting []waiter, now time.Time, style view.Style) []string {
+	if len(waiting) == 0 {
+		return []string{"  nobody"}
+	}
+	t := view.Table{Header: []string{"", "GROUP", "PODS", "PRIORITY", "AGE", "WHY"}}
+	for i, w := range waiting {
+		t.Rows = append(t.Rows, view.Plainly(fmt.Sprint(i+1), w.name, fmt.Sprint(w.pods), fmt.Sprint(w.priority), view.Age(w.created, now),
+			cmp.Or(w.why, "not looked at yet")))
+	}
+	return t.Lines(style, "  ", 0)
+}
+
+// namedAhead is how many of those who are ahead of a job are named.
+const namedAhead = 3
+
+// placeOf tells a group's place among those that wait, and who is ahead of it; empty where it does not wait.
+func placeOf(name string, waiting []waiter) string {
+	at := slices.IndexFunc(waiting, func(w waiter) bool { return w.name == name })
+	if at < 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%d of %d that wait", at+1, len(waiting))
+	if at == 0 {
+		return text
+	}
+	var ahead []string
+	for _, w := range waiting[:min(at, namedAhead)] {
+		ahead = append(ahead, w.name)
+	}
+	text += ", behind " + strings.Join(ahead, ", ")
+	if more := at - namedAhead; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// place tells where a job stands among those that wait in its queue; empty where it does not wait.
+func (c *cluster) place(ctx context.Context, j *job, queue string) (string, error) {
+	pods, err := c.waitingPods(ctx)
+	if err != nil {
+		return "", err
+	}
+	own := func(p corev1.Pod) bool {
+		return p.Namespace == j.GetNamespace() && p.Labels[scheduling.LabelGroupName] == j.GetName()
+	}
+	if !slices.ContainsFunc(pods, own) {
+		return "", nil
+	}
+	groups, err := c.groups(ctx)
+	if err != nil {
+		return "", err
+	}
+	return placeOf(j.GetNamespace()+"/"+j.GetName(), waiters(queue, groups, pods)), nil
+}

@@ -1,0 +1,136 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+)
+
+// TestGangElastic: an elastic job starts with its least number of replicas, gets the others one by one as there is room, and
+// gives room back when it is scaled down. Its group needs the least number of them, whatever the size.
+func TestGangElastic(t *testing.T) {
+	s := newSpace(t)
+	q := s.queue("q", "30m")
+	j := s.newElastic("grows", 2, 5, 4, requesting(role("node", 1, obey), "10m"))
+	j.Spec.Scheduler = inQueue(q)
+	s.create(j)
+	awaitPhase(s, j, batch.JobRunning)
+	s.awaitRunning(j, 3)
+	awaitStatus(s, j, "it says what the last replica waits for", func(now *batch.JobStatus) bool {
+		c := condition(read(s, j), batch.JobRunningCondition)
+		return c.Message == "3 replicas run. 1 more is awaited. Pod "+s.waiting(j)+": the quota of queue "+q+" does not allow it: 10m cpu needed, 0 of 30m left"
+	})
+	s.checkSays([]string{"describe", "grows"}, "1 more is awaited")
+	s.checkSays([]string{"queue", "describe", q}, "10m cpu needed, 0 of 30m left")
+	s.checkGroup(j, q, 2)
+
+	s.editQueue(q, quotaOf("40m"))
+	s.awaitRunning(j, 4)
+	before := s.uidsOf(j)
+	s.scale(j, 5)
+	awaitStatus(s, j, "five wanted", func(now *batch.JobStatus) bool { return now.Replicas == 5 && now.Aggregate.Creating == 1 })
+	s.editQueue(q, quotaOf("50m"))
+	s.awaitSize(j, map[string]int{"node": 5})
+	s.checkKept(before, s.uidsOf(j))
+	s.checkGroup(j, q, 2)
+
+	s.create(s.gang("next", q, requesting(role("w", 1, obey), "20m")))
+	s.awaitWaits("next", scheduling.ReasonQuotaExceeded, "20m cpu needed, 0 of 50m left")
+	s.scale(j, 3)
+	s.awaitPhase("next", batch.JobRunning)
+	s.awaitSize(j, map[string]int{"node": 3})
+	s.checkGroup(j, q, 2)
+	s.finish("next", "w", 1)
+	for rank := range 3 {
+		s.order(fmt.Sprintf("grows-node-%d", rank), 0)
+	}
+	if j = awaitPhase(s, j, batch.JobSucceeded); j.Status.BackoffCount != 0 {
+		t.Errorf("%d restarts were charged", j.Status.BackoffCount)
+	}
+}
+
+// TestGangElasticWaits: an elastic job for whose least number there is no room has no replica at all, at whatever size it is
+// wanted meanwhile.
+func TestGangElasticWaits(t *testing.T) {
+	s := newSpace(t)
+	q := s.queue("q", "15m")
+	j := s.newElastic("waits", 2, 5, 2, requesting(role("node", 1, obey), "10m"))
+	j.Spec.Scheduler = inQueue(q)
+	s.create(j)
+	s.scheduled("waits", scheduling.ReasonQuotaExceeded, "20m cpu needed, 15m of 15m left")
+	for _, n := range []int32{5, 3} {
+		s.scale(j, n)
+		awaitSeen(s, j)
+		s.pods("waits", fmt.Sprint(n), func(p []*corev1.Pod) bool { return len(p) == int(n) })
+	}
+	s.fence()
+	s.checkNoNode("waits")
+	s.checkGroup(j, q, 2)
+	s.editQueue(q, quotaOf("30m"))
+	s.awaitSize(j, map[string]int{"node": 3})
+}
+
+// awaitRunning waits until so many pods of a job run.
+func (s *space) awaitRunning(j *batch.PyTorchTrainingJob, n int) {
+	s.t.Helper()
+	s.pods(j.Name, fmt.Sprintf("%d run", n), func(pods []*corev1.Pod) bool {
+		return len(slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool { return p.Status.Phase != corev1.PodRunning })) == n
+	})
+}
+
+// waiting is the name of the first pod of a job that has no node.
+func (s *space) waiting(j *batch.PyTorchTrainingJob) string {
+	for _, p := range s.pods(j.Name, "now", func([]*corev1.Pod) bool { return true }) {
+		if p.Spec.NodeName == "" {
+			return p.Name
+		}
+	}
+	return ""
+}
+
+func (s *space) checkGroup(j *batch.PyTorchTrainingJob, queue string, least int32) {
+	s.t.Helper()
+	g := s.podGroup(j.Name, "there", func(*scheduling.PodGroup) bool { return true })
+	if diff := cmp.Diff(scheduling.PodGroupSpec{MinMember: least, Queue: queue}, g.Spec); diff != "" {
+		s.t.Error(diff)
+	}
+}
+
+// TestGangRoles: each role of a job has its minimum, which is all of it, and the job starts when all of them fit.
+func TestGangRoles(t *testing.T) {
+	s := newSpace(t)
+	q := s.queue("q", "70m")
+	j := s.newTensorFlow("roles", requesting(role("ps", 2, idle), "10m"), requesting(role("worker", 3, obey), "20m"))
+	j.Spec.Scheduler = inQueue(q)
+	runPolicyOf(j).CleanUpPolicy = batch.CleanUpUnfinished
+	s.create(j)
+	s.scheduled("roles", scheduling.ReasonQuotaExceeded, "80m cpu needed, 70m of 70m left")
+	g := s.podGroup("roles", "there", func(*scheduling.PodGroup) bool { return true })
+	want := scheduling.PodGroupSpec{MinMember: 5, Queue: q, Roles: []scheduling.PodGroupRole{{Name: "ps", MinMember: 2}, {Name: "worker", MinMember: 3}}}
+	if diff := cmp.Diff(want, g.Spec); diff != "" {
+		t.Error(diff)
+	}
+	for _, p := range s.pods("roles", "five", func(p []*corev1.Pod) bool { return len(p) == 5 }) {
+		if p.Spec.NodeName != "" || p.Spec.SchedulerName != scheduling.SchedulerName {
+			t.Errorf("pod %s is on %q by %s", p.Name, p.Spec.NodeName, p.Spec.SchedulerName)
+		}
+		for label, want := range map[string]string{scheduling.LabelGroupName: "roles", scheduling.LabelQueue: q, scheduling.LabelRole: p.Labels[batch.LabelReplicaType]} {
+			if got := p.Labels[label]; got != want {
+				t.Errorf("pod %s has label %s=%q, want %q", p.Name, label, got, want)
+			}
+		}
+	}
+	s.editQueue(q, quotaOf("80m"))
+	awaitPhase(s, j, batch.JobRunning)
+	for rank := range 3 {
+		s.order(fmt.Sprintf("roles-worker-%d", rank), 0)
+	}
+	awaitPhase(s, j, batch.JobSucceeded)
+	s.pods("roles", "the workers", func(p []*corev1.Pod) bool { return len(p) == 3 })
+}

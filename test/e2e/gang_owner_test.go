@@ -1,0 +1,114 @@
+package e2e
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+)
+
+// TestGangGroupDeleted: a job makes its PodGroup anew, whether it waits or runs, and nothing of it starts twice.
+func TestGangGroupDeleted(t *testing.T) {
+	s := newSpace(t)
+	q := s.queue("q", "100m")
+	s.create(s.gang("runs", q, restarting(requesting(role("w", 2, obey), "40m"), batch.RestartOnFailure, 1)))
+	s.awaitPhase("runs", batch.JobRunning)
+	s.create(s.gang("waits", q, requesting(role("w", 2, obey), "40m")))
+	s.awaitWaits("waits", scheduling.ReasonQuotaExceeded, "80m cpu needed")
+	for _, name := range []string{"runs", "waits"} {
+		old := s.podGroup(name, "there", func(*scheduling.PodGroup) bool { return true })
+		if err := s.client.Delete(t.Context(), old); err != nil {
+			t.Fatal(err)
+		}
+		s.podGroup(name, "anew", func(g *scheduling.PodGroup) bool { return g.UID != old.UID })
+	}
+	s.scheduled("runs", scheduling.ReasonScheduled, "")
+	s.awaitWaits("waits", scheduling.ReasonQuotaExceeded, "80m cpu needed, 20m of 100m left")
+	s.checkNoNode("waits")
+	s.order("runs-w-0", 1)
+	s.awaitStarts("runs-w-0", 2)
+	s.finish("runs", "w", 2)
+	s.finish("waits", "w", 2)
+	if n := s.starts("runs-w-1"); n != 1 {
+		t.Errorf("the replica that ran has started %d times", n)
+	}
+}
+
+// TestGangGroupTaken: a PodGroup of somebody else stays his. The job says so, creates no pod, and goes on when it is gone.
+func TestGangGroupTaken(t *testing.T) {
+	s := newSpace(t)
+	q := s.queue("q", "")
+	somebody := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "somebody"}}
+	s.create(somebody)
+	group := &scheduling.PodGroup{Spec: scheduling.PodGroupSpec{MinMember: 1, Queue: q}, ObjectMeta: metav1.ObjectMeta{Name: "wanted",
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "somebody", UID: somebody.UID, Controller: new(true)}}}}
+	s.create(group)
+	s.create(s.gang("wanted", q, role("w", 2, "exit 0")))
+	s.awaitReason("wanted", batch.ReasonNameTaken, `PodGroup "wanted"`, `ConfigMap "somebody"`)
+	s.awaitEvent("wanted", batch.ReasonNameTaken, `ConfigMap "somebody"`)
+	s.checkSays([]string{"describe", "wanted"}, `PodGroup "wanted"`, `ConfigMap "somebody"`)
+	s.checkNothingCreated("wanted")
+	if now := s.podGroup("wanted", "there", func(*scheduling.PodGroup) bool { return true }); now.UID != group.UID || now.Spec.MinMember != 1 {
+		t.Errorf("what belongs to somebody else: %+v", now)
+	}
+	if err := s.client.Delete(t.Context(), group); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitPhase("wanted", batch.JobSucceeded)
+}
+
+// TestGangWaitingDeleted: a job that is deleted while it waits leaves nothing, and one of its name starts as if it had never been.
+func TestGangWaitingDeleted(t *testing.T) {
+	s := newSpace(t)
+	q := s.queue("q", "10m")
+	large := s.gang("job", q, requesting(role("w", 2, obey), "10m"))
+	s.create(large)
+	s.awaitWaits("job", scheduling.ReasonQuotaExceeded, "20m cpu needed")
+	if err := s.client.Delete(t.Context(), large); err != nil {
+		t.Fatal(err)
+	}
+	s.create(s.gang("job", q, requesting(role("w", 1, "exit 0"), "10m")))
+	s.awaitPhase("job", batch.JobSucceeded)
+	if err := s.client.Delete(t.Context(), s.job("job")); err != nil {
+		t.Fatal(err)
+	}
+	s.pods("job", "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
+	await(s, "no PodGroups", &scheduling.PodGroupList{}, func(g []*scheduling.PodGroup) bool { return len(g) == 0 })
+	s.awaitQueue(q, "nobody in it", func(now *scheduling.QueueStatus) bool {
+		return now.PodGroups.Total == 0 && now.Pods == scheduling.QueuePods{} && now.Allocated.Cpu().IsZero()
+	})
+	s.checkSays([]string{"queue", "describe", q}, "Waiting nobody")
+}
+
+// TestGangPriority: a change of its priority moves a job that waits.
+func TestGangPriority(t *testing.T) {
+	s := newSpace(t)
+	q := s.queue("q", "20m")
+	s.create(s.gang("runs", q, requesting(role("w", 1, obey), "20m")))
+	s.awaitPhase("runs", batch.JobRunning)
+	for _, name := range []string{"first", "second"} {
+		s.create(s.gang(name, q, requesting(role("w", 1, obey), "20m")))
+		s.awaitWaits(name, scheduling.ReasonQuotaExceeded, "20m cpu needed, 0 of 20m left")
+	}
+	s.edit("second", func(j *batch.GenericJob) { j.Spec.Scheduler.T9kScheduler.Priority = new(int32(5)) })
+	s.podGroup("second", "of priority 5", func(g *scheduling.PodGroup) bool { return g.Spec.Priority == 5 })
+	s.checkSays([]string{"queue", "describe", q}, "1 "+s.ns+"/second", "2 "+s.ns+"/first")
+	s.finish("runs", "w", 1)
+	s.awaitStarts("second-w-0", 1)
+	s.checkNoNode("first")
+	s.finish("second", "w", 1)
+	s.finish("first", "w", 1)
+}
+
+func (s *space) awaitQueue(name, what string, cond func(*scheduling.QueueStatus) bool) {
+	s.t.Helper()
+	all := *s
+	all.ns = ""
+	await(&all, "queue "+name+": "+what, &scheduling.QueueList{}, func(queues []*scheduling.Queue) bool {
+		return len(queues) == 1 && cond(&queues[0].Status)
+	}, client.MatchingFields{"metadata.name": name})
+}

@@ -1,0 +1,146 @@
+package e2e
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+)
+
+// TestGangPause: a pause frees the quota, and whoever resumes waits like everybody else.
+func TestGangPause(t *testing.T) {
+	s := newSpace(t)
+	q := s.queue("q", "100m")
+	s.create(s.gang("a", q, requesting(role("w", 2, obey), "50m")))
+	s.awaitPhase("a", batch.JobRunning)
+	s.create(s.gang("b", q, requesting(role("w", 2, obey), "40m")))
+	s.awaitWaits("b", scheduling.ReasonQuotaExceeded, "80m cpu needed, 0 of 100m left")
+	s.checkNoNode("b")
+	s.checkSays([]string{"get"}, "a Running 2/2", "b Pending 0/2")
+	s.checkSays([]string{"describe", "b"})
+	s.checkSays([]string{"queue", "list"})
+	s.checkSays([]string{"queue", "describe", q}, "100m of 100m", "80m cpu needed, 0 of 100m left")
+
+	s.setPause("a", true)
+	s.awaitPhase("b", batch.JobRunning)
+	s.awaitPhase("a", batch.JobPaused)
+	s.setPause("a", false)
+	s.awaitWaits("a", scheduling.ReasonQuotaExceeded, "100m cpu needed, 20m of 100m left")
+	s.awaitPhase("a", batch.JobResuming)
+	s.checkNoNode("a")
+	s.finish("b", "w", 2)
+	s.awaitStarts("a-w-0", 2)
+	s.finish("a", "w", 2)
+}
+
+// TestGangPauseHalfFinished: what has succeeded before a pause is not waited for when the rest resumes.
+func TestGangPauseHalfFinished(t *testing.T) {
+	s := newSpace(t)
+	q := s.queue("q", "100m")
+	j := s.gang("half", q, requesting(role("w", 2, obey), "20m"))
+	j.Spec.ReplicaSpecs = append(j.Spec.ReplicaSpecs, s.newJob("half", requesting(role("v", 1, obey), "20m")).Spec.ReplicaSpecs...)
+	s.create(j)
+	s.awaitPhase("half", batch.JobRunning)
+	s.order("half-w-0", 0)
+	s.order("half-v-0", 0)
+	s.awaitJob("half", "two ends", func(j *batch.GenericJob) bool { return j.Status.Aggregate.Succeeded == 2 })
+	s.setPause("half", true)
+	s.pods("half", "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
+	s.setPause("half", false)
+	s.awaitStarts("half-w-1", 2)
+	s.order("half-w-1", 0)
+	s.awaitPhase("half", batch.JobSucceeded)
+	if a, b := s.starts("half-w-0"), s.starts("half-v-0"); a != 1 || b != 1 {
+		t.Errorf("those that had succeeded have started %d and %d times", a, b)
+	}
+}
+
+// TestGangClosedQueue: a queue that closes keeps what waits waiting, refuses new jobs, and replaces what runs.
+func TestGangClosedQueue(t *testing.T) {
+	s := newSpace(t)
+	q := s.queue("q", "100m")
+	s.create(s.gang("runs", q, restarting(requesting(role("w", 2, obey), "40m"), batch.RestartOnFailure, 1)))
+	s.awaitPhase("runs", batch.JobRunning)
+	s.create(s.gang("waits", q, requesting(role("w", 2, obey), "40m")))
+	s.awaitWaits("waits", scheduling.ReasonQuotaExceeded, "80m cpu needed, 20m of 100m left")
+	s.editQueue(q, func(q *scheduling.QueueSpec) { q.Closed = true })
+	s.awaitWaits("waits", scheduling.ReasonQueueClosed, "queue "+q+" is closed")
+	s.checkSays([]string{"describe", "waits"}, "is closed")
+	s.checkSays([]string{"queue", "describe", q}, "no: no new group starts")
+	s.checkSays([]string{"queue", "list"})
+	late := s.gang("late", q, requesting(role("w", 1, obey), "1m"))
+	late.SetNamespace(s.ns)
+	if err := s.client.Create(t.Context(), late); err == nil {
+		t.Error("a closed queue takes a new job")
+	} else {
+		t.Log(err)
+	}
+	s.orders("runs-w-0", 1, 0)
+	s.order("runs-w-1", 0)
+	s.awaitPhase("runs", batch.JobSucceeded)
+	s.fence()
+	s.checkNoNode("waits")
+	s.editQueue(q, func(q *scheduling.QueueSpec) { q.Closed = false })
+	s.finish("waits", "w", 2)
+}
+
+// TestGangQueueGone: while its queue is away a job waits, and so does what replaces a part of one that runs.
+func TestGangQueueGone(t *testing.T) {
+	s := newSpace(t)
+	q := s.queue("q", "100m")
+	s.create(s.gang("runs", q, restarting(requesting(role("w", 2, obey), "40m"), batch.RestartOnFailure, 1)))
+	s.awaitPhase("runs", batch.JobRunning)
+	s.create(s.gang("waits", q, requesting(role("w", 2, obey), "40m")))
+	s.awaitWaits("waits", scheduling.ReasonQuotaExceeded, "80m cpu needed")
+	s.deleteQueue(q)
+	s.awaitWaits("waits", scheduling.ReasonQueueNotFound, "queue "+q+" does not exist")
+	s.checkSays([]string{"describe", "waits"}, "does not exist")
+	s.order("runs-w-0", 1)
+	s.awaitReason("runs", batch.ReasonUnschedulable, "queue "+q+" does not exist")
+	s.checkSays([]string{"describe", "runs"}, "does not exist")
+	s.fence()
+	if n := s.starts("runs-w-1"); n != 1 {
+		t.Errorf("the replica that runs has started %d times", n)
+	}
+
+	s.queue("q", "100m")
+	s.awaitStarts("runs-w-0", 2)
+	s.awaitPhase("runs", batch.JobRunning)
+	s.awaitWaits("waits", scheduling.ReasonQuotaExceeded, "80m cpu needed, 20m of 100m left")
+	s.finish("runs", "w", 2)
+	s.finish("waits", "w", 2)
+}
+
+// TestGangQuotaShrinks: what runs goes on above a quota that has become too small, and what is new waits, be it a
+// replacement of what runs.
+func TestGangQuotaShrinks(t *testing.T) {
+	s := newSpace(t)
+	q := s.queue("q", "100m")
+	s.create(s.gang("runs", q, restarting(requesting(role("w", 2, obey), "40m"), batch.RestartOnFailure, 1)))
+	s.awaitPhase("runs", batch.JobRunning)
+	s.editQueue(q, quotaOf("50m"))
+	s.create(s.gang("waits", q, requesting(role("w", 1, obey), "40m")))
+	s.awaitWaits("waits", scheduling.ReasonQuotaExceeded, "40m cpu needed, 0 of 50m left")
+	s.checkSays([]string{"queue", "describe", q})
+	s.checkSays([]string{"queue", "list"})
+
+	s.order("runs-w-0", 1)
+	s.awaitReason("runs", batch.ReasonUnschedulable, "1 of 2 replicas run", "40m cpu needed, 10m of 50m left")
+	s.checkSays([]string{"describe", "runs"}, "40m cpu needed, 10m of 50m left")
+	s.checkSays([]string{"get", "runs"})
+	s.checkSays([]string{"queue", "describe", q})
+	s.fence()
+	if n := s.starts("runs-w-1"); n != 1 {
+		t.Errorf("the replica that runs has started %d times", n)
+	}
+	s.checkNoNode("waits")
+
+	// The replacement comes before what is new.
+	s.editQueue(q, quotaOf("80m"))
+	s.awaitStarts("runs-w-0", 2)
+	s.checkNoNode("waits")
+	s.finish("runs", "w", 2)
+	s.finish("waits", "w", 1)
+}
