@@ -111,11 +111,15 @@ func (o *options) run(ctx context.Context) error {
 	if err := tensorboard.Add(mgr, o.tensorboards); err != nil {
 		return err
 	}
-	if err := queue.Add(mgr); err != nil {
+	shapes, err := queue.NewShapes(mgr)
+	if err != nil {
+		return err
+	}
+	if err := queue.Add(mgr, shapes); err != nil {
 		return err
 	}
 	if o.webhookAddress != "" && o.webhookAddress != "0" {
-		opts := webhook.Options{Address: o.webhookAddress, Namespace: o.namespace, Kinds: o.jobs.Kinds}
+		opts := webhook.Options{Address: o.webhookAddress, Namespace: o.namespace, Kinds: o.jobs.Kinds, Shapes: shapes}
 		if err := webhook.Add(mgr, opts); err != nil {
 			return err
 		}

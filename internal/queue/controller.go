@@ -44,6 +44,9 @@ const (
 	// delay is how long changes are gathered before a status is written.
 	delay = 300 * time.Millisecond
 
+	// workers is how many groups, and how many queues, are looked at at once.
+	workers = 4
+
 	byGroup, byQueue = "group", "queue"
 )
 
@@ -51,10 +54,11 @@ const (
 type keeper struct {
 	client client.Client
 	pods   cache.Cache
+	shapes *Shapes
 }
 
 // Add runs the controllers in a manager.
-func Add(mgr ctrl.Manager) error {
+func Add(mgr ctrl.Manager, shapes *Shapes) error {
 	pods, err := cache.New(mgr.GetConfig(), cache.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: map[client.Object]cache.ByObject{
 		&corev1.Pod{}: {Field: fields.OneTermEqualSelector("spec.schedulerName", scheduling.SchedulerName), Transform: trim}}})
 	if err != nil {
@@ -75,33 +79,37 @@ func Add(mgr ctrl.Manager) error {
 	}); err != nil {
 		return fmt.Errorf("indexing groups: %w", err)
 	}
-	k := &keeper{client: mgr.GetClient(), pods: pods}
+	k := &keeper{client: mgr.GetClient(), pods: pods, shapes: shapes}
 	if err := mgr.Add(manager.RunnableFunc(k.ensureDefault)); err != nil {
 		return fmt.Errorf("adding the default queue: %w", err)
 	}
-	options := controller.Options{MaxConcurrentReconciles: 4}
-	err = ctrl.NewControllerManagedBy(mgr).Named("podgroup-status").
+	if err := k.addGroupStatus(mgr); err != nil {
+		return fmt.Errorf("adding the controller of groups: %w", err)
+	}
+	if err := k.addQueueStatus(mgr); err != nil {
+		return fmt.Errorf("adding the controller of queues: %w", err)
+	}
+	return nil
+}
+
+func (k *keeper) addGroupStatus(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("podgroup-status").
 		Watches(&scheduling.PodGroup{}, later(func(o client.Object) []types.NamespacedName {
 			return []types.NamespacedName{client.ObjectKeyFromObject(o)}
 		})).
-		WatchesRawSource(source.Kind(pods, client.Object(&corev1.Pod{}), later(groupsOf))).
-		WithOptions(options).Complete(reconcile.Func(k.group))
-	if err != nil {
-		return fmt.Errorf("adding the controller of groups: %w", err)
-	}
-	err = ctrl.NewControllerManagedBy(mgr).Named("queue-status").
+		WatchesRawSource(source.Kind(k.pods, client.Object(&corev1.Pod{}), later(groupsOf))).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).Complete(reconcile.Func(k.group))
+}
+
+func (k *keeper) addQueueStatus(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("queue-status").
 		Watches(&scheduling.Queue{}, later(func(o client.Object) []types.NamespacedName { return []types.NamespacedName{{Name: o.GetName()}} })).
 		Watches(&scheduling.PodGroup{}, later(func(o client.Object) []types.NamespacedName {
 			return []types.NamespacedName{{Name: o.(*scheduling.PodGroup).Spec.Queue}}
 		})).
-		WatchesRawSource(source.Kind(pods, client.Object(&corev1.Pod{}), later(func(o client.Object) []types.NamespacedName {
-			return []types.NamespacedName{{Name: queueOf(o)}}
-		}))).
-		WithOptions(options).Complete(reconcile.Func(k.queue))
-	if err != nil {
-		return fmt.Errorf("adding the controller of queues: %w", err)
-	}
-	return nil
+		WatchesRawSource(source.Kind(k.pods, client.Object(&corev1.Pod{}), later(k.queuesOf))).
+		WatchesRawSource(source.Kind(k.shapes.profiles, client.Object(&corev1.ConfigMap{}), later(k.queuesWithProfile))).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).Complete(reconcile.Func(k.queue))
 }
 
 // ensureDefault makes the queue that every installation has. A manifest cannot bring it: it would be applied together with the
@@ -119,20 +127,6 @@ func (k *keeper) ensureDefault(ctx context.Context) error {
 		logf.FromContext(ctx).Error(err, "Making the default queue; trying again")
 		return false, nil
 	}) // it ends early with the context only
-	return nil
-}
-
-func queueOf(o client.Object) string {
-	if q := o.GetLabels()[scheduling.LabelQueue]; q != "" {
-		return q
-	}
-	return scheduling.DefaultQueue
-}
-
-func groupsOf(o client.Object) []types.NamespacedName {
-	if name := o.GetLabels()[scheduling.LabelGroupName]; name != "" {
-		return []types.NamespacedName{{Namespace: o.GetNamespace(), Name: name}}
-	}
 	return nil
 }
 
@@ -211,21 +205,25 @@ func (k *keeper) queue(ctx context.Context, req reconcile.Request) (reconcile.Re
 	if err := k.client.Get(ctx, req.NamespacedName, q); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	var pods corev1.PodList
-	if err := k.pods.List(ctx, &pods, client.MatchingFields{byQueue: req.Name}, client.UnsafeDisableDeepCopy); err != nil {
-		return reconcile.Result{}, fmt.Errorf("listing the pods of queue %s: %w", req.Name, err)
-	}
 	var groups scheduling.PodGroupList
 	if err := k.client.List(ctx, &groups, client.MatchingFields{byQueue: req.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, fmt.Errorf("listing the groups of queue %s: %w", req.Name, err)
 	}
+	pods, err := k.podsOf(ctx, req.Name, groups.Items)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	shape, err := k.shapes.of(ctx, q)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
 	now := time.Now()
-	if s := queueStatus(q, len(groups.Items), pods.Items, now); !apiequality.Semantic.DeepEqual(s, q.Status) {
+	if s := queueStatus(q, shape, len(groups.Items), pods, now); !apiequality.Semantic.DeepEqual(s, q.Status) {
 		if err := k.write(ctx, "Queue", q, s); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
-	return k.retire(ctx, q, pods.Items, now)
+	return k.retire(ctx, q, pods, now)
 }
 
 // write applies a status, of which it owns nothing that it does not name.

@@ -51,8 +51,8 @@ func groupStatus(g *scheduling.PodGroup, pods []corev1.Pod, now time.Time) sched
 	return s
 }
 
-// queueStatus is what there is to say of a queue.
-func queueStatus(q *scheduling.Queue, groups int, pods []corev1.Pod, now time.Time) scheduling.QueueStatus {
+// queueStatus is what there is to say of a queue. The shape is nil where the queue has no profile.
+func queueStatus(q *scheduling.Queue, shape *Shape, groups int, pods []corev1.Pod, now time.Time) scheduling.QueueStatus {
 	s := scheduling.QueueStatus{Allocated: corev1.ResourceList{}, PodGroups: scheduling.QueuePodGroups{Total: int32(groups)}}
 	for i := range pods {
 		p := &pods[i]
@@ -76,17 +76,34 @@ func queueStatus(q *scheduling.Queue, groups int, pods []corev1.Pod, now time.Ti
 			s.Pods.Pending++
 		}
 	}
-	c := scheduling.QueueCondition{Type: scheduling.QueueOpen, Status: metav1.ConditionTrue, Reason: "Open", LastTransitionTime: metav1.NewTime(now.Truncate(time.Second))}
+	open := scheduling.QueueCondition{Type: scheduling.QueueOpen, Status: metav1.ConditionTrue, Reason: "Open"}
 	if q.Spec.Closed {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Closed", "No new group starts; what runs goes on."
+		open.Status, open.Reason, open.Message = metav1.ConditionFalse, "Closed", "No new group starts; what runs goes on."
 	}
-	for _, old := range q.Status.Conditions {
+	s.Conditions = []scheduling.QueueCondition{open}
+	if shape != nil {
+		known := scheduling.QueueCondition{Type: scheduling.QueueShapeKnown, Status: metav1.ConditionTrue, Reason: shape.Reason}
+		if shape.Problem != "" {
+			known.Status, known.Message = metav1.ConditionFalse, "Nothing new starts: "+shape.Problem+"."
+		} else {
+			s.ResourceShape = &scheduling.ResourceShape{Profile: shape.Profile, Requests: shape.Requests}
+		}
+		s.Conditions = append(s.Conditions, known)
+	}
+	for i := range s.Conditions {
+		s.Conditions[i].LastTransitionTime = since(&s.Conditions[i], q.Status.Conditions, now)
+	}
+	return s
+}
+
+// since is when a condition got its status: now, unless it had it before.
+func since(c *scheduling.QueueCondition, before []scheduling.QueueCondition, now time.Time) metav1.Time {
+	for _, old := range before {
 		if old.Type == c.Type && old.Status == c.Status {
-			c.LastTransitionTime = old.LastTransitionTime
+			return old.LastTransitionTime
 		}
 	}
-	s.Conditions = []scheduling.QueueCondition{c}
-	return s
+	return metav1.NewTime(now.Truncate(time.Second))
 }
 
 // holds tells whether a pod has a node and uses it.

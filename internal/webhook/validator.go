@@ -13,16 +13,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/queue"
 )
 
 // validator says yes or no to jobs of all kinds.
 type validator struct {
 	decoder admission.Decoder
 	opts    kinds.Options
+	shapes  *queue.Shapes
 }
 
 // Handle answers one request. What is neither a creation nor an update is allowed.
-func (v *validator) Handle(_ context.Context, req admission.Request) admission.Response {
+func (v *validator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	if req.SubResource != "" || req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
 		return admission.Allowed("")
 	}
@@ -48,6 +50,12 @@ func (v *validator) Handle(_ context.Context, req admission.Request) admission.R
 	var warnings []string
 	if len(faults) == 0 && job != nil {
 		warnings = kind.Warnings(obj, job)
+	}
+	if len(faults) == 0 && req.Operation == admissionv1.Create { // neither queue nor templates change on a live job
+		var unknown string
+		if faults, unknown = tooLarge(ctx, v.shapes, job); unknown != "" {
+			warnings = append(warnings, unknown)
+		}
 	}
 	return answer(req, warnings, faults)
 }

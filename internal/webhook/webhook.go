@@ -1,5 +1,6 @@
 // Package webhook is the admission of jobs: what a CRD's own rules cannot tell of them is told when they are created or
-// changed, in the words of package kinds, and what they leave out is filled in where other programs look for it.
+// changed, in the words of package kinds, and what they leave out is filled in where other programs look for it. Jobs and pods
+// of queues are held to the size that their queue lets a pod have.
 package webhook
 
 import (
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/queue"
 	"tensorstack.dev/batch/internal/webhook/certs"
 )
 
@@ -24,6 +26,7 @@ import (
 const (
 	Path              = "/validate-jobs"
 	DefaultPath       = "/default-jobs"
+	PodPath           = "/validate-pods"
 	configurationName = "t9k-batch"
 	secretName        = "t9k-webhook-cert"
 )
@@ -37,6 +40,8 @@ type Options struct {
 	// CertificateLifetime defaults to certs.DefaultLifetime.
 	CertificateLifetime time.Duration
 	Kinds               kinds.Options
+	// Shapes tells how large the pods of queues may be.
+	Shapes *queue.Shapes
 }
 
 // Add serves the webhook in a manager, in every replica of it.
@@ -60,8 +65,9 @@ func Add(mgr ctrl.Manager, opts Options) error {
 	server := webhook.NewServer(webhook.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
 		c.MinVersion, c.GetCertificate = tls.VersionTLS13, keeper.GetCertificate
 	}}})
-	validate := &validator{decoder: admission.NewDecoder(mgr.GetScheme()), opts: opts.Kinds}
+	validate := &validator{decoder: admission.NewDecoder(mgr.GetScheme()), opts: opts.Kinds, shapes: opts.Shapes}
 	server.Register(Path, &webhook.Admission{Handler: validate})
+	server.Register(PodPath, &webhook.Admission{Handler: &podValidator{decoder: validate.decoder, shapes: opts.Shapes}})
 	server.Register(DefaultPath, &webhook.Admission{Handler: &defaulter{decoder: validate.decoder}})
 	if err := mgr.AddReadyzCheck("webhook", keeper.Ready); err != nil {
 		return fmt.Errorf("adding the webhook's readiness check: %w", err)

@@ -144,12 +144,15 @@ func (w *world) awaitRight(may bool, attributes authorization.ResourceAttributes
 // pointWebhook has the API server call the webhooks of config/default at an address.
 func (w *world) pointWebhook(address string) {
 	w.Helper()
-	for path, o := range map[string]client.Object{
-		webhook.Path:        &admissionregistration.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "t9k-batch"}},
-		webhook.DefaultPath: &admissionregistration.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "t9k-batch"}},
-	} {
-		patch := `[{"op":"replace","path":"/webhooks/0/clientConfig","value":{"url":"https://` + address + path + `"}}]`
-		w.must(w.client.Patch(w.Context(), o, client.RawPatch(types.JSONPatchType, []byte(patch))))
+	validating := &admissionregistration.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "t9k-batch"}}
+	mutating := &admissionregistration.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "t9k-batch"}}
+	for _, hook := range []struct {
+		in    client.Object
+		index int
+		path  string
+	}{{validating, 0, webhook.Path}, {validating, 1, webhook.PodPath}, {mutating, 0, webhook.DefaultPath}} {
+		patch := fmt.Sprintf(`[{"op":"replace","path":"/webhooks/%d/clientConfig","value":{"url":"https://%s%s"}}]`, hook.index, address, hook.path)
+		w.must(w.client.Patch(w.Context(), hook.in, client.RawPatch(types.JSONPatchType, []byte(patch))))
 	}
 }
 

@@ -1,0 +1,104 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+)
+
+// podsOf lists the pods of a queue: those of its groups, and those that name it and have no group.
+func (k *keeper) podsOf(ctx context.Context, queue string, groups []scheduling.PodGroup) ([]corev1.Pod, error) {
+	var named corev1.PodList
+	if err := k.pods.List(ctx, &named, client.MatchingFields{byQueue: queue}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing the pods of queue %s: %w", queue, err)
+	}
+	here := make(map[types.NamespacedName]bool, len(groups))
+	for i := range groups {
+		here[client.ObjectKeyFromObject(&groups[i])] = true
+	}
+	pods := make([]corev1.Pod, 0, len(named.Items))
+	for i := range named.Items {
+		p := &named.Items[i]
+		if keys := groupsOf(p); len(keys) > 0 && !here[keys[0]] {
+			if elsewhere, err := k.groupQueue(ctx, p); err != nil {
+				return nil, err
+			} else if elsewhere != "" {
+				continue
+			}
+		}
+		pods = append(pods, *p)
+	}
+	for i := range groups {
+		g := &groups[i]
+		var members corev1.PodList
+		err := k.pods.List(ctx, &members, client.InNamespace(g.Namespace), client.MatchingFields{byGroup: g.Name}, client.UnsafeDisableDeepCopy)
+		if err != nil {
+			return nil, fmt.Errorf("listing the pods of group %s/%s: %w", g.Namespace, g.Name, err)
+		}
+		for j := range members.Items {
+			if p := &members.Items[j]; queueOf(p) != queue {
+				pods = append(pods, *p)
+			}
+		}
+	}
+	return pods, nil
+}
+
+// groupQueue is the queue of a pod's group; empty where the pod has none, or one that does not exist.
+func (k *keeper) groupQueue(ctx context.Context, pod client.Object) (string, error) {
+	for _, key := range groupsOf(pod) {
+		g := &scheduling.PodGroup{}
+		if err := k.client.Get(ctx, key, g); apierrors.IsNotFound(err) {
+			return "", nil
+		} else if err != nil {
+			return "", fmt.Errorf("reading group %s: %w", key, err)
+		}
+		return g.Spec.Queue, nil
+	}
+	return "", nil
+}
+
+// queuesOf are the queues that a change of a pod may concern.
+func (k *keeper) queuesOf(pod client.Object) []types.NamespacedName {
+	queues := []types.NamespacedName{{Name: queueOf(pod)}}
+	if q, err := k.groupQueue(context.Background(), pod); err == nil && q != "" && q != queues[0].Name { // a cache that runs does not fail
+		queues = append(queues, types.NamespacedName{Name: q})
+	}
+	return queues
+}
+
+// queueOf is the queue that a pod names, or the default one.
+func queueOf(o client.Object) string {
+	if q := o.GetLabels()[scheduling.LabelQueue]; q != "" {
+		return q
+	}
+	return scheduling.DefaultQueue
+}
+
+func groupsOf(o client.Object) []types.NamespacedName {
+	if name := o.GetLabels()[scheduling.LabelGroupName]; name != "" {
+		return []types.NamespacedName{{Namespace: o.GetNamespace(), Name: name}}
+	}
+	return nil
+}
+
+// queuesWithProfile are those that a change of the profiles may concern.
+func (k *keeper) queuesWithProfile(client.Object) []types.NamespacedName {
+	var queues scheduling.QueueList
+	if err := k.client.List(context.Background(), &queues); err != nil {
+		return nil // a cache that runs does not fail, and one that ends has nobody to tell
+	}
+	var names []types.NamespacedName
+	for i := range queues.Items {
+		if queues.Items[i].Spec.ResourceShapeProfile != "" {
+			names = append(names, types.NamespacedName{Name: queues.Items[i].Name})
+		}
+	}
+	return names
+}

@@ -1,0 +1,134 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+)
+
+// +kubebuilder:rbac:groups="",resources=configmaps,resourceNames=resource-shapes,namespace=t9k-system,verbs=list;watch
+
+const profilesName = scheduling.ResourceShapesNamespace + "/" + scheduling.ResourceShapes
+
+// Shapes tells how large the pods of queues may be. Every replica of the operator has it, for every one answers admission.
+type Shapes struct {
+	objects client.Reader
+	// profiles knows the one ConfigMap.
+	profiles cache.Cache
+}
+
+// NewShapes follows queues and their profiles for as long as the manager runs.
+func NewShapes(mgr ctrl.Manager) (*Shapes, error) {
+	only := cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", scheduling.ResourceShapes)}
+	profiles, err := cache.New(mgr.GetConfig(), cache.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: map[client.Object]cache.ByObject{
+		&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{scheduling.ResourceShapesNamespace: only}, Transform: cache.TransformStripManagedFields()}}})
+	if err != nil {
+		return nil, fmt.Errorf("making a cache of resource shapes: %w", err)
+	}
+	if err := mgr.Add(profiles); err != nil {
+		return nil, fmt.Errorf("adding the cache of resource shapes: %w", err)
+	}
+	// What is asked for at the first admission only would have that one wait.
+	ctx, later := context.Background(), cache.BlockUntilSynced(false)
+	for _, c := range []struct {
+		cache cache.Cache
+		of    client.Object
+	}{{profiles, &corev1.ConfigMap{}}, {mgr.GetCache(), &scheduling.Queue{}}, {mgr.GetCache(), &scheduling.PodGroup{}}} {
+		if _, err := c.cache.GetInformer(ctx, c.of, later); err != nil {
+			return nil, fmt.Errorf("following %T: %w", c.of, err)
+		}
+	}
+	return &Shapes{objects: mgr.GetClient(), profiles: profiles}, nil
+}
+
+// Shape is how large the pods of a queue may be.
+type Shape struct {
+	Queue, Profile string
+	// Requests are the largest by resource; nil where the profile cannot be read.
+	Requests corev1.ResourceList
+	// Reason and Problem are of the queue's condition ResourceShapeKnown. Problem is empty where the profile has been read.
+	Reason, Problem string
+}
+
+// OfQueue is nil for queues without a profile, and for those that do not exist.
+func (s *Shapes) OfQueue(ctx context.Context, name string) (*Shape, error) {
+	q := &scheduling.Queue{}
+	if err := s.objects.Get(ctx, client.ObjectKey{Name: name}, q); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("reading queue %s: %w", name, err)
+	}
+	return s.of(ctx, q)
+}
+
+// OfPod is that of the queue in which a pod would wait: its group's, or the one that it names, or the default one. It is nil
+// where no queue is known yet.
+func (s *Shapes) OfPod(ctx context.Context, namespace string, labels map[string]string) (*Shape, error) {
+	queue := labels[scheduling.LabelQueue]
+	if name := labels[scheduling.LabelGroupName]; name != "" {
+		g := &scheduling.PodGroup{}
+		err := s.objects.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, g)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading group %s/%s: %w", namespace, name, err)
+		}
+		if err == nil {
+			queue = g.Spec.Queue
+		} else if queue == "" {
+			return nil, nil
+		}
+	}
+	if queue == "" {
+		queue = scheduling.DefaultQueue
+	}
+	return s.OfQueue(ctx, queue)
+}
+
+func (s *Shapes) of(ctx context.Context, q *scheduling.Queue) (*Shape, error) {
+	profile := q.Spec.ResourceShapeProfile
+	if profile == "" {
+		return nil, nil
+	}
+	shape := &Shape{Queue: q.Name, Profile: profile, Reason: scheduling.ReasonShapeFound}
+	profiles := &corev1.ConfigMap{}
+	err := s.profiles.Get(ctx, client.ObjectKey{Namespace: scheduling.ResourceShapesNamespace, Name: scheduling.ResourceShapes}, profiles)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading ConfigMap %s: %w", profilesName, err)
+	}
+	text, ok := profiles.Data[profile]
+	if !ok {
+		shape.Reason = scheduling.ReasonShapeNotFound
+		shape.Problem = fmt.Sprintf("the ConfigMap %s has no key %s, which is the queue's resourceShapeProfile: have it added", profilesName, profile)
+		return shape, nil
+	}
+	if shape.Requests, err = ReadShape(text); err != nil {
+		shape.Reason = scheduling.ReasonShapeInvalid
+		shape.Problem = fmt.Sprintf("the key %s of the ConfigMap %s, which is the queue's resourceShapeProfile, cannot be read: %v: have it mended", profile, profilesName, err)
+	}
+	return shape, nil
+}
+
+// Fault says why a pod may not start in the queue, and how to mend that; empty where it may.
+func (s *Shape) Fault(pod *corev1.PodSpec) string {
+	if s == nil {
+		return ""
+	}
+	if s.Problem != "" {
+		return fmt.Sprintf("queue %s takes no pods, for how large they may be is not known: %s, or use another queue", s.Queue, s.Problem)
+	}
+	faults := over(Requests(pod), s.Requests)
+	if len(faults) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("a pod is too large for queue %s, whose resourceShapeProfile is %s: %s: request less, or use another queue",
+		s.Queue, s.Profile, strings.Join(faults, "; "))
+}
