@@ -56,6 +56,9 @@ func queueDescription(q *scheduling.Queue, waiting []waiter, now time.Time, styl
 	if q.Spec.MaxDuration != "" {
 		facts.Rows = append(facts.Rows, view.Plainly("Longest", q.Spec.MaxDuration))
 	}
+	if q.Spec.ResourceShapeProfile != "" {
+		facts.Rows = append(facts.Rows, view.Plainly("Largest pod", largestPod(q)))
+	}
 	if s := q.Spec.NodeSelector; s != nil {
 		facts.Rows = append(facts.Rows, view.Plainly("Nodes", metav1.FormatLabelSelector(s)))
 	}
@@ -67,6 +70,25 @@ func queueDescription(q *scheduling.Queue, waiting []waiter, now time.Time, styl
 	lines = append(lines, usage(q).Lines(style, "  ", 0)...)
 	lines = append(lines, "", style.Paint(view.Bold, "Waiting"))
 	return append(lines, waitingTable(waiting, now, style)...)
+}
+
+// largestPod is what the profile of a queue lets a pod request.
+func largestPod(q *scheduling.Queue) string {
+	profile := q.Spec.ResourceShapeProfile
+	if shape := q.Status.ResourceShape; shape != nil && shape.Profile == profile {
+		var parts []string
+		for _, name := range slices.Sorted(maps.Keys(shape.Requests)) {
+			limit := shape.Requests[name]
+			parts = append(parts, limit.String()+" "+string(name))
+		}
+		return fmt.Sprintf("%s (profile %s)", strings.Join(parts, ", "), profile)
+	}
+	for _, c := range q.Status.Conditions {
+		if c.Type == scheduling.QueueShapeKnown && c.Message != "" {
+			return c.Message
+		}
+	}
+	return fmt.Sprintf("not known yet (profile %s): is the operator running?", profile)
 }
 
 func namespacesOf(q *scheduling.Queue) string {
