@@ -1,0 +1,268 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/config"
+	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/internal/testing/testenv"
+)
+
+// jobsOf are jobs of all kinds of two roles, of which the second requests so many CPUs.
+func jobsOf(queue, cpu string) map[string]client.Object {
+	meta := metav1.ObjectMeta{GenerateName: "job-", Namespace: metav1.NamespaceDefault}
+	gang := &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: queue}}
+	template := func(main, cpu string) corev1.PodTemplateSpec {
+		return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: main, Image: "none",
+			Resources: corev1.ResourceRequirements{Limits: cpus(cpu)}}}}} // requested, too: the API server makes it so
+	}
+	role := func(name, main, cpu string) batch.TrainingReplicaSpec {
+		return batch.TrainingReplicaSpec{Type: name, Template: template(main, cpu)}
+	}
+	return map[string]client.Object{
+		"GenericJob": &batch.GenericJob{ObjectMeta: meta, Spec: batch.GenericJobSpec{Scheduler: gang, ReplicaSpecs: []batch.ReplicaSpec{
+			{Type: "first", Template: template("main", "1")}, {Type: "second", Template: template("main", cpu)}}}},
+		"PyTorchTrainingJob": &batch.PyTorchTrainingJob{ObjectMeta: meta, Spec: batch.PyTorchTrainingJobSpec{TrainingSpec: batch.TrainingSpec{Scheduler: gang},
+			ReplicaSpecs: []batch.PyTorchReplicaSpec{{TrainingReplicaSpec: role("first", "pytorch", "1")}, {TrainingReplicaSpec: role("second", "pytorch", cpu)}}}},
+		"TensorFlowTrainingJob": &batch.TensorFlowTrainingJob{ObjectMeta: meta, Spec: batch.TensorFlowTrainingJobSpec{TrainingSpec: batch.TrainingSpec{Scheduler: gang},
+			ReplicaSpecs: []batch.TrainingReplicaSpec{role("ps", "tensorflow", "1"), role("worker", "tensorflow", cpu)}}},
+	}
+}
+
+// profiles writes the ConfigMap of the resource shapes.
+func (s *stage) profiles(data map[string]string) {
+	s.Helper()
+	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: scheduling.ResourceShapes}, Data: data}
+	err := s.client.Create(s.Context(), m)
+	if apierrors.IsAlreadyExists(err) {
+		err = s.client.Update(s.Context(), m)
+	}
+	s.must(err)
+}
+
+// awaitShape waits for the condition of a queue whose profile is looked at.
+func (s *stage) awaitShape(queue, reason string) *scheduling.Queue {
+	s.Helper()
+	q := &scheduling.Queue{}
+	s.await("queue "+queue+" says of its profile: "+reason, func() error {
+		s.must(s.client.Get(s.Context(), client.ObjectKey{Name: s.own(queue)}, q))
+		for _, c := range q.Status.Conditions {
+			if c.Type == scheduling.QueueShapeKnown && c.Reason == reason && (c.Status == metav1.ConditionTrue) == (reason == scheduling.ReasonShapeFound) {
+				return nil
+			}
+		}
+		return fmt.Errorf("the conditions are %+v", q.Status.Conditions)
+	})
+	return q
+}
+
+// refused wants an object refused with these words.
+func (s *stage) refused(o client.Object, words ...string) {
+	s.Helper()
+	err := s.client.Create(s.Context(), o, client.DryRunAll)
+	for _, w := range words {
+		if err == nil || !strings.Contains(err.Error(), w) {
+			s.Errorf("not refused with %q: %v", w, err)
+		}
+	}
+}
+
+func (s *stage) accepted(o client.Object) {
+	s.Helper()
+	if err := s.client.Create(s.Context(), o, client.DryRunAll); err != nil {
+		s.Error(err)
+	}
+}
+
+// TestShapes: clause 9, with the operator of the embedded cluster.
+func TestShapes(t *testing.T) {
+	t.Parallel()
+	s := newStageOf(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs, local.Webhook, local.Scheduler, local.Operator}})
+	sized := func(q *scheduling.QueueSpec) { q.ResourceShapeProfile = "small" }
+	s.node("n", 100, nil)
+	s.queue("sized", "", 0, sized)
+	s.queue("free", "", 0)
+	job := func(cpu string) client.Object { return jobsOf("sized", cpu)["GenericJob"] }
+
+	s.awaitShape("sized", scheduling.ReasonShapeNotFound)
+	s.await("admission asks the operator", func() error {
+		if err := s.client.Create(t.Context(), job("1"), client.DryRunAll); err == nil {
+			return errors.New("a job is accepted whose queue's profile does not exist")
+		}
+		return nil
+	})
+	missing := "the ConfigMap t9k-system/resource-shapes has no key small, which is the queue's resourceShapeProfile: have it added"
+	s.refused(job("1"), "spec.scheduler.t9kScheduler.queue: Forbidden: queue sized takes no pods", missing)
+	s.refused(s.newPod("p", "1", inQueue("sized")), "queue sized takes no pods", missing)
+	s.checkLines(s.t9k("queue", "describe", "sized"), "Largest pod Nothing new starts: "+missing+".")
+	s.profiles(map[string]string{"small": "cpu: [4]"})
+	s.awaitShape("sized", scheduling.ReasonShapeInvalid)
+	s.refused(job("1"), "queue sized takes no pods", "cannot be read", "have it mended")
+	for _, o := range jobsOf("free", "50") {
+		s.accepted(o)
+	}
+
+	s.profiles(map[string]string{"small": "cpu: 4\nmemory: 8Gi\n"})
+	if q := s.awaitShape("sized", scheduling.ReasonShapeFound); q.Status.ResourceShape == nil || q.Status.ResourceShape.Requests.Cpu().String() != "4" {
+		t.Errorf("the status is %+v", q.Status)
+	}
+	s.checkLines(s.t9k("queue", "describe", "sized"), "Largest pod 4 cpu, 8Gi memory (profile small)")
+	t.Run("jobs", func(t *testing.T) { s.with(t).shapesOfJobs() })
+	t.Run("pods", func(t *testing.T) { s.with(t).shapesOfPods() })
+	t.Run("past admission", func(t *testing.T) { s.with(t).shapesPastAdmission() })
+}
+
+// with is the same stage for a part of a test.
+func (s *stage) with(t *testing.T) *stage {
+	part := *s
+	part.T = t
+	return &part
+}
+
+func inQueue(queue string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Labels = map[string]string{scheduling.LabelQueue: queue} }
+}
+
+func (s *stage) shapesOfJobs() {
+	for kind, o := range jobsOf("sized", "4500m") {
+		err := s.client.Create(s.Context(), o, client.DryRunAll)
+		var status apierrors.APIStatus
+		if !apierrors.IsInvalid(err) || !errors.As(err, &status) || len(status.Status().Details.Causes) != 1 {
+			s.Errorf("%s: %v", kind, err)
+			continue
+		}
+		cause := status.Status().Details.Causes[0]
+		const want = "Forbidden: a pod is too large for queue sized, whose resourceShapeProfile is small: 4500m cpu requested, 4 allowed: request less, or use another queue"
+		if cause.Field != "spec.replicaSpecs[1].template.spec" || cause.Message != want {
+			s.Errorf("%s: %s: %s", kind, cause.Field, cause.Message)
+		}
+	}
+	for _, o := range jobsOf("sized", "4") {
+		s.accepted(o)
+	}
+	for _, o := range jobsOf("free", "50") {
+		s.accepted(o)
+	}
+}
+
+func (s *stage) shapesOfPods() {
+	s.podGroup("grouped", "sized", 1)
+	large := func(c ...corev1.Container) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Spec.InitContainers = c }
+	}
+	requesting := func(cpu string) corev1.Container {
+		return corev1.Container{Name: "init", Image: "none", Resources: corev1.ResourceRequirements{Requests: cpus(cpu)}}
+	}
+	sidecar := requesting("2")
+	always := corev1.ContainerRestartPolicyAlways
+	sidecar.RestartPolicy = &always
+	const words = "a pod is too large for queue sized, whose resourceShapeProfile is small: 5 cpu requested, 4 allowed: request less, or use another queue"
+	s.await("admission knows the group", func() error {
+		if err := s.client.Create(s.Context(), s.newPod("p", "5", inGroup("grouped")), client.DryRunAll); err == nil {
+			return errors.New("a pod of it that is too large is accepted")
+		}
+		return nil
+	})
+	for name, pod := range map[string]*corev1.Pod{
+		"its queue":             s.newPod("p", "5", inQueue("sized")),
+		"its group":             s.newPod("p", "5", inGroup("grouped")),
+		"the group, not labels": s.newPod("p", "5", inGroup("grouped"), func(p *corev1.Pod) { p.Labels[scheduling.LabelQueue] = "free" }),
+		"labels alone":          s.newPod("p", "5", inQueue("sized"), s.byDefault),
+		"an init container":     s.newPod("p", "1", inQueue("sized"), large(requesting("5"))),
+		"a sidecar":             s.newPod("p", "3", inQueue("sized"), large(sidecar)),
+		"a limit alone": s.newPod("p", "1", inQueue("sized"), func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Limits: cpus("5")}
+		}),
+		"the pod as a whole": s.newPod("p", "1", inQueue("sized"), func(p *corev1.Pod) {
+			p.Spec.Resources = &corev1.ResourceRequirements{Requests: cpus("5")}
+		}),
+	} {
+		if err := s.client.Create(s.Context(), pod, client.DryRunAll); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), words) {
+			s.Errorf("a pod that is too large by %s: %v", name, err)
+		}
+	}
+	for _, pod := range []*corev1.Pod{
+		s.newPod("p", "4", inQueue("sized"), large(requesting("4"))), s.newPod("p", "3", inQueue("sized")), s.newPod("p", "4", inGroup("grouped")),
+		s.newPod("p", "50", inQueue("free")), s.newPod("p", "50"), s.newPod("p", "50", s.byDefault), s.newPod("p", "50", inGroup("unknown")),
+	} {
+		s.accepted(pod)
+	}
+	s.must(s.update(&scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: scheduling.DefaultQueue}}, func(o client.Object) {
+		o.(*scheduling.Queue).Spec.ResourceShapeProfile = "small"
+	}))
+	s.await("pods that name no queue are of the default one", func() error {
+		if err := s.client.Create(s.Context(), s.newPod("p", "5"), client.DryRunAll); err == nil || !strings.Contains(err.Error(), "too large for queue default") {
+			return fmt.Errorf("a pod that is too large: %w", err)
+		}
+		return nil
+	})
+	s.accepted(s.newPod("p", "50", s.byDefault))
+}
+
+func inGroup(group string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Labels = map[string]string{scheduling.LabelGroupName: group} }
+}
+
+// shapesPastAdmission: whatever was admitted, nothing starts that is too large.
+func (s *stage) shapesPastAdmission() {
+	s.group("runs", "sized", 2, "4")
+	s.awaitBound("runs", 2)
+	s.must(s.env.StopComponent(local.Operator))
+	s.group("large", "sized", 2, "5") // nobody answers admission
+	s.group("fits", "sized", 2, "4")
+	s.group("other", "free", 2, "5")
+	single := s.pod("single", "5", inQueue("sized"))
+	s.awaitBound("fits", 2)
+	s.awaitBound("other", 2)
+	s.awaitReason("large", scheduling.ReasonPodTooLarge)
+	if m := s.condition("large").Message; !strings.HasSuffix(m, " is too large for queue sized: 5 cpu requested, 4 allowed") {
+		s.Errorf("the group says: %s", m)
+	}
+	s.await("the pod without a group says why it waits", func() error {
+		s.must(s.client.Get(s.Context(), client.ObjectKeyFromObject(single), single))
+		if !slices.ContainsFunc(single.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodScheduled && c.Message == "pod single is too large for queue sized: 5 cpu requested, 4 allowed"
+		}) {
+			return fmt.Errorf("its conditions are %+v", single.Status.Conditions)
+		}
+		return nil
+	})
+	if n := s.bound("large"); n != 0 || single.Spec.NodeName != "" {
+		s.Errorf("%d pods of the group that is too large are bound, and the single one to %q", n, single.Spec.NodeName)
+	}
+	s.must(s.env.StartComponent(local.Operator))
+
+	s.profiles(map[string]string{"tiny": "cpu: 1"})
+	s.awaitShape("sized", scheduling.ReasonShapeNotFound)
+	s.awaitReason("large", scheduling.ReasonShapeUnknown)
+	if m := s.condition("large").Message; !strings.Contains(m, "resourceShapeProfile small in the ConfigMap t9k-system/resource-shapes") {
+		s.Errorf("the group says: %s", m)
+	}
+	if s.bound("runs") != 2 || s.bound("fits") != 2 {
+		s.Error("what runs does not go on")
+	}
+	s.profiles(map[string]string{"small": "cpu: 5"})
+	s.awaitBound("large", 2)
+	s.await("the single pod is bound", func() error {
+		s.must(s.client.Get(s.Context(), client.ObjectKeyFromObject(single), single))
+		if single.Spec.NodeName == "" {
+			return fmt.Errorf("its conditions are %+v", single.Status.Conditions)
+		}
+		return nil
+	})
+	if q := s.awaitShape("sized", scheduling.ReasonShapeFound); q.Status.ResourceShape.Requests.Cpu().Cmp(resource.MustParse("5")) != 0 {
+		s.Errorf("the status is %+v", q.Status)
+	}
+}
