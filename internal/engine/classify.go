@@ -52,13 +52,26 @@ func classify(pod *corev1.Pod) ending {
 }
 
 func isDisrupted(pod *corev1.Pod) bool {
-	if i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
-	}); i >= 0 {
-		return true
-	}
 	r := pod.Status.Reason
-	return slices.Contains(disruptionReasons, r) || strings.HasPrefix(r, "OutOf")
+	return disruption(pod) != nil || slices.Contains(disruptionReasons, r) || strings.HasPrefix(r, "OutOf")
+}
+
+// disruption is the condition by which whoever takes a pod away says why; nil where nobody has.
+func disruption(pod *corev1.Pod) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
+			return c
+		}
+	}
+	return nil
+}
+
+// disruptionReason is for example PreemptionByScheduler; empty where nobody has said why.
+func disruptionReason(pod *corev1.Pod) string {
+	if c := disruption(pod); c != nil {
+		return c.Reason
+	}
+	return ""
 }
 
 // finishedBeforeDeletion compares the pod's end with the moment when its deletion was asked for. Both have a resolution of

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
@@ -86,5 +87,16 @@ func TestResumeIsNoDisruption(t *testing.T) {
 	}
 	if got := p.pod(0).Labels[batch.LabelReplicaAttempt]; got != "1" {
 		t.Errorf("the pod is attempt %s", got)
+	}
+}
+
+// A replica that somebody took away tells who did, in his words.
+func TestDisruptionReason(t *testing.T) {
+	p := newPlay(t, 1, 0).pass().run(0).pass()
+	p.pod(0).DeletionTimestamp = &metav1.Time{Time: p.now}
+	p.pod(0).Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "PreemptionByScheduler"}}
+	p.pass().want(batch.JobPending, 0)
+	if r := p.stat.Tasks[0].Replicas[0]; r.Phase != batch.ReplicaDeleted || r.Reason != "PreemptionByScheduler" {
+		t.Errorf("the replica: %+v", r)
 	}
 }

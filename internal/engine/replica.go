@@ -134,6 +134,8 @@ func (r *replica) observeDisrupted(cfg *Config) {
 	switch {
 	case r.pod.Status.Reason != "":
 		r.reason = r.pod.Status.Reason
+	case disruptionReason(r.pod) != "":
+		r.reason = disruptionReason(r.pod)
 	case r.pod.DeletionTimestamp != nil:
 		r.reason = "Terminating"
 	default:

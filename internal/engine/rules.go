@@ -38,20 +38,11 @@ func (p *pass) judge() verdict {
 
 // judgeDuration ends a job whose queue has taken a pod away for its age: the replacement would only live as long again.
 func (p *pass) judgeDuration() verdict {
-	message := ""
-	pod := p.firstPod(func(pod *corev1.Pod) bool {
-		for _, c := range pod.Status.Conditions {
-			if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == string(batch.ReasonQueueMaxDuration) {
-				message = c.Message
-				return true
-			}
-		}
-		return false
-	})
+	pod := p.firstPod(func(pod *corev1.Pod) bool { return disruptionReason(pod) == string(batch.ReasonQueueMaxDuration) })
 	if pod == nil {
 		return verdict{}
 	}
-	return verdict{batch.JobFailed, batch.ReasonQueueMaxDuration, fmt.Sprintf("Pod %s was taken away: %s.", pod.Name, message)}
+	return verdict{batch.JobFailed, batch.ReasonQueueMaxDuration, fmt.Sprintf("Pod %s was taken away: %s.", pod.Name, disruption(pod).Message)}
 }
 
 // judgeDeadline ends a job that has been active for too long, in whatever mode its pods run.

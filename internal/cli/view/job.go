@@ -133,7 +133,7 @@ func Finished(s *batch.JobStatus) (finished, succeeded bool) {
 	return succeeded || Condition(s, batch.JobFailedCondition).Status == metav1.ConditionTrue, succeeded
 }
 
-// Explain says in one line why the job is where it is; empty while it just runs.
+// Explain says in one line why the job is where it is; empty while it just runs as a whole.
 func Explain(s *batch.JobStatus) string {
 	finished, succeeded := Finished(s)
 	switch {
@@ -145,7 +145,7 @@ func Explain(s *batch.JobStatus) string {
 		return message(Condition(s, batch.JobPausedCondition))
 	}
 	c := Condition(s, batch.JobRunningCondition)
-	if c.Reason == batch.ReasonReplicasRunning {
+	if a := &s.Aggregate; c.Reason == batch.ReasonReplicasRunning && a.Running+a.Succeeded+a.Failed >= total(s) {
 		return ""
 	}
 	return message(c)

@@ -68,7 +68,7 @@ func live(s *batch.JobStatus) Live {
 }
 
 func running(s *batch.JobStatus) *batch.JobStatus {
-	return with(s, batch.JobRunningCondition, metav1.ConditionTrue, batch.ReasonReplicasRunning, "All run.")
+	return with(s, batch.JobRunningCondition, metav1.ConditionTrue, batch.ReasonReplicasRunning, "305 replicas run, 1 has failed. 2 more are awaited.")
 }
 
 func TestFrame(t *testing.T) {
