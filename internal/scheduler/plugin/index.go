@@ -115,6 +115,9 @@ func (x *index) podSeen(pod *corev1.Pod) {
 		x.pods[pod.UID] = m
 		m.group.core.Pods = append(m.group.core.Pods, m.core)
 		m.group.changed = true
+		if len(m.group.finished) > 0 && pod.Spec.NodeName == "" {
+			x.await(m.group)
+		}
 	}
 	m.pod = pod
 	m.core.Ending = pod.DeletionTimestamp != nil
@@ -126,6 +129,18 @@ func (x *index) podSeen(pod *corev1.Pod) {
 		x.place(m, pod.Spec.NodeName)
 	}
 	x.touch(m.group)
+}
+
+// finishedLag is how far behind the news of pods that have finished may be.
+const finishedLag = 200 * time.Millisecond
+
+// await gives the news time to arrive that members which count as finished are gone: a gang that is restarted as a whole must
+// not be taken for one that is half-finished.
+func (x *index) await(g *group) {
+	if until := time.Now().Add(finishedLag); g.backoff.Before(until) {
+		g.backoff = until
+		time.AfterFunc(finishedLag, x.wake)
+	}
 }
 
 func equal(a, b core.Resources) bool {
@@ -306,7 +321,12 @@ func (x *index) rolesBound(g *group) bool {
 }
 
 // finishedSeen and finishedGone keep the members of groups that have finished, of which the scheduler's own caches know nothing.
+// Those that are being deleted are none: they were evicted, or will be replaced.
 func (x *index) finishedSeen(o *metav1.PartialObjectMetadata) {
+	if o.DeletionTimestamp != nil {
+		x.finishedGone(o)
+		return
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	name := o.Labels[scheduling.LabelGroupName]

@@ -1,0 +1,73 @@
+package plugin
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+)
+
+// testIndex is an index with a group of three that needs all of them.
+func testIndex() (*index, *group) {
+	x := newIndex(func() {}, func(*group) {})
+	x.podGroupSeen(&scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "g", UID: "g"}, Spec: scheduling.PodGroupSpec{MinMember: 3, Queue: "q"}})
+	return x, x.groups["ns/g"]
+}
+
+func memberOf(name, uid string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(uid), Labels: map[string]string{scheduling.LabelGroupName: "g"}},
+		Spec: corev1.PodSpec{SchedulerName: scheduling.SchedulerName}}
+}
+
+func ended(name, uid string, deleted bool) *metav1.PartialObjectMetadata {
+	o := &metav1.PartialObjectMetadata{ObjectMeta: memberOf(name, uid).ObjectMeta}
+	if deleted {
+		o.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	}
+	return o
+}
+
+func finishedMembers(g *group) (n int) {
+	for _, v := range g.core.Finished {
+		n += v
+	}
+	return n
+}
+
+// A gang that is evicted is not half-finished: its pods end because they are deleted, and all of them come anew.
+func TestDeletedAreNotFinished(t *testing.T) {
+	x, g := testIndex()
+	x.finishedSeen(ended("a", "a", true))
+	x.finishedSeen(ended("b", "b", true))
+	x.podSeen(memberOf("c", "c2"))
+	if n := finishedMembers(g); n != 0 || g.core.Complete {
+		t.Errorf("%d of the pods that were deleted count as finished", n)
+	}
+	x.finishedSeen(ended("d", "d", false))
+	if n := finishedMembers(g); n != 1 {
+		t.Errorf("%d count as finished, want the one that ended by itself", n)
+	}
+	x.finishedSeen(ended("d", "d", true))
+	if n := finishedMembers(g); n != 0 {
+		t.Error("one that is deleted after its end still counts as finished")
+	}
+}
+
+// A replacement in a group with members that have finished is not planned before it is known whether these are being replaced too.
+func TestReplacementAwaitsNews(t *testing.T) {
+	x, g := testIndex()
+	x.podSeen(memberOf("a", "a"))
+	if !g.backoff.IsZero() {
+		t.Error("a group that is new is held up")
+	}
+	x.finishedSeen(ended("b", "b", false))
+	began := time.Now()
+	x.podSeen(memberOf("c", "c"))
+	if g.backoff.Sub(began) < finishedLag {
+		t.Errorf("it is planned %s after the news", g.backoff.Sub(began))
+	}
+}
