@@ -26,7 +26,7 @@ func TestGangElastic(t *testing.T) {
 		c := condition(read(s, j), batch.JobRunningCondition)
 		return c.Message == "3 replicas run. 1 more is awaited. Pod "+s.waiting(j)+": the quota of queue "+q+" does not allow it: 10m cpu needed, 0 of 30m left"
 	})
-	s.checkSays([]string{"describe", "grows"}, "1 more is awaited")
+	s.checkSays([]string{"describe", "grows"}, "Why: 3 replicas run. 1 more is awaited.", "Place: 1 of 1 that wait")
 	s.checkSays([]string{"queue", "describe", q}, "10m cpu needed, 0 of 30m left")
 	s.checkGroup(j, q, 2)
 

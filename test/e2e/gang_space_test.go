@@ -148,3 +148,5 @@ func (s *space) finish(job, role string, replicas int) {
 	}
 	s.awaitPhase(job, batch.JobSucceeded)
 }
+
+func quantity(n int64) *resource.Quantity { return resource.NewQuantity(n, resource.DecimalSI) }

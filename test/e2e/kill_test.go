@@ -35,7 +35,7 @@ func TestKillOperator(t *testing.T) {
 	want := s.outcome(0)
 	t.Logf("without kills:\n%s", want)
 
-	k := newKiller(s)
+	k := newKiller(s, local.Operator)
 	round := 0
 	for k.count() < *kills && !t.Failed() {
 		round++
@@ -124,20 +124,21 @@ func (s *space) outcome(round int) string {
 	return b.String()
 }
 
-// killer kills the operator at random times, each time when it has come back.
+// killer kills components, one at a time, at random times, each time when all are there.
 type killer struct {
-	s    *space
-	quit chan struct{}
-	once sync.Once
-	done sync.WaitGroup
-	seed uint64
+	s       *space
+	victims []string
+	quit    chan struct{}
+	once    sync.Once
+	done    sync.WaitGroup
+	seed    uint64
 
 	mu    sync.Mutex
-	times []time.Duration // from a kill until the operator answers again
+	times []time.Duration // from a kill until the component answers again
 }
 
-func newKiller(s *space) *killer {
-	k := &killer{s: s, quit: make(chan struct{}), seed: *killSeed}
+func newKiller(s *space, victims ...string) *killer {
+	k := &killer{s: s, victims: victims, quit: make(chan struct{}), seed: *killSeed}
 	if k.seed == 0 {
 		k.seed = rand.Uint64()
 	}
@@ -147,7 +148,7 @@ func newKiller(s *space) *killer {
 	return k
 }
 
-// longestLife is how long the operator may live at most between two kills.
+// longestLife is how long all may live at most between two kills.
 const longestLife = 600 * time.Millisecond
 
 func (k *killer) run() {
@@ -159,7 +160,7 @@ func (k *killer) run() {
 		case <-time.After(time.Duration(rng.Int64N(int64(longestLife)))):
 		}
 		began := time.Now()
-		if err := k.killOnce(); err != nil {
+		if err := k.killOnce(k.victims[rng.IntN(len(k.victims))]); err != nil {
 			k.s.t.Error(err)
 			return
 		}
@@ -169,8 +170,8 @@ func (k *killer) run() {
 	}
 }
 
-func (k *killer) killOnce() error {
-	if err := k.s.env.Kill(local.Operator); err != nil {
+func (k *killer) killOnce(victim string) error {
+	if err := k.s.env.Kill(victim); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -191,6 +192,6 @@ func (k *killer) stop() {
 
 func (k *killer) summary(rounds int) string {
 	slices.Sort(k.times)
-	return fmt.Sprintf("%d kills in %d rounds; the operator answered again after %s at best, %s in the middle, %s at worst",
+	return fmt.Sprintf("%d kills in %d rounds; what was killed answered again after %s at best, %s in the middle, %s at worst",
 		len(k.times), rounds, k.times[0].Round(time.Millisecond), k.times[len(k.times)/2].Round(time.Millisecond), k.times[len(k.times)-1].Round(time.Millisecond))
 }

@@ -32,7 +32,7 @@ func TestTimeLimits(t *testing.T) {
 	for kind, disturb := range map[string]func(*space){
 		"PyTorch": func(*space) {},
 		"TensorFlow": func(s *space) {
-			if err := (&killer{s: s}).killOnce(); err != nil {
+			if err := (&killer{s: s}).killOnce(local.Operator); err != nil {
 				t.Fatal(err)
 			}
 		},

@@ -1,0 +1,95 @@
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/internal/testing/testenv"
+)
+
+var gangKills = flag.Int("gang-kills", 20, "how often TestGangKills kills the operator or the scheduler")
+
+// together is a script whose replica goes on when as many as %d of its job have started, so a gang that starts in part hangs.
+const together = nth + `until [ $(cat /gate/%s-w-*.starts | wc -l) -ge %d ]; do sleep 0.05; done; `
+
+// TestGangKills kills the operator and the scheduler again and again while gangs start that do not all fit the quota. Each job
+// comes to the same end with the same counts as without kills, no gang starts in part, and the quota is kept throughout.
+func TestGangKills(t *testing.T) {
+	requireCluster(t)
+	t.Parallel()
+	c := ownCluster(t, testenv.Options{Args: map[string][]string{
+		local.Operator:  {"--restart-backoff=10ms"},
+		local.Scheduler: {"--gang-grace-period=1s"},
+	}})
+	s := c.space(t)
+	q := s.queue("q", "50m")
+	s.watchQuota(50)
+	s.playGangs(q, 0)
+	want := s.outcome(0)
+	t.Logf("without kills:\n%s", want)
+
+	k := newKiller(s, local.Operator, local.Scheduler)
+	round := 0
+	for k.count() < *gangKills && !t.Failed() {
+		round++
+		s.playGangs(q, round)
+		if got := s.outcome(round); got != want {
+			t.Errorf("round %d came to another end:\n%swant\n%s", round, got, want)
+		}
+	}
+	k.stop()
+	t.Log(k.summary(round))
+}
+
+// playGangs runs jobs of one, three and four replicas that do not all fit a quota of 50m together.
+func (s *space) playGangs(queue string, round int) {
+	s.t.Helper()
+	name := func(sort string) string { return fmt.Sprintf("%s-%d", sort, round) }
+	script := func(sort string, n int, then string) string { return fmt.Sprintf(together, name(sort), n) + then }
+	// Rank 0 fails once, when all have started.
+	restarts := s.gang(name("restarts"), queue, restarting(requesting(role("w", 3, script("restarts", 3, `[ $HOSTNAME != `+name("restarts")+`-w-0 ] || [ $n -gt 1 ]`)), "10m"), batch.RestartOnFailure, 2))
+	all := []*batch.GenericJob{
+		restarts,
+		s.gang(name("succeeds"), queue, requesting(role("w", 4, script("succeeds", 4, "exit 0")), "10m")),
+		s.gang(name("single"), queue, requesting(role("w", 1, nth+"exit 0"), "40m")),
+	}
+	for _, j := range all {
+		s.create(j)
+	}
+	for _, j := range all {
+		s.awaitPhase(j.Name, batch.JobSucceeded)
+	}
+}
+
+// watchQuota looks, at each change of a pod of the space until the test ends, at what the pods request that have a node and have
+// not finished, in thousandths of a CPU.
+func (s *space) watchQuota(quota int64) {
+	ctx, cancel := context.WithCancel(s.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = follow(ctx, s.client, &corev1.PodList{}, func(objects []client.Object) bool { // ends with ctx
+			sum := int64(0)
+			for _, p := range typed[*corev1.Pod](objects) {
+				if p.Spec.NodeName != "" && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+					sum += p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()
+				}
+			}
+			if sum > quota {
+				s.t.Errorf("%dm of the quota of %dm are used", sum, quota)
+			}
+			return false
+		}, client.InNamespace(s.ns))
+	}()
+	s.t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+}

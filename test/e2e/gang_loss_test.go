@@ -1,0 +1,172 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+)
+
+// slots gives the node so many of a resource that only this test uses, and returns its name.
+func (s *space) slots(n int) corev1.ResourceName {
+	s.t.Helper()
+	name := corev1.ResourceName("test.tensorstack.dev/" + s.ns)
+	patch := func(value any) error {
+		data, err := json.Marshal(map[string]any{"status": map[string]any{"capacity": map[corev1.ResourceName]any{name: value}}})
+		if err != nil {
+			return err
+		}
+		var nodes corev1.NodeList
+		if err := s.client.List(afterTest(s.t), &nodes); err != nil {
+			return err
+		}
+		return s.client.Status().Patch(afterTest(s.t), &nodes.Items[0], client.RawPatch(types.StrategicMergePatchType, data))
+	}
+	if err := patch(fmt.Sprint(n)); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		if err := patch(nil); err != nil {
+			s.t.Error(err)
+		}
+	})
+	all := *s
+	all.ns = ""
+	await(&all, "the kubelet offers the slots", &corev1.NodeList{}, func(nodes []*corev1.Node) bool {
+		q := nodes[0].Status.Allocatable[name]
+		return q.Value() == int64(n)
+	})
+	return name
+}
+
+// taking has the pods of a role take one slot each.
+func taking(r batch.ReplicaSpec, slot corev1.ResourceName) batch.ReplicaSpec {
+	one := corev1.ResourceList{slot: *quantity(1)}
+	r.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: one, Limits: one}
+	return r
+}
+
+// TestGangPreempted: a job that makes room for a more important queue waits, is charged nothing, and runs again.
+func TestGangPreempted(t *testing.T) {
+	s := newSpace(t)
+	slot := s.slots(4)
+	low := s.queue("low", "")
+	high := s.queue("high", "", func(q *scheduling.QueueSpec) { q.Priority = 10 })
+	s.create(s.gang("low", low, taking(role("w", 3, obey), slot)))
+	s.awaitPhase("low", batch.JobRunning)
+	s.create(s.gang("high", high, taking(role("w", 2, obey), slot)))
+	s.awaitPhase("high", batch.JobRunning)
+	s.awaitWaits("low", scheduling.ReasonNoRoom, "Insufficient "+string(slot))
+	s.awaitJob("low", "it is pending", func(j *batch.GenericJob) bool {
+		return j.Status.Phase == batch.JobPending && j.Status.Aggregate.Creating == 3
+	})
+	s.awaitEvent("low", batch.EventReplicaDisrupted, "low-w-0")
+	s.checkNoNode("low")
+	s.checkSays([]string{"get"}, "high Running 2/2", "low Pending 0/3")
+	s.checkSays([]string{"describe", "low"}, "2 of the 3 pods that must start together fit", "low-w-0 (PreemptionByScheduler)")
+	s.checkSays([]string{"queue", "describe", low}, "1 "+s.ns+"/low 3")
+	for rank := range 3 {
+		if pods := s.history.attempts(fmt.Sprintf("low-w-%d", rank)); len(pods) != 2 || !evicted(pods[0]) {
+			t.Errorf("%d pods of rank %d; the first was evicted: %t", len(pods), rank, evicted(pods[0]))
+		}
+	}
+	s.finish("high", "w", 2)
+	s.awaitPhase("low", batch.JobRunning)
+	for rank := range 3 {
+		s.awaitStarts(fmt.Sprintf("low-w-%d", rank), 2)
+	}
+	s.finish("low", "w", 3)
+	if n := s.job("low").Status.BackoffCount; n != 0 {
+		t.Errorf("%d restarts were charged", n)
+	}
+}
+
+func evicted(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == corev1.PodReasonPreemptionByScheduler
+	})
+}
+
+// TestGangElasticPreempted: of an elastic job goes first what it can spare, and the rest runs on.
+func TestGangElasticPreempted(t *testing.T) {
+	s := newSpace(t)
+	slot := s.slots(4)
+	low := s.queue("low", "")
+	high := s.queue("high", "", func(q *scheduling.QueueSpec) { q.Priority = 10 })
+	j := s.newElastic("low", 2, 4, 4, taking(role("node", 1, obey), slot))
+	j.Spec.Scheduler = inQueue(low)
+	s.create(j)
+	s.awaitSize(j, map[string]int{"node": 4})
+	before := s.uidsOf(j)
+	s.create(s.gang("high", high, taking(role("w", 1, obey), slot)))
+	s.awaitPhase("high", batch.JobRunning)
+	j = awaitStatus(s, j, "three run on", func(now *batch.JobStatus) bool {
+		return now.Phase == batch.JobRunning && now.Aggregate.Running == 3 && now.Aggregate.Creating == 1
+	})
+	kept := 0
+	for name, uid := range s.uidsOf(j) {
+		if before[name] == uid {
+			kept++
+		}
+	}
+	if kept != 3 || j.Status.BackoffCount != 0 {
+		t.Errorf("%d pods were kept, %d restarts charged", kept, j.Status.BackoffCount)
+	}
+	s.checkSays([]string{"describe", "low"}, "Why: 3 replicas run. 1 more is awaited.", "Insufficient")
+	s.finish("high", "w", 1)
+	s.awaitSize(j, map[string]int{"node": 4})
+}
+
+// TestGangMaxDuration: a job whose pods get older than its queue allows fails with that reason, and is not restarted for it
+// however much its policy would allow.
+func TestGangMaxDuration(t *testing.T) {
+	for policy, left := range map[batch.CleanUpPolicy]string{
+		batch.CleanUpNone: "job-done-0 ", batch.CleanUpUnfinished: "job-done-0 ", batch.CleanUpAll: "",
+	} {
+		t.Run(string(policy), func(t *testing.T) {
+			s := newSpace(t)
+			q := s.queue("q", "", func(q *scheduling.QueueSpec) { q.MaxDuration = "3s" })
+			j := s.gang("job", q, restarting(role("w", 2, idle), batch.RestartAlways, -1))
+			j.Spec.ReplicaSpecs = append(j.Spec.ReplicaSpecs, s.newJob("job", role("done", 1, "exit 0")).Spec.ReplicaSpecs...)
+			j.Spec.CleanUpPolicy = policy
+			s.create(j)
+			j = s.awaitPhase("job", batch.JobFailed)
+			checkEnd(t, j, batch.ReasonQueueMaxDuration, "older than the 3s that queue "+q+" allows")
+			s.awaitEvent("job", batch.ReasonQueueMaxDuration, "3s")
+			s.pods("job", "only those that finished", func(p []*corev1.Pod) bool { return podNames(p) == left })
+			s.checkSays([]string{"get"}, "job Failed")
+			s.checkSays([]string{"describe", "job"}, "older than the 3s")
+			s.fence()
+			s.pods("job", "none is new", func(p []*corev1.Pod) bool { return podNames(p) == left })
+			if n := s.job("job").Status.BackoffCount; n != 0 {
+				t.Errorf("%d restarts were charged", n)
+			}
+			for _, name := range []string{"job-w-0", "job-w-1"} {
+				if n := s.starts(name); n != 1 {
+					t.Errorf("%s has started %d times", name, n)
+				}
+			}
+		})
+	}
+}
+
+// TestGangMaxDurationWaiting: pods that wait age too.
+func TestGangMaxDurationWaiting(t *testing.T) {
+	s := newSpace(t)
+	q := s.queue("q", "10m", func(q *scheduling.QueueSpec) { q.MaxDuration = "2s" })
+	s.create(s.gang("waits", q, requesting(role("w", 2, "exit 0"), "10m")))
+	j := s.awaitPhase("waits", batch.JobFailed)
+	checkEnd(t, j, batch.ReasonQueueMaxDuration, "older than the 2s that queue "+q+" allows")
+	s.fence()
+	s.pods("waits", "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
+	if n := len(s.history.attempts("waits-w-0")); n != 1 {
+		t.Errorf("%d pods were made for one replica", n)
+	}
+}
