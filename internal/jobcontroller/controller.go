@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -42,8 +41,8 @@ import (
 // workers is the number of jobs that are handled at once. Each waits for the API server most of its time.
 const workers = 16
 
-// routineWrites bounds the status writes over all jobs, per second, that tell of nothing but replica phases. Each costs an API
-// server milliseconds of CPU, which pods that are to start need more.
+// routineWrites bounds the status writes over all jobs, per second, that tell of nothing but replica phases, or that a job
+// starts. Each costs an API server milliseconds of CPU, which pods that are to start need more.
 const routineWrites = 10
 
 // A pass that failed is tried again after retryFirst, doubling up to retryMost.
@@ -61,8 +60,7 @@ func Add(mgr ctrl.Manager, opts Options) error {
 		return err
 	}
 	slots := make(chan struct{}, maxCreates)
-	looks := flowcontrol.NewTokenBucketRateLimiter(warningLooks, warningLooks)
-	routine := flowcontrol.NewTokenBucketRateLimiter(routineWrites, routineWrites)
+	looks, routine := newLimiter(warningLooks), newLimiter(routineWrites)
 	for _, kind := range kinds.All {
 		statuses, err := statusClient(mgr, kind)
 		if err != nil {
@@ -103,9 +101,9 @@ type reconciler struct {
 	// slots bounds the creations under way over all jobs.
 	slots chan struct{}
 	// looks bounds the looks at events over all jobs.
-	looks flowcontrol.RateLimiter
+	looks limiter
 	// routine bounds status writes that may wait, over all jobs.
-	routine flowcontrol.RateLimiter
+	routine limiter
 }
 
 // Reconcile is one pass over one job. Any error leaves the rest to the next pass, which starts from what is seen then.
@@ -135,8 +133,11 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	plan := engine.Next(job, seen, r.opts.Engine)
-	if plan.Routine && !r.routine.TryAccept() {
-		return reconcile.Result{RequeueAfter: sooner(sooner(routineDelay, plan.RequeueAfter), m.forgetAfter(seen.Now))}, nil
+	if plan.Routine {
+		if !r.routine.Allow() {
+			return reconcile.Result{RequeueAfter: sooner(sooner(routineDelay, plan.RequeueAfter), m.forgetAfter(seen.Now))}, nil
+		}
+		defer r.routine.since(time.Now())
 	}
 	switch err := r.apply(ctx, obj, job, plan, m); {
 	case errors.Is(err, errStale):

@@ -16,7 +16,7 @@ import (
 // lookAgain is the least time between two looks at the events of a job's pods.
 const lookAgain = 10 * time.Second
 
-// warningLooks bounds the looks at events over all jobs, per second: an API server that is slow to start pods has enough to do.
+// warningLooks bounds the looks at events over all jobs, per second. For each the API server reads all events of the namespace.
 const warningLooks = 5
 
 // lastWarning is the last warning about the first pod that is held up, or nil. Events are not watched: there are too many of
@@ -30,9 +30,10 @@ func (r *reconciler) lastWarning(ctx context.Context, seen engine.Seen, m *memor
 	if m.warning != nil && m.warning.Pod != pod.Name {
 		m.warning = nil
 	}
-	if seen.Now.Before(m.lookedAt.Add(lookAgain)) || !r.looks.TryAccept() {
+	if seen.Now.Before(m.lookedAt.Add(lookAgain)) || !r.looks.Allow() {
 		return m.warning, nil
 	}
+	defer r.looks.since(time.Now())
 	var events corev1.EventList
 	if err := r.live.List(ctx, &events, client.InNamespace(pod.Namespace),
 		client.MatchingFields{"involvedObject.uid": string(pod.UID), "type": corev1.EventTypeWarning}); err != nil {
