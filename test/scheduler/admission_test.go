@@ -9,14 +9,20 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
+	"tensorstack.dev/batch/internal/kinds"
 	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/testing/testenv"
 )
+
+// team is a namespace with a label.
+const team = "team"
 
 // as is a client that somebody else uses, who may create and change everything in all namespaces but has no right to queues.
 func (s *stage) as(user string) client.Client {
@@ -25,9 +31,10 @@ func (s *stage) as(user string) client.Client {
 	config.Impersonate = rest.ImpersonationConfig{UserName: user}
 	c, err := client.New(config, client.Options{Scheme: s.client.Scheme()})
 	s.must(err)
-	s.allow(user, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"create", "get", "update"}},
-		rbacv1.PolicyRule{APIGroups: []string{batch.GroupVersion.Group}, Resources: []string{"genericjobs"}, Verbs: []string{"create"}},
-		rbacv1.PolicyRule{APIGroups: []string{scheduling.GroupVersion.Group}, Resources: []string{"podgroups"}, Verbs: []string{"create"}})
+	all := []string{"create", "get", "update", "patch"}
+	s.allow(user, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: all},
+		rbacv1.PolicyRule{APIGroups: []string{batch.GroupVersion.Group, tensorboard.GroupVersion.Group}, Resources: []string{"*"}, Verbs: all},
+		rbacv1.PolicyRule{APIGroups: []string{scheduling.GroupVersion.Group}, Resources: []string{"podgroups"}, Verbs: all})
 	return c
 }
 
@@ -40,32 +47,41 @@ func (s *stage) allow(user string, rules ...rbacv1.PolicyRule) {
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}}))
 }
 
-// members are one object of each kind that names a queue.
-func members(namespace, queue string) map[string]client.Object {
-	meta := metav1.ObjectMeta{GenerateName: "m-", Namespace: namespace}
-	containers := []corev1.Container{{Name: "main", Image: "none"}}
-	pod := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{SchedulerName: scheduling.SchedulerName, Containers: containers}}
-	pod.Labels = map[string]string{scheduling.LabelQueue: queue}
-	return map[string]client.Object{
-		"pod":   pod,
-		"group": &scheduling.PodGroup{ObjectMeta: meta, Spec: scheduling.PodGroupSpec{MinMember: 1, Queue: queue}},
-		"job": &batch.GenericJob{ObjectMeta: meta, Spec: batch.GenericJobSpec{
-			Scheduler:    &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: queue}},
-			ReplicaSpecs: []batch.ReplicaSpec{{Type: "worker", Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: containers}}}}}},
+// membersOf are one object of each kind that names a queue.
+func membersOf(queue string) map[string]client.Object {
+	all := jobsOf(queue, "1")
+	board := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": tensorboard.GroupVersion.String(), "kind": "TensorBoard", "metadata": map[string]any{"generateName": "m-"},
+		"spec": map[string]any{"image": "none", "scheduler": map[string]any{"t9kScheduler": map[string]any{"queue": queue}},
+			"trainingLogFilesets": []any{"t9k://pvc/logs/here"}}}}
+	all["TensorBoard"] = board
+	all["Pod"] = podOf(map[string]string{scheduling.LabelQueue: queue})
+	all["PodGroup"] = &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{GenerateName: "m-"}, Spec: scheduling.PodGroupSpec{MinMember: 1, Queue: queue}}
+	for _, o := range all {
+		o.SetNamespace(team)
 	}
+	return all
 }
 
-// TestAdmission: clauses 6 and 7, and labels that cannot change.
+func podOf(labels map[string]string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "m-", Namespace: team, Labels: labels},
+		Spec: corev1.PodSpec{SchedulerName: scheduling.SchedulerName, Containers: []corev1.Container{{Name: "main", Image: "none"}}}}
+}
+
+// TestAdmission: clauses 6 and 7, and labels that cannot change, as the API server itself sees to.
 func TestAdmission(t *testing.T) {
+	t.Parallel()
 	s := newStageOf(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs}})
-	s.must(s.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team", Labels: map[string]string{"team": "a"}}}))
+	s.must(s.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team, Labels: map[string]string{"team": "a"}}}))
 	selectors := map[string]*metav1.LabelSelector{
 		"nobody":     nil,
 		"everybody":  {},
+		"closed":     {},
 		"team-a":     {MatchLabels: map[string]string{"team": "a"}},
 		"team-b":     {MatchLabels: map[string]string{"team": "b"}},
 		"team-in":    {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpIn, Values: []string{"a", "b"}}}},
 		"team-notin": {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"a"}}}},
+		"any-team":   {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpExists}}},
 		"no-team":    {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpDoesNotExist}}},
 	}
 	for name, selector := range selectors {
@@ -73,59 +89,158 @@ func TestAdmission(t *testing.T) {
 	}
 	alice := s.as("alice")
 	s.await("the rules hold", func() error {
-		if err := alice.Create(t.Context(), members("team", "nobody")["group"], client.DryRunAll); err == nil {
+		if err := alice.Create(t.Context(), membersOf("nobody")["PodGroup"], client.DryRunAll); err == nil {
 			return fmt.Errorf("a group may use a queue that is for nobody")
 		}
 		return nil
 	})
-	want := map[string]bool{"nobody": false, "everybody": true, "team-a": true, "team-b": false, "team-in": true, "team-notin": false, "no-team": false, "missing": true}
-	check := func(c client.Client, queue string, ok bool) {
-		t.Helper()
-		for kind, o := range members("team", queue) {
-			err := c.Create(t.Context(), o, client.DryRunAll)
-			told := err == nil || apierrors.IsForbidden(err) && strings.Contains(err.Error(), "queue "+queue+" is")
+	t.Run("who may use a queue", func(t *testing.T) { s.with(t).whoMayUse(alice) })
+	t.Run("closed queues", func(t *testing.T) { s.with(t).closedToJobs(alice) })
+	t.Run("groups", func(t *testing.T) { s.with(t).admissionOfGroups(alice) })
+	t.Run("labels", func(t *testing.T) { s.with(t).labelsStay() })
+}
+
+func (s *stage) whoMayUse(alice client.Client) {
+	check := func(user client.Client, queue string, ok bool) {
+		s.Helper()
+		words := fmt.Sprintf("queue %s is not for namespace team, which its namespaceSelector does not select, and alice has no right to use it: "+
+			"ask for the verb \"use\" on it, or choose another queue", queue)
+		for kind, o := range membersOf(queue) {
+			err := user.Create(s.Context(), o, client.DryRunAll)
+			told := err == nil || apierrors.IsForbidden(err) && strings.Contains(err.Error(), words)
 			if (err == nil) != ok || !told {
-				t.Errorf("a %s in queue %s: %v", kind, queue, err)
+				s.Errorf("a %s in queue %s: %v", kind, queue, err)
 			}
 		}
 	}
-	for queue, ok := range want {
+	if n := len(membersOf("")); n != len(kinds.All)+3 {
+		s.Errorf("%d kinds are looked at", n)
+	}
+	for queue, ok := range map[string]bool{"nobody": false, "everybody": true, "team-a": true, "team-b": false, "team-in": true, "team-notin": false,
+		"any-team": true, "no-team": false, "missing": true} {
 		check(alice, queue, ok)
+		check(s.client, queue, true) // an administrator has all verbs
 	}
 	s.allow("alice", rbacv1.PolicyRule{APIGroups: []string{scheduling.GroupVersion.Group}, Resources: []string{"queues"}, ResourceNames: []string{"team-b"}, Verbs: []string{"use"}})
 	s.await("the right to use a queue counts", func() error {
-		return alice.Create(t.Context(), members("team", "team-b")["job"], client.DryRunAll)
+		return alice.Create(s.Context(), membersOf("team-b")["GenericJob"], client.DryRunAll)
 	})
 	check(alice, "team-b", true)
 	check(alice, "nobody", false)
+	pod := podOf(map[string]string{scheduling.LabelQueue: "nobody"})
+	pod.Spec.SchedulerName = corev1.DefaultSchedulerName // its label says where it belongs all the same
+	if err := alice.Create(s.Context(), pod, client.DryRunAll); !apierrors.IsForbidden(err) {
+		s.Errorf("a pod of the default scheduler with the label of a queue: %v", err)
+	}
+}
 
-	q := &scheduling.Queue{}
-	s.must(s.client.Get(t.Context(), client.ObjectKey{Name: "everybody"}, q))
-	q.Spec.Closed = true
-	s.must(s.client.Update(t.Context(), q))
-	s.await("no job enters a closed queue", func() error {
-		err := s.client.Create(t.Context(), members("team", "everybody")["job"], client.DryRunAll)
-		if err == nil || !strings.Contains(err.Error(), "queue everybody is closed") {
-			return fmt.Errorf("got %w", err)
+func (s *stage) closedToJobs(alice client.Client) {
+	inside := membersOf("closed")
+	for _, o := range inside {
+		s.must(alice.Create(s.Context(), o))
+	}
+	s.changeQueue("closed", func(q *scheduling.QueueSpec) { q.Closed = true })
+	refused := func(user client.Client, o client.Object) error {
+		err := user.Create(s.Context(), o, client.DryRunAll)
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "queue closed is closed and takes no new jobs: choose another one") {
+			return fmt.Errorf("a %T: %w", o, err)
+		}
+		return nil
+	}
+	s.await("no job enters a closed queue", func() error { return refused(alice, membersOf("closed")["GenericJob"]) })
+	for kind, o := range membersOf("closed") {
+		switch kind {
+		case "Pod", "PodGroup": // those of jobs that are inside come and go
+			s.must(alice.Create(s.Context(), o, client.DryRunAll))
+		default:
+			for _, user := range []client.Client{alice, s.client} {
+				if err := refused(user, o.DeepCopyObject().(client.Object)); err != nil {
+					s.Error(err)
+				}
+			}
+		}
+	}
+	for kind, o := range inside {
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"mine":"yes"}}}`))
+		if _, err := kinds.ByName(kind); err == nil {
+			patch = client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"runMode":{"pause":{"enabled":true}}}}`))
+		}
+		if err := alice.Patch(s.Context(), o, patch); err != nil {
+			s.Errorf("a %s that is in the closed queue takes no changes: %v", kind, err)
+		}
+	}
+}
+
+// admissionOfGroups: a pod of a group is in the queue of the group, and nobody gets in by naming none.
+func (s *stage) admissionOfGroups(alice client.Client) {
+	s.changeQueue(scheduling.DefaultQueue, func(q *scheduling.QueueSpec) { q.NamespaceSelector = nil })
+	s.await("the default queue is for nobody", func() error {
+		if err := alice.Create(s.Context(), podOf(nil), client.DryRunAll); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("a pod: %w", err)
 		}
 		return nil
 	})
+	group := &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "g", Namespace: team}, Spec: scheduling.PodGroupSpec{MinMember: 1, Queue: "team-a"}}
+	s.must(alice.Create(s.Context(), group))
+	for name, test := range map[string]struct {
+		labels map[string]string
+		ok     bool
+	}{
+		"a group":                       {map[string]string{scheduling.LabelGroupName: "g"}, true},
+		"a group and its queue":         {map[string]string{scheduling.LabelGroupName: "g", scheduling.LabelQueue: "team-a"}, true},
+		"a group and a forbidden queue": {map[string]string{scheduling.LabelGroupName: "g", scheduling.LabelQueue: "nobody"}, false},
+		"nothing":                       {map[string]string{"a": "b"}, false},
+		"an empty group":                {map[string]string{scheduling.LabelGroupName: ""}, false},
+		"an empty queue":                {map[string]string{scheduling.LabelQueue: ""}, false},
+		"a group and an empty queue":    {map[string]string{scheduling.LabelGroupName: "g", scheduling.LabelQueue: ""}, true},
+		"the default queue":             {map[string]string{scheduling.LabelQueue: scheduling.DefaultQueue}, false},
+	} {
+		if err := alice.Create(s.Context(), podOf(test.labels), client.DryRunAll); (err == nil) != test.ok || err != nil && !apierrors.IsForbidden(err) {
+			s.Errorf("a pod that names %s: %v", name, err)
+		}
+	}
+	for queue, ok := range map[string]bool{"team-in": true, "nobody": false, scheduling.DefaultQueue: false} {
+		moved := group.DeepCopy()
+		moved.Spec.Queue = queue
+		if err := alice.Update(s.Context(), moved, client.DryRunAll); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "queue "+queue+" is not for namespace team") {
+			s.Errorf("the group moves to queue %s: %v", queue, err)
+		}
+	}
+	s.changeQueue("team-a", func(q *scheduling.QueueSpec) { q.NamespaceSelector = nil })
+	s.await("the queue of the group is for nobody any more", func() error {
+		if err := alice.Create(s.Context(), membersOf("team-a")["PodGroup"], client.DryRunAll); err == nil {
+			return fmt.Errorf("another group enters it")
+		}
+		return nil
+	})
+	group.Spec.Priority = 3
+	if err := alice.Update(s.Context(), group); err != nil {
+		s.Errorf("a group that stays in its queue takes no changes: %v", err)
+	}
+}
 
-	pod := members("team", "team-a")["pod"]
-	s.must(s.client.Create(t.Context(), pod))
+func (s *stage) labelsStay() {
+	pod := podOf(map[string]string{scheduling.LabelQueue: "everybody"})
+	s.must(s.client.Create(s.Context(), pod))
+	kept := func(change func(map[string]string)) error {
+		p := pod.DeepCopy()
+		change(p.Labels)
+		err := s.client.Update(s.Context(), p, client.DryRunAll)
+		if err == nil || !strings.Contains(err.Error(), "the labels of scheduler.tensorstack.dev cannot change on a live pod: create a new pod") {
+			return fmt.Errorf("labels %v: %w", p.Labels, err)
+		}
+		return nil
+	}
+	s.await("the rule holds", func() error { return kept(func(l map[string]string) { l[scheduling.LabelQueue] = "team-in" }) })
 	for _, change := range []func(map[string]string){
-		func(l map[string]string) { l[scheduling.LabelQueue] = "team-in" },
 		func(l map[string]string) { delete(l, scheduling.LabelQueue) },
 		func(l map[string]string) { l[scheduling.LabelGroupName] = "g" },
 		func(l map[string]string) { l[scheduling.LabelRole] = "r" },
 	} {
-		p := pod.DeepCopyObject().(*corev1.Pod)
-		change(p.Labels)
-		if err := s.client.Update(t.Context(), p); err == nil || !strings.Contains(err.Error(), "cannot change on a live pod") {
-			t.Errorf("labels %v: %v", p.Labels, err)
+		if err := kept(change); err != nil {
+			s.Error(err)
 		}
 	}
-	p := pod.DeepCopyObject().(*corev1.Pod)
-	p.Labels["mine"] = "yes"
-	s.must(s.client.Update(t.Context(), p))
+	pod.Labels["mine"] = "yes"
+	s.must(s.client.Update(s.Context(), pod))
 }

@@ -4,9 +4,12 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"strings"
 	"testing"
 
 	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/internal/testing/testenv"
 )
 
 var (
@@ -14,70 +17,148 @@ var (
 	seed  = flag.Uint64("seed", 0, "take this order of events; 0: a random one, which is printed")
 )
 
-// TestKilled kills the scheduler again and again while gangs come and go. Afterwards no gang is bound in part, the quota has
-// been kept throughout, and every gang has run.
-func TestKilled(t *testing.T) {
-	if *seed == 0 {
-		*seed = rand.Uint64()
+// seeded is the source of a test's random choices.
+func seeded(t *testing.T) *rand.Rand {
+	t.Helper()
+	from := *seed
+	if from == 0 {
+		from = rand.Uint64()
 	}
-	t.Logf("-seed %d", *seed)
-	random := rand.New(rand.NewPCG(*seed, 1))
-	s := newStage(t)
+	t.Logf("-seed %d", from)
+	return rand.New(rand.NewPCG(from, 1))
+}
+
+// arrivals are gangs that come, run as a whole and end.
+type arrivals struct {
+	*stage
+	ledger *ledger
+	random *rand.Rand
+	queue  string
+	sizes  map[string]int
+	serial int
+}
+
+func newArrivals(s *stage, quota int) *arrivals {
+	s.Helper()
+	a := &arrivals{stage: s, random: seeded(s.T), queue: "limited", sizes: map[string]int{}}
 	for i := range 4 {
 		s.node(fmt.Sprintf("n%d", i), 10, nil)
 	}
-	const quota = 30
-	s.queue("limited", fmt.Sprint(quota), 0)
-	sizes := map[string]int{}
-	serial := 0
-	for range *kills {
-		for range 3 {
-			serial++
-			name, n := fmt.Sprintf("g%02d", serial), 1+random.IntN(12)
-			s.group(name, "limited", n, "2")
-			sizes[name] = n
-		}
-		s.must(s.env.Kill(local.Scheduler))
-		s.checkQuota(quota, 2)
-		for name, n := range sizes { // what runs as a whole ends now and then
-			if s.bound(name) == n && random.IntN(2) == 0 {
-				s.end(name)
-				delete(sizes, name)
-			}
+	s.queue(a.queue, fmt.Sprint(quota), 0)
+	a.ledger = s.follow(10_000, map[string]int64{s.own(a.queue): int64(quota) * 1000}, patience/2)
+	return a
+}
+
+// come submits gangs.
+func (a *arrivals) come(n int) {
+	a.Helper()
+	for range n {
+		a.serial++
+		name, size := fmt.Sprintf("g%02d", a.serial), 1+a.random.IntN(12)
+		a.sizes[name] = size
+		a.ledger.expect(name, size)
+		a.group(name, a.queue, size, "2")
+	}
+}
+
+// whole is a gang all of which runs; empty where there is none. The ledger is locked.
+func (a *arrivals) whole() string {
+	for name, n := range a.sizes {
+		if a.ledger.bound(name) == n {
+			return name
 		}
 	}
-	for len(sizes) > 0 {
-		s.await("a gang runs as a whole", func() error {
-			s.checkQuota(quota, 2)
-			for name, n := range sizes {
-				if s.bound(name) == n {
-					s.end(name)
-					delete(sizes, name)
+	return ""
+}
+
+// drain has all gangs run and end.
+func (a *arrivals) drain() {
+	a.Helper()
+	for len(a.sizes) > 0 {
+		name := ""
+		a.ledger.await("another gang runs as a whole", func() bool {
+			name = a.whole()
+			return name != ""
+		})
+		a.finish(name)
+	}
+}
+
+func (a *arrivals) finish(name string) {
+	a.Helper()
+	a.end(name)
+	a.ledger.forget(name)
+	delete(a.sizes, name)
+}
+
+// now and then, a gang that runs as a whole ends.
+func (a *arrivals) sometimes() {
+	a.Helper()
+	a.ledger.mu.Lock()
+	name := a.whole()
+	a.ledger.mu.Unlock()
+	if name != "" && a.random.IntN(2) == 0 {
+		a.finish(name)
+	}
+}
+
+// TestKilled: clauses 3 and 11. The scheduler is killed again and again while gangs come and go. No gang stays bound in part, the
+// quota is kept at every moment, and every gang has run.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	a := newArrivals(newStage(t), 30)
+	for range *kills {
+		a.come(3)
+		a.must(a.env.Kill(local.Scheduler))
+		a.sometimes()
+	}
+	a.drain()
+}
+
+// TestTwoReplicas: clause 11. Of two schedulers one leads; when it is killed, the other one takes over what it has begun.
+func TestTwoReplicas(t *testing.T) {
+	t.Parallel()
+	s := newStageOf(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs}})
+	binary, err := testenv.Binary()
+	s.must(err)
+	replicas := make([]*process, 2)
+	start := func(i int) {
+		replicas[i], err = s.run(binary, "kube-scheduler", "--kubeconfig="+s.env.Kubeconfig, "--secure-port=0", "--leader-elect",
+			"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=300ms")
+		s.must(err)
+	}
+	leads := func(i int) bool {
+		text, err := os.ReadFile(replicas[i].log)
+		s.must(err)
+		return strings.Contains(strings.ToLower(string(text)), "successfully acquired lease")
+	}
+	start(0)
+	start(1)
+	a := newArrivals(s, 30)
+	led := map[int]bool{}
+	for range 4 {
+		leader := -1
+		s.await("one of them leads", func() error {
+			for i := range replicas {
+				if leads(i) {
+					leader = i
 					return nil
 				}
 			}
-			return fmt.Errorf("of %d gangs none does: %s", len(sizes), s.describe(sizes))
+			return fmt.Errorf("none does")
 		})
-	}
-}
-
-func (s *stage) describe(sizes map[string]int) (text string) {
-	for name, n := range sizes {
-		text += fmt.Sprintf("%s %d/%d %s; ", name, s.bound(name), n, s.condition(name).Message)
-	}
-	return text
-}
-
-// checkQuota counts the pods with a node.
-func (s *stage) checkQuota(quota, each int) {
-	s.Helper()
-	used := 0
-	for _, p := range s.all() {
-		if p.Spec.NodeName != "" {
-			used += each
+		if leads(1 - leader) {
+			t.Error("both lead")
 		}
+		led[leader] = true
+		a.come(3)
+		a.ledger.await("it works", func() bool { return len(a.ledger.nodes) > 0 })
+		replicas[leader].kill()
+		start(leader)
+		a.sometimes()
 	}
-	if used > quota {
-		s.Fatalf("%d of the quota of %d are used", used, quota)
+	a.drain()
+	if len(led) != 2 {
+		t.Errorf("only replica %v has led", led)
 	}
 }

@@ -1,0 +1,76 @@
+package scheduler
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+)
+
+// TestQuota: clause 3. What does not fit says the numbers; quotas may be raised, and lowered below what runs.
+func TestQuota(t *testing.T) {
+	s := sharedStage(t)
+	s.simulated("n", 50)
+	s.queue("q", "10", 0)
+	says := func(group, numbers string) {
+		t.Helper()
+		s.awaitRefused(group, scheduling.ReasonQuotaExceeded)
+		if want := fmt.Sprintf("the quota of queue %s does not allow it: %s", s.own("q"), numbers); s.condition(group).Message != want {
+			t.Errorf("%s says %q, want %q", group, s.condition(group).Message, want)
+		}
+	}
+	s.group("runs", "q", 2, "4")
+	s.awaitBound("runs", 2)
+	s.group("waits", "q", 2, "2")
+	says("waits", "4 cpu needed, 2 of 10 left")
+	s.changeQueue("q", func(q *scheduling.QueueSpec) { q.Quota.Requests = cpus("12") })
+	s.awaitBound("waits", 2)
+	s.changeQueue("q", func(q *scheduling.QueueSpec) { q.Quota.Requests = cpus("9") })
+	s.group("late", "q", 1, "500m")
+	says("late", "500m cpu needed, 0 of 9 left")
+	if n := s.bound("runs") + s.bound("waits"); n != 4 {
+		t.Errorf("of 4 pods that ran before the quota was lowered, %d do", n)
+	}
+	s.end("waits")
+	s.awaitBound("late", 1)
+}
+
+// TestQuotaConcurrently: clause 3. Many gangs come at once; at no moment does the queue use more than its quota, and all run.
+func TestQuotaConcurrently(t *testing.T) {
+	s := sharedStage(t)
+	for i := range 4 {
+		s.simulated(fmt.Sprintf("n%d", i), 50)
+	}
+	const quota, gangs = 20, 30
+	s.queue("q", fmt.Sprint(quota), 0)
+	l := s.follow(50_000, map[string]int64{s.own("q"): quota * 1000}, patience)
+	random := rand.New(rand.NewPCG(1, 2))
+	sizes := map[string]int{}
+	var all sync.WaitGroup
+	for i := range gangs {
+		name, n, cpu := fmt.Sprintf("g%d", i), 1+random.IntN(4), fmt.Sprint(1+random.IntN(3))
+		sizes[name] = n
+		l.expect(name, n)
+		all.Go(func() { s.group(name, "q", n, cpu) })
+	}
+	all.Wait()
+	for len(sizes) > 0 {
+		done := ""
+		l.await("another gang runs", func() bool {
+			for name, n := range sizes {
+				if l.bound(name) == n {
+					done = name
+				}
+			}
+			return done != ""
+		})
+		s.end(done)
+		l.forget(done)
+		delete(sizes, done)
+	}
+	if peak := l.peak[s.own("q")]; peak < quota*1000-3000 {
+		t.Errorf("never more than %dm of %d CPUs were used: the test tried nothing", peak, quota)
+	}
+}

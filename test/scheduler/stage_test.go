@@ -1,0 +1,345 @@
+package scheduler
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+)
+
+// patience is how long something may take that must happen.
+const patience = 2 * time.Minute
+
+// stage is where a test plays: a plane, or a part of the shared one.
+type stage struct {
+	*testing.T
+	*plane
+	namespace string
+	// prefix begins the names of what is not in a namespace; empty on a plane of the test's own.
+	prefix string
+}
+
+func (s *stage) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// node adds a node with that many CPUs, on which pods are bound and nothing else happens.
+func (s *stage) node(name string, cpu int, labels map[string]string) {
+	s.Helper()
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.own(name), Labels: map[string]string{corev1.LabelHostname: s.own(name)}}}
+	maps.Copy(n.Labels, labels)
+	if s.prefix != "" {
+		n.Labels[labelStage] = s.namespace
+	}
+	s.must(s.client.Create(s.Context(), n))
+	n.Status.Capacity = corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(int64(cpu), resource.DecimalSI),
+		corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("110")}
+	n.Status.Allocatable = n.Status.Capacity
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Test"}}
+	s.must(s.client.Status().Update(s.Context(), n))
+	s.changeNode(name, func(n *corev1.Node) { n.Spec.Taints = nil }) // admission taints what is not ready when it is created
+}
+
+// simulated adds a node that KWOK looks after.
+func (s *stage) simulated(name string, cpu int) {
+	s.Helper()
+	s.node(name, cpu, nil)
+	s.changeNode(name, func(n *corev1.Node) { n.Labels[labelSimulated] = "" }) // KWOK would give it what a node has by default
+}
+
+func (s *stage) changeNode(name string, change func(*corev1.Node)) {
+	s.Helper()
+	s.must(s.update(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.own(name)}}, func(o client.Object) { change(o.(*corev1.Node)) }))
+}
+
+func (s *stage) changeQueue(name string, change func(*scheduling.QueueSpec)) {
+	s.Helper()
+	s.must(s.update(&scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: s.own(name)}}, func(o client.Object) { change(&o.(*scheduling.Queue).Spec) }))
+}
+
+// update changes an object by a patch, whatever others change of it meanwhile.
+func (s *stage) update(o client.Object, change func(client.Object)) error {
+	if err := s.client.Get(s.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+		return err
+	}
+	before := o.DeepCopyObject().(client.Object)
+	change(o)
+	return s.client.Patch(s.Context(), o, client.MergeFrom(before))
+}
+
+func cpus(amount string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(amount)}
+}
+
+// queue adds a queue of the stage's nodes; cpu is its quota, empty for none.
+func (s *stage) queue(name string, cpu string, priority int32, change ...func(*scheduling.QueueSpec)) *scheduling.Queue {
+	s.Helper()
+	q := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: s.own(name)}, Spec: scheduling.QueueSpec{Priority: priority,
+		NamespaceSelector: &metav1.LabelSelector{}, NodeSelector: s.nodeSelector()}}
+	if cpu != "" {
+		q.Spec.Quota.Requests = cpus(cpu)
+	}
+	for _, c := range change {
+		c(&q.Spec)
+	}
+	s.must(s.client.Create(s.Context(), q))
+	return q
+}
+
+// protected keeps a queue's pods from being evicted.
+func protected(q *scheduling.QueueSpec) { no := false; q.Preemptible = &no }
+
+// podGroup adds a PodGroup without pods.
+func (s *stage) podGroup(name, queue string, n int, change ...func(*scheduling.PodGroupSpec)) {
+	s.Helper()
+	pg := &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.namespace},
+		Spec: scheduling.PodGroupSpec{MinMember: int32(n), Queue: s.own(queue)}}
+	for _, c := range change {
+		c(&pg.Spec)
+	}
+	s.must(s.client.Create(s.Context(), pg))
+}
+
+// group adds a PodGroup with n pods that all must start together.
+func (s *stage) group(name, queue string, n int, cpu string, change ...func(*corev1.Pod)) {
+	s.Helper()
+	s.podGroup(name, queue, n)
+	s.members(name, queue, n, cpu, change...)
+}
+
+// members adds n pods to a group.
+func (s *stage) members(group, queue string, n int, cpu string, change ...func(*corev1.Pod)) {
+	s.Helper()
+	for i := range n {
+		s.member(fmt.Sprintf("%s-%d", group, i), group, queue, cpu, change...)
+	}
+}
+
+func (s *stage) member(name, group, queue, cpu string, change ...func(*corev1.Pod)) *corev1.Pod {
+	s.Helper()
+	return s.pod(name, cpu, append([]func(*corev1.Pod){func(p *corev1.Pod) {
+		p.Labels = map[string]string{scheduling.LabelGroupName: group, scheduling.LabelQueue: s.own(queue)}
+	}}, change...)...)
+}
+
+// inRole makes a pod a member in a role.
+func inRole(role string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Labels[scheduling.LabelRole] = role }
+}
+
+func (s *stage) pod(name, cpu string, change ...func(*corev1.Pod)) *corev1.Pod {
+	s.Helper()
+	p := s.newPod(name, cpu, change...)
+	s.must(s.client.Create(s.Context(), p))
+	return p
+}
+
+func (s *stage) newPod(name, cpu string, change ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.namespace},
+		Spec: corev1.PodSpec{SchedulerName: scheduling.SchedulerName, Containers: []corev1.Container{{Name: "main", Image: "none",
+			Resources: corev1.ResourceRequirements{Requests: cpus(cpu)}}}}}
+	for _, c := range change {
+		c(p)
+	}
+	return p
+}
+
+// byDefault leaves a pod to the default scheduler, on the stage's nodes.
+func (s *stage) byDefault(p *corev1.Pod) {
+	p.Spec.SchedulerName = corev1.DefaultSchedulerName
+	if s.prefix != "" {
+		p.Spec.NodeSelector = map[string]string{labelStage: s.namespace}
+	}
+}
+
+// pods lists the pods of a group.
+func (s *stage) pods(group string) []corev1.Pod {
+	s.Helper()
+	return s.list(client.MatchingLabels{scheduling.LabelGroupName: group})
+}
+
+// all lists all pods.
+func (s *stage) all() []corev1.Pod {
+	s.Helper()
+	return s.list()
+}
+
+func (s *stage) list(o ...client.ListOption) []corev1.Pod {
+	s.Helper()
+	list := &corev1.PodList{}
+	s.must(s.client.List(s.Context(), list, append(o, client.InNamespace(s.namespace))...))
+	return list.Items
+}
+
+func (s *stage) bound(group string) int {
+	s.Helper()
+	n := 0
+	for _, p := range s.pods(group) {
+		if p.Spec.NodeName != "" && p.DeletionTimestamp == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// nodesOf lists the nodes of a group's pods, each once, as the test named them.
+func (s *stage) nodesOf(group string) []string {
+	s.Helper()
+	var all []string
+	for _, p := range s.pods(group) {
+		if p.Spec.NodeName != "" {
+			all = append(all, p.Spec.NodeName[len(s.prefix):])
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// evicted lists the pods that were told to make room.
+func (s *stage) evicted() (names []string) {
+	s.Helper()
+	for _, p := range s.all() {
+		if disrupted(&p) {
+			names = append(names, p.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func disrupted(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
+	})
+}
+
+// end removes the pods of a group, and the group.
+func (s *stage) end(groups ...string) {
+	s.Helper()
+	for _, group := range groups {
+		s.must(s.client.DeleteAllOf(s.Context(), &corev1.Pod{}, client.InNamespace(s.namespace),
+			client.MatchingLabels{scheduling.LabelGroupName: group}, client.GracePeriodSeconds(0)))
+		s.must(s.client.Delete(s.Context(), &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: group, Namespace: s.namespace}}))
+	}
+}
+
+// remove ends a pod at once, as its kubelet would do.
+func (s *stage) remove(name string) {
+	s.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.namespace}}
+	s.must(s.client.Delete(s.Context(), p, client.GracePeriodSeconds(0)))
+}
+
+// askToEnd asks a pod to end, which it does not do before its kubelet says so.
+func (s *stage) askToEnd(name string) {
+	s.Helper()
+	s.must(s.client.Delete(s.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.namespace}}))
+}
+
+// succeed ends a pod by itself.
+func (s *stage) succeed(name string) {
+	s.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.namespace}}
+	s.must(s.client.Status().Patch(s.Context(), p, mergePatch([]byte(`{"status":{"phase":"Succeeded"}}`))))
+}
+
+func (s *stage) await(what string, check func() error) {
+	s.Helper()
+	const least, most = 10 * time.Millisecond, 80 * time.Millisecond
+	deadline := time.Now().Add(patience)
+	for pause := least; ; pause = min(2*pause, most) {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.Fatalf("%s: %v", what, err)
+		}
+		time.Sleep(pause)
+	}
+}
+
+func (s *stage) awaitBound(group string, n int) {
+	s.Helper()
+	s.await(fmt.Sprintf("%d pods of %s are bound", n, group), func() error {
+		if got := s.bound(group); got != n {
+			return fmt.Errorf("%d are; it is said: %+v", got, s.condition(group))
+		}
+		return nil
+	})
+}
+
+// awaitPod waits until a pod has a node, which it returns.
+func (s *stage) awaitPod(name string) (node string) {
+	s.Helper()
+	s.await(name+" is bound", func() error {
+		p := &corev1.Pod{}
+		s.must(s.client.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, p))
+		if node = p.Spec.NodeName; node == "" {
+			return fmt.Errorf("conditions %v", p.Status.Conditions)
+		}
+		return nil
+	})
+	return node[len(s.prefix):]
+}
+
+func (s *stage) condition(group string) scheduling.PodGroupCondition {
+	pg := &scheduling.PodGroup{}
+	if err := s.client.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: group}, pg); err != nil {
+		return scheduling.PodGroupCondition{Message: err.Error()}
+	}
+	for _, c := range pg.Status.Conditions {
+		if c.Type == scheduling.GroupScheduled {
+			return c
+		}
+	}
+	return scheduling.PodGroupCondition{}
+}
+
+func (s *stage) awaitReason(group, reason string) {
+	s.Helper()
+	s.await(group+" says "+reason, func() error {
+		if c := s.condition(group); c.Reason != reason {
+			return fmt.Errorf("it says %s: %s", c.Reason, c.Message)
+		}
+		return nil
+	})
+}
+
+// awaitRefused waits until a group says why it waits, and holds none of its pods to be bound.
+func (s *stage) awaitRefused(group, reason string) {
+	s.Helper()
+	s.awaitReason(group, reason)
+	if n := s.bound(group); n != 0 {
+		s.Fatalf("%d pods of %s, which waits (%s), are bound", n, group, reason)
+	}
+}
+
+// soon is within what time a group must start that an event has made fit. Without an event, it would be tried after 30 s.
+const soon = 15 * time.Second
+
+// awaitSoon waits for a group that something has just made fit.
+func (s *stage) awaitSoon(group string, n int) {
+	s.Helper()
+	deadline := time.Now().Add(soon)
+	s.awaitBound(group, n)
+	if time.Now().After(deadline) {
+		s.Errorf("%s started late: no event woke it", group)
+	}
+}
+
+func keyOf(o client.Object) client.ObjectKey { return client.ObjectKeyFromObject(o) }
+
+func mergePatch(text []byte) client.Patch { return client.RawPatch(types.MergePatchType, text) }

@@ -1,0 +1,68 @@
+package scheduler
+
+import (
+	"flag"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+)
+
+var twoGangs = flag.Int("two-gangs", 25, "how often TestTwoGangs submits two gangs that each need 60 % of the nodes")
+
+// TestTwoGangs submits, again and again, two gangs together that each need 60 % of the nodes. One runs, then the other, and at
+// no moment do both have pods that are bound.
+func TestTwoGangs(t *testing.T) {
+	s := sharedStage(t)
+	for i := range 5 {
+		s.node(fmt.Sprintf("n%d", i), 10, nil)
+	}
+	s.queue("two", "", 0)
+	l := s.follow(10_000, nil, patience)
+	var a, b string
+	ending := false
+	l.check = func() string {
+		if ending {
+			return ""
+		}
+		if na, nb := l.bound(a), l.bound(b); na > 0 && nb > 0 {
+			return fmt.Sprintf("%d pods of %s and %d of %s are bound", na, a, nb, b)
+		}
+		return ""
+	}
+	began, firsts := time.Now(), 0
+	for round := range *twoGangs {
+		l.mu.Lock()
+		ending = false
+		a, b = fmt.Sprintf("a%d", round), fmt.Sprintf("b%d", round)
+		l.mu.Unlock()
+		var both sync.WaitGroup
+		for _, name := range []string{a, b} {
+			l.expect(name, 6)
+			both.Go(func() { s.group(name, "two", 6, "5") })
+		}
+		both.Wait()
+		first, second := a, b
+		l.await("one of the gangs runs", func() bool {
+			if l.bound(b) > 0 {
+				first, second = b, a
+			}
+			ending = l.bound(first) == 6 // and what ends makes room, pod by pod
+			return ending
+		})
+		if first == a {
+			firsts++
+		}
+		if round%10 == 0 {
+			s.awaitRefused(second, scheduling.ReasonNoRoom)
+		}
+		s.end(first)
+		l.await("the other gang runs", func() bool { return l.bound(second) == 6 })
+		s.end(second)
+		l.forget(a)
+		l.forget(b)
+	}
+	t.Logf("%d rounds in %s; the one that was named first went first in %d", *twoGangs, time.Since(began).Round(time.Second), firsts)
+}
