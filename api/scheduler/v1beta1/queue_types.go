@@ -70,6 +70,7 @@ type QueueSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]+y)?([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?)$')",message="write it like 1w2d or 90m: numbers with the units y, w, d, h, m, s and ms, in this order and each at most once"
 	MaxDuration string `json:"maxDuration,omitempty"`
 	// ResourceShapeProfile is a key of the ConfigMap resource-shapes in the namespace t9k-system. The value lists, as YAML, the
 	// largest requests that a pod of the queue may have, by resource. Unset: no limit. While the key is missing or its value
@@ -95,7 +96,7 @@ type QueueSpec struct {
 type QueueQuota struct {
 	// Requests limits the sum of the pods' requests, by resource. A resource that is not named has no limit.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.all(r, !quantity(string(self[r])).isLessThan(quantity('0')))",message="a quota is 0 or more: leave a resource out to have no limit"
+	// +kubebuilder:validation:XValidation:rule="self.all(r, !isQuantity(string(self[r])) || !quantity(string(self[r])).isLessThan(quantity('0')))",message="a quota is 0 or more: leave a resource out to have no limit"
 	// +kubebuilder:validation:XValidation:rule="self.all(r, r in ['cpu', 'memory', 'ephemeral-storage'] || r.startsWith('hugepages-') || r.contains('/'))",messageExpression="'pods do not request %s: name cpu, memory, ephemeral-storage, hugepages-SIZE, or a resource with its domain, such as nvidia.com/gpu'.format([self.filter(r, !(r in ['cpu', 'memory', 'ephemeral-storage'] || r.startsWith('hugepages-') || r.contains('/')))])",message="no pod requests such a resource"
 	Requests corev1.ResourceList `json:"requests,omitempty"`
 }
