@@ -9,8 +9,8 @@ require (
 	github.com/vishvananda/netlink v1.3.1
 	go.etcd.io/etcd/server/v3 v3.6.8
 	golang.org/x/sys v0.47.0
-	golang.org/x/time v0.14.0
 	golang.org/x/term v0.45.0
+	golang.org/x/time v0.14.0
 	google.golang.org/grpc v1.81.1
 	k8s.io/api v0.36.3
 	k8s.io/apiextensions-apiserver v0.36.0
