@@ -47,6 +47,7 @@ func TestValidate(t *testing.T) {
 		code int
 	}{
 		{"good.yaml", 0}, {"good.json", 0}, {"fields.yaml", 1}, {"schema.yaml", 1}, {"code.yaml", 1}, {"training.yaml", 0}, {"training-bad.yaml", 1}, {"syntax.yaml", 1}, {"kinds.yaml", 1},
+		{"others.yaml", 0}, {"others-bad.yaml", 1},
 	} {
 		t.Run(test.file, func(t *testing.T) {
 			args := []string{"validate", "-f", test.file}
@@ -56,6 +57,19 @@ func TestValidate(t *testing.T) {
 			}
 			golden.Compare(t, test.file+".txt", transcript(args, out, errOut, code))
 		})
+	}
+}
+
+// What the API server is on record to refuse of queues and groups is refused here too.
+func TestValidateQueues(t *testing.T) {
+	files, err := filepath.Glob("../../test/scheduler/testdata/bad/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no bad manifests: %v", err)
+	}
+	for _, file := range files {
+		if out, errOut, code := call(t, "", "validate", "-f", file); code != 1 || errOut != "" || !strings.HasPrefix(out, file+":") {
+			t.Errorf("exit code %d\n%s%s", code, out, errOut)
+		}
 	}
 }
 

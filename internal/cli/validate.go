@@ -20,8 +20,8 @@ func (a *app) validateCommand() *cobra.Command {
 
   FILE:DOCUMENT PATH: MESSAGE
 
-Documents of a file count from 1. Jobs are checked as a cluster with the operator would check them: fields that do not
-exist, the schema with its rules, and what only code can tell. Objects of Kubernetes itself are checked for fields that
+Documents of a file count from 1. Jobs, TensorBoards, queues and pod groups are checked as a cluster with the operator would
+check them: fields that do not exist, the schema with its rules, and what only code can tell. Objects of Kubernetes itself are checked for fields that
 do not exist and values of the wrong type. The exit code is 1 if there is any fault.`,
 		Example: a.example("t9k validate -f job.yaml", "t9k validate -f a.yaml -f b.yaml"),
 		Args:    cobra.NoArgs,

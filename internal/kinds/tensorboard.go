@@ -17,3 +17,10 @@ func (l *lowering) tensorBoard(s *tensorboard.TensorBoardSpec, path *field.Path)
 		l.queueName(s.Scheduler.T9kScheduler.Queue, path.Child("scheduler", "t9kScheduler", "queue"))
 	}
 }
+
+// ValidateTensorBoard lists what is wrong with a TensorBoard, of a job or without one, that its schema cannot tell.
+func ValidateTensorBoard(s *tensorboard.TensorBoardSpec, path *field.Path) field.ErrorList {
+	l := &lowering{}
+	l.tensorBoard(s, path)
+	return l.errs
+}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -18,12 +20,12 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// Checker checks objects. It reads each schema once, when it is first needed.
+// Checker checks objects. It reads each definition once, when it is first needed.
 type Checker struct {
 	// Namespace is that of objects that name none.
 	Namespace string
 
-	schemas map[string]*schema
+	definitions map[schema.GroupVersionResource]*definition
 }
 
 // Result is what a check found out about one object.
@@ -41,21 +43,27 @@ type Result struct {
 func (c *Checker) Check(ctx context.Context, d Doc) (Result, error) {
 	r := Result{Doc: d}
 	gvk := d.Object.GroupVersionKind()
-	if gvk.Group != batch.GroupVersion.Group {
+	names, version := known(gvk.Group)
+	switch {
+	case len(names) == 0:
 		r.Unknown = !scheme.Scheme.Recognizes(gvk)
 		if !r.Unknown {
 			r.checkBuiltIn()
 		}
 		return r, nil
-	}
-	if gvk.Version != batch.GroupVersion.Version {
-		r.fault(describe(field.NotSupported(d.Path.Child("apiVersion"), d.Object.GetAPIVersion(), []string{batch.GroupVersion.String()})))
+	case gvk.Version != version:
+		supported := []string{schema.GroupVersion{Group: gvk.Group, Version: version}.String()}
+		r.fault(describe(field.NotSupported(d.Path.Child("apiVersion"), d.Object.GetAPIVersion(), supported)))
 		return r, nil
+	case !slices.Contains(names, gvk.Kind):
+		r.fault(unknownKind(d, gvk.Kind, names))
+		return r, nil
+	case gvk.Group != batch.GroupVersion.Group:
+		return r, c.checkOther(ctx, &r, others[slices.IndexFunc(others, func(o other) bool { return o.of == gvk })])
 	}
 	kind, err := kinds.ByName(gvk.Kind)
 	if err != nil {
-		r.fault(unknownKind(d, gvk.Kind))
-		return r, nil
+		return r, err
 	}
 	r.Kind = &kind
 	return r, c.checkJob(ctx, &r)
@@ -65,11 +73,7 @@ func (r *Result) fault(message string) {
 	r.Faults = append(r.Faults, Fault{r.File, r.Index, message})
 }
 
-func unknownKind(d Doc, name string) string {
-	var names []string
-	for _, k := range kinds.All {
-		names = append(names, k.Name)
-	}
+func unknownKind(d Doc, name string, names []string) string {
 	text := describe(field.NotSupported(d.Path.Child("kind"), name, names))
 	if near := nearest.Names(name, names, 1); len(near) > 0 && len(names) > 1 {
 		text += fmt.Sprintf("; did you mean %q?", near[0])
@@ -116,13 +120,21 @@ func unknownField(at *field.Path, err error) string {
 }
 
 func (c *Checker) checkJob(ctx context.Context, r *Result) error {
-	s, err := c.schema(r.Kind)
+	return c.checkCustom(ctx, r, batch.GroupVersion.WithResource(r.Kind.Plural), true, func(u *unstructured.Unstructured) (broken field.ErrorList) {
+		r.Job, broken = lower(r.Kind, u)
+		return broken
+	})
+}
+
+// checkCustom checks an object of a CRD, and by code what only code can tell.
+func (c *Checker) checkCustom(ctx context.Context, r *Result, of schema.GroupVersionResource, namespaced bool, code func(*unstructured.Unstructured) field.ErrorList) error {
+	s, err := c.definition(of)
 	if err != nil {
 		return err
 	}
 	u := r.Object.DeepCopy()
 	unstructured.RemoveNestedField(u.Object, "status")
-	if u.GetNamespace() == "" {
+	if namespaced && u.GetNamespace() == "" {
 		u.SetNamespace(c.Namespace)
 	}
 	for _, message := range s.decode(u) {
@@ -131,15 +143,14 @@ func (c *Checker) checkJob(ctx context.Context, r *Result) error {
 	if u.GetName() == "" && u.GetGenerateName() != "" {
 		u.SetName(u.GetGenerateName() + "xxxxx")
 	}
-	errs, complete := s.checkValues(u)
+	errs, complete := s.checkValues(u, namespaced)
 	if complete {
-		job, broken := lower(r.Kind, u)
+		broken := code(u)
 		// The code finds what the rules find, and names the place.
 		if len(broken) == 0 {
 			broken = s.checkRules(ctx, u)
 		}
 		errs = append(errs, broken...)
-		r.Job = job
 	}
 	for _, e := range errs {
 		r.fault(prefixed(r.Path, describe(e)))
@@ -166,17 +177,18 @@ func prefixed(at *field.Path, message string) string {
 	return at.String() + "." + message
 }
 
-func (c *Checker) schema(kind *kinds.Kind) (*schema, error) {
-	if s := c.schemas[kind.Name]; s != nil {
+// definition is that of the CustomResourceDefinition of a resource.
+func (c *Checker) definition(of schema.GroupVersionResource) (*definition, error) {
+	if s := c.definitions[of]; s != nil {
 		return s, nil
 	}
-	s, err := loadSchema(batch.GroupVersion.Group, kind.Plural, batch.GroupVersion.Version)
+	s, err := loadDefinition(of)
 	if err != nil {
 		return nil, err
 	}
-	if c.schemas == nil {
-		c.schemas = map[string]*schema{}
+	if c.definitions == nil {
+		c.definitions = map[schema.GroupVersionResource]*definition{}
 	}
-	c.schemas[kind.Name] = s
+	c.definitions[of] = s
 	return s, nil
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"sigs.k8s.io/yaml"
@@ -26,16 +27,16 @@ import (
 	"tensorstack.dev/batch/internal/cli/nearest"
 )
 
-// schema is a CustomResourceDefinition as the API server applies it: the same packages in the same order.
-type schema struct {
+// definition is a CustomResourceDefinition as the API server applies it: the same packages in the same order.
+type definition struct {
 	structural *structuralschema.Structural
 	values     validation.SchemaValidator
 	rules      *cel.Validator
 }
 
-// loadSchema reads the definition that this program carries.
-func loadSchema(group, plural, version string) (*schema, error) {
-	name := fmt.Sprintf("crd/%s_%s.yaml", group, plural)
+// loadDefinition reads the one that this program carries.
+func loadDefinition(of schema.GroupVersionResource) (*definition, error) {
+	name := fmt.Sprintf("crd/%s_%s.yaml", of.Group, of.Resource)
 	data, err := config.CRDs.ReadFile(name)
 	if err != nil {
 		return nil, fmt.Errorf("reading schema: %w", err)
@@ -44,16 +45,16 @@ func loadSchema(group, plural, version string) (*schema, error) {
 	if err := yaml.Unmarshal(data, &crd); err != nil {
 		return nil, fmt.Errorf("reading schema %s: %w", name, err)
 	}
-	i := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version })
+	i := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == of.Version })
 	if i < 0 {
-		return nil, fmt.Errorf("reading schema %s: no version %s", name, version)
+		return nil, fmt.Errorf("reading schema %s: no version %s", name, of.Version)
 	}
 	var props apiextensions.JSONSchemaProps
 	err = apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(crd.Spec.Versions[i].Schema.OpenAPIV3Schema, &props, nil)
 	if err != nil {
 		return nil, fmt.Errorf("converting schema %s: %w", name, err)
 	}
-	s := &schema{}
+	s := &definition{}
 	if s.structural, err = structuralschema.NewStructural(&props); err != nil {
 		return nil, fmt.Errorf("converting schema %s: %w", name, err)
 	}
@@ -65,7 +66,7 @@ func loadSchema(group, plural, version string) (*schema, error) {
 }
 
 // decode drops what the schema does not know, which it returns as faults, and fills in the schema's defaults.
-func (s *schema) decode(u *unstructured.Unstructured) []string {
+func (s *definition) decode(u *unstructured.Unstructured) []string {
 	var faults []string
 	meta, _, unknown, err := objectmeta.GetObjectMetaWithOptions(u.Object, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
 	if err != nil {
@@ -99,7 +100,7 @@ func (s *schema) decode(u *unstructured.Unstructured) []string {
 }
 
 // suggest names the field that was probably meant.
-func (s *schema) suggest(path string) string {
+func (s *definition) suggest(path string) string {
 	at := s.structural
 	steps := strings.Split(path, ".")
 	for _, step := range steps[:len(steps)-1] {
@@ -128,8 +129,8 @@ func (s *schema) suggest(path string) string {
 
 // checkValues lists what the API server would object to in the values of an object that is created. complete is false where
 // that keeps it from evaluating rules: they rely on types and bounds.
-func (s *schema) checkValues(u *unstructured.Unstructured) (errs field.ErrorList, complete bool) {
-	errs = apivalidation.ValidateObjectMetaAccessor(u, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+func (s *definition) checkValues(u *unstructured.Unstructured, namespaced bool) (errs field.ErrorList, complete bool) {
+	errs = apivalidation.ValidateObjectMetaAccessor(u, namespaced, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	errs = append(errs, validation.ValidateCustomResource(nil, u.Object, s.values)...)
 	errs = append(errs, objectmeta.Validate(nil, u.Object, s.structural, false)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, u.Object)...)
@@ -137,7 +138,7 @@ func (s *schema) checkValues(u *unstructured.Unstructured) (errs field.ErrorList
 }
 
 // checkRules lists the rules of the schema that the object breaks.
-func (s *schema) checkRules(ctx context.Context, u *unstructured.Unstructured) field.ErrorList {
+func (s *definition) checkRules(ctx context.Context, u *unstructured.Unstructured) field.ErrorList {
 	if s.rules == nil {
 		return nil
 	}
