@@ -22,6 +22,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultbinder"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 
@@ -132,6 +133,7 @@ func profiles(defaults []config.KubeSchedulerProfile, alone bool) []config.KubeS
 	plugin := config.PluginSet{Enabled: []config.Plugin{{Name: Name}}}
 	p := ours.Plugins
 	p.PreEnqueue, p.PreFilter, p.Filter, p.Reserve, p.Permit = plugin, plugin, plugin, plugin, plugin
+	p.Bind = config.PluginSet{Enabled: plugin.Enabled, Disabled: []config.Plugin{{Name: defaultbinder.Name}}}
 	p.PostFilter = config.PluginSet{Disabled: []config.Plugin{{Name: "*"}}}
 	if alone {
 		return []config.KubeSchedulerProfile{ours}

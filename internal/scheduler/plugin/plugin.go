@@ -49,6 +49,9 @@ type Plugin struct {
 	evictions  *evictions
 	arrivals   arrivals
 
+	binder  fwk.BindPlugin
+	binding chan struct{}
+
 	mu sync.Mutex
 	// tickets are the pods that may enter a scheduling cycle now; plans are those in one.
 	tickets map[types.UID]*ticket
@@ -56,22 +59,34 @@ type Plugin struct {
 }
 
 var (
-	_ fwk.PreEnqueuePlugin = &Plugin{}
-	_ fwk.PreFilterPlugin  = &Plugin{}
-	_ fwk.FilterPlugin     = &Plugin{}
-	_ fwk.ReservePlugin    = &Plugin{}
-	_ fwk.PermitPlugin     = &Plugin{}
+	_ fwk.EnqueueExtensions = &Plugin{}
+	_ fwk.PreEnqueuePlugin  = &Plugin{}
+	_ fwk.PreFilterPlugin   = &Plugin{}
+	_ fwk.FilterPlugin      = &Plugin{}
+	_ fwk.ReservePlugin     = &Plugin{}
+	_ fwk.PermitPlugin      = &Plugin{}
+	_ fwk.BindPlugin        = &Plugin{}
 )
 
 // New makes the plugin of a profile. Its planner runs once the scheduler has been attached.
 func New(ctx context.Context, handle fwk.Handle, config Config) (*Plugin, error) {
-	p := &Plugin{handle: handle, config: config, woken: make(chan struct{}, 1), tickets: map[types.UID]*ticket{}, plans: map[types.UID]*ticket{},
-		arrivals: arrivals{pods: map[types.UID]bool{}}}
-	p.index = newIndex(p.wake, p.completed)
+	binder, err := newBinder(ctx, handle)
+	if err != nil {
+		return nil, fmt.Errorf("making the default plugin that binds: %w", err)
+	}
+	p := newPlugin(handle, binder, config)
 	if err := p.watch(ctx); err != nil {
 		return nil, fmt.Errorf("watching pods, groups and queues: %w", err)
 	}
 	return p, nil
+}
+
+// newPlugin makes a plugin that knows of nothing yet.
+func newPlugin(handle fwk.Handle, binder fwk.BindPlugin, config Config) *Plugin {
+	p := &Plugin{handle: handle, config: config, woken: make(chan struct{}, 1), tickets: map[types.UID]*ticket{}, plans: map[types.UID]*ticket{},
+		arrivals: arrivals{pods: map[types.UID]bool{}}, binder: binder, binding: make(chan struct{}, bindings)}
+	p.index = newIndex(p.wake, p.completed)
+	return p
 }
 
 // factory lets the scheduler make the plugin, and keeps it.
@@ -120,6 +135,12 @@ func (p *Plugin) plan(uid types.UID) *ticket {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.plans[uid]
+}
+
+// EventsToRegister names no events: pods that are held back stay so until a plan has a node for them. Without it each event would
+// have the queue look at each of them.
+func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return nil, nil
 }
 
 // PreEnqueue holds pods back until a plan has a node for them.

@@ -1,0 +1,151 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/profile"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+)
+
+// rig is a scheduler with its plugins, cache and queue and our planner, which a test feeds by hand: there is no API server.
+type rig struct {
+	testing.TB
+	*planner
+	// admissions counts calls of PreEnqueue.
+	admissions atomic.Int64
+	serial     int64
+}
+
+// counting is the plugin, and counts.
+type counting struct {
+	*Plugin
+	rig *rig
+}
+
+func (c counting) PreEnqueue(ctx context.Context, pod *corev1.Pod) *fwk.Status {
+	c.rig.admissions.Add(1)
+	return c.Plugin.PreEnqueue(ctx, pod)
+}
+
+func newRig(tb testing.TB, nodes int) *rig {
+	tb.Helper()
+	ctx := tb.Context()
+	client := fake.NewClientset()
+	informers := scheduler.NewInformerFactory(client, 0)
+	r := &rig{TB: tb}
+	var p *Plugin
+	make := func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		p = newPlugin(handle, nil, Config{})
+		p.nodeLister = informers.Core().V1().Nodes().Lister()
+		p.synced = func() bool { return true }
+		p.conditions, p.evictions = newConditions(nil, client), newEvictions(client)
+		return counting{p, r}, nil
+	}
+	defaults, err := latest.Default()
+	r.must(err)
+	sched, err := scheduler.New(ctx, client, informers, nil,
+		profile.RecorderFactory(func(string) events.EventRecorderLogger { return events.NewFakeRecorder(1000) }),
+		scheduler.WithProfiles(profiles(defaults.Profiles, true)...),
+		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: make}))
+	r.must(err)
+	fw := sched.Profiles[scheduling.SchedulerName]
+	r.planner = &planner{Plugin: p, sched: sched, nodes: newNodes(ctx, fw, sched.Cache, fw.SnapshotSharedLister().(*internalcache.Snapshot), p.index)}
+	for i := range nodes {
+		r.node(fmt.Sprintf("n%d", i), informers.Core().V1().Nodes().Informer().GetStore().Add)
+	}
+	return r
+}
+
+func (r *rig) must(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+// node adds a node with 8 CPUs.
+func (r *rig) node(name string, list func(any) error) {
+	room := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"),
+		corev1.ResourcePods: resource.MustParse("110")}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}},
+		Status: corev1.NodeStatus{Capacity: room, Allocatable: room}}
+	r.must(list(n))
+	r.sched.Cache.AddNode(klog.Background(), n)
+	r.index.nodeSeen(nil, n)
+}
+
+func (r *rig) queue(name string, priority int32) {
+	r.index.queueSeen(&scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: scheduling.QueueSpec{Priority: priority}})
+}
+
+// group adds a gang that waits.
+func (r *rig) group(name, queue string, pods int, cpu string) {
+	r.podGroup(name, queue, pods)
+	for i := range pods {
+		r.pod(fmt.Sprintf("%s-%d", name, i), name, cpu, "")
+	}
+}
+
+func (r *rig) podGroup(name, queue string, min int) {
+	r.serial++
+	r.index.podGroupSeen(&scheduling.PodGroup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), CreationTimestamp: metav1.Unix(r.serial, 0)},
+		Spec:       scheduling.PodGroupSpec{MinMember: int32(min), Queue: queue}})
+}
+
+// pod adds a pod that waits, or that is bound if node is not empty.
+func (r *rig) pod(name, group, cpu, node string) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.Unix(r.serial, 0),
+			Labels: map[string]string{scheduling.LabelGroupName: group}},
+		Spec: corev1.PodSpec{SchedulerName: scheduling.SchedulerName, NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "none",
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}}}},
+	}
+	if node == "" {
+		r.sched.SchedulingQueue.Add(r.Context(), p)
+	} else {
+		r.must(r.sched.Cache.AddPod(klog.Background(), p))
+	}
+	r.podSeen(p)
+	return p
+}
+
+// drop forgets what rounds have planned, so that the next one does the same work again.
+func (r *rig) drop() {
+	for uid := range r.nodes.assumed {
+		r.nodes.forget(uid)
+	}
+	r.index.mu.Lock()
+	defer r.index.mu.Unlock()
+	for _, t := range r.ready {
+		m := r.index.pods[t.pod.UID]
+		r.index.place(m, "")
+		m.group.changed = true
+		r.index.touch(m.group)
+	}
+	for _, g := range r.index.groups {
+		if g.core.Hold != nil {
+			g.core.Hold, g.changed = nil, true
+		}
+	}
+	r.ready, r.evictions.work.todo = nil, map[string]func(context.Context) error{}
+	r.nextFull = time.Time{}
+}

@@ -1,0 +1,150 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// TestEventsLeaveWaitingPodsAlone: what happens in the cluster does not have the scheduler's queue look at pods that are held
+// back. If it did, binding n pods while n wait would cost n² such looks.
+func TestEventsLeaveWaitingPodsAlone(t *testing.T) {
+	r := newRig(t, 1)
+	r.queue("q", 0)
+	r.group("g", "q", 10, "500m")
+	before := r.admissions.Load()
+	if before == 0 {
+		t.Fatal("the queue has not asked the plugin")
+	}
+	other := r.pod("other", "other", "1", "n0")
+	r.sched.SchedulingQueue.MoveAllToActiveOrBackoffQueue(klog.Background(), framework.EventAssignedPodAdd, nil, other, nil)
+	if after := r.admissions.Load(); after != before {
+		t.Errorf("a bound pod has had the queue look at %d of the 10 pods that wait", after-before)
+	}
+	r.round()
+	for n := range 10 {
+		if r.nextReady(klog.Background()) == nil {
+			t.Fatalf("the queue gave out %d of the 10 pods that have a node", n)
+		}
+	}
+}
+
+// slowBinder binds when it is told to.
+type slowBinder struct {
+	fwk.BindPlugin
+	now, most atomic.Int64
+	proceed   chan struct{}
+}
+
+func (b *slowBinder) Bind(context.Context, fwk.CycleState, *corev1.Pod, string) *fwk.Status {
+	now := b.now.Add(1)
+	for most := b.most.Load(); now > most && !b.most.CompareAndSwap(most, now); most = b.most.Load() {
+	}
+	<-b.proceed
+	b.now.Add(-1)
+	return nil
+}
+
+// TestBindingsAreBounded: however many pods are to be bound, the API server hears of so many at a time.
+func TestBindingsAreBounded(t *testing.T) {
+	b := &slowBinder{proceed: make(chan struct{})}
+	p := newPlugin(nil, b, Config{})
+	var pods sync.WaitGroup
+	for range 3 * bindings {
+		pods.Go(func() {
+			if s := p.Bind(t.Context(), nil, nil, ""); !s.IsSuccess() {
+				t.Error(s)
+			}
+		})
+	}
+	for range 3 * bindings {
+		b.proceed <- struct{}{}
+	}
+	pods.Wait()
+	if most := b.most.Load(); most > bindings {
+		t.Errorf("%d at a time, not %d", most, bindings)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range bindings {
+		p.binding <- struct{}{}
+	}
+	if p.Bind(ended, nil, nil, "").IsSuccess() {
+		t.Error("a pod was bound after the end")
+	}
+}
+
+// BenchmarkPreemption plans evictions for a gang of 64 on 1,000 nodes that gangs of a lower queue fill.
+func BenchmarkPreemption(b *testing.B) {
+	const nodes = 1000
+	r := newRig(b, nodes)
+	r.queue("low", 0)
+	r.queue("high", 10)
+	for i := range nodes / 8 {
+		name := fmt.Sprintf("low%d", i)
+		r.podGroup(name, "low", 16)
+		for k := range 16 {
+			r.pod(fmt.Sprintf("%s-%d", name, k), name, "4", fmt.Sprintf("n%d", 8*i+k/2))
+		}
+	}
+	r.group("high", "high", 64, "4")
+	for b.Loop() {
+		r.round()
+		if g := r.index.groups["default/high"]; g.core.Hold == nil || len(g.core.Hold.Blockers) != 64 {
+			b.Fatalf("not planned with 64 victims: %+v", g.core.Hold)
+		}
+		b.StopTimer()
+		r.drop()
+		b.StartTimer()
+	}
+}
+
+// BenchmarkPlacing plans 128 pods in gangs on 500 and 5,000 nodes.
+func BenchmarkPlacing(b *testing.B) {
+	for _, nodes := range []int{500, 5000} {
+		for _, size := range []int{1, 8, 64} {
+			b.Run(fmt.Sprintf("nodes=%d/gang=%d", nodes, size), func(b *testing.B) {
+				r := newRig(b, nodes)
+				r.queue("q", 0)
+				for i := range batch / size {
+					r.group(fmt.Sprintf("g%d", i), "q", size, "1")
+				}
+				for b.Loop() {
+					r.round()
+					if len(r.ready) != batch {
+						b.Fatalf("%d pods have a node", len(r.ready))
+					}
+					b.StopTimer()
+					r.drop()
+					b.StartTimer()
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkUnfit looks at 1,000 groups of different sizes that do not fit, once something has been freed.
+func BenchmarkUnfit(b *testing.B) {
+	r := newRig(b, 500)
+	r.queue("q", 0)
+	for i := range 1000 {
+		r.group(fmt.Sprintf("g%d", i), "q", 4, fmt.Sprintf("%d", 9+i%20))
+	}
+	for b.Loop() {
+		r.round()
+		b.StopTimer()
+		if len(r.ready) != 0 {
+			b.Fatal("something fits")
+		}
+		r.index.roomMade(false)
+		r.drop()
+		b.StartTimer()
+	}
+}
