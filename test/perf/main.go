@@ -25,6 +25,7 @@ type settings struct {
 	run      *regexp.Regexp // workloads
 	systems  []string
 	nodes    int
+	pods     int // of the workloads of schedulers
 	count    int
 	operator string
 	out      string
@@ -62,13 +63,14 @@ func parseFlags() (*settings, error) {
 	systems := flag.String("systems", "floor,job,ours", "systems to measure")
 	list := flag.Bool("list", false, "list the workloads and exit")
 	flag.IntVar(&s.nodes, "nodes", 50, "simulated nodes")
+	flag.IntVar(&s.pods, "pods", 5000, "pods of the workloads of schedulers")
 	flag.IntVar(&s.count, "count", 1, "measure each this often and report the medians")
 	flag.StringVar(&s.operator, "operator", "bin/t9k-operator", "the operator's program")
 	flag.StringVar(&s.out, "out", "bench", "directory of the result")
 	flag.StringVar(&s.profile, "profile", "", "run the operator inside of this program and write its CPU and heap profiles to this directory")
 	flag.Parse()
 	if *list {
-		for _, w := range workloads {
+		for _, w := range all() {
 			fmt.Printf("%-14s %s\n", w.name, w.title)
 		}
 		os.Exit(0)
@@ -94,12 +96,17 @@ func parseFlags() (*settings, error) {
 // bench measures each workload on each system, one after the other.
 func bench(ctx context.Context, s *settings) error {
 	r := newReport(s)
-	for i := range workloads {
-		w := &workloads[i]
+	for _, w := range all() {
 		if s.run == nil && w.optional || s.run != nil && !s.run.MatchString(w.name) {
 			continue
 		}
 		for range s.count {
+			if w.together != nil {
+				if err := measureTogether(ctx, s, w, r); err != nil {
+					return fmt.Errorf("measuring %s: %w", w.name, err)
+				}
+				continue
+			}
 			for _, sys := range w.on(s.systems) {
 				began := time.Now()
 				result, err := measure(ctx, s, w, sys)
@@ -113,6 +120,29 @@ func bench(ctx context.Context, s *settings) error {
 		r.print(os.Stdout, w)
 	}
 	return r.save(filepath.Join(s.out, "result.json"))
+}
+
+// all lists all workloads.
+func all() []*workload {
+	var list []*workload
+	for _, some := range [][]workload{workloads, schedWorkloads} {
+		for i := range some {
+			list = append(list, &some[i])
+		}
+	}
+	return list
+}
+
+// measureTogether runs a workload that measures all its columns in one go.
+func measureTogether(ctx context.Context, s *settings, w *workload, r *report) error {
+	ctx, cancel := context.WithTimeout(ctx, w.timeout())
+	defer cancel()
+	began := time.Now()
+	return w.together(ctx, s, func(sys *system, result *result) {
+		fmt.Fprintf(os.Stderr, "  %-14s %-8s measured in %.0f s\n", w.name, sys.name, time.Since(began).Seconds())
+		r.add(w, sys, result)
+		began = time.Now()
+	})
 }
 
 // measure runs one workload on one system, on a plane of its own.

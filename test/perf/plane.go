@@ -22,6 +22,7 @@ import (
 	podstages "sigs.k8s.io/kwok/kustomize/stage/pod/fast"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/testing/audit"
 	"tensorstack.dev/batch/internal/testing/testenv"
@@ -69,15 +70,10 @@ func startPlane(ctx context.Context, s *settings, sys *system) (*plane, error) {
 }
 
 func (p *plane) start(s *settings, sys *system) error {
-	tokens := filepath.Join(p.dir, "tokens.csv")
-	var lines []string
-	for _, user := range []string{userBench, userKWOK, userPeer} {
-		lines = append(lines, fmt.Sprintf("%s,%s,%s,system:masters", user, user, user))
-	}
-	if err := os.WriteFile(tokens, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+	tokens, err := p.tokens()
+	if err != nil {
 		return err
 	}
-	var err error
 	p.env, err = testenv.New(testenv.Options{
 		Components:  []string{local.Etcd, local.APIServer, local.CRDs, local.Scheduler},
 		AuditPolicy: audit.Policy("Metadata", userPeer),
@@ -101,12 +97,25 @@ func (p *plane) start(s *settings, sys *system) error {
 	return err
 }
 
+// tokens writes the file of the users' tokens.
+func (p *plane) tokens() (string, error) {
+	path := filepath.Join(p.dir, "tokens.csv")
+	var lines []string
+	for _, user := range []string{userBench, userKWOK, userPeer} {
+		lines = append(lines, fmt.Sprintf("%s,%s,%s,system:masters", user, user, user))
+	}
+	return path, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600)
+}
+
 func newClient(config *rest.Config) (client.WithWatch, error) {
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
 	if err := batch.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	if err := scheduling.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
 	return client.NewWithWatch(config, client.Options{Scheme: scheme})

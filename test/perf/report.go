@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,9 +14,12 @@ import (
 	"time"
 )
 
-// target is what one figure of this repository's operator is to be at most.
+// target is what one figure of this repository's programs is to be at most, or at least.
 type target struct {
 	figure string
+	// of names the system whose figure it is; empty: ours.
+	of    string
+	least bool
 	// against names the system that it is compared with; at most factor times that system's figure. Empty: at most value.
 	against string
 	factor  float64
@@ -33,6 +37,12 @@ var labels = []label{
 	{"recovery", "until all run again", "s"},
 	{"lag_p50", "last pod's end until job's, median", "s"},
 	{"lag_p99", "last pod's end until job's, p99", "s"},
+	{"pods_per_s", "pods per second", ""},
+	{"first_bound", "caches filled until the first binding", "ms"},
+	{"wait_p50", "last pod's creation until all of its group are bound, median", "ms"},
+	{"wait_p99", "…, p99", "ms"},
+	{"cpu_per_1000", "scheduler's CPU per 1,000 pods", "s"},
+	{"writes_per_pod", "scheduler's writes per pod", ""},
 	{"cpu", "controller's CPU", "s"},
 	{"requests", "controller's requests", ""},
 	{"requests_per_job", "… per job", ""},
@@ -64,9 +74,11 @@ type workloadReport struct {
 // checked is a target and whether it was met.
 type checked struct {
 	Figure  string  `json:"figure"`
+	Of      string  `json:"of,omitempty"`
 	Against string  `json:"against,omitempty"`
 	Value   float64 `json:"value"`
 	Limit   float64 `json:"limit"`
+	Least   bool    `json:"least,omitempty"`
 	OK      bool    `json:"ok"`
 }
 
@@ -109,7 +121,7 @@ func (w *workloadReport) median(system, figure string) (float64, bool) {
 func (w *workloadReport) check(targets []target) {
 	w.Checks = nil
 	for _, t := range targets {
-		value, ok := w.median("ours", t.figure)
+		value, ok := w.median(cmp.Or(t.of, "ours"), t.figure)
 		limit := t.value
 		if ok && t.against != "" {
 			var other float64
@@ -118,7 +130,7 @@ func (w *workloadReport) check(targets []target) {
 			}
 		}
 		if ok {
-			w.Checks = append(w.Checks, checked{t.figure, t.against, value, limit, value <= limit})
+			w.Checks = append(w.Checks, checked{t.figure, t.of, t.against, value, limit, t.least, value == limit || value < limit != t.least})
 		}
 	}
 }
@@ -194,10 +206,18 @@ func (w *workloadReport) verdicts(figure string) string {
 		if !c.OK {
 			verdict = "MISS"
 		}
+		bound := "≤"
+		if c.Least {
+			bound = "≥"
+		}
+		of := ""
+		if c.Of != "" {
+			of = c.Of + " "
+		}
 		if c.Against == "" {
-			all = append(all, fmt.Sprintf("≤ %s %s", number(c.Limit), verdict))
+			all = append(all, fmt.Sprintf("%s%s %s %s", of, bound, number(c.Limit), verdict))
 		} else {
-			all = append(all, fmt.Sprintf("%.2f × %s (≤ %s) %s", c.Value, c.Against, number(c.Limit), verdict))
+			all = append(all, fmt.Sprintf("%s%.2f × %s (%s %s) %s", of, c.Value, c.Against, bound, number(c.Limit), verdict))
 		}
 	}
 	return strings.Join(all, ", ")

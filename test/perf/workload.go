@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -14,12 +15,18 @@ type workload struct {
 	// systems that it is measured on; nil: all.
 	systems []string
 	run     func(*session) error
-	// targets of this repository's operator.
+	// together measures on all columns in one go, without run; columns are what it measures.
+	together func(ctx context.Context, s *settings, add func(*system, *result)) error
+	columns  []*system
+	// targets of this repository's programs.
 	targets []target
 }
 
 // on lists the systems that it is measured on, among those that are asked for.
 func (w *workload) on(names []string) []*system {
+	if w.together != nil {
+		return w.columns
+	}
 	var all []*system
 	for _, s := range systems {
 		if slices.Contains(names, s.name) && (w.systems == nil || slices.Contains(w.systems, s.name)) {
@@ -30,7 +37,7 @@ func (w *workload) on(names []string) []*system {
 }
 
 func (w *workload) timeout() time.Duration {
-	if w.optional {
+	if w.optional || w.together != nil {
 		return 15 * time.Minute
 	}
 	return 4 * time.Minute

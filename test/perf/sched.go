@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/testing/audit"
+)
+
+// runLabel tells the objects of one measurement from those of others on the same stage.
+const runLabel = "perf.tensorstack.dev/run"
+
+// contender is a scheduler with pods that come in groups of one size. It is a column of the report.
+type contender struct {
+	system
+	part string
+	args []string
+	// scheduler is the name by which pods ask for it.
+	scheduler string
+	// size of the groups; those of one pod have no PodGroup.
+	size int
+	// gang: the pods of a group have a PodGroup and start together.
+	gang bool
+}
+
+// alone leaves the pods of the default scheduler to another one, as an installation does.
+var alone = []string{"--no-default-profile"}
+
+func upstream(size int) *contender {
+	return &contender{system{name: "default", title: "kube-scheduler"}, "kube-scheduler", nil, corev1.DefaultSchedulerName, size, false}
+}
+
+func gangs(size int) *contender {
+	return &contender{system{name: fmt.Sprintf("gangs%d", size), title: fmt.Sprintf("gangs of %d", size)}, "t9k-scheduler", alone,
+		scheduling.SchedulerName, size, true}
+}
+
+func singles() *contender {
+	return &contender{system{name: "singles", title: "t9k, single pods"}, "t9k-scheduler", alone, scheduling.SchedulerName, 1, false}
+}
+
+func columns(all []*contender) []*system {
+	var systems []*system
+	for _, c := range all {
+		systems = append(systems, &c.system)
+	}
+	return systems
+}
+
+// batch of groups that a contender is to schedule.
+type groups struct {
+	*contender
+	run   string
+	names []string
+	cpu   string
+	// selector restricts the pods to some nodes.
+	selector map[string]string
+}
+
+func (c *contender) groups(run string, pods int, cpu string) *groups {
+	return &groups{contender: c, run: run, names: names(run+"-", pods/c.size), cpu: cpu}
+}
+
+func (g *groups) pods() int { return len(g.names) * g.size }
+
+// submit makes the groups first and then all pods.
+func (st *stage) submit(g *groups) error {
+	if err := parallel(st.ctx, g.names, func(name string) error { return st.submitGroup(g, name) }); err != nil {
+		return err
+	}
+	var all []*corev1.Pod
+	for _, name := range g.names {
+		all = append(all, g.podsOf(name)...)
+	}
+	return parallel(st.ctx, all, func(pod *corev1.Pod) error { return st.client.Create(st.ctx, pod) })
+}
+
+func (st *stage) submitGroup(g *groups, name string) error {
+	if !g.gang {
+		return nil
+	}
+	return st.client.Create(st.ctx, &scheduling.PodGroup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{runLabel: g.run}},
+		Spec:       scheduling.PodGroupSpec{MinMember: int32(g.size), Queue: scheduling.DefaultQueue},
+	})
+}
+
+func (g *groups) podsOf(name string) []*corev1.Pod {
+	labels := map[string]string{runLabel: g.run, jobLabel: name}
+	if g.gang {
+		labels[scheduling.LabelGroupName] = name
+	}
+	var all []*corev1.Pod
+	for i := range g.size {
+		all = append(all, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s-%d", name, i), Labels: labels},
+			Spec: corev1.PodSpec{SchedulerName: g.scheduler, NodeSelector: g.selector, Containers: []corev1.Container{{Name: "main", Image: "none",
+				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(g.cpu)}}}}},
+		})
+	}
+	return all
+}
+
+// throughput has a contender schedule pods that are all there when it starts. The clock runs from when its caches are filled
+// until a watch has seen the last binding; CPU and requests count until it is quiet again.
+func (st *stage) throughput(g *groups) (*result, error) {
+	if err := st.submit(g); err != nil {
+		return nil, err
+	}
+	st.seen.reset()
+	r := &result{Figures: map[string]float64{}}
+	err := st.running(g.contender, r, g.pods(), func(ctx context.Context) error {
+		began := time.Now()
+		if err := st.seen.awaitBound(ctx, g.pods()); err != nil {
+			return err
+		}
+		first, last := st.seen.span()
+		r.Figures["pods_per_s"] = float64(g.pods()) / last.Sub(began).Seconds()
+		r.Figures["first_bound"] = 1000 * first.Sub(began).Seconds()
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r, st.clearAll(g)
+}
+
+// clearAll takes away what was submitted.
+func (st *stage) clearAll(g *groups) error {
+	st.seen.reset()
+	if err := st.clear(g.run); err != nil {
+		return err
+	}
+	return st.seen.awaitGone(st.ctx, g.pods())
+}
+
+// running does something while a contender runs, and notes what that cost the contender for a number of pods: CPU and requests
+// from when its caches are filled until it is quiet again.
+func (st *stage) running(c *contender, r *result, pods int, do func(context.Context) error) error {
+	if _, err := st.audit.Next(); err != nil {
+		return err
+	}
+	ctx, child, err := st.startScheduler(c.part, c.args...)
+	if err != nil {
+		return err
+	}
+	defer child.stop()
+	before, err := child.cpu()
+	if err != nil {
+		return err
+	}
+	if err := do(ctx); err != nil {
+		return err
+	}
+	s := session{plane: st.plane}
+	if err := s.quiet(); err != nil {
+		return err
+	}
+	after, err := child.cpu()
+	if err != nil {
+		return err
+	}
+	requests, err := st.audit.Next()
+	if err != nil {
+		return err
+	}
+	r.Requests = audit.Count(slices.DeleteFunc(requests, ofElection))
+	writes := 0
+	for sort, n := range r.Requests {
+		if !isRead(sort) {
+			writes += n
+		}
+	}
+	r.Figures["cpu_per_1000"] = 1000 * (after - before).Seconds() / float64(pods)
+	r.Figures["writes_per_pod"] = float64(writes) / float64(pods)
+	_, r.Figures["rss_peak"], err = child.memory()
+	return err
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// bindings notes when pods come to be and when they are bound, by one watch.
+type bindings struct {
+	*observer
+	bound  map[types.UID]bool
+	groups map[string]*groupSeen
+	// first and last binding since the last reset.
+	first, last time.Time
+}
+
+// groupSeen is what was seen of the pods of one group: when the last of them came to be, and when the last of them was bound.
+type groupSeen struct {
+	created, bound int
+	complete, last time.Time
+}
+
+func observeBindings(p *plane) (*bindings, error) {
+	b := &bindings{observer: &observer{changed: make(chan struct{}, 1)}}
+	b.reset()
+	return b, b.watch(p, &corev1.PodList{}, b.note)
+}
+
+func (b *bindings) reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.n = counts{}
+	b.bound, b.groups = map[types.UID]bool{}, map[string]*groupSeen{}
+	b.first, b.last = time.Time{}, time.Time{}
+}
+
+func (b *bindings) note(t watch.EventType, object client.Object, now time.Time) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	if t == watch.Deleted {
+		b.n.gone++
+		return
+	}
+	name := pod.Labels[jobLabel]
+	g := b.groups[name]
+	if g == nil {
+		g = &groupSeen{}
+		b.groups[name] = g
+	}
+	if t == watch.Added {
+		g.created++
+		g.complete = now
+	}
+	if pod.Spec.NodeName == "" || b.bound[pod.UID] {
+		return
+	}
+	b.bound[pod.UID] = true
+	b.n.started++
+	g.bound++
+	g.last, b.last = now, now
+	if b.first.IsZero() {
+		b.first = now
+	}
+}
+
+func (b *bindings) awaitBound(ctx context.Context, pods int) error {
+	return b.await(ctx, "all pods are bound", func(n counts, _ int) bool { return n.started >= pods })
+}
+
+func (b *bindings) awaitGone(ctx context.Context, pods int) error {
+	return b.await(ctx, "all pods are gone", func(n counts, _ int) bool { return n.gone >= pods })
+}
+
+// span is when the first and the last pod were bound.
+func (b *bindings) span() (first, last time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.first, b.last
+}
+
+// waits are, for each group that is bound, the time from its last pod's creation until its last pod's binding.
+func (b *bindings) waits() []time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var all []time.Duration
+	for _, g := range b.groups {
+		if g.created > 0 && g.bound == g.created {
+			all = append(all, max(0, g.last.Sub(g.complete)))
+		}
+	}
+	return all
+}
