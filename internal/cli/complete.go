@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"tensorstack.dev/batch/internal/kinds"
 )
@@ -50,6 +51,28 @@ func (a *app) completeJobsThat(n int, fit func(*job) bool) completion {
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// completeTensorBoards completes the name of a TensorBoard, which for that of a job is the job's.
+func (a *app) completeTensorBoards(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	c, ctx, cancel := a.connectQuietly(cmd.Context())
+	if c == nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer cancel()
+	list, err := c.tensorBoards().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []string
+	for i := range list.Items {
+		phase, _, _ := unstructured.NestedString(list.Items[i].Object, "status", "phase")
+		names = append(names, cobra.CompletionWithDesc(list.Items[i].GetName(), phase))
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeRoles completes the roles of the job that is the first argument.

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/metadata"
 
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 	"tensorstack.dev/batch/internal/cli/view"
 )
 
@@ -65,6 +67,9 @@ func (a *app) describe(ctx context.Context, c *cluster, j *job) error {
 		// Who else waits is not for everybody to read. The job's own status says what it waits for.
 		d.Place, _ = c.place(ctx, j, d.Normal.Gang.Queue)
 	}
+	if j.kind.Training != nil {
+		d.TensorBoard = boardOf(j)
+	}
 	// Whoever may read jobs may not read pods or events: what can be told is told.
 	var ages, events error
 	d.Ages, ages = c.ages(ctx, j)
@@ -73,6 +78,15 @@ func (a *app) describe(ctx context.Context, c *cluster, j *job) error {
 		fmt.Fprintf(a.ErrOut, "Some of it is missing: %v\n", err)
 	}
 	return printLines(a.Out, d.Lines(time.Now(), styleOf(a.Out)))
+}
+
+// boardOf tells how the TensorBoard of a training job is; nil where it asks for none.
+func boardOf(j *job) *batch.DependentStatus {
+	spec, status := j.kind.Training(j.Object)
+	if spec.TensorBoardSpec != nil && status.TensorBoard == nil {
+		return &batch.DependentStatus{Type: corev1.EventTypeNormal, Reason: tensorboard.ReasonStarting, Note: "It is not there yet."}
+	}
+	return status.TensorBoard
 }
 
 // eventsOfAll lists the events about a job and about its pods that are in trouble, the oldest first.

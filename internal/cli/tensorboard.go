@@ -44,7 +44,7 @@ until Ctrl-C. A job's TensorBoard has the job's name.
 A TensorBoard that nobody looks at for long is suspended; --resume starts it again.`,
 		Example:           a.example("t9k tensorboard mnist", "t9k tensorboard mnist --open", "t9k tensorboard mnist --resume"),
 		Args:              needJob,
-		ValidArgsFunction: a.completeJobs(1),
+		ValidArgsFunction: a.completeTensorBoards,
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.tensorBoard(cmd.Context(), &o, args[0]) },
 	}
 	f := cmd.Flags()

@@ -21,6 +21,8 @@ type Description struct {
 	Invalid string
 	// Place among those that wait in the job's queue; empty where it does not wait or that is not known.
 	Place string
+	// TensorBoard is how the job's own one is; nil where it has none.
+	TensorBoard *batch.DependentStatus
 	// Events about the job and about pods of it that do not run.
 	Events []corev1.Event
 }
@@ -96,7 +98,23 @@ func (d *Description) head(now time.Time) Table {
 			add("Place", d.Place, Plain)
 		}
 	}
+	board, colour := d.board()
+	add("TensorBoard", board, colour)
 	return t
+}
+
+// board tells how the job's TensorBoard is.
+func (d *Description) board() (string, Colour) {
+	switch b := d.TensorBoard; {
+	case b == nil:
+		return "", Plain
+	case b.Ready:
+		return fmt.Sprintf("ready: \"t9k tensorboard %s\" shows it", d.Name), Good
+	case b.Type == corev1.EventTypeWarning:
+		return b.Reason + ": " + oneLine(b.Note), Bad
+	default:
+		return b.Reason + ": " + oneLine(b.Note), Wait
+	}
 }
 
 func (d *Description) service() string {

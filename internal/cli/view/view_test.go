@@ -296,6 +296,27 @@ func TestTraining(t *testing.T) {
 	golden.Compare(t, "testdata/training.txt", b.String())
 }
 
+// How a job's TensorBoard is stands in its description, one line whatever it is.
+func TestDescribedTensorBoard(t *testing.T) {
+	for want, told := range map[string]*batch.DependentStatus{
+		"": nil,
+		`TensorBoard: ready: "t9k tensorboard mnist" shows it`:    {Ready: true, Type: corev1.EventTypeNormal, Reason: "Running", Note: "TensorBoard answers."},
+		"TensorBoard: Starting: It is being started.":             {Type: corev1.EventTypeNormal, Reason: "Starting", Note: "It is being started."},
+		"TensorBoard: NameTaken: delete it, or rename the job it": {Type: corev1.EventTypeWarning, Reason: "NameTaken", Note: "delete it,\nor rename the job it"},
+	} {
+		d := Description{Job: live(st(batch.JobRunning)).Job, Meta: &metav1.ObjectMeta{}, TensorBoard: told}
+		got := ""
+		for _, line := range d.Lines(now, Style{}) {
+			if strings.HasPrefix(line, "TensorBoard:") {
+				got = strings.Join(strings.Fields(line), " ")
+			}
+		}
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 func TestRanges(t *testing.T) {
 	for _, test := range []struct {
 		ranks []int
