@@ -361,6 +361,7 @@ func TestTensorBoardCommand(t *testing.T) {
 	w.create(newTraining("taken"))
 	w.awaitTold("taken", tensorboard.ReasonNameTaken)
 	fails("is not this job's", "tftj/taken")
+	w.contains("t9k describe tftj/taken", w.t9k("describe", "tftj/taken"), `NameTaken: TensorBoard "taken" is there already and is not this job's`)
 
 	suspended := newBoard("suspended")
 	yes := true
@@ -374,5 +375,11 @@ func TestTensorBoardCommand(t *testing.T) {
 		t.Error("it was not resumed")
 	}
 	w.awaitBoard("taken", tensorboard.ReasonStarting, "")
+	if got := w.t9k("__complete", "tensorboard", ""); !strings.HasPrefix(got, "suspended\t") || !strings.Contains(got, "\ntaken\tPending\n") || strings.Contains(got, "generic") {
+		t.Errorf("completion of TensorBoards:\n%s", got)
+	}
+	if got := w.t9k("__complete", "tensorboard", "taken", ""); strings.Contains(got, "suspended") {
+		t.Errorf("completion of a second TensorBoard:\n%s", got)
+	}
 	fails("tensorboard/taken: It is being started.", "taken", "--timeout=1s")
 }

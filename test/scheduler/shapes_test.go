@@ -120,6 +120,7 @@ func TestShapes(t *testing.T) {
 	}
 	s.checkLines(s.t9k("queue", "describe", "sized"), "Largest pod 4 cpu, 8Gi memory (profile small)")
 	t.Run("jobs", func(t *testing.T) { s.with(t).shapesOfJobs() })
+	t.Run("counts", func(t *testing.T) { s.with(t).countedWithTheirGroup() })
 	t.Run("pods", func(t *testing.T) { s.with(t).shapesOfPods() })
 	t.Run("past admission", func(t *testing.T) { s.with(t).shapesPastAdmission() })
 }
@@ -157,6 +158,23 @@ func (s *stage) shapesOfJobs() {
 	}
 }
 
+// countedWithTheirGroup: pods that name a group alone are of the queue of the group, for the status too.
+func (s *stage) countedWithTheirGroup() {
+	s.podGroup("named", "free", 2)
+	for i := range 2 {
+		s.pod(fmt.Sprint("named-", i), "2", inGroup("named"))
+	}
+	s.awaitBound("named", 2)
+	s.awaitQueue("free", func(q *scheduling.QueueStatus) bool { return q.Pods.Pending == 2 && q.Allocated.Cpu().Value() == 4 })
+	s.awaitQueue(scheduling.DefaultQueue, func(q *scheduling.QueueStatus) bool { return q.Pods.Pending == 0 && len(q.Allocated) == 0 })
+}
+
+func ownedBy(apiVersion, kind string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "owner", UID: "owner"}}
+	}
+}
+
 func (s *stage) shapesOfPods() {
 	s.podGroup("grouped", "sized", 1)
 	large := func(c ...corev1.Container) func(*corev1.Pod) {
@@ -182,6 +200,7 @@ func (s *stage) shapesOfPods() {
 		"labels alone":          s.newPod("p", "5", inQueue("sized"), s.byDefault),
 		"an init container":     s.newPod("p", "1", inQueue("sized"), large(requesting("5"))),
 		"a sidecar":             s.newPod("p", "3", inQueue("sized"), large(sidecar)),
+		"a controller's doing":  s.newPod("p", "5", inQueue("sized"), ownedBy("apps/v1", "ReplicaSet")),
 		"a limit alone": s.newPod("p", "1", inQueue("sized"), func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Limits: cpus("5")}
 		}),
@@ -196,6 +215,7 @@ func (s *stage) shapesOfPods() {
 	for _, pod := range []*corev1.Pod{
 		s.newPod("p", "4", inQueue("sized"), large(requesting("4"))), s.newPod("p", "3", inQueue("sized")), s.newPod("p", "4", inGroup("grouped")),
 		s.newPod("p", "50", inQueue("free")), s.newPod("p", "50"), s.newPod("p", "50", s.byDefault), s.newPod("p", "50", inGroup("unknown")),
+		s.newPod("p", "5", inQueue("sized"), ownedBy(batch.GroupVersion.String(), "GenericJob")), // it was looked at with the job
 	} {
 		s.accepted(pod)
 	}
@@ -223,6 +243,9 @@ func (s *stage) shapesPastAdmission() {
 	s.group("large", "sized", 2, "5") // nobody answers admission
 	s.group("fits", "sized", 2, "4")
 	s.group("other", "free", 2, "5")
+	job := jobsOf("sized", "5")["GenericJob"]
+	job.SetName("job")
+	s.must(s.client.Create(s.Context(), job))
 	single := s.pod("single", "5", inQueue("sized"))
 	s.awaitBound("fits", 2)
 	s.awaitBound("other", 2)
@@ -243,6 +266,13 @@ func (s *stage) shapesPastAdmission() {
 		s.Errorf("%d pods of the group that is too large are bound, and the single one to %q", n, single.Spec.NodeName)
 	}
 	s.must(s.env.StartComponent(local.Operator))
+	s.awaitReason("job", scheduling.ReasonPodTooLarge)
+	s.await("the job says why it waits", func() error {
+		if text := s.t9k("describe", "job"); !strings.Contains(text, "pod job-second-0 is too large for queue sized: 5 cpu requested, 4 allowed") {
+			return errors.New(text)
+		}
+		return nil
+	})
 
 	s.profiles(map[string]string{"tiny": "cpu: 1"})
 	s.awaitShape("sized", scheduling.ReasonShapeNotFound)
@@ -255,6 +285,7 @@ func (s *stage) shapesPastAdmission() {
 	}
 	s.profiles(map[string]string{"small": "cpu: 5"})
 	s.awaitBound("large", 2)
+	s.awaitBound("job", 2)
 	s.await("the single pod is bound", func() error {
 		s.must(s.client.Get(s.Context(), client.ObjectKeyFromObject(single), single))
 		if single.Spec.NodeName == "" {
