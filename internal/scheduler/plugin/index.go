@@ -23,6 +23,8 @@ type index struct {
 	waiting map[*group]bool
 	queues  map[string]*queue
 	used    map[string]core.Resources
+	// attracted are the pods that wait and that others can make fit by coming.
+	attracted map[types.UID]bool
 	// freed counts what may have made room.
 	freed uint64
 	// nodesChanged: the capacities of the queues are to be counted anew.
@@ -73,7 +75,7 @@ type group struct {
 
 func newIndex(wake func(), completed func(*group)) *index {
 	return &index{pods: map[types.UID]*member{}, groups: map[string]*group{}, waiting: map[*group]bool{}, queues: map[string]*queue{},
-		used: map[string]core.Resources{}, wake: wake, completed: completed, nodesChanged: true}
+		used: map[string]core.Resources{}, attracted: map[types.UID]bool{}, wake: wake, completed: completed, nodesChanged: true}
 }
 
 func groupKey(namespace, name string) string { return namespace + "/" + name }
@@ -115,6 +117,9 @@ func (x *index) podSeen(pod *corev1.Pod) {
 		x.pods[pod.UID] = m
 		m.group.core.Pods = append(m.group.core.Pods, m.core)
 		m.group.changed = true
+		if attracted(pod) {
+			x.attracted[pod.UID] = true
+		}
 		if len(m.group.finished) > 0 && pod.Spec.NodeName == "" {
 			x.await(m.group)
 		}
@@ -122,6 +127,7 @@ func (x *index) podSeen(pod *corev1.Pod) {
 	m.pod = pod
 	m.core.Ending = pod.DeletionTimestamp != nil
 	if pod.Spec.NodeName != "" {
+		delete(x.attracted, pod.UID)
 		if r := requestsOf(pod); pod.Spec.NodeName == m.core.Node && !equal(r, m.core.Requests) { // resized in place
 			x.place(m, "")
 			m.core.Requests = r
@@ -159,14 +165,11 @@ func equal(a, b core.Resources) bool {
 func (x *index) podGone(pod *corev1.Pod) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if pod.Spec.NodeName != "" {
-		x.freed++
-		x.wake()
-	}
 	m := x.pods[pod.UID]
 	if m == nil {
 		return
 	}
+	delete(x.attracted, pod.UID)
 	x.place(m, "")
 	m.core.Gone = true
 	delete(x.pods, pod.UID)

@@ -27,6 +27,8 @@ type nodes struct {
 	index    *index
 	// assumed are the pods that are in the cache on behalf of the planner.
 	assumed map[types.UID]*corev1.Pod
+	// reserved are the states of those of them for which more is set aside than room.
+	reserved map[types.UID]fwk.CycleState
 	// away is what has been taken out of the snapshot, by node.
 	away map[string]*absence
 	// stale: the cache has changed since the snapshot was taken.
@@ -162,6 +164,7 @@ func (n *nodes) forget(uid types.UID) {
 		return
 	}
 	delete(n.assumed, uid)
+	n.unreserve(pod)
 	n.stale = true
 	if err := n.cache.ForgetPod(n.logger, pod); err != nil {
 		n.fail(err)
@@ -198,6 +201,10 @@ func (n *nodes) Place(p *core.Pod, among func(string) bool) (node, why string) {
 	n.assume(p, node)
 	if n.err != nil {
 		return "", n.err.Error()
+	}
+	if status := n.reserve(state, m.pod.UID); !status.IsSuccess() {
+		n.forget(m.pod.UID)
+		return "", status.Message()
 	}
 	return node, ""
 }

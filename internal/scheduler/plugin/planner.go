@@ -55,6 +55,7 @@ type planner struct {
 // attach makes a scheduler take its pods from a planner.
 func (p *Plugin) attach(ctx context.Context, sched *scheduler.Scheduler, n *nodes) {
 	pl := &planner{Plugin: p, nodes: n, sched: sched, pop: sched.NextPod, pods: make(chan popped)}
+	sched.SchedulingQueue = &movingQueue{sched.SchedulingQueue, p.index}
 	sched.NextPod = func(logger klog.Logger) (*framework.QueuedPodInfo, error) { return pl.next(ctx, logger) }
 }
 

@@ -188,7 +188,10 @@ func (p *Plugin) Reserve(context.Context, fwk.CycleState, *corev1.Pod, string) *
 }
 
 // Unreserve is called when a pod that had got through its scheduling cycle is not bound.
-func (p *Plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) {
+func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ string) {
+	if isPlanned(state) { // the planner takes a pod back itself
+		return
+	}
 	x := p.index
 	x.mu.Lock()
 	m := x.pods[pod.UID]

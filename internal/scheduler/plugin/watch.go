@@ -44,16 +44,6 @@ func (p *Plugin) watch(ctx context.Context) error {
 	if err := add(core.Nodes().Informer(), nodes); err != nil {
 		return err
 	}
-	volumes := cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { p.index.roomMade(false) },
-		UpdateFunc: func(_, _ any) { p.index.roomMade(false) },
-	}
-	if err := add(core.PersistentVolumeClaims().Informer(), volumes); err != nil {
-		return err
-	}
-	if err := add(core.PersistentVolumes().Informer(), volumes); err != nil {
-		return err
-	}
 	if err := p.watchFinished(ctx, config, add); err != nil {
 		return err
 	}
