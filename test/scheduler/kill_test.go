@@ -14,7 +14,9 @@ import (
 
 var (
 	kills = flag.Int("kills", 8, "how often TestKilled kills the scheduler")
-	seed  = flag.Uint64("seed", 0, "take this order of events; 0: a random one, which is printed")
+	// leaders are as many as there are replicas, so that each leads once.
+	leaders = flag.Int("leaders", 2, "how often TestTwoReplicas kills the scheduler that leads")
+	seed    = flag.Uint64("seed", 0, "take this order of events; 0: a random one, which is printed")
 )
 
 // seeded is the source of a test's random choices.
@@ -136,7 +138,7 @@ func TestTwoReplicas(t *testing.T) {
 	start(1)
 	a := newArrivals(s, 30)
 	led := map[int]bool{}
-	for range 4 {
+	for range *leaders {
 		leader := -1
 		s.await("one of them leads", func() error {
 			for i := range replicas {

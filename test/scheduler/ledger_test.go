@@ -37,6 +37,8 @@ type ledger struct {
 	// check is asked at each event what is wrong; nil: nothing more than the above.
 	check func() string
 	wrong []string
+	// seen are the names of all pods that there were.
+	seen map[string]bool
 	// most of what was used at any time, and how often pods were evicted, to see whether the test tried anything.
 	peak      map[string]int64
 	evictions int
@@ -54,7 +56,7 @@ type gang struct {
 func (s *stage) follow(nodeCPU int64, quotas map[string]int64, partFor time.Duration) *ledger {
 	s.Helper()
 	l := &ledger{stage: s, nodeCPU: nodeCPU, quotas: quotas, partFor: partFor, changed: make(chan struct{}), pods: map[types.UID]*corev1.Pod{},
-		nodes: map[string]int64{}, queues: map[string]int64{}, gangs: map[string]*gang{}, peak: map[string]int64{}}
+		nodes: map[string]int64{}, queues: map[string]int64{}, gangs: map[string]*gang{}, peak: map[string]int64{}, seen: map[string]bool{}}
 	pods := s.core.CoreV1().Pods(s.namespace)
 	list, err := pods.List(s.Context(), metav1.ListOptions{})
 	s.must(err)
@@ -102,6 +104,7 @@ func (l *ledger) take(e watch.Event) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.seen[p.Name] = true
 	old := l.pods[p.UID]
 	if old == nil || !disrupted(old) {
 		if disrupted(p) {
@@ -218,17 +221,43 @@ func (l *ledger) bound(name string) int {
 	return 0
 }
 
-// on lists the names of the pods that are on a node.
+// on lists the names of the pods that have not ended on a node.
 func (l *ledger) on(node string) (names []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, p := range l.pods {
-		if p.Spec.NodeName == node {
+		if p.Spec.NodeName == node && holdsRoom(p) {
 			names = append(names, p.Name)
 		}
 	}
 	slices.Sort(names)
 	return names
+}
+
+// states are the pods of a gang that exist, by name.
+func (l *ledger) states(gang string) map[string]*corev1.Pod {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := map[string]*corev1.Pod{}
+	if g := l.gangs[gang]; g != nil {
+		for _, p := range g.pods {
+			all[p.Name] = p
+		}
+	}
+	return all
+}
+
+// saw tells whether there ever was a pod of that name.
+func (l *ledger) saw(name string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.seen[name]
+}
+
+func (l *ledger) failed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.wrong) > 0
 }
 
 // await waits for something to become true. The ledger is locked while true is asked.

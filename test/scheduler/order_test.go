@@ -49,19 +49,19 @@ func TestOrder(t *testing.T) {
 		"queue priority before share": {first: "a", second: "c", want: "a-second",
 			runs: func(s *stage) { s.group("rc", "c", 1, "1") }},
 		// Of A is used cpu 3/6 and memory 5/8, of B cpu 3/8 and memory 1/2.
-		"the example of the specification": {first: "A", second: "B", want: "a-second",
+		"the example of the specification": {first: "qa", second: "qb", want: "a-second",
 			queues: func(s *stage) {
 				quota := func(cpu, mem string) func(*scheduling.QueueSpec) {
 					return func(q *scheduling.QueueSpec) {
 						q.Quota.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(mem)}
 					}
 				}
-				s.queue("A", "", 0, protected, quota("6", "8Gi"))
-				s.queue("B", "", 0, protected, quota("8", "2Gi"))
+				s.queue("qa", "", 0, protected, quota("6", "8Gi"))
+				s.queue("qb", "", 0, protected, quota("8", "2Gi"))
 			},
 			runs: func(s *stage) {
-				s.group("ra", "A", 1, "3", memory("5Gi"))
-				s.group("rb", "B", 1, "3", memory("1Gi"))
+				s.group("ra", "qa", 1, "3", memory("5Gi"))
+				s.group("rb", "qb", 1, "3", memory("1Gi"))
 			}},
 	}
 	for name, test := range tests {

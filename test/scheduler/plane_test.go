@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -104,7 +105,20 @@ func newStageOf(t *testing.T, o testenv.Options) *stage {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.stop)
-	return &stage{T: t, plane: p, namespace: metav1.NamespaceDefault}
+	s := &stage{T: t, plane: p, namespace: metav1.NamespaceDefault}
+	t.Cleanup(s.showLog)
+	return s
+}
+
+// showLog shows the end of the scheduler's log if the test has failed.
+func (s *stage) showLog() {
+	if !s.Failed() {
+		return
+	}
+	const most = 4000
+	if text, err := os.ReadFile(s.env.LogFile(local.Scheduler)); err == nil {
+		s.Logf("the scheduler's log ends with:\n%s", text[max(0, len(text)-most):])
+	}
 }
 
 // sharedStage is a place on the shared plane: nodes, queues and namespace are the test's own.
@@ -123,7 +137,9 @@ func (p *plane) part(t *testing.T) *stage {
 	t.Helper()
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-", ",", "").Replace(t.Name()))
 	s := &stage{T: t, plane: p, namespace: name, prefix: name + "-"}
+	t.Cleanup(s.showLog)
 	s.must(s.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+	t.Cleanup(s.checkAlive)
 	t.Cleanup(func() { // so that the scheduler has less to look at; the test's own context has ended
 		ctx, now := context.Background(), client.GracePeriodSeconds(0)
 		for _, o := range []client.Object{&corev1.Pod{}, &scheduling.PodGroup{}} {

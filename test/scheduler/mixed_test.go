@@ -1,0 +1,328 @@
+package scheduler
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/local"
+)
+
+var mixed = flag.Bool("mixed", false, "give TestMixed its full size: 200 gangs of 1 to 64 pods on 50 nodes, 10 minutes of simulated time")
+
+// size is that of the world of TestMixed. Times are simulated seconds.
+type size struct {
+	nodes, nodeCPU, gangs, largest int
+	// within which gangs come, and how long they run at most.
+	arrivals, longest int
+	// how often a node is drained, and the scheduler killed.
+	drainEvery, killEvery int
+}
+
+var (
+	smallWorld = size{nodes: 6, nodeCPU: 8, gangs: 20, largest: 12, arrivals: 30, longest: 12, drainEvery: 12, killEvery: 20}
+	fullWorld  = size{nodes: 50, nodeCPU: 16, gangs: 200, largest: 64, arrivals: 600, longest: 60, drainEvery: 15, killEvery: 50}
+)
+
+// second is how long a simulated second lasts at least. It is the pace of what the test does, and nothing waits for it.
+const second = 100 * time.Millisecond
+
+// TestMixed: clauses 1, 3, 4 and 11 under load. Gangs of two queues, of which one may evict pods of the other one, come and run
+// for random times, while nodes are drained, taken away and added, and the scheduler is killed. What the test does is what
+// controllers of jobs, people who drain nodes, and jobs do. At each moment the ledger's rules hold, and everything ends.
+func TestMixed(t *testing.T) {
+	t.Parallel()
+	world := smallWorld
+	if *mixed {
+		world = fullWorld
+	}
+	s := newStage(t, "--gang-grace-period=5s", "--reserve-after=20s")
+	s.must(s.startKWOK())
+	m := &mix{stage: s, size: world, random: seeded(t), jobs: map[string]*job{}, drained: map[string]bool{}}
+	for range world.nodes {
+		m.addNode()
+	}
+	total := world.nodes * world.nodeCPU
+	quotas := map[string]int64{"low": int64(total) * 800, "high": int64(total) * 500} // 80 % and 50 %
+	s.queue("low", fmt.Sprintf("%dm", quotas["low"]), 0)
+	s.queue("high", fmt.Sprintf("%dm", quotas["high"]), 1)
+	m.ledger = s.follow(int64(world.nodeCPU)*1000, quotas, patience/2)
+	m.plan()
+	began, deadline := time.Now(), time.Now().Add(10*time.Minute)
+	tick := time.NewTicker(second)
+	defer tick.Stop()
+	for m.now = 0; len(m.coming)+len(m.jobs) > 0; m.now++ {
+		m.step()
+		if t.Failed() || m.ledger.failed() {
+			t.FailNow() // the ledger says why
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after %d simulated seconds there are still: %s", m.now, m.waiting())
+		}
+		<-tick.C
+	}
+	if m.kills == 0 || m.drains == 0 || m.replaced == 0 {
+		t.Error("the world was too quiet to try anything")
+	}
+	t.Logf("%d gangs with %d pods in %d simulated seconds (%s): %d kills, %d drains, %d nodes added, %d evictions by the scheduler, %d pods replaced; at most %dm and %dm of the quotas %v were used",
+		world.gangs, m.pods, m.now, time.Since(began).Round(time.Second), m.kills, m.drains, m.added-world.nodes, m.ledger.evictions, m.replaced,
+		m.ledger.peak["low"], m.ledger.peak["high"], quotas)
+}
+
+// mix is the world of TestMixed.
+type mix struct {
+	*stage
+	size
+	random *rand.Rand
+	ledger *ledger
+	now    int
+	coming []*job
+	jobs   map[string]*job
+	// nodes that are there, and those of them that are being emptied.
+	nodes   []string
+	drained map[string]bool
+
+	added, pods, kills, drains, replaced int
+}
+
+// job is a gang that comes, and the pods that it should have.
+type job struct {
+	name, queue, cpu string
+	at, size, min    int
+	priority         int32
+	// runs is how long each of its pods runs once all of them have begun.
+	runs []int
+	// pods are the names of the pods by index, serial counts those that were made; begun is when all of them ran, and 0 before.
+	pods   []string
+	serial int
+	begun  int
+}
+
+// plan makes up the gangs.
+func (m *mix) plan() {
+	for i := range m.gangs {
+		n := 1 + m.random.IntN(m.largest)
+		if m.random.IntN(3) == 0 {
+			n = 1 + m.random.IntN(4)
+		}
+		j := &job{name: fmt.Sprintf("g%03d", i), queue: "low", cpu: []string{"500m", "1", "1", "2"}[m.random.IntN(4)], size: n, min: n,
+			at: m.random.IntN(m.arrivals), priority: int32(m.random.IntN(3))}
+		if i%4 == 0 {
+			j.queue = "high"
+		}
+		if m.random.IntN(4) == 0 {
+			j.min = 1 + m.random.IntN(n)
+		}
+		longest := 1 + m.random.IntN(m.longest)
+		for range n {
+			j.runs = append(j.runs, 1+m.random.IntN(longest))
+		}
+		j.pods = make([]string, n)
+		m.coming = append(m.coming, j)
+	}
+	slices.SortStableFunc(m.coming, func(a, b *job) int { return cmp.Compare(a.at, b.at) })
+}
+
+func (m *mix) addNode() {
+	m.Helper()
+	name := fmt.Sprintf("n%02d", m.added)
+	m.added++
+	m.simulated(name, m.nodeCPU)
+	m.nodes = append(m.nodes, name)
+}
+
+// step lets a simulated second pass.
+func (m *mix) step() {
+	m.Helper()
+	for len(m.coming) > 0 && m.coming[0].at <= m.now {
+		m.submit(m.coming[0])
+		m.coming = m.coming[1:]
+	}
+	if busy := len(m.jobs) > 0; busy && m.now%m.drainEvery == m.drainEvery-1 {
+		m.drain()
+	}
+	m.endDrains()
+	if len(m.jobs) > 0 && m.now%m.killEvery == m.killEvery-1 {
+		m.kills++
+		m.must(m.env.Kill(local.Scheduler))
+	}
+	for _, name := range slices.Sorted(keysOf(m.jobs)) {
+		m.look(m.jobs[name])
+	}
+}
+
+func keysOf[V any](all map[string]V) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range all {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+func (m *mix) submit(j *job) {
+	m.Helper()
+	m.jobs[j.name] = j
+	m.ledger.expect(j.name, j.min)
+	m.podGroup(j.name, j.queue, j.min, func(g *scheduling.PodGroupSpec) { g.Priority = j.priority })
+	m.makePods(j, func(int) bool { return true })
+}
+
+// makePods makes those pods of a job for which lacks is true.
+func (m *mix) makePods(j *job, lacks func(i int) bool) {
+	m.Helper()
+	var all []func() error
+	for i := range j.size {
+		if !lacks(i) {
+			continue
+		}
+		if j.pods[i] != "" {
+			m.replaced++
+		}
+		j.serial++
+		m.pods++
+		j.pods[i] = fmt.Sprintf("%s-%d-%d", j.name, i, j.serial)
+		p := m.newPod(j.pods[i], j.cpu, func(p *corev1.Pod) {
+			p.Labels = map[string]string{scheduling.LabelGroupName: j.name, scheduling.LabelQueue: j.queue}
+		})
+		all = append(all, func() error { return m.client.Create(m.Context(), p) })
+	}
+	m.sideBySide(all)
+}
+
+func (m *mix) sideBySide(all []func() error) {
+	m.Helper()
+	var group sync.WaitGroup
+	errs := make([]error, len(all))
+	slots := make(chan struct{}, 8)
+	for i, f := range all {
+		slots <- struct{}{}
+		group.Go(func() { errs[i] = f(); <-slots })
+	}
+	group.Wait()
+	for _, err := range errs {
+		m.must(err)
+	}
+}
+
+// look does for a job what its controller and its processes do.
+func (m *mix) look(j *job) {
+	m.Helper()
+	have := m.ledger.states(j.name)
+	running, done := 0, 0
+	var ends []func() error
+	for i, name := range j.pods {
+		p, ok := have[name]
+		switch {
+		case !ok || p.DeletionTimestamp != nil:
+		case p.Status.Phase == corev1.PodSucceeded:
+			done++
+		case p.Status.Phase != corev1.PodRunning:
+		case j.begun > 0 && m.now >= j.begun+j.runs[i]:
+			ends = append(ends, func() error { return m.finish(name) })
+		default:
+			running++
+		}
+	}
+	if j.begun == 0 && running == j.size {
+		j.begun = m.now
+	}
+	m.sideBySide(ends)
+	if done == j.size {
+		m.end(j.name)
+		m.ledger.forget(j.name)
+		delete(m.jobs, j.name)
+		return
+	}
+	m.makePods(j, func(i int) bool { // those that were deleted, once they have gone
+		_, ok := have[j.pods[i]]
+		return !ok && m.ledger.saw(j.pods[i])
+	})
+}
+
+// finish lets a pod succeed; it may have been deleted meanwhile.
+func (m *mix) finish(name string) error {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: m.namespace}}
+	return client.IgnoreNotFound(m.client.Status().Patch(m.Context(), p, mergePatch([]byte(`{"status":{"phase":"Succeeded"}}`))))
+}
+
+// drain cordons a node and evicts its pods.
+func (m *mix) drain() {
+	m.Helper()
+	if len(m.nodes)-len(m.drained) <= m.size.nodes*3/4 {
+		return
+	}
+	name := m.nodes[m.random.IntN(len(m.nodes))]
+	if m.drained[name] {
+		return
+	}
+	m.drained[name] = true
+	m.drains++
+	m.changeNode(name, func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	m.evictAll(name)
+}
+
+func (m *mix) evictAll(node string) {
+	m.Helper()
+	var all []func() error
+	for _, pod := range m.ledger.on(node) {
+		all = append(all, func() error {
+			err := m.core.CoreV1().Pods(m.namespace).EvictV1(m.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod}})
+			if apierrors.IsConflict(err) {
+				return nil
+			}
+			return client.IgnoreNotFound(err)
+		})
+	}
+	m.sideBySide(all)
+}
+
+// endDrains takes nodes back that have become empty, or gives others in their place.
+func (m *mix) endDrains() {
+	m.Helper()
+	for _, name := range slices.Sorted(keysOf(m.drained)) {
+		if len(m.ledger.on(name)) > 0 {
+			m.evictAll(name) // one was bound while the node was being cordoned
+			continue
+		}
+		if m.random.IntN(4) > 0 {
+			continue // it stays away for a while
+		}
+		delete(m.drained, name)
+		if m.random.IntN(2) == 0 {
+			m.changeNode(name, func(n *corev1.Node) { n.Spec.Unschedulable = false })
+			continue
+		}
+		m.must(m.client.Delete(m.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.own(name)}}))
+		m.nodes = slices.DeleteFunc(m.nodes, func(n string) bool { return n == name })
+		m.addNode()
+	}
+}
+
+// waiting says of the gangs that have not ended how they are.
+func (m *mix) waiting() string {
+	var all []string
+	for _, name := range slices.Sorted(keysOf(m.jobs)) {
+		j := m.jobs[name]
+		m.ledger.mu.Lock()
+		bound := m.ledger.bound(name)
+		m.ledger.mu.Unlock()
+		c := m.condition(name)
+		all = append(all, fmt.Sprintf("%s in %s: %d of %d (minimum %d) of %s CPUs, %s %s", name, j.queue, bound, j.size, j.min, j.cpu, c.Reason, c.Message))
+	}
+	return strings.Join(all, "\n")
+}
