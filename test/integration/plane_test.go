@@ -51,7 +51,7 @@ func (s *sharedPlane) get(t *testing.T) *plane {
 func (p *plane) start() error {
 	env, err := testenv.New(testenv.Options{
 		Components:  []string{local.Etcd, local.APIServer, local.CRDs, local.ControllerManager},
-		AuditPolicy: audit.Policy("Metadata", operatorUser),
+		AuditPolicy: audit.Policy("Metadata", operatorUser, schedulerUser),
 		Args: map[string][]string{
 			// Clusters may hold controllers to the right to block the deletion of an owner.
 			local.APIServer: {"--enable-admission-plugins=OwnerReferencesPermissionEnforcement"},

@@ -1,0 +1,328 @@
+package integration
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authorization "k8s.io/api/authorization/v1"
+	coordination "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/config"
+	"tensorstack.dev/batch/internal/testing/testenv"
+)
+
+// schedulerUser is the scheduler's ServiceAccount.
+const schedulerUser = "system:serviceaccount:t9k-system:t9k-scheduler"
+
+// TestSchedulerInstalled runs the two replicas of config/scheduler with the arguments and as the ServiceAccount that it installs.
+// One of them leads and the other takes over when it dies. Nothing is forbidden to them, and there is nothing in the roles of
+// their own that they do not use.
+func TestSchedulerInstalled(t *testing.T) {
+	w := newWorld(t)
+	w.installDefault()
+	w.awaitRightOf(schedulerUser, true, authorization.ResourceAttributes{Verb: "create", Group: coordination.GroupName, Resource: "leases", Namespace: config.Namespace})
+	w.awaitRightOf(schedulerUser, true, authorization.ResourceAttributes{Verb: "watch", Group: scheduling.GroupVersion.Group, Resource: "podgroups"})
+	from := auditEnd(t, w.env.AuditLog)
+	w.paperNodes("paper-0", "paper-1")
+
+	// An API server that cannot stream lists is asked for them.
+	first := w.startScheduler("--feature-gates=WatchListClient=false")
+	leader := w.awaitLeader("")
+	second := w.startScheduler()
+	second.awaitProbes(w)
+	w.useScheduler()
+
+	w.gangOf("left", "paper", 1, "1")
+	w.awaitBound("left", 1)
+	first.kill()
+	w.gangOf("taken-over", "paper", 4, "1")
+	w.awaitLeader(leader)
+	w.awaitBound("taken-over", 4)
+	w.awaitBound("left", 1)
+	second.signal(syscall.SIGTERM)
+	<-second.ended
+	if second.cmd.ProcessState.ExitCode() > 1 { // kube-scheduler ends with 1 when it has lost its lease, be it by its own doing
+		t.Errorf("a scheduler that is told to end does so with %v", second.cmd.ProcessState)
+	}
+
+	used := usedPermissions(t, w.env.AuditLog, from, schedulerUser)
+	for _, p := range used.forbidden {
+		t.Errorf("forbidden: %s", p)
+	}
+	granted := w.grantedPermissions(func(role string) bool { return role == "t9k-scheduler" })
+	if len(granted) < 5 {
+		t.Errorf("only %d permissions are granted", len(granted))
+	}
+	for _, p := range granted {
+		if !used.all[p] {
+			t.Errorf("granted and not used: %s", p)
+		}
+	}
+}
+
+// useScheduler has the scheduler do whatever it can do.
+func (w *world) useScheduler() {
+	w.Helper()
+	low := w.paperQueue("low", 0)
+	w.paperQueue("paper", 5)
+	high := w.paperQueue("high", 10)
+	w.gangOf("first", low, 4, "2")
+	w.awaitBound("first", 4)
+	w.await("the group says so", func() error { return w.groupSays("first", metav1.ConditionTrue, scheduling.ReasonScheduled) })
+
+	// Those without room say so: a group in its own condition, a pod in its own.
+	w.gangOf("too-many", low, 9, "2")
+	w.paperPod("too-large", low, "", "5")
+	w.await("the group says why it waits", func() error {
+		return w.groupSays("too-many", metav1.ConditionFalse, scheduling.ReasonNoRoom)
+	})
+	w.await("the pod says why it waits", func() error {
+		p := &corev1.Pod{}
+		w.must(w.get("too-large", p))
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodScheduled && strings.Contains(c.Message, "Insufficient cpu") {
+				return nil
+			}
+		}
+		return fmt.Errorf("its conditions are %+v", p.Status.Conditions)
+	})
+
+	// Others make room.
+	w.gangOf("important", high, 4, "2")
+	w.awaitBound("important", 4)
+	w.await("the first are evicted", func() error {
+		for i := range 4 {
+			if err := w.get(fmt.Sprintf("first-%d", i), &corev1.Pod{}); client.IgnoreNotFound(err) != nil || err == nil {
+				return fmt.Errorf("pod %d: %w", i, err)
+			}
+		}
+		return nil
+	})
+	w.removeGang("important", 4)
+	w.bindVolume(low)
+}
+
+// bindVolume has the scheduler choose the volume of a claim that waits for its pod.
+func (w *world) bindVolume(queue string) {
+	w.Helper()
+	wait := storagev1.VolumeBindingWaitForFirstConsumer
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: w.ns}, Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: &wait}
+	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: w.ns}, Spec: corev1.PersistentVolumeSpec{Capacity: size, StorageClassName: class.Name,
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp"}}}}
+	for _, o := range []client.Object{class, volume} {
+		w.must(w.client.Create(w.Context(), o))
+		w.deleteLater(o)
+	}
+	volume.Status.Phase = corev1.VolumeAvailable // for want of the controller that says so
+	w.must(w.client.Status().Update(w.Context(), volume))
+	w.create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim"}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class.Name,
+		AccessModes: volume.Spec.AccessModes, Resources: corev1.VolumeResourceRequirements{Requests: size}}})
+	w.paperPod("with-volume", queue, "", "1", func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "claim"}}}}
+	})
+	w.await("the volume is promised to the claim", func() error {
+		w.must(w.client.Get(w.Context(), client.ObjectKeyFromObject(volume), volume))
+		if volume.Spec.ClaimRef == nil || volume.Spec.ClaimRef.Name != "claim" {
+			return fmt.Errorf("it is %+v", volume.Spec.ClaimRef)
+		}
+		return nil
+	})
+}
+
+// paperNodes adds nodes of 4 CPUs that exist on paper only.
+func (w *world) paperNodes(names ...string) {
+	w.Helper()
+	for _, name := range names {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"paper": w.ns}}}
+		w.must(w.client.Create(w.Context(), n))
+		w.deleteLater(n)
+		n.Status.Capacity = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("110")}
+		n.Status.Allocatable = n.Status.Capacity
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Test"}}
+		w.must(w.client.Status().Update(w.Context(), n))
+		n.Spec.Taints = nil // admission taints what is not ready when it is created
+		w.must(w.client.Update(w.Context(), n))
+	}
+}
+
+func (w *world) deleteLater(o client.Object) {
+	w.Cleanup(func() {
+		if err := w.client.Delete(context.Background(), o); client.IgnoreNotFound(err) != nil {
+			w.Error(err)
+		}
+	})
+}
+
+// paperQueue adds a queue of those nodes.
+func (w *world) paperQueue(name string, priority int32) string {
+	w.Helper()
+	q := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: scheduling.QueueSpec{Priority: priority,
+		NamespaceSelector: &metav1.LabelSelector{}, NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"paper": w.ns}}}}
+	w.must(w.client.Create(w.Context(), q))
+	w.deleteLater(q)
+	return name
+}
+
+func (w *world) gangOf(name, queue string, n int, cpu string) {
+	w.Helper()
+	w.create(&scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: scheduling.PodGroupSpec{MinMember: int32(n), Queue: queue}})
+	for i := range n {
+		w.paperPod(fmt.Sprintf("%s-%d", name, i), queue, name, cpu)
+	}
+}
+
+func (w *world) removeGang(name string, n int) {
+	w.Helper()
+	for i := range n {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: fmt.Sprintf("%s-%d", name, i)}}
+		w.must(w.client.Delete(w.Context(), pod, client.GracePeriodSeconds(0)))
+	}
+	w.must(w.client.Delete(w.Context(), &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}}))
+}
+
+func (w *world) paperPod(name, queue, group, cpu string, change ...func(*corev1.Pod)) {
+	w.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{scheduling.LabelQueue: queue}},
+		Spec: corev1.PodSpec{SchedulerName: scheduling.SchedulerName, TerminationGracePeriodSeconds: new(int64),
+			Containers: []corev1.Container{{Name: "main", Image: "none", Command: []string{commandWait},
+				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}}}}}
+	if group != "" {
+		p.Labels[scheduling.LabelGroupName] = group
+	}
+	for _, c := range change {
+		c(p)
+	}
+	w.create(p)
+}
+
+func (w *world) awaitBound(group string, n int) {
+	w.Helper()
+	w.await(fmt.Sprintf("%d pods of %s have a node", n, group), func() error {
+		list := &corev1.PodList{}
+		w.must(w.client.List(w.Context(), list, client.InNamespace(w.ns), client.MatchingLabels{scheduling.LabelGroupName: group}))
+		bound := 0
+		for i := range list.Items {
+			if list.Items[i].Spec.NodeName != "" {
+				bound++
+			}
+		}
+		if bound != n {
+			return fmt.Errorf("%d do", bound)
+		}
+		return nil
+	})
+}
+
+func (w *world) groupSays(name string, status metav1.ConditionStatus, reason string) error {
+	g := &scheduling.PodGroup{}
+	w.must(w.get(name, g))
+	for _, c := range g.Status.Conditions {
+		if c.Type == scheduling.GroupScheduled && c.Status == status && c.Reason == reason {
+			return nil
+		}
+	}
+	return fmt.Errorf("its conditions are %+v", g.Status.Conditions)
+}
+
+// awaitLeader waits until another than the given replica leads, and names it.
+func (w *world) awaitLeader(old string) (holder string) {
+	w.Helper()
+	w.await("a scheduler leads", func() error {
+		lease := &coordination.Lease{}
+		if err := w.client.Get(w.Context(), types.NamespacedName{Namespace: config.Namespace, Name: "t9k-scheduler"}, lease); err != nil {
+			return err
+		}
+		if h := lease.Spec.HolderIdentity; h != nil && *h != "" && *h != old {
+			holder = *h
+			return nil
+		}
+		return errors.New("none does")
+	})
+	return holder
+}
+
+// installedScheduler is a scheduler that runs as a process of its own.
+type installedScheduler struct {
+	program
+	address string
+	probes  []string
+}
+
+// startScheduler starts one replica of the Deployment that is installed. Its lease is a shorter one.
+func (w *world) startScheduler(more ...string) *installedScheduler {
+	w.Helper()
+	d := &appsv1.Deployment{}
+	w.must(w.client.Get(w.Context(), types.NamespacedName{Namespace: config.Namespace, Name: "t9k-scheduler"}, d))
+	if *d.Spec.Replicas != 2 {
+		w.Errorf("%d replicas", *d.Spec.Replicas)
+	}
+	container := d.Spec.Template.Spec.Containers[0]
+	binary, err := testenv.Binary()
+	w.must(err)
+	address := freeAddress(w.T)
+	_, port, err := net.SplitHostPort(address)
+	w.must(err)
+	kubeconfig := w.serviceAccountKubeconfig(d.Spec.Template.Spec.ServiceAccountName)
+	args := append([]string{"kube-scheduler"}, container.Args...)
+	args = append(args, "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig, "--bind-address=127.0.0.1", "--secure-port="+port, "--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms")
+	s := &installedScheduler{program: program{log: &logBuffer{}, ended: make(chan struct{})}, address: address}
+	for _, p := range []*corev1.Probe{container.LivenessProbe, container.ReadinessProbe} {
+		s.probes = append(s.probes, p.HTTPGet.Path)
+	}
+	s.cmd = exec.Command(binary, append(args, more...)...)
+	s.cmd.Env = os.Environ()
+	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true}
+	w.must(s.cmd.Start())
+	go func() {
+		defer close(s.ended)
+		_ = s.cmd.Wait() // what its end says is in ProcessState
+	}()
+	w.Cleanup(func() {
+		s.kill()
+		if text := s.log.String(); strings.Contains(text, "panic") || w.Failed() {
+			// The plane's API server asks for no client certificates of proxies, which the scheduler keeps looking for.
+			lines := slices.DeleteFunc(strings.Split(text, "\n"), func(l string) bool { return strings.Contains(l, "requestheader-client-ca-file") })
+			w.Logf("the scheduler's log ends with:\n%s", strings.Join(lines[max(0, len(lines)-30):], "\n"))
+		}
+	})
+	return s
+}
+
+// awaitProbes waits until the probes of the Deployment succeed, which ask as nobody in particular.
+func (s *installedScheduler) awaitProbes(w *world) {
+	w.Helper()
+	c := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // as kubelets do it
+	for _, path := range s.probes {
+		w.await("the scheduler answers at "+path, func() error {
+			response, err := c.Get("https://" + s.address + path)
+			if err != nil {
+				return err
+			}
+			defer response.Body.Close()
+			if response.StatusCode != http.StatusOK {
+				return errors.New(response.Status)
+			}
+			return nil
+		})
+	}
+}
