@@ -124,7 +124,7 @@ func setup(ctx context.Context, opts *options.Options, settings Config, alone bo
 
 func newNodes(ctx context.Context, fw framework.Framework, cache internalcache.Cache, snapshot *internalcache.Snapshot, x *index) *nodes {
 	return &nodes{ctx: ctx, logger: klog.FromContext(ctx), profile: fw, cache: cache, snapshot: snapshot, index: x,
-		assumed: map[types.UID]*corev1.Pod{}, reserved: map[types.UID]fwk.CycleState{}, away: map[string]*absence{}}
+		assumed: map[types.UID]*corev1.Pod{}, reserved: map[types.UID]fwk.CycleState{}, away: map[string]*absence{}, searches: map[string]*search{}}
 }
 
 // profiles adds the profile of the t9k-scheduler to the default one. It evicts by queues, not by the priority of pods.

@@ -13,9 +13,6 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/core"
 )
 
-// enough is how many nodes that fit are looked at before the best of them is taken.
-const enough = 100
-
 // nodes lets core place pods: pods that wait are assumed in the scheduler's cache, as a scheduling cycle does it, and pods
 // that run are taken out of the snapshot alone, which nobody else sees meanwhile. It is used on the scheduling goroutine only.
 type nodes struct {
@@ -33,7 +30,11 @@ type nodes struct {
 	away map[string]*absence
 	// stale: the cache has changed since the snapshot was taken.
 	stale bool
-	start int
+	// searches are those of this round, by queue and shape; start is where the next one begins.
+	searches map[string]*search
+	start    int
+	// edits counts changes of the snapshot that the cache knows nothing of.
+	edits int64
 	err   error
 }
 
@@ -45,6 +46,7 @@ type absence struct {
 // begin takes a snapshot for a round.
 func (n *nodes) begin() error {
 	n.stale, n.err = true, nil
+	clear(n.searches)
 	n.refresh()
 	return n.err
 }
@@ -60,10 +62,10 @@ func (n *nodes) refresh() {
 	n.stale = false
 	for name, a := range n.away {
 		if info := n.info(name); info != nil && info.Generation != a.generation { // copied anew from the cache
-			a.generation = info.Generation
 			for _, pod := range a.pods {
-				remove(n.logger, info, pod)
+				_ = info.RemovePod(n.logger, pod) // it may have gone from the cache meanwhile
 			}
+			n.edited(info, a)
 		}
 	}
 }
@@ -76,11 +78,11 @@ func (n *nodes) info(node string) *framework.NodeInfo {
 	return i.(*framework.NodeInfo)
 }
 
-// remove takes a pod out of a snapshot's node, if it is there, and leaves the generation as it is.
-func remove(logger klog.Logger, info *framework.NodeInfo, pod *corev1.Pod) {
-	generation := info.Generation
-	_ = info.RemovePod(logger, pod) // it may have gone from the cache meanwhile
-	info.Generation = generation
+// edited gives a snapshot's node a generation that it had never before, neither here nor in the cache.
+func (n *nodes) edited(info *framework.NodeInfo, a *absence) {
+	n.edits++
+	info.Generation = -n.edits
+	a.generation = info.Generation
 }
 
 func has(info *framework.NodeInfo, uid types.UID) bool {
@@ -107,7 +109,7 @@ func (n *nodes) Put(p *core.Pod, node string) {
 	if info := n.info(node); info != nil && info.Generation == a.generation && !has(info, pod.UID) {
 		if podInfo, err := framework.NewPodInfo(pod); err == nil {
 			info.AddPodInfo(podInfo)
-			info.Generation = a.generation
+			n.edited(info, a)
 		}
 	}
 	if len(a.pods) == 0 {
@@ -135,11 +137,12 @@ func (n *nodes) Take(p *core.Pod, node string) {
 	}
 	a := n.away[node]
 	if a == nil {
-		a = &absence{generation: info.Generation, pods: map[types.UID]*corev1.Pod{}}
+		a = &absence{pods: map[types.UID]*corev1.Pod{}}
 		n.away[node] = a
 	}
 	a.pods[uid] = pod
-	remove(n.logger, info, pod)
+	_ = info.RemovePod(n.logger, pod) // it is there
+	n.edited(info, a)
 }
 
 func (n *nodes) assume(p *core.Pod, node string) {
@@ -190,12 +193,14 @@ func (n *nodes) Place(p *core.Pod, among func(string) bool) (node, why string) {
 	if !status.IsSuccess() {
 		return "", status.Message()
 	}
-	fits, why := n.filter(state, m, result, among)
-	if len(fits) == 0 {
-		return "", why
-	}
-	node, err := n.best(state, m.pod, fits)
+	l, err := n.lookup(state, m, result, among)
 	if err != nil {
+		return "", err.Error()
+	}
+	if l.run(); len(l.fits) == 0 {
+		return "", l.why()
+	}
+	if node, err = l.best(); err != nil {
 		return "", err.Error()
 	}
 	n.assume(p, node)
@@ -207,65 +212,4 @@ func (n *nodes) Place(p *core.Pod, among func(string) bool) (node, why string) {
 		return "", status.Message()
 	}
 	return node, ""
-}
-
-// filter finds nodes that fit, beginning where the last search ended.
-func (n *nodes) filter(state fwk.CycleState, m *member, result *fwk.PreFilterResult, among func(string) bool) (fits []fwk.NodeInfo, why string) {
-	all, err := n.snapshot.List()
-	if err != nil {
-		return nil, err.Error()
-	}
-	q := n.index.queues[m.group.queue()]
-	diagnosis := framework.Diagnosis{NodeToStatus: framework.NewDefaultNodeToStatus()}
-	notAllowed := fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node(s) are not of the queue")
-	notAmong := fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node(s) are elsewhere")
-	seen := 0
-	for i := range all {
-		info := all[(n.start+i)%len(all)]
-		seen = i + 1
-		name := info.Node().Name
-		switch {
-		case among != nil && !among(name), !result.AllNodes() && !result.NodeNames.Has(name):
-			diagnosis.NodeToStatus.Set(name, notAmong)
-			continue
-		case !q.allows(info.Node()):
-			diagnosis.NodeToStatus.Set(name, notAllowed)
-			continue
-		}
-		if status := n.profile.RunFilterPluginsWithNominatedPods(n.ctx, state, m.pod, info); !status.IsSuccess() {
-			diagnosis.NodeToStatus.Set(name, status)
-			continue
-		}
-		if fits = append(fits, info); len(fits) == enough {
-			break
-		}
-	}
-	if len(all) > 0 {
-		n.start = (n.start + seen) % len(all)
-	}
-	if len(fits) == 0 {
-		why = (&framework.FitError{Pod: m.pod, NumAllNodes: len(all), Diagnosis: diagnosis}).Error()
-	}
-	return fits, why
-}
-
-// best is the node with the highest score.
-func (n *nodes) best(state fwk.CycleState, pod *corev1.Pod, fits []fwk.NodeInfo) (string, error) {
-	if len(fits) == 1 {
-		return fits[0].Node().Name, nil
-	}
-	if status := n.profile.RunPreScorePlugins(n.ctx, state, pod, fits); !status.IsSuccess() {
-		return "", status.AsError()
-	}
-	scores, status := n.profile.RunScorePlugins(n.ctx, state, pod, fits)
-	if !status.IsSuccess() {
-		return "", status.AsError()
-	}
-	best := 0
-	for i := range scores {
-		if scores[i].TotalScore > scores[best].TotalScore {
-			best = i
-		}
-	}
-	return scores[best].Name, nil
 }

@@ -44,6 +44,9 @@ func shapeOf(pod *corev1.Pod, requests core.Resources) string {
 		return ""
 	}
 	var b strings.Builder
+	if s.Priority != nil { // room that is nominated for others counts by priority
+		fmt.Fprintf(&b, "%d:", *s.Priority)
+	}
 	for _, name := range sortedNames(requests) {
 		fmt.Fprintf(&b, "%s=%d,", name, requests[name])
 	}
