@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/klog/v2"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/scheduler/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,6 +28,9 @@ const quiet = 10 * time.Second
 
 // settling is how long nothing is said of pods that a new group lacks.
 const settling = 2 * time.Second
+
+// retryConditions is after how long a condition is written again whose writing failed.
+const retryConditions = time.Second
 
 // said is what was last said of a group.
 type said struct {
@@ -62,6 +63,7 @@ func (p *Plugin) report(g *group, d *core.Decision, now time.Time) {
 		return
 	}
 	if d.Reason == core.NotEnoughMembers && now.Sub(g.core.Created) < settling {
+		g.look = g.core.Created.Add(settling)
 		return // its pods are just being made
 	}
 	p.say(g, metav1.ConditionFalse, string(d.Reason), d.Message, now)
@@ -69,6 +71,7 @@ func (p *Plugin) report(g *group, d *core.Decision, now time.Time) {
 
 // completed says of a group that its minimum is bound. The index is locked.
 func (p *Plugin) completed(g *group) {
+	g.failures = 0
 	if !g.single && g.spec != nil {
 		p.say(g, metav1.ConditionTrue, scheduling.ReasonScheduled, "", time.Now())
 	}
@@ -85,7 +88,11 @@ func (p *Plugin) reportFailure(g *group, why string) {
 // say has a condition written, if it says something new.
 func (p *Plugin) say(g *group, status metav1.ConditionStatus, reason, message string, now time.Time) {
 	s := &g.said
-	if s.status == status && s.reason == reason && (s.message == message || now.Sub(s.at) < quiet) {
+	if s.status == status && s.reason == reason && s.message == message {
+		return
+	}
+	if s.status == status && s.reason == reason && now.Sub(s.at) < quiet {
+		g.look = s.at.Add(quiet)
 		return
 	}
 	if s.status != status {
@@ -104,7 +111,7 @@ type conditions struct {
 }
 
 func newConditions(c client.Client, core kubernetes.Interface) *conditions {
-	return &conditions{client: c, core: core, work: newLastWork()}
+	return &conditions{client: c, core: core, work: newLastWork(retryConditions)}
 }
 
 func (c *conditions) run(ctx context.Context) { c.work.run(ctx, 4) }
@@ -154,7 +161,7 @@ type evictions struct {
 }
 
 func newEvictions(core kubernetes.Interface) *evictions {
-	return &evictions{core: core, work: newLastWork()}
+	return &evictions{core: core, work: newLastWork(0)} // the planner asks again for what it still wants
 }
 
 func (e *evictions) run(ctx context.Context) { e.work.run(ctx, 8) }
@@ -180,49 +187,4 @@ func (e *evictions) add(pod *corev1.Pod, d *core.Decision) {
 		}
 		return nil
 	})
-}
-
-// lastWork does the last work that was put in for each key, some at a time. What fails is logged and, since whoever put it in
-// looks again, not repeated here.
-type lastWork struct {
-	mu    sync.Mutex
-	todo  map[string]func(context.Context) error
-	order chan string
-}
-
-func newLastWork() *lastWork {
-	return &lastWork{todo: map[string]func(context.Context) error{}, order: make(chan string, 100_000)}
-}
-
-func (l *lastWork) put(key string, do func(context.Context) error) {
-	l.mu.Lock()
-	_, there := l.todo[key]
-	l.todo[key] = do
-	l.mu.Unlock()
-	if !there {
-		l.order <- key
-	}
-}
-
-func (l *lastWork) run(ctx context.Context, workers int) {
-	var group sync.WaitGroup
-	for range workers {
-		group.Go(func() {
-			for {
-				select {
-				case <-ctx.Done():
-					return
-				case key := <-l.order:
-					l.mu.Lock()
-					do := l.todo[key]
-					delete(l.todo, key)
-					l.mu.Unlock()
-					if err := do(ctx); err != nil && ctx.Err() == nil {
-						klog.FromContext(ctx).Error(err, "Writing to the API server")
-					}
-				}
-			}
-		})
-	}
-	group.Wait()
 }
