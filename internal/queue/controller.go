@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/config"
 )
@@ -55,6 +55,8 @@ type keeper struct {
 	client client.Client
 	pods   cache.Cache
 	shapes *Shapes
+	// began is when the first queue was looked at; unset until then.
+	began atomic.Pointer[time.Time]
 }
 
 // Add runs the controllers in a manager.
@@ -163,6 +165,9 @@ func trim(in any) (any, error) {
 		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName, Overhead: pod.Spec.Overhead, Resources: pod.Spec.Resources},
 		Status: corev1.PodStatus{Phase: pod.Status.Phase},
 	}
+	if mark := retired(pod); mark != nil {
+		out.Status.Conditions = []corev1.PodCondition{*mark}
+	}
 	for _, c := range pod.Spec.InitContainers {
 		out.Spec.InitContainers = append(out.Spec.InitContainers, corev1.Container{Resources: c.Resources, RestartPolicy: c.RestartPolicy})
 	}
@@ -238,52 +243,6 @@ func (k *keeper) write(ctx context.Context, kind string, o client.Object, status
 	err = k.client.Status().Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.ApplyPatchType, patch), client.FieldOwner(fieldManager), client.ForceOwnership)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("writing the status of %s %s: %w", kind, o.GetName(), err)
-	}
-	return nil
-}
-
-// retire deletes pods that are older than the queue allows, and comes back when the next one will be.
-func (k *keeper) retire(ctx context.Context, q *scheduling.Queue, pods []corev1.Pod, now time.Time) (reconcile.Result, error) {
-	limit, err := ParseDuration(q.Spec.MaxDuration)
-	if err != nil || limit == 0 { // the API server refuses what cannot be read
-		return reconcile.Result{}, nil
-	}
-	var next time.Duration
-	for i := range pods {
-		p := &pods[i]
-		if p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
-			continue
-		}
-		if left := limit - now.Sub(p.CreationTimestamp.Time); left > 0 {
-			if next == 0 || left < next {
-				next = left
-			}
-			continue
-		}
-		if err := k.end(ctx, p, q); err != nil {
-			return reconcile.Result{}, err
-		}
-	}
-	return reconcile.Result{RequeueAfter: next}, nil
-}
-
-// end deletes a pod, after it has been said on it why.
-func (k *keeper) end(ctx context.Context, p *corev1.Pod, q *scheduling.Queue) error {
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": p.UID},
-		"status": map[string]any{"conditions": []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: string(batch.ReasonQueueMaxDuration),
-			Message: fmt.Sprintf("the pod is older than the %s that queue %s allows", q.Spec.MaxDuration, q.Name), LastTransitionTime: metav1.Now()}}},
-	})
-	if err != nil {
-		return err
-	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
-	if err := k.client.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil && !apierrors.IsConflict(err) {
-		return client.IgnoreNotFound(err)
-	}
-	err = k.client.Delete(ctx, pod, client.Preconditions{UID: &p.UID})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("deleting pod %s/%s, which is older than its queue allows: %w", p.Namespace, p.Name, err)
 	}
 	return nil
 }

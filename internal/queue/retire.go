@@ -1,0 +1,95 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+)
+
+// notice is how long a pod that is too old stays after that was said on it. Its job is to see it, though the operator that wrote
+// it dies: a job that only finds its pod gone would replace it. Times on pods are whole seconds, so it is one less at times.
+const notice = 2 * time.Second
+
+// retired is the condition of a pod that its queue ends for its age; nil for others.
+func retired(p *corev1.Pod) *corev1.PodCondition {
+	for i := range p.Status.Conditions {
+		c := &p.Status.Conditions[i]
+		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == string(batch.ReasonQueueMaxDuration) {
+			return c
+		}
+	}
+	return nil
+}
+
+// retire says on pods that are older than the queue allows that they are, deletes them a moment later, and comes back when there
+// is more to do.
+func (k *keeper) retire(ctx context.Context, q *scheduling.Queue, pods []corev1.Pod, now time.Time) (reconcile.Result, error) {
+	k.began.CompareAndSwap(nil, &now)
+	limit, err := ParseDuration(q.Spec.MaxDuration)
+	if err != nil || limit == 0 { // the API server refuses what cannot be read
+		return reconcile.Result{}, nil
+	}
+	var next time.Duration
+	for i := range pods {
+		p := &pods[i]
+		if p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		left, mark := limit-now.Sub(p.CreationTimestamp.Time), retired(p)
+		switch {
+		case mark != nil:
+			left = notice - min(now.Sub(mark.LastTransitionTime.Time), now.Sub(*k.began.Load()))
+			if left <= 0 {
+				err = k.end(ctx, p)
+			}
+		case left <= 0:
+			err, left = k.mark(ctx, p, q), notice
+		}
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		if left > 0 && (next == 0 || left < next) {
+			next = left
+		}
+	}
+	return reconcile.Result{RequeueAfter: next}, nil
+}
+
+// mark says on a pod that it is too old.
+func (k *keeper) mark(ctx context.Context, p *corev1.Pod, q *scheduling.Queue) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": p.UID},
+		"status": map[string]any{"conditions": []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: string(batch.ReasonQueueMaxDuration),
+			Message: fmt.Sprintf("the pod is older than the %s that queue %s allows", q.Spec.MaxDuration, q.Name), LastTransitionTime: metav1.Now()}}},
+	})
+	if err != nil {
+		return err
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
+	err = k.client.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch))
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // a conflict: the name has a new pod already
+		return fmt.Errorf("marking pod %s/%s, which is older than its queue allows: %w", p.Namespace, p.Name, err)
+	}
+	return nil
+}
+
+// end deletes a pod that is marked.
+func (k *keeper) end(ctx context.Context, p *corev1.Pod) error {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
+	err := k.client.Delete(ctx, pod, client.Preconditions{UID: &p.UID})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("deleting pod %s/%s, which is older than its queue allows: %w", p.Namespace, p.Name, err)
+	}
+	return nil
+}
