@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/testing/testenv"
 )
@@ -29,9 +30,9 @@ func TestGangKills(t *testing.T) {
 		local.Scheduler: {"--gang-grace-period=1s"},
 	}})
 	s := c.space(t)
-	q := s.queue("q", "50m")
+	q, short := s.queue("q", "50m"), s.queue("short", "", func(q *scheduling.QueueSpec) { q.MaxDuration = "2s" })
 	s.watchQuota(50)
-	s.playGangs(q, 0)
+	s.playGangs(q, short, 0)
 	want := s.outcome(0)
 	t.Logf("without kills:\n%s", want)
 
@@ -39,7 +40,7 @@ func TestGangKills(t *testing.T) {
 	round := 0
 	for k.count() < *gangKills && !t.Failed() {
 		round++
-		s.playGangs(q, round)
+		s.playGangs(q, short, round)
 		if got := s.outcome(round); got != want {
 			t.Errorf("round %d came to another end:\n%swant\n%s", round, got, want)
 		}
@@ -48,8 +49,9 @@ func TestGangKills(t *testing.T) {
 	t.Log(k.summary(round))
 }
 
-// playGangs runs jobs of one, three and four replicas that do not all fit a quota of 50m together.
-func (s *space) playGangs(queue string, round int) {
+// playGangs runs jobs of one, three and four replicas that do not all fit a quota of 50m together, and one whose queue lets it live
+// for 2 s, after which none of its replicas may be made anew.
+func (s *space) playGangs(queue, short string, round int) {
 	s.t.Helper()
 	name := func(sort string) string { return fmt.Sprintf("%s-%d", sort, round) }
 	script := func(sort string, n int, then string) string { return fmt.Sprintf(together, name(sort), n) + then }
@@ -63,8 +65,16 @@ func (s *space) playGangs(queue string, round int) {
 	for _, j := range all {
 		s.create(j)
 	}
+	s.create(s.gang(name("ages"), short, restarting(role("w", 2, idle), batch.RestartAlways, -1)))
 	for _, j := range all {
 		s.awaitPhase(j.Name, batch.JobSucceeded)
+	}
+	s.awaitPhase(name("ages"), batch.JobFailed)
+	s.pods(name("ages"), "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
+	for rank := range 2 {
+		if pods := s.history.attempts(fmt.Sprintf("%s-w-%d", name("ages"), rank)); len(pods) > 1 {
+			s.t.Errorf("%d pods were made for rank %d of a job that its queue ends", len(pods), rank)
+		}
 	}
 }
 
