@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,7 +23,11 @@ func TestRoleMinimums(t *testing.T) {
 		g.Roles = []scheduling.PodGroupRole{{Name: "ps", MinMember: 1}, {Name: "worker", MinMember: 3}}
 	})
 	s.members("g", "q", 4, "1", inRole("worker"))
+	deadline := time.Now().Add(soon)
 	s.awaitRefused("g", scheduling.ReasonNotEnoughMembers)
+	if time.Now().After(deadline) {
+		t.Error("the reason was told late")
+	}
 	if want := "1 of the 1 pods of role ps that it needs do not exist yet"; s.condition("g").Message != want {
 		t.Errorf("it says %q, want %q", s.condition("g").Message, want)
 	}

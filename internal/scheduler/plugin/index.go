@@ -70,7 +70,9 @@ type group struct {
 	// failures counts plans that could not be carried out; none is made before backoff.
 	failures int
 	backoff  time.Time
-	said     said
+	// look is when something can be said of the group that was not said at once; zero: nothing.
+	look time.Time
+	said said
 }
 
 func newIndex(wake func(), completed func(*group)) *index {

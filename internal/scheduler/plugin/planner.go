@@ -134,8 +134,9 @@ func (x *index) deadlines(now time.Time, c Config) {
 		starved := g.core.Hold == nil && !g.core.Since.IsZero() && now.Sub(g.core.Since) >= c.ReserveAfter
 		stranded := !g.core.Partial.IsZero() && now.Sub(g.core.Partial) >= c.Grace
 		retried := !g.backoff.IsZero() && now.After(g.backoff)
+		unsaid := !g.look.IsZero() && now.After(g.look)
 		evicting := g.core.Hold != nil && g.core.Hold.Preempting
-		if starved || stranded || retried || evicting {
+		if starved || stranded || retried || unsaid || evicting {
 			g.changed = true
 			x.wake()
 		}
@@ -292,7 +293,7 @@ func (pl *planner) discard(result core.Result) {
 func (pl *planner) carryOut(d *core.Decision, now time.Time) {
 	x := pl.index
 	g := x.groups[d.Group.Name]
-	g.changed, g.tried, g.backoff = false, x.freed, time.Time{}
+	g.changed, g.tried, g.backoff, g.look = false, x.freed, time.Time{}, time.Time{}
 	g.core.Hold = d.Hold
 	for _, gang := range d.Gangs {
 		a := &attempt{plugin: pl.Plugin, group: g, size: len(gang)}
