@@ -26,6 +26,12 @@ type Shapes struct {
 	profiles cache.Cache
 }
 
+// everywhere is a cache that runs whether or not this operator leads.
+type everywhere struct{ cache.Cache }
+
+// NeedLeaderElection tells controller-runtime so.
+func (everywhere) NeedLeaderElection() bool { return false }
+
 // NewShapes follows queues and their profiles for as long as the manager runs.
 func NewShapes(mgr ctrl.Manager) (*Shapes, error) {
 	only := cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", scheduling.ResourceShapes)}
@@ -34,7 +40,7 @@ func NewShapes(mgr ctrl.Manager) (*Shapes, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a cache of resource shapes: %w", err)
 	}
-	if err := mgr.Add(profiles); err != nil {
+	if err := mgr.Add(everywhere{profiles}); err != nil {
 		return nil, fmt.Errorf("adding the cache of resource shapes: %w", err)
 	}
 	// What is asked for at the first admission only would have that one wait.
