@@ -42,7 +42,7 @@ func TestShapesAtFollower(t *testing.T) {
 	w.await("a pod that is too large is refused", func() error {
 		err := w.client.Create(t.Context(), pod.DeepCopy(), client.DryRunAll)
 		if err == nil || !strings.Contains(err.Error(), "2 cpu requested, 1 allowed") {
-			return fmt.Errorf("the answer is %v", err)
+			return fmt.Errorf("the answer is %w", err)
 		}
 		return nil
 	})
