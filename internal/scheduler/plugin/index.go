@@ -29,7 +29,10 @@ type index struct {
 	freed uint64
 	// nodesChanged: the capacities of the queues are to be counted anew.
 	nodesChanged bool
-	// wake is told of every change that the planner should look at, completed of groups whose minimum is bound.
+	// filled: all was known when the planner began, which it does once the scheduler leads.
+	filled bool
+	// wake is told of every change that the planner should look at, completed of groups whose minimum is bound and of those of
+	// which nothing runs.
 	wake      func()
 	completed func(*group)
 }
@@ -249,7 +252,8 @@ func (x *index) touch(g *group) {
 	}
 	n := x.census(g)
 	started, whole := n.placed+n.finished > 0, n.bound+n.finished >= g.core.Min && x.rolesBound(g)
-	if g.core.Complete = started && (g.core.Complete || whole); g.core.Complete {
+	g.core.Complete = started && (g.core.Complete || whole)
+	if x.filled && (g.core.Complete || !started) {
 		x.completed(g)
 	}
 	g.date(n)
@@ -261,6 +265,18 @@ func (x *index) touch(g *group) {
 	}
 	if len(g.core.Pods) == 0 && g.spec == nil && len(g.finished) == 0 {
 		delete(x.groups, g.core.Name)
+	}
+}
+
+// fill notes that all is known. What was whole before is told by what was last said of it.
+func (x *index) fill() {
+	x.filled = true
+	for _, g := range x.groups {
+		if g.spec != nil {
+			g.said = saidIn(g.spec)
+			g.core.Complete = g.said.status == metav1.ConditionTrue
+		}
+		x.touch(g)
 	}
 }
 

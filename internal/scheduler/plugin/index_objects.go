@@ -38,7 +38,6 @@ func (x *index) podGroupSeen(pg *scheduling.PodGroup) {
 		queue = scheduling.DefaultQueue
 	}
 	x.setQueue(g, queue)
-	c.Complete = g.said.status == metav1.ConditionTrue
 	x.touch(g)
 }
 

@@ -71,3 +71,45 @@ func TestReplacementAwaitsNews(t *testing.T) {
 		t.Errorf("it is planned %s after the news", g.backoff.Sub(began))
 	}
 }
+
+// A gang that runs without one of its pods, which waits for room, has been whole before. A scheduler that starts anew knows by what
+// the group says, in whatever order it hears of things, and leaves it alone. What has gone since the group said so is a new gang.
+func TestCompleteAfterRestart(t *testing.T) {
+	bound := memberOf("a", "a")
+	bound.Spec.NodeName = "n"
+	waits := memberOf("b", "b")
+	for name, pods := range map[string][]*corev1.Pod{"bound first": {bound, waits}, "bound last": {waits, bound}} {
+		x := newIndex(func() {}, func(*group) {})
+		x.podGroupSeen(whole())
+		for _, p := range pods {
+			x.podSeen(p)
+		}
+		x.mu.Lock()
+		x.fill()
+		x.mu.Unlock()
+		if g := x.groups["ns/g"]; !g.core.Complete || !g.core.Partial.IsZero() {
+			t.Errorf("%s: complete %t, partly bound since %v", name, g.core.Complete, g.core.Partial)
+		}
+	}
+
+	x := newIndex(func() {}, func(*group) {})
+	x.podGroupSeen(whole())
+	x.podSeen(waits)
+	x.mu.Lock()
+	x.fill()
+	x.mu.Unlock()
+	g := x.groups["ns/g"]
+	if g.core.Complete {
+		t.Error("a group of which nothing runs is complete")
+	}
+	x.podSeen(bound)
+	if g.core.Complete || g.core.Partial.IsZero() {
+		t.Errorf("a new gang, bound in part: complete %t, partly bound since %v", g.core.Complete, g.core.Partial)
+	}
+}
+
+func whole() *scheduling.PodGroup {
+	pg := &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "g", UID: "g"}, Spec: scheduling.PodGroupSpec{MinMember: 3, Queue: "q"}}
+	pg.Status.Conditions = []scheduling.PodGroupCondition{{Type: scheduling.GroupScheduled, Status: metav1.ConditionTrue, Reason: scheduling.ReasonScheduled}}
+	return pg
+}

@@ -152,6 +152,9 @@ func (pl *planner) round() {
 	x := pl.index
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if !x.filled {
+		x.fill()
+	}
 	began := time.Now()
 	list, err := pl.nodeLister.List(everything)
 	if err != nil {

@@ -69,11 +69,15 @@ func (p *Plugin) report(g *group, d *core.Decision, now time.Time) {
 	p.say(g, metav1.ConditionFalse, string(d.Reason), d.Message, now)
 }
 
-// completed says of a group that its minimum is bound. The index is locked.
+// completed says of a group that its minimum is bound, or that it is not any more, for none of its pods runs. A scheduler that
+// starts anew goes by it. The index is locked.
 func (p *Plugin) completed(g *group) {
-	g.failures = 0
-	if !g.single && g.spec != nil {
+	switch {
+	case g.single || g.spec == nil:
+	case g.core.Complete:
 		p.say(g, metav1.ConditionTrue, scheduling.ReasonScheduled, "", time.Now())
+	case g.said.status == metav1.ConditionTrue:
+		p.say(g, metav1.ConditionFalse, scheduling.ReasonNotEnoughMembers, "", time.Now())
 	}
 }
 
