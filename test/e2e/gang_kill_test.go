@@ -103,3 +103,34 @@ func (s *space) watchQuota(quota int64) {
 		<-done
 	})
 }
+
+// TestGangSchedulerRestarts: a scheduler that starts anew does not take a gang that lacks a replica for one that never was whole, of
+// which it would evict what runs.
+func TestGangSchedulerRestarts(t *testing.T) {
+	requireCluster(t)
+	t.Parallel()
+	c := ownCluster(t, testenv.Options{Args: map[string][]string{local.Scheduler: {"--gang-grace-period=1ms"}}})
+	s := c.space(t)
+	q := s.queue("q", "100m")
+	s.create(s.gang("runs", q, restarting(requesting(role("w", 2, obey), "40m"), batch.RestartOnFailure, 1)))
+	s.awaitPhase("runs", batch.JobRunning)
+	s.editQueue(q, quotaOf("50m"))
+	s.order("runs-w-0", 1)
+	s.awaitReason("runs", batch.ReasonUnschedulable, "40m cpu needed, 10m of 50m left")
+	if err := c.env.Kill(local.Scheduler); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitComponents(t)
+	// It looks at such gangs once a second. Whoever starts meanwhile shows that it plans.
+	for i := range 3 {
+		name := fmt.Sprintf("meanwhile-%d", i)
+		s.create(s.gang(name, q, requesting(role("w", 1, "sleep 1"), "1m")))
+		s.awaitPhase(name, batch.JobSucceeded)
+	}
+	if p := s.podNow("runs-w-1"); p.DeletionTimestamp != nil || s.starts("runs-w-1") != 1 {
+		t.Errorf("the replica that ran was evicted: %+v", p.Status.Conditions)
+	}
+	s.editQueue(q, quotaOf("100m"))
+	s.awaitStarts("runs-w-0", 2)
+	s.finish("runs", "w", 2)
+}
