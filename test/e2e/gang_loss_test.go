@@ -70,7 +70,7 @@ func TestGangPreempted(t *testing.T) {
 	s.awaitEvent("low", batch.EventReplicaDisrupted, "low-w-0")
 	s.checkNoNode("low")
 	s.checkSays([]string{"get"}, "high Running 2/2", "low Pending 0/3")
-	s.checkSays([]string{"describe", "low"}, "2 of the 3 pods that must start together fit", "low-w-0 (PreemptionByScheduler)")
+	s.checkSays([]string{"describe", "low"}, "2 of the 3 pods that must start together fit", "(PreemptionByScheduler)")
 	s.checkSays([]string{"queue", "describe", low}, "1 "+s.ns+"/low 3")
 	for rank := range 3 {
 		if pods := s.history.attempts(fmt.Sprintf("low-w-%d", rank)); len(pods) != 2 || !evicted(pods[0]) {

@@ -51,7 +51,7 @@ func TestGangLostNode(t *testing.T) {
 		}
 		return len(pods) == 2
 	})
-	s.awaitWaits("lost", scheduling.ReasonNoRoom, "0 of the 2 pods that must start together fit", "node.kubernetes.io/unreachable")
+	s.awaitWaits("lost", scheduling.ReasonNoRoom, "0 of the 2 pods that must start together fit", "untolerated taint")
 	s.awaitEvent("lost", batch.EventNodeLost, "lost-w-0")
 	s.checkNoNode("lost")
 	s.checkSays([]string{"describe", "lost"}, "untolerated taint")
