@@ -63,8 +63,10 @@ func TestGangClosedQueue(t *testing.T) {
 	q := s.queue("q", "100m")
 	s.create(s.gang("runs", q, restarting(requesting(role("w", 2, obey), "40m"), batch.RestartOnFailure, 1)))
 	s.awaitPhase("runs", batch.JobRunning)
+	s.create(s.gang("alone", q, restarting(requesting(role("w", 1, obey), "1m"), batch.RestartOnFailure, 1)))
+	s.awaitPhase("alone", batch.JobRunning)
 	s.create(s.gang("waits", q, requesting(role("w", 2, obey), "40m")))
-	s.awaitWaits("waits", scheduling.ReasonQuotaExceeded, "80m cpu needed, 20m of 100m left")
+	s.awaitWaits("waits", scheduling.ReasonQuotaExceeded, "80m cpu needed, 19m of 100m left")
 	s.editQueue(q, func(q *scheduling.QueueSpec) { q.Closed = true })
 	s.awaitWaits("waits", scheduling.ReasonQueueClosed, "queue "+q+" is closed")
 	s.checkSays([]string{"describe", "waits"}, "is closed")
@@ -80,10 +82,14 @@ func TestGangClosedQueue(t *testing.T) {
 	s.orders("runs-w-0", 1, 0)
 	s.order("runs-w-1", 0)
 	s.awaitPhase("runs", batch.JobSucceeded)
-	s.fence()
+	// Where nothing is left that runs, a restart is a new start.
+	s.order("alone-w-0", 1)
+	s.awaitWaits("alone", scheduling.ReasonQueueClosed, "queue "+q+" is closed")
 	s.checkNoNode("waits")
 	s.editQueue(q, func(q *scheduling.QueueSpec) { q.Closed = false })
 	s.finish("waits", "w", 2)
+	s.awaitStarts("alone-w-0", 2)
+	s.finish("alone", "w", 1)
 }
 
 // TestGangQueueGone: while its queue is away a job waits, and so does what replaces a part of one that runs.
