@@ -356,6 +356,28 @@ func TestReplicaPhasesAloneAreCoalesced(t *testing.T) {
 	}
 }
 
+// TestProgressCanWait: what says no more than that replicas come up or run may be put off, and nothing else.
+func TestProgressCanWait(t *testing.T) {
+	want := func(p *play, wait time.Duration, what string) {
+		t.Helper()
+		if p.plan.Status == nil || p.plan.CanWait != wait {
+			t.Fatalf("%s: status %v, can wait %s, want %s", what, p.plan.Status, p.plan.CanWait, wait)
+		}
+	}
+	p := newPlay(t, 2, 1).pass()
+	p.run(0).after(time.Second).pass()
+	want(p, phasesWait, "a replica runs")
+	p.run(1).pass()
+	want(p, runningWait, "all run")
+	p.exit(0, 1).pass()
+	want(p, 0, "a restart is charged")
+	p.after(time.Minute).pass()
+	p.run(0).pass()
+	want(p, runningWait, "all run again")
+	p.exit(0, 0).exit(1, 0).pass()
+	want(p, 0, "the end")
+}
+
 func TestLargeStatusIsCutAndLosesNothing(t *testing.T) {
 	p := newPlay(t, 100, 5)
 	p.cfg.MaxListed = 10

@@ -18,9 +18,9 @@ import (
 type Plan struct {
 	// Status to write under an optimistic lock; nil where nothing is to be written now.
 	Status *batch.JobStatus
-	// Routine tells that Status tells of nothing but replica phases, and nothing else is to be done: the plan may be dropped
-	// where more important writes wait.
-	Routine bool
+	// CanWait is for how long the plan may be put off while the API server has more important things to do, because Status
+	// tells of nothing but progress, and nothing else is to be done; zero: not at all.
+	CanWait time.Duration
 	// Confirm asks to read the job from the API server before anything is deleted or created, and to stop if it is not the
 	// one that was seen. It is set where no status write does that: a cached job older than the cached pods would have
 	// replaced what has just been cleaned up. Only the first pods of a job that Seen.Unwritten vouches for need neither.
@@ -99,7 +99,9 @@ func Next(job *Job, seen Seen, cfg Config) Plan {
 		p.event(warning(batch.EventNodeLost, "Deleting by force, since their nodes are lost and they cannot end by themselves: %s.", few(p.lost)))
 	}
 	p.build()
-	p.plan.Routine = p.plan.Routine && len(p.plan.Create)+len(p.plan.Update) == 0
+	if len(p.plan.Create)+len(p.plan.Update) > 0 {
+		p.plan.CanWait = 0
+	}
 	p.plan.Confirm = p.plan.Status == nil && (len(p.plan.Delete)+len(p.plan.Update) > 0 || len(p.plan.Create) > 0 && !p.unwritten())
 	if !p.wake.IsZero() {
 		p.plan.RequeueAfter = max(p.wake.Sub(seen.Now), time.Millisecond)

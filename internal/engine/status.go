@@ -46,11 +46,35 @@ func (p *pass) worthWriting(next *batch.JobStatus) bool {
 	due := p.seen.LastWrite.Add(p.coalesce())
 	tells := transition(p.old, next) && !p.onlyStarts(next) || len(p.plan.Delete) > 0
 	if tells || !p.seen.Now.Before(due) {
-		p.plan.Routine = !tells
+		p.plan.CanWait = p.canWait(next, tells)
 		return true
 	}
 	p.wakeAt(due)
 	return false
+}
+
+// How long a status may be put off that tells of replica phases alone, and one that tells that all replicas run. What the
+// latter costs an API server would start another pod.
+const (
+	phasesWait  = time.Minute
+	runningWait = 3 * time.Second
+)
+
+func (p *pass) canWait(next *batch.JobStatus, tells bool) time.Duration {
+	switch {
+	case !tells:
+		return phasesWait
+	case p.onlyRuns(next):
+		return runningWait
+	default:
+		return 0
+	}
+}
+
+// onlyRuns tells whether the next status says no more than that a job that was starting has started.
+func (p *pass) onlyRuns(next *batch.JobStatus) bool {
+	starting := p.unwritten() || p.old.Phase == batch.JobPending && p.old.ObservedGeneration == next.ObservedGeneration
+	return starting && next.Phase == batch.JobRunning && next.BackoffCount == p.old.BackoffCount && len(p.plan.Delete) == 0
 }
 
 // coalesce is the least time between two writes of the status that tell of nothing but replica phases. The statuses of large

@@ -39,11 +39,11 @@ import (
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
 
 // workers is the number of jobs that are handled at once. Each waits for the API server most of its time.
-const workers = 16
+const workers = 32
 
-// routineWrites bounds the status writes over all jobs, per second, that tell of nothing but replica phases, or that a job
-// starts. Each costs an API server milliseconds of CPU, which pods that are to start need more.
-const routineWrites = 10
+// progressWrites bounds the status writes over all jobs, per second, that tell of nothing but progress. Each costs an API
+// server milliseconds of CPU, which pods that are to start need more.
+const progressWrites = 10
 
 // A pass that failed is tried again after retryFirst, doubling up to retryMost.
 const retryFirst, retryMost = 20 * time.Millisecond, 30 * time.Second
@@ -60,7 +60,7 @@ func Add(mgr ctrl.Manager, opts Options) error {
 		return err
 	}
 	slots := make(chan struct{}, maxCreates)
-	looks, routine := newLimiter(warningLooks), newLimiter(routineWrites)
+	looks, progress := newLimiter(warningLooks), newLimiter(progressWrites)
 	for _, kind := range kinds.All {
 		statuses, err := statusClient(mgr, kind)
 		if err != nil {
@@ -68,7 +68,7 @@ func Add(mgr ctrl.Manager, opts Options) error {
 		}
 		r := &reconciler{
 			kind: kind, opts: opts, client: mgr.GetClient(), live: mgr.GetAPIReader(), statuses: statuses,
-			recorder: mgr.GetEventRecorder("t9k-operator"), memories: newMemories(), slots: slots, looks: looks, routine: routine,
+			recorder: mgr.GetEventRecorder("t9k-operator"), memories: newMemories(), slots: slots, looks: looks, progress: progress,
 		}
 		err = builder.ControllerManagedBy(mgr).
 			Named(kind.Plural).
@@ -102,8 +102,8 @@ type reconciler struct {
 	slots chan struct{}
 	// looks bounds the looks at events over all jobs.
 	looks limiter
-	// routine bounds status writes that may wait, over all jobs.
-	routine limiter
+	// progress bounds status writes that may wait, over all jobs.
+	progress limiter
 }
 
 // Reconcile is one pass over one job. Any error leaves the rest to the next pass, which starts from what is seen then.
@@ -133,11 +133,11 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	plan := engine.Next(job, seen, r.opts.Engine)
-	if plan.Routine {
-		if !r.routine.Allow() {
-			return reconcile.Result{RequeueAfter: sooner(sooner(routineDelay, plan.RequeueAfter), m.forgetAfter(seen.Now))}, nil
+	if waits := m.waits(plan.CanWait, seen.Now); plan.CanWait > 0 {
+		if !r.progress.Allow() && waits > 0 {
+			return reconcile.Result{RequeueAfter: sooner(sooner(min(progressDelay, waits), plan.RequeueAfter), m.forgetAfter(seen.Now))}, nil
 		}
-		defer r.routine.since(time.Now())
+		defer r.progress.since(time.Now())
 	}
 	switch err := r.apply(ctx, obj, job, plan, m); {
 	case errors.Is(err, errStale):
@@ -157,8 +157,8 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// routineDelay is the time after which a status write that had to wait is tried again.
-const routineDelay = time.Second
+// progressDelay is the time after which a status write that had to wait is tried again.
+const progressDelay = time.Second
 
 // staleDelay is the time that a cache gets to catch up after it was found to be behind.
 const staleDelay = 50 * time.Millisecond

@@ -30,6 +30,8 @@ type memory struct {
 	writtenAt time.Time
 	// tried is true once this process has tried to write the status, whether or not it knows of a success.
 	tried bool
+	// putOffAt is when a plan was first put off, since one was last carried out or there was nothing to put off.
+	putOffAt time.Time
 	// echo is the status last written, until it comes back as an update of the job. The event handlers read it too.
 	echo atomic.Pointer[batch.JobStatus]
 
@@ -54,6 +56,16 @@ type madePod struct {
 
 // cacheLag is the time within which a cache shows what was written.
 const cacheLag = 10 * time.Second
+
+// waits is how much longer a plan may be put off that may be put off for so long in all.
+func (m *memory) waits(canWait time.Duration, now time.Time) time.Duration {
+	if canWait == 0 {
+		m.putOffAt = time.Time{}
+	} else if m.putOffAt.IsZero() {
+		m.putOffAt = now
+	}
+	return m.putOffAt.Add(canWait).Sub(now)
+}
 
 // newest is the job as last written by this process, as long as the cache still shows the one before.
 func (m *memory) newest(cached kinds.Object) kinds.Object {

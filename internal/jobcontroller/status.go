@@ -68,6 +68,6 @@ func (r *reconciler) writeStatus(ctx context.Context, m *memory, obj kinds.Objec
 	next := obj.DeepCopyObject().(kinds.Object)
 	next.SetResourceVersion(written.ResourceVersion)
 	*r.kind.Status(next) = *status
-	m.written, m.writtenAt = next, time.Now()
+	m.written, m.writtenAt, m.putOffAt = next, time.Now(), time.Time{}
 	return nil
 }
