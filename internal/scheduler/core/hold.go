@@ -22,7 +22,8 @@ func (r *round) lift(h *Hold) {
 		r.take(h.group, at.Pod, at.Node)
 		delete(r.held, at.Pod)
 	}
-	r.misfits = map[string]misfit{} // what did not fit before may fit now
+	clear(r.misfits) // what did not fit before may fit now
+	clear(r.hopeless)
 	r.log = nil
 }
 

@@ -2,8 +2,10 @@ package core
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"sort"
+	"strings"
 )
 
 // unit is what is evicted at once: a pod that its group can spare, or a gang as a whole.
@@ -23,7 +25,53 @@ func (r *round) preempt(g *Group, d *Decision, n need, pods []*Pod, no *refusal)
 	if len(victims) == 0 {
 		return false
 	}
-	return r.displace(g, d, n, pods, append(r.endings(), victims...), true)
+	return r.unlessHopeless("evicting", g, n, pods, func() bool {
+		return r.displace(g, d, n, pods, append(r.endings(), victims...), true)
+	})
+}
+
+// unlessHopeless tries something for a group, unless it was of no use to one like it that needed no more.
+func (r *round) unlessHopeless(how string, g *Group, n need, pods []*Pod, try func() bool) bool {
+	kin := r.kin(g, n, pods)
+	if kin == "" {
+		return try()
+	}
+	kin = how + "\x00" + kin
+	if least, ok := r.hopeless[kin]; ok && n.total >= least {
+		return false
+	}
+	if try() {
+		return true
+	}
+	r.hopeless[kin] = n.total
+	return false
+}
+
+// kin is the same for groups of which one fits wherever the other one does, if it lacks no more; empty where that cannot be told.
+func (r *round) kin(g *Group, n need, pods []*Pod) string {
+	mine := func(p *Pod) bool { return p.Node != "" } // what it has itself, others may hope for
+	if r.Shapeless || g.Topology != "" || slices.ContainsFunc(g.Pods, mine) {
+		return ""
+	}
+	if shape := uniform(g, pods); shape != "" {
+		return shape
+	}
+	counts := map[string]int{}
+	for _, p := range pods {
+		if p.Shape == "" {
+			return ""
+		}
+		counts[p.Role+"\x00"+p.Shape]++
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\x00%d", g.Queue, n.total)
+	for _, role := range sortedKeys(n.roles) {
+		fmt.Fprintf(&b, "\x00%s=%d", role, n.roles[role])
+	}
+	for _, shape := range sortedKeys(counts) {
+		fmt.Fprintf(&b, "\x00%s×%d", shape, counts[shape])
+	}
+	return b.String()
 }
 
 // reserve keeps room for a group that waited for too long, which it gets when those who use it end.
@@ -32,14 +80,14 @@ func (r *round) reserve(g *Group, d *Decision, n need, pods []*Pod) bool {
 		return false
 	}
 	units := r.endings()
-	for _, o := range r.allRunning() {
+	for _, o := range r.running() {
 		for _, p := range o.Pods {
 			if o != g && p.Node != "" && !p.Ending && !r.leaving[p] {
 				units = append(units, unit{group: o, pods: []*Pod{p}})
 			}
 		}
 	}
-	return r.displace(g, d, n, pods, units, false)
+	return r.unlessHopeless("waiting", g, n, pods, func() bool { return r.displace(g, d, n, pods, units, false) })
 }
 
 // couldFit tells whether a group's minimum is within the whole quota and the capacity of all nodes of its queue.
@@ -56,7 +104,7 @@ func (r *round) couldFit(g *Group, n need, pods []*Pod) bool {
 // endings are pods that end anyway: their room is had without evicting anybody.
 func (r *round) endings() []unit {
 	var units []unit
-	for _, g := range r.allRunning() {
+	for _, g := range r.running() {
 		for _, p := range g.Pods {
 			if p.Node != "" && (p.Ending || r.leaving[p]) {
 				units = append(units, unit{group: g, pods: []*Pod{p}})
@@ -70,10 +118,14 @@ func (r *round) endings() []unit {
 // that of the queue with the larger share, then the youngest. Of a gang, first what is beyond its minimum, then all the rest.
 func (r *round) victims(q *Queue) []unit {
 	var groups []*Group
-	for _, g := range r.allRunning() {
+	running := r.running()
+	if q.Priority <= r.lowest {
+		return nil
+	}
+	for _, g := range running {
 		o := r.Queues[g.Queue]
 		fresh := r.decisions[g] != nil && len(r.decisions[g].Gangs) > 0 // what of it is bound now cannot be taken back
-		if o != nil && o.Preemptible && o.Priority < q.Priority && !fresh && len(r.running(g)) > 0 {
+		if o != nil && o.Preemptible && o.Priority < q.Priority && !fresh && len(r.evictable(g)) > 0 {
 			groups = append(groups, g)
 		}
 	}
@@ -90,8 +142,8 @@ func (r *round) victims(q *Queue) []unit {
 
 func (r *round) share(g *Group) float64 { return r.Queues[g.Queue].Share(r.used[g.Queue]) }
 
-// running are the pods of a group that run and are not on their way out, the youngest first.
-func (r *round) running(g *Group) []*Pod {
+// evictable are the pods of a group that run and are not on their way out, the youngest first.
+func (r *round) evictable(g *Group) []*Pod {
 	var all []*Pod
 	for _, p := range g.Pods {
 		if p.Node != "" && r.stays(p) {
@@ -103,7 +155,7 @@ func (r *round) running(g *Group) []*Pod {
 }
 
 func (r *round) unitsOf(g *Group) []unit {
-	pods := r.running(g)
+	pods := r.evictable(g)
 	have, total := map[string]int{}, 0
 	for role, v := range g.Finished {
 		have[role] += v
@@ -144,11 +196,7 @@ func (r *round) displace(g *Group, d *Decision, n need, pods []*Pod, units []uni
 		r.rollback(mark)
 		return false
 	}
-	k := sort.Search(len(units), fits)
-	if !fits(k) { // more room does not always make more fit
-		k = len(units)
-		fits(k)
-	}
+	k := r.fewest(g, n, pods, units, mark, fits)
 	out := r.spare(g, n, pods, slices.Clone(units[:k]))
 	if len(out) == 0 { // placed in another order it fits
 		r.commit(g, d)
@@ -162,6 +210,42 @@ func (r *round) displace(g *Group, d *Decision, n need, pods []*Pod, units []uni
 	r.keep(g, h)
 	r.waitFor(d, h)
 	return true
+}
+
+// fewest is how many of the units are to go until a group fits, which is placed then. With all of them gone it does.
+func (r *round) fewest(g *Group, n need, pods []*Pod, units []unit, mark int, fits func(int) bool) int {
+	if !r.Shapeless && g.Topology == "" && uniform(g, pods) != "" {
+		r.rollback(mark)
+		if k, ok := r.grow(g, n.clone(), pods, units); ok {
+			return k
+		}
+	}
+	k := sort.Search(len(units), fits)
+	if !fits(k) { // more room does not always make more fit
+		k = len(units)
+		fits(k)
+	}
+	return k
+}
+
+// grow takes unit after unit away and places what fits of a group, whose pods are alike, in between: what has been placed does
+// not have to move, for how many fit on a node does not depend on what is on others.
+func (r *round) grow(g *Group, left need, pods []*Pod, units []unit) (taken int, ok bool) {
+	for ; ; taken++ {
+		for len(pods) > 0 && left.total > 0 {
+			if p := pods[0]; left.takes(p.Role) {
+				if r.place(g, p, nil) != nil {
+					break
+				}
+				left.took(p.Role)
+			}
+			pods = pods[1:]
+		}
+		if left.total == 0 || taken == len(units) {
+			return taken, left.total == 0
+		}
+		r.takeAway(units[taken : taken+1])
+	}
 }
 
 func (r *round) takeAway(units []unit) {

@@ -3,6 +3,7 @@ package core
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -19,6 +20,12 @@ type round struct {
 	leaving map[*Pod]bool
 	log     []step
 	misfits map[string]misfit
+	// hopeless are the smallest gangs, by shape, that did not fit even with all room that could be made for them.
+	hopeless map[string]int
+	// runs are the groups that hold room, once they have been asked for; lowest is the lowest priority of those of their queues
+	// from which room may be taken.
+	runs   []*Group
+	lowest int32
 	// simulating: pods that run have been taken away to see what would fit then.
 	simulating bool
 	decisions  map[*Group]*Decision
@@ -35,7 +42,7 @@ type round struct {
 // age. It leaves on the nodes what it says is to be bound or held, and changes nothing else of the cluster.
 func Round(c *Cluster) Result {
 	r := &round{Cluster: c, used: c.usedNow(), at: map[*Pod]string{}, bound: map[*Pod]bool{}, held: map[*Pod]bool{}, kept: map[*Group]*Hold{},
-		leaving: map[*Pod]bool{}, misfits: map[string]misfit{}, decisions: map[*Group]*Decision{}}
+		leaving: map[*Pod]bool{}, misfits: map[string]misfit{}, hopeless: map[string]int{}, decisions: map[*Group]*Decision{}}
 	if r.Domain == nil {
 		r.Domain = func(string) string { return "" }
 	}
@@ -65,12 +72,26 @@ func Round(c *Cluster) Result {
 	return r.result
 }
 
-// allRunning lists the groups that hold room.
-func (r *round) allRunning() []*Group {
-	if r.Running == nil {
-		return r.Groups
+// running lists the groups that hold room, which do not change within a round.
+func (r *round) running() []*Group {
+	if r.runs != nil {
+		return r.runs
 	}
-	return r.Running()
+	all := r.Groups
+	if r.Running != nil {
+		all = r.Running()
+	}
+	r.runs, r.lowest = []*Group{}, math.MaxInt32
+	for _, g := range all {
+		if !slices.ContainsFunc(g.Pods, func(p *Pod) bool { return p.Node != "" }) {
+			continue
+		}
+		r.runs = append(r.runs, g)
+		if q := r.Queues[g.Queue]; q != nil && q.Preemptible {
+			r.lowest = min(r.lowest, q.Priority)
+		}
+	}
+	return r.runs
 }
 
 // Classes of groups, in the order in which they are tried.

@@ -71,7 +71,11 @@ func (r *round) place(g *Group, p *Pod, among func(string) bool) *refusal {
 	}
 	node, why := r.Nodes.Place(p, among)
 	if node == "" {
-		return &refusal{NoRoom, why}
+		no := &refusal{reason: NoRoom}
+		if !r.simulating { // nobody hears of it then
+			no.message = why()
+		}
+		return no
 	}
 	s := step{g, p, node, true}
 	r.account(s)

@@ -92,8 +92,8 @@ type Hold struct {
 // Nodes is where pods are placed. Each call takes effect at once: the next Place sees it.
 type Nodes interface {
 	// Place puts a pod that waits on the best node for it among those for which among is true (nil: all nodes). If there is
-	// none it returns "" and why.
-	Place(p *Pod, among func(node string) bool) (node, why string)
+	// none it returns "", and what tells why as long as nothing else is placed.
+	Place(p *Pod, among func(node string) bool) (node string, why func() string)
 	// Put puts a pod on a node without asking whether it fits.
 	Put(p *Pod, node string)
 	// Take takes a pod off a node.

@@ -105,16 +105,16 @@ func (w *world) fits(p *Pod, n *node) bool {
 	return class == "any" || class == n.class
 }
 
-func (w *world) Place(p *Pod, among func(string) bool) (string, string) {
+func (w *world) Place(p *Pod, among func(string) bool) (string, func() string) {
 	for i := range w.nodes {
 		n := w.nodes[(w.next+i)%len(w.nodes)]
 		if (among == nil || among(n.name)) && w.fits(p, n) {
 			w.next = (w.next + i) % len(w.nodes)
 			w.Put(p, n.name)
-			return n.name, ""
+			return n.name, nil
 		}
 	}
-	return "", fmt.Sprintf("0 of %d nodes fit", len(w.nodes))
+	return "", func() string { return fmt.Sprintf("0 of %d nodes fit", len(w.nodes)) }
 }
 
 func (w *world) Put(p *Pod, name string) {

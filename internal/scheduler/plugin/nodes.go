@@ -40,7 +40,7 @@ type nodes struct {
 
 type absence struct {
 	generation int64
-	pods       map[types.UID]*corev1.Pod
+	pods       map[types.UID]fwk.PodInfo
 }
 
 // begin takes a snapshot for a round.
@@ -63,7 +63,7 @@ func (n *nodes) refresh() {
 	for name, a := range n.away {
 		if info := n.info(name); info != nil && info.Generation != a.generation { // copied anew from the cache
 			for _, pod := range a.pods {
-				_ = info.RemovePod(n.logger, pod) // it may have gone from the cache meanwhile
+				_ = info.RemovePod(n.logger, pod.GetPod()) // it may have gone from the cache meanwhile
 			}
 			n.edited(info, a)
 		}
@@ -85,13 +85,14 @@ func (n *nodes) edited(info *framework.NodeInfo, a *absence) {
 	a.generation = info.Generation
 }
 
-func has(info *framework.NodeInfo, uid types.UID) bool {
+// find is a pod on a node; nil if it is not there.
+func find(info *framework.NodeInfo, uid types.UID) fwk.PodInfo {
 	for _, p := range info.Pods {
 		if p.GetPod().UID == uid {
-			return true
+			return p
 		}
 	}
-	return false
+	return nil
 }
 
 // Put implements core.Nodes.
@@ -105,12 +106,10 @@ func (n *nodes) Put(p *core.Pod, node string) {
 		return
 	}
 	pod := a.pods[types.UID(p.UID)]
-	delete(a.pods, pod.UID)
-	if info := n.info(node); info != nil && info.Generation == a.generation && !has(info, pod.UID) {
-		if podInfo, err := framework.NewPodInfo(pod); err == nil {
-			info.AddPodInfo(podInfo)
-			n.edited(info, a)
-		}
+	delete(a.pods, types.UID(p.UID))
+	if info := n.info(node); info != nil && info.Generation == a.generation && find(info, types.UID(p.UID)) == nil {
+		info.AddPodInfo(pod)
+		n.edited(info, a)
 	}
 	if len(a.pods) == 0 {
 		delete(n.away, node)
@@ -125,23 +124,21 @@ func (n *nodes) Take(p *core.Pod, node string) {
 		return
 	}
 	n.refresh()
-	m, info := n.index.pods[uid], n.info(node)
-	if m == nil || info == nil || !has(info, uid) {
+	info := n.info(node)
+	if info == nil {
 		return
 	}
-	pod := m.pod
-	for _, i := range info.Pods {
-		if i.GetPod().UID == uid {
-			pod = i.GetPod()
-		}
+	pod := find(info, uid)
+	if pod == nil {
+		return
 	}
 	a := n.away[node]
 	if a == nil {
-		a = &absence{pods: map[types.UID]*corev1.Pod{}}
+		a = &absence{pods: map[types.UID]fwk.PodInfo{}}
 		n.away[node] = a
 	}
 	a.pods[uid] = pod
-	_ = info.RemovePod(n.logger, pod) // it is there
+	_ = info.RemovePod(n.logger, pod.GetPod()) // it is there
 	n.edited(info, a)
 }
 
@@ -182,34 +179,36 @@ func (n *nodes) fail(err error) {
 }
 
 // Place implements core.Nodes.
-func (n *nodes) Place(p *core.Pod, among func(string) bool) (node, why string) {
+func (n *nodes) Place(p *core.Pod, among func(string) bool) (node string, why func() string) {
 	n.refresh()
 	m := n.index.pods[types.UID(p.UID)]
 	if m == nil || n.err != nil {
-		return "", "the scheduler's view of the cluster is changing"
+		return "", because("the scheduler's view of the cluster is changing")
 	}
 	state := framework.NewCycleState()
 	result, status, _ := n.profile.RunPreFilterPlugins(n.ctx, state, m.pod)
 	if !status.IsSuccess() {
-		return "", status.Message()
+		return "", status.Message
 	}
 	l, err := n.lookup(state, m, result, among)
 	if err != nil {
-		return "", err.Error()
+		return "", err.Error
 	}
 	if l.run(); len(l.fits) == 0 {
-		return "", l.why()
+		return "", l.why
 	}
 	if node, err = l.best(); err != nil {
-		return "", err.Error()
+		return "", err.Error
 	}
 	n.assume(p, node)
 	if n.err != nil {
-		return "", n.err.Error()
+		return "", n.err.Error
 	}
 	if status := n.reserve(state, m.pod.UID); !status.IsSuccess() {
 		n.forget(m.pod.UID)
-		return "", status.Message()
+		return "", status.Message
 	}
-	return node, ""
+	return node, nil
 }
+
+func because(why string) func() string { return func() string { return why } }
