@@ -39,7 +39,8 @@ type ledger struct {
 	wrong []string
 	// seen are the names of all pods that there were.
 	seen map[string]bool
-	// most of what was used at any time, and how often pods were evicted, to see whether the test tried anything.
+	// peak is the most that was used at any time, evictions how often the scheduler evicted a pod: they tell whether a test tried
+	// anything.
 	peak      map[string]int64
 	evictions int
 }
@@ -87,6 +88,12 @@ func holdsRoom(p *corev1.Pod) bool {
 	return p != nil && p.Spec.NodeName != "" && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }
 
+func preempted(p *corev1.Pod) bool {
+	return p != nil && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Reason == corev1.PodReasonPreemptionByScheduler
+	})
+}
+
 // member tells whether a pod counts for the minimum of its gang.
 func member(p *corev1.Pod) bool {
 	return p.Spec.NodeName != "" && p.Status.Phase != corev1.PodFailed && (p.DeletionTimestamp == nil || p.Status.Phase == corev1.PodSucceeded)
@@ -106,10 +113,8 @@ func (l *ledger) take(e watch.Event) {
 	defer l.mu.Unlock()
 	l.seen[p.Name] = true
 	old := l.pods[p.UID]
-	if old == nil || !disrupted(old) {
-		if disrupted(p) {
-			l.evictions++
-		}
+	if preempted(p) && !preempted(old) {
+		l.evictions++
 	}
 	now := p
 	if e.Type == watch.Deleted {

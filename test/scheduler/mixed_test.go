@@ -34,7 +34,7 @@ type size struct {
 
 var (
 	smallWorld = size{nodes: 6, nodeCPU: 8, gangs: 20, largest: 12, arrivals: 30, longest: 12, drainEvery: 12, killEvery: 20}
-	fullWorld  = size{nodes: 50, nodeCPU: 16, gangs: 200, largest: 64, arrivals: 400, longest: 180, drainEvery: 15, killEvery: 50}
+	fullWorld  = size{nodes: 50, nodeCPU: 16, gangs: 200, largest: 64, arrivals: 460, longest: 180, drainEvery: 15, killEvery: 50}
 )
 
 // second is how long a simulated second lasts at least. It is the pace of what the test does, and nothing waits for it.
