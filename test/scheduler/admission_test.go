@@ -96,6 +96,7 @@ func TestAdmission(t *testing.T) {
 	})
 	t.Run("who may use a queue", func(t *testing.T) { s.with(t).whoMayUse(alice) })
 	t.Run("closed queues", func(t *testing.T) { s.with(t).closedToJobs(alice) })
+	t.Run("TensorBoards", func(t *testing.T) { s.with(t).boardsMove(alice) })
 	t.Run("groups", func(t *testing.T) { s.with(t).admissionOfGroups(alice) })
 	t.Run("labels", func(t *testing.T) { s.with(t).labelsStay() })
 }
@@ -167,6 +168,23 @@ func (s *stage) closedToJobs(alice client.Client) {
 		}
 		if err := alice.Patch(s.Context(), o, patch); err != nil {
 			s.Errorf("a %s that is in the closed queue takes no changes: %v", kind, err)
+		}
+	}
+}
+
+// boardsMove: a TensorBoard gets into another queue by a change, and is held to the same rules.
+func (s *stage) boardsMove(alice client.Client) {
+	free := membersOf("everybody")["TensorBoard"].(*unstructured.Unstructured)
+	unstructured.RemoveNestedField(free.Object, "spec", "scheduler")
+	for _, board := range []*unstructured.Unstructured{free, membersOf("everybody")["TensorBoard"].(*unstructured.Unstructured)} {
+		s.must(alice.Create(s.Context(), board))
+		for queue, words := range map[string]string{"team-a": "", "nobody": "queue nobody is not for namespace team", "closed": "queue closed is closed"} {
+			moved := board.DeepCopy()
+			s.must(unstructured.SetNestedField(moved.Object, queue, "spec", "scheduler", "t9kScheduler", "queue"))
+			err := alice.Update(s.Context(), moved, client.DryRunAll)
+			if (err == nil) != (words == "") || err != nil && !strings.Contains(err.Error(), words) {
+				s.Errorf("a TensorBoard moves to queue %s: %v", queue, err)
+			}
 		}
 	}
 }
