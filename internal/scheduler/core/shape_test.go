@@ -40,3 +40,71 @@ func TestNothingStartsWhileTheLimitIsUnknown(t *testing.T) {
 		t.Errorf("%d bound, %s: %s", bound(g), d.Reason, d.Message)
 	}
 }
+
+// TestLimitsOfPods changes the limits of random clusters all the time: no pod that is too large gets room, now or later, or has
+// anybody evicted; and once there are no limits any more all work gets done.
+func TestLimitsOfPods(t *testing.T) {
+	const worlds, restless, last = 600, 40, 600
+	tooLarge, unknown := 0, 0
+	for s := uint64(1); s <= worlds; s++ {
+		l := newLife(t, s)
+		for l.step = 0; l.step < last && (l.step < restless || len(l.todo) > 0); l.step++ {
+			l.pass()
+			for _, name := range sortedKeys(l.cluster.Queues) {
+				q := l.cluster.Queues[name]
+				switch l.rand.IntN(6) {
+				case 0:
+					q.PodLimit = Resources{"cpu": int64(l.rand.IntN(5))}
+				case 1:
+					q.Barred = []string{"", "nobody knows"}[l.rand.IntN(2)]
+				}
+				if l.step >= restless {
+					q.PodLimit, q.Barred = nil, ""
+				}
+			}
+			for _, d := range l.round(t) {
+				l.checkLimits(d)
+				if d.Reason == PodTooLarge {
+					tooLarge++
+				} else if d.Reason == ShapeUnknown {
+					unknown++
+				}
+			}
+			if l.step < restless/2 && l.rand.IntN(3) == 0 {
+				l.arrive()
+			}
+		}
+		if len(l.todo) > 0 {
+			t.Errorf("%d groups have not ended after %d steps", len(l.todo), last)
+		}
+		if t.Failed() {
+			t.Fatalf("seed %d", s)
+		}
+	}
+	if tooLarge < worlds || unknown < worlds {
+		t.Errorf("%d times too large, %d times not known: the clusters do not try that", tooLarge, unknown)
+	}
+}
+
+// checkLimits holds what a round decided for one group against the limits of its queue.
+func (l *life) checkLimits(d *Decision) {
+	q := l.cluster.Queues[d.Group.Queue]
+	var given []Placement
+	for _, gang := range d.Gangs {
+		for _, at := range gang {
+			l.ends[at.Pod] = l.step + 1 + l.rand.IntN(8)
+			given = append(given, at)
+		}
+	}
+	if d.Hold != nil {
+		given = append(given, d.Hold.Placements...)
+	}
+	for _, at := range given {
+		if q.Barred != "" || q.over(at.Pod) != "" {
+			l.errorf("pod %s gets room with the limits %v, %q", at.Pod.Name, q.PodLimit, q.Barred)
+		}
+	}
+	if (d.Reason == PodTooLarge || d.Reason == ShapeUnknown) && len(d.Evict) > 0 {
+		l.errorf("%d pods are evicted for group %s, which must not start", len(d.Evict), d.Group.Name)
+	}
+}
