@@ -126,7 +126,13 @@ var obstacles = []batch.Reason{batch.ReasonNameTaken, batch.ReasonCreateRefused,
 // heldResources warns of pods that go on after the end of their job.
 func (p *pass) heldResources(next *batch.JobStatus) {
 	a := next.Aggregate
-	if n := a.Running + a.Pending + a.Creating + a.Unknown; n > 0 && p.CleanUp != batch.CleanUpAll && p.CleanUp != batch.CleanUpUnfinished {
+	n := a.Running + a.Pending + a.Creating + a.Unknown
+	for i := range p.replicas {
+		if pod := p.replicas[i].pod; pod != nil && tooOld(pod) && classify(pod) == notEnded { // its queue is about to end it
+			n--
+		}
+	}
+	if n > 0 && p.CleanUp != batch.CleanUpAll && p.CleanUp != batch.CleanUpUnfinished {
 		p.event(warning(batch.EventReplicasHoldResources,
 			"The job has finished, and %d of its pods still hold resources, since cleanUpPolicy is None. Set it to Unfinished to end them.", n))
 	}

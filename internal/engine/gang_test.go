@@ -100,3 +100,15 @@ func TestDisruptionReason(t *testing.T) {
 		t.Errorf("the replica: %+v", r)
 	}
 }
+
+// Pods that their queue is about to end hold nothing that anybody should be warned of.
+func TestQueueEndsPods(t *testing.T) {
+	p := newPlay(t, 2, 0).pass().run(0, 1).pass()
+	for rank := range 2 {
+		p.pod(rank).Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: string(batch.ReasonQueueMaxDuration)}}
+	}
+	p.pass().want(batch.JobFailed, 0)
+	if p.events() != string(batch.ReasonQueueMaxDuration) {
+		t.Errorf("events %q", p.events())
+	}
+}

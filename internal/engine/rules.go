@@ -38,12 +38,15 @@ func (p *pass) judge() verdict {
 
 // judgeDuration ends a job whose queue has taken a pod away for its age: the replacement would only live as long again.
 func (p *pass) judgeDuration() verdict {
-	pod := p.firstPod(func(pod *corev1.Pod) bool { return disruptionReason(pod) == string(batch.ReasonQueueMaxDuration) })
+	pod := p.firstPod(tooOld)
 	if pod == nil {
 		return verdict{}
 	}
 	return verdict{batch.JobFailed, batch.ReasonQueueMaxDuration, fmt.Sprintf("Pod %s was taken away: %s.", pod.Name, disruption(pod).Message)}
 }
+
+// tooOld tells whether a pod's queue ends it for its age.
+func tooOld(pod *corev1.Pod) bool { return disruptionReason(pod) == string(batch.ReasonQueueMaxDuration) }
 
 // judgeDeadline ends a job that has been active for too long, in whatever mode its pods run.
 func (p *pass) judgeDeadline() verdict {
