@@ -46,7 +46,9 @@ func (p *pass) judgeDuration() verdict {
 }
 
 // tooOld tells whether a pod's queue ends it for its age.
-func tooOld(pod *corev1.Pod) bool { return disruptionReason(pod) == string(batch.ReasonQueueMaxDuration) }
+func tooOld(pod *corev1.Pod) bool {
+	return disruptionReason(pod) == string(batch.ReasonQueueMaxDuration)
+}
 
 // judgeDeadline ends a job that has been active for too long, in whatever mode its pods run.
 func (p *pass) judgeDeadline() verdict {
