@@ -205,14 +205,19 @@ func TestFinishedMembersCount(t *testing.T) {
 	s.awaitPod("g-2")
 }
 
-// TestReplacementFirst: clause 1. A gang that lost a pod gets its replacement ahead of fair order.
+// TestReplacementFirst: clause 1. A gang that lost a pod gets its replacement ahead of fair order, and ahead of a group that may
+// evict others.
 func TestReplacementFirst(t *testing.T) {
 	s := sharedStage(t)
 	s.node("n", 4, nil)
+	s.node("m", 1, nil)
+	s.queue("other", "", 0)
 	s.queue("low", "", 0, protected)
 	s.queue("high", "", 5)
 	s.group("g", "low", 2, "2")
 	s.awaitBound("g", 2)
+	s.group("other", "other", 1, "1")
+	s.awaitBound("other", 1)
 	s.group("first", "high", 1, "2")
 	s.awaitRefused("first", scheduling.ReasonNoRoom)
 	s.askToEnd("g-1")

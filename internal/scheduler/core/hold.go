@@ -49,7 +49,7 @@ func (r *round) waitFor(d *Decision, h *Hold) {
 	if h.Preempting {
 		d.refuse(Preempting, "waits for %s of lower queues to end, which are evicted for it", count(left, "pod"))
 	} else {
-		d.refuse(Reserved, "has waited for long: room is kept for it, and it starts when %s have ended", count(left, "pod"))
+		d.refuse(Reserved, "room is kept for it: it starts when %s have ended", count(left, "pod"))
 	}
 }
 

@@ -74,6 +74,15 @@ func (r *round) kin(g *Group, n need, pods []*Pod) string {
 	return b.String()
 }
 
+// replace keeps the room of pods that end for a gang that runs and lacks pods: these may be what it lacks.
+func (r *round) replace(g *Group, d *Decision, n need, pods []*Pod) bool {
+	if !r.started(g) || !r.couldFit(g, n, pods) {
+		return false
+	}
+	units := r.endings()
+	return len(units) > 0 && r.displace(g, d, n, pods, units, false)
+}
+
 // reserve keeps room for a group that waited for too long, which it gets when those who use it end.
 func (r *round) reserve(g *Group, d *Decision, n need, pods []*Pod) bool {
 	if !r.starves(g) || !r.couldFit(g, n, pods) {

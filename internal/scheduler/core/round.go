@@ -216,7 +216,7 @@ func (r *round) start(g *Group, d *Decision, n need, pods []*Pod) (again bool) {
 	}
 	r.settle(g)
 	d.refuse(no.reason, "%s", no.message)
-	if r.preempt(g, d, n, pods, no) || r.reserve(g, d, n, pods) {
+	if r.preempt(g, d, n, pods, no) || r.replace(g, d, n, pods) || r.reserve(g, d, n, pods) {
 		return false
 	}
 	if !g.Complete && r.Grace > 0 && !g.Partial.IsZero() && r.Now.Sub(g.Partial) >= r.Grace {
