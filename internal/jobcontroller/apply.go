@@ -18,10 +18,10 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// maxCreates is the number of creations under way at once over all jobs, maxJobCreates that of one job.
+// maxAtOnce is the number of creations and deletions of pods under way at once over all jobs, maxOfJob that of one job.
 const (
-	maxCreates    = 64
-	maxJobCreates = 32
+	maxAtOnce = 64
+	maxOfJob  = 32
 )
 
 // errStale means that the job is not the one that the caches showed.
@@ -40,10 +40,8 @@ func (r *reconciler) apply(ctx context.Context, obj kinds.Object, job *engine.Jo
 		}
 	}
 	r.tell(obj, plan.Events) // now: once the status is written nothing calls for them again, whatever fails below
-	for _, d := range plan.Delete {
-		if err := r.deletePod(ctx, job, d, m); err != nil {
-			return err
-		}
+	if err := r.deletePods(ctx, job, plan.Delete, m); err != nil {
+		return err
 	}
 	if err := r.create(ctx, job, plan.Create, m); err != nil {
 		return err
@@ -78,20 +76,6 @@ func (r *reconciler) confirm(ctx context.Context, obj kinds.Object) error {
 	return nil
 }
 
-func (r *reconciler) deletePod(ctx context.Context, job *engine.Job, d engine.Deletion, m *memory) error {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: d.Name}}
-	opts := []client.DeleteOption{client.Preconditions{UID: &d.UID}}
-	if d.Force {
-		opts = append(opts, client.GracePeriodSeconds(0))
-	}
-	err := r.client.Delete(ctx, pod, opts...)
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // a conflict: the name has a new pod already
-		return fmt.Errorf("deleting pod %s/%s: %w", job.Namespace, d.Name, err)
-	}
-	m.deleted[d.UID] = time.Now()
-	return nil
-}
-
 func (r *reconciler) deleteJob(ctx context.Context, obj kinds.Object) error {
 	uid := obj.GetUID()
 	err := r.client.Delete(ctx, obj, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
@@ -123,35 +107,68 @@ func (r *reconciler) create(ctx context.Context, job *engine.Job, objects []engi
 	return nil
 }
 
-// createPods makes pods side by side and stops at the first error.
+// createPods makes pods side by side.
 func (r *reconciler) createPods(ctx context.Context, job *engine.Job, pods []*corev1.Pod, m *memory) error {
+	return r.sideBySide(len(pods), func(i int) error {
+		return r.client.Create(ctx, pods[i])
+	}, func(i int, err error) error {
+		if err != nil {
+			return r.createError(ctx, job, pods[i], err, m)
+		}
+		trimmed, _ := trimPod(pods[i]) // a pod is always trimmed to a pod
+		m.created[pods[i].Name] = madePod{trimmed.(*corev1.Pod), time.Now().Add(cacheLag)}
+		return nil
+	})
+}
+
+// deletePods deletes pods side by side.
+func (r *reconciler) deletePods(ctx context.Context, job *engine.Job, all []engine.Deletion, m *memory) error {
+	return r.sideBySide(len(all), func(i int) error {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: all[i].Name}}
+		opts := []client.DeleteOption{client.Preconditions{UID: &all[i].UID}}
+		if all[i].Force {
+			opts = append(opts, client.GracePeriodSeconds(0))
+		}
+		return r.client.Delete(ctx, pod, opts...)
+	}, func(i int, err error) error {
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // a conflict: the name has a new pod already
+			return fmt.Errorf("deleting pod %s/%s: %w", job.Namespace, all[i].Name, err)
+		}
+		m.deleted[all[i].UID] = time.Now()
+		return nil
+	})
+}
+
+// sideBySide sends n requests, several at a time, up to the first error. It has their outcomes settled one at a time: all
+// successes, and failures up to the first that settle does not forgive.
+func (r *reconciler) sideBySide(n int, send func(i int) error, settle func(i int, err error) error) error {
 	var (
 		mu    sync.Mutex
 		wg    sync.WaitGroup
 		first error
 		next  int
 	)
-	take := func() *corev1.Pod {
+	take := func() (i int, ok bool) {
 		mu.Lock()
 		defer mu.Unlock()
-		if first != nil || next == len(pods) {
-			return nil
+		if first != nil || next == n {
+			return 0, false
 		}
 		next++
-		return pods[next-1]
+		return next - 1, true
 	}
-	for range min(len(pods), maxJobCreates) {
+	for range min(n, maxOfJob) {
 		wg.Go(func() {
-			for pod := take(); pod != nil; pod = take() {
+			for i, ok := take(); ok; i, ok = take() {
 				r.slots <- struct{}{}
-				err := r.client.Create(ctx, pod)
+				err := send(i)
 				<-r.slots
 				mu.Lock()
-				if err == nil {
-					trimmed, _ := trimPod(pod) // a pod is always trimmed to a pod
-					m.created[pod.Name] = madePod{trimmed.(*corev1.Pod), time.Now().Add(cacheLag)}
-				} else if first == nil {
-					first = r.createError(ctx, job, pod, err, m)
+				if err == nil || first == nil {
+					err = settle(i, err)
+				}
+				if first == nil {
+					first = err
 				}
 				mu.Unlock()
 			}

@@ -59,7 +59,7 @@ func Add(mgr ctrl.Manager, opts Options) error {
 	if err := indexPods(mgr); err != nil {
 		return err
 	}
-	slots := make(chan struct{}, maxCreates)
+	slots := make(chan struct{}, maxAtOnce)
 	looks, progress := newLimiter(warningLooks), newLimiter(progressWrites)
 	for _, kind := range kinds.All {
 		statuses, err := statusClient(mgr, kind)
@@ -98,7 +98,7 @@ type reconciler struct {
 	recorder events.EventRecorder
 	memories *memories
 	reign    reign
-	// slots bounds the creations under way over all jobs.
+	// slots bounds the creations and deletions of pods under way over all jobs.
 	slots chan struct{}
 	// looks bounds the looks at events over all jobs.
 	looks limiter
