@@ -251,6 +251,11 @@ func TestCLISteers(t *testing.T) {
 		if mode := w.job("job").Status.RunMode; mode == batch.RunDebug {
 			return fmt.Errorf("the run mode is %s", mode)
 		}
+		for name, pod := range w.pods() {
+			if mode := pod.Annotations[batch.AnnotationRunMode]; mode == string(batch.RunDebug) {
+				return fmt.Errorf("pod %s is of mode %s", name, mode)
+			}
+		}
 		return nil
 	})
 	for _, pod := range []string{"job-w-0", "job-w-1"} {
