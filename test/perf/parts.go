@@ -37,6 +37,8 @@ func runKWOK() error {
 	if err != nil {
 		return fmt.Errorf("reading the configuration of KWOK: %w", err)
 	}
+	// The scheduler's packages have a flag "version" of their own there, which is not what KWOK's command takes it for.
+	pflag.CommandLine = pflag.NewFlagSet("kwok", pflag.ContinueOnError)
 	cmd := kwokcmd.NewCommand(ctx)
 	cmd.PersistentFlags().AddFlagSet(shared)
 	return cmd.ExecuteContext(ctx)

@@ -41,6 +41,8 @@ var labels = []label{
 	{"first_bound", "caches filled until the first binding", "ms"},
 	{"wait_p50", "last pod's creation until all of its group are bound, median", "ms"},
 	{"wait_p99", "…, p99", "ms"},
+	{"first_evicted", "last pod's creation until the first eviction", "ms"},
+	{"look_cpu", "CPU of a start with nothing but the unfit groups", "s"},
 	{"cpu_per_1000", "scheduler's CPU per 1,000 pods", "s"},
 	{"writes_per_pod", "scheduler's writes per pod", ""},
 	{"cpu", "controller's CPU", "s"},
@@ -59,7 +61,9 @@ type report struct {
 	CPUs int       `json:"cpus"`
 	Go   string    `json:"go"`
 	// Nodes that were simulated.
-	Nodes     int               `json:"nodes"`
+	Nodes int `json:"nodes"`
+	// Pods of the workloads of schedulers.
+	Pods      int               `json:"pods"`
 	Workloads []*workloadReport `json:"workloads"`
 }
 
@@ -83,7 +87,7 @@ type checked struct {
 }
 
 func newReport(s *settings) *report {
-	return &report{Date: time.Now().UTC().Truncate(time.Second), CPUs: runtime.NumCPU(), Go: runtime.Version(), Nodes: s.nodes}
+	return &report{Pods: s.pods, Date: time.Now().UTC().Truncate(time.Second), CPUs: runtime.NumCPU(), Go: runtime.Version(), Nodes: s.nodes}
 }
 
 func (r *report) add(w *workload, sys *system, result *result) {

@@ -54,18 +54,19 @@ func columns(all []*contender) []*system {
 	return systems
 }
 
-// batch of groups that a contender is to schedule.
+// groups are what a contender is to schedule at once.
 type groups struct {
 	*contender
 	run   string
 	names []string
 	cpu   string
+	queue string
 	// selector restricts the pods to some nodes.
 	selector map[string]string
 }
 
 func (c *contender) groups(run string, pods int, cpu string) *groups {
-	return &groups{contender: c, run: run, names: names(run+"-", pods/c.size), cpu: cpu}
+	return &groups{contender: c, run: run, names: names(run+"-", pods/c.size), cpu: cpu, queue: scheduling.DefaultQueue}
 }
 
 func (g *groups) pods() int { return len(g.names) * g.size }
@@ -88,7 +89,7 @@ func (st *stage) submitGroup(g *groups, name string) error {
 	}
 	return st.client.Create(st.ctx, &scheduling.PodGroup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{runLabel: g.run}},
-		Spec:       scheduling.PodGroupSpec{MinMember: int32(g.size), Queue: scheduling.DefaultQueue},
+		Spec:       scheduling.PodGroupSpec{MinMember: int32(g.size), Queue: g.queue},
 	})
 }
 
@@ -101,7 +102,7 @@ func (g *groups) podsOf(name string) []*corev1.Pod {
 	for i := range g.size {
 		all = append(all, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s-%d", name, i), Labels: labels},
-			Spec: corev1.PodSpec{SchedulerName: g.scheduler, NodeSelector: g.selector, Containers: []corev1.Container{{Name: "main", Image: "none",
+			Spec: corev1.PodSpec{SchedulerName: g.scheduler, NodeSelector: g.selector, TerminationGracePeriodSeconds: new(int64), Containers: []corev1.Container{{Name: "main", Image: "none",
 				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(g.cpu)}}}}},
 		})
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,8 +16,8 @@ type bindings struct {
 	*observer
 	bound  map[types.UID]bool
 	groups map[string]*groupSeen
-	// first and last binding since the last reset.
-	first, last time.Time
+	// first and last binding since the last reset, and the first eviction.
+	first, last, evicted time.Time
 }
 
 // groupSeen is what was seen of the pods of one group: when the last of them came to be, and when the last of them was bound.
@@ -36,7 +37,7 @@ func (b *bindings) reset() {
 	defer b.mu.Unlock()
 	b.n = counts{}
 	b.bound, b.groups = map[types.UID]bool{}, map[string]*groupSeen{}
-	b.first, b.last = time.Time{}, time.Time{}
+	b.first, b.last, b.evicted = time.Time{}, time.Time{}, time.Time{}
 }
 
 func (b *bindings) note(t watch.EventType, object client.Object, now time.Time) {
@@ -47,6 +48,9 @@ func (b *bindings) note(t watch.EventType, object client.Object, now time.Time) 
 	if t == watch.Deleted {
 		b.n.gone++
 		return
+	}
+	if b.evicted.IsZero() && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget }) {
+		b.evicted = now
 	}
 	name := pod.Labels[jobLabel]
 	g := b.groups[name]
@@ -83,6 +87,13 @@ func (b *bindings) span() (first, last time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.first, b.last
+}
+
+// untilEviction is the time from the creation of a group's last pod to the first eviction.
+func (b *bindings) untilEviction(group string) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.evicted.Sub(b.groups[group].complete)
 }
 
 // waits are, for each group that is bound, the time from its last pod's creation until its last pod's binding.

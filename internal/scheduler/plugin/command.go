@@ -55,9 +55,13 @@ func NewCommand() *cobra.Command {
 	f.DurationVar(&settings.Grace, "gang-grace-period", 5*time.Minute, "how long a gang may stay partly bound before what runs of it is evicted")
 	f.StringVar(&settings.TopologyLabel, "topology-label", "", "label of nodes that names their topology domain; unset: there are none")
 	f.BoolVar(&alone, "no-default-profile", false, "leave the pods of default-scheduler to another scheduler")
-	// Each pod that waits at the barrier of its gang would cost a write.
-	if err := f.Set("feature-gates", "NominatedNodeNameForExpectation=false"); err != nil {
-		panic(fmt.Sprintf("the flags of kube-scheduler have changed: %v", err))
+	for _, o := range [][2]string{
+		{"feature-gates", "NominatedNodeNameForExpectation=false"}, // each pod that waits at the barrier of its gang would cost a write
+		{"kube-api-qps", "1000"}, {"kube-api-burst", "2000"}, // kube-scheduler's own limits would let 50 pods start per second
+	} {
+		if err := f.Set(o[0], o[1]); err != nil {
+			panic(fmt.Sprintf("the flags of kube-scheduler have changed: %v", err))
+		}
 	}
 	return cmd
 }

@@ -17,9 +17,9 @@ const (
 	// batch is about how many pods are planned before they are handed out.
 	batch = 128
 	// fullShare is how many times as long as a round took that looked at everything, the next such one waits.
-	fullShare = 4
+	fullShare = 19
 	// longestPause bounds that wait.
-	longestPause = time.Second
+	longestPause = 5 * time.Second
 	// syncPoll is how often it is looked whether all caches are filled.
 	syncPoll = 20 * time.Millisecond
 	// tick is how often deadlines are looked at.
@@ -217,16 +217,14 @@ func (pl *planner) cluster(now time.Time) (c *core.Cluster, passed *bool) {
 	early := now.Before(pl.nextFull)
 	c.Skip = func(o *core.Group) bool {
 		g := byCore[o]
-		if now.Before(g.backoff) || !pl.arrivals.all(g) {
+		if now.Before(g.backoff) || !g.changed && g.tried == x.freed || !pl.arrivals.all(g) {
 			return true
 		}
 		if g.changed {
 			return false
 		}
-		if g.tried != x.freed && early {
-			*passed = true
-		}
-		return g.tried == x.freed || early
+		*passed = *passed || early
+		return early
 	}
 	pl.domains(c)
 	return c, passed
@@ -288,7 +286,7 @@ func (pl *planner) discard(result core.Result) {
 	for _, d := range result.Decisions {
 		d.Group.Hold = nil
 	}
-	pl.nextFull = time.Now().Add(longestPause)
+	pl.nextFull = time.Now().Add(tick)
 	pl.due = true
 }
 
