@@ -1,0 +1,96 @@
+package plugin
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"tensorstack.dev/batch/internal/scheduler/core"
+)
+
+// TestSearchKnowsOfChanges holds what is remembered of nodes against a look at all of them, while pods of a few shapes are placed
+// and taken back, and pods that run are taken away and put back.
+func TestSearchKnowsOfChanges(t *testing.T) {
+	for seed := range uint64(30) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		r := newRig(t, 12)
+		r.queue("q", 0)
+		r.podGroup("g", "q", 1)
+		var waiting, running []*core.Pod
+		for i := range 60 {
+			cpu, node := []string{"1", "2", "3500m"}[random.IntN(3)], ""
+			if i < 20 {
+				node = fmt.Sprintf("n%d", random.IntN(6))
+			}
+			uid := r.pod(fmt.Sprintf("p%d", i), "g", cpu, node).UID
+			if p := r.index.pods[uid].core; node == "" {
+				waiting = append(waiting, p)
+			} else {
+				running = append(running, p)
+			}
+		}
+		r.planning = true
+		r.must(r.nodes.begin())
+		placed, gone := map[*core.Pod]string{}, map[*core.Pod]bool{}
+		for step := range 200 {
+			if p := running[random.IntN(len(running))]; random.IntN(3) == 0 {
+				if gone[p] {
+					r.nodes.Put(p, p.Node)
+				} else {
+					r.nodes.Take(p, p.Node)
+				}
+				gone[p] = !gone[p]
+				continue
+			}
+			p := waiting[random.IntN(len(waiting))]
+			if at := placed[p]; at != "" {
+				r.nodes.Take(p, at)
+				delete(placed, p)
+				continue
+			}
+			scores := r.look(p)
+			node, _ := r.nodes.Place(p, nil)
+			r.must(r.nodes.err)
+			if score, fits := scores[node]; node == "" && len(scores) > 0 || node != "" && !fits {
+				t.Fatalf("seed %d, step %d: a pod that needs %v got node %q; it fits %v", seed, step, p.Requests, node, scores)
+			} else if best := highest(scores); score != best {
+				t.Fatalf("seed %d, step %d: node %s has score %d, the best one %d", seed, step, node, score, best)
+			}
+			if node != "" {
+				placed[p] = node
+			}
+		}
+	}
+}
+
+// look scores all nodes that fit, whatever is known of them.
+func (r *rig) look(p *core.Pod) map[string]int64 {
+	r.nodes.refresh()
+	m, state, known := r.index.pods[types.UID(p.UID)], framework.NewCycleState(), r.nodes.searches
+	r.nodes.searches = map[string]*search{}
+	defer func() { r.nodes.searches = known }()
+	result, status, _ := r.nodes.profile.RunPreFilterPlugins(r.nodes.ctx, state, m.pod)
+	r.must(status.AsError())
+	l, err := r.nodes.lookup(state, m, result, nil)
+	r.must(err)
+	scores := map[string]int64{}
+	if l.run(); len(l.fits) == 0 {
+		return scores
+	}
+	_, err = l.best()
+	r.must(err)
+	for _, at := range l.fits {
+		scores[l.found[at].info.Node().Name] = l.found[at].score
+	}
+	return scores
+}
+
+func highest(scores map[string]int64) (best int64) {
+	for _, v := range scores {
+		best = max(best, v)
+	}
+	return best
+}
