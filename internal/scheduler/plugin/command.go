@@ -57,7 +57,7 @@ func NewCommand() *cobra.Command {
 	f.BoolVar(&alone, "no-default-profile", false, "leave the pods of default-scheduler to another scheduler")
 	for _, o := range [][2]string{
 		{"feature-gates", "NominatedNodeNameForExpectation=false"}, // each pod that waits at the barrier of its gang would cost a write
-		{"kube-api-qps", "1000"}, {"kube-api-burst", "2000"}, // kube-scheduler's own limits would let 50 pods start per second
+		{"kube-api-qps", "1000"}, {"kube-api-burst", "2000"},       // kube-scheduler's own limits would let 50 pods start per second
 	} {
 		if err := f.Set(o[0], o[1]); err != nil {
 			panic(fmt.Sprintf("the flags of kube-scheduler have changed: %v", err))

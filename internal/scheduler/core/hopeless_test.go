@@ -1,0 +1,53 @@
+package core
+
+import (
+	"fmt"
+	"testing"
+)
+
+// counted counts what is taken off nodes.
+type counted struct {
+	*world
+	taken int
+}
+
+func (c *counted) Take(p *Pod, node string) {
+	c.taken++
+	c.world.Take(p, node)
+}
+
+// TestHopelessOnce: what cannot make room for one group is not tried again for those like it, but is for those that need less.
+func TestHopelessOnce(t *testing.T) {
+	run := func(hopeless int) int {
+		w := newWorld()
+		for range 8 {
+			w.addNode(4, "", "")
+		}
+		w.queue("low", 0, 0)
+		w.queue("high", 0, 1)
+		for i := range 8 {
+			w.run(w.group(fmt.Sprint("runs", i), "low", 1, 3), fmt.Sprintf("n%02d", i))
+		}
+		for i := range hopeless {
+			w.group(fmt.Sprint("hopeless", i), "high", 9, 3)
+		}
+		c := &counted{world: w}
+		w.cluster.Nodes = c
+		small := w.group("small", "high", 8, 3)
+		d := w.round(t)
+		if got := len(d["small"].Evict); got != 8 || small.Hold == nil {
+			t.Errorf("beside %d hopeless groups, %d pods are evicted for one that fits then", hopeless, got)
+		}
+		if hopeless > 0 && d["hopeless0"].Reason != NoRoom {
+			t.Errorf("a hopeless group: %+v", d["hopeless0"])
+		}
+		return c.taken
+	}
+	one, many := run(1), run(20)
+	if one != many {
+		t.Errorf("with one hopeless group pods are taken away %d times, with 20 %d times", one, many)
+	}
+	if none := run(0); none == 0 || none >= one {
+		t.Errorf("without a hopeless group pods are taken away %d times, with one %d times", none, one)
+	}
+}
