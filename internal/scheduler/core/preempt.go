@@ -26,7 +26,7 @@ func (r *round) preempt(g *Group, d *Decision, n need, pods []*Pod, no *refusal)
 		return false
 	}
 	return r.unlessHopeless("evicting", g, n, pods, func() bool {
-		return r.displace(g, d, n, pods, append(r.endings(), victims...), true)
+		return r.displace(g, d, n, pods, append(r.endings(g), victims...), true)
 	})
 }
 
@@ -79,7 +79,7 @@ func (r *round) replace(g *Group, d *Decision, n need, pods []*Pod) bool {
 	if !r.started(g) || !r.couldFit(g, n, pods) {
 		return false
 	}
-	units := r.endings()
+	units := r.endings(g)
 	return len(units) > 0 && r.displace(g, d, n, pods, units, false)
 }
 
@@ -88,7 +88,7 @@ func (r *round) reserve(g *Group, d *Decision, n need, pods []*Pod) bool {
 	if !r.starves(g) || !r.couldFit(g, n, pods) {
 		return false
 	}
-	units := r.endings()
+	units := r.endings(g)
 	for _, o := range r.running() {
 		for _, p := range o.Pods {
 			if o != g && p.Node != "" && !p.Ending && !r.leaving[p] {
@@ -110,14 +110,19 @@ func (r *round) couldFit(g *Group, n need, pods []*Pod) bool {
 	return true
 }
 
-// endings are pods that end anyway: their room is had without evicting anybody.
-func (r *round) endings() []unit {
+// endings are pods that end anyway: group g has their room without evicting anybody. That of pods whose gang goes on without them
+// and lacks them is for those that come in their place.
+func (r *round) endings(g *Group) []unit {
 	var units []unit
-	for _, g := range r.running() {
-		for _, p := range g.Pods {
+	for _, o := range r.running() {
+		var all []unit
+		for _, p := range o.Pods {
 			if p.Node != "" && (p.Ending || r.leaving[p]) {
-				units = append(units, unit{group: g, pods: []*Pod{p}})
+				all = append(all, unit{group: o, pods: []*Pod{p}})
 			}
+		}
+		if len(all) > 0 && (o == g || !r.started(o) || r.lacks(o).total == 0) {
+			units = append(units, all...)
 		}
 	}
 	return units

@@ -2,8 +2,8 @@ package core
 
 import "testing"
 
-// TestReplacementGetsRoomThatEnds: a gang has lost a pod, which still ends, and its replacement waits. A group of a higher queue,
-// which could evict others, does not get that room.
+// TestReplacementGetsRoomThatEnds: a gang has lost a pod, which still ends. A group of a higher queue, which could evict others,
+// does not get that room, neither before nor after the replacement exists.
 func TestReplacementGetsRoomThatEnds(t *testing.T) {
 	w := newWorld().addNode(4, "", "").addNode(1, "", "")
 	w.queue("low", 0, 0).Preemptible = false
@@ -11,9 +11,12 @@ func TestReplacementGetsRoomThatEnds(t *testing.T) {
 	w.queue("high", 0, 2)
 	short := w.run(w.group("short", "low", 2, 2), "n00")
 	short.Pods[1].Ending = true
-	w.pod(short, "worker", 2)
 	w.run(w.group("other", "other", 1, 1), "n01")
 	first := w.group("first", "high", 1, 2)
+	if d := w.round(t)["first"]; d.Hold != nil {
+		t.Errorf("before the replacement exists, its room is promised to another group: %s", d.Message)
+	}
+	w.pod(short, "worker", 2)
 	d := w.round(t)
 	if d["short"].Reason != Reserved || d["first"].Reason != NoRoom || len(d["first"].Evict) > 0 {
 		t.Errorf("short says %s: %s; first says %s: %s", d["short"].Reason, d["short"].Message, d["first"].Reason, d["first"].Message)
