@@ -21,7 +21,7 @@ import (
 )
 
 // sideBySide is the number of tests that run at once. They wait most of their time.
-const sideBySide = "6"
+const sideBySide = "8"
 
 // kwokPart is the first argument that makes this program KWOK.
 const kwokPart = "kwok"
@@ -41,6 +41,7 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	stopShared()
+	stopQuiet()
 	os.Exit(code)
 }
 

@@ -132,6 +132,34 @@ func sharedStage(t *testing.T) *stage {
 	return p.part(t)
 }
 
+// quiet is a plane for tests that run alone on it, one after the other.
+var quiet = sync.OnceValues(func() (*plane, error) {
+	p, err := newPlane(testenv.Options{Components: withScheduler})
+	if err == nil {
+		stopQuiet = p.stop
+	}
+	return p, err
+})
+
+var (
+	stopQuiet = func() {}
+	quietTest sync.Mutex
+)
+
+// quietStage is a plane on which no other test does anything meanwhile, so that nothing but what the test does wakes the scheduler,
+// and the test may kill it.
+func quietStage(t *testing.T) *stage {
+	t.Helper()
+	t.Parallel()
+	quietTest.Lock()
+	t.Cleanup(quietTest.Unlock)
+	p, err := quiet()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.part(t)
+}
+
 // part is a place on a plane where nothing meets what is in other ones.
 func (p *plane) part(t *testing.T) *stage {
 	t.Helper()
@@ -139,7 +167,6 @@ func (p *plane) part(t *testing.T) *stage {
 	s := &stage{T: t, plane: p, namespace: name, prefix: name + "-"}
 	t.Cleanup(s.showLog)
 	s.must(s.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
-	t.Cleanup(s.checkAlive)
 	t.Cleanup(func() { // so that the scheduler has less to look at; the test's own context has ended
 		ctx, now := context.Background(), client.GracePeriodSeconds(0)
 		for _, o := range []client.Object{&corev1.Pod{}, &scheduling.PodGroup{}} {

@@ -10,7 +10,7 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-var twoGangs = flag.Int("two-gangs", 25, "how often TestTwoGangs submits two gangs that each need 60 % of the nodes")
+var twoGangs = flag.Int("two-gangs", 10, "how often TestTwoGangs submits two gangs that each need 60 % of the nodes")
 
 // TestTwoGangs submits, again and again, two gangs together that each need 60 % of the nodes. One runs, then the other, and at
 // no moment do both have pods that are bound.

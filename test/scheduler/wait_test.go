@@ -111,9 +111,8 @@ func TestWakes(t *testing.T) {
 			},
 			wake: func(s *stage) { s.remove("store") }},
 	}
-	t.Parallel()
-	plane := newStage(t)
-	for name, test := range tests { // one after the other, for what happens in one would wake those of another one
+	plane := quietStage(t)
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := plane.part(t)
 			s.node("n", 4, nil)
