@@ -48,6 +48,7 @@ var labels = []label{
 	{"cpu", "controller's CPU", "s"},
 	{"requests", "controller's requests", ""},
 	{"requests_per_job", "… per job", ""},
+	{"watches", "… watches anew, not counted", ""},
 	{"writes", "controller's writes", ""},
 	{"rss", "controller's memory", "MiB"},
 	{"rss_peak", "… at most", "MiB"},

@@ -131,12 +131,17 @@ func (s *session) cost(do func() error) error {
 		return err
 	}
 	s.result.Requests = audit.Count(slices.DeleteFunc(requests, ofElection))
-	total := 0
-	for _, n := range s.result.Requests {
-		total += n
+	total, watches := 0, 0
+	for sort, n := range s.result.Requests {
+		if strings.HasPrefix(sort, "watch ") {
+			watches += n
+		} else {
+			total += n
+		}
 	}
 	s.set("cpu", (after - before).Seconds())
 	s.set("requests", float64(total))
+	s.set("watches", float64(watches))
 	return s.memory()
 }
 
