@@ -52,7 +52,7 @@ func newRig(tb testing.TB, nodes int) *rig {
 	informers := scheduler.NewInformerFactory(client, 0)
 	r := &rig{TB: tb}
 	var p *Plugin
-	make := func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+	plug := func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		p = newPlugin(handle, nil, Config{})
 		p.nodeLister = informers.Core().V1().Nodes().Lister()
 		p.synced = func() bool { return true }
@@ -64,7 +64,7 @@ func newRig(tb testing.TB, nodes int) *rig {
 	sched, err := scheduler.New(ctx, client, informers, nil,
 		profile.RecorderFactory(func(string) events.EventRecorderLogger { return events.NewFakeRecorder(1000) }),
 		scheduler.WithProfiles(profiles(defaults.Profiles, true)...),
-		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: make}))
+		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: plug}))
 	r.must(err)
 	fw := sched.Profiles[scheduling.SchedulerName]
 	r.planner = &planner{Plugin: p, sched: sched, nodes: newNodes(ctx, fw, sched.Cache, fw.SnapshotSharedLister().(*internalcache.Snapshot), p.index)}

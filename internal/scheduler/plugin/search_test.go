@@ -17,21 +17,7 @@ func TestSearchKnowsOfChanges(t *testing.T) {
 	for seed := range uint64(30) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		r := newRig(t, 12)
-		r.queue("q", 0)
-		r.podGroup("g", "q", 1)
-		var waiting, running []*core.Pod
-		for i := range 60 {
-			cpu, node := []string{"1", "2", "3500m"}[random.IntN(3)], ""
-			if i < 20 {
-				node = fmt.Sprintf("n%d", random.IntN(6))
-			}
-			uid := r.pod(fmt.Sprintf("p%d", i), "g", cpu, node).UID
-			if p := r.index.pods[uid].core; node == "" {
-				waiting = append(waiting, p)
-			} else {
-				running = append(running, p)
-			}
-		}
+		waiting, running := r.crowd(random)
 		r.planning = true
 		r.must(r.nodes.begin())
 		placed, gone := map[*core.Pod]string{}, map[*core.Pod]bool{}
@@ -48,22 +34,46 @@ func TestSearchKnowsOfChanges(t *testing.T) {
 			p := waiting[random.IntN(len(waiting))]
 			if at := placed[p]; at != "" {
 				r.nodes.Take(p, at)
-				delete(placed, p)
+				placed[p] = ""
 				continue
 			}
-			scores := r.look(p)
-			node, _ := r.nodes.Place(p, nil)
-			r.must(r.nodes.err)
-			if score, fits := scores[node]; node == "" && len(scores) > 0 || node != "" && !fits {
-				t.Fatalf("seed %d, step %d: a pod that needs %v got node %q; it fits %v", seed, step, p.Requests, node, scores)
-			} else if best := highest(scores); score != best {
-				t.Fatalf("seed %d, step %d: node %s has score %d, the best one %d", seed, step, node, score, best)
-			}
-			if node != "" {
-				placed[p] = node
+			if placed[p] = r.placeBest(p); t.Failed() {
+				t.Fatalf("seed %d, step %d", seed, step)
 			}
 		}
 	}
+}
+
+// crowd adds pods that wait and pods that run.
+func (r *rig) crowd(random *rand.Rand) (waiting, running []*core.Pod) {
+	r.queue("q", 0)
+	r.podGroup("g", "q", 1)
+	for i := range 60 {
+		cpu, node := []string{"1", "2", "3500m"}[random.IntN(3)], ""
+		if i < 20 {
+			node = fmt.Sprintf("n%d", random.IntN(6))
+		}
+		uid := r.pod(fmt.Sprintf("p%d", i), "g", cpu, node).UID
+		if p := r.index.pods[uid].core; node == "" {
+			waiting = append(waiting, p)
+		} else {
+			running = append(running, p)
+		}
+	}
+	return waiting, running
+}
+
+// placeBest places a pod, which must get one of the best nodes if one fits.
+func (r *rig) placeBest(p *core.Pod) string {
+	scores := r.look(p)
+	node, _ := r.nodes.Place(p, nil)
+	r.must(r.nodes.err)
+	if score, fits := scores[node]; fits != (len(scores) > 0) {
+		r.Errorf("a pod that needs %v got node %q; it fits %v", p.Requests, node, scores)
+	} else if best := highest(scores); score != best {
+		r.Errorf("node %s has score %d, the best one %d", node, score, best)
+	}
+	return node
 }
 
 // look scores all nodes that fit, whatever is known of them.
