@@ -130,16 +130,22 @@ func (pl *planner) clock(ctx context.Context) {
 func (x *index) deadlines(now time.Time, c Config) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	starved := false
 	for g := range x.waiting {
-		starved := g.core.Hold == nil && !g.core.Since.IsZero() && now.Sub(g.core.Since) >= c.ReserveAfter
+		// Of those that starve there may be many: they are tried as those are for which something may have been freed.
+		starved = starved || c.ReserveAfter > 0 && g.core.Hold == nil && !g.core.Since.IsZero() && now.Sub(g.core.Since) >= c.ReserveAfter
 		stranded := !g.core.Partial.IsZero() && now.Sub(g.core.Partial) >= c.Grace
 		retried := !g.backoff.IsZero() && now.After(g.backoff)
 		unsaid := !g.look.IsZero() && now.After(g.look)
 		evicting := g.core.Hold != nil && g.core.Hold.Preempting
-		if starved || stranded || retried || unsaid || evicting {
+		if stranded || retried || unsaid || evicting {
 			g.changed = true
 			x.wake()
 		}
+	}
+	if starved {
+		x.freed++
+		x.wake()
 	}
 }
 
@@ -162,11 +168,16 @@ func (pl *planner) round() {
 	}
 	x.capacities(list)
 	pl.releaseHolds()
+	groups, skipped, full := pl.choose(began)
+	if len(groups) == 0 {
+		return
+	}
 	if err := pl.nodes.begin(); err != nil {
 		klog.ErrorS(err, "Taking a snapshot of the nodes")
 		return
 	}
-	c, passed := pl.cluster(began)
+	c := pl.cluster(began, groups)
+	c.Skip = func(g *core.Group) bool { return skipped[g] }
 	pl.planning = true
 	result := core.Round(c)
 	pl.planning = false
@@ -174,35 +185,50 @@ func (pl *planner) round() {
 		pl.discard(result)
 		return
 	}
-	full := false
+	missed := false
 	for _, d := range result.Decisions {
-		full = full || len(d.Gangs) == 0
+		missed = missed || len(d.Gangs) == 0
 		pl.carryOut(d, began)
 	}
-	if result.More {
+	switch {
+	case result.More:
 		pl.wake()
-	}
-	pl.due = *passed
-	if full {
+	case full && missed:
 		pl.nextFull = time.Now().Add(min(fullShare*time.Since(began), longestPause))
 	}
 }
 
-// cluster is what the round sees. passed is set if it passes over groups that are to be tried later.
-func (pl *planner) cluster(now time.Time) (c *core.Cluster, passed *bool) {
+// choose lists the groups of a round: those to be tried, and those for which room is kept, which are skipped if they are not to
+// be tried. A full round tries groups again that did not fit; between two of these they wait.
+func (pl *planner) choose(now time.Time) (groups []*core.Group, skipped map[*core.Group]bool, full bool) {
+	x, early := pl.index, now.Before(pl.nextFull)
+	skipped, pl.due = map[*core.Group]bool{}, false
+	for g := range x.waiting {
+		if !g.single && g.spec == nil {
+			continue
+		}
+		try := !now.Before(g.backoff) && (g.changed || g.tried != x.freed)
+		if try && early && !g.changed {
+			try, pl.due = false, true
+		}
+		try = try && pl.arrivals.all(g)
+		if !try && g.core.Hold == nil {
+			continue
+		}
+		full = full || try && !g.changed
+		groups = append(groups, &g.core)
+		skipped[&g.core] = !try
+	}
+	return groups, skipped, full
+}
+
+// cluster is what the round sees.
+func (pl *planner) cluster(now time.Time, groups []*core.Group) *core.Cluster {
 	x := pl.index
-	passed = new(bool)
-	c = &core.Cluster{Queues: make(map[string]*core.Queue, len(x.queues)), Nodes: pl.nodes, Now: now, ReserveAfter: pl.config.ReserveAfter,
-		Grace: pl.config.Grace, MaxPods: batch, Used: x.used}
+	c := &core.Cluster{Queues: make(map[string]*core.Queue, len(x.queues)), Groups: groups, Nodes: pl.nodes, Now: now,
+		ReserveAfter: pl.config.ReserveAfter, Grace: pl.config.Grace, MaxPods: batch, Used: x.used}
 	for name, q := range x.queues {
 		c.Queues[name] = &q.core
-	}
-	byCore := make(map[*core.Group]*group, len(x.waiting))
-	for g := range x.waiting {
-		if g.single || g.spec != nil {
-			c.Groups = append(c.Groups, &g.core)
-			byCore[&g.core] = g
-		}
 	}
 	c.Running = func() []*core.Group {
 		all := make([]*core.Group, 0, len(x.groups))
@@ -214,20 +240,8 @@ func (pl *planner) cluster(now time.Time) (c *core.Cluster, passed *bool) {
 	if refusing, err := pl.nodes.snapshot.HavePodsWithRequiredAntiAffinityList(); err == nil {
 		c.Shapeless = len(refusing) > 0
 	}
-	early := now.Before(pl.nextFull)
-	c.Skip = func(o *core.Group) bool {
-		g := byCore[o]
-		if now.Before(g.backoff) || !g.changed && g.tried == x.freed || !pl.arrivals.all(g) {
-			return true
-		}
-		if g.changed {
-			return false
-		}
-		*passed = *passed || early
-		return early
-	}
 	pl.domains(c)
-	return c, passed
+	return c
 }
 
 // domains tells core about topology, if a label for it is configured.

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -81,6 +82,38 @@ func TestBindingsAreBounded(t *testing.T) {
 	}
 }
 
+// TestPauseBetweenFullRounds: a group that comes is planned at once, and does not have those that did not fit tried again before
+// their time.
+func TestPauseBetweenFullRounds(t *testing.T) {
+	r := newRig(t, 10)
+	r.queue("q", 0)
+	r.group("unfit", "q", 2, "9")
+	r.round()
+	unfit := r.index.groups["default/unfit"]
+	r.index.roomMade(false)
+	r.nextFull = time.Now().Add(time.Hour)
+	pause := r.nextFull
+	for i := range 3 {
+		r.group(fmt.Sprint("fits", i), "q", 2, "1")
+		r.group(fmt.Sprint("unfit", i), "q", 2, "9")
+		r.round()
+		if len(r.ready) != 2*(i+1) {
+			t.Fatalf("%d pods have a node after %d groups that fit", len(r.ready), i+1)
+		}
+	}
+	if unfit.tried == r.index.freed || !r.nextFull.Equal(pause) {
+		t.Error("groups that did not fit are tried again whenever one comes")
+	}
+	if !r.due {
+		t.Error("they are forgotten")
+	}
+	r.nextFull = time.Time{}
+	r.round()
+	if unfit.tried != r.index.freed || !r.nextFull.After(time.Now()) {
+		t.Error("when it is time they are not tried again, or there is no pause afterwards")
+	}
+}
+
 // BenchmarkPreemption plans evictions for a gang of 64 on 1,000 nodes that gangs of a lower queue fill.
 func BenchmarkPreemption(b *testing.B) {
 	const nodes = 1000
@@ -146,5 +179,32 @@ func BenchmarkUnfit(b *testing.B) {
 		r.index.roomMade(false)
 		r.drop()
 		b.StartTimer()
+	}
+}
+
+// BenchmarkComing plans one gang that comes while 1,000 groups wait that do not fit and something is freed all the time.
+func BenchmarkComing(b *testing.B) {
+	for _, waiting := range []int{0, 1000} {
+		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {
+			r := newRig(b, 500)
+			r.queue("q", 0)
+			for i := range waiting {
+				r.group(fmt.Sprintf("g%d", i), "q", 4, fmt.Sprintf("%d", 9+i%20))
+			}
+			r.round()
+			r.group("comes", "q", 8, "1")
+			for b.Loop() {
+				r.round()
+				b.StopTimer()
+				if len(r.ready) != 8 {
+					b.Fatalf("%d pods have a node", len(r.ready))
+				}
+				r.index.roomMade(false)
+				pause := r.nextFull
+				r.drop()
+				r.nextFull = pause
+				b.StartTimer()
+			}
+		})
 	}
 }
