@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -107,8 +108,9 @@ func TestGangElasticPreempted(t *testing.T) {
 	before := s.uidsOf(j)
 	s.create(s.gang("high", high, taking(role("w", 1, obey), slot)))
 	s.awaitPhase("high", batch.JobRunning)
-	j = awaitStatus(s, j, "three run on", func(now *batch.JobStatus) bool {
-		return now.Phase == batch.JobRunning && now.Aggregate.Running == 3 && now.Aggregate.Creating == 1
+	j = awaitStatus(s, j, "three run on, and it says what the other one waits for", func(now *batch.JobStatus) bool {
+		c := condition(read(s, j), batch.JobRunningCondition)
+		return now.Phase == batch.JobRunning && now.Aggregate.Running == 3 && now.Aggregate.Creating == 1 && strings.Contains(c.Message, "Insufficient")
 	})
 	kept := 0
 	for name, uid := range s.uidsOf(j) {
