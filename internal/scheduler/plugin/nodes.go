@@ -62,12 +62,21 @@ func (n *nodes) refresh() {
 	n.stale = false
 	for name, a := range n.away {
 		if info := n.info(name); info != nil && info.Generation != a.generation { // copied anew from the cache
-			for _, pod := range a.pods {
-				_ = info.RemovePod(n.logger, pod.GetPod()) // it may have gone from the cache meanwhile
-			}
-			n.edited(info, a)
+			n.takeAgain(info, a)
 		}
 	}
+}
+
+// takeAgain takes out of a node what is away. What has gone meanwhile does not come back.
+func (n *nodes) takeAgain(info *framework.NodeInfo, a *absence) {
+	for uid := range a.pods {
+		if a.pods[uid] = find(info, uid); a.pods[uid] == nil {
+			delete(a.pods, uid)
+			continue
+		}
+		_ = info.RemovePod(n.logger, a.pods[uid].GetPod()) // it is there
+	}
+	n.edited(info, a)
 }
 
 func (n *nodes) info(node string) *framework.NodeInfo {

@@ -5,7 +5,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"tensorstack.dev/batch/internal/scheduler/core"
@@ -41,6 +43,29 @@ func TestSearchKnowsOfChanges(t *testing.T) {
 				t.Fatalf("seed %d, step %d", seed, step)
 			}
 		}
+	}
+}
+
+// TestGoneWhileAway: a pod that ends while a plan has it taken away does not come back with the others.
+func TestGoneWhileAway(t *testing.T) {
+	r := newRig(t, 1)
+	r.queue("q", 0)
+	r.podGroup("g", "q", 1)
+	gone, stays := r.pod("gone", "g", "3", "n0"), r.pod("stays", "g", "3", "n0")
+	waits := r.index.pods[r.pod("waits", "g", "5", "").UID].core
+	r.planning = true
+	r.must(r.nodes.begin())
+	for _, p := range []*corev1.Pod{gone, stays} {
+		r.nodes.Take(r.index.pods[p.UID].core, "n0")
+	}
+	r.must(r.sched.Cache.RemovePod(klog.Background(), gone))
+	r.nodes.stale = true
+	r.nodes.refresh()
+	for _, p := range []*corev1.Pod{gone, stays} {
+		r.nodes.Put(r.index.pods[p.UID].core, "n0")
+	}
+	if node, why := r.nodes.Place(waits, nil); node == "" {
+		t.Error("the room of a pod that is gone is not free:", why())
 	}
 }
 
