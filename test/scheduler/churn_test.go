@@ -64,7 +64,7 @@ func (s *stage) restarts() int {
 	s.must(err)
 	for _, c := range status.Components {
 		if c.Name == local.Scheduler {
-			return int(c.Restarts)
+			return c.Restarts
 		}
 	}
 	return 0

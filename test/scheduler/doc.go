@@ -10,7 +10,7 @@
 //	 1 all or nothing            TestGangIsAllOrNothing                           TestTwoGangs, TestGangFilters, TestVolumes
 //	   roles                     TestRolesHaveMinimums                            TestRoleMinimums
 //	   beyond the minimum        TestRolesHaveMinimums                            TestBeyondMinimum
-//	   finished members          TestFinishedMembersCount                         TestFinishedMembersCount
+//	   finished members          TestFinishedMembersCount                         TestMixed, TestFinishedMembersCount
 //	   replacements              TestShortGangGoesFirst                           TestReplacementFirst
 //	 2 order                     TestOrder, TestDominantShare                     TestOrder
 //	 3 quota                     TestQuota                                        TestQuota, TestQuotaConcurrently, TestKilled
@@ -29,5 +29,5 @@
 //	13 default queue             –                                                TestStatus, TestQueueRules
 //	   default scheduler's pods  –                                                TestDefaultScheduler, TestPreemptionExample
 //
-// Three tests are small by default and can be made large: -two-gangs 1000, -mixed, -kills 100.
+// Some tests are small by default and can be made large: -mixed, -two-gangs 1000, -kills 100, -churns 100, -leaders 10.
 package scheduler

@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -193,14 +192,4 @@ func (s *stage) nodeSelector() *metav1.LabelSelector {
 		return nil
 	}
 	return &metav1.LabelSelector{MatchLabels: map[string]string{labelStage: s.namespace}}
-}
-
-// awaitScheduler waits until the scheduler of the plane serves again.
-func (s *stage) awaitScheduler() {
-	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), patience)
-	defer cancel()
-	if err := s.env.AwaitReady(ctx); err != nil {
-		s.Fatal(fmt.Errorf("the scheduler: %w", err))
-	}
 }
