@@ -44,7 +44,7 @@ const (
 	// delay is how long changes are gathered before a status is written.
 	delay = 300 * time.Millisecond
 
-	// workers is how many groups, and how many queues, are looked at at once.
+	// workers is the number of groups, and of queues, that are handled at once.
 	workers = 4
 
 	byGroup, byQueue = "group", "queue"

@@ -52,16 +52,17 @@ func (k *keeper) podsOf(ctx context.Context, queue string, groups []scheduling.P
 
 // groupQueue is the queue of a pod's group; empty where the pod has none, or one that does not exist.
 func (k *keeper) groupQueue(ctx context.Context, pod client.Object) (string, error) {
-	for _, key := range groupsOf(pod) {
-		g := &scheduling.PodGroup{}
-		if err := k.client.Get(ctx, key, g); apierrors.IsNotFound(err) {
-			return "", nil
-		} else if err != nil {
-			return "", fmt.Errorf("reading group %s: %w", key, err)
-		}
-		return g.Spec.Queue, nil
+	keys := groupsOf(pod)
+	if len(keys) == 0 {
+		return "", nil
 	}
-	return "", nil
+	g := &scheduling.PodGroup{}
+	if err := k.client.Get(ctx, keys[0], g); apierrors.IsNotFound(err) {
+		return "", nil
+	} else if err != nil {
+		return "", fmt.Errorf("reading group %s: %w", keys[0], err)
+	}
+	return g.Spec.Queue, nil
 }
 
 // queuesOf are the queues that a change of a pod may concern.
