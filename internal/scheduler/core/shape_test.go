@@ -64,9 +64,10 @@ func TestLimitsOfPods(t *testing.T) {
 			}
 			for _, d := range l.round(t) {
 				l.checkLimits(d)
-				if d.Reason == PodTooLarge {
+				switch d.Reason {
+				case PodTooLarge:
 					tooLarge++
-				} else if d.Reason == ShapeUnknown {
+				case ShapeUnknown:
 					unknown++
 				}
 			}
