@@ -56,7 +56,7 @@ func TestMixed(t *testing.T) {
 		m.addNode()
 	}
 	total := world.nodes * world.nodeCPU
-	quotas := map[string]int64{"low": int64(total) * 800, "high": int64(total) * 500} // 80 % and 50 %
+	quotas := map[string]int64{"low": int64(total) * 950, "high": int64(total) * 500} // 95 % and 50 %
 	s.queue("low", fmt.Sprintf("%dm", quotas["low"]), 0)
 	s.queue("high", fmt.Sprintf("%dm", quotas["high"]), 1)
 	m.ledger = s.follow(int64(world.nodeCPU)*1000, quotas, patience/2)
