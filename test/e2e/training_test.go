@@ -160,7 +160,9 @@ func testExitCodes(s *space, kind string, policy batch.TrainingRestartPolicy, ou
 		}
 		restarts[name] = 0
 		j = awaitStatus(s, j, fmt.Sprintf("%s after exit code %d: %s", name, code, want), func(now *batch.JobStatus) bool {
-			return slices.ContainsFunc(now.Tasks[0].Replicas, func(r batch.ReplicaStatus) bool { return r.Name == name && r.Phase == want })
+			return slices.ContainsFunc(now.Tasks, func(t batch.Tasks) bool {
+				return slices.ContainsFunc(t.Replicas, func(r batch.ReplicaStatus) bool { return r.Name == name && r.Phase == want })
+			})
 		})
 	}
 	if over(j) {
