@@ -38,7 +38,10 @@ func TestStatus(t *testing.T) {
 	}
 	s.checkTasks(j)
 	s.fence()
-	for _, reason := range []batch.Reason{batch.EventJobStarted, batch.ReasonReplicasRunning, batch.ReasonReplicaFailed, batch.ReasonSuccessRule, batch.EventReplicasHoldResources} {
+	if n := occurrences(s.events(), "tell", string(batch.EventJobStarted)); n > 1 { // none where the first status says that it runs
+		t.Errorf("%d events %s", n, batch.EventJobStarted)
+	}
+	for _, reason := range []batch.Reason{batch.ReasonReplicasRunning, batch.ReasonReplicaFailed, batch.ReasonSuccessRule, batch.EventReplicasHoldResources} {
 		s.awaitEvent("tell", reason, "")
 		if n := occurrences(s.events(), "tell", string(reason)); n != 1 {
 			t.Errorf("%d events %s, want 1", n, reason)
