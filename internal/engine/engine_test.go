@@ -369,12 +369,15 @@ func TestProgressCanWait(t *testing.T) {
 	want(p, phasesWait, "a replica runs")
 	p.run(1).pass()
 	want(p, runningWait, "all run")
+	p.seen.LastWrite = p.now
+	p.exit(1, 0).after(time.Second).pass()
+	want(p, 0, "a replica has ended, which nothing else remembers once its pod is gone")
 	p.exit(0, 1).pass()
 	want(p, 0, "a restart is charged")
 	p.after(time.Minute).pass()
 	p.run(0).pass()
 	want(p, runningWait, "all run again")
-	p.exit(0, 0).exit(1, 0).pass()
+	p.exit(0, 0).pass()
 	want(p, 0, "the end")
 }
 

@@ -61,7 +61,10 @@ const (
 )
 
 func (p *pass) canWait(next *batch.JobStatus, tells bool) time.Duration {
+	a, old := next.Aggregate, p.old.Aggregate
 	switch {
+	case a.Succeeded > old.Succeeded || a.Failed > old.Failed: // nothing else remembers an end once its pod is gone
+		return 0
 	case !tells:
 		return phasesWait
 	case p.onlyRuns(next):
