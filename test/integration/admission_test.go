@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,6 +21,7 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 	"tensorstack.dev/batch/internal/kinds/kindtest"
 	"tensorstack.dev/batch/internal/testing/golden"
+	"tensorstack.dev/batch/internal/testing/refusal"
 	"tensorstack.dev/batch/internal/testing/testenv"
 )
 
@@ -279,26 +279,13 @@ func (s server) refusal(t *testing.T, documents []*unstructured.Unstructured) st
 	return refusalText(t, err)
 }
 
-// refusalText has a line for each cause, in an order of its own: the API server's is random.
+// refusalText is what the API server refuses; some faults only the controller can tell.
 func refusalText(t *testing.T, err error) string {
 	t.Helper()
 	if err == nil {
 		return "accepted: only the controller can tell\n"
 	}
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || status.Status().Code >= 500 {
-		t.Fatalf("not a refusal: %v", err)
-	}
-	details := status.Status().Details
-	if details == nil || len(details.Causes) == 0 {
-		return status.Status().Message + "\n"
-	}
-	var lines []string
-	for _, cause := range details.Causes {
-		lines = append(lines, cause.Field+": "+cause.Message+"\n")
-	}
-	slices.Sort(lines)
-	return strings.Join(lines, "")
+	return refusal.Text(t, err)
 }
 
 // goodJob is the job of a manifest of testdata/good.

@@ -2,46 +2,26 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/pprof"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	ctrl "sigs.k8s.io/controller-runtime"
-	kwokconfig "sigs.k8s.io/kwok/pkg/config"
-	kwokcmd "sigs.k8s.io/kwok/pkg/kwok/cmd"
-	kwoklog "sigs.k8s.io/kwok/pkg/log"
 
 	"tensorstack.dev/batch/internal/operator"
 	"tensorstack.dev/batch/internal/scheduler/plugin"
+	"tensorstack.dev/batch/internal/testing/kwok"
 )
 
 // parts are what this program runs as processes of its own, by its first argument.
 var parts = map[string]func() error{
-	"kwok":           runKWOK,
+	"kwok":           kwok.Run,
 	"operator":       runProfiledOperator,
 	"kube-scheduler": runScheduler(func() *cobra.Command { return app.NewSchedulerCommand() }),
 	"t9k-scheduler":  runScheduler(plugin.NewCommand),
-}
-
-// runKWOK runs the controller of KWOK with the command line's arguments.
-func runKWOK() error {
-	shared := pflag.NewFlagSet("kwok", pflag.ContinueOnError)
-	shared.ParseErrorsAllowlist.UnknownFlags = true
-	ctx, _ := kwoklog.InitFlags(ctrl.SetupSignalHandler(), shared)
-	ctx, err := kwokconfig.InitFlags(ctx, shared)
-	if err != nil {
-		return fmt.Errorf("reading the configuration of KWOK: %w", err)
-	}
-	// The scheduler's packages have a flag "version" of their own there, which is not what KWOK's command takes it for.
-	pflag.CommandLine = pflag.NewFlagSet("kwok", pflag.ContinueOnError)
-	cmd := kwokcmd.NewCommand(ctx)
-	cmd.PersistentFlags().AddFlagSet(shared)
-	return cmd.ExecuteContext(ctx)
 }
 
 // runScheduler runs a scheduler with the command line's arguments, and profiles it if that is asked for.

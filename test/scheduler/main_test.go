@@ -10,14 +10,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/spf13/pflag"
-	ctrl "sigs.k8s.io/controller-runtime"
-	kwokconfig "sigs.k8s.io/kwok/pkg/config"
-	kwokcmd "sigs.k8s.io/kwok/pkg/kwok/cmd"
-	kwoklog "sigs.k8s.io/kwok/pkg/log"
-
 	nodestages "sigs.k8s.io/kwok/kustomize/stage/node/fast"
 	podstages "sigs.k8s.io/kwok/kustomize/stage/pod/fast"
+
+	"tensorstack.dev/batch/internal/testing/kwok"
 )
 
 // sideBySide is the number of tests that run at once. They wait most of their time.
@@ -29,7 +25,7 @@ const kwokPart = "kwok"
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == kwokPart {
 		os.Args = os.Args[1:]
-		exit(runKWOK())
+		exit(kwok.Run())
 	}
 	flag.Parse()
 	set := false
@@ -51,19 +47,6 @@ func exit(err error) {
 		os.Exit(1)
 	}
 	os.Exit(0)
-}
-
-func runKWOK() error {
-	shared := pflag.NewFlagSet(kwokPart, pflag.ContinueOnError)
-	shared.ParseErrorsAllowlist.UnknownFlags = true
-	ctx, _ := kwoklog.InitFlags(ctrl.SetupSignalHandler(), shared)
-	ctx, err := kwokconfig.InitFlags(ctx, shared)
-	if err != nil {
-		return fmt.Errorf("reading the configuration of KWOK: %w", err)
-	}
-	cmd := kwokcmd.NewCommand(ctx)
-	cmd.PersistentFlags().AddFlagSet(shared)
-	return cmd.ExecuteContext(ctx)
 }
 
 // labelSimulated is on the nodes that KWOK looks after. Pods run there as soon as they are bound, and go when they are deleted.

@@ -1,10 +1,8 @@
 package scheduler
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +14,7 @@ import (
 
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/testing/golden"
+	"tensorstack.dev/batch/internal/testing/refusal"
 )
 
 // Each file of testdata/bad holds a mistake: a Queue or a PodGroup, or one and then a change of it that it does not take.
@@ -46,7 +45,7 @@ func TestBadManifests(t *testing.T) {
 			} else {
 				_, err = of.Create(t.Context(), all[0], metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 			}
-			golden.Compare(t, strings.TrimSuffix(file, ".yaml")+".txt", refusalText(t, err))
+			golden.Compare(t, strings.TrimSuffix(file, ".yaml")+".txt", refusal.Text(t, err))
 
 			left, err := of.Get(t.Context(), all[0].GetName(), metav1.GetOptions{})
 			switch {
@@ -80,26 +79,4 @@ func manifestsIn(t *testing.T, file string) []*unstructured.Unstructured {
 		all = append(all, u)
 	}
 	return all
-}
-
-// refusalText has a line for each cause, in an order of its own: the API server's is random.
-func refusalText(t *testing.T, err error) string {
-	t.Helper()
-	if err == nil {
-		t.Fatal("it is accepted")
-	}
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || status.Status().Code >= 500 {
-		t.Fatalf("not a refusal: %v", err)
-	}
-	details := status.Status().Details
-	if details == nil || len(details.Causes) == 0 {
-		return status.Status().Message + "\n"
-	}
-	var lines []string
-	for _, cause := range details.Causes {
-		lines = append(lines, cause.Field+": "+cause.Message+"\n")
-	}
-	slices.Sort(lines)
-	return strings.Join(lines, "")
 }

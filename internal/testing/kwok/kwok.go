@@ -1,0 +1,28 @@
+// Package kwok makes a test or benchmark program the controller of KWOK, which simulates nodes.
+package kwok
+
+import (
+	"fmt"
+
+	"github.com/spf13/pflag"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/kwok/pkg/config"
+	"sigs.k8s.io/kwok/pkg/kwok/cmd"
+	"sigs.k8s.io/kwok/pkg/log"
+)
+
+// Run runs the controller with the command line's arguments until the process is told to end. It takes the program's flags over.
+func Run() error {
+	shared := pflag.NewFlagSet("kwok", pflag.ContinueOnError)
+	shared.ParseErrorsAllowlist.UnknownFlags = true
+	ctx, _ := log.InitFlags(ctrl.SetupSignalHandler(), shared)
+	ctx, err := config.InitFlags(ctx, shared)
+	if err != nil {
+		return fmt.Errorf("reading the configuration of KWOK: %w", err)
+	}
+	// The scheduler's packages have a flag "version" of their own there, which is not what KWOK's command takes it for.
+	pflag.CommandLine = pflag.NewFlagSet("kwok", pflag.ContinueOnError)
+	command := cmd.NewCommand(ctx)
+	command.PersistentFlags().AddFlagSet(shared)
+	return command.ExecuteContext(ctx)
+}
