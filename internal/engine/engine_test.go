@@ -371,7 +371,7 @@ func TestProgressCanWait(t *testing.T) {
 	want(p, runningWait, "all run")
 	p.seen.LastWrite = p.now
 	p.exit(1, 0).after(time.Second).pass()
-	want(p, 0, "a replica has ended, which nothing else remembers once its pod is gone")
+	want(p, endWait, "a replica has ended")
 	p.exit(0, 1).pass()
 	want(p, 0, "a restart is charged")
 	p.after(time.Minute).pass()

@@ -57,21 +57,22 @@ func (p *pass) worthWriting(next *batch.JobStatus) bool {
 // latter costs an API server would start another pod.
 const (
 	phasesWait  = time.Minute
-	runningWait = 3 * time.Second
+	runningWait = 10 * time.Second
+	endWait     = 3 * time.Second
 )
 
 func (p *pass) canWait(next *batch.JobStatus, tells bool) time.Duration {
-	a, old := next.Aggregate, p.old.Aggregate
+	wait := phasesWait
 	switch {
-	case a.Succeeded > old.Succeeded || a.Failed > old.Failed: // nothing else remembers an end once its pod is gone
+	case tells && !p.onlyRuns(next):
 		return 0
-	case !tells:
-		return phasesWait
-	case p.onlyRuns(next):
-		return runningWait
-	default:
-		return 0
+	case tells:
+		wait = runningWait
 	}
+	if a, old := next.Aggregate, p.old.Aggregate; a.Succeeded > old.Succeeded || a.Failed > old.Failed {
+		wait = min(wait, endWait)
+	}
+	return wait
 }
 
 // onlyRuns tells whether the next status says no more than that a job that was starting has started.

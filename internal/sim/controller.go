@@ -20,6 +20,8 @@ type controller struct {
 	service bool
 	written time.Time // or first looked
 	wake    time.Time
+	// putOffAt is when a plan that can wait was first left to a later pass; zero: none is.
+	putOffAt time.Time
 	// fence is the version of the job that this process read when it began to lead; nobody else writes later ones.
 	fence int
 	// tried is true once it has tried to write the status.
@@ -78,7 +80,26 @@ func (c *controller) reconcile(faults bool) bool {
 		c.wake = w.now.Add(plan.RequeueAfter)
 	}
 	c.checkWake(&read, &plan)
+	if faults && c.putsOff(&plan) {
+		return true
+	}
 	return c.apply(plan, &read, faults)
+}
+
+// putsOff leaves a plan that can wait to a later pass, as often as it may be left.
+func (c *controller) putsOff(plan *engine.Plan) bool {
+	if plan.CanWait == 0 {
+		c.putOffAt = time.Time{}
+		return false
+	}
+	if c.putOffAt.IsZero() {
+		c.putOffAt = c.w.now
+	}
+	if c.w.now.Before(c.putOffAt.Add(plan.CanWait)) && c.w.chance(60) {
+		c.wake = c.w.now.Add(time.Second)
+		return true
+	}
+	return false
 }
 
 // apply carries a plan out in the order that Plan asks for and stops at the first error.
