@@ -18,11 +18,8 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// maxAtOnce is the number of creations and deletions of pods under way at once over all jobs, maxOfJob that of one job.
-const (
-	maxAtOnce = 64
-	maxOfJob  = 32
-)
+// maxOfJob is the number of creations and deletions of pods of one job under way at once.
+const maxOfJob = 32
 
 // errStale means that the job is not the one that the caches showed.
 var errStale = errors.New("the job has changed since it was read")
@@ -160,9 +157,7 @@ func (r *reconciler) sideBySide(n int, send func(i int) error, settle func(i int
 	for range min(n, maxOfJob) {
 		wg.Go(func() {
 			for i, ok := take(); ok; i, ok = take() {
-				r.slots <- struct{}{}
-				err := send(i)
-				<-r.slots
+				err := r.pace.do(func() error { return send(i) })
 				mu.Lock()
 				if err == nil || first == nil {
 					err = settle(i, err)

@@ -59,7 +59,11 @@ func Add(mgr ctrl.Manager, opts Options) error {
 	if err := indexPods(mgr); err != nil {
 		return err
 	}
-	slots := make(chan struct{}, maxAtOnce)
+	pace := newPace()
+	recorder, err := newRecorder(mgr)
+	if err != nil {
+		return err
+	}
 	looks, progress := newLimiter(warningLooks), newLimiter(progressWrites)
 	for _, kind := range kinds.All {
 		statuses, err := statusClient(mgr, kind)
@@ -68,7 +72,7 @@ func Add(mgr ctrl.Manager, opts Options) error {
 		}
 		r := &reconciler{
 			kind: kind, opts: opts, client: mgr.GetClient(), live: mgr.GetAPIReader(), statuses: statuses,
-			recorder: mgr.GetEventRecorder("t9k-operator"), memories: newMemories(), slots: slots, looks: looks, progress: progress,
+			recorder: recorder, memories: newMemories(), pace: pace, looks: looks, progress: progress,
 		}
 		err = builder.ControllerManagedBy(mgr).
 			Named(kind.Plural).
@@ -98,8 +102,8 @@ type reconciler struct {
 	recorder events.EventRecorder
 	memories *memories
 	reign    reign
-	// slots bounds the creations and deletions of pods under way over all jobs.
-	slots chan struct{}
+	// pace bounds the creations and deletions of pods under way over all jobs.
+	pace *pace
 	// looks bounds the looks at events over all jobs.
 	looks limiter
 	// progress bounds status writes that may wait, over all jobs.

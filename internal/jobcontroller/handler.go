@@ -35,6 +35,6 @@ func (r *reconciler) podHandler() handler.EventHandler {
 
 // gathering is the time for which pod events of a job of n replicas are gathered.
 func gathering(n int64) time.Duration {
-	const base, perReplica, most = 5 * time.Millisecond, 200 * time.Microsecond, 500 * time.Millisecond
+	const base, perReplica, most = 5 * time.Millisecond, 100 * time.Microsecond, 500 * time.Millisecond
 	return min(base+time.Duration(n)*perReplica, most)
 }
