@@ -36,6 +36,7 @@ func podNames(pods []*corev1.Pod) string {
 
 // TestCleanUp: §7, which pods stay, for both ends of a job.
 func TestCleanUp(t *testing.T) {
+	t.Parallel()
 	for name, code := range map[string]int{"success": 0, "failure": 1} {
 		t.Run("None after "+name, func(t *testing.T) {
 			s := newSpace(t)

@@ -17,6 +17,7 @@ import (
 // TestDisruptions: §5, a pod that somebody takes away is replaced and nothing is charged. The job allows no restart, so any
 // charge would end it.
 func TestDisruptions(t *testing.T) {
+	t.Parallel()
 	for name, disrupt := range map[string]func(*space, *corev1.Pod) error{
 		"deletion": func(s *space, p *corev1.Pod) error { return s.client.Delete(s.t.Context(), p) },
 		"deletion by force": func(s *space, p *corev1.Pod) error {

@@ -87,6 +87,7 @@ func TestExampleHello(t *testing.T) {
 
 // TestExamples runs the other examples to the end that their comments promise.
 func TestExamples(t *testing.T) {
+	t.Parallel()
 	tests := map[string]func(*space){
 		"parameter-server": exampleParameterServer,
 		"ring":             exampleRing,

@@ -29,6 +29,7 @@ func (s *space) awaitReason(job string, reason batch.Reason, parts ...string) {
 
 // TestMissingConfigMap: §13, the job tells what its pods lack, and goes on when it appears.
 func TestMissingConfigMap(t *testing.T) {
+	t.Parallel()
 	settings := corev1.LocalObjectReference{Name: "settings"}
 	for name, add := range map[string]func(*corev1.PodSpec){
 		"environment": func(p *corev1.PodSpec) {
@@ -91,6 +92,7 @@ func TestQuota(t *testing.T) {
 // TestNameTaken: §2, a pod or service of a needed name that belongs to somebody else is left alone and told of with its owner;
 // the job goes on when the name is free.
 func TestNameTaken(t *testing.T) {
+	t.Parallel()
 	owner := []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "somebody", Controller: new(true)}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "wanted-worker-0"}, Spec: role("x", 1, "exec sleep 1000000").Template.Spec}
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "wanted"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}

@@ -61,6 +61,7 @@ func TestRestartLimitExhausted(t *testing.T) {
 
 // TestRestartPolicies: §5, which ends lead to a restart.
 func TestRestartPolicies(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		policy batch.RestartPolicyType
 		limit  int32

@@ -12,6 +12,7 @@ import (
 
 // TestFinishRules: §4. Replicas end one after the other, each when the job's status tells of the one before.
 func TestFinishRules(t *testing.T) {
+	t.Parallel()
 	type end struct {
 		replica string
 		code    int

@@ -160,6 +160,7 @@ func awaitDependent[T client.Object](s *space, j T, what string, cond func(*batc
 
 // TestTensorBoardOfJob: a job's TensorBoard comes with it, shows what it logs, outlives its end and goes with it.
 func TestTensorBoardOfJob(t *testing.T) {
+	t.Parallel()
 	requireStandIn(t)
 	for kind, make := range trainingKinds {
 		t.Run(kind, func(t *testing.T) {
@@ -271,6 +272,7 @@ func (b *lockedBuffer) String() string {
 // TestTensorBoardIdle: without requests it is idle and then suspended; a request makes it active again; a resume brings it
 // back at the same address.
 func TestTensorBoardIdle(t *testing.T) {
+	t.Parallel()
 	requireStandIn(t)
 	c := ownCluster(t, testenv.Options{Args: map[string][]string{local.Operator: {"--tensorboard-idle-after=4s", "--tensorboard-suspend-after=6s"}}})
 	s := c.space(t)

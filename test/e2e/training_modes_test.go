@@ -18,6 +18,7 @@ const ran = `echo "$0" >> /gate/$HOSTNAME.ran; ` + obey
 // TestTrainingRunModes: §8. A training job is created in debug mode, runs for real, is paused, and resumes with the arguments of
 // its resumeSpecs; no restart is charged, and the deadline counts from the resumption.
 func TestTrainingRunModes(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		make func(*space) client.Object
 		// wiring is the environment variable that tells the replicas of each other, command what runs in earnest.

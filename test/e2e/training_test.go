@@ -123,6 +123,7 @@ const (
 // are all that count against backoffLimit; the others have succeeded or failed for good, and the job goes on until its
 // master's end.
 func TestExitCodes(t *testing.T) {
+	t.Parallel()
 	for kind := range trainingKinds {
 		for policy, outcomes := range exitTable(t) {
 			t.Run(kind+" under "+string(policy), func(t *testing.T) { testExitCodes(newSpace(t), kind, policy, outcomes) })
@@ -179,6 +180,7 @@ func testExitCodes(s *space, kind string, policy batch.TrainingRestartPolicy, ou
 
 // TestMasterExitCodes: §5, §6, what a master's exit code makes of its job.
 func TestMasterExitCodes(t *testing.T) {
+	t.Parallel()
 	for policy, outcomes := range exitTable(t) {
 		t.Run(string(policy), func(t *testing.T) {
 			s := newSpace(t)
@@ -213,6 +215,7 @@ func TestMasterExitCodes(t *testing.T) {
 
 // TestBackoffLimit: §5, the limit holds for the restarts of all replicas together.
 func TestBackoffLimit(t *testing.T) {
+	t.Parallel()
 	for kind, build := range trainingKinds {
 		t.Run(kind, func(t *testing.T) {
 			s := newSpace(t)
@@ -238,6 +241,7 @@ func TestBackoffLimit(t *testing.T) {
 
 // TestMaster: §6, which replica decides, and that no other does.
 func TestMaster(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		kind    string
 		roles   []string

@@ -33,6 +33,7 @@ const (
 
 // What a cluster without webhooks says to jobs: the CRD refuses what CEL can tell.
 func TestAdmission(t *testing.T) {
+	t.Parallel()
 	env := testenv.Start(t, testenv.Options{})
 	client, err := dynamic.NewForConfig(env.Config)
 	if err != nil {

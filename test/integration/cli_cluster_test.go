@@ -41,6 +41,7 @@ spec:
 
 // TestCLIOnACluster covers what needs pods that run.
 func TestCLIOnACluster(t *testing.T) {
+	t.Parallel()
 	env := testenv.StartCluster(t, testenv.Options{Args: map[string][]string{local.Operator: {"--restart-backoff=100ms"}}})
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, batch.AddToScheme} {

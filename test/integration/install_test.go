@@ -32,6 +32,7 @@ import (
 
 // TestInstall installs config/default on a cluster that has never seen it, as docs/operations.md tells people to.
 func TestInstall(t *testing.T) {
+	t.Parallel()
 	env := testenv.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer}})
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme} {

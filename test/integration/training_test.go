@@ -31,6 +31,7 @@ import (
 // kubectl scale and autoscalers write the size of an elastic job through its scale subresource, without any webhook. What is
 // out of bounds, or cannot be scaled at all, is refused there too.
 func TestScaleSubresource(t *testing.T) {
+	t.Parallel()
 	env := testenv.Start(t, testenv.Options{})
 	client, err := dynamic.NewForConfig(env.Config)
 	if err != nil {

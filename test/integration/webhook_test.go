@@ -327,6 +327,7 @@ func TestCertificateRotation(t *testing.T) {
 
 // On the embedded cluster kubectl tells everything that is wrong with a manifest.
 func TestWebhookOfTheEmbeddedCluster(t *testing.T) {
+	t.Parallel()
 	env := testenv.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs, local.Webhook, local.Operator}})
 	c, err := client.New(env.Config, client.Options{Scheme: thePlane.get(t).client.Scheme()})
 	if err != nil {
