@@ -27,6 +27,11 @@ func (s *sink) Create(ctx context.Context, event *eventsv1.Event) (*eventsv1.Eve
 	return s.EventSinkImpl.Create(ctx, event)
 }
 
+// Patch would write how often an event has repeated itself. Nobody acts on that, so the operator needs no right to it.
+func (s *sink) Patch(_ context.Context, event *eventsv1.Event, _ []byte) (*eventsv1.Event, error) {
+	return event, nil
+}
+
 // newRecorder makes what events are told to. It works as long as the process does.
 func newRecorder(mgr ctrl.Manager) (events.EventRecorder, error) {
 	client, err := eventsclient.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
