@@ -53,14 +53,15 @@ func (p *pass) worthWriting(next *batch.JobStatus) bool {
 	return false
 }
 
-// How long a status may be put off that tells of replica phases alone, and one that tells that all replicas run. What the
-// latter costs an API server would start another pod.
+// How long a status may be put off that tells of replica phases alone, that all replicas run, or of the end of a replica among
+// others. What it costs an API server would start another pod.
 const (
 	phasesWait  = time.Minute
 	runningWait = 10 * time.Second
-	endWait     = 3 * time.Second
+	endWait     = 3 * time.Second // nothing else remembers the end once somebody deletes the pod
 )
 
+// canWait is for how long the next status may be put off. One that tells of a transition may not, unless all replicas run now.
 func (p *pass) canWait(next *batch.JobStatus, tells bool) time.Duration {
 	wait := phasesWait
 	switch {
