@@ -56,7 +56,7 @@ func (p *pass) worthWriting(next *batch.JobStatus) bool {
 // How long a status may be put off that tells of replica phases alone, that all replicas run, or of the end of a replica among
 // others. What it costs an API server would start another pod.
 const (
-	phasesWait  = time.Minute
+	phasesWait  = 20 * time.Second
 	runningWait = 10 * time.Second
 	endWait     = 3 * time.Second // nothing else remembers the end once somebody deletes the pod
 )

@@ -129,22 +129,23 @@ func TestGangElasticPreempted(t *testing.T) {
 // TestGangMaxDuration: a job whose pods get older than its queue allows fails with that reason, and is not restarted for it
 // however much its policy would allow.
 func TestGangMaxDuration(t *testing.T) {
+	t.Parallel()
 	for policy, left := range map[batch.CleanUpPolicy]string{
 		batch.CleanUpNone: "job-done-0 ", batch.CleanUpUnfinished: "job-done-0 ", batch.CleanUpAll: "",
 	} {
 		t.Run(string(policy), func(t *testing.T) {
 			s := newSpace(t)
-			q := s.queue("q", "", func(q *scheduling.QueueSpec) { q.MaxDuration = "3s" })
+			q := s.queue("q", "", func(q *scheduling.QueueSpec) { q.MaxDuration = "8s" })
 			j := s.gang("job", q, restarting(role("w", 2, idle), batch.RestartAlways, -1))
 			j.Spec.ReplicaSpecs = append(j.Spec.ReplicaSpecs, s.newJob("job", role("done", 1, "exit 0")).Spec.ReplicaSpecs...)
 			j.Spec.CleanUpPolicy = policy
 			s.create(j)
 			j = s.awaitPhase("job", batch.JobFailed)
-			checkEnd(t, j, batch.ReasonQueueMaxDuration, "older than the 3s that queue "+q+" allows")
-			s.awaitEvent("job", batch.ReasonQueueMaxDuration, "3s")
+			checkEnd(t, j, batch.ReasonQueueMaxDuration, "older than the 8s that queue "+q+" allows")
+			s.awaitEvent("job", batch.ReasonQueueMaxDuration, "8s")
 			s.pods("job", "only those that finished", func(p []*corev1.Pod) bool { return podNames(p) == left })
 			s.checkSays([]string{"get"}, "job Failed")
-			s.checkSays([]string{"describe", "job"}, "older than the 3s")
+			s.checkSays([]string{"describe", "job"}, "older than the 8s")
 			s.fence()
 			s.pods("job", "none is new", func(p []*corev1.Pod) bool { return podNames(p) == left })
 			if n := s.job("job").Status.BackoffCount; n != 0 {

@@ -29,7 +29,6 @@ func (s *space) awaitReason(job string, reason batch.Reason, parts ...string) {
 
 // TestMissingConfigMap: §13, the job tells what its pods lack, and goes on when it appears.
 func TestMissingConfigMap(t *testing.T) {
-	t.Parallel()
 	settings := corev1.LocalObjectReference{Name: "settings"}
 	for name, add := range map[string]func(*corev1.PodSpec){
 		"environment": func(p *corev1.PodSpec) {
