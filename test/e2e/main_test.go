@@ -22,8 +22,9 @@ import (
 	"tensorstack.dev/batch/internal/testing/testenv"
 )
 
-// sideBySide is the number of tests that run at once. They wait most of their time.
-const sideBySide = "12"
+// sideBySide is the number of tests that run at once. They wait most of their time, but with more of them two cores take seconds
+// to start a pod.
+const sideBySide = "8"
 
 func TestMain(m *testing.M) {
 	flag.Parse()

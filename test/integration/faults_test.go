@@ -252,9 +252,11 @@ func TestStaleCache(t *testing.T) {
 		for _, r := range all {
 			got += fmt.Sprintf(" %d/%d", r.RestartCount, r.Attempt)
 		}
-		// Nobody saw how job-w-3 ended before it was gone: it counts as taken away, as job-w-2 does.
-		if want := "2 5 1 1/1 0/0 0/1 0/1 0/0"; got != want {
-			return fmt.Errorf("generation, running, succeeded, restarts/attempts are %s, not %s", got, want)
+		// Where nobody saw how job-w-3 ended before it was gone, it counts as taken away, as job-w-2 does. The events of its end
+		// and of its deletion come one after the other, so a pass between them is possible, and charges the restart.
+		const unseen, seen = "2 5 1 1/1 0/0 0/1 0/1 0/0", "2 5 1 1/1 0/0 0/1 1/1 0/0"
+		if got != unseen && got != seen {
+			return fmt.Errorf("generation, running, succeeded, restarts/attempts are %s, neither %s nor %s", got, unseen, seen)
 		}
 		return nil
 	})
