@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -17,17 +16,16 @@ import (
 
 	"github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
+	crdclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/yaml"
 
 	"tensorstack.dev/batch/config"
 )
@@ -37,6 +35,7 @@ type api struct {
 	config  *rest.Config
 	core    kubernetes.Interface
 	dynamic dynamic.Interface
+	crds    crdclient.CustomResourceDefinitionInterface
 	http    *http.Client // with the administrator's certificate, for components other than the API server
 }
 
@@ -53,6 +52,11 @@ func newAPI(d Dir) (*api, error) {
 	if a.dynamic, err = dynamic.NewForConfig(config); err != nil {
 		return nil, err
 	}
+	extensions, err := crdclient.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	a.crds = extensions.CustomResourceDefinitions()
 	a.http, err = adminHTTP(d)
 	return a, err
 }
@@ -73,9 +77,9 @@ func adminHTTP(d Dir) (*http.Client, error) {
 }
 
 // healthy asks a health endpoint of the API server.
-func (a *api) healthy(path string) func(context.Context) error {
+func (a *api) healthy(uri string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		return a.core.Discovery().RESTClient().Get().AbsPath(path).Do(ctx).Error()
+		return a.core.Discovery().RESTClient().Get().RequestURI(uri).Do(ctx).Error()
 	}
 }
 
@@ -170,38 +174,6 @@ func (a *api) nodeReady(ctx context.Context) error {
 	return nil
 }
 
-var crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-
-// installCRDs applies the CustomResourceDefinitions of this repository, waits until they are served, and makes what every
-// cluster has of them.
-func (a *api) installCRDs(ctx context.Context) error {
-	files, err := fs.Glob(config.CRDs, "crd/*.yaml")
-	if err != nil {
-		return err
-	}
-	var names []string
-	for _, file := range files {
-		data, err := config.CRDs.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(data, &object.Object); err != nil {
-			return fmt.Errorf("reading %s: %w", file, err)
-		}
-		if err := a.apply(ctx, object); err != nil {
-			return fmt.Errorf("installing the CRD %s: %w", object.GetName(), err)
-		}
-		names = append(names, object.GetName())
-	}
-	for _, name := range names {
-		if err := a.awaitEstablished(ctx, name); err != nil {
-			return err
-		}
-	}
-	return a.installQueue(ctx)
-}
-
 // installQueue makes the default queue, unless there is one, lets the scheduler follow queues, and has the API server hold
 // everybody to their rules.
 func (a *api) installQueue(ctx context.Context) error {
@@ -210,8 +182,11 @@ func (a *api) installQueue(ctx context.Context) error {
 		return err
 	}
 	resource, _ := meta.UnsafeGuessKindToResource(queue.GroupVersionKind())
-	_, err = a.dynamic.Resource(resource).Create(ctx, queue, metav1.CreateOptions{FieldManager: "t9k-local"})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	_, err = a.dynamic.Resource(resource).Get(ctx, queue.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		err = a.apply(ctx, queue) // the API server holds back a creation for 2 s when the CRD is new
+	}
+	if err != nil {
 		return fmt.Errorf("installing the queue %s: %w", queue.GetName(), err)
 	}
 	objects, err := config.SchedulerRole("system:kube-scheduler")
@@ -256,30 +231,6 @@ func (a *api) apply(ctx context.Context, object *unstructured.Unstructured) erro
 	resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
 	force := true
 	_, err = a.dynamic.Resource(resource).Namespace(object.GetNamespace()).Patch(ctx, object.GetName(), types.ApplyPatchType, data,
-		metav1.PatchOptions{FieldManager: "t9k-local", Force: &force})
+		metav1.PatchOptions{FieldManager: fieldManager, Force: &force})
 	return err
-}
-
-// awaitEstablished returns when the API server serves the CRD, and its schema, to everybody.
-func (a *api) awaitEstablished(ctx context.Context, name string) error {
-	for {
-		crd, err := a.dynamic.Resource(crdResource).Get(ctx, name, metav1.GetOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("reading the CRD %s: %w", name, err)
-		}
-		if err == nil && established(crd) {
-			return nil
-		}
-		if !sleep(ctx, 20*time.Millisecond) {
-			return ctx.Err()
-		}
-	}
-}
-
-func established(crd *unstructured.Unstructured) bool {
-	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
-	return slices.ContainsFunc(conditions, func(c any) bool {
-		m, ok := c.(map[string]any)
-		return ok && m["type"] == "Established" && m["status"] == "True"
-	})
 }

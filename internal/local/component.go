@@ -8,7 +8,7 @@ import (
 // Component is one part of a cluster: either a program (Args), kept running, or a step (Run), done once.
 type Component struct {
 	Name string
-	// Needs are the components that must have been ready once before this one starts. They come earlier in a plane.
+	// Needs are the components that must have been ready, or usable, once before this one starts. They come earlier in a plane.
 	Needs []string
 	// Args are the arguments with which this binary runs the component.
 	Args []string
@@ -18,6 +18,8 @@ type Component struct {
 	Run func(context.Context) error
 	// Ready returns nil as soon as the component serves, and otherwise what is not yet as it should be.
 	Ready func(context.Context) error
+	// Usable returns nil as soon as those that need the component may start, if that is before it is ready.
+	Usable func(context.Context) error
 }
 
 // checkPlane refuses components that are there twice, that need one that does not come before them, or that are

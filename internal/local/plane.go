@@ -15,6 +15,11 @@ const kubeletPort = 10250
 // dnsPort is where the name server listens, on the same address.
 const dnsPort = 53
 
+// usable is the API server's readiness for the cluster's other components. What it waits for more at its start, by asking once
+// a second, they do not use: their user is the administrator, or the node, for whom there is an authorizer of its own, and
+// none of them makes a pod of a system priority.
+const usable = "/readyz?exclude=poststarthook/rbac/bootstrap-roles&exclude=poststarthook/scheduling/bootstrap-system-priority-classes"
+
 // clusterDomain ends the names that the cluster's DNS answers for.
 const clusterDomain = "cluster.local"
 
@@ -22,7 +27,7 @@ const clusterDomain = "cluster.local"
 func newPlane(d Dir, c *Config, a *api) []Component {
 	all := []Component{
 		{Name: Etcd, Args: etcdArgs(d, c), Ready: etcdReady(d)},
-		{Name: APIServer, Needs: []string{Etcd}, Args: apiServerArgs(d, c), Ready: a.healthy("/readyz")},
+		{Name: APIServer, Needs: []string{Etcd}, Args: apiServerArgs(d, c), Ready: a.healthy("/readyz"), Usable: a.healthy(usable)},
 		{Name: CRDs, Needs: []string{APIServer}, Run: a.installCRDs},
 		{Name: Webhook, Needs: []string{APIServer}, Run: a.installWebhook(c.loopback(Webhook))},
 		{Name: ControllerManager, Needs: []string{APIServer}, Args: controllerManagerArgs(d, c),

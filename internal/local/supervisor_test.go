@@ -120,6 +120,17 @@ func TestSupervisorWaitsForReadinessOfNeeds(t *testing.T) {
 	w.awaitState(t, "b", StateReady)
 }
 
+func TestSupervisorStartsWhatNeedsSomethingUsable(t *testing.T) {
+	w := newWorld(t)
+	a := w.script("a")
+	a.Usable, a.Ready = a.Ready, func(context.Context) error { return errors.New("still loading") }
+	w.start(t, a, w.script("b", "a"))
+	w.awaitState(t, "b", StateReady)
+	if s := w.status("a"); s.State != StateStarting || s.Message != "still loading" {
+		t.Errorf("a is %s %q while it is but usable", s.State, s.Message)
+	}
+}
+
 func TestSupervisorRestartsWhatWasKilled(t *testing.T) {
 	w := newWorld(t)
 	w.start(t, w.script("a"), w.script("b", "a"))

@@ -12,7 +12,7 @@ import (
 // unit is a component under supervision.
 type unit struct {
 	Component
-	served  chan struct{} // closed when the component is ready for the first time
+	served  chan struct{} // closed when the component is ready or usable for the first time
 	changed chan struct{} // holds a token after a change of wanted
 
 	mu      sync.Mutex
@@ -68,13 +68,16 @@ func (u *unit) crashed(err error) {
 // awaitReady asks until the component is ready or ctx, the life of its program, ends.
 func (u *unit) awaitReady(ctx context.Context) {
 	for {
-		err := u.askReady(ctx)
+		err := ask(ctx, u.Ready)
 		if ctx.Err() != nil {
 			return
 		}
 		if err == nil {
 			u.becomeReady()
 			return
+		}
+		if u.Usable != nil && ask(ctx, u.Usable) == nil {
+			u.becomeUsable()
 		}
 		u.set(StateStarting, err.Error())
 		if !sleep(ctx, readyInterval) {
@@ -83,10 +86,19 @@ func (u *unit) awaitReady(ctx context.Context) {
 	}
 }
 
-func (u *unit) askReady(ctx context.Context) error {
+func ask(ctx context.Context, question func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	return u.Ready(ctx)
+	return question(ctx)
+}
+
+// becomeUsable lets those start that need the component.
+func (u *unit) becomeUsable() {
+	select {
+	case <-u.served:
+	default:
+		close(u.served)
+	}
 }
 
 func (u *unit) becomeReady() {
@@ -96,11 +108,7 @@ func (u *unit) becomeReady() {
 		return // it ended after it answered
 	}
 	u.setLocked(StateReady, "")
-	select {
-	case <-u.served:
-	default:
-		close(u.served)
-	}
+	u.becomeUsable()
 }
 
 // want says whether the component shall run, and wakes its keeper.

@@ -4,6 +4,8 @@ package components
 
 import (
 	"os"
+	"runtime/debug"
+	"time"
 
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/etcdmain"
@@ -27,9 +29,23 @@ var commands = map[string]func() *cobra.Command{
 	"operator":                newOperatorCommand,
 }
 
+// startTime is how long a start takes at most where there is no hurry to collect garbage.
+const startTime = 10 * time.Second
+
+// collectRarely lets the heap grow for a while before garbage is collected. At a start much of it is made while the heap is
+// small yet, so that the collector would hardly ever pause: it took a quarter of the API server's processor time.
+func collectRarely(d time.Duration) {
+	if os.Getenv("GOGC") != "" {
+		return // whoever sets it knows better
+	}
+	normal := debug.SetGCPercent(400)
+	time.AfterFunc(d, func() { debug.SetGCPercent(normal) })
+}
+
 // Run runs the component called name with its own command-line arguments until it ends, and returns the exit code of
 // the process; ok is false when there is no such component. It must be called at most once in a process.
 func Run(name string, args []string) (code int, ok bool) {
+	collectRarely(startTime)
 	if name == "etcd" {
 		os.Args = append([]string{"etcd"}, args...)
 		etcdmain.Main(os.Args)
