@@ -13,8 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// patience is how long anything that is waited for may take. It is long, for a machine may be busy.
-const patience = 60 * time.Second
+// patience is how long anything that is waited for may take. It is long, for a machine may be busy, and
+// what loses a write asks again only after a while: the controller of PersistentVolumes after 15 s.
+const patience = 3 * time.Minute
 
 // retryDelay is the pause before a lost watch is taken up again.
 const retryDelay = 50 * time.Millisecond

@@ -274,7 +274,7 @@ func (b *lockedBuffer) String() string {
 func TestTensorBoardIdle(t *testing.T) {
 	t.Parallel()
 	requireStandIn(t)
-	c := ownCluster(t, testenv.Options{Args: map[string][]string{local.Operator: {"--tensorboard-idle-after=4s", "--tensorboard-suspend-after=6s"}}})
+	c := ownCluster(t, testenv.Options{Args: map[string][]string{local.Operator: {"--tensorboard-idle-after=5s", "--tensorboard-suspend-after=15s"}}})
 	s := c.space(t)
 	s.claim("logs")
 	s.startVisitor()
@@ -285,8 +285,10 @@ func TestTensorBoardIdle(t *testing.T) {
 		return boardCondition(tb, tensorboard.Idle).Status
 	}
 	s.awaitBoard("board", "idle", func(tb *tensorboard.TensorBoard) bool { return idle(tb) == metav1.ConditionTrue })
-	s.visit(first.Status.URL)
+	var visit sync.WaitGroup
+	visit.Go(func() { s.visit(first.Status.URL) }) // aside, for it may return after the TensorBoard is idle again
 	tb := s.awaitBoard("board", "active again", func(tb *tensorboard.TensorBoard) bool { return idle(tb) == metav1.ConditionFalse })
+	visit.Wait()
 	if boardCondition(tb, tensorboard.Idle).Reason != tensorboard.ReasonActive {
 		t.Errorf("after a request: %+v", boardCondition(tb, tensorboard.Idle))
 	}

@@ -30,6 +30,8 @@ const (
 	// startTimeout allows for a machine that is busy with other tests.
 	startTimeout = 2 * time.Minute
 	stopTimeout  = 30 * time.Second
+	// garbage is how much of it the components may keep, in per cent of what they use: tests have more memory than processor time.
+	garbage = "400"
 )
 
 // Options say what an environment consists of.
@@ -142,6 +144,7 @@ func (e *Env) start(binary string, o Options) error {
 // other end of its standard input.
 func (e *Env) launch(binary string) error {
 	e.machine = exec.Command(binary, "machine", "--ephemeral", "--dir", e.Dir)
+	e.machine.Env = append(os.Environ(), "GOGC="+garbage)
 	e.machine.Stdout, e.machine.Stderr = &e.output, &e.output
 	e.machine.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // the terminal's Ctrl-C is for the test
 	input, err := e.machine.StdinPipe()
