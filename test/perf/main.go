@@ -125,7 +125,7 @@ func bench(ctx context.Context, s *settings) error {
 // all lists all workloads.
 func all() []*workload {
 	var list []*workload
-	for _, some := range [][]workload{workloads, schedWorkloads} {
+	for _, some := range [][]workload{workloads, schedWorkloads, {embedded()}} {
 		for i := range some {
 			list = append(list, &some[i])
 		}

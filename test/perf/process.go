@@ -57,32 +57,47 @@ func (p *process) stop() {
 
 // cpu is the processor time that the program has used so far.
 func (p *process) cpu() (time.Duration, error) {
+	cpu, err := cpuOf(p.cmd.Process.Pid)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", p.name, err)
+	}
+	return cpu, nil
+}
+
+// cpuOf is the processor time that a process has used so far.
+func cpuOf(pid int) (time.Duration, error) {
 	// Linux gives every process a clock of its CPU time, whose number is made of the complement of the process's own.
 	const processClock = 2
 	var t unix.Timespec
-	if err := unix.ClockGettime(int32(^p.cmd.Process.Pid<<3|processClock), &t); err != nil {
-		return 0, fmt.Errorf("reading the CPU clock of %s: %w", p.name, err)
+	if err := unix.ClockGettime(int32(^pid<<3|processClock), &t); err != nil {
+		return 0, fmt.Errorf("reading the CPU clock of process %d: %w", pid, err)
 	}
 	return time.Duration(t.Nano()), nil
 }
 
 // memory is the program's resident memory now and at most so far, in MiB.
 func (p *process) memory() (now, peak float64, err error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	all, err := fields(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
 		return 0, 0, fmt.Errorf("reading the memory of %s: %w", p.name, err)
 	}
-	for s := bufio.NewScanner(bytes.NewReader(status)); s.Scan(); {
+	return all["VmRSS"], all["VmHWM"], nil
+}
+
+// fields are the amounts of memory in a file of /proc, in MiB.
+func fields(path string) (map[string]float64, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]float64{}
+	for s := bufio.NewScanner(bytes.NewReader(text)); s.Scan(); {
 		name, rest, _ := strings.Cut(s.Text(), ":")
-		kib, _ := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 64)
-		switch name {
-		case "VmRSS":
-			now = kib / 1024
-		case "VmHWM":
-			peak = kib / 1024
+		if kib, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 64); err == nil {
+			all[name] = kib / 1024
 		}
 	}
-	return now, peak, nil
+	return all, nil
 }
 
 // tail is the end of the program's log.

@@ -54,6 +54,11 @@ var labels = []label{
 	{"rss_peak", "… at most", "MiB"},
 	{"cpu_growth", "growth of CPU per pod", "×"},
 	{"requests_growth", "growth of requests per pod", "×"},
+	{"ready", "t9k local up until all is ready", "s"},
+	{"hello", "t9k run of examples/hello to its end", "s"},
+	{"idle", "CPU with nothing to do", "% of a core"},
+	{"rss_all", "memory, resident sets added up", "MiB"},
+	{"pss_all", "…, what they share counted once", "MiB"},
 }
 
 // report gathers results.
