@@ -15,9 +15,9 @@ const kubeletPort = 10250
 // dnsPort is where the name server listens, on the same address.
 const dnsPort = 53
 
-// usable is the API server's readiness for the cluster's other components. What it waits for more at its start, by asking once
-// a second, they do not use: their user is the administrator, or the node, for whom there is an authorizer of its own, and
-// none of them makes a pod of a system priority.
+// usable is the API server's readiness for the cluster's other components. What else it waits for at its start, by asking once a
+// second, is not for them: none makes a pod of a system priority, and their user is the administrator, or the node, for whom
+// there is an authorizer of its own. Only the scheduler has its rights by one of the roles; it starts later, and asks again.
 const usable = "/readyz?exclude=poststarthook/rbac/bootstrap-roles&exclude=poststarthook/scheduling/bootstrap-system-priority-classes"
 
 // clusterDomain ends the names that the cluster's DNS answers for.

@@ -31,16 +31,12 @@ type system struct {
 }
 
 var systems = []*system{
+	{name: "floor", title: "floor", objects: barePods},
 	{
-		name: "floor", title: "floor",
+		// The least that any controller of such jobs can need: it would have to read each, and to create the same pods.
+		name: "objects", title: "floor with jobs",
 		objects: func(job string, replicas int) []client.Object {
-			var pods []client.Object
-			for i := range replicas {
-				t := podTemplate(job)
-				t.Name, t.Namespace = fmt.Sprintf("%s-worker-%d", job, i), namespace
-				pods = append(pods, &corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec})
-			}
-			return pods
+			return append(genericJob(job, replicas), barePods(job, replicas)...)
 		},
 	},
 	{
@@ -69,20 +65,31 @@ var systems = []*system{
 	},
 	{
 		name: "ours", title: "GenericJob",
-		start: startOperator,
-		objects: func(name string, replicas int) []client.Object {
-			n := int32(replicas)
-			return []client.Object{&batch.GenericJob{
-				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-				Spec:       batch.GenericJobSpec{ReplicaSpecs: []batch.ReplicaSpec{{Type: "worker", Replicas: &n, Template: podTemplate(name)}}},
-			}}
-		},
+		start: startOperator, objects: genericJob,
 		jobs: func() client.ObjectList { return &batch.GenericJobList{} },
 		finished: func(o client.Object) bool {
 			job, ok := o.(*batch.GenericJob)
 			return ok && job.Status.Phase == batch.JobSucceeded
 		},
 	},
+}
+
+func barePods(job string, replicas int) []client.Object {
+	var pods []client.Object
+	for i := range replicas {
+		t := podTemplate(job)
+		t.Name, t.Namespace = fmt.Sprintf("%s-worker-%d", job, i), namespace
+		pods = append(pods, &corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec})
+	}
+	return pods
+}
+
+func genericJob(name string, replicas int) []client.Object {
+	n := int32(replicas)
+	return []client.Object{&batch.GenericJob{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       batch.GenericJobSpec{ReplicaSpecs: []batch.ReplicaSpec{{Type: "worker", Replicas: &n, Template: podTemplate(name)}}},
+	}}
 }
 
 // jobLabel names the job of a pod, under every system.
