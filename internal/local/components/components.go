@@ -33,7 +33,8 @@ var commands = map[string]func() *cobra.Command{
 const startTime = 10 * time.Second
 
 // collectRarely lets the heap grow for a while before garbage is collected. At a start much of it is made while the heap is
-// small yet, so that the collector would hardly ever pause: it took a quarter of the API server's processor time. What it left goes at the end.
+// small yet, so that the collector would hardly ever pause: it took a quarter of the API server's processor time. What it left
+// goes at the end.
 func collectRarely(d time.Duration) {
 	if os.Getenv("GOGC") != "" {
 		return // whoever sets it knows better

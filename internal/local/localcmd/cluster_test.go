@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	crdclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"tensorstack.dev/batch/internal/local"
 )
@@ -25,6 +28,8 @@ func TestLife(t *testing.T) {
 	}
 	podsFindEachOther(t, u, "default")
 
+	u.spoilCRD(t, "default")
+
 	u.prints(t, "Cluster default is down.", "down")
 	u.leavesNothing(t, "default", config)
 	if out, err := u.try(t.Context(), "status"); err == nil || !strings.Contains(out, "is down") {
@@ -33,6 +38,7 @@ func TestLife(t *testing.T) {
 	u.prints(t, "was not running", "down")
 
 	u.prints(t, "Cluster default is ready.", "up")
+	u.checkCRDMended(t, "default")
 	c := u.client(t, "default")
 	awaitPhase(t, c, "asker", corev1.PodSucceeded)
 	if got := logsOf(t, c, "asker"); !strings.HasPrefix(got, "server\n") {
@@ -47,6 +53,33 @@ func TestLife(t *testing.T) {
 	u.leavesNothing(t, "default", config)
 	if after := machineFiles(t); after != before {
 		t.Errorf("the machine was\n%s\nand is\n%s", before, after)
+	}
+}
+
+const queues = "queues.scheduler.tensorstack.dev"
+
+func (u *user) crds(t *testing.T, name string) crdclient.CustomResourceDefinitionInterface {
+	t.Helper()
+	return crdclient.NewForConfigOrDie(u.config(t, name)).CustomResourceDefinitions()
+}
+
+// spoilCRD makes a CRD another one than that of this program.
+func (u *user) spoilCRD(t *testing.T, name string) {
+	t.Helper()
+	wrong := []byte(`{"spec":{"names":{"shortNames":["wrong"]}}}`)
+	if _, err := u.crds(t, name).Patch(t.Context(), queues, types.MergePatchType, wrong, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (u *user) checkCRDMended(t *testing.T, name string) {
+	t.Helper()
+	mended, err := u.crds(t, name).Get(t.Context(), queues, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := mended.Spec.Names.ShortNames; !slices.Equal(got, []string{"q"}) {
+		t.Errorf("after a start the short names of queues are %q", got)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"tensorstack.dev/batch/internal/local"
@@ -89,13 +90,18 @@ func (u *user) t9k(t *testing.T, args ...string) string {
 	return out
 }
 
-func (u *user) client(t *testing.T, name string) kubernetes.Interface {
+func (u *user) config(t *testing.T, name string) *rest.Config {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", u.dir(name).Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return kubernetes.NewForConfigOrDie(config)
+	return config
+}
+
+func (u *user) client(t *testing.T, name string) kubernetes.Interface {
+	t.Helper()
+	return kubernetes.NewForConfigOrDie(u.config(t, name))
 }
 
 func (u *user) status(t *testing.T, name string) *local.Status {
