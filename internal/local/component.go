@@ -3,13 +3,16 @@ package local
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 // Component is one part of a cluster: either a program (Args), kept running, or a step (Run), done once.
 type Component struct {
 	Name string
-	// Needs are the components that must have been ready, or usable, once before this one starts. They come earlier in a plane.
+	// Needs are the components that must have been ready once before this one starts. They come earlier in a plane.
 	Needs []string
+	// Uses are the components that must have been usable once before this one starts. They come earlier in a plane.
+	Uses []string
 	// Args are the arguments with which this binary runs the component.
 	Args []string
 	// Env are variables added to those of the machine process, as NAME=value.
@@ -18,7 +21,7 @@ type Component struct {
 	Run func(context.Context) error
 	// Ready returns nil as soon as the component serves, and otherwise what is not yet as it should be.
 	Ready func(context.Context) error
-	// Usable returns nil as soon as those that need the component may start, if that is before it is ready.
+	// Usable returns nil as soon as those that use the component may start, if that is before it is ready.
 	Usable func(context.Context) error
 }
 
@@ -33,7 +36,7 @@ func checkPlane(plane []Component) error {
 		if (len(c.Args) == 0) == (c.Run == nil) {
 			return fmt.Errorf("component %s must be either a program or a step", c.Name)
 		}
-		for _, n := range c.Needs {
+		for _, n := range slices.Concat(c.Needs, c.Uses) {
 			if !seen[n] {
 				return fmt.Errorf("component %s needs %s, which does not come before it", c.Name, n)
 			}

@@ -15,9 +15,10 @@ const kubeletPort = 10250
 // dnsPort is where the name server listens, on the same address.
 const dnsPort = 53
 
-// usable is the API server's readiness for the cluster's other components. What else it waits for at its start, by asking once a
-// second, is not for them: none makes a pod of a system priority, and their user is the administrator, or the node, for whom
-// there is an authorizer of its own. Only the scheduler has its rights by one of the roles; it starts later, and asks again.
+// usable is the API server's readiness for most of the cluster's other components. What else it waits for at its start, by asking
+// once a second, is not for them: none makes a pod of a system priority, and their user is the administrator, or the node, for
+// whom there is an authorizer of its own. The scheduler has its rights by one of the roles. And the controller manager gives up
+// when /healthz does not say that all is done 10 s after it was started.
 const usable = "/readyz?exclude=poststarthook/rbac/bootstrap-roles&exclude=poststarthook/scheduling/bootstrap-system-priority-classes"
 
 // clusterDomain ends the names that the cluster's DNS answers for.
@@ -28,15 +29,15 @@ func newPlane(d Dir, c *Config, a *api) []Component {
 	all := []Component{
 		{Name: Etcd, Args: etcdArgs(d, c), Ready: etcdReady(d)},
 		{Name: APIServer, Needs: []string{Etcd}, Args: apiServerArgs(d, c), Ready: a.healthy("/readyz"), Usable: a.healthy(usable)},
-		{Name: CRDs, Needs: []string{APIServer}, Run: a.installCRDs},
-		{Name: Webhook, Needs: []string{APIServer}, Run: a.installWebhook(c.loopback(Webhook))},
+		{Name: CRDs, Uses: []string{APIServer}, Run: a.installCRDs},
+		{Name: Webhook, Uses: []string{APIServer}, Run: a.installWebhook(c.loopback(Webhook))},
 		{Name: ControllerManager, Needs: []string{APIServer}, Args: controllerManagerArgs(d, c),
 			Ready: both(a.serves(c.loopback(ControllerManager), "/healthz"), a.hasDefaultServiceAccount)},
 		{Name: Scheduler, Needs: []string{APIServer, CRDs}, Args: schedulerArgs(d, c),
 			Ready: a.serves(c.loopback(Scheduler), "/readyz")},
-		{Name: Kubelet, Needs: []string{APIServer}, Args: kubeletArgs(d, c), Env: []string{DirVariable + "=" + string(d)},
+		{Name: Kubelet, Uses: []string{APIServer}, Args: kubeletArgs(d, c), Env: []string{DirVariable + "=" + string(d)},
 			Ready: both(a.serves(hostPort(c.gateway(), kubeletPort), "/healthz"), a.nodeReady)},
-		{Name: DNS, Needs: []string{APIServer}, Args: dnsArgs(d, c), Ready: resolves(c)},
+		{Name: DNS, Uses: []string{APIServer}, Args: dnsArgs(d, c), Ready: resolves(c)},
 		{Name: Operator, Needs: operatorNeeds(c), Args: operatorArgs(d, c), Ready: a.servesPlainly(c.loopback(Operator), "/readyz")},
 	}
 	var plane []Component

@@ -66,7 +66,7 @@ func NewSupervisor(binary string, plane []Component, logFile func(component stri
 	}
 	s := &Supervisor{binary: binary, logFile: logFile, spawn: make(chan func())}
 	for _, c := range plane {
-		u := &unit{Component: c, served: make(chan struct{}), changed: make(chan struct{}, 1), wanted: true}
+		u := &unit{Component: c, usable: make(chan struct{}), served: make(chan struct{}), changed: make(chan struct{}, 1), wanted: true}
 		u.set(StateWaiting, "")
 		s.units = append(s.units, u)
 	}
@@ -166,16 +166,21 @@ func (s *Supervisor) keep(ctx context.Context, u *unit) {
 }
 
 func (s *Supervisor) awaitNeeds(ctx context.Context, u *unit) bool {
+	for _, name := range u.Uses {
+		if !u.awaitOther(ctx, name, s.unit(name).usable) {
+			return false
+		}
+	}
 	for _, name := range u.Needs {
-		i := slices.IndexFunc(s.units, func(o *unit) bool { return o.Name == name })
-		u.set(StateWaiting, "for "+name)
-		select {
-		case <-s.units[i].served:
-		case <-ctx.Done():
+		if !u.awaitOther(ctx, name, s.unit(name).served) {
 			return false
 		}
 	}
 	return true
+}
+
+func (s *Supervisor) unit(name string) *unit {
+	return s.units[slices.IndexFunc(s.units, func(u *unit) bool { return u.Name == name })]
 }
 
 // runOnce does the component's step, or runs its program until it ends.

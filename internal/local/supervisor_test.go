@@ -120,12 +120,17 @@ func TestSupervisorWaitsForReadinessOfNeeds(t *testing.T) {
 	w.awaitState(t, "b", StateReady)
 }
 
-func TestSupervisorStartsWhatNeedsSomethingUsable(t *testing.T) {
+func TestSupervisorStartsWhatUsesSomethingUsable(t *testing.T) {
 	w := newWorld(t)
 	a := w.script("a")
 	a.Usable, a.Ready = a.Ready, func(context.Context) error { return errors.New("still loading") }
-	w.start(t, a, w.script("b", "a"))
+	b := w.script("b")
+	b.Uses = []string{"a"}
+	w.start(t, a, b, w.script("c", "a"))
 	w.awaitState(t, "b", StateReady)
+	if s := w.status("c"); s.State != StateWaiting || s.Message != "for a" {
+		t.Errorf("c, which needs a ready, is %s %q", s.State, s.Message)
+	}
 	if s := w.status("a"); s.State != StateStarting || s.Message != "still loading" {
 		t.Errorf("a is %s %q while it is but usable", s.State, s.Message)
 	}

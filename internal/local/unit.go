@@ -12,7 +12,8 @@ import (
 // unit is a component under supervision.
 type unit struct {
 	Component
-	served  chan struct{} // closed when the component is ready or usable for the first time
+	usable  chan struct{} // closed when the component is usable for the first time
+	served  chan struct{} // closed when the component is ready for the first time
 	changed chan struct{} // holds a token after a change of wanted
 
 	mu      sync.Mutex
@@ -77,7 +78,7 @@ func (u *unit) awaitReady(ctx context.Context) {
 			return
 		}
 		if u.Usable != nil && ask(ctx, u.Usable) == nil {
-			u.becomeUsable()
+			open(u.usable)
 		}
 		u.set(StateStarting, err.Error())
 		if !sleep(ctx, readyInterval) {
@@ -92,12 +93,23 @@ func ask(ctx context.Context, question func(context.Context) error) error {
 	return question(ctx)
 }
 
-// becomeUsable lets those start that need the component.
-func (u *unit) becomeUsable() {
+// awaitOther waits until a channel of the component called name is closed.
+func (u *unit) awaitOther(ctx context.Context, name string, closed <-chan struct{}) bool {
+	u.set(StateWaiting, "for "+name)
 	select {
-	case <-u.served:
+	case <-closed:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// open closes a channel unless it is closed already.
+func open(c chan struct{}) {
+	select {
+	case <-c:
 	default:
-		close(u.served)
+		close(c)
 	}
 }
 
@@ -108,7 +120,8 @@ func (u *unit) becomeReady() {
 		return // it ended after it answered
 	}
 	u.setLocked(StateReady, "")
-	u.becomeUsable()
+	open(u.usable)
+	open(u.served)
 }
 
 // want says whether the component shall run, and wakes its keeper.

@@ -13,7 +13,7 @@ import (
 )
 
 // upTimeout is how long a start may take on a slow machine before it is reported as failed.
-const upTimeout = 3 * time.Minute
+const upTimeout = 5 * time.Minute
 
 // Up starts the cluster in the background unless it runs already, and returns when all of it is ready. report is
 // called with each component that becomes so. When ctx ends before, the cluster goes on starting. It fails if the
@@ -95,9 +95,14 @@ func awaitReady(ctx context.Context, d Dir, ended <-chan error, report func(Comp
 	defer cancel()
 	client := NewClient(d)
 	reported := map[string]bool{}
+	last, silent := &Status{}, error(nil) // what the machine process has said last, and why it said no more
 	for {
 		status, err := client.Status(ctx)
+		if ctx.Err() == nil {
+			silent = err
+		}
 		if err == nil {
+			last = status
 			for _, c := range status.Components {
 				if c.State == StateReady && !reported[c.Name] {
 					reported[c.Name] = true
@@ -115,7 +120,7 @@ func awaitReady(ctx context.Context, d Dir, ended <-chan error, report func(Comp
 				return machineEnded(d, how)
 			}
 		case <-ctx.Done():
-			return notReady(ctx, d, status)
+			return notReady(ctx, d, last, silent)
 		case <-time.After(readyInterval):
 		}
 	}
@@ -132,14 +137,17 @@ func machineEnded(d Dir, how error) error {
 	return fmt.Errorf("starting cluster %s: its machine process ended: %w", d.Name(), how)
 }
 
-// notReady says what a start that took too long or was interrupted was waiting for.
-func notReady(ctx context.Context, d Dir, status *Status) error {
+// notReady says what a start that took too long or was interrupted was waiting for, or why that cannot be said.
+func notReady(ctx context.Context, d Dir, status *Status, silent error) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("interrupted; the cluster goes on starting: see `t9k local status%s`", nameFlag(d))
 	}
 	text := fmt.Sprintf("the cluster is not ready after %s", upTimeout)
+	if silent != nil {
+		text += fmt.Sprintf("\nits machine process does not answer: %v; the end of its log:\n%s", silent, lastLines(d.LogFile(machineLog), 5))
+	}
 	for _, c := range status.Components {
-		if c.State == StateStarting || c.State == StateCrashed {
+		if c.State != StateReady {
 			text += strings.TrimSuffix(fmt.Sprintf("\n%s: %s: %s", c.Name, c.State, c.Message), ": ")
 			if log := lastLines(d.LogFile(c.Name), 5); log != "" {
 				text += "; the end of its log:\n" + log

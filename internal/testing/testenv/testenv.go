@@ -28,7 +28,7 @@ import (
 
 const (
 	// startTimeout allows for a machine that is busy with other tests.
-	startTimeout = 2 * time.Minute
+	startTimeout = 5 * time.Minute
 	stopTimeout  = 30 * time.Second
 	// garbage is how much of it the components may keep, in per cent of what they use: tests have more memory than processor time.
 	garbage = "400"
