@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -52,19 +53,30 @@ func (a *api) installCRD(ctx context.Context, file string) error {
 	return a.awaitServed(ctx, crd)
 }
 
-// putCRD writes a CRD unless it is there as it should be: to read is far less work for the API server.
+// putCRD writes a CRD unless it is there as it should be: to read is far less work for the API server. One that is not established
+// is written whatever it says: an API server that was killed on the way there goes on only when the CRD changes.
 func (a *api) putCRD(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) error {
 	there, err := a.crds.Get(ctx, crd.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = a.crds.Create(ctx, crd, metav1.CreateOptions{FieldManager: fieldManager})
 		return err
 	}
-	if err != nil || apiequality.Semantic.DeepEqual(there.Spec, crd.Spec) {
+	if err != nil || isEstablished(there) && apiequality.Semantic.DeepEqual(there.Spec, crd.Spec) {
 		return err
 	}
 	there.Spec = crd.Spec
+	metav1.SetMetaDataAnnotation(&there.ObjectMeta, writtenAt, time.Now().Format(time.RFC3339Nano))
 	_, err = a.crds.Update(ctx, there, metav1.UpdateOptions{FieldManager: fieldManager})
 	return err
+}
+
+// writtenAt is the annotation that makes each update of a CRD a change.
+const writtenAt = "local.tensorstack.dev/written-at"
+
+func isEstablished(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	return slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+	})
 }
 
 // awaitServed returns when the API server lists the resource among those that it serves. To read the CRD itself until it says
