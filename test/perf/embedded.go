@@ -93,14 +93,14 @@ func (c *ownCluster) measure(ctx context.Context) (*result, error) {
 // rest waits until the start has settled, and notes what the cluster needs while there is nothing to do.
 func (c *ownCluster) rest(ctx context.Context, r *result) error {
 	const settling, span = 30 * time.Second, 60 * time.Second
-	if err := pause(ctx, settling); err != nil {
+	if err := sleep(ctx, settling); err != nil {
 		return err
 	}
 	before, err := c.processes()
 	if err != nil {
 		return err
 	}
-	if err := pause(ctx, span); err != nil {
+	if err := sleep(ctx, span); err != nil {
 		return err
 	}
 	after, err := c.processes()
@@ -110,15 +110,6 @@ func (c *ownCluster) rest(ctx context.Context, r *result) error {
 	r.Figures["idle"] = 100 * (after.cpu - before.cpu).Seconds() / span.Seconds()
 	r.Figures["rss_all"], r.Figures["pss_all"] = after.rss, after.pss
 	return nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
 }
 
 func (c *ownCluster) command(ctx context.Context, program string, args ...string) error {
