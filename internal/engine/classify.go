@@ -128,5 +128,5 @@ func count(s string) int32 {
 	if err != nil || n < 0 {
 		return 0
 	}
-	return int32(n)
+	return bounded(int32(n))
 }

@@ -177,20 +177,40 @@ func (p *pass) replicaFailureCondition() batch.JobCondition {
 
 // endConditions are Completed and Failed. Once one of them is True neither changes again.
 func (p *pass) endConditions(s *batch.JobStatus) []batch.JobCondition {
-	if p.finished {
-		return []batch.JobCondition{*condition(s, batch.JobCompleted), *condition(s, batch.JobFailedCondition)}
-	}
 	v := p.verdict
+	if p.finished {
+		v.phase = batch.JobSucceeded
+		if conditionTrue(s, batch.JobFailedCondition) {
+			v.phase = batch.JobFailed
+		}
+	}
+	completed, fails := verdictConditions(v)
+	if p.finished {
+		completed, fails = kept(s, completed), kept(s, fails)
+	}
+	return []batch.JobCondition{completed, fails}
+}
+
+// kept returns the condition of c's type that s has, or c where it has none.
+func kept(s *batch.JobStatus, c batch.JobCondition) batch.JobCondition {
+	if old := condition(s, c.Type); old != nil {
+		return *old
+	}
+	return c
+}
+
+// verdictConditions returns Completed and Failed as they follow from a verdict.
+func verdictConditions(v verdict) (completed, fails batch.JobCondition) {
 	switch v.phase {
 	case batch.JobSucceeded:
-		return []batch.JobCondition{is(batch.JobCompleted, true, v.reason, v.message),
-			is(batch.JobFailedCondition, false, batch.ReasonJobSucceeded, "The job has succeeded.")}
+		return is(batch.JobCompleted, true, v.reason, v.message),
+			is(batch.JobFailedCondition, false, batch.ReasonJobSucceeded, "The job has succeeded.")
 	case batch.JobFailed:
-		return []batch.JobCondition{is(batch.JobCompleted, false, batch.ReasonJobFailed, "The job has failed."),
-			is(batch.JobFailedCondition, true, v.reason, v.message)}
+		return is(batch.JobCompleted, false, batch.ReasonJobFailed, "The job has failed."),
+			is(batch.JobFailedCondition, true, v.reason, v.message)
 	default:
-		return []batch.JobCondition{is(batch.JobCompleted, false, batch.ReasonNotFinished, "The job has not finished."),
-			is(batch.JobFailedCondition, false, batch.ReasonNotFinished, "The job has not finished.")}
+		return is(batch.JobCompleted, false, batch.ReasonNotFinished, "The job has not finished."),
+			is(batch.JobFailedCondition, false, batch.ReasonNotFinished, "The job has not finished.")
 	}
 }
 

@@ -18,9 +18,23 @@ func (p *pass) keepSize() {
 	job.Roles = slices.Clone(p.Roles)
 	for i := range job.Roles {
 		t := p.oldTask(job.Roles[i].Type)
-		job.Roles[i].Replicas = len(t.Replicas) + int(t.OmittedReplicas)
+		job.Roles[i].Replicas = len(t.Replicas) + int(max(t.OmittedReplicas, 0))
 	}
-	p.Job = &job
+	if job.Replicas() <= p.Elastic.Max && job.hasDeciders() { // otherwise it was not written here
+		p.Job = &job
+	}
+}
+
+// hasDeciders tells whether the job has all replicas that its finish rules name.
+func (j *Job) hasDeciders() bool {
+	for _, rule := range slices.Concat(j.Success, j.Failure) {
+		for _, m := range rule.Members {
+			if m.Rank >= j.Roles[m.Role].Replicas {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // anySucceeded tells whether a replica has succeeded that is not restarted for it. What debug commands do does not count.

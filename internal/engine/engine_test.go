@@ -444,7 +444,7 @@ func TestPodThatIsHeldUpTellsItsWarning(t *testing.T) {
 func TestRanksRoundTrip(t *testing.T) {
 	for _, want := range [][]int{{0}, {0, 1, 2}, {0, 2, 3, 9}, {5, 7}} {
 		var got []int
-		eachRank(formatRanks(want), func(r int) { got = append(got, r) })
+		eachRank(formatRanks(want), len(want), func(r int) { got = append(got, r) })
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: %s", formatRanks(want), diff)
 		}

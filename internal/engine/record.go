@@ -9,35 +9,41 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// loadRecords gives each replica what the last status remembers of it.
+// loadRecords gives each replica what the last status remembers of it. Anybody who may write statuses may have written this
+// one, so its numbers are bounded, and reading it takes time in proportion to its length and to the number of replicas.
 func (p *pass) loadRecords() {
-	for i := range p.old.Tasks {
-		t := &p.old.Tasks[i]
-		role := slices.IndexFunc(p.Roles, func(r Role) bool { return r.Type == t.Type })
-		if role < 0 {
-			continue
-		}
+	for i := range p.Roles {
+		role, t := p.roles[i], p.oldTask(p.Roles[i].Type)
 		for k := range t.Replicas {
 			s := &t.Replicas[k]
 			if r := p.find(s.Name); r != nil {
-				r.past = record{uid: s.UID, phase: s.Phase, restarts: s.RestartCount, attempt: s.Attempt,
-					backoff: s.Backoff, exit: recordedExit(s), reason: s.Reason, containers: s.Containers}
+				r.past = record{uid: s.UID, phase: s.Phase, restarts: bounded(s.RestartCount), attempt: bounded(s.Attempt),
+					backoff: bounded(s.Backoff), exit: recordedExit(s), reason: s.Reason, containers: s.Containers}
 			}
 		}
+		left := len(role) // no replica is omitted twice
 		for k := range t.Omitted {
 			o := &t.Omitted[k]
-			past := record{phase: o.Phase, restarts: o.RestartCount, attempt: o.Attempt, backoff: o.Backoff, exit: o.ExitCode}
+			past := record{phase: o.Phase, restarts: bounded(o.RestartCount), attempt: bounded(o.Attempt), backoff: bounded(o.Backoff),
+				exit: o.ExitCode}
 			if o.Pods {
 				past.uid = omittedUID
 			}
-			eachRank(o.Ranks, func(rank int) {
-				if rank < len(p.roles[role]) {
-					p.roles[role][rank].past = past
+			left = eachRank(o.Ranks, left, func(rank int) {
+				if rank < len(role) {
+					role[rank].past = past
 				}
 			})
 		}
 	}
 }
+
+// maxCount is the largest count of restarts or pods. The counts of all roles together add up to less than 2^31, and no job lives
+// long enough to reach it.
+const maxCount = 1 << 25
+
+// bounded is a count that was read back from the API server.
+func bounded(n int32) int32 { return min(max(n, 0), maxCount) }
 
 // omittedUID stands for the UID of a pod that the status left out. It equals no real one.
 const omittedUID = "-"
@@ -52,9 +58,10 @@ func recordedExit(s *batch.ReplicaStatus) *int32 {
 	return code
 }
 
-// eachRank calls f for every rank of a list such as "0-41,57". What is malformed is passed over.
-func eachRank(ranks string, f func(int)) {
-	for _, part := range strings.Split(ranks, ",") {
+// eachRank calls f for the ranks of a list such as "0-41,57", and for no more than most of them. What is malformed is passed
+// over. It returns how many of most are left.
+func eachRank(ranks string, most int, f func(int)) (left int) {
+	for part := range strings.SplitSeq(ranks, ",") {
 		from, to, isRange := strings.Cut(part, "-")
 		first, err := strconv.Atoi(from)
 		last := first
@@ -65,9 +72,14 @@ func eachRank(ranks string, f func(int)) {
 			continue
 		}
 		for rank := first; rank <= last; rank++ {
+			if most == 0 {
+				return 0
+			}
+			most--
 			f(rank)
 		}
 	}
+	return most
 }
 
 // formatRanks writes ascending ranks as a list such as "0-41,57".
@@ -125,12 +137,12 @@ func (p *pass) oldTask(role string) *batch.Tasks {
 // restartsOf is the number of restarts charged to a role: to its replicas, and to those that it had before it was scaled
 // down, which the last status still holds in its sum.
 func (p *pass) restartsOf(role int) int32 {
-	sum := p.oldTask(p.Roles[role].Type).RestartCount
+	sum := int64(bounded(p.oldTask(p.Roles[role].Type).RestartCount))
 	for i := range p.roles[role] {
 		r := &p.roles[role][i]
-		sum += r.restarts - r.past.restarts
+		sum += int64(r.restarts - r.past.restarts)
 	}
-	return sum
+	return int32(min(sum, maxCount))
 }
 
 // listed is the set of replicas that the status lists one by one, or nil where it lists all.
