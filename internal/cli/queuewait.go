@@ -84,7 +84,8 @@ func waiterOf(g *scheduling.PodGroup, pods []*corev1.Pod) waiter {
 	switch {
 	case c.Status == metav1.ConditionTrue: // what is missing of it says so itself
 		w.why = whyPod(slices.MinFunc(pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) }))
-		if g.Status.Allocated+g.Status.Succeeded < g.Spec.MinMember {
+		bound := g.Status.Pending + g.Status.Running + g.Status.Unknown - int32(len(pods))
+		if bound+g.Status.Succeeded < g.Spec.MinMember {
 			w.class = waitsToBeWhole
 		}
 	case c.Reason == scheduling.ReasonPreempting, c.Reason == scheduling.ReasonReserved:

@@ -16,10 +16,11 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-func groupOf(name, queue string, age time.Duration, priority, least, allocated int32, status metav1.ConditionStatus, reason, message string) scheduling.PodGroup {
+// groupOf is a group of which that many pods have a node and that many wait.
+func groupOf(name, queue string, age time.Duration, priority, least, bound, waiting int32, status metav1.ConditionStatus, reason, message string) scheduling.PodGroup {
 	g := scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, CreationTimestamp: metav1.NewTime(noon.Add(-age))},
 		Spec:   scheduling.PodGroupSpec{Queue: queue, Priority: priority, MinMember: least},
-		Status: scheduling.PodGroupStatus{Allocated: allocated}}
+		Status: scheduling.PodGroupStatus{Running: bound, Pending: waiting}}
 	if status != "" {
 		g.Status.Conditions = []scheduling.PodGroupCondition{{Type: scheduling.GroupScheduled, Status: status, Reason: reason, Message: message}}
 	}
@@ -43,14 +44,14 @@ func waitingPod(name, group, queue, message string) corev1.Pod {
 func TestWaiters(t *testing.T) {
 	const no, yes = metav1.ConditionFalse, metav1.ConditionTrue
 	groups := []scheduling.PodGroup{
-		groupOf("new", "q", time.Second, 0, 2, 0, "", "", ""),
-		groupOf("old", "q", time.Hour, 0, 2, 0, no, scheduling.ReasonQuotaExceeded, "2 cpu needed, 1 of 3 left"),
-		groupOf("urgent", "q", time.Minute, 9, 1, 0, no, scheduling.ReasonNoRoom, "no node fits"),
-		groupOf("reserved", "q", time.Minute, 0, 1, 0, no, scheduling.ReasonReserved, "room is kept for it"),
-		groupOf("broken", "q", time.Minute, 0, 3, 2, yes, scheduling.ReasonScheduled, ""),
-		groupOf("elastic", "q", 2*time.Hour, 0, 2, 3, yes, scheduling.ReasonScheduled, ""),
-		groupOf("paused", "q", time.Hour, 0, 2, 0, no, scheduling.ReasonQuotaExceeded, "stale"),
-		groupOf("elsewhere", "other", time.Hour, 0, 1, 0, no, scheduling.ReasonNoRoom, "no node fits"),
+		groupOf("new", "q", time.Second, 0, 2, 0, 2, "", "", ""),
+		groupOf("old", "q", time.Hour, 0, 2, 0, 2, no, scheduling.ReasonQuotaExceeded, "2 cpu needed, 1 of 3 left"),
+		groupOf("urgent", "q", time.Minute, 9, 1, 0, 1, no, scheduling.ReasonNoRoom, "no node fits"),
+		groupOf("reserved", "q", time.Minute, 0, 1, 0, 1, no, scheduling.ReasonReserved, "room is kept for it"),
+		groupOf("broken", "q", time.Minute, 0, 3, 2, 1, yes, scheduling.ReasonScheduled, ""),
+		groupOf("elastic", "q", 2*time.Hour, 0, 2, 3, 2, yes, scheduling.ReasonScheduled, ""),
+		groupOf("paused", "q", time.Hour, 0, 2, 0, 0, no, scheduling.ReasonQuotaExceeded, "stale"),
+		groupOf("elsewhere", "other", time.Hour, 0, 1, 0, 1, no, scheduling.ReasonNoRoom, "no node fits"),
 	}
 	leaving := waitingPod("leaving", "", "q", "")
 	leaving.DeletionTimestamp = &metav1.Time{Time: noon}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -186,7 +187,7 @@ func (k *keeper) group(ctx context.Context, req reconcile.Request) (reconcile.Re
 	if err := k.pods.List(ctx, &pods, client.InNamespace(req.Namespace), client.MatchingFields{byGroup: req.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, fmt.Errorf("listing the pods of group %s: %w", req.NamespacedName, err)
 	}
-	s := groupStatus(g, pods.Items, time.Now())
+	s := groupStatus(g, pods.Items, time.Now(), string(uuid.NewUUID()))
 	if sameGroup(&g.Status, &s) {
 		return reconcile.Result{}, nil
 	}

@@ -11,15 +11,13 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// groupStatus is what there is to say of a group but whether it is scheduled, which the scheduler says.
-func groupStatus(g *scheduling.PodGroup, pods []corev1.Pod, now time.Time) scheduling.PodGroupStatus {
-	s := scheduling.PodGroupStatus{}
+// groupStatus returns what there is to say of a group except whether it is scheduled, which the scheduler says. A condition that
+// says something new gets the given transition ID.
+func groupStatus(g *scheduling.PodGroup, pods []corev1.Pod, now time.Time, transition string) scheduling.PodGroupStatus {
+	s := scheduling.PodGroupStatus{Allocated: allocated(pods)}
 	members := int32(0)
 	for i := range pods {
 		p := &pods[i]
-		if holds(p) {
-			s.Allocated++
-		}
 		if p.DeletionTimestamp == nil {
 			members++
 		}
@@ -37,14 +35,18 @@ func groupStatus(g *scheduling.PodGroup, pods []corev1.Pod, now time.Time) sched
 		}
 	}
 	c := scheduling.PodGroupCondition{Type: scheduling.SufficientGroupMember, Status: metav1.ConditionTrue, Reason: scheduling.ReasonEnoughMembers,
-		LastTransitionTime: metav1.NewTime(now.Truncate(time.Second))}
+		LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)), TransitionID: transition}
 	if members < g.Spec.MinMember {
 		c.Status, c.Reason = metav1.ConditionFalse, scheduling.ReasonNotEnoughMembers
 		c.Message = fmt.Sprintf("%d of the %d pods that must start together exist", members, g.Spec.MinMember)
 	}
 	for _, old := range g.Status.Conditions {
-		if old.Type == c.Type && old.Status == c.Status {
-			c.LastTransitionTime = old.LastTransitionTime
+		if old.Type != c.Type || old.Status != c.Status {
+			continue
+		}
+		c.LastTransitionTime = old.LastTransitionTime
+		if old.Reason == c.Reason && old.Message == c.Message && old.TransitionID != "" {
+			c.TransitionID = old.TransitionID
 		}
 	}
 	s.Conditions = []scheduling.PodGroupCondition{c}
@@ -53,17 +55,9 @@ func groupStatus(g *scheduling.PodGroup, pods []corev1.Pod, now time.Time) sched
 
 // queueStatus is what there is to say of a queue. The shape is nil where the queue has no profile.
 func queueStatus(q *scheduling.Queue, shape *Shape, groups int, pods []corev1.Pod, now time.Time) scheduling.QueueStatus {
-	s := scheduling.QueueStatus{Allocated: corev1.ResourceList{}, PodGroups: scheduling.QueuePodGroups{Total: int32(groups)}}
+	s := scheduling.QueueStatus{Allocated: allocated(pods), PodGroups: scheduling.QueuePodGroups{Total: int32(groups)}}
 	for i := range pods {
-		p := &pods[i]
-		if holds(p) {
-			for name, v := range resource.PodRequests(p, resource.PodResourcesOptions{}) {
-				sum := s.Allocated[name]
-				sum.Add(v)
-				s.Allocated[name] = sum
-			}
-		}
-		switch p.Status.Phase {
+		switch pods[i].Status.Phase {
 		case corev1.PodRunning:
 			s.Pods.Running++
 		case corev1.PodSucceeded:
@@ -104,6 +98,22 @@ func since(c *scheduling.QueueCondition, before []scheduling.QueueCondition, now
 		}
 	}
 	return metav1.NewTime(now.Truncate(time.Second))
+}
+
+// allocated sums what the pods request that are bound and have not finished.
+func allocated(pods []corev1.Pod) corev1.ResourceList {
+	sums := corev1.ResourceList{}
+	for i := range pods {
+		if !holds(&pods[i]) {
+			continue
+		}
+		for name, v := range resource.PodRequests(&pods[i], resource.PodResourcesOptions{}) {
+			sum := sums[name]
+			sum.Add(v)
+			sums[name] = sum
+		}
+	}
+	return sums
 }
 
 // holds tells whether a pod has a node and uses it.

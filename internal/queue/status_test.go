@@ -4,7 +4,66 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
+
+func member(node string, phase corev1.PodPhase, requests corev1.ResourceList) corev1.Pod {
+	return corev1.Pod{Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}}},
+		Status: corev1.PodStatus{Phase: phase}}
+}
+
+func TestGroupAllocationIsWhatItsBoundPodsRequest(t *testing.T) {
+	const gpu = corev1.ResourceName("nvidia.com/gpu")
+	list := func(cpu, gpus string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), gpu: resource.MustParse(gpus)}
+	}
+	pods := []corev1.Pod{
+		member("n", corev1.PodRunning, list("1500m", "2")), member("n", corev1.PodPending, list("500m", "1")),
+		member("", corev1.PodPending, list("8", "8")), member("n", corev1.PodSucceeded, list("8", "8")), member("n", corev1.PodFailed, list("8", "8")),
+	}
+	g := &scheduling.PodGroup{Spec: scheduling.PodGroupSpec{MinMember: 5}}
+	s := groupStatus(g, pods, time.Now(), "1")
+	cpus, gpus := s.Allocated[corev1.ResourceCPU], s.Allocated[gpu]
+	if cpus.String() != "2" || gpus.String() != "3" || len(s.Allocated) != 2 {
+		t.Errorf("allocated: %v, want 2 cpu and 3 %s", s.Allocated, gpu)
+	}
+	if s.Running != 1 || s.Pending != 2 || s.Succeeded != 1 || s.Failed != 1 {
+		t.Errorf("counts of pods: %+v", s)
+	}
+	if s := groupStatus(g, nil, time.Now(), "1"); len(s.Allocated) != 0 {
+		t.Errorf("allocated without pods: %v", s.Allocated)
+	}
+}
+
+func TestGroupConditionKeepsTransitionIDUntilItChanges(t *testing.T) {
+	g := &scheduling.PodGroup{Spec: scheduling.PodGroupSpec{MinMember: 2}}
+	began := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	pod := member("", corev1.PodPending, nil)
+	for i, step := range []struct {
+		pods    []corev1.Pod
+		id      string
+		wantID  string
+		wantAge time.Duration
+		want    metav1.ConditionStatus
+	}{
+		{nil, "1", "1", 0, metav1.ConditionFalse},
+		{nil, "2", "1", 0, metav1.ConditionFalse},
+		{[]corev1.Pod{pod}, "3", "3", 0, metav1.ConditionFalse}, // another message
+		{[]corev1.Pod{pod, pod}, "4", "4", 3 * time.Minute, metav1.ConditionTrue},
+		{[]corev1.Pod{pod, pod, pod}, "5", "4", 3 * time.Minute, metav1.ConditionTrue},
+	} {
+		g.Status = groupStatus(g, step.pods, began.Add(time.Duration(i)*time.Minute), step.id)
+		c := g.Status.Conditions[0]
+		if c.Status != step.want || c.TransitionID != step.wantID || c.LastTransitionTime.Sub(began) != step.wantAge || c.Reason == "" {
+			t.Errorf("step %d: %+v, want %s with ID %s since %s", i, c, step.want, step.wantID, step.wantAge)
+		}
+	}
+}
 
 func TestParseDuration(t *testing.T) {
 	tests := map[string]time.Duration{

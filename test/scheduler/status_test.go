@@ -62,8 +62,13 @@ func TestStatus(t *testing.T) {
 	s.await("the group counts", func() error {
 		pg := &scheduling.PodGroup{}
 		s.must(s.client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "runs"}, pg))
-		if pg.Status.Allocated != 2 || pg.Status.Pending != 2 || len(pg.Status.Conditions) != 2 {
+		if pg.Status.Allocated.Cpu().Value() != 6 || pg.Status.Pending != 2 || len(pg.Status.Conditions) != 2 {
 			return fmt.Errorf("%+v", pg.Status)
+		}
+		for _, c := range pg.Status.Conditions {
+			if c.Reason == "" || c.TransitionID == "" {
+				return fmt.Errorf("condition without reason or transition ID: %+v", c)
+			}
 		}
 		return nil
 	})

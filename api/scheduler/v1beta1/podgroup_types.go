@@ -1,6 +1,7 @@
 package v1beta1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -172,7 +173,7 @@ type PodGroupCondition struct {
 	// Message is a sentence for people.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// TransitionID identifies the scheduling attempt that set the condition.
+	// TransitionID identifies the observation that set the condition: it is a new one whenever status, reason or message change.
 	// +optional
 	TransitionID string `json:"transitionID,omitempty"`
 }
@@ -184,9 +185,9 @@ type PodGroupStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []PodGroupCondition `json:"conditions,omitempty"`
-	// Allocated is the number of pods bound to a node and not finished.
+	// Allocated is the sum of the requests of the pods that are bound to a node and not finished.
 	// +optional
-	Allocated int32 `json:"allocated,omitempty"`
+	Allocated corev1.ResourceList `json:"allocated,omitempty"`
 	// Pending is the number of pods in phase Pending.
 	// +optional
 	Pending int32 `json:"pending,omitempty"`

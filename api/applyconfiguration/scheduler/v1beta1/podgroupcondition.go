@@ -22,7 +22,7 @@ type PodGroupConditionApplyConfiguration struct {
 	Reason *string `json:"reason,omitempty"`
 	// Message is a sentence for people.
 	Message *string `json:"message,omitempty"`
-	// TransitionID identifies the scheduling attempt that set the condition.
+	// TransitionID identifies the observation that set the condition: it is a new one whenever status, reason or message change.
 	TransitionID *string `json:"transitionID,omitempty"`
 }
 

@@ -2,6 +2,10 @@
 
 package v1beta1
 
+import (
+	v1 "k8s.io/api/core/v1"
+)
+
 // PodGroupStatusApplyConfiguration represents a declarative configuration of the PodGroupStatus type for use
 // with apply.
 //
@@ -9,8 +13,8 @@ package v1beta1
 type PodGroupStatusApplyConfiguration struct {
 	// Conditions holds the latest observations of the group's state.
 	Conditions []PodGroupConditionApplyConfiguration `json:"conditions,omitempty"`
-	// Allocated is the number of pods bound to a node and not finished.
-	Allocated *int32 `json:"allocated,omitempty"`
+	// Allocated is the sum of the requests of the pods that are bound to a node and not finished.
+	Allocated *v1.ResourceList `json:"allocated,omitempty"`
 	// Pending is the number of pods in phase Pending.
 	Pending *int32 `json:"pending,omitempty"`
 	// Running is the number of pods in phase Running.
@@ -45,7 +49,7 @@ func (b *PodGroupStatusApplyConfiguration) WithConditions(values ...*PodGroupCon
 // WithAllocated sets the Allocated field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Allocated field is set to the value of the last call.
-func (b *PodGroupStatusApplyConfiguration) WithAllocated(value int32) *PodGroupStatusApplyConfiguration {
+func (b *PodGroupStatusApplyConfiguration) WithAllocated(value v1.ResourceList) *PodGroupStatusApplyConfiguration {
 	b.Allocated = &value
 	return b
 }
