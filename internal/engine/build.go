@@ -110,7 +110,7 @@ func (p *pass) group() *scheduling.PodGroup {
 	return g
 }
 
-// pod is the next pod of a replica. The controller's labels win over the template's.
+// pod is the next pod of a replica. Of the template's labels and annotations it has none that are the operator's to set.
 func (p *pass) pod(r *replica, attempt int32) *corev1.Pod {
 	role := &p.Roles[r.Role]
 	t := role.Template
@@ -120,12 +120,11 @@ func (p *pass) pod(r *replica, attempt int32) *corev1.Pod {
 		Spec:       *t.Spec.DeepCopy(),
 	}
 	pod.Finalizers = t.Finalizers
-	pod.Labels = merge(t.Labels, pod.Labels, map[string]string{
-		batch.LabelReplicaType:    role.Type,
+	pod.Labels = merge(unreserved(t.Labels), p.RoleLabels(role.Type), map[string]string{
 		batch.LabelReplicaRank:    strconv.Itoa(r.Rank),
 		batch.LabelReplicaAttempt: strconv.Itoa(int(attempt)),
 	})
-	pod.Annotations = merge(t.Annotations, map[string]string{
+	pod.Annotations = merge(unreserved(t.Annotations), map[string]string{
 		batch.AnnotationRunMode:  string(p.mode),
 		batch.AnnotationRestarts: strconv.Itoa(int(r.restarts)),
 		batch.AnnotationBackoff:  strconv.Itoa(int(r.backoff)),
@@ -140,12 +139,7 @@ func (p *pass) pod(r *replica, attempt int32) *corev1.Pod {
 		}
 		s.DNSConfig.Searches = append(s.DNSConfig.Searches, p.Name+"."+p.Namespace+".svc."+p.ClusterDomain)
 	}
-	if p.Gang != nil {
-		s.SchedulerName = scheduling.SchedulerName
-		pod.Labels[scheduling.LabelGroupName] = p.Name
-		pod.Labels[scheduling.LabelQueue] = p.Gang.Queue
-		pod.Labels[scheduling.LabelRole] = role.Type
-	}
+	p.schedule(s)
 	switch p.mode {
 	case batch.RunDebug:
 		role.Debug.apply(s)

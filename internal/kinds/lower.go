@@ -150,8 +150,9 @@ func (l *lowering) cleanUp(policy batch.CleanUpPolicy, ttl *int32, parent *field
 	l.job.TTL = seconds(ttl)
 }
 
-// scheduler lowers the choice of the scheduler. It needs the roles.
+// scheduler lowers the choice of the scheduler, and holds the templates to it. It needs the roles.
 func (l *lowering) scheduler(p *batch.SchedulePolicy, path *field.Path) {
+	defer l.reserved()
 	if p == nil || p.T9kScheduler == nil {
 		return
 	}

@@ -2,25 +2,12 @@ package kinds
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/engine"
-)
-
-// reservedLabels and reservedAnnotations are those that the controller sets on pods, whatever the template says.
-var (
-	reservedLabels = []string{
-		batch.LabelJobName, batch.LabelJobKind, batch.LabelComponent,
-		batch.LabelReplicaType, batch.LabelReplicaRank, batch.LabelReplicaAttempt,
-	}
-	gangLabels          = []string{scheduling.LabelGroupName, scheduling.LabelQueue, scheduling.LabelRole}
-	reservedAnnotations = []string{batch.AnnotationRunMode, batch.AnnotationRestarts, batch.AnnotationBackoff}
 )
 
 // Warnings lists what an object says to no effect, one sentence each; job is what it was lowered to. Such a job is not wrong,
@@ -48,12 +35,6 @@ func (w *warnings) add(path *field.Path, text string) {
 // template warns of what engine.Next replaces in the pods.
 func (w *warnings) template(job *engine.Job, t *corev1.PodTemplateSpec, path *field.Path) {
 	meta, spec := path.Child("metadata"), path.Child("spec")
-	labels := reservedLabels
-	if job.Gang != nil {
-		labels = slices.Concat(labels, gangLabels)
-	}
-	w.keys(t.Labels, labels, meta.Child("labels"))
-	w.keys(t.Annotations, reservedAnnotations, meta.Child("annotations"))
 	if t.Name != "" {
 		w.add(meta.Child("name"), "ignored: pods are named JOB-ROLE-RANK")
 	}
@@ -68,14 +49,5 @@ func (w *warnings) template(job *engine.Job, t *corev1.PodTemplateSpec, path *fi
 	}
 	if t.Spec.SchedulerName != "" && job.Gang != nil && t.Spec.SchedulerName != scheduling.SchedulerName {
 		w.add(spec.Child("schedulerName"), "ignored: spec.scheduler chooses the t9k-scheduler")
-	}
-}
-
-// keys warns of keys that the controller sets itself.
-func (w *warnings) keys(have map[string]string, reserved []string, path *field.Path) {
-	for _, key := range slices.Sorted(maps.Keys(have)) {
-		if slices.Contains(reserved, key) {
-			w.add(path.Key(key), "ignored: the controller sets it")
-		}
 	}
 }

@@ -167,10 +167,10 @@ func (w *world) testWarnings(t *testing.T) {
 	job := newJob("odd", role("w", 1, commandRun))
 	job.Namespace = w.ns
 	job.Spec.ReplicaSpecs[0].Template.Spec.RestartPolicy = corev1.RestartPolicyAlways
-	job.Spec.ReplicaSpecs[0].Template.Labels = map[string]string{batch.LabelReplicaRank: "7", "mine": "yes"}
+	job.Spec.ReplicaSpecs[0].Template.Name = "mine"
 	w.must(talkative.Create(t.Context(), job, client.DryRunAll))
 	want := []string{
-		"spec.replicaSpecs[0].template.metadata.labels[" + batch.LabelReplicaRank + "]: ignored: the controller sets it",
+		"spec.replicaSpecs[0].template.metadata.name: ignored: pods are named JOB-ROLE-RANK",
 		"spec.replicaSpecs[0].template.spec.restartPolicy: ignored: replicas are restarted by new pods, as the role's own restartPolicy says",
 	}
 	if got := heard.texts(); !slices.Equal(got, want) {

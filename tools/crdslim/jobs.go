@@ -72,7 +72,8 @@ type rule struct {
 // addJobRules adds to the CRD of a kind of job the rules that all kinds have. They are written here once, since what they
 // say of a field they say of it in two objects and then once more in the message.
 func addJobRules(crd *yaml.Node) {
-	j, ok := jobs[text(value(crd, "spec", "names", "kind"))]
+	kind := text(value(crd, "spec", "names", "kind"))
+	j, ok := jobs[kind]
 	if !ok {
 		return
 	}
@@ -83,7 +84,8 @@ func addJobRules(crd *yaml.Node) {
 			list = &yaml.Node{Kind: yaml.SequenceNode}
 			schema.Content = append(schema.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: "x-kubernetes-validations"}, list)
 		}
-		for _, r := range []rule{noDots, j.podNames(), j.someReplicas(), namesRoles("debug.replicaSpecs"), namesRoles("pause.resumeSpecs"), j.keep(), j.keepRoles()} {
+		rules := []rule{noDots, j.podNames(), j.someReplicas(), namesRoles("debug.replicaSpecs"), namesRoles("pause.resumeSpecs"), j.keep(), j.keepRoles()}
+		for _, r := range append(rules, j.templateRules(kind)...) {
 			var n yaml.Node
 			if err := n.Encode(r); err != nil {
 				panic(err) // strings always encode

@@ -57,6 +57,7 @@ func slim(n *yaml.Node) {
 	if isPodTemplate(n) {
 		strip(value(n, "properties"))
 		tighten(n)
+		boundKeys(n)
 		return
 	}
 	for _, child := range n.Content {

@@ -1,0 +1,268 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
+	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/internal/testing/testenv"
+)
+
+// free is a queue that everybody may use.
+const free = "free"
+
+// way is how somebody gets something into a queue. For the ways that are closed to everybody, fault is a part of what is said.
+type way struct {
+	name string
+	// try asks the API server for it, as somebody.
+	try   func(s *stage, as client.Client, queue string) error
+	fault string
+}
+
+// right is what somebody has, or has not, to a queue.
+type right struct {
+	name, queue string
+	as          client.Client
+	ok          bool
+}
+
+// TestQueueRights: whatever decides a queue is checked against the person who asks, for each kind of object, on every way.
+func TestQueueRights(t *testing.T) {
+	t.Parallel()
+	s := newStageOf(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs}})
+	s.must(s.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team, Labels: map[string]string{"team": "a"}}}))
+	for name, selector := range map[string]*metav1.LabelSelector{"vip": nil, free: {}, "of-team-a": {MatchLabels: map[string]string{"team": "a"}},
+		"of-team-b": {MatchLabels: map[string]string{"team": "b"}}} {
+		s.must(s.client.Create(t.Context(), &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: scheduling.QueueSpec{NamespaceSelector: selector}}))
+	}
+	nobody, user, wrong := s.as("nobody"), s.as("user"), s.as("wrong")
+	use := func(user, queue string) {
+		s.allow(user, rbacv1.PolicyRule{APIGroups: []string{scheduling.GroupVersion.Group}, Resources: []string{"queues"}, ResourceNames: []string{queue}, Verbs: []string{"use"}})
+	}
+	use("user", "vip")
+	use("wrong", free)
+	s.await("the rules hold", func() error {
+		return errors.Join(expect(nobody.Create(t.Context(), membersOf("vip")["PodGroup"], client.DryRunAll), false, "vip"),
+			user.Create(t.Context(), membersOf("vip")["PodGroup"], client.DryRunAll))
+	})
+	rights := []right{
+		{"no right", "vip", nobody, false},
+		{"the right to another queue", "vip", wrong, false},
+		{"the namespace of another queue", "of-team-b", nobody, false},
+		{"the right to use it", "vip", user, true},
+		{"the namespace", "of-team-a", nobody, true},
+		{"all rights", "vip", s.client, true},
+		{"no queue of that name", "missing", nobody, true}, // it waits until there is one
+	}
+	seen := map[string]bool{}
+	for kind, ways := range allWays() {
+		seen[kind] = true
+		for _, w := range ways {
+			for _, r := range rights {
+				t.Run(kind+"/"+w.name+"/"+r.name, func(t *testing.T) {
+					err := w.try(s.with(t), r.as, r.queue)
+					if w.fault == "" {
+						err = expect(err, r.ok, r.queue)
+					} else if err == nil || !strings.Contains(err.Error(), w.fault) {
+						err = fmt.Errorf("the answer is %w, and not one with %q", err, w.fault)
+					} else {
+						err = nil
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+	}
+	for _, k := range kinds.All {
+		if !seen[k.Name] {
+			t.Errorf("no ways of a %s are tried", k.Name)
+		}
+	}
+}
+
+// expect turns the answer to a request into an error unless it is what somebody must hear who has the right to a queue, or not.
+func expect(err error, ok bool, queue string) error {
+	switch {
+	case ok && err != nil:
+		return fmt.Errorf("refused: %w", err)
+	case !ok && err == nil:
+		return errors.New("accepted")
+	case !ok && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "queue "+queue+" is not for namespace "+team)):
+		return fmt.Errorf("refused in other words: %w", err)
+	}
+	return nil
+}
+
+func allWays() map[string][]way {
+	all := map[string][]way{
+		"Pod":         podWays(),
+		"PodGroup":    {{name: "its spec", try: creates("PodGroup")}, {name: "a change of its spec", try: moves("PodGroup", "spec", "queue")}},
+		"TensorBoard": {{name: "its spec", try: creates("TensorBoard")}, {name: "a change of its spec", try: moves("TensorBoard", "spec", "scheduler", "t9kScheduler", "queue")}},
+	}
+	for _, k := range kinds.All {
+		all[k.Name] = jobWays(k)
+	}
+	return all
+}
+
+// creates asks for an object of a kind whose spec or label names the queue.
+func creates(kind string) func(*stage, client.Client, string) error {
+	return func(s *stage, as client.Client, queue string) error {
+		return as.Create(s.Context(), membersOf(queue)[kind], client.DryRunAll)
+	}
+}
+
+// moves asks to change a field of an object that is in a free queue.
+func moves(kind string, field ...string) func(*stage, client.Client, string) error {
+	return func(s *stage, as client.Client, queue string) error {
+		o := asMap(s, membersOf(free)[kind])
+		s.must(s.client.Create(s.Context(), o))
+		s.must(unstructured.SetNestedField(o.Object, queue, field...))
+		return as.Update(s.Context(), o, client.DryRunAll)
+	}
+}
+
+func asMap(s *stage, o client.Object) *unstructured.Unstructured {
+	gvk, err := s.client.GroupVersionKindFor(o)
+	s.must(err)
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	s.must(err)
+	u := &unstructured.Unstructured{Object: fields}
+	u.SetGroupVersionKind(gvk)
+	return u
+}
+
+func podWays() []way {
+	pod := func(change func(p *corev1.Pod, queue string)) func(*stage, client.Client, string) error {
+		return func(s *stage, as client.Client, queue string) error {
+			p := podOf(map[string]string{})
+			change(p, queue)
+			return as.Create(s.Context(), p, client.DryRunAll)
+		}
+	}
+	return []way{
+		{name: "a label", try: creates("Pod")},
+		{name: "a label, and a group", try: pod(func(p *corev1.Pod, queue string) {
+			p.Labels = map[string]string{scheduling.LabelQueue: queue, scheduling.LabelGroupName: "any"}
+		})},
+		{name: "a label, with another scheduler", try: pod(func(p *corev1.Pod, queue string) {
+			p.Labels[scheduling.LabelQueue], p.Spec.SchedulerName = queue, corev1.DefaultSchedulerName
+		})},
+		{name: "a label that it gets later", try: relabels(scheduling.SchedulerName), fault: "cannot change on a live pod"},
+		{name: "a label that it gets later, with another scheduler", try: relabels(corev1.DefaultSchedulerName), fault: "cannot change on a live pod"},
+	}
+}
+
+// relabels asks to put a live pod into a queue.
+func relabels(scheduler string) func(*stage, client.Client, string) error {
+	return func(s *stage, as client.Client, queue string) error {
+		p := podOf(map[string]string{"mine": "yes"})
+		p.Spec.SchedulerName = scheduler
+		s.must(s.client.Create(s.Context(), p))
+		p.Labels[scheduling.LabelQueue] = queue
+		return as.Update(s.Context(), p, client.DryRunAll)
+	}
+}
+
+// jobWays are those of a kind of job: its own queue, that of its TensorBoard, and what a template can say.
+func jobWays(k kinds.Kind) []way {
+	ways := []way{
+		{name: "its spec", try: creates(k.Name)},
+		{name: "a change of its spec", try: moves(k.Name, "spec", "scheduler", "t9kScheduler", "queue"), fault: "cannot change on a live job"},
+		{name: "a queue later", try: getsQueue(k.Name), fault: "cannot change on a live job"},
+	}
+	if k.Training != nil {
+		ways = append(ways, way{name: "its TensorBoard", try: func(s *stage, as client.Client, queue string) error {
+			job := asMap(s, membersOf(free)[k.Name])
+			s.must(unstructured.SetNestedField(job.Object, map[string]any{"image": "none", "trainingLogFilesets": []any{"t9k://pvc/logs/here"},
+				"scheduler": map[string]any{"t9kScheduler": map[string]any{"queue": queue}}}, "spec", "tensorboardSpec"))
+			return as.Create(s.Context(), job, client.DryRunAll)
+		}})
+	}
+	for _, gang := range []bool{false, true} {
+		for _, name := range slices.Sorted(maps.Keys(templates(""))) {
+			if !gang && name == "a node" {
+				continue // without the t9k-scheduler a template may choose the node
+			}
+			if gang && name == "the scheduler" {
+				continue // the spec says so too
+			}
+			with, fault := "", "leave them out of the templates"
+			if gang {
+				with = ", in a free queue"
+			}
+			switch name {
+			case "the scheduler":
+				fault = "leave schedulerName out of the templates"
+			case "a node":
+				fault = "leave nodeName out of the templates"
+			}
+			ways = append(ways, way{name: "a template: " + name + with, fault: fault, try: fromTemplate(k.Name, name, gang)})
+		}
+	}
+	return ways
+}
+
+// templates are what a template might say to get a job's pods into a queue, or past its quota, with the operator's right.
+func templates(queue string) map[string]map[string]any {
+	labels := func(l map[string]any) map[string]any { return map[string]any{"metadata": map[string]any{"labels": l}} }
+	return map[string]map[string]any{
+		"the label of a queue":  labels(map[string]any{scheduling.LabelQueue: queue}),
+		"the label of a group":  labels(map[string]any{scheduling.LabelGroupName: "any"}),
+		"the label of a role":   labels(map[string]any{scheduling.LabelRole: "any"}),
+		"the label of a job":    labels(map[string]any{"batch.tensorstack.dev/job-name": "any"}),
+		"another label of ours": labels(map[string]any{tensorboard.LabelTensorBoard: "any"}),
+		"an annotation of ours": {"metadata": map[string]any{"annotations": map[string]any{"scheduler.tensorstack.dev/any": "any"}}},
+		"the scheduler":         {"spec": map[string]any{"schedulerName": scheduling.SchedulerName}},
+		"a node":                {"spec": map[string]any{"nodeName": "any"}},
+	}
+}
+
+// fromTemplate asks for a job of a kind whose last role's template says something, with the t9k-scheduler or without it.
+func fromTemplate(kind, says string, gang bool) func(*stage, client.Client, string) error {
+	return func(s *stage, as client.Client, queue string) error {
+		job := asMap(s, membersOf(free)[kind])
+		if !gang {
+			unstructured.RemoveNestedField(job.Object, "spec", "scheduler")
+		}
+		roles := job.Object["spec"].(map[string]any)["replicaSpecs"].([]any)
+		template := roles[len(roles)-1].(map[string]any)["template"].(map[string]any)
+		for part, fields := range templates(queue)[says] {
+			into, _ := template[part].(map[string]any)
+			if into == nil {
+				into = map[string]any{}
+			}
+			maps.Copy(into, fields.(map[string]any))
+			template[part] = into
+		}
+		return as.Create(s.Context(), job, client.DryRunAll)
+	}
+}
+
+// getsQueue asks for a queue for a live job that had none.
+func getsQueue(kind string) func(*stage, client.Client, string) error {
+	return func(s *stage, as client.Client, queue string) error {
+		job := asMap(s, membersOf(free)[kind])
+		unstructured.RemoveNestedField(job.Object, "spec", "scheduler")
+		s.must(s.client.Create(s.Context(), job))
+		s.must(unstructured.SetNestedField(job.Object, queue, "spec", "scheduler", "t9kScheduler", "queue"))
+		return as.Update(s.Context(), job, client.DryRunAll)
+	}
+}
