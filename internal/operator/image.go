@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,5 +26,23 @@ func ownImage(ctx context.Context, live client.Reader) (string, error) {
 	if err := live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, pod); err != nil {
 		return "", fmt.Errorf("finding the image of this pod, which --helper-image would say: %w", err)
 	}
-	return pod.Spec.Containers[0].Image, nil
+	return operatorImage(pod)
+}
+
+// containerName is the operator's container in config/operator/deployment.yaml.
+const containerName = "operator"
+
+// operatorImage is the image of the container of a pod that runs this program: the one of that name, or the only one. Another
+// may be injected before it.
+func operatorImage(pod *corev1.Pod) (string, error) {
+	all := pod.Spec.Containers
+	i := slices.IndexFunc(all, func(c corev1.Container) bool { return c.Name == containerName })
+	switch {
+	case i >= 0:
+		return all[i].Image, nil
+	case len(all) == 1:
+		return all[0].Image, nil
+	}
+	return "", fmt.Errorf("finding the image of this program: pod %s/%s has %d containers and none is called %q: set --helper-image",
+		pod.Namespace, pod.Name, len(all), containerName)
 }

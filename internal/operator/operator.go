@@ -27,6 +27,7 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 	"tensorstack.dev/batch/internal/queue"
 	"tensorstack.dev/batch/internal/tensorboard"
+	"tensorstack.dev/batch/internal/tensorboard/board"
 	"tensorstack.dev/batch/internal/tensorboard/helper"
 	"tensorstack.dev/batch/internal/webhook"
 )
@@ -79,6 +80,7 @@ func NewCommand() *cobra.Command {
 	f.DurationVar(&o.tensorboards.Idleness.SuspendAfter, "tensorboard-suspend-after", 24*time.Hour, "time for which a TensorBoard is idle before it is suspended; 0 turns this off")
 	f.StringVar(&o.tensorboards.Board.HelperImage, "helper-image", "", "image of this program, for the helpers in the pods of TensorBoards; unset: that of the pod that this runs in")
 	f.StringSliceVar(&o.tensorboards.Board.HelperCommand, "helper-command", []string{"/t9k-operator"}, "how this program is called in that image")
+	f.Int64Var(&o.tensorboards.Board.User, "tensorboard-user", board.DefaultUser, "user and group that TensorBoards run as by default; 0: those of their images, without the restrictions of Pod Security level restricted")
 	cmd.AddCommand(helper.NewProxyCommand(), helper.NewFetchCommand())
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	klogFlags := flag.NewFlagSet("klog", flag.ContinueOnError)

@@ -14,7 +14,8 @@ import (
 	"tensorstack.dev/batch/internal/testing/golden"
 )
 
-var settings = board.Settings{HelperImage: "t9k-operator:test", HelperCommand: []string{"/t9k-operator"}, Proxy: true}
+var settings = board.Settings{HelperImage: "t9k-operator:test", HelperCommand: []string{"/t9k-operator"}, Proxy: true,
+	User: board.DefaultUser}
 
 // Each manifest of testdata yields the objects of the file beside it, or what is wrong with it.
 func TestObjects(t *testing.T) {

@@ -84,8 +84,8 @@ func TestTensorBoardSources(t *testing.T) {
 		TrainingLogFilesets: []string{"t9k://minio/keys/bucket/runs/7"},
 		LogDir: &tensorboard.LogDir{
 			PVC:  []tensorboard.PVCSource{{Name: "logs", SubPath: []string{"volume/a", "volume/later"}}},
-			S3:   []tensorboard.S3Source{{SecretRef: tensorboard.SecretRef{Name: "keys"}, URI: []string{"s3://bucket/other"}}},
-			HTTP: []tensorboard.HTTPSource{{URL: []string{"http://web:8000/events.out.tfevents.4"}}},
+			S3:   &tensorboard.S3Source{SecretRef: tensorboard.SecretRef{Name: "keys"}, URI: []string{"s3://bucket/other"}},
+			HTTP: &tensorboard.HTTPSource{URL: []string{"http://web:8000/events.out.tfevents.4"}},
 		}}})
 	tb := s.awaitBoardReady("all")
 	got := fmt.Sprint(s.files(s.visit(tb.Status.URL + "files")))
@@ -112,7 +112,7 @@ func TestTensorBoardMissing(t *testing.T) {
 	spec := func(fileset string) tensorboard.TensorBoardSpec {
 		return tensorboard.TensorBoardSpec{Image: "tensorboard", TrainingLogFilesets: []string{fileset}}
 	}
-	fetch := tensorboard.TensorBoardSpec{Image: "tensorboard", LogDir: &tensorboard.LogDir{HTTP: []tensorboard.HTTPSource{{URL: []string{"http://127.0.0.1:1/x"}}}}}
+	fetch := tensorboard.TensorBoardSpec{Image: "tensorboard", LogDir: &tensorboard.LogDir{HTTP: &tensorboard.HTTPSource{URL: []string{"http://127.0.0.1:1/x"}}}}
 	for name, spec := range map[string]tensorboard.TensorBoardSpec{"claim": spec("t9k://pvc/logs"), "secret": spec("t9k://minio/keys/bucket"), "fetch": fetch} {
 		s.create(&tensorboard.TensorBoard{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec})
 	}

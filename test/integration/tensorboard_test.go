@@ -66,6 +66,31 @@ func (w *world) patchBoard(name, patch string) {
 	w.must(w.client.Patch(w.Context(), tb, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
+// The pod of a TensorBoard is one that a namespace takes which enforces Pod Security level restricted, its helpers included.
+func TestTensorBoardIsRestricted(t *testing.T) {
+	w := newWorld(t)
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.ns}}
+	w.must(w.client.Patch(w.Context(), ns, client.RawPatch(types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`))))
+	w.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "viewer"}})
+	startOperator(t, w.env.Kubeconfig)
+	tb := newBoard("board")
+	tb.Spec.LogDir = &tensorboard.LogDir{HTTP: &tensorboard.HTTPSource{URL: []string{"https://example.org/a/events.out.tfevents.1"}}}
+	tb.Spec.ServiceAccountName = "viewer"
+	w.create(tb)
+	d := w.awaitDeployment("board-tensorboard", "is there", func(*appsv1.Deployment) bool { return true })
+	w.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod"}, Spec: d.Spec.Template.Spec})
+	w.patchBoard("board", `{"spec":{"securityContext":{"runAsUser":0}}}`)
+	d = w.awaitDeployment("board-tensorboard", "runs as root", func(d *appsv1.Deployment) bool {
+		user := d.Spec.Template.Spec.SecurityContext.RunAsUser
+		return user != nil && *user == 0
+	})
+	err := w.client.Create(w.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "root"}, Spec: d.Spec.Template.Spec})
+	if !apierrors.IsForbidden(err) {
+		t.Errorf("a TensorBoard of root is taken: %v", err)
+	}
+}
+
 // A TensorBoard is a Deployment and a Service of its own. They follow its spec, and what people break is restored.
 func TestTensorBoardObjects(t *testing.T) {
 	w := newWorld(t)

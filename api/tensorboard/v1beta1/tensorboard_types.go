@@ -40,7 +40,7 @@ type TensorBoardList struct {
 
 // TensorBoardSpec says which logs a TensorBoard shows and how it runs. At least one source of logs is needed.
 //
-// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || has(self.trainingLogFilesets) && size(self.trainingLogFilesets) > 0 || has(self.logDir) && (has(self.logDir.pvc) && size(self.logDir.pvc) > 0 || has(self.logDir.s3) && size(self.logDir.s3) > 0 || has(self.logDir.http) && size(self.logDir.http) > 0)",optionalOldSelf=true,message="a TensorBoard shows logs: give it a source of logs in logDir"
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || has(self.trainingLogFilesets) && size(self.trainingLogFilesets) > 0 || has(self.logDir) && (has(self.logDir.pvc) && size(self.logDir.pvc) > 0 || has(self.logDir.s3) || has(self.logDir.http))",optionalOldSelf=true,message="a TensorBoard shows logs: give it a source of logs in logDir"
 type TensorBoardSpec struct {
 	// TrainingLogFilesets lists sources of logs as URLs: t9k://pvc/NAME/SUBPATH and t9k://minio/SECRET/BUCKET/SUBPATH.
 	// Deprecated: use logDir.
@@ -66,6 +66,28 @@ type TensorBoardSpec struct {
 	// Resources of the TensorBoard's container.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
+	// SecurityContext of the pod. Unset: Pod Security level restricted, as user and group 65532. Set, it replaces all of that;
+	// the containers still drop all capabilities and cannot gain privileges.
+	// +optional
+	SecurityContext *corev1.PodSecurityContext `json:"securityContext,omitempty"`
+	// ImagePullSecrets lists Secrets of the same namespace with which the image is pulled.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=100
+	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
+	// NodeSelector lists labels that the pod's node must have.
+	// +optional
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	// Tolerations lists the taints of nodes that the pod tolerates.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+	// ServiceAccountName is the ServiceAccount that the pod runs as. Its token is not mounted. Unset: default.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 }
 
 // LogDir lists sources of logs.
@@ -75,16 +97,12 @@ type LogDir struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	PVC []PVCSource `json:"pvc,omitempty"`
-	// S3 lists places in S3 object stores.
+	// S3 lists places in an S3 object store.
 	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=100
-	S3 []S3Source `json:"s3,omitempty"`
+	S3 *S3Source `json:"s3,omitempty"`
 	// HTTP lists files to fetch.
 	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=100
-	HTTP []HTTPSource `json:"http,omitempty"`
+	HTTP *HTTPSource `json:"http,omitempty"`
 }
 
 // PVCSource names directories of a PersistentVolumeClaim.

@@ -16,5 +16,7 @@ func newOperatorCommand() *cobra.Command {
 	if exe, err := os.Executable(); err == nil {
 		_ = cmd.Flags().Set("helper-command", exe+",operator") // any text makes a list
 	}
+	// What they run is the machine's too, and may be readable for its user alone.
+	_ = cmd.Flags().Set("tensorboard-user", "0") // any number is taken
 	return cmd
 }

@@ -51,7 +51,12 @@ type Settings struct {
 	HelperCommand []string
 	// Proxy puts a proxy before TensorBoard that notes when requests come.
 	Proxy bool
+	// User is the user and group that TensorBoards run as by default. Zero: those of their images, unrestricted.
+	User int64
 }
+
+// DefaultUser is the User of an ordinary installation: one that owns nothing, as in distroless images.
+const DefaultUser = 65532
 
 // Name is the name of the Deployment and the Service of a TensorBoard.
 func Name(tb *tensorboard.TensorBoard) string { return tb.Name + "-tensorboard" }
@@ -105,6 +110,11 @@ func Deployment(tb *tensorboard.TensorBoard, logs *Logs, o Settings) *appsv1.Dep
 		EnableServiceLinks:           &no,
 		// It holds no state: nothing is lost by an early end.
 		TerminationGracePeriodSeconds: &grace,
+		SecurityContext:               securityContext(tb, o),
+		ImagePullSecrets:              tb.Spec.ImagePullSecrets,
+		NodeSelector:                  tb.Spec.NodeSelector,
+		Tolerations:                   tb.Spec.Tolerations,
+		ServiceAccountName:            tb.Spec.ServiceAccountName,
 	}
 	if o.Proxy {
 		pod.Containers = append(pod.Containers, proxy(o))
@@ -141,6 +151,29 @@ func Deployment(tb *tensorboard.TensorBoard, logs *Logs, o Settings) *appsv1.Dep
 		replicas = 0
 	}
 	return d
+}
+
+// securityContext is the one that the spec gives or, by default, what Pod Security's level restricted asks of a pod. A user is
+// named since most images with tensorboard would run as root.
+func securityContext(tb *tensorboard.TensorBoard, o Settings) *corev1.PodSecurityContext {
+	if tb.Spec.SecurityContext != nil {
+		return tb.Spec.SecurityContext
+	}
+	if o.User == 0 {
+		return nil
+	}
+	yes := true
+	return &corev1.PodSecurityContext{RunAsNonRoot: &yes, RunAsUser: &o.User, RunAsGroup: &o.User, SeccompProfile: runtimeDefault()}
+}
+
+func runtimeDefault() *corev1.SeccompProfile {
+	return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
+}
+
+// unprivileged is what restricted asks of each container.
+func unprivileged() *corev1.SecurityContext {
+	no := false
+	return &corev1.SecurityContext{AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
 }
 
 // fingerprint identifies a spec, whatever the API server adds to it.
@@ -194,6 +227,9 @@ func mainContainer(tb *tensorboard.TensorBoard, logs *Logs, o Settings) corev1.C
 		},
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 	}
+	if o.User != 0 || tb.Spec.SecurityContext != nil {
+		c.SecurityContext = unprivileged()
+	}
 	for i, key := range keys {
 		if logs.Secret == "" {
 			break
@@ -244,19 +280,15 @@ func fetch(i int, d *Download, o Settings) corev1.Container {
 
 // helper is a container of the operator's own program. It has limits, for namespaces with a quota ask for them.
 func helper(name string, o Settings, args ...string) corev1.Container {
-	yes, no := true, false
+	security, yes := unprivileged(), true
+	security.ReadOnlyRootFilesystem, security.SeccompProfile = &yes, runtimeDefault()
 	return corev1.Container{
 		Name: name, Image: o.HelperImage, Command: literal(append(slices.Clone(o.HelperCommand), args...)),
 		Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi")},
 			Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("128Mi")},
 		},
-		SecurityContext: &corev1.SecurityContext{
-			AllowPrivilegeEscalation: &no,
-			ReadOnlyRootFilesystem:   &yes,
-			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-			SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
+		SecurityContext:          security,
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 	}
 }

@@ -77,17 +77,32 @@ func (l *lowering) logDir(d *tensorboard.LogDir, at *field.Path) {
 			l.claim(p.Name, sub)
 		}
 	}
-	for i, s := range d.S3 {
-		for _, uri := range s.URI {
+	if d.S3 != nil {
+		for _, uri := range d.S3.URI {
 			u, _ := url.Parse(uri) // Validate has accepted it
-			l.store(s.SecretRef.Name, u.Host, u.Path, at.Child("s3").Index(i).Child("secretRef", "name"))
+			l.store(d.S3.SecretRef.Name, u.Host, u.Path, at.Child("s3", "secretRef", "name"))
 		}
 	}
-	for i, h := range d.HTTP {
-		dir := fmt.Sprintf("%s/%d", fetchedDir, i)
-		l.logs.Downloads = append(l.logs.Downloads, Download{Dir: dir, URLs: h.URL})
-		u, _ := url.Parse(h.URL[0]) // Validate has accepted it
-		l.add(u.Hostname(), dir)
+	if d.HTTP != nil {
+		l.downloads(d.HTTP.URL)
+	}
+}
+
+// downloads adds files to fetch. Those of one remote directory are logs of one run, and share a directory and a source.
+func (l *lowering) downloads(urls []string) {
+	byPlace := map[string]int{}
+	for _, address := range urls {
+		u, _ := url.Parse(address) // Validate has accepted it
+		place := path.Join(u.Hostname(), path.Dir(path.Clean("/"+u.Path)))
+		i, known := byPlace[place]
+		if !known {
+			i = len(l.logs.Downloads)
+			byPlace[place] = i
+			dir := fmt.Sprintf("%s/%d", fetchedDir, i)
+			l.logs.Downloads = append(l.logs.Downloads, Download{Dir: dir})
+			l.add(place, dir)
+		}
+		l.logs.Downloads[i].URLs = append(l.logs.Downloads[i].URLs, address)
 	}
 }
 

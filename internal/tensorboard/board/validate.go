@@ -23,7 +23,10 @@ func Validate(s *tensorboard.TensorBoardSpec, path *field.Path) field.ErrorList 
 		}
 	}
 	if d := s.LogDir; d != nil {
-		sources += len(d.PVC) + len(d.S3) + len(d.HTTP)
+		sources += len(d.PVC)
+		if d.S3 != nil || d.HTTP != nil {
+			sources++
+		}
 		f.logDir(d, path.Child("logDir"))
 	}
 	if sources == 0 {
@@ -55,15 +58,15 @@ func (f *faults) logDir(d *tensorboard.LogDir, path *field.Path) {
 			}
 		}
 	}
-	for i := range d.S3 {
-		at := path.Child("s3").Index(i)
-		if d.S3[i].SecretRef.Name == "" {
+	if d.S3 != nil {
+		at := path.Child("s3")
+		if d.S3.SecretRef.Name == "" {
 			f.required(at.Child("secretRef", "name"), "name the Secret with the keys of the store")
 		}
-		f.urls(d.S3[i].URI, []string{"s3"}, "s3://BUCKET/PATH", at.Child("uri"))
+		f.urls(d.S3.URI, []string{"s3"}, "s3://BUCKET/PATH", at.Child("uri"))
 	}
-	for i := range d.HTTP {
-		f.urls(d.HTTP[i].URL, []string{"http", "https"}, "https://HOST/PATH", path.Child("http").Index(i).Child("url"))
+	if d.HTTP != nil {
+		f.urls(d.HTTP.URL, []string{"http", "https"}, "https://HOST/PATH", path.Child("http", "url"))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+	_ "golang.org/x/crypto/x509roots/fallback" // the image has no certificate authorities of its own
 
 	"tensorstack.dev/batch/internal/tensorboard/board"
 )

@@ -1,12 +1,14 @@
 package helper
 
 import (
+	"crypto/x509"
 	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -112,6 +114,22 @@ func TestProxy(t *testing.T) {
 		t.Errorf("without a TensorBoard the answer is %d %q", code, text)
 	}
 	want(3, 0)
+}
+
+// Without certificate authorities on the system, as in an image from scratch, those of the program serve.
+func TestFetchKnowsCertificateAuthorities(t *testing.T) {
+	if os.Getenv("SSL_CERT_FILE") != os.DevNull {
+		again := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$")
+		again.Env = append(os.Environ(), "SSL_CERT_FILE="+os.DevNull, "SSL_CERT_DIR="+t.TempDir())
+		if out, err := again.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil || roots.Equal(x509.NewCertPool()) {
+		t.Errorf("no certificate authorities (%v)", err)
+	}
 }
 
 // Files of the same name stay apart; what cannot be had is named, without its password, and leaves nothing behind.

@@ -9,10 +9,10 @@ package v1beta1
 type LogDirApplyConfiguration struct {
 	// PVC lists directories of PersistentVolumeClaims.
 	PVC []PVCSourceApplyConfiguration `json:"pvc,omitempty"`
-	// S3 lists places in S3 object stores.
-	S3 []S3SourceApplyConfiguration `json:"s3,omitempty"`
+	// S3 lists places in an S3 object store.
+	S3 *S3SourceApplyConfiguration `json:"s3,omitempty"`
 	// HTTP lists files to fetch.
-	HTTP []HTTPSourceApplyConfiguration `json:"http,omitempty"`
+	HTTP *HTTPSourceApplyConfiguration `json:"http,omitempty"`
 }
 
 // LogDirApplyConfiguration constructs a declarative configuration of the LogDir type for use with
@@ -34,28 +34,18 @@ func (b *LogDirApplyConfiguration) WithPVC(values ...*PVCSourceApplyConfiguratio
 	return b
 }
 
-// WithS3 adds the given value to the S3 field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the S3 field.
-func (b *LogDirApplyConfiguration) WithS3(values ...*S3SourceApplyConfiguration) *LogDirApplyConfiguration {
-	for i := range values {
-		if values[i] == nil {
-			panic("nil value passed to WithS3")
-		}
-		b.S3 = append(b.S3, *values[i])
-	}
+// WithS3 sets the S3 field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the S3 field is set to the value of the last call.
+func (b *LogDirApplyConfiguration) WithS3(value *S3SourceApplyConfiguration) *LogDirApplyConfiguration {
+	b.S3 = value
 	return b
 }
 
-// WithHTTP adds the given value to the HTTP field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the HTTP field.
-func (b *LogDirApplyConfiguration) WithHTTP(values ...*HTTPSourceApplyConfiguration) *LogDirApplyConfiguration {
-	for i := range values {
-		if values[i] == nil {
-			panic("nil value passed to WithHTTP")
-		}
-		b.HTTP = append(b.HTTP, *values[i])
-	}
+// WithHTTP sets the HTTP field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the HTTP field is set to the value of the last call.
+func (b *LogDirApplyConfiguration) WithHTTP(value *HTTPSourceApplyConfiguration) *LogDirApplyConfiguration {
+	b.HTTP = value
 	return b
 }

@@ -24,6 +24,17 @@ type TensorBoardSpecApplyConfiguration struct {
 	Scheduler *SchedulePolicyApplyConfiguration `json:"scheduler,omitempty"`
 	// Resources of the TensorBoard's container.
 	Resources *v1.ResourceRequirements `json:"resources,omitempty"`
+	// SecurityContext of the pod. Unset: Pod Security level restricted, as user and group 65532. Set, it replaces all of that;
+	// the containers still drop all capabilities and cannot gain privileges.
+	SecurityContext *v1.PodSecurityContext `json:"securityContext,omitempty"`
+	// ImagePullSecrets lists Secrets of the same namespace with which the image is pulled.
+	ImagePullSecrets []v1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
+	// NodeSelector lists labels that the pod's node must have.
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	// Tolerations lists the taints of nodes that the pod tolerates.
+	Tolerations []v1.Toleration `json:"tolerations,omitempty"`
+	// ServiceAccountName is the ServiceAccount that the pod runs as. Its token is not mounted. Unset: default.
+	ServiceAccountName *string `json:"serviceAccountName,omitempty"`
 }
 
 // TensorBoardSpecApplyConfiguration constructs a declarative configuration of the TensorBoardSpec type for use with
@@ -79,5 +90,55 @@ func (b *TensorBoardSpecApplyConfiguration) WithScheduler(value *SchedulePolicyA
 // If called multiple times, the Resources field is set to the value of the last call.
 func (b *TensorBoardSpecApplyConfiguration) WithResources(value v1.ResourceRequirements) *TensorBoardSpecApplyConfiguration {
 	b.Resources = &value
+	return b
+}
+
+// WithSecurityContext sets the SecurityContext field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the SecurityContext field is set to the value of the last call.
+func (b *TensorBoardSpecApplyConfiguration) WithSecurityContext(value v1.PodSecurityContext) *TensorBoardSpecApplyConfiguration {
+	b.SecurityContext = &value
+	return b
+}
+
+// WithImagePullSecrets adds the given value to the ImagePullSecrets field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the ImagePullSecrets field.
+func (b *TensorBoardSpecApplyConfiguration) WithImagePullSecrets(values ...v1.LocalObjectReference) *TensorBoardSpecApplyConfiguration {
+	for i := range values {
+		b.ImagePullSecrets = append(b.ImagePullSecrets, values[i])
+	}
+	return b
+}
+
+// WithNodeSelector puts the entries into the NodeSelector field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, the entries provided by each call will be put on the NodeSelector field,
+// overwriting an existing map entries in NodeSelector field with the same key.
+func (b *TensorBoardSpecApplyConfiguration) WithNodeSelector(entries map[string]string) *TensorBoardSpecApplyConfiguration {
+	if b.NodeSelector == nil && len(entries) > 0 {
+		b.NodeSelector = make(map[string]string, len(entries))
+	}
+	for k, v := range entries {
+		b.NodeSelector[k] = v
+	}
+	return b
+}
+
+// WithTolerations adds the given value to the Tolerations field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Tolerations field.
+func (b *TensorBoardSpecApplyConfiguration) WithTolerations(values ...v1.Toleration) *TensorBoardSpecApplyConfiguration {
+	for i := range values {
+		b.Tolerations = append(b.Tolerations, values[i])
+	}
+	return b
+}
+
+// WithServiceAccountName sets the ServiceAccountName field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ServiceAccountName field is set to the value of the last call.
+func (b *TensorBoardSpecApplyConfiguration) WithServiceAccountName(value string) *TensorBoardSpecApplyConfiguration {
+	b.ServiceAccountName = &value
 	return b
 }
