@@ -22,11 +22,15 @@ const (
 	disrupted
 )
 
-// disruptionReasons are the values of pod.status.reason with which kubelets and controllers end a pod, or turn it away
-// before it ran.
-var disruptionReasons = []string{
-	"Evicted", "Preempting", "Preempted", "NodeLost", "NodeShutdown", "Shutdown", "Terminated", "NodeAffinity",
-	"UnexpectedAdmissionError", "TerminationByKubelet",
+// reasonEvicted is what a kubelet writes on a pod that it evicts, for pressure on the node or for a limit that the pod broke.
+const reasonEvicted = "Evicted"
+
+// admissionReasons are the values of pod.status.reason with which a kubelet turns a pod away for what its node lacks at the
+// moment, when the pod arrives or when the kubelet itself has restarted. Another node, or the same one later, may take it.
+// Reasons for which no node ever takes the pod, such as PodOSNotSupported or SysctlForbidden, are failures of its own.
+var admissionReasons = []string{
+	"NodeAffinity", "NodeName", "NodePorts", "TaintToleration", "NodeShutdown", "InvalidNodeInfo", "UnexpectedAdmissionError",
+	"UnknownReason", "UnexpectedPredicateFailureType", "TopologyAffinityError", "VolumeAttachmentLimitExceeded",
 }
 
 // classify says whether and how a pod has ended. A pod that is being deleted has ended only if it finished by itself
@@ -51,9 +55,12 @@ func classify(pod *corev1.Pod) ending {
 	return disrupted
 }
 
+// isDisrupted tells whether a failed pod was taken away, or turned away, by others. Whoever takes a running pod away sets the
+// condition DisruptionTarget. A kubelet that evicts a pod for its own storage limits does not.
 func isDisrupted(pod *corev1.Pod) bool {
 	r := pod.Status.Reason
-	return disruption(pod) != nil || slices.Contains(disruptionReasons, r) || strings.HasPrefix(r, "OutOf")
+	refused := slices.Contains(admissionReasons, r) || strings.HasPrefix(r, "OutOf") || r == reasonEvicted && exitCode(pod) == nil
+	return refused || disruption(pod) != nil
 }
 
 // disruption is the condition by which whoever takes a pod away says why; nil where nobody has.

@@ -180,7 +180,10 @@ func TestBackoffDoublesFromTheSecondRestart(t *testing.T) {
 
 func TestDisruptionsAreNotCharged(t *testing.T) {
 	cases := map[string]func(*play){
-		"evicted by the kubelet": func(p *play) { p.exit(0, 137).pod(0).Status.Reason = "Evicted" },
+		"evicted for pressure on the node": func(p *play) {
+			p.exit(0, 137).pod(0).Status.Reason = "Evicted"
+			p.pod(0).Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}
+		},
 		"preempted": func(p *play) {
 			p.exit(0, 143).pod(0).Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}
 		},
@@ -193,6 +196,9 @@ func TestDisruptionsAreNotCharged(t *testing.T) {
 			delete(p.pods, "job-worker-0")
 		},
 		"turned away by the kubelet": func(p *play) { p.pod(0).Status.Phase, p.pod(0).Status.Reason = corev1.PodFailed, "OutOfcpu" },
+		"turned away by a node under pressure": func(p *play) {
+			p.pod(0).Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"}
+		},
 	}
 	for name, disrupt := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -187,6 +187,7 @@ func (p *pass) observe() {
 	keep := p.mode != batch.RunDebug && p.old.RunMode != batch.RunDebug
 	for i := range p.replicas {
 		r := &p.replicas[i]
+		r.returned = p.old.RunMode != "" && r.past.phase == ""
 		r.observe(p.mode, keep, p.cfg)
 		if p.old.RunMode == batch.RunPause && r.pod == nil && r.disrupted { // it was the pause that took the pod away
 			r.disrupted, r.uid, r.reason = false, "", ""

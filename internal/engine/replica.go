@@ -41,6 +41,9 @@ type replica struct {
 	disrupted bool
 	// superseded is true while a pod whose restart is counted already has not gone yet.
 	superseded bool
+	// returned is true where a status has been written that does not know the replica: its rank is new, or was scaled away
+	// before. A pod that it has and that has ended is from then, and may have been counted.
+	returned bool
 }
 
 // reasonModeChanged marks a replica whose pod was made for another run mode.
@@ -82,7 +85,7 @@ func (r *replica) observe(mode batch.RunModeType, keepResults bool, cfg *Config)
 	r.uid = string(r.pod.UID)
 	restarts := count(r.pod.Annotations[batch.AnnotationRestarts])
 	end := classify(r.pod)
-	r.superseded = restarts < r.past.restarts && end != notEnded
+	r.superseded = end != notEnded && (restarts < r.past.restarts || r.returned)
 	if r.superseded {
 		r.uid = ""
 		r.phase, r.reason = batch.ReplicaCreating, "Restarting"

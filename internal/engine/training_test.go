@@ -51,6 +51,21 @@ func TestExitCodeOutlivesItsPod(t *testing.T) {
 	p.pass().want(batch.JobPending, 2)
 }
 
+// A rank that is scaled away while its pod is being replaced comes back before that pod has gone.
+func TestCountedPodOfReturnedRankIsNotChargedAgain(t *testing.T) {
+	p := newTraining(t, 2, 3)
+	p.job.Elastic = &Elastic{Min: 1, Max: 2}
+	p.pass().run(0, 1).pass().exit(1, 1)
+	dead := p.pod(1)
+	p.pass().want(batch.JobRunning, 1)
+	p.pods[dead.Name] = dead // a cache does not show its deletion yet
+	p.job.Roles[0].Replicas = 1
+	p.pass().want(batch.JobRunning, 1)
+	p.pods[dead.Name] = dead
+	p.job.Roles[0].Replicas = 2
+	p.pass().want(batch.JobRunning, 1)
+}
+
 func TestDeadline(t *testing.T) {
 	p := newTraining(t, 3, 0)
 	hour := time.Hour

@@ -234,6 +234,9 @@ func (w *world) kubelet(pod *corev1.Pod) {
 			t.exit = int32(1 + w.rng.IntN(3))
 		}
 		t.success = t.exit == 0
+		if !t.success && w.chance(15) {
+			pod.Status.Reason = "Evicted" // for a limit of its own, so without DisruptionTarget
+		}
 		w.end(pod, t.exit)
 	}
 }

@@ -54,6 +54,24 @@ func TestDisruptions(t *testing.T) {
 	}
 }
 
+// TestBrokenStorageLimit: §5, a pod that its kubelet evicts for filling more than its volume may hold failed by its own doing: it
+// is charged, so a replica that always does so ends its job.
+func TestBrokenStorageLimit(t *testing.T) {
+	s := newSpace(t)
+	worker := restarting(role("worker", 1, `echo started >> /gate/$HOSTNAME.starts; head -c 3000000 /dev/zero > /scratch/full; exec sleep 1000000`),
+		batch.RestartOnFailure, 1)
+	limit := resource.MustParse("1Mi")
+	worker.Template.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &limit}}}}
+	worker.Template.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/scratch"}}
+	s.create(s.newJob("full", worker))
+	j := s.awaitPhase("full", batch.JobFailed)
+	checkEnd(t, j, batch.ReasonFailureRule, "full-worker-0")
+	s.checkRestarts(j, map[string]int{"full-worker-0": 1})
+	if r := replica(j, "full-worker-0"); r.Reason != "Evicted" {
+		t.Errorf("the replica's reason is %q, want Evicted", r.Reason)
+	}
+}
+
 // TestReplacementWaits: §5, a replacement starts when the old pod is gone, however long that takes.
 func TestReplacementWaits(t *testing.T) {
 	s := newSpace(t)

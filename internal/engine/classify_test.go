@@ -1,0 +1,75 @@
+package engine
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// TestFailedPodsAreClassifiedByWhatEndedThem lists what a kubelet 1.36 and the controllers write on pods that they fail.
+func TestFailedPodsAreClassifiedByWhatEndedThem(t *testing.T) {
+	killed := []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "Error"}}}}
+	// A container of which the kubelet has lost track has neither start nor end.
+	untracked := []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown"}}}}
+	waiting := []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
+		Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}}}
+	target := func(reason string) []corev1.PodCondition {
+		return []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason}}
+	}
+	for name, test := range map[string]struct {
+		status corev1.PodStatus
+		want   ending
+	}{
+		"exit code":                        {corev1.PodStatus{ContainerStatuses: killed}, failed},
+		"emptyDir or ephemeral limit":      {corev1.PodStatus{Reason: "Evicted", ContainerStatuses: killed}, failed},
+		"limit, container lost track of":   {corev1.PodStatus{Reason: "Evicted", ContainerStatuses: untracked}, failed},
+		"limit broken by init container":   {corev1.PodStatus{Reason: "Evicted", InitContainerStatuses: killed, ContainerStatuses: waiting}, failed},
+		"node pressure":                    {corev1.PodStatus{Reason: "Evicted", ContainerStatuses: killed, Conditions: target("TerminationByKubelet")}, disrupted},
+		"node under pressure refuses":      {corev1.PodStatus{Reason: "Evicted"}, disrupted},
+		"critical pod":                     {corev1.PodStatus{Reason: "Preempting", ContainerStatuses: killed, Conditions: target("TerminationByKubelet")}, disrupted},
+		"node shuts down":                  {corev1.PodStatus{Reason: "Terminated", ContainerStatuses: killed, Conditions: target("TerminationByKubelet")}, disrupted},
+		"node that shuts down refuses":     {corev1.PodStatus{Reason: "NodeShutdown"}, disrupted},
+		"preemption":                       {corev1.PodStatus{ContainerStatuses: killed, Conditions: target("PreemptionByScheduler")}, disrupted},
+		"taint":                            {corev1.PodStatus{ContainerStatuses: killed, Conditions: target("DeletionByTaintManager")}, disrupted},
+		"lost node, garbage collected":     {corev1.PodStatus{Reason: "NodeLost", Conditions: target("DeletionByPodGC")}, disrupted},
+		"failed after its node came back":  {corev1.PodStatus{Reason: "NodeLost", ContainerStatuses: killed}, failed},
+		"pod's own activeDeadlineSeconds":  {corev1.PodStatus{Reason: "DeadlineExceeded", ContainerStatuses: killed}, failed},
+		"no room left for CPU":             {corev1.PodStatus{Reason: "OutOfcpu"}, disrupted},
+		"no room left for GPUs":            {corev1.PodStatus{Reason: "OutOfnvidia.com/gpu"}, disrupted},
+		"refused after kubelet restart":    {corev1.PodStatus{Reason: "NodeAffinity", ContainerStatuses: killed}, disrupted},
+		"NoExecute taint on admission":     {corev1.PodStatus{Reason: "TaintToleration"}, disrupted},
+		"host port taken":                  {corev1.PodStatus{Reason: "NodePorts"}, disrupted},
+		"device plugin not there":          {corev1.PodStatus{Reason: "UnexpectedAdmissionError"}, disrupted},
+		"resources not aligned":            {corev1.PodStatus{Reason: "TopologyAffinityError"}, disrupted},
+		"too many volumes at the node":     {corev1.PodStatus{Reason: "VolumeAttachmentLimitExceeded"}, disrupted},
+		"kubelet does not know its node":   {corev1.PodStatus{Reason: "InvalidNodeInfo"}, disrupted},
+		"operating system that never fits": {corev1.PodStatus{Reason: "PodOSNotSupported"}, failed},
+		"forbidden sysctl":                 {corev1.PodStatus{Reason: "SysctlForbidden"}, failed},
+		"AppArmor":                         {corev1.PodStatus{Reason: "AppArmor"}, failed},
+		"condition that was taken back": {corev1.PodStatus{ContainerStatuses: killed, Conditions: []corev1.PodCondition{
+			{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse, Reason: "PreemptionByScheduler"}}}, failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.status.Phase = corev1.PodFailed
+			if got := classify(&corev1.Pod{Status: test.status}); got != test.want {
+				t.Errorf("classified as %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+// TestBrokenStorageLimitIsCharged: a replica that fills its volume does so again each time, so its limit of restarts counts.
+func TestBrokenStorageLimitIsCharged(t *testing.T) {
+	p := newPlay(t, 1, 1).pass().run(0).pass()
+	p.exit(0, 137).pod(0).Status.Reason = "Evicted"
+	p.pass().want(batch.JobPending, 1).pass().run(0).pass()
+	p.exit(0, 137).pod(0).Status.Reason = "Evicted"
+	p.pass().want(batch.JobFailed, 1)
+	if got := p.stat.Tasks[0].Replicas[0].Reason; got != "Evicted" {
+		t.Errorf("the replica's reason is %q, want Evicted", got)
+	}
+}
