@@ -23,6 +23,8 @@ type Component struct {
 	Ready func(context.Context) error
 	// Usable returns nil as soon as those that use the component may start, if that is before it is ready.
 	Usable func(context.Context) error
+	// Drain ends what the program runs, before the program is ended with all others. It may be nil.
+	Drain func(context.Context)
 }
 
 // checkPlane refuses components that are there twice, that need one that does not come before them, or that are

@@ -26,8 +26,9 @@ const DefaultContainerdSocket = "/run/containerd/containerd.sock"
 const (
 	Etcd              = "etcd"
 	APIServer         = "kube-apiserver"
-	CRDs              = "crds"    // not a program: the step that installs the repository's CRDs
-	Webhook           = "webhook" // not a program: the step that has the API server call the operator's webhook
+	CRDs              = "crds"      // not a program: the step that installs the repository's CRDs
+	Webhook           = "webhook"   // not a program: the step that has the API server call the operator's webhook
+	LostPods          = "lost-pods" // not a program: the step that fails the pods which an earlier end of the node took along
 	ControllerManager = "kube-controller-manager"
 	Scheduler         = "kube-scheduler"
 	Kubelet           = "kubelet"
@@ -35,9 +36,10 @@ const (
 	Operator          = "operator"
 )
 
-// WholePlane lists everything that `up` runs, in the order of their needs.
+// WholePlane lists everything that `up` runs, in the order of their needs. It ends in the reverse order: nothing creates or binds a
+// pod any more while the kubelet ends those that run, and they find each other by their names until then.
 func WholePlane() []string {
-	return []string{Etcd, APIServer, CRDs, Webhook, ControllerManager, Scheduler, Kubelet, DNS, Operator}
+	return []string{Etcd, APIServer, CRDs, Webhook, LostPods, DNS, Kubelet, ControllerManager, Scheduler, Operator}
 }
 
 // Options are what may differ from one start of a cluster to the next.
@@ -169,6 +171,11 @@ func (d Dir) Configure(o Options) (*Config, error) {
 
 // LogNames lists what Dir.LogFile has a file for: the programs, and the machine process.
 func LogNames() []string {
-	names := slices.DeleteFunc(WholePlane(), func(c string) bool { return c == CRDs || c == Webhook })
+	names := slices.DeleteFunc(WholePlane(), isStep)
 	return append(names, machineLog)
+}
+
+// isStep tells whether a component is not a program.
+func isStep(component string) bool {
+	return slices.Contains([]string{CRDs, Webhook, LostPods}, component)
 }

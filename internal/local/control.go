@@ -10,16 +10,22 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 )
 
 // Status is what a machine process tells about itself and its components.
 type Status struct {
 	PID        int               `json:"pid"`
 	Components []ComponentStatus `json:"components"`
+	// Shutdown is nil unless the cluster goes down.
+	Shutdown *ShutdownStatus `json:"shutdown,omitempty"`
 }
 
-// Ready tells whether every component is.
+// Ready tells whether every component is, and shall be for longer.
 func (s *Status) Ready() bool {
+	if s.Shutdown != nil {
+		return false
+	}
 	for _, c := range s.Components {
 		if c.State != StateReady {
 			return false
@@ -38,8 +44,14 @@ func (s *Status) Component(name string) *ComponentStatus {
 	return nil
 }
 
-// serveControl answers requests on the directory's socket until ctx ends; stop is what a request to stop calls.
-func serveControl(ctx context.Context, d Dir, s *Supervisor, stop func()) error {
+// control answers requests on the directory's socket.
+type control struct {
+	supervisor *Supervisor
+	end        *shutdown
+}
+
+// serve answers until ctx ends, and returns when it has told whoever asked last.
+func (c *control) serve(ctx context.Context, d Dir) error {
 	if err := os.Remove(d.socket()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("removing an old socket: %w", err)
 	}
@@ -47,22 +59,41 @@ func serveControl(ctx context.Context, d Dir, s *Supervisor, stop func()) error 
 	if err != nil {
 		return fmt.Errorf("listening for requests: %w", err)
 	}
+	server := &http.Server{Handler: c.handler()}
+	closed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		server.Close()
+		close(closed)
+	})
+	err = server.Serve(listener)
+	if stop() {
+		return fmt.Errorf("answering requests: %w", err)
+	}
+	<-closed
+	return nil
+}
+
+func (c *control) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(Status{PID: os.Getpid(), Components: s.Status()}) // the client went away
+		_ = json.NewEncoder(w).Encode(Status{PID: os.Getpid(), Components: c.supervisor.Status(), Shutdown: c.end.now()}) // the client went away
 	})
-	mux.HandleFunc("POST /stop", func(http.ResponseWriter, *http.Request) { stop() })
-	for verb, do := range map[string]func(string) error{"start": s.Start, "stop": s.Stop, "kill": s.Kill} {
+	mux.HandleFunc("POST /stop", func(w http.ResponseWriter, r *http.Request) {
+		grace, err := time.ParseDuration(r.FormValue("grace"))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		c.end.request(grace)
+	})
+	for verb, do := range map[string]func(string) error{"start": c.supervisor.Start, "stop": c.supervisor.Stop, "kill": c.supervisor.Kill} {
 		mux.HandleFunc("POST /components/{name}/"+verb, func(w http.ResponseWriter, r *http.Request) {
 			if err := do(r.PathValue("name")); err != nil {
 				http.Error(w, err.Error(), http.StatusNotFound)
 			}
 		})
 	}
-	server := &http.Server{Handler: mux}
-	context.AfterFunc(ctx, func() { server.Close() })
-	go func() { _ = server.Serve(listener) }() // ends by Close
-	return nil
+	return mux
 }
 
 // Client talks to the machine process of a directory.
@@ -84,8 +115,10 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 	return s, c.do(ctx, http.MethodGet, "/status", s)
 }
 
-// Stop asks the machine process to end everything; it does not wait.
-func (c *Client) Stop(ctx context.Context) error { return c.do(ctx, http.MethodPost, "/stop", nil) }
+// Stop asks the machine process to end everything, the pods within grace; it does not wait.
+func (c *Client) Stop(ctx context.Context, grace time.Duration) error {
+	return c.do(ctx, http.MethodPost, "/stop?grace="+grace.String(), nil)
+}
 
 // StopComponent ends a component's program and holds it down. It returns when the program has ended.
 func (c *Client) StopComponent(ctx context.Context, name string) error {

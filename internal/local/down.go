@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// downTimeout is how long a machine process may take to end everything before it is killed.
+// downTimeout is how long a machine process may take to end everything but the pods before it is killed.
 const downTimeout = 30 * time.Second
 
 // Exists tells whether there is a cluster in the directory, running or not.
@@ -26,13 +26,14 @@ func (d Dir) Exists() bool {
 }
 
 // Down ends every process of the cluster, its pods included, and removes its mounts and network devices, in whatever
-// state it is. Its data stay for the next Up. It tells whether the cluster was running.
-func Down(ctx context.Context, d Dir) (ran bool, err error) {
+// state it is. Pods end as on a machine that shuts down, within grace; report is called now and then with how far they are. The
+// cluster's data stay for the next Up. Down tells whether the cluster was running.
+func Down(ctx context.Context, d Dir, grace time.Duration, report func(ShutdownStatus)) (ran bool, err error) {
 	if !d.Exists() {
 		return false, nil
 	}
 	ran = d.Running()
-	lock, err := stopMachine(ctx, d)
+	lock, err := stopMachine(ctx, d, grace, report)
 	if err != nil {
 		return ran, err
 	}
@@ -41,8 +42,8 @@ func Down(ctx context.Context, d Dir) (ran bool, err error) {
 }
 
 // Remove ends the cluster as Down does, and deletes its directory.
-func Remove(ctx context.Context, d Dir) (ran bool, err error) {
-	if ran, err = Down(ctx, d); err != nil {
+func Remove(ctx context.Context, d Dir, grace time.Duration, report func(ShutdownStatus)) (ran bool, err error) {
+	if ran, err = Down(ctx, d, grace, report); err != nil {
 		return ran, err
 	}
 	return ran, d.remove()
@@ -50,8 +51,9 @@ func Remove(ctx context.Context, d Dir) (ran bool, err error) {
 
 // stopMachine returns with the directory's lock in hand. A machine process that does not end in time is killed, and
 // its components with it.
-func stopMachine(ctx context.Context, d Dir) (*os.File, error) {
-	deadline := time.Now().Add(downTimeout)
+func stopMachine(ctx context.Context, d Dir, grace time.Duration, report func(ShutdownStatus)) (*os.File, error) {
+	client := NewClient(d)
+	deadline := time.Now().Add(grace + reportTime + downTimeout)
 	asked, killed := false, false
 	for {
 		lock, err := d.lock()
@@ -59,7 +61,9 @@ func stopMachine(ctx context.Context, d Dir) (*os.File, error) {
 			return lock, err
 		}
 		if !asked {
-			asked = NewClient(d).Stop(ctx) == nil // fails while the process is only just starting
+			asked = client.Stop(ctx, grace) == nil // fails while the process is only just starting
+		} else if status, err := client.Status(ctx); err == nil && status.Shutdown != nil {
+			report(*status.Shutdown)
 		}
 		if time.Now().After(deadline) {
 			if killed {

@@ -6,12 +6,17 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"tensorstack.dev/batch/internal/local/logind"
 )
 
 // Machine is the process that holds a cluster together.
 type Machine struct {
 	Dir Dir
-	// Ephemeral removes the directory at the end.
+	// Ephemeral says that nobody will want the cluster back when the context of Run ends: pods are given no time to end then,
+	// and the directory is removed.
 	Ephemeral bool
 }
 
@@ -30,7 +35,7 @@ func (m *Machine) Run(ctx context.Context) error {
 	} else {
 		err = m.run(ctx, c)
 	}
-	if m.Ephemeral {
+	if m.Ephemeral && (ctx.Err() != nil || err != nil) {
 		err = errors.Join(err, m.Dir.remove())
 	}
 	return err
@@ -77,17 +82,39 @@ func (m *Machine) run(ctx context.Context, c *Config) error {
 	if err != nil {
 		return fmt.Errorf("finding this program: %w", err)
 	}
-	supervisor, err := NewSupervisor(binary, newPlane(m.Dir, c, a), m.Dir.LogFile)
+	supervised, begin := context.WithCancel(context.WithoutCancel(ctx)) // by end alone, which knows how long it may take
+	defer begin()
+	end := &shutdown{begin: begin, logind: logind.NewServer()}
+	supervisor, err := NewSupervisor(binary, newPlane(m.Dir, c, a, end), m.Dir.LogFile)
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(ctx)
+	stop := context.AfterFunc(ctx, func() { end.request(m.grace()) })
 	defer stop()
-	if err := serveControl(ctx, m.Dir, supervisor, stop); err != nil {
-		return err
+	return m.serve(supervised, c, supervisor, end)
+}
+
+// serve runs the supervisor until ctx ends, and what serves others as long as the supervisor runs.
+func (m *Machine) serve(ctx context.Context, c *Config, supervisor *Supervisor, end *shutdown) error {
+	served, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	servers, served := errgroup.WithContext(served)
+	servers.Go(func() error { return (&control{supervisor: supervisor, end: end}).serve(served, m.Dir) })
+	if c.hasNode() {
+		servers.Go(func() error { return end.logind.Serve(served, m.Dir.logindSocket()) })
 	}
+	context.AfterFunc(served, func() { end.request(0) }) // nobody can steer a cluster whose servers fail
 	supervisor.Run(ctx)
-	return nil
+	stop()
+	return servers.Wait()
+}
+
+// grace is how long pods may take when the context of Run ends.
+func (m *Machine) grace() time.Duration {
+	if m.Ephemeral {
+		return 0
+	}
+	return DefaultGrace
 }
 
 // lockPatiently takes the directory's lock, which a process that merely looks whether the cluster runs holds for a

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"tensorstack.dev/batch/internal/local/containerd"
 	"tensorstack.dev/batch/internal/local/cri"
+	"tensorstack.dev/batch/internal/local/logind"
 )
 
 // RuntimeConfig is that of the process runtime, which the kubelet's process serves.
@@ -79,6 +81,8 @@ func (d Dir) podLogs() string { return d.join("podlogs") }
 
 func (d Dir) runtimeSocket() string { return d.join("cri.sock") }
 
+func (d Dir) logindSocket() string { return d.join("logind.sock") }
+
 // ContainerLogs is where the kubelet makes links to the containers' logs, in place of /var/log/containers.
 func (d Dir) ContainerLogs() string { return d.join("containers") }
 
@@ -98,6 +102,14 @@ func kubeletArgs(d Dir, c *Config) []string {
 		"--node-ip=" + c.gateway().String(),
 	}
 }
+
+// kubeletEnv tells the kubelet where its cluster is, and where it learns of the cluster's shutdown.
+func kubeletEnv(d Dir) []string {
+	return []string{DirVariable + "=" + string(d), "DBUS_SYSTEM_BUS_ADDRESS=" + logind.Address(d.logindSocket())}
+}
+
+// maxGrace is the longest time for which the kubelet lets a pod end.
+const maxGrace = 24 * time.Hour
 
 // writeKubeletConfig writes the kubelet's configuration file. cgroups stay as they are: pods are not limited. So does
 // the machine's firewall. And nothing is evicted when the disk fills up: it is the user's, not a node's.
@@ -144,7 +156,8 @@ func writeKubeletConfig(d Dir, c *Config) error {
 		"kubeAPIQPS":                  500,
 		"kubeAPIBurst":                1000,
 		"nodeStatusUpdateFrequency":   "10s",
-		"shutdownGracePeriod":         "0s",
+		// All pods end at the same time, and have as long as they ask for: the machine process bounds it.
+		"shutdownGracePeriodByPodPriority": []any{map[string]any{"priority": 0, "shutdownGracePeriodSeconds": int(maxGrace.Seconds())}},
 	}
 	data, err := json.MarshalIndent(config, "", "  ") // JSON is YAML
 	if err != nil {

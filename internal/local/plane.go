@@ -24,20 +24,21 @@ const usable = "/readyz?exclude=poststarthook/rbac/bootstrap-roles&exclude=posts
 // clusterDomain ends the names that the cluster's DNS answers for.
 const clusterDomain = "cluster.local"
 
-// newPlane lists the components that c asks for.
-func newPlane(d Dir, c *Config, a *api) []Component {
+// newPlane lists the components that c asks for. Its kubelet ends the pods as end says.
+func newPlane(d Dir, c *Config, a *api, end *shutdown) []Component {
 	all := []Component{
 		{Name: Etcd, Args: etcdArgs(d, c), Ready: etcdReady(d)},
 		{Name: APIServer, Needs: []string{Etcd}, Args: apiServerArgs(d, c), Ready: a.healthy("/readyz"), Usable: a.healthy(usable)},
 		{Name: CRDs, Uses: []string{APIServer}, Run: a.installCRDs},
 		{Name: Webhook, Uses: []string{APIServer}, Run: a.installWebhook(c.loopback(Webhook))},
+		{Name: LostPods, Uses: []string{APIServer}, Run: a.failLostPods},
+		{Name: DNS, Uses: []string{APIServer}, Args: dnsArgs(d, c), Ready: resolves(c)},
+		{Name: Kubelet, Uses: []string{APIServer}, Needs: kubeletNeeds(c), Args: kubeletArgs(d, c), Env: kubeletEnv(d),
+			Ready: both(a.serves(hostPort(c.gateway(), kubeletPort), "/healthz"), a.nodeReady), Drain: end.drain(a)},
 		{Name: ControllerManager, Needs: []string{APIServer}, Args: controllerManagerArgs(d, c),
 			Ready: both(a.serves(c.loopback(ControllerManager), "/healthz"), a.hasDefaultServiceAccount)},
 		{Name: Scheduler, Needs: []string{APIServer, CRDs}, Args: schedulerArgs(d, c),
 			Ready: a.serves(c.loopback(Scheduler), "/readyz")},
-		{Name: Kubelet, Uses: []string{APIServer}, Args: kubeletArgs(d, c), Env: []string{DirVariable + "=" + string(d)},
-			Ready: both(a.serves(hostPort(c.gateway(), kubeletPort), "/healthz"), a.nodeReady)},
-		{Name: DNS, Uses: []string{APIServer}, Args: dnsArgs(d, c), Ready: resolves(c)},
 		{Name: Operator, Needs: operatorNeeds(c), Args: operatorArgs(d, c), Ready: a.servesPlainly(c.loopback(Operator), "/readyz")},
 	}
 	var plane []Component
@@ -147,6 +148,14 @@ func dnsArgs(d Dir, c *Config) []string {
 		args = append(args, "--upstream-socket="+d.dnsSocket())
 	}
 	return args
+}
+
+// kubeletNeeds puts an end to the lost pods before the kubelet, which would report how it finds their containers.
+func kubeletNeeds(c *Config) []string {
+	if slices.Contains(c.Components, LostPods) {
+		return []string{LostPods}
+	}
+	return nil
 }
 
 // operatorNeeds puts the webhook's configuration before the operator, which would otherwise come back for it a while later.

@@ -77,13 +77,16 @@ func NewSupervisor(binary string, plane []Component, logFile func(component stri
 func (s *Supervisor) Run(ctx context.Context) {
 	keepers, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	go s.spawner(keepers)
 	var wg sync.WaitGroup
+	wg.Go(func() { s.spawner(keepers) })
 	for _, u := range s.units {
 		wg.Go(func() { s.keep(keepers, u) })
 	}
 	<-ctx.Done()
 	for _, u := range slices.Backward(s.units) {
+		if u.Drain != nil && isClosed(u.served) {
+			u.Drain(keepers)
+		}
 		u.stop()
 	}
 	cancel()
@@ -197,9 +200,7 @@ func (s *Supervisor) runOnce(ctx context.Context, u *unit) error {
 	if err != nil {
 		return err
 	}
-	started := make(chan error)
-	s.spawn <- func() { started <- u.launch(cmd) }
-	err = <-started
+	err = s.launch(ctx, u, cmd)
 	cmd.Stdout.(*os.File).Close()
 	if err != nil {
 		return err
@@ -215,6 +216,17 @@ func (s *Supervisor) runOnce(ctx context.Context, u *unit) error {
 		return errors.New("ended by itself")
 	}
 	return err
+}
+
+// launch has the spawner start the program, unless ctx, which ends the spawner too, ends before.
+func (s *Supervisor) launch(ctx context.Context, u *unit, cmd *exec.Cmd) error {
+	started := make(chan error, 1)
+	select {
+	case s.spawn <- func() { started <- u.launch(cmd) }:
+		return <-started
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (s *Supervisor) command(u *unit) (*exec.Cmd, error) {

@@ -104,11 +104,18 @@ func (u *unit) awaitOther(ctx context.Context, name string, closed <-chan struct
 	}
 }
 
-// open closes a channel unless it is closed already.
-func open(c chan struct{}) {
+func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
+		return true
 	default:
+		return false
+	}
+}
+
+// open closes a channel unless it is closed already.
+func open(c chan struct{}) {
+	if !isClosed(c) {
 		close(c)
 	}
 }

@@ -24,6 +24,9 @@ func Up(ctx context.Context, d Dir, o Options, report func(ComponentStatus)) (st
 		return false, err
 	}
 	err = prepare(ctx, d, o)
+	if errors.Is(err, errLocked) && awaitDown(ctx, d) {
+		err = prepare(ctx, d, o)
+	}
 	if errors.Is(err, errLocked) {
 		c, err := d.Load()
 		if err != nil {
@@ -42,6 +45,21 @@ func Up(ctx context.Context, d Dir, o Options, report func(ComponentStatus)) (st
 		return false, err
 	}
 	return true, awaitReady(ctx, d, ended, report)
+}
+
+// awaitDown waits for the end of a cluster that goes down, and tells whether it did.
+func awaitDown(ctx context.Context, d Dir) bool {
+	waited := false
+	for {
+		status, err := NewClient(d).Status(ctx)
+		if err != nil || status.Shutdown == nil {
+			return waited
+		}
+		waited = true
+		if !sleep(ctx, readyInterval) {
+			return false
+		}
+	}
 }
 
 // prepare makes the directory ready for a start with these options, or returns errLocked. What is left of an earlier

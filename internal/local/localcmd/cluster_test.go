@@ -44,8 +44,7 @@ func TestLife(t *testing.T) {
 	if got := logsOf(t, c, "asker"); !strings.HasPrefix(got, "server\n") {
 		t.Errorf("the pod that had ended is said to have printed %q", got)
 	}
-	// The pod that ran does as on a node that lost power.
-	awaitPhase(t, c, "server", corev1.PodFailed)
+	checkDisrupted(t, awaitPhase(t, c, "server", corev1.PodFailed), "TerminationByKubelet")
 	u.prints(t, "Cluster default is gone", "reset")
 	if _, err := os.Stat(string(u.dir("default"))); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("after reset: %v", err)
@@ -54,6 +53,17 @@ func TestLife(t *testing.T) {
 	if after := machineFiles(t); after != before {
 		t.Errorf("the machine was\n%s\nand is\n%s", before, after)
 	}
+}
+
+// checkDisrupted looks for the condition of a pod that ended through no doing of its own.
+func checkDisrupted(t *testing.T, p *corev1.Pod, reason string) {
+	t.Helper()
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == reason {
+			return
+		}
+	}
+	t.Errorf("pod %s has ended without a DisruptionTarget for %s: %+v", p.Name, reason, p.Status)
 }
 
 const queues = "queues.scheduler.tensorstack.dev"
@@ -154,7 +164,7 @@ func TestKilledComponents(t *testing.T) {
 	steady := awaitPhase(t, c, "steady", corev1.PodRunning).Status.ContainerStatuses[0].ContainerID
 
 	for _, name := range local.WholePlane() {
-		if name == local.CRDs || name == local.Webhook {
+		if name == local.CRDs || name == local.Webhook || name == local.LostPods {
 			continue
 		}
 		before := u.status(t, "default")
@@ -212,7 +222,7 @@ func TestKilledMachine(t *testing.T) {
 			u.leavesNothing(t, "default", config)
 		}
 		u.t9k(t, "up")
-		awaitPhase(t, u.client(t, "default"), name, corev1.PodFailed)
+		checkDisrupted(t, awaitPhase(t, u.client(t, "default"), name, corev1.PodFailed), "NodeLost")
 		create(t, u.client(t, "default"), pod("again-"+name, "true"))
 		awaitPhase(t, u.client(t, "default"), "again-"+name, corev1.PodSucceeded)
 	}
@@ -250,6 +260,7 @@ func TestRefusals(t *testing.T) {
 		"status":              "there is no cluster default; `t9k local up` makes it",
 		"status --name x":     "there is no cluster x; `t9k local up --name x` makes it",
 		"kubeconfig":          "there is no cluster default",
+		"down --grace -1s":    "--grace -1s: use a time that is not negative",
 		"logs":                "name one of etcd, kube-apiserver",
 		"logs coredns":        "name one of etcd, kube-apiserver",
 		"logs etcd":           "there is no cluster default",

@@ -4,8 +4,10 @@ package localcmd
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -49,24 +51,67 @@ their names, networks and files, but is no protection from what they do.`,
 	return root
 }
 
+// ending is how pods end with their cluster.
+type ending struct{ grace time.Duration }
+
+func (e *ending) addFlag(cmd *cobra.Command) {
+	cmd.Flags().DurationVar(&e.grace, "grace", local.DefaultGrace, "how long pods may take to end; 0 kills them at once")
+}
+
+// validate refuses a time that nobody can mean.
+func (e *ending) validate() error {
+	if e.grace < 0 {
+		return fmt.Errorf("--grace %s: use a time that is not negative, such as 30s", e.grace)
+	}
+	return nil
+}
+
+// progress returns a function that prints how many pods are left whenever that changes.
+func (e *ending) progress(out io.Writer) func(local.ShutdownStatus) {
+	last, began := 0, time.Now()
+	return func(s local.ShutdownStatus) {
+		switch {
+		case s.Pods == last:
+			return
+		case last == 0:
+			fmt.Fprintf(out, "Ending %s, within %s ...\n", pods(s.Pods), e.grace)
+		case s.Pods == 0:
+			fmt.Fprintf(out, "  %-24s %4.1f s\n", "all have ended", time.Since(began).Seconds())
+		default:
+			fmt.Fprintf(out, "  %-24s %4.1f s\n", pods(s.Pods)+" left", time.Since(began).Seconds())
+		}
+		last = s.Pods
+	}
+}
+
+func pods(n int) string {
+	if n == 1 {
+		return "1 pod"
+	}
+	return fmt.Sprintf("%d pods", n)
+}
+
 func newDown(c *cluster) *cobra.Command {
-	return &cobra.Command{
+	e := &ending{}
+	cmd := &cobra.Command{
 		Use:   "down",
 		Short: "End the cluster and all its pods; its data stay",
 		Long: `End every process of the cluster, its pods included, and remove its mounts and
-network devices, also if parts of it were killed. What is stored in it stays, and
-is there again after the next "up"; "reset" deletes that too.`,
+network devices, also if parts of it were killed. Pods end as on a machine that
+shuts down: they are asked to, have the grace period that they define, but at most
+--grace, and are not charged for it. What is stored in the cluster stays, and is
+there again after the next "up"; "reset" deletes that too.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d, err := c.dir()
-			if err != nil {
-				return err
-			}
-			ran, err := local.Down(cmd.Context(), d)
-			if err != nil {
+			if err := errors.Join(err, e.validate()); err != nil {
 				return err
 			}
 			out := cmd.OutOrStdout()
+			ran, err := local.Down(cmd.Context(), d, e.grace, e.progress(out))
+			if err != nil {
+				return err
+			}
 			switch {
 			case ran:
 				fmt.Fprintf(out, "Cluster %s is down. Its data stay in %s;\n%q deletes them.\n", d.Name(), tilde(string(d)), "t9k local reset"+nameFlag(d))
@@ -78,29 +123,36 @@ is there again after the next "up"; "reset" deletes that too.`,
 			return nil
 		},
 	}
+	e.addFlag(cmd)
+	return cmd
 }
 
 func newReset(c *cluster) *cobra.Command {
-	return &cobra.Command{
+	e := &ending{}
+	cmd := &cobra.Command{
 		Use:   "reset",
 		Short: "End the cluster and delete its data",
+		Long:  `End the cluster as "down" does, and delete its data.`,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d, err := c.dir()
-			if err != nil {
+			if err := errors.Join(err, e.validate()); err != nil {
 				return err
 			}
+			out := cmd.OutOrStdout()
 			if !d.Exists() {
-				fmt.Fprintf(cmd.OutOrStdout(), "There is no cluster %s.\n", d.Name())
+				fmt.Fprintf(out, "There is no cluster %s.\n", d.Name())
 				return nil
 			}
-			if _, err := local.Remove(cmd.Context(), d); err != nil {
+			if _, err := local.Remove(cmd.Context(), d, e.grace, e.progress(out)); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "Cluster %s is gone, with its data.\n", d.Name())
+			fmt.Fprintf(out, "Cluster %s is gone, with its data.\n", d.Name())
 			return nil
 		},
 	}
+	e.addFlag(cmd)
+	return cmd
 }
 
 func newKubeconfig(c *cluster) *cobra.Command {

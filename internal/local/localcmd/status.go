@@ -51,7 +51,10 @@ func newStatus(c *cluster) *cobra.Command {
 
 func printStatus(out io.Writer, d local.Dir, c *local.Config, s *local.Status, now time.Time) {
 	state := "ready"
-	if !s.Ready() {
+	switch {
+	case s.Shutdown != nil:
+		state = fmt.Sprintf("going down: %s left, for at most %s", pods(s.Shutdown.Pods), duration.HumanDuration(max(0, s.Shutdown.Deadline.Sub(now))))
+	case !s.Ready():
 		state = "not ready"
 	}
 	fmt.Fprintf(out, "Cluster %s is %s.\n\n", d.Name(), state)
@@ -111,8 +114,12 @@ func listOne(cmd *cobra.Command, out io.Writer, name string) error {
 	state, url := "Down", "-"
 	if d.Running() {
 		state, url = "Starting", config.APIURL()
-		if s, err := local.NewClient(d).Status(cmd.Context()); err == nil && s.Ready() {
+		s, err := local.NewClient(d).Status(cmd.Context())
+		switch {
+		case err == nil && s.Ready():
 			state = "Ready"
+		case err == nil && s.Shutdown != nil:
+			state = "Ending"
 		}
 	}
 	fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", name, state, url, tilde(string(d)))

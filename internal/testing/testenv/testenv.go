@@ -61,6 +61,7 @@ type Env struct {
 	output  bytes.Buffer
 	input   io.Closer
 	ended   chan struct{} // closed when the machine process has ended
+	binary  string
 }
 
 // Start starts an API server with its etcd and the repository's CRDs, and whatever else o.Components names; it takes
@@ -103,16 +104,16 @@ func New(o Options) (*Env, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Env{Dir: dir, dir: local.Dir(dir), ended: make(chan struct{})}
+	e := &Env{Dir: dir, dir: local.Dir(dir), binary: binary}
 	e.Kubeconfig, e.AuditLog = e.dir.Kubeconfig(), e.dir.AuditLog()
-	if err := e.start(binary, o); err != nil {
+	if err := e.start(o); err != nil {
 		e.Stop()
 		return nil, fmt.Errorf("starting a test environment: %w", err)
 	}
 	return e, nil
 }
 
-func (e *Env) start(binary string, o Options) error {
+func (e *Env) start(o Options) error {
 	settings := local.Options{Components: o.Components, ExtraArgs: o.Args}
 	if o.AuditPolicy != "" {
 		settings.AuditPolicy = filepath.Join(e.Dir, "audit-policy.yaml")
@@ -124,12 +125,7 @@ func (e *Env) start(binary string, o Options) error {
 		return err
 	}
 	e.client = local.NewClient(e.dir)
-	if err := e.launch(binary); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	if err := e.AwaitReady(ctx); err != nil {
+	if err := e.Up(); err != nil {
 		return err
 	}
 	var err error
@@ -140,10 +136,50 @@ func (e *Env) start(binary string, o Options) error {
 	return nil
 }
 
+// Up starts the environment again on its data, after Down or KillMachine, and returns when every component is ready.
+func (e *Env) Up() error {
+	if err := e.launch(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	return e.AwaitReady(ctx)
+}
+
+// Down ends the environment as `t9k local down` does, and keeps its data. Pods have at most grace to end.
+func (e *Env) Down(grace time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), grace+stopTimeout)
+	defer cancel()
+	if err := e.client.Stop(ctx, grace); err != nil {
+		return err
+	}
+	return e.awaitEnd(ctx)
+}
+
+// KillMachine ends the machine process by SIGKILL, and every component with it.
+func (e *Env) KillMachine() error {
+	if err := e.machine.Process.Kill(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	return e.awaitEnd(ctx)
+}
+
+func (e *Env) awaitEnd(ctx context.Context) error {
+	select {
+	case <-e.ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the end of the machine process: %w", ctx.Err())
+	}
+}
+
 // launch starts the machine process. It ends, and removes the directory, as soon as this process no longer holds the
 // other end of its standard input.
-func (e *Env) launch(binary string) error {
-	e.machine = exec.Command(binary, "machine", "--ephemeral", "--dir", e.Dir)
+func (e *Env) launch() error {
+	e.output.Reset()
+	e.machine = exec.Command(e.binary, "machine", "--ephemeral", "--dir", e.Dir)
 	e.machine.Env = append(os.Environ(), "GOGC="+garbage)
 	e.machine.Stdout, e.machine.Stderr = &e.output, &e.output
 	e.machine.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // the terminal's Ctrl-C is for the test
@@ -154,10 +190,11 @@ func (e *Env) launch(binary string) error {
 	if err := e.machine.Start(); err != nil {
 		return err
 	}
-	e.input = input
+	machine, ended := e.machine, make(chan struct{})
+	e.input, e.ended = input, ended
 	go func() {
-		defer close(e.ended)
-		_ = e.machine.Wait() // its end is seen by what no longer answers; its output tells the reason
+		defer close(ended)
+		_ = machine.Wait() // its end is seen by what no longer answers; its output tells the reason
 	}()
 	return nil
 }

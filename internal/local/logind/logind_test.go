@@ -1,0 +1,125 @@
+package logind_test
+
+import (
+	"context"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+
+	"tensorstack.dev/batch/internal/local/logind"
+)
+
+const (
+	service = "org.freedesktop.login1"
+	manager = "org.freedesktop.login1.Manager"
+	path    = dbus.ObjectPath("/org/freedesktop/login1")
+)
+
+// start runs a server until the test ends, and returns its socket.
+func start(t *testing.T) (*logind.Server, string) {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "a, b.sock")
+	server := logind.NewServer()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(ctx, socket) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return server, socket
+}
+
+// connect does what a kubelet does at its start, and returns its lock and where it is told of a shutdown.
+func connect(t *testing.T, socket string) (lock int, signals chan *dbus.Signal) {
+	t.Helper()
+	var conn *dbus.Conn
+	await(t, "the server", func() (ok bool) {
+		var err error
+		conn, err = dbus.Connect(logind.Address(socket))
+		return err == nil
+	})
+	t.Cleanup(func() { conn.Close() })
+	delay, err := conn.Object(service, path).GetProperty(manager + ".InhibitDelayMaxUSec")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := time.Duration(delay.Value().(uint64)) * time.Microsecond; d < 24*time.Hour {
+		t.Errorf("a shutdown can be delayed by %s", d)
+	}
+	call := conn.Object(service, path).Call(manager+".Inhibit", 0, "shutdown", "kubelet", "a reason", "delay")
+	var fd dbus.UnixFD
+	if err := call.Store(&fd); err != nil {
+		t.Fatal(err)
+	}
+	signals = make(chan *dbus.Signal, 1)
+	conn.Signal(signals)
+	if err := conn.AddMatchSignal(dbus.WithMatchInterface(manager), dbus.WithMatchMember("PrepareForShutdown")); err != nil {
+		t.Fatal(err)
+	}
+	return int(fd), signals
+}
+
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not in time", what)
+		}
+	}
+}
+
+func isAnnounced(t *testing.T, signals chan *dbus.Signal) {
+	t.Helper()
+	select {
+	case s := <-signals:
+		if s.Name != manager+".PrepareForShutdown" || len(s.Body) != 1 || s.Body[0] != true {
+			t.Errorf("the signal is %+v", s)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the shutdown was not announced")
+	}
+}
+
+func TestKubeletIsToldAndDelaysTheShutdown(t *testing.T) {
+	server, socket := start(t)
+	lock, signals := connect(t, socket)
+	await(t, "the lock", server.Delayed)
+	server.Announce()
+	isAnnounced(t, signals)
+	if !server.Delayed() {
+		t.Error("the lock counts as released before it was")
+	}
+	if err := syscall.Close(lock); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the release of the lock", func() bool { return !server.Delayed() })
+}
+
+func TestKubeletThatConnectsLateIsTold(t *testing.T) {
+	server, socket := start(t)
+	server.Announce()
+	lock, signals := connect(t, socket)
+	isAnnounced(t, signals)
+	if err := syscall.Close(lock); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOtherCallsAreRefused(t *testing.T) {
+	_, socket := start(t)
+	connect(t, socket)
+	conn, err := dbus.Connect(logind.Address(socket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if call := conn.Object(service, path).Call(manager+".PowerOff", 0, false); call.Err == nil {
+		t.Error("the machine was told to power off, and nothing refused")
+	}
+}

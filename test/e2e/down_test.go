@@ -1,0 +1,202 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
+	"tensorstack.dev/batch/internal/testing/testenv"
+)
+
+// leaving does as obey, and when it is asked to end it says so at the gate and fails, as training programs do. What waits for the
+// order is another process, for a shell does not act on signals while it reads.
+const leaving = `echo started >> /gate/$HOSTNAME.starts
+	trap 'echo left >> /gate/$HOSTNAME.left; exit 7' TERM
+	cat /gate/$HOSTNAME > /tmp/code & wait $!; exit $(cat /tmp/code)`
+
+// deaf does as obey and cannot be asked to end.
+const deaf = `trap '' TERM; ` + obey
+
+// TestDownAndUp: a cluster that goes down asks its pods to end and charges nobody. When it is up again, jobs go on with new pods, and
+// what had ended has ended.
+func TestDownAndUp(t *testing.T) {
+	w := newStopped(t)
+	if err := w.env.Down(2 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range w.leavers() {
+		if got := w.written(name + ".left"); got != "left\n" {
+			t.Errorf("%s noted %q when the cluster went down", name, got)
+		}
+	}
+	w.goOn()
+}
+
+// TestKilledMachineProcess: what ran when the machine process was killed is lost with its node and charged to nobody.
+func TestKilledMachineProcess(t *testing.T) {
+	w := newStopped(t)
+	if err := w.env.KillMachine(); err != nil {
+		t.Fatal(err)
+	}
+	w.goOn()
+	for _, name := range w.leavers() {
+		if got := w.written(name + ".left"); got != "" {
+			t.Errorf("%s noted %q when the machine process was killed", name, got)
+		}
+	}
+}
+
+// stopped are jobs of all sorts, none of which allows a restart, on a cluster that is about to end.
+type stopped struct {
+	*space
+	jobs  []client.Object
+	board map[string]string
+	ended map[string]string
+}
+
+func newStopped(t *testing.T) *stopped {
+	t.Helper()
+	requireStandIn(t)
+	requireCluster(t)
+	t.Parallel()
+	w := &stopped{space: ownCluster(t, testenv.Options{}).space(t)}
+	patient := role("w", 1, deaf)
+	patient.Template.Spec.TerminationGracePeriodSeconds = new(int64(3600))
+	elastic := w.newElastic("elastic", 1, 3, 2, role("node", 2, leaving))
+	w.jobs = []client.Object{
+		w.newJob("generic", role("w", 2, leaving)),
+		w.newJob("never", restarting(role("w", 1, leaving), batch.RestartNever, -1)),
+		w.newJob("deaf", role("w", 1, deaf)),
+		w.newJob("patient", patient),
+		limited(w.newPyTorch("torch", role("master", 1, leaving), role("worker", 1, leaving)), 0),
+		limited(w.newTensorFlow("tensor", under(batch.TrainingRestartExitCode, role("chief", 1, leaving)),
+			under(batch.TrainingRestartExitCode, role("worker", 1, deaf))), 0),
+		limited(elastic, 0),
+		w.gang("gang", w.queue("q", "100m"), requesting(role("w", 2, leaving), "40m")),
+	}
+	for _, j := range w.jobs {
+		w.create(j)
+	}
+	w.create(w.newJob("half", role("w", 2, obey)))
+	w.create(w.newJob("over", role("w", 1, obey)))
+	w.create(w.newJob("paused", role("w", 1, obey)))
+	w.setPause("paused", true)
+	w.claim("logs")
+	w.create(&tensorboard.TensorBoard{ObjectMeta: metav1.ObjectMeta{Name: "board"}, Spec: tensorboard.TensorBoardSpec{
+		Image: "tensorboard", TrainingLogFilesets: []string{"t9k://pvc/logs/run"}}})
+
+	w.orders("half-w-0", 0)
+	w.awaitStarts("half-w-1", 1)
+	w.awaitJob("half", "rank 0 has succeeded", func(j *batch.GenericJob) bool { return j.Status.Aggregate.Succeeded == 1 })
+	w.orders("over-w-0", 0)
+	w.awaitPhase("over", batch.JobSucceeded)
+	w.awaitPhase("paused", batch.JobPaused)
+	for _, j := range w.jobs {
+		awaitPhase(w.space, j, batch.JobRunning)
+		for _, r := range w.replicas(j) {
+			w.awaitStarts(r, 1)
+		}
+	}
+	w.awaitBoardReady("board")
+	w.board = w.boardPods()
+	w.ended = map[string]string{"half-w-0": string(w.podNow("half-w-0").UID), "over-w-0": string(w.podNow("over-w-0").UID)}
+	return w
+}
+
+// replicas are the names of a job's replicas.
+func (w *stopped) replicas(j client.Object) (names []string) {
+	w.t.Helper()
+	for name := range w.uidsOf(j) {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// leavers are the replicas that act when they are asked to end.
+func (w *stopped) leavers() []string {
+	return []string{"generic-w-0", "generic-w-1", "never-w-0", "torch-master-0", "torch-worker-0", "tensor-chief-0",
+		"elastic-node-0", "elastic-node-1", "gang-w-0", "gang-w-1"}
+}
+
+func (w *stopped) boardPods() map[string]string {
+	w.t.Helper()
+	pods := &corev1.PodList{}
+	if err := w.client.List(w.t.Context(), pods, client.InNamespace(w.ns)); err != nil {
+		w.t.Fatal(err)
+	}
+	found := map[string]string{}
+	for i := range pods.Items {
+		if p := &pods.Items[i]; strings.HasPrefix(p.Name, "board") {
+			found[string(p.UID)] = p.Name
+		}
+	}
+	return found
+}
+
+// goOn starts the cluster again and holds everything to how it should go on.
+func (w *stopped) goOn() {
+	w.t.Helper()
+	if err := w.env.Up(); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, j := range w.jobs {
+		for _, r := range w.replicas(j) {
+			w.awaitStarts(r, 2)
+		}
+		awaitPhase(w.space, j, batch.JobRunning)
+	}
+	await(w.space, "a TensorBoard that runs again", &corev1.PodList{}, func(pods []*corev1.Pod) bool {
+		return slices.ContainsFunc(pods, func(p *corev1.Pod) bool {
+			return strings.HasPrefix(p.Name, "board") && w.board[string(p.UID)] == "" && p.Status.Phase == corev1.PodRunning
+		})
+	})
+	w.awaitBoardReady("board")
+	w.awaitStarts("half-w-1", 2)
+	w.order("half-w-1", 0)
+	w.awaitPhase("half", batch.JobSucceeded)
+	for _, j := range w.jobs {
+		restarts := map[string]int{}
+		for _, r := range w.replicas(j) {
+			w.order(r, 0)
+			restarts[r] = 0
+		}
+		w.checkUncharged(awaitPhase(w.space, j, batch.JobSucceeded), restarts)
+	}
+	for name, uid := range w.ended {
+		if p := w.podNow(name); string(p.UID) != uid || w.starts(name) != 1 {
+			w.t.Errorf("%s, which had succeeded, has started %d times", name, w.starts(name))
+		}
+		if got, want := w.log(name, "main"), "ending with 0\n"; got != want {
+			w.t.Errorf("%s has written %q, want %q", name, got, want)
+		}
+	}
+	w.awaitPhase("over", batch.JobSucceeded)
+	w.awaitPhase("paused", batch.JobPaused)
+	w.setPause("paused", false)
+	w.finish("paused", "w", 1)
+}
+
+// checkUncharged holds that each replica was started twice and no restart counted.
+func (w *stopped) checkUncharged(j client.Object, replicas map[string]int) {
+	w.t.Helper()
+	for name := range replicas {
+		if r := replica(j, name); r.RestartCount != 0 {
+			w.t.Errorf("%d restarts of %s were charged", r.RestartCount, name)
+		}
+		if got := w.starts(name); got != 2 {
+			w.t.Errorf("%s has started %d times, want 2", name, got)
+		}
+	}
+	if n := statusOf(j).BackoffCount; n != 0 {
+		w.t.Errorf("%s counts %d restarts", fmt.Sprintf("%T %s", j, j.GetName()), n)
+	}
+}
