@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,33 +34,77 @@ var admissionReasons = []string{
 	"UnknownReason", "UnexpectedPredicateFailureType", "TopologyAffinityError", "VolumeAttachmentLimitExceeded",
 }
 
-// classify says whether and how a pod has ended. A pod that is being deleted has ended only if it finished by itself
-// before it was asked to.
-func classify(pod *corev1.Pod) ending {
-	end := notEnded
-	switch pod.Status.Phase {
-	case corev1.PodSucceeded:
+// classify says whether and how the replica of a pod has ended. With a pod that is being deleted it has ended only if it
+// finished by itself before that was asked for.
+func (x *Role) classify(pod *corev1.Pod) ending {
+	end, main := notEnded, x.mainEnd(pod)
+	switch {
+	case main != nil && x.isDisrupted(pod) && !endedBeforeDisruption(main, pod):
+		return disrupted
+	case main != nil && main.ExitCode == 0 && (pod.Status.Reason != reasonEvicted || disruption(pod) != nil):
 		end = succeeded
-	case corev1.PodFailed:
+	case main != nil: // or with 0, at the word of the kubelet that evicted it for a limit of its own
 		end = failed
-		if isDisrupted(pod) {
-			return disrupted
-		}
+	case pod.Status.Phase == corev1.PodSucceeded:
+		end = succeeded
+	case pod.Status.Phase == corev1.PodFailed && x.isDisrupted(pod):
+		return disrupted
+	case pod.Status.Phase == corev1.PodFailed:
+		end = failed
 	}
 	if pod.DeletionTimestamp == nil {
 		return end
 	}
-	if end != notEnded && finishedBeforeDeletion(pod) {
+	if end != notEnded && x.finishedBeforeDeletion(pod) {
 		return end
 	}
 	return disrupted
 }
 
+// mainEnd is how the main container ended, where its end decides; nil where it does not, or the container has not ended.
+func (x *Role) mainEnd(pod *corev1.Pod) *corev1.ContainerStateTerminated {
+	if !x.MainDecides {
+		return nil
+	}
+	name := x.mainContainer()
+	for i := range pod.Status.ContainerStatuses {
+		if c := &pod.Status.ContainerStatuses[i]; c.Name == name {
+			return c.State.Terminated
+		}
+	}
+	return nil
+}
+
+// ends yields how containers ended, of those that the end of the replica depends on: the main one if it decides and has
+// ended, or else all.
+func (x *Role) ends(pod *corev1.Pod) iter.Seq[*corev1.ContainerStateTerminated] {
+	return func(yield func(*corev1.ContainerStateTerminated) bool) {
+		if t := x.mainEnd(pod); t != nil {
+			yield(t)
+			return
+		}
+		for _, cs := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+			for i := range cs {
+				if t := cs[i].State.Terminated; t != nil && !yield(t) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// endedBeforeDisruption tells whether a container ended before anybody took its pod away. Both times have a resolution of one
+// second; the same second counts as caused by the disruption, in favour of the job.
+func endedBeforeDisruption(t *corev1.ContainerStateTerminated, pod *corev1.Pod) bool {
+	c := disruption(pod)
+	return c != nil && t.FinishedAt.Time.Before(c.LastTransitionTime.Time)
+}
+
 // isDisrupted tells whether a failed pod was taken away, or turned away, by others. Whoever takes a running pod away sets the
 // condition DisruptionTarget. A kubelet that evicts a pod for its own storage limits does not.
-func isDisrupted(pod *corev1.Pod) bool {
+func (x *Role) isDisrupted(pod *corev1.Pod) bool {
 	r := pod.Status.Reason
-	refused := slices.Contains(admissionReasons, r) || strings.HasPrefix(r, "OutOf") || r == reasonEvicted && exitCode(pod) == nil
+	refused := slices.Contains(admissionReasons, r) || strings.HasPrefix(r, "OutOf") || r == reasonEvicted && x.exitCode(pod) == nil
 	return refused || disruption(pod) != nil
 }
 
@@ -84,7 +129,7 @@ func disruptionReason(pod *corev1.Pod) string {
 // finishedBeforeDeletion compares the pod's end with the moment when its deletion was asked for. Both have a resolution of
 // one second; the same second counts as caused by the deletion, in favour of the job. So does an end of which nobody can tell:
 // with the kubelet's last word, which leaves no grace period, the API server overwrites the time that was asked for.
-func finishedBeforeDeletion(pod *corev1.Pod) bool {
+func (x *Role) finishedBeforeDeletion(pod *corev1.Pod) bool {
 	asked := pod.DeletionTimestamp.Time
 	if g := pod.DeletionGracePeriodSeconds; g != nil {
 		if *g == 0 {
@@ -92,24 +137,18 @@ func finishedBeforeDeletion(pod *corev1.Pod) bool {
 		}
 		asked = asked.Add(-time.Duration(*g) * time.Second)
 	}
-	_, finished := lifetime(pod)
+	_, finished := x.lifetime(pod)
 	return !finished.IsZero() && finished.Before(asked)
 }
 
-// lifetime is the time from the first start to the last end of the pod's containers; zero where unknown.
-func lifetime(pod *corev1.Pod) (started, finished time.Time) {
-	for _, cs := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for i := range cs {
-			t := cs[i].State.Terminated
-			if t == nil {
-				continue
-			}
-			if s := t.StartedAt.Time; !s.IsZero() && (started.IsZero() || s.Before(started)) {
-				started = s
-			}
-			if t.FinishedAt.After(finished) {
-				finished = t.FinishedAt.Time
-			}
+// lifetime is the time from the first start to the last end of the containers that count; zero where unknown.
+func (x *Role) lifetime(pod *corev1.Pod) (started, finished time.Time) {
+	for t := range x.ends(pod) {
+		if s := t.StartedAt.Time; !s.IsZero() && (started.IsZero() || s.Before(started)) {
+			started = s
+		}
+		if t.FinishedAt.After(finished) {
+			finished = t.FinishedAt.Time
 		}
 	}
 	return started, finished

@@ -55,7 +55,7 @@ func TestFailedPodsAreClassifiedByWhatEndedThem(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.status.Phase = corev1.PodFailed
-			if got := classify(&corev1.Pod{Status: test.status}); got != test.want {
+			if got := (&Role{}).classify(&corev1.Pod{Status: test.status}); got != test.want {
 				t.Errorf("classified as %d, want %d", got, test.want)
 			}
 		})

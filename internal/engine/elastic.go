@@ -42,19 +42,24 @@ func (p *pass) anySucceeded() bool {
 	if p.mode == batch.RunDebug || p.old.RunMode == batch.RunDebug {
 		return false
 	}
-	stays := func(role string) bool {
-		return slices.ContainsFunc(p.Roles, func(r Role) bool { return r.Type == role && !r.Restart.OnSuccess })
+	stays := func(role string) *Role { // the role whose successes stay
+		i := slices.IndexFunc(p.Roles, func(r Role) bool { return r.Type == role && !r.Restart.OnSuccess })
+		if i < 0 {
+			return nil
+		}
+		return &p.Roles[i]
 	}
 	for i := range p.old.Tasks {
 		t := &p.old.Tasks[i]
 		listed := slices.ContainsFunc(t.Replicas, func(r batch.ReplicaStatus) bool { return r.Phase == batch.ReplicaSucceeded })
 		omitted := slices.ContainsFunc(t.Omitted, func(o batch.OmittedReplicas) bool { return o.Phase == batch.ReplicaSucceeded })
-		if (listed || omitted) && stays(t.Type) {
+		if (listed || omitted) && stays(t.Type) != nil {
 			return true
 		}
 	}
 	return slices.ContainsFunc(p.seen.Pods, func(pod *corev1.Pod) bool {
-		role, _ := p.splitName(pod.Name)
-		return classify(pod) == succeeded && stays(role) && pod.Annotations[batch.AnnotationRunMode] != string(batch.RunDebug)
+		name, _ := p.splitName(pod.Name)
+		role := stays(name)
+		return role != nil && role.classify(pod) == succeeded && pod.Annotations[batch.AnnotationRunMode] != string(batch.RunDebug)
 	})
 }

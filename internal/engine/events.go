@@ -128,7 +128,7 @@ func (p *pass) heldResources(next *batch.JobStatus) {
 	a := next.Aggregate
 	n := a.Running + a.Pending + a.Creating + a.Unknown
 	for i := range p.replicas {
-		if pod := p.replicas[i].pod; pod != nil && tooOld(pod) && classify(pod) == notEnded { // its queue is about to end it
+		if pod := p.replicas[i].pod; pod != nil && tooOld(pod) && p.replicas[i].role.classify(pod) == notEnded { // its queue is about to end it
 			n--
 		}
 	}

@@ -57,6 +57,9 @@ type Role struct {
 	Template *corev1.PodTemplateSpec
 	// Main is the index of the main container in Template.Spec.Containers.
 	Main int
+	// MainDecides makes the end of the main container the end of the replica. Whatever else runs in the pod is then stopped,
+	// and neither its exit codes nor its running on count. Otherwise the replica ends when all containers have.
+	MainDecides bool
 	// Expand completes the pod of one rank: variables, environment, command lines. It may modify spec, which is a copy in
 	// which the run mode's commands are already in place, so that they are completed too. Nil where there is nothing to do.
 	Expand func(rank int, spec *corev1.PodSpec)

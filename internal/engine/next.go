@@ -13,7 +13,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// Plan is what is to be done about a job, in this order: write the status, or confirm; delete; create; update; emit the events, if the
+// Plan is what is to be done about a job, in this order: write the status, or confirm; delete; create; update; stop; emit the events, if the
 // status was written. Whoever carries it out stops at the first error, for each pass starts from what is seen then.
 type Plan struct {
 	// Status to write under an optimistic lock; nil where nothing is to be written now.
@@ -27,6 +27,8 @@ type Plan struct {
 	Confirm bool
 	// Delete lists pods to delete. Each must still be the one that was seen.
 	Delete []Deletion
+	// Stop lists pods that are to stop and stay. What they did for their replicas is done, whatever job they belong to now.
+	Stop []Stop
 	// Create lists objects in order: PodGroup, Service, pods.
 	Create []Object
 	// Update lists objects whose spec is to be brought up to date.
@@ -51,6 +53,12 @@ type Deletion struct {
 	UID  types.UID
 	// Force deletes a pod on a lost node without waiting for its kubelet.
 	Force bool
+}
+
+// Stop names a pod in which sidecars run on after its replica has ended.
+type Stop struct {
+	Name string
+	UID  types.UID
 }
 
 // pass is one evaluation of Next.
@@ -99,7 +107,7 @@ func Next(job *Job, seen Seen, cfg Config) Plan {
 		p.event(warning(batch.EventNodeLost, "Deleting by force, since their nodes are lost and they cannot end by themselves: %s.", few(p.lost)))
 	}
 	p.build()
-	if len(p.plan.Create)+len(p.plan.Update) > 0 {
+	if len(p.plan.Create)+len(p.plan.Update)+len(p.plan.Stop) > 0 {
 		p.plan.CanWait = 0
 	}
 	p.plan.Confirm = p.plan.Status == nil && (len(p.plan.Delete)+len(p.plan.Update) > 0 || len(p.plan.Create) > 0 && !p.unwritten())
@@ -142,7 +150,7 @@ func (p *pass) load() {
 	for i := range p.Roles {
 		first := len(p.replicas)
 		for rank := range p.Roles[i].Replicas {
-			p.replicas = append(p.replicas, replica{Member: Member{i, rank}, name: p.PodName(p.Roles[i].Type, rank)})
+			p.replicas = append(p.replicas, replica{Member: Member{i, rank}, role: &p.Roles[i], name: p.PodName(p.Roles[i].Type, rank)})
 		}
 		p.roles[i] = p.replicas[first:]
 	}
@@ -274,10 +282,12 @@ func (p *pass) place(r *replica) {
 // restart replaces a pod that ended by itself, if that is due, and charges it.
 func (p *pass) restart(r *replica) {
 	if !r.due {
+		p.stopSidecars(r)
 		return
 	}
 	if p.seen.Now.Before(r.dueAt) {
 		r.reason = "BackOff"
+		p.stopSidecars(r)
 		p.wakeAt(r.dueAt)
 		return
 	}
@@ -322,13 +332,15 @@ func (p *pass) cleanUp(r *replica) {
 	if r.superseded || r.remove && r.result == notEnded && !r.disrupted {
 		r.phase, r.reason = batch.ReplicaDeleted, ""
 	}
-	unfinished := classify(r.pod) == notEnded
+	unfinished := r.role.classify(r.pod) == notEnded
 	if p.CleanUp == batch.CleanUpAll || unfinished && (p.CleanUp == batch.CleanUpUnfinished || p.pastDeadline()) {
 		p.deletePod(r.pod)
 		if r.result == notEnded {
 			r.phase, r.reason = batch.ReplicaDeleted, "Terminating"
 		}
+		return
 	}
+	p.stopSidecars(r)
 }
 
 // forget notes that a replica has no pod and is to have none. Its next pod, if any, is a further attempt.

@@ -18,7 +18,7 @@ func (p *pass) loadRecords() {
 			s := &t.Replicas[k]
 			if r := p.find(s.Name); r != nil {
 				r.past = record{uid: s.UID, phase: s.Phase, restarts: bounded(s.RestartCount), attempt: bounded(s.Attempt),
-					backoff: bounded(s.Backoff), exit: recordedExit(s), reason: s.Reason, containers: s.Containers}
+					backoff: bounded(s.Backoff), exit: p.Roles[i].recordedExit(s), reason: s.Reason, containers: s.Containers}
 			}
 		}
 		left := len(role) // no replica is omitted twice
@@ -48,10 +48,15 @@ func bounded(n int32) int32 { return min(max(n, 0), maxCount) }
 // omittedUID stands for the UID of a pod that the status left out. It equals no real one.
 const omittedUID = "-"
 
-func recordedExit(s *batch.ReplicaStatus) *int32 {
+// recordedExit is the exit code with which a replica ended that a status speaks of; nil where it tells none.
+func (x *Role) recordedExit(s *batch.ReplicaStatus) *int32 {
 	var code *int32
 	for i := range s.Containers {
-		if c := s.Containers[i].ExitCode; c != nil && (code == nil || *code == 0) {
+		c := s.Containers[i].ExitCode
+		if c != nil && x.MainDecides && s.Containers[i].Name == x.mainContainer() {
+			return c
+		}
+		if c != nil && (code == nil || *code == 0) {
 			code = c
 		}
 	}
@@ -240,6 +245,9 @@ func (r *replica) status() batch.ReplicaStatus {
 			c.State, c.ExitCode = batch.ContainerTerminated, &cs[i].State.Terminated.ExitCode
 		case cs[i].State.Running != nil:
 			c.State = batch.ContainerRunning
+		}
+		if r.role.MainDecides && c.Name == r.role.mainContainer() {
+			s.Containers[0], s.Containers[i] = s.Containers[i], s.Containers[0] // people look for its exit code
 		}
 	}
 	return s

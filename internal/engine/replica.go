@@ -11,6 +11,7 @@ import (
 // replica is the working state of one replica during a pass.
 type replica struct {
 	Member
+	role *Role
 	name string
 	// past is what the last status recorded. Its counts never go backwards.
 	past record
@@ -84,7 +85,7 @@ func (r *replica) observe(mode batch.RunModeType, keepResults bool, cfg *Config)
 	}
 	r.uid = string(r.pod.UID)
 	restarts := count(r.pod.Annotations[batch.AnnotationRestarts])
-	end := classify(r.pod)
+	end := r.role.classify(r.pod)
 	r.superseded = end != notEnded && (restarts < r.past.restarts || r.returned)
 	if r.superseded {
 		r.uid = ""
@@ -94,8 +95,8 @@ func (r *replica) observe(mode batch.RunModeType, keepResults bool, cfg *Config)
 	}
 	r.attempt = max(r.past.attempt, count(r.pod.Labels[batch.LabelReplicaAttempt]))
 	r.backoff = count(r.pod.Annotations[batch.AnnotationBackoff])
-	if r.pod.DeletionTimestamp != nil && keepResults && r.past.uid == r.uid && r.past.finalResult() != notEnded {
-		end = r.past.finalResult() // it was seen to finish before anybody deleted it
+	if keepResults && r.past.uid == r.uid && r.past.finalResult() != notEnded {
+		end = r.past.finalResult() // it was seen to finish before anybody took its pod away
 	}
 	switch {
 	case wrongMode(r.pod, mode, end):
@@ -107,10 +108,10 @@ func (r *replica) observe(mode batch.RunModeType, keepResults bool, cfg *Config)
 	case end == disrupted:
 		r.observeDisrupted(cfg)
 	default:
-		r.result, r.exit = end, exitCode(r.pod)
+		r.result, r.exit = end, r.role.exitCode(r.pod)
 		r.phase = batch.ReplicaSucceeded
 		if end == failed {
-			r.phase, r.reason = batch.ReplicaFailed, endReason(r.pod)
+			r.phase, r.reason = batch.ReplicaFailed, r.role.endReason(r.pod)
 		}
 		r.dueAt = r.nextStart(cfg)
 	}
@@ -165,7 +166,7 @@ func wrongMode(pod *corev1.Pod, mode batch.RunModeType, end ending) bool {
 
 // nextBackoff is the number of replacements in a row once the pod has been replaced.
 func (r *replica) nextBackoff(cfg *Config) int32 {
-	if started, finished := lifetime(r.pod); finished.Sub(started) >= cfg.BackoffReset {
+	if started, finished := r.role.lifetime(r.pod); finished.Sub(started) >= cfg.BackoffReset {
 		return 1
 	}
 	return count(r.pod.Annotations[batch.AnnotationBackoff]) + 1
@@ -174,7 +175,7 @@ func (r *replica) nextBackoff(cfg *Config) int32 {
 // nextStart is the earliest time for the pod's replacement: at once the first time, then after BackoffBase, doubling up to
 // BackoffMax.
 func (r *replica) nextStart(cfg *Config) time.Time {
-	_, finished := lifetime(r.pod)
+	_, finished := r.role.lifetime(r.pod)
 	if finished.IsZero() {
 		finished = disruptedAt(r.pod)
 	}
@@ -225,14 +226,12 @@ func waitingContainer(pod *corev1.Pod) *corev1.ContainerStateWaiting {
 	return nil
 }
 
-// exitCode is that of the first container that failed, or 0 where all that ended succeeded; nil where none has ended.
-func exitCode(pod *corev1.Pod) *int32 {
+// exitCode is that of the first container that failed, of those that count, or 0 where all that ended succeeded; nil where none has ended.
+func (x *Role) exitCode(pod *corev1.Pod) *int32 {
 	var code *int32
-	for _, cs := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for i := range cs {
-			if t := cs[i].State.Terminated; t != nil && (code == nil || *code == 0) {
-				code = &t.ExitCode
-			}
+	for t := range x.ends(pod) {
+		if code == nil || *code == 0 {
+			code = &t.ExitCode
 		}
 	}
 	return code
@@ -257,15 +256,13 @@ func (r *replica) exitOf(container string) *int32 {
 }
 
 // endReason is what the kubelet says of the pod's failure, for example OOMKilled.
-func endReason(pod *corev1.Pod) string {
-	if pod.Status.Reason != "" {
+func (x *Role) endReason(pod *corev1.Pod) string {
+	if pod.Status.Reason != "" && !stopped(pod) {
 		return pod.Status.Reason
 	}
-	for _, cs := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for i := range cs {
-			if t := cs[i].State.Terminated; t != nil && t.ExitCode != 0 && t.Reason != "Error" {
-				return t.Reason
-			}
+	for t := range x.ends(pod) {
+		if t.ExitCode != 0 && t.Reason != "Error" {
+			return t.Reason
 		}
 	}
 	return ""

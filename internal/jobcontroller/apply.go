@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
@@ -47,6 +48,9 @@ func (r *reconciler) apply(ctx context.Context, obj kinds.Object, job *engine.Jo
 		if err := r.client.Update(ctx, o.(client.Object)); err != nil {
 			return fmt.Errorf("updating %s: %w", describe(o), staleIfConflict(err))
 		}
+	}
+	if err := r.stopPods(ctx, job, plan.Stop); err != nil {
+		return err
 	}
 	if plan.DeleteJob {
 		return r.deleteJob(ctx, obj)
@@ -132,6 +136,20 @@ func (r *reconciler) deletePods(ctx context.Context, job *engine.Job, all []engi
 			return fmt.Errorf("deleting pod %s/%s: %w", job.Namespace, all[i].Name, err)
 		}
 		m.deleted[all[i].UID] = time.Now()
+		return nil
+	})
+}
+
+// stopPods has kubelets stop pods that stay.
+func (r *reconciler) stopPods(ctx context.Context, job *engine.Job, all []engine.Stop) error {
+	return r.sideBySide(len(all), func(i int) error {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: all[i].Name}}
+		patch := fmt.Sprintf(`{"metadata":{"uid":%q},"spec":{"activeDeadlineSeconds":%d}}`, all[i].UID, engine.StopDeadline)
+		return r.client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(patch)))
+	}, func(i int, err error) error {
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // a conflict: the name has a new pod already
+			return fmt.Errorf("stopping pod %s/%s, whose main container has ended: %w", job.Namespace, all[i].Name, err)
+		}
 		return nil
 	})
 }

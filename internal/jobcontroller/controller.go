@@ -33,7 +33,7 @@ import (
 // +kubebuilder:rbac:groups=batch.tensorstack.dev,resources=genericjobs/status;pytorchtrainingjobs/status;tensorflowtrainingjobs/status,verbs=update
 // +kubebuilder:rbac:groups=batch.tensorstack.dev,resources=genericjobs/finalizers;pytorchtrainingjobs/finalizers;tensorflowtrainingjobs/finalizers,verbs=update
 // +kubebuilder:rbac:groups=scheduler.tensorstack.dev,resources=podgroups,verbs=get;list;watch;create;update
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create

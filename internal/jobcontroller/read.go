@@ -70,7 +70,7 @@ func trimPod(in any) (any, error) {
 			Labels:      keep(pod.Labels, batch.LabelJobName, batch.LabelReplicaAttempt),
 			Annotations: keep(pod.Annotations, batch.AnnotationRestarts, batch.AnnotationBackoff, batch.AnnotationRunMode),
 		},
-		Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName},
+		Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName, ActiveDeadlineSeconds: pod.Spec.ActiveDeadlineSeconds},
 		Status: corev1.PodStatus{
 			Phase: pod.Status.Phase, Reason: pod.Status.Reason, Conditions: trimConditions(pod.Status.Conditions),
 			InitContainerStatuses: trimContainers(pod.Status.InitContainerStatuses),

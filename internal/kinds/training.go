@@ -33,6 +33,7 @@ type framework struct {
 func (l *lowering) trainingRole(rs *batch.TrainingReplicaSpec, f *framework, path *field.Path) *engine.Role {
 	l.role(rs.Type, rs.Replicas, &rs.Template, path)
 	role := &l.job.Roles[len(l.job.Roles)-1]
+	role.MainDecides = true
 	role.Restart = l.trainingRestart(rs.RestartPolicy, path.Child("restartPolicy"))
 	for _, name := range f.containers {
 		i := slices.IndexFunc(rs.Template.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })

@@ -140,6 +140,9 @@ func (c *controller) apply(plan engine.Plan, read *jobEvent, faults bool) bool {
 			return ignore(w.createPod(pod), errExists)
 		})
 	}
+	for _, s := range plan.Stop {
+		steps = append(steps, func() error { return ignore(w.stopPod(s), errNotFound) })
+	}
 	for _, step := range steps {
 		if faults && w.chance(3) {
 			return false

@@ -164,6 +164,11 @@ func (w *world) checkCalm() {
 }
 
 func (w *world) checkCleanUp() {
+	for name, p := range w.pods {
+		if decided(p) && !ended(p) {
+			w.fail("the sidecar of pod %s runs on", name)
+		}
+	}
 	if w.job.CleanUp == batch.CleanUpAll && len(w.pods) > 0 {
 		w.fail("%d pods are left after clean-up All", len(w.pods))
 	}

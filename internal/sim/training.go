@@ -18,6 +18,13 @@ func asTraining(rng *rand.Rand, j *engine.Job) {
 	j.RestartLimit = &limit
 	for i := range j.Roles {
 		j.Roles[i].Restart.Limit = nil
+		j.Roles[i].MainDecides = true
+		if rng.IntN(2) == 0 { // the main container is not the first everywhere
+			j.Roles[i].Main = rng.IntN(2)
+			containers := []corev1.Container{{Name: sidecar}, {Name: sidecar}}
+			containers[j.Roles[i].Main].Name = "main"
+			j.Roles[i].Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: containers}}
+		}
 		if rng.IntN(3) == 0 {
 			j.Roles[i].Restart.Codes = []int32{1, 2}
 		}
@@ -110,7 +117,7 @@ func (c *controller) checkWake(read *jobEvent, plan *engine.Plan) {
 // checkDelete sees to it that no replica that the job has, alive and in the right mode, loses its pod, however the job is
 // scaled.
 func (c *controller) checkDelete(pod *corev1.Pod, status *batch.JobStatus) {
-	if pod == nil || ended(pod) || pod.DeletionTimestamp != nil || finished(status) {
+	if pod == nil || decided(pod) || pod.DeletionTimestamp != nil || finished(status) {
 		return
 	}
 	if _, has := restarts(status)[pod.Name]; has && pod.Annotations[batch.AnnotationRunMode] == string(status.RunMode) {

@@ -133,7 +133,7 @@ func (w *world) deletePod(d engine.Deletion, seen *corev1.Pod) error {
 	if pod == nil || pod.UID != d.UID {
 		return errNotFound
 	}
-	if seen == nil || !ended(seen) {
+	if seen == nil || !decided(seen) {
 		w.last(d.Name).blurred = true
 	}
 	if d.Force {
@@ -224,34 +224,51 @@ func (w *world) kubelet(pod *corev1.Pod) {
 		w.podChanged(pod.Name)
 	case pod.Status.Phase == corev1.PodPending:
 		pod.Status.Phase = corev1.PodRunning
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
-			Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.now)}}}}
+		pod.Status.ContainerStatuses = w.started(pod)
 		w.podChanged(pod.Name)
+	case pod.Spec.ActiveDeadlineSeconds != nil:
+		pod.Status.Reason = "DeadlineExceeded"
+		w.end(pod, 143)
+	case decided(pod): // and its sidecar runs for ever
+	case w.chance(5):
+		w.sidecarEnds(pod)
 	default:
-		t := w.last(pod.Name)
-		t.selfEnded = pod.Annotations[batch.AnnotationRunMode] != string(batch.RunDebug)
-		if w.chance(45) {
-			t.exit = int32(1 + w.rng.IntN(3))
-		}
-		t.success = t.exit == 0
-		if !t.success && w.chance(15) {
-			pod.Status.Reason = "Evicted" // for a limit of its own, so without DisruptionTarget
-		}
-		w.end(pod, t.exit)
+		w.mainEnds(pod)
 	}
 }
 
+// mainEnds ends the main container of a pod, which its sidecar may outlive.
+func (w *world) mainEnds(pod *corev1.Pod) {
+	t := w.last(pod.Name)
+	t.selfEnded = pod.Annotations[batch.AnnotationRunMode] != string(batch.RunDebug)
+	if w.chance(45) {
+		t.exit = int32(1 + w.rng.IntN(3))
+	}
+	t.success = t.exit == 0
+	t.blurred = t.blurred || w.job.Debug // created before that was known
+	if !t.success && w.chance(15) {
+		pod.Status.Reason = "Evicted" // for a limit of its own, so without DisruptionTarget
+	} else if s := statusOf(pod, sidecar); s != nil && s.State.Running != nil {
+		w.terminate(statusOf(pod, "main"), t.exit)
+		w.podChanged(pod.Name)
+		return
+	}
+	w.end(pod, t.exit)
+}
+
+// end ends what still runs in a pod.
 func (w *world) end(pod *corev1.Pod, code int32) {
+	if len(pod.Status.ContainerStatuses) == 0 {
+		pod.Status.ContainerStatuses = w.started(pod)
+	}
 	pod.Status.Phase = corev1.PodSucceeded
-	if code != 0 {
-		pod.Status.Phase = corev1.PodFailed
+	for i := range pod.Status.ContainerStatuses {
+		s := &pod.Status.ContainerStatuses[i]
+		w.terminate(s, code)
+		if s.State.Terminated.ExitCode != 0 || pod.Status.Reason != "" {
+			pod.Status.Phase = corev1.PodFailed
+		}
 	}
-	started := pod.CreationTimestamp
-	if r := pod.Status.ContainerStatuses; len(r) > 0 && r[0].State.Running != nil {
-		started = r[0].State.Running.StartedAt
-	}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
-		Terminated: &corev1.ContainerStateTerminated{ExitCode: code, StartedAt: started, FinishedAt: metav1.NewTime(w.now)}}}}
 	w.podChanged(pod.Name)
 }
 
@@ -269,11 +286,14 @@ func (w *world) finalize(pod *corev1.Pod) {
 
 // evict ends a pod the way a kubelet under pressure does.
 func (w *world) evict(pod *corev1.Pod) {
-	if pod.Status.Phase != corev1.PodRunning || w.last(pod.Name).selfEnded {
+	if pod.Status.Phase != corev1.PodRunning || pod.Spec.ActiveDeadlineSeconds != nil {
 		return
 	}
+	if main := statusOf(pod, "main").State.Terminated; main != nil && !main.FinishedAt.Time.Before(w.now) {
+		w.last(pod.Name).blurred = true
+	}
 	pod.Status.Reason = "Evicted"
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(w.now)}}
 	w.end(pod, 137)
 }
 

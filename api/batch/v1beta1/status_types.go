@@ -154,9 +154,9 @@ const (
 	ReplicaPending ReplicaPhase = "Pending"
 	// ReplicaRunning: the pod's containers have started.
 	ReplicaRunning ReplicaPhase = "Running"
-	// ReplicaSucceeded: every container ended with exit code 0.
+	// ReplicaSucceeded: every container ended with exit code 0; in a training job, the main one did.
 	ReplicaSucceeded ReplicaPhase = "Succeeded"
-	// ReplicaFailed: a container failed.
+	// ReplicaFailed: a container failed; in a training job, the main one or one that it waits for did.
 	ReplicaFailed ReplicaPhase = "Failed"
 	// ReplicaUnknown: the pod's state cannot be obtained.
 	ReplicaUnknown ReplicaPhase = "Unknown"
@@ -172,9 +172,9 @@ type Aggregate struct {
 	Pending int32 `json:"pending"`
 	// Running counts replicas whose containers run.
 	Running int32 `json:"running"`
-	// Succeeded counts replicas all of whose containers ended with exit code 0.
+	// Succeeded counts replicas all of whose containers, in a training job whose main container, ended with exit code 0.
 	Succeeded int32 `json:"succeeded"`
-	// Failed counts replicas of which a container failed.
+	// Failed counts replicas of which a container, in a training job the main one, failed.
 	Failed int32 `json:"failed"`
 	// Unknown counts replicas whose state cannot be obtained.
 	Unknown int32 `json:"unknown"`

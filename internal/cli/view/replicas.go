@@ -82,6 +82,9 @@ func (r *replica) detail() string {
 
 // exitCode names the exit code other than 0, with the container's name where there are several.
 func exitCode(r *batch.ReplicaStatus) string {
+	if r.Phase == batch.ReplicaSucceeded { // whatever its sidecars ended with
+		return ""
+	}
 	for _, c := range r.Containers {
 		if c.ExitCode == nil || *c.ExitCode == 0 {
 			continue

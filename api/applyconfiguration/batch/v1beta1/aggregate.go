@@ -13,9 +13,9 @@ type AggregateApplyConfiguration struct {
 	Pending *int32 `json:"pending,omitempty"`
 	// Running counts replicas whose containers run.
 	Running *int32 `json:"running,omitempty"`
-	// Succeeded counts replicas all of whose containers ended with exit code 0.
+	// Succeeded counts replicas all of whose containers, in a training job whose main container, ended with exit code 0.
 	Succeeded *int32 `json:"succeeded,omitempty"`
-	// Failed counts replicas of which a container failed.
+	// Failed counts replicas of which a container, in a training job the main one, failed.
 	Failed *int32 `json:"failed,omitempty"`
 	// Unknown counts replicas whose state cannot be obtained.
 	Unknown *int32 `json:"unknown,omitempty"`

@@ -1,0 +1,152 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// newSidecars starts a training job of 2 replicas whose pods have a sidecar before the main container.
+func newSidecars(t *testing.T, limit int32) *play {
+	p := newTraining(t, 2, limit)
+	r := &p.job.Roles[0]
+	r.Main, r.MainDecides = 1, true
+	r.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "proxy"}, {Name: "main"}}}}
+	return p.pass().run(0, 1).withSidecar(0).withSidecar(1).pass().want(batch.JobRunning, 0)
+}
+
+// withSidecar adds a running sidecar to a pod.
+func (p *play) withSidecar(rank int) *play {
+	s := &p.pod(rank).Status
+	s.Phase = corev1.PodRunning
+	s.ContainerStatuses = append([]corev1.ContainerStatus{{Name: "proxy",
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(p.now)}}}}, s.ContainerStatuses...)
+	return p
+}
+
+// exitMain ends the main container of a pod, whose sidecar runs on.
+func (p *play) exitMain(rank int, code int32) *play { return p.exit(rank, code).withSidecar(rank) }
+
+// stop has the kubelet stop what is left of a pod, as the plan asks for.
+func (p *play) stop(rank int) *play {
+	p.t.Helper()
+	pod := p.pod(rank)
+	if len(p.plan.Stop) != 1 || p.plan.Stop[0] != (Stop{pod.Name, pod.UID}) {
+		p.t.Fatalf("stopped are %+v, want %s; conditions %+v", p.plan.Stop, pod.Name, p.stat.Conditions)
+	}
+	deadline := StopDeadline
+	pod.Spec.ActiveDeadlineSeconds = &deadline
+	pod.Status.Phase, pod.Status.Reason = corev1.PodFailed, "DeadlineExceeded"
+	pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, FinishedAt: metav1.NewTime(p.now)}}
+	return p.pass()
+}
+
+func (p *play) wantReplica(rank int, phase batch.ReplicaPhase, reason string) *play {
+	p.t.Helper()
+	if r := p.stat.Tasks[0].Replicas[rank]; r.Phase != phase || r.Reason != reason {
+		p.t.Fatalf("replica %d is %s (%s), want %s (%s)", rank, r.Phase, r.Reason, phase, reason)
+	}
+	return p
+}
+
+func TestMainContainerEndsTheReplica(t *testing.T) {
+	p := newSidecars(t, 0)
+	p.exitMain(1, 0).after(time.Second).pass().wantReplica(1, batch.ReplicaSucceeded, "")
+	if len(p.plan.Stop) > 0 || p.plan.RequeueAfter != 4*time.Second {
+		t.Fatalf("sidecars get %s to end by themselves; stopped are %+v, the next pass is in %s", sidecarGrace, p.plan.Stop, p.plan.RequeueAfter)
+	}
+	p.after(4*time.Second).pass().stop(1).wantReplica(1, batch.ReplicaSucceeded, "")
+	p.exitMain(0, 0).after(2*time.Second).pass().want(batch.JobSucceeded, 0)
+	p.after(4*time.Second).pass().stop(0).want(batch.JobSucceeded, 0)
+	if len(p.pods) != 2 || p.after(time.Hour).pass().plan.Stop != nil {
+		t.Errorf("%d pods are left, want 2; stopped again: %+v", len(p.pods), p.plan.Stop)
+	}
+	if got := p.stat.Tasks[0].Replicas[0].Containers[0]; got.Name != "main" || *got.ExitCode != 0 {
+		t.Errorf("the status lists %+v first, want the main container", got)
+	}
+}
+
+func TestMainContainerFailsTheReplica(t *testing.T) {
+	p := newSidecars(t, 0)
+	p.exitMain(0, 3).pass().want(batch.JobFailed, 0)
+	p.after(sidecarGrace).pass().stop(0).want(batch.JobFailed, 0)
+}
+
+func TestSidecarThatEndsChangesNothing(t *testing.T) {
+	for _, code := range []int32{0, 1} {
+		p := newSidecars(t, 3)
+		p.pod(0).Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: metav1.NewTime(p.now)}}
+		p.after(time.Minute).pass().want(batch.JobRunning, 0)
+		p.pod(0).Status.ContainerStatuses[1].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(p.now)}}
+		if p.pod(0).Status.Phase = corev1.PodSucceeded; code != 0 {
+			p.pod(0).Status.Phase = corev1.PodFailed
+		}
+		p.pass().want(batch.JobSucceeded, 0)
+	}
+}
+
+// The exit code that the restart policy looks at is the main container's, whatever its sidecar ends with when it is stopped.
+func TestMainContainerIsRestarted(t *testing.T) {
+	p := newSidecars(t, 1)
+	p.job.Roles[0].Restart.Codes = []int32{137}
+	first := p.exitMain(1, 137).pod(1).UID
+	p.pass().pass().run(1).withSidecar(1).pass().want(batch.JobRunning, 1)
+	if p.pod(1).UID == first {
+		t.Fatal("the pod is not replaced")
+	}
+	p.exitMain(1, 1).after(sidecarGrace).pass().stop(1).wantReplica(1, batch.ReplicaFailed, "").want(batch.JobRunning, 1)
+}
+
+func TestSidecarStopsDuringTheBackOff(t *testing.T) {
+	p := newSidecars(t, 9)
+	p.exitMain(1, 1).pass().pass().run(1).withSidecar(1).pass().exitMain(1, 1).pass()
+	p.after(sidecarGrace).pass().stop(1).wantReplica(1, batch.ReplicaFailed, "BackOff")
+	p.after(5*time.Second).pass().pass().run(1).withSidecar(1).pass().want(batch.JobRunning, 2)
+}
+
+func TestResultOutlivesTheDisruptionOfASidecar(t *testing.T) {
+	evict := func(p *play) {
+		p.pod(1).Status.Phase, p.pod(1).Status.Reason = corev1.PodFailed, "Evicted"
+		p.pod(1).Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(p.now)}}
+	}
+	p := newSidecars(t, 0).exitMain(1, 0).after(time.Second)
+	evict(p)
+	p.after(2*time.Second).pass().wantReplica(1, batch.ReplicaSucceeded, "")
+
+	p = newSidecars(t, 0).exitMain(1, 143) // by the eviction
+	evict(p)
+	p.after(2*time.Second).pass().pass().wantReplica(1, batch.ReplicaCreating, "Evicted").want(batch.JobPending, 0)
+}
+
+func TestPauseKeepsTheResultOfAMainContainer(t *testing.T) {
+	p := newSidecars(t, 0).exitMain(1, 0).after(2 * time.Second).pass()
+	p.job.Pause = true
+	p.pass().pass()
+	p.job.Pause = false
+	p.pass().pass()
+	if len(p.pods) != 1 || p.pods["job-worker-0"] == nil {
+		t.Fatalf("%d pods after the pause, want that of replica 0", len(p.pods))
+	}
+}
+
+// A job that is cleaned up of what has not finished keeps the pod whose main container has.
+func TestCleanUpKeepsAMainContainerThatEnded(t *testing.T) {
+	p := newSidecars(t, 0)
+	p.job.CleanUp = batch.CleanUpUnfinished
+	p.exitMain(0, 0).pass().want(batch.JobSucceeded, 0)
+	if p.after(sidecarGrace).pass().stop(0); len(p.pods) != 1 {
+		t.Fatalf("%d pods are left, want 1", len(p.pods))
+	}
+}
+
+// In a GenericJob every container counts.
+func TestEveryContainerOfAGenericJobCounts(t *testing.T) {
+	p := newPlay(t, 1, 0).pass().run(0).withSidecar(0).pass().exitMain(0, 0).after(time.Minute).pass().want(batch.JobRunning, 0)
+	if len(p.plan.Stop) > 0 {
+		t.Fatalf("stopped are %+v", p.plan.Stop)
+	}
+}

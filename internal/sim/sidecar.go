@@ -1,0 +1,68 @@
+package sim
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"tensorstack.dev/batch/internal/engine"
+)
+
+// sidecar is the name of a container that runs for ever beside the main one, unless it ends before.
+const sidecar = "sidecar"
+
+// started is the state of a pod's containers when they start.
+func (w *world) started(pod *corev1.Pod) []corev1.ContainerStatus {
+	var all []corev1.ContainerStatus
+	for _, c := range pod.Spec.Containers {
+		all = append(all, corev1.ContainerStatus{Name: c.Name, State: corev1.ContainerState{
+			Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.now)}}})
+	}
+	return all
+}
+
+// terminate ends a container unless it has ended.
+func (w *world) terminate(s *corev1.ContainerStatus, code int32) {
+	if s.State.Terminated == nil {
+		s.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			ExitCode: code, StartedAt: s.State.Running.StartedAt, FinishedAt: metav1.NewTime(w.now)}}
+	}
+}
+
+// statusOf is the state of a container of a pod, or nil.
+func statusOf(pod *corev1.Pod, container string) *corev1.ContainerStatus {
+	for i := range pod.Status.ContainerStatuses {
+		if pod.Status.ContainerStatuses[i].Name == container {
+			return &pod.Status.ContainerStatuses[i]
+		}
+	}
+	return nil
+}
+
+// decided tells whether the replica of a pod has ended, which its sidecar may outlive.
+func decided(pod *corev1.Pod) bool {
+	main := statusOf(pod, "main")
+	return ended(pod) || main != nil && main.State.Terminated != nil
+}
+
+// sidecarEnds ends the sidecar of a pod, if it has one, before its main container.
+func (w *world) sidecarEnds(pod *corev1.Pod) {
+	if s := statusOf(pod, sidecar); s != nil {
+		w.terminate(s, int32(w.rng.IntN(2)))
+		w.podChanged(pod.Name)
+	}
+}
+
+// stopPod has the kubelet stop a pod.
+func (w *world) stopPod(s engine.Stop) error {
+	pod := w.pods[s.Name]
+	if pod == nil || pod.UID != s.UID {
+		return errNotFound
+	}
+	if !decided(pod) {
+		w.fail("pod %s is stopped before its replica has ended", s.Name)
+	}
+	deadline := engine.StopDeadline
+	pod.Spec.ActiveDeadlineSeconds = &deadline
+	w.podChanged(pod.Name)
+	return nil
+}

@@ -1,0 +1,65 @@
+package e2e
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// besides puts a container that runs for ever before the others of a role, and a native sidecar beside them.
+func besides(r batch.ReplicaSpec) batch.ReplicaSpec {
+	spec := &r.Template.Spec
+	endless := spec.Containers[0].DeepCopy()
+	endless.Name, endless.Command, endless.Args = "endless", []string{"sh", "-c", "trap 'exit 7' TERM; while :; do sleep 0.1; done"}, nil
+	native := endless.DeepCopy()
+	native.Name, native.RestartPolicy = "native", new(corev1.ContainerRestartPolicyAlways)
+	spec.InitContainers = append(spec.InitContainers, *native)
+	spec.Containers = append(spec.Containers, *endless)
+	return r
+}
+
+// TestSidecars: §5. The end of the main container is that of the replica. What runs beside it is stopped then, and the pod
+// stays with its output.
+func TestSidecars(t *testing.T) {
+	t.Parallel()
+	for kind, build := range trainingKinds {
+		t.Run(kind, func(t *testing.T) {
+			s := newSpace(t)
+			j := build(s, "job", besides(under(batch.TrainingRestartExitCode, role("worker", 3, obey))))
+			s.create(limited(j, 1))
+			s.order("job-worker-1", 137)
+			s.awaitStarts("job-worker-1", 2)
+			s.orders("job-worker-1", 0)
+			s.order("job-worker-2", 1)
+			j = awaitStatus(s, j, "two replicas have ended", func(now *batch.JobStatus) bool {
+				return now.Aggregate.Succeeded == 1 && now.Aggregate.Failed == 1 && now.Aggregate.Running == 1
+			})
+			s.awaitStopped(j, "job-worker-1", "job-worker-2")
+			s.order("job-worker-0", 0)
+			j = awaitPhase(s, j, batch.JobSucceeded)
+			s.awaitStopped(j, "job-worker-0")
+			s.fence()
+			s.checkRestarts(read(s, j), map[string]int{"job-worker-0": 0, "job-worker-1": 1, "job-worker-2": 0})
+			if r := replica(read(s, j), "job-worker-0"); r.Phase != batch.ReplicaSucceeded || r.Reason != "" {
+				t.Errorf("the master's replica is %+v", r)
+			}
+			s.log("job-worker-0", "endless") // its pod is there, and so is its output
+		})
+	}
+}
+
+// awaitStopped waits until nothing runs any more in pods of a job, which stay.
+func (s *space) awaitStopped(j client.Object, pods ...string) {
+	s.t.Helper()
+	for _, name := range pods {
+		s.pod(name, "stopped", func(p *corev1.Pod) bool {
+			return p.DeletionTimestamp == nil && (p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded)
+		})
+		if running := s.processes(name); len(running) > 0 {
+			s.t.Errorf("in pod %s of %s there run %+v", name, j.GetName(), running)
+		}
+	}
+}
