@@ -32,7 +32,7 @@ func (f *following) conclude(ctx context.Context) error {
 			code = exitFailed
 			continue
 		}
-		if err := printLines(f.Out, view.Summary(t.view(), f.style)); err != nil {
+		if err := printLines(f.Out, view.Summary(t.view(), f.style, f.terminal.width())); err != nil {
 			return err
 		}
 		if _, succeeded := view.Finished(t.status()); !succeeded {

@@ -77,7 +77,7 @@ func (a *app) describe(ctx context.Context, c *cluster, j *job) error {
 	if err := errors.Join(ages, events); err != nil {
 		fmt.Fprintf(a.ErrOut, "Some of it is missing: %v\n", err)
 	}
-	return printLines(a.Out, d.Lines(time.Now(), styleOf(a.Out)))
+	return printLines(a.Out, d.Lines(time.Now(), styleOf(a.Out), terminalOf(a.Out).width()))
 }
 
 // boardOf tells how the TensorBoard of a training job is; nil where it asks for none.

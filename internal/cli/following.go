@@ -89,34 +89,61 @@ func (a *app) follow(ctx context.Context, c *cluster, jobs []*job) error {
 	if f.terminal != nil {
 		f.screen = view.NewScreen(a.Out)
 	}
-	incoming := make(chan news)
 	for _, j := range jobs {
 		t := &track{ages: view.Ages{}}
 		t.take(j)
 		f.tracks = append(f.tracks, t)
 		f.whoWidth = max(f.whoWidth, utf8.RuneCountInString(j.ref()))
-		if t.over() {
-			continue
-		}
-		fmt.Fprintf(a.Out, "Following %s in namespace %s. Ctrl-C stops following; the job goes on.\n", j.ref(), j.GetNamespace())
-		if v := t.view(); v.Plan() != "" {
-			fmt.Fprintln(a.Out, f.style.Paint(view.Dim, "  "+v.Plan()))
-		}
-		go watchInto(watching, incoming, news{track: t}, c.jobSource(j.kind, j.GetNamespace(), j.GetName()))
+	}
+	f.announce()
+	incoming := make(chan news)
+	for _, t := range f.unfinished() {
+		go watchInto(watching, incoming, news{track: t}, c.jobSource(t.kind, t.GetNamespace(), t.GetName()))
 		if f.screen == nil {
 			continue
 		}
 		if pods, err := metadata.NewForConfig(c.config); err == nil {
-			go watchInto(watching, incoming, news{track: t, pods: true}, podMetadata(pods, j))
+			go watchInto(watching, incoming, news{track: t, pods: true}, podMetadata(pods, t.job))
 		}
 	}
 	if err := f.loop(ctx, incoming); err != nil {
 		return err
 	}
-	if ctx.Err() != nil {
-		return f.detached()
+	if left := f.unfinished(); ctx.Err() != nil && len(left) > 0 {
+		return f.detached(left)
 	}
-	return f.conclude(ctx)
+	// Ctrl-C as the last job ends does not take its result away.
+	return f.conclude(context.WithoutCancel(ctx))
+}
+
+// unfinished lists the jobs that have not ended.
+func (f *following) unfinished() []*track {
+	var left []*track
+	for _, t := range f.tracks {
+		if !t.over() {
+			left = append(left, t)
+		}
+	}
+	return left
+}
+
+// announced is the largest number of jobs that are named one by one before they are followed.
+const announced = 3
+
+// announce says what is followed, and how to stop.
+func (f *following) announce() {
+	left := f.unfinished()
+	if len(left) > announced {
+		fmt.Fprintf(f.Out, "Following %d jobs. Ctrl-C stops following; the jobs go on.\n", len(left))
+		return
+	}
+	for _, t := range left {
+		fmt.Fprintf(f.Out, "Following %s in namespace %s. Ctrl-C stops following; the job goes on.\n", t.ref(), t.GetNamespace())
+		v := t.view()
+		for _, l := range view.Wrap(v.Plan(), "  ", f.terminal.width()) {
+			fmt.Fprintln(f.Out, f.style.Paint(view.Dim, l))
+		}
+	}
 }
 
 // watchInto sends what a source tells, stamped with what it is about.
@@ -310,15 +337,12 @@ func (f *following) draw() error {
 }
 
 // detached says how to come back.
-func (f *following) detached() error {
+func (f *following) detached(left []*track) error {
 	var names []string
-	namespace := ""
-	for _, t := range f.tracks {
-		if !t.over() {
-			names = append(names, t.ref())
-			namespace = t.GetNamespace()
-		}
+	for _, t := range left {
+		names = append(names, t.ref())
 	}
+	namespace := left[0].GetNamespace()
 	fmt.Fprintf(f.Out, "\nStopped following; %s.\n", goesOn(names))
 	fmt.Fprintf(f.Out, "Come back:  %s\n", f.again(f.cluster, namespace, "get "+strings.Join(names, " ")+" --watch"))
 	fmt.Fprintf(f.Out, "Its output: %s\n", f.again(f.cluster, namespace, "logs -f "+names[0]))

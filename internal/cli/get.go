@@ -124,7 +124,7 @@ func (a *app) printJobs(o *getOptions, jobs []*job, single bool, namespace strin
 		rows = append(rows, j.view())
 	}
 	t := view.Jobs(rows, time.Now(), o.allNamespaces, o.output == outputWide)
-	return printLines(a.Out, t.Lines(styleOf(a.Out), "", 0))
+	return a.printTable(t)
 }
 
 // listOf is a v1 List of jobs.

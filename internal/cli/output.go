@@ -90,9 +90,23 @@ func (t *terminal) size() (width, height int) {
 	return width, height
 }
 
+// width is the terminal's present width; 0, which is no bound, where there is no terminal.
+func (t *terminal) width() int {
+	if t == nil {
+		return 0
+	}
+	width, _ := t.size()
+	return width
+}
+
 // styleOf allows colours on a terminal, unless NO_COLOR is set to anything or TERM says that there are none.
 func styleOf(w any) view.Style {
 	return view.Style{Colour: terminalOf(w) != nil && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+}
+
+// printTable writes a table, as wide as the terminal.
+func (a *app) printTable(t view.Table) error {
+	return printLines(a.Out, t.Lines(styleOf(a.Out), "", terminalOf(a.Out).width()))
 }
 
 // printLines writes lines, each ended.

@@ -54,7 +54,7 @@ func (a *app) queueListCommand() *cobra.Command {
 				fmt.Fprintln(a.ErrOut, "No queues.")
 				return nil
 			}
-			return printLines(a.Out, queueTable(queues, time.Now()).Lines(styleOf(a.Out), "", 0))
+			return a.printTable(queueTable(queues, time.Now()))
 		},
 	}
 	addOutputFlag(cmd, &o, outputJSON, outputYAML)
@@ -89,7 +89,7 @@ func (a *app) queueDescribeCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if err := printLines(a.Out, queueDescription(q, waiting, time.Now(), styleOf(a.Out))); err != nil {
+				if err := printLines(a.Out, queueDescription(q, waiting, time.Now(), styleOf(a.Out), terminalOf(a.Out).width())); err != nil {
 					return err
 				}
 			}

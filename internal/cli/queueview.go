@@ -46,9 +46,9 @@ func used(q *scheduling.Queue) string {
 }
 
 // queueDescription shows a queue, and who waits in it, in order.
-func queueDescription(q *scheduling.Queue, waiting []waiter, now time.Time, style view.Style) []string {
+func queueDescription(q *scheduling.Queue, waiting []waiter, now time.Time, style view.Style, width int) []string {
 	lines := []string{style.Paint(view.Bold, "queue/"+q.Name)}
-	facts := view.Table{Rows: [][]view.Cell{
+	facts := view.Table{Text: true, Rows: [][]view.Cell{
 		view.Plainly("Priority", fmt.Sprint(q.Spec.Priority)),
 		view.Plainly("Open", map[bool]string{false: "yes", true: "no: no new group starts"}[q.Spec.Closed]),
 		view.Plainly("Preemptible", map[bool]string{true: "by queues of higher priority", false: "no"}[q.Spec.Preemptible == nil || *q.Spec.Preemptible]),
@@ -65,11 +65,11 @@ func queueDescription(q *scheduling.Queue, waiting []waiter, now time.Time, styl
 	facts.Rows = append(facts.Rows, view.Plainly("Namespaces", namespacesOf(q)))
 	p := q.Status.Pods
 	facts.Rows = append(facts.Rows, view.Plainly("Pods", fmt.Sprintf("%d running, %d pending, %d succeeded, %d failed", p.Running, p.Pending, p.Succeeded, p.Failed)))
-	lines = append(lines, facts.Lines(style, "  ", 0)...)
+	lines = append(lines, facts.Lines(style, "  ", width)...)
 	lines = append(lines, "", style.Paint(view.Bold, "Used"))
-	lines = append(lines, usage(q).Lines(style, "  ", 0)...)
+	lines = append(lines, usage(q).Lines(style, "  ", width)...)
 	lines = append(lines, "", style.Paint(view.Bold, "Waiting"))
-	return append(lines, waitingTable(waiting, now, style)...)
+	return append(lines, waitingTable(waiting, now, style, width)...)
 }
 
 // largestPod is what the profile of a queue lets a pod request.

@@ -105,16 +105,16 @@ func whyPod(p *corev1.Pod) string {
 }
 
 // waitingTable lists those that wait, the next one first.
-func waitingTable(waiting []waiter, now time.Time, style view.Style) []string {
+func waitingTable(waiting []waiter, now time.Time, style view.Style, width int) []string {
 	if len(waiting) == 0 {
 		return []string{"  nobody"}
 	}
-	t := view.Table{Header: []string{"", "GROUP", "PODS", "PRIORITY", "AGE", "WHY"}}
+	t := view.Table{Header: []string{"", "GROUP", "PODS", "PRIORITY", "AGE", "WHY"}, Text: true}
 	for i, w := range waiting {
 		t.Rows = append(t.Rows, view.Plainly(fmt.Sprint(i+1), w.name, fmt.Sprint(w.pods), fmt.Sprint(w.priority), view.Age(w.created, now),
 			cmp.Or(w.why, "not looked at yet")))
 	}
-	return t.Lines(style, "  ", 0)
+	return t.Lines(style, "  ", width)
 }
 
 // namedAhead is how many of those who are ahead of a job are named.

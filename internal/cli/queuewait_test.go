@@ -73,7 +73,7 @@ func TestWaiters(t *testing.T) {
   6   ns/single     1      0          60s   no node at all
   7   ns/new        2      0          1s    not looked at yet
 `
-	if diff := cmp.Diff(words(want), words(strings.Join(waitingTable(got, noon, view.Style{}), "\n"))); diff != "" {
+	if diff := cmp.Diff(words(want), words(strings.Join(waitingTable(got, noon, view.Style{}, 0), "\n"))); diff != "" {
 		t.Error(diff)
 	}
 	if got := waiters(scheduling.DefaultQueue, groups, pods); len(got) != 1 || got[0].name != "ns/default" {
@@ -87,7 +87,7 @@ func TestWaiters(t *testing.T) {
 			t.Errorf("the place of %s: %q, want %q", name, got, want)
 		}
 	}
-	if text := waitingTable(nil, noon, view.Style{}); len(text) != 1 || text[0] != "  nobody" {
+	if text := waitingTable(nil, noon, view.Style{}, 0); len(text) != 1 || text[0] != "  nobody" {
 		t.Errorf("where nobody waits: %q", text)
 	}
 }

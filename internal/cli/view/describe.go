@@ -31,29 +31,29 @@ type Description struct {
 const describedReplicas = 50
 
 // Lines draws the description.
-func (d *Description) Lines(now time.Time, st Style) []string {
-	lines := d.head(now).Lines(st, "", 0)
-	lines = append(lines, section("Conditions", d.conditions(now), st)...)
+func (d *Description) Lines(now time.Time, st Style, width int) []string {
+	lines := d.head(now).Lines(st, "", width)
+	lines = append(lines, section("Conditions", d.conditions(now), st, width)...)
 	if d.Normal != nil {
-		lines = append(lines, section("Roles", d.roles(), st)...)
+		lines = append(lines, section("Roles", d.roles(), st, width)...)
 	}
 	replicas, more := d.replicas(now)
-	lines = append(lines, section("Replicas", replicas, st)...)
+	lines = append(lines, section("Replicas", replicas, st, width)...)
 	if more > 0 {
 		lines = append(lines, st.Paint(Dim, fmt.Sprintf("  … and %d more", more)))
 	}
-	return append(lines, section("Events", d.events(now), st)...)
+	return append(lines, section("Events", d.events(now), st, width)...)
 }
 
-func section(title string, t Table, st Style) []string {
+func section(title string, t Table, st Style, width int) []string {
 	if len(t.Rows) == 0 {
 		return []string{"", st.Paint(Bold, title+":") + " none"}
 	}
-	return append([]string{"", st.Paint(Bold, title+":")}, t.Lines(st, "  ", 0)...)
+	return append([]string{"", st.Paint(Bold, title+":")}, t.Lines(st, "  ", width)...)
 }
 
 func (d *Description) head(now time.Time) Table {
-	var t Table
+	t := Table{Text: true}
 	add := func(name, value string, c Colour) {
 		if value != "" {
 			t.Rows = append(t.Rows, []Cell{{name + ":", Plain}, {value, c}})
@@ -143,7 +143,7 @@ func pairs(m map[string]string) string {
 }
 
 func (d *Description) conditions(now time.Time) Table {
-	t := Table{Header: []string{"TYPE", "STATUS", "SINCE", "REASON", "MESSAGE"}}
+	t := Table{Header: []string{"TYPE", "STATUS", "SINCE", "REASON", "MESSAGE"}, Text: true}
 	for _, c := range d.Status.Conditions {
 		t.Rows = append(t.Rows, Plainly(string(c.Type), string(c.Status), age(c.LastTransitionTime.Time, now), string(c.Reason), oneLine(c.Message)))
 	}
@@ -151,7 +151,7 @@ func (d *Description) conditions(now time.Time) Table {
 }
 
 func (d *Description) roles() Table {
-	t := Table{Header: []string{"ROLE", "REPLICAS", "RESTARTS", "RESTART POLICY", "IMAGE", "COMMAND"}}
+	t := Table{Header: []string{"ROLE", "REPLICAS", "RESTARTS", "RESTART POLICY", "IMAGE", "COMMAND"}, Text: true}
 	restarts := map[string]int32{}
 	for _, task := range d.Status.Tasks {
 		restarts[task.Type] = task.RestartCount
@@ -159,7 +159,7 @@ func (d *Description) roles() Table {
 	for i := range d.Normal.Roles {
 		r := &d.Normal.Roles[i]
 		main := &r.Template.Spec.Containers[r.Main]
-		command := cut(oneLine(strings.Join(append(append([]string{}, main.Command...), main.Args...), " ")), 60)
+		command := cut(oneLine(strings.Join(append(append([]string{}, main.Command...), main.Args...), " ")), 200)
 		t.Rows = append(t.Rows, Plainly(r.Type, fmt.Sprint(r.Replicas), fmt.Sprint(restarts[r.Type]), restartPolicy(d.Normal, r.Restart), orDash(main.Image), orDash(command)))
 	}
 	return t
@@ -176,7 +176,7 @@ func (d *Description) replicas(now time.Time) (t Table, more int) {
 	if len(shown) == 0 {
 		return Table{}, 0
 	}
-	t.Header = replicaHeader
+	t.Header, t.Text = replicaHeader, true
 	for i := range shown {
 		t.Rows = append(t.Rows, shown[i].row(d.Ages, now))
 	}
@@ -184,7 +184,7 @@ func (d *Description) replicas(now time.Time) (t Table, more int) {
 }
 
 func (d *Description) events(now time.Time) Table {
-	t := Table{Header: []string{"LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"}}
+	t := Table{Header: []string{"LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"}, Text: true}
 	for i := range d.Events {
 		e := &d.Events[i]
 		seen := age(EventTime(e), now)

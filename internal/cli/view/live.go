@@ -1,11 +1,16 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/duration"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
 // Live is what the live picture of one job is drawn from.
@@ -16,48 +21,133 @@ type Live struct {
 	Notice string
 }
 
-// Frame draws jobs, one below the other, in at most height lines of at most width characters. A job whose replicas do not
-// all fit is summed up by role, and the replicas that need a look come first.
+// Frame draws jobs, one below the other, in at most height lines of at most width characters. The replicas of a job that do
+// not all fit are summed up by role, and those that need a look come first. Jobs that do not all fit are one line each, and
+// again those that need a look come first.
 func Frame(jobs []Live, now time.Time, st Style, width, height int) []string {
+	heads := make([][]string, len(jobs))
+	left := height - (len(jobs) - 1) // what remains beside all heads and the lines between them
+	for i := range jobs {
+		heads[i] = jobs[i].head(now, st, width)
+		left -= len(heads[i])
+	}
+	if len(jobs) > 1 && left < 0 {
+		return overview(jobs, now, st, width, height)
+	}
 	var lines []string
 	for i := range jobs {
-		if i > 0 && len(lines) < height {
+		if i > 0 {
 			lines = append(lines, "")
 		}
 		// What earlier jobs did not need falls to the later ones.
-		share := (height - len(lines)) / (len(jobs) - i)
-		lines = append(lines, jobs[i].lines(now, st, width, share)...)
+		share := left / (len(jobs) - i)
+		drawn := jobs[i].lines(heads[i], now, st, width, len(heads[i])+share)
+		left -= len(drawn) - len(heads[i])
+		lines = append(lines, drawn...)
 	}
 	return lines
 }
 
-func (j *Live) lines(now time.Time, st Style, width, height int) []string {
-	lines := j.head(now, st, width)
+// lines draws a job below its head, as far as height allows.
+func (j *Live) lines(head []string, now time.Time, st Style, width, height int) []string {
 	all := listed(j.Status)
 	want := int(total(j.Status))
-	room := height - len(lines) - 2
-	switch {
-	case len(all) == 0 || room < 1:
-		return clip(lines, height)
-	case want == len(all) && want <= room:
-		return append(append(lines, ""), j.table(all, now).Lines(st, "", width)...)
+	if len(all) == 0 {
+		return clip(head, height)
 	}
-	lines = append(append(lines, ""), roleSums(j.Status).Lines(st, "", width)...)
+	if want == len(all) && want < height {
+		if table := j.table(all, now).Lines(st, "", width); len(head)+1+len(table) <= height {
+			return append(append(head, ""), table...)
+		}
+	}
+	lines := append(append(slices.Clone(head), ""), roleSums(j.Status).Lines(st, "", width)...)
+	if len(lines) > height {
+		return clip(head, height)
+	}
 	// An empty line, the header and the line that tells what is left out.
-	if room = height - len(lines) - 3; room < 1 {
+	room := height - len(lines) - 3
+	if room < 1 {
+		return lines
+	}
+	urgent := byUrgency(all)
+	urgent = urgent[:min(room, len(urgent))]
+	table, shown := firstOf(j.table(urgent, now).blocks(st, "", width), room+1)
+	lines = append(append(lines, ""), table...)
+	return append(lines, andMore(want-shown, "", st, width)...)
+}
+
+// firstOf gathers the header and as many rows as fit into room lines, and counts these rows.
+func firstOf(blocks [][]string, room int) (lines []string, shown int) {
+	for i, block := range blocks {
+		if len(lines)+len(block) > room {
+			break
+		}
+		lines = append(lines, block...)
+		shown = i
+	}
+	return lines, shown
+}
+
+func andMore(n int, which string, st Style, width int) []string {
+	if n <= 0 {
+		return nil
+	}
+	return []string{st.Paint(Dim, cut(fmt.Sprintf("… and %d more%s", n, which), width))}
+}
+
+// phaseUrgency lists the phases of jobs in the order in which people want to look at them.
+var phaseUrgency = []batch.JobPhase{
+	batch.JobFailed, batch.JobUnknown, "", batch.JobPending, batch.JobResuming, batch.JobPaused, batch.JobRunning, batch.JobSucceeded,
+}
+
+// overview draws many jobs, one to a line.
+func overview(jobs []Live, now time.Time, st Style, width, height int) []string {
+	sorted := slices.Clone(jobs)
+	slices.SortStableFunc(sorted, func(a, b Live) int {
+		return cmp.Compare(slices.Index(phaseUrgency, a.Status.Phase), slices.Index(phaseUrgency, b.Status.Phase))
+	})
+	lines := []string{st.Paint(Bold, cut(fmt.Sprintf("%d jobs: %s", len(jobs), phaseSums(sorted)), width))}
+	t := Table{Header: []string{"JOB", "PHASE", "READY", "RESTARTS", "TIME", "WHY"}, Text: true}
+	for i := range sorted {
+		t.Rows = append(t.Rows, sorted[i].overviewRow(now))
+	}
+	// An empty line and the line that tells what is left out.
+	table, shown := firstOf(t.blocks(st, "", width), height-len(lines)-2)
+	if shown == 0 {
 		return clip(lines, height)
 	}
-	shown := byUrgency(all)
-	shown = shown[:min(room, len(shown))]
-	lines = append(append(lines, ""), j.table(shown, now).Lines(st, "", width)...)
-	if more := want - len(shown); more > 0 {
-		lines = append(lines, st.Paint(Dim, cut(fmt.Sprintf("… and %d more", more), width)))
+	lines = append(append(lines, ""), table...)
+	return append(lines, andMore(len(sorted)-shown, ": "+phaseSums(sorted[shown:]), st, width)...)
+}
+
+func (j *Live) overviewRow(now time.Time) []Cell {
+	phase := Cell{Text: string(j.Status.Phase), Colour: phaseColour(string(j.Status.Phase))}
+	if phase.Text == "" {
+		phase = Cell{Text: "New", Colour: Wait}
 	}
-	return lines
+	why := Cell{Text: j.Notice, Colour: Wait}
+	if finished, succeeded := Finished(j.Status); why.Text == "" && !(finished && succeeded) {
+		why = Cell{Text: Explain(j.Status)}
+	}
+	why.Text = oneLine(why.Text)
+	return []Cell{{Text: j.Ref}, phase, {Text: ready(j.Status)}, {Text: fmt.Sprint(j.Status.BackoffCount)}, {Text: orDash(runTime(j.Status, now))}, why}
+}
+
+// phaseSums counts jobs, which are in the order of their phases, by phase.
+func phaseSums(jobs []Live) string {
+	var parts []string
+	for i := 0; i < len(jobs); {
+		phase, n := jobs[i].Status.Phase, 0
+		for ; i < len(jobs) && jobs[i].Status.Phase == phase; i++ {
+			n++
+		}
+		parts = append(parts, fmt.Sprintf("%d %s", n, cmp.Or(string(phase), "new")))
+	}
+	return strings.Join(parts, ", ")
 }
 
 func (j *Live) table(rows []replica, now time.Time) Table {
-	t := Table{Header: replicaHeader}
+	t := Table{Header: replicaHeader, Text: true}
 	decides := master(j.Normal)
 	for i := range rows {
 		row := rows[i].row(j.Ages, now)
@@ -69,37 +159,55 @@ func (j *Live) table(rows []replica, now time.Time) Table {
 	return t
 }
 
-// head is the job in one line, and below it why it is where it is.
+// head is the job in one line, where it fits, and below it why it is where it is.
 func (j *Live) head(now time.Time, st Style, width int) []string {
 	s := j.Status
-	l := line{max: width}
-	l.add(st, Cell{Text: j.Ref, Colour: Bold})
-	phase := Cell{Text: "  " + string(s.Phase), Colour: phaseColour(string(s.Phase))}
+	facts := []Cell{{Text: j.Ref, Colour: Bold}}
 	if s.Phase == "" {
-		phase = Cell{Text: "  waiting for the operator", Colour: Wait}
-	}
-	l.add(st, phase)
-	if s.Phase != "" {
-		l.add(st, Cell{Text: fmt.Sprintf("  %s running", ready(s))})
-		l.add(st, Cell{Text: strings.TrimSuffix(" "+bounds(j.Normal), " ")})
+		facts = append(facts, Cell{Text: "waiting for the operator", Colour: Wait})
+	} else {
+		facts = append(facts, Cell{Text: string(s.Phase), Colour: phaseColour(string(s.Phase))},
+			Cell{Text: strings.TrimSuffix(fmt.Sprintf("%s running %s", ready(s), bounds(j.Normal)), " ")})
 	}
 	if s.BackoffCount > 0 {
-		l.add(st, Cell{Text: "  " + j.restarts()})
+		facts = append(facts, Cell{Text: j.restarts()})
 	}
 	if t := runTime(s, now); t != "" {
 		if j.Normal != nil && j.Normal.Deadline != nil {
 			t += " of " + duration.HumanDuration(*j.Normal.Deadline)
 		}
-		l.add(st, Cell{Text: "  " + t})
+		facts = append(facts, Cell{Text: t})
 	}
-	lines := []string{l.String()}
+	lines := flow(facts, st, width)
 	if why := Explain(s); why != "" {
-		lines = append(lines, cut(why, width))
+		lines = append(lines, wrap(why, width)...)
 	}
 	if j.Notice != "" {
-		lines = append(lines, st.Paint(Wait, cut(oneLine(j.Notice), width)))
+		for _, l := range wrap(oneLine(j.Notice), width) {
+			lines = append(lines, st.Paint(Wait, l))
+		}
 	}
 	return lines
+}
+
+// flow writes facts two spaces apart, in as many lines as they need.
+func flow(facts []Cell, st Style, width int) []string {
+	var lines []string
+	line, used := "", 0
+	for _, fact := range facts {
+		for k, part := range wrap(fact.Text, max(1, width-2)) {
+			n := utf8.RuneCountInString(part)
+			if used > 0 && (k > 0 || used+2+n > width) {
+				lines = append(lines, line)
+				line, used = "", 0
+			}
+			if len(lines) > 0 || used > 0 {
+				line, used = line+"  ", used+2
+			}
+			line, used = line+st.Paint(fact.Colour, part), used+n
+		}
+	}
+	return append(lines, line)
 }
 
 func clip(lines []string, n int) []string {
@@ -115,7 +223,7 @@ func Count(n int, noun string) string {
 }
 
 // Summary is the last word on a job that has ended: its result, how long it took and why it ended.
-func Summary(j Job, st Style) []string {
+func Summary(j Job, st Style, width int) []string {
 	_, succeeded := Finished(j.Status)
 	word := Cell{Text: "Failed", Colour: Bad}
 	if succeeded {
@@ -125,10 +233,6 @@ func Summary(j Job, st Style) []string {
 	if t := runTime(j.Status, time.Time{}); t != "" {
 		took = " in " + t
 	}
-	first := fmt.Sprintf("%s %s%s, %s", j.Ref, st.Paint(word.Colour, word.Text), took, j.restarts())
-	why := Explain(j.Status)
-	if why == "" {
-		return []string{first}
-	}
-	return []string{first, "  " + strings.TrimSpace(why)}
+	lines := []string{fmt.Sprintf("%s %s%s, %s", j.Ref, st.Paint(word.Colour, word.Text), took, j.restarts())}
+	return append(lines, Wrap(strings.TrimSpace(Explain(j.Status)), "  ", width)...)
 }

@@ -117,6 +117,9 @@ func byUrgency(all []replica) []replica {
 	return sorted
 }
 
+// nothing stands for the number 0 where most numbers are.
+const nothing = "·"
+
 // roleSums counts the replicas of each role by phase, those included that the status sums up.
 func roleSums(s *batch.JobStatus) Table {
 	t := Table{Header: []string{"ROLE", "TOTAL"}}
@@ -131,7 +134,7 @@ func roleSums(s *batch.JobStatus) Table {
 		for _, p := range phaseOrder {
 			c := Cell{Text: fmt.Sprint(count[p]), Colour: phaseColour(string(p))}
 			if count[p] == 0 {
-				c = Cell{Text: "·", Colour: Dim}
+				c = Cell{Text: nothing, Colour: Dim}
 			}
 			row = append(row, c)
 		}

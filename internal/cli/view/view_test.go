@@ -67,6 +67,30 @@ func live(s *batch.JobStatus) Live {
 	return Live{Job: Job{Kind: "GenericJob", Ref: "genericjob/mnist", Namespace: "team", Name: "mnist", Created: start.Time, Status: s}, Ages: ages}
 }
 
+// thirty are 12 jobs that wait, 9 that run, 8 that have succeeded and one that has failed, in turn.
+func thirty(pending, running *batch.JobStatus) []Live {
+	good := with(st(batch.JobSucceeded, task("worker", 2, batch.ReplicaSucceeded, nil)), batch.JobCompleted, metav1.ConditionTrue, batch.ReasonSuccessRule, "Every replica has succeeded.")
+	bad := with(st(batch.JobFailed, task("worker", 2, batch.ReplicaFailed, nil)), batch.JobFailedCondition, metav1.ConditionTrue, batch.ReasonReplicaFailed,
+		"Replica mnist-worker-0 has failed with exit code 3, and without failure rules one failed replica fails the job.")
+	var jobs []Live
+	for i := range 30 {
+		s := []*batch.JobStatus{pending, good, running, pending, running, good}[i%6]
+		switch i {
+		case 28:
+			s = pending
+		case 29:
+			s = pending
+		case 17:
+			s = bad
+		}
+		j := live(s)
+		j.Name = fmt.Sprintf("mnist-%d", i)
+		j.Ref = "genericjob/" + j.Name
+		jobs = append(jobs, j)
+	}
+	return jobs
+}
+
 func running(s *batch.JobStatus) *batch.JobStatus {
 	return with(s, batch.JobRunningCondition, metav1.ConditionTrue, batch.ReasonReplicasRunning, "305 replicas run, 1 has failed. 2 more are awaited.")
 }
@@ -110,6 +134,10 @@ func TestFrame(t *testing.T) {
 		{"cut-status", []Live{live(cut)}, Style{}, 100, 40},
 		{"connection-lost", []Live{lost}, Style{}, 100, 20},
 		{"two-jobs", []Live{live(pending), live(large)}, Style{}, 110, 24},
+		{"two-jobs-in-a-small-window", []Live{live(pending), live(large)}, Style{}, 80, 10},
+		{"two-jobs-that-do-not-fit", []Live{live(pending), live(large)}, Style{}, 80, 4},
+		{"thirty-jobs", thirty(pending, large), Style{}, 80, 23},
+		{"thirty-jobs-on-a-wide-terminal", thirty(pending, large), Style{}, 140, 23},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			lines := Frame(test.jobs, now, test.style, test.width, test.height)
@@ -213,7 +241,7 @@ func TestSummary(t *testing.T) {
 	var b strings.Builder
 	for _, s := range []*batch.JobStatus{good, bad} {
 		s.CompletionTime = &end
-		b.WriteString(strings.Join(Summary(Job{Ref: "genericjob/mnist", Status: s}, Style{}), "\n") + "\n")
+		b.WriteString(strings.Join(Summary(Job{Ref: "genericjob/mnist", Status: s}, Style{}, 0), "\n") + "\n")
 	}
 	golden.Compare(t, "testdata/summary.txt", b.String())
 }
@@ -248,10 +276,10 @@ func TestDescription(t *testing.T) {
 			{Type: "ps", Replicas: 0, Restart: engine.Restart{OnFailure: true, OnSuccess: true}, Template: template},
 		},
 	}
-	text := strings.Join(d.Lines(now, Style{}), "\n") + "\n"
+	text := strings.Join(d.Lines(now, Style{}, 0), "\n") + "\n"
 	invalid := Description{Job: Job{Kind: "GenericJob", Name: "bad", Namespace: "team", Created: start.Time, Status: &batch.JobStatus{}},
 		Meta: &metav1.ObjectMeta{}, Invalid: "spec.replicaSpecs: Required value"}
-	text += "\n" + strings.Join(invalid.Lines(now, Style{}), "\n") + "\n"
+	text += "\n" + strings.Join(invalid.Lines(now, Style{}, 0), "\n") + "\n"
 	golden.Compare(t, "testdata/description.txt", text)
 }
 
@@ -287,9 +315,9 @@ func TestTraining(t *testing.T) {
 	for _, lines := range [][]string{
 		{job.Plan()},
 		Frame([]Live{{Job: job, Ages: live(s).Ages}}, now, Style{}, 100, 20),
-		d.Lines(now, Style{}),
+		d.Lines(now, Style{}, 0),
 		{Transitions(job.Ref, s, smaller)[0].Line("12:01:00", Style{}, 0)},
-		Summary(over, Style{}),
+		Summary(over, Style{}, 0),
 	} {
 		b.WriteString(strings.Join(lines, "\n") + "\n\n")
 	}
@@ -306,7 +334,7 @@ func TestDescribedTensorBoard(t *testing.T) {
 	} {
 		d := Description{Job: live(st(batch.JobRunning)).Job, Meta: &metav1.ObjectMeta{}, TensorBoard: told}
 		got := ""
-		for _, line := range d.Lines(now, Style{}) {
+		for _, line := range d.Lines(now, Style{}, 0) {
 			if strings.HasPrefix(line, "TensorBoard:") {
 				got = strings.Join(strings.Fields(line), " ")
 			}

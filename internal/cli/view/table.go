@@ -1,0 +1,267 @@
+package view
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Cell is one field of a table.
+type Cell struct {
+	Text   string
+	Colour Colour
+}
+
+// Plainly makes cells without colour.
+func Plainly(texts ...string) []Cell {
+	cells := make([]Cell, len(texts))
+	for i, t := range texts {
+		cells[i].Text = t
+	}
+	return cells
+}
+
+// Table is a header and rows, written in columns three spaces apart. A row may be shorter than the header.
+type Table struct {
+	Header []string
+	Rows   [][]Cell
+	// Text says that the last column holds sentences: where there is little room, they stand below their rows.
+	Text bool
+}
+
+const (
+	columnGap = 3
+	// leastText is the least width of a column of sentences; hanging is the indent of those that stand below their row.
+	leastText = 30
+	hanging   = "    "
+)
+
+// Lines draws the table, each line indented and at most width characters long; 0 stands for no bound. A table that is too
+// wide loses its empty columns, and then its cells are wrapped. Nothing is cut.
+func (t Table) Lines(st Style, indent string, width int) []string {
+	var lines []string
+	for _, block := range t.blocks(st, indent, width) {
+		lines = append(lines, block...)
+	}
+	return lines
+}
+
+// blocks draws the header, if there is one, and each row, each in as many lines as it needs.
+func (t Table) blocks(st Style, indent string, width int) [][]string {
+	l := layout{Table: t, gap: columnGap, widths: columnWidths(t)}
+	if width > 0 {
+		l.fit(width - utf8.RuneCountInString(indent))
+	}
+	var blocks [][]string
+	if len(l.Header) > 0 {
+		head := Plainly(l.Header...)
+		for i := range head {
+			head[i].Colour = Bold
+		}
+		if l.below > 0 {
+			head = head[:len(head)-1]
+		}
+		blocks = append(blocks, l.draw(st, indent, head))
+	}
+	for _, row := range l.Rows {
+		blocks = append(blocks, l.draw(st, indent, row))
+	}
+	return blocks
+}
+
+// layout is a table with the widths of its columns.
+type layout struct {
+	Table
+	gap    int
+	widths []int
+	// below is the width of the last column where it stands below its rows, otherwise 0.
+	below int
+}
+
+func columnWidths(t Table) []int {
+	var widths []int
+	add := func(i int, text string) {
+		if i == len(widths) {
+			widths = append(widths, 0)
+		}
+		widths[i] = max(widths[i], utf8.RuneCountInString(text))
+	}
+	for i, text := range t.Header {
+		add(i, text)
+	}
+	for _, row := range t.Rows {
+		for i, c := range row {
+			add(i, c.Text)
+		}
+	}
+	return widths
+}
+
+// total is the width of the widest line.
+func (l *layout) total() int {
+	n := 0
+	for i, w := range l.widths {
+		if i > 0 && w > 0 {
+			n += l.gap
+		}
+		n += w
+	}
+	return n
+}
+
+// fit changes the columns until they need no more than room characters.
+func (l *layout) fit(room int) {
+	if l.total() <= room {
+		return
+	}
+	l.dropEmpty()
+	if l.total() > room {
+		l.gap = 2
+	}
+	last := len(l.widths) - 1
+	if l.Text && last > 0 && l.total() > room {
+		text := l.widths[last]
+		l.widths[last] = 0
+		left := room - l.total() - l.gap
+		if left >= min(text, leastText) {
+			l.widths[last] = left
+			return
+		}
+		l.below = max(1, room-len(hanging))
+		last--
+	}
+	if l.total() > room {
+		l.gap = 1
+	}
+	for l.total() > room {
+		widest := 0
+		for i := range last + 1 {
+			if l.widths[i] > l.widths[widest] {
+				widest = i
+			}
+		}
+		if l.widths[widest] <= 1 {
+			return
+		}
+		l.widths[widest]--
+	}
+}
+
+// dropEmpty removes the columns that say nothing in any row. The first one says what a row is about and stays.
+func (l *layout) dropEmpty() {
+	var says []bool
+	for _, row := range l.Rows {
+		for i, c := range row {
+			for i >= len(says) {
+				says = append(says, len(says) == 0)
+			}
+			says[i] = says[i] || c.Text != "" && c.Text != "-" && c.Text != nothing
+		}
+	}
+	if len(l.Rows) == 0 {
+		return
+	}
+	l.Text = l.Text && says[len(says)-1] && len(says) == len(l.widths)
+	l.Header = kept(l.Header, says)
+	rows := make([][]Cell, len(l.Rows))
+	for i, row := range l.Rows {
+		rows[i] = kept(row, says)
+	}
+	l.Rows = rows
+	l.widths = columnWidths(l.Table)
+}
+
+func kept[T any](all []T, keep []bool) []T {
+	var some []T
+	for i := range all {
+		if i < len(keep) && keep[i] {
+			some = append(some, all[i])
+		}
+	}
+	return some
+}
+
+// draw writes a row in as many lines as its cells need.
+func (l *layout) draw(st Style, indent string, row []Cell) []string {
+	columns := make([][]string, len(row))
+	height := 0
+	var text []string
+	for i, c := range row {
+		if l.below > 0 && i == len(l.widths)-1 {
+			text = wrap(c.Text, l.below)
+			continue
+		}
+		columns[i] = wrap(c.Text, l.widths[i])
+		height = max(height, len(columns[i]))
+	}
+	lines := make([]string, 0, height+len(text))
+	for k := range height {
+		var b strings.Builder
+		b.WriteString(indent)
+		for i, column := range columns {
+			part := ""
+			if k < len(column) {
+				part = column[k]
+			}
+			b.WriteString(st.Paint(row[i].Colour, part))
+			if i < len(columns)-1 {
+				b.WriteString(strings.Repeat(" ", l.widths[i]-utf8.RuneCountInString(part)+l.gap))
+			}
+		}
+		lines = append(lines, strings.TrimRight(b.String(), " "))
+	}
+	for _, part := range text {
+		if part != "" {
+			lines = append(lines, indent+hanging+st.Paint(row[len(row)-1].Colour, part))
+		}
+	}
+	return lines
+}
+
+// Wrap breaks a text into indented lines of at most width characters; 0 stands for no bound. An empty text has none.
+func Wrap(s, indent string, width int) []string {
+	if s == "" {
+		return nil
+	}
+	lines := wrap(s, max(0, width-utf8.RuneCountInString(indent)))
+	for i := range lines {
+		lines[i] = indent + lines[i]
+	}
+	return lines
+}
+
+// wrap breaks a text into lines of at most width characters, between words where that is possible; 0 stands for no bound.
+func wrap(s string, width int) []string {
+	if width <= 0 || utf8.RuneCountInString(s) <= width {
+		return []string{s}
+	}
+	var lines []string
+	line := ""
+	used := 0
+	for word := range strings.FieldsSeq(s) {
+		n := utf8.RuneCountInString(word)
+		if used > 0 && used+1+n <= width {
+			line, used = line+" "+word, used+1+n
+			continue
+		}
+		if used > 0 {
+			lines = append(lines, line)
+		}
+		rest := []rune(word)
+		for len(rest) > width {
+			at := breakBefore(rest, width)
+			lines, rest = append(lines, string(rest[:at])), rest[at:]
+		}
+		line, used = string(rest), len(rest)
+	}
+	return append(lines, line)
+}
+
+// breakBefore is where a word that is longer than width is broken: behind punctuation in its second half, or else at width.
+func breakBefore(word []rune, width int) int {
+	for at := width; at > width/2; at-- {
+		if strings.ContainsRune("-/,.:;=_", word[at-1]) {
+			return at
+		}
+	}
+	return width
+}
