@@ -8,10 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/cli/view"
+	"tensorstack.dev/batch/internal/engine"
 )
 
 var podResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
@@ -60,9 +62,7 @@ func (f *following) lastWords(ctx context.Context, j *job) {
 				continue
 			}
 			shown++
-			name := fmt.Sprintf("%s-%d", task.Type, view.RankOf(r.Name))
-			fmt.Fprintf(f.Out, "\n%s %s\n", f.style.Paint(view.Bad, name), view.Failure(r))
-			f.tail(ctx, j, task.Type, r)
+			f.lastWordsOf(ctx, j, task.Type, r)
 		}
 	}
 	if shown > 0 {
@@ -74,13 +74,28 @@ func (f *following) lastWords(ctx context.Context, j *job) {
 	}
 }
 
-// tail prints the last lines of a replica's log.
-func (f *following) tail(ctx context.Context, j *job, role string, r *batch.ReplicaStatus) {
+// lastWordsOf shows how one replica ended: why its command could not be started, or else the last lines that it wrote.
+func (f *following) lastWordsOf(ctx context.Context, j *job, role string, r *batch.ReplicaStatus) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	name := f.style.Paint(view.Bad, fmt.Sprintf("%s-%d", role, view.RankOf(r.Name)))
+	container := mainContainer(j, role)
+	// Whoever may not read pods may still read their logs.
+	if pod, err := f.cluster.core.Pods(j.GetNamespace()).Get(ctx, r.Name, metav1.GetOptions{}); err == nil {
+		if why := engine.StartFailure(containerState(pod, container).Terminated); why != "" {
+			fmt.Fprintf(f.Out, "\n%s failed: its command cannot be started: %s\n", name, why)
+			return
+		}
+	}
+	fmt.Fprintf(f.Out, "\n%s %s\n", name, view.Failure(r))
+	f.tail(ctx, j, container, r)
+}
+
+// tail prints the last lines of a replica's log.
+func (f *following) tail(ctx context.Context, j *job, container string, r *batch.ReplicaStatus) {
 	lines := int64(linesShown)
 	stream, err := f.cluster.core.Pods(j.GetNamespace()).GetLogs(r.Name, &corev1.PodLogOptions{
-		Container: mainContainer(j, role), TailLines: &lines,
+		Container: container, TailLines: &lines,
 	}).Stream(ctx)
 	switch {
 	case apierrors.IsNotFound(err):

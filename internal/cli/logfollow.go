@@ -14,6 +14,7 @@ import (
 
 	"tensorstack.dev/batch/internal/cli/follow"
 	"tensorstack.dev/batch/internal/cli/podlog"
+	"tensorstack.dev/batch/internal/engine"
 )
 
 // follower follows the logs of a job's pods, whichever they are.
@@ -159,9 +160,14 @@ func (f *logFollower) start(ctx context.Context, p *followedPod) {
 			f.complain(p.logPod, err)
 			return
 		}
-		if ctx.Err() == nil && p.exit != nil && p.exit.ExitCode != 0 {
-			f.lines.remark(p.replica, fmt.Sprintf("attempt %d ended with exit code %d", p.attempt+1, p.exit.ExitCode))
+		if ctx.Err() != nil || p.exit == nil || p.exit.ExitCode == 0 {
+			return
 		}
+		how := fmt.Sprintf("ended with exit code %d", p.exit.ExitCode)
+		if why := engine.StartFailure(p.exit); why != "" {
+			how = "ended: its command cannot be started: " + why
+		}
+		f.lines.remark(p.replica, fmt.Sprintf("attempt %d %s", p.attempt+1, how))
 	})
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"sort"
 	"strings"
 	"time"
@@ -52,7 +53,7 @@ func (l *logPrinter) history(ctx context.Context) *history {
 }
 
 // ends says what events tell of the ends of a replica's earlier attempts, one line each.
-func (h *history) ends(name string) []string {
+func (h *history) ends(job, name string) []string {
 	var ends []string
 	for i := range h.events {
 		e := &h.events[i]
@@ -61,32 +62,37 @@ func (h *history) ends(name string) []string {
 		default:
 			continue
 		}
-		if text := about(name, e.Message); text != "" {
-			ends = append(ends, view.EventTime(e).Local().Format(time.DateTime)+" "+e.Reason+": "+text)
+		if text := about(job, name, e.Message); text != "" {
+			ends = append(ends, view.EventTime(e).UTC().Format(time.RFC3339)+" "+e.Reason+": "+text)
 		}
 	}
 	return ends
 }
 
-// about is what an event says of one replica, of which it may name several: "Restarting: a-0 ended …, a-1 ended …."
-func about(name, message string) string {
+// about is what an event says of one replica of a job, of which it may name several: "Restarting: a-w-0 ended …, a-w-1 ended ….".
+// What it says may hold commas of its own.
+func about(job, name, message string) string {
 	_, list, found := strings.Cut(message, ": ")
 	if !found {
 		list = message
 	}
-	for clause := range strings.SplitSeq(strings.TrimSuffix(list, "."), ", ") {
-		clause, _, _ = strings.Cut(clause, " and ")
-		if clause == name || strings.HasPrefix(clause, name+" ") {
+	list = ", " + strings.TrimSuffix(list, ".")
+	for clause := range strings.SplitSeq(list, ", "+job+"-") {
+		clause = job + "-" + andMore.ReplaceAllString(clause, "")
+		if clause == name || strings.HasPrefix(clause, name+" ") || strings.HasPrefix(clause, name+":") {
 			return clause
 		}
 	}
 	return ""
 }
 
+// andMore is how an event ends that does not name all replicas.
+var andMore = regexp.MustCompile(` and \d+ more$`)
+
 // tellEarlier names the attempts before the present one, whose pods are gone.
 func (l *logPrinter) tellEarlier(r replica, h *history) {
 	name := l.job.GetName() + "-" + r.String()
-	ends := h.ends(name)
+	ends := h.ends(l.job.GetName(), name)
 	for _, end := range ends {
 		l.lines.remark(r, "earlier attempt, its output is gone: "+end)
 	}

@@ -176,7 +176,7 @@ func (p *prefixer) emitter(r replica) func(podlog.Line) {
 	return func(l podlog.Line) {
 		stamp := ""
 		if p.timestamps {
-			stamp = l.Time.Format("2006-01-02T15:04:05.000000000Z07:00") + " "
+			stamp = l.Time.UTC().Format("2006-01-02T15:04:05.000000000Z07:00") + " "
 		}
 		p.write(prefix + stamp + l.Text + "\n")
 	}

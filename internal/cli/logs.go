@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"tensorstack.dev/batch/internal/cli/podlog"
+	"tensorstack.dev/batch/internal/engine"
 )
 
 type logsOptions struct {
@@ -160,6 +161,9 @@ func (l *logPrinter) print(ctx context.Context) error {
 		}}
 		if err := reader.Once(ctx); err != nil {
 			l.complain(p, err)
+		}
+		if why := engine.StartFailure(containerState(p.Pod, p.container).Terminated); why != "" {
+			l.lines.remark(p.replica, "its command cannot be started: "+why)
 		}
 	}
 	l.tellMissing(chosen, history)

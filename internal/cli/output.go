@@ -120,8 +120,8 @@ func printLines(w io.Writer, lines []string) error {
 	return nil
 }
 
-// clock is the time of day as it stands before transitions.
-func clock(t time.Time) string { return t.Format(time.TimeOnly) }
+// clock is the time of day as it stands before transitions. Like all times here it is of UTC, and says so.
+func clock(t time.Time) string { return t.UTC().Format("15:04:05Z") }
 
 // hideUnless hides flags that are not named.
 func hideUnless(shown map[string]bool) func(*pflag.Flag) {

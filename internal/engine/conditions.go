@@ -161,7 +161,7 @@ func (p *pass) replicaFailureCondition() batch.JobCondition {
 	for i := range p.replicas {
 		if r := &p.replicas[i]; r.final() && r.result == failed && p.mode != batch.RunDebug {
 			if n++; n == 1 {
-				first = r.name + " failed" + exitText(r.exit)
+				first = r.name + " failed" + r.endText()
 			}
 		}
 	}

@@ -71,7 +71,7 @@ func (p *pass) modeEvents(next *batch.JobStatus) {
 func (p *pass) replicaEvents() {
 	var restarted, lost, failures []string
 	for _, r := range p.restarts {
-		text := fmt.Sprintf("%s ended%s", r.name, exitText(r.exit))
+		text := fmt.Sprintf("%s ended%s", r.name, r.endText())
 		if limit := p.Roles[r.Role].Restart.Limit; limit != nil {
 			text += fmt.Sprintf(" (restart %d of %d)", r.restarts, *limit)
 		} else {
@@ -85,7 +85,7 @@ func (p *pass) replicaEvents() {
 			lost = append(lost, because(r.name, r.past.reason))
 		}
 		if p.mode != batch.RunDebug && r.newlyFailed() {
-			failures = append(failures, r.name+" failed"+exitText(r.exit))
+			failures = append(failures, r.name+" failed"+r.endText())
 		}
 	}
 	if len(restarted) > 0 {

@@ -86,7 +86,7 @@ func (p *pass) judgeFailure() verdict {
 	for i := range p.replicas {
 		if r := &p.replicas[i]; r.final() && r.result == failed {
 			return verdict{batch.JobFailed, batch.ReasonFailureRule,
-				fmt.Sprintf("Replica %s has failed%s, and without failure rules one failed replica fails the job.", r.name, exitText(r.exit))}
+				fmt.Sprintf("Replica %s has failed%s, and without failure rules one failed replica fails the job.", r.name, r.endText())}
 		}
 	}
 	return verdict{}
@@ -119,14 +119,14 @@ func (p *pass) judgeUnsatisfiable() verdict {
 			return verdict{}
 		}
 		v.message = fmt.Sprintf("No success rule can hold any more: %s needs replica %s, which has failed%s.",
-			p.Success[i].Text, lost.name, exitText(lost.exit))
+			p.Success[i].Text, lost.name, lost.endText())
 	}
 	if len(p.Success) > 0 {
 		return v
 	}
 	for i := range p.replicas {
 		if r := &p.replicas[i]; r.final() && r.result == failed {
-			v.message = fmt.Sprintf("Success needs every replica, and %s has failed%s.", r.name, exitText(r.exit))
+			v.message = fmt.Sprintf("Success needs every replica, and %s has failed%s.", r.name, r.endText())
 			return v
 		}
 	}

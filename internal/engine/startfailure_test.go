@@ -1,0 +1,57 @@
+package engine
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// A command that does not exist is told in the kubelet's words wherever the end of a replica is told.
+func TestCommandThatDoesNotExist(t *testing.T) {
+	const words = `exec: "pyhton": executable file not found in $PATH`
+	cannotStart := func(p *play, message string) *play {
+		p.exit(0, 128)
+		end := p.pod(0).Status.ContainerStatuses[0].State.Terminated
+		end.Reason, end.Message = "StartError", message
+		return p.pass()
+	}
+	demand := func(t *testing.T, what, text string) {
+		t.Helper()
+		if !strings.Contains(text, "job-worker-0") || !strings.Contains(text, words) || strings.Contains(text, "exit code 128") {
+			t.Errorf("%s: %s", what, text)
+		}
+	}
+	message := func(p *play, c batch.JobConditionType) string { return condition(p.stat, c).Message }
+	told := func(p *play, reason batch.Reason) string {
+		for _, e := range p.plan.Events {
+			if e.Reason == reason {
+				return e.Message
+			}
+		}
+		return ""
+	}
+
+	p := cannotStart(newPlay(t, 1, 1).pass(), words+"\n")
+	demand(t, "the event of a restart", told(p, batch.EventReplicaRestarted))
+	p = cannotStart(p.pass(), words)
+	demand(t, "the end without rules", message(p, batch.JobFailedCondition))
+	demand(t, "ReplicaFailure", message(p, batch.JobReplicaFailure))
+	demand(t, "the event of the failure", told(p, batch.ReasonReplicaFailed))
+
+	p = newPlay(t, 2, 0)
+	p.job.Failure = []Rule{{Text: `{"worker":[1]}`, Members: []Member{{0, 1}}}}
+	p.job.Success = []Rule{{Text: `{"worker":[0]}`, Members: []Member{{0, 0}}}}
+	p = cannotStart(p.pass(), words)
+	demand(t, "the end of a job of which no rule can hold", message(p, batch.JobFailedCondition))
+
+	p = cannotStart(newPlay(t, 1, 0).pass(), words+strings.Repeat(" x", 4000))
+	if n := len(message(p, batch.JobFailedCondition)); n > 1000 {
+		t.Errorf("a message of %d bytes", n)
+	}
+	if got := StartFailure(&corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 1, Message: "traceback"}); got != "" {
+		t.Errorf("a program's own message is told as that of the kubelet: %q", got)
+	}
+}
