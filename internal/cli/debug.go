@@ -12,7 +12,7 @@ func (a *app) debugCommand() *cobra.Command {
 		Short: "Start the pods of jobs with an idle command, to look around in them",
 		Long: `Switch debug mode: the pods are replaced by ones whose containers run runMode.debug.replicaSpecs[].command, by default
 "sleep inf", instead of their own. Finish rules do not apply meanwhile. "exec" opens a shell in one of them.`,
-		Example: a.example("t9k debug on mnist", "t9k exec -it mnist -- sh", "t9k debug off mnist"),
+		Example: a.example("t9k debug on mnist", "t9k exec mnist -- sh", "t9k debug off mnist"),
 		RunE: func(*cobra.Command, []string) error {
 			return errors.New("write \"debug on JOB\" or \"debug off JOB\"")
 		},

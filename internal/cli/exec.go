@@ -31,11 +31,22 @@ func (a *app) execCommand() *cobra.Command {
 		Use:   "exec JOB [--role ROLE] [--rank RANK] -- COMMAND [ARG...]",
 		Short: "Run a command in a replica of a job",
 		Long: `Run a command in the main container of a replica: by default rank 0 of the first role. The exit code is the command's.
-A job in debug mode keeps its pods alive for this.`,
-		Example:           a.example("t9k exec mnist -- nvidia-smi", "t9k exec -it mnist --role ps --rank 1 -- bash"),
+A job in debug mode keeps its pods alive for this.
+
+Called on a terminal, the command gets a terminal too: "exec JOB -- sh" opens a shell. -t=false runs it without one. Where
+input or output is a file or a pipe, the command gets neither a terminal nor, without -i, any input.`,
+		Example:           a.example("t9k exec mnist -- nvidia-smi", "t9k exec mnist --role ps --rank 1 -- bash", "cat data | t9k exec -i mnist -- tar x"),
 		Args:              execArgs,
 		ValidArgsFunction: a.completeJobs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			// On a terminal a command gets one too, unless the flags say otherwise.
+			interactive := terminalOf(a.In) != nil && terminalOf(a.Out) != nil
+			if !cmd.Flags().Changed("tty") {
+				o.tty = interactive
+			}
+			if !cmd.Flags().Changed("stdin") {
+				o.stdin = interactive && o.tty
+			}
 			return a.exec(cmd.Context(), &o, args[0], args[1:])
 		},
 	}
@@ -43,8 +54,8 @@ A job in debug mode keeps its pods alive for this.`,
 	f.StringVar(&o.role, "role", "", "Role of the replica; by default the first one")
 	f.IntVar(&o.rank, "rank", 0, "Rank of the replica")
 	f.StringVarP(&o.container, "container", "c", "", "Container; by default the main one")
-	f.BoolVarP(&o.stdin, "stdin", "i", false, "Pass standard input to the command")
-	f.BoolVarP(&o.tty, "tty", "t", false, "Give the command a terminal")
+	f.BoolVarP(&o.stdin, "stdin", "i", false, "Pass standard input to the command; the default where it gets a terminal")
+	f.BoolVarP(&o.tty, "tty", "t", false, "Give the command a terminal; the default on a terminal")
 	_ = cmd.RegisterFlagCompletionFunc("role", a.completeRoles)
 	return cmd
 }
@@ -53,8 +64,12 @@ func execArgs(cmd *cobra.Command, args []string) error {
 	switch dash := cmd.ArgsLenAtDash(); {
 	case len(args) == 0 || dash == 0:
 		return needJobs(cmd, nil)
-	case dash != 1 || len(args) < 2:
+	case dash < 0:
 		return errors.New("write the command behind a double dash: exec JOB -- COMMAND")
+	case dash > 1:
+		return fmt.Errorf("exec takes one job before the double dash, not %q: --role and --rank choose the replica", args[:dash])
+	case len(args) == dash:
+		return errors.New("write a command behind the double dash: exec JOB -- sh")
 	}
 	return nil
 }

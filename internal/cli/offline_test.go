@@ -198,6 +198,8 @@ func TestFaults(t *testing.T) {
 		{"debug", "maybe", "mnist"},
 		{"exec", "mnist"},
 		{"exec", "mnist", "ls"},
+		{"exec", "mnist", "worker-0", "--", "sh"},
+		{"exec", "mnist", "--"},
 		{"exec", "--", "ls"},
 		{"delete"},
 		{"validate"},

@@ -96,7 +96,8 @@ func (a *app) run(ctx context.Context, o *runOptions) error {
 	case o.detach:
 		return nil
 	case len(jobs) == 0:
-		return errors.New("there is no job in the manifest to follow")
+		fmt.Fprintln(a.ErrOut, "There is no job in the manifest to follow.")
+		return nil
 	}
 	a.tellRuntime(ctx, c)
 	a.tellFinished(c, jobs)

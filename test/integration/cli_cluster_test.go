@@ -225,9 +225,9 @@ func testExec(w *world) {
 	w.contains("a rank too high", w.fails("exec", "idles", "--rank", "2", "--", "true"), `rank 2 is out of range: role "worker" has ranks 0 to 1`)
 
 	terminal := newTerminal(w.T, 70, 30)
-	shell := w.startOn(terminal, "exec", "-it", "idles", "--", "sh")
+	shell := w.startOn(terminal, "exec", "idles", "--", "sh")
 	terminal.write("stty size; echo $((40 + 2)); exit 7\n")
 	shell.ends(7)
-	w.contains("exec -it", terminal.output.String(), "30 70", "42")
+	w.contains("exec on a terminal", terminal.output.String(), "30 70", "42")
 	w.t9k("delete", "idles")
 }

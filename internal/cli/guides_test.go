@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// Commands stand in guides and examples between backquotes or at the beginning of an indented line, and end at a comment.
+var (
+	quotedCommand = regexp.MustCompile("`(?:bin/)?t9k ([^`]+)`")
+	shownCommand  = regexp.MustCompile(`^(?:#\s{3}| {4}\$? ?|.*; )(?:bin/)?t9k ([a-z].*)$`)
+	asides        = regexp.MustCompile(`\s+#.*$|\s+[|>].*$|\s{3,}.*$`)
+)
+
+// Every command that a guide or an example shows is one that this program takes.
+func TestCommandsInGuidesAndExamples(t *testing.T) {
+	var files []string
+	for _, pattern := range []string{"../../README.md", "../../docs/*.md", "../../examples/README.md", "../../examples/*/job.yaml"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %v", pattern, err)
+		}
+		files = append(files, found...)
+	}
+	tried := 0
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(data)) {
+			line = strings.TrimRight(line, "\n")
+			var commands []string
+			for _, m := range quotedCommand.FindAllStringSubmatch(line, -1) {
+				commands = append(commands, m[1])
+			}
+			if m := shownCommand.FindStringSubmatch(line); m != nil && !strings.Contains(m[1], "(go1.") {
+				commands = append(commands, strings.Split(asides.ReplaceAllString(m[1], ""), "; t9k ")[0])
+			}
+			for _, command := range commands {
+				tried++
+				if err := parses(strings.Fields(command)); err != nil {
+					t.Errorf("%s shows t9k %s: %v", file, command, err)
+				}
+			}
+		}
+	}
+	if tried < 40 {
+		t.Errorf("only %d commands were found", tried)
+	}
+}
+
+// parses tells whether the program takes a command line, without running it.
+func parses(args []string) error {
+	root := newApp("t9k", genericiooptions.NewTestIOStreamsDiscard()).command()
+	root.InitDefaultCompletionCmd(args...)
+	cmd, rest, err := root.Find(args)
+	if err != nil || cmd.DisableFlagParsing {
+		return err
+	}
+	if err := cmd.ParseFlags(rest); err != nil {
+		return err
+	}
+	if len(rest) == 0 {
+		return nil // the name of a verb
+	}
+	return cmd.ValidateArgs(cmd.Flags().Args())
+}
