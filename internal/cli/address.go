@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
-	"tensorstack.dev/batch/internal/cli/nearest"
 	"tensorstack.dev/batch/internal/cli/view"
 	"tensorstack.dev/batch/internal/engine"
 	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/nearest"
 )
 
 // job is a job of some kind as the cluster holds it.

@@ -20,7 +20,7 @@ func (a *app) convertCommand() *cobra.Command {
 		Long: `Read PyTorchJob and TFJob of kubeflow.org/v1 and print, without any cluster, the PyTorchTrainingJob or TensorFlowTrainingJob
 that does the same. Every field is carried over or named on standard error, with what became of it, why, and what to do:
 
-  FILE:DOCUMENT PATH: MESSAGE
+  FILE:LINE: PATH: MESSAGE
 
 Other objects are printed as they are. If any job cannot be converted, nothing is printed and the exit code is 1.`,
 		Example: a.example("t9k convert -f pytorchjob.yaml > job.yaml", "kubectl get pytorchjob mnist -o yaml | t9k convert -f -"),
@@ -38,7 +38,7 @@ Other objects are printed as they are. If any job cannot be converted, nothing i
 					return err
 				}
 				for _, f := range result.Faults {
-					faults = append(faults, fmt.Sprintf("%s:%d as %s: %s", f.File, f.Doc, nameOf(result.Object), f.Message))
+					faults = append(faults, fmt.Sprintf("%s:%d: as %s: %s: %s", f.File, f.Line, nameOf(result.Object), f.Path, f.Message))
 				}
 			}
 			if len(faults) > 0 {
@@ -83,7 +83,7 @@ func (a *app) convert(files []string) (all []manifest.Doc, faults []string, err 
 				converted++
 				faults = append(faults, a.convertOne(&d)...)
 			} else {
-				fmt.Fprintf(a.ErrOut, "%s:%d %s is printed as it is\n", d.File, d.Index, nameOf(d.Object))
+				fmt.Fprintf(a.ErrOut, "%s:%d: %s is printed as it is\n", d.File, d.Line, nameOf(d.Object))
 			}
 			all = append(all, d)
 		}
@@ -96,13 +96,7 @@ func (a *app) convert(files []string) (all []manifest.Doc, faults []string, err 
 
 // convertOne replaces a job of Kubeflow by what it becomes.
 func (a *app) convertOne(d *manifest.Doc) (faults []string) {
-	line := func(n convert.Note) string {
-		path := n.Path
-		if d.Path != nil {
-			path = d.Path.String() + "." + path
-		}
-		return manifest.Fault{File: d.File, Doc: d.Index, Message: path + ": " + n.Message}.String()
-	}
+	line := func(n convert.Note) string { return d.Fault(n.Path, n.Message).String() }
 	job, notes, err := convert.Job(d.Object)
 	var refused convert.Error
 	if errors.As(err, &refused) {
@@ -114,6 +108,6 @@ func (a *app) convertOne(d *manifest.Doc) (faults []string) {
 	for _, n := range notes {
 		fmt.Fprintln(a.ErrOut, line(n))
 	}
-	d.Object = job
+	*d = d.Become(job)
 	return nil
 }

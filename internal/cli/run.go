@@ -140,7 +140,7 @@ func (p *applier) locate(results []manifest.Result) error {
 		gvk := r.Object.GroupVersionKind()
 		mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 		if err != nil {
-			return fmt.Errorf("%s:%d: %w", r.File, r.Index, err)
+			return fmt.Errorf("%s:%d: %w", r.File, r.Line, err)
 		}
 		namespaced := mapping.Scope.Name() == meta.RESTScopeNameNamespace
 		if err := p.place(r.Object, namespaced); err != nil {

@@ -18,11 +18,12 @@ func (a *app) validateCommand() *cobra.Command {
 		Short: "Say what is wrong with a manifest",
 		Long: `Check manifests without any cluster and say all that admission would object to, one line for each fault:
 
-  FILE:DOCUMENT PATH: MESSAGE
+  FILE:LINE: PATH: MESSAGE
 
-Documents of a file count from 1. Jobs, TensorBoards, queues and pod groups are checked as a cluster with the operator would
-check them: fields that do not exist, the schema with its rules, and what only code can tell. Objects of Kubernetes itself are checked for fields that
-do not exist and values of the wrong type. The exit code is 1 if there is any fault.`,
+Jobs, TensorBoards, queues and pod groups are checked as a cluster with the operator would check them: fields that do not
+exist, the schema with its rules, and what only code can tell. Objects of Kubernetes itself are checked for fields that do
+not exist and values of the wrong type. What an object says to no effect is told as a warning. The exit code is 1 if there
+is any fault.`,
 		Example: a.example("t9k validate -f job.yaml", "t9k validate -f a.yaml -f b.yaml"),
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -85,7 +86,10 @@ func (a *app) report(c *checked) error {
 	}
 	st := styleOf(a.Out)
 	for _, r := range c.results {
-		at := fmt.Sprintf("%s:%d %s", r.File, r.Index, nameOf(r.Object))
+		for _, w := range r.Warnings {
+			fmt.Fprintln(a.Out, w)
+		}
+		at := fmt.Sprintf("%s:%d: %s", r.File, r.Line, nameOf(r.Object))
 		switch {
 		case r.Unknown:
 			fmt.Fprintln(a.Out, at, st.Paint(view.Wait, "was not checked: its schema is not known here"))

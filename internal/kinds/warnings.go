@@ -21,7 +21,9 @@ func (k Kind) Warnings(o Object, job *engine.Job) []string {
 		w.add(field.NewPath("spec", "runMode"), "pause and debug are both enabled: pause wins")
 	}
 	for i := range job.Roles {
-		w.template(job, job.Roles[i].Template, field.NewPath("spec", "replicaSpecs").Index(i).Child("template"))
+		template := field.NewPath("spec", "replicaSpecs").Index(i).Child("template")
+		w.template(job, job.Roles[i].Template, template)
+		w.variables(job, &job.Roles[i], template)
 	}
 	return w
 }

@@ -171,7 +171,7 @@ func TestCLIRunRefusesBeforeItChangesAnything(t *testing.T) {
 	startOperator(t, w.env.Kubeconfig)
 	bad := fmt.Sprintf(settings, "1") + strings.ReplaceAll(manifest("name: bad", 1, 0, commandRun), "replicas:", "replica:")
 	_, errOut := w.start(bad, "run", "-f", "-").ends(1)
-	w.contains("run of a bad manifest", errOut, `stdin:2 spec.replicaSpecs[0].replica: unknown field; did you mean "replicas"?`, "nothing was applied")
+	w.contains("run of a bad manifest", errOut, `: spec.replicaSpecs[0].replica: unknown field; did you mean "replicas"?`, "nothing was applied")
 	if err := gone(w.get("settings", &corev1.ConfigMap{})); err != nil {
 		t.Errorf("the ConfigMap beside the bad job: %v", err)
 	}

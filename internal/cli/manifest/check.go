@@ -3,21 +3,19 @@ package manifest
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
-	"tensorstack.dev/batch/internal/cli/nearest"
 	"tensorstack.dev/batch/internal/engine"
 	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/nearest"
 )
 
 // Checker checks objects. It reads each definition once, when it is first needed.
@@ -32,6 +30,8 @@ type Checker struct {
 type Result struct {
 	Doc
 	Faults []Fault
+	// Warnings are what an object without faults says to no effect.
+	Warnings []Fault
 	// Kind is set for a job, and Job, its normal form, where it is without fault.
 	Kind *kinds.Kind
 	Job  *engine.Job
@@ -53,10 +53,10 @@ func (c *Checker) Check(ctx context.Context, d Doc) (Result, error) {
 		return r, nil
 	case gvk.Version != version:
 		supported := []string{schema.GroupVersion{Group: gvk.Group, Version: version}.String()}
-		r.fault(describe(field.NotSupported(d.Path.Child("apiVersion"), d.Object.GetAPIVersion(), supported)))
+		r.fault("apiVersion", field.NotSupported(nil, d.Object.GetAPIVersion(), supported).ErrorBody())
 		return r, nil
 	case !slices.Contains(names, gvk.Kind):
-		r.fault(unknownKind(d, gvk.Kind, names))
+		r.fault("kind", unknownKind(gvk.Kind, names))
 		return r, nil
 	case gvk.Group != batch.GroupVersion.Group:
 		return r, c.checkOther(ctx, &r, others[slices.IndexFunc(others, func(o other) bool { return o.of == gvk })])
@@ -69,65 +69,48 @@ func (c *Checker) Check(ctx context.Context, d Doc) (Result, error) {
 	return r, c.checkJob(ctx, &r)
 }
 
-func (r *Result) fault(message string) {
-	r.Faults = append(r.Faults, Fault{r.File, r.Index, message})
+func (r *Result) fault(path, message string) {
+	r.Faults = append(r.Faults, r.Doc.Fault(path, message))
 }
 
-func unknownKind(d Doc, name string, names []string) string {
-	text := describe(field.NotSupported(d.Path.Child("kind"), name, names))
+func (r *Result) errors(errs field.ErrorList) {
+	for _, e := range errs {
+		r.fault(e.Field, r.describe(e))
+	}
+}
+
+func unknownKind(name string, names []string) string {
+	text := field.NotSupported(nil, name, names).ErrorBody()
 	if near := nearest.Names(name, names, 1); len(near) > 0 && len(names) > 1 {
 		text += fmt.Sprintf("; did you mean %q?", near[0])
 	}
 	return text
 }
 
-// checkBuiltIn finds unknown fields and wrong types in an object of Kubernetes itself.
-func (r *Result) checkBuiltIn() {
-	data, err := r.Object.MarshalJSON()
-	if err != nil {
-		r.fault(err.Error())
-		return
-	}
-	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
-	_, _, err = decoder.Decode(data, nil, nil)
-	if strict, ok := runtime.AsStrictDecodingError(err); ok {
-		for _, e := range strict.Errors() {
-			r.fault(unknownField(r.Path, e))
-		}
-	} else if err != nil {
-		r.fault(wrongType(r.Path, err))
-	}
-}
-
-var unmarshalError = regexp.MustCompile(`^json: cannot unmarshal (\w+) into Go struct field \w+\.(\S+) of type \S+$`)
-
-// wrongType writes a decoder's complaint about a value like the other faults.
-func wrongType(at *field.Path, err error) string {
-	text := strings.Join(strings.Fields(err.Error()), " ")
-	if m := unmarshalError.FindStringSubmatch(text); m != nil {
-		return at.Child(m[2]).String() + ": cannot be of type " + m[1]
-	}
-	return prefixed(at, text)
-}
-
-// unknownField writes a decoder's complaint like the other faults, the path first.
-func unknownField(at *field.Path, err error) string {
-	path, ok := strings.CutPrefix(err.Error(), `unknown field "`)
-	if !ok {
-		return err.Error()
-	}
-	return at.Child(strings.TrimSuffix(path, `"`)).String() + ": unknown field"
-}
-
 func (c *Checker) checkJob(ctx context.Context, r *Result) error {
-	return c.checkCustom(ctx, r, batch.GroupVersion.WithResource(r.Kind.Plural), true, func(u *unstructured.Unstructured) (broken field.ErrorList) {
-		r.Job, broken = lower(r.Kind, u)
-		return broken
+	return c.checkCustom(ctx, r, batch.GroupVersion.WithResource(r.Kind.Plural), true, func(u *unstructured.Unstructured) (broken field.ErrorList, err error) {
+		object := r.Kind.New()
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, object); err != nil {
+			return nil, err
+		}
+		r.Job, broken = r.Kind.Lower(object, kinds.Options{})
+		if len(broken) == 0 && r.Job != nil {
+			r.warn(r.Kind.Warnings(object, r.Job))
+		}
+		return broken, nil
 	})
 }
 
+// warn takes up what admission would warn of, each with its path first.
+func (r *Result) warn(warnings []string) {
+	for _, w := range warnings {
+		path, message, _ := strings.Cut(w, ": ")
+		r.Warnings = append(r.Warnings, r.Doc.Fault(path, "warning: "+message))
+	}
+}
+
 // checkCustom checks an object of a CRD, and by code what only code can tell.
-func (c *Checker) checkCustom(ctx context.Context, r *Result, of schema.GroupVersionResource, namespaced bool, code func(*unstructured.Unstructured) field.ErrorList) error {
+func (c *Checker) checkCustom(ctx context.Context, r *Result, of schema.GroupVersionResource, namespaced bool, code codeCheck) error {
 	s, err := c.definition(of)
 	if err != nil {
 		return err
@@ -137,44 +120,23 @@ func (c *Checker) checkCustom(ctx context.Context, r *Result, of schema.GroupVer
 	if namespaced && u.GetNamespace() == "" {
 		u.SetNamespace(c.Namespace)
 	}
-	for _, message := range s.decode(u) {
-		r.fault(prefixed(r.Path, message))
+	for _, unknown := range s.decode(u) {
+		r.fault(unknown.path, unknown.message)
 	}
 	if u.GetName() == "" && u.GetGenerateName() != "" {
 		u.SetName(u.GetGenerateName() + "xxxxx")
 	}
 	errs, complete := s.checkValues(u, namespaced)
-	if complete {
-		broken := code(u)
-		// The code finds what the rules find, and names the place.
-		if len(broken) == 0 {
-			broken = s.checkRules(ctx, u)
-		}
-		errs = append(errs, broken...)
+	broken := code.check(u, errs)
+	// The code finds what the rules find, and names the place.
+	if complete && len(broken) == 0 {
+		broken = s.checkRules(ctx, u)
 	}
-	for _, e := range errs {
-		r.fault(prefixed(r.Path, describe(e)))
-	}
+	r.errors(merge(errs, broken))
 	if len(r.Faults) > 0 {
-		r.Job = nil
+		r.Job, r.Warnings = nil, nil
 	}
 	return nil
-}
-
-// lower turns an object into the normal form, or reports what only code can tell.
-func lower(kind *kinds.Kind, u *unstructured.Unstructured) (*engine.Job, field.ErrorList) {
-	object := kind.New()
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, object); err != nil {
-		return nil, field.ErrorList{field.InternalError(nil, err)}
-	}
-	return kind.Lower(object, kinds.Options{})
-}
-
-func prefixed(at *field.Path, message string) string {
-	if at == nil {
-		return message
-	}
-	return at.String() + "." + message
 }
 
 // definition is that of the CustomResourceDefinition of a resource.

@@ -20,7 +20,7 @@ type other struct {
 	plural     string
 	namespaced bool
 	// check lists what only code can tell; nil where there is nothing.
-	check func(*unstructured.Unstructured) field.ErrorList
+	check codeCheck
 }
 
 var others = []other{
@@ -46,18 +46,13 @@ func known(group string) (names []string, version string) {
 }
 
 func (c *Checker) checkOther(ctx context.Context, r *Result, o other) error {
-	return c.checkCustom(ctx, r, o.of.GroupVersion().WithResource(o.plural), o.namespaced, func(u *unstructured.Unstructured) field.ErrorList {
-		if o.check == nil {
-			return nil
-		}
-		return o.check(u)
-	})
+	return c.checkCustom(ctx, r, o.of.GroupVersion().WithResource(o.plural), o.namespaced, o.check)
 }
 
-func checkTensorBoard(u *unstructured.Unstructured) field.ErrorList {
+func checkTensorBoard(u *unstructured.Unstructured) (field.ErrorList, error) {
 	tb := &tensorboard.TensorBoard{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, tb); err != nil {
-		return field.ErrorList{field.InternalError(nil, err)}
+		return nil, err
 	}
-	return kinds.ValidateTensorBoard(&tb.Spec, field.NewPath("spec"))
+	return kinds.ValidateTensorBoard(&tb.Spec, field.NewPath("spec")), nil
 }

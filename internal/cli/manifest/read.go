@@ -1,4 +1,4 @@
-// Package manifest reads manifests and says, without any cluster, all that admission would object to.
+// Package manifest reads manifests and says, without any cluster, all that admission would object to, and on which line.
 package manifest
 
 import (
@@ -18,50 +18,84 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// Bounds of what is read. No cluster takes larger objects, and more would only use up the memory of this machine.
+const (
+	maxFile      = 32 << 20
+	maxDocument  = 3 << 20 // the API server's limit for a request
+	maxDocuments = 10_000
+	maxDepth     = 100
+)
+
 // Doc is one object of a manifest.
 type Doc struct {
-	// File is the name under which the manifest was read.
+	// File is the name under which the manifest was read, Line where the object begins in it.
 	File string
-	// Index numbers the documents of the file that are not empty, from 1.
-	Index int
+	Line int
 	// Path is where the object stands in its document; nil unless it is an item of a list.
 	Path *field.Path
 	// Object is the object as it was written.
 	Object *unstructured.Unstructured
+
+	at *positions
+}
+
+// Become is the document with another object, of which no field has a line of its own.
+func (d Doc) Become(object *unstructured.Unstructured) Doc {
+	return Doc{File: d.File, Line: d.Line, Object: object}
+}
+
+// Fault is a fault at the path of one of the document's fields.
+func (d Doc) Fault(path, message string) Fault {
+	full := path
+	if d.Path != nil {
+		full = strings.TrimSuffix(d.Path.String()+"."+path, ".")
+	}
+	line := d.Line
+	if d.at != nil {
+		line = d.at.line(full)
+	}
+	return Fault{d.File, line, full, message}
 }
 
 // Fault is one thing that is wrong with a manifest.
 type Fault struct {
 	File string
-	Doc  int
-	// Message begins with the path of the field, where there is one.
+	Line int
+	// Path of the field; empty where the fault is that of no field.
+	Path    string
 	Message string
 }
 
-// String is the fault in one line: FILE:DOC PATH: MESSAGE.
-func (f Fault) String() string { return fmt.Sprintf("%s:%d %s", f.File, f.Doc, f.Message) }
+// String is the fault in one line: FILE:LINE: PATH: MESSAGE.
+func (f Fault) String() string {
+	if f.Path == "" {
+		return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Message)
+	}
+	return fmt.Sprintf("%s:%d: %s: %s", f.File, f.Line, f.Path, f.Message)
+}
 
 // Read splits a manifest, YAML or JSON with any number of documents, into its objects. Items of lists count as objects.
 // What cannot be parsed is a fault; the error is one of reading.
 func Read(file string, r io.Reader) ([]Doc, []Fault, error) {
-	data, err := io.ReadAll(r)
+	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading %s: %w", file, err)
 	}
+	if len(data) > maxFile {
+		return nil, nil, fmt.Errorf("reading %s: it is larger than %d MiB, which no manifest needs to be: split it", file, maxFile>>20)
+	}
 	var docs []Doc
 	var faults []Fault
-	index := 0
-	for _, part := range split(data) {
-		object, err := part.parse()
-		if err == nil && object == nil {
+	for n, part := range split(data) {
+		if n == maxDocuments {
+			return nil, nil, fmt.Errorf("reading %s: it has more than %d documents: split it", file, maxDocuments)
+		}
+		at, object, wrong := part.read(file)
+		faults = append(faults, wrong...)
+		if object == nil {
 			continue
 		}
-		index++
-		if err != nil {
-			faults = append(faults, Fault{file, index, err.Error()})
-			continue
-		}
-		found, wrong := objects(Doc{File: file, Index: index, Object: &unstructured.Unstructured{Object: object}})
+		found, wrong := objects(Doc{File: file, Line: at.first, Object: &unstructured.Unstructured{Object: object}, at: at})
 		docs, faults = append(docs, found...), append(faults, wrong...)
 	}
 	return docs, faults, nil
@@ -71,6 +105,42 @@ func Read(file string, r io.Reader) ([]Doc, []Fault, error) {
 type part struct {
 	text []byte
 	line int
+	json bool
+}
+
+// read parses a document. An empty one has neither an object nor faults.
+func (p part) read(file string) (*positions, map[string]any, []Fault) {
+	if len(p.text) > maxDocument {
+		return nil, nil, []Fault{{File: file, Line: p.firstLine(), Message: fmt.Sprintf("the document is larger than %d MiB, and no API server takes that: make it smaller", maxDocument>>20)}}
+	}
+	at := newPositions(p)
+	if depth(at.root, maxDepth+1) > maxDepth {
+		return nil, nil, []Fault{{File: file, Line: at.first, Message: fmt.Sprintf("the document is nested more than %d deep: no object is", maxDepth)}}
+	}
+	object, err := p.parse()
+	if err == nil {
+		return at, object, nil
+	}
+	var wrong syntaxErrors
+	if !errors.As(err, &wrong) {
+		return nil, nil, []Fault{{File: file, Line: at.first, Message: err.Error()}}
+	}
+	for i := range wrong {
+		wrong[i].File = file
+	}
+	return nil, nil, wrong
+}
+
+// firstLine is the first line that holds anything, of the file.
+func (p part) firstLine() int {
+	n := p.line
+	for l := range bytes.Lines(p.text) {
+		n++
+		if text := bytes.TrimSpace(l); len(text) > 0 && text[0] != '#' {
+			return n
+		}
+	}
+	return p.line + 1
 }
 
 // split cuts a stream into documents: JSON values one after the other, or YAML between lines of "---".
@@ -99,7 +169,6 @@ func splitJSON(data []byte) []part {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	for {
 		var raw json.RawMessage
-		start := decoder.InputOffset()
 		err := decoder.Decode(&raw)
 		if errors.Is(err, io.EOF) {
 			return parts
@@ -107,28 +176,34 @@ func splitJSON(data []byte) []part {
 		if err != nil || !bytes.HasPrefix(raw, []byte("{")) {
 			return nil
 		}
-		parts = append(parts, part{text: raw, line: bytes.Count(data[:start], []byte("\n"))})
+		start := int(decoder.InputOffset()) - len(raw)
+		parts = append(parts, part{text: raw, line: bytes.Count(data[:start], []byte("\n")), json: true})
 	}
 }
 
-var lineNumber = regexp.MustCompile(`line (\d+)`)
+// syntaxErrors are faults without the name of their file.
+type syntaxErrors []Fault
+
+func (s syntaxErrors) Error() string { return fmt.Sprintf("%d syntax errors", len(s)) }
+
+var (
+	errNoObject = errors.New("not an object: a manifest begins with apiVersion and kind")
+	lineNumber  = regexp.MustCompile(`^line (\d+): `)
+	// parserError is what the YAML parser says of a line that it counts from 0; it counts the lines of other errors from 1.
+	parserError = regexp.MustCompile(`^did not find expected (<|node content|key|'-' indicator|',' or)`)
+)
 
 // parse reads a document strictly: a key given twice is an error. An empty document is nil.
 func (p part) parse() (map[string]any, error) {
 	data, err := yaml.YAMLToJSONStrict(p.text)
 	if err != nil {
-		text := strings.Join(strings.Fields(err.Error()), " ")
-		text = strings.TrimPrefix(strings.TrimPrefix(text, "yaml: "), "unmarshal errors: ")
-		return nil, errors.New(lineNumber.ReplaceAllStringFunc(text, func(m string) string {
-			n, _ := strconv.Atoi(strings.TrimPrefix(m, "line "))
-			return fmt.Sprintf("line %d", n+p.line)
-		}))
+		return nil, p.syntax(err)
 	}
 	if string(data) == "null" {
 		return nil, nil
 	}
 	if !bytes.HasPrefix(data, []byte("{")) {
-		return nil, errors.New("not an object: a manifest begins with apiVersion and kind")
+		return nil, errNoObject
 	}
 	var content map[string]any
 	if err := utiljson.Unmarshal(data, &content); err != nil {
@@ -137,38 +212,63 @@ func (p part) parse() (map[string]any, error) {
 	return content, nil
 }
 
+// syntax says what is wrong with a document that is neither YAML nor JSON, each fault with its line.
+func (p part) syntax(err error) syntaxErrors {
+	text := bytes.TrimSpace(p.text)
+	var broken *json.SyntaxError
+	if len(text) > 0 && text[0] == '{' && errors.As(json.Unmarshal(p.text, new(any)), &broken) && bytes.ContainsRune(text, '"') {
+		read := p.text[:min(int(broken.Offset), len(p.text))]
+		return syntaxErrors{{Line: p.line + 1 + bytes.Count(bytes.TrimRight(read, "\n"), []byte("\n")), Message: "not valid JSON: " + broken.Error()}}
+	}
+	var all syntaxErrors
+	for l := range strings.Lines(err.Error()) {
+		l = strings.TrimPrefix(strings.TrimSpace(l), "error converting YAML to JSON: ")
+		l = strings.TrimPrefix(strings.TrimSpace(strings.TrimPrefix(l, "yaml: ")), "unmarshal errors:")
+		if l == "" {
+			continue
+		}
+		line := p.firstLine()
+		if m := lineNumber.FindStringSubmatch(l); m != nil {
+			n, _ := strconv.Atoi(m[1])
+			line, l = p.line+n, l[len(m[0]):]
+			if parserError.MatchString(l) {
+				line++
+			}
+		}
+		all = append(all, Fault{Line: line, Message: "not valid YAML: " + l})
+	}
+	return all
+}
+
 // objects takes lists apart and checks what every object needs.
 func objects(d Doc) (all []Doc, faults []Fault) {
-	fault := func(at *field.Path, message string) ([]Doc, []Fault) {
-		return nil, []Fault{{d.File, d.Index, at.String() + ": " + message}}
-	}
 	if !d.Object.IsList() {
 		switch {
 		case d.Object.GetAPIVersion() == "":
-			return fault(d.Path.Child("apiVersion"), "Required value")
+			return nil, []Fault{d.Fault("apiVersion", "Required value")}
 		case d.Object.GetKind() == "":
-			return fault(d.Path.Child("kind"), "Required value")
+			return nil, []Fault{d.Fault("kind", "Required value")}
 		}
 		return []Doc{d}, nil
 	}
-	items, _, err := unstructured.NestedSlice(d.Object.Object, "items")
-	if err != nil {
-		return fault(d.Path.Child("items"), err.Error())
-	}
+	// The items are taken as they are: a copy for each level of lists in lists would take for ever.
+	items, _ := d.Object.Object["items"].([]any)
 	for i, item := range items {
-		at := d.Path.Child("items").Index(i)
+		next := Doc{File: d.File, Line: d.Line, Path: d.Path.Child("items").Index(i), at: d.at}
+		next.Line = next.Fault("", "").Line
 		content, ok := item.(map[string]any)
 		if !ok {
-			faults = append(faults, Fault{d.File, d.Index, at.String() + ": not an object"})
+			faults = append(faults, next.Fault("", "not an object"))
 			continue
 		}
-		found, wrong := objects(Doc{d.File, d.Index, at, &unstructured.Unstructured{Object: content}})
+		next.Object = &unstructured.Unstructured{Object: content}
+		found, wrong := objects(next)
 		all, faults = append(all, found...), append(faults, wrong...)
 	}
 	return all, faults
 }
 
-// Sort orders the faults of one file by document, and leaves those of one document in the order in which they were found.
+// Sort orders the faults of one file by line, and leaves those of one line in the order in which they were found.
 func Sort(faults []Fault) {
-	slices.SortStableFunc(faults, func(a, b Fault) int { return a.Doc - b.Doc })
+	slices.SortStableFunc(faults, func(a, b Fault) int { return a.Line - b.Line })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -24,7 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"tensorstack.dev/batch/config"
-	"tensorstack.dev/batch/internal/cli/nearest"
+	"tensorstack.dev/batch/internal/nearest"
 )
 
 // definition is a CustomResourceDefinition as the API server applies it: the same packages in the same order.
@@ -65,34 +66,37 @@ func loadDefinition(of schema.GroupVersionResource) (*definition, error) {
 	return s, nil
 }
 
-// decode drops what the schema does not know, which it returns as faults, and fills in the schema's defaults.
-func (s *definition) decode(u *unstructured.Unstructured) []string {
-	var faults []string
+// problem is what is wrong at a path.
+type problem struct{ path, message string }
+
+// decode drops what the schema does not know, which it returns, and fills in the schema's defaults.
+func (s *definition) decode(u *unstructured.Unstructured) []problem {
+	var faults []problem
 	meta, _, unknown, err := objectmeta.GetObjectMetaWithOptions(u.Object, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
 	if err != nil {
-		return []string{err.Error()}
+		return []problem{{"metadata", err.Error()}}
 	}
 	for _, path := range unknown {
-		faults = append(faults, path+": unknown field")
+		faults = append(faults, problem{path, "unknown field"})
 	}
 	apiVersion, kind := u.GetAPIVersion(), u.GetKind()
 	opts := structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}
 	for _, path := range pruning.PruneWithOptions(u.Object, s.structural, true, opts) {
-		faults = append(faults, path+": unknown field"+s.suggest(path))
+		faults = append(faults, problem{path, "unknown field" + s.suggest(path)})
 	}
 	defaulting.PruneNonNullableNullsWithoutDefaults(u.Object, s.structural)
 	if err, paths := objectmeta.CoerceWithOptions(nil, u.Object, s.structural, false, objectmeta.CoerceOptions{ReturnUnknownFieldPaths: true}); err != nil {
-		faults = append(faults, describe(err))
+		faults = append(faults, problem{err.Field, err.ErrorBody()})
 	} else {
 		for _, path := range paths {
-			faults = append(faults, path+": unknown field")
+			faults = append(faults, problem{path, "unknown field"})
 		}
 	}
 	u.SetAPIVersion(apiVersion)
 	u.SetKind(kind)
 	if meta != nil {
 		if err := objectmeta.SetObjectMeta(u.Object, meta); err != nil {
-			faults = append(faults, err.Error())
+			faults = append(faults, problem{"metadata", err.Error()})
 		}
 	}
 	defaulting.Default(u.Object, s.structural)
@@ -164,11 +168,34 @@ func hidesRules(err *field.Error) bool {
 // longest is the number of characters of a value that a fault quotes.
 const longest = 80
 
-// describe renders a fault in one line: its path, what is wrong, the value where it is short, and how to mend it.
-func describe(err *field.Error) string {
+// What the schema says in other words.
+const (
+	quantityPattern = `(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]{1,2}))?$`
+	noQuantity      = "not a quantity: write a number such as 2, 500m or 8Gi"
+)
+
+var needsMore = regexp.MustCompile(`^should have at least (\d+) (item|propertie)s$`)
+
+// describe says what is wrong, with the value where it is short, and how to mend it; without the path.
+func (r *Result) describe(err *field.Error) string {
 	short := *err
 	short.Detail = strings.TrimPrefix(err.Detail, err.Field+" in body ")
-	switch v := err.BadValue.(type) {
+	if err.Type == field.ErrorTypeTypeInvalid {
+		// The schema quotes the name of the value's type.
+		short.Detail, _, _ = strings.Cut(short.Detail, ": ")
+		short.BadValue = field.OmitValueType{}
+		if value, ok := lookUp(r.Object.Object, err.Field); ok {
+			short.BadValue = value
+		}
+	}
+	if strings.Contains(short.Detail, quantityPattern) {
+		short.Detail = noQuantity
+	}
+	if m := needsMore.FindStringSubmatch(short.Detail); m != nil {
+		short.BadValue = field.OmitValueType{} // it is the number of items
+		short.Detail = fmt.Sprintf("should have at least %s %s", m[1], map[string]string{"item": "item(s)", "propertie": "field(s)"}[m[2]])
+	}
+	switch v := short.BadValue.(type) {
 	case nil, bool, int, int32, int64, field.OmitValueType:
 	case string:
 		switch {
@@ -182,5 +209,5 @@ func describe(err *field.Error) string {
 			short.BadValue = field.OmitValueType{}
 		}
 	}
-	return strings.Join(strings.Fields(strings.TrimPrefix(short.Error(), "<nil>: ")), " ")
+	return strings.Join(strings.Fields(short.ErrorBody()), " ")
 }

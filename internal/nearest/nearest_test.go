@@ -28,3 +28,15 @@ func TestNames(t *testing.T) {
 		}
 	}
 }
+
+func TestOneOff(t *testing.T) {
+	names := []string{"rank", "type", "replicas[worker]"}
+	for wanted, want := range map[string]string{
+		"rnak": "rank", "rnk": "rank", "rankk": "rank", "tank": "rank", "Rank": "rank", "replica[worker]": "replicas[worker]",
+		"rank": "", "date": "", "kanr": "", "": "", "RANK": "",
+	} {
+		if got := OneOff(wanted, names); got != want {
+			t.Errorf("OneOff(%q) = %q, want %q", wanted, got, want)
+		}
+	}
+}

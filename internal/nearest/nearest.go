@@ -36,23 +36,41 @@ func Names(wanted string, names []string, n int) []string {
 	return found
 }
 
-// distance is the number of letters to insert, drop or replace to get from a to b.
+// distance is the number of letters to insert, drop, replace or swap with the next one to get from a to b.
 func distance(a, b string) int {
-	row := make([]int, len(b)+1)
+	before, row := make([]int, len(b)+1), make([]int, len(b)+1)
 	for k := range row {
 		row[k] = k
 	}
 	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
+		next := make([]int, len(b)+1)
+		next[0] = i + 1
 		for k := range len(b) {
-			cost := diagonal
+			cost := row[k]
 			if a[i] != b[k] {
 				cost++
 			}
-			diagonal = row[k+1]
-			row[k+1] = min(cost, row[k]+1, row[k+1]+1)
+			next[k+1] = min(cost, next[k]+1, row[k+1]+1)
+			if i > 0 && k > 0 && a[i] == b[k-1] && a[i-1] == b[k] {
+				next[k+1] = min(next[k+1], before[k-1]+1)
+			}
 		}
+		before, row = row, next
 	}
 	return row[len(b)]
+}
+
+// OneOff returns the name that differs from wanted in one letter, or in the order of two; empty where there is none, or
+// where wanted itself is a name.
+func OneOff(wanted string, names []string) string {
+	found := ""
+	for _, name := range names {
+		switch distance(wanted, name) {
+		case 0:
+			return ""
+		case 1:
+			found = name
+		}
+	}
+	return found
 }

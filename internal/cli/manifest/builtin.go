@@ -1,0 +1,148 @@
+package manifest
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	yamlnode "go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// maxWrongValues bounds how many values of a wrong type are looked for in one object.
+const maxWrongValues = 50
+
+// checkBuiltIn finds unknown fields and wrong types in an object of Kubernetes itself. A decoder stops at the first value of a
+// wrong type, so that value is taken out and the rest is decoded again.
+func (r *Result) checkBuiltIn() {
+	u := r.Object.DeepCopy()
+	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	for range maxWrongValues {
+		data, err := u.MarshalJSON()
+		if err != nil {
+			r.fault("", err.Error())
+			return
+		}
+		_, _, err = decoder.Decode(data, nil, nil)
+		strict, ok := runtime.AsStrictDecodingError(err)
+		if ok {
+			for _, e := range strict.Errors() {
+				r.unknownField(e)
+			}
+			return
+		}
+		if err == nil || !r.wrongValue(u, err) {
+			return
+		}
+	}
+}
+
+// unknownField takes up a decoder's complaint, the path first.
+func (r *Result) unknownField(err error) {
+	if path, ok := strings.CutPrefix(err.Error(), `unknown field "`); ok {
+		r.fault(strings.TrimSuffix(path, `"`), "unknown field")
+		return
+	}
+	r.fault("", err.Error())
+}
+
+var unmarshalError = regexp.MustCompile(`json: cannot unmarshal (\w+) into Go struct field \w+\.(\S+) of type (\S+)$`)
+
+// wrongValue takes up a decoder's complaint about a value and takes the value out of the object. It is false where the value
+// cannot be found, so that nothing more can be said.
+func (r *Result) wrongValue(u *unstructured.Unstructured, err error) bool {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	if strings.Contains(text, "quantities must match") {
+		return r.wrongQuantities(u, "", u.Object)
+	}
+	m := unmarshalError.FindStringSubmatch(text)
+	if m == nil {
+		r.fault("", text)
+		return false
+	}
+	path := m[2]
+	if r.at != nil && r.at.root != nil {
+		value := r.at.root
+		if r.Path != nil {
+			_, value, _ = find(value, value, r.Path.String())
+		}
+		if full, ok := search(value, strings.Split(path, "."), func(n *yamlnode.Node) bool { return isJSON(n, m[1]) }); ok {
+			path = strings.TrimPrefix(full, ".")
+		}
+	}
+	r.fault(path, fmt.Sprintf("cannot be %s: write %s", article(m[1]), wanted(m[3])))
+	return remove(u.Object, path)
+}
+
+// isJSON tells whether a node becomes a value of a JSON type, as decoders name it.
+func isJSON(n *yamlnode.Node, kind string) bool {
+	switch kind {
+	case "object":
+		return n.Kind == yamlnode.MappingNode
+	case "array":
+		return n.Kind == yamlnode.SequenceNode
+	case "string":
+		return n.Kind == yamlnode.ScalarNode && n.Tag == "!!str"
+	case "bool":
+		return n.Kind == yamlnode.ScalarNode && n.Tag == "!!bool"
+	case "number":
+		return n.Kind == yamlnode.ScalarNode && (n.Tag == "!!int" || n.Tag == "!!float")
+	}
+	return n.Kind == yamlnode.ScalarNode
+}
+
+func article(kind string) string {
+	if kind == "object" || kind == "array" {
+		return "an " + kind
+	}
+	return "a " + kind
+}
+
+// wanted names the sort of value that a Go type stands for.
+func wanted(goType string) string {
+	switch {
+	case strings.HasPrefix(goType, "[]"):
+		return "a list"
+	case strings.HasPrefix(goType, "map["):
+		return "a mapping"
+	case strings.HasPrefix(goType, "int"), strings.HasPrefix(goType, "float"):
+		return "a number"
+	case goType == "bool":
+		return "true or false"
+	case goType == "string":
+		return "a string: quote it"
+	}
+	return "a mapping of fields"
+}
+
+// quantityMaps are the fields of Kubernetes' objects whose values are quantities.
+var quantityMaps = []string{"requests", "limits", "capacity", "hard", "overhead", "max", "min", "default", "defaultRequest"}
+
+// wrongQuantities takes up the quantities that are none, and takes them out.
+func (r *Result) wrongQuantities(u *unstructured.Unstructured, path string, value any) (found bool) {
+	switch v := value.(type) {
+	case []any:
+		for i := range v {
+			found = r.wrongQuantities(u, path+"["+strconv.Itoa(i)+"]", v[i]) || found
+		}
+	case map[string]any:
+		for _, name := range sortedNames(v) {
+			at := strings.TrimPrefix(path+"."+name, ".")
+			text, isText := v[name].(string)
+			if _, err := resource.ParseQuantity(text); isText && err != nil && slices.Contains(quantityMaps, lastName(path)) {
+				r.fault(at, fmt.Sprintf("Invalid value: %q: %s", text, noQuantity))
+				delete(v, name)
+				found = true
+				continue
+			}
+			found = r.wrongQuantities(u, at, v[name]) || found
+		}
+	}
+	return found
+}

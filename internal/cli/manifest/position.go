@@ -1,0 +1,133 @@
+package manifest
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+
+	yamlnode "go.yaml.in/yaml/v3"
+)
+
+// positions finds the lines on which the fields of a document stand.
+type positions struct {
+	// root is the document; nil where only its first line is known.
+	root *yamlnode.Node
+	// before is the number of lines of the file before the text that root was parsed from, first the line on which the
+	// document begins.
+	before, first int
+}
+
+// newPositions parses the text of a document for the places of its fields alone.
+func newPositions(p part) *positions {
+	text := p.text
+	if p.json { // a tab outside of a string is white space there, and none in YAML
+		text = bytes.ReplaceAll(text, []byte("\t"), []byte(" "))
+	}
+	at := &positions{before: p.line, first: p.firstLine()}
+	var document yamlnode.Node
+	if err := yamlnode.Unmarshal(text, &document); err == nil && len(document.Content) == 1 {
+		at.root = document.Content[0]
+		at.first = p.line + at.root.Line
+	}
+	return at
+}
+
+// depth is how deep lists and mappings are nested, at most limit.
+func depth(n *yamlnode.Node, limit int) int {
+	if n == nil || limit == 0 {
+		return 0
+	}
+	deepest := 0
+	for _, c := range n.Content {
+		deepest = max(deepest, depth(c, limit-1))
+	}
+	return deepest + 1
+}
+
+// line is where a field stands, or where the nearest one stands that would hold it.
+func (p *positions) line(path string) int {
+	if p.root == nil {
+		return p.first
+	}
+	key, _, _ := find(p.root, p.root, path)
+	return p.before + key.Line
+}
+
+// find follows a path such as spec.replicaSpecs[0].template as far as there is anything. It returns where it ends, the key or
+// list item that people look for and its value, and the rest of the path that was not found.
+func find(key, value *yamlnode.Node, path string) (at, what *yamlnode.Node, rest string) {
+	for value.Kind == yamlnode.AliasNode {
+		value = value.Alias
+	}
+	path = strings.TrimPrefix(path, ".")
+	if path == "" {
+		return key, value, ""
+	}
+	switch value.Kind {
+	case yamlnode.SequenceNode:
+		digits, after, ok := strings.Cut(strings.TrimPrefix(path, "["), "]")
+		i, err := strconv.Atoi(digits)
+		if ok && err == nil && i >= 0 && i < len(value.Content) {
+			return find(value.Content[i], value.Content[i], after)
+		}
+	case yamlnode.MappingNode:
+		if i, after := entry(value, path); i >= 0 {
+			return find(value.Content[i], value.Content[i+1], after)
+		}
+		for i := 0; i+1 < len(value.Content); i += 2 {
+			if value.Content[i].Tag != "!!merge" {
+				continue
+			}
+			if at, what, rest := find(key, value.Content[i+1], path); len(rest) < len(path) {
+				return at, what, rest
+			}
+		}
+	}
+	return key, value, path
+}
+
+// entry finds the key with which a path begins, written as .KEY or [KEY]; keys may hold dots. i is -1 where there is none.
+func entry(mapping *yamlnode.Node, path string) (i int, after string) {
+	i = -1
+	longest := 0
+	for k := 0; k+1 < len(mapping.Content); k += 2 {
+		name := mapping.Content[k].Value
+		for _, form := range []string{name, "[" + name + "]"} {
+			rest, ok := strings.CutPrefix(path, form)
+			if ok && len(form) > longest && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+				i, after, longest = k, rest, len(form)
+			}
+		}
+	}
+	return i, after
+}
+
+// search completes a path that lacks the indices of lists, as decoders write them: it leads to the first value that fits.
+func search(value *yamlnode.Node, names []string, fits func(*yamlnode.Node) bool) (path string, found bool) {
+	for value.Kind == yamlnode.AliasNode {
+		value = value.Alias
+	}
+	if value.Kind == yamlnode.SequenceNode {
+		for i, item := range value.Content {
+			if rest, ok := search(item, names, fits); ok {
+				return "[" + strconv.Itoa(i) + "]" + rest, true
+			}
+		}
+		return "", len(names) == 0 && fits(value)
+	}
+	if len(names) == 0 {
+		return "", fits(value)
+	}
+	if value.Kind != yamlnode.MappingNode {
+		return "", false
+	}
+	for i := 0; i+1 < len(value.Content); i += 2 {
+		if value.Content[i].Value != names[0] {
+			continue
+		}
+		if rest, ok := search(value.Content[i+1], names[1:], fits); ok {
+			return "." + names[0] + rest, true
+		}
+	}
+	return "", false
+}
