@@ -117,12 +117,15 @@ func (c *cluster) find(ctx context.Context, address string) (*job, error) {
 		candidates = []kinds.Kind{*kind}
 	}
 	var found []*job
+	var hidden []error
 	served := false
 	for i := range candidates {
 		raw, err := c.jobs(&candidates[i], c.namespace).Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case notServed(err):
 			continue
+		case apierrors.IsForbidden(err) && kind == nil:
+			hidden = append(hidden, err)
 		case err != nil && !apierrors.IsNotFound(err):
 			return nil, fmt.Errorf("getting %s: %w", ref(&candidates[i], name), err)
 		case err == nil:
@@ -137,6 +140,10 @@ func (c *cluster) find(ctx context.Context, address string) (*job, error) {
 	switch {
 	case !served:
 		return nil, errNotInstalled
+	case len(found) == 0 && len(hidden) == len(candidates):
+		return nil, fmt.Errorf("getting job %q: %w", name, errors.Join(hidden...))
+	case len(found) == 0 && len(hidden) > 0:
+		return nil, fmt.Errorf("%w, of the kinds that you may get. Not looked at: %w", c.notFound(ctx, candidates, name), errors.Join(hidden...))
 	case len(found) == 0:
 		return nil, c.notFound(ctx, candidates, name)
 	case len(found) > 1:
@@ -154,7 +161,7 @@ func (c *cluster) notFound(ctx context.Context, candidates []kinds.Kind, name st
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	var names []string
-	if jobs, err := c.list(ctx, candidates, c.namespace); err == nil {
+	if jobs, _, err := c.list(ctx, candidates, c.namespace); err == nil {
 		for _, j := range jobs {
 			names = append(names, j.GetName())
 		}
@@ -169,29 +176,36 @@ func (c *cluster) notFound(ctx context.Context, candidates []kinds.Kind, name st
 	return err
 }
 
-// list gets the jobs of some kinds in a namespace; an empty one stands for all.
-func (c *cluster) list(ctx context.Context, of []kinds.Kind, namespace string) ([]*job, error) {
-	var jobs []*job
-	served := false
+// list gets the jobs of some kinds in a namespace; an empty one stands for all. What the user may not list is hidden; it is
+// an error only where nothing is left.
+func (c *cluster) list(ctx context.Context, of []kinds.Kind, namespace string) (jobs []*job, hidden []error, err error) {
+	served := 0
 	for i := range of {
 		list, err := c.jobs(&of[i], namespace).List(ctx, metav1.ListOptions{})
 		if notServed(err) {
 			continue
 		}
-		if err != nil {
-			return nil, fmt.Errorf("listing %s: %w", of[i].Plural, err)
+		served++
+		if apierrors.IsForbidden(err) {
+			hidden = append(hidden, err)
+			continue
 		}
-		served = true
+		if err != nil {
+			return nil, nil, fmt.Errorf("listing %s: %w", of[i].Plural, err)
+		}
 		for k := range list.Items {
 			j, err := newJob(&of[i], &list.Items[k])
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			jobs = append(jobs, j)
 		}
 	}
-	if !served {
-		return nil, errNotInstalled
+	switch {
+	case served == 0:
+		return nil, nil, errNotInstalled
+	case len(hidden) == served:
+		return nil, nil, fmt.Errorf("listing jobs: %w", errors.Join(hidden...))
 	}
-	return jobs, nil
+	return jobs, hidden, nil
 }

@@ -30,7 +30,7 @@ func (a *app) completeJobsThat(n int, fit func(*job) bool) completion {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		defer cancel()
-		jobs, err := c.list(ctx, kinds.All, c.namespace)
+		jobs, _, err := c.list(ctx, kinds.All, c.namespace)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

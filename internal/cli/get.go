@@ -55,9 +55,12 @@ func (a *app) get(ctx context.Context, o *getOptions, args []string) error {
 	if err != nil {
 		return err
 	}
-	jobs, err := c.choose(ctx, o, args)
+	jobs, hidden, err := c.choose(ctx, o, args)
 	if err != nil {
 		return err
+	}
+	for _, err := range hidden {
+		fmt.Fprintf(a.ErrOut, "Not shown: %v\n", err)
 	}
 	if o.watch {
 		return a.follow(ctx, c, jobs)
@@ -65,14 +68,14 @@ func (a *app) get(ctx context.Context, o *getOptions, args []string) error {
 	return a.printJobs(o, jobs, len(args) == 1, c.namespace)
 }
 
-// choose gets the named jobs, or all of them.
-func (c *cluster) choose(ctx context.Context, o *getOptions, args []string) ([]*job, error) {
+// choose gets the named jobs, or all of them; hidden is what the user may not list.
+func (c *cluster) choose(ctx context.Context, o *getOptions, args []string) (jobs []*job, hidden []error, err error) {
 	if len(args) == 0 {
 		namespace := c.namespace
 		if o.allNamespaces {
 			namespace = ""
 		}
-		jobs, err := c.list(ctx, kinds.All, namespace)
+		jobs, hidden, err := c.list(ctx, kinds.All, namespace)
 		sort.SliceStable(jobs, func(a, b int) bool {
 			x, y := jobs[a], jobs[b]
 			if x.GetNamespace() != y.GetNamespace() {
@@ -80,9 +83,10 @@ func (c *cluster) choose(ctx context.Context, o *getOptions, args []string) ([]*
 			}
 			return x.GetName() < y.GetName()
 		})
-		return jobs, err
+		return jobs, hidden, err
 	}
-	return c.findAll(ctx, args)
+	jobs, err = c.findAll(ctx, args)
+	return jobs, nil, err
 }
 
 // findAll gets every job that is named, or fails.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,7 +17,7 @@ import (
 )
 
 func queueTable(queues []scheduling.Queue, now time.Time) view.Table {
-	t := view.Table{Header: []string{"NAME", "PRIORITY", "OPEN", "GROUPS", "PENDING", "RUNNING", "USED", "AGE"}}
+	t := view.Table{Header: []string{"NAME", "PRIORITY", "OPEN", "GROUPS", "PENDING", "RUNNING", "AGE", "USED"}, Text: true}
 	for i := range queues {
 		q := &queues[i]
 		open := view.Cell{Text: "yes", Colour: view.Good}
@@ -25,28 +26,37 @@ func queueTable(queues []scheduling.Queue, now time.Time) view.Table {
 		}
 		row := append(view.Plainly(q.Name, fmt.Sprint(q.Spec.Priority)), open)
 		row = append(row, view.Plainly(fmt.Sprint(q.Status.PodGroups.Total), fmt.Sprint(q.Status.Pods.Pending), fmt.Sprint(q.Status.Pods.Running),
-			used(q), view.Age(q.CreationTimestamp.Time, now))...)
+			view.Age(q.CreationTimestamp.Time, now), used(q))...)
 		t.Rows = append(t.Rows, row)
 	}
 	return t
 }
 
-// used is what a queue uses of each resource that has a quota, or of CPUs if none has.
+// used is what a queue uses of each resource that it uses or has a quota of.
 func used(q *scheduling.Queue) string {
-	if len(q.Spec.Quota.Requests) == 0 {
-		cpu := q.Status.Allocated[corev1.ResourceCPU]
-		return "cpu " + cpu.String()
-	}
 	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(q.Spec.Quota.Requests)) {
-		have, limit := q.Status.Allocated[name], q.Spec.Quota.Requests[name]
-		parts = append(parts, fmt.Sprintf("%s %s/%s", name, have.String(), limit.String()))
+	for _, name := range resourcesOf(q) {
+		have := q.Status.Allocated[name]
+		part := fmt.Sprintf("%s %s", name, have.String())
+		if limit, ok := q.Spec.Quota.Requests[name]; ok {
+			part += "/" + limit.String()
+		} else if have.IsZero() {
+			continue
+		}
+		parts = append(parts, part)
 	}
-	return strings.Join(parts, ", ")
+	return cmp.Or(strings.Join(parts, ", "), "-")
 }
 
-// queueDescription shows a queue, and who waits in it, in order.
-func queueDescription(q *scheduling.Queue, waiting []waiter, now time.Time, style view.Style, width int) []string {
+// resourcesOf lists the resources that a queue uses or has a quota of, in order.
+func resourcesOf(q *scheduling.Queue) []corev1.ResourceName {
+	names := slices.Concat(slices.Collect(maps.Keys(q.Status.Allocated)), slices.Collect(maps.Keys(q.Spec.Quota.Requests)))
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// queueDescription shows a queue, and who waits in it, in order; hidden says why that may not be seen, where it may not.
+func queueDescription(q *scheduling.Queue, waiting []waiter, hidden error, now time.Time, style view.Style, width int) []string {
 	lines := []string{style.Paint(view.Bold, "queue/"+q.Name)}
 	facts := view.Table{Text: true, Rows: [][]view.Cell{
 		view.Plainly("Priority", fmt.Sprint(q.Spec.Priority)),
@@ -69,6 +79,9 @@ func queueDescription(q *scheduling.Queue, waiting []waiter, now time.Time, styl
 	lines = append(lines, "", style.Paint(view.Bold, "Used"))
 	lines = append(lines, usage(q).Lines(style, "  ", width)...)
 	lines = append(lines, "", style.Paint(view.Bold, "Waiting"))
+	if hidden != nil {
+		return append(lines, view.Wrap("not shown: "+hidden.Error(), "  ", width)...)
+	}
 	return append(lines, waitingTable(waiting, now, style, width)...)
 }
 
@@ -104,10 +117,8 @@ func namespacesOf(q *scheduling.Queue) string {
 
 // usage has a bar for each resource that has a quota.
 func usage(q *scheduling.Queue) view.Table {
-	names := slices.Concat(slices.Collect(maps.Keys(q.Status.Allocated)), slices.Collect(maps.Keys(q.Spec.Quota.Requests)))
-	slices.Sort(names)
 	t := view.Table{}
-	for _, name := range slices.Compact(names) {
+	for _, name := range resourcesOf(q) {
 		used := q.Status.Allocated[name]
 		limit, ok := q.Spec.Quota.Requests[name]
 		if !ok {

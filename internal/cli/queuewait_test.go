@@ -101,17 +101,31 @@ func words(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-func TestUsed(t *testing.T) {
-	q := &scheduling.Queue{Status: scheduling.QueueStatus{Allocated: resources("1500m", "2")}}
-	if got := used(q); got != "cpu 1500m" {
-		t.Errorf("without a quota: %q", got)
-	}
-	q.Spec.Quota.Requests = resources("4", "8")
-	if got := used(q); got != "cpu 1500m/4, nvidia.com/gpu 2/8" {
-		t.Errorf("with a quota: %q", got)
-	}
-}
-
 func resources(cpu, gpu string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), "nvidia.com/gpu": resource.MustParse(gpu)}
+}
+
+// What a queue uses is shown whether or not there is a quota of it.
+func TestUsedResources(t *testing.T) {
+	list := func(text string) corev1.ResourceList {
+		l := corev1.ResourceList{}
+		for part := range strings.FieldsSeq(text) {
+			name, amount, _ := strings.Cut(part, "=")
+			l[corev1.ResourceName(name)] = resource.MustParse(amount)
+		}
+		return l
+	}
+	for _, test := range []struct{ quota, allocated, want string }{
+		{"", "cpu=2 memory=4Gi nvidia.com/gpu=8", "cpu 2, memory 4Gi, nvidia.com/gpu 8"},
+		{"cpu=10", "cpu=2 nvidia.com/gpu=8", "cpu 2/10, nvidia.com/gpu 8"},
+		{"cpu=10", "", "cpu 0/10"},
+		{"", "cpu=0", "-"},
+		{"", "", "-"},
+	} {
+		q := &scheduling.Queue{}
+		q.Spec.Quota.Requests, q.Status.Allocated = list(test.quota), list(test.allocated)
+		if got := used(q); got != test.want {
+			t.Errorf("quota %q, allocated %q: %q, want %q", test.quota, test.allocated, got, test.want)
+		}
+	}
 }

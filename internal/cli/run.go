@@ -207,6 +207,8 @@ func (p *applier) applyOne(ctx context.Context, t target) (*unstructured.Unstruc
 		switch {
 		case err == nil:
 			before, word = old.GetResourceVersion(), "configured"
+		case apierrors.IsForbidden(err): // whoever may not get objects may still apply them
+			word = "applied"
 		case !apierrors.IsNotFound(err):
 			return nil, fmt.Errorf("getting %s: %w", nameOf(t.Object), err)
 		}

@@ -1,0 +1,43 @@
+package integration
+
+import (
+	"errors"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// Whoever lacks a right on one kind of job sees the others, and is told what is missing.
+func TestCLIShowsWhatTheUserMaySee(t *testing.T) {
+	w := newWorld(t)
+	startOperator(t, w.env.Kubeconfig)
+	w.create(newJob("seen", role("w", 1, commandRun)))
+	rights := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "some"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"batch.tensorstack.dev"}, Resources: []string{"genericjobs", "tensorflowtrainingjobs"}, Verbs: []string{"get", "list"}},
+	}}
+	w.create(rights)
+	w.create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "some"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "some"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "alice"}}})
+	w.awaitPhase("seen", batch.JobRunning)
+	w.await("alice has her rights", func() error {
+		if call := w.start("", "get", "--as=alice", "gj/seen"); <-call.code != 0 {
+			return errors.New(call.err.String())
+		}
+		return nil
+	})
+
+	out, errOut := w.start("", "get", "--as=alice").ends(0)
+	w.contains("get", out, "seen")
+	w.contains("get", errOut, "Not shown: pytorchtrainingjobs.batch.tensorstack.dev is forbidden")
+	out, _ = w.start("", "get", "--as=alice", "seen").ends(0)
+	w.contains("get of a job", out, "seen")
+	out, errOut = w.start("", "describe", "--as=alice", "seen").ends(0)
+	w.contains("describe", out, "seen", "Roles:")
+	w.contains("describe", errOut, "Some of it is missing")
+	w.contains("get of a job that is not there", w.fails("get", "--as=alice", "sen"), "did you mean seen?", "Not looked at: pytorchtrainingjobs")
+	w.contains("get of a kind that is forbidden", w.fails("get", "--as=alice", "ptj/seen"), "getting pytorchtrainingjob/seen", "forbidden")
+	w.contains("get of somebody without any right", w.fails("get", "--as=bob"), "listing jobs", "genericjobs", "pytorchtrainingjobs", "forbidden")
+}
