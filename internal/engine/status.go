@@ -29,6 +29,7 @@ func (p *pass) writeStatus() {
 	next.Phase = p.phase()
 	p.setTimes(next)
 	p.setConditions(next)
+	p.addRun(next)
 	if !p.worthWriting(next) {
 		return
 	}

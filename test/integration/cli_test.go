@@ -285,7 +285,7 @@ func TestCLIGetsAndDescribes(t *testing.T) {
 			t.Errorf("line %d of get is %q, want %v", i, lines[i], want)
 		}
 	}
-	w.contains("get -o wide", w.t9k("get", "-o", "wide", "runs"), "QUEUE", "START", "DURATION")
+	w.contains("get -o wide", w.t9k("get", "-o", "wide", "runs"), "QUEUE", "START", "WAITED", "RAN")
 	w.contains("get -A", w.t9k("get", "-A"), "NAMESPACE", w.ns)
 	if got := w.t9k("get", "-o", "name"); got != "genericjob/runs\ngenericjob/waits\n" {
 		t.Errorf("get -o name: %q", got)

@@ -324,6 +324,11 @@ type JobStatus struct {
 	// StartTime tells when pods were first created, and again when the job last resumed.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
+	// RunSeconds is for how many seconds all replicas that the job waits for have run together, up to the last time that they
+	// stopped to. A run that goes on is not in it; it began at the lastTransitionTime of the condition Running. Time in
+	// queues, between restarts, in pauses and in debug mode does not count.
+	// +optional
+	RunSeconds int64 `json:"runSeconds,omitempty"`
 	// CompletionTime tells when the job finished.
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`

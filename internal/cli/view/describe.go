@@ -82,7 +82,9 @@ func (d *Description) head(now time.Time) Table {
 	if s.CompletionTime != nil {
 		add("Finished", at(s.CompletionTime.Time, now), Plain)
 	}
-	add("Duration", runTime(s, now), Plain)
+	waited, ran := d.times(now)
+	add("Waited", waited, Plain)
+	add("Ran", ran, Plain)
 	add("Run mode", string(s.RunMode), Plain)
 	if n := d.Normal; n != nil {
 		add("Decided by", master(n), Plain)

@@ -28,7 +28,7 @@ type Job struct {
 func Jobs(jobs []Job, now time.Time, withNamespace, wide bool) Table {
 	t := Table{Header: []string{"KIND", "NAME", "PHASE", "READY", "RESTARTS", "AGE"}}
 	if wide {
-		t.Header = append(t.Header, "QUEUE", "START", "DURATION")
+		t.Header = append(t.Header, "QUEUE", "START", "WAITED", "RAN")
 	}
 	if withNamespace {
 		t.Header = append([]string{"NAMESPACE"}, t.Header...)
@@ -44,7 +44,8 @@ func Jobs(jobs []Job, now time.Time, withNamespace, wide bool) Table {
 			if s.StartTime != nil {
 				start = s.StartTime.UTC().Format(time.RFC3339)
 			}
-			row = append(row, Plainly(orDash(j.Queue), start, orDash(runTime(s, now)))...)
+			waited, ran := j.times(now)
+			row = append(row, Plainly(orDash(j.Queue), start, orDash(waited), orDash(ran))...)
 		}
 		if withNamespace {
 			row = append(Plainly(j.Namespace), row...)
@@ -86,18 +87,6 @@ func ready(s *batch.JobStatus) string {
 func total(s *batch.JobStatus) int32 {
 	a := &s.Aggregate
 	return a.Creating + a.Pending + a.Running + a.Succeeded + a.Failed + a.Unknown + a.Deleted
-}
-
-// runTime is the time from the start of the job to its end, or until now; empty before the start.
-func runTime(s *batch.JobStatus, now time.Time) string {
-	if s.StartTime == nil {
-		return ""
-	}
-	end := now
-	if s.CompletionTime != nil {
-		end = s.CompletionTime.Time
-	}
-	return duration.HumanDuration(max(0, end.Sub(s.StartTime.Time)))
 }
 
 // Age is how long ago a time was, in words; a dash where it is not known.

@@ -107,7 +107,7 @@ func overview(jobs []Live, now time.Time, st Style, width, height int) []string 
 		return cmp.Compare(slices.Index(phaseUrgency, a.Status.Phase), slices.Index(phaseUrgency, b.Status.Phase))
 	})
 	lines := []string{st.Paint(Bold, cut(fmt.Sprintf("%d jobs: %s", len(jobs), phaseSums(sorted)), width))}
-	t := Table{Header: []string{"JOB", "PHASE", "READY", "RESTARTS", "TIME", "WHY"}, Text: true}
+	t := Table{Header: []string{"JOB", "PHASE", "READY", "RESTARTS", "WAITED", "RAN", "WHY"}, Text: true}
 	for i := range sorted {
 		t.Rows = append(t.Rows, sorted[i].overviewRow(now))
 	}
@@ -130,7 +130,8 @@ func (j *Live) overviewRow(now time.Time) []Cell {
 		why = Cell{Text: Explain(j.Status)}
 	}
 	why.Text = oneLine(why.Text)
-	return []Cell{{Text: j.Ref}, phase, {Text: ready(j.Status)}, {Text: fmt.Sprint(j.Status.BackoffCount)}, {Text: orDash(runTime(j.Status, now))}, why}
+	waited, ran := j.times(now)
+	return []Cell{{Text: j.Ref}, phase, {Text: ready(j.Status)}, {Text: fmt.Sprint(j.Status.BackoffCount)}, {Text: orDash(waited)}, {Text: orDash(ran)}, why}
 }
 
 // phaseSums counts jobs, which are in the order of their phases, by phase.
@@ -172,11 +173,15 @@ func (j *Live) head(now time.Time, st Style, width int) []string {
 	if s.BackoffCount > 0 {
 		facts = append(facts, Cell{Text: j.restarts()})
 	}
-	if t := runTime(s, now); t != "" {
-		if j.Normal != nil && j.Normal.Deadline != nil {
-			t += " of " + duration.HumanDuration(*j.Normal.Deadline)
-		}
-		facts = append(facts, Cell{Text: t})
+	waited, ran := j.times(now)
+	if waited != "" {
+		facts = append(facts, Cell{Text: "waited " + waited})
+	}
+	if ran != "" {
+		facts = append(facts, Cell{Text: "ran " + ran})
+	}
+	if left := j.timeLeft(now); left != "" {
+		facts = append(facts, Cell{Text: "deadline " + left})
 	}
 	lines := flow(facts, st, width)
 	if why := Explain(s); why != "" {
@@ -230,8 +235,8 @@ func Summary(j Job, st Style, width int) []string {
 		word = Cell{Text: "Succeeded", Colour: Good}
 	}
 	took := ""
-	if t := runTime(j.Status, time.Time{}); t != "" {
-		took = " in " + t
+	if waited, ran := j.times(time.Time{}); waited != "" {
+		took = fmt.Sprintf(" in %s (waited %s, ran %s)", duration.HumanDuration(j.lasted(time.Time{})), waited, cmp.Or(ran, "0s"))
 	}
 	lines := []string{fmt.Sprintf("%s %s%s, %s", j.Ref, st.Paint(word.Colour, word.Text), took, j.restarts())}
 	return append(lines, Wrap(strings.TrimSpace(Explain(j.Status)), "  ", width)...)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/engine"
 )
 
@@ -98,13 +99,22 @@ func (j *Job) deadline(now time.Time) string {
 		return ""
 	}
 	finished, _ := Finished(j.Status)
-	if j.Status.StartTime == nil || finished {
+	if j.Status.StartTime == nil || finished || j.Status.Phase == batch.JobPaused {
 		return n.Deadline.String()
 	}
 	end := j.Status.StartTime.Add(*n.Deadline)
-	left := "passed"
-	if end.After(now) {
-		left = "in " + age(now, end)
+	return fmt.Sprintf("%s, at %s (%s)", n.Deadline, end.UTC().Format(time.RFC3339), j.timeLeft(now))
+}
+
+// timeLeft is when a job runs out of time: "in 59m"; empty where it has no deadline or the clock does not run.
+func (j *Job) timeLeft(now time.Time) string {
+	finished, _ := Finished(j.Status)
+	if j.Normal == nil || j.Normal.Deadline == nil || j.Status.StartTime == nil || finished || j.Status.Phase == batch.JobPaused {
+		return ""
 	}
-	return fmt.Sprintf("%s, at %s (%s)", n.Deadline, end.UTC().Format(time.RFC3339), left)
+	end := j.Status.StartTime.Add(*j.Normal.Deadline)
+	if end.After(now) {
+		return "in " + age(now, end)
+	}
+	return "passed"
 }

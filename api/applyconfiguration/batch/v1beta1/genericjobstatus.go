@@ -103,6 +103,14 @@ func (b *GenericJobStatusApplyConfiguration) WithStartTime(value v1.Time) *Gener
 	return b
 }
 
+// WithRunSeconds sets the RunSeconds field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the RunSeconds field is set to the value of the last call.
+func (b *GenericJobStatusApplyConfiguration) WithRunSeconds(value int64) *GenericJobStatusApplyConfiguration {
+	b.JobStatusApplyConfiguration.RunSeconds = &value
+	return b
+}
+
 // WithCompletionTime sets the CompletionTime field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the CompletionTime field is set to the value of the last call.

@@ -30,6 +30,10 @@ type JobStatusApplyConfiguration struct {
 	RunMode *batchv1beta1.RunModeType `json:"runMode,omitempty"`
 	// StartTime tells when pods were first created, and again when the job last resumed.
 	StartTime *v1.Time `json:"startTime,omitempty"`
+	// RunSeconds is for how many seconds all replicas that the job waits for have run together, up to the last time that they
+	// stopped to. A run that goes on is not in it; it began at the lastTransitionTime of the condition Running. Time in
+	// queues, between restarts, in pauses and in debug mode does not count.
+	RunSeconds *int64 `json:"runSeconds,omitempty"`
 	// CompletionTime tells when the job finished.
 	CompletionTime *v1.Time `json:"completionTime,omitempty"`
 	// ObservedGeneration is the metadata.generation that this status speaks of.
@@ -121,6 +125,14 @@ func (b *JobStatusApplyConfiguration) WithRunMode(value batchv1beta1.RunModeType
 // If called multiple times, the StartTime field is set to the value of the last call.
 func (b *JobStatusApplyConfiguration) WithStartTime(value v1.Time) *JobStatusApplyConfiguration {
 	b.StartTime = &value
+	return b
+}
+
+// WithRunSeconds sets the RunSeconds field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the RunSeconds field is set to the value of the last call.
+func (b *JobStatusApplyConfiguration) WithRunSeconds(value int64) *JobStatusApplyConfiguration {
+	b.RunSeconds = &value
 	return b
 }
 

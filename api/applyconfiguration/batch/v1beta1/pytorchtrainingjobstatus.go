@@ -103,6 +103,14 @@ func (b *PyTorchTrainingJobStatusApplyConfiguration) WithStartTime(value v1.Time
 	return b
 }
 
+// WithRunSeconds sets the RunSeconds field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the RunSeconds field is set to the value of the last call.
+func (b *PyTorchTrainingJobStatusApplyConfiguration) WithRunSeconds(value int64) *PyTorchTrainingJobStatusApplyConfiguration {
+	b.JobStatusApplyConfiguration.RunSeconds = &value
+	return b
+}
+
 // WithCompletionTime sets the CompletionTime field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the CompletionTime field is set to the value of the last call.

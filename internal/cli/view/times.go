@@ -1,0 +1,46 @@
+package view
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// ran is for how long the job has run as a whole, debug mode apart.
+func (j *Job) ran(now time.Time) time.Duration {
+	ran := time.Duration(j.Status.RunSeconds) * time.Second
+	c := Condition(j.Status, batch.JobRunningCondition)
+	if c.Status == metav1.ConditionTrue && j.Status.RunMode != batch.RunDebug {
+		ran += max(0, now.Sub(c.LastTransitionTime.Time))
+	}
+	return ran
+}
+
+// lasted is the time from the job's creation to its end, or until now.
+func (j *Job) lasted(now time.Time) time.Duration {
+	if j.Created.IsZero() {
+		return 0
+	}
+	if j.Status.CompletionTime != nil {
+		now = j.Status.CompletionTime.Time
+	}
+	return max(0, now.Sub(j.Created))
+}
+
+// waited is the time in which the job existed and did not run: it was in a queue, being started or restarted, or paused.
+func (j *Job) waited(now time.Time) time.Duration { return max(0, j.lasted(now)-j.ran(now)) }
+
+// times says how long the job waited and ran, in that order; empty where it is not known when it was created.
+func (j *Job) times(now time.Time) (waited, ran string) {
+	if j.Created.IsZero() {
+		return "", ""
+	}
+	ran = duration.HumanDuration(j.ran(now))
+	if j.ran(now) == 0 {
+		ran = ""
+	}
+	return duration.HumanDuration(j.waited(now)), ran
+}

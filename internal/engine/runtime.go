@@ -1,0 +1,42 @@
+package engine
+
+import (
+	"time"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// addRun adds a run that is over to the time for which the job has run.
+func (p *pass) addRun(next *batch.JobStatus) {
+	switch {
+	case p.finished || p.old.RunMode == batch.RunDebug || conditionTrue(next, batch.JobRunningCondition):
+	case conditionTrue(p.old, batch.JobRunningCondition):
+		began := condition(p.old, batch.JobRunningCondition).LastTransitionTime
+		next.RunSeconds += seconds(p.seen.Now.Sub(began.Time))
+	case p.verdict.over() && next.RunSeconds == 0:
+		next.RunSeconds = seconds(p.unseenRun())
+	}
+}
+
+func seconds(d time.Duration) int64 { return max(0, int64(d.Round(time.Second)/time.Second)) }
+
+// unseenRun is for how long all pods of a job ran together that ended before anybody saw it run.
+func (p *pass) unseenRun() time.Duration {
+	var began, ended time.Time
+	for i := range p.replicas {
+		if p.replicas[i].pod == nil {
+			return 0
+		}
+		started, finished := lifetime(p.replicas[i].pod)
+		if started.IsZero() {
+			return 0
+		}
+		if started.After(began) {
+			began = started
+		}
+		if finished.After(ended) {
+			ended = finished
+		}
+	}
+	return ended.Sub(began)
+}
