@@ -29,13 +29,24 @@ func conditionTrue(s *batch.JobStatus, t batch.JobConditionType) bool {
 // has changed.
 func (p *pass) setConditions(s *batch.JobStatus) {
 	all := []batch.JobCondition{
-		is(batch.JobInitialized, true, batch.ReasonAccepted, "The controller has accepted the job."),
+		p.initializedCondition(),
 		p.runningCondition(s),
 		p.replicaFailureCondition(),
 	}
 	all = append(all, p.endConditions(s)...)
 	all = append(all, p.pausedCondition())
 	stamp(s, all, metav1.NewTime(p.seen.Now).Rfc3339Copy())
+}
+
+// initializedCondition says whether the job was accepted. That a job which has begun became Invalid does not undo it.
+func (p *pass) initializedCondition() batch.JobCondition {
+	if old := condition(p.old, batch.JobInitialized); p.finished && old != nil {
+		return *old
+	}
+	if p.Invalid != "" && p.old.StartTime == nil {
+		return is(batch.JobInitialized, false, batch.ReasonInvalidSpec, p.Invalid)
+	}
+	return is(batch.JobInitialized, true, batch.ReasonAccepted, "The controller has accepted the job.")
 }
 
 func stamp(s *batch.JobStatus, all []batch.JobCondition, now metav1.Time) {
@@ -226,23 +237,4 @@ func (p *pass) pausedCondition() batch.JobCondition {
 	default:
 		return is(batch.JobPausedCondition, false, batch.ReasonNotPaused, "The job has not been paused.")
 	}
-}
-
-// Invalid is the status of a job that cannot be carried out. It is final, since a spec cannot be mended on a live job.
-func Invalid(old *batch.JobStatus, message string, generation int64, now metav1.Time) *batch.JobStatus {
-	s := old.DeepCopy()
-	now = now.Rfc3339Copy()
-	s.Phase, s.ObservedGeneration = batch.JobFailed, generation
-	if s.CompletionTime == nil {
-		s.CompletionTime = &now
-	}
-	stamp(s, []batch.JobCondition{
-		is(batch.JobInitialized, false, batch.ReasonInvalidSpec, message),
-		is(batch.JobRunningCondition, false, batch.ReasonJobFinished, "The job has finished."),
-		is(batch.JobReplicaFailure, false, batch.ReasonNoReplicaFailed, "No replica has failed for good."),
-		is(batch.JobCompleted, false, batch.ReasonJobFailed, "The job has failed."),
-		is(batch.JobFailedCondition, true, batch.ReasonInvalidSpec, message),
-		is(batch.JobPausedCondition, false, batch.ReasonNotPaused, "The job has not been paused."),
-	}, now)
-	return s
 }

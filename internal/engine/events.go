@@ -48,16 +48,16 @@ func (p *pass) transitionEvents(next *batch.JobStatus) {
 		p.event(normal(batch.ReasonReplicasRunning, "%s", condition(next, batch.JobRunningCondition).Message))
 	case batch.JobSucceeded:
 		p.event(normal(batch.ReasonSuccessRule, "%s", p.verdict.message))
-		p.heldResources(next)
+		p.heldResources()
 	case batch.JobFailed:
 		p.event(warning(p.verdict.reason, "%s", p.verdict.message))
-		p.heldResources(next)
+		p.heldResources()
 	}
 }
 
 func (p *pass) modeEvents(next *batch.JobStatus) {
 	switch {
-	case next.RunMode == p.old.RunMode:
+	case next.RunMode == p.old.RunMode || p.Invalid != "":
 	case next.RunMode == batch.RunPause:
 		p.event(normal(batch.EventJobPaused, "The job is paused; its pods are ending."))
 	case p.old.RunMode == batch.RunPause:
@@ -124,18 +124,28 @@ func (p *pass) refusalEvents(next *batch.JobStatus) {
 var obstacles = []batch.Reason{batch.ReasonNameTaken, batch.ReasonCreateRefused, batch.ReasonUnschedulable, batch.ReasonNotStarted}
 
 // heldResources warns of pods that go on after the end of their job.
-func (p *pass) heldResources(next *batch.JobStatus) {
-	a := next.Aggregate
-	n := a.Running + a.Pending + a.Creating + a.Unknown
+func (p *pass) heldResources() {
+	n := 0
 	for i := range p.replicas {
-		if pod := p.replicas[i].pod; pod != nil && tooOld(pod) && p.replicas[i].role.classify(pod) == notEnded { // its queue is about to end it
-			n--
+		r := &p.replicas[i]
+		if r.pod != nil && r.phase != batch.ReplicaDeleted && r.role.classify(r.pod) == notEnded && !tooOld(r.pod) { // its queue is about to end that
+			n++
+		}
+	}
+	for _, pod := range p.leftovers {
+		if holdsResources(pod) {
+			n++
 		}
 	}
 	if n > 0 && p.CleanUp != batch.CleanUpAll && p.CleanUp != batch.CleanUpUnfinished {
 		p.event(warning(batch.EventReplicasHoldResources,
 			"The job has finished, and %d of its pods still hold resources, since cleanUpPolicy is None. Set it to Unfinished to end them.", n))
 	}
+}
+
+// holdsResources tells whether a pod has not ended and is not about to.
+func holdsResources(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
 func because(name, reason string) string {

@@ -19,6 +19,9 @@ type Job struct {
 	Namespace, Name  string
 	UID              types.UID
 	Generation       int64
+	// Invalid says what is wrong with a job that cannot be carried out, which fails at once; empty where it can. Such a job has
+	// no roles, and what pods it has are cleaned up.
+	Invalid string
 	// Deleting is true once somebody has asked to delete the job: nothing is created any more.
 	Deleting bool
 

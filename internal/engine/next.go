@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -75,6 +76,8 @@ type pass struct {
 	replicas []replica
 	roles    [][]replica
 	create   []*replica
+	// leftovers are the pods of a job without roles.
+	leftovers []*corev1.Pod
 	// lost names the pods that are deleted by force, with their nodes.
 	lost     []string
 	restarts []*replica
@@ -158,6 +161,10 @@ func (p *pass) load() {
 	for _, pod := range p.seen.Pods {
 		if r := p.find(pod.Name); r != nil {
 			r.pod = pod
+			continue
+		}
+		if p.Invalid != "" {
+			p.leftovers = append(p.leftovers, pod)
 			continue
 		}
 		p.deletePod(pod)
@@ -260,6 +267,12 @@ func (p *pass) act() {
 			p.awaitStart(r.pod)
 		}
 		p.forceDelete(r.pod)
+	}
+	for _, pod := range p.leftovers {
+		if p.CleanUp == batch.CleanUpAll || p.CleanUp == batch.CleanUpUnfinished && holdsResources(pod) {
+			p.deletePod(pod)
+		}
+		p.forceDelete(pod)
 	}
 	if done && p.TTL != nil {
 		p.expire()

@@ -23,6 +23,9 @@ func (p *pass) judge() verdict {
 	if p.finished {
 		return verdict{}
 	}
+	if p.Invalid != "" {
+		return verdict{batch.JobFailed, batch.ReasonInvalidSpec, p.Invalid}
+	}
 	if p.mode != batch.RunDebug {
 		for _, judge := range []func() verdict{p.judgeFailure, p.judgeSuccess, p.judgeUnsatisfiable} {
 			if v := judge(); v.over() {

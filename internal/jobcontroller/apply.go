@@ -286,13 +286,6 @@ func staleIfGone(err error) error {
 	return err
 }
 
-func ignoreStale(err error) error {
-	if errors.Is(err, errStale) {
-		return nil
-	}
-	return err
-}
-
 // shorten keeps a message within what an Event holds, 1,024 bytes.
 func shorten(s string) string {
 	const limit = 1000

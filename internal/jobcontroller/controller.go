@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -23,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/engine"
 	"tensorstack.dev/batch/internal/kinds"
@@ -125,13 +123,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	m := r.memories.of(req.NamespacedName, obj.GetUID())
 	obj = m.newest(obj)
-	job, faults := r.kind.Lower(obj, r.opts.Kinds)
-	if len(faults) > 0 && r.kind.Status(obj).StartTime == nil {
-		return reconcile.Result{}, r.refuse(ctx, m, obj, faults.ToAggregate())
-	}
-	if job == nil {
-		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("lowering %s %s: %w", r.kind.Name, req, faults.ToAggregate()))
-	}
+	job := r.kind.Convert(obj, r.opts.Kinds)
 	seen, err := r.read(ctx, obj, job, m)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -166,20 +158,6 @@ const progressDelay = time.Second
 
 // staleDelay is the time that a cache gets to catch up after it was found to be behind.
 const staleDelay = 50 * time.Millisecond
-
-// refuse writes down that a job cannot be carried out. Nothing is created for it.
-func (r *reconciler) refuse(ctx context.Context, m *memory, obj kinds.Object, faults error) error {
-	status := r.kind.Status(obj)
-	if status.Phase == batch.JobFailed || obj.GetDeletionTimestamp() != nil {
-		return nil
-	}
-	next := engine.Invalid(status, faults.Error(), obj.GetGeneration(), metav1.Now())
-	if err := r.writeStatus(ctx, m, obj, next); err != nil {
-		return ignoreStale(err)
-	}
-	r.recorder.Eventf(obj, nil, corev1.EventTypeWarning, string(batch.ReasonInvalidSpec), "Refuse", "%s", shorten(faults.Error()))
-	return nil
-}
 
 // changes lets through what others change. The controller's own status writes come back as updates too and need no further
 // pass.

@@ -13,7 +13,6 @@ import (
 
 // elastic lowers elastic scaling: it shares the expected replicas among the roles.
 func (l *lowering) elastic(spec *batch.PyTorchTrainingJobSpec, torchrun bool, path *field.Path) {
-	before := len(l.errs)
 	weights := l.weights(spec.ReplicaSpecs)
 	e, at := spec.Elastic, path.Child("elastic")
 	if e == nil || !e.Enabled {
@@ -27,9 +26,10 @@ func (l *lowering) elastic(spec *batch.PyTorchTrainingJobSpec, torchrun bool, pa
 		l.invalid(at.Child("enabled"), true, "only torchrun lets replicas come and go: set torchrunConfig.enabled too, or leave elastic out")
 	}
 	lo, hi, want := l.size(e, at)
-	if len(l.errs) > before || len(weights) == 0 {
+	if l.senseless = l.senseless || lo < 1 || lo > hi || hi > max(maxConverted, l.opts.MaxReplicas); l.senseless || len(weights) == 0 {
 		return
 	}
+	want = min(max(want, lo), hi)
 	for i, n := range share(want, weights) {
 		l.job.Roles[i].Replicas = n
 	}
@@ -63,6 +63,7 @@ func (l *lowering) weights(roles []batch.PyTorchReplicaSpec) []int {
 		weights[i] = weightOf(roles[i].ScalingWeight)
 		if weights[i] < 0 || weights[i] > maxWeight {
 			l.invalid(l.specPaths[i].Child("scalingWeight"), weights[i], fmt.Sprintf("a weight is a number from 0 to %d: choose one of these", maxWeight))
+			weights[i] = min(max(weights[i], 0), maxWeight)
 		}
 	}
 	return weights

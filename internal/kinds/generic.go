@@ -15,15 +15,15 @@ var genericJob = Kind{
 	ShortName:      "gj",
 	New:            func() Object { return &batch.GenericJob{} },
 	NewList:        func() runtime.Object { return &batch.GenericJobList{} },
-	Lower:          lowerGeneric,
+	lower:          lowerGeneric,
 	ValidateUpdate: validateGenericUpdate,
 	Status:         func(o Object) *batch.JobStatus { return &o.(*batch.GenericJob).Status.JobStatus },
 }
 
-func lowerGeneric(o Object, opts Options) (*engine.Job, field.ErrorList) {
+func lowerGeneric(o Object, opts Options) *lowering {
 	g, ok := o.(*batch.GenericJob)
 	if !ok || g == nil {
-		return nil, wrongType(o, "GenericJob")
+		return nil
 	}
 	l := newLowering(g, "GenericJob", opts)
 	spec, path := &g.Spec, field.NewPath("spec")
@@ -42,7 +42,7 @@ func lowerGeneric(o Object, opts Options) (*engine.Job, field.ErrorList) {
 		l.job.Success = l.rules(spec.SuccessRules, path.Child("successRules"))
 		l.job.Failure = l.rules(spec.FailureRules, path.Child("failureRules"))
 	}
-	return l.done()
+	return l
 }
 
 // restart lowers a restart policy of GenericJob, whose limit holds for each replica.
@@ -52,6 +52,7 @@ func (l *lowering) restart(p *batch.RestartPolicy, path *field.Path) engine.Rest
 	}
 	if p.Limit != nil && *p.Limit < 0 {
 		l.invalid(path.Child("limit"), *p.Limit, "a number of restarts is 0 or more: leave limit out for the default")
+		p = &batch.RestartPolicy{Policy: p.Policy, Limit: new(int32)}
 	}
 	switch restartPolicy(p) {
 	case batch.RestartNever:

@@ -28,8 +28,8 @@ type Kind struct {
 	// New makes an empty object, NewList an empty list.
 	New     func() Object
 	NewList func() runtime.Object
-	// Lower turns an object into the normal form, or says all that is wrong with it.
-	Lower func(Object, Options) (*engine.Job, field.ErrorList)
+	// lower turns an object into the normal form and notes all that is wrong with it; nil for an object of another type.
+	lower func(Object, Options) *lowering
 	// ValidateUpdate lists the changes that a live job does not take.
 	ValidateUpdate func(updated, old Object) field.ErrorList
 	// Default fills in what an object leaves out and other programs look for; nil where there is nothing.

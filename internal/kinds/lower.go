@@ -16,7 +16,8 @@ import (
 )
 
 // lowering gathers the normal form of a job and all that is wrong with the job. Its methods lower what kinds have in common;
-// each refuses what admission can know to be wrong, and says how to mend it.
+// each refuses what admission can know to be wrong, and says how to mend it. The normal form stays the best that can be made of
+// the object: of what is out of bounds, the bound.
 type lowering struct {
 	opts Options
 	job  *engine.Job
@@ -30,6 +31,8 @@ type lowering struct {
 	debugPaths, resumePaths map[int]*field.Path
 	// badCount is true where the number of a role's replicas means nothing.
 	badCount bool
+	// senseless is true where the normal form is not what the object asks for, because something in it means nothing.
+	senseless bool
 	// ruleMembers counts the replicas that the finish rules name.
 	ruleMembers int
 }
@@ -50,20 +53,42 @@ func newLowering(o Object, kind string, opts Options) *lowering {
 	return l
 }
 
+// Lower turns an object into the normal form, or says all that is wrong with it.
+func (k Kind) Lower(o Object, opts Options) (*engine.Job, field.ErrorList) {
+	l := k.lower(o, opts)
+	if l == nil {
+		return nil, wrongType(o, k.Name)
+	}
+	if faults := l.faults(); len(faults) > 0 {
+		return nil, faults
+	}
+	return l.job, nil
+}
+
+// Convert turns an object that the API server has accepted into the normal form, whatever Lower finds wrong with it by now: a
+// limit may have been lowered, or a release be stricter. A job that has begun, as its status says, is carried on. One that has
+// not, or of which no sense can be made, is Invalid.
+func (k Kind) Convert(o Object, opts Options) *engine.Job {
+	l := k.lower(o, opts)
+	faults := l.faults()
+	if len(faults) == 0 || k.Status(o).StartTime != nil && !l.senseless {
+		return l.job
+	}
+	j := l.job
+	return &engine.Job{APIVersion: j.APIVersion, Kind: j.Kind, Namespace: j.Namespace, Name: j.Name, UID: j.UID, Generation: j.Generation,
+		Deleting: j.Deleting, CleanUp: j.CleanUp, TTL: j.TTL, ClusterDomain: j.ClusterDomain, Invalid: faults.ToAggregate().Error()}
+}
+
 // maxFaults is the number of faults that are told of a job at most: they go into a condition's message.
 const maxFaults = 20
 
-// done returns the normal form, or what is wrong.
-func (l *lowering) done() (*engine.Job, field.ErrorList) {
-	n := len(l.errs)
-	if n == 0 {
-		return l.job, nil
-	}
-	if n > maxFaults {
+// faults lists what is wrong.
+func (l *lowering) faults() field.ErrorList {
+	if n := len(l.errs); n > maxFaults {
 		l.errs = l.errs[:maxFaults]
 		l.invalid(field.NewPath("spec"), fmt.Sprintf("%d faults", n), fmt.Sprintf("the first %d are listed: mend these", maxFaults))
 	}
-	return nil, l.errs
+	return l.errs
 }
 
 func (l *lowering) invalid(path *field.Path, value any, detail string) {
@@ -108,11 +133,15 @@ func replicasOf(n *int32) int {
 	return int(*n)
 }
 
+// maxConverted is the largest number of replicas of a job that is carried on although it is beyond the limit. It bounds memory.
+const maxConverted = 100_000
+
 // replicas checks the number of replicas and their names once all roles are there. It returns whether the number makes sense,
 // so that one can speak of each replica.
 func (l *lowering) replicas(path *field.Path) bool {
 	if len(l.job.Roles) == 0 {
 		l.required(path, "a job has at least one role: add an entry with type and template")
+		l.senseless = true
 		return true
 	}
 	l.atMost(maxRoles, len(l.job.Roles), "roles", path)
@@ -123,15 +152,17 @@ func (l *lowering) replicas(path *field.Path) bool {
 	}
 	switch {
 	case l.badCount:
+		l.senseless = true
 		return false
 	case total == 0:
 		l.invalid(path, total, "a job has at least one replica: give one of the roles replicas of 1 or more")
+		l.senseless = true
 	case total > l.opts.MaxReplicas:
 		l.invalid(path, total, fmt.Sprintf("the job asks for %d replicas over all roles, and the limit is %d: ask for fewer, or have "+
 			"the operator's limit raised", total, l.opts.MaxReplicas))
-		return false
+		l.senseless = l.senseless || total > maxConverted
 	}
-	return true
+	return total <= max(maxConverted, l.opts.MaxReplicas)
 }
 
 // cleanUp lowers what happens to the pods and to the job after the end.
@@ -142,10 +173,12 @@ func (l *lowering) cleanUp(policy batch.CleanUpPolicy, ttl *int32, parent *field
 	case batch.CleanUpNone, batch.CleanUpUnfinished, batch.CleanUpAll:
 	default:
 		l.unsupported(parent.Child("cleanUpPolicy"), policy, batch.CleanUpNone, batch.CleanUpUnfinished, batch.CleanUpAll)
+		policy = batch.CleanUpNone
 	}
 	l.job.CleanUp = policy
 	if ttl != nil && *ttl < 0 {
 		l.invalid(parent.Child("ttlSecondsAfterFinished"), *ttl, "a time in seconds is 0 or more: leave it out to keep the job for ever")
+		ttl = nil
 	}
 	l.job.TTL = seconds(ttl)
 }
@@ -167,6 +200,7 @@ func (l *lowering) scheduler(p *batch.SchedulePolicy, path *field.Path) {
 	}
 	if g.Priority < 0 || g.Priority > 100 {
 		l.invalid(path.Child("priority"), g.Priority, "a priority is a number from 0 to 100, the highest first: choose one of these")
+		g.Priority = min(max(g.Priority, 0), 100)
 	}
 	l.job.Gang = g
 }

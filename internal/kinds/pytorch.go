@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
-	"tensorstack.dev/batch/internal/engine"
 )
 
 // pyTorchTrainingJob wires its replicas by the variables of torch.distributed, or starts them by torchrun.
@@ -21,7 +20,7 @@ var pyTorchTrainingJob = Kind{
 	ShortName:      "ptj",
 	New:            func() Object { return &batch.PyTorchTrainingJob{} },
 	NewList:        func() runtime.Object { return &batch.PyTorchTrainingJobList{} },
-	Lower:          lowerPyTorch,
+	lower:          lowerPyTorch,
 	ValidateUpdate: validatePyTorchUpdate,
 	Default:        defaultPyTorch,
 	warn:           warnPyTorch,
@@ -34,10 +33,10 @@ var pyTorchTrainingJob = Kind{
 
 var pyTorch = framework{containers: []string{"pytorch", "python"}, port: 29500, portName: "pytorch"}
 
-func lowerPyTorch(o Object, opts Options) (*engine.Job, field.ErrorList) {
+func lowerPyTorch(o Object, opts Options) *lowering {
 	p, ok := o.(*batch.PyTorchTrainingJob)
 	if !ok || p == nil {
-		return nil, wrongType(o, "PyTorchTrainingJob")
+		return nil
 	}
 	l := newLowering(p, "PyTorchTrainingJob", opts)
 	spec, path := &p.Spec, field.NewPath("spec")
@@ -52,7 +51,7 @@ func lowerPyTorch(o Object, opts Options) (*engine.Job, field.ErrorList) {
 	sane := l.replicas(path.Child("replicaSpecs"))
 	l.training(&spec.TrainingSpec, path)
 	if !sane || l.job.Replicas() == 0 {
-		return l.done()
+		return l
 	}
 	master := l.firstRole()
 	l.master(master, 0)
@@ -72,7 +71,7 @@ func lowerPyTorch(o Object, opts Options) (*engine.Job, field.ErrorList) {
 	if run != nil {
 		l.torchrun(run, address(host, port), path.Child("torchrunConfig"))
 	}
-	return l.done()
+	return l
 }
 
 // firstRole is the index of the first role that has replicas.

@@ -32,6 +32,7 @@ func (l *lowering) rules(rules []batch.FinishRule, path *field.Path) []engine.Ru
 			lowered = append(lowered, r)
 		}
 	}
+	l.senseless = l.senseless || len(lowered) < len(rules)
 	return lowered
 }
 

@@ -21,6 +21,7 @@ func (l *lowering) template(t *corev1.PodTemplateSpec, path *field.Path) {
 	path = path.Child("spec")
 	if len(t.Spec.Containers) == 0 {
 		l.required(path.Child("containers"), "a pod has at least one container: add one with name, image and command")
+		l.senseless = true
 	}
 	if len(t.Spec.EphemeralContainers) > 0 {
 		l.errs = append(l.errs, field.Forbidden(path.Child("ephemeralContainers"),

@@ -19,7 +19,7 @@ var tensorFlowTrainingJob = Kind{
 	ShortName:      "tftj",
 	New:            func() Object { return &batch.TensorFlowTrainingJob{} },
 	NewList:        func() runtime.Object { return &batch.TensorFlowTrainingJobList{} },
-	Lower:          lowerTensorFlow,
+	lower:          lowerTensorFlow,
 	ValidateUpdate: validateTensorFlowUpdate,
 	Status:         func(o Object) *batch.JobStatus { return &o.(*batch.TensorFlowTrainingJob).Status.JobStatus },
 	Training: func(o Object) (*batch.TrainingSpec, *batch.TrainingStatus) {
@@ -38,10 +38,10 @@ const (
 	tfEvaluator = "evaluator"
 )
 
-func lowerTensorFlow(o Object, opts Options) (*engine.Job, field.ErrorList) {
+func lowerTensorFlow(o Object, opts Options) *lowering {
 	t, ok := o.(*batch.TensorFlowTrainingJob)
 	if !ok || t == nil {
-		return nil, wrongType(o, "TensorFlowTrainingJob")
+		return nil
 	}
 	l := newLowering(t, "TensorFlowTrainingJob", opts)
 	spec, path := &t.Spec, field.NewPath("spec")
@@ -52,7 +52,7 @@ func lowerTensorFlow(o Object, opts Options) (*engine.Job, field.ErrorList) {
 	sane := l.replicas(path.Child("replicaSpecs"))
 	l.training(&spec.TrainingSpec, path)
 	if !sane || l.job.Replicas() == 0 {
-		return l.done()
+		return l
 	}
 	master := l.roleIndex(tfChief)
 	if master < 0 || l.job.Roles[master].Replicas == 0 {
@@ -60,7 +60,8 @@ func lowerTensorFlow(o Object, opts Options) (*engine.Job, field.ErrorList) {
 	}
 	if master < 0 || l.job.Roles[master].Replicas == 0 {
 		l.required(path.Child("replicaSpecs"), "a job of TensorFlow has a chief or workers, whose first one decides its end: add a role chief or worker")
-		return l.done()
+		l.senseless = true
+		return l
 	}
 	l.master(master, 0)
 	l.job.Service = tensorFlow.service(&l.job.Roles[master])
@@ -73,7 +74,7 @@ func lowerTensorFlow(o Object, opts Options) (*engine.Job, field.ErrorList) {
 			setEnv(s, env("TF_CONFIG", string(text)))
 		}
 	}
-	return l.done()
+	return l
 }
 
 // tensorFlowRole checks a role against what TensorFlow knows.

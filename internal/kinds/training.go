@@ -69,14 +69,16 @@ func (l *lowering) training(s *batch.TrainingSpec, path *field.Path) {
 	l.cleanUp(policy.CleanUpPolicy, policy.TTLSecondsAfterFinished, at)
 	if d := policy.ActiveDeadlineSeconds; d != nil && *d < 1 {
 		l.invalid(at.Child("activeDeadlineSeconds"), *d, "a deadline in seconds is 1 or more: leave it out for none")
+	} else {
+		l.job.Deadline = seconds(d)
 	}
-	l.job.Deadline = seconds(policy.ActiveDeadlineSeconds)
 	limit := int32(defaultBackoffLimit)
 	if policy.BackoffLimit != nil {
 		limit = *policy.BackoffLimit
 	}
 	if limit < 0 {
 		l.invalid(at.Child("backoffLimit"), limit, "a number of restarts is 0 or more: leave backoffLimit out for the default")
+		limit = 0
 	}
 	l.job.RestartLimit = &limit
 	l.runMode(s.RunMode, path.Child("runMode"))

@@ -35,11 +35,13 @@ func (l *lowering) roleName(role string, path *field.Path) {
 	switch {
 	case role == "":
 		l.required(path, "give the role a name, such as worker")
+		l.senseless = true
 	case len(validation.IsDNS1123Label(role)) > 0:
 		l.invalid(path, role, "a role's name is a part of its pods' host names: use up to 63 lower-case letters, digits and '-', with a "+
 			"letter or digit at both ends")
 	case roleOf(l.job, role) != nil:
 		l.invalid(path, role, "another role has this name: give each role its own")
+		l.senseless = true
 	}
 }
 

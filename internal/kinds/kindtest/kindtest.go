@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
@@ -146,6 +147,7 @@ func hold(t testing.TB, k kinds.Kind, o kinds.Object) bool {
 			t.Errorf("an error must name a field and say how to mend it: %v", err)
 		}
 	}
+	convert(t, k, o, job)
 	if job != nil {
 		sane(t, job)
 		elastic(t, o, job)
@@ -161,6 +163,39 @@ func hold(t testing.TB, k kinds.Kind, o kinds.Object) bool {
 		t.Error("the object was modified")
 	}
 	return job != nil
+}
+
+// convert checks what becomes of a job that has begun, whatever is wrong with it by now.
+func convert(t testing.TB, k kinds.Kind, o kinds.Object, lowered *engine.Job) {
+	t.Helper()
+	begun := o.DeepCopyObject().(kinds.Object)
+	k.Status(begun).StartTime = &metav1.Time{}
+	job := k.Convert(begun, kinds.Options{})
+	switch {
+	case lowered != nil:
+		if !equality.Semantic.DeepEqual(withoutFuncs(job), withoutFuncs(lowered)) {
+			t.Error("a job that is in order is converted to another one")
+		}
+	case job.Invalid == "":
+		for _, rule := range slices.Concat(job.Success, job.Failure) {
+			for _, m := range rule.Members {
+				if m.Rank >= job.Roles[m.Role].Replicas {
+					t.Fatalf("rule %s names replica %d of role %d", rule.Text, m.Rank, m.Role)
+				}
+			}
+		}
+		for i := range job.Roles {
+			if r := &job.Roles[i]; r.Main >= len(r.Template.Spec.Containers) || r.Replicas < 0 {
+				t.Fatalf("role %s: main container %d, %d replicas", r.Type, r.Main, r.Replicas)
+			}
+		}
+		pods := engine.Next(job, engine.Seen{}, engine.Config{})
+		if pods.Status == nil {
+			t.Error("no status is written")
+		}
+	case len(job.Roles) > 0:
+		t.Errorf("an invalid job has roles: %s", job.Invalid)
+	}
 }
 
 // sane checks what the engine relies on.
