@@ -30,6 +30,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &batchv1beta1.DependentStatusApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("ElasticConfig"):
 		return &batchv1beta1.ElasticConfigApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("ExitCodes"):
+		return &batchv1beta1.ExitCodesApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("GenericJob"):
 		return &batchv1beta1.GenericJobApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("GenericJobSpec"):

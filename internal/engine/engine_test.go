@@ -244,6 +244,17 @@ func TestSuccessRulesThatCannotHoldAnyMore(t *testing.T) {
 	p.exit(0, 1).pass().want(batch.JobFailed, 0).wantReason(batch.JobFailedCondition, batch.ReasonSuccessRulesUnsatisfiable)
 }
 
+// Success rules without failure rules: what they do not name decides nothing, and each of them may still come to hold.
+func TestSuccessRulesWithoutFailureRules(t *testing.T) {
+	p := newPlay(t, 3, 0)
+	p.job.Success = []Rule{{Text: `{"worker":[0]}`, Members: []Member{{0, 0}}}, {Text: `{"worker":[1]}`, Members: []Member{{0, 1}}}}
+	p.pass().run(0, 1, 2).exit(2, 1).pass().want(batch.JobRunning, 0).wantReason(batch.JobReplicaFailure, batch.ReasonReplicaFailed)
+	p.exit(0, 1).pass().want(batch.JobRunning, 0)
+	other := *p
+	other.exit(1, 0).pass().want(batch.JobSucceeded, 0)
+	p.exit(1, 1).pass().want(batch.JobFailed, 0).wantReason(batch.JobFailedCondition, batch.ReasonSuccessRulesUnsatisfiable)
+}
+
 func TestAlwaysRestartsSuccessesUpToTheLimit(t *testing.T) {
 	p := newPlay(t, 1, 1)
 	p.job.Roles[0].Restart.OnSuccess = true

@@ -27,8 +27,8 @@ type Job struct {
 
 	// Roles in the order of replicaSpecs.
 	Roles []Role
-	// Success and Failure rules. Without success rules the job succeeds when every replica has; without failure rules it
-	// fails when any replica has failed for good.
+	// Success and Failure rules. Without success rules the job succeeds when every replica has; without rules of either sort it
+	// fails when any replica has failed for good. A job whose success rules can hold no more fails in any case.
 	Success, Failure []Rule
 	// Pause and Debug are the run mode's switches; Pause wins.
 	Pause, Debug bool
@@ -90,11 +90,16 @@ type Resume struct {
 type Restart struct {
 	// OnSuccess and OnFailure tell which ends lead to a restart.
 	OnSuccess, OnFailure bool
-	// Codes limits OnFailure to failures whose main container ended with one of these exit codes; nil stands for any failure.
-	Codes []int32
+	// RestartCodes and FailCodes list exit codes of failures that lead to a restart, and that do not, whatever OnFailure says.
+	RestartCodes, FailCodes []CodeRange
 	// Limit is the number of restarts of each replica; nil stands for no bound.
 	Limit *int32
+	// All makes a failure restart every replica of the job that has not ended for good, in place of the one that failed.
+	All bool
 }
+
+// CodeRange is a range of exit codes, both ends included.
+type CodeRange struct{ First, Last int32 }
 
 // Elastic describes a job whose roles may get other numbers of replicas at any time. Once a replica has succeeded they stay
 // as they are.

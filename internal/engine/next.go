@@ -240,14 +240,32 @@ func (x *Restart) wanted(r *replica, main string) bool {
 	case succeeded:
 		return x.OnSuccess
 	case failed:
-		if x.OnFailure && x.Codes != nil {
-			code := r.exitOf(main)
-			return code != nil && slices.Contains(x.Codes, *code)
+		code := r.exitOf(main)
+		if code == nil || *code == 0 {
+			code = r.exit
 		}
-		return x.OnFailure
+		return x.afterFailure(code)
 	default:
 		return false
 	}
+}
+
+// afterFailure tells whether the policy restarts a replica that failed with an exit code; nil stands for an unknown one.
+func (x *Restart) afterFailure(code *int32) bool {
+	switch {
+	case code == nil:
+		return x.OnFailure
+	case includes(x.FailCodes, *code):
+		return false
+	case includes(x.RestartCodes, *code):
+		return true
+	default:
+		return x.OnFailure
+	}
+}
+
+func includes(ranges []CodeRange, code int32) bool {
+	return slices.ContainsFunc(ranges, func(r CodeRange) bool { return r.First <= code && code <= r.Last })
 }
 
 // act decides what happens to each replica's pod.

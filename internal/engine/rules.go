@@ -83,13 +83,13 @@ func (p *pass) judgeFailure() verdict {
 				fmt.Sprintf("All replicas of failure rule %s have failed.", p.Failure[i].Text)}
 		}
 	}
-	if len(p.Failure) > 0 {
+	if len(p.Failure) > 0 || len(p.Success) > 0 {
 		return verdict{}
 	}
 	for i := range p.replicas {
 		if r := &p.replicas[i]; r.final() && r.result == failed {
 			return verdict{batch.JobFailed, batch.ReasonFailureRule,
-				fmt.Sprintf("Replica %s has failed%s, and without failure rules one failed replica fails the job.", r.name, r.endText())}
+				fmt.Sprintf("Replica %s has failed%s, and without finish rules one failed replica fails the job.", r.name, r.endText())}
 		}
 	}
 	return verdict{}

@@ -34,7 +34,7 @@ func TestMasterDecides(t *testing.T) {
 func TestExitCodesThatLeadToARestart(t *testing.T) {
 	for code, restarts := range map[int32]int32{1: 0, 130: 1, 137: 1, 138: 1, 139: 0, 143: 1, 255: 0} {
 		p := newTraining(t, 2, 3)
-		p.job.Roles[0].Restart.Codes = []int32{130, 137, 138, 143}
+		p.job.Roles[0].Restart = Restart{RestartCodes: []CodeRange{{130, 130}, {137, 138}, {143, 143}}}
 		p.pass().run(0, 1).pass().exit(1, code).pass()
 		if p.stat.BackoffCount != restarts {
 			t.Errorf("exit code %d leads to %d restarts, want %d", code, p.stat.BackoffCount, restarts)
@@ -42,10 +42,28 @@ func TestExitCodesThatLeadToARestart(t *testing.T) {
 	}
 }
 
+// Exit codes of a GenericJob decide before the policy does, and a code in neither list follows it.
+func TestExitCodesDecideBeforeThePolicy(t *testing.T) {
+	lists := Restart{RestartCodes: []CodeRange{{128, 255}}, FailCodes: []CodeRange{{3, 3}, {5, 9}}}
+	for _, c := range []struct {
+		onFailure bool
+		code      int32
+		restarts  int32
+	}{{true, 1, 1}, {true, 3, 0}, {true, 4, 1}, {true, 5, 0}, {true, 9, 0}, {true, 137, 1}, {false, 1, 0}, {false, 3, 0}, {false, 128, 1}, {false, 255, 1}} {
+		p := newPlay(t, 2, 2)
+		r := &p.job.Roles[0].Restart
+		r.OnFailure, r.RestartCodes, r.FailCodes = c.onFailure, lists.RestartCodes, lists.FailCodes
+		p.pass().run(0, 1).pass().exit(1, c.code).pass()
+		if p.stat.BackoffCount != c.restarts {
+			t.Errorf("on failure %t: exit code %d leads to %d restarts, want %d", c.onFailure, c.code, p.stat.BackoffCount, c.restarts)
+		}
+	}
+}
+
 // The status remembers the exit code of a pod that somebody has deleted during its back-off.
 func TestExitCodeOutlivesItsPod(t *testing.T) {
 	p := newTraining(t, 2, 3)
-	p.job.Roles[0].Restart.Codes = []int32{137}
+	p.job.Roles[0].Restart = Restart{RestartCodes: []CodeRange{{137, 137}}}
 	p.pass().run(0, 1).pass().exit(1, 137).pass().pass().run(1).after(time.Second).pass().exit(1, 137).after(2*time.Second).pass().want(batch.JobPending, 1)
 	delete(p.pods, "job-worker-1")
 	p.pass().want(batch.JobPending, 2)

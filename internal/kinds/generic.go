@@ -54,19 +54,23 @@ func (l *lowering) restart(p *batch.RestartPolicy, path *field.Path) engine.Rest
 		l.invalid(path.Child("limit"), *p.Limit, "a number of restarts is 0 or more: leave limit out for the default")
 		p = &batch.RestartPolicy{Policy: p.Policy, Limit: new(int32)}
 	}
+	r := engine.Restart{Limit: p.Limit, All: l.restartsAll(p.Scope, path.Child("scope"))}
+	if p.ExitCodes != nil {
+		r.RestartCodes, r.FailCodes = l.exitCodes(p.ExitCodes, path.Child("exitCodes"))
+	}
 	switch restartPolicy(p) {
 	case batch.RestartNever:
-		return engine.Restart{}
 	case batch.RestartAlways:
-		return engine.Restart{OnSuccess: true, OnFailure: true, Limit: p.Limit}
+		r.OnSuccess, r.OnFailure = true, true
 	case batch.RestartOnFailure:
-		if p.Limit == nil {
-			return engine.Restart{OnFailure: true, Limit: new(int32)}
-		}
-		return engine.Restart{OnFailure: true, Limit: p.Limit}
+		r.OnFailure = true
+	default:
+		l.unsupported(path.Child("policy"), p.Policy, batch.RestartAlways, batch.RestartOnFailure, batch.RestartNever)
 	}
-	l.unsupported(path.Child("policy"), p.Policy, batch.RestartAlways, batch.RestartOnFailure, batch.RestartNever)
-	return engine.Restart{}
+	if r.Limit == nil && !r.OnSuccess && (r.OnFailure || len(r.RestartCodes) > 0) {
+		r.Limit = new(int32)
+	}
+	return r
 }
 
 func restartPolicy(p *batch.RestartPolicy) batch.RestartPolicyType {
@@ -98,6 +102,9 @@ func validateGenericUpdate(updated, old Object) field.ErrorList {
 		a, b, at := &u.Spec.ReplicaSpecs[i], &o.Spec.ReplicaSpecs[i], specs.Index(i)
 		c.keep(at.Child("replicas"), replicasOf(a.Replicas), replicasOf(b.Replicas))
 		c.keep(at.Child("restartPolicy", "policy"), restartPolicy(a.RestartPolicy), restartPolicy(b.RestartPolicy))
+		x, y := orZero(a.RestartPolicy), orZero(b.RestartPolicy)
+		c.keep(at.Child("restartPolicy", "scope"), restartScope(x.Scope), restartScope(y.Scope))
+		c.keep(at.Child("restartPolicy", "exitCodes"), orZero(x.ExitCodes), orZero(y.ExitCodes))
 		c.keep(at.Child("template"), &a.Template, &b.Template)
 	}
 	return c.errs

@@ -18,7 +18,7 @@ const defaultBackoffLimit = 3
 
 // retryableCodes are the exit codes after which restart policy ExitCode restarts a replica: ends by SIGINT, SIGKILL, SIGUSR1
 // and SIGTERM.
-var retryableCodes = []int32{130, 137, 138, 143}
+var retryableCodes = []engine.CodeRange{{First: 130, Last: 130}, {First: 137, Last: 138}, {First: 143, Last: 143}}
 
 // framework tells what training jobs differ in beside their environment.
 type framework struct {
@@ -52,7 +52,7 @@ func (l *lowering) trainingRestart(p batch.TrainingRestartPolicy, path *field.Pa
 	case batch.TrainingRestartAlways:
 		return engine.Restart{OnFailure: true, OnSuccess: true}
 	case batch.TrainingRestartExitCode:
-		return engine.Restart{OnFailure: true, Codes: retryableCodes}
+		return engine.Restart{RestartCodes: retryableCodes}
 	case batch.TrainingRestartNever:
 		return engine.Restart{}
 	}
@@ -81,6 +81,10 @@ func (l *lowering) training(s *batch.TrainingSpec, path *field.Path) {
 		limit = 0
 	}
 	l.job.RestartLimit = &limit
+	all := l.restartsAll(policy.RestartScope, at.Child("restartScope"))
+	for i := range l.job.Roles {
+		l.job.Roles[i].Restart.All = all
+	}
 	l.runMode(s.RunMode, path.Child("runMode"))
 	l.tensorBoard(s.TensorBoardSpec, path.Child("tensorboardSpec"))
 	l.scheduler(s.Scheduler, path.Child("scheduler"))
@@ -132,9 +136,11 @@ func address(host string, port int32) string {
 	return fmt.Sprintf("%s:%d", host, port)
 }
 
-// training refuses changes of what training jobs have in common. The run policy may change, and with it may come or go.
+// training refuses changes of what training jobs have in common. Of the run policy all but
+// restartScope may change.
 func (c *changes) training(path *field.Path, updated, old *batch.TrainingSpec) {
 	c.runMode(path.Child("runMode"), updated.RunMode, old.RunMode)
+	c.keep(path.Child("runPolicy", "restartScope"), restartScope(orZero(updated.RunPolicy).RestartScope), restartScope(orZero(old.RunPolicy).RestartScope))
 	c.keep(path.Child("tensorboardSpec"), updated.TensorBoardSpec, old.TensorBoardSpec)
 	c.scheduler(path.Child("scheduler"), updated.Scheduler, old.Scheduler)
 }

@@ -26,7 +26,7 @@ func TestTrainingNormalForm(t *testing.T) {
 	if diff := cmp.Diff([][]engine.Rule{master, master}, [][]engine.Rule{job.Success, job.Failure}); diff != "" {
 		t.Error("rules: the first replica decides (-want +got)\n" + diff)
 	}
-	restarts := []engine.Restart{{OnFailure: true}, {}, {OnFailure: true, Codes: []int32{130, 137, 138, 143}}}
+	restarts := []engine.Restart{{OnFailure: true}, {}, {RestartCodes: []engine.CodeRange{{First: 130, Last: 130}, {First: 137, Last: 138}, {First: 143, Last: 143}}}}
 	mains := []int{0, 2, 1}
 	for i := range job.Roles {
 		if diff := cmp.Diff(restarts[i], job.Roles[i].Restart); diff != "" || job.Roles[i].Main != mains[i] {

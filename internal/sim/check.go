@@ -16,10 +16,7 @@ import (
 func (w *world) charged(name string) (least, most int32) {
 	policy := w.policy(name)
 	for _, t := range w.past[name] {
-		if !t.selfEnded || t.success && !policy.OnSuccess || !t.success && !policy.OnFailure {
-			continue
-		}
-		if !t.success && policy.Codes != nil && !slices.Contains(policy.Codes, t.exit) {
+		if !t.selfEnded || t.success && !policy.OnSuccess || !t.success && !restarts(&policy, t.exit) {
 			continue
 		}
 		most++
@@ -28,6 +25,14 @@ func (w *world) charged(name string) (least, most int32) {
 		}
 	}
 	return least, most
+}
+
+// restarts tells whether a policy restarts a replica that failed with an exit code.
+func restarts(policy *engine.Restart, code int32) bool {
+	has := func(ranges []engine.CodeRange) bool {
+		return slices.ContainsFunc(ranges, func(r engine.CodeRange) bool { return r.First <= code && code <= r.Last })
+	}
+	return !has(policy.FailCodes) && (policy.OnFailure || has(policy.RestartCodes))
 }
 
 // checkCreate holds a new pod against what happened to its forerunners.
@@ -73,7 +78,7 @@ func (w *world) checkStatus(s *batch.JobStatus) {
 	if finished(s) && !finished(w.status) {
 		w.checkEnd(s)
 	}
-	before, after := restarts(w.status), restarts(s)
+	before, after := restartsOf(w.status), restartsOf(s)
 	for name, n := range after {
 		if n < before[name] {
 			w.fail("restarts of %s went from %d to %d", name, before[name], n)
@@ -133,7 +138,7 @@ func sameEnd(a, b *batch.JobStatus) bool {
 		a.CompletionTime.Equal(b.CompletionTime) && a.Phase == b.Phase
 }
 
-func restarts(s *batch.JobStatus) map[string]int32 {
+func restartsOf(s *batch.JobStatus) map[string]int32 {
 	out := map[string]int32{}
 	for _, t := range s.Tasks {
 		for _, r := range t.Replicas {

@@ -140,7 +140,7 @@ func (w *world) settled() bool {
 func (w *world) endless() bool {
 	for i := range w.job.Roles {
 		r := &w.job.Roles[i].Restart
-		if r.Limit == nil && w.job.RestartLimit == nil && (r.OnSuccess || r.OnFailure) {
+		if r.Limit == nil && w.job.RestartLimit == nil && (r.OnSuccess || r.OnFailure || len(r.RestartCodes) > 0) {
 			return true
 		}
 	}
@@ -193,6 +193,9 @@ func randomJob(rng *rand.Rand) engine.Job {
 		r.Restart = engine.Restart{OnFailure: rng.IntN(5) > 0, OnSuccess: rng.IntN(8) == 0, Limit: &limit}
 		if rng.IntN(10) == 0 {
 			r.Restart.Limit = nil
+		}
+		if rng.IntN(4) == 0 {
+			r.Restart.RestartCodes, r.Restart.FailCodes = []engine.CodeRange{{First: 3, Last: 255}}, []engine.CodeRange{{First: 1, Last: 1}}
 		}
 		j.Roles = append(j.Roles, r)
 	}

@@ -26,7 +26,7 @@ func asTraining(rng *rand.Rand, j *engine.Job) {
 			j.Roles[i].Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: containers}}
 		}
 		if rng.IntN(3) == 0 {
-			j.Roles[i].Restart.Codes = []int32{1, 2}
+			j.Roles[i].Restart = engine.Restart{RestartCodes: []engine.CodeRange{{First: 1, Last: 2}}}
 		}
 	}
 	master := []engine.Rule{{Text: "{}", Members: []engine.Member{{Role: 0, Rank: 0}}}}
@@ -84,7 +84,7 @@ func (w *world) checkMaster(s *batch.JobStatus) {
 // checkBackoff holds the number of all restarts against what happened, and against the job's limit.
 func (w *world) checkBackoff(s *batch.JobStatus) {
 	listed, most := int32(0), int32(0)
-	for _, n := range restarts(s) {
+	for _, n := range restartsOf(s) {
 		listed += n
 	}
 	for name := range w.past {
@@ -120,7 +120,7 @@ func (c *controller) checkDelete(pod *corev1.Pod, status *batch.JobStatus) {
 	if pod == nil || decided(pod) || pod.DeletionTimestamp != nil || finished(status) {
 		return
 	}
-	if _, has := restarts(status)[pod.Name]; has && pod.Annotations[batch.AnnotationRunMode] == string(status.RunMode) {
+	if _, has := restartsOf(status)[pod.Name]; has && pod.Annotations[batch.AnnotationRunMode] == string(status.RunMode) {
 		c.w.fail("pod %s is alive and wanted, and is deleted", pod.Name)
 	}
 }

@@ -80,6 +80,7 @@ func (s server) testChanges(t *testing.T) {
 		{"the least size", "pytorch-elastic-roles", `{"spec":{"elastic":{"expectedReplicas":null}}}`},
 		{"to pause a training job", "pytorch-torchrun", `{"spec":{"runMode":{"pause":{"enabled":true}}}}`},
 		{"to run a training job", "tensorflow-debug", `{"spec":{"runMode":{"debug":{"enabled":false}}}}`},
+		{"a default of the run policy written out", "pytorch-torchrun", `{"spec":{"runPolicy":{"restartScope":"Replica"}}}`},
 		{"no run policy any more", "pytorch-everything", `{"spec":{"runPolicy":null}}`},
 		{"a run policy", "tensorflow-minimal",
 			`{"spec":{"runPolicy":{"activeDeadlineSeconds":9,"backoffLimit":9,"cleanUpPolicy":"All","ttlSecondsAfterFinished":9}}}`},
@@ -94,7 +95,7 @@ func (s server) testChanges(t *testing.T) {
 	}
 	for _, c := range []struct{ name, patch string }{
 		{"the limit of restarts", `[{"op":"add","path":"/spec/replicaSpecs/0/restartPolicy","value":{"limit":9}}]`},
-		{"a default written out", `[{"op":"add","path":"/spec/replicaSpecs/0/restartPolicy","value":{"policy":"OnFailure"}}]`},
+		{"a default written out", `[{"op":"add","path":"/spec/replicaSpecs/0/restartPolicy","value":{"policy":"OnFailure","scope":"Replica","exitCodes":{"restart":[],"fail":[]}}}]`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			job := s.create(t, goodJob(t, "minimal"))

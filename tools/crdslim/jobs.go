@@ -37,23 +37,24 @@ const isElastic = "has(self.spec.elastic) && has(self.spec.elastic.enabled) && s
 var jobs = map[string]job{
 	"GenericJob": {
 		kept:     append([]field{{"successRules", "[]"}, {"failureRules", "[]"}, {"service", anObject}}, commonKept...),
-		roleKept: []field{{"replicas", ""}, {"restartPolicy.policy", "'OnFailure'"}, {"template", ""}},
-		most:     "r.replicas",
-		elastic:  "false",
+		roleKept: []field{{"replicas", ""}, {"restartPolicy.policy", "'OnFailure'"}, {"restartPolicy.scope", "'Replica'"},
+			{"restartPolicy.exitCodes.restart", "[]"}, {"restartPolicy.exitCodes.fail", "[]"}, {"template", ""}},
+		most:    "r.replicas",
+		elastic: "false",
 	},
 	"PyTorchTrainingJob": {
 		kept: append([]field{
 			{"torchrunConfig.enabled", "false"}, {"torchrunConfig.maxRestarts", "-1"}, {"torchrunConfig.procPerNode", "''"},
 			{"torchrunConfig.rdzvBackend", "'c10d'"}, {"torchrunConfig.extraOptions", "[]"},
 			{"elastic.enabled", "false"}, {"elastic.minReplicas", "0"}, {"elastic.maxReplicas", "0"},
-			{"tensorboardSpec", anObject},
+			{"tensorboardSpec", anObject}, {"runPolicy.restartScope", "'Replica'"},
 		}, commonKept...),
 		roleKept: []field{{"replicas", ""}, {"scalingWeight", "1"}, {"restartPolicy", "'OnFailure'"}, {"template", ""}},
 		most:     "(" + isElastic + " && has(self.spec.elastic.maxReplicas) ? self.spec.elastic.maxReplicas : r.replicas)",
 		elastic:  isElastic,
 	},
 	"TensorFlowTrainingJob": {
-		kept:     append([]field{{"tensorboardSpec", anObject}}, commonKept...),
+		kept:     append([]field{{"tensorboardSpec", anObject}, {"runPolicy.restartScope", "'Replica'"}}, commonKept...),
 		roleKept: []field{{"replicas", ""}, {"restartPolicy", "'OnFailure'"}, {"template", ""}},
 		most:     "r.replicas",
 		elastic:  "false",

@@ -18,6 +18,18 @@ const (
 	CleanUpAll CleanUpPolicy = "All"
 )
 
+// RestartScope says which replicas restart when one fails.
+//
+// +kubebuilder:validation:Enum=Replica;Job
+type RestartScope string
+
+const (
+	// RestartReplica restarts the replica that failed. It is the default.
+	RestartReplica RestartScope = "Replica"
+	// RestartJob restarts all replicas of the job that have not ended for good.
+	RestartJob RestartScope = "Job"
+)
+
 // RunMode chooses between running at once (the default), debugging and pausing. When both modes are enabled, pause wins.
 type RunMode struct {
 	// Debug starts the pods with an idle command, so that people can look around in them.

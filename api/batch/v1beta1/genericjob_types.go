@@ -82,8 +82,9 @@ type GenericJobSpec struct {
 	// +kubebuilder:validation:MaxItems=1000
 	SuccessRules []FinishRule `json:"successRules,omitempty"`
 	// FailureRules say when the job has failed: when all replicas that one of the rules names have failed for good, that
-	// is, with no restart left or allowed. Without rules the job fails when any replica has. When a failure rule and a
-	// success rule come to hold together, the job has failed.
+	// is, with no restart left or allowed. A job without rules of either sort fails when any replica has; one with success rules
+	// fails in any case when none of them can hold any more. When a failure rule and a success rule come to hold together, the
+	// job has failed.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
@@ -141,7 +142,37 @@ type RestartPolicy struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Limit *int32 `json:"limit,omitempty"`
+	// Scope says which replicas restart when one of this role fails: Replica (the default), that one alone; or Job, all
+	// replicas of the job that have not ended for good, except those of roles that never restart. With Job, limit counts the
+	// incidents that a replica began, and a replica that is evicted while it runs restarts the others too, uncharged.
+	// +optional
+	Scope RestartScope `json:"scope,omitempty"`
+	// ExitCodes decides by the exit code of a replica that failed, before policy does. Of several containers that failed the
+	// code of the first one counts.
+	// +optional
+	ExitCodes *ExitCodes `json:"exitCodes,omitempty"`
 }
+
+// ExitCodes lists exit codes that restart a replica, or do not. A code in neither list follows the policy.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.restart) ? self.restart : [], has(self.fail) ? self.fail : []].all(l, l.all(c, type(c) == int ? c >= 1 && c <= 255 : !c.matches('^[0-9]{1,3}(-[0-9]{1,3})?$') || c.split('-').all(n, int(n) >= 1 && int(n) <= 255) && int(c.split('-')[0]) <= int(c.split('-')[size(c.split('-')) - 1])))",message="not a range of exit codes: write codes from 1 to 255, and ranges upwards, such as \"128-255\""
+type ExitCodes struct {
+	// Restart lists codes after which the replica restarts, as often as limit allows.
+	// +optional
+	Restart CodeList `json:"restart,omitempty"`
+	// Fail lists codes after which the replica has failed for good.
+	// +optional
+	Fail CodeList `json:"fail,omitempty"`
+}
+
+// CodeList lists exit codes from 1 to 255: integers, strings that hold one, or inclusive ranges such as "128-255".
+//
+// +listType=atomic
+// +kubebuilder:validation:MaxItems=64
+// +kubebuilder:validation:items:XIntOrString
+// +kubebuilder:validation:items:Pattern=`^[0-9]{1,3}(-[0-9]{1,3})?$`
+// +kubebuilder:validation:items:MaxLength=7
+type CodeList []intstr.IntOrString
 
 // RestartPolicyType is a restart policy of GenericJob.
 //

@@ -20,7 +20,7 @@ type TrainingReplicaSpec struct {
 	Replicas *int32 `json:"replicas,omitempty"`
 	// RestartPolicy says when a replica is restarted: OnFailure (the default), Always (successes too), Never, or ExitCode:
 	// after failures whose exit code tells of a signal from outside, 130, 137, 138 or 143. runPolicy.backoffLimit bounds the
-	// restarts.
+	// restarts, and runPolicy.restartScope says whether the other replicas restart too.
 	// +optional
 	RestartPolicy TrainingRestartPolicy `json:"restartPolicy,omitempty"`
 	// Template describes the pods. Its restartPolicy is ignored: the controller restarts replicas by replacing their pods.
@@ -43,17 +43,24 @@ const (
 	TrainingRestartExitCode TrainingRestartPolicy = "ExitCode"
 )
 
-// RunPolicy bounds a training job and says what happens after its end. All of it may change on a live job.
+// RunPolicy bounds a training job and says what happens after its end. All of it but restartScope may change on a
+// live job.
 type RunPolicy struct {
 	// ActiveDeadlineSeconds fails the job when it has been active for this many seconds, counted from status.startTime. Its
 	// running pods are stopped, whatever cleanUpPolicy says. Unset: never.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	ActiveDeadlineSeconds *int32 `json:"activeDeadlineSeconds,omitempty"`
-	// BackoffLimit is the number of restarts of all replicas together. Defaults to 3.
+	// BackoffLimit is the number of retries before the job fails. Replicas that fail together cost one retry: those that fail
+	// before all run again belong to it. Defaults to 3.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
+	// RestartScope says which replicas restart when one fails: Replica (the default), that one alone; or Job, all that have
+	// not ended for good, except those of roles whose restartPolicy is Never. Job is for replicas that form one process group,
+	// which cannot take back a single one. It cannot change on a live job.
+	// +optional
+	RestartScope RestartScope `json:"restartScope,omitempty"`
 	// CleanUpPolicy says which pods are deleted when the job has finished: None (the default), Unfinished (those that are
 	// pending, running or unknown) or All.
 	// +optional

@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"tensorstack.dev/batch/internal/engine"
@@ -20,19 +21,43 @@ func Roles(job *engine.Job) string {
 func restartPolicy(job *engine.Job, r engine.Restart) string {
 	policy := "Never"
 	switch {
-	case len(r.Codes) > 0:
-		policy = "ExitCode"
 	case r.OnSuccess:
 		policy = "Always"
 	case r.OnFailure:
 		policy = "OnFailure"
+	case len(r.RestartCodes) > 0 && job.RestartLimit != nil:
+		policy = "ExitCode"
+	}
+	never := policy == "Never" && len(r.RestartCodes) == 0
+	if policy != "ExitCode" {
+		policy += codes(" but after exit code ", r.RestartCodes, !r.OnFailure) + codes(" but not after exit code ", r.FailCodes, r.OnFailure)
 	}
 	switch {
-	case policy == "Never", r.Limit == nil && job.RestartLimit != nil:
+	case never:
 		return policy
-	case r.Limit == nil:
-		return policy + ", no limit"
-	default:
-		return fmt.Sprintf("%s, at most %d each", policy, *r.Limit)
+	case r.Limit != nil:
+		policy += fmt.Sprintf(", at most %d each", *r.Limit)
+	case job.RestartLimit == nil:
+		policy += ", no limit"
 	}
+	if r.All {
+		policy += "; all replicas restart together"
+	}
+	return policy
+}
+
+// codes lists exit codes where they matter: " but after exit code 137, 143".
+func codes(what string, ranges []engine.CodeRange, matter bool) string {
+	if !matter || len(ranges) == 0 {
+		return ""
+	}
+	var parts []string
+	for _, r := range ranges {
+		text := strconv.Itoa(int(r.First))
+		if r.Last > r.First {
+			text += "-" + strconv.Itoa(int(r.Last))
+		}
+		parts = append(parts, text)
+	}
+	return what + strings.Join(parts, ", ")
 }

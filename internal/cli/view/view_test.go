@@ -290,7 +290,7 @@ func training() *engine.Job {
 	return &engine.Job{
 		CleanUp: batch.CleanUpNone, RestartLimit: &limit, Deadline: &deadline, Elastic: &engine.Elastic{Min: 2, Max: 4},
 		Success: rule, Failure: rule, Service: &engine.Service{Ports: []corev1.ServicePort{{Name: "pytorch", Port: 29500}}},
-		Roles: []engine.Role{{Type: "worker", Replicas: 3, Restart: engine.Restart{OnFailure: true, Codes: []int32{137}},
+		Roles: []engine.Role{{Type: "worker", Replicas: 3, Restart: engine.Restart{RestartCodes: []engine.CodeRange{{First: 137, Last: 137}}},
 			Template: &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "pytorch", Image: "torch",
 				Command: []string{"torchrun", "--nnodes", "2:4", "--rdzv_backend", "c10d", "--rdzv_endpoint", "mnist-worker-0:29500"}, Args: []string{"train.py"}}}}}}},
 	}

@@ -16,6 +16,13 @@ type RestartPolicyApplyConfiguration struct {
 	// Limit is the number of restarts of each replica. It may change on a live job. Unset: 0 for OnFailure, no bound for
 	// Always.
 	Limit *int32 `json:"limit,omitempty"`
+	// Scope says which replicas restart when one of this role fails: Replica (the default), that one alone; or Job, all
+	// replicas of the job that have not ended for good, except those of roles that never restart. With Job, limit counts the
+	// incidents that a replica began, and a replica that is evicted while it runs restarts the others too, uncharged.
+	Scope *batchv1beta1.RestartScope `json:"scope,omitempty"`
+	// ExitCodes decides by the exit code of a replica that failed, before policy does. Of several containers that failed the
+	// code of the first one counts.
+	ExitCodes *ExitCodesApplyConfiguration `json:"exitCodes,omitempty"`
 }
 
 // RestartPolicyApplyConfiguration constructs a declarative configuration of the RestartPolicy type for use with
@@ -37,5 +44,21 @@ func (b *RestartPolicyApplyConfiguration) WithPolicy(value batchv1beta1.RestartP
 // If called multiple times, the Limit field is set to the value of the last call.
 func (b *RestartPolicyApplyConfiguration) WithLimit(value int32) *RestartPolicyApplyConfiguration {
 	b.Limit = &value
+	return b
+}
+
+// WithScope sets the Scope field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Scope field is set to the value of the last call.
+func (b *RestartPolicyApplyConfiguration) WithScope(value batchv1beta1.RestartScope) *RestartPolicyApplyConfiguration {
+	b.Scope = &value
+	return b
+}
+
+// WithExitCodes sets the ExitCodes field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ExitCodes field is set to the value of the last call.
+func (b *RestartPolicyApplyConfiguration) WithExitCodes(value *ExitCodesApplyConfiguration) *RestartPolicyApplyConfiguration {
+	b.ExitCodes = value
 	return b
 }

@@ -9,13 +9,19 @@ import (
 // RunPolicyApplyConfiguration represents a declarative configuration of the RunPolicy type for use
 // with apply.
 //
-// RunPolicy bounds a training job and says what happens after its end. All of it may change on a live job.
+// RunPolicy bounds a training job and says what happens after its end. All of it but restartScope may change on a
+// live job.
 type RunPolicyApplyConfiguration struct {
 	// ActiveDeadlineSeconds fails the job when it has been active for this many seconds, counted from status.startTime. Its
 	// running pods are stopped, whatever cleanUpPolicy says. Unset: never.
 	ActiveDeadlineSeconds *int32 `json:"activeDeadlineSeconds,omitempty"`
-	// BackoffLimit is the number of restarts of all replicas together. Defaults to 3.
+	// BackoffLimit is the number of retries before the job fails. Replicas that fail together cost one retry: those that fail
+	// before all run again belong to it. Defaults to 3.
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
+	// RestartScope says which replicas restart when one fails: Replica (the default), that one alone; or Job, all that have
+	// not ended for good, except those of roles whose restartPolicy is Never. Job is for replicas that form one process group,
+	// which cannot take back a single one. It cannot change on a live job.
+	RestartScope *batchv1beta1.RestartScope `json:"restartScope,omitempty"`
 	// CleanUpPolicy says which pods are deleted when the job has finished: None (the default), Unfinished (those that are
 	// pending, running or unknown) or All.
 	CleanUpPolicy *batchv1beta1.CleanUpPolicy `json:"cleanUpPolicy,omitempty"`
@@ -42,6 +48,14 @@ func (b *RunPolicyApplyConfiguration) WithActiveDeadlineSeconds(value int32) *Ru
 // If called multiple times, the BackoffLimit field is set to the value of the last call.
 func (b *RunPolicyApplyConfiguration) WithBackoffLimit(value int32) *RunPolicyApplyConfiguration {
 	b.BackoffLimit = &value
+	return b
+}
+
+// WithRestartScope sets the RestartScope field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the RestartScope field is set to the value of the last call.
+func (b *RunPolicyApplyConfiguration) WithRestartScope(value batchv1beta1.RestartScope) *RunPolicyApplyConfiguration {
+	b.RestartScope = &value
 	return b
 }
 

@@ -19,7 +19,7 @@ type TrainingReplicaSpecApplyConfiguration struct {
 	Replicas *int32 `json:"replicas,omitempty"`
 	// RestartPolicy says when a replica is restarted: OnFailure (the default), Always (successes too), Never, or ExitCode:
 	// after failures whose exit code tells of a signal from outside, 130, 137, 138 or 143. runPolicy.backoffLimit bounds the
-	// restarts.
+	// restarts, and runPolicy.restartScope says whether the other replicas restart too.
 	RestartPolicy *batchv1beta1.TrainingRestartPolicy `json:"restartPolicy,omitempty"`
 	// Template describes the pods. Its restartPolicy is ignored: the controller restarts replicas by replacing their pods.
 	Template *v1.PodTemplateSpec `json:"template,omitempty"`

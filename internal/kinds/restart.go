@@ -1,0 +1,92 @@
+package kinds
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
+)
+
+// maxCodes is the largest number of entries in a list of exit codes, as in the CRD.
+const maxCodes = 64
+
+// exitCodes lowers the codes that restart a replica and those that do not. No code can do both.
+func (l *lowering) exitCodes(c *batch.ExitCodes, path *field.Path) (restart, fail []engine.CodeRange) {
+	restart = l.codes(c.Restart, path.Child("restart"))
+	fail = l.codes(c.Fail, path.Child("fail"))
+	for _, r := range restart {
+		for _, f := range fail {
+			if first := max(r.First, f.First); first <= min(r.Last, f.Last) {
+				l.invalid(path.Child("fail"), first, "exitCodes.restart has this code too: list each code once")
+				return restart, fail
+			}
+		}
+	}
+	return restart, fail
+}
+
+// codes lowers a list of exit codes and ranges. It stops at the first fault.
+func (l *lowering) codes(list batch.CodeList, path *field.Path) []engine.CodeRange {
+	l.atMost(maxCodes, len(list), "entries", path)
+	out := make([]engine.CodeRange, 0, len(list))
+	for i, entry := range list {
+		r, detail := parseCodes(entry)
+		if detail != "" {
+			l.invalid(path.Index(i), entry.String(), detail)
+			break
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+const maxExitCode = 255
+
+// parseCodes reads an exit code or an inclusive range of them; detail says what is wrong.
+func parseCodes(entry intstr.IntOrString) (r engine.CodeRange, detail string) {
+	text := entry.String()
+	from, to, isRange := strings.Cut(text, "-")
+	if !isRange {
+		to = from
+	}
+	if entry.Type == intstr.Int { // it may be negative
+		from, to = text, text
+	}
+	first, err := strconv.Atoi(from)
+	last, err2 := strconv.Atoi(to)
+	switch {
+	case err != nil || err2 != nil:
+		return r, `not an exit code: write a number such as 137, or a range such as "128-255"`
+	case first < 1 || last > maxExitCode || last < 1 || first > math.MaxInt32:
+		return r, fmt.Sprintf("a failure has an exit code from 1 to %d: stay within these", maxExitCode)
+	case last < first:
+		return r, fmt.Sprintf(`the range runs backwards: write "%d-%d"`, last, first)
+	}
+	return engine.CodeRange{First: int32(first), Last: int32(last)}, ""
+}
+
+// restartsAll lowers a restart scope: whether the failure of one replica restarts all.
+func (l *lowering) restartsAll(s batch.RestartScope, path *field.Path) bool {
+	switch restartScope(s) {
+	case batch.RestartReplica:
+		return false
+	case batch.RestartJob:
+		return true
+	}
+	l.unsupported(path, s, batch.RestartReplica, batch.RestartJob)
+	return false
+}
+
+// restartScope is the scope that counts where none is set.
+func restartScope(s batch.RestartScope) batch.RestartScope {
+	if s == "" {
+		return batch.RestartReplica
+	}
+	return s
+}
