@@ -27,7 +27,7 @@ func (p *pass) unseenRun() time.Duration {
 		if p.replicas[i].pod == nil {
 			return 0
 		}
-		started, finished := lifetime(p.replicas[i].pod)
+		started, finished := p.replicas[i].role.lifetime(p.replicas[i].pod)
 		if started.IsZero() {
 			return 0
 		}
