@@ -38,6 +38,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &batchv1beta1.GenericJobSpecApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("GenericJobStatus"):
 		return &batchv1beta1.GenericJobStatusApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("Incident"):
+		return &batchv1beta1.IncidentApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("JobCondition"):
 		return &batchv1beta1.JobConditionApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("JobStatus"):

@@ -129,6 +129,11 @@ func (p *pass) pod(r *replica, attempt int32) *corev1.Pod {
 		batch.AnnotationRestarts: strconv.Itoa(int(r.restarts)),
 		batch.AnnotationBackoff:  strconv.Itoa(int(r.backoff)),
 	})
+	for annotation, n := range map[string]int32{batch.AnnotationJobRestarts: p.next.Restarts, batch.AnnotationBackoffCount: p.next.BackoffCount} {
+		if n > 0 {
+			pod.Annotations[annotation] = strconv.Itoa(int(n))
+		}
+	}
 	s := &pod.Spec
 	s.RestartPolicy = corev1.RestartPolicyNever
 	s.Hostname = r.name

@@ -130,15 +130,45 @@ func disruptionReason(pod *corev1.Pod) string {
 // one second; the same second counts as caused by the deletion, in favour of the job. So does an end of which nobody can tell:
 // with the kubelet's last word, which leaves no grace period, the API server overwrites the time that was asked for.
 func (x *Role) finishedBeforeDeletion(pod *corev1.Pod) bool {
-	asked := pod.DeletionTimestamp.Time
-	if g := pod.DeletionGracePeriodSeconds; g != nil {
-		if *g == 0 {
-			return false
-		}
-		asked = asked.Add(-time.Duration(*g) * time.Second)
-	}
 	_, finished := x.lifetime(pod)
-	return !finished.IsZero() && finished.Before(asked)
+	return !finished.IsZero() && finished.Before(deletionAsked(pod))
+}
+
+// deletionAsked is when the pod's deletion was asked for; zero where it was not, or where nobody can tell any more.
+func deletionAsked(pod *corev1.Pod) time.Time {
+	if pod.DeletionTimestamp == nil {
+		return time.Time{}
+	}
+	g := pod.DeletionGracePeriodSeconds
+	switch {
+	case g == nil:
+		return pod.DeletionTimestamp.Time
+	case *g == 0:
+		return time.Time{}
+	default:
+		return pod.DeletionTimestamp.Add(-time.Duration(*g) * time.Second)
+	}
+}
+
+// startedAt is when the last of the pod's containers started; zero where one has not.
+func startedAt(pod *corev1.Pod) time.Time {
+	var latest time.Time
+	for i := range pod.Status.ContainerStatuses {
+		var started time.Time
+		switch s := &pod.Status.ContainerStatuses[i].State; {
+		case s.Running != nil:
+			started = s.Running.StartedAt.Time
+		case s.Terminated != nil:
+			started = s.Terminated.StartedAt.Time
+		}
+		if started.IsZero() {
+			return started
+		}
+		if started.After(latest) {
+			latest = started
+		}
+	}
+	return latest
 }
 
 // lifetime is the time from the first start to the last end of the containers that count; zero where unknown.

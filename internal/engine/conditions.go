@@ -82,6 +82,9 @@ func (p *pass) runningCondition(s *batch.JobStatus) batch.JobCondition {
 		return is(batch.JobRunningCondition, true, batch.ReasonDebugging, counted(a.Running, "replica runs", "replicas run")+" the debug command.")
 	case s.Phase == batch.JobRunning:
 		message := runningText(a)
+		if i := s.Incident; i != nil && i.RecoveryTime != nil {
+			message += fmt.Sprintf(" %s; all ran again after %s.", p.incidentText(s), took(i))
+		}
 		if rest := s.Replicas - a.Running - a.Succeeded - a.Failed; rest > 0 {
 			_, why := p.pendingReason()
 			message = fmt.Sprintf("%s %s %s", message, counted(rest, "more is awaited.", "more are awaited."), why)
@@ -91,6 +94,9 @@ func (p *pass) runningCondition(s *batch.JobStatus) batch.JobCondition {
 		return no(batch.ReasonReplicaUnknown, fmt.Sprintf("The state of %d replicas cannot be obtained.", a.Unknown))
 	}
 	reason, message := p.pendingReason()
+	if reason == batch.ReasonRestarting && s.Incident != nil && s.Incident.RecoveryTime == nil {
+		message = p.incidentText(s) + "."
+	}
 	return no(reason, fmt.Sprintf("%d of %d replicas run. %s", a.Running, s.Replicas, message))
 }
 

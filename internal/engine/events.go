@@ -38,6 +38,9 @@ func (p *pass) transitionEvents(next *batch.JobStatus) {
 	if p.Elastic != nil && p.old.RunMode != "" && next.Replicas != p.old.Replicas {
 		p.event(normal(batch.EventJobScaled, "Scaling from %d to %d replicas.", p.old.Replicas, next.Replicas))
 	}
+	if p.inc.began {
+		p.incidentEvent(next)
+	}
 	p.replicaEvents()
 	p.refusalEvents(next)
 	if next.Phase == p.old.Phase {
@@ -53,6 +56,14 @@ func (p *pass) transitionEvents(next *batch.JobStatus) {
 		p.event(warning(p.verdict.reason, "%s", p.verdict.message))
 		p.heldResources()
 	}
+}
+
+func (p *pass) incidentEvent(next *batch.JobStatus) {
+	who := counted(int32(p.replaced), "replica restarts", "replicas restart")
+	if p.inc.together {
+		who += " together"
+	}
+	p.event(warning(batch.EventIncident, "%s. %s.", p.incidentText(next), who))
 }
 
 func (p *pass) modeEvents(next *batch.JobStatus) {

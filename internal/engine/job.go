@@ -39,8 +39,12 @@ type Job struct {
 	// Deadline is how long the job may be active, counted from status.startTime; nil stands for no bound. A job that passes
 	// it fails, and its running pods are stopped.
 	Deadline *time.Duration
-	// RestartLimit is the number of restarts of all replicas together; nil stands for no bound.
+	// RestartLimit is the number of charged incidents; nil stands for no bound. A failure that would be charged beyond it fails
+	// the job.
 	RestartLimit *int32
+	// Collective tells that the replicas form one group that cannot go on without any of them: one that failed for good fails
+	// the job unless a finish rule decides within a minute.
+	Collective bool
 	// Elastic lets the number of replicas change while the job runs; nil stands for a fixed one.
 	Elastic *Elastic
 	// Service asks for a headless Service of the job's name; nil stands for none.

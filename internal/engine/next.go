@@ -69,6 +69,8 @@ type pass struct {
 	cfg  *Config
 	// old is the last status, never nil.
 	old      *batch.JobStatus
+	// next is the next status, whether or not it is written now.
+	next     *batch.JobStatus
 	mode     batch.RunModeType
 	finished bool
 	verdict  verdict
@@ -80,7 +82,10 @@ type pass struct {
 	leftovers []*corev1.Pod
 	// lost names the pods that are deleted by force, with their nodes.
 	lost     []string
+	// restarts lists the replicas that restart alone in this pass, replaced counts all that restart.
 	restarts []*replica
+	replaced int
+	inc      incident
 	plan     Plan
 	// wake is the nearest deadline; zero where there is none.
 	wake time.Time
@@ -204,49 +209,15 @@ func (p *pass) observe() {
 		r := &p.replicas[i]
 		r.returned = p.old.RunMode != "" && r.past.phase == ""
 		r.observe(p.mode, keep, p.cfg)
-		if p.old.RunMode == batch.RunPause && r.pod == nil && r.disrupted { // it was the pause that took the pod away
+		p.noteFailure(r)
+		if p.old.RunMode == batch.RunPause && r.disrupted { // it was the pause that took the pod away
 			r.disrupted, r.uid, r.reason = false, "", ""
 			r.attempt++
 		}
+		r.ran = r.disrupted && p.old.RunMode == p.mode && r.past.reason != reasonModeChanged && r.hadStarted()
 		if p.old.RunMode == "" && r.pod != nil { // a status that was lost; the pods still tell
 			r.restarts = count(r.pod.Annotations[batch.AnnotationRestarts])
 		}
-	}
-}
-
-// allowRestarts finds the replicas that ended and may be restarted, by their own limits and that of the job.
-func (p *pass) allowRestarts() {
-	if p.mode == batch.RunDebug || p.finished {
-		return
-	}
-	all := int32(0)
-	for i := range p.Roles {
-		all += p.restartsOf(i)
-	}
-	for i := range p.replicas {
-		r := &p.replicas[i]
-		restart := &p.Roles[r.Role].Restart
-		r.due = restart.wanted(r, p.Roles[r.Role].mainContainer()) && (restart.Limit == nil || r.restarts < *restart.Limit) &&
-			(p.RestartLimit == nil || all < *p.RestartLimit)
-		if r.due {
-			all++
-		}
-	}
-}
-
-// wanted tells whether the policy restarts a replica after what it ended with.
-func (x *Restart) wanted(r *replica, main string) bool {
-	switch r.result {
-	case succeeded:
-		return x.OnSuccess
-	case failed:
-		code := r.exitOf(main)
-		if code == nil || *code == 0 {
-			code = r.exit
-		}
-		return x.afterFailure(code)
-	default:
-		return false
 	}
 }
 
@@ -271,6 +242,9 @@ func includes(ranges []CodeRange, code int32) bool {
 // act decides what happens to each replica's pod.
 func (p *pass) act() {
 	done := p.finished || p.verdict.over()
+	if !done && p.mode != batch.RunPause {
+		p.startTogether()
+	}
 	for i := range p.replicas {
 		r := &p.replicas[i]
 		switch {
@@ -278,6 +252,8 @@ func (p *pass) act() {
 			p.cleanUp(r)
 		case p.mode == batch.RunPause:
 			p.pause(r)
+		case p.goesAlong(r):
+			p.restartAlong(r)
 		case r.result != notEnded:
 			p.restart(r)
 		default:
@@ -308,34 +284,6 @@ func (p *pass) place(r *replica) {
 	default:
 		p.deletePod(r.pod)
 	}
-}
-
-// restart replaces a pod that ended by itself, if that is due, and charges it.
-func (p *pass) restart(r *replica) {
-	if !r.due {
-		p.stopSidecars(r)
-		return
-	}
-	if p.seen.Now.Before(r.dueAt) {
-		r.reason = "BackOff"
-		p.stopSidecars(r)
-		p.wakeAt(r.dueAt)
-		return
-	}
-	p.restarts = append(p.restarts, r)
-	r.backoff++
-	if r.pod != nil {
-		r.backoff = r.nextBackoff(p.cfg)
-	}
-	r.restarts++
-	r.attempt++
-	r.uid = ""
-	r.phase, r.reason = batch.ReplicaCreating, "Restarting"
-	if r.pod == nil {
-		p.create = append(p.create, r)
-		return
-	}
-	p.deletePod(r.pod)
 }
 
 // pause ends a pod. What finished by itself keeps its result.

@@ -18,14 +18,14 @@ func (p *pass) loadRecords() {
 			s := &t.Replicas[k]
 			if r := p.find(s.Name); r != nil {
 				r.past = record{uid: s.UID, phase: s.Phase, restarts: bounded(s.RestartCount), attempt: bounded(s.Attempt),
-					backoff: bounded(s.Backoff), exit: p.Roles[i].recordedExit(s), reason: s.Reason, containers: s.Containers}
+					backoff: bounded(s.Backoff), incident: bounded(s.Incident), exit: p.Roles[i].recordedExit(s), reason: s.Reason, containers: s.Containers}
 			}
 		}
 		left := len(role) // no replica is omitted twice
 		for k := range t.Omitted {
 			o := &t.Omitted[k]
 			past := record{phase: o.Phase, restarts: bounded(o.RestartCount), attempt: bounded(o.Attempt), backoff: bounded(o.Backoff),
-				exit: o.ExitCode}
+				incident: bounded(o.Incident), exit: o.ExitCode}
 			if o.Pods {
 				past.uid = omittedUID
 			}
@@ -190,7 +190,7 @@ func omit(role []replica, listed map[*replica]bool) []batch.OmittedReplicas {
 	type key struct {
 		phase                      batch.ReplicaPhase
 		restarts, attempt, backoff int32
-		exit                       int32
+		incident, exit             int32
 		hasExit, pods              bool
 	}
 	ranks := map[key][]int{}
@@ -200,7 +200,7 @@ func omit(role []replica, listed map[*replica]bool) []batch.OmittedReplicas {
 		if listed[r] {
 			continue
 		}
-		k := key{phase: r.phase, restarts: r.restarts, attempt: r.attempt, backoff: r.backoff, pods: r.uid != ""}
+		k := key{phase: r.phase, restarts: r.restarts, attempt: r.attempt, backoff: r.backoff, incident: r.incident, pods: r.uid != ""}
 		if r.exit != nil {
 			k.exit, k.hasExit = *r.exit, true
 		}
@@ -212,7 +212,7 @@ func omit(role []replica, listed map[*replica]bool) []batch.OmittedReplicas {
 	out := make([]batch.OmittedReplicas, 0, len(order))
 	for _, k := range order {
 		o := batch.OmittedReplicas{Ranks: formatRanks(ranks[k]), Phase: k.phase, RestartCount: k.restarts,
-			Attempt: k.attempt, Backoff: k.backoff, Pods: k.pods}
+			Attempt: k.attempt, Backoff: k.backoff, Incident: k.incident, Pods: k.pods}
 		if k.hasExit {
 			o.ExitCode = &k.exit
 		}
@@ -224,7 +224,7 @@ func omit(role []replica, listed map[*replica]bool) []batch.OmittedReplicas {
 // status describes one replica.
 func (r *replica) status() batch.ReplicaStatus {
 	s := batch.ReplicaStatus{Name: r.name, UID: r.uid, Phase: r.phase, RestartCount: r.restarts, Attempt: r.attempt,
-		Backoff: r.backoff, Reason: r.reason}
+		Backoff: r.backoff, Incident: r.incident, Reason: r.reason}
 	if r.pod == nil || r.uid == "" {
 		if r.result != notEnded {
 			s.Containers = r.past.containers

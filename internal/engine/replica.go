@@ -21,8 +21,8 @@ type replica struct {
 	// phase and reason go into the next status.
 	phase  batch.ReplicaPhase
 	reason string
-	// restarts, attempt and backoff are the counts for the next status.
-	restarts, attempt, backoff int32
+	// restarts, attempt and backoff are the counts for the next status, incident the last incident in which the replica failed.
+	restarts, attempt, backoff, incident int32
 	// exit is the exit code where the replica has ended by itself.
 	exit *int32
 	// uid is that of the pod which the status speaks of.
@@ -30,17 +30,17 @@ type replica struct {
 
 	// result is succeeded or failed where the replica ended by itself, whether or not it will be restarted.
 	result ending
-	// due is true where a restart is allowed after result.
-	due bool
+	// due is true where a restart is allowed after result, fresh where it belongs to a new incident and not to the open one.
+	due, fresh bool
 	// dueAt is when that restart may happen.
 	dueAt time.Time
 	// create is true where a pod must be created, now or as soon as the old one has gone.
 	create bool
 	// remove asks for the pod's deletion.
 	remove bool
-	// disrupted is true while a pod that was taken away is being replaced.
-	disrupted bool
-	// superseded is true while a pod whose restart is counted already has not gone yet.
+	// disrupted is true while a pod that was taken away is being replaced, ran where that pod had run, as far as is known.
+	disrupted, ran bool
+	// superseded is true while a pod has not gone yet that a restart has replaced.
 	superseded bool
 	// returned is true where a status has been written that does not know the replica: its rank is new, or was scaled away
 	// before. A pod that it has and that has ended is from then, and may have been counted.
@@ -52,12 +52,12 @@ const reasonModeChanged = "RunModeChanged"
 
 // record is what a status remembers of a replica beyond its pod.
 type record struct {
-	uid                        string
-	phase                      batch.ReplicaPhase
-	restarts, attempt, backoff int32
-	exit                       *int32
-	reason                     string
-	containers                 []batch.ContainerStatus
+	uid                                  string
+	phase                                batch.ReplicaPhase
+	restarts, attempt, backoff, incident int32
+	exit                                 *int32
+	reason                               string
+	containers                           []batch.ContainerStatus
 }
 
 // finalResult is the result that the record holds, or notEnded.
@@ -77,16 +77,15 @@ func (r *replica) final() bool { return r.result != notEnded && !r.due }
 
 // observe fills in what the pod and the record say. keepResults tells that results recorded earlier still count.
 func (r *replica) observe(mode batch.RunModeType, keepResults bool, cfg *Config) {
-	r.restarts, r.attempt, r.backoff = r.past.restarts, r.past.attempt, r.past.backoff
+	r.restarts, r.attempt, r.backoff, r.incident = r.past.restarts, r.past.attempt, r.past.backoff, r.past.incident
 	r.uid = r.past.uid
 	if r.pod == nil {
 		r.observeAbsent(keepResults)
 		return
 	}
 	r.uid = string(r.pod.UID)
-	restarts := count(r.pod.Annotations[batch.AnnotationRestarts])
 	end := r.role.classify(r.pod)
-	r.superseded = end != notEnded && (restarts < r.past.restarts || r.returned)
+	r.superseded = count(r.pod.Labels[batch.LabelReplicaAttempt]) < r.past.attempt && !r.succeededFirst(end) || end != notEnded && r.returned
 	if r.superseded {
 		r.uid = ""
 		r.phase, r.reason = batch.ReplicaCreating, "Restarting"
@@ -115,6 +114,47 @@ func (r *replica) observe(mode batch.RunModeType, keepResults bool, cfg *Config)
 		}
 		r.dueAt = r.nextStart(cfg)
 	}
+}
+
+// succeededFirst tells whether a pod had succeeded for good before it was replaced by a restart of all, which did not see that yet.
+func (r *replica) succeededFirst(end ending) bool {
+	restart := &r.role.Restart
+	return end == succeeded && restart.All && !restart.OnSuccess && r.pod.Annotations[batch.AnnotationRunMode] != string(batch.RunDebug)
+}
+
+// noteFailure notes the incident in which a pod failed by itself that the incident has superseded.
+func (p *pass) noteFailure(r *replica) {
+	last := p.old.Incident
+	if r.superseded && last != nil && last.RecoveryTime == nil && r.role.classify(r.pod) == failed &&
+		count(r.pod.Annotations[batch.AnnotationJobRestarts]) == p.incidents()-1 && !r.endedAt().Before(last.StartTime.Time) {
+		r.incident = p.incidents()
+	}
+}
+
+// endedAt is when the replica's pod ended, or began to be taken away; zero where nobody can tell.
+func (r *replica) endedAt() time.Time {
+	if r.pod == nil {
+		return time.Time{}
+	}
+	_, finished := r.role.lifetime(r.pod)
+	if r.disrupted || finished.IsZero() {
+		if asked := deletionAsked(r.pod); !asked.IsZero() {
+			return asked
+		}
+		if c := disruption(r.pod); c != nil && !c.LastTransitionTime.IsZero() {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return finished
+}
+
+// hadStarted tells whether the pod that is being replaced had started, as far as is known. Of a pod that the last status does not
+// know, nobody can tell why it went.
+func (r *replica) hadStarted() bool {
+	if r.past.phase == "" {
+		return false
+	}
+	return r.past.phase == batch.ReplicaRunning || r.pod != nil && !startedAt(r.pod).IsZero()
 }
 
 // observeAbsent handles a replica without a pod: one that has not been created yet, one that finished and was deleted
@@ -235,24 +275,6 @@ func (x *Role) exitCode(pod *corev1.Pod) *int32 {
 		}
 	}
 	return code
-}
-
-// exitOf is the exit code of one container of a replica that ended; nil where it did not end by itself.
-func (r *replica) exitOf(container string) *int32 {
-	if r.pod != nil {
-		for i := range r.pod.Status.ContainerStatuses {
-			if c := &r.pod.Status.ContainerStatuses[i]; c.Name == container && c.State.Terminated != nil {
-				return &c.State.Terminated.ExitCode
-			}
-		}
-		return nil
-	}
-	for i := range r.past.containers {
-		if c := &r.past.containers[i]; c.Name == container {
-			return c.ExitCode
-		}
-	}
-	return nil
 }
 
 // endReason is what the kubelet says of the pod's failure, for example OOMKilled.

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,7 +29,7 @@ func (p *pass) judge() verdict {
 		return verdict{batch.JobFailed, batch.ReasonInvalidSpec, p.Invalid}
 	}
 	if p.mode != batch.RunDebug {
-		for _, judge := range []func() verdict{p.judgeFailure, p.judgeSuccess, p.judgeUnsatisfiable} {
+		for _, judge := range []func() verdict{p.judgeLimit, p.judgeFailure, p.judgeSuccess, p.judgeUnsatisfiable, p.judgeCollective} {
 			if v := judge(); v.over() {
 				return v
 			}
@@ -74,6 +76,43 @@ func (p *pass) pastDeadline() bool {
 	}
 	c := condition(p.old, batch.JobFailedCondition)
 	return c != nil && c.Status == metav1.ConditionTrue && c.Reason == batch.ReasonDeadlineExceeded
+}
+
+// judgeLimit ends a job of which a replica fails that its policy would restart, and whose limit is used up: others may wait for
+// that replica for ever. What a success rule says comes first: once the master is done, the others may well fail.
+func (p *pass) judgeLimit() verdict {
+	r := p.inc.exceeded
+	if r == nil || p.judgeSuccess().over() {
+		return verdict{}
+	}
+	return verdict{batch.JobFailed, batch.ReasonBackoffLimitExceeded, fmt.Sprintf("Replica %s has failed%s, and backoffLimit allows %s.",
+		r.name, exitText(r.exit), counted(*p.RestartLimit, "retry", "retries"))}
+}
+
+// masterGrace is how long the master of a collective job has to end after another replica has failed for good.
+const masterGrace = time.Minute
+
+// judgeCollective ends a job whose replicas form one group that has lost a member for good. The master may be about to end, with
+// a better reason.
+func (p *pass) judgeCollective() verdict {
+	if !p.Collective || p.mode == batch.RunPause {
+		return verdict{}
+	}
+	i := slices.IndexFunc(p.replicas, func(r replica) bool { return r.final() && r.result == failed })
+	if i < 0 {
+		return verdict{}
+	}
+	since := p.seen.Now
+	if c := condition(p.old, batch.JobReplicaFailure); c != nil && c.Status == metav1.ConditionTrue {
+		since = c.LastTransitionTime.Time
+	}
+	if at := since.Add(masterGrace); p.seen.Now.Before(at) {
+		p.wakeAt(at)
+		return verdict{}
+	}
+	r := &p.replicas[i]
+	return verdict{batch.JobFailed, batch.ReasonReplicaFailed, fmt.Sprintf("Replica %s has failed%s for good, the others cannot go on without it, "+
+		"and the master has not ended within %s.", r.name, exitText(r.exit), masterGrace)}
 }
 
 func (p *pass) judgeFailure() verdict {

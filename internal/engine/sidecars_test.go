@@ -92,7 +92,7 @@ func TestSidecarThatEndsChangesNothing(t *testing.T) {
 // The exit code that the restart policy looks at is the main container's, whatever its sidecar ends with when it is stopped.
 func TestMainContainerIsRestarted(t *testing.T) {
 	p := newSidecars(t, 1)
-	p.job.Roles[0].Restart.Codes = []int32{137}
+	p.job.Roles[0].Restart = Restart{RestartCodes: []CodeRange{{137, 137}}}
 	first := p.exitMain(1, 137).pod(1).UID
 	p.pass().pass().run(1).withSidecar(1).pass().want(batch.JobRunning, 1)
 	if p.pod(1).UID == first {

@@ -20,13 +20,11 @@ func (p *pass) writeStatus() {
 	if p.Elastic != nil {
 		next.Selector = p.selector()
 	}
-	next.BackoffCount = 0
-	for i := range next.Tasks {
-		next.BackoffCount += next.Tasks[i].RestartCount
-	}
 	next.RunMode = p.mode
 	next.ObservedGeneration = p.Generation
 	next.Phase = p.phase()
+	p.setIncident(next)
+	p.next = next
 	p.setTimes(next)
 	p.setConditions(next)
 	p.addRun(next)
@@ -80,7 +78,7 @@ func (p *pass) canWait(next *batch.JobStatus, tells bool) time.Duration {
 // onlyRuns tells whether the next status says no more than that a job that was starting has started.
 func (p *pass) onlyRuns(next *batch.JobStatus) bool {
 	starting := p.unwritten() || p.old.Phase == batch.JobPending && p.old.ObservedGeneration == next.ObservedGeneration
-	return starting && next.Phase == batch.JobRunning && next.BackoffCount == p.old.BackoffCount && len(p.plan.Delete) == 0
+	return starting && next.Phase == batch.JobRunning && next.Restarts == p.old.Restarts && len(p.plan.Delete) == 0
 }
 
 // coalesce is the least time between two writes of the status that tell of nothing but replica phases. The statuses of large
@@ -102,7 +100,7 @@ func (p *pass) onlyStarts(next *batch.JobStatus) bool {
 
 // transition tells whether two statuses differ in more than replica phases and messages.
 func transition(old, next *batch.JobStatus) bool {
-	if old.Phase != next.Phase || old.RunMode != next.RunMode || old.BackoffCount != next.BackoffCount ||
+	if old.Phase != next.Phase || old.RunMode != next.RunMode || old.Restarts != next.Restarts || old.BackoffCount != next.BackoffCount ||
 		old.Replicas != next.Replicas || old.ObservedGeneration != next.ObservedGeneration ||
 		!old.StartTime.Equal(next.StartTime) || !old.CompletionTime.Equal(next.CompletionTime) ||
 		len(old.Conditions) != len(next.Conditions) {

@@ -18,15 +18,18 @@ func newTraining(t *testing.T, replicas int, limit int32) *play {
 	return p
 }
 
+// Replicas that fail together cost one retry of all; one that fails when none is left fails the job, and the others end with it.
 func TestReplicasShareTheLimitOfRestarts(t *testing.T) {
 	p := newTraining(t, 3, 2).pass().run(0, 1, 2).pass()
-	p.exit(1, 1).exit(2, 1).pass().want(batch.JobPending, 2).pass().run(1, 2).pass().want(batch.JobRunning, 2)
-	p.exit(1, 1).pass().want(batch.JobRunning, 2).wantReason(batch.JobReplicaFailure, batch.ReasonReplicaFailed)
-	p.exit(0, 1).pass().want(batch.JobFailed, 2).wantReason(batch.JobFailedCondition, batch.ReasonFailureRule)
+	p.exit(1, 1).exit(2, 1).pass().want(batch.JobPending, 1).pass().run(1, 2).pass().want(batch.JobRunning, 1)
+	p.after(time.Minute).exit(1, 1).after(10*time.Second).pass().want(batch.JobPending, 2).pass().run(1).pass().want(batch.JobRunning, 2)
+	p.after(time.Minute).exit(2, 1).pass().want(batch.JobFailed, 2).wantReason(batch.JobFailedCondition, batch.ReasonBackoffLimitExceeded)
 }
 
 func TestMasterDecides(t *testing.T) {
-	p := newTraining(t, 2, 0).pass().run(0, 1).pass()
+	p := newTraining(t, 2, 0)
+	p.job.Roles[0].Restart = Restart{}
+	p.pass().run(0, 1).pass()
 	p.exit(1, 1).pass().want(batch.JobRunning, 0).wantReason(batch.JobReplicaFailure, batch.ReasonReplicaFailed)
 	p.exit(0, 0).pass().want(batch.JobSucceeded, 0)
 }

@@ -68,7 +68,8 @@ func trimPod(in any) (any, error) {
 			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
 			DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds, OwnerReferences: pod.OwnerReferences,
 			Labels:      keep(pod.Labels, batch.LabelJobName, batch.LabelReplicaAttempt),
-			Annotations: keep(pod.Annotations, batch.AnnotationRestarts, batch.AnnotationBackoff, batch.AnnotationRunMode),
+			Annotations: keep(pod.Annotations, batch.AnnotationRestarts, batch.AnnotationBackoff, batch.AnnotationRunMode,
+				batch.AnnotationJobRestarts, batch.AnnotationBackoffCount),
 		},
 		Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName, ActiveDeadlineSeconds: pod.Spec.ActiveDeadlineSeconds},
 		Status: corev1.PodStatus{

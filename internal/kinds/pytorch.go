@@ -56,6 +56,7 @@ func lowerPyTorch(o Object, opts Options) *lowering {
 	master := l.firstRole()
 	l.master(master, 0)
 	l.job.Service = pyTorch.service(&l.job.Roles[master])
+	l.job.Collective = run == nil // nobody but torchrun forms a process group anew
 	host, port := l.job.PodName(l.job.Roles[master].Type, 0), pyTorch.portOf(&l.job.Roles[master])
 	world, first := strconv.Itoa(l.job.Replicas()), 0
 	for i := range l.job.Roles {

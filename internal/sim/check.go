@@ -20,7 +20,7 @@ func (w *world) charged(name string) (least, most int32) {
 			continue
 		}
 		most++
-		if !t.blurred && w.job.Elastic == nil { // the counts of a rank that was scaled away begin anew
+		if !t.blurred && w.job.Elastic == nil && !w.restartsAll() { // the counts of a rank that was scaled away begin anew
 			least++
 		}
 	}
@@ -87,7 +87,7 @@ func (w *world) checkStatus(s *batch.JobStatus) {
 			w.fail("%d restarts of %s, but only %d of its pods failed", n, name, most)
 		}
 	}
-	w.checkBackoff(s)
+	w.checkIncidents(s)
 }
 
 // checkEnd holds the verdict against what the replicas' last pods really did.
@@ -105,9 +105,11 @@ func (w *world) checkEnd(s *batch.JobStatus) {
 			if t.selfEnded && t.success {
 				won++
 			}
-			if t.selfEnded && !t.success {
-				lost++
-			}
+		}
+	}
+	for name := range w.past { // a replica that an elastic job keeps although it was scaled away may decide too
+		if t := w.last(name); t.selfEnded && !t.success {
+			lost++
 		}
 	}
 	if len(w.job.Success) == 0 && isTrue(s, batch.JobCompleted) && won != w.job.Replicas() {
@@ -115,7 +117,7 @@ func (w *world) checkEnd(s *batch.JobStatus) {
 	}
 	w.checkMaster(s)
 	if isTrue(s, batch.JobFailedCondition) && lost == 0 {
-		w.fail("Failed, but no replica failed by itself")
+		w.fail("Failed, but no replica failed by itself: %+v", s.Conditions)
 	}
 }
 

@@ -35,8 +35,9 @@ func Run(seed uint64, steps int, trace func(format string, args ...any)) error {
 	}
 	w.job.Pause = w.chance(20)
 	w.lost = map[string]bool{}
+	w.inc.disturbed = w.now
 	w.jobChanged()
-	for range 400 {
+	for range 4000 {
 		if w.settled() && c.idle() {
 			break
 		}
@@ -92,6 +93,12 @@ func (w *world) step() {
 
 // userStep lets people, and those who run nodes, do something.
 func (w *world) userStep() {
+	before := w.version
+	defer func() {
+		if w.version != before || len(w.lost) > 0 {
+			w.inc.disturbed = w.now
+		}
+	}()
 	switch n := w.rng.IntN(200); {
 	case n == 0 && len(w.lost) == 0:
 		w.lost["node-1"] = true
@@ -201,6 +208,11 @@ func randomJob(rng *rand.Rand) engine.Job {
 	}
 	if rng.IntN(2) == 0 {
 		j.Service = &engine.Service{}
+	}
+	if rng.IntN(2) == 0 {
+		for i := range j.Roles {
+			j.Roles[i].Restart.All = rng.IntN(5) > 0
+		}
 	}
 	if rng.IntN(2) == 0 {
 		asTraining(rng, &j)

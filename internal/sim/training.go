@@ -26,11 +26,11 @@ func asTraining(rng *rand.Rand, j *engine.Job) {
 			j.Roles[i].Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: containers}}
 		}
 		if rng.IntN(3) == 0 {
-			j.Roles[i].Restart = engine.Restart{RestartCodes: []engine.CodeRange{{First: 1, Last: 2}}}
+			j.Roles[i].Restart = engine.Restart{RestartCodes: []engine.CodeRange{{First: 1, Last: 2}}, All: j.Roles[i].Restart.All}
 		}
 	}
 	master := []engine.Rule{{Text: "{}", Members: []engine.Member{{Role: 0, Rank: 0}}}}
-	j.Success, j.Failure = master, master
+	j.Success, j.Failure, j.Collective = master, master, rng.IntN(2) == 0
 	if rng.IntN(3) == 0 {
 		d := time.Duration(1+rng.IntN(60)) * time.Minute
 		j.Deadline = &d
@@ -81,28 +81,6 @@ func (w *world) checkMaster(s *batch.JobStatus) {
 	}
 }
 
-// checkBackoff holds the number of all restarts against what happened, and against the job's limit.
-func (w *world) checkBackoff(s *batch.JobStatus) {
-	listed, most := int32(0), int32(0)
-	for _, n := range restartsOf(s) {
-		listed += n
-	}
-	for name := range w.past {
-		_, m := w.charged(name)
-		most += m
-	}
-	switch n := s.BackoffCount; {
-	case n < listed || w.job.Elastic == nil && n != listed:
-		w.fail("backoffCount %d, but the replicas' restarts add up to %d", n, listed)
-	case n > most:
-		w.fail("backoffCount %d, but only %d pods failed", n, most)
-	case n < w.status.BackoffCount:
-		w.fail("backoffCount went from %d to %d", w.status.BackoffCount, n)
-	case w.job.RestartLimit != nil && n > *w.job.RestartLimit:
-		w.fail("backoffCount %d is beyond the limit %d", n, *w.job.RestartLimit)
-	}
-}
-
 // checkWake sees to it that deadlines are waited for.
 func (c *controller) checkWake(read *jobEvent, plan *engine.Plan) {
 	status := read.status
@@ -120,7 +98,7 @@ func (c *controller) checkDelete(pod *corev1.Pod, status *batch.JobStatus) {
 	if pod == nil || decided(pod) || pod.DeletionTimestamp != nil || finished(status) {
 		return
 	}
-	if _, has := restartsOf(status)[pod.Name]; has && pod.Annotations[batch.AnnotationRunMode] == string(status.RunMode) {
+	if n, has := attemptsOf(status)[pod.Name]; has && attempt(pod) >= n && pod.Annotations[batch.AnnotationRunMode] == string(status.RunMode) {
 		c.w.fail("pod %s is alive and wanted, and is deleted", pod.Name)
 	}
 }

@@ -29,6 +29,8 @@ type truth struct {
 	selfEnded bool // it ended by itself, before anybody asked for its deletion
 	success   bool
 	exit      int32
+	// created and end are when the pod was created and ended.
+	created, end time.Time
 	// blurred: it ended by itself, and somebody who need not have seen that took it away, or a debug run made it
 	// worthless. It may count as either.
 	blurred bool
@@ -51,6 +53,7 @@ type world struct {
 
 	past    map[string][]truth // per replica, oldest first, the current pod's last
 	creates int
+	inc     incidents
 	errs    []string
 	trace   func(format string, args ...any) // nil: silent
 }
@@ -179,7 +182,7 @@ func (w *world) createPod(pod *corev1.Pod) error {
 	pod.CreationTimestamp = metav1.NewTime(w.now)
 	pod.Status.Phase = corev1.PodPending
 	w.pods[pod.Name] = pod
-	w.past[pod.Name] = append(w.past[pod.Name], truth{})
+	w.past[pod.Name] = append(w.past[pod.Name], truth{created: w.now})
 	w.podChanged(pod.Name)
 	return nil
 }
@@ -226,6 +229,7 @@ func (w *world) kubelet(pod *corev1.Pod) {
 		pod.Status.Phase = corev1.PodRunning
 		pod.Status.ContainerStatuses = w.started(pod)
 		w.podChanged(pod.Name)
+		w.noteRun()
 	case pod.Spec.ActiveDeadlineSeconds != nil:
 		pod.Status.Reason = "DeadlineExceeded"
 		w.end(pod, 143)
@@ -289,6 +293,7 @@ func (w *world) evict(pod *corev1.Pod) {
 	if pod.Status.Phase != corev1.PodRunning || pod.Spec.ActiveDeadlineSeconds != nil {
 		return
 	}
+	w.inc.disturbed = w.now
 	if main := statusOf(pod, "main").State.Terminated; main != nil && !main.FinishedAt.Time.Before(w.now) {
 		w.last(pod.Name).blurred = true
 	}
@@ -299,6 +304,7 @@ func (w *world) evict(pod *corev1.Pod) {
 
 // userDeletes removes a pod on a whim.
 func (w *world) userDeletes(pod *corev1.Pod) {
+	w.inc.disturbed = w.now
 	if t := w.last(pod.Name); t.selfEnded {
 		t.blurred = true
 	}

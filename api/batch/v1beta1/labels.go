@@ -21,6 +21,10 @@ const (
 	// AnnotationBackoff tells how many replacements in a row, none of which ran for ten minutes, led to this pod. It sets
 	// the delay before the next one.
 	AnnotationBackoff = "batch.tensorstack.dev/backoff"
+	// AnnotationJobRestarts and AnnotationBackoffCount hold status.restarts and status.backoffCount as they were when this pod
+	// was created, where they were not 0.
+	AnnotationJobRestarts  = "batch.tensorstack.dev/job-restarts"
+	AnnotationBackoffCount = "batch.tensorstack.dev/backoff-count"
 	// AnnotationRunMode holds the RunModeType that this pod was made for.
 	AnnotationRunMode = "batch.tensorstack.dev/run-mode"
 )

@@ -86,7 +86,8 @@ const (
 
 	// ReasonNoReplicaFailed (ReplicaFailure): no replica has failed for good.
 	ReasonNoReplicaFailed Reason = "NoReplicaFailed"
-	// ReasonReplicaFailed (ReplicaFailure): a replica failed and no restart is left or allowed.
+	// ReasonReplicaFailed (ReplicaFailure, Failed): a replica failed and no restart is left or allowed. It fails the job where
+	// the others cannot go on without it.
 	ReasonReplicaFailed Reason = "ReplicaFailed"
 
 	// ReasonNotFinished (Completed, Failed): the job has not finished.
@@ -99,6 +100,8 @@ const (
 	ReasonSuccessRulesUnsatisfiable Reason = "SuccessRulesUnsatisfiable"
 	// ReasonDeadlineExceeded (Failed): the job was active for longer than activeDeadlineSeconds.
 	ReasonDeadlineExceeded Reason = "DeadlineExceeded"
+	// ReasonBackoffLimitExceeded (Failed): a replica failed that its policy would restart, and backoffLimit is used up.
+	ReasonBackoffLimitExceeded Reason = "BackoffLimitExceeded"
 	// ReasonQueueMaxDuration (Failed): a pod of the job was older than its queue allows.
 	ReasonQueueMaxDuration Reason = "QueueMaxDuration"
 	// ReasonJobSucceeded (Failed): the job has succeeded.
@@ -117,6 +120,10 @@ const (
 	EventJobStarted Reason = "JobStarted"
 	// EventJobScaled: the number of replicas of an elastic job has changed.
 	EventJobScaled Reason = "JobScaled"
+	// EventIncident: a replica ended in a way that restarts it, or all replicas, while all ran.
+	EventIncident Reason = "Incident"
+	// EventRecovered: all replicas run again after an incident.
+	EventRecovered Reason = "Recovered"
 	// EventReplicaRestarted: a replica ended and is restarted; the restart is charged to its limit.
 	EventReplicaRestarted Reason = "ReplicaRestarted"
 	// EventReplicaDisrupted: a replica's pod was taken away through no fault of its own and is replaced without charge.
@@ -218,7 +225,8 @@ type ReplicaStatus struct {
 	// +optional
 	// +listType=atomic
 	Containers []ContainerStatus `json:"containers,omitempty"`
-	// RestartCount is the number of restarts charged to this replica.
+	// RestartCount is the number of restarts charged to this replica: after its own ends, or, where the restart scope is Job, the
+	// incidents that it began.
 	// +optional
 	RestartCount int32 `json:"restartCount,omitempty"`
 	// Attempt is the number of pods that carried this replica before the current one: restarts and replacements alike.
@@ -227,6 +235,9 @@ type ReplicaStatus struct {
 	// Backoff is the number of replacements in a row, none of which ran for ten minutes. It sets the delay before the next.
 	// +optional
 	Backoff int32 `json:"backoff,omitempty"`
+	// Incident is the number of the last incident in which this replica failed.
+	// +optional
+	Incident int32 `json:"incident,omitempty"`
 	// NodeName is the node that the pod is bound to.
 	// +optional
 	NodeName string `json:"nodeName,omitempty"`
@@ -250,6 +261,9 @@ type OmittedReplicas struct {
 	// Backoff is the number of replacements in a row of each of them.
 	// +optional
 	Backoff int32 `json:"backoff,omitempty"`
+	// Incident is the number of the last incident in which each of them failed.
+	// +optional
+	Incident int32 `json:"incident,omitempty"`
 	// Pods is true where each of them has a pod.
 	// +optional
 	Pods bool `json:"pods,omitempty"`
@@ -276,6 +290,31 @@ type Tasks struct {
 	// +optional
 	// +listType=atomic
 	Omitted []OmittedReplicas `json:"omitted,omitempty"`
+}
+
+// Incident is what led to a restart of one or all replicas, and how long it took until all ran again.
+type Incident struct {
+	// Replica is the name of the one that began it.
+	Replica string `json:"replica"`
+	// Scope is Job where all replicas restart, and Replica where those do that ended.
+	Scope RestartScope `json:"scope"`
+	// Charged is true where the incident counts towards backoffLimit, and false where it began with a disruption.
+	Charged bool `json:"charged"`
+	// ExitCode of the replica, where it is known.
+	// +optional
+	ExitCode *int32 `json:"exitCode,omitempty"`
+	// Reason says in a word why the replica ended, where the exit code alone does not tell, for example OOMKilled.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// Message is the last line of the replica's termination message, where there is one. With terminationMessagePolicy
+	// FallbackToLogsOnError it is the last line of its log.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// StartTime tells when the replica ended.
+	StartTime metav1.Time `json:"startTime"`
+	// RecoveryTime tells when all replicas that the job waits for ran again.
+	// +optional
+	RecoveryTime *metav1.Time `json:"recoveryTime,omitempty"`
 }
 
 // RunModeType names a run mode.
@@ -309,9 +348,16 @@ type JobStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []JobCondition `json:"conditions,omitempty"`
-	// BackoffCount is the number of restarts charged to all replicas together.
+	// BackoffCount is the number of incidents that count towards backoffLimit: those that a replica began by its own doing.
 	// +optional
 	BackoffCount int32 `json:"backoffCount"`
+	// Restarts is the number of incidents: a replica ends and restarts, or all restart with it, and what else fails before all
+	// run again belongs to it.
+	// +optional
+	Restarts int32 `json:"restarts,omitempty"`
+	// Incident describes the last incident.
+	// +optional
+	Incident *Incident `json:"incident,omitempty"`
 	// Replicas is the number of replicas that the job wants, over all roles.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`

@@ -20,8 +20,13 @@ type JobStatusApplyConfiguration struct {
 	Aggregate *AggregateApplyConfiguration `json:"aggregate,omitempty"`
 	// Conditions holds the latest observations of the job's state, one of each type from the first write on.
 	Conditions []JobConditionApplyConfiguration `json:"conditions,omitempty"`
-	// BackoffCount is the number of restarts charged to all replicas together.
+	// BackoffCount is the number of incidents that count towards backoffLimit: those that a replica began by its own doing.
 	BackoffCount *int32 `json:"backoffCount,omitempty"`
+	// Restarts is the number of incidents: a replica ends and restarts, or all restart with it, and what else fails before all
+	// run again belongs to it.
+	Restarts *int32 `json:"restarts,omitempty"`
+	// Incident describes the last incident.
+	Incident *IncidentApplyConfiguration `json:"incident,omitempty"`
 	// Replicas is the number of replicas that the job wants, over all roles.
 	Replicas *int32 `json:"replicas,omitempty"`
 	// Selector selects the pods of an elastic job, for autoscalers.
@@ -93,6 +98,22 @@ func (b *JobStatusApplyConfiguration) WithConditions(values ...*JobConditionAppl
 // If called multiple times, the BackoffCount field is set to the value of the last call.
 func (b *JobStatusApplyConfiguration) WithBackoffCount(value int32) *JobStatusApplyConfiguration {
 	b.BackoffCount = &value
+	return b
+}
+
+// WithRestarts sets the Restarts field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Restarts field is set to the value of the last call.
+func (b *JobStatusApplyConfiguration) WithRestarts(value int32) *JobStatusApplyConfiguration {
+	b.Restarts = &value
+	return b
+}
+
+// WithIncident sets the Incident field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Incident field is set to the value of the last call.
+func (b *JobStatusApplyConfiguration) WithIncident(value *IncidentApplyConfiguration) *JobStatusApplyConfiguration {
+	b.Incident = value
 	return b
 }
 

@@ -21,6 +21,8 @@ type OmittedReplicasApplyConfiguration struct {
 	Attempt *int32 `json:"attempt,omitempty"`
 	// Backoff is the number of replacements in a row of each of them.
 	Backoff *int32 `json:"backoff,omitempty"`
+	// Incident is the number of the last incident in which each of them failed.
+	Incident *int32 `json:"incident,omitempty"`
 	// Pods is true where each of them has a pod.
 	Pods *bool `json:"pods,omitempty"`
 	// ExitCode is the exit code that each of them ended with, where they have ended.
@@ -70,6 +72,14 @@ func (b *OmittedReplicasApplyConfiguration) WithAttempt(value int32) *OmittedRep
 // If called multiple times, the Backoff field is set to the value of the last call.
 func (b *OmittedReplicasApplyConfiguration) WithBackoff(value int32) *OmittedReplicasApplyConfiguration {
 	b.Backoff = &value
+	return b
+}
+
+// WithIncident sets the Incident field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Incident field is set to the value of the last call.
+func (b *OmittedReplicasApplyConfiguration) WithIncident(value int32) *OmittedReplicasApplyConfiguration {
+	b.Incident = &value
 	return b
 }
 

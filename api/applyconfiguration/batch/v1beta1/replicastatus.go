@@ -19,12 +19,15 @@ type ReplicaStatusApplyConfiguration struct {
 	Phase *batchv1beta1.ReplicaPhase `json:"phase,omitempty"`
 	// Containers lists the state of the main containers.
 	Containers []ContainerStatusApplyConfiguration `json:"containers,omitempty"`
-	// RestartCount is the number of restarts charged to this replica.
+	// RestartCount is the number of restarts charged to this replica: after its own ends, or, where the restart scope is Job, the
+	// incidents that it began.
 	RestartCount *int32 `json:"restartCount,omitempty"`
 	// Attempt is the number of pods that carried this replica before the current one: restarts and replacements alike.
 	Attempt *int32 `json:"attempt,omitempty"`
 	// Backoff is the number of replacements in a row, none of which ran for ten minutes. It sets the delay before the next.
 	Backoff *int32 `json:"backoff,omitempty"`
+	// Incident is the number of the last incident in which this replica failed.
+	Incident *int32 `json:"incident,omitempty"`
 	// NodeName is the node that the pod is bound to.
 	NodeName *string `json:"nodeName,omitempty"`
 	// Reason says in a word or two why the replica is in this phase, where the phase alone does not tell.
@@ -95,6 +98,14 @@ func (b *ReplicaStatusApplyConfiguration) WithAttempt(value int32) *ReplicaStatu
 // If called multiple times, the Backoff field is set to the value of the last call.
 func (b *ReplicaStatusApplyConfiguration) WithBackoff(value int32) *ReplicaStatusApplyConfiguration {
 	b.Backoff = &value
+	return b
+}
+
+// WithIncident sets the Incident field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Incident field is set to the value of the last call.
+func (b *ReplicaStatusApplyConfiguration) WithIncident(value int32) *ReplicaStatusApplyConfiguration {
+	b.Incident = &value
 	return b
 }
 

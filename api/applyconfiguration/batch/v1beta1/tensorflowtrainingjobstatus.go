@@ -71,6 +71,22 @@ func (b *TensorFlowTrainingJobStatusApplyConfiguration) WithBackoffCount(value i
 	return b
 }
 
+// WithRestarts sets the Restarts field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Restarts field is set to the value of the last call.
+func (b *TensorFlowTrainingJobStatusApplyConfiguration) WithRestarts(value int32) *TensorFlowTrainingJobStatusApplyConfiguration {
+	b.JobStatusApplyConfiguration.Restarts = &value
+	return b
+}
+
+// WithIncident sets the Incident field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Incident field is set to the value of the last call.
+func (b *TensorFlowTrainingJobStatusApplyConfiguration) WithIncident(value *IncidentApplyConfiguration) *TensorFlowTrainingJobStatusApplyConfiguration {
+	b.JobStatusApplyConfiguration.Incident = value
+	return b
+}
+
 // WithReplicas sets the Replicas field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Replicas field is set to the value of the last call.

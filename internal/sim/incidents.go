@@ -1,0 +1,156 @@
+package sim
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
+)
+
+// incidents is what really happened, as far as the counts of incidents depend on it.
+type incidents struct {
+	// allRan are moments at which all replicas ran that had not ended for good.
+	allRan []time.Time
+	// disturbed is when pods were last taken away, or the job was changed.
+	disturbed time.Time
+	// creates is how many pods had been created when the last incident was written into the status.
+	creates int
+}
+
+// restartsAll tells whether the failure of a replica may restart all.
+func (w *world) restartsAll() bool {
+	return slices.ContainsFunc(w.job.Roles, func(r engine.Role) bool { return r.Restart.All })
+}
+
+// noteRun notes whether all replicas run now. What may have ended for good counts as running.
+func (w *world) noteRun() {
+	for i := range w.job.Roles {
+		for rank := range w.job.Roles[i].Replicas {
+			name := w.job.PodName(w.job.Roles[i].Type, rank)
+			pod, t := w.pods[name], w.last(name)
+			switch {
+			case t.selfEnded && !w.restartable(name, t):
+			case pod == nil, pod.Status.Phase != corev1.PodRunning:
+				return
+			}
+		}
+	}
+	w.inc.allRan = append(w.inc.allRan, w.now)
+}
+
+// restartable tells whether an end leads to a restart whatever the counts are.
+func (w *world) restartable(name string, t *truth) bool {
+	policy := w.policy(name)
+	return policy.Limit == nil && w.wanted(name, t)
+}
+
+// wanted tells whether the policy restarts a replica after what it ended with.
+func (w *world) wanted(name string, t *truth) bool {
+	policy := w.policy(name)
+	return t.success && policy.OnSuccess || !t.success && restarts(&policy, t.exit)
+}
+
+// checkIncidents holds the counts of incidents against what happened, and against the job's limit.
+func (w *world) checkIncidents(s *batch.JobStatus) {
+	most := int32(0)
+	for name := range w.past {
+		_, m := w.charged(name)
+		most += m
+	}
+	old := w.status
+	switch n := s.BackoffCount; {
+	case n > most:
+		w.fail("backoffCount %d, but only %d pods failed", n, most)
+	case n < old.BackoffCount || n > old.BackoffCount+1 || s.Restarts < old.Restarts || s.Restarts > old.Restarts+1:
+		w.fail("backoffCount went from %d to %d, restarts from %d to %d", old.BackoffCount, n, old.Restarts, s.Restarts)
+	case s.Restarts-n < old.Restarts-old.BackoffCount:
+		w.fail("a charge without an incident: %d of %d, then %d of %d", old.BackoffCount, old.Restarts, n, s.Restarts)
+	case w.job.RestartLimit != nil && n > *w.job.RestartLimit:
+		w.fail("backoffCount %d is beyond the limit %d", n, *w.job.RestartLimit)
+	case s.Restarts > n && !w.restartsAll():
+		w.fail("%d incidents and %d charged, though none restarts all", s.Restarts, n)
+	case reasonOf(s, batch.JobFailedCondition) == batch.ReasonBackoffLimitExceeded && n != *w.job.RestartLimit:
+		w.fail("the limit %d is said to be used up after %d", *w.job.RestartLimit, n)
+	}
+	if s.Restarts > old.Restarts {
+		w.checkBegin(s)
+		w.inc.creates = w.creates
+	}
+	if i := s.Incident; i != nil && i.RecoveryTime != nil && (old.Incident == nil || old.Incident.RecoveryTime == nil) && s.Restarts == old.Restarts {
+		w.checkRecovery(s)
+	}
+	w.checkEachCounts(s)
+}
+
+// checkBegin sees to it that a charged incident is one: the replica failed by itself, and after all ran since the incident before,
+// or for a second time in it.
+func (w *world) checkBegin(s *batch.JobStatus) {
+	i, before := s.Incident, w.status.Incident
+	if !i.Charged {
+		return
+	}
+	since := time.Time{}
+	if before != nil {
+		since = before.StartTime.Time
+	}
+	failures := 0
+	pods := w.past[i.Replica]
+	for k, t := range pods {
+		counted := k+1 == len(pods) || !pods[k+1].created.Before(since) // of a pod that is gone nobody can tell when it ended
+		if t.selfEnded && w.wanted(i.Replica, &t) && (counted || !t.end.Before(since)) {
+			failures++
+		}
+	}
+	if failures == 0 {
+		w.fail("%s began an incident, but did not fail since %s", i.Replica, since)
+	}
+	ran := slices.ContainsFunc(w.inc.allRan, func(t time.Time) bool { return !t.Before(since) })
+	if before != nil && !ran && failures < 2 && w.inc.disturbed.Before(since) && w.job.Elastic == nil {
+		w.fail("%s is charged with an incident within the one that %s began at %s", i.Replica, before.Replica, since)
+	}
+}
+
+// checkRecovery sees to it that all pods are new that an incident has replaced.
+func (w *world) checkRecovery(s *batch.JobStatus) {
+	if s.Incident.Scope != batch.RestartJob || w.job.Elastic != nil {
+		return
+	}
+	for name, pod := range w.pods {
+		policy := w.policy(name)
+		restarts := policy.OnSuccess || policy.OnFailure || len(policy.RestartCodes) > 0
+		if n, _ := strconv.Atoi(string(pod.UID[1:])); restarts && !ended(pod) && n <= w.inc.creates {
+			w.fail("all are said to run again, and %s is older than the incident", name)
+		}
+	}
+}
+
+// checkEachCounts: where replicas restart alone, no two failures of one of them are the same incident.
+func (w *world) checkEachCounts(s *batch.JobStatus) {
+	if w.restartsAll() || w.job.Elastic != nil {
+		return
+	}
+	for name, n := range restartsOf(s) {
+		if n > s.Restarts {
+			w.fail("%s restarted %d times in %d incidents", name, n, s.Restarts)
+		}
+	}
+}
+
+func attempt(pod *corev1.Pod) int32 {
+	n, _ := strconv.Atoi(pod.Labels[batch.LabelReplicaAttempt])
+	return int32(n)
+}
+
+func attemptsOf(s *batch.JobStatus) map[string]int32 {
+	out := map[string]int32{}
+	for _, t := range s.Tasks {
+		for _, r := range t.Replicas {
+			out[r.Name] = r.Attempt
+		}
+	}
+	return out
+}
