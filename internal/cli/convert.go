@@ -47,11 +47,13 @@ Other objects are printed as they are. If any job cannot be converted, nothing i
 				}
 				return &exitError{code: exitFailed}
 			}
-			all := make([]*unstructured.Unstructured, len(objects))
-			for i := range objects {
-				all[i] = objects[i].Object
-			}
-			return a.printRendered(o, all)
+			return a.printRendered(o, func(yield func(*unstructured.Unstructured, error) bool) {
+				for i := range objects {
+					if !yield(objects[i].Object, nil) {
+						return
+					}
+				}
+			})
 		},
 	}
 	addFileFlag(cmd, &files)

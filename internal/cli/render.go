@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,11 +36,7 @@ cluster's DNS domain are written with the usual "cluster.local".`,
 				}
 				return &exitError{code: exitFailed}
 			}
-			objects, err := rendered(checked)
-			if err != nil {
-				return err
-			}
-			return a.printRendered(o, objects)
+			return a.printRendered(o, rendered(checked))
 		},
 	}
 	addFileFlag(cmd, &files)
@@ -47,37 +44,48 @@ cluster's DNS domain are written with the usual "cluster.local".`,
 	return cmd
 }
 
-// rendered lists what the jobs yield, in the order in which the operator creates it.
-func rendered(c *checked) ([]*unstructured.Unstructured, error) {
-	var objects []*unstructured.Unstructured
-	for _, r := range c.results {
-		if r.Job == nil {
-			continue
-		}
-		plan := engine.Next(r.Job, engine.Seen{Now: time.Now()}, engine.Config{})
-		for _, object := range plan.Create {
-			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-			if err != nil {
-				return nil, fmt.Errorf("rendering %s: %w", object.GetName(), err)
+// rendered yields what the jobs become, in the order in which the operator creates it.
+func rendered(c *checked) iter.Seq2[*unstructured.Unstructured, error] {
+	return func(yield func(*unstructured.Unstructured, error) bool) {
+		for _, r := range c.results {
+			if r.Job == nil {
+				continue
 			}
-			delete(content, "status") // nothing has been observed of it yet
-			objects = append(objects, &unstructured.Unstructured{Object: content})
+			plan := engine.Next(r.Job, engine.Seen{Now: time.Now()}, engine.Config{})
+			for object := range plan.Objects(r.Job) {
+				content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+				if err != nil {
+					err = fmt.Errorf("rendering %s: %w", object.GetName(), err)
+				}
+				delete(content, "status") // nothing has been observed of it yet
+				if !yield(&unstructured.Unstructured{Object: content}, err) {
+					return
+				}
+			}
 		}
 	}
-	return objects, nil
 }
 
-func (a *app) printRendered(o output, objects []*unstructured.Unstructured) error {
-	if o == outputJSON {
-		return printObject(a.Out, o, listOfObjects(objects))
-	}
-	for i, u := range objects {
-		if i > 0 {
-			fmt.Fprintln(a.Out, "---")
+// printRendered prints objects as they come, as YAML, or as one list of JSON.
+func (a *app) printRendered(o output, objects iter.Seq2[*unstructured.Unstructured, error]) error {
+	var list []*unstructured.Unstructured
+	separator := ""
+	for u, err := range objects {
+		if err != nil {
+			return err
 		}
+		if o == outputJSON {
+			list = append(list, u)
+			continue
+		}
+		fmt.Fprint(a.Out, separator)
+		separator = "---\n"
 		if err := printObject(a.Out, o, u); err != nil {
 			return err
 		}
+	}
+	if o == outputJSON {
+		return printObject(a.Out, o, listOfObjects(list))
 	}
 	return nil
 }

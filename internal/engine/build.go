@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"iter"
 	"maps"
 	"strconv"
 	"strings"
@@ -13,7 +14,7 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// build turns the decisions into objects. The group comes before the first pod, so that no scheduler sees a part of it.
+// build turns the decisions into what is to be created. The group comes before the first pod, so that no scheduler sees a part of it.
 func (p *pass) build() {
 	if p.finished || p.verdict.over() || p.mode == batch.RunPause {
 		return
@@ -29,7 +30,7 @@ func (p *pass) build() {
 		if r.disrupted {
 			attempt++ // the record still speaks of the pod that was taken away
 		}
-		p.plan.Create = append(p.plan.Create, p.pod(r, attempt))
+		p.plan.Pods = append(p.plan.Pods, NewPod{r.Member, p.mode, attempt, r.restarts, r.backoff})
 	}
 }
 
@@ -110,24 +111,41 @@ func (p *pass) group() *scheduling.PodGroup {
 	return g
 }
 
-// pod is the next pod of a replica. Of the template's labels and annotations it has none that are the operator's to set.
-func (p *pass) pod(r *replica, attempt int32) *corev1.Pod {
-	role := &p.Roles[r.Role]
+// Objects yields all that a plan creates, in order. It builds each pod when its turn comes.
+func (p *Plan) Objects(job *Job) iter.Seq[Object] {
+	return func(yield func(Object) bool) {
+		for _, o := range p.Create {
+			if !yield(o) {
+				return
+			}
+		}
+		for _, n := range p.Pods {
+			if !yield(job.Pod(n)) {
+				return
+			}
+		}
+	}
+}
+
+// Pod builds a pod of the job. Of the template's labels and annotations it has none that are the operator's to set.
+func (j *Job) Pod(n NewPod) *corev1.Pod {
+	role := &j.Roles[n.Role]
+	name := j.PodName(role.Type, n.Rank)
 	t := role.Template
 	pod := &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: p.meta(r.name),
+		ObjectMeta: j.meta(name),
 		Spec:       *t.Spec.DeepCopy(),
 	}
 	pod.Finalizers = t.Finalizers
-	pod.Labels = merge(unreserved(t.Labels), p.RoleLabels(role.Type), map[string]string{
-		batch.LabelReplicaRank:    strconv.Itoa(r.Rank),
-		batch.LabelReplicaAttempt: strconv.Itoa(int(attempt)),
+	pod.Labels = merge(unreserved(t.Labels), j.RoleLabels(role.Type), map[string]string{
+		batch.LabelReplicaRank:    strconv.Itoa(n.Rank),
+		batch.LabelReplicaAttempt: strconv.Itoa(int(n.Attempt)),
 	})
 	pod.Annotations = merge(unreserved(t.Annotations), map[string]string{
-		batch.AnnotationRunMode:  string(p.mode),
-		batch.AnnotationRestarts: strconv.Itoa(int(r.restarts)),
-		batch.AnnotationBackoff:  strconv.Itoa(int(r.backoff)),
+		batch.AnnotationRunMode:  string(n.Mode),
+		batch.AnnotationRestarts: strconv.Itoa(int(n.Restarts)),
+		batch.AnnotationBackoff:  strconv.Itoa(int(n.Backoff)),
 	})
 	for annotation, n := range map[string]int32{batch.AnnotationJobRestarts: p.next.Restarts, batch.AnnotationBackoffCount: p.next.BackoffCount} {
 		if n > 0 {
@@ -136,23 +154,23 @@ func (p *pass) pod(r *replica, attempt int32) *corev1.Pod {
 	}
 	s := &pod.Spec
 	s.RestartPolicy = corev1.RestartPolicyNever
-	s.Hostname = r.name
-	if p.Service != nil {
-		s.Subdomain = p.Name
+	s.Hostname = name
+	if j.Service != nil {
+		s.Subdomain = j.Name
 		if s.DNSConfig == nil {
 			s.DNSConfig = &corev1.PodDNSConfig{}
 		}
-		s.DNSConfig.Searches = append(s.DNSConfig.Searches, p.Name+"."+p.Namespace+".svc."+p.ClusterDomain)
+		s.DNSConfig.Searches = append(s.DNSConfig.Searches, j.Name+"."+j.Namespace+".svc."+j.ClusterDomain)
 	}
-	p.schedule(s)
-	switch p.mode {
+	j.schedule(s)
+	switch n.Mode {
 	case batch.RunDebug:
 		role.Debug.apply(s)
 	case batch.RunResume:
 		role.Resume.apply(s, role.Main)
 	}
 	if role.Expand != nil {
-		role.Expand(r.Rank, s)
+		role.Expand(n.Rank, s)
 	}
 	return pod
 }

@@ -57,13 +57,12 @@ func (p *play) pass() *play {
 	for _, d := range p.plan.Delete {
 		delete(p.pods, d.Name)
 	}
-	for _, o := range p.plan.Create {
-		if pod, ok := o.(*corev1.Pod); ok {
-			p.uids++
-			pod.UID, pod.CreationTimestamp = types.UID(strconv.Itoa(p.uids)), metav1.NewTime(p.now)
-			pod.Status.Phase = corev1.PodPending
-			p.pods[pod.Name] = pod
-		}
+	for _, n := range p.plan.Pods {
+		pod := p.job.Pod(n)
+		p.uids++
+		pod.UID, pod.CreationTimestamp = types.UID(strconv.Itoa(p.uids)), metav1.NewTime(p.now)
+		pod.Status.Phase = corev1.PodPending
+		p.pods[pod.Name] = pod
 	}
 	return p
 }
@@ -139,7 +138,7 @@ func TestJobRunsToSuccess(t *testing.T) {
 	if diff := cmp.Diff(batch.Aggregate{Succeeded: 2}, p.stat.Aggregate); diff != "" {
 		t.Error(diff)
 	}
-	if p.after(time.Hour).pass(); p.plan.Status != nil || len(p.plan.Create) > 0 {
+	if p.after(time.Hour).pass(); p.plan.Status != nil || len(p.plan.Pods) > 0 {
 		t.Errorf("a finished job is touched again: %+v", p.plan)
 	}
 }
@@ -154,7 +153,7 @@ func TestRestartsStopAtTheLimit(t *testing.T) {
 		}
 	}
 	p.run(0).exit(0, 3).after(time.Hour).pass().want(batch.JobFailed, 2).wantReason(batch.JobFailedCondition, batch.ReasonFailureRule)
-	if p.pass(); len(p.plan.Create) > 0 {
+	if p.pass(); len(p.plan.Pods) > 0 {
 		t.Error("a pod is created after the end")
 	}
 }
@@ -220,7 +219,7 @@ func TestDeletionOfAFinishedPodKeepsItsResult(t *testing.T) {
 	p := newPlay(t, 2, 0).pass().run(0, 1).pass().exit(0, 0).after(time.Minute).pass()
 	delete(p.pods, "job-worker-0")
 	p.after(time.Minute).pass()
-	if len(p.plan.Create) > 0 {
+	if len(p.plan.Pods) > 0 {
 		t.Fatal("a replica that has succeeded runs again")
 	}
 	p.exit(1, 0).pass().want(batch.JobSucceeded, 0)
@@ -385,7 +384,7 @@ func TestProgressCanWait(t *testing.T) {
 	p.run(0).after(time.Second).pass()
 	want(p, phasesWait, "a replica runs")
 	p.run(1).pass()
-	want(p, runningWait, "all run")
+	want(p, 500*time.Millisecond, "all run")
 	p.seen.LastWrite = p.now
 	p.exit(1, 0).after(time.Second).pass()
 	want(p, endWait, "a replica has ended")
@@ -496,5 +495,22 @@ func TestDeletedJobIsLeftAlone(t *testing.T) {
 	p.job.Deleting = true
 	if diff := cmp.Diff(Plan{}, Next(p.job, Seen{Now: start}, Config{})); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// The pods of a large job do not fit into memory together, so a plan holds none of them.
+func TestPodsAreBuiltWhenTheyAreSent(t *testing.T) {
+	p := newPlay(t, 3, 0)
+	built := 0
+	p.job.Roles[0].Expand = func(int, *corev1.PodSpec) { built++ }
+	plan := Next(p.job, Seen{Now: start, Service: true}, Config{})
+	if len(plan.Pods) != 3 || built != 0 {
+		t.Fatalf("a plan of %d pods has built %d, want 3 and none", len(plan.Pods), built)
+	}
+	for o := range plan.Objects(p.job) {
+		if built != 1 || o.GetName() != "job-worker-0" {
+			t.Errorf("%s is the first object, and %d pods are built by then", o.GetName(), built)
+		}
+		break
 	}
 }

@@ -62,6 +62,8 @@ type Role struct {
 	Restart  Restart
 	// Template of the pods. It is shared with the lowered object and never modified.
 	Template *corev1.PodTemplateSpec
+	// PodSize is an upper bound of the memory that one of the pods takes, in bytes.
+	PodSize int
 	// Main is the index of the main container in Template.Spec.Containers.
 	Main int
 	// MainDecides makes the end of the main container the end of the replica. Whatever else runs in the pod is then stopped,

@@ -14,8 +14,8 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// Plan is what is to be done about a job, in this order: write the status, or confirm; delete; create; update; stop; emit the events, if the
-// status was written. Whoever carries it out stops at the first error, for each pass starts from what is seen then.
+// Plan is what is to be done about a job, in this order: write the status, or confirm; delete; create, then the pods; update; stop; emit
+// the events, if the status was written. Whoever carries it out stops at the first error, for each pass starts from what is seen then.
 type Plan struct {
 	// Status to write under an optimistic lock; nil where nothing is to be written now.
 	Status *batch.JobStatus
@@ -30,8 +30,11 @@ type Plan struct {
 	Delete []Deletion
 	// Stop lists pods that are to stop and stay. What they did for their replicas is done, whatever job they belong to now.
 	Stop []Stop
-	// Create lists objects in order: PodGroup, Service, pods.
+	// Create lists what pods depend on, in order: PodGroup, Service.
 	Create []Object
+	// Pods lists the pods to create once the objects of Create are there. Job.Pod builds each of them as it is sent, because
+	// the pods of a large job do not fit into memory together.
+	Pods []NewPod
 	// Update lists objects whose spec is to be brought up to date.
 	Update []Object
 	// Events tell of the transitions that Status writes down.
@@ -46,6 +49,15 @@ type Plan struct {
 type Object interface {
 	metav1.Object
 	runtime.Object
+}
+
+// NewPod says which pod to create. Job.Pod builds it.
+type NewPod struct {
+	Member
+	// Mode is the run mode that the pod is made for.
+	Mode batch.RunModeType
+	// Attempt, Restarts and Backoff are the counts that the pod carries.
+	Attempt, Restarts, Backoff int32
 }
 
 // Deletion names a pod to delete.
@@ -115,10 +127,10 @@ func Next(job *Job, seen Seen, cfg Config) Plan {
 		p.event(warning(batch.EventNodeLost, "Deleting by force, since their nodes are lost and they cannot end by themselves: %s.", few(p.lost)))
 	}
 	p.build()
-	if len(p.plan.Create)+len(p.plan.Update)+len(p.plan.Stop) > 0 {
+	if len(p.plan.Create)+len(p.plan.Pods)+len(p.plan.Update)+len(p.plan.Stop) > 0 {
 		p.plan.CanWait = 0
 	}
-	p.plan.Confirm = p.plan.Status == nil && (len(p.plan.Delete)+len(p.plan.Update) > 0 || len(p.plan.Create) > 0 && !p.unwritten())
+	p.plan.Confirm = p.plan.Status == nil && (len(p.plan.Delete)+len(p.plan.Update) > 0 || len(p.plan.Create)+len(p.plan.Pods) > 0 && !p.unwritten())
 	if !p.wake.IsZero() {
 		p.plan.RequeueAfter = max(p.wake.Sub(seen.Now), time.Millisecond)
 	}

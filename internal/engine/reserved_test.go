@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
@@ -23,12 +21,7 @@ func TestTemplateDecidesNoQueue(t *testing.T) {
 		template.Spec.SchedulerName, template.Spec.NodeName = scheduling.SchedulerName, "node"
 		labels, annotations := maps.Clone(template.Labels), maps.Clone(template.Annotations)
 		p.pass()
-		var pod *corev1.Pod
-		for _, o := range p.plan.Create {
-			if c, ok := o.(*corev1.Pod); ok {
-				pod = c
-			}
-		}
+		pod := p.job.Pod(p.plan.Pods[0])
 		want := map[string]string{scheduling.LabelQueue: "", scheduling.LabelGroupName: "", scheduling.LabelRole: ""}
 		scheduler, node := "", "node"
 		if gang != nil {

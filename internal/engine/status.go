@@ -56,8 +56,8 @@ func (p *pass) worthWriting(next *batch.JobStatus) bool {
 // others. What it costs an API server would start another pod.
 const (
 	phasesWait  = 20 * time.Second
-	runningWait = 10 * time.Second
-	endWait     = 3 * time.Second // nothing else remembers the end once somebody deletes the pod
+	runningWait = 500 * time.Millisecond // people wait for it
+	endWait     = 3 * time.Second        // nothing else remembers the end once somebody deletes the pod
 )
 
 // canWait is for how long the next status may be put off. One that tells of a transition may not, unless all replicas run now.

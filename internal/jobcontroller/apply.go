@@ -19,7 +19,7 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// maxOfJob is the number of creations and deletions of pods of one job under way at once.
+// maxOfJob is the number of creations and deletions of pods of one job in flight.
 const maxOfJob = 32
 
 // errStale means that the job is not the one that the caches showed.
@@ -41,7 +41,7 @@ func (r *reconciler) apply(ctx context.Context, obj kinds.Object, job *engine.Jo
 	if err := r.deletePods(ctx, job, plan.Delete, m); err != nil {
 		return err
 	}
-	if err := r.create(ctx, job, plan.Create, m); err != nil {
+	if err := r.create(ctx, job, &plan, m); err != nil {
 		return err
 	}
 	for _, o := range plan.Update {
@@ -87,98 +87,99 @@ func (r *reconciler) deleteJob(ctx context.Context, obj kinds.Object) error {
 }
 
 // create makes the objects of a plan: one after the other what pods depend on, then the pods side by side.
-func (r *reconciler) create(ctx context.Context, job *engine.Job, objects []engine.Object, m *memory) error {
-	if len(objects) == 0 {
+func (r *reconciler) create(ctx context.Context, job *engine.Job, plan *engine.Plan, m *memory) error {
+	if len(plan.Create)+len(plan.Pods) == 0 {
 		return nil
 	}
-	var pods []*corev1.Pod
-	for _, o := range objects {
-		if pod, ok := o.(*corev1.Pod); ok {
-			pods = append(pods, pod)
-			continue
-		}
+	for _, o := range plan.Create {
 		if err := r.createOne(ctx, job, o, m); err != nil {
 			return err
 		}
 	}
-	if err := r.createPods(ctx, job, pods, m); err != nil {
+	if err := r.createPods(ctx, job, plan.Pods, m); err != nil {
 		return err
 	}
 	m.refusals = nil
 	return nil
 }
 
-// createPods makes pods side by side.
-func (r *reconciler) createPods(ctx context.Context, job *engine.Job, pods []*corev1.Pod, m *memory) error {
-	return r.sideBySide(len(pods), func(i int) error {
-		return r.client.Create(ctx, pods[i])
-	}, func(i int, err error) error {
+// createPods makes pods side by side. It builds each when there is room to send it, and keeps what a cache would.
+func (r *reconciler) createPods(ctx context.Context, job *engine.Job, all []engine.NewPod, m *memory) error {
+	return sideBySide(all, func(n engine.NewPod) (*corev1.Pod, error) {
+		var trimmed any
+		err := r.inFlight.do(job.Roles[n.Role].PodSize, func() error {
+			pod := job.Pod(n)
+			err := r.client.Create(ctx, pod)
+			trimmed, _ = trimPod(pod) // a pod is always trimmed to a pod
+			return err
+		})
+		return trimmed.(*corev1.Pod), err
+	}, func(pod *corev1.Pod, err error) error {
 		if err != nil {
-			return r.createError(ctx, job, pods[i], err, m)
+			return r.createError(ctx, job, pod, err, m)
 		}
-		trimmed, _ := trimPod(pods[i]) // a pod is always trimmed to a pod
-		m.created[pods[i].Name] = madePod{trimmed.(*corev1.Pod), time.Now().Add(cacheLag)}
+		m.created[pod.Name] = madePod{pod, time.Now().Add(cacheLag)}
 		return nil
 	})
 }
 
 // deletePods deletes pods side by side.
 func (r *reconciler) deletePods(ctx context.Context, job *engine.Job, all []engine.Deletion, m *memory) error {
-	return r.sideBySide(len(all), func(i int) error {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: all[i].Name}}
-		opts := []client.DeleteOption{client.Preconditions{UID: &all[i].UID}}
-		if all[i].Force {
+	return sideBySide(all, func(d engine.Deletion) (engine.Deletion, error) {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: d.Name}}
+		opts := []client.DeleteOption{client.Preconditions{UID: &d.UID}}
+		if d.Force {
 			opts = append(opts, client.GracePeriodSeconds(0))
 		}
-		return r.client.Delete(ctx, pod, opts...)
-	}, func(i int, err error) error {
+		return d, r.inFlight.do(0, func() error { return r.client.Delete(ctx, pod, opts...) })
+	}, func(d engine.Deletion, err error) error {
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // a conflict: the name has a new pod already
-			return fmt.Errorf("deleting pod %s/%s: %w", job.Namespace, all[i].Name, err)
+			return fmt.Errorf("deleting pod %s/%s: %w", job.Namespace, d.Name, err)
 		}
-		m.deleted[all[i].UID] = time.Now()
+		m.deleted[d.UID] = time.Now()
 		return nil
 	})
 }
 
 // stopPods has kubelets stop pods that stay.
 func (r *reconciler) stopPods(ctx context.Context, job *engine.Job, all []engine.Stop) error {
-	return r.sideBySide(len(all), func(i int) error {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: all[i].Name}}
-		patch := fmt.Sprintf(`{"metadata":{"uid":%q},"spec":{"activeDeadlineSeconds":%d}}`, all[i].UID, engine.StopDeadline)
-		return r.client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(patch)))
-	}, func(i int, err error) error {
+	return sideBySide(all, func(s engine.Stop) (engine.Stop, error) {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: s.Name}}
+		patch := fmt.Sprintf(`{"metadata":{"uid":%q},"spec":{"activeDeadlineSeconds":%d}}`, s.UID, engine.StopDeadline)
+		return s, r.inFlight.do(0, func() error { return r.client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(patch))) })
+	}, func(s engine.Stop, err error) error {
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // a conflict: the name has a new pod already
-			return fmt.Errorf("stopping pod %s/%s, whose main container has ended: %w", job.Namespace, all[i].Name, err)
+			return fmt.Errorf("stopping pod %s/%s, whose main container has ended: %w", job.Namespace, s.Name, err)
 		}
 		return nil
 	})
 }
 
-// sideBySide sends n requests, several at a time, up to the first error. It has their outcomes settled one at a time: all
-// successes, and failures up to the first that settle does not forgive.
-func (r *reconciler) sideBySide(n int, send func(i int) error, settle func(i int, err error) error) error {
+// sideBySide sends a request for each item, several at a time, up to the first error. It has their outcomes settled one at a
+// time: all successes, and failures up to the first that settle does not forgive.
+func sideBySide[In, Out any](all []In, send func(In) (Out, error), settle func(Out, error) error) error {
 	var (
 		mu    sync.Mutex
 		wg    sync.WaitGroup
 		first error
 		next  int
 	)
-	take := func() (i int, ok bool) {
+	take := func() (item In, ok bool) {
 		mu.Lock()
 		defer mu.Unlock()
-		if first != nil || next == n {
-			return 0, false
+		if first != nil || next == len(all) {
+			return item, false
 		}
 		next++
-		return next - 1, true
+		return all[next-1], true
 	}
-	for range min(n, maxOfJob) {
+	for range min(len(all), maxOfJob) {
 		wg.Go(func() {
-			for i, ok := take(); ok; i, ok = take() {
-				err := r.pace.do(func() error { return send(i) })
+			for item, ok := take(); ok; item, ok = take() {
+				out, err := send(item)
 				mu.Lock()
 				if err == nil || first == nil {
-					err = settle(i, err)
+					err = settle(out, err)
 				}
 				if first == nil {
 					first = err
@@ -230,8 +231,12 @@ func (r *reconciler) createError(ctx context.Context, job *engine.Job, o engine.
 
 // ownerOf reads who owns the live object of o's name.
 func (r *reconciler) ownerOf(ctx context.Context, job *engine.Job, o engine.Object) (owner string, ours bool, err error) {
+	gvk, err := r.client.GroupVersionKindFor(o)
+	if err != nil {
+		return "", false, fmt.Errorf("reading the owner of %s: %w", describe(o), err)
+	}
 	live := &metav1.PartialObjectMetadata{}
-	live.SetGroupVersionKind(o.GetObjectKind().GroupVersionKind())
+	live.SetGroupVersionKind(gvk)
 	switch err := r.live.Get(ctx, client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetName()}, live); {
 	case apierrors.IsNotFound(err):
 		return "", false, errStale // it has gone in the meantime: the next pass creates it

@@ -57,7 +57,7 @@ func Add(mgr ctrl.Manager, opts Options) error {
 	if err := indexPods(mgr); err != nil {
 		return err
 	}
-	pace := newPace()
+	inFlight := newConcurrencyLimiter()
 	recorder, err := newRecorder(mgr)
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func Add(mgr ctrl.Manager, opts Options) error {
 		}
 		r := &reconciler{
 			kind: kind, opts: opts, client: mgr.GetClient(), live: mgr.GetAPIReader(), statuses: statuses,
-			recorder: recorder, memories: newMemories(), pace: pace, looks: looks, progress: progress,
+			recorder: recorder, memories: newMemories(), inFlight: inFlight, looks: looks, progress: progress,
 		}
 		err = builder.ControllerManagedBy(mgr).
 			Named(kind.Plural).
@@ -100,8 +100,8 @@ type reconciler struct {
 	recorder events.EventRecorder
 	memories *memories
 	reign    reign
-	// pace bounds the creations and deletions of pods under way over all jobs.
-	pace *pace
+	// inFlight bounds the creations and deletions of pods in flight over all jobs.
+	inFlight *concurrencyLimiter
 	// looks bounds the looks at events over all jobs.
 	looks limiter
 	// progress bounds status writes that may wait, over all jobs.

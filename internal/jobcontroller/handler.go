@@ -4,10 +4,12 @@ import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -16,21 +18,40 @@ import (
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // podHandler wakes a pod's job. A pass looks at all pods of a job, so the larger the job, the longer the events of its pods
-// are gathered before one pass handles them all.
+// are gathered before one pass handles them all. A pod that starts or ends may change the phase of its job, which people wait
+// for, so its job comes before those that are new.
 func (r *reconciler) podHandler() handler.EventHandler {
-	wake := func(o client.Object, q queue) {
+	wake := func(o client.Object, q queue, priority int) {
 		owner := metav1.GetControllerOfNoCopy(o)
 		if owner == nil || owner.Kind != r.kind.Name {
 			return
 		}
 		key := types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}
-		q.AddAfter(reconcile.Request{NamespacedName: key}, gathering(r.memories.size(key)))
+		after, request := gathering(r.memories.size(key)), reconcile.Request{NamespacedName: key}
+		if p, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+			p.AddWithOpts(priorityqueue.AddOpts{After: after, Priority: &priority}, request)
+		} else {
+			q.AddAfter(request, after)
+		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { wake(e.Object, q) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { wake(e.ObjectNew, q) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { wake(e.Object, q) },
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { wake(e.Object, q, 0) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			if podPhase(e.ObjectOld) != podPhase(e.ObjectNew) {
+				wake(e.ObjectNew, q, 1)
+			} else {
+				wake(e.ObjectNew, q, 0)
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { wake(e.Object, q, 0) },
 	}
+}
+
+func podPhase(o client.Object) corev1.PodPhase {
+	if pod, ok := o.(*corev1.Pod); ok {
+		return pod.Status.Phase
+	}
+	return ""
 }
 
 // gathering is the time for which pod events of a job of n replicas are gathered.

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// atEase is how long a request takes an API server that has little to do.
-const atEase = 10 * time.Millisecond
+// baseLatency is how long a request takes an API server that has little to do.
+const baseLatency = 10 * time.Millisecond
 
 // limiter bounds requests over all jobs that may wait. The longer the API server takes for them the fewer it gets, since it
 // has more important ones to serve: down to one per second.
@@ -21,5 +21,5 @@ func newLimiter(perSecond int) limiter {
 // since charges a request that was let through at a time for what it took.
 func (l limiter) since(began time.Time) {
 	now := time.Now()
-	l.ReserveN(now, min(l.Burst(), int(now.Sub(began)/atEase)))
+	l.ReserveN(now, min(l.Burst(), int(now.Sub(began)/baseLatency)))
 }

@@ -144,7 +144,8 @@ func accepted(t testing.TB, data []byte) *engine.Job {
 // created lists what is created for a job of which there is nothing yet but its status.
 func created(job *engine.Job, status *batch.JobStatus) []engine.Object {
 	seen := engine.Seen{Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Status: status}
-	return engine.Next(job, seen, engine.Config{}).Create
+	plan := engine.Next(job, seen, engine.Config{})
+	return slices.Collect(plan.Objects(job))
 }
 
 func asYAML(t testing.TB, objects []engine.Object) string {

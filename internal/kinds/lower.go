@@ -33,6 +33,11 @@ type lowering struct {
 	badCount bool
 	// senseless is true where the normal form is not what the object asks for, because something in it means nothing.
 	senseless bool
+	// expanders replace the variables of each role's pods, where it has any.
+	expanders map[int]expander
+	// addedEnv is the memory that each role's added environment takes, sizeNote what else to say of sizes.
+	addedEnv map[int]int
+	sizeNote string
 	// ruleMembers counts the replicas that the finish rules name.
 	ruleMembers int
 }
@@ -84,6 +89,7 @@ const maxFaults = 20
 
 // faults lists what is wrong.
 func (l *lowering) faults() field.ErrorList {
+	l.limitSizes()
 	if n := len(l.errs); n > maxFaults {
 		l.errs = l.errs[:maxFaults]
 		l.invalid(field.NewPath("spec"), fmt.Sprintf("%d faults", n), fmt.Sprintf("the first %d are listed: mend these", maxFaults))

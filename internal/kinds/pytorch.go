@@ -61,6 +61,9 @@ func lowerPyTorch(o Object, opts Options) *lowering {
 	world, first := strconv.Itoa(l.job.Replicas()), 0
 	for i := range l.job.Roles {
 		role, base := &l.job.Roles[i], first
+		for _, name := range []string{"MASTER_ADDR", "MASTER_PORT", "PYTHONUNBUFFERED", "WORLD_SIZE", "RANK"} {
+			l.addEnv(i, name, max(len(host), len("65535")))
+		}
 		role.Expand = func(rank int, s *corev1.PodSpec) {
 			setEnv(s, env("MASTER_ADDR", host), env("MASTER_PORT", strconv.Itoa(int(port))), env("PYTHONUNBUFFERED", "1"))
 			if run == nil { // torchrun sets these itself

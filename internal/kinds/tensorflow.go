@@ -2,6 +2,8 @@ package kinds
 
 import (
 	"encoding/json"
+	"fmt"
+	"strconv"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,6 +67,7 @@ func lowerTensorFlow(o Object, opts Options) *lowering {
 	}
 	l.master(master, 0)
 	l.job.Service = tensorFlow.service(&l.job.Roles[master])
+	l.tensorFlowSize()
 	cluster := sync.OnceValue(l.tensorFlowCluster) // for new pods alone: it names every replica
 	for i := range l.job.Roles {
 		role := &l.job.Roles[i]
@@ -75,6 +78,22 @@ func lowerTensorFlow(o Object, opts Options) *lowering {
 		}
 	}
 	return l
+}
+
+// tensorFlowSize notes how long TF_CONFIG becomes, at most: as if every replica had the name of its role's last one.
+func (l *lowering) tensorFlowSize() {
+	length := len(`{"cluster":{},"task":{"type":"","index":}}`) + len(tfEvaluator) + len(strconv.Itoa(l.job.Replicas()))
+	for i := range l.job.Roles {
+		role := &l.job.Roles[i]
+		last := address(l.job.PodName(role.Type, max(role.Replicas-1, 0)), tensorFlow.portOf(role))
+		length += len(role.Type) + len(`"":[],`) + role.Replicas*(len(last)+len(`"",`))
+	}
+	for i := range l.job.Roles {
+		l.addEnv(i, "TF_CONFIG", length)
+	}
+	if length > maxJobSize/DefaultMaxReplicas/2 {
+		l.sizeNote = fmt.Sprintf(" (TF_CONFIG, which lists every replica, has %s of it where you do not set it yourself)", bytesText(length))
+	}
 }
 
 // tensorFlowRole checks a role against what TensorFlow knows.

@@ -73,7 +73,7 @@ func (l *lowering) variables() {
 		v := vocabulary{l.job, role}
 		x := expander{}
 		add := func(s string, path func() *field.Path) {
-			if _, ok := x[s]; ok || !strings.Contains(s, "$(") {
+			if _, ok := x[s]; ok || len(l.errs) > maxFaults || !strings.Contains(s, "$(") {
 				return
 			}
 			parts, faults := v.compile(s)
@@ -91,6 +91,10 @@ func (l *lowering) variables() {
 		l.modeTexts(i, add)
 		if len(x) > 0 {
 			role.Expand = x.expand
+			if l.expanders == nil {
+				l.expanders = map[int]expander{}
+			}
+			l.expanders[i] = x
 		}
 	}
 }
@@ -125,7 +129,7 @@ func (v vocabulary) compile(text string) (parts []string, faults []fault) {
 		}
 		ref := text[i : i+length]
 		value, ours, detail := v.resolve(ref[2 : length-1])
-		if detail != "" {
+		if detail != "" && len(faults) <= maxFaults {
 			faults = append(faults, fault{ref, detail})
 		}
 		if ours {

@@ -130,18 +130,17 @@ func (c *controller) apply(plan engine.Plan, read *jobEvent, faults bool) bool {
 			return ignore(w.deletePod(d, c.pods[d.Name]), errNotFound)
 		})
 	}
-	for _, o := range plan.Create {
+	for range plan.Create {
 		steps = append(steps, func() error {
-			pod, ok := o.(*corev1.Pod)
-			if !ok {
-				w.service = true
-				return nil
-			}
-			return ignore(w.createPod(pod), errExists)
+			w.service = true
+			return nil
 		})
 	}
 	for _, s := range plan.Stop {
 		steps = append(steps, func() error { return ignore(w.stopPod(s), errNotFound) })
+	}
+	for _, n := range plan.Pods {
+		steps = append(steps, func() error { return ignore(w.createPod(read.job.Pod(n)), errExists) })
 	}
 	for _, step := range steps {
 		if faults && w.chance(3) {

@@ -127,11 +127,8 @@ func outcome(job *engine.Job, code int32) string {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	start := engine.Next(job, engine.Seen{Now: now, Status: &batch.JobStatus{}}, engine.Config{})
 	seen := engine.Seen{Now: now.Add(time.Minute), Status: start.Status, Service: true}
-	for _, o := range start.Create {
-		pod, ok := o.(*corev1.Pod)
-		if !ok {
-			continue
-		}
+	for _, n := range start.Pods {
+		pod := job.Pod(n)
 		pod.UID, pod.CreationTimestamp = "1", metav1.NewTime(now)
 		pod.Status.Phase = corev1.PodFailed
 		if code == 0 {

@@ -264,10 +264,8 @@ func lowered(t *testing.T, stored *unstructured.Unstructured) *engine.Job {
 // firstPods are the pods that a new job gets.
 func firstPods(job *engine.Job) []*corev1.Pod {
 	var pods []*corev1.Pod
-	for _, object := range engine.Next(job, engine.Seen{}, engine.Config{}).Create {
-		if pod, ok := object.(*corev1.Pod); ok {
-			pods = append(pods, pod)
-		}
+	for _, n := range engine.Next(job, engine.Seen{}, engine.Config{}).Pods {
+		pods = append(pods, job.Pod(n))
 	}
 	return pods
 }

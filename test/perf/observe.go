@@ -17,18 +17,21 @@ import (
 type observer struct {
 	mu   sync.Mutex
 	pods map[types.UID]*podSeen
-	// finished holds the time when each job said that it had succeeded.
-	finished map[string]time.Time
-	n        counts
-	changed  chan struct{}
+	// running holds the time when each job said that all its replicas ran, finished when it said that it had succeeded.
+	running, finished map[string]time.Time
+	n                 counts
+	changed           chan struct{}
 }
 
-// counts are numbers of pods.
+// counts are numbers of pods, and of jobs that have said so.
 type counts struct {
+	created int // so far
 	running int // now
 	started int // so far
 	ended   int // so far, by themselves
 	gone    int // so far
+
+	jobsRunning, jobsFinished int
 }
 
 type podSeen struct {
@@ -47,9 +50,13 @@ func observe(p *plane, sys *system) (*observer, error) {
 		return o, nil
 	}
 	return o, o.watch(p, sys.jobs(), func(_ watch.EventType, object client.Object, now time.Time) {
-		if _, known := o.finished[object.GetName()]; !known && sys.finished(object) {
-			o.finished[object.GetName()] = now
+		note := func(times map[string]time.Time, says bool) {
+			if _, known := times[object.GetName()]; !known && says {
+				times[object.GetName()] = now
+			}
 		}
+		note(o.running, sys.runs(object))
+		note(o.finished, sys.finished(object))
 	})
 }
 
@@ -106,6 +113,7 @@ func (o *observer) pod(t watch.EventType, object client.Object, now time.Time) {
 	if seen == nil {
 		seen = &podSeen{name: pod.Name, job: pod.Labels[jobLabel]}
 		o.pods[pod.UID] = seen
+		o.n.created++
 	}
 	if pod.Status.Phase == corev1.PodRunning && seen.running.IsZero() {
 		seen.running = now
@@ -131,21 +139,22 @@ func (o *observer) pod(t watch.EventType, object client.Object, now time.Time) {
 func (o *observer) reset() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.pods, o.finished, o.n = map[types.UID]*podSeen{}, map[string]time.Time{}, counts{}
+	o.pods, o.running, o.finished, o.n = map[types.UID]*podSeen{}, map[string]time.Time{}, map[string]time.Time{}, counts{}
 }
 
 // await returns as soon as a condition holds, which is asked at every event.
-func (o *observer) await(ctx context.Context, what string, holds func(n counts, finished int) bool) error {
+func (o *observer) await(ctx context.Context, what string, holds func(counts) bool) error {
 	for {
 		o.mu.Lock()
-		n, finished := o.n, len(o.finished)
+		n := o.n
+		n.jobsRunning, n.jobsFinished = len(o.running), len(o.finished)
 		o.mu.Unlock()
-		if holds(n, finished) {
+		if holds(n) {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting until %s: %w (pods: %+v, finished jobs: %d)", what, context.Cause(ctx), n, finished)
+			return fmt.Errorf("waiting until %s: %w (%+v)", what, context.Cause(ctx), n)
 		case <-o.changed:
 		}
 	}
@@ -177,18 +186,30 @@ func (o *observer) live() []string {
 	return names
 }
 
-// lags are, for each job that has finished, the times from the end of its last pod to that of the job.
-func (o *observer) lags() []time.Duration {
+// endLags are, for each job that has finished, the times from the end of its last pod to that of the job.
+func (o *observer) endLags() []time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	return o.lags(o.finished, func(pod *podSeen) time.Time { return pod.ended })
+}
+
+// startLags are, for each job, the times from the start of its last pod until the job said that all run.
+func (o *observer) startLags() []time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.lags(o.running, func(pod *podSeen) time.Time { return pod.running })
+}
+
+// lags are, for each job, the times from what happened to its last pod until the job said so.
+func (o *observer) lags(said map[string]time.Time, happened func(*podSeen) time.Time) []time.Duration {
 	last := map[string]time.Time{}
 	for _, pod := range o.pods {
-		if pod.ended.After(last[pod.job]) {
-			last[pod.job] = pod.ended
+		if at := happened(pod); at.After(last[pod.job]) {
+			last[pod.job] = at
 		}
 	}
 	var all []time.Duration
-	for job, at := range o.finished {
+	for job, at := range said {
 		all = append(all, max(0, at.Sub(last[job]))) // the events of pods and jobs come by different connections
 	}
 	return all

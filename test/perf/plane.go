@@ -148,9 +148,21 @@ func (p *plane) run(name, program string, args []string, env ...string) (*proces
 	p.processes = append(p.processes, child)
 	go func() {
 		<-child.ended
-		p.cancel(fmt.Errorf("%s has ended", name))
+		if !child.replaced.Load() {
+			p.cancel(fmt.Errorf("%s has ended", name))
+		}
 	}()
 	return child, nil
+}
+
+// restartController ends the system's controller and starts another one in the same way.
+func (p *plane) restartController() error {
+	old := p.controller
+	old.replaced.Store(true)
+	old.stop()
+	var err error
+	p.controller, err = p.run(old.name+"-again", old.cmd.Path, old.cmd.Args[1:], old.cmd.Env...)
+	return err
 }
 
 // kwokConfig configures KWOK: every node is its own, and pods run as soon as they are bound. What ends them is the

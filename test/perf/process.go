@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -21,6 +22,8 @@ type process struct {
 	cmd   *exec.Cmd
 	log   string
 	ended chan struct{}
+	// replaced tells that another process takes over, so that the end of this one is none of the plane's.
+	replaced atomic.Bool
 }
 
 func startProcess(dir, name, program string, args, env []string) (*process, error) {

@@ -75,11 +75,11 @@ func (b *bindings) note(t watch.EventType, object client.Object, now time.Time) 
 }
 
 func (b *bindings) awaitBound(ctx context.Context, pods int) error {
-	return b.await(ctx, "all pods are bound", func(n counts, _ int) bool { return n.started >= pods })
+	return b.await(ctx, "all pods are bound", func(n counts) bool { return n.started >= pods })
 }
 
 func (b *bindings) awaitGone(ctx context.Context, pods int) error {
-	return b.await(ctx, "all pods are gone", func(n counts, _ int) bool { return n.gone >= pods })
+	return b.await(ctx, "all pods are gone", func(n counts) bool { return n.gone >= pods })
 }
 
 // span is when the first and the last pod were bound.

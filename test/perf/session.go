@@ -77,7 +77,15 @@ func (s *session) submit(replicas int, names ...string) error {
 }
 
 func (s *session) awaitStarted(pods int) error {
-	return s.seen.await(s.ctx, "all pods run", func(n counts, _ int) bool { return n.started >= pods })
+	return s.seen.await(s.ctx, "all pods run", func(n counts) bool { return n.started >= pods })
+}
+
+// awaitSaid waits until so many jobs have said that all their replicas run. The floor has no jobs.
+func (s *session) awaitSaid(jobs int) error {
+	if s.sys.jobs == nil {
+		return nil
+	}
+	return s.seen.await(s.ctx, "all jobs say that they run", func(n counts) bool { return n.jobsRunning >= jobs })
 }
 
 // awaitFinished waits until so many jobs have said that they succeeded. The floor has no jobs.
@@ -85,7 +93,7 @@ func (s *session) awaitFinished(jobs int) error {
 	if s.sys.jobs == nil {
 		return nil
 	}
-	return s.seen.await(s.ctx, "all jobs have finished", func(_ counts, finished int) bool { return finished >= jobs })
+	return s.seen.await(s.ctx, "all jobs have finished", func(n counts) bool { return n.jobsFinished >= jobs })
 }
 
 // endPods does what kubelets do when the containers of pods exit with code 0.

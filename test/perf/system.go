@@ -26,6 +26,8 @@ type system struct {
 	objects func(name string, replicas int) []client.Object
 	// jobs is a list of its kind of job; nil: there is none.
 	jobs func() client.ObjectList
+	// runs tells whether a job says that all its replicas run, or have ended.
+	runs func(client.Object) bool
 	// finished tells whether a job says that it has succeeded.
 	finished func(client.Object) bool
 }
@@ -50,6 +52,10 @@ var systems = []*system{
 			}}
 		},
 		jobs: func() client.ObjectList { return &batchv1.JobList{} },
+		runs: func(o client.Object) bool {
+			job, ok := o.(*batchv1.Job)
+			return ok && job.Status.Ready != nil && *job.Status.Ready+job.Status.Succeeded >= *job.Spec.Parallelism
+		},
 		finished: func(o client.Object) bool {
 			job, ok := o.(*batchv1.Job)
 			if !ok {
@@ -67,6 +73,10 @@ var systems = []*system{
 		name: "ours", title: "GenericJob",
 		start: startOperator, objects: genericJob,
 		jobs: func() client.ObjectList { return &batch.GenericJobList{} },
+		runs: func(o client.Object) bool {
+			job, ok := o.(*batch.GenericJob)
+			return ok && (job.Status.Phase == batch.JobRunning || job.Status.Phase == batch.JobSucceeded)
+		},
 		finished: func(o client.Object) bool {
 			job, ok := o.(*batch.GenericJob)
 			return ok && job.Status.Phase == batch.JobSucceeded

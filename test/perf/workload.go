@@ -4,7 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
 // workload is something to measure.
@@ -67,6 +72,10 @@ var workloads = []workload{
 		targets: []target{{figure: "rss", value: 200}},
 	},
 	{
+		name: "largest", title: "the largest job: 10,000 replicas of 26 KiB, then 500 of 500 KiB", optional: true, run: largest, systems: []string{"ours"},
+		targets: []target{{figure: "rss_peak", value: 256}, {figure: "rss_peak_again", value: 256}},
+	},
+	{
 		name: "growth-pods", title: "jobs × 4 replicas: 100, 1,000, 5,000, 20,000 pods", optional: true, systems: []string{"ours"},
 		run:     growth([]shape{{25, 4}, {250, 4}, {1250, 4}, {5000, 4}}),
 		targets: []target{{figure: "cpu_growth", value: 1.2}, {figure: "requests_growth", value: 1.2}},
@@ -92,6 +101,7 @@ func burst(name string, jobs, replicas int) workload {
 		targets: []target{
 			{figure: "running", against: "floor", factor: 1.25}, {figure: "running", against: "job", factor: 1},
 			{figure: "cpu", against: "job", factor: 1}, {figure: "requests_per_job", value: float64(replicas + 8)},
+			{figure: "say_p99", value: 1.5}, {figure: "say_p99", against: "job", factor: 1},
 			{figure: "lag_p99", value: 1.5},
 		},
 	}
@@ -118,13 +128,19 @@ func (s *session) lifecycle(prefix string, jobs, replicas int) error {
 	if s.sys.jobs == nil {
 		return nil
 	}
+	if err := s.awaitSaid(jobs); err != nil {
+		return err
+	}
+	starts := s.seen.startLags()
+	s.set("say_p50", quantile(starts, 50).Seconds())
+	s.set("say_p99", quantile(starts, 99).Seconds())
 	if err := s.endPods(s.seen.live()); err != nil {
 		return err
 	}
 	if err := s.awaitFinished(jobs); err != nil {
 		return err
 	}
-	lags := s.seen.lags()
+	lags := s.seen.endLags()
 	s.set("lag_p50", quantile(lags, 50).Seconds())
 	s.set("lag_p99", quantile(lags, 99).Seconds())
 	return s.quiet()
@@ -150,7 +166,7 @@ func serial(s *session) error {
 		if err := s.awaitFinished(1); err != nil {
 			return err
 		}
-		lags = append(lags, s.seen.lags()...)
+		lags = append(lags, s.seen.endLags()...)
 		if err := sleep(s.ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
@@ -228,6 +244,49 @@ func memory(s *session) error {
 		return err
 	}
 	return s.memory()
+}
+
+// largest creates the largest jobs that are accepted, and starts the operator anew beside their pods. No scheduler looks at
+// them: what is measured is what they cost the operator.
+func largest(s *session) error {
+	texts := genericJob("texts", 10_000)[0].(*batch.GenericJob)
+	spec := &texts.Spec.ReplicaSpecs[0].Template.Spec
+	spec.SchedulerName = "none"
+	spec.Containers[0].Args = []string{strings.Repeat("$(type)", 3_300)}
+	entries := genericJob("entries", 500)[0].(*batch.GenericJob)
+	spec = &entries.Spec.ReplicaSpecs[0].Template.Spec
+	spec.SchedulerName = "none"
+	for i := range 10_000 {
+		spec.Containers[0].Env = append(spec.Containers[0].Env, corev1.EnvVar{Name: fmt.Sprintf("V%d", i)})
+	}
+	pods := 0
+	for _, job := range []*batch.GenericJob{texts, entries} {
+		if err := s.client.Create(s.ctx, job); err != nil {
+			return err
+		}
+		pods += int(*job.Spec.ReplicaSpecs[0].Replicas)
+		if err := s.seen.await(s.ctx, "all pods are there", func(n counts) bool { return n.created >= pods }); err != nil {
+			return err
+		}
+		if err := s.quiet(); err != nil {
+			return err
+		}
+	}
+	if err := s.memory(); err != nil {
+		return err
+	}
+	if err := s.restartController(); err != nil {
+		return err
+	}
+	if err := s.deletePods([]string{"texts-worker-0"}); err != nil {
+		return err
+	}
+	if err := s.seen.await(s.ctx, "the operator that has started anew works", func(n counts) bool { return n.created > pods }); err != nil {
+		return err
+	}
+	_, peak, err := s.controller.memory()
+	s.set("rss_peak_again", peak)
+	return err
 }
 
 // shape is a number of jobs with a number of replicas each.

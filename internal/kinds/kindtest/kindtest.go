@@ -221,6 +221,7 @@ func sane(t testing.TB, job *engine.Job) {
 			names[name] = true
 		}
 		expands(t, r)
+		fits(t, job, i)
 	}
 	for _, rule := range slices.Concat(job.Success, job.Failure) {
 		saneRule(t, job, rule)
@@ -287,6 +288,18 @@ func expands(t testing.TB, r *engine.Role) {
 	}
 	if !equality.Semantic.DeepEqual(template, r.Template) {
 		t.Errorf("role %s: the template was modified", r.Type)
+	}
+}
+
+// fits checks that no pod of a role is larger than its bound.
+func fits(t testing.TB, job *engine.Job, role int) {
+	t.Helper()
+	r := &job.Roles[role]
+	for _, mode := range []batch.RunModeType{batch.RunImmediate, batch.RunDebug, batch.RunResume} {
+		pod := job.Pod(engine.NewPod{Member: engine.Member{Role: role, Rank: max(r.Replicas-1, 0)}, Mode: mode})
+		if size := pod.Size(); size > r.PodSize {
+			t.Errorf("role %s: a pod has %d bytes in mode %s, and the bound is %d", r.Type, size, mode, r.PodSize)
+		}
 	}
 }
 
