@@ -110,7 +110,7 @@ func (f *following) tail(ctx context.Context, j *job, container string, r *batch
 	for s := bufio.NewReader(stream); ; {
 		line, err := s.ReadString('\n')
 		if line != "" {
-			fmt.Fprintf(f.Out, "  %s %s", f.style.Paint(view.Dim, "|"), line)
+			fmt.Fprintf(f.Out, "  %s %s", f.style.Paint(view.Dim, "|"), view.Escape(line))
 			printed = true
 		}
 		if err != nil {

@@ -103,7 +103,7 @@ func (a *app) exec(ctx context.Context, o *execOptions, address string, command 
 	if err != nil {
 		return err
 	}
-	streams := remotecommand.StreamOptions{Stdout: a.Out, Stderr: a.ErrOut, Tty: tty}
+	streams := remotecommand.StreamOptions{Stdout: raw(a.Out), Stderr: raw(a.ErrOut), Tty: tty}
 	if o.stdin {
 		streams.Stdin = a.In
 	}

@@ -155,17 +155,15 @@ func (s *selection) replicas() []replica {
 	return all
 }
 
-// prefixer prints lines behind the names of their replicas. It may be used by several goroutines at once.
+// prefixer prints lines behind the names of their replicas, to a writer that takes them as they are. It may be used by several goroutines at once.
 type prefixer struct {
 	out        io.Writer
 	style      view.Style
 	width      int
 	timestamps bool
-	mutex      sync.Mutex
-}
-
-func newPrefixer(out io.Writer, style view.Style, width int, timestamps bool) *prefixer {
-	return &prefixer{out: out, style: style, width: width, timestamps: timestamps}
+	// raw passes on what replicas wrote as it is.
+	raw   bool
+	mutex sync.Mutex
 }
 
 // palette holds the colours of replicas, taken in turn.
@@ -178,13 +176,17 @@ func (p *prefixer) emitter(r replica) func(podlog.Line) {
 		if p.timestamps {
 			stamp = l.Time.UTC().Format("2006-01-02T15:04:05.000000000Z07:00") + " "
 		}
-		p.write(prefix + stamp + l.Text + "\n")
+		if p.raw {
+			p.write(view.Terminal(prefix+stamp) + l.Text + "\n")
+			return
+		}
+		p.write(view.Terminal(prefix + stamp + view.Escape(l.Text) + "\n"))
 	}
 }
 
 // remark prints a line of our own among those of a replica.
 func (p *prefixer) remark(r replica, text string) {
-	p.write(p.prefix(r) + p.style.Paint(view.Dim, "--- "+text+" ---") + "\n")
+	p.write(view.Terminal(p.prefix(r) + p.style.Paint(view.Dim, "--- "+view.Escape(text)+" ---") + "\n"))
 }
 
 func (p *prefixer) prefix(r replica) string {

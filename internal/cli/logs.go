@@ -23,6 +23,7 @@ type logsOptions struct {
 	container  string
 	follow     bool
 	timestamps bool
+	raw        bool
 	tail       int64
 	since      time.Duration
 }
@@ -59,6 +60,7 @@ for an hour, usually) still tell of their end.`,
 	f.Int64Var(&o.tail, "tail", -1, "Only so many of the last lines of each replica; -1 for all")
 	f.DurationVar(&o.since, "since", 0, "Only what is younger than this, such as 5m")
 	f.BoolVar(&o.timestamps, "timestamps", false, "Begin each line with the time at which it was written")
+	f.BoolVar(&o.raw, "raw", false, "Pass control characters in the output on to the terminal, instead of showing them escaped")
 	_ = cmd.RegisterFlagCompletionFunc("role", a.completeRoles)
 	return cmd
 }
@@ -90,7 +92,7 @@ func (a *app) logs(ctx context.Context, o *logsOptions, address string) error {
 	}
 	l := &logPrinter{
 		app: a, cluster: c, job: j, selection: sel, request: o.request(),
-		lines: newPrefixer(a.Out, styleOf(a.Out), sel.width, o.timestamps),
+		lines: &prefixer{out: raw(a.Out), style: styleOf(a.Out), width: sel.width, timestamps: o.timestamps, raw: o.raw},
 	}
 	if o.follow {
 		return l.follow(ctx)

@@ -69,11 +69,33 @@ func printObject(w io.Writer, o output, object runtime.Object) error {
 	return nil
 }
 
+// safeWriter shows the control sequences in what others wrote, such as names, messages and logs, instead of passing them on
+// to a terminal. All verbs write to one.
+type safeWriter struct{ out io.Writer }
+
+func (w safeWriter) Write(p []byte) (int, error) {
+	if _, err := io.WriteString(w.out, view.Terminal(string(p))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// raw is the writer below, for bytes that somebody asked for as they are.
+func raw(w io.Writer) io.Writer {
+	if safe, ok := w.(safeWriter); ok {
+		return safe.out
+	}
+	return w
+}
+
 // terminal is the one that a writer leads to.
 type terminal struct{ fd int }
 
 // terminalOf is nil where output goes to a file or a pipe.
 func terminalOf(w any) *terminal {
+	if safe, ok := w.(safeWriter); ok {
+		w = safe.out
+	}
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return nil

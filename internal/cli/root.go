@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"tensorstack.dev/batch/internal/cli/view"
 )
 
 // Exit codes other than 0.
@@ -52,15 +54,20 @@ func Main(ctx context.Context, args []string, streams genericiooptions.IOStreams
 	var exit *exitError
 	if errors.As(err, &exit) {
 		if exit.err != nil {
-			fmt.Fprintln(streams.ErrOut, "Error:", a.named(explain(exit.err)))
+			a.complain(exit.err)
 		}
 		return exit.code
 	}
 	if ctx.Err() != nil {
 		return exitInterrupted
 	}
-	fmt.Fprintln(streams.ErrOut, "Error:", a.named(explain(err)))
+	a.complain(err)
 	return exitFailed
+}
+
+// complain tells of an error. What is in it may come from anywhere.
+func (a *app) complain(err error) {
+	fmt.Fprintln(a.ErrOut, "Error:", view.Escape(a.named(explain(err))))
 }
 
 // completionArgs serves kubectl's completion of its plug-ins, which calls a program named kubectl_complete-PLUGIN.
@@ -85,6 +92,7 @@ type app struct {
 
 // newApp is the program as it was called.
 func newApp(program string, streams genericiooptions.IOStreams) *app {
+	streams.Out, streams.ErrOut = safeWriter{streams.Out}, safeWriter{streams.ErrOut}
 	a := &app{IOStreams: streams, name: "t9k", flags: genericclioptions.NewConfigFlags(true)}
 	if isPlugin(program) {
 		a.name = "kubectl t9k"

@@ -98,7 +98,7 @@ func TestCLIDrawsOnATerminal(t *testing.T) {
 	w.await("ages are shown", func() error {
 		lines := strings.Split(term.output.String(), "\n")
 		for _, l := range lines {
-			if strings.HasPrefix(l, "\rw-0") && strings.Contains(l, "s\x1b[K") {
+			if strings.HasPrefix(l, "\x1b[Gw-0") && strings.Contains(l, "s\x1b[K") {
 				return nil
 			}
 		}

@@ -185,10 +185,10 @@ func (j *Live) head(now time.Time, st Style, width int) []string {
 	}
 	lines := flow(facts, st, width)
 	if why := Explain(s); why != "" {
-		lines = append(lines, wrap(why, width)...)
+		lines = append(lines, wrap(Escape(why), width)...)
 	}
 	if j.Notice != "" {
-		for _, l := range wrap(oneLine(j.Notice), width) {
+		for _, l := range wrap(Escape(oneLine(j.Notice)), width) {
 			lines = append(lines, st.Paint(Wait, l))
 		}
 	}
@@ -200,7 +200,7 @@ func flow(facts []Cell, st Style, width int) []string {
 	var lines []string
 	line, used := "", 0
 	for _, fact := range facts {
-		for k, part := range wrap(fact.Text, max(1, width-2)) {
+		for k, part := range wrap(Escape(fact.Text), max(1, width-2)) {
 			n := utf8.RuneCountInString(part)
 			if used > 0 && (k > 0 || used+2+n > width) {
 				lines = append(lines, line)

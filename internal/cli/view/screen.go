@@ -26,14 +26,14 @@ func (s *Screen) Draw(lines []string, width int) error {
 		up += 1 + max(0, w-1)/max(1, width)
 	}
 	if up > 0 {
-		fmt.Fprintf(&b, "\x1b[%dA", up)
+		fmt.Fprintf(&b, own+"[%dA", up)
 	}
 	s.drawn = s.drawn[:0]
 	for _, l := range lines {
-		b.WriteString("\r" + l + "\x1b[K\n")
+		b.WriteString(own + "[G" + l + own + "[K\n")
 		s.drawn = append(s.drawn, visible(l))
 	}
-	b.WriteString("\x1b[J")
+	b.WriteString(own + "[J")
 	if _, err := io.WriteString(s.out, b.String()); err != nil {
 		return fmt.Errorf("drawing: %w", err)
 	}
@@ -44,7 +44,7 @@ func (s *Screen) Draw(lines []string, width int) error {
 func visible(l string) int {
 	n := 0
 	for {
-		before, rest, found := strings.Cut(l, "\x1b[")
+		before, rest, found := strings.Cut(l, own+"[")
 		n += utf8.RuneCountInString(before)
 		if !found {
 			return n

@@ -15,11 +15,9 @@ type display struct {
 }
 
 func (d *display) Write(p []byte) (int, error) {
-	text := []rune(string(p))
+	text := []rune(Terminal(string(p)))
 	for i := 0; i < len(text); i++ {
 		switch r := text[i]; r {
-		case '\r':
-			d.col = 0
 		case '\n':
 			d.row, d.col = d.row+1, 0
 		case '\x1b':
@@ -44,6 +42,8 @@ func (d *display) control(parameter string, final rune) {
 	case 'A':
 		n, _ := strconv.Atoi(parameter)
 		d.row = max(0, d.row-n)
+	case 'G':
+		d.col = 0
 	case 'K':
 		d.lines[d.row] = d.lines[d.row][:min(d.col, len(d.lines[d.row]))]
 	case 'J':
@@ -78,14 +78,14 @@ func TestScreenShowsTheLastFrameOnly(t *testing.T) {
 	}
 	for _, frame := range [][]string{
 		{"a long first line", "second", "third"},
-		{"\x1b[31mshort\x1b[0m"},
+		{own + "[31mshort" + own + "[0m"},
 		{"x", "y", "z", "more"},
 		{"x", "yy"},
 	} {
 		if err := s.Draw(frame, 80); err != nil {
 			t.Fatal(err)
 		}
-		want := strings.ReplaceAll(strings.ReplaceAll("before\n"+strings.Join(frame, "\n"), "\x1b[31m", ""), "\x1b[0m", "")
+		want := strings.ReplaceAll(strings.ReplaceAll("before\n"+strings.Join(frame, "\n"), own+"[31m", ""), own+"[0m", "")
 		if diff := cmp.Diff(want, d.text()); diff != "" {
 			t.Errorf("after %q (-want +got)\n%s", frame, diff)
 		}
@@ -103,7 +103,7 @@ func TestScreenClearsLinesThatANarrowerTerminalHasWrapped(t *testing.T) {
 		t.Fatal(err)
 	}
 	// 100 characters take three lines of 40.
-	if got := b.String(); !strings.HasPrefix(got, "\x1b[4A") {
+	if got := b.String(); !strings.HasPrefix(got, own+"[4A") {
 		t.Errorf("the cursor goes up by %q, want 4 lines", got)
 	}
 }

@@ -45,8 +45,22 @@ func (t Table) Lines(st Style, indent string, width int) []string {
 	return lines
 }
 
+// escaped is the table with cells of which a terminal obeys nothing.
+func (t Table) escaped() Table {
+	rows := make([][]Cell, len(t.Rows))
+	for i, row := range t.Rows {
+		rows[i] = make([]Cell, len(row))
+		for k, c := range row {
+			rows[i][k] = Cell{Escape(c.Text), c.Colour}
+		}
+	}
+	t.Rows = rows
+	return t
+}
+
 // blocks draws the header, if there is one, and each row, each in as many lines as it needs.
 func (t Table) blocks(st Style, indent string, width int) [][]string {
+	t = t.escaped()
 	l := layout{Table: t, gap: columnGap, widths: columnWidths(t)}
 	if width > 0 {
 		l.fit(width - utf8.RuneCountInString(indent))
@@ -222,7 +236,7 @@ func Wrap(s, indent string, width int) []string {
 	if s == "" {
 		return nil
 	}
-	lines := wrap(s, max(0, width-utf8.RuneCountInString(indent)))
+	lines := wrap(Escape(s), max(0, width-utf8.RuneCountInString(indent)))
 	for i := range lines {
 		lines[i] = indent + lines[i]
 	}

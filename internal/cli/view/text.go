@@ -31,7 +31,7 @@ func (st Style) Paint(c Colour, s string) string {
 	if !st.Colour || c == Plain || s == "" {
 		return s
 	}
-	return "\x1b[" + string(c) + "m" + s + "\x1b[0m"
+	return own + "[" + string(c) + "m" + s + own + "[0m"
 }
 
 // cut shortens s to n characters and marks what is missing.
@@ -48,6 +48,4 @@ func cut(s string, n int) string {
 }
 
 // oneLine flattens a message, so that it cannot break a table or a redrawn screen.
-func oneLine(s string) string {
-	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == ' ' || r < 0x20 || r == 0x7f }), " ")
-}
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

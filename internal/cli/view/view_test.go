@@ -149,7 +149,7 @@ func TestFrame(t *testing.T) {
 					t.Errorf("%d characters, %d fit: %s", w, test.width, l)
 				}
 			}
-			golden.Compare(t, "testdata/frame-"+test.name+".txt", strings.ReplaceAll(strings.Join(lines, "\n"), "\x1b", "␛")+"\n")
+			golden.Compare(t, "testdata/frame-"+test.name+".txt", strings.ReplaceAll(strings.Join(lines, "\n"), own, "␛")+"\n")
 		})
 	}
 }

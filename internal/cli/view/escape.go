@@ -1,0 +1,59 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// own begins the control sequences that this package draws with, in place of the escape character. No text has this byte: it
+// does not occur in UTF-8, and Escape leaves none in what is not.
+const own = "\xff"
+
+// Escape shows everything in a text that a terminal would obey, or that is no text, as the escapes of JSON and Go do:
+// whatever is in a name, a message or a log, it is read and not carried out. Line breaks and tabs stay.
+func Escape(s string) string {
+	if !strings.ContainsFunc(s, obeyed) && utf8.ValidString(s) {
+		return s
+	}
+	var b strings.Builder
+	for len(s) > 0 {
+		r, size := utf8.DecodeRuneInString(s)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[0])
+		case r == '\r':
+			b.WriteString(`\r`)
+		case obeyed(r):
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			b.WriteString(s[:size])
+		}
+		s = s[size:]
+	}
+	return b.String()
+}
+
+func obeyed(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
+
+// Terminal turns what this package has drawn, and any other text, into what may be written to a terminal: our own control
+// sequences become real, all others are shown.
+func Terminal(text string) string {
+	var b strings.Builder
+	for {
+		before, rest, found := strings.Cut(text, own)
+		b.WriteString(Escape(before))
+		if !found {
+			return b.String()
+		}
+		n := strings.IndexFunc(rest, func(r rune) bool { return r != '[' && r != ';' && (r < '0' || r > '9') })
+		if n < 1 || !strings.ContainsRune("mAGJK", rune(rest[n])) {
+			b.WriteString(Escape(own))
+			text = rest
+			continue
+		}
+		b.WriteString("\x1b" + rest[:n+1])
+		text = rest[n+1:]
+	}
+}
