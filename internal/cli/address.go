@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -41,9 +42,12 @@ func ref(kind *kinds.Kind, name string) string { return strings.ToLower(kind.Nam
 func (j *job) ref() string              { return ref(j.kind, j.GetName()) }
 func (j *job) status() *batch.JobStatus { return j.kind.Status(j.Object) }
 
+// asInstalled leaves it to the cluster how large a job may be: an operator may have other limits than the usual ones.
+var asInstalled = kinds.Options{MaxReplicas: math.MaxInt32}
+
 // lowered is the job's normal form.
 func (j *job) lowered() (*engine.Job, error) {
-	normal, errs := j.kind.Lower(j.Object, kinds.Options{})
+	normal, errs := j.kind.Lower(j.Object, asInstalled)
 	return normal, errs.ToAggregate()
 }
 

@@ -26,7 +26,7 @@ cluster's DNS domain are written with the usual "cluster.local".`,
 		Example: a.example("t9k render -f job.yaml", "t9k render -f job.yaml -o json"),
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			checked, err := a.check(cmd.Context(), files, a.offlineNamespace())
+			checked, err := a.check(cmd.Context(), files, a.offlineNamespace(), asInstalled)
 			if err != nil {
 				return err
 			}

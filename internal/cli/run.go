@@ -61,7 +61,7 @@ func addFileFlag(cmd *cobra.Command, files *[]string) {
 func (a *app) run(ctx context.Context, o *runOptions) error {
 	// A manifest's faults are worth telling even where there is no cluster.
 	c, noCluster := a.connect()
-	checked, err := a.check(ctx, o.files, a.offlineNamespace())
+	checked, err := a.check(ctx, o.files, a.offlineNamespace(), asInstalled)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"tensorstack.dev/batch/internal/cli/manifest"
 	"tensorstack.dev/batch/internal/cli/view"
+	"tensorstack.dev/batch/internal/kinds"
 )
 
 func (a *app) validateCommand() *cobra.Command {
@@ -23,11 +24,13 @@ func (a *app) validateCommand() *cobra.Command {
 Jobs, TensorBoards, queues and pod groups are checked as a cluster with the operator would check them: fields that do not
 exist, the schema with its rules, and what only code can tell. Objects of Kubernetes itself are checked for fields that do
 not exist and values of the wrong type. What an object says to no effect is told as a warning. The exit code is 1 if there
-is any fault.`,
+is any fault.
+
+Jobs are held to the usual limit of 10,000 replicas. "run" leaves it to the cluster how large a job may be.`,
 		Example: a.example("t9k validate -f job.yaml", "t9k validate -f a.yaml -f b.yaml"),
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			checked, err := a.check(cmd.Context(), files, a.offlineNamespace())
+			checked, err := a.check(cmd.Context(), files, a.offlineNamespace(), kinds.Options{})
 			if err != nil {
 				return err
 			}
@@ -45,12 +48,12 @@ type checked struct {
 }
 
 // check reads and checks manifests. Faults are listed in the order of the files and documents.
-func (a *app) check(ctx context.Context, files []string, namespace string) (*checked, error) {
+func (a *app) check(ctx context.Context, files []string, namespace string, limits kinds.Options) (*checked, error) {
 	if len(files) == 0 {
 		return nil, errors.New("name a manifest: -f FILE")
 	}
 	c := &checked{}
-	checker := manifest.Checker{Namespace: namespace}
+	checker := manifest.Checker{Namespace: namespace, Kinds: limits}
 	for _, file := range files {
 		r, name, err := a.open(file)
 		if err != nil {

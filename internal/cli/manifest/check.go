@@ -22,6 +22,8 @@ import (
 type Checker struct {
 	// Namespace is that of objects that name none.
 	Namespace string
+	// Kinds are the limits that jobs are held to.
+	Kinds kinds.Options
 
 	definitions map[schema.GroupVersionResource]*definition
 }
@@ -93,7 +95,7 @@ func (c *Checker) checkJob(ctx context.Context, r *Result) error {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, object); err != nil {
 			return nil, err
 		}
-		r.Job, broken = r.Kind.Lower(object, kinds.Options{})
+		r.Job, broken = r.Kind.Lower(object, c.Kinds)
 		if len(broken) == 0 && r.Job != nil {
 			r.warn(r.Kind.Warnings(object, r.Job))
 		}

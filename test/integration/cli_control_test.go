@@ -1,0 +1,75 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+)
+
+// Whatever stands in images, commands, messages and events: a terminal never gets to obey it.
+func TestCLIPassesNoControlSequenceOn(t *testing.T) {
+	const evil = "evil \x1b[2J\u009b31m\x07"
+	w := newWorld(t)
+	job := newJob("job", role("w", 2, commandRun, evil))
+	job.Annotations = map[string]string{"note": evil}
+	w.create(job)
+	status := func(name string, phase batch.JobPhase, ended batch.JobConditionType) {
+		j := w.job(name)
+		j.Status = batch.JobStatus{Phase: phase, Tasks: []batch.Tasks{{Type: "w" + evil, Replicas: []batch.ReplicaStatus{
+			{Name: name + "-w-0", Phase: batch.ReplicaFailed, Reason: evil, NodeName: evil}, {Name: name + "-w-1", Phase: batch.ReplicaPending, Reason: evil}}}},
+			Aggregate: batch.Aggregate{Failed: 1, Pending: 1},
+			Conditions: []batch.JobCondition{
+				{Type: batch.JobRunningCondition, Status: metav1.ConditionFalse, Reason: batch.ReasonUnschedulable, Message: evil},
+				{Type: batch.JobFailedCondition, Status: metav1.ConditionFalse, Reason: batch.Reason(evil), Message: evil}}}
+		if ended != "" {
+			j.Status.Conditions[1].Type, j.Status.Conditions[1].Status = ended, metav1.ConditionTrue
+		}
+		w.must(w.client.Status().Update(t.Context(), j))
+	}
+	status("job", batch.JobPending, "")
+	w.create(newJob("ended", role("w", 2, commandRun)))
+	status("ended", batch.JobFailed, batch.JobFailedCondition)
+	w.create(&corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "event"}, Type: evil, Reason: evil, Message: evil,
+		InvolvedObject: corev1.ObjectReference{Kind: "GenericJob", Namespace: w.ns, Name: "job", UID: w.job("job").UID}})
+	queue := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{GenerateName: "evil-"}, Spec: scheduling.QueueSpec{ResourceShapeProfile: "none"}}
+	w.must(w.client.Create(t.Context(), queue))
+	t.Cleanup(func() { _ = w.client.Delete(t.Context(), queue) }) // the world's API server goes with the test
+	queue.Status.Conditions = []metav1.Condition{{Type: scheduling.QueueShapeKnown, Status: metav1.ConditionFalse, Reason: "Evil", Message: evil, LastTransitionTime: metav1.Now()}}
+	if err := w.client.Status().Update(t.Context(), queue, &client.SubResourceUpdateOptions{}); err != nil {
+		t.Logf("the queue's message: %v", err)
+	}
+
+	tried := map[string]bool{"exec": true, "local": true, "version": true, "completion": true, "help": true} // these pass on or say nothing of others
+	for _, line := range []string{
+		"get", "get -o wide", "get -A", "get job -o json", "get job -o yaml", "get -o name", "get ended --watch", "get " + evil,
+		"describe job ended", "describe job -o yaml", "logs job", "logs " + evil, "run -f -", "run -f - --detach -o json",
+		"queue list", "queue describe " + queue.Name, "queue describe " + evil, "tensorboard " + evil,
+		"pause job", "resume job", "scale job 3", "debug on job -o yaml", "debug off job", "pause ended",
+		"validate -f -", "render -f -", "convert -f -", "delete job --wait=false",
+	} {
+		args := strings.Split(line, " ")
+		tried[args[0]] = true
+		call := w.start(manifest("name: ended, annotations: {a: \"\\e[2J\"}", 2, 0, commandRun), args...)
+		<-call.code
+		out := call.out.String() + call.err.String()
+		if strings.ContainsAny(out, "\x1b\u009b\x07") {
+			t.Errorf("t9k %s wrote %q", line, out)
+		}
+		if line == "describe job ended" {
+			w.contains(line, out, `evil \u001b[2J\u009b31m\u0007`)
+		}
+	}
+	for verb := range strings.Lines(w.t9k("__complete", "")) {
+		name, _, _ := strings.Cut(strings.TrimSpace(verb), "\t")
+		if name != "" && !strings.HasPrefix(name, ":") && !tried[name] {
+			t.Error(fmt.Errorf("verb %q is not tried", name))
+		}
+	}
+}
