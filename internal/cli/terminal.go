@@ -18,12 +18,13 @@ func (t *terminal) raw(ctx context.Context, f func(remotecommand.TerminalSizeQue
 	defer func() { _ = term.Restore(t.fd, state) }()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	return f(&sizes{ctx: ctx, terminal: t})
+	return f(&sizes{done: ctx.Done(), terminal: t})
 }
 
 // sizes tells the size of a terminal whenever it has changed.
 type sizes struct {
-	ctx           context.Context
+	// done ends the telling.
+	done          <-chan struct{}
 	terminal      *terminal
 	width, height int
 }
@@ -41,7 +42,7 @@ func (s *sizes) Next() *remotecommand.TerminalSize {
 			return &remotecommand.TerminalSize{Width: uint16(width), Height: uint16(height)}
 		}
 		select {
-		case <-s.ctx.Done():
+		case <-s.done:
 			return nil
 		case <-time.After(sizeInterval):
 		}

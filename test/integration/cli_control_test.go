@@ -22,7 +22,7 @@ func TestCLIPassesNoControlSequenceOn(t *testing.T) {
 	w.create(job)
 	status := func(name string, phase batch.JobPhase, ended batch.JobConditionType) {
 		j := w.job(name)
-		j.Status = batch.JobStatus{Phase: phase, Tasks: []batch.Tasks{{Type: "w" + evil, Replicas: []batch.ReplicaStatus{
+		j.Status.JobStatus = batch.JobStatus{Phase: phase, Tasks: []batch.Tasks{{Type: "w" + evil, Replicas: []batch.ReplicaStatus{
 			{Name: name + "-w-0", Phase: batch.ReplicaFailed, Reason: evil, NodeName: evil}, {Name: name + "-w-1", Phase: batch.ReplicaPending, Reason: evil}}}},
 			Aggregate: batch.Aggregate{Failed: 1, Pending: 1},
 			Conditions: []batch.JobCondition{
