@@ -41,7 +41,7 @@ func TestCLIPassesNoControlSequenceOn(t *testing.T) {
 	queue := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{GenerateName: "evil-"}, Spec: scheduling.QueueSpec{ResourceShapeProfile: "none"}}
 	w.must(w.client.Create(t.Context(), queue))
 	t.Cleanup(func() { _ = w.client.Delete(t.Context(), queue) }) // the world's API server goes with the test
-	queue.Status.Conditions = []metav1.Condition{{Type: scheduling.QueueShapeKnown, Status: metav1.ConditionFalse, Reason: "Evil", Message: evil, LastTransitionTime: metav1.Now()}}
+	queue.Status.Conditions = []scheduling.QueueCondition{{Type: scheduling.QueueShapeKnown, Status: metav1.ConditionFalse, Reason: "Evil", Message: evil, LastTransitionTime: metav1.Now()}}
 	if err := w.client.Status().Update(t.Context(), queue, &client.SubResourceUpdateOptions{}); err != nil {
 		t.Logf("the queue's message: %v", err)
 	}
