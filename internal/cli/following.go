@@ -32,8 +32,10 @@ type track struct {
 	lostSince time.Time
 	// unclaimed is true when no controller has taken the job up in good time.
 	unclaimed bool
-	ages      view.Ages
-	deleted   bool
+	// impossible is true while the job is known to be unable to start.
+	impossible bool
+	ages       view.Ages
+	deleted    bool
 	// normal is the job's normal form; nil where the spec cannot be carried out.
 	normal *engine.Job
 }
@@ -72,6 +74,8 @@ type following struct {
 	terminal *terminal
 	style    view.Style
 	whoWidth int
+	// failIfImpossible ends the following of a job that can never start.
+	failIfImpossible bool
 }
 
 // view is the job as it is drawn, with what its spec says.
@@ -82,10 +86,10 @@ func (t *track) view() view.Job {
 }
 
 // follow shows jobs until all have ended or ctx is done. It returns an exitError unless all of them have succeeded.
-func (a *app) follow(ctx context.Context, c *cluster, jobs []*job) error {
+func (a *app) follow(ctx context.Context, c *cluster, jobs []*job, failIfImpossible bool) error {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	f := &following{app: a, cluster: c, style: styleOf(a.Out), terminal: terminalOf(a.Out)}
+	f := &following{app: a, cluster: c, style: styleOf(a.Out), terminal: terminalOf(a.Out), failIfImpossible: failIfImpossible}
 	if f.terminal != nil {
 		f.screen = view.NewScreen(a.Out)
 	}
@@ -265,7 +269,7 @@ func (f *following) takeJob(n news) error {
 		}
 		t.told = t.status()
 	}
-	return nil
+	return f.takeImpossible(t)
 }
 
 // takeStatus brings the job of a track up to date.
@@ -329,6 +333,8 @@ func (f *following) draw() error {
 			live.Notice = fmt.Sprintf("the API server has not answered for %s; trying again: %s", time.Since(t.lostSince).Round(time.Second), cause(t.lost))
 		case t.unclaimed && t.status().Phase == "":
 			live.Notice = unclaimed
+		case t.impossible:
+			live.Notice = impossibleNotice
 		}
 		jobs = append(jobs, live)
 	}

@@ -22,7 +22,9 @@ import (
 type runOptions struct {
 	files  []string
 	detach bool
-	output output
+	// failIfImpossible ends the following of a job that can never start.
+	failIfImpossible bool
+	output           output
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -37,18 +39,23 @@ manager "t9k", so running a changed manifest again changes what may change on a 
 refused before anything is created. A job with generateName is created anew each time.
 
 On a terminal the job is shown in one picture that is drawn anew at every change; elsewhere each transition is a line.
-Ctrl-C stops following; the job goes on. Outages of the API server are waited out.`,
+Ctrl-C stops following; the job goes on. Outages of the API server are waited out. A job that needs more than its queue's quota
+or all nodes have is warned of; --fail-if-impossible ends there.`,
 		Example: a.example("t9k run -f job.yaml", "t9k run -f job.yaml --detach", "cat job.yaml | t9k run -f -"),
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.output != "" && !o.detach {
 				return errors.New("-o prints what was applied and goes with --detach")
 			}
+			if o.failIfImpossible && o.detach {
+				return errors.New("--fail-if-impossible needs the job to be followed: leave --detach out")
+			}
 			return a.run(cmd.Context(), &o)
 		},
 	}
 	addFileFlag(cmd, &o.files)
 	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "Return when everything is applied")
+	cmd.Flags().BoolVar(&o.failIfImpossible, "fail-if-impossible", false, "End, with exit code 1, once the scheduler says that a job can never start as things are; the job stays")
 	addOutputFlag(cmd, &o.output, outputName, outputJSON, outputYAML)
 	return cmd
 }
@@ -101,7 +108,7 @@ func (a *app) run(ctx context.Context, o *runOptions) error {
 	}
 	a.tellRuntime(ctx, c)
 	a.tellFinished(c, jobs)
-	return a.follow(ctx, c, jobs)
+	return a.follow(ctx, c, jobs, o.failIfImpossible)
 }
 
 // target is an object and where it goes.

@@ -125,11 +125,12 @@ func (p *pass) pendingReason() (batch.Reason, string) {
 		r := p.seen.Refusals[0]
 		return r.Reason, fmt.Sprintf("Cannot create %s: %s", r.Object, r.Message)
 	}
-	if message := groupMessage(p.seen.Group); p.Gang != nil && message != "" {
-		return batch.ReasonUnschedulable, "PodGroup: " + message
+	if c := groupWaits(p.seen.Group); p.Gang != nil && c != nil {
+		return waitReason(c.Reason), "PodGroup: " + c.Message
 	}
 	if pod := p.firstPod(unschedulable); pod != nil {
-		return batch.ReasonUnschedulable, fmt.Sprintf("Pod %s: %s", pod.Name, scheduledCondition(pod).Message)
+		c := scheduledCondition(pod)
+		return waitReason(c.Reason), fmt.Sprintf("Pod %s: %s", pod.Name, c.Message)
 	}
 	if pod := p.firstPod(func(pod *corev1.Pod) bool { return waitingContainer(pod) != nil }); pod != nil {
 		w := waitingContainer(pod)
@@ -160,17 +161,25 @@ func unschedulable(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName == "" && c != nil && c.Status == corev1.ConditionFalse && c.Message != ""
 }
 
-// groupMessage is what the scheduler says of a PodGroup that it has not scheduled; empty where it has, or has said nothing yet.
-func groupMessage(g *scheduling.PodGroup) string {
+// groupWaits is what the scheduler says of a PodGroup that it has not scheduled; nil where it has, or has said nothing yet.
+func groupWaits(g *scheduling.PodGroup) *scheduling.PodGroupCondition {
 	if g == nil {
-		return ""
+		return nil
 	}
-	for _, c := range g.Status.Conditions {
-		if c.Type == scheduling.GroupScheduled && c.Status != metav1.ConditionTrue {
-			return c.Message
+	for i := range g.Status.Conditions {
+		if c := &g.Status.Conditions[i]; c.Type == scheduling.GroupScheduled && c.Status != metav1.ConditionTrue && c.Message != "" {
+			return c
 		}
 	}
-	return ""
+	return nil
+}
+
+// waitReason is the Running condition's reason for one of the scheduler's.
+func waitReason(scheduler string) batch.Reason {
+	if scheduler == scheduling.ReasonImpossible {
+		return batch.ReasonImpossible
+	}
+	return batch.ReasonUnschedulable
 }
 
 func (p *pass) replicaFailureCondition() batch.JobCondition {

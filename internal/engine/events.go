@@ -132,7 +132,7 @@ func (p *pass) refusalEvents(next *batch.JobStatus) {
 }
 
 // obstacles are reasons of the Running condition that people may have to do something about.
-var obstacles = []batch.Reason{batch.ReasonNameTaken, batch.ReasonCreateRefused, batch.ReasonUnschedulable, batch.ReasonNotStarted}
+var obstacles = []batch.Reason{batch.ReasonNameTaken, batch.ReasonCreateRefused, batch.ReasonUnschedulable, batch.ReasonImpossible, batch.ReasonNotStarted}
 
 // heldResources warns of pods that go on after the end of their job.
 func (p *pass) heldResources() {

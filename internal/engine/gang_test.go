@@ -71,6 +71,14 @@ func TestGroupSaysWhy(t *testing.T) {
 	if got := condition(p.stat, batch.JobRunningCondition).Message; got != "0 of 2 replicas run. PodGroup: queue q is closed" {
 		t.Error(got)
 	}
+	c := &p.seen.Group.Status.Conditions[1]
+	c.Reason, c.Message = scheduling.ReasonImpossible, "the quota is too small"
+	p.pass().wantReason(batch.JobRunningCondition, batch.ReasonImpossible)
+	if got := p.told[len(p.told)-1]; !strings.Contains(got, string(batch.ReasonImpossible)) {
+		t.Errorf("events %q do not say that it is impossible", p.told)
+	}
+	c.Reason, c.Message = scheduling.ReasonQuotaExceeded, "the quota is used up"
+	p.pass().wantReason(batch.JobRunningCondition, batch.ReasonUnschedulable)
 }
 
 // A job that resumes before anybody has seen its pods gone was not disrupted.

@@ -60,6 +60,9 @@ const (
 	ReasonCreatingReplicas Reason = "CreatingReplicas"
 	// ReasonUnschedulable (Running): the scheduler finds no room; the message is the scheduler's.
 	ReasonUnschedulable Reason = "Unschedulable"
+	// ReasonImpossible (Running): the job could not start even if nothing else ran; the message is the scheduler's. It starts once
+	// the quota of its queue or the nodes change.
+	ReasonImpossible Reason = "Impossible"
 	// ReasonNotStarted (Running): a pod is bound to a node and its containers cannot start yet; the message is the kubelet's.
 	ReasonNotStarted Reason = "ContainersNotStarted"
 	// ReasonRestarting (Running): replicas are being replaced.

@@ -150,6 +150,9 @@ const (
 	ReasonShapeUnknown = "ResourceShapeUnknown"
 	// ReasonNoRoom: no set of nodes takes the group's minimum together.
 	ReasonNoRoom = "NoRoom"
+	// ReasonImpossible: the group could not start even if nothing else ran: it needs more than the whole quota of its queue, or than
+	// its nodes have. It starts once the quota or the nodes change.
+	ReasonImpossible = "Impossible"
 	// ReasonPreempting: pods of other queues are being evicted for the group.
 	ReasonPreempting = "Preempting"
 	// ReasonReserved: the group has waited for long, and room is kept for it until pods that hold it end.

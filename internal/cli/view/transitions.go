@@ -57,7 +57,7 @@ func jobTransition(ref string, old, now *batch.JobStatus) (Transition, bool) {
 func waitsFor(s *batch.JobStatus) string {
 	c := Condition(s, batch.JobRunningCondition)
 	switch c.Reason {
-	case batch.ReasonUnschedulable, batch.ReasonNotStarted, batch.ReasonNameTaken, batch.ReasonCreateRefused:
+	case batch.ReasonUnschedulable, batch.ReasonImpossible, batch.ReasonNotStarted, batch.ReasonNameTaken, batch.ReasonCreateRefused:
 		if c.Status != metav1.ConditionTrue {
 			return string(c.Reason) + c.Message
 		}

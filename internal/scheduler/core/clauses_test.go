@@ -14,7 +14,7 @@ func TestGangIsAllOrNothing(t *testing.T) {
 	w.queue("a", 0, 0)
 	big, small := w.group("big", "a", 3, 3), w.group("small", "a", 1, 4)
 	d := w.round(t)
-	if bound(big) != 0 || d["big"].Reason != NoRoom || !strings.Contains(d["big"].Message, "2 of the 3 pods") {
+	if bound(big) != 0 || d["big"].Reason != Impossible || !strings.Contains(d["big"].Message, "2 of the 3 pods") {
 		t.Errorf("the gang that does not fit: %d bound, %s: %s", bound(big), d["big"].Reason, d["big"].Message)
 	}
 	if bound(small) != 1 {

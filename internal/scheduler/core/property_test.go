@@ -262,6 +262,9 @@ func (l *life) checkGangs(d *Decision, was before) {
 	if d.Reason == QuotaExceeded {
 		l.stats["quota"]++
 	}
+	if d.Reason == Impossible { // whatever comes could run if it were alone
+		l.errorf("group %s is said to be impossible: %s", g.Name, d.Message)
+	}
 }
 
 // checkHold: nobody is evicted who may not be, for a group that would not fit, or in vain.

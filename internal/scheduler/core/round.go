@@ -160,7 +160,7 @@ func (r *round) decide(g *Group) *Decision {
 }
 
 func (d *Decision) refuse(reason Reason, format string, args ...any) {
-	d.Reason, d.Message = reason, fmt.Sprintf(format, args...)
+	d.Reason, d.Message, d.LacksNodes = reason, fmt.Sprintf(format, args...), reason == NoRoom
 }
 
 // try does one step for a group and tells whether there is another one to do.
@@ -209,6 +209,13 @@ func (r *round) start(g *Group, d *Decision, n need, pods []*Pod) (again bool) {
 		r.settle(g)
 		return r.commit(g, d)
 	}
+	if never := r.impossible(g, n, pods); never != nil {
+		r.settle(g)
+		d.refuse(never.reason, "%s", never.message)
+		d.LacksNodes = no.reason == NoRoom
+		r.evictStranded(g, d)
+		return false
+	}
 	if h := r.kept[g]; h != nil && h.pending() && (!h.Preempting || no.reason == NoRoom) {
 		r.keep(g, h)
 		r.waitFor(d, h)
@@ -219,10 +226,15 @@ func (r *round) start(g *Group, d *Decision, n need, pods []*Pod) (again bool) {
 	if r.preempt(g, d, n, pods, no) || r.replace(g, d, n, pods) || r.reserve(g, d, n, pods) {
 		return false
 	}
+	r.evictStranded(g, d)
+	return false
+}
+
+// evictStranded gives up on a gang that has been bound in part only for too long.
+func (r *round) evictStranded(g *Group, d *Decision) {
 	if !g.Complete && r.Grace > 0 && !g.Partial.IsZero() && r.Now.Sub(g.Partial) >= r.Grace {
 		d.Evict = append(d.Evict, r.stranded(g)...)
 	}
-	return false
 }
 
 // stranded are the pods of a gang that was never bound as a whole: they hold room that is of no use.
@@ -245,7 +257,7 @@ func (r *round) commit(g *Group, d *Decision) (again bool) {
 	r.placed += len(gang)
 	r.log = nil
 	d.Gangs = append(d.Gangs, gang)
-	d.Reason, d.Message = Scheduled, ""
+	d.Reason, d.Message, d.LacksNodes = Scheduled, "", false
 	return slices.ContainsFunc(g.Pods, r.waits)
 }
 

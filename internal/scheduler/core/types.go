@@ -110,6 +110,11 @@ type Cluster struct {
 	// Used is what the pods with a node use, by queue; nil: those in Groups. Round changes a copy of it.
 	Used  map[string]Resources
 	Nodes Nodes
+	// Sites are the nodes that a pod of a group may use, as if nothing ran on them; nil: that is not known, and nothing is
+	// Impossible for want of nodes.
+	Sites func(g *Group, p *Pod) *Sites
+	// Uncounted tells of resources that pods may get from elsewhere than the room of their nodes; nil: there are none.
+	Uncounted func(resource string) bool
 	// Domain is the topology domain of a node, empty where it has none; Domains lists all of them in order.
 	Domain  func(node string) string
 	Domains []string
@@ -139,6 +144,7 @@ const (
 	PodTooLarge      Reason = "PodTooLarge"
 	QuotaExceeded    Reason = "QuotaExceeded"
 	NoRoom           Reason = "NoRoom"
+	Impossible       Reason = "Impossible"
 	Preempting       Reason = "Preempting"
 	Reserved         Reason = "Reserved"
 )
@@ -155,6 +161,8 @@ type Decision struct {
 	// Reason is why the group, or what is beyond its minimum, waits; Scheduled if nothing of it does.
 	Reason  Reason
 	Message string
+	// LacksNodes: room on nodes is all that is missing, so that more nodes would let start what waits.
+	LacksNodes bool
 	// Extra: the minimum is placed, and Reason is about pods beyond it.
 	Extra bool
 }

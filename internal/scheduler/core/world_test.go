@@ -28,7 +28,30 @@ type node struct {
 func newWorld() *world {
 	w := &world{}
 	w.cluster = Cluster{Queues: map[string]*Queue{}, Now: epoch.Add(time.Hour), Nodes: w, Domain: func(name string) string { return w.node(name).domain }}
+	known := map[string]*Sites{}
+	w.cluster.Sites = func(_ *Group, p *Pod) *Sites {
+		class, _, _ := strings.Cut(p.Shape, "/")
+		key := fmt.Sprint(class, len(w.nodes))
+		if known[key] == nil {
+			known[key] = w.sites(class)
+		}
+		return known[key]
+	}
 	return w
+}
+
+// sites are the nodes of a class.
+func (w *world) sites(class string) *Sites {
+	var all []Site
+	for _, n := range w.nodes {
+		if class == "any" || class == "" || class == n.class {
+			all = append(all, Site{Room: n.size, Domain: n.domain, Count: 1})
+		}
+	}
+	if len(all) == len(w.nodes) {
+		return NewSites(all, "")
+	}
+	return NewSites(all, "no node is of class "+class)
 }
 
 func (w *world) node(name string) *node {

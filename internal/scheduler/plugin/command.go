@@ -122,7 +122,9 @@ func setup(ctx context.Context, opts *options.Options, settings Config, alone bo
 	if !ok {
 		return nil, nil, fmt.Errorf("the scheduler's snapshot is a %T", fw.SnapshotSharedLister())
 	}
-	made[0].attach(ctx, sched, newNodes(ctx, fw, sched.Cache, snapshot, made[0].index))
+	n := newNodes(ctx, fw, sched.Cache, snapshot, made[0].index)
+	n.uncounted, n.foreseen = uncountedResources(cfg.Profiles, fw.ListPlugins().Filter.Enabled)
+	made[0].attach(ctx, sched, n)
 	return &cc, sched, nil
 }
 

@@ -27,8 +27,9 @@ type index struct {
 	attracted map[types.UID]bool
 	// freed counts what may have made room.
 	freed uint64
-	// nodesChanged: the capacities of the queues are to be counted anew.
+	// nodesChanged: the capacities of the queues and the sites are to be counted anew.
 	nodesChanged bool
+	sites        *sites
 	// filled: all was known when the planner began, which it does once the scheduler leads.
 	filled bool
 	// wake is told of every change that the planner should look at, completed of groups whose minimum is bound and of those of
@@ -42,11 +43,11 @@ type member struct {
 	pod   *corev1.Pod
 	core  *core.Pod
 	group *group
+	// constraints are what the pod asks of the labels and taints of its node.
+	constraints string
 	// attempt is the last plan that gave the pod a node.
 	attempt *attempt
-	// told and toldAt are what was last written on the pod.
-	told   string
-	toldAt time.Time
+	told    told
 }
 
 type queue struct {
@@ -119,6 +120,7 @@ func (x *index) podSeen(pod *corev1.Pod) {
 			Created: pod.CreationTimestamp.Time}}
 		m.core.Requests = requestsOf(pod)
 		m.core.Shape = shapeOf(pod, m.core.Requests)
+		m.constraints = constraintsOf(pod)
 		x.pods[pod.UID] = m
 		m.group.core.Pods = append(m.group.core.Pods, m.core)
 		m.group.changed = true

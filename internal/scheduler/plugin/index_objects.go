@@ -69,6 +69,14 @@ func (x *index) queueSeen(q *scheduling.Queue) {
 	n.limitPods()
 	x.queues[q.Name] = n
 	x.nodesChanged = true
+	x.retry(q.Name)
+}
+
+// retry has the groups of a queue tried in the next round.
+func (x *index) retry(queue string) {
+	for g := range x.waiting {
+		g.changed = g.changed || g.queue() == queue
+	}
 	x.freed++
 	x.wake()
 }
@@ -90,8 +98,7 @@ func (x *index) queueGone(q *scheduling.Queue) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.queues, q.Name)
-	x.freed++
-	x.wake()
+	x.retry(q.Name)
 }
 
 // nodeSeen takes note of a node whose change may make room; old is nil for a new one.
@@ -114,11 +121,12 @@ func (x *index) roomMade(nodes bool) {
 }
 
 // capacities counts what the nodes have that each queue may use.
-func (x *index) capacities(nodes []*corev1.Node) {
+func (x *index) capacities(nodes []*corev1.Node, topologyLabel string) {
 	if !x.nodesChanged {
 		return
 	}
 	x.nodesChanged = false
+	x.sites = newSites(nodes, topologyLabel)
 	for _, q := range x.queues {
 		q.core.Capacity = core.Resources{}
 		for _, n := range nodes {

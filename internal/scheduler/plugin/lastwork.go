@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 )
 
@@ -13,76 +14,60 @@ import (
 type lastWork struct {
 	mu    sync.Mutex
 	todo  map[string]func(context.Context) error
-	busy  map[string]bool
-	order chan string
-	// failed is work that is to be done again unless there is newer.
-	failed map[string]func(context.Context) error
+	order workqueue.TypedDelayingInterface[string]
 	// retry is after how long work that failed is done again, unless there is newer; 0: never.
 	retry time.Duration
 }
 
 func newLastWork(retry time.Duration) *lastWork {
-	return &lastWork{todo: map[string]func(context.Context) error{}, busy: map[string]bool{}, failed: map[string]func(context.Context) error{}, order: make(chan string, 100_000), retry: retry}
+	return &lastWork{todo: map[string]func(context.Context) error{}, order: workqueue.NewTypedDelayingQueue[string](), retry: retry}
 }
 
+// put never waits, so that it can be called with locks held that the work needs.
 func (l *lastWork) put(key string, do func(context.Context) error) {
 	l.mu.Lock()
-	queued := l.todo[key] != nil || l.busy[key]
 	l.todo[key] = do
-	delete(l.failed, key)
 	l.mu.Unlock()
-	if !queued {
-		l.order <- key
-	}
+	l.order.Add(key)
 }
 
 func (l *lastWork) run(ctx context.Context, workers int) {
 	var group sync.WaitGroup
 	for range workers {
 		group.Go(func() {
-			for {
-				select {
-				case <-ctx.Done():
-					return
-				case key := <-l.order:
-					l.work(ctx, key)
-				}
+			for l.next(ctx) {
 			}
 		})
 	}
+	<-ctx.Done()
+	l.order.ShutDown()
 	group.Wait()
 }
 
-func (l *lastWork) work(ctx context.Context, key string) {
+// next does the work of one key; it returns false at the end.
+func (l *lastWork) next(ctx context.Context) bool {
+	key, over := l.order.Get()
+	if over || ctx.Err() != nil {
+		return false
+	}
+	defer l.order.Done(key)
 	l.mu.Lock()
 	do := l.todo[key]
 	delete(l.todo, key)
-	l.busy[key] = true
 	l.mu.Unlock()
+	if do == nil { // newer work was done while this waited to be done again
+		return true
+	}
 	err := do(ctx)
-	l.mu.Lock()
-	delete(l.busy, key)
-	newer := l.todo[key] != nil
-	if err != nil && !newer && l.retry > 0 {
-		l.failed[key] = do
-		time.AfterFunc(l.retry, func() { l.again(key) })
+	if err == nil || ctx.Err() != nil {
+		return true
 	}
-	l.mu.Unlock()
-	if err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "Writing to the API server")
-	}
-	if newer {
-		l.order <- key
-	}
-}
-
-// again puts work in that failed, unless there has been newer.
-func (l *lastWork) again(key string) {
+	klog.FromContext(ctx).Error(err, "Writing to the API server")
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if do := l.failed[key]; do != nil { // so nothing of the key is queued or under way
-		delete(l.failed, key)
+	if l.todo[key] == nil && l.retry > 0 {
 		l.todo[key] = do
-		l.order <- key
+		l.order.AddAfter(key, l.retry)
 	}
+	return true
 }

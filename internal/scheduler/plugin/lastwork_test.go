@@ -54,7 +54,7 @@ func TestLastWork(t *testing.T) {
 	}
 	release <- nil
 	<-took
-	l.again("a") // as the timer does
+	l.order.Add("a") // as the timer does
 	l.put("b", func(context.Context) error { took <- "other"; return nil })
 	if got := <-took; got != "other" || len(began) > 0 {
 		t.Errorf("what failed is done again after something newer")

@@ -36,6 +36,19 @@ type nodes struct {
 	// edits counts changes of the snapshot that the cache knows nothing of.
 	edits int64
 	err   error
+	// uncounted tells of resources that the profile's filters do not look for on nodes. Unless foreseen is true they are others than
+	// those that sites knows.
+	uncounted func(resource string) bool
+	foreseen  bool
+}
+
+// elsewhere tells of resources that a pod may get though its node's allocatable does not have them.
+func (n *nodes) elsewhere(resource string) bool {
+	if n.uncounted(resource) {
+		return true
+	}
+	dra := n.profile.SharedDRAManager()
+	return dra != nil && dra.DeviceClassResolver().GetDeviceClass(corev1.ResourceName(resource)) != nil
 }
 
 type absence struct {

@@ -166,7 +166,7 @@ func (pl *planner) round() {
 	if err != nil {
 		return
 	}
-	x.capacities(list)
+	x.capacities(list, pl.config.TopologyLabel)
 	pl.releaseHolds()
 	groups, skipped, full := pl.choose(began)
 	if len(groups) == 0 {
@@ -229,6 +229,12 @@ func (pl *planner) cluster(now time.Time, groups []*core.Group) *core.Cluster {
 		ReserveAfter: pl.config.ReserveAfter, Grace: pl.config.Grace, MaxPods: batch, Used: x.used}
 	for name, q := range x.queues {
 		c.Queues[name] = &q.core
+	}
+	if pl.nodes.foreseen {
+		c.Sites = func(g *core.Group, p *core.Pod) *core.Sites {
+			return x.sites.of(x.queues[g.Queue], x.pods[types.UID(p.UID)])
+		}
+		c.Uncounted = pl.nodes.elsewhere
 	}
 	c.Running = func() []*core.Group {
 		all := make([]*core.Group, 0, len(x.groups))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,25 +49,80 @@ func saidIn(pg *scheduling.PodGroup) said {
 	return said{}
 }
 
-// report says of a group why it waits. The index is locked.
+// report says why a group waits: in the group's condition, unless its minimum runs, and on its pods. The index is locked.
 func (p *Plugin) report(g *group, d *core.Decision, now time.Time) {
 	if d.Reason == core.Scheduled {
-		return
-	}
-	if d.Extra || g.single || g.core.Complete {
-		for _, o := range d.Group.Pods {
-			if m := p.index.pods[types.UID(o.UID)]; m != nil && o.Node == "" && m.told != d.Message && now.Sub(m.toldAt) >= quiet {
-				m.told, m.toldAt = d.Message, now
-				p.conditions.pod(m.pod, d.Message)
-			}
-		}
 		return
 	}
 	if d.Reason == core.NotEnoughMembers && now.Sub(g.core.Created) < settling {
 		g.look = g.core.Created.Add(settling)
 		return // its pods are just being made
 	}
-	p.say(g, metav1.ConditionFalse, string(d.Reason), d.Message, now)
+	if !d.Extra && !g.single && !g.core.Complete {
+		p.say(g, metav1.ConditionFalse, string(d.Reason), d.Message, now)
+		p.reportPods(g, podReason(d), fmt.Sprintf("waits until all of PodGroup %s can start: its condition %s says what is missing", g.key.Name, scheduling.GroupScheduled), now)
+		return
+	}
+	p.reportPods(g, podReason(d), d.Message, now)
+}
+
+// podReason is the reason of the condition PodScheduled of pods that wait. Autoscalers add nodes for pods that are Unschedulable, so
+// none is for whose start more nodes do nothing.
+func podReason(d *core.Decision) string {
+	if d.LacksNodes {
+		return corev1.PodReasonUnschedulable
+	}
+	return string(d.Reason)
+}
+
+// reportPods says on the pods of a group that wait why they do. Messages of a group that starts as a whole point to its condition,
+// so that a pod costs a write only when its reason changes. The index is locked.
+func (p *Plugin) reportPods(g *group, reason, message string, now time.Time) {
+	for _, o := range g.core.Pods {
+		m := p.index.pods[types.UID(o.UID)]
+		if m == nil || o.Node != "" || o.Ending {
+			continue
+		}
+		if m.told == (told{}) {
+			m.told = toldBy(m.pod) // by the scheduler that led before
+		}
+		if m.told.reason == reason && m.told.message == message {
+			continue
+		}
+		if until := m.told.at.Add(quiet); now.Before(until) {
+			if g.look.IsZero() || until.Before(g.look) {
+				g.look = until
+			}
+			continue
+		}
+		m.told = told{reason: reason, message: message, at: now}
+		p.conditions.pod(m.pod.UID, p.index.waitingPod, m.told)
+	}
+}
+
+// told is what was last written on a pod of why it waits.
+type told struct {
+	reason, message string
+	at              time.Time
+}
+
+func toldBy(pod *corev1.Pod) told {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return told{reason: c.Reason, message: c.Message}
+		}
+	}
+	return told{}
+}
+
+// waitingPod is a pod that has no node and gets none; nil if there is none of that UID.
+func (x *index) waitingPod(uid types.UID) *corev1.Pod {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if m := x.pods[uid]; m != nil && m.core.Node == "" && !m.core.Ending {
+		return m.pod
+	}
+	return nil
 }
 
 // completed says of a group that its minimum is bound, or that it is not any more, for none of its pods runs. A scheduler that
@@ -107,21 +163,27 @@ func (p *Plugin) say(g *group, status metav1.ConditionStatus, reason, message st
 		LastTransitionTime: metav1.NewTime(s.changed), TransitionID: string(uuid.NewUUID())})
 }
 
-// conditions writes conditions, the last one of each object.
+// conditions writes conditions, the last one of each object. Those of groups do not wait for those of pods, which are many.
 type conditions struct {
 	client client.Client
 	core   kubernetes.Interface
-	work   *lastWork
+	groups *lastWork
+	pods   *lastWork
 }
 
 func newConditions(c client.Client, core kubernetes.Interface) *conditions {
-	return &conditions{client: c, core: core, work: newLastWork(retryConditions)}
+	return &conditions{client: c, core: core, groups: newLastWork(retryConditions), pods: newLastWork(retryConditions)}
 }
 
-func (c *conditions) run(ctx context.Context) { c.work.run(ctx, 4) }
+func (c *conditions) run(ctx context.Context) {
+	var both sync.WaitGroup
+	both.Go(func() { c.groups.run(ctx, 4) })
+	both.Go(func() { c.pods.run(ctx, 4) })
+	both.Wait()
+}
 
 func (c *conditions) group(key types.NamespacedName, condition scheduling.PodGroupCondition) {
-	c.work.put("group "+key.String(), func(ctx context.Context) error {
+	c.groups.put(key.String(), func(ctx context.Context) error {
 		patch, err := json.Marshal(map[string]any{
 			"apiVersion": scheduling.GroupVersion.String(), "kind": "PodGroup",
 			"metadata": map[string]any{"name": key.Name, "namespace": key.Namespace},
@@ -139,23 +201,39 @@ func (c *conditions) group(key types.NamespacedName, condition scheduling.PodGro
 	})
 }
 
-// pod says on a pod itself why it waits. Groups of pods have a condition of their own for that.
-func (c *conditions) pod(pod *corev1.Pod, message string) {
-	for _, o := range pod.Status.Conditions {
-		if o.Type == corev1.PodScheduled && o.Message == message {
-			return
+// pod says on a pod why it waits, if it still does when its turn comes.
+func (c *conditions) pod(uid types.UID, waiting func(types.UID) *corev1.Pod, what told) {
+	c.pods.put(string(uid), func(ctx context.Context) error {
+		pod := waiting(uid)
+		if pod == nil {
+			return nil
 		}
-	}
-	c.work.put("pod "+string(pod.UID), func(ctx context.Context) error {
-		status := pod.Status.DeepCopy()
-		podutil.UpdatePodCondition(status, &corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
-			Reason: corev1.PodReasonUnschedulable, Message: message})
-		err := util.PatchPodStatus(ctx, c.core, pod.Name, pod.Namespace, &pod.Status, status)
+		err := c.writePod(ctx, pod, what)
+		if apierrors.IsConflict(err) { // what was known of it is old: it may even have been bound
+			if pod, err = c.core.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{}); err == nil && pod.UID == uid && pod.Spec.NodeName == "" {
+				err = c.writePod(ctx, pod, what)
+			}
+		}
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("writing the condition of pod %s: %w", podKey(pod), err)
 		}
 		return nil
 	})
+}
+
+// writePod writes the condition PodScheduled of a pod, unless the pod has changed.
+func (c *conditions) writePod(ctx context.Context, pod *corev1.Pod, what told) error {
+	status := pod.Status.DeepCopy()
+	podutil.UpdatePodCondition(status, &corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+		Reason: what.reason, Message: what.message, ObservedGeneration: podutil.CalculatePodConditionObservedGeneration(status, pod.Generation, corev1.PodScheduled)})
+	_, condition := podutil.GetPodCondition(status, corev1.PodScheduled)
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion},
+		"status": map[string]any{"conditions": []*corev1.PodCondition{condition}}})
+	if err != nil {
+		return err
+	}
+	_, err = c.core.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	return err
 }
 
 // evictions ends pods in favour of others.

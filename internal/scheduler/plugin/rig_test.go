@@ -68,6 +68,7 @@ func newRig(tb testing.TB, nodes int) *rig {
 	r.must(err)
 	fw := sched.Profiles[scheduling.SchedulerName]
 	r.planner = &planner{Plugin: p, sched: sched, nodes: newNodes(ctx, fw, sched.Cache, fw.SnapshotSharedLister().(*internalcache.Snapshot), p.index)}
+	r.nodes.uncounted, r.nodes.foreseen = uncountedResources(defaults.Profiles, fw.ListPlugins().Filter.Enabled)
 	for i := range nodes {
 		r.node(fmt.Sprintf("n%d", i), informers.Core().V1().Nodes().Informer().GetStore().Add)
 	}

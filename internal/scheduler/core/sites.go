@@ -1,0 +1,103 @@
+package core
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Site is a node as it is when no pod runs on it, or several alike.
+type Site struct {
+	// Room is what the pods of the node may request together; "pods" is how many they may be. A resource that is not in it is
+	// not there.
+	Room   Resources
+	Domain string
+	// Count is the number of such nodes.
+	Count int
+}
+
+// Sites are the nodes that pods with the same constraints may use.
+type Sites struct {
+	sites []Site
+	total Resources
+	// lack says which constraint leaves no node, or which leaves out some; empty where none does.
+	lack string
+	fits map[string]int
+}
+
+// NewSites returns the nodes that pods with some constraints may use. Lack says which constraint leaves no node, or which leaves out
+// some that pods may want; empty where none does.
+func NewSites(all []Site, lack string) *Sites {
+	s := &Sites{sites: all, total: Resources{}, lack: lack, fits: map[string]int{}}
+	for _, site := range all {
+		s.total.add(site.Room, int64(site.Count))
+	}
+	return s
+}
+
+// within are the sites of one topology domain.
+func (s *Sites) within(domain string) *Sites {
+	return NewSites(slices.DeleteFunc(slices.Clone(s.sites), func(site Site) bool { return site.Domain != domain }), s.lack)
+}
+
+// plenty stands for more pods than any group has.
+const plenty = math.MaxInt32
+
+// fit is how many pods with these requests the sites take.
+func (s *Sites) fit(requests Resources) int {
+	key := keyOf(requests)
+	n, ok := s.fits[key]
+	if !ok {
+		for i := range s.sites {
+			n = min(plenty, n+s.sites[i].fit(requests)*s.sites[i].Count)
+		}
+		s.fits[key] = n
+	}
+	return n
+}
+
+func keyOf(requests Resources) string {
+	var b strings.Builder
+	for _, name := range sortedKeys(requests) {
+		fmt.Fprintf(&b, "%s=%d,", name, requests[name])
+	}
+	return b.String()
+}
+
+// fit is how many pods with these requests a node takes.
+func (s *Site) fit(requests Resources) int {
+	n := int64(plenty)
+	if most, ok := s.Room["pods"]; ok {
+		n = min(n, most)
+	}
+	for name, v := range requests {
+		if v > 0 {
+			n = min(n, s.Room[name]/v)
+		}
+	}
+	return int(max(n, 0))
+}
+
+// closest says what a pod with these requests, which fits no site, lacks on the one that lacks least.
+func (s *Sites) closest(requests Resources) string {
+	var best []string
+	least := math.Inf(1)
+	for i := range s.sites {
+		var short []string
+		sum := 0.0
+		for _, name := range sortedKeys(requests) {
+			if v, have := requests[name], s.sites[i].Room[name]; v > have {
+				short = append(short, fmt.Sprintf("%s of %s %s", amount(name, have), amount(name, v), name))
+				sum += float64(v-have) / float64(v)
+			}
+		}
+		if len(short) > 0 && sum < least {
+			best, least = short, sum
+		}
+	}
+	if len(best) == 0 {
+		return "room for 0 pods"
+	}
+	return strings.Join(best, ", ")
+}
