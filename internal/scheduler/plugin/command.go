@@ -3,9 +3,11 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/server"
@@ -62,8 +64,25 @@ func NewCommand() *cobra.Command {
 		if err := f.Set(o[0], o[1]); err != nil {
 			panic(fmt.Sprintf("the flags of kube-scheduler have changed: %v", err))
 		}
+		showDefault(f.Lookup(o[0]), o[1])
 	}
 	return cmd
+}
+
+// showDefault has --help say the default that has been set.
+func showDefault(flag *pflag.Flag, value string) {
+	gate, setting, isGate := strings.Cut(value, "=")
+	if !isGate {
+		flag.DefValue = value
+		return
+	}
+	lines := strings.Split(flag.Usage, "\n")
+	for i, line := range lines {
+		if strings.Contains(line, gate+"=true|false") {
+			lines[i] = strings.NewReplacer("default=true", "default="+setting, "default=false", "default="+setting).Replace(line)
+		}
+	}
+	flag.Usage = strings.Join(lines, "\n")
 }
 
 func run(opts *options.Options, settings Config, alone bool) error {

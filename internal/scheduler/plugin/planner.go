@@ -42,6 +42,7 @@ type planner struct {
 	*Plugin
 	nodes *nodes
 	sched *scheduler.Scheduler
+	queue *planningQueue
 	pop   func(klog.Logger) (*framework.QueuedPodInfo, error)
 	pods  chan popped
 	// ready are pods with a node that wait for their scheduling cycle; last is the one that has it.
@@ -54,9 +55,15 @@ type planner struct {
 
 // attach makes a scheduler take its pods from a planner.
 func (p *Plugin) attach(ctx context.Context, sched *scheduler.Scheduler, n *nodes) {
-	pl := &planner{Plugin: p, nodes: n, sched: sched, pop: sched.NextPod, pods: make(chan popped)}
-	sched.SchedulingQueue = &movingQueue{sched.SchedulingQueue, p.index}
+	pl := &planner{Plugin: p, nodes: n, sched: sched, queue: p.wrap(sched), pop: sched.NextPod, pods: make(chan popped)}
 	sched.NextPod = func(logger klog.Logger) (*framework.QueuedPodInfo, error) { return pl.next(ctx, logger) }
+}
+
+// wrap puts a planningQueue in the place of a scheduler's queue.
+func (p *Plugin) wrap(sched *scheduler.Scheduler) *planningQueue {
+	q := &planningQueue{sched.SchedulingQueue, p}
+	sched.SchedulingQueue = q
+	return q
 }
 
 // next yields the pod of the next scheduling cycle.
@@ -344,8 +351,7 @@ func (pl *planner) nextReady(logger klog.Logger) *framework.QueuedPodInfo {
 			pl.giveUp(t.pod.UID)
 			continue
 		}
-		pl.allow(t)
-		info := pl.sched.SchedulingQueue.PopSpecificPod(logger, t.pod)
+		info := pl.queue.take(logger, t)
 		if info == nil || info.Pod == nil {
 			pl.revoke(t.pod.UID)
 			t.attempt.fail("pod " + t.pod.Name + " is no longer in the queue")

@@ -84,7 +84,7 @@ func New(ctx context.Context, handle fwk.Handle, config Config) (*Plugin, error)
 // newPlugin makes a plugin that knows of nothing yet.
 func newPlugin(handle fwk.Handle, binder fwk.BindPlugin, config Config) *Plugin {
 	p := &Plugin{handle: handle, config: config, woken: make(chan struct{}, 1), tickets: map[types.UID]*ticket{}, plans: map[types.UID]*ticket{},
-		arrivals: arrivals{pods: map[types.UID]bool{}}, binder: binder, binding: make(chan struct{}, bindings)}
+		arrivals: arrivals{pods: map[types.UID]*corev1.Pod{}}, binder: binder, binding: make(chan struct{}, bindings)}
 	p.index = newIndex(p.wake, p.completed)
 	return p
 }
@@ -143,15 +143,13 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 	return nil, nil
 }
 
-// PreEnqueue holds pods back until a plan has a node for them.
+// PreEnqueue holds pods back until a plan has a node for them. They are in the queue to be taken out at once, or because a scheduling
+// cycle has failed.
 func (p *Plugin) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.tickets[pod.UID] != nil {
 		return nil
-	}
-	if p.arrivals.add(pod.UID) {
-		p.wake()
 	}
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "waits until its group is planned")
 }

@@ -3,7 +3,6 @@ package plugin
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,20 +28,7 @@ import (
 type rig struct {
 	testing.TB
 	*planner
-	// admissions counts calls of PreEnqueue.
-	admissions atomic.Int64
-	serial     int64
-}
-
-// counting is the plugin, and counts.
-type counting struct {
-	*Plugin
-	rig *rig
-}
-
-func (c counting) PreEnqueue(ctx context.Context, pod *corev1.Pod) *fwk.Status {
-	c.rig.admissions.Add(1)
-	return c.Plugin.PreEnqueue(ctx, pod)
+	serial int64
 }
 
 func newRig(tb testing.TB, nodes int) *rig {
@@ -57,7 +43,7 @@ func newRig(tb testing.TB, nodes int) *rig {
 		p.nodeLister = informers.Core().V1().Nodes().Lister()
 		p.synced = func() bool { return true }
 		p.conditions, p.evictions = newConditions(nil, client), newEvictions(client)
-		return counting{p, r}, nil
+		return p, nil
 	}
 	defaults, err := latest.Default()
 	r.must(err)
@@ -67,7 +53,7 @@ func newRig(tb testing.TB, nodes int) *rig {
 		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: plug}))
 	r.must(err)
 	fw := sched.Profiles[scheduling.SchedulerName]
-	r.planner = &planner{Plugin: p, sched: sched, nodes: newNodes(ctx, fw, sched.Cache, fw.SnapshotSharedLister().(*internalcache.Snapshot), p.index)}
+	r.planner = &planner{Plugin: p, sched: sched, queue: p.wrap(sched), nodes: newNodes(ctx, fw, sched.Cache, fw.SnapshotSharedLister().(*internalcache.Snapshot), p.index)}
 	r.nodes.uncounted, r.nodes.foreseen = uncountedResources(defaults.Profiles, fw.ListPlugins().Filter.Enabled)
 	for i := range nodes {
 		r.node(fmt.Sprintf("n%d", i), informers.Core().V1().Nodes().Informer().GetStore().Add)
@@ -93,7 +79,7 @@ func (r *rig) node(name string, list func(any) error) {
 	r.index.nodeSeen(nil, n)
 }
 
-func (r *rig) queue(name string, priority int32) {
+func (r *rig) queueSeen(name string, priority int32) {
 	r.index.queueSeen(&scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: scheduling.QueueSpec{Priority: priority}})
 }
 

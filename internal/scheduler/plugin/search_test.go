@@ -49,7 +49,7 @@ func TestSearchKnowsOfChanges(t *testing.T) {
 // TestGoneWhileAway: a pod that ends while a plan has it taken away does not come back with the others.
 func TestGoneWhileAway(t *testing.T) {
 	r := newRig(t, 1)
-	r.queue("q", 0)
+	r.queueSeen("q", 0)
 	r.podGroup("g", "q", 1)
 	gone, stays := r.pod("gone", "g", "3", "n0"), r.pod("stays", "g", "3", "n0")
 	waits := r.index.pods[r.pod("waits", "g", "5", "").UID].core
@@ -71,7 +71,7 @@ func TestGoneWhileAway(t *testing.T) {
 
 // crowd adds pods that wait and pods that run.
 func (r *rig) crowd(random *rand.Rand) (waiting, running []*core.Pod) {
-	r.queue("q", 0)
+	r.queueSeen("q", 0)
 	r.podGroup("g", "q", 1)
 	for i := range 60 {
 		cpu, node := []string{"1", "2", "3500m"}[random.IntN(3)], ""

@@ -11,29 +11,51 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// TestEventsLeaveWaitingPodsAlone: what happens in the cluster does not have the scheduler's queue look at pods that are held
-// back. If it did, binding n pods while n wait would cost n² such looks.
+// TestEventsLeaveWaitingPodsAlone: what happens in the cluster does not have the scheduler's queue look at pods that wait for a plan.
+// If it did, binding n pods while n wait would cost n² such looks.
 func TestEventsLeaveWaitingPodsAlone(t *testing.T) {
 	r := newRig(t, 1)
-	r.queue("q", 0)
+	r.queueSeen("q", 0)
 	r.group("g", "q", 10, "500m")
-	before := r.admissions.Load()
-	if before == 0 {
-		t.Fatal("the queue has not asked the plugin")
-	}
-	other := r.pod("other", "other", "1", "n0")
-	r.sched.SchedulingQueue.MoveAllToActiveOrBackoffQueue(klog.Background(), framework.EventAssignedPodAdd, nil, other, nil)
-	if after := r.admissions.Load(); after != before {
-		t.Errorf("a bound pod has had the queue look at %d of the 10 pods that wait", after-before)
+	if pods, _ := r.sched.SchedulingQueue.PendingPods(); len(pods) != 0 {
+		t.Errorf("%d of the 10 pods that wait are in the queue, which looks at them at each event", len(pods))
 	}
 	r.round()
 	for n := range 10 {
 		if r.nextReady(klog.Background()) == nil {
 			t.Fatalf("the queue gave out %d of the 10 pods that have a node", n)
 		}
+	}
+	if pods, _ := r.sched.SchedulingQueue.PendingPods(); len(pods) != 0 || len(r.sched.SchedulingQueue.InFlightPods()) != 10 {
+		t.Errorf("after all are given out the queue still has %d", len(pods))
+	}
+}
+
+// TestPodsThatGoAreNotHandedOut: a pod that is deleted after it was planned ends its gang's attempt, and comes back in a new version.
+func TestPodsThatGoAreNotHandedOut(t *testing.T) {
+	r := newRig(t, 1)
+	r.queueSeen("q", 0)
+	r.podGroup("g", "q", 1)
+	old := r.pod("g-0", "g", "1", "")
+	changed := old.DeepCopy()
+	changed.ResourceVersion = "2"
+	r.sched.SchedulingQueue.Update(t.Context(), old, changed)
+	r.round()
+	if len(r.ready) != 1 {
+		t.Fatalf("%d pods have a node", len(r.ready))
+	}
+	info := r.nextReady(klog.Background())
+	if info == nil || info.Pod.ResourceVersion != "2" {
+		t.Fatalf("handed out is %v, not the pod's last version", info)
+	}
+	r.podGroup("h", "q", 1)
+	gone := r.pod("h-0", "h", "1", "")
+	r.round()
+	r.sched.SchedulingQueue.Delete(gone)
+	if info := r.nextReady(klog.Background()); info != nil {
+		t.Errorf("a pod that is gone is handed out: %v", info.Pod.Name)
 	}
 }
 
@@ -86,7 +108,7 @@ func TestBindingsAreBounded(t *testing.T) {
 // their time.
 func TestPauseBetweenFullRounds(t *testing.T) {
 	r := newRig(t, 10)
-	r.queue("q", 0)
+	r.queueSeen("q", 0)
 	r.group("unfit", "q", 2, "9")
 	r.round()
 	unfit := r.index.groups["default/unfit"]
@@ -118,8 +140,8 @@ func TestPauseBetweenFullRounds(t *testing.T) {
 func BenchmarkPreemption(b *testing.B) {
 	const nodes = 1000
 	r := newRig(b, nodes)
-	r.queue("low", 0)
-	r.queue("high", 10)
+	r.queueSeen("low", 0)
+	r.queueSeen("high", 10)
 	for i := range nodes / 8 {
 		name := fmt.Sprintf("low%d", i)
 		r.podGroup(name, "low", 16)
@@ -145,7 +167,7 @@ func BenchmarkPlacing(b *testing.B) {
 		for _, size := range []int{1, 8, 64} {
 			b.Run(fmt.Sprintf("nodes=%d/gang=%d", nodes, size), func(b *testing.B) {
 				r := newRig(b, nodes)
-				r.queue("q", 0)
+				r.queueSeen("q", 0)
 				for i := range batch / size {
 					r.group(fmt.Sprintf("g%d", i), "q", size, "1")
 				}
@@ -166,7 +188,7 @@ func BenchmarkPlacing(b *testing.B) {
 // BenchmarkUnfit looks at 1,000 groups of different sizes that do not fit, once something has been freed.
 func BenchmarkUnfit(b *testing.B) {
 	r := newRig(b, 500)
-	r.queue("q", 0)
+	r.queueSeen("q", 0)
 	for i := range 1000 {
 		r.group(fmt.Sprintf("g%d", i), "q", 4, fmt.Sprintf("%d", 9+i%20))
 	}
@@ -187,7 +209,7 @@ func BenchmarkComing(b *testing.B) {
 	for _, waiting := range []int{0, 1000} {
 		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {
 			r := newRig(b, 500)
-			r.queue("q", 0)
+			r.queueSeen("q", 0)
 			for i := range waiting {
 				r.group(fmt.Sprintf("g%d", i), "q", 4, fmt.Sprintf("%d", 9+i%20))
 			}
