@@ -86,7 +86,12 @@ func (t *track) view() view.Job {
 }
 
 // follow shows jobs until all have ended or ctx is done. It returns an exitError unless all of them have succeeded.
-func (a *app) follow(ctx context.Context, c *cluster, jobs []*job, failIfImpossible bool) error {
+func (a *app) follow(ctx context.Context, c *cluster, jobs []*job) error {
+	return a.followWhilePossible(ctx, c, jobs, false)
+}
+
+// followWhilePossible is follow that can end with an error once the scheduler says that a job can never start.
+func (a *app) followWhilePossible(ctx context.Context, c *cluster, jobs []*job, failIfImpossible bool) error {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	f := &following{app: a, cluster: c, style: styleOf(a.Out), terminal: terminalOf(a.Out), failIfImpossible: failIfImpossible}

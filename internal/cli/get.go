@@ -63,7 +63,7 @@ func (a *app) get(ctx context.Context, o *getOptions, args []string) error {
 		fmt.Fprintf(a.ErrOut, "Not shown: %v\n", err)
 	}
 	if o.watch {
-		return a.follow(ctx, c, jobs, false)
+		return a.follow(ctx, c, jobs)
 	}
 	return a.printJobs(o, jobs, len(args) == 1, c.namespace)
 }

@@ -108,7 +108,7 @@ func (a *app) run(ctx context.Context, o *runOptions) error {
 	}
 	a.tellRuntime(ctx, c)
 	a.tellFinished(c, jobs)
-	return a.follow(ctx, c, jobs, o.failIfImpossible)
+	return a.followWhilePossible(ctx, c, jobs, o.failIfImpossible)
 }
 
 // target is an object and where it goes.

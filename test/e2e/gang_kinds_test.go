@@ -63,7 +63,7 @@ func TestGangElasticWaits(t *testing.T) {
 	j := s.newElastic("waits", 2, 5, 2, requesting(role("node", 1, obey), "10m"))
 	j.Spec.Scheduler = inQueue(q)
 	s.create(j)
-	s.scheduled("waits", scheduling.ReasonQuotaExceeded, "20m cpu needed, 15m of 15m left")
+	s.scheduled("waits", scheduling.ReasonImpossible, "20m cpu is needed and 15m is all of it, 5m short")
 	for _, n := range []int32{5, 3} {
 		s.scale(j, n)
 		awaitSeen(s, j)
@@ -110,7 +110,7 @@ func TestGangRoles(t *testing.T) {
 	j.Spec.Scheduler = inQueue(q)
 	runPolicyOf(j).CleanUpPolicy = batch.CleanUpUnfinished
 	s.create(j)
-	s.scheduled("roles", scheduling.ReasonQuotaExceeded, "80m cpu needed, 70m of 70m left")
+	s.scheduled("roles", scheduling.ReasonImpossible, "80m cpu is needed and 70m is all of it, 10m short")
 	g := s.podGroup("roles", "there", func(*scheduling.PodGroup) bool { return true })
 	want := scheduling.PodGroupSpec{MinMember: 5, Queue: q, Roles: []scheduling.PodGroupRole{{Name: "ps", MinMember: 2}, {Name: "worker", MinMember: 3}}}
 	if diff := cmp.Diff(want, g.Spec); diff != "" {

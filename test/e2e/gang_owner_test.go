@@ -67,7 +67,7 @@ func TestGangWaitingDeleted(t *testing.T) {
 	q := s.queue("q", "10m")
 	large := s.gang("job", q, requesting(role("w", 2, obey), "10m"))
 	s.create(large)
-	s.awaitWaits("job", scheduling.ReasonQuotaExceeded, "20m cpu needed")
+	s.awaitWaits("job", scheduling.ReasonImpossible, "20m cpu is needed and 10m is all of it")
 	if err := s.client.Delete(t.Context(), large); err != nil {
 		t.Fatal(err)
 	}

@@ -101,7 +101,11 @@ func (s *space) scheduled(name string, reason, why string) {
 // awaitWaits waits until a job that waits says why: in its status, and with the same words in its group.
 func (s *space) awaitWaits(job, reason string, parts ...string) {
 	s.t.Helper()
-	s.awaitReason(job, batch.ReasonUnschedulable, parts...)
+	of := batch.ReasonUnschedulable
+	if reason == scheduling.ReasonImpossible {
+		of = batch.ReasonImpossible
+	}
+	s.awaitReason(job, of, parts...)
 	for _, part := range parts {
 		s.scheduled(job, reason, part)
 	}

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -57,6 +58,7 @@ func TestGangFilters(t *testing.T) {
 		change       func(*corev1.Pod)
 		cpu          string
 		fits, unfit  int
+		reason       string // why unfit waits; empty: NoRoom
 		want         []string
 		wantSpreadBy int // pods on each node; 0: any number
 	}{
@@ -66,22 +68,22 @@ func TestGangFilters(t *testing.T) {
 					s.changeNode(n, func(n *corev1.Node) { n.Labels["disk"] = "ssd" })
 				}
 			},
-			change: func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }},
+			change: func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }, reason: scheduling.ReasonImpossible},
 		"node affinity": {nodes: map[string]int{"n0": 4, "n1": 4, "n2": 4}, cpu: "4", fits: 2, unfit: 3, want: []string{"n0", "n1"},
 			set: func(s *stage) {
 				for _, n := range []string{"n0", "n1"} {
 					s.changeNode(n, func(n *corev1.Node) { n.Labels["disk"] = "ssd" })
 				}
 			},
-			change: func(p *corev1.Pod) { p.Spec.Affinity = required("disk", "ssd") }},
+			change: func(p *corev1.Pod) { p.Spec.Affinity = required("disk", "ssd") }, reason: scheduling.ReasonImpossible},
 		"taints": {nodes: map[string]int{"n0": 4, "n1": 4, "n2": 4}, cpu: "4", fits: 2, unfit: 3, want: []string{"n0", "n1"},
 			set: func(s *stage) {
 				s.changeNode("n2", func(n *corev1.Node) {
 					n.Spec.Taints = []corev1.Taint{{Key: "mine", Value: "all", Effect: corev1.TaintEffectNoSchedule}}
 				})
 			},
-			change: func(*corev1.Pod) {}},
-		"tolerated taints": {nodes: map[string]int{"n0": 4, "n1": 4, "n2": 4}, cpu: "4", fits: 3, unfit: 4, want: []string{"n0", "n1", "n2"},
+			change: func(*corev1.Pod) {}, reason: scheduling.ReasonImpossible},
+		"tolerated taints": {nodes: map[string]int{"n0": 4, "n1": 4, "n2": 4}, cpu: "4", fits: 3, unfit: 4, reason: scheduling.ReasonImpossible, want: []string{"n0", "n1", "n2"},
 			set: func(s *stage) {
 				s.changeNode("n2", func(n *corev1.Node) {
 					n.Spec.Taints = []corev1.Taint{{Key: "mine", Value: "all", Effect: corev1.TaintEffectNoSchedule}}
@@ -120,7 +122,7 @@ func TestGangFilters(t *testing.T) {
 			}
 			s.queue("q", "", 0)
 			s.group("unfit", "q", test.unfit, test.cpu, test.change)
-			s.awaitRefused("unfit", scheduling.ReasonNoRoom)
+			s.awaitRefused("unfit", cmp.Or(test.reason, scheduling.ReasonNoRoom))
 			s.group("fits", "q", test.fits, test.cpu, test.change)
 			s.awaitBound("fits", test.fits)
 			if got := s.nodesOf("fits"); test.want != nil && !slices.Equal(got, test.want) {

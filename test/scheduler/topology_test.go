@@ -46,7 +46,7 @@ func TestTopology(t *testing.T) {
 			s.podGroup("g", "q", test.n, func(g *scheduling.PodGroupSpec) { g.TopologyPolicy = test.policy })
 			s.members("g", "q", test.n, "1")
 			if test.zones == 0 {
-				s.awaitRefused("g", scheduling.ReasonNoRoom)
+				s.awaitRefused("g", scheduling.ReasonImpossible)
 				return
 			}
 			s.awaitBound("g", test.n)

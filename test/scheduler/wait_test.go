@@ -50,10 +50,10 @@ func TestWakes(t *testing.T) {
 		"a pod of the default scheduler is deleted": {
 			set:  func(s *stage) { s.pod("runs", "1", s.byDefault); s.awaitPod("runs") },
 			wake: func(s *stage) { s.remove("runs") }},
-		"the quota is raised": {reason: scheduling.ReasonQuotaExceeded,
+		"the quota is raised": {reason: scheduling.ReasonImpossible,
 			set:  func(s *stage) { s.changeQueue("q", func(q *scheduling.QueueSpec) { q.Quota.Requests = cpus("3") }) },
 			wake: func(s *stage) { s.changeQueue("q", func(q *scheduling.QueueSpec) { q.Quota.Requests = cpus("4") }) }},
-		"the queue may use more nodes": {
+		"the queue may use more nodes": {reason: scheduling.ReasonImpossible,
 			set: func(s *stage) {
 				s.changeQueue("q", func(q *scheduling.QueueSpec) { q.NodeSelector.MatchLabels["more"] = "yes" })
 			},
@@ -68,7 +68,7 @@ func TestWakes(t *testing.T) {
 				s.must(s.client.Delete(s.Context(), &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: s.own("q")}}))
 			},
 			wake: func(s *stage) { s.queue("q", "", 0) }},
-		"a taint is removed": {
+		"a taint is removed": {reason: scheduling.ReasonImpossible,
 			set: func(s *stage) {
 				s.changeNode("n", func(n *corev1.Node) {
 					n.Spec.Taints = []corev1.Taint{{Key: "mine", Effect: corev1.TaintEffectNoSchedule}}
@@ -78,7 +78,7 @@ func TestWakes(t *testing.T) {
 		"a node is uncordoned": {
 			set:  func(s *stage) { s.changeNode("n", func(n *corev1.Node) { n.Spec.Unschedulable = true }) },
 			wake: func(s *stage) { s.changeNode("n", func(n *corev1.Node) { n.Spec.Unschedulable = false }) }},
-		"a node gets a label": {
+		"a node gets a label": {reason: scheduling.ReasonImpossible,
 			set:    func(*stage) {},
 			change: func(_ *stage, p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} },
 			wake:   func(s *stage) { s.changeNode("n", func(n *corev1.Node) { n.Labels["disk"] = "ssd" }) }},

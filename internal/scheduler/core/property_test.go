@@ -205,6 +205,9 @@ func (l *life) check() {
 		d := decisions[name]
 		l.checkGangs(d, was[d.Group])
 		l.checkHold(d, ending)
+		if d.Reason == Impossible { // whatever comes could run if it were alone
+			l.errorf("group %s is said to be impossible: %s", d.Group.Name, d.Message)
+		}
 		for _, gang := range d.Gangs {
 			for _, at := range gang {
 				l.ends[at.Pod] = l.step + 1 + l.rand.IntN(8)
@@ -261,9 +264,6 @@ func (l *life) checkGangs(d *Decision, was before) {
 	}
 	if d.Reason == QuotaExceeded {
 		l.stats["quota"]++
-	}
-	if d.Reason == Impossible { // whatever comes could run if it were alone
-		l.errorf("group %s is said to be impossible: %s", g.Name, d.Message)
 	}
 }
 

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -18,6 +19,9 @@ type lastWork struct {
 	// retry is after how long work that failed is done again, unless there is newer; 0: never.
 	retry time.Duration
 }
+
+// errAgain is returned by work that is to be done again, though nothing is wrong.
+var errAgain = errors.New("again")
 
 func newLastWork(retry time.Duration) *lastWork {
 	return &lastWork{todo: map[string]func(context.Context) error{}, order: workqueue.NewTypedDelayingQueue[string](), retry: retry}
@@ -62,7 +66,9 @@ func (l *lastWork) next(ctx context.Context) bool {
 	if err == nil || ctx.Err() != nil {
 		return true
 	}
-	klog.FromContext(ctx).Error(err, "Writing to the API server")
+	if !errors.Is(err, errAgain) {
+		klog.FromContext(ctx).Error(err, "Writing to the API server")
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.todo[key] == nil && l.retry > 0 {

@@ -209,12 +209,10 @@ func (c *conditions) pod(uid types.UID, waiting func(types.UID) *corev1.Pod, wha
 			return nil
 		}
 		err := c.writePod(ctx, pod, what)
-		if apierrors.IsConflict(err) { // what was known of it is old: it may even have been bound
-			if pod, err = c.core.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{}); err == nil && pod.UID == uid && pod.Spec.NodeName == "" {
-				err = c.writePod(ctx, pod, what)
-			}
-		}
-		if err != nil && !apierrors.IsNotFound(err) {
+		switch {
+		case apierrors.IsConflict(err): // it has changed since it was last seen, and may even have been bound
+			return errAgain
+		case err != nil && !apierrors.IsNotFound(err):
 			return fmt.Errorf("writing the condition of pod %s: %w", podKey(pod), err)
 		}
 		return nil
