@@ -83,7 +83,8 @@ func (f *following) lastWordsOf(ctx context.Context, j *job, role string, r *bat
 	// Whoever may not read pods may still read their logs.
 	if pod, err := f.cluster.core.Pods(j.GetNamespace()).Get(ctx, r.Name, metav1.GetOptions{}); err == nil {
 		if why := engine.StartFailure(containerState(pod, container).Terminated); why != "" {
-			fmt.Fprintf(f.Out, "\n%s failed: its command cannot be started: %s\n", name, why)
+			fmt.Fprintf(f.Out, "\n%s failed: its command cannot be started:\n", name)
+			f.say("  ", "%s", why)
 			return
 		}
 	}

@@ -143,15 +143,22 @@ const announced = 3
 func (f *following) announce() {
 	left := f.unfinished()
 	if len(left) > announced {
-		fmt.Fprintf(f.Out, "Following %d jobs. Ctrl-C stops following; the jobs go on.\n", len(left))
+		f.say("", "Following %d jobs. Ctrl-C stops following; the jobs go on.", len(left))
 		return
 	}
 	for _, t := range left {
-		fmt.Fprintf(f.Out, "Following %s in namespace %s. Ctrl-C stops following; the job goes on.\n", t.ref(), t.GetNamespace())
+		f.say("", "Following %s in namespace %s. Ctrl-C stops following; the job goes on.", t.ref(), t.GetNamespace())
 		v := t.view()
 		for _, l := range view.Wrap(v.Plan(), "  ", f.terminal.width()) {
 			fmt.Fprintln(f.Out, f.style.Paint(view.Dim, l))
 		}
+	}
+}
+
+// say writes a sentence, indented and wrapped to the terminal.
+func (f *following) say(indent, format string, args ...any) {
+	for _, l := range view.Wrap(fmt.Sprintf(format, args...), indent, f.terminal.width()) {
+		fmt.Fprintln(f.Out, l)
 	}
 }
 
