@@ -30,7 +30,7 @@ func (p *pass) build() {
 		if r.disrupted {
 			attempt++ // the record still speaks of the pod that was taken away
 		}
-		p.plan.Pods = append(p.plan.Pods, NewPod{r.Member, p.mode, attempt, r.restarts, r.backoff})
+		p.plan.Pods = append(p.plan.Pods, NewPod{r.Member, p.mode, attempt, r.restarts, r.backoff, p.next.Restarts, p.next.BackoffCount})
 	}
 }
 
@@ -147,9 +147,9 @@ func (j *Job) Pod(n NewPod) *corev1.Pod {
 		batch.AnnotationRestarts: strconv.Itoa(int(n.Restarts)),
 		batch.AnnotationBackoff:  strconv.Itoa(int(n.Backoff)),
 	})
-	for annotation, n := range map[string]int32{batch.AnnotationJobRestarts: p.next.Restarts, batch.AnnotationBackoffCount: p.next.BackoffCount} {
-		if n > 0 {
-			pod.Annotations[annotation] = strconv.Itoa(int(n))
+	for annotation, count := range map[string]int32{batch.AnnotationJobRestarts: n.JobRestarts, batch.AnnotationBackoffCount: n.BackoffCount} {
+		if count > 0 {
+			pod.Annotations[annotation] = strconv.Itoa(int(count))
 		}
 	}
 	s := &pod.Spec

@@ -58,6 +58,8 @@ type NewPod struct {
 	Mode batch.RunModeType
 	// Attempt, Restarts and Backoff are the counts that the pod carries.
 	Attempt, Restarts, Backoff int32
+	// JobRestarts and BackoffCount are the counts of the whole job, which its pods remember should the status be lost.
+	JobRestarts, BackoffCount int32
 }
 
 // Deletion names a pod to delete.
