@@ -22,7 +22,11 @@ type sink struct {
 
 // Create writes an event.
 func (s *sink) Create(ctx context.Context, event *eventsv1.Event) (*eventsv1.Event, error) {
-	s.slots <- struct{}{}
+	select {
+	case s.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	defer func() { <-s.slots }()
 	return s.EventSinkImpl.Create(ctx, event)
 }

@@ -12,9 +12,12 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/miekg/dns"
+	"golang.org/x/sys/unix"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	crdclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -109,7 +112,7 @@ func resolves(c *Config) func(context.Context) error {
 	}
 }
 
-// etcdReady asks etcd through its socket.
+// etcdReady asks etcd through its socket. Its readiness does not tell that it takes no writes any more, its health does.
 func etcdReady(d Dir) func(context.Context) error {
 	client := &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -117,7 +120,30 @@ func etcdReady(d Dir) func(context.Context) error {
 		},
 		DisableKeepAlives: true,
 	}}
-	return func(ctx context.Context) error { return getOK(ctx, client, "http://etcd/readyz") }
+	return func(ctx context.Context) error {
+		err := getOK(ctx, client, "http://etcd/health")
+		if err != nil && strings.Contains(err.Error(), "NOSPACE") {
+			return &blockedError{fmt.Errorf("etcd is full and takes no writes (alarm NOSPACE): `t9k local reset%s` deletes the cluster", nameFlag(d))}
+		}
+		return err
+	}
+}
+
+// leastSpace is the space, in bytes, with which etcd cannot write on.
+const leastSpace = 1 << 20
+
+// diskFull tells whether the disk has no space left for etcd, which then ends, or answers no more.
+func diskFull(d Dir) func() error {
+	return func() error {
+		var st unix.Statfs_t
+		if err := unix.Statfs(string(d), &st); err != nil {
+			return fmt.Errorf("looking for space in %s: %w", d, err)
+		}
+		if st.Bavail*uint64(st.Bsize) < leastSpace {
+			return fmt.Errorf("no space left on the disk of %s: free some, and etcd goes on by itself", d)
+		}
+		return nil
+	}
 }
 
 func getOK(ctx context.Context, client *http.Client, url string) error {
@@ -214,12 +240,26 @@ func (a *api) installWebhook(address string) func(context.Context) error {
 			return err
 		}
 		for _, object := range objects {
-			if err := a.apply(ctx, object); err != nil {
+			if err := a.put(ctx, object); err != nil {
 				return fmt.Errorf("installing the %s %s: %w", object.GetKind(), object.GetName(), err)
 			}
 		}
 		return nil
 	}
+}
+
+// put applies an object. A webhook configuration that cannot become what it should, since somebody else has had it call a Service, is
+// made anew.
+func (a *api) put(ctx context.Context, object *unstructured.Unstructured) error {
+	err := a.apply(ctx, object)
+	if !apierrors.IsInvalid(err) || object.GroupVersionKind().Group != admissionregistrationv1.GroupName {
+		return err
+	}
+	resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
+	if err := a.dynamic.Resource(resource).Delete(ctx, object.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	return a.apply(ctx, object)
 }
 
 // apply needs an object whose resource is the regular plural of its kind.

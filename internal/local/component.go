@@ -23,6 +23,9 @@ type Component struct {
 	Ready func(context.Context) error
 	// Usable returns nil as soon as those that use the component may start, if that is before it is ready.
 	Usable func(context.Context) error
+	// Cause returns why the component cannot serve until somebody does something about it, or nil if no such cause is seen. It may
+	// be nil itself.
+	Cause func() error
 	// Drain ends what the program runs, before the program is ended with all others. It may be nil.
 	Drain func(context.Context)
 }

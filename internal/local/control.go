@@ -75,9 +75,11 @@ func (c *control) serve(ctx context.Context, d Dir) error {
 
 func (c *control) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(Status{PID: os.Getpid(), Components: c.supervisor.Status(), Shutdown: c.end.now()}) // the client went away
-	})
+	answer := func(w http.ResponseWriter, components []ComponentStatus) {
+		_ = json.NewEncoder(w).Encode(Status{PID: os.Getpid(), Components: components, Shutdown: c.end.now()}) // the client went away
+	}
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { answer(w, c.supervisor.Status()) })
+	mux.HandleFunc("GET /probe", func(w http.ResponseWriter, r *http.Request) { answer(w, c.supervisor.Probe(r.Context())) })
 	mux.HandleFunc("POST /stop", func(w http.ResponseWriter, r *http.Request) {
 		grace, err := time.ParseDuration(r.FormValue("grace"))
 		if err != nil {
@@ -109,7 +111,18 @@ func NewClient(d Dir) *Client {
 	return &Client{http: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
 }
 
-// Status asks how the components are.
+// Probe does as Status, after every component was asked whether it serves. It fails if the machine process itself is frozen.
+func (c *Client) Probe(ctx context.Context) (*Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout+answerTime)
+	defer cancel()
+	s := &Status{}
+	return s, c.do(ctx, http.MethodGet, "/probe", s)
+}
+
+// answerTime is how long a machine process may take to answer what it knows.
+const answerTime = 500 * time.Millisecond
+
+// Status asks how the components were last seen: whether they run, and have become ready.
 func (c *Client) Status(ctx context.Context) (*Status, error) {
 	s := &Status{}
 	return s, c.do(ctx, http.MethodGet, "/status", s)

@@ -33,7 +33,7 @@ func RuntimeConfig(d Dir, c *Config) cri.Config {
 // removeNode ends the pods of a cluster whose kubelet does not run, and removes its network devices.
 func removeNode(ctx context.Context, d Dir, c *Config) error {
 	if c.Runtime == RuntimeProcess {
-		return cri.Cleanup(RuntimeConfig(d, c))
+		return cri.Cleanup(ctx, RuntimeConfig(d, c))
 	}
 	return errors.Join(containerd.RemovePods(ctx, c.ContainerdSocket, d.podLogs()), removeDevice(c))
 }

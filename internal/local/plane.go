@@ -27,7 +27,7 @@ const clusterDomain = "cluster.local"
 // newPlane lists the components that c asks for. Its kubelet ends the pods as end says.
 func newPlane(d Dir, c *Config, a *api, end *shutdown) []Component {
 	all := []Component{
-		{Name: Etcd, Args: etcdArgs(d, c), Ready: etcdReady(d)},
+		{Name: Etcd, Args: etcdArgs(d, c), Ready: etcdReady(d), Cause: diskFull(d)},
 		{Name: APIServer, Needs: []string{Etcd}, Args: apiServerArgs(d, c), Ready: a.healthy("/readyz"), Usable: a.healthy(usable)},
 		{Name: CRDs, Uses: []string{APIServer}, Run: a.installCRDs},
 		{Name: Webhook, Uses: []string{APIServer}, Run: a.installWebhook(c.loopback(Webhook))},

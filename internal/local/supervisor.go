@@ -22,6 +22,8 @@ const (
 	stopGrace = 3 * time.Second
 	// readyInterval is how often a component that is not ready yet is asked again.
 	readyInterval = 20 * time.Millisecond
+	// probeTimeout is how long a component that was ready may take to say that it still is.
+	probeTimeout = 2 * time.Second
 	// maxLogSize is the size, in bytes, from which a log is set aside when its component starts.
 	maxLogSize = 16 << 20
 )
@@ -34,8 +36,9 @@ const (
 	StateWaiting  State = "Waiting"  // for what it needs
 	StateStarting State = "Starting" // runs, but does not serve yet
 	StateReady    State = "Ready"
-	StateCrashed  State = "Crashed" // ended by itself; starts again after a delay
-	StateStopped  State = "Stopped" // by request
+	StateNotReady State = "NotReady" // was ready, and does not serve now
+	StateCrashed  State = "Crashed"  // ended by itself; starts again after a delay
+	StateStopped  State = "Stopped"  // by request
 )
 
 // ComponentStatus is a component as seen by the supervisor.
@@ -47,7 +50,12 @@ type ComponentStatus struct {
 	Restarts int       `json:"restarts"`
 	// Message says what the component waits for or how it ended.
 	Message string `json:"message,omitempty"`
+	// Blocked says that the component will not serve until somebody has done what the message says.
+	Blocked bool `json:"blocked,omitempty"`
 }
+
+// blockedError is the answer of a component that will not serve until somebody has done what the error says.
+type blockedError struct{ error }
 
 // Supervisor keeps components running. A component starts when those it needs have been ready, starts again with a
 // growing delay whenever it ends, and is ended after those that need it. Its programs die with the supervising process.
@@ -116,6 +124,42 @@ func (s *Supervisor) Status() []ComponentStatus {
 		u.mu.Unlock()
 	}
 	return list
+}
+
+// Probe does as Status, and asks every component that has become ready whether it still is: one can be frozen or cut off. It takes
+// no longer than probeTimeout.
+func (s *Supervisor) Probe(ctx context.Context) []ComponentStatus {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	list := s.Status()
+	var wg sync.WaitGroup
+	for i, u := range s.units {
+		if list[i].State != StateReady || u.Ready == nil {
+			continue
+		}
+		wg.Go(func() {
+			if err := u.Ready(ctx); err != nil {
+				list[i].State = StateNotReady
+				list[i].Message, list[i].Blocked = u.explain(err)
+			}
+		})
+	}
+	wg.Wait()
+	s.blameNeeds(list)
+	return list
+}
+
+// blameNeeds names, for each component that is not ready any more, the first one that it needs and that is not either.
+func (s *Supervisor) blameNeeds(list []ComponentStatus) {
+	for i, u := range s.units {
+		for j := range i {
+			needed := slices.Contains(u.Needs, list[j].Name) || slices.Contains(u.Uses, list[j].Name)
+			if list[i].State == StateNotReady && needed && list[j].State != StateReady {
+				list[i].Message, list[i].Blocked = "needs "+list[j].Name, false
+				break
+			}
+		}
+	}
 }
 
 // Stop ends a component and holds it down until Start. It returns when the program has ended.

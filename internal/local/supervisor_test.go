@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -236,6 +237,100 @@ func TestSupervisorRepeatsAStepUntilItSucceeds(t *testing.T) {
 	if attempts != 3 || w.status("step").Restarts != 2 {
 		t.Errorf("%d attempts, %d restarts", attempts, w.status("step").Restarts)
 	}
+}
+
+// TestSupervisorStartsNothingAfterItsEnd: a component that is about to start when the supervisor ends does not wait for the thread that
+// starts programs, which has ended too.
+func TestSupervisorStartsNothingAfterItsEnd(t *testing.T) {
+	w := newWorld(t)
+	s, err := NewSupervisor("/bin/sh", []Component{w.script("a")}, func(string) string { return os.DevNull })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- s.runOnce(ctx, s.units[0]) }()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("the component ended with %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the component waits for ever")
+	}
+}
+
+func TestSupervisorDrainsWhatServedBeforeItEndsIt(t *testing.T) {
+	w := newWorld(t)
+	note := func(name string) func(context.Context) {
+		return func(context.Context) {
+			f, err := os.OpenFile(w.events, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer f.Close()
+			fmt.Fprintln(f, "drain-"+name)
+		}
+	}
+	a, b, c := w.script("a"), w.script("b", "a"), w.script("c", "b")
+	b.Drain, c.Drain = note("b"), note("c")
+	c.Ready = func(context.Context) error { return errors.New("never") }
+	stop := w.start(t, a, b, c)
+	w.await(t, "the start of c", func() bool { return slices.Contains(w.log(t), "+c") })
+	stop()
+	want := []string{"+a", "+b", "+c", "-c", "drain-b", "-b", "-a"}
+	if got := w.log(t); !slices.Equal(got, want) {
+		t.Errorf("events %v, want %v", got, want)
+	}
+}
+
+func TestSupervisorProbesWhatIsReady(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.script("a"), w.script("b", "a")
+	up := a.Ready
+	var frozen atomic.Bool
+	a.Ready = func(ctx context.Context) error {
+		if frozen.Load() {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return up(ctx)
+	}
+	w.start(t, a, b, w.script("c"))
+	for _, name := range []string{"a", "b", "c"} {
+		w.awaitState(t, name, StateReady)
+	}
+	states := func() (states []State) {
+		for _, c := range w.Probe(t.Context()) {
+			states = append(states, c.State)
+		}
+		return states
+	}
+	if got, want := states(), []State{StateReady, StateReady, StateReady}; !slices.Equal(got, want) {
+		t.Errorf("the components are %v, want %v", got, want)
+	}
+	frozen.Store(true)
+	if got, want := states(), []State{StateNotReady, StateReady, StateReady}; !slices.Equal(got, want) {
+		t.Errorf("with the first one frozen the components are %v, want %v", got, want)
+	}
+	if s := w.status("a"); s.State != StateReady || s.Restarts != 0 {
+		t.Errorf("to be asked has changed a: %+v", s)
+	}
+}
+
+func TestSupervisorTellsTheCause(t *testing.T) {
+	w := newWorld(t)
+	w.start(t, Component{
+		Name: "a", Args: []string{"-c", "exit 3"},
+		Ready: func(context.Context) error { return errors.New("no answer") },
+		Cause: func() error { return errors.New("the disk is full") },
+	})
+	w.await(t, "the cause of its end", func() bool {
+		s := w.status("a")
+		return s.State == StateCrashed && s.Message == "the disk is full"
+	})
 }
 
 func TestCheckPlane(t *testing.T) {

@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"sync"
@@ -34,7 +35,7 @@ func (u *unit) setLocked(state State, message string) {
 	if u.status.State != state {
 		u.status.Since = time.Now()
 	}
-	u.status.Name, u.status.State, u.status.Message = u.Name, state, message
+	u.status.Name, u.status.State, u.status.Message, u.status.Blocked = u.Name, state, message, false
 }
 
 // launch starts the program, unless the component was stopped meanwhile.
@@ -59,11 +60,32 @@ func (u *unit) gone() {
 	u.process, u.status.PID = nil, 0
 }
 
-func (u *unit) crashed(err error) {
+// notYet notes why the program, which runs, does not serve.
+func (u *unit) notYet(err error) {
+	message, blocked := u.explain(err)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.setLocked(StateCrashed, err.Error())
+	u.setLocked(StateStarting, message)
+	u.status.Blocked = blocked
+}
+
+func (u *unit) crashed(err error) {
+	message, blocked := u.explain(err)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.setLocked(StateCrashed, message)
+	u.status.Blocked = blocked
 	u.status.Restarts++
+}
+
+// explain says why the component does not serve, by its cause where that is known, and whether somebody has to remove that first.
+func (u *unit) explain(err error) (message string, blocked bool) {
+	if u.Cause != nil {
+		if cause := u.Cause(); cause != nil {
+			return cause.Error(), true
+		}
+	}
+	return err.Error(), errors.As(err, new(*blockedError))
 }
 
 // awaitReady asks until the component is ready or ctx, the life of its program, ends.
@@ -80,7 +102,7 @@ func (u *unit) awaitReady(ctx context.Context) {
 		if u.Usable != nil && ask(ctx, u.Usable) == nil {
 			open(u.usable)
 		}
-		u.set(StateStarting, err.Error())
+		u.notYet(err)
 		if !sleep(ctx, readyInterval) {
 			return
 		}

@@ -116,19 +116,20 @@ func awaitReady(ctx context.Context, d Dir, ended <-chan error, report func(Comp
 	last, silent := &Status{}, error(nil) // what the machine process has said last, and why it said no more
 	for {
 		status, err := client.Status(ctx)
+		if err == nil && status.Ready() {
+			status, err = client.Probe(ctx) // what has become ready once may serve no more
+		}
 		if ctx.Err() == nil {
 			silent = err
 		}
 		if err == nil {
 			last = status
-			for _, c := range status.Components {
-				if c.State == StateReady && !reported[c.Name] {
-					reported[c.Name] = true
-					report(c)
-				}
-			}
+			reportReady(status, reported, report)
 			if status.Ready() {
 				return nil
+			}
+			if err := blocked(d, status); err != nil {
+				return err
 			}
 		}
 		select {
@@ -142,6 +143,26 @@ func awaitReady(ctx context.Context, d Dir, ended <-chan error, report func(Comp
 		case <-time.After(readyInterval):
 		}
 	}
+}
+
+// reportReady reports the components that have become ready since the last time.
+func reportReady(status *Status, reported map[string]bool, report func(ComponentStatus)) {
+	for _, c := range status.Components {
+		if c.State == StateReady && !reported[c.Name] {
+			reported[c.Name] = true
+			report(c)
+		}
+	}
+}
+
+// blocked returns what keeps the cluster from becoming ready and does not pass by itself, or nil.
+func blocked(d Dir, status *Status) error {
+	for _, c := range status.Components {
+		if c.Blocked {
+			return fmt.Errorf("cluster %s cannot become ready: %s: %s", d.Name(), c.Name, c.Message)
+		}
+	}
+	return nil
 }
 
 // machineEnded gives the reason that a machine process wrote down, or how it ended if it could not.

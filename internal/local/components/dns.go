@@ -86,9 +86,11 @@ func (n *network) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listening for the API server: %w", err)
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer factory.Shutdown()
+	defer cancel()
 	context.AfterFunc(ctx, func() { front.Close() })
 	factory.Start(ctx.Done())
-	factory.WaitForCacheSync(ctx.Done()) // an early answer would deny what exists
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		serviceproxy.Forward(ctx, front, func() []string { return []string{n.apiServer} })

@@ -14,7 +14,7 @@ import (
 
 // adopt takes over what an earlier server left, however it ended: containers that run go on under the same IDs, ends
 // in the meantime are reported as they were, and what was half-made is removed.
-func (s *server) adopt() error {
+func (s *server) adopt(ctx context.Context) error {
 	ids, err := names(s.cfg.sandboxes())
 	if err != nil {
 		return err
@@ -28,7 +28,7 @@ func (s *server) adopt() error {
 		return err
 	}
 	for _, id := range ids {
-		if err := s.adoptContainer(id); err != nil {
+		if err := s.adoptContainer(ctx, id); err != nil {
 			return fmt.Errorf("container %s: %w", id, err)
 		}
 	}
@@ -55,7 +55,7 @@ func (s *server) adoptSandbox(id string) error {
 	return nil
 }
 
-func (s *server) adoptContainer(id string) error {
+func (s *server) adoptContainer(ctx context.Context, id string) error {
 	dir := s.cfg.containerDir(id)
 	var st containerState
 	config, spec := &pb.ContainerConfig{}, &shim.Spec{}
@@ -70,7 +70,7 @@ func (s *server) adoptContainer(id string) error {
 	s.containers[id] = c
 	switch c.State {
 	case pb.ContainerState_CONTAINER_CREATED:
-		if started, err := s.settle(c); err != nil || !started {
+		if started, err := s.settle(ctx, c); err != nil || !started {
 			return err
 		}
 		c.State = pb.ContainerState_CONTAINER_RUNNING
@@ -93,7 +93,7 @@ func (s *server) adoptContainer(id string) error {
 
 // settle finds out whether a container that the server was about to start when it died has started. If not, it is
 // as good as new once its shim is gone.
-func (s *server) settle(c *container) (started bool, err error) {
+func (s *server) settle(ctx context.Context, c *container) (started bool, err error) {
 	file := filepath.Join(s.cfg.containerDir(c.ID), shim.StartedFile)
 	if exists(file) {
 		return true, nil
@@ -103,7 +103,7 @@ func (s *server) settle(c *container) (started bool, err error) {
 		return exists(file), nil
 	}
 	defer p.close()
-	if err := p.kill(context.Background()); err != nil {
+	if err := p.kill(ctx); err != nil {
 		return false, err
 	}
 	if exists(file) {

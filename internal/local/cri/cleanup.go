@@ -24,14 +24,14 @@ const cleanupPatience = 30 * time.Second
 // far as the files in cfg.Root tell that they are its own. The records of containers stay, so that the next server
 // reports how they ended; the directory may be removed afterwards. It fails while a server uses cfg.Root, and may
 // be repeated at any time.
-func Cleanup(cfg Config) error {
+func Cleanup(ctx context.Context, cfg Config) error {
 	if err := cfg.complete(); err != nil {
 		return err
 	}
 	if _, err := os.Stat(cfg.Root); os.IsNotExist(err) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), cleanupPatience)
+	ctx, cancel := context.WithTimeout(ctx, cleanupPatience)
 	defer cancel()
 	unlock, err := lock(ctx, cfg.Root)
 	if err != nil {

@@ -16,9 +16,10 @@
 //
 // The runtime separates names, networks and files. It is no boundary of trust: containers run as root of the
 // machine if the pod does not say otherwise, read every file that their user may read, and share the kernel
-// without a seccomp filter or an AppArmor or SELinux profile. There are no cgroups: CPU and memory limits are not
-// enforced. User, groups, capabilities, noNewPrivileges, readOnlyRootFilesystem and privileged work as usual,
-// except that the groups which the machine gives to a user are not added to the pod's.
+// without a seccomp filter or an AppArmor or SELinux profile. There are no cgroups, and a container's layer is
+// not measured: limits of CPU, memory and ephemeral storage are not enforced. User, groups, capabilities,
+// noNewPrivileges, readOnlyRootFilesystem and privileged work as usual, except that the groups which the machine gives
+// to a user are not added to the pod's.
 //
 // Refused with a reason are: a container without a command, image volumes, host ports, user namespaces of pods,
 // runtime handlers, CDI devices, and sysctls that would change the machine's.

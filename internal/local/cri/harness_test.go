@@ -61,7 +61,7 @@ func testConfig(t testing.TB) Config {
 		Bridge: "t9t" + hex.EncodeToString(b), Subnet: subnet,
 	}
 	t.Cleanup(func() {
-		if err := Cleanup(cfg); err != nil {
+		if err := Cleanup(context.WithoutCancel(t.Context()), cfg); err != nil {
 			t.Errorf("cleaning up: %v", err)
 		}
 	})

@@ -164,7 +164,7 @@ func loaded(t *testing.T, cfg Config) *server {
 	if s.ids, err = readIDMaps(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.adopt(); err != nil {
+	if err := s.adopt(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -229,7 +229,7 @@ func TestCleanupLeavesNothing(t *testing.T) {
 	}
 	kill(t, process)
 	for range 2 {
-		if err := Cleanup(cfg); err != nil {
+		if err := Cleanup(context.WithoutCancel(t.Context()), cfg); err != nil {
 			t.Fatal(err)
 		}
 		if got := leftovers(t, cfg); len(got) > 0 {

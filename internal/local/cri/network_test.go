@@ -1,6 +1,7 @@
 package cri
 
 import (
+	"context"
 	"net/netip"
 	"os"
 	"strings"
@@ -104,13 +105,13 @@ func TestForeignBridgeIsLeftAlone(t *testing.T) {
 	other.Root += "-other"
 	serve(t, other).stop()
 	t.Cleanup(func() {
-		if err := Cleanup(other); err != nil {
+		if err := Cleanup(context.WithoutCancel(t.Context()), other); err != nil {
 			t.Error(err)
 		}
 	})
 	// The same name with the same address is good enough to use, and still not ours to remove.
 	serve(t, cfg).stop()
-	if err := Cleanup(cfg); err != nil {
+	if err := Cleanup(context.WithoutCancel(t.Context()), cfg); err != nil {
 		t.Fatal(err)
 	}
 	if !exists("/sys/class/net/" + cfg.Bridge) {

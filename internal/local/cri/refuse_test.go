@@ -130,6 +130,7 @@ func TestContainersThatCannotStart(t *testing.T) {
 		change func(*pb.ContainerConfig)
 		want   string
 	}{
+		{"too long an argument", func(c *pb.ContainerConfig) { c.Args = []string{strings.Repeat("x", 1<<18)} }, "argument list too long"},
 		{"no such program", func(c *pb.ContainerConfig) { c.Command = []string{"t9k-no-such-program"} }, `"t9k-no-such-program": executable file not found in $PATH`},
 		{"no such file", func(c *pb.ContainerConfig) { c.Command = []string{"/no/such/file"} }, "no such file"},
 		{"not a program", func(c *pb.ContainerConfig) { c.Command = []string{"/etc/hostname"} }, "permission denied"},

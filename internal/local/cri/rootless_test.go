@@ -1,6 +1,7 @@
 package cri
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -87,7 +88,7 @@ func TestInsideUserNamespace(t *testing.T) {
 		t.Errorf("read-only root: %q", got)
 	}
 	n.stop()
-	if err := Cleanup(cfg); err != nil {
+	if err := Cleanup(context.WithoutCancel(t.Context()), cfg); err != nil {
 		t.Fatal(err)
 	}
 	if got := leftovers(t, cfg); len(got) > 0 {
@@ -145,7 +146,7 @@ func TestLayersInMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.stop()
-	if err := Cleanup(cfg); err != nil {
+	if err := Cleanup(context.WithoutCancel(t.Context()), cfg); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -104,7 +104,7 @@ func (s *server) start(ctx context.Context, unlock func()) error {
 		return fmt.Errorf("bridge %s: %w", s.cfg.Bridge, err)
 	}
 	s.last = s.cfg.readLastAddress()
-	if err := s.adopt(); err != nil {
+	if err := s.adopt(ctx); err != nil {
 		return fmt.Errorf("taking over the containers in %s: %w", s.cfg.Root, err)
 	}
 	// Streams are opened by the kubelet on the same machine; a URL carries a random token that is good for one use.

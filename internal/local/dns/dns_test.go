@@ -63,14 +63,20 @@ func serve(t *testing.T, client kubernetes.Interface) string {
 		}
 		_ = w.WriteMsg(reply)
 	}))
-	server := NewServer("cluster.local", relayed(t, &Upstream{addresses: func() []string { return []string{upstream} }}))
+	address, start := serveLater(t, client, relayed(t, &Upstream{addresses: func() []string { return []string{upstream} }}))
+	start()
+	return address
+}
+
+// serveLater runs a server that hears of the objects when start is called.
+func serveLater(t *testing.T, client kubernetes.Interface, upstream *Upstream) (address string, start func()) {
+	t.Helper()
+	server := NewServer("cluster.local", upstream)
 	factory := informers.NewSharedInformerFactory(client, 0)
 	if err := server.Watch(factory); err != nil {
 		t.Fatal(err)
 	}
-	factory.Start(t.Context().Done())
-	factory.WaitForCacheSync(t.Context().Done())
-	address := freeAddress(t)
+	address = freeAddress(t)
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(t.Context(), address) }()
 	t.Cleanup(func() {
@@ -78,7 +84,7 @@ func serve(t *testing.T, client kubernetes.Interface) string {
 			t.Error(err)
 		}
 	})
-	return address
+	return address, func() { factory.Start(t.Context().Done()) }
 }
 
 // relayed puts a Unix socket between the server and its upstream, as it is in a cluster of an ordinary user.
@@ -292,5 +298,31 @@ func TestUpstreams(t *testing.T) {
 	}
 	if got, want := upstream.addresses(), []string{"10.0.0.1:53", "[fd00::1]:53"}; !slices.Equal(got, want) {
 		t.Errorf("upstreams %v, want %v", got, want)
+	}
+}
+
+// TestQuestionsWaitForTheZone: a server that has just started does not deny names that it has not heard of yet. The question waits, and
+// is answered when the zone is filled.
+func TestQuestionsWaitForTheZone(t *testing.T) {
+	address, start := serveLater(t, fake.NewClientset(service("web", "10.0.0.7", web)), ResolvConf(os.DevNull))
+	question := new(dns.Msg).SetQuestion("web.ns.svc.cluster.local.", dns.TypeA)
+	for _, network := range []string{"udp", "tcp"} {
+		client := &dns.Client{Net: network, Timeout: 300 * time.Millisecond}
+		if reply, _, err := client.Exchange(question.Copy(), address); err == nil {
+			t.Errorf("before the zone is filled the answer by %s is\n%s", network, reply)
+		}
+	}
+	answered := make(chan error, 1)
+	go func() {
+		client := &dns.Client{Timeout: 20 * time.Second}
+		reply, _, err := client.Exchange(question.Copy(), address)
+		if err == nil && len(reply.Answer) != 1 {
+			err = fmt.Errorf("the answer is\n%s", reply)
+		}
+		answered <- err
+	}()
+	start()
+	if err := <-answered; err != nil {
+		t.Error(err)
 	}
 }

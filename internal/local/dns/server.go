@@ -22,6 +22,7 @@ type Server struct {
 	domain   string
 	upstream *Upstream
 	zone     *zone
+	synced   []cache.InformerSynced // whether the zone holds what there was at first
 }
 
 // NewServer makes a server for a domain like "cluster.local", which asks upstream about all others.
@@ -33,18 +34,19 @@ func NewServer(domain string, upstream *Upstream) *Server {
 
 // Watch keeps the server's records as the Services and EndpointSlices of factory are. The caller starts the factory.
 func (s *Server) Watch(factory informers.SharedInformerFactory) error {
-	_, err := factory.Core().V1().Services().Informer().AddEventHandler(handler(func(key string, service *corev1.Service) {
+	services, err := factory.Core().V1().Services().Informer().AddEventHandler(handler(func(key string, service *corev1.Service) {
 		s.zone.set("service/"+key, serviceRecords(service, s.domain))
 	}, func(key string) { s.zone.set("service/"+key, nil) }))
 	if err != nil {
 		return fmt.Errorf("watching Services: %w", err)
 	}
-	_, err = factory.Discovery().V1().EndpointSlices().Informer().AddEventHandler(handler(func(key string, slice *discoveryv1.EndpointSlice) {
+	slices, err := factory.Discovery().V1().EndpointSlices().Informer().AddEventHandler(handler(func(key string, slice *discoveryv1.EndpointSlice) {
 		s.zone.set("slice/"+key, sliceRecords(slice, s.domain))
 	}, func(key string) { s.zone.set("slice/"+key, nil) }))
 	if err != nil {
 		return fmt.Errorf("watching EndpointSlices: %w", err)
 	}
+	s.synced = []cache.InformerSynced{services.HasSynced, slices.HasSynced}
 	return nil
 }
 
@@ -65,7 +67,8 @@ func handler[T any](set func(key string, object T), remove func(key string)) cac
 	}
 }
 
-// Serve answers on an address, by UDP and TCP, until ctx ends. The address need not exist on the machine yet.
+// Serve answers on an address, by UDP and TCP, until ctx ends. The address need not exist on the machine yet. Questions that come
+// before the zone is filled wait for it: an early answer would deny what exists.
 func (s *Server) Serve(ctx context.Context, address string) error {
 	listen := freebind.Config()
 	packets, err := listen.ListenPacket(ctx, "udp", address)
@@ -82,6 +85,9 @@ func (s *Server) Serve(ctx context.Context, address string) error {
 		streams.Close()
 	})
 	defer stop()
+	if !cache.WaitForCacheSync(ctx.Done(), s.synced...) {
+		return nil
+	}
 	errs := make([]error, len(servers))
 	var wg sync.WaitGroup
 	for i, server := range servers {

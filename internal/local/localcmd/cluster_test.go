@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	crdclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +30,7 @@ func TestLife(t *testing.T) {
 	podsFindEachOther(t, u, "default")
 
 	u.spoilCRD(t, "default")
+	u.spoilWebhook(t, "default")
 
 	u.prints(t, "Cluster default is down.", "down")
 	u.leavesNothing(t, "default", config)
@@ -39,6 +41,7 @@ func TestLife(t *testing.T) {
 
 	u.prints(t, "Cluster default is ready.", "up")
 	u.checkCRDMended(t, "default")
+	u.checkWebhookMended(t, "default")
 	c := u.client(t, "default")
 	awaitPhase(t, c, "asker", corev1.PodSucceeded)
 	if got := logsOf(t, c, "asker"); !strings.HasPrefix(got, "server\n") {
@@ -90,6 +93,36 @@ func (u *user) checkCRDMended(t *testing.T, name string) {
 	}
 	if got := mended.Spec.Names.ShortNames; !slices.Equal(got, []string{"q"}) {
 		t.Errorf("after a start the short names of queues are %q", got)
+	}
+}
+
+// spoilWebhook has the API server call the Service of an operator in the cluster, as config/default does.
+func (u *user) spoilWebhook(t *testing.T, name string) {
+	t.Helper()
+	hooks := u.client(t, name).AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	c, err := hooks.Get(t.Context(), "t9k-batch", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range c.Webhooks {
+		c.Webhooks[i].ClientConfig = admissionregistrationv1.WebhookClientConfig{
+			Service: &admissionregistrationv1.ServiceReference{Namespace: "t9k-system", Name: "t9k-webhook"}}
+	}
+	if _, err := hooks.Update(t.Context(), c, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (u *user) checkWebhookMended(t *testing.T, name string) {
+	t.Helper()
+	c, err := u.client(t, name).AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), "t9k-batch", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range c.Webhooks {
+		if h.ClientConfig.URL == nil || h.ClientConfig.Service != nil {
+			t.Errorf("after a start the webhook %s calls %+v", h.Name, h.ClientConfig)
+		}
 	}
 }
 

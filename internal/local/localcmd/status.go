@@ -3,6 +3,7 @@ package localcmd
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -17,7 +18,7 @@ func newStatus(c *cluster) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show how the cluster and each of its components are",
-		Long:  "Show how the cluster and each of its components are. The exit code is 1 unless all are ready.",
+		Long:  "Ask each component of the cluster whether it serves, and show the answers. The exit code is 1 unless all do.",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d, err := c.dir()
@@ -32,7 +33,7 @@ func newStatus(c *cluster) *cobra.Command {
 				fmt.Fprintf(out, "Cluster %s is down; %q starts it.\n", d.Name(), "t9k local up"+nameFlag(d))
 				return ErrSilent
 			}
-			status, err := local.NewClient(d).Status(cmd.Context())
+			status, err := local.NewClient(d).Probe(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -114,12 +115,14 @@ func listOne(cmd *cobra.Command, out io.Writer, name string) error {
 	state, url := "Down", "-"
 	if d.Running() {
 		state, url = "Starting", config.APIURL()
-		s, err := local.NewClient(d).Status(cmd.Context())
+		s, err := local.NewClient(d).Probe(cmd.Context())
 		switch {
 		case err == nil && s.Ready():
 			state = "Ready"
 		case err == nil && s.Shutdown != nil:
 			state = "Ending"
+		case err != nil || slices.ContainsFunc(s.Components, func(c local.ComponentStatus) bool { return c.State == local.StateNotReady }):
+			state = "NotReady"
 		}
 	}
 	fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", name, state, url, tilde(string(d)))

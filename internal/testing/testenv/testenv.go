@@ -269,5 +269,11 @@ func (e *Env) Stop() {
 			<-e.ended
 		}
 	}
+	// A machine process that was killed has left its pods, and one that went down its data.
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	if _, err := local.Remove(ctx, e.dir, 0, func(local.ShutdownStatus) {}); err != nil {
+		fmt.Fprintln(os.Stderr, "removing a test environment:", err)
+	}
 	os.RemoveAll(e.Dir)
 }

@@ -1,0 +1,171 @@
+package localcmd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/internal/testing/require"
+	"tensorstack.dev/batch/internal/testing/testenv"
+)
+
+// TestFrozenComponents freezes each program in turn: status says that it is not ready, and soon.
+func TestFrozenComponents(t *testing.T) {
+	u := newUser(t)
+	u.t9k(t, "up")
+	client := local.NewClient(u.dir("default"))
+	frozen := func(name string, pid int, check func(*testing.T)) {
+		t.Run(name, func(t *testing.T) {
+			freeze(t, pid)
+			began := time.Now()
+			check(t)
+			if took := time.Since(began); took > 3*time.Second {
+				t.Errorf("it took %s to say so", took)
+			}
+			thaw(t, pid)
+			await(t, "recovery", func() error {
+				s, err := client.Probe(t.Context())
+				if err == nil && !s.Ready() {
+					err = fmt.Errorf("%+v", s)
+				}
+				return err
+			})
+		})
+	}
+	all := u.status(t, "default")
+	for _, c := range all.Components {
+		if c.PID == 0 {
+			continue
+		}
+		frozen(c.Name, c.PID, func(t *testing.T) {
+			s, err := client.Probe(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if now := s.Component(c.Name); now.State != local.StateNotReady || s.Ready() {
+				t.Errorf("it is said to be %s (%s)", now.State, now.Message)
+			}
+		})
+	}
+	frozen("machine", all.PID, func(t *testing.T) {
+		if out, err := u.try(t.Context(), "status"); err == nil {
+			t.Errorf("status printed\n%s", out)
+		}
+	})
+	freeze(t, pidOf(t, all, local.Scheduler))
+	defer thaw(t, pidOf(t, all, local.Scheduler))
+	if out, err := u.try(t.Context(), "status"); err == nil || !strings.Contains(out, "not ready") || !strings.Contains(out, "NotReady") {
+		t.Errorf("with a frozen scheduler status printed\n%s", out)
+	}
+}
+
+func freeze(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) }) // it may have ended since
+}
+
+func thaw(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestEtcdIsFull: an etcd that has reached its quota takes no writes, and status says so.
+func TestEtcdIsFull(t *testing.T) {
+	env := testenv.Start(t, testenv.Options{Args: map[string][]string{local.Etcd: {"--quota-backend-bytes=3000000"}}})
+	fill(t, kubernetes.NewForConfigOrDie(env.Config))
+	await(t, "etcd not ready", func() error {
+		s, err := local.NewClient(local.Dir(env.Dir)).Probe(t.Context())
+		if err != nil {
+			return err
+		}
+		if c := s.Component(local.Etcd); c.State != local.StateNotReady || !strings.Contains(c.Message, "etcd is full and takes no writes") {
+			return fmt.Errorf("etcd is %s: %s", c.State, c.Message)
+		}
+		return nil
+	})
+}
+
+// TestFullDisk: when the disk has no space left for etcd, status and up say so, and once there is some the cluster goes on.
+func TestFullDisk(t *testing.T) {
+	if os.Geteuid() != 0 {
+		require.Missing(t, "root, to mount a small disk")
+	}
+	u := newUser(t)
+	if err := unix.Mount("small", u.state, "tmpfs", 0, "size=250m,mode=755"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		u.t9k(t, "reset", "--grace", "0s")
+		if err := unix.Unmount(u.state, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	u.t9k(t, "up")
+	hog := filepath.Join(u.state, "hog")
+	waste(t, hog)
+	fill(t, u.client(t, "default"))
+	const want = "no space left on the disk of "
+	await(t, "status that tells of the full disk", func() error {
+		out, err := u.try(t.Context(), "status")
+		if err == nil || !strings.Contains(out, want) {
+			return fmt.Errorf("status printed\n%s", out)
+		}
+		return nil
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if out, err := u.try(ctx, "up"); err == nil || !strings.Contains(out, want) {
+		t.Errorf("up: %v\n%s", err, out)
+	}
+	if err := os.Remove(hog); err != nil {
+		t.Fatal(err)
+	}
+	u.prints(t, "runs already", "up")
+}
+
+// waste fills the disk.
+func waste(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for block := make([]byte, 64<<10); err == nil; {
+		_, err = f.Write(block)
+	}
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+}
+
+// fill writes to the API server until it takes no more.
+func fill(t *testing.T, c kubernetes.Interface) {
+	t.Helper()
+	const most = 1000
+	for i := range most {
+		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("fill-%d", i)}, BinaryData: map[string][]byte{"data": make([]byte, 512<<10)}}
+		if _, err := c.CoreV1().ConfigMaps("default").Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+			t.Logf("after %d objects: %v", i, err)
+			return
+		}
+	}
+	t.Fatalf("the API server took %d objects", most)
+}
