@@ -76,18 +76,22 @@ func (x *Role) mainEnd(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 }
 
 // ends yields how containers ended, of those that the end of the replica depends on: the main one if it decides and has
-// ended, or else all.
+// ended, or else all but native sidecars. The kubelet stops those when the others have ended, so their ends say nothing.
 func (x *Role) ends(pod *corev1.Pod) iter.Seq[*corev1.ContainerStateTerminated] {
 	return func(yield func(*corev1.ContainerStateTerminated) bool) {
 		if t := x.mainEnd(pod); t != nil {
 			yield(t)
 			return
 		}
-		for _, cs := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-			for i := range cs {
-				if t := cs[i].State.Terminated; t != nil && !yield(t) {
-					return
-				}
+		for i := range pod.Status.InitContainerStatuses {
+			c := &pod.Status.InitContainerStatuses[i]
+			if t := c.State.Terminated; t != nil && !isSidecar(pod, c.Name) && !yield(t) {
+				return
+			}
+		}
+		for i := range pod.Status.ContainerStatuses {
+			if t := pod.Status.ContainerStatuses[i].State.Terminated; t != nil && !yield(t) {
+				return
 			}
 		}
 	}
@@ -182,6 +186,12 @@ func (x *Role) lifetime(pod *corev1.Pod) (started, finished time.Time) {
 		}
 	}
 	return started, finished
+}
+
+func isSidecar(pod *corev1.Pod, name string) bool {
+	return slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool {
+		return c.Name == name && c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+	})
 }
 
 // podPhase is the phase of a replica whose pod has not ended.

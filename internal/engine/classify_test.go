@@ -2,8 +2,10 @@ package engine
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
@@ -71,5 +73,31 @@ func TestBrokenStorageLimitIsCharged(t *testing.T) {
 	p.pass().want(batch.JobFailed, 1)
 	if got := p.stat.Tasks[0].Replicas[0].Reason; got != "Evicted" {
 		t.Errorf("the replica's reason is %q, want Evicted", got)
+	}
+}
+
+// TestNativeSidecarsDoNotDecide: the kubelet stops them when the other containers have ended, so their exit codes say nothing.
+func TestNativeSidecarsDoNotDecide(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	at := func(code int32, second int) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: "Error",
+			StartedAt: metav1.NewTime(start), FinishedAt: metav1.NewTime(start.Add(time.Duration(second) * time.Second))}}
+	}
+	pod := &corev1.Pod{
+		Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: "setup"}, {Name: "proxy", RestartPolicy: &always}}},
+		Status: corev1.PodStatus{
+			InitContainerStatuses: []corev1.ContainerStatus{{Name: "setup", State: at(0, 1)}, {Name: "proxy", State: at(143, 9)}},
+			ContainerStatuses:     []corev1.ContainerStatus{{Name: "main", State: at(3, 5)}},
+		},
+	}
+	if code := (&Role{}).exitCode(pod); code == nil || *code != 3 {
+		t.Errorf("the exit code is %v, want that of the main container, 3", code)
+	}
+	if _, finished := (&Role{}).lifetime(pod); finished != start.Add(5*time.Second) {
+		t.Errorf("the replica ended at %s, want the end of its main container", finished)
+	}
+	pod.Status.InitContainerStatuses[0].State = at(7, 1)
+	if code := (&Role{}).exitCode(pod); *code != 7 {
+		t.Errorf("the exit code is %d, want that of the init container that failed, 7", *code)
 	}
 }

@@ -12,7 +12,11 @@ const nodeRecheck = 30 * time.Second
 // deletePod asks for a pod's deletion unless somebody has already.
 func (p *pass) deletePod(pod *corev1.Pod) {
 	if pod.DeletionTimestamp == nil {
-		p.plan.Delete = append(p.plan.Delete, Deletion{Name: pod.Name, UID: pod.UID})
+		d := Deletion{Name: pod.Name, UID: pod.UID}
+		if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			d.ResourceVersion = pod.ResourceVersion
+		}
+		p.plan.Delete = append(p.plan.Delete, d)
 	}
 }
 

@@ -28,6 +28,8 @@ type play struct {
 	seen Seen
 	cfg  Config
 	told []string // reasons of all events so far
+	// refreshed tells that the last pass asked for live pods.
+	refreshed bool
 }
 
 // newPlay starts a job of one role, worker, with the given number of replicas and restarts on failure.
@@ -50,6 +52,17 @@ func (p *play) pass() *play {
 	}
 	s.Service = true
 	p.plan = Next(p.job, s, p.cfg)
+	if p.refreshed = p.plan.Refresh; p.refreshed {
+		s.Live = true
+		if p.plan = Next(p.job, s, p.cfg); p.plan.Refresh {
+			p.t.Fatal("live pods are asked for again")
+		}
+	}
+	if !p.plan.Contested {
+		p.seen.ContestedSince = time.Time{}
+	} else if p.seen.ContestedSince.IsZero() {
+		p.seen.ContestedSince = p.now
+	}
 	if p.plan.Status != nil {
 		p.stat = p.plan.Status
 	}

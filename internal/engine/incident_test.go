@@ -32,7 +32,7 @@ func (p *play) runAll() *play {
 func (p *play) recover() *play {
 	p.t.Helper()
 	for range 4 {
-		p.after(6*time.Minute).pass().runAll()
+		p.after(6 * time.Minute).pass().runAll()
 	}
 	return p.pass().pass()
 }

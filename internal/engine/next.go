@@ -17,6 +17,12 @@ import (
 // Plan is what is to be done about a job, in this order: write the status, or confirm; delete; create, then the pods; update; stop; emit
 // the events, if the status was written. Whoever carries it out stops at the first error, for each pass starts from what is seen then.
 type Plan struct {
+	// Refresh asks for another pass with pods that are read from the API server itself (Seen.Live), and for nothing else.
+	// Some decisions cannot be taken back and do not follow from the end of a pod alone, but from the clock or from a change
+	// of the spec: a cache that lags must not hide an end that came before.
+	Refresh bool
+	// Contested is true while a success waits for failures of the same moment that may not have been seen yet.
+	Contested bool
 	// Status to write under an optimistic lock; nil where nothing is to be written now.
 	Status *batch.JobStatus
 	// CanWait is for how long the plan may be put off while the API server has more important things to do, because Status
@@ -26,7 +32,7 @@ type Plan struct {
 	// one that was seen. It is set where no status write does that: a cached job older than the cached pods would have
 	// replaced what has just been cleaned up. Only the first pods of a job that Seen.Unwritten vouches for need neither.
 	Confirm bool
-	// Delete lists pods to delete. Each must still be the one that was seen.
+	// Delete lists pods to delete. Each must still be as it was seen.
 	Delete []Deletion
 	// Stop lists pods that are to stop and stay. What they did for their replicas is done, whatever job they belong to now.
 	Stop []Stop
@@ -66,6 +72,9 @@ type NewPod struct {
 type Deletion struct {
 	Name string
 	UID  types.UID
+	// ResourceVersion is set where the pod was seen not to have ended, and must still be the pod's: a pod that has ended in
+	// the meantime keeps its result. Empty stands for any.
+	ResourceVersion string
 	// Force deletes a pod on a lost node without waiting for its kubelet.
 	Force bool
 }
@@ -82,7 +91,7 @@ type pass struct {
 	seen *Seen
 	cfg  *Config
 	// old is the last status, never nil.
-	old      *batch.JobStatus
+	old *batch.JobStatus
 	// next is the next status, whether or not it is written now.
 	next     *batch.JobStatus
 	mode     batch.RunModeType
@@ -95,7 +104,7 @@ type pass struct {
 	// leftovers are the pods of a job without roles.
 	leftovers []*corev1.Pod
 	// lost names the pods that are deleted by force, with their nodes.
-	lost     []string
+	lost []string
 	// restarts lists the replicas that restart alone in this pass, replaced counts all that restart.
 	restarts []*replica
 	replaced int
@@ -119,10 +128,16 @@ func Next(job *Job, seen Seen, cfg Config) Plan {
 	p.finished = conditionTrue(p.old, batch.JobCompleted) || conditionTrue(p.old, batch.JobFailedCondition)
 	p.mode = p.runMode()
 	p.keepSize()
-	p.load()
-	p.observe()
-	p.allowRestarts()
-	p.verdict = p.judge()
+	if p.switches() && !seen.Live {
+		return Plan{Refresh: true}
+	}
+	p.weigh()
+	if p.mode == batch.RunDebug && p.old.RunMode != batch.RunDebug && p.old.RunMode != "" {
+		p = p.beforeDebug()
+	}
+	if p.plan.Refresh {
+		return Plan{Refresh: true, Contested: p.plan.Contested}
+	}
 	p.act()
 	p.writeStatus()
 	if len(p.lost) > 0 {
@@ -137,6 +152,14 @@ func Next(job *Job, seen Seen, cfg Config) Plan {
 		p.plan.RequeueAfter = max(p.wake.Sub(seen.Now), time.Millisecond)
 	}
 	return p.plan
+}
+
+// weigh works out where each replica is and whether that ends the job.
+func (p *pass) weigh() {
+	p.load()
+	p.observe()
+	p.allowRestarts()
+	p.verdict = p.judge()
 }
 
 // unwritten tells whether no status has been written, beyond doubt.

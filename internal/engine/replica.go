@@ -85,17 +85,18 @@ func (r *replica) observe(mode batch.RunModeType, keepResults bool, cfg *Config)
 	}
 	r.uid = string(r.pod.UID)
 	end := r.role.classify(r.pod)
-	r.superseded = count(r.pod.Labels[batch.LabelReplicaAttempt]) < r.past.attempt && !r.succeededFirst(end) || end != notEnded && r.returned
+	attempt := count(r.pod.Labels[batch.LabelReplicaAttempt])
+	r.superseded = attempt < r.past.attempt && !r.succeededFirst(end) || end != notEnded && r.returned
 	if r.superseded {
-		r.uid = ""
+		r.uid, r.attempt = "", max(r.past.attempt, attempt+1)
 		r.phase, r.reason = batch.ReplicaCreating, "Restarting"
 		r.remove, r.create = true, true
 		return
 	}
-	r.attempt = max(r.past.attempt, count(r.pod.Labels[batch.LabelReplicaAttempt]))
+	r.attempt = max(r.past.attempt, attempt)
 	r.backoff = count(r.pod.Annotations[batch.AnnotationBackoff])
-	if keepResults && r.past.uid == r.uid && r.past.finalResult() != notEnded {
-		end = r.past.finalResult() // it was seen to finish before anybody took its pod away
+	if recorded := r.past.finalResult(); keepResults && r.past.uid == r.uid && recorded != notEnded {
+		end = recorded // it was seen to end before anybody deleted it, or before what a cache shows now
 	}
 	switch {
 	case wrongMode(r.pod, mode, end):

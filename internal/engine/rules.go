@@ -20,7 +20,11 @@ type verdict struct {
 
 func (v verdict) over() bool { return v.phase != "" }
 
-// judge applies the finish rules. If a failure and a success rule come to hold together, failure wins.
+// sameMoment is how far the times of two ends may be apart that count as the same moment. They are whole seconds, of the
+// clocks of different nodes. It is also the longest time for which an end may be unseen that a success waits for.
+const sameMoment = time.Second
+
+// judge applies the finish rules, then the limits of time.
 func (p *pass) judge() verdict {
 	if p.finished {
 		return verdict{}
@@ -29,16 +33,72 @@ func (p *pass) judge() verdict {
 		return verdict{batch.JobFailed, batch.ReasonInvalidSpec, p.Invalid}
 	}
 	if p.mode != batch.RunDebug {
-		for _, judge := range []func() verdict{p.judgeLimit, p.judgeFailure, p.judgeSuccess, p.judgeUnsatisfiable, p.judgeCollective} {
-			if v := judge(); v.over() {
-				return v
-			}
+		if v := p.judgeRules(); v.over() || p.plan.Contested {
+			return v
 		}
 	}
-	if v := p.judgeDuration(); v.over() {
+	v := p.judgeDuration()
+	if !v.over() {
+		v = p.judgeDeadline()
+	}
+	if v.over() && !p.seen.Live { // a pod may have ended before, and decides then
+		p.plan.Refresh = true
+	}
+	return v
+}
+
+// judgeRules ends the job by the rule that came to hold first. At the same moment failure wins, whatever was seen first.
+func (p *pass) judgeRules() verdict {
+	lost, lostAt := p.judgeFailure()
+	won, wonAt := p.judgeSuccess()
+	if !won.over() {
+		if v := p.judgeLimit(); v.over() {
+			p.plan.Refresh = !p.seen.Live // the master may have succeeded
+			return v
+		}
+	}
+	switch {
+	case lost.over() && won.over() && !wonAt.IsZero() && lostAt.Sub(wonAt) > sameMoment:
+		return won
+	case lost.over():
+		if !p.seen.Live && p.couldHold(p.Success, failed) {
+			p.plan.Refresh = true // an earlier success may not have been seen
+		}
+		return lost
+	case won.over() && p.couldHold(p.Failure, succeeded):
+		return p.awaitFailures(won)
+	case won.over():
+		return won
+	}
+	if v := p.judgeUnsatisfiable(); v.over() {
 		return v
 	}
-	return p.judgeDeadline()
+	return p.judgeCollective()
+}
+
+// couldHold tells whether one of the rules could hold already, as far as is known: the ends of some of its members may not have
+// been seen, and none that have been are contrary to the rule.
+func (p *pass) couldHold(rules []Rule, contrary ending) bool {
+	return slices.ContainsFunc(rules, func(rule Rule) bool {
+		return !slices.ContainsFunc(rule.Members, func(m Member) bool { return p.roles[m.Role][m.Rank].result == contrary })
+	})
+}
+
+// awaitFailures puts a success off until no failure of the same moment can be unseen.
+func (p *pass) awaitFailures(won verdict) verdict {
+	p.plan.Contested = true
+	since := p.seen.ContestedSince
+	if since.IsZero() {
+		since = p.seen.Now
+	}
+	if at := since.Add(sameMoment); p.seen.Now.Before(at) {
+		p.wakeAt(at)
+		return verdict{}
+	}
+	if !p.seen.Live {
+		p.plan.Refresh = true
+	}
+	return won
 }
 
 // judgeDuration ends a job whose queue has taken a pod away for its age: the replacement would only live as long again.
@@ -82,7 +142,7 @@ func (p *pass) pastDeadline() bool {
 // that replica for ever. What a success rule says comes first: once the master is done, the others may well fail.
 func (p *pass) judgeLimit() verdict {
 	r := p.inc.exceeded
-	if r == nil || p.judgeSuccess().over() {
+	if r == nil {
 		return verdict{}
 	}
 	return verdict{batch.JobFailed, batch.ReasonBackoffLimitExceeded, fmt.Sprintf("Replica %s has failed%s, and backoffLimit allows %s.",
@@ -115,41 +175,58 @@ func (p *pass) judgeCollective() verdict {
 		"and the master has not ended within %s.", r.name, exitText(r.exit), masterGrace)}
 }
 
-func (p *pass) judgeFailure() verdict {
-	for i := range p.Failure {
-		if p.all(p.Failure[i].Members, failed) {
-			return verdict{batch.JobFailed, batch.ReasonFailureRule,
-				fmt.Sprintf("All replicas of failure rule %s have failed.", p.Failure[i].Text)}
-		}
+// judgeFailure also returns when the failure came about, by the first rule that held.
+func (p *pass) judgeFailure() (verdict, time.Time) {
+	if rule, at := p.first(p.Failure, failed); rule != nil {
+		return verdict{batch.JobFailed, batch.ReasonFailureRule,
+			fmt.Sprintf("All replicas of failure rule %s have failed.", rule.Text)}, at
 	}
 	if len(p.Failure) > 0 || len(p.Success) > 0 {
-		return verdict{}
+		return verdict{}, time.Time{}
 	}
 	for i := range p.replicas {
 		if r := &p.replicas[i]; r.final() && r.result == failed {
 			return verdict{batch.JobFailed, batch.ReasonFailureRule,
-				fmt.Sprintf("Replica %s has failed%s, and without finish rules one failed replica fails the job.", r.name, r.endText())}
+				fmt.Sprintf("Replica %s has failed%s, and without finish rules one failed replica fails the job.", r.name, r.endText())}, r.endedAt()
 		}
 	}
-	return verdict{}
+	return verdict{}, time.Time{}
 }
 
-func (p *pass) judgeSuccess() verdict {
-	for i := range p.Success {
-		if p.all(p.Success[i].Members, succeeded) {
-			return verdict{batch.JobSucceeded, batch.ReasonSuccessRule,
-				fmt.Sprintf("All replicas of success rule %s have succeeded.", p.Success[i].Text)}
-		}
+// judgeSuccess also returns when the success came about, by the first rule that held.
+func (p *pass) judgeSuccess() (verdict, time.Time) {
+	if rule, at := p.first(p.Success, succeeded); rule != nil {
+		return verdict{batch.JobSucceeded, batch.ReasonSuccessRule,
+			fmt.Sprintf("All replicas of success rule %s have succeeded.", rule.Text)}, at
 	}
 	if len(p.Success) > 0 {
-		return verdict{}
+		return verdict{}, time.Time{}
 	}
 	for i := range p.replicas {
 		if r := &p.replicas[i]; !r.final() || r.result != succeeded {
-			return verdict{}
+			return verdict{}, time.Time{}
 		}
 	}
-	return verdict{batch.JobSucceeded, batch.ReasonSuccessRule, "All replicas have succeeded."}
+	return verdict{batch.JobSucceeded, batch.ReasonSuccessRule, "All replicas have succeeded."}, time.Time{}
+}
+
+// first returns the rule that came to hold first, and when: with the end of its last member. Nil where no rule holds.
+func (p *pass) first(rules []Rule, want ending) (first *Rule, since time.Time) {
+	for i := range rules {
+		if !p.all(rules[i].Members, want) {
+			continue
+		}
+		var last time.Time
+		for _, m := range rules[i].Members {
+			if at := p.roles[m.Role][m.Rank].endedAt(); at.After(last) {
+				last = at
+			}
+		}
+		if first == nil || last.Before(since) {
+			first, since = &rules[i], last
+		}
+	}
+	return first, since
 }
 
 // judgeUnsatisfiable ends a job of which no success rule can hold any more, which otherwise would hang for ever.

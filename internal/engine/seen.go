@@ -23,6 +23,11 @@ type Seen struct {
 	Unwritten bool
 	// Pods whose controller is the job, in any order.
 	Pods []*corev1.Pod
+	// Live is true where Pods were read from the API server itself at Now, and not from a cache.
+	Live bool
+	// ContestedSince is the time of the first of the passes in a row, this one excluded, whose plans were Contested; zero
+	// where the last one was not.
+	ContestedSince time.Time
 	// Service tells that the job's Service exists.
 	Service bool
 	// Group is the job's PodGroup; nil where it does not exist.

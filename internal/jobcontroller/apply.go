@@ -53,6 +53,9 @@ func (r *reconciler) apply(ctx context.Context, obj kinds.Object, job *engine.Jo
 		return err
 	}
 	if plan.DeleteJob {
+		if plan.Status != nil {
+			obj = m.written
+		}
 		return r.deleteJob(ctx, obj)
 	}
 	return nil
@@ -78,10 +81,11 @@ func (r *reconciler) confirm(ctx context.Context, obj kinds.Object) error {
 }
 
 func (r *reconciler) deleteJob(ctx context.Context, obj kinds.Object) error {
-	uid := obj.GetUID()
-	err := r.client.Delete(ctx, obj, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	uid, version := obj.GetUID(), obj.GetResourceVersion()
+	err := r.client.Delete(ctx, obj, client.Preconditions{UID: &uid, ResourceVersion: &version},
+		client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting %s %s/%s after its time to live: %w", r.kind.Name, obj.GetNamespace(), obj.GetName(), err)
+		return fmt.Errorf("deleting %s %s/%s after its time to live: %w", r.kind.Name, obj.GetNamespace(), obj.GetName(), staleIfConflict(err))
 	}
 	return nil
 }
@@ -106,14 +110,14 @@ func (r *reconciler) create(ctx context.Context, job *engine.Job, plan *engine.P
 // createPods makes pods side by side. It builds each when there is room to send it, and keeps what a cache would.
 func (r *reconciler) createPods(ctx context.Context, job *engine.Job, all []engine.NewPod, m *memory) error {
 	return sideBySide(all, func(n engine.NewPod) (*corev1.Pod, error) {
-		var trimmed any
+		var trimmed *corev1.Pod
 		err := r.inFlight.do(job.Roles[n.Role].PodSize, func() error {
 			pod := job.Pod(n)
 			err := r.client.Create(ctx, pod)
-			trimmed, _ = trimPod(pod) // a pod is always trimmed to a pod
+			trimmed = trimPod(pod)
 			return err
 		})
-		return trimmed.(*corev1.Pod), err
+		return trimmed, err
 	}, func(pod *corev1.Pod, err error) error {
 		if err != nil {
 			return r.createError(ctx, job, pod, err, m)
@@ -123,22 +127,38 @@ func (r *reconciler) createPods(ctx context.Context, job *engine.Job, all []engi
 	})
 }
 
-// deletePods deletes pods side by side.
+// deletePods deletes pods side by side. Of those that are not as they were seen it deletes none; it returns errStale then.
 func (r *reconciler) deletePods(ctx context.Context, job *engine.Job, all []engine.Deletion, m *memory) error {
-	return sideBySide(all, func(d engine.Deletion) (engine.Deletion, error) {
+	var stale error
+	err := sideBySide(all, func(d engine.Deletion) (engine.Deletion, error) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: d.Name}}
-		opts := []client.DeleteOption{client.Preconditions{UID: &d.UID}}
-		if d.Force {
-			opts = append(opts, client.GracePeriodSeconds(0))
-		}
-		return d, r.inFlight.do(0, func() error { return r.client.Delete(ctx, pod, opts...) })
+		return d, r.inFlight.do(0, func() error { return r.client.Delete(ctx, pod, deleteOptions(&d)...) })
 	}, func(d engine.Deletion, err error) error {
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // a conflict: the name has a new pod already
+		switch {
+		case apierrors.IsConflict(err):
+			stale = fmt.Errorf("deleting pod %s/%s: %w", job.Namespace, d.Name, errStale)
+			return nil
+		case client.IgnoreNotFound(err) != nil:
 			return fmt.Errorf("deleting pod %s/%s: %w", job.Namespace, d.Name, err)
 		}
 		m.deleted[d.UID] = time.Now()
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return stale
+}
+
+func deleteOptions(d *engine.Deletion) []client.DeleteOption {
+	as := client.Preconditions{UID: &d.UID}
+	if d.ResourceVersion != "" {
+		as.ResourceVersion = &d.ResourceVersion
+	}
+	if d.Force {
+		return []client.DeleteOption{as, client.GracePeriodSeconds(0)}
+	}
+	return []client.DeleteOption{as}
 }
 
 // stopPods has kubelets stop pods that stay.

@@ -128,7 +128,10 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	plan := engine.Next(job, seen, r.opts.Engine)
+	plan, err := r.decide(ctx, job, seen, m)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
 	if waits := m.waits(plan.CanWait, seen.Now); plan.CanWait > 0 {
 		if !r.progress.Allow() && waits > 0 {
 			return reconcile.Result{RequeueAfter: sooner(sooner(min(progressDelay, waits), plan.RequeueAfter), m.forgetAfter(seen.Now))}, nil
@@ -143,6 +146,26 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: sooner(plan.RequeueAfter, m.forgetAfter(seen.Now))}, nil
+}
+
+// decide has the engine decide, on pods that are read from the API server itself where it asks for that.
+func (r *reconciler) decide(ctx context.Context, job *engine.Job, seen engine.Seen, m *memory) (engine.Plan, error) {
+	plan := engine.Next(job, seen, r.opts.Engine)
+	if plan.Refresh {
+		view, err := r.readLive(ctx, job)
+		if err != nil {
+			return plan, err
+		}
+		m.live = view
+		seen.Pods, seen.Live, seen.Now = view.list(), true, time.Now()
+		plan = engine.Next(job, seen, r.opts.Engine)
+	}
+	if !plan.Contested {
+		m.contestedSince = time.Time{}
+	} else if m.contestedSince.IsZero() {
+		m.contestedSince = seen.Now
+	}
+	return plan, nil
 }
 
 // sooner is the shorter of two delays, of which 0 stands for never.

@@ -28,6 +28,10 @@ type memory struct {
 	written     kinds.Object
 	// writtenAt is the time of the last status write or, before the first one, of the first sight of the job.
 	writtenAt time.Time
+	// contestedSince is the time of the first pass in a row that found the job's success contested; zero where the last did not.
+	contestedSince time.Time
+	// live is the last view of the pods that the API server itself gave; nil once the cache shows as much.
+	live *liveView
 	// tried is true once this process has tried to write the status, whether or not it knows of a success.
 	tried bool
 	// putOffAt is when a plan was first put off, since one was last carried out or there was nothing to put off.
@@ -76,12 +80,22 @@ func (m *memory) newest(cached kinds.Object) kinds.Object {
 	return cached
 }
 
-// merge adds pods that this process has created and leaves out those that it has deleted, where the cache is behind.
+// merge adds pods that this process has created, marks those that it has deleted and corrects what was read from the API server
+// itself, where the cache is behind.
 func (m *memory) merge(cached []corev1.Pod, now time.Time) []*corev1.Pod {
+	if m.live != nil && now.After(m.live.until) {
+		m.live = nil
+	}
 	pods := make([]*corev1.Pod, 0, len(cached)+len(m.created))
 	for i := range cached {
-		delete(m.created, cached[i].Name)
-		pods = append(pods, m.asDeleted(&cached[i]))
+		pod := &cached[i]
+		if m.live != nil {
+			if pod = m.live.correct(pod); pod == nil {
+				continue
+			}
+		}
+		delete(m.created, pod.Name)
+		pods = append(pods, m.asDeleted(pod))
 	}
 	for name, made := range m.created {
 		if now.After(made.until) {

@@ -47,7 +47,7 @@ func CacheOptions() (cache.Options, error) {
 	selector := labels.NewSelector().Add(*ofJobs)
 	share := true
 	objects := map[client.Object]cache.ByObject{
-		&corev1.Pod{}:     {Label: selector, Transform: trimPod, UnsafeDisableDeepCopy: &share},
+		&corev1.Pod{}:     {Label: selector, Transform: trimCached, UnsafeDisableDeepCopy: &share},
 		&corev1.Service{}: {Label: selector},
 	}
 	for _, kind := range kinds.All {
@@ -56,28 +56,34 @@ func CacheOptions() (cache.Options, error) {
 	return cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: objects}, nil
 }
 
-// trimPod drops what nobody here reads. The engine needs a pod's identity and its end.
-func trimPod(in any) (any, error) {
-	pod, ok := in.(*corev1.Pod)
-	if !ok {
-		return in, nil
+func trimCached(in any) (any, error) {
+	if pod, ok := in.(*corev1.Pod); ok {
+		return trimPod(pod), nil
 	}
+	return in, nil
+}
+
+// trimPod drops what nobody here reads. The engine needs a pod's identity and its end.
+func trimPod(pod *corev1.Pod) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
 			DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds, OwnerReferences: pod.OwnerReferences,
-			Labels:      keep(pod.Labels, batch.LabelJobName, batch.LabelReplicaAttempt),
+			Labels: keep(pod.Labels, batch.LabelJobName, batch.LabelReplicaAttempt),
 			Annotations: keep(pod.Annotations, batch.AnnotationRestarts, batch.AnnotationBackoff, batch.AnnotationRunMode,
 				batch.AnnotationJobRestarts, batch.AnnotationBackoffCount),
 		},
-		Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName, ActiveDeadlineSeconds: pod.Spec.ActiveDeadlineSeconds},
+		Spec: corev1.PodSpec{
+			NodeName: pod.Spec.NodeName, ActiveDeadlineSeconds: pod.Spec.ActiveDeadlineSeconds,
+			InitContainers: trimSidecars(pod.Spec.InitContainers),
+		},
 		Status: corev1.PodStatus{
 			Phase: pod.Status.Phase, Reason: pod.Status.Reason, Conditions: trimConditions(pod.Status.Conditions),
 			InitContainerStatuses: trimContainers(pod.Status.InitContainerStatuses),
 			ContainerStatuses:     trimContainers(pod.Status.ContainerStatuses),
 		},
-	}, nil
+	}
 }
 
 func keep(m map[string]string, keys ...string) map[string]string {
@@ -85,6 +91,17 @@ func keep(m map[string]string, keys ...string) map[string]string {
 	for _, k := range keys {
 		if v, ok := m[k]; ok {
 			out[k] = v
+		}
+	}
+	return out
+}
+
+// trimSidecars keeps what tells native sidecars from init containers.
+func trimSidecars(all []corev1.Container) []corev1.Container {
+	var out []corev1.Container
+	for i := range all {
+		if all[i].RestartPolicy != nil {
+			out = append(out, corev1.Container{Name: all[i].Name, RestartPolicy: all[i].RestartPolicy})
 		}
 	}
 	return out
@@ -115,7 +132,7 @@ func trimContainers(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 // read gathers what can be seen of a job: from the caches, and from memory what the caches do not show yet.
 func (r *reconciler) read(ctx context.Context, obj kinds.Object, job *engine.Job, m *memory) (engine.Seen, error) {
 	seen := engine.Seen{Now: time.Now(), Status: r.kind.Status(obj), LastWrite: m.writtenAt, Refusals: m.refusals,
-		Unwritten: !m.tried && r.reign.covers(obj)}
+		Unwritten: !m.tried && r.reign.covers(obj), ContestedSince: m.contestedSince}
 	if !m.tried && seen.Status.RunMode != "" {
 		seen.LastWrite = time.Time{} // by another process, who knows when: one that is killed again and again would wait for ever
 	}

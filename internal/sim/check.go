@@ -40,6 +40,10 @@ func (w *world) checkCreate(pod *corev1.Pod) {
 	if finished(w.status) {
 		w.fail("pod %s created after the end", pod.Name)
 	}
+	t := w.last(pod.Name)
+	if t.selfEnded && t.success && t.reported && !t.blurred && !w.policy(pod.Name).OnSuccess && w.job.Elastic == nil { // a rank that was scaled away begins anew
+		w.fail("pod %s is created, whose replica had succeeded", pod.Name)
+	}
 	n, _ := strconv.Atoi(pod.Annotations[batch.AnnotationRestarts])
 	least, most := w.charged(pod.Name)
 	if got := int32(n); got < least || got > most {
@@ -92,6 +96,7 @@ func (w *world) checkStatus(s *batch.JobStatus) {
 
 // checkEnd holds the verdict against what the replicas' last pods really did.
 func (w *world) checkEnd(s *batch.JobStatus) {
+	w.checkOrder(s)
 	if reasonOf(s, batch.JobFailedCondition) == batch.ReasonDeadlineExceeded {
 		if active := w.now.Sub(s.StartTime.Time); active < *w.job.Deadline {
 			w.fail("the deadline is said to have passed after %s of %s", active, *w.job.Deadline)
@@ -101,7 +106,7 @@ func (w *world) checkEnd(s *batch.JobStatus) {
 	won, lost := 0, 0
 	for i := range w.job.Roles {
 		for rank := range w.job.Roles[i].Replicas {
-			t := w.last(w.job.PodName(w.job.Roles[i].Type, rank))
+			t := w.outcome(w.job.PodName(w.job.Roles[i].Type, rank))
 			if t.selfEnded && t.success {
 				won++
 			}

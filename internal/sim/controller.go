@@ -2,7 +2,6 @@ package sim
 
 import (
 	"errors"
-	"sort"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,14 +11,18 @@ import (
 
 // controller is a process that sees the world through a cache and may die at any line.
 type controller struct {
-	w       *world
-	cfg     engine.Config
-	jobPos  int // events of the job log that the cache has seen
-	podPos  int
-	pods    map[string]*corev1.Pod
-	service bool
-	written time.Time // or first looked
-	wake    time.Time
+	w      *world
+	cfg    engine.Config
+	jobPos int // events of the job log that the cache has seen
+	// podPos counts the events of each pod that the cache has seen.
+	podPos map[string]int
+	pods   map[string]*corev1.Pod
+	// frozen and deaf are the numbers of turns for which the process does nothing, and then sees nothing new of pods.
+	frozen, deaf   int
+	contestedSince time.Time
+	service        bool
+	written        time.Time // or first looked
+	wake           time.Time
 	// putOffAt is when a plan that can wait was first left to a later pass; zero: none is.
 	putOffAt time.Time
 	// fence is the version of the job that this process read when it began to lead; nobody else writes later ones.
@@ -30,22 +33,35 @@ type controller struct {
 
 // newController starts a process: its cache begins with a list, which may be a little old.
 func newController(w *world, cfg engine.Config) *controller {
-	c := &controller{w: w, cfg: cfg, pods: map[string]*corev1.Pod{}, fence: w.version}
+	c := &controller{w: w, cfg: cfg, pods: map[string]*corev1.Pod{}, podPos: map[string]int{}, fence: w.version}
 	c.jobPos = max(1, len(w.jobLog)-w.rng.IntN(2))
-	for c.podPos < len(w.podLog) {
-		c.stepPods()
-	}
+	c.syncPods(func() bool { return true })
 	return c
 }
 
-func (c *controller) stepPods() {
-	e := c.w.podLog[c.podPos]
-	c.podPos++
-	if e.pod == nil {
-		delete(c.pods, e.name)
-		return
+// syncPods lets the cache see more of each pod, as long as more returns true. One pod's news may be much later than another's.
+func (c *controller) syncPods(more func() bool) {
+	for _, name := range sortedKeys(c.w.podLog) {
+		log := c.w.podLog[name]
+		for c.podPos[name] < len(log) && more() {
+			if pod := log[c.podPos[name]]; pod != nil {
+				c.pods[name] = pod
+			} else {
+				delete(c.pods, name)
+			}
+			c.podPos[name]++
+		}
 	}
-	c.pods[e.name] = e.pod
+}
+
+// current is true when the cache shows all pods as they are.
+func (c *controller) current() bool {
+	for name, log := range c.w.podLog {
+		if c.podPos[name] < len(log) {
+			return false
+		}
+	}
+	return true
 }
 
 // sync lets the cache see a few more events.
@@ -53,8 +69,10 @@ func (c *controller) sync(all bool) {
 	for c.jobPos < len(c.w.jobLog) && (all || c.w.chance(70)) {
 		c.jobPos++
 	}
-	for c.podPos < len(c.w.podLog) && (all || c.w.chance(80)) {
-		c.stepPods()
+	if c.deaf > 0 && !all {
+		c.deaf--
+	} else {
+		c.syncPods(func() bool { return all || c.w.chance(80) })
 	}
 	if all || c.w.chance(50) {
 		c.service = c.w.service
@@ -69,12 +87,8 @@ func (c *controller) reconcile(faults bool) bool {
 		c.written = w.now
 	}
 	seen := engine.Seen{Now: w.now, Status: read.status, LastWrite: c.written, Unwritten: read.version > c.fence && !c.tried,
-		Service: c.service, LostNodes: w.lost}
-	for _, p := range c.pods {
-		seen.Pods = append(seen.Pods, p)
-	}
-	sort.Slice(seen.Pods, func(i, k int) bool { return seen.Pods[i].Name < seen.Pods[k].Name })
-	plan := engine.Next(&read.job, seen, c.cfg)
+		Service: c.service, LostNodes: w.lost, ContestedSince: c.contestedSince}
+	plan := c.decide(&read.job, seen)
 	c.wake = time.Time{}
 	if plan.RequeueAfter > 0 {
 		c.wake = w.now.Add(plan.RequeueAfter)
@@ -84,6 +98,33 @@ func (c *controller) reconcile(faults bool) bool {
 		return true
 	}
 	return c.apply(plan, &read, faults)
+}
+
+func (c *controller) listPods() []*corev1.Pod {
+	pods := make([]*corev1.Pod, 0, len(c.pods))
+	for _, name := range sortedKeys(c.pods) {
+		pods = append(pods, c.pods[name])
+	}
+	return pods
+}
+
+// decide has the engine decide, on live pods where it asks for them.
+func (c *controller) decide(job *engine.Job, seen engine.Seen) engine.Plan {
+	seen.Pods = c.listPods()
+	plan := engine.Next(job, seen, c.cfg)
+	if plan.Refresh {
+		c.syncPods(func() bool { return true }) // what is seen never goes back
+		seen.Pods, seen.Live = c.listPods(), true
+		if plan = engine.Next(job, seen, c.cfg); plan.Refresh {
+			c.w.fail("live pods are asked for again")
+		}
+	}
+	if !plan.Contested {
+		c.contestedSince = time.Time{}
+	} else if c.contestedSince.IsZero() {
+		c.contestedSince = seen.Now
+	}
+	return plan
 }
 
 // putsOff leaves a plan that can wait to a later pass, as often as it may be left.

@@ -57,6 +57,13 @@ func (c *controller) turn(faults bool) *controller {
 	if faults && w.chance(2) {
 		return newController(w, c.cfg)
 	}
+	if faults && w.chance(2) {
+		c.frozen, c.deaf = w.rng.IntN(20), w.rng.IntN(4)
+	}
+	if faults && c.frozen > 0 {
+		c.frozen--
+		return c
+	}
 	c.sync(!faults)
 	if faults && w.chance(30) {
 		return c
@@ -69,14 +76,22 @@ func (c *controller) turn(faults bool) *controller {
 
 // idle is true when the controller's last pass left nothing to do and nothing to wait for.
 func (c *controller) idle() bool {
-	return c.jobPos == len(c.w.jobLog) && c.podPos == len(c.w.podLog) && c.wake.IsZero()
+	return c.jobPos == len(c.w.jobLog) && c.current() && c.wake.IsZero()
 }
 
 // step lets the world do something, trouble included.
 func (w *world) step() {
-	w.now = w.now.Add(time.Duration(w.rng.IntN(4000)) * time.Millisecond)
+	longest := 4000
+	if w.chance(25) {
+		longest = 300
+	}
+	w.now = w.now.Add(time.Duration(w.rng.IntN(longest)) * time.Millisecond)
 	if w.chance(3) {
 		w.now = w.now.Add(time.Duration(w.rng.IntN(400)) * time.Second)
+	}
+	w.reportDue()
+	if w.chance(4) {
+		w.exitTogether()
 	}
 	if pod := w.anyPod(); pod != nil {
 		switch n := w.rng.IntN(100); {
@@ -116,6 +131,7 @@ func (w *world) userStep() {
 
 func (w *world) calmStep() {
 	w.now = w.now.Add(time.Duration(1+w.rng.IntN(60)) * time.Second)
+	w.reportDue()
 	if pod := w.anyPod(); pod != nil {
 		w.kubelet(pod)
 	}
@@ -218,10 +234,10 @@ func randomJob(rng *rand.Rand) engine.Job {
 		asTraining(rng, &j)
 		return j
 	}
-	if rng.IntN(3) == 0 {
+	if rng.IntN(2) == 0 {
 		j.Success = []engine.Rule{{Text: "{}", Members: []engine.Member{{Role: 0, Rank: 0}}}}
 	}
-	if rng.IntN(3) == 0 {
+	if rng.IntN(2) == 0 {
 		j.Failure = []engine.Rule{{Text: "{}", Members: []engine.Member{{Role: 0, Rank: j.Roles[0].Replicas - 1}}}}
 	}
 	return j

@@ -1,8 +1,9 @@
 package sim
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"tensorstack.dev/batch/internal/engine"
 )
@@ -15,16 +16,16 @@ func (w *world) started(pod *corev1.Pod) []corev1.ContainerStatus {
 	var all []corev1.ContainerStatus
 	for _, c := range pod.Spec.Containers {
 		all = append(all, corev1.ContainerStatus{Name: c.Name, State: corev1.ContainerState{
-			Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.now)}}})
+			Running: &corev1.ContainerStateRunning{StartedAt: stamp(w.now)}}})
 	}
 	return all
 }
 
 // terminate ends a container unless it has ended.
-func (w *world) terminate(s *corev1.ContainerStatus, code int32) {
+func (w *world) terminate(s *corev1.ContainerStatus, code int32, at time.Time) {
 	if s.State.Terminated == nil {
 		s.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			ExitCode: code, StartedAt: s.State.Running.StartedAt, FinishedAt: metav1.NewTime(w.now)}}
+			ExitCode: code, StartedAt: s.State.Running.StartedAt, FinishedAt: stamp(at)}}
 	}
 }
 
@@ -47,7 +48,7 @@ func decided(pod *corev1.Pod) bool {
 // sidecarEnds ends the sidecar of a pod, if it has one, before its main container.
 func (w *world) sidecarEnds(pod *corev1.Pod) {
 	if s := statusOf(pod, sidecar); s != nil {
-		w.terminate(s, int32(w.rng.IntN(2)))
+		w.terminate(s, int32(w.rng.IntN(2)), w.now)
 		w.podChanged(pod.Name)
 	}
 }

@@ -32,7 +32,7 @@ func asTraining(rng *rand.Rand, j *engine.Job) {
 	master := []engine.Rule{{Text: "{}", Members: []engine.Member{{Role: 0, Rank: 0}}}}
 	j.Success, j.Failure, j.Collective = master, master, rng.IntN(2) == 0
 	if rng.IntN(3) == 0 {
-		d := time.Duration(1+rng.IntN(60)) * time.Minute
+		d := time.Duration(1+rng.IntN(30)) * time.Minute / 2
 		j.Deadline = &d
 	}
 	if rng.IntN(2) == 0 {
@@ -75,7 +75,7 @@ func (w *world) anySuccess() bool {
 
 // checkMaster sees to it that where success is up to one replica, that one has ended.
 func (w *world) checkMaster(s *batch.JobStatus) {
-	t := w.last(w.job.PodName(w.job.Roles[0].Type, 0))
+	t := w.outcome(w.job.PodName(w.job.Roles[0].Type, 0))
 	if len(w.job.Success) > 0 && isTrue(s, batch.JobCompleted) && !t.selfEnded {
 		w.fail("Completed, but the replica that decides did not end by itself")
 	}

@@ -34,6 +34,11 @@ type truth struct {
 	// blurred: it ended by itself, and somebody who need not have seen that took it away, or a debug run made it
 	// worthless. It may count as either.
 	blurred bool
+	// at is when it ended; reported: the API server has been told.
+	at       time.Time
+	reported bool
+	// restarts is the number of restarts that the pod carried.
+	restarts int32
 }
 
 // world is the state behind the API server, and its history.
@@ -47,9 +52,13 @@ type world struct {
 	service bool
 	lost    map[string]bool // lost nodes
 	nextUID int
+	// podVersion is the last resourceVersion of any pod.
+	podVersion int
 
 	jobLog []jobEvent
-	podLog []podEvent
+	podLog map[string][]*corev1.Pod // what each pod has been like; nil: gone
+	// reports are ends that kubelets have not told the API server yet, by pod.
+	reports map[string]report
 
 	past    map[string][]truth // per replica, oldest first, the current pod's last
 	creates int
@@ -64,15 +73,10 @@ type jobEvent struct {
 	version int
 }
 
-type podEvent struct {
-	name string
-	pod  *corev1.Pod // nil: deleted
-}
-
 func newWorld(seed uint64, job engine.Job, trace func(string, ...any)) *world {
 	w := &world{
 		rng: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), job: job,
-		status: &batch.JobStatus{}, pods: map[string]*corev1.Pod{}, lost: map[string]bool{}, past: map[string][]truth{}, trace: trace,
+		status: &batch.JobStatus{}, pods: map[string]*corev1.Pod{}, podLog: map[string][]*corev1.Pod{}, reports: map[string]report{}, lost: map[string]bool{}, past: map[string][]truth{}, trace: trace,
 	}
 	w.jobChanged()
 	return w
@@ -98,12 +102,14 @@ func (w *world) jobChanged() {
 func (w *world) podChanged(name string) {
 	var c *corev1.Pod
 	if p := w.pods[name]; p != nil {
+		w.podVersion++
+		p.ResourceVersion = strconv.Itoa(w.podVersion)
 		c = p.DeepCopy()
 		w.tell("pod %s %s: %s on %q, deleting %t, %v", name, c.UID, c.Status.Phase, c.Spec.NodeName, c.DeletionTimestamp != nil, c.Annotations)
 	} else {
 		w.tell("pod %s gone", name)
 	}
-	w.podLog = append(w.podLog, podEvent{name, c})
+	w.podLog[name] = append(w.podLog[name], c)
 }
 
 func (w *world) chance(percent int) bool { return w.rng.IntN(100) < percent }
@@ -136,7 +142,13 @@ func (w *world) deletePod(d engine.Deletion, seen *corev1.Pod) error {
 	if pod == nil || pod.UID != d.UID {
 		return errNotFound
 	}
-	if seen == nil || !decided(seen) {
+	if d.ResourceVersion != "" && d.ResourceVersion != pod.ResourceVersion {
+		return errConflict
+	}
+	if decided(pod) && pod.DeletionTimestamp == nil && (seen == nil || !decided(seen)) {
+		w.fail("pod %s has ended, and is deleted as if it ran", d.Name)
+	}
+	if _, unreported := w.reports[d.Name]; unreported {
 		w.last(d.Name).blurred = true
 	}
 	if d.Force {
@@ -160,13 +172,14 @@ func (w *world) askDeletion(pod *corev1.Pod) {
 		return
 	}
 	grace := int64(30)
-	at := metav1.NewTime(w.now.Add(30 * time.Second))
+	at := stamp(w.now.Add(30 * time.Second))
 	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &at, &grace
 	w.podChanged(pod.Name)
 }
 
 func (w *world) remove(name string) {
 	delete(w.pods, name)
+	delete(w.reports, name)
 	w.podChanged(name)
 }
 
@@ -179,13 +192,17 @@ func (w *world) createPod(pod *corev1.Pod) error {
 	w.creates++
 	pod = pod.DeepCopy()
 	pod.UID = types.UID("u" + strconv.Itoa(w.nextUID))
-	pod.CreationTimestamp = metav1.NewTime(w.now)
+	pod.CreationTimestamp = stamp(w.now)
 	pod.Status.Phase = corev1.PodPending
 	w.pods[pod.Name] = pod
-	w.past[pod.Name] = append(w.past[pod.Name], truth{created: w.now})
+	restarts, _ := strconv.Atoi(pod.Annotations[batch.AnnotationRestarts])
+	w.past[pod.Name] = append(w.past[pod.Name], truth{created: w.now, restarts: int32(restarts)})
 	w.podChanged(pod.Name)
 	return nil
 }
+
+// stamp is a time as the API server keeps it, in whole seconds.
+func stamp(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
 
 func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
@@ -210,13 +227,16 @@ func (w *world) last(name string) *truth {
 
 // kubelet moves one pod on.
 func (w *world) kubelet(pod *corev1.Pod) {
+	_, unreported := w.reports[pod.Name]
 	switch {
 	case w.lost[pod.Spec.NodeName]:
 		return
+	case unreported:
+		w.report(pod.Name)
 	case pod.DeletionTimestamp != nil && (ended(pod) || pod.Status.Phase == corev1.PodPending):
 		w.finalize(pod)
 	case pod.DeletionTimestamp != nil:
-		w.end(pod, int32(w.rng.IntN(2)*143)) // it exits on SIGTERM, cleanly or not
+		w.end(pod, int32(w.rng.IntN(2)*143), w.now) // it exits on SIGTERM, cleanly or not
 	case ended(pod):
 	case pod.Spec.NodeName == "":
 		pod.Spec.NodeName = "node-" + strconv.Itoa(w.rng.IntN(3))
@@ -232,43 +252,24 @@ func (w *world) kubelet(pod *corev1.Pod) {
 		w.noteRun()
 	case pod.Spec.ActiveDeadlineSeconds != nil:
 		pod.Status.Reason = "DeadlineExceeded"
-		w.end(pod, 143)
+		w.end(pod, 143, w.now)
 	case decided(pod): // and its sidecar runs for ever
 	case w.chance(5):
 		w.sidecarEnds(pod)
 	default:
-		w.mainEnds(pod)
+		w.exit(pod)
 	}
-}
-
-// mainEnds ends the main container of a pod, which its sidecar may outlive.
-func (w *world) mainEnds(pod *corev1.Pod) {
-	t := w.last(pod.Name)
-	t.selfEnded = pod.Annotations[batch.AnnotationRunMode] != string(batch.RunDebug)
-	if w.chance(45) {
-		t.exit = int32(1 + w.rng.IntN(3))
-	}
-	t.success = t.exit == 0
-	t.blurred = t.blurred || w.job.Debug // created before that was known
-	if !t.success && w.chance(15) {
-		pod.Status.Reason = "Evicted" // for a limit of its own, so without DisruptionTarget
-	} else if s := statusOf(pod, sidecar); s != nil && s.State.Running != nil {
-		w.terminate(statusOf(pod, "main"), t.exit)
-		w.podChanged(pod.Name)
-		return
-	}
-	w.end(pod, t.exit)
 }
 
 // end ends what still runs in a pod.
-func (w *world) end(pod *corev1.Pod, code int32) {
+func (w *world) end(pod *corev1.Pod, code int32, at time.Time) {
 	if len(pod.Status.ContainerStatuses) == 0 {
 		pod.Status.ContainerStatuses = w.started(pod)
 	}
 	pod.Status.Phase = corev1.PodSucceeded
 	for i := range pod.Status.ContainerStatuses {
 		s := &pod.Status.ContainerStatuses[i]
-		w.terminate(s, code)
+		w.terminate(s, code, at)
 		if s.State.Terminated.ExitCode != 0 || pod.Status.Reason != "" {
 			pod.Status.Phase = corev1.PodFailed
 		}
@@ -283,7 +284,7 @@ func (w *world) finalize(pod *corev1.Pod) {
 		w.remove(pod.Name)
 		return
 	}
-	at, none := metav1.NewTime(w.now), int64(0)
+	at, none := stamp(w.now), int64(0)
 	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &at, &none
 	w.podChanged(pod.Name)
 }
@@ -293,13 +294,16 @@ func (w *world) evict(pod *corev1.Pod) {
 	if pod.Status.Phase != corev1.PodRunning || pod.Spec.ActiveDeadlineSeconds != nil {
 		return
 	}
+	if _, unreported := w.reports[pod.Name]; unreported {
+		return
+	}
 	w.inc.disturbed = w.now
-	if main := statusOf(pod, "main").State.Terminated; main != nil && !main.FinishedAt.Time.Before(w.now) {
+	if main := statusOf(pod, "main").State.Terminated; main != nil && !main.FinishedAt.Before(new(stamp(w.now))) {
 		w.last(pod.Name).blurred = true
 	}
 	pod.Status.Reason = "Evicted"
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(w.now)}}
-	w.end(pod, 137)
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: stamp(w.now)}}
+	w.end(pod, 137, w.now)
 }
 
 // userDeletes removes a pod on a whim.

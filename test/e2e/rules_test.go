@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -120,6 +121,33 @@ func checkEnd(t testing.TB, j client.Object, reason batch.Reason, parts ...strin
 	for _, part := range parts {
 		if !strings.Contains(c.Message, part) {
 			t.Errorf("the message of condition %s is %q, want %q in it", c.Type, c.Message, part)
+		}
+	}
+}
+
+// TestSimultaneousEnds: §4, of a success and a failure at the same moment the failure wins, whichever is seen first.
+func TestSimultaneousEnds(t *testing.T) {
+	const rounds, sideBySide = 30, 10
+	s := newSpace(t)
+	for first := 0; first < rounds; first += sideBySide {
+		var names []string
+		for round := range sideBySide {
+			name := fmt.Sprintf("coin-%d", first+round)
+			j := s.newJob(name, role("a", 1, obey), role("b", 1, obey))
+			j.Spec.SuccessRules, j.Spec.FailureRules = []batch.FinishRule{{"a": {}}}, []batch.FinishRule{{"b": {}}}
+			j.Spec.CleanUpPolicy = batch.CleanUpUnfinished
+			s.create(j)
+			names = append(names, name)
+		}
+		for _, name := range names {
+			s.awaitPhase(name, batch.JobRunning)
+			s.awaitStarts(name+"-a-0", 1)
+			s.awaitStarts(name+"-b-0", 1)
+			s.order(name+"-a-0", 0)
+			s.order(name+"-b-0", 1)
+		}
+		for _, name := range names {
+			checkEnd(t, s.awaitPhase(name, batch.JobFailed), batch.ReasonFailureRule, `{"b":[]}`)
 		}
 	}
 }

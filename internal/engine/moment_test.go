@@ -1,0 +1,89 @@
+package engine
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// contest starts a job that succeeds with worker 0 and fails with worker 1.
+func contest(t *testing.T) *play {
+	p := newPlay(t, 2, 0)
+	p.job.Success = []Rule{{Text: `{"worker":[0]}`, Members: []Member{{0, 0}}}}
+	p.job.Failure = []Rule{{Text: `{"worker":[1]}`, Members: []Member{{0, 1}}}}
+	return p.pass().run(0, 1).pass()
+}
+
+// TestEndsAreOrderedByTheirTimes: what decides is when the pods ended, and neither when nor in which order that was seen.
+func TestEndsAreOrderedByTheirTimes(t *testing.T) {
+	for name, test := range map[string]struct {
+		later time.Duration // how much later than the success the failure is
+		want  batch.JobPhase
+	}{
+		"at once":                        {0, batch.JobFailed},
+		"failure a second later":         {time.Second, batch.JobFailed},
+		"failure earlier":                {-time.Minute, batch.JobFailed},
+		"failure more than a second off": {2 * time.Second, batch.JobSucceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := contest(t).after(time.Hour).exit(0, 0)
+			p.now = p.now.Add(test.later)
+			p.exit(1, 1).after(2*time.Hour).pass().want(test.want, 0)
+		})
+	}
+}
+
+// TestSuccessAwaitsFailuresOfItsMoment: a second passes until nobody can have failed unseen, and the pods are read live then.
+func TestSuccessAwaitsFailuresOfItsMoment(t *testing.T) {
+	p := contest(t).exit(0, 0).after(300*time.Millisecond).pass().want(batch.JobRunning, 0)
+	if !p.plan.Contested || p.plan.RequeueAfter != time.Second {
+		t.Fatalf("contested %t, requeued after %s", p.plan.Contested, p.plan.RequeueAfter)
+	}
+	t.Run("nobody has", func(t *testing.T) {
+		q := *p
+		q.t = t
+		q.after(999*time.Millisecond).pass().want(batch.JobRunning, 0)
+		q.after(time.Millisecond).pass().want(batch.JobSucceeded, 0)
+		if !q.refreshed {
+			t.Error("the verdict rests on a cache")
+		}
+	})
+	t.Run("somebody has", func(t *testing.T) {
+		p.t = t
+		p.exit(1, 1).pass().want(batch.JobFailed, 0)
+	})
+}
+
+// TestSuccessWaitsForNothingElse: without a failure rule that could hold the job succeeds at once.
+func TestSuccessWaitsForNothingElse(t *testing.T) {
+	for name, change := range map[string]func(*play){
+		"all of its failure rule ended well": func(p *play) { p.exit(1, 0) },
+		"its failure rule needs who succeeded": func(p *play) {
+			p.job.Failure = []Rule{{Text: "{}", Members: []Member{{0, 0}, {0, 1}}}}
+		},
+		"every replica has succeeded":        func(p *play) { p.job.Success, p.job.Failure = nil, nil; p.exit(1, 0) },
+		"training job, whose master decides": func(p *play) { p.job.Failure = p.job.Success },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := contest(t).exit(0, 0)
+			change(p)
+			p.pass().want(batch.JobSucceeded, 0)
+			if p.refreshed {
+				t.Error("live pods are asked for")
+			}
+		})
+	}
+}
+
+// TestEarliestRuleDecides: of several rules that are seen to hold at once, the one that held first counts.
+func TestEarliestRuleDecides(t *testing.T) {
+	p := newPlay(t, 3, 0)
+	p.job.Success = []Rule{{Text: "late", Members: []Member{{0, 0}, {0, 1}}}, {Text: "early", Members: []Member{{0, 0}}}}
+	p.job.Failure = []Rule{{Text: "{}", Members: []Member{{0, 2}}}}
+	p.pass().run(0, 1, 2).exit(0, 0).after(10*time.Second).exit(2, 1).after(10*time.Second).exit(1, 0).pass().want(batch.JobSucceeded, 0)
+	if got := condition(p.stat, batch.JobCompleted).Message; !strings.Contains(got, "early") {
+		t.Errorf("the message does not name the rule: %q", got)
+	}
+}

@@ -1,0 +1,95 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// TestSwitchesAndClocksAskForLivePods: what does not follow from the end of a pod is decided on pods read from the API server.
+func TestSwitchesAndClocksAskForLivePods(t *testing.T) {
+	minute := time.Minute
+	for name, test := range map[string]struct {
+		change func(*play)
+		want   bool
+	}{
+		"pause":               {func(p *play) { p.job.Pause = true }, true},
+		"debug":               {func(p *play) { p.job.Debug = true }, true},
+		"fewer replicas":      {func(p *play) { p.job.Roles[0].Replicas = 1 }, true},
+		"more replicas":       {func(p *play) { p.job.Roles[0].Replicas = 3 }, true},
+		"deadline":            {func(p *play) { p.job.Deadline = &minute; p.after(time.Minute) }, true},
+		"maximum of a queue":  {func(p *play) { takeForAge(p.pod(0)) }, true},
+		"deadline to come":    {func(p *play) { p.job.Deadline = &minute }, false},
+		"failure":             {func(p *play) { p.exit(0, 1) }, false},
+		"success":             {func(p *play) { p.exit(0, 0).exit(1, 0) }, false},
+		"restart":             {func(p *play) { p.exit(1, 1) }, false},
+		"end of the job past": {func(p *play) { p.exit(0, 0).pass().after(time.Hour); p.job.Pause = true }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newTraining(t, 2, 1)
+			p.job.Elastic = &Elastic{Min: 1, Max: 4}
+			p.pass().run(0, 1).pass()
+			test.change(p)
+			if p.pass(); p.refreshed != test.want {
+				t.Errorf("live pods were asked for: %t", p.refreshed)
+			}
+			if p.pass(); p.refreshed {
+				t.Error("they are asked for again")
+			}
+		})
+	}
+}
+
+func takeForAge(pod *corev1.Pod) {
+	now := metav1.NewTime(start)
+	pod.DeletionTimestamp = &now
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: string(batch.ReasonQueueMaxDuration)}}
+}
+
+// TestDeletionsOfPodsThatRunBindTheirVersion: a pod that has ended since it was seen is not deleted.
+func TestDeletionsOfPodsThatRunBindTheirVersion(t *testing.T) {
+	p := newPlay(t, 2, 1).pass().run(0, 1).pass()
+	p.pod(0).ResourceVersion, p.pod(1).ResourceVersion = "7", "8"
+	p.exit(1, 1)
+	p.job.Pause = true
+	p.pass()
+	got := map[string]string{}
+	for _, d := range p.plan.Delete {
+		got[d.Name] = d.ResourceVersion
+	}
+	if len(got) != 2 || got["job-worker-0"] != "7" || got["job-worker-1"] != "" {
+		t.Errorf("deleted are %v; want the running one in version 7, the ended one in any", got)
+	}
+}
+
+// TestDebugComesAfterTheEnd: a job whose pods had ended it before anybody saw the switch to debug mode has finished.
+func TestDebugComesAfterTheEnd(t *testing.T) {
+	p := newPlay(t, 2, 0).pass().run(0, 1).pass().exit(0, 0).exit(1, 0)
+	p.job.Debug = true
+	p.pass().want(batch.JobSucceeded, 0)
+	p = newPlay(t, 2, 0).pass().run(0, 1).pass().exit(0, 0).exit(1, 4)
+	p.job.Debug = true
+	p.pass().want(batch.JobFailed, 0)
+}
+
+// TestDebugWaitsForContest: a success that awaits failures of its moment is not lost to a switch to debug mode.
+func TestDebugWaitsForContest(t *testing.T) {
+	p := contest(t).exit(0, 0).pass()
+	p.job.Debug = true
+	p.after(time.Second/2).pass().want(batch.JobRunning, 0)
+	p.after(time.Second).pass().want(batch.JobSucceeded, 0)
+}
+
+// TestContestWinsOverDeadline: a deadline that passes while a success awaits failures of its moment does not undo it.
+func TestContestWinsOverDeadline(t *testing.T) {
+	p := contest(t)
+	minute := time.Minute
+	p.job.Deadline = &minute
+	p.after(minute-time.Second/2).exit(0, 0).pass().want(batch.JobRunning, 0)
+	p.after(time.Second/2).pass().want(batch.JobRunning, 0)
+	p.after(time.Second/2).pass().want(batch.JobSucceeded, 0)
+}
