@@ -41,7 +41,9 @@ func (w *world) checkCreate(pod *corev1.Pod) {
 		w.fail("pod %s created after the end", pod.Name)
 	}
 	t := w.last(pod.Name)
-	if t.selfEnded && t.success && t.reported && !t.blurred && !w.policy(pod.Name).OnSuccess && w.job.Elastic == nil { // a rank that was scaled away begins anew
+	// A rank that was scaled away begins anew, and a success may come too late for an incident of the whole job.
+	anew := w.job.Elastic != nil || slices.ContainsFunc(w.job.Roles, func(r engine.Role) bool { return r.Restart.All })
+	if t.selfEnded && t.success && t.reported && !t.blurred && !w.policy(pod.Name).OnSuccess && !anew {
 		w.fail("pod %s is created, whose replica had succeeded", pod.Name)
 	}
 	n, _ := strconv.Atoi(pod.Annotations[batch.AnnotationRestarts])
