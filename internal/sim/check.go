@@ -43,7 +43,9 @@ func (w *world) checkCreate(pod *corev1.Pod) {
 	t := w.last(pod.Name)
 	// A rank that was scaled away begins anew, and a success may come too late for an incident of the whole job.
 	anew := w.job.Elastic != nil || slices.ContainsFunc(w.job.Roles, func(r engine.Role) bool { return r.Restart.All })
-	if t.selfEnded && t.success && t.reported && !t.blurred && !w.policy(pod.Name).OnSuccess && !anew {
+	// One that somebody deleted before a cache showed its end may be charged when its successor has ended already.
+	blurred := slices.ContainsFunc(w.past[pod.Name], func(t truth) bool { return t.blurred })
+	if t.selfEnded && t.success && t.reported && !blurred && !w.policy(pod.Name).OnSuccess && !anew {
 		w.fail("pod %s is created, whose replica had succeeded", pod.Name)
 	}
 	n, _ := strconv.Atoi(pod.Annotations[batch.AnnotationRestarts])
