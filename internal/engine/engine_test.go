@@ -310,7 +310,7 @@ func TestDebugRunHasNoResult(t *testing.T) {
 		t.Errorf("command %s, probe %v", diff, c.LivenessProbe)
 	}
 	p.run(0).pass().want(batch.JobRunning, 0).wantReason(batch.JobRunningCondition, batch.ReasonDebugging)
-	p.exit(0, 1).pass().want(batch.JobRunning, 0)
+	p.exit(0, 1).pass().want(batch.JobPending, 0).wantReason(batch.JobFailedCondition, batch.ReasonNotFinished)
 	p.job.Debug = false
 	p.pass().pass().want(batch.JobPending, 0)
 	if got := p.pod(0).Spec.Containers[0].Command[0]; got != "train" {

@@ -76,6 +76,29 @@ func TestDebugComesAfterTheEnd(t *testing.T) {
 	p.pass().want(batch.JobFailed, 0)
 }
 
+// TestDebugCommandThatEndsIsReplaced: uncharged, at once the first time and then with back-off.
+func TestDebugCommandThatEndsIsReplaced(t *testing.T) {
+	p := newPlay(t, 1, 0)
+	p.job.Debug = true
+	p.pass().run(0).pass().want(batch.JobRunning, 0)
+	for i, code := range []int32{137, 0} {
+		first := p.exit(0, code).pod(0).UID
+		if i > 0 {
+			if p.pass(); p.plan.RequeueAfter != 10*time.Second || p.pod(0).UID != first {
+				t.Fatalf("the second replacement comes after %s", p.plan.RequeueAfter)
+			}
+			p.after(10 * time.Second)
+		}
+		if p.pass().pass(); p.pod(0).UID == first {
+			t.Fatal("the pod is not replaced")
+		}
+		p.run(0).pass().want(batch.JobRunning, 0)
+	}
+	if got := p.stat.Tasks[0].Replicas[0]; got.Attempt != 2 || got.RestartCount != 0 {
+		t.Errorf("attempt %d with %d restarts, want 2 and 0", got.Attempt, got.RestartCount)
+	}
+}
+
 // TestDebugWaitsForContest: a success that awaits failures of its moment is not lost to a switch to debug mode.
 func TestDebugWaitsForContest(t *testing.T) {
 	p := contest(t).exit(0, 0).pass()

@@ -47,6 +47,9 @@ type replica struct {
 	returned bool
 }
 
+// reasonDebugEnded marks a replica whose debug command has ended.
+const reasonDebugEnded = "DebugCommandEnded"
+
 // reasonModeChanged marks a replica whose pod was made for another run mode.
 const reasonModeChanged = "RunModeChanged"
 
@@ -114,7 +117,18 @@ func (r *replica) observe(mode batch.RunModeType, keepResults bool, cfg *Config)
 			r.phase, r.reason = batch.ReplicaFailed, r.role.endReason(r.pod)
 		}
 		r.dueAt = r.nextStart(cfg)
+		if mode == batch.RunDebug {
+			r.observeDebugEnd(cfg)
+		}
 	}
+}
+
+// observeDebugEnd handles a debug command that has ended. It is no result, and whoever debugs wants to go on, so the pod is
+// replaced like one that was taken away.
+func (r *replica) observeDebugEnd(cfg *Config) {
+	r.result, r.disrupted, r.create, r.remove = notEnded, true, true, true
+	r.reason = reasonDebugEnded
+	r.backoff = r.nextBackoff(cfg)
 }
 
 // succeededFirst tells whether a pod had succeeded for good before it was replaced by a restart of all, which did not see that yet.
