@@ -37,7 +37,7 @@ func Jobs(jobs []Job, now time.Time, withNamespace, wide bool) Table {
 		s := j.Status
 		row := []Cell{
 			{Text: j.Kind}, {Text: j.Name}, phaseCell(s.Phase), {Text: ready(s)},
-			{Text: fmt.Sprint(s.BackoffCount)}, {Text: age(j.Created, now)},
+			{Text: fmt.Sprint(s.Restarts)}, {Text: age(j.Created, now)},
 		}
 		if wide {
 			start := "-"

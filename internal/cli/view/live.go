@@ -131,7 +131,7 @@ func (j *Live) overviewRow(now time.Time) []Cell {
 	}
 	why.Text = oneLine(why.Text)
 	waited, ran := j.times(now)
-	return []Cell{{Text: j.Ref}, phase, {Text: ready(j.Status)}, {Text: fmt.Sprint(j.Status.BackoffCount)}, {Text: orDash(waited)}, {Text: orDash(ran)}, why}
+	return []Cell{{Text: j.Ref}, phase, {Text: ready(j.Status)}, {Text: fmt.Sprint(j.Status.Restarts)}, {Text: orDash(waited)}, {Text: orDash(ran)}, why}
 }
 
 // phaseSums counts jobs, which are in the order of their phases, by phase.
@@ -170,7 +170,7 @@ func (j *Live) head(now time.Time, st Style, width int) []string {
 		facts = append(facts, Cell{Text: string(s.Phase), Colour: phaseColour(string(s.Phase))},
 			Cell{Text: strings.TrimSuffix(fmt.Sprintf("%s running %s", ready(s), bounds(j.Normal)), " ")})
 	}
-	if s.BackoffCount > 0 {
+	if s.Restarts > 0 {
 		facts = append(facts, Cell{Text: j.restarts()})
 	}
 	waited, ran := j.times(now)

@@ -84,10 +84,10 @@ func rendezvous(n *engine.Job) string {
 	return fmt.Sprintf("%s by %s", endpoint, option("--rdzv_backend"))
 }
 
-// restarts counts the restarts of a job, against the limit of all its replicas together where there is one.
+// restarts counts the restarts of a job or, where there is a limit of all its replicas together, those that count towards it.
 func (j *Job) restarts() string {
 	if j.Normal == nil || j.Normal.RestartLimit == nil {
-		return Count(int(j.Status.BackoffCount), "restart")
+		return Count(int(j.Status.Restarts), "restart")
 	}
 	return fmt.Sprintf("%d of %s", j.Status.BackoffCount, Count(int(*j.Normal.RestartLimit), "restart"))
 }

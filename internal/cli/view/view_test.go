@@ -30,6 +30,7 @@ func st(phase batch.JobPhase, tasks ...batch.Tasks) *batch.JobStatus {
 		s.Aggregate.Succeeded += int32(counts[batch.ReplicaSucceeded])
 		s.Aggregate.Failed += int32(counts[batch.ReplicaFailed])
 		s.BackoffCount += tasks[i].RestartCount
+		s.Restarts += tasks[i].RestartCount
 	}
 	return s
 }
@@ -302,7 +303,7 @@ func TestTraining(t *testing.T) {
 			r.RestartCount = 1
 		}
 	})))
-	s.BackoffCount, s.Replicas, s.Selector = 1, 3, "a=b"
+	s.BackoffCount, s.Restarts, s.Replicas, s.Selector = 1, 1, 3, "a=b"
 	job := Job{Kind: "PyTorchTrainingJob", Ref: "pytorchtrainingjob/mnist", Namespace: "team", Name: "mnist", Created: start.Time, Status: s, Normal: training()}
 	d := Description{Job: job, Meta: &metav1.ObjectMeta{}, Ages: live(s).Ages}
 	smaller := s.DeepCopy()
