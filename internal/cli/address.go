@@ -120,44 +120,51 @@ func (c *cluster) find(ctx context.Context, address string) (*job, error) {
 	if kind != nil {
 		candidates = []kinds.Kind{*kind}
 	}
-	var found []*job
-	var hidden []error
-	served := false
-	for i := range candidates {
-		raw, err := c.jobs(&candidates[i], c.namespace).Get(ctx, name, metav1.GetOptions{})
-		switch {
-		case notServed(err):
-			continue
-		case apierrors.IsForbidden(err) && kind == nil:
-			hidden = append(hidden, err)
-		case err != nil && !apierrors.IsNotFound(err):
-			return nil, fmt.Errorf("getting %s: %w", ref(&candidates[i], name), err)
-		case err == nil:
-			j, err := newJob(&candidates[i], raw)
-			if err != nil {
-				return nil, err
-			}
-			found = append(found, j)
-		}
-		served = true
-	}
+	found, hidden, err := c.called(ctx, candidates, name)
 	switch {
-	case !served:
-		return nil, errNotInstalled
-	case len(found) == 0 && len(hidden) == len(candidates):
-		return nil, fmt.Errorf("getting job %q: %w", name, errors.Join(hidden...))
-	case len(found) == 0 && len(hidden) > 0:
-		return nil, fmt.Errorf("%w, of the kinds that you may get. Not looked at: %w", c.notFound(ctx, candidates, name), errors.Join(hidden...))
-	case len(found) == 0:
-		return nil, c.notFound(ctx, candidates, name)
+	case err != nil:
+		return nil, err
+	case len(found) == 1:
+		return found[0], nil
 	case len(found) > 1:
 		var refs []string
 		for _, j := range found {
 			refs = append(refs, j.ref())
 		}
 		return nil, fmt.Errorf("several jobs are called %q; say which: %s", name, strings.Join(refs, ", "))
+	case len(hidden) == len(candidates):
+		return nil, fmt.Errorf("getting %s: %w", address, errors.Join(hidden...))
+	case len(hidden) > 0:
+		return nil, fmt.Errorf("%w, of the kinds that you may get. Not looked at: %w", c.notFound(ctx, candidates, name), errors.Join(hidden...))
 	}
-	return found[0], nil
+	return nil, c.notFound(ctx, candidates, name)
+}
+
+// called gets the jobs of some kinds that have a name; hidden is what the user may not get.
+func (c *cluster) called(ctx context.Context, of []kinds.Kind, name string) (found []*job, hidden []error, err error) {
+	served := false
+	for i := range of {
+		raw, err := c.jobs(&of[i], c.namespace).Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case notServed(err):
+			continue
+		case apierrors.IsForbidden(err):
+			hidden = append(hidden, err)
+		case err == nil:
+			j, err := newJob(&of[i], raw)
+			if err != nil {
+				return nil, nil, err
+			}
+			found = append(found, j)
+		case !apierrors.IsNotFound(err):
+			return nil, nil, fmt.Errorf("getting %s: %w", ref(&of[i], name), err)
+		}
+		served = true
+	}
+	if !served {
+		return nil, nil, errNotInstalled
+	}
+	return found, hidden, nil
 }
 
 // notFound names the jobs that were perhaps meant.

@@ -131,22 +131,24 @@ func visit(value any, path string, f func(v any, remove func())) bool {
 		}
 		return visit(holder[i], rest, f)
 	case map[string]any:
-		name, rest := "", ""
-		for key := range holder {
-			for _, form := range []string{key, "[" + key + "]"} {
-				if after, ok := strings.CutPrefix(path, form); ok && len(key) > len(name) && (after == "" || after[0] == '.' || after[0] == '[') {
-					name, rest = key, after
-				}
-			}
-		}
-		switch {
-		case name == "":
-			return false
-		case rest == "":
+		name, rest, ok := firstStep(holder, path)
+		if ok && rest == "" {
 			f(holder[name], func() { delete(holder, name) })
 			return true
 		}
-		return visit(holder[name], rest, f)
+		return ok && visit(holder[name], rest, f)
 	}
 	return false
+}
+
+// firstStep finds the longest key with which a path begins, written as .KEY or [KEY]; keys may hold dots.
+func firstStep(holder map[string]any, path string) (name, rest string, ok bool) {
+	for key := range holder {
+		for _, form := range []string{key, "[" + key + "]"} {
+			if after, begins := strings.CutPrefix(path, form); begins && (!ok || len(key) > len(name)) && (after == "" || after[0] == '.' || after[0] == '[') {
+				name, rest, ok = key, after, true
+			}
+		}
+	}
+	return name, rest, ok
 }
