@@ -101,10 +101,6 @@ func words(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-func resources(cpu, gpu string) corev1.ResourceList {
-	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), "nvidia.com/gpu": resource.MustParse(gpu)}
-}
-
 // What a queue uses is shown whether or not there is a quota of it.
 func TestUsedResources(t *testing.T) {
 	list := func(text string) corev1.ResourceList {

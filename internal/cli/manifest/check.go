@@ -72,7 +72,7 @@ func (c *Checker) Check(ctx context.Context, d Doc) (Result, error) {
 }
 
 func (r *Result) fault(path, message string) {
-	r.Faults = append(r.Faults, r.Doc.Fault(path, message))
+	r.Faults = append(r.Faults, r.Fault(path, message))
 }
 
 func (r *Result) errors(errs field.ErrorList) {
@@ -107,7 +107,7 @@ func (c *Checker) checkJob(ctx context.Context, r *Result) error {
 func (r *Result) warn(warnings []string) {
 	for _, w := range warnings {
 		path, message, _ := strings.Cut(w, ": ")
-		r.Warnings = append(r.Warnings, r.Doc.Fault(path, "warning: "+message))
+		r.Warnings = append(r.Warnings, r.Fault(path, "warning: "+message))
 	}
 }
 

@@ -126,7 +126,7 @@ func (j *Live) overviewRow(now time.Time) []Cell {
 		phase = Cell{Text: "New", Colour: Wait}
 	}
 	why := Cell{Text: j.Notice, Colour: Wait}
-	if finished, succeeded := Finished(j.Status); why.Text == "" && !(finished && succeeded) {
+	if finished, succeeded := Finished(j.Status); why.Text == "" && (!finished || !succeeded) {
 		why = Cell{Text: Explain(j.Status)}
 	}
 	why.Text = oneLine(why.Text)
