@@ -61,15 +61,20 @@ func callAt(configuration *unstructured.Unstructured, address string) error {
 // DefaultQueue is the queue that every cluster has from the start.
 func DefaultQueue() (*unstructured.Unstructured, error) { return read("scheduler/queue.yaml") }
 
-// QueueAdmission lists the rules of who may use a queue, and that pods stay in theirs.
+// admissionRules are the rules of queues; each has a binding.
+var admissionRules = []string{"queues", "labels", "pods", "requested_by", "noted", "require_queue", "default_queue"}
+
+// QueueAdmission lists the rules of who may use a queue, that this is noted, and that pods stay in theirs.
 func QueueAdmission() ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
-	for _, name := range []string{"queues", "queues_binding", "labels", "labels_binding"} {
-		o, err := read("scheduler/admission_" + name + ".yaml")
-		if err != nil {
-			return nil, err
+	for _, name := range admissionRules {
+		for _, part := range []string{"", "_binding"} {
+			o, err := read("scheduler/admission_" + name + part + ".yaml")
+			if err != nil {
+				return nil, err
+			}
+			objects = append(objects, o)
 		}
-		objects = append(objects, o)
 	}
 	return objects, nil
 }

@@ -104,6 +104,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &applyconfigurationschedulerv1beta1.PodGroupSpecApplyConfiguration{}
 	case schedulerv1beta1.SchemeGroupVersion.WithKind("PodGroupStatus"):
 		return &applyconfigurationschedulerv1beta1.PodGroupStatusApplyConfiguration{}
+	case schedulerv1beta1.SchemeGroupVersion.WithKind("PriorityRange"):
+		return &applyconfigurationschedulerv1beta1.PriorityRangeApplyConfiguration{}
 	case schedulerv1beta1.SchemeGroupVersion.WithKind("Queue"):
 		return &applyconfigurationschedulerv1beta1.QueueApplyConfiguration{}
 	case schedulerv1beta1.SchemeGroupVersion.WithKind("QueueCondition"):

@@ -96,6 +96,9 @@ func (p *pass) group() *scheduling.PodGroup {
 		ObjectMeta: p.meta(p.Name),
 		Spec:       scheduling.PodGroupSpec{MinMember: p.Gang.MinMember, Queue: p.Gang.Queue, Priority: p.Gang.Priority},
 	}
+	if p.RequestedBy != "" {
+		g.Annotations = map[string]string{scheduling.AnnotationRequestedBy: p.RequestedBy}
+	}
 	for i := range p.Roles {
 		gone := int32(0)
 		for k := range p.roles[i] {

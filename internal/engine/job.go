@@ -51,6 +51,8 @@ type Job struct {
 	Service *Service
 	// Gang hands the pods to the t9k-scheduler as one group; nil leaves them to the default scheduler.
 	Gang *Gang
+	// RequestedBy tells who asked for the queue, as scheduling.AnnotationRequestedBy does. The job's PodGroup says the same.
+	RequestedBy string
 	// ClusterDomain is the DNS domain of the cluster, for example "cluster.local".
 	ClusterDomain string
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/engine"
 )
 
@@ -53,6 +54,7 @@ func newLowering(o Object, kind string, opts Options) *lowering {
 		Generation:    o.GetGeneration(),
 		Deleting:      o.GetDeletionTimestamp() != nil,
 		ClusterDomain: opts.ClusterDomain,
+		RequestedBy:   o.GetAnnotations()[scheduling.AnnotationRequestedBy],
 	}}
 	l.jobName(o)
 	return l

@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -55,6 +57,8 @@ const (
 type keeper struct {
 	client client.Client
 	pods   cache.Cache
+	// guests are the pods of other schedulers that name a queue.
+	guests cache.Cache
 	shapes *Shapes
 	// began is when the first queue was looked at; unset until then.
 	began atomic.Pointer[time.Time]
@@ -70,6 +74,19 @@ func Add(mgr ctrl.Manager, shapes *Shapes) error {
 	if err := mgr.Add(pods); err != nil {
 		return fmt.Errorf("adding the cache of pods: %w", err)
 	}
+	named, err := labels.NewRequirement(scheduling.LabelQueue, selection.Exists, nil)
+	if err != nil {
+		return fmt.Errorf("selecting the pods that name a queue: %w", err)
+	}
+	guests, err := cache.New(mgr.GetConfig(), cache.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: map[client.Object]cache.ByObject{
+		&corev1.Pod{}: {Field: fields.OneTermNotEqualSelector("spec.schedulerName", scheduling.SchedulerName),
+			Label: labels.NewSelector().Add(*named), Transform: trim}}})
+	if err != nil {
+		return fmt.Errorf("making a cache of pods of other schedulers: %w", err)
+	}
+	if err := mgr.Add(guests); err != nil {
+		return fmt.Errorf("adding the cache of pods of other schedulers: %w", err)
+	}
 	ctx := context.Background() // indexing does not wait for anything
 	if err := pods.IndexField(ctx, &corev1.Pod{}, byGroup, func(o client.Object) []string { return []string{o.GetLabels()[scheduling.LabelGroupName]} }); err != nil {
 		return fmt.Errorf("indexing pods: %w", err)
@@ -77,12 +94,15 @@ func Add(mgr ctrl.Manager, shapes *Shapes) error {
 	if err := pods.IndexField(ctx, &corev1.Pod{}, byQueue, func(o client.Object) []string { return []string{queueOf(o)} }); err != nil {
 		return fmt.Errorf("indexing pods: %w", err)
 	}
+	if err := guests.IndexField(ctx, &corev1.Pod{}, byQueue, func(o client.Object) []string { return []string{queueOf(o)} }); err != nil {
+		return fmt.Errorf("indexing pods of other schedulers: %w", err)
+	}
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &scheduling.PodGroup{}, byQueue, func(o client.Object) []string {
 		return []string{o.(*scheduling.PodGroup).Spec.Queue}
 	}); err != nil {
 		return fmt.Errorf("indexing groups: %w", err)
 	}
-	k := &keeper{client: mgr.GetClient(), pods: pods, shapes: shapes}
+	k := &keeper{client: mgr.GetClient(), pods: pods, guests: guests, shapes: shapes}
 	if err := mgr.Add(manager.RunnableFunc(k.ensureDefault)); err != nil {
 		return fmt.Errorf("adding the default queue: %w", err)
 	}
@@ -111,6 +131,9 @@ func (k *keeper) addQueueStatus(mgr ctrl.Manager) error {
 			return []types.NamespacedName{{Name: o.(*scheduling.PodGroup).Spec.Queue}}
 		})).
 		WatchesRawSource(source.Kind(k.pods, client.Object(&corev1.Pod{}), later(k.queuesOf))).
+		WatchesRawSource(source.Kind(k.guests, client.Object(&corev1.Pod{}), later(func(o client.Object) []types.NamespacedName {
+			return []types.NamespacedName{{Name: queueOf(o)}}
+		}))).
 		WatchesRawSource(source.Kind(k.shapes.profiles, client.Object(&corev1.ConfigMap{}), later(k.queuesWithProfile))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).Complete(reconcile.Func(k.queue))
 }
@@ -223,8 +246,12 @@ func (k *keeper) queue(ctx context.Context, req reconcile.Request) (reconcile.Re
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	var guests corev1.PodList
+	if err := k.guests.List(ctx, &guests, client.MatchingFields{byQueue: req.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return reconcile.Result{}, fmt.Errorf("listing the pods of other schedulers that name queue %s: %w", req.Name, err)
+	}
 	now := time.Now()
-	if s := queueStatus(q, shape, len(groups.Items), pods, now); !apiequality.Semantic.DeepEqual(s, q.Status) {
+	if s := queueStatus(q, shape, len(groups.Items), pods, guests.Items, now); !apiequality.Semantic.DeepEqual(s, q.Status) {
 		if err := k.write(ctx, "Queue", q, s); err != nil {
 			return reconcile.Result{}, err
 		}

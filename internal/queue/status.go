@@ -2,6 +2,9 @@ package queue
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,9 +56,10 @@ func groupStatus(g *scheduling.PodGroup, pods []corev1.Pod, now time.Time, trans
 	return s
 }
 
-// queueStatus is what there is to say of a queue. The shape is nil where the queue has no profile.
-func queueStatus(q *scheduling.Queue, shape *Shape, groups int, pods []corev1.Pod, now time.Time) scheduling.QueueStatus {
-	s := scheduling.QueueStatus{Allocated: allocated(pods), PodGroups: scheduling.QueuePodGroups{Total: int32(groups)}}
+// queueStatus is what there is to say of a queue. The shape is nil where the queue has no profile. The guests are the pods of other
+// schedulers that name the queue: what they request counts against the quota.
+func queueStatus(q *scheduling.Queue, shape *Shape, groups int, pods, guests []corev1.Pod, now time.Time) scheduling.QueueStatus {
+	s := scheduling.QueueStatus{Allocated: allocated(slices.Concat(pods, guests)), PodGroups: scheduling.QueuePodGroups{Total: int32(groups)}}
 	for i := range pods {
 		switch pods[i].Status.Phase {
 		case corev1.PodRunning:
@@ -84,10 +88,41 @@ func queueStatus(q *scheduling.Queue, shape *Shape, groups int, pods []corev1.Po
 		}
 		s.Conditions = append(s.Conditions, known)
 	}
+	if len(q.Spec.Quota.Requests) > 0 {
+		s.Conditions = append(s.Conditions, withinQuota(q, s.Allocated, guests))
+	}
 	for i := range s.Conditions {
 		s.Conditions[i].LastTransitionTime = since(&s.Conditions[i], q.Status.Conditions, now)
 	}
 	return s
+}
+
+// withinQuota tells whether the pods of a queue request no more than it may use. The scheduler keeps to the quota, so more is in use
+// only after the quota has become smaller, or where pods got their nodes past the scheduler.
+func withinQuota(q *scheduling.Queue, allocated corev1.ResourceList, guests []corev1.Pod) scheduling.QueueCondition {
+	c := scheduling.QueueCondition{Type: scheduling.QueueWithinQuota, Status: metav1.ConditionTrue, Reason: scheduling.ReasonWithinQuota}
+	var over []string
+	for _, name := range slices.Sorted(maps.Keys(q.Spec.Quota.Requests)) {
+		quota, used := q.Spec.Quota.Requests[name], allocated[name]
+		if used.Cmp(quota) > 0 {
+			over = append(over, fmt.Sprintf("%s of %s %s", used.String(), quota.String(), name))
+		}
+	}
+	if len(over) == 0 {
+		return c
+	}
+	c.Status, c.Reason = metav1.ConditionFalse, scheduling.ReasonQuotaExceeded
+	c.Message = fmt.Sprintf("Its pods request more than the quota: %s. What needs more of it waits until some of them have ended.", strings.Join(over, ", "))
+	placed := 0
+	for i := range guests {
+		if holds(&guests[i]) {
+			placed++
+		}
+	}
+	if placed > 0 {
+		c.Message += fmt.Sprintf(" %d of them got their nodes from another scheduler.", placed)
+	}
+	return c
 }
 
 // since is when a condition got its status: now, unless it had it before.

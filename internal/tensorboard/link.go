@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 	"tensorstack.dev/batch/internal/kinds"
 	"tensorstack.dev/batch/internal/tensorboard/board"
@@ -97,7 +98,7 @@ func (l *link) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.
 // board is the TensorBoard that a job asks for.
 func (l *link) board(job kinds.Object) *tensorboard.TensorBoard {
 	spec, _ := l.kind.Training(job)
-	return &tensorboard.TensorBoard{
+	tb := &tensorboard.TensorBoard{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: job.GetName(), Namespace: job.GetNamespace(),
 			Labels:          map[string]string{batch.LabelJobName: job.GetName(), batch.LabelJobKind: l.kind.Name},
@@ -105,6 +106,10 @@ func (l *link) board(job kinds.Object) *tensorboard.TensorBoard {
 		},
 		Spec: *spec.TensorBoardSpec.DeepCopy(),
 	}
+	if by := job.GetAnnotations()[scheduling.AnnotationRequestedBy]; by != "" { // not the operator
+		tb.Annotations = map[string]string{scheduling.AnnotationRequestedBy: by}
+	}
+	return tb
 }
 
 func (l *link) gvk() schema.GroupVersionKind { return batch.GroupVersion.WithKind(l.kind.Name) }

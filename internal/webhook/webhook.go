@@ -72,7 +72,7 @@ func Add(mgr ctrl.Manager, opts Options) error {
 	if err := mgr.AddReadyzCheck("webhook", keeper.Ready); err != nil {
 		return fmt.Errorf("adding the webhook's readiness check: %w", err)
 	}
-	if err := errors.Join(mgr.Add(keeper), mgr.Add(server)); err != nil {
+	if err := errors.Join(mgr.Add(keeper), mgr.Add(server), addPodHook(mgr, direct)); err != nil {
 		return fmt.Errorf("adding the webhook: %w", err)
 	}
 	return nil

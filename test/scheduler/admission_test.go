@@ -244,7 +244,7 @@ func (s *stage) labelsStay() {
 		p := pod.DeepCopy()
 		change(p.Labels)
 		err := s.client.Update(s.Context(), p, client.DryRunAll)
-		if err == nil || !strings.Contains(err.Error(), "the labels of scheduler.tensorstack.dev cannot change on a live pod: create a new pod") {
+		if err == nil || !strings.Contains(err.Error(), "cannot change on a live pod: create a new pod") {
 			return fmt.Errorf("labels %v: %w", p.Labels, err)
 		}
 		return nil

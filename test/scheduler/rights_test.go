@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -51,11 +50,8 @@ func TestQueueRights(t *testing.T) {
 		s.must(s.client.Create(t.Context(), &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: scheduling.QueueSpec{NamespaceSelector: selector}}))
 	}
 	nobody, user, wrong := s.as("nobody"), s.as("user"), s.as("wrong")
-	use := func(user, queue string) {
-		s.allow(user, rbacv1.PolicyRule{APIGroups: []string{scheduling.GroupVersion.Group}, Resources: []string{"queues"}, ResourceNames: []string{queue}, Verbs: []string{"use"}})
-	}
-	use("user", "vip")
-	use("wrong", free)
+	s.mayUse("user", "vip")
+	s.mayUse("wrong", free)
 	s.await("the rules hold", func() error {
 		return errors.Join(expect(nobody.Create(t.Context(), membersOf("vip")["PodGroup"], client.DryRunAll), false, "vip"),
 			user.Create(t.Context(), membersOf("vip")["PodGroup"], client.DryRunAll))

@@ -105,6 +105,12 @@ func TestShapes(t *testing.T) {
 	})
 	missing := "the ConfigMap t9k-system/resource-shapes has no key small, which is the queue's resourceShapeProfile: have it added"
 	s.refused(job("1"), "spec.scheduler.t9kScheduler.queue: Forbidden: queue sized takes no pods", missing)
+	s.await("pods are looked at too", func() error {
+		if err := s.client.Create(t.Context(), s.newPod("p", "1", inQueue("sized")), client.DryRunAll); err == nil {
+			return errors.New("a pod is accepted in a queue whose profile does not exist")
+		}
+		return nil
+	})
 	s.refused(s.newPod("p", "1", inQueue("sized")), "queue sized takes no pods", missing)
 	s.checkLines(s.t9k("queue", "describe", "sized"), "Largest pod Nothing new starts: "+missing+".")
 	s.profiles(map[string]string{"small": "cpu: [4]"})

@@ -33,6 +33,10 @@ const (
 	LabelRole = "scheduler.tensorstack.dev/role"
 )
 
+// AnnotationRequestedBy tells who asked for the queue of a PodGroup, a pod, a job or a TensorBoard: a user and the user's groups, as a
+// list in JSON. The API server sets it; what others write there does not stay.
+const AnnotationRequestedBy = "scheduler.tensorstack.dev/requested-by"
+
 // TopologyPolicy says how a group is spread over topology domains.
 //
 // +kubebuilder:validation:Enum=BestEffort;Required
@@ -142,6 +146,8 @@ const (
 	ReasonQueueNotFound = "QueueNotFound"
 	// ReasonQueueClosed: the queue lets no new group start.
 	ReasonQueueClosed = "QueueClosed"
+	// ReasonNotAdmitted: the queue is not for the group's namespace, and who asked for the group has no right to use it.
+	ReasonNotAdmitted = "NotAdmitted"
 	// ReasonQuotaExceeded: the group does not fit into what is left of the queue's quota.
 	ReasonQuotaExceeded = "QuotaExceeded"
 	// ReasonPodTooLarge: pods of the group request more than the queue's resourceShapeProfile lets a pod have.

@@ -8,6 +8,14 @@ import (
 // DefaultQueue is the queue of pods and groups that name none.
 const DefaultQueue = "default"
 
+// Labels of namespaces.
+const (
+	// LabelDefaultQueue names the queue of jobs and TensorBoards of the namespace that name none.
+	LabelDefaultQueue = "scheduler.tensorstack.dev/default-queue"
+	// LabelRequireQueue, with the value "true", has jobs and TensorBoards refused that name no queue.
+	LabelRequireQueue = "scheduler.tensorstack.dev/require-queue"
+)
+
 // The ConfigMap whose keys queues name in resourceShapeProfile.
 const (
 	ResourceShapesNamespace = "t9k-system"
@@ -59,6 +67,9 @@ type QueueSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Priority int32 `json:"priority,omitempty"`
+	// GroupPriority bounds the priority that groups of the queue may have. Unset: 0 to 100.
+	// +optional
+	GroupPriority *PriorityRange `json:"groupPriority,omitempty"`
 	// Preemptible says whether queues of higher priority may evict the pods of this one. Unset: they may.
 	// +optional
 	Preemptible *bool `json:"preemptible,omitempty"`
@@ -92,6 +103,22 @@ type QueueSpec struct {
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 }
 
+// PriorityRange is the lowest and the highest of some priorities.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.min) ? self.min : 0) <= (has(self.max) ? self.max : 100)",message="min is more than max: swap them"
+type PriorityRange struct {
+	// Min is the lowest one. Defaults to 0. Above 0, groups have to name a priority.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	Min *int32 `json:"min,omitempty"`
+	// Max is the highest one. Defaults to 100.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	Max *int32 `json:"max,omitempty"`
+}
+
 // QueueQuota limits what the pods of a queue use together.
 type QueueQuota struct {
 	// Requests limits the sum of the pods' requests, by resource. A resource that is not named has no limit.
@@ -107,9 +134,14 @@ type QueueConditionType string
 const (
 	// QueueOpen is True while groups of the queue may start.
 	QueueOpen QueueConditionType = "Open"
+	// QueueWithinQuota is True while the pods of the queue request no more than its quota. Queues without a quota do not have it.
+	QueueWithinQuota QueueConditionType = "WithinQuota"
 	// QueueShapeKnown is True while the queue's resourceShapeProfile can be read. Queues without one do not have it.
 	QueueShapeKnown QueueConditionType = "ResourceShapeKnown"
 )
+
+// ReasonWithinQuota is the reason of the condition WithinQuota where it is True; else it is ReasonQuotaExceeded.
+const ReasonWithinQuota = "WithinQuota"
 
 // Reasons of the condition ResourceShapeKnown.
 const (

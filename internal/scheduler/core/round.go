@@ -167,7 +167,8 @@ func (d *Decision) refuse(reason Reason, format string, args ...any) {
 func (r *round) try(g *Group) (again bool) {
 	d, q, n := r.decide(g), r.Queues[g.Queue], r.lacks(g)
 	d.Extra = n.total == 0
-	pods, tooLarge := r.candidates(g), ""
+	pods, barred := r.allowed(g)
+	tooLarge := ""
 	if q != nil {
 		pods, tooLarge = q.admitted(pods)
 	}
@@ -176,6 +177,10 @@ func (r *round) try(g *Group) (again bool) {
 		d.refuse(QueueNotFound, "queue %s does not exist", g.Queue)
 	case q.Closed && !r.started(g):
 		d.refuse(QueueClosed, "queue %s is closed: no new group starts in it", q.Name)
+	case g.Barred != "" && !r.started(g):
+		d.refuse(NotAdmitted, "%s", g.Barred)
+	case barred != "" && (len(pods) == 0 || n.missing(g, pods) != ""):
+		d.refuse(NotAdmitted, "%s", barred)
 	case q.Barred != "" && len(pods) > 0:
 		d.refuse(ShapeUnknown, "%s", q.Barred)
 	case tooLarge != "" && (len(pods) == 0 || n.missing(g, pods) != ""):

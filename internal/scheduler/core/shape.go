@@ -23,6 +23,18 @@ func (q *Queue) admitted(pods []*Pod) (fit []*Pod, why string) {
 	return fit, why
 }
 
+// allowed are the pods that wait and whose authors may use the queue; why says what is wrong with one of the others, if there are any.
+func (r *round) allowed(g *Group) (pods []*Pod, why string) {
+	for _, p := range r.candidates(g) {
+		if p.Barred == "" {
+			pods = append(pods, p)
+		} else if why == "" {
+			why = fmt.Sprintf("pod %s: %s", p.Name, p.Barred)
+		}
+	}
+	return pods, why
+}
+
 // over tells the numbers of what a pod has too much of.
 func (q *Queue) over(p *Pod) string {
 	var parts []string

@@ -44,6 +44,8 @@ type Pod struct {
 	Node string
 	// Ending: the pod is being deleted and still holds its room.
 	Ending bool
+	// Barred is why the pod may not start, for its author has no right to the queue of its group; empty: it may.
+	Barred string
 	// Gone: the pod holds no room any more. It stays known to those who waited for that.
 	Gone bool
 }
@@ -60,6 +62,8 @@ type Group struct {
 	// Finished counts the pods that ended by themselves, by role. They count for the minimum.
 	Finished map[string]int
 	Pods     []*Pod
+	// Barred is why the group may not start, for who asked for it has no right to its queue; empty: it may.
+	Barred string
 	// Since is since when the group waits with all of its minimum; zero while that is not there.
 	Since time.Time
 	// Partial is since when the group is known to be partly bound; zero while it is not.
@@ -140,6 +144,7 @@ const (
 	NotEnoughMembers Reason = "NotEnoughMembers"
 	QueueNotFound    Reason = "QueueNotFound"
 	QueueClosed      Reason = "QueueClosed"
+	NotAdmitted      Reason = "NotAdmitted"
 	ShapeUnknown     Reason = "ResourceShapeUnknown"
 	PodTooLarge      Reason = "PodTooLarge"
 	QuotaExceeded    Reason = "QuotaExceeded"

@@ -23,6 +23,8 @@ type index struct {
 	waiting map[*group]bool
 	queues  map[string]*queue
 	used    map[string]core.Resources
+	// guests are the pods of other schedulers that name a queue.
+	guests map[types.UID]guest
 	// attracted are the pods that wait and that others can make fit by coming.
 	attracted map[types.UID]bool
 	// freed counts what may have made room.
@@ -55,6 +57,9 @@ type queue struct {
 	spec     scheduling.QueueSpec
 	shape    *scheduling.ResourceShape
 	selector labels.Selector // nil: all nodes
+	// users selects the namespaces whose users may use the queue; nil: none.
+	users   labels.Selector
+	created time.Time
 }
 
 // group is a PodGroup, or a pod without one.
@@ -71,6 +76,8 @@ type group struct {
 	// changed: the group is to be tried whatever has been freed since tried.
 	changed bool
 	tried   uint64
+	// asked: the queue does not select the group's namespace. asking: the API server has not said yet who may use it all the same.
+	asked, asking bool
 	// failures counts plans that could not be carried out; none is made before backoff.
 	failures int
 	backoff  time.Time
@@ -81,7 +88,7 @@ type group struct {
 
 func newIndex(wake func(), completed func(*group)) *index {
 	return &index{pods: map[types.UID]*member{}, groups: map[string]*group{}, waiting: map[*group]bool{}, queues: map[string]*queue{},
-		used: map[string]core.Resources{}, attracted: map[types.UID]bool{}, wake: wake, completed: completed, nodesChanged: true}
+		used: map[string]core.Resources{}, guests: map[types.UID]guest{}, attracted: map[types.UID]bool{}, wake: wake, completed: completed, nodesChanged: true}
 }
 
 func groupKey(namespace, name string) string { return namespace + "/" + name }
@@ -109,7 +116,11 @@ func (x *index) groupOf(pod *corev1.Pod) *group {
 
 // podSeen takes in a pod that has not finished.
 func (x *index) podSeen(pod *corev1.Pod) {
-	if !ours(pod) || len(pod.Spec.SchedulingGates) > 0 {
+	if !ours(pod) {
+		x.guestSeen(pod)
+		return
+	}
+	if len(pod.Spec.SchedulingGates) > 0 {
 		return
 	}
 	x.mu.Lock()
@@ -170,6 +181,10 @@ func equal(a, b core.Resources) bool {
 
 // podGone takes note that a pod has finished or is deleted.
 func (x *index) podGone(pod *corev1.Pod) {
+	if !ours(pod) {
+		x.guestGone(pod)
+		return
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	m := x.pods[pod.UID]
@@ -185,6 +200,9 @@ func (x *index) podGone(pod *corev1.Pod) {
 	x.freed++
 	x.touch(g)
 }
+
+// podOf is the pod that a member of a group stands for.
+func (x *index) podOf(p *core.Pod) *corev1.Pod { return x.pods[types.UID(p.UID)].pod }
 
 // place notes where a pod is, or is about to be: on no node if node is empty.
 func (x *index) place(m *member, node string) {

@@ -28,7 +28,7 @@ func (x *index) podGroupSeen(pg *scheduling.PodGroup) {
 	}
 	g.changed = true
 	c := &g.core
-	c.Min, c.Priority, c.Created = int(max(pg.Spec.MinMember, 1)), pg.Spec.Priority, pg.CreationTimestamp.Time
+	c.Min, c.Created = int(max(pg.Spec.MinMember, 1)), pg.CreationTimestamp.Time
 	c.Topology, c.Roles = core.Topology(pg.Spec.TopologyPolicy), map[string]int{}
 	for _, role := range pg.Spec.Roles {
 		c.Roles[role.Name] = int(role.MinMember)
@@ -38,6 +38,7 @@ func (x *index) podGroupSeen(pg *scheduling.PodGroup) {
 		queue = scheduling.DefaultQueue
 	}
 	x.setQueue(g, queue)
+	c.Priority = x.priority(g)
 	x.touch(g)
 }
 
@@ -57,7 +58,7 @@ func (x *index) queueSeen(q *scheduling.Queue) {
 	if old != nil && apiequality.Semantic.DeepEqual(old.spec, q.Spec) && apiequality.Semantic.DeepEqual(old.shape, q.Status.ResourceShape) {
 		return
 	}
-	n := &queue{spec: q.Spec, shape: q.Status.ResourceShape, core: core.Queue{Name: q.Name, Quota: amounts(q.Spec.Quota.Requests), Priority: q.Spec.Priority,
+	n := &queue{created: q.CreationTimestamp.Time, spec: q.Spec, shape: q.Status.ResourceShape, core: core.Queue{Name: q.Name, Quota: amounts(q.Spec.Quota.Requests), Priority: q.Spec.Priority,
 		Preemptible: q.Spec.Preemptible == nil || *q.Spec.Preemptible, Closed: q.Spec.Closed}}
 	if s := q.Spec.NodeSelector; s != nil {
 		selector, err := metav1.LabelSelectorAsSelector(s)
@@ -66,8 +67,20 @@ func (x *index) queueSeen(q *scheduling.Queue) {
 		}
 		n.selector = selector
 	}
+	if s := q.Spec.NamespaceSelector; s != nil {
+		selector, err := metav1.LabelSelectorAsSelector(s)
+		if err != nil {
+			selector = labels.Nothing()
+		}
+		n.users = selector
+	}
 	n.limitPods()
 	x.queues[q.Name] = n
+	for _, g := range x.groups {
+		if g.spec != nil && g.queue() == q.Name {
+			g.core.Priority = x.priority(g)
+		}
+	}
 	x.nodesChanged = true
 	x.retry(q.Name)
 }
@@ -99,6 +112,22 @@ func (x *index) queueGone(q *scheduling.Queue) {
 	defer x.mu.Unlock()
 	delete(x.queues, q.Name)
 	x.retry(q.Name)
+}
+
+// priority is that of a group, within the bounds of its queue.
+func (x *index) priority(g *group) int32 {
+	priority, q := g.spec.Spec.Priority, x.queues[g.queue()]
+	if q == nil || q.spec.GroupPriority == nil {
+		return priority
+	}
+	bounds := q.spec.GroupPriority
+	if bounds.Min != nil {
+		priority = max(priority, *bounds.Min)
+	}
+	if bounds.Max != nil {
+		priority = min(priority, *bounds.Max)
+	}
+	return priority
 }
 
 // nodeSeen takes note of a node whose change may make room; old is nil for a new one.

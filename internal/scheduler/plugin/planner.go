@@ -218,7 +218,7 @@ func (pl *planner) choose(now time.Time) (groups []*core.Group, skipped map[*cor
 		if try && early && !g.changed {
 			try, pl.due = false, true
 		}
-		try = try && pl.arrivals.all(g)
+		try = try && pl.arrivals.all(g) && x.admit(g, pl.rights, now)
 		if !try && g.core.Hold == nil {
 			continue
 		}

@@ -45,6 +45,8 @@ type Plugin struct {
 	// planning is true while a round runs, on the goroutine that runs scheduling cycles too.
 	planning bool
 
+	// rights is nil where everybody may use all queues.
+	rights     *rights
 	conditions *conditions
 	evictions  *evictions
 	arrivals   arrivals

@@ -44,6 +44,13 @@ func (p *Plugin) watch(ctx context.Context) error {
 	if err := add(core.Nodes().Informer(), nodes); err != nil {
 		return err
 	}
+	namespaces := cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(old, o any) { p.index.namespaceSeen(old.(*corev1.Namespace), o.(*corev1.Namespace)) },
+	}
+	if err := add(core.Namespaces().Informer(), namespaces); err != nil {
+		return err
+	}
+	p.rights = newRights(core.Namespaces().Lister(), p.handle.ClientSet().AuthorizationV1().SubjectAccessReviews(), p.index.answered)
 	if err := p.watchFinished(ctx, config, add); err != nil {
 		return err
 	}
@@ -127,6 +134,7 @@ func (p *Plugin) watchObjects(ctx context.Context, config *rest.Config, add adde
 	p.evictions = newEvictions(p.handle.ClientSet())
 	go p.conditions.run(ctx)
 	go p.evictions.run(ctx)
+	go p.rights.work.run(ctx, 4)
 	go func() { _ = objects.Start(ctx) }() // it ends with the context
 	return nil
 }

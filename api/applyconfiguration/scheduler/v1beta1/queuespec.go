@@ -15,6 +15,8 @@ type QueueSpecApplyConfiguration struct {
 	Quota *QueueQuotaApplyConfiguration `json:"quota,omitempty"`
 	// Priority orders the queues, 0 to 100, the highest first. Defaults to 0.
 	Priority *int32 `json:"priority,omitempty"`
+	// GroupPriority bounds the priority that groups of the queue may have. Unset: 0 to 100.
+	GroupPriority *PriorityRangeApplyConfiguration `json:"groupPriority,omitempty"`
 	// Preemptible says whether queues of higher priority may evict the pods of this one. Unset: they may.
 	Preemptible *bool `json:"preemptible,omitempty"`
 	// Closed lets no new group start. Running pods go on.
@@ -52,6 +54,14 @@ func (b *QueueSpecApplyConfiguration) WithQuota(value *QueueQuotaApplyConfigurat
 // If called multiple times, the Priority field is set to the value of the last call.
 func (b *QueueSpecApplyConfiguration) WithPriority(value int32) *QueueSpecApplyConfiguration {
 	b.Priority = &value
+	return b
+}
+
+// WithGroupPriority sets the GroupPriority field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the GroupPriority field is set to the value of the last call.
+func (b *QueueSpecApplyConfiguration) WithGroupPriority(value *PriorityRangeApplyConfiguration) *QueueSpecApplyConfiguration {
+	b.GroupPriority = value
 	return b
 }
 

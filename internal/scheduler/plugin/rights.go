@@ -1,0 +1,160 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+
+	jobs "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+)
+
+// answerTTL is how long an answer of the API server about somebody's right counts.
+const answerTTL = 10 * time.Second
+
+// rights tells who may use which queue: whoever asks from a namespace that it selects, and users with the verb "use" on it. It is
+// asked about groups that have not started; what it does not know yet it asks the API server.
+type rights struct {
+	namespaces corelisters.NamespaceLister
+	reviews    authorizationclient.SubjectAccessReviewInterface
+	// answered is called when there is an answer.
+	answered func()
+	work     *lastWork
+
+	mu      sync.Mutex
+	answers map[question]answer
+}
+
+// question is whether somebody, as scheduling.AnnotationRequestedBy tells who, may use a queue.
+type question struct{ by, queue string }
+
+type answer struct {
+	allowed bool
+	at      time.Time
+}
+
+func newRights(namespaces corelisters.NamespaceLister, reviews authorizationclient.SubjectAccessReviewInterface, answered func()) *rights {
+	return &rights{namespaces: namespaces, reviews: reviews, answered: answered, work: newLastWork(time.Second), answers: map[question]answer{}}
+}
+
+// selects tells whether everybody in a namespace may use a queue.
+func (r *rights) selects(q *queue, namespace string) bool {
+	if q.users == nil {
+		return false
+	}
+	ns, err := r.namespaces.Get(namespace)
+	return err == nil && q.users.Matches(labels.Set(ns.Labels))
+}
+
+// fault says why what somebody asked for may not start in a queue that does not select the namespace; empty: it may. It is not known
+// until the API server has answered.
+func (r *rights) fault(q *queue, namespace, by string, now time.Time) (why string, known bool) {
+	var who []string
+	if err := json.Unmarshal([]byte(by), &who); err != nil || len(who) == 0 {
+		return fmt.Sprintf("queue %s is not for namespace %s, which its namespaceSelector does not select, and it was not noted who asked: create it "+
+			"again, or choose another queue", q.core.Name, namespace), true
+	}
+	allowed, known := r.ask(question{by, q.core.Name}, who, now)
+	if allowed || !known {
+		return "", known
+	}
+	return fmt.Sprintf("queue %s is not for namespace %s, which its namespaceSelector does not select, and %s has no right to use it: ask for the "+
+		"verb \"use\" on it, or choose another queue", q.core.Name, namespace, who[0]), true
+}
+
+func (r *rights) ask(q question, who []string, now time.Time) (allowed, known bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a, ok := r.answers[q]; ok && now.Sub(a.at) < answerTTL {
+		return a.allowed, true
+	}
+	r.work.put(q.queue+" "+q.by, func(ctx context.Context) error { return r.review(ctx, q, who) })
+	return false, false
+}
+
+func (r *rights) review(ctx context.Context, q question, who []string) error {
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: who[0], Groups: who[1:],
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Group: scheduling.GroupVersion.Group, Resource: "queues", Name: q.queue, Verb: "use"}}}
+	got, err := r.reviews.Create(ctx, review, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("asking whether %s may use queue %s: %w", who[0], q.queue, err)
+	}
+	now := time.Now()
+	r.mu.Lock()
+	for old, a := range r.answers {
+		if now.Sub(a.at) >= answerTTL {
+			delete(r.answers, old)
+		}
+	}
+	r.answers[q] = answer{got.Status.Allowed, now}
+	r.mu.Unlock()
+	r.answered()
+	return nil
+}
+
+// admit notes on a group, or on each of its pods that waits, whether who asked for it may use the queue. It returns false while that
+// is not known. The index is locked.
+func (x *index) admit(g *group, r *rights, now time.Time) (known bool) {
+	q := x.queues[g.queue()]
+	free := r == nil || q == nil || r.selects(q, g.key.Namespace)
+	if free && !g.asked {
+		return true
+	}
+	g.asked, known = !free, true
+	fault := func(o metav1.Object) string {
+		if free {
+			return ""
+		}
+		why, ok := r.fault(q, g.key.Namespace, o.GetAnnotations()[scheduling.AnnotationRequestedBy], now)
+		known = known && ok
+		return why
+	}
+	g.core.Barred = ""
+	for _, p := range g.core.Pods {
+		pod := x.podOf(p)
+		switch {
+		case p.Node != "":
+		case g.single:
+			g.core.Barred = fault(pod)
+		case pod.Labels[jobs.LabelJobName] == "":
+			p.Barred = fault(pod)
+		case g.spec == nil || g.core.Barred != "":
+		case g.spec.Annotations[scheduling.AnnotationRequestedBy] != "": // the operator made the pod for the job that the group is of
+			g.core.Barred = fault(g.spec)
+		case !free && g.core.Created.Before(q.created): // else the author of the job was asked for the right
+			g.core.Barred = fmt.Sprintf("queue %s is not for namespace %s, which its namespaceSelector does not select, and is younger than the job, "+
+				"whose author was not asked for the right to use it: create the job again, or choose another queue", q.core.Name, g.key.Namespace)
+		}
+	}
+	g.asking = !known
+	return known
+}
+
+// answered has the groups tried whose rights were not known.
+func (x *index) answered() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for g := range x.waiting {
+		if g.asking {
+			g.asking, g.changed = false, true
+		}
+	}
+	x.wake()
+}
+
+// namespaceSeen takes note of a namespace whose labels may have opened queues to it.
+func (x *index) namespaceSeen(old, ns *corev1.Namespace) {
+	if !apiequality.Semantic.DeepEqual(old.Labels, ns.Labels) {
+		x.roomMade(false)
+	}
+}

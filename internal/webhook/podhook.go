@@ -1,0 +1,165 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	admissionregistration "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+)
+
+const (
+	podHookName = "pods.scheduler.tensorstack.dev"
+	// podHookEvery is how often the configuration is looked at without a reason, for somebody may have changed it.
+	podHookEvery = 30 * time.Second
+	// podHookRetry is after how long it is looked at again after an error.
+	podHookRetry = time.Second
+	// podHookTimeout is in seconds.
+	podHookTimeout = 3
+)
+
+// podHook has pods sent to the webhook while a queue bounds their size, and those alone that may be of such a queue: a call costs
+// more than all else that the API server does for a pod. It adds the webhook of pods to the configuration, and takes it away again.
+type podHook struct {
+	// queues reads from a cache, direct from the API server.
+	queues client.Reader
+	direct client.Client
+	due    chan struct{}
+}
+
+// addPodHook runs it in every replica: all of them come to the same.
+func addPodHook(mgr ctrl.Manager, direct client.Client) error {
+	h := &podHook{queues: mgr.GetClient(), direct: direct, due: make(chan struct{}, 1)}
+	informer, err := mgr.GetCache().GetInformer(context.Background(), &scheduling.Queue{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("following queues: %w", err)
+	}
+	wake := func(any) {
+		select {
+		case h.due <- struct{}{}:
+		default:
+		}
+	}
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: wake, DeleteFunc: wake, UpdateFunc: func(_, o any) { wake(o) }}); err != nil {
+		return fmt.Errorf("following queues: %w", err)
+	}
+	return mgr.Add(h)
+}
+
+// NeedLeaderElection tells controller-runtime that every replica does this.
+func (h *podHook) NeedLeaderElection() bool { return false }
+
+// Start runs until the context ends.
+func (h *podHook) Start(ctx context.Context) error {
+	for {
+		wait := podHookEvery
+		if err := h.ensure(ctx); err != nil && ctx.Err() == nil {
+			log.FromContext(ctx).Error(err, "Keeping the webhook of pods")
+			wait = podHookRetry
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-h.due:
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+// ensure brings the configuration to what the queues call for.
+func (h *podHook) ensure(ctx context.Context) error {
+	var queues scheduling.QueueList
+	if err := h.queues.List(ctx, &queues); err != nil {
+		return fmt.Errorf("listing queues: %w", err)
+	}
+	var bounded []string
+	for i := range queues.Items {
+		if queues.Items[i].Spec.ResourceShapeProfile != "" {
+			bounded = append(bounded, queues.Items[i].Name)
+		}
+	}
+	slices.Sort(bounded)
+	c := &admissionregistration.ValidatingWebhookConfiguration{}
+	if err := h.direct.Get(ctx, client.ObjectKey{Name: configurationName}, c); err != nil {
+		return client.IgnoreNotFound(err) // nobody calls the webhook at all
+	}
+	next := c.DeepCopy()
+	if !setPodHook(next, bounded) {
+		return nil
+	}
+	if err := h.direct.Patch(ctx, next, client.MergeFromWithOptions(c, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("writing the configuration of the webhook: %w", err)
+	}
+	return nil
+}
+
+// setPodHook adds the webhook of pods to a configuration for the queues that bound the size of pods, or takes it away where there
+// are none. It returns whether anything has changed.
+func setPodHook(c *admissionregistration.ValidatingWebhookConfiguration, bounded []string) (changed bool) {
+	is := func(w admissionregistration.ValidatingWebhook) bool { return w.Name == podHookName }
+	at := slices.IndexFunc(c.Webhooks, is)
+	jobs := slices.IndexFunc(c.Webhooks, func(w admissionregistration.ValidatingWebhook) bool { return !is(w) })
+	if len(bounded) == 0 || jobs < 0 {
+		c.Webhooks = slices.DeleteFunc(c.Webhooks, is)
+		return at >= 0
+	}
+	want := newPodHook(c.Webhooks[jobs].ClientConfig, bounded)
+	switch {
+	case at < 0:
+		c.Webhooks = append(c.Webhooks, want)
+	case len(c.Webhooks[at].MatchConditions) == 1 && c.Webhooks[at].MatchConditions[0] == want.MatchConditions[0]:
+		return false
+	default:
+		c.Webhooks[at] = want
+	}
+	return true
+}
+
+// newPodHook is called like the webhook of jobs, at another path.
+func newPodHook(call admissionregistration.WebhookClientConfig, bounded []string) admissionregistration.ValidatingWebhook {
+	call = *call.DeepCopy()
+	path := PodPath
+	if call.Service != nil {
+		call.Service.Path = &path
+	}
+	if call.URL != nil {
+		url := strings.TrimSuffix(*call.URL, Path) + PodPath
+		call.URL = &url
+	}
+	// The scheduler lets no pod start that is too large, whether it was refused here or not.
+	ignore, none, timeout := admissionregistration.Ignore, admissionregistration.SideEffectClassNone, int32(podHookTimeout)
+	namespaced := admissionregistration.NamespacedScope
+	return admissionregistration.ValidatingWebhook{
+		Name: podHookName, ClientConfig: call, FailurePolicy: &ignore, SideEffects: &none, TimeoutSeconds: &timeout,
+		AdmissionReviewVersions: []string{"v1"},
+		Rules: []admissionregistration.RuleWithOperations{{
+			Operations: []admissionregistration.OperationType{admissionregistration.Create},
+			Rule:       admissionregistration.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}, Scope: &namespaced},
+		}},
+		// The pods of a job were looked at with the job. The policy t9k-pods lets nobody but the operator set this label.
+		ObjectSelector:  &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: batch.LabelJobName, Operator: metav1.LabelSelectorOpDoesNotExist}}},
+		MatchConditions: []admissionregistration.MatchCondition{{Name: "of-a-queue-that-bounds-pods", Expression: inQueues(bounded)}},
+	}
+}
+
+// inQueues is true of pods that may be in one of some queues: they name it or a group, or it is the default one and they name neither.
+func inQueues(queues []string) string {
+	return fmt.Sprintf("has(object.metadata.labels) && '%[1]s' in object.metadata.labels || "+
+		"(has(object.metadata.labels) && '%[2]s' in object.metadata.labels && object.metadata.labels['%[2]s'] != '' ? object.metadata.labels['%[2]s'] : "+
+		"has(object.spec.schedulerName) && object.spec.schedulerName == '%[3]s' ? '%[4]s' : '') in ['%[5]s']",
+		scheduling.LabelGroupName, scheduling.LabelQueue, scheduling.SchedulerName, scheduling.DefaultQueue, strings.Join(queues, "','"))
+}

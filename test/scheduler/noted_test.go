@@ -1,0 +1,213 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/internal/testing/testenv"
+)
+
+// mayUse gives a user the right to a queue; an empty name stands for all queues.
+func (s *stage) mayUse(user, queue string) {
+	s.Helper()
+	rule := rbacv1.PolicyRule{APIGroups: []string{scheduling.GroupVersion.Group}, Resources: []string{"queues"}, Verbs: []string{"use"}}
+	if queue != "" {
+		rule.ResourceNames = []string{queue}
+	}
+	s.allow(user, rule)
+}
+
+// byAlice is how it is noted that alice has asked.
+const byAlice = `["alice","system:authenticated"]`
+
+// refusedWith wants somebody to be refused in certain words.
+func refusedWith(err error, words string) error {
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), words) {
+		return fmt.Errorf("the answer is %w, and not one with %q", err, words)
+	}
+	return nil
+}
+
+// TestQueueAdmission: who asked is noted and cannot be forged; pods choose no node; namespaces demand queues; queues bound priorities.
+func TestQueueAdmission(t *testing.T) {
+	t.Parallel()
+	s := newStageOf(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs}})
+	s.must(s.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}}))
+	least, most := int32(10), int32(20)
+	for name, spec := range map[string]scheduling.QueueSpec{free: {NamespaceSelector: &metav1.LabelSelector{}}, "vip": {},
+		"bounded": {NamespaceSelector: &metav1.LabelSelector{}, GroupPriority: &scheduling.PriorityRange{Min: &least, Max: &most}}} {
+		s.must(s.client.Create(t.Context(), &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}))
+	}
+	alice, operator := s.as("alice"), s.as("operator")
+	s.mayUse("operator", "")
+	s.await("the rules hold", func() error {
+		pod := podOf(nil)
+		pod.Spec.NodeName = "any"
+		var told []error
+		pods := membersOf(free)["Pod"]
+		told = append(told, alice.Create(t.Context(), pods, client.DryRunAll), isBy(pods, byAlice))
+		told = append(told, refusedWith(s.client.Create(t.Context(), pod, client.DryRunAll), "leave nodeName out"),
+			operator.Create(t.Context(), membersOf("vip")["PodGroup"], client.DryRunAll),
+		)
+		return errors.Join(told...)
+	})
+	t.Run("who asked", func(t *testing.T) { s.with(t).noted(alice, operator) })
+	t.Run("pods", func(t *testing.T) { s.with(t).podsOfQueues(alice, operator) })
+	t.Run("priorities", func(t *testing.T) { s.with(t).priorities(alice) })
+	t.Run("namespaces", func(t *testing.T) { s.with(t).demands(alice) })
+}
+
+func isBy(o client.Object, want string) error {
+	if got := o.GetAnnotations()[scheduling.AnnotationRequestedBy]; got != want {
+		return fmt.Errorf("a %T is asked for by %s, and not by %s", o, got, want)
+	}
+	return nil
+}
+
+func (s *stage) noted(alice, operator client.Client) {
+	const forged = `["operator","system:masters"]`
+	for kind, o := range membersOf(free) {
+		o.SetAnnotations(map[string]string{scheduling.AnnotationRequestedBy: forged})
+		err := alice.Create(s.Context(), o.DeepCopyObject().(client.Object), client.DryRunAll)
+		if kind != "Pod" { // on pods it is written over
+			err = refusedWith(err, "is the API server's to set")
+		}
+		if err != nil {
+			s.Errorf("a %s for somebody else: %v", kind, err)
+		}
+		o.SetAnnotations(map[string]string{scheduling.AnnotationRequestedBy: byAlice})
+		s.must(operator.Create(s.Context(), o))
+		if err := isBy(o, byAlice); err != nil {
+			s.Errorf("what the operator makes on behalf of alice: %s: %v", kind, err)
+		}
+		o.SetAnnotations(map[string]string{scheduling.AnnotationRequestedBy: forged})
+		err = alice.Update(s.Context(), o)
+		if kind == "Pod" {
+			err = errors.Join(err, isBy(o, byAlice))
+		} else {
+			err = refusedWith(err, "is the API server's to set")
+		}
+		if err != nil {
+			s.Errorf("a %s that is changed: %v", kind, err)
+		}
+	}
+	for name, annotations := range map[string]map[string]string{"kept": {"mine": "yes"}, "removed": nil, "forged": {scheduling.AnnotationRequestedBy: forged}} {
+		pod := membersOf(free)["Pod"]
+		pod.SetAnnotations(annotations)
+		s.must(alice.Create(s.Context(), pod))
+		s.must(isBy(pod, byAlice))
+		pod.SetAnnotations(annotations)
+		s.must(alice.Update(s.Context(), pod))
+		if err := isBy(pod, byAlice); err != nil {
+			s.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func (s *stage) podsOfQueues(alice, operator client.Client) {
+	pod := func(change func(*corev1.Pod)) *corev1.Pod {
+		p := podOf(map[string]string{scheduling.LabelQueue: free})
+		change(p)
+		return p
+	}
+	node := pod(func(p *corev1.Pod) { p.Spec.NodeName = "any" })
+	guest := pod(func(p *corev1.Pod) { p.Spec.NodeName, p.Spec.SchedulerName = "any", corev1.DefaultSchedulerName })
+	ofJob := pod(func(p *corev1.Pod) { p.Labels[batch.LabelJobName] = "any" })
+	for _, user := range []client.Client{alice, operator, s.client} {
+		for _, p := range []*corev1.Pod{node, guest} {
+			if err := refusedWith(user.Create(s.Context(), p.DeepCopy(), client.DryRunAll), "leave nodeName out"); err != nil {
+				s.Error(err)
+			}
+		}
+	}
+	if err := refusedWith(alice.Create(s.Context(), ofJob.DeepCopy(), client.DryRunAll), "the label batch.tensorstack.dev/job-name is for the pods"); err != nil {
+		s.Error(err)
+	}
+	s.must(operator.Create(s.Context(), ofJob))
+	ofJob.Labels[batch.LabelJobName] = "other"
+	if err := alice.Update(s.Context(), ofJob, client.DryRunAll); err == nil {
+		s.Error("a live pod goes to another job")
+	}
+	free := podOf(nil)
+	s.must(alice.Create(s.Context(), free))
+	free.Labels = map[string]string{batch.LabelJobName: "any"}
+	if err := alice.Update(s.Context(), free, client.DryRunAll); err == nil {
+		s.Error("a live pod becomes one of a job")
+	}
+}
+
+func (s *stage) priorities(alice client.Client) {
+	const words = "queue bounded takes groups of the priorities 10 to 20, not "
+	for kind, field := range map[string][]string{"PodGroup": {"spec", "priority"}, "GenericJob": {"spec", "scheduler", "t9kScheduler", "priority"},
+		"PyTorchTrainingJob": {"spec", "scheduler", "t9kScheduler", "priority"}} {
+		o := asMap(s, membersOf("bounded")[kind])
+		if err := refusedWith(alice.Create(s.Context(), o.DeepCopy(), client.DryRunAll), words+"0"); err != nil {
+			s.Errorf("%s without a priority: %v", kind, err)
+		}
+		s.must(unstructured.SetNestedField(o.Object, int64(20), field...))
+		s.must(alice.Create(s.Context(), o))
+		s.must(unstructured.SetNestedField(o.Object, int64(21), field...))
+		if err := refusedWith(alice.Update(s.Context(), o.DeepCopy(), client.DryRunAll), words+"21"); err != nil {
+			s.Errorf("%s that is changed: %v", kind, err)
+		}
+		s.must(unstructured.SetNestedField(o.Object, int64(10), field...))
+		s.must(alice.Update(s.Context(), o))
+	}
+}
+
+// demands: a namespace that takes nothing without a queue, and one that has a queue for what names none.
+func (s *stage) demands(alice client.Client) {
+	without := func(namespace, kind string) *unstructured.Unstructured {
+		o := asMap(s, membersOf(free)[kind])
+		o.SetNamespace(namespace)
+		unstructured.RemoveNestedField(o.Object, "spec", "scheduler")
+		return o
+	}
+	for name, label := range map[string][2]string{"strict": {scheduling.LabelRequireQueue, "true"}, "generous": {scheduling.LabelDefaultQueue, free},
+		"stingy": {scheduling.LabelDefaultQueue, "vip"}} {
+		s.must(s.client.Create(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{label[0]: label[1]}}}))
+	}
+	for kind := range membersOf(free) {
+		if kind == "Pod" || kind == "PodGroup" {
+			continue
+		}
+		s.await("a "+kind+" without a queue is refused", func() error {
+			return refusedWith(alice.Create(s.Context(), without("strict", kind), client.DryRunAll), "namespace strict takes no "+kind+" without a queue")
+		})
+		named := asMap(s, membersOf(free)[kind])
+		named.SetNamespace("strict")
+		s.must(alice.Create(s.Context(), named, client.DryRunAll))
+		o := without("generous", kind)
+		s.await("a "+kind+" without a queue gets one", func() error { return alice.Create(s.Context(), o, client.DryRunAll) })
+		if queue, _, _ := unstructured.NestedString(o.Object, "spec", "scheduler", "t9kScheduler", "queue"); queue != free {
+			s.Errorf("a %s without a queue is in queue %q", kind, queue)
+		}
+		if err := refusedWith(alice.Create(s.Context(), without("stingy", kind), client.DryRunAll), "queue vip is not for namespace stingy"); err != nil {
+			s.Error(err)
+		}
+	}
+	board := map[string]any{"image": "none", "trainingLogFilesets": []any{"t9k://pvc/logs/here"}}
+	job := without("strict", "PyTorchTrainingJob")
+	job.Object["spec"].(map[string]any)["scheduler"] = map[string]any{"t9kScheduler": map[string]any{"queue": free}}
+	job.Object["spec"].(map[string]any)["tensorboardSpec"] = board
+	if err := refusedWith(alice.Create(s.Context(), job, client.DryRunAll), "takes no TensorBoard without a queue"); err != nil {
+		s.Error(err)
+	}
+	job.SetNamespace("generous")
+	s.must(alice.Create(s.Context(), job, client.DryRunAll))
+	if queue, _, _ := unstructured.NestedString(job.Object, "spec", "tensorboardSpec", "scheduler", "t9kScheduler", "queue"); queue != free {
+		s.Errorf("the job's TensorBoard is in queue %q", queue)
+	}
+}

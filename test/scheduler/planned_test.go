@@ -1,0 +1,129 @@
+package scheduler
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+)
+
+// TestRightWhenPlanned: who asked for a group or a pod is looked at when it could start, for a queue may come later, and its selector may
+// change meanwhile.
+func TestRightWhenPlanned(t *testing.T) {
+	s := quietStage(t)
+	s.node("n", 8, nil)
+	alice, bob := s.as(s.own("alice")), s.as(s.own("bob"))
+	s.mayUse(s.own("bob"), s.own("later"))
+	group := func(as client.Client, name, queue string) {
+		s.must(as.Create(t.Context(), &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.namespace},
+			Spec: scheduling.PodGroupSpec{MinMember: 1, Queue: s.own(queue)}}))
+	}
+	pod := func(as client.Client, name string, labels map[string]string) {
+		p := podOf(labels)
+		p.Name, p.GenerateName, p.Namespace = name, "", s.namespace
+		s.must(as.Create(t.Context(), p))
+	}
+	of := func(name string) map[string]string { return map[string]string{scheduling.LabelGroupName: name} }
+	in := func(queue string) map[string]string { return map[string]string{scheduling.LabelQueue: s.own(queue)} }
+
+	// A queue that comes later.
+	group(alice, "hers", "later")
+	pod(alice, "hers-0", of("hers"))
+	pod(alice, "single", in("later"))
+	group(bob, "his", "later")
+	pod(bob, "his-0", of("his"))
+	pod(alice, "intruder", of("his"))
+	ofJob := map[string]string{scheduling.LabelGroupName: "job", batch.LabelJobName: "job"}
+	group(s.client, "job", "later")
+	pod(s.client, "job-0", ofJob) // as the operator does
+	noted := &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "noted", Namespace: s.namespace,
+		Annotations: map[string]string{scheduling.AnnotationRequestedBy: fmt.Sprintf("[%q]", s.own("bob"))}}, Spec: scheduling.PodGroupSpec{MinMember: 1, Queue: s.own("later")}}
+	s.must(s.client.Create(t.Context(), noted))
+	pod(s.client, "noted-0", map[string]string{scheduling.LabelGroupName: "noted", batch.LabelJobName: "noted"})
+	time.Sleep(time.Second) // what was created within one second is of one age
+	s.awaitReason("hers", scheduling.ReasonQueueNotFound)
+	s.queue("later", "", 0, func(q *scheduling.QueueSpec) { q.NamespaceSelector = nil })
+	s.awaitPod("his-0")
+	s.awaitPod("noted-0")
+	s.awaitReason("job", scheduling.ReasonNotAdmitted)
+	s.awaitReason("hers", scheduling.ReasonNotAdmitted)
+	words := fmt.Sprintf("%s has no right to use it", s.own("alice"))
+	for _, name := range []string{"single", "intruder"} {
+		s.awaitWord(name, words)
+	}
+
+	// A selector that becomes narrower while a group waits.
+	s.queue("narrowed", "1", 0)
+	group(alice, "first", "narrowed")
+	s.pod("first-0", "1", func(p *corev1.Pod) { p.Labels = of("first") })
+	s.awaitPod("first-0")
+	group(alice, "second", "narrowed")
+	p := podOf(of("second"))
+	p.Name, p.GenerateName, p.Namespace, p.Spec.Containers[0].Resources.Requests = "second-0", "", s.namespace, cpus("1")
+	s.must(alice.Create(t.Context(), p))
+	s.awaitReason("second", scheduling.ReasonQuotaExceeded)
+	s.changeQueue("narrowed", func(q *scheduling.QueueSpec) { q.NamespaceSelector = nil; q.Quota.Requests = cpus("2") })
+	s.awaitReason("second", scheduling.ReasonNotAdmitted)
+	s.unbound("job-0", "hers-0", "single", "intruder", "second-0")
+
+	// The right comes, or the namespace is selected.
+	s.changeQueue("later", func(q *scheduling.QueueSpec) {
+		q.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"open": "yes"}}
+	})
+	s.must(s.update(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}, func(o client.Object) { o.SetLabels(map[string]string{"open": "yes"}) }))
+	for _, name := range []string{"hers-0", "single", "intruder", "job-0"} {
+		s.awaitPod(name)
+	}
+	s.mayUse(s.own("alice"), s.own("narrowed"))
+	s.awaitPod("second-0")
+}
+
+// TestGuestsCount: a pod that another scheduler has bound, and that names a queue, counts against its quota.
+func TestGuestsCount(t *testing.T) {
+	s := quietStage(t)
+	s.node("n", 8, nil)
+	s.queue("full", "2", 0)
+	guest := podOf(map[string]string{scheduling.LabelQueue: s.own("full")})
+	guest.Name, guest.GenerateName, guest.Namespace, guest.Spec.SchedulerName = "guest", "", s.namespace, "another"
+	guest.Spec.Containers[0].Resources.Requests = cpus("2")
+	s.must(s.client.Create(t.Context(), guest))
+	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: guest.Name, Namespace: guest.Namespace}, Target: corev1.ObjectReference{Kind: "Node", Name: s.own("n")}}
+	s.must(s.core.CoreV1().Pods(guest.Namespace).Bind(t.Context(), binding, metav1.CreateOptions{}))
+	s.group("ours", "full", 1, "1")
+	s.awaitReason("ours", scheduling.ReasonQuotaExceeded)
+	s.must(s.client.Delete(t.Context(), guest, client.GracePeriodSeconds(0)))
+	s.awaitPod("ours-0")
+}
+
+// awaitWord waits until a pod that waits says certain words.
+func (s *stage) awaitWord(name, words string) {
+	s.Helper()
+	s.await("pod "+name+" says that "+words, func() error {
+		p := &corev1.Pod{}
+		s.must(s.client.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, p))
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodScheduled && strings.Contains(c.Message, words) {
+				return nil
+			}
+		}
+		return fmt.Errorf("node %q, %+v", p.Spec.NodeName, p.Status.Conditions)
+	})
+}
+
+func (s *stage) unbound(names ...string) {
+	s.Helper()
+	for _, name := range names {
+		p := &corev1.Pod{}
+		s.must(s.client.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, p))
+		if p.Spec.NodeName != "" {
+			s.Errorf("pod %s has started", name)
+		}
+	}
+}
