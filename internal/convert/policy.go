@@ -21,7 +21,7 @@ func (c *conversion) runPolicy() {
 		}
 	}
 	if _, ok, _ := unstructured.NestedFieldNoCopy(c.spec, "runPolicy", "backoffLimit"); !ok && c.restarts() {
-		c.warn("spec.runPolicy.backoffLimit", "not set, which is no bound there; here it is 3 restarts of all replicas together: set it if that is too few")
+		c.warn("spec.runPolicy.backoffLimit", "not set, which is no bound there; here it is 3 retries of the job: set it if that is too few")
 	}
 	if c.flag(at("suspend")...) {
 		c.set(true, "runMode", "pause", "enabled")

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
 var pyTorch = framework{
@@ -26,6 +28,15 @@ func (c *conversion) pyTorch() {
 		return
 	}
 	c.plain(roles, processes)
+	var total int64
+	for _, r := range roles {
+		total += r.replicas
+	}
+	if _, torchrun := c.spec["torchrunConfig"]; !torchrun && total > 1 && c.restarts() {
+		c.set(string(batch.RestartJob), "runPolicy", "restartScope")
+		c.warn("spec.pytorchReplicaSpecs", "all replicas restart together (runPolicy.restartScope), since a process group without torchrun cannot take back "+
+			"a single one; there, the one that fails restarts alone")
+	}
 }
 
 // defaultProcesses is what Kubeflow has torchrun start where a job does not say how many processes. A cluster writes it into

@@ -128,14 +128,14 @@ func (p *pass) takeAlong() {
 	}
 	for i := range p.replicas {
 		r := &p.replicas[i]
-		if r.result == failed && !r.due && r.pod != nil && r.role.Restart.restarts() && !r.endedAt().Before(lead.endedAt()) {
+		if r.result == failed && !r.due && r.pod != nil && r.role.Restart.Restarts() && !r.endedAt().Before(lead.endedAt()) {
 			r.due, r.fresh = true, lead.fresh
 		}
 	}
 }
 
-// restarts tells whether there is an end after which the policy restarts a replica.
-func (x *Restart) restarts() bool { return x.OnSuccess || x.OnFailure || len(x.RestartCodes) > 0 }
+// Restarts tells whether there is an end after which the policy restarts a replica.
+func (x *Restart) Restarts() bool { return x.OnSuccess || x.OnFailure || len(x.RestartCodes) > 0 }
 
 // ranTogether is when all replicas had started that the job waits for, if none that restarts had ended by then; zero where that
 // has not happened, or the pods do not tell.
@@ -180,7 +180,7 @@ func (p *pass) startTogether() {
 
 // goesAlong tells whether a replica restarts because all do.
 func (p *pass) goesAlong(r *replica) bool {
-	return p.inc.together && r.role.Restart.restarts() && !r.final()
+	return p.inc.together && r.role.Restart.Restarts() && !r.final()
 }
 
 // restart replaces a pod that ended by itself, if that is due, and charges it.

@@ -1,6 +1,8 @@
 package kinds
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
@@ -19,6 +21,7 @@ func warnPyTorch(o Object, job *engine.Job) warnings {
 			}
 		}
 	}
+	w.restartScope(job)
 	if run := p.Spec.TorchrunConfig; run == nil || !run.Enabled {
 		return w
 	}
@@ -40,4 +43,13 @@ func warnPyTorch(o Object, job *engine.Job) warnings {
 		}
 	}
 	return w
+}
+
+// restartScope warns of replicas that restart alone and cannot come back into their process group.
+func (w *warnings) restartScope(job *engine.Job) {
+	alone := slices.ContainsFunc(job.Roles, func(r engine.Role) bool { return r.Restart.Restarts() && !r.Restart.All })
+	if job.Collective && job.Replicas() > 1 && alone {
+		w.add(field.NewPath("spec", "runPolicy", "restartScope"), "Replica: without torchrun no replica that restarts alone can come back "+
+			"into its process group; set it to Job, so that all restart together")
+	}
 }

@@ -26,7 +26,7 @@ func TestTrainingNormalForm(t *testing.T) {
 	if diff := cmp.Diff([][]engine.Rule{master, master}, [][]engine.Rule{job.Success, job.Failure}); diff != "" {
 		t.Error("rules: the first replica decides (-want +got)\n" + diff)
 	}
-	restarts := []engine.Restart{{OnFailure: true}, {}, {RestartCodes: []engine.CodeRange{{First: 130, Last: 130}, {First: 137, Last: 138}, {First: 143, Last: 143}}}}
+	restarts := []engine.Restart{{OnFailure: true, All: true}, {All: true}, {All: true, RestartCodes: []engine.CodeRange{{First: 130, Last: 130}, {First: 137, Last: 138}, {First: 143, Last: 143}}}}
 	mains := []int{0, 2, 1}
 	for i := range job.Roles {
 		if diff := cmp.Diff(restarts[i], job.Roles[i].Restart); diff != "" || job.Roles[i].Main != mains[i] {
@@ -154,4 +154,30 @@ func decoded(t *testing.T, name string) kinds.Object {
 		t.Fatal(err)
 	}
 	return objects[0]
+}
+
+// Without torchrun a replica that restarts alone cannot come back.
+func TestRestartScopeIsRecommended(t *testing.T) {
+	const want = "spec.runPolicy.restartScope: Replica: without torchrun no replica that restarts alone can come back into its process group; " +
+		"set it to Job, so that all restart together"
+	for name, change := range map[string]struct {
+		to    func(*batch.PyTorchTrainingJob)
+		warns bool
+	}{
+		"all restart together": {func(*batch.PyTorchTrainingJob) {}, false},
+		"each restarts alone":  {func(p *batch.PyTorchTrainingJob) { p.Spec.RunPolicy.RestartScope = "" }, true},
+		"torchrun": {func(p *batch.PyTorchTrainingJob) {
+			p.Spec.RunPolicy.RestartScope, p.Spec.TorchrunConfig = "", &batch.TorchrunConfig{Enabled: true}
+		}, false},
+	} {
+		p := decoded(t, "pytorch-everything").(*batch.PyTorchTrainingJob)
+		change.to(p)
+		job, errs := kinds.All[1].Lower(p, kinds.Options{})
+		if len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		if got := slices.Contains(kinds.All[1].Warnings(p, job), want); got != change.warns {
+			t.Errorf("%s: warned %t", name, got)
+		}
+	}
 }

@@ -30,9 +30,9 @@ func TestRestartLimit(t *testing.T) {
 // checkRestarts holds the status, the pods and what the processes themselves noted against the restarts of each replica.
 func (s *space) checkRestarts(j client.Object, want map[string]int) {
 	s.t.Helper()
-	total := 0
+	most, total := 0, 0
 	for name, n := range want {
-		total += n
+		most, total = max(most, n), total+n
 		if r := replica(j, name); int(r.RestartCount) != n {
 			s.t.Errorf("the status tells of %d restarts of %s, want %d", r.RestartCount, name, n)
 		}
@@ -40,8 +40,9 @@ func (s *space) checkRestarts(j client.Object, want map[string]int) {
 			s.t.Errorf("%s has started %d times, want %d", name, got, n+1)
 		}
 	}
-	if got := int(statusOf(j).BackoffCount); got != total {
-		s.t.Errorf("backoffCount is %d, want %d", got, total)
+	// What fails before all run again is the same incident, but for a second failure of one replica.
+	if got := int(statusOf(j).BackoffCount); got < most || got > total {
+		s.t.Errorf("backoffCount is %d, want %d to %d", got, most, total)
 	}
 }
 

@@ -148,12 +148,10 @@ func TestScalingKeepsCharges(t *testing.T) {
 	s.order("owes-node-2", 1)
 	s.awaitStarts("owes-node-2", 4)
 	s.order("owes-node-2", 1)
-	j = awaitStatus(s, j, "the limit is used up", func(now *batch.JobStatus) bool { return now.Aggregate.Failed == 1 })
-	if j.Status.BackoffCount != 2 || !isTrue(j, batch.JobReplicaFailure) || over(j) {
+	j = awaitPhase(s, j, batch.JobFailed)
+	if j.Status.BackoffCount != 2 || condition(j, batch.JobFailedCondition).Reason != batch.ReasonBackoffLimitExceeded {
 		t.Errorf("backoffCount %d, conditions %+v", j.Status.BackoffCount, j.Status.Conditions)
 	}
-	s.order("owes-node-0", 0)
-	awaitPhase(s, j, batch.JobSucceeded)
 }
 
 // scalings is the number of times that TestRandomScalings changes the size of its job.

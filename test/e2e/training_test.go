@@ -220,21 +220,56 @@ func TestBackoffLimit(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			s := newSpace(t)
 			j := build(s, "all", role("worker", 3, obey)) // the limit is 3 by default
+			runPolicyOf(j).CleanUpPolicy = batch.CleanUpUnfinished
 			s.create(j)
-			s.orders("all-worker-1", 1, 2)
-			s.orders("all-worker-2", 3)
-			s.awaitStarts("all-worker-1", 3)
-			s.awaitStarts("all-worker-2", 2)
+			s.awaitStarts("all-worker-1", 1)
+			for i := range 3 { // one replica that fails again and again
+				awaitPhase(s, j, batch.JobRunning)
+				s.order("all-worker-2", 1)
+				s.awaitStarts("all-worker-2", i+2)
+			}
 			s.order("all-worker-2", 4)
-			j = awaitStatus(s, j, "a replica has failed for good", func(now *batch.JobStatus) bool { return now.Aggregate.Failed == 1 })
-			if !isTrue(j, batch.JobReplicaFailure) || over(j) {
+			j = awaitPhase(s, j, batch.JobFailed)
+			if c := condition(j, batch.JobFailedCondition); c.Reason != batch.ReasonBackoffLimitExceeded {
 				t.Errorf("conditions: %+v", statusOf(j).Conditions)
 			}
-			s.order("all-worker-0", 5)
-			j = awaitPhase(s, j, batch.JobFailed)
-			checkEnd(t, j, batch.ReasonFailureRule, `{"worker":[0]}`)
 			s.fence()
-			s.checkRestarts(read(s, j), map[string]int{"all-worker-0": 0, "all-worker-1": 2, "all-worker-2": 1})
+			j = read(s, j)
+			s.checkRestarts(j, map[string]int{"all-worker-0": 0, "all-worker-1": 0, "all-worker-2": 3})
+			if n := statusOf(j).Restarts; n != 3 {
+				t.Errorf("%d incidents, want 3", n)
+			}
+		})
+	}
+}
+
+// TestCollectiveCrash: healing §1, 8 ranks that fail together cost one retry, and the job goes on.
+func TestCollectiveCrash(t *testing.T) {
+	t.Parallel()
+	for _, scope := range []batch.RestartScope{batch.RestartReplica, batch.RestartJob} {
+		t.Run(string(scope), func(t *testing.T) {
+			s := newSpace(t)
+			j := trainingKinds["PyTorch"](s, "crash", role("worker", 8, obey))
+			runPolicyOf(j).RestartScope = scope
+			s.create(j)
+			awaitPhase(s, j, batch.JobRunning)
+			if scope == batch.RestartReplica {
+				for i := range 8 {
+					s.order(fmt.Sprintf("crash-worker-%d", i), 1)
+				}
+			} else {
+				s.order("crash-worker-5", 1) // the others restart with it
+			}
+			for i := range 8 {
+				s.awaitStarts(fmt.Sprintf("crash-worker-%d", i), 2)
+			}
+			j = awaitStatus(s, j, "all run again", func(now *batch.JobStatus) bool { return now.Incident != nil && now.Incident.RecoveryTime != nil })
+			if now := statusOf(j); now.BackoffCount != 1 || now.Restarts != 1 {
+				t.Errorf("%d incidents, %d charged, want 1", now.Restarts, now.BackoffCount)
+			}
+			s.awaitEvent("crash", batch.EventIncident, "Retry 1 of 3: crash-worker-")
+			s.order("crash-worker-0", 0)
+			awaitPhase(s, j, batch.JobSucceeded)
 		})
 	}
 }

@@ -357,7 +357,7 @@ type JobStatus struct {
 	// Restarts is the number of incidents: a replica ends and restarts, or all restart with it, and what else fails before all
 	// run again belongs to it.
 	// +optional
-	Restarts int32 `json:"restarts,omitempty"`
+	Restarts int32 `json:"restarts"`
 	// Incident describes the last incident.
 	// +optional
 	Incident *Incident `json:"incident,omitempty"`

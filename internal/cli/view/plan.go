@@ -84,7 +84,7 @@ func rendezvous(n *engine.Job) string {
 	return fmt.Sprintf("%s by %s", endpoint, option("--rdzv_backend"))
 }
 
-// restarts counts the restarts of a job or, where there is a limit of all its replicas together, those that count towards it.
+// restarts counts the incidents of a job, or those that are charged against the limit where there is one.
 func (j *Job) restarts() string {
 	if j.Normal == nil || j.Normal.RestartLimit == nil {
 		return Count(int(j.Status.Restarts), "restart")

@@ -30,7 +30,7 @@ func st(phase batch.JobPhase, tasks ...batch.Tasks) *batch.JobStatus {
 		s.Aggregate.Succeeded += int32(counts[batch.ReplicaSucceeded])
 		s.Aggregate.Failed += int32(counts[batch.ReplicaFailed])
 		s.BackoffCount += tasks[i].RestartCount
-		s.Restarts += tasks[i].RestartCount
+		s.Restarts = s.BackoffCount
 	}
 	return s
 }
