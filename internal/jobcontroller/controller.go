@@ -53,12 +53,12 @@ type Options struct {
 }
 
 // Add adds a controller for each kind of job to a manager.
-func Add(mgr ctrl.Manager, opts Options) error {
-	if err := indexPods(mgr); err != nil {
+func Add(ctx context.Context, mgr ctrl.Manager, opts Options) error {
+	if err := indexPods(ctx, mgr); err != nil {
 		return err
 	}
 	inFlight := newConcurrencyLimiter()
-	recorder, err := newRecorder(mgr)
+	recorder, err := newRecorder(ctx, mgr)
 	if err != nil {
 		return err
 	}

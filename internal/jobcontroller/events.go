@@ -36,14 +36,14 @@ func (s *sink) Patch(_ context.Context, event *eventsv1.Event, _ []byte) (*event
 	return event, nil
 }
 
-// newRecorder makes what events are told to. It works as long as the process does.
-func newRecorder(mgr ctrl.Manager) (events.EventRecorder, error) {
+// newRecorder makes what events are told to. It works until ctx ends.
+func newRecorder(ctx context.Context, mgr ctrl.Manager) (events.EventRecorder, error) {
 	client, err := eventsclient.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("making a client of events: %w", err)
 	}
 	broadcaster := events.NewBroadcaster(&sink{events.EventSinkImpl{Interface: client}, make(chan struct{}, eventsAtOnce)})
-	if err := broadcaster.StartRecordingToSinkWithContext(context.Background()); err != nil {
+	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 		return nil, fmt.Errorf("recording events: %w", err)
 	}
 	return broadcaster.NewRecorder(mgr.GetScheme(), "t9k-operator"), nil

@@ -24,8 +24,8 @@ import (
 // ownerIndex finds pods by the UID of the job that controls them.
 const ownerIndex = "jobUID"
 
-func indexPods(mgr ctrl.Manager) error {
-	err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, ownerIndex, func(o client.Object) []string {
+func indexPods(ctx context.Context, mgr ctrl.Manager) error {
+	err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, ownerIndex, func(o client.Object) []string {
 		if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
 			return []string{string(owner.UID)}
 		}

@@ -102,7 +102,7 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := jobcontroller.Add(mgr, o.jobs); err != nil {
+	if err := jobcontroller.Add(ctx, mgr, o.jobs); err != nil {
 		return err
 	}
 	if o.tensorboards.Board.HelperImage == "" {
@@ -113,11 +113,11 @@ func (o *options) run(ctx context.Context) error {
 	if err := tensorboard.Add(mgr, o.tensorboards); err != nil {
 		return err
 	}
-	shapes, err := queue.NewShapes(mgr)
+	shapes, err := queue.NewShapes(ctx, mgr)
 	if err != nil {
 		return err
 	}
-	if err := queue.Add(mgr, shapes); err != nil {
+	if err := queue.Add(ctx, mgr, shapes); err != nil {
 		return err
 	}
 	if o.webhookAddress != "" && o.webhookAddress != "0" {

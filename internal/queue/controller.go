@@ -65,7 +65,7 @@ type keeper struct {
 }
 
 // Add runs the controllers in a manager.
-func Add(mgr ctrl.Manager, shapes *Shapes) error {
+func Add(ctx context.Context, mgr ctrl.Manager, shapes *Shapes) error {
 	pods, err := cache.New(mgr.GetConfig(), cache.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: map[client.Object]cache.ByObject{
 		&corev1.Pod{}: {Field: fields.OneTermEqualSelector("spec.schedulerName", scheduling.SchedulerName), Transform: trim}}})
 	if err != nil {
@@ -87,7 +87,6 @@ func Add(mgr ctrl.Manager, shapes *Shapes) error {
 	if err := mgr.Add(guests); err != nil {
 		return fmt.Errorf("adding the cache of pods of other schedulers: %w", err)
 	}
-	ctx := context.Background() // indexing does not wait for anything
 	if err := pods.IndexField(ctx, &corev1.Pod{}, byGroup, func(o client.Object) []string { return []string{o.GetLabels()[scheduling.LabelGroupName]} }); err != nil {
 		return fmt.Errorf("indexing pods: %w", err)
 	}
@@ -117,17 +116,17 @@ func Add(mgr ctrl.Manager, shapes *Shapes) error {
 
 func (k *keeper) addGroupStatus(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("podgroup-status").
-		Watches(&scheduling.PodGroup{}, later(func(o client.Object) []types.NamespacedName {
+		Watches(&scheduling.PodGroup{}, later(func(_ context.Context, o client.Object) []types.NamespacedName {
 			return []types.NamespacedName{client.ObjectKeyFromObject(o)}
 		})).
-		WatchesRawSource(source.Kind(k.pods, client.Object(&corev1.Pod{}), later(groupsOf))).
+		WatchesRawSource(source.Kind(k.pods, client.Object(&corev1.Pod{}), later(func(_ context.Context, o client.Object) []types.NamespacedName { return groupsOf(o) }))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).Complete(reconcile.Func(k.group))
 }
 
 func (k *keeper) addQueueStatus(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("queue-status").
-		Watches(&scheduling.Queue{}, later(func(o client.Object) []types.NamespacedName { return []types.NamespacedName{{Name: o.GetName()}} })).
-		Watches(&scheduling.PodGroup{}, later(func(o client.Object) []types.NamespacedName {
+		Watches(&scheduling.Queue{}, later(func(_ context.Context, o client.Object) []types.NamespacedName { return []types.NamespacedName{{Name: o.GetName()}} })).
+		Watches(&scheduling.PodGroup{}, later(func(_ context.Context, o client.Object) []types.NamespacedName {
 			return []types.NamespacedName{{Name: o.(*scheduling.PodGroup).Spec.Queue}}
 		})).
 		WatchesRawSource(source.Kind(k.pods, client.Object(&corev1.Pod{}), later(k.queuesOf))).
@@ -157,22 +156,22 @@ func (k *keeper) ensureDefault(ctx context.Context) error {
 }
 
 // later has objects looked at after a delay, in which further changes of them cost nothing.
-func later(of func(client.Object) []types.NamespacedName) handler.EventHandler {
-	add := func(o client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		for _, key := range of(o) {
+func later(of func(context.Context, client.Object) []types.NamespacedName) handler.EventHandler {
+	add := func(ctx context.Context, o client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		for _, key := range of(ctx, o) {
 			q.AddAfter(reconcile.Request{NamespacedName: key}, delay)
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			add(e.Object, q)
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			add(ctx, e.Object, q)
 		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			add(e.ObjectOld, q)
-			add(e.ObjectNew, q)
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			add(ctx, e.ObjectOld, q)
+			add(ctx, e.ObjectNew, q)
 		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			add(e.Object, q)
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			add(ctx, e.Object, q)
 		},
 	}
 }

@@ -66,9 +66,9 @@ func (k *keeper) groupQueue(ctx context.Context, pod client.Object) (string, err
 }
 
 // queuesOf are the queues that a change of a pod may concern.
-func (k *keeper) queuesOf(pod client.Object) []types.NamespacedName {
+func (k *keeper) queuesOf(ctx context.Context, pod client.Object) []types.NamespacedName {
 	queues := []types.NamespacedName{{Name: queueOf(pod)}}
-	if q, err := k.groupQueue(context.Background(), pod); err == nil && q != "" && q != queues[0].Name { // a cache that runs does not fail
+	if q, err := k.groupQueue(ctx, pod); err == nil && q != "" && q != queues[0].Name { // a cache that runs does not fail
 		queues = append(queues, types.NamespacedName{Name: q})
 	}
 	return queues
@@ -90,9 +90,9 @@ func groupsOf(o client.Object) []types.NamespacedName {
 }
 
 // queuesWithProfile are those that a change of the profiles may concern.
-func (k *keeper) queuesWithProfile(client.Object) []types.NamespacedName {
+func (k *keeper) queuesWithProfile(ctx context.Context, _ client.Object) []types.NamespacedName {
 	var queues scheduling.QueueList
-	if err := k.client.List(context.Background(), &queues); err != nil {
+	if err := k.client.List(ctx, &queues); err != nil {
 		return nil // a cache that runs does not fail, and one that ends has nobody to tell
 	}
 	var names []types.NamespacedName

@@ -33,7 +33,7 @@ type everywhere struct{ cache.Cache }
 func (everywhere) NeedLeaderElection() bool { return false }
 
 // NewShapes follows queues and their profiles for as long as the manager runs.
-func NewShapes(mgr ctrl.Manager) (*Shapes, error) {
+func NewShapes(ctx context.Context, mgr ctrl.Manager) (*Shapes, error) {
 	only := cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", scheduling.ResourceShapes)}
 	profiles, err := cache.New(mgr.GetConfig(), cache.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: map[client.Object]cache.ByObject{
 		&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{scheduling.ResourceShapesNamespace: only}, Transform: cache.TransformStripManagedFields()}}})
@@ -44,7 +44,7 @@ func NewShapes(mgr ctrl.Manager) (*Shapes, error) {
 		return nil, fmt.Errorf("adding the cache of resource shapes: %w", err)
 	}
 	// What is asked for at the first admission only would have that one wait.
-	ctx, later := context.Background(), cache.BlockUntilSynced(false)
+	later := cache.BlockUntilSynced(false)
 	for _, c := range []struct {
 		cache cache.Cache
 		of    client.Object
