@@ -130,7 +130,7 @@ func (k *keeper) addQueueStatus(mgr ctrl.Manager) error {
 			return []types.NamespacedName{{Name: o.(*scheduling.PodGroup).Spec.Queue}}
 		})).
 		WatchesRawSource(source.Kind(k.pods, client.Object(&corev1.Pod{}), later(k.queuesOf))).
-		WatchesRawSource(source.Kind(k.guests, client.Object(&corev1.Pod{}), later(func(o client.Object) []types.NamespacedName {
+		WatchesRawSource(source.Kind(k.guests, client.Object(&corev1.Pod{}), later(func(_ context.Context, o client.Object) []types.NamespacedName {
 			return []types.NamespacedName{{Name: queueOf(o)}}
 		}))).
 		WatchesRawSource(source.Kind(k.shapes.profiles, client.Object(&corev1.ConfigMap{}), later(k.queuesWithProfile))).
