@@ -112,7 +112,9 @@ func TestUpdatesThatALiveTrainingJobTakes(t *testing.T) {
 		{"to pause a job without run modes", "tensorflow-minimal", func(o kinds.Object) {
 			training(o).RunMode = &batch.RunMode{Pause: &batch.PauseMode{Enabled: &yes}}
 		}},
-		{"no run policy any more", "pytorch-everything", func(o kinds.Object) { training(o).RunPolicy = nil }},
+		{"no run policy any more but for the scope", "pytorch-everything", func(o kinds.Object) {
+			training(o).RunPolicy = &batch.RunPolicy{RestartScope: training(o).RunPolicy.RestartScope}
+		}},
 		{"a run policy", "tensorflow-minimal", func(o kinds.Object) {
 			training(o).RunPolicy = &batch.RunPolicy{
 				ActiveDeadlineSeconds: &four, BackoffLimit: &four, CleanUpPolicy: batch.CleanUpAll, TTLSecondsAfterFinished: &four,
