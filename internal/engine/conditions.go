@@ -78,6 +78,7 @@ func (p *pass) runningCondition(s *batch.JobStatus) batch.JobCondition {
 		return no(batch.ReasonJobFinished, "The job has finished.")
 	case p.mode == batch.RunPause:
 		return no(batch.ReasonPaused, "The job is paused.")
+	case s.Phase == batch.JobRunning && p.waiting() != nil: // some start again while the others run on
 	case s.Phase == batch.JobRunning && p.mode == batch.RunDebug:
 		return is(batch.JobRunningCondition, true, batch.ReasonDebugging, counted(a.Running, "replica runs", "replicas run")+" the debug command.")
 	case s.Phase == batch.JobRunning:
@@ -91,7 +92,7 @@ func (p *pass) runningCondition(s *batch.JobStatus) batch.JobCondition {
 		}
 		return is(batch.JobRunningCondition, true, batch.ReasonReplicasRunning, message)
 	case s.Phase == batch.JobUnknown:
-		return no(batch.ReasonReplicaUnknown, fmt.Sprintf("The state of %d replicas cannot be obtained.", a.Unknown))
+		return no(batch.ReasonReplicaUnknown, fmt.Sprintf("The state of %s cannot be obtained.", counted(a.Unknown, "replica", "replicas")))
 	}
 	reason, message := p.pendingReason()
 	if reason == batch.ReasonRestarting && s.Incident != nil && s.Incident.RecoveryTime == nil {
@@ -121,7 +122,7 @@ func counted(n int32, one, several string) string {
 
 // pendingReason says why the job waits, the most telling reason first.
 func (p *pass) pendingReason() (batch.Reason, string) {
-	if len(p.seen.Refusals) > 0 {
+	if len(p.seen.Refusals) > 0 && (p.old.RunMode == "" || p.old.RunMode == p.mode) { // what was refused before is asked for anew
 		r := p.seen.Refusals[0]
 		return r.Reason, fmt.Sprintf("Cannot create %s: %s", r.Object, r.Message)
 	}

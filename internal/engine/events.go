@@ -43,12 +43,13 @@ func (p *pass) transitionEvents(next *batch.JobStatus) {
 	}
 	p.replicaEvents()
 	p.refusalEvents(next)
+	if conditionTrue(next, batch.JobRunningCondition) && !conditionTrue(p.old, batch.JobRunningCondition) {
+		p.event(normal(batch.ReasonReplicasRunning, "%s", condition(next, batch.JobRunningCondition).Message))
+	}
 	if next.Phase == p.old.Phase {
 		return
 	}
 	switch next.Phase {
-	case batch.JobRunning:
-		p.event(normal(batch.ReasonReplicasRunning, "%s", condition(next, batch.JobRunningCondition).Message))
 	case batch.JobSucceeded:
 		p.event(normal(batch.ReasonSuccessRule, "%s", p.verdict.message))
 		p.heldResources()
@@ -72,10 +73,10 @@ func (p *pass) modeEvents(next *batch.JobStatus) {
 	case next.RunMode == batch.RunPause:
 		p.event(normal(batch.EventJobPaused, "The job is paused; its pods are ending."))
 	case p.old.RunMode == batch.RunPause:
-		p.event(normal(batch.EventJobResumed, "The job resumes with %d replicas.", next.Replicas))
+		p.event(normal(batch.EventJobResumed, "The job resumes with %s.", counted(next.Replicas, "replica", "replicas")))
 	case p.old.RunMode == "" && next.Phase != batch.JobPending && next.RunMode == batch.RunImmediate: // what came of it is told
 	case p.old.RunMode == "" || next.RunMode == batch.RunDebug:
-		p.event(normal(batch.EventJobStarted, "Starting %d replicas in mode %s.", next.Replicas, next.RunMode))
+		p.event(normal(batch.EventJobStarted, "Starting %s in mode %s.", counted(next.Replicas, "replica", "replicas"), next.RunMode))
 	}
 }
 

@@ -120,15 +120,15 @@ func TestScopeDecidesWhoRestarts(t *testing.T) {
 func TestSecondFailureBeginsTheNextIncident(t *testing.T) {
 	bothScopes(t, func(t *testing.T, scope batch.RestartScope) {
 		p := newIncidents(t, scope, 9)
-		p.exit(2, 1).exit(3, 1).pass().pass().want(batch.JobPending, 1) // both are awaited
+		p.exit(2, 1).exit(3, 1).pass().pass().wantRestarting(1) // both are awaited
 		p.run(2).after(time.Second).pass()
-		p.exit(4, 1).after(time.Minute).pass().pass().want(batch.JobPending, 1) // in scope Job a pod of the new set, or of the old one
-		p.run(2).after(time.Second).exit(2, 1).after(time.Minute).pass().want(batch.JobPending, 2)
+		p.exit(4, 1).after(time.Minute).pass().pass().wantRestarting(1) // in scope Job a pod of the new set, or of the old one
+		p.run(2).after(time.Second).exit(2, 1).after(time.Minute).pass().wantRestarting(2)
 		if p.stat.Incident.Replica != "job-worker-2" {
 			t.Errorf("%s began the incident", p.stat.Incident.Replica)
 		}
 		p.recover().want(batch.JobRunning, 2)
-		p.exit(4, 1).pass().want(batch.JobPending, 3)
+		p.exit(4, 1).pass().wantRestarting(3)
 	})
 }
 
@@ -136,11 +136,11 @@ func TestSecondFailureBeginsTheNextIncident(t *testing.T) {
 func TestCrashAfterAnUnseenStartIsAnotherIncident(t *testing.T) {
 	bothScopes(t, func(t *testing.T, scope batch.RestartScope) {
 		p := newIncidents(t, scope, 9)
-		p.exit(2, 1).pass().pass().want(batch.JobPending, 1)
-		p.runAll().after(2*time.Second).exit(3, 1).after(time.Hour).pass().want(batch.JobPending, 2)
+		p.exit(2, 1).pass().pass().wantRestarting(1)
+		p.runAll().after(2*time.Second).exit(3, 1).after(time.Hour).pass().wantRestarting(2)
 		p.pass().run(2, 3).after(time.Second).exit(2, 1)
 		if scope == batch.RestartJob { // the others have not started
-			p.after(time.Hour).pass().want(batch.JobPending, 2)
+			p.after(time.Hour).pass().wantRestarting(2)
 		}
 	})
 }
@@ -240,7 +240,7 @@ func TestWhatIsNoIncident(t *testing.T) {
 func TestSuccessBeforeTheIncidentIsKept(t *testing.T) {
 	p := newIncidents(t, batch.RestartJob, 3)
 	kept := p.pod(4)
-	p.exit(5, 1).pass().want(batch.JobPending, 1)
+	p.exit(5, 1).pass().wantRestarting(1)
 	p.pods[kept.Name] = kept // its deletion has not reached the cache
 	p.exit(4, 0).recover().want(batch.JobRunning, 1)
 	if r := p.stat.Tasks[0].Replicas[4]; r.Phase != batch.ReplicaSucceeded || p.pods[kept.Name] != kept {
@@ -292,12 +292,12 @@ func TestCollectiveJobFailsWithAnyReplica(t *testing.T) {
 
 func TestIncidentsBackOff(t *testing.T) {
 	p := newIncidents(t, batch.RestartJob, 9)
-	p.exit(1, 1).pass().want(batch.JobPending, 1).pass().runAll().pass().want(batch.JobRunning, 1)
+	p.exit(1, 1).pass().wantRestarting(1).pass().runAll().pass().want(batch.JobRunning, 1)
 	for i, wait := range []time.Duration{10 * time.Second, 20 * time.Second} {
-		p.after(time.Second).exit(i+2, 1).after(wait-time.Second).pass().want(batch.JobPending, int32(i+1))
-		p.after(time.Second).pass().want(batch.JobPending, int32(i+2)).pass().runAll().pass().want(batch.JobRunning, int32(i+2))
+		p.after(time.Second).exit(i+2, 1).after(wait - time.Second).pass().wantRestarting(int32(i + 1))
+		p.after(time.Second).pass().wantRestarting(int32(i+2)).pass().runAll().pass().want(batch.JobRunning, int32(i+2))
 	}
-	p.after(10*time.Minute).exit(7, 1).pass().want(batch.JobPending, 4)
+	p.after(10*time.Minute).exit(7, 1).pass().wantRestarting(4)
 }
 
 // The limit of a GenericJob counts the incidents that a replica began, in scope Job.

@@ -361,6 +361,10 @@ func (p *pass) cleanUp(r *replica) {
 
 // forget notes that a replica has no pod and is to have none. Its next pod, if any, is a further attempt.
 func (p *pass) forget(r *replica) {
+	if r.uid == "" && r.attempt == 0 { // it never had one
+		r.phase, r.reason = batch.ReplicaPending, ""
+		return
+	}
 	if r.uid != "" {
 		r.uid = ""
 		r.attempt++

@@ -103,11 +103,13 @@ func (p *pass) awaitFailures(won verdict) verdict {
 
 // judgeDuration ends a job whose queue has taken a pod away for its age: the replacement would only live as long again.
 func (p *pass) judgeDuration() verdict {
-	pod := p.firstPod(tooOld)
-	if pod == nil {
-		return verdict{}
+	for i := range p.replicas {
+		if r := &p.replicas[i]; r.pod != nil && tooOld(r.pod) && r.result == notEnded {
+			return verdict{batch.JobFailed, batch.ReasonQueueMaxDuration,
+				fmt.Sprintf("Pod %s was taken away: %s.", r.name, disruption(r.pod).Message)}
+		}
 	}
-	return verdict{batch.JobFailed, batch.ReasonQueueMaxDuration, fmt.Sprintf("Pod %s was taken away: %s.", pod.Name, disruption(pod).Message)}
+	return verdict{}
 }
 
 // tooOld tells whether a pod's queue ends it for its age.

@@ -119,7 +119,7 @@ func TestResultOutlivesTheDisruptionOfASidecar(t *testing.T) {
 
 	p = newSidecars(t, 0).exitMain(1, 143) // by the eviction
 	evict(p)
-	p.after(2*time.Second).pass().pass().wantReplica(1, batch.ReplicaCreating, "Evicted").want(batch.JobPending, 0)
+	p.after(2*time.Second).pass().pass().wantReplica(1, batch.ReplicaCreating, "Evicted").want(batch.JobRunning, 0)
 }
 
 func TestPauseKeepsTheResultOfAMainContainer(t *testing.T) {

@@ -144,13 +144,20 @@ func (p *pass) phase() batch.JobPhase {
 		return batch.JobPaused
 	case slices.ContainsFunc(p.replicas, func(r replica) bool { return r.phase == batch.ReplicaUnknown }):
 		return batch.JobUnknown
-	case p.waiting() == nil:
+	case p.waiting() == nil || p.goesOn():
 		return batch.JobRunning
 	case p.mode == batch.RunResume && (p.old.Phase == batch.JobPaused || p.old.Phase == batch.JobResuming):
 		return batch.JobResuming
 	default:
 		return batch.JobPending
 	}
+}
+
+// goesOn tells whether replicas of a job run on that all ran, while others start again. Where none runs, the job is back to
+// waiting for all.
+func (p *pass) goesOn() bool {
+	ran := p.old.Phase == batch.JobRunning || p.old.Phase == batch.JobUnknown
+	return ran && p.mode == p.old.RunMode && slices.ContainsFunc(p.replicas, func(r replica) bool { return r.phase == batch.ReplicaRunning })
 }
 
 // waiting is the first replica that the job waits for: one that neither runs nor has ended for good. An elastic job waits

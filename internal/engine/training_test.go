@@ -21,8 +21,8 @@ func newTraining(t *testing.T, replicas int, limit int32) *play {
 // Replicas that fail together cost one retry of all; one that fails when none is left fails the job, and the others end with it.
 func TestReplicasShareTheLimitOfRestarts(t *testing.T) {
 	p := newTraining(t, 3, 2).pass().run(0, 1, 2).pass()
-	p.exit(1, 1).exit(2, 1).pass().want(batch.JobPending, 1).pass().run(1, 2).pass().want(batch.JobRunning, 1)
-	p.after(time.Minute).exit(1, 1).after(10*time.Second).pass().want(batch.JobPending, 2).pass().run(1).pass().want(batch.JobRunning, 2)
+	p.exit(1, 1).exit(2, 1).pass().want(batch.JobRunning, 1).pass().run(1, 2).pass().want(batch.JobRunning, 1)
+	p.after(time.Minute).exit(1, 1).after(10*time.Second).pass().want(batch.JobRunning, 2).pass().run(1).pass().want(batch.JobRunning, 2)
 	p.after(time.Minute).exit(2, 1).pass().want(batch.JobFailed, 2).wantReason(batch.JobFailedCondition, batch.ReasonBackoffLimitExceeded)
 }
 
@@ -67,9 +67,9 @@ func TestExitCodesDecideBeforeThePolicy(t *testing.T) {
 func TestExitCodeOutlivesItsPod(t *testing.T) {
 	p := newTraining(t, 2, 3)
 	p.job.Roles[0].Restart = Restart{RestartCodes: []CodeRange{{137, 137}}}
-	p.pass().run(0, 1).pass().exit(1, 137).pass().pass().run(1).after(time.Second).pass().exit(1, 137).after(2*time.Second).pass().want(batch.JobPending, 1)
+	p.pass().run(0, 1).pass().exit(1, 137).pass().pass().run(1).after(time.Second).pass().exit(1, 137).after(2*time.Second).pass().want(batch.JobRunning, 1)
 	delete(p.pods, "job-worker-1")
-	p.pass().want(batch.JobPending, 2)
+	p.pass().want(batch.JobRunning, 2)
 }
 
 // A rank that is scaled away while its pod is being replaced comes back before that pod has gone.

@@ -233,15 +233,14 @@ func (r *reconciler) createOne(ctx context.Context, job *engine.Job, o engine.Ob
 func (r *reconciler) createError(ctx context.Context, job *engine.Job, o engine.Object, err error, m *memory) error {
 	refusal := engine.Refusal{Object: describe(o), Reason: batch.ReasonCreateRefused, Message: err.Error()}
 	if apierrors.IsAlreadyExists(err) {
-		owner, ours, ownerErr := r.ownerOf(ctx, job, o)
-		if ownerErr != nil {
-			return ownerErr
+		live, liveErr := r.liveOf(ctx, o)
+		if liveErr != nil {
+			return liveErr
 		}
-		if ours {
+		if owner := metav1.GetControllerOfNoCopy(live); owner != nil && owner.UID == job.UID {
 			return nil
 		}
-		refusal.Reason = batch.ReasonNameTaken
-		refusal.Message = fmt.Sprintf("the name is taken by one that belongs to %s; delete or rename that, or the job", owner)
+		refusal.Reason, refusal.Message = batch.ReasonNameTaken, nameTaken(live, job)
 	} else if !refused(err) {
 		return fmt.Errorf("creating %s: %w", describe(o), err)
 	}
@@ -249,25 +248,38 @@ func (r *reconciler) createError(ctx context.Context, job *engine.Job, o engine.
 	return fmt.Errorf("creating %s: %w", describe(o), err)
 }
 
-// ownerOf reads who owns the live object of o's name.
-func (r *reconciler) ownerOf(ctx context.Context, job *engine.Job, o engine.Object) (owner string, ours bool, err error) {
+// liveOf reads the live object of o's name.
+func (r *reconciler) liveOf(ctx context.Context, o engine.Object) (*metav1.PartialObjectMetadata, error) {
 	gvk, err := r.client.GroupVersionKindFor(o)
 	if err != nil {
-		return "", false, fmt.Errorf("reading the owner of %s: %w", describe(o), err)
+		return nil, fmt.Errorf("reading the owner of %s: %w", describe(o), err)
 	}
 	live := &metav1.PartialObjectMetadata{}
 	live.SetGroupVersionKind(gvk)
 	switch err := r.live.Get(ctx, client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetName()}, live); {
 	case apierrors.IsNotFound(err):
-		return "", false, errStale // it has gone in the meantime: the next pass creates it
+		return nil, errStale // it has gone in the meantime: the next pass creates it
 	case err != nil:
-		return "", false, fmt.Errorf("reading the owner of %s: %w", describe(o), err)
+		return nil, fmt.Errorf("reading the owner of %s: %w", describe(o), err)
 	}
-	ref := metav1.GetControllerOfNoCopy(live)
-	if ref == nil {
-		return "nobody (it has no controller)", false, nil
+	return live, nil
+}
+
+// nameTaken says whose the object is that has a name which the job needs, and what to do about it.
+func nameTaken(live *metav1.PartialObjectMetadata, job *engine.Job) string {
+	owner, ref := "nobody (it has no controller)", metav1.GetControllerOfNoCopy(live)
+	if ref != nil {
+		owner = fmt.Sprintf("%s %q", ref.Kind, ref.Name)
 	}
-	return fmt.Sprintf("%s %q", ref.Kind, ref.Name), ref.UID == job.UID, nil
+	switch {
+	case ref != nil && ref.Kind == job.Kind && ref.Name == job.Name && live.DeletionTimestamp != nil:
+		return fmt.Sprintf("the one of the previous %s has not ended yet; the job goes on as soon as it has", owner)
+	case ref != nil && ref.Kind == job.Kind && ref.Name == job.Name:
+		return fmt.Sprintf("the one of the previous %s, which was deleted, is still there; the cluster deletes it, and the job goes on then", owner)
+	case live.DeletionTimestamp != nil:
+		return fmt.Sprintf("the name is taken by one that belongs to %s and is being deleted; the job goes on as soon as it is gone", owner)
+	}
+	return fmt.Sprintf("the name is taken by one that belongs to %s; delete or rename that, or the job", owner)
 }
 
 // refused tells an error that will come again from one of the moment.

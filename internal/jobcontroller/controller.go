@@ -132,6 +132,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	m.dropRefusals(seen.Status, &plan)
 	if waits := m.waits(plan.CanWait, seen.Now); plan.CanWait > 0 {
 		if !r.progress.Allow() && waits > 0 {
 			return reconcile.Result{RequeueAfter: sooner(sooner(min(progressDelay, waits), plan.RequeueAfter), m.forgetAfter(seen.Now))}, nil

@@ -71,6 +71,13 @@ func (m *memory) waits(canWait time.Duration, now time.Time) time.Duration {
 	return m.putOffAt.Add(canWait).Sub(now)
 }
 
+// dropRefusals forgets what was refused once nothing is to be created any more, or something else is, in another run mode.
+func (m *memory) dropRefusals(old *batch.JobStatus, plan *engine.Plan) {
+	if len(plan.Create)+len(plan.Pods) == 0 || plan.Status != nil && plan.Status.RunMode != old.RunMode && old.RunMode != "" {
+		m.refusals = nil
+	}
+}
+
 // newest is the job as last written by this process, as long as the cache still shows the one before.
 func (m *memory) newest(cached kinds.Object) kinds.Object {
 	if m.written != nil && cached.GetResourceVersion() == m.seenVersion {

@@ -8,9 +8,10 @@ import (
 type JobPhase string
 
 const (
-	// JobPending: created, waiting for replicas.
+	// JobPending: waiting for replicas: not all have run at once yet, or none runs any more.
 	JobPending JobPhase = "Pending"
-	// JobRunning: every replica that the job waits for runs.
+	// JobRunning: every replica that the job waits for has run. While some start again the others run on, and the Running
+	// condition is False.
 	JobRunning JobPhase = "Running"
 	// JobPaused: paused; the pods are gone or ending.
 	JobPaused JobPhase = "Paused"

@@ -1,0 +1,57 @@
+package jobcontroller
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
+)
+
+func TestRefusalsAreForgotten(t *testing.T) {
+	pods := []engine.NewPod{{}}
+	immediate, paused := &batch.JobStatus{RunMode: batch.RunImmediate}, &batch.JobStatus{RunMode: batch.RunPause}
+	for name, c := range map[string]struct {
+		old  *batch.JobStatus
+		plan engine.Plan
+		kept bool
+	}{
+		"still asked for":           {immediate, engine.Plan{Pods: pods}, true},
+		"asked for, first status":   {&batch.JobStatus{}, engine.Plan{Pods: pods, Status: immediate}, true},
+		"nothing asked for":         {immediate, engine.Plan{}, false},
+		"paused":                    {immediate, engine.Plan{Status: paused}, false},
+		"asked for in another mode": {paused, engine.Plan{Pods: pods, Status: immediate}, false},
+	} {
+		m := &memory{refusals: []engine.Refusal{{}}}
+		if m.dropRefusals(c.old, &c.plan); (len(m.refusals) > 0) != c.kept {
+			t.Errorf("%s: kept %t, want %t", name, len(m.refusals) > 0, c.kept)
+		}
+	}
+}
+
+func TestWhoseNameIsTaken(t *testing.T) {
+	job := &engine.Job{Kind: "GenericJob", Name: "mnist", UID: "new"}
+	yes, now := true, metav1.Now()
+	by := func(kind, name string, deleted *metav1.Time) *metav1.PartialObjectMetadata {
+		o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: deleted}}
+		if kind != "" {
+			o.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: name, UID: "old", Controller: &yes}}
+		}
+		return o
+	}
+	for want, live := range map[string]*metav1.PartialObjectMetadata{
+		`the previous GenericJob "mnist" has not ended yet; the job goes on`:                  by("GenericJob", "mnist", &now),
+		`the previous GenericJob "mnist", which was deleted, is still there`:                  by("GenericJob", "mnist", nil),
+		`belongs to Deployment "web" and is being deleted; the job goes on`:                   by("Deployment", "web", &now),
+		`belongs to GenericJob "other"; delete or rename that, or the job`:                    by("GenericJob", "other", nil),
+		`belongs to nobody (it has no controller); delete or rename that, or the job`:         by("", "", nil),
+		`belongs to PyTorchTrainingJob "mnist"; delete or rename that, or the job`:            by("PyTorchTrainingJob", "mnist", nil),
+		`belongs to nobody (it has no controller) and is being deleted; the job goes on as s`: by("", "", &now),
+	} {
+		if got := nameTaken(live, job); !strings.Contains(got, want) {
+			t.Errorf("%q does not contain %q", got, want)
+		}
+	}
+}
