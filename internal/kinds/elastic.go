@@ -11,20 +11,19 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
+// isElastic tells whether the number of a job's replicas may change. Without torchrun, what the job says of it has no effect.
+func isElastic(spec *batch.PyTorchTrainingJobSpec) bool {
+	e := spec.Elastic
+	return e != nil && switchedOn(e.Enabled, e.Enable) && torchrunOn(spec.TorchrunConfig)
+}
+
 // elastic lowers elastic scaling: it shares the expected replicas among the roles.
-func (l *lowering) elastic(spec *batch.PyTorchTrainingJobSpec, torchrun bool, path *field.Path) {
+func (l *lowering) elastic(spec *batch.PyTorchTrainingJobSpec, path *field.Path) {
 	weights := l.weights(spec.ReplicaSpecs)
-	e, at := spec.Elastic, path.Child("elastic")
-	if e == nil || !e.Enabled {
-		if e != nil && e.ExpectedReplicas != nil {
-			l.invalid(at.Child("expectedReplicas"), *e.ExpectedReplicas, "the job is not elastic, so it cannot be scaled: set elastic.enabled "+
-				"when you create it, or leave expectedReplicas out")
-		}
+	if !isElastic(spec) {
 		return
 	}
-	if !torchrun {
-		l.invalid(at.Child("enabled"), true, "only torchrun lets replicas come and go: set torchrunConfig.enabled too, or leave elastic out")
-	}
+	e, at := spec.Elastic, path.Child("elastic")
 	lo, hi, want := l.size(e, at)
 	if l.senseless = l.senseless || lo < 1 || lo > hi || hi > max(maxConverted, l.opts.MaxReplicas); l.senseless || len(weights) == 0 {
 		return
@@ -42,8 +41,8 @@ func (l *lowering) size(e *batch.ElasticConfig, path *field.Path) (lo, hi, want 
 	before := len(l.errs)
 	lo, hi = l.bound(e.MinReplicas, path.Child("minReplicas")), l.bound(e.MaxReplicas, path.Child("maxReplicas"))
 	want = lo
-	if e.ExpectedReplicas != nil {
-		want = int(*e.ExpectedReplicas)
+	if n := orZero(e.ExpectedReplicas); n != 0 { // the API server writes 0 where nothing is said
+		want = int(n)
 	}
 	switch {
 	case len(l.errs) > before:
@@ -131,7 +130,8 @@ func share(n int, weights []int) []int {
 
 // defaultPyTorch writes down how many replicas an elastic job has, for autoscalers do nothing where they see no number.
 func defaultPyTorch(o Object) {
-	if e := o.(*batch.PyTorchTrainingJob).Spec.Elastic; e != nil && e.Enabled && e.ExpectedReplicas == nil {
-		e.ExpectedReplicas = e.MinReplicas
+	spec := &o.(*batch.PyTorchTrainingJob).Spec
+	if isElastic(spec) && orZero(spec.Elastic.ExpectedReplicas) == 0 {
+		spec.Elastic.ExpectedReplicas = spec.Elastic.MinReplicas
 	}
 }

@@ -44,10 +44,10 @@ func lowerPyTorch(o Object, opts Options) *lowering {
 		l.trainingRole(&spec.ReplicaSpecs[i].TrainingReplicaSpec, &pyTorch, path.Child("replicaSpecs").Index(i))
 	}
 	run := spec.TorchrunConfig
-	if run != nil && !run.Enabled {
+	if !torchrunOn(run) {
 		run = nil
 	}
-	l.elastic(spec, run != nil, path)
+	l.elastic(spec, path)
 	sane := l.replicas(path.Child("replicaSpecs"))
 	l.training(&spec.TrainingSpec, path)
 	if !sane || l.job.Replicas() == 0 {
@@ -118,6 +118,8 @@ func (l *lowering) torchrun(t *batch.TorchrunConfig, endpoint string, path *fiel
 		role.Resume.Command = nil
 	}
 }
+
+func torchrunOn(t *batch.TorchrunConfig) bool { return t != nil && switchedOn(t.Enabled, t.Enable) }
 
 func rdzvBackend(t *batch.TorchrunConfig) string { return cmp.Or(t.RdzvBackend, "c10d") }
 

@@ -16,7 +16,7 @@ func validatePyTorchUpdate(updated, old Object) field.ErrorList {
 	path := field.NewPath("spec")
 	c.training(path, &u.Spec.TrainingSpec, &o.Spec.TrainingSpec)
 	c.torchrun(path.Child("torchrunConfig"), u.Spec.TorchrunConfig, o.Spec.TorchrunConfig)
-	c.elastic(path.Child("elastic"), u.Spec.Elastic, o.Spec.Elastic)
+	c.elastic(path.Child("elastic"), &u.Spec, &o.Spec)
 	specs := path.Child("replicaSpecs")
 	if !sameRoles(&c, specs, u.Spec.ReplicaSpecs, o.Spec.ReplicaSpecs, func(s *batch.PyTorchReplicaSpec) string { return s.Type }) {
 		return c.errs
@@ -32,17 +32,23 @@ func validatePyTorchUpdate(updated, old Object) field.ErrorList {
 // torchrun refuses changes of torchrun's options. No options are the same as those that say nothing.
 func (c *changes) torchrun(path *field.Path, updated, old *batch.TorchrunConfig) {
 	a, b := orZero(updated), orZero(old)
-	c.keep(path.Child("enabled"), a.Enabled, b.Enabled)
+	c.keep(path.Child("enabled"), switchedOn(a.Enabled, a.Enable), switchedOn(b.Enabled, b.Enable))
 	c.keep(path.Child("maxRestarts"), a.MaxRestarts, b.MaxRestarts)
 	c.keep(path.Child("procPerNode"), a.ProcPerNode, b.ProcPerNode)
 	c.keep(path.Child("rdzvBackend"), rdzvBackend(&a), rdzvBackend(&b))
 	c.keep(path.Child("extraOptions"), a.ExtraOptions, b.ExtraOptions)
 }
 
-// elastic refuses changes of the bounds. The expected number may change.
-func (c *changes) elastic(path *field.Path, updated, old *batch.ElasticConfig) {
-	a, b := orZero(updated), orZero(old)
-	c.keep(path.Child("enabled"), a.Enabled, b.Enabled)
+// elastic refuses changes of the bounds. The expected number may change where that has an effect.
+func (c *changes) elastic(path *field.Path, updated, old *batch.PyTorchTrainingJobSpec) {
+	a, b := orZero(updated.Elastic), orZero(old.Elastic)
+	wanted, had := orZero(a.ExpectedReplicas), orZero(b.ExpectedReplicas)
+	if wanted != had && !isElastic(updated) {
+		c.refuse(path.Child("expectedReplicas"), "the job is not elastic, so it cannot be scaled: set elastic.enabled when you create it")
+	} else if a.ExpectedReplicas != nil && wanted == 0 && had != 0 {
+		c.refuse(path.Child("expectedReplicas"), "a job is not scaled to nothing: pause it instead")
+	}
+	c.keep(path.Child("enabled"), switchedOn(a.Enabled, a.Enable), switchedOn(b.Enabled, b.Enable))
 	c.keep(path.Child("minReplicas"), a.MinReplicas, b.MinReplicas)
 	c.keep(path.Child("maxReplicas"), a.MaxReplicas, b.MaxReplicas)
 }

@@ -22,7 +22,8 @@ func warnPyTorch(o Object, job *engine.Job) warnings {
 		}
 	}
 	w.restartScope(job)
-	if run := p.Spec.TorchrunConfig; run == nil || !run.Enabled {
+	w.elasticInVain(&p.Spec)
+	if !torchrunOn(p.Spec.TorchrunConfig) {
 		return w
 	}
 	for i := range p.Spec.ReplicaSpecs {
@@ -51,5 +52,18 @@ func (w *warnings) restartScope(job *engine.Job) {
 	if job.Collective && job.Replicas() > 1 && alone {
 		w.add(field.NewPath("spec", "runPolicy", "restartScope"), "Replica: without torchrun no replica that restarts alone can come back "+
 			"into its process group; set it to Job, so that all restart together")
+	}
+}
+
+// elasticInVain warns of what a job says of elastic training that has no effect.
+func (w *warnings) elasticInVain(spec *batch.PyTorchTrainingJobSpec) {
+	e, path := orZero(spec.Elastic), field.NewPath("spec", "elastic")
+	on := switchedOn(e.Enabled, e.Enable)
+	switch {
+	case isElastic(spec):
+	case on:
+		w.add(path, "ignored: only torchrun lets replicas come and go; set torchrunConfig.enabled too, or leave elastic out")
+	case e.MinReplicas != nil || e.MaxReplicas != nil || orZero(e.ExpectedReplicas) != 0:
+		w.add(path, "ignored: elastic.enabled is not set, so the job keeps its replicas")
 	}
 }

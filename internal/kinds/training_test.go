@@ -71,7 +71,7 @@ func TestWarningsOfTorchrun(t *testing.T) {
 	p := decoded(t, "pytorch-torchrun").(*batch.PyTorchTrainingJob)
 	two, three := int32(2), int32(3)
 	p.Spec.ReplicaSpecs[0].Replicas = &three
-	p.Spec.Elastic = &batch.ElasticConfig{Enabled: true, MinReplicas: &two, MaxReplicas: &two}
+	p.Spec.Elastic = &batch.ElasticConfig{Enabled: new(true), MinReplicas: &two, MaxReplicas: &two}
 	p.Spec.ReplicaSpecs[0].Template.Spec.Containers[0].Args = nil
 	job, errs := kinds.All[1].Lower(p, kinds.Options{})
 	if len(errs) > 0 {
@@ -169,7 +169,7 @@ func TestRestartScopeIsRecommended(t *testing.T) {
 		"all restart together": {func(*batch.PyTorchTrainingJob) {}, false},
 		"each restarts alone":  {func(p *batch.PyTorchTrainingJob) { p.Spec.RunPolicy.RestartScope = "" }, true},
 		"torchrun": {func(p *batch.PyTorchTrainingJob) {
-			p.Spec.RunPolicy.RestartScope, p.Spec.TorchrunConfig = "", &batch.TorchrunConfig{Enabled: true}
+			p.Spec.RunPolicy.RestartScope, p.Spec.TorchrunConfig = "", &batch.TorchrunConfig{Enabled: new(true)}
 		}, false},
 	} {
 		p := decoded(t, "pytorch-everything").(*batch.PyTorchTrainingJob)

@@ -181,7 +181,7 @@ func replicasOf(j client.Object) int32 {
 // elasticOf is the elasticity of a job; nil for a job of a fixed size.
 func elasticOf(j client.Object) *batch.ElasticConfig {
 	p, ok := j.(*batch.PyTorchTrainingJob)
-	if !ok || p.Spec.Elastic == nil || !p.Spec.Elastic.Enabled {
+	if !ok || p.Spec.Elastic == nil || p.Spec.Elastic.Enabled == nil || !*p.Spec.Elastic.Enabled {
 		return nil
 	}
 	e := p.Spec.Elastic.DeepCopy()

@@ -362,8 +362,8 @@ func (s *space) newElastic(name string, least, most, expected int32, roles ...ba
 		s.t.Fatal(err)
 	}
 	j := s.newPyTorch(name, roles...)
-	j.Spec.Elastic = &batch.ElasticConfig{Enabled: true, MinReplicas: &least, MaxReplicas: &most, ExpectedReplicas: &expected}
-	j.Spec.TorchrunConfig = &batch.TorchrunConfig{Enabled: true, ExtraOptions: []string{"--no_python"}}
+	j.Spec.Elastic = &batch.ElasticConfig{Enabled: new(true), MinReplicas: &least, MaxReplicas: &most, ExpectedReplicas: &expected}
+	j.Spec.TorchrunConfig = &batch.TorchrunConfig{Enabled: new(true), ExtraOptions: []string{"--no_python"}}
 	for i := range j.Spec.ReplicaSpecs {
 		c := &j.Spec.ReplicaSpecs[i].Template.Spec.Containers[0]
 		c.Command, c.Args = nil, c.Command

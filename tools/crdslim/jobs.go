@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -11,6 +12,8 @@ import (
 type job struct {
 	// kept are the fields of the spec that cannot change on a live job, roleKept those of a role.
 	kept, roleKept []field
+	// rules are those that no other kind has.
+	rules []rule
 	// most is the largest number of replicas that the role r can ever have, elastic whether another field than replicas
 	// says how many there are.
 	most, elastic string
@@ -23,6 +26,14 @@ type field struct {
 	unset string
 }
 
+// aSwitch stands for a switch that is off where it is missing, and may be written in its older spelling.
+const aSwitch = "switch"
+
+// isOn tells whether the switch of an object is on, in either spelling.
+func isOn(object string) string {
+	return fmt.Sprintf("(has(%[1]s) && (has(%[1]s.enabled) ? %[1]s.enabled : has(%[1]s.enable) && %[1]s.enable))", object)
+}
+
 // anObject stands for whatever a missing object is: equal to no object.
 const anObject = "object"
 
@@ -32,11 +43,45 @@ var commonKept = []field{
 	{"scheduler.t9kScheduler.queue", "'-'"},
 }
 
-const isElastic = "has(self.spec.elastic) && has(self.spec.elastic.enabled) && self.spec.elastic.enabled"
+var isElastic = isOn("self.spec.elastic") + " && " + isOn("self.spec.torchrunConfig")
+
+// elasticRules hold an elastic job to its bounds. Of one that is not, elastic has no effect and is kept. In expectedReplicas 0
+// stands for nothing said: the scale subresource needs a number there.
+func elasticRules() []rule {
+	const (
+		least, most, wanted = "self.spec.elastic.minReplicas", "self.spec.elastic.maxReplicas", "self.spec.elastic.expectedReplicas"
+		bounds              = "an elastic job has bounds: give the least and the largest number of replicas"
+		rigid               = "the job is not elastic, so it cannot be scaled: set elastic.enabled when you create it"
+	)
+	unsaid := wanted + " == 0 && (!oldSelf.hasValue() || " + strings.ReplaceAll(expected.of("self.spec"), "self.spec", "oldSelf.value().spec") + " == 0)"
+	unless := "!(" + isElastic + ") || "
+	return []rule{
+		{FieldPath: ".spec.elastic.minReplicas", OptionalOldSelf: true, Message: bounds, Rule: isNew + unless + "has(" + least + ")"},
+		{FieldPath: ".spec.elastic.maxReplicas", OptionalOldSelf: true, Message: bounds, Rule: isNew + unless + "has(" + most + ")"},
+		{
+			FieldPath: ".spec.elastic.minReplicas", OptionalOldSelf: true, Message: "more than maxReplicas: lower it, or raise maxReplicas",
+			MessageExpression: "'more than maxReplicas, which is %d: lower it, or raise maxReplicas'.format([" + most + "])",
+			Rule:              isNew + unless + "!has(" + least + ") || !has(" + most + ") || " + least + " <= " + most,
+		},
+		{
+			FieldPath: ".spec.elastic.expectedReplicas", OptionalOldSelf: true,
+			Message:           "outside of the bounds of this job: choose a number from minReplicas to maxReplicas",
+			MessageExpression: "'outside of the bounds of this job: choose a number from %d to %d'.format([" + least + ", " + most + "])",
+			Rule: unless + "!has(" + wanted + ") || !has(" + least + ") || !has(" + most + ") || " + least + " > " + most + " || " +
+				unsaid + " || " + wanted + " >= " + least + " && " + wanted + " <= " + most,
+		},
+		{
+			FieldPath: ".spec.elastic.expectedReplicas", Message: rigid,
+			Rule: isElastic + " || " + expected.same("self.spec", "oldSelf.spec"),
+		},
+	}
+}
+
+var expected = field{"elastic.expectedReplicas", "0"}
 
 var jobs = map[string]job{
 	"GenericJob": {
-		kept:     append([]field{{"successRules", "[]"}, {"failureRules", "[]"}, {"service", anObject}}, commonKept...),
+		kept: append([]field{{"successRules", "[]"}, {"failureRules", "[]"}, {"service", anObject}}, commonKept...),
 		roleKept: []field{{"replicas", ""}, {"restartPolicy.policy", "'OnFailure'"}, {"restartPolicy.scope", "'Replica'"},
 			{"restartPolicy.exitCodes.restart", "[]"}, {"restartPolicy.exitCodes.fail", "[]"}, {"template", ""}},
 		most:    "r.replicas",
@@ -44,14 +89,15 @@ var jobs = map[string]job{
 	},
 	"PyTorchTrainingJob": {
 		kept: append([]field{
-			{"torchrunConfig.enabled", "false"}, {"torchrunConfig.maxRestarts", "-1"}, {"torchrunConfig.procPerNode", "''"},
+			{"torchrunConfig.enabled", aSwitch}, {"torchrunConfig.maxRestarts", "-1"}, {"torchrunConfig.procPerNode", "''"},
 			{"torchrunConfig.rdzvBackend", "'c10d'"}, {"torchrunConfig.extraOptions", "[]"},
-			{"elastic.enabled", "false"}, {"elastic.minReplicas", "0"}, {"elastic.maxReplicas", "0"},
+			{"elastic.enabled", aSwitch}, {"elastic.minReplicas", "0"}, {"elastic.maxReplicas", "0"},
 			{"tensorboardSpec", anObject}, {"runPolicy.restartScope", "'Replica'"},
 		}, commonKept...),
 		roleKept: []field{{"replicas", ""}, {"scalingWeight", "1"}, {"restartPolicy", "'OnFailure'"}, {"template", ""}},
 		most:     "(" + isElastic + " && has(self.spec.elastic.maxReplicas) ? self.spec.elastic.maxReplicas : r.replicas)",
 		elastic:  isElastic,
+		rules:    elasticRules(),
 	},
 	"TensorFlowTrainingJob": {
 		kept:     append([]field{{"tensorboardSpec", anObject}, {"runPolicy.restartScope", "'Replica'"}}, commonKept...),
@@ -86,7 +132,7 @@ func addJobRules(crd *yaml.Node) {
 			schema.Content = append(schema.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: "x-kubernetes-validations"}, list)
 		}
 		rules := []rule{noDots, j.podNames(), j.someReplicas(), namesRoles("debug.replicaSpecs"), namesRoles("pause.resumeSpecs"), j.keep(), j.keepRoles()}
-		for _, r := range append(rules, j.templateRules(kind)...) {
+		for _, r := range slices.Concat(rules, j.rules, j.templateRules(kind)) {
 			var n yaml.Node
 			if err := n.Encode(r); err != nil {
 				panic(err) // strings always encode
@@ -191,8 +237,11 @@ func (f field) same(a, b string) string {
 
 // of is the field's value in an object.
 func (f field) of(object string) string {
-	if f.unset == "" {
+	switch f.unset {
+	case "":
 		return object + "." + f.path
+	case aSwitch:
+		return isOn(object + "." + strings.TrimSuffix(f.path, ".enabled"))
 	}
 	var there []string
 	for _, step := range strings.Split(f.path, ".") {

@@ -45,8 +45,6 @@ type PyTorchTrainingJobList struct {
 
 // PyTorchTrainingJobSpec says what a PyTorchTrainingJob runs. Rank 0 over all roles, in their order, is the job's master: the
 // job succeeds when it succeeds and fails when it fails for good.
-//
-// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !has(self.elastic) || !has(self.elastic.enabled) || !self.elastic.enabled || has(self.torchrunConfig) && has(self.torchrunConfig.enabled) && self.torchrunConfig.enabled",optionalOldSelf=true,fieldPath=".elastic.enabled",message="only torchrun lets replicas come and go: set torchrunConfig.enabled too, or leave elastic out"
 type PyTorchTrainingJobSpec struct {
 	// ReplicaSpecs lists the roles of the job. Ranks count over all of them in this order.
 	// +listType=map
@@ -56,6 +54,7 @@ type PyTorchTrainingJobSpec struct {
 	ReplicaSpecs []PyTorchReplicaSpec `json:"replicaSpecs"`
 	// Elastic lets the number of replicas change while the job runs. Only with torchrun.
 	// +optional
+	// +kubebuilder:default={}
 	Elastic *ElasticConfig `json:"elastic,omitempty"`
 	// TorchrunConfig starts the training by torchrun.
 	// +optional
@@ -76,17 +75,14 @@ type PyTorchReplicaSpec struct {
 	ScalingWeight *int32 `json:"scalingWeight,omitempty"`
 }
 
-// ElasticConfig lets the number of replicas change while the job runs.
-//
-// +kubebuilder:validation:XValidation:rule="has(self.enabled) && self.enabled || !has(self.expectedReplicas)",fieldPath=".expectedReplicas",message="the job is not elastic, so it cannot be scaled: set elastic.enabled when you create it, or leave expectedReplicas out"
-// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !has(self.enabled) || !self.enabled || has(self.minReplicas)",optionalOldSelf=true,fieldPath=".minReplicas",message="an elastic job has bounds: give the least and the largest number of replicas"
-// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !has(self.enabled) || !self.enabled || has(self.maxReplicas)",optionalOldSelf=true,fieldPath=".maxReplicas",message="an elastic job has bounds: give the least and the largest number of replicas"
-// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !has(self.enabled) || !self.enabled || !has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",optionalOldSelf=true,fieldPath=".minReplicas",message="more than maxReplicas: lower it, or raise maxReplicas",messageExpression="'more than maxReplicas, which is %d: lower it, or raise maxReplicas'.format([self.maxReplicas])"
-// +kubebuilder:validation:XValidation:rule="!has(self.enabled) || !self.enabled || !has(self.expectedReplicas) || !has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas > self.maxReplicas || self.expectedReplicas >= self.minReplicas && self.expectedReplicas <= self.maxReplicas",fieldPath=".expectedReplicas",message="outside of the bounds of this job: choose a number from minReplicas to maxReplicas",messageExpression="'outside of the bounds of this job: choose a number from %d to %d'.format([self.minReplicas, self.maxReplicas])"
+// ElasticConfig lets the number of replicas change while the job runs. Without torchrun, or not enabled, it has no effect.
 type ElasticConfig struct {
 	// Enabled switches elastic training on.
 	// +optional
-	Enabled bool `json:"enabled,omitempty"`
+	Enabled *bool `json:"enabled,omitempty"`
+	// Enable is the older spelling of enabled and is read where enabled is unset.
+	// +optional
+	Enable *bool `json:"enable,omitempty"`
 	// MinReplicas is the least number of replicas that training goes on with. It cannot change on a live job.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -96,8 +92,9 @@ type ElasticConfig struct {
 	// +kubebuilder:validation:Minimum=1
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
 	// ExpectedReplicas is the number of replicas wanted now, from minReplicas to maxReplicas. People and autoscalers change it
-	// to scale the job, also through the scale subresource. Defaults to minReplicas.
+	// to scale the job, also through the scale subresource. 0 stands for minReplicas.
 	// +optional
+	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	ExpectedReplicas *int32 `json:"expectedReplicas,omitempty"`
 }
@@ -107,7 +104,10 @@ type ElasticConfig struct {
 type TorchrunConfig struct {
 	// Enabled switches torchrun on.
 	// +optional
-	Enabled bool `json:"enabled,omitempty"`
+	Enabled *bool `json:"enabled,omitempty"`
+	// Enable is the older spelling of enabled and is read where enabled is unset.
+	// +optional
+	Enable *bool `json:"enable,omitempty"`
 	// MaxRestarts is torchrun's --max_restarts: how often each torchrun starts its processes again before it fails. Unset:
 	// torchrun's own default.
 	// +optional

@@ -236,14 +236,14 @@ func sane(t testing.TB, job *engine.Job) {
 func elastic(t testing.TB, o kinds.Object, job *engine.Job) {
 	t.Helper()
 	p, ok := o.(*batch.PyTorchTrainingJob)
-	if !ok || p.Spec.Elastic == nil || !p.Spec.Elastic.Enabled {
+	if !ok || !on(p.Spec.Elastic) || p.Spec.TorchrunConfig == nil || !on(p.Spec.TorchrunConfig) {
 		if job.Elastic != nil {
 			t.Error("the job is elastic and does not ask for it")
 		}
 		return
 	}
 	e, want := p.Spec.Elastic, *p.Spec.Elastic.MinReplicas
-	if e.ExpectedReplicas != nil {
+	if e.ExpectedReplicas != nil && *e.ExpectedReplicas != 0 {
 		want = *e.ExpectedReplicas
 	}
 	if job.Replicas() != int(want) || job.Elastic == nil || job.Elastic.Min > int(want) || job.Elastic.Max < int(want) {
@@ -257,6 +257,16 @@ func elastic(t testing.TB, o kinds.Object, job *engine.Job) {
 			t.Errorf("the job cannot grow: %q is no DNS label", name)
 		}
 	}
+}
+
+// on tells whether a part of a job is switched on, in either spelling.
+func on(part any) bool {
+	var s struct{ Enabled, Enable *bool }
+	data, err := json.Marshal(part)
+	if err != nil || json.Unmarshal(data, &s) != nil {
+		return false
+	}
+	return s.Enabled != nil && *s.Enabled || s.Enabled == nil && s.Enable != nil && *s.Enable
 }
 
 func saneRule(t testing.TB, job *engine.Job, rule engine.Rule) {

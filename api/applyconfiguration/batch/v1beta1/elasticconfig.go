@@ -5,16 +5,18 @@ package v1beta1
 // ElasticConfigApplyConfiguration represents a declarative configuration of the ElasticConfig type for use
 // with apply.
 //
-// ElasticConfig lets the number of replicas change while the job runs.
+// ElasticConfig lets the number of replicas change while the job runs. Without torchrun, or not enabled, it has no effect.
 type ElasticConfigApplyConfiguration struct {
 	// Enabled switches elastic training on.
 	Enabled *bool `json:"enabled,omitempty"`
+	// Enable is the older spelling of enabled and is read where enabled is unset.
+	Enable *bool `json:"enable,omitempty"`
 	// MinReplicas is the least number of replicas that training goes on with. It cannot change on a live job.
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
 	// MaxReplicas is the largest number of replicas. It cannot change on a live job.
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
 	// ExpectedReplicas is the number of replicas wanted now, from minReplicas to maxReplicas. People and autoscalers change it
-	// to scale the job, also through the scale subresource. Defaults to minReplicas.
+	// to scale the job, also through the scale subresource. 0 stands for minReplicas.
 	ExpectedReplicas *int32 `json:"expectedReplicas,omitempty"`
 }
 
@@ -29,6 +31,14 @@ func ElasticConfig() *ElasticConfigApplyConfiguration {
 // If called multiple times, the Enabled field is set to the value of the last call.
 func (b *ElasticConfigApplyConfiguration) WithEnabled(value bool) *ElasticConfigApplyConfiguration {
 	b.Enabled = &value
+	return b
+}
+
+// WithEnable sets the Enable field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Enable field is set to the value of the last call.
+func (b *ElasticConfigApplyConfiguration) WithEnable(value bool) *ElasticConfigApplyConfiguration {
+	b.Enable = &value
 	return b
 }
 

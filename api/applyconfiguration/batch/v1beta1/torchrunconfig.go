@@ -10,6 +10,8 @@ package v1beta1
 type TorchrunConfigApplyConfiguration struct {
 	// Enabled switches torchrun on.
 	Enabled *bool `json:"enabled,omitempty"`
+	// Enable is the older spelling of enabled and is read where enabled is unset.
+	Enable *bool `json:"enable,omitempty"`
 	// MaxRestarts is torchrun's --max_restarts: how often each torchrun starts its processes again before it fails. Unset:
 	// torchrun's own default.
 	MaxRestarts *int32 `json:"maxRestarts,omitempty"`
@@ -33,6 +35,14 @@ func TorchrunConfig() *TorchrunConfigApplyConfiguration {
 // If called multiple times, the Enabled field is set to the value of the last call.
 func (b *TorchrunConfigApplyConfiguration) WithEnabled(value bool) *TorchrunConfigApplyConfiguration {
 	b.Enabled = &value
+	return b
+}
+
+// WithEnable sets the Enable field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Enable field is set to the value of the last call.
+func (b *TorchrunConfigApplyConfiguration) WithEnable(value bool) *TorchrunConfigApplyConfiguration {
+	b.Enable = &value
 	return b
 }
 
