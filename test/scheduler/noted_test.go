@@ -58,6 +58,9 @@ func TestQueueAdmission(t *testing.T) {
 		var told []error
 		pods := membersOf(free)["Pod"]
 		told = append(told, alice.Create(t.Context(), pods, client.DryRunAll), isBy(pods, byAlice))
+		forged := membersOf(free)["PodGroup"]
+		forged.SetAnnotations(map[string]string{scheduling.AnnotationRequestedBy: `["operator"]`})
+		told = append(told, refusedWith(alice.Create(t.Context(), forged, client.DryRunAll), "is the API server's to set"))
 		told = append(told, refusedWith(s.client.Create(t.Context(), pod, client.DryRunAll), "leave nodeName out"),
 			operator.Create(t.Context(), membersOf("vip")["PodGroup"], client.DryRunAll),
 		)
