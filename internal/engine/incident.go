@@ -89,27 +89,16 @@ func (r *replica) wanted() bool {
 
 // allowRestart decides about one replica that ended. All that ended earlier are decided about.
 func (p *pass) allowRestart(r *replica) {
-	restart, in := &r.role.Restart, &p.inc
-	all := restart.All && r.result != succeeded
+	in := &p.inc
 	joinsOpen := in.open && in.first == nil && (r.disrupted || r.past.incident != p.incidents())
-	joins := joinsOpen || in.first != nil
-	none := restart.Limit != nil && r.restarts >= *restart.Limit
-	forGood := none && joinsOpen && r.endedAt().Before(p.old.Incident.StartTime.Time) // before the incident
-	switch {
-	case r.disrupted || joins && all && !forGood: // uncharged
-	case none:
-		return
-	case !joins && p.RestartLimit != nil && p.charged() >= *p.RestartLimit:
-		if r.result == failed && in.exceeded == nil {
-			in.exceeded = r
-		}
+	if !r.disrupted && !p.hasRestart(r, joinsOpen) {
 		return
 	}
 	r.due, r.fresh = r.result != notEnded, !joinsOpen
 	if r.fresh && in.first == nil {
-		in.first, in.about = r, p.describe(r, all)
+		in.first, in.about = r, p.describe(r)
 	}
-	if !all {
+	if !r.restartsAll() {
 		return
 	}
 	if in.lead == nil {
@@ -119,6 +108,26 @@ func (p *pass) allowRestart(r *replica) {
 		in.leadDue = r.dueAt
 	}
 }
+
+// hasRestart tells whether a restart is left for a replica, and notes if the job's limit is in its way. joinsOpen tells that its
+// end belongs to the open incident.
+func (p *pass) hasRestart(r *replica, joinsOpen bool) bool {
+	joins := joinsOpen || p.inc.first != nil
+	if limit := r.role.Restart.Limit; limit != nil && r.restarts >= *limit {
+		before := joinsOpen && r.endedAt().Before(p.old.Incident.StartTime.Time) // so it had failed for good
+		return joins && r.restartsAll() && !before
+	}
+	if joins || p.RestartLimit == nil || p.charged() < *p.RestartLimit {
+		return true
+	}
+	if r.result == failed && p.inc.exceeded == nil {
+		p.inc.exceeded = r
+	}
+	return false
+}
+
+// restartsAll tells whether the replica's end restarts all.
+func (r *replica) restartsAll() bool { return r.role.Restart.All && r.result != succeeded }
 
 // takeAlong lets the replicas restart whose failure is a consequence of one that restarts all, whatever their policy says of it.
 func (p *pass) takeAlong() {
@@ -170,7 +179,7 @@ func (p *pass) ranTogether() time.Time {
 func (p *pass) startTogether() {
 	in := &p.inc
 	switch {
-	case in.lead == nil:
+	case in.lead == nil || p.finished || p.verdict.over() || p.mode == batch.RunPause:
 	case p.seen.Now.Before(in.leadDue):
 		p.wakeAt(in.leadDue)
 	default:
@@ -185,7 +194,7 @@ func (p *pass) goesAlong(r *replica) bool {
 
 // restart replaces a pod that ended by itself, if that is due, and charges it.
 func (p *pass) restart(r *replica) {
-	waitsForAll := r.role.Restart.All && r.result != succeeded
+	waitsForAll := r.restartsAll()
 	switch {
 	case !r.due:
 		p.stopSidecars(r)
@@ -284,14 +293,14 @@ func (p *pass) recovered(s *batch.JobStatus, at time.Time) {
 }
 
 // describe says what is known of the replica that begins an incident. It is called before its pod is replaced.
-func (p *pass) describe(r *replica, all bool) batch.Incident {
+func (p *pass) describe(r *replica) batch.Incident {
 	at := r.endedAt()
 	if at.IsZero() {
 		at = p.seen.Now
 	}
 	i := batch.Incident{Replica: r.name, Scope: batch.RestartReplica, Charged: !r.disrupted, ExitCode: r.exit, Reason: r.reason,
 		StartTime: metav1.NewTime(at).Rfc3339Copy()}
-	if all {
+	if r.restartsAll() {
 		i.Scope = batch.RestartJob
 	}
 	if r.pod != nil && !r.disrupted {

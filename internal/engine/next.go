@@ -279,9 +279,7 @@ func includes(ranges []CodeRange, code int32) bool {
 // act decides what happens to each replica's pod.
 func (p *pass) act() {
 	done := p.finished || p.verdict.over()
-	if !done && p.mode != batch.RunPause {
-		p.startTogether()
-	}
+	p.startTogether()
 	for i := range p.replicas {
 		r := &p.replicas[i]
 		switch {

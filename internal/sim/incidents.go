@@ -61,10 +61,25 @@ func (w *world) checkIncidents(s *batch.JobStatus) {
 		_, m := w.charged(name)
 		most += m
 	}
+	if s.BackoffCount > most {
+		w.fail("backoffCount %d, but only %d pods failed", s.BackoffCount, most)
+	}
+	w.checkSteps(s)
+	old := w.status
+	if s.Restarts > old.Restarts {
+		w.checkBegin(s)
+		w.inc.creates = w.creates
+	}
+	if i := s.Incident; i != nil && i.RecoveryTime != nil && (old.Incident == nil || old.Incident.RecoveryTime == nil) && s.Restarts == old.Restarts {
+		w.checkRecovery(s)
+	}
+	w.checkEachCounts(s)
+}
+
+// checkSteps holds the counts of incidents against those before, and against the job's limit.
+func (w *world) checkSteps(s *batch.JobStatus) {
 	old := w.status
 	switch n := s.BackoffCount; {
-	case n > most:
-		w.fail("backoffCount %d, but only %d pods failed", n, most)
 	case n < old.BackoffCount || n > old.BackoffCount+1 || s.Restarts < old.Restarts || s.Restarts > old.Restarts+1:
 		w.fail("backoffCount went from %d to %d, restarts from %d to %d", old.BackoffCount, n, old.Restarts, s.Restarts)
 	case s.Restarts-n < old.Restarts-old.BackoffCount:
@@ -76,14 +91,6 @@ func (w *world) checkIncidents(s *batch.JobStatus) {
 	case reasonOf(s, batch.JobFailedCondition) == batch.ReasonBackoffLimitExceeded && n != *w.job.RestartLimit:
 		w.fail("the limit %d is said to be used up after %d", *w.job.RestartLimit, n)
 	}
-	if s.Restarts > old.Restarts {
-		w.checkBegin(s)
-		w.inc.creates = w.creates
-	}
-	if i := s.Incident; i != nil && i.RecoveryTime != nil && (old.Incident == nil || old.Incident.RecoveryTime == nil) && s.Restarts == old.Restarts {
-		w.checkRecovery(s)
-	}
-	w.checkEachCounts(s)
 }
 
 // checkBegin sees to it that a charged incident is one: the replica failed by itself, and after all ran since the incident before,
@@ -97,14 +104,7 @@ func (w *world) checkBegin(s *batch.JobStatus) {
 	if before != nil {
 		since = before.StartTime.Time
 	}
-	failures := 0
-	pods := w.past[i.Replica]
-	for k, t := range pods {
-		counted := k+1 == len(pods) || !pods[k+1].created.Before(since) // of a pod that is gone nobody can tell when it ended
-		if t.selfEnded && w.wanted(i.Replica, &t) && (counted || !t.end.Before(since)) {
-			failures++
-		}
-	}
+	failures := w.endsSince(i.Replica, since)
 	if failures == 0 {
 		w.fail("%s began an incident, but did not fail since %s", i.Replica, since)
 	}
@@ -112,6 +112,19 @@ func (w *world) checkBegin(s *batch.JobStatus) {
 	if before != nil && !ran && failures < 2 && w.inc.disturbed.Before(since) && w.job.Elastic == nil {
 		w.fail("%s is charged with an incident within the one that %s began at %s", i.Replica, before.Replica, since)
 	}
+}
+
+// endsSince counts the ends of a replica by itself that led to a restart, or were the consequence of another's.
+func (w *world) endsSince(name string, since time.Time) int {
+	n, pods := 0, w.past[name]
+	for k, t := range pods {
+		counted := k+1 == len(pods) || !pods[k+1].created.Before(since) // of a pod that is gone nobody can tell when it ended
+		consequence := !t.success && w.restartsAll()                    // whatever the policy says of its exit code
+		if t.selfEnded && (consequence || w.wanted(name, &t)) && (counted || !t.end.Before(since)) {
+			n++
+		}
+	}
+	return n
 }
 
 // checkRecovery sees to it that all pods are new that an incident has replaced.
@@ -122,7 +135,7 @@ func (w *world) checkRecovery(s *batch.JobStatus) {
 	for name, pod := range w.pods {
 		policy := w.policy(name)
 		restarts := policy.OnSuccess || policy.OnFailure || len(policy.RestartCodes) > 0
-		if n, _ := strconv.Atoi(string(pod.UID[1:])); restarts && !ended(pod) && n <= w.inc.creates {
+		if n, _ := strconv.Atoi(string(pod.UID[1:])); restarts && !ended(pod) && !w.last(name).selfEnded && n <= w.inc.creates {
 			w.fail("all are said to run again, and %s is older than the incident", name)
 		}
 	}
