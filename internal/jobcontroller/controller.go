@@ -52,40 +52,56 @@ type Options struct {
 	Kinds  kinds.Options
 }
 
-// Add adds a controller for each kind of job to a manager.
-func Add(ctx context.Context, mgr ctrl.Manager, opts Options) error {
-	if err := indexPods(ctx, mgr); err != nil {
-		return err
-	}
-	inFlight := newConcurrencyLimiter()
+// Controllers are those of all kinds of job. They share limits of requests.
+type Controllers struct {
+	mgr             ctrl.Manager
+	opts            Options
+	recorder        events.EventRecorder
+	inFlight        *concurrencyLimiter
+	looks, progress limiter
+	// indexed is true once pods are found by their job.
+	indexed bool
+}
+
+// New makes the controllers of a manager. None runs yet.
+func New(ctx context.Context, mgr ctrl.Manager, opts Options) (*Controllers, error) {
 	recorder, err := newRecorder(ctx, mgr)
+	if err != nil {
+		return nil, err
+	}
+	return &Controllers{mgr: mgr, opts: opts, recorder: recorder, inFlight: newConcurrencyLimiter(),
+		looks: newLimiter(warningLooks), progress: newLimiter(progressWrites)}, nil
+}
+
+// Add adds the controller of a kind to the manager. It is not called twice at once.
+func (c *Controllers) Add(ctx context.Context, kind kinds.Kind) error {
+	if !c.indexed {
+		if err := indexPods(ctx, c.mgr); err != nil {
+			return err
+		}
+		c.indexed = true
+	}
+	statuses, err := statusClient(c.mgr, kind)
 	if err != nil {
 		return err
 	}
-	looks, progress := newLimiter(warningLooks), newLimiter(progressWrites)
-	for _, kind := range kinds.All {
-		statuses, err := statusClient(mgr, kind)
-		if err != nil {
-			return err
-		}
-		r := &reconciler{
-			kind: kind, opts: opts, client: mgr.GetClient(), live: mgr.GetAPIReader(), statuses: statuses,
-			recorder: recorder, memories: newMemories(), inFlight: inFlight, looks: looks, progress: progress,
-		}
-		err = builder.ControllerManagedBy(mgr).
-			Named(kind.Plural).
-			For(kind.New(), builder.WithPredicates(r.changes())).
-			Watches(&corev1.Pod{}, r.podHandler()).
-			Owns(&corev1.Service{}, builder.OnlyMetadata, builder.WithPredicates(deletions())).
-			Owns(&scheduling.PodGroup{}).
-			WithOptions(controller.Options{
-				MaxConcurrentReconciles: workers,
-				RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryFirst, retryMost),
-			}).
-			Complete(r)
-		if err != nil {
-			return fmt.Errorf("adding the controller of %s: %w", kind.Name, err)
-		}
+	r := &reconciler{
+		kind: kind, opts: c.opts, client: c.mgr.GetClient(), live: c.mgr.GetAPIReader(), statuses: statuses,
+		recorder: c.recorder, memories: newMemories(), inFlight: c.inFlight, looks: c.looks, progress: c.progress,
+	}
+	err = builder.ControllerManagedBy(c.mgr).
+		Named(kind.Plural).
+		For(kind.New(), builder.WithPredicates(r.changes())).
+		Watches(&corev1.Pod{}, r.podHandler()).
+		Owns(&corev1.Service{}, builder.OnlyMetadata, builder.WithPredicates(deletions())).
+		Owns(&scheduling.PodGroup{}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryFirst, retryMost),
+		}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("adding the controller of %s: %w", kind.Name, err)
 	}
 	return nil
 }

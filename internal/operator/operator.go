@@ -102,22 +102,11 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := jobcontroller.Add(ctx, mgr, o.jobs); err != nil {
-		return err
-	}
-	if o.tensorboards.Board.HelperImage == "" {
-		if o.tensorboards.Board.HelperImage, err = ownImage(ctx, mgr.GetAPIReader()); err != nil {
-			return err
-		}
-	}
-	if err := tensorboard.Add(mgr, o.tensorboards); err != nil {
-		return err
-	}
-	shapes, err := queue.NewShapes(ctx, mgr)
+	shapes, err := queue.NewShapes(mgr)
 	if err != nil {
 		return err
 	}
-	if err := queue.Add(ctx, mgr, shapes); err != nil {
+	if err := o.addParts(ctx, mgr, shapes); err != nil {
 		return err
 	}
 	if o.webhookAddress != "" && o.webhookAddress != "0" {

@@ -125,7 +125,9 @@ func (k *keeper) addGroupStatus(mgr ctrl.Manager) error {
 
 func (k *keeper) addQueueStatus(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("queue-status").
-		Watches(&scheduling.Queue{}, later(func(_ context.Context, o client.Object) []types.NamespacedName { return []types.NamespacedName{{Name: o.GetName()}} })).
+		Watches(&scheduling.Queue{}, later(func(_ context.Context, o client.Object) []types.NamespacedName {
+			return []types.NamespacedName{{Name: o.GetName()}}
+		})).
 		Watches(&scheduling.PodGroup{}, later(func(_ context.Context, o client.Object) []types.NamespacedName {
 			return []types.NamespacedName{{Name: o.(*scheduling.PodGroup).Spec.Queue}}
 		})).

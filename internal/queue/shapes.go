@@ -22,6 +22,7 @@ const profilesName = scheduling.ResourceShapesNamespace + "/" + scheduling.Resou
 // Shapes tells how large the pods of queues may be. Every replica of the operator has it, for every one answers admission.
 type Shapes struct {
 	objects client.Reader
+	cache   cache.Cache
 	// profiles knows the one ConfigMap.
 	profiles cache.Cache
 }
@@ -32,8 +33,8 @@ type everywhere struct{ cache.Cache }
 // NeedLeaderElection tells controller-runtime so.
 func (everywhere) NeedLeaderElection() bool { return false }
 
-// NewShapes follows queues and their profiles for as long as the manager runs.
-func NewShapes(ctx context.Context, mgr ctrl.Manager) (*Shapes, error) {
+// NewShapes follows the profiles for as long as the manager runs.
+func NewShapes(mgr ctrl.Manager) (*Shapes, error) {
 	only := cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", scheduling.ResourceShapes)}
 	profiles, err := cache.New(mgr.GetConfig(), cache.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: map[client.Object]cache.ByObject{
 		&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{scheduling.ResourceShapesNamespace: only}, Transform: cache.TransformStripManagedFields()}}})
@@ -43,17 +44,21 @@ func NewShapes(ctx context.Context, mgr ctrl.Manager) (*Shapes, error) {
 	if err := mgr.Add(everywhere{profiles}); err != nil {
 		return nil, fmt.Errorf("adding the cache of resource shapes: %w", err)
 	}
-	// What is asked for at the first admission only would have that one wait.
+	return &Shapes{objects: mgr.GetClient(), cache: mgr.GetCache(), profiles: profiles}, nil
+}
+
+// Follow begins to follow queues, groups and profiles. What is asked for at the first admission only would have that one wait.
+func (s *Shapes) Follow(ctx context.Context) error {
 	later := cache.BlockUntilSynced(false)
 	for _, c := range []struct {
 		cache cache.Cache
 		of    client.Object
-	}{{profiles, &corev1.ConfigMap{}}, {mgr.GetCache(), &scheduling.Queue{}}, {mgr.GetCache(), &scheduling.PodGroup{}}} {
+	}{{s.profiles, &corev1.ConfigMap{}}, {s.cache, &scheduling.Queue{}}, {s.cache, &scheduling.PodGroup{}}} {
 		if _, err := c.cache.GetInformer(ctx, c.of, later); err != nil {
-			return nil, fmt.Errorf("following %T: %w", c.of, err)
+			return fmt.Errorf("following %T: %w", c.of, err)
 		}
 	}
-	return &Shapes{objects: mgr.GetClient(), profiles: profiles}, nil
+	return nil
 }
 
 // Shape is how large the pods of a queue may be.

@@ -55,7 +55,7 @@ type Options struct {
 	Idleness board.Idleness
 }
 
-// Add adds the controllers of TensorBoards and of the link between training jobs and theirs to a manager.
+// Add adds the controller of TensorBoards to a manager.
 func Add(mgr ctrl.Manager, opts Options) error {
 	opts.Board.Proxy = opts.Idleness.After > 0
 	owned, err := newCache(mgr)
@@ -77,7 +77,7 @@ func Add(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return fmt.Errorf("adding the controller of TensorBoards: %w", err)
 	}
-	return addLinks(mgr)
+	return nil
 }
 
 // newCache makes a cache of what belongs to TensorBoards, and of nothing else. The manager's own holds pods and Services of

@@ -24,22 +24,17 @@ import (
 	"tensorstack.dev/batch/internal/tensorboard/board"
 )
 
-// addLinks adds, for each kind of training job, the controller that makes their TensorBoards.
-func addLinks(mgr ctrl.Manager) error {
-	for _, kind := range kinds.All {
-		if kind.Training == nil {
-			continue
-		}
-		l := &link{kind: kind, client: mgr.GetClient()}
-		err := builder.ControllerManagedBy(mgr).
-			Named("tensorboards-of-"+kind.Plural).
-			For(kind.New(), builder.WithPredicates(l.changes())).
-			Owns(&tensorboard.TensorBoard{}).
-			WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
-			Complete(l)
-		if err != nil {
-			return fmt.Errorf("adding the controller of the TensorBoards of %s: %w", kind.Plural, err)
-		}
+// AddLink adds the controller of the TensorBoards of one kind of job.
+func AddLink(mgr ctrl.Manager, kind kinds.Kind) error {
+	l := &link{kind: kind, client: mgr.GetClient()}
+	err := builder.ControllerManagedBy(mgr).
+		Named("tensorboards-of-"+kind.Plural).
+		For(kind.New(), builder.WithPredicates(l.changes())).
+		Owns(&tensorboard.TensorBoard{}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(l)
+	if err != nil {
+		return fmt.Errorf("adding the controller of the TensorBoards of %s: %w", kind.Plural, err)
 	}
 	return nil
 }

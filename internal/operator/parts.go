@@ -1,0 +1,64 @@
+package operator
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	tensorboardv1beta1 "tensorstack.dev/batch/api/tensorboard/v1beta1"
+	"tensorstack.dev/batch/internal/jobcontroller"
+	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/queue"
+	"tensorstack.dev/batch/internal/tensorboard"
+)
+
+// addParts adds all controllers to a manager, each to start when it can.
+func (o *options) addParts(ctx context.Context, mgr ctrl.Manager, shapes *queue.Shapes) error {
+	parts, err := o.leaderParts(ctx, mgr, shapes)
+	if err != nil {
+		return err
+	}
+	admission := []part{{"admission-to-queues", []client.Object{&scheduling.Queue{}, &scheduling.PodGroup{}}, shapes.Follow}}
+	for _, s := range []*starter{{mgr: mgr, parts: parts}, {mgr: mgr, parts: admission, everywhere: true}} {
+		if err := s.addTo(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leaderParts are the controllers that run in the operator that leads.
+func (o *options) leaderParts(ctx context.Context, mgr ctrl.Manager, shapes *queue.Shapes) ([]part, error) {
+	jobs, err := jobcontroller.New(ctx, mgr, o.jobs)
+	if err != nil {
+		return nil, err
+	}
+	pod, service, group, board := &corev1.Pod{}, &corev1.Service{}, &scheduling.PodGroup{}, &tensorboardv1beta1.TensorBoard{}
+	var parts []part
+	for _, kind := range kinds.All {
+		parts = append(parts, part{kind.Plural, []client.Object{kind.New(), pod, service, group}, func(ctx context.Context) error {
+			return jobs.Add(ctx, kind)
+		}})
+		if kind.Training == nil {
+			continue
+		}
+		parts = append(parts, part{"tensorboards-of-" + kind.Plural, []client.Object{kind.New(), board}, func(context.Context) error {
+			return tensorboard.AddLink(mgr, kind)
+		}})
+	}
+	return append(parts,
+		part{"tensorboards", []client.Object{board, &appsv1.Deployment{}, service, pod}, func(ctx context.Context) (err error) {
+			if o.tensorboards.Board.HelperImage == "" {
+				if o.tensorboards.Board.HelperImage, err = ownImage(ctx, mgr.GetAPIReader()); err != nil {
+					return err
+				}
+			}
+			return tensorboard.Add(mgr, o.tensorboards)
+		}},
+		part{"queues", []client.Object{&scheduling.Queue{}, group, pod}, func(ctx context.Context) error { return queue.Add(ctx, mgr, shapes) }},
+	), nil
+}

@@ -1,0 +1,168 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+// recheck is the time after which a controller that waits is looked at again.
+const recheck = 5 * time.Second
+
+// waiting tells which controllers wait, and for what.
+var waiting = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "t9k_controller_waiting",
+	Help: "1 for each controller that has not started, since a resource that it reads is missing or forbidden.",
+}, []string{"controller", "resource"})
+
+func init() { metrics.Registry.MustRegister(waiting) }
+
+// part is a controller, or several that make sense only together.
+type part struct {
+	name string
+	// reads lists the objects that it lists and watches.
+	reads []client.Object
+	// add adds it to the manager, which runs already. It adds nothing where it fails.
+	add func(context.Context) error
+}
+
+// starter adds each part to the manager as soon as what it reads is there and may be read, whatever the others wait for. An
+// informer of anything else would never fill, and whoever waits for all informers would wait for ever.
+type starter struct {
+	mgr   ctrl.Manager
+	parts []part
+	// everywhere has the parts run in every replica of the operator, and not only in the one that leads.
+	everywhere bool
+
+	mu sync.Mutex
+	// problems says of each part that waits what it waits for.
+	problems map[string]string
+}
+
+// NeedLeaderElection tells controller-runtime where the parts run.
+func (s *starter) NeedLeaderElection() bool { return !s.everywhere }
+
+// addTo adds the starter to its manager, with a readiness check for each part.
+func (s *starter) addTo() error {
+	s.problems = map[string]string{}
+	for _, p := range s.parts {
+		check := func(*http.Request) error {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if problem := s.problems[p.name]; problem != "" {
+				return fmt.Errorf("%s has not started: %s", p.name, problem)
+			}
+			return nil
+		}
+		if err := s.mgr.AddReadyzCheck(p.name, check); err != nil {
+			return fmt.Errorf("adding the readiness check of %s: %w", p.name, err)
+		}
+	}
+	if err := s.mgr.Add(s); err != nil {
+		return fmt.Errorf("adding the start of the controllers: %w", err)
+	}
+	return nil
+}
+
+// Start adds parts until none waits.
+func (s *starter) Start(ctx context.Context) error {
+	log := s.mgr.GetLogger()
+	left := slices.Clone(s.parts)
+	for {
+		checked := map[schema.GroupVersionKind]string{}
+		left = slices.DeleteFunc(left, func(p part) bool { return s.try(ctx, log, p, checked) })
+		if len(left) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(recheck):
+		}
+	}
+}
+
+// try adds a part if nothing stands in its way. It notes what does, and logs it where that is news.
+func (s *starter) try(ctx context.Context, log logr.Logger, p part, checked map[schema.GroupVersionKind]string) bool {
+	waiting.DeletePartialMatch(prometheus.Labels{"controller": p.name})
+	var problems []string
+	for _, o := range p.reads {
+		gvk, problem := s.problem(ctx, o, checked)
+		if problem != "" {
+			problems = append(problems, problem)
+			waiting.WithLabelValues(p.name, gvk.Kind+"."+gvk.Group).Set(1)
+		}
+	}
+	if len(problems) == 0 {
+		if err := p.add(ctx); err != nil {
+			problems = append(problems, err.Error())
+			waiting.WithLabelValues(p.name, "").Set(1)
+		}
+	}
+	problem := strings.Join(problems, "; ")
+	s.mu.Lock()
+	known := s.problems[p.name]
+	s.problems[p.name] = problem
+	s.mu.Unlock()
+	switch {
+	case problem != "" && problem != known:
+		log.Info("A controller waits; the others run without it", "controller", p.name, "problem", problem)
+	case problem == "" && known != "":
+		log.Info("A controller that has waited starts", "controller", p.name)
+	}
+	return problem == ""
+}
+
+// problem says why objects of a kind cannot be listed and watched; empty where they can.
+func (s *starter) problem(ctx context.Context, o client.Object, checked map[schema.GroupVersionKind]string) (schema.GroupVersionKind, string) {
+	gvk, err := apiutil.GVKForObject(o, s.mgr.GetScheme())
+	if err != nil {
+		return gvk, err.Error()
+	}
+	problem, ok := checked[gvk]
+	if !ok {
+		problem = s.find(ctx, gvk)
+		checked[gvk] = problem
+	}
+	return gvk, problem
+}
+
+func (s *starter) find(ctx context.Context, gvk schema.GroupVersionKind) string {
+	mapping, err := s.mgr.GetRESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
+	if meta.IsNoMatchError(err) {
+		return fmt.Sprintf("the API server does not know %s: apply its CRD", gvk)
+	}
+	if err != nil {
+		return fmt.Sprintf("looking for %s: %v", gvk, err)
+	}
+	var missing []string
+	for _, verb := range []string{"list", "watch"} {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Group: gvk.Group, Version: gvk.Version, Resource: mapping.Resource.Resource, Verb: verb}}}
+		if err := s.mgr.GetClient().Create(ctx, review); err != nil {
+			return fmt.Sprintf("asking for the right to %s %s: %v", verb, mapping.Resource.GroupResource(), err)
+		}
+		if !review.Status.Allowed {
+			missing = append(missing, verb)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Sprintf("the operator may not %s %s: grant it that, as config/rbac does", strings.Join(missing, " and "), mapping.Resource.GroupResource())
+	}
+	return ""
+}
