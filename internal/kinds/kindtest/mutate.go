@@ -28,6 +28,9 @@ var odd = []any{
 	true, false, nil, map[string]any{}, []any{}, []any{"x"}, map[string]any{"worker": []any{float64(0)}},
 }
 
+// odd takes one of the odd values. It is a copy: a further mutation may change what is inside it, or put a second one there.
+func (c *choices) odd() any { return deepCopy(odd[c.next(len(odd))]) }
+
 // mutate changes one place of a JSON value.
 func mutate(v any, c *choices) any {
 	switch v := v.(type) {
@@ -41,7 +44,7 @@ func mutate(v any, c *choices) any {
 		case 0:
 			delete(v, key)
 		case 1:
-			v[key] = odd[c.next(len(odd))]
+			v[key] = c.odd()
 		default:
 			v[key] = mutate(v[key], c)
 		}
@@ -57,13 +60,13 @@ func mutate(v any, c *choices) any {
 		case 1:
 			return append(v, deepCopy(v[i]))
 		case 2:
-			return append(v, odd[c.next(len(odd))])
+			return append(v, c.odd())
 		default:
 			v[i] = mutate(v[i], c)
 			return v
 		}
 	}
-	return odd[c.next(len(odd))]
+	return c.odd()
 }
 
 func deepCopy(v any) any {
