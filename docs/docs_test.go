@@ -1,0 +1,230 @@
+// Package docs_test holds what the documentation says of the tree against the tree.
+package docs_test
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tensorstack.dev/batch/internal/kinds"
+)
+
+const root = ".."
+
+// TestImportTable holds the table of packages in architecture.md against what they import.
+func TestImportTable(t *testing.T) {
+	rows := importTable(t)
+	imports := map[string][]string{}
+	for _, dir := range goDirs(t) {
+		row := rowOf(rows, dir)
+		if row == "" {
+			t.Errorf("architecture.md: the table of packages has no row for %s", dir)
+			continue
+		}
+		imports[row] = append(imports[row], importsOf(t, rows, dir)...)
+	}
+	for row, listed := range rows {
+		found := slices.Compact(slices.Sorted(slices.Values(imports[row])))
+		want := strings.Join(found, ", ")
+		if want == "" {
+			want = "–"
+		}
+		if listed != want {
+			t.Errorf("architecture.md: the table says that %s imports\n\t%s\nand it imports\n\t%s", row, listed, want)
+		}
+	}
+}
+
+var tableRow = regexp.MustCompile("(?m)^\\| `((?:api|cmd|internal)/[^`]*)` \\|[^|]*\\| ([^|]*) \\|$")
+
+// importTable is the third column of the table by the first.
+func importTable(t *testing.T) map[string]string {
+	rows := map[string]string{}
+	for _, m := range tableRow.FindAllStringSubmatch(read(t, "docs/architecture.md"), -1) {
+		rows[strings.TrimSuffix(m[1], "/")] = strings.ReplaceAll(m[2], "`", "")
+	}
+	if len(rows) == 0 {
+		t.Fatal("architecture.md has no table of packages")
+	}
+	return rows
+}
+
+// rowOf is the row that speaks of a directory: its own, or that of the nearest directory above.
+func rowOf(rows map[string]string, dir string) string {
+	for ; dir != "."; dir = filepath.Dir(dir) {
+		if _, ok := rows[dir]; ok {
+			return dir
+		}
+	}
+	return ""
+}
+
+// goDirs lists the directories of the product's packages.
+func goDirs(t *testing.T) []string {
+	var dirs []string
+	for _, top := range []string{"cmd", "internal"} {
+		walk(t, top, func(path string) {
+			if dir := filepath.Dir(path); strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") && !slices.Contains(dirs, dir) {
+				dirs = append(dirs, dir)
+			}
+		})
+	}
+	return dirs
+}
+
+// importsOf lists what a directory imports, as the table names it: packages of this module outside of its row, and the
+// parts of Kubernetes by which a package can reach a cluster.
+func importsOf(t *testing.T, rows map[string]string, dir string) []string {
+	files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, spec := range parsed.Imports {
+			path, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ours, isOurs := strings.CutPrefix(path, "tensorstack.dev/batch/")
+			if isOurs && rowOf(rows, ours) == rowOf(rows, dir) {
+				continue
+			}
+			if name := importName(path); name != "" {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// importName is how the table names an import; empty where it leaves it out.
+func importName(path string) string {
+	if ours, ok := strings.CutPrefix(path, "tensorstack.dev/batch/"); ok {
+		if strings.HasPrefix(ours, "api/") {
+			return "api"
+		}
+		return strings.TrimPrefix(ours, "internal/")
+	}
+	for prefix, name := range map[string]string{
+		"k8s.io/client-go": "client-go", "k8s.io/kubernetes": "k8s.io/kubernetes", "sigs.k8s.io/controller-runtime": "controller-runtime",
+	} {
+		if path == prefix || strings.HasPrefix(path, prefix+"/") {
+			return name
+		}
+	}
+	return ""
+}
+
+// TestPlacesOfAKind holds CONTRIBUTING's list of the files that name each kind of job against the tree, both ways.
+func TestPlacesOfAKind(t *testing.T) {
+	listed := placesOfAKind(t)
+	for _, kind := range kinds.All {
+		named := regexp.MustCompile(fmt.Sprintf(`(?i)\b(%s|%s)\b|_%s\.yaml`, kind.Name, kind.Plural, kind.Plural))
+		for _, place := range listed {
+			if place == "internal/tensorboard/controller.go" && kind.Training == nil {
+				continue
+			}
+			if text := read(t, strings.ReplaceAll(place, "KIND", strings.ToLower(kind.Name))); !named.MatchString(text) {
+				t.Errorf("CONTRIBUTING.md: %s is listed as naming each kind of job, and does not name %s", place, kind.Name)
+			}
+		}
+	}
+	var found []string
+	for _, top := range []string{"api", "config", "internal", "tools"} {
+		walk(t, top, func(path string) {
+			if generated(path) || !slices.Contains([]string{".go", ".yaml", ".yml"}, filepath.Ext(path)) {
+				return
+			}
+			if strings.Contains(strings.ToLower(read(t, path)), "tensorflowtrainingjob") {
+				found = append(found, strings.ReplaceAll(path, "tensorflowtrainingjob", "KIND"))
+			}
+		})
+	}
+	slices.Sort(found)
+	// The lowering is named for the framework, which a file of the list cannot say; Kubeflow's kinds are not ours.
+	found = slices.DeleteFunc(found, func(path string) bool {
+		return path == "internal/kinds/tensorflow.go" || strings.Contains(path, "convert")
+	})
+	if diff := cmp.Diff(listed, found); diff != "" {
+		t.Errorf("CONTRIBUTING.md: the list of the files that name each kind of job (-listed +found):\n%s", diff)
+	}
+}
+
+var placeOfAKind = regexp.MustCompile("(?m)^\\| `([^`]+)` \\|")
+
+func placesOfAKind(t *testing.T) []string {
+	var places []string
+	for _, m := range placeOfAKind.FindAllStringSubmatch(read(t, "CONTRIBUTING.md"), -1) {
+		places = append(places, m[1])
+	}
+	slices.Sort(places)
+	return places
+}
+
+// generated tells what `make generate` writes, and test data.
+func generated(path string) bool {
+	return strings.HasSuffix(path, "_test.go") || strings.Contains(path, "zz_generated") || strings.Contains(path, "testdata/") ||
+		strings.HasPrefix(path, "api/applyconfiguration/") || strings.HasPrefix(path, "config/crd/batch.") || path == "config/rbac/role.yaml"
+}
+
+// TestLinks: every relative link of the documentation leads to a file.
+func TestLinks(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([\w./-]+)(?:#[^)]*)?\)`)
+	pages := []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md"}
+	for _, top := range []string{"docs", "examples"} {
+		walk(t, top, func(path string) {
+			if strings.HasSuffix(path, ".md") {
+				pages = append(pages, path)
+			}
+		})
+	}
+	for _, page := range pages {
+		for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {
+			if _, err := os.Stat(filepath.Join(root, filepath.Dir(page), m[1])); err != nil {
+				t.Errorf("%s links to %s: %v", page, m[1], err)
+			}
+		}
+	}
+}
+
+// walk calls f for every file below a directory of the repository, by its path from the root.
+func walk(t *testing.T, top string, f func(path string)) {
+	t.Helper()
+	err := filepath.WalkDir(filepath.Join(root, top), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		f(strings.TrimPrefix(path, root+"/"))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
