@@ -37,28 +37,31 @@ var admissionReasons = []string{
 // classify says whether and how the replica of a pod has ended. With a pod that is being deleted it has ended only if it
 // finished by itself before that was asked for.
 func (x *Role) classify(pod *corev1.Pod) ending {
-	end, main := notEnded, x.mainEnd(pod)
+	end := x.lastState(pod)
+	if pod.DeletionTimestamp == nil || end != notEnded && x.finishedBeforeDeletion(pod) {
+		return end
+	}
+	return disrupted
+}
+
+// lastState says whether and how the replica of a pod has ended, whether or not the pod is being deleted.
+func (x *Role) lastState(pod *corev1.Pod) ending {
+	main := x.mainEnd(pod)
 	switch {
 	case main != nil && x.isDisrupted(pod) && !endedBeforeDisruption(main, pod):
 		return disrupted
 	case main != nil && main.ExitCode == 0 && (pod.Status.Reason != reasonEvicted || disruption(pod) != nil):
-		end = succeeded
+		return succeeded
 	case main != nil: // or with 0, at the word of the kubelet that evicted it for a limit of its own
-		end = failed
+		return failed
 	case pod.Status.Phase == corev1.PodSucceeded:
-		end = succeeded
+		return succeeded
 	case pod.Status.Phase == corev1.PodFailed && x.isDisrupted(pod):
 		return disrupted
 	case pod.Status.Phase == corev1.PodFailed:
-		end = failed
+		return failed
 	}
-	if pod.DeletionTimestamp == nil {
-		return end
-	}
-	if end != notEnded && x.finishedBeforeDeletion(pod) {
-		return end
-	}
-	return disrupted
+	return notEnded
 }
 
 // mainEnd is how the main container ended, where its end decides; nil where it does not, or the container has not ended.

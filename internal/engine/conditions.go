@@ -82,15 +82,7 @@ func (p *pass) runningCondition(s *batch.JobStatus) batch.JobCondition {
 	case s.Phase == batch.JobRunning && p.mode == batch.RunDebug:
 		return is(batch.JobRunningCondition, true, batch.ReasonDebugging, counted(a.Running, "replica runs", "replicas run")+" the debug command.")
 	case s.Phase == batch.JobRunning:
-		message := runningText(a)
-		if i := s.Incident; i != nil && i.RecoveryTime != nil {
-			message += fmt.Sprintf(" %s; all ran again after %s.", p.incidentText(s), took(i))
-		}
-		if rest := s.Replicas - a.Running - a.Succeeded - a.Failed; rest > 0 {
-			_, why := p.pendingReason()
-			message = fmt.Sprintf("%s %s %s", message, counted(rest, "more is awaited.", "more are awaited."), why)
-		}
-		return is(batch.JobRunningCondition, true, batch.ReasonReplicasRunning, message)
+		return is(batch.JobRunningCondition, true, batch.ReasonReplicasRunning, p.runningMessage(s))
 	case s.Phase == batch.JobUnknown:
 		return no(batch.ReasonReplicaUnknown, fmt.Sprintf("The state of %s cannot be obtained.", counted(a.Unknown, "replica", "replicas")))
 	}
@@ -99,6 +91,20 @@ func (p *pass) runningCondition(s *batch.JobStatus) batch.JobCondition {
 		message = p.incidentText(s) + "."
 	}
 	return no(reason, fmt.Sprintf("%d of %d replicas run. %s", a.Running, s.Replicas, message))
+}
+
+// runningMessage says how many replicas run, when all last ran again, and how many more are awaited.
+func (p *pass) runningMessage(s *batch.JobStatus) string {
+	a := s.Aggregate
+	message := runningText(a)
+	if i := s.Incident; i != nil && i.RecoveryTime != nil {
+		message += fmt.Sprintf(" %s; all ran again after %s.", p.incidentText(s), took(i))
+	}
+	if rest := s.Replicas - a.Running - a.Succeeded - a.Failed; rest > 0 {
+		_, why := p.pendingReason()
+		message = fmt.Sprintf("%s %s %s", message, counted(rest, "more is awaited.", "more are awaited."), why)
+	}
+	return message
 }
 
 func runningText(a batch.Aggregate) string {

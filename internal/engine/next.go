@@ -139,6 +139,12 @@ func Next(job *Job, seen Seen, cfg Config) Plan {
 		return Plan{Refresh: true, Contested: p.plan.Contested}
 	}
 	p.act()
+	p.finish()
+	return p.plan
+}
+
+// finish completes the plan of what has been decided.
+func (p *pass) finish() {
 	p.writeStatus()
 	if len(p.lost) > 0 {
 		p.event(warning(batch.EventNodeLost, "Deleting by force, since their nodes are lost and they cannot end by themselves: %s.", few(p.lost)))
@@ -149,9 +155,8 @@ func Next(job *Job, seen Seen, cfg Config) Plan {
 	}
 	p.plan.Confirm = p.plan.Status == nil && (len(p.plan.Delete)+len(p.plan.Update) > 0 || len(p.plan.Create)+len(p.plan.Pods) > 0 && !p.unwritten())
 	if !p.wake.IsZero() {
-		p.plan.RequeueAfter = max(p.wake.Sub(seen.Now), time.Millisecond)
+		p.plan.RequeueAfter = max(p.wake.Sub(p.seen.Now), time.Millisecond)
 	}
-	return p.plan
 }
 
 // weigh works out where each replica is and whether that ends the job.

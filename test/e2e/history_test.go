@@ -159,7 +159,19 @@ func checkCounts(j client.Object, wrong func(string, ...any)) {
 	if sum := a.Creating + a.Pending + a.Running + a.Succeeded + a.Failed + a.Unknown + a.Deleted; sum != want {
 		wrong("the aggregate %+v adds up to %d, want %d", a, sum, want)
 	}
-	total, limits := int32(0), roleLimits(j)
+	total := checkTasks(j, wrong)
+	// Each charged incident is charged to a replica; in scope Replica those that fail with it restart on their own account.
+	if total < now.BackoffCount || now.Restarts < now.BackoffCount {
+		wrong("%d incidents are charged, of %d, and all restarts add up to %d", now.BackoffCount, now.Restarts, total)
+	}
+	if limit := jobLimit(j); limit >= 0 && now.BackoffCount > limit {
+		wrong("%d restarts, beyond the limit of %d", now.BackoffCount, limit)
+	}
+}
+
+// checkTasks returns the number of restarts of all replicas.
+func checkTasks(j client.Object, wrong func(string, ...any)) (total int32) {
+	now, limits := statusOf(j), roleLimits(j)
 	for i := range now.Tasks {
 		task, sum := &now.Tasks[i], int32(0)
 		for _, r := range task.Replicas {
@@ -174,13 +186,7 @@ func checkCounts(j client.Object, wrong func(string, ...any)) {
 		}
 		total += task.RestartCount
 	}
-	// Each charged incident is charged to a replica; in scope Replica those that fail with it restart on their own account.
-	if total < now.BackoffCount || now.Restarts < now.BackoffCount {
-		wrong("%d incidents are charged, of %d, and all restarts add up to %d", now.BackoffCount, now.Restarts, total)
-	}
-	if limit := jobLimit(j); limit >= 0 && now.BackoffCount > limit {
-		wrong("%d restarts, beyond the limit of %d", now.BackoffCount, limit)
-	}
+	return total
 }
 
 func checkChange(last, j client.Object, wrong func(string, ...any)) {

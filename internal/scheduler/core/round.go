@@ -165,27 +165,11 @@ func (d *Decision) refuse(reason Reason, format string, args ...any) {
 
 // try does one step for a group and tells whether there is another one to do.
 func (r *round) try(g *Group) (again bool) {
-	d, q, n := r.decide(g), r.Queues[g.Queue], r.lacks(g)
+	d, n := r.decide(g), r.lacks(g)
 	d.Extra = n.total == 0
-	pods, barred := r.allowed(g)
-	tooLarge := ""
-	if q != nil {
-		pods, tooLarge = q.admitted(pods)
-	}
+	pods, refused := r.admitted(g, d, n)
 	switch {
-	case q == nil:
-		d.refuse(QueueNotFound, "queue %s does not exist", g.Queue)
-	case q.Closed && !r.started(g):
-		d.refuse(QueueClosed, "queue %s is closed: no new group starts in it", q.Name)
-	case g.Barred != "" && !r.started(g):
-		d.refuse(NotAdmitted, "%s", g.Barred)
-	case barred != "" && (len(pods) == 0 || n.missing(g, pods) != ""):
-		d.refuse(NotAdmitted, "%s", barred)
-	case q.Barred != "" && len(pods) > 0:
-		d.refuse(ShapeUnknown, "%s", q.Barred)
-	case tooLarge != "" && (len(pods) == 0 || n.missing(g, pods) != ""):
-		d.refuse(PodTooLarge, "%s", tooLarge)
-	case len(pods) == 0:
+	case refused, len(pods) == 0:
 	case n.total == 0:
 		r.settle(g)
 		return r.more(g, d, pods)
@@ -196,6 +180,33 @@ func (r *round) try(g *Group) (again bool) {
 	}
 	r.settle(g)
 	return false
+}
+
+// admitted lists the pods of a group that its queue takes, or refuses the group if it does not take enough of them.
+func (r *round) admitted(g *Group, d *Decision, n need) (pods []*Pod, refused bool) {
+	q := r.Queues[g.Queue]
+	if q == nil {
+		d.refuse(QueueNotFound, "queue %s does not exist", g.Queue)
+		return nil, true
+	}
+	pods, barred := r.allowed(g)
+	pods, tooLarge := q.admitted(pods)
+	short := len(pods) == 0 || n.missing(g, pods) != ""
+	switch {
+	case q.Closed && !r.started(g):
+		d.refuse(QueueClosed, "queue %s is closed: no new group starts in it", q.Name)
+	case g.Barred != "" && !r.started(g):
+		d.refuse(NotAdmitted, "%s", g.Barred)
+	case barred != "" && short:
+		d.refuse(NotAdmitted, "%s", barred)
+	case q.Barred != "" && len(pods) > 0:
+		d.refuse(ShapeUnknown, "%s", q.Barred)
+	case tooLarge != "" && short:
+		d.refuse(PodTooLarge, "%s", tooLarge)
+	default:
+		return pods, false
+	}
+	return nil, true
 }
 
 // settle lets the room go that was kept for a group and lifted.

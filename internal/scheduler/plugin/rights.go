@@ -128,16 +128,24 @@ func (x *index) admit(g *group, r *rights, now time.Time) (known bool) {
 			g.core.Barred = fault(pod)
 		case pod.Labels[jobs.LabelJobName] == "":
 			p.Barred = fault(pod)
-		case g.spec == nil || g.core.Barred != "":
-		case g.spec.Annotations[scheduling.AnnotationRequestedBy] != "": // the operator made the pod for the job that the group is of
-			g.core.Barred = fault(g.spec)
-		case !free && g.core.Created.Before(q.created): // else the author of the job was asked for the right
-			g.core.Barred = fmt.Sprintf("queue %s is not for namespace %s, which its namespaceSelector does not select, and is younger than the job, "+
-				"whose author was not asked for the right to use it: create the job again, or choose another queue", q.core.Name, g.key.Namespace)
+		case g.spec != nil && g.core.Barred == "":
+			g.core.Barred = g.jobFault(q, free, fault)
 		}
 	}
 	g.asking = !known
 	return known
+}
+
+// jobFault says why the job that a group is of may not use its queue; empty if it may. The operator made the pods.
+func (g *group) jobFault(q *queue, free bool, fault func(metav1.Object) string) string {
+	switch {
+	case g.spec.Annotations[scheduling.AnnotationRequestedBy] != "":
+		return fault(g.spec)
+	case !free && g.core.Created.Before(q.created): // else the author of the job was asked for the right
+		return fmt.Sprintf("queue %s is not for namespace %s, which its namespaceSelector does not select, and is younger than the job, "+
+			"whose author was not asked for the right to use it: create the job again, or choose another queue", q.core.Name, g.key.Namespace)
+	}
+	return ""
 }
 
 // answered has the groups tried whose rights were not known.
