@@ -170,7 +170,8 @@ func testExitCodes(s *space, kind string, policy batch.TrainingRestartPolicy, ou
 		s.t.Errorf("the job is over before its master is: %+v", statusOf(j).Conditions)
 	}
 	// Those that failed together cost fewer retries than they are. With none left, a success ends the job under Always too.
-	used := statusOf(read(s, j)).BackoffCount
+	j = awaitStatus(s, j, "all run again", func(now *batch.JobStatus) bool { return now.Incident == nil || now.Incident.RecoveryTime != nil })
+	used := statusOf(j).BackoffCount
 	change(s, j, func(j client.Object) { runPolicyOf(j).BackoffLimit = &used })
 	s.order("job-worker-0", 0)
 	j = awaitPhase(s, j, batch.JobSucceeded)
