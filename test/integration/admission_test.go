@@ -81,7 +81,7 @@ func (s server) testChanges(t *testing.T) {
 		{"to pause a training job", "pytorch-torchrun", `{"spec":{"runMode":{"pause":{"enabled":true}}}}`},
 		{"to run a training job", "tensorflow-debug", `{"spec":{"runMode":{"debug":{"enabled":false}}}}`},
 		{"a default of the run policy written out", "pytorch-torchrun", `{"spec":{"runPolicy":{"restartScope":"Replica"}}}`},
-		{"no run policy any more", "pytorch-everything", `{"spec":{"runPolicy":null}}`},
+		{"no run policy any more", "tensorflow-everything", `{"spec":{"runPolicy":null}}`},
 		{"a run policy", "tensorflow-minimal",
 			`{"spec":{"runPolicy":{"activeDeadlineSeconds":9,"backoffLimit":9,"cleanUpPolicy":"All","ttlSecondsAfterFinished":9}}}`},
 		{"the priority of a training job", "tensorflow-everything", `{"spec":{"scheduler":{"t9kScheduler":{"priority":9}}}}`},
