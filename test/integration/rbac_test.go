@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	admissionregistration "k8s.io/api/admissionregistration/v1"
 	authentication "k8s.io/api/authentication/v1"
@@ -159,7 +160,7 @@ func (w *world) pointWebhook(address string) {
 		in    client.Object
 		index int
 		path  string
-	}{{validating, 0, webhook.Path}, {validating, 1, webhook.PodPath}, {mutating, 0, webhook.DefaultPath}} {
+	}{{validating, 0, webhook.Path}, {mutating, 0, webhook.DefaultPath}} {
 		patch := fmt.Sprintf(`[{"op":"replace","path":"/webhooks/%d/clientConfig","value":{"url":"https://%s%s"}}]`, hook.index, address, hook.path)
 		w.must(w.client.Patch(w.Context(), hook.in, client.RawPatch(types.JSONPatchType, []byte(patch))))
 	}
@@ -239,6 +240,8 @@ func (w *world) useEverything() {
 		return nil
 	})
 
+	w.useStop()
+
 	// A pod that has a node and does not start: its events are read after a while.
 	w.create(newJob("held-up", role("w", 1, commandStick)))
 	w.awaitUse(permission{"list", "", "events", ""})
@@ -251,6 +254,30 @@ func (w *world) useEverything() {
 		}
 		return nil
 	})
+}
+
+// useStop has a container run on in a pod whose main container has ended: the pod is patched to stop it.
+func (w *world) useStop() {
+	w.Helper()
+	worker := batch.TrainingReplicaSpec{Type: "worker", Template: role("worker", 1, commandRun).Template}
+	c := worker.Template.Spec.Containers[0]
+	c.Name = "sidecar"
+	worker.Template.Spec.Containers = append(worker.Template.Spec.Containers, c)
+	w.create(&batch.PyTorchTrainingJob{ObjectMeta: metav1.ObjectMeta{Name: "guarded"},
+		Spec: batch.PyTorchTrainingJobSpec{ReplicaSpecs: []batch.PyTorchReplicaSpec{{TrainingReplicaSpec: worker}}}})
+	w.await("the main container has ended", func() error {
+		pod := w.pods()["guarded-worker-0"]
+		if pod == nil || pod.Status.Phase != corev1.PodRunning {
+			return errors.New("its pod does not run")
+		}
+		ended := metav1.NewTime(time.Now().Add(-time.Minute))
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{Name: pod.Spec.Containers[0].Name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: ended, FinishedAt: ended}}},
+			{Name: c.Name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ended}}},
+		}
+		return w.client.Status().Update(w.Context(), pod)
+	})
+	w.awaitUse(permission{"patch", "", "pods", ""})
 }
 
 // permission is one thing that a role allows.
