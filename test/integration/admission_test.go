@@ -77,7 +77,7 @@ func (s server) testChanges(t *testing.T) {
 		{"the priority", "everything", `{"spec":{"scheduler":{"t9kScheduler":{"priority":9}}}}`},
 		{"empty lists and objects", "minimal", `{"spec":{"successRules":[],"failureRules":[],"scheduler":{},"runMode":{}}}`},
 		{"another size", "pytorch-elastic", `{"spec":{"elastic":{"expectedReplicas":4}}}`},
-		{"the least size", "pytorch-elastic-roles", `{"spec":{"elastic":{"expectedReplicas":null}}}`},
+		{"the least size", "pytorch-elastic-roles", `{"spec":{"elastic":{"expectedReplicas":2}}}`},
 		{"to pause a training job", "pytorch-torchrun", `{"spec":{"runMode":{"pause":{"enabled":true}}}}`},
 		{"to run a training job", "tensorflow-debug", `{"spec":{"runMode":{"debug":{"enabled":false}}}}`},
 		{"a default of the run policy written out", "pytorch-torchrun", `{"spec":{"runPolicy":{"restartScope":"Replica"}}}`},
