@@ -50,7 +50,7 @@ REGISTRY ?= tensorstack
 test: export T9K_LOCAL = $(BIN)/t9k-local
 test: export T9K = $(BIN)/t9k
 test: build ## Run the tests of all modules, but for those that train (builds bin/ first)
-	@for m in $(MODULES); do (cd $$m && go test -p 2 -vet=off -timeout 15m ./...) || exit 1; done
+	@for m in $(MODULES); do (cd $$m && go test -p 2 -vet=off -timeout 30m ./...) || exit 1; done
 
 .PHONY: e2e-torch
 e2e-torch: export T9K_LOCAL = $(BIN)/t9k-local
