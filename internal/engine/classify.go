@@ -48,7 +48,8 @@ func (x *Role) classify(pod *corev1.Pod) ending {
 func (x *Role) lastState(pod *corev1.Pod) ending {
 	main := x.mainEnd(pod)
 	switch {
-	case main != nil && x.isDisrupted(pod) && !endedBeforeDisruption(main, pod):
+	// A kubelet may note a disruption only when the containers that it killed have ended, so a failure says nothing here.
+	case main != nil && x.isDisrupted(pod) && (main.ExitCode != 0 || !endedBeforeDisruption(main, pod)):
 		return disrupted
 	case main != nil && main.ExitCode == 0 && (pod.Status.Reason != reasonEvicted || disruption(pod) != nil):
 		return succeeded

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -135,7 +136,7 @@ func (p *pass) pendingReason() (batch.Reason, string) {
 	if c := groupWaits(p.seen.Group); p.Gang != nil && c != nil {
 		return waitReason(c.Reason), "PodGroup: " + c.Message
 	}
-	if pod := p.firstPod(unschedulable); pod != nil {
+	if pod := p.firstPod(unschedulable); pod != nil && !p.groupUntold() {
 		c := scheduledCondition(pod)
 		return waitReason(c.Reason), fmt.Sprintf("Pod %s: %s", pod.Name, c.Message)
 	}
@@ -152,6 +153,13 @@ func (p *pass) pendingReason() (batch.Reason, string) {
 		}
 	}
 	return batch.ReasonCreatingReplicas, "The others are being started."
+}
+
+// groupUntold tells whether the scheduler has yet to say of the job's PodGroup whether it waits. Its pods say no more than to look
+// there.
+func (p *pass) groupUntold() bool {
+	return p.Gang != nil && (p.seen.Group == nil || !slices.ContainsFunc(p.seen.Group.Status.Conditions,
+		func(c scheduling.PodGroupCondition) bool { return c.Type == scheduling.GroupScheduled }))
 }
 
 func scheduledCondition(pod *corev1.Pod) *corev1.PodCondition {

@@ -108,7 +108,8 @@ func (s *space) outcome(round int) string {
 		if now.Phase == batch.JobFailed {
 			end = condition(j, batch.JobFailedCondition)
 		}
-		fmt.Fprintf(&b, "%s: %s for %s, %d restarts\n", sort, now.Phase, end.Reason, now.BackoffCount)
+		// How many incidents the restarts make depends on what else was under way.
+		fmt.Fprintf(&b, "%s: %s for %s\n", sort, now.Phase, end.Reason)
 		for i := range now.Tasks {
 			for _, r := range now.Tasks[i].Replicas {
 				short := strings.TrimPrefix(r.Name, j.GetName())

@@ -18,8 +18,8 @@ import (
 func TestNamesAndLabels(t *testing.T) {
 	s := newSpace(t)
 	worker := role("worker", 2, obey)
-	worker.Template.Labels = map[string]string{"app": "mine", batch.LabelJobName: "somebody-else"}
-	worker.Template.Annotations = map[string]string{"note": "kept", batch.AnnotationRunMode: "Debug"}
+	worker.Template.Labels = map[string]string{"app": "mine"}
+	worker.Template.Annotations = map[string]string{"note": "kept"}
 	j := s.newJob("names", role("master", 1, obey), worker)
 	j.Spec.Service = &batch.ServiceOption{Ports: []corev1.ServicePort{{Name: "http", Port: 8080}, {Name: "data", Port: 9090, Protocol: corev1.ProtocolUDP}}}
 	s.create(j)
