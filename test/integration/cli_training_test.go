@@ -230,7 +230,7 @@ func TestCLIRunsTraining(t *testing.T) {
 	t.Setenv("NO_COLOR", "1")
 	watch := w.startOn(terminal, "get", "job", "--watch")
 	terminal.await(w, "3/3 running (elastic 2-4)  1 of 1 restart")
-	terminal.await(w, " of 60m")
+	terminal.await(w, "deadline in ")
 	terminal.await(w, "decides")
 	w.finish("job-worker-0", 0)
 	watch.ends(0)

@@ -92,13 +92,13 @@ func (w *world) useScheduler() {
 	w.gangOf("too-many", low, 9, "2")
 	w.paperPod("too-large", low, "", "5")
 	w.await("the group says why it waits", func() error {
-		return w.groupSays("too-many", metav1.ConditionFalse, scheduling.ReasonNoRoom)
+		return w.groupSays("too-many", metav1.ConditionFalse, scheduling.ReasonImpossible)
 	})
 	w.await("the pod says why it waits", func() error {
 		p := &corev1.Pod{}
 		w.must(w.get("too-large", p))
 		for _, c := range p.Status.Conditions {
-			if c.Type == corev1.PodScheduled && strings.Contains(c.Message, "Insufficient cpu") {
+			if c.Type == corev1.PodScheduled && strings.Contains(c.Message, "cpu") {
 				return nil
 			}
 		}
