@@ -109,7 +109,7 @@ func (o *options) run(ctx context.Context) error {
 	if err := o.addParts(ctx, mgr, shapes); err != nil {
 		return err
 	}
-	if o.webhookAddress != "" && o.webhookAddress != "0" {
+	if o.servesWebhook() {
 		opts := webhook.Options{Address: o.webhookAddress, Namespace: o.namespace, Kinds: o.jobs.Kinds, Shapes: shapes}
 		if err := webhook.Add(mgr, opts); err != nil {
 			return err
@@ -120,6 +120,8 @@ func (o *options) run(ctx context.Context) error {
 	}
 	return nil
 }
+
+func (o *options) servesWebhook() bool { return o.webhookAddress != "" && o.webhookAddress != "0" }
 
 func (o *options) restConfig() (*rest.Config, error) {
 	var config *rest.Config

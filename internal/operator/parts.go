@@ -14,6 +14,7 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 	"tensorstack.dev/batch/internal/queue"
 	"tensorstack.dev/batch/internal/tensorboard"
+	"tensorstack.dev/batch/internal/webhook"
 )
 
 // addParts adds all controllers to a manager, each to start when it can.
@@ -22,7 +23,12 @@ func (o *options) addParts(ctx context.Context, mgr ctrl.Manager, shapes *queue.
 	if err != nil {
 		return err
 	}
-	admission := []part{{"admission-to-queues", []client.Object{&scheduling.Queue{}, &scheduling.PodGroup{}}, shapes.Follow}}
+	admission := []part{{"admission-to-queues", []client.Object{&scheduling.Queue{}, &scheduling.PodGroup{}}, func(ctx context.Context) error {
+		if err := shapes.Follow(ctx); err != nil || !o.servesWebhook() {
+			return err
+		}
+		return webhook.AddPodHook(ctx, mgr)
+	}}}
 	for _, s := range []*starter{{mgr: mgr, parts: parts}, {mgr: mgr, parts: admission, everywhere: true}} {
 		if err := s.addTo(); err != nil {
 			return err

@@ -38,10 +38,15 @@ type podHook struct {
 	due    chan struct{}
 }
 
-// addPodHook runs it in every replica: all of them come to the same.
-func addPodHook(mgr ctrl.Manager, direct client.Client) error {
+// AddPodHook has the webhook of pods called while a queue needs it. It runs in every replica: all of them come to the same. It
+// follows queues, so it must be possible to list and watch them.
+func AddPodHook(ctx context.Context, mgr ctrl.Manager) error {
+	direct, err := directClient(mgr)
+	if err != nil {
+		return err
+	}
 	h := &podHook{queues: mgr.GetClient(), direct: direct, due: make(chan struct{}, 1)}
-	informer, err := mgr.GetCache().GetInformer(context.Background(), &scheduling.Queue{}, cache.BlockUntilSynced(false))
+	informer, err := mgr.GetCache().GetInformer(ctx, &scheduling.Queue{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("following queues: %w", err)
 	}

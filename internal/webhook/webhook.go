@@ -53,10 +53,9 @@ func Add(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return fmt.Errorf("serving the webhook: %w", err)
 	}
-	// Not the manager's client, which would read, and so watch, Secrets of the whole cluster.
-	direct, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	direct, err := directClient(mgr)
 	if err != nil {
-		return fmt.Errorf("making the webhook's client: %w", err)
+		return err
 	}
 	keeper := &certs.Keeper{
 		Client: direct, Configuration: configurationName, Lifetime: opts.CertificateLifetime,
@@ -72,10 +71,19 @@ func Add(mgr ctrl.Manager, opts Options) error {
 	if err := mgr.AddReadyzCheck("webhook", keeper.Ready); err != nil {
 		return fmt.Errorf("adding the webhook's readiness check: %w", err)
 	}
-	if err := errors.Join(mgr.Add(keeper), mgr.Add(server), addPodHook(mgr, direct)); err != nil {
+	if err := errors.Join(mgr.Add(keeper), mgr.Add(server)); err != nil {
 		return fmt.Errorf("adding the webhook: %w", err)
 	}
 	return nil
+}
+
+// directClient reads from the API server itself. The manager's client would watch Secrets of the whole cluster.
+func directClient(mgr ctrl.Manager) (client.Client, error) {
+	direct, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return nil, fmt.Errorf("making the webhook's client: %w", err)
+	}
+	return direct, nil
 }
 
 func splitAddress(address string) (host string, port int, err error) {
