@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 )
 
@@ -38,6 +39,27 @@ func TestMissingRightStopsItsControllerAlone(t *testing.T) {
 		role.Rules = whole.Rules
 		w.must(w.client.Update(t.Context(), role))
 	})
+}
+
+// Without the right to queues, jobs run that need none. Admission, which follows queues, waits in every replica.
+func TestMissingRightToQueuesStopsNoJob(t *testing.T) {
+	w := newWorld(t)
+	w.installDefault()
+	granted := &rbacv1.ClusterRole{}
+	w.must(w.client.Get(t.Context(), types.NamespacedName{Name: "t9k-operator"}, granted))
+	for i := range granted.Rules {
+		r := &granted.Rules[i]
+		r.Resources = slices.DeleteFunc(r.Resources, func(resource string) bool { return resource == "queues" })
+	}
+	granted.Rules = slices.DeleteFunc(granted.Rules, func(r rbacv1.PolicyRule) bool { return len(r.Resources) == 0 })
+	w.must(w.client.Update(t.Context(), granted))
+	w.awaitRight(false, authorization.ResourceAttributes{Verb: "watch", Group: scheduling.GroupVersion.Group, Resource: "queues"})
+	address := freeAddress(t)
+	w.pointWebhook(address)
+	startOperator(t, w.serviceAccountKubeconfig("t9k-operator"), "--webhook-bind-address="+address)
+	w.awaitWebhook()
+	w.create(newJob("job", role("w", 1, commandExit, "0")))
+	w.awaitPhase("job", batch.JobSucceeded)
 }
 
 // The same holds for a CRD.
