@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -60,19 +59,16 @@ func (p *pass) ends() []*replica {
 		}
 	}
 	slices.SortStableFunc(ends, func(a, b *replica) int {
-		if c := a.endedAt().Compare(b.endedAt()); c != 0 {
+		switch c := a.endedAt().Compare(b.endedAt()); {
+		case c != 0 || a.disrupted == b.disrupted:
 			return c
+		case a.disrupted: // who was taken away may have broken the others
+			return -1
+		default:
+			return 1
 		}
-		return -cmp.Compare(rank(a.disrupted), rank(b.disrupted)) // who was taken away may have broken the others
 	})
 	return ends
-}
-
-func rank(yes bool) int {
-	if yes {
-		return 1
-	}
-	return 0
 }
 
 // wanted tells whether the policy restarts a replica after what it ended with.

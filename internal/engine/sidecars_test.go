@@ -122,6 +122,14 @@ func TestResultOutlivesTheDisruptionOfASidecar(t *testing.T) {
 	p.after(2*time.Second).pass().pass().wantReplica(1, batch.ReplicaCreating, "Evicted").want(batch.JobRunning, 0)
 }
 
+// The loss of a node is noted long after it killed the containers, and what they ended with is no failure of theirs.
+func TestLossOfANodeThatIsNotedLateIsNotCharged(t *testing.T) {
+	p := newSidecars(t, 0).exitMain(1, 137).after(time.Minute)
+	p.pod(1).Status.Phase, p.pod(1).Status.Reason = corev1.PodFailed, "NodeLost"
+	p.pod(1).Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(p.now)}}
+	p.pass().pass().wantReplica(1, batch.ReplicaCreating, "NodeLost").want(batch.JobRunning, 0)
+}
+
 func TestPauseKeepsTheResultOfAMainContainer(t *testing.T) {
 	p := newSidecars(t, 0).exitMain(1, 0).after(2 * time.Second).pass()
 	p.job.Pause = true

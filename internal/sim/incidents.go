@@ -134,8 +134,7 @@ func (w *world) checkRecovery(s *batch.JobStatus) {
 	}
 	for name, pod := range w.pods {
 		policy := w.policy(name)
-		restarts := policy.OnSuccess || policy.OnFailure || len(policy.RestartCodes) > 0
-		if n, _ := strconv.Atoi(string(pod.UID[1:])); restarts && !ended(pod) && !w.last(name).selfEnded && n <= w.inc.creates {
+		if n, _ := strconv.Atoi(string(pod.UID[1:])); policy.Restarts() && !ended(pod) && !w.last(name).selfEnded && n <= w.inc.creates {
 			w.fail("all are said to run again, and %s is older than the incident", name)
 		}
 	}

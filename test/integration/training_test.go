@@ -161,8 +161,10 @@ func testDefaults(t *testing.T, s server) {
 	}
 	rigid := goodJob(t, "pytorch-torchrun")
 	rigid.SetName("rigid")
-	if rigid = s.create(t, rigid); rigid.Object["spec"].(map[string]any)["elastic"] != nil {
-		t.Error("a job that is not elastic has become so")
+	// The CRD writes down that nothing is said, which the scale subresource needs.
+	unsaid := map[string]any{"expectedReplicas": int64(0)}
+	if diff := cmp.Diff(unsaid, s.create(t, rigid).Object["spec"].(map[string]any)["elastic"]); diff != "" {
+		t.Errorf("a job that is not elastic has become so (-want +got):\n%s", diff)
 	}
 }
 
