@@ -133,12 +133,8 @@ func (p *pass) pendingReason() (batch.Reason, string) {
 		r := p.seen.Refusals[0]
 		return r.Reason, fmt.Sprintf("Cannot create %s: %s", r.Object, r.Message)
 	}
-	if c := groupWaits(p.seen.Group); p.Gang != nil && c != nil {
-		return waitReason(c.Reason), "PodGroup: " + c.Message
-	}
-	if pod := p.firstPod(unschedulable); pod != nil && !p.groupUntold() {
-		c := scheduledCondition(pod)
-		return waitReason(c.Reason), fmt.Sprintf("Pod %s: %s", pod.Name, c.Message)
+	if reason, message := p.unscheduled(); message != "" {
+		return reason, message
 	}
 	if pod := p.firstPod(func(pod *corev1.Pod) bool { return waitingContainer(pod) != nil }); pod != nil {
 		w := waitingContainer(pod)
@@ -153,6 +149,19 @@ func (p *pass) pendingReason() (batch.Reason, string) {
 		}
 	}
 	return batch.ReasonCreatingReplicas, "The others are being started."
+}
+
+// unscheduled says why the scheduler has not placed the job's group, or one of its pods; empty where that is not known.
+func (p *pass) unscheduled() (batch.Reason, string) {
+	if c := groupWaits(p.seen.Group); p.Gang != nil && c != nil {
+		return waitReason(c.Reason), "PodGroup: " + c.Message
+	}
+	pod := p.firstPod(unschedulable)
+	if pod == nil || p.groupUntold() {
+		return "", ""
+	}
+	c := scheduledCondition(pod)
+	return waitReason(c.Reason), fmt.Sprintf("Pod %s: %s", pod.Name, c.Message)
 }
 
 // groupUntold tells whether the scheduler has yet to say of the job's PodGroup whether it waits. Its pods say no more than to look
