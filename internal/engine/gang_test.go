@@ -65,7 +65,9 @@ func TestGroupSaysWhy(t *testing.T) {
 		p.seen.Group.Status.Conditions = append(p.seen.Group.Status.Conditions, scheduling.PodGroupCondition{Type: t, Status: metav1.ConditionFalse, Message: message})
 	}
 	say(scheduling.SufficientGroupMember, "0 of 2 exist")
-	p.pass().wantReason(batch.JobRunningCondition, batch.ReasonCreatingReplicas)
+	p.pod(0).Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+		Reason: scheduling.ReasonImpossible, Message: "waits until all of PodGroup job can start"}}
+	p.pass().wantReason(batch.JobRunningCondition, batch.ReasonCreatingReplicas) // a pod's reason can be seen before its group's
 	say(scheduling.GroupScheduled, "queue q is closed")
 	p.pass().wantReason(batch.JobRunningCondition, batch.ReasonUnschedulable)
 	if got := condition(p.stat, batch.JobRunningCondition).Message; got != "0 of 2 replicas run. PodGroup: queue q is closed" {
