@@ -298,7 +298,8 @@ func (w *world) evict(pod *corev1.Pod) {
 		return
 	}
 	w.inc.disturbed = w.now
-	if main := statusOf(pod, "main").State.Terminated; main != nil && !main.FinishedAt.Before(new(stamp(w.now))) {
+	// A failure is not told from the work of the disruption, nor is a success of the same second.
+	if main := statusOf(pod, "main").State.Terminated; main != nil && (main.ExitCode != 0 || !main.FinishedAt.Before(new(stamp(w.now)))) {
 		w.last(pod.Name).blurred = true
 	}
 	pod.Status.Reason = "Evicted"
