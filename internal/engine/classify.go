@@ -49,7 +49,7 @@ func (x *Role) lastState(pod *corev1.Pod) ending {
 	main := x.mainEnd(pod)
 	switch {
 	// A kubelet may note a disruption only when the containers that it killed have ended, so a failure says nothing here.
-	case main != nil && x.isDisrupted(pod) && (main.ExitCode != 0 || !endedBeforeDisruption(main, pod)):
+	case main != nil && isDisrupted(pod) && (main.ExitCode != 0 || !endedBeforeDisruption(main, pod)):
 		return disrupted
 	case main != nil && main.ExitCode == 0 && (pod.Status.Reason != reasonEvicted || disruption(pod) != nil):
 		return succeeded
@@ -57,7 +57,7 @@ func (x *Role) lastState(pod *corev1.Pod) ending {
 		return failed
 	case pod.Status.Phase == corev1.PodSucceeded:
 		return succeeded
-	case pod.Status.Phase == corev1.PodFailed && x.isDisrupted(pod):
+	case pod.Status.Phase == corev1.PodFailed && isDisrupted(pod):
 		return disrupted
 	case pod.Status.Phase == corev1.PodFailed:
 		return failed
@@ -109,11 +109,20 @@ func endedBeforeDisruption(t *corev1.ContainerStateTerminated, pod *corev1.Pod) 
 }
 
 // isDisrupted tells whether a failed pod was taken away, or turned away, by others. Whoever takes a running pod away sets the
-// condition DisruptionTarget. A kubelet that evicts a pod for its own storage limits does not.
-func (x *Role) isDisrupted(pod *corev1.Pod) bool {
+// condition DisruptionTarget. A kubelet that evicts a pod for its own storage limits does not; one under pressure that turns a
+// pod away gives the same reason.
+func isDisrupted(pod *corev1.Pod) bool {
 	r := pod.Status.Reason
-	refused := slices.Contains(admissionReasons, r) || strings.HasPrefix(r, "OutOf") || r == reasonEvicted && x.exitCode(pod) == nil
+	refused := slices.Contains(admissionReasons, r) || strings.HasPrefix(r, "OutOf") || r == reasonEvicted && !anyStarted(pod)
 	return refused || disruption(pod) != nil
+}
+
+// anyStarted tells whether a container of the pod has started. It need not be shown to have ended when its pod has: a slow
+// kubelet writes that later.
+func anyStarted(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(c corev1.ContainerStatus) bool {
+		return c.State.Running != nil || c.State.Terminated != nil
+	})
 }
 
 // disruption is the condition by which whoever takes a pod away says why; nil where nobody has.

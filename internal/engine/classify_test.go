@@ -17,6 +17,7 @@ func TestFailedPodsAreClassifiedByWhatEndedThem(t *testing.T) {
 	// A container of which the kubelet has lost track has neither start nor end.
 	untracked := []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
 		Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown"}}}}
+	running := []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 	waiting := []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
 		Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}}}
 	target := func(reason string) []corev1.PodCondition {
@@ -29,6 +30,7 @@ func TestFailedPodsAreClassifiedByWhatEndedThem(t *testing.T) {
 		"exit code":                        {corev1.PodStatus{ContainerStatuses: killed}, failed},
 		"emptyDir or ephemeral limit":      {corev1.PodStatus{Reason: "Evicted", ContainerStatuses: killed}, failed},
 		"limit, container lost track of":   {corev1.PodStatus{Reason: "Evicted", ContainerStatuses: untracked}, failed},
+		"limit, end not written yet":       {corev1.PodStatus{Reason: "Evicted", ContainerStatuses: running}, failed},
 		"limit broken by init container":   {corev1.PodStatus{Reason: "Evicted", InitContainerStatuses: killed, ContainerStatuses: waiting}, failed},
 		"node pressure":                    {corev1.PodStatus{Reason: "Evicted", ContainerStatuses: killed, Conditions: target("TerminationByKubelet")}, disrupted},
 		"node under pressure refuses":      {corev1.PodStatus{Reason: "Evicted"}, disrupted},

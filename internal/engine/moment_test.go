@@ -56,6 +56,19 @@ func TestSuccessAwaitsFailuresOfItsMoment(t *testing.T) {
 	})
 }
 
+// TestLateSuccessAwaitsLateFailures: who tells of a success late may tell of a failure as late, within limits.
+func TestLateSuccessAwaitsLateFailures(t *testing.T) {
+	for late, want := range map[time.Duration]time.Duration{
+		2 * time.Second: time.Second, 4 * time.Second: 3 * time.Second, time.Hour: 5 * time.Second,
+	} {
+		p := contest(t).exit(0, 0).after(late).pass().want(batch.JobRunning, 0)
+		if p.plan.RequeueAfter != want {
+			t.Errorf("a success that is seen after %s waits for %s, want %s", late, p.plan.RequeueAfter, want)
+		}
+		p.after(want).pass().want(batch.JobSucceeded, 0)
+	}
+}
+
 // TestSuccessWaitsForNothingElse: without a failure rule that could hold the job succeeds at once.
 func TestSuccessWaitsForNothingElse(t *testing.T) {
 	for name, change := range map[string]func(*play){

@@ -21,8 +21,11 @@ type verdict struct {
 func (v verdict) over() bool { return v.phase != "" }
 
 // sameMoment is how far the times of two ends may be apart that count as the same moment. They are whole seconds, of the
-// clocks of different nodes. It is also the longest time for which an end may be unseen that a success waits for.
+// clocks of different nodes. It is also how long a success waits for an end that may be unseen, unless it was told late itself.
 const sameMoment = time.Second
+
+// maxLateWait is how long a success that was told late waits at most.
+const maxLateWait = 5 * time.Second
 
 // judge applies the finish rules, then the limits of time.
 func (p *pass) judge() verdict {
@@ -66,7 +69,7 @@ func (p *pass) judgeRules() verdict {
 		}
 		return lost
 	case won.over() && p.couldHold(p.Failure, succeeded):
-		return p.awaitFailures(won)
+		return p.awaitFailures(won, wonAt)
 	case won.over():
 		return won
 	}
@@ -84,14 +87,20 @@ func (p *pass) couldHold(rules []Rule, contrary ending) bool {
 	})
 }
 
-// awaitFailures puts a success off until no failure of the same moment can be unseen.
-func (p *pass) awaitFailures(won verdict) verdict {
+// awaitFailures puts a success off until no failure of the same moment can be unseen. A kubelet looks at its containers once a
+// second, and times are whole seconds, so a success is seen up to two seconds after wonAt. What came later than that was told by
+// a slow kubelet or API server, and so may the failure be.
+func (p *pass) awaitFailures(won verdict, wonAt time.Time) verdict {
 	p.plan.Contested = true
 	since := p.seen.ContestedSince
 	if since.IsZero() {
 		since = p.seen.Now
 	}
-	if at := since.Add(sameMoment); p.seen.Now.Before(at) {
+	wait := sameMoment
+	if !wonAt.IsZero() {
+		wait = min(max(wait, since.Sub(wonAt)-sameMoment), maxLateWait)
+	}
+	if at := since.Add(wait); p.seen.Now.Before(at) {
 		p.wakeAt(at)
 		return verdict{}
 	}

@@ -128,12 +128,13 @@ func checkEnd(t testing.TB, j client.Object, reason batch.Reason, parts ...strin
 // TestSimultaneousEnds: §4, of a success and a failure at the same moment the failure wins, whichever is seen first.
 func TestSimultaneousEnds(t *testing.T) {
 	const rounds, sideBySide = 30, 10
+	const leave = `echo started >> /gate/$HOSTNAME.starts; read code < /gate/$HOSTNAME; echo left > /gate/$HOSTNAME.left; exit $code`
 	s := newSpace(t)
 	for first := 0; first < rounds; first += sideBySide {
 		var names []string
 		for round := range sideBySide {
 			name := fmt.Sprintf("coin-%d", first+round)
-			j := s.newJob(name, role("a", 1, obey), role("b", 1, obey))
+			j := s.newJob(name, role("a", 1, obey), role("b", 1, leave))
 			j.Spec.SuccessRules, j.Spec.FailureRules = []batch.FinishRule{{"a": {}}}, []batch.FinishRule{{"b": {}}}
 			j.Spec.CleanUpPolicy = batch.CleanUpUnfinished
 			s.create(j)
@@ -144,6 +145,7 @@ func TestSimultaneousEnds(t *testing.T) {
 			s.awaitStarts(name+"-a-0", 1)
 			s.awaitStarts(name+"-b-0", 1)
 			s.order(name+"-b-0", 1) // a kubelet looks once a second: what ends after it has seen the success is told a second later
+			s.awaitFile(name+"-b-0.left", "left")
 			s.order(name+"-a-0", 0)
 		}
 		for _, name := range names {
