@@ -2,4 +2,4 @@ module batch.tensorstack.dev/shim
 
 go 1.26.0
 
-require golang.org/x/sys v0.47.0
+require golang.org/x/sys v0.49.0
