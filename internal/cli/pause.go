@@ -14,8 +14,9 @@ The command returns when the cluster has taken the request; "get JOB --watch" sh
 
 func (a *app) resumeCommand() *cobra.Command {
 	return a.steerCommand(&cobra.Command{
-		Use:   "resume JOB...",
-		Short: "Start the pods of paused jobs again",
+		Use:        "resume JOB...",
+		SuggestFor: []string{"unpause"},
+		Short:      "Start the pods of paused jobs again",
 		Long: `Start the pods of paused jobs again, as their runMode.pause.resumeSpecs say.
 The command returns when the cluster has taken the request; "get JOB --watch" shows the pods start.`,
 		Example: a.example("t9k resume mnist"),
