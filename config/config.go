@@ -61,20 +61,19 @@ func callAt(configuration *unstructured.Unstructured, address string) error {
 // DefaultQueue is the queue that every cluster has from the start.
 func DefaultQueue() (*unstructured.Unstructured, error) { return read("scheduler/queue.yaml") }
 
-// admissionRules are the rules of queues; each has a binding.
-var admissionRules = []string{"queues", "labels", "pods", "requested_by", "noted", "require_queue", "default_queue"}
+// admissionRules are the rules of queues, each followed by what binds it.
+var admissionRules = []string{"queues", "queues_binding", "queues_pods_binding", "labels", "labels_binding", "pods", "pods_binding",
+	"requested_by", "requested_by_binding", "noted", "noted_binding", "require_queue", "require_queue_binding", "default_queue", "default_queue_binding"}
 
 // QueueAdmission lists the rules of who may use a queue, that this is noted, and that pods stay in theirs.
 func QueueAdmission() ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, name := range admissionRules {
-		for _, part := range []string{"", "_binding"} {
-			o, err := read("scheduler/admission_" + name + part + ".yaml")
-			if err != nil {
-				return nil, err
-			}
-			objects = append(objects, o)
+		o, err := read("scheduler/admission_" + name + ".yaml")
+		if err != nil {
+			return nil, err
 		}
+		objects = append(objects, o)
 	}
 	return objects, nil
 }

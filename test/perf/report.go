@@ -40,6 +40,7 @@ var labels = []label{
 	{"lag_p50", "last pod's end until job's, median", "s"},
 	{"lag_p99", "last pod's end until job's, p99", "s"},
 	{"pods_per_s", "pods per second", ""},
+	{"created_per_s", "pods created per second", ""},
 	{"first_bound", "caches filled until the first binding", "ms"},
 	{"wait_p50", "last pod's creation until all of its group are bound, median", "ms"},
 	{"wait_p99", "…, p99", "ms"},

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/testing/audit"
 )
@@ -28,22 +29,24 @@ type contender struct {
 	size int
 	// gang: the pods of a group have a PodGroup and start together.
 	gang bool
+	// ofJobs: the pods say that the operator made them.
+	ofJobs bool
 }
 
 // alone leaves the pods of the default scheduler to another one, as an installation does.
 var alone = []string{"--no-default-profile"}
 
 func upstream(size int) *contender {
-	return &contender{system{name: "default", title: "kube-scheduler"}, "kube-scheduler", nil, corev1.DefaultSchedulerName, size, false}
+	return &contender{system{name: "default", title: "kube-scheduler"}, "kube-scheduler", nil, corev1.DefaultSchedulerName, size, false, false}
 }
 
 func gangs(size int) *contender {
 	return &contender{system{name: fmt.Sprintf("gangs%d", size), title: fmt.Sprintf("gangs of %d", size)}, "t9k-scheduler", alone,
-		scheduling.SchedulerName, size, true}
+		scheduling.SchedulerName, size, true, false}
 }
 
 func singles() *contender {
-	return &contender{system{name: "singles", title: "t9k, single pods"}, "t9k-scheduler", alone, scheduling.SchedulerName, 1, false}
+	return &contender{system{name: "singles", title: "t9k, single pods"}, "t9k-scheduler", alone, scheduling.SchedulerName, 1, false, false}
 }
 
 func columns(all []*contender) []*system {
@@ -76,6 +79,10 @@ func (st *stage) submit(g *groups) error {
 	if err := parallel(st.ctx, g.names, func(name string) error { return st.submitGroup(g, name) }); err != nil {
 		return err
 	}
+	return st.createPods(g)
+}
+
+func (st *stage) createPods(g *groups) error {
 	var all []*corev1.Pod
 	for _, name := range g.names {
 		all = append(all, g.podsOf(name)...)
@@ -97,6 +104,9 @@ func (g *groups) podsOf(name string) []*corev1.Pod {
 	labels := map[string]string{runLabel: g.run, jobLabel: name}
 	if g.gang {
 		labels[scheduling.LabelGroupName] = name
+	}
+	if g.ofJobs {
+		labels[batch.LabelJobName] = name
 	}
 	var all []*corev1.Pod
 	for i := range g.size {
@@ -130,6 +140,19 @@ func (st *stage) throughput(g *groups) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
+	return r, st.clearAll(g)
+}
+
+// creation has pods created while no scheduler runs: what admission costs them. Their groups are there.
+func (st *stage) creation(g *groups) (*result, error) {
+	if err := parallel(st.ctx, g.names, func(name string) error { return st.submitGroup(g, name) }); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	if err := st.createPods(g); err != nil {
+		return nil, err
+	}
+	r := &result{Figures: map[string]float64{"created_per_s": float64(g.pods()) / time.Since(began).Seconds()}}
 	return r, st.clearAll(g)
 }
 

@@ -63,9 +63,7 @@ func (st *stage) start(nodes int) error {
 	if st.client, err = newClient(st.config); err != nil {
 		return err
 	}
-	queue := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: scheduling.DefaultQueue},
-		Spec: scheduling.QueueSpec{NamespaceSelector: &metav1.LabelSelector{}}}
-	if err := client.IgnoreAlreadyExists(st.client.Create(st.ctx, queue)); err != nil {
+	if err := st.ensureQueue(scheduling.DefaultQueue); err != nil {
 		return err
 	}
 	if err := st.addNodes(nodes); err != nil {
@@ -73,6 +71,12 @@ func (st *stage) start(nodes int) error {
 	}
 	st.seen, err = observeBindings(st.plane)
 	return err
+}
+
+// ensureQueue makes a queue that everybody may use, unless it is there.
+func (st *stage) ensureQueue(name string) error {
+	q := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: scheduling.QueueSpec{NamespaceSelector: &metav1.LabelSelector{}}}
+	return client.IgnoreAlreadyExists(st.client.Create(st.ctx, q))
 }
 
 func (st *stage) addNodes(n int) error {

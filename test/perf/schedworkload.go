@@ -16,6 +16,7 @@ import (
 var schedWorkloads = []workload{
 	rates("sched-500", 500),
 	rates("sched-5000", 5000),
+	creations(),
 	latencies(),
 	unfit(),
 	preemption(),
@@ -52,6 +53,25 @@ func rates(name string, nodes int) workload {
 		func(st *stage, c *contender) (*result, error) {
 			return st.throughput(c.groups(c.name, st.settings.pods, "100m"))
 		}, targets...)
+}
+
+// creations has pods created while no scheduler runs, in a cluster with 20 more queues.
+func creations() workload {
+	const queues = 20
+	plain, ofJobs, gang, single := upstream(1), gangs(8), gangs(8), singles()
+	plain.title = "plain pods"
+	ofJobs.name, ofJobs.title, ofJobs.ofJobs = "jobs", "pods of jobs", true
+	return onStage("sched-create", "creation of pods, as admission lets them pass", 50, []*contender{plain, ofJobs, gang, single},
+		func(st *stage, c *contender) (*result, error) {
+			if err := parallel(st.ctx, names("other-", queues), st.ensureQueue); err != nil {
+				return nil, err
+			}
+			// The first pods of a sort cost the API server more, for whatever it compiles or caches.
+			if _, err := st.creation(c.groups(c.name+"-first", 400, "100m")); err != nil {
+				return nil, err
+			}
+			return st.creation(c.groups(c.name, st.settings.pods, "100m"))
+		}, target{of: "jobs", figure: "created_per_s", against: "default", factor: 0.85, least: true})
 }
 
 // latencies has groups come one after the other, 80 pods in a second.

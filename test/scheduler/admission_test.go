@@ -189,11 +189,11 @@ func (s *stage) boardsMove(alice client.Client) {
 	}
 }
 
-// admissionOfGroups: a pod of a group is in the queue of the group, and nobody gets in by naming none.
+// admissionOfGroups: a pod of a group is in the queue of the group. Of a pod that names no queue the scheduler asks for its author's right.
 func (s *stage) admissionOfGroups(alice client.Client) {
 	s.changeQueue(scheduling.DefaultQueue, func(q *scheduling.QueueSpec) { q.NamespaceSelector = nil })
 	s.await("the default queue is for nobody", func() error {
-		if err := alice.Create(s.Context(), podOf(nil), client.DryRunAll); !apierrors.IsForbidden(err) {
+		if err := alice.Create(s.Context(), podOf(map[string]string{scheduling.LabelQueue: scheduling.DefaultQueue}), client.DryRunAll); !apierrors.IsForbidden(err) {
 			return fmt.Errorf("a pod: %w", err)
 		}
 		return nil
@@ -207,8 +207,8 @@ func (s *stage) admissionOfGroups(alice client.Client) {
 		"a group":                       {map[string]string{scheduling.LabelGroupName: "g"}, true},
 		"a group and its queue":         {map[string]string{scheduling.LabelGroupName: "g", scheduling.LabelQueue: "team-a"}, true},
 		"a group and a forbidden queue": {map[string]string{scheduling.LabelGroupName: "g", scheduling.LabelQueue: "nobody"}, false},
-		"nothing":                       {map[string]string{"a": "b"}, false},
-		"an empty group":                {map[string]string{scheduling.LabelGroupName: ""}, false},
+		"nothing":                       {map[string]string{"a": "b"}, true},
+		"an empty group":                {map[string]string{scheduling.LabelGroupName: ""}, true},
 		"an empty queue":                {map[string]string{scheduling.LabelQueue: ""}, false},
 		"a group and an empty queue":    {map[string]string{scheduling.LabelGroupName: "g", scheduling.LabelQueue: ""}, true},
 		"the default queue":             {map[string]string{scheduling.LabelQueue: scheduling.DefaultQueue}, false},
