@@ -119,7 +119,7 @@ func (c *Checker) checkCustom(ctx context.Context, r *Result, of schema.GroupVer
 	}
 	u := r.Object.DeepCopy()
 	unstructured.RemoveNestedField(u.Object, "status")
-	if namespaced && u.GetNamespace() == "" {
+	if given, _ := lookUp(u.Object, "metadata.namespace"); namespaced && (given == nil || given == "") {
 		u.SetNamespace(c.Namespace)
 	}
 	for _, unknown := range s.decode(u) {
