@@ -250,6 +250,9 @@ func (p *pass) observe() {
 	for i := range p.replicas {
 		r := &p.replicas[i]
 		r.returned = p.old.RunMode != "" && r.past.phase == ""
+		if keep {
+			r.watched = p.seen.Succeeded[r.knownUID()]
+		}
 		r.observe(p.mode, keep, p.cfg)
 		p.noteFailure(r)
 		if p.old.RunMode == batch.RunPause && r.disrupted { // it was the pause that took the pod away

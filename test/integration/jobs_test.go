@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -330,6 +331,47 @@ func TestNameOfThePredecessor(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "job-w-0"}}
 	w.must(w.client.Patch(t.Context(), pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 	w.awaitPhase("job", batch.JobSucceeded)
+}
+
+// A pod that has succeeded and that somebody deletes before the operator could write that down is not run again.
+func TestSucceededPodIsDeletedAtOnce(t *testing.T) {
+	w := newWorld(t)
+	p := startProxy(t, w.env.Config)
+	startOperator(t, p.kubeconfig)
+	w.create(newJob("job", role("w", 2, commandRun)))
+	w.await("the status knows the pods", func() error {
+		for _, task := range w.job("job").Status.Tasks {
+			for _, r := range task.Replicas {
+				if r.Phase == batch.ReplicaRunning && r.Name == "job-w-0" {
+					return nil
+				}
+			}
+		}
+		return errors.New("it does not")
+	})
+	states, err := w.core.CoreV1().Pods(w.ns).Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=job-w-0"})
+	w.must(err)
+	defer states.Stop()
+	p.decide(func(r *http.Request) fate {
+		return fate{lost: r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "genericjobs/job/status"), then: func() {}}
+	})
+	w.finish("job-w-0", 0)
+	w.must(w.client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "job-w-0"}}))
+	for e := range states.ResultChan() {
+		pod := e.Object.(*corev1.Pod)
+		if g := pod.DeletionGracePeriodSeconds; pod.DeletionTimestamp != nil && (g == nil || *g != 0) {
+			t.Errorf("the API server leaves a pod that has ended a grace period: %v", pod.ObjectMeta)
+		}
+		if e.Type == watch.Deleted {
+			break
+		}
+	}
+	p.decide(nil)
+	w.finish("job-w-1", 0)
+	w.awaitPhase("job", batch.JobSucceeded)
+	if n := len(p.seen("POST", w.ns+"/pods")); n != 2 {
+		t.Errorf("%d pods were created, want 2", n)
+	}
 }
 
 // A quota that refuses pods is told in the API server's words, is not run against, and the job goes on when it is raised.
