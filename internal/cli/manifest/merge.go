@@ -63,7 +63,6 @@ const standInName = "stand-in"
 func standIn(e *field.Error) any {
 	_, wanted, _ := strings.Cut(e.Detail, "must be of type ")
 	wanted, _, _ = strings.Cut(wanted, ":")
-	name, isItem := lastName(strings.TrimSuffix(plain(e.Field), "]")), strings.HasSuffix(e.Field, "]")
 	switch {
 	case strings.Contains(e.Detail, quantityPattern):
 		return "1"
@@ -73,20 +72,28 @@ func standIn(e *field.Error) any {
 		return true
 	case wanted == "string":
 		return standInName
-	case wanted == "object" && name == "elastic":
-		return map[string]any{"enabled": true, "minReplicas": int64(1), "maxReplicas": int64(1000), "expectedReplicas": int64(1)}
-	case wanted == "object" && name == "scheduler":
-		return map[string]any{"t9kScheduler": map[string]any{"queue": standInName}}
-	case wanted == "object" && name == "t9kScheduler":
-		return map[string]any{"queue": standInName}
-	case wanted == "object" && isItem && strings.Contains(e.Field, "replicaSpecs["):
-		return map[string]any{"type": standInName}
 	case wanted == "object":
-		return map[string]any{}
-	case name == "replicaSpecs":
+		return standInObject(e.Field)
+	case lastName(e.Field) == "replicaSpecs":
 		return []any{map[string]any{"type": standInName}}
 	}
 	return []any{}
+}
+
+// standInObject is an object at a path that has no default where something depends on it.
+func standInObject(path string) map[string]any {
+	switch lastName(path) {
+	case "elastic":
+		return map[string]any{"enabled": true, "minReplicas": int64(1), "maxReplicas": int64(1000), "expectedReplicas": int64(1)}
+	case "scheduler":
+		return map[string]any{"t9kScheduler": map[string]any{"queue": standInName}}
+	case "t9kScheduler":
+		return map[string]any{"queue": standInName}
+	}
+	if strings.HasSuffix(path, "]") && strings.Contains(path, "replicaSpecs[") {
+		return map[string]any{"type": standInName}
+	}
+	return map[string]any{}
 }
 
 // follows tells whether a fault may follow from a value that was left out, whatever stands in for it.
