@@ -48,7 +48,7 @@ func TestValidate(t *testing.T) {
 		code int
 	}{
 		{"good.yaml", 0}, {"good.json", 0}, {"fields.yaml", 1}, {"schema.yaml", 1}, {"code.yaml", 1}, {"training.yaml", 0}, {"training-bad.yaml", 1}, {"syntax.yaml", 1}, {"kinds.yaml", 1},
-		{"others.yaml", 0}, {"others-bad.yaml", 1}, {"one-round.yaml", 1}, {"lines.json", 1}, {"broken.json", 1}, {"warnings.yaml", 0},
+		{"others.yaml", 0}, {"others-bad.yaml", 1}, {"one-round.yaml", 1}, {"wrong-types.yaml", 1}, {"lines.json", 1}, {"broken.json", 1}, {"warnings.yaml", 0},
 	} {
 		t.Run(test.file, func(t *testing.T) {
 			args := []string{"validate", "-f", test.file}

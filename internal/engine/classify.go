@@ -144,8 +144,9 @@ func disruptionReason(pod *corev1.Pod) string {
 }
 
 // finishedBeforeDeletion compares the pod's end with the moment when its deletion was asked for. Both have a resolution of
-// one second; the same second counts as caused by the deletion, in favour of the job. So does an end of which nobody can tell:
-// with the kubelet's last word, which leaves no grace period, the API server overwrites the time that was asked for.
+// one second; the same second counts as caused by the deletion, in favour of the job. So does an end of which the pod cannot tell:
+// with the kubelet's last word, which leaves no grace period, the API server overwrites the time that was asked for, and a pod
+// that had ended never has any. Seen.Succeeded tells of these.
 func (x *Role) finishedBeforeDeletion(pod *corev1.Pod) bool {
 	_, finished := x.lifetime(pod)
 	return !finished.IsZero() && finished.Before(deletionAsked(pod))
@@ -199,6 +200,13 @@ func (x *Role) lifetime(pod *corev1.Pod) (started, finished time.Time) {
 		}
 	}
 	return started, finished
+}
+
+// SucceededUndeleted tells whether a pod has succeeded while nobody was taking it away. A watch that shows a pod so before it shows
+// its deletion has shown that the end came first.
+func SucceededUndeleted(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded && pod.DeletionTimestamp == nil && disruption(pod) == nil && pod.Status.Reason == "" &&
+		pod.Annotations[batch.AnnotationRunMode] != string(batch.RunDebug)
 }
 
 func isSidecar(pod *corev1.Pod, name string) bool {

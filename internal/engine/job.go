@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -108,6 +109,24 @@ type Restart struct {
 
 // CodeRange is a range of exit codes, both ends included.
 type CodeRange struct{ First, Last int32 }
+
+// afterFailure tells whether the policy restarts a replica that failed with an exit code; nil stands for an unknown one.
+func (x *Restart) afterFailure(code *int32) bool {
+	switch {
+	case code == nil:
+		return x.OnFailure
+	case includes(x.FailCodes, *code):
+		return false
+	case includes(x.RestartCodes, *code):
+		return true
+	default:
+		return x.OnFailure
+	}
+}
+
+func includes(ranges []CodeRange, code int32) bool {
+	return slices.ContainsFunc(ranges, func(r CodeRange) bool { return r.First <= code && code <= r.Last })
+}
 
 // Elastic describes a job whose roles may get other numbers of replicas at any time. Once a replica has succeeded they stay
 // as they are.

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -250,6 +249,9 @@ func (p *pass) observe() {
 	for i := range p.replicas {
 		r := &p.replicas[i]
 		r.returned = p.old.RunMode != "" && r.past.phase == ""
+		if keep {
+			r.watched = p.seen.Succeeded[r.knownUID()]
+		}
 		r.observe(p.mode, keep, p.cfg)
 		p.noteFailure(r)
 		if p.old.RunMode == batch.RunPause && r.disrupted { // it was the pause that took the pod away
@@ -261,24 +263,6 @@ func (p *pass) observe() {
 			r.restarts = count(r.pod.Annotations[batch.AnnotationRestarts])
 		}
 	}
-}
-
-// afterFailure tells whether the policy restarts a replica that failed with an exit code; nil stands for an unknown one.
-func (x *Restart) afterFailure(code *int32) bool {
-	switch {
-	case code == nil:
-		return x.OnFailure
-	case includes(x.FailCodes, *code):
-		return false
-	case includes(x.RestartCodes, *code):
-		return true
-	default:
-		return x.OnFailure
-	}
-}
-
-func includes(ranges []CodeRange, code int32) bool {
-	return slices.ContainsFunc(ranges, func(r CodeRange) bool { return r.First <= code && code <= r.Last })
 }
 
 // act decides what happens to each replica's pod.

@@ -225,14 +225,15 @@ func omit(role []replica, listed map[*replica]bool) []batch.OmittedReplicas {
 func (r *replica) status() batch.ReplicaStatus {
 	s := batch.ReplicaStatus{Name: r.name, UID: r.uid, Phase: r.phase, RestartCount: r.restarts, Attempt: r.attempt,
 		Backoff: r.backoff, Incident: r.incident, Reason: r.reason}
-	if r.pod == nil || r.uid == "" {
+	pod := r.shown()
+	if pod == nil || r.uid == "" {
 		if r.result != notEnded {
 			s.Containers = r.past.containers
 		}
 		return s
 	}
-	s.NodeName = r.pod.Spec.NodeName
-	cs := r.pod.Status.ContainerStatuses
+	s.NodeName = pod.Spec.NodeName
+	cs := pod.Status.ContainerStatuses
 	if len(cs) == 0 {
 		return s
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
@@ -42,6 +43,8 @@ type replica struct {
 	disrupted, ran bool
 	// superseded is true while a pod has not gone yet that a restart has replaced.
 	superseded bool
+	// watched is the replica's pod as it was watched to succeed, before it was deleted; nil where it was not.
+	watched *corev1.Pod
 	// returned is true where a status has been written that does not know the replica: its rank is new, or was scaled away
 	// before. A pod that it has and that has ended is from then, and may have been counted.
 	returned bool
@@ -88,6 +91,9 @@ func (r *replica) observe(mode batch.RunModeType, keepResults bool, cfg *Config)
 	}
 	r.uid = string(r.pod.UID)
 	end := r.role.classify(r.pod)
+	if r.watched != nil && end == disrupted {
+		end = r.role.lastState(r.watched)
+	}
 	attempt := count(r.pod.Labels[batch.LabelReplicaAttempt])
 	r.superseded = attempt < r.past.attempt && !r.succeededFirst(end) || end != notEnded && r.returned
 	if r.superseded {
@@ -123,6 +129,22 @@ func (r *replica) observe(mode batch.RunModeType, keepResults bool, cfg *Config)
 	}
 }
 
+// shown is the pod that tells what became of the replica: its own, or the one that has succeeded and gone. It may be nil.
+func (r *replica) shown() *corev1.Pod {
+	if r.pod == nil && r.result != notEnded {
+		return r.watched
+	}
+	return r.pod
+}
+
+// knownUID is the UID of the replica's pod, or of the one that the last status knows where there is none any more.
+func (r *replica) knownUID() types.UID {
+	if r.pod != nil {
+		return r.pod.UID
+	}
+	return types.UID(r.past.uid)
+}
+
 // observeDebugEnd handles a debug command that has ended. It is no result, and whoever debugs wants to go on, so the pod is
 // replaced like one that was taken away.
 func (r *replica) observeDebugEnd(cfg *Config) {
@@ -148,15 +170,16 @@ func (p *pass) noteFailure(r *replica) {
 
 // endedAt is when the replica's pod ended, or began to be taken away; zero where nobody can tell.
 func (r *replica) endedAt() time.Time {
-	if r.pod == nil {
+	pod := r.shown()
+	if pod == nil {
 		return time.Time{}
 	}
-	_, finished := r.role.lifetime(r.pod)
+	_, finished := r.role.lifetime(pod)
 	if r.disrupted || finished.IsZero() {
-		if asked := deletionAsked(r.pod); !asked.IsZero() {
+		if asked := deletionAsked(pod); !asked.IsZero() {
 			return asked
 		}
-		if c := disruption(r.pod); c != nil && !c.LastTransitionTime.IsZero() {
+		if c := disruption(pod); c != nil && !c.LastTransitionTime.IsZero() {
 			return c.LastTransitionTime.Time
 		}
 	}
@@ -177,6 +200,10 @@ func (r *replica) hadStarted() bool {
 func (r *replica) observeAbsent(keepResults bool) {
 	if end := r.past.finalResult(); end != notEnded && keepResults {
 		r.result, r.exit, r.phase, r.reason = end, r.past.exit, r.past.phase, r.past.reason
+		return
+	}
+	if r.watched != nil && r.role.lastState(r.watched) == succeeded && !r.role.Restart.OnSuccess {
+		r.result, r.exit, r.phase = succeeded, r.role.exitCode(r.watched), batch.ReplicaSucceeded
 		return
 	}
 	r.phase, r.create = batch.ReplicaCreating, true

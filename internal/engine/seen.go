@@ -4,6 +4,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
@@ -23,6 +24,9 @@ type Seen struct {
 	Unwritten bool
 	// Pods whose controller is the job, in any order.
 	Pods []*corev1.Pod
+	// Succeeded holds, by UID, pods that have succeeded and were deleted only then, as the observer has watched it happen, each as it
+	// was before. What is seen of them since need not tell: see finishedBeforeDeletion.
+	Succeeded map[types.UID]*corev1.Pod
 	// Live is true where Pods were read from the API server itself at Now, and not from a cache.
 	Live bool
 	// ContestedSince is the time of the first of the passes in a row, this one excluded, whose plans were Contested; zero

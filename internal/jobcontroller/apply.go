@@ -22,8 +22,12 @@ import (
 // maxOfJob is the number of creations and deletions of pods of one job in flight.
 const maxOfJob = 32
 
-// errStale means that the job is not the one that the caches showed.
-var errStale = errors.New("the job has changed since it was read")
+var (
+	// errStale means that the job is not the one that the caches showed.
+	errStale = errors.New("the job has changed since it was read")
+	// errNameTaken means that an object of somebody else has a name that the job needs.
+	errNameTaken = errors.New("the name is taken")
+)
 
 // apply carries a plan out, in the order that engine.Plan gives, up to the first error.
 func (r *reconciler) apply(ctx context.Context, obj kinds.Object, job *engine.Job, plan engine.Plan, m *memory) error {
@@ -240,7 +244,7 @@ func (r *reconciler) createError(ctx context.Context, job *engine.Job, o engine.
 		if owner := metav1.GetControllerOfNoCopy(live); owner != nil && owner.UID == job.UID {
 			return nil
 		}
-		refusal.Reason, refusal.Message = batch.ReasonNameTaken, nameTaken(live, job)
+		refusal.Reason, refusal.Message, err = batch.ReasonNameTaken, nameTaken(live, job), errNameTaken
 	} else if !refused(err) {
 		return fmt.Errorf("creating %s: %w", describe(o), err)
 	}

@@ -159,11 +159,26 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case errors.Is(err, errStale):
 		log.FromContext(ctx).V(1).Info("the cache is behind", "job", req.String())
 		return reconcile.Result{RequeueAfter: staleDelay}, nil
+	case errors.Is(err, errNameTaken):
+		log.FromContext(ctx).V(1).Info("a name that the job needs is taken", "job", req.String(), "refusal", m.refusals)
+		return reconcile.Result{RequeueAfter: sooner(nameDelay(&seen), sooner(plan.RequeueAfter, m.forgetAfter(seen.Now)))}, nil
 	case err != nil:
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: sooner(plan.RequeueAfter, m.forgetAfter(seen.Now))}, nil
 }
+
+// nameDelay returns the time until a pass asks again for a name that is taken. No event tells that the name is free, because
+// the object is not the job's. The pass that shows the refusal on the job comes at once.
+func nameDelay(seen *engine.Seen) time.Duration {
+	if len(seen.Refusals) == 0 {
+		return retryFirst
+	}
+	return nameTakenDelay
+}
+
+// nameTakenDelay is the time between two passes of a job that needs a name which is taken.
+const nameTakenDelay = 2 * time.Second
 
 // decide has the engine decide, on pods that are read from the API server itself where it asks for that.
 func (r *reconciler) decide(ctx context.Context, job *engine.Job, seen engine.Seen, m *memory) (engine.Plan, error) {

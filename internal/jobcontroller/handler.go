@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"tensorstack.dev/batch/internal/engine"
 )
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -37,13 +39,28 @@ func (r *reconciler) podHandler() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { wake(e.Object, q, 0) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			if e.ObjectNew.GetDeletionTimestamp() != nil || e.ObjectNew.GetUID() != e.ObjectOld.GetUID() {
+				r.noteSuccess(e.ObjectOld)
+			}
 			if podPhase(e.ObjectOld) != podPhase(e.ObjectNew) {
 				wake(e.ObjectNew, q, 1)
 			} else {
 				wake(e.ObjectNew, q, 0)
 			}
 		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { wake(e.Object, q, 0) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+			r.noteSuccess(e.Object)
+			wake(e.Object, q, 0)
+		},
+	}
+}
+
+// noteSuccess notes that a pod had succeeded before it was deleted. The pass that records results may come too late to see that.
+func (r *reconciler) noteSuccess(last client.Object) {
+	pod, ok := last.(*corev1.Pod)
+	owner := metav1.GetControllerOfNoCopy(last)
+	if ok && owner != nil && owner.Kind == r.kind.Name && engine.SucceededUndeleted(pod) {
+		r.memories.noteSuccess(types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}, owner.UID, pod)
 	}
 }
 

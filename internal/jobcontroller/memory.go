@@ -1,6 +1,7 @@
 package jobcontroller
 
 import (
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,6 +39,9 @@ type memory struct {
 	putOffAt time.Time
 	// echo is the status last written, until it comes back as an update of the job. The event handlers read it too.
 	echo atomic.Pointer[batch.JobStatus]
+
+	// succeeded holds pods that were watched to succeed before they were deleted, until the status says so.
+	succeeded successes
 
 	// created holds pods by name, deleted the time of deletion by UID.
 	created map[string]madePod
@@ -147,6 +151,50 @@ func (m *memory) forgetAfter(now time.Time) time.Duration {
 	return next
 }
 
+// successes holds pods by UID. The event handlers add to it.
+type successes struct {
+	mu   sync.Mutex
+	pods map[types.UID]*corev1.Pod
+}
+
+func (s *successes) add(pod *corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pods == nil {
+		s.pods = map[types.UID]*corev1.Pod{}
+	}
+	s.pods[pod.UID] = pod
+}
+
+// open returns those that a pass may still need: of pods that are still there, and of replicas whose end the status does not know.
+// It forgets the others.
+func (s *successes) open(status *batch.JobStatus, seen []*corev1.Pod) map[types.UID]*corev1.Pod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.pods) == 0 {
+		return nil
+	}
+	open := map[types.UID]*corev1.Pod{}
+	keep := func(uid types.UID) {
+		if pod := s.pods[uid]; pod != nil {
+			open[uid] = pod
+		}
+	}
+	for i := range status.Tasks {
+		for k := range status.Tasks[i].Replicas {
+			r := &status.Tasks[i].Replicas[k]
+			if r.Phase != batch.ReplicaSucceeded && r.Phase != batch.ReplicaFailed {
+				keep(types.UID(r.UID))
+			}
+		}
+	}
+	for _, pod := range seen {
+		keep(pod.UID)
+	}
+	s.pods = maps.Clone(open)
+	return open
+}
+
 // memories holds the memory of every job.
 type memories struct {
 	mu  sync.Mutex
@@ -173,6 +221,16 @@ func (s *memories) forget(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.all, key)
+}
+
+// noteSuccess notes that a pod of a job has succeeded and was deleted only then.
+func (s *memories) noteSuccess(key types.NamespacedName, job types.UID, pod *corev1.Pod) {
+	s.mu.Lock()
+	m := s.all[key]
+	s.mu.Unlock()
+	if m != nil && m.uid == job {
+		m.succeeded.add(pod)
+	}
 }
 
 // size is the number of replicas of a job, or 0 where nothing is known yet.

@@ -142,6 +142,7 @@ func (r *reconciler) read(ctx context.Context, obj kinds.Object, job *engine.Job
 		return seen, fmt.Errorf("listing the pods of %s/%s: %w", job.Namespace, job.Name, err)
 	}
 	seen.Pods = m.merge(pods.Items, seen.Now)
+	seen.Succeeded = m.succeeded.open(seen.Status, seen.Pods)
 	m.replicas.Store(int64(job.Replicas()))
 	if job.Service != nil {
 		ours, err := r.ownsService(ctx, job)

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"sync"
 	"syscall"
 
 	"github.com/vishvananda/netlink"
@@ -51,8 +52,10 @@ func runInUserNamespace(d Dir, c *Config, lock *os.File) (code int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("listening for DNS: %w", err)
 	}
+	var helpers sync.WaitGroup
+	defer helpers.Wait()
 	defer questions.Close()
-	go func() { _ = dns.ResolvConf("/etc/resolv.conf").Serve(questions) }() // until it is closed
+	helpers.Go(func() { _ = dns.ResolvConf("/etc/resolv.conf").Serve(questions) }) // until it is closed
 
 	binary, err := os.Executable()
 	if err != nil {
@@ -67,14 +70,18 @@ func runInUserNamespace(d Dir, c *Config, lock *os.File) (code int, err error) {
 	cmd.SysProcAttr = userNamespace()
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	defer func() {
+		signal.Stop(signals)
+		close(signals)
+	}()
 	if err := cmd.Start(); err != nil {
 		return 0, fmt.Errorf("making a user namespace: %w", err)
 	}
-	go func() {
+	helpers.Go(func() {
 		for s := range signals {
 			_ = cmd.Process.Signal(s) // it has just ended
 		}
-	}()
+	})
 	var exit *exec.ExitError
 	if err := cmd.Wait(); err != nil && !errors.As(err, &exit) {
 		return 0, err
@@ -98,6 +105,7 @@ func joinNetworks(ctx context.Context, c *Config) error {
 		return fmt.Errorf("taking over the API server's port: %w", err)
 	}
 	file.Close()
+	// Nobody waits for this: it ends with the listener, and the connections end with the machine process.
 	context.AfterFunc(ctx, func() { front.Close() })
 	go serviceproxy.Forward(ctx, front, func() []string { return []string{c.loopback(APIServer)} })
 	return nil

@@ -102,6 +102,7 @@ func startMachine(d Dir) (<-chan error, error) {
 		return nil, fmt.Errorf("starting the machine process: %w", err)
 	}
 	ended := make(chan error, 1)
+	// Nobody waits for this once the cluster is ready: the machine process outlives the command that started it.
 	go func() { ended <- cmd.Wait() }()
 	return ended, nil
 }

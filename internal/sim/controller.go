@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"tensorstack.dev/batch/internal/engine"
 )
@@ -17,6 +18,8 @@ type controller struct {
 	// podPos counts the events of each pod that the cache has seen.
 	podPos map[string]int
 	pods   map[string]*corev1.Pod
+	// succeeded holds pods that were watched to succeed before they were deleted.
+	succeeded map[types.UID]*corev1.Pod
 	// frozen and deaf are the numbers of turns for which the process does nothing, and then sees nothing new of pods.
 	frozen, deaf   int
 	contestedSince time.Time
@@ -33,9 +36,11 @@ type controller struct {
 
 // newController starts a process: its cache begins with a list, which may be a little old.
 func newController(w *world, cfg engine.Config) *controller {
-	c := &controller{w: w, cfg: cfg, pods: map[string]*corev1.Pod{}, podPos: map[string]int{}, fence: w.version}
+	c := &controller{w: w, cfg: cfg, pods: map[string]*corev1.Pod{}, succeeded: map[types.UID]*corev1.Pod{}, podPos: map[string]int{}, fence: w.version}
+	w.forgetWatched()
 	c.jobPos = max(1, len(w.jobLog)-w.rng.IntN(2))
 	c.syncPods(func() bool { return true })
+	clear(c.succeeded) // a list tells nothing of what was before
 	return c
 }
 
@@ -44,7 +49,11 @@ func (c *controller) syncPods(more func() bool) {
 	for _, name := range sortedKeys(c.w.podLog) {
 		log := c.w.podLog[name]
 		for c.podPos[name] < len(log) && more() {
-			if pod := log[c.podPos[name]]; pod != nil {
+			pod, before := log[c.podPos[name]], c.pods[name]
+			if before != nil && (pod == nil || pod.DeletionTimestamp != nil) && engine.SucceededUndeleted(before) {
+				c.succeeded[before.UID] = before
+			}
+			if pod != nil {
 				c.pods[name] = pod
 			} else {
 				delete(c.pods, name)
@@ -87,7 +96,7 @@ func (c *controller) reconcile(faults bool) bool {
 		c.written = w.now
 	}
 	seen := engine.Seen{Now: w.now, Status: read.status, LastWrite: c.written, Unwritten: read.version > c.fence && !c.tried,
-		Service: c.service, LostNodes: w.lost, ContestedSince: c.contestedSince}
+		Service: c.service, LostNodes: w.lost, ContestedSince: c.contestedSince, Succeeded: c.succeeded}
 	plan := c.decide(&read.job, seen)
 	c.wake = time.Time{}
 	if plan.RequeueAfter > 0 {

@@ -107,11 +107,15 @@ func (w *world) untold(name string) bool {
 }
 
 // outcome is what became of a replica. A pod that has ended and that somebody deleted before a cache showed it is known to have
-// ended when another one is there already.
+// ended when others are there already.
 func (w *world) outcome(name string) *truth {
 	all := w.past[name]
-	if n := len(all); n > 1 && !all[n-1].selfEnded && all[n-2].selfEnded && all[n-2].blurred {
-		return &all[n-2]
+	n := len(all)
+	for n > 1 && !all[n-1].selfEnded {
+		n--
+	}
+	if n > 0 && n < len(all) && all[n-1].selfEnded && (all[n-1].blurred || all[n-1].watched) {
+		return &all[n-1]
 	}
 	return w.last(name)
 }

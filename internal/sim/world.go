@@ -34,6 +34,8 @@ type truth struct {
 	// blurred: it ended by itself, and somebody who need not have seen that took it away, or a debug run made it
 	// worthless. It may count as either.
 	blurred bool
+	// watched: it had succeeded when somebody deleted it. The process that leads has seen that, or will; no other can.
+	watched bool
 	// at is when it ended; reported: the API server has been told.
 	at       time.Time
 	reported bool
@@ -167,7 +169,14 @@ func (w *world) askDeletion(pod *corev1.Pod) {
 	if pod.DeletionTimestamp != nil {
 		return
 	}
-	if pod.Spec.NodeName == "" || ended(pod) && w.chance(50) {
+	if pod.Spec.NodeName == "" {
+		w.remove(pod.Name)
+		return
+	}
+	if ended(pod) {
+		at, none := stamp(w.now), int64(0)
+		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &at, &none
+		w.podChanged(pod.Name)
 		w.remove(pod.Name)
 		return
 	}
@@ -311,7 +320,30 @@ func (w *world) evict(pod *corev1.Pod) {
 func (w *world) userDeletes(pod *corev1.Pod) {
 	w.inc.disturbed = w.now
 	if t := w.last(pod.Name); t.selfEnded {
-		t.blurred = true
+		t.watched = engine.SucceededUndeleted(pod) && uidOf(w.status, pod.Name) == string(pod.UID) && !w.policy(pod.Name).OnSuccess
+		t.blurred = t.blurred || !t.watched
 	}
 	w.askDeletion(pod)
+}
+
+// forgetWatched: a process has ended, and with it what it alone has watched.
+func (w *world) forgetWatched() {
+	for name := range w.past {
+		for i := range w.past[name] {
+			t := &w.past[name][i]
+			t.blurred = t.blurred || t.watched
+		}
+	}
+}
+
+// uidOf is the UID of a replica's pod that a status knows.
+func uidOf(s *batch.JobStatus, name string) string {
+	for _, t := range s.Tasks {
+		for _, r := range t.Replicas {
+			if r.Name == name {
+				return r.UID
+			}
+		}
+	}
+	return ""
 }

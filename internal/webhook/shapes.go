@@ -42,7 +42,12 @@ func tooLarge(ctx context.Context, shapes *queue.Shapes, job *engine.Job) (fault
 // podValidator says no to pods that are larger than their queue allows.
 type podValidator struct {
 	decoder admission.Decoder
-	shapes  *queue.Shapes
+	shapes  podShapes
+}
+
+// podShapes tells how large a pod may be, by its namespace and labels. queue.Shapes does.
+type podShapes interface {
+	OfPod(ctx context.Context, namespace string, labels map[string]string) (*queue.Shape, error)
 }
 
 // Handle answers one request. What is no creation is allowed.

@@ -3,6 +3,7 @@ package integration
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -269,6 +271,106 @@ func TestNameTaken(t *testing.T) {
 				t.Errorf("%d restarts", j.Status.BackoffCount)
 			}
 		})
+	}
+}
+
+// A name is asked for every 2 s as long as it is taken, however long that is: nobody tells that it is free.
+func TestFreedNameIsNoticedSoon(t *testing.T) {
+	w := newWorld(t)
+	p := startProxy(t, w.env.Config)
+	startOperator(t, p.kubeconfig)
+	taken := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "job-w-0"}, Spec: role("", 1, commandRun).Template.Spec}
+	w.create(taken)
+	w.create(newJob("job", role("w", 1, commandRun)))
+	w.awaitReason("job", batch.ReasonNameTaken)
+	const refusals = 12 // with pauses that double, the next one would be of 20 s
+	attempts := func() int { return len(p.seen("POST", w.ns+"/pods")) }
+	w.await("the name is asked for again and again", func() error {
+		if n := attempts(); n < refusals {
+			return fmt.Errorf("it was %d times", n)
+		}
+		return nil
+	})
+	all := p.seen("POST", w.ns+"/pods")
+	if d := all[refusals-1].at.Sub(all[2].at); d < 2*time.Second*(refusals-4) {
+		t.Errorf("%d attempts took %s", refusals-2, d)
+	}
+	if n := len(p.seen("PUT", "genericjobs/job/status")); n > 3 {
+		t.Errorf("the status was written %d times", n)
+	}
+	freed := time.Now()
+	w.must(w.client.Delete(t.Context(), taken, client.GracePeriodSeconds(0)))
+	w.awaitPhase("job", batch.JobRunning)
+	for _, r := range p.seen("POST", w.ns+"/pods") {
+		if d := r.at.Sub(freed); r.code == http.StatusCreated && d > 5*time.Second {
+			t.Errorf("the pod was created %s after its name was free", d)
+		}
+	}
+}
+
+// A job that is created anew while a pod of its predecessor ends says whose the name is, and goes on when that pod is gone.
+func TestNameOfThePredecessor(t *testing.T) {
+	w := newWorld(t)
+	startOperator(t, w.env.Kubeconfig)
+	old := newJob("job", role("w", 1, commandRun))
+	old.Spec.ReplicaSpecs[0].Template.Finalizers = []string{"example.org/hold"}
+	w.create(old)
+	w.awaitPhase("job", batch.JobRunning)
+	w.must(w.client.Delete(t.Context(), old, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	w.create(newJob("job", role("w", 1, commandExit, "0")))
+	w.await("the job says that a pod of the previous one has not ended", func() error {
+		c := runningCondition(w.job("job"))
+		if c.Reason != batch.ReasonNameTaken || !strings.Contains(c.Message, `the one of the previous GenericJob "job" has not ended yet`) {
+			return fmt.Errorf("it says %s: %s", c.Reason, c.Message)
+		}
+		if strings.Contains(c.Message, "delete or rename") {
+			t.Errorf("it advises: %s", c.Message)
+		}
+		return nil
+	})
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "job-w-0"}}
+	w.must(w.client.Patch(t.Context(), pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+	w.awaitPhase("job", batch.JobSucceeded)
+}
+
+// A pod that has succeeded and that somebody deletes before the operator could write that down is not run again.
+func TestSucceededPodIsDeletedAtOnce(t *testing.T) {
+	w := newWorld(t)
+	p := startProxy(t, w.env.Config)
+	startOperator(t, p.kubeconfig)
+	w.create(newJob("job", role("w", 2, commandRun)))
+	w.await("the status knows the pods", func() error {
+		for _, task := range w.job("job").Status.Tasks {
+			for _, r := range task.Replicas {
+				if r.Phase == batch.ReplicaRunning && r.Name == "job-w-0" {
+					return nil
+				}
+			}
+		}
+		return errors.New("it does not")
+	})
+	states, err := w.core.CoreV1().Pods(w.ns).Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=job-w-0"})
+	w.must(err)
+	defer states.Stop()
+	p.decide(func(r *http.Request) fate {
+		return fate{lost: r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "genericjobs/job/status"), then: func() {}}
+	})
+	w.finish("job-w-0", 0)
+	w.must(w.client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "job-w-0"}}))
+	for e := range states.ResultChan() {
+		pod := e.Object.(*corev1.Pod)
+		if g := pod.DeletionGracePeriodSeconds; pod.DeletionTimestamp != nil && (g == nil || *g != 0) {
+			t.Errorf("the API server leaves a pod that has ended a grace period: %v", pod.ObjectMeta)
+		}
+		if e.Type == watch.Deleted {
+			break
+		}
+	}
+	p.decide(nil)
+	w.finish("job-w-1", 0)
+	w.awaitPhase("job", batch.JobSucceeded)
+	if n := len(p.seen("POST", w.ns+"/pods")); n != 2 {
+		t.Errorf("%d pods were created, want 2", n)
 	}
 }
 

@@ -80,6 +80,7 @@ func TestStatus(t *testing.T) {
 	if text := s.t9k("queue", "list"); !strings.Contains(text, "counted") || !strings.Contains(text, "6/8") || !strings.Contains(text, "default") {
 		t.Errorf("the list of queues:\n%s", text)
 	}
+	s.overQuota("counted", "n")
 	s.changeQueue("counted", func(q *scheduling.QueueSpec) { q.MaxDuration = "1ms" })
 	s.await("pods that are too old go", func() error {
 		for _, p := range append(s.pods("runs"), s.pods("waits")...) {
@@ -95,6 +96,29 @@ func TestStatus(t *testing.T) {
 		return nil
 	})
 	s.coalesced()
+}
+
+// overQuota binds a pod of another scheduler into a queue of which 6 of 8 CPUs are in use, and has the queue tell of that.
+func (s *stage) overQuota(queue, node string) {
+	s.Helper()
+	within := func(status metav1.ConditionStatus, words string) {
+		s.Helper()
+		s.awaitQueue(queue, func(q *scheduling.QueueStatus) bool {
+			return slices.ContainsFunc(q.Conditions, func(c scheduling.QueueCondition) bool {
+				return c.Type == scheduling.QueueWithinQuota && c.Status == status && strings.Contains(c.Message, words)
+			})
+		})
+	}
+	within(metav1.ConditionTrue, "")
+	guest := podOf(map[string]string{scheduling.LabelQueue: s.own(queue)})
+	guest.Name, guest.GenerateName, guest.Namespace, guest.Spec.SchedulerName = "guest", "", "default", "another"
+	guest.Spec.Containers[0].Resources.Requests = cpus("3")
+	s.must(s.client.Create(s.Context(), guest))
+	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: guest.Name, Namespace: guest.Namespace}, Target: corev1.ObjectReference{Kind: "Node", Name: s.own(node)}}
+	s.must(s.core.CoreV1().Pods(guest.Namespace).Bind(s.Context(), binding, metav1.CreateOptions{}))
+	within(metav1.ConditionFalse, "9 of 8 cpu. What needs more of it waits until some of them have ended. 1 of them got their nodes from another scheduler.")
+	s.must(s.client.Delete(s.Context(), guest, client.GracePeriodSeconds(0)))
+	within(metav1.ConditionTrue, "")
 }
 
 // coalesced: clause 12. Many pods come and go at once, and the status is exact after far fewer writes than there were changes.

@@ -119,11 +119,11 @@ func (c *Checker) checkCustom(ctx context.Context, r *Result, of schema.GroupVer
 	}
 	u := r.Object.DeepCopy()
 	unstructured.RemoveNestedField(u.Object, "status")
-	if namespaced && u.GetNamespace() == "" {
-		u.SetNamespace(c.Namespace)
-	}
 	for _, unknown := range s.decode(u) {
 		r.fault(unknown.path, unknown.message)
+	}
+	if namespaced && u.GetNamespace() == "" {
+		u.SetNamespace(c.Namespace)
 	}
 	if u.GetName() == "" && u.GetGenerateName() != "" {
 		u.SetName(u.GetGenerateName() + "xxxxx")

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -14,30 +15,34 @@ import (
 // codeCheck lists what only code can tell of an object; the error says that the object cannot be read at all.
 type codeCheck func(*unstructured.Unstructured) (field.ErrorList, error)
 
-// check looks at an object in which the schema has found errors already. Values that cannot be read are left out, so that
-// one look tells everything; but where others depend on such a value, nothing true can be said of them.
+// check looks at an object in which the schema has found errors already, so that one look tells everything. Values that cannot
+// be read are left out, and then replaced by values that can. What is said both times does not depend on them.
 func (check codeCheck) check(u *unstructured.Unstructured, known field.ErrorList) field.ErrorList {
 	if check == nil {
 		return nil
 	}
 	for _, unreadable := range []func(*field.Error) bool{isOfWrongType, cannotBeRead} {
-		rest := u.DeepCopy()
+		without, replaced := u.DeepCopy(), u.DeepCopy()
 		var left []string
 		for _, e := range known {
-			if unreadable(e) && remove(rest.Object, e.Field) {
+			if unreadable(e) && replace(without.Object, e.Field, nil) && replace(replaced.Object, e.Field, standIn(e)) {
 				left = append(left, plain(e.Field))
 			}
 		}
-		if slices.ContainsFunc(left, othersDependOn) {
-			return nil
-		}
-		errs, err := check(rest)
-		if err == nil {
+		errs, err := check(without)
+		switch {
+		case err == nil && len(left) == 0:
+			return errs
+		case err == nil:
+			others, err := check(replaced)
+			if err != nil {
+				return nil
+			}
 			return slices.DeleteFunc(errs, func(e *field.Error) bool {
-				return slices.ContainsFunc(left, func(l string) bool { return within(plain(e.Field), l) || within(l, plain(e.Field)) })
+				said := slices.ContainsFunc(others, func(o *field.Error) bool { return o.Error() == e.Error() })
+				return !said || slices.ContainsFunc(left, func(l string) bool { return follows(e, l) })
 			})
-		}
-		if len(known) == 0 {
+		case len(known) == 0:
 			return field.ErrorList{field.Invalid(nil, field.OmitValueType{}, err.Error())}
 		}
 	}
@@ -50,16 +55,59 @@ func cannotBeRead(e *field.Error) bool {
 	return isOfWrongType(e) || strings.Contains(e.Detail, quantityPattern)
 }
 
-// leaves are the fields that no other one refers to or counts.
-var leaves = []string{"limit", "cleanUpPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit", "maxRestarts",
-	"priority", "image", "value", "hostPort", "containerPort", "protocol", "imagePullPolicy", "workingDir", "tty", "stdin",
-	"command", "args", "suspend", "terminationGracePeriodSeconds", "nodeSelector", "tolerations", "labels", "annotations"}
+// standInName is a name that no manifest has.
+const standInName = "stand-in"
 
-func othersDependOn(path string) bool {
-	steps := strings.Split(path, ".")
-	return !slices.ContainsFunc(steps, func(step string) bool {
-		return step == "requests" || step == "limits" || slices.Contains(leaves, strings.SplitN(step, "[", 2)[0])
-	})
+// standIn returns a value that can be read where e says that one cannot. It is no default, so that what depends on the value
+// shows: a number is large, and a name is like no other.
+func standIn(e *field.Error) any {
+	_, wanted, _ := strings.Cut(e.Detail, "must be of type ")
+	wanted, _, _ = strings.Cut(wanted, ":")
+	switch {
+	case strings.Contains(e.Detail, quantityPattern):
+		return "1"
+	case strings.Contains(wanted, "integer"), strings.Contains(wanted, "number"):
+		return int64(1000)
+	case wanted == "boolean":
+		return true
+	case wanted == "string":
+		return standInName
+	case wanted == "object":
+		return standInObject(e.Field)
+	case lastName(e.Field) == "replicaSpecs":
+		return []any{map[string]any{"type": standInName}}
+	}
+	return []any{}
+}
+
+// standInObject is an object at a path that has no default where something depends on it.
+func standInObject(path string) map[string]any {
+	switch lastName(path) {
+	case "elastic":
+		return map[string]any{"enabled": true, "minReplicas": int64(1), "maxReplicas": int64(1000), "expectedReplicas": int64(1)}
+	case "scheduler":
+		return map[string]any{"t9kScheduler": map[string]any{"queue": standInName}}
+	case "t9kScheduler":
+		return map[string]any{"queue": standInName}
+	}
+	if strings.HasSuffix(path, "]") && strings.Contains(path, "replicaSpecs[") {
+		return map[string]any{"type": standInName}
+	}
+	return map[string]any{}
+}
+
+// follows tells whether a fault may follow from a value that was left out, whatever stands in for it.
+func follows(e *field.Error, left string) bool {
+	at := plain(e.Field)
+	switch {
+	case within(at, left), within(left, at):
+		return true
+	case strings.Contains(left, ".volumes"):
+		return strings.Contains(at, ".volumeMounts[")
+	case strings.HasPrefix(left, "spec.service."):
+		return strings.Contains(fmt.Sprint(e.BadValue), "service.port[")
+	}
+	return false
 }
 
 // merge joins what the schema and what the code find. Of one field the code has the better words.
@@ -77,9 +125,10 @@ func merge(schema, code field.ErrorList) field.ErrorList {
 	}
 	for i, e := range code {
 		twice := slices.ContainsFunc(code[:i], func(c *field.Error) bool { return c.Error() == e.Error() })
-		// What is said of the whole may follow from what is wrong with a part of it.
+		// What is said of the whole may follow from what is wrong with a part of it, and of a part from that the whole is missing.
 		follows := slices.ContainsFunc(schema, func(s *field.Error) bool {
-			return plain(s.Field) != plain(e.Field) && within(plain(s.Field), plain(e.Field))
+			at, of := plain(s.Field), plain(e.Field)
+			return at != of && (within(at, of) || s.Type == field.ErrorTypeRequired && within(of, at))
 		})
 		if !twice && !follows {
 			all = append(all, e)
@@ -106,17 +155,20 @@ func sortedNames(m map[string]any) []string { return slices.Sorted(maps.Keys(m))
 // lookUp finds the value at a path.
 func lookUp(value any, path string) (any, bool) {
 	var found any
-	ok := visit(value, path, func(v any, _ func()) { found = v })
+	ok := visit(value, path, func(v any, _ func(any)) { found = v })
 	return found, ok
 }
 
 // remove takes the value at a path out. An item of a list becomes nil, so that the others keep their places.
-func remove(value any, path string) bool {
-	return visit(value, path, func(_ any, remove func()) { remove() })
+func remove(value any, path string) bool { return replace(value, path, nil) }
+
+// replace puts another value at a path; nil stands for none. It returns false if there is no value at the path.
+func replace(value any, path string, by any) bool {
+	return visit(value, path, func(_ any, put func(any)) { put(by) })
 }
 
-// visit calls f with the value at a path and the means to take it out, unless there is none.
-func visit(value any, path string, f func(v any, remove func())) bool {
+// visit calls f with the value at a path and the means to replace it, unless there is none. nil removes the field of an object.
+func visit(value any, path string, f func(v any, put func(any))) bool {
 	path = strings.TrimPrefix(path, ".")
 	switch holder := value.(type) {
 	case []any:
@@ -126,14 +178,18 @@ func visit(value any, path string, f func(v any, remove func())) bool {
 			return false
 		}
 		if rest == "" {
-			f(holder[i], func() { holder[i] = nil })
+			f(holder[i], func(by any) { holder[i] = by })
 			return true
 		}
 		return visit(holder[i], rest, f)
 	case map[string]any:
 		name, rest, ok := firstStep(holder, path)
 		if ok && rest == "" {
-			f(holder[name], func() { delete(holder, name) })
+			f(holder[name], func(by any) {
+				if holder[name] = by; by == nil {
+					delete(holder, name)
+				}
+			})
 			return true
 		}
 		return ok && visit(holder[name], rest, f)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -71,11 +72,7 @@ type problem struct{ path, message string }
 
 // decode drops what the schema does not know, which it returns, and fills in the schema's defaults.
 func (s *definition) decode(u *unstructured.Unstructured) []problem {
-	var faults []problem
-	meta, _, unknown, err := objectmeta.GetObjectMetaWithOptions(u.Object, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
-	if err != nil {
-		return []problem{{"metadata", err.Error()}}
-	}
+	meta, unknown, faults := readMeta(u)
 	for _, path := range unknown {
 		faults = append(faults, problem{path, "unknown field"})
 	}
@@ -101,6 +98,49 @@ func (s *definition) decode(u *unstructured.Unstructured) []problem {
 	}
 	defaulting.Default(u.Object, s.structural)
 	return faults
+}
+
+// readMeta reads the metadata of an object, and which of its fields do not exist. A decoder stops at the first value of a wrong
+// type, so that value is taken out and the rest is decoded again.
+func readMeta(u *unstructured.Unstructured) (meta *metav1.ObjectMeta, unknown []string, faults []problem) {
+	for range maxWrongValues {
+		meta, _, unknown, err := objectmeta.GetObjectMetaWithOptions(u.Object, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
+		if err == nil {
+			return meta, unknown, faults
+		}
+		fault, ok := wrongMeta(u, err)
+		faults = append(faults, fault)
+		if !ok {
+			u.Object["metadata"] = map[string]any{"name": standInName}
+		}
+	}
+	return nil, nil, faults
+}
+
+// wrongMeta says which value of the metadata is of a wrong type, and takes it out. It is false where the value cannot be found.
+func wrongMeta(u *unstructured.Unstructured, err error) (problem, bool) {
+	if _, isMap := u.Object["metadata"].(map[string]any); !isMap {
+		return problem{"metadata", "write a mapping of fields, such as name"}, false
+	}
+	m := unmarshalError.FindStringSubmatch(err.Error())
+	if m == nil {
+		return problem{"metadata", err.Error()}, false
+	}
+	path := "metadata." + m[2]
+	value, _ := lookUp(u.Object, path)
+	if labels, ok := value.(map[string]any); ok && m[3] == "string" {
+		for _, name := range sortedNames(labels) {
+			if _, isText := labels[name].(string); !isText {
+				path += "." + name
+				break
+			}
+		}
+	}
+	wrong := problem{path, fmt.Sprintf("cannot be %s: write %s", article(m[1]), wanted(m[3]))}
+	if path == "metadata.name" || path == "metadata.generateName" { // not to be told that there is none
+		return wrong, replace(u.Object, path, standInName)
+	}
+	return wrong, remove(u.Object, path)
 }
 
 // suggest names the field that was probably meant.
@@ -138,7 +178,25 @@ func (s *definition) checkValues(u *unstructured.Unstructured, namespaced bool) 
 	errs = append(errs, validation.ValidateCustomResource(nil, u.Object, s.values)...)
 	errs = append(errs, objectmeta.Validate(nil, u.Object, s.structural, false)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, u.Object)...)
-	return inOrder(errs), !slices.ContainsFunc(errs, hidesRules)
+	return inOrder(oneForType(errs)), !slices.ContainsFunc(errs, hidesRules)
+}
+
+// oneForType leaves one error of several about the type of one value. Where a schema offers types to choose from, each that does
+// not fit is an error, and so is that none fits, which is no error of any field.
+func oneForType(errs field.ErrorList) field.ErrorList {
+	first := map[string]*field.Error{}
+	return slices.DeleteFunc(errs, func(e *field.Error) bool {
+		if e.Type != field.ErrorTypeTypeInvalid {
+			return (e.Field == "" || e.Field == "<nil>") && strings.HasSuffix(e.Detail, "must validate at least one schema (anyOf)")
+		}
+		before := first[e.Field]
+		if before == nil {
+			first[e.Field] = e
+		} else if len(e.Detail) > len(before.Detail) { // it names all types
+			*before = *e
+		}
+		return before != nil
+	})
 }
 
 // checkRules lists the rules of the schema that the object breaks.
@@ -183,6 +241,7 @@ func (r *Result) describe(err *field.Error) string {
 	if err.Type == field.ErrorTypeTypeInvalid {
 		// The schema quotes the name of the value's type.
 		short.Detail, _, _ = strings.Cut(short.Detail, ": ")
+		short.Detail = strings.ReplaceAll(short.Detail, ",", " or ")
 		short.BadValue = field.OmitValueType{}
 		if value, ok := lookUp(r.Object.Object, err.Field); ok {
 			short.BadValue = value

@@ -87,7 +87,7 @@ func (s *server) adoptContainer(ctx context.Context, id string) error {
 		return nil
 	}
 	c.process = p
-	go s.watch(c, p)
+	s.follow(c, p)
 	return nil
 }
 

@@ -56,7 +56,8 @@ func (c *command) send(output *io.Writer, w io.Writer) error {
 	return nil
 }
 
-// receive lets the command read from in. Nobody waits for the copy: a client may never send anything.
+// receive lets the command read from in. Nobody waits for the copy: a client may never send anything. It ends when the streaming
+// server closes in, after the command has ended.
 func (c *command) receive(in io.Reader) error {
 	if in == nil {
 		return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"batch.tensorstack.dev/shim"
@@ -29,15 +30,16 @@ type container struct {
 	containerState
 	config  *pb.ContainerConfig
 	spec    *shim.Spec
-	process *process        // while it runs
-	claimed bool            // StartContainer was called
-	ended   context.Context // done when the container is
-	end     context.CancelFunc
+	process *process      // while it runs
+	claimed bool          // StartContainer was called
+	ended   chan struct{} // closed by end
+	end     func()        // notes that the container has ended; once is enough
 }
 
 func newContainer(st containerState, config *pb.ContainerConfig, spec *shim.Spec) *container {
 	c := &container{containerState: st, config: config, spec: spec}
-	c.ended, c.end = context.WithCancel(context.Background())
+	c.ended = make(chan struct{})
+	c.end = sync.OnceFunc(func() { close(c.ended) })
 	return c
 }
 
@@ -121,16 +123,16 @@ func (s *server) StartContainer(ctx context.Context, q *pb.StartContainerRequest
 	if saved != nil { // the started file says as much to the next server
 		s.cfg.Log.Error(saved, "Recording a start", "container", c.ID)
 	}
-	go s.watch(c, p)
+	s.follow(c, p)
 	s.notify(c.ID, c.Sandbox, pb.ContainerEventType_CONTAINER_STARTED_EVENT)
 	return &pb.StartContainerResponse{}, nil
 }
 
-// watch records the container's end, unless the server ends first.
-func (s *server) watch(c *container, p *process) {
-	ws, ours, err := p.wait(s.ctx)
+// watch records the container's end, unless ctx ends first.
+func (s *server) watch(ctx context.Context, c *container, p *process) {
+	ws, ours, err := p.wait(ctx)
 	if err != nil {
-		if s.ctx.Err() == nil {
+		if ctx.Err() == nil {
 			s.cfg.Log.Error(err, "Waiting for a container", "container", c.ID)
 		}
 		return

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -55,8 +56,21 @@ func (s *server) inside(ctx context.Context, id string, argv []string, prepare f
 	// The score is the kubelet's until now. As in the shim, lowering it may be denied.
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", x.cmd.Process.Pid), []byte(strconv.Itoa(c.spec.OOMScoreAdj)), 0o644)
 	kill := func() { _ = unix.Kill(-x.cmd.Process.Pid, unix.SIGKILL) }
-	stopA, stopB := context.AfterFunc(ctx, kill), context.AfterFunc(c.ended, kill)
-	x.stop = func() { stopA(); stopB() }
+	done := make(chan struct{})
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		select {
+		case <-ctx.Done():
+			kill()
+		case <-c.ended:
+			kill()
+		case <-done:
+		}
+	})
+	x.stop = func() {
+		close(done)
+		watch.Wait()
+	}
 	return x, nil
 }
 

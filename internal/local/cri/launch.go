@@ -178,7 +178,7 @@ func (s *server) stop(ctx context.Context, c *container, grace time.Duration) er
 		return fmt.Errorf("killing container %s: %w", c.ID, err)
 	}
 	select {
-	case <-c.ended.Done():
+	case <-c.ended:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for the end of container %s: %w", c.ID, ctx.Err())
@@ -200,7 +200,7 @@ func (c *container) wait(ctx context.Context, d time.Duration) (ended bool, err 
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
-	case <-c.ended.Done():
+	case <-c.ended:
 		return true, nil
 	case <-t.C:
 		return false, nil

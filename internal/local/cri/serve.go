@@ -52,7 +52,10 @@ type server struct {
 	hide    []string
 	ids     idMaps
 	streams streaming.Server
-	ctx     context.Context // ends the watchers of containers, which outlive the call that started them
+	// follow watches over a container until it or the server ends. It returns at once: the call that starts a container ends before.
+	follow func(*container, *process)
+	// work is what runs until the server ends.
+	work sync.WaitGroup
 
 	mu         sync.Mutex
 	sandboxes  map[string]*sandbox
@@ -88,11 +91,13 @@ func Serve(ctx context.Context, cfg Config) error {
 }
 
 func newServer(ctx context.Context, cfg Config) *server {
-	return &server{
-		cfg: cfg, ctx: ctx, hide: cfg.hidden(), sandboxes: map[string]*sandbox{}, containers: map[string]*container{},
+	s := &server{
+		cfg: cfg, hide: cfg.hidden(), sandboxes: map[string]*sandbox{}, containers: map[string]*container{},
 		addresses: map[netip.Addr]string{}, images: map[string]bool{}, watchers: map[chan *pb.ContainerEventResponse]bool{},
 		remarked: map[string]bool{},
 	}
+	s.follow = func(c *container, p *process) { s.work.Go(func() { s.watch(ctx, c, p) }) }
+	return s
 }
 
 func (s *server) start(ctx context.Context, unlock func()) error {
@@ -125,20 +130,22 @@ func (s *server) start(ctx context.Context, unlock func()) error {
 	rpc := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage))
 	pb.RegisterRuntimeServiceServer(rpc, s)
 	pb.RegisterImageServiceServer(rpc, s)
-	go func() {
+	s.work.Go(func() {
 		if err := web.Serve(streams); !errors.Is(err, http.ErrServerClosed) {
 			s.cfg.Log.Error(err, "Serving streams")
 		}
-	}()
-	go func() {
+	})
+	s.work.Go(func() {
 		if err := rpc.Serve(socket); err != nil {
 			s.cfg.Log.Error(err, "Serving the CRI")
 		}
-	}()
+	})
+	// The next server, which waits for the lock, waits for this.
 	go func() {
 		<-ctx.Done()
 		rpc.Stop()
 		web.Close()
+		s.work.Wait()
 		unlock()
 	}()
 	return nil

@@ -105,6 +105,7 @@ func (s streamRuntime) execTerminal(ctx context.Context, id string, argv []strin
 	if err != nil {
 		return err
 	}
+	// Neither of these is waited for: the streaming server closes what they read from once this function has returned.
 	go func() {
 		for size := range resize {
 			_ = unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: size.Height, Col: size.Width})
@@ -153,6 +154,7 @@ func (s streamRuntime) Attach(ctx context.Context, id string, in io.Reader, out,
 		case <-done:
 		}
 	}
+	// None of these is waited for: conn is closed when this function returns, and the streaming server then closes what they read.
 	go writeFrames(conn, toShim, done)
 	go func() {
 		for size := range resize {
@@ -242,7 +244,7 @@ func (s streamRuntime) PortForward(ctx context.Context, id string, port int32, s
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	go func() {
+	go func() { // until stream is closed, as it is when this function returns
 		_, _ = io.Copy(conn, stream)
 		if c, ok := conn.(*net.TCPConn); ok {
 			_ = c.CloseWrite()

@@ -113,3 +113,40 @@ func whole() *scheduling.PodGroup {
 	pg.Status.Conditions = []scheduling.PodGroupCondition{{Type: scheduling.GroupScheduled, Status: metav1.ConditionTrue, Reason: scheduling.ReasonScheduled}}
 	return pg
 }
+
+// A group whose priority is outside of the bounds of its queue, which it may be when these change, has the nearest one within.
+func TestPriorityWithinBounds(t *testing.T) {
+	x := newIndex(func() {}, func(*group) {})
+	for name, priority := range map[string]int32{"low": 0, "middle": 50, "high": 100} {
+		x.podGroupSeen(&scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)},
+			Spec: scheduling.PodGroupSpec{MinMember: 1, Queue: "q", Priority: priority}})
+	}
+	bounded := func(least, most *int32) *scheduling.Queue {
+		return &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}, Spec: scheduling.QueueSpec{GroupPriority: &scheduling.PriorityRange{Min: least, Max: most}}}
+	}
+	for _, step := range []struct {
+		what              string
+		queue             *scheduling.Queue
+		low, middle, high int32
+	}{
+		{"no bounds", &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}}, 0, 50, 100},
+		{"both", bounded(new(int32(10)), new(int32(60))), 10, 50, 60},
+		{"narrower", bounded(new(int32(20)), new(int32(30))), 20, 30, 30},
+		{"a least one", bounded(new(int32(70)), nil), 70, 70, 100},
+		{"a highest one", bounded(nil, new(int32(40))), 0, 40, 40},
+		{"none any more", &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}}, 0, 50, 100},
+	} {
+		x.queueSeen(step.queue)
+		for name, want := range map[string]int32{"low": step.low, "middle": step.middle, "high": step.high} {
+			if got := x.groups["ns/"+name].core.Priority; got != want {
+				t.Errorf("%s: the priority of %s is %d, want %d", step.what, name, got, want)
+			}
+		}
+	}
+	x.queueSeen(bounded(new(int32(20)), new(int32(30))))
+	x.podGroupSeen(&scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "late", UID: "late"},
+		Spec: scheduling.PodGroupSpec{MinMember: 1, Queue: "q", Priority: 99}})
+	if got := x.groups["ns/late"].core.Priority; got != 30 {
+		t.Errorf("the priority of a group that comes after the bounds is %d, want 30", got)
+	}
+}

@@ -16,6 +16,7 @@ import (
 // nodes lets core place pods: pods that wait are assumed in the scheduler's cache, as a scheduling cycle does it, and pods
 // that run are taken out of the snapshot alone, which nobody else sees meanwhile. It is used on the scheduling goroutine only.
 type nodes struct {
+	// ctx is that of the scheduler, as long as which nodes lives. Core, which calls the methods of nodes, is pure and has none.
 	ctx      context.Context
 	logger   klog.Logger
 	profile  framework.Framework

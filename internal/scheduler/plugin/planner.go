@@ -68,7 +68,7 @@ func (p *Plugin) wrap(sched *scheduler.Scheduler) *planningQueue {
 
 // next yields the pod of the next scheduling cycle.
 func (pl *planner) next(ctx context.Context, logger klog.Logger) (*framework.QueuedPodInfo, error) {
-	pl.started.Do(func() {
+	pl.started.Do(func() { // they end with ctx and change nothing outside of this process, so nobody waits for them
 		go pl.feed(ctx, logger)
 		go pl.clock(ctx)
 	})

@@ -1,0 +1,85 @@
+package manifest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A value of a wrong type in a manifest without other faults is the one fault that is told, wherever it is: what depends on the
+// value is not judged.
+func TestWrongTypeIsTheOnlyFault(t *testing.T) {
+	files, err := filepath.Glob("../../kinds/testdata/good/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no manifests: %v", err)
+	}
+	checker := Checker{Namespace: "default"}
+	values := 0
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		docs, faults, err := Read(filepath.Base(file), bytes.NewReader(data))
+		if err != nil || len(faults) > 0 {
+			t.Fatal(err, faults)
+		}
+		for _, d := range docs {
+			object := d.Object
+			for _, path := range pathsOf("", object.Object) {
+				if top, _, _ := strings.Cut(path, "."); top != "spec" && path != "metadata.name" && path != "metadata.namespace" {
+					continue
+				}
+				d.Object = object.DeepCopy()
+				value, _ := lookUp(d.Object.Object, path)
+				if !replace(d.Object.Object, path, wrongFor(value)) {
+					t.Fatalf("%s has no %s", file, path)
+				}
+				r, err := checker.Check(t.Context(), d)
+				if err != nil {
+					t.Fatal(err)
+				}
+				values++
+				for _, f := range r.Faults {
+					if at, of := plain(f.Path), plain(path); !within(at, of) && !within(of, at) {
+						t.Errorf("%v in place of %s: %s", wrongFor(value), path, f)
+					}
+				}
+			}
+		}
+	}
+	if values < 500 {
+		t.Errorf("%d values were tried", values)
+	}
+}
+
+// pathsOf lists the paths of all values that a value holds.
+func pathsOf(path string, value any) []string {
+	var all []string
+	switch v := value.(type) {
+	case map[string]any:
+		for _, name := range sortedNames(v) {
+			at := strings.TrimPrefix(path+"."+name, ".")
+			all = append(append(all, at), pathsOf(at, v[name])...)
+		}
+	case []any:
+		for i := range v {
+			at := fmt.Sprintf("%s[%d]", path, i)
+			all = append(append(all, at), pathsOf(at, v[i])...)
+		}
+	}
+	return slices.Clip(all)
+}
+
+// wrongFor is a value of another type than a given one.
+func wrongFor(value any) any {
+	switch value.(type) {
+	case map[string]any, []any:
+		return "wrong"
+	}
+	return map[string]any{"wrong": "type"}
+}

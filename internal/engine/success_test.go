@@ -1,0 +1,64 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// A pod that was watched to succeed before somebody deleted it has succeeded, whether it is seen ending or not any more.
+func TestSuccessOfADeletedPod(t *testing.T) {
+	for name, test := range map[string]struct {
+		gone, watched, onSuccess bool
+		want                     batch.JobPhase
+	}{
+		"gone":                                 {gone: true, watched: true, want: batch.JobSucceeded},
+		"gone, and nobody watched it":          {gone: true, want: batch.JobPending},
+		"ending":                               {watched: true, want: batch.JobSucceeded},
+		"ending, and nobody watched it":        {want: batch.JobPending},
+		"gone, where success is restarted too": {gone: true, watched: true, onSuccess: true, want: batch.JobPending},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlay(t, 1, 3)
+			p.job.Roles[0].Restart.OnSuccess = test.onSuccess
+			p.pass().run(0).after(2*time.Second).pass().want(batch.JobRunning, 0)
+			pod := p.exit(0, 0).pod(0)
+			if test.watched {
+				p.seen.Succeeded = map[types.UID]*corev1.Pod{pod.UID: pod.DeepCopy()}
+			}
+			if test.gone {
+				delete(p.pods, pod.Name)
+			} else { // as the API server shows one that it deletes at once
+				now, none := metav1.NewTime(p.now), int64(0)
+				pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &now, &none
+			}
+			p.pass().after(2*time.Second).pass().want(test.want, 0)
+			if test.want == batch.JobSucceeded && p.uids > 1 {
+				t.Errorf("%d pods were created", p.uids)
+			}
+		})
+	}
+}
+
+// What a pod that debugs comes to is no result, and what is being disrupted need not be one either.
+func TestSucceededUndeleted(t *testing.T) {
+	p := newPlay(t, 1, 3)
+	pod := p.pass().run(0).pod(0)
+	if SucceededUndeleted(pod) {
+		t.Error("a pod that runs has succeeded")
+	}
+	if p.exit(0, 0); !SucceededUndeleted(pod) {
+		t.Error("a pod that has succeeded has not")
+	}
+	debugged, deleted := pod.DeepCopy(), pod.DeepCopy()
+	debugged.Annotations[batch.AnnotationRunMode] = string(batch.RunDebug)
+	deleted.DeletionTimestamp = &metav1.Time{Time: p.now}
+	if SucceededUndeleted(debugged) || SucceededUndeleted(deleted) {
+		t.Error("one that debugs, or is being deleted, counts")
+	}
+}

@@ -1,0 +1,71 @@
+package jobcontroller
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// A success that was watched is kept as long as a pass may need it: until the status has it, or no longer names the pod.
+func TestWatchedSuccessesAreForgotten(t *testing.T) {
+	pod := func(uid string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)}}
+	}
+	status := func(phase batch.ReplicaPhase, uids ...string) *batch.JobStatus {
+		task := batch.Tasks{Type: "w"}
+		for _, uid := range uids {
+			task.Replicas = append(task.Replicas, batch.ReplicaStatus{UID: uid, Phase: phase})
+		}
+		return &batch.JobStatus{Tasks: []batch.Tasks{task}}
+	}
+	var s successes
+	if open := s.open(status(batch.ReplicaRunning, "a"), nil); len(open) > 0 {
+		t.Errorf("%d are open of none", len(open))
+	}
+	for _, step := range []struct {
+		what   string
+		add    string
+		status *batch.JobStatus
+		seen   []*corev1.Pod
+		want   []types.UID
+	}{
+		{"the status says that it runs", "a", status(batch.ReplicaRunning, "a"), nil, []types.UID{"a"}},
+		{"a second time", "", status(batch.ReplicaRunning, "a"), nil, []types.UID{"a"}},
+		{"another is still there, and no status names it", "b", status(batch.ReplicaRunning, "a"), []*corev1.Pod{pod("b")}, []types.UID{"a", "b"}},
+		{"the status has one", "", status(batch.ReplicaSucceeded, "a"), []*corev1.Pod{pod("b")}, []types.UID{"b"}},
+		{"one that was forgotten is not needed any more", "", status(batch.ReplicaRunning, "a", "b"), nil, []types.UID{"b"}},
+		{"the status names another pod", "", status(batch.ReplicaRunning, "c"), nil, nil},
+	} {
+		if step.add != "" {
+			s.add(pod(step.add))
+		}
+		var got []types.UID
+		for uid := range s.open(step.status, step.seen) {
+			got = append(got, uid)
+		}
+		if slices.Sort(got); !slices.Equal(got, step.want) {
+			t.Errorf("%s: %v are open, want %v", step.what, got, step.want)
+		}
+	}
+}
+
+// The event handlers note successes of jobs that are known, and of no other job of the same name.
+func TestSuccessOfAnotherJobIsNotNoted(t *testing.T) {
+	all, key := newMemories(), types.NamespacedName{Namespace: "ns", Name: "job"}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a"}}
+	all.noteSuccess(key, "job", pod)
+	m := all.of(key, "job")
+	all.noteSuccess(key, "predecessor", pod)
+	if n := len(m.succeeded.pods); n != 0 {
+		t.Errorf("%d are noted", n)
+	}
+	all.noteSuccess(key, "job", pod)
+	if n := len(m.succeeded.pods); n != 1 {
+		t.Errorf("%d are noted, want 1", n)
+	}
+}
