@@ -149,6 +149,11 @@ func (s *stage) authorsOfLiveJobs(alice, bob, service client.Client) {
 		if err := errors.Join(service.Patch(s.Context(), o, mergePatch([]byte(takenOver))), isBy(o, byBob)); err != nil {
 			s.Errorf("%s: the author is changed by somebody who may use all queues: %v", kind, err)
 		}
+		s.must(alice.Patch(s.Context(), o, mergePatch([]byte(`{"spec":{"runMode":{"pause":{"enabled":false}}}}`))))
+		s.await("the group of "+job.GetName()+" says so too", func() error {
+			group := &scheduling.PodGroup{}
+			return errors.Join(s.client.Get(s.Context(), client.ObjectKeyFromObject(job), group), isBy(group, byBob))
+		})
 		s.must(s.client.Delete(s.Context(), job))
 	}
 }
