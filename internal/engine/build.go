@@ -41,9 +41,12 @@ func (p *pass) buildGroup() {
 		p.plan.Create = append(p.plan.Create, want)
 		return
 	}
-	if !equality.Semantic.DeepEqual(have.Spec, want.Spec) {
+	if by := p.RequestedBy; !equality.Semantic.DeepEqual(have.Spec, want.Spec) || by != "" && by != have.Annotations[scheduling.AnnotationRequestedBy] {
 		update := have.DeepCopy()
 		update.Spec = want.Spec
+		if by != "" {
+			metav1.SetMetaDataAnnotation(&update.ObjectMeta, scheduling.AnnotationRequestedBy, by)
+		}
 		p.plan.Update = append(p.plan.Update, update)
 	}
 }

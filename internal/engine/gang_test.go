@@ -122,3 +122,32 @@ func TestQueueEndsPods(t *testing.T) {
 		t.Errorf("events %q", p.events())
 	}
 }
+
+// TestGroupNamesTheAuthorOfItsJob: a group that says something else, or nothing, of who asked is brought up to date.
+func TestGroupNamesTheAuthorOfItsJob(t *testing.T) {
+	p := newPlay(t, 2, 1)
+	p.job.Gang = &Gang{Queue: "q", MinMember: 2, ByRole: true}
+	want := func(by string, updates int) {
+		t.Helper()
+		if got := p.seen.Group.Annotations[scheduling.AnnotationRequestedBy]; got != by || len(p.plan.Update) != updates {
+			t.Errorf("after %d updates the group is asked for by %q, not by %q", len(p.plan.Update), got, by)
+		}
+	}
+	p.pass().groups()
+	want("", 0)
+	p.seen.Group.Annotations = map[string]string{"other": "kept"}
+	p.job.RequestedBy = `["alice"]`
+	p.pass().groups()
+	want(`["alice"]`, 1)
+	if p.seen.Group.Annotations["other"] != "kept" {
+		t.Error("another annotation is lost")
+	}
+	p.pass().groups()
+	want(`["alice"]`, 0)
+	p.job.RequestedBy = `["bob"]`
+	p.pass().groups()
+	want(`["bob"]`, 1)
+	p.job.RequestedBy = ""
+	p.pass().groups()
+	want(`["bob"]`, 0)
+}

@@ -114,14 +114,17 @@ func (r *reconciler) create(ctx context.Context, job *engine.Job, plan *engine.P
 // createPods makes pods side by side. It builds each when there is room to send it, and keeps what a cache would.
 func (r *reconciler) createPods(ctx context.Context, job *engine.Job, all []engine.NewPod, m *memory) error {
 	return sideBySide(all, func(n engine.NewPod) (*corev1.Pod, error) {
-		var trimmed *corev1.Pod
+		var pod *corev1.Pod
 		err := r.inFlight.do(job.Roles[n.Role].PodSize, func() error {
-			pod := job.Pod(n)
+			pod = job.Pod(n)
+			whole := pod.Labels
 			err := r.client.Create(ctx, pod)
-			trimmed = trimPod(pod)
+			if pod = trimPod(pod); err != nil {
+				pod.Labels = whole // see adopt
+			}
 			return err
 		})
-		return trimmed, err
+		return pod, err
 	}, func(pod *corev1.Pod, err error) error {
 		if err != nil {
 			return r.createError(ctx, job, pod, err, m)
@@ -242,7 +245,7 @@ func (r *reconciler) createError(ctx context.Context, job *engine.Job, o engine.
 			return liveErr
 		}
 		if owner := metav1.GetControllerOfNoCopy(live); owner != nil && owner.UID == job.UID {
-			return nil
+			return r.adopt(ctx, o, live, m)
 		}
 		refusal.Reason, refusal.Message, err = batch.ReasonNameTaken, nameTaken(live, job), errNameTaken
 	} else if !refused(err) {

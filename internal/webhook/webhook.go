@@ -1,6 +1,6 @@
 // Package webhook is the admission of jobs: what a CRD's own rules cannot tell of them is told when they are created or
-// changed, in the words of package kinds, and what they leave out is filled in where other programs look for it. Jobs and pods
-// of queues are held to the size that their queue lets a pod have.
+// changed, in the words of package kinds, and what they leave out is filled in where other programs look for it. Jobs that name a
+// queue get a note of who asked for it. Jobs and pods of queues are held to the size that their queue lets a pod have.
 package webhook
 
 import (
@@ -26,6 +26,7 @@ import (
 const (
 	Path              = "/validate-jobs"
 	DefaultPath       = "/default-jobs"
+	NotePath          = "/note-jobs"
 	PodPath           = "/validate-pods"
 	configurationName = "t9k-batch"
 	secretName        = "t9k-webhook-cert"
@@ -68,6 +69,7 @@ func Add(mgr ctrl.Manager, opts Options) error {
 	server.Register(Path, &webhook.Admission{Handler: validate})
 	server.Register(PodPath, &webhook.Admission{Handler: &podValidator{decoder: validate.decoder, shapes: opts.Shapes}})
 	server.Register(DefaultPath, &webhook.Admission{Handler: &defaulter{decoder: validate.decoder}})
+	server.Register(NotePath, &webhook.Admission{Handler: noter{}})
 	if err := mgr.AddReadyzCheck("webhook", keeper.Ready); err != nil {
 		return fmt.Errorf("adding the webhook's readiness check: %w", err)
 	}

@@ -160,7 +160,7 @@ func (w *world) pointWebhook(address string) {
 		in    client.Object
 		index int
 		path  string
-	}{{validating, 0, webhook.Path}, {mutating, 0, webhook.DefaultPath}} {
+	}{{validating, 0, webhook.Path}, {mutating, 0, webhook.DefaultPath}, {mutating, 1, webhook.NotePath}} {
 		patch := fmt.Sprintf(`[{"op":"replace","path":"/webhooks/%d/clientConfig","value":{"url":"https://%s%s"}}]`, hook.index, address, hook.path)
 		w.must(w.client.Patch(w.Context(), hook.in, client.RawPatch(types.JSONPatchType, []byte(patch))))
 	}

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/config"
 	"tensorstack.dev/batch/internal/kinds"
 	"tensorstack.dev/batch/internal/kinds/kindtest"
@@ -242,14 +243,21 @@ func TestWebhookIsDown(t *testing.T) {
 	begin := time.Now()
 	w.create(newJob("good", role("w", 1, commandRun)))
 	w.create(badJob("bad"))
+	queued := newJob("queued", role("w", 1, commandRun))
+	queued.Spec.Scheduler = &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: scheduling.DefaultQueue}}
+	w.create(queued)
 	if d := time.Since(begin); d > 5*time.Second {
-		t.Errorf("two jobs took %s to be created", d)
+		t.Errorf("three jobs took %s to be created", d)
+	}
+	if note, noted := queued.Annotations[scheduling.AnnotationRequestedBy]; noted {
+		t.Errorf("somebody has noted that %s asked for the queue", note)
 	}
 	none := newJob("none", role("w", 0, commandRun))
 	if err := w.try(none); !apierrors.IsInvalid(err) {
 		t.Errorf("a job without replicas: %v", err)
 	}
 	w.awaitPhase("good", batch.JobRunning)
+	w.awaitPhase("queued", batch.JobRunning)
 	w.awaitPhase("bad", batch.JobFailed)
 
 	// The leader serves with the same certificate.

@@ -28,7 +28,7 @@ const team = "team"
 func (s *stage) as(user string) client.Client {
 	s.Helper()
 	config := rest.CopyConfig(s.env.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: user}
+	config.Impersonate, config.WarningHandlerWithContext = rest.ImpersonationConfig{UserName: user}, rest.NoWarnings{}
 	c, err := client.New(config, client.Options{Scheme: s.client.Scheme()})
 	s.must(err)
 	all := []string{"create", "get", "update", "patch"}
@@ -99,6 +99,7 @@ func TestAdmission(t *testing.T) {
 	t.Run("TensorBoards", func(t *testing.T) { s.with(t).boardsMove(alice) })
 	t.Run("groups", func(t *testing.T) { s.with(t).admissionOfGroups(alice) })
 	t.Run("labels", func(t *testing.T) { s.with(t).labelsStay() })
+	t.Run("labels of the pods of jobs", func(t *testing.T) { s.with(t).podsStayInTheirJob(alice) })
 }
 
 func (s *stage) whoMayUse(alice client.Client) {
@@ -261,4 +262,65 @@ func (s *stage) labelsStay() {
 	}
 	pod.Labels["mine"] = "yes"
 	s.must(s.client.Update(s.Context(), pod))
+}
+
+// podsStayInTheirJob: whatever scheduler it has, a pod that a job controls keeps the labels by which the operator finds it. Those that
+// it has lost, as while there was no policy, somebody may put back who may use all queues, as the operator may.
+func (s *stage) podsStayInTheirJob(alice client.Client) {
+	controlled := func(scheduler string, labels map[string]string) *corev1.Pod {
+		p := podOf(labels)
+		p.Spec.SchedulerName = scheduler
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: batch.GroupVersion.String(), Kind: "GenericJob", Name: "job", UID: "1", Controller: new(true)}}
+		s.must(s.client.Create(s.Context(), p))
+		return p
+	}
+	own := map[string]string{batch.LabelJobName: "job", batch.LabelJobKind: "GenericJob", batch.LabelReplicaType: "w", batch.LabelReplicaRank: "0",
+		batch.LabelReplicaAttempt: "0", "mine": "yes"}
+	put := func(as client.Client, pod *corev1.Pod, label, value string) error {
+		p := pod.DeepCopy()
+		if p.Labels == nil {
+			p.Labels = map[string]string{}
+		}
+		if p.Labels[label] = value; value == "" {
+			delete(p.Labels, label)
+		}
+		return as.Update(s.Context(), p, client.DryRunAll)
+	}
+	for _, scheduler := range []string{corev1.DefaultSchedulerName, scheduling.SchedulerName} {
+		pod, lost := controlled(scheduler, own), controlled(scheduler, map[string]string{"mine": "yes"})
+		bare := controlled(scheduler, nil)
+		for _, test := range []struct {
+			what         string
+			pod          *corev1.Pod
+			label, value string
+			// alice and admin tell whether they may do it.
+			alice, admin bool
+		}{
+			{"loses its job", pod, batch.LabelJobName, "", false, false},
+			{"goes to another job", pod, batch.LabelJobName, "other", false, false},
+			{"gets another rank", pod, batch.LabelReplicaRank, "1", false, true},
+			{"loses its attempt", pod, batch.LabelReplicaAttempt, "", false, true},
+			{"changes otherwise", pod, "mine", "no", true, true},
+			{"gets its job back", lost, batch.LabelJobName, "job", false, true},
+			{"gets its job back as the only label", bare, batch.LabelJobName, "job", false, true},
+			{"gets the name of another job", lost, batch.LabelJobName, "other", false, false},
+		} {
+			for name, as := range map[string]client.Client{"alice": alice, "an administrator": s.client} {
+				ok := test.alice
+				if name != "alice" {
+					ok = test.admin
+				}
+				err := put(as, test.pod, test.label, test.value)
+				if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "tell which job a pod is of, and cannot change on a live pod") {
+					s.Errorf("by %s a pod of the %s %s: %v", name, scheduler, test.what, err)
+				}
+			}
+		}
+	}
+	free := podOf(map[string]string{batch.LabelJobName: "any"})
+	free.Spec.SchedulerName = corev1.DefaultSchedulerName
+	s.must(alice.Create(s.Context(), free))
+	if err := put(alice, free, batch.LabelJobName, ""); err != nil {
+		s.Errorf("a pod that is no job's: %v", err)
+	}
 }

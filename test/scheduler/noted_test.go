@@ -105,6 +105,12 @@ func (s *stage) noted(alice, operator client.Client) {
 		if err != nil {
 			s.Errorf("a %s that is changed: %v", kind, err)
 		}
+		if kind != "Pod" {
+			o.SetAnnotations(nil)
+			if err := refusedWith(alice.Update(s.Context(), o), "is the API server's to set"); err != nil {
+				s.Errorf("a %s that loses its note: %v", kind, err)
+			}
+		}
 	}
 	for name, annotations := range map[string]map[string]string{"kept": {"mine": "yes"}, "removed": nil, "forged": {scheduling.AnnotationRequestedBy: forged}} {
 		pod := membersOf(free)["Pod"]

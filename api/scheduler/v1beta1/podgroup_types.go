@@ -34,7 +34,7 @@ const (
 )
 
 // AnnotationRequestedBy tells who asked for the queue of a PodGroup, a pod, a job or a TensorBoard: a user and the user's groups, as a
-// list in JSON. The API server sets it; what others write there does not stay.
+// list in JSON. Admission sets it; what others write there does not stay.
 const AnnotationRequestedBy = "scheduler.tensorstack.dev/requested-by"
 
 // TopologyPolicy says how a group is spread over topology domains.

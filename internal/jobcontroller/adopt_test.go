@@ -1,0 +1,70 @@
+package jobcontroller
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// patcher takes patches and answers each with err.
+type patcher struct {
+	client.Client
+	err  error
+	sent string
+}
+
+func (p *patcher) Patch(_ context.Context, o client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	data, err := patch.Data(o)
+	p.sent = string(data)
+	return errors.Join(err, p.err)
+}
+
+// TestAdopt: labels are put back where the name of the job is lost, under the UID of the pod; what stands in the way is told on the job.
+func TestAdopt(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	own := map[string]string{batch.LabelJobName: "job", batch.LabelJobKind: "GenericJob", batch.LabelReplicaRank: "1", batch.LabelReplicaAttempt: "3", "mine": "yes"}
+	const patch = `{"metadata":{"labels":{"batch.tensorstack.dev/job-kind":"GenericJob","batch.tensorstack.dev/job-name":"job",` +
+		`"batch.tensorstack.dev/replica-rank":"1"},"uid":"u"}}`
+	for name, test := range map[string]struct {
+		live  map[string]string
+		err   error
+		sent  string
+		stale bool
+		told  string
+	}{
+		"a cache was behind":      {live: own},
+		"the label is lost":       {live: map[string]string{"mine": "yes"}, sent: patch},
+		"no label is left":        {sent: patch},
+		"the label is another":    {live: map[string]string{batch.LabelJobName: "other"}, sent: patch},
+		"the pod has gone":        {err: apierrors.NewNotFound(pods, "p"), sent: patch, stale: true},
+		"there is a new pod":      {err: apierrors.NewConflict(pods, "p", errors.New("uid")), sent: patch, stale: true},
+		"somebody forbids it":     {err: apierrors.NewForbidden(pods, "p", errors.New("a policy says no")), sent: patch, told: "a policy says no; put it back or delete the pod"},
+		"the API server is away":  {err: errors.New("connection refused"), sent: patch},
+		"the API server is laden": {err: apierrors.NewTooManyRequests("later", 1), sent: patch},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, m := &patcher{err: test.err}, &memory{}
+			want := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", Labels: own}}
+			live := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u", Labels: test.live}}
+			err := (&reconciler{client: c}).adopt(t.Context(), want, live, m)
+			if (err != nil) != (test.err != nil) || errors.Is(err, errStale) != test.stale {
+				t.Errorf("the error is %v", err)
+			}
+			if c.sent != test.sent {
+				t.Errorf("the patch is %s", c.sent)
+			}
+			if told := len(m.refusals) > 0; told != (test.told != "") || told && !strings.Contains(m.refusals[0].Message, test.told) {
+				t.Errorf("the job is told %+v", m.refusals)
+			}
+		})
+	}
+}

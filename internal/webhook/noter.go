@@ -1,0 +1,71 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+)
+
+// noter notes on a new job who asked for its queue, over whatever the job says, and keeps that note on a live job. The conditions
+// in config/webhook/defaults.yaml choose the jobs: those that name a queue, unless the requester may name other authors.
+type noter struct{}
+
+// Handle answers one request. It reads nothing but metadata: a spec that cannot be decoded is the API server's to refuse.
+func (noter) Handle(_ context.Context, req admission.Request) admission.Response {
+	job, err := metadataOf(req.Object)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	note := ""
+	switch {
+	case req.SubResource != "":
+	case req.Operation == admissionv1.Create:
+		note = requestedBy(&req.UserInfo)
+	case req.Operation == admissionv1.Update:
+		old, err := metadataOf(req.OldObject)
+		if err != nil {
+			return admission.Errored(http.StatusBadRequest, err)
+		}
+		note = old.Annotations[scheduling.AnnotationRequestedBy]
+	}
+	if note == "" || note == job.Annotations[scheduling.AnnotationRequestedBy] {
+		return admission.Allowed("")
+	}
+	before, err := json.Marshal(job)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	metav1.SetMetaDataAnnotation(&job.ObjectMeta, scheduling.AnnotationRequestedBy, note)
+	after, err := json.Marshal(job)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	return admission.PatchResponseFromRaw(before, after)
+}
+
+func metadataOf(raw runtime.RawExtension) (*metav1.PartialObjectMetadata, error) {
+	o := &metav1.PartialObjectMetadata{}
+	return o, json.Unmarshal(raw.Raw, o)
+}
+
+// quoting escapes what strings.quote of CEL escapes. The policy t9k-noted compares the note with what it writes by that function.
+var quoting = strings.NewReplacer("\a", `\a`, "\b", `\b`, "\f", `\f`, "\n", `\n`, "\r", `\r`, "\t", `\t`, "\v", `\v`, `\`, `\\`, `"`, `\"`)
+
+// requestedBy returns the value of scheduling.AnnotationRequestedBy for a user.
+func requestedBy(user *authenticationv1.UserInfo) string {
+	var list strings.Builder
+	list.WriteString(`["` + quoting.Replace(user.Username) + `"`)
+	for _, group := range user.Groups {
+		list.WriteString(`,"` + quoting.Replace(group) + `"`)
+	}
+	return list.String() + "]"
+}

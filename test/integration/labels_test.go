@@ -1,0 +1,105 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"testing"
+
+	admissionregistration "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// Where nobody keeps the labels of pods from being removed, a job whose pod loses them goes on to its end: the pod is the job's by
+// its owner reference, and the operator puts the labels back.
+func TestJobFindsPodThatLostItsLabels(t *testing.T) {
+	w := newWorld(t)
+	w.withoutRule("t9k-pod-labels")
+	inQueue := &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: "default"}}
+	for name, test := range map[string]struct {
+		scheduler *batch.SchedulePolicy
+		scope     batch.RestartScope
+		// down is true where the operator is away meanwhile, ends where the pod ends meanwhile, with the exit code.
+		down, ends bool
+		exit       int32
+		want       batch.ReplicaStatus
+	}{
+		"runs":                            {},
+		"runs-in-a-queue":                 {scheduler: inQueue},
+		"restarts-together":               {scope: batch.RestartJob, want: batch.ReplicaStatus{Attempt: 1}},
+		"succeeds-meanwhile":              {down: true, ends: true},
+		"fails-meanwhile":                 {down: true, ends: true, exit: 1, want: batch.ReplicaStatus{Attempt: 1, RestartCount: 1}},
+		"fails-meanwhile-in-a-queue":      {scheduler: inQueue, down: true, ends: true, exit: 1, want: batch.ReplicaStatus{Attempt: 1, RestartCount: 1}},
+		"runs-while-the-operator-is-away": {down: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := w.in(t)
+			operator := startOperator(t, w.env.Kubeconfig)
+			job := newJob(name, restarting(role("w", 2, commandRun), batch.RestartOnFailure, 1))
+			job.Spec.Scheduler, job.Spec.ReplicaSpecs[0].RestartPolicy.Scope = test.scheduler, test.scope
+			w.create(job)
+			w.awaitPhase(name, batch.JobRunning)
+			first, second := name+"-w-0", name+"-w-1"
+			lost := w.pods()[second]
+			if test.down {
+				operator.kill()
+			}
+			w.unlabel(second)
+			if test.ends {
+				w.finish(second, test.exit)
+			}
+			if test.down {
+				startOperator(t, w.env.Kubeconfig)
+			}
+			w.await("the replica has a pod with all labels", func() error {
+				pod := &corev1.Pod{}
+				if err := w.get(second, pod); err != nil {
+					return err
+				}
+				want := maps.Clone(lost.Labels)
+				want[batch.LabelReplicaAttempt] = fmt.Sprint(test.want.Attempt)
+				if !maps.Equal(pod.Labels, want) || (pod.UID == lost.UID) != (test.want.Attempt == 0) {
+					return fmt.Errorf("pod %s, which was %s, has the labels %v", pod.UID, lost.UID, pod.Labels)
+				}
+				return nil
+			})
+			if !test.ends || test.exit != 0 {
+				w.finish(second, 0)
+			}
+			w.finish(first, 0)
+			end := w.awaitPhase(name, batch.JobSucceeded)
+			if r := end.Status.Tasks[0].Replicas[1]; r.Attempt != test.want.Attempt || r.RestartCount != test.want.RestartCount {
+				t.Errorf("the replica is in attempt %d after %d restarts, not %d after %d", r.Attempt, r.RestartCount, test.want.Attempt, test.want.RestartCount)
+			}
+		})
+	}
+}
+
+// withoutRule takes one of the admission policies of pods out of force for the time of the test.
+func (w *world) withoutRule(name string) {
+	w.Helper()
+	binding := &admissionregistration.ValidatingAdmissionPolicyBinding{}
+	w.must(w.client.Get(w.Context(), types.NamespacedName{Name: name}, binding))
+	w.must(w.client.Delete(w.Context(), binding))
+	w.Cleanup(func() {
+		again := &admissionregistration.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: binding.Labels}, Spec: binding.Spec}
+		if err := w.client.Create(context.Background(), again); err != nil {
+			w.Error(err)
+		}
+	})
+}
+
+// unlabel takes from a pod the labels by which the operator finds it.
+func (w *world) unlabel(pod string) {
+	w.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:null,%q:null,%q:null,%q:null}}}`, batch.LabelJobName, batch.LabelJobKind, batch.LabelReplicaType, batch.LabelReplicaRank)
+	w.await("pod "+pod+" loses its labels", func() error { // the policy holds for a moment yet
+		o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: pod}}
+		return w.client.Patch(w.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch)))
+	})
+}

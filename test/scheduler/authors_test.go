@@ -1,0 +1,309 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
+	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/internal/testing/testenv"
+)
+
+// byBob is how it is noted that bob has asked.
+const byBob = `["bob","system:authenticated"]`
+
+// TestAuthorsOfJobs: each job says who asked for its queue, nobody can make it say otherwise, and it starts by the right of its author.
+func TestAuthorsOfJobs(t *testing.T) {
+	t.Parallel()
+	s := newStageOf(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs, local.Webhook, local.Scheduler, local.Operator}})
+	s.node("n", 64, nil)
+	s.queue(free, "", 0)
+	alice, bob := s.as("alice"), s.as("bob")
+	for _, queue := range []string{"later", "narrowed"} {
+		s.mayUse("bob", queue)
+	}
+	s.mayUse("service", "")
+	s.await("authors are noted", func() error {
+		pod, job, forged := podOf(nil), jobsOf(free, "1")["GenericJob"], membersOf(free)["PodGroup"]
+		pod.Namespace, forged = s.namespace, forged.DeepCopyObject().(client.Object)
+		forged.SetNamespace(s.namespace)
+		forged.SetAnnotations(map[string]string{scheduling.AnnotationRequestedBy: byBob})
+		return errors.Join(alice.Create(t.Context(), pod, client.DryRunAll), isBy(pod, byAlice), alice.Create(t.Context(), job, client.DryRunAll),
+			isBy(job, byAlice), refusedWith(alice.Create(t.Context(), forged, client.DryRunAll), "is the API server's to set"))
+	})
+	t.Run("a job that is created", func(t *testing.T) { s.with(t).authorsOfNewJobs(alice, s.as("service")) })
+	t.Run("a job that is changed", func(t *testing.T) { s.with(t).authorsOfLiveJobs(alice, bob, s.as("service")) })
+	t.Run("a job that is applied again", func(t *testing.T) { s.with(t).authorsOfAppliedJobs(alice, bob) })
+	t.Run("a TensorBoard", func(t *testing.T) { s.with(t).authorsOfBoards(alice) })
+	t.Run("a queue that is narrowed", func(t *testing.T) { s.with(t).narrowedMeanwhile(alice, bob) })
+	t.Run("a queue that comes later", func(t *testing.T) { s.with(t).queueComesLater(alice, bob) })
+}
+
+// noting gives an object a note.
+func noting[T client.Object](o T, by string) T {
+	annotations := maps.Clone(o.GetAnnotations())
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[scheduling.AnnotationRequestedBy] = by
+	o.SetAnnotations(annotations)
+	return o
+}
+
+func (s *stage) authorsOfNewJobs(alice, service client.Client) {
+	const odd = `o"neil\ <a&b>`
+	somebodyOdd := s.as(odd)
+	pod := podOf(nil)
+	pod.Namespace = s.namespace
+	s.must(somebodyOdd.Create(s.Context(), pod, client.DryRunAll))
+	generous := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "generous", Labels: map[string]string{scheduling.LabelDefaultQueue: free}}}
+	s.must(s.client.Create(s.Context(), generous))
+	for kind := range jobsOf(free, "1") {
+		job := func() *unstructured.Unstructured { return asMap(s, jobsOf(free, "1")[kind]) }
+		unqueued := func() *unstructured.Unstructured {
+			o := job()
+			unstructured.RemoveNestedField(o.Object, "spec", "scheduler")
+			return o
+		}
+		elsewhere := unqueued()
+		elsewhere.SetNamespace(generous.Name)
+		s.await("a "+kind+" without a queue gets one", func() error { // an API server that has just started has no mutations of custom resources
+			return alice.Create(s.Context(), elsewhere.DeepCopy(), client.DryRunAll)
+		})
+		for name, test := range map[string]struct {
+			job  *unstructured.Unstructured
+			as   client.Client
+			want string
+		}{
+			"without a note":                        {job(), alice, byAlice},
+			"with the note of somebody else":        {noting(job(), byBob), alice, byAlice},
+			"with what is no note":                  {noting(job(), "bob"), alice, byAlice},
+			"beside other annotations":              {noting(mine(job()), byBob), alice, byAlice},
+			"for somebody else, by right":           {noting(job(), byAlice), service, byAlice},
+			"for oneself, with all rights":          {job(), service, `["service","system:authenticated"]`},
+			"without a queue":                       {unqueued(), alice, ""},
+			"by somebody of an odd name":            {job(), somebodyOdd, pod.Annotations[scheduling.AnnotationRequestedBy]},
+			"with the queue of its namespace":       {elsewhere, alice, byAlice},
+			"without a queue, by the right to name": {noting(unqueued(), byAlice), service, byAlice},
+		} {
+			s.Run(kind+"/"+name, func(t *testing.T) {
+				if err := errors.Join(test.as.Create(t.Context(), test.job, client.DryRunAll), isBy(test.job, test.want)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		if o := noting(mine(job()), byBob); alice.Create(s.Context(), o, client.DryRunAll) != nil || o.GetAnnotations()["mine"] != "yes" {
+			s.Errorf("%s: another annotation is lost: %v", kind, o.GetAnnotations())
+		}
+	}
+	if note := pod.Annotations[scheduling.AnnotationRequestedBy]; !strings.Contains(note, "<a&b>") {
+		s.Errorf("the note is %s", note)
+	}
+}
+
+func mine(o *unstructured.Unstructured) *unstructured.Unstructured {
+	o.SetAnnotations(map[string]string{"mine": "yes"})
+	return o
+}
+
+// authorsOfLiveJobs: whatever somebody else changes, the author stays who it was.
+func (s *stage) authorsOfLiveJobs(alice, bob, service client.Client) {
+	const takenOver = `{"metadata":{"annotations":{"` + scheduling.AnnotationRequestedBy + `":"[\"bob\",\"system:authenticated\"]"}}}`
+	for kind, job := range jobsOf(free, "1") {
+		s.must(alice.Create(s.Context(), job))
+		read := func() *unstructured.Unstructured {
+			o := asMap(s, job)
+			s.must(s.client.Get(s.Context(), client.ObjectKeyFromObject(o), o))
+			return o
+		}
+		for name, patch := range map[string]string{
+			"it is paused":                `{"spec":{"runMode":{"pause":{"enabled":true}}}}`,
+			"it is resumed":               `{"spec":{"runMode":{"pause":{"enabled":false}}}}`,
+			"its priority changes":        `{"spec":{"scheduler":{"t9kScheduler":{"priority":7}}}}`,
+			"the note is removed":         `{"metadata":{"annotations":{"` + scheduling.AnnotationRequestedBy + `":null}}}`,
+			"all annotations are removed": `{"metadata":{"annotations":null}}`,
+			"the note is changed":         `{"metadata":{"annotations":{"` + scheduling.AnnotationRequestedBy + `":"[\"service\"]"}}}`,
+			"somebody takes it over":      takenOver,
+		} {
+			for who, as := range map[string]client.Client{"somebody else": bob, "the author": alice} {
+				o := read()
+				if err := errors.Join(as.Patch(s.Context(), o, mergePatch([]byte(patch))), isBy(o, byAlice), isBy(read(), byAlice)); err != nil {
+					s.Errorf("%s: %s, by %s: %v", kind, name, who, err)
+				}
+			}
+		}
+		o := read()
+		if err := errors.Join(service.Patch(s.Context(), o, mergePatch([]byte(takenOver))), isBy(o, byBob)); err != nil {
+			s.Errorf("%s: the author is changed by somebody who may use all queues: %v", kind, err)
+		}
+		s.must(alice.Patch(s.Context(), o, mergePatch([]byte(`{"spec":{"runMode":{"pause":{"enabled":false}}}}`))))
+		s.await("the group of "+job.GetName()+" says so too", func() error {
+			group := &scheduling.PodGroup{}
+			return errors.Join(s.client.Get(s.Context(), client.ObjectKeyFromObject(job), group), isBy(group, byBob))
+		})
+		s.must(s.client.Delete(s.Context(), job))
+	}
+}
+
+// authorsOfAppliedJobs: a manifest without the note, applied again, leaves the note alone and changes nothing.
+func (s *stage) authorsOfAppliedJobs(alice, bob client.Client) {
+	for kind, job := range jobsOf(free, "1") {
+		manifest := asMap(s, job)
+		manifest.SetName("applied-" + strings.ToLower(kind))
+		manifest.SetGenerateName("")
+		unstructured.RemoveNestedField(manifest.Object, "status")
+		s.must(unstructured.SetNestedField(manifest.Object, true, "spec", "runMode", "pause", "enabled"))
+		data, err := manifest.MarshalJSON()
+		s.must(err)
+		apply := func(as client.Client) (*unstructured.Unstructured, error) {
+			o := manifest.DeepCopy()
+			err := as.Patch(s.Context(), o, client.RawPatch(types.ApplyPatchType, data), client.FieldOwner("t9k"), client.ForceOwnership)
+			return o, err
+		}
+		for i, as := range []client.Client{alice, alice, bob} {
+			o, err := apply(as)
+			if err := errors.Join(err, isBy(o, byAlice)); err != nil {
+				s.Errorf("%s: applied for the time %d: %v", kind, i+1, err)
+			}
+			if o.GetGeneration() != 1 {
+				s.Errorf("%s: applied for the time %d it is of generation %d", kind, i+1, o.GetGeneration())
+			}
+			for _, f := range o.GetManagedFields() {
+				if f.FieldsV1 != nil && strings.Contains(string(f.FieldsV1.Raw), "requested-by") {
+					s.Errorf("%s: %s manages the note", kind, f.Manager)
+				}
+			}
+		}
+		// To replace the whole object by the manifest keeps the note as well. The operator writes the status meanwhile.
+		live, replaced := asMap(s, job), &unstructured.Unstructured{}
+		s.await(kind+" is replaced", func() error {
+			s.must(s.client.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: manifest.GetName()}, live))
+			replaced = manifest.DeepCopy()
+			replaced.SetResourceVersion(live.GetResourceVersion())
+			return bob.Update(s.Context(), replaced)
+		})
+		if err := isBy(replaced, byAlice); err != nil {
+			s.Errorf("%s: replaced: %v", kind, err)
+		}
+		s.must(s.client.Delete(s.Context(), live))
+	}
+}
+
+// authorsOfBoards: a training job that has but its TensorBoard in a queue is noted too, and hands the note on.
+func (s *stage) authorsOfBoards(alice client.Client) {
+	for _, kind := range kinds.All {
+		if kind.Training == nil {
+			continue
+		}
+		job := asMap(s, jobsOf(free, "1")[kind.Name])
+		job.SetName("boards-" + strings.ToLower(kind.Name))
+		unstructured.RemoveNestedField(job.Object, "spec", "scheduler")
+		s.must(unstructured.SetNestedField(job.Object, map[string]any{"image": "none", "trainingLogFilesets": []any{"t9k://pvc/logs/here"},
+			"scheduler": map[string]any{"t9kScheduler": map[string]any{"queue": free}}}, "spec", "tensorboardSpec"))
+		if err := errors.Join(alice.Create(s.Context(), noting(job, byBob)), isBy(job, byAlice)); err != nil {
+			s.Errorf("%s: %v", kind.Name, err)
+		}
+		board := &unstructured.Unstructured{}
+		board.SetGroupVersionKind(tensorboard.GroupVersion.WithKind("TensorBoard"))
+		s.await("the TensorBoard of "+job.GetName(), func() error {
+			return s.client.Get(s.Context(), client.ObjectKeyFromObject(job), board)
+		})
+		if err := isBy(board, byAlice); err != nil {
+			s.Error(err)
+		}
+		s.must(s.client.Delete(s.Context(), job))
+	}
+}
+
+// jobsBy has somebody create a job of each kind, with two pods of 1 CPU each. It returns their names.
+func (s *stage) jobsBy(as client.Client, author, queue string) (names []string) {
+	s.Helper()
+	for kind, job := range jobsOf(queue, "1") {
+		name := strings.ToLower(fmt.Sprintf("%s-%s-%s", queue, author, kind))
+		job.SetName(name)
+		job.SetGenerateName("")
+		s.must(as.Create(s.Context(), job))
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// awaitJobSays waits until a job of any kind does not run for a reason that it tells in certain words.
+func (s *stage) awaitJobSays(name, words string) {
+	s.Helper()
+	s.await("job "+name+" says that "+words, func() error {
+		for _, kind := range kinds.All {
+			o := kind.New()
+			if s.client.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, o.(client.Object)) != nil {
+				continue // a job of another kind
+			}
+			for _, c := range kind.Status(o).Conditions {
+				if c.Type == batch.JobRunningCondition && c.Status == metav1.ConditionFalse && strings.Contains(c.Message, words) {
+					return nil
+				}
+			}
+			return fmt.Errorf("it says %+v", kind.Status(o).Conditions)
+		}
+		return errors.New("there is no such job")
+	})
+}
+
+// narrowedMeanwhile: while jobs wait, their queue is closed to the namespace. Those start whose authors have the right.
+func (s *stage) narrowedMeanwhile(alice, bob client.Client) {
+	s.queue("narrowed", "2", 0)
+	s.group("blocker", "narrowed", 1, "1")
+	s.awaitBound("blocker", 1)
+	hers, his := s.jobsBy(alice, "alice", "narrowed"), s.jobsBy(bob, "bob", "narrowed")
+	for _, name := range slices.Concat(hers, his) {
+		s.awaitReason(name, scheduling.ReasonQuotaExceeded)
+	}
+	s.changeQueue("narrowed", func(q *scheduling.QueueSpec) { q.NamespaceSelector = nil; q.Quota.Requests = cpus("20") })
+	s.admits("narrowed", hers, his)
+	s.mayUse("alice", "narrowed")
+	for _, name := range hers {
+		s.awaitBound(name, 2)
+	}
+}
+
+// queueComesLater: jobs wait for a queue that does not exist, and when it comes those start whose authors have the right to it.
+func (s *stage) queueComesLater(alice, bob client.Client) {
+	hers, his := s.jobsBy(alice, "alice", "later"), s.jobsBy(bob, "bob", "later")
+	for _, name := range slices.Concat(hers, his) {
+		s.awaitReason(name, scheduling.ReasonQueueNotFound)
+	}
+	s.queue("later", "", 0, func(q *scheduling.QueueSpec) { q.NamespaceSelector = nil })
+	s.admits("later", hers, his)
+	s.changeQueue("later", func(q *scheduling.QueueSpec) { q.NamespaceSelector = &metav1.LabelSelector{} })
+	for _, name := range hers {
+		s.awaitBound(name, 2)
+	}
+}
+
+// admits wants his jobs to start, and hers to wait for want of a right.
+func (s *stage) admits(queue string, hers, his []string) {
+	s.Helper()
+	for _, name := range his {
+		s.awaitBound(name, 2)
+	}
+	for _, name := range hers {
+		s.awaitReason(name, scheduling.ReasonNotAdmitted)
+		s.awaitJobSays(name, "queue "+queue+" is not for namespace default, which its namespaceSelector does not select, and alice has no right to use it")
+		if n := s.bound(name); n != 0 {
+			s.Errorf("%d pods of %s have started", n, name)
+		}
+	}
+}
