@@ -182,7 +182,7 @@ func (s *stage) authorsOfAppliedJobs(alice, bob client.Client) {
 				s.Errorf("%s: applied for the time %d it is of generation %d", kind, i+1, o.GetGeneration())
 			}
 			for _, f := range o.GetManagedFields() {
-				if f.FieldsV1 != nil && strings.Contains(string(f.FieldsV1.Raw), "requested-by") {
+				if f.FieldsV1 != nil && strings.Contains(f.FieldsV1.GetRawString(), "requested-by") {
 					s.Errorf("%s: %s manages the note", kind, f.Manager)
 				}
 			}
