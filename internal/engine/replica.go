@@ -90,10 +90,7 @@ func (r *replica) observe(mode batch.RunModeType, keepResults bool, cfg *Config)
 		return
 	}
 	r.uid = string(r.pod.UID)
-	end := r.role.classify(r.pod)
-	if r.watched != nil && end == disrupted {
-		end = r.role.lastState(r.watched)
-	}
+	end := r.podEnd()
 	attempt := count(r.pod.Labels[batch.LabelReplicaAttempt])
 	r.superseded = attempt < r.past.attempt && !r.succeededFirst(end) || end != notEnded && r.returned
 	if r.superseded {
@@ -127,6 +124,15 @@ func (r *replica) observe(mode batch.RunModeType, keepResults bool, cfg *Config)
 			r.observeDebugEnd(cfg)
 		}
 	}
+}
+
+// podEnd says whether and how the replica's pod has ended: as it was watched to, where it is being deleted since.
+func (r *replica) podEnd() ending {
+	end := r.role.classify(r.pod)
+	if end == disrupted && r.watched != nil {
+		return r.role.lastState(r.watched)
+	}
+	return end
 }
 
 // shown is the pod that tells what became of the replica: its own, or the one that has succeeded and gone. It may be nil.
