@@ -40,7 +40,8 @@ type shutdown struct {
 	logind *logind.Server
 
 	mu     sync.Mutex
-	began  time.Time // zero until the end is asked for
+	began  time.Time     // when the pods' time to end began, or will as far as is known; zero until the end is asked for
+	grace  time.Duration // the least that was asked for so far
 	status ShutdownStatus
 }
 
@@ -49,12 +50,21 @@ func (s *shutdown) request(grace time.Duration) {
 	s.mu.Lock()
 	deadline := time.Now().Add(grace)
 	if s.began.IsZero() {
-		s.began, s.status.Deadline = time.Now(), deadline
+		s.began, s.grace, s.status.Deadline = time.Now(), grace, deadline
 	} else if deadline.Before(s.status.Deadline) {
-		s.status.Deadline = deadline
+		s.grace, s.status.Deadline = min(grace, s.grace), deadline
 	}
 	s.mu.Unlock()
 	s.begin()
+}
+
+// reach begins the pods' time to end, of which nothing goes to the components that end before them. It tells whether there is any.
+func (s *shutdown) reach() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.began = time.Now()
+	s.status.Deadline = s.began.Add(s.grace)
+	return s.grace > 0
 }
 
 // now returns nil unless the cluster goes down.
@@ -71,7 +81,7 @@ func (s *shutdown) now() *ShutdownStatus {
 // drain has the kubelet end the pods, and returns when the API server knows how they ended, or when time is up.
 func (s *shutdown) drain(a *api) func(context.Context) {
 	return func(ctx context.Context) {
-		if !time.Now().Before(s.now().Deadline) {
+		if !s.reach() {
 			return
 		}
 		s.logind.Announce()

@@ -60,3 +60,21 @@ func TestShutdownIsShortenedAndNeverProlonged(t *testing.T) {
 		t.Errorf("the end was begun %d times", begun)
 	}
 }
+
+// TestShutdownGivesPodsAllTheirTime: what ends before the pods do takes nothing of the time that they have.
+func TestShutdownGivesPodsAllTheirTime(t *testing.T) {
+	s := &shutdown{begin: func() {}, logind: logind.NewServer()}
+	s.request(time.Minute)
+	s.began = s.began.Add(-time.Hour) // so long did the others take
+	s.status.Deadline = s.status.Deadline.Add(-time.Hour)
+	if !s.reach() {
+		t.Error("the pods have no time")
+	}
+	if left := time.Until(s.now().Deadline); left < 59*time.Second {
+		t.Errorf("the pods have %s", left)
+	}
+	s.request(0)
+	if s.reach() {
+		t.Error("a request to end at once leaves time")
+	}
+}

@@ -20,6 +20,8 @@ const (
 	steadyAfter = 10 * time.Second
 	// stopGrace is how long a program may take to end after it was asked to.
 	stopGrace = 3 * time.Second
+	// causeInterval is how often is looked whether what a component cannot start for is still there.
+	causeInterval = 500 * time.Millisecond
 	// readyInterval is how often a component that is not ready yet is asked again.
 	readyInterval = 20 * time.Millisecond
 	// probeTimeout is how long a component that was ready may take to say that it still is.
@@ -119,9 +121,7 @@ func (s *Supervisor) spawner(ctx context.Context) {
 func (s *Supervisor) Status() []ComponentStatus {
 	list := make([]ComponentStatus, len(s.units))
 	for i, u := range s.units {
-		u.mu.Lock()
-		list[i] = u.status
-		u.mu.Unlock()
+		list[i] = u.now()
 	}
 	return list
 }
@@ -140,7 +140,7 @@ func (s *Supervisor) Probe(ctx context.Context) []ComponentStatus {
 		wg.Go(func() {
 			if err := u.Ready(ctx); err != nil {
 				list[i].State = StateNotReady
-				list[i].Message, list[i].Blocked = u.explain(err)
+				list[i].Message, list[i].Blocked = explain(err, u.cause())
 			}
 		})
 	}

@@ -333,6 +333,35 @@ func TestSupervisorTellsTheCause(t *testing.T) {
 	})
 }
 
+// TestSupervisorForgetsACauseThatIsGone: the status is of now, and the component does not wait for its turn to start again.
+func TestSupervisorForgetsACauseThatIsGone(t *testing.T) {
+	w := newWorld(t)
+	var full atomic.Bool
+	full.Store(true)
+	a := w.script("a")
+	free := filepath.Join(t.TempDir(), "free")
+	a.Args[1] = "test -e " + free + " || exit 3;" + a.Args[1]
+	a.Cause = func() error {
+		if full.Load() {
+			return errors.New("the disk is full")
+		}
+		return nil
+	}
+	w.start(t, a)
+	w.await(t, "the cause of its ends", func() bool {
+		s := w.status("a")
+		return s.State == StateCrashed && s.Message == "the disk is full" && s.Blocked && s.Restarts >= 4
+	})
+	if err := os.WriteFile(free, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	full.Store(false)
+	if s := w.status("a"); s.Blocked {
+		t.Errorf("with space on the disk the status is %+v", s)
+	}
+	w.awaitState(t, "a", StateReady)
+}
+
 func TestCheckPlane(t *testing.T) {
 	program := []string{"x"}
 	for name, c := range map[string]struct {

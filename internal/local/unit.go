@@ -23,6 +23,7 @@ type unit struct {
 	ended   chan struct{} // closed when process has ended
 	wanted  bool
 	killed  bool
+	caused  bool // the status tells of Cause
 }
 
 func (u *unit) set(state State, message string) {
@@ -36,6 +37,18 @@ func (u *unit) setLocked(state State, message string) {
 		u.status.Since = time.Now()
 	}
 	u.status.Name, u.status.State, u.status.Message, u.status.Blocked = u.Name, state, message, false
+	u.caused = false
+}
+
+// now is the component's status, without a cause that has gone since it was told.
+func (u *unit) now() ComponentStatus {
+	u.mu.Lock()
+	status, caused := u.status, u.caused
+	u.mu.Unlock()
+	if caused && u.Cause() == nil {
+		status.Message, status.Blocked = "starts again", false
+	}
+	return status
 }
 
 // launch starts the program, unless the component was stopped meanwhile.
@@ -62,28 +75,37 @@ func (u *unit) gone() {
 
 // notYet notes why the program, which runs, does not serve.
 func (u *unit) notYet(err error) {
-	message, blocked := u.explain(err)
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.setLocked(StateStarting, message)
-	u.status.Blocked = blocked
+	u.failed(StateStarting, err)
 }
 
 func (u *unit) crashed(err error) {
-	message, blocked := u.explain(err)
+	u.failed(StateCrashed, err)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.setLocked(StateCrashed, message)
-	u.status.Blocked = blocked
 	u.status.Restarts++
 }
 
-// explain says why the component does not serve, by its cause where that is known, and whether somebody has to remove that first.
-func (u *unit) explain(err error) (message string, blocked bool) {
-	if u.Cause != nil {
-		if cause := u.Cause(); cause != nil {
-			return cause.Error(), true
-		}
+// failed notes why the component does not serve, by its cause where that is known.
+func (u *unit) failed(state State, err error) {
+	cause := u.cause()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.setLocked(state, "")
+	u.status.Message, u.status.Blocked = explain(err, cause)
+	u.caused = cause != nil
+}
+
+func (u *unit) cause() error {
+	if u.Cause == nil {
+		return nil
+	}
+	return u.Cause()
+}
+
+// explain says why a component does not serve, and whether somebody has to do something about it first.
+func explain(err, cause error) (message string, blocked bool) {
+	if cause != nil {
+		return cause.Error(), true
 	}
 	return err.Error(), errors.As(err, new(*blockedError))
 }
@@ -182,12 +204,20 @@ func (u *unit) awaitWanted(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// pause waits before the next start, less long when somebody asks for it.
+// pause waits before the next start, less long when somebody asks for it or has removed the cause of the last end.
 func (u *unit) pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-u.changed:
-	case <-ctx.Done():
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		blocked := u.now().Blocked
+		select {
+		case <-time.After(min(causeInterval, time.Until(end))):
+		case <-u.changed:
+			return
+		case <-ctx.Done():
+			return
+		}
+		if blocked && !u.now().Blocked {
+			return
+		}
 	}
 }
 

@@ -29,7 +29,7 @@ const deaf = `trap '' TERM; ` + obey
 // what had ended has ended.
 func TestDownAndUp(t *testing.T) {
 	w := newStopped(t)
-	if err := w.env.Down(2 * time.Second); err != nil {
+	if err := w.env.Down(10 * time.Second); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range w.leavers() {
