@@ -26,6 +26,8 @@ const (
 	readyInterval = 20 * time.Millisecond
 	// probeTimeout is how long a component that was ready may take to say that it still is.
 	probeTimeout = 2 * time.Second
+	// probeEvery is how often those that were ready are asked while others are not.
+	probeEvery = time.Second
 	// maxLogSize is the size, in bytes, from which a log is set aside when its component starts.
 	maxLogSize = 16 << 20
 )

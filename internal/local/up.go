@@ -115,10 +115,13 @@ func awaitReady(ctx context.Context, d Dir, ended <-chan error, report func(Comp
 	client := NewClient(d)
 	reported := map[string]bool{}
 	last, silent := &Status{}, error(nil) // what the machine process has said last, and why it said no more
+	probed := time.Now()
 	for {
 		status, err := client.Status(ctx)
-		if err == nil && status.Ready() {
-			status, err = client.Probe(ctx) // what has become ready once may serve no more
+		// What has become ready once may serve no more, and others wait for it.
+		if err == nil && (status.Ready() || time.Since(probed) > probeEvery) {
+			status, err = client.Probe(ctx)
+			probed = time.Now()
 		}
 		if ctx.Err() == nil {
 			silent = err

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"sync"
 	"time"
@@ -101,6 +102,7 @@ func newServer(ctx context.Context, cfg Config) *server {
 }
 
 func (s *server) start(ctx context.Context, unlock func()) error {
+	heedSignals()
 	var err error
 	if s.ids, err = readIDMaps(); err != nil {
 		return err
@@ -149,6 +151,16 @@ func (s *server) start(ctx context.Context, unlock func()) error {
 		unlock()
 	}()
 	return nil
+}
+
+// heedSignals has this process ignore no signal. What it ignored, all processes of containers would ignore too: SIGHUP under nohup,
+// SIGINT and SIGQUIT in the background of a script.
+func heedSignals() {
+	for sig := unix.Signal(1); sig < unix.SIGSYS; sig++ {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig) // handled by nobody, and not inherited
+		}
+	}
 }
 
 // complete checks the configuration and resolves its paths.

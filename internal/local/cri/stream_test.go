@@ -9,8 +9,10 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/signal"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -151,6 +153,19 @@ func TestExecTerminal(t *testing.T) {
 	_, _ = io.WriteString(keyboard, "\x03exit 5\n") // the key reaches the program, not the shell
 	wantCode(t, <-done, 5)
 	close(terminal)
+}
+
+// TestCommandsHeedSignals: what the server's process was told to ignore, as by nohup, no command in a container ignores.
+func TestCommandsHeedSignals(t *testing.T) {
+	signal.Ignore(syscall.SIGUSR1, syscall.SIGUSR2)
+	n := start(t)
+	sb, _ := n.sandbox("a")
+	const ask, none = "grep SigIgn /proc/self/status", "SigIgn:\t0000000000000000\n"
+	id := n.run(sb, script("c", ask+"; exec sleep 1000"))
+	eventually(t, "the container's command ignores nothing", func() bool { return n.log(id) == none })
+	if got, _ := n.sync(id, "sh", "-c", ask); got != none {
+		t.Errorf("a command that is run in the container has %q", got)
+	}
 }
 
 func TestExecEndsWithItsClient(t *testing.T) {

@@ -129,7 +129,7 @@ func TestFullDisk(t *testing.T) {
 		}
 		return nil
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if out, err := u.try(ctx, "up"); err == nil || !strings.Contains(out, want) {
 		t.Errorf("up: %v\n%s", err, out)
