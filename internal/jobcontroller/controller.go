@@ -27,9 +27,8 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// +kubebuilder:rbac:groups=batch.tensorstack.dev,resources=genericjobs;pytorchtrainingjobs;tensorflowtrainingjobs,verbs=get;list;watch;delete
-// +kubebuilder:rbac:groups=batch.tensorstack.dev,resources=genericjobs/status;pytorchtrainingjobs/status;tensorflowtrainingjobs/status,verbs=update
-// +kubebuilder:rbac:groups=batch.tensorstack.dev,resources=genericjobs/finalizers;pytorchtrainingjobs/finalizers;tensorflowtrainingjobs/finalizers,verbs=update
+// The permissions for jobs themselves are in zz_generated.rbac.go.
+//
 // +kubebuilder:rbac:groups=scheduler.tensorstack.dev,resources=podgroups,verbs=get;list;watch;create;update
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create
