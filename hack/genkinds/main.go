@@ -29,7 +29,7 @@ func main() {
 // generate writes everything that names each kind below the root of a tree.
 func generate(root string, all []kinds.Kind) error {
 	g := generator{root: root, all: all}
-	return errors.Join(g.scheme(), g.permissions(), g.crds(), g.rows(), g.guide())
+	return errors.Join(g.scheme(), g.permissions(), g.rules(), g.crds(), g.rows(), g.guide())
 }
 
 // generator writes files below root that name all kinds.

@@ -20,7 +20,12 @@ var genericJob = Kind{
 	convert:        convertGeneric,
 	validate:       validateGeneric,
 	validateUpdate: validateGenericUpdate,
-	Status:         func(o Object) *batch.JobStatus { return &o.(*batch.GenericJob).Status.JobStatus },
+	schema: schema{
+		kept: append([]keptField{{"successRules", "[]"}, {"failureRules", "[]"}, {"service", anObject}}, jobKept...),
+		roleKept: []keptField{{"replicas", ""}, {"restartPolicy.policy", "'OnFailure'"}, {"restartPolicy.scope", "'Replica'"},
+			{"restartPolicy.exitCodes.restart", "[]"}, {"restartPolicy.exitCodes.fail", "[]"}, {"template", ""}},
+	},
+	Status: func(o Object) *batch.JobStatus { return &o.(*batch.GenericJob).Status.JobStatus },
 }
 
 func convertGeneric(o Object, c *conversion) {

@@ -37,6 +37,8 @@ type Kind struct {
 	validate func(Object, *validator)
 	// validateUpdate notes the changes that a live job does not take.
 	validateUpdate func(updated, old Object, c *changes)
+	// schema says the same to the API server, as far as its rules can.
+	schema schema
 	// Default fills in what an object leaves out and other programs look for; nil where there is nothing.
 	Default func(Object)
 	// warn lists what only this kind says to no effect; nil where there is nothing.

@@ -23,6 +23,7 @@ var pyTorchTrainingJob = Kind{
 	convert:        convertPyTorch,
 	validate:       validatePyTorch,
 	validateUpdate: validatePyTorchUpdate,
+	schema:         pyTorchSchema,
 	Default:        defaultPyTorch,
 	warn:           warnPyTorch,
 	Status:         func(o Object) *batch.JobStatus { return &o.(*batch.PyTorchTrainingJob).Status.JobStatus },

@@ -24,7 +24,11 @@ var tensorFlowTrainingJob = Kind{
 	convert:        convertTensorFlow,
 	validate:       validateTensorFlow,
 	validateUpdate: validateTensorFlowUpdate,
-	Status:         func(o Object) *batch.JobStatus { return &o.(*batch.TensorFlowTrainingJob).Status.JobStatus },
+	schema: schema{
+		kept:     trainingKept,
+		roleKept: []keptField{{"replicas", ""}, {"restartPolicy", "'OnFailure'"}, {"template", ""}},
+	},
+	Status: func(o Object) *batch.JobStatus { return &o.(*batch.TensorFlowTrainingJob).Status.JobStatus },
 	Training: func(o Object) (*batch.TrainingSpec, *batch.TrainingStatus) {
 		j := o.(*batch.TensorFlowTrainingJob)
 		return &j.Spec.TrainingSpec, &j.Status.TrainingStatus
