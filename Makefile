@@ -79,6 +79,7 @@ API_GROUPS := batch/v1beta1 scheduler/v1beta1 tensorboard/v1beta1
 generate: $(TOOLS)/controller-gen $(TOOLS)/applyconfiguration-gen ## Write deepcopy, CRDs, RBAC, apply configurations and docs/reference from the Go types
 	@cd api && $(TOOLS)/controller-gen object crd:generateEmbeddedObjectMeta=true paths=./... output:crd:dir=../config/crd
 	@cd tools && go run ./crdslim ../config/crd/*.yaml
+	@go run ./hack/genkinds .
 	@$(TOOLS)/controller-gen rbac:roleName=t9k-operator paths=./internal/jobcontroller/... paths=./internal/operator/... paths=./internal/tensorboard/... paths=./internal/queue/... output:rbac:dir=config/rbac
 	@rm -rf api/applyconfiguration
 	@cd api && $(TOOLS)/applyconfiguration-gen --output-dir applyconfiguration --output-pkg tensorstack.dev/batch/api/applyconfiguration $(API_GROUPS:%=tensorstack.dev/batch/api/%)

@@ -43,12 +43,14 @@ func (j *job) ref() string              { return ref(j.kind, j.GetName()) }
 func (j *job) status() *batch.JobStatus { return j.kind.Status(j.Object) }
 
 // asInstalled leaves it to the cluster how large a job may be: an operator may have other limits than the usual ones.
-var asInstalled = kinds.Options{MaxReplicas: math.MaxInt32}
+var asInstalled = kinds.Limits{MaxReplicas: math.MaxInt32}
 
-// lowered is the job's normal form.
+// lowered is the job's normal form, if there is nothing wrong with the job.
 func (j *job) lowered() (*engine.Job, error) {
-	normal, errs := j.kind.Lower(j.Object, asInstalled)
-	return normal, errs.ToAggregate()
+	if faults := j.kind.Validate(j.Object, asInstalled); len(faults) > 0 {
+		return nil, faults.ToAggregate()
+	}
+	return j.kind.Convert(j.Object), nil
 }
 
 func (j *job) view() view.Job {

@@ -30,7 +30,7 @@ Jobs are held to the usual limit of 10,000 replicas. "run" leaves it to the clus
 		Example: a.example("t9k validate -f job.yaml", "t9k validate -f a.yaml -f b.yaml"),
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			checked, err := a.check(cmd.Context(), files, a.offlineNamespace(), kinds.Options{})
+			checked, err := a.check(cmd.Context(), files, a.offlineNamespace(), kinds.Limits{})
 			if err != nil {
 				return err
 			}
@@ -48,12 +48,12 @@ type checked struct {
 }
 
 // check reads and checks manifests. Faults are listed in the order of the files and documents.
-func (a *app) check(ctx context.Context, files []string, namespace string, limits kinds.Options) (*checked, error) {
+func (a *app) check(ctx context.Context, files []string, namespace string, limits kinds.Limits) (*checked, error) {
 	if len(files) == 0 {
 		return nil, errors.New("name a manifest: -f FILE")
 	}
 	c := &checked{}
-	checker := manifest.Checker{Namespace: namespace, Kinds: limits}
+	checker := manifest.Checker{Namespace: namespace, Limits: limits}
 	for _, file := range files {
 		r, name, err := a.open(file)
 		if err != nil {

@@ -65,11 +65,10 @@ func lower(t *testing.T, u *unstructured.Unstructured) (kinds.Object, *engine.Jo
 	if object.GetName() == "" {
 		object.SetName(object.GetGenerateName() + "xxxxx")
 	}
-	job, errs := kind.Lower(object, kinds.Options{})
-	if len(errs) > 0 {
+	if errs := kind.Validate(object, kinds.Limits{}); len(errs) > 0 {
 		t.Fatalf("the result is not valid: %v", errs.ToAggregate())
 	}
-	return object, job
+	return object, kind.Convert(object)
 }
 
 func TestJob(t *testing.T) {

@@ -39,12 +39,12 @@ func (p *pass) setConditions(s *batch.JobStatus) {
 	stamp(s, all, metav1.NewTime(p.seen.Now).Rfc3339Copy())
 }
 
-// initializedCondition says whether the job was accepted. That a job which has begun became Invalid does not undo it.
+// initializedCondition says whether the job was accepted. That a job which has begun is rejected later does not undo it.
 func (p *pass) initializedCondition() batch.JobCondition {
 	if old := condition(p.old, batch.JobInitialized); p.finished && old != nil {
 		return *old
 	}
-	if p.Invalid != "" && p.old.StartTime == nil {
+	if p.rejected && p.old.StartTime == nil {
 		return is(batch.JobInitialized, false, batch.ReasonInvalidSpec, p.Invalid)
 	}
 	return is(batch.JobInitialized, true, batch.ReasonAccepted, "The controller has accepted the job.")

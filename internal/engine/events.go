@@ -69,7 +69,7 @@ func (p *pass) incidentEvent(next *batch.JobStatus) {
 
 func (p *pass) modeEvents(next *batch.JobStatus) {
 	switch {
-	case next.RunMode == p.old.RunMode || p.Invalid != "":
+	case next.RunMode == p.old.RunMode || p.rejected:
 	case next.RunMode == batch.RunPause:
 		p.event(normal(batch.EventJobPaused, "The job is paused; its pods are ending."))
 	case p.old.RunMode == batch.RunPause:

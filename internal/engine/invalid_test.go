@@ -56,3 +56,23 @@ func TestInvalidJobOnALostNode(t *testing.T) {
 		t.Errorf("deletions %+v", p.plan.Delete)
 	}
 }
+
+// What is wrong with a job that has begun does not stop it, unless no sense can be made of it or nothing bounds its size.
+func TestInvalidJobThatHasBegunIsCarriedOn(t *testing.T) {
+	p := newPlay(t, 2, 0)
+	p.pass().run(0, 1).after(2*time.Second).pass().want(batch.JobRunning, 0)
+	p.job.Invalid = "spec.replicaSpecs: the limit is 1"
+	p.after(time.Minute).pass().want(batch.JobRunning, 0).wantReason(batch.JobInitialized, batch.ReasonAccepted)
+	p.job.Roles[0].Replicas = maxInvalidReplicas + 1
+	p.after(time.Minute).pass().want(batch.JobFailed, 0).wantReason(batch.JobFailedCondition, batch.ReasonInvalidSpec)
+}
+
+// The roles of a job that has not begun are not looked at where something is wrong with it: two may have the same name.
+func TestInvalidJobThatHasNotBegunGetsNoPods(t *testing.T) {
+	p := newPlay(t, 2, 0)
+	p.job.Roles, p.job.Invalid = append(p.job.Roles, p.job.Roles[0]), "spec.replicaSpecs[1].type: another role has this name"
+	p.pass().want(batch.JobFailed, 0)
+	if len(p.pods) > 0 || len(p.stat.Tasks) > 0 || p.stat.StartTime != nil {
+		t.Errorf("%d pods, status %+v", len(p.pods), p.stat)
+	}
+}

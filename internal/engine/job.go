@@ -1,5 +1,5 @@
 // Package engine decides what happens to a job. It is pure: Next is a function of the job, of what has been seen of it and
-// of the clock, and says what to write, delete and create. Every kind of job is lowered to the normal form Job first, so
+// of the clock, and says what to write, delete and create. Every kind of job is converted to the normal form Job first, so
 // this package knows no kinds.
 package engine
 
@@ -15,18 +15,18 @@ import (
 
 // Job is the normal form of a job of any kind.
 type Job struct {
-	// APIVersion and Kind identify the object that was lowered; owner references carry them.
+	// APIVersion and Kind identify the object that was converted; owner references carry them.
 	APIVersion, Kind string
 	Namespace, Name  string
 	UID              types.UID
 	Generation       int64
-	// Invalid says what is wrong with a job that cannot be carried out, which fails at once; empty where it can. Such a job has
-	// no roles, and what pods it has are cleaned up.
+	// Invalid says what is wrong with the job; empty where nothing is. A job that has begun is carried on whatever is wrong with
+	// it by now, if sense can be made of it: a limit may have been lowered, or a release be stricter. Any other one fails at once.
 	Invalid string
 	// Deleting is true once somebody has asked to delete the job: nothing is created any more.
 	Deleting bool
 
-	// Roles in the order of replicaSpecs.
+	// Roles in the order of replicaSpecs. A job of which no sense can be made has none.
 	Roles []Role
 	// Success and Failure rules. Without success rules the job succeeds when every replica has; without rules of either sort it
 	// fails when any replica has failed for good. A job whose success rules can hold no more fails in any case.
@@ -63,7 +63,7 @@ type Role struct {
 	Type     string
 	Replicas int
 	Restart  Restart
-	// Template of the pods. It is shared with the lowered object and never modified.
+	// Template of the pods. It is shared with the converted object and never modified.
 	Template *corev1.PodTemplateSpec
 	// PodSize is an upper bound of the memory that one of the pods takes, in bytes.
 	PodSize int
@@ -172,6 +172,12 @@ func (r *Role) mainContainer() string {
 		return ""
 	}
 	return r.Template.Spec.Containers[r.Main].Name
+}
+
+// Bare is the job without its roles and whatever speaks of them. What is left suffices to end it.
+func (j *Job) Bare() *Job {
+	return &Job{APIVersion: j.APIVersion, Kind: j.Kind, Namespace: j.Namespace, Name: j.Name, UID: j.UID, Generation: j.Generation,
+		Deleting: j.Deleting, CleanUp: j.CleanUp, TTL: j.TTL, ClusterDomain: j.ClusterDomain, Invalid: j.Invalid}
 }
 
 // Replicas is the number of replicas that the job wants, over all roles.

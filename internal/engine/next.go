@@ -95,12 +95,14 @@ type pass struct {
 	next     *batch.JobStatus
 	mode     batch.RunModeType
 	finished bool
+	// rejected is true for a job that cannot be carried out. It is Bare.
+	rejected bool
 	verdict  verdict
 	// replicas of all roles; roles[i] is the part of role i.
 	replicas []replica
 	roles    [][]replica
 	create   []*replica
-	// leftovers are the pods of a job without roles.
+	// leftovers are the pods of a job that is rejected.
 	leftovers []*corev1.Pod
 	// lost names the pods that are deleted by force, with their nodes.
 	lost []string
@@ -123,6 +125,9 @@ func Next(job *Job, seen Seen, cfg Config) Plan {
 	p := &pass{Job: job, seen: &seen, cfg: &cfg, old: seen.Status}
 	if p.old == nil {
 		p.old = &batch.JobStatus{}
+	}
+	if p.rejected = job.rejected(p.old); p.rejected {
+		p.Job = job.Bare()
 	}
 	p.finished = conditionTrue(p.old, batch.JobCompleted) || conditionTrue(p.old, batch.JobFailedCondition)
 	p.mode = p.runMode()
@@ -209,7 +214,7 @@ func (p *pass) load() {
 			r.pod = pod
 			continue
 		}
-		if p.Invalid != "" {
+		if p.rejected {
 			p.leftovers = append(p.leftovers, pod)
 			continue
 		}
@@ -287,7 +292,7 @@ func (p *pass) act() {
 		p.forceDelete(r.pod)
 	}
 	for _, pod := range p.leftovers {
-		if p.CleanUp == batch.CleanUpAll || p.CleanUp == batch.CleanUpUnfinished && holdsResources(pod) {
+		if p.goesAtEnd(!holdsResources(pod)) {
 			p.deletePod(pod)
 		}
 		p.forceDelete(pod)
@@ -335,8 +340,7 @@ func (p *pass) cleanUp(r *replica) {
 	if r.superseded || r.remove && r.result == notEnded && !r.disrupted {
 		r.phase, r.reason = batch.ReplicaDeleted, ""
 	}
-	unfinished := r.role.classify(r.pod) == notEnded
-	if p.CleanUp == batch.CleanUpAll || unfinished && (p.CleanUp == batch.CleanUpUnfinished || p.pastDeadline()) {
+	if p.goesAtEnd(r.role.classify(r.pod) != notEnded) {
 		p.deletePod(r.pod)
 		if r.result == notEnded {
 			r.phase, r.reason = batch.ReplicaDeleted, "Terminating"
@@ -344,6 +348,11 @@ func (p *pass) cleanUp(r *replica) {
 		return
 	}
 	p.stopSidecars(r)
+}
+
+// goesAtEnd tells whether a pod is deleted when the job has finished; ended tells whether the pod has.
+func (p *pass) goesAtEnd(ended bool) bool {
+	return p.CleanUp == batch.CleanUpAll || !ended && (p.CleanUp == batch.CleanUpUnfinished || p.pastDeadline())
 }
 
 // forget notes that a replica has no pod and is to have none. Its next pod, if any, is a further attempt.

@@ -18,7 +18,7 @@ func (p *pass) switches() bool {
 // beforeDebug is the pass that a switch to debug mode leads to. What has ended before makes the job end, if it does, before
 // the switch makes it worthless.
 func (p *pass) beforeDebug() *pass {
-	before := &pass{Job: p.Job, seen: p.seen, cfg: p.cfg, old: p.old, mode: p.old.RunMode}
+	before := &pass{Job: p.Job, rejected: p.rejected, seen: p.seen, cfg: p.cfg, old: p.old, mode: p.old.RunMode}
 	before.weigh()
 	if before.verdict.over() || before.plan.Contested || before.plan.Refresh {
 		return before

@@ -9,13 +9,13 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// reservedPrefixes begin the keys of the labels and annotations by which the operator and the scheduler know a pod.
-var reservedPrefixes = []string{"tensorstack.dev/", batch.GroupVersion.Group + "/", scheduling.GroupVersion.Group + "/"}
+// ReservedPrefixes begin the keys of the labels and annotations by which the operator and the scheduler know a pod.
+var ReservedPrefixes = []string{"tensorstack.dev/", batch.GroupVersion.Group + "/", scheduling.GroupVersion.Group + "/"}
 
 // Reserved tells whether a label or an annotation of a pod is the operator's to set. A template that could set one would put
 // the job's pods into a queue, or into a group, for which nobody asked its author for the right.
 func Reserved(key string) bool {
-	for _, prefix := range reservedPrefixes {
+	for _, prefix := range ReservedPrefixes {
 		if strings.HasPrefix(key, prefix) {
 			return true
 		}

@@ -27,12 +27,20 @@ const sameMoment = time.Second
 // maxLateWait is how long a success that was told late waits at most.
 const maxLateWait = 5 * time.Second
 
+// maxInvalidReplicas is the largest number of replicas of an invalid job that is carried on since it has begun. It bounds memory.
+const maxInvalidReplicas = 100_000
+
+// rejected tells whether a job cannot be carried out, as its last status is.
+func (j *Job) rejected(old *batch.JobStatus) bool {
+	return j.Invalid != "" && (old.StartTime == nil || len(j.Roles) == 0 || j.Replicas() > maxInvalidReplicas)
+}
+
 // judge applies the finish rules, then the limits of time.
 func (p *pass) judge() verdict {
 	if p.finished {
 		return verdict{}
 	}
-	if p.Invalid != "" {
+	if p.rejected {
 		return verdict{batch.JobFailed, batch.ReasonInvalidSpec, p.Invalid}
 	}
 	if p.mode != batch.RunDebug {

@@ -190,7 +190,7 @@ func (p *pass) setTimes(s *batch.JobStatus) {
 
 // startTime is the StartTime of the next status.
 func (p *pass) startTime() *metav1.Time {
-	running := p.mode != batch.RunPause && !p.finished && p.Invalid == ""
+	running := p.mode != batch.RunPause && !p.finished && !p.rejected
 	if running && (p.old.StartTime == nil || p.old.RunMode == batch.RunPause) {
 		return p.firstStart(metav1.NewTime(p.seen.Now).Rfc3339Copy())
 	}

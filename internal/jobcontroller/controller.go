@@ -27,9 +27,8 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// +kubebuilder:rbac:groups=batch.tensorstack.dev,resources=genericjobs;pytorchtrainingjobs;tensorflowtrainingjobs,verbs=get;list;watch;delete
-// +kubebuilder:rbac:groups=batch.tensorstack.dev,resources=genericjobs/status;pytorchtrainingjobs/status;tensorflowtrainingjobs/status,verbs=update
-// +kubebuilder:rbac:groups=batch.tensorstack.dev,resources=genericjobs/finalizers;pytorchtrainingjobs/finalizers;tensorflowtrainingjobs/finalizers,verbs=update
+// The permissions for jobs themselves are in zz_generated.rbac.go.
+//
 // +kubebuilder:rbac:groups=scheduler.tensorstack.dev,resources=podgroups,verbs=get;list;watch;create;update
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create
@@ -49,7 +48,10 @@ const retryFirst, retryMost = 20 * time.Millisecond, 30 * time.Second
 // Options are the settings of the controllers.
 type Options struct {
 	Engine engine.Config
-	Kinds  kinds.Options
+	// Limits are those that jobs are held to.
+	Limits kinds.Limits
+	// ClusterDomain is the DNS domain of the cluster. Defaults to "cluster.local".
+	ClusterDomain string
 }
 
 // Controllers are those of all kinds of job. They share limits of requests.
@@ -139,7 +141,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	m := r.memories.of(req.NamespacedName, obj.GetUID())
 	obj = m.newest(obj)
-	job := r.kind.Convert(obj, r.opts.Kinds)
+	job := r.convert(obj)
 	seen, err := r.read(ctx, obj, job, m)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -166,6 +168,18 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: sooner(plan.RequeueAfter, m.forgetAfter(seen.Now))}, nil
+}
+
+// convert returns the normal form of an object, and what is wrong with the object for the engine to judge.
+func (r *reconciler) convert(obj kinds.Object) *engine.Job {
+	job := r.kind.Convert(obj)
+	if r.opts.ClusterDomain != "" {
+		job.ClusterDomain = r.opts.ClusterDomain
+	}
+	if faults := r.kind.Validate(obj, r.opts.Limits); len(faults) > 0 {
+		job.Invalid = faults.ToAggregate().Error()
+	}
+	return job
 }
 
 // nameDelay returns the time until a pass asks again for a name that is taken. No event tells that the name is free, because

@@ -36,9 +36,9 @@ func refusal(t *testing.T, manifest []byte) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, errs := k.Lower(job, kinds.Options{})
+	errs := k.Validate(job, kinds.Limits{})
 	if len(objects) == 2 {
-		_, errsAfter := k.Lower(objects[1], kinds.Options{})
+		errsAfter := k.Validate(objects[1], kinds.Limits{})
 		if all := append(errs, errsAfter...); len(all) > 0 {
 			t.Fatalf("only the change should be bad: %v", all)
 		}

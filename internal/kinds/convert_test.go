@@ -3,17 +3,21 @@ package kinds_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/engine"
 	"tensorstack.dev/batch/internal/kinds"
 	"tensorstack.dev/batch/internal/kinds/kindtest"
 )
 
-// converted converts the job of a manifest, begun or not, where the operator allows one replica.
-func converted(t *testing.T, data []byte, begun bool) *engine.Job {
+// judged is the job of a manifest, begun or not, with what is wrong with it where the operator allows one replica, and what the
+// engine makes of it.
+func judged(t *testing.T, data []byte, begun bool) (*engine.Job, engine.Plan) {
 	t.Helper()
+	now := time.Unix(1_700_000_000, 0)
 	objects, err := kindtest.Decode(data)
 	if err != nil {
 		t.Fatal(err)
@@ -23,17 +27,20 @@ func converted(t *testing.T, data []byte, begun bool) *engine.Job {
 		t.Fatal(err)
 	}
 	if begun {
-		k.Status(objects[0]).StartTime = &metav1.Time{}
+		k.Status(objects[0]).StartTime = &metav1.Time{Time: now}
 	}
-	return k.Convert(objects[0], kinds.Options{MaxReplicas: 1})
+	job := k.Convert(objects[0])
+	job.Invalid = k.Validate(objects[0], kinds.Limits{MaxReplicas: 1}).ToAggregate().Error()
+	return job, engine.Next(job, engine.Seen{Now: now, Status: k.Status(objects[0]), Live: true}, engine.Config{})
 }
 
 // A job that has begun keeps its size, its rules and its bounds where the operator's limit is lowered.
 func TestJobThatHasBegunIsCarriedOn(t *testing.T) {
 	for _, name := range []string{"good/everything", "good/pytorch-everything", "good/pytorch-elastic", "good/pytorch-elastic-roles", "good/tensorflow-everything"} {
 		t.Run(name, func(t *testing.T) {
-			want, got := accepted(t, manifest(t, name)), converted(t, manifest(t, name), true)
-			if got.Invalid != "" || got.Replicas() != want.Replicas() || len(got.Success) != len(want.Success) || len(got.Failure) != len(want.Failure) ||
+			want := accepted(t, manifest(t, name))
+			got, plan := judged(t, manifest(t, name), true)
+			if plan.Status.Phase == batch.JobFailed || len(plan.Pods) != want.Replicas() || got.Replicas() != want.Replicas() || len(got.Success) != len(want.Success) || len(got.Failure) != len(want.Failure) ||
 				(got.Elastic == nil) != (want.Elastic == nil) || got.Elastic != nil && *got.Elastic != *want.Elastic {
 				t.Errorf("%d replicas, %d success rules, elastic %+v; want %d, %d, %+v (%s)", got.Replicas(), len(got.Success), got.Elastic,
 					want.Replicas(), len(want.Success), want.Elastic, got.Invalid)
@@ -42,17 +49,19 @@ func TestJobThatHasBegunIsCarriedOn(t *testing.T) {
 	}
 }
 
-func TestJobThatHasNotBegunIsInvalid(t *testing.T) {
-	job := converted(t, manifest(t, "good/everything"), false)
-	if !strings.Contains(job.Invalid, "the limit is 1") || len(job.Roles) > 0 || job.TTL == nil || job.CleanUp != "Unfinished" {
-		t.Errorf("%q, %d roles, TTL %v, clean-up %s", job.Invalid, len(job.Roles), job.TTL, job.CleanUp)
+func TestJobThatHasNotBegunIsRejected(t *testing.T) {
+	job, plan := judged(t, manifest(t, "good/everything"), false)
+	failed := plan.Status.Conditions[len(plan.Status.Conditions)-2]
+	if failed.Type != batch.JobFailedCondition || failed.Reason != batch.ReasonInvalidSpec || !strings.Contains(failed.Message, "the limit is 1") ||
+		len(plan.Status.Tasks)+len(plan.Pods)+len(plan.Create) > 0 || job.TTL == nil || job.CleanUp != "Unfinished" {
+		t.Errorf("%+v, status %+v, TTL %v, clean-up %s", failed, plan.Status, job.TTL, job.CleanUp)
 	}
 }
 
 // What makes no sense cannot be carried on, whether or not it has begun.
-func TestSenselessJobIsInvalid(t *testing.T) {
+func TestSenselessJobIsRejected(t *testing.T) {
 	for _, name := range []string{"rule-rank-out-of-range", "role-twice", "replicas-negative", "template-without-containers", "roles-empty"} {
-		if job := converted(t, manifest(t, "bad/"+name), true); job.Invalid == "" {
+		if job, plan := judged(t, manifest(t, "bad/"+name), true); len(job.Roles) > 0 || plan.Status.Phase != batch.JobFailed {
 			t.Errorf("%s is carried on", name)
 		}
 	}
@@ -60,7 +69,17 @@ func TestSenselessJobIsInvalid(t *testing.T) {
 
 // A negative time to live is a fault, and must not delete the job at once.
 func TestFaultyTimesDoNotHold(t *testing.T) {
-	if job := converted(t, manifest(t, "bad/ttl-negative"), true); job.Invalid != "" || job.TTL != nil {
-		t.Errorf("%q, TTL %v", job.Invalid, job.TTL)
+	if job, plan := judged(t, manifest(t, "bad/ttl-negative"), true); plan.Status.Phase == batch.JobFailed || job.TTL != nil {
+		t.Errorf("%q, TTL %v", plan.Status.Phase, job.TTL)
+	}
+}
+
+// An object of another kind is no job of this one, and no object at all is none.
+func TestObjectsOfOtherKinds(t *testing.T) {
+	for _, o := range []kinds.Object{&batch.PyTorchTrainingJob{}, (*batch.GenericJob)(nil), nil} {
+		k := kinds.All[0]
+		if job, errs := k.Convert(o), k.Validate(o, kinds.Limits{}); len(job.Roles) > 0 || len(errs) != 1 || len(k.ValidateUpdate(o, o)) != 1 {
+			t.Errorf("%T is a %s: %v", o, k.Name, errs)
+		}
 	}
 }

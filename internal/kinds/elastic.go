@@ -17,69 +17,71 @@ func isElastic(spec *batch.PyTorchTrainingJobSpec) bool {
 	return e != nil && switchedOn(e.Enabled, e.Enable) && torchrunOn(spec.TorchrunConfig)
 }
 
-// elastic lowers elastic scaling: it shares the expected replicas among the roles.
-func (l *lowering) elastic(spec *batch.PyTorchTrainingJobSpec, path *field.Path) {
-	weights := l.weights(spec.ReplicaSpecs)
+// elastic converts elastic scaling: it shares the expected replicas among the roles.
+func (c *conversion) elastic(spec *batch.PyTorchTrainingJobSpec) {
 	if !isElastic(spec) {
 		return
 	}
-	e, at := spec.Elastic, path.Child("elastic")
-	lo, hi, want := l.size(e, at)
-	if l.senseless = l.senseless || lo < 1 || lo > hi || hi > max(maxConverted, l.opts.MaxReplicas); l.senseless || len(weights) == 0 {
+	lo, hi, want := elasticSize(spec.Elastic)
+	if c.senseless = c.senseless || lo < 1 || lo > hi || hi > mostReplicas; c.senseless || len(spec.ReplicaSpecs) == 0 {
 		return
 	}
-	want = min(max(want, lo), hi)
-	for i, n := range share(want, weights) {
-		l.job.Roles[i].Replicas = n
+	weights := make([]int, len(spec.ReplicaSpecs))
+	for i := range weights {
+		weights[i] = min(max(weightOf(spec.ReplicaSpecs[i].ScalingWeight), 0), maxWeight)
 	}
-	l.badCount = false
-	l.job.Elastic = &engine.Elastic{Min: lo, Max: hi}
+	for i, n := range share(min(max(want, lo), hi), weights) {
+		c.job.Roles[i].Replicas = n
+	}
+	c.badCount = false
+	c.job.Elastic = &engine.Elastic{Min: lo, Max: hi}
 }
 
-// size is how many replicas an elastic job has at least and at most, and how many it is to have now.
-func (l *lowering) size(e *batch.ElasticConfig, path *field.Path) (lo, hi, want int) {
-	before := len(l.errs)
-	lo, hi = l.bound(e.MinReplicas, path.Child("minReplicas")), l.bound(e.MaxReplicas, path.Child("maxReplicas"))
-	want = lo
+// elasticSize is how many replicas an elastic job has at least and at most, and how many it is to have now.
+func elasticSize(e *batch.ElasticConfig) (lo, hi, want int) {
+	lo, hi = int(orZero(e.MinReplicas)), int(orZero(e.MaxReplicas))
 	if n := orZero(e.ExpectedReplicas); n != 0 { // the API server writes 0 where nothing is said
-		want = int(n)
+		return lo, hi, int(n)
 	}
-	switch {
-	case len(l.errs) > before:
-	case lo > hi:
-		l.invalid(path.Child("minReplicas"), lo, fmt.Sprintf("more than maxReplicas, which is %d: lower it, or raise maxReplicas", hi))
-	case want < lo || want > hi:
-		l.invalid(path.Child("expectedReplicas"), want, fmt.Sprintf("outside of the bounds of this job: choose a number from %d to %d", lo, hi))
-	case hi > l.opts.MaxReplicas:
-		l.invalid(path.Child("maxReplicas"), hi, fmt.Sprintf("the limit is %d: ask for fewer, or have the operator's limit raised", l.opts.MaxReplicas))
-	}
-	return lo, hi, want
-}
-
-func (l *lowering) weights(roles []batch.PyTorchReplicaSpec) []int {
-	weights := make([]int, len(roles))
-	for i := range roles {
-		weights[i] = weightOf(roles[i].ScalingWeight)
-		if weights[i] < 0 || weights[i] > maxWeight {
-			l.invalid(l.specPaths[i].Child("scalingWeight"), weights[i], fmt.Sprintf("a weight is a number from 0 to %d: choose one of these", maxWeight))
-			weights[i] = min(max(weights[i], 0), maxWeight)
-		}
-	}
-	return weights
+	return lo, hi, lo
 }
 
 // maxWeight is the largest scalingWeight.
 const maxWeight = 1_000_000
 
-func (l *lowering) bound(n *int32, path *field.Path) int {
+// elastic checks elastic scaling.
+func (v *validator) elastic(spec *batch.PyTorchTrainingJobSpec, path *field.Path) {
+	for i := range spec.ReplicaSpecs {
+		if w := weightOf(spec.ReplicaSpecs[i].ScalingWeight); w < 0 || w > maxWeight {
+			v.invalid(v.specPaths[i].Child("scalingWeight"), w, fmt.Sprintf("a weight is a number from 0 to %d: choose one of these", maxWeight))
+		}
+	}
+	if !isElastic(spec) {
+		return
+	}
+	e, path, before := spec.Elastic, path.Child("elastic"), len(v.errs)
+	v.bound(e.MinReplicas, path.Child("minReplicas"))
+	v.bound(e.MaxReplicas, path.Child("maxReplicas"))
+	lo, hi, want := elasticSize(e)
+	limit := min(v.limits.MaxReplicas, mostReplicas)
+	switch {
+	case len(v.errs) > before:
+	case lo > hi:
+		v.invalid(path.Child("minReplicas"), lo, fmt.Sprintf("more than maxReplicas, which is %d: lower it, or raise maxReplicas", hi))
+	case want < lo || want > hi:
+		v.invalid(path.Child("expectedReplicas"), want, fmt.Sprintf("outside of the bounds of this job: choose a number from %d to %d", lo, hi))
+	case hi > limit:
+		v.invalid(path.Child("maxReplicas"), hi, fmt.Sprintf("the limit is %d: ask for fewer, or have the operator's limit raised", limit))
+	}
+}
+
+func (v *validator) bound(n *int32, path *field.Path) {
 	switch {
 	case n == nil:
-		l.required(path, "an elastic job has bounds: give the least and the largest number of replicas")
-		return 0
+		v.required(path, "an elastic job has bounds: give the least and the largest number of replicas")
 	case *n < 1:
-		l.invalid(path, *n, "a number of replicas to train with is 1 or more: raise it")
+		v.invalid(path, *n, "a number of replicas to train with is 1 or more: raise it")
 	}
-	return int(*n)
 }
 
 func weightOf(w *int32) int {

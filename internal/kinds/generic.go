@@ -1,6 +1,8 @@
 package kinds
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -15,62 +17,109 @@ var genericJob = Kind{
 	ShortName:      "gj",
 	New:            func() Object { return &batch.GenericJob{} },
 	NewList:        func() runtime.Object { return &batch.GenericJobList{} },
-	lower:          lowerGeneric,
-	ValidateUpdate: validateGenericUpdate,
-	Status:         func(o Object) *batch.JobStatus { return &o.(*batch.GenericJob).Status.JobStatus },
+	convert:        convertGeneric,
+	validate:       validateGeneric,
+	validateUpdate: validateGenericUpdate,
+	schema: schema{
+		kept: append([]keptField{{"successRules", "[]"}, {"failureRules", "[]"}, {"service", anObject}}, jobKept...),
+		roleKept: []keptField{{"replicas", ""}, {"restartPolicy.policy", "'OnFailure'"}, {"restartPolicy.scope", "'Replica'"},
+			{"restartPolicy.exitCodes.restart", "[]"}, {"restartPolicy.exitCodes.fail", "[]"}, {"template", ""}},
+	},
+	Status: func(o Object) *batch.JobStatus { return &o.(*batch.GenericJob).Status.JobStatus },
 }
 
-func lowerGeneric(o Object, opts Options) *lowering {
-	g, ok := o.(*batch.GenericJob)
-	if !ok || g == nil {
-		return nil
+func convertGeneric(o Object, c *conversion) {
+	spec := &o.(*batch.GenericJob).Spec
+	c.service(spec.Service)
+	for i := range spec.ReplicaSpecs {
+		rs := &spec.ReplicaSpecs[i]
+		c.role(rs.Type, rs.Replicas, &rs.Template).Restart = convertRestart(rs.RestartPolicy)
 	}
-	l := newLowering(g, "GenericJob", opts)
-	spec, path := &g.Spec, field.NewPath("spec")
-	l.service(spec.Service, path.Child("service"))
+	sane := c.counted()
+	c.cleanUp(spec.CleanUpPolicy, spec.TTLSecondsAfterFinished)
+	c.runMode(spec.RunMode)
+	c.scheduler(spec.Scheduler)
+	c.variables()
+	if sane {
+		rules := ruleReader{job: c.job}
+		c.job.Success = c.rules(&rules, spec.SuccessRules)
+		c.job.Failure = c.rules(&rules, spec.FailureRules)
+	}
+}
+
+func validateGeneric(o Object, v *validator) {
+	spec, path := &o.(*batch.GenericJob).Spec, field.NewPath("spec")
+	v.service(spec.Service, path.Child("service"))
 	for i := range spec.ReplicaSpecs {
 		rs, at := &spec.ReplicaSpecs[i], path.Child("replicaSpecs").Index(i)
-		l.role(rs.Type, rs.Replicas, &rs.Template, at)
-		l.job.Roles[i].Restart = l.restart(rs.RestartPolicy, at.Child("restartPolicy"))
+		v.role(rs.Replicas, &rs.Template, at)
+		v.restart(rs.RestartPolicy, at.Child("restartPolicy"))
 	}
-	sane := l.replicas(path.Child("replicaSpecs"))
-	l.cleanUp(spec.CleanUpPolicy, spec.TTLSecondsAfterFinished, path)
-	l.runMode(spec.RunMode, path.Child("runMode"))
-	l.scheduler(spec.Scheduler, path.Child("scheduler"))
-	l.variables()
+	sane := v.replicas(path.Child("replicaSpecs"))
+	v.cleanUp(spec.CleanUpPolicy, spec.TTLSecondsAfterFinished, path)
+	v.runMode(spec.RunMode, path.Child("runMode"))
+	v.scheduler(spec.Scheduler, path.Child("scheduler"))
+	v.variables()
 	if sane {
-		l.job.Success = l.rules(spec.SuccessRules, path.Child("successRules"))
-		l.job.Failure = l.rules(spec.FailureRules, path.Child("failureRules"))
+		rules := ruleReader{job: v.job}
+		v.rules(&rules, spec.SuccessRules, path.Child("successRules"))
+		v.rules(&rules, spec.FailureRules, path.Child("failureRules"))
 	}
-	return l
 }
 
-// restart lowers a restart policy of GenericJob, whose limit holds for each replica.
-func (l *lowering) restart(p *batch.RestartPolicy, path *field.Path) engine.Restart {
+// service converts the job's Service.
+func (c *conversion) service(s *batch.ServiceOption) {
+	if s != nil {
+		c.job.Service = &engine.Service{Ports: s.Ports}
+	}
+}
+
+func (v *validator) service(s *batch.ServiceOption, path *field.Path) {
+	if s != nil {
+		v.servicePorts(s.Ports, path.Child("ports"))
+	}
+}
+
+// convertRestart converts a restart policy of GenericJob, whose limit holds for each replica.
+func convertRestart(p *batch.RestartPolicy) engine.Restart {
 	if p == nil {
 		p = &batch.RestartPolicy{}
 	}
-	if p.Limit != nil && *p.Limit < 0 {
-		l.invalid(path.Child("limit"), *p.Limit, "a number of restarts is 0 or more: leave limit out for the default")
-		p = &batch.RestartPolicy{Policy: p.Policy, Limit: new(int32)}
+	r := engine.Restart{Limit: p.Limit, All: restartsAll(p.Scope)}
+	if r.Limit != nil && *r.Limit < 0 {
+		r.Limit = new(int32)
 	}
-	r := engine.Restart{Limit: p.Limit, All: l.restartsAll(p.Scope, path.Child("scope"))}
 	if p.ExitCodes != nil {
-		r.RestartCodes, r.FailCodes = l.exitCodes(p.ExitCodes, path.Child("exitCodes"))
+		r.RestartCodes, _ = readCodes(p.ExitCodes.Restart, nil)
+		r.FailCodes, _ = readCodes(p.ExitCodes.Fail, nil)
 	}
 	switch restartPolicy(p) {
-	case batch.RestartNever:
 	case batch.RestartAlways:
 		r.OnSuccess, r.OnFailure = true, true
 	case batch.RestartOnFailure:
 		r.OnFailure = true
-	default:
-		l.unsupported(path.Child("policy"), p.Policy, batch.RestartAlways, batch.RestartOnFailure, batch.RestartNever)
 	}
 	if r.Limit == nil && !r.OnSuccess && (r.OnFailure || len(r.RestartCodes) > 0) {
 		r.Limit = new(int32)
 	}
 	return r
+}
+
+// restart checks a restart policy of GenericJob.
+func (v *validator) restart(p *batch.RestartPolicy, path *field.Path) {
+	if p == nil {
+		return
+	}
+	if p.Limit != nil && *p.Limit < 0 {
+		v.invalid(path.Child("limit"), *p.Limit, "a number of restarts is 0 or more: leave limit out for the default")
+	}
+	v.restartScope(p.Scope, path.Child("scope"))
+	if p.ExitCodes != nil {
+		v.exitCodes(p.ExitCodes, path.Child("exitCodes"))
+	}
+	if policies := []batch.RestartPolicyType{batch.RestartAlways, batch.RestartOnFailure, batch.RestartNever}; !slices.Contains(policies, restartPolicy(p)) {
+		unsupported(v, path.Child("policy"), p.Policy, policies...)
+	}
 }
 
 func restartPolicy(p *batch.RestartPolicy) batch.RestartPolicyType {
@@ -80,13 +129,8 @@ func restartPolicy(p *batch.RestartPolicy) batch.RestartPolicyType {
 	return p.Policy
 }
 
-func validateGenericUpdate(updated, old Object) field.ErrorList {
-	u, ok := updated.(*batch.GenericJob)
-	o, ok2 := old.(*batch.GenericJob)
-	if !ok || !ok2 || u == nil || o == nil {
-		return wrongType(updated, "GenericJob")
-	}
-	var c changes
+func validateGenericUpdate(updated, old Object, c *changes) {
+	u, o := updated.(*batch.GenericJob), old.(*batch.GenericJob)
 	path := field.NewPath("spec")
 	c.keep(path.Child("successRules"), u.Spec.SuccessRules, o.Spec.SuccessRules)
 	c.keep(path.Child("failureRules"), u.Spec.FailureRules, o.Spec.FailureRules)
@@ -95,8 +139,8 @@ func validateGenericUpdate(updated, old Object) field.ErrorList {
 	c.scheduler(path.Child("scheduler"), u.Spec.Scheduler, o.Spec.Scheduler)
 
 	specs := path.Child("replicaSpecs")
-	if !sameRoles(&c, specs, u.Spec.ReplicaSpecs, o.Spec.ReplicaSpecs, func(s *batch.ReplicaSpec) string { return s.Type }) {
-		return c.errs
+	if !sameRoles(c, specs, u.Spec.ReplicaSpecs, o.Spec.ReplicaSpecs, func(s *batch.ReplicaSpec) string { return s.Type }) {
+		return
 	}
 	for i := range u.Spec.ReplicaSpecs {
 		a, b, at := &u.Spec.ReplicaSpecs[i], &o.Spec.ReplicaSpecs[i], specs.Index(i)
@@ -107,5 +151,4 @@ func validateGenericUpdate(updated, old Object) field.ErrorList {
 		c.keep(at.Child("restartPolicy", "exitCodes"), orZero(x.ExitCodes), orZero(y.ExitCodes))
 		c.keep(at.Child("template"), &a.Template, &b.Template)
 	}
-	return c.errs
 }

@@ -91,35 +91,42 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-func TestOptions(t *testing.T) {
+func TestLimits(t *testing.T) {
 	o, err := kindtest.Decode(manifest(t, "good/everything"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	k := kinds.All[0]
-	job, errs := k.Lower(o[0], kinds.Options{ClusterDomain: "example.org", MaxReplicas: 7})
-	if len(errs) > 0 || job.ClusterDomain != "example.org" {
+	if errs := k.Validate(o[0], kinds.Limits{MaxReplicas: 7}); len(errs) > 0 {
 		t.Errorf("seven replicas where seven are allowed: %v", errs)
 	}
 	want := "spec.replicaSpecs: Invalid value: 7: the job asks for 7 replicas over all roles, and the limit is 6: " +
 		"ask for fewer, or have the operator's limit raised"
-	if _, errs := k.Lower(o[0], kinds.Options{MaxReplicas: 6}); len(errs) != 1 || errs[0].Error() != want {
+	if errs := k.Validate(o[0], kinds.Limits{MaxReplicas: 6}); len(errs) != 1 || errs[0].Error() != want {
 		t.Errorf("seven replicas where six are allowed: %v", errs)
 	}
 }
 
-func BenchmarkLower(b *testing.B) {
+func BenchmarkConvert(b *testing.B) {
+	benchmark(b, func(o kinds.Object) { kinds.All[0].Convert(o) })
+}
+
+func BenchmarkValidate(b *testing.B) {
+	benchmark(b, func(o kinds.Object) { kinds.All[0].Validate(o, kinds.Limits{}) })
+}
+
+func benchmark(b *testing.B, f func(kinds.Object)) {
 	o, err := kindtest.Decode(manifest(b, "good/everything"))
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		kinds.All[0].Lower(o[0], kinds.Options{})
+		f(o[0])
 	}
 }
 
-// accepted lowers the one job of a manifest, which must be in order.
+// accepted converts the one job of a manifest, which must be in order.
 func accepted(t testing.TB, data []byte) *engine.Job {
 	t.Helper()
 	objects, err := kindtest.Decode(data)
@@ -134,11 +141,10 @@ func accepted(t testing.TB, data []byte) *engine.Job {
 		objects[0].SetNamespace("default")
 	}
 	objects[0].SetUID("d9a1b2c3-0000-4000-8000-000000000001")
-	job, errs := k.Lower(objects[0], kinds.Options{})
-	if len(errs) > 0 {
+	if errs := k.Validate(objects[0], kinds.Limits{}); len(errs) > 0 {
 		t.Fatalf("refused: %v", errs)
 	}
-	return job
+	return k.Convert(objects[0])
 }
 
 // created lists what is created for a job of which there is nothing yet but its status.

@@ -1,9 +1,11 @@
-// Package kinds lowers every kind of job to the engine's normal form. A kind is one file with its lowering and one line in
-// All; it holds no behaviour of its own. The package is pure.
+// Package kinds turns every kind of job into the engine's normal form (Convert), and says what is wrong with a job
+// (Validate). A kind is one file with its conversion and one line in All; it holds no behaviour of its own. The package is
+// pure.
 package kinds
 
 import (
 	"fmt"
+	"reflect"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,10 +30,15 @@ type Kind struct {
 	// New makes an empty object, NewList an empty list.
 	New     func() Object
 	NewList func() runtime.Object
-	// lower turns an object into the normal form and notes all that is wrong with it; nil for an object of another type.
-	lower func(Object, Options) *lowering
-	// ValidateUpdate lists the changes that a live job does not take.
-	ValidateUpdate func(updated, old Object) field.ErrorList
+	// convert completes the normal form of an object, which has its metadata already. It never fails: what is out of bounds
+	// becomes the bound, and what means nothing is left out or makes the conversion senseless.
+	convert func(Object, *conversion)
+	// validate notes what is wrong with an object's spec, as Validate says it.
+	validate func(Object, *validator)
+	// validateUpdate notes the changes that a live job does not take.
+	validateUpdate func(updated, old Object, c *changes)
+	// schema says the same to the API server, as far as its rules can.
+	schema schema
 	// Default fills in what an object leaves out and other programs look for; nil where there is nothing.
 	Default func(Object)
 	// warn lists what only this kind says to no effect; nil where there is nothing.
@@ -49,10 +56,8 @@ var All = []Kind{
 	tensorFlowTrainingJob,
 }
 
-// Options are what lowering needs to know of the cluster and the installation.
-type Options struct {
-	// ClusterDomain is the DNS domain of the cluster. Defaults to "cluster.local".
-	ClusterDomain string
+// Limits are those of an installation.
+type Limits struct {
 	// MaxReplicas is the largest number of replicas of one job. Defaults to 10,000.
 	MaxReplicas int
 }
@@ -63,14 +68,21 @@ const DefaultMaxReplicas = 10_000
 // DefaultClusterDomain is the DNS domain of a cluster where nothing else is known.
 const DefaultClusterDomain = "cluster.local"
 
-func (o Options) withDefaults() Options {
-	if o.ClusterDomain == "" {
-		o.ClusterDomain = DefaultClusterDomain
+func (l Limits) withDefaults() Limits {
+	if l.MaxReplicas == 0 {
+		l.MaxReplicas = DefaultMaxReplicas
 	}
-	if o.MaxReplicas == 0 {
-		o.MaxReplicas = DefaultMaxReplicas
-	}
-	return o
+	return l
+}
+
+// owns tells whether an object is one of this kind, and one at all.
+func (k Kind) owns(o Object) bool {
+	v := reflect.ValueOf(o)
+	return v.IsValid() && v.Type() == reflect.TypeOf(k.New()) && !v.IsNil()
+}
+
+func (k Kind) wrongType(o Object) field.ErrorList {
+	return field.ErrorList{field.InternalError(nil, fmt.Errorf("%T is not a %s", o, k.Name))}
 }
 
 // ByName finds a kind by its name, for example "GenericJob".

@@ -14,7 +14,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-func FuzzLower(f *testing.F) {
+func FuzzConvert(f *testing.F) {
 	kindtest.Fuzz(f, kinds.All, manifests(f))
 }
 

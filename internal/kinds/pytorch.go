@@ -20,8 +20,10 @@ var pyTorchTrainingJob = Kind{
 	ShortName:      "ptj",
 	New:            func() Object { return &batch.PyTorchTrainingJob{} },
 	NewList:        func() runtime.Object { return &batch.PyTorchTrainingJobList{} },
-	lower:          lowerPyTorch,
-	ValidateUpdate: validatePyTorchUpdate,
+	convert:        convertPyTorch,
+	validate:       validatePyTorch,
+	validateUpdate: validatePyTorchUpdate,
+	schema:         pyTorchSchema,
 	Default:        defaultPyTorch,
 	warn:           warnPyTorch,
 	Status:         func(o Object) *batch.JobStatus { return &o.(*batch.PyTorchTrainingJob).Status.JobStatus },
@@ -33,36 +35,31 @@ var pyTorchTrainingJob = Kind{
 
 var pyTorch = framework{containers: []string{"pytorch", "python"}, port: 29500, portName: "pytorch"}
 
-func lowerPyTorch(o Object, opts Options) *lowering {
-	p, ok := o.(*batch.PyTorchTrainingJob)
-	if !ok || p == nil {
-		return nil
-	}
-	l := newLowering(p, "PyTorchTrainingJob", opts)
-	spec, path := &p.Spec, field.NewPath("spec")
+func convertPyTorch(o Object, c *conversion) {
+	spec := &o.(*batch.PyTorchTrainingJob).Spec
 	for i := range spec.ReplicaSpecs {
-		l.trainingRole(&spec.ReplicaSpecs[i].TrainingReplicaSpec, &pyTorch, path.Child("replicaSpecs").Index(i))
+		c.trainingRole(&spec.ReplicaSpecs[i].TrainingReplicaSpec, &pyTorch)
 	}
 	run := spec.TorchrunConfig
 	if !torchrunOn(run) {
 		run = nil
 	}
-	l.elastic(spec, path)
-	sane := l.replicas(path.Child("replicaSpecs"))
-	l.training(&spec.TrainingSpec, path)
-	if !sane || l.job.Replicas() == 0 {
-		return l
+	c.elastic(spec)
+	sane := c.counted()
+	c.training(&spec.TrainingSpec)
+	if !sane || c.job.Replicas() == 0 {
+		return
 	}
-	master := l.firstRole()
-	l.master(master, 0)
-	l.job.Service = pyTorch.service(&l.job.Roles[master])
-	l.job.Collective = run == nil // nobody but torchrun forms a process group anew
-	host, port := l.job.PodName(l.job.Roles[master].Type, 0), pyTorch.portOf(&l.job.Roles[master])
-	world, first := strconv.Itoa(l.job.Replicas()), 0
-	for i := range l.job.Roles {
-		role, base := &l.job.Roles[i], first
+	master := c.firstRole()
+	c.master(master, 0)
+	c.job.Service = pyTorch.service(&c.job.Roles[master])
+	c.job.Collective = run == nil // nobody but torchrun forms a process group anew
+	host, port := c.job.PodName(c.job.Roles[master].Type, 0), pyTorch.portOf(&c.job.Roles[master])
+	world, first := strconv.Itoa(c.job.Replicas()), 0
+	for i := range c.job.Roles {
+		role, base := &c.job.Roles[i], first
 		for _, name := range []string{"MASTER_ADDR", "MASTER_PORT", "PYTHONUNBUFFERED", "WORLD_SIZE", "RANK"} {
-			l.addEnv(i, name, max(len(host), len("65535")))
+			c.addEnv(i, name, max(len(host), len("65535")))
 		}
 		role.Expand = func(rank int, s *corev1.PodSpec) {
 			setEnv(s, env("MASTER_ADDR", host), env("MASTER_PORT", strconv.Itoa(int(port))), env("PYTHONUNBUFFERED", "1"))
@@ -73,15 +70,27 @@ func lowerPyTorch(o Object, opts Options) *lowering {
 		first += role.Replicas
 	}
 	if run != nil {
-		l.torchrun(run, address(host, port), path.Child("torchrunConfig"))
+		c.torchrun(run, address(host, port))
 	}
-	return l
+}
+
+func validatePyTorch(o Object, v *validator) {
+	spec, path := &o.(*batch.PyTorchTrainingJob).Spec, field.NewPath("spec")
+	for i := range spec.ReplicaSpecs {
+		v.trainingRole(&spec.ReplicaSpecs[i].TrainingReplicaSpec, path.Child("replicaSpecs").Index(i))
+	}
+	v.elastic(spec, path)
+	sane := v.replicas(path.Child("replicaSpecs"))
+	v.training(&spec.TrainingSpec, path)
+	if sane && v.job.Replicas() > 0 && torchrunOn(spec.TorchrunConfig) {
+		v.torchrun(spec.TorchrunConfig, path.Child("torchrunConfig"))
+	}
 }
 
 // firstRole is the index of the first role that has replicas.
-func (l *lowering) firstRole() int {
-	for i := range l.job.Roles {
-		if l.job.Roles[i].Replicas > 0 {
+func (c *conversion) firstRole() int {
+	for i := range c.job.Roles {
+		if c.job.Roles[i].Replicas > 0 {
 			return i
 		}
 	}
@@ -89,26 +98,22 @@ func (l *lowering) firstRole() int {
 }
 
 // torchrun has torchrun start the main containers; what they would run by themselves and after a pause becomes its arguments.
-func (l *lowering) torchrun(t *batch.TorchrunConfig, endpoint string, path *field.Path) {
-	nodes := strconv.Itoa(l.job.Replicas())
-	if e := l.job.Elastic; e != nil {
+func (c *conversion) torchrun(t *batch.TorchrunConfig, endpoint string) {
+	nodes := strconv.Itoa(c.job.Replicas())
+	if e := c.job.Elastic; e != nil {
 		nodes = fmt.Sprintf("%d:%d", e.Min, e.Max)
 	}
 	command := []string{"torchrun", "--nnodes", nodes}
 	if t.ProcPerNode != "" {
-		l.procPerNode(t.ProcPerNode, path.Child("procPerNode"))
 		command = append(command, "--nproc_per_node", t.ProcPerNode)
 	}
-	command = append(command, "--rdzv_backend", rdzvBackend(t), "--rdzv_endpoint", endpoint, "--rdzv_id", string(l.job.UID))
+	command = append(command, "--rdzv_backend", rdzvBackend(t), "--rdzv_endpoint", endpoint, "--rdzv_id", string(c.job.UID))
 	if n := t.MaxRestarts; n != nil {
-		if *n < 0 {
-			l.invalid(path.Child("maxRestarts"), *n, "a number of restarts is 0 or more: leave maxRestarts out for torchrun's default")
-		}
 		command = append(command, "--max_restarts", strconv.Itoa(int(*n)))
 	}
 	command = append(command, t.ExtraOptions...)
-	for i := range l.job.Roles {
-		role := &l.job.Roles[i]
+	for i := range c.job.Roles {
+		role := &c.job.Roles[i]
 		t := *role.Template // but for this command it is shared
 		t.Spec.Containers = slices.Clone(t.Spec.Containers)
 		if role.Main < len(t.Spec.Containers) {
@@ -123,12 +128,16 @@ func torchrunOn(t *batch.TorchrunConfig) bool { return t != nil && switchedOn(t.
 
 func rdzvBackend(t *batch.TorchrunConfig) string { return cmp.Or(t.RdzvBackend, "c10d") }
 
-func (l *lowering) procPerNode(s string, path *field.Path) {
-	switch s {
-	case "auto", "cpu", "gpu":
-		return
+// torchrun checks torchrun's options.
+func (v *validator) torchrun(t *batch.TorchrunConfig, path *field.Path) {
+	switch t.ProcPerNode {
+	case "", "auto", "cpu", "gpu":
+	default:
+		if n, err := strconv.Atoi(t.ProcPerNode); err != nil || n < 1 {
+			v.invalid(path.Child("procPerNode"), t.ProcPerNode, "not a number of processes: write a number such as \"2\", or auto, cpu or gpu")
+		}
 	}
-	if n, err := strconv.Atoi(s); err != nil || n < 1 {
-		l.invalid(path, s, "not a number of processes: write a number such as \"2\", or auto, cpu or gpu")
+	if n := t.MaxRestarts; n != nil && *n < 0 {
+		v.invalid(path.Child("maxRestarts"), *n, "a number of restarts is 0 or more: leave maxRestarts out for torchrun's default")
 	}
 }

@@ -6,27 +6,21 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-func validatePyTorchUpdate(updated, old Object) field.ErrorList {
-	u, ok := updated.(*batch.PyTorchTrainingJob)
-	o, ok2 := old.(*batch.PyTorchTrainingJob)
-	if !ok || !ok2 || u == nil || o == nil {
-		return wrongType(updated, "PyTorchTrainingJob")
-	}
-	var c changes
+func validatePyTorchUpdate(updated, old Object, c *changes) {
+	u, o := updated.(*batch.PyTorchTrainingJob), old.(*batch.PyTorchTrainingJob)
 	path := field.NewPath("spec")
 	c.training(path, &u.Spec.TrainingSpec, &o.Spec.TrainingSpec)
 	c.torchrun(path.Child("torchrunConfig"), u.Spec.TorchrunConfig, o.Spec.TorchrunConfig)
 	c.elastic(path.Child("elastic"), &u.Spec, &o.Spec)
 	specs := path.Child("replicaSpecs")
-	if !sameRoles(&c, specs, u.Spec.ReplicaSpecs, o.Spec.ReplicaSpecs, func(s *batch.PyTorchReplicaSpec) string { return s.Type }) {
-		return c.errs
+	if !sameRoles(c, specs, u.Spec.ReplicaSpecs, o.Spec.ReplicaSpecs, func(s *batch.PyTorchReplicaSpec) string { return s.Type }) {
+		return
 	}
 	for i := range u.Spec.ReplicaSpecs {
 		a, b, at := &u.Spec.ReplicaSpecs[i], &o.Spec.ReplicaSpecs[i], specs.Index(i)
 		c.trainingRole(at, &a.TrainingReplicaSpec, &b.TrainingReplicaSpec)
 		c.keep(at.Child("scalingWeight"), weightOf(a.ScalingWeight), weightOf(b.ScalingWeight))
 	}
-	return c.errs
 }
 
 // torchrun refuses changes of torchrun's options. No options are the same as those that say nothing.

@@ -17,57 +17,79 @@ import (
 // ranges could ask for gigabytes otherwise.
 const maxRuleMembers = 1_000_000
 
-// rules lowers finish rules. The rules that are in order are returned even where others are refused.
-func (l *lowering) rules(rules []batch.FinishRule, path *field.Path) []engine.Rule {
+// ruleReader reads the finish rules of a job, the success rules first.
+type ruleReader struct {
+	job *engine.Job
+	// members counts the replicas that the rules name.
+	members int
+}
+
+// rules converts finish rules. Without one that is not in order the others would not mean what the object says.
+func (c *conversion) rules(r *ruleReader, rules []batch.FinishRule) []engine.Rule {
 	if len(rules) == 0 {
 		return nil
 	}
-	l.atMost(maxRules, len(rules), "rules", path)
-	lowered := make([]engine.Rule, 0, len(rules))
-	for i, rule := range rules {
-		if l.ruleMembers > maxRuleMembers {
+	converted := make([]engine.Rule, 0, len(rules))
+	for _, rule := range rules {
+		if r.members > maxRuleMembers {
 			break
 		}
-		if r, ok := l.rule(rule, path.Index(i)); ok {
-			lowered = append(lowered, r)
+		if to, faults := r.read(rule, nil); len(faults) == 0 {
+			converted = append(converted, to)
 		}
 	}
-	l.senseless = l.senseless || len(lowered) < len(rules)
-	return lowered
+	c.senseless = c.senseless || len(converted) < len(rules)
+	return converted
 }
 
-func (l *lowering) rule(rule batch.FinishRule, path *field.Path) (engine.Rule, bool) {
-	before := len(l.errs)
+// rules checks finish rules.
+func (v *validator) rules(r *ruleReader, rules []batch.FinishRule, path *field.Path) {
+	v.atMost(maxRules, len(rules), "rules", path)
+	for i, rule := range rules {
+		if r.members > maxRuleMembers {
+			return
+		}
+		_, faults := r.read(rule, path.Index(i))
+		v.errs = append(v.errs, faults...)
+	}
+}
+
+// read converts one rule, and says what is wrong with it.
+func (r *ruleReader) read(rule batch.FinishRule, path *field.Path) (engine.Rule, field.ErrorList) {
 	names := sortedKeys(rule)
 	var members []engine.Member
+	var faults field.ErrorList
 	for _, name := range names {
-		role := l.roleIndex(name)
+		role := roleIndex(r.job, name)
 		if role < 0 {
-			l.invalid(path.Key(name), name, unknownRole(l.job, name))
+			faults = append(faults, field.Invalid(path.Key(name), name, unknownRole(r.job, name)))
 			continue
 		}
-		members = l.members(members, role, rule[name], path.Key(name))
+		var fault *field.Error
+		if members, fault = r.ranks(members, role, rule[name], path.Key(name)); fault != nil {
+			faults = append(faults, fault)
+		}
 	}
-	if len(members) == 0 && len(l.errs) == before {
-		l.invalid(path, ruleText(rule, names), "the rule names no replica: name at least one, or remove the rule")
+	if len(members) == 0 && len(faults) == 0 {
+		faults = append(faults, field.Invalid(path, ruleText(rule, names), "the rule names no replica: name at least one, or remove the rule"))
 	}
-	return engine.Rule{Text: ruleText(rule, names), Members: members}, len(l.errs) == before
+	return engine.Rule{Text: ruleText(rule, names), Members: members}, faults
 }
 
-// members appends the replicas of one role that a rule names. It stops at the first fault of the list.
-func (l *lowering) members(to []engine.Member, role int, list batch.RankList, path *field.Path) []engine.Member {
-	r := &l.job.Roles[role]
+// ranks appends the replicas of one role that a rule names. It stops at the first fault of the list.
+func (r *ruleReader) ranks(to []engine.Member, role int, list batch.RankList, path *field.Path) ([]engine.Member, *field.Error) {
+	x := &r.job.Roles[role]
 	if len(list) == 0 {
-		return l.span(to, role, 0, r.Replicas-1, path)
+		return r.span(to, role, 0, x.Replicas-1, path)
 	}
 	var seen []bool
 	if len(list) > 1 {
-		seen = make([]bool, r.Replicas)
+		seen = make([]bool, x.Replicas)
 	}
 	for i, entry := range list {
 		first, last, detail := parseRanks(entry)
-		if detail == "" && last >= r.Replicas {
-			detail = outOfRange(r)
+		if detail == "" && last >= x.Replicas {
+			detail = outOfRange(x)
 		}
 		for rank := first; detail == "" && seen != nil && rank <= last; rank++ {
 			if seen[rank] {
@@ -76,30 +98,32 @@ func (l *lowering) members(to []engine.Member, role int, list batch.RankList, pa
 			seen[rank] = true
 		}
 		if detail != "" {
-			l.invalid(path.Index(i), entry.String(), detail)
-			return to
+			return to, field.Invalid(path.Index(i), entry.String(), detail)
 		}
-		to = l.span(to, role, first, last, path)
+		var fault *field.Error
+		if to, fault = r.span(to, role, first, last, path); fault != nil {
+			return to, fault
+		}
 	}
-	return to
+	return to, nil
 }
 
-func (l *lowering) span(to []engine.Member, role, first, last int, path *field.Path) []engine.Member {
-	if l.ruleMembers > maxRuleMembers {
-		return to
+// span appends a range of ranks.
+func (r *ruleReader) span(to []engine.Member, role, first, last int, path *field.Path) ([]engine.Member, *field.Error) {
+	if r.members > maxRuleMembers {
+		return to, nil
 	}
 	n := last - first + 1
-	l.ruleMembers += n
-	if l.ruleMembers > maxRuleMembers {
-		l.invalid(path, l.ruleMembers, fmt.Sprintf("up to here the finish rules name replicas %d times, and the limit is %d: "+
-			"use fewer rules or shorter ranges", l.ruleMembers, maxRuleMembers))
-		return to
+	r.members += n
+	if r.members > maxRuleMembers {
+		return to, field.Invalid(path, r.members, fmt.Sprintf("up to here the finish rules name replicas %d times, and the limit is %d: "+
+			"use fewer rules or shorter ranges", r.members, maxRuleMembers))
 	}
 	to = slices.Grow(to, n)
 	for rank := first; rank <= last; rank++ {
 		to = append(to, engine.Member{Role: role, Rank: rank})
 	}
-	return to
+	return to, nil
 }
 
 // parseRanks reads an entry of a rank list: an integer, a string that holds one, or an inclusive range such as "0-3".

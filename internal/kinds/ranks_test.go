@@ -22,10 +22,11 @@ func ruleOf(t testing.TB, text string) batch.FinishRule {
 	return rule
 }
 
-func lowerRules(rules ...batch.FinishRule) ([]engine.Rule, field.ErrorList) {
-	l := lowering{job: trainJob()}
-	lowered := l.rules(rules, field.NewPath("spec", "successRules"))
-	return lowered, l.errs
+func readRules(rules ...batch.FinishRule) ([]engine.Rule, field.ErrorList) {
+	c := &conversion{job: trainJob()}
+	v := validator{conversion: c}
+	v.rules(&ruleReader{job: c.job}, rules, field.NewPath("spec", "successRules"))
+	return c.rules(&ruleReader{job: c.job}, rules), v.errs
 }
 
 func TestRanks(t *testing.T) {
@@ -48,7 +49,7 @@ func TestRanks(t *testing.T) {
 			Members: []engine.Member{{Role: 1, Rank: 0}}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, errs := lowerRules(ruleOf(t, c.rule))
+			got, errs := readRules(ruleOf(t, c.rule))
 			if diff := cmp.Diff([]engine.Rule{c.want}, got); diff != "" || len(errs) > 0 {
 				t.Errorf("errors %v (-want +got)\n%s", errs, diff)
 			}
@@ -57,16 +58,21 @@ func TestRanks(t *testing.T) {
 }
 
 func TestRulesThatNameTooMuch(t *testing.T) {
-	l := lowering{job: &engine.Job{Roles: []engine.Role{{Type: "worker", Replicas: 10_000}}}}
+	job := &engine.Job{Roles: []engine.Role{{Type: "worker", Replicas: 10_000}}}
+	c := &conversion{job: job}
+	v := validator{conversion: c}
 	rules := make([]batch.FinishRule, 1000)
 	for i := range rules {
 		rules[i] = batch.FinishRule{"worker": nil}
 	}
-	l.rules(rules, field.NewPath("spec", "failureRules"))
+	v.rules(&ruleReader{job: job}, rules, field.NewPath("spec", "failureRules"))
 	want := "spec.failureRules[100][worker]: Invalid value: 1010000: up to here the finish rules name replicas 1010000 times, and the " +
 		"limit is 1000000: use fewer rules or shorter ranges"
-	if len(l.errs) != 1 || l.errs[0].Error() != want {
-		t.Errorf("got %v, not only %q", l.errs, want)
+	if len(v.errs) != 1 || v.errs[0].Error() != want {
+		t.Errorf("got %v, not only %q", v.errs, want)
+	}
+	if n := len(c.rules(&ruleReader{job: job}, rules)); n != 100 || !c.senseless {
+		t.Errorf("%d rules are converted, and that makes sense: %t", n, !c.senseless)
 	}
 }
 
@@ -81,12 +87,12 @@ func FuzzRanks(f *testing.F) {
 			return
 		}
 		rule := batch.FinishRule{role: ranks}
-		lowered, errs := lowerRules(rule)
+		converted, errs := readRules(rule)
 		if len(errs) == 0 {
-			checkMembers(t, ranks, role, lowered[0])
-			checkText(t, rule, lowered[0].Text)
-		} else if len(lowered) > 0 || errs[0].Detail == "" {
-			t.Errorf("%s is refused and lowered too, or without a word: %v", list, errs)
+			checkMembers(t, ranks, role, converted[0])
+			checkText(t, rule, converted[0].Text)
+		} else if len(converted) > 0 || errs[0].Detail == "" {
+			t.Errorf("%s is refused and converted too, or without a word: %v", list, errs)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package kinds
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,34 +17,41 @@ import (
 // maxCodes is the largest number of entries in a list of exit codes, as in the CRD.
 const maxCodes = 64
 
-// exitCodes lowers the codes that restart a replica and those that do not. No code can do both.
-func (l *lowering) exitCodes(c *batch.ExitCodes, path *field.Path) (restart, fail []engine.CodeRange) {
-	restart = l.codes(c.Restart, path.Child("restart"))
-	fail = l.codes(c.Fail, path.Child("fail"))
+// exitCodes checks the codes that restart a replica and those that do not. No code can do both.
+func (v *validator) exitCodes(c *batch.ExitCodes, path *field.Path) {
+	restart := v.codes(c.Restart, path.Child("restart"))
+	fail := v.codes(c.Fail, path.Child("fail"))
 	for _, r := range restart {
 		for _, f := range fail {
 			if first := max(r.First, f.First); first <= min(r.Last, f.Last) {
-				l.invalid(path.Child("fail"), first, "exitCodes.restart has this code too: list each code once")
-				return restart, fail
+				v.invalid(path.Child("fail"), first, "exitCodes.restart has this code too: list each code once")
+				return
 			}
 		}
 	}
-	return restart, fail
 }
 
-// codes lowers a list of exit codes and ranges. It stops at the first fault.
-func (l *lowering) codes(list batch.CodeList, path *field.Path) []engine.CodeRange {
-	l.atMost(maxCodes, len(list), "entries", path)
+// codes checks a list of exit codes and ranges. It returns what is in order.
+func (v *validator) codes(list batch.CodeList, path *field.Path) []engine.CodeRange {
+	v.atMost(maxCodes, len(list), "entries", path)
+	codes, err := readCodes(list, path)
+	if err != nil {
+		v.errs = append(v.errs, err)
+	}
+	return codes
+}
+
+// readCodes reads a list of exit codes and ranges up to its first fault.
+func readCodes(list batch.CodeList, path *field.Path) ([]engine.CodeRange, *field.Error) {
 	out := make([]engine.CodeRange, 0, len(list))
 	for i, entry := range list {
 		r, detail := parseCodes(entry)
 		if detail != "" {
-			l.invalid(path.Index(i), entry.String(), detail)
-			break
+			return out, field.Invalid(path.Index(i), entry.String(), detail)
 		}
 		out = append(out, r)
 	}
-	return out
+	return out, nil
 }
 
 const maxExitCode = 255
@@ -71,16 +79,13 @@ func parseCodes(entry intstr.IntOrString) (r engine.CodeRange, detail string) {
 	return engine.CodeRange{First: int32(first), Last: int32(last)}, ""
 }
 
-// restartsAll lowers a restart scope: whether the failure of one replica restarts all.
-func (l *lowering) restartsAll(s batch.RestartScope, path *field.Path) bool {
-	switch restartScope(s) {
-	case batch.RestartReplica:
-		return false
-	case batch.RestartJob:
-		return true
+// restartsAll tells whether the failure of one replica restarts all.
+func restartsAll(s batch.RestartScope) bool { return s == batch.RestartJob }
+
+func (v *validator) restartScope(s batch.RestartScope, path *field.Path) {
+	if scopes := []batch.RestartScope{batch.RestartReplica, batch.RestartJob}; !slices.Contains(scopes, restartScope(s)) {
+		unsupported(v, path, s, scopes...)
 	}
-	l.unsupported(path, s, batch.RestartReplica, batch.RestartJob)
-	return false
 }
 
 // restartScope is the scope that counts where none is set.

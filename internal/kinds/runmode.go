@@ -1,83 +1,104 @@
 package kinds
 
 import (
+	"iter"
+
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// runMode lowers the run modes. It needs the roles.
-func (l *lowering) runMode(m *batch.RunMode, path *field.Path) {
+// runMode converts the run modes. It needs the roles.
+func (c *conversion) runMode(m *batch.RunMode) {
 	idle := []string{"sleep", "inf"}
-	for i := range l.job.Roles {
-		l.job.Roles[i].Debug.Command = idle
+	for i := range c.job.Roles {
+		c.job.Roles[i].Debug.Command = idle
 	}
 	if m == nil {
 		return
 	}
 	if d := m.Debug; d != nil {
-		l.job.Debug = switchedOn(d.Enabled, d.Enable)
-		l.debugPaths = l.modeSpecs(path.Child("debug", "replicaSpecs"), len(d.ReplicaSpecs), func(i int) string {
-			return d.ReplicaSpecs[i].Type
-		}, func(i int, role *engine.Role) {
+		c.job.Debug = switchedOn(d.Enabled, d.Enable)
+		for i, role := range c.modeRoles(len(d.ReplicaSpecs), func(i int) string { return d.ReplicaSpecs[i].Type }) {
 			role.Debug.SkipInitContainers = d.ReplicaSpecs[i].SkipInitContainer
 			if command := unlessEmpty(d.ReplicaSpecs[i].Command); command != nil {
 				role.Debug.Command = command
 			}
-		})
+		}
 	}
 	if p := m.Pause; p != nil {
-		l.job.Pause = switchedOn(p.Enabled, p.Enable)
-		l.resumePaths = l.modeSpecs(path.Child("pause", "resumeSpecs"), len(p.ResumeSpecs), func(i int) string {
-			return p.ResumeSpecs[i].Type
-		}, func(i int, role *engine.Role) {
+		c.job.Pause = switchedOn(p.Enabled, p.Enable)
+		for i, role := range c.modeRoles(len(p.ResumeSpecs), func(i int) string { return p.ResumeSpecs[i].Type }) {
 			s := &p.ResumeSpecs[i]
 			role.Resume = engine.Resume{
 				SkipInitContainers: s.SkipInitContainer,
 				Command:            unlessEmpty(s.Command),
 				Args:               unlessEmpty(s.Args),
 			}
-		})
+		}
 	}
 }
 
-// modeSpecs hands each spec of a run mode to the role that it names. It returns the specs' paths by the index of the role.
-func (l *lowering) modeSpecs(path *field.Path, n int, named func(int) string, set func(int, *engine.Role)) map[int]*field.Path {
-	var paths map[int]*field.Path
+// modeRoles yields the index of each spec of a run mode with the role that it names. Of two specs of a role the first one counts.
+func (c *conversion) modeRoles(n int, named func(int) string) iter.Seq2[int, *engine.Role] {
+	return func(yield func(int, *engine.Role) bool) {
+		seen := map[*engine.Role]bool{}
+		for i := range n {
+			role := roleOf(c.job, named(i))
+			if role == nil || seen[role] {
+				continue
+			}
+			seen[role] = true
+			if !yield(i, role) {
+				return
+			}
+		}
+	}
+}
+
+// runMode checks the run modes.
+func (v *validator) runMode(m *batch.RunMode, path *field.Path) {
+	if d := orZero(m).Debug; d != nil {
+		v.debugPaths = v.modeSpecs(path.Child("debug", "replicaSpecs"), len(d.ReplicaSpecs), func(i int) string { return d.ReplicaSpecs[i].Type })
+	}
+	if p := orZero(m).Pause; p != nil {
+		v.resumePaths = v.modeSpecs(path.Child("pause", "resumeSpecs"), len(p.ResumeSpecs), func(i int) string { return p.ResumeSpecs[i].Type })
+	}
+}
+
+// modeSpecs checks that each spec of a run mode names a role of its own. It returns the specs' paths by the index of the role.
+func (v *validator) modeSpecs(path *field.Path, n int, named func(int) string) map[int]*field.Path {
+	paths := make(map[int]*field.Path, n)
 	for i := range n {
-		name, at := named(i), path.Index(i)
-		role := l.roleIndex(name)
-		if role < 0 {
-			l.invalid(at.Child("type"), name, unknownRole(l.job, name))
-			continue
+		name, at := named(i), path.Index(i).Child("type")
+		switch role := roleIndex(v.job, name); {
+		case role < 0:
+			v.invalid(at, name, unknownRole(v.job, name))
+		case paths[role] != nil:
+			v.invalid(at, name, "this role has a spec already, above: merge the two")
+		default:
+			paths[role] = path.Index(i)
 		}
-		if paths[role] != nil {
-			l.invalid(at.Child("type"), name, "this role has a spec already, above: merge the two")
-			continue
-		}
-		if paths == nil {
-			paths = make(map[int]*field.Path, n)
-		}
-		paths[role] = at
-		set(i, &l.job.Roles[role])
 	}
 	return paths
 }
 
 // modeTexts visits the texts that the run modes put into the pods of a role. Variables are replaced in them as in those of
-// the template, which they stand in for.
-func (l *lowering) modeTexts(role int, visit func(s string, path func() *field.Path)) {
-	each := func(list []string, spec *field.Path, name string) {
-		for i, s := range list {
-			visit(s, func() *field.Path { return spec.Child(name).Index(i) })
+// the template, which they stand in for. The list of a text's place is the mode.
+func modeTexts(r *engine.Role, visit func(place, *string)) {
+	each := func(mode, field string, texts []string) {
+		for i := range texts {
+			visit(place{list: mode, field: field, index: i}, &texts[i])
 		}
 	}
-	r := &l.job.Roles[role]
-	each(r.Debug.Command, l.debugPaths[role], "command")
-	each(r.Resume.Command, l.resumePaths[role], "command")
-	each(r.Resume.Args, l.resumePaths[role], "args")
+	each(debugMode, "command", r.Debug.Command)
+	each(resumeMode, "command", r.Resume.Command)
+	each(resumeMode, "args", r.Resume.Args)
 }
+
+// The modes of modeTexts.
+const debugMode, resumeMode = "debug", "resume"
 
 // switchedOn reads a switch and its older spelling.
 func switchedOn(enabled, enable *bool) bool {

@@ -26,50 +26,56 @@ const (
 
 var stringSize, envVarSize = int(reflect.TypeFor[string]().Size()), int(reflect.TypeFor[corev1.EnvVar]().Size())
 
-// limitSizes notes the size of each role's pods, with their variables replaced, and bounds it where nothing else is wrong: that of
-// each pod, and of all of them. A few lines of a manifest could ask for gigabytes otherwise: of the API server, of etcd, and of
-// whoever builds the pods.
-func (l *lowering) limitSizes() {
-	sound := len(l.errs) == 0
-	total, largest := 0, 0
-	for i := range l.job.Roles {
-		role := &l.job.Roles[i]
-		if len(role.Template.Spec.Containers) == 0 {
-			continue
+// podSizes notes the size of each role's pods, with their variables replaced.
+func (c *conversion) podSizes() {
+	for i := range c.job.Roles {
+		if role := &c.job.Roles[i]; len(role.Template.Spec.Containers) > 0 {
+			role.PodSize = c.podSize(i)
 		}
-		role.PodSize = l.podSize(i)
-		if sound && role.PodSize > maxPodSize {
-			l.invalid(l.specPaths[i].Child("template"), bytesText(role.PodSize), fmt.Sprintf("a pod of this role would take %s with its "+
+	}
+}
+
+// sizes bounds the size of each pod, and of all of them, where nothing else is wrong. A few lines of a manifest could ask for
+// gigabytes otherwise: of the API server, of etcd, and of whoever builds the pods.
+func (v *validator) sizes() {
+	if len(v.errs) > 0 {
+		return
+	}
+	total, largest := 0, 0
+	for i := range v.job.Roles {
+		role := &v.job.Roles[i]
+		if role.PodSize > maxPodSize {
+			v.invalid(v.specPaths[i].Child("template"), bytesText(role.PodSize), fmt.Sprintf("a pod of this role would take %s with its "+
 				"variables replaced%s, and the limit is %s: keep long texts in a ConfigMap or in the image, and use fewer entries",
-				bytesText(role.PodSize), l.sizeNote, bytesText(maxPodSize)))
-			sound = false
+				bytesText(role.PodSize), v.sizeNote, bytesText(maxPodSize)))
+			return
 		}
 		total += role.PodSize * role.Replicas
-		if role.PodSize*role.Replicas > l.job.Roles[largest].PodSize*l.job.Roles[largest].Replicas {
+		if role.PodSize*role.Replicas > v.job.Roles[largest].PodSize*v.job.Roles[largest].Replicas {
 			largest = i
 		}
 	}
-	pods := l.job.Replicas()
-	if e := l.job.Elastic; e != nil { // any role may get the replicas that are yet to come
+	pods := v.job.Replicas()
+	if e := v.job.Elastic; e != nil { // any role may get the replicas that are yet to come
 		pods, total = e.Max, 0
-		for i := range l.job.Roles {
-			total = max(total, l.job.Roles[i].PodSize*e.Max)
+		for i := range v.job.Roles {
+			total = max(total, v.job.Roles[i].PodSize*e.Max)
 		}
 	}
-	limit := maxJobSize * min(max(l.opts.MaxReplicas, DefaultMaxReplicas), math.MaxInt32) / DefaultMaxReplicas
-	if sound && total > limit {
-		role := &l.job.Roles[largest]
-		l.invalid(field.NewPath("spec", "replicaSpecs"), bytesText(total), fmt.Sprintf("the %d pods of the job would take %s with their variables "+
+	limit := maxJobSize * min(max(v.limits.MaxReplicas, DefaultMaxReplicas), math.MaxInt32) / DefaultMaxReplicas
+	if total > limit {
+		role := &v.job.Roles[largest]
+		v.invalid(field.NewPath("spec", "replicaSpecs"), bytesText(total), fmt.Sprintf("the %d pods of the job would take %s with their variables "+
 			"replaced, and the limit is %s; each of role %q takes %s%s: ask for fewer replicas, or shorten what its template and commands say",
-			pods, bytesText(total), bytesText(limit), role.Type, bytesText(role.PodSize), l.sizeNote))
+			pods, bytesText(total), bytesText(limit), role.Type, bytesText(role.PodSize), v.sizeNote))
 	}
 }
 
 // podSize is an upper bound of the memory that a pod of a role takes, in bytes.
-func (l *lowering) podSize(i int) int {
-	role := &l.job.Roles[i]
-	size := podOverhead + memorySize(reflect.ValueOf(role.Template)) + l.addedEnv[i]
-	x, digits := l.expanders[i], len(strconv.Itoa(max(role.Replicas-1, 0)))
+func (c *conversion) podSize(i int) int {
+	role := &c.job.Roles[i]
+	size := podOverhead + memorySize(reflect.ValueOf(role.Template)) + c.addedEnv[i]
+	x, digits := c.expanders[i], len(strconv.Itoa(max(role.Replicas-1, 0)))
 	eachText(&role.Template.Spec, func(_ place, s *string) { size += x.growth(*s, digits) })
 	list := func(texts []string) int {
 		sum := 0
@@ -96,14 +102,14 @@ func (x expander) growth(text string, digits int) int {
 }
 
 // addEnv notes that the pods of a role get a variable of so many bytes in every container that does not set it itself.
-func (l *lowering) addEnv(role int, name string, length int) {
-	if l.addedEnv == nil {
-		l.addedEnv = map[int]int{}
+func (c *conversion) addEnv(role int, name string, length int) {
+	if c.addedEnv == nil {
+		c.addedEnv = map[int]int{}
 	}
-	containers := l.job.Roles[role].Template.Spec.Containers
+	containers := c.job.Roles[role].Template.Spec.Containers
 	for i := range containers {
 		if !slices.ContainsFunc(containers[i].Env, func(e corev1.EnvVar) bool { return e.Name == name }) {
-			l.addedEnv[role] += envVarSize + len(name) + length
+			c.addedEnv[role] += envVarSize + len(name) + length
 		}
 	}
 }

@@ -8,19 +8,19 @@ import (
 )
 
 // tensorBoard checks the TensorBoard that a training job asks for.
-func (l *lowering) tensorBoard(s *tensorboard.TensorBoardSpec, path *field.Path) {
+func (v *validator) tensorBoard(s *tensorboard.TensorBoardSpec, path *field.Path) {
 	if s == nil {
 		return
 	}
-	l.errs = append(l.errs, board.Validate(s, path)...)
+	v.errs = append(v.errs, board.Validate(s, path)...)
 	if s.Scheduler != nil && s.Scheduler.T9kScheduler != nil {
-		l.queueName(s.Scheduler.T9kScheduler.Queue, path.Child("scheduler", "t9kScheduler", "queue"))
+		v.queueName(s.Scheduler.T9kScheduler.Queue, path.Child("scheduler", "t9kScheduler", "queue"))
 	}
 }
 
 // ValidateTensorBoard lists what is wrong with a TensorBoard, of a job or without one, that its schema cannot tell.
 func ValidateTensorBoard(s *tensorboard.TensorBoardSpec, path *field.Path) field.ErrorList {
-	l := &lowering{}
-	l.tensorBoard(s, path)
-	return l.errs
+	v := &validator{}
+	v.tensorBoard(s, path)
+	return v.errs
 }

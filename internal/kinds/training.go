@@ -30,11 +30,17 @@ type framework struct {
 }
 
 // trainingRole appends a role of a training job.
-func (l *lowering) trainingRole(rs *batch.TrainingReplicaSpec, f *framework, path *field.Path) *engine.Role {
-	l.role(rs.Type, rs.Replicas, &rs.Template, path)
-	role := &l.job.Roles[len(l.job.Roles)-1]
+func (c *conversion) trainingRole(rs *batch.TrainingReplicaSpec, f *framework) {
+	role := c.role(rs.Type, rs.Replicas, &rs.Template)
 	role.MainDecides = true
-	role.Restart = l.trainingRestart(rs.RestartPolicy, path.Child("restartPolicy"))
+	switch orOnFailure(rs.RestartPolicy) {
+	case batch.TrainingRestartOnFailure:
+		role.Restart = engine.Restart{OnFailure: true}
+	case batch.TrainingRestartAlways:
+		role.Restart = engine.Restart{OnFailure: true, OnSuccess: true}
+	case batch.TrainingRestartExitCode:
+		role.Restart = engine.Restart{RestartCodes: retryableCodes}
+	}
 	for _, name := range f.containers {
 		i := slices.IndexFunc(rs.Template.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
 		if i >= 0 {
@@ -42,59 +48,61 @@ func (l *lowering) trainingRole(rs *batch.TrainingReplicaSpec, f *framework, pat
 			break
 		}
 	}
-	return role
 }
 
-func (l *lowering) trainingRestart(p batch.TrainingRestartPolicy, path *field.Path) engine.Restart {
-	switch p {
-	case "", batch.TrainingRestartOnFailure:
-		return engine.Restart{OnFailure: true}
-	case batch.TrainingRestartAlways:
-		return engine.Restart{OnFailure: true, OnSuccess: true}
-	case batch.TrainingRestartExitCode:
-		return engine.Restart{RestartCodes: retryableCodes}
-	case batch.TrainingRestartNever:
-		return engine.Restart{}
+// trainingRole checks the next role of a training job.
+func (v *validator) trainingRole(rs *batch.TrainingReplicaSpec, path *field.Path) {
+	v.role(rs.Replicas, &rs.Template, path)
+	policies := []batch.TrainingRestartPolicy{batch.TrainingRestartAlways, batch.TrainingRestartOnFailure, batch.TrainingRestartNever, batch.TrainingRestartExitCode}
+	if !slices.Contains(policies, orOnFailure(rs.RestartPolicy)) {
+		unsupported(v, path.Child("restartPolicy"), rs.RestartPolicy, policies...)
 	}
-	l.unsupported(path, p, batch.TrainingRestartAlways, batch.TrainingRestartOnFailure, batch.TrainingRestartNever, batch.TrainingRestartExitCode)
-	return engine.Restart{}
 }
 
-// training lowers what training jobs have in common. It needs the roles.
-func (l *lowering) training(s *batch.TrainingSpec, path *field.Path) {
-	policy, at := s.RunPolicy, path.Child("runPolicy")
-	if policy == nil {
-		policy = &batch.RunPolicy{}
+// training converts what training jobs have in common. It needs the roles.
+func (c *conversion) training(s *batch.TrainingSpec) {
+	policy := orZero(s.RunPolicy)
+	c.cleanUp(policy.CleanUpPolicy, policy.TTLSecondsAfterFinished)
+	if d := policy.ActiveDeadlineSeconds; d != nil && *d >= 1 {
+		c.job.Deadline = seconds(d)
 	}
-	l.cleanUp(policy.CleanUpPolicy, policy.TTLSecondsAfterFinished, at)
+	limit := max(backoffLimit(&policy), 0)
+	c.job.RestartLimit = &limit
+	for i := range c.job.Roles {
+		c.job.Roles[i].Restart.All = restartsAll(policy.RestartScope)
+	}
+	c.runMode(s.RunMode)
+	c.scheduler(s.Scheduler)
+}
+
+// training checks what training jobs have in common.
+func (v *validator) training(s *batch.TrainingSpec, path *field.Path) {
+	policy, at := orZero(s.RunPolicy), path.Child("runPolicy")
+	v.cleanUp(policy.CleanUpPolicy, policy.TTLSecondsAfterFinished, at)
 	if d := policy.ActiveDeadlineSeconds; d != nil && *d < 1 {
-		l.invalid(at.Child("activeDeadlineSeconds"), *d, "a deadline in seconds is 1 or more: leave it out for none")
-	} else {
-		l.job.Deadline = seconds(d)
+		v.invalid(at.Child("activeDeadlineSeconds"), *d, "a deadline in seconds is 1 or more: leave it out for none")
 	}
-	limit := int32(defaultBackoffLimit)
-	if policy.BackoffLimit != nil {
-		limit = *policy.BackoffLimit
+	if limit := backoffLimit(&policy); limit < 0 {
+		v.invalid(at.Child("backoffLimit"), limit, "a number of restarts is 0 or more: leave backoffLimit out for the default")
 	}
-	if limit < 0 {
-		l.invalid(at.Child("backoffLimit"), limit, "a number of restarts is 0 or more: leave backoffLimit out for the default")
-		limit = 0
+	v.restartScope(policy.RestartScope, at.Child("restartScope"))
+	v.runMode(s.RunMode, path.Child("runMode"))
+	v.tensorBoard(s.TensorBoardSpec, path.Child("tensorboardSpec"))
+	v.scheduler(s.Scheduler, path.Child("scheduler"))
+}
+
+func backoffLimit(p *batch.RunPolicy) int32 {
+	if p.BackoffLimit == nil {
+		return defaultBackoffLimit
 	}
-	l.job.RestartLimit = &limit
-	all := l.restartsAll(policy.RestartScope, at.Child("restartScope"))
-	for i := range l.job.Roles {
-		l.job.Roles[i].Restart.All = all
-	}
-	l.runMode(s.RunMode, path.Child("runMode"))
-	l.tensorBoard(s.TensorBoardSpec, path.Child("tensorboardSpec"))
-	l.scheduler(s.Scheduler, path.Child("scheduler"))
+	return *p.BackoffLimit
 }
 
 // master makes one replica decide the job: it succeeds with it, and fails when it fails for good.
-func (l *lowering) master(role, rank int) {
-	text, _ := json.Marshal(map[string][]int{l.job.Roles[role].Type: {rank}}) // strings and numbers always marshal
+func (c *conversion) master(role, rank int) {
+	text, _ := json.Marshal(map[string][]int{c.job.Roles[role].Type: {rank}}) // strings and numbers always marshal
 	rule := []engine.Rule{{Text: string(text), Members: []engine.Member{{Role: role, Rank: rank}}}}
-	l.job.Success, l.job.Failure = rule, rule
+	c.job.Success, c.job.Failure = rule, rule
 }
 
 // portOf is the port that the replicas of a role serve.

@@ -73,10 +73,10 @@ func TestWarningsOfTorchrun(t *testing.T) {
 	p.Spec.ReplicaSpecs[0].Replicas = &three
 	p.Spec.Elastic = &batch.ElasticConfig{Enabled: new(true), MinReplicas: &two, MaxReplicas: &two}
 	p.Spec.ReplicaSpecs[0].Template.Spec.Containers[0].Args = nil
-	job, errs := kinds.All[1].Lower(p, kinds.Options{})
-	if len(errs) > 0 {
+	if errs := kinds.All[1].Validate(p, kinds.Limits{}); len(errs) > 0 {
 		t.Fatal(errs)
 	}
+	job := kinds.All[1].Convert(p)
 	want := []string{
 		"spec.replicaSpecs[0].replicas: ignored: the job is elastic and shares its replicas out by scalingWeight",
 		"spec.replicaSpecs[0].template.spec.containers[0].command: ignored: torchrun is the command, and what it is to start belongs into args",
@@ -141,7 +141,7 @@ func TestUpdatesThatALiveTrainingJobTakes(t *testing.T) {
 			if errs := k.ValidateUpdate(updated, old); len(errs) > 0 {
 				t.Errorf("refused: %v", errs)
 			}
-			if _, errs := k.Lower(updated, kinds.Options{}); len(errs) > 0 {
+			if errs := k.Validate(updated, kinds.Limits{}); len(errs) > 0 {
 				t.Errorf("the new job is refused: %v", errs)
 			}
 		})
@@ -174,11 +174,10 @@ func TestRestartScopeIsRecommended(t *testing.T) {
 	} {
 		p := decoded(t, "pytorch-everything").(*batch.PyTorchTrainingJob)
 		change.to(p)
-		job, errs := kinds.All[1].Lower(p, kinds.Options{})
-		if len(errs) > 0 {
+		if errs := kinds.All[1].Validate(p, kinds.Limits{}); len(errs) > 0 {
 			t.Fatal(errs)
 		}
-		if got := slices.Contains(kinds.All[1].Warnings(p, job), want); got != change.warns {
+		if got := slices.Contains(kinds.All[1].Warnings(p, kinds.All[1].Convert(p)), want); got != change.warns {
 			t.Errorf("%s: warned %t", name, got)
 		}
 	}

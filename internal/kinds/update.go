@@ -9,6 +9,18 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
+// ValidateUpdate lists the changes that a live job does not take.
+func (k Kind) ValidateUpdate(updated, old Object) field.ErrorList {
+	for _, o := range []Object{updated, old} {
+		if !k.owns(o) {
+			return k.wrongType(o)
+		}
+	}
+	var c changes
+	k.validateUpdate(updated, old, &c)
+	return c.errs
+}
+
 // changes gathers the changes that a live job does not take.
 type changes struct{ errs field.ErrorList }
 

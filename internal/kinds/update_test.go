@@ -53,7 +53,7 @@ func TestUpdatesThatALiveJobTakes(t *testing.T) {
 			if errs := kinds.All[0].ValidateUpdate(updated, old); len(errs) > 0 {
 				t.Errorf("refused: %v", errs)
 			}
-			if _, errs := kinds.All[0].Lower(updated, kinds.Options{}); len(errs) > 0 {
+			if errs := kinds.All[0].Validate(updated, kinds.Limits{}); len(errs) > 0 {
 				t.Errorf("the new job is refused: %v", errs)
 			}
 		})

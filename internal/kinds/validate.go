@@ -2,98 +2,200 @@ package kinds
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// generatedSuffix is the number of characters that the API server adds to metadata.generateName.
-const generatedSuffix = 5
+// validator notes what is wrong with an object. Its methods check what kinds have in common, in the order of the normal form.
+// Each refuses what admission can know to be wrong, and says how to mend it.
+type validator struct {
+	// conversion is what the object is converted to, even where that makes no sense.
+	*conversion
+	limits Limits
+	errs   field.ErrorList
 
-// jobName checks the job's name, which is that of its Service too and the beginning of every pod's name.
-func (l *lowering) jobName(o Object) {
-	name, path := o.GetName(), field.NewPath("metadata", "name")
-	if name == "" && o.GetGenerateName() != "" {
-		name, path = o.GetGenerateName()+strings.Repeat("x", generatedSuffix), field.NewPath("metadata", "generateName")
+	// namePath is that of the field that names the job.
+	namePath *field.Path
+	// specPaths holds the path of each role's entry in replicaSpecs.
+	specPaths []*field.Path
+	// debugPaths and resumePaths hold the path of each role's entry in runMode, where it has one.
+	debugPaths, resumePaths map[int]*field.Path
+	// sizeNote is what else to say of sizes.
+	sizeNote string
+}
+
+// Validate lists what is wrong with an object that the schema of its kind cannot tell.
+func (k Kind) Validate(o Object, limits Limits) field.ErrorList {
+	if !k.owns(o) {
+		return k.wrongType(o)
 	}
-	l.job.Name, l.namePath = name, path
+	v := &validator{conversion: k.conversion(o), limits: limits.withDefaults()}
+	v.name(o)
+	k.validate(o, v)
+	v.sizes()
+	if n := len(v.errs); n > maxFaults {
+		v.errs = v.errs[:maxFaults]
+		v.invalid(field.NewPath("spec"), fmt.Sprintf("%d faults", n), fmt.Sprintf("the first %d are listed: mend these", maxFaults))
+	}
+	return v.errs
+}
+
+// maxFaults is the number of faults that are told of a job at most: they go into a condition's message.
+const maxFaults = 20
+
+func (v *validator) invalid(path *field.Path, value any, detail string) {
+	v.errs = append(v.errs, field.Invalid(path, value, detail))
+}
+
+func (v *validator) required(path *field.Path, detail string) {
+	v.errs = append(v.errs, field.Required(path, detail))
+}
+
+// unsupported refuses a value outside a fixed set.
+func unsupported[T ~string](v *validator, path *field.Path, value T, valid ...T) {
+	names := make([]string, len(valid))
+	for i := range valid {
+		names[i] = string(valid[i])
+	}
+	v.invalid(path, value, "not a choice here: write one of "+strings.Join(names, ", ")+", or leave it out for the default")
+}
+
+// The longest lists that the CRDs allow.
+const (
+	maxRoles = 32
+	maxRules = 1000
+	maxPorts = 100
+)
+
+// atMost refuses a list that the CRD has no room for.
+func (v *validator) atMost(limit, n int, what string, path *field.Path) {
+	if n > limit {
+		v.invalid(path, n, fmt.Sprintf("%d %s are too many: list at most %d", n, what, limit))
+	}
+}
+
+// name checks the job's name, which is that of its Service too and the beginning of every pod's name.
+func (v *validator) name(o Object) {
+	name, path := nameOf(o), field.NewPath("metadata", "name")
+	if o.GetName() == "" && name != "" {
+		path = field.NewPath("metadata", "generateName")
+	}
+	v.namePath = path
 	switch {
 	case name == "":
-		l.required(path, "give the job a name")
+		v.required(path, "give the job a name")
 	case len(validation.IsDNS1123Label(name)) > 0 && len(name) <= engine.MaxNameLength:
-		l.invalid(path, name, "a job's name begins the host names of its pods: use lower-case letters, digits and '-' only, with a "+
+		v.invalid(path, name, "a job's name begins the host names of its pods: use lower-case letters, digits and '-' only, with a "+
 			"letter or digit at both ends")
 	}
 }
 
-// roleName checks the name of a role that is about to be added.
-func (l *lowering) roleName(role string, path *field.Path) {
+// role checks the next role. Kinds call it for each of their roles, in order.
+func (v *validator) role(replicas *int32, template *corev1.PodTemplateSpec, path *field.Path) {
+	i := len(v.specPaths)
+	v.specPaths = append(v.specPaths, path)
+	v.roleName(i, path.Child("type"))
+	if n := replicasOf(replicas); n < 0 {
+		v.invalid(path.Child("replicas"), n, "a number of replicas is 0 or more: leave replicas out for 1")
+	}
+	v.template(template, path.Child("template"))
+}
+
+// roleName checks the name of a role against those before it.
+func (v *validator) roleName(i int, path *field.Path) {
+	role := v.job.Roles[i].Type
 	switch {
 	case role == "":
-		l.required(path, "give the role a name, such as worker")
-		l.senseless = true
+		v.required(path, "give the role a name, such as worker")
 	case len(validation.IsDNS1123Label(role)) > 0:
-		l.invalid(path, role, "a role's name is a part of its pods' host names: use up to 63 lower-case letters, digits and '-', with a "+
+		v.invalid(path, role, "a role's name is a part of its pods' host names: use up to 63 lower-case letters, digits and '-', with a "+
 			"letter or digit at both ends")
-	case roleOf(l.job, role) != nil:
-		l.invalid(path, role, "another role has this name: give each role its own")
-		l.senseless = true
+	case roleIndex(v.job, role) < i:
+		v.invalid(path, role, "another role has this name: give each role its own")
 	}
+}
+
+// maxCounted is the number of replicas up to which what speaks of each replica is checked, although it is beyond the limit.
+const maxCounted = 100_000
+
+// replicas checks the number of replicas and their names. It returns whether the number makes sense, so that one can speak of
+// each replica.
+func (v *validator) replicas(path *field.Path) bool {
+	if len(v.job.Roles) == 0 {
+		v.required(path, "a job has at least one role: add an entry with type and template")
+		return true
+	}
+	v.atMost(maxRoles, len(v.job.Roles), "roles", path)
+	v.replicaNames()
+	total, limit := v.job.Replicas(), min(v.limits.MaxReplicas, mostReplicas)
+	switch {
+	case v.badCount:
+		return false
+	case total == 0:
+		v.invalid(path, total, "a job has at least one replica: give one of the roles replicas of 1 or more")
+	case total > limit:
+		v.invalid(path, total, fmt.Sprintf("the job asks for %d replicas over all roles, and the limit is %d: ask for fewer, or have "+
+			"the operator's limit raised", total, limit))
+	}
+	return total <= max(maxCounted, limit)
 }
 
 // replicaNames checks the longest name of a pod that the job can come to have.
-func (l *lowering) replicaNames() {
+func (v *validator) replicaNames() {
 	longest := ""
-	for i := range l.job.Roles {
-		r := &l.job.Roles[i]
+	for i := range v.job.Roles {
+		r := &v.job.Roles[i]
 		most := r.Replicas
-		if l.job.Elastic != nil {
-			most = l.job.Elastic.Max
+		if v.job.Elastic != nil {
+			most = v.job.Elastic.Max
 		}
-		if name := l.job.PodName(r.Type, max(most-1, 0)); len(name) > len(longest) {
+		if name := v.job.PodName(r.Type, max(most-1, 0)); len(name) > len(longest) {
 			longest = name
 		}
 	}
 	if over := len(longest) - engine.MaxNameLength; over > 0 {
-		l.invalid(l.namePath, l.job.Name, fmt.Sprintf("the pod %q would have a name of %d characters, and the limit "+
+		v.invalid(v.namePath, v.job.Name, fmt.Sprintf("the pod %q would have a name of %d characters, and the limit "+
 			"is %d: shorten the name of the job or of the role by %d", longest, len(longest), engine.MaxNameLength, over))
 	}
 }
 
 // queueName checks the name of a queue, which the job's pods carry as a label.
-func (l *lowering) queueName(queue string, path *field.Path) {
+func (v *validator) queueName(queue string, path *field.Path) {
 	switch {
 	case queue == "":
-		l.required(path, "name the queue that the job waits in, such as default")
+		v.required(path, "name the queue that the job waits in, such as default")
 	case len(queue) > validation.LabelValueMaxLength:
-		l.invalid(path, queue, fmt.Sprintf("the name has %d characters, and the limit is %d, as it is a label of the pods: use a queue of a "+
+		v.invalid(path, queue, fmt.Sprintf("the name has %d characters, and the limit is %d, as it is a label of the pods: use a queue of a "+
 			"shorter name", len(queue), validation.LabelValueMaxLength))
 	case len(validation.IsDNS1123Subdomain(queue)) > 0:
-		l.invalid(path, queue, "no queue has such a name: use lower-case letters, digits, '-' and '.', with a letter or digit at both ends")
+		v.invalid(path, queue, "no queue has such a name: use lower-case letters, digits, '-' and '.', with a letter or digit at both ends")
 	}
 }
 
 // servicePorts checks what the API server would refuse in the job's Service.
-func (l *lowering) servicePorts(ports []corev1.ServicePort, path *field.Path) {
-	l.atMost(maxPorts, len(ports), "ports", path)
+func (v *validator) servicePorts(ports []corev1.ServicePort, path *field.Path) {
+	v.atMost(maxPorts, len(ports), "ports", path)
 	names, numbers := map[string]bool{}, map[string]bool{}
 	for i := range ports {
 		p, at := &ports[i], path.Index(i)
 		if p.Port < 1 || p.Port > 65535 {
-			l.invalid(at.Child("port"), p.Port, "a port is a number from 1 to 65535: choose one of these")
+			v.invalid(at.Child("port"), p.Port, "a port is a number from 1 to 65535: choose one of these")
 		}
-		l.servicePortName(p.Name, len(ports), names, at.Child("name"))
+		v.servicePortName(p.Name, len(ports), names, at.Child("name"))
 		switch p.Protocol {
 		case "", corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP:
 		default:
-			l.unsupported(at.Child("protocol"), p.Protocol, corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)
+			unsupported(v, at.Child("protocol"), p.Protocol, corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)
 		}
 		if p.NodePort != 0 {
-			l.invalid(at.Child("nodePort"), p.NodePort, "the job's Service is headless and has no ports on nodes: leave nodePort out")
+			v.invalid(at.Child("nodePort"), p.NodePort, "the job's Service is headless and has no ports on nodes: leave nodePort out")
 		}
 		protocol := p.Protocol
 		if protocol == "" {
@@ -101,21 +203,43 @@ func (l *lowering) servicePorts(ports []corev1.ServicePort, path *field.Path) {
 		}
 		number := fmt.Sprintf("%d/%s", p.Port, protocol)
 		if numbers[number] {
-			l.invalid(at.Child("port"), p.Port, "another port has this number and protocol: list each once")
+			v.invalid(at.Child("port"), p.Port, "another port has this number and protocol: list each once")
 		}
 		numbers[number] = true
 	}
 }
 
-func (l *lowering) servicePortName(name string, ports int, taken map[string]bool, path *field.Path) {
+func (v *validator) servicePortName(name string, ports int, taken map[string]bool, path *field.Path) {
 	switch {
 	case name == "" && ports > 1:
-		l.required(path, "with more than one port, each has a name: give it one, such as http")
+		v.required(path, "with more than one port, each has a name: give it one, such as http")
 	case name == "":
 	case len(validation.IsDNS1123Label(name)) > 0:
-		l.invalid(path, name, "not a port's name: use up to 63 lower-case letters, digits and '-', with a letter or digit at both ends")
+		v.invalid(path, name, "not a port's name: use up to 63 lower-case letters, digits and '-', with a letter or digit at both ends")
 	case taken[name]:
-		l.invalid(path, name, "another port has this name: give each port its own")
+		v.invalid(path, name, "another port has this name: give each port its own")
 	}
 	taken[name] = true
+}
+
+// cleanUp checks what happens to the pods and to the job after the end.
+func (v *validator) cleanUp(policy batch.CleanUpPolicy, ttl *int32, parent *field.Path) {
+	if policy != "" && !slices.Contains(cleanUpPolicies, policy) {
+		unsupported(v, parent.Child("cleanUpPolicy"), policy, cleanUpPolicies...)
+	}
+	if ttl != nil && *ttl < 0 {
+		v.invalid(parent.Child("ttlSecondsAfterFinished"), *ttl, "a time in seconds is 0 or more: leave it out to keep the job for ever")
+	}
+}
+
+// scheduler checks the choice of the scheduler, and holds the templates to it.
+func (v *validator) scheduler(p *batch.SchedulePolicy, path *field.Path) {
+	if s := orZero(p).T9kScheduler; s != nil {
+		path = path.Child("t9kScheduler")
+		v.queueName(s.Queue, path.Child("queue"))
+		if n := orZero(s.Priority); n < minPriority || n > maxPriority {
+			v.invalid(path.Child("priority"), n, "a priority is a number from 0 to 100, the highest first: choose one of these")
+		}
+	}
+	v.reserved()
 }

@@ -31,7 +31,7 @@ func (x expander) expand(rank int, spec *corev1.PodSpec) {
 
 // place is where a text stands in a pod's spec.
 type place struct {
-	list      string // containers or initContainers
+	list      string // containers or initContainers, or a run mode
 	container int
 	field     string // command, args or env
 	index     int
@@ -66,37 +66,61 @@ func eachText(spec *corev1.PodSpec, visit func(place, *string)) {
 }
 
 // variables gives every role of the job the means to replace the variables of its pods, those in the commands of its run
-// modes included, and refuses references to what the job does not have.
-func (l *lowering) variables() {
-	for i := range l.job.Roles {
-		role := &l.job.Roles[i]
-		v := vocabulary{l.job, role}
-		x := expander{}
-		add := func(s string, path func() *field.Path) {
-			if _, ok := x[s]; ok || len(l.errs) > maxFaults || !strings.Contains(s, "$(") {
+// modes included. What refers to something that the job does not have stays as it is.
+func (c *conversion) variables() {
+	for i := range c.job.Roles {
+		role := &c.job.Roles[i]
+		v, x := vocabulary{c.job, role}, expander{}
+		allTexts(role, func(_ place, s *string) {
+			if _, ok := x[*s]; ok || !strings.Contains(*s, "$(") {
 				return
 			}
-			parts, faults := v.compile(s)
-			for _, f := range faults {
-				l.invalid(path(), f.ref, f.detail)
+			if parts, faults := v.compile(*s); len(faults) == 0 && (len(parts) > 1 || parts[0] != *s) {
+				x[*s] = parts
 			}
-			if len(faults) == 0 && (len(parts) > 1 || parts[0] != s) {
-				x[s] = parts
-			}
-		}
-		spec := l.specPaths[i].Child("template", "spec")
-		eachText(&role.Template.Spec, func(p place, s *string) {
-			add(*s, func() *field.Path { return p.under(spec) })
 		})
-		l.modeTexts(i, add)
 		if len(x) > 0 {
 			role.Expand = x.expand
-			if l.expanders == nil {
-				l.expanders = map[int]expander{}
+			if c.expanders == nil {
+				c.expanders = map[int]expander{}
 			}
-			l.expanders[i] = x
+			c.expanders[i] = x
 		}
 	}
+}
+
+// allTexts visits every text in which variables are replaced: those of the role's template, and of its run modes.
+func allTexts(role *engine.Role, visit func(place, *string)) {
+	eachText(&role.Template.Spec, visit)
+	modeTexts(role, visit)
+}
+
+// variables refuses references to what the job does not have.
+func (v *validator) variables() {
+	for i := range v.job.Roles {
+		role := &v.job.Roles[i]
+		words, x := vocabulary{v.job, role}, v.expanders[i]
+		allTexts(role, func(p place, s *string) {
+			if _, ok := x[*s]; ok || len(v.errs) > maxFaults || !strings.Contains(*s, "$(") {
+				return
+			}
+			_, faults := words.compile(*s)
+			for _, f := range faults {
+				v.invalid(v.textPath(i, p), f.ref, f.detail)
+			}
+		})
+	}
+}
+
+// textPath is the path of a text of a role.
+func (v *validator) textPath(role int, p place) *field.Path {
+	switch p.list {
+	case debugMode:
+		return v.debugPaths[role].Child(p.field).Index(p.index)
+	case resumeMode:
+		return v.resumePaths[role].Child(p.field).Index(p.index)
+	}
+	return p.under(v.specPaths[role].Child("template", "spec"))
 }
 
 // vocabulary is what the texts of one role can refer to.
@@ -231,16 +255,6 @@ func (v vocabulary) port(name string) (string, bool, string) {
 		return "", true, detail + ": give one of its ports this name"
 	}
 	return "", true, detail + ": use " + oneOf(names)
-}
-
-// roleOf finds a role by its type.
-func roleOf(job *engine.Job, role string) *engine.Role {
-	for i := range job.Roles {
-		if job.Roles[i].Type == role {
-			return &job.Roles[i]
-		}
-	}
-	return nil
 }
 
 func unknownRole(job *engine.Job, role string) string {

@@ -10,7 +10,7 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// Warnings lists what an object says to no effect, one sentence each; job is what it was lowered to. Such a job is not wrong,
+// Warnings lists what an object says to no effect, one sentence each; job is what it was converted to. Such a job is not wrong,
 // but its author may expect more of it.
 func (k Kind) Warnings(o Object, job *engine.Job) []string {
 	var w warnings

@@ -70,8 +70,8 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	f.StringVar(&o.metricsAddress, "metrics-bind-address", "0", "address of /metrics; 0 turns them off")
 	f.StringVar(&o.webhookAddress, "webhook-bind-address", ":9443", "address of the admission webhook; 0 turns it off")
-	f.StringVar(&o.jobs.Kinds.ClusterDomain, "cluster-domain", "", "DNS domain of the cluster; unset: detected, else "+kinds.DefaultClusterDomain)
-	f.IntVar(&o.jobs.Kinds.MaxReplicas, "max-replicas", kinds.DefaultMaxReplicas, "largest number of replicas of one job")
+	f.StringVar(&o.jobs.ClusterDomain, "cluster-domain", "", "DNS domain of the cluster; unset: detected, else "+kinds.DefaultClusterDomain)
+	f.IntVar(&o.jobs.Limits.MaxReplicas, "max-replicas", kinds.DefaultMaxReplicas, "largest number of replicas of one job")
 	f.IntVar(&o.jobs.Engine.MaxListed, "max-listed-replicas", 1000, "number of replicas that a job's status lists one by one")
 	f.DurationVar(&o.jobs.Engine.ForceDeleteAfter, "force-delete-after", 0, "time after which a pod on a lost node is deleted by force (default 5m0s)")
 	f.DurationVar(&o.jobs.Engine.BackoffBase, "restart-backoff", 0, "delay before the second restart in a row; doubles with each further one (default 10s)")
@@ -95,8 +95,8 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if o.jobs.Kinds.ClusterDomain == "" {
-		o.jobs.Kinds.ClusterDomain = detectClusterDomain("/etc/resolv.conf")
+	if o.jobs.ClusterDomain == "" {
+		o.jobs.ClusterDomain = detectClusterDomain("/etc/resolv.conf")
 	}
 	mgr, err := o.manager(config)
 	if err != nil {
@@ -110,7 +110,7 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	if o.servesWebhook() {
-		opts := webhook.Options{Address: o.webhookAddress, Namespace: o.namespace, Kinds: o.jobs.Kinds, Shapes: shapes}
+		opts := webhook.Options{Address: o.webhookAddress, Namespace: o.namespace, Limits: o.jobs.Limits, Shapes: shapes}
 		if err := webhook.Add(mgr, opts); err != nil {
 			return err
 		}

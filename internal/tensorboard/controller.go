@@ -34,9 +34,8 @@ import (
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;update
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
-// +kubebuilder:rbac:groups=batch.tensorstack.dev,resources=pytorchtrainingjobs;tensorflowtrainingjobs,verbs=list;watch
-// +kubebuilder:rbac:groups=batch.tensorstack.dev,resources=pytorchtrainingjobs/status;tensorflowtrainingjobs/status,verbs=update
-// +kubebuilder:rbac:groups=batch.tensorstack.dev,resources=pytorchtrainingjobs/finalizers;tensorflowtrainingjobs/finalizers,verbs=update
+// What the link to jobs needs of them beyond that, internal/jobcontroller asks for already.
+//
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
 
 // workers is the number of TensorBoards that are handled at once.

@@ -19,7 +19,7 @@ import (
 // validator says yes or no to jobs of all kinds.
 type validator struct {
 	decoder admission.Decoder
-	opts    kinds.Options
+	limits  kinds.Limits
 	shapes  *queue.Shapes
 }
 
@@ -39,7 +39,7 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	if obj.GetDeletionTimestamp() != nil {
 		return admission.Allowed("")
 	}
-	job, faults := kind.Lower(obj, v.opts)
+	faults := kind.Validate(obj, v.limits)
 	if req.Operation == admissionv1.Update {
 		old, err := v.read(kind, req.OldObject)
 		if err != nil {
@@ -47,11 +47,12 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 		}
 		faults = v.changed(kind, obj, old, faults)
 	}
-	var warnings []string
-	if len(faults) == 0 && job != nil {
-		warnings = kind.Warnings(obj, job)
+	if len(faults) > 0 {
+		return answer(req, nil, faults)
 	}
-	if len(faults) == 0 && req.Operation == admissionv1.Create { // neither queue nor templates change on a live job
+	job := kind.Convert(obj)
+	warnings := kind.Warnings(obj, job)
+	if req.Operation == admissionv1.Create { // neither queue nor templates change on a live job
 		var unknown string
 		if faults, unknown = tooLarge(ctx, v.shapes, job); unknown != "" {
 			warnings = append(warnings, unknown)
@@ -63,7 +64,7 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 // changed lists what is wrong with a change. A job that was bad before, for it got in past this webhook, is not held to
 // more than that: its owner may still mend its metadata, and the controller has said on it what is wrong.
 func (v *validator) changed(kind kinds.Kind, updated, old kinds.Object, faults field.ErrorList) field.ErrorList {
-	if _, before := kind.Lower(old, v.opts); len(before) > 0 {
+	if before := kind.Validate(old, v.limits); len(before) > 0 {
 		faults = nil
 	}
 	return append(kind.ValidateUpdate(updated, old), faults...)

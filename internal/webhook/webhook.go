@@ -40,7 +40,8 @@ type Options struct {
 	Namespace string
 	// CertificateLifetime defaults to certs.DefaultLifetime.
 	CertificateLifetime time.Duration
-	Kinds               kinds.Options
+	// Limits are those that jobs are held to.
+	Limits kinds.Limits
 	// Shapes tells how large the pods of queues may be.
 	Shapes *queue.Shapes
 }
@@ -65,7 +66,7 @@ func Add(mgr ctrl.Manager, opts Options) error {
 	server := webhook.NewServer(webhook.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
 		c.MinVersion, c.GetCertificate = tls.VersionTLS13, keeper.GetCertificate
 	}}})
-	validate := &validator{decoder: admission.NewDecoder(mgr.GetScheme()), opts: opts.Kinds, shapes: opts.Shapes}
+	validate := &validator{decoder: admission.NewDecoder(mgr.GetScheme()), limits: opts.Limits, shapes: opts.Shapes}
 	server.Register(Path, &webhook.Admission{Handler: validate})
 	server.Register(PodPath, &webhook.Admission{Handler: &podValidator{decoder: validate.decoder, shapes: opts.Shapes}})
 	server.Register(DefaultPath, &webhook.Admission{Handler: &defaulter{decoder: validate.decoder}})

@@ -52,11 +52,10 @@ func TestTablesOfExitCodes(t *testing.T) {
 					tried = append(tried, code)
 					for policy, want := range row.outcomes {
 						c.role.RestartPolicy = policy
-						job, errs := k.Lower(c.job, kinds.Options{})
-						if len(errs) > 0 {
+						if errs := k.Validate(c.job, kinds.Limits{}); len(errs) > 0 {
 							t.Fatal(errs)
 						}
-						if got := outcome(job, code); got != want {
+						if got := outcome(k.Convert(c.job), code); got != want {
 							t.Errorf("exit code %d under %s: %s, and the guide says %s", code, policy, got, want)
 						}
 					}

@@ -256,11 +256,10 @@ func lowered(t *testing.T, stored *unstructured.Unstructured) *engine.Job {
 	if err != nil {
 		t.Fatal(err)
 	}
-	job, errs := kind.Lower(objects[0], kinds.Options{})
-	if len(errs) > 0 {
+	if errs := kind.Validate(objects[0], kinds.Limits{}); len(errs) > 0 {
 		t.Fatalf("refused: %v", errs)
 	}
-	return job
+	return kind.Convert(objects[0])
 }
 
 // firstPods are the pods that a new job gets.

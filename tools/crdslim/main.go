@@ -1,6 +1,5 @@
 // Command crdslim fits the schemas of pod templates in CRD files, in place: it removes the descriptions of Kubernetes' own
-// fields, and makes the schema ask for what every pod must have. To the CRDs of jobs it adds the rules that all kinds of job
-// have.
+// fields, and makes the schema ask for what every pod must have.
 //
 // The descriptions are two thirds of such a CRD and say what `kubectl explain pod` says. Without them a CRD stays below the 256 KiB
 // that client-side `kubectl apply` can carry and costs the API server less memory. Descriptions of the product's own
@@ -35,9 +34,6 @@ func slimFile(path string) error {
 	}
 	slim(&doc)
 	fit(&doc)
-	for _, crd := range doc.Content {
-		addJobRules(crd)
-	}
 	var out bytes.Buffer
 	out.WriteString("---\n")
 	enc := yaml.NewEncoder(&out)

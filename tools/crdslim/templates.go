@@ -1,21 +1,10 @@
 package main
 
-import (
-	"fmt"
-	"strings"
-
-	"go.yaml.in/yaml/v3"
-)
+import "go.yaml.in/yaml/v3"
 
 // mostKeys is how many labels, and how many annotations, a template may have: the cost of rules that look at each of them must be
 // bounded.
 const mostKeys = 256
-
-// reservedPrefixes begin the keys of labels and annotations that are the operator's to set. internal/engine has the same list.
-var reservedPrefixes = []string{"tensorstack.dev/", "batch.tensorstack.dev/", "scheduler.tensorstack.dev/"}
-
-// gang tells whether a job asks for the t9k-scheduler.
-const gang = "(has(self.spec.scheduler) && has(self.spec.scheduler.t9kScheduler))"
 
 // longestValue is that of a label.
 const longestValue = 63
@@ -26,46 +15,4 @@ func boundKeys(template *yaml.Node) {
 		set(value(template, "properties", "metadata", "properties", keys), "maxProperties", mostKeys)
 	}
 	set(value(template, "properties", "metadata", "properties", "labels", "additionalProperties"), "maxLength", longestValue)
-}
-
-// templateRules keep templates from saying what the spec is to say: the labels and annotations by which operator and scheduler know
-// the pods, that the t9k-scheduler takes them, and, where it does, their node.
-func (j job) templateRules(kind string) []rule {
-	keys := "the pods of a job get the labels and annotations of tensorstack.dev, batch.tensorstack.dev and scheduler.tensorstack.dev from the operator: " +
-		"leave them out of the templates, and name a queue in spec.scheduler.t9kScheduler.queue"
-	labels, annotations := strangeKeys("labels", " && r.template.metadata.labels[k] != "+says(kind)), strangeKeys("annotations", "")
-	node := "the t9k-scheduler chooses the nodes of the job's pods, within the queue's quota: leave nodeName out of the templates, and choose nodes by nodeSelector or affinity"
-	return []rule{{
-		FieldPath: ".spec.replicaSpecs", OptionalOldSelf: true,
-		Message:           keys,
-		MessageExpression: fmt.Sprintf("'%s; found %%s'.format([self.spec.replicaSpecs.map(r, %s + %s).filter(l, size(l) > 0)])", keys, labels, annotations),
-		Rule:              isNew + fmt.Sprintf("self.spec.replicaSpecs.all(r, size(%s) + size(%s) == 0)", labels, annotations),
-	}, {
-		FieldPath: ".spec.replicaSpecs", OptionalOldSelf: true,
-		Message: "a job comes to the t9k-scheduler by spec.scheduler.t9kScheduler: name the queue there, and leave schedulerName out of the templates",
-		Rule:    isNew + gang + " || self.spec.replicaSpecs.all(r, !has(r.template.spec.schedulerName) || r.template.spec.schedulerName != 't9k-scheduler')",
-	}, {
-		FieldPath: ".spec.replicaSpecs", OptionalOldSelf: true,
-		Message: node,
-		Rule:    isNew + "!" + gang + " || self.spec.replicaSpecs.all(r, !has(r.template.spec.nodeName) || r.template.spec.nodeName == '')",
-	}}
-}
-
-// strangeKeys lists the reserved keys k of a role r's labels or annotations, those alone for which more holds.
-func strangeKeys(of, more string) string {
-	var ours []string
-	for _, prefix := range reservedPrefixes {
-		ours = append(ours, fmt.Sprintf("k.startsWith('%s')", prefix))
-	}
-	path := "r.template.metadata." + of
-	return fmt.Sprintf("(has(r.template.metadata) && has(%[1]s) ? %[1]s.filter(k, (%[2]s)%[3]s) : [])", path, strings.Join(ours, " || "), more)
-}
-
-// says is the value that the operator gives label k of the pods of role r; '!', which is no label's, where it is not the same for
-// all of them.
-func says(kind string) string {
-	return fmt.Sprintf("(k == 'batch.tensorstack.dev/job-name' ? self.metadata.name : k == 'batch.tensorstack.dev/job-kind' ? '%s' : "+
-		"k == 'batch.tensorstack.dev/replica-type' ? r.type : k == 'tensorstack.dev/component' ? '%s' : !%s ? '!' : "+
-		"k == 'scheduler.tensorstack.dev/group-name' ? self.metadata.name : k == 'scheduler.tensorstack.dev/role' ? r.type : "+
-		"k == 'scheduler.tensorstack.dev/queue' ? self.spec.scheduler.t9kScheduler.queue : '!')", kind, strings.ToLower(kind), gang)
 }

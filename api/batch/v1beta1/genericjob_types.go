@@ -4,7 +4,7 @@ package v1beta1
 // server what they can: those that look at new jobs only begin with oldSelf.hasValue(), and those that compare a job with what
 // it was begin by telling a write of the status, which never changes the spec in the same request. Comparing pod templates
 // takes milliseconds. The rules that all kinds of job have, on names, roles and on what a live job keeps, are in
-// tools/crdslim/jobs.go. Of a list of ranks only the first and the last entry are looked at: the cost of more, as it is
+// internal/kinds/schema.go. Of a list of ranks only the first and the last entry are looked at: the cost of more, as it is
 // estimated from the longest lists allowed, would exceed what the API server accepts.
 
 import (

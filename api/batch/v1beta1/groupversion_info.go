@@ -14,8 +14,7 @@ var SchemeGroupVersion = GroupVersion
 
 // AddToScheme registers the types of this package with a scheme.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &GenericJob{}, &GenericJobList{}, &PyTorchTrainingJob{}, &PyTorchTrainingJobList{},
-		&TensorFlowTrainingJob{}, &TensorFlowTrainingJobList{})
+	addKinds(s)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

@@ -22,8 +22,8 @@ import (
 type Checker struct {
 	// Namespace is that of objects that name none.
 	Namespace string
-	// Kinds are the limits that jobs are held to.
-	Kinds kinds.Options
+	// Limits are those that jobs are held to.
+	Limits kinds.Limits
 
 	definitions map[schema.GroupVersionResource]*definition
 }
@@ -95,8 +95,8 @@ func (c *Checker) checkJob(ctx context.Context, r *Result) error {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, object); err != nil {
 			return nil, err
 		}
-		r.Job, broken = r.Kind.Lower(object, c.Kinds)
-		if len(broken) == 0 && r.Job != nil {
+		if broken = r.Kind.Validate(object, c.Limits); len(broken) == 0 {
+			r.Job = r.Kind.Convert(object)
 			r.warn(r.Kind.Warnings(object, r.Job))
 		}
 		return broken, nil

@@ -1,5 +1,5 @@
-// Package kindtest holds every kind of job to what they all must keep: lowering is a function of the object and nothing
-// else, leaves the object alone, survives whatever it is given, and yields what the engine may rely on.
+// Package kindtest holds every kind of job to what they all must keep: conversion and validation are functions of the object and
+// nothing else, leave the object alone, survive whatever they are given, and yield what the engine may rely on.
 package kindtest
 
 import (
@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
@@ -133,22 +134,20 @@ func (s subject) vary(bytes []byte) kinds.Object {
 func hold(t testing.TB, k kinds.Kind, o kinds.Object) bool {
 	t.Helper()
 	before := o.DeepCopyObject()
-	job, errs := k.Lower(o, kinds.Options{})
-	again, errsAgain := k.Lower(o, kinds.Options{})
-	if (job == nil) != (len(errs) > 0) {
-		t.Errorf("Lower returned both a job and errors, or neither: %v", errs)
+	job, errs := k.Convert(o), k.Validate(o, kinds.Limits{})
+	if !equality.Semantic.DeepEqual(withoutFuncs(job), withoutFuncs(k.Convert(o))) {
+		t.Error("converting twice gives two results")
 	}
-	if !equality.Semantic.DeepEqual(withoutFuncs(job), withoutFuncs(again)) || errs.ToAggregate() != nil &&
-		errs.ToAggregate().Error() != errsAgain.ToAggregate().Error() {
-		t.Error("lowering twice gives two results")
+	if again := k.Validate(o, kinds.Limits{}); len(errs) != len(again) || len(errs) > 0 && errs.ToAggregate().Error() != again.ToAggregate().Error() {
+		t.Error("validating twice gives two results")
 	}
 	for _, err := range errs {
 		if err.Detail == "" || !strings.HasPrefix(err.Field, "spec") && !strings.HasPrefix(err.Field, "metadata.") {
 			t.Errorf("an error must name a field and say how to mend it: %v", err)
 		}
 	}
-	convert(t, k, o, job)
-	if job != nil {
+	total(t, job, errs)
+	if len(errs) == 0 {
 		sane(t, job)
 		elastic(t, o, job)
 		roundTrip(t, k, o, job)
@@ -162,39 +161,51 @@ func hold(t testing.TB, k kinds.Kind, o kinds.Object) bool {
 	if !equality.Semantic.DeepEqual(o, before) {
 		t.Error("the object was modified")
 	}
-	return job != nil
+	return len(errs) == 0
 }
 
-// convert checks what becomes of a job that has begun, whatever is wrong with it by now.
-func convert(t testing.TB, k kinds.Kind, o kinds.Object, lowered *engine.Job) {
+// total checks that a job is safe to hand to the engine, whatever is wrong with it: before it has begun, and after, in every
+// mode, with all that is then asked for.
+func total(t testing.TB, converted *engine.Job, faults field.ErrorList) {
 	t.Helper()
-	begun := o.DeepCopyObject().(kinds.Object)
-	k.Status(begun).StartTime = &metav1.Time{}
-	job := k.Convert(begun, kinds.Options{})
-	switch {
-	case lowered != nil:
-		if !equality.Semantic.DeepEqual(withoutFuncs(job), withoutFuncs(lowered)) {
-			t.Error("a job that is in order is converted to another one")
+	if len(converted.Roles) == 0 && len(faults) == 0 {
+		t.Fatal("the job has no roles, and nothing is wrong with it")
+	}
+	job := *converted
+	if len(faults) > 0 {
+		job.Invalid = faults.ToAggregate().Error()
+		first := engine.Next(&job, engine.Seen{}, engine.Config{})
+		if !job.Deleting && (first.Status.Phase != batch.JobFailed || len(first.Create)+len(first.Pods) > 0) {
+			t.Errorf("an invalid job is %s, with %d pods", first.Status.Phase, len(first.Pods))
 		}
-	case job.Invalid == "":
-		for _, rule := range slices.Concat(job.Success, job.Failure) {
-			for _, m := range rule.Members {
-				if m.Rank >= job.Roles[m.Role].Replicas {
-					t.Fatalf("rule %s names replica %d of role %d", rule.Text, m.Rank, m.Role)
-				}
-			}
-		}
-		for i := range job.Roles {
-			if r := &job.Roles[i]; r.Main >= len(r.Template.Spec.Containers) || r.Replicas < 0 {
-				t.Fatalf("role %s: main container %d, %d replicas", r.Type, r.Main, r.Replicas)
-			}
-		}
-		pods := engine.Next(job, engine.Seen{}, engine.Config{})
-		if pods.Status == nil {
+	}
+	inRange(t, &job)
+	for _, paused := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionTrue} {
+		begun := batch.JobStatus{StartTime: &metav1.Time{}, Conditions: []batch.JobCondition{{Type: batch.JobPausedCondition, Status: paused}}}
+		plan := engine.Next(&job, engine.Seen{Status: &begun, Live: true}, engine.Config{})
+		if !job.Deleting && plan.Status == nil {
 			t.Error("no status is written")
 		}
-	case len(job.Roles) > 0:
-		t.Errorf("an invalid job has roles: %s", job.Invalid)
+		for _, pod := range plan.Pods[:min(len(plan.Pods), 3)] {
+			job.Pod(pod)
+		}
+	}
+}
+
+// inRange checks that a job names no replica and no container that it does not have.
+func inRange(t testing.TB, job *engine.Job) {
+	t.Helper()
+	for _, rule := range slices.Concat(job.Success, job.Failure) {
+		for _, m := range rule.Members {
+			if m.Rank >= job.Roles[m.Role].Replicas {
+				t.Fatalf("rule %s names replica %d of role %d", rule.Text, m.Rank, m.Role)
+			}
+		}
+	}
+	for i := range job.Roles {
+		if r := &job.Roles[i]; r.Main >= len(r.Template.Spec.Containers) || r.Replicas < 0 {
+			t.Fatalf("role %s: main container %d, %d replicas", r.Type, r.Main, r.Replicas)
+		}
 	}
 }
 
@@ -319,7 +330,7 @@ func expanded(r *engine.Role, rank int) *corev1.PodSpec {
 	return spec
 }
 
-// roundTrip checks that an object stored and read back lowers to the same.
+// roundTrip checks that an object stored and read back is converted to the same.
 func roundTrip(t testing.TB, k kinds.Kind, o kinds.Object, job *engine.Job) {
 	t.Helper()
 	data, err := json.Marshal(o)
@@ -330,8 +341,8 @@ func roundTrip(t testing.TB, k kinds.Kind, o kinds.Object, job *engine.Job) {
 	if err := json.Unmarshal(data, back); err != nil {
 		t.Fatal(err)
 	}
-	stored, errs := k.Lower(back, kinds.Options{})
-	if len(errs) > 0 || !equality.Semantic.DeepEqual(withoutFuncs(job), withoutFuncs(stored)) {
+	stored := k.Convert(back)
+	if errs := k.Validate(back, kinds.Limits{}); len(errs) > 0 || !equality.Semantic.DeepEqual(withoutFuncs(job), withoutFuncs(stored)) {
 		t.Errorf("stored and read back, the job is another one (%v)", errs)
 	}
 	if errs := k.ValidateUpdate(back, o); len(errs) > 0 {
@@ -341,9 +352,6 @@ func roundTrip(t testing.TB, k kinds.Kind, o kinds.Object, job *engine.Job) {
 
 // withoutFuncs copies a job without what cannot be compared.
 func withoutFuncs(job *engine.Job) *engine.Job {
-	if job == nil {
-		return nil
-	}
 	plain := *job
 	plain.Roles = slices.Clone(job.Roles)
 	for i := range plain.Roles {
