@@ -2,10 +2,9 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"regexp"
 	"sort"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +14,7 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/cli/view"
+	"tensorstack.dev/batch/internal/engine"
 )
 
 // events lists the events about one object, the oldest first. Those of a pod outlive it, so its name is asked for where
@@ -36,67 +36,62 @@ func (c *cluster) events(ctx context.Context, namespace, name string, uid types.
 
 // history is what is still known of attempts whose pods are gone.
 type history struct {
-	events   []corev1.Event
+	// ends says how earlier attempts ended, by the name of the replica.
+	ends map[string][]string
+	// plain are events about such ends that name replicas in their messages alone: the operator that wrote them is an older one.
+	plain    []corev1.Event
 	statuses map[string]*batch.ReplicaStatus
 }
 
 func (l *logPrinter) history(ctx context.Context) *history {
-	h := &history{statuses: map[string]*batch.ReplicaStatus{}}
-	for _, task := range l.job.status().Tasks {
+	// Without events there is the status still.
+	events, _ := l.cluster.events(ctx, l.job.GetNamespace(), l.job.GetName(), l.job.GetUID())
+	h := newHistory(l.job.status(), events)
+	for i := range h.plain {
+		fmt.Fprintln(l.ErrOut, eventLine(&h.plain[i], h.plain[i].Message))
+	}
+	return h
+}
+
+func newHistory(status *batch.JobStatus, events []corev1.Event) *history {
+	h := &history{ends: map[string][]string{}, statuses: map[string]*batch.ReplicaStatus{}}
+	for _, task := range status.Tasks {
 		for k := range task.Replicas {
 			h.statuses[task.Replicas[k].Name] = &task.Replicas[k]
 		}
 	}
-	// Without events there is the status still.
-	h.events, _ = l.cluster.events(ctx, l.job.GetNamespace(), l.job.GetName(), l.job.GetUID())
-	return h
-}
-
-// ends says what events tell of the ends of a replica's earlier attempts, one line each.
-func (h *history) ends(job, name string) []string {
-	var ends []string
-	for i := range h.events {
-		e := &h.events[i]
+	for i := range events {
+		e := &events[i]
 		switch batch.Reason(e.Reason) {
 		case batch.EventReplicaRestarted, batch.EventReplicaDisrupted:
 		default:
 			continue
 		}
-		if text := about(job, name, e.Message); text != "" {
-			ends = append(ends, view.EventTime(e).UTC().Format(time.RFC3339)+" "+e.Reason+": "+text)
+		var ends []engine.ReplicaEnd
+		if err := json.Unmarshal([]byte(e.Annotations[batch.AnnotationReplicaEnds]), &ends); err != nil {
+			h.plain = append(h.plain, *e)
+			continue
+		}
+		for _, end := range ends {
+			h.ends[end.Replica] = append(h.ends[end.Replica], eventLine(e, end.String()))
 		}
 	}
-	return ends
+	return h
 }
 
-// about is what an event says of one replica of a job, of which it may name several: "Restarting: a-w-0 ended …, a-w-1 ended ….".
-// What it says may hold commas of its own.
-func about(job, name, message string) string {
-	_, list, found := strings.Cut(message, ": ")
-	if !found {
-		list = message
-	}
-	list = ", " + strings.TrimSuffix(list, ".")
-	for clause := range strings.SplitSeq(list, ", "+job+"-") {
-		clause = job + "-" + andMore.ReplaceAllString(clause, "")
-		if clause == name || strings.HasPrefix(clause, name+" ") || strings.HasPrefix(clause, name+":") {
-			return clause
-		}
-	}
-	return ""
+// eventLine is an event in one line, with some words of what it says.
+func eventLine(e *corev1.Event, words string) string {
+	return view.EventTime(e).UTC().Format(time.RFC3339) + " " + e.Reason + ": " + words
 }
-
-// andMore is how an event ends that does not name all replicas.
-var andMore = regexp.MustCompile(` and \d+ more$`)
 
 // tellEarlier names the attempts before the present one, whose pods are gone.
 func (l *logPrinter) tellEarlier(r replica, h *history) {
 	name := l.job.GetName() + "-" + r.String()
-	ends := h.ends(l.job.GetName(), name)
+	ends := h.ends[name]
 	for _, end := range ends {
 		l.lines.remark(r, "earlier attempt, its output is gone: "+end)
 	}
-	if s := h.statuses[name]; s != nil && s.UID != "" && int(s.Attempt) > len(ends) {
+	if s := h.statuses[name]; s != nil && s.UID != "" && int(s.Attempt) > len(ends) && len(h.plain) == 0 {
 		l.lines.remark(r, fmt.Sprintf("this is attempt %d; no event tells of the end of %d before it", s.Attempt+1, int(s.Attempt)-len(ends)))
 	}
 }
