@@ -38,11 +38,7 @@ the deletion.`,
 }
 
 func remove(ctx context.Context, p *kit.Program, addresses []string, wait bool, o kit.Format) error {
-	c, err := p.Connect()
-	if err != nil {
-		return err
-	}
-	jobs, err := c.FindAll(ctx, addresses)
+	c, jobs, err := p.FindAll(ctx, addresses)
 	if err != nil {
 		return err
 	}

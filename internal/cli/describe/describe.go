@@ -30,11 +30,7 @@ them and about those of their pods that do not run.`,
 		Args:              kit.NeedJobs,
 		ValidArgsFunction: p.CompleteJobs(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := p.Connect()
-			if err != nil {
-				return err
-			}
-			jobs, err := c.FindAll(cmd.Context(), args)
+			c, jobs, err := p.FindAll(cmd.Context(), args)
 			if err != nil {
 				return err
 			}

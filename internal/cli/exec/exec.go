@@ -78,11 +78,7 @@ func execArgs(cmd *cobra.Command, args []string) error {
 }
 
 func execute(ctx context.Context, p *kit.Program, o *options, address string, command []string) error {
-	c, err := p.Connect()
-	if err != nil {
-		return err
-	}
-	j, err := c.Find(ctx, address)
+	c, j, err := p.Find(ctx, address)
 	if err != nil {
 		return err
 	}

@@ -184,3 +184,23 @@ func (c *Cluster) FindAll(ctx context.Context, addresses []string) ([]*Job, erro
 	}
 	return jobs, nil
 }
+
+// Find connects and gets the job that an address means.
+func (p *Program) Find(ctx context.Context, address string) (*Cluster, *Job, error) {
+	c, err := p.Connect()
+	if err != nil {
+		return nil, nil, err
+	}
+	j, err := c.Find(ctx, address)
+	return c, j, err
+}
+
+// FindAll connects and gets every job that is named, or fails.
+func (p *Program) FindAll(ctx context.Context, addresses []string) (*Cluster, []*Job, error) {
+	c, err := p.Connect()
+	if err != nil {
+		return nil, nil, err
+	}
+	jobs, err := c.FindAll(ctx, addresses)
+	return c, jobs, err
+}

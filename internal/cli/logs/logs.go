@@ -82,11 +82,7 @@ func (o *options) request() corev1.PodLogOptions {
 }
 
 func printLogs(ctx context.Context, p *kit.Program, o *options, address string) error {
-	c, err := p.Connect()
-	if err != nil {
-		return err
-	}
-	j, err := c.Find(ctx, address)
+	c, j, err := p.Find(ctx, address)
 	if err != nil {
 		return err
 	}

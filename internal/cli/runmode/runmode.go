@@ -34,11 +34,7 @@ type Options struct {
 
 // flip sets a switch of the named jobs, each with one request.
 func flip(ctx context.Context, p *kit.Program, s Switch, on bool, o Options, addresses []string) error {
-	c, err := p.Connect()
-	if err != nil {
-		return err
-	}
-	jobs, err := c.FindAll(ctx, addresses)
+	c, jobs, err := p.FindAll(ctx, addresses)
 	if err != nil {
 		return err
 	}
