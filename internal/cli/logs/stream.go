@@ -51,12 +51,15 @@ type stream struct {
 // watch prints what the replicas write until the job has ended and everything is printed.
 func (l *printer) watch(ctx context.Context) error {
 	f := &streamer{printer: l, pods: map[types.UID]*stream{}}
+	var sources sync.WaitGroup
+	defer sources.Wait()
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	incoming := make(chan news)
 	t := &kit.WatchedJob{Job: l.job}
-	go watch.Send(watching, incoming, ofJob, l.cluster.JobSource(l.job.Kind, l.job.GetNamespace(), l.job.GetName()))
-	go watch.Send(watching, incoming, ofPods, l.cluster.PodSource(l.job))
+	job := l.cluster.JobSource(l.job.Kind, l.job.GetNamespace(), l.job.GetName())
+	sources.Go(func() { watch.Send(watching, incoming, ofJob, job) })
+	sources.Go(func() { watch.Send(watching, incoming, ofPods, l.cluster.PodSource(l.job)) })
 	earlier := l.history(ctx)
 	for _, r := range l.selection.Replicas() {
 		l.tellEarlier(r, earlier)

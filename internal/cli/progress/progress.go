@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -15,6 +16,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/kit"
 	"tensorstack.dev/batch/internal/cli/view"
 	"tensorstack.dev/batch/internal/cli/watch"
+	"tensorstack.dev/batch/internal/engine"
 )
 
 // patience is the time after which a job that no controller has taken up calls for a remark.
@@ -39,14 +41,34 @@ type track struct {
 	// impossible is true while the job is known to be unable to start.
 	impossible bool
 	ages       view.Ages
+	// normal is the job's normal form; nil where the spec cannot be carried out, of which the job's conditions say why.
+	normal *engine.Job
+}
+
+func newTrack(j *kit.Job) *track {
+	t := &track{WatchedJob: kit.WatchedJob{Job: j}, ages: view.Ages{}}
+	t.lower()
+	return t
+}
+
+func (t *track) lower() {
+	t.normal = nil
+	if normal, err := t.Lowered(); err == nil {
+		t.normal = normal
+	}
+}
+
+// take brings the job up to date.
+func (t *track) take(change watch.Change) error {
+	err := t.Take(change)
+	t.lower()
+	return err
 }
 
 // view is the job as it is drawn, with what its spec says.
 func (t *track) view() view.Job {
 	v := t.View()
-	if normal, err := t.Lowered(); err == nil { // otherwise the job's conditions say why
-		v.Normal = normal
-	}
+	v.Normal = t.normal
 	return v
 }
 
@@ -73,6 +95,8 @@ type display struct {
 
 // Watch shows jobs until all have ended or ctx is done. It returns a kit.ExitError unless all of them have succeeded.
 func Watch(ctx context.Context, p *kit.Program, c *kit.Cluster, jobs []*kit.Job, o Options) error {
+	var sources sync.WaitGroup
+	defer sources.Wait()
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	d := &display{Program: p, cluster: c, style: kit.StyleOf(p.Out), terminal: kit.TerminalOf(p.Out), options: o}
@@ -80,18 +104,19 @@ func Watch(ctx context.Context, p *kit.Program, c *kit.Cluster, jobs []*kit.Job,
 		d.screen = view.NewScreen(p.Out)
 	}
 	for _, j := range jobs {
-		d.tracks = append(d.tracks, &track{WatchedJob: kit.WatchedJob{Job: j}, ages: view.Ages{}})
+		d.tracks = append(d.tracks, newTrack(j))
 		d.whoWidth = max(d.whoWidth, utf8.RuneCountInString(j.Ref()))
 	}
 	d.announce()
 	incoming := make(chan news)
 	for _, t := range d.unfinished() {
-		go watch.Send(watching, incoming, topic{track: t}, c.JobSource(t.Kind, t.GetNamespace(), t.GetName()))
+		job := c.JobSource(t.Kind, t.GetNamespace(), t.GetName())
+		sources.Go(func() { watch.Send(watching, incoming, topic{track: t}, job) })
 		if d.screen == nil {
 			continue
 		}
 		if pods, err := c.PodMetadataSource(t.Job); err == nil {
-			go watch.Send(watching, incoming, topic{track: t, pods: true}, pods)
+			sources.Go(func() { watch.Send(watching, incoming, topic{track: t, pods: true}, pods) })
 		}
 	}
 	if err := d.loop(ctx, incoming); err != nil {
@@ -217,7 +242,7 @@ func (t *track) takePods(change watch.Change) {
 }
 
 func (d *display) takeJob(t *track, change watch.Change) error {
-	if err := t.Take(change); err != nil {
+	if err := t.take(change); err != nil {
 		return err
 	}
 	switch {
