@@ -1,5 +1,5 @@
-// Package cli is the command line t9k: it runs, shows and steers jobs on any cluster. Each verb is a package below it, over kit;
-// this one assembles them. A further verb is a package with a Command, and a word in command.
+// Package cli is the command line t9k: it runs, shows and steers jobs on any cluster. Each verb is a package below this one, which
+// assembles them; kit is what they share. To add a verb, write a package with a Command and add it in command.
 package cli
 
 import (
@@ -57,7 +57,7 @@ func Main(ctx context.Context, args []string, streams genericiooptions.IOStreams
 	return kit.ExitFailed
 }
 
-// complain tells of an error. What is in it may come from anywhere.
+// complain prints an error. Its text may hold control sequences of others, so it is escaped.
 func complain(p *kit.Program, err error) {
 	fmt.Fprintln(p.ErrOut, "Error:", view.Escape(p.Named(kit.Explain(err))))
 }

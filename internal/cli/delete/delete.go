@@ -44,7 +44,7 @@ func remove(ctx context.Context, p *kit.Program, addresses []string, wait bool, 
 	}
 	var failed []error
 	for _, j := range jobs {
-		// In the foreground the job outlives its pods, so that its end is the end of all.
+		// With foreground deletion the job goes last, so waiting for the job is enough.
 		policy, uid := metav1.DeletePropagationForeground, j.GetUID()
 		err := c.Jobs(j.Kind, j.GetNamespace()).Delete(ctx, j.GetName(), metav1.DeleteOptions{
 			PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &uid},

@@ -62,13 +62,13 @@ func describe(ctx context.Context, p *kit.Program, c *kit.Cluster, j *kit.Job) e
 		d.Invalid = err.Error()
 	}
 	if d.Normal != nil && d.Normal.Gang != nil {
-		// Who else waits is not for everybody to read. The job's own status says what it waits for.
+		// A user may lack the right to see who else waits. The job's own status says what it waits for.
 		d.Place, _ = waiting.Place(ctx, c, j, d.Normal.Gang.Queue)
 	}
 	if j.Kind.Training != nil {
 		d.TensorBoard = boardOf(j)
 	}
-	// Whoever may read jobs may not read pods or events: what can be told is told.
+	// A user who may read jobs may lack the right to read pods or events. The rest is shown.
 	var ages, events error
 	d.Ages, ages = c.Ages(ctx, j)
 	d.Events, events = eventsOfAll(ctx, c, j)

@@ -161,13 +161,13 @@ func replicaOf(j *kit.Job, o *options) (pod, container string, err error) {
 	return engine.ReplicaName(normal.Name, r.Name, o.rank), r.Container, nil
 }
 
-// runs fails with a sentence about a pod that no command can be run in.
+// runs returns an error that says why no command can be run in a pod.
 func runs(ctx context.Context, c *kit.Cluster, j *kit.Job, pod string) error {
 	p, err := c.Core.Pods(j.GetNamespace()).Get(ctx, pod, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("there is no pod %s: %s is %s", pod, j.Ref(), kit.OrNotStarted(j.Status().Phase))
-	case apierrors.IsForbidden(err): // whoever may not get pods may still run commands in them
+	case apierrors.IsForbidden(err): // a user without the right to get pods may still run commands in them
 		return nil
 	case err != nil:
 		return fmt.Errorf("getting pod %s: %w", pod, err)

@@ -18,17 +18,17 @@ import (
 // FieldManager is the name under which this program owns fields of objects.
 const FieldManager = "t9k"
 
-// Cluster is a connection to one.
+// Cluster is a connection to a cluster.
 type Cluster struct {
 	Config  *rest.Config
 	Objects dynamic.Interface
 	Core    corev1client.CoreV1Interface
-	// Namespace is the one that is meant where nothing else is said; Chosen is true where it was given on the command line.
+	// Namespace is the default one; Chosen is true if the command line names it.
 	Namespace string
 	Chosen    bool
 }
 
-// ErrNoCluster says that nothing tells which cluster is meant.
+// ErrNoCluster says that neither a flag nor a kubeconfig names a cluster.
 var ErrNoCluster = errors.New("no cluster: there is no kubeconfig and no embedded cluster runs")
 
 // Connect finds the cluster and makes its clients. It sends no request.
@@ -40,7 +40,7 @@ func (p *Program) Connect() (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
-	// The API server shares out its time by itself; a limit here would only slow down the logs of large jobs.
+	// The API server has a fair limit of its own; one here would only slow down the logs of large jobs.
 	config.QPS = -1
 	config.UserAgent = FieldManager
 	config.WarningHandler = rest.NewWarningWriter(p.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
@@ -58,7 +58,7 @@ func (p *Program) Connect() (*Cluster, error) {
 	return c, nil
 }
 
-// resolve decides which kubeconfig counts. The embedded cluster stands in where nothing else is set up.
+// resolve chooses the kubeconfig: that of the embedded cluster if --local asks for it or nothing else is set up.
 func (p *Program) resolve() error {
 	p.kubeconfig = *p.Flags.KubeConfig
 	switch {
@@ -81,12 +81,12 @@ func (p *Program) resolve() error {
 	return nil
 }
 
-// configured tells whether anything but the embedded cluster was meant: flags, a kubeconfig, or the pod this runs in.
+// configured reports whether flags, a kubeconfig or the pod that this runs in name a cluster.
 func (p *Program) configured() bool {
 	if *p.Flags.KubeConfig != "" || *p.Flags.APIServer != "" || *p.Flags.Context != "" || os.Getenv("KUBERNETES_SERVICE_HOST") != "" {
 		return true
 	}
-	// One that cannot be read is meant too: reading it again will say what is wrong with it.
+	// A kubeconfig that cannot be read counts: reading it again says what is wrong with it.
 	raw, err := clientcmd.NewDefaultClientConfigLoadingRules().Load()
 	return err != nil || len(raw.Clusters) > 0
 }
@@ -96,5 +96,5 @@ func (c *Cluster) Jobs(kind *kinds.Kind, namespace string) dynamic.ResourceInter
 	return c.Objects.Resource(batch.GroupVersion.WithResource(kind.Plural)).Namespace(namespace)
 }
 
-// RequestTimeout bounds look-ups that only make an answer nicer.
+// RequestTimeout bounds requests without which an answer is only less complete.
 const RequestTimeout = 5 * time.Second

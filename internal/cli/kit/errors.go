@@ -18,7 +18,7 @@ const (
 	ExitInterrupted = 130
 )
 
-// ExitError ends the program with a code. Without an error, all has been said already.
+// ExitError ends the program with a code. Err is nil if everything has been reported already.
 type ExitError struct {
 	Code int
 	Err  error
@@ -33,7 +33,7 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// Explain adds the way out to errors that have a common one.
+// Explain returns the text of an error, with what to do about it where that is known.
 func Explain(err error) string {
 	text := strings.TrimSpace(err.Error())
 	var refused *net.OpError
@@ -51,7 +51,7 @@ func Explain(err error) string {
 	return text
 }
 
-// Cause is the part of an error of a request that tells people something: without the request's address.
+// Cause returns the text of an error of a request without the request's address.
 func Cause(err error) string {
 	var request *url.Error
 	if errors.As(err, &request) {

@@ -15,7 +15,7 @@ import (
 	"tensorstack.dev/batch/internal/nearest"
 )
 
-// ParseAddress reads NAME or KIND/NAME. The kind is nil where none is given.
+// ParseAddress reads NAME or KIND/NAME. The kind is nil for the former.
 func ParseAddress(address string) (*kinds.Kind, string, error) {
 	kindName, name, qualified := strings.Cut(address, "/")
 	if !qualified {
@@ -40,7 +40,7 @@ func ParseAddress(address string) (*kinds.Kind, string, error) {
 // ErrNotInstalled says that the cluster serves no kind of job.
 var ErrNotInstalled = errors.New("the kinds of job are not installed in this cluster")
 
-// NeedJobs demands at least one job on the command line.
+// NeedJobs accepts command lines that name at least one job.
 func NeedJobs(_ *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return errors.New("name a job; \"get\" lists those that there are")
@@ -48,7 +48,7 @@ func NeedJobs(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// NeedJob demands exactly one.
+// NeedJob accepts command lines that name exactly one job.
 func NeedJob(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		return fmt.Errorf("%s takes one job, not %d", cmd.Name(), len(args))
@@ -56,12 +56,13 @@ func NeedJob(cmd *cobra.Command, args []string) error {
 	return NeedJobs(cmd, args)
 }
 
-// NotServed tells the absence of a kind from the absence of an object: only the latter gets an answer from the API itself.
+// NotServed reports whether an error says that the cluster lacks a kind. The absence of an object is another error, which the
+// API itself answers.
 func NotServed(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// Find gets the job that an address means. Without a kind, all kinds are searched.
+// Find gets the job of an address. It searches all kinds if the address names none.
 func (c *Cluster) Find(ctx context.Context, address string) (*Job, error) {
 	kind, name, err := ParseAddress(address)
 	if err != nil {
@@ -91,7 +92,7 @@ func (c *Cluster) Find(ctx context.Context, address string) (*Job, error) {
 	return nil, c.notFound(ctx, candidates, name)
 }
 
-// called gets the jobs of some kinds that have a name; hidden is what the user may not get.
+// called gets the jobs of some kinds by a name; hidden are the errors of kinds that the user may not get.
 func (c *Cluster) called(ctx context.Context, of []kinds.Kind, name string) (found []*Job, hidden []error, err error) {
 	served := false
 	for i := range of {
@@ -118,7 +119,7 @@ func (c *Cluster) called(ctx context.Context, of []kinds.Kind, name string) (fou
 	return found, hidden, nil
 }
 
-// notFound names the jobs that were perhaps meant.
+// notFound returns an error that names jobs with similar names.
 func (c *Cluster) notFound(ctx context.Context, candidates []kinds.Kind, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
 	defer cancel()
@@ -138,8 +139,8 @@ func (c *Cluster) notFound(ctx context.Context, candidates []kinds.Kind, name st
 	return err
 }
 
-// List gets the jobs of some kinds in a namespace; an empty one stands for all. What the user may not list is hidden; it is
-// an error only where nothing is left.
+// List gets the jobs of some kinds in a namespace, or in all if it is empty. hidden are the errors of kinds that the user may
+// not list; err is set only if the user may list none.
 func (c *Cluster) List(ctx context.Context, of []kinds.Kind, namespace string) (jobs []*Job, hidden []error, err error) {
 	served := 0
 	for i := range of {

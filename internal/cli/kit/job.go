@@ -30,25 +30,25 @@ func NewJob(kind *kinds.Kind, raw *unstructured.Unstructured) (*Job, error) {
 	return &Job{Kind: kind, Raw: raw, Object: typed}, nil
 }
 
-// ref addresses a job unmistakably.
+// ref returns the full address of a job.
 func ref(kind *kinds.Kind, name string) string { return strings.ToLower(kind.Name) + "/" + name }
 
-// Ref addresses the job unmistakably: genericjob/mnist.
+// Ref returns the job's full address: genericjob/mnist.
 func (j *Job) Ref() string { return ref(j.Kind, j.GetName()) }
 
-// Status is the job's status, which is the same for all kinds.
+// Status returns the job's status, which has the same type for all kinds.
 func (j *Job) Status() *batch.JobStatus { return j.Kind.Status(j.Object) }
 
-// AsInstalled leaves it to the cluster how large a job may be: an operator may have other limits than the usual ones.
+// AsInstalled are limits that accept jobs of any size: the limit of the cluster's operator is not known here.
 var AsInstalled = kinds.Options{MaxReplicas: math.MaxInt32}
 
-// Lowered is the job's normal form.
+// Lowered returns the job's normal form.
 func (j *Job) Lowered() (*engine.Job, error) {
 	normal, errs := j.Kind.Lower(j.Object, AsInstalled)
 	return normal, errs.ToAggregate()
 }
 
-// View is what the pictures of the job are drawn from.
+// View returns the job as package view draws it.
 func (j *Job) View() view.Job {
 	queue, _, _ := unstructured.NestedString(j.Raw.Object, "spec", "scheduler", "t9kScheduler", "queue")
 	return view.Job{
@@ -57,7 +57,7 @@ func (j *Job) View() view.Job {
 	}
 }
 
-// Selector finds the pods of a job.
+// Selector returns the label selector of the job's pods.
 func (j *Job) Selector() string {
 	return fmt.Sprintf("%s=%s,%s=%s", batch.LabelJobName, j.GetName(), batch.LabelJobKind, j.Kind.Name)
 }

@@ -67,8 +67,8 @@ func PrintObject(w io.Writer, o Format, object runtime.Object) error {
 	return nil
 }
 
-// safeWriter shows the control sequences in what others wrote, such as names, messages and logs, instead of passing them on
-// to a terminal. All verbs write to one.
+// safeWriter escapes the control sequences in text of others, such as names, messages and logs, before it reaches a terminal.
+// All verbs write to a safeWriter.
 type safeWriter struct{ out io.Writer }
 
 func (w safeWriter) Write(p []byte) (int, error) {
@@ -78,7 +78,7 @@ func (w safeWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Raw is the writer below, for bytes that somebody asked for as they are.
+// Raw returns the writer below a safeWriter, for bytes that the user wants unchanged.
 func Raw(w io.Writer) io.Writer {
 	if safe, ok := w.(safeWriter); ok {
 		return safe.out
@@ -86,7 +86,7 @@ func Raw(w io.Writer) io.Writer {
 	return w
 }
 
-// StyleOf allows colours on a terminal, unless NO_COLOR is set to anything or TERM says that there are none.
+// StyleOf returns the style of a writer: colours on a terminal, unless NO_COLOR is set to anything or TERM says that there are none.
 func StyleOf(w any) view.Style {
 	return view.Style{Colour: TerminalOf(w) != nil && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }

@@ -10,10 +10,10 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 )
 
-// Terminal is the one that a writer leads to.
+// Terminal is a terminal that a writer writes to.
 type Terminal struct{ fd int }
 
-// TerminalOf is nil where output goes to a file or a pipe.
+// TerminalOf returns the terminal of a stream; nil for a file or a pipe.
 func TerminalOf(w any) *Terminal {
 	if safe, ok := w.(safeWriter); ok {
 		w = safe.out
@@ -25,7 +25,7 @@ func TerminalOf(w any) *Terminal {
 	return &Terminal{int(f.Fd())}
 }
 
-// Size is the terminal's present width and height; that of the oldest ones where it does not say.
+// Size returns the terminal's present width and height; 80 by 24 if they are unknown.
 func (t *Terminal) Size() (width, height int) {
 	width, height, err := term.GetSize(t.fd)
 	if err != nil || width <= 0 || height <= 0 {
@@ -34,7 +34,7 @@ func (t *Terminal) Size() (width, height int) {
 	return width, height
 }
 
-// Width is the terminal's present width; 0, which is no bound, where there is no terminal.
+// Width returns the terminal's present width; 0, which stands for no bound, if there is no terminal.
 func (t *Terminal) Width() int {
 	if t == nil {
 		return 0
@@ -43,7 +43,7 @@ func (t *Terminal) Width() int {
 	return width
 }
 
-// Raw hands the keys of a terminal on as they are while f runs, and tells f the terminal's size.
+// Raw puts the terminal into raw mode while f runs. f gets the terminal's sizes.
 func (t *Terminal) Raw(ctx context.Context, f func(remotecommand.TerminalSizeQueue) error) error {
 	state, err := term.MakeRaw(t.fd)
 	if err != nil {
@@ -55,19 +55,19 @@ func (t *Terminal) Raw(ctx context.Context, f func(remotecommand.TerminalSizeQue
 	return f(&sizes{done: ctx.Done(), terminal: t})
 }
 
-// sizes tells the size of a terminal whenever it has changed.
+// sizes is a queue of the sizes of a terminal.
 type sizes struct {
-	// done ends the telling.
+	// done ends the queue.
 	done          <-chan struct{}
 	terminal      *Terminal
 	width, height int
 }
 
-// sizeInterval is how often the size is looked at. The system call costs next to nothing, and there is no signal for it on
-// every system.
+// sizeInterval is the interval at which the size is polled. The system call costs next to nothing, and not every system has a
+// signal for it.
 const sizeInterval = 250 * time.Millisecond
 
-// Next waits until the size differs from that told last; nil at the end.
+// Next waits for a size that differs from the last one; nil at the end.
 func (s *sizes) Next() *remotecommand.TerminalSize {
 	for {
 		width, height := s.terminal.Size()

@@ -69,14 +69,14 @@ func podSource[L runtime.Object](j *Job, pods interface {
 	}
 }
 
-// WatchedJob is a job whose changes are taken in as they come.
+// WatchedJob is the latest version of a job that is watched.
 type WatchedJob struct {
 	*Job
 	// Deleted is true once the job is gone, or another one has its name.
 	Deleted bool
 }
 
-// Over tells whether the job will not change any more.
+// Over reports whether the job has ended or is gone.
 func (w *WatchedJob) Over() bool {
 	finished, _ := view.Finished(w.Status())
 	return finished || w.Deleted
@@ -103,7 +103,7 @@ func (w *WatchedJob) Take(change watch.Change) error {
 	return nil
 }
 
-// Ages tells when the pods of a job were created.
+// Ages returns the times at which the pods of a job were created.
 func (c *Cluster) Ages(ctx context.Context, j *Job) (view.Ages, error) {
 	client, err := metadata.NewForConfig(c.Config)
 	if err != nil {
@@ -120,8 +120,8 @@ func (c *Cluster) Ages(ctx context.Context, j *Job) (view.Ages, error) {
 	return ages, nil
 }
 
-// Events lists the events about one object, the oldest first. Those of a pod outlive it, so its name is asked for where
-// uid is empty.
+// Events lists the events about an object, the oldest first. Events of a pod outlive it: an empty uid stands for all objects
+// of the name.
 func (c *Cluster) Events(ctx context.Context, namespace, name string, uid types.UID) ([]corev1.Event, error) {
 	about := fields.Set{"involvedObject.name": name}
 	if uid != "" {
@@ -137,7 +137,7 @@ func (c *Cluster) Events(ctx context.Context, namespace, name string, uid types.
 	return list.Items, nil
 }
 
-// ContainerState is the state of a container or init container; a zero one where the pod tells none.
+// ContainerState returns the state of a container or init container; the zero value if the pod's status has none.
 func ContainerState(pod *corev1.Pod, name string) corev1.ContainerState {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
 		for i := range statuses {
@@ -149,7 +149,7 @@ func ContainerState(pod *corev1.Pod, name string) corev1.ContainerState {
 	return corev1.ContainerState{}
 }
 
-// OrNotStarted is a phase in words, where none has been reached yet.
+// OrNotStarted returns a phase, or words for the lack of one.
 func OrNotStarted[T ~string](phase T) string {
 	if phase == "" {
 		return "not started yet"

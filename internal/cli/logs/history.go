@@ -19,13 +19,13 @@ import (
 type history struct {
 	// ends says how earlier attempts ended, by the name of the replica.
 	ends map[string][]string
-	// plain are events about such ends that name replicas in their messages alone: the operator that wrote them is an older one.
+	// plain are events about such ends without a list of them: an older operator wrote them.
 	plain    []corev1.Event
 	statuses map[string]*batch.ReplicaStatus
 }
 
 func (l *printer) history(ctx context.Context) *history {
-	// Without events there is the status still.
+	// Without events the status still tells how many attempts there were.
 	events, _ := l.cluster.Events(ctx, l.job.GetNamespace(), l.job.GetName(), l.job.GetUID())
 	h := newHistory(l.job.Status(), events)
 	for i := range h.plain {
@@ -65,8 +65,8 @@ func eventLine(e *corev1.Event, words string) string {
 	return view.EventTime(e).UTC().Format(time.RFC3339) + " " + e.Reason + ": " + words
 }
 
-// tellEarlier names the attempts before the present one, whose pods are gone.
-func (l *printer) tellEarlier(r selection.Replica, h *history) {
+// reportEarlier names the attempts before the present one, whose pods are gone.
+func (l *printer) reportEarlier(r selection.Replica, h *history) {
 	name := l.job.GetName() + "-" + r.String()
 	ends := h.ends[name]
 	for _, end := range ends {
@@ -77,8 +77,8 @@ func (l *printer) tellEarlier(r selection.Replica, h *history) {
 	}
 }
 
-// tellMissing names the selected replicas that have no pod.
-func (l *printer) tellMissing(present []*pod, h *history) {
+// reportMissing names the selected replicas that have no pod.
+func (l *printer) reportMissing(present []*pod, h *history) {
 	has := map[int]bool{}
 	for _, p := range present {
 		has[p.Index] = true
@@ -86,7 +86,7 @@ func (l *printer) tellMissing(present []*pod, h *history) {
 	missing := map[string][]int{}
 	for _, r := range l.selection.Replicas() {
 		if !has[r.Index] {
-			l.tellEarlier(r, h)
+			l.reportEarlier(r, h)
 			missing[r.Role] = append(missing[r.Role], r.Rank)
 		}
 	}

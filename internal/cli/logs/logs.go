@@ -171,7 +171,7 @@ func (l *printer) print(ctx context.Context) error {
 		}
 	}()
 	for _, p := range chosen {
-		l.tellEarlier(p.Replica, history)
+		l.reportEarlier(p.Replica, history)
 		turn, ok := <-answers
 		if !ok {
 			return ctx.Err()
@@ -187,7 +187,7 @@ func (l *printer) print(ctx context.Context) error {
 			l.lines.remark(p.Replica, "its command cannot be started: "+why)
 		}
 	}
-	l.tellMissing(chosen, history)
+	l.reportMissing(chosen, history)
 	return ctx.Err()
 }
 
@@ -198,7 +198,7 @@ func (l *printer) open(p *pod) podlog.Opener {
 	}
 }
 
-// complain says why the output of a replica is not there, in the place where it would be.
+// complain says, in place of the output of a replica, why there is none.
 func (l *printer) complain(p *pod, err error) {
 	switch {
 	case errors.Is(err, context.Canceled):

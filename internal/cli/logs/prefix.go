@@ -10,7 +10,8 @@ import (
 	"tensorstack.dev/batch/internal/cli/view"
 )
 
-// prefixer prints lines behind the names of their selection.Replicas, to a writer that takes them as they are. It may be used by several goroutines at once.
+// prefixer prints lines behind the names of their replicas, to a writer that takes them as they are. Several goroutines may
+// use it at once.
 type prefixer struct {
 	out        io.Writer
 	style      view.Style
@@ -51,6 +52,6 @@ func (p *prefixer) prefix(r selection.Replica) string {
 func (p *prefixer) write(line string) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	// Nobody reads on: the next request fails, or the signal ends the program.
+	// The reader of the output has gone: the next request fails, or a signal ends the program.
 	_, _ = io.WriteString(p.out, line)
 }

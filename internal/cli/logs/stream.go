@@ -27,7 +27,7 @@ const (
 
 type news = watch.News[topic]
 
-// streamer prints the logs of a job's pods as they come, whichever pods they are.
+// streamer prints the logs of a job's pods as they are written, those of later pods included.
 type streamer struct {
 	*printer
 	// pods holds the log of each pod that has one, by UID.
@@ -62,7 +62,7 @@ func (l *printer) watch(ctx context.Context) error {
 	sources.Go(func() { watch.Send(watching, incoming, ofPods, l.cluster.PodSource(l.job)) })
 	earlier := l.history(ctx)
 	for _, r := range l.selection.Replicas() {
-		l.tellEarlier(r, earlier)
+		l.reportEarlier(r, earlier)
 	}
 	listed := false
 	for !t.Over() || !listed {
@@ -171,7 +171,7 @@ func (f *streamer) start(ctx context.Context, p *stream) {
 	})
 }
 
-// finish reads what is left when the job is over. Pods that outlive it are let go.
+// finish reads the rest of the logs when the job is over. It does not wait for pods that outlive the job.
 func (f *streamer) finish(ctx context.Context, t *kit.WatchedJob) error {
 	if !t.Deleted {
 		list, err := f.podsNow(ctx)

@@ -22,7 +22,7 @@ const (
 	linesShown  = 10
 )
 
-// conclude has the last word on every job.
+// conclude prints the result of every job.
 func (d *display) conclude(ctx context.Context) error {
 	code := 0
 	for _, t := range d.tracks {
@@ -78,11 +78,11 @@ func (d *display) lastWordsOf(ctx context.Context, j *kit.Job, role string, r *b
 	defer cancel()
 	name := d.style.Paint(view.Bad, fmt.Sprintf("%s-%d", role, view.RankOf(r.Name)))
 	container := mainContainer(j, role)
-	// Whoever may not read pods may still read their logs.
+	// A user without the right to read pods may still read their logs.
 	if pod, err := d.cluster.Core.Pods(j.GetNamespace()).Get(ctx, r.Name, metav1.GetOptions{}); err == nil {
 		if why := engine.StartFailure(kit.ContainerState(pod, container).Terminated); why != "" {
 			fmt.Fprintf(d.Out, "\n%s failed: its command cannot be started:\n", name)
-			d.say("  ", "%s", why)
+			d.printWrapped("  ", "%s", why)
 			return
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/view"
 )
 
-// impossible is what the scheduler says of a job that could not start even if nothing else ran; empty where it may start.
+// impossible returns why a job could not start even if nothing else ran, in the words of the scheduler; empty for any other job.
 func impossible(s *batch.JobStatus) string {
 	c := view.Condition(s, batch.JobRunningCondition)
 	if c.Status == metav1.ConditionTrue || c.Reason != batch.ReasonImpossible {
@@ -32,7 +32,7 @@ func (d *display) takeImpossible(t *track) error {
 		return &kit.ExitError{Code: kit.ExitFailed, Err: fmt.Errorf("%s can never start as things are: %s\nIt still waits. To remove it: %s",
 			t.Ref(), message, d.Again(d.cluster, t.GetNamespace(), "delete "+t.Ref()))}
 	case !t.impossible:
-		d.tell(t.Ref(), impossibleNotice, view.Bad)
+		d.report(t.Ref(), impossibleNotice, view.Bad)
 	}
 	return nil
 }

@@ -19,8 +19,8 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// patience is the time after which a job that no controller has taken up calls for a remark.
-const patience = 5 * time.Second
+// claimTimeout is the time after which a job that no controller has taken up is reported.
+const claimTimeout = 5 * time.Second
 
 // Options say when a watch ends early.
 type Options struct {
@@ -31,8 +31,8 @@ type Options struct {
 // track is what is known of one watched job.
 type track struct {
 	kit.WatchedJob
-	// told is the status whose transitions have been told; nil at first.
-	told *batch.JobStatus
+	// reported is the status whose transitions have been reported; nil at first.
+	reported *batch.JobStatus
 	// lost is why the API server does not answer, since when; nil while it does.
 	lost      error
 	lostSince time.Time
@@ -85,7 +85,7 @@ type display struct {
 	*kit.Program
 	cluster *kit.Cluster
 	tracks  []*track
-	// screen and terminal are nil where output is no terminal: then transitions are told line by line.
+	// screen and terminal are nil where output is no terminal: then transitions are reported line by line.
 	screen   *view.Screen
 	terminal *kit.Terminal
 	style    view.Style
@@ -147,11 +147,11 @@ const announced = 3
 func (d *display) announce() {
 	left := d.unfinished()
 	if len(left) > announced {
-		d.say("", "Following %d jobs. Ctrl-C stops following; the jobs go on.", len(left))
+		d.printWrapped("", "Following %d jobs. Ctrl-C stops following; the jobs go on.", len(left))
 		return
 	}
 	for _, t := range left {
-		d.say("", "Following %s in namespace %s. Ctrl-C stops following; the job goes on.", t.Ref(), t.GetNamespace())
+		d.printWrapped("", "Following %s in namespace %s. Ctrl-C stops following; the job goes on.", t.Ref(), t.GetNamespace())
 		v := t.view()
 		for _, l := range view.Wrap(v.Plan(), "  ", d.terminal.Width()) {
 			fmt.Fprintln(d.Out, d.style.Paint(view.Dim, l))
@@ -159,8 +159,8 @@ func (d *display) announce() {
 	}
 }
 
-// say writes a sentence, indented and wrapped to the terminal.
-func (d *display) say(indent, format string, args ...any) {
+// printWrapped writes a sentence, indented and wrapped to the terminal.
+func (d *display) printWrapped(indent, format string, args ...any) {
 	for _, l := range view.Wrap(fmt.Sprintf(format, args...), indent, d.terminal.Width()) {
 		fmt.Fprintln(d.Out, l)
 	}
@@ -168,7 +168,7 @@ func (d *display) say(indent, format string, args ...any) {
 
 // loop takes in news until all jobs have ended or ctx is done.
 func (d *display) loop(ctx context.Context, incoming <-chan news) error {
-	late := time.After(patience)
+	late := time.After(claimTimeout)
 	changed := false
 	var tick <-chan time.Time
 	if d.screen != nil {
@@ -220,10 +220,10 @@ func (d *display) take(n news) error {
 	switch n.Change.Type {
 	case watch.Lost:
 		t.lost, t.lostSince = n.Change.Err, time.Now()
-		d.tell(t.Ref(), "the API server does not answer; trying again: "+kit.Cause(t.lost), view.Wait)
+		d.report(t.Ref(), "the API server does not answer; trying again: "+kit.Cause(t.lost), view.Wait)
 	case watch.Back:
 		t.lost = nil
-		d.tell(t.Ref(), "the API server answers again", view.Plain)
+		d.report(t.Ref(), "the API server answers again", view.Plain)
 	default:
 		return d.takeJob(t, n.Change)
 	}
@@ -247,18 +247,18 @@ func (d *display) takeJob(t *track, change watch.Change) error {
 	}
 	switch {
 	case t.Deleted:
-		d.tell(t.Ref(), "was deleted", view.Bad)
+		d.report(t.Ref(), "was deleted", view.Bad)
 	case d.screen == nil:
-		for _, transition := range view.Transitions(t.Ref(), t.told, t.Status()) {
-			d.tell(transition.Who, transition.What, transition.Colour)
+		for _, transition := range view.Transitions(t.Ref(), t.reported, t.Status()) {
+			d.report(transition.Who, transition.What, transition.Colour)
 		}
-		t.told = t.Status()
+		t.reported = t.Status()
 	}
 	return d.takeImpossible(t)
 }
 
-// tell prints a transition where no picture is drawn.
-func (d *display) tell(who, what string, colour view.Colour) {
+// report prints a transition where no picture is drawn.
+func (d *display) report(who, what string, colour view.Colour) {
 	if d.screen != nil {
 		return
 	}
@@ -269,12 +269,12 @@ func (d *display) tell(who, what string, colour view.Colour) {
 // clock is the time of day as it stands before transitions. Like all times here it is of UTC, and says so.
 func clock(t time.Time) string { return t.UTC().Format("15:04:05Z") }
 
-// remark speaks up about jobs that nobody has taken up.
+// remark reports jobs that no controller has taken up.
 func (d *display) remark() {
 	for _, t := range d.tracks {
 		if t.Status().Phase == "" && !t.Deleted {
 			t.unclaimed = true
-			d.tell(t.Ref(), unclaimed, view.Wait)
+			d.report(t.Ref(), unclaimed, view.Wait)
 		}
 	}
 }

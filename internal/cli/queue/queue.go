@@ -89,7 +89,7 @@ func describeCommand(p *kit.Program) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				// Whoever may see queues may not see who waits in them.
+				// A user who may see queues may lack the right to see who waits in them.
 				waiters, err := waiting.List(cmd.Context(), c, name)
 				if err != nil && !apierrors.IsForbidden(err) {
 					return err
@@ -105,7 +105,7 @@ func describeCommand(p *kit.Program) *cobra.Command {
 
 var queueResource = scheduling.GroupVersion.WithResource("queues")
 
-// listQueues lists all queues, in the order in which they are served as far as that does not depend on what they use.
+// listQueues lists all queues by priority, then by name.
 func listQueues(ctx context.Context, c *kit.Cluster) ([]scheduling.Queue, *unstructured.UnstructuredList, error) {
 	raw, err := c.Objects.Resource(queueResource).List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) {

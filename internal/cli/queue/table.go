@@ -56,7 +56,7 @@ func resourcesOf(q *scheduling.Queue) []corev1.ResourceName {
 	return slices.Compact(names)
 }
 
-// describe shows a queue, and who waits in it, in order; hidden says why that may not be seen, where it may not.
+// describe shows a queue, and who waits in it, in order; hidden is the error of a user who may not see that.
 func describe(q *scheduling.Queue, waiters []waiting.Waiter, hidden error, now time.Time, style view.Style, width int) []string {
 	lines := []string{style.Paint(view.Bold, "queue/"+q.Name)}
 	facts := view.Table{Text: true, Rows: [][]view.Cell{

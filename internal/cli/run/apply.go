@@ -79,14 +79,14 @@ func (p *applier) place(u *unstructured.Unstructured, namespaced bool) error {
 	return nil
 }
 
-// apply applies everything, jobs last. What the API server refuses of the jobs is found out before anything is changed.
+// apply applies everything, jobs last. A dry run finds what the API server refuses of the jobs before anything is changed.
 func (p *applier) apply(ctx context.Context) ([]*kit.Job, error) {
 	for _, t := range p.jobs {
 		_, err := p.put(ctx, t, true)
 		if kit.NotServed(err) {
 			return nil, kit.ErrNotInstalled
 		}
-		// A namespace that the same manifest creates may be missing still.
+		// The same manifest may create the namespace.
 		if err != nil && !apierrors.IsNotFound(err) {
 			return nil, fmt.Errorf("applying %s: %w", manifest.NameOf(t.Object), err)
 		}
@@ -119,7 +119,7 @@ func (p *applier) applyOne(ctx context.Context, t target) (*unstructured.Unstruc
 		switch {
 		case err == nil:
 			before, word = old.GetResourceVersion(), "configured"
-		case apierrors.IsForbidden(err): // whoever may not get objects may still apply them
+		case apierrors.IsForbidden(err): // a user without the right to get objects may still apply them
 			word = "applied"
 		case !apierrors.IsNotFound(err):
 			return nil, fmt.Errorf("getting %s: %w", manifest.NameOf(t.Object), err)

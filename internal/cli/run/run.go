@@ -59,7 +59,7 @@ or all nodes have is warned of; --fail-if-impossible ends there.`,
 }
 
 func run(ctx context.Context, p *kit.Program, o *options) error {
-	// A manifest's faults are worth telling even where there is no cluster.
+	// The faults of a manifest are reported even if there is no cluster.
 	c, noCluster := p.Connect()
 	checker := manifest.Checker{Namespace: p.OfflineNamespace(), Kinds: kit.AsInstalled}
 	checked, err := checker.CheckFiles(ctx, p.Open, o.files)
@@ -95,13 +95,13 @@ func run(ctx context.Context, p *kit.Program, o *options) error {
 		fmt.Fprintln(p.ErrOut, "There is no job in the manifest to follow.")
 		return nil
 	}
-	tellRuntime(ctx, p, c)
-	tellFinished(p, c, jobs)
+	reportRuntime(ctx, p, c)
+	reportFinished(p, c, jobs)
 	return progress.Watch(ctx, p, c, jobs, progress.Options{FailIfImpossible: o.failIfImpossible})
 }
 
-// tellFinished says why a job that has ended does not run again.
-func tellFinished(p *kit.Program, c *kit.Cluster, jobs []*kit.Job) {
+// reportFinished says why a job that has ended does not run again.
+func reportFinished(p *kit.Program, c *kit.Cluster, jobs []*kit.Job) {
 	for _, j := range jobs {
 		if finished, _ := view.Finished(j.Status()); finished {
 			fmt.Fprintf(p.ErrOut, "%s has ended before and never runs again. To run it anew, delete it first: %s\n",
@@ -110,8 +110,8 @@ func tellFinished(p *kit.Program, c *kit.Cluster, jobs []*kit.Job) {
 	}
 }
 
-// tellRuntime says that images are ignored where the cluster runs containers as plain processes.
-func tellRuntime(ctx context.Context, p *kit.Program, c *kit.Cluster) {
+// reportRuntime says that images are ignored where the cluster runs containers as plain processes.
+func reportRuntime(ctx context.Context, p *kit.Program, c *kit.Cluster) {
 	ctx, cancel := context.WithTimeout(ctx, kit.RequestTimeout)
 	defer cancel()
 	nodes, err := c.Core.Nodes().List(ctx, metav1.ListOptions{Limit: 1})

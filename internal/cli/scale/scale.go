@@ -64,7 +64,7 @@ func parseSize(s string) (int, error) {
 	return int(n), nil
 }
 
-// scale gives a job another size. Another write in between makes it look again: the job may be another one by then.
+// scale changes the size of a job. After a conflict it reads the job again, which may be another one by then.
 func scale(ctx context.Context, p *kit.Program, c *kit.Cluster, address string, n int, o kit.Format) error {
 	var before, after *kit.Job
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -97,7 +97,7 @@ func scale(ctx context.Context, p *kit.Program, c *kit.Cluster, address string, 
 		p.PrintNames(before)
 		return nil
 	}
-	return tellScaled(p, before, after)
+	return reportScaled(p, before, after)
 }
 
 // resize writes the size by way of the job's scale, as kubectl and autoscalers do. It is refused if the job has changed since
@@ -154,8 +154,8 @@ func resized(j *kit.Job, n int) (*kit.Job, error) {
 	return kit.NewJob(j.Kind, raw)
 }
 
-// tellScaled says which replicas come and which go.
-func tellScaled(p *kit.Program, before, after *kit.Job) error {
+// reportScaled says which replicas come and which go.
+func reportScaled(p *kit.Program, before, after *kit.Job) error {
 	old, err := before.Lowered()
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ type Replica struct {
 // String is the replica's name within its job: ROLE-RANK.
 func (r Replica) String() string { return r.Role + "-" + strconv.Itoa(r.Rank) }
 
-// Options are the flags that select.
+// Options are the values of the flags.
 type Options struct {
 	// Role is empty for all.
 	Role string
@@ -52,7 +52,7 @@ type Role struct {
 	Container string
 }
 
-// New reads the flags in the light of the job.
+// New returns what the flags select of a job.
 func New(j *kit.Job, o Options) (*Selection, error) {
 	normal, err := j.Lowered()
 	if err != nil {

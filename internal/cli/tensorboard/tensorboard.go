@@ -160,7 +160,7 @@ func findTensorBoard(ctx context.Context, c *kit.Cluster, address string) (*tens
 func awaitTensorBoard(ctx context.Context, p *kit.Program, c *kit.Cluster, o *options, name string) (*tensorboard.TensorBoard, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("tensorboard/%s does not answer after %s", name, o.timeout))
 	defer cancel()
-	said := ""
+	reported := ""
 	for {
 		tb, err := getTensorBoard(ctx, c, name)
 		if err != nil && ctx.Err() == nil {
@@ -172,9 +172,9 @@ func awaitTensorBoard(ctx context.Context, p *kit.Program, c *kit.Cluster, o *op
 			if current && ready.Status == metav1.ConditionTrue && tb.Status.Pod != nil {
 				return tb, nil
 			}
-			if current && ready.Message != said {
-				said = ready.Message
-				fmt.Fprintf(p.ErrOut, "tensorboard/%s: %s\n", name, said)
+			if current && ready.Message != reported {
+				reported = ready.Message
+				fmt.Fprintf(p.ErrOut, "tensorboard/%s: %s\n", name, reported)
 			}
 		}
 		select {
