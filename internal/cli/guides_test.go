@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"tensorstack.dev/batch/internal/cli/kit"
 )
 
 // Commands stand in guides and examples between backquotes or at the beginning of an indented line, and end at a comment.
@@ -57,7 +59,7 @@ func TestCommandsInGuidesAndExamples(t *testing.T) {
 
 // parses tells whether the program takes a command line, without running it.
 func parses(args []string) error {
-	root := newApp("t9k", genericiooptions.NewTestIOStreamsDiscard()).command()
+	root := command(kit.New("t9k", genericiooptions.NewTestIOStreamsDiscard()))
 	root.InitDefaultCompletionCmd(args...)
 	cmd, rest, err := root.Find(args)
 	if err != nil || cmd.DisableFlagParsing {

@@ -1,73 +1,65 @@
-// Package cli is the command line t9k: it runs, shows and steers jobs on any cluster. Each verb is a file.
+// Package cli is the command line t9k: it runs, shows and steers jobs on any cluster. Each verb is a package below this one, which
+// assembles them; kit is what they share. To add a verb, write a package with a Command and add it in command.
 package cli
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"tensorstack.dev/batch/internal/cli/convert"
+	"tensorstack.dev/batch/internal/cli/debug"
+	"tensorstack.dev/batch/internal/cli/delete"
+	"tensorstack.dev/batch/internal/cli/describe"
+	"tensorstack.dev/batch/internal/cli/exec"
+	"tensorstack.dev/batch/internal/cli/get"
+	"tensorstack.dev/batch/internal/cli/kit"
+	"tensorstack.dev/batch/internal/cli/local"
+	"tensorstack.dev/batch/internal/cli/logs"
+	"tensorstack.dev/batch/internal/cli/pause"
+	"tensorstack.dev/batch/internal/cli/queue"
+	"tensorstack.dev/batch/internal/cli/render"
+	"tensorstack.dev/batch/internal/cli/run"
+	"tensorstack.dev/batch/internal/cli/scale"
+	"tensorstack.dev/batch/internal/cli/tensorboard"
+	"tensorstack.dev/batch/internal/cli/validate"
+	"tensorstack.dev/batch/internal/cli/version"
 	"tensorstack.dev/batch/internal/cli/view"
 )
-
-// Exit codes other than 0.
-const (
-	exitFailed = 1
-	// exitInterrupted is what shells expect of a program that Ctrl-C has ended.
-	exitInterrupted = 130
-)
-
-// exitError ends the program with a code. Without an error, all has been said already.
-type exitError struct {
-	code int
-	err  error
-}
-
-func (e *exitError) Error() string {
-	if e.err == nil {
-		return fmt.Sprintf("exit code %d", e.code)
-	}
-	return e.err.Error()
-}
-
-func (e *exitError) Unwrap() error { return e.err }
 
 // Main runs the program whose command line is args, the name it was called by first, and returns its exit code. Called as
 // kubectl-t9k it is a plug-in of kubectl.
 func Main(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
 	program := strings.TrimSuffix(filepath.Base(args[0]), ".exe")
-	a := newApp(program, streams)
-	root := a.command()
+	p := kit.New(program, streams)
+	root := command(p)
 	root.SetArgs(completionArgs(program, args[1:]))
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
 	}
-	var exit *exitError
+	var exit *kit.ExitError
 	if errors.As(err, &exit) {
-		if exit.err != nil {
-			a.complain(exit.err)
+		if exit.Err != nil {
+			complain(p, exit.Err)
 		}
-		return exit.code
+		return exit.Code
 	}
 	if ctx.Err() != nil {
-		return exitInterrupted
+		return kit.ExitInterrupted
 	}
-	a.complain(err)
-	return exitFailed
+	complain(p, err)
+	return kit.ExitFailed
 }
 
-// complain tells of an error. What is in it may come from anywhere.
-func (a *app) complain(err error) {
-	fmt.Fprintln(a.ErrOut, "Error:", view.Escape(a.named(explain(err))))
+// complain prints an error. Its text may hold control sequences of others, so it is escaped.
+func complain(p *kit.Program, err error) {
+	fmt.Fprintln(p.ErrOut, "Error:", view.Escape(p.Named(kit.Explain(err))))
 }
 
 // completionArgs serves kubectl's completion of its plug-ins, which calls a program named kubectl_complete-PLUGIN.
@@ -78,30 +70,8 @@ func completionArgs(program string, args []string) []string {
 	return args
 }
 
-// app is what the verbs share.
-type app struct {
-	genericiooptions.IOStreams
-	// name is how the program is called in help texts: "t9k" or "kubectl t9k".
-	name  string
-	flags *genericclioptions.ConfigFlags
-	// local names the embedded cluster to use; empty to follow the kubeconfig.
-	local string
-	// kubeconfig is the file that was named on the command line.
-	kubeconfig string
-}
-
-// newApp is the program as it was called.
-func newApp(program string, streams genericiooptions.IOStreams) *app {
-	streams.Out, streams.ErrOut = safeWriter{streams.Out}, safeWriter{streams.ErrOut}
-	a := &app{IOStreams: streams, name: "t9k", flags: genericclioptions.NewConfigFlags(true)}
-	if isPlugin(program) {
-		a.name = "kubectl t9k"
-	}
-	return a
-}
-
 // command builds the command tree.
-func (a *app) command() *cobra.Command {
+func command(p *kit.Program) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "t9k",
 		Short: "Run batch and training jobs on Kubernetes",
@@ -114,12 +84,12 @@ A job is addressed by NAME or, where jobs of several kinds have the same name, b
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: a.name}
-	root.Long = a.named(root.Long)
-	root.SetOut(a.Out)
-	root.SetErr(a.ErrOut)
-	root.SetIn(a.In)
-	a.addFlags(root)
+	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: p.Name}
+	root.Long = p.Named(root.Long)
+	root.SetOut(p.Out)
+	root.SetErr(p.ErrOut)
+	root.SetIn(p.In)
+	p.AddFlags(root)
 	root.AddGroup(
 		&cobra.Group{ID: "run", Title: "Run and watch jobs:"},
 		&cobra.Group{ID: "steer", Title: "Steer jobs:"},
@@ -128,56 +98,12 @@ A job is addressed by NAME or, where jobs of several kinds have the same name, b
 	add := func(group string, commands ...*cobra.Command) {
 		for _, c := range commands {
 			c.GroupID = group
-			c.Long = a.named(c.Long)
+			c.Long = p.Named(c.Long)
 			root.AddCommand(c)
 		}
 	}
-	add("run", a.runCommand(), a.getCommand(), a.describeCommand(), a.logsCommand(), a.tensorBoardCommand(), a.queueCommand())
-	add("steer", a.pauseCommand(), a.resumeCommand(), a.scaleCommand(), a.debugCommand(), a.execCommand(), a.deleteCommand())
-	add("offline", a.validateCommand(), a.renderCommand(), a.convertCommand(), a.localCommand(), a.versionCommand())
+	add("run", run.Command(p), get.Command(p), describe.Command(p), logs.Command(p), tensorboard.Command(p), queue.Command(p))
+	add("steer", pause.Command(p), pause.ResumeCommand(p), scale.Command(p), debug.Command(p), exec.Command(p), delete.Command(p))
+	add("offline", validate.Command(p), render.Command(p), convert.Command(p), local.Command(p), version.Command(p))
 	return root
-}
-
-// addFlags adds the flags that say which cluster is meant. Those of kubectl that few people set are there but not listed.
-func (a *app) addFlags(root *cobra.Command) {
-	flags := root.PersistentFlags()
-	a.flags.AddFlags(flags)
-	shown := map[string]bool{"kubeconfig": true, "context": true, "namespace": true}
-	flags.VisitAll(hideUnless(shown))
-	flags.StringVar(&a.local, "local", "", "Use the embedded cluster of this name, whatever the kubeconfig says (default name: default)")
-	flags.Lookup("local").NoOptDefVal = defaultLocal
-	_ = root.RegisterFlagCompletionFunc("namespace", a.completeNamespaces)
-	_ = root.RegisterFlagCompletionFunc("context", a.completeContexts)
-}
-
-// isPlugin tells whether kubectl calls a program of this name as its plug-in, or to complete that one's command line.
-func isPlugin(program string) bool {
-	return strings.HasPrefix(program, "kubectl-") || strings.HasPrefix(program, "kubectl_complete-")
-}
-
-// named calls the program by its name in a text that says "t9k VERB".
-func (a *app) named(text string) string {
-	return callsItself.ReplaceAllString(text, "${1}"+a.name+" ")
-}
-
-var callsItself = regexp.MustCompile(`(^|["\s])t9k `)
-
-// example indents the examples of a help text and calls the program by its name.
-func (a *app) example(lines ...string) string {
-	for i, l := range lines {
-		lines[i] = "  " + a.named(l)
-	}
-	return strings.Join(lines, "\n")
-}
-
-// open opens a manifest, "-" being standard input, and gives it a name for messages.
-func (a *app) open(name string) (io.ReadCloser, string, error) {
-	if name == "-" {
-		return io.NopCloser(a.In), "stdin", nil
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, "", fmt.Errorf("opening the manifest: %w", err)
-	}
-	return f, name, nil
 }

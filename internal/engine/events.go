@@ -16,17 +16,19 @@ type Event struct {
 	Type    string
 	Reason  batch.Reason
 	Message string
+	// Ends says for programs how the replicas ended that the message names; nil for a transition that replaces none.
+	Ends []ReplicaEnd
 }
 
 // maxNamed is the number of replicas that one event names.
 const maxNamed = 10
 
 func normal(reason batch.Reason, format string, args ...any) Event {
-	return Event{corev1.EventTypeNormal, reason, fmt.Sprintf(format, args...)}
+	return Event{Type: corev1.EventTypeNormal, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
 func warning(reason batch.Reason, format string, args ...any) Event {
-	return Event{corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...)}
+	return Event{Type: corev1.EventTypeWarning, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
 func (p *pass) event(e Event) { p.plan.Events = append(p.plan.Events, e) }
@@ -81,30 +83,25 @@ func (p *pass) modeEvents(next *batch.JobStatus) {
 }
 
 func (p *pass) replicaEvents() {
-	var restarted, lost, failures []string
+	var restarted, lost []ReplicaEnd
+	var failures []string
 	for _, r := range p.restarts {
-		text := fmt.Sprintf("%s ended%s", r.name, r.endText())
-		if limit := p.Roles[r.Role].Restart.Limit; limit != nil {
-			text += fmt.Sprintf(" (restart %d of %d)", r.restarts, *limit)
-		} else {
-			text += fmt.Sprintf(" (restart %d)", r.restarts)
-		}
-		restarted = append(restarted, text)
+		restarted = append(restarted, r.chargedEnd(p.Roles[r.Role].Restart.Limit))
 	}
 	for i := range p.replicas {
 		r := &p.replicas[i]
 		if p.mode == p.old.RunMode && r.replacedUncharged() {
-			lost = append(lost, because(r.name, r.past.reason))
+			lost = append(lost, ReplicaEnd{Replica: r.name, Reason: r.past.reason})
 		}
 		if p.mode != batch.RunDebug && r.newlyFailed() {
 			failures = append(failures, r.name+" failed"+r.endText())
 		}
 	}
 	if len(restarted) > 0 {
-		p.event(normal(batch.EventReplicaRestarted, "Restarting: %s.", few(restarted)))
+		p.event(ofEnds(normal(batch.EventReplicaRestarted, "Restarting: %s.", fewEnds(restarted)), restarted))
 	}
 	if len(lost) > 0 {
-		p.event(warning(batch.EventReplicaDisrupted, "Replaced without charge, after a disruption: %s.", few(lost)))
+		p.event(ofEnds(warning(batch.EventReplicaDisrupted, "Replaced without charge, after a disruption: %s.", fewEnds(lost)), lost))
 	}
 	if len(failures) > 0 {
 		p.event(warning(batch.ReasonReplicaFailed, "For good: %s.", few(failures)))

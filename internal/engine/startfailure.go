@@ -26,16 +26,27 @@ func StartFailure(t *corev1.ContainerStateTerminated) string {
 	return string(words)
 }
 
-// endText says how a replica ended, behind "has failed": with which exit code, or why its command could not be started.
-func (r *replica) endText() string {
-	if r.pod != nil {
-		for _, statuses := range [][]corev1.ContainerStatus{r.pod.Status.InitContainerStatuses, r.pod.Status.ContainerStatuses} {
-			for i := range statuses {
-				if why := StartFailure(statuses[i].State.Terminated); why != "" {
-					return ": its command cannot be started: " + why
-				}
+// startFailure is why a container of the replica could not be started; empty for any other end.
+func (r *replica) startFailure() string {
+	if r.pod == nil {
+		return ""
+	}
+	for _, statuses := range [][]corev1.ContainerStatus{r.pod.Status.InitContainerStatuses, r.pod.Status.ContainerStatuses} {
+		for i := range statuses {
+			if why := StartFailure(statuses[i].State.Terminated); why != "" {
+				return why
 			}
 		}
 	}
-	return exitText(r.exit)
+	return ""
+}
+
+// endText says how a replica ended, behind "has failed": with which exit code, or why its command could not be started.
+func (r *replica) endText() string { return endText(r.startFailure(), r.exit) }
+
+func endText(startFailure string, exitCode *int32) string {
+	if startFailure != "" {
+		return ": its command cannot be started: " + startFailure
+	}
+	return exitText(exitCode)
 }

@@ -67,7 +67,7 @@ func (r *reconciler) apply(ctx context.Context, obj kinds.Object, job *engine.Jo
 
 func (r *reconciler) tell(obj kinds.Object, events []engine.Event) {
 	for _, e := range events {
-		r.recorder.Eventf(obj, nil, e.Type, string(e.Reason), string(e.Reason), "%s", shorten(e.Message))
+		recordEvent(r.recorder, obj, e)
 	}
 }
 

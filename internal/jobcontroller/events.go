@@ -2,49 +2,145 @@ package jobcontroller
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
+	"sync"
+	"time"
 
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/tools/record/util"
+	"k8s.io/client-go/tools/reference"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/kinds"
 )
 
-// eventsAtOnce is the number of events that are written at once. They tell people what has been done already, so an API server
-// that is busy gets them slowly.
-const eventsAtOnce = 2
+const (
+	// eventReporter is the component that events name as their author.
+	eventReporter = "t9k-operator"
+	// eventsAtOnce is the number of events that are written at once. They tell people what has been done already, so an API
+	// server that is busy gets them slowly.
+	eventsAtOnce = 2
+	// eventTries is the number of attempts to write an event while the API server does not answer.
+	eventTries = 12
+)
 
-// sink writes events, a few at a time. The manager's own recorder sends all that there are at once.
-type sink struct {
-	events.EventSinkImpl
-	slots chan struct{}
+// recorder is an events.EventRecorder that writes annotations too, which client-go's own cannot. It writes in the background,
+// a few events at a time. It never counts repetitions in an event that is there, so the operator needs no right to change events.
+type recorder struct {
+	client   eventsclient.EventsV1Interface
+	scheme   *runtime.Scheme
+	logger   klog.Logger
+	instance string
+	queue    workqueue.TypedRateLimitingInterface[*eventsv1.Event]
 }
 
-// Create writes an event.
-func (s *sink) Create(ctx context.Context, event *eventsv1.Event) (*eventsv1.Event, error) {
-	select {
-	case s.slots <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	defer func() { <-s.slots }()
-	return s.EventSinkImpl.Create(ctx, event)
-}
-
-// Patch would write how often an event has repeated itself. Nobody acts on that, so the operator needs no right to it.
-func (s *sink) Patch(_ context.Context, event *eventsv1.Event, _ []byte) (*eventsv1.Event, error) {
-	return event, nil
-}
-
-// newRecorder makes what events are told to. It works until ctx ends.
+// newRecorder returns a recorder that the manager runs.
 func newRecorder(ctx context.Context, mgr ctrl.Manager) (events.EventRecorder, error) {
 	client, err := eventsclient.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("making a client of events: %w", err)
 	}
-	broadcaster := events.NewBroadcaster(&sink{events.EventSinkImpl{Interface: client}, make(chan struct{}, eventsAtOnce)})
-	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
-		return nil, fmt.Errorf("recording events: %w", err)
+	hostname, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("naming the reporter of events: %w", err)
 	}
-	return broadcaster.NewRecorder(mgr.GetScheme(), "t9k-operator"), nil
+	r := &recorder{
+		client: client, scheme: mgr.GetScheme(), logger: klog.FromContext(ctx), instance: eventReporter + "-" + hostname,
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[*eventsv1.Event](time.Second, 10*time.Second)),
+	}
+	if err := mgr.Add(r); err != nil {
+		return nil, fmt.Errorf("adding the recorder of events: %w", err)
+	}
+	return r, nil
+}
+
+// Eventf records an event without annotations.
+func (r *recorder) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
+	r.annotatedEventf(nil, regarding, related, kind, reason, action, note, args...)
+}
+
+func (r *recorder) annotatedEventf(annotations map[string]string, regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
+	about, err := reference.GetReference(r.scheme, regarding)
+	if err != nil {
+		r.logger.Error(err, "An event is about an unknown kind of object", "reason", reason)
+		return
+	}
+	now := time.Now()
+	e := &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: about.Namespace, Name: util.GenerateEventName(about.Name, now.UnixNano()), Annotations: annotations,
+		},
+		EventTime: metav1.NewMicroTime(now), ReportingController: eventReporter, ReportingInstance: r.instance,
+		Type: kind, Reason: reason, Action: action, Note: fmt.Sprintf(note, args...), Regarding: *about,
+	}
+	if related != nil {
+		if e.Related, err = reference.GetReference(r.scheme, related); err != nil {
+			r.logger.Error(err, "An event is related to an unknown kind of object", "reason", reason)
+		}
+	}
+	r.queue.Add(e)
+}
+
+// Start writes events until ctx ends.
+func (r *recorder) Start(ctx context.Context) error {
+	defer context.AfterFunc(ctx, r.queue.ShutDown)()
+	var workers sync.WaitGroup
+	for range eventsAtOnce {
+		workers.Go(func() {
+			for ctx.Err() == nil {
+				e, ended := r.queue.Get()
+				if ended {
+					return
+				}
+				r.write(ctx, e)
+				r.queue.Done(e)
+			}
+		})
+	}
+	workers.Wait()
+	return nil
+}
+
+// write writes an event. It comes again later if the API server did not answer; what the API server refuses is lost.
+func (r *recorder) write(ctx context.Context, e *eventsv1.Event) {
+	_, err := r.client.Events(e.Namespace).Create(ctx, e, metav1.CreateOptions{})
+	answered := errors.As(err, new(apierrors.APIStatus))
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return
+	case err != nil && !answered && r.queue.NumRequeues(e) < eventTries-1:
+		r.queue.AddRateLimited(e)
+		return
+	case apierrors.IsAlreadyExists(err): // an attempt before was carried out, though no answer came
+	case err != nil:
+		r.logger.Error(err, "An event is lost", "regarding", klog.KRef(e.Namespace, e.Regarding.Name), "reason", e.Reason)
+	}
+	r.queue.Forget(e)
+}
+
+// recordEvent records an event of a job, with an annotation of how replicas ended where the recorder is ours.
+func recordEvent(to events.EventRecorder, obj kinds.Object, e engine.Event) {
+	reason, note := string(e.Reason), shorten(e.Message)
+	r, ok := to.(*recorder)
+	if !ok || len(e.Ends) == 0 {
+		to.Eventf(obj, nil, e.Type, reason, reason, "%s", note)
+		return
+	}
+	ends, err := json.Marshal(e.Ends)
+	if err != nil {
+		r.logger.Error(err, "An event goes without its annotation", "job", klog.KObj(obj), "reason", reason)
+	}
+	r.annotatedEventf(map[string]string{batch.AnnotationReplicaEnds: string(ends)}, obj, nil, e.Type, reason, reason, "%s", note)
 }

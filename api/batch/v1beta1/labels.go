@@ -28,3 +28,8 @@ const (
 	// AnnotationRunMode holds the RunModeType that this pod was made for.
 	AnnotationRunMode = "batch.tensorstack.dev/run-mode"
 )
+
+// AnnotationReplicaEnds is carried by the events EventReplicaRestarted and EventReplicaDisrupted of a job: a JSON list of how
+// the replicas ended that the event's message names. An item has the fields replica (its name), restart and limit (of a charged
+// restart), exitCode or startFailure, and reason (of a replacement without charge).
+const AnnotationReplicaEnds = "batch.tensorstack.dev/replica-ends"

@@ -1,8 +1,9 @@
 package manifest
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,32 +53,38 @@ func (r *Result) unknownField(err error) {
 	r.fault("", err.Error())
 }
 
-var unmarshalError = regexp.MustCompile(`json: cannot unmarshal (\w+) into Go struct field \w+\.(\S+) of type (\S+)$`)
-
 // wrongValue takes up a decoder's complaint about a value and takes the value out of the object. It is false where the value
 // cannot be found, so that nothing more can be said.
 func (r *Result) wrongValue(u *unstructured.Unstructured, err error) bool {
-	text := strings.Join(strings.Fields(err.Error()), " ")
-	if strings.Contains(text, "quantities must match") {
+	if errors.Is(err, resource.ErrFormatWrong) {
 		return r.wrongQuantities(u, "", u.Object)
 	}
-	m := unmarshalError.FindStringSubmatch(text)
-	if m == nil {
-		r.fault("", text)
+	wrong := wrongType(err)
+	if wrong == nil {
+		r.fault("", strings.Join(strings.Fields(err.Error()), " "))
 		return false
 	}
-	path := m[2]
+	path := wrong.Field
 	if r.at != nil && r.at.root != nil {
 		value := r.at.root
 		if r.Path != nil {
 			_, value, _ = find(value, value, r.Path.String())
 		}
-		if full, ok := search(value, strings.Split(path, "."), func(n *yamlnode.Node) bool { return isJSON(n, m[1]) }); ok {
+		if full, ok := search(value, strings.Split(path, "."), func(n *yamlnode.Node) bool { return isJSON(n, wrong.Value) }); ok {
 			path = strings.TrimPrefix(full, ".")
 		}
 	}
-	r.fault(path, fmt.Sprintf("cannot be %s: write %s", article(m[1]), wanted(m[3])))
+	r.fault(path, fmt.Sprintf("cannot be %s: write %s", article(wrong.Value), wanted(wrong.Type.String())))
 	return remove(u.Object, path)
+}
+
+// wrongType is a decoder's complaint about a field with a value of a wrong type; nil for any other complaint.
+func wrongType(err error) *json.UnmarshalTypeError {
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(err, &wrong) || wrong.Field == "" || strings.Contains(wrong.Value, " ") { // number 1.5, for an integer, is of the right type
+		return nil
+	}
+	return wrong
 }
 
 // isJSON tells whether a node becomes a value of a JSON type, as decoders name it.

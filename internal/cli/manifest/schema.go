@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -122,13 +123,13 @@ func wrongMeta(u *unstructured.Unstructured, err error) (problem, bool) {
 	if _, isMap := u.Object["metadata"].(map[string]any); !isMap {
 		return problem{"metadata", "write a mapping of fields, such as name"}, false
 	}
-	m := unmarshalError.FindStringSubmatch(err.Error())
-	if m == nil {
+	found := wrongType(err)
+	if found == nil {
 		return problem{"metadata", err.Error()}, false
 	}
-	path := "metadata." + m[2]
+	path := "metadata." + found.Field
 	value, _ := lookUp(u.Object, path)
-	if labels, ok := value.(map[string]any); ok && m[3] == "string" {
+	if labels, ok := value.(map[string]any); ok && found.Type.Kind() == reflect.String {
 		for _, name := range sortedNames(labels) {
 			if _, isText := labels[name].(string); !isText {
 				path += "." + name
@@ -136,7 +137,7 @@ func wrongMeta(u *unstructured.Unstructured, err error) (problem, bool) {
 			}
 		}
 	}
-	wrong := problem{path, fmt.Sprintf("cannot be %s: write %s", article(m[1]), wanted(m[3]))}
+	wrong := problem{path, fmt.Sprintf("cannot be %s: write %s", article(found.Value), wanted(found.Type.String()))}
 	if path == "metadata.name" || path == "metadata.generateName" { // not to be told that there is none
 		return wrong, replace(u.Object, path, standInName)
 	}

@@ -1,0 +1,114 @@
+// Package convert is "t9k convert": it turns training jobs of Kubeflow into those of this product.
+package convert
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"tensorstack.dev/batch/internal/cli/kit"
+	"tensorstack.dev/batch/internal/cli/manifest"
+	"tensorstack.dev/batch/internal/convert"
+)
+
+// Command returns the verb.
+func Command(p *kit.Program) *cobra.Command {
+	var files []string
+	o := kit.YAML
+	cmd := &cobra.Command{
+		Use:   "convert -f FILE",
+		Short: "Turn training jobs of Kubeflow into those of this product",
+		Long: `Read PyTorchJob and TFJob of kubeflow.org/v1 and print, without any cluster, the PyTorchTrainingJob or TensorFlowTrainingJob
+that does the same. Every field is carried over or named on standard error, with what became of it, why, and what to do:
+
+  FILE:LINE: PATH: MESSAGE
+
+Other objects are printed as they are. If any job cannot be converted, nothing is printed and the exit code is 1.`,
+		Example: p.Example("t9k convert -f pytorchjob.yaml > job.yaml", "kubectl get pytorchjob mnist -o yaml | t9k convert -f -"),
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			objects, faults, err := convertAll(p, files)
+			if err != nil {
+				return err
+			}
+			// What has no fault so far may still break a rule that both kinds of job have.
+			checker := manifest.Checker{Namespace: p.OfflineNamespace()}
+			for i := 0; i < len(objects) && len(faults) == 0; i++ {
+				result, err := checker.Check(cmd.Context(), objects[i])
+				if err != nil {
+					return err
+				}
+				for _, f := range result.Faults {
+					faults = append(faults, fmt.Sprintf("%s:%d: as %s: %s: %s", f.File, f.Line, manifest.NameOf(result.Object), f.Path, f.Message))
+				}
+			}
+			if len(faults) > 0 {
+				for _, f := range faults {
+					fmt.Fprintln(p.ErrOut, f)
+				}
+				return &kit.ExitError{Code: kit.ExitFailed}
+			}
+			return p.PrintEach(o, func(yield func(*unstructured.Unstructured, error) bool) {
+				for i := range objects {
+					if !yield(objects[i].Object, nil) {
+						return
+					}
+				}
+			})
+		},
+	}
+	kit.AddFileFlag(cmd, &files)
+	kit.AddOutputFlag(cmd, &o, kit.YAML, kit.JSON)
+	return cmd
+}
+
+// convertAll reads manifests and converts the jobs of Kubeflow in them. It tells what is not carried over; the faults are what
+// cannot be converted.
+func convertAll(p *kit.Program, files []string) (all []manifest.Doc, faults []string, err error) {
+	if len(files) == 0 {
+		return nil, nil, manifest.ErrNoFile
+	}
+	converted := 0
+	for _, file := range files {
+		_, docs, wrong, err := manifest.ReadFile(p.Open, file)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, f := range wrong {
+			faults = append(faults, f.String())
+		}
+		for _, d := range docs {
+			if d.Object.GroupVersionKind().Group == convert.Group {
+				converted++
+				faults = append(faults, convertOne(p, &d)...)
+			} else {
+				fmt.Fprintf(p.ErrOut, "%s:%d: %s is printed as it is\n", d.File, d.Line, manifest.NameOf(d.Object))
+			}
+			all = append(all, d)
+		}
+	}
+	if converted == 0 && len(faults) == 0 {
+		return nil, nil, fmt.Errorf("there is no job of %s to convert", convert.Group)
+	}
+	return all, faults, nil
+}
+
+// convertOne replaces a job of Kubeflow by what it becomes.
+func convertOne(p *kit.Program, d *manifest.Doc) (faults []string) {
+	line := func(n convert.Note) string { return d.Fault(n.Path, n.Message).String() }
+	job, notes, err := convert.Job(d.Object)
+	var refused convert.Error
+	if errors.As(err, &refused) {
+		for _, n := range refused {
+			faults = append(faults, line(n))
+		}
+		return faults
+	}
+	for _, n := range notes {
+		fmt.Fprintln(p.ErrOut, line(n))
+	}
+	*d = d.Become(job)
+	return nil
+}

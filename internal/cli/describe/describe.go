@@ -1,0 +1,105 @@
+// Package describe is "t9k describe": it shows all about jobs.
+package describe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
+	"tensorstack.dev/batch/internal/cli/kit"
+	"tensorstack.dev/batch/internal/cli/view"
+	"tensorstack.dev/batch/internal/cli/waiting"
+)
+
+// Command returns the verb.
+func Command(p *kit.Program) *cobra.Command {
+	var o kit.Format
+	cmd := &cobra.Command{
+		Use:   "describe JOB...",
+		Short: "Show all about jobs: conditions, roles, replicas, events",
+		Long: `Show all that is known about jobs: why they are where they are, their conditions, roles and replicas, and the events about
+them and about those of their pods that do not run.`,
+		Example:           p.Example("t9k describe mnist"),
+		Args:              kit.NeedJobs,
+		ValidArgsFunction: p.CompleteJobs(-1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, jobs, err := p.FindAll(cmd.Context(), args)
+			if err != nil {
+				return err
+			}
+			if o != "" {
+				return kit.PrintJobs(p.Out, o, jobs, len(args) == 1)
+			}
+			for i, j := range jobs {
+				if i > 0 {
+					fmt.Fprint(p.Out, "\n\n")
+				}
+				if err := describe(cmd.Context(), p, c, j); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	kit.AddOutputFlag(cmd, &o, kit.JSON, kit.YAML)
+	return cmd
+}
+
+// troubledShown is the number of pods whose events a description shows.
+const troubledShown = 3
+
+func describe(ctx context.Context, p *kit.Program, c *kit.Cluster, j *kit.Job) error {
+	d := view.Description{Job: j.View(), Meta: j}
+	var err error
+	if d.Normal, err = j.Normal(); err != nil {
+		d.Invalid = err.Error()
+	}
+	if d.Normal != nil && d.Normal.Gang != nil {
+		// A user may lack the right to see who else waits. The job's own status says what it waits for.
+		d.Place, _ = waiting.Place(ctx, c, j, d.Normal.Gang.Queue)
+	}
+	if j.Kind.Training != nil {
+		d.TensorBoard = boardOf(j)
+	}
+	// A user who may read jobs may lack the right to read pods or events. The rest is shown.
+	var ages, events error
+	d.Ages, ages = c.Ages(ctx, j)
+	d.Events, events = eventsOfAll(ctx, c, j)
+	if err := errors.Join(ages, events); err != nil {
+		fmt.Fprintf(p.ErrOut, "Some of it is missing: %v\n", err)
+	}
+	return kit.PrintLines(p.Out, d.Lines(time.Now(), kit.StyleOf(p.Out), kit.TerminalOf(p.Out).Width()))
+}
+
+// boardOf tells how the TensorBoard of a training job is; nil where it asks for none.
+func boardOf(j *kit.Job) *batch.DependentStatus {
+	spec, status := j.Kind.Training(j.Object)
+	if spec.TensorBoardSpec != nil && status.TensorBoard == nil {
+		return &batch.DependentStatus{Type: corev1.EventTypeNormal, Reason: tensorboard.ReasonStarting, Note: "It is not there yet."}
+	}
+	return status.TensorBoard
+}
+
+// eventsOfAll lists the events about a job and about its pods that are in trouble, the oldest first.
+func eventsOfAll(ctx context.Context, c *kit.Cluster, j *kit.Job) ([]corev1.Event, error) {
+	all, err := c.Events(ctx, j.GetNamespace(), j.GetName(), j.GetUID())
+	if err != nil {
+		return nil, err
+	}
+	for _, pod := range view.Troubled(j.Status(), troubledShown) {
+		events, err := c.Events(ctx, j.GetNamespace(), pod, "")
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, events...)
+	}
+	slices.SortStableFunc(all, func(a, b corev1.Event) int { return view.EventTime(&a).Compare(view.EventTime(&b)) })
+	return all, nil
+}

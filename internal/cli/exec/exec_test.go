@@ -1,0 +1,14 @@
+package exec
+
+import (
+	"testing"
+
+	"tensorstack.dev/batch/internal/cli/clitest"
+)
+
+// What the cluster has taken can be entered, however large it is.
+func TestReplicaOfALargeJob(t *testing.T) {
+	if _, _, err := replicaOf(clitest.LargeJob(t), &options{rank: 12_344}); err != nil {
+		t.Errorf("selecting a replica: %v", err)
+	}
+}

@@ -1,0 +1,100 @@
+package kit
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/kinds"
+)
+
+// FieldManager is the name under which this program owns fields of objects.
+const FieldManager = "t9k"
+
+// Cluster is a connection to a cluster.
+type Cluster struct {
+	Config  *rest.Config
+	Objects dynamic.Interface
+	Core    corev1client.CoreV1Interface
+	// Namespace is the default one; Chosen is true if the command line names it.
+	Namespace string
+	Chosen    bool
+}
+
+// ErrNoCluster says that neither a flag nor a kubeconfig names a cluster.
+var ErrNoCluster = errors.New("no cluster: there is no kubeconfig and no embedded cluster runs")
+
+// Connect finds the cluster and makes its clients. It sends no request.
+func (p *Program) Connect() (*Cluster, error) {
+	if err := p.resolve(); err != nil {
+		return nil, err
+	}
+	config, err := p.Flags.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	// The API server has a fair limit of its own; one here would only slow down the logs of large jobs.
+	config.QPS = -1
+	config.UserAgent = FieldManager
+	config.WarningHandler = rest.NewWarningWriter(p.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
+	c := &Cluster{Config: config}
+	if c.Namespace, c.Chosen, err = p.Flags.ToRawKubeConfigLoader().Namespace(); err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	c.Chosen = *p.Flags.Namespace != ""
+	if c.Objects, err = dynamic.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	if c.Core, err = corev1client.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return c, nil
+}
+
+// resolve chooses the kubeconfig: that of the embedded cluster if --local asks for it or nothing else is set up.
+func (p *Program) resolve() error {
+	p.kubeconfig = *p.Flags.KubeConfig
+	switch {
+	case p.local != "":
+		path, err := localKubeconfig(p.local)
+		if err != nil {
+			return err
+		}
+		*p.Flags.KubeConfig = path
+		return nil
+	case p.configured():
+		return nil
+	}
+	path, err := localKubeconfig(DefaultLocal)
+	if err != nil {
+		return ErrNoCluster
+	}
+	*p.Flags.KubeConfig = path
+	fmt.Fprintf(p.ErrOut, "No kubeconfig is set up: using the embedded cluster %q.\n", DefaultLocal)
+	return nil
+}
+
+// configured reports whether flags, a kubeconfig or the pod that this runs in name a cluster.
+func (p *Program) configured() bool {
+	if *p.Flags.KubeConfig != "" || *p.Flags.APIServer != "" || *p.Flags.Context != "" || os.Getenv("KUBERNETES_SERVICE_HOST") != "" {
+		return true
+	}
+	// A kubeconfig that cannot be read counts: reading it again says what is wrong with it.
+	raw, err := clientcmd.NewDefaultClientConfigLoadingRules().Load()
+	return err != nil || len(raw.Clusters) > 0
+}
+
+// Jobs is the client of one kind of job.
+func (c *Cluster) Jobs(kind *kinds.Kind, namespace string) dynamic.ResourceInterface {
+	return c.Objects.Resource(batch.GroupVersion.WithResource(kind.Plural)).Namespace(namespace)
+}
+
+// RequestTimeout bounds requests without which an answer is only less complete.
+const RequestTimeout = 5 * time.Second

@@ -1,0 +1,61 @@
+package kit
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Exit codes other than 0.
+const (
+	ExitFailed = 1
+	// ExitInterrupted is what shells expect of a program that Ctrl-C has ended.
+	ExitInterrupted = 130
+)
+
+// ExitError ends the program with a code. Err is nil if everything has been reported already.
+type ExitError struct {
+	Code int
+	Err  error
+}
+
+func (e *ExitError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit code %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+func (e *ExitError) Unwrap() error { return e.Err }
+
+// Explain returns the text of an error, with what to do about it where that is known.
+func Explain(err error) string {
+	text := strings.TrimSpace(err.Error())
+	var refused *net.OpError
+	var request *url.Error
+	switch {
+	case errors.Is(err, ErrNoCluster), clientcmd.IsEmptyConfig(err):
+		return ErrNoCluster.Error() + ".\nStart one on this machine with \"t9k local up\", or name a kubeconfig with --kubeconfig or KUBECONFIG."
+	case errors.Is(err, ErrNotInstalled):
+		return text + ".\nInstall them, and the operator, from a checkout of this project: kubectl apply --server-side -k config/default"
+	case errors.As(err, &request) && errors.As(err, &refused) && refused.Op == "dial":
+		return fmt.Sprintf("the cluster does not answer: %v.\nIs it up? The embedded one is started by \"t9k local up\".", refused)
+	case apierrors.IsUnauthorized(err):
+		return text + ".\nThe cluster does not accept the credentials of the kubeconfig."
+	}
+	return text
+}
+
+// Cause returns the text of an error of a request without the request's address.
+func Cause(err error) string {
+	var request *url.Error
+	if errors.As(err, &request) {
+		err = request.Err
+	}
+	return err.Error()
+}

@@ -1,0 +1,160 @@
+package kit
+
+import (
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"tensorstack.dev/batch/internal/cli/view"
+)
+
+// Format is the format of output that -o asks for; empty for people.
+type Format string
+
+// Formats of output.
+const (
+	Wide Format = "wide"
+	Name Format = "name"
+	JSON Format = "json"
+	YAML Format = "yaml"
+)
+
+// AddOutputFlag adds -o with the formats that a verb has.
+func AddOutputFlag(cmd *cobra.Command, o *Format, formats ...Format) {
+	names := make([]string, len(formats))
+	for i, f := range formats {
+		names[i] = string(f)
+	}
+	cmd.Flags().VarP(&formatValue{o, names}, "output", "o", "Output format: "+strings.Join(names, ", "))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// formatValue is a flag that takes one of a few words.
+type formatValue struct {
+	format  *Format
+	allowed []string
+}
+
+func (v *formatValue) String() string { return string(*v.format) }
+func (v *formatValue) Type() string   { return "format" }
+
+func (v *formatValue) Set(s string) error {
+	if !slices.Contains(v.allowed, s) {
+		return fmt.Errorf("must be one of %s", strings.Join(v.allowed, ", "))
+	}
+	*v.format = Format(s)
+	return nil
+}
+
+// PrintObject writes an object as JSON or YAML.
+func PrintObject(w io.Writer, o Format, object runtime.Object) error {
+	var p printers.ResourcePrinter = &printers.JSONPrinter{}
+	if o == YAML {
+		p = &printers.YAMLPrinter{}
+	}
+	p = &printers.OmitManagedFieldsPrinter{Delegate: p}
+	if err := p.PrintObj(object, w); err != nil {
+		return fmt.Errorf("printing: %w", err)
+	}
+	return nil
+}
+
+// safeWriter escapes the control sequences in text of others, such as names, messages and logs, before it reaches a terminal.
+// All verbs write to a safeWriter.
+type safeWriter struct{ out io.Writer }
+
+func (w safeWriter) Write(p []byte) (int, error) {
+	if _, err := io.WriteString(w.out, view.Terminal(string(p))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// Raw returns the writer below a safeWriter, for bytes that the user wants unchanged.
+func Raw(w io.Writer) io.Writer {
+	if safe, ok := w.(safeWriter); ok {
+		return safe.out
+	}
+	return w
+}
+
+// StyleOf returns the style of a writer: colours on a terminal, unless NO_COLOR is set to anything or TERM says that there are none.
+func StyleOf(w any) view.Style {
+	return view.Style{Colour: TerminalOf(w) != nil && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+}
+
+// PrintTable writes a table, as wide as the terminal.
+func (p *Program) PrintTable(t view.Table) error {
+	return PrintLines(p.Out, t.Lines(StyleOf(p.Out), "", TerminalOf(p.Out).Width()))
+}
+
+// PrintLines writes lines, each ended.
+func PrintLines(w io.Writer, lines []string) error {
+	if len(lines) == 0 {
+		return nil
+	}
+	if _, err := io.WriteString(w, strings.Join(lines, "\n")+"\n"); err != nil {
+		return fmt.Errorf("printing: %w", err)
+	}
+	return nil
+}
+
+// ListOfObjects is a v1 List.
+func ListOfObjects(objects []*unstructured.Unstructured) *unstructured.UnstructuredList {
+	list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List"}}
+	for _, u := range objects {
+		list.Items = append(list.Items, *u)
+	}
+	return list
+}
+
+// PrintJobs writes jobs as JSON or YAML: the only one, where just one was asked for, or a v1 List.
+func PrintJobs(w io.Writer, o Format, jobs []*Job, single bool) error {
+	if single {
+		return PrintObject(w, o, jobs[0].Raw)
+	}
+	objects := make([]*unstructured.Unstructured, len(jobs))
+	for i, j := range jobs {
+		objects[i] = j.Raw
+	}
+	return PrintObject(w, o, ListOfObjects(objects))
+}
+
+// PrintNames writes the names by which jobs are addressed.
+func (p *Program) PrintNames(jobs ...*Job) {
+	for _, j := range jobs {
+		fmt.Fprintln(p.Out, j.Ref())
+	}
+}
+
+// PrintEach writes objects as they come, as YAML, or as one list of JSON.
+func (p *Program) PrintEach(o Format, objects iter.Seq2[*unstructured.Unstructured, error]) error {
+	var list []*unstructured.Unstructured
+	separator := ""
+	for u, err := range objects {
+		if err != nil {
+			return err
+		}
+		if o == JSON {
+			list = append(list, u)
+			continue
+		}
+		fmt.Fprint(p.Out, separator)
+		separator = "---\n"
+		if err := PrintObject(p.Out, o, u); err != nil {
+			return err
+		}
+	}
+	if o == JSON {
+		return PrintObject(p.Out, o, ListOfObjects(list))
+	}
+	return nil
+}

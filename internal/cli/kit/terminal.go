@@ -1,0 +1,84 @@
+package kit
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/term"
+	"k8s.io/client-go/tools/remotecommand"
+)
+
+// Terminal is a terminal that a writer writes to.
+type Terminal struct{ fd int }
+
+// TerminalOf returns the terminal of a stream; nil for a file or a pipe.
+func TerminalOf(w any) *Terminal {
+	if safe, ok := w.(safeWriter); ok {
+		w = safe.out
+	}
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return nil
+	}
+	return &Terminal{int(f.Fd())}
+}
+
+// Size returns the terminal's present width and height; 80 by 24 if they are unknown.
+func (t *Terminal) Size() (width, height int) {
+	width, height, err := term.GetSize(t.fd)
+	if err != nil || width <= 0 || height <= 0 {
+		return 80, 24
+	}
+	return width, height
+}
+
+// Width returns the terminal's present width; 0, which stands for no bound, if there is no terminal.
+func (t *Terminal) Width() int {
+	if t == nil {
+		return 0
+	}
+	width, _ := t.Size()
+	return width
+}
+
+// Raw puts the terminal into raw mode while f runs. f gets the terminal's sizes.
+func (t *Terminal) Raw(ctx context.Context, f func(remotecommand.TerminalSizeQueue) error) error {
+	state, err := term.MakeRaw(t.fd)
+	if err != nil {
+		return fmt.Errorf("preparing the terminal: %w", err)
+	}
+	defer func() { _ = term.Restore(t.fd, state) }()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	return f(&sizes{done: ctx.Done(), terminal: t})
+}
+
+// sizes is a queue of the sizes of a terminal.
+type sizes struct {
+	// done ends the queue.
+	done          <-chan struct{}
+	terminal      *Terminal
+	width, height int
+}
+
+// sizeInterval is the interval at which the size is polled. The system call costs next to nothing, and not every system has a
+// signal for it.
+const sizeInterval = 250 * time.Millisecond
+
+// Next waits for a size that differs from the last one; nil at the end.
+func (s *sizes) Next() *remotecommand.TerminalSize {
+	for {
+		width, height := s.terminal.Size()
+		if width != s.width || height != s.height {
+			s.width, s.height = width, height
+			return &remotecommand.TerminalSize{Width: uint16(width), Height: uint16(height)}
+		}
+		select {
+		case <-s.done:
+			return nil
+		case <-time.After(sizeInterval):
+		}
+	}
+}

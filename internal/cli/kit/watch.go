@@ -1,0 +1,158 @@
+package kit
+
+import (
+	"context"
+	"fmt"
+	"sort"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+
+	"tensorstack.dev/batch/internal/cli/view"
+	"tensorstack.dev/batch/internal/cli/watch"
+	"tensorstack.dev/batch/internal/kinds"
+)
+
+var podResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+
+// JobSource watches one job.
+func (c *Cluster) JobSource(kind *kinds.Kind, namespace, name string) watch.Source {
+	client := c.Jobs(kind, namespace)
+	only := fields.OneTermEqualSelector("metadata.name", name).String()
+	return watch.Source{
+		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = only
+			return client.List(ctx, o)
+		},
+		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			o.FieldSelector = only
+			return client.Watch(ctx, o)
+		},
+	}
+}
+
+// PodSource watches the pods of a job.
+func (c *Cluster) PodSource(j *Job) watch.Source {
+	return podSource(j, c.Core.Pods(j.GetNamespace()))
+}
+
+// PodMetadataSource watches the metadata of the pods of a job.
+func (c *Cluster) PodMetadataSource(j *Job) (watch.Source, error) {
+	client, err := metadata.NewForConfig(c.Config)
+	if err != nil {
+		return watch.Source{}, fmt.Errorf("making a client: %w", err)
+	}
+	return podSource(j, client.Resource(podResource).Namespace(j.GetNamespace())), nil
+}
+
+// podSource watches the pods of a job by a client of pods.
+func podSource[L runtime.Object](j *Job, pods interface {
+	List(ctx context.Context, o metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error)
+}) watch.Source {
+	return watch.Source{
+		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.LabelSelector = j.Selector()
+			return pods.List(ctx, o)
+		},
+		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			o.LabelSelector = j.Selector()
+			return pods.Watch(ctx, o)
+		},
+	}
+}
+
+// WatchedJob is the latest version of a job that is watched.
+type WatchedJob struct {
+	*Job
+	// Deleted is true once the job is gone, or another one has its name.
+	Deleted bool
+}
+
+// Over reports whether the job has ended or is gone.
+func (w *WatchedJob) Over() bool {
+	finished, _ := view.Finished(w.Status())
+	return finished || w.Deleted
+}
+
+// Take brings the job up to date.
+func (w *WatchedJob) Take(change watch.Change) error {
+	var raw *unstructured.Unstructured
+	for _, o := range change.Objects {
+		// One of the same name that came after the job is another one.
+		if u, ok := o.(*unstructured.Unstructured); ok && u.GetUID() == w.GetUID() {
+			raw = u
+		}
+	}
+	if change.Type == watch.Gone || raw == nil {
+		w.Deleted = w.Deleted || change.Type != watch.Set
+		return nil
+	}
+	j, err := NewJob(w.Kind, raw)
+	if err != nil {
+		return err
+	}
+	w.Job = j
+	return nil
+}
+
+// Ages returns the times at which the pods of a job were created.
+func (c *Cluster) Ages(ctx context.Context, j *Job) (view.Ages, error) {
+	client, err := metadata.NewForConfig(c.Config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	pods, err := client.Resource(podResource).Namespace(j.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: j.Selector()})
+	if err != nil {
+		return nil, fmt.Errorf("listing pods: %w", err)
+	}
+	ages := view.Ages{}
+	for i := range pods.Items {
+		ages[string(pods.Items[i].UID)] = pods.Items[i].CreationTimestamp.Time
+	}
+	return ages, nil
+}
+
+// Events lists the events about an object, the oldest first. Events of a pod outlive it: an empty uid stands for all objects
+// of the name.
+func (c *Cluster) Events(ctx context.Context, namespace, name string, uid types.UID) ([]corev1.Event, error) {
+	about := fields.Set{"involvedObject.name": name}
+	if uid != "" {
+		about["involvedObject.uid"] = string(uid)
+	}
+	list, err := c.Core.Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: about.String()})
+	if err != nil {
+		return nil, fmt.Errorf("listing events: %w", err)
+	}
+	sort.SliceStable(list.Items, func(a, b int) bool {
+		return view.EventTime(&list.Items[a]).Before(view.EventTime(&list.Items[b]))
+	})
+	return list.Items, nil
+}
+
+// ContainerState returns the state of a container or init container; the zero value if the pod's status has none.
+func ContainerState(pod *corev1.Pod, name string) corev1.ContainerState {
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+		for i := range statuses {
+			if statuses[i].Name == name {
+				return statuses[i].State
+			}
+		}
+	}
+	return corev1.ContainerState{}
+}
+
+// OrNotStarted returns a phase, or words for the lack of one.
+func OrNotStarted[T ~string](phase T) string {
+	if phase == "" {
+		return "not started yet"
+	}
+	return string(phase)
+}

@@ -1,0 +1,57 @@
+// Package local is "t9k local": it runs the program of the embedded cluster.
+package local
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"tensorstack.dev/batch/internal/cli/kit"
+)
+
+// program is the one that runs the embedded cluster.
+const program = "t9k-local"
+
+// Command returns the verb.
+func Command(p *kit.Program) *cobra.Command {
+	return &cobra.Command{
+		Use:   "local COMMAND",
+		Short: "Start, show and remove the embedded cluster of this machine",
+		Long: `Run t9k-local, the embedded Kubernetes of this machine, with the arguments given.
+The program is looked for beside this one and then on PATH.`,
+		Example:            p.Example("t9k local up", "t9k local status", "t9k local down"),
+		DisableFlagParsing: true,
+		ValidArgs:          []string{"up", "status", "logs", "down", "reset", "kubeconfig"},
+		RunE: func(_ *cobra.Command, args []string) error {
+			path, err := findProgram()
+			if err != nil {
+				return err
+			}
+			if err := syscall.Exec(path, append([]string{program}, args...), os.Environ()); err != nil {
+				return fmt.Errorf("starting %s: %w", path, err)
+			}
+			return nil
+		},
+	}
+}
+
+// findProgram finds the program of the embedded cluster: beside this one, or else on PATH.
+func findProgram() (string, error) {
+	if self, err := os.Executable(); err == nil {
+		if self, err = filepath.EvalSymlinks(self); err == nil {
+			beside := filepath.Join(filepath.Dir(self), program)
+			if path, err := exec.LookPath(beside); err == nil {
+				return path, nil
+			}
+		}
+	}
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return "", fmt.Errorf("%s is neither beside this program nor on PATH; \"make build\" puts both into bin/", program)
+	}
+	return path, nil
+}

@@ -1,0 +1,98 @@
+package logs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/cli/kit"
+	"tensorstack.dev/batch/internal/cli/selection"
+	"tensorstack.dev/batch/internal/cli/view"
+	"tensorstack.dev/batch/internal/engine"
+)
+
+// history is what is still known of attempts whose pods are gone.
+type history struct {
+	// ends says how earlier attempts ended, by the name of the replica.
+	ends map[string][]string
+	// plain are events about such ends without a list of them: an older operator wrote them.
+	plain    []corev1.Event
+	statuses map[string]*batch.ReplicaStatus
+}
+
+func (l *printer) history(ctx context.Context) *history {
+	// Without events the status still tells how many attempts there were.
+	events, _ := l.cluster.Events(ctx, l.job.GetNamespace(), l.job.GetName(), l.job.GetUID())
+	h := newHistory(l.job.Status(), events)
+	for i := range h.plain {
+		fmt.Fprintln(l.ErrOut, eventLine(&h.plain[i], h.plain[i].Message))
+	}
+	return h
+}
+
+func newHistory(status *batch.JobStatus, events []corev1.Event) *history {
+	h := &history{ends: map[string][]string{}, statuses: map[string]*batch.ReplicaStatus{}}
+	for _, task := range status.Tasks {
+		for k := range task.Replicas {
+			h.statuses[task.Replicas[k].Name] = &task.Replicas[k]
+		}
+	}
+	for i := range events {
+		e := &events[i]
+		switch batch.Reason(e.Reason) {
+		case batch.EventReplicaRestarted, batch.EventReplicaDisrupted:
+		default:
+			continue
+		}
+		var ends []engine.ReplicaEnd
+		if err := json.Unmarshal([]byte(e.Annotations[batch.AnnotationReplicaEnds]), &ends); err != nil {
+			h.plain = append(h.plain, *e)
+			continue
+		}
+		for _, end := range ends {
+			h.ends[end.Replica] = append(h.ends[end.Replica], eventLine(e, end.String()))
+		}
+	}
+	return h
+}
+
+// eventLine is an event in one line, with some words of what it says.
+func eventLine(e *corev1.Event, words string) string {
+	return view.EventTime(e).UTC().Format(time.RFC3339) + " " + e.Reason + ": " + words
+}
+
+// reportEarlier names the attempts before the present one, whose pods are gone.
+func (l *printer) reportEarlier(r selection.Replica, h *history) {
+	name := l.job.GetName() + "-" + r.String()
+	ends := h.ends[name]
+	for _, end := range ends {
+		l.lines.remark(r, "earlier attempt, its output is gone: "+end)
+	}
+	if s := h.statuses[name]; s != nil && s.UID != "" && int(s.Attempt) > len(ends) && len(h.plain) == 0 {
+		l.lines.remark(r, fmt.Sprintf("this is attempt %d; no event tells of the end of %d before it", s.Attempt+1, int(s.Attempt)-len(ends)))
+	}
+}
+
+// reportMissing names the selected replicas that have no pod.
+func (l *printer) reportMissing(present []*pod, h *history) {
+	has := map[int]bool{}
+	for _, p := range present {
+		has[p.Index] = true
+	}
+	missing := map[string][]int{}
+	for _, r := range l.selection.Replicas() {
+		if !has[r.Index] {
+			l.reportEarlier(r, h)
+			missing[r.Role] = append(missing[r.Role], r.Rank)
+		}
+	}
+	for _, role := range l.selection.Roles {
+		if ranks := missing[role.Name]; len(ranks) > 0 {
+			fmt.Fprintf(l.ErrOut, "No pod, so no output: %s (the job is %s)\n", view.Several(role.Name, ranks), kit.OrNotStarted(l.job.Status().Phase))
+		}
+	}
+}

@@ -1,0 +1,212 @@
+// Package logs is "t9k logs": it prints what the replicas of a job wrote, once or as it comes.
+package logs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sort"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/cli/kit"
+	"tensorstack.dev/batch/internal/cli/logs/podlog"
+	"tensorstack.dev/batch/internal/cli/selection"
+	"tensorstack.dev/batch/internal/engine"
+)
+
+type options struct {
+	selection.Options
+	watch      bool
+	timestamps bool
+	raw        bool
+	tail       int64
+	since      time.Duration
+}
+
+// Command returns the verb.
+func Command(p *kit.Program) *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "logs JOB",
+		Short: "Print what the replicas of a job wrote",
+		Long: `Print the output of all replicas of a job, each line behind the name of its replica.
+
+With -f the output is printed as it comes, until the job has ended and everything is printed. When a replica is
+restarted, its next attempt is followed in turn.
+
+A restart replaces the replica's pod, and the output of an earlier attempt goes with its pod: the cluster keeps none of
+it. Only -f, started in time, shows it all. Without -f the earlier attempts are named, with what the job's events (which a cluster keeps
+for an hour, usually) still tell of their end.`,
+		Example: p.Example(
+			"t9k logs mnist",
+			"t9k logs -f mnist --role worker",
+			"t9k logs mnist --role worker --rank 0-3,7 --tail 20",
+			"t9k logs mnist --since 5m --timestamps"),
+		Args:              kit.NeedJob,
+		ValidArgsFunction: p.CompleteJobs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return printLogs(cmd.Context(), p, &o, args[0])
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVarP(&o.watch, "follow", "f", false, "Go on with what is written from now on, across restarts")
+	f.StringVar(&o.Role, "role", "", "Only the replicas of this role")
+	f.StringSliceVar(&o.Ranks, "rank", nil, "Only the replicas of these ranks, such as 0 or 0-3,7")
+	f.StringVarP(&o.Container, "container", "c", "", "Container; by default the main one")
+	f.Int64Var(&o.tail, "tail", -1, "Only so many of the last lines of each replica; -1 for all")
+	f.DurationVar(&o.since, "since", 0, "Only what is younger than this, such as 5m")
+	f.BoolVar(&o.timestamps, "timestamps", false, "Begin each line with the time at which it was written")
+	f.BoolVar(&o.raw, "raw", false, "Pass control characters in the output on to the terminal, instead of showing them escaped")
+	_ = cmd.RegisterFlagCompletionFunc("role", p.CompleteRoles)
+	return cmd
+}
+
+func (o *options) request() corev1.PodLogOptions {
+	var r corev1.PodLogOptions
+	if o.tail >= 0 {
+		r.TailLines = &o.tail
+	}
+	if o.since > 0 {
+		seconds := max(1, int64(o.since.Round(time.Second).Seconds()))
+		r.SinceSeconds = &seconds
+	}
+	return r
+}
+
+func printLogs(ctx context.Context, p *kit.Program, o *options, address string) error {
+	c, j, err := p.Find(ctx, address)
+	if err != nil {
+		return err
+	}
+	sel, err := selection.New(j, o.Options)
+	if err != nil {
+		return err
+	}
+	l := &printer{
+		Program: p, cluster: c, job: j, selection: sel, request: o.request(),
+		lines: &prefixer{out: kit.Raw(p.Out), style: kit.StyleOf(p.Out), width: sel.Width, timestamps: o.timestamps, raw: o.raw},
+	}
+	if o.watch {
+		return l.watch(ctx)
+	}
+	return l.print(ctx)
+}
+
+// printer prints the logs of the selected replicas of a job.
+type printer struct {
+	*kit.Program
+	cluster   *kit.Cluster
+	job       *kit.Job
+	selection *selection.Selection
+	request   corev1.PodLogOptions
+	lines     *prefixer
+}
+
+// pod is a pod of a selected replica.
+type pod struct {
+	*corev1.Pod
+	selection.Replica
+	container string
+	// attempt counts the pods of the replica from 0.
+	attempt int
+}
+
+// podOf is what is known of a pod of a selected replica; nil for any other pod.
+func (l *printer) podOf(p *corev1.Pod) *pod {
+	r, container, selected := l.selection.Find(p)
+	if !selected {
+		return nil
+	}
+	attempt, _ := strconv.Atoi(p.Labels[batch.LabelReplicaAttempt])
+	return &pod{Pod: p, Replica: r, container: container, attempt: attempt}
+}
+
+// ahead is the number of logs that are requested before it is their turn.
+const ahead = 8
+
+// print prints the logs one replica after the other, by role and rank.
+func (l *printer) print(ctx context.Context) error {
+	list, err := l.cluster.Core.Pods(l.job.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: l.job.Selector()})
+	if err != nil {
+		return fmt.Errorf("listing pods: %w", err)
+	}
+	var chosen []*pod
+	for i := range list.Items {
+		if p := l.podOf(&list.Items[i]); p != nil {
+			chosen = append(chosen, p)
+		}
+	}
+	sort.Slice(chosen, func(a, b int) bool { return chosen[a].Index < chosen[b].Index })
+	history := l.history(ctx)
+	type answer struct {
+		stream io.ReadCloser
+		err    error
+	}
+	answers := make(chan chan answer, ahead)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		defer close(answers)
+		for _, p := range chosen {
+			turn := make(chan answer, 1)
+			select {
+			case answers <- turn:
+			case <-ctx.Done():
+				return
+			}
+			go func() {
+				opts := l.request
+				opts.Timestamps = true
+				stream, err := l.open(p)(ctx, &opts)
+				turn <- answer{stream, err}
+			}()
+		}
+	}()
+	for _, p := range chosen {
+		l.reportEarlier(p.Replica, history)
+		turn, ok := <-answers
+		if !ok {
+			return ctx.Err()
+		}
+		got := <-turn
+		reader := podlog.Reader{Emit: l.lines.emitter(p.Replica), Open: func(context.Context, *corev1.PodLogOptions) (io.ReadCloser, error) {
+			return got.stream, got.err
+		}}
+		if err := reader.Once(ctx); err != nil {
+			l.complain(p, err)
+		}
+		if why := engine.StartFailure(kit.ContainerState(p.Pod, p.container).Terminated); why != "" {
+			l.lines.remark(p.Replica, "its command cannot be started: "+why)
+		}
+	}
+	l.reportMissing(chosen, history)
+	return ctx.Err()
+}
+
+func (l *printer) open(p *pod) podlog.Opener {
+	return func(ctx context.Context, opts *corev1.PodLogOptions) (io.ReadCloser, error) {
+		opts.Container = p.container
+		return l.cluster.Core.Pods(l.job.GetNamespace()).GetLogs(p.Name, opts).Stream(ctx)
+	}
+}
+
+// complain says, in place of the output of a replica, why there is none.
+func (l *printer) complain(p *pod, err error) {
+	switch {
+	case errors.Is(err, context.Canceled):
+	case errors.Is(err, podlog.ErrGone), apierrors.IsNotFound(err):
+		l.lines.remark(p.Replica, "its pod was deleted before all of its output was read")
+	case apierrors.IsBadRequest(err):
+		l.lines.remark(p.Replica, "no output: "+err.Error())
+	default:
+		l.lines.remark(p.Replica, "its output cannot be read: "+err.Error())
+	}
+}

@@ -1,0 +1,70 @@
+package manifest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Opener opens a file and gives it a name for messages.
+type Opener func(file string) (r io.ReadCloser, name string, err error)
+
+// ErrNoFile says that no manifest was named.
+var ErrNoFile = errors.New("name a manifest: -f FILE")
+
+// Checked is what a check found out about the objects of some files. Faults are in the order of the files and documents.
+type Checked struct {
+	Results []Result
+	Faults  []Fault
+}
+
+// ReadFile reads the documents of a file; the faults are of those that cannot be read.
+func ReadFile(open Opener, file string) (name string, docs []Doc, faults []Fault, err error) {
+	r, name, err := open(file)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	docs, faults, err = Read(name, r)
+	return name, docs, faults, errors.Join(err, r.Close())
+}
+
+// CheckFiles reads and checks files.
+func (c *Checker) CheckFiles(ctx context.Context, open Opener, files []string) (*Checked, error) {
+	if len(files) == 0 {
+		return nil, ErrNoFile
+	}
+	all := &Checked{}
+	for _, file := range files {
+		name, docs, faults, err := ReadFile(open, file)
+		if err != nil {
+			return nil, err
+		}
+		if len(docs)+len(faults) == 0 {
+			return nil, fmt.Errorf("%s holds no object", name)
+		}
+		for _, d := range docs {
+			result, err := c.Check(ctx, d)
+			if err != nil {
+				return nil, err
+			}
+			all.Results = append(all.Results, result)
+			faults = append(faults, result.Faults...)
+		}
+		Sort(faults)
+		all.Faults = append(all.Faults, faults...)
+	}
+	return all, nil
+}
+
+// NameOf addresses an object of any kind: configmap/data.
+func NameOf(u *unstructured.Unstructured) string {
+	name := u.GetName()
+	if name == "" {
+		name = u.GetGenerateName()
+	}
+	return strings.ToLower(u.GetKind()) + "/" + name
+}

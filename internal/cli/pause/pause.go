@@ -1,0 +1,32 @@
+// Package pause is "t9k pause" and "t9k resume".
+package pause
+
+import (
+	"github.com/spf13/cobra"
+
+	"tensorstack.dev/batch/internal/cli/kit"
+	"tensorstack.dev/batch/internal/cli/runmode"
+)
+
+// Command returns the verb pause.
+func Command(p *kit.Program) *cobra.Command {
+	return runmode.Command(p, &cobra.Command{
+		Use:   "pause JOB...",
+		Short: "End the pods of jobs and keep the jobs",
+		Long: `End the pods of jobs, each with its own grace period, and keep the jobs. Restart counts are kept. "resume" goes on.
+The command returns when the cluster has taken the request; "get JOB --watch" shows the pods end.`,
+		Example: p.Example("t9k pause mnist"),
+	}, runmode.Pause, true, runmode.Options{Done: "is pausing", Already: "is paused already"})
+}
+
+// ResumeCommand returns the verb resume.
+func ResumeCommand(p *kit.Program) *cobra.Command {
+	return runmode.Command(p, &cobra.Command{
+		Use:        "resume JOB...",
+		SuggestFor: []string{"unpause"},
+		Short:      "Start the pods of paused jobs again",
+		Long: `Start the pods of paused jobs again, as their runMode.pause.resumeSpecs say.
+The command returns when the cluster has taken the request; "get JOB --watch" shows the pods start.`,
+		Example: p.Example("t9k resume mnist"),
+	}, runmode.Pause, false, runmode.Options{Done: "is resuming", Already: "is not paused"})
+}

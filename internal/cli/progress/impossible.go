@@ -1,0 +1,38 @@
+package progress
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/cli/kit"
+	"tensorstack.dev/batch/internal/cli/view"
+)
+
+// impossible returns why a job could not start even if nothing else ran, in the words of the scheduler; empty for any other job.
+func impossible(s *batch.JobStatus) string {
+	c := view.Condition(s, batch.JobRunningCondition)
+	if c.Status == metav1.ConditionTrue || c.Reason != batch.ReasonImpossible {
+		return ""
+	}
+	return c.Message
+}
+
+const impossibleNotice = "can never start as things are; it waits for the quota of its queue or the nodes to change"
+
+// takeImpossible warns of a job that can never start, once until it may, or ends the watch if that was asked for.
+func (d *display) takeImpossible(t *track) error {
+	message := impossible(t.Status())
+	defer func() { t.impossible = message != "" }()
+	switch {
+	case message == "":
+		return nil
+	case d.options.FailIfImpossible:
+		return &kit.ExitError{Code: kit.ExitFailed, Err: fmt.Errorf("%s can never start as things are: %s\nIt still waits. To remove it: %s",
+			t.Ref(), message, d.Again(d.cluster, t.GetNamespace(), "delete "+t.Ref()))}
+	case !t.impossible:
+		d.report(t.Ref(), impossibleNotice, view.Bad)
+	}
+	return nil
+}

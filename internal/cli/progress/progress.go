@@ -1,0 +1,326 @@
+// Package progress shows how jobs get on until they end: as a picture on a terminal, elsewhere as a line for each transition.
+// The verbs run and get --watch show it.
+package progress
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/cli/kit"
+	"tensorstack.dev/batch/internal/cli/view"
+	"tensorstack.dev/batch/internal/cli/watch"
+	"tensorstack.dev/batch/internal/engine"
+)
+
+// claimTimeout is the time after which a job that no controller has taken up is reported.
+const claimTimeout = 5 * time.Second
+
+// Options say when a watch ends early.
+type Options struct {
+	// FailIfImpossible ends the watch, with an error, once the scheduler says that a job can never start.
+	FailIfImpossible bool
+}
+
+// track is what is known of one watched job.
+type track struct {
+	kit.WatchedJob
+	// reported is the status whose transitions have been reported; nil at first.
+	reported *batch.JobStatus
+	// lost is why the API server does not answer, since when; nil while it does.
+	lost      error
+	lostSince time.Time
+	// unclaimed is true when no controller has taken the job up in good time.
+	unclaimed bool
+	// impossible is true while the job is known to be unable to start.
+	impossible bool
+	ages       view.Ages
+	// normal is the job's normal form; nil where the spec cannot be carried out, of which the job's conditions say why.
+	normal *engine.Job
+}
+
+func newTrack(j *kit.Job) *track {
+	t := &track{WatchedJob: kit.WatchedJob{Job: j}, ages: view.Ages{}}
+	t.lower()
+	return t
+}
+
+func (t *track) lower() {
+	t.normal = nil
+	if normal, err := t.Normal(); err == nil {
+		t.normal = normal
+	}
+}
+
+// take brings the job up to date.
+func (t *track) take(change watch.Change) error {
+	err := t.Take(change)
+	t.lower()
+	return err
+}
+
+// view is the job as it is drawn, with what its spec says.
+func (t *track) view() view.Job {
+	v := t.View()
+	v.Normal = t.normal
+	return v
+}
+
+// topic is what news is about: a job, or its pods.
+type topic struct {
+	*track
+	pods bool
+}
+
+type news = watch.News[topic]
+
+// display shows jobs until they end.
+type display struct {
+	*kit.Program
+	cluster *kit.Cluster
+	tracks  []*track
+	// screen and terminal are nil where output is no terminal: then transitions are reported line by line.
+	screen   *view.Screen
+	terminal *kit.Terminal
+	style    view.Style
+	whoWidth int
+	options  Options
+}
+
+// Watch shows jobs until all have ended or ctx is done. It returns a kit.ExitError unless all of them have succeeded.
+func Watch(ctx context.Context, p *kit.Program, c *kit.Cluster, jobs []*kit.Job, o Options) error {
+	var sources sync.WaitGroup
+	defer sources.Wait()
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	d := &display{Program: p, cluster: c, style: kit.StyleOf(p.Out), terminal: kit.TerminalOf(p.Out), options: o}
+	if d.terminal != nil {
+		d.screen = view.NewScreen(p.Out)
+	}
+	for _, j := range jobs {
+		d.tracks = append(d.tracks, newTrack(j))
+		d.whoWidth = max(d.whoWidth, utf8.RuneCountInString(j.Ref()))
+	}
+	d.announce()
+	incoming := make(chan news)
+	for _, t := range d.unfinished() {
+		job := c.JobSource(t.Kind, t.GetNamespace(), t.GetName())
+		sources.Go(func() { watch.Send(watching, incoming, topic{track: t}, job) })
+		if d.screen == nil {
+			continue
+		}
+		if pods, err := c.PodMetadataSource(t.Job); err == nil {
+			sources.Go(func() { watch.Send(watching, incoming, topic{track: t, pods: true}, pods) })
+		}
+	}
+	if err := d.loop(ctx, incoming); err != nil {
+		return err
+	}
+	if left := d.unfinished(); ctx.Err() != nil && len(left) > 0 {
+		return d.detached(left)
+	}
+	// Ctrl-C as the last job ends does not take its result away.
+	return d.conclude(context.WithoutCancel(ctx))
+}
+
+// unfinished lists the jobs that have not ended.
+func (d *display) unfinished() []*track {
+	var left []*track
+	for _, t := range d.tracks {
+		if !t.Over() {
+			left = append(left, t)
+		}
+	}
+	return left
+}
+
+// announced is the largest number of jobs that are named one by one before they are watched.
+const announced = 3
+
+// announce says what is watched, and how to stop.
+func (d *display) announce() {
+	left := d.unfinished()
+	if len(left) > announced {
+		d.printWrapped("", "Following %d jobs. Ctrl-C stops following; the jobs go on.", len(left))
+		return
+	}
+	for _, t := range left {
+		d.printWrapped("", "Following %s in namespace %s. Ctrl-C stops following; the job goes on.", t.Ref(), t.GetNamespace())
+		v := t.view()
+		for _, l := range view.Wrap(v.Plan(), "  ", d.terminal.Width()) {
+			fmt.Fprintln(d.Out, d.style.Paint(view.Dim, l))
+		}
+	}
+}
+
+// printWrapped writes a sentence, indented and wrapped to the terminal.
+func (d *display) printWrapped(indent, format string, args ...any) {
+	for _, l := range view.Wrap(fmt.Sprintf(format, args...), indent, d.terminal.Width()) {
+		fmt.Fprintln(d.Out, l)
+	}
+}
+
+// loop takes in news until all jobs have ended or ctx is done.
+func (d *display) loop(ctx context.Context, incoming <-chan news) error {
+	late := time.After(claimTimeout)
+	changed := false
+	var tick <-chan time.Time
+	if d.screen != nil {
+		ticker := time.NewTicker(time.Second) // ages go on between changes
+		defer ticker.Stop()
+		tick = ticker.C
+	}
+	for {
+		running := false
+		for _, t := range d.tracks {
+			running = running || !t.Over()
+		}
+		if !running && !changed {
+			return nil // all had ended before
+		}
+		if err := d.draw(); err != nil {
+			return err
+		}
+		if !running {
+			return nil
+		}
+		changed = true
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick:
+		case <-late:
+			d.remark()
+		case n := <-incoming:
+			if err := d.take(n); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// take brings a track up to date.
+func (d *display) take(n news) error {
+	t := n.About.track
+	switch {
+	case n.Err != nil && n.About.pods:
+		return nil // ages are no reason to give up: whoever may not read pods sees none
+	case n.Err != nil:
+		return fmt.Errorf("following %s: %w", t.Ref(), n.Err)
+	case n.About.pods:
+		t.takePods(n.Change)
+		return nil
+	}
+	switch n.Change.Type {
+	case watch.Lost:
+		t.lost, t.lostSince = n.Change.Err, time.Now()
+		d.report(t.Ref(), "the API server does not answer; trying again: "+kit.Cause(t.lost), view.Wait)
+	case watch.Back:
+		t.lost = nil
+		d.report(t.Ref(), "the API server answers again", view.Plain)
+	default:
+		return d.takeJob(t, n.Change)
+	}
+	return nil
+}
+
+func (t *track) takePods(change watch.Change) {
+	if change.Type == watch.Lost || change.Type == watch.Back || change.Type == watch.Gone {
+		return
+	}
+	for _, o := range change.Objects {
+		if m, ok := o.(metav1.Object); ok {
+			t.ages[string(m.GetUID())] = m.GetCreationTimestamp().Time
+		}
+	}
+}
+
+func (d *display) takeJob(t *track, change watch.Change) error {
+	if err := t.take(change); err != nil {
+		return err
+	}
+	switch {
+	case t.Deleted:
+		d.report(t.Ref(), "was deleted", view.Bad)
+	case d.screen == nil:
+		for _, transition := range view.Transitions(t.Ref(), t.reported, t.Status()) {
+			d.report(transition.Who, transition.What, transition.Colour)
+		}
+		t.reported = t.Status()
+	}
+	return d.takeImpossible(t)
+}
+
+// report prints a transition where no picture is drawn.
+func (d *display) report(who, what string, colour view.Colour) {
+	if d.screen != nil {
+		return
+	}
+	t := view.Transition{Who: who, What: what, Colour: colour}
+	fmt.Fprintln(d.Out, t.Line(clock(time.Now()), d.style, d.whoWidth))
+}
+
+// clock is the time of day as it stands before transitions. Like all times here it is of UTC, and says so.
+func clock(t time.Time) string { return t.UTC().Format("15:04:05Z") }
+
+// remark reports jobs that no controller has taken up.
+func (d *display) remark() {
+	for _, t := range d.tracks {
+		if t.Status().Phase == "" && !t.Deleted {
+			t.unclaimed = true
+			d.report(t.Ref(), unclaimed, view.Wait)
+		}
+	}
+}
+
+const unclaimed = "no operator has taken the job up yet; is it installed and running?"
+
+// draw brings the picture up to date.
+func (d *display) draw() error {
+	if d.screen == nil {
+		return nil
+	}
+	var jobs []view.Live
+	for _, t := range d.tracks {
+		live := view.Live{Job: t.view(), Ages: t.ages}
+		switch {
+		case t.Deleted:
+			live.Notice = "was deleted"
+		case t.lost != nil:
+			live.Notice = fmt.Sprintf("the API server has not answered for %s; trying again: %s", time.Since(t.lostSince).Round(time.Second), kit.Cause(t.lost))
+		case t.unclaimed && t.Status().Phase == "":
+			live.Notice = unclaimed
+		case t.impossible:
+			live.Notice = impossibleNotice
+		}
+		jobs = append(jobs, live)
+	}
+	width, height := d.terminal.Size()
+	return d.screen.Draw(view.Frame(jobs, time.Now(), d.style, width, height-1), width)
+}
+
+// detached says how to come back.
+func (d *display) detached(left []*track) error {
+	var names []string
+	for _, t := range left {
+		names = append(names, t.Ref())
+	}
+	namespace := left[0].GetNamespace()
+	fmt.Fprintf(d.Out, "\nStopped following; %s.\n", goesOn(names))
+	fmt.Fprintf(d.Out, "Come back:  %s\n", d.Again(d.cluster, namespace, "get "+strings.Join(names, " ")+" --watch"))
+	fmt.Fprintf(d.Out, "Its output: %s\n", d.Again(d.cluster, namespace, "logs -f "+names[0]))
+	return &kit.ExitError{Code: kit.ExitInterrupted}
+}
+
+func goesOn(names []string) string {
+	if len(names) == 1 {
+		return names[0] + " goes on"
+	}
+	return strings.Join(names, ", ") + " go on"
+}

@@ -1,0 +1,145 @@
+// Package queue is "t9k queue": it shows the queues of the t9k-scheduler, and who waits in them.
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/cli/kit"
+	"tensorstack.dev/batch/internal/cli/waiting"
+)
+
+// Command returns the verb.
+func Command(p *kit.Program) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "queue",
+		Short: "Show the queues of the t9k-scheduler, and who waits in them",
+		Long: `Show the queues through which the t9k-scheduler starts jobs: what each of them may use, what it uses, and which groups of pods
+wait in it and why.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(listCommand(p), describeCommand(p))
+	return cmd
+}
+
+func listCommand(p *kit.Program) *cobra.Command {
+	var o kit.Format
+	cmd := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls", "get"},
+		Short:   "List the queues, those that go first before the others",
+		Example: p.Example("t9k queue list"),
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := p.Connect()
+			if err != nil {
+				return err
+			}
+			queues, raw, err := listQueues(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			if o != "" {
+				return kit.PrintObject(p.Out, o, raw)
+			}
+			if len(queues) == 0 {
+				fmt.Fprintln(p.ErrOut, "No queues.")
+				return nil
+			}
+			return p.PrintTable(table(queues, time.Now()))
+		},
+	}
+	kit.AddOutputFlag(cmd, &o, kit.JSON, kit.YAML)
+	return cmd
+}
+
+func describeCommand(p *kit.Program) *cobra.Command {
+	return &cobra.Command{
+		Use:     "describe QUEUE...",
+		Short:   "Show what queues use of what they may, and the groups that wait, in order, each with the reason",
+		Example: p.Example("t9k queue describe default"),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("name a queue, such as default; \"queue list\" lists them")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := p.Connect()
+			if err != nil {
+				return err
+			}
+			for i, name := range args {
+				if i > 0 {
+					fmt.Fprint(p.Out, "\n\n")
+				}
+				q, err := getQueue(cmd.Context(), c, name)
+				if err != nil {
+					return err
+				}
+				// A user who may see queues may lack the right to see who waits in them.
+				waiters, err := waiting.List(cmd.Context(), c, name)
+				if err != nil && !apierrors.IsForbidden(err) {
+					return err
+				}
+				if err := kit.PrintLines(p.Out, describe(q, waiters, err, time.Now(), kit.StyleOf(p.Out), kit.TerminalOf(p.Out).Width())); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+var queueResource = scheduling.GroupVersion.WithResource("queues")
+
+// listQueues lists all queues by priority, then by name.
+func listQueues(ctx context.Context, c *kit.Cluster) ([]scheduling.Queue, *unstructured.UnstructuredList, error) {
+	raw, err := c.Objects.Resource(queueResource).List(ctx, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil, kit.ErrNotInstalled
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("listing queues: %w", err)
+	}
+	queues := make([]scheduling.Queue, len(raw.Items))
+	for i := range raw.Items {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw.Items[i].Object, &queues[i]); err != nil {
+			return nil, nil, fmt.Errorf("reading queue %s: %w", raw.Items[i].GetName(), err)
+		}
+	}
+	slices.SortFunc(queues, func(a, b scheduling.Queue) int {
+		if a.Spec.Priority != b.Spec.Priority {
+			return int(b.Spec.Priority) - int(a.Spec.Priority)
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return queues, raw, nil
+}
+
+func getQueue(ctx context.Context, c *kit.Cluster, name string) (*scheduling.Queue, error) {
+	raw, err := c.Objects.Resource(queueResource).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("there is no queue %q: \"queue list\" lists them", name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading queue %s: %w", name, err)
+	}
+	q := &scheduling.Queue{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, q); err != nil {
+		return nil, fmt.Errorf("reading queue %s: %w", name, err)
+	}
+	return q, nil
+}

@@ -1,0 +1,72 @@
+// Package render is "t9k render": it prints the objects that the jobs of a manifest yield, without any cluster.
+package render
+
+import (
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"tensorstack.dev/batch/internal/cli/kit"
+	"tensorstack.dev/batch/internal/cli/manifest"
+	"tensorstack.dev/batch/internal/engine"
+)
+
+// Command returns the verb.
+func Command(p *kit.Program) *cobra.Command {
+	var files []string
+	o := kit.YAML
+	cmd := &cobra.Command{
+		Use:   "render -f FILE",
+		Short: "Print the objects that the jobs of a manifest yield",
+		Long: `Print, without any cluster, every object that the operator creates for the jobs of a manifest when they first start:
+PodGroup, Service and pods, as they are sent to the API server. JSON is one v1 List of them all.
+
+What only a cluster can tell is not in them: the job's UID in owner references, and what admission adds. Names of the
+cluster's DNS domain are written with the usual "cluster.local".`,
+		Example: p.Example("t9k render -f job.yaml", "t9k render -f job.yaml -o json"),
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			checker := manifest.Checker{Namespace: p.OfflineNamespace(), Limits: kit.AsInstalled}
+			checked, err := checker.CheckFiles(cmd.Context(), p.Open, files)
+			if err != nil {
+				return err
+			}
+			if len(checked.Faults) > 0 {
+				for _, f := range checked.Faults {
+					fmt.Fprintln(p.ErrOut, f)
+				}
+				return &kit.ExitError{Code: kit.ExitFailed}
+			}
+			return p.PrintEach(o, rendered(checked))
+		},
+	}
+	kit.AddFileFlag(cmd, &files)
+	kit.AddOutputFlag(cmd, &o, kit.YAML, kit.JSON)
+	return cmd
+}
+
+// rendered yields what the jobs become, in the order in which the operator creates it.
+func rendered(c *manifest.Checked) iter.Seq2[*unstructured.Unstructured, error] {
+	return func(yield func(*unstructured.Unstructured, error) bool) {
+		for _, r := range c.Results {
+			if r.Job == nil {
+				continue
+			}
+			plan := engine.Next(r.Job, engine.Seen{Now: time.Now()}, engine.Config{})
+			for object := range plan.Objects(r.Job) {
+				content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+				if err != nil {
+					err = fmt.Errorf("rendering %s: %w", object.GetName(), err)
+				}
+				delete(content, "status") // nothing has been observed of it yet
+				if !yield(&unstructured.Unstructured{Object: content}, err) {
+					return
+				}
+			}
+		}
+	}
+}

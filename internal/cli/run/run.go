@@ -1,0 +1,122 @@
+// Package run is "t9k run": it applies a manifest and watches its jobs to their end.
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"tensorstack.dev/batch/internal/cli/kit"
+	"tensorstack.dev/batch/internal/cli/manifest"
+	"tensorstack.dev/batch/internal/cli/progress"
+	"tensorstack.dev/batch/internal/cli/view"
+)
+
+type options struct {
+	files  []string
+	detach bool
+	// failIfImpossible ends the watch of a job that can never start.
+	failIfImpossible bool
+	output           kit.Format
+}
+
+// Command returns the verb.
+func Command(p *kit.Program) *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "run -f FILE",
+		Short: "Apply a manifest and follow its jobs to their end",
+		Long: `Check a manifest, apply it and follow its jobs to their end. The exit code tells their result: 0 if all have succeeded.
+
+Other objects in the manifest, such as ConfigMaps, are applied first. All is applied on the server's side with field
+manager "t9k", so running a changed manifest again changes what may change on a live job. What "validate" objects to is
+refused before anything is created. A job with generateName is created anew each time.
+
+On a terminal the job is shown in one picture that is drawn anew at every change; elsewhere each transition is a line.
+Ctrl-C stops following; the job goes on. Outages of the API server are waited out. A job that needs more than its queue's quota
+or all nodes have is warned of; --fail-if-impossible ends there.`,
+		Example: p.Example("t9k run -f job.yaml", "t9k run -f job.yaml --detach", "cat job.yaml | t9k run -f -"),
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.output != "" && !o.detach {
+				return errors.New("-o prints what was applied and goes with --detach")
+			}
+			if o.failIfImpossible && o.detach {
+				return errors.New("--fail-if-impossible needs the job to be followed: leave --detach out")
+			}
+			return run(cmd.Context(), p, &o)
+		},
+	}
+	kit.AddFileFlag(cmd, &o.files)
+	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "Return when everything is applied")
+	cmd.Flags().BoolVar(&o.failIfImpossible, "fail-if-impossible", false, "End, with exit code 1, once the scheduler says that a job can never start as things are; the job stays")
+	kit.AddOutputFlag(cmd, &o.output, kit.Name, kit.JSON, kit.YAML)
+	return cmd
+}
+
+func run(ctx context.Context, p *kit.Program, o *options) error {
+	// The faults of a manifest are reported even if there is no cluster.
+	c, noCluster := p.Connect()
+	checker := manifest.Checker{Namespace: p.OfflineNamespace(), Limits: kit.AsInstalled}
+	checked, err := checker.CheckFiles(ctx, p.Open, o.files)
+	if err != nil {
+		return err
+	}
+	if len(checked.Faults) > 0 {
+		for _, f := range checked.Faults {
+			fmt.Fprintln(p.ErrOut, f)
+		}
+		return errors.New("the manifest is not valid; nothing was applied")
+	}
+	if noCluster != nil {
+		return noCluster
+	}
+	ap := applier{Program: p, cluster: c, quiet: o.output != ""}
+	if err := ap.locate(checked.Results); err != nil {
+		return err
+	}
+	jobs, err := ap.apply(ctx)
+	if err != nil {
+		return err
+	}
+	switch {
+	case o.output == kit.Name:
+		p.PrintNames(jobs...)
+		return nil
+	case o.output != "":
+		return kit.PrintJobs(p.Out, o.output, jobs, len(jobs) == 1)
+	case o.detach:
+		return nil
+	case len(jobs) == 0:
+		fmt.Fprintln(p.ErrOut, "There is no job in the manifest to follow.")
+		return nil
+	}
+	reportRuntime(ctx, p, c)
+	reportFinished(p, c, jobs)
+	return progress.Watch(ctx, p, c, jobs, progress.Options{FailIfImpossible: o.failIfImpossible})
+}
+
+// reportFinished says why a job that has ended does not run again.
+func reportFinished(p *kit.Program, c *kit.Cluster, jobs []*kit.Job) {
+	for _, j := range jobs {
+		if finished, _ := view.Finished(j.Status()); finished {
+			fmt.Fprintf(p.ErrOut, "%s has ended before and never runs again. To run it anew, delete it first: %s\n",
+				j.Ref(), p.Again(c, j.GetNamespace(), "delete "+j.Ref()))
+		}
+	}
+}
+
+// reportRuntime says that images are ignored where the cluster runs containers as plain processes.
+func reportRuntime(ctx context.Context, p *kit.Program, c *kit.Cluster) {
+	ctx, cancel := context.WithTimeout(ctx, kit.RequestTimeout)
+	defer cancel()
+	nodes, err := c.Core.Nodes().List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil || len(nodes.Items) == 0 || !strings.HasPrefix(nodes.Items[0].Status.NodeInfo.ContainerRuntimeVersion, "process://") {
+		return
+	}
+	fmt.Fprintln(p.ErrOut, kit.StyleOf(p.ErrOut).Paint(view.Dim, "This cluster runs containers as processes of this machine: their images are ignored."))
+}

@@ -1,0 +1,101 @@
+// Package runmode flips the switches in spec.runMode of jobs, for the verbs pause, resume and debug.
+package runmode
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"tensorstack.dev/batch/internal/cli/kit"
+	"tensorstack.dev/batch/internal/cli/view"
+)
+
+// Switch is one of the switches in spec.runMode.
+type Switch string
+
+// The switches.
+const (
+	Pause Switch = "pause"
+	Debug Switch = "debug"
+)
+
+// Options are those of the verbs that flip a switch.
+type Options struct {
+	output kit.Format
+	// Done completes the sentence "genericjob/x …"; Already does where nothing changes.
+	Done, Already string
+}
+
+// flip sets a switch of the named jobs, each with one request.
+func flip(ctx context.Context, p *kit.Program, s Switch, on bool, o Options, addresses []string) error {
+	c, jobs, err := p.FindAll(ctx, addresses)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, j := range jobs {
+		if err := flipOne(ctx, p, c, j, s, on, o); err != nil {
+			failed = append(failed, err)
+		}
+	}
+	return errors.Join(failed...)
+}
+
+func flipOne(ctx context.Context, p *kit.Program, c *kit.Cluster, j *kit.Job, s Switch, on bool, o Options) error {
+	if finished, _ := view.Finished(j.Status()); finished {
+		return fmt.Errorf("%s has finished (%s), and what has finished never runs again", j.Ref(), j.Status().Phase)
+	}
+	was := switchedOn(j.Raw, s)
+	if was != on {
+		patch, err := json.Marshal(map[string]any{"spec": map[string]any{"runMode": map[string]any{string(s): map[string]any{"enabled": on}}}})
+		if err != nil {
+			return fmt.Errorf("writing the patch: %w", err)
+		}
+		raw, err := c.Jobs(j.Kind, j.GetNamespace()).Patch(ctx, j.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: kit.FieldManager})
+		if err != nil {
+			return fmt.Errorf("changing %s: %w", j.Ref(), err)
+		}
+		j.Raw = raw
+	}
+	switch o.output {
+	case kit.JSON, kit.YAML:
+		return kit.PrintObject(p.Out, o.output, j.Raw)
+	case kit.Name:
+		fmt.Fprintln(p.Out, j.Ref())
+		return nil
+	}
+	text := o.Done
+	if was == on {
+		text = o.Already
+	}
+	fmt.Fprintf(p.Out, "%s %s\n", j.Ref(), text)
+	if s == Debug && on && switchedOn(j.Raw, Pause) {
+		fmt.Fprintf(p.Out, "It is paused, and pausing wins: \"%s resume %s\" starts its pods.\n", p.Name, j.GetName())
+	}
+	return nil
+}
+
+// switchedOn reads a switch as the controller does: the older spelling counts where the newer one is unset.
+func switchedOn(u *unstructured.Unstructured, s Switch) bool {
+	for _, spelling := range []string{"enabled", "enable"} {
+		if on, found, err := unstructured.NestedBool(u.Object, "spec", "runMode", string(s), spelling); found && err == nil {
+			return on
+		}
+	}
+	return false
+}
+
+// Command makes a verb of cmd that flips a switch of jobs.
+func Command(p *kit.Program, cmd *cobra.Command, s Switch, on bool, o Options) *cobra.Command {
+	cmd.Args = kit.NeedJobs
+	cmd.ValidArgsFunction = p.CompleteJobs(-1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return flip(cmd.Context(), p, s, on, o, args) }
+	kit.AddOutputFlag(cmd, &o.output, kit.Name, kit.JSON, kit.YAML)
+	return cmd
+}

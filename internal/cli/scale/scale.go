@@ -1,0 +1,240 @@
+// Package scale is "t9k scale": it changes the number of replicas of an elastic job.
+package scale
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/retry"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/cli/kit"
+	"tensorstack.dev/batch/internal/cli/view"
+	"tensorstack.dev/batch/internal/engine"
+)
+
+// Command returns the verb.
+func Command(p *kit.Program) *cobra.Command {
+	var o kit.Format
+	cmd := &cobra.Command{
+		Use:   "scale JOB N",
+		Short: "Change the number of replicas of an elastic job",
+		Long: `Change the number of replicas of an elastic job while it trains, within its bounds elastic.minReplicas and maxReplicas.
+Replicas that stay go on undisturbed; of those that go, the highest ranks of a role go first. Once a replica has succeeded, the
+job keeps its size.
+
+The command returns when the cluster has taken the request; "get JOB --watch" shows the replicas come and go.`,
+		Example:           p.Example("t9k scale mnist 4"),
+		Args:              needJobAndSize,
+		ValidArgsFunction: completeScale(p),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			n, err := parseSize(args[1])
+			if err != nil {
+				return err
+			}
+			c, err := p.Connect()
+			if err != nil {
+				return err
+			}
+			return scale(cmd.Context(), p, c, args[0], n, o)
+		},
+	}
+	kit.AddOutputFlag(cmd, &o, kit.Name, kit.JSON, kit.YAML)
+	return cmd
+}
+
+func needJobAndSize(_ *cobra.Command, args []string) error {
+	if len(args) != 2 {
+		return errors.New("name a job and its new number of replicas: scale JOB N")
+	}
+	return nil
+}
+
+func parseSize(s string) (int, error) {
+	n, err := strconv.ParseInt(s, 10, 32)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("%q is no number of replicas: write one such as 4", s)
+	}
+	return int(n), nil
+}
+
+// scale changes the size of a job. After a conflict it reads the job again, which may be another one by then.
+func scale(ctx context.Context, p *kit.Program, c *kit.Cluster, address string, n int, o kit.Format) error {
+	var before, after *kit.Job
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		var err error
+		if before, err = c.Find(ctx, address); err != nil {
+			return err
+		}
+		if after, err = resized(before, n); err != nil {
+			return err
+		}
+		if size, _, _ := unstructured.NestedInt64(before.Raw.Object, "spec", "elastic", "expectedReplicas"); size == int64(n) {
+			return nil
+		}
+		return resize(ctx, c, before, n)
+	})
+	switch {
+	case before == nil || after == nil:
+		return err
+	case err != nil:
+		return fmt.Errorf("scaling %s to %d replicas: %w", before.Ref(), n, err)
+	}
+	switch o {
+	case kit.JSON, kit.YAML:
+		raw, err := c.Jobs(before.Kind, before.GetNamespace()).Get(ctx, before.GetName(), metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("getting %s: %w", before.Ref(), err)
+		}
+		return kit.PrintObject(p.Out, o, raw)
+	case kit.Name:
+		p.PrintNames(before)
+		return nil
+	}
+	return reportScaled(p, before, after)
+}
+
+// resize writes the size by way of the job's scale, as kubectl and autoscalers do. It is refused if the job has changed since
+// it was read.
+func resize(ctx context.Context, c *kit.Cluster, j *kit.Job, n int) error {
+	scale := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "autoscaling/v1",
+		"kind":       "Scale",
+		"metadata": map[string]any{
+			"name": j.GetName(), "namespace": j.GetNamespace(), "resourceVersion": j.GetResourceVersion(),
+		},
+		"spec": map[string]any{"replicas": int64(n)},
+	}}
+	_, err := c.Jobs(j.Kind, j.GetNamespace()).Update(ctx, scale, metav1.UpdateOptions{FieldManager: kit.FieldManager}, "scale")
+	if kit.NotServed(err) {
+		return fmt.Errorf("the cluster's definition of %s cannot scale, so it is an older one: install the present one", j.Kind.Plural)
+	}
+	return err
+}
+
+// scalable is the normal form of a job that can be given another size, or says why it cannot.
+func scalable(j *kit.Job) (*engine.Job, error) {
+	if finished, _ := view.Finished(j.Status()); finished {
+		return nil, fmt.Errorf("%s has finished (%s): another number of replicas would change nothing", j.Ref(), j.Status().Phase)
+	}
+	normal, err := j.Normal()
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot be carried out as it is: %w", j.Ref(), err)
+	}
+	if normal.Elastic == nil {
+		return nil, fmt.Errorf("%s is not elastic and keeps its %s: only a PyTorchTrainingJob that was created with "+
+			"elastic.enabled can be scaled", j.Ref(), view.Count(normal.Replicas(), "replica"))
+	}
+	if j.Status().Aggregate.Succeeded > 0 && j.Status().RunMode != batch.RunDebug {
+		return nil, fmt.Errorf("a replica of %s has succeeded, and from then on the job keeps its size: another number of "+
+			"replicas would change nothing", j.Ref())
+	}
+	return normal, nil
+}
+
+// resized is the job as it would be with n replicas, or says why it cannot be given that many.
+func resized(j *kit.Job, n int) (*kit.Job, error) {
+	normal, err := scalable(j)
+	if err != nil {
+		return nil, err
+	}
+	if e := normal.Elastic; n < e.Min || n > e.Max {
+		return nil, fmt.Errorf("%s takes from %d to %d replicas, not %d; these bounds cannot change on a live job", j.Ref(), e.Min, e.Max, n)
+	}
+	raw := j.Raw.DeepCopy()
+	if err := unstructured.SetNestedField(raw.Object, int64(n), "spec", "elastic", "expectedReplicas"); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", j.Ref(), err)
+	}
+	return kit.NewJob(j.Kind, raw)
+}
+
+// reportScaled says which replicas come and which go.
+func reportScaled(p *kit.Program, before, after *kit.Job) error {
+	old, err := before.Normal()
+	if err != nil {
+		return err
+	}
+	now, err := after.Normal()
+	if err != nil {
+		return err
+	}
+	from, to := old.Replicas(), now.Replicas()
+	if from == to {
+		fmt.Fprintf(p.Out, "%s has %s already\n", after.Ref(), view.Count(to, "replica"))
+		return nil
+	}
+	var parts []string
+	if come := beyond(now, old); come != "" {
+		parts = append(parts, "starting "+come)
+	}
+	if goAway := beyond(old, now); goAway != "" {
+		parts = append(parts, "ending "+goAway)
+	}
+	fmt.Fprintf(p.Out, "%s is scaling from %d to %s, %s\n", after.Ref(), from, view.Count(to, "replica"), strings.Join(parts, ", "))
+	if now.Pause {
+		fmt.Fprintf(p.Out, "It is paused: \"%s resume %s\" starts its pods.\n", p.Name, after.GetName())
+	}
+	return nil
+}
+
+// beyond names the replicas that a job has and another one of the same roles has not; empty where there are none.
+func beyond(job, other *engine.Job) string {
+	var parts []string
+	for i := range job.Roles {
+		var ranks []int
+		for rank := other.Roles[i].Replicas; rank < job.Roles[i].Replicas; rank++ {
+			ranks = append(ranks, rank)
+		}
+		if len(ranks) > 0 {
+			parts = append(parts, view.Several(job.Roles[i].Type, ranks))
+		}
+	}
+	return strings.Join(parts, " and ")
+}
+
+// sizesOffered is the largest number of sizes that are worth a choice.
+const sizesOffered = 100
+
+// completeScale completes the name of an elastic job, and then the sizes that it takes.
+func completeScale(p *kit.Program) kit.Completion {
+	jobs := p.CompleteJobsThat(1, func(j *kit.Job) bool {
+		_, err := scalable(j)
+		return err == nil
+	})
+	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		if len(args) != 1 {
+			return jobs(cmd, args, prefix)
+		}
+		sizes, directive := p.Complete(cmd.Context(), func(ctx context.Context, c *kit.Cluster) ([]string, error) {
+			j, err := c.Find(ctx, args[0])
+			if err != nil {
+				return nil, err
+			}
+			return sizesOf(j)
+		})
+		return sizes, directive | cobra.ShellCompDirectiveKeepOrder
+	}
+}
+
+// sizesOf lists the sizes that a job takes, unless there are too many.
+func sizesOf(j *kit.Job) ([]string, error) {
+	normal, err := scalable(j)
+	if err != nil || normal.Elastic.Max-normal.Elastic.Min >= sizesOffered {
+		return nil, err
+	}
+	var sizes []string
+	for n := normal.Elastic.Min; n <= normal.Elastic.Max; n++ {
+		size := strconv.Itoa(n)
+		if n == normal.Replicas() {
+			size = cobra.CompletionWithDesc(size, "now")
+		}
+		sizes = append(sizes, size)
+	}
+	return sizes, nil
+}

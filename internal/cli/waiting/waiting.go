@@ -1,0 +1,204 @@
+// Package waiting tells who waits for nodes in a queue of the t9k-scheduler, in which order and why, and the place of a job among
+// them.
+package waiting
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/cli/kit"
+	"tensorstack.dev/batch/internal/cli/view"
+)
+
+// Waiter is a group with pods that wait for nodes, or such a pod without a group.
+type Waiter struct {
+	name     string
+	class    int
+	pods     int
+	priority int32
+	created  time.Time
+	why      string
+}
+
+// Classes of waiters, in the order in which the scheduler tries them.
+const (
+	waitsToBeWhole = iota // lacks pods of a gang that runs
+	waitsWithRoom         // room is kept for it
+	waitsInTurn
+)
+
+var groupResource = scheduling.GroupVersion.WithResource("podgroups")
+
+// waitingPods lists the pods that wait for the t9k-scheduler, in all queues.
+func waitingPods(ctx context.Context, c *kit.Cluster) ([]corev1.Pod, error) {
+	list, err := c.Core.Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: fields.Set{
+		"spec.schedulerName": scheduling.SchedulerName, "spec.nodeName": "", "status.phase": string(corev1.PodPending)}.String()})
+	if err != nil {
+		return nil, fmt.Errorf("listing the pods that wait: %w", err)
+	}
+	return list.Items, nil
+}
+
+// waiters finds those that wait in a queue, the next one first. A pod with a group is in the group's queue.
+func waiters(queue string, groups []scheduling.PodGroup, pods []corev1.Pod) []Waiter {
+	byName := make(map[string]*scheduling.PodGroup, len(groups))
+	for i := range groups {
+		byName[groups[i].Namespace+"/"+groups[i].Name] = &groups[i]
+	}
+	waiting := map[*scheduling.PodGroup][]*corev1.Pod{}
+	var all []Waiter
+	for i := range pods {
+		p := &pods[i]
+		if p.DeletionTimestamp != nil {
+			continue
+		}
+		if name := p.Labels[scheduling.LabelGroupName]; name != "" {
+			if g := byName[p.Namespace+"/"+name]; g != nil {
+				waiting[g] = append(waiting[g], p)
+			}
+			continue
+		}
+		if cmp.Or(p.Labels[scheduling.LabelQueue], scheduling.DefaultQueue) == queue {
+			all = append(all, Waiter{name: p.Namespace + "/" + p.Name, class: waitsInTurn, pods: 1, created: p.CreationTimestamp.Time, why: whyPod(p)})
+		}
+	}
+	for g, pods := range waiting {
+		if cmp.Or(g.Spec.Queue, scheduling.DefaultQueue) == queue {
+			all = append(all, waiterOf(g, pods))
+		}
+	}
+	slices.SortFunc(all, func(a, b Waiter) int {
+		return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(b.priority, a.priority), a.created.Compare(b.created), strings.Compare(a.name, b.name))
+	})
+	return all
+}
+
+func waiterOf(g *scheduling.PodGroup, pods []*corev1.Pod) Waiter {
+	w := Waiter{name: g.Namespace + "/" + g.Name, class: waitsInTurn, pods: len(pods), priority: g.Spec.Priority, created: g.CreationTimestamp.Time}
+	c := scheduled(g)
+	w.why = c.Message
+	switch {
+	case c.Status == metav1.ConditionTrue: // what is missing of it says so itself
+		w.why = whyPod(slices.MinFunc(pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) }))
+		bound := g.Status.Pending + g.Status.Running + g.Status.Unknown - int32(len(pods))
+		if bound+g.Status.Succeeded < g.Spec.MinMember {
+			w.class = waitsToBeWhole
+		}
+	case c.Reason == scheduling.ReasonPreempting, c.Reason == scheduling.ReasonReserved:
+		w.class = waitsWithRoom
+	}
+	return w
+}
+
+// whyPod is what the scheduler says of a pod that waits.
+func whyPod(p *corev1.Pod) string {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status != corev1.ConditionTrue {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+// Table lists those that wait, the next one first.
+func Table(waiting []Waiter, now time.Time, style view.Style, width int) []string {
+	if len(waiting) == 0 {
+		return []string{"  nobody"}
+	}
+	t := view.Table{Header: []string{"", "GROUP", "PODS", "PRIORITY", "AGE", "WHY"}, Text: true}
+	for i, w := range waiting {
+		t.Rows = append(t.Rows, view.Plainly(fmt.Sprint(i+1), w.name, fmt.Sprint(w.pods), fmt.Sprint(w.priority), view.Age(w.created, now),
+			cmp.Or(w.why, "not looked at yet")))
+	}
+	return t.Lines(style, "  ", width)
+}
+
+// List lists those that wait in a queue, the next one first.
+func List(ctx context.Context, c *kit.Cluster, queue string) ([]Waiter, error) {
+	groups, err := listGroups(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := waitingPods(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return waiters(queue, groups, pods), nil
+}
+
+// listGroups lists the groups of all namespaces.
+func listGroups(ctx context.Context, c *kit.Cluster) ([]scheduling.PodGroup, error) {
+	list, err := c.Objects.Resource(groupResource).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing groups: %w", err)
+	}
+	groups := make([]scheduling.PodGroup, len(list.Items))
+	for i := range list.Items {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &groups[i]); err != nil {
+			return nil, fmt.Errorf("reading group %s: %w", list.Items[i].GetName(), err)
+		}
+	}
+	return groups, nil
+}
+
+func scheduled(g *scheduling.PodGroup) scheduling.PodGroupCondition {
+	for _, c := range g.Status.Conditions {
+		if c.Type == scheduling.GroupScheduled {
+			return c
+		}
+	}
+	return scheduling.PodGroupCondition{}
+}
+
+// namedAhead is how many of those who are ahead of a job are named.
+const namedAhead = 3
+
+// placeOf tells a group's place among those that wait, and who is ahead of it; empty where it does not wait.
+func placeOf(name string, waiting []Waiter) string {
+	at := slices.IndexFunc(waiting, func(w Waiter) bool { return w.name == name })
+	if at < 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%d of %d that wait", at+1, len(waiting))
+	if at == 0 {
+		return text
+	}
+	var ahead []string
+	for _, w := range waiting[:min(at, namedAhead)] {
+		ahead = append(ahead, w.name)
+	}
+	text += ", behind " + strings.Join(ahead, ", ")
+	if more := at - namedAhead; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// Place tells where a job stands among those that wait in its queue; empty where it does not wait.
+func Place(ctx context.Context, c *kit.Cluster, j *kit.Job, queue string) (string, error) {
+	pods, err := waitingPods(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	own := func(p corev1.Pod) bool {
+		return p.Namespace == j.GetNamespace() && p.Labels[scheduling.LabelGroupName] == j.GetName()
+	}
+	if !slices.ContainsFunc(pods, own) {
+		return "", nil
+	}
+	groups, err := listGroups(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	return placeOf(j.GetNamespace()+"/"+j.GetName(), waiters(queue, groups, pods)), nil
+}
