@@ -22,8 +22,9 @@ import (
 )
 
 const (
-	// variations is the number of random variations of each manifest that Check tries.
-	variations = 200
+	// variations is the number of random variations of each manifest that Check tries, allVariations the least number of all of
+	// them: of few manifests there are more variations of each.
+	variations, allVariations = 200, 4000
 	// maxMutations is the number of places in which a variation differs at most.
 	maxMutations = 6
 )
@@ -32,9 +33,10 @@ const (
 // them, the same ones each time. The manifests need not be good ones.
 func Check(t *testing.T, k kinds.Kind, manifests []Manifest) {
 	accepted, refused := 0, 0
-	for _, s := range subjects(t, k, manifests) {
+	all := subjects(t, k, manifests)
+	for _, s := range all {
 		random := rand.New(rand.NewPCG(1, 2))
-		for range variations {
+		for range max(variations, allVariations/len(all)) {
 			bytes := make([]byte, 48)
 			for i := range bytes {
 				bytes[i] = byte(random.Uint32())

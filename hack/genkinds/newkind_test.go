@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/testing/require"
+)
+
+// newKind is a tree of what somebody writes to add a kind of job; lines are the lines that are added to files of the tree, each
+// behind another one.
+const newKind = "testdata/newkind"
+
+var lines = []struct{ file, behind, line string }{
+	{"internal/kinds/kinds.go", "\ttensorFlowTrainingJob,\n", "\txgBoostTrainingJob,\n"},
+	{"README.md", "| [docs/tensorflow.md](docs/tensorflow.md) | guide: TensorFlowTrainingJob |\n",
+		"| [docs/xgboost.md](docs/xgboost.md) | guide: XGBoostTrainingJob |\n"},
+}
+
+// A kind of job is its types, a file that converts and validates it, a line in kinds.All, test data, a guide and an example. All
+// else that names each kind comes from `make generate`.
+func TestNewKind(t *testing.T) {
+	for _, tool := range []string{"go", "make"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			require.Missing(t, tool)
+		}
+	}
+	source, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := filepath.Join(t.TempDir(), "clone")
+	copyTree(t, source, root, ".git", "bin", "bench")
+	byHand := copyTree(t, newKind, root)
+	for _, l := range lines {
+		insert(t, filepath.Join(root, l.file), l.behind, l.line)
+		byHand = append(byHand, l.file)
+	}
+	slices.Sort(byHand)
+	want := []string{
+		"README.md",
+		"api/batch/v1beta1/xgboosttrainingjob_types.go",
+		"docs/xgboost.md",
+		"examples/xgboost/job.yaml",
+		"internal/kinds/kinds.go",
+		"internal/kinds/testdata/bad/xgboost-replicas-negative.yaml",
+		"internal/kinds/testdata/good/xgboost-minimal.yaml",
+		"internal/kinds/testdata/good/xgboost-queue.yaml",
+		"internal/kinds/testdata/good/xgboost-workers.yaml",
+		"internal/kinds/xgboost.go",
+	}
+	if diff := cmp.Diff(want, byHand); diff != "" {
+		t.Errorf("files touched by hand (-want +got)\n%s", diff)
+	}
+
+	run(t, root, "make", "generate", "TOOLS="+filepath.Join(source, "bin", "tools"))
+	ofNewKind := "-run=^(TestGoodManifests|TestBadManifests)$/^xgboost-"
+	run(t, root, "go", "test", "-vet=off", ofNewKind, "./internal/kinds", "-update")
+	run(t, root, "go", "test", "-vet=off", "-run=^TestKinds$/^XGBoost", "./internal/kinds")
+	run(t, root, "go", "test", "-vet=off", "-run=^(TestPlacesOfAKind|TestLinks|TestRules.*)$", "./docs", "./config")
+	namedEverywhere(t, root)
+	t.Logf("%d files touched by hand", len(byHand))
+}
+
+// namedEverywhere checks that every file that names all other kinds names the new one.
+func namedEverywhere(t *testing.T, root string) {
+	t.Helper()
+	found := 0
+	for _, path := range files(t, root, "internal/convert", "hack/genkinds") {
+		switch filepath.Ext(path) {
+		case ".go", ".yaml", ".yml", ".md", "":
+		default:
+			continue
+		}
+		if strings.HasSuffix(path, "_test.go") || strings.Contains(path, "testdata/") || strings.HasPrefix(path, "test/") ||
+			slices.Contains([]string{"CHANGELOG.md", "README.md"}, path) || strings.HasPrefix(path, "docs/designs/") {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(kinds.All, func(k kinds.Kind) bool { return !mentions(data, k.Name) && !mentions(data, k.Plural) }) {
+			found++
+			if !mentions(data, "XGBoostTrainingJob") && !mentions(data, "xgboosttrainingjobs") {
+				t.Errorf("%s names every kind of job but the new one", path)
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("only %d files name the new kind", found)
+	}
+}
+
+func mentions(text []byte, word string) bool {
+	return regexp.MustCompile(`(?i)` + word + `(List)?(\b|_)`).Match(text)
+}
+
+// copyTree copies the files below a directory, but for those below some of its own. It returns their paths.
+func copyTree(t *testing.T, from, to string, except ...string) []string {
+	t.Helper()
+	paths := files(t, from, except...)
+	for _, path := range paths {
+		data, err := os.ReadFile(filepath.Join(from, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(filepath.Join(from, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		target := filepath.Join(to, path)
+		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(target, data, info.Mode().Perm()); err != nil {
+			t.Fatal(err)
+		}
+		// make goes by the times of files.
+		if err := os.Chtimes(target, info.ModTime(), info.ModTime()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return paths
+}
+
+// files lists the regular files below a directory by their paths from there.
+func files(t *testing.T, dir string, except ...string) []string {
+	t.Helper()
+	var paths []string
+	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case slices.Contains(except, path) && d.IsDir():
+			return fs.SkipDir
+		case d.Type().IsRegular():
+			paths = append(paths, path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+// insert adds a line to a file.
+func insert(t *testing.T, file, behind, line string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Count(data, []byte(behind)) != 1 {
+		t.Fatalf("%s does not hold %q once", file, behind)
+	}
+	if err := os.WriteFile(file, bytes.Replace(data, []byte(behind), []byte(behind+line), 1), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs a command in a directory, which must succeed.
+func run(t *testing.T, dir, name string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+}
