@@ -40,7 +40,7 @@ already, nothing changes. What an earlier run stored is there again.`,
 				o = config.Options
 			}
 			if !running {
-				if err := local.CheckHost(); err != nil {
+				if err := local.CheckPodSupport(); err != nil {
 					return err
 				}
 				fmt.Fprintf(out, "Starting cluster %s ...\n", d.Name())
