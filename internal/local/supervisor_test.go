@@ -37,7 +37,9 @@ func (w *testSupervisor) script(name string, needs ...string) Component {
 	}
 }
 
-func newTestSupervisor(t *testing.T) *testSupervisor { return &testSupervisor{events: filepath.Join(t.TempDir(), "events")} }
+func newTestSupervisor(t *testing.T) *testSupervisor {
+	return &testSupervisor{events: filepath.Join(t.TempDir(), "events")}
+}
 
 // start runs a supervisor of these components until the test ends or the returned function is called.
 func (w *testSupervisor) start(t *testing.T, components ...Component) (stop func()) {
@@ -367,7 +369,7 @@ func TestValidateComponents(t *testing.T) {
 	program := []string{"x"}
 	for name, c := range map[string]struct {
 		components []Component
-		want  string
+		want       string
 	}{
 		"twice":   {[]Component{{Name: "a", Args: program}, {Name: "a", Args: program}}, "component a is there twice"},
 		"later":   {[]Component{{Name: "a", Args: program, Needs: []string{"b"}}, {Name: "b", Args: program}}, "component a needs b, which does not come before it"},
