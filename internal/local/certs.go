@@ -16,10 +16,11 @@ import (
 	"time"
 )
 
-// certLifetime is that of every certificate; one in its last tenth is made anew at the next start.
+// certLifetime is how long a certificate is valid. A certificate in the last tenth of it is renewed at the next
+// start.
 const certLifetime = 10 * 365 * 24 * time.Hour
 
-// identity says who a certificate is for.
+// identity is the subject of a certificate.
 type identity struct {
 	file   string // base name of its two files in pki/
 	name   string
@@ -27,20 +28,24 @@ type identity struct {
 	hosts  []string // DNS names and IP addresses that it may serve under; none for a client
 }
 
-// authority signs certificates.
+// authority is the cluster's certificate authority.
 type authority struct {
 	dir  Dir
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
+// certFile is the path of the certificate with this base name.
 func (d Dir) certFile(base string) string { return d.join("pki", base+".crt") }
-func (d Dir) keyFile(base string) string  { return d.join("pki", base+".key") }
 
-// ensureAuthority loads the cluster's certificate authority, or makes it.
+// keyFile is the path of the private key with this base name.
+func (d Dir) keyFile(base string) string { return d.join("pki", base+".key") }
+
+// ensureAuthority loads the cluster's certificate authority. It creates a new one if there is none or if it expires
+// soon.
 func ensureAuthority(d Dir) (*authority, error) {
-	cert, key, err := loadPair(d, "ca")
-	if err == nil && stillGood(cert, time.Now()) {
+	cert, key, err := loadKeyPair(d, "ca")
+	if err == nil && stillValid(cert, time.Now()) {
 		return &authority{dir: d, cert: cert, key: key}, nil
 	}
 	template := newTemplate("t9k-local-ca", nil)
@@ -53,10 +58,11 @@ func ensureAuthority(d Dir) (*authority, error) {
 	return a, nil
 }
 
-// ensure makes the certificate and key of id unless there are ones that this authority signed for the same hosts.
+// ensure creates the certificate and key of id. It keeps existing ones that this authority signed for the same hosts
+// and that do not expire soon.
 func (a *authority) ensure(id identity) error {
-	cert, _, err := loadPair(a.dir, id.file)
-	if err == nil && stillGood(cert, time.Now()) && cert.CheckSignatureFrom(a.cert) == nil && slices.Equal(hostsOf(cert), id.hosts) {
+	cert, _, err := loadKeyPair(a.dir, id.file)
+	if err == nil && stillValid(cert, time.Now()) && cert.CheckSignatureFrom(a.cert) == nil && slices.Equal(certHosts(cert), id.hosts) {
 		return nil
 	}
 	template := newTemplate(id.name, id.groups)
@@ -76,7 +82,8 @@ func (a *authority) ensure(id identity) error {
 	return nil
 }
 
-// sign makes a key, and a certificate from template; one without a key of the authority signs itself.
+// sign generates a key, signs a certificate made from template, and writes both files. An authority without a key
+// signs its own certificate.
 func (a *authority) sign(file string, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -101,9 +108,9 @@ func (a *authority) sign(file string, template *x509.Certificate) (*x509.Certifi
 	return cert, key, err
 }
 
-// ensureKey makes the key that signs the tokens of ServiceAccounts unless it is there. It is never replaced: every
-// token would become invalid.
-func ensureKey(d Dir, file string) error {
+// ensureTokenKey creates the key that signs the tokens of ServiceAccounts if it is missing. It never replaces a key,
+// because that would invalidate every token.
+func ensureTokenKey(d Dir, file string) error {
 	if _, err := readKey(d.keyFile(file)); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -114,6 +121,7 @@ func ensureKey(d Dir, file string) error {
 	return writeKey(d.keyFile(file), key)
 }
 
+// newTemplate returns a certificate template with a random serial number, a subject and a period of validity.
 func newTemplate(name string, groups []string) *x509.Certificate {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
@@ -128,11 +136,13 @@ func newTemplate(name string, groups []string) *x509.Certificate {
 	}
 }
 
-func stillGood(cert *x509.Certificate, now time.Time) bool {
+// stillValid reports whether the certificate is valid and not in the last tenth of its lifetime.
+func stillValid(cert *x509.Certificate, now time.Time) bool {
 	return now.After(cert.NotBefore) && now.Before(cert.NotAfter.Add(-certLifetime/10))
 }
 
-func hostsOf(cert *x509.Certificate) []string {
+// certHosts lists the DNS names and IP addresses of a certificate, in the order of identity.hosts.
+func certHosts(cert *x509.Certificate) []string {
 	hosts := slices.Clone(cert.DNSNames)
 	for _, ip := range cert.IPAddresses {
 		hosts = append(hosts, ip.String())
@@ -140,8 +150,9 @@ func hostsOf(cert *x509.Certificate) []string {
 	return hosts
 }
 
-// loadPair fails when either file is missing or the two do not belong together.
-func loadPair(d Dir, file string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+// loadKeyPair reads a certificate and its key. It fails if either file is missing or the key is another
+// certificate's.
+func loadKeyPair(d Dir, file string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	data, err := os.ReadFile(d.certFile(file))
 	if err != nil {
 		return nil, nil, err
@@ -164,6 +175,7 @@ func loadPair(d Dir, file string) (*x509.Certificate, *ecdsa.PrivateKey, error) 
 	return cert, key, nil
 }
 
+// readKey reads an EC private key in PEM form.
 func readKey(path string) (*ecdsa.PrivateKey, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -176,6 +188,7 @@ func readKey(path string) (*ecdsa.PrivateKey, error) {
 	return x509.ParseECPrivateKey(block.Bytes)
 }
 
+// writeKey writes an EC private key in PEM form that only the owner can read.
 func writeKey(path string, key *ecdsa.PrivateKey) error {
 	der, err := x509.MarshalECPrivateKey(key)
 	if err != nil {

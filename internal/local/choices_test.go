@@ -46,7 +46,7 @@ func TestNamedDir(t *testing.T) {
 	}
 }
 
-// apiOnly are the options of a cluster that anybody may run.
+// apiOnly are the options of a cluster that needs no privileges.
 var apiOnly = Options{Components: []string{Etcd, APIServer}}
 
 func TestConfigureKeepsItsChoices(t *testing.T) {
@@ -67,7 +67,7 @@ func TestConfigureKeepsItsChoices(t *testing.T) {
 		t.Errorf("chosen again: %s, was %s", got, want)
 	}
 
-	// A port that somebody else took is the only one that changes.
+	// Only a port that another program has taken changes.
 	l, err := net.Listen("tcp", first.loopback(APIServer))
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func TestBridgeNames(t *testing.T) {
 	}
 }
 
-// credentials makes those of a cluster without a node, which takes no privileges.
+// credentials creates the credentials of a cluster without a node.
 func credentials(t *testing.T) (Dir, *Config) {
 	t.Helper()
 	d := testDir(t)
@@ -160,13 +160,13 @@ func credentials(t *testing.T) (Dir, *Config) {
 
 func TestCredentials(t *testing.T) {
 	d, c := credentials(t)
-	ca, _, err := loadPair(d, "ca")
+	ca, _, err := loadKeyPair(d, "ca")
 	if err != nil {
 		t.Fatal(err)
 	}
 	pool := x509.NewCertPool()
 	pool.AddCert(ca)
-	server, _, err := loadPair(d, apiServerPair)
+	server, _, err := loadKeyPair(d, apiServerPair)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestCredentialsAreKept(t *testing.T) {
 		}
 	}
 
-	// A lost authority is made anew together with everything it signed; the token key stays.
+	// If the authority is lost, it and every certificate that it signed are renewed. The token key stays.
 	if err := os.Remove(d.keyFile("ca")); err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func TestCertificatesAreRenewedBeforeTheyExpire(t *testing.T) {
 	now := time.Now()
 	cert := &x509.Certificate{NotBefore: now, NotAfter: now.Add(certLifetime)}
 	for years, want := range map[int]bool{1: true, 8: true, 9: false, 11: false, -1: false} {
-		if got := stillGood(cert, now.AddDate(years, 0, 1)); got != want {
+		if got := stillValid(cert, now.AddDate(years, 0, 1)); got != want {
 			t.Errorf("after %d years: %v", years, got)
 		}
 	}

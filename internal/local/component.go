@@ -6,35 +6,36 @@ import (
 	"slices"
 )
 
-// Component is one part of a cluster: either a program (Args), kept running, or a step (Run), done once.
+// Component is one part of a cluster: either a program (Args) that is kept running, or a step (Run) that is done
+// once.
 type Component struct {
 	Name string
-	// Needs are the components that must have been ready once before this one starts. They come earlier in a plane.
+	// Needs are the components that must have been ready once before this one starts. They come earlier in the list.
 	Needs []string
-	// Uses are the components that must have been usable once before this one starts. They come earlier in a plane.
+	// Uses are the components that must have been usable once before this one starts. They come earlier in the list.
 	Uses []string
-	// Args are the arguments with which this binary runs the component.
+	// Args are the command-line arguments with which this binary runs the component.
 	Args []string
-	// Env are variables added to those of the machine process, as NAME=value.
+	// Env are variables added to the environment of the machine process, as NAME=value.
 	Env []string
-	// Run does the step; it is done again, with a growing delay, until it succeeds.
+	// Run does the step. It is repeated with a growing delay until it succeeds.
 	Run func(context.Context) error
-	// Ready returns nil as soon as the component serves, and otherwise what is not yet as it should be.
+	// Ready returns nil if the component serves, and otherwise what is missing.
 	Ready func(context.Context) error
-	// Usable returns nil as soon as those that use the component may start, if that is before it is ready.
+	// Usable returns nil if the components that use this one may start although Ready still fails. It may be nil.
 	Usable func(context.Context) error
-	// Cause returns why the component cannot serve until somebody does something about it, or nil if no such cause is seen. It may
-	// be nil itself.
+	// Cause returns why the component cannot serve until a person acts, or nil if it sees no such cause. It may be
+	// nil.
 	Cause func() error
-	// Drain ends what the program runs, before the program is ended with all others. It may be nil.
+	// Drain ends what the program runs. It is called before the program is stopped, and may be nil.
 	Drain func(context.Context)
 }
 
-// checkPlane refuses components that are there twice, that need one that does not come before them, or that are
-// neither a program nor a step.
-func checkPlane(plane []Component) error {
+// validateComponents returns an error if a component is listed twice, depends on one that does not come before it, or
+// is neither a program nor a step.
+func validateComponents(components []Component) error {
 	seen := map[string]bool{}
-	for _, c := range plane {
+	for _, c := range components {
 		if seen[c.Name] {
 			return fmt.Errorf("component %s is there twice", c.Name)
 		}

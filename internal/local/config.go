@@ -9,26 +9,26 @@ import (
 	"slices"
 )
 
-// Runtime is what runs the containers.
+// Runtime is the container runtime of a cluster.
 type Runtime string
 
 const (
-	// RuntimeProcess runs containers as processes of the host's own file system, without images.
+	// RuntimeProcess runs containers without images, as processes that see the machine's own files.
 	RuntimeProcess Runtime = "process"
-	// RuntimeContainerd runs containers from images through a containerd that already runs on the host.
+	// RuntimeContainerd runs containers from images through a containerd that already runs on the machine.
 	RuntimeContainerd Runtime = "containerd"
 )
 
-// DefaultContainerdSocket is where containerd listens unless told otherwise.
+// DefaultContainerdSocket is the path of containerd's socket if the options name no other.
 const DefaultContainerdSocket = "/run/containerd/containerd.sock"
 
-// The programs of a cluster, by the names that the command line and the logs use.
+// Names of the components of a cluster, as the command line and the logs show them.
 const (
 	Etcd              = "etcd"
 	APIServer         = "kube-apiserver"
 	CRDs              = "crds"      // not a program: the step that installs the repository's CRDs
-	Webhook           = "webhook"   // not a program: the step that has the API server call the operator's webhook
-	LostPods          = "lost-pods" // not a program: the step that fails the pods which an earlier end of the node took along
+	Webhook           = "webhook"   // not a program: the step that registers the operator's webhook with the API server
+	LostPods          = "lost-pods" // not a program: the step that fails the pods that were lost when the node last ended
 	ControllerManager = "kube-controller-manager"
 	Scheduler         = "kube-scheduler"
 	Kubelet           = "kubelet"
@@ -36,33 +36,35 @@ const (
 	Operator          = "operator"
 )
 
-// WholePlane lists everything that `up` runs, in the order of their needs. It ends in the reverse order: nothing creates or binds a
-// pod any more while the kubelet ends those that run, and they find each other by their names until then.
-func WholePlane() []string {
+// AllComponents lists every component that `up` runs, in the order of their dependencies. They stop in the reverse
+// order: the controllers and the scheduler stop first, so that nobody creates or binds pods while the kubelet ends
+// them, and DNS stops after the kubelet, so that pods resolve names until they end.
+func AllComponents() []string {
 	return []string{Etcd, APIServer, CRDs, Webhook, LostPods, DNS, Kubelet, ControllerManager, Scheduler, Operator}
 }
 
-// Options are what may differ from one start of a cluster to the next.
+// Options are the settings that can change from one start of a cluster to the next.
 type Options struct {
-	// Components are those to run; empty means all of WholePlane.
+	// Components are the components to run. Empty means AllComponents.
 	Components []string `json:"components,omitempty"`
-	// Runtime is by default RuntimeProcess.
+	// Runtime is the container runtime. The default is RuntimeProcess.
 	Runtime Runtime `json:"runtime,omitempty"`
-	// ContainerdSocket is the path of containerd's socket under RuntimeContainerd; by default
+	// ContainerdSocket is the path of containerd's socket under RuntimeContainerd. The default is
 	// DefaultContainerdSocket.
 	ContainerdSocket string `json:"containerdSocket,omitempty"`
-	// Fsync makes etcd wait for the disk on each write. Without it a crash of the whole machine may lose the last
-	// writes; a crash of any process loses nothing.
+	// Fsync makes etcd wait for the disk on each write. Without it a crash of the whole machine can lose the last
+	// writes; a crash of a process loses nothing.
 	Fsync bool `json:"fsync,omitempty"`
-	// AuditPolicy is the path of an audit policy file; with it the API server writes Dir.AuditLog.
+	// AuditPolicy is the path of an audit policy file. If it is set, the API server writes Dir.AuditLog.
 	AuditPolicy string `json:"auditPolicy,omitempty"`
-	// ExtraArgs are further arguments by component, after those that it is given anyway.
+	// ExtraArgs are additional command-line arguments by component. They come after the standard arguments.
 	ExtraArgs map[string][]string `json:"extraArgs,omitempty"`
 }
 
+// complete sets the defaults of fields that are empty.
 func (o *Options) complete() {
 	if len(o.Components) == 0 {
-		o.Components = WholePlane()
+		o.Components = AllComponents()
 	}
 	if o.Runtime == "" {
 		o.Runtime = RuntimeProcess
@@ -72,9 +74,10 @@ func (o *Options) complete() {
 	}
 }
 
+// validate returns an error if a component or the runtime is unknown.
 func (o *Options) validate() error {
 	for _, c := range o.Components {
-		if !slices.Contains(WholePlane(), c) {
+		if !slices.Contains(AllComponents(), c) {
 			return fmt.Errorf("there is no component %q", c)
 		}
 	}
@@ -84,30 +87,31 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// Config is a cluster's options and what was chosen for it when it was made; it is kept in its directory.
+// Config is the persistent configuration of a cluster: its options, and the ports and addresses that were chosen for
+// it.
 type Config struct {
 	Options
-	// Rootless says that the cluster is in a user namespace.
+	// Rootless reports whether the cluster runs in a user namespace.
 	Rootless bool `json:"rootless,omitempty"`
-	// Ports on 127.0.0.1 by component.
+	// Ports are the ports on 127.0.0.1 by component.
 	Ports map[string]int `json:"ports"`
-	// Bridge is the network device that joins the pods; its address is the first of Pods.
+	// Bridge is the name of the network device that connects the pods. Its address is the first of Pods.
 	Bridge string `json:"bridge"`
-	// Pods and Services are the ranges of their addresses, each a /24 of its own.
+	// Pods and Services are the address ranges of pods and Services, each a /24.
 	Pods     netip.Prefix `json:"pods"`
 	Services netip.Prefix `json:"services"`
 }
 
-// hasNode tells whether pods run, which takes mounts and a network.
+// hasNode reports whether the cluster runs pods, and so needs mounts and a network.
 func (c *Config) hasNode() bool { return slices.Contains(c.Components, Kubelet) }
 
-// gateway is the address of the node, the DNS server and, for pods, the API server.
+// gateway is the address of the node and the DNS server. Pods reach the API server at it, too.
 func (c *Config) gateway() netip.Addr { return c.Pods.Addr().Next() }
 
-// apiService is the ClusterIP of the service "kubernetes", the first of its range.
+// apiService is the ClusterIP of the Service "kubernetes", the first address of the range.
 func (c *Config) apiService() netip.Addr { return c.Services.Addr().Next() }
 
-// Load reads the directory's configuration, or returns an empty one when there is none.
+// Load reads the cluster's configuration. It returns an empty one if there is none.
 func (d Dir) Load() (*Config, error) {
 	c := &Config{Ports: map[string]int{}}
 	data, err := os.ReadFile(d.configFile())
@@ -123,6 +127,7 @@ func (d Dir) Load() (*Config, error) {
 	return c, nil
 }
 
+// saveConfig writes the cluster's configuration.
 func (d Dir) saveConfig(c *Config) error {
 	data, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
@@ -134,9 +139,9 @@ func (d Dir) saveConfig(c *Config) error {
 	return nil
 }
 
-// Configure makes the directory ready for a start with these options: ports and addresses are chosen the first time,
-// and a port again when somebody else took it in the meantime. It fails if pods are to run, and this machine does not
-// let this user run any. It must not be called while the cluster runs.
+// Configure prepares the directory for a start with these options. It chooses ports and addresses the first time, and
+// replaces a port that another program has taken since. It fails if the cluster is to run pods and this machine does
+// not let this user run any. It must not be called while the cluster runs.
 func (d Dir) Configure(o Options) (*Config, error) {
 	o.complete()
 	if err := o.validate(); err != nil {
@@ -169,13 +174,13 @@ func (d Dir) Configure(o Options) (*Config, error) {
 	return c, d.saveConfig(c)
 }
 
-// LogNames lists what Dir.LogFile has a file for: the programs, and the machine process.
+// LogNames lists the names that have a Dir.LogFile: the components that are programs, and the machine process.
 func LogNames() []string {
-	names := slices.DeleteFunc(WholePlane(), isStep)
+	names := slices.DeleteFunc(AllComponents(), isStep)
 	return append(names, machineLog)
 }
 
-// isStep tells whether a component is not a program.
+// isStep reports whether a component is a step and not a program.
 func isStep(component string) bool {
 	return slices.Contains([]string{CRDs, Webhook, LostPods}, component)
 }

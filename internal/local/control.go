@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// Status is what a machine process tells about itself and its components.
+// Status is the state of a machine process and its components.
 type Status struct {
 	PID        int               `json:"pid"`
 	Components []ComponentStatus `json:"components"`
-	// Shutdown is nil unless the cluster goes down.
+	// Shutdown is nil unless the cluster is shutting down.
 	Shutdown *ShutdownStatus `json:"shutdown,omitempty"`
 }
 
-// Ready tells whether every component is, and shall be for longer.
+// Ready reports whether every component is ready and the cluster is not shutting down.
 func (s *Status) Ready() bool {
 	if s.Shutdown != nil {
 		return false
@@ -34,7 +34,7 @@ func (s *Status) Ready() bool {
 	return true
 }
 
-// Component is the status of the component called name, or nil.
+// Component returns the status of the component called name, or nil.
 func (s *Status) Component(name string) *ComponentStatus {
 	for i := range s.Components {
 		if s.Components[i].Name == name {
@@ -44,13 +44,13 @@ func (s *Status) Component(name string) *ComponentStatus {
 	return nil
 }
 
-// control answers requests on the directory's socket.
+// control is the HTTP server on the socket of the cluster's directory.
 type control struct {
 	supervisor *Supervisor
-	end        *shutdown
+	shutdown   *shutdown
 }
 
-// serve answers until ctx ends, and returns when it has told whoever asked last.
+// serve answers requests until ctx ends. When it returns, the server is closed.
 func (c *control) serve(ctx context.Context, d Dir) error {
 	if err := os.Remove(d.socket()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("removing an old socket: %w", err)
@@ -73,10 +73,12 @@ func (c *control) serve(ctx context.Context, d Dir) error {
 	return nil
 }
 
+// handler returns the routes: status, probe, stop, and start, stop or kill of a component.
 func (c *control) handler() http.Handler {
 	mux := http.NewServeMux()
 	answer := func(w http.ResponseWriter, components []ComponentStatus) {
-		_ = json.NewEncoder(w).Encode(Status{PID: os.Getpid(), Components: components, Shutdown: c.end.now()}) // the client went away
+		status := Status{PID: os.Getpid(), Components: components, Shutdown: c.shutdown.currentStatus()}
+		_ = json.NewEncoder(w).Encode(status) // fails only if the client has left
 	}
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { answer(w, c.supervisor.Status()) })
 	mux.HandleFunc("GET /probe", func(w http.ResponseWriter, r *http.Request) { answer(w, c.supervisor.Probe(r.Context())) })
@@ -86,7 +88,7 @@ func (c *control) handler() http.Handler {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		c.end.request(grace)
+		c.shutdown.request(grace)
 	})
 	for verb, do := range map[string]func(string) error{"start": c.supervisor.Start, "stop": c.supervisor.Stop, "kill": c.supervisor.Kill} {
 		mux.HandleFunc("POST /components/{name}/"+verb, func(w http.ResponseWriter, r *http.Request) {
@@ -98,12 +100,12 @@ func (c *control) handler() http.Handler {
 	return mux
 }
 
-// Client talks to the machine process of a directory.
+// Client is a client of a cluster's machine process.
 type Client struct {
 	http *http.Client
 }
 
-// NewClient makes a client; it does not connect yet.
+// NewClient returns a client of the cluster in d. It does not connect yet.
 func NewClient(d Dir) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", d.socket())
@@ -111,7 +113,8 @@ func NewClient(d Dir) *Client {
 	return &Client{http: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
 }
 
-// Probe does as Status, after every component was asked whether it serves. It fails if the machine process itself is frozen.
+// Probe returns the status after the machine process has checked every ready component again. It fails if the machine
+// process does not answer in time.
 func (c *Client) Probe(ctx context.Context) (*Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout+answerTime)
 	defer cancel()
@@ -119,35 +122,36 @@ func (c *Client) Probe(ctx context.Context) (*Status, error) {
 	return s, c.do(ctx, http.MethodGet, "/probe", s)
 }
 
-// answerTime is how long a machine process may take to answer what it knows.
+// answerTime is how long the machine process may take to answer, in addition to the time of a probe.
 const answerTime = 500 * time.Millisecond
 
-// Status asks how the components were last seen: whether they run, and have become ready.
+// Status returns the last known status of the components, without checking them again.
 func (c *Client) Status(ctx context.Context) (*Status, error) {
 	s := &Status{}
 	return s, c.do(ctx, http.MethodGet, "/status", s)
 }
 
-// Stop asks the machine process to end everything, the pods within grace; it does not wait.
+// Stop requests a shutdown of the cluster in which pods have grace to end. It does not wait.
 func (c *Client) Stop(ctx context.Context, grace time.Duration) error {
 	return c.do(ctx, http.MethodPost, "/stop?grace="+grace.String(), nil)
 }
 
-// StopComponent ends a component's program and holds it down. It returns when the program has ended.
+// StopComponent stops a component's program and keeps it stopped. It returns when the program has ended.
 func (c *Client) StopComponent(ctx context.Context, name string) error {
 	return c.do(ctx, http.MethodPost, "/components/"+name+"/stop", nil)
 }
 
-// StartComponent lets a component run again that StopComponent held down. It does not wait until it is ready.
+// StartComponent starts a component that StopComponent stopped. It does not wait until the component is ready.
 func (c *Client) StartComponent(ctx context.Context, name string) error {
 	return c.do(ctx, http.MethodPost, "/components/"+name+"/start", nil)
 }
 
-// KillComponent ends a component's program by SIGKILL; it starts again by itself.
+// KillComponent ends a component's program by SIGKILL. The supervisor starts it again.
 func (c *Client) KillComponent(ctx context.Context, name string) error {
 	return c.do(ctx, http.MethodPost, "/components/"+name+"/kill", nil)
 }
 
+// do sends a request and decodes the answer into the value, unless into is nil.
 func (c *Client) do(ctx context.Context, method, path string, into any) error {
 	request, err := http.NewRequestWithContext(ctx, method, "http://machine"+path, nil)
 	if err != nil {

@@ -17,12 +17,12 @@ import (
 	"tensorstack.dev/batch/config"
 )
 
-// fieldManager is the one of what this package writes.
+// fieldManager is the field manager of everything that this package writes to the API server.
 const fieldManager = "t9k-local"
 
-// installCRDs has the API server serve the CustomResourceDefinitions of this repository, and makes what every cluster has
-// of them.
-func (a *api) installCRDs(ctx context.Context) error {
+// installCRDs installs the CustomResourceDefinitions of this repository, waits until the API server serves them, and
+// installs the default queue.
+func (a *apiClient) installCRDs(ctx context.Context) error {
 	files, err := fs.Glob(config.CRDs, "crd/*.yaml")
 	if err != nil {
 		return err
@@ -37,7 +37,8 @@ func (a *api) installCRDs(ctx context.Context) error {
 	return a.installQueue(ctx)
 }
 
-func (a *api) installCRD(ctx context.Context, file string) error {
+// installCRD installs the CRD in a file and waits until the API server serves it.
+func (a *apiClient) installCRD(ctx context.Context, file string) error {
 	data, err := config.CRDs.ReadFile(file)
 	if err != nil {
 		return err
@@ -53,9 +54,10 @@ func (a *api) installCRD(ctx context.Context, file string) error {
 	return a.awaitServed(ctx, crd)
 }
 
-// putCRD writes a CRD unless it is there as it should be: to read is far less work for the API server. One that is not established
-// is written whatever it says: an API server that was killed on the way there goes on only when the CRD changes.
-func (a *api) putCRD(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) error {
+// putCRD creates or updates a CRD. It does not write an established CRD that is already up to date, because a read
+// costs the API server far less. It always writes a CRD that is not established: an API server that was killed while
+// establishing one continues only when the CRD changes.
+func (a *apiClient) putCRD(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) error {
 	there, err := a.crds.Get(ctx, crd.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = a.crds.Create(ctx, crd, metav1.CreateOptions{FieldManager: fieldManager})
@@ -65,23 +67,24 @@ func (a *api) putCRD(ctx context.Context, crd *apiextensionsv1.CustomResourceDef
 		return err
 	}
 	there.Spec = crd.Spec
-	metav1.SetMetaDataAnnotation(&there.ObjectMeta, writtenAt, time.Now().Format(time.RFC3339Nano))
+	metav1.SetMetaDataAnnotation(&there.ObjectMeta, writtenAtAnnotation, time.Now().Format(time.RFC3339Nano))
 	_, err = a.crds.Update(ctx, there, metav1.UpdateOptions{FieldManager: fieldManager})
 	return err
 }
 
-// writtenAt is the annotation that makes each update of a CRD a change.
-const writtenAt = "local.tensorstack.dev/written-at"
+// writtenAtAnnotation holds the time of the last update, so that each update changes the CRD.
+const writtenAtAnnotation = "local.tensorstack.dev/written-at"
 
+// isEstablished reports whether the API server has accepted the CRD.
 func isEstablished(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
 		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
 	})
 }
 
-// awaitServed returns when the API server lists the resource among those that it serves. To read the CRD itself until it says
-// so would be work of another order.
-func (a *api) awaitServed(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) error {
+// awaitServed returns when discovery lists the CRD's resource. Discovery costs the API server far less than reading
+// the CRD repeatedly.
+func (a *apiClient) awaitServed(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) error {
 	version := crd.Spec.Group + "/" + crd.Spec.Versions[0].Name
 	for {
 		served, err := a.core.Discovery().ServerResourcesForGroupVersion(version)

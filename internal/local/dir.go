@@ -11,25 +11,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultName is the name of the cluster that is meant when none is given.
+// DefaultName is the name of the cluster if the user gives none.
 const DefaultName = "default"
 
-// DirVariable is the environment variable by which components learn the cluster's directory.
+// DirVariable is the environment variable that holds the cluster's directory for its components.
 const DirVariable = "T9K_LOCAL_DIR"
 
-// machineLog is the name of the machine process's own log.
+// machineLog is the name of the machine process's log.
 const machineLog = "machine"
 
-// maxDirLength keeps the sockets below a cluster's directory (the longest is the kubelet's pod-resources socket with
-// the name under which it is first made) within the 107 bytes that a Unix socket address holds.
+// maxDirLength is the longest path of a cluster's directory, in bytes. A Unix socket address holds 107 bytes, and the
+// longest socket path below the directory is the temporary name of the kubelet's pod-resources socket.
 const maxDirLength = 64
 
 var validName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?$`)
 
-// Dir is the directory of one cluster. Everything the cluster writes is below it.
+// Dir is the path of a cluster's directory. Everything that the cluster writes is below it.
 type Dir string
 
-// StateRoot is the directory that holds the clusters of this user: t9k/local below $XDG_STATE_HOME, which is by default
+// StateRoot returns the directory that holds this user's clusters: t9k/local below $XDG_STATE_HOME, which defaults to
 // ~/.local/state.
 func StateRoot() (string, error) {
 	base := os.Getenv("XDG_STATE_HOME")
@@ -43,8 +43,8 @@ func StateRoot() (string, error) {
 	return filepath.Join(base, "t9k", "local"), nil
 }
 
-// NamedDir is the directory of the cluster called name. It fails on a name that is not a lower-case DNS label of at
-// most 32 characters, or a path too long for Unix sockets.
+// NamedDir returns the directory of the cluster called name. It fails if name is not a lower-case DNS label of at
+// most 32 characters, or if the path is too long for Unix sockets.
 func NamedDir(name string) (Dir, error) {
 	if !validName.MatchString(name) {
 		return "", fmt.Errorf("%q cannot be a cluster's name: use at most 32 lower-case letters, digits and '-', with a letter or digit at both ends", name)
@@ -56,7 +56,7 @@ func NamedDir(name string) (Dir, error) {
 	return CheckDir(filepath.Join(root, name))
 }
 
-// CheckDir makes a Dir of a path, which must be absolute and not too long for the sockets below it.
+// CheckDir returns path as a Dir. It fails if path is not absolute or too long for the sockets below it.
 func CheckDir(path string) (Dir, error) {
 	if !filepath.IsAbs(path) {
 		return "", fmt.Errorf("the directory %q is not an absolute path", path)
@@ -67,7 +67,7 @@ func CheckDir(path string) (Dir, error) {
 	return Dir(path), nil
 }
 
-// Names lists the clusters of this user that have a directory, sorted.
+// Names lists this user's clusters, sorted by name.
 func Names() ([]string, error) {
 	root, err := StateRoot()
 	if err != nil {
@@ -90,13 +90,14 @@ func Names() ([]string, error) {
 // Name is the cluster's name.
 func (d Dir) Name() string { return filepath.Base(string(d)) }
 
-// Kubeconfig is the file by which the user reaches the cluster as its administrator.
+// Kubeconfig is the path of the administrator's kubeconfig.
 func (d Dir) Kubeconfig() string { return d.join("kubeconfig") }
 
-// LogFile is where the output of a component, or of the "machine" process itself, is written.
+// LogFile is the path of the log of a component, or of the machine process if component is "machine".
 func (d Dir) LogFile(component string) string { return d.join("logs", component+".log") }
 
-// AuditLog is where the API server writes one JSON event per line when the cluster has an audit policy.
+// AuditLog is the path of the API server's audit log: one JSON event per line. It exists if the cluster has an audit
+// policy.
 func (d Dir) AuditLog() string { return d.join("logs", "audit.log") }
 
 func (d Dir) configFile() string { return d.join("cluster.json") }
@@ -108,7 +109,7 @@ func (d Dir) join(parts ...string) string {
 	return filepath.Join(append([]string{string(d)}, parts...)...)
 }
 
-// create makes the directory and those in it, readable by the owner only: it holds keys.
+// create makes the directory and its subdirectories. Only the owner can read them, because they hold keys.
 func (d Dir) create() error {
 	for _, p := range []string{"", "logs", "pki"} {
 		if err := os.MkdirAll(d.join(p), 0o700); err != nil {
@@ -118,11 +119,11 @@ func (d Dir) create() error {
 	return nil
 }
 
-// errLocked says that the machine process of the directory is alive.
+// errLocked means that the directory's machine process is alive.
 var errLocked = errors.New("the cluster is already running")
 
-// lock takes the directory's lock until the file is closed or the process ends in whatever way. Only one machine
-// process can hold it.
+// lock takes the directory's lock and returns errLocked if another process has it. The lock is held until the file is
+// closed or the process ends.
 func (d Dir) lock() (*os.File, error) {
 	f, err := os.OpenFile(d.lockFile(), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -138,7 +139,7 @@ func (d Dir) lock() (*os.File, error) {
 	return f, nil
 }
 
-// Running tells whether a machine process of this directory is alive.
+// Running reports whether the directory's machine process is alive.
 func (d Dir) Running() bool {
 	if _, err := os.Stat(d.lockFile()); err != nil {
 		return false
@@ -150,7 +151,7 @@ func (d Dir) Running() bool {
 	return errors.Is(err, errLocked)
 }
 
-// writeFile replaces the file at once, so that no crash leaves half of it.
+// writeFile replaces a file atomically, so that a crash never leaves half of it.
 func writeFile(path string, data []byte, mode os.FileMode) error {
 	temporary := path + ".new"
 	if err := os.WriteFile(temporary, data, mode); err != nil {

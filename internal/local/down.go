@@ -1,7 +1,6 @@
 package local
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,21 +12,22 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
-// downTimeout is how long a machine process may take to end everything but the pods before it is killed.
+// downTimeout is how long a machine process may take to stop everything except the pods before it is killed.
 const downTimeout = 30 * time.Second
 
-// Exists tells whether there is a cluster in the directory, running or not.
+// Exists reports whether the directory holds a cluster, running or not.
 func (d Dir) Exists() bool {
 	_, err := os.Stat(d.configFile())
 	return err == nil
 }
 
-// Down ends every process of the cluster, its pods included, and removes its mounts and network devices, in whatever
-// state it is. Pods end as on a machine that shuts down, within grace; report is called now and then with how far they are. The
-// cluster's data stay for the next Up. Down tells whether the cluster was running.
+// Down stops every process of the cluster, including its pods, and removes its mounts and network devices. It works
+// in any state of the cluster. Pods have grace to end; report is called repeatedly with the progress. The cluster's
+// data remain for the next Up. ran reports whether the cluster was running.
 func Down(ctx context.Context, d Dir, grace time.Duration, report func(ShutdownStatus)) (ran bool, err error) {
 	if !d.Exists() {
 		return false, nil
@@ -38,10 +38,10 @@ func Down(ctx context.Context, d Dir, grace time.Duration, report func(ShutdownS
 		return ran, err
 	}
 	defer lock.Close()
-	return ran, sweep(ctx, d)
+	return ran, removeLeftovers(ctx, d)
 }
 
-// Remove ends the cluster as Down does, and deletes its directory.
+// Remove stops the cluster as Down does and deletes its directory.
 func Remove(ctx context.Context, d Dir, grace time.Duration, report func(ShutdownStatus)) (ran bool, err error) {
 	if ran, err = Down(ctx, d, grace, report); err != nil {
 		return ran, err
@@ -49,8 +49,8 @@ func Remove(ctx context.Context, d Dir, grace time.Duration, report func(Shutdow
 	return ran, d.remove()
 }
 
-// stopMachine returns with the directory's lock in hand. A machine process that does not end in time is killed, and
-// its components with it.
+// stopMachine stops the machine process and returns the directory's lock. It kills a machine process that does not
+// stop in time; the components die with it.
 func stopMachine(ctx context.Context, d Dir, grace time.Duration, report func(ShutdownStatus)) (*os.File, error) {
 	client := NewClient(d)
 	deadline := time.Now().Add(grace + reportTime + downTimeout)
@@ -81,7 +81,7 @@ func stopMachine(ctx context.Context, d Dir, grace time.Duration, report func(Sh
 	}
 }
 
-// machinePID is the process that holds the directory's lock, as it wrote it down.
+// machinePID returns the process ID that the holder of the lock wrote into the lock file, or 0.
 func (d Dir) machinePID() int {
 	data, err := os.ReadFile(d.lockFile())
 	if err != nil {
@@ -94,7 +94,7 @@ func (d Dir) machinePID() int {
 	return pid
 }
 
-// writePID writes this process into the lock that it holds.
+// writePID writes this process's ID into the lock file. The caller holds the lock.
 func (d Dir) writePID() error {
 	if err := os.WriteFile(d.lockFile(), []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
 		return fmt.Errorf("writing the lock: %w", err)
@@ -102,8 +102,9 @@ func (d Dir) writePID() error {
 	return nil
 }
 
-// sweep removes what a machine process that was killed left running. The caller holds the lock.
-func sweep(ctx context.Context, d Dir) error {
+// removeLeftovers removes pods, network devices and mounts that a killed machine process left. The caller holds the
+// lock.
+func removeLeftovers(ctx context.Context, d Dir) error {
 	c, err := d.Load()
 	if err != nil {
 		return err
@@ -117,7 +118,8 @@ func sweep(ctx context.Context, d Dir) error {
 	return unmountBelow(string(d))
 }
 
-// remove deletes the directory. What is mounted below it, which may be the user's own files, is unmounted first.
+// remove unmounts everything below the directory and deletes it. Unmounting comes first, because a mount can show the
+// user's own files.
 func (d Dir) remove() error {
 	if err := unmountBelow(string(d)); err != nil {
 		return err
@@ -139,13 +141,13 @@ func (d Dir) remove() error {
 	return nil
 }
 
-// unmountBelow unmounts all that is mounted below dir, and fails if something still is then.
+// unmountBelow unmounts everything below dir. It fails if a mount remains.
 func unmountBelow(dir string) error {
 	mounts, err := mountsBelow(dir)
 	if err != nil {
 		return err
 	}
-	for _, m := range slices.Backward(mounts) { // the last one first
+	for _, m := range slices.Backward(mounts) {
 		if err := unix.Unmount(m, unix.MNT_DETACH); err != nil {
 			return fmt.Errorf("unmounting %s: %w", m, err)
 		}
@@ -156,29 +158,25 @@ func unmountBelow(dir string) error {
 	return err
 }
 
-// mountsBelow lists the mount points below dir, as this process sees them, in the order in which they were mounted.
+// mountsBelow lists the mount points below dir in this process's mount namespace, in the order in which they were
+// mounted.
 func mountsBelow(dir string) ([]string, error) {
-	real, err := filepath.EvalSymlinks(dir)
+	resolved, err := filepath.EvalSymlinks(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	table, err := os.ReadFile("/proc/self/mountinfo")
+	infos, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
+		return !strings.HasPrefix(m.Mountpoint, resolved+"/"), false
+	})
 	if err != nil {
 		return nil, fmt.Errorf("listing mounts: %w", err)
 	}
-	octal := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
-	var mounts []string
-	for line := range bytes.Lines(table) {
-		fields := strings.Fields(string(line))
-		if len(fields) < 5 {
-			continue
-		}
-		if point := octal.Replace(fields[4]); strings.HasPrefix(point, real+"/") {
-			mounts = append(mounts, point)
-		}
+	mounts := make([]string, len(infos))
+	for i, m := range infos {
+		mounts[i] = m.Mountpoint
 	}
 	return mounts, nil
 }

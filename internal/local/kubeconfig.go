@@ -9,8 +9,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// writeKubeconfig writes a kubeconfig that holds the certificate of the identity kept under file, so that it works
-// wherever it is copied to on this machine.
+// writeKubeconfig writes a kubeconfig with the certificate of an identity, given by the base name of its files. The
+// certificate is embedded, so that a copy of the kubeconfig works anywhere on this machine.
 func writeKubeconfig(d Dir, c *Config, path, file string) error {
 	ca, err := os.ReadFile(d.certFile("ca"))
 	if err != nil {
@@ -40,9 +40,10 @@ func writeKubeconfig(d Dir, c *Config, path, file string) error {
 	return nil
 }
 
-// APIURL is where the API server listens on the host.
+// APIURL is the URL of the API server on this machine.
 func (c *Config) APIURL() string { return "https://" + c.loopback(APIServer) }
 
+// loopback is the address on 127.0.0.1 at which a component listens.
 func (c *Config) loopback(component string) string {
 	return "127.0.0.1:" + strconv.Itoa(c.Ports[component])
 }

@@ -12,16 +12,16 @@ import (
 	"tensorstack.dev/batch/internal/local/logind"
 )
 
-// Machine is the process that holds a cluster together.
+// Machine is the process that runs a cluster.
 type Machine struct {
 	Dir Dir
-	// Ephemeral says that nobody will want the cluster back when the context of Run ends: pods are given no time to end then,
-	// and the directory is removed.
+	// Ephemeral means that the cluster is deleted when the context of Run ends: its pods are killed at once and its
+	// directory is removed.
 	Ephemeral bool
 }
 
-// Run runs the cluster as its configuration says until ctx ends or a request to stop comes, and leaves nothing of it
-// running. The caller has come through Enter.
+// Run runs the configured cluster until ctx ends or a client requests a shutdown. Nothing of the cluster runs when it
+// returns. The caller must have called Enter.
 func (m *Machine) Run(ctx context.Context) error {
 	if err := m.Dir.writePID(); err != nil {
 		return err
@@ -41,13 +41,13 @@ func (m *Machine) Run(ctx context.Context) error {
 	return err
 }
 
-// runNode runs a cluster that runs pods. What an earlier machine process left of them when it was killed is removed
-// first, and everything of them at the end.
+// runNode runs a cluster that has a node. It removes what an earlier machine process left of the pods before it
+// starts, and all pods at the end.
 func (m *Machine) runNode(ctx context.Context, c *Config) error {
 	if err := removeNode(ctx, m.Dir, c); err != nil {
 		return fmt.Errorf("removing what is left of an earlier run: %w", err)
 	}
-	if err := shieldHost(m.Dir, c); err != nil {
+	if err := coverKubeletPaths(m.Dir, c); err != nil {
 		return err
 	}
 	if c.Runtime == RuntimeContainerd {
@@ -70,11 +70,12 @@ func (m *Machine) runNode(ctx context.Context, c *Config) error {
 	return err
 }
 
+// run creates the credentials and the supervisor and serves until the shutdown is complete.
 func (m *Machine) run(ctx context.Context, c *Config) error {
 	if err := makeCredentials(m.Dir, c); err != nil {
 		return err
 	}
-	a, err := newAPI(m.Dir)
+	a, err := newAPIClient(m.Dir)
 	if err != nil {
 		return err
 	}
@@ -82,34 +83,34 @@ func (m *Machine) run(ctx context.Context, c *Config) error {
 	if err != nil {
 		return fmt.Errorf("finding this program: %w", err)
 	}
-	supervised, begin := context.WithCancel(context.WithoutCancel(ctx)) // by end alone, which knows how long it may take
-	defer begin()
-	end := &shutdown{begin: begin, logind: logind.NewServer()}
-	supervisor, err := NewSupervisor(binary, newPlane(m.Dir, c, a, end), m.Dir.LogFile)
+	supervised, endSupervision := context.WithCancel(context.WithoutCancel(ctx)) // only shutdown cancels it
+	defer endSupervision()
+	shutdown := &shutdown{endSupervision: endSupervision, logind: logind.NewServer()}
+	supervisor, err := NewSupervisor(binary, newComponents(m.Dir, c, a, shutdown), m.Dir.LogFile)
 	if err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { end.request(m.grace()) })
+	stop := context.AfterFunc(ctx, func() { shutdown.request(m.grace()) })
 	defer stop()
-	return m.serve(supervised, c, supervisor, end)
+	return m.serve(supervised, c, supervisor, shutdown)
 }
 
-// serve runs the supervisor until ctx ends, and what serves others as long as the supervisor runs.
-func (m *Machine) serve(ctx context.Context, c *Config, supervisor *Supervisor, end *shutdown) error {
+// serve runs the supervisor until ctx ends. The control socket and logind are served as long as the supervisor runs.
+func (m *Machine) serve(ctx context.Context, c *Config, supervisor *Supervisor, shutdown *shutdown) error {
 	served, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	servers, served := errgroup.WithContext(served)
-	servers.Go(func() error { return (&control{supervisor: supervisor, end: end}).serve(served, m.Dir) })
+	servers.Go(func() error { return (&control{supervisor: supervisor, shutdown: shutdown}).serve(served, m.Dir) })
 	if c.hasNode() {
-		servers.Go(func() error { return end.logind.Serve(served, m.Dir.logindSocket()) })
+		servers.Go(func() error { return shutdown.logind.Serve(served, m.Dir.logindSocket()) })
 	}
-	context.AfterFunc(served, func() { end.request(0) }) // nobody can steer a cluster whose servers fail
+	context.AfterFunc(served, func() { shutdown.request(0) }) // a cluster whose servers fail cannot be controlled
 	supervisor.Run(ctx)
 	stop()
 	return servers.Wait()
 }
 
-// grace is how long pods may take when the context of Run ends.
+// grace is how long pods may take to end when the context of Run ends.
 func (m *Machine) grace() time.Duration {
 	if m.Ephemeral {
 		return 0
@@ -117,9 +118,8 @@ func (m *Machine) grace() time.Duration {
 	return DefaultGrace
 }
 
-// lockPatiently takes the directory's lock, which a process that merely looks whether the cluster runs holds for a
-// moment.
-func (d Dir) lockPatiently(ctx context.Context) (*os.File, error) {
+// lockWithRetry takes the directory's lock. It retries for a moment, because Dir.Running holds the lock briefly.
+func (d Dir) lockWithRetry(ctx context.Context) (*os.File, error) {
 	for attempt := 0; ; attempt++ {
 		f, err := d.lock()
 		if !errors.Is(err, errLocked) || attempt == 10 || !sleep(ctx, 20*time.Millisecond) {

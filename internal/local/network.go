@@ -12,17 +12,16 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Ports are taken from below the range out of which Linux serves outgoing connections, so that one which is free now
-// stays so until its owner listens on it.
+// Ports are chosen below Linux's range for outgoing connections, so that a free port stays free until its owner listens.
 const (
 	firstPort = 20000
 	lastPort  = 31999
 )
 
-// portOwners are the components that listen on a port of 127.0.0.1. That of Webhook is another one of the operator.
+// portOwners are the components that listen on a port of 127.0.0.1. The operator listens on the port of Webhook, too.
 var portOwners = []string{APIServer, ControllerManager, Scheduler, Operator, Webhook}
 
-// choosePorts fills in a free port for each owner that has none or whose port is no longer free.
+// choosePorts gives a free port to each owner that has none or whose port is taken.
 func choosePorts(ports map[string]int) error {
 	taken := map[int]bool{}
 	for _, owner := range portOwners {
@@ -39,6 +38,7 @@ func choosePorts(ports map[string]int) error {
 	return nil
 }
 
+// freePort returns a random port that is free and not in taken.
 func freePort(taken map[int]bool) (int, error) {
 	for range 1000 {
 		p := firstPort + rand.IntN(lastPort-firstPort+1)
@@ -49,6 +49,7 @@ func freePort(taken map[int]bool) (int, error) {
 	return 0, fmt.Errorf("no free port found on 127.0.0.1 between %d and %d", firstPort, lastPort)
 }
 
+// portIsFree reports whether this process can listen on a port of 127.0.0.1.
 func portIsFree(p int) bool {
 	l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(p))
 	if err != nil {
@@ -57,21 +58,23 @@ func portIsFree(p int) bool {
 	return l.Close() == nil
 }
 
-// bridgeName is a name for the network device that no other directory has; Linux allows 15 characters.
+// bridgeName returns a name for the network device, derived from the directory's path. It has at most 15 characters,
+// the limit of Linux.
 func bridgeName(d Dir) string {
 	sum := sha256.Sum256([]byte(d))
 	return fmt.Sprintf("t9k-%x", sum[:5])
 }
 
-// Pods and services get the /24 of the same number of these two ranges.
+// podRange and serviceRange are the ranges of all clusters. A cluster gets the /24 with the same index of each.
 var (
 	podRange     = netip.MustParsePrefix("10.160.0.0/11")
 	serviceRange = netip.MustParsePrefix("10.192.0.0/11")
 )
 
-const networkCount = 1 << 13 // of /24 in a /11
+// networkCount is the number of /24 networks in a /11.
+const networkCount = 1 << 13
 
-// chooseNetworks picks a pair of networks that the host does not know any way to.
+// chooseNetworks returns a pair of networks to which the machine has no route.
 func chooseNetworks() (pods, services netip.Prefix, err error) {
 	used, err := hostNetworks()
 	if err != nil {
@@ -84,9 +87,8 @@ func chooseNetworks() (pods, services netip.Prefix, err error) {
 	return pods, services, nil
 }
 
-// pickNetworks draws numbers by intN until neither of the two networks overlaps one in use. When a route covers
-// everything, as that of a company network of 10.0.0.0/8 would, the more specific one wins anyhow: such are left out
-// of account in a second attempt.
+// pickNetworks draws indices by intN until neither network overlaps one in used. A second attempt ignores routes
+// shorter than /12, such as a company's 10.0.0.0/8: the more specific route of the cluster wins over them.
 func pickNetworks(used []netip.Prefix, intN func(int) int) (pods, services netip.Prefix, ok bool) {
 	for _, shortest := range []int{0, 12} {
 		for range 200 {
@@ -100,7 +102,7 @@ func pickNetworks(used []netip.Prefix, intN func(int) int) (pods, services netip
 	return pods, services, false
 }
 
-// overlapsAny looks at those of used whose prefix has at least the length shortest.
+// overlapsAny reports whether p overlaps a prefix in used that has at least shortest bits.
 func overlapsAny(used []netip.Prefix, p netip.Prefix, shortest int) bool {
 	for _, u := range used {
 		if u.Bits() >= shortest && u.Overlaps(p) {
@@ -118,7 +120,7 @@ func subnet(r netip.Prefix, n int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4(a), 24)
 }
 
-// hostNetworks lists the IPv4 networks that the host has addresses in or routes to, without the default route.
+// hostNetworks lists the IPv4 networks to which the machine has a route, except the default route.
 func hostNetworks() ([]netip.Prefix, error) {
 	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
 	if err != nil {

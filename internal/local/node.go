@@ -17,7 +17,7 @@ import (
 	"tensorstack.dev/batch/internal/local/logind"
 )
 
-// RuntimeConfig is that of the process runtime, which the kubelet's process serves.
+// RuntimeConfig is the configuration of the process runtime, which runs in the kubelet's process.
 func RuntimeConfig(d Dir, c *Config) cri.Config {
 	return cri.Config{
 		Socket: d.runtimeSocket(),
@@ -38,8 +38,8 @@ func removeNode(ctx context.Context, d Dir, c *Config) error {
 	return errors.Join(containerd.RemovePods(ctx, c.ContainerdSocket, d.podLogs()), removeDevice(c))
 }
 
-// prepareContainerd makes sure that the containerd is there for this cluster only, and makes the device that has the
-// node's address. The pods' own network is up to containerd.
+// prepareContainerd checks that no other kubelet uses the containerd, and creates the network device with the node's
+// address. containerd sets up the pods' own network.
 func prepareContainerd(ctx context.Context, d Dir, c *Config) error {
 	if c.Rootless {
 		return errors.New("--runtime containerd needs root: pods in a user namespace cannot be the machine's containerd's")
@@ -64,7 +64,7 @@ func prepareContainerd(ctx context.Context, d Dir, c *Config) error {
 	return netlink.LinkSetUp(link)
 }
 
-// removeDevice removes what prepareContainerd made.
+// removeDevice removes the network device that prepareContainerd created.
 func removeDevice(c *Config) error {
 	link, err := netlink.LinkByName(c.Bridge)
 	var missing netlink.LinkNotFoundError
@@ -77,21 +77,23 @@ func removeDevice(c *Config) error {
 	return netlink.LinkDel(link)
 }
 
+// podLogs is the directory of the containers' logs.
 func (d Dir) podLogs() string { return d.join("podlogs") }
 
 func (d Dir) runtimeSocket() string { return d.join("cri.sock") }
 
 func (d Dir) logindSocket() string { return d.join("logind.sock") }
 
-// ContainerLogs is where the kubelet makes links to the containers' logs, in place of /var/log/containers.
+// ContainerLogs is the directory in which the kubelet links the containers' logs, in place of /var/log/containers.
 func (d Dir) ContainerLogs() string { return d.join("containers") }
 
 func (d Dir) kubeletRoot() string { return d.join("kubelet") }
 
-// resolvConf is for pods that would use the machine's name servers: those may listen where pods cannot reach them, and
-// the cluster's asks them anyway.
+// resolvConf is the resolv.conf of pods with the DNS policy Default. It names the cluster's DNS server, because pods
+// may be unable to reach the machine's name servers; the DNS server forwards to them.
 func (d Dir) resolvConf() string { return d.join("resolv.conf") }
 
+// kubeletArgs are the kubelet's command-line arguments.
 func kubeletArgs(d Dir, c *Config) []string {
 	return []string{"kubelet",
 		"--config=" + d.join("kubelet.yaml"),
@@ -103,16 +105,17 @@ func kubeletArgs(d Dir, c *Config) []string {
 	}
 }
 
-// kubeletEnv tells the kubelet where its cluster is, and where it learns of the cluster's shutdown.
+// kubeletEnv is the kubelet's additional environment: the cluster's directory, and the D-Bus socket that announces
+// the cluster's shutdown.
 func kubeletEnv(d Dir) []string {
 	return []string{DirVariable + "=" + string(d), "DBUS_SYSTEM_BUS_ADDRESS=" + logind.Address(d.logindSocket())}
 }
 
-// maxGrace is the longest time for which the kubelet lets a pod end.
+// maxGrace is the longest grace period that the kubelet gives a pod during a shutdown.
 const maxGrace = 24 * time.Hour
 
-// writeKubeletConfig writes the kubelet's configuration file. cgroups stay as they are: pods are not limited. So does
-// the machine's firewall. And nothing is evicted when the disk fills up: it is the user's, not a node's.
+// writeKubeletConfig writes the kubelet's configuration file. The kubelet does not manage cgroups or the firewall, so
+// pods have no resource limits. It does not evict pods when the disk fills up, because the disk is the user's.
 func writeKubeletConfig(d Dir, c *Config) error {
 	endpoint := d.runtimeSocket()
 	if c.Runtime == RuntimeContainerd {
@@ -131,12 +134,12 @@ func writeKubeletConfig(d Dir, c *Config) error {
 			"webhook":   map[string]any{"enabled": false},
 			"x509":      map[string]any{"clientCAFile": d.certFile("ca")},
 		},
-		"authorization":     map[string]any{"mode": "AlwaysAllow"}, // of those with a certificate
+		"authorization":     map[string]any{"mode": "AlwaysAllow"}, // for clients with a certificate
 		"tlsCertFile":       d.certFile(kubeletServing),
 		"tlsPrivateKeyFile": d.keyFile(kubeletServing),
 		"clusterDNS":        []string{c.gateway().String()},
 		"resolvConf":        d.resolvConf(),
-		// With it the kubelet bears what the kernel denies in a user namespace.
+		// The gate makes the kubelet ignore what the kernel denies in a user namespace.
 		"featureGates":                map[string]bool{"KubeletInUserNamespace": c.Rootless},
 		"clusterDomain":               clusterDomain,
 		"podLogsDir":                  d.podLogs(),
@@ -156,7 +159,7 @@ func writeKubeletConfig(d Dir, c *Config) error {
 		"kubeAPIQPS":                  500,
 		"kubeAPIBurst":                1000,
 		"nodeStatusUpdateFrequency":   "10s",
-		// All pods end at the same time, and have as long as they ask for: the machine process bounds it.
+		// All pods end at the same time with their own grace periods. The machine process limits the total.
 		"shutdownGracePeriodByPodPriority": []any{map[string]any{"priority": 0, "shutdownGracePeriodSeconds": int(maxGrace.Seconds())}},
 	}
 	data, err := json.MarshalIndent(config, "", "  ") // JSON is YAML

@@ -8,14 +8,15 @@ const (
 	kubeletPair    = "kubelet-client"
 	kubeletServing = "kubelet"
 	schedulerPair  = "scheduler"
-	loopbackPair   = "loopback" // what controller manager and scheduler serve their health by
+	loopbackPair   = "loopback" // the health endpoints of controller manager and scheduler
 	tokenKey       = "service-account"
 )
 
 // NodeName is the name of the only node.
 const NodeName = "local"
 
-// makeCredentials makes what is missing of the certificates, keys and kubeconfigs of the cluster.
+// makeCredentials creates the cluster's certificates and keys that are missing or expire soon, and writes its
+// kubeconfigs.
 func makeCredentials(d Dir, c *Config) error {
 	ca, err := ensureAuthority(d)
 	if err != nil {
@@ -37,7 +38,7 @@ func makeCredentials(d Dir, c *Config) error {
 			return err
 		}
 	}
-	if err := ensureKey(d, tokenKey); err != nil {
+	if err := ensureTokenKey(d, tokenKey); err != nil {
 		return err
 	}
 	for path, pair := range map[string]string{
@@ -52,6 +53,7 @@ func makeCredentials(d Dir, c *Config) error {
 	return nil
 }
 
+// componentKubeconfig is the path of a component's kubeconfig.
 func (d Dir) componentKubeconfig(component string) string {
 	return d.join("pki", component+".kubeconfig")
 }

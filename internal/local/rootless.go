@@ -19,54 +19,55 @@ import (
 	"tensorstack.dev/batch/internal/local/serviceproxy"
 )
 
-// An ordinary user's cluster is in a user namespace, in which they are root, and in a network namespace, since the
-// machine's is not theirs to change. A process outside of both does what takes the machine's network: it listens at
-// the port of the API server, and asks the machine's name servers.
+// The cluster of an unprivileged user runs in a user namespace, in which the user is root, and in a network namespace,
+// because the user may not change the machine's network. An outer process outside both namespaces does what needs the
+// machine's network: it listens on the API server's port and forwards DNS questions to the machine's name servers.
 
-// The file descriptors that the outer process passes to the inner one: the listener, and the directory's lock, which
-// thereby is held until both have ended.
+// File descriptors that the inner process inherits from the outer one: the API server's listener, and the directory's
+// lock. Both processes hold the lock, so it is released when both have ended.
 const (
-	frontFile = 3
-	lockFile  = 4
+	listenerFD = 3
+	lockFD     = 4
 )
 
+// dnsSocket is the socket at which the outer process answers DNS questions.
 func (d Dir) dnsSocket() string { return d.join("dns.sock") }
 
-// runInUserNamespace runs this program anew, with the same arguments, in namespaces of its own, and returns its exit
-// code when it ends. It ends with this process.
+// runInUserNamespace runs this program again with the same arguments in new user, mount and network namespaces, and
+// returns its exit code. The new process dies with this one.
 func runInUserNamespace(d Dir, c *Config, lock *os.File) (code int, err error) {
-	front, err := net.Listen("tcp", c.loopback(APIServer))
+	listener, err := net.Listen("tcp", c.loopback(APIServer))
 	if err != nil {
 		return 0, fmt.Errorf("listening for the API server: %w", err)
 	}
-	defer front.Close()
-	file, err := front.(*net.TCPListener).File()
+	defer listener.Close()
+	listenerFile, err := listener.(*net.TCPListener).File()
 	if err != nil {
 		return 0, err
 	}
-	defer file.Close()
+	defer listenerFile.Close()
 	if err := os.Remove(d.dnsSocket()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return 0, err
 	}
-	questions, err := net.Listen("unix", d.dnsSocket())
+	dnsListener, err := net.Listen("unix", d.dnsSocket())
 	if err != nil {
 		return 0, fmt.Errorf("listening for DNS: %w", err)
 	}
 	var helpers sync.WaitGroup
 	defer helpers.Wait()
-	defer questions.Close()
-	helpers.Go(func() { _ = dns.ResolvConf("/etc/resolv.conf").Serve(questions) }) // until it is closed
+	defer dnsListener.Close()
+	helpers.Go(func() { _ = dns.ResolvConf("/etc/resolv.conf").Serve(dnsListener) }) // until it is closed
 
 	binary, err := os.Executable()
 	if err != nil {
 		return 0, fmt.Errorf("finding this program: %w", err)
 	}
-	runtime.LockOSThread() // the child dies with the thread that made it
+	runtime.LockOSThread() // the child gets SIGKILL when the thread that started it ends
 	defer runtime.UnlockOSThread()
 	cmd := exec.Command(binary, os.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", lockVariable, lockFile))
-	cmd.ExtraFiles = []*os.File{frontFile - 3: file, lockFile - 3: lock}
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", lockVariable, lockFD))
+	cmd.ExtraFiles = []*os.File{listenerFD - 3: listenerFile, lockFD - 3: lock}
 	cmd.SysProcAttr = userNamespace()
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
@@ -79,7 +80,7 @@ func runInUserNamespace(d Dir, c *Config, lock *os.File) (code int, err error) {
 	}
 	helpers.Go(func() {
 		for s := range signals {
-			_ = cmd.Process.Signal(s) // it has just ended
+			_ = cmd.Process.Signal(s) // fails only if the process has just ended
 		}
 	})
 	var exit *exec.ExitError
@@ -89,7 +90,8 @@ func runInUserNamespace(d Dir, c *Config, lock *os.File) (code int, err error) {
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// joinNetworks sets up the new network namespace: its own loopback device, and the API server's port of the machine.
+// joinNetworks sets up the new network namespace: it starts the loopback device and forwards the API server's port of
+// the machine to the API server.
 func joinNetworks(ctx context.Context, c *Config) error {
 	loopback, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -98,15 +100,15 @@ func joinNetworks(ctx context.Context, c *Config) error {
 	if err := netlink.LinkSetUp(loopback); err != nil {
 		return fmt.Errorf("setting up the loopback device: %w", err)
 	}
-	unix.CloseOnExec(frontFile)
-	file := os.NewFile(frontFile, "front")
-	front, err := net.FileListener(file)
+	unix.CloseOnExec(listenerFD)
+	listenerFile := os.NewFile(listenerFD, "front")
+	listener, err := net.FileListener(listenerFile)
 	if err != nil {
 		return fmt.Errorf("taking over the API server's port: %w", err)
 	}
-	file.Close()
-	// Nobody waits for this: it ends with the listener, and the connections end with the machine process.
-	context.AfterFunc(ctx, func() { front.Close() })
-	go serviceproxy.Forward(ctx, front, func() []string { return []string{c.loopback(APIServer)} })
+	listenerFile.Close()
+	// The goroutine ends with the listener, and its connections end with the machine process, so nothing waits for it.
+	context.AfterFunc(ctx, func() { listener.Close() })
+	go serviceproxy.Forward(ctx, listener, func() []string { return []string{c.loopback(APIServer)} })
 	return nil
 }

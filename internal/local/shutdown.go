@@ -16,72 +16,75 @@ import (
 	"tensorstack.dev/batch/internal/local/logind"
 )
 
-// DefaultGrace is how long pods may take to end when the cluster goes down.
+// DefaultGrace is how long pods may take to end when the cluster shuts down.
 const DefaultGrace = 30 * time.Second
 
 const (
-	// reportTime is how long after the end of the grace period the kubelet may take to report the pods that ended with it.
+	// reportTime is how long the kubelet may take after the grace period to report the pods that ended with it.
 	reportTime = 3 * time.Second
-	// drainInterval is how often the API server is asked which pods have not ended.
+	// drainInterval is how often the API server is asked for the pods that have not ended.
 	drainInterval = 100 * time.Millisecond
 )
 
-// ShutdownStatus tells how far a cluster is that goes down.
+// ShutdownStatus is the progress of a shutdown.
 type ShutdownStatus struct {
-	// Pods have not ended yet.
+	// Pods is the number of pods that have not ended.
 	Pods int `json:"pods"`
-	// Deadline is when those that are left are killed.
+	// Deadline is when the remaining pods are killed.
 	Deadline time.Time `json:"deadline"`
 }
 
-// shutdown is the end of a cluster. Its kubelet ends the pods, as that of any machine does which shuts down.
+// shutdown is the shutdown of a cluster. The kubelet ends the pods as on any machine that shuts down.
 type shutdown struct {
-	begin  func() // ends the supervision
-	logind *logind.Server
+	endSupervision func() // cancels the context of Supervisor.Run
+	logind         *logind.Server
 
-	mu     sync.Mutex
-	began  time.Time     // when the pods' time to end began, or will as far as is known; zero until the end is asked for
-	grace  time.Duration // the least that was asked for so far
-	status ShutdownStatus
+	mu         sync.Mutex
+	graceStart time.Time     // start of the pods' grace period, an estimate until drain begins; zero before a request
+	grace      time.Duration // shortest grace period requested so far
+	status     ShutdownStatus
 }
 
-// request begins the shutdown, in which pods may take as long as grace. A later request can shorten the time, not prolong it.
+// request starts the shutdown, in which pods have grace to end. A later request can shorten that time but not extend
+// it.
 func (s *shutdown) request(grace time.Duration) {
 	s.mu.Lock()
 	deadline := time.Now().Add(grace)
-	if s.began.IsZero() {
-		s.began, s.grace, s.status.Deadline = time.Now(), grace, deadline
+	if s.graceStart.IsZero() {
+		s.graceStart, s.grace, s.status.Deadline = time.Now(), grace, deadline
 	} else if deadline.Before(s.status.Deadline) {
 		s.grace, s.status.Deadline = min(grace, s.grace), deadline
 	}
 	s.mu.Unlock()
-	s.begin()
+	s.endSupervision()
 }
 
-// reach begins the pods' time to end, of which nothing goes to the components that end before them. It tells whether there is any.
-func (s *shutdown) reach() bool {
+// startGracePeriod starts the pods' grace period now, so that the components that stop earlier use none of it. It
+// reports whether there is any grace period.
+func (s *shutdown) startGracePeriod() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.began = time.Now()
-	s.status.Deadline = s.began.Add(s.grace)
+	s.graceStart = time.Now()
+	s.status.Deadline = s.graceStart.Add(s.grace)
 	return s.grace > 0
 }
 
-// now returns nil unless the cluster goes down.
-func (s *shutdown) now() *ShutdownStatus {
+// currentStatus returns the progress, or nil if no shutdown was requested.
+func (s *shutdown) currentStatus() *ShutdownStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.began.IsZero() {
+	if s.graceStart.IsZero() {
 		return nil
 	}
 	status := s.status
 	return &status
 }
 
-// drain has the kubelet end the pods, and returns when the API server knows how they ended, or when time is up.
-func (s *shutdown) drain(a *api) func(context.Context) {
+// drain returns the kubelet's Drain: it makes the kubelet end the pods, and returns when the API server has recorded
+// how they ended or when their time is up.
+func (s *shutdown) drain(a *apiClient) func(context.Context) {
 	return func(ctx context.Context) {
-		if !s.reach() {
+		if !s.startGracePeriod() {
 			return
 		}
 		s.logind.Announce()
@@ -94,28 +97,28 @@ func (s *shutdown) drain(a *api) func(context.Context) {
 	}
 }
 
-// drained takes down which pods are left, and tells whether there is nothing to wait for. Where the API server cannot say which are
-// left, the kubelet does, by delaying the shutdown.
-func (s *shutdown) drained(left []corev1.Pod, unknown error, now time.Time) bool {
+// drained records the remaining pods and reports whether there is nothing left to wait for. If the API server could
+// not list the pods, the kubelet's inhibitor lock shows whether pods remain.
+func (s *shutdown) drained(remaining []corev1.Pod, listErr error, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if unknown != nil {
+	if listErr != nil {
 		return !s.logind.Delayed() || !now.Before(s.status.Deadline)
 	}
-	s.status.Pods = len(left)
-	grace := s.status.Deadline.Sub(s.began)
+	s.status.Pods = len(remaining)
+	grace := s.status.Deadline.Sub(s.graceStart)
 	end := s.status.Deadline
-	for i := range left {
-		// What had to end by now has been killed, and the kubelet is about to say so.
-		if own := left[i].Spec.TerminationGracePeriodSeconds; own == nil || time.Duration(*own)*time.Second <= grace {
+	for i := range remaining {
+		// The kubelet has killed this pod at the deadline and still has to report its end.
+		if own := remaining[i].Spec.TerminationGracePeriodSeconds; own == nil || time.Duration(*own)*time.Second <= grace {
 			end = s.status.Deadline.Add(reportTime)
 		}
 	}
-	return len(left) == 0 || !now.Before(end)
+	return len(remaining) == 0 || !now.Before(end)
 }
 
-// unfinishedPods lists the node's pods that have not ended as far as the API server knows.
-func (a *api) unfinishedPods(ctx context.Context) ([]corev1.Pod, error) {
+// unfinishedPods lists the node's pods that are neither Succeeded nor Failed in the API server.
+func (a *apiClient) unfinishedPods(ctx context.Context) ([]corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	pods, err := a.core.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
@@ -128,31 +131,33 @@ func (a *api) unfinishedPods(ctx context.Context) ([]corev1.Pod, error) {
 }
 
 const (
-	// apiTimeout bounds one request to an API server that may not answer.
+	// apiTimeout limits one request to an API server that may not answer.
 	apiTimeout = 3 * time.Second
-	// atOnce is how many pods are written at the same time.
-	atOnce = 16
-	// reasonNodeLost is the reason of pods that ended with their node.
+	// maxConcurrentWrites is the number of pods that are written concurrently.
+	maxConcurrentWrites = 16
+	// reasonNodeLost is the reason in the status of a pod that ended with its node.
 	reasonNodeLost = "NodeLost"
 	messageLost    = "The cluster ended while the pod ran, and the pod with it."
 )
 
-// failLostPods fails the pods that, as far as the API server knows, run on the node. It is called when nothing runs there yet: the
-// machine process ended without a shutdown, or before these pods did, and they are lost through no doing of their own.
-func (a *api) failLostPods(ctx context.Context) error {
+// failLostPods sets the phase Failed on pods that the API server believes to run on the node. It runs before the
+// kubelet starts, when no pod can be running: the machine process was killed, or ended before these pods did. The
+// pods get the condition DisruptionTarget, because they did not fail by themselves.
+func (a *apiClient) failLostPods(ctx context.Context) error {
 	pods, err := a.unfinishedPods(ctx)
 	if err != nil {
 		return err
 	}
 	writes, ctx := errgroup.WithContext(ctx)
-	writes.SetLimit(atOnce)
+	writes.SetLimit(maxConcurrentWrites)
 	for i := range pods {
 		writes.Go(func() error { return a.failLostPod(ctx, &pods[i]) })
 	}
 	return writes.Wait()
 }
 
-func (a *api) failLostPod(ctx context.Context, pod *corev1.Pod) error {
+// failLostPod sets the phase Failed on one pod, unless it was deleted or replaced.
+func (a *apiClient) failLostPod(ctx context.Context, pod *corev1.Pod) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID},
 		"status": corev1.PodStatus{
@@ -168,7 +173,8 @@ func (a *api) failLostPod(ctx context.Context, pod *corev1.Pod) error {
 	}
 	_, err = a.core.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch,
 		metav1.PatchOptions{FieldManager: fieldManager}, "status")
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // gone, or another of its name
+	replaced := apierrors.IsNotFound(err) || apierrors.IsConflict(err) // deleted, or replaced by a pod of the same name
+	if err != nil && !replaced {
 		return fmt.Errorf("failing the lost pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil

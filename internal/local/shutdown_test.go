@@ -10,15 +10,15 @@ import (
 	"tensorstack.dev/batch/internal/local/logind"
 )
 
-// TestDrained: how long a shutdown waits for pods, by the time since it began with a grace of 30 s.
+// TestDrained checks how long a shutdown waits for pods, by the time since it started with a grace period of 30 s.
 func TestDrained(t *testing.T) {
 	pod := func(grace int64) corev1.Pod {
 		return corev1.Pod{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &grace}}
 	}
 	for name, c := range map[string]struct {
-		left    []corev1.Pod
-		unknown error
-		until   time.Duration // when it waits no more
+		remaining []corev1.Pod
+		listErr   error
+		until     time.Duration // when it waits no more
 	}{
 		"none left":                            {nil, nil, 0},
 		"a pod that must have ended by now":    {[]corev1.Pod{pod(30)}, nil, 30*time.Second + reportTime},
@@ -26,15 +26,15 @@ func TestDrained(t *testing.T) {
 		"both":                                 {[]corev1.Pod{pod(31), pod(1)}, nil, 30*time.Second + reportTime},
 		"no API server, and no kubelet either": {nil, errors.New("refused"), 0},
 	} {
-		began := time.Now()
-		s := &shutdown{logind: logind.NewServer(), began: began, status: ShutdownStatus{Deadline: began.Add(30 * time.Second)}}
-		if c.until > 0 && s.drained(c.left, c.unknown, began.Add(c.until-time.Millisecond)) {
+		graceStart := time.Now()
+		s := &shutdown{logind: logind.NewServer(), graceStart: graceStart, status: ShutdownStatus{Deadline: graceStart.Add(30 * time.Second)}}
+		if c.until > 0 && s.drained(c.remaining, c.listErr, graceStart.Add(c.until-time.Millisecond)) {
 			t.Errorf("%s: the shutdown goes on before %s", name, c.until)
 		}
-		if !s.drained(c.left, c.unknown, began.Add(c.until)) {
+		if !s.drained(c.remaining, c.listErr, graceStart.Add(c.until)) {
 			t.Errorf("%s: the shutdown waits after %s", name, c.until)
 		}
-		if s.status.Pods != len(c.left) {
+		if s.status.Pods != len(c.remaining) {
 			t.Errorf("%s: %d pods are said to be left", name, s.status.Pods)
 		}
 	}
@@ -42,18 +42,18 @@ func TestDrained(t *testing.T) {
 
 func TestShutdownIsShortenedAndNeverProlonged(t *testing.T) {
 	begun := 0
-	s := &shutdown{begin: func() { begun++ }, logind: logind.NewServer()}
-	if s.now() != nil {
+	s := &shutdown{endSupervision: func() { begun++ }, logind: logind.NewServer()}
+	if s.currentStatus() != nil {
 		t.Error("the cluster goes down though nobody asked")
 	}
 	s.request(time.Minute)
-	first := s.now().Deadline
+	first := s.currentStatus().Deadline
 	s.request(time.Hour)
-	if got := s.now().Deadline; got != first {
+	if got := s.currentStatus().Deadline; got != first {
 		t.Errorf("a second request moved the deadline by %s", got.Sub(first))
 	}
 	s.request(0)
-	if got := s.now().Deadline; time.Until(got) > 0 {
+	if got := s.currentStatus().Deadline; time.Until(got) > 0 {
 		t.Errorf("a request to end at once leaves %s", time.Until(got))
 	}
 	if begun != 3 {
@@ -61,20 +61,20 @@ func TestShutdownIsShortenedAndNeverProlonged(t *testing.T) {
 	}
 }
 
-// TestShutdownGivesPodsAllTheirTime: what ends before the pods do takes nothing of the time that they have.
+// TestShutdownGivesPodsAllTheirTime checks that the components that stop before the pods use none of their grace period.
 func TestShutdownGivesPodsAllTheirTime(t *testing.T) {
-	s := &shutdown{begin: func() {}, logind: logind.NewServer()}
+	s := &shutdown{endSupervision: func() {}, logind: logind.NewServer()}
 	s.request(time.Minute)
-	s.began = s.began.Add(-time.Hour) // so long did the others take
+	s.graceStart = s.graceStart.Add(-time.Hour) // so long did the others take
 	s.status.Deadline = s.status.Deadline.Add(-time.Hour)
-	if !s.reach() {
+	if !s.startGracePeriod() {
 		t.Error("the pods have no time")
 	}
-	if left := time.Until(s.now().Deadline); left < 59*time.Second {
-		t.Errorf("the pods have %s", left)
+	if remaining := time.Until(s.currentStatus().Deadline); remaining < 59*time.Second {
+		t.Errorf("the pods have %s", remaining)
 	}
 	s.request(0)
-	if s.reach() {
+	if s.startGracePeriod() {
 		t.Error("a request to end at once leaves time")
 	}
 }

@@ -14,25 +14,26 @@ import (
 )
 
 const (
+	// firstBackoff and lastBackoff are the shortest and the longest delay before a restart.
 	firstBackoff = 100 * time.Millisecond
 	lastBackoff  = 10 * time.Second
-	// steadyAfter is how long a program must have run for its next crash to count as its first.
+	// steadyAfter is how long a program must run for the restart delay to start over.
 	steadyAfter = 10 * time.Second
-	// stopGrace is how long a program may take to end after it was asked to.
+	// stopGrace is how long a program may take to end after SIGTERM.
 	stopGrace = 3 * time.Second
-	// causeInterval is how often is looked whether what a component cannot start for is still there.
+	// causeInterval is how often a Cause that delays a restart is checked again.
 	causeInterval = 500 * time.Millisecond
-	// readyInterval is how often a component that is not ready yet is asked again.
+	// readyInterval is how often a component that is not ready is checked.
 	readyInterval = 20 * time.Millisecond
-	// probeTimeout is how long a component that was ready may take to say that it still is.
+	// probeTimeout is how long a ready component may take to answer a probe.
 	probeTimeout = 2 * time.Second
-	// probeEvery is how often those that were ready are asked while others are not.
+	// probeEvery is how often ready components are probed while others are not ready.
 	probeEvery = time.Second
-	// maxLogSize is the size, in bytes, from which a log is set aside when its component starts.
+	// maxLogSize is the size, in bytes, above which a log is rotated when its component starts.
 	maxLogSize = 16 << 20
 )
 
-// State is where a component is in its life.
+// State is the state of a component.
 type State string
 
 // The states of a component.
@@ -45,7 +46,7 @@ const (
 	StateStopped  State = "Stopped"  // by request
 )
 
-// ComponentStatus is a component as seen by the supervisor.
+// ComponentStatus is the supervisor's view of a component.
 type ComponentStatus struct {
 	Name     string    `json:"name"`
 	State    State     `json:"state"`
@@ -54,60 +55,61 @@ type ComponentStatus struct {
 	Restarts int       `json:"restarts"`
 	// Message says what the component waits for or how it ended.
 	Message string `json:"message,omitempty"`
-	// Blocked says that the component will not serve until somebody has done what the message says.
+	// Blocked means that the component will not serve until a person does what the message says.
 	Blocked bool `json:"blocked,omitempty"`
 }
 
-// blockedError is the answer of a component that will not serve until somebody has done what the error says.
+// blockedError is a readiness error that persists until a person does what the error says.
 type blockedError struct{ error }
 
-// Supervisor keeps components running. A component starts when those it needs have been ready, starts again with a
-// growing delay whenever it ends, and is ended after those that need it. Its programs die with the supervising process.
+// Supervisor keeps components running. A component starts when the components it needs have been ready, restarts with
+// a growing delay whenever it ends, and stops after the components that need it. Its programs die with the
+// supervising process.
 type Supervisor struct {
-	binary  string
-	logFile func(component string) string
-	units   []*unit
-	spawn   chan func()
+	binary     string
+	logFile    func(component string) string
+	components []*supervisedComponent
+	spawn      chan func()
 }
 
-// NewSupervisor makes a supervisor of the components of plane, which run binary with their arguments and write to the
-// file that logFile names.
-func NewSupervisor(binary string, plane []Component, logFile func(component string) string) (*Supervisor, error) {
-	if err := checkPlane(plane); err != nil {
+// NewSupervisor returns a supervisor of the given components. Each program is binary with the component's arguments,
+// and writes to the file that logFile names.
+func NewSupervisor(binary string, components []Component, logFile func(component string) string) (*Supervisor, error) {
+	if err := validateComponents(components); err != nil {
 		return nil, err
 	}
 	s := &Supervisor{binary: binary, logFile: logFile, spawn: make(chan func())}
-	for _, c := range plane {
-		u := &unit{Component: c, usable: make(chan struct{}), served: make(chan struct{}), changed: make(chan struct{}, 1), wanted: true}
-		u.set(StateWaiting, "")
-		s.units = append(s.units, u)
+	for _, definition := range components {
+		c := &supervisedComponent{Component: definition, firstUsable: make(chan struct{}), firstReady: make(chan struct{}), changed: make(chan struct{}, 1), wanted: true}
+		c.setState(StateWaiting, "")
+		s.components = append(s.components, c)
 	}
 	return s, nil
 }
 
-// Run starts the components and keeps them running until ctx ends; then it ends them, the last one first, and returns.
+// Run keeps the components running until ctx ends. Then it stops them, the last one first, and returns.
 func (s *Supervisor) Run(ctx context.Context) {
-	keepers, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	var wg sync.WaitGroup
-	wg.Go(func() { s.spawner(keepers) })
-	for _, u := range s.units {
-		wg.Go(func() { s.keep(keepers, u) })
+	wg.Go(func() { s.runSpawner(running) })
+	for _, c := range s.components {
+		wg.Go(func() { s.supervise(running, c) })
 	}
 	<-ctx.Done()
-	for _, u := range slices.Backward(s.units) {
-		if u.Drain != nil && isClosed(u.served) {
-			u.Drain(keepers)
+	for _, c := range slices.Backward(s.components) {
+		if c.Drain != nil && isClosed(c.firstReady) {
+			c.Drain(running)
 		}
-		u.stop()
+		c.stop()
 	}
 	cancel()
 	wg.Wait()
 }
 
-// spawner starts every program from one thread that lives as long as they may: the kernel sends the signal that ties
-// a child to its parent when the thread which made the child ends.
-func (s *Supervisor) spawner(ctx context.Context) {
+// runSpawner starts every program on one OS thread that lives until Run returns: the kernel kills a child with
+// Pdeathsig when the thread that started it ends.
+func (s *Supervisor) runSpawner(ctx context.Context) {
 	runtime.LockOSThread()
 	for {
 		select {
@@ -119,43 +121,44 @@ func (s *Supervisor) spawner(ctx context.Context) {
 	}
 }
 
-// Status lists the components in the order of their needs.
+// Status returns the last known status of the components, in the order of their dependencies.
 func (s *Supervisor) Status() []ComponentStatus {
-	list := make([]ComponentStatus, len(s.units))
-	for i, u := range s.units {
-		list[i] = u.now()
+	list := make([]ComponentStatus, len(s.components))
+	for i, c := range s.components {
+		list[i] = c.currentStatus()
 	}
 	return list
 }
 
-// Probe does as Status, and asks every component that has become ready whether it still is: one can be frozen or cut off. It takes
-// no longer than probeTimeout.
+// Probe checks every ready component again and returns the status of all. It finds components that are frozen or
+// cannot be reached, and takes at most probeTimeout.
 func (s *Supervisor) Probe(ctx context.Context) []ComponentStatus {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	list := s.Status()
 	var wg sync.WaitGroup
-	for i, u := range s.units {
-		if list[i].State != StateReady || u.Ready == nil {
+	for i, c := range s.components {
+		if list[i].State != StateReady || c.Ready == nil {
 			continue
 		}
 		wg.Go(func() {
-			if err := u.Ready(ctx); err != nil {
+			if err := c.Ready(ctx); err != nil {
 				list[i].State = StateNotReady
-				list[i].Message, list[i].Blocked = explain(err, u.cause())
+				list[i].Message, list[i].Blocked = failureMessage(err, c.cause())
 			}
 		})
 	}
 	wg.Wait()
-	s.blameNeeds(list)
+	s.reportMissingDependencies(list)
 	return list
 }
 
-// blameNeeds names, for each component that is not ready any more, the first one that it needs and that is not either.
-func (s *Supervisor) blameNeeds(list []ComponentStatus) {
-	for i, u := range s.units {
+// reportMissingDependencies sets the message of each component that is no longer ready to its first dependency that
+// is not ready.
+func (s *Supervisor) reportMissingDependencies(list []ComponentStatus) {
+	for i, c := range s.components {
 		for j := range i {
-			needed := slices.Contains(u.Needs, list[j].Name) || slices.Contains(u.Uses, list[j].Name)
+			needed := slices.Contains(c.Needs, list[j].Name) || slices.Contains(c.Uses, list[j].Name)
 			if list[i].State == StateNotReady && needed && list[j].State != StateReady {
 				list[i].Message, list[i].Blocked = "needs "+list[j].Name, false
 				break
@@ -164,98 +167,103 @@ func (s *Supervisor) blameNeeds(list []ComponentStatus) {
 	}
 }
 
-// Stop ends a component and holds it down until Start. It returns when the program has ended.
+// Stop stops a component and keeps it stopped until Start. It returns when the program has ended.
 func (s *Supervisor) Stop(name string) error {
-	return s.with(name, (*unit).stop)
+	return s.withComponent(name, (*supervisedComponent).stop)
 }
 
-// Start lets a component run again that Stop held down.
+// Start starts a component that Stop stopped.
 func (s *Supervisor) Start(name string) error {
-	return s.with(name, func(u *unit) { u.want(true) })
+	return s.withComponent(name, func(c *supervisedComponent) { c.setWanted(true) })
 }
 
-// Kill ends a component's program by SIGKILL; it starts again at once.
+// Kill ends a component's program by SIGKILL. The program restarts without a longer delay.
 func (s *Supervisor) Kill(name string) error {
-	return s.with(name, (*unit).kill)
+	return s.withComponent(name, (*supervisedComponent).kill)
 }
 
-func (s *Supervisor) with(name string, do func(*unit)) error {
-	for _, u := range s.units {
-		if u.Name == name {
-			do(u)
+// withComponent calls do with the component called name, or returns an error if there is none.
+func (s *Supervisor) withComponent(name string, do func(*supervisedComponent)) error {
+	for _, c := range s.components {
+		if c.Name == name {
+			do(c)
 			return nil
 		}
 	}
 	return fmt.Errorf("there is no component %q here", name)
 }
 
-// keep is the life of a component.
-func (s *Supervisor) keep(ctx context.Context, u *unit) {
-	if !s.awaitNeeds(ctx, u) {
+// supervise runs a component after its dependencies and restarts it until ctx ends.
+func (s *Supervisor) supervise(ctx context.Context, c *supervisedComponent) {
+	if !s.awaitDependencies(ctx, c) {
 		return
 	}
 	delay := firstBackoff
-	for u.awaitWanted(ctx) {
+	for c.awaitWanted(ctx) {
 		began := time.Now()
-		err := s.runOnce(ctx, u)
-		if ctx.Err() != nil || err == nil && u.Run != nil {
+		err := s.runOnce(ctx, c)
+		if ctx.Err() != nil || err == nil && c.Run != nil {
 			return
 		}
-		if time.Since(began) > steadyAfter || u.takeKilled() {
+		if time.Since(began) > steadyAfter || c.consumeKilled() {
 			delay = firstBackoff
 		}
-		if !u.isWanted() {
-			u.set(StateStopped, "")
+		if !c.isWanted() {
+			c.setState(StateStopped, "")
 			continue
 		}
-		u.crashed(err)
-		u.pause(ctx, delay)
+		c.recordCrash(err)
+		c.awaitRestart(ctx, delay)
 		delay = min(2*delay, lastBackoff)
 	}
 }
 
-func (s *Supervisor) awaitNeeds(ctx context.Context, u *unit) bool {
-	for _, name := range u.Uses {
-		if !u.awaitOther(ctx, name, s.unit(name).usable) {
+// awaitDependencies waits until the component's dependencies have been usable or ready once. It reports false if ctx
+// ends first.
+func (s *Supervisor) awaitDependencies(ctx context.Context, c *supervisedComponent) bool {
+	for _, name := range c.Uses {
+		if !c.awaitDependency(ctx, name, s.component(name).firstUsable) {
 			return false
 		}
 	}
-	for _, name := range u.Needs {
-		if !u.awaitOther(ctx, name, s.unit(name).served) {
+	for _, name := range c.Needs {
+		if !c.awaitDependency(ctx, name, s.component(name).firstReady) {
 			return false
 		}
 	}
 	return true
 }
 
-func (s *Supervisor) unit(name string) *unit {
-	return s.units[slices.IndexFunc(s.units, func(u *unit) bool { return u.Name == name })]
+// component returns the component called name, which must exist.
+func (s *Supervisor) component(name string) *supervisedComponent {
+	return s.components[slices.IndexFunc(s.components, func(c *supervisedComponent) bool { return c.Name == name })]
 }
 
-// runOnce does the component's step, or runs its program until it ends.
-func (s *Supervisor) runOnce(ctx context.Context, u *unit) error {
-	u.set(StateStarting, "")
-	if u.Run != nil {
-		if err := u.Run(ctx); err != nil {
+// runOnce does the component's step once, or runs its program until it ends. It returns nil only for a step that
+// succeeded.
+func (s *Supervisor) runOnce(ctx context.Context, c *supervisedComponent) error {
+	c.setState(StateStarting, "")
+	if c.Run != nil {
+		if err := c.Run(ctx); err != nil {
 			return err
 		}
-		u.becomeReady()
+		c.becomeReady()
 		return nil
 	}
-	cmd, err := s.command(u)
+	cmd, err := s.command(c)
 	if err != nil {
 		return err
 	}
-	err = s.launch(ctx, u, cmd)
+	err = s.startProgram(ctx, c, cmd)
 	cmd.Stdout.(*os.File).Close()
 	if err != nil {
 		return err
 	}
 	alive, ended := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	wg.Go(func() { u.awaitReady(alive) })
+	wg.Go(func() { c.awaitReady(alive) })
 	err = cmd.Wait()
-	u.gone()
+	c.recordEnd()
 	ended()
 	wg.Wait()
 	if err == nil {
@@ -264,19 +272,21 @@ func (s *Supervisor) runOnce(ctx context.Context, u *unit) error {
 	return err
 }
 
-// launch has the spawner start the program, unless ctx, which ends the spawner too, ends before.
-func (s *Supervisor) launch(ctx context.Context, u *unit, cmd *exec.Cmd) error {
+// startProgram starts the program on the spawner's thread. It returns ctx's error if ctx, which also ends the
+// spawner, ends first.
+func (s *Supervisor) startProgram(ctx context.Context, c *supervisedComponent, cmd *exec.Cmd) error {
 	started := make(chan error, 1)
 	select {
-	case s.spawn <- func() { started <- u.launch(cmd) }:
+	case s.spawn <- func() { started <- c.startProcess(cmd) }:
 		return <-started
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (s *Supervisor) command(u *unit) (*exec.Cmd, error) {
-	path := s.logFile(u.Name)
+// command returns the component's command with its log open. It rotates the log if it has grown too large.
+func (s *Supervisor) command(c *supervisedComponent) (*exec.Cmd, error) {
+	path := s.logFile(c.Name)
 	if info, err := os.Stat(path); err == nil && info.Size() > maxLogSize {
 		if err := os.Rename(path, path+".1"); err != nil {
 			return nil, fmt.Errorf("setting the log aside: %w", err)
@@ -286,8 +296,8 @@ func (s *Supervisor) command(u *unit) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the log: %w", err)
 	}
-	cmd := exec.Command(s.binary, u.Args...)
-	cmd.Env = append(os.Environ(), u.Env...)
+	cmd := exec.Command(s.binary, c.Args...)
+	cmd.Env = append(os.Environ(), c.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd, nil

@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// world is a supervisor of shell scripts that write what happens to them to a file.
-type world struct {
+// testSupervisor is a supervisor of shell scripts that write their starts and ends to a file.
+type testSupervisor struct {
 	*Supervisor
 	events string
 }
 
-// script is a component that runs until it is ended, ready once its file exists.
-func (w *world) script(name string, needs ...string) Component {
+// script returns a component that runs until it is stopped and is ready once its file exists.
+func (w *testSupervisor) script(name string, needs ...string) Component {
 	up := filepath.Join(filepath.Dir(w.events), name+".up")
 	return Component{
 		Name: name, Needs: needs,
@@ -37,14 +37,16 @@ func (w *world) script(name string, needs ...string) Component {
 	}
 }
 
-func newWorld(t *testing.T) *world { return &world{events: filepath.Join(t.TempDir(), "events")} }
+func newTestSupervisor(t *testing.T) *testSupervisor {
+	return &testSupervisor{events: filepath.Join(t.TempDir(), "events")}
+}
 
-// start runs the supervisor of these components until the test or the returned function ends it.
-func (w *world) start(t *testing.T, plane ...Component) (stop func()) {
+// start runs a supervisor of these components until the test ends or the returned function is called.
+func (w *testSupervisor) start(t *testing.T, components ...Component) (stop func()) {
 	t.Helper()
 	dir := t.TempDir()
 	var err error
-	w.Supervisor, err = NewSupervisor("/bin/sh", plane, func(c string) string { return filepath.Join(dir, c+".log") })
+	w.Supervisor, err = NewSupervisor("/bin/sh", components, func(c string) string { return filepath.Join(dir, c+".log") })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +64,7 @@ func (w *world) start(t *testing.T, plane ...Component) (stop func()) {
 	return stop
 }
 
-func (w *world) log(t *testing.T) []string {
+func (w *testSupervisor) log(t *testing.T) []string {
 	t.Helper()
 	data, err := os.ReadFile(w.events)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -71,11 +73,11 @@ func (w *world) log(t *testing.T) []string {
 	return strings.Fields(string(data))
 }
 
-func (w *world) status(name string) ComponentStatus {
+func (w *testSupervisor) status(name string) ComponentStatus {
 	return *(&Status{Components: w.Status()}).Component(name)
 }
 
-func (w *world) await(t *testing.T, what string, holds func() bool) {
+func (w *testSupervisor) await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -84,13 +86,13 @@ func (w *world) await(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-func (w *world) awaitState(t *testing.T, name string, state State) {
+func (w *testSupervisor) awaitState(t *testing.T, name string, state State) {
 	t.Helper()
 	w.await(t, name+" "+string(state), func() bool { return w.status(name).State == state })
 }
 
 func TestSupervisorStartsInOrderAndEndsInReverse(t *testing.T) {
-	w := newWorld(t)
+	w := newTestSupervisor(t)
 	stop := w.start(t, w.script("a"), w.script("b", "a"), w.script("c", "a", "b"))
 	w.awaitState(t, "c", StateReady)
 	stop()
@@ -101,7 +103,7 @@ func TestSupervisorStartsInOrderAndEndsInReverse(t *testing.T) {
 }
 
 func TestSupervisorWaitsForReadinessOfNeeds(t *testing.T) {
-	w := newWorld(t)
+	w := newTestSupervisor(t)
 	a := w.script("a")
 	ready := make(chan struct{})
 	a.Ready = func(context.Context) error {
@@ -122,7 +124,7 @@ func TestSupervisorWaitsForReadinessOfNeeds(t *testing.T) {
 }
 
 func TestSupervisorStartsWhatUsesSomethingUsable(t *testing.T) {
-	w := newWorld(t)
+	w := newTestSupervisor(t)
 	a := w.script("a")
 	a.Usable, a.Ready = a.Ready, func(context.Context) error { return errors.New("still loading") }
 	b := w.script("b")
@@ -138,7 +140,7 @@ func TestSupervisorStartsWhatUsesSomethingUsable(t *testing.T) {
 }
 
 func TestSupervisorRestartsWhatWasKilled(t *testing.T) {
-	w := newWorld(t)
+	w := newTestSupervisor(t)
 	w.start(t, w.script("a"), w.script("b", "a"))
 	w.awaitState(t, "b", StateReady)
 	other := w.status("b").PID
@@ -158,7 +160,7 @@ func TestSupervisorRestartsWhatWasKilled(t *testing.T) {
 }
 
 func TestSupervisorBacksOff(t *testing.T) {
-	w := newWorld(t)
+	w := newTestSupervisor(t)
 	w.start(t, Component{
 		Name: "a", Args: []string{"-c", "date +%s%3N >>" + w.events + "; exit 3"},
 		Ready: func(context.Context) error { return errors.New("never") },
@@ -184,7 +186,7 @@ func TestSupervisorBacksOff(t *testing.T) {
 }
 
 func TestSupervisorHoldsDown(t *testing.T) {
-	w := newWorld(t)
+	w := newTestSupervisor(t)
 	w.start(t, w.script("a"))
 	w.awaitState(t, "a", StateReady)
 	if err := w.Stop("a"); err != nil {
@@ -211,7 +213,7 @@ func TestSupervisorHoldsDown(t *testing.T) {
 }
 
 func TestSupervisorKillsWhatIgnoresTheRequestToEnd(t *testing.T) {
-	w := newWorld(t)
+	w := newTestSupervisor(t)
 	a := w.script("a")
 	a.Args[1] = strings.Replace(a.Args[1], "exit 0", ":", 1)
 	stop := w.start(t, a)
@@ -224,7 +226,7 @@ func TestSupervisorKillsWhatIgnoresTheRequestToEnd(t *testing.T) {
 }
 
 func TestSupervisorRepeatsAStepUntilItSucceeds(t *testing.T) {
-	w := newWorld(t)
+	w := newTestSupervisor(t)
 	attempts := 0
 	step := Component{Name: "step", Run: func(context.Context) error {
 		if attempts++; attempts < 3 {
@@ -239,10 +241,10 @@ func TestSupervisorRepeatsAStepUntilItSucceeds(t *testing.T) {
 	}
 }
 
-// TestSupervisorStartsNothingAfterItsEnd: a component that is about to start when the supervisor ends does not wait for the thread that
-// starts programs, which has ended too.
+// TestSupervisorStartsNothingAfterItsEnd checks a component that is about to start when the supervisor ends. It must not
+// wait for the spawner, which has ended too.
 func TestSupervisorStartsNothingAfterItsEnd(t *testing.T) {
-	w := newWorld(t)
+	w := newTestSupervisor(t)
 	s, err := NewSupervisor("/bin/sh", []Component{w.script("a")}, func(string) string { return os.DevNull })
 	if err != nil {
 		t.Fatal(err)
@@ -250,7 +252,7 @@ func TestSupervisorStartsNothingAfterItsEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- s.runOnce(ctx, s.units[0]) }()
+	go func() { ended <- s.runOnce(ctx, s.components[0]) }()
 	select {
 	case err := <-ended:
 		if !errors.Is(err, context.Canceled) {
@@ -262,7 +264,7 @@ func TestSupervisorStartsNothingAfterItsEnd(t *testing.T) {
 }
 
 func TestSupervisorDrainsWhatServedBeforeItEndsIt(t *testing.T) {
-	w := newWorld(t)
+	w := newTestSupervisor(t)
 	note := func(name string) func(context.Context) {
 		return func(context.Context) {
 			f, err := os.OpenFile(w.events, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
@@ -287,7 +289,7 @@ func TestSupervisorDrainsWhatServedBeforeItEndsIt(t *testing.T) {
 }
 
 func TestSupervisorProbesWhatIsReady(t *testing.T) {
-	w := newWorld(t)
+	w := newTestSupervisor(t)
 	a, b := w.script("a"), w.script("b", "a")
 	up := a.Ready
 	var frozen atomic.Bool
@@ -316,12 +318,12 @@ func TestSupervisorProbesWhatIsReady(t *testing.T) {
 		t.Errorf("with the first one frozen the components are %v, want %v", got, want)
 	}
 	if s := w.status("a"); s.State != StateReady || s.Restarts != 0 {
-		t.Errorf("to be asked has changed a: %+v", s)
+		t.Errorf("the probe changed a: %+v", s)
 	}
 }
 
-func TestSupervisorTellsTheCause(t *testing.T) {
-	w := newWorld(t)
+func TestSupervisorReportsTheCause(t *testing.T) {
+	w := newTestSupervisor(t)
 	w.start(t, Component{
 		Name: "a", Args: []string{"-c", "exit 3"},
 		Ready: func(context.Context) error { return errors.New("no answer") },
@@ -333,9 +335,10 @@ func TestSupervisorTellsTheCause(t *testing.T) {
 	})
 }
 
-// TestSupervisorForgetsACauseThatIsGone: the status is of now, and the component does not wait for its turn to start again.
+// TestSupervisorForgetsACauseThatIsGone checks that the status omits a cause that was removed, and that the component
+// restarts without waiting for the whole delay.
 func TestSupervisorForgetsACauseThatIsGone(t *testing.T) {
-	w := newWorld(t)
+	w := newTestSupervisor(t)
 	var full atomic.Bool
 	full.Store(true)
 	a := w.script("a")
@@ -362,17 +365,17 @@ func TestSupervisorForgetsACauseThatIsGone(t *testing.T) {
 	w.awaitState(t, "a", StateReady)
 }
 
-func TestCheckPlane(t *testing.T) {
+func TestValidateComponents(t *testing.T) {
 	program := []string{"x"}
 	for name, c := range map[string]struct {
-		plane []Component
-		want  string
+		components []Component
+		want       string
 	}{
 		"twice":   {[]Component{{Name: "a", Args: program}, {Name: "a", Args: program}}, "component a is there twice"},
 		"later":   {[]Component{{Name: "a", Args: program, Needs: []string{"b"}}, {Name: "b", Args: program}}, "component a needs b, which does not come before it"},
 		"neither": {[]Component{{Name: "a"}}, "component a must be either a program or a step"},
 	} {
-		if err := checkPlane(c.plane); err == nil || err.Error() != c.want {
+		if err := validateComponents(c.components); err == nil || err.Error() != c.want {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
 	}

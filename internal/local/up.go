@@ -12,12 +12,13 @@ import (
 	"time"
 )
 
-// upTimeout is how long a start may take on a slow machine before it is reported as failed.
+// upTimeout is how long a start may take, also on a slow machine, before it is reported as failed.
 const upTimeout = 5 * time.Minute
 
-// Up starts the cluster in the background unless it runs already, and returns when all of it is ready. report is
-// called with each component that becomes so. When ctx ends before, the cluster goes on starting. It fails if the
-// machine cannot run pods, if the cluster runs with other options, or if a component does not become ready.
+// Up starts the cluster in the background, unless it runs already, and returns when every component is ready. It
+// calls report with each component that becomes ready. The start continues in the background if ctx ends first. Up
+// fails if the machine cannot run pods, if the cluster runs with other options, or if a component does not become
+// ready.
 func Up(ctx context.Context, d Dir, o Options, report func(ComponentStatus)) (started bool, err error) {
 	o.complete()
 	if err := o.validate(); err != nil {
@@ -47,7 +48,8 @@ func Up(ctx context.Context, d Dir, o Options, report func(ComponentStatus)) (st
 	return true, awaitReady(ctx, d, ended, report)
 }
 
-// awaitDown waits for the end of a cluster that goes down, and tells whether it did.
+// awaitDown waits until a cluster that is shutting down has ended. It reports false if the cluster was not shutting
+// down or ctx ended first.
 func awaitDown(ctx context.Context, d Dir) bool {
 	waited := false
 	for {
@@ -62,10 +64,10 @@ func awaitDown(ctx context.Context, d Dir) bool {
 	}
 }
 
-// prepare makes the directory ready for a start with these options, or returns errLocked. What is left of an earlier
-// run, which can only be found by the options that it had, is removed.
+// prepare makes the directory ready for a start with these options, or returns errLocked. It first removes the
+// leftovers of an earlier run, because they can be found only by the options of that run.
 func prepare(ctx context.Context, d Dir, o Options) error {
-	if err := CheckHost(); err != nil {
+	if err := CheckPodSupport(); err != nil {
 		return err
 	}
 	if err := d.create(); err != nil {
@@ -76,14 +78,15 @@ func prepare(ctx context.Context, d Dir, o Options) error {
 		return err
 	}
 	defer lock.Close()
-	if err := sweep(ctx, d); err != nil {
+	if err := removeLeftovers(ctx, d); err != nil {
 		return err
 	}
 	_, err = d.Configure(o)
 	return err
 }
 
-// startMachine starts the machine process in a session of its own. The channel tells how it ended, if it does.
+// startMachine starts the machine process in a session of its own. The returned channel receives the process's exit
+// error when it ends.
 func startMachine(d Dir) (<-chan error, error) {
 	binary, err := os.Executable()
 	if err != nil {
@@ -102,29 +105,29 @@ func startMachine(d Dir) (<-chan error, error) {
 		return nil, fmt.Errorf("starting the machine process: %w", err)
 	}
 	ended := make(chan error, 1)
-	// Nobody waits for this once the cluster is ready: the machine process outlives the command that started it.
+	// The machine process outlives this command, so nothing waits for the goroutine once the cluster is ready.
 	go func() { ended <- cmd.Wait() }()
 	return ended, nil
 }
 
-// awaitReady waits for every component. A machine process that ended (never, if the channel is nil) is a failure,
-// unless another one, started at the same time, had the lock before it.
+// awaitReady waits until every component is ready. It fails if the machine process ends, unless another process,
+// started at the same time, has taken the lock. ended may be nil.
 func awaitReady(ctx context.Context, d Dir, ended <-chan error, report func(ComponentStatus)) error {
 	ctx, cancel := context.WithTimeout(ctx, upTimeout)
 	defer cancel()
 	client := NewClient(d)
 	reported := map[string]bool{}
-	last, silent := &Status{}, error(nil) // what the machine process has said last, and why it said no more
+	last, statusErr := &Status{}, error(nil) // last status, and why there is no newer one
 	probed := time.Now()
 	for {
 		status, err := client.Status(ctx)
-		// What has become ready once may serve no more, and others wait for it.
+		// Status shows a component as ready once it was; only Probe finds one that has stopped serving since.
 		if err == nil && (status.Ready() || time.Since(probed) > probeEvery) {
 			status, err = client.Probe(ctx)
 			probed = time.Now()
 		}
 		if ctx.Err() == nil {
-			silent = err
+			statusErr = err
 		}
 		if err == nil {
 			last = status
@@ -132,24 +135,24 @@ func awaitReady(ctx context.Context, d Dir, ended <-chan error, report func(Comp
 			if status.Ready() {
 				return nil
 			}
-			if err := blocked(d, status); err != nil {
+			if err := blockedComponent(d, status); err != nil {
 				return err
 			}
 		}
 		select {
-		case how := <-ended:
+		case exitErr := <-ended:
 			ended = nil
 			if !d.Running() {
-				return machineEnded(d, how)
+				return machineExitError(d, exitErr)
 			}
 		case <-ctx.Done():
-			return notReady(ctx, d, last, silent)
+			return notReadyError(ctx, d, last, statusErr)
 		case <-time.After(readyInterval):
 		}
 	}
 }
 
-// reportReady reports the components that have become ready since the last time.
+// reportReady calls report with the components that have become ready since the last call.
 func reportReady(status *Status, reported map[string]bool, report func(ComponentStatus)) {
 	for _, c := range status.Components {
 		if c.State == StateReady && !reported[c.Name] {
@@ -159,8 +162,8 @@ func reportReady(status *Status, reported map[string]bool, report func(Component
 	}
 }
 
-// blocked returns what keeps the cluster from becoming ready and does not pass by itself, or nil.
-func blocked(d Dir, status *Status) error {
+// blockedComponent returns an error that names the first component that cannot become ready by itself, or nil.
+func blockedComponent(d Dir, status *Status) error {
 	for _, c := range status.Components {
 		if c.Blocked {
 			return fmt.Errorf("cluster %s cannot become ready: %s: %s", d.Name(), c.Name, c.Message)
@@ -169,25 +172,25 @@ func blocked(d Dir, status *Status) error {
 	return nil
 }
 
-// machineEnded gives the reason that a machine process wrote down, or how it ended if it could not.
-func machineEnded(d Dir, how error) error {
-	if said := strings.TrimPrefix(lastLines(d.LogFile(machineLog), 5), "t9k local: "); said != "" {
-		return fmt.Errorf("starting cluster %s: %s", d.Name(), said)
+// machineExitError returns why the machine process ended: what it wrote to its log, or otherwise its exit status.
+func machineExitError(d Dir, exitErr error) error {
+	if output := strings.TrimPrefix(lastLines(d.LogFile(machineLog), 5), "t9k local: "); output != "" {
+		return fmt.Errorf("starting cluster %s: %s", d.Name(), output)
 	}
-	if how == nil {
+	if exitErr == nil {
 		return fmt.Errorf("starting cluster %s: it was told to stop", d.Name())
 	}
-	return fmt.Errorf("starting cluster %s: its machine process ended: %w", d.Name(), how)
+	return fmt.Errorf("starting cluster %s: its machine process ended: %w", d.Name(), exitErr)
 }
 
-// notReady says what a start that took too long or was interrupted was waiting for, or why that cannot be said.
-func notReady(ctx context.Context, d Dir, status *Status, silent error) error {
+// notReadyError returns an error that names the components that are not ready and the end of their logs.
+func notReadyError(ctx context.Context, d Dir, status *Status, statusErr error) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("interrupted; the cluster goes on starting: see `t9k local status%s`", nameFlag(d))
 	}
 	text := fmt.Sprintf("the cluster is not ready after %s", upTimeout)
-	if silent != nil {
-		text += fmt.Sprintf("\nits machine process does not answer: %v; the end of its log:\n%s", silent, lastLines(d.LogFile(machineLog), 5))
+	if statusErr != nil {
+		text += fmt.Sprintf("\nits machine process does not answer: %v; the end of its log:\n%s", statusErr, lastLines(d.LogFile(machineLog), 5))
 	}
 	for _, c := range status.Components {
 		if c.State != StateReady {
@@ -200,8 +203,8 @@ func notReady(ctx context.Context, d Dir, status *Status, silent error) error {
 	return errors.New(text)
 }
 
-// lastLines returns the end of a file, or why it cannot be read. One that does not exist has no lines: not every part of a
-// cluster is a process with a log.
+// lastLines returns the last n lines of a file, or the reason why it cannot be read. It returns nothing for a file
+// that does not exist, because a component that is a step has no log.
 func lastLines(path string, n int) string {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -214,7 +217,7 @@ func lastLines(path string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// nameFlag is how to name the cluster on the command line.
+// nameFlag is the flag that names the cluster on the command line. It is empty for the default cluster.
 func nameFlag(d Dir) string {
 	if d.Name() == DefaultName {
 		return ""

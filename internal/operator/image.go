@@ -12,7 +12,8 @@ import (
 	"tensorstack.dev/batch/internal/version"
 )
 
-// ownImage is the image of the pod that this runs in or, outside of pods, that of this version's release.
+// ownImage returns the image of the operator's own pod. Outside of a pod it returns the image of this version's
+// release.
 func ownImage(ctx context.Context, live client.Reader) (string, error) {
 	namespace := podNamespace()
 	if namespace == "" {
@@ -29,11 +30,11 @@ func ownImage(ctx context.Context, live client.Reader) (string, error) {
 	return operatorImage(pod)
 }
 
-// containerName is the operator's container in config/operator/deployment.yaml.
+// containerName is the name of the operator's container in config/operator/deployment.yaml.
 const containerName = "operator"
 
-// operatorImage is the image of the container of a pod that runs this program: the one of that name, or the only one. Another
-// may be injected before it.
+// operatorImage returns the image of the container that runs the operator: the one called containerName, or the only
+// one. The name matters because a sidecar may be injected before it.
 func operatorImage(pod *corev1.Pod) (string, error) {
 	all := pod.Spec.Containers
 	i := slices.IndexFunc(all, func(c corev1.Container) bool { return c.Name == containerName })

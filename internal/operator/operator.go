@@ -1,4 +1,5 @@
-// Package operator assembles the t9k-operator.
+// Package operator assembles the t9k-operator from its controllers and webhooks and contains no decisions of its own. Start
+// reading at NewCommand.
 package operator
 
 import (
@@ -32,13 +33,13 @@ import (
 	"tensorstack.dev/batch/internal/webhook"
 )
 
-// A right to create cannot be bound to a name.
+// RBAC cannot restrict a right to create by name.
 //
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=t9k-system,verbs=create
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=t9k-operator,namespace=t9k-system,verbs=get;update
 // +kubebuilder:rbac:groups="",resources=events,namespace=t9k-system,verbs=create
 
-// options are the command line's settings.
+// options are the command-line settings.
 type options struct {
 	kubeconfig     string
 	leaderElection bool
@@ -50,7 +51,7 @@ type options struct {
 	tensorboards   tensorboard.Options
 }
 
-// NewCommand is the command that runs the operator until it is told to stop.
+// NewCommand returns the command that runs the operator until its context ends.
 func NewCommand() *cobra.Command {
 	o := options{}
 	cmd := &cobra.Command{
@@ -89,6 +90,7 @@ func NewCommand() *cobra.Command {
 	return cmd
 }
 
+// run starts the operator and returns when ctx ends or the manager fails.
 func (o *options) run(ctx context.Context) error {
 	ctrl.SetLogger(klog.Background())
 	config, err := o.restConfig()
@@ -121,8 +123,10 @@ func (o *options) run(ctx context.Context) error {
 	return nil
 }
 
+// servesWebhook reports whether the admission webhooks are enabled.
 func (o *options) servesWebhook() bool { return o.webhookAddress != "" && o.webhookAddress != "0" }
 
+// restConfig returns the configuration of the API server's client.
 func (o *options) restConfig() (*rest.Config, error) {
 	var config *rest.Config
 	var err error
@@ -134,12 +138,13 @@ func (o *options) restConfig() (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("loading the client configuration: %w", err)
 	}
-	// The API server's own priority and fairness protects it; a limit here would only delay large jobs.
+	// There is no client-side limit: API Priority and Fairness protects the API server, and a limit would delay large jobs.
 	config.QPS = -1
 	config.UserAgent = "t9k-operator"
 	return config, nil
 }
 
+// manager returns the controller manager without its controllers.
 func (o *options) manager(config *rest.Config) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, batch.AddToScheme, scheduling.AddToScheme, tensorboardv1beta1.AddToScheme} {
@@ -172,7 +177,7 @@ func (o *options) manager(config *rest.Config) (manager.Manager, error) {
 	return mgr, nil
 }
 
-// podNamespace is the namespace of the pod that this runs in; empty outside of a pod.
+// podNamespace returns the namespace of the operator's own pod, or nothing outside of a pod.
 func podNamespace() string {
 	content, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 	if err != nil {
@@ -181,7 +186,8 @@ func podNamespace() string {
 	return strings.TrimSpace(string(content))
 }
 
-// detectClusterDomain reads the cluster's DNS domain from the search list that every pod gets; empty where there is none.
+// detectClusterDomain returns the cluster's DNS domain from a pod's resolv.conf, or nothing if its search list has
+// none.
 func detectClusterDomain(resolvConf string) string {
 	content, err := os.ReadFile(resolvConf)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"tensorstack.dev/batch/internal/webhook"
 )
 
-// addParts adds all controllers to a manager, each to start when it can.
+// addParts adds the starters of all controllers to a manager.
 func (o *options) addParts(ctx context.Context, mgr ctrl.Manager, shapes *queue.Shapes) error {
 	parts, err := o.leaderParts(ctx, mgr, shapes)
 	if err != nil {
@@ -37,7 +37,7 @@ func (o *options) addParts(ctx context.Context, mgr ctrl.Manager, shapes *queue.
 	return nil
 }
 
-// leaderParts are the controllers that run in the operator that leads.
+// leaderParts lists the controllers that run only in the leading operator.
 func (o *options) leaderParts(ctx context.Context, mgr ctrl.Manager, shapes *queue.Shapes) ([]part, error) {
 	jobs, err := jobcontroller.New(ctx, mgr, o.jobs)
 	if err != nil {

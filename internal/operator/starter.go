@@ -20,10 +20,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// recheck is the time after which a controller that waits is looked at again.
+// recheck is the interval at which the requirements of a waiting part are checked again.
 const recheck = 5 * time.Second
 
-// waiting tells which controllers wait, and for what.
+// waiting is the metric of the parts that wait, with the reason.
 var waiting = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "t9k_controller_waiting",
 	Help: "1 for each controller that has not started, since a resource that it reads is missing or forbidden.",
@@ -31,32 +31,33 @@ var waiting = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 
 func init() { metrics.Registry.MustRegister(waiting) }
 
-// part is a controller, or several that make sense only together.
+// part is a controller, or several that are started together.
 type part struct {
 	name string
-	// reads lists the objects that it lists and watches.
+	// reads lists the kinds of objects that the part lists and watches.
 	reads []client.Object
-	// add adds it to the manager, which runs already. It adds nothing where it fails.
+	// add adds the part to a running manager. It adds nothing if it fails.
 	add func(context.Context) error
 }
 
-// starter adds each part to the manager as soon as what it reads is there and may be read, whatever the others wait for. An
-// informer of anything else would never fill, and whoever waits for all informers would wait for ever.
+// starter adds each part to the manager as soon as the part's kinds exist and can be read. The parts do not wait for
+// each other. A part must not start earlier: an informer of a missing kind never syncs, and the manager would wait
+// for it forever.
 type starter struct {
 	mgr   ctrl.Manager
 	parts []part
-	// everywhere has the parts run in every replica of the operator, and not only in the one that leads.
+	// everywhere makes the parts run in every replica of the operator and not only in the leader.
 	everywhere bool
 
 	mu sync.Mutex
-	// problems says of each part that waits what it waits for.
+	// problems holds for each waiting part what it waits for.
 	problems map[string]string
 }
 
-// NeedLeaderElection tells controller-runtime where the parts run.
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (s *starter) NeedLeaderElection() bool { return !s.everywhere }
 
-// addTo adds the starter to its manager, with a readiness check for each part.
+// addTo adds the starter and a readiness check for each part to its manager.
 func (s *starter) addTo() error {
 	s.problems = map[string]string{}
 	for _, p := range s.parts {
@@ -78,7 +79,7 @@ func (s *starter) addTo() error {
 	return nil
 }
 
-// Start adds parts until none waits.
+// Start adds the parts and returns when none waits or ctx ends.
 func (s *starter) Start(ctx context.Context) error {
 	log := s.mgr.GetLogger()
 	left := slices.Clone(s.parts)
@@ -96,7 +97,8 @@ func (s *starter) Start(ctx context.Context) error {
 	}
 }
 
-// try adds a part if nothing stands in its way. It notes what does, and logs it where that is news.
+// try adds a part if its kinds can be read, and reports whether it did. Otherwise it records the problem, and logs it
+// if it is new.
 func (s *starter) try(ctx context.Context, log logr.Logger, p part, checked map[schema.GroupVersionKind]string) bool {
 	waiting.DeletePartialMatch(prometheus.Labels{"controller": p.name})
 	var problems []string
@@ -127,7 +129,7 @@ func (s *starter) try(ctx context.Context, log logr.Logger, p part, checked map[
 	return problem == ""
 }
 
-// problem says why objects of a kind cannot be listed and watched; empty where they can.
+// problem returns the kind of an object, and why its objects cannot be listed and watched, or nothing if they can.
 func (s *starter) problem(ctx context.Context, o client.Object, checked map[schema.GroupVersionKind]string) (schema.GroupVersionKind, string) {
 	gvk, err := apiutil.GVKForObject(o, s.mgr.GetScheme())
 	if err != nil {
@@ -141,6 +143,7 @@ func (s *starter) problem(ctx context.Context, o client.Object, checked map[sche
 	return gvk, problem
 }
 
+// find returns why objects of a kind cannot be listed and watched, or nothing if they can.
 func (s *starter) find(ctx context.Context, gvk schema.GroupVersionKind) string {
 	mapping, err := s.mgr.GetRESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
 	if meta.IsNoMatchError(err) {

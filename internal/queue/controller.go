@@ -39,32 +39,34 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
 
-// The operator makes groups and pods for jobs, whose users were asked for their right to the queue: so it may use all of them.
+// The operator may use all queues, because it creates the groups and pods of jobs. Admission checks the right of a job's
+// user to the queue.
 
 const (
-	// fieldManager owns the status of queues and the counts of groups.
+	// fieldManager is the field manager of the status of queues and of the counts of groups.
 	fieldManager = "t9k-operator-queue"
-	// delay is how long changes are gathered before a status is written.
+	// delay is the time during which changes are collected before a status is written.
 	delay = 300 * time.Millisecond
 
-	// workers is the number of groups, and of queues, that are handled at once.
+	// workers is the number of groups, and also of queues, that are reconciled concurrently.
 	workers = 4
 
 	byGroup, byQueue = "group", "queue"
 )
 
-// keeper reads pods of the t9k-scheduler from a cache of its own, for that of the manager knows those of jobs alone.
+// keeper reconciles queues and groups. It reads the t9k-scheduler's pods from its own cache, because the manager's
+// cache holds only the pods of jobs.
 type keeper struct {
 	client client.Client
 	pods   cache.Cache
-	// guests are the pods of other schedulers that name a queue.
+	// guests is the cache of the pods of other schedulers that name a queue.
 	guests cache.Cache
 	shapes *Shapes
-	// began is when the first queue was looked at; unset until then.
+	// began is when the first queue was reconciled, or zero before that.
 	began atomic.Pointer[time.Time]
 }
 
-// Add runs the controllers in a manager.
+// Add adds the controllers to a manager.
 func Add(ctx context.Context, mgr ctrl.Manager, shapes *Shapes) error {
 	pods, err := cache.New(mgr.GetConfig(), cache.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: map[client.Object]cache.ByObject{
 		&corev1.Pod{}: {Field: fields.OneTermEqualSelector("spec.schedulerName", scheduling.SchedulerName), Transform: trim}}})
@@ -114,6 +116,7 @@ func Add(ctx context.Context, mgr ctrl.Manager, shapes *Shapes) error {
 	return nil
 }
 
+// addGroupStatus adds the controller of the status of groups.
 func (k *keeper) addGroupStatus(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("podgroup-status").
 		Watches(&scheduling.PodGroup{}, later(func(_ context.Context, o client.Object) []types.NamespacedName {
@@ -123,6 +126,7 @@ func (k *keeper) addGroupStatus(mgr ctrl.Manager) error {
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).Complete(reconcile.Func(k.group))
 }
 
+// addQueueStatus adds the controller of the status of queues.
 func (k *keeper) addQueueStatus(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("queue-status").
 		Watches(&scheduling.Queue{}, later(func(_ context.Context, o client.Object) []types.NamespacedName {
@@ -139,8 +143,8 @@ func (k *keeper) addQueueStatus(mgr ctrl.Manager) error {
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).Complete(reconcile.Func(k.queue))
 }
 
-// ensureDefault makes the queue that every installation has. A manifest cannot bring it: it would be applied together with the
-// CRD, and refused.
+// ensureDefault creates the queue that every installation has. It is not part of the manifests, because they are
+// applied together with the CRD and the API server would refuse it.
 func (k *keeper) ensureDefault(ctx context.Context) error {
 	queue, err := config.DefaultQueue()
 	if err != nil {
@@ -153,11 +157,12 @@ func (k *keeper) ensureDefault(ctx context.Context) error {
 		}
 		logf.FromContext(ctx).Error(err, "Making the default queue; trying again")
 		return false, nil
-	}) // it ends early with the context only
+	}) // it fails only if the context ends
 	return nil
 }
 
-// later has objects looked at after a delay, in which further changes of them cost nothing.
+// later returns an event handler that enqueues objects after a delay, so that several changes within it cause one
+// reconciliation.
 func later(of func(context.Context, client.Object) []types.NamespacedName) handler.EventHandler {
 	add := func(ctx context.Context, o client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		for _, key := range of(ctx, o) {
@@ -178,7 +183,7 @@ func later(of func(context.Context, client.Object) []types.NamespacedName) handl
 	}
 }
 
-// trim drops what nobody here reads.
+// trim removes the fields of an object that this package does not read, to save memory in the cache.
 func trim(in any) (any, error) {
 	pod, ok := in.(*corev1.Pod)
 	if !ok {
@@ -202,6 +207,7 @@ func trim(in any) (any, error) {
 	return out, nil
 }
 
+// group reconciles the status of a group.
 func (k *keeper) group(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	g := &scheduling.PodGroup{}
 	if err := k.client.Get(ctx, req.NamespacedName, g); err != nil {
@@ -218,7 +224,7 @@ func (k *keeper) group(ctx context.Context, req reconcile.Request) (reconcile.Re
 	return reconcile.Result{}, k.write(ctx, "PodGroup", g, s)
 }
 
-// sameGroup compares all but the condition that the scheduler keeps.
+// sameGroup compares two statuses except for the condition that the scheduler owns.
 func sameGroup(a, b *scheduling.PodGroupStatus) bool {
 	old := a.DeepCopy()
 	old.Conditions = nil
@@ -230,6 +236,7 @@ func sameGroup(a, b *scheduling.PodGroupStatus) bool {
 	return apiequality.Semantic.DeepEqual(old, b)
 }
 
+// queue reconciles the status of a queue and ends its pods that are too old.
 func (k *keeper) queue(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	q := &scheduling.Queue{}
 	if err := k.client.Get(ctx, req.NamespacedName, q); err != nil {
@@ -260,7 +267,7 @@ func (k *keeper) queue(ctx context.Context, req reconcile.Request) (reconcile.Re
 	return k.retire(ctx, q, pods, now)
 }
 
-// write applies a status, of which it owns nothing that it does not name.
+// write applies a status. Fields that the status does not set keep their other owners.
 func (k *keeper) write(ctx context.Context, kind string, o client.Object, status any) error {
 	patch, err := json.Marshal(map[string]any{
 		"apiVersion": scheduling.GroupVersion.String(), "kind": kind,

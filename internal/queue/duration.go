@@ -14,8 +14,8 @@ var durationUnits = map[string]time.Duration{
 	"y": 365 * 24 * time.Hour, "w": 7 * 24 * time.Hour, "d": 24 * time.Hour, "h": time.Hour, "m": time.Minute, "s": time.Second, "ms": time.Millisecond,
 }
 
-// ParseDuration reads a queue's maxDuration, such as 1w2d or 90m; years have 365 days. Empty and 0 are 0, which stands for no
-// limit. What is longer than about 292 years is that long.
+// ParseDuration parses a queue's maxDuration, such as 1w2d or 90m. A year has 365 days. An empty text and 0 mean no
+// limit and return 0. The result is at most about 292 years, the longest time.Duration.
 func ParseDuration(s string) (time.Duration, error) {
 	if s == "" || s == "0" {
 		return 0, nil

@@ -12,7 +12,7 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// podsOf lists the pods of a queue: those of its groups, and those that name it and have no group.
+// podsOf lists the pods of a queue: those of its groups, and those that name the queue and have no group.
 func (k *keeper) podsOf(ctx context.Context, queue string, groups []scheduling.PodGroup) ([]corev1.Pod, error) {
 	var named corev1.PodList
 	if err := k.pods.List(ctx, &named, client.MatchingFields{byQueue: queue}, client.UnsafeDisableDeepCopy); err != nil {
@@ -50,7 +50,7 @@ func (k *keeper) podsOf(ctx context.Context, queue string, groups []scheduling.P
 	return pods, nil
 }
 
-// groupQueue is the queue of a pod's group; empty where the pod has none, or one that does not exist.
+// groupQueue returns the queue of a pod's group, or nothing if the pod has no group or the group does not exist.
 func (k *keeper) groupQueue(ctx context.Context, pod client.Object) (string, error) {
 	keys := groupsOf(pod)
 	if len(keys) == 0 {
@@ -65,16 +65,16 @@ func (k *keeper) groupQueue(ctx context.Context, pod client.Object) (string, err
 	return g.Spec.Queue, nil
 }
 
-// queuesOf are the queues that a change of a pod may concern.
+// queuesOf lists the queues whose status may depend on a pod.
 func (k *keeper) queuesOf(ctx context.Context, pod client.Object) []types.NamespacedName {
 	queues := []types.NamespacedName{{Name: queueOf(pod)}}
-	if q, err := k.groupQueue(ctx, pod); err == nil && q != "" && q != queues[0].Name { // a cache that runs does not fail
+	if q, err := k.groupQueue(ctx, pod); err == nil && q != "" && q != queues[0].Name { // a running cache does not fail
 		queues = append(queues, types.NamespacedName{Name: q})
 	}
 	return queues
 }
 
-// queueOf is the queue that a pod names, or the default one.
+// queueOf returns the queue that a pod names, or the default queue.
 func queueOf(o client.Object) string {
 	if q := o.GetLabels()[scheduling.LabelQueue]; q != "" {
 		return q
@@ -82,6 +82,7 @@ func queueOf(o client.Object) string {
 	return scheduling.DefaultQueue
 }
 
+// groupsOf returns the group of a pod, if it has one.
 func groupsOf(o client.Object) []types.NamespacedName {
 	if name := o.GetLabels()[scheduling.LabelGroupName]; name != "" {
 		return []types.NamespacedName{{Namespace: o.GetNamespace(), Name: name}}
@@ -89,11 +90,11 @@ func groupsOf(o client.Object) []types.NamespacedName {
 	return nil
 }
 
-// queuesWithProfile are those that a change of the profiles may concern.
+// queuesWithProfile lists the queues whose status may depend on the profiles.
 func (k *keeper) queuesWithProfile(ctx context.Context, _ client.Object) []types.NamespacedName {
 	var queues scheduling.QueueList
 	if err := k.client.List(ctx, &queues); err != nil {
-		return nil // a cache that runs does not fail, and one that ends has nobody to tell
+		return nil // only a cache that has ended fails, and then the manager ends too
 	}
 	var names []types.NamespacedName
 	for i := range queues.Items {

@@ -17,11 +17,12 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// notice is how long a pod that is too old stays after that was said on it. Its job is to see it, though the operator that wrote
-// it dies: a job that only finds its pod gone would replace it. Times on pods are whole seconds, so it is one less at times.
+// notice is the time between the condition on a pod that is too old and the pod's deletion. The job's controller must
+// see the condition even if the operator restarts in between: it would replace a pod that is only gone. Times on pods
+// are whole seconds, so the actual time can be one second shorter.
 const notice = 2 * time.Second
 
-// retired is the condition of a pod that its queue ends for its age; nil for others.
+// retired returns the condition of a pod that its queue ends because of its age, or nil.
 func retired(p *corev1.Pod) *corev1.PodCondition {
 	for i := range p.Status.Conditions {
 		c := &p.Status.Conditions[i]
@@ -32,12 +33,12 @@ func retired(p *corev1.Pod) *corev1.PodCondition {
 	return nil
 }
 
-// retire says on pods that are older than the queue allows that they are, deletes them a moment later, and comes back when there
-// is more to do.
+// retire marks the pods that are older than the queue allows, deletes marked pods after notice, and requests the next
+// reconciliation when more is due.
 func (k *keeper) retire(ctx context.Context, q *scheduling.Queue, pods []corev1.Pod, now time.Time) (reconcile.Result, error) {
 	k.began.CompareAndSwap(nil, &now)
 	limit, err := ParseDuration(q.Spec.MaxDuration)
-	if err != nil || limit == 0 { // the API server refuses what cannot be read
+	if err != nil || limit == 0 { // the CRD accepts no other text
 		return reconcile.Result{}, nil
 	}
 	var next time.Duration
@@ -66,7 +67,7 @@ func (k *keeper) retire(ctx context.Context, q *scheduling.Queue, pods []corev1.
 	return reconcile.Result{RequeueAfter: next}, nil
 }
 
-// mark says on a pod that it is too old.
+// mark sets the condition on a pod that is too old.
 func (k *keeper) mark(ctx context.Context, p *corev1.Pod, q *scheduling.Queue) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": p.UID},
@@ -84,7 +85,7 @@ func (k *keeper) mark(ctx context.Context, p *corev1.Pod, q *scheduling.Queue) e
 	return nil
 }
 
-// end deletes a pod that is marked.
+// end deletes a marked pod.
 func (k *keeper) end(ctx context.Context, p *corev1.Pod) error {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
 	err := k.client.Delete(ctx, pod, client.Preconditions{UID: &p.UID})

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ReadShape reads the value of a profile: the largest requests by resource, as YAML. It fails for what could not hold, such
-// as a misspelt resource.
+// ReadShape parses the value of a profile: the largest requests by resource, as YAML. It fails if a name is not a
+// resource that pods can request, for example because it is misspelt.
 func ReadShape(text string) (corev1.ResourceList, error) {
 	var limits corev1.ResourceList
 	if err := yaml.UnmarshalStrict([]byte(text), &limits); err != nil {
@@ -36,6 +36,7 @@ func ReadShape(text string) (corev1.ResourceList, error) {
 	return limits, nil
 }
 
+// requestable reports whether a pod can request a resource of this name.
 func requestable(name string) bool {
 	switch corev1.ResourceName(name) {
 	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
@@ -44,8 +45,8 @@ func requestable(name string) bool {
 	return strings.HasPrefix(name, corev1.ResourceHugePagesPrefix) || strings.Contains(name, "/") && len(validation.IsQualifiedName(name)) == 0
 }
 
-// Requests is what a pod requests in the eyes of a scheduler: of all containers at once, or of the init container that needs
-// most, with sidecars and overhead. The pod may lack the defaults that the API server fills in.
+// Requests returns what a pod requests from the scheduler: the sum of its containers or, if larger, the largest init
+// container, with sidecars and overhead. The pod may lack the defaults that the API server sets.
 func Requests(spec *corev1.PodSpec) corev1.ResourceList {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Overhead: spec.Overhead}}
 	for _, c := range spec.InitContainers {
@@ -66,7 +67,7 @@ func Requests(spec *corev1.PodSpec) corev1.ResourceList {
 	return resource.PodRequests(pod, resource.PodResourcesOptions{})
 }
 
-// withDefaults requests as much as is allowed where no request is given, as the API server does.
+// withDefaults sets missing requests to the limits, as the API server does.
 func withDefaults(r corev1.ResourceRequirements) corev1.ResourceRequirements {
 	out := corev1.ResourceRequirements{Requests: maps.Clone(r.Requests)}
 	for name, limit := range r.Limits {
@@ -75,6 +76,7 @@ func withDefaults(r corev1.ResourceRequirements) corev1.ResourceRequirements {
 	return out
 }
 
+// setDefault sets a quantity if the list has none for the resource.
 func setDefault(list *corev1.ResourceList, name corev1.ResourceName, to apiresource.Quantity) {
 	if _, ok := (*list)[name]; ok {
 		return
@@ -85,7 +87,7 @@ func setDefault(list *corev1.ResourceList, name corev1.ResourceName, to apiresou
 	(*list)[name] = to
 }
 
-// over lists what a pod requests more than it may, resource by resource.
+// over describes the resources of which a pod requests more than it may.
 func over(requests, limits corev1.ResourceList) []string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(limits)) {

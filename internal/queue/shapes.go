@@ -19,21 +19,22 @@ import (
 
 const profilesName = scheduling.ResourceShapesNamespace + "/" + scheduling.ResourceShapes
 
-// Shapes tells how large the pods of queues may be. Every replica of the operator has it, for every one answers admission.
+// Shapes looks up how large the pods of queues may be. Every replica of the operator has one, because every replica
+// answers admission requests.
 type Shapes struct {
 	objects client.Reader
 	cache   cache.Cache
-	// profiles knows the one ConfigMap.
+	// profiles is a cache of the one ConfigMap.
 	profiles cache.Cache
 }
 
-// everywhere is a cache that runs whether or not this operator leads.
+// everywhere is a cache that runs in every replica of the operator.
 type everywhere struct{ cache.Cache }
 
-// NeedLeaderElection tells controller-runtime so.
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (everywhere) NeedLeaderElection() bool { return false }
 
-// NewShapes follows the profiles for as long as the manager runs.
+// NewShapes returns a lookup whose caches run as long as the manager.
 func NewShapes(mgr ctrl.Manager) (*Shapes, error) {
 	only := cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", scheduling.ResourceShapes)}
 	profiles, err := cache.New(mgr.GetConfig(), cache.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: map[client.Object]cache.ByObject{
@@ -47,7 +48,8 @@ func NewShapes(mgr ctrl.Manager) (*Shapes, error) {
 	return &Shapes{objects: mgr.GetClient(), cache: mgr.GetCache(), profiles: profiles}, nil
 }
 
-// Follow begins to follow queues, groups and profiles. What is asked for at the first admission only would have that one wait.
+// Follow starts to watch queues, groups and profiles. Without it the first admission request would wait for the
+// caches.
 func (s *Shapes) Follow(ctx context.Context) error {
 	later := cache.BlockUntilSynced(false)
 	for _, c := range []struct {
@@ -64,13 +66,13 @@ func (s *Shapes) Follow(ctx context.Context) error {
 // Shape is how large the pods of a queue may be.
 type Shape struct {
 	Queue, Profile string
-	// Requests are the largest by resource; nil where the profile cannot be read.
+	// Requests are the largest requests by resource, or nil if the profile cannot be read.
 	Requests corev1.ResourceList
 	// Reason and Problem are of the queue's condition ResourceShapeKnown. Problem is empty where the profile has been read.
 	Reason, Problem string
 }
 
-// OfQueue is nil for queues without a profile, and for those that do not exist.
+// OfQueue returns the shape of a queue, or nil if the queue has no profile or does not exist.
 func (s *Shapes) OfQueue(ctx context.Context, name string) (*Shape, error) {
 	q := &scheduling.Queue{}
 	if err := s.objects.Get(ctx, client.ObjectKey{Name: name}, q); err != nil {
@@ -82,8 +84,8 @@ func (s *Shapes) OfQueue(ctx context.Context, name string) (*Shape, error) {
 	return s.of(ctx, q)
 }
 
-// OfPod is that of the queue in which a pod would wait: its group's, or the one that it names, or the default one. It is nil
-// where no queue is known yet.
+// OfPod returns the shape of the queue in which a pod would wait: its group's, the one that it names, or the default.
+// It returns nil if that queue is not known yet.
 func (s *Shapes) OfPod(ctx context.Context, namespace string, labels map[string]string) (*Shape, error) {
 	queue := labels[scheduling.LabelQueue]
 	if name := labels[scheduling.LabelGroupName]; name != "" {
@@ -104,6 +106,7 @@ func (s *Shapes) OfPod(ctx context.Context, namespace string, labels map[string]
 	return s.OfQueue(ctx, queue)
 }
 
+// of returns the shape of a queue, or nil if the queue has no profile.
 func (s *Shapes) of(ctx context.Context, q *scheduling.Queue) (*Shape, error) {
 	profile := q.Spec.ResourceShapeProfile
 	if profile == "" {
@@ -128,7 +131,7 @@ func (s *Shapes) of(ctx context.Context, q *scheduling.Queue) (*Shape, error) {
 	return shape, nil
 }
 
-// Fault says why a pod may not start in the queue, and how to mend that; empty where it may.
+// Fault returns why a pod may not start in the queue and how to change that, or nothing if it may.
 func (s *Shape) Fault(pod *corev1.PodSpec) string {
 	if s == nil {
 		return ""

@@ -14,8 +14,8 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// groupStatus returns what there is to say of a group except whether it is scheduled, which the scheduler says. A condition that
-// says something new gets the given transition ID.
+// groupStatus computes the status of a group except for the condition that the scheduler owns. A condition that
+// changes gets the given transition ID.
 func groupStatus(g *scheduling.PodGroup, pods []corev1.Pod, now time.Time, transition string) scheduling.PodGroupStatus {
 	s := scheduling.PodGroupStatus{Allocated: allocated(pods)}
 	members := int32(0)
@@ -56,8 +56,8 @@ func groupStatus(g *scheduling.PodGroup, pods []corev1.Pod, now time.Time, trans
 	return s
 }
 
-// queueStatus is what there is to say of a queue. The shape is nil where the queue has no profile. The guests are the pods of other
-// schedulers that name the queue: what they request counts against the quota.
+// queueStatus computes the status of a queue. shape is nil if the queue has no profile. guests are pods of other
+// schedulers that name the queue; their requests count against the quota.
 func queueStatus(q *scheduling.Queue, shape *Shape, groups int, pods, guests []corev1.Pod, now time.Time) scheduling.QueueStatus {
 	s := scheduling.QueueStatus{Allocated: allocated(slices.Concat(pods, guests)), PodGroups: scheduling.QueuePodGroups{Total: int32(groups)}}
 	for i := range pods {
@@ -97,8 +97,9 @@ func queueStatus(q *scheduling.Queue, shape *Shape, groups int, pods, guests []c
 	return s
 }
 
-// withinQuota tells whether the pods of a queue request no more than it may use. The scheduler keeps to the quota, so more is in use
-// only after the quota has become smaller, or where pods got their nodes past the scheduler.
+// withinQuota returns the condition that says whether the pods of a queue request at most its quota. The scheduler
+// enforces the quota, so the requests exceed it only after the quota was lowered or if pods were bound by another
+// scheduler.
 func withinQuota(q *scheduling.Queue, allocated corev1.ResourceList, guests []corev1.Pod) scheduling.QueueCondition {
 	c := scheduling.QueueCondition{Type: scheduling.QueueWithinQuota, Status: metav1.ConditionTrue, Reason: scheduling.ReasonWithinQuota}
 	var over []string
@@ -125,7 +126,8 @@ func withinQuota(q *scheduling.Queue, allocated corev1.ResourceList, guests []co
 	return c
 }
 
-// since is when a condition got its status: now, unless it had it before.
+// since returns when a condition got its status: its earlier transition time if the status is the same, and otherwise
+// now.
 func since(c *scheduling.QueueCondition, before []scheduling.QueueCondition, now time.Time) metav1.Time {
 	for _, old := range before {
 		if old.Type == c.Type && old.Status == c.Status {
@@ -135,7 +137,7 @@ func since(c *scheduling.QueueCondition, before []scheduling.QueueCondition, now
 	return metav1.NewTime(now.Truncate(time.Second))
 }
 
-// allocated sums what the pods request that are bound and have not finished.
+// allocated sums the requests of the pods that are bound and have not finished.
 func allocated(pods []corev1.Pod) corev1.ResourceList {
 	sums := corev1.ResourceList{}
 	for i := range pods {
@@ -151,7 +153,7 @@ func allocated(pods []corev1.Pod) corev1.ResourceList {
 	return sums
 }
 
-// holds tells whether a pod has a node and uses it.
+// holds reports whether a pod is bound to a node and uses its resources.
 func holds(p *corev1.Pod) bool {
 	return p.Spec.NodeName != "" && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }

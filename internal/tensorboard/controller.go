@@ -38,11 +38,11 @@ import (
 //
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
 
-// workers is the number of TensorBoards that are handled at once.
+// workers is the number of TensorBoards that are reconciled concurrently.
 const workers = 4
 
-// A cache that was found to be behind gets staleDelay to catch up. What the API server refuses is tried again after
-// refusedDelay.
+// staleDelay is the delay before a retry when a cache was stale. refusedDelay is the delay when the API server refused an
+// object.
 const (
 	staleDelay   = 50 * time.Millisecond
 	refusedDelay = 15 * time.Second
@@ -68,9 +68,9 @@ func Add(mgr ctrl.Manager, opts Options) error {
 	err = builder.ControllerManagedBy(mgr).
 		Named("tensorboards").
 		For(&tensorboard.TensorBoard{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(belongings(owned, &appsv1.Deployment{})).
-		WatchesRawSource(belongings(owned, &corev1.Service{})).
-		WatchesRawSource(belongings(owned, &corev1.Pod{})).
+		WatchesRawSource(ownedObjects(owned, &appsv1.Deployment{})).
+		WatchesRawSource(ownedObjects(owned, &corev1.Service{})).
+		WatchesRawSource(ownedObjects(owned, &corev1.Pod{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 	if err != nil {
@@ -79,8 +79,8 @@ func Add(mgr ctrl.Manager, opts Options) error {
 	return nil
 }
 
-// newCache makes a cache of what belongs to TensorBoards, and of nothing else. The manager's own holds pods and Services of
-// jobs.
+// newCache returns a cache of the objects that belong to TensorBoards. The manager's cache holds the pods and
+// Services of jobs.
 func newCache(mgr ctrl.Manager) (cache.Cache, error) {
 	ours, err := labels.NewRequirement(tensorboard.LabelTensorBoard, selection.Exists, nil)
 	if err != nil {
@@ -99,15 +99,15 @@ func newCache(mgr ctrl.Manager) (cache.Cache, error) {
 	return c, nil
 }
 
-// belongings brings changes of objects to the TensorBoard that their label names.
-func belongings[T client.Object](c cache.Cache, o T) source.Source {
+// ownedObjects returns a source that enqueues the TensorBoard named in an object's label.
+func ownedObjects[T client.Object](c cache.Cache, o T) source.Source {
 	return source.Kind(c, o, handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, o T) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{
 			Namespace: o.GetNamespace(), Name: o.GetLabels()[tensorboard.LabelTensorBoard]}}}
 	}))
 }
 
-// reconciler handles TensorBoards.
+// reconciler reconciles TensorBoards.
 type reconciler struct {
 	opts     Options
 	client   client.Client
@@ -118,7 +118,8 @@ type reconciler struct {
 	http     *http.Client
 }
 
-// Reconcile is one pass over one TensorBoard. Whatever fails is left to the next pass, which starts from what is seen then.
+// Reconcile does one pass over one TensorBoard. It leaves failures to the next pass, because every pass starts from a
+// fresh observation.
 func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	tb := &tensorboard.TensorBoard{}
 	if err := r.client.Get(ctx, req.NamespacedName, tb); err != nil {
@@ -130,7 +131,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if tb.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
 	}
-	seen, err := r.look(ctx, tb)
+	seen, err := r.observe(ctx, tb)
 	if err != nil {
 		return retryIfStale(err)
 	}
@@ -148,8 +149,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: wait}, nil
 }
 
-// look makes what is missing and gathers what can be seen.
-func (r *reconciler) look(ctx context.Context, tb *tensorboard.TensorBoard) (board.Seen, error) {
+// observe creates missing objects and returns the observed state.
+func (r *reconciler) observe(ctx context.Context, tb *tensorboard.TensorBoard) (board.Seen, error) {
 	seen := board.Seen{}
 	var err error
 	if seen.Deployment, seen.Refusal, err = r.ensure(ctx, tb); err != nil {
@@ -161,13 +162,13 @@ func (r *reconciler) look(ctx context.Context, tb *tensorboard.TensorBoard) (boa
 	}
 	seen.Pod = board.Choose(pods.Items)
 	if r.opts.Board.Proxy && !board.Suspended(tb) && board.Ready(seen.Pod) {
-		seen.Activity, seen.ProbeError = r.ask(ctx, seen.Pod)
+		seen.Activity, seen.ProbeError = r.fetchActivity(ctx, seen.Pod)
 	}
 	seen.Now = r.now()
 	return seen, nil
 }
 
-// write writes the status where it differs, under the resourceVersion that was read.
+// write updates the status if it changed. The update carries the resourceVersion that was read.
 func (r *reconciler) write(ctx context.Context, tb *tensorboard.TensorBoard, status tensorboard.TensorBoardStatus) error {
 	if equality.Semantic.DeepEqual(tb.Status, status) {
 		return nil
@@ -188,7 +189,7 @@ func (r *reconciler) write(ctx context.Context, tb *tensorboard.TensorBoard, sta
 	return nil
 }
 
-// suspend stops a TensorBoard that nobody looks at, unless somebody has just changed it.
+// suspend stops an idle TensorBoard, unless it was changed since it was read.
 func (r *reconciler) suspend(ctx context.Context, tb *tensorboard.TensorBoard) error {
 	yes := true
 	next := tb.DeepCopy()
@@ -200,7 +201,7 @@ func (r *reconciler) suspend(ctx context.Context, tb *tensorboard.TensorBoard) e
 	return nil
 }
 
-// retryIfStale tries again in a moment where a cache was behind, or somebody else was faster.
+// retryIfStale requests a retry after a short delay if a cache was stale or another client wrote first.
 func retryIfStale(err error) (reconcile.Result, error) {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return reconcile.Result{RequeueAfter: staleDelay}, nil

@@ -1,3 +1,3 @@
-// Package tensorboard keeps TensorBoards: it lowers their spec to a Deployment and a Service, which is pure, and has a thin
-// controller that acts.
+// Package tensorboard reconciles TensorBoards and the link from jobs to them. It only reads and writes objects; package
+// board computes what they should be. Start reading at Add and AddLink.
 package tensorboard

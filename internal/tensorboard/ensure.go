@@ -15,8 +15,8 @@ import (
 	"tensorstack.dev/batch/internal/tensorboard/board"
 )
 
-// ensure brings the Service and the Deployment of a TensorBoard to what they should be. A refusal says what will not change
-// by itself. The Deployment is nil where there is none yet, or where the cache does not show it yet.
+// ensure creates or updates the Service and the Deployment of a TensorBoard. A refusal is an error that does not pass
+// by itself. The Deployment is nil if it does not exist or the cache does not show it yet.
 func (r *reconciler) ensure(ctx context.Context, tb *tensorboard.TensorBoard) (*appsv1.Deployment, *board.Refusal, error) {
 	logs, faults := board.Lower(&tb.Spec)
 	if len(faults) > 0 {
@@ -35,7 +35,7 @@ func (r *reconciler) ensure(ctx context.Context, tb *tensorboard.TensorBoard) (*
 	}
 	next := board.Updated(live, want)
 	if err := r.client.Update(ctx, next); err != nil {
-		if refused(err) {
+		if isPermanent(err) {
 			return live, &board.Refusal{Reason: tensorboard.ReasonCreateRefused, Message: err.Error()}, nil
 		}
 		return live, nil, fmt.Errorf("updating Deployment %s/%s: %w", want.Namespace, want.Name, err)
@@ -43,7 +43,7 @@ func (r *reconciler) ensure(ctx context.Context, tb *tensorboard.TensorBoard) (*
 	return next, nil, nil
 }
 
-// stop ends the pods of a TensorBoard that is suspended and whose spec cannot be carried out otherwise.
+// stop scales the Deployment of a TensorBoard to zero. It is for a suspended TensorBoard whose spec is invalid.
 func (r *reconciler) stop(ctx context.Context, tb *tensorboard.TensorBoard) error {
 	if !board.Suspended(tb) {
 		return nil
@@ -63,7 +63,7 @@ func (r *reconciler) stop(ctx context.Context, tb *tensorboard.TensorBoard) erro
 	return nil
 }
 
-// ensureOne reads an object into live, or makes it where there is none: live then stays empty.
+// ensureOne reads an object into live, or creates it if it is missing. live is empty after a creation.
 func (r *reconciler) ensureOne(ctx context.Context, tb *tensorboard.TensorBoard, want, live client.Object) (*board.Refusal, error) {
 	kind := want.GetObjectKind().GroupVersionKind().Kind
 	err := r.owned.Get(ctx, client.ObjectKeyFromObject(want), live)
@@ -78,15 +78,15 @@ func (r *reconciler) ensureOne(ctx context.Context, tb *tensorboard.TensorBoard,
 	case err == nil:
 		return nil, nil
 	case apierrors.IsAlreadyExists(err):
-		return r.whose(ctx, tb, want)
-	case refused(err):
+		return r.checkOwner(ctx, tb, want)
+	case isPermanent(err):
 		return &board.Refusal{Reason: tensorboard.ReasonCreateRefused, Message: err.Error()}, nil
 	}
 	return nil, fmt.Errorf("creating %s %s/%s: %w", kind, want.GetNamespace(), want.GetName(), err)
 }
 
-// whose refuses to go on where an object of a needed name belongs to somebody else.
-func (r *reconciler) whose(ctx context.Context, tb *tensorboard.TensorBoard, want client.Object) (*board.Refusal, error) {
+// checkOwner returns a refusal if an object of a needed name exists and does not belong to the TensorBoard.
+func (r *reconciler) checkOwner(ctx context.Context, tb *tensorboard.TensorBoard, want client.Object) (*board.Refusal, error) {
 	gvk := want.GetObjectKind().GroupVersionKind()
 	live := &metav1.PartialObjectMetadata{}
 	live.SetGroupVersionKind(gvk)
@@ -94,7 +94,7 @@ func (r *reconciler) whose(ctx context.Context, tb *tensorboard.TensorBoard, wan
 		return nil, fmt.Errorf("reading the owner of %s %s/%s: %w", gvk.Kind, want.GetNamespace(), want.GetName(), err)
 	}
 	if metav1.IsControlledBy(live, tb) {
-		return nil, nil // the cache is behind
+		return nil, nil // the cache is stale
 	}
 	owner := "nobody (it has no controller)"
 	if ref := metav1.GetControllerOfNoCopy(live); ref != nil {
@@ -104,8 +104,8 @@ func (r *reconciler) whose(ctx context.Context, tb *tensorboard.TensorBoard, wan
 		"%s %q is there already and belongs to %s: delete or rename that, or the TensorBoard", gvk.Kind, want.GetName(), owner)}, nil
 }
 
-// refused tells an error that will come again from one of the moment.
-func refused(err error) bool {
+// isPermanent reports whether the API server would refuse the same request again.
+func isPermanent(err error) bool {
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsTooManyRequests(err), apierrors.IsUnauthorized(err), apierrors.IsTimeout(err),
 		apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err):

@@ -24,7 +24,7 @@ import (
 	"tensorstack.dev/batch/internal/tensorboard/board"
 )
 
-// AddLink adds the controller of the TensorBoards of one kind of job.
+// AddLink adds the controller that links jobs of one kind to their TensorBoards.
 func AddLink(mgr ctrl.Manager, kind kinds.Kind) error {
 	l := &link{kind: kind, client: mgr.GetClient()}
 	err := builder.ControllerManagedBy(mgr).
@@ -39,13 +39,13 @@ func AddLink(mgr ctrl.Manager, kind kinds.Kind) error {
 	return nil
 }
 
-// link makes the TensorBoards that jobs of one kind ask for, and tells in their status how they are.
+// link creates the TensorBoards that jobs of one kind ask for, and writes their state into the jobs' status.
 type link struct {
 	kind   kinds.Kind
 	client client.Client
 }
 
-// Reconcile is one pass over one job.
+// Reconcile does one pass over one job.
 func (l *link) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	job := l.kind.New()
 	if err := l.client.Get(ctx, req.NamespacedName, job); err != nil {
@@ -60,17 +60,17 @@ func (l *link) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.
 	tb := &tensorboard.TensorBoard{}
 	err := l.client.Get(ctx, req.NamespacedName, tb)
 	result := reconcile.Result{}
-	var told *batch.DependentStatus
+	var dependent *batch.DependentStatus
 	switch {
 	case apierrors.IsNotFound(err):
 		tb = l.board(job)
 		switch err := l.client.Create(ctx, tb); {
 		case err == nil:
-			told = tell(tb)
+			dependent = dependentStatus(tb)
 		case apierrors.IsAlreadyExists(err):
 			return reconcile.Result{RequeueAfter: staleDelay}, nil
-		case refused(err):
-			told = &batch.DependentStatus{Type: corev1.EventTypeWarning, Reason: tensorboard.ReasonCreateRefused, Note: err.Error(), Action: "Retry"}
+		case isPermanent(err):
+			dependent = &batch.DependentStatus{Type: corev1.EventTypeWarning, Reason: tensorboard.ReasonCreateRefused, Note: err.Error(), Action: "Retry"}
 			result.RequeueAfter = refusedDelay
 		default:
 			return reconcile.Result{}, fmt.Errorf("creating TensorBoard %s: %w", req, err)
@@ -78,19 +78,19 @@ func (l *link) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("reading TensorBoard %s: %w", req, err)
 	case !metav1.IsControlledBy(tb, job):
-		told = &batch.DependentStatus{Type: corev1.EventTypeWarning, Reason: tensorboard.ReasonNameTaken, Action: "Retry",
+		dependent = &batch.DependentStatus{Type: corev1.EventTypeWarning, Reason: tensorboard.ReasonNameTaken, Action: "Retry",
 			Note: fmt.Sprintf("TensorBoard %q is there already and is not this job's: delete it, or rename the job", tb.Name)}
 		result.RequeueAfter = refusedDelay
 	default:
-		told = tell(tb)
+		dependent = dependentStatus(tb)
 	}
-	if err := l.write(ctx, job, told); err != nil {
+	if err := l.write(ctx, job, dependent); err != nil {
 		return retryIfStale(err)
 	}
 	return result, nil
 }
 
-// board is the TensorBoard that a job asks for.
+// board returns the TensorBoard that a job asks for.
 func (l *link) board(job kinds.Object) *tensorboard.TensorBoard {
 	spec, _ := l.kind.Training(job)
 	tb := &tensorboard.TensorBoard{
@@ -101,7 +101,7 @@ func (l *link) board(job kinds.Object) *tensorboard.TensorBoard {
 		},
 		Spec: *spec.TensorBoardSpec.DeepCopy(),
 	}
-	if by := job.GetAnnotations()[scheduling.AnnotationRequestedBy]; by != "" { // not the operator
+	if by := job.GetAnnotations()[scheduling.AnnotationRequestedBy]; by != "" { // the job's user and not the operator
 		tb.Annotations = map[string]string{scheduling.AnnotationRequestedBy: by}
 	}
 	return tb
@@ -109,49 +109,50 @@ func (l *link) board(job kinds.Object) *tensorboard.TensorBoard {
 
 func (l *link) gvk() schema.GroupVersionKind { return batch.GroupVersion.WithKind(l.kind.Name) }
 
-// tell sums up how a TensorBoard is.
-func tell(tb *tensorboard.TensorBoard) *batch.DependentStatus {
-	told := &batch.DependentStatus{
+// dependentStatus summarises the status of a TensorBoard.
+func dependentStatus(tb *tensorboard.TensorBoard) *batch.DependentStatus {
+	dependent := &batch.DependentStatus{
 		Dependent: &corev1.ObjectReference{APIVersion: tensorboard.GroupVersion.String(), Kind: "TensorBoard",
 			Namespace: tb.Namespace, Name: tb.Name, UID: tb.UID},
 		Type: corev1.EventTypeNormal, Reason: tensorboard.ReasonStarting, Note: "It is being started.", Action: "Wait",
 	}
 	c := board.ReadyCondition(tb)
 	if c.Type == "" {
-		return told
+		return dependent
 	}
-	told.Ready, told.Reason, told.Note, told.Action = c.Status == metav1.ConditionTrue, c.Reason, c.Message, "None"
+	dependent.Ready, dependent.Reason, dependent.Note, dependent.Action = c.Status == metav1.ConditionTrue, c.Reason, c.Message, "None"
 	if c.Reason == tensorboard.ReasonStarting {
-		told.Action = "Wait"
+		dependent.Action = "Wait"
 	}
 	if board.Wrong(c) {
-		told.Type, told.Action = corev1.EventTypeWarning, "Retry"
+		dependent.Type, dependent.Action = corev1.EventTypeWarning, "Retry"
 	}
-	return told
+	return dependent
 }
 
-// write tells of the TensorBoard in the job's status, under the resourceVersion that was read. A job without a status gets
-// none from here: the first one is its own controller's.
-func (l *link) write(ctx context.Context, job kinds.Object, told *batch.DependentStatus) error {
+// write updates the TensorBoard's state in the job's status. The update carries the resourceVersion that was read. A
+// job without a status is left alone, because its own controller writes the first one.
+func (l *link) write(ctx context.Context, job kinds.Object, dependent *batch.DependentStatus) error {
 	_, status := l.kind.Training(job)
-	if status.Phase == "" || equality.Semantic.DeepEqual(status.TensorBoard, told) {
+	if status.Phase == "" || equality.Semantic.DeepEqual(status.TensorBoard, dependent) {
 		return nil
 	}
 	next := job.DeepCopyObject().(kinds.Object)
 	_, status = l.kind.Training(next)
-	status.TensorBoard = told
+	status.TensorBoard = dependent
 	if err := l.client.Status().Update(ctx, next); err != nil {
 		return fmt.Errorf("telling %s %s/%s of its TensorBoard: %w", l.kind.Name, job.GetNamespace(), job.GetName(), err)
 	}
 	return nil
 }
 
-// changes lets through the jobs that ask for a TensorBoard, when they are new and when their first status is there.
+// changes lets events pass of jobs that ask for a TensorBoard: when they are created and when they get their first
+// status.
 func (l *link) changes() predicate.Predicate {
 	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return l.asks(e.Object) },
+		CreateFunc: func(e event.CreateEvent) bool { return l.wantsTensorBoard(e.Object) },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			if !l.asks(e.ObjectNew) {
+			if !l.wantsTensorBoard(e.ObjectNew) {
 				return false
 			}
 			_, old := l.kind.Training(e.ObjectOld.(kinds.Object))
@@ -162,7 +163,8 @@ func (l *link) changes() predicate.Predicate {
 	}
 }
 
-func (l *link) asks(o client.Object) bool {
+// wantsTensorBoard reports whether a job asks for a TensorBoard.
+func (l *link) wantsTensorBoard(o client.Object) bool {
 	spec, _ := l.kind.Training(o.(kinds.Object))
 	return spec.TensorBoardSpec != nil
 }

@@ -16,10 +16,11 @@ import (
 	"tensorstack.dev/batch/internal/tensorboard/board"
 )
 
-// probeTimeout bounds the answer of a pod.
+// probeTimeout is how long a pod may take to answer.
 const probeTimeout = 3 * time.Second
 
-// probeClient asks pods, and nobody whom they may name in place of themselves.
+// probeClient returns an HTTP client that does not follow redirects, so that a pod cannot make the operator call
+// another address.
 func probeClient() *http.Client {
 	return &http.Client{
 		Timeout:       probeTimeout,
@@ -28,8 +29,8 @@ func probeClient() *http.Client {
 	}
 }
 
-// ask has a pod tell when it had its last request.
-func (r *reconciler) ask(ctx context.Context, pod *corev1.Pod) (*board.Activity, error) {
+// fetchActivity returns the Activity that a pod reports.
+func (r *reconciler) fetchActivity(ctx context.Context, pod *corev1.Pod) (*board.Activity, error) {
 	if pod.Status.PodIP == "" {
 		return nil, errors.New("it has no address")
 	}

@@ -69,7 +69,7 @@ var shared = sync.OnceValues(func() (*cluster, error) {
 
 // newCluster starts a cluster. Options.Args may add to the components' arguments.
 func newCluster(o testenv.Options) (*cluster, error) {
-	o.Components = local.WholePlane()
+	o.Components = local.AllComponents()
 	args := map[string][]string{}
 	for name, more := range o.Args {
 		args[name] = more
@@ -97,7 +97,7 @@ func newCluster(o testenv.Options) (*cluster, error) {
 // requireCluster ends the test where this machine cannot run pods.
 func requireCluster(t testing.TB) {
 	t.Helper()
-	if err := local.CheckHost(); err != nil {
+	if err := local.CheckPodSupport(); err != nil {
 		require.Missing(t, err.Error())
 	}
 }

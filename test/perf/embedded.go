@@ -23,7 +23,7 @@ func embedded() workload {
 		name: "embedded", title: "the embedded cluster: start, examples/hello, then 60 s with nothing to do", optional: true,
 		columns: []*system{empty, again},
 		together: func(ctx context.Context, s *settings, add func(*system, *result)) error {
-			if err := local.CheckHost(); err != nil {
+			if err := local.CheckPodSupport(); err != nil {
 				return err
 			}
 			c, err := newOwnCluster(s)

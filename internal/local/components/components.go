@@ -18,8 +18,8 @@ import (
 	scheduler "tensorstack.dev/batch/internal/scheduler/plugin"
 )
 
-// commands makes each Cobra program of a cluster. Only the one that runs may be made: the constructors of Kubernetes
-// install signal handlers and panic when a second one in the same process does.
+// commands are the constructors of the Cobra programs by component. Run calls only the one that it needs: the
+// constructors of Kubernetes install signal handlers and panic if a second one in the same process does.
 var commands = map[string]func() *cobra.Command{
 	"kube-apiserver":          apiserver.NewAPIServerCommand,
 	"kube-controller-manager": controllermanager.NewControllerManagerCommand,
@@ -29,15 +29,15 @@ var commands = map[string]func() *cobra.Command{
 	"operator":                newOperatorCommand,
 }
 
-// startTime is how long a start takes at most where there is no hurry to collect garbage.
+// startTime is how long a component starts at most, and so how long the garbage collector runs less often.
 const startTime = 10 * time.Second
 
-// collectRarely lets the heap grow for a while before garbage is collected. At a start much of it is made while the heap is
-// small yet, so that the collector would hardly ever pause: it took a quarter of the API server's processor time. What it left
-// goes at the end.
+// collectRarely lets the heap grow further than usual before each garbage collection until d has passed, and then
+// frees the garbage. During a start the heap is small and fills quickly, and collections at the default rate take a
+// quarter of the API server's CPU time.
 func collectRarely(d time.Duration) {
 	if os.Getenv("GOGC") != "" {
-		return // whoever sets it knows better
+		return // an explicit setting wins
 	}
 	normal := debug.SetGCPercent(400)
 	time.AfterFunc(d, func() {
@@ -46,8 +46,8 @@ func collectRarely(d time.Duration) {
 	})
 }
 
-// Run runs the component called name with its own command-line arguments until it ends, and returns the exit code of
-// the process; ok is false when there is no such component. It must be called at most once in a process.
+// Run runs the component called name with its command-line arguments and returns the exit code of the process. ok is
+// false if there is no such component. Run must be called at most once in a process.
 func Run(name string, args []string) (code int, ok bool) {
 	collectRarely(startTime)
 	if name == "etcd" {

@@ -22,20 +22,21 @@ import (
 	"tensorstack.dev/batch/internal/local/serviceproxy"
 )
 
-// network is what makes names and Services reachable for pods.
+// network is the component "dns": it serves the names and the ClusterIPs of Services to pods.
 type network struct {
 	kubeconfig string
 	domain     string
 	listen     string // address of the DNS server
 	resolvConf string
-	relay      string // socket of what asks the machine's name servers from outside of this network namespace
+	relay      string // socket of a process outside this network namespace that forwards to the machine's name servers
 	bridge     string
 	services   string // range of ClusterIPs
-	apiFront   string // where pods reach the API server
-	apiServer  string // where it listens
+	apiFront   string // address at which pods reach the API server
+	apiServer  string // address at which the API server listens
 }
 
-// newDNSCommand makes the cluster's name server and, since it follows the same objects, the proxy of its Services.
+// newDNSCommand returns the command of the name server. It also runs the proxy of Services, which watches the same
+// objects.
 func newDNSCommand() *cobra.Command {
 	n := &network{}
 	cmd := &cobra.Command{
@@ -57,6 +58,7 @@ func newDNSCommand() *cobra.Command {
 	return cmd
 }
 
+// upstream returns the resolver of names outside the cluster.
 func (n *network) upstream() *dns.Upstream {
 	if n.relay != "" {
 		return dns.Socket(n.relay)
@@ -64,6 +66,7 @@ func (n *network) upstream() *dns.Upstream {
 	return dns.ResolvConf(n.resolvConf)
 }
 
+// run serves until ctx ends.
 func (n *network) run(ctx context.Context) error {
 	config, err := clientcmd.BuildConfigFromFlags("", n.kubeconfig)
 	if err != nil {
@@ -105,8 +108,8 @@ func (n *network) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// routeServices lets the machine take packets to ClusterIPs for its own. The bridge appears with the kubelet, and the
-// route goes with the bridge.
+// routeServices adds a local route for the ClusterIPs, so that the machine accepts packets to them. It waits for the
+// bridge, which the kubelet's process creates; the kernel removes the route together with the bridge.
 func routeServices(ctx context.Context, bridge, services string) error {
 	prefix, err := netip.ParsePrefix(services)
 	if err != nil {
@@ -127,6 +130,7 @@ func routeServices(ctx context.Context, bridge, services string) error {
 	}
 }
 
+// addLocalRoute adds or replaces a local route through the bridge.
 func addLocalRoute(bridge string, destination *net.IPNet) error {
 	link, err := netlink.LinkByName(bridge)
 	if err != nil {

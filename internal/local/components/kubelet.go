@@ -14,7 +14,8 @@ import (
 	"tensorstack.dev/batch/internal/local/cri"
 )
 
-// newKubeletCommand makes the kubelet, with the process runtime in the same process if the cluster uses that one.
+// newKubeletCommand returns the kubelet's command. The process runtime runs in the same process if the cluster uses
+// it.
 func newKubeletCommand() *cobra.Command {
 	cmd := kubeletapp.NewKubeletCommand(context.Background())
 	run := cmd.RunE
@@ -27,6 +28,7 @@ func newKubeletCommand() *cobra.Command {
 	return cmd
 }
 
+// prepareNode redirects the container log links into the cluster's directory and starts the process runtime.
 func prepareNode(ctx context.Context) error {
 	d := local.Dir(os.Getenv(local.DirVariable))
 	c, err := d.Load()

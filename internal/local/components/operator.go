@@ -9,14 +9,15 @@ import (
 	"tensorstack.dev/batch/internal/operator"
 )
 
+// newOperatorCommand returns the operator's command with the defaults of the embedded cluster.
 func newOperatorCommand() *cobra.Command {
 	cmd := operator.NewCommand()
 	cmd.SetContext(genericapiserver.SetupSignalContext())
-	// Where containers are processes of this machine, its image has nothing: the operator's program is this one.
+	// Containers have no image here, so the TensorBoards' helper is this program instead of the operator's image.
 	if exe, err := os.Executable(); err == nil {
-		_ = cmd.Flags().Set("helper-command", exe+",operator") // any text makes a list
+		_ = cmd.Flags().Set("helper-command", exe+",operator") // every text is a valid list
 	}
-	// What they run is the machine's too, and may be readable for its user alone.
-	_ = cmd.Flags().Set("tensorboard-user", "0") // any number is taken
+	// TensorBoards run programs of the machine that may be readable only by the user who runs the cluster.
+	_ = cmd.Flags().Set("tensorboard-user", "0") // every number is valid
 	return cmd
 }

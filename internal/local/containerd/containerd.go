@@ -1,4 +1,5 @@
-// Package containerd deals with a containerd of the machine in which a cluster's kubelet runs its pods.
+// Package containerd checks and cleans up the machine's containerd when a cluster's kubelet runs its pods there. It speaks
+// to containerd only through the CRI and does not start it. Start reading at Check.
 package containerd
 
 import (
@@ -15,13 +16,14 @@ import (
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// timeout bounds the time that containerd may take for all that is asked of it at once.
+// timeout limits the total time of one call of Check or RemovePods.
 const timeout = 30 * time.Second
 
-// client asks a containerd through its CRI.
+// client is a CRI client of a containerd.
 type client struct {
 	pb.RuntimeServiceClient
-	// logs is the directory of the logs of the cluster's pods, by which its containers are known.
+	// logs is the directory of the pod logs of the cluster. The log path of a container shows whether it is the
+	// cluster's.
 	logs string
 }
 
@@ -40,8 +42,8 @@ func with(ctx context.Context, socket, logs string, f func(context.Context, *cli
 	return nil
 }
 
-// Check fails unless the containerd at socket answers and runs no containers of another kubelet's pods: two kubelets
-// would each remove what they do not know. logs is the directory of the logs of the cluster's own pods.
+// Check returns an error unless the containerd at socket answers and runs no pods of another kubelet. Two kubelets on
+// one containerd remove each other's pods. logs is the directory of the cluster's own pod logs.
 func Check(ctx context.Context, socket, logs string) error {
 	return with(ctx, socket, logs, func(ctx context.Context, c *client) error {
 		if _, err := c.Version(ctx, &pb.VersionRequest{}); err != nil {
@@ -60,7 +62,7 @@ func Check(ctx context.Context, socket, logs string) error {
 	})
 }
 
-// RemovePods ends and removes the cluster's pods.
+// RemovePods stops and removes the cluster's pods and leaves those of other kubelets.
 func RemovePods(ctx context.Context, socket, logs string) error {
 	return with(ctx, socket, logs, func(ctx context.Context, c *client) error {
 		pods, err := c.pods(ctx)
@@ -87,6 +89,7 @@ type pod struct {
 	foreign       bool // another kubelet's
 }
 
+// pods lists all pods of the containerd.
 func (c *client) pods(ctx context.Context) ([]pod, error) {
 	sandboxes, err := c.ListPodSandbox(ctx, &pb.ListPodSandboxRequest{})
 	if err != nil {
@@ -115,6 +118,7 @@ func (c *client) pods(ctx context.Context) ([]pod, error) {
 	return pods, nil
 }
 
+// ours reports whether a container belongs to the cluster, or is gone.
 func (c *client) ours(ctx context.Context, container string) (bool, error) {
 	answer, err := c.ContainerStatus(ctx, &pb.ContainerStatusRequest{ContainerId: container})
 	if status.Code(err) == codes.NotFound {
@@ -126,7 +130,7 @@ func (c *client) ours(ctx context.Context, container string) (bool, error) {
 	return strings.HasPrefix(answer.Status.LogPath, c.logs+"/"), nil
 }
 
-// remove ends the containers without the time that they would be given to end by themselves.
+// remove stops the pod's containers without a grace period and removes the pod.
 func (c *client) remove(ctx context.Context, p pod) error {
 	for _, id := range p.containers {
 		if _, err := c.StopContainer(ctx, &pb.StopContainerRequest{ContainerId: id}); err != nil && status.Code(err) != codes.NotFound {

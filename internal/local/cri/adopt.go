@@ -12,10 +12,11 @@ import (
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// adopt takes over what an earlier server left, however it ended: containers that run go on under the same IDs, ends
-// in the meantime are reported as they were, and what was half-made is removed.
+// adopt takes over the sandboxes and containers of an earlier server. Running containers continue under the same IDs,
+// containers that ended are reported with their exit codes, and directories that were created only in part are
+// removed.
 func (s *server) adopt(ctx context.Context) error {
-	ids, err := names(s.cfg.sandboxes())
+	ids, err := entryNames(s.cfg.sandboxes())
 	if err != nil {
 		return err
 	}
@@ -24,7 +25,7 @@ func (s *server) adopt(ctx context.Context) error {
 			return fmt.Errorf("sandbox %s: %w", id, err)
 		}
 	}
-	if ids, err = names(s.cfg.containers()); err != nil {
+	if ids, err = entryNames(s.cfg.containers()); err != nil {
 		return err
 	}
 	for _, id := range ids {
@@ -40,13 +41,14 @@ func (s *server) adopt(ctx context.Context) error {
 	return nil
 }
 
+// adoptSandbox takes over one sandbox, or removes it if it is incomplete.
 func (s *server) adoptSandbox(id string) error {
 	sb := &sandbox{config: &pb.PodSandboxConfig{}}
-	if err := load(s.cfg.sandboxDir(id), &sb.sandboxState, sb.config); err != nil {
+	if err := loadState(s.cfg.sandboxDir(id), &sb.sandboxState, sb.config); err != nil {
 		if len(id) != len(newID()) {
-			return nil // not ours
+			return nil // not a directory of this runtime
 		}
-		return wipeSandbox(s.cfg, id)
+		return removeSandboxFiles(s.cfg, id)
 	}
 	s.sandboxes[id] = sb
 	if a, err := netip.ParseAddr(sb.IP); err == nil && sb.Ready {
@@ -55,11 +57,12 @@ func (s *server) adoptSandbox(id string) error {
 	return nil
 }
 
+// adoptContainer takes over one container, or removes it if it is incomplete or its sandbox is gone.
 func (s *server) adoptContainer(ctx context.Context, id string) error {
 	dir := s.cfg.containerDir(id)
 	var st containerState
 	config, spec := &pb.ContainerConfig{}, &shim.Spec{}
-	err := load(dir, &st, config)
+	err := loadState(dir, &st, config)
 	if err == nil {
 		err = readJSON(filepath.Join(dir, shim.SpecFile), spec)
 	}
@@ -70,7 +73,7 @@ func (s *server) adoptContainer(ctx context.Context, id string) error {
 	s.containers[id] = c
 	switch c.State {
 	case pb.ContainerState_CONTAINER_CREATED:
-		if started, err := s.settle(ctx, c); err != nil || !started {
+		if started, err := s.resolveStart(ctx, c); err != nil || !started {
 			return err
 		}
 		c.State = pb.ContainerState_CONTAINER_RUNNING
@@ -83,17 +86,17 @@ func (s *server) adoptContainer(ctx context.Context, id string) error {
 	c.claimed = true
 	p, err := c.Process.open()
 	if errors.Is(err, errGone) {
-		s.exited(c, nil)
+		s.recordExit(c, nil)
 		return nil
 	}
 	c.process = p
-	s.follow(c, p)
+	s.startWatch(c, p)
 	return nil
 }
 
-// settle finds out whether a container that the server was about to start when it died has started. If not, it is
-// as good as new once its shim is gone.
-func (s *server) settle(ctx context.Context, c *container) (started bool, err error) {
+// resolveStart reports whether a container has started that the earlier server was starting when it died. If it has
+// not, resolveStart ends the shim, so that the container can be started again.
+func (s *server) resolveStart(ctx context.Context, c *container) (started bool, err error) {
 	file := filepath.Join(s.cfg.containerDir(c.ID), shim.StartedFile)
 	if exists(file) {
 		return true, nil
@@ -113,36 +116,37 @@ func (s *server) settle(ctx context.Context, c *container) (started bool, err er
 	return false, s.saveContainer(c)
 }
 
-// checkSandbox makes sure that a sandbox called ready is.
+// checkSandbox verifies the namespaces of a ready sandbox. It marks the sandbox as not ready if they are lost.
 func (s *server) checkSandbox(sb *sandbox) error {
 	if !sb.Ready {
 		return nil
 	}
 	dir := s.cfg.sandboxDir(sb.ID)
-	if s.takeBack(sb) && (sb.Pause.PID == 0 || sb.Pause.alive()) {
+	if s.restoreNamespaces(sb) && (sb.Pause.PID == 0 || sb.Pause.alive()) {
 		if sb.HostIPC || isMount(filepath.Join(dir, "shm")) {
 			return nil
 		}
-		// Containers that run keep the shared memory they have; those to come share a new one.
+		// Running containers keep their shared memory. New containers share a new one.
 		return mountShm(filepath.Join(dir, "shm"))
 	}
 	sb.Ready = false
 	s.freeAddress(sb.ID)
-	return errors.Join(unplug(sb.ID), release(dir), writeJSON(filepath.Join(dir, stateFile), sb.sandboxState))
+	return errors.Join(removeVeth(sb.ID), unmountNamespaces(dir), writeJSON(filepath.Join(dir, stateFile), sb.sandboxState))
 }
 
-// takeBack tells whether the sandbox has its namespaces. Their mounts are gone after a reboot, and when the server ran
-// in a mount namespace that ended with it; in that case a container that runs still has them.
-func (s *server) takeBack(sb *sandbox) bool {
+// restoreNamespaces reports whether the sandbox has its namespaces. Their mounts are lost after a reboot, and when
+// the mount namespace of the earlier server has ended. In the second case they are mounted again from a running
+// container, if there is one.
+func (s *server) restoreNamespaces(sb *sandbox) bool {
 	alive := 0
 	for _, c := range s.containers {
 		if c.Sandbox == sb.ID && c.process != nil {
 			alive = c.Process.PID
 		}
 	}
-	for _, n := range sb.own() {
+	for _, n := range sb.namespaces() {
 		file := filepath.Join(s.cfg.sandboxDir(sb.ID), n.name)
-		if pinned(file) {
+		if isNamespaceMount(file) {
 			continue
 		}
 		if alive == 0 || unix.Mount(fmt.Sprintf("/proc/%d/ns/%s", alive, n.name), file, "", unix.MS_BIND, "") != nil {
@@ -152,7 +156,7 @@ func (s *server) takeBack(sb *sandbox) bool {
 	return true
 }
 
-// isMount tells whether a directory of ours is where something is mounted.
+// isMount reports whether something is mounted on dir, a directory below Config.Root.
 func isMount(dir string) bool {
 	var here, above unix.Stat_t
 	return unix.Stat(dir, &here) == nil && unix.Stat(filepath.Dir(dir), &above) == nil && here.Dev != above.Dev

@@ -1,7 +1,6 @@
 package cri
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,20 +9,20 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
-// cleanupPatience bounds the wait for processes that were killed; one in the middle of a disk access can take long.
-const cleanupPatience = 30 * time.Second
+// cleanupTimeout limits the wait for killed processes. A process in the middle of a disk access can take long to end.
+const cleanupTimeout = 30 * time.Second
 
-// Cleanup ends what a server that no longer runs left behind: processes, mounts, network devices and the bridge, as
-// far as the files in cfg.Root tell that they are its own. The records of containers stay, so that the next server
-// reports how they ended; the directory may be removed afterwards. It fails while a server uses cfg.Root, and may
-// be repeated at any time.
+// Cleanup removes what a server that no longer runs left behind: processes, mounts, network devices and the bridge,
+// if the files in cfg.Root show that they are its own. It keeps the records of containers, so that the next server
+// can report how they ended; the caller may delete the directory afterwards. Cleanup fails while a server uses
+// cfg.Root, and can be repeated.
 func Cleanup(ctx context.Context, cfg Config) error {
 	if err := cfg.complete(); err != nil {
 		return err
@@ -31,18 +30,18 @@ func Cleanup(ctx context.Context, cfg Config) error {
 	if _, err := os.Stat(cfg.Root); os.IsNotExist(err) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, cleanupPatience)
+	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
 	unlock, err := lock(ctx, cfg.Root)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	containers, err := names(cfg.containers())
+	containers, err := entryNames(cfg.containers())
 	if err != nil {
 		return err
 	}
-	sandboxes, err := names(cfg.sandboxes())
+	sandboxes, err := entryNames(cfg.sandboxes())
 	if err != nil {
 		return err
 	}
@@ -56,20 +55,20 @@ func Cleanup(ctx context.Context, cfg Config) error {
 	return errors.Join(errs...)
 }
 
-// doomed is a container that is being ended.
-type doomed struct {
+// endingContainer is a container whose shim was asked to end it.
+type endingContainer struct {
 	id      string
 	process *process
-	// As long as this is open, no other mount namespace can have the container's number.
+	// mounts is the mount namespace. While the file is open, the kernel cannot reuse the namespace's inode number.
 	mounts *os.File
 }
 
-// endContainers ends the containers that run, all at the same time.
+// endContainers ends the running containers, all at the same time.
 func endContainers(ctx context.Context, cfg Config, ids []string) error {
-	var list []doomed
+	var list []endingContainer
 	var errs []error
 	for _, id := range ids {
-		d, err := condemn(cfg.containerDir(id))
+		d, err := startKill(cfg.containerDir(id))
 		switch {
 		case errors.Is(err, errGone):
 		case err != nil:
@@ -79,14 +78,14 @@ func endContainers(ctx context.Context, cfg Config, ids []string) error {
 			list = append(list, d)
 		}
 	}
-	// The shims were asked to end what they run and to record it; they need no more than a moment.
-	patience, cancel := context.WithTimeout(ctx, killPatience)
+	// The shims have already been asked to kill their commands, so they need only time to record the exit.
+	reportCtx, cancel := context.WithTimeout(ctx, killReportTimeout)
 	defer cancel()
-	inside := map[uint64]bool{}
+	namespaces := map[uint64]bool{}
 	for _, d := range list {
 		defer d.process.close()
 		defer d.mounts.Close()
-		_, _, _ = d.process.wait(patience)
+		_, _, _ = d.process.wait(reportCtx)
 		if err := d.process.kill(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("ending container %s: %w", d.id, err))
 		}
@@ -95,23 +94,23 @@ func endContainers(ctx context.Context, cfg Config, ids []string) error {
 			errs = append(errs, err)
 			continue
 		}
-		inside[st.Ino] = true
+		namespaces[st.Ino] = true
 	}
-	return errors.Join(append(errs, killInside(ctx, inside))...)
+	return errors.Join(append(errs, killInNamespaces(ctx, namespaces))...)
 }
 
-// condemn asks the shim of the container in dir to end it, or returns errGone.
-func condemn(dir string) (doomed, error) {
+// startKill asks the shim of the container in dir to end the container. It returns errGone if nothing runs.
+func startKill(dir string) (endingContainer, error) {
 	var st containerState
 	if err := readJSON(filepath.Join(dir, stateFile), &st); err != nil {
 		if os.IsNotExist(err) {
-			return doomed{}, errGone // half-made: nothing was started
+			return endingContainer{}, errGone // created only in part, so nothing was started
 		}
-		return doomed{}, err
+		return endingContainer{}, err
 	}
 	p, err := st.Process.open()
 	if err != nil {
-		return doomed{}, err
+		return endingContainer{}, err
 	}
 	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", st.Process.PID))
 	if err != nil {
@@ -119,15 +118,16 @@ func condemn(dir string) (doomed, error) {
 			err = errGone
 		}
 		p.close()
-		return doomed{}, err
+		return endingContainer{}, err
 	}
-	_ = askToKill(dir) // endContainers sees whether it did
-	return doomed{process: p, mounts: ns}, nil
+	_ = askToKill(dir) // endContainers kills the shim if this fails
+	return endingContainer{process: p, mounts: ns}, nil
 }
 
-// killInside ends the processes of mount namespaces, given by their numbers: what was started in a container by
-// exec, where the PID namespace is the host's and does not end with the container.
-func killInside(ctx context.Context, namespaces map[uint64]bool) error {
+// killInNamespaces kills every process in the given mount namespaces, identified by their inode numbers. It ends
+// processes that exec started in a container that shares the host's PID namespace: they do not end with the
+// container.
+func killInNamespaces(ctx context.Context, namespaces map[uint64]bool) error {
 	if len(namespaces) == 0 {
 		return nil
 	}
@@ -158,9 +158,10 @@ func killInside(ctx context.Context, namespaces map[uint64]bool) error {
 	return errors.Join(errs...)
 }
 
+// endSandbox ends the sandbox's pause process and removes its network device and mounts.
 func endSandbox(ctx context.Context, cfg Config, id string) error {
 	if len(id) != len(newID()) {
-		return nil // not ours
+		return nil // not a directory of this runtime
 	}
 	dir := cfg.sandboxDir(id)
 	var st sandboxState
@@ -174,10 +175,10 @@ func endSandbox(ctx context.Context, cfg Config, id string) error {
 			return err
 		}
 	}
-	return errors.Join(unplug(id), release(dir))
+	return errors.Join(removeVeth(id), unmountNamespaces(dir))
 }
 
-// removeBridge removes the bridge if the runtime made it.
+// removeBridge removes the bridge if this runtime created it.
 func removeBridge(cfg Config) error {
 	link, err := netlink.LinkByName(cfg.Bridge)
 	var missing netlink.LinkNotFoundError
@@ -187,7 +188,7 @@ func removeBridge(cfg Config) error {
 	if err != nil {
 		return err
 	}
-	if mine, err := ownBridge(cfg, link); err != nil || !mine {
+	if mine, err := isOwnBridge(cfg, link); err != nil || !mine {
 		return err
 	}
 	if err := netlink.LinkDel(link); err != nil {
@@ -196,41 +197,28 @@ func removeBridge(cfg Config) error {
 	return nil
 }
 
-// unmountBelow unmounts everything below dir, a directory of ours, and leaves dir itself.
+// unmountBelow unmounts everything below dir, but not dir itself. It ignores mounts that disappear in the meantime.
 func unmountBelow(dir string) error {
-	real, err := filepath.EvalSymlinks(dir)
+	resolved, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return err
 	}
-	b, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
+		return m.Mountpoint == resolved || !within(m.Mountpoint, resolved), false
+	})
 	if err != nil {
 		return err
 	}
-	var found []string
-	for line := range bytes.Lines(b) {
-		f := strings.Fields(string(line))
-		if len(f) < 5 {
-			continue
-		}
-		if p := unescape(f[4]); p != real && within(p, real) {
-			found = append(found, p)
-		}
-	}
-	slices.Reverse(found) // the last mounted first
-	for _, p := range found {
-		if err := unix.Unmount(p, unix.MNT_DETACH); err != nil && err != unix.EINVAL && err != unix.ENOENT {
-			return fmt.Errorf("unmounting %s: %w", p, err)
+	for _, m := range slices.Backward(mounts) { // a later mount can be below an earlier one
+		if err := unix.Unmount(m.Mountpoint, unix.MNT_DETACH); err != nil && err != unix.EINVAL && err != unix.ENOENT {
+			return fmt.Errorf("unmounting %s: %w", m.Mountpoint, err)
 		}
 	}
 	return nil
 }
 
-// unescape undoes the octal escapes of the kernel's tables.
-func unescape(s string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
-}
-
-// removeAll removes a directory of ours, but never anything that is still mounted in it.
+// removeAll deletes a directory below Config.Root. It unmounts everything in the directory first, so that it never
+// deletes files of a mount.
 func removeAll(dir string) error {
 	if _, err := os.Lstat(dir); os.IsNotExist(err) {
 		return nil

@@ -12,21 +12,20 @@ import (
 	utilexec "k8s.io/utils/exec"
 )
 
-// outputDelay is how long processes that a command left behind may hold its output open.
+// outputDelay is how long processes that a command left behind may keep its output open.
 const outputDelay = 5 * time.Second
 
-// command is a program that is about to run, or runs, in a container.
-//
-// It has pipes of its own making rather than those of package exec: they belong to the command's user, who may then
-// open /dev/stdout and its like by name.
+// command is a program that exec runs in a container. It creates its own pipes and not those of os/exec, because the
+// pipes must belong to the command's user: otherwise the user could not open /dev/stdout by name.
 type command struct {
-	cmd    *exec.Cmd
-	theirs []*os.File // the command's ends of its pipes, until it has started
-	ours   []*os.File // our ends of its output
-	copies sync.WaitGroup
-	stop   func() // ends the watch over it
+	cmd        *exec.Cmd
+	childEnds  []*os.File // the command's ends of its pipes, until it has started
+	parentEnds []*os.File // the server's ends of the output pipes
+	copies     sync.WaitGroup
+	stop       func() // ends the goroutine that kills the command with its context or container
 }
 
+// pipe returns a pipe that belongs to the command's user.
 func (c *command) pipe() (r, w *os.File, err error) {
 	if r, w, err = os.Pipe(); err != nil {
 		return nil, nil, err
@@ -38,36 +37,36 @@ func (c *command) pipe() (r, w *os.File, err error) {
 	return r, w, nil
 }
 
-// send lets an output of the command go to w, or nowhere if w is nil.
-func (c *command) send(output *io.Writer, w io.Writer) error {
+// copyOutput connects an output of the command to w, or to /dev/null if w is nil.
+func (c *command) copyOutput(output *io.Writer, w io.Writer) error {
 	if w == nil {
 		return nil
 	}
-	r, theirs, err := c.pipe()
+	r, child, err := c.pipe()
 	if err != nil {
 		return err
 	}
-	*output = theirs
-	c.theirs, c.ours = append(c.theirs, theirs), append(c.ours, r)
+	*output = child
+	c.childEnds, c.parentEnds = append(c.childEnds, child), append(c.parentEnds, r)
 	c.copies.Go(func() {
 		_, _ = io.Copy(w, r)
-		r.Close() // if w takes no more, the command learns it by its next write
+		r.Close() // if w failed, the command's next write fails, too
 	})
 	return nil
 }
 
-// receive lets the command read from in. Nobody waits for the copy: a client may never send anything. It ends when the streaming
-// server closes in, after the command has ended.
-func (c *command) receive(in io.Reader) error {
+// copyInput connects the command's input to in. Nothing waits for the copying goroutine, because a client may never
+// send anything. The streaming server closes in after the command has ended, and that ends the goroutine.
+func (c *command) copyInput(in io.Reader) error {
 	if in == nil {
 		return nil
 	}
-	theirs, w, err := c.pipe()
+	child, w, err := c.pipe()
 	if err != nil {
 		return err
 	}
-	c.cmd.Stdin = theirs
-	c.theirs = append(c.theirs, theirs)
+	c.cmd.Stdin = child
+	c.childEnds = append(c.childEnds, child)
 	go func() {
 		_, _ = io.Copy(w, in)
 		w.Close()
@@ -75,19 +74,20 @@ func (c *command) receive(in io.Reader) error {
 	return nil
 }
 
-// release closes the command's ends of the pipes, once it has its own or will never run.
-func (c *command) release() {
-	for _, f := range c.theirs {
+// closeChildEnds closes the command's ends of the pipes in this process, once the command has inherited them or
+// failed to start.
+func (c *command) closeChildEnds() {
+	for _, f := range c.childEnds {
 		f.Close()
 	}
 }
 
-// wait returns when the command has ended and its output was taken, with an error that tells its exit code.
+// wait returns when the command has ended and its output was copied. The error carries the exit code.
 func (c *command) wait() error {
 	err := c.cmd.Wait()
 	c.stop()
 	t := time.AfterFunc(outputDelay, func() {
-		for _, r := range c.ours {
+		for _, r := range c.parentEnds {
 			_ = r.SetReadDeadline(time.Unix(1, 0))
 		}
 	})
@@ -96,7 +96,7 @@ func (c *command) wait() error {
 	return exitError(err)
 }
 
-// exitError turns what Wait returned into the kind of error by which the streaming server tells exit codes.
+// exitError converts the error of exec.Cmd.Wait to the type from which the streaming server reads exit codes.
 func exitError(err error) error {
 	var e *exec.ExitError
 	if !errors.As(err, &e) {

@@ -16,26 +16,28 @@ import (
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// containerState is what a container's state file holds. Times are Unix times in nanoseconds.
+// containerState is the content of a container's state file. Times are Unix times in nanoseconds.
 type containerState struct {
 	ID, Sandbox                string
 	Created, Started, Finished int64
 	State                      pb.ContainerState
-	Process                    processID // the shim, from before it starts the command
+	Process                    processID // the shim, recorded before it starts the command
 	Code                       int32
 	Reason, Message            string
 }
 
+// container is a container of a sandbox.
 type container struct {
 	containerState
 	config  *pb.ContainerConfig
 	spec    *shim.Spec
-	process *process      // while it runs
+	process *process      // the shim; nil unless the container runs
 	claimed bool          // StartContainer was called
 	ended   chan struct{} // closed by end
-	end     func()        // notes that the container has ended; once is enough
+	end     func()        // closes ended; can be called several times
 }
 
+// newContainer returns a container in memory.
 func newContainer(st containerState, config *pb.ContainerConfig, spec *shim.Spec) *container {
 	c := &container{containerState: st, config: config, spec: spec}
 	c.ended = make(chan struct{})
@@ -43,18 +45,19 @@ func newContainer(st containerState, config *pb.ContainerConfig, spec *shim.Spec
 	return c
 }
 
-// Reasons as other runtimes give them.
+// Reasons in the status of a container. Other runtimes use the same.
 const (
 	reasonCompleted  = "Completed"
 	reasonError      = "Error"
 	reasonStartError = "StartError"
 )
 
+// saveContainer writes the container's state file. The caller holds mu or is the only user of c.
 func (s *server) saveContainer(c *container) error {
 	return writeJSON(filepath.Join(s.cfg.containerDir(c.ID), stateFile), c.containerState)
 }
 
-// CreateContainer writes down a container; everything else happens at its start.
+// CreateContainer records a container. StartContainer does everything else.
 func (s *server) CreateContainer(_ context.Context, q *pb.CreateContainerRequest) (*pb.CreateContainerResponse, error) {
 	s.mu.Lock()
 	sb := s.sandboxes[q.PodSandboxId]
@@ -78,7 +81,7 @@ func (s *server) CreateContainer(_ context.Context, q *pb.CreateContainerRequest
 	}
 	err = writeJSON(filepath.Join(dir, shim.SpecFile), spec)
 	if err == nil {
-		err = create(dir, c.containerState, c.config)
+		err = writeState(dir, c.containerState, c.config)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("recording the container: %w", err), removeAll(dir))
@@ -120,17 +123,17 @@ func (s *server) StartContainer(ctx context.Context, q *pb.StartContainerRequest
 		c.end()
 		return nil, errors.Join(err, saved)
 	}
-	if saved != nil { // the started file says as much to the next server
+	if saved != nil { // the next server reads the started file instead
 		s.cfg.Log.Error(saved, "Recording a start", "container", c.ID)
 	}
-	s.follow(c, p)
+	s.startWatch(c, p)
 	s.notify(c.ID, c.Sandbox, pb.ContainerEventType_CONTAINER_STARTED_EVENT)
 	return &pb.StartContainerResponse{}, nil
 }
 
-// watch records the container's end, unless ctx ends first.
+// watch waits until the container ends and records its exit. It returns without a record if ctx ends first.
 func (s *server) watch(ctx context.Context, c *container, p *process) {
-	ws, ours, err := p.wait(ctx)
+	ws, reaped, err := p.wait(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
 			s.cfg.Log.Error(err, "Waiting for a container", "container", c.ID)
@@ -138,14 +141,15 @@ func (s *server) watch(ctx context.Context, c *container, p *process) {
 		return
 	}
 	var fallback *unix.WaitStatus
-	if ours {
+	if reaped {
 		fallback = &ws
 	}
-	s.exited(c, fallback)
+	s.recordExit(c, fallback)
 }
 
-// exited records how a container ended whose shim is gone: as the shim wrote, or as its parent saw.
-func (s *server) exited(c *container, fallback *unix.WaitStatus) {
+// recordExit records how a container ended whose shim is gone. The exit code is what the shim wrote or, if it wrote
+// nothing, its own wait status in fallback.
+func (s *server) recordExit(c *container, fallback *unix.WaitStatus) {
 	var e shim.Exit
 	if err := readJSON(filepath.Join(s.cfg.containerDir(c.ID), shim.ExitFile), &e); err != nil {
 		e = shim.Exit{Code: 128 + int32(unix.SIGKILL), Finished: time.Now().UnixNano(), Message: "the container was killed"}
@@ -164,13 +168,14 @@ func (s *server) exited(c *container, fallback *unix.WaitStatus) {
 	}
 	err := s.saveContainer(c)
 	s.mu.Unlock()
-	if err != nil { // the exit file says as much to the next server
+	if err != nil { // the next server reads the exit file instead
 		s.cfg.Log.Error(err, "Recording an exit", "container", c.ID)
 	}
 	c.end()
 	s.notify(c.ID, c.Sandbox, pb.ContainerEventType_CONTAINER_STOPPED_EVENT)
 }
 
+// container returns the container with this ID, or a NotFound error.
 func (s *server) container(id string) (*container, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,7 +185,7 @@ func (s *server) container(id string) (*container, error) {
 	return nil, status.Errorf(codes.NotFound, "there is no container %q", id)
 }
 
-// running returns the container and its process.
+// running returns the container with this ID and its process, or an error if it does not run.
 func (s *server) running(id string) (*container, *process, error) {
 	c, err := s.container(id)
 	if err != nil {
@@ -194,6 +199,7 @@ func (s *server) running(id string) (*container, *process, error) {
 	return c, c.process, nil
 }
 
+// containersOf lists the containers of a sandbox.
 func (s *server) containersOf(sandbox string) (out []*container) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,24 +211,25 @@ func (s *server) containersOf(sandbox string) (out []*container) {
 	return out
 }
 
-// StopContainer ends the container, after its grace period if it needs it.
+// StopContainer stops the container: by its stop signal and, after the timeout of the request, by SIGKILL.
 func (s *server) StopContainer(ctx context.Context, q *pb.StopContainerRequest) (*pb.StopContainerResponse, error) {
 	c, err := s.container(q.ContainerId)
 	if err != nil {
-		return &pb.StopContainerResponse{}, nil // what does not exist is stopped
+		return &pb.StopContainerResponse{}, nil // the CRI wants success for an unknown container
 	}
 	return &pb.StopContainerResponse{}, s.stop(ctx, c, time.Duration(q.Timeout)*time.Second)
 }
 
-// RemoveContainer removes the container with its layer, after ending it by force if it runs.
+// RemoveContainer kills the container if it runs, and removes it with its layer.
 func (s *server) RemoveContainer(ctx context.Context, q *pb.RemoveContainerRequest) (*pb.RemoveContainerResponse, error) {
 	c, err := s.container(q.ContainerId)
 	if err != nil {
-		return &pb.RemoveContainerResponse{}, nil // what does not exist is removed
+		return &pb.RemoveContainerResponse{}, nil // the CRI wants success for an unknown container
 	}
 	return &pb.RemoveContainerResponse{}, s.remove(ctx, c)
 }
 
+// remove kills the container if it runs, and deletes its directory.
 func (s *server) remove(ctx context.Context, c *container) error {
 	if err := s.stop(ctx, c, 0); err != nil {
 		return err

@@ -7,10 +7,11 @@ import (
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// eventBuffer is how many events a watcher may be behind before it loses some; the kubelet relists anyway.
+// eventBuffer is the number of events that a slow watcher can be behind before it loses some. The kubelet lists
+// containers periodically, so a lost event only delays it.
 const eventBuffer = 1024
 
-// notify sends an event of a container, or of a sandbox by its own ID, to all watchers.
+// notify sends an event to all watchers. id is a container's ID, or the sandbox's for an event of the sandbox itself.
 func (s *server) notify(id, sandbox string, kind pb.ContainerEventType) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,7 +30,7 @@ func (s *server) notify(id, sandbox string, kind pb.ContainerEventType) {
 	}
 }
 
-// GetContainerEvents streams events until the client leaves.
+// GetContainerEvents streams events until the client disconnects.
 func (s *server) GetContainerEvents(_ *pb.GetEventsRequest, stream grpc.ServerStreamingServer[pb.ContainerEventResponse]) error {
 	w := make(chan *pb.ContainerEventResponse, eventBuffer)
 	s.mu.Lock()

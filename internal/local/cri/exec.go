@@ -20,10 +20,10 @@ import (
 	utilexec "k8s.io/utils/exec"
 )
 
-// inside starts a command in the container: with its namespaces, files, user, environment and limits. prepare
-// completes the command on a thread that is inside already. The caller waits for the command; it is killed, with its
-// process group, when ctx or the container ends.
-func (s *server) inside(ctx context.Context, id string, argv []string, prepare func(*command) error) (*command, error) {
+// startInContainer starts a command in a container, with its namespaces, files, user, environment and limits. prepare
+// completes the command on a thread that has already joined the container. The caller must wait for the command. The
+// command's process group is killed when ctx or the container ends.
+func (s *server) startInContainer(ctx context.Context, id string, argv []string, prepare func(*command) error) (*command, error) {
 	c, p, err := s.running(id)
 	if err != nil {
 		return nil, err
@@ -49,11 +49,11 @@ func (s *server) inside(ctx context.Context, id string, argv []string, prepare f
 		}
 		return x.cmd.Start()
 	})
-	x.release()
+	x.closeChildEnds()
 	if err != nil {
 		return nil, err
 	}
-	// The score is the kubelet's until now. As in the shim, lowering it may be denied.
+	// The command has inherited the kubelet's score. As in the shim, lowering the score may be denied.
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", x.cmd.Process.Pid), []byte(strconv.Itoa(c.spec.OOMScoreAdj)), 0o644)
 	kill := func() { _ = unix.Kill(-x.cmd.Process.Pid, unix.SIGKILL) }
 	done := make(chan struct{})
@@ -74,27 +74,28 @@ func (s *server) inside(ctx context.Context, id string, argv []string, prepare f
 	return x, nil
 }
 
-// join puts the calling thread into the container's namespaces; a PID namespace takes effect for its children.
+// join moves the calling thread into the container's namespaces. The PID namespace takes effect for its children.
 func join(c *container, p *process) error {
 	// Only a thread that shares its root and working directory with no other may change its mount namespace.
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return err
 	}
-	unix.Umask(0o022) // this thread's alone from here on
+	unix.Umask(0o022) // affects only this thread since CLONE_FS is unshared
 	flags := unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWNS
 	if !c.spec.HostPID {
 		flags |= unix.CLONE_NEWPID
 	}
-	return p.control(func(fd int) error { return unix.Setns(fd, flags) })
+	return p.withFD(func(fd int) error { return unix.Setns(fd, flags) })
 }
 
-// maxOutput is how much of each output ExecSync returns, in bytes, so that its answer stays below maxMessage.
+// maxOutput is the number of bytes of each output that ExecSync returns. It keeps the answer below maxMessage.
 const maxOutput = maxMessage / 4
 
-// limited keeps the first maxOutput bytes.
-type limited struct{ bytes.Buffer }
+// limitedBuffer keeps the first maxOutput bytes and discards the rest.
+type limitedBuffer struct{ bytes.Buffer }
 
-func (l *limited) Write(b []byte) (int, error) {
+// Write appends b as far as there is room. It never fails.
+func (l *limitedBuffer) Write(b []byte) (int, error) {
 	if room := maxOutput - l.Len(); room < len(b) {
 		l.Buffer.Write(b[:room])
 	} else {
@@ -111,9 +112,9 @@ func (s *server) ExecSync(ctx context.Context, q *pb.ExecSyncRequest) (*pb.ExecS
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
-	var stdout, stderr limited
-	x, err := s.inside(ctx, q.ContainerId, q.Cmd, func(x *command) error {
-		return errors.Join(x.send(&x.cmd.Stdout, &stdout), x.send(&x.cmd.Stderr, &stderr))
+	var stdout, stderr limitedBuffer
+	x, err := s.startInContainer(ctx, q.ContainerId, q.Cmd, func(x *command) error {
+		return errors.Join(x.copyOutput(&x.cmd.Stdout, &stdout), x.copyOutput(&x.cmd.Stderr, &stderr))
 	})
 	if err != nil {
 		return nil, err

@@ -167,7 +167,7 @@ func (n *node) status(id string) *pb.ContainerStatus {
 // wantExit waits for a container's end and checks its exit code and log.
 func (n *node) wantExit(id string, code int32, log string) {
 	n.t.Helper()
-	st := n.exited(id)
+	st := n.recordExit(id)
 	if got := n.log(id); st.ExitCode != code || got != log {
 		n.t.Errorf("container %s ended with code %d and log %q, want %d and %q", st.Metadata.Name, st.ExitCode, got, code, log)
 	}
@@ -205,7 +205,7 @@ func (n *node) startAgain(id string) {
 }
 
 // exited waits for a container's end.
-func (n *node) exited(id string) *pb.ContainerStatus {
+func (n *node) recordExit(id string) *pb.ContainerStatus {
 	n.t.Helper()
 	var st *pb.ContainerStatus
 	eventually(n.t, "the container ends", func() bool {
@@ -219,7 +219,7 @@ func (n *node) exited(id string) *pb.ContainerStatus {
 func (n *node) output(sandbox string, config *pb.ContainerConfig) string {
 	n.t.Helper()
 	id := n.run(sandbox, config)
-	st := n.exited(id)
+	st := n.recordExit(id)
 	out := n.log(id)
 	if st.ExitCode != 0 {
 		n.t.Fatalf("container %s: exit code %d, %s\n%s", config.Metadata.Name, st.ExitCode, st.Message, out)
@@ -292,7 +292,7 @@ func leftovers(t testing.TB, cfg Config) (out []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ids, err := names(cfg.sandboxes())
+	ids, err := entryNames(cfg.sandboxes())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +301,7 @@ func leftovers(t testing.TB, cfg Config) (out []string) {
 			out = append(out, "bridge "+l.Name())
 		}
 		for _, id := range ids {
-			if l.Name() == veth(id) {
+			if l.Name() == vethName(id) {
 				out = append(out, "veth "+l.Name())
 			}
 		}

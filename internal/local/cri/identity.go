@@ -16,11 +16,13 @@ import (
 // idMaps are the user and group IDs that exist in this process's user namespace.
 type idMaps struct {
 	users, groups []idRange
-	noGroups      bool // setgroups is denied, as for a namespace that an ordinary user made without newgidmap
+	noGroups      bool // setgroups is denied, as in a namespace that an unprivileged user created without newgidmap
 }
 
+// idRange is a range of IDs.
 type idRange struct{ first, size uint64 }
 
+// readIDMaps reads the ID maps of this process's user namespace.
 func readIDMaps() (m idMaps, err error) {
 	if m.users, err = readIDMap("/proc/self/uid_map"); err != nil {
 		return m, err
@@ -33,6 +35,7 @@ func readIDMaps() (m idMaps, err error) {
 	return m, err
 }
 
+// readIDMap reads a uid_map or gid_map file.
 func readIDMap(path string) (out []idRange, err error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -49,14 +52,16 @@ func readIDMap(path string) (out []idRange, err error) {
 	return out, nil
 }
 
+// mapped reports whether an ID exists in the user namespace.
 func mapped(ranges []idRange, id int64) bool {
 	return id >= 0 && id < math.MaxUint32 && slices.ContainsFunc(ranges, func(r idRange) bool {
 		return uint64(id) >= r.first && uint64(id)-r.first < r.size
 	})
 }
 
-// credential is who the command runs as, and where that user's home is. Group and home come from the host's users,
-// as they would from an image's; the groups that the host adds to its users do not.
+// credential returns the user and groups of the command and the user's home directory. The primary group and the home
+// directory come from the machine's user database, as they would from an image. The supplementary groups of that
+// database are not added.
 func credential(sc *pb.LinuxContainerSecurityContext, ids idMaps) (*syscall.Credential, string, error) {
 	uid := int64(0)
 	if sc.GetRunAsUser() != nil {
@@ -72,7 +77,7 @@ func credential(sc *pb.LinuxContainerSecurityContext, ids idMaps) (*syscall.Cred
 			return nil, "", err
 		}
 	} else if u, err = user.LookupId(strconv.FormatInt(uid, 10)); err != nil {
-		u = &user.User{Gid: "0", HomeDir: "/"} // as for a user whom an image does not know
+		u = &user.User{Gid: "0", HomeDir: "/"} // as for a user that an image does not define
 	}
 	gid, err := strconv.ParseInt(u.Gid, 10, 64)
 	if err != nil {
@@ -84,12 +89,12 @@ func credential(sc *pb.LinuxContainerSecurityContext, ids idMaps) (*syscall.Cred
 		gid = 0
 	}
 	if !mapped(ids.users, uid) {
-		return nil, "", unmapped("runAsUser", uid)
+		return nil, "", unmappedError("runAsUser", uid)
 	}
 	cred := &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 	for _, g := range append([]int64{gid}, sc.GetSupplementalGroups()...) {
 		if !mapped(ids.groups, g) {
-			return nil, "", unmapped("runAsGroup, fsGroup or supplementalGroups", g)
+			return nil, "", unmappedError("runAsGroup, fsGroup or supplementalGroups", g)
 		}
 	}
 	for _, g := range sc.GetSupplementalGroups() {
@@ -105,22 +110,24 @@ func credential(sc *pb.LinuxContainerSecurityContext, ids idMaps) (*syscall.Cred
 	return cred, u.HomeDir, nil
 }
 
-func unmapped(field string, id int64) error {
+// unmappedError says that an ID of a security context does not exist in the user namespace.
+func unmappedError(field string, id int64) error {
 	return fmt.Errorf("%s %d does not exist in this user namespace: give the user a range in /etc/subuid and /etc/subgid, or run as root", field, id)
 }
 
-// capabilities in the order of their numbers.
+// capabilities are the names of all capabilities in the order of their numbers.
 var capabilities = strings.Fields(`CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP
 	LINUX_IMMUTABLE NET_BIND_SERVICE NET_BROADCAST NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO SYS_CHROOT
 	SYS_PTRACE SYS_PACCT SYS_ADMIN SYS_BOOT SYS_NICE SYS_RESOURCE SYS_TIME SYS_TTY_CONFIG MKNOD LEASE AUDIT_WRITE
 	AUDIT_CONTROL SETFCAP MAC_OVERRIDE MAC_ADMIN SYSLOG WAKE_ALARM BLOCK_SUSPEND AUDIT_READ PERFMON BPF CHECKPOINT_RESTORE`)
 
-// defaultCapabilities are what Kubernetes' users expect of a container that says nothing about capabilities.
+// defaultCapabilities are the capabilities of a container that does not set any. They are the defaults of other
+// runtimes.
 var defaultCapabilities = strings.Fields(`CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP NET_BIND_SERVICE
 	NET_RAW SYS_CHROOT MKNOD AUDIT_WRITE SETFCAP`)
 
-// dropped lists the capabilities that the container may never get.
-func dropped(sc *pb.LinuxContainerSecurityContext) ([]uintptr, error) {
+// droppedCapabilities lists the numbers of the capabilities that the container must not have.
+func droppedCapabilities(sc *pb.LinuxContainerSecurityContext) ([]uintptr, error) {
 	if sc.GetPrivileged() {
 		return nil, nil
 	}

@@ -7,14 +7,15 @@ import (
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Every image is present: its name is kept as given, and nothing else of it is ever used.
+// Every image counts as present. Only its name is kept.
 
+// image returns the description of an image of this name.
 func image(name string) *pb.Image {
 	// The kubelet takes a size of 0 for an error.
 	return &pb.Image{Id: name, RepoTags: []string{name}, Size: 1, Uid: &pb.Int64Value{Value: 0}, Spec: &pb.ImageSpec{Image: name}}
 }
 
-// ImageStatus says that the image is present, and that its user is root.
+// ImageStatus reports that the image is present and that its user is root.
 func (s *server) ImageStatus(_ context.Context, q *pb.ImageStatusRequest) (*pb.ImageStatusResponse, error) {
 	name := q.GetImage().GetImage()
 	s.mu.Lock()
@@ -23,12 +24,12 @@ func (s *server) ImageStatus(_ context.Context, q *pb.ImageStatusRequest) (*pb.I
 	return &pb.ImageStatusResponse{Image: image(name)}, nil
 }
 
-// PullImage has nothing to pull.
+// PullImage succeeds without pulling anything.
 func (s *server) PullImage(_ context.Context, q *pb.PullImageRequest) (*pb.PullImageResponse, error) {
 	return &pb.PullImageResponse{ImageRef: q.GetImage().GetImage()}, nil
 }
 
-// ListImages lists the images that were asked for.
+// ListImages lists the images whose status was requested.
 func (s *server) ListImages(context.Context, *pb.ListImagesRequest) (*pb.ListImagesResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,7 +40,7 @@ func (s *server) ListImages(context.Context, *pb.ListImagesRequest) (*pb.ListIma
 	return out, nil
 }
 
-// RemoveImage forgets that the image was asked for.
+// RemoveImage removes the image from the list.
 func (s *server) RemoveImage(_ context.Context, q *pb.RemoveImageRequest) (*pb.RemoveImageResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,14 +18,14 @@ import (
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// self is this program, even when its file was replaced since it started.
+// self is the path of this program. It is valid even if the program's file was replaced since the start.
 const self = "/proc/self/exe"
 
-// shimEnv keeps the Go runtime of a shim small: it has next to nothing to do.
+// shimEnv keeps the Go runtime of a shim small.
 var shimEnv = []string{"GOMAXPROCS=2", "GOGC=50"}
 
-// launch starts the container's shim in the sandbox's namespaces and returns when the command runs. At whatever
-// point this process dies, the shim either is on record or ends by itself.
+// launch starts the container's shim in the sandbox's namespaces and returns when the command runs. If this process
+// dies at any point, the shim is either recorded or ends by itself.
 func (s *server) launch(ctx context.Context, c *container) (*process, error) {
 	statusR, statusW, err := os.Pipe()
 	if err != nil {
@@ -44,7 +44,7 @@ func (s *server) launch(ctx context.Context, c *container) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.record(c, pid)
+	p, err := s.recordShim(c, pid)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (s *server) launch(ctx context.Context, c *container) (*process, error) {
 	stop()
 	first, remarks, _ := strings.Cut(string(answer), "\n")
 	if err == nil && first == shim.StatusOK {
-		s.remark(remarks)
+		s.logRemarks(remarks)
 		return p, nil
 	}
 	if err == nil {
@@ -70,7 +70,7 @@ func (s *server) launch(ctx context.Context, c *container) (*process, error) {
 	return nil, err
 }
 
-// fork starts the shim, which waits for a byte from start before it starts the command.
+// fork starts the shim. The shim waits for a byte from start before it starts the command.
 func (s *server) fork(c *container, status, start *os.File) (pid int, err error) {
 	options := c.config.GetLinux().GetSecurityContext().GetNamespaceOptions()
 	cmd := &exec.Cmd{
@@ -84,7 +84,7 @@ func (s *server) fork(c *container, status, start *os.File) (pid int, err error)
 	if !ready {
 		return 0, fmt.Errorf("sandbox %s is not ready", c.Sandbox)
 	}
-	var shared processID // whose PID namespace the container joins
+	var shared processID // process whose PID namespace the container joins; zero for none
 	switch options.GetPid() {
 	case pb.NamespaceMode_CONTAINER:
 		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWPID
@@ -98,7 +98,7 @@ func (s *server) fork(c *container, status, start *os.File) (pid int, err error)
 		shared = target.id
 	}
 	err = onThread(func() error {
-		for _, n := range sb.own() {
+		for _, n := range sb.namespaces() {
 			if err := setns(filepath.Join(s.cfg.sandboxDir(sb.ID), n.name), n.flag); err != nil {
 				return fmt.Errorf("joining the pod's %s namespace: %w", n.name, err)
 			}
@@ -114,16 +114,16 @@ func (s *server) fork(c *container, status, start *os.File) (pid int, err error)
 		return 0, err
 	}
 	pid = cmd.Process.Pid
-	return pid, cmd.Process.Release() // it is waited for by its pidfd
+	return pid, cmd.Process.Release() // process.wait reaps it through its pidfd
 }
 
-// record writes down the shim before it may start anything.
-func (s *server) record(c *container, pid int) (*process, error) {
+// recordShim writes the shim's process ID to the state file before the shim may start the command.
+func (s *server) recordShim(c *container, pid int) (*process, error) {
 	id, err := identify(pid)
 	if err != nil {
 		return nil, err
 	}
-	p, err := id.hold()
+	p, err := id.openChild()
 	if err != nil {
 		return nil, err
 	}
@@ -132,27 +132,28 @@ func (s *server) record(c *container, pid int) (*process, error) {
 	c.Process = id
 	if err := s.saveContainer(c); err != nil {
 		p.close()
-		return nil, err // the shim ends with the pipe
+		return nil, err // the shim ends when the caller closes the pipe
 	}
 	return p, nil
 }
 
-// remark logs what a shim could not do as it should, each remark once.
-func (s *server) remark(text string) {
+// logRemarks logs the limitations that a shim reported, one per line. It logs each only once.
+func (s *server) logRemarks(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); line != "" && !s.remarked[line] {
-			s.remarked[line] = true
+		if line = strings.TrimSpace(line); line != "" && !s.loggedRemarks[line] {
+			s.loggedRemarks[line] = true
 			s.cfg.Log.Info("Containers are limited on this machine", "remark", line)
 		}
 	}
 }
 
-// killPatience is how long a shim gets for the last output and the exit code of a command that was killed.
-const killPatience = 3 * time.Second
+// killReportTimeout is how long a shim may take to write the last output and the exit code of a killed command.
+const killReportTimeout = 3 * time.Second
 
-// stop ends the container: by its stop signal, after the grace period by SIGKILL. It returns when it has ended.
+// stop stops the container: by its stop signal and, after the grace period, by SIGKILL. It returns when the container
+// has ended.
 func (s *server) stop(ctx context.Context, c *container, grace time.Duration) error {
 	s.mu.Lock()
 	p := c.process
@@ -168,9 +169,9 @@ func (s *server) stop(ctx context.Context, c *container, grace time.Duration) er
 			return err
 		}
 	}
-	// The shim lives on to record the end, if it can.
+	// Killing the command through the shim lets the shim record the exit.
 	if askToKill(s.cfg.containerDir(c.ID)) == nil {
-		if ended, err := c.wait(ctx, killPatience); ended || err != nil {
+		if ended, err := c.wait(ctx, killReportTimeout); ended || err != nil {
 			return err
 		}
 	}
@@ -185,7 +186,7 @@ func (s *server) stop(ctx context.Context, c *container, grace time.Duration) er
 	}
 }
 
-// askToKill lets the shim of the container in dir end the command by SIGKILL.
+// askToKill asks the shim of the container in dir to kill the command. It does not wait.
 func askToKill(dir string) error {
 	conn, err := dialControl(dir)
 	if err != nil {
@@ -195,7 +196,7 @@ func askToKill(dir string) error {
 	return errors.Join(err, conn.Close())
 }
 
-// wait tells whether the container ended within d.
+// wait waits for at most d and reports whether the container has ended.
 func (c *container) wait(ctx context.Context, d time.Duration) (ended bool, err error) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -209,6 +210,7 @@ func (c *container) wait(ctx context.Context, d time.Duration) (ended bool, err 
 	}
 }
 
+// stopSignal is the signal that asks the container's command to end.
 func (c *container) stopSignal() unix.Signal {
 	if c.config.StopSignal == pb.Signal_RUNTIME_DEFAULT {
 		return unix.SIGTERM
@@ -226,7 +228,7 @@ func (c *container) stopSignal() unix.Signal {
 	return unix.SIGTERM
 }
 
-// rtSignal adds the "PLUS3" or "MINUS3" of a real-time signal's name to its base.
+// rtSignal adds the suffix "PLUS3" or "MINUS3" of a real-time signal's name to its base.
 func rtSignal(base int, offset string) int {
 	var n int
 	if _, err := fmt.Sscanf(offset, "PLUS%d", &n); err == nil {
@@ -238,7 +240,8 @@ func rtSignal(base int, offset string) int {
 	return base
 }
 
-// dialControl connects to the shim of the container in dir, by a path that is short enough for any directory.
+// dialControl connects to the control socket of the shim in dir. It uses a path that fits a Unix socket address
+// whatever the length of dir.
 func dialControl(dir string) (net.Conn, error) {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -98,7 +98,7 @@ func TestHalfMadeSandboxIsRemoved(t *testing.T) {
 		func() error { return os.MkdirAll(shm, 0o700) },
 		func() error { return mountShm(shm) },
 		func() error { return makeNamespaces(cfg.sandboxDir(half), sandboxNamespaces, "x", nil) },
-		func() error { return plug(cfg, half, cfg.Subnet.Addr().Next().Next().String()) },
+		func() error { return connectToBridge(cfg, half, cfg.Subnet.Addr().Next().Next().String()) },
 		func() error { return os.Mkdir(cfg.containerDir(newID()), 0o700) },
 	} {
 		if err := step(); err != nil {
@@ -113,7 +113,7 @@ func TestHalfMadeSandboxIsRemoved(t *testing.T) {
 		t.Errorf("left over: %q", got)
 	}
 	for _, d := range []string{cfg.sandboxes(), cfg.containers()} {
-		if left := must(names(d)); len(left) > 0 {
+		if left := must(entryNames(d)); len(left) > 0 {
 			t.Errorf("%s still holds %v", d, left)
 		}
 	}
@@ -138,7 +138,7 @@ func TestContainerThatWasAboutToStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := s.record(c, pid)
+	p, err := s.recordShim(c, pid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestNamespacesAreTakenBackFromContainers(t *testing.T) {
 	n.stop()
 	// As when the server's mount namespace ended with it.
 	for _, s := range []string{sb, empty} {
-		if err := release(cfg.sandboxDir(s)); err != nil {
+		if err := unmountNamespaces(cfg.sandboxDir(s)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -198,7 +198,7 @@ func TestNamespacesAreTakenBackFromContainers(t *testing.T) {
 	if st := n.sandboxStatus(empty); st.State != pb.PodSandboxState_SANDBOX_NOTREADY {
 		t.Errorf("the sandbox without a container is %s", st.State)
 	}
-	if exists("/sys/class/net/" + veth(empty)) {
+	if exists("/sys/class/net/" + vethName(empty)) {
 		t.Error("its network device is still there")
 	}
 }
@@ -247,7 +247,7 @@ func TestCleanupLeavesNothing(t *testing.T) {
 		n.removeSandbox(sandboxes[i])
 	}
 	for _, d := range []string{cfg.sandboxes(), cfg.containers()} {
-		if left := must(names(d)); len(left) > 0 {
+		if left := must(entryNames(d)); len(left) > 0 {
 			t.Errorf("%s still holds %v", d, left)
 		}
 	}
@@ -284,7 +284,7 @@ func TestRemovedPodLeavesNothing(t *testing.T) {
 		t.Errorf("left over: %q", got)
 	}
 	for _, d := range []string{n.cfg.sandboxes(), n.cfg.containers()} {
-		if left := must(names(d)); len(left) > 0 {
+		if left := must(entryNames(d)); len(left) > 0 {
 			t.Errorf("%s still holds %v", d, left)
 		}
 	}

@@ -9,7 +9,8 @@ import (
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-func matches(selector, labels map[string]string) bool {
+// matchesLabels reports whether labels has every entry of selector.
+func matchesLabels(selector, labels map[string]string) bool {
 	for k, v := range selector {
 		if labels[k] != v {
 			return false
@@ -18,7 +19,7 @@ func matches(selector, labels map[string]string) bool {
 	return true
 }
 
-// sandboxStatus returns nil for a sandbox that does not exist. The caller holds mu.
+// sandboxStatus describes a sandbox. It returns nil if there is none with this ID. The caller holds mu.
 func (s *server) sandboxStatus(id string) *pb.PodSandboxStatus {
 	sb := s.sandboxes[id]
 	if sb == nil {
@@ -43,13 +44,13 @@ func (s *server) PodSandboxStatus(_ context.Context, q *pb.PodSandboxStatusReque
 	return &pb.PodSandboxStatusResponse{Status: st, ContainersStatuses: s.containerStatuses(st.Id), Timestamp: time.Now().UnixNano()}, nil
 }
 
-// ListPodSandbox lists the sandboxes that the filter lets through.
+// ListPodSandbox lists the sandboxes that match the filter.
 func (s *server) ListPodSandbox(_ context.Context, q *pb.ListPodSandboxRequest) (*pb.ListPodSandboxResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out, f := &pb.ListPodSandboxResponse{}, q.Filter
 	for _, sb := range s.sandboxes {
-		if f != nil && (f.Id != "" && f.Id != sb.ID || f.State != nil && f.State.State != sb.state() || !matches(f.LabelSelector, sb.config.Labels)) {
+		if f != nil && (f.Id != "" && f.Id != sb.ID || f.State != nil && f.State.State != sb.state() || !matchesLabels(f.LabelSelector, sb.config.Labels)) {
 			continue
 		}
 		out.Items = append(out.Items, &pb.PodSandbox{
@@ -60,11 +61,11 @@ func (s *server) ListPodSandbox(_ context.Context, q *pb.ListPodSandboxRequest) 
 	return out, nil
 }
 
-// selected lists the containers that the filter lets through. The caller holds mu.
+// selected lists the containers that match the filter. The caller holds mu.
 func (s *server) selected(f *pb.ContainerFilter) (out []*container) {
 	for _, c := range s.containers {
 		if f != nil && (f.Id != "" && f.Id != c.ID || f.State != nil && f.State.State != c.State ||
-			f.PodSandboxId != "" && f.PodSandboxId != c.Sandbox || !matches(f.LabelSelector, c.config.Labels)) {
+			f.PodSandboxId != "" && f.PodSandboxId != c.Sandbox || !matchesLabels(f.LabelSelector, c.config.Labels)) {
 			continue
 		}
 		out = append(out, c)
@@ -72,7 +73,7 @@ func (s *server) selected(f *pb.ContainerFilter) (out []*container) {
 	return out
 }
 
-// ListContainers lists the containers that the filter lets through.
+// ListContainers lists the containers that match the filter.
 func (s *server) ListContainers(_ context.Context, q *pb.ListContainersRequest) (*pb.ListContainersResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

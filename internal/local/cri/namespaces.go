@@ -10,33 +10,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onThread runs f on a thread that ends afterwards, so that f may change the thread's namespaces.
+// onThread runs f on an OS thread that ends afterwards, so that f can change the thread's namespaces.
 func onThread(f func() error) error {
 	c := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
-			// The main thread never ends, and its namespaces are what /proc/self shows to the whole program. While it
-			// is held here, another thread does the work.
+			// The main thread must keep its namespaces: it never ends, and /proc/self shows them to the whole program.
+			// While this goroutine occupies it, the nested call gets another thread.
 			defer runtime.UnlockOSThread()
 			c <- onThread(f)
 			return
 		}
-		c <- f() // never unlocked: the Go runtime ends the thread with the goroutine
+		c <- f() // the thread stays locked, so the Go runtime ends it with the goroutine
 	}()
 	return <-c
 }
 
-// namespace is a kind of namespace that a sandbox holds, by its name in /proc/PID/ns.
+// namespace is a kind of namespace that a sandbox holds, with its name in /proc/PID/ns.
 type namespace struct {
 	name string
 	flag int
 }
 
+// sandboxNamespaces are the namespaces that the containers of a sandbox share.
 var sandboxNamespaces = []namespace{{"net", unix.CLONE_NEWNET}, {"uts", unix.CLONE_NEWUTS}, {"ipc", unix.CLONE_NEWIPC}}
 
-// own lists the namespaces that are the sandbox's own and not the host's.
-func (st sandboxState) own() []namespace {
+// namespaces lists the namespaces that the sandbox does not share with the host.
+func (st sandboxState) namespaces() []namespace {
 	var out []namespace
 	for _, n := range sandboxNamespaces {
 		if st.HostNet && n.name != "ipc" || st.HostIPC && n.name == "ipc" {
@@ -47,7 +48,8 @@ func (st sandboxState) own() []namespace {
 	return out
 }
 
-// makeNamespaces makes the sandbox's namespaces and mounts them on files, which keep them without any process.
+// makeNamespaces creates the sandbox's namespaces and mounts them on files in dir. The mounts keep the namespaces
+// without any process.
 func makeNamespaces(dir string, kinds []namespace, hostname string, sysctls map[string]string) error {
 	return onThread(func() error {
 		flags, uts := 0, false
@@ -59,7 +61,7 @@ func makeNamespaces(dir string, kinds []namespace, hostname string, sysctls map[
 			return fmt.Errorf("making namespaces: %w", err)
 		}
 		for _, n := range kinds {
-			if err := pin("/proc/thread-self/ns/"+n.name, filepath.Join(dir, n.name)); err != nil {
+			if err := bindNamespace("/proc/thread-self/ns/"+n.name, filepath.Join(dir, n.name)); err != nil {
 				return fmt.Errorf("keeping the %s namespace: %w", n.name, err)
 			}
 		}
@@ -75,21 +77,22 @@ func makeNamespaces(dir string, kinds []namespace, hostname string, sysctls map[
 	})
 }
 
-func pin(ns, file string) error {
+// bindNamespace mounts a namespace on a new file.
+func bindNamespace(ns, file string) error {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		return err
 	}
 	return unix.Mount(ns, file, "", unix.MS_BIND, "")
 }
 
-// pinned tells whether a namespace is mounted on file.
-func pinned(file string) bool {
+// isNamespaceMount reports whether a namespace is mounted on file.
+func isNamespaceMount(file string) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(file, &st) == nil && st.Type == unix.NSFS_MAGIC
 }
 
-// release unmounts what a sandbox's directory holds.
-func release(dir string) error {
+// unmountNamespaces unmounts the namespaces and the shared memory in a sandbox's directory.
+func unmountNamespaces(dir string) error {
 	for _, n := range []string{"net", "uts", "ipc", "shm"} {
 		p := filepath.Join(dir, n)
 		for {
@@ -97,7 +100,7 @@ func release(dir string) error {
 			if err == unix.EINVAL || err == unix.ENOENT { // not, or no longer, a mount
 				break
 			}
-			// Outside of the user namespace in which the mounts were made nobody may unmount, nor is anything mounted.
+			// A process outside the user namespace of the mounts may not unmount, but has none of these mounts either.
 			if err == unix.EPERM && !isMount(p) {
 				break
 			}
@@ -109,7 +112,7 @@ func release(dir string) error {
 	return nil
 }
 
-// setns puts the calling thread into the namespace mounted on file.
+// setns moves the calling thread into the namespace mounted on file.
 func setns(file string, flag int) error {
 	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

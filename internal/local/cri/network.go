@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ensureBridge makes the bridge with its address, unless there is one. A bridge that somebody else made is used as
-// it is if it has the address, and never removed.
+// ensureBridge creates the bridge and its address if they are missing. It uses a bridge that another program created
+// only if that has the address, and Cleanup never removes such a bridge.
 func ensureBridge(cfg Config) error {
 	address := &netlink.Addr{IPNet: ipNet(cfg.Subnet)}
 	link, err := netlink.LinkByName(cfg.Bridge)
@@ -40,7 +40,7 @@ func ensureBridge(cfg Config) error {
 			return netlink.LinkSetUp(link)
 		}
 	}
-	if mine, err := ownBridge(cfg, link); err != nil || !mine {
+	if mine, err := isOwnBridge(cfg, link); err != nil || !mine {
 		return errors.Join(err, fmt.Errorf("it exists without the address %s and is not ours to change", cfg.Subnet))
 	}
 	if err := netlink.AddrAdd(link, address); err != nil {
@@ -49,8 +49,9 @@ func ensureBridge(cfg Config) error {
 	return netlink.LinkSetUp(link)
 }
 
-// addBridge makes the bridge. Its hardware address, drawn beforehand and kept in a file, is how it is known to be
-// ours; and a fixed one keeps the pods' neighbour tables right, where a bridge would take that of a port by default.
+// addBridge creates the bridge with a random hardware address that is first written to a file. The address identifies
+// the bridge as this runtime's own. It is fixed also because a bridge otherwise takes the address of a port, and the
+// pods' neighbour tables would become wrong when that changes.
 func addBridge(cfg Config) (netlink.Link, error) {
 	mac := make(net.HardwareAddr, 6)
 	_, _ = rand.Read(mac)
@@ -67,10 +68,11 @@ func addBridge(cfg Config) (netlink.Link, error) {
 	return netlink.LinkByName(cfg.Bridge)
 }
 
+// bridgeFile is the path of the file with the bridge's hardware address.
 func bridgeFile(cfg Config) string { return filepath.Join(cfg.Root, "bridge") }
 
-// ownBridge tells whether link is the bridge that addBridge made.
-func ownBridge(cfg Config, link netlink.Link) (bool, error) {
+// isOwnBridge reports whether link is the bridge that addBridge created.
+func isOwnBridge(cfg Config, link netlink.Link) (bool, error) {
 	b, err := os.ReadFile(bridgeFile(cfg))
 	if os.IsNotExist(err) {
 		return false, nil
@@ -82,12 +84,13 @@ func ownBridge(cfg Config, link netlink.Link) (bool, error) {
 	return err == nil && bytes.Equal(mac, link.Attrs().HardwareAddr), nil
 }
 
+// ipNet converts an IPv4 prefix.
 func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), 32)}
 }
 
-// nextAddress returns the next address after last that is not used. Going round the whole subnet, it gives out an
-// address again as late as possible: clients may hold on to an old one for a while.
+// nextAddress returns the first unused address after last. It cycles through the whole subnet, so that an address is
+// reused as late as possible: clients may still use an old one.
 func nextAddress(subnet netip.Prefix, last netip.Addr, used map[netip.Addr]string) (netip.Addr, error) {
 	first := binary.BigEndian.Uint32(subnet.Masked().Addr().AsSlice())
 	size := uint32(1) << (32 - subnet.Bits())
@@ -106,11 +109,11 @@ func nextAddress(subnet netip.Prefix, last netip.Addr, used map[netip.Addr]strin
 	return netip.Addr{}, fmt.Errorf("all addresses of %s are in use", subnet.Masked())
 }
 
-// veth is the name of a sandbox's network device on the bridge.
-func veth(sandbox string) string { return "v" + sandbox[:12] }
+// vethName is the name of a sandbox's network device on the bridge.
+func vethName(sandbox string) string { return "v" + sandbox[:12] }
 
-// plug connects the sandbox's network namespace to the bridge.
-func plug(cfg Config, id, address string) error {
+// connectToBridge connects the sandbox's network namespace to the bridge by a veth pair.
+func connectToBridge(cfg Config, id, address string) error {
 	bridge, err := netlink.LinkByName(cfg.Bridge)
 	if err != nil {
 		return err
@@ -121,7 +124,7 @@ func plug(cfg Config, id, address string) error {
 	}
 	defer ns.Close()
 	a := netlink.NewLinkAttrs()
-	a.Name, a.MasterIndex, a.Flags = veth(id), bridge.Attrs().Index, net.FlagUp
+	a.Name, a.MasterIndex, a.Flags = vethName(id), bridge.Attrs().Index, net.FlagUp
 	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: a, PeerName: "eth0", PeerNamespace: netlink.NsFd(ns.Fd())}); err != nil {
 		return fmt.Errorf("making a veth pair: %w", err)
 	}
@@ -163,9 +166,9 @@ func configure(subnet netip.Prefix, address net.IP) error {
 	return nil
 }
 
-// unplug removes the sandbox's device from the bridge, and with it its peer.
-func unplug(id string) error {
-	link, err := netlink.LinkByName(veth(id))
+// removeVeth removes the sandbox's device from the bridge. Its peer in the sandbox disappears with it.
+func removeVeth(id string) error {
+	link, err := netlink.LinkByName(vethName(id))
 	var missing netlink.LinkNotFoundError
 	if errors.As(err, &missing) {
 		return nil

@@ -72,7 +72,7 @@ func TestPodsReachEachOther(t *testing.T) {
 		t.Errorf("within the pod: %q", got)
 	}
 	_, port, _ := strings.Cut(n.streamAddress(), ":")
-	if st := n.exited(n.run(b, play("stranger", "ask", "127.0.0.1:"+port))); st.ExitCode != 1 {
+	if st := n.recordExit(n.run(b, play("stranger", "ask", "127.0.0.1:"+port))); st.ExitCode != 1 {
 		t.Error("the pod reaches a port of the host's 127.0.0.1")
 	}
 }

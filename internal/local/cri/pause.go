@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startPause starts the first process of a PID namespace that the containers of a pod share. It lives on if a byte is
-// written to start, which is to happen once its ID is on disk, and ends when start is closed without.
+// startPause starts the first process of a PID namespace that the containers of a pod share. The caller writes a byte
+// to start once the process ID is on disk. The process ends if start is closed without that byte.
 func startPause() (id processID, start *os.File, err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -27,13 +27,14 @@ func startPause() (id processID, start *os.File, err error) {
 	if id, err = identify(cmd.Process.Pid); err != nil {
 		return id, nil, errors.Join(err, w.Close())
 	}
-	return id, w, cmd.Process.Release() // it is waited for by its pidfd
+	return id, w, cmd.Process.Release() // process.wait reaps it through its pidfd
 }
 
+// stopPause ends the sandbox's pause process, if there is one.
 func (s *server) stopPause(ctx context.Context, sb *sandbox) error {
 	p, err := sb.Pause.open()
 	if err != nil {
-		return nil // none, or gone already
+		return nil // there is none, or it has ended
 	}
 	defer p.close()
 	return p.kill(ctx)

@@ -13,22 +13,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processID names a process for good: a PID alone is given to another process one day.
+// processID identifies a process uniquely. A PID alone does not, because the kernel reuses it.
 type processID struct {
 	PID   int
 	Start uint64 // clock ticks since boot
 	Boot  string // the kernel's boot ID
 }
 
-// process is a process that is held by a pidfd: a signal can never reach another one.
+// process is a process that is held by a pidfd, so that a signal cannot reach another process with the same PID.
 type process struct {
 	id processID
 	fd *os.File
 }
 
+// errGone means that a process has ended or never existed.
 var errGone = errors.New("the process is gone")
 
-// identify returns the name of the running process pid.
+// identify returns the processID of the running process pid.
 func identify(pid int) (processID, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -42,27 +43,28 @@ func identify(pid int) (processID, error) {
 	return processID{PID: pid, Start: start, Boot: strings.TrimSpace(string(boot))}, err
 }
 
-// Indices into what follows the name in /proc/PID/stat.
+// Indices of the fields after the process's name in /proc/PID/stat.
 const (
-	statUTime = 11 // clock ticks; then follow those of the kernel, and of both for the children waited for
+	statUTime = 11 // user time in clock ticks; system time and both times of reaped children follow
 	statStart = 19
 )
 
+// statFields returns the fields after the process's name in a stat file.
 func statFields(path string) ([]string, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:])) // the name may hold anything
+	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:])) // the name can contain any character
 	if len(f) <= statStart {
 		return nil, fmt.Errorf("%s has only %d fields", path, len(f))
 	}
 	return f, nil
 }
 
-// open takes hold of the process, or returns errGone.
+// open opens a running process, or returns errGone.
 func (id processID) open() (*process, error) {
-	p, err := id.hold()
+	p, err := id.openChild()
 	if err == nil && p.ended() {
 		p.close()
 		return nil, errGone
@@ -70,7 +72,7 @@ func (id processID) open() (*process, error) {
 	return p, err
 }
 
-// alive tells whether the process runs.
+// alive reports whether the process runs.
 func (id processID) alive() bool {
 	p, err := id.open()
 	if err == nil {
@@ -79,8 +81,9 @@ func (id processID) alive() bool {
 	return err == nil
 }
 
-// hold is open for a child, which is there until it is waited for.
-func (id processID) hold() (*process, error) {
+// openChild opens a process that may have ended but was not reaped, such as a child. It returns errGone if there is
+// none.
+func (id processID) openChild() (*process, error) {
 	if id.PID <= 0 {
 		return nil, errGone
 	}
@@ -98,11 +101,12 @@ func (id processID) hold() (*process, error) {
 
 func (p *process) close() { p.fd.Close() }
 
+// signal sends a signal to the process.
 func (p *process) signal(sig unix.Signal) error {
-	return p.control(func(fd int) error { return unix.PidfdSendSignal(fd, sig, nil, 0) })
+	return p.withFD(func(fd int) error { return unix.PidfdSendSignal(fd, sig, nil, 0) })
 }
 
-// signalIfAlive takes it for done if the process has ended.
+// signalIfAlive sends a signal and succeeds if the process has already ended.
 func (p *process) signalIfAlive(sig unix.Signal) error {
 	err := p.signal(sig)
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, os.ErrClosed) {
@@ -111,7 +115,8 @@ func (p *process) signalIfAlive(sig unix.Signal) error {
 	return err
 }
 
-func (p *process) control(f func(fd int) error) error {
+// withFD calls f with the pidfd.
+func (p *process) withFD(f func(fd int) error) error {
 	c, err := p.fd.SyscallConn()
 	if err != nil {
 		return err
@@ -123,19 +128,21 @@ func (p *process) control(f func(fd int) error) error {
 	return result
 }
 
-func ended(fd int) bool {
+// isReadable reports whether a pidfd is readable, which means that its process has ended.
+func isReadable(fd int) bool {
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	n, err := unix.Poll(fds, 0)
 	return err == nil && n > 0
 }
 
+// ended reports whether the process has ended.
 func (p *process) ended() (yes bool) {
-	_ = p.control(func(fd int) error { yes = ended(fd); return nil })
+	_ = p.withFD(func(fd int) error { yes = isReadable(fd); return nil })
 	return yes
 }
 
-// wait returns when the process has ended, or with ctx's error. A child of this process is reaped, and its wait
-// status returned; for others, which another process reaps, ok is false.
+// wait returns when the process has ended, or with ctx's error. It reaps a child of this process and returns its wait
+// status. ok is false for a process that another process reaps.
 func (p *process) wait(ctx context.Context) (status unix.WaitStatus, ok bool, err error) {
 	stop := context.AfterFunc(ctx, func() { _ = p.fd.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -143,15 +150,15 @@ func (p *process) wait(ctx context.Context) (status unix.WaitStatus, ok bool, er
 	if err != nil {
 		return 0, false, err
 	}
-	// The runtime's poller waits, rather than a thread for each container.
-	if err := c.Read(func(fd uintptr) bool { return ended(int(fd)) }); err != nil {
+	// The Go runtime's poller waits, so that no thread is blocked for each container.
+	if err := c.Read(func(fd uintptr) bool { return isReadable(int(fd)) }); err != nil {
 		return 0, false, errors.Join(ctx.Err(), err)
 	}
 	pid, err := unix.Wait4(p.id.PID, &status, unix.WNOHANG, nil)
 	return status, err == nil && pid == p.id.PID, nil
 }
 
-// kill ends the process and returns when it is gone.
+// kill ends the process by SIGKILL and returns when it has ended.
 func (p *process) kill(ctx context.Context) error {
 	if err := p.signalIfAlive(unix.SIGKILL); err != nil {
 		return err

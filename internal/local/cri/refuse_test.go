@@ -66,7 +66,7 @@ func TestSandboxesThatCannotBe(t *testing.T) {
 			}
 		})
 	}
-	if got := leftovers(t, n.cfg); len(got) != 1 || len(must(names(n.cfg.sandboxes()))) > 0 {
+	if got := leftovers(t, n.cfg); len(got) != 1 || len(must(entryNames(n.cfg.sandboxes()))) > 0 {
 		t.Errorf("refused sandboxes left %q", got)
 	}
 }
@@ -117,7 +117,7 @@ func TestContainersThatCannotBe(t *testing.T) {
 			}
 		})
 	}
-	if got := must(names(n.cfg.containers())); len(got) > 0 {
+	if got := must(entryNames(n.cfg.containers())); len(got) > 0 {
 		t.Errorf("refused containers left %v", got)
 	}
 }

@@ -13,7 +13,8 @@ func (s *server) Version(context.Context, *pb.VersionRequest) (*pb.VersionRespon
 	return &pb.VersionResponse{Version: "0.1.0", RuntimeName: "process", RuntimeVersion: version, RuntimeApiVersion: "v1"}, nil
 }
 
-// Status says that the runtime is ready: what it needs was made before it served.
+// Status reports that the runtime and its network are ready. They always are, because Serve sets them up before it
+// serves.
 func (s *server) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
 	return &pb.StatusResponse{
 		Status: &pb.RuntimeStatus{Conditions: []*pb.RuntimeCondition{{Type: pb.RuntimeReady, Status: true}, {Type: pb.NetworkReady, Status: true}}},
@@ -24,17 +25,17 @@ func (s *server) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse,
 	}, nil
 }
 
-// RuntimeConfig names a cgroup driver, since the kubelet wants one; this runtime makes no cgroups.
+// RuntimeConfig names a cgroup driver, which the kubelet requires. This runtime creates no cgroups.
 func (s *server) RuntimeConfig(context.Context, *pb.RuntimeConfigRequest) (*pb.RuntimeConfigResponse, error) {
 	return &pb.RuntimeConfigResponse{Linux: &pb.LinuxRuntimeConfiguration{CgroupDriver: pb.CgroupDriver_CGROUPFS}}, nil
 }
 
-// UpdateRuntimeConfig has nothing to update: pods get their addresses from the bridge's subnet, not the node's.
+// UpdateRuntimeConfig has no effect: pods get addresses from the bridge's subnet and not from the node's pod range.
 func (s *server) UpdateRuntimeConfig(context.Context, *pb.UpdateRuntimeConfigRequest) (*pb.UpdateRuntimeConfigResponse, error) {
 	return &pb.UpdateRuntimeConfigResponse{}, nil
 }
 
-// UpdateContainerResources succeeds without effect, as limits do at the start of a container.
+// UpdateContainerResources succeeds without effect, because this runtime does not enforce limits.
 func (s *server) UpdateContainerResources(context.Context, *pb.UpdateContainerResourcesRequest) (*pb.UpdateContainerResourcesResponse, error) {
 	return &pb.UpdateContainerResourcesResponse{}, nil
 }

@@ -15,7 +15,7 @@ import (
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// sandboxState is what a sandbox's state file holds.
+// sandboxState is the content of a sandbox's state file.
 type sandboxState struct {
 	ID      string
 	IP      string // empty for a sandbox in the host's network
@@ -23,14 +23,16 @@ type sandboxState struct {
 	Ready   bool
 	HostNet bool
 	HostIPC bool
-	Pause   processID // holds a PID namespace that the containers share; none if they do not
+	Pause   processID // holds the PID namespace that the containers share; zero if they do not share one
 }
 
+// sandbox is the environment of a pod: its namespaces, its files and its address.
 type sandbox struct {
 	sandboxState
 	config *pb.PodSandboxConfig
 }
 
+// state is the sandbox's state as the CRI names it.
 func (s *sandbox) state() pb.PodSandboxState {
 	if s.Ready {
 		return pb.PodSandboxState_SANDBOX_READY
@@ -38,7 +40,7 @@ func (s *sandbox) state() pb.PodSandboxState {
 	return pb.PodSandboxState_SANDBOX_NOTREADY
 }
 
-// RunPodSandbox makes a pod's namespaces, its /dev/shm and its connection to the bridge.
+// RunPodSandbox creates a pod's namespaces, its /dev/shm and its connection to the bridge.
 func (s *server) RunPodSandbox(_ context.Context, q *pb.RunPodSandboxRequest) (*pb.RunPodSandboxResponse, error) {
 	if err := refuseSandbox(q); err != nil {
 		return nil, err
@@ -49,13 +51,13 @@ func (s *server) RunPodSandbox(_ context.Context, q *pb.RunPodSandboxRequest) (*
 		HostNet: options.GetNetwork() == pb.NamespaceMode_NODE, HostIPC: options.GetIpc() == pb.NamespaceMode_NODE,
 	}}
 	if err := s.makeSandbox(sb); err != nil {
-		return nil, errors.Join(err, s.wipeSandbox(sb.ID))
+		return nil, errors.Join(err, s.forgetSandbox(sb.ID))
 	}
 	s.notify(sb.ID, sb.ID, pb.ContainerEventType_CONTAINER_STARTED_EVENT)
 	return &pb.RunPodSandboxResponse{PodSandboxId: sb.ID}, nil
 }
 
-// refuseSandbox names what the pod asks for and this runtime does not have.
+// refuseSandbox returns an error if the pod asks for something that this runtime does not support.
 func refuseSandbox(q *pb.RunPodSandboxRequest) error {
 	refuse := func(format string, a ...any) error {
 		return status.Errorf(codes.InvalidArgument, "the process runtime "+format, a...)
@@ -86,10 +88,12 @@ func refuseSandbox(q *pb.RunPodSandboxRequest) error {
 	return nil
 }
 
+// isIPCSysctl reports whether a sysctl belongs to the IPC namespace.
 func isIPCSysctl(k string) bool {
 	return strings.HasPrefix(k, "kernel.shm") || strings.HasPrefix(k, "kernel.msg") || k == "kernel.sem" || strings.HasPrefix(k, "fs.mqueue.")
 }
 
+// makeSandbox creates and records the sandbox. The caller removes what remains of it after an error.
 func (s *server) makeSandbox(sb *sandbox) error {
 	dir := s.cfg.sandboxDir(sb.ID)
 	if err := sb.writeFiles(dir); err != nil {
@@ -100,14 +104,14 @@ func (s *server) makeSandbox(sb *sandbox) error {
 			return err
 		}
 	}
-	if err := makeNamespaces(dir, sb.own(), sb.hostname(), sb.config.GetLinux().GetSysctls()); err != nil {
+	if err := makeNamespaces(dir, sb.namespaces(), sb.hostname(), sb.config.GetLinux().GetSysctls()); err != nil {
 		return err
 	}
 	if !sb.HostNet {
 		if err := s.reserveAddress(sb); err != nil {
 			return err
 		}
-		if err := plug(s.cfg, sb.ID, sb.IP); err != nil {
+		if err := connectToBridge(s.cfg, sb.ID, sb.IP); err != nil {
 			return fmt.Errorf("connecting the pod to the bridge: %w", err)
 		}
 	}
@@ -120,11 +124,11 @@ func (s *server) makeSandbox(sb *sandbox) error {
 	return nil
 }
 
-// commit writes down the sandbox, which makes it one, after starting the process that holds its PID namespace if the
-// containers share one.
+// commit writes the state file, which makes the sandbox permanent. Before that it starts the pause process if the
+// containers share a PID namespace.
 func (s *sandbox) commit(dir string) error {
 	if s.config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetPid() != pb.NamespaceMode_POD {
-		return create(dir, s.sandboxState, s.config)
+		return writeState(dir, s.sandboxState, s.config)
 	}
 	id, start, err := startPause()
 	if err != nil {
@@ -132,14 +136,14 @@ func (s *sandbox) commit(dir string) error {
 	}
 	defer start.Close()
 	s.Pause = id
-	if err := create(dir, s.sandboxState, s.config); err != nil {
+	if err := writeState(dir, s.sandboxState, s.config); err != nil {
 		return err
 	}
 	_, err = start.Write([]byte{1})
 	return err
 }
 
-// writeFiles makes the sandbox's directory with the files that its containers see, and the directory for their logs.
+// writeFiles creates the sandbox's directory with the files that its containers see, and the directory of their logs.
 func (s *sandbox) writeFiles(dir string) error {
 	if err := os.MkdirAll(filepath.Join(dir, "shm"), 0o700); err != nil {
 		return err
@@ -155,8 +159,8 @@ func (s *sandbox) writeFiles(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "resolv.conf"), resolvConf(s.config.DnsConfig), 0o644)
 }
 
-// mountShm mounts a pod's shared memory. Its size is the kernel's default, half of the machine's memory: the 64 MiB
-// that other runtimes give are too few for data loaders.
+// mountShm mounts a pod's shared memory. Its size is the kernel's default, half of the machine's memory, because the
+// 64 MiB of other runtimes are too little for data loaders.
 func mountShm(dir string) error {
 	if err := unix.Mount("shm", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=1777"); err != nil {
 		return fmt.Errorf("mounting /dev/shm: %w", err)
@@ -164,6 +168,7 @@ func mountShm(dir string) error {
 	return nil
 }
 
+// hostname is the host name that the containers see.
 func (s *sandbox) hostname() string {
 	if s.HostNet || s.config.Hostname == "" {
 		if h, err := os.Hostname(); err == nil {
@@ -173,6 +178,7 @@ func (s *sandbox) hostname() string {
 	return s.config.Hostname
 }
 
+// resolvConf formats a pod's DNS configuration as resolv.conf.
 func resolvConf(dns *pb.DNSConfig) []byte {
 	var b strings.Builder
 	for _, a := range dns.GetServers() {
@@ -187,7 +193,7 @@ func resolvConf(dns *pb.DNSConfig) []byte {
 	return []byte(b.String())
 }
 
-// reserveAddress gives the sandbox an address of its own.
+// reserveAddress gives the sandbox an unused address.
 func (s *server) reserveAddress(sb *sandbox) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,7 +208,7 @@ func (s *server) reserveAddress(sb *sandbox) error {
 	return nil
 }
 
-// freeAddress gives back the sandbox's address. The caller holds mu.
+// freeAddress releases the sandbox's address. The caller holds mu.
 func (s *server) freeAddress(id string) {
 	for a, owner := range s.addresses {
 		if owner == id {
@@ -211,21 +217,22 @@ func (s *server) freeAddress(id string) {
 	}
 }
 
-// wipeSandbox removes all trace of a sandbox, as far as there is any.
-func (s *server) wipeSandbox(id string) error {
+// forgetSandbox removes a sandbox from memory and disk. It succeeds if parts of the sandbox are missing.
+func (s *server) forgetSandbox(id string) error {
 	s.mu.Lock()
 	delete(s.sandboxes, id)
 	s.freeAddress(id)
 	s.mu.Unlock()
-	return wipeSandbox(s.cfg, id)
+	return removeSandboxFiles(s.cfg, id)
 }
 
-func wipeSandbox(cfg Config, id string) error {
+// removeSandboxFiles removes a sandbox's network device, mounts and directory.
+func removeSandboxFiles(cfg Config, id string) error {
 	dir := cfg.sandboxDir(id)
-	return errors.Join(unplug(id), release(dir), removeAll(dir))
+	return errors.Join(removeVeth(id), unmountNamespaces(dir), removeAll(dir))
 }
 
-// StopPodSandbox ends the sandbox's containers and gives back its namespaces and address.
+// StopPodSandbox kills the sandbox's containers and releases its namespaces and address.
 func (s *server) StopPodSandbox(ctx context.Context, q *pb.StopPodSandboxRequest) (*pb.StopPodSandboxResponse, error) {
 	for _, c := range s.containersOf(q.PodSandboxId) {
 		if err := s.stop(ctx, c, 0); err != nil {
@@ -242,7 +249,7 @@ func (s *server) StopPodSandbox(ctx context.Context, q *pb.StopPodSandboxRequest
 	if err := s.stopPause(ctx, sb); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(unplug(sb.ID), release(s.cfg.sandboxDir(sb.ID))); err != nil {
+	if err := errors.Join(removeVeth(sb.ID), unmountNamespaces(s.cfg.sandboxDir(sb.ID))); err != nil {
 		return nil, fmt.Errorf("stopping sandbox %s: %w", sb.ID, err)
 	}
 	s.mu.Lock()
@@ -270,10 +277,10 @@ func (s *server) RemovePodSandbox(ctx context.Context, q *pb.RemovePodSandboxReq
 	s.mu.Lock()
 	known := s.sandboxes[q.PodSandboxId] != nil
 	s.mu.Unlock()
-	if !known { // in particular, never a path made of what somebody sent
+	if !known { // the check also keeps a path in a request from being deleted
 		return &pb.RemovePodSandboxResponse{}, nil
 	}
-	if err := s.wipeSandbox(q.PodSandboxId); err != nil {
+	if err := s.forgetSandbox(q.PodSandboxId); err != nil {
 		return nil, fmt.Errorf("removing sandbox %s: %w", q.PodSandboxId, err)
 	}
 	s.notify(q.PodSandboxId, q.PodSandboxId, pb.ContainerEventType_CONTAINER_DELETED_EVENT)

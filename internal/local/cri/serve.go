@@ -21,30 +21,30 @@ import (
 	"k8s.io/cri-streaming/pkg/streaming"
 )
 
-// Config says where the runtime serves and keeps its state.
+// Config is the configuration of the runtime.
 type Config struct {
-	// Socket is the path of the unix socket of the CRI. It is replaced if it exists.
+	// Socket is the path of the CRI's Unix socket. An existing file is replaced.
 	Socket string
-	// Root is the directory of all state: sandboxes, containers and their layers. It is made if it does not exist,
-	// and must be on a local file system. At most one server uses it at a time.
+	// Root is the directory of all state: sandboxes, containers and their layers. It is created if it does not exist,
+	// and must be on a local file system. Only one server can use it at a time.
 	Root string
-	// Mask is a directory that containers see empty, since it holds keys; Root is masked in any case.
+	// Mask is a directory with keys that containers see as empty. Containers always see Root as empty.
 	Mask string
-	// Bridge is the name of the bridge to which pods are connected (at most 15 bytes). It is made if it does not exist.
+	// Bridge is the name of the bridge that connects the pods (at most 15 bytes). It is created if it does not exist.
 	Bridge string
-	// Subnet is the bridge's address and the size of the network (IPv4): pods get the other addresses.
+	// Subnet is the bridge's IPv4 address and the length of the prefix. Pods get the other addresses.
 	Subnet netip.Prefix
-	// Rootless says that the process is root only of a user namespace.
+	// Rootless means that the process is root only in a user namespace.
 	Rootless bool
-	// Log takes what no answer can carry. The zero value discards it.
+	// Log receives the errors that no CRI answer can carry. The zero value discards them.
 	Log logr.Logger
 }
 
-// maxMessage is the kubelet's own limit for messages of the CRI, in bytes.
+// maxMessage is the limit of a CRI message in bytes. The kubelet has the same limit.
 const maxMessage = 16 << 20
 
-// server holds in memory what Root holds in files. The maps and the state in their values are under mu; the
-// configurations in them never change.
+// server is the CRI server. It holds in memory what Root holds in files. mu guards the maps and the state in their
+// values; the configurations in the values never change.
 type server struct {
 	pb.UnimplementedRuntimeServiceServer
 	pb.UnimplementedImageServiceServer
@@ -53,23 +53,24 @@ type server struct {
 	hide    []string
 	ids     idMaps
 	streams streaming.Server
-	// follow watches over a container until it or the server ends. It returns at once: the call that starts a container ends before.
-	follow func(*container, *process)
-	// work is what runs until the server ends.
+	// startWatch starts watch for a container in a goroutine of work, whose context ends with the server and not with
+	// the call that starts the container.
+	startWatch func(*container, *process)
+	// work holds the goroutines that run until the server ends.
 	work sync.WaitGroup
 
-	mu         sync.Mutex
-	sandboxes  map[string]*sandbox
-	containers map[string]*container
-	addresses  map[netip.Addr]string // in use, by the sandbox's ID
-	last       netip.Addr            // the one given out last
-	images     map[string]bool
-	watchers   map[chan *pb.ContainerEventResponse]bool
-	remarked   map[string]bool
+	mu            sync.Mutex
+	sandboxes     map[string]*sandbox
+	containers    map[string]*container
+	addresses     map[netip.Addr]string // in use, by the sandbox's ID
+	last          netip.Addr            // the address that was assigned last
+	images        map[string]bool
+	watchers      map[chan *pb.ContainerEventResponse]bool
+	loggedRemarks map[string]bool
 }
 
 // Serve takes over what an earlier server left in cfg.Root, and returns when the socket answers. It serves until ctx
-// ends; containers run on after that, for the next server to take over or for [Cleanup] to end.
+// ends. The containers continue to run after that; the next server takes them over, or [Cleanup] ends them.
 func Serve(ctx context.Context, cfg Config) error {
 	if err := cfg.complete(); err != nil {
 		return err
@@ -91,18 +92,21 @@ func Serve(ctx context.Context, cfg Config) error {
 	return nil
 }
 
+// newServer returns a server without sandboxes and containers. ctx ends its watches.
 func newServer(ctx context.Context, cfg Config) *server {
 	s := &server{
 		cfg: cfg, hide: cfg.hidden(), sandboxes: map[string]*sandbox{}, containers: map[string]*container{},
 		addresses: map[netip.Addr]string{}, images: map[string]bool{}, watchers: map[chan *pb.ContainerEventResponse]bool{},
-		remarked: map[string]bool{},
+		loggedRemarks: map[string]bool{},
 	}
-	s.follow = func(c *container, p *process) { s.work.Go(func() { s.watch(ctx, c, p) }) }
+	s.startWatch = func(c *container, p *process) { s.work.Go(func() { s.watch(ctx, c, p) }) }
 	return s
 }
 
+// start takes over the containers and starts the servers. When ctx ends, it stops them, waits for the server's
+// goroutines, and calls unlock.
 func (s *server) start(ctx context.Context, unlock func()) error {
-	heedSignals()
+	catchIgnoredSignals()
 	var err error
 	if s.ids, err = readIDMaps(); err != nil {
 		return err
@@ -114,7 +118,7 @@ func (s *server) start(ctx context.Context, unlock func()) error {
 	if err := s.adopt(ctx); err != nil {
 		return fmt.Errorf("taking over the containers in %s: %w", s.cfg.Root, err)
 	}
-	// Streams are opened by the kubelet on the same machine; a URL carries a random token that is good for one use.
+	// The kubelet on this machine opens the streams. Each URL contains a random token that is valid once.
 	streams, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return fmt.Errorf("listening for streams: %w", err)
@@ -142,7 +146,7 @@ func (s *server) start(ctx context.Context, unlock func()) error {
 			s.cfg.Log.Error(err, "Serving the CRI")
 		}
 	})
-	// The next server, which waits for the lock, waits for this.
+	// The next server waits for this goroutine, because it waits for the lock.
 	go func() {
 		<-ctx.Done()
 		rpc.Stop()
@@ -153,17 +157,17 @@ func (s *server) start(ctx context.Context, unlock func()) error {
 	return nil
 }
 
-// heedSignals has this process ignore no signal. What it ignored, all processes of containers would ignore too: SIGHUP under nohup,
-// SIGINT and SIGQUIT in the background of a script.
-func heedSignals() {
+// catchIgnoredSignals handles every signal that this process inherited as ignored. Otherwise the processes of
+// containers would ignore them, too: SIGHUP under nohup, SIGINT and SIGQUIT in a script's background job.
+func catchIgnoredSignals() {
 	for sig := unix.Signal(1); sig < unix.SIGSYS; sig++ {
 		if signal.Ignored(sig) {
-			signal.Notify(make(chan os.Signal, 1), sig) // handled by nobody, and not inherited
+			signal.Notify(make(chan os.Signal, 1), sig) // a handled signal is reset to its default on exec
 		}
 	}
 }
 
-// complete checks the configuration and resolves its paths.
+// complete validates the configuration and makes its paths absolute.
 func (c *Config) complete() error {
 	if c.Log.GetSink() == nil {
 		c.Log = logr.Discard()
@@ -192,7 +196,7 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// hidden lists the directories that containers see empty, by the names they have without symbolic links.
+// hidden lists the directories that containers see as empty, without symbolic links in their paths.
 func (c Config) hidden() []string {
 	var out []string
 	for _, p := range []string{c.Mask, c.Root} {
@@ -209,16 +213,16 @@ func (c Config) hidden() []string {
 	return out
 }
 
-// lockPatience is how long a server waits for the one before it to let go of the state.
-const lockPatience = 10 * time.Second
+// lockTimeout is how long a server waits for the earlier one to release the lock.
+const lockTimeout = 10 * time.Second
 
-// lock makes the caller the only user of root. The kernel drops the lock of a process that dies.
+// lock makes the caller the only user of root. The kernel releases the lock when the process dies.
 func lock(ctx context.Context, root string) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(root, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 	for {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -234,7 +238,7 @@ func lock(ctx context.Context, root string) (unlock func(), err error) {
 	}
 }
 
-// listenUnix listens on a socket that only its owner may use.
+// listenUnix listens on a socket that only its owner can use.
 func listenUnix(path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
 		return nil, err

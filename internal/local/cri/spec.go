@@ -13,7 +13,8 @@ import (
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// spec translates what the kubelet asks for into what the shim does, or says what this runtime does not have.
+// spec translates the kubelet's configuration of a container into the shim's. It fails if the container asks for
+// something that this runtime does not support.
 func (s *server) spec(sb *sandbox, config *pb.ContainerConfig) (*shim.Spec, error) {
 	if err := refuseContainer(config); err != nil {
 		return nil, err
@@ -36,7 +37,7 @@ func (s *server) spec(sb *sandbox, config *pb.ContainerConfig) (*shim.Spec, erro
 		out.LogPath = filepath.Join(sb.config.LogDirectory, config.LogPath)
 	}
 	var err error
-	if out.DropCaps, err = dropped(sc); err != nil {
+	if out.DropCaps, err = droppedCapabilities(sc); err != nil {
 		return nil, err
 	}
 	cred, home, err := credential(sc, s.ids)
@@ -49,7 +50,7 @@ func (s *server) spec(sb *sandbox, config *pb.ContainerConfig) (*shim.Spec, erro
 	return out, err
 }
 
-// refuseContainer names what cannot work here.
+// refuseContainer returns an error if the container asks for something that this runtime does not support.
 func refuseContainer(config *pb.ContainerConfig) error {
 	name := config.GetMetadata().GetName()
 	switch {
@@ -74,7 +75,8 @@ func refuseContainer(config *pb.ContainerConfig) error {
 	return nil
 }
 
-// environment is the container's, with each variable once: an image would have set PATH, so the host's stands in.
+// environment is the container's environment, each variable once. PATH defaults to the machine's, because there is no
+// image that sets it.
 func environment(config *pb.ContainerConfig, home, hostname string) []string {
 	path := os.Getenv("PATH")
 	if path == "" {
@@ -102,13 +104,14 @@ func environment(config *pb.ContainerConfig, home, hostname string) []string {
 	return out
 }
 
+// propagations are the mount flags of the CRI's propagation modes.
 var propagations = map[pb.MountPropagation]uint64{
 	pb.MountPropagation_PROPAGATION_PRIVATE:           unix.MS_PRIVATE,
 	pb.MountPropagation_PROPAGATION_HOST_TO_CONTAINER: unix.MS_SLAVE,
 	pb.MountPropagation_PROPAGATION_BIDIRECTIONAL:     unix.MS_SHARED,
 }
 
-// mounts lists what the shim mounts: the pod's name files, the kubelet's volumes, and devices, outer paths first.
+// mounts lists the mounts of a container, outer paths first: the pod's name files, the volumes, and the devices.
 func (s *server) mounts(sb *sandbox, config *pb.ContainerConfig) ([]shim.Mount, error) {
 	dir := s.cfg.sandboxDir(sb.ID)
 	out := []shim.Mount{{Src: filepath.Join(dir, "hostname"), Dst: "/etc/hostname", Propagation: unix.MS_PRIVATE}}
@@ -116,7 +119,7 @@ func (s *server) mounts(sb *sandbox, config *pb.ContainerConfig) ([]shim.Mount, 
 		out = append(out, shim.Mount{Src: filepath.Join(dir, "resolv.conf"), Dst: "/etc/resolv.conf", Propagation: unix.MS_PRIVATE})
 	}
 	for _, m := range config.Mounts {
-		// A directory that a hostPath volume names is made, as other runtimes do.
+		// A missing directory of a hostPath volume is created, as other runtimes do.
 		if err := os.MkdirAll(m.HostPath, 0o755); err != nil && !exists(m.HostPath) {
 			return nil, fmt.Errorf("making the source of the mount at %s: %w", m.ContainerPath, err)
 		}
@@ -128,11 +131,12 @@ func (s *server) mounts(sb *sandbox, config *pb.ContainerConfig) ([]shim.Mount, 
 	for _, d := range config.Devices {
 		out = append(out, shim.Mount{Src: d.HostPath, Dst: filepath.Clean(d.ContainerPath), Propagation: unix.MS_PRIVATE})
 	}
-	// Stable and by depth: a mount never hides one inside it, and of two at the same path the later wins.
+	// The order by depth keeps a mount from hiding one inside it. It is stable, so the later of two at one path wins.
 	sort.SliceStable(out, func(i, j int) bool { return strings.Count(out[i].Dst, "/") < strings.Count(out[j].Dst, "/") })
 	return out, nil
 }
 
+// exists reports whether there is a file at p.
 func exists(p string) bool {
 	_, err := os.Stat(p)
 	return err == nil

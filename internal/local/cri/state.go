@@ -13,16 +13,16 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// All that a later server or Cleanup needs to know is in files:
+// A later server and Cleanup read all state from files:
 //
 //	ROOT/lock                    held by the server
 //	ROOT/bridge                  the hardware address of the bridge, if the runtime made it
-//	ROOT/address                 the address given out last
+//	ROOT/address                 the address that was assigned last
 //	ROOT/sandboxes/ID/           state.json, config.pb, resolv.conf, hostname; net, uts and ipc, on which the
 //	                             namespaces are mounted; shm, the pod's /dev/shm
 //	ROOT/containers/ID/          state.json, config.pb, the files of package shim; root and layer
 //
-// A directory without state.json was abandoned half-made.
+// A directory without state.json is incomplete, because the state is written last.
 const (
 	stateFile  = "state.json"
 	configFile = "config.pb"
@@ -33,15 +33,15 @@ func (c Config) containers() string            { return filepath.Join(c.Root, "c
 func (c Config) sandboxDir(id string) string   { return filepath.Join(c.sandboxes(), id) }
 func (c Config) containerDir(id string) string { return filepath.Join(c.containers(), id) }
 
-// newID returns a random name for a sandbox or container.
+// newID returns a random ID for a sandbox or container.
 func newID() string {
 	b := make([]byte, 16)
 	_, _ = rand.Read(b) // never fails
 	return hex.EncodeToString(b)
 }
 
-// writeFile replaces a file as a whole: a reader sees the old or the new text. It does not wait for the disk, since
-// no container survives the machine.
+// writeFile replaces a file atomically. It does not sync to disk, because no container survives a crash of the
+// machine.
 func writeFile(path string, b []byte) error {
 	t := path + ".tmp"
 	if err := os.WriteFile(t, b, 0o600); err != nil {
@@ -50,6 +50,7 @@ func writeFile(path string, b []byte) error {
 	return os.Rename(t, path)
 }
 
+// writeJSON replaces a file with v as JSON.
 func writeJSON(path string, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -58,6 +59,7 @@ func writeJSON(path string, v any) error {
 	return writeFile(path, b)
 }
 
+// readJSON reads a JSON file into v.
 func readJSON(path string, v any) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -69,8 +71,9 @@ func readJSON(path string, v any) error {
 	return nil
 }
 
-// create writes the files of a new sandbox or container. The state comes last: it makes the directory count.
-func create(dir string, state any, config proto.Message) error {
+// writeState writes the files of a new sandbox or container. The state file comes last, because it marks the
+// directory as complete.
+func writeState(dir string, state any, config proto.Message) error {
 	b, err := proto.Marshal(config)
 	if err != nil {
 		return err
@@ -81,7 +84,8 @@ func create(dir string, state any, config proto.Message) error {
 	return writeJSON(filepath.Join(dir, stateFile), state)
 }
 
-func load(dir string, state any, config proto.Message) error {
+// loadState reads the files of a sandbox or container.
+func loadState(dir string, state any, config proto.Message) error {
 	if err := readJSON(filepath.Join(dir, stateFile), state); err != nil {
 		return err
 	}
@@ -92,6 +96,7 @@ func load(dir string, state any, config proto.Message) error {
 	return proto.Unmarshal(b, config)
 }
 
+// readLastAddress returns the address that was assigned last, or the bridge's if there is none in the subnet.
 func (c Config) readLastAddress() netip.Addr {
 	b, err := os.ReadFile(filepath.Join(c.Root, "address"))
 	if err != nil {
@@ -104,7 +109,8 @@ func (c Config) readLastAddress() netip.Addr {
 	return a
 }
 
-func names(dir string) ([]string, error) {
+// entryNames lists the names in a directory. It returns nothing if the directory does not exist.
+func entryNames(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if os.IsNotExist(err) {
 		return nil, nil
@@ -116,7 +122,7 @@ func names(dir string) ([]string, error) {
 	return out, err
 }
 
-// within tells whether p is dir or below it.
+// within reports whether p is dir or below it.
 func within(p, dir string) bool {
 	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }

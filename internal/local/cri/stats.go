@@ -12,10 +12,11 @@ import (
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// tick is the unit of CPU times in /proc: the kernel shows them to programs in hundredths of a second everywhere.
+// tick is the unit of CPU times in /proc. The kernel reports hundredths of a second to programs on every machine.
 const tick = 10 * time.Millisecond
 
-// stats measures the container's processes one by one, since it has no cgroup of its own. Its layer is not measured.
+// stats adds up the CPU time and memory of the container's processes, because the container has no cgroup. It does
+// not measure the container's layer.
 func (c *container) stats() *pb.ContainerStats {
 	now := time.Now().UnixNano()
 	var cpu, resident, shared uint64
@@ -25,14 +26,14 @@ func (c *container) stats() *pb.ContainerStats {
 			continue // it ended in the meantime
 		}
 		for _, ticks := range f[statUTime : statUTime+4] {
-			cpu += number(ticks) * uint64(tick)
+			cpu += parseCount(ticks) * uint64(tick)
 		}
-		if i == 0 { // the shim: mostly this program's own file
+		if i == 0 { // the shim's memory is mostly pages of this program's file
 			continue
 		}
 		if b, err := os.ReadFile(filepath.Join(dir, "statm")); err == nil {
 			if f := strings.Fields(string(b)); len(f) > 2 {
-				resident, shared = resident+number(f[1]), shared+number(f[2])
+				resident, shared = resident+parseCount(f[1]), shared+parseCount(f[2])
 			}
 		}
 	}
@@ -49,17 +50,18 @@ func (c *container) stats() *pb.ContainerStats {
 	}
 }
 
-func number(s string) uint64 {
-	n, _ := strconv.ParseUint(s, 10, 64) // the kernel writes nothing else
+// parseCount parses a decimal number that the kernel wrote.
+func parseCount(s string) uint64 {
+	n, _ := strconv.ParseUint(s, 10, 64)
 	return n
 }
 
-// processes lists the /proc directories of the container's processes, the shim first: all of its PID namespace, as
-// its own /proc shows them, or the shim's descendants where it has no such namespace.
+// processes lists the /proc directories of the container's processes, the shim first. They are all processes of the
+// container's PID namespace or, if it has none of its own, the shim's descendants.
 func (c *container) processes() []string {
 	shim := fmt.Sprintf("/proc/%d", c.Process.PID)
 	own := c.config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetPid() == pb.NamespaceMode_CONTAINER
-	if _, err := os.Readlink(shim + "/root/proc/self"); own && err != nil { // it does not show this process
+	if _, err := os.Readlink(shim + "/root/proc/self"); own && err != nil { // the container's /proc belongs to another PID namespace
 		dirs := []string{shim}
 		inside, _ := filepath.Glob(shim + "/root/proc/[0-9]*") // the pattern is valid
 		for _, d := range inside {
@@ -83,7 +85,7 @@ func (c *container) processes() []string {
 	return dirs
 }
 
-// ContainerStats measures a container that runs.
+// ContainerStats measures a running container.
 func (s *server) ContainerStats(_ context.Context, q *pb.ContainerStatsRequest) (*pb.ContainerStatsResponse, error) {
 	c, _, err := s.running(q.ContainerId)
 	if err != nil {
@@ -92,7 +94,7 @@ func (s *server) ContainerStats(_ context.Context, q *pb.ContainerStatsRequest) 
 	return &pb.ContainerStatsResponse{Stats: c.stats()}, nil
 }
 
-// ListContainerStats measures the containers that run and that the filter lets through.
+// ListContainerStats measures the running containers that match the filter.
 func (s *server) ListContainerStats(_ context.Context, q *pb.ListContainerStatsRequest) (*pb.ListContainerStatsResponse, error) {
 	f := &pb.ContainerFilter{
 		Id: q.GetFilter().GetId(), PodSandboxId: q.GetFilter().GetPodSandboxId(), LabelSelector: q.GetFilter().GetLabelSelector(),

@@ -25,7 +25,7 @@ func (s *server) Exec(_ context.Context, q *pb.ExecRequest) (*pb.ExecResponse, e
 	return s.streams.GetExec(q)
 }
 
-// Attach returns a URL at which the kubelet gets the streams of a container's command.
+// Attach returns a URL at which the kubelet attaches to the streams of a container's command.
 func (s *server) Attach(_ context.Context, q *pb.AttachRequest) (*pb.AttachResponse, error) {
 	if _, _, err := s.running(q.ContainerId); err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func (s *server) PortForward(_ context.Context, q *pb.PortForwardRequest) (*pb.P
 	return s.streams.GetPortForward(q)
 }
 
-// ReopenContainerLog lets the container go on in a new log file, and returns when it does.
+// ReopenContainerLog makes the shim continue in a new log file, and returns when it does.
 func (s *server) ReopenContainerLog(_ context.Context, q *pb.ReopenContainerLogRequest) (*pb.ReopenContainerLogResponse, error) {
 	c, _, err := s.running(q.ContainerId)
 	if err != nil {
@@ -62,15 +62,16 @@ func (s *server) ReopenContainerLog(_ context.Context, q *pb.ReopenContainerLogR
 	return &pb.ReopenContainerLogResponse{}, nil
 }
 
-// streamRuntime is what the streaming server calls when a URL is opened.
+// streamRuntime implements what the streaming server calls when a client opens a URL.
 type streamRuntime struct{ *server }
 
+// Exec runs a command with the given streams until it ends.
 func (s streamRuntime) Exec(ctx context.Context, id string, argv []string, in io.Reader, out, errOut io.WriteCloser, tty bool, resize <-chan remotecommand.TerminalSize) error {
 	if tty {
 		return s.execTerminal(ctx, id, argv, in, out, resize)
 	}
-	x, err := s.inside(ctx, id, argv, func(x *command) error {
-		return errors.Join(x.receive(in), x.send(&x.cmd.Stdout, writer(out)), x.send(&x.cmd.Stderr, writer(errOut)))
+	x, err := s.startInContainer(ctx, id, argv, func(x *command) error {
+		return errors.Join(x.copyInput(in), x.copyOutput(&x.cmd.Stdout, writer(out)), x.copyOutput(&x.cmd.Stderr, writer(errOut)))
 	})
 	if err != nil {
 		return err
@@ -78,7 +79,7 @@ func (s streamRuntime) Exec(ctx context.Context, id string, argv []string, in io
 	return x.wait()
 }
 
-// writer keeps a nil what it is: in another interface type it would no longer be one.
+// writer converts a writer so that nil stays nil: an interface that holds a nil io.WriteCloser is not nil.
 func writer(w io.WriteCloser) io.Writer {
 	if w == nil {
 		return nil
@@ -86,14 +87,15 @@ func writer(w io.WriteCloser) io.Writer {
 	return w
 }
 
+// execTerminal runs a command on a new terminal until it ends.
 func (s streamRuntime) execTerminal(ctx context.Context, id string, argv []string, in io.Reader, out io.Writer, resize <-chan remotecommand.TerminalSize) error {
 	var master *os.File
-	x, err := s.inside(ctx, id, argv, func(x *command) error {
+	x, err := s.startInContainer(ctx, id, argv, func(x *command) error {
 		m, slave, err := shim.OpenTerminal()
 		if err != nil {
 			return err
 		}
-		master, x.theirs = m, append(x.theirs, slave)
+		master, x.childEnds = m, append(x.childEnds, slave)
 		x.cmd.Env = append([]string{"TERM=xterm"}, x.cmd.Env...)
 		x.cmd.Stdin, x.cmd.Stdout, x.cmd.Stderr = slave, slave, slave
 		x.cmd.SysProcAttr.Setctty = true
@@ -105,7 +107,7 @@ func (s streamRuntime) execTerminal(ctx context.Context, id string, argv []strin
 	if err != nil {
 		return err
 	}
-	// Neither of these is waited for: the streaming server closes what they read from once this function has returned.
+	// Nothing waits for these two goroutines: the streaming server closes what they read when this function returns.
 	go func() {
 		for size := range resize {
 			_ = unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: size.Height, Col: size.Width})
@@ -118,18 +120,19 @@ func (s streamRuntime) execTerminal(ctx context.Context, id string, argv []strin
 	go func() {
 		if out != nil {
 			_, _ = io.Copy(out, master)
-			master.Close() // if the client left, this hangs up on the command
+			master.Close() // if the client has left, the command gets SIGHUP
 		}
 		close(copied)
 	}()
 	err = x.wait()
 	select {
-	case <-copied: // the last one to close the terminal ends it
+	case <-copied: // the copy ends when the last process closes the terminal
 	case <-time.After(outputDelay):
 	}
 	return err
 }
 
+// Attach connects the streams to a container's command until the container ends or the client leaves.
 func (s streamRuntime) Attach(ctx context.Context, id string, in io.Reader, out, errOut io.WriteCloser, _ bool, resize <-chan remotecommand.TerminalSize) error {
 	c, _, err := s.running(id)
 	if err != nil {
@@ -154,7 +157,8 @@ func (s streamRuntime) Attach(ctx context.Context, id string, in io.Reader, out,
 		case <-done:
 		}
 	}
-	// None of these is waited for: conn is closed when this function returns, and the streaming server then closes what they read.
+	// Nothing waits for these goroutines: conn is closed when this function returns, and the streaming server then closes
+	// what they read.
 	go writeFrames(conn, toShim, done)
 	go func() {
 		for size := range resize {
@@ -180,12 +184,13 @@ func (s streamRuntime) Attach(ctx context.Context, id string, in io.Reader, out,
 	return copyFrames(conn, out, errOut)
 }
 
+// frame is a message on the shim's control socket.
 type frame struct {
 	kind    byte
 	payload []byte
 }
 
-// writeFrames sends frames one after the other, whoever they come from.
+// writeFrames writes the frames of all senders to w until done is closed.
 func writeFrames(w io.Writer, frames <-chan frame, done <-chan struct{}) {
 	for {
 		select {
@@ -219,6 +224,7 @@ func copyFrames(r io.Reader, out, errOut io.Writer) error {
 	}
 }
 
+// PortForward connects a stream to a port on the loopback device of a pod.
 func (s streamRuntime) PortForward(ctx context.Context, id string, port int32, stream io.ReadWriteCloser) error {
 	defer stream.Close()
 	s.mu.Lock()
@@ -244,7 +250,7 @@ func (s streamRuntime) PortForward(ctx context.Context, id string, port int32, s
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	go func() { // until stream is closed, as it is when this function returns
+	go func() { // ends when stream is closed at the return of this function
 		_, _ = io.Copy(conn, stream)
 		if c, ok := conn.(*net.TCPConn); ok {
 			_ = c.CloseWrite()

@@ -244,7 +244,7 @@ func TestAttach(t *testing.T) {
 				t.Errorf("the client ended with %v", err)
 			}
 			close(terminal)
-			if st := n.exited(id); st.ExitCode != 8 {
+			if st := n.recordExit(id); st.ExitCode != 8 {
 				t.Errorf("the command ended with code %d", st.ExitCode)
 			}
 			if log := n.log(id); !strings.HasPrefix(log, "up") || !strings.Contains(log, "got hello") {
@@ -311,7 +311,7 @@ func TestLogRotation(t *testing.T) {
 		t.Errorf("the new log begins with %q", got)
 	}
 	write(t, dir+"/c", "")
-	n.exited(id)
+	n.recordExit(id)
 	if got := logText(t, path); got != "on\n" {
 		t.Errorf("the new log holds %q", got)
 	}

@@ -9,7 +9,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// serviceRecords are those of a Service itself: its address, or for a headless one only that its name exists.
+// serviceRecords returns the records of a Service: the addresses and ports of its name. A headless Service gets a
+// record without data, so that its name exists.
 func serviceRecords(s *corev1.Service, domain string) []record {
 	name := serviceName(s.Name, s.Namespace, domain)
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
@@ -30,8 +31,8 @@ func serviceRecords(s *corev1.Service, domain string) []record {
 	return records
 }
 
-// sliceRecords are those of the endpoints of a headless Service: each has a name of its own, by its hostname or else
-// its address. The endpoints of other Services have no names.
+// sliceRecords returns the records of the endpoints of a headless Service. Each endpoint has a name made of its
+// hostname or its address. It returns nothing for other Services.
 func sliceRecords(s *discoveryv1.EndpointSlice, domain string) []record {
 	if _, headless := s.Labels[corev1.IsHeadlessService]; !headless {
 		return nil
@@ -39,14 +40,14 @@ func sliceRecords(s *discoveryv1.EndpointSlice, domain string) []record {
 	service := serviceName(s.Labels[discoveryv1.LabelServiceName], s.Namespace, domain)
 	var records []record
 	for _, e := range s.Endpoints {
-		// An unknown state counts as ready; that of pods whose Service publishes them early is given as ready.
+		// An unknown state counts as ready. With publishNotReadyAddresses the slice already says ready.
 		if e.Conditions.Ready != nil && !*e.Conditions.Ready {
 			continue
 		}
 		for _, address := range e.Addresses {
 			host := endpointHost(e.Hostname, address) + "." + service
 			records = append(records, addressRecords(host, address)...)
-			records = append(records, forward(service, address)...)
+			records = append(records, hostRecords(service, address)...)
 			for _, p := range s.Ports {
 				if p.Name != nil && *p.Name != "" && p.Port != nil && p.Protocol != nil {
 					records = append(records, portRecord(service, *p.Name, string(*p.Protocol), host, uint16(*p.Port)))
@@ -57,10 +58,12 @@ func sliceRecords(s *discoveryv1.EndpointSlice, domain string) []record {
 	return records
 }
 
+// serviceName is the absolute domain name of a Service.
 func serviceName(name, namespace, domain string) string {
 	return strings.ToLower(name + "." + namespace + ".svc." + domain + ".")
 }
 
+// endpointHost is the first label of an endpoint's domain name.
 func endpointHost(hostname *string, address string) string {
 	if hostname != nil && *hostname != "" {
 		return strings.ToLower(*hostname)
@@ -68,17 +71,18 @@ func endpointHost(hostname *string, address string) string {
 	return strings.NewReplacer(".", "-", ":", "-").Replace(address)
 }
 
-// addressRecords lead from a name to an address and back.
+// addressRecords returns the records that map a name to an address and the address back to the name.
 func addressRecords(name, address string) []record {
-	records := forward(name, address)
+	records := hostRecords(name, address)
 	if reverse, err := dns.ReverseAddr(address); err == nil && records != nil {
 		records = append(records, record{reverse, &dns.PTR{Ptr: name}})
 	}
 	return records
 }
 
-// forward leads from a name to an address; "None" is not one.
-func forward(name, address string) []record {
+// hostRecords returns the record that maps a name to an address, or nothing if the address is not an IP address
+// ("None").
+func hostRecords(name, address string) []record {
 	ip := net.ParseIP(address)
 	switch {
 	case ip == nil:
@@ -89,6 +93,7 @@ func forward(name, address string) []record {
 	return []record{{name, &dns.AAAA{AAAA: ip}}}
 }
 
+// portRecord returns the SRV record of a named port.
 func portRecord(service, port, protocol, target string, number uint16) record {
 	name := strings.ToLower("_" + port + "._" + protocol + "." + service)
 	return record{name, &dns.SRV{Weight: 100, Port: number, Target: target}}

@@ -17,22 +17,24 @@ import (
 	"tensorstack.dev/batch/internal/local/freebind"
 )
 
-// Server answers the cluster's questions about names.
+// Server is the cluster's DNS server.
 type Server struct {
 	domain   string
 	upstream *Upstream
 	zone     *zone
-	synced   []cache.InformerSynced // whether the zone holds what there was at first
+	synced   []cache.InformerSynced // report whether the zone holds the initial objects
 }
 
-// NewServer makes a server for a domain like "cluster.local", which asks upstream about all others.
+// NewServer returns a server that is authoritative for domain, such as "cluster.local", and forwards other questions
+// to upstream.
 func NewServer(domain string, upstream *Upstream) *Server {
 	s := &Server{domain: strings.ToLower(domain), upstream: upstream, zone: newZone()}
-	s.zone.set("", []record{{name: s.domain + "."}}) // the domain exists though it be empty
+	s.zone.set("", []record{{name: s.domain + "."}}) // the domain exists even if it is empty
 	return s
 }
 
-// Watch keeps the server's records as the Services and EndpointSlices of factory are. The caller starts the factory.
+// Watch keeps the server's records in step with the Services and EndpointSlices of factory. The caller starts the
+// factory.
 func (s *Server) Watch(factory informers.SharedInformerFactory) error {
 	services, err := factory.Core().V1().Services().Informer().AddEventHandler(handler(func(key string, service *corev1.Service) {
 		s.zone.set("service/"+key, serviceRecords(service, s.domain))
@@ -50,6 +52,7 @@ func (s *Server) Watch(factory informers.SharedInformerFactory) error {
 	return nil
 }
 
+// handler returns an event handler that calls set for added and updated objects and remove for deleted ones.
 func handler[T any](set func(key string, object T), remove func(key string)) cache.ResourceEventHandler {
 	changed := func(object any) {
 		if key, err := cache.MetaNamespaceKeyFunc(object); err == nil {
@@ -67,8 +70,8 @@ func handler[T any](set func(key string, object T), remove func(key string)) cac
 	}
 }
 
-// Serve answers on an address, by UDP and TCP, until ctx ends. The address need not exist on the machine yet. Questions that come
-// before the zone is filled wait for it: an early answer would deny what exists.
+// Serve answers on an address over UDP and TCP until ctx ends. The address may be added to the machine later.
+// Questions wait until the zone is filled, because an earlier answer would deny names that exist.
 func (s *Server) Serve(ctx context.Context, address string) error {
 	listen := freebind.Config()
 	packets, err := listen.ListenPacket(ctx, "udp", address)
@@ -111,9 +114,10 @@ func (s *Server) ServeDNS(w dns.ResponseWriter, request *dns.Msg) {
 		}
 		reply.Truncate(size)
 	}
-	_ = w.WriteMsg(reply) // the client went away
+	_ = w.WriteMsg(reply) // fails only if the client has left
 }
 
+// answer returns the reply to a message: from the zone, or from the upstream for names outside the domain.
 func (s *Server) answer(request *dns.Msg, overTCP bool) *dns.Msg {
 	reply := new(dns.Msg).SetReply(request)
 	if len(request.Question) != 1 || request.Opcode != dns.OpcodeQuery {
@@ -129,7 +133,7 @@ func (s *Server) answer(request *dns.Msg, overTCP bool) *dns.Msg {
 	if option := request.IsEdns0(); option != nil {
 		reply.SetEdns0(option.UDPSize(), false)
 	}
-	reply.Answer = s.follow(answers, q, overTCP)
+	reply.Answer = s.resolveAlias(answers, q, overTCP)
 	if !exists {
 		reply.Rcode = dns.RcodeNameError
 	}
@@ -139,11 +143,11 @@ func (s *Server) answer(request *dns.Msg, overTCP bool) *dns.Msg {
 	return reply
 }
 
-// owns tells whether nobody else can know about a name.
+// owns reports whether a name is in the server's domain, so that no other server can know it.
 func (s *Server) owns(name string) bool { return dns.IsSubDomain(s.domain+".", name) }
 
-// follow adds to an alias what it leads to.
-func (s *Server) follow(answers []dns.RR, q dns.Question, overTCP bool) []dns.RR {
+// resolveAlias appends the records of the target to an answer that is a CNAME record.
+func (s *Server) resolveAlias(answers []dns.RR, q dns.Question, overTCP bool) []dns.RR {
 	if len(answers) != 1 || q.Qtype == dns.TypeCNAME || q.Qtype == dns.TypeANY {
 		return answers
 	}
@@ -157,7 +161,7 @@ func (s *Server) follow(answers []dns.RR, q dns.Question, overTCP bool) []dns.RR
 	return append(answers, s.upstream.ask(new(dns.Msg).SetQuestion(alias.Target, q.Qtype), overTCP).Answer...)
 }
 
-// authority is the record that goes with a denial, and says for how long that may be kept.
+// authority is the SOA record of a negative answer. It says how long the answer may be cached.
 func (s *Server) authority() dns.RR {
 	return &dns.SOA{
 		Hdr: dns.RR_Header{Name: s.domain + ".", Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: ttl},

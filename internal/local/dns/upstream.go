@@ -7,17 +7,18 @@ import (
 	"github.com/miekg/dns"
 )
 
-// upstreamTimeout is how long another name server may take.
+// upstreamTimeout is how long one upstream name server may take to answer.
 const upstreamTimeout = 2 * time.Second
 
-// Upstream is where questions go that are not about the cluster.
+// Upstream forwards questions to other name servers.
 type Upstream struct {
 	unix      bool
 	addresses func() []string
 }
 
-// ResolvConf asks the name servers that a file like /etc/resolv.conf lists at the time: networks change while a
-// cluster runs. A file that cannot be read lists none.
+// ResolvConf returns an upstream that asks the name servers in a file like /etc/resolv.conf. It reads the file for
+// each question, because the machine's network can change while the cluster runs. A file that cannot be read counts
+// as empty.
 func ResolvConf(path string) *Upstream {
 	return &Upstream{addresses: func() []string {
 		config, err := dns.ClientConfigFromFile(path)
@@ -32,12 +33,12 @@ func ResolvConf(path string) *Upstream {
 	}}
 }
 
-// Socket asks what serves at a Unix socket: another network namespace's Upstream.
+// Socket returns an upstream that asks a server at a Unix socket, such as an Upstream in another network namespace.
 func Socket(path string) *Upstream {
 	return &Upstream{unix: true, addresses: func() []string { return []string{path} }}
 }
 
-// ask passes a question on to the first server that answers.
+// ask forwards a question and returns the first answer, or a reply with SERVFAIL if no server answers.
 func (u *Upstream) ask(request *dns.Msg, overTCP bool) *dns.Msg {
 	client := &dns.Client{Timeout: upstreamTimeout, UDPSize: dns.MaxMsgSize}
 	switch {
@@ -56,16 +57,16 @@ func (u *Upstream) ask(request *dns.Msg, overTCP bool) *dns.Msg {
 	return new(dns.Msg).SetRcode(request, dns.RcodeServerFailure)
 }
 
-// ServeDNS answers one message out of what the upstream says, in full length.
+// ServeDNS answers one message with the upstream's reply. It asks again over TCP if the reply is truncated.
 func (u *Upstream) ServeDNS(w dns.ResponseWriter, request *dns.Msg) {
 	reply := u.ask(request, false)
 	if reply.Truncated {
 		reply = u.ask(request, true)
 	}
-	_ = w.WriteMsg(reply) // the client went away
+	_ = w.WriteMsg(reply) // fails only if the client has left
 }
 
-// Serve answers at a listener of streams until it is closed.
+// Serve answers at a stream listener until the listener is closed.
 func (u *Upstream) Serve(l net.Listener) error {
 	return (&dns.Server{Listener: l, Handler: u}).ActivateAndServe()
 }

@@ -1,5 +1,6 @@
 // Package dns is the cluster's name server: it answers for Services and their endpoints as the Kubernetes DNS
-// specification (v1.1) says, and forwards every other question to the machine's own name servers.
+// specification (v1.1) says, and forwards every other question to the machine's own name servers. It has no records for
+// single pods. Start reading at Server.
 package dns
 
 import (
@@ -11,44 +12,47 @@ import (
 	"github.com/miekg/dns"
 )
 
-// ttl is the time, in seconds, for which an answer may be kept. Pods come and go, and asking is cheap.
+// ttl is how long an answer may be cached, in seconds. It is short because endpoints change often and a question
+// costs little.
 const ttl = 1
 
-// record is one that the cluster's own zones hold.
+// record is a DNS record of the cluster.
 type record struct {
 	name string // absolute and in lower case
-	data dns.RR // its header is filled in when it is given as an answer
+	data dns.RR // without a header, which lookup adds
 }
 
-// zone holds the records of the cluster by name. Each belongs to an owner, the object out of which it was made, and
-// is replaced together with the owner's others.
+// zone holds the records of the cluster by name. All records of one owner, the object they are made from, are
+// replaced together.
 type zone struct {
 	mu     sync.RWMutex
 	owners map[string][]record
 	names  map[string]*node
 }
 
-// node is what a zone knows of a name.
+// node is a name in the zone.
 type node struct {
 	records []ownedRecord
-	// below counts the records at the name and at those under it: as long as there are any, the name exists.
+	// below counts the records at the name and below it. The name exists while the count is positive.
 	below int
 }
 
+// ownedRecord is the data of a record and its owner.
 type ownedRecord struct {
 	owner string
 	data  dns.RR
 }
 
+// newZone returns an empty zone.
 func newZone() *zone {
 	return &zone{owners: map[string][]record{}, names: map[string]*node{}}
 }
 
-// set replaces the records of an owner; with none, the owner is forgotten.
+// set replaces the records of an owner. An owner without records is deleted.
 func (z *zone) set(owner string, records []record) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	swept := map[string]bool{} // a Service of many endpoints has as many records at one name
+	swept := map[string]bool{} // a Service with many endpoints has many records at one name
 	for _, r := range z.owners[owner] {
 		if !swept[r.name] {
 			swept[r.name] = true
@@ -71,7 +75,7 @@ func (z *zone) set(owner string, records []record) {
 	}
 }
 
-// count adds to the number of records at or below name, for name itself and each domain that it is in.
+// count adds change to the number of records at or below name, for name and each of its parent domains.
 func (z *zone) count(name string, change int) {
 	for ; name != ""; name = parent(name) {
 		n := z.names[name]
@@ -85,13 +89,14 @@ func (z *zone) count(name string, change int) {
 	}
 }
 
+// parent returns the name without its first label.
 func parent(name string) string {
 	_, rest, _ := strings.Cut(name, ".")
 	return rest
 }
 
-// lookup returns the records of a name and type, in random order so that clients which take the first spread. The
-// name exists if there are records of any type at it or below it.
+// lookup returns the records of a name and type. Their order is random, so that clients that take the first record
+// spread over all. exists reports whether there are records of any type at the name or below it.
 func (z *zone) lookup(name string, kind uint16) (answers []dns.RR, exists bool) {
 	z.mu.RLock()
 	defer z.mu.RUnlock()
@@ -110,6 +115,7 @@ func (z *zone) lookup(name string, kind uint16) (answers []dns.RR, exists bool) 
 	return answers, true
 }
 
+// typeOf returns the DNS type of a record's data.
 func typeOf(data dns.RR) uint16 {
 	switch data.(type) {
 	case *dns.A:

@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// Config returns how to listen so that the address need not exist on the machine yet.
+// Config returns a listen configuration that accepts addresses which do not exist on the machine yet (IP_FREEBIND).
 func Config() *net.ListenConfig {
 	return &net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var err error

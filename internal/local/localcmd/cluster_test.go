@@ -132,7 +132,7 @@ func commandsOfOneThatRuns(t *testing.T, u *user) {
 	if out, err := u.try(t.Context(), "up", "--fsync"); err == nil || !strings.Contains(out, "runs with other options") {
 		t.Errorf("up with other options: %v\n%s", err, out)
 	}
-	if out := u.prints(t, "Cluster default is ready.", "status"); strings.Count(out, " Ready ") != len(local.WholePlane()) {
+	if out := u.prints(t, "Cluster default is ready.", "status"); strings.Count(out, " Ready ") != len(local.AllComponents()) {
 		t.Errorf("status printed\n%s", out)
 	}
 	if out := u.t9k(t, "kubeconfig"); out != u.dir("default").Kubeconfig()+"\n" {
@@ -196,7 +196,7 @@ func TestKilledComponents(t *testing.T) {
 	create(t, c, pod("steady", "sleep 1000000"))
 	steady := awaitPhase(t, c, "steady", corev1.PodRunning).Status.ContainerStatuses[0].ContainerID
 
-	for _, name := range local.WholePlane() {
+	for _, name := range local.AllComponents() {
 		if name == local.CRDs || name == local.Webhook || name == local.LostPods {
 			continue
 		}

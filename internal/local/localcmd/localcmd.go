@@ -1,4 +1,5 @@
-// Package localcmd is the command line of the embedded cluster.
+// Package localcmd is the command line of the embedded cluster. It parses flags and prints; package local does the work.
+// Start reading at New.
 package localcmd
 
 import (
@@ -14,15 +15,16 @@ import (
 	"tensorstack.dev/batch/internal/local"
 )
 
-// ErrSilent is returned by commands that have said what there is to say, and fail only for their exit code.
+// ErrSilent is returned by commands that have already printed everything and only set the exit code.
 var ErrSilent = errors.New("")
 
-// cluster is the flag that every command shares.
+// cluster is the --name flag, which all commands share.
 type cluster struct{ name string }
 
+// dir returns the directory of the selected cluster.
 func (c *cluster) dir() (local.Dir, error) { return local.NamedDir(c.name) }
 
-// New makes the command line.
+// New returns the root command.
 func New() *cobra.Command {
 	c := &cluster{}
 	root := &cobra.Command{
@@ -44,37 +46,38 @@ their names, networks and files, but is no protection from what they do.`,
 	root.SetHelpCommand(&cobra.Command{Hidden: true})
 	root.PersistentFlags().StringVar(&c.name, "name", local.DefaultName, "which cluster; several can run side by side")
 	_ = root.RegisterFlagCompletionFunc("name", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		names, _ := local.Names() // nothing to propose then
+		names, _ := local.Names() // on an error there are no completions
 		return names, cobra.ShellCompDirectiveNoFileComp
 	})
 	root.AddCommand(newUp(c), newDown(c), newReset(c), newStatus(c), newLogs(c), newKubeconfig(c), newList(), newMachine())
 	return root
 }
 
-// ending is how pods end with their cluster.
-type ending struct{ grace time.Duration }
+// shutdownFlags are the flags of the commands that stop a cluster.
+type shutdownFlags struct{ grace time.Duration }
 
-func (e *ending) addFlag(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&e.grace, "grace", local.DefaultGrace, "how long pods may take to end; 0 kills them at once")
+// addFlag adds --grace to cmd.
+func (f *shutdownFlags) addFlag(cmd *cobra.Command) {
+	cmd.Flags().DurationVar(&f.grace, "grace", local.DefaultGrace, "how long pods may take to end; 0 kills them at once")
 }
 
-// validate refuses a time that nobody can mean.
-func (e *ending) validate() error {
-	if e.grace < 0 {
-		return fmt.Errorf("--grace %s: use a time that is not negative, such as 30s", e.grace)
+// validate returns an error if the grace period is negative.
+func (f *shutdownFlags) validate() error {
+	if f.grace < 0 {
+		return fmt.Errorf("--grace %s: use a time that is not negative, such as 30s", f.grace)
 	}
 	return nil
 }
 
-// progress returns a function that prints how many pods are left whenever that changes.
-func (e *ending) progress(out io.Writer) func(local.ShutdownStatus) {
+// progress returns a function that prints the number of remaining pods each time it changes.
+func (f *shutdownFlags) progress(out io.Writer) func(local.ShutdownStatus) {
 	last, began := 0, time.Now()
 	return func(s local.ShutdownStatus) {
 		switch {
 		case s.Pods == last:
 			return
 		case last == 0:
-			fmt.Fprintf(out, "Ending %s, within %s ...\n", pods(s.Pods), e.grace)
+			fmt.Fprintf(out, "Ending %s, within %s ...\n", pods(s.Pods), f.grace)
 		case s.Pods == 0:
 			fmt.Fprintf(out, "  %-24s %4.1f s\n", "all have ended", time.Since(began).Seconds())
 		default:
@@ -84,6 +87,7 @@ func (e *ending) progress(out io.Writer) func(local.ShutdownStatus) {
 	}
 }
 
+// pods formats a number of pods.
 func pods(n int) string {
 	if n == 1 {
 		return "1 pod"
@@ -91,8 +95,9 @@ func pods(n int) string {
 	return fmt.Sprintf("%d pods", n)
 }
 
+// newDown returns the command "down".
 func newDown(c *cluster) *cobra.Command {
-	e := &ending{}
+	f := &shutdownFlags{}
 	cmd := &cobra.Command{
 		Use:   "down",
 		Short: "End the cluster and all its pods; its data stay",
@@ -104,11 +109,11 @@ there again after the next "up"; "reset" deletes that too.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d, err := c.dir()
-			if err := errors.Join(err, e.validate()); err != nil {
+			if err := errors.Join(err, f.validate()); err != nil {
 				return err
 			}
 			out := cmd.OutOrStdout()
-			ran, err := local.Down(cmd.Context(), d, e.grace, e.progress(out))
+			ran, err := local.Down(cmd.Context(), d, f.grace, f.progress(out))
 			if err != nil {
 				return err
 			}
@@ -123,12 +128,13 @@ there again after the next "up"; "reset" deletes that too.`,
 			return nil
 		},
 	}
-	e.addFlag(cmd)
+	f.addFlag(cmd)
 	return cmd
 }
 
+// newReset returns the command "reset".
 func newReset(c *cluster) *cobra.Command {
-	e := &ending{}
+	f := &shutdownFlags{}
 	cmd := &cobra.Command{
 		Use:   "reset",
 		Short: "End the cluster and delete its data",
@@ -136,7 +142,7 @@ func newReset(c *cluster) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d, err := c.dir()
-			if err := errors.Join(err, e.validate()); err != nil {
+			if err := errors.Join(err, f.validate()); err != nil {
 				return err
 			}
 			out := cmd.OutOrStdout()
@@ -144,17 +150,18 @@ func newReset(c *cluster) *cobra.Command {
 				fmt.Fprintf(out, "There is no cluster %s.\n", d.Name())
 				return nil
 			}
-			if _, err := local.Remove(cmd.Context(), d, e.grace, e.progress(out)); err != nil {
+			if _, err := local.Remove(cmd.Context(), d, f.grace, f.progress(out)); err != nil {
 				return err
 			}
 			fmt.Fprintf(out, "Cluster %s is gone, with its data.\n", d.Name())
 			return nil
 		},
 	}
-	e.addFlag(cmd)
+	f.addFlag(cmd)
 	return cmd
 }
 
+// newKubeconfig returns the command "kubeconfig".
 func newKubeconfig(c *cluster) *cobra.Command {
 	return &cobra.Command{
 		Use:     "kubeconfig",
@@ -175,6 +182,7 @@ func newKubeconfig(c *cluster) *cobra.Command {
 	}
 }
 
+// mustExist returns an error that names "up" if there is no cluster in d.
 func mustExist(d local.Dir) error {
 	if d.Exists() {
 		return nil
@@ -182,7 +190,7 @@ func mustExist(d local.Dir) error {
 	return fmt.Errorf("there is no cluster %s; `t9k local up%s` makes it", d.Name(), nameFlag(d))
 }
 
-// nameFlag is how to name the cluster on the command line.
+// nameFlag is the flag that names the cluster on the command line. It is empty for the default cluster.
 func nameFlag(d local.Dir) string {
 	if d.Name() == local.DefaultName {
 		return ""
@@ -190,7 +198,7 @@ func nameFlag(d local.Dir) string {
 	return " --name " + d.Name()
 }
 
-// tilde shortens a path for people.
+// tilde replaces the user's home directory at the start of a path by ~.
 func tilde(path string) string {
 	home, err := os.UserHomeDir()
 	if err != nil || home == "/" {

@@ -35,7 +35,7 @@ type user struct {
 
 func newUser(t *testing.T) *user {
 	t.Helper()
-	if err := local.CheckHost(); err != nil {
+	if err := local.CheckPodSupport(); err != nil {
 		require.Missing(t, err.Error())
 	}
 	binary, err := testenv.Binary()

@@ -17,6 +17,7 @@ import (
 	"tensorstack.dev/batch/internal/local"
 )
 
+// newLogs returns the command "logs".
 func newLogs(c *cluster) *cobra.Command {
 	var follow bool
 	var tail int
@@ -58,7 +59,7 @@ func newLogs(c *cluster) *cobra.Command {
 	return cmd
 }
 
-// copyLog prints the last lines of f, and what is appended to it until ctx ends if follow is set.
+// copyLog prints the last tail lines of f. If follow is set, it continues with what is appended until ctx ends.
 func copyLog(ctx context.Context, out io.Writer, f *os.File, tail int, follow bool) error {
 	if err := seekLines(f, tail); err != nil {
 		return err
@@ -78,7 +79,7 @@ func copyLog(ctx context.Context, out io.Writer, f *os.File, tail int, follow bo
 	}
 }
 
-// seekLines moves f to where its last n lines begin; to its start if n is negative.
+// seekLines moves f to the start of its last n lines, or to its beginning if n is negative.
 func seekLines(f *os.File, n int) error {
 	if n < 0 {
 		return nil

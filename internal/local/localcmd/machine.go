@@ -12,7 +12,7 @@ import (
 	"tensorstack.dev/batch/internal/local"
 )
 
-// newMachine makes the command that `up` starts in the background.
+// newMachine returns the hidden command "machine", which `up` runs in the background.
 func newMachine() *cobra.Command {
 	var path string
 	var ephemeral bool
@@ -44,12 +44,13 @@ func newMachine() *cobra.Command {
 	return cmd
 }
 
-// untilInputEnds returns a context that ends with the input: when whoever holds its other end is gone.
+// untilInputEnds returns a context that ends at the end of input. That happens at the latest when the process that
+// holds the other end of a pipe ends.
 func untilInputEnds(ctx context.Context, input io.Reader) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		defer cancel()
-		_, _ = io.Copy(io.Discard, input) // any error is an end too
+		_, _ = io.Copy(io.Discard, input) // an error ends the input, too
 	}()
 	return ctx
 }

@@ -14,6 +14,7 @@ import (
 	"tensorstack.dev/batch/internal/local"
 )
 
+// newStatus returns the command "status".
 func newStatus(c *cluster) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
@@ -50,6 +51,7 @@ func newStatus(c *cluster) *cobra.Command {
 	}
 }
 
+// printStatus prints the state of the cluster and a table of its components.
 func printStatus(out io.Writer, d local.Dir, c *local.Config, s *local.Status, now time.Time) {
 	state := "ready"
 	switch {
@@ -69,14 +71,16 @@ func printStatus(out io.Writer, d local.Dir, c *local.Config, s *local.Status, n
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", c.Name, c.State, duration.HumanDuration(now.Sub(c.Since)), c.Restarts, pid, firstLine(c.Message))
 	}
-	_ = t.Flush() // to a terminal that is gone
+	_ = t.Flush() // fails only if the terminal is gone
 }
 
+// firstLine returns s up to its first line break.
 func firstLine(s string) string {
 	line, _, _ := strings.Cut(s, "\n")
 	return line
 }
 
+// newList returns the command "list".
 func newList() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
@@ -103,6 +107,7 @@ func newList() *cobra.Command {
 	}
 }
 
+// listOne prints the row of one cluster.
 func listOne(cmd *cobra.Command, out io.Writer, name string) error {
 	d, err := local.NamedDir(name)
 	if err != nil {

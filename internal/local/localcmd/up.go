@@ -14,6 +14,7 @@ import (
 	"tensorstack.dev/batch/internal/local"
 )
 
+// newUp returns the command "up".
 func newUp(c *cluster) *cobra.Command {
 	o := local.Options{Runtime: local.RuntimeProcess, ContainerdSocket: local.DefaultContainerdSocket}
 	cmd := &cobra.Command{
@@ -40,7 +41,7 @@ already, nothing changes. What an earlier run stored is there again.`,
 				o = config.Options
 			}
 			if !running {
-				if err := local.CheckHost(); err != nil {
+				if err := local.CheckPodSupport(); err != nil {
 					return err
 				}
 				fmt.Fprintf(out, "Starting cluster %s ...\n", d.Name())
@@ -70,7 +71,7 @@ already, nothing changes. What an earlier run stored is there again.`,
 	return cmd
 }
 
-// printUse says what to do with a cluster that runs.
+// printUse prints the commands with which the user can use the running cluster.
 func printUse(out io.Writer, d local.Dir) {
 	t9k := "t9k"
 	if d.Name() != local.DefaultName {
@@ -80,17 +81,17 @@ func printUse(out io.Writer, d local.Dir) {
 	fmt.Fprintf(t, "\nRun a job on it:\t%s run -f MANIFEST\n", t9k)
 	fmt.Fprintf(t, "Use kubectl:\texport KUBECONFIG=$(t9k local kubeconfig%s)\n", nameFlag(d))
 	fmt.Fprintf(t, "End it:\tt9k local down%s\n", nameFlag(d))
-	_ = t.Flush() // to a terminal that is gone
+	_ = t.Flush() // fails only if the terminal is gone
 }
 
-// optionsGiven tells whether the command line asks for something in particular.
+// optionsGiven reports whether the user set a flag of `up` itself.
 func optionsGiven(cmd *cobra.Command) bool {
 	given := false
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) { given = given || f.Changed })
 	return given
 }
 
-// runtimeValue is a flag that takes the name of a runtime.
+// runtimeValue is a flag value that accepts the name of a runtime.
 type runtimeValue local.Runtime
 
 func (v *runtimeValue) String() string { return string(*v) }

@@ -1,6 +1,7 @@
-// Package logind is the part of systemd's logind by which a kubelet learns that its machine shuts down: the kubelet takes an
-// inhibitor lock, is told that a shutdown is near, ends its pods, and releases the lock. It speaks the D-Bus protocol on a
-// socket of its own, whether or not the machine has systemd, and knows no other bus and no other interface. Start at Serve.
+// Package logind implements the part of systemd's logind through which a kubelet learns that its machine shuts down: the
+// kubelet takes an inhibitor lock, receives the signal PrepareForShutdown, ends its pods, and releases the lock. The server
+// speaks the D-Bus protocol on its own socket and needs no systemd; it implements no other interface. Start reading at
+// Server.Serve.
 package logind
 
 import (
@@ -21,10 +22,10 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// maxDelay is for how long logind lets a kubelet delay the shutdown.
+// maxDelay is the longest time for which a kubelet may delay the shutdown.
 const maxDelay = 365 * 24 * time.Hour
 
-// The names that a kubelet uses.
+// D-Bus names that a kubelet uses.
 const (
 	object    = dbus.ObjectPath("/org/freedesktop/login1")
 	manager   = "org.freedesktop.login1.Manager"
@@ -35,35 +36,35 @@ const (
 // Address is the value of DBUS_SYSTEM_BUS_ADDRESS with which a kubelet finds the server at a socket.
 func Address(socket string) string { return "unix:path=" + dbus.EscapeBusAddressValue(socket) }
 
-// Server tells kubelets of the shutdown.
+// Server announces a shutdown to the kubelets that are connected.
 type Server struct {
 	mu        sync.Mutex
 	announced bool
 	listeners map[*net.UnixConn]bool // connections that asked for signals
-	locks     int                    // taken and not released
+	locks     int                    // inhibitor locks that are held
 }
 
-// NewServer makes a server of a machine that does not shut down.
+// NewServer returns a server that has not announced a shutdown.
 func NewServer() *Server { return &Server{listeners: map[*net.UnixConn]bool{}} }
 
-// Announce tells every kubelet that is connected, and each that connects later, that the machine shuts down.
+// Announce sends the signal of the shutdown to every connected kubelet, and to each that connects later.
 func (s *Server) Announce() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.announced = true
 	for conn := range s.listeners {
-		_ = announce(conn) // a kubelet that is gone is told when it is back
+		_ = announce(conn) // a kubelet that has disconnected gets the signal when it reconnects
 	}
 }
 
-// Delayed tells whether a kubelet holds an inhibitor lock.
+// Delayed reports whether a kubelet holds an inhibitor lock.
 func (s *Server) Delayed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.locks > 0
 }
 
-// Serve answers at a socket until ctx ends. It returns when every goroutine of it has ended.
+// Serve answers at a socket until ctx ends. When it returns, all its goroutines have ended.
 func (s *Server) Serve(ctx context.Context, socket string) error {
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("removing an old socket: %w", err)
@@ -90,12 +91,12 @@ func (s *Server) Serve(ctx context.Context, socket string) error {
 	}
 }
 
-// serve answers one client until it goes away or ctx ends.
+// serve answers one client until the client disconnects or ctx ends.
 func (s *Server) serve(ctx context.Context, wg *sync.WaitGroup, conn *net.UnixConn) {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	defer conn.Close()
-	defer s.forget(conn)
+	defer s.removeListener(conn)
 	in := bufio.NewReader(conn)
 	if handshake(in, conn) != nil {
 		return
@@ -108,13 +109,14 @@ func (s *Server) serve(ctx context.Context, wg *sync.WaitGroup, conn *net.UnixCo
 	}
 }
 
-func (s *Server) forget(conn *net.UnixConn) {
+// removeListener removes a client from those that receive the signal.
+func (s *Server) removeListener(conn *net.UnixConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.listeners, conn)
 }
 
-// handshake lets everybody in: the socket's directory is closed to others.
+// handshake authenticates a client. It accepts everybody, because only the owner can open the socket's directory.
 func handshake(in *bufio.Reader, out io.Writer) error {
 	if _, err := in.ReadByte(); err != nil { // the null byte that begins a connection
 		return err
@@ -141,7 +143,7 @@ func handshake(in *bufio.Reader, out io.Writer) error {
 	}
 }
 
-// answer does what a call asks for.
+// answer handles one message.
 func (s *Server) answer(ctx context.Context, wg *sync.WaitGroup, conn *net.UnixConn, call *dbus.Message) error {
 	if call.Type != dbus.TypeMethodCall {
 		return nil
@@ -163,7 +165,8 @@ func (s *Server) answer(ctx context.Context, wg *sync.WaitGroup, conn *net.UnixC
 	}})
 }
 
-// inhibit gives out a lock: the end of a pipe, which is released when it is closed, by whatever end of its holder.
+// inhibit hands out a lock: the write end of a pipe. The lock is released when the pipe is closed, also if its holder
+// dies.
 func (s *Server) inhibit(ctx context.Context, wg *sync.WaitGroup, conn *net.UnixConn, call *dbus.Message) error {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -175,24 +178,26 @@ func (s *Server) inhibit(ctx context.Context, wg *sync.WaitGroup, conn *net.Unix
 		r.Close()
 		return err
 	}
-	s.count(1)
+	s.addLocks(1)
 	wg.Go(func() {
 		stop := context.AfterFunc(ctx, func() { _ = r.SetReadDeadline(time.Unix(1, 0)) })
-		_, _ = r.Read(make([]byte, 1)) // nobody writes: it returns at the end
+		_, _ = r.Read(make([]byte, 1)) // nobody writes, so Read returns when the pipe is closed
 		stop()
 		r.Close()
-		s.count(-1)
+		s.addLocks(-1)
 	})
 	return nil
 }
 
-func (s *Server) count(change int) {
+// addLocks changes the number of held locks.
+func (s *Server) addLocks(change int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.locks += change
 }
 
-// listen takes a client into those that are told of the shutdown. One that comes late is told at once.
+// listen adds a client to those that receive the signal. If the shutdown is already announced, it sends the signal at
+// once.
 func (s *Server) listen(conn *net.UnixConn, call *dbus.Message) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,6 +208,7 @@ func (s *Server) listen(conn *net.UnixConn, call *dbus.Message) error {
 	return announce(conn)
 }
 
+// announce sends the signal of the shutdown to one client.
 func announce(conn *net.UnixConn) error {
 	return send(conn, &dbus.Message{Type: dbus.TypeSignal, Headers: map[dbus.HeaderField]dbus.Variant{
 		dbus.FieldPath:      dbus.MakeVariant(object),
@@ -212,6 +218,7 @@ func announce(conn *net.UnixConn) error {
 	}, Body: []any{true}})
 }
 
+// reply sends the answer to a call.
 func reply(conn *net.UnixConn, call *dbus.Message, body ...any) error {
 	message := &dbus.Message{Type: dbus.TypeMethodReply, Body: body, Headers: map[dbus.HeaderField]dbus.Variant{
 		dbus.FieldReplySerial: dbus.MakeVariant(call.Serial()),
@@ -222,9 +229,10 @@ func reply(conn *net.UnixConn, call *dbus.Message, body ...any) error {
 	return send(conn, message)
 }
 
-// sendTimeout bounds the time for which a client may keep everybody else waiting.
+// sendTimeout limits how long a slow client can delay the others.
 const sendTimeout = time.Second
 
+// send writes a message and its file descriptors.
 func send(conn *net.UnixConn, message *dbus.Message) error {
 	count, err := message.CountFds()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package serviceproxy makes the ClusterIPs of Services work over TCP, without touching the machine's firewall: it
-// listens on each and passes connections on to the Service's endpoints. UDP is not served.
+// Package serviceproxy serves the ClusterIPs of Services over TCP without changing the machine's firewall: it listens on
+// each ClusterIP and forwards connections to the Service's endpoints. It does not serve UDP. Start reading at Proxy.Run.
 package serviceproxy
 
 import (
@@ -29,7 +29,7 @@ import (
 // dialTimeout is how long an endpoint may take to accept a connection.
 const dialTimeout = 5 * time.Second
 
-// Proxy listens on the addresses of Services.
+// Proxy listens on the ClusterIPs of Services and forwards their connections.
 type Proxy struct {
 	services corelisters.ServiceLister
 	slices   discoverylisters.EndpointSliceLister
@@ -37,7 +37,7 @@ type Proxy struct {
 	synced   []cache.InformerSynced
 }
 
-// New makes a proxy of the Services that factory sees. The caller starts the factory.
+// New returns a proxy of the Services in factory. The caller starts the factory.
 func New(factory informers.SharedInformerFactory) (*Proxy, error) {
 	services, slices := factory.Core().V1().Services(), factory.Discovery().V1().EndpointSlices()
 	p := &Proxy{services: services.Lister(), slices: slices.Lister(), changed: make(chan struct{}, 1)}
@@ -53,6 +53,7 @@ func New(factory informers.SharedInformerFactory) (*Proxy, error) {
 	return p, nil
 }
 
+// wake makes Run compare its listeners with the Services again.
 func (p *Proxy) wake() {
 	select {
 	case p.changed <- struct{}{}:
@@ -60,8 +61,8 @@ func (p *Proxy) wake() {
 	}
 }
 
-// front is an address that the proxy listens on, and the Service behind it.
-type front struct {
+// servicePort is an address that the proxy listens on, and the Service port behind it.
+type servicePort struct {
 	address            netip.AddrPort
 	namespace, service string
 	port               string // name of the Service's port
@@ -72,10 +73,10 @@ func (p *Proxy) Run(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), p.synced...) {
 		return
 	}
-	open := map[front]net.Listener{}
+	open := map[servicePort]net.Listener{}
 	var wg sync.WaitGroup
 	for {
-		wanted := p.fronts()
+		wanted := p.servicePorts()
 		for f, l := range open {
 			if !wanted[f] {
 				l.Close()
@@ -106,12 +107,12 @@ func (p *Proxy) Run(ctx context.Context) {
 	}
 }
 
-// fronts are the addresses to listen on now.
-func (p *Proxy) fronts() map[front]bool {
-	fronts := map[front]bool{}
+// servicePorts returns the TCP ports of all Services that have a ClusterIP.
+func (p *Proxy) servicePorts() map[servicePort]bool {
+	ports := map[servicePort]bool{}
 	services, err := p.services.List(labels.Everything())
 	if err != nil {
-		return fronts // a lister never fails
+		return ports // a lister over a cache never fails
 	}
 	for _, s := range services {
 		for _, ip := range s.Spec.ClusterIPs {
@@ -121,16 +122,16 @@ func (p *Proxy) fronts() map[front]bool {
 			}
 			for _, port := range s.Spec.Ports {
 				if port.Protocol == corev1.ProtocolTCP {
-					fronts[front{netip.AddrPortFrom(address, uint16(port.Port)), s.Namespace, s.Name, port.Name}] = true
+					ports[servicePort{netip.AddrPortFrom(address, uint16(port.Port)), s.Namespace, s.Name, port.Name}] = true
 				}
 			}
 		}
 	}
-	return fronts
+	return ports
 }
 
-// endpoints are the addresses behind a front that are ready, in random order.
-func (p *Proxy) endpoints(f front) []string {
+// endpoints lists the ready addresses behind a Service port in random order.
+func (p *Proxy) endpoints(f servicePort) []string {
 	list, err := p.slices.EndpointSlices(f.namespace).List(labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: f.service}))
 	if err != nil {
 		return nil
@@ -148,6 +149,7 @@ func (p *Proxy) endpoints(f front) []string {
 	return addresses
 }
 
+// readyAddresses lists the addresses of the ready endpoints in a slice. An unknown state counts as ready.
 func readyAddresses(slice *discoveryv1.EndpointSlice, port uint16) []string {
 	var addresses []string
 	for _, e := range slice.Endpoints {
@@ -163,22 +165,24 @@ func readyAddresses(slice *discoveryv1.EndpointSlice, port uint16) []string {
 	return addresses
 }
 
-// Forward passes each connection on to the first of the addresses that accepts one, until the listener is closed.
+// Forward accepts connections until the listener is closed. It forwards each to the first address that accepts a
+// connection.
 func Forward(ctx context.Context, l net.Listener, addresses func() []string) {
 	for {
 		client, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // too many open files, which pass by
+		if err != nil { // a temporary error, such as too many open files
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
-		go pass(ctx, client.(*net.TCPConn), addresses())
+		go forwardConn(ctx, client.(*net.TCPConn), addresses())
 	}
 }
 
-func pass(ctx context.Context, client *net.TCPConn, addresses []string) {
+// forwardConn forwards one connection to the first address that accepts one. If none does, it resets the connection.
+func forwardConn(ctx context.Context, client *net.TCPConn, addresses []string) {
 	defer client.Close()
 	dialer := net.Dialer{Timeout: dialTimeout}
 	for _, a := range addresses {
@@ -189,10 +193,10 @@ func pass(ctx context.Context, client *net.TCPConn, addresses []string) {
 		join(client, conn.(*net.TCPConn))
 		return
 	}
-	_ = client.SetLinger(0) // nobody is there: refuse rather than end in good order
+	_ = client.SetLinger(0) // close by a reset, so that the client sees a refused connection
 }
 
-// join copies both ways until both have ended, or one has broken off.
+// join copies in both directions until both have ended or one fails.
 func join(a, b *net.TCPConn) {
 	defer b.Close()
 	var wg sync.WaitGroup
@@ -203,7 +207,7 @@ func join(a, b *net.TCPConn) {
 				b.Close()
 				return
 			}
-			_ = way[1].CloseWrite() // it may be closed
+			_ = way[1].CloseWrite() // fails only if the connection is already closed
 		})
 	}
 	wg.Wait()

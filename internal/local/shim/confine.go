@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Confine takes from the calling thread what the processes that it starts from then on may not have. The caller
-// has locked the goroutine to the thread, and lets the thread end with it.
+// Confine drops the capabilities and privileges that processes started by the calling thread must not have. The
+// caller must have locked the goroutine to the thread and must let the thread end with the goroutine.
 func Confine(s *Spec) error {
 	for _, capability := range s.DropCaps {
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
 			return err // EINVAL: a capability that this kernel does not know
 		}
 	}
-	// Inheritable capabilities would pass by the bounding set.
+	// The bounding set does not limit inheritable capabilities.
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&header, &data[0]); err != nil {
@@ -32,7 +32,8 @@ func Confine(s *Spec) error {
 	return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 }
 
-// pause is the life of the process that holds a PID namespace.
+// pause is the main function of the process that holds a PID namespace. It reaps the processes that end in the
+// namespace.
 func pause() int {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGCHLD)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A client of the control socket sends one of these bytes.
+// Requests on the control socket: a client sends one of these bytes.
 const (
 	ControlReopen = 'r' // reopen the log; the answer is StatusOK or what went wrong
 	ControlKill   = 'k' // end the command by SIGKILL, and with it the container; there is no answer
@@ -28,13 +28,13 @@ const (
 	FrameResize     = 4 // to the terminal: rows and columns, two bytes each, big endian
 )
 
-// maxFrame bounds what is allocated for a frame, in bytes.
+// maxFrame is the largest payload of a frame, in bytes.
 const maxFrame = 1 << 20
 
-// sendTimeout is how long a client may keep the command's output waiting before it is dropped.
+// sendTimeout is how long a slow client may delay the command's output before it is disconnected.
 const sendTimeout = 10 * time.Second
 
-// WriteFrame sends one frame.
+// WriteFrame writes one frame.
 func WriteFrame(w io.Writer, kind byte, payload []byte) error {
 	b := make([]byte, 5, 5+len(payload))
 	b[0] = kind
@@ -43,7 +43,7 @@ func WriteFrame(w io.Writer, kind byte, payload []byte) error {
 	return err
 }
 
-// ReadFrame receives one frame.
+// ReadFrame reads one frame. It fails if the payload is larger than maxFrame.
 func ReadFrame(r io.Reader) (kind byte, payload []byte, err error) {
 	var head [5]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -58,13 +58,14 @@ func ReadFrame(r io.Reader) (kind byte, payload []byte, err error) {
 	return head[0], payload, err
 }
 
-// output is where the command's output goes, and input where it reads from.
+// output distributes the command's output to the log and to the attached clients.
 type output struct {
 	log     *logFile
 	mu      sync.Mutex
 	clients map[*os.File]bool
 }
 
+// broadcast sends output to every attached client and disconnects those that fail.
 func (o *output) broadcast(stream byte, b []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -77,19 +78,21 @@ func (o *output) broadcast(stream byte, b []byte) {
 	}
 }
 
+// add attaches a client.
 func (o *output) add(c *os.File) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.clients[c] = true
 }
 
+// remove detaches a client.
 func (o *output) remove(c *os.File) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.clients, c)
 }
 
-// control answers the server's requests.
+// control answers requests on the control socket.
 type control struct {
 	out       *output
 	stdin     *os.File // write end of the command's input, or its terminal; nil without stdin
@@ -99,7 +102,7 @@ type control struct {
 	ended     atomic.Bool
 }
 
-// listen makes the control socket in the working directory, without package net (see the package's documentation).
+// listen creates the control socket in the working directory. It does not use package net; doc.go says why.
 func listen() (*os.File, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -112,6 +115,7 @@ func listen() (*os.File, error) {
 	return l, unix.Listen(fd, 16)
 }
 
+// accept returns the next connection to the control socket.
 func accept(l *os.File) (*os.File, error) {
 	raw, err := l.SyscallConn()
 	if err != nil {
@@ -129,6 +133,7 @@ func accept(l *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(conn), "client"), nil
 }
 
+// serve answers clients until the listener fails.
 func (c *control) serve(l *os.File) {
 	for {
 		conn, err := accept(l)
@@ -142,6 +147,7 @@ func (c *control) serve(l *os.File) {
 	}
 }
 
+// handle answers the request of one client.
 func (c *control) handle(conn *os.File) {
 	var op [1]byte
 	if _, err := io.ReadFull(conn, op[:]); err != nil {
@@ -155,7 +161,7 @@ func (c *control) handle(conn *os.File) {
 		}
 		_, _ = io.WriteString(conn, answer)
 	case ControlKill:
-		if !c.ended.Load() { // its number may be another's by then
+		if !c.ended.Load() { // the PID of an ended command may be reused
 			_ = unix.Kill(c.pid, unix.SIGKILL)
 		}
 	case ControlAttach:
@@ -163,6 +169,7 @@ func (c *control) handle(conn *os.File) {
 	}
 }
 
+// attach forwards the client's input to the command until the client disconnects. broadcast sends the output.
 func (c *control) attach(conn *os.File) {
 	c.out.add(conn)
 	defer c.out.remove(conn)
@@ -185,7 +192,7 @@ func (c *control) attach(conn *os.File) {
 	}
 }
 
-// closeStdin ends the command's input; a terminal stays, since it is the output as well.
+// closeStdin closes the command's input. It leaves a terminal open, because that is the output as well.
 func (c *control) closeStdin() {
 	if c.stdin != nil && c.terminal == nil {
 		c.stdin.Close()

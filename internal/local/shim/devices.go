@@ -29,24 +29,26 @@ func (r *rootfs) kernelFilesystems() error {
 	return nil
 }
 
+// proc mounts /proc: a new one of the container's PID namespace, or the host's.
 func (r *rootfs) proc() error {
 	if !r.spec.HostPID {
 		err := unix.Mount("proc", r.root+"/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 		if err == nil {
 			return nil
 		}
-		// Inside a container whose own /proc is partly covered, the kernel gives out no fresh one.
+		// In a container whose own /proc is partly covered, the kernel denies a new one.
 		r.remarks = append(r.remarks, "/proc shows the host's processes: the kernel allows no new one here")
 	}
 	return bind("/proc", r.root+"/proc", true, 0)
 }
 
+// sys mounts /sys, read-only unless the container is privileged.
 func (r *rootfs) sys() error {
 	flags, attributes := uintptr(unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RDONLY), uint64(unix.MOUNT_ATTR_RDONLY)
 	if r.spec.Privileged {
 		flags, attributes = flags&^unix.MS_RDONLY, 0
 	}
-	// A fresh sysfs shows the network devices of the pod's network namespace.
+	// A new sysfs shows the network devices of the pod's network namespace.
 	if r.spec.HostNet || unix.Mount("sysfs", r.root+"/sys", "sysfs", flags, "") != nil {
 		return bind("/sys", r.root+"/sys", true, attributes)
 	}
@@ -56,8 +58,8 @@ func (r *rootfs) sys() error {
 	return bind("/sys/fs/cgroup", r.root+"/sys/fs/cgroup", true, attributes)
 }
 
-// dev is the container's own /dev: nothing that it adds or removes there reaches the host. It holds the host's
-// character devices (accelerators among them) apart from its terminals, and for privileged containers all others too.
+// dev creates the container's own /dev, so that changes in it do not reach the host. It contains the host's character
+// devices, such as accelerators, but not its terminals. A privileged container gets all devices.
 func (r *rootfs) dev() error {
 	dev := r.root + "/dev"
 	if err := unix.Mount("dev", dev, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=64k"); err != nil {
@@ -85,7 +87,7 @@ func (r *rootfs) dev() error {
 			return err
 		}
 	}
-	// Message queues come with the IPC namespace; a kernel without them is no reason to fail.
+	// Message queues belong to the IPC namespace. A kernel without them only lacks this mount.
 	_ = unix.Mount("mqueue", dev+"/mqueue", "mqueue", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 	if err := bind(r.spec.Shm, dev+"/shm", false, 0); err != nil {
 		return fmt.Errorf("shm: %w", err)
@@ -93,6 +95,7 @@ func (r *rootfs) dev() error {
 	return nil
 }
 
+// device adds one entry of the host's /dev to the container's.
 func (r *rootfs) device(e fs.DirEntry) error {
 	from, to := "/dev/"+e.Name(), r.root+"/dev/"+e.Name()
 	switch {
@@ -108,27 +111,28 @@ func (r *rootfs) device(e fs.DirEntry) error {
 		if err := os.Mkdir(to, 0o755); err != nil {
 			return err
 		}
-	case e.Type()&fs.ModeDevice == 0, !r.spec.Privileged && !harmless(e):
+	case e.Type()&fs.ModeDevice == 0, !r.spec.Privileged && !isPublicDevice(e):
 		return nil
 	default:
 		if err := unix.Mknod(to, unix.S_IFREG|0o600, 0); err != nil {
 			return err
 		}
 	}
-	_ = bind(from, to, e.IsDir(), 0) // what a driver refuses to show stays empty
+	_ = bind(from, to, e.IsDir(), 0) // a device that cannot be bound stays an empty file
 	return nil
 }
 
-// ownDevices are those that the container gets anew, or not at all.
+// ownDevices are the entries of /dev that are not the host's: dev creates new ones or none.
 var ownDevices = map[string]bool{"shm": true, "mqueue": true, "pts": true, "ptmx": true, "console": true, "log": true}
 
-// harmless tells whether a device is for everybody: no disk, and no terminal of the machine.
-func harmless(e fs.DirEntry) bool {
+// isPublicDevice reports whether every container may have a device: it is a character device and no terminal of the
+// machine.
+func isPublicDevice(e fs.DirEntry) bool {
 	terminal := e.Name() != "tty" && (strings.HasPrefix(e.Name(), "tty") || strings.HasPrefix(e.Name(), "vcs"))
 	return e.Type()&fs.ModeCharDevice != 0 && !terminal
 }
 
-// terminals gives the container pseudo terminals of its own.
+// terminals mounts a new instance of devpts, so that the container has its own pseudo terminals.
 func (r *rootfs) terminals() error {
 	pts := r.root + "/dev/pts"
 	if err := os.Mkdir(pts, 0o755); err != nil {
@@ -144,8 +148,9 @@ func (r *rootfs) terminals() error {
 	return os.Symlink("pts/ptmx", r.root+"/dev/ptmx")
 }
 
-// protect covers what of /proc would let a container read or change the host's kernel. It runs inside the new root.
-func (r *rootfs) protect() error {
+// protectKernelFiles masks the paths through which a container could read or change the host's kernel, or makes them
+// read-only. It runs in the new root.
+func (r *rootfs) protectKernelFiles() error {
 	for _, p := range r.spec.MaskedPaths {
 		st, err := os.Stat(p)
 		if err != nil {

@@ -19,7 +19,7 @@ func init() {
 	if len(os.Args) == 0 || os.Args[0] != Name {
 		return
 	}
-	// Capabilities and no_new_privs belong to a thread, and the command inherits those of the thread that starts it.
+	// Capabilities and no_new_privs belong to a thread. The command inherits those of the thread that starts it.
 	runtime.LockOSThread()
 	if len(os.Args) == 2 && os.Args[1] == Pause {
 		os.Exit(pause())
@@ -27,13 +27,13 @@ func init() {
 	os.Exit(run())
 }
 
-// run is the life of a shim. Its result is the shim's own exit code: the command's, so that a parent learns it even
-// when the disk takes no exit file.
+// run is the main function of a shim. It returns the command's exit code as its own, so that the parent learns it
+// even if the exit file cannot be written.
 func run() int {
 	unix.CloseOnExec(3)
 	unix.CloseOnExec(4)
 	unix.Umask(0o022)
-	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(unsafe.StringData(Name+"\x00"))), 0, 0, 0) // only for the eye
+	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(unsafe.StringData(Name+"\x00"))), 0, 0, 0) // for ps only
 	st, start := os.NewFile(3, "status"), os.NewFile(4, "go")
 	c, err := prepare()
 	if err != nil {
@@ -41,7 +41,7 @@ func run() int {
 		return StartFailed
 	}
 	if n, err := start.Read(make([]byte, 1)); n == 0 || err != nil {
-		return StartFailed // the server is gone and will start the container anew
+		return StartFailed // the server has died; the next one starts the container again
 	}
 	start.Close()
 	if err := c.start(); err != nil {
@@ -54,10 +54,10 @@ func run() int {
 	return int(c.supervise())
 }
 
-// container is one that is prepared or runs.
+// container is the container that this shim prepares and runs.
 type container struct {
 	spec     *Spec
-	dir      int // the container's directory, out of reach by path
+	dir      int // the container's directory, which has no path in the new root
 	out      *output
 	listener *os.File
 	signals  chan os.Signal
@@ -69,6 +69,7 @@ type container struct {
 	pid     int
 }
 
+// prepare builds the container's root and drops privileges. Only the command remains to be started.
 func prepare() (*container, error) {
 	s, err := readSpec()
 	if err != nil {
@@ -92,7 +93,7 @@ func prepare() (*container, error) {
 	}
 	c.out = &output{log: l, clients: map[*os.File]bool{}}
 	signal.Notify(c.signals)
-	for _, sig := range []uintptr{32, 33} { // what glibc's posix_spawn leaves ignored and Go does not touch
+	for _, sig := range []uintptr{32, 33} { // glibc's posix_spawn leaves these ignored, and Go cannot reset them
 		var standard [4]uint64 // struct sigaction: SIG_DFL, no flags
 		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&standard)), 0, 8, 0, 0)
 	}
@@ -101,28 +102,28 @@ func prepare() (*container, error) {
 		return nil, fmt.Errorf("building the root file system: %w", err)
 	}
 	c.remarks = root.remarks
-	if err := c.privileges(); err != nil {
+	if err := c.dropPrivileges(); err != nil {
 		return nil, fmt.Errorf("dropping privileges: %w", err)
 	}
-	return c, c.find()
+	return c, c.findCommand()
 }
 
-// privileges gives up what the command may not have. The shim itself keeps what it holds until it ends.
-func (c *container) privileges() error {
+// dropPrivileges drops what the command must not have. The shim itself keeps its capabilities.
+func (c *container) dropPrivileges() error {
 	if err := Confine(c.spec); err != nil {
 		return err
 	}
-	// Without a PID namespace of its own the container's orphans would go to the host's init.
+	// If the container has no PID namespace of its own, its orphans would become children of the host's init.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err
 	}
-	// Lowering the score takes CAP_SYS_RESOURCE, which is not worth failing for.
+	// Lowering the score needs CAP_SYS_RESOURCE. Without it the container runs with a higher score.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte(strconv.Itoa(c.spec.OOMScoreAdj)), 0o644)
 	return nil
 }
 
-// find looks the command up as its own PATH and working directory say.
-func (c *container) find() error {
+// findCommand creates and enters the working directory and looks up the command in the container's PATH.
+func (c *container) findCommand() error {
 	if err := os.MkdirAll(c.spec.Cwd, 0o755); err != nil {
 		return fmt.Errorf("making the working directory: %w", err)
 	}
@@ -134,7 +135,7 @@ func (c *container) find() error {
 	return err
 }
 
-// start starts the command.
+// start starts the command, its input and output, and the control socket.
 func (c *container) start() error {
 	fd, err := unix.Openat(c.dir, StartedFile, unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -146,7 +147,7 @@ func (c *container) start() error {
 		return fmt.Errorf("making the command's input and output: %w", err)
 	}
 	attr := &syscall.SysProcAttr{Setsid: true, Setctty: c.spec.TTY, Credential: c.spec.Cred, Pdeathsig: unix.SIGKILL}
-	// Not os.StartProcess, which first tries out what the kernel can do, by a process of its own.
+	// os.StartProcess is not used: it first starts a process to test features of the kernel.
 	c.pid, err = syscall.ForkExec(c.path, c.spec.Argv, &syscall.ProcAttr{Dir: c.spec.Cwd, Env: c.spec.Env, Files: s.descriptors(), Sys: attr})
 	if err != nil {
 		return &os.PathError{Op: "exec", Path: c.path, Err: err}
@@ -161,7 +162,7 @@ func (c *container) start() error {
 	return nil
 }
 
-// supervise forwards signals and reaps until the command ends, and returns its exit code.
+// supervise forwards signals and reaps processes until the command ends. It returns the command's exit code.
 func (c *container) supervise() int32 {
 	for sig := range c.signals {
 		n, ok := sig.(syscall.Signal)
@@ -178,7 +179,7 @@ func (c *container) supervise() int32 {
 	return StartFailed
 }
 
-// reap takes in the children that ended, and tells whether the command was one of them.
+// reap reaps the children that have ended, and reports whether the command is one of them.
 func (c *container) reap() (status unix.WaitStatus, ended bool) {
 	for {
 		var ws unix.WaitStatus
@@ -196,16 +197,16 @@ func (c *container) reap() (status unix.WaitStatus, ended bool) {
 	}
 }
 
-// outputGrace is how long the rest of the output may take after everything in the container ended.
+// outputGrace is how long the rest of the output may take after all processes of the container have ended.
 const outputGrace = 2 * time.Second
 
-// finish ends what the command left behind and records how it ended.
+// finish kills the processes that the command left and records the exit code.
 func (c *container) finish(ws unix.WaitStatus) int32 {
 	e := Exit{Code: int32(ws.ExitStatus()), Finished: time.Now().UnixNano()}
 	if ws.Signaled() {
 		e.Code = 128 + int32(ws.Signal())
 	}
-	killRest()
+	killRemaining()
 	select {
 	case <-c.pumps:
 	case <-time.After(outputGrace): // a process outside the container holds the pipe
@@ -214,7 +215,7 @@ func (c *container) finish(ws unix.WaitStatus) int32 {
 	return e.Code
 }
 
-// writeExit leaves the exit file, whole or not at all.
+// writeExit writes the exit file atomically.
 func (c *container) writeExit(e Exit) {
 	const temporary = ExitFile + ".tmp"
 	fd, err := unix.Openat(c.dir, temporary, unix.O_CREAT|unix.O_WRONLY|unix.O_TRUNC|unix.O_CLOEXEC, 0o600)
@@ -228,10 +229,10 @@ func (c *container) writeExit(e Exit) {
 	}
 }
 
-// killRest ends what is left of the container: the PID namespace if it is the shim's own, or else its descendants,
-// whose orphans come to the shim as their reaper.
-func killRest() {
-	if os.Getpid() == 1 { // anywhere else this would be the end of the whole machine
+// killRemaining kills the remaining processes of the container: all of the PID namespace if it is the container's
+// own, and otherwise the shim's descendants. Orphans become children of the shim, which is their subreaper.
+func killRemaining() {
+	if os.Getpid() == 1 { // in another PID namespace, kill(-1) would kill every process of the machine
 		_ = unix.Kill(-1, unix.SIGKILL)
 		return
 	}
@@ -249,6 +250,7 @@ func killRest() {
 	}
 }
 
+// children lists the shim's child processes.
 func children() (pids []int) {
 	tasks, err := os.ReadDir("/proc/self/task")
 	if err != nil {

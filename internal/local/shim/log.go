@@ -10,18 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxLine is the longest piece of a line that the log holds in one record, in bytes.
+// maxLine is the largest part of a line in one record of the log, in bytes.
 const maxLine = 16 << 10
 
-// logFile is a log in the CRI's format: "TIME STREAM TAG TEXT", where the tag is F for text that ends a line and P
-// for text that does not.
+// logFile is a log in the CRI's format: "TIME STREAM TAG TEXT". The tag is F for text that ends a line and P for
+// other text.
 type logFile struct {
 	mu   sync.Mutex
-	dir  int // open, since the path is out of reach from inside the container
+	dir  int // open directory, because the log has no path in the container's root
 	name string
 	fd   int
 }
 
+// openLog opens a log file, or returns nil if file is empty.
 func openLog(file string) (*logFile, error) {
 	if file == "" {
 		return nil, nil
@@ -34,7 +35,7 @@ func openLog(file string) (*logFile, error) {
 	return l, l.reopen()
 }
 
-// reopen goes on in a new file of the same name, for log rotation.
+// reopen continues in a new file of the same name, for log rotation.
 func (l *logFile) reopen() error {
 	if l == nil {
 		return nil
@@ -52,6 +53,7 @@ func (l *logFile) reopen() error {
 	return nil
 }
 
+// write appends b to the log. It drops output that cannot be written.
 func (l *logFile) write(b []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,14 +62,14 @@ func (l *logFile) write(b []byte) {
 		if err == unix.EINTR {
 			continue
 		}
-		if err != nil { // a full disk loses output rather than stopping the command
+		if err != nil { // a full disk must not stop the command
 			return
 		}
 		b = b[n:]
 	}
 }
 
-// lines turns a stream of bytes into records of a log.
+// lines converts a stream of bytes to records of a log.
 type lines struct {
 	log    *logFile
 	stream string
@@ -103,7 +105,7 @@ func (w *lines) add(b []byte) {
 	}
 }
 
-// end logs text that no end of line followed.
+// end logs the last line if it is not terminated.
 func (w *lines) end() {
 	if w.log != nil && len(w.rest) > 0 {
 		w.log.write(w.record(nil, time.Now().UTC().AppendFormat(nil, time.RFC3339Nano), "P", w.rest))
@@ -111,6 +113,7 @@ func (w *lines) end() {
 	}
 }
 
+// record appends one record to out.
 func (w *lines) record(out, now []byte, tag string, text []byte) []byte {
 	out = append(out, now...)
 	out = append(out, ' ')
@@ -122,7 +125,7 @@ func (w *lines) record(out, now []byte, tag string, text []byte) []byte {
 	return append(out, '\n')
 }
 
-// pump copies r to the log and to whoever is attached, until its end.
+// pump copies r to the log and the attached clients until r ends.
 func (o *output) pump(r io.Reader, stream byte, name string) {
 	w := &lines{log: o.log, stream: name}
 	buf := make([]byte, 32<<10)

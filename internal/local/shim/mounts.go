@@ -11,21 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostMount is a file system of the host that the root shows.
+// hostMount is a file system of the host that the container's root shows.
 type hostMount struct {
 	path     string
 	readOnly bool
 }
 
-// Types whose mounts say nothing to a container: namespaces, triggers, and the roots of other containers.
+// skippedTypes are file systems that a container does not need: namespaces, triggers, and roots of other containers.
 var skippedTypes = map[string]bool{"nsfs": true, "autofs": true, "overlay": true, "rpc_pipefs": true, "binfmt_misc": true}
 
-// CoverSource is the source of the mounts by which the cluster keeps its kubelet away from the machine's own
-// directories. They concern nobody but the kubelet: containers see what is below.
+// CoverSource is the source of the mounts with which the cluster covers the machine's directories for its kubelet.
+// Containers see the directories below them.
 const CoverSource = "t9k-local"
 
-// hostMounts lists the mounts outside the given directories that show something which an overlay of / does not,
-// parents first.
+// hostMounts lists the mounts that an overlay of / does not show, parents first. It omits mounts in the directories
+// in except.
 func hostMounts(except []string) ([]hostMount, error) {
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -34,6 +34,7 @@ func hostMounts(except []string) ([]hostMount, error) {
 	return parseMounts(string(b), except), nil
 }
 
+// parseMounts selects the mounts of a mountinfo table for hostMounts.
 func parseMounts(table string, except []string) (out []hostMount) {
 	seen, rootDevice := map[string]bool{}, ""
 	for line := range strings.Lines(table) {
@@ -53,7 +54,7 @@ func parseMounts(table string, except []string) (out []hostMount) {
 		case seen[p], p != "/" && skippedTypes[kind], withinAny(p, except), kind == "tmpfs" && source == CoverSource:
 			continue
 		case p != "/" && device == rootDevice && root == p && !insideAny(p, out):
-			continue // a directory bound to its own place
+			continue // a directory that is bound to its own path
 		}
 		seen[p] = true
 		out = append(out, hostMount{path: p, readOnly: strings.HasPrefix(f[5], "ro")})
@@ -61,7 +62,7 @@ func parseMounts(table string, except []string) (out []hostMount) {
 	return out
 }
 
-// insideAny tells whether p is inside one of the mounts other than /.
+// insideAny reports whether p is inside one of the mounts other than /.
 func insideAny(p string, mounts []hostMount) bool {
 	for _, m := range mounts {
 		if m.path != "/" && within(p, m.path) {
@@ -71,12 +72,13 @@ func insideAny(p string, mounts []hostMount) bool {
 	return false
 }
 
-// unescape undoes the octal escapes of the kernel's tables.
+// unescape decodes the octal escapes of a mountinfo table. This module imports no library that does it; doc.go says
+// why.
 func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
-// within tells whether p is dir or below it.
+// within reports whether p is dir or below it.
 func within(p, dir string) bool {
 	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }
@@ -90,7 +92,7 @@ func withinAny(p string, dirs []string) bool {
 	return false
 }
 
-// cloneTree returns a copy, mounted nowhere yet, of the mount that shows p.
+// cloneTree returns a detached copy of the mount that shows p.
 func cloneTree(p string, recursive bool) (int, error) {
 	flags := uint(unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC)
 	if recursive {
@@ -99,11 +101,12 @@ func cloneTree(p string, recursive bool) (int, error) {
 	return unix.OpenTree(unix.AT_FDCWD, p, flags)
 }
 
-func place(fd int, to string) error {
+// moveMount mounts a detached mount at a path.
+func moveMount(fd int, to string) error {
 	return unix.MoveMount(fd, "", unix.AT_FDCWD, to, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
-// bind shows from at to, with the given mount attributes.
+// bind mounts the tree at from on to, with the given mount attributes.
 func bind(from, to string, recursive bool, attributes uint64) error {
 	fd, err := cloneTree(from, recursive)
 	if err != nil {
@@ -119,7 +122,7 @@ func bind(from, to string, recursive bool, attributes uint64) error {
 			return err
 		}
 	}
-	return place(fd, to)
+	return moveMount(fd, to)
 }
 
 // source is the host's side of a mount.
@@ -128,7 +131,8 @@ type source struct {
 	path string // without symbolic links
 }
 
-// openSources takes hold of the host's side of the mounts while its paths still lead there.
+// openSources opens the host's side of the mounts. It must run before the root changes, while their paths are the
+// host's.
 func openSources(mounts []Mount) ([]source, error) {
 	out := make([]source, len(mounts))
 	for i, m := range mounts {
@@ -154,7 +158,7 @@ func realPath(p string) (string, error) {
 	return os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 }
 
-// attach puts the sources in their places. It runs inside the new root, where absolute symbolic links such as
+// attach mounts the sources at their destinations. It runs in the new root, where absolute symbolic links such as
 // /var/run lead to the container's own directories.
 func attach(mounts []Mount, sources []source, hide []string) error {
 	for i, m := range mounts {
@@ -164,11 +168,11 @@ func attach(mounts []Mount, sources []source, hide []string) error {
 			return fmt.Errorf("mounting %s: %w", m.Dst, err)
 		}
 		unix.Close(from.tree)
-		for _, h := range hide { // a volume may show a directory that is hidden, or one above it
+		for _, h := range hide { // a volume can contain a directory that must be hidden
 			if !within(h, from.path) {
 				continue
 			}
-			if err := cover(path.Join(target, strings.TrimPrefix(h, from.path))); err != nil {
+			if err := coverWithEmpty(path.Join(target, strings.TrimPrefix(h, from.path))); err != nil {
 				return err
 			}
 		}
@@ -176,8 +180,8 @@ func attach(mounts []Mount, sources []source, hide []string) error {
 	return nil
 }
 
-// cover puts an empty directory over one that exists.
-func cover(dir string) error {
+// coverWithEmpty mounts an empty directory over dir if dir exists.
+func coverWithEmpty(dir string) error {
 	if _, err := os.Stat(dir); err != nil {
 		return nil // nothing to cover
 	}
@@ -187,6 +191,7 @@ func cover(dir string) error {
 	return nil
 }
 
+// attachOne mounts one source and returns its destination without symbolic links.
 func attachOne(m Mount, fd int) (target string, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -195,7 +200,7 @@ func attachOne(m Mount, fd int) (target string, err error) {
 	if target, err = resolve(m.Dst); err != nil {
 		return "", err
 	}
-	if err := ensure(target, st.Mode&unix.S_IFMT == unix.S_IFDIR); err != nil {
+	if err := ensureExists(target, st.Mode&unix.S_IFMT == unix.S_IFDIR); err != nil {
 		return "", fmt.Errorf("making the mount point: %w", err)
 	}
 	a := unix.MountAttr{Propagation: m.Propagation}
@@ -212,11 +217,11 @@ func attachOne(m Mount, fd int) (target string, err error) {
 			return "", fmt.Errorf("making it read-only: %w", err)
 		}
 	}
-	return target, place(fd, target)
+	return target, moveMount(fd, target)
 }
 
-// resolve follows the symbolic links in p as far as it exists. Unlike realPath it accepts a path, and
-// links to one, that does not exist yet.
+// resolve follows the symbolic links in p as far as p exists. Unlike realPath it accepts a path that does not exist
+// yet.
 func resolve(p string) (string, error) {
 	done, rest := "/", strings.Split(path.Clean(p), "/")
 	for links := 0; len(rest) > 0; {
@@ -243,9 +248,9 @@ func resolve(p string) (string, error) {
 	return done, nil
 }
 
-// ensure makes the file or directory p exist. Where its parent takes no new entries (read-only, or of an owner that
-// the user namespace does not know), a copy of the nearest directory that exists takes its place.
-func ensure(p string, dir bool) error {
+// ensureExists creates the file or directory p if it is missing. If the parent is read-only or its owner is not
+// mapped in the user namespace, a copy in memory covers the nearest existing directory first.
+func ensureExists(p string, dir bool) error {
 	if _, err := os.Lstat(p); err == nil {
 		return nil
 	}
@@ -260,12 +265,13 @@ func ensure(p string, dir bool) error {
 		}
 		parent = path.Dir(parent)
 	}
-	if e := mirror(parent); e != nil {
+	if e := coverWithCopy(parent); e != nil {
 		return errors.Join(err, e)
 	}
 	return create(p, dir)
 }
 
+// create creates an empty file or directory and its parents.
 func create(p string, dir bool) error {
 	if dir {
 		return os.MkdirAll(p, 0o755)
@@ -280,8 +286,8 @@ func create(p string, dir bool) error {
 	return f.Close()
 }
 
-// mirror covers a directory with one in memory that has the same entries and takes new ones.
-func mirror(dir string) error {
+// coverWithCopy mounts a directory in memory over dir that has the same entries and accepts new ones.
+func coverWithCopy(dir string) error {
 	st, err := os.Stat(dir)
 	if err != nil {
 		return err
@@ -318,7 +324,7 @@ func mirror(dir string) error {
 		if err := create(p, st.Mode&unix.S_IFMT == unix.S_IFDIR); err != nil {
 			return err
 		}
-		if err := place(fd, p); err != nil {
+		if err := moveMount(fd, p); err != nil {
 			return err
 		}
 		unix.Close(fd)

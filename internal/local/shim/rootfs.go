@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rootfs builds a container's root from the host's: an overlay, so that what the container writes stays in its own
-// layer. Where no overlay can be made of the whole (a user namespace may not take a tree apart that has mounts in
-// it), the directories above the mounts are rebuilt one by one and each part below gets its own overlay. What no
-// overlay can hold is bound read-only: the host is never written to.
+// rootfs builds a container's root from the host's. The root is an overlay, so that the container's writes go to its
+// own layer. In a user namespace the kernel denies an overlay of a tree that contains mounts; then each directory
+// above the mounts is rebuilt, and each part below gets its own overlay. What no overlay can show is bound read-only.
+// Nothing is ever written to the host's files.
 type rootfs struct {
 	spec    *Spec
 	dir     string // the container's directory
@@ -28,14 +28,14 @@ type rootfs struct {
 	remarks []string
 }
 
-// build makes the root and enters it. The caller is alone in its mount namespace.
+// build builds the root and enters it. The caller must be alone in its mount namespace.
 func (r *rootfs) build() error {
 	var err error
 	if r.dir, err = os.Getwd(); err != nil {
 		return err
 	}
 	r.root = path.Join(r.dir, "root")
-	// Before the mounts turn into slaves: a mount with bidirectional propagation must stay the host's peer.
+	// The sources are opened before the mounts become slaves: a bidirectional mount must stay a peer of the host's.
 	sources, err := openSources(r.spec.Mounts)
 	if err != nil {
 		return err
@@ -66,17 +66,17 @@ func (r *rootfs) build() error {
 	if err := attach(r.spec.Mounts, sources, r.spec.Hide); err != nil {
 		return err
 	}
-	if err := r.protect(); err != nil {
+	if err := r.protectKernelFiles(); err != nil {
 		return err
 	}
 	return r.finishReadOnly()
 }
 
-// showHost shows the host's root and the file systems mounted below it at r.root.
+// showHost mounts the host's root and the file systems below it at r.root.
 func (r *rootfs) showHost() error {
 	err := r.overlay("/")
 	if err != nil && !r.layerUsable() {
-		// The state directory's file system cannot hold a layer (it is itself an overlay, say): use memory.
+		// The state directory's file system cannot hold a layer, for example because it is an overlay. Memory can.
 		if e := unix.Mount("layer", path.Join(r.dir, "layer"), "tmpfs", 0, "mode=755"); e == nil {
 			r.remarks = append(r.remarks, "the container's files are kept in memory: the state directory cannot hold an overlay")
 			err = r.overlay("/")
@@ -86,20 +86,20 @@ func (r *rootfs) showHost() error {
 		if e := unix.Mount("root", r.root, "tmpfs", 0, "mode=755"); e != nil {
 			return fmt.Errorf("mounting a root: %w", e)
 		}
-		if e := r.pinBase("/"); e != nil {
+		if e := r.addBase("/"); e != nil {
 			return e
 		}
 		return r.rebuild("/")
 	}
 	for _, m := range r.host {
 		if m.path != "/" && (m.readOnly || r.overlay(m.path) != nil) {
-			_ = r.bindReadOnly(m.path, false) // a mount that neither can show stays empty
+			_ = r.bindReadOnly(m.path, false) // a mount that cannot be shown stays empty
 		}
 	}
 	return nil
 }
 
-// rebuild fills the directory p of the new root with the entries of the host's.
+// rebuild fills directory p of the new root with the entries of the host's p.
 func (r *rootfs) rebuild(p string) error {
 	entries, err := os.ReadDir(p)
 	if err != nil {
@@ -113,6 +113,7 @@ func (r *rootfs) rebuild(p string) error {
 	return nil
 }
 
+// rebuildEntry shows one entry of a host's directory in the new root.
 func (r *rootfs) rebuildEntry(p string, e fs.DirEntry) error {
 	to := r.root + p
 	switch {
@@ -126,7 +127,7 @@ func (r *rootfs) rebuildEntry(p string, e fs.DirEntry) error {
 		if err := os.WriteFile(to, nil, 0o644); err != nil {
 			return err
 		}
-		_ = r.bindReadOnly(p, false) // sockets and the like of others may refuse: they stay empty files
+		_ = r.bindReadOnly(p, false) // a file that cannot be bound, such as another user's socket, stays empty
 		return nil
 	}
 	if err := os.Mkdir(to, 0o755); err != nil {
@@ -138,6 +139,7 @@ func (r *rootfs) rebuildEntry(p string, e fs.DirEntry) error {
 	return r.rebuildDirectory(p)
 }
 
+// rebuildDirectory shows one directory of the host in the new root: as an overlay, rebuilt, or read-only.
 func (r *rootfs) rebuildDirectory(p string) error {
 	st, err := os.Stat(p)
 	if err != nil {
@@ -147,7 +149,7 @@ func (r *rootfs) rebuildDirectory(p string) error {
 		return err
 	}
 	if _, err := os.ReadDir(p); errors.Is(err, fs.ErrPermission) {
-		return nil // another user's, such as /root: an empty one of our own
+		return nil // a directory of another user, such as /root, stays empty
 	}
 	if r.overlay(p) == nil {
 		return nil
@@ -158,13 +160,14 @@ func (r *rootfs) rebuildDirectory(p string) error {
 		}
 	}
 	if st.Mode()&fs.ModeSticky != 0 {
-		return nil // a directory for everybody's files, such as /tmp: empty and writable rather than read-only
+		return nil // a shared directory, such as /tmp, stays empty and writable
 	}
 	r.remarks = append(r.remarks, p+" is read-only: no overlay can be made of it")
 	return r.bindReadOnly(p, true)
 }
 
-// overlay shows the host's directory p at the same place of the new root, with a layer of the container above it.
+// overlay mounts an overlay of the host's directory p, with a layer of the container, at the same path in the new
+// root.
 func (r *rootfs) overlay(p string) error {
 	if strings.ContainsAny(p, `:,\"`) {
 		return errors.New("the path has characters that mount options cannot hold")
@@ -180,20 +183,20 @@ func (r *rootfs) overlay(p string) error {
 	if err != nil {
 		return err
 	}
-	// Nobody needs the layer after the container: "volatile" spares the disk from writing it out at the end.
+	// The layer is deleted with the container, so "volatile" avoids syncing it to disk.
 	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,volatile", p, upper, work)
 	if r.spec.Rootless {
 		options += ",userxattr" // trusted.* attributes belong to the host's root
 	}
-	// nodev: devices appear only in /dev, whatever the command makes by mknod.
+	// nodev disables device files that the command creates by mknod.
 	if err := unix.Mount("overlay", r.root+p, "overlay", unix.MS_NODEV, options); err != nil {
 		return err
 	}
-	return r.pinBase(p)
+	return r.addBase(p)
 }
 
-// newLayer makes the pair of directories of one overlay. Their paths are relative to the container's directory, the
-// working directory until the root is entered, so that its name needs no escaping.
+// newLayer creates the upper and the work directory of one overlay. The paths are relative to the container's
+// directory, which is the working directory until the root is entered, so they need no escaping.
 func (r *rootfs) newLayer(lower fs.FileInfo) (upper, work string, err error) {
 	n := strconv.Itoa(r.layers)
 	r.layers++
@@ -211,7 +214,7 @@ func (r *rootfs) newLayer(lower fs.FileInfo) (upper, work string, err error) {
 	return upper, work, os.Chmod(upper, lower.Mode())
 }
 
-// layerUsable tells whether the container's directory can hold an overlay's layer at all.
+// layerUsable reports whether the container's directory can hold the layer of an overlay.
 func (r *rootfs) layerUsable() bool {
 	st, err := os.Stat("layer")
 	if err != nil {
@@ -231,12 +234,14 @@ func (r *rootfs) layerUsable() bool {
 	return unix.Unmount(r.root, unix.MNT_DETACH) == nil
 }
 
+// bindReadOnly binds the host's path p read-only at the same path in the new root.
 func (r *rootfs) bindReadOnly(p string, recursive bool) error {
 	return bind(p, r.root+p, recursive, unix.MOUNT_ATTR_RDONLY)
 }
 
-// pinBase remembers the mount at p of the new root: by its path it could later be taken for one made over it.
-func (r *rootfs) pinBase(p string) error {
+// addBase records the mount at p of the new root for finishReadOnly. It keeps a file descriptor, because a later
+// mount can cover the path.
+func (r *rootfs) addBase(p string) error {
 	if !r.spec.ReadOnlyRoot {
 		return nil
 	}
@@ -247,7 +252,7 @@ func (r *rootfs) pinBase(p string) error {
 	return err
 }
 
-// finishReadOnly makes the root read-only, after everything was put in its place, and not the volumes in it.
+// finishReadOnly makes the mounts of the root read-only, but not the volumes in it.
 func (r *rootfs) finishReadOnly() error {
 	for _, fd := range r.base {
 		if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
@@ -258,17 +263,17 @@ func (r *rootfs) finishReadOnly() error {
 	return nil
 }
 
-// hide covers the directories that no container may look into; the keys of the cluster are in one.
+// hide covers the directories that no container may read, such as the one with the cluster's keys.
 func (r *rootfs) hide() error {
 	for _, h := range r.spec.Hide {
-		if err := cover(r.root + h); err != nil {
+		if err := coverWithEmpty(r.root + h); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// enter makes root the root directory and drops the old one.
+// enter makes root the root directory and unmounts the old one.
 func enter(root string) error {
 	old, err := unix.Open("/", unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -278,7 +283,7 @@ func enter(root string) error {
 	if err := os.Chdir(root); err != nil {
 		return err
 	}
-	// With both arguments the same, the old root ends up on top of the new one: no directory is needed to put it.
+	// If both arguments are the same, the old root is mounted over the new one, and no directory is needed for it.
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return fmt.Errorf("pivot_root: %w", err)
 	}

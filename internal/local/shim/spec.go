@@ -17,17 +17,17 @@ import (
 // followed by remarks one a line, or else the reason why the container cannot run.
 const Name = "t9k-shim"
 
-// Pause as the only argument makes a process that does nothing but hold a PID namespace and reap what ends in it. It
-// begins when it reads a byte from file descriptor 3, and ends at end of file.
+// Pause as the only argument starts a process that holds a PID namespace and reaps the processes that end in it. It
+// starts when it reads a byte from file descriptor 3, and exits if it reads end of file.
 const Pause = "pause"
 
-// StatusOK is the first line on the status pipe of a container whose command runs.
+// StatusOK is the first line on the status pipe if the command runs.
 const StatusOK = "ok"
 
 // Files in the container's directory.
 const (
 	SpecFile    = "spec.json" // written by the server: a Spec
-	StartedFile = "started"   // there is one once the command may have been started
+	StartedFile = "started"   // exists if the command may have been started
 	ExitFile    = "exit.json" // written last: an Exit
 	ControlSock = "control"   // see control.go for what it understands
 )
@@ -35,7 +35,7 @@ const (
 // StartFailed is the exit code of a container whose command could not be started.
 const StartFailed = 128
 
-// Spec describes one container.
+// Spec is the description of one container.
 type Spec struct {
 	Argv []string
 	Env  []string // KEY=VALUE, each key once
@@ -49,7 +49,7 @@ type Spec struct {
 	Mounts []Mount  // in the order in which they are made
 	Shm    string   // host directory for /dev/shm
 	Hide   []string // host directories that the container sees empty
-	// MaskedPaths are covered, and ReadOnlyPaths made read-only, where they exist.
+	// MaskedPaths are covered and ReadOnlyPaths are made read-only. Paths that do not exist are ignored.
 	MaskedPaths, ReadOnlyPaths []string
 
 	HostNet, HostPID bool // the namespace is the host's, and so is what /sys and /proc show
@@ -62,7 +62,7 @@ type Spec struct {
 	OOMScoreAdj      int
 }
 
-// Mount is a mount of the CRI: a file or directory of the host shown at Dst.
+// Mount shows a file or directory of the host at Dst.
 type Mount struct {
 	Src, Dst          string
 	ReadOnly          bool
@@ -70,15 +70,15 @@ type Mount struct {
 	Propagation       uint64 // MS_PRIVATE, MS_SLAVE or MS_SHARED
 }
 
-// Exit is how a container ended.
+// Exit is the content of the exit file.
 type Exit struct {
 	Code     int32 // 128 + the signal's number for a command that a signal ended
 	Finished int64 // Unix time in nanoseconds
 	Message  string
 }
 
-// LookPath finds a program as the container's environment and working directory say. It looks at the files that the
-// calling thread sees.
+// LookPath finds a program by the container's PATH and working directory. It looks at the files that the calling
+// thread sees.
 func (s *Spec) LookPath(name string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
@@ -101,6 +101,7 @@ func (s *Spec) LookPath(name string) (string, error) {
 	return "", fmt.Errorf("%q: executable file not found in $PATH", name)
 }
 
+// readSpec reads the description from the working directory.
 func readSpec() (*Spec, error) {
 	b, err := os.ReadFile(SpecFile)
 	if err != nil {

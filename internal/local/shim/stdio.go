@@ -11,12 +11,13 @@ import (
 // stdio is a command's standard input, output and error.
 type stdio struct {
 	command  [3]*os.File // the command's side
-	stdin    *os.File    // our side of its input, nil for /dev/null
+	stdin    *os.File    // the shim's side of the input, nil for /dev/null
 	terminal *os.File    // the terminal's master, nil without one
 	stdout   *os.File
 	stderr   *os.File
 }
 
+// openStdio creates the command's pipes or terminal.
 func openStdio(spec *Spec) (*stdio, error) {
 	if spec.TTY {
 		return openTerminal(spec)
@@ -37,7 +38,7 @@ func openStdio(spec *Spec) (*stdio, error) {
 	if err != nil || spec.Cred == nil {
 		return s, err
 	}
-	// /dev/stdout and its like are opened by path, with the command's own rights.
+	// The pipes belong to the command's user, so that the command can open /dev/stdout by path.
 	for _, f := range s.command[1:] {
 		if err := f.Chown(int(spec.Cred.Uid), int(spec.Cred.Gid)); err != nil {
 			return nil, err
@@ -46,6 +47,7 @@ func openStdio(spec *Spec) (*stdio, error) {
 	return s, nil
 }
 
+// openTerminal creates the command's terminal.
 func openTerminal(spec *Spec) (*stdio, error) {
 	master, slave, err := OpenTerminal()
 	if err != nil {
@@ -59,7 +61,7 @@ func openTerminal(spec *Spec) (*stdio, error) {
 	return &stdio{command: [3]*os.File{slave, slave, slave}, stdin: master, terminal: master, stdout: master}, nil
 }
 
-// OpenTerminal returns both ends of a new pseudo terminal of the /dev of the calling thread's mount namespace.
+// OpenTerminal returns both ends of a new pseudo terminal in the /dev of the calling thread's mount namespace.
 func OpenTerminal() (master, slave *os.File, err error) {
 	master, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -69,7 +71,7 @@ func OpenTerminal() (master, slave *os.File, err error) {
 		master.Close()
 		return nil, nil, fmt.Errorf("unlocking a terminal: %w", err)
 	}
-	// By this call rather than by a path the slave is the right one whatever is mounted at /dev/pts.
+	// TIOCGPTPEER opens the right slave whatever is mounted at /dev/pts; a path might not.
 	fd, _, e := unix.Syscall(unix.SYS_IOCTL, master.Fd(), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
 	if e != 0 {
 		master.Close()
@@ -83,14 +85,14 @@ func (s *stdio) descriptors() []uintptr {
 	return []uintptr{s.command[0].Fd(), s.command[1].Fd(), s.command[2].Fd()}
 }
 
-// started closes the command's side in the shim.
+// started closes the command's side in the shim after the command has inherited it.
 func (s *stdio) started() {
 	for _, f := range s.command {
 		f.Close()
 	}
 }
 
-// pump copies the output until its end.
+// pump copies the output until it ends.
 func (s *stdio) pump(out *output) {
 	var wg sync.WaitGroup
 	wg.Go(func() { out.pump(s.stdout, FrameStdout, "stdout") })

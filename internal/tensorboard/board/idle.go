@@ -9,31 +9,32 @@ import (
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 )
 
-// Activity is what the proxy of a TensorBoard tells of the requests that it has passed on.
+// Activity is what the proxy of a TensorBoard reports about its requests.
 type Activity struct {
-	// Requests counts those since the proxy started.
+	// Requests is the number of requests since the proxy started.
 	Requests int64 `json:"requests"`
-	// QuietSeconds is the time since the end of the last one or, where there was none, since the proxy started. It is 0
-	// while one is under way.
+	// QuietSeconds is the time since the end of the last request or, without one, since the proxy started. It is 0
+	// while a request is in progress.
 	QuietSeconds float64 `json:"quietSeconds"`
 }
 
-// Idleness says when a TensorBoard counts as idle and what follows.
+// Idleness defines when a TensorBoard counts as idle and when an idle one is suspended.
 type Idleness struct {
-	// After is the time without a request after which it is idle; 0 turns all of this off.
+	// After is the time without a request after which a TensorBoard is idle. Zero disables idleness and suspension.
 	After time.Duration
-	// SuspendAfter is the time of idleness after which it is suspended; 0 stands for never.
+	// SuspendAfter is the time of idleness after which a TensorBoard is suspended. Zero means never.
 	SuspendAfter time.Duration
 }
 
-// Looks at one that is idle are mostWait apart, or less where idleness comes fast. A look that failed comes again after retry.
+// mostWait is the longest time between two probes of an idle TensorBoard; it is shorter if idleness is. A probe that failed
+// is repeated after retry.
 const (
 	leastWait = 100 * time.Millisecond
 	mostWait  = 5 * time.Minute
 	retry     = 10 * time.Second
 )
 
-// idleness adds the condition Idle and what follows from it.
+// idleness adds the condition Idle and decides whether to suspend the TensorBoard.
 func (n *Next) idleness(tb *tensorboard.TensorBoard, seen Seen, o Idleness) {
 	if o.After == 0 {
 		return
@@ -45,28 +46,28 @@ func (n *Next) idleness(tb *tensorboard.TensorBoard, seen Seen, o Idleness) {
 	}
 	switch {
 	case Suspended(tb):
-		suspended(old, &c)
+		idleWhileSuspended(old, &c)
 	case !Ready(seen.Pod):
-		// Nothing could be asked for meanwhile: what was true of one that ran stays true.
+		// A TensorBoard that does not run gets no requests, so the earlier condition still holds.
 		if isNew(old) {
 			c.Status, c.Reason, c.Message = metav1.ConditionUnknown, tensorboard.ReasonNotRunning, "It does not run yet."
 		}
 	case seen.Activity == nil:
 		n.ProbeAfter = retry
-		unasked(old, &c, seen.ProbeError)
+		idleWithoutActivity(old, &c, seen.ProbeError)
 	default:
-		n.asked(old, &c, seen, o)
+		n.idleFromActivity(old, &c, seen, o)
 	}
 	n.set(tb, c, seen.Now)
 }
 
-// isNew tells whether a TensorBoard has not run before, or not since it was suspended.
+// isNew reports whether a TensorBoard has not run before or not since it was suspended.
 func isNew(old *tensorboard.Condition) bool {
 	return old == nil || old.Reason == tensorboard.ReasonSuspended
 }
 
-// suspended is idleness where nothing is to run.
-func suspended(old, c *tensorboard.Condition) {
+// idleWhileSuspended sets the condition of a TensorBoard that is suspended.
+func idleWhileSuspended(old, c *tensorboard.Condition) {
 	c.Status, c.Reason = metav1.ConditionFalse, tensorboard.ReasonSuspended
 	switch {
 	case old != nil && old.Reason == tensorboard.ReasonSuspended:
@@ -77,8 +78,8 @@ func suspended(old, c *tensorboard.Condition) {
 	}
 }
 
-// unasked is idleness where the pod does not tell. What was known stays.
-func unasked(old, c *tensorboard.Condition, fault error) {
+// idleWithoutActivity sets the condition when the pod's activity is unknown. The earlier status stays.
+func idleWithoutActivity(old, c *tensorboard.Condition, fault error) {
 	if isNew(old) {
 		c.Status = metav1.ConditionUnknown
 	}
@@ -88,13 +89,13 @@ func unasked(old, c *tensorboard.Condition, fault error) {
 	}
 }
 
-// asked is idleness where the pod has told of its requests.
-func (n *Next) asked(old, c *tensorboard.Condition, seen Seen, o Idleness) {
+// idleFromActivity sets the condition from the pod's activity.
+func (n *Next) idleFromActivity(old, c *tensorboard.Condition, seen Seen, o Idleness) {
 	quiet := time.Duration(seen.Activity.QuietSeconds * float64(time.Second))
 	was := old != nil && old.Status == metav1.ConditionTrue
 	now := metav1.NewTime(seen.Now)
 	c.LastProbeTime = &now
-	// A new pod has had no request of its own yet. That does not make one that was idle less so.
+	// A new pod has had no request yet. That does not end the idleness of its TensorBoard.
 	if quiet < o.After && (!was || seen.Activity.Requests > 0) {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, tensorboard.ReasonActive, fmt.Sprintf("It has had a request, or was started, within %s.", o.After)
 		n.ProbeAfter = max(o.After-quiet, leastWait)

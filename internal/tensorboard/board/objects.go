@@ -18,25 +18,26 @@ import (
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 )
 
-// Ports of the pod. Requests come to port: that of the activity proxy or, where none is wanted, of TensorBoard itself.
+// Ports of the pod. port receives the requests: the activity proxy listens on it or, without a proxy, TensorBoard itself.
 const (
 	port = 6006
-	// hiddenPort is TensorBoard's own behind the proxy.
+	// hiddenPort is TensorBoard's port behind the proxy.
 	hiddenPort = 6007
-	// ActivityPort is where the proxy tells when the last request came.
+	// ActivityPort is the port at which the proxy reports its Activity.
 	ActivityPort = 6008
 )
 
-// Subcommands of the operator's program that run in the pods of TensorBoards.
+// Subcommands of the operator's program that run in pods of TensorBoards.
 const (
 	ProxyCommand = "tensorboard-proxy"
 	FetchCommand = "tensorboard-fetch"
 )
 
-// annotationSpec, on a Deployment, identifies what it was made from.
+// annotationSpec is the annotation of a Deployment that holds the fingerprint of the spec it was created from.
 const annotationSpec = "tensorstack.dev/tensorboard-spec"
 
-// keys are the variables of an object store that are taken from its Secret. The first two must be there.
+// keys are the environment variables that are read from the Secret of an object store. The first requiredKeys of them
+// must exist.
 var keys = []string{
 	"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION",
 	"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "S3_ENDPOINT", "S3_USE_HTTPS", "S3_VERIFY_SSL",
@@ -44,37 +45,37 @@ var keys = []string{
 
 const requiredKeys = 2
 
-// Settings are what an installation decides.
+// Settings are the settings of an installation.
 type Settings struct {
-	// HelperImage and HelperCommand run the operator's own program.
+	// HelperImage and HelperCommand are the image and the command of the operator's own program.
 	HelperImage   string
 	HelperCommand []string
-	// Proxy puts a proxy before TensorBoard that notes when requests come.
+	// Proxy adds a proxy before TensorBoard that records its requests.
 	Proxy bool
-	// User is the user and group that TensorBoards run as by default. Zero: those of their images, unrestricted.
+	// User is the default user and group of TensorBoards. Zero means the user of the image, without restrictions.
 	User int64
 }
 
-// DefaultUser is the User of an ordinary installation: one that owns nothing, as in distroless images.
+// DefaultUser is the User of an ordinary installation: an unprivileged user, the same as in distroless images.
 const DefaultUser = 65532
 
-// Name is the name of the Deployment and the Service of a TensorBoard.
+// Name returns the name of a TensorBoard's Deployment and Service.
 func Name(tb *tensorboard.TensorBoard) string { return tb.Name + "-tensorboard" }
 
-// Prefix is the path below which a TensorBoard serves, without a slash at its end.
+// Prefix returns the path below which a TensorBoard serves, without a trailing slash.
 func Prefix(tb *tensorboard.TensorBoard) string {
 	return "/tensorboard/" + tb.Namespace + "/" + tb.Name
 }
 
-// URL is a TensorBoard's address within the cluster.
+// URL returns a TensorBoard's address within the cluster.
 func URL(tb *tensorboard.TensorBoard) string {
 	return fmt.Sprintf("http://%s.%s.svc%s/", Name(tb), tb.Namespace, Prefix(tb))
 }
 
-// Port is the one of a TensorBoard's pod that takes requests.
+// Port returns the port of a TensorBoard's pod that receives the requests.
 func Port() int { return port }
 
-// Suspended tells whether a TensorBoard is to be stopped.
+// Suspended reports whether the spec asks for the TensorBoard to be stopped.
 func Suspended(tb *tensorboard.TensorBoard) bool { return tb.Spec.Suspend != nil && *tb.Spec.Suspend }
 
 func meta(tb *tensorboard.TensorBoard) metav1.ObjectMeta {
@@ -88,7 +89,7 @@ func labels(tb *tensorboard.TensorBoard) map[string]string {
 	return map[string]string{tensorboard.LabelTensorBoard: tb.Name}
 }
 
-// Service is the one by which others reach a TensorBoard.
+// Service returns the Service of a TensorBoard.
 func Service(tb *tensorboard.TensorBoard) *corev1.Service {
 	return &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
@@ -100,15 +101,15 @@ func Service(tb *tensorboard.TensorBoard) *corev1.Service {
 	}
 }
 
-// Deployment is the one that runs a TensorBoard.
+// Deployment returns the Deployment of a TensorBoard that shows logs.
 func Deployment(tb *tensorboard.TensorBoard, logs *Logs, o Settings) *appsv1.Deployment {
 	replicas, history, grace, no := int32(1), int32(1), int64(5), false
 	pod := corev1.PodSpec{
 		Containers: []corev1.Container{mainContainer(tb, logs, o)},
-		// It needs neither the API server nor the variables of other Services, whose names may begin like its own.
+		// TensorBoard does not call the API server. Variables of other Services could be taken for its own settings.
 		AutomountServiceAccountToken: &no,
 		EnableServiceLinks:           &no,
-		// It holds no state: nothing is lost by an early end.
+		// TensorBoard has no state, so it may be killed early.
 		TerminationGracePeriodSeconds: &grace,
 		SecurityContext:               securityContext(tb, o),
 		ImagePullSecrets:              tb.Spec.ImagePullSecrets,
@@ -140,7 +141,7 @@ func Deployment(tb *tensorboard.TensorBoard, logs *Logs, o Settings) *appsv1.Dep
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas,
 			Selector: &metav1.LabelSelector{MatchLabels: labels(tb)},
-			// Two at a time would need twice the room, and a volume may be for one alone.
+			// Two pods would need twice the resources, and a volume may allow only one.
 			Strategy:             appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
 			RevisionHistoryLimit: &history,
 			Template:             corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: podLabels}, Spec: pod},
@@ -153,8 +154,8 @@ func Deployment(tb *tensorboard.TensorBoard, logs *Logs, o Settings) *appsv1.Dep
 	return d
 }
 
-// securityContext is the one that the spec gives or, by default, what Pod Security's level restricted asks of a pod. A user is
-// named since most images with tensorboard would run as root.
+// securityContext returns the spec's security context or, by default, one that Pod Security's level restricted
+// accepts. It names a user, because most images with TensorBoard run as root otherwise.
 func securityContext(tb *tensorboard.TensorBoard, o Settings) *corev1.PodSecurityContext {
 	if tb.Spec.SecurityContext != nil {
 		return tb.Spec.SecurityContext
@@ -170,28 +171,29 @@ func runtimeDefault() *corev1.SeccompProfile {
 	return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
 }
 
-// unprivileged is what restricted asks of each container.
+// unprivileged returns the container security context that the level restricted requires.
 func unprivileged() *corev1.SecurityContext {
 	no := false
 	return &corev1.SecurityContext{AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
 }
 
-// fingerprint identifies a spec, whatever the API server adds to it.
+// fingerprint returns a hash of a spec as this package computes it, so that defaults added by the API server do not
+// matter.
 func fingerprint(spec *appsv1.DeploymentSpec) string {
 	text, err := json.Marshal(spec)
 	if err != nil {
-		panic(err) // an API type always has a JSON form
+		panic(err) // every API type can be encoded
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16])
 }
 
-// Differs tells whether a live Deployment is not as it should be.
+// Differs reports whether a live Deployment must be updated.
 func Differs(live, want *appsv1.Deployment) bool {
 	return live.Annotations[annotationSpec] != want.Annotations[annotationSpec] || live.Spec.Replicas == nil || *live.Spec.Replicas != *want.Spec.Replicas
 }
 
-// Updated is the live Deployment with the spec that it should have. Its selector cannot change, and never needs to.
+// Updated returns the live Deployment with the wanted spec. It keeps the selector, which is immutable.
 func Updated(live, want *appsv1.Deployment) *appsv1.Deployment {
 	next := live.DeepCopy()
 	if next.Annotations == nil {
@@ -203,7 +205,7 @@ func Updated(live, want *appsv1.Deployment) *appsv1.Deployment {
 	return next
 }
 
-// Stopped is the live Deployment without pods.
+// Stopped returns the live Deployment with zero replicas.
 func Stopped(live *appsv1.Deployment) *appsv1.Deployment {
 	none := int32(0)
 	next := live.DeepCopy()
@@ -211,6 +213,7 @@ func Stopped(live *appsv1.Deployment) *appsv1.Deployment {
 	return next
 }
 
+// mainContainer returns the container that runs TensorBoard.
 func mainContainer(tb *tensorboard.TensorBoard, logs *Logs, o Settings) corev1.Container {
 	own := port
 	if o.Proxy {
@@ -220,7 +223,7 @@ func mainContainer(tb *tensorboard.TensorBoard, logs *Logs, o Settings) corev1.C
 		Name: mainName, Image: tb.Spec.Image, Resources: tb.Spec.Resources,
 		Command: literal([]string{"tensorboard", logs.Option(), "--bind_all", fmt.Sprintf("--port=%d", own), "--path_prefix=" + Prefix(tb)}),
 		Ports:   []corev1.ContainerPort{{Name: "tensorboard", ContainerPort: int32(own)}},
-		// Past the proxy, for a probe is no request that keeps it from being idle.
+		// The probe bypasses the proxy, so that it does not count as a request.
 		ReadinessProbe: &corev1.Probe{
 			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: Prefix(tb) + "/", Port: intstr.FromString("tensorboard")}},
 			PeriodSeconds: 2, TimeoutSeconds: 5,
@@ -252,9 +255,10 @@ const (
 	fetchedVolume = "fetched"
 )
 
+// claimVolume returns the name of the volume of the ith claim.
 func claimVolume(i int) string { return fmt.Sprintf("claim-%d", i) }
 
-// literal keeps the kubelet from expanding references in what people wrote.
+// literal escapes a command so that the kubelet expands no references in it.
 func literal(command []string) []string {
 	out := slices.Clone(command)
 	for i := range out {
@@ -263,7 +267,7 @@ func literal(command []string) []string {
 	return out
 }
 
-// proxy is the container that passes requests on and notes when they come.
+// proxy returns the container that forwards requests and records them.
 func proxy(o Settings) corev1.Container {
 	c := helper("proxy", o, ProxyCommand, fmt.Sprintf("--listen=:%d", port),
 		fmt.Sprintf("--to=http://127.0.0.1:%d", hiddenPort), fmt.Sprintf("--activity=:%d", ActivityPort))
@@ -271,14 +275,15 @@ func proxy(o Settings) corev1.Container {
 	return c
 }
 
-// fetch is the init container that gets the files of one source.
+// fetch returns the init container that downloads the files of the ith source.
 func fetch(i int, d *Download, o Settings) corev1.Container {
 	c := helper(fmt.Sprintf("fetch-%d", i), o, append([]string{FetchCommand, "--dir=" + d.Dir, "--"}, d.URLs...)...)
 	c.VolumeMounts = []corev1.VolumeMount{{Name: fetchedVolume, MountPath: fetchedDir}}
 	return c
 }
 
-// helper is a container of the operator's own program. It has limits, for namespaces with a quota ask for them.
+// helper returns a container of the operator's own program. It sets limits, because a namespace with a quota may
+// require them.
 func helper(name string, o Settings, args ...string) corev1.Container {
 	security, yes := unprivileged(), true
 	security.ReadOnlyRootFilesystem, security.SeccompProfile = &yes, runtimeDefault()

@@ -13,38 +13,38 @@ import (
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 )
 
-// Where a TensorBoard's container finds logs.
+// Directories of the container that hold logs.
 const (
 	claimsDir  = "/logs"
 	fetchedDir = "/fetched"
 )
 
-// Source is a place that TensorBoard reads logs from.
+// Source is a place from which TensorBoard reads logs.
 type Source struct {
-	// Name is what TensorBoard calls the source; no two have the same.
+	// Name is TensorBoard's name of the source. It is unique within a TensorBoard.
 	Name string
 	// Location is a directory of the container or an address s3://BUCKET/PATH.
 	Location string
 }
 
-// Download says which files are fetched before TensorBoard starts.
+// Download is a list of files that are downloaded before TensorBoard starts.
 type Download struct {
-	// Dir is the directory that they are put into.
+	// Dir is the directory of the container that receives the files.
 	Dir  string
 	URLs []string
 }
 
-// Logs is all that a TensorBoard shows.
+// Logs are all logs that a TensorBoard shows.
 type Logs struct {
 	Sources []Source
-	// Claims are the PersistentVolumeClaims that are mounted, each at claimsDir/CLAIM.
+	// Claims are the PersistentVolumeClaims to mount, each at claimsDir/CLAIM.
 	Claims []string
-	// Secret holds the keys of the object store; empty where none is read.
+	// Secret is the Secret with the keys of the object store, or empty if none is read.
 	Secret    string
 	Downloads []Download
 }
 
-// Lower tells which logs a spec asks for, or all that is wrong with it.
+// Lower returns the logs that a spec asks for, or everything that is wrong with the spec.
 func Lower(s *tensorboard.TensorBoardSpec) (*Logs, field.ErrorList) {
 	at := field.NewPath("spec")
 	if errs := Validate(s, at); len(errs) > 0 {
@@ -66,14 +66,16 @@ func Lower(s *tensorboard.TensorBoardSpec) (*Logs, field.ErrorList) {
 	return &l.logs, l.errs
 }
 
+// lowering is the state of one call of Lower.
 type lowering struct {
 	faults
 	logs Logs
 }
 
+// logDir adds the logs of one logDir.
 func (l *lowering) logDir(d *tensorboard.LogDir, at *field.Path) {
 	for _, p := range d.PVC {
-		for _, sub := range orWhole(p.SubPath) {
+		for _, sub := range orRoot(p.SubPath) {
 			l.claim(p.Name, sub)
 		}
 	}
@@ -88,7 +90,8 @@ func (l *lowering) logDir(d *tensorboard.LogDir, at *field.Path) {
 	}
 }
 
-// downloads adds files to fetch. Those of one remote directory are logs of one run, and share a directory and a source.
+// downloads adds files to download. Files of one remote directory are logs of one run, so they share a directory and
+// a source.
 func (l *lowering) downloads(urls []string) {
 	byPlace := map[string]int{}
 	for _, address := range urls {
@@ -106,15 +109,16 @@ func (l *lowering) downloads(urls []string) {
 	}
 }
 
-// orWhole stands for the whole volume where no directory of it is named.
-func orWhole(subPaths []string) []string {
+// orRoot returns subPaths or, if it is empty, the root of the volume.
+func orRoot(subPaths []string) []string {
 	if len(subPaths) == 0 {
 		return []string{""}
 	}
 	return subPaths
 }
 
-// claim adds a directory of a volume. The volume is mounted and not the directory, which the training may create later.
+// claim adds a directory of a volume. The pod mounts the whole volume and not the directory, because the training may
+// create the directory later.
 func (l *lowering) claim(name, sub string) {
 	if !slices.Contains(l.logs.Claims, name) {
 		l.logs.Claims = append(l.logs.Claims, name)
@@ -122,6 +126,7 @@ func (l *lowering) claim(name, sub string) {
 	l.add(path.Join(name, sub), path.Join(claimsDir, name, sub))
 }
 
+// store adds a directory of an object store.
 func (l *lowering) store(secret, bucket, dir string, at *field.Path) {
 	if l.logs.Secret != "" && l.logs.Secret != secret {
 		l.invalid(at, secret, fmt.Sprintf("TensorBoard takes the keys of one store, and those of Secret %q are used already: "+
@@ -132,9 +137,10 @@ func (l *lowering) store(secret, bucket, dir string, at *field.Path) {
 	l.add(path.Join(bucket, dir), "s3://"+path.Join(bucket, dir))
 }
 
-// separators are what TensorBoard's list of sources does not take within a name.
+// separators matches the characters that a source's name cannot contain in TensorBoard's list of sources.
 var separators = regexp.MustCompile(`[^A-Za-z0-9._/-]+`)
 
+// add adds a source under a unique name.
 func (l *lowering) add(name, location string) {
 	name = separators.ReplaceAllString(name, "-")
 	free := func(n string) bool {
@@ -147,7 +153,7 @@ func (l *lowering) add(name, location string) {
 	l.logs.Sources = append(l.logs.Sources, Source{Name: unique, Location: location})
 }
 
-// separable refuses what cannot be told apart in a list of several sources.
+// separable adds an error for locations that contain a separator of TensorBoard's list, if there are several sources.
 func (l *lowering) separable(at *field.Path) {
 	if len(l.logs.Sources) < 2 {
 		return
@@ -159,7 +165,7 @@ func (l *lowering) separable(at *field.Path) {
 	}
 }
 
-// Option is the command-line option that names the sources.
+// Option returns the command-line option that names the sources.
 func (l *Logs) Option() string {
 	if len(l.Sources) == 1 {
 		return "--logdir=" + l.Sources[0].Location

@@ -14,47 +14,48 @@ import (
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 )
 
-// Refusal says why the objects of a TensorBoard could not be made.
+// Refusal is the reason why the objects of a TensorBoard could not be created.
 type Refusal struct {
-	// Reason is one of the reasons of condition Ready.
+	// Reason is one of the reasons of the condition Ready.
 	Reason, Message string
 }
 
-// Seen is what can be seen of a TensorBoard.
+// Seen is the observed state of a TensorBoard.
 type Seen struct {
 	Now time.Time
-	// Refusal is nil where all objects are there.
+	// Refusal is nil if all objects exist.
 	Refusal    *Refusal
 	Deployment *appsv1.Deployment
 	Pod        *corev1.Pod
-	// Activity is what the pod tells of requests; nil where it was not asked or did not answer, which ProbeError explains.
+	// Activity is what the pod reports about its requests. It is nil if the pod was not probed or, with ProbeError
+	// set, did not answer.
 	Activity   *Activity
 	ProbeError error
 }
 
-// Next is what follows from what is seen.
+// Next is the result of Observe.
 type Next struct {
 	Status tensorboard.TensorBoardStatus
-	// Suspend is true where the TensorBoard has been idle for too long.
+	// Suspend is true if the TensorBoard has been idle for too long.
 	Suspend bool
-	// ProbeAfter is the time until the pod is to be asked again; 0 stands for never.
+	// ProbeAfter is the time until the next probe of the pod. Zero means never.
 	ProbeAfter time.Duration
 }
 
-// Observe tells what the status of a TensorBoard is and when it is to be looked at again.
+// Observe computes the status of a TensorBoard and when it must be observed again.
 func Observe(tb *tensorboard.TensorBoard, seen Seen, idle Idleness) Next {
 	next := Next{Status: tensorboard.TensorBoardStatus{URL: URL(tb), ObservedGeneration: tb.Generation}}
 	if p := seen.Pod; p != nil && !Suspended(tb) {
 		next.Status.Pod = &tensorboard.PodStatus{Reference: tensorboard.PodReference{Name: p.Name, UID: p.UID}, Phase: p.Status.Phase}
 	}
-	phase, ready := judge(tb, seen)
+	phase, ready := phaseAndReady(tb, seen)
 	next.Status.Phase = phase
 	next.set(tb, ready, seen.Now)
 	next.idleness(tb, seen, idle)
 	return next
 }
 
-// condition finds the condition of a type; nil where there is none.
+// condition returns the condition of a type, or nil.
 func condition(s *tensorboard.TensorBoardStatus, t tensorboard.ConditionType) *tensorboard.Condition {
 	i := slices.IndexFunc(s.Conditions, func(c tensorboard.Condition) bool { return c.Type == t })
 	if i < 0 {
@@ -63,7 +64,7 @@ func condition(s *tensorboard.TensorBoardStatus, t tensorboard.ConditionType) *t
 	return &s.Conditions[i]
 }
 
-// ReadyCondition is a TensorBoard's condition Ready; an empty one where nobody has looked at it yet.
+// ReadyCondition returns a TensorBoard's condition Ready, or an empty one if the TensorBoard has no status yet.
 func ReadyCondition(tb *tensorboard.TensorBoard) tensorboard.Condition {
 	if c := condition(&tb.Status, tensorboard.Ready); c != nil {
 		return *c
@@ -71,7 +72,7 @@ func ReadyCondition(tb *tensorboard.TensorBoard) tensorboard.Condition {
 	return tensorboard.Condition{}
 }
 
-// set adds a condition. Its time of transition stays where its status does.
+// set adds a condition. It keeps the transition time if the status is unchanged.
 func (n *Next) set(tb *tensorboard.TensorBoard, c tensorboard.Condition, now time.Time) {
 	c.LastTransitionTime = metav1.NewTime(now)
 	if old := condition(&tb.Status, c.Type); old != nil && old.Status == c.Status {
@@ -80,14 +81,15 @@ func (n *Next) set(tb *tensorboard.TensorBoard, c tensorboard.Condition, now tim
 	n.Status.Conditions = append(n.Status.Conditions, c)
 }
 
-// Ready tells whether a pod answers requests.
+// Ready reports whether a pod is ready.
 func Ready(pod *corev1.Pod) bool {
 	return pod != nil && pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }
 
-// Choose finds the pod that counts: one that is ready before others, and the newest of them. It is nil where there is none.
+// Choose returns the pod that represents a TensorBoard: the newest of the ready ones or else of all. It returns nil
+// if there is none.
 func Choose(pods []corev1.Pod) *corev1.Pod {
 	live := slices.DeleteFunc(slices.Clone(pods), func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
 	if len(live) == 0 {
@@ -105,8 +107,8 @@ func Choose(pods []corev1.Pod) *corev1.Pod {
 	return &live[0]
 }
 
-// judge tells the phase, and the condition Ready.
-func judge(tb *tensorboard.TensorBoard, seen Seen) (tensorboard.Phase, tensorboard.Condition) {
+// phaseAndReady computes the phase and the condition Ready.
+func phaseAndReady(tb *tensorboard.TensorBoard, seen Seen) (tensorboard.Phase, tensorboard.Condition) {
 	no := func(reason, message string) tensorboard.Condition {
 		return tensorboard.Condition{Type: tensorboard.Ready, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 	}
@@ -120,7 +122,7 @@ func judge(tb *tensorboard.TensorBoard, seen Seen) (tensorboard.Phase, tensorboa
 		return tensorboard.Running, tensorboard.Condition{Type: tensorboard.Ready, Status: metav1.ConditionTrue,
 			Reason: tensorboard.ReasonRunning, Message: "It answers requests."}
 	}
-	if reason, message := trouble(seen); reason != "" {
+	if reason, message := startProblem(seen); reason != "" {
 		if reason == tensorboard.ReasonUnschedulable || reason == tensorboard.ReasonNotStarted {
 			return tensorboard.Pending, no(reason, message)
 		}
@@ -129,8 +131,8 @@ func judge(tb *tensorboard.TensorBoard, seen Seen) (tensorboard.Phase, tensorboa
 	return tensorboard.Pending, no(tensorboard.ReasonStarting, "It is being started.")
 }
 
-// trouble says what keeps a TensorBoard from running; empty where nothing does.
-func trouble(seen Seen) (reason, message string) {
+// startProblem returns what keeps a TensorBoard from running, or nothing.
+func startProblem(seen Seen) (reason, message string) {
 	if seen.Pod == nil {
 		if seen.Deployment == nil {
 			return "", ""
@@ -149,7 +151,7 @@ func trouble(seen Seen) (reason, message string) {
 	}
 	for _, list := range [][]corev1.ContainerStatus{seen.Pod.Status.InitContainerStatuses, seen.Pod.Status.ContainerStatuses} {
 		for i := range list {
-			if reason, message := containerTrouble(&list[i]); reason != "" {
+			if reason, message := containerProblem(&list[i]); reason != "" {
 				return reason, message
 			}
 		}
@@ -157,7 +159,8 @@ func trouble(seen Seen) (reason, message string) {
 	return "", ""
 }
 
-func containerTrouble(c *corev1.ContainerStatus) (reason, message string) {
+// containerProblem returns what keeps a container from running, or nothing.
+func containerProblem(c *corev1.ContainerStatus) (reason, message string) {
 	ended := c.State.Terminated
 	if ended == nil && c.RestartCount > 0 {
 		ended = c.LastTerminationState.Terminated
@@ -176,7 +179,7 @@ func containerTrouble(c *corev1.ContainerStatus) (reason, message string) {
 	return "", ""
 }
 
-// shorten keeps the end of a text, where programs say why they end.
+// shorten returns the end of a long text. Programs print their error last.
 func shorten(s string) string {
 	const limit = 500
 	if len(s) <= limit {
@@ -185,7 +188,7 @@ func shorten(s string) string {
 	return "… " + strings.ToValidUTF8(s[len(s)-limit:], "")
 }
 
-// Wrong tells whether a condition Ready says that something stands in the way.
+// Wrong reports whether a condition Ready describes a problem: any reason but running, starting or suspended.
 func Wrong(c tensorboard.Condition) bool {
 	switch c.Reason {
 	case tensorboard.ReasonRunning, tensorboard.ReasonStarting, tensorboard.ReasonSuspended:

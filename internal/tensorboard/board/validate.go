@@ -10,7 +10,7 @@ import (
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 )
 
-// Validate lists what is wrong with a spec. path is the spec's own.
+// Validate lists what is wrong with a spec. path is the spec's own path.
 func Validate(s *tensorboard.TensorBoardSpec, path *field.Path) field.ErrorList {
 	var f faults
 	if s.Image == "" {
@@ -35,7 +35,7 @@ func Validate(s *tensorboard.TensorBoardSpec, path *field.Path) field.ErrorList 
 	return f.errs
 }
 
-// faults gathers what is wrong.
+// faults collects the errors of a spec.
 type faults struct{ errs field.ErrorList }
 
 func (f *faults) invalid(path *field.Path, value any, detail string) {
@@ -53,7 +53,7 @@ func (f *faults) logDir(d *tensorboard.LogDir, path *field.Path) {
 			f.required(at.Child("name"), "name the PersistentVolumeClaim")
 		}
 		for k, sub := range d.PVC[i].SubPath {
-			if strings.HasPrefix(sub, "/") || leaves(sub) {
+			if strings.HasPrefix(sub, "/") || escapes(sub) {
 				f.invalid(at.Child("subPath").Index(k), sub, "a path below the volume is relative and without \"..\": change it")
 			}
 		}
@@ -70,10 +70,10 @@ func (f *faults) logDir(d *tensorboard.LogDir, path *field.Path) {
 	}
 }
 
-// leaves tells whether a relative path may lead out of where it begins.
-func leaves(path string) bool { return slices.Contains(strings.Split(path, "/"), "..") }
+// escapes reports whether a relative path can lead out of its directory.
+func escapes(path string) bool { return slices.Contains(strings.Split(path, "/"), "..") }
 
-// urls checks a list of addresses, which is not empty. form says what they look like.
+// urls validates a list of addresses that is not empty. form describes a valid address.
 func (f *faults) urls(list, schemes []string, form string, path *field.Path) {
 	if len(list) == 0 {
 		f.required(path, "list at least one address")
@@ -86,18 +86,18 @@ func (f *faults) urls(list, schemes []string, form string, path *field.Path) {
 	}
 }
 
-// fileset is a source of logs in its older spelling.
+// fileset is a source of logs in the older notation.
 type fileset struct {
-	// claim is the PersistentVolumeClaim; empty for an object store.
+	// claim is the PersistentVolumeClaim, or empty for an object store.
 	claim string
-	// secret holds the keys of the object store, and bucket is the bucket.
+	// secret is the Secret with the keys of the object store, and bucket is its bucket.
 	secret, bucket string
 	// path is relative to the volume or the bucket.
 	path string
 }
 
-// parseFileset reads t9k://pvc/NAME/SUBPATH or t9k://minio/SECRET/BUCKET/SUBPATH. A fault says what is wrong; it is empty
-// where nothing is.
+// parseFileset parses t9k://pvc/NAME/SUBPATH or t9k://minio/SECRET/BUCKET/SUBPATH. fault says what is wrong with
+// text, or is empty.
 func parseFileset(text string) (set fileset, fault string) {
 	const forms = "write t9k://pvc/NAME/SUBPATH or t9k://minio/SECRET/BUCKET/SUBPATH"
 	rest, ok := strings.CutPrefix(text, "t9k://")

@@ -16,7 +16,7 @@ import (
 	"tensorstack.dev/batch/internal/tensorboard/board"
 )
 
-// NewFetchCommand is the command that fetches files into a directory.
+// NewFetchCommand returns the command that downloads files into a directory.
 func NewFetchCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
@@ -29,12 +29,12 @@ func NewFetchCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "directory that the files are put into")
-	_ = cmd.MarkFlagRequired("dir") // fails only for a flag that is not there
+	_ = cmd.MarkFlagRequired("dir") // fails only if there is no such flag
 	return cmd
 }
 
-// fetchAll fetches files one after the other. Their names begin with their place in the list, so that two of the same name
-// stay apart and keep their order.
+// fetchAll downloads files one after the other. Each file name begins with the index in the list, so that files of
+// the same name do not collide and keep their order.
 func fetchAll(ctx context.Context, dir string, addresses []string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("making the directory of the files: %w", err)
@@ -51,7 +51,7 @@ func fetchAll(ctx context.Context, dir string, addresses []string) error {
 	return nil
 }
 
-// fetch writes what is at an address to a file, which appears when it is whole.
+// fetch downloads an address to a file. The file appears only when it is complete.
 func fetch(ctx context.Context, u *url.URL, file string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
@@ -83,7 +83,7 @@ func fetch(ctx context.Context, u *url.URL, file string) error {
 	return os.Rename(part.Name(), file)
 }
 
-// fileName is the last step of an address's path.
+// fileName returns the last element of an address's path.
 func fileName(u *url.URL) string {
 	name := path.Base(path.Clean("/" + u.Path))
 	if name == "/" {

@@ -1,5 +1,6 @@
-// Package helper is what runs beside TensorBoard in its pod: a proxy that notes when requests come, and a step that fetches
-// files before it starts.
+// Package helper contains the programs that run beside TensorBoard in its pod: a proxy that records requests, and a step
+// that downloads files before TensorBoard starts. It calls no API server. Start reading at NewProxyCommand and
+// NewFetchCommand.
 package helper
 
 import (
@@ -18,13 +19,13 @@ import (
 	"tensorstack.dev/batch/internal/tensorboard/board"
 )
 
-// headerTimeout bounds the time in which a client sends the head of a request.
+// headerTimeout is how long a client may take to send the header of a request.
 const headerTimeout = 30 * time.Second
 
-// stopTimeout bounds the time that requests under way have to end when the proxy is told to stop.
+// stopTimeout is how long requests in progress may take to end when the proxy stops.
 const stopTimeout = 3 * time.Second
 
-// traffic notes when requests come and go.
+// traffic records when requests start and end.
 type traffic struct {
 	now func() time.Time
 
@@ -34,9 +35,10 @@ type traffic struct {
 	last     time.Time
 }
 
+// newTraffic returns a record without requests.
 func newTraffic(now func() time.Time) *traffic { return &traffic{now: now, last: now()} }
 
-// watch counts the requests to a handler. One that becomes a stream lasts as long as the stream.
+// watch records the requests to a handler. A request that becomes a stream lasts as long as the stream.
 func (t *traffic) watch(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		t.mu.Lock()
@@ -53,6 +55,7 @@ func (t *traffic) watch(h http.Handler) http.Handler {
 	})
 }
 
+// activity returns the current Activity.
 func (t *traffic) activity() board.Activity {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -63,13 +66,13 @@ func (t *traffic) activity() board.Activity {
 	return a
 }
 
-// ServeHTTP tells the activity.
+// ServeHTTP answers with the Activity as JSON.
 func (t *traffic) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(t.activity()) // whoever asked has gone: nobody is left to tell
+	_ = json.NewEncoder(w).Encode(t.activity()) // fails only if the client has left
 }
 
-// forward passes requests on to TensorBoard.
+// forward returns a handler that forwards requests to TensorBoard.
 func forward(to *url.URL) http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -77,8 +80,8 @@ func forward(to *url.URL) http.Handler {
 			r.SetXForwarded()
 			r.Out.Host = r.In.Host
 		},
-		// A connection each: on one that is kept, a server that writes head and body apart waits 40 ms for the
-		// acknowledgement of the head.
+		// Each request has its own connection: on a reused one, a server that writes header and body separately waits 40 ms
+		// for the acknowledgement of the header.
 		Transport:     &http.Transport{DisableKeepAlives: true},
 		FlushInterval: -1,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
@@ -87,7 +90,7 @@ func forward(to *url.URL) http.Handler {
 	}
 }
 
-// NewProxyCommand is the command that runs the proxy until it is told to stop.
+// NewProxyCommand returns the command that runs the proxy until it receives a signal.
 func NewProxyCommand() *cobra.Command {
 	var listen, activity, to string
 	cmd := &cobra.Command{
@@ -111,7 +114,7 @@ func NewProxyCommand() *cobra.Command {
 	return cmd
 }
 
-// serve runs servers by address until ctx ends or one of them fails.
+// serve runs a server for each address until ctx ends or a server fails.
 func serve(ctx context.Context, handlers map[string]http.Handler) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -127,7 +130,7 @@ func serve(ctx context.Context, handlers map[string]http.Handler) error {
 			<-ctx.Done()
 			stopping, done := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 			defer done()
-			_ = s.Shutdown(stopping) // what is still under way then ends with the program
+			_ = s.Shutdown(stopping) // remaining requests end with the program
 		})
 	}
 	wg.Wait()

@@ -81,11 +81,11 @@ func Start(t testing.TB, o Options) *Env {
 // why, where that is not possible. The environment ends with the test.
 func StartCluster(t testing.TB, o Options) *Env {
 	t.Helper()
-	if err := local.CheckHost(); err != nil {
+	if err := local.CheckPodSupport(); err != nil {
 		t.Skip(err)
 	}
 	if len(o.Components) == 0 {
-		o.Components = local.WholePlane()
+		o.Components = local.AllComponents()
 	}
 	return Start(t, o)
 }

@@ -13,19 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CheckHost tells whether this machine lets this user run pods. If not, the error says what is missing and what to do
-// about it.
-func CheckHost() error {
+// CheckPodSupport returns nil if this machine lets this user run pods. Otherwise the error says what is missing and
+// what to do.
+func CheckPodSupport() error {
 	_, err := needsUserNamespace()
 	return err
 }
 
-// needsUserNamespace tells whether running pods takes a user namespace, as it does unless the user is root, and fails
-// if they cannot be run at all.
+// needsUserNamespace reports whether this user needs a user namespace to run pods. Root usually does not. It fails if
+// the user cannot run pods at all.
 func needsUserNamespace() (bool, error) {
 	denied := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with its namespaces
+		runtime.LockOSThread() // never unlocked, so that the thread ends together with its namespaces
 		denied <- tryNamespaces()
 	}()
 	asRoot := <-denied
@@ -39,7 +39,7 @@ func needsUserNamespace() (bool, error) {
 	return true, nil
 }
 
-// tryNamespaces does, in namespaces of the calling thread, what a node does in its own.
+// tryNamespaces tries, in new namespaces of the calling thread, the mounts and network devices that a node needs.
 func tryNamespaces() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC); err != nil {
 		return fmt.Errorf("making namespaces: %w", err)
@@ -63,7 +63,8 @@ func tryNamespaces() error {
 	return nil
 }
 
-// tryUserNamespace mounts an overlay in a user namespace. Some systems allow the namespace, but nothing in it.
+// tryUserNamespace mounts an overlay in a user namespace. The mount is tried because some systems allow user
+// namespaces but deny every mount in them.
 func tryUserNamespace() error {
 	cmd := exec.Command("mount", "-t", "overlay", "-o", "lowerdir=/usr:/etc", "t9k-check", "/usr")
 	cmd.SysProcAttr = userNamespace()
@@ -77,7 +78,7 @@ func tryUserNamespace() error {
 	return err
 }
 
-// userNamespace is how to start a process that is root of namespaces of its own.
+// userNamespace returns the attributes of a process that is root in its own user, mount and network namespaces.
 func userNamespace() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWNET,

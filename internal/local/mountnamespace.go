@@ -13,22 +13,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kubelet writes to some places of the machine whatever its configuration. The machine process of a cluster with
-// a node therefore has a mount namespace of its own, in which those places are others. It ends with the last process
-// in it, and nothing has to be taken back.
+// The kubelet writes to some paths of the machine that its configuration cannot change. The machine process of a cluster
+// with a node therefore runs in its own mount namespace, in which other mounts cover those paths. The namespace ends with
+// its last process, so nothing has to be undone.
 
-// lockVariable holds, in the process that is in such a namespace already, the file descriptor of the directory's lock.
+// lockVariable is the environment variable that tells a process that it already runs in the namespaces. It holds the
+// file descriptor of the directory's lock.
 const lockVariable = "T9K_LOCAL_LOCK"
 
-// Enter takes the lock of the directory, and puts this process into namespaces of its own if the cluster in it has a
-// node. It does so by starting the program anew, with the same arguments; in that one it returns, and in the first one
-// it does not.
+// Enter takes the directory's lock and, if the cluster has a node, moves this process into its own namespaces. It
+// does so by running the program again with the same arguments: Enter returns only in the new program.
 func Enter(ctx context.Context, d Dir) (lock *os.File, err error) {
 	if fd, err := strconv.Atoi(os.Getenv(lockVariable)); err == nil {
-		unix.CloseOnExec(fd) // what outlives this process must not hold the lock
+		unix.CloseOnExec(fd) // a child that outlives this process must not hold the lock
 		return os.NewFile(uintptr(fd), d.lockFile()), os.Unsetenv(lockVariable)
 	}
-	if lock, err = d.lockPatiently(ctx); err != nil {
+	if lock, err = d.lockWithRetry(ctx); err != nil {
 		return nil, err
 	}
 	c, err := d.Load()
@@ -42,7 +42,7 @@ func Enter(ctx context.Context, d Dir) (lock *os.File, err error) {
 	return lock, nil
 }
 
-// enterNamespaces does not return unless it fails.
+// enterNamespaces runs this program again in namespaces of its own. It returns only if it fails.
 func enterNamespaces(d Dir, c *Config, lock *os.File) error {
 	if c.Rootless {
 		code, err := runInUserNamespace(d, c, lock)
@@ -65,7 +65,7 @@ func enterNamespaces(d Dir, c *Config, lock *os.File) error {
 	if err != nil {
 		return fmt.Errorf("finding this program: %w", err)
 	}
-	inherited, err := unix.Dup(int(lock.Fd())) // unlike the original it stays open
+	inherited, err := unix.Dup(int(lock.Fd())) // the duplicate is not closed on exec
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func enterNamespaces(d Dir, c *Config, lock *os.File) error {
 	return fmt.Errorf("starting %s in its mount namespace: %w", binary, err)
 }
 
-// kubeletSysctls are what the kubelet sets, with its values (k8s.io/component-helpers/node/util/sysctl).
+// kubeletSysctls are the sysctls that the kubelet sets, with its values (k8s.io/component-helpers/node/util/sysctl).
 var kubeletSysctls = map[string]string{
 	"vm/overcommit_memory":      "1",
 	"vm/panic_on_oom":           "0",
@@ -83,9 +83,9 @@ var kubeletSysctls = map[string]string{
 	"kernel/keys/root_maxbytes": "25000000",
 }
 
-// shieldHost covers what the kubelet would change of the machine, in the mount namespace of this process. The mounts
-// of the machine still arrive here; ours do not leave.
-func shieldHost(d Dir, c *Config) error {
+// coverKubeletPaths covers the paths of the machine that the kubelet changes, in this process's mount namespace.
+// Mounts of the machine still propagate into the namespace; mounts made here do not propagate out.
+func coverKubeletPaths(d Dir, c *Config) error {
 	volumes := -1
 	if c.Runtime == RuntimeContainerd {
 		var err error
@@ -105,7 +105,7 @@ func shieldHost(d Dir, c *Config) error {
 	if err := coverDirectory(d, "/var/lib/kubelet"); err != nil {
 		return err
 	}
-	// Where the directory is missing the kubelet makes no links in it.
+	// The kubelet creates links in this directory only if it exists.
 	if _, err := os.Stat("/var/log/containers"); err == nil {
 		if err := coverDirectory(d, "/var/log/containers"); err != nil {
 			return err
@@ -117,8 +117,8 @@ func shieldHost(d Dir, c *Config) error {
 	return coverSysctls(d)
 }
 
-// shareVolumes makes the kubelet's directory a mount whose copies in other mount namespaces get what is mounted in any
-// of them: containerd, in the machine's, must see the volumes that the kubelet mounts.
+// shareVolumes makes the kubelet's directory a shared mount. containerd runs in the machine's mount namespace and
+// must see the volumes that the kubelet mounts in its own.
 func shareVolumes(d Dir) error {
 	if err := unmountBelow(string(d)); err != nil {
 		return err
@@ -135,7 +135,7 @@ func shareVolumes(d Dir) error {
 	return nil
 }
 
-// coverSysctls lets the kubelet find the values that it wants, so that it sets none.
+// coverSysctls mounts files with the wanted values over the sysctls, so that the kubelet finds nothing to change.
 func coverSysctls(d Dir) error {
 	dir := d.join("sysctl")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -144,7 +144,7 @@ func coverSysctls(d Dir) error {
 	for name, value := range kubeletSysctls {
 		target := filepath.Join("/proc/sys", name)
 		if _, err := os.Stat(target); errors.Is(err, os.ErrNotExist) {
-			continue // not in this kernel; the kubelet will say so
+			continue // this kernel does not have it, and the kubelet reports that
 		}
 		file := filepath.Join(dir, strings.ReplaceAll(name, "/", "."))
 		if err := os.WriteFile(file, []byte(value+"\n"), 0o600); err != nil {
@@ -157,8 +157,8 @@ func coverSysctls(d Dir) error {
 	return nil
 }
 
-// coverDirectory puts an empty directory over path. If the machine has none, path is made in a copy of its parent, so
-// that it does not come to be on the machine.
+// coverDirectory mounts an empty directory over path. If path does not exist, its parent is covered with a copy
+// first, so that path is not created on the machine.
 func coverDirectory(d Dir, path string) error {
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		if err := coverWithCopy(d, filepath.Dir(path)); err != nil {
@@ -174,7 +174,7 @@ func coverDirectory(d Dir, path string) error {
 	return nil
 }
 
-// coverWithCopy mounts a new directory over path in which each entry leads to the entry of the same name in path.
+// coverWithCopy mounts a new directory over path and binds every entry of the original into it.
 func coverWithCopy(d Dir, path string) error {
 	original := d.join("original")
 	if err := os.MkdirAll(original, 0o700); err != nil {
@@ -196,7 +196,7 @@ func coverWithCopy(d Dir, path string) error {
 		return fmt.Errorf("covering %s: %w", path, err)
 	}
 	for _, e := range entries {
-		if err := leadTo(filepath.Join(original, e.Name()), filepath.Join(path, e.Name()), e.Type()); err != nil {
+		if err := bindEntry(filepath.Join(original, e.Name()), filepath.Join(path, e.Name()), e.Type()); err != nil {
 			return fmt.Errorf("covering %s: %w", path, err)
 		}
 	}
@@ -206,8 +206,8 @@ func coverWithCopy(d Dir, path string) error {
 	return os.Remove(original)
 }
 
-// leadTo makes at the path to what there is at the path from.
-func leadTo(from, to string, kind os.FileMode) error {
+// bindEntry makes the path to show what is at the path from. It copies symbolic links and binds everything else.
+func bindEntry(from, to string, kind os.FileMode) error {
 	switch {
 	case kind&os.ModeSymlink != 0:
 		target, err := os.Readlink(from)

@@ -9,50 +9,52 @@ import (
 	"tensorstack.dev/batch/config"
 )
 
-// kubeletPort is where the kubelet listens, on the bridge's address.
+// kubeletPort is the kubelet's port on the bridge's address.
 const kubeletPort = 10250
 
-// dnsPort is where the name server listens, on the same address.
+// dnsPort is the name server's port on the bridge's address.
 const dnsPort = 53
 
-// usable is the API server's readiness for most of the cluster's other components. What else it waits for at its start, by asking
-// once a second, is not for them: none makes a pod of a system priority, and their user is the administrator, or the node, for
-// whom there is an authorizer of its own. The scheduler has its rights by one of the roles. And the controller manager gives up
-// when /healthz does not say that all is done 10 s after it was started.
-const usable = "/readyz?exclude=poststarthook/rbac/bootstrap-roles&exclude=poststarthook/scheduling/bootstrap-system-priority-classes"
+// usableEndpoint is the API server's readiness without the post-start hooks that the other components do not need.
+// Those hooks poll once a second and would delay the start: nobody creates pods with a system priority class, and the
+// components act as the administrator, as the node, which has its own authorizer, or under a role that a later step
+// installs. The controller manager waits for all hooks, because it exits if /healthz does not succeed within 10 s of
+// its start.
+const usableEndpoint = "/readyz?exclude=poststarthook/rbac/bootstrap-roles&exclude=poststarthook/scheduling/bootstrap-system-priority-classes"
 
-// clusterDomain ends the names that the cluster's DNS answers for.
+// clusterDomain is the DNS domain of the cluster.
 const clusterDomain = "cluster.local"
 
-// newPlane lists the components that c asks for. Its kubelet ends the pods as end says.
-func newPlane(d Dir, c *Config, a *api, end *shutdown) []Component {
+// newComponents lists the components that c asks for. The kubelet's Drain ends the pods as shutdown says.
+func newComponents(d Dir, c *Config, a *apiClient, shutdown *shutdown) []Component {
 	all := []Component{
 		{Name: Etcd, Args: etcdArgs(d, c), Ready: etcdReady(d), Cause: diskFull(d)},
-		{Name: APIServer, Needs: []string{Etcd}, Args: apiServerArgs(d, c), Ready: a.healthy("/readyz"), Usable: a.healthy(usable)},
+		{Name: APIServer, Needs: []string{Etcd}, Args: apiServerArgs(d, c), Ready: a.apiServerHealth("/readyz"), Usable: a.apiServerHealth(usableEndpoint)},
 		{Name: CRDs, Uses: []string{APIServer}, Run: a.installCRDs},
 		{Name: Webhook, Uses: []string{APIServer}, Run: a.installWebhook(c.loopback(Webhook))},
 		{Name: LostPods, Uses: []string{APIServer}, Run: a.failLostPods},
-		{Name: DNS, Uses: []string{APIServer}, Args: dnsArgs(d, c), Ready: resolves(c)},
+		{Name: DNS, Uses: []string{APIServer}, Args: dnsArgs(d, c), Ready: dnsReady(c)},
 		{Name: Kubelet, Uses: []string{APIServer}, Needs: kubeletNeeds(c), Args: kubeletArgs(d, c), Env: kubeletEnv(d),
-			Ready: both(a.serves(hostPort(c.gateway(), kubeletPort), "/healthz"), a.nodeReady), Drain: end.drain(a)},
+			Ready: both(a.httpsHealth(hostPort(c.gateway(), kubeletPort), "/healthz"), a.nodeReady), Drain: shutdown.drain(a)},
 		{Name: ControllerManager, Needs: []string{APIServer}, Args: controllerManagerArgs(d, c),
-			Ready: both(a.serves(c.loopback(ControllerManager), "/healthz"), a.hasDefaultServiceAccount)},
+			Ready: both(a.httpsHealth(c.loopback(ControllerManager), "/healthz"), a.hasDefaultServiceAccount)},
 		{Name: Scheduler, Needs: []string{APIServer, CRDs}, Args: schedulerArgs(d, c),
-			Ready: a.serves(c.loopback(Scheduler), "/readyz")},
-		{Name: Operator, Needs: operatorNeeds(c), Args: operatorArgs(d, c), Ready: a.servesPlainly(c.loopback(Operator), "/readyz")},
+			Ready: a.httpsHealth(c.loopback(Scheduler), "/readyz")},
+		{Name: Operator, Needs: operatorNeeds(c), Args: operatorArgs(d, c), Ready: a.httpHealth(c.loopback(Operator), "/readyz")},
 	}
-	var plane []Component
+	var components []Component
 	for _, component := range all {
 		if slices.Contains(c.Components, component.Name) {
 			component.Args = append(component.Args, c.ExtraArgs[component.Name]...)
-			plane = append(plane, component)
+			components = append(components, component)
 		}
 	}
-	return plane
+	return components
 }
 
-// etcdArgs let etcd listen on a socket in the cluster's directory: whoever can write to etcd owns the cluster, and any
-// user of the machine can reach a port. Its URLs must have a port to be accepted, but nobody ever calls them.
+// etcdArgs are etcd's command-line arguments. etcd listens on a socket in the cluster's directory, because whoever
+// can write to etcd controls the cluster and every user of the machine can reach a port. etcd requires a port in the
+// advertised URLs; nobody calls them.
 func etcdArgs(d Dir, c *Config) []string {
 	return []string{"etcd",
 		"--name=" + d.Name(),
@@ -68,6 +70,7 @@ func etcdArgs(d Dir, c *Config) []string {
 	}
 }
 
+// apiServerArgs are the API server's command-line arguments.
 func apiServerArgs(d Dir, c *Config) []string {
 	args := []string{"kube-apiserver",
 		"--etcd-servers=unix://" + d.etcdSocket(),
@@ -90,12 +93,12 @@ func apiServerArgs(d Dir, c *Config) []string {
 		"--profiling=false",
 	}
 	if !slices.Contains(c.Components, DNS) {
-		args = append(args, "--endpoint-reconciler-type=none") // nobody serves at the address that would be published
+		args = append(args, "--endpoint-reconciler-type=none") // nothing listens at the address that would be published
 	}
 	if slices.Contains(c.Components, ControllerManager) {
 		args = append(args, "--enable-admission-plugins=NodeRestriction")
 	} else {
-		// Nobody makes the ServiceAccount without which no pod would be admitted.
+		// The controller manager creates the ServiceAccount that this plugin requires of every pod.
 		args = append(args, "--disable-admission-plugins=ServiceAccount")
 	}
 	if c.AuditPolicy != "" {
@@ -104,9 +107,11 @@ func apiServerArgs(d Dir, c *Config) []string {
 	return args
 }
 
-// clientLimits lift the limits of a component's requests, in requests per second, which are made for many-node clusters.
+// clientLimits are arguments that raise a component's client-side rate limits, in requests per second. The defaults
+// are meant for clusters of many nodes.
 func clientLimits() []string { return []string{"--kube-api-qps=1000", "--kube-api-burst=2000"} }
 
+// controllerManagerArgs are the controller manager's command-line arguments.
 func controllerManagerArgs(d Dir, c *Config) []string {
 	return append([]string{"kube-controller-manager",
 		"--kubeconfig=" + d.Kubeconfig(),
@@ -122,6 +127,7 @@ func controllerManagerArgs(d Dir, c *Config) []string {
 	}, clientLimits()...)
 }
 
+// schedulerArgs are the scheduler's command-line arguments.
 func schedulerArgs(d Dir, c *Config) []string {
 	return append([]string{"kube-scheduler",
 		"--kubeconfig=" + d.componentKubeconfig(Scheduler),
@@ -134,6 +140,7 @@ func schedulerArgs(d Dir, c *Config) []string {
 	}, clientLimits()...)
 }
 
+// dnsArgs are the command-line arguments of the name server and service proxy.
 func dnsArgs(d Dir, c *Config) []string {
 	args := []string{"dns",
 		"--kubeconfig=" + d.Kubeconfig(),
@@ -150,7 +157,8 @@ func dnsArgs(d Dir, c *Config) []string {
 	return args
 }
 
-// kubeletNeeds puts an end to the lost pods before the kubelet, which would report how it finds their containers.
+// kubeletNeeds makes the kubelet wait for LostPods. Otherwise the kubelet would report the lost pods' containers
+// before the step fails those pods.
 func kubeletNeeds(c *Config) []string {
 	if slices.Contains(c.Components, LostPods) {
 		return []string{LostPods}
@@ -158,7 +166,8 @@ func kubeletNeeds(c *Config) []string {
 	return nil
 }
 
-// operatorNeeds puts the webhook's configuration before the operator, which would otherwise come back for it a while later.
+// operatorNeeds makes the operator wait for Webhook. Otherwise the operator would retry with a delay until the
+// webhook's configuration exists.
 func operatorNeeds(c *Config) []string {
 	if slices.Contains(c.Components, Webhook) {
 		return []string{CRDs, Webhook}
@@ -166,6 +175,7 @@ func operatorNeeds(c *Config) []string {
 	return []string{CRDs}
 }
 
+// operatorArgs are the operator's command-line arguments.
 func operatorArgs(d Dir, c *Config) []string {
 	webhook := "0"
 	if slices.Contains(c.Components, Webhook) {
@@ -182,4 +192,5 @@ func operatorArgs(d Dir, c *Config) []string {
 	}
 }
 
+// hostPort joins an address and a port.
 func hostPort(a netip.Addr, port int) string { return fmt.Sprintf("%s:%d", a, port) }

@@ -1,0 +1,61 @@
+package local
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"tensorstack.dev/batch/config"
+)
+
+// installQueue creates the default queue if it is missing, and applies the scheduler's role and the admission
+// policies of queues.
+func (a *apiClient) installQueue(ctx context.Context) error {
+	queue, err := config.DefaultQueue()
+	if err != nil {
+		return err
+	}
+	resource, _ := meta.UnsafeGuessKindToResource(queue.GroupVersionKind())
+	_, err = a.dynamic.Resource(resource).Get(ctx, queue.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		err = a.apply(ctx, queue) // apply, since the API server delays a create by 2 s while the CRD is new
+	}
+	if err != nil {
+		return fmt.Errorf("installing the queue %s: %w", queue.GetName(), err)
+	}
+	objects, err := config.SchedulerRole("system:kube-scheduler")
+	if err != nil {
+		return err
+	}
+	rules, err := config.QueueAdmission()
+	if err != nil {
+		return err
+	}
+	objects = append(objects, rules...)
+	for _, object := range objects {
+		if err := a.apply(ctx, object); err != nil {
+			return fmt.Errorf("installing the %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// installWebhook returns a step that applies the operator's admission webhook. The API server calls the webhook at
+// address.
+func (a *apiClient) installWebhook(address string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		objects, err := config.Webhook(address)
+		if err != nil {
+			return err
+		}
+		for _, object := range objects {
+			if err := a.applyOrReplace(ctx, object); err != nil {
+				return fmt.Errorf("installing the %s %s: %w", object.GetKind(), object.GetName(), err)
+			}
+		}
+		return nil
+	}
+}
