@@ -52,10 +52,7 @@ func newRecorder(ctx context.Context, mgr ctrl.Manager) (events.EventRecorder, e
 	if err != nil {
 		return nil, fmt.Errorf("making a client of events: %w", err)
 	}
-	hostname, err := os.Hostname()
-	if err != nil {
-		return nil, fmt.Errorf("naming the reporter of events: %w", err)
-	}
+	hostname, _ := os.Hostname() // it only tells operators apart
 	r := &recorder{
 		client: client, scheme: mgr.GetScheme(), logger: klog.FromContext(ctx), instance: eventReporter + "-" + hostname,
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[*eventsv1.Event](time.Second, 10*time.Second)),

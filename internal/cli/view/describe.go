@@ -12,16 +12,16 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// Description is what the full description of a job is drawn from.
+// Description is the input of the full description of a job.
 type Description struct {
 	Job
 	Meta metav1.Object
 	Ages Ages
 	// Invalid says why the spec cannot be carried out, where the job has no normal form.
 	Invalid string
-	// Place among those that wait in the job's queue; empty where it does not wait or that is not known.
+	// Place is the job's place among those that wait in its queue; empty if it does not wait or that is not known.
 	Place string
-	// TensorBoard is how the job's own one is; nil where it has none.
+	// TensorBoard is the state of the job's own one; nil if it has none.
 	TensorBoard *batch.DependentStatus
 	// Events about the job and about pods of it that do not run.
 	Events []corev1.Event
@@ -75,7 +75,8 @@ func (d *Description) head(now time.Time) Table {
 	if d.Normal != nil && d.Normal.Elastic != nil {
 		add("Replicas", size(d.Normal), Plain)
 	}
-	add("Restarts", strings.TrimSuffix(strings.TrimSuffix(d.restarts(), "s"), " restart"), Plain)
+	restarts, _ := d.restartCount()
+	add("Restarts", restarts, Plain)
 	if s.StartTime != nil {
 		add("Started", at(s.StartTime.Time, now), Plain)
 	}

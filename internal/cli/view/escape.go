@@ -11,8 +11,8 @@ import (
 // does not occur in UTF-8, and Escape leaves none in what is not.
 const own = "\xff"
 
-// Escape shows everything in a text that a terminal would obey, or that is no text, as the escapes of JSON and Go do:
-// whatever is in a name, a message or a log, it is read and not carried out. Line breaks and tabs stay.
+// Escape replaces control characters and bytes that are not UTF-8 by the escapes of JSON and Go, so that a terminal shows them
+// and does not obey them. Line breaks and tabs stay.
 func Escape(s string) string {
 	if !strings.ContainsFunc(s, obeyed) && utf8.ValidString(s) {
 		return s
@@ -37,8 +37,8 @@ func Escape(s string) string {
 
 func obeyed(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
 
-// Terminal turns what this package has drawn, and any other text, into what may be written to a terminal: our own control
-// sequences become real, all others are shown.
+// Terminal returns a text as it may be written to a terminal: with the control sequences of this package, and all others
+// escaped.
 func Terminal(text string) string {
 	var b strings.Builder
 	for {

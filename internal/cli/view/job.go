@@ -11,7 +11,7 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// Job is what the pictures of a job are drawn from.
+// Job is the input of all that this package draws of a job.
 type Job struct {
 	// Kind is the job's kind, for example GenericJob; Ref addresses it, for example genericjob/mnist.
 	Kind, Ref       string
@@ -89,7 +89,7 @@ func total(s *batch.JobStatus) int32 {
 	return a.Creating + a.Pending + a.Running + a.Succeeded + a.Failed + a.Unknown + a.Deleted
 }
 
-// Age is how long ago a time was, in words; a dash where it is not known.
+// Age returns how long ago a time was, in words; a dash for the zero time.
 func Age(t, now time.Time) string { return age(t, now) }
 
 func age(t, now time.Time) string {
@@ -106,7 +106,7 @@ func orDash(s string) string {
 	return s
 }
 
-// Condition finds the condition of a type; a zero one where it is missing.
+// Condition returns the condition of a type; the zero value if it is missing.
 func Condition(s *batch.JobStatus, t batch.JobConditionType) batch.JobCondition {
 	for _, c := range s.Conditions {
 		if c.Type == t {
@@ -116,13 +116,13 @@ func Condition(s *batch.JobStatus, t batch.JobConditionType) batch.JobCondition 
 	return batch.JobCondition{}
 }
 
-// Finished tells whether a job has ended, and how.
+// Finished reports whether a job has ended, and whether it has succeeded.
 func Finished(s *batch.JobStatus) (finished, succeeded bool) {
 	succeeded = Condition(s, batch.JobCompleted).Status == metav1.ConditionTrue
 	return succeeded || Condition(s, batch.JobFailedCondition).Status == metav1.ConditionTrue, succeeded
 }
 
-// Explain says in one line why the job is where it is; empty while it just runs as a whole.
+// Explain returns in one line why the job is in its phase; empty while all of its replicas run.
 func Explain(s *batch.JobStatus) string {
 	finished, succeeded := Finished(s)
 	switch {

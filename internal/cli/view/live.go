@@ -17,7 +17,7 @@ import (
 type Live struct {
 	Job
 	Ages Ages
-	// Notice tells of trouble in following the job, such as a lost connection; empty for none.
+	// Notice is trouble in watching the job, such as a lost connection; empty for none.
 	Notice string
 }
 
@@ -39,7 +39,7 @@ func Frame(jobs []Live, now time.Time, st Style, width, height int) []string {
 		if i > 0 {
 			lines = append(lines, "")
 		}
-		// What earlier jobs did not need falls to the later ones.
+		// Later jobs get the lines that earlier ones do not need.
 		share := left / (len(jobs) - i)
 		drawn := jobs[i].lines(heads[i], now, st, width, len(heads[i])+share)
 		left -= len(drawn) - len(heads[i])
@@ -227,7 +227,7 @@ func Count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Summary is the last word on a job that has ended: its result, how long it took and why it ended.
+// Summary describes a job that has ended: its result, how long it took and why it ended.
 func Summary(j Job, st Style, width int) []string {
 	_, succeeded := Finished(j.Status)
 	word := Cell{Text: "Failed", Colour: Bad}

@@ -84,12 +84,21 @@ func rendezvous(n *engine.Job) string {
 	return fmt.Sprintf("%s by %s", endpoint, option("--rdzv_backend"))
 }
 
-// restarts counts the incidents of a job, or those that are charged against the limit where there is one.
+// restarts counts the incidents of a job, or those that are charged against the limit where there is one: 1 of 3 restarts.
 func (j *Job) restarts() string {
-	if j.Normal == nil || j.Normal.RestartLimit == nil {
-		return Count(int(j.Status.Restarts), "restart")
+	number, of := j.restartCount()
+	if of == 1 {
+		return number + " restart"
 	}
-	return fmt.Sprintf("%d of %s", j.Status.BackoffCount, Count(int(*j.Normal.RestartLimit), "restart"))
+	return number + " restarts"
+}
+
+// restartCount is the number in restarts, and the last one that it names.
+func (j *Job) restartCount() (number string, of int32) {
+	if j.Normal == nil || j.Normal.RestartLimit == nil {
+		return fmt.Sprint(j.Status.Restarts), j.Status.Restarts
+	}
+	return fmt.Sprintf("%d of %d", j.Status.BackoffCount, *j.Normal.RestartLimit), *j.Normal.RestartLimit
 }
 
 // deadline says when a job runs out of time.

@@ -117,7 +117,7 @@ func byUrgency(all []replica) []replica {
 	return sorted
 }
 
-// nothing stands for the number 0 where most numbers are.
+// nothing is what a table of counts shows for 0.
 const nothing = "·"
 
 // roleSums counts the replicas of each role by phase, those included that the status sums up.

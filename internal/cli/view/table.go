@@ -45,7 +45,7 @@ func (t Table) Lines(st Style, indent string, width int) []string {
 	return lines
 }
 
-// escaped is the table with cells of which a terminal obeys nothing.
+// escaped returns the table with the control characters in its cells escaped.
 func (t Table) escaped() Table {
 	rows := make([][]Cell, len(t.Rows))
 	for i, row := range t.Rows {

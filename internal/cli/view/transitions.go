@@ -22,10 +22,10 @@ func (t Transition) Line(at string, st Style, whoWidth int) string {
 	return fmt.Sprintf("%s  %-*s  %s", at, whoWidth, t.Who, st.Paint(t.Colour, t.What))
 }
 
-// grouped is the number of replicas from which on a transition that all of them made is told in one line.
+// grouped is the least number of replicas with the same transition that share one line.
 const grouped = 4
 
-// Transitions tells what happened between two states of a job. The first state may be nil: then everything is news.
+// Transitions lists what happened between two states of a job. A nil first state stands for an empty one.
 func Transitions(ref string, old, now *batch.JobStatus) []Transition {
 	if old == nil {
 		old = &batch.JobStatus{}
@@ -52,8 +52,8 @@ func jobTransition(ref string, old, now *batch.JobStatus) (Transition, bool) {
 	return Transition{Who: ref, What: what, Colour: phaseColour(string(now.Phase))}, true
 }
 
-// waitsFor is the reason that a job does not run, where it is one that people can do something about. The mere count of
-// replicas that have come up is no news.
+// waitsFor returns the reason that a job does not run if people can do something about it. Another number of running replicas
+// is not such a reason.
 func waitsFor(s *batch.JobStatus) string {
 	c := Condition(s, batch.JobRunningCondition)
 	switch c.Reason {
@@ -65,7 +65,7 @@ func waitsFor(s *batch.JobStatus) string {
 	return ""
 }
 
-// change is what happened to one replica, without its rank: replicas with the same change are told together.
+// change is what happened to a replica, without its rank: replicas with the same change share a line.
 type change struct {
 	role, what string
 	colour     Colour

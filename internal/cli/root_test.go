@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"tensorstack.dev/batch/internal/cli/clitest"
+	"tensorstack.dev/batch/internal/testing/golden"
+)
+
+// call runs the program as from a shell without any kubeconfig, and returns what it wrote and its exit code.
+func call(t *testing.T, stdin string, args ...string) (out, errOut string, code int) {
+	t.Helper()
+	return clitest.Call(t, Main, stdin, args...)
+}
+
+// TestFaults shows what people see who call the program wrongly, or without a cluster.
+func TestFaults(t *testing.T) {
+	var b strings.Builder
+	for _, args := range [][]string{
+		{"get"},
+		{"run"},
+		{"run", "-f", "missing.yaml"},
+		{"run", "-f", "testdata/validate/code.yaml"},
+		{"run", "-f", "testdata/validate/good.yaml", "-o", "json"},
+		{"get", "-o", "table"},
+		{"get", "--watch"},
+		{"get", "-A", "mnist"},
+		{"get", "trainingjob/mnist"},
+		{"get", "--local=lab"},
+		{"describe"},
+		{"logs"},
+		{"pause"},
+		{"scale", "mnist"},
+		{"scale", "mnist", "many"},
+		{"scale", "--", "mnist", "-1"},
+		{"debug", "maybe", "mnist"},
+		{"exec", "mnist"},
+		{"exec", "mnist", "ls"},
+		{"exec", "mnist", "worker-0", "--", "sh"},
+		{"exec", "mnist", "--"},
+		{"exec", "--", "ls"},
+		{"delete"},
+		{"validate"},
+		{"convert"},
+		{"validate", "-f", "/dev/null"},
+		{"frobnicate"},
+		{"describ", "mnist"},
+	} {
+		out, errOut, code := call(t, "", args...)
+		if code == 0 {
+			t.Errorf("t9k %s: exit code 0", strings.Join(args, " "))
+		}
+		b.WriteString(clitest.Transcript(args, out, errOut, code) + "\n")
+	}
+	golden.Compare(t, "testdata/faults.txt", b.String())
+}
+
+func TestPluginCallsItselfByKubectlsName(t *testing.T) {
+	var out bytes.Buffer
+	code := Main(t.Context(), []string{"/usr/bin/kubectl-t9k", "get", "--help"}, genericiooptions.IOStreams{Out: &out, ErrOut: &out})
+	if code != 0 || !strings.Contains(out.String(), "kubectl t9k get [JOB...]") || strings.Contains(out.String(), "  t9k get") {
+		t.Errorf("exit code %d, help:\n%s", code, &out)
+	}
+}
