@@ -23,8 +23,9 @@ type attempt struct {
 
 	mu      sync.Mutex
 	waiting map[types.UID]bool
-	count   int
-	why     string
+	// count is how many pods have arrived at Permit, bound how many are known to be bound.
+	count, bound int
+	why          string
 }
 
 // arrive notes that a pod is at Permit, and tells whether it was the last one.
@@ -37,6 +38,14 @@ func (a *attempt) arrive(uid types.UID) (last bool) {
 	a.waiting[uid] = true
 	a.count++
 	return a.why == "" && a.count == a.size
+}
+
+// bind notes that a pod is bound, and tells whether the plan has been carried out with that.
+func (a *attempt) bind() (done bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.bound++
+	return a.why == "" && a.bound == a.size
 }
 
 func (a *attempt) arrived(uid types.UID) bool {

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -78,7 +79,7 @@ type group struct {
 	tried   uint64
 	// asked: the queue does not select the group's namespace. asking: the API server has not said yet who may use it all the same.
 	asked, asking bool
-	// failures counts plans that could not be carried out; none is made before backoff.
+	// failures counts the plans in a row that could not be carried out; none is made before backoff.
 	failures int
 	backoff  time.Time
 	// look is when something can be said of the group that was not said at once; zero: nothing.
@@ -131,9 +132,9 @@ func (x *index) podSeen(pod *corev1.Pod) {
 			Created: pod.CreationTimestamp.Time}}
 		m.core.Requests = requestsOf(pod)
 		m.core.Shape = shapeOf(pod, m.core.Requests)
-		m.constraints = constraintsOf(pod)
+		m.constraints, m.pod = constraintsOf(pod), pod
 		x.pods[pod.UID] = m
-		m.group.core.Pods = append(m.group.core.Pods, m.core)
+		m.group.core.Pods = inOrder(m.group.core.Pods, m.core)
 		m.group.changed = true
 		if attracted(pod) {
 			x.attracted[pod.UID] = true
@@ -141,6 +142,9 @@ func (x *index) podSeen(pod *corev1.Pod) {
 		if len(m.group.finished) > 0 && pod.Spec.NodeName == "" {
 			x.await(m.group)
 		}
+	}
+	if a := m.attempt; a != nil && m.pod.Spec.NodeName == "" && pod.Spec.NodeName != "" && a.bind() {
+		m.group.failures = 0
 	}
 	m.pod = pod
 	m.core.Ending = pod.DeletionTimestamp != nil
@@ -153,6 +157,14 @@ func (x *index) podSeen(pod *corev1.Pod) {
 		x.place(m, pod.Spec.NodeName)
 	}
 	x.touch(m.group)
+}
+
+// inOrder inserts a pod into the pods of its group, the oldest first: a group looks alike whatever order its pods came in.
+func inOrder(pods []*core.Pod, p *core.Pod) []*core.Pod {
+	at, _ := slices.BinarySearchFunc(pods, p, func(a, b *core.Pod) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	})
+	return slices.Insert(pods, at, p)
 }
 
 // finishedLag is how far behind the news of pods that have finished may be.

@@ -1,7 +1,9 @@
 package plugin
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -21,7 +23,7 @@ func (x *index) podGroupSeen(pg *scheduling.PodGroup) {
 	changed := fresh || !apiequality.Semantic.DeepEqual(g.spec.Spec, pg.Spec)
 	g.spec = pg
 	if fresh {
-		g.said = saidIn(pg)
+		g.said, g.failures = saidIn(pg), 0
 	}
 	if !changed {
 		return
@@ -155,6 +157,7 @@ func (x *index) capacities(nodes []*corev1.Node, topologyLabel string) {
 		return
 	}
 	x.nodesChanged = false
+	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) }) // a lister's order is random
 	x.sites = newSites(nodes, topologyLabel)
 	for _, q := range x.queues {
 		q.core.Capacity = core.Resources{}

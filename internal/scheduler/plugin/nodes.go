@@ -34,6 +34,8 @@ type nodes struct {
 	// searches are those of this round, by queue and shape; start is where the next one begins.
 	searches map[string]*search
 	start    int
+	// listed is the snapshot's list of nodes, and sorted the same nodes in the order in which they are looked at.
+	listed, sorted []fwk.NodeInfo
 	// edits counts changes of the snapshot that the cache knows nothing of.
 	edits int64
 	err   error

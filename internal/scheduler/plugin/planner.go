@@ -1,7 +1,9 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -205,8 +207,8 @@ func (pl *planner) round() {
 	}
 }
 
-// choose lists the groups of a round: those to be tried, and those for which room is kept, which are skipped if they are not to
-// be tried. A full round tries groups again that did not fit; between two of these they wait.
+// choose lists the groups of a round, by name: those to be tried, and those for which room is kept, which are skipped if they are
+// not to be tried. A full round tries groups again that did not fit; between two of these they wait.
 func (pl *planner) choose(now time.Time) (groups []*core.Group, skipped map[*core.Group]bool, full bool) {
 	x, early := pl.index, now.Before(pl.nextFull)
 	skipped, pl.due = map[*core.Group]bool{}, false
@@ -226,8 +228,12 @@ func (pl *planner) choose(now time.Time) (groups []*core.Group, skipped map[*cor
 		groups = append(groups, &g.core)
 		skipped[&g.core] = !try
 	}
+	slices.SortFunc(groups, byName)
 	return groups, skipped, full
 }
+
+// byName orders groups, of which no two have the same name: a round decides alike whatever order events came in.
+func byName(a, b *core.Group) int { return cmp.Compare(a.Name, b.Name) }
 
 // cluster is what the round sees.
 func (pl *planner) cluster(now time.Time, groups []*core.Group) *core.Cluster {
@@ -246,8 +252,11 @@ func (pl *planner) cluster(now time.Time, groups []*core.Group) *core.Cluster {
 	c.Running = func() []*core.Group {
 		all := make([]*core.Group, 0, len(x.groups))
 		for _, g := range x.groups {
-			all = append(all, &g.core)
+			if len(g.core.Pods) > 0 {
+				all = append(all, &g.core)
+			}
 		}
+		slices.SortFunc(all, byName)
 		return all
 	}
 	if refusing, err := pl.nodes.snapshot.HavePodsWithRequiredAntiAffinityList(); err == nil {

@@ -29,6 +29,8 @@ type rig struct {
 	testing.TB
 	*planner
 	serial int64
+	// list adds a node to those that are listed.
+	list func(any) error
 }
 
 func newRig(tb testing.TB, nodes int) *rig {
@@ -55,8 +57,9 @@ func newRig(tb testing.TB, nodes int) *rig {
 	fw := sched.Profiles[scheduling.SchedulerName]
 	r.planner = &planner{Plugin: p, sched: sched, queue: p.wrap(sched), nodes: newNodes(ctx, fw, sched.Cache, fw.SnapshotSharedLister().(*internalcache.Snapshot), p.index)}
 	r.nodes.uncounted, r.nodes.foreseen = uncountedResources(defaults.Profiles, fw.ListPlugins().Filter.Enabled)
+	r.list = informers.Core().V1().Nodes().Informer().GetStore().Add
 	for i := range nodes {
-		r.node(fmt.Sprintf("n%d", i), informers.Core().V1().Nodes().Informer().GetStore().Add)
+		r.node(fmt.Sprintf("n%d", i), r.list)
 	}
 	return r
 }
@@ -93,15 +96,25 @@ func (r *rig) group(name, queue string, pods int, cpu string) {
 
 func (r *rig) podGroup(name, queue string, min int) {
 	r.serial++
+	r.podGroupAt(name, queue, min, r.serial)
+}
+
+// podGroupAt adds a group that was created at a given time.
+func (r *rig) podGroupAt(name, queue string, min int, created int64) {
 	r.index.podGroupSeen(&scheduling.PodGroup{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), CreationTimestamp: metav1.Unix(r.serial, 0)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), CreationTimestamp: metav1.Unix(created, 0)},
 		Spec:       scheduling.PodGroupSpec{MinMember: int32(min), Queue: queue}})
 }
 
 // pod adds a pod that waits, or that is bound if node is not empty.
 func (r *rig) pod(name, group, cpu, node string) *corev1.Pod {
+	return r.podAt(name, group, cpu, node, r.serial)
+}
+
+// podAt adds a pod that was created at a given time.
+func (r *rig) podAt(name, group, cpu, node string, created int64) *corev1.Pod {
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.Unix(r.serial, 0),
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.Unix(created, 0),
 			Labels: map[string]string{scheduling.LabelGroupName: group}},
 		Spec: corev1.PodSpec{SchedulerName: scheduling.SchedulerName, NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "none",
 			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}}}},

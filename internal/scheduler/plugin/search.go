@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	utilnode "k8s.io/component-helpers/node/topology"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
@@ -59,7 +60,7 @@ var notOfQueue = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node(s) are no
 
 // lookup prepares the search for a node for a pod for which the PreFilter plugins have run.
 func (n *nodes) lookup(state fwk.CycleState, m *member, result *fwk.PreFilterResult, among func(string) bool) (*lookup, error) {
-	all, err := n.snapshot.List()
+	all, err := n.list()
 	if err != nil {
 		return nil, err
 	}
@@ -75,6 +76,40 @@ func (n *nodes) lookup(state fwk.CycleState, m *member, result *fwk.PreFilterRes
 	}
 	l.search = n.searchFor(state, queue, m.core.Shape)
 	return l, nil
+}
+
+// list is the nodes in the order in which they are looked at. That of the snapshot depends on when each of them was added.
+func (n *nodes) list() ([]fwk.NodeInfo, error) {
+	listed, err := n.snapshot.List()
+	if err != nil {
+		return nil, err
+	}
+	if len(listed) != len(n.listed) || len(listed) > 0 && &listed[0] != &n.listed[0] { // the snapshot makes a new list when nodes come or go
+		n.listed, n.sorted = listed, acrossZones(listed)
+	}
+	return n.sorted, nil
+}
+
+// acrossZones orders nodes so that neighbours are in different zones, as the snapshot does: of many nodes only some are looked at.
+func acrossZones(nodes []fwk.NodeInfo) []fwk.NodeInfo {
+	zones := map[string][]fwk.NodeInfo{}
+	for _, info := range nodes {
+		zone := utilnode.GetZoneKey(info.Node())
+		zones[zone] = append(zones[zone], info)
+	}
+	names := sortedNames(zones)
+	for _, zone := range names {
+		slices.SortFunc(zones[zone], func(a, b fwk.NodeInfo) int { return cmp.Compare(a.Node().Name, b.Node().Name) })
+	}
+	all := make([]fwk.NodeInfo, 0, len(nodes))
+	for i := 0; len(all) < len(nodes); i++ {
+		for _, zone := range names {
+			if i < len(zones[zone]) {
+				all = append(all, zones[zone][i])
+			}
+		}
+	}
+	return all
 }
 
 // searchFor is the search that pods of a shape share, or one for this pod only if its fit depends on other pods.
