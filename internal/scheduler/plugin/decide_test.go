@@ -93,7 +93,7 @@ func (r *rig) decided() string {
 			}
 		}
 	}
-	fmt.Fprintln(&b, "evicted:", sortedNames(r.evictions.work.todo))
+	fmt.Fprintln(&b, "evicted:", sortedNames(r.evictions.queue.values))
 	return b.String()
 }
 

@@ -337,6 +337,9 @@ func (pl *planner) carryOut(d *core.Decision, now time.Time) {
 		for _, at := range gang {
 			m := x.pods[types.UID(at.Pod.UID)]
 			x.place(m, at.Node)
+			if pl.conditions.pods.drop(m.pod.UID) { // it does not wait any more
+				m.told = told{}
+			}
 			m.attempt = a
 			pl.ready = append(pl.ready, &ticket{attempt: a, pod: m.pod, node: at.Node})
 		}

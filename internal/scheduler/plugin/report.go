@@ -1,21 +1,13 @@
 package plugin
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/client-go/kubernetes"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
-	"k8s.io/kubernetes/pkg/scheduler/util"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/scheduler/core"
@@ -29,9 +21,6 @@ const quiet = 10 * time.Second
 
 // settling is how long nothing is said of pods that a new group lacks.
 const settling = 2 * time.Second
-
-// retryConditions is after how long a condition is written again whose writing failed.
-const retryConditions = time.Second
 
 // said is what was last said of a group.
 type said struct {
@@ -96,7 +85,7 @@ func (p *Plugin) reportPods(g *group, reason, message string, now time.Time) {
 			continue
 		}
 		m.told = told{reason: reason, message: message, at: now}
-		p.conditions.pod(m.pod.UID, p.index.waitingPod, m.told)
+		p.conditions.pods.put(m.pod.UID, podReport{key: podKey(m.pod), told: m.told})
 	}
 }
 
@@ -113,16 +102,6 @@ func toldBy(pod *corev1.Pod) told {
 		}
 	}
 	return told{}
-}
-
-// waitingPod is a pod that has no node and gets none; nil if there is none of that UID.
-func (x *index) waitingPod(uid types.UID) *corev1.Pod {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if m := x.pods[uid]; m != nil && m.core.Node == "" && !m.core.Ending {
-		return m.pod
-	}
-	return nil
 }
 
 // completed says of a group that its minimum is bound, or that it is not any more, for none of its pods runs. A scheduler that
@@ -159,112 +138,6 @@ func (p *Plugin) say(g *group, status metav1.ConditionStatus, reason, message st
 		s.changed = now
 	}
 	s.status, s.reason, s.message, s.at = status, reason, message, now
-	p.conditions.group(g.key, scheduling.PodGroupCondition{Type: scheduling.GroupScheduled, Status: status, Reason: reason, Message: message,
+	p.conditions.groups.put(g.key, scheduling.PodGroupCondition{Type: scheduling.GroupScheduled, Status: status, Reason: reason, Message: message,
 		LastTransitionTime: metav1.NewTime(s.changed), TransitionID: string(uuid.NewUUID())})
-}
-
-// conditions writes conditions, the last one of each object. Those of groups do not wait for those of pods, which are many.
-type conditions struct {
-	client client.Client
-	core   kubernetes.Interface
-	groups *lastWork
-	pods   *lastWork
-}
-
-func newConditions(c client.Client, core kubernetes.Interface) *conditions {
-	return &conditions{client: c, core: core, groups: newLastWork(retryConditions), pods: newLastWork(retryConditions)}
-}
-
-func (c *conditions) run(ctx context.Context) {
-	var both sync.WaitGroup
-	both.Go(func() { c.groups.run(ctx, 4) })
-	both.Go(func() { c.pods.run(ctx, 4) })
-	both.Wait()
-}
-
-func (c *conditions) group(key types.NamespacedName, condition scheduling.PodGroupCondition) {
-	c.groups.put(key.String(), func(ctx context.Context) error {
-		patch, err := json.Marshal(map[string]any{
-			"apiVersion": scheduling.GroupVersion.String(), "kind": "PodGroup",
-			"metadata": map[string]any{"name": key.Name, "namespace": key.Namespace},
-			"status":   map[string]any{"conditions": []scheduling.PodGroupCondition{condition}},
-		})
-		if err != nil {
-			return err
-		}
-		pg := &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-		err = c.client.Status().Patch(ctx, pg, client.RawPatch(types.ApplyPatchType, patch), client.FieldOwner(FieldManager), client.ForceOwnership)
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("writing the condition of PodGroup %s: %w", key, err)
-		}
-		return nil
-	})
-}
-
-// pod says on a pod why it waits, if it still does when its turn comes.
-func (c *conditions) pod(uid types.UID, waiting func(types.UID) *corev1.Pod, what told) {
-	c.pods.put(string(uid), func(ctx context.Context) error {
-		pod := waiting(uid)
-		if pod == nil {
-			return nil
-		}
-		err := c.writePod(ctx, pod, what)
-		switch {
-		case apierrors.IsConflict(err): // it has changed since it was last seen, and may even have been bound
-			return errAgain
-		case err != nil && !apierrors.IsNotFound(err):
-			return fmt.Errorf("writing the condition of pod %s: %w", podKey(pod), err)
-		}
-		return nil
-	})
-}
-
-// writePod writes the condition PodScheduled of a pod, unless the pod has changed.
-func (c *conditions) writePod(ctx context.Context, pod *corev1.Pod, what told) error {
-	status := pod.Status.DeepCopy()
-	podutil.UpdatePodCondition(status, &corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
-		Reason: what.reason, Message: what.message, ObservedGeneration: podutil.CalculatePodConditionObservedGeneration(status, pod.Generation, corev1.PodScheduled)})
-	_, condition := podutil.GetPodCondition(status, corev1.PodScheduled)
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion},
-		"status": map[string]any{"conditions": []*corev1.PodCondition{condition}}})
-	if err != nil {
-		return err
-	}
-	_, err = c.core.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	return err
-}
-
-// evictions ends pods in favour of others.
-type evictions struct {
-	core kubernetes.Interface
-	work *lastWork
-}
-
-func newEvictions(core kubernetes.Interface) *evictions {
-	return &evictions{core: core, work: newLastWork(0)} // the planner asks again for what it still wants
-}
-
-func (e *evictions) run(ctx context.Context) { e.work.run(ctx, 8) }
-
-// add evicts a pod: first it is said on the pod why, so that whoever replaces it knows that it did not fail.
-func (e *evictions) add(pod *corev1.Pod, d *core.Decision) {
-	message := fmt.Sprintf("%s: preempting to make room for group %s", scheduling.SchedulerName, d.Group.Name)
-	if d.Hold == nil {
-		message = fmt.Sprintf("%s: group %s was bound in part only and could not be completed", scheduling.SchedulerName, d.Group.Name)
-	}
-	e.work.put(string(pod.UID), func(ctx context.Context) error {
-		status := pod.Status.DeepCopy()
-		podutil.UpdatePodCondition(status, &corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
-			Reason: corev1.PodReasonPreemptionByScheduler, Message: message})
-		if err := util.PatchPodStatus(ctx, e.core, pod.Name, pod.Namespace, &pod.Status, status); apierrors.IsNotFound(err) {
-			return nil
-		} else if err != nil {
-			return fmt.Errorf("marking pod %s for eviction: %w", podKey(pod), err)
-		}
-		err := e.core.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *metav1.NewPreconditionDeleteOptions(string(pod.UID)))
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			return fmt.Errorf("evicting pod %s: %w", podKey(pod), err)
-		}
-		return nil
-	})
 }

@@ -44,7 +44,7 @@ func newRig(tb testing.TB, nodes int) *rig {
 		p = newPlugin(handle, nil, Config{})
 		p.nodeLister = informers.Core().V1().Nodes().Lister()
 		p.synced = func() bool { return true }
-		p.conditions, p.evictions = newConditions(nil, client), newEvictions(client)
+		p.conditions, p.evictions = newConditions(nil, client, nil), newEvictions(client)
 		return p, nil
 	}
 	defaults, err := latest.Default()
@@ -146,6 +146,6 @@ func (r *rig) drop() {
 			g.core.Hold, g.changed = nil, true
 		}
 	}
-	r.ready, r.evictions.work.todo = nil, map[string]func(context.Context) error{}
+	r.ready, r.evictions.queue.values = nil, map[types.UID]eviction{}
 	r.nextFull = time.Time{}
 }

@@ -29,7 +29,8 @@ type rights struct {
 	reviews    authorizationclient.SubjectAccessReviewInterface
 	// answered is called when there is an answer.
 	answered func()
-	work     *lastWork
+	// reviewQueue asks the API server; the values are user and groups.
+	reviewQueue *latestQueue[question, []string]
 
 	mu      sync.Mutex
 	answers map[question]answer
@@ -44,7 +45,9 @@ type answer struct {
 }
 
 func newRights(namespaces corelisters.NamespaceLister, reviews authorizationclient.SubjectAccessReviewInterface, answered func()) *rights {
-	return &rights{namespaces: namespaces, reviews: reviews, answered: answered, work: newLastWork(time.Second), answers: map[question]answer{}}
+	r := &rights{namespaces: namespaces, reviews: reviews, answered: answered, answers: map[question]answer{}}
+	r.reviewQueue = newLatestQueue(true, r.review)
+	return r
 }
 
 // selects tells whether everybody in a namespace may use a queue.
@@ -78,7 +81,7 @@ func (r *rights) ask(q question, who []string, now time.Time) (allowed, known bo
 	if a, ok := r.answers[q]; ok && now.Sub(a.at) < answerTTL {
 		return a.allowed, true
 	}
-	r.work.put(q.queue+" "+q.by, func(ctx context.Context) error { return r.review(ctx, q, who) })
+	r.reviewQueue.put(q, who)
 	return false, false
 }
 

@@ -130,13 +130,13 @@ func (p *Plugin) watchObjects(ctx context.Context, config *rest.Config, add adde
 	if err := add(queues, handlers(p.index.queueSeen, p.index.queueGone)); err != nil {
 		return err
 	}
-	p.conditions = newConditions(c, p.handle.ClientSet())
+	p.conditions = newConditions(c, p.handle.ClientSet(), p.handle.SharedInformerFactory().Core().V1().Pods().Lister())
 	p.evictions = newEvictions(p.handle.ClientSet())
 	// Nobody waits for these: they end with ctx, and the program with them. What is not done by then the next scheduler does anew,
 	// because all of it follows from what is seen.
 	go p.conditions.run(ctx)
 	go p.evictions.run(ctx)
-	go p.rights.work.run(ctx, 4)
+	go p.rights.reviewQueue.run(ctx, 4)
 	go func() { _ = objects.Start(ctx) }()
 	return nil
 }
