@@ -30,8 +30,8 @@ func TestEqualRoundsDecideAlike(t *testing.T) {
 				for _, feed := range events {
 					feed()
 				}
-				r.round()
-				r.round()
+				r.plan()
+				r.plan()
 				if got := r.decided(); seed == 0 {
 					want = got
 				} else if diff := cmp.Diff(want, got); diff != "" {
@@ -74,8 +74,8 @@ func (r *rig) events() []func() {
 // decided tells all that rounds have decided.
 func (r *rig) decided() string {
 	var b strings.Builder
-	for _, t := range r.ready {
-		fmt.Fprintf(&b, "%s gets %s\n", t.pod.Name, t.node)
+	for _, m := range r.ready {
+		fmt.Fprintf(&b, "%s gets %s\n", m.pod.Name, m.core.Node)
 	}
 	names := func(pods []*core.Pod) (all []string) {
 		for _, p := range pods {
@@ -107,7 +107,7 @@ func TestBackOffEndsWithSuccess(t *testing.T) {
 	try := func() *attempt {
 		t.Helper()
 		g.backoff, g.changed = time.Time{}, true
-		r.round()
+		r.plan()
 		m := r.index.pods[pods[0].UID]
 		if len(r.ready) != 2 || m.attempt == nil {
 			t.Fatalf("%d pods have a node", len(r.ready))
@@ -117,10 +117,10 @@ func TestBackOffEndsWithSuccess(t *testing.T) {
 	}
 	waits := func(failed *attempt) time.Duration {
 		began := time.Now()
-		failed.fail("a test")
+		r.fail(failed, "a test")
 		for _, pod := range pods {
-			r.nodes.forget(pod.UID)
-			r.giveUp(pod.UID)
+			r.nodes.forget(r.Context(), pod.UID)
+			r.giveUp(&assignment{attempt: failed, pod: pod})
 		}
 		return g.backoff.Sub(began).Truncate(firstBackoff)
 	}
@@ -131,7 +131,7 @@ func TestBackOffEndsWithSuccess(t *testing.T) {
 	}
 	try()
 	for i, pod := range pods {
-		r.nodes.forget(pod.UID)
+		r.nodes.forget(r.Context(), pod.UID)
 		r.podSeen(boundTo(pod, "n0"))
 		if whole := i == len(pods)-1; whole != (g.failures == 0) {
 			t.Errorf("with %d of 2 pods bound %d failures count", i+1, g.failures)

@@ -16,8 +16,6 @@ import (
 )
 
 func (x *index) podGroupSeen(pg *scheduling.PodGroup) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	g := x.group(groupKey(pg.Namespace, pg.Name), types.NamespacedName{Namespace: pg.Namespace, Name: pg.Name})
 	fresh := g.spec == nil || g.spec.UID != pg.UID
 	changed := fresh || !apiequality.Semantic.DeepEqual(g.spec.Spec, pg.Spec)
@@ -45,8 +43,6 @@ func (x *index) podGroupSeen(pg *scheduling.PodGroup) {
 }
 
 func (x *index) podGroupGone(pg *scheduling.PodGroup) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	if g := x.groups[groupKey(pg.Namespace, pg.Name)]; g != nil {
 		g.spec = nil
 		x.touch(g)
@@ -54,8 +50,6 @@ func (x *index) podGroupGone(pg *scheduling.PodGroup) {
 }
 
 func (x *index) queueSeen(q *scheduling.Queue) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	old := x.queues[q.Name]
 	if old != nil && apiequality.Semantic.DeepEqual(old.spec, q.Spec) && apiequality.Semantic.DeepEqual(old.shape, q.Status.ResourceShape) {
 		return
@@ -110,8 +104,6 @@ func (q *queue) limitPods() {
 }
 
 func (x *index) queueGone(q *scheduling.Queue) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	delete(x.queues, q.Name)
 	x.retry(q.Name)
 }
@@ -132,20 +124,15 @@ func (x *index) priority(g *group) int32 {
 	return priority
 }
 
-// nodeSeen takes note of a node whose change may make room; old is nil for a new one.
-func (x *index) nodeSeen(old, node *corev1.Node) {
-	if old != nil && old.Spec.Unschedulable == node.Spec.Unschedulable && apiequality.Semantic.DeepEqual(old.Labels, node.Labels) &&
+// alike tells whether two versions of a node have the same room for the same pods.
+func alike(old, node *corev1.Node) bool {
+	return old.Spec.Unschedulable == node.Spec.Unschedulable && apiequality.Semantic.DeepEqual(old.Labels, node.Labels) &&
 		apiequality.Semantic.DeepEqual(old.Spec.Taints, node.Spec.Taints) &&
-		apiequality.Semantic.DeepEqual(old.Status.Allocatable, node.Status.Allocatable) {
-		return
-	}
-	x.roomMade(true)
+		apiequality.Semantic.DeepEqual(old.Status.Allocatable, node.Status.Allocatable)
 }
 
 // roomMade wakes the groups that wait.
 func (x *index) roomMade(nodes bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	x.nodesChanged = x.nodesChanged || nodes
 	x.freed++
 	x.wake()

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/resource"
 
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
@@ -82,4 +83,8 @@ func queueLabel(pod *corev1.Pod) string {
 		return q
 	}
 	return scheduling.DefaultQueue
+}
+
+func podKey(pod *corev1.Pod) types.NamespacedName {
+	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 }

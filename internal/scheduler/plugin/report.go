@@ -38,8 +38,8 @@ func saidIn(pg *scheduling.PodGroup) said {
 	return said{}
 }
 
-// report says why a group waits: in the group's condition, unless its minimum runs, and on its pods. The index is locked.
-func (p *Plugin) report(g *group, d *core.Decision, now time.Time) {
+// report says why a group waits: in the group's condition, unless its minimum runs, and on its pods.
+func (pl *planner) report(g *group, d *core.Decision, now time.Time) {
 	if d.Reason == core.Scheduled {
 		return
 	}
@@ -48,11 +48,11 @@ func (p *Plugin) report(g *group, d *core.Decision, now time.Time) {
 		return // its pods are just being made
 	}
 	if !d.Extra && !g.single && !g.core.Complete {
-		p.say(g, metav1.ConditionFalse, string(d.Reason), d.Message, now)
-		p.reportPods(g, podReason(d), fmt.Sprintf("waits until all of PodGroup %s can start: its condition %s says what is missing", g.key.Name, scheduling.GroupScheduled), now)
+		pl.say(g, metav1.ConditionFalse, string(d.Reason), d.Message, now)
+		pl.reportPods(g, podReason(d), fmt.Sprintf("waits until all of PodGroup %s can start: its condition %s says what is missing", g.key.Name, scheduling.GroupScheduled), now)
 		return
 	}
-	p.reportPods(g, podReason(d), d.Message, now)
+	pl.reportPods(g, podReason(d), d.Message, now)
 }
 
 // podReason is the reason of the condition PodScheduled of pods that wait. Autoscalers add nodes for pods that are Unschedulable, so
@@ -65,10 +65,10 @@ func podReason(d *core.Decision) string {
 }
 
 // reportPods says on the pods of a group that wait why they do. Messages of a group that starts as a whole point to its condition,
-// so that a pod costs a write only when its reason changes. The index is locked.
-func (p *Plugin) reportPods(g *group, reason, message string, now time.Time) {
+// so that a pod costs a write only when its reason changes.
+func (pl *planner) reportPods(g *group, reason, message string, now time.Time) {
 	for _, o := range g.core.Pods {
-		m := p.index.pods[types.UID(o.UID)]
+		m := pl.index.pods[types.UID(o.UID)]
 		if m == nil || o.Node != "" || o.Ending {
 			continue
 		}
@@ -85,7 +85,7 @@ func (p *Plugin) reportPods(g *group, reason, message string, now time.Time) {
 			continue
 		}
 		m.told = told{reason: reason, message: message, at: now}
-		p.conditions.pods.put(m.pod.UID, podReport{key: podKey(m.pod), told: m.told})
+		pl.conditions.pods.put(m.pod.UID, podReport{key: podKey(m.pod), told: m.told})
 	}
 }
 
@@ -105,27 +105,25 @@ func toldBy(pod *corev1.Pod) told {
 }
 
 // completed says of a group that its minimum is bound, or that it is not any more, for none of its pods runs. A scheduler that
-// starts anew goes by it. The index is locked.
-func (p *Plugin) completed(g *group) {
+// starts anew goes by it.
+func (pl *planner) completed(g *group) {
 	switch {
 	case g.single || g.spec == nil:
 	case g.core.Complete:
-		p.say(g, metav1.ConditionTrue, scheduling.ReasonScheduled, "", time.Now())
+		pl.say(g, metav1.ConditionTrue, scheduling.ReasonScheduled, "", time.Now())
 	case g.said.status == metav1.ConditionTrue:
-		p.say(g, metav1.ConditionFalse, scheduling.ReasonNotEnoughMembers, "", time.Now())
+		pl.say(g, metav1.ConditionFalse, scheduling.ReasonNotEnoughMembers, "", time.Now())
 	}
 }
 
-func (p *Plugin) reportFailure(g *group, why string) {
-	p.index.mu.Lock()
-	defer p.index.mu.Unlock()
+func (pl *planner) reportFailure(g *group, why string) {
 	if !g.single && !g.core.Complete {
-		p.say(g, metav1.ConditionFalse, scheduling.ReasonBindingFailed, why, time.Now())
+		pl.say(g, metav1.ConditionFalse, scheduling.ReasonBindingFailed, why, time.Now())
 	}
 }
 
 // say has a condition written, if it says something new.
-func (p *Plugin) say(g *group, status metav1.ConditionStatus, reason, message string, now time.Time) {
+func (pl *planner) say(g *group, status metav1.ConditionStatus, reason, message string, now time.Time) {
 	s := &g.said
 	if s.status == status && s.reason == reason && s.message == message {
 		return
@@ -138,6 +136,6 @@ func (p *Plugin) say(g *group, status metav1.ConditionStatus, reason, message st
 		s.changed = now
 	}
 	s.status, s.reason, s.message, s.at = status, reason, message, now
-	p.conditions.groups.put(g.key, scheduling.PodGroupCondition{Type: scheduling.GroupScheduled, Status: status, Reason: reason, Message: message,
+	pl.conditions.groups.put(g.key, scheduling.PodGroupCondition{Type: scheduling.GroupScheduled, Status: status, Reason: reason, Message: message,
 		LastTransitionTime: metav1.NewTime(s.changed), TransitionID: string(uuid.NewUUID())})
 }

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
@@ -106,7 +104,7 @@ func (r *rights) review(ctx context.Context, q question, who []string) error {
 }
 
 // admit notes on a group, or on each of its pods that waits, whether who asked for it may use the queue. It returns false while that
-// is not known. The index is locked.
+// is not known.
 func (x *index) admit(g *group, r *rights, now time.Time) (known bool) {
 	q := x.queues[g.queue()]
 	free := r == nil || q == nil || r.selects(q, g.key.Namespace)
@@ -153,19 +151,10 @@ func (g *group) jobFault(q *queue, free bool, fault func(metav1.Object) string) 
 
 // answered has the groups tried whose rights were not known.
 func (x *index) answered() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	for g := range x.waiting {
 		if g.asking {
 			g.asking, g.changed = false, true
 		}
 	}
 	x.wake()
-}
-
-// namespaceSeen takes note of a namespace whose labels may have opened queues to it.
-func (x *index) namespaceSeen(old, ns *corev1.Namespace) {
-	if !apiequality.Semantic.DeepEqual(old.Labels, ns.Labels) {
-		x.roomMade(false)
-	}
 }

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"cmp"
+	"context"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -130,7 +131,7 @@ func (n *nodes) searchFor(state fwk.CycleState, queue, shape string) *search {
 }
 
 // run finds nodes that fit.
-func (l *lookup) run() {
+func (l *lookup) run(ctx context.Context) {
 	for i := range l.all {
 		info := l.all[(l.from+i)%len(l.all)].(*framework.NodeInfo)
 		if i == len(l.found) {
@@ -142,7 +143,7 @@ func (l *lookup) run() {
 		}
 		f := &l.found[i]
 		if !f.current(info) {
-			*f = finding{info: info, generation: info.Generation, status: l.look(info)}
+			*f = finding{info: info, generation: info.Generation, status: l.look(ctx, info)}
 		}
 		if f.status != nil {
 			continue
@@ -153,11 +154,11 @@ func (l *lookup) run() {
 	}
 }
 
-func (l *lookup) look(info *framework.NodeInfo) *fwk.Status {
+func (l *lookup) look(ctx context.Context, info *framework.NodeInfo) *fwk.Status {
 	if !l.queue.allows(info.Node()) {
 		return notOfQueue
 	}
-	if status := l.profile.RunFilterPluginsWithNominatedPods(l.ctx, l.state, l.member.pod, info); !status.IsSuccess() {
+	if status := l.profile.RunFilterPluginsWithNominatedPods(ctx, l.state, l.member.pod, info); !status.IsSuccess() {
 		return status
 	}
 	return nil
@@ -180,7 +181,7 @@ func (l *lookup) why() string {
 }
 
 // best is the node with the highest score among those that fit.
-func (l *lookup) best() (string, error) {
+func (l *lookup) best(ctx context.Context) (string, error) {
 	infos := make([]fwk.NodeInfo, len(l.fits))
 	for i, at := range l.fits {
 		infos[i] = l.found[at].info
@@ -188,7 +189,7 @@ func (l *lookup) best() (string, error) {
 	if len(infos) == 1 {
 		return infos[0].Node().Name, nil
 	}
-	if status := l.profile.RunPreScorePlugins(l.ctx, l.state, l.member.pod, infos); !status.IsSuccess() {
+	if status := l.profile.RunPreScorePlugins(ctx, l.state, l.member.pod, infos); !status.IsSuccess() {
 		return "", status.AsError()
 	}
 	anew := l.fits
@@ -201,7 +202,7 @@ func (l *lookup) best() (string, error) {
 		}
 	}
 	if len(anew) > 0 {
-		scores, status := l.profile.RunScorePlugins(l.ctx, l.state, l.member.pod, infos)
+		scores, status := l.profile.RunScorePlugins(ctx, l.state, l.member.pod, infos)
 		if !status.IsSuccess() {
 			return "", status.AsError()
 		}
