@@ -17,8 +17,9 @@ const (
 	longestBackoff = 30 * time.Second
 )
 
-// The pods of a gang arrive at Permit in scheduling cycles that follow one another, so how long the first one waits for the last one
-// depends on how many there are. The framework's own bound, which is a quarter of an hour at most, comes after that of the planner.
+// The pods of a gang arrive at Permit in scheduling cycles that follow one another, so how long the first one waits for
+// the last one depends on how many there are. The framework's own bound, which is a quarter of an hour at most, comes
+// after that of the planner.
 const (
 	permitBase    = time.Minute
 	permitPerPod  = 100 * time.Millisecond

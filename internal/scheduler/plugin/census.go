@@ -28,7 +28,7 @@ func (x *index) touch(g *group) {
 		x.completed(g)
 	}
 	g.date(n)
-	if n.waits > 0 || g.core.Hold != nil {
+	if n.waits > 0 || g.core.Reservation != nil {
 		x.waiting[g] = true
 		x.wake()
 	} else {
@@ -39,13 +39,13 @@ func (x *index) touch(g *group) {
 	}
 }
 
-// fill notes that all is known. What was whole before is told by what was last said of it.
+// fill notes that all is known. What was whole before is told by what was last reported of it.
 func (x *index) fill() {
 	x.filled = true
 	for _, g := range x.groups {
 		if g.spec != nil {
-			g.said = saidIn(g.spec)
-			g.core.Complete = g.said.status == metav1.ConditionTrue
+			g.lastReported = groupReportOf(g.spec)
+			g.core.Complete = g.lastReported.status == metav1.ConditionTrue
 		}
 		x.touch(g)
 	}
@@ -56,12 +56,12 @@ func (x *index) deadlines(now time.Time, c Config) {
 	starved := false
 	for g := range x.waiting {
 		// Of those that starve there may be many: they are tried as those are for which something may have been freed.
-		starved = starved || c.ReserveAfter > 0 && g.core.Hold == nil && !g.core.Since.IsZero() && now.Sub(g.core.Since) >= c.ReserveAfter
+		starved = starved || c.ReserveAfter > 0 && g.core.Reservation == nil && !g.core.Since.IsZero() && now.Sub(g.core.Since) >= c.ReserveAfter
 		stranded := !g.core.Partial.IsZero() && now.Sub(g.core.Partial) >= c.Grace
 		retried := !g.backoff.IsZero() && now.After(g.backoff)
-		unsaid := !g.look.IsZero() && now.After(g.look)
-		evicting := g.core.Hold != nil && g.core.Hold.Preempting
-		if stranded || retried || unsaid || evicting {
+		unreported := !g.reportAt.IsZero() && now.After(g.reportAt)
+		evicting := g.core.Reservation != nil && g.core.Reservation.Preempting
+		if stranded || retried || unreported || evicting {
 			g.changed = true
 			x.wake()
 		}

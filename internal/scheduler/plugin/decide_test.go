@@ -13,8 +13,9 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/core"
 )
 
-// TestEqualRoundsDecideAlike feeds planners the same events, each in an order of its own. What they know then is the same, and so is
-// what they decide: which pods get which node in which order, whom they evict and for whom they keep room.
+// TestEqualRoundsDecideAlike feeds planners the same events, each in an order of its own. What they know then is the
+// same, and so is what they decide: which pods get which node in which order, whom they evict and for whom they keep
+// room.
 func TestEqualRoundsDecideAlike(t *testing.T) {
 	for _, c := range []struct {
 		name         string
@@ -45,7 +46,8 @@ func TestEqualRoundsDecideAlike(t *testing.T) {
 	}
 }
 
-// events make a world of 12 nodes that gangs of one queue fill in part, and in which gangs of this and other queues wait.
+// events make a world of 12 nodes that gangs of one queue fill in part, and in which gangs of this and other queues
+// wait.
 func (r *rig) events() []func() {
 	var all []func()
 	for i := range 12 {
@@ -85,8 +87,8 @@ func (r *rig) decided() string {
 	}
 	for _, name := range sortedNames(r.index.groups) {
 		g := r.index.groups[name]
-		fmt.Fprintf(&b, "%s: %s %s\n", name, g.said.reason, g.said.message)
-		if h := g.core.Hold; h != nil {
+		fmt.Fprintf(&b, "%s: %s %s\n", name, g.lastReported.reason, g.lastReported.message)
+		if h := g.core.Reservation; h != nil {
 			fmt.Fprintf(&b, "%s, number %d, waits for %v\n", name, h.Order, names(h.Blockers))
 			for _, at := range h.Placements {
 				fmt.Fprintf(&b, "%s is to get %s\n", at.Pod.Name, at.Node)
@@ -97,7 +99,8 @@ func (r *rig) decided() string {
 	return b.String()
 }
 
-// TestBackOffEndsWithSuccess: each plan in a row that fails makes its group wait for longer. One that is carried out ends that.
+// TestBackOffEndsWithSuccess: each plan in a row that fails makes its group wait for longer. One that is carried out
+// ends that.
 func TestBackOffEndsWithSuccess(t *testing.T) {
 	r := newRig(t, 1)
 	r.queueSeen("q", 0)

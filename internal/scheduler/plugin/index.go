@@ -14,8 +14,8 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/core"
 )
 
-// index is what the planner knows of pods, groups and queues, kept by events and by what the planner itself has decided. The planner
-// owns it: no other goroutine reads or writes it.
+// index is what the planner knows of pods, groups and queues, kept by events and by what the planner itself has
+// decided. The planner owns it: no other goroutine reads or writes it.
 type index struct {
 	pods   map[types.UID]*member
 	groups map[string]*group
@@ -50,10 +50,12 @@ type member struct {
 	constraints string
 	// attempt is the last plan that gave the pod a node.
 	attempt *attempt
-	told    told
+	// lastReported is why it waits, as was last written on it.
+	lastReported podReport
 }
 
-// bound tells whether the API server knows the pod's node. A member that is not bound and has a node is being bound, or about to be.
+// bound tells whether the API server knows the pod's node. A member that is not bound and has a node is being bound, or
+// about to be.
 func (m *member) bound() bool { return m.pod.Spec.NodeName != "" }
 
 type queue struct {
@@ -80,14 +82,16 @@ type group struct {
 	// changed: the group is to be tried whatever has been freed since tried.
 	changed bool
 	tried   uint64
-	// asked: the queue does not select the group's namespace. asking: the API server has not said yet who may use it all the same.
+	// asked: the queue does not select the group's namespace. asking: the API server has not said yet who may use it
+	// all the same.
 	asked, asking bool
 	// failures counts the plans in a row that could not be carried out; none is made before backoff.
 	failures int
 	backoff  time.Time
-	// look is when something can be said of the group that was not said at once; zero: nothing.
-	look time.Time
-	said said
+	// reportAt is when something can be reported that was held back, so that it does not change too often; zero:
+	// nothing was.
+	reportAt     time.Time
+	lastReported groupReport
 }
 
 func newIndex(completed func(*group)) *index {
@@ -178,7 +182,8 @@ func (x *index) podSeen(pod *corev1.Pod) {
 	x.touch(m.group)
 }
 
-// inOrder inserts a pod into the pods of its group, the oldest first: a group looks alike whatever order its pods came in.
+// inOrder inserts a pod into the pods of its group, the oldest first: a group looks alike whatever order its pods came
+// in.
 func inOrder(pods []*core.Pod, p *core.Pod) []*core.Pod {
 	at, _ := slices.BinarySearchFunc(pods, p, func(a, b *core.Pod) int {
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
@@ -189,8 +194,8 @@ func inOrder(pods []*core.Pod, p *core.Pod) []*core.Pod {
 // finishedLag is how far behind the news of pods that have finished may be.
 const finishedLag = 200 * time.Millisecond
 
-// await gives the news time to arrive that members which count as finished are gone: a gang that is restarted as a whole must
-// not be taken for one that is half-finished.
+// await gives the news time to arrive that members which count as finished are gone: a gang that is restarted as a
+// whole must not be taken for one that is half-finished.
 func (x *index) await(g *group) {
 	if until := time.Now().Add(finishedLag); g.backoff.Before(until) {
 		g.backoff = until
@@ -287,8 +292,8 @@ func (x *index) setQueue(g *group, queue string) {
 	}
 }
 
-// finishedSeen and finishedGone keep the members of groups that have finished, of which the scheduler's own caches know nothing.
-// Those that are being deleted are none: they were evicted, or will be replaced.
+// finishedSeen and finishedGone keep the members of groups that have finished, of which the scheduler's own caches know
+// nothing. Those that are being deleted are none: they were evicted, or will be replaced.
 func (x *index) finishedSeen(o *metav1.PartialObjectMetadata) {
 	if o.DeletionTimestamp != nil {
 		x.finishedGone(o)

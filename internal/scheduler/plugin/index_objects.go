@@ -21,7 +21,7 @@ func (x *index) podGroupSeen(pg *scheduling.PodGroup) {
 	changed := fresh || !apiequality.Semantic.DeepEqual(g.spec.Spec, pg.Spec)
 	g.spec = pg
 	if fresh {
-		g.said, g.failures = saidIn(pg), 0
+		g.lastReported, g.failures = groupReportOf(pg), 0
 	}
 	if !changed {
 		return

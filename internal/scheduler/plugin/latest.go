@@ -19,8 +19,8 @@ const (
 // errAgain is returned by a write that is to be tried again, though nothing is wrong.
 var errAgain = errors.New("again")
 
-// latestQueue is a workqueue of keys with the latest value of each. Work for one key runs one at a time and does the value that is the
-// latest then, so an older value never takes effect last.
+// latestQueue is a workqueue of keys with the latest value of each. Work for one key runs one at a time and does the
+// value that is the latest then, so an older value never takes effect last.
 type latestQueue[K comparable, V any] struct {
 	queue workqueue.TypedRateLimitingInterface[K]
 	do    func(context.Context, K, V) error

@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 )
 
-// TestLatestValueTakesEffectLast: of one key nothing is done while something older is under way, what is newer takes its place, and
-// what failed is done again unless there is something newer.
+// TestLatestValueTakesEffectLast: of one key nothing is done while something older is under way, what is newer takes
+// its place, and what failed is done again unless there is something newer.
 func TestLatestValueTakesEffectLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, release, took := make(chan string, 10), make(chan error), make(chan string, 10)

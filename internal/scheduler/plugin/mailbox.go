@@ -2,8 +2,8 @@ package plugin
 
 import "sync"
 
-// mailbox holds the messages to the planner. Posting one never waits, not even while a round runs, so handlers of events may post with
-// locks held.
+// mailbox holds the messages to the planner. Posting one never waits, not even while a round runs, so handlers of
+// events may post with locks held.
 type mailbox struct {
 	mu       sync.Mutex
 	messages []func()

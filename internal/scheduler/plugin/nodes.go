@@ -13,9 +13,9 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/core"
 )
 
-// nodes lets core place pods: pods that wait are assumed in the scheduler's cache, as a scheduling cycle does it, and pods
-// that run are taken out of the snapshot alone, which nobody else sees meanwhile: the planner, which owns it, uses it while the
-// scheduling goroutine waits for a pod.
+// nodes lets core place pods: pods that wait are assumed in the scheduler's cache, as a scheduling cycle does it, and
+// pods that run are taken out of the snapshot alone, which nobody else sees meanwhile: the planner, which owns it, uses
+// it while the scheduling goroutine waits for a pod.
 type nodes struct {
 	logger   klog.Logger
 	profile  framework.Framework
@@ -38,8 +38,8 @@ type nodes struct {
 	// edits counts changes of the snapshot that the cache knows nothing of.
 	edits int64
 	err   error
-	// uncounted tells of resources that the profile's filters do not look for on nodes. Unless foreseen is true they are others than
-	// those that sites knows.
+	// uncounted tells of resources that the profile's filters do not look for on nodes. Unless foreseen is true they
+	// are others than those that sites knows.
 	uncounted func(resource string) bool
 	foreseen  bool
 }

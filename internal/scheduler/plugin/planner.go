@@ -32,9 +32,9 @@ type podRequest struct {
 	reply  chan<- popped
 }
 
-// planner decides about groups between the scheduling cycles. It is one goroutine, run, which owns everything here: the index of pods,
-// groups and queues, the nodes, the attempts to bind gangs and the room that is kept. Others send it messages. All methods run on that
-// goroutine, except for those that say otherwise.
+// planner decides about groups between the scheduling cycles. It is one goroutine, run, which owns everything here: the
+// index of pods, groups and queues, the nodes, the attempts to bind gangs and the room that is kept. Others send it
+// messages. All methods run on that goroutine, except for those that say otherwise.
 type planner struct {
 	config     Config
 	handle     fwk.Handle
@@ -48,13 +48,15 @@ type planner struct {
 	// rights is nil where everybody may use all queues.
 	rights *rights
 
-	// inbox has what happened, in the order in which it did. calls come from goroutines that wait for their end, and come first.
+	// inbox has what happened, in the order in which it did. calls come from goroutines that wait for their end, and
+	// come first.
 	inbox *mailbox
 	calls chan func(context.Context)
 	// ended is closed when the planner answers no more.
 	ended chan struct{}
 
-	// request is that of the scheduling goroutine; nil while it is in a cycle, which the snapshot of the nodes belongs to then.
+	// request is that of the scheduling goroutine; nil while it is in a cycle, which the snapshot of the nodes belongs
+	// to then.
 	request *podRequest
 	// leads: there has been a request, which there is not before this scheduler leads.
 	leads bool
@@ -119,7 +121,8 @@ func (pl *planner) run(ctx context.Context) {
 	}
 }
 
-// read does what the messages say that have come so far. Calls do not wait for all of them: a scheduling cycle does then.
+// read does what the messages say that have come so far. Calls do not wait for all of them: a scheduling cycle does
+// then.
 func (pl *planner) read(ctx context.Context) {
 	for _, message := range pl.inbox.take() {
 		message()
@@ -131,8 +134,8 @@ func (pl *planner) read(ctx context.Context) {
 	}
 }
 
-// serve answers the scheduling goroutine if it waits and there is a pod with a node, or a round finds a node for one. A round sees what
-// has happened until it begins.
+// serve answers the scheduling goroutine if it waits and there is a pod with a node, or a round finds a node for one. A
+// round sees what has happened until it begins.
 func (pl *planner) serve(ctx context.Context) {
 	for pl.request != nil && !pl.handOut(ctx) && pl.index.woken && ctx.Err() == nil {
 		pl.index.woken = false
@@ -170,7 +173,8 @@ func (pl *planner) tick(n int, now time.Time) {
 	pl.overdue(now)
 }
 
-// feed takes pods of other profiles out of the scheduler's queue. It is a goroutine of its own, for the queue has it wait.
+// feed takes pods of other profiles out of the scheduler's queue. It is a goroutine of its own, for the queue has it
+// wait.
 func (pl *planner) feed(ctx context.Context, logger klog.Logger) {
 	for {
 		info, err := pl.pop(logger)
@@ -185,8 +189,8 @@ func (pl *planner) feed(ctx context.Context, logger klog.Logger) {
 	}
 }
 
-// call has the planner do something and waits for that. It runs on the goroutine of the caller, and returns false if the planner has
-// ended.
+// call has the planner do something and waits for that. It runs on the goroutine of the caller, and returns false if
+// the planner has ended.
 func (pl *planner) call(do func(context.Context)) bool {
 	done := make(chan struct{})
 	select {

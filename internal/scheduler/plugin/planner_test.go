@@ -42,8 +42,8 @@ func (r *rig) cycle() (*assignment, *fwk.Status, time.Duration) {
 	return got.assignment, status, timeout
 }
 
-// TestPlannerOwnsItsState has several goroutines tell the planner of pods, while the scheduling goroutine asks for them and binds them,
-// and others fail: with the race detector it shows that nothing but messages is shared.
+// TestPlannerOwnsItsState has several goroutines tell the planner of pods, while the scheduling goroutine asks for them
+// and binds them, and others fail: with the race detector it shows that nothing but messages is shared.
 func TestPlannerOwnsItsState(t *testing.T) {
 	const gangs, size = 40, 4
 	r := newRig(t, 8)
@@ -118,7 +118,8 @@ func (r *rig) waits() (waits bool) {
 	return waits
 }
 
-// TestPermitWaitsByGangSize: how long the pods of a gang wait for one another follows how many there are, and what ends that says so.
+// TestPermitWaitsByGangSize: how long the pods of a gang wait for one another follows how many there are, and what ends
+// that says so.
 func TestPermitWaitsByGangSize(t *testing.T) {
 	for _, c := range []struct {
 		size int
@@ -148,7 +149,7 @@ func TestPermitWaitsByGangSize(t *testing.T) {
 		t.Fatalf("before its time: %q", a.why)
 	}
 	r.overdue(now.Add(permitTimeout(3)))
-	said := r.index.groups["default/g"].said
+	said := r.index.groups["default/g"].lastReported
 	for _, part := range []string{"1 of the 3 pods", "within 1m0.3s", "1m0s, and 100ms for each pod"} {
 		if said.reason != scheduling.ReasonBindingFailed || !strings.Contains(said.message, part) {
 			t.Errorf("the group says %s: %q, which lacks %q", said.reason, said.message, part)

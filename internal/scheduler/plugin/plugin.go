@@ -34,13 +34,14 @@ type Config struct {
 	TopologyLabel string
 }
 
-// Plugin is the part that the scheduling framework calls. It asks the planner, which decides, and holds nothing that the planner knows.
+// Plugin is the part that the scheduling framework calls. It asks the planner, which decides, and holds nothing that
+// the planner knows.
 type Plugin struct {
 	handle  fwk.Handle
 	planner *planner
 	queued  *queuedPods
-	// current is what the planner gave to the scheduling cycle that runs; nil: a pod of another profile. It belongs to the scheduling
-	// goroutine.
+	// current is what the planner gave to the scheduling cycle that runs; nil: a pod of another profile. It belongs to
+	// the scheduling goroutine.
 	current *assignment
 
 	binder  fwk.BindPlugin
@@ -125,14 +126,14 @@ func factory(config Config, made *[]*Plugin) func(context.Context, runtime.Objec
 // Name implements fwk.Plugin.
 func (p *Plugin) Name() string { return Name }
 
-// EventsToRegister names no events: pods that are held back stay so until a plan has a node for them. Without it each event would
-// have the queue look at each of them.
+// EventsToRegister names no events: pods that are held back stay so until a plan has a node for them. Without it each
+// event would have the queue look at each of them.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return nil, nil
 }
 
-// PreEnqueue holds pods back until a plan has a node for them. They are in the queue to be taken out at once, or because a scheduling
-// cycle has failed.
+// PreEnqueue holds pods back until a plan has a node for them. They are in the queue to be taken out at once, or
+// because a scheduling cycle has failed.
 func (p *Plugin) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
 	if p.queued.isTaken(pod.UID) {
 		return nil
@@ -177,7 +178,8 @@ func (p *Plugin) Reserve(context.Context, fwk.CycleState, *corev1.Pod, string) *
 	return nil
 }
 
-// Unreserve is called when a pod that had got through its scheduling cycle is not bound, on the goroutine that binds it.
+// Unreserve is called when a pod that had got through its scheduling cycle is not bound, on the goroutine that binds
+// it.
 func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ string) {
 	if as := assignedIn(state); as != nil { // the planner takes back itself what it has placed
 		p.planner.inbox.post(func() { p.planner.unbound(as) })

@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// queuedPods are the pods that the scheduler's queue has been given, which happens at another time than the planner hears of them. A
-// gang is planned only when all of its pods have come here, for only then can they be handed out. It belongs to the queue, which
-// several goroutines use, and has a lock of its own.
+// queuedPods are the pods that the scheduler's queue has been given, which happens at another time than the planner
+// hears of them. A gang is planned only when all of its pods have come here, for only then can they be handed out. It
+// belongs to the queue, which several goroutines use, and has a lock of its own.
 type queuedPods struct {
 	mu sync.Mutex
 	// pods are nil once they are in the scheduler's queue.
@@ -18,7 +18,8 @@ type queuedPods struct {
 	taken types.UID
 }
 
-// keep keeps a new pod, or the new version of one that is kept. It returns false for one that is in the scheduler's queue.
+// keep keeps a new pod, or the new version of one that is kept. It returns false for one that is in the scheduler's
+// queue.
 func (q *queuedPods) keep(pod *corev1.Pod) (kept, fresh bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// plannedKey marks the state of a pod that the planner places, as opposed to that of a scheduling cycle: the plugin's own methods, which
-// the framework calls for both, leave it to the planner.
+// plannedKey marks the state of a pod that the planner places, as opposed to that of a scheduling cycle: the plugin's
+// own methods, which the framework calls for both, leave it to the planner.
 const plannedKey fwk.StateKey = Name + "/planned"
 
 // assignedKey is where the state of a scheduling cycle has the pod's assignment.
@@ -56,8 +56,8 @@ func reserves(pod *corev1.Pod) bool {
 	return false
 }
 
-// reserve has the profile's plugins set aside the volumes and devices of a pod that is assumed, so that the next pod of a plan
-// does not count on them.
+// reserve has the profile's plugins set aside the volumes and devices of a pod that is assumed, so that the next pod of
+// a plan does not count on them.
 func (n *nodes) reserve(ctx context.Context, state fwk.CycleState, uid types.UID) *fwk.Status {
 	pod := n.assumed[uid]
 	if pod == nil || !reserves(pod) {

@@ -26,8 +26,8 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/core"
 )
 
-// rig is a scheduler with its plugins, cache and queue and our planner, which a test feeds by hand: there is no API server. The test
-// does what the planner's goroutine would, unless it starts that.
+// rig is a scheduler with its plugins, cache and queue and our planner, which a test feeds by hand: there is no API
+// server. The test does what the planner's goroutine would, unless it starts that.
 type rig struct {
 	testing.TB
 	*planner
@@ -157,8 +157,8 @@ func (r *rig) drop() {
 		r.index.touch(m.group)
 	}
 	for _, g := range r.index.groups {
-		if g.core.Hold != nil {
-			g.core.Hold, g.changed = nil, true
+		if g.core.Reservation != nil {
+			g.core.Reservation, g.changed = nil, true
 		}
 	}
 	r.ready, r.evictions.queue.values = nil, map[types.UID]eviction{}

@@ -39,7 +39,7 @@ func (pl *planner) round(ctx context.Context) {
 		return
 	}
 	x.capacities(list, pl.config.TopologyLabel)
-	pl.releaseHolds(ctx)
+	pl.releaseReservations(ctx)
 	groups, skipped, full := pl.choose(began)
 	if len(groups) == 0 {
 		return
@@ -68,8 +68,8 @@ func (pl *planner) round(ctx context.Context) {
 	}
 }
 
-// choose lists the groups of a round, by name: those to be tried, and those for which room is kept, which are skipped if they are
-// not to be tried. A full round tries groups again that did not fit; between two of these they wait.
+// choose lists the groups of a round, by name: those to be tried, and those for which room is kept, which are skipped
+// if they are not to be tried. A full round tries groups again that did not fit; between two of these they wait.
 func (pl *planner) choose(now time.Time) (groups []*core.Group, skipped map[*core.Group]bool, full bool) {
 	x := pl.index
 	skipped, pl.due, x.alarm = map[*core.Group]bool{}, false, time.Time{}
@@ -78,7 +78,7 @@ func (pl *planner) choose(now time.Time) (groups []*core.Group, skipped map[*cor
 			continue
 		}
 		try := pl.tries(g, now)
-		if !try && g.core.Hold == nil {
+		if !try && g.core.Reservation == nil {
 			continue
 		}
 		full = full || try && !g.changed
@@ -161,10 +161,11 @@ func (pl *planner) domains(c *core.Cluster) {
 	c.Domains = sortedNames(seen)
 }
 
-// releaseHolds takes room back that was kept, for the round gives it anew, and drops that of groups that have changed.
-func (pl *planner) releaseHolds(ctx context.Context) {
+// releaseReservations takes room back that was kept, for the round gives it anew, and drops that of groups that have
+// changed.
+func (pl *planner) releaseReservations(ctx context.Context) {
 	for g := range pl.index.waiting {
-		h := g.core.Hold
+		h := g.core.Reservation
 		if h == nil {
 			continue
 		}
@@ -174,7 +175,7 @@ func (pl *planner) releaseHolds(ctx context.Context) {
 			valid = valid && !at.Pod.Gone && !at.Pod.Ending && at.Pod.Node == "" && pl.nodes.exists(at.Node)
 		}
 		if !valid {
-			g.core.Hold = nil
+			g.core.Reservation = nil
 			g.changed = true
 		}
 	}
@@ -193,7 +194,7 @@ func (pl *planner) discard(ctx context.Context, result core.Result) {
 	}
 	clear(pl.nodes.away)
 	for _, d := range result.Decisions {
-		d.Group.Hold = nil
+		d.Group.Reservation = nil
 	}
 	pl.nextFull = time.Now().Add(tick)
 	pl.due = true
@@ -203,15 +204,15 @@ func (pl *planner) discard(ctx context.Context, result core.Result) {
 func (pl *planner) carryOut(d *core.Decision, now time.Time) {
 	x := pl.index
 	g := x.groups[d.Group.Name]
-	g.changed, g.tried, g.backoff, g.look = false, x.freed, time.Time{}, time.Time{}
-	g.core.Hold = d.Hold
+	g.changed, g.tried, g.backoff, g.reportAt = false, x.freed, time.Time{}, time.Time{}
+	g.core.Reservation = d.Reservation
 	for _, gang := range d.Gangs {
 		a := &attempt{group: g, size: len(gang), arrived: map[types.UID]bool{}}
 		for _, at := range gang {
 			m := x.pods[types.UID(at.Pod.UID)]
 			x.place(m, at.Node)
 			if pl.conditions.pods.drop(m.pod.UID) { // it does not wait any more
-				m.told = told{}
+				m.lastReported = podReport{}
 			}
 			m.attempt = a
 			pl.ready = append(pl.ready, m)

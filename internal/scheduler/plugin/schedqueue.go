@@ -10,11 +10,11 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// planningQueue is the scheduler's queue without the pods that wait for a plan: at each event it goes over all pods that it has, and
-// of these no event makes one fit without a plan.
+// planningQueue is the scheduler's queue without the pods that wait for a plan: at each event it goes over all pods
+// that it has, and of these no event makes one fit without a plan.
 //
-// The planner is told of each event that may let pods fit, when the scheduler's cache has taken the event in. The planner's own
-// informers may hear of the event before that, and a round would not see yet what it brought about.
+// The planner is told of each event that may let pods fit, when the scheduler's cache has taken the event in. The
+// planner's own informers may hear of the event before that, and a round would not see yet what it brought about.
 type planningQueue struct {
 	internalqueue.SchedulingQueue
 	pods    *queuedPods
@@ -52,7 +52,8 @@ func (q *planningQueue) Delete(pod *corev1.Pod) {
 	q.SchedulingQueue.Delete(pod)
 }
 
-// take takes out a pod for its scheduling cycle; nil if it is not there any more. PreEnqueue lets it through only meanwhile.
+// take takes out a pod for its scheduling cycle; nil if it is not there any more. PreEnqueue lets it through only
+// meanwhile.
 func (q *planningQueue) take(ctx context.Context, logger klog.Logger, pod *corev1.Pod) *framework.QueuedPodInfo {
 	if kept := q.pods.release(pod.UID); kept != nil {
 		q.SchedulingQueue.Add(klog.NewContext(ctx, logger), kept) // held back, so that nobody else pops it
@@ -66,7 +67,7 @@ func (q *planningQueue) take(ctx context.Context, logger klog.Logger, pod *corev
 func (q *planningQueue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk.ClusterEvent, old, obj any, check internalqueue.PreEnqueueCheck) {
 	q.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, event, old, obj, check)
 	if x := q.planner.index; mayMakeRoom(event) || brings(event) {
-		q.planner.inbox.post(func() { x.moved(event) })
+		q.planner.inbox.post(func() { x.wakeFor(event) })
 	}
 }
 
@@ -88,8 +89,8 @@ func brings(event fwk.ClusterEvent) bool {
 		event.ActionType&(fwk.Add|fwk.UpdatePodLabel) != 0
 }
 
-// moved wakes the groups that wait, if the event may let one of them fit.
-func (x *index) moved(event fwk.ClusterEvent) {
+// wakeFor wakes the groups that wait, if the event may let one of them fit.
+func (x *index) wakeFor(event fwk.ClusterEvent) {
 	if mayMakeRoom(event) || len(x.attracted) > 0 {
 		x.freed++
 		x.wake()

@@ -151,8 +151,8 @@ func BenchmarkPreemption(b *testing.B) {
 	r.group("high", "high", 64, "4")
 	for b.Loop() {
 		r.plan()
-		if g := r.index.groups["default/high"]; g.core.Hold == nil || len(g.core.Hold.Blockers) != 64 {
-			b.Fatalf("not planned with 64 victims: %+v", g.core.Hold)
+		if g := r.index.groups["default/high"]; g.core.Reservation == nil || len(g.core.Reservation.Blockers) != 64 {
+			b.Fatalf("not planned with 64 victims: %+v", g.core.Reservation)
 		}
 		b.StopTimer()
 		r.drop()

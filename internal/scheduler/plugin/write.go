@@ -26,13 +26,13 @@ type conditions struct {
 	core   kubernetes.Interface
 	lister corelisters.PodLister
 	groups *latestQueue[types.NamespacedName, scheduling.PodGroupCondition]
-	pods   *latestQueue[types.UID, podReport]
+	pods   *latestQueue[types.UID, podWrite]
 }
 
-// podReport is why a pod waits.
-type podReport struct {
+// podWrite is what is to be written on a pod, of that name.
+type podWrite struct {
 	key types.NamespacedName
-	told
+	podReport
 }
 
 func newConditions(c client.Client, core kubernetes.Interface, pods corelisters.PodLister) *conditions {
@@ -67,7 +67,7 @@ func (c *conditions) writeGroup(ctx context.Context, key types.NamespacedName, c
 }
 
 // writePod says on a pod why it waits, if it still does.
-func (c *conditions) writePod(ctx context.Context, uid types.UID, report podReport) error {
+func (c *conditions) writePod(ctx context.Context, uid types.UID, report podWrite) error {
 	pod, err := c.lister.Pods(report.key.Namespace).Get(report.key.Name)
 	if err != nil || pod.UID != uid || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
 		return nil // a lister's only error is that there is no such pod
@@ -83,7 +83,7 @@ func (c *conditions) writePod(ctx context.Context, uid types.UID, report podRepo
 }
 
 // patchPod writes the condition PodScheduled of a pod, unless the pod has changed.
-func (c *conditions) patchPod(ctx context.Context, pod *corev1.Pod, report podReport) error {
+func (c *conditions) patchPod(ctx context.Context, pod *corev1.Pod, report podWrite) error {
 	status := pod.Status.DeepCopy()
 	podutil.UpdatePodCondition(status, &corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
 		Reason: report.reason, Message: report.message, ObservedGeneration: podutil.CalculatePodConditionObservedGeneration(status, pod.Generation, corev1.PodScheduled)})
@@ -121,7 +121,7 @@ func (e *evictions) run(ctx context.Context) { e.queue.run(ctx, 8) }
 // add has a pod evicted.
 func (e *evictions) add(pod *corev1.Pod, d *core.Decision) {
 	message := fmt.Sprintf("%s: preempting to make room for group %s", scheduling.SchedulerName, d.Group.Name)
-	if d.Hold == nil {
+	if d.Reservation == nil {
 		message = fmt.Sprintf("%s: group %s was bound in part only and could not be completed", scheduling.SchedulerName, d.Group.Name)
 	}
 	e.queue.put(pod.UID, eviction{pod, message})
