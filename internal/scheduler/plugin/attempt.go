@@ -92,9 +92,13 @@ func (pl *planner) handOut(ctx context.Context) bool {
 func (pl *planner) settleLast() {
 	as := pl.last
 	pl.last = nil
-	if as != nil && !as.attempt.arrived[as.pod.UID] {
+	switch {
+	case as == nil:
+	case !as.attempt.arrived[as.pod.UID]:
 		pl.fail(as.attempt, "pod "+as.pod.Name+" did not get through its scheduling cycle")
 		pl.giveUp(as)
+	case as.attempt.why != "": // it failed, maybe before the framework had noted that this pod waits
+		pl.turnAway(as.attempt)
 	}
 }
 
@@ -153,11 +157,16 @@ func (pl *planner) fail(a *attempt, why string) {
 		return
 	}
 	a.why = why
-	if len(a.arrived) < a.size {
-		pl.atPermit(a, func(w fwk.WaitingPod) { w.Reject(Name, why) })
-	}
+	pl.turnAway(a)
 	pl.index.backOff(a.group, time.Now())
 	pl.reportFailure(a.group, why)
+}
+
+// turnAway has the pods of a failed attempt leave Permit, unless all had arrived: then they bind.
+func (pl *planner) turnAway(a *attempt) {
+	if len(a.arrived) < a.size {
+		pl.atPermit(a, func(w fwk.WaitingPod) { w.Reject(Name, a.why) })
+	}
 }
 
 // backOff keeps a group from being planned for a time that grows with each failure.
