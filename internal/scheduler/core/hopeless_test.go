@@ -36,7 +36,7 @@ func TestHopelessOnce(t *testing.T) {
 		w.cluster.Nodes = c
 		small := w.group("small", "high", 8, 3)
 		d := w.round(t)
-		if got := len(d["small"].Evict); got != 8 || small.Hold == nil {
+		if got := len(d["small"].Evict); got != 8 || small.Reservation == nil {
 			t.Errorf("beside %d hopeless groups, %d pods are evicted for one that fits then", hopeless, got)
 		}
 		if hopeless > 0 && d["hopeless0"].Reason != NoRoom {

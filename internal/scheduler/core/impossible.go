@@ -169,7 +169,7 @@ func (n need) least(pods []*Pod) Resources {
 // leastOf takes the smallest pods of each role that it must, and then the smallest of all that are left.
 func (n need) leastOf(name string, pods []*Pod) int64 {
 	pods = slices.SortedStableFunc(slices.Values(pods), func(a, b *Pod) int { return cmp.Compare(a.Requests[name], b.Requests[name]) })
-	must, left, sum := n.clone().roles, n.total-n.reserved(), int64(0)
+	must, left, sum := n.clone().roles, n.total-n.ofRoles(), int64(0)
 	for _, p := range pods {
 		if must[p.Role] > 0 {
 			must[p.Role]--

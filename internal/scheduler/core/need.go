@@ -12,8 +12,8 @@ type need struct {
 	roles map[string]int
 }
 
-// reserved is how many of the total are set aside for roles.
-func (n *need) reserved() int {
+// ofRoles is how many of the total are set aside for roles.
+func (n *need) ofRoles() int {
 	sum := 0
 	for _, v := range n.roles {
 		sum += v
@@ -22,7 +22,7 @@ func (n *need) reserved() int {
 }
 
 // takes tells whether a pod of the role counts for what is lacking.
-func (n *need) takes(role string) bool { return n.roles[role] > 0 || n.total > n.reserved() }
+func (n *need) takes(role string) bool { return n.roles[role] > 0 || n.total > n.ofRoles() }
 
 func (n *need) took(role string) {
 	n.total--
@@ -57,7 +57,7 @@ func (r *round) lacks(g *Group) need {
 			n.roles[role] = lack
 		}
 	}
-	n.total = max(n.total, n.reserved(), 0)
+	n.total = max(n.total, n.ofRoles(), 0)
 	return n
 }
 
@@ -71,7 +71,7 @@ func (r *round) node(p *Pod) string {
 
 // stays tells whether a pod holds room and is not on its way out.
 func (r *round) stays(p *Pod) bool {
-	return r.node(p) != "" && !p.Ending && !r.leaving[p] && !r.held[p]
+	return r.node(p) != "" && !p.Ending && !r.leaving[p] && !r.reserved[p]
 }
 
 func (r *round) waits(p *Pod) bool { return r.node(p) == "" && !p.Ending }

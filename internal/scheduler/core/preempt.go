@@ -216,13 +216,13 @@ func (r *round) displace(g *Group, d *Decision, n need, pods []*Pod, units []uni
 		r.commit(g, d)
 		return true
 	}
-	h := &Hold{Placements: r.planned(g), Order: r.order + 1, Preempting: preempting}
+	res := &Reservation{Placements: r.planned(g), Order: r.order + 1, Preempting: preempting}
 	for _, u := range out {
-		h.Blockers = append(h.Blockers, u.pods...)
+		res.Blockers = append(res.Blockers, u.pods...)
 	}
 	r.rollback(mark)
-	r.keep(g, h)
-	r.waitFor(d, h)
+	r.keep(g, res)
+	r.waitFor(d, res)
 	return true
 }
 

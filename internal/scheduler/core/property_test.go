@@ -198,7 +198,7 @@ func (l *life) check() {
 			ending[p] = p.Ending
 		}
 	}
-	kept := slices.ContainsFunc(l.cluster.Groups, func(g *Group) bool { return g.Hold != nil })
+	kept := slices.ContainsFunc(l.cluster.Groups, func(g *Group) bool { return g.Reservation != nil })
 	decisions := l.round(l.t)
 	usedAfter := used(l.cluster.Groups)
 	for _, name := range sortedKeys(decisions) {
@@ -269,14 +269,14 @@ func (l *life) checkGangs(d *Decision, was before) {
 
 // checkHold: nobody is evicted who may not be, for a group that would not fit, or in vain.
 func (l *life) checkHold(d *Decision, ending map[*Pod]bool) {
-	h := d.Hold
-	if h == nil {
+	res := d.Reservation
+	if res == nil {
 		if len(d.Evict) > 0 {
 			l.errorf("group %s evicts %v and gets nothing", d.Group.Name, names(d.Evict))
 		}
 		return
 	}
-	if !h.Preempting {
+	if !res.Preempting {
 		l.stats["reservations"]++
 		if len(d.Evict) > 0 {
 			l.errorf("group %s evicts %v to reserve room", d.Group.Name, names(d.Evict))
@@ -286,7 +286,7 @@ func (l *life) checkHold(d *Decision, ending map[*Pod]bool) {
 		return
 	}
 	gone := map[*Pod]bool{}
-	for _, p := range h.Blockers {
+	for _, p := range res.Blockers {
 		gone[p] = true
 	}
 	l.stats["evictions"] += len(d.Evict)
@@ -299,13 +299,13 @@ func (l *life) checkHold(d *Decision, ending map[*Pod]bool) {
 		}
 	}
 	for _, g := range l.cluster.Groups { // later rooms build on this one
-		if g.Hold != nil && g.Hold.Order > h.Order {
-			for _, at := range g.Hold.Placements {
+		if g.Reservation != nil && g.Reservation.Order > res.Order {
+			for _, at := range g.Reservation.Placements {
 				gone[at.Pod] = true
 			}
 		}
 	}
-	if !l.holdFits(h, gone) {
+	if !l.reservationFits(res, gone) {
 		l.errorf("group %s does not fit after its evictions", d.Group.Name)
 	}
 }
@@ -326,7 +326,7 @@ func (l *life) checkVictim(d *Decision, g *Group, gone map[*Pod]bool) {
 	if rest == 0 && evicted > 1 {
 		l.stats["gangs evicted"]++
 	}
-	if !l.holdFits(d.Hold, gone) {
+	if !l.reservationFits(d.Reservation, gone) {
 		return
 	}
 	without := maps.Clone(gone) // at least one of what this group loses must be needed
@@ -335,7 +335,7 @@ func (l *life) checkVictim(d *Decision, g *Group, gone map[*Pod]bool) {
 			delete(without, p)
 		}
 	}
-	if l.holdFits(d.Hold, without) {
+	if l.reservationFits(d.Reservation, without) {
 		l.errorf("%s evicts pods of %s in vain", d.Group.Name, g.Name)
 	}
 }
@@ -353,14 +353,14 @@ func losses(d *Decision, g *Group) (evicted, rest int) {
 	return evicted, rest
 }
 
-// holdFits tells whether the pods of a hold fit where they are planned once some others have gone. Room kept for others
+// reservationFits tells whether the pods of a reservation fit where they are planned once some others have gone. Room kept for others
 // counts as taken.
-func (l *life) holdFits(h *Hold, gone map[*Pod]bool) bool {
+func (l *life) reservationFits(res *Reservation, gone map[*Pod]bool) bool {
 	mine := map[*Pod]bool{}
-	for _, at := range h.Placements {
+	for _, at := range res.Placements {
 		mine[at.Pod] = true
 	}
-	for _, at := range h.Placements {
+	for _, at := range res.Placements {
 		n := l.node(at.Node)
 		used := Resources{}
 		for p := range n.pods {
@@ -389,26 +389,26 @@ func (l *life) checkNodes() {
 			}
 		}
 	}
-	held := map[*Pod]string{}
+	reserved := map[*Pod]string{}
 	for _, g := range l.cluster.Groups {
-		if g.Hold != nil {
-			for _, at := range g.Hold.Placements {
-				held[at.Pod] = at.Node
+		if g.Reservation != nil {
+			for _, at := range g.Reservation.Placements {
+				reserved[at.Pod] = at.Node
 			}
 		}
 	}
 	for _, n := range l.nodes {
-		l.checkNode(n, on, held)
+		l.checkNode(n, on, reserved)
 	}
 }
 
-func (l *life) checkNode(n *node, on, held map[*Pod]string) {
+func (l *life) checkNode(n *node, on, reserved map[*Pod]string) {
 	used := Resources{}
 	for p := range n.pods {
-		if on[p] != n.name && held[p] != n.name {
+		if on[p] != n.name && reserved[p] != n.name {
 			l.errorf("%s is on %s and should not be", p.Name, n.name)
 		}
-		if held[p] != "" {
+		if reserved[p] != "" {
 			continue
 		}
 		used.add(p.Requests, 1)
@@ -425,13 +425,13 @@ func (l *life) checkNode(n *node, on, held map[*Pod]string) {
 func (l *life) checkConserving(decisions map[string]*Decision) {
 	for _, name := range sortedKeys(decisions) {
 		d := decisions[name]
-		if d.Reason != NoRoom || d.Hold != nil || d.Group.Topology != "" {
+		if d.Reason != NoRoom || d.Reservation != nil || d.Group.Topology != "" {
 			continue
 		}
 		r := &round{Cluster: &l.cluster, used: used(l.cluster.Groups), at: map[*Pod]string{}, misfits: map[string]misfit{}, simulating: true}
 		for _, g := range l.cluster.Groups {
-			if g.Hold != nil {
-				for _, at := range g.Hold.Placements {
+			if g.Reservation != nil {
+				for _, at := range g.Reservation.Placements {
 					r.used[g.Queue].add(at.Pod.Requests, 1)
 				}
 			}
@@ -462,7 +462,7 @@ func (l *life) checkOrder(decisions map[string]*Decision) {
 // overtakes tells whether the group of b starts while that of a, which is like it and comes first, waits.
 func overtakes(a, b *Decision) bool {
 	ga, gb := a.Group, b.Group
-	if !alike(ga, gb) || len(a.Gangs) > 0 || bound(ga) > 0 || a.Hold != nil {
+	if !alike(ga, gb) || len(a.Gangs) > 0 || bound(ga) > 0 || a.Reservation != nil {
 		return false
 	}
 	started := 0

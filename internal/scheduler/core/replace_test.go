@@ -13,7 +13,7 @@ func TestReplacementGetsRoomThatEnds(t *testing.T) {
 	short.Pods[1].Ending = true
 	w.run(w.group("other", "other", 1, 1), "n01")
 	first := w.group("first", "high", 1, 2)
-	if d := w.round(t)["first"]; d.Hold != nil {
+	if d := w.round(t)["first"]; d.Reservation != nil {
 		t.Errorf("before the replacement exists, its room is promised to another group: %s", d.Message)
 	}
 	w.pod(short, "worker", 2)

@@ -11,11 +11,11 @@ import (
 type round struct {
 	*Cluster
 	used map[string]Resources
-	// at is where pods without a node have been placed; bound and held are those of them that stay there.
-	at          map[*Pod]string
-	bound, held map[*Pod]bool
-	// kept is the room kept for groups, until they have it or lose it.
-	kept map[*Group]*Hold
+	// at is where pods without a node have been placed; bound and reserved are those of them that stay there.
+	at              map[*Pod]string
+	bound, reserved map[*Pod]bool
+	// reservations are those of groups, until they have the room or lose it.
+	reservations map[*Group]*Reservation
 	// leaving are pods that this round evicts.
 	leaving map[*Pod]bool
 	log     []step
@@ -39,17 +39,17 @@ type round struct {
 
 // Round decides about all groups that wait: first those that lack pods of a gang that runs, then those for which room is
 // kept, then those that waited for too long, then all others; each in the order of queue priority, share, group priority and
-// age. It leaves on the nodes what it says is to be bound or held, and changes nothing else of the cluster.
+// age. It leaves on the nodes what it says is to be bound or reserved, and changes nothing else of the cluster.
 func Round(c *Cluster) Result {
-	r := &round{Cluster: c, used: c.usedNow(), at: map[*Pod]string{}, bound: map[*Pod]bool{}, held: map[*Pod]bool{}, kept: map[*Group]*Hold{},
+	r := &round{Cluster: c, used: c.usedNow(), at: map[*Pod]string{}, bound: map[*Pod]bool{}, reserved: map[*Pod]bool{}, reservations: map[*Group]*Reservation{},
 		leaving: map[*Pod]bool{}, misfits: map[string]misfit{}, hopeless: map[string]int{}, decisions: map[*Group]*Decision{}}
 	if r.Domain == nil {
 		r.Domain = func(string) string { return "" }
 	}
 	for _, g := range c.Groups {
-		if g.Hold != nil {
-			r.keep(g, g.Hold)
-			r.kept[g] = g.Hold
+		if g.Reservation != nil {
+			r.keep(g, g.Reservation)
+			r.reservations[g] = g.Reservation
 		}
 	}
 	var classes [classOther + 1][]*Group
@@ -62,8 +62,8 @@ func Round(c *Cluster) Result {
 		if r.result.More {
 			break
 		}
-		if class == classHeld {
-			r.serveHeld(groups)
+		if class == classReserved {
+			r.serveReserved(groups)
 		} else {
 			r.serve(newLine(groups))
 		}
@@ -97,7 +97,7 @@ func (r *round) running() []*Group {
 // Classes of groups, in the order in which they are tried.
 const (
 	classShort = iota
-	classHeld
+	classReserved
 	classStarving
 	classOther
 )
@@ -109,8 +109,8 @@ func (r *round) class(g *Group) (class int, ok bool) {
 	}
 	waits := slices.ContainsFunc(g.Pods, r.waits)
 	switch {
-	case g.Hold != nil:
-		return classHeld, true
+	case g.Reservation != nil:
+		return classReserved, true
 	case !waits:
 		return 0, false
 	case r.started(g) && r.lacks(g).total > 0:
@@ -137,11 +137,11 @@ func (r *round) serve(l *line) {
 	}
 }
 
-// serveHeld tries the groups for which room is kept. Each may have what only later holds take.
-func (r *round) serveHeld(groups []*Group) {
-	slices.SortFunc(groups, func(a, b *Group) int { return cmp.Compare(a.Hold.Order, b.Hold.Order) })
+// serveReserved tries the groups for which room is kept. Each may have what only later reservations take.
+func (r *round) serveReserved(groups []*Group) {
+	slices.SortFunc(groups, func(a, b *Group) int { return cmp.Compare(a.Reservation.Order, b.Reservation.Order) })
 	for _, g := range groups {
-		r.lift(r.kept[g])
+		r.lift(r.reservations[g])
 	}
 	for _, g := range groups {
 		for r.try(g) {
@@ -211,8 +211,8 @@ func (r *round) admitted(g *Group, d *Decision, n need) (pods []*Pod, refused bo
 
 // settle lets the room go that was kept for a group and lifted.
 func (r *round) settle(g *Group) {
-	if r.kept[g] != nil {
-		delete(r.kept, g)
+	if r.reservations[g] != nil {
+		delete(r.reservations, g)
 		r.released = true
 	}
 	r.log = nil
@@ -232,9 +232,9 @@ func (r *round) start(g *Group, d *Decision, n need, pods []*Pod) (again bool) {
 		r.evictStranded(g, d)
 		return false
 	}
-	if h := r.kept[g]; h != nil && h.pending() && (!h.Preempting || no.reason == NoRoom) {
-		r.keep(g, h)
-		r.waitFor(d, h)
+	if res := r.reservations[g]; res != nil && res.pending() && (!res.Preempting || no.reason == NoRoom) {
+		r.keep(g, res)
+		r.waitFor(d, res)
 		return false
 	}
 	r.settle(g)

@@ -97,8 +97,8 @@ func (l *life) checkLimits(d *Decision) {
 			given = append(given, at)
 		}
 	}
-	if d.Hold != nil {
-		given = append(given, d.Hold.Placements...)
+	if d.Reservation != nil {
+		given = append(given, d.Reservation.Placements...)
 	}
 	for _, at := range given {
 		if q.Barred != "" || q.over(at.Pod) != "" {

@@ -87,7 +87,7 @@ func (r *round) place(g *Group, p *Pod, among func(string) bool) *refusal {
 func (r *round) planned(g *Group) []Placement {
 	var all []Placement
 	for _, p := range g.Pods {
-		if node := r.at[p]; node != "" && !r.held[p] && !r.bound[p] {
+		if node := r.at[p]; node != "" && !r.reserved[p] && !r.bound[p] {
 			all = append(all, Placement{p, node})
 		}
 	}

@@ -70,8 +70,8 @@ type Group struct {
 	Partial time.Time
 	// Complete: the minimum was bound once. Such a group that loses pods is not a gang that failed to start.
 	Complete bool
-	// Hold is the room kept for the group by an earlier round.
-	Hold *Hold
+	// Reservation is the room kept for the group by an earlier round.
+	Reservation *Reservation
 }
 
 // Placement is a pod and its node.
@@ -80,12 +80,12 @@ type Placement struct {
 	Node string
 }
 
-// Hold is room that is kept for a group until those who use it have gone.
-type Hold struct {
+// Reservation is room that is kept for a group until those who use it have gone.
+type Reservation struct {
 	Placements []Placement
 	// Blockers are the pods whose end the group waits for.
 	Blockers []*Pod
-	// Order is that in which rooms are given: a hold may build on the room of earlier ones, and not the other way around.
+	// Order is that in which rooms are given: a reservation may build on the room of earlier ones, and not the other way around.
 	Order int
 	// Preempting: the blockers are evicted. Otherwise they end by themselves.
 	Preempting bool
@@ -161,8 +161,8 @@ type Decision struct {
 	Gangs [][]Placement
 	// Evict are pods, of any group, to evict now.
 	Evict []*Pod
-	// Hold is the room to keep for the group; the caller hands it back with the group's next round.
-	Hold *Hold
+	// Reservation is the room to keep for the group; the caller hands it back with the group's next round.
+	Reservation *Reservation
 	// Reason is why the group, or what is beyond its minimum, waits; Scheduled if nothing of it does.
 	Reason  Reason
 	Message string

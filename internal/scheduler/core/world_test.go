@@ -161,9 +161,9 @@ func (w *world) Take(p *Pod, name string) {
 // round runs a round, binds what it says and keeps the room that it says. Evicted pods go on until the test ends them.
 func (w *world) round(t testing.TB) map[string]*Decision {
 	t.Helper()
-	for _, g := range w.cluster.Groups { // Round puts holds itself
-		if g.Hold != nil {
-			for _, at := range g.Hold.Placements {
+	for _, g := range w.cluster.Groups { // Round puts reservations itself
+		if g.Reservation != nil {
+			for _, at := range g.Reservation.Placements {
 				if w.node(at.Node).pods[at.Pod] {
 					w.Take(at.Pod, at.Node)
 				}
@@ -173,7 +173,7 @@ func (w *world) round(t testing.TB) map[string]*Decision {
 	all := map[string]*Decision{}
 	for _, d := range Round(&w.cluster).Decisions {
 		all[d.Group.Name] = d
-		d.Group.Hold = d.Hold
+		d.Group.Reservation = d.Reservation
 		for _, gang := range d.Gangs {
 			for _, at := range gang {
 				at.Pod.Node = at.Node

@@ -29,11 +29,9 @@ func newBinder(ctx context.Context, handle fwk.Handle) (fwk.BindPlugin, error) {
 
 // Bind does what the default plugin does, for a bounded number of pods at a time: all pods of a gang come here at once.
 func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
-	select {
-	case p.binding <- struct{}{}:
-	case <-ctx.Done():
-		return fwk.AsStatus(ctx.Err())
+	if err := p.binding.Acquire(ctx, 1); err != nil {
+		return fwk.AsStatus(err)
 	}
-	defer func() { <-p.binding }()
+	defer p.binding.Release(1)
 	return p.binder.Bind(ctx, state, pod, node)
 }

@@ -141,14 +141,14 @@ func setup(ctx context.Context, opts *options.Options, settings Config, alone bo
 	if !ok {
 		return nil, nil, fmt.Errorf("the scheduler's snapshot is a %T", fw.SnapshotSharedLister())
 	}
-	n := newNodes(ctx, fw, sched.Cache, snapshot, made[0].index)
+	n := newNodes(klog.FromContext(ctx), fw, sched.Cache, snapshot, made[0].planner.index)
 	n.uncounted, n.foreseen = uncountedResources(cfg.Profiles, fw.ListPlugins().Filter.Enabled)
 	made[0].attach(ctx, sched, n)
 	return &cc, sched, nil
 }
 
-func newNodes(ctx context.Context, fw framework.Framework, cache internalcache.Cache, snapshot *internalcache.Snapshot, x *index) *nodes {
-	return &nodes{ctx: ctx, logger: klog.FromContext(ctx), profile: fw, cache: cache, snapshot: snapshot, index: x,
+func newNodes(logger klog.Logger, fw framework.Framework, cache internalcache.Cache, snapshot *internalcache.Snapshot, x *index) *nodes {
+	return &nodes{logger: logger, profile: fw, cache: cache, snapshot: snapshot, index: x,
 		assumed: map[types.UID]*corev1.Pod{}, reserved: map[types.UID]fwk.CycleState{}, away: map[string]*absence{}, searches: map[string]*search{}}
 }
 

@@ -13,13 +13,16 @@ type guest struct {
 	requests core.Resources
 }
 
+// isGuest tells whether a pod is one of another scheduler that counts.
+func isGuest(pod *corev1.Pod) bool {
+	return !ours(pod) && pod.Labels[scheduling.LabelQueue] != "" && pod.Spec.NodeName != ""
+}
+
 func (x *index) guestSeen(pod *corev1.Pod) {
-	name := pod.Labels[scheduling.LabelQueue]
-	if name == "" || pod.Spec.NodeName == "" {
+	if !isGuest(pod) {
 		return
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
+	name := pod.Labels[scheduling.LabelQueue]
 	requests := requestsOf(pod)
 	if old, ok := x.guests[pod.UID]; ok {
 		if equal(old.requests, requests) {
@@ -32,8 +35,6 @@ func (x *index) guestSeen(pod *corev1.Pod) {
 }
 
 func (x *index) guestGone(pod *corev1.Pod) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	g, ok := x.guests[pod.UID]
 	if !ok {
 		return

@@ -1,8 +1,8 @@
 package plugin
 
 import (
+	"cmp"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,9 +14,9 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/core"
 )
 
-// index is what the planner knows of pods, groups and queues, kept by events and by what the planner itself has decided.
+// index is what the planner knows of pods, groups and queues, kept by events and by what the planner itself has
+// decided. The planner owns it: no other goroutine reads or writes it.
 type index struct {
-	mu     sync.Mutex
 	pods   map[types.UID]*member
 	groups map[string]*group
 	// waiting are the groups with a pod that waits, and those for which room is kept.
@@ -34,13 +34,14 @@ type index struct {
 	sites        *sites
 	// filled: all was known when the planner began, which it does once the scheduler leads.
 	filled bool
-	// wake is told of every change that the planner should look at, completed of groups whose minimum is bound and of those of
-	// which nothing runs.
-	wake      func()
+	// woken: something has changed that the planner should look at. alarm is when it should without that; zero: never.
+	woken bool
+	alarm time.Time
+	// completed is told of groups whose minimum is bound and of those of which nothing runs.
 	completed func(*group)
 }
 
-// member is a pod of a group.
+// member is a pod of a group. Where it is, or is about to be, is in core.Node alone.
 type member struct {
 	pod   *corev1.Pod
 	core  *core.Pod
@@ -49,8 +50,13 @@ type member struct {
 	constraints string
 	// attempt is the last plan that gave the pod a node.
 	attempt *attempt
-	told    told
+	// lastReported is why it waits, as was last written on it.
+	lastReported podReport
 }
+
+// bound tells whether the API server knows the pod's node. A member that is not bound and has a node is being bound, or
+// about to be.
+func (m *member) bound() bool { return m.pod.Spec.NodeName != "" }
 
 type queue struct {
 	core     core.Queue
@@ -76,19 +82,39 @@ type group struct {
 	// changed: the group is to be tried whatever has been freed since tried.
 	changed bool
 	tried   uint64
-	// asked: the queue does not select the group's namespace. asking: the API server has not said yet who may use it all the same.
+	// asked: the queue does not select the group's namespace. asking: the API server has not said yet who may use it
+	// all the same.
 	asked, asking bool
-	// failures counts plans that could not be carried out; none is made before backoff.
+	// failures counts the plans in a row that could not be carried out; none is made before backoff.
 	failures int
 	backoff  time.Time
-	// look is when something can be said of the group that was not said at once; zero: nothing.
-	look time.Time
-	said said
+	// reportAt is when something can be reported that was held back, so that it does not change too often; zero:
+	// nothing was.
+	reportAt     time.Time
+	lastReported groupReport
 }
 
-func newIndex(wake func(), completed func(*group)) *index {
+func newIndex(completed func(*group)) *index {
 	return &index{pods: map[types.UID]*member{}, groups: map[string]*group{}, waiting: map[*group]bool{}, queues: map[string]*queue{},
-		used: map[string]core.Resources{}, guests: map[types.UID]guest{}, attracted: map[types.UID]bool{}, wake: wake, completed: completed, nodesChanged: true}
+		used: map[string]core.Resources{}, guests: map[types.UID]guest{}, attracted: map[types.UID]bool{}, completed: completed, nodesChanged: true}
+}
+
+// wake has the planner look at what has changed.
+func (x *index) wake() { x.woken = true }
+
+// wakeAt has it do so at some time.
+func (x *index) wakeAt(t time.Time) {
+	if x.alarm.IsZero() || t.Before(x.alarm) {
+		x.alarm = t
+	}
+}
+
+// alarmed is called when it is time.
+func (x *index) alarmed(now time.Time) {
+	if !x.alarm.After(now) {
+		x.alarm = time.Time{}
+	}
+	x.wake()
 }
 
 func groupKey(namespace, name string) string { return namespace + "/" + name }
@@ -123,17 +149,15 @@ func (x *index) podSeen(pod *corev1.Pod) {
 	if len(pod.Spec.SchedulingGates) > 0 {
 		return
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	m := x.pods[pod.UID]
 	if m == nil {
 		m = &member{group: x.groupOf(pod), core: &core.Pod{UID: string(pod.UID), Name: pod.Name, Role: pod.Labels[scheduling.LabelRole],
 			Created: pod.CreationTimestamp.Time}}
 		m.core.Requests = requestsOf(pod)
 		m.core.Shape = shapeOf(pod, m.core.Requests)
-		m.constraints = constraintsOf(pod)
+		m.constraints, m.pod = constraintsOf(pod), pod
 		x.pods[pod.UID] = m
-		m.group.core.Pods = append(m.group.core.Pods, m.core)
+		m.group.core.Pods = inOrder(m.group.core.Pods, m.core)
 		m.group.changed = true
 		if attracted(pod) {
 			x.attracted[pod.UID] = true
@@ -141,6 +165,9 @@ func (x *index) podSeen(pod *corev1.Pod) {
 		if len(m.group.finished) > 0 && pod.Spec.NodeName == "" {
 			x.await(m.group)
 		}
+	}
+	if a := m.attempt; a != nil && !m.bound() && pod.Spec.NodeName != "" && a.bind() {
+		m.group.failures = 0
 	}
 	m.pod = pod
 	m.core.Ending = pod.DeletionTimestamp != nil
@@ -155,15 +182,24 @@ func (x *index) podSeen(pod *corev1.Pod) {
 	x.touch(m.group)
 }
 
+// inOrder inserts a pod into the pods of its group, the oldest first: a group looks alike whatever order its pods came
+// in.
+func inOrder(pods []*core.Pod, p *core.Pod) []*core.Pod {
+	at, _ := slices.BinarySearchFunc(pods, p, func(a, b *core.Pod) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	})
+	return slices.Insert(pods, at, p)
+}
+
 // finishedLag is how far behind the news of pods that have finished may be.
 const finishedLag = 200 * time.Millisecond
 
-// await gives the news time to arrive that members which count as finished are gone: a gang that is restarted as a whole must
-// not be taken for one that is half-finished.
+// await gives the news time to arrive that members which count as finished are gone: a gang that is restarted as a
+// whole must not be taken for one that is half-finished.
 func (x *index) await(g *group) {
 	if until := time.Now().Add(finishedLag); g.backoff.Before(until) {
 		g.backoff = until
-		time.AfterFunc(finishedLag, x.wake)
+		x.wakeAt(until)
 	}
 }
 
@@ -185,8 +221,6 @@ func (x *index) podGone(pod *corev1.Pod) {
 		x.guestGone(pod)
 		return
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	m := x.pods[pod.UID]
 	if m == nil {
 		return
@@ -258,118 +292,13 @@ func (x *index) setQueue(g *group, queue string) {
 	}
 }
 
-// census counts the pods of a group.
-type census struct {
-	placed, bound, waits, finished int
-	// latest is when the youngest of those that wait was created.
-	latest time.Time
-}
-
-// touch derives what follows from a group's pods, after something about them has changed.
-func (x *index) touch(g *group) {
-	if g.spec == nil && len(g.core.Pods) > 0 {
-		x.setQueue(g, queueLabel(x.pods[types.UID(g.core.Pods[0].UID)].pod))
-	}
-	n := x.census(g)
-	started, whole := n.placed+n.finished > 0, n.bound+n.finished >= g.core.Min && x.rolesBound(g)
-	g.core.Complete = started && (g.core.Complete || whole)
-	if x.filled && (g.core.Complete || !started) {
-		x.completed(g)
-	}
-	g.date(n)
-	if n.waits > 0 || g.core.Hold != nil {
-		x.waiting[g] = true
-		x.wake()
-	} else {
-		delete(x.waiting, g)
-	}
-	if len(g.core.Pods) == 0 && g.spec == nil && len(g.finished) == 0 {
-		delete(x.groups, g.core.Name)
-	}
-}
-
-// fill notes that all is known. What was whole before is told by what was last said of it.
-func (x *index) fill() {
-	x.filled = true
-	for _, g := range x.groups {
-		if g.spec != nil {
-			g.said = saidIn(g.spec)
-			g.core.Complete = g.said.status == metav1.ConditionTrue
-		}
-		x.touch(g)
-	}
-}
-
-// date notes since when a group waits, and since when it is bound in part only.
-func (g *group) date(n census) {
-	g.core.Since = time.Time{}
-	if n.waits > 0 && n.placed+n.finished+n.waits >= g.core.Min {
-		g.core.Since = n.latest
-	}
-	if n.placed == 0 || g.core.Complete || n.waits == 0 {
-		g.core.Partial = time.Time{}
-	} else if g.core.Partial.IsZero() {
-		g.core.Partial = time.Now()
-	}
-}
-
-// census counts a group's pods, and notes which members have finished.
-func (x *index) census(g *group) (n census) {
-	names := map[string]bool{}
-	for _, p := range g.core.Pods {
-		names[p.Name] = true
-		switch {
-		case p.Ending:
-		case p.Node == "":
-			n.waits++
-			if p.Created.After(n.latest) {
-				n.latest = p.Created
-			}
-		default:
-			n.placed++
-			if x.pods[types.UID(p.UID)].pod.Spec.NodeName != "" {
-				n.bound++
-			}
-		}
-	}
-	g.core.Finished = map[string]int{}
-	for _, o := range g.finished {
-		if !names[o.Name] { // a pod of the same name proves that this one is gone
-			g.core.Finished[o.Labels[scheduling.LabelRole]]++
-			n.finished++
-		}
-	}
-	return n
-}
-
-// rolesBound tells whether each role has its minimum of pods that are bound or have finished.
-func (x *index) rolesBound(g *group) bool {
-	have := map[string]int{}
-	for role, n := range g.core.Finished {
-		have[role] += n
-	}
-	for _, p := range g.core.Pods {
-		if !p.Ending && x.pods[types.UID(p.UID)].pod.Spec.NodeName != "" {
-			have[p.Role]++
-		}
-	}
-	for role, n := range g.core.Roles {
-		if have[role] < n {
-			return false
-		}
-	}
-	return true
-}
-
-// finishedSeen and finishedGone keep the members of groups that have finished, of which the scheduler's own caches know nothing.
-// Those that are being deleted are none: they were evicted, or will be replaced.
+// finishedSeen and finishedGone keep the members of groups that have finished, of which the scheduler's own caches know
+// nothing. Those that are being deleted are none: they were evicted, or will be replaced.
 func (x *index) finishedSeen(o *metav1.PartialObjectMetadata) {
 	if o.DeletionTimestamp != nil {
 		x.finishedGone(o)
 		return
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	name := o.Labels[scheduling.LabelGroupName]
 	g := x.group(groupKey(o.Namespace, name), types.NamespacedName{Namespace: o.Namespace, Name: name})
 	if g.finished[o.UID] == nil {
@@ -380,8 +309,6 @@ func (x *index) finishedSeen(o *metav1.PartialObjectMetadata) {
 }
 
 func (x *index) finishedGone(o *metav1.PartialObjectMetadata) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	if g := x.groups[groupKey(o.Namespace, o.Labels[scheduling.LabelGroupName])]; g != nil {
 		delete(g.finished, o.UID)
 		x.touch(g)

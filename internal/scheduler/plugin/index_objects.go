@@ -1,7 +1,9 @@
 package plugin
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -14,14 +16,12 @@ import (
 )
 
 func (x *index) podGroupSeen(pg *scheduling.PodGroup) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	g := x.group(groupKey(pg.Namespace, pg.Name), types.NamespacedName{Namespace: pg.Namespace, Name: pg.Name})
 	fresh := g.spec == nil || g.spec.UID != pg.UID
 	changed := fresh || !apiequality.Semantic.DeepEqual(g.spec.Spec, pg.Spec)
 	g.spec = pg
 	if fresh {
-		g.said = saidIn(pg)
+		g.lastReported, g.failures = groupReportOf(pg), 0
 	}
 	if !changed {
 		return
@@ -43,8 +43,6 @@ func (x *index) podGroupSeen(pg *scheduling.PodGroup) {
 }
 
 func (x *index) podGroupGone(pg *scheduling.PodGroup) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	if g := x.groups[groupKey(pg.Namespace, pg.Name)]; g != nil {
 		g.spec = nil
 		x.touch(g)
@@ -52,8 +50,6 @@ func (x *index) podGroupGone(pg *scheduling.PodGroup) {
 }
 
 func (x *index) queueSeen(q *scheduling.Queue) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	old := x.queues[q.Name]
 	if old != nil && apiequality.Semantic.DeepEqual(old.spec, q.Spec) && apiequality.Semantic.DeepEqual(old.shape, q.Status.ResourceShape) {
 		return
@@ -108,8 +104,6 @@ func (q *queue) limitPods() {
 }
 
 func (x *index) queueGone(q *scheduling.Queue) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	delete(x.queues, q.Name)
 	x.retry(q.Name)
 }
@@ -130,20 +124,15 @@ func (x *index) priority(g *group) int32 {
 	return priority
 }
 
-// nodeSeen takes note of a node whose change may make room; old is nil for a new one.
-func (x *index) nodeSeen(old, node *corev1.Node) {
-	if old != nil && old.Spec.Unschedulable == node.Spec.Unschedulable && apiequality.Semantic.DeepEqual(old.Labels, node.Labels) &&
+// alike tells whether two versions of a node have the same room for the same pods.
+func alike(old, node *corev1.Node) bool {
+	return old.Spec.Unschedulable == node.Spec.Unschedulable && apiequality.Semantic.DeepEqual(old.Labels, node.Labels) &&
 		apiequality.Semantic.DeepEqual(old.Spec.Taints, node.Spec.Taints) &&
-		apiequality.Semantic.DeepEqual(old.Status.Allocatable, node.Status.Allocatable) {
-		return
-	}
-	x.roomMade(true)
+		apiequality.Semantic.DeepEqual(old.Status.Allocatable, node.Status.Allocatable)
 }
 
 // roomMade wakes the groups that wait.
 func (x *index) roomMade(nodes bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	x.nodesChanged = x.nodesChanged || nodes
 	x.freed++
 	x.wake()
@@ -155,6 +144,7 @@ func (x *index) capacities(nodes []*corev1.Node, topologyLabel string) {
 		return
 	}
 	x.nodesChanged = false
+	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) }) // a lister's order is random
 	x.sites = newSites(nodes, topologyLabel)
 	for _, q := range x.queues {
 		q.core.Capacity = core.Resources{}

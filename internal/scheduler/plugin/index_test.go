@@ -13,7 +13,7 @@ import (
 
 // testIndex is an index with a group of three that needs all of them.
 func testIndex() (*index, *group) {
-	x := newIndex(func() {}, func(*group) {})
+	x := newIndex(func(*group) {})
 	x.podGroupSeen(&scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "g", UID: "g"}, Spec: scheduling.PodGroupSpec{MinMember: 3, Queue: "q"}})
 	return x, x.groups["ns/g"]
 }
@@ -79,25 +79,21 @@ func TestCompleteAfterRestart(t *testing.T) {
 	bound.Spec.NodeName = "n"
 	waits := memberOf("b", "b")
 	for name, pods := range map[string][]*corev1.Pod{"bound first": {bound, waits}, "bound last": {waits, bound}} {
-		x := newIndex(func() {}, func(*group) {})
+		x := newIndex(func(*group) {})
 		x.podGroupSeen(whole())
 		for _, p := range pods {
 			x.podSeen(p)
 		}
-		x.mu.Lock()
 		x.fill()
-		x.mu.Unlock()
 		if g := x.groups["ns/g"]; !g.core.Complete || !g.core.Partial.IsZero() {
 			t.Errorf("%s: complete %t, partly bound since %v", name, g.core.Complete, g.core.Partial)
 		}
 	}
 
-	x := newIndex(func() {}, func(*group) {})
+	x := newIndex(func(*group) {})
 	x.podGroupSeen(whole())
 	x.podSeen(waits)
-	x.mu.Lock()
 	x.fill()
-	x.mu.Unlock()
 	g := x.groups["ns/g"]
 	if g.core.Complete {
 		t.Error("a group of which nothing runs is complete")
@@ -116,7 +112,7 @@ func whole() *scheduling.PodGroup {
 
 // A group whose priority is outside of the bounds of its queue, which it may be when these change, has the nearest one within.
 func TestPriorityWithinBounds(t *testing.T) {
-	x := newIndex(func() {}, func(*group) {})
+	x := newIndex(func(*group) {})
 	for name, priority := range map[string]int32{"low": 0, "middle": 50, "high": 100} {
 		x.podGroupSeen(&scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)},
 			Spec: scheduling.PodGroupSpec{MinMember: 1, Queue: "q", Priority: priority}})

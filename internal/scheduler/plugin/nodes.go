@@ -13,11 +13,10 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/core"
 )
 
-// nodes lets core place pods: pods that wait are assumed in the scheduler's cache, as a scheduling cycle does it, and pods
-// that run are taken out of the snapshot alone, which nobody else sees meanwhile. It is used on the scheduling goroutine only.
+// nodes lets core place pods: pods that wait are assumed in the scheduler's cache, as a scheduling cycle does it, and
+// pods that run are taken out of the snapshot alone, which nobody else sees meanwhile: the planner, which owns it, uses
+// it while the scheduling goroutine waits for a pod.
 type nodes struct {
-	// ctx is that of the scheduler, as long as which nodes lives. Core, which calls the methods of nodes, is pure and has none.
-	ctx      context.Context
 	logger   klog.Logger
 	profile  framework.Framework
 	cache    internalcache.Cache
@@ -34,11 +33,13 @@ type nodes struct {
 	// searches are those of this round, by queue and shape; start is where the next one begins.
 	searches map[string]*search
 	start    int
+	// listed is the snapshot's list of nodes, and sorted the same nodes in the order in which they are looked at.
+	listed, sorted []fwk.NodeInfo
 	// edits counts changes of the snapshot that the cache knows nothing of.
 	edits int64
 	err   error
-	// uncounted tells of resources that the profile's filters do not look for on nodes. Unless foreseen is true they are others than
-	// those that sites knows.
+	// uncounted tells of resources that the profile's filters do not look for on nodes. Unless foreseen is true they
+	// are others than those that sites knows.
 	uncounted func(resource string) bool
 	foreseen  bool
 }
@@ -55,6 +56,30 @@ func (n *nodes) elsewhere(resource string) bool {
 type absence struct {
 	generation int64
 	pods       map[types.UID]fwk.PodInfo
+}
+
+// roundNodes is nodes as core sees them in one round, whose context its functions carry.
+type roundNodes struct {
+	place     func(p *core.Pod, among func(string) bool) (node string, why func() string)
+	put, take func(p *core.Pod, node string)
+}
+
+// Place implements core.Nodes.
+func (r roundNodes) Place(p *core.Pod, among func(string) bool) (node string, why func() string) {
+	return r.place(p, among)
+}
+
+// Put implements core.Nodes.
+func (r roundNodes) Put(p *core.Pod, node string) { r.put(p, node) }
+
+// Take implements core.Nodes.
+func (r roundNodes) Take(p *core.Pod, node string) { r.take(p, node) }
+
+// within is nodes for a round with that context.
+func (n *nodes) within(ctx context.Context) roundNodes {
+	return roundNodes{put: n.put,
+		place: func(p *core.Pod, among func(string) bool) (string, func() string) { return n.place(ctx, p, among) },
+		take:  func(p *core.Pod, node string) { n.take(ctx, p, node) }}
 }
 
 // begin takes a snapshot for a round.
@@ -118,8 +143,8 @@ func find(info *framework.NodeInfo, uid types.UID) fwk.PodInfo {
 	return nil
 }
 
-// Put implements core.Nodes.
-func (n *nodes) Put(p *core.Pod, node string) {
+// put puts a pod on a node without asking whether it fits.
+func (n *nodes) put(p *core.Pod, node string) {
 	if p.Node == "" {
 		n.assume(p, node)
 		return
@@ -139,11 +164,11 @@ func (n *nodes) Put(p *core.Pod, node string) {
 	}
 }
 
-// Take implements core.Nodes.
-func (n *nodes) Take(p *core.Pod, node string) {
+// take takes a pod off a node.
+func (n *nodes) take(ctx context.Context, p *core.Pod, node string) {
 	uid := types.UID(p.UID)
 	if p.Node == "" {
-		n.forget(uid)
+		n.forget(ctx, uid)
 		return
 	}
 	n.refresh()
@@ -181,13 +206,13 @@ func (n *nodes) assume(p *core.Pod, node string) {
 }
 
 // forget gives back the room of a pod that is assumed on behalf of the planner.
-func (n *nodes) forget(uid types.UID) {
+func (n *nodes) forget(ctx context.Context, uid types.UID) {
 	pod := n.assumed[uid]
 	if pod == nil {
 		return
 	}
 	delete(n.assumed, uid)
-	n.unreserve(pod)
+	n.unreserve(ctx, pod)
 	n.stale = true
 	if err := n.cache.ForgetPod(n.logger, pod); err != nil {
 		n.fail(err)
@@ -201,15 +226,15 @@ func (n *nodes) fail(err error) {
 	}
 }
 
-// Place implements core.Nodes.
-func (n *nodes) Place(p *core.Pod, among func(string) bool) (node string, why func() string) {
+// place puts a pod that waits on the best node for it.
+func (n *nodes) place(ctx context.Context, p *core.Pod, among func(string) bool) (node string, why func() string) {
 	n.refresh()
 	m := n.index.pods[types.UID(p.UID)]
 	if m == nil || n.err != nil {
 		return "", because("the scheduler's view of the cluster is changing")
 	}
-	state := framework.NewCycleState()
-	result, status, _ := n.profile.RunPreFilterPlugins(n.ctx, state, m.pod)
+	state := planningState()
+	result, status, _ := n.profile.RunPreFilterPlugins(ctx, state, m.pod)
 	if !status.IsSuccess() {
 		return "", status.Message
 	}
@@ -217,18 +242,18 @@ func (n *nodes) Place(p *core.Pod, among func(string) bool) (node string, why fu
 	if err != nil {
 		return "", err.Error
 	}
-	if l.run(); len(l.fits) == 0 {
+	if l.run(ctx); len(l.fits) == 0 {
 		return "", l.why
 	}
-	if node, err = l.best(); err != nil {
+	if node, err = l.best(ctx); err != nil {
 		return "", err.Error
 	}
 	n.assume(p, node)
 	if n.err != nil {
 		return "", n.err.Error
 	}
-	if status := n.reserve(state, m.pod.UID); !status.IsSuccess() {
-		n.forget(m.pod.UID)
+	if status := n.reserve(ctx, state, m.pod.UID); !status.IsSuccess() {
+		n.forget(ctx, m.pod.UID)
 		return "", status.Message
 	}
 	return node, nil

@@ -2,110 +2,184 @@ package plugin
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
-	"k8s.io/kubernetes/pkg/scheduler"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-
-	"tensorstack.dev/batch/internal/scheduler/core"
 )
 
 const (
-	// batch is about how many pods are planned before they are handed out.
-	batch = 128
-	// fullShare is how many times as long as a round took that looked at everything, the next such one waits.
-	fullShare = 19
-	// longestPause bounds that wait.
-	longestPause = 5 * time.Second
-	// syncPoll is how often it is looked whether all caches are filled.
-	syncPoll = 20 * time.Millisecond
 	// tick is how often deadlines are looked at.
 	tick = time.Second
 	// reviewEvery is how often everything is looked at without a known reason, in ticks.
 	reviewEvery = 30
-	// firstBackoff doubles up to longestBackoff with each plan of a group that could not be carried out.
-	firstBackoff   = 100 * time.Millisecond
-	longestBackoff = 30 * time.Second
 )
 
-// popped is what the scheduler's own queue yields.
+// popped is a pod for a scheduling cycle; assignment is nil for pods of other profiles.
 type popped struct {
-	info *framework.QueuedPodInfo
-	err  error
+	info       *framework.QueuedPodInfo
+	assignment *assignment
+	err        error
 }
 
-// planner decides about groups between the scheduling cycles. All its methods run on the scheduling goroutine.
+// podRequest is what the scheduling goroutine asks for between two cycles.
+type podRequest struct {
+	logger klog.Logger
+	reply  chan<- popped
+}
+
+// planner decides about groups between the scheduling cycles. It is one goroutine, run, which owns everything here: the
+// index of pods, groups and queues, the nodes, the attempts to bind gangs and the room that is kept. Others send it
+// messages. All methods run on that goroutine, except for those that say otherwise.
 type planner struct {
-	*Plugin
-	nodes *nodes
-	sched *scheduler.Scheduler
-	queue *planningQueue
-	pop   func(klog.Logger) (*framework.QueuedPodInfo, error)
-	pods  chan popped
+	config     Config
+	handle     fwk.Handle
+	index      *index
+	nodes      *nodes
+	queue      *planningQueue
+	nodeLister corelisters.NodeLister
+	synced     func() bool
+	conditions *conditions
+	evictions  *evictions
+	// rights is nil where everybody may use all queues.
+	rights *rights
+
+	// inbox has what happened, in the order in which it did. calls come from goroutines that wait for their end, and
+	// come first.
+	inbox *mailbox
+	calls chan func(context.Context)
+	// ended is closed when the planner answers no more.
+	ended chan struct{}
+
+	// request is that of the scheduling goroutine; nil while it is in a cycle, which the snapshot of the nodes belongs
+	// to then.
+	request *podRequest
+	// leads: there has been a request, which there is not before this scheduler leads.
+	leads bool
+	// pop takes pods of other profiles out of the scheduler's queue; others is where they come from there.
+	pop    func(klog.Logger) (*framework.QueuedPodInfo, error)
+	others chan popped
+
 	// ready are pods with a node that wait for their scheduling cycle; last is the one that has it.
-	ready []*ticket
-	last  *ticket
-	// nextFull is when groups that did not fit may be tried again.
+	ready []*member
+	last  *assignment
+	// gathering are the attempts of which some pods are at Permit and others are not.
+	gathering []*attempt
+	// nextFull is when groups that did not fit may be tried again; due: there are some.
 	nextFull time.Time
 	due      bool
 }
 
-// attach makes a scheduler take its pods from a planner.
-func (p *Plugin) attach(ctx context.Context, sched *scheduler.Scheduler, n *nodes) {
-	pl := &planner{Plugin: p, nodes: n, sched: sched, queue: p.wrap(sched), pop: sched.NextPod, pods: make(chan popped)}
-	sched.NextPod = func(logger klog.Logger) (*framework.QueuedPodInfo, error) { return pl.next(ctx, logger) }
+// newPlanner makes a planner that knows of nothing yet.
+func newPlanner(handle fwk.Handle, config Config) *planner {
+	pl := &planner{config: config, handle: handle, inbox: newMailbox(), calls: make(chan func(context.Context)), ended: make(chan struct{}), others: make(chan popped)}
+	pl.index = newIndex(pl.completed)
+	return pl
 }
 
-// wrap puts a planningQueue in the place of a scheduler's queue.
-func (p *Plugin) wrap(sched *scheduler.Scheduler) *planningQueue {
-	q := &planningQueue{sched.SchedulingQueue, p}
-	sched.SchedulingQueue = q
-	return q
-}
-
-// next yields the pod of the next scheduling cycle.
-func (pl *planner) next(ctx context.Context, logger klog.Logger) (*framework.QueuedPodInfo, error) {
-	pl.started.Do(func() { // they end with ctx and change nothing outside of this process, so nobody waits for them
-		go pl.feed(ctx, logger)
-		go pl.clock(ctx)
-	})
-	pl.settleLast()
-	for {
-		if info := pl.nextReady(logger); info != nil {
-			return info, nil
+// run is the planner's goroutine.
+func (pl *planner) run(ctx context.Context) {
+	var feeder sync.WaitGroup
+	defer feeder.Wait()
+	defer close(pl.ended)
+	clock := time.NewTicker(tick)
+	defer clock.Stop()
+	feeding := false
+	for ticks := 0; ; {
+		pl.read(ctx)
+		pl.serve(ctx)
+		if pl.leads && !feeding {
+			feeding = true
+			logger := klog.FromContext(ctx)
+			feeder.Go(func() { pl.feed(ctx, logger) })
 		}
-		timer := pl.timer()
+		var others chan popped
+		if pl.request != nil {
+			others = pl.others
+		}
+		timer := time.NewTimer(pl.sleep(time.Now()))
 		select {
 		case <-ctx.Done():
-			return nil, nil
-		case got := <-pl.pods:
 			timer.Stop()
-			return got.info, got.err
-		case <-pl.woken:
-		case <-timer.C:
+			return
+		case call := <-pl.calls:
+			call(ctx)
+		case <-pl.inbox.filled:
+		case pod := <-others:
+			pl.answer(pod)
+		case now := <-clock.C:
+			ticks++
+			pl.tick(ticks, now)
+		case now := <-timer.C:
+			pl.index.alarmed(now)
 		}
 		timer.Stop()
-		pl.round()
 	}
 }
 
-// timer fires when groups that were passed over are due.
-func (pl *planner) timer() *time.Timer {
-	if pl.due {
-		return time.NewTimer(max(0, time.Until(pl.nextFull)))
+// read does what the messages say that have come so far. Calls do not wait for all of them: a scheduling cycle does
+// then.
+func (pl *planner) read(ctx context.Context) {
+	for _, message := range pl.inbox.take() {
+		message()
+		select {
+		case call := <-pl.calls:
+			call(ctx)
+		default:
+		}
 	}
-	return time.NewTimer(time.Hour)
 }
 
-// feed takes pods of other schedulers' profiles out of the scheduler's queue.
+// serve answers the scheduling goroutine if it waits and there is a pod with a node, or a round finds a node for one. A
+// round sees what has happened until it begins.
+func (pl *planner) serve(ctx context.Context) {
+	for pl.request != nil && !pl.handOut(ctx) && pl.index.woken && ctx.Err() == nil {
+		pl.index.woken = false
+		pl.round(ctx)
+		pl.read(ctx)
+	}
+}
+
+func (pl *planner) answer(pod popped) {
+	pl.request.reply <- pod // it has room for one
+	pl.request = nil
+}
+
+// sleep is how long nothing is to be done unless something happens.
+func (pl *planner) sleep(now time.Time) time.Duration {
+	at := pl.index.alarm
+	if pl.due && (at.IsZero() || pl.nextFull.Before(at)) {
+		at = pl.nextFull
+	}
+	if at.IsZero() || pl.request == nil {
+		return time.Hour
+	}
+	return max(0, at.Sub(now))
+}
+
+// tick looks at what time brings about.
+func (pl *planner) tick(n int, now time.Time) {
+	switch {
+	case !pl.leads:
+	case n%reviewEvery == 0:
+		pl.index.roomMade(false)
+	default:
+		pl.index.deadlines(now, pl.config)
+	}
+	pl.overdue(now)
+}
+
+// feed takes pods of other profiles out of the scheduler's queue. It is a goroutine of its own, for the queue has it
+// wait.
 func (pl *planner) feed(ctx context.Context, logger klog.Logger) {
 	for {
 		info, err := pl.pop(logger)
 		select {
-		case pl.pods <- popped{info, err}:
+		case pl.others <- popped{info: info, err: err}:
 		case <-ctx.Done():
 			return
 		}
@@ -115,268 +189,46 @@ func (pl *planner) feed(ctx context.Context, logger klog.Logger) {
 	}
 }
 
-// clock wakes the planner for deadlines.
-func (pl *planner) clock(ctx context.Context) {
-	t := time.NewTicker(tick)
-	defer t.Stop()
-	for n := 1; ; n++ {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
-		if n%reviewEvery == 0 {
-			pl.index.roomMade(false)
-			continue
-		}
-		pl.index.deadlines(time.Now(), pl.config)
+// call has the planner do something and waits for that. It runs on the goroutine of the caller, and returns false if
+// the planner has ended.
+func (pl *planner) call(do func(context.Context)) bool {
+	done := make(chan struct{})
+	select {
+	case pl.calls <- func(ctx context.Context) { do(ctx); close(done) }:
+		<-done
+		return true
+	case <-pl.ended:
+		return false
 	}
 }
 
-// deadlines has those groups tried for which time has brought something about.
-func (x *index) deadlines(now time.Time, c Config) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	starved := false
-	for g := range x.waiting {
-		// Of those that starve there may be many: they are tried as those are for which something may have been freed.
-		starved = starved || c.ReserveAfter > 0 && g.core.Hold == nil && !g.core.Since.IsZero() && now.Sub(g.core.Since) >= c.ReserveAfter
-		stranded := !g.core.Partial.IsZero() && now.Sub(g.core.Partial) >= c.Grace
-		retried := !g.backoff.IsZero() && now.After(g.backoff)
-		unsaid := !g.look.IsZero() && now.After(g.look)
-		evicting := g.core.Hold != nil && g.core.Hold.Preempting
-		if stranded || retried || unsaid || evicting {
-			g.changed = true
-			x.wake()
-		}
+// next is the pod of the next scheduling cycle. It runs on the scheduling goroutine.
+func (pl *planner) next(ctx context.Context, logger klog.Logger) popped {
+	reply := make(chan popped, 1)
+	if !pl.call(func(ctx context.Context) {
+		pl.settleLast()
+		pl.request, pl.leads = &podRequest{logger, reply}, true
+		pl.handOut(ctx)
+	}) {
+		return popped{}
 	}
-	if starved {
-		x.freed++
-		x.wake()
+	select {
+	case got := <-reply:
+		return got
+	case <-pl.ended:
+	case <-ctx.Done():
 	}
+	return popped{}
 }
 
-// round decides about the groups that wait, and makes tickets for the pods that get a node.
-func (pl *planner) round() {
-	if !pl.synced() { // nothing is decided before everything that runs is known
-		pl.nextFull, pl.due = time.Now().Add(syncPoll), true
-		return
+func (pl *planner) podSeen(pod *corev1.Pod) {
+	if pod.Spec.NodeName != "" {
+		pl.queue.pods.remove(pod.UID)
 	}
-	x := pl.index
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if !x.filled {
-		x.fill()
-	}
-	began := time.Now()
-	list, err := pl.nodeLister.List(everything)
-	if err != nil {
-		return
-	}
-	x.capacities(list, pl.config.TopologyLabel)
-	pl.releaseHolds()
-	groups, skipped, full := pl.choose(began)
-	if len(groups) == 0 {
-		return
-	}
-	if err := pl.nodes.begin(); err != nil {
-		klog.ErrorS(err, "Taking a snapshot of the nodes")
-		return
-	}
-	c := pl.cluster(began, groups)
-	c.Skip = func(g *core.Group) bool { return skipped[g] }
-	pl.planning = true
-	result := core.Round(c)
-	pl.planning = false
-	if pl.nodes.err != nil {
-		pl.discard(result)
-		return
-	}
-	missed := false
-	for _, d := range result.Decisions {
-		missed = missed || len(d.Gangs) == 0
-		pl.carryOut(d, began)
-	}
-	switch {
-	case result.More:
-		pl.wake()
-	case full && missed:
-		pl.nextFull = time.Now().Add(min(fullShare*time.Since(began), longestPause))
-	}
+	pl.index.podSeen(pod)
 }
 
-// choose lists the groups of a round: those to be tried, and those for which room is kept, which are skipped if they are not to
-// be tried. A full round tries groups again that did not fit; between two of these they wait.
-func (pl *planner) choose(now time.Time) (groups []*core.Group, skipped map[*core.Group]bool, full bool) {
-	x, early := pl.index, now.Before(pl.nextFull)
-	skipped, pl.due = map[*core.Group]bool{}, false
-	for g := range x.waiting {
-		if !g.single && g.spec == nil {
-			continue
-		}
-		try := !now.Before(g.backoff) && (g.changed || g.tried != x.freed)
-		if try && early && !g.changed {
-			try, pl.due = false, true
-		}
-		try = try && pl.arrivals.all(g) && x.admit(g, pl.rights, now)
-		if !try && g.core.Hold == nil {
-			continue
-		}
-		full = full || try && !g.changed
-		groups = append(groups, &g.core)
-		skipped[&g.core] = !try
-	}
-	return groups, skipped, full
-}
-
-// cluster is what the round sees.
-func (pl *planner) cluster(now time.Time, groups []*core.Group) *core.Cluster {
-	x := pl.index
-	c := &core.Cluster{Queues: make(map[string]*core.Queue, len(x.queues)), Groups: groups, Nodes: pl.nodes, Now: now,
-		ReserveAfter: pl.config.ReserveAfter, Grace: pl.config.Grace, MaxPods: batch, Used: x.used}
-	for name, q := range x.queues {
-		c.Queues[name] = &q.core
-	}
-	if pl.nodes.foreseen {
-		c.Sites = func(g *core.Group, p *core.Pod) *core.Sites {
-			return x.sites.of(x.queues[g.Queue], x.pods[types.UID(p.UID)])
-		}
-		c.Uncounted = pl.nodes.elsewhere
-	}
-	c.Running = func() []*core.Group {
-		all := make([]*core.Group, 0, len(x.groups))
-		for _, g := range x.groups {
-			all = append(all, &g.core)
-		}
-		return all
-	}
-	if refusing, err := pl.nodes.snapshot.HavePodsWithRequiredAntiAffinityList(); err == nil {
-		c.Shapeless = len(refusing) > 0
-	}
-	pl.domains(c)
-	return c
-}
-
-// domains tells core about topology, if a label for it is configured.
-func (pl *planner) domains(c *core.Cluster) {
-	label := pl.config.TopologyLabel
-	if label == "" {
-		return
-	}
-	list, err := pl.nodes.snapshot.List()
-	if err != nil {
-		return
-	}
-	seen := map[string]bool{}
-	of := make(map[string]string, len(list))
-	for _, info := range list {
-		if d := info.Node().Labels[label]; d != "" {
-			of[info.Node().Name] = d
-			seen[d] = true
-		}
-	}
-	c.Domain = func(node string) string { return of[node] }
-	c.Domains = sortedNames(seen)
-}
-
-// releaseHolds takes room back that was kept, for the round gives it anew, and drops that of groups that have changed.
-func (pl *planner) releaseHolds() {
-	for g := range pl.index.waiting {
-		h := g.core.Hold
-		if h == nil {
-			continue
-		}
-		valid := g.single || g.spec != nil
-		for _, at := range h.Placements {
-			pl.nodes.forget(types.UID(at.Pod.UID))
-			valid = valid && !at.Pod.Gone && !at.Pod.Ending && at.Pod.Node == "" && pl.nodes.exists(at.Node)
-		}
-		if !valid {
-			g.core.Hold = nil
-			g.changed = true
-		}
-	}
-}
-
-func (n *nodes) exists(node string) bool {
-	_, err := n.cache.GetNode(node)
-	return err == nil
-}
-
-// discard undoes what a round has done that the scheduler's cache did not follow, and has it done again.
-func (pl *planner) discard(result core.Result) {
-	klog.ErrorS(pl.nodes.err, "A round of planning came to nothing")
-	for uid := range pl.nodes.assumed {
-		pl.nodes.forget(uid)
-	}
-	clear(pl.nodes.away)
-	for _, d := range result.Decisions {
-		d.Group.Hold = nil
-	}
-	pl.nextFull = time.Now().Add(tick)
-	pl.due = true
-}
-
-// carryOut makes a decision real. The index is locked.
-func (pl *planner) carryOut(d *core.Decision, now time.Time) {
-	x := pl.index
-	g := x.groups[d.Group.Name]
-	g.changed, g.tried, g.backoff, g.look = false, x.freed, time.Time{}, time.Time{}
-	g.core.Hold = d.Hold
-	for _, gang := range d.Gangs {
-		a := &attempt{plugin: pl.Plugin, group: g, size: len(gang)}
-		for _, at := range gang {
-			m := x.pods[types.UID(at.Pod.UID)]
-			x.place(m, at.Node)
-			m.attempt = a
-			pl.ready = append(pl.ready, &ticket{attempt: a, pod: m.pod, node: at.Node})
-		}
-	}
-	for _, p := range d.Evict {
-		if m := x.pods[types.UID(p.UID)]; m != nil {
-			pl.evictions.add(m.pod, d)
-		}
-	}
-	pl.report(g, d, now)
-	x.touch(g)
-}
-
-// nextReady hands out the next pod that has a node.
-func (pl *planner) nextReady(logger klog.Logger) *framework.QueuedPodInfo {
-	for len(pl.ready) > 0 {
-		t := pl.ready[0]
-		pl.ready = pl.ready[1:]
-		pl.nodes.forget(t.pod.UID) // the cycle that follows takes the room again
-		if t.attempt.failed() {
-			pl.giveUp(t.pod.UID)
-			continue
-		}
-		info := pl.queue.take(logger, t)
-		if info == nil || info.Pod == nil {
-			pl.revoke(t.pod.UID)
-			t.attempt.fail("pod " + t.pod.Name + " is no longer in the queue")
-			pl.giveUp(t.pod.UID)
-			continue
-		}
-		pl.last = t
-		return info
-	}
-	return nil
-}
-
-// settleLast looks at how the last scheduling cycle ended: a pod that did not arrive at Permit ends its gang's attempt.
-func (pl *planner) settleLast() {
-	t := pl.last
-	if t == nil {
-		return
-	}
-	pl.last = nil
-	if pl.revoke(t.pod.UID) || !t.attempt.arrived(t.pod.UID) {
-		t.attempt.fail("pod " + t.pod.Name + " did not get through its scheduling cycle")
-		pl.giveUp(t.pod.UID)
-	}
-}
-
-func podKey(pod *corev1.Pod) types.NamespacedName {
-	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+func (pl *planner) podGone(pod *corev1.Pod) {
+	pl.queue.pods.remove(pod.UID)
+	pl.index.podGone(pod)
 }

@@ -2,24 +2,25 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
 // Name of the plugin.
 const Name = "T9kGang"
-
-// permitTimeout bounds how long the pods of a gang wait for one another; they arrive in cycles that follow each other.
-const permitTimeout = time.Minute
 
 var everything = labels.Everything()
 
@@ -33,31 +34,22 @@ type Config struct {
 	TopologyLabel string
 }
 
-// Plugin is the part of the planner that the scheduling framework calls.
+// Plugin is the part that the scheduling framework calls. It asks the planner, which decides, and holds nothing that
+// the planner knows.
 type Plugin struct {
-	handle     fwk.Handle
-	config     Config
-	index      *index
-	nodeLister corelisters.NodeLister
-	synced     func() bool
-	woken      chan struct{}
-	started    sync.Once
-	// planning is true while a round runs, on the goroutine that runs scheduling cycles too.
-	planning bool
-
-	// rights is nil where everybody may use all queues.
-	rights     *rights
-	conditions *conditions
-	evictions  *evictions
-	arrivals   arrivals
+	handle  fwk.Handle
+	planner *planner
+	queued  *queuedPods
+	// current is what the planner gave to the scheduling cycle that runs; nil: a pod of another profile. It belongs to
+	// the scheduling goroutine.
+	current *assignment
 
 	binder  fwk.BindPlugin
-	binding chan struct{}
+	binding *semaphore.Weighted
 
-	mu sync.Mutex
-	// tickets are the pods that may enter a scheduling cycle now; plans are those in one.
-	tickets map[types.UID]*ticket
-	plans   map[types.UID]*ticket
+	// stop ends the goroutines that the plugin has started, which are in background.
+	stop       context.CancelFunc
+	background sync.WaitGroup
 }
 
 var (
@@ -77,18 +69,46 @@ func New(ctx context.Context, handle fwk.Handle, config Config) (*Plugin, error)
 		return nil, fmt.Errorf("making the default plugin that binds: %w", err)
 	}
 	p := newPlugin(handle, binder, config)
+	ctx, p.stop = context.WithCancel(ctx)
 	if err := p.watch(ctx); err != nil {
-		return nil, fmt.Errorf("watching pods, groups and queues: %w", err)
+		return nil, errors.Join(fmt.Errorf("watching pods, groups and queues: %w", err), p.Close())
 	}
 	return p, nil
 }
 
 // newPlugin makes a plugin that knows of nothing yet.
 func newPlugin(handle fwk.Handle, binder fwk.BindPlugin, config Config) *Plugin {
-	p := &Plugin{handle: handle, config: config, woken: make(chan struct{}, 1), tickets: map[types.UID]*ticket{}, plans: map[types.UID]*ticket{},
-		arrivals: arrivals{pods: map[types.UID]*corev1.Pod{}}, binder: binder, binding: make(chan struct{}, bindings)}
-	p.index = newIndex(p.wake, p.completed)
-	return p
+	return &Plugin{handle: handle, planner: newPlanner(handle, config), queued: &queuedPods{pods: map[types.UID]*corev1.Pod{}},
+		binder: binder, binding: semaphore.NewWeighted(bindings), stop: func() {}}
+}
+
+// attach makes a scheduler take its pods from the planner, and starts the planner.
+func (p *Plugin) attach(ctx context.Context, sched *scheduler.Scheduler, n *nodes) {
+	pl := p.planner
+	pl.pop = sched.NextPod
+	p.connect(sched, n)
+	sched.NextPod = func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
+		got := pl.next(ctx, logger)
+		p.current = got.assignment
+		return got.info, got.err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	also := p.stop
+	p.stop = func() { also(); stop() }
+	p.background.Go(func() { pl.run(ctx) })
+}
+
+// connect puts a planningQueue in the place of a scheduler's queue, and gives the planner its nodes.
+func (p *Plugin) connect(sched *scheduler.Scheduler, n *nodes) {
+	p.planner.nodes, p.planner.queue = n, &planningQueue{sched.SchedulingQueue, p.queued, p.planner}
+	sched.SchedulingQueue = p.planner.queue
+}
+
+// Close ends what the plugin has started, and waits for it. The scheduler calls it when it has closed its queue.
+func (p *Plugin) Close() error {
+	p.stop()
+	p.background.Wait()
+	return nil
 }
 
 // factory lets the scheduler make the plugin, and keeps it.
@@ -106,69 +126,40 @@ func factory(config Config, made *[]*Plugin) func(context.Context, runtime.Objec
 // Name implements fwk.Plugin.
 func (p *Plugin) Name() string { return Name }
 
-// wake has the planner look at what has changed.
-func (p *Plugin) wake() {
-	select {
-	case p.woken <- struct{}{}:
-	default:
-	}
-}
-
-// allow lets a pod through PreEnqueue and tells the cycle that follows its node.
-func (p *Plugin) allow(t *ticket) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.tickets[t.pod.UID] = t
-	p.plans[t.pod.UID] = t
-}
-
-// revoke takes back what allow gave, and tells whether the pod had not used it.
-func (p *Plugin) revoke(uid types.UID) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, unused := p.tickets[uid]
-	delete(p.tickets, uid)
-	delete(p.plans, uid)
-	return unused
-}
-
-// plan is the ticket of a pod that is in a scheduling cycle.
-func (p *Plugin) plan(uid types.UID) *ticket {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.plans[uid]
-}
-
-// EventsToRegister names no events: pods that are held back stay so until a plan has a node for them. Without it each event would
-// have the queue look at each of them.
+// EventsToRegister names no events: pods that are held back stay so until a plan has a node for them. Without it each
+// event would have the queue look at each of them.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return nil, nil
 }
 
-// PreEnqueue holds pods back until a plan has a node for them. They are in the queue to be taken out at once, or because a scheduling
-// cycle has failed.
+// PreEnqueue holds pods back until a plan has a node for them. They are in the queue to be taken out at once, or
+// because a scheduling cycle has failed.
 func (p *Plugin) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.tickets[pod.UID] != nil {
+	if p.queued.isTaken(pod.UID) {
 		return nil
 	}
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "waits until its group is planned")
 }
 
+// assigned is what the planner gave to the cycle of a pod; nil: nothing.
+func (p *Plugin) assigned(pod *corev1.Pod) *assignment {
+	if p.current == nil || p.current.pod.UID != pod.UID {
+		return nil
+	}
+	return p.current
+}
+
 // PreFilter gives a pod the node that is planned for it.
-func (p *Plugin) PreFilter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	if p.planning {
+func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	if isPlanned(state) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.tickets, pod.UID)
-	t := p.plans[pod.UID]
-	if t == nil {
+	as := p.assigned(pod)
+	if as == nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "waits until its group is planned")
 	}
-	return &fwk.PreFilterResult{NodeNames: sets.New(t.node)}, nil
+	state.Write(assignedKey, as)
+	return &fwk.PreFilterResult{NodeNames: sets.New(as.node)}, nil
 }
 
 // PreFilterExtensions implements fwk.PreFilterPlugin.
@@ -176,7 +167,7 @@ func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 // Filter keeps a pod off all nodes but the planned one, also where another one is nominated for it.
 func (p *Plugin) Filter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, info fwk.NodeInfo) *fwk.Status {
-	if t := p.plan(pod.UID); t != nil && t.node == info.Node().Name {
+	if as := p.assigned(pod); as != nil && as.node == info.Node().Name {
 		return nil
 	}
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node(s) are not the planned one")
@@ -187,34 +178,22 @@ func (p *Plugin) Reserve(context.Context, fwk.CycleState, *corev1.Pod, string) *
 	return nil
 }
 
-// Unreserve is called when a pod that had got through its scheduling cycle is not bound.
-func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ string) {
-	if isPlanned(state) { // the planner takes a pod back itself
-		return
+// Unreserve is called when a pod that had got through its scheduling cycle is not bound, on the goroutine that binds
+// it.
+func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ string) {
+	if as := assignedIn(state); as != nil { // the planner takes back itself what it has placed
+		p.planner.inbox.post(func() { p.planner.unbound(as) })
 	}
-	x := p.index
-	x.mu.Lock()
-	m := x.pods[pod.UID]
-	var a *attempt
-	if m != nil {
-		a = m.attempt
-	}
-	x.mu.Unlock()
-	if a != nil {
-		a.fail("pod " + pod.Name + " could not be bound")
-	}
-	p.giveUp(pod.UID)
 }
 
 // Permit is the barrier at which the pods of a gang wait for one another.
-func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) (*fwk.Status, time.Duration) {
-	t := p.plan(pod.UID)
-	if t == nil || t.attempt.failed() {
-		return fwk.NewStatus(fwk.Unschedulable, "the plan for its group has failed"), 0
+func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) (status *fwk.Status, timeout time.Duration) {
+	as := p.assigned(pod)
+	if as == nil {
+		return fwk.NewStatus(fwk.Unschedulable, "waits until its group is planned"), 0
 	}
-	if !t.attempt.arrive(pod.UID) {
-		return fwk.NewStatus(fwk.Wait), permitTimeout
+	if !p.planner.call(func(context.Context) { status, timeout = p.planner.arrive(as, time.Now()) }) {
+		return fwk.NewStatus(fwk.Unschedulable, "the scheduler is ending"), 0
 	}
-	t.attempt.release()
-	return nil, 0
+	return status, timeout
 }

@@ -3,10 +3,10 @@ package plugin
 import (
 	"fmt"
 	"slices"
-	"sort"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/resource"
 
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
@@ -68,12 +68,12 @@ func takesPorts(c corev1.Container) bool {
 	return slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.HostPort != 0 })
 }
 
-func sortedNames[V any](m map[string]V) []string {
-	names := make([]string, 0, len(m))
+func sortedNames[K ~string, V any](m map[K]V) []K {
+	names := make([]K, 0, len(m))
 	for name := range m {
 		names = append(names, name)
 	}
-	sort.Strings(names)
+	slices.Sort(names)
 	return names
 }
 
@@ -83,4 +83,8 @@ func queueLabel(pod *corev1.Pod) string {
 		return q
 	}
 	return scheduling.DefaultQueue
+}
+
+func podKey(pod *corev1.Pod) types.NamespacedName {
+	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 }

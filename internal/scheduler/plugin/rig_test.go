@@ -18,17 +18,26 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/scheduler/core"
 )
 
-// rig is a scheduler with its plugins, cache and queue and our planner, which a test feeds by hand: there is no API server.
+// rig is a scheduler with its plugins, cache and queue and our planner, which a test feeds by hand: there is no API
+// server. The test does what the planner's goroutine would, unless it starts that.
 type rig struct {
 	testing.TB
 	*planner
+	plugin *Plugin
+	sched  *scheduler.Scheduler
+	// at is where pods are placed.
+	at     core.Nodes
 	serial int64
+	// list adds a node to those that are listed.
+	list func(any) error
 }
 
 func newRig(tb testing.TB, nodes int) *rig {
@@ -40,9 +49,10 @@ func newRig(tb testing.TB, nodes int) *rig {
 	var p *Plugin
 	plug := func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		p = newPlugin(handle, nil, Config{})
-		p.nodeLister = informers.Core().V1().Nodes().Lister()
-		p.synced = func() bool { return true }
-		p.conditions, p.evictions = newConditions(nil, client), newEvictions(client)
+		pl := p.planner
+		pl.nodeLister = informers.Core().V1().Nodes().Lister()
+		pl.synced = func() bool { return true }
+		pl.conditions, pl.evictions = newConditions(nil, client, nil), newEvictions(client)
 		return p, nil
 	}
 	defaults, err := latest.Default()
@@ -53,10 +63,13 @@ func newRig(tb testing.TB, nodes int) *rig {
 		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: plug}))
 	r.must(err)
 	fw := sched.Profiles[scheduling.SchedulerName]
-	r.planner = &planner{Plugin: p, sched: sched, queue: p.wrap(sched), nodes: newNodes(ctx, fw, sched.Cache, fw.SnapshotSharedLister().(*internalcache.Snapshot), p.index)}
+	r.planner, r.plugin, r.sched = p.planner, p, sched
+	p.connect(sched, newNodes(klog.FromContext(ctx), fw, sched.Cache, fw.SnapshotSharedLister().(*internalcache.Snapshot), r.index))
+	r.at = r.nodes.within(ctx)
 	r.nodes.uncounted, r.nodes.foreseen = uncountedResources(defaults.Profiles, fw.ListPlugins().Filter.Enabled)
+	r.list = informers.Core().V1().Nodes().Informer().GetStore().Add
 	for i := range nodes {
-		r.node(fmt.Sprintf("n%d", i), informers.Core().V1().Nodes().Informer().GetStore().Add)
+		r.node(fmt.Sprintf("n%d", i), r.list)
 	}
 	return r
 }
@@ -76,7 +89,7 @@ func (r *rig) node(name string, list func(any) error) {
 		Status: corev1.NodeStatus{Capacity: room, Allocatable: room}}
 	r.must(list(n))
 	r.sched.Cache.AddNode(klog.Background(), n)
-	r.index.nodeSeen(nil, n)
+	r.index.roomMade(true)
 }
 
 func (r *rig) queueSeen(name string, priority int32) {
@@ -93,19 +106,28 @@ func (r *rig) group(name, queue string, pods int, cpu string) {
 
 func (r *rig) podGroup(name, queue string, min int) {
 	r.serial++
-	r.index.podGroupSeen(&scheduling.PodGroup{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), CreationTimestamp: metav1.Unix(r.serial, 0)},
-		Spec:       scheduling.PodGroupSpec{MinMember: int32(min), Queue: queue}})
+	r.podGroupAt(name, queue, min, r.serial)
+}
+
+// podGroupAt adds a group that was created at a given time.
+func (r *rig) podGroupAt(name, queue string, min int, created int64) {
+	r.index.podGroupSeen(podGroupOf(name, queue, min, created))
+}
+
+func podGroupOf(name, queue string, min int, created int64) *scheduling.PodGroup {
+	return &scheduling.PodGroup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), CreationTimestamp: metav1.Unix(created, 0)},
+		Spec:       scheduling.PodGroupSpec{MinMember: int32(min), Queue: queue}}
 }
 
 // pod adds a pod that waits, or that is bound if node is not empty.
 func (r *rig) pod(name, group, cpu, node string) *corev1.Pod {
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.Unix(r.serial, 0),
-			Labels: map[string]string{scheduling.LabelGroupName: group}},
-		Spec: corev1.PodSpec{SchedulerName: scheduling.SchedulerName, NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "none",
-			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}}}},
-	}
+	return r.podAt(name, group, cpu, node, r.serial)
+}
+
+// podAt adds a pod that was created at a given time.
+func (r *rig) podAt(name, group, cpu, node string, created int64) *corev1.Pod {
+	p := podOf(name, group, cpu, node, created)
 	if node == "" {
 		r.sched.SchedulingQueue.Add(r.Context(), p)
 	} else {
@@ -115,24 +137,48 @@ func (r *rig) pod(name, group, cpu, node string) *corev1.Pod {
 	return p
 }
 
+func podOf(name, group, cpu, node string, created int64) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.Unix(created, 0),
+			Labels: map[string]string{scheduling.LabelGroupName: group}},
+		Spec: corev1.PodSpec{SchedulerName: scheduling.SchedulerName, NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "none",
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}}}},
+	}
+}
+
 // drop forgets what rounds have planned, so that the next one does the same work again.
 func (r *rig) drop() {
 	for uid := range r.nodes.assumed {
-		r.nodes.forget(uid)
+		r.nodes.forget(r.Context(), uid)
 	}
-	r.index.mu.Lock()
-	defer r.index.mu.Unlock()
-	for _, t := range r.ready {
-		m := r.index.pods[t.pod.UID]
+	for _, m := range r.ready {
 		r.index.place(m, "")
 		m.group.changed = true
 		r.index.touch(m.group)
 	}
 	for _, g := range r.index.groups {
-		if g.core.Hold != nil {
-			g.core.Hold, g.changed = nil, true
+		if g.core.Reservation != nil {
+			g.core.Reservation, g.changed = nil, true
 		}
 	}
-	r.ready, r.evictions.work.todo = nil, map[string]func(context.Context) error{}
+	r.ready, r.evictions.queue.values = nil, map[types.UID]eviction{}
 	r.nextFull = time.Time{}
+}
+
+type queued = *framework.QueuedPodInfo
+
+// plan runs a round.
+func (r *rig) plan() {
+	r.Helper()
+	r.round(r.Context())
+}
+
+// nextReady is the next pod that has a node; nil if there is none.
+func (r *rig) nextReady() *framework.QueuedPodInfo {
+	reply := make(chan popped, 1)
+	r.request = &podRequest{klog.Background(), reply}
+	if !r.handOut(r.Context()) {
+		return nil
+	}
+	return (<-reply).info
 }

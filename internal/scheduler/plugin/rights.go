@@ -8,8 +8,6 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
@@ -29,7 +27,8 @@ type rights struct {
 	reviews    authorizationclient.SubjectAccessReviewInterface
 	// answered is called when there is an answer.
 	answered func()
-	work     *lastWork
+	// reviewQueue asks the API server; the values are user and groups.
+	reviewQueue *latestQueue[question, []string]
 
 	mu      sync.Mutex
 	answers map[question]answer
@@ -44,7 +43,9 @@ type answer struct {
 }
 
 func newRights(namespaces corelisters.NamespaceLister, reviews authorizationclient.SubjectAccessReviewInterface, answered func()) *rights {
-	return &rights{namespaces: namespaces, reviews: reviews, answered: answered, work: newLastWork(time.Second), answers: map[question]answer{}}
+	r := &rights{namespaces: namespaces, reviews: reviews, answered: answered, answers: map[question]answer{}}
+	r.reviewQueue = newLatestQueue(true, r.review)
+	return r
 }
 
 // selects tells whether everybody in a namespace may use a queue.
@@ -78,7 +79,7 @@ func (r *rights) ask(q question, who []string, now time.Time) (allowed, known bo
 	if a, ok := r.answers[q]; ok && now.Sub(a.at) < answerTTL {
 		return a.allowed, true
 	}
-	r.work.put(q.queue+" "+q.by, func(ctx context.Context) error { return r.review(ctx, q, who) })
+	r.reviewQueue.put(q, who)
 	return false, false
 }
 
@@ -103,7 +104,7 @@ func (r *rights) review(ctx context.Context, q question, who []string) error {
 }
 
 // admit notes on a group, or on each of its pods that waits, whether who asked for it may use the queue. It returns false while that
-// is not known. The index is locked.
+// is not known.
 func (x *index) admit(g *group, r *rights, now time.Time) (known bool) {
 	q := x.queues[g.queue()]
 	free := r == nil || q == nil || r.selects(q, g.key.Namespace)
@@ -150,19 +151,10 @@ func (g *group) jobFault(q *queue, free bool, fault func(metav1.Object) string) 
 
 // answered has the groups tried whose rights were not known.
 func (x *index) answered() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	for g := range x.waiting {
 		if g.asking {
 			g.asking, g.changed = false, true
 		}
 	}
 	x.wake()
-}
-
-// namespaceSeen takes note of a namespace whose labels may have opened queues to it.
-func (x *index) namespaceSeen(old, ns *corev1.Namespace) {
-	if !apiequality.Semantic.DeepEqual(old.Labels, ns.Labels) {
-		x.roomMade(false)
-	}
 }

@@ -10,78 +10,91 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// planningQueue is the scheduler's queue without the pods that wait for a plan: at each event it goes over all pods that it has, and
-// of these no event makes one fit without a plan.
+// planningQueue is the scheduler's queue without the pods that wait for a plan: at each event it goes over all pods
+// that it has, and of these no event makes one fit without a plan.
 //
-// The index is told of each event that may let pods fit, when the scheduler's cache has taken the event in. The planner's own
-// informers may hear of the event before that, and a round would not see yet what it brought about.
+// The planner is told of each event that may let pods fit, when the scheduler's cache has taken the event in. The
+// planner's own informers may hear of the event before that, and a round would not see yet what it brought about.
 type planningQueue struct {
 	internalqueue.SchedulingQueue
-	plugin *Plugin
+	pods    *queuedPods
+	planner *planner
 }
 
 // Add implements the queue.
 func (q *planningQueue) Add(ctx context.Context, pod *corev1.Pod) {
-	if !q.hold(pod) {
+	if !q.keep(pod) {
 		q.SchedulingQueue.Add(ctx, pod)
 	}
 }
 
 // Update implements the queue.
 func (q *planningQueue) Update(ctx context.Context, old, pod *corev1.Pod) {
-	if !q.hold(pod) {
+	if !q.keep(pod) {
 		q.SchedulingQueue.Update(ctx, old, pod)
 	}
 }
 
-func (q *planningQueue) hold(pod *corev1.Pod) bool {
+func (q *planningQueue) keep(pod *corev1.Pod) bool {
 	if !ours(pod) {
 		return false
 	}
-	held, fresh := q.plugin.arrivals.hold(pod)
+	kept, fresh := q.pods.keep(pod)
 	if fresh {
-		q.plugin.wake()
+		q.planner.inbox.post(q.planner.index.wake)
 	}
-	return held
+	return kept
 }
 
 // Delete implements the queue.
 func (q *planningQueue) Delete(pod *corev1.Pod) {
-	q.plugin.arrivals.remove(pod.UID)
+	q.pods.remove(pod.UID)
 	q.SchedulingQueue.Delete(pod)
 }
 
-// take takes out a pod for its scheduling cycle; nil if it is not there any more. Without a ticket it would be held back.
-func (q *planningQueue) take(logger klog.Logger, t *ticket) *framework.QueuedPodInfo {
-	if pod := q.plugin.arrivals.release(t.pod.UID); pod != nil {
-		q.SchedulingQueue.Add(klog.NewContext(context.Background(), logger), pod) // held back, so that nobody else pops it
+// take takes out a pod for its scheduling cycle; nil if it is not there any more. PreEnqueue lets it through only
+// meanwhile.
+func (q *planningQueue) take(ctx context.Context, logger klog.Logger, pod *corev1.Pod) *framework.QueuedPodInfo {
+	if kept := q.pods.release(pod.UID); kept != nil {
+		q.SchedulingQueue.Add(klog.NewContext(ctx, logger), kept) // held back, so that nobody else pops it
 	}
-	q.plugin.allow(t)
-	return q.PopSpecificPod(logger, t.pod)
+	q.pods.setTaken(pod.UID)
+	defer q.pods.setTaken("")
+	return q.PopSpecificPod(logger, pod)
 }
 
 // MoveAllToActiveOrBackoffQueue implements the queue.
 func (q *planningQueue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk.ClusterEvent, old, obj any, check internalqueue.PreEnqueueCheck) {
 	q.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, event, old, obj, check)
-	q.plugin.index.moved(event)
+	if x := q.planner.index; mayMakeRoom(event) || brings(event) {
+		q.planner.inbox.post(func() { x.wakeFor(event) })
+	}
 }
 
-// moved wakes the groups that wait, if the event may let one of them fit.
-func (x *index) moved(event fwk.ClusterEvent) {
+// mayMakeRoom tells of events that may let a pod fit because something has gone.
+func mayMakeRoom(event fwk.ClusterEvent) bool {
 	const makesRoom = fwk.Delete | fwk.UpdatePodScaleDown
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	switch event.Resource {
 	case framework.EventUnscheduledPodAdd.Resource, fwk.WildCard:
-		return
+		return false
 	case framework.EventAssignedPodAdd.Resource:
-		others := event.ActionType&(fwk.Add|fwk.UpdatePodLabel) != 0 && len(x.attracted) > 0
-		if event.ActionType == fwk.Update || event.ActionType&makesRoom == 0 && !others {
-			return
-		}
+		return event.ActionType != fwk.Update && event.ActionType&makesRoom != 0
 	}
-	x.freed++
-	x.wake()
+	return true
+}
+
+// brings tells of events that may let a pod fit because another one has come that attracts it.
+func brings(event fwk.ClusterEvent) bool {
+	return event.Resource == framework.EventAssignedPodAdd.Resource && event.ActionType != fwk.Update &&
+		event.ActionType&(fwk.Add|fwk.UpdatePodLabel) != 0
+}
+
+// wakeFor wakes the groups that wait, if the event may let one of them fit.
+func (x *index) wakeFor(event fwk.ClusterEvent) {
+	if mayMakeRoom(event) || len(x.attracted) > 0 {
+		x.freed++
+		x.wake()
+	}
 }
 
 // attracted tells whether other pods can make a pod fit by coming.

@@ -2,9 +2,11 @@ package plugin
 
 import (
 	"cmp"
+	"context"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	utilnode "k8s.io/component-helpers/node/topology"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
@@ -59,7 +61,7 @@ var notOfQueue = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node(s) are no
 
 // lookup prepares the search for a node for a pod for which the PreFilter plugins have run.
 func (n *nodes) lookup(state fwk.CycleState, m *member, result *fwk.PreFilterResult, among func(string) bool) (*lookup, error) {
-	all, err := n.snapshot.List()
+	all, err := n.list()
 	if err != nil {
 		return nil, err
 	}
@@ -75,6 +77,40 @@ func (n *nodes) lookup(state fwk.CycleState, m *member, result *fwk.PreFilterRes
 	}
 	l.search = n.searchFor(state, queue, m.core.Shape)
 	return l, nil
+}
+
+// list is the nodes in the order in which they are looked at. That of the snapshot depends on when each of them was added.
+func (n *nodes) list() ([]fwk.NodeInfo, error) {
+	listed, err := n.snapshot.List()
+	if err != nil {
+		return nil, err
+	}
+	if len(listed) != len(n.listed) || len(listed) > 0 && &listed[0] != &n.listed[0] { // the snapshot makes a new list when nodes come or go
+		n.listed, n.sorted = listed, acrossZones(listed)
+	}
+	return n.sorted, nil
+}
+
+// acrossZones orders nodes so that neighbours are in different zones, as the snapshot does: of many nodes only some are looked at.
+func acrossZones(nodes []fwk.NodeInfo) []fwk.NodeInfo {
+	zones := map[string][]fwk.NodeInfo{}
+	for _, info := range nodes {
+		zone := utilnode.GetZoneKey(info.Node())
+		zones[zone] = append(zones[zone], info)
+	}
+	names := sortedNames(zones)
+	for _, zone := range names {
+		slices.SortFunc(zones[zone], func(a, b fwk.NodeInfo) int { return cmp.Compare(a.Node().Name, b.Node().Name) })
+	}
+	all := make([]fwk.NodeInfo, 0, len(nodes))
+	for i := 0; len(all) < len(nodes); i++ {
+		for _, zone := range names {
+			if i < len(zones[zone]) {
+				all = append(all, zones[zone][i])
+			}
+		}
+	}
+	return all
 }
 
 // searchFor is the search that pods of a shape share, or one for this pod only if its fit depends on other pods.
@@ -95,7 +131,7 @@ func (n *nodes) searchFor(state fwk.CycleState, queue, shape string) *search {
 }
 
 // run finds nodes that fit.
-func (l *lookup) run() {
+func (l *lookup) run(ctx context.Context) {
 	for i := range l.all {
 		info := l.all[(l.from+i)%len(l.all)].(*framework.NodeInfo)
 		if i == len(l.found) {
@@ -107,7 +143,7 @@ func (l *lookup) run() {
 		}
 		f := &l.found[i]
 		if !f.current(info) {
-			*f = finding{info: info, generation: info.Generation, status: l.look(info)}
+			*f = finding{info: info, generation: info.Generation, status: l.look(ctx, info)}
 		}
 		if f.status != nil {
 			continue
@@ -118,11 +154,11 @@ func (l *lookup) run() {
 	}
 }
 
-func (l *lookup) look(info *framework.NodeInfo) *fwk.Status {
+func (l *lookup) look(ctx context.Context, info *framework.NodeInfo) *fwk.Status {
 	if !l.queue.allows(info.Node()) {
 		return notOfQueue
 	}
-	if status := l.profile.RunFilterPluginsWithNominatedPods(l.ctx, l.state, l.member.pod, info); !status.IsSuccess() {
+	if status := l.profile.RunFilterPluginsWithNominatedPods(ctx, l.state, l.member.pod, info); !status.IsSuccess() {
 		return status
 	}
 	return nil
@@ -145,7 +181,7 @@ func (l *lookup) why() string {
 }
 
 // best is the node with the highest score among those that fit.
-func (l *lookup) best() (string, error) {
+func (l *lookup) best(ctx context.Context) (string, error) {
 	infos := make([]fwk.NodeInfo, len(l.fits))
 	for i, at := range l.fits {
 		infos[i] = l.found[at].info
@@ -153,7 +189,7 @@ func (l *lookup) best() (string, error) {
 	if len(infos) == 1 {
 		return infos[0].Node().Name, nil
 	}
-	if status := l.profile.RunPreScorePlugins(l.ctx, l.state, l.member.pod, infos); !status.IsSuccess() {
+	if status := l.profile.RunPreScorePlugins(ctx, l.state, l.member.pod, infos); !status.IsSuccess() {
 		return "", status.AsError()
 	}
 	anew := l.fits
@@ -166,7 +202,7 @@ func (l *lookup) best() (string, error) {
 		}
 	}
 	if len(anew) > 0 {
-		scores, status := l.profile.RunScorePlugins(l.ctx, l.state, l.member.pod, infos)
+		scores, status := l.profile.RunScorePlugins(ctx, l.state, l.member.pod, infos)
 		if !status.IsSuccess() {
 			return "", status.AsError()
 		}

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"tensorstack.dev/batch/internal/scheduler/core"
 )
@@ -20,22 +19,21 @@ func TestSearchKnowsOfChanges(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		r := newRig(t, 12)
 		waiting, running := r.crowd(random)
-		r.planning = true
 		r.must(r.nodes.begin())
 		placed, gone := map[*core.Pod]string{}, map[*core.Pod]bool{}
 		for step := range 200 {
 			if p := running[random.IntN(len(running))]; random.IntN(3) == 0 {
 				if gone[p] {
-					r.nodes.Put(p, p.Node)
+					r.at.Put(p, p.Node)
 				} else {
-					r.nodes.Take(p, p.Node)
+					r.at.Take(p, p.Node)
 				}
 				gone[p] = !gone[p]
 				continue
 			}
 			p := waiting[random.IntN(len(waiting))]
 			if at := placed[p]; at != "" {
-				r.nodes.Take(p, at)
+				r.at.Take(p, at)
 				placed[p] = ""
 				continue
 			}
@@ -53,18 +51,17 @@ func TestGoneWhileAway(t *testing.T) {
 	r.podGroup("g", "q", 1)
 	gone, stays := r.pod("gone", "g", "3", "n0"), r.pod("stays", "g", "3", "n0")
 	waits := r.index.pods[r.pod("waits", "g", "5", "").UID].core
-	r.planning = true
 	r.must(r.nodes.begin())
 	for _, p := range []*corev1.Pod{gone, stays} {
-		r.nodes.Take(r.index.pods[p.UID].core, "n0")
+		r.at.Take(r.index.pods[p.UID].core, "n0")
 	}
 	r.must(r.sched.Cache.RemovePod(klog.Background(), gone))
 	r.nodes.stale = true
 	r.nodes.refresh()
 	for _, p := range []*corev1.Pod{gone, stays} {
-		r.nodes.Put(r.index.pods[p.UID].core, "n0")
+		r.at.Put(r.index.pods[p.UID].core, "n0")
 	}
-	if node, why := r.nodes.Place(waits, nil); node == "" {
+	if node, why := r.at.Place(waits, nil); node == "" {
 		t.Error("the room of a pod that is gone is not free:", why())
 	}
 }
@@ -91,7 +88,7 @@ func (r *rig) crowd(random *rand.Rand) (waiting, running []*core.Pod) {
 // placeBest places a pod, which must get one of the best nodes if one fits.
 func (r *rig) placeBest(p *core.Pod) string {
 	scores := r.look(p)
-	node, _ := r.nodes.Place(p, nil)
+	node, _ := r.at.Place(p, nil)
 	r.must(r.nodes.err)
 	if score, fits := scores[node]; fits != (len(scores) > 0) {
 		r.Errorf("a pod that needs %v got node %q; it fits %v", p.Requests, node, scores)
@@ -104,18 +101,18 @@ func (r *rig) placeBest(p *core.Pod) string {
 // look scores all nodes that fit, whatever is known of them.
 func (r *rig) look(p *core.Pod) map[string]int64 {
 	r.nodes.refresh()
-	m, state, known := r.index.pods[types.UID(p.UID)], framework.NewCycleState(), r.nodes.searches
+	m, state, known := r.index.pods[types.UID(p.UID)], planningState(), r.nodes.searches
 	r.nodes.searches = map[string]*search{}
 	defer func() { r.nodes.searches = known }()
-	result, status, _ := r.nodes.profile.RunPreFilterPlugins(r.nodes.ctx, state, m.pod)
+	result, status, _ := r.nodes.profile.RunPreFilterPlugins(r.Context(), state, m.pod)
 	r.must(status.AsError())
 	l, err := r.nodes.lookup(state, m, result, nil)
 	r.must(err)
 	scores := map[string]int64{}
-	if l.run(); len(l.fits) == 0 {
+	if l.run(r.Context()); len(l.fits) == 0 {
 		return scores
 	}
-	_, err = l.best()
+	_, err = l.best(r.Context())
 	r.must(err)
 	for _, at := range l.fits {
 		scores[l.found[at].info.Node().Name] = l.found[at].score

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
@@ -22,9 +21,9 @@ func TestEventsLeaveWaitingPodsAlone(t *testing.T) {
 	if pods, _ := r.sched.SchedulingQueue.PendingPods(); len(pods) != 0 {
 		t.Errorf("%d of the 10 pods that wait are in the queue, which looks at them at each event", len(pods))
 	}
-	r.round()
+	r.plan()
 	for n := range 10 {
-		if r.nextReady(klog.Background()) == nil {
+		if r.nextReady() == nil {
 			t.Fatalf("the queue gave out %d of the 10 pods that have a node", n)
 		}
 	}
@@ -42,19 +41,19 @@ func TestPodsThatGoAreNotHandedOut(t *testing.T) {
 	changed := old.DeepCopy()
 	changed.ResourceVersion = "2"
 	r.sched.SchedulingQueue.Update(t.Context(), old, changed)
-	r.round()
+	r.plan()
 	if len(r.ready) != 1 {
 		t.Fatalf("%d pods have a node", len(r.ready))
 	}
-	info := r.nextReady(klog.Background())
+	info := r.nextReady()
 	if info == nil || info.Pod.ResourceVersion != "2" {
 		t.Fatalf("handed out is %v, not the pod's last version", info)
 	}
 	r.podGroup("h", "q", 1)
 	gone := r.pod("h-0", "h", "1", "")
-	r.round()
+	r.plan()
 	r.sched.SchedulingQueue.Delete(gone)
-	if info := r.nextReady(klog.Background()); info != nil {
+	if info := r.nextReady(); info != nil {
 		t.Errorf("a pod that is gone is handed out: %v", info.Pod.Name)
 	}
 }
@@ -96,8 +95,8 @@ func TestBindingsAreBounded(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	for range bindings {
-		p.binding <- struct{}{}
+	if !p.binding.TryAcquire(bindings) {
+		t.Fatal("pods are still being bound")
 	}
 	if p.Bind(ended, nil, nil, "").IsSuccess() {
 		t.Error("a pod was bound after the end")
@@ -110,7 +109,7 @@ func TestPauseBetweenFullRounds(t *testing.T) {
 	r := newRig(t, 10)
 	r.queueSeen("q", 0)
 	r.group("unfit", "q", 2, "9")
-	r.round()
+	r.plan()
 	unfit := r.index.groups["default/unfit"]
 	r.index.roomMade(false)
 	r.nextFull = time.Now().Add(time.Hour)
@@ -118,7 +117,7 @@ func TestPauseBetweenFullRounds(t *testing.T) {
 	for i := range 3 {
 		r.group(fmt.Sprint("fits", i), "q", 2, "1")
 		r.group(fmt.Sprint("unfit", i), "q", 2, "9")
-		r.round()
+		r.plan()
 		if len(r.ready) != 2*(i+1) {
 			t.Fatalf("%d pods have a node after %d groups that fit", len(r.ready), i+1)
 		}
@@ -130,7 +129,7 @@ func TestPauseBetweenFullRounds(t *testing.T) {
 		t.Error("they are forgotten")
 	}
 	r.nextFull = time.Time{}
-	r.round()
+	r.plan()
 	if unfit.tried != r.index.freed || !r.nextFull.After(time.Now()) {
 		t.Error("when it is time they are not tried again, or there is no pause afterwards")
 	}
@@ -151,9 +150,9 @@ func BenchmarkPreemption(b *testing.B) {
 	}
 	r.group("high", "high", 64, "4")
 	for b.Loop() {
-		r.round()
-		if g := r.index.groups["default/high"]; g.core.Hold == nil || len(g.core.Hold.Blockers) != 64 {
-			b.Fatalf("not planned with 64 victims: %+v", g.core.Hold)
+		r.plan()
+		if g := r.index.groups["default/high"]; g.core.Reservation == nil || len(g.core.Reservation.Blockers) != 64 {
+			b.Fatalf("not planned with 64 victims: %+v", g.core.Reservation)
 		}
 		b.StopTimer()
 		r.drop()
@@ -172,7 +171,7 @@ func BenchmarkPlacing(b *testing.B) {
 					r.group(fmt.Sprintf("g%d", i), "q", size, "1")
 				}
 				for b.Loop() {
-					r.round()
+					r.plan()
 					if len(r.ready) != batch {
 						b.Fatalf("%d pods have a node", len(r.ready))
 					}
@@ -193,7 +192,7 @@ func BenchmarkUnfit(b *testing.B) {
 		r.group(fmt.Sprintf("g%d", i), "q", 4, fmt.Sprintf("%d", 9+i%20))
 	}
 	for b.Loop() {
-		r.round()
+		r.plan()
 		b.StopTimer()
 		if len(r.ready) != 0 {
 			b.Fatal("something fits")
@@ -213,10 +212,10 @@ func BenchmarkComing(b *testing.B) {
 			for i := range waiting {
 				r.group(fmt.Sprintf("g%d", i), "q", 4, fmt.Sprintf("%d", 9+i%20))
 			}
-			r.round()
+			r.plan()
 			r.group("comes", "q", 8, "1")
 			for b.Loop() {
-				r.round()
+				r.plan()
 				b.StopTimer()
 				if len(r.ready) != 8 {
 					b.Fatalf("%d pods have a node", len(r.ready))

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/metadata"
@@ -16,12 +17,13 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// watch keeps the index by events.
+// watch has the planner told of what happens.
 func (p *Plugin) watch(ctx context.Context) error {
+	pl := p.planner
 	config := rest.CopyConfig(p.handle.KubeConfig())
 	config.ContentType, config.AcceptContentTypes = "", ""
 	factory := p.handle.SharedInformerFactory()
-	p.nodeLister = factory.Core().V1().Nodes().Lister()
+	pl.nodeLister = factory.Core().V1().Nodes().Lister()
 	var registered []func() bool
 	add := func(informer interface {
 		AddEventHandler(cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error)
@@ -33,31 +35,43 @@ func (p *Plugin) watch(ctx context.Context) error {
 		return err
 	}
 	core := factory.Core().V1()
-	if err := add(core.Pods().Informer(), handlers(p.podSeen, p.podGone)); err != nil {
+	if err := add(core.Pods().Informer(), handlers(func(pod *corev1.Pod) {
+		if ours(pod) || isGuest(pod) {
+			pl.inbox.post(func() { pl.podSeen(pod) })
+		}
+	}, posted(pl, pl.podGone))); err != nil {
 		return err
 	}
 	nodes := cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { p.index.nodeSeen(nil, o.(*corev1.Node)) },
-		UpdateFunc: func(old, o any) { p.index.nodeSeen(old.(*corev1.Node), o.(*corev1.Node)) },
-		DeleteFunc: func(any) { p.index.roomMade(true) },
+		AddFunc: func(any) { pl.roomMade(true) },
+		UpdateFunc: func(old, o any) {
+			if !alike(old.(*corev1.Node), o.(*corev1.Node)) {
+				pl.roomMade(true)
+			}
+		},
+		DeleteFunc: func(any) { pl.roomMade(true) },
 	}
 	if err := add(core.Nodes().Informer(), nodes); err != nil {
 		return err
 	}
 	namespaces := cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(old, o any) { p.index.namespaceSeen(old.(*corev1.Namespace), o.(*corev1.Namespace)) },
+		UpdateFunc: func(old, o any) { // labels may have opened queues to it
+			if !apiequality.Semantic.DeepEqual(old.(*corev1.Namespace).Labels, o.(*corev1.Namespace).Labels) {
+				pl.roomMade(false)
+			}
+		},
 	}
 	if err := add(core.Namespaces().Informer(), namespaces); err != nil {
 		return err
 	}
-	p.rights = newRights(core.Namespaces().Lister(), p.handle.ClientSet().AuthorizationV1().SubjectAccessReviews(), p.index.answered)
+	pl.rights = newRights(core.Namespaces().Lister(), p.handle.ClientSet().AuthorizationV1().SubjectAccessReviews(), func() { pl.inbox.post(pl.index.answered) })
 	if err := p.watchFinished(ctx, config, add); err != nil {
 		return err
 	}
 	if err := p.watchObjects(ctx, config, add); err != nil {
 		return err
 	}
-	p.synced = func() bool {
+	pl.synced = func() bool {
 		for _, synced := range registered {
 			if !synced() {
 				return false
@@ -68,16 +82,14 @@ func (p *Plugin) watch(ctx context.Context) error {
 	return nil
 }
 
-func (p *Plugin) podSeen(pod *corev1.Pod) {
-	if pod.Spec.NodeName != "" {
-		p.arrivals.remove(pod.UID)
-	}
-	p.index.podSeen(pod)
+// roomMade may be called on any goroutine.
+func (pl *planner) roomMade(nodes bool) {
+	pl.inbox.post(func() { pl.index.roomMade(nodes) })
 }
 
-func (p *Plugin) podGone(pod *corev1.Pod) {
-	p.arrivals.remove(pod.UID)
-	p.index.podGone(pod)
+// posted has the planner do something with an object.
+func posted[T any](pl *planner, do func(T)) func(T) {
+	return func(o T) { pl.inbox.post(func() { do(o) }) }
 }
 
 type adder = func(interface {
@@ -95,15 +107,20 @@ func (p *Plugin) watchFinished(ctx context.Context, config *rest.Config, add add
 		o.FieldSelector = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
 	})
 	informer := factory.ForResource(corev1.SchemeGroupVersion.WithResource("pods")).Informer()
-	if err := add(informer, handlers(p.index.finishedSeen, p.index.finishedGone)); err != nil {
+	if err := add(informer, handlers(posted(p.planner, p.planner.index.finishedSeen), posted(p.planner, p.planner.index.finishedGone))); err != nil {
 		return err
 	}
 	factory.Start(ctx.Done())
+	p.background.Go(func() {
+		<-ctx.Done()
+		factory.Shutdown()
+	})
 	return nil
 }
 
 // watchObjects follows PodGroups and Queues, and makes the client that writes to them.
 func (p *Plugin) watchObjects(ctx context.Context, config *rest.Config, add adder) error {
+	pl := p.planner
 	scheme := runtime.NewScheme()
 	if err := scheduling.AddToScheme(scheme); err != nil {
 		return err
@@ -120,24 +137,23 @@ func (p *Plugin) watchObjects(ctx context.Context, config *rest.Config, add adde
 	if err != nil {
 		return err
 	}
-	if err := add(groups, handlers(p.index.podGroupSeen, p.index.podGroupGone)); err != nil {
+	if err := add(groups, handlers(posted(pl, pl.index.podGroupSeen), posted(pl, pl.index.podGroupGone))); err != nil {
 		return err
 	}
 	queues, err := objects.GetInformer(ctx, &scheduling.Queue{}, ctrlcache.BlockUntilSynced(false))
 	if err != nil {
 		return err
 	}
-	if err := add(queues, handlers(p.index.queueSeen, p.index.queueGone)); err != nil {
+	if err := add(queues, handlers(posted(pl, pl.index.queueSeen), posted(pl, pl.index.queueGone))); err != nil {
 		return err
 	}
-	p.conditions = newConditions(c, p.handle.ClientSet())
-	p.evictions = newEvictions(p.handle.ClientSet())
-	// Nobody waits for these: they end with ctx, and the program with them. What is not done by then the next scheduler does anew,
-	// because all of it follows from what is seen.
-	go p.conditions.run(ctx)
-	go p.evictions.run(ctx)
-	go p.rights.work.run(ctx, 4)
-	go func() { _ = objects.Start(ctx) }()
+	pl.conditions = newConditions(c, p.handle.ClientSet(), p.handle.SharedInformerFactory().Core().V1().Pods().Lister())
+	pl.evictions = newEvictions(p.handle.ClientSet())
+	// What is not done by the end the next scheduler does anew, because all of it follows from what is seen.
+	p.background.Go(func() { pl.conditions.run(ctx) })
+	p.background.Go(func() { pl.evictions.run(ctx) })
+	p.background.Go(func() { pl.rights.reviewQueue.run(ctx, 4) })
+	p.background.Go(func() { _ = objects.Start(ctx) }) // it fails only if it was started before
 	return nil
 }
 

@@ -1,0 +1,156 @@
+package plugin
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"tensorstack.dev/batch/internal/scheduler/core"
+)
+
+// TestEqualRoundsDecideAlike feeds planners the same events, each in an order of its own. What they know then is the
+// same, and so is what they decide: which pods get which node in which order, whom they evict and for whom they keep
+// room.
+func TestEqualRoundsDecideAlike(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		reserveAfter time.Duration
+	}{{"others are evicted", 0}, {"room is kept", time.Minute}} {
+		t.Run(c.name, func(t *testing.T) {
+			want := ""
+			for seed := range uint64(20) {
+				r := newRig(t, 0)
+				r.config.ReserveAfter = c.reserveAfter
+				events := r.events()
+				rand.New(rand.NewPCG(seed, 0)).Shuffle(len(events), func(i, k int) { events[i], events[k] = events[k], events[i] })
+				for _, feed := range events {
+					feed()
+				}
+				r.plan()
+				r.plan()
+				if got := r.decided(); seed == 0 {
+					want = got
+				} else if diff := cmp.Diff(want, got); diff != "" {
+					t.Fatalf("the order of events %d leads to other decisions than the first one:\n%s", seed, diff)
+				}
+			}
+			if !strings.Contains(want, "gets") || !strings.Contains(want, "waits for") {
+				t.Errorf("little was to be decided:\n%s", want)
+			}
+		})
+	}
+}
+
+// events make a world of 12 nodes that gangs of one queue fill in part, and in which gangs of this and other queues
+// wait.
+func (r *rig) events() []func() {
+	var all []func()
+	for i := range 12 {
+		all = append(all, func() { r.node(fmt.Sprintf("n%d", i), r.list) })
+	}
+	for i, name := range []string{"low", "high", "also"} {
+		all = append(all, func() { r.queueSeen(name, int32(min(i, 1))) })
+	}
+	gang := func(name, queue string, age int64, pods int, cpu string, node func(i int) string) {
+		all = append(all, func() { r.podGroupAt(name, queue, pods, age) })
+		for i := range pods {
+			all = append(all, func() { r.podAt(fmt.Sprintf("%s-%d", name, i), name, cpu, node(i), age) })
+		}
+	}
+	waits := func(int) string { return "" }
+	for i := range 6 {
+		gang(fmt.Sprintf("runs%d", i), "low", int64(i/2), 3, "3", func(k int) string { return fmt.Sprintf("n%d", (3*i+k)%9) })
+	}
+	for i := range 4 {
+		gang(fmt.Sprintf("small%d", i), []string{"low", "high"}[i%2], 10, 3, "1", waits)
+		gang(fmt.Sprintf("large%d", i), []string{"high", "also"}[i%2], 10, 4, "6", waits)
+	}
+	return all
+}
+
+// decided tells all that rounds have decided.
+func (r *rig) decided() string {
+	var b strings.Builder
+	for _, m := range r.ready {
+		fmt.Fprintf(&b, "%s gets %s\n", m.pod.Name, m.core.Node)
+	}
+	names := func(pods []*core.Pod) (all []string) {
+		for _, p := range pods {
+			all = append(all, p.Name)
+		}
+		return all
+	}
+	for _, name := range sortedNames(r.index.groups) {
+		g := r.index.groups[name]
+		fmt.Fprintf(&b, "%s: %s %s\n", name, g.lastReported.reason, g.lastReported.message)
+		if h := g.core.Reservation; h != nil {
+			fmt.Fprintf(&b, "%s, number %d, waits for %v\n", name, h.Order, names(h.Blockers))
+			for _, at := range h.Placements {
+				fmt.Fprintf(&b, "%s is to get %s\n", at.Pod.Name, at.Node)
+			}
+		}
+	}
+	fmt.Fprintln(&b, "evicted:", sortedNames(r.evictions.queue.values))
+	return b.String()
+}
+
+// TestBackOffEndsWithSuccess: each plan in a row that fails makes its group wait for longer. One that is carried out
+// ends that.
+func TestBackOffEndsWithSuccess(t *testing.T) {
+	r := newRig(t, 1)
+	r.queueSeen("q", 0)
+	r.podGroup("g", "q", 2)
+	g := r.index.groups["default/g"]
+	pods := []*corev1.Pod{r.pod("g-0", "g", "1", ""), r.pod("g-1", "g", "1", "")}
+	try := func() *attempt {
+		t.Helper()
+		g.backoff, g.changed = time.Time{}, true
+		r.plan()
+		m := r.index.pods[pods[0].UID]
+		if len(r.ready) != 2 || m.attempt == nil {
+			t.Fatalf("%d pods have a node", len(r.ready))
+		}
+		r.ready = nil
+		return m.attempt
+	}
+	waits := func(failed *attempt) time.Duration {
+		began := time.Now()
+		r.fail(failed, "a test")
+		for _, pod := range pods {
+			r.nodes.forget(r.Context(), pod.UID)
+			r.giveUp(&assignment{attempt: failed, pod: pod})
+		}
+		return g.backoff.Sub(began).Truncate(firstBackoff)
+	}
+	for i, want := range []time.Duration{firstBackoff, 2 * firstBackoff, 4 * firstBackoff} {
+		if got := waits(try()); got != want {
+			t.Errorf("after %d failures it waits for %s, want %s", i+1, got, want)
+		}
+	}
+	try()
+	for i, pod := range pods {
+		r.nodes.forget(r.Context(), pod.UID)
+		r.podSeen(boundTo(pod, "n0"))
+		if whole := i == len(pods)-1; whole != (g.failures == 0) {
+			t.Errorf("with %d of 2 pods bound %d failures count", i+1, g.failures)
+		}
+	}
+	for i := range pods {
+		r.podGone(boundTo(pods[i], "n0"))
+		pods[i] = r.pod(fmt.Sprintf("again-%d", i), "g", "1", "")
+	}
+	if got := waits(try()); got != firstBackoff {
+		t.Errorf("after a success and one failure it waits for %s, want %s", got, firstBackoff)
+	}
+}
+
+func boundTo(pod *corev1.Pod, node string) *corev1.Pod {
+	bound := pod.DeepCopy()
+	bound.Spec.NodeName = node
+	return bound
+}

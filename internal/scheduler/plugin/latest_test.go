@@ -1,0 +1,87 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+)
+
+// TestLatestValueTakesEffectLast: of one key nothing is done while something older is under way, what is newer takes
+// its place, and what failed is done again unless there is something newer.
+func TestLatestValueTakesEffectLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, release, took := make(chan string, 10), make(chan error), make(chan string, 10)
+		q := newLatestQueue(true, func(_ context.Context, key, value string) error {
+			if key == "b" {
+				took <- value
+				return nil
+			}
+			began <- value
+			err := <-release
+			took <- value
+			return err
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { q.run(ctx, 4); close(done) }()
+		defer func() { cancel(); <-done }()
+		away := errors.New("the API server is away")
+
+		q.put("a", "first")
+		if got := <-began; got != "first" {
+			t.Fatal(got)
+		}
+		q.put("a", "second")
+		q.put("a", "third")
+		q.put("b", "other")
+		if got := <-took; got != "other" {
+			t.Fatalf("%s is done before the work of another key", got)
+		}
+		synctest.Wait()
+		if len(began) > 0 {
+			t.Fatalf("%s is begun while the first is under way", <-began)
+		}
+		release <- nil
+		if a, b := <-took, <-began; a != "first" || b != "third" {
+			t.Fatalf("%s took effect, then %s", a, b)
+		}
+		release <- away
+		if a, b := <-took, <-began; a != "third" || b != "third" {
+			t.Fatalf("%s failed, then %s is done", a, b)
+		}
+		q.put("a", "fourth")
+		release <- away
+		if a, b := <-took, <-began; a != "third" || b != "fourth" {
+			t.Fatalf("%s failed, then %s is done", a, b)
+		}
+		release <- nil
+		<-took
+		q.queue.Add("a") // as the timer of an older failure does
+		q.put("a", "fifth")
+		q.drop("a")
+		synctest.Wait()
+		if len(began) > 0 {
+			t.Errorf("%s is done, though it was withdrawn or something newer was done", <-began)
+		}
+	})
+}
+
+// TestWorkIsDoneOnce: where nothing is retried, what failed is done again only when it is put in again.
+func TestWorkIsDoneOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		did := 0
+		q := newLatestQueue(false, func(context.Context, string, int) error { did++; return errors.New("refused") })
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { q.run(ctx, 1); close(done) }()
+		for want := 1; want <= 2; want++ {
+			q.put("a", want)
+			if synctest.Wait(); did != want {
+				t.Errorf("done %d times, want %d", did, want)
+			}
+		}
+		cancel()
+		<-done
+	})
+}

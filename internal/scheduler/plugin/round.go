@@ -1,0 +1,228 @@
+package plugin
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"tensorstack.dev/batch/internal/scheduler/core"
+)
+
+const (
+	// batch is about how many pods are planned before they are handed out.
+	batch = 128
+	// fullShare is how many times as long as a round took that looked at everything, the next such one waits.
+	fullShare = 19
+	// longestPause bounds that wait.
+	longestPause = 5 * time.Second
+	// syncPoll is how often it is looked whether all caches are filled.
+	syncPoll = 20 * time.Millisecond
+)
+
+// round decides about the groups that wait, and makes tickets for the pods that get a node.
+func (pl *planner) round(ctx context.Context) {
+	if !pl.synced() { // nothing is decided before everything that runs is known
+		pl.nextFull, pl.due = time.Now().Add(syncPoll), true
+		return
+	}
+	x := pl.index
+	if !x.filled {
+		x.fill()
+	}
+	began := time.Now()
+	list, err := pl.nodeLister.List(everything)
+	if err != nil {
+		return
+	}
+	x.capacities(list, pl.config.TopologyLabel)
+	pl.releaseReservations(ctx)
+	groups, skipped, full := pl.choose(began)
+	if len(groups) == 0 {
+		return
+	}
+	if err := pl.nodes.begin(); err != nil {
+		klog.ErrorS(err, "Taking a snapshot of the nodes")
+		return
+	}
+	c := pl.cluster(ctx, began, groups)
+	c.Skip = func(g *core.Group) bool { return skipped[g] }
+	result := core.Round(c)
+	if pl.nodes.err != nil {
+		pl.discard(ctx, result)
+		return
+	}
+	missed := false
+	for _, d := range result.Decisions {
+		missed = missed || len(d.Gangs) == 0
+		pl.carryOut(d, began)
+	}
+	switch {
+	case result.More:
+		x.wake()
+	case full && missed:
+		pl.nextFull = time.Now().Add(min(fullShare*time.Since(began), longestPause))
+	}
+}
+
+// choose lists the groups of a round, by name: those to be tried, and those for which room is kept, which are skipped
+// if they are not to be tried. A full round tries groups again that did not fit; between two of these they wait.
+func (pl *planner) choose(now time.Time) (groups []*core.Group, skipped map[*core.Group]bool, full bool) {
+	x := pl.index
+	skipped, pl.due, x.alarm = map[*core.Group]bool{}, false, time.Time{}
+	for g := range x.waiting {
+		if !g.single && g.spec == nil {
+			continue
+		}
+		try := pl.tries(g, now)
+		if !try && g.core.Reservation == nil {
+			continue
+		}
+		full = full || try && !g.changed
+		groups = append(groups, &g.core)
+		skipped[&g.core] = !try
+	}
+	slices.SortFunc(groups, byName)
+	return groups, skipped, full
+}
+
+// tries tells whether a group is to be tried now.
+func (pl *planner) tries(g *group, now time.Time) bool {
+	x := pl.index
+	switch {
+	case now.Before(g.backoff):
+		x.wakeAt(g.backoff)
+		return false
+	case !g.changed && g.tried == x.freed:
+		return false
+	case !g.changed && now.Before(pl.nextFull):
+		pl.due = true
+		return false
+	}
+	return pl.queue.pods.all(g) && x.admit(g, pl.rights, now)
+}
+
+// byName orders groups, of which no two have the same name: a round decides alike whatever order events came in.
+func byName(a, b *core.Group) int { return cmp.Compare(a.Name, b.Name) }
+
+// cluster is what the round sees.
+func (pl *planner) cluster(ctx context.Context, now time.Time, groups []*core.Group) *core.Cluster {
+	x := pl.index
+	c := &core.Cluster{Queues: make(map[string]*core.Queue, len(x.queues)), Groups: groups, Nodes: pl.nodes.within(ctx), Now: now,
+		ReserveAfter: pl.config.ReserveAfter, Grace: pl.config.Grace, MaxPods: batch, Used: x.used}
+	for name, q := range x.queues {
+		c.Queues[name] = &q.core
+	}
+	if pl.nodes.foreseen {
+		c.Sites = func(g *core.Group, p *core.Pod) *core.Sites {
+			return x.sites.of(x.queues[g.Queue], x.pods[types.UID(p.UID)])
+		}
+		c.Uncounted = pl.nodes.elsewhere
+	}
+	c.Running = func() []*core.Group {
+		all := make([]*core.Group, 0, len(x.groups))
+		for _, g := range x.groups {
+			if len(g.core.Pods) > 0 {
+				all = append(all, &g.core)
+			}
+		}
+		slices.SortFunc(all, byName)
+		return all
+	}
+	if refusing, err := pl.nodes.snapshot.HavePodsWithRequiredAntiAffinityList(); err == nil {
+		c.Shapeless = len(refusing) > 0
+	}
+	pl.domains(c)
+	return c
+}
+
+// domains tells core about topology, if a label for it is configured.
+func (pl *planner) domains(c *core.Cluster) {
+	label := pl.config.TopologyLabel
+	if label == "" {
+		return
+	}
+	list, err := pl.nodes.snapshot.List()
+	if err != nil {
+		return
+	}
+	seen := map[string]bool{}
+	of := make(map[string]string, len(list))
+	for _, info := range list {
+		if d := info.Node().Labels[label]; d != "" {
+			of[info.Node().Name] = d
+			seen[d] = true
+		}
+	}
+	c.Domain = func(node string) string { return of[node] }
+	c.Domains = sortedNames(seen)
+}
+
+// releaseReservations takes room back that was kept, for the round gives it anew, and drops that of groups that have
+// changed.
+func (pl *planner) releaseReservations(ctx context.Context) {
+	for g := range pl.index.waiting {
+		h := g.core.Reservation
+		if h == nil {
+			continue
+		}
+		valid := g.single || g.spec != nil
+		for _, at := range h.Placements {
+			pl.nodes.forget(ctx, types.UID(at.Pod.UID))
+			valid = valid && !at.Pod.Gone && !at.Pod.Ending && at.Pod.Node == "" && pl.nodes.exists(at.Node)
+		}
+		if !valid {
+			g.core.Reservation = nil
+			g.changed = true
+		}
+	}
+}
+
+func (n *nodes) exists(node string) bool {
+	_, err := n.cache.GetNode(node)
+	return err == nil
+}
+
+// discard undoes what a round has done that the scheduler's cache did not follow, and has it done again.
+func (pl *planner) discard(ctx context.Context, result core.Result) {
+	klog.ErrorS(pl.nodes.err, "A round of planning came to nothing")
+	for uid := range pl.nodes.assumed {
+		pl.nodes.forget(ctx, uid)
+	}
+	clear(pl.nodes.away)
+	for _, d := range result.Decisions {
+		d.Group.Reservation = nil
+	}
+	pl.nextFull = time.Now().Add(tick)
+	pl.due = true
+}
+
+// carryOut makes a decision real.
+func (pl *planner) carryOut(d *core.Decision, now time.Time) {
+	x := pl.index
+	g := x.groups[d.Group.Name]
+	g.changed, g.tried, g.backoff, g.reportAt = false, x.freed, time.Time{}, time.Time{}
+	g.core.Reservation = d.Reservation
+	for _, gang := range d.Gangs {
+		a := &attempt{group: g, size: len(gang), arrived: map[types.UID]bool{}}
+		for _, at := range gang {
+			m := x.pods[types.UID(at.Pod.UID)]
+			x.place(m, at.Node)
+			if pl.conditions.pods.drop(m.pod.UID) { // it does not wait any more
+				m.lastReported = podReport{}
+			}
+			m.attempt = a
+			pl.ready = append(pl.ready, m)
+		}
+	}
+	for _, p := range d.Evict {
+		if m := x.pods[types.UID(p.UID)]; m != nil {
+			pl.evictions.add(m.pod, d)
+		}
+	}
+	pl.report(g, d, now)
+	x.touch(g)
+}

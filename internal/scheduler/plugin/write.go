@@ -1,0 +1,145 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/kubernetes/pkg/scheduler/util"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/scheduler/core"
+)
+
+// conditions writes the conditions of groups and pods. Those of groups do not wait for those of pods, which are many.
+type conditions struct {
+	client client.Client
+	core   kubernetes.Interface
+	lister corelisters.PodLister
+	groups *latestQueue[types.NamespacedName, scheduling.PodGroupCondition]
+	pods   *latestQueue[types.UID, podWrite]
+}
+
+// podWrite is what is to be written on a pod, of that name.
+type podWrite struct {
+	key types.NamespacedName
+	podReport
+}
+
+func newConditions(c client.Client, core kubernetes.Interface, pods corelisters.PodLister) *conditions {
+	all := &conditions{client: c, core: core, lister: pods}
+	all.groups, all.pods = newLatestQueue(true, all.writeGroup), newLatestQueue(true, all.writePod)
+	return all
+}
+
+func (c *conditions) run(ctx context.Context) {
+	var both sync.WaitGroup
+	both.Go(func() { c.groups.run(ctx, 4) })
+	both.Go(func() { c.pods.run(ctx, 4) })
+	both.Wait()
+}
+
+// writeGroup writes the condition of a PodGroup.
+func (c *conditions) writeGroup(ctx context.Context, key types.NamespacedName, condition scheduling.PodGroupCondition) error {
+	patch, err := json.Marshal(map[string]any{
+		"apiVersion": scheduling.GroupVersion.String(), "kind": "PodGroup",
+		"metadata": map[string]any{"name": key.Name, "namespace": key.Namespace},
+		"status":   map[string]any{"conditions": []scheduling.PodGroupCondition{condition}},
+	})
+	if err != nil {
+		return err
+	}
+	pg := &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	err = c.client.Status().Patch(ctx, pg, client.RawPatch(types.ApplyPatchType, patch), client.FieldOwner(FieldManager), client.ForceOwnership)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("writing the condition of PodGroup %s: %w", key, err)
+	}
+	return nil
+}
+
+// writePod says on a pod why it waits, if it still does.
+func (c *conditions) writePod(ctx context.Context, uid types.UID, report podWrite) error {
+	pod, err := c.lister.Pods(report.key.Namespace).Get(report.key.Name)
+	if err != nil || pod.UID != uid || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
+		return nil // a lister's only error is that there is no such pod
+	}
+	err = c.patchPod(ctx, pod, report)
+	switch {
+	case apierrors.IsConflict(err): // it has changed since it was last seen, and may even have been bound
+		return errAgain
+	case err != nil && !apierrors.IsNotFound(err):
+		return fmt.Errorf("writing the condition of pod %s: %w", report.key, err)
+	}
+	return nil
+}
+
+// patchPod writes the condition PodScheduled of a pod, unless the pod has changed.
+func (c *conditions) patchPod(ctx context.Context, pod *corev1.Pod, report podWrite) error {
+	status := pod.Status.DeepCopy()
+	podutil.UpdatePodCondition(status, &corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+		Reason: report.reason, Message: report.message, ObservedGeneration: podutil.CalculatePodConditionObservedGeneration(status, pod.Generation, corev1.PodScheduled)})
+	_, condition := podutil.GetPodCondition(status, corev1.PodScheduled)
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion},
+		"status": map[string]any{"conditions": []*corev1.PodCondition{condition}}})
+	if err != nil {
+		return err
+	}
+	_, err = c.core.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	return err
+}
+
+// evictions ends pods in favour of others.
+type evictions struct {
+	core kubernetes.Interface
+	// queue retries nothing: the planner asks again for what it still wants.
+	queue *latestQueue[types.UID, eviction]
+}
+
+// eviction is a pod as it was when it was chosen, and what is said on it.
+type eviction struct {
+	pod     *corev1.Pod
+	message string
+}
+
+func newEvictions(core kubernetes.Interface) *evictions {
+	e := &evictions{core: core}
+	e.queue = newLatestQueue(false, e.evict)
+	return e
+}
+
+func (e *evictions) run(ctx context.Context) { e.queue.run(ctx, 8) }
+
+// add has a pod evicted.
+func (e *evictions) add(pod *corev1.Pod, d *core.Decision) {
+	message := fmt.Sprintf("%s: preempting to make room for group %s", scheduling.SchedulerName, d.Group.Name)
+	if d.Reservation == nil {
+		message = fmt.Sprintf("%s: group %s was bound in part only and could not be completed", scheduling.SchedulerName, d.Group.Name)
+	}
+	e.queue.put(pod.UID, eviction{pod, message})
+}
+
+// evict deletes a pod. First it is said on the pod why, so that whoever replaces it knows that it did not fail.
+func (e *evictions) evict(ctx context.Context, uid types.UID, v eviction) error {
+	pod, status := v.pod, v.pod.Status.DeepCopy()
+	podutil.UpdatePodCondition(status, &corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
+		Reason: corev1.PodReasonPreemptionByScheduler, Message: v.message})
+	if err := util.PatchPodStatus(ctx, e.core, pod.Name, pod.Namespace, &pod.Status, status); apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("marking pod %s for eviction: %w", podKey(pod), err)
+	}
+	err := e.core.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *metav1.NewPreconditionDeleteOptions(string(uid)))
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("evicting pod %s: %w", podKey(pod), err)
+	}
+	return nil
+}
