@@ -138,14 +138,14 @@ func (c *controller) decide(job *engine.Job, seen engine.Seen) engine.Plan {
 
 // putsOff leaves a plan that can wait to a later pass, as often as it may be left.
 func (c *controller) putsOff(plan *engine.Plan) bool {
-	if plan.CanWait == 0 {
+	if plan.MaxDelay == 0 {
 		c.putOffAt = time.Time{}
 		return false
 	}
 	if c.putOffAt.IsZero() {
 		c.putOffAt = c.w.now
 	}
-	if c.w.now.Before(c.putOffAt.Add(plan.CanWait)) && c.w.chance(60) {
+	if c.w.now.Before(c.putOffAt.Add(plan.MaxDelay)) && c.w.chance(60) {
 		c.wake = c.w.now.Add(time.Second)
 		return true
 	}
