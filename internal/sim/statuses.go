@@ -18,10 +18,12 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
+var codecs = serializer.NewCodecFactory(scheme).WithoutConversion()
+
 // statuses returns the client by which an operator writes statuses.
 func (o *operator) statuses() rest.Interface {
 	return &restfake.RESTClient{
-		NegotiatedSerializer: serializer.NewCodecFactory(scheme).WithoutConversion(),
+		NegotiatedSerializer: codecs,
 		GroupVersion:         batch.GroupVersion,
 		VersionedAPIPath:     "/apis/" + batch.GroupVersion.String(),
 		Client:               restfake.CreateHTTPClient(o.putStatus),
