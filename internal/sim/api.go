@@ -162,6 +162,7 @@ func (r liveReader) List(_ context.Context, out client.ObjectList, opts ...clien
 				}
 			}
 			r.o.liveVersion = w.version
+			r.o.overtake()
 		case *corev1.EventList:
 			if w.creates%2 == 0 {
 				out.Items = append(out.Items, corev1.Event{Message: "the volume is not there", LastTimestamp: stamp(w.now)})
@@ -171,6 +172,17 @@ func (r liveReader) List(_ context.Context, out client.ObjectList, opts ...clien
 		}
 		return nil
 	})
+}
+
+// overtake: what the API server itself shows is ahead of the caches. Of a pod that has succeeded and gone since, the operator acts on the
+// absence before it hears of the success.
+func (o *operator) overtake() {
+	for name, log := range o.w.podLog {
+		for i := range o.w.past[name] {
+			t := &o.w.past[name][i]
+			t.blurred = t.blurred || t.watched && o.podPos[name] < len(log)
+		}
+	}
 }
 
 // apiClient reads from the caches of an operator, and writes. What the operator does not use panics.
