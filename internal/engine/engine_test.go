@@ -385,12 +385,12 @@ func TestReplicaPhasesAloneAreCoalesced(t *testing.T) {
 	}
 }
 
-// TestProgressCanWait: what says no more than that replicas come up or run may be put off, and nothing else.
-func TestProgressCanWait(t *testing.T) {
+// TestProgressMayBeDelayed: what says no more than that replicas come up or run may be put off, and nothing else.
+func TestProgressMayBeDelayed(t *testing.T) {
 	want := func(p *play, wait time.Duration, what string) {
 		t.Helper()
-		if p.plan.Status == nil || p.plan.CanWait != wait {
-			t.Fatalf("%s: status %v, can wait %s, want %s", what, p.plan.Status, p.plan.CanWait, wait)
+		if p.plan.Status == nil || p.plan.MaxDelay != wait {
+			t.Fatalf("%s: status %v, may be delayed for %s, want %s", what, p.plan.Status, p.plan.MaxDelay, wait)
 		}
 	}
 	p := newPlay(t, 2, 1).pass()
@@ -448,14 +448,14 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 	p.pass().wantReason(batch.JobRunningCondition, batch.ReasonCreatingReplicas)
 }
 
-func TestPodThatIsHeldUpTellsItsWarning(t *testing.T) {
+func TestOverdueStartShowsItsWarning(t *testing.T) {
 	p := newPlay(t, 2, 0).pass()
 	p.pod(1).Spec.NodeName = "node"
 	if p.pass(); p.plan.RequeueAfter != startTime {
 		t.Errorf("the next look comes after %s, want %s", p.plan.RequeueAfter, startTime)
 	}
-	if HeldUp(p.pod(0)) != (time.Time{}) {
-		t.Error("a pod without a node counts as held up there")
+	if StartOverdue(p.pod(0)) != (time.Time{}) {
+		t.Error("the start of a pod without a node is overdue")
 	}
 	p.seen.Warning = &Warning{Pod: "job-worker-1", Message: "no such volume"}
 	p.after(startTime).pass().wantReason(batch.JobRunningCondition, batch.ReasonNotStarted)

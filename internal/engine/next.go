@@ -24,9 +24,9 @@ type Plan struct {
 	Contested bool
 	// Status to write under an optimistic lock; nil where nothing is to be written now.
 	Status *batch.JobStatus
-	// CanWait is for how long the plan may be put off while the API server has more important things to do, because Status
+	// MaxDelay is for how long the plan may be put off while the API server has more important things to do, because Status
 	// tells of nothing but progress, and nothing else is to be done; zero: not at all.
-	CanWait time.Duration
+	MaxDelay time.Duration
 	// Confirm asks to read the job from the API server before anything is deleted or created, and to stop if it is not the
 	// one that was seen. It is set where no status write does that: a cached job older than the cached pods would have
 	// replaced what has just been cleaned up. Only the first pods of a job that Seen.Unwritten vouches for need neither.
@@ -155,7 +155,7 @@ func (p *pass) finish() {
 	}
 	p.build()
 	if len(p.plan.Create)+len(p.plan.Pods)+len(p.plan.Update)+len(p.plan.Stop) > 0 {
-		p.plan.CanWait = 0
+		p.plan.MaxDelay = 0
 	}
 	p.plan.Confirm = p.plan.Status == nil && (len(p.plan.Delete)+len(p.plan.Update) > 0 || len(p.plan.Create)+len(p.plan.Pods) > 0 && !p.unwritten())
 	if !p.wake.IsZero() {

@@ -114,7 +114,7 @@ func (r *replica) observe(mode batch.RunModeType, keepResults bool, cfg *Config)
 	case end == disrupted:
 		r.observeDisrupted(cfg)
 	default:
-		r.result, r.exit = end, r.role.exitCode(r.pod)
+		r.result, r.exit = end, r.endCode()
 		r.phase = batch.ReplicaSucceeded
 		if end == failed {
 			r.phase, r.reason = batch.ReplicaFailed, r.role.endReason(r.pod)
@@ -124,6 +124,15 @@ func (r *replica) observe(mode batch.RunModeType, keepResults bool, cfg *Config)
 			r.observeDebugEnd(cfg)
 		}
 	}
+}
+
+// endCode returns the exit code of the replica's pod. The cache of a new leader may show the pod as it was before the end that the
+// status has on record.
+func (r *replica) endCode() *int32 {
+	if code := r.role.exitCode(r.pod); code != nil || r.past.uid != r.uid {
+		return code
+	}
+	return r.past.exit
 }
 
 // podEnd says whether and how the replica's pod has ended: as it was watched to, where it is being deleted since.

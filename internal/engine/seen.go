@@ -38,7 +38,7 @@ type Seen struct {
 	Group *scheduling.PodGroup
 	// LostNodes names the nodes that are gone or not ready, among those of pods that have been ending for too long.
 	LostNodes map[string]bool
-	// Warning is what was last warned of about a pod that HeldUp names; nil where nothing is known.
+	// Warning is what was last warned of about a pod whose start is overdue, see StartOverdue; nil where nothing is known.
 	Warning *Warning
 	// Refusals lists what the API server refused to create since something was last created.
 	Refusals []Refusal

@@ -45,7 +45,7 @@ func (p *pass) worthWriting(next *batch.JobStatus) bool {
 	due := p.seen.LastWrite.Add(p.coalesce())
 	tells := transition(p.old, next) && !p.onlyStarts(next) || len(p.plan.Delete) > 0
 	if tells || !p.seen.Now.Before(due) {
-		p.plan.CanWait = p.canWait(next, tells)
+		p.plan.MaxDelay = p.maxDelay(next, tells)
 		return true
 	}
 	p.wakeAt(due)
@@ -60,8 +60,8 @@ const (
 	endWait     = 3 * time.Second        // nothing else remembers the end once somebody deletes the pod
 )
 
-// canWait is for how long the next status may be put off. One that tells of a transition may not, unless all replicas run now.
-func (p *pass) canWait(next *batch.JobStatus, tells bool) time.Duration {
+// maxDelay is for how long the next status may be put off. One that tells of a transition may not, unless all replicas run now.
+func (p *pass) maxDelay(next *batch.JobStatus, tells bool) time.Duration {
 	wait := phasesWait
 	switch {
 	case tells && !p.onlyRuns(next):

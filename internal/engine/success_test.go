@@ -62,3 +62,18 @@ func TestSucceededUndeleted(t *testing.T) {
 		t.Error("one that debugs, or is being deleted, counts")
 	}
 }
+
+// A new leader may see a pod in a state before the end that the status has on record. The exit code on record decides then too.
+func TestEndOnRecordKeepsItsExitCode(t *testing.T) {
+	p := newPlay(t, 2, 3)
+	p.job.Roles[0].Restart.FailCodes = []CodeRange{{First: 1, Last: 1}}
+	p.job.Success = []Rule{{Text: "{}", Members: []Member{{Role: 0, Rank: 0}}}}
+	p.pass().run(0, 1).after(2*time.Second).pass().want(batch.JobRunning, 0)
+	before := p.pod(1).DeepCopy()
+	p.after(2*time.Second).exit(1, 1).pass()
+	p.pods[before.Name] = before
+	p.after(2 * time.Second).pass()
+	if len(p.plan.Delete)+len(p.plan.Pods) > 0 || p.stat.Restarts > 0 {
+		t.Errorf("the replica restarts: %+v", p.stat.Tasks)
+	}
+}

@@ -23,7 +23,7 @@ var identity = []string{batch.LabelJobName, batch.LabelJobKind, batch.LabelCompo
 // adopt puts the labels back on a live object of the job that has lost the job's name, where want is what the job would create. The
 // caches and readLive select by that label: without it the job would wait for an object that it never sees. Where nothing is lost,
 // a cache was behind, and there is nothing to do.
-func (r *reconciler) adopt(ctx context.Context, want engine.Object, live *metav1.PartialObjectMetadata, m *memory) error {
+func (a *actuator) adopt(ctx context.Context, want engine.Object, live *metav1.PartialObjectMetadata, exp *expectations) error {
 	name := want.GetLabels()[batch.LabelJobName]
 	if _, pod := want.(*corev1.Pod); !pod || live.Labels[batch.LabelJobName] == name {
 		return nil
@@ -34,14 +34,14 @@ func (r *reconciler) adopt(ctx context.Context, want engine.Object, live *metav1
 		return fmt.Errorf("writing a patch: %w", err)
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: live.Namespace, Name: live.Name}}
-	switch err := r.client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch)); {
+	switch err := a.client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch)); {
 	case err == nil:
 		log.FromContext(ctx).Info("Put the labels back on a pod that had lost the name of its job", "pod", live.Namespace+"/"+live.Name, "job", name)
 		return nil
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // it has gone in the meantime
 		return errStale
 	case refused(err):
-		m.refusals = []engine.Refusal{{Object: describe(want), Reason: batch.ReasonCreateRefused, Message: fmt.Sprintf(
+		exp.refusals = []engine.Refusal{{Object: describe(want), Reason: batch.ReasonCreateRefused, Message: fmt.Sprintf(
 			"it is there without the label %s=%s, by which the operator finds it, and the label could not be put back: %v; put it back or delete the pod",
 			batch.LabelJobName, name, err)}}
 		return fmt.Errorf("putting the labels back on %s: %w", describe(want), err)

@@ -52,10 +52,10 @@ func TestAdopt(t *testing.T) {
 		"the API server is laden": {err: apierrors.NewTooManyRequests("later", 1), sent: patch},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, m := &patcher{err: test.err}, &memory{}
+			c, m := &patcher{err: test.err}, &expectations{}
 			want := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", Labels: own}}
 			live := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u", Labels: test.live}}
-			err := (&reconciler{client: c}).adopt(t.Context(), want, live, m)
+			err := (&actuator{client: c}).adopt(t.Context(), want, live, m)
 			if (err != nil) != (test.err != nil) || errors.Is(err, errStale) != test.stale {
 				t.Errorf("the error is %v", err)
 			}

@@ -19,17 +19,17 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// podHandler wakes a pod's job. A pass looks at all pods of a job, so the larger the job, the longer the events of its pods
+// PodHandler wakes a pod's job. A pass eventReads at all pods of a job, so the larger the job, the longer the events of its pods
 // are gathered before one pass handles them all. A pod that starts or ends may change the phase of its job, which people wait
 // for, so its job comes before those that are new.
-func (r *reconciler) podHandler() handler.EventHandler {
+func (r *Reconciler) PodHandler() handler.EventHandler {
 	wake := func(o client.Object, q queue, priority int) {
 		owner := metav1.GetControllerOfNoCopy(o)
 		if owner == nil || owner.Kind != r.kind.Name {
 			return
 		}
 		key := types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}
-		after, request := gathering(r.memories.size(key)), reconcile.Request{NamespacedName: key}
+		after, request := gathering(r.store.size(key)), reconcile.Request{NamespacedName: key}
 		if p, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
 			p.AddWithOpts(priorityqueue.AddOpts{After: after, Priority: &priority}, request)
 		} else {
@@ -56,11 +56,11 @@ func (r *reconciler) podHandler() handler.EventHandler {
 }
 
 // noteSuccess notes that a pod had succeeded before it was deleted. The pass that records results may come too late to see that.
-func (r *reconciler) noteSuccess(last client.Object) {
+func (r *Reconciler) noteSuccess(last client.Object) {
 	pod, ok := last.(*corev1.Pod)
 	owner := metav1.GetControllerOfNoCopy(last)
 	if ok && owner != nil && owner.Kind == r.kind.Name && engine.SucceededUndeleted(pod) {
-		r.memories.noteSuccess(types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}, owner.UID, pod)
+		r.store.noteSuccess(types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}, owner.UID, pod)
 	}
 }
 

@@ -13,13 +13,12 @@ const baseLatency = 10 * time.Millisecond
 // has more important ones to serve: down to one per second.
 type limiter struct{ *rate.Limiter }
 
-// newLimiter lets so many requests through per second, and as many at once.
+// newLimiter returns a limiter that lets so many requests through per second, and as many at once.
 func newLimiter(perSecond int) limiter {
 	return limiter{rate.NewLimiter(rate.Limit(perSecond), perSecond)}
 }
 
-// since charges a request that was let through at a time for what it took.
-func (l limiter) since(began time.Time) {
-	now := time.Now()
+// charge makes a request that was let through at began pay for what it took until now.
+func (l limiter) charge(began, now time.Time) {
 	l.ReserveN(now, min(l.Burst(), int(now.Sub(began)/baseLatency)))
 }

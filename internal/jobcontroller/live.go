@@ -28,11 +28,11 @@ type liveView struct {
 }
 
 // readLive reads the job's pods from the API server itself.
-func (r *reconciler) readLive(ctx context.Context, job *engine.Job) (*liveView, error) {
-	view := &liveView{pods: map[types.UID]*corev1.Pod{}, until: time.Now().Add(cacheLag)}
+func (o *observer) readLive(ctx context.Context, job *engine.Job) (*liveView, error) {
+	view := &liveView{pods: map[types.UID]*corev1.Pod{}, until: o.clock.Now().Add(cacheLag)}
 	for token := ""; ; {
 		var page corev1.PodList
-		err := r.live.List(ctx, &page, client.InNamespace(job.Namespace), client.MatchingLabels{batch.LabelJobName: job.Name},
+		err := o.live.List(ctx, &page, client.InNamespace(job.Namespace), client.MatchingLabels{batch.LabelJobName: job.Name},
 			client.Limit(pageSize), client.Continue(token))
 		if err != nil {
 			return nil, fmt.Errorf("reading the pods of %s/%s from the API server: %w", job.Namespace, job.Name, err)

@@ -29,7 +29,7 @@ func TestCacheDoesNotUndoLiveView(t *testing.T) {
 		"after the longest time": {pod("a", "8", corev1.PodRunning), cacheLag + time.Second, "8 Running"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := &memory{live: &liveView{version: "10", pods: map[types.UID]*corev1.Pod{"a": &ended}, until: now.Add(cacheLag)}}
+			m := &expectations{live: &liveView{version: "10", pods: map[types.UID]*corev1.Pod{"a": &ended}, until: now.Add(cacheLag)}}
 			got := ""
 			for _, p := range m.merge([]corev1.Pod{test.cached}, now.Add(test.after)) {
 				got = p.ResourceVersion + " " + string(p.Status.Phase)

@@ -24,7 +24,7 @@ func TestRefusalsAreForgotten(t *testing.T) {
 		"paused":                    {immediate, engine.Plan{Status: paused}, false},
 		"asked for in another mode": {paused, engine.Plan{Pods: pods, Status: immediate}, false},
 	} {
-		m := &memory{refusals: []engine.Refusal{{}}}
+		m := &expectations{refusals: []engine.Refusal{{}}}
 		if m.dropRefusals(c.old, &c.plan); (len(m.refusals) > 0) != c.kept {
 			t.Errorf("%s: kept %t, want %t", name, len(m.refusals) > 0, c.kept)
 		}

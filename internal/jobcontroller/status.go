@@ -31,32 +31,32 @@ func statusClient(mgr ctrl.Manager, kind kinds.Kind) (rest.Interface, error) {
 
 // writeStatus writes the status under the resourceVersion that was read, so that no newer one is overwritten. Statuses are
 // most of what a controller sends and gets: so the spec is not sent along, and the answer is no more than metadata.
-func (r *reconciler) writeStatus(ctx context.Context, m *memory, obj kinds.Object, status *batch.JobStatus) error {
+func (a *actuator) writeStatus(ctx context.Context, exp *expectations, obj kinds.Object, status *batch.JobStatus) error {
 	fail := func(err error) error {
-		return fmt.Errorf("writing the status of %s %s/%s: %w", r.kind.Name, obj.GetNamespace(), obj.GetName(), err)
+		return fmt.Errorf("writing the status of %s %s/%s: %w", a.kind.Name, obj.GetNamespace(), obj.GetName(), err)
 	}
-	sent := r.kind.New()
-	sent.GetObjectKind().SetGroupVersionKind(batch.GroupVersion.WithKind(r.kind.Name))
+	sent := a.kind.New()
+	sent.GetObjectKind().SetGroupVersionKind(batch.GroupVersion.WithKind(a.kind.Name))
 	sent.SetNamespace(obj.GetNamespace())
 	sent.SetName(obj.GetName())
 	sent.SetUID(obj.GetUID())
 	sent.SetResourceVersion(obj.GetResourceVersion())
-	*r.kind.Status(sent) = *status
-	if r.kind.Training != nil { // what others tell stays as it was read
-		_, read := r.kind.Training(obj)
-		_, kept := r.kind.Training(sent)
+	*a.kind.Status(sent) = *status
+	if a.kind.Training != nil { // what others tell stays as it was read
+		_, read := a.kind.Training(obj)
+		_, kept := a.kind.Training(sent)
 		kept.TensorBoard = read.TensorBoard
 	}
 	body, err := json.Marshal(sent)
 	if err != nil {
 		return fail(err)
 	}
-	if m.written == nil {
-		m.seenVersion = obj.GetResourceVersion()
+	if exp.written == nil {
+		exp.seenVersion = obj.GetResourceVersion()
 	}
-	m.tried = true
-	m.echo.Store(status)
-	answer, err := r.statuses.Put().Namespace(obj.GetNamespace()).Resource(r.kind.Plural).Name(obj.GetName()).SubResource("status").
+	exp.tried = true
+	exp.sent.Store(status)
+	answer, err := a.statuses.Put().Namespace(obj.GetNamespace()).Resource(a.kind.Plural).Name(obj.GetName()).SubResource("status").
 		SetHeader("Accept", metadataOnly).SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Raw()
 	if err != nil {
 		return fail(staleIfConflict(staleIfGone(err)))
@@ -67,7 +67,7 @@ func (r *reconciler) writeStatus(ctx context.Context, m *memory, obj kinds.Objec
 	}
 	next := obj.DeepCopyObject().(kinds.Object)
 	next.SetResourceVersion(written.ResourceVersion)
-	*r.kind.Status(next) = *status
-	m.written, m.writtenAt, m.putOffAt = next, time.Now(), time.Time{}
+	*a.kind.Status(next) = *status
+	exp.written, exp.writtenAt, exp.delayedAt = next, a.clock.Now(), time.Time{}
 	return nil
 }

@@ -25,7 +25,7 @@ func (w *world) exit(pod *corev1.Pod) {
 	t.at, t.selfEnded = w.now, pod.Annotations[batch.AnnotationRunMode] != string(batch.RunDebug)
 	t.blurred = t.blurred || w.job.Debug || w.status.RunMode == batch.RunDebug
 	if w.chance(45) {
-		t.exit = int32(1 + w.rng.IntN(3))
+		t.exit = w.codes[w.rng.IntN(len(w.codes))]
 	}
 	t.success = t.exit == 0
 	w.tell("pod %s %s exits with %d", pod.Name, pod.UID, t.exit)
@@ -41,7 +41,7 @@ func (w *world) report(name string) {
 	if r.code != 0 && w.chance(15) {
 		pod.Status.Reason = "Evicted" // for a limit of its own, so without DisruptionTarget
 	} else if s := statusOf(pod, sidecar); s != nil && s.State.Running != nil {
-		w.terminate(statusOf(pod, "main"), r.code, t.at)
+		w.terminate(mainOf(pod), r.code, t.at)
 		w.podChanged(name)
 		return
 	}

@@ -11,38 +11,36 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/jobcontroller"
+	"tensorstack.dev/batch/internal/kinds"
 )
 
 // Run plays one world: trouble for a while, then calm until everything that can end has ended. It returns what was found
 // to be wrong. trace, where not nil, is told every step.
 func Run(seed uint64, steps int, trace func(format string, args ...any)) error {
 	rng := rand.New(rand.NewPCG(seed, 2))
-	w := newWorld(seed, randomJob(rng), trace)
-	cfg := engine.Config{MaxListed: 1000, Coalesce: time.Duration(1+rng.IntN(20)) * time.Second}
-	c := newController(w, cfg)
-	if w.chance(70) {
-		c.fence = 0 // it led before there was the job
-	}
+	w := newWorld(rand.New(rand.NewPCG(seed, 1)), trace)
+	l := newLeadership(w, rng)
+	l.begin(rng)
 	for range steps {
 		w.step()
-		c = c.turn(true)
+		l.turn()
 		if len(w.errs) > 0 {
 			return fmt.Errorf("seed %d: %s", seed, strings.Join(w.errs, "; "))
 		}
 	}
-	if w.job.Debug {
-		w.debugToggled()
+	w.calm()
+	l.trouble = false
+	limit := 4000
+	if w.endless() {
+		limit = 300 // it need not end
 	}
-	w.job.Pause = w.chance(20)
-	w.lost = map[string]bool{}
-	w.inc.disturbed = w.now
-	w.jobChanged()
-	for range 4000 {
-		if w.settled() && c.idle() {
+	for range limit {
+		if w.settled() && l.leader.idle() {
 			break
 		}
 		w.calmStep()
-		c = c.turn(false)
+		l.turn()
 	}
 	w.checkCalm()
 	if len(w.errs) > 0 {
@@ -51,33 +49,125 @@ func Run(seed uint64, steps int, trace func(format string, args ...any)) error {
 	return nil
 }
 
-// turn lets the controller, or its successor, do something.
-func (c *controller) turn(faults bool) *controller {
-	w := c.w
-	if faults && w.chance(2) {
-		return newController(w, c.cfg)
+// calm ends all trouble.
+func (w *world) calm() {
+	w.lost, w.refuses = map[string]bool{}, false
+	w.inc.disturbed = w.now
+	pause := w.chance(20)
+	if w.obj == nil {
+		return
 	}
-	if faults && w.chance(2) {
-		c.frozen, c.deaf = w.rng.IntN(20), w.rng.IntN(4)
+	if w.job.Debug {
+		w.toggleDebug()
 	}
-	if faults && c.frozen > 0 {
-		c.frozen--
-		return c
-	}
-	c.sync(!faults)
-	if faults && w.chance(30) {
-		return c
-	}
-	if !c.reconcile(faults) {
-		return newController(w, c.cfg)
-	}
-	return c
+	w.switchMode(pause, false)
 }
 
-// idle is true when the controller's last pass left nothing to do and nothing to wait for.
-func (c *controller) idle() bool {
-	return c.jobPos == len(c.w.jobLog) && c.current() && c.wake.IsZero()
+// leadership is the operator that leads, and a standby: the caches of a process that will lead after it.
+type leadership struct {
+	w       *world
+	opts    jobcontroller.Options
+	leader  *operator
+	standby cache
+	// trouble is true as long as calls get lost and operators die. slow is how long calls take at most.
+	trouble bool
+	slow    time.Duration
 }
+
+func newLeadership(w *world, rng *rand.Rand) *leadership {
+	l := &leadership{w: w, trouble: true, opts: jobcontroller.Options{
+		Engine: engine.Config{MaxListed: 1000, Coalesce: time.Duration(1+rng.IntN(20)) * time.Second}}}
+	if rng.IntN(4) == 0 {
+		l.slow = 300 * time.Millisecond
+	}
+	return l
+}
+
+// begin starts an operator, before or after somebody submits a job.
+func (l *leadership) begin(rng *rand.Rand) {
+	var obj kinds.Object
+	l.w.kind, obj = l.w.anyJob(rng)
+	l.standby = newCache(l.w, 0)
+	before := l.w.chance(70)
+	if before {
+		l.lead(newCache(l.w, 0))
+		l.leader.pass() // over another job
+		l.leader.passes = 0
+	}
+	l.w.submit(obj)
+	if !before {
+		l.lead(newCache(l.w, 0))
+	}
+}
+
+// lead makes a new operator the leader.
+func (l *leadership) lead(c cache) {
+	l.leader = newOperator(l.w, l.opts, c)
+	l.leader.fault = l.fault
+}
+
+// succeed lets the standby lead, whose caches may be late, or a process that starts just now.
+func (l *leadership) succeed() {
+	if l.w.chance(50) {
+		l.standby = newCache(l.w, l.w.rng.IntN(2))
+	}
+	l.lead(l.standby.clone())
+}
+
+// fault says what happens to a call.
+func (l *leadership) fault() fault {
+	w := l.w
+	if !l.trouble {
+		return callWorks
+	}
+	if l.slow > 0 {
+		w.now = w.now.Add(time.Duration(w.rng.Int64N(int64(l.slow))))
+	}
+	switch n := w.rng.IntN(100); {
+	case n < 2:
+		return diesBefore
+	case n < 4:
+		return diesAfter
+	case n < 11:
+		return callLost
+	case n < 18:
+		return answerLost
+	}
+	return callWorks
+}
+
+// turn lets the operator, or its successor, do something.
+func (l *leadership) turn() {
+	w, o := l.w, l.leader
+	if l.trouble && w.chance(20) {
+		l.standby.syncSome(w)
+	}
+	if l.trouble && w.chance(2) {
+		l.succeed()
+		return
+	}
+	if l.trouble && w.chance(2) {
+		o.frozen, o.deaf = w.rng.IntN(20), w.rng.IntN(4)
+	}
+	if l.trouble && o.frozen > 0 {
+		o.frozen--
+		return
+	}
+	o.sync(!l.trouble)
+	if !o.due() && (!l.trouble || w.chance(40)) {
+		return
+	}
+	if l.trouble && w.chance(15) {
+		return // the queue is long
+	}
+	if o.pass(); o.dead {
+		w.tell("the operator has died")
+		l.succeed()
+	}
+}
+
+// idle is true when the operator's last pass left nothing to do and nothing to wait for.
+func (o *operator) idle() bool { return o.current() && o.wake.IsZero() }
 
 // step lets the world do something, trouble included.
 func (w *world) step() {
@@ -103,7 +193,9 @@ func (w *world) step() {
 			w.evict(pod)
 		}
 	}
-	w.userStep()
+	if w.obj != nil {
+		w.userStep()
+	}
 }
 
 // userStep lets people, and those who run nodes, do something.
@@ -120,11 +212,12 @@ func (w *world) userStep() {
 	case n == 1:
 		w.lost = map[string]bool{}
 	case n == 2 || n == 3 && w.job.Pause:
-		w.job.Pause = !w.job.Pause
-		w.jobChanged()
+		w.switchMode(!w.job.Pause, w.job.Debug)
 	case n == 4 || n == 5 && w.job.Debug:
-		w.debugToggled()
-	case n < 12 && w.job.Elastic != nil:
+		w.toggleDebug()
+	case n == 6:
+		w.refuses = !w.refuses
+	case n < 14 && w.job.Elastic != nil:
 		w.scale()
 	}
 }
@@ -175,6 +268,9 @@ func (w *world) checkCalm() {
 	switch {
 	case finished(w.status):
 		w.checkCleanUp()
+		if w.job.TTL != nil && w.obj != nil {
+			w.fail("the job has outlived its time to live")
+		}
 	case w.job.Pause:
 		if len(w.pods) > 0 || w.status.Phase != batch.JobPaused {
 			w.fail("paused, but phase %s with %d pods", w.status.Phase, len(w.pods))
@@ -187,6 +283,9 @@ func (w *world) checkCalm() {
 }
 
 func (w *world) checkCleanUp() {
+	if w.obj == nil && len(w.pods) > 0 {
+		w.fail("%d pods are left of a job that is deleted", len(w.pods))
+	}
 	for name, p := range w.pods {
 		if decided(p) && !ended(p) {
 			w.fail("the sidecar of pod %s runs on", name)
@@ -203,42 +302,4 @@ func (w *world) checkCleanUp() {
 			w.fail("pod %s runs on after the deadline", name)
 		}
 	}
-}
-
-// randomJob makes a small job with rules, limits and policies of every sort.
-func randomJob(rng *rand.Rand) engine.Job {
-	j := engine.Job{APIVersion: batch.GroupVersion.String(), Kind: "GenericJob", Namespace: "ns", Name: "j", UID: "job",
-		CleanUp: []batch.CleanUpPolicy{batch.CleanUpNone, batch.CleanUpUnfinished, batch.CleanUpAll}[rng.IntN(3)]}
-	for i := range 1 + rng.IntN(2) {
-		r := engine.Role{Type: []string{"worker", "ps-x"}[i], Replicas: 1 + rng.IntN(3), Template: &corev1.PodTemplateSpec{
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}}}}
-		limit := int32(rng.IntN(4))
-		r.Restart = engine.Restart{OnFailure: rng.IntN(5) > 0, OnSuccess: rng.IntN(8) == 0, Limit: &limit}
-		if rng.IntN(10) == 0 {
-			r.Restart.Limit = nil
-		}
-		if rng.IntN(4) == 0 {
-			r.Restart.RestartCodes, r.Restart.FailCodes = []engine.CodeRange{{First: 3, Last: 255}}, []engine.CodeRange{{First: 1, Last: 1}}
-		}
-		j.Roles = append(j.Roles, r)
-	}
-	if rng.IntN(2) == 0 {
-		j.Service = &engine.Service{}
-	}
-	if rng.IntN(2) == 0 {
-		for i := range j.Roles {
-			j.Roles[i].Restart.All = rng.IntN(5) > 0
-		}
-	}
-	if rng.IntN(2) == 0 {
-		asTraining(rng, &j)
-		return j
-	}
-	if rng.IntN(2) == 0 {
-		j.Success = []engine.Rule{{Text: "{}", Members: []engine.Member{{Role: 0, Rank: 0}}}}
-	}
-	if rng.IntN(2) == 0 {
-		j.Failure = []engine.Rule{{Text: "{}", Members: []engine.Member{{Role: 0, Rank: j.Roles[0].Replicas - 1}}}}
-	}
-	return j
 }

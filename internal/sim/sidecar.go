@@ -4,8 +4,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"tensorstack.dev/batch/internal/engine"
 )
 
 // sidecar is the name of a container that runs for ever beside the main one, unless it ends before.
@@ -39,9 +37,19 @@ func statusOf(pod *corev1.Pod, container string) *corev1.ContainerStatus {
 	return nil
 }
 
+// mainOf is the state of the main container of a pod, or nil.
+func mainOf(pod *corev1.Pod) *corev1.ContainerStatus {
+	for i := range pod.Status.ContainerStatuses {
+		if pod.Status.ContainerStatuses[i].Name != sidecar {
+			return &pod.Status.ContainerStatuses[i]
+		}
+	}
+	return nil
+}
+
 // decided tells whether the replica of a pod has ended, which its sidecar may outlive.
 func decided(pod *corev1.Pod) bool {
-	main := statusOf(pod, "main")
+	main := mainOf(pod)
 	return ended(pod) || main != nil && main.State.Terminated != nil
 }
 
@@ -51,19 +59,4 @@ func (w *world) sidecarEnds(pod *corev1.Pod) {
 		w.terminate(s, int32(w.rng.IntN(2)), w.now)
 		w.podChanged(pod.Name)
 	}
-}
-
-// stopPod has the kubelet stop a pod.
-func (w *world) stopPod(s engine.Stop) error {
-	pod := w.pods[s.Name]
-	if pod == nil || pod.UID != s.UID {
-		return errNotFound
-	}
-	if !decided(pod) {
-		w.fail("pod %s is stopped before its replica has ended", s.Name)
-	}
-	deadline := engine.StopDeadline
-	pod.Spec.ActiveDeadlineSeconds = &deadline
-	w.podChanged(pod.Name)
-	return nil
 }

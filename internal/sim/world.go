@@ -1,27 +1,24 @@
-// Package sim runs the engine in a fake world: an API server that loses writes and answers, caches that lag, controllers
-// that die at any line, kubelets, users and evictions. A world is a function of its seed.
+// Package sim runs the real reconciler of jobs in a simulated world: an API server in memory (api.go), a network that loses calls
+// and answers, caches that lag (cache.go), operators that die at any call (operator.go), kubelets, users and evictions. It holds
+// every status, pod and deletion against what really happened (check.go). A world is a function of its seed; start with Run.
 package sim
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/engine"
-)
-
-var (
-	errLost     = errors.New("the call was lost")
-	errConflict = errors.New("conflict")
-	errExists   = errors.New("already exists")
-	errNotFound = errors.New("not found")
+	"tensorstack.dev/batch/internal/kinds"
 )
 
 // truth is what really happened to one pod, whatever anybody has seen of it.
@@ -43,22 +40,35 @@ type truth struct {
 	restarts int32
 }
 
+// jobName is the name of the job, of its Service and of its PodGroup.
+const jobName = "j"
+
 // world is the state behind the API server, and its history.
 type world struct {
-	rng     *rand.Rand
-	now     time.Time
-	job     engine.Job // the spec; its switches change
-	status  *batch.JobStatus
-	version int // of the job object
+	rng  *rand.Rand
+	now  time.Time
+	kind kinds.Kind
+	// obj is the job as the API server has it; nil before it is created and once it is deleted. It is never modified.
+	obj kinds.Object
+	// job is the normal form of obj, status its status; both outlive it.
+	job    engine.Job
+	status *batch.JobStatus
+	// version is the last resourceVersion of any object.
+	version int
 	pods    map[string]*corev1.Pod
-	service bool
+	// objects holds the job's Service and its PodGroup, by kind. They are never modified.
+	objects map[string]client.Object
 	lost    map[string]bool // lost nodes
+	refuses bool            // a quota refuses what is to be created
 	nextUID int
-	// podVersion is the last resourceVersion of any pod.
-	podVersion int
+	// watching is true once the operator that leads has begun to note which pods succeed.
+	watching bool
+	// codes are the exit codes of what fails.
+	codes []int32
 
-	jobLog []jobEvent
-	podLog map[string][]*corev1.Pod // what each pod has been like; nil: gone
+	jobLog    []kinds.Object
+	podLog    map[string][]*corev1.Pod // what each pod has been like, as caches keep it; nil: gone
+	objectLog map[string][]client.Object
 	// reports are ends that kubelets have not told the API server yet, by pod.
 	reports map[string]report
 
@@ -69,19 +79,30 @@ type world struct {
 	trace   func(format string, args ...any) // nil: silent
 }
 
-type jobEvent struct {
-	job     engine.Job
-	status  *batch.JobStatus
-	version int
+func newWorld(rng *rand.Rand, trace func(string, ...any)) *world {
+	return &world{
+		rng: rng, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), status: &batch.JobStatus{}, version: 1, codes: []int32{1, 2, 3},
+		pods: map[string]*corev1.Pod{}, objects: map[string]client.Object{}, podLog: map[string][]*corev1.Pod{},
+		objectLog: map[string][]client.Object{}, reports: map[string]report{}, lost: map[string]bool{}, past: map[string][]truth{}, trace: trace,
+	}
 }
 
-func newWorld(seed uint64, job engine.Job, trace func(string, ...any)) *world {
-	w := &world{
-		rng: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), job: job,
-		status: &batch.JobStatus{}, pods: map[string]*corev1.Pod{}, podLog: map[string][]*corev1.Pod{}, reports: map[string]report{}, lost: map[string]bool{}, past: map[string][]truth{}, trace: trace,
+// submit creates the job.
+func (w *world) submit(obj kinds.Object) {
+	obj.SetNamespace("ns")
+	obj.SetName(jobName)
+	obj.SetUID("job")
+	w.changeJob(obj)
+}
+
+// changeJob gives the job another spec. The caller hands obj over.
+func (w *world) changeJob(obj kinds.Object) {
+	obj.SetGeneration(obj.GetGeneration() + 1)
+	if faults := w.kind.Validate(obj, kinds.Limits{}); len(faults) > 0 {
+		panic(faults.ToAggregate())
 	}
+	w.obj, w.job = obj, *w.kind.Convert(obj)
 	w.jobChanged()
-	return w
 }
 
 func (w *world) fail(format string, args ...any) {
@@ -95,18 +116,23 @@ func (w *world) tell(format string, args ...any) {
 	}
 }
 
+// jobChanged keeps the next version of the job, with its present status.
 func (w *world) jobChanged() {
-	w.tell("job v%d: pause %t debug %t; status %s %s %+v", w.version+1, w.job.Pause, w.job.Debug, w.status.Phase, w.status.RunMode, w.status.Tasks)
 	w.version++
-	w.jobLog = append(w.jobLog, jobEvent{w.job, w.status, w.version})
+	obj := w.obj.DeepCopyObject().(kinds.Object)
+	obj.SetResourceVersion(strconv.Itoa(w.version))
+	*w.kind.Status(obj) = *w.status
+	w.obj = obj
+	w.jobLog = append(w.jobLog, obj)
+	w.tell("job v%d: pause %t debug %t; status %s %s %+v", w.version, w.job.Pause, w.job.Debug, w.status.Phase, w.status.RunMode, w.status.Tasks)
 }
 
 func (w *world) podChanged(name string) {
 	var c *corev1.Pod
+	w.version++ // a deletion has a version too
 	if p := w.pods[name]; p != nil {
-		w.podVersion++
-		p.ResourceVersion = strconv.Itoa(w.podVersion)
-		c = p.DeepCopy()
+		p.ResourceVersion = strconv.Itoa(w.version)
+		c = trimmed(p)
 		w.tell("pod %s %s: %s on %q, deleting %t, %v", name, c.UID, c.Status.Phase, c.Spec.NodeName, c.DeletionTimestamp != nil, c.Annotations)
 	} else {
 		w.tell("pod %s gone", name)
@@ -115,54 +141,6 @@ func (w *world) podChanged(name string) {
 }
 
 func (w *world) chance(percent int) bool { return w.rng.IntN(100) < percent }
-
-// call plays the network: a call may be lost on its way, or its answer on the way back.
-func (w *world) call(faults bool, do func() error) error {
-	if faults && w.chance(8) {
-		return errLost
-	}
-	err := do()
-	if faults && w.chance(8) {
-		return errLost
-	}
-	return err
-}
-
-func (w *world) writeStatus(s *batch.JobStatus, version int) error {
-	if version != w.version {
-		return errConflict
-	}
-	w.checkStatus(s)
-	w.status = s
-	w.jobChanged()
-	return nil
-}
-
-// deletePod carries out a controller's deletion of a pod that it saw as seen.
-func (w *world) deletePod(d engine.Deletion, seen *corev1.Pod) error {
-	pod := w.pods[d.Name]
-	if pod == nil || pod.UID != d.UID {
-		return errNotFound
-	}
-	if d.ResourceVersion != "" && d.ResourceVersion != pod.ResourceVersion {
-		return errConflict
-	}
-	if decided(pod) && pod.DeletionTimestamp == nil && (seen == nil || !decided(seen)) {
-		w.fail("pod %s has ended, and is deleted as if it ran", d.Name)
-	}
-	if _, unreported := w.reports[d.Name]; unreported {
-		w.last(d.Name).blurred = true
-	}
-	if d.Force {
-		if !w.lost[pod.Spec.NodeName] {
-			w.fail("pod %s deleted by force on a healthy node", d.Name)
-		}
-		w.remove(d.Name)
-		return nil
-	}
-	w.askDeletion(pod)
-	return nil
-}
 
 // askDeletion does what the API server does: a finished or unscheduled pod goes at once, others get their grace period.
 func (w *world) askDeletion(pod *corev1.Pod) {
@@ -192,22 +170,31 @@ func (w *world) remove(name string) {
 	w.podChanged(name)
 }
 
-func (w *world) createPod(pod *corev1.Pod) error {
-	if w.pods[pod.Name] != nil {
-		return errExists
+// createPod creates a pod, and fills in what the API server adds.
+func (w *world) createPod(created *corev1.Pod) error {
+	if w.pods[created.Name] != nil {
+		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "pods"}, created.Name)
 	}
-	w.checkCreate(pod)
-	w.nextUID++
+	if w.obj == nil {
+		return notFound("jobs", jobName) // the garbage collector would take the pod away at once
+	}
+	w.checkCreate(created)
 	w.creates++
-	pod = pod.DeepCopy()
-	pod.UID = types.UID("u" + strconv.Itoa(w.nextUID))
-	pod.CreationTimestamp = stamp(w.now)
+	created.UID = w.newUID()
+	created.CreationTimestamp = stamp(w.now)
+	pod := created.DeepCopy()
 	pod.Status.Phase = corev1.PodPending
 	w.pods[pod.Name] = pod
 	restarts, _ := strconv.Atoi(pod.Annotations[batch.AnnotationRestarts])
 	w.past[pod.Name] = append(w.past[pod.Name], truth{created: w.now, restarts: int32(restarts)})
 	w.podChanged(pod.Name)
+	created.ResourceVersion = pod.ResourceVersion
 	return nil
+}
+
+func (w *world) newUID() types.UID {
+	w.nextUID++
+	return types.UID("u" + strconv.Itoa(w.nextUID))
 }
 
 // stamp is a time as the API server keeps it, in whole seconds.
@@ -217,13 +204,19 @@ func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// debugToggled makes the results so far worthless, or not, depending on who sees it first.
-func (w *world) debugToggled() {
-	w.job.Debug = !w.job.Debug
+// toggleDebug flips a switch, which makes the results so far worthless, or not, depending on who sees it first.
+func (w *world) toggleDebug() {
 	for name := range w.past {
 		w.last(name).blurred = true
 	}
-	w.jobChanged()
+	w.switchMode(w.job.Pause, !w.job.Debug)
+}
+
+// switchMode sets the switches of the run mode.
+func (w *world) switchMode(pause, debug bool) {
+	obj := w.obj.DeepCopyObject().(kinds.Object)
+	*runModeOf(w.kind, obj) = &batch.RunMode{Pause: &batch.PauseMode{Enabled: &pause}, Debug: &batch.DebugMode{Enabled: &debug}}
+	w.changeJob(obj)
 }
 
 func (w *world) last(name string) *truth {
@@ -308,7 +301,7 @@ func (w *world) evict(pod *corev1.Pod) {
 	}
 	w.inc.disturbed = w.now
 	// A failure is not told from the work of the disruption, nor is a success of the same second.
-	if main := statusOf(pod, "main").State.Terminated; main != nil && (main.ExitCode != 0 || !main.FinishedAt.Before(new(stamp(w.now)))) {
+	if main := mainOf(pod).State.Terminated; main != nil && (main.ExitCode != 0 || !main.FinishedAt.Before(new(stamp(w.now)))) {
 		w.last(pod.Name).blurred = true
 	}
 	pod.Status.Reason = "Evicted"
@@ -320,7 +313,7 @@ func (w *world) evict(pod *corev1.Pod) {
 func (w *world) userDeletes(pod *corev1.Pod) {
 	w.inc.disturbed = w.now
 	if t := w.last(pod.Name); t.selfEnded {
-		t.watched = engine.SucceededUndeleted(pod) && uidOf(w.status, pod.Name) == string(pod.UID) && !w.policy(pod.Name).OnSuccess
+		t.watched = w.watching && engine.SucceededUndeleted(pod) && uidOf(w.status, pod.Name) == string(pod.UID) && !w.policy(pod.Name).OnSuccess
 		t.blurred = t.blurred || !t.watched
 	}
 	w.askDeletion(pod)

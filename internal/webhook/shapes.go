@@ -18,8 +18,13 @@ import (
 // lets no pod start that is too large.
 const unchecked = "the size of the pods could not be held against that of their queue's resourceShapeProfile: if they are too large, they wait, and say so"
 
+// queueShapes tells how large the pods of a queue may be. queue.Shapes does.
+type queueShapes interface {
+	OfQueue(ctx context.Context, name string) (*queue.Shape, error)
+}
+
 // tooLarge lists the roles of a job whose pods its queue does not take.
-func tooLarge(ctx context.Context, shapes *queue.Shapes, job *engine.Job) (faults field.ErrorList, warning string) {
+func tooLarge(ctx context.Context, shapes queueShapes, job *engine.Job) (faults field.ErrorList, warning string) {
 	if job.Gang == nil {
 		return nil, ""
 	}

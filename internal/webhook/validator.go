@@ -13,14 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"tensorstack.dev/batch/internal/kinds"
-	"tensorstack.dev/batch/internal/queue"
 )
 
 // validator says yes or no to jobs of all kinds.
 type validator struct {
 	decoder admission.Decoder
 	limits  kinds.Limits
-	shapes  *queue.Shapes
+	shapes  queueShapes
 }
 
 // Handle answers one request. What is neither a creation nor an update is allowed.

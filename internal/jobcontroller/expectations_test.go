@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
@@ -56,7 +57,7 @@ func TestWatchedSuccessesAreForgotten(t *testing.T) {
 
 // The event handlers note successes of jobs that are known, and of no other job of the same name.
 func TestSuccessOfAnotherJobIsNotNoted(t *testing.T) {
-	all, key := newMemories(), types.NamespacedName{Namespace: "ns", Name: "job"}
+	all, key := newExpectationStore(clock.RealClock{}), types.NamespacedName{Namespace: "ns", Name: "job"}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a"}}
 	all.noteSuccess(key, "job", pod)
 	m := all.of(key, "job")

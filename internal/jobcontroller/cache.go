@@ -3,21 +3,16 @@ package jobcontroller
 import (
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
-	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
-	"tensorstack.dev/batch/internal/engine"
 	"tensorstack.dev/batch/internal/kinds"
 )
 
@@ -127,111 +122,4 @@ func trimContainers(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 		out[i] = corev1.ContainerStatus{Name: all[i].Name, State: all[i].State}
 	}
 	return out
-}
-
-// read gathers what can be seen of a job: from the caches, and from memory what the caches do not show yet.
-func (r *reconciler) read(ctx context.Context, obj kinds.Object, job *engine.Job, m *memory) (engine.Seen, error) {
-	seen := engine.Seen{Now: time.Now(), Status: r.kind.Status(obj), LastWrite: m.writtenAt, Refusals: m.refusals,
-		Unwritten: !m.tried && r.reign.covers(obj), ContestedSince: m.contestedSince}
-	if !m.tried && seen.Status.RunMode != "" {
-		seen.LastWrite = time.Time{} // by another process, who knows when: one that is killed again and again would wait for ever
-	}
-	var pods corev1.PodList
-	if err := r.client.List(ctx, &pods, client.InNamespace(job.Namespace), client.MatchingFields{ownerIndex: string(job.UID)},
-		client.UnsafeDisableDeepCopy); err != nil {
-		return seen, fmt.Errorf("listing the pods of %s/%s: %w", job.Namespace, job.Name, err)
-	}
-	seen.Pods = m.merge(pods.Items, seen.Now)
-	seen.Succeeded = m.succeeded.open(seen.Status, seen.Pods)
-	m.replicas.Store(int64(job.Replicas()))
-	if job.Service != nil {
-		ours, err := r.ownsService(ctx, job)
-		if err != nil {
-			return seen, err
-		}
-		if ours || !seen.Now.Before(m.serviceUntil) {
-			m.serviceUntil = time.Time{}
-		}
-		seen.Service = ours || !m.serviceUntil.IsZero()
-	}
-	var err error
-	if job.Gang != nil {
-		if seen.Group, err = r.readGroup(ctx, obj, m, seen.Now); err != nil {
-			return seen, err
-		}
-	}
-	if seen.Warning, err = r.lastWarning(ctx, seen, m); err != nil {
-		return seen, err
-	}
-	seen.LostNodes, err = r.lostNodes(ctx, seen)
-	return seen, err
-}
-
-// readGroup is the job's PodGroup, or nil.
-func (r *reconciler) readGroup(ctx context.Context, obj kinds.Object, m *memory, now time.Time) (*scheduling.PodGroup, error) {
-	group := &scheduling.PodGroup{}
-	switch err := r.client.Get(ctx, client.ObjectKeyFromObject(obj), group); {
-	case err == nil && metav1.IsControlledBy(group, obj):
-		m.groupUntil = time.Time{}
-		return group, nil
-	case client.IgnoreNotFound(err) != nil:
-		return nil, fmt.Errorf("reading PodGroup %s/%s: %w", obj.GetNamespace(), obj.GetName(), err)
-	case now.Before(m.groupUntil):
-		return m.group, nil
-	default:
-		m.groupUntil = time.Time{}
-		return nil, nil
-	}
-}
-
-func (r *reconciler) ownsService(ctx context.Context, job *engine.Job) (bool, error) {
-	s := &metav1.PartialObjectMetadata{}
-	s.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Service"))
-	err := r.client.Get(ctx, types.NamespacedName{Namespace: job.Namespace, Name: job.Name}, s)
-	if err != nil {
-		return false, wrapUnlessNotFound(err, "reading Service %s/%s", job.Namespace, job.Name)
-	}
-	owner := metav1.GetControllerOfNoCopy(s)
-	return owner != nil && owner.UID == job.UID, nil
-}
-
-// lostNodes looks at the nodes of pods that should have ended long ago. There are hardly ever any, so nodes are not watched.
-func (r *reconciler) lostNodes(ctx context.Context, seen engine.Seen) (map[string]bool, error) {
-	var lost map[string]bool
-	for _, pod := range seen.Pods {
-		overdue := engine.Overdue(pod, r.opts.Engine)
-		if overdue.IsZero() || seen.Now.Before(overdue) {
-			continue
-		}
-		name := pod.Spec.NodeName
-		if _, known := lost[name]; known {
-			continue
-		}
-		if lost == nil {
-			lost = map[string]bool{}
-		}
-		node := &corev1.Node{}
-		err := r.live.Get(ctx, types.NamespacedName{Name: name}, node)
-		if client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("reading node %s of pod %s/%s: %w", name, pod.Namespace, pod.Name, err)
-		}
-		lost[name] = err != nil || !nodeReady(node)
-	}
-	return lost, nil
-}
-
-func nodeReady(node *corev1.Node) bool {
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
-func wrapUnlessNotFound(err error, format string, args ...any) error {
-	if err == nil || apierrors.IsNotFound(err) {
-		return nil
-	}
-	return fmt.Errorf(format+": %w", append(args, err)...)
 }

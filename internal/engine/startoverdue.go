@@ -1,0 +1,36 @@
+package engine
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	// startTime is how long a pod may take to start before its start is overdue.
+	startTime = 5 * time.Second
+	// warningRecheck is how often a pod whose start is overdue is looked at again.
+	warningRecheck = 30 * time.Second
+)
+
+// StartOverdue returns the time from which the start of a pod is overdue, so that the warnings about the pod are worth reading: it
+// has a node, does not start, and its status does not say why, as when a volume cannot be mounted. Zero means never.
+func StartOverdue(pod *corev1.Pod) time.Time {
+	if pod == nil || pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil || waitingContainer(pod) != nil ||
+		pod.Status.Phase != "" && pod.Status.Phase != corev1.PodPending {
+		return time.Time{}
+	}
+	return pod.CreationTimestamp.Add(startTime)
+}
+
+// awaitStart wakes the job when the start of a pod becomes overdue, and again as long as it is.
+func (p *pass) awaitStart(pod *corev1.Pod) {
+	at := StartOverdue(pod)
+	switch {
+	case at.IsZero():
+	case p.seen.Now.Before(at):
+		p.wakeAt(at)
+	default:
+		p.wakeAt(p.seen.Now.Add(warningRecheck))
+	}
+}

@@ -1,0 +1,288 @@
+package jobcontroller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/kinds"
+)
+
+// defaultMaxInFlightPerJob is the number of creations and deletions of pods of one job in flight.
+const defaultMaxInFlightPerJob = 32
+
+var (
+	// errStale means that the job is not the one that the caches showed.
+	errStale = errors.New("the job has changed since it was read")
+	// errNameTaken means that an object of somebody else has a name that the job needs.
+	errNameTaken = errors.New("the name is taken")
+)
+
+// actuator carries plans out.
+type actuator struct {
+	kind   kinds.Kind
+	client client.Client
+	// live reads from the API server itself.
+	live     client.Reader
+	statuses rest.Interface
+	recorder events.EventRecorder
+	// inFlight bounds the creations and deletions of pods in flight over all jobs, maxPerJob those of each job.
+	inFlight  *concurrencyLimiter
+	maxPerJob int
+	clock     clock.PassiveClock
+}
+
+// actuate carries a plan out, in the order that engine.Plan gives, up to the first error.
+func (a *actuator) actuate(ctx context.Context, obj kinds.Object, job *engine.Job, plan engine.Plan, exp *expectations) error {
+	if plan.Confirm {
+		if err := a.confirm(ctx, obj); err != nil {
+			return err
+		}
+	}
+	if plan.Status != nil {
+		if err := a.writeStatus(ctx, exp, obj, plan.Status); err != nil {
+			return err
+		}
+	}
+	a.record(obj, plan.Events) // now: once the status is written nothing calls for them again, whatever fails below
+	if err := a.deletePods(ctx, job, plan.Delete, exp); err != nil {
+		return err
+	}
+	if err := a.create(ctx, job, &plan, exp); err != nil {
+		return err
+	}
+	for _, o := range plan.Update {
+		if err := a.client.Update(ctx, o.(client.Object)); err != nil {
+			return fmt.Errorf("updating %s: %w", describe(o), staleIfConflict(err))
+		}
+	}
+	if err := a.stopPods(ctx, job, plan.Stop); err != nil {
+		return err
+	}
+	if plan.DeleteJob {
+		if plan.Status != nil {
+			obj = exp.written
+		}
+		return a.deleteJob(ctx, obj)
+	}
+	return nil
+}
+
+func (a *actuator) record(obj kinds.Object, events []engine.Event) {
+	for _, e := range events {
+		recordEvent(a.recorder, obj, e)
+	}
+}
+
+// confirm makes sure that the API server still has the job as it was read.
+func (a *actuator) confirm(ctx context.Context, obj kinds.Object) error {
+	live := &metav1.PartialObjectMetadata{}
+	live.SetGroupVersionKind(batch.GroupVersion.WithKind(a.kind.Name))
+	if err := a.live.Get(ctx, client.ObjectKeyFromObject(obj), live); err != nil {
+		return fmt.Errorf("confirming %s %s/%s: %w", a.kind.Name, obj.GetNamespace(), obj.GetName(), staleIfGone(err))
+	}
+	if live.UID != obj.GetUID() || live.ResourceVersion != obj.GetResourceVersion() {
+		return errStale
+	}
+	return nil
+}
+
+func (a *actuator) deleteJob(ctx context.Context, obj kinds.Object) error {
+	uid, version := obj.GetUID(), obj.GetResourceVersion()
+	err := a.client.Delete(ctx, obj, client.Preconditions{UID: &uid, ResourceVersion: &version},
+		client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting %s %s/%s after its time to live: %w", a.kind.Name, obj.GetNamespace(), obj.GetName(), staleIfConflict(err))
+	}
+	return nil
+}
+
+// create makes the objects of a plan: one after the other what pods depend on, then the pods side by side.
+func (a *actuator) create(ctx context.Context, job *engine.Job, plan *engine.Plan, exp *expectations) error {
+	if len(plan.Create)+len(plan.Pods) == 0 {
+		return nil
+	}
+	for _, o := range plan.Create {
+		if err := a.createOne(ctx, job, o, exp); err != nil {
+			return err
+		}
+	}
+	if err := a.createPods(ctx, job, plan.Pods, exp); err != nil {
+		return err
+	}
+	exp.refusals = nil
+	return nil
+}
+
+// createPods makes pods side by side. It builds each when there is room to send it, and keeps what a cache would.
+func (a *actuator) createPods(ctx context.Context, job *engine.Job, all []engine.NewPod, exp *expectations) error {
+	return sideBySide(a.maxPerJob, all, func(n engine.NewPod) (*corev1.Pod, error) {
+		var pod *corev1.Pod
+		err := a.inFlight.do(job.Roles[n.Role].PodSize, func() error {
+			pod = job.Pod(n)
+			whole := pod.Labels
+			err := a.client.Create(ctx, pod)
+			if pod = trimPod(pod); err != nil {
+				pod.Labels = whole // see adopt
+			}
+			return err
+		})
+		return pod, err
+	}, func(pod *corev1.Pod, err error) error {
+		if err != nil {
+			return a.createError(ctx, job, pod, err, exp)
+		}
+		exp.created[pod.Name] = madePod{pod, a.clock.Now().Add(cacheLag)}
+		return nil
+	})
+}
+
+// deletePods deletes pods side by side. Of those that are not as they were seen it deletes none; it returns errStale then.
+func (a *actuator) deletePods(ctx context.Context, job *engine.Job, all []engine.Deletion, exp *expectations) error {
+	var stale error
+	err := sideBySide(a.maxPerJob, all, func(d engine.Deletion) (engine.Deletion, error) {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: d.Name}}
+		return d, a.inFlight.do(0, func() error { return a.client.Delete(ctx, pod, deleteOptions(&d)...) })
+	}, func(d engine.Deletion, err error) error {
+		switch {
+		case apierrors.IsConflict(err):
+			stale = fmt.Errorf("deleting pod %s/%s: %w", job.Namespace, d.Name, errStale)
+			return nil
+		case client.IgnoreNotFound(err) != nil:
+			return fmt.Errorf("deleting pod %s/%s: %w", job.Namespace, d.Name, err)
+		}
+		exp.deleted[d.UID] = a.clock.Now()
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return stale
+}
+
+func deleteOptions(d *engine.Deletion) []client.DeleteOption {
+	as := client.Preconditions{UID: &d.UID}
+	if d.ResourceVersion != "" {
+		as.ResourceVersion = &d.ResourceVersion
+	}
+	if d.Force {
+		return []client.DeleteOption{as, client.GracePeriodSeconds(0)}
+	}
+	return []client.DeleteOption{as}
+}
+
+// stopPods has kubelets stop pods that stay.
+func (a *actuator) stopPods(ctx context.Context, job *engine.Job, all []engine.Stop) error {
+	return sideBySide(a.maxPerJob, all, func(s engine.Stop) (engine.Stop, error) {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: s.Name}}
+		patch := fmt.Sprintf(`{"metadata":{"uid":%q},"spec":{"activeDeadlineSeconds":%d}}`, s.UID, engine.StopDeadline)
+		return s, a.inFlight.do(0, func() error { return a.client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(patch))) })
+	}, func(s engine.Stop, err error) error {
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // a conflict: the name has a new pod already
+			return fmt.Errorf("stopping pod %s/%s, whose main container has ended: %w", job.Namespace, s.Name, err)
+		}
+		return nil
+	})
+}
+
+// sideBySide sends a request for each item, up to most at a time, up to the first error. It has their outcomes settled one
+// at a time: all successes, and failures up to the first that settle does not forgive.
+func sideBySide[In, Out any](most int, all []In, send func(In) (Out, error), settle func(Out, error) error) error {
+	var (
+		mu    sync.Mutex
+		wg    sync.WaitGroup
+		first error
+		next  int
+	)
+	take := func() (item In, ok bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if first != nil || next == len(all) {
+			return item, false
+		}
+		next++
+		return all[next-1], true
+	}
+	for range min(len(all), most) {
+		wg.Go(func() {
+			for item, ok := take(); ok; item, ok = take() {
+				out, err := send(item)
+				mu.Lock()
+				if err == nil || first == nil {
+					err = settle(out, err)
+				}
+				if first == nil {
+					first = err
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return first
+}
+
+func (a *actuator) createOne(ctx context.Context, job *engine.Job, o engine.Object, exp *expectations) error {
+	if err := a.client.Create(ctx, o.(client.Object)); err != nil {
+		if err = a.createError(ctx, job, o, err, exp); err != nil {
+			return err
+		}
+	}
+	until := a.clock.Now().Add(cacheLag)
+	switch o := o.(type) {
+	case *corev1.Service:
+		exp.serviceUntil = until
+	case *scheduling.PodGroup:
+		exp.group, exp.groupUntil = o, until
+	}
+	return nil
+}
+
+func describe(o engine.Object) string {
+	kind := o.GetObjectKind().GroupVersionKind().Kind
+	switch o.(type) {
+	case *corev1.Pod:
+		kind = "pod"
+	case *corev1.Service:
+		kind = "Service"
+	case *scheduling.PodGroup:
+		kind = "PodGroup"
+	}
+	return fmt.Sprintf("%s %q", kind, o.GetName())
+}
+
+func staleIfConflict(err error) error {
+	if apierrors.IsConflict(err) {
+		return errStale
+	}
+	return err
+}
+
+func staleIfGone(err error) error {
+	if apierrors.IsNotFound(err) {
+		return errStale
+	}
+	return err
+}
+
+// shorten keeps a message within what an Event holds, 1,024 bytes.
+func shorten(s string) string {
+	const limit = 1000
+	if len(s) <= limit {
+		return s
+	}
+	return s[:limit] + " …"
+}

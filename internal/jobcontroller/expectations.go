@@ -1,0 +1,262 @@
+package jobcontroller
+
+import (
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/kinds"
+)
+
+// expectations are what this process has written for a job and expects the caches to show soon. Losing them costs a few calls,
+// never a wrong result.
+type expectations struct {
+	uid types.UID
+	// replicas is the size of the job, read by the event handlers too.
+	replicas atomic.Int64
+
+	// seenVersion is the resourceVersion of the cached object that written was made from.
+	seenVersion string
+	written     kinds.Object
+	// writtenAt is the time of the last status write or, before the first one, of the first sight of the job.
+	writtenAt time.Time
+	// contestedSince is the time of the first pass in a row that found the job's success contested; zero where the last did not.
+	contestedSince time.Time
+	// live is the last view of the pods that the API server itself gave; nil once the cache shows as much.
+	live *liveView
+	// tried is true once this process has tried to write the status, whether or not it knows of a success.
+	tried bool
+	// delayedAt is when a plan was first delayed, since one was last carried out or there was nothing to delay.
+	delayedAt time.Time
+	// sent is the status last written, until it comes back as an update of the job. The event handlers read it too.
+	sent atomic.Pointer[batch.JobStatus]
+
+	// succeeded holds pods that were watched to succeed before they were deleted, until the status says so.
+	succeeded successes
+
+	// created holds pods by name, deleted the time of deletion by UID.
+	created map[string]madePod
+	deleted map[types.UID]time.Time
+
+	serviceUntil, groupUntil time.Time
+	group                    *scheduling.PodGroup
+
+	refusals []engine.Refusal
+
+	// warning is the last one about a pod with a stalled start, as read at eventsReadAt.
+	warning      *engine.Warning
+	eventsReadAt time.Time
+}
+
+type madePod struct {
+	pod   *corev1.Pod
+	until time.Time
+}
+
+// cacheLag is the time within which a cache shows what was written.
+const cacheLag = 10 * time.Second
+
+func newExpectations(job types.UID, now time.Time) *expectations {
+	return &expectations{uid: job, writtenAt: now, created: map[string]madePod{}, deleted: map[types.UID]time.Time{}}
+}
+
+// delayLeft returns how much longer a plan may be delayed that may be delayed for maxDelay in all.
+func (exp *expectations) delayLeft(maxDelay time.Duration, now time.Time) time.Duration {
+	if maxDelay == 0 {
+		exp.delayedAt = time.Time{}
+	} else if exp.delayedAt.IsZero() {
+		exp.delayedAt = now
+	}
+	return exp.delayedAt.Add(maxDelay).Sub(now)
+}
+
+// dropRefusals forgets what was refused once nothing is to be created any more, or something else is, in another run mode.
+func (exp *expectations) dropRefusals(old *batch.JobStatus, plan *engine.Plan) {
+	if len(plan.Create)+len(plan.Pods) == 0 || plan.Status != nil && plan.Status.RunMode != old.RunMode && old.RunMode != "" {
+		exp.refusals = nil
+	}
+}
+
+// newest returns the job as last written by this process, as long as the cache still shows the one before.
+func (exp *expectations) newest(cached kinds.Object) kinds.Object {
+	if exp.written != nil && cached.GetResourceVersion() == exp.seenVersion {
+		return exp.written
+	}
+	exp.written = nil
+	return cached
+}
+
+// merge adds pods that this process has created, marks those that it has deleted and corrects what was read from the API server
+// itself, where the cache is behind.
+func (exp *expectations) merge(cached []corev1.Pod, now time.Time) []*corev1.Pod {
+	if exp.live != nil && now.After(exp.live.until) {
+		exp.live = nil
+	}
+	pods := make([]*corev1.Pod, 0, len(cached)+len(exp.created))
+	for i := range cached {
+		pod := &cached[i]
+		if exp.live != nil {
+			if pod = exp.live.correct(pod); pod == nil {
+				continue
+			}
+		}
+		delete(exp.created, pod.Name)
+		pods = append(pods, exp.asDeleted(pod))
+	}
+	for name, made := range exp.created {
+		if now.After(made.until) {
+			delete(exp.created, name)
+			continue
+		}
+		pods = append(pods, exp.asDeleted(made.pod))
+	}
+	for uid, at := range exp.deleted {
+		if now.After(at.Add(cacheLag)) {
+			delete(exp.deleted, uid)
+		}
+	}
+	return pods
+}
+
+// asDeleted marks a pod that this process has deleted and that the cache does not show so yet.
+func (exp *expectations) asDeleted(pod *corev1.Pod) *corev1.Pod {
+	at, ok := exp.deleted[pod.UID]
+	if !ok || pod.DeletionTimestamp != nil {
+		return pod
+	}
+	marked := pod.DeepCopy()
+	marked.DeletionTimestamp = &metav1.Time{Time: at}
+	return marked
+}
+
+// forgetAfter returns the time until a creation that the caches do not show stops counting; 0 where there is none. Whoever deletes
+// such an object may have done so before any cache saw it: then no event tells of it.
+func (exp *expectations) forgetAfter(now time.Time) time.Duration {
+	next := time.Duration(0)
+	note := func(until time.Time) {
+		if !until.IsZero() {
+			next = sooner(next, max(until.Sub(now), time.Millisecond))
+		}
+	}
+	note(exp.serviceUntil)
+	note(exp.groupUntil)
+	for _, made := range exp.created {
+		note(made.until)
+	}
+	return next
+}
+
+// successes holds pods by UID. The event handlers add to it.
+type successes struct {
+	mu   sync.Mutex
+	pods map[types.UID]*corev1.Pod
+}
+
+func (s *successes) add(pod *corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pods == nil {
+		s.pods = map[types.UID]*corev1.Pod{}
+	}
+	s.pods[pod.UID] = pod
+}
+
+// open returns those that a pass may still need: of pods that are still there, and of replicas whose end the status does not know.
+// It forgets the others.
+func (s *successes) open(status *batch.JobStatus, seen []*corev1.Pod) map[types.UID]*corev1.Pod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.pods) == 0 {
+		return nil
+	}
+	open := map[types.UID]*corev1.Pod{}
+	keep := func(uid types.UID) {
+		if pod := s.pods[uid]; pod != nil {
+			open[uid] = pod
+		}
+	}
+	for i := range status.Tasks {
+		for k := range status.Tasks[i].Replicas {
+			r := &status.Tasks[i].Replicas[k]
+			if r.Phase != batch.ReplicaSucceeded && r.Phase != batch.ReplicaFailed {
+				keep(types.UID(r.UID))
+			}
+		}
+	}
+	for _, pod := range seen {
+		keep(pod.UID)
+	}
+	s.pods = maps.Clone(open)
+	return open
+}
+
+// expectationStore holds the expectations of every job.
+type expectationStore struct {
+	clock clock.PassiveClock
+	mu    sync.Mutex
+	jobs  map[types.NamespacedName]*expectations
+}
+
+func newExpectationStore(c clock.PassiveClock) *expectationStore {
+	return &expectationStore{clock: c, jobs: map[types.NamespacedName]*expectations{}}
+}
+
+// of returns the expectations of a job; a job of the same name but another UID starts without any.
+func (s *expectationStore) of(key types.NamespacedName, uid types.UID) *expectations {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	exp := s.jobs[key]
+	if exp == nil || exp.uid != uid {
+		exp = newExpectations(uid, s.clock.Now())
+		s.jobs[key] = exp
+	}
+	return exp
+}
+
+// get returns the expectations of a job, or nil.
+func (s *expectationStore) get(key types.NamespacedName) *expectations {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.jobs[key]
+}
+
+func (s *expectationStore) forget(key types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.jobs, key)
+}
+
+// noteSuccess notes that a pod of a job has succeeded and was deleted only then.
+func (s *expectationStore) noteSuccess(key types.NamespacedName, job types.UID, pod *corev1.Pod) {
+	if exp := s.get(key); exp != nil && exp.uid == job {
+		exp.succeeded.add(pod)
+	}
+}
+
+// size returns the number of replicas of a job, or 0 where nothing is known yet.
+func (s *expectationStore) size(key types.NamespacedName) int64 {
+	if exp := s.get(key); exp != nil {
+		return exp.replicas.Load()
+	}
+	return 0
+}
+
+// isOwnWrite tells whether an update of a job brings nothing but the status that this process wrote last.
+func (s *expectationStore) isOwnWrite(key types.NamespacedName, status *batch.JobStatus) bool {
+	exp := s.get(key)
+	if exp == nil {
+		return false
+	}
+	sent := exp.sent.Load()
+	return sent != nil && equality.Semantic.DeepEqual(sent, status) && exp.sent.CompareAndSwap(sent, nil)
+}

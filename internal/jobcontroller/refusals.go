@@ -1,0 +1,82 @@
+package jobcontroller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
+)
+
+// createError sorts out why an object could not be created. That it exists and is ours is no error: a cache was behind, or
+// an answer was lost. What the API server refuses is kept, so that the next pass shows it on the job.
+func (a *actuator) createError(ctx context.Context, job *engine.Job, o engine.Object, err error, exp *expectations) error {
+	refusal := engine.Refusal{Object: describe(o), Reason: batch.ReasonCreateRefused, Message: err.Error()}
+	if apierrors.IsAlreadyExists(err) {
+		live, liveErr := a.liveOf(ctx, o)
+		if liveErr != nil {
+			return liveErr
+		}
+		if owner := metav1.GetControllerOfNoCopy(live); owner != nil && owner.UID == job.UID {
+			return a.adopt(ctx, o, live, exp)
+		}
+		refusal.Reason, refusal.Message, err = batch.ReasonNameTaken, nameTaken(live, job), errNameTaken
+	} else if !refused(err) {
+		return fmt.Errorf("creating %s: %w", describe(o), err)
+	}
+	exp.refusals = []engine.Refusal{refusal}
+	return fmt.Errorf("creating %s: %w", describe(o), err)
+}
+
+// liveOf reads the live object of o's name.
+func (a *actuator) liveOf(ctx context.Context, o engine.Object) (*metav1.PartialObjectMetadata, error) {
+	gvk, err := a.client.GroupVersionKindFor(o)
+	if err != nil {
+		return nil, fmt.Errorf("reading the owner of %s: %w", describe(o), err)
+	}
+	live := &metav1.PartialObjectMetadata{}
+	live.SetGroupVersionKind(gvk)
+	switch err := a.live.Get(ctx, client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetName()}, live); {
+	case apierrors.IsNotFound(err):
+		return nil, errStale // it has gone in the meantime: the next pass creates it
+	case err != nil:
+		return nil, fmt.Errorf("reading the owner of %s: %w", describe(o), err)
+	}
+	return live, nil
+}
+
+// nameTaken says whose the object is that has a name which the job needs, and what to do about it.
+func nameTaken(live *metav1.PartialObjectMetadata, job *engine.Job) string {
+	owner, ref := "nobody (it has no controller)", metav1.GetControllerOfNoCopy(live)
+	if ref != nil {
+		owner = fmt.Sprintf("%s %q", ref.Kind, ref.Name)
+	}
+	switch {
+	case ref != nil && ref.Kind == job.Kind && ref.Name == job.Name && live.DeletionTimestamp != nil:
+		return fmt.Sprintf("the one of the previous %s has not ended yet; the job goes on as soon as it has", owner)
+	case ref != nil && ref.Kind == job.Kind && ref.Name == job.Name:
+		return fmt.Sprintf("the one of the previous %s, which was deleted, is still there; the cluster deletes it, and the job goes on then", owner)
+	case live.DeletionTimestamp != nil:
+		return fmt.Sprintf("the name is taken by one that belongs to %s and is being deleted; the job goes on as soon as it is gone", owner)
+	}
+	return fmt.Sprintf("the name is taken by one that belongs to %s; delete or rename that, or the job", owner)
+}
+
+// refused tells whether an error will come again, unlike one of the moment.
+func refused(err error) bool {
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsTooManyRequests(err), apierrors.IsUnauthorized(err), apierrors.IsTimeout(err):
+		return false
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := status.Status().Code
+	return code >= 400 && code < 500
+}

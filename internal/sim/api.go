@@ -1,0 +1,359 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+)
+
+// fault is what happens to one call of an operator.
+type fault int
+
+const (
+	// callWorks: nothing happens to it.
+	callWorks fault = iota
+	// callLost: it never reaches the API server.
+	callLost
+	// answerLost: it is carried out, and the operator does not learn of it.
+	answerLost
+	// diesBefore and diesAfter: the operator dies before the call reaches the API server, or before the answer reaches the operator.
+	diesBefore
+	diesAfter
+)
+
+// connection is an operator's way to the API server: calls get lost, answers get lost, and the operator may die at any of them.
+type connection struct {
+	w *world
+	// fault says what happens to the next call; nil: nothing ever does.
+	fault func() fault
+	calls int
+	// dead is true once the operator has died: no call of it reaches the API server any more.
+	dead bool
+}
+
+var errNetwork = errors.New("connection reset by peer")
+
+// call carries a call out, as far as the network lets it.
+func (c *connection) call(do func() error) error {
+	if c.dead {
+		return errNetwork
+	}
+	c.calls++
+	happens := callWorks
+	if c.fault != nil {
+		happens = c.fault()
+	}
+	c.dead = happens == diesBefore || happens == diesAfter
+	switch happens {
+	case callLost, diesBefore:
+		return errNetwork
+	case answerLost, diesAfter:
+		_ = do() // nobody learns how it went
+		return errNetwork
+	default:
+		return do()
+	}
+}
+
+// liveReader reads from the API server itself.
+type liveReader struct {
+	o *operator
+}
+
+var scheme = func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, batch.AddToScheme, scheduling.AddToScheme} {
+		if err := add(s); err != nil {
+			panic(err)
+		}
+	}
+	return s
+}()
+
+func notFound(resource, name string) error {
+	return apierrors.NewNotFound(schema.GroupResource{Resource: resource}, name)
+}
+
+func conflict(resource, name, format string, args ...any) error {
+	return apierrors.NewConflict(schema.GroupResource{Resource: resource}, name, fmt.Errorf(format, args...))
+}
+
+// object returns what the API server has under a kind and a name; nil where there is nothing.
+func (w *world) object(kind, name string) client.Object {
+	switch {
+	case kind == w.kind.Name && w.obj != nil && name == w.obj.GetName():
+		return w.obj
+	case kind == "Pod" && w.pods[name] != nil:
+		return w.pods[name]
+	case kind != "Pod" && w.objects[kind] != nil && name == jobName:
+		return w.objects[kind]
+	}
+	return nil
+}
+
+// Get reads the metadata of an object, or a node.
+func (r liveReader) Get(_ context.Context, key client.ObjectKey, out client.Object, _ ...client.GetOption) error {
+	w := r.o.w
+	return r.o.call(func() error {
+		switch out := out.(type) {
+		case *corev1.Node:
+			return w.readNode(key.Name, out)
+		case *metav1.PartialObjectMetadata:
+			have := w.object(out.Kind, key.Name)
+			if have == nil {
+				return notFound(out.Kind, key.Name)
+			}
+			copyMeta(have, out)
+			return nil
+		}
+		return fmt.Errorf("the simulated API server does not read %T", out)
+	})
+}
+
+// readNode reads a node. One that is lost has been removed, or is not ready.
+func (w *world) readNode(name string, out *corev1.Node) error {
+	ready := corev1.ConditionTrue
+	if w.lost[name] {
+		if w.creates%2 == 0 {
+			return notFound("nodes", name)
+		}
+		ready = corev1.ConditionUnknown
+	}
+	out.Name = name
+	out.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse}, {Type: corev1.NodeReady, Status: ready}}
+	return nil
+}
+
+func copyMeta(from client.Object, to *metav1.PartialObjectMetadata) {
+	to.Namespace, to.Name, to.UID, to.ResourceVersion = from.GetNamespace(), from.GetName(), from.GetUID(), from.GetResourceVersion()
+	to.Labels, to.OwnerReferences, to.DeletionTimestamp = from.GetLabels(), from.GetOwnerReferences(), from.GetDeletionTimestamp()
+}
+
+// List lists pods, warnings about pods, or no more than the present version of the jobs.
+func (r liveReader) List(_ context.Context, out client.ObjectList, opts ...client.ListOption) error {
+	w := r.o.w
+	o := client.ListOptions{}
+	o.ApplyOptions(opts)
+	return r.o.call(func() error {
+		out.SetResourceVersion(strconv.Itoa(w.version))
+		switch out := out.(type) {
+		case *metav1.PartialObjectMetadataList:
+		case *corev1.PodList:
+			r.o.live = map[string]*corev1.Pod{}
+			for _, name := range sortedKeys(w.pods) {
+				if pod := w.pods[name]; o.LabelSelector.Matches(labels.Set(pod.Labels)) {
+					pod = pod.DeepCopy()
+					r.o.live[name] = pod
+					out.Items = append(out.Items, *pod)
+				}
+			}
+			r.o.liveVersion = w.version
+			r.o.overtake()
+		case *corev1.EventList:
+			if w.creates%2 == 0 {
+				out.Items = append(out.Items, corev1.Event{Message: "the volume is not there", LastTimestamp: stamp(w.now)})
+			}
+		default:
+			return fmt.Errorf("the simulated API server does not list %T", out)
+		}
+		return nil
+	})
+}
+
+// overtake: what the API server itself shows is ahead of the caches. Of a pod that has succeeded and gone since, the operator acts on the
+// absence before it hears of the success.
+func (o *operator) overtake() {
+	for name, log := range o.w.podLog {
+		for i := range o.w.past[name] {
+			t := &o.w.past[name][i]
+			t.blurred = t.blurred || t.watched && o.podPos[name] < len(log)
+		}
+	}
+}
+
+// apiClient reads from the caches of an operator, and writes. What the operator does not use panics.
+type apiClient struct {
+	client.Client
+	o *operator
+}
+
+func (c apiClient) GroupVersionKindFor(o runtime.Object) (schema.GroupVersionKind, error) {
+	gvks, _, err := scheme.ObjectKinds(o)
+	if err != nil {
+		return schema.GroupVersionKind{}, fmt.Errorf("finding the kind of %T: %w", o, err)
+	}
+	return gvks[0], nil
+}
+
+func (c apiClient) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
+	w := c.o.w
+	return c.o.call(func() error {
+		if w.refuses && !w.chance(20) {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, o.GetName(), errors.New("exceeded quota"))
+		}
+		if pod, ok := o.(*corev1.Pod); ok {
+			return w.createPod(pod)
+		}
+		return w.createObject(o)
+	})
+}
+
+func (w *world) createObject(o client.Object) error {
+	gvks, _, err := scheme.ObjectKinds(o)
+	if err != nil {
+		return fmt.Errorf("finding the kind of %T: %w", o, err)
+	}
+	kind := gvks[0].Kind
+	if w.objects[kind] != nil {
+		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: kind}, o.GetName())
+	}
+	o.SetUID(w.newUID())
+	w.objectChanged(kind, o)
+	return nil
+}
+
+// objectChanged keeps the next version of the job's Service or PodGroup.
+func (w *world) objectChanged(kind string, o client.Object) {
+	w.version++
+	o.SetResourceVersion(strconv.Itoa(w.version))
+	w.tell("%s v%d", kind, w.version)
+	w.objects[kind] = o.DeepCopyObject().(client.Object)
+	w.objectLog[kind] = append(w.objectLog[kind], w.objects[kind])
+}
+
+func (c apiClient) Update(_ context.Context, o client.Object, _ ...client.UpdateOption) error {
+	w := c.o.w
+	return c.o.call(func() error {
+		gvk, err := c.GroupVersionKindFor(o)
+		if err != nil {
+			return err
+		}
+		switch have := w.objects[gvk.Kind]; {
+		case have == nil:
+			return notFound(gvk.Kind, o.GetName())
+		case have.GetResourceVersion() != o.GetResourceVersion():
+			return conflict(gvk.Kind, o.GetName(), "the object has been modified")
+		}
+		w.objectChanged(gvk.Kind, o)
+		return nil
+	})
+}
+
+func (c apiClient) Delete(_ context.Context, o client.Object, opts ...client.DeleteOption) error {
+	d := client.DeleteOptions{}
+	d.ApplyOptions(opts)
+	return c.o.call(func() error {
+		if pod, ok := o.(*corev1.Pod); ok {
+			return c.o.deletePod(pod.Name, &d)
+		}
+		return c.o.w.deleteJob(o.GetName(), &d)
+	})
+}
+
+// fits holds an object against the preconditions of a deletion.
+func fits(have client.Object, p *metav1.Preconditions) error {
+	switch {
+	case p == nil:
+	case p.UID != nil && *p.UID != have.GetUID():
+		return conflict("objects", have.GetName(), "the UID in the precondition does not match")
+	case p.ResourceVersion != nil && *p.ResourceVersion != have.GetResourceVersion():
+		return conflict("objects", have.GetName(), "the resourceVersion in the precondition does not match")
+	}
+	return nil
+}
+
+func (c apiClient) Patch(_ context.Context, o client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	w := c.o.w
+	data, err := patch.Data(o)
+	if err != nil {
+		return fmt.Errorf("encoding a patch: %w", err)
+	}
+	return c.o.call(func() error {
+		have := w.pods[o.GetName()]
+		if have == nil {
+			return notFound("pods", o.GetName())
+		}
+		next := have.DeepCopy()
+		if err := json.Unmarshal(data, next); err != nil { // merges, as long as the patch removes nothing
+			return fmt.Errorf("decoding a patch: %w", err)
+		}
+		if next.UID != have.UID {
+			return conflict("pods", have.Name, "the UID does not match")
+		}
+		if next.Spec.ActiveDeadlineSeconds != nil && !decided(have) {
+			w.fail("pod %s is stopped before its replica has ended", have.Name)
+		}
+		have.Labels, have.Spec.ActiveDeadlineSeconds = next.Labels, next.Spec.ActiveDeadlineSeconds
+		w.podChanged(have.Name)
+		return nil
+	})
+}
+
+// deletePod carries out an operator's deletion of a pod.
+func (o *operator) deletePod(name string, d *client.DeleteOptions) error {
+	w := o.w
+	pod, seen := w.pods[name], o.seen(name)
+	o.checkDelete(seen, w.status)
+	if pod == nil {
+		return notFound("pods", name)
+	}
+	if err := fits(pod, d.Preconditions); err != nil {
+		return err
+	}
+	if decided(pod) && pod.DeletionTimestamp == nil && (seen == nil || !decided(seen)) {
+		w.fail("pod %s has ended, and is deleted as if it ran", name)
+	}
+	if _, unreported := w.reports[name]; unreported {
+		w.last(name).blurred = true
+	}
+	if d.GracePeriodSeconds != nil && *d.GracePeriodSeconds == 0 {
+		if !w.lost[pod.Spec.NodeName] {
+			w.fail("pod %s deleted by force on a healthy node", name)
+		}
+		w.remove(name)
+		return nil
+	}
+	w.askDeletion(pod)
+	return nil
+}
+
+// deleteJob deletes the job, whose pods the garbage collector deletes.
+func (w *world) deleteJob(name string, d *client.DeleteOptions) error {
+	if w.obj == nil || name != jobName {
+		return notFound(w.kind.Plural, name)
+	}
+	if err := fits(w.obj, d.Preconditions); err != nil {
+		return err
+	}
+	if ttl := w.job.TTL; ttl == nil || !finished(w.status) || w.now.Sub(w.status.CompletionTime.Time) < *ttl {
+		w.fail("the job is deleted before its time")
+	}
+	w.tell("the job is deleted")
+	w.obj = nil
+	w.jobLog = append(w.jobLog, nil)
+	for _, name := range sortedKeys(w.pods) {
+		w.askDeletion(w.pods[name])
+	}
+	w.inc.disturbed = w.now
+	return nil
+}
+
+// worldClock tells the time of a world.
+type worldClock struct{ w *world }
+
+func (c worldClock) Now() time.Time                  { return c.w.now }
+func (c worldClock) Since(t time.Time) time.Duration { return c.w.now.Sub(t) }

@@ -1,0 +1,44 @@
+package sim
+
+import (
+	"slices"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// checkSize holds the size that a status speaks of against what the job asks for. Elastic jobs may keep the size that they
+// had, once a replica has succeeded or the job has finished.
+func (w *world) checkSize(s *batch.JobStatus, sum int) {
+	want := w.job.Replicas()
+	keeps := w.job.Elastic != nil && (finished(w.status) || w.anySuccess())
+	asked := sum == want || keeps && sum == int(w.status.Replicas)
+	if !asked || sum != int(s.Replicas) {
+		w.fail("aggregate %+v adds up to %d, want %d; replicas %d", s.Aggregate, sum, want, s.Replicas)
+	}
+}
+
+func (w *world) anySuccess() bool {
+	for _, pods := range w.past {
+		if slices.ContainsFunc(pods, func(t truth) bool { return t.selfEnded && t.success }) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkMaster sees to it that where success is up to one replica, that one has ended.
+func (w *world) checkMaster(s *batch.JobStatus) {
+	t := w.outcome(w.job.PodName(w.job.Roles[0].Type, 0))
+	if len(w.job.Success) > 0 && isTrue(s, batch.JobCompleted) && !t.selfEnded {
+		w.fail("Completed, but the replica that decides did not end by itself")
+	}
+}
+
+func reasonOf(s *batch.JobStatus, t batch.JobConditionType) batch.Reason {
+	for _, c := range s.Conditions {
+		if c.Type == t {
+			return c.Reason
+		}
+	}
+	return ""
+}

@@ -1,0 +1,63 @@
+package sim
+
+import (
+	"flag"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/kinds"
+)
+
+var (
+	depth    = flag.Int("depth", 3, "number of steps of the exploration; 5 take about a minute and a half on two cores")
+	faults   = flag.Int("faults", 2, "number of lost calls and answers, crashes and changes of leader in an exploration")
+	troubles = flag.Int("troubles", 1, "number of evictions, deletions by others and switches of the run mode in an exploration")
+)
+
+func generic(replicas int32, policy batch.RestartPolicy, change func(*batch.GenericJobSpec)) func() kinds.Object {
+	return func() kinds.Object {
+		spec := batch.GenericJobSpec{CleanUpPolicy: batch.CleanUpUnfinished, ReplicaSpecs: []batch.ReplicaSpec{
+			{Type: "worker", Replicas: &replicas, RestartPolicy: &policy, Template: template("main")}}}
+		if change != nil {
+			change(&spec)
+		}
+		return &batch.GenericJob{Spec: spec}
+	}
+}
+
+// TestEveryOrder tries all that can happen to small jobs, in every order, as far as the flags say.
+func TestEveryOrder(t *testing.T) {
+	once := batch.RestartPolicy{Policy: batch.RestartOnFailure, Limit: new(int32(1))}
+	together := once
+	together.Scope = batch.RestartJob
+	states := 0
+	for name, job := range map[string]func() kinds.Object{
+		"one replica":          generic(1, once, nil),
+		"two replicas":         generic(2, once, nil),
+		"two restart together": generic(2, together, nil),
+		"rules, all cleaned up": generic(2, once, func(s *batch.GenericJobSpec) {
+			s.SuccessRules, s.FailureRules = []batch.FinishRule{{"worker": {intstr.FromInt32(0)}}}, []batch.FinishRule{{"worker": {intstr.FromInt32(1)}}}
+			s.CleanUpPolicy, s.Service = batch.CleanUpAll, &batch.ServiceOption{}
+		}),
+	} {
+		for stage, what := range []string{"submitted", "running", "restarting"} {
+			t.Run(name+", "+what, func(t *testing.T) {
+				began := time.Now()
+				done, err := Explore(Exploration{Kind: kindNamed("GenericJob"), Job: job, Stage: stage, Depth: *depth, Faults: *faults,
+					Troubles: *troubles, Workers: runtime.GOMAXPROCS(0)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("%d states, %d steps, %d of the states gone on from to the end, in %s",
+					done.States, done.Steps, done.Calms, time.Since(began).Round(time.Millisecond))
+				states += done.States
+			})
+		}
+	}
+	fmt.Printf("TestEveryOrder: %d states explored, %d steps deep\n", states, *depth) // without -v too
+}

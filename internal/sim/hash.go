@@ -1,0 +1,187 @@
+package sim
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// sum tells states apart: by the objects of the API server and what really happened to them, by what the caches show and what they will
+// show, and by all that the operator keeps, its private fields included. Left out are limits of requests per second, which the few steps
+// of an exploration do not reach, and how often something has been done.
+func (p *exploredWorld) sum() uint64 {
+	w, o := p.w, p.leader
+	pods := map[string]any{}
+	for name, pod := range w.pods {
+		pods[name] = trimmed(pod)
+	}
+	late := map[string]any{}
+	for name, log := range w.podLog {
+		late[name] = log[o.podPos[name]:]
+	}
+	for kind, log := range w.objectLog {
+		late[kind] = log[o.objectPos[kind]:]
+	}
+	h := &hasher{versions: map[string][]int{}}
+	h.walk(reflect.ValueOf([]any{
+		w.obj, w.status, pods, w.objects, w.now, w.past, w.inc, w.creates, w.nextUID, w.watching, p.faults, p.troubles,
+		o.cachedPods, late, w.jobLog[max(o.jobPos-1, 0):], o.jobPos == 0, o.wake, o.failures, o.live, threshold(strconv.Itoa(o.liveVersion)),
+	}), "")
+	r := reflect.ValueOf(o.reconciler).Elem()
+	h.walk(r.FieldByName("store"), "")
+	h.walk(r.FieldByName("fence"), "")
+	return h.sum()
+}
+
+// threshold is a resourceVersion that those of all objects are compared with.
+type threshold string
+
+// hasher sums up values of any type.
+type hasher struct {
+	tokens []token
+	// versions holds the resourceVersions of each object, by its name; thresholds those that all are compared with.
+	versions   map[string][]int
+	thresholds []int
+}
+
+// token is a number, or, where of says whose, a resourceVersion.
+type token struct {
+	of string
+	n  uint64
+}
+
+// sum sums up the tokens. Of a resourceVersion its place counts, among those of the same object and among the thresholds, since nothing
+// else is ever compared.
+func (h *hasher) sum() uint64 {
+	for of := range h.versions {
+		slices.Sort(h.versions[of])
+		h.versions[of] = slices.Compact(h.versions[of])
+	}
+	slices.Sort(h.thresholds)
+	h.thresholds = slices.Compact(h.thresholds)
+	data := make([]byte, 0, 16*len(h.tokens))
+	for _, t := range h.tokens {
+		if t.of != "" {
+			own, _ := slices.BinarySearch(h.versions[t.of], int(t.n))
+			among, exact := slices.BinarySearch(h.thresholds, int(t.n))
+			t.n = uint64(own)<<32 | uint64(among)<<1
+			if exact {
+				t.n |= 1
+			}
+		}
+		data = binary.LittleEndian.AppendUint64(data, t.n)
+	}
+	sum := fnv.New64a()
+	_, _ = sum.Write(data)
+	return sum.Sum64()
+}
+
+func (h *hasher) number(n uint64) { h.tokens = append(h.tokens, token{n: n}) }
+
+func (h *hasher) text(s string) {
+	sum := fnv.New64a()
+	_, _ = sum.Write([]byte(s))
+	h.number(sum.Sum64())
+}
+
+// version notes a resourceVersion of an object; of is "" for a threshold.
+func (h *hasher) version(of, version string) {
+	n, err := strconv.Atoi(version)
+	switch {
+	case err != nil:
+		h.number(0)
+		return
+	case of == "":
+		h.thresholds = append(h.thresholds, n)
+		of = " "
+	default:
+		h.versions[of] = append(h.versions[of], n)
+	}
+	h.tokens = append(h.tokens, token{of, uint64(n)})
+}
+
+func (h *hasher) walk(v reflect.Value, of string) {
+	switch v.Kind() {
+	case reflect.String:
+		if v.Type() == reflect.TypeFor[threshold]() {
+			h.version("", v.String())
+			return
+		}
+		h.text(v.String())
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		h.number(uint64(v.Int()))
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		h.number(v.Uint())
+	case reflect.Bool:
+		h.number(map[bool]uint64{true: 1}[v.Bool()])
+	case reflect.Pointer, reflect.Interface:
+		if v.IsNil() {
+			h.number(0)
+			return
+		}
+		h.number(1)
+		h.walk(v.Elem(), of)
+	case reflect.Slice, reflect.Array:
+		h.number(uint64(v.Len()))
+		for i := range v.Len() {
+			h.walk(v.Index(i), of)
+		}
+	case reflect.Map:
+		h.entries(v)
+	case reflect.Struct:
+		h.fields(v)
+	case reflect.UnsafePointer: // of an atomic.Pointer to the status that was written last
+		if v.UnsafePointer() == nil {
+			h.number(0)
+			return
+		}
+		h.walk(reflect.NewAt(reflect.TypeFor[batch.JobStatus](), v.UnsafePointer()).Elem(), of)
+	default: // functions and floats: nothing that is kept here
+	}
+}
+
+// entries sums up a map in the order of its keys, which are texts; or there is only one.
+func (h *hasher) entries(v reflect.Value) {
+	keys := v.MapKeys()
+	slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+	h.number(uint64(len(keys)))
+	for _, k := range keys {
+		h.walk(k, "")
+		h.walk(v.MapIndex(k), "")
+	}
+}
+
+// leftOut are fields without a bearing on what happens next.
+var leftOut = map[string]bool{"clock": true, "loc": true, "TypeMeta": true, "ManagedFields": true, "mu": true}
+
+func (h *hasher) fields(v reflect.Value) {
+	t := v.Type()
+	if t == reflect.TypeFor[time.Location]() || t == reflect.TypeFor[worldClock]() || strings.HasSuffix(t.Name(), "JobSpec") {
+		return // the spec of a job follows from its generation
+	}
+	name := ""
+	if t == reflect.TypeFor[metav1.ObjectMeta]() {
+		name = v.FieldByName("Name").String()
+	}
+	for i := range v.NumField() {
+		switch field := t.Field(i).Name; {
+		case leftOut[field]:
+		case field == "ResourceVersion" && name != "":
+			h.version(name, v.Field(i).String())
+		case field == "seenVersion": // of the job
+			h.version(jobName, v.Field(i).String())
+		case field == "since", field == "version" && v.Field(i).Kind() == reflect.String:
+			h.version("", v.Field(i).String())
+		default:
+			h.walk(v.Field(i), name)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package sim
+
+import (
+	"math/rand/v2"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/kinds"
+)
+
+// anyTrainingJob makes a training job of one or two roles, which may be elastic.
+func (w *world) anyTrainingJob(rng *rand.Rand) (kinds.Kind, kinds.Object) {
+	job := &batch.PyTorchTrainingJob{Spec: batch.PyTorchTrainingJobSpec{TrainingSpec: anyTraining(rng)}}
+	anyPyTorch(rng, &job.Spec)
+	for _, r := range job.Spec.ReplicaSpecs {
+		w.noteCodes(r.RestartPolicy)
+	}
+	return kindNamed("PyTorchTrainingJob"), job
+}
+
+func anyPyTorch(rng *rand.Rand, spec *batch.PyTorchTrainingJobSpec) {
+	for i := range 1 + rng.IntN(2) {
+		spec.ReplicaSpecs = append(spec.ReplicaSpecs, batch.PyTorchReplicaSpec{
+			TrainingReplicaSpec: anyTrainingRole(rng, []string{"worker", "helper"}[i], "pytorch"), ScalingWeight: new(int32(1 + rng.IntN(2)))})
+	}
+	if rng.IntN(3) == 0 {
+		return
+	}
+	yes := true
+	spec.TorchrunConfig = &batch.TorchrunConfig{Enabled: &yes}
+	if rng.IntN(3) > 0 {
+		least := int32(1 + rng.IntN(2))
+		spec.Elastic = &batch.ElasticConfig{Enabled: &yes, MinReplicas: &least, MaxReplicas: new(int32(6)), ExpectedReplicas: new(least + int32(rng.IntN(5)))}
+	}
+}
+
+// scale gives an elastic job another size.
+func (w *world) scale() {
+	obj := w.obj.DeepCopyObject().(*batch.PyTorchTrainingJob)
+	e := obj.Spec.Elastic
+	obj.Spec.Elastic.ExpectedReplicas = new(*e.MinReplicas + w.rng.Int32N(*e.MaxReplicas-*e.MinReplicas+1))
+	w.changeJob(obj)
+}

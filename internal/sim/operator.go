@@ -1,0 +1,193 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/jobcontroller"
+)
+
+// operator is a process with caches that lag, the real reconciler of jobs, and the queue that wakes it. It may die at any call.
+type operator struct {
+	connection
+	cache
+	opts       jobcontroller.Options
+	reconciler *jobcontroller.Reconciler
+	pods       handler.EventHandler
+	changes    predicate.Predicate
+	// live is the last answer of the API server itself about pods, liveVersion its version.
+	live        map[string]*corev1.Pod
+	liveVersion int
+	// wake is when the queue hands the job out next; zero: never.
+	wake     time.Time
+	failures int
+	passes   int
+	// frozen and deaf are the numbers of turns for which the process does nothing, and then sees nothing new of pods.
+	frozen, deaf int
+}
+
+// newOperator starts an operator that leads, with caches that have begun before.
+func newOperator(w *world, opts jobcontroller.Options, c cache) *operator {
+	opts.MaxInFlightPerJob = 1 // so that a world is a function of its seed
+	o := &operator{connection: connection{w: w}, cache: c, opts: opts}
+	o.reconciler = jobcontroller.NewReconciler(w.kind, opts, jobcontroller.API{
+		Client: apiClient{o: o}, Live: liveReader{o}, Statuses: o.statuses(), Recorder: o, Clock: worldClock{w},
+	})
+	w.watching = false
+	o.pods, o.changes = o.reconciler.PodHandler(), o.reconciler.JobChanges()
+	w.forgetWatched()
+	for _, name := range sortedKeys(c.cachedPods) {
+		o.pods.Create(context.Background(), event.CreateEvent{Object: c.cachedPods[name], IsInInitialList: true}, o.queue())
+	}
+	if c.cachedJob() != nil {
+		o.wakeAt(w.now)
+	}
+	return o
+}
+
+// Eventf takes the events of the job.
+func (o *operator) Eventf(_, _ runtime.Object, _, reason, _, note string, args ...any) {
+	o.w.tell("event %s: %s", reason, fmt.Sprintf(note, args...))
+}
+
+var jobKey = types.NamespacedName{Namespace: "ns", Name: jobName}
+
+// pass is one reconciliation, if the operator survives it.
+func (o *operator) pass() {
+	o.wake, o.calls = time.Time{}, 0
+	o.passes++
+	result, err := o.reconciler.Reconcile(log.IntoContext(context.Background(), logr.Discard()), reconcile.Request{NamespacedName: jobKey})
+	switch {
+	case o.dead:
+	case err != nil:
+		o.w.tell("pass failed: %v", err)
+		o.failures++
+		o.wakeAt(o.w.now.Add(min(20*time.Millisecond<<min(o.failures, 20), 30*time.Second)))
+	default:
+		o.failures = 0
+		if result.RequeueAfter > 0 {
+			o.wakeAt(o.w.now.Add(result.RequeueAfter))
+		}
+		o.checkWake()
+	}
+}
+
+func (o *operator) wakeAt(t time.Time) {
+	if o.wake.IsZero() || t.Before(o.wake) {
+		o.wake = t
+	}
+}
+
+// due tells whether the queue hands the job out now.
+func (o *operator) due() bool { return !o.wake.IsZero() && !o.w.now.Before(o.wake) }
+
+// wakeQueue is the part of a workqueue that event handlers use.
+type wakeQueue struct {
+	workqueue.TypedRateLimitingInterface[reconcile.Request]
+	o *operator
+}
+
+func (q wakeQueue) AddAfter(_ reconcile.Request, d time.Duration) { q.o.wakeAt(q.o.w.now.Add(d)) }
+
+func (o *operator) queue() wakeQueue { return wakeQueue{o: o} }
+
+// seen is the newest that the operator has seen of a pod.
+func (o *operator) seen(name string) *corev1.Pod {
+	cached, live := o.cachedPods[name], o.live[name]
+	switch {
+	case o.live == nil || cached != nil && versionOf(cached) >= o.liveVersion:
+		return cached
+	case live == nil:
+		return nil
+	case cached == nil || versionOf(live) > versionOf(cached):
+		return live
+	}
+	return cached
+}
+
+func versionOf(o client.Object) int {
+	n, _ := strconv.Atoi(o.GetResourceVersion())
+	return n
+}
+
+// sync lets the caches see a few more events, or all.
+func (o *operator) sync(all bool) {
+	w := o.w
+	for o.jobPos < len(w.jobLog) && (all || w.chance(70)) {
+		o.nextOfJob(o)
+	}
+	if o.deaf > 0 && !all {
+		o.deaf--
+	} else {
+		o.syncPods(o, func() bool { return all || w.chance(80) })
+	}
+	for _, kind := range sortedKeys(w.objectLog) {
+		for o.objectPos[kind] < len(w.objectLog[kind]) && (all || w.chance(50)) {
+			o.nextOfObject(kind, o)
+		}
+	}
+}
+
+// jobEvent hands a change of the job to the predicate and the queue of the operator.
+func (o *operator) jobEvent(before, after client.Object) {
+	if before == nil || after == nil || o.changes.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
+		o.wakeAt(o.w.now)
+	}
+}
+
+// podEvent hands a change of a pod to the handler of the operator.
+func (o *operator) podEvent(before, after *corev1.Pod) {
+	ctx := context.Background()
+	switch {
+	case before == nil:
+		o.pods.Create(ctx, event.CreateEvent{Object: after}, o.queue())
+	case after == nil:
+		o.pods.Delete(ctx, event.DeleteEvent{Object: before}, o.queue())
+	default:
+		o.pods.Update(ctx, event.UpdateEvent{ObjectOld: before, ObjectNew: after}, o.queue())
+	}
+}
+
+// objectEvent wakes the operator for what it owns. Of Services it wants to know when they go, and nothing else.
+func (o *operator) objectEvent(kind string) {
+	if kind == "PodGroup" {
+		o.wakeAt(o.w.now)
+	}
+}
+
+// checkWake sees to it that deadlines are waited for.
+func (o *operator) checkWake() {
+	w := o.w
+	if o.jobPos < len(w.jobLog) || w.obj == nil || w.job.Deadline == nil {
+		return
+	}
+	if s := w.status; !finished(s) && s.RunMode != batch.RunPause && s.StartTime != nil && !o.wake.After(w.now) {
+		w.fail("nothing waits for the deadline %s after %s", w.job.Deadline, s.StartTime)
+	}
+}
+
+// checkDelete sees to it that no replica that the job has, alive and in the right mode, loses its pod, however the job is
+// scaled.
+func (o *operator) checkDelete(pod *corev1.Pod, status *batch.JobStatus) {
+	if pod == nil || decided(pod) || pod.DeletionTimestamp != nil || finished(status) {
+		return
+	}
+	if n, has := attemptsOf(status)[pod.Name]; has && attempt(pod) >= n && pod.Annotations[batch.AnnotationRunMode] == string(status.RunMode) {
+		o.w.fail("pod %s is alive and wanted, and is deleted", pod.Name)
+	}
+}
