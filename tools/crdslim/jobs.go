@@ -45,8 +45,8 @@ var commonKept = []field{
 
 var isElastic = isOn("self.spec.elastic") + " && " + isOn("self.spec.torchrunConfig")
 
-// elasticRules hold an elastic job to its bounds. Of one that is not, elastic has no effect and is kept. In expectedReplicas 0
-// stands for nothing said: the scale subresource needs a number there.
+// elasticRules hold an elastic job to its bounds. Of one that is not, elastic has no effect and is kept. In
+// expectedReplicas 0 stands for nothing said: the scale subresource needs a number there.
 func elasticRules() []rule {
 	const (
 		least, most, wanted = "self.spec.elastic.minReplicas", "self.spec.elastic.maxReplicas", "self.spec.elastic.expectedReplicas"
@@ -116,8 +116,8 @@ type rule struct {
 	Rule              string `yaml:"rule"`
 }
 
-// addJobRules adds to the CRD of a kind of job the rules that all kinds have. They are written here once, since what they
-// say of a field they say of it in two objects and then once more in the message.
+// addJobRules adds to the CRD of a kind of job the rules that all kinds have. They are written here once, since what
+// they say of a field they say of it in two objects and then once more in the message.
 func addJobRules(crd *yaml.Node) {
 	kind := text(value(crd, "spec", "names", "kind"))
 	j, ok := jobs[kind]

@@ -7,20 +7,21 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// mostKeys is how many labels, and how many annotations, a template may have: the cost of rules that look at each of them must be
-// bounded.
+// mostKeys is the largest number of labels, and of annotations, in a template. The cost of rules that read each of
+// them must be bounded.
 const mostKeys = 256
 
-// reservedPrefixes begin the keys of labels and annotations that are the operator's to set. internal/engine has the same list.
+// reservedPrefixes are the prefixes of the keys of labels and annotations that only the operator sets.
+// internal/engine has the same list.
 var reservedPrefixes = []string{"tensorstack.dev/", "batch.tensorstack.dev/", "scheduler.tensorstack.dev/"}
 
-// gang tells whether a job asks for the t9k-scheduler.
+// gang is a CEL expression that is true if a job asks for the t9k-scheduler.
 const gang = "(has(self.spec.scheduler) && has(self.spec.scheduler.t9kScheduler))"
 
-// longestValue is that of a label.
+// longestValue is the largest length of a label's value.
 const longestValue = 63
 
-// boundKeys bounds the labels and annotations of a template.
+// boundKeys limits the number of labels and annotations of a template.
 func boundKeys(template *yaml.Node) {
 	for _, keys := range []string{"labels", "annotations"} {
 		set(value(template, "properties", "metadata", "properties", keys), "maxProperties", mostKeys)
@@ -28,8 +29,8 @@ func boundKeys(template *yaml.Node) {
 	set(value(template, "properties", "metadata", "properties", "labels", "additionalProperties"), "maxLength", longestValue)
 }
 
-// templateRules keep templates from saying what the spec is to say: the labels and annotations by which operator and scheduler know
-// the pods, that the t9k-scheduler takes them, and, where it does, their node.
+// templateRules forbid templates to set what the spec sets: the labels and annotations by which the operator and the
+// scheduler recognise pods, the t9k-scheduler as the scheduler, and, with the t9k-scheduler, the node.
 func (j job) templateRules(kind string) []rule {
 	keys := "the pods of a job get the labels and annotations of tensorstack.dev, batch.tensorstack.dev and scheduler.tensorstack.dev from the operator: " +
 		"leave them out of the templates, and name a queue in spec.scheduler.t9kScheduler.queue"
@@ -51,7 +52,8 @@ func (j job) templateRules(kind string) []rule {
 	}}
 }
 
-// strangeKeys lists the reserved keys k of a role r's labels or annotations, those alone for which more holds.
+// strangeKeys is a CEL expression for the reserved keys k of a role r's labels or annotations for which more holds,
+// too.
 func strangeKeys(of, more string) string {
 	var ours []string
 	for _, prefix := range reservedPrefixes {
@@ -61,8 +63,8 @@ func strangeKeys(of, more string) string {
 	return fmt.Sprintf("(has(r.template.metadata) && has(%[1]s) ? %[1]s.filter(k, (%[2]s)%[3]s) : [])", path, strings.Join(ours, " || "), more)
 }
 
-// says is the value that the operator gives label k of the pods of role r; '!', which is no label's, where it is not the same for
-// all of them.
+// says is a CEL expression for the value that the operator gives to label k of the pods of role r. It is '!', which
+// no label can have, if the value differs between the pods.
 func says(kind string) string {
 	return fmt.Sprintf("(k == 'batch.tensorstack.dev/job-name' ? self.metadata.name : k == 'batch.tensorstack.dev/job-kind' ? '%s' : "+
 		"k == 'batch.tensorstack.dev/replica-type' ? r.type : k == 'tensorstack.dev/component' ? '%s' : !%s ? '!' : "+
