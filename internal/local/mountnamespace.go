@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kubelet writes to some paths of the machine that its configuration cannot change. The machine process of a cluster
-// with a node therefore runs in its own mount namespace, in which other mounts cover those paths. The namespace ends with
-// its last process, so nothing has to be undone.
+// The kubelet writes to some paths of the machine that its configuration cannot change. The machine process of a
+// cluster with a node therefore runs in its own mount namespace, in which other mounts cover those paths. The
+// namespace ends with its last process, so nothing has to be undone.
 
 // lockVariable is the environment variable that tells a process that it already runs in the namespaces. It holds the
 // file descriptor of the directory's lock.

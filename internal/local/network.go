@@ -12,7 +12,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Ports are chosen below Linux's range for outgoing connections, so that a free port stays free until its owner listens.
+// Ports are chosen below Linux's range for outgoing connections, so that a free port stays free until its owner
+// listens.
 const (
 	firstPort = 20000
 	lastPort  = 31999

@@ -61,7 +61,8 @@ func TestShutdownIsShortenedAndNeverProlonged(t *testing.T) {
 	}
 }
 
-// TestShutdownGivesPodsAllTheirTime checks that the components that stop before the pods use none of their grace period.
+// TestShutdownGivesPodsAllTheirTime checks that the components that stop before the pods use none of their grace
+// period.
 func TestShutdownGivesPodsAllTheirTime(t *testing.T) {
 	s := &shutdown{endSupervision: func() {}, logind: logind.NewServer()}
 	s.request(time.Minute)

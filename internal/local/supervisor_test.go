@@ -241,8 +241,8 @@ func TestSupervisorRepeatsAStepUntilItSucceeds(t *testing.T) {
 	}
 }
 
-// TestSupervisorStartsNothingAfterItsEnd checks a component that is about to start when the supervisor ends. It must not
-// wait for the spawner, which has ended too.
+// TestSupervisorStartsNothingAfterItsEnd checks a component that is about to start when the supervisor ends. It must
+// not wait for the spawner, which has ended too.
 func TestSupervisorStartsNothingAfterItsEnd(t *testing.T) {
 	w := newTestSupervisor(t)
 	s, err := NewSupervisor("/bin/sh", []Component{w.script("a")}, func(string) string { return os.DevNull })

@@ -1,5 +1,5 @@
-// Package operator assembles the t9k-operator from its controllers and webhooks and contains no decisions of its own. Start
-// reading at NewCommand.
+// Package operator assembles the t9k-operator from its controllers and webhooks and contains no decisions of its own.
+// Start reading at NewCommand.
 package operator
 
 import (
@@ -138,7 +138,8 @@ func (o *options) restConfig() (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("loading the client configuration: %w", err)
 	}
-	// There is no client-side limit: API Priority and Fairness protects the API server, and a limit would delay large jobs.
+	// There is no client-side limit: API Priority and Fairness protects the API server, and a limit would delay large
+	// jobs.
 	config.QPS = -1
 	config.UserAgent = "t9k-operator"
 	return config, nil

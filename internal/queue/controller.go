@@ -39,8 +39,8 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
 
-// The operator may use all queues, because it creates the groups and pods of jobs. Admission checks the right of a job's
-// user to the queue.
+// The operator may use all queues, because it creates the groups and pods of jobs. Admission checks the right of a
+// job's user to the queue.
 
 const (
 	// fieldManager is the field manager of the status of queues and of the counts of groups.

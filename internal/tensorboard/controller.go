@@ -41,8 +41,8 @@ import (
 // workers is the number of TensorBoards that are reconciled concurrently.
 const workers = 4
 
-// staleDelay is the delay before a retry when a cache was stale. refusedDelay is the delay when the API server refused an
-// object.
+// staleDelay is the delay before a retry when a cache was stale. refusedDelay is the delay when the API server
+// refused an object.
 const (
 	staleDelay   = 50 * time.Millisecond
 	refusedDelay = 15 * time.Second

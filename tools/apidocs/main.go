@@ -1,4 +1,5 @@
-// Command apidocs writes the API reference, one Markdown page a kind, from the doc comments and markers of the Go types.
+// Command apidocs writes the API reference, one Markdown page a kind, from the doc comments and markers of the Go
+// types.
 //
 //	apidocs OUTPUT_DIR PACKAGE_DIR...
 package main
@@ -22,7 +23,7 @@ func main() {
 	}
 }
 
-// run writes a page for every kind of the packages and removes the pages of kinds that are gone.
+// run writes a page for every kind in the packages, and removes the pages of kinds that no longer exist.
 func run(out string, dirs []string) error {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
@@ -56,7 +57,7 @@ func run(out string, dirs []string) error {
 	return nil
 }
 
-// removeGenerated removes a page that this command once wrote; a page written by hand stays.
+// removeGenerated removes a page that this command has written. It keeps pages written by hand.
 func removeGenerated(path string) error {
 	data, err := os.ReadFile(path)
 	if err != nil || !bytes.HasPrefix(data, []byte(header)) {

@@ -11,7 +11,7 @@ const header = "<!-- Generated from the Go types by `make generate`. Do not edit
 
 const kubernetesReference = "https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#"
 
-// page renders the reference of one kind: its fields, then every type that it is made of, each after its first mention.
+// page renders the reference of one kind: its fields, and then every type that it uses in the order of first mention.
 func page(p *apiPackage, kind *apiType) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n# %s\n\n", header, kind.name)
@@ -47,7 +47,7 @@ func shortName(kind *apiType) string {
 	return ""
 }
 
-// body renders what stands below a type's heading: a table of fields or of values, and its rules.
+// body renders the section of a type: a table of fields or values, and its rules.
 func (p *apiPackage) body(t *apiType) string {
 	var b strings.Builder
 	switch {
@@ -73,7 +73,7 @@ func (p *apiPackage) body(t *apiType) string {
 	return b.String()
 }
 
-// flatten returns the fields of a struct with those of its inlined structs; Kubernetes' own TypeMeta is left out.
+// flatten returns the fields of a struct, including those of its inlined structs. It omits Kubernetes' TypeMeta.
 func (p *apiPackage) flatten(t *apiType) []field {
 	var out []field
 	for _, f := range t.fields {
@@ -122,7 +122,7 @@ func localName(expr ast.Expr) string {
 	return ""
 }
 
-// typeName renders a Go type as its JSON form, linked where it is described.
+// typeName renders a Go type as its JSON form, with a link to its description.
 func (p *apiPackage) typeName(expr ast.Expr) string {
 	switch e := expr.(type) {
 	case *ast.StarExpr:
@@ -172,7 +172,7 @@ func foreignType(e *ast.SelectorExpr) string {
 	}
 }
 
-// description is a field's doc with what its markers say.
+// description returns a field's doc comment together with its constraints.
 func (f field) description() string {
 	doc := f.doc
 	if f.name == "metadata" && doc == "" {
@@ -184,7 +184,7 @@ func (f field) description() string {
 	return doc + constraints(f.markers)
 }
 
-// constraints says in words what the validation markers of a field or type demand.
+// constraints describes in words what the validation markers of a field or type require.
 func constraints(markers []string) string {
 	var out []string
 	for _, c := range []struct{ marker, format string }{

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// apiPackage is what the pages need to know of one Go package of API types.
+// apiPackage is the information about a Go package of API types that the pages need.
 type apiPackage struct {
 	group, version string
 	types          map[string]*apiType
@@ -65,7 +65,8 @@ func parsePackage(dir string) (*apiPackage, error) {
 	return pkg, nil
 }
 
-// addFile takes the types of a file and returns its constants, whose types may stand in a file that comes later.
+// addFile adds the types of a file and returns its constants. They are added later, because their types can be
+// declared in another file.
 func (p *apiPackage) addFile(file *ast.File) []*ast.ValueSpec {
 	_, markers := splitDoc(file.Doc)
 	if group := marker(markers, "groupName"); group != "" {
@@ -140,7 +141,7 @@ func newField(f *ast.Field) field {
 	return out
 }
 
-// splitDoc parts a comment into its prose and its markers, the lines that begin with a plus sign.
+// splitDoc splits a comment into its prose and its markers, the lines that begin with a plus sign.
 func splitDoc(comment *ast.CommentGroup) (doc string, markers []string) {
 	var prose []string
 	for line := range strings.Lines(comment.Text()) {
@@ -154,8 +155,8 @@ func splitDoc(comment *ast.CommentGroup) (doc string, markers []string) {
 	return strings.TrimSpace(strings.Join(prose, "\n")), markers
 }
 
-// withoutName drops the Go name from the doc comment of a constant, since readers of the page see only its value:
-// "JobPaused: paused." becomes "Paused.", "CleanUpNone keeps every pod." becomes "Keeps every pod."
+// withoutName removes the Go name from the doc comment of a constant, because the page shows only the constant's
+// value: "JobPaused: paused." becomes "Paused.", "CleanUpNone keeps every pod." becomes "Keeps every pod."
 func withoutName(doc, name string) string {
 	rest, ok := strings.CutPrefix(doc, name)
 	if !ok || rest == "" {
@@ -165,7 +166,7 @@ func withoutName(doc, name string) string {
 	return strings.ToUpper(rest[:1]) + rest[1:]
 }
 
-// marker returns what follows `name=` or `name:=`; "true" for the bare name; "" where the marker is missing.
+// marker returns the text after `name=` or `name:=`, "true" for the bare name, and "" if there is no such marker.
 func marker(markers []string, name string) string {
 	for _, m := range markers {
 		rest, ok := strings.CutPrefix(m, name)

@@ -1,9 +1,9 @@
 // Command crdslim fits the schemas of pod templates in CRD files, in place: it removes the descriptions of Kubernetes' own
 // fields, and makes the schema ask for what every pod must have.
 //
-// The descriptions are two thirds of such a CRD and say what `kubectl explain pod` says. Without them a CRD stays below the 256 KiB
-// that client-side `kubectl apply` can carry and costs the API server less memory. Descriptions of the product's own
-// fields stay whole.
+// The descriptions are two thirds of such a CRD and say what `kubectl explain pod` says. Without them a CRD stays
+// below the 256 KiB that client-side `kubectl apply` can carry and costs the API server less memory. Descriptions of
+// the product's own fields stay whole.
 package main
 
 import (
@@ -48,7 +48,7 @@ func slimFile(path string) error {
 	return os.WriteFile(path, out.Bytes(), 0o644)
 }
 
-// slim walks the schema and strips what lies below every pod template.
+// slim walks the schema and strips everything below each pod template.
 func slim(n *yaml.Node) {
 	if isPodTemplate(n) {
 		strip(value(n, "properties"))
@@ -61,13 +61,14 @@ func slim(n *yaml.Node) {
 	}
 }
 
-// isPodTemplate tells whether a schema describes an object with spec.containers, as only a pod template has.
+// isPodTemplate reports whether a schema describes an object with spec.containers. Only pod templates have that
+// field.
 func isPodTemplate(schema *yaml.Node) bool {
 	return value(schema, "properties", "spec", "properties", "containers") != nil
 }
 
-// strip removes the descriptions of a set of properties and of everything below them. Inside `properties` a key named
-// description is a field and stays.
+// strip removes the descriptions of a set of properties and of everything below them. It keeps a key named
+// description inside `properties`, because that is a field.
 func strip(properties *yaml.Node) {
 	if properties == nil || properties.Kind != yaml.MappingNode {
 		return
@@ -97,7 +98,7 @@ func stripSchema(schema *yaml.Node) {
 	schema.Content = kept
 }
 
-// value follows keys through nested mappings; nil where one is missing.
+// value follows keys through nested mappings. It returns nil if a key is missing.
 func value(n *yaml.Node, keys ...string) *yaml.Node {
 	for _, key := range keys {
 		if n = child(n, key); n == nil {

@@ -5,9 +5,9 @@ import "go.yaml.in/yaml/v3"
 // name is the pattern of a DNS label.
 const name = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
-// tighten makes a pod template ask for what the API server asks of every pod, and what the schema generated from
-// Kubernetes' types leaves open. It costs nothing there, whereas a rule in CEL that looks into a template costs about half a
-// millisecond for each write.
+// tighten makes a pod template's schema require what the API server requires of every pod, and what the schema
+// generated from Kubernetes' types does not. Schema checks cost almost nothing, whereas a CEL rule that reads a
+// template costs about half a millisecond for each write.
 func tighten(template *yaml.Node) {
 	require(template, "spec")
 	spec := value(template, "properties", "spec", "properties")
@@ -24,7 +24,7 @@ func tighten(template *yaml.Node) {
 	}
 }
 
-// require adds a property to those that an object must have.
+// require adds a property to the required ones of an object.
 func require(schema *yaml.Node, property string) {
 	if schema == nil {
 		return
@@ -42,7 +42,7 @@ func require(schema *yaml.Node, property string) {
 	list.Content = append(list.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: property})
 }
 
-// set writes a keyword of a schema.
+// set sets a keyword of a schema.
 func set(schema *yaml.Node, keyword string, to any) {
 	if schema == nil {
 		return

@@ -1,5 +1,5 @@
-// Package containerd checks and cleans up the machine's containerd when a cluster's kubelet runs its pods there. It speaks
-// to containerd only through the CRI and does not start it. Start reading at Check.
+// Package containerd checks and cleans up the machine's containerd when a cluster's kubelet runs its pods there. It
+// speaks to containerd only through the CRI and does not start it. Start reading at Check.
 package containerd
 
 import (

@@ -221,7 +221,7 @@ func TestSharedMemoryIsThePods(t *testing.T) {
 	if got := n.output(a, script("two", "cat /dev/shm/t9k-test")); got != "x\n" {
 		t.Errorf("in the same pod: %q", got)
 	}
-	if st := n.recordExit(n.run(b, script("three", "cat /dev/shm/t9k-test"))); st.ExitCode == 0 {
+	if st := n.exited(n.run(b, script("three", "cat /dev/shm/t9k-test"))); st.ExitCode == 0 {
 		t.Error("another pod sees it too")
 	}
 	if exists("/dev/shm/t9k-test") {

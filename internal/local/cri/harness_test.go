@@ -35,7 +35,7 @@ type node struct {
 
 var subnets atomic.Int32
 
-// requireRoot skips a test that the machine cannot run.
+// requireRoot skips the test unless it runs as root.
 func requireRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -167,7 +167,7 @@ func (n *node) status(id string) *pb.ContainerStatus {
 // wantExit waits for a container's end and checks its exit code and log.
 func (n *node) wantExit(id string, code int32, log string) {
 	n.t.Helper()
-	st := n.recordExit(id)
+	st := n.exited(id)
 	if got := n.log(id); st.ExitCode != code || got != log {
 		n.t.Errorf("container %s ended with code %d and log %q, want %d and %q", st.Metadata.Name, st.ExitCode, got, code, log)
 	}
@@ -204,8 +204,8 @@ func (n *node) startAgain(id string) {
 	}
 }
 
-// exited waits for a container's end.
-func (n *node) recordExit(id string) *pb.ContainerStatus {
+// exited waits until a container has ended and returns its status.
+func (n *node) exited(id string) *pb.ContainerStatus {
 	n.t.Helper()
 	var st *pb.ContainerStatus
 	eventually(n.t, "the container ends", func() bool {
@@ -219,7 +219,7 @@ func (n *node) recordExit(id string) *pb.ContainerStatus {
 func (n *node) output(sandbox string, config *pb.ContainerConfig) string {
 	n.t.Helper()
 	id := n.run(sandbox, config)
-	st := n.recordExit(id)
+	st := n.exited(id)
 	out := n.log(id)
 	if st.ExitCode != 0 {
 		n.t.Fatalf("container %s: exit code %d, %s\n%s", config.Metadata.Name, st.ExitCode, st.Message, out)
@@ -276,7 +276,7 @@ func eventually(t testing.TB, what string, f func() bool) {
 	}
 }
 
-// leftovers lists what of a configuration is still on the machine.
+// leftovers lists the mounts, processes and devices of a configuration that are still on the machine.
 func leftovers(t testing.TB, cfg Config) (out []string) {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mountinfo")

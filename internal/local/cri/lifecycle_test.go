@@ -125,7 +125,7 @@ func TestContainerThatWasAboutToStart(t *testing.T) {
 	sb, _ := n.sandbox("a")
 	prepared := n.create(sb, script("prepared", "echo ran; exit 4"))
 	n.stop()
-	// The shim waits for its start, which its server did not live to give.
+	// The shim waits for the start, because its server died before it.
 	s := loaded(t, cfg)
 	c := s.containers[prepared]
 	r, w, err := os.Pipe()
@@ -240,7 +240,7 @@ func TestCleanupLeavesNothing(t *testing.T) {
 	n = serve(t, cfg)
 	for i, id := range containers {
 		n.wantExit(id, 137, "up\n")
-		// A sandbox in the host's namespaces has nothing that could be gone.
+		// A sandbox in the host's namespaces has no namespaces to lose.
 		if st := n.sandboxStatus(sandboxes[i]); (st.State == pb.PodSandboxState_SANDBOX_READY) != (i == 2) {
 			t.Errorf("sandbox %s is %s", st.Metadata.Name, st.State)
 		}

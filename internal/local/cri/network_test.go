@@ -72,7 +72,7 @@ func TestPodsReachEachOther(t *testing.T) {
 		t.Errorf("within the pod: %q", got)
 	}
 	_, port, _ := strings.Cut(n.streamAddress(), ":")
-	if st := n.recordExit(n.run(b, play("stranger", "ask", "127.0.0.1:"+port))); st.ExitCode != 1 {
+	if st := n.exited(n.run(b, play("stranger", "ask", "127.0.0.1:"+port))); st.ExitCode != 1 {
 		t.Error("the pod reaches a port of the host's 127.0.0.1")
 	}
 }
@@ -109,7 +109,7 @@ func TestForeignBridgeIsLeftAlone(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	// The same name with the same address is good enough to use, and still not ours to remove.
+	// A bridge with the same name and address is used, but not removed.
 	serve(t, cfg).stop()
 	if err := Cleanup(context.WithoutCancel(t.Context()), cfg); err != nil {
 		t.Fatal(err)

@@ -33,7 +33,7 @@ func TestContainerRunsToItsEnd(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			id := n.run(sb, script("c", test.script))
-			st := n.recordExit(id)
+			st := n.exited(id)
 			if st.ExitCode != test.code || st.Reason != test.reason {
 				t.Errorf("exit code %d, reason %s; want %d, %s", st.ExitCode, st.Reason, test.code, test.reason)
 			}

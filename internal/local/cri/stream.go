@@ -157,8 +157,8 @@ func (s streamRuntime) Attach(ctx context.Context, id string, in io.Reader, out,
 		case <-done:
 		}
 	}
-	// Nothing waits for these goroutines: conn is closed when this function returns, and the streaming server then closes
-	// what they read.
+	// Nothing waits for these goroutines: conn is closed when this function returns, and the streaming server then
+	// closes what they read.
 	go writeFrames(conn, toShim, done)
 	go func() {
 		for size := range resize {

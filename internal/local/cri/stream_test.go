@@ -155,7 +155,8 @@ func TestExecTerminal(t *testing.T) {
 	close(terminal)
 }
 
-// TestCommandsHeedSignals: what the server's process was told to ignore, as by nohup, no command in a container ignores.
+// TestCommandsHeedSignals checks that commands in containers do not ignore the signals that the server's process
+// ignores, for example under nohup.
 func TestCommandsHeedSignals(t *testing.T) {
 	signal.Ignore(syscall.SIGUSR1, syscall.SIGUSR2)
 	n := start(t)
@@ -244,7 +245,7 @@ func TestAttach(t *testing.T) {
 				t.Errorf("the client ended with %v", err)
 			}
 			close(terminal)
-			if st := n.recordExit(id); st.ExitCode != 8 {
+			if st := n.exited(id); st.ExitCode != 8 {
 				t.Errorf("the command ended with code %d", st.ExitCode)
 			}
 			if log := n.log(id); !strings.HasPrefix(log, "up") || !strings.Contains(log, "got hello") {
@@ -311,7 +312,7 @@ func TestLogRotation(t *testing.T) {
 		t.Errorf("the new log begins with %q", got)
 	}
 	write(t, dir+"/c", "")
-	n.recordExit(id)
+	n.exited(id)
 	if got := logText(t, path); got != "on\n" {
 		t.Errorf("the new log holds %q", got)
 	}
@@ -323,7 +324,7 @@ func TestLogRotation(t *testing.T) {
 func TestStats(t *testing.T) {
 	n := start(t)
 	sb, _ := n.sandbox("a")
-	// The text is memory of the shell's own: that of its file comes and goes as the machine has need of it.
+	// The text is anonymous memory of the shell. Pages of its program file can be dropped at any time.
 	id := n.run(sb, script("c", `x=$(head -c 4194304 /dev/zero | tr '\0' x); while :; do :; done`))
 	eventually(t, "CPU time and memory are counted", func() bool {
 		s := n.stats(id)
@@ -347,7 +348,7 @@ func TestEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Events count from when the server has taken the call in, which the first event to arrive shows.
+	// Events are sent only after the server has received the call. The first event to arrive shows that it has.
 	arrived := make(chan error, 1)
 	go func() {
 		_, err := stream.Recv()

@@ -68,7 +68,7 @@ func serve(t *testing.T, client kubernetes.Interface) string {
 	return address
 }
 
-// serveLater runs a server that hears of the objects when start is called.
+// serveLater runs a server that receives the objects when start is called.
 func serveLater(t *testing.T, client kubernetes.Interface, upstream *Upstream) (address string, start func()) {
 	t.Helper()
 	server := NewServer("cluster.local", upstream)
@@ -87,7 +87,7 @@ func serveLater(t *testing.T, client kubernetes.Interface, upstream *Upstream) (
 	return address, func() { factory.Start(t.Context().Done()) }
 }
 
-// relayed puts a Unix socket between the server and its upstream, as it is in a cluster of an ordinary user.
+// relayed puts a Unix socket between the server and its upstream, as in a rootless cluster.
 func relayed(t *testing.T, upstream *Upstream) *Upstream {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
@@ -195,7 +195,7 @@ func TestAnswers(t *testing.T) {
 		{"alias.ns.svc.cluster.local.", "A", "NOERROR, A 9.9.9.9, CNAME example.org."},
 		{"inner.ns.svc.cluster.local.", "A", "NOERROR, A 10.0.0.7, CNAME plain.ns.svc.cluster.local."},
 
-		// Names that have none of their own but are above others exist.
+		// A name without records exists if there are records below it.
 		{"cluster.local.", "A", "NOERROR denied"},
 		{"svc.cluster.local.", "A", "NOERROR denied"},
 		{"_tcp.plain.ns.svc.cluster.local.", "SRV", "NOERROR denied"},
@@ -301,8 +301,8 @@ func TestUpstreams(t *testing.T) {
 	}
 }
 
-// TestQuestionsWaitForTheZone: a server that has just started does not deny names that it has not heard of yet. The question waits, and
-// is answered when the zone is filled.
+// TestQuestionsWaitForTheZone checks that a server that has just started does not deny names that it does not know
+// yet: the question waits and is answered when the zone is filled.
 func TestQuestionsWaitForTheZone(t *testing.T) {
 	address, start := serveLater(t, fake.NewClientset(service("web", "10.0.0.7", web)), ResolvConf(os.DevNull))
 	question := new(dns.Msg).SetQuestion("web.ns.svc.cluster.local.", dns.TypeA)

@@ -58,7 +58,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// checkDisrupted looks for the condition of a pod that ended through no doing of its own.
+// checkDisrupted fails the test unless the pod has the condition DisruptionTarget.
 func checkDisrupted(t *testing.T, p *corev1.Pod, reason string) {
 	t.Helper()
 	for _, c := range p.Status.Conditions {
@@ -76,7 +76,7 @@ func (u *user) crds(t *testing.T, name string) crdclient.CustomResourceDefinitio
 	return crdclient.NewForConfigOrDie(u.config(t, name)).CustomResourceDefinitions()
 }
 
-// spoilCRD makes a CRD another one than that of this program.
+// spoilCRD changes a CRD so that it differs from this program's.
 func (u *user) spoilCRD(t *testing.T, name string) {
 	t.Helper()
 	wrong := []byte(`{"spec":{"names":{"shortNames":["wrong"]}}}`)
@@ -96,7 +96,7 @@ func (u *user) checkCRDMended(t *testing.T, name string) {
 	}
 }
 
-// spoilWebhook has the API server call the Service of an operator in the cluster, as config/default does.
+// spoilWebhook makes the API server call the Service of an operator in the cluster, as config/default does.
 func (u *user) spoilWebhook(t *testing.T, name string) {
 	t.Helper()
 	hooks := u.client(t, name).AdmissionregistrationV1().ValidatingWebhookConfigurations()

@@ -86,7 +86,7 @@ func thaw(t *testing.T, pid int) {
 	}
 }
 
-// TestEtcdIsFull: an etcd that has reached its quota takes no writes, and status says so.
+// TestEtcdIsFull checks that status reports an etcd that has reached its quota and takes no writes.
 func TestEtcdIsFull(t *testing.T) {
 	env := testenv.Start(t, testenv.Options{Args: map[string][]string{local.Etcd: {"--quota-backend-bytes=3000000"}}})
 	fill(t, kubernetes.NewForConfigOrDie(env.Config))
@@ -102,7 +102,8 @@ func TestEtcdIsFull(t *testing.T) {
 	})
 }
 
-// TestFullDisk: when the disk has no space left for etcd, status and up say so, and once there is some the cluster goes on.
+// TestFullDisk checks that status and up report a disk without space for etcd, and that the cluster continues once
+// there is space again.
 func TestFullDisk(t *testing.T) {
 	if os.Geteuid() != 0 {
 		require.Missing(t, "root, to mount a small disk")

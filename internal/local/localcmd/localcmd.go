@@ -1,5 +1,5 @@
-// Package localcmd is the command line of the embedded cluster. It parses flags and prints; package local does the work.
-// Start reading at New.
+// Package localcmd is the command line of the embedded cluster. It parses flags and prints; package local does the
+// work. Start reading at New.
 package localcmd
 
 import (

@@ -26,7 +26,7 @@ import (
 	"tensorstack.dev/batch/internal/testing/testenv"
 )
 
-// user is somebody with a state directory of their own, so that clusters which run already are not disturbed.
+// user runs commands with its own state directory, so that running clusters are not disturbed.
 type user struct {
 	binary, state string
 	// id is that of a user without privileges, or 0 for the one who runs the test.
@@ -207,7 +207,7 @@ func processesOf(t *testing.T, dir string) (found []string) {
 	return found
 }
 
-// machineFiles is what a kubelet would change of the machine.
+// machineFiles describes the files of the machine that a kubelet would change.
 func machineFiles(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
@@ -259,7 +259,7 @@ func kill(t *testing.T, pid int) {
 	}
 }
 
-// alive tells whether a process runs; one that nobody has waited for yet does not.
+// alive reports whether a process runs. A zombie does not run.
 func alive(pid int) bool {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

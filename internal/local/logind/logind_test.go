@@ -35,7 +35,7 @@ func start(t *testing.T) (*logind.Server, string) {
 	return server, socket
 }
 
-// connect does what a kubelet does at its start, and returns its lock and where it is told of a shutdown.
+// connect connects as a kubelet does, and returns its lock and the channel that receives the signal of a shutdown.
 func connect(t *testing.T, socket string) (lock int, signals chan *dbus.Signal) {
 	t.Helper()
 	var conn *dbus.Conn

@@ -1,5 +1,6 @@
-// Package serviceproxy serves the ClusterIPs of Services over TCP without changing the machine's firewall: it listens on
-// each ClusterIP and forwards connections to the Service's endpoints. It does not serve UDP. Start reading at Proxy.Run.
+// Package serviceproxy serves the ClusterIPs of Services over TCP without changing the machine's firewall: it listens
+// on each ClusterIP and forwards connections to the Service's endpoints. It does not serve UDP. Start reading at
+// Proxy.Run.
 package serviceproxy
 
 import (

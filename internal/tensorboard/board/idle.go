@@ -26,8 +26,8 @@ type Idleness struct {
 	SuspendAfter time.Duration
 }
 
-// mostWait is the longest time between two probes of an idle TensorBoard; it is shorter if idleness is. A probe that failed
-// is repeated after retry.
+// mostWait is the longest time between two probes of an idle TensorBoard; it is shorter if idleness is. A probe that
+// failed is repeated after retry.
 const (
 	leastWait = 100 * time.Millisecond
 	mostWait  = 5 * time.Minute

@@ -18,7 +18,8 @@ import (
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 )
 
-// Ports of the pod. port receives the requests: the activity proxy listens on it or, without a proxy, TensorBoard itself.
+// Ports of the pod. port receives the requests: the activity proxy listens on it or, without a proxy, TensorBoard
+// itself.
 const (
 	port = 6006
 	// hiddenPort is TensorBoard's port behind the proxy.

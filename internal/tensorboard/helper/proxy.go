@@ -1,5 +1,5 @@
-// Package helper contains the programs that run beside TensorBoard in its pod: a proxy that records requests, and a step
-// that downloads files before TensorBoard starts. It calls no API server. Start reading at NewProxyCommand and
+// Package helper contains the programs that run beside TensorBoard in its pod: a proxy that records requests, and a
+// step that downloads files before TensorBoard starts. It calls no API server. Start reading at NewProxyCommand and
 // NewFetchCommand.
 package helper
 
@@ -80,8 +80,8 @@ func forward(to *url.URL) http.Handler {
 			r.SetXForwarded()
 			r.Out.Host = r.In.Host
 		},
-		// Each request has its own connection: on a reused one, a server that writes header and body separately waits 40 ms
-		// for the acknowledgement of the header.
+		// Each request has its own connection: on a reused one, a server that writes header and body separately waits
+		// 40 ms for the acknowledgement of the header.
 		Transport:     &http.Transport{DisableKeepAlives: true},
 		FlushInterval: -1,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {

@@ -1,5 +1,4 @@
-// Package audit reads what an API server has written down of the requests that it got, so that a test or a benchmark can
-// count them.
+// Package audit reads an API server's audit log, so that a test or a benchmark can count requests.
 package audit
 
 import (
@@ -13,10 +12,10 @@ import (
 	"time"
 )
 
-// Policy is an audit policy that writes down the requests of the given users, and of nobody else. At level Request the log
-// holds what was sent too, at level Metadata only that it was.
+// Policy returns an audit policy that logs only the requests of the given users. At level Request the log contains
+// the objects that were sent; at level Metadata it does not.
 func Policy(level string, users ...string) string {
-	list, _ := json.Marshal(users) // strings always marshal
+	list, _ := json.Marshal(users) // strings can always be encoded
 	return fmt.Sprintf(`apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -34,16 +33,16 @@ type Event struct {
 	User string
 	// Verb is get, list, watch, create, update, patch, delete and so on.
 	Verb string
-	// Resource is the plural, with the subresource where there is one, for example "genericjobs/status".
+	// Resource is the plural, with the subresource if there is one, for example "genericjobs/status".
 	Resource        string
 	Namespace, Name string
 	// Code of the answer.
 	Code int
-	// Body is the object that was sent, as JSON; empty at level Metadata.
+	// Body is the object that was sent, as JSON. It is empty at level Metadata.
 	Body json.RawMessage
 }
 
-// Write tells whether the request asks for a change.
+// Write reports whether the request asks for a change.
 func (e *Event) Write() bool {
 	switch e.Verb {
 	case "get", "list", "watch":
@@ -52,7 +51,7 @@ func (e *Event) Write() bool {
 	return true
 }
 
-// line is one line of the log, as far as it is read here.
+// line holds the fields of a line of the log that this package reads.
 type line struct {
 	Stage string `json:"stage"`
 	Verb  string `json:"verb"`
@@ -75,10 +74,10 @@ type Log struct {
 	offset int64
 }
 
-// Open gives access to the audit log of a file, from its beginning on.
+// Open returns the audit log at path. Next starts at its beginning.
 func Open(path string) *Log { return &Log{path: path} }
 
-// Next returns the requests that were written down since the last call. A watch counts once, when it begins.
+// Next returns the requests that were logged since the last call. A watch counts once, when it starts.
 func (l *Log) Next() ([]Event, error) {
 	f, err := os.Open(l.path)
 	if err != nil {
@@ -92,7 +91,7 @@ func (l *Log) Next() ([]Event, error) {
 	r := bufio.NewReaderSize(f, 1<<20)
 	for {
 		text, err := r.ReadBytes('\n')
-		if errors.Is(err, io.EOF) { // what comes before it is half a line
+		if errors.Is(err, io.EOF) { // the text before the end of the file is an incomplete line
 			return events, nil
 		}
 		if err != nil {
@@ -114,7 +113,7 @@ func parse(text []byte) (Event, bool, error) {
 	if err := json.Unmarshal(text, &in); err != nil {
 		return Event{}, false, fmt.Errorf("reading a line of the audit log: %w", err)
 	}
-	// A request is written down when it begins to be answered, if that takes long, and when it has been answered.
+	// A long request is logged twice: when its answer starts and when it is complete.
 	if begun := in.Stage == "ResponseStarted"; begun != (in.Verb == "watch") {
 		return Event{}, false, nil
 	}
@@ -126,7 +125,7 @@ func parse(text []byte) (Event, bool, error) {
 	return e, true, nil
 }
 
-// Count tells how many requests of each sort there are, such as "create pods" or "update genericjobs/status".
+// Count returns the number of requests by verb and resource, such as "create pods" or "update genericjobs/status".
 func Count(events []Event) map[string]int {
 	n := map[string]int{}
 	for i := range events {

@@ -1,5 +1,5 @@
-// Package golden compares what a test got with a file that holds what it should get. With -update the test writes the file
-// instead; the change then shows in version control, where somebody judges it.
+// Package golden compares the results of a test with a file. With -update the test writes the file instead, and the
+// change is reviewed in version control.
 package golden
 
 import (
@@ -13,7 +13,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
 
-// Compare fails the test unless the file at path, relative to the test's package, holds got.
+// Compare fails the test unless the file at path, relative to the test's package, contains got.
 func Compare(t testing.TB, path, got string) {
 	t.Helper()
 	if *update {

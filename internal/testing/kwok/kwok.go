@@ -1,4 +1,4 @@
-// Package kwok makes a test or benchmark program the controller of KWOK, which simulates nodes.
+// Package kwok turns a test or benchmark program into the controller of KWOK, which simulates nodes.
 package kwok
 
 import (
@@ -11,7 +11,8 @@ import (
 	"sigs.k8s.io/kwok/pkg/log"
 )
 
-// Run runs the controller with the command line's arguments until the process is told to end. It takes the program's flags over.
+// Run runs the controller with the program's command-line arguments until the process receives a signal. It replaces
+// the program's flags.
 func Run() error {
 	shared := pflag.NewFlagSet("kwok", pflag.ContinueOnError)
 	shared.ParseErrorsAllowlist.UnknownFlags = true
@@ -20,7 +21,7 @@ func Run() error {
 	if err != nil {
 		return fmt.Errorf("reading the configuration of KWOK: %w", err)
 	}
-	// The scheduler's packages have a flag "version" of their own there, which is not what KWOK's command takes it for.
+	// The scheduler's packages define a flag "version" that KWOK's command would mistake for its own.
 	pflag.CommandLine = pflag.NewFlagSet("kwok", pflag.ContinueOnError)
 	command := cmd.NewCommand(ctx)
 	command.PersistentFlags().AddFlagSet(shared)

@@ -1,4 +1,4 @@
-// Package refusal puts what an API server refuses into a form that golden files can hold.
+// Package refusal formats the errors with which an API server refuses objects, for golden files.
 package refusal
 
 import (
@@ -10,7 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Text has a line for each cause, in an order of its own: the API server's is random. An error that is no refusal ends the test.
+// Text returns a line for each cause of err, sorted, because the API server's order is random. It ends the test if
+// err is not an API error.
 func Text(t *testing.T, err error) string {
 	t.Helper()
 	var status apierrors.APIStatus

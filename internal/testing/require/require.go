@@ -1,5 +1,5 @@
-// Package require states what a test needs of the machine. Where that is missing the test skips with a line that names
-// it, or fails if T9K_REQUIRE_ALL is set, so that a machine that is meant to run every test cannot quietly skip one.
+// Package require checks what a test needs of the machine. If something is missing, the test is skipped with a
+// message that names it. If T9K_REQUIRE_ALL is set, the test fails instead, so that CI cannot silently skip tests.
 package require
 
 import (
@@ -12,7 +12,8 @@ import (
 // AllEnv is the environment variable that turns every skip of this package into a failure.
 const AllEnv = "T9K_REQUIRE_ALL"
 
-// Missing ends the test, which cannot run without what: as skipped, or as failed if T9K_REQUIRE_ALL is set.
+// Missing ends the test because what is missing on the machine: it skips the test, or fails it if T9K_REQUIRE_ALL is
+// set.
 func Missing(t testing.TB, what string) {
 	t.Helper()
 	if os.Getenv(AllEnv) != "" {
@@ -21,7 +22,7 @@ func Missing(t testing.TB, what string) {
 	t.Skipf("missing: %s", what)
 }
 
-// Root lets a test run only as root.
+// Root ends the test as Missing does unless it runs as root.
 func Root(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -29,8 +30,8 @@ func Root(t testing.TB) {
 	}
 }
 
-// MountNamespaces lets a test run only where this user can make mount, PID, network, UTS and IPC namespaces and mount in
-// them: as root, or through a user namespace.
+// MountNamespaces ends the test as Missing does unless this user can create mount, PID, network, UTS and IPC
+// namespaces and mount in them, as root or in a user namespace.
 func MountNamespaces(t testing.TB) {
 	t.Helper()
 	if err := tryNamespaces(); err != nil {
@@ -38,8 +39,8 @@ func MountNamespaces(t testing.TB) {
 	}
 }
 
-// tryNamespaces runs this test binary, without any test, in namespaces of its own. Go marks the mounts of the new
-// namespace private before it starts the program, which fails where mounting is not allowed.
+// tryNamespaces runs this test binary in new namespaces without running any test. Before it starts the program, Go
+// makes the mounts of the namespace private, which fails if mounting is not allowed.
 func tryNamespaces() error {
 	attr := &syscall.SysProcAttr{
 		Cloneflags:   syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,

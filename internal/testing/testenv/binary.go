@@ -14,13 +14,13 @@ import (
 
 const modulePath = "tensorstack.dev/batch"
 
-// LinkFlags are LOCAL_LDFLAGS of the Makefile: with other ones each of the two would link the program anew. A test
-// compares them.
+// LinkFlags are LOCAL_LDFLAGS of the Makefile. A test compares the two: with different flags each of them would link
+// the program again.
 const LinkFlags = "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3" +
 	" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
 
-// Binary is the path of the t9k-local to test: the one that the variable T9K_LOCAL names, or else bin/t9k-local of
-// this module, built now if it is not up to date.
+// Binary returns the path of the t9k-local to test: the one that the environment variable T9K_LOCAL names, or
+// bin/t9k-local of this module, which it builds if it is not up to date.
 var Binary = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv("T9K_LOCAL"); path != "" {
 		if _, err := os.Stat(path); err != nil {
@@ -35,7 +35,7 @@ var Binary = sync.OnceValues(func() (string, error) {
 	return build(root)
 })
 
-// build builds the binary, one process at a time.
+// build builds the binary. A lock keeps several processes from building at the same time.
 func build(root string) (string, error) {
 	path := filepath.Join(root, "bin", "t9k-local")
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -57,7 +57,7 @@ func build(root string) (string, error) {
 	return path, nil
 }
 
-// moduleRoot is the nearest directory above the current one that holds this module's go.mod.
+// moduleRoot returns the nearest parent directory with this module's go.mod.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"tensorstack.dev/batch/internal/testing/testenv"
 )
 
-// helperVariable makes this test binary a program that starts an environment and waits to be killed.
+// helperVariable is the environment variable that turns this test binary into a program that starts an environment
+// and waits to be killed.
 const helperVariable = "T9K_TESTENV_HELPER"
 
 func TestMain(m *testing.M) {
@@ -30,7 +31,7 @@ func TestMain(m *testing.M) {
 	select {}
 }
 
-// TestKilledTest kills a test process outright: the environment that it had must end and be removed all the same.
+// TestKilledTest kills a test process and checks that its environment ends and is removed.
 func TestKilledTest(t *testing.T) {
 	if _, err := testenv.Binary(); err != nil { // built here rather than by the helper
 		t.Fatal(err)
@@ -84,7 +85,7 @@ func processesOf(t *testing.T, dir string) (found []string) {
 	return found
 }
 
-// TestLinkFlags compares the flags that the binary is built with here and by make.
+// TestLinkFlags compares LinkFlags with the flags in the Makefile.
 func TestLinkFlags(t *testing.T) {
 	makefile, err := os.ReadFile("../../../Makefile")
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package testenv gives tests and benchmarks a real Kubernetes API server of their own, or a whole cluster, made of
-// the programs in t9k-local. It disturbs no cluster that the user runs, and whatever becomes of the test, everything
-// that it started ends and is removed.
+// Package testenv starts a real Kubernetes API server or a whole cluster for a test or benchmark, from the programs in
+// t9k-local. It does not disturb the user's clusters, and everything that it started ends and is removed however the
+// test ends.
 //
 //	func TestSomething(t *testing.T) {
 //		env := testenv.Start(t, testenv.Options{})
@@ -27,28 +27,28 @@ import (
 )
 
 const (
-	// startTimeout allows for a machine that is busy with other tests.
+	// startTimeout is long enough for a machine that runs other tests at the same time.
 	startTimeout = 5 * time.Minute
 	stopTimeout  = 30 * time.Second
-	// garbage is how much of it the components may keep, in per cent of what they use: tests have more memory than processor time.
+	// garbage is GOGC of the components: tests have more memory than CPU time.
 	garbage = "400"
 )
 
-// Options say what an environment consists of.
+// Options are the settings of an environment.
 type Options struct {
-	// Components are the programs (local.Scheduler, ...) that run; by default those that Start or StartCluster name.
+	// Components are the components (local.Scheduler, ...) to run. Start and StartCluster have different defaults.
 	Components []string
-	// AuditPolicy is the YAML of an audit policy (audit.k8s.io/v1); with it the API server writes Env.AuditLog.
+	// AuditPolicy is the YAML of an audit policy (audit.k8s.io/v1). If it is set, the API server writes Env.AuditLog.
 	AuditPolicy string
-	// Args are further arguments by component.
+	// Args are additional command-line arguments by component.
 	Args map[string][]string
 }
 
 // Env is a running environment.
 type Env struct {
-	// Config reaches the API server as an administrator, without a limit of requests. Copy it before changing it.
+	// Config is the administrator's client configuration, without rate limits. Copy it before changing it.
 	Config *rest.Config
-	// Kubeconfig is the path of a file that says the same.
+	// Kubeconfig is the path of the administrator's kubeconfig.
 	Kubeconfig string
 	// Dir is the environment's directory; Stop removes it.
 	Dir string
@@ -64,9 +64,9 @@ type Env struct {
 	binary  string
 }
 
-// Start starts an API server with its etcd and the repository's CRDs, and whatever else o.Components names; it takes
-// a few seconds and no privileges. There is no controller manager unless asked for: nothing is collected as garbage,
-// and namespaces are not emptied. The environment ends with the test.
+// Start starts an API server with its etcd and the repository's CRDs, and the components in o. It takes a few seconds
+// and needs no privileges. There is no controller manager unless o names it, so no garbage is collected and deleted
+// namespaces are not emptied. The environment ends with the test.
 func Start(t testing.TB, o Options) *Env {
 	t.Helper()
 	e, err := New(o)
@@ -77,8 +77,8 @@ func Start(t testing.TB, o Options) *Env {
 	return e
 }
 
-// StartCluster starts a whole cluster with a node that runs pods as processes. It skips the test, and says
-// why, where that is not possible. The environment ends with the test.
+// StartCluster starts a whole cluster with a node that runs pods as processes. If the machine cannot run pods, it
+// skips the test with the reason. The environment ends with the test.
 func StartCluster(t testing.TB, o Options) *Env {
 	t.Helper()
 	if err := local.CheckPodSupport(); err != nil {
@@ -90,7 +90,7 @@ func StartCluster(t testing.TB, o Options) *Env {
 	return Start(t, o)
 }
 
-// New is Start for where there is no test, as in TestMain; the caller must call Stop. The environment ends with the
+// New does what Start does without a test, as in TestMain. The caller must call Stop. The environment ends with the
 // process at the latest.
 func New(o Options) (*Env, error) {
 	if len(o.Components) == 0 {
@@ -136,7 +136,7 @@ func (e *Env) start(o Options) error {
 	return nil
 }
 
-// Up starts the environment again on its data, after Down or KillMachine, and returns when every component is ready.
+// Up starts the environment again on its data after Down or KillMachine, and returns when every component is ready.
 func (e *Env) Up() error {
 	if err := e.launch(); err != nil {
 		return err
@@ -146,7 +146,7 @@ func (e *Env) Up() error {
 	return e.AwaitReady(ctx)
 }
 
-// Down ends the environment as `t9k local down` does, and keeps its data. Pods have at most grace to end.
+// Down stops the environment as `t9k local down` does and keeps its data. Pods have grace to end.
 func (e *Env) Down(grace time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), grace+stopTimeout)
 	defer cancel()
@@ -156,7 +156,7 @@ func (e *Env) Down(grace time.Duration) error {
 	return e.awaitEnd(ctx)
 }
 
-// KillMachine ends the machine process by SIGKILL, and every component with it.
+// KillMachine kills the machine process by SIGKILL. Every component dies with it.
 func (e *Env) KillMachine() error {
 	if err := e.machine.Process.Kill(); err != nil {
 		return err
@@ -175,14 +175,14 @@ func (e *Env) awaitEnd(ctx context.Context) error {
 	}
 }
 
-// launch starts the machine process. It ends, and removes the directory, as soon as this process no longer holds the
-// other end of its standard input.
+// launch starts the machine process. It ends and removes the directory when this process closes the other end of its
+// standard input, which also happens when this process is killed.
 func (e *Env) launch() error {
 	e.output.Reset()
 	e.machine = exec.Command(e.binary, "machine", "--ephemeral", "--dir", e.Dir)
 	e.machine.Env = append(os.Environ(), "GOGC="+garbage)
 	e.machine.Stdout, e.machine.Stderr = &e.output, &e.output
-	e.machine.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // the terminal's Ctrl-C is for the test
+	e.machine.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C in the terminal must reach only the test
 	input, err := e.machine.StdinPipe()
 	if err != nil {
 		return err
@@ -194,13 +194,13 @@ func (e *Env) launch() error {
 	e.input, e.ended = input, ended
 	go func() {
 		defer close(ended)
-		_ = machine.Wait() // its end is seen by what no longer answers; its output tells the reason
+		_ = machine.Wait() // requests fail once the process has ended, and its output contains the reason
 	}()
 	return nil
 }
 
-// AwaitReady waits until every component is ready, those that were killed or started again included. It fails with
-// what is missing when ctx ends, or when the environment died.
+// AwaitReady waits until every component is ready, also after a kill or restart. If ctx ends or the environment dies
+// first, the error names what is missing.
 func (e *Env) AwaitReady(ctx context.Context) error {
 	for {
 		status, err := e.client.Status(ctx)
@@ -217,6 +217,7 @@ func (e *Env) AwaitReady(ctx context.Context) error {
 	}
 }
 
+// notReady returns an error that names the components that are not ready.
 func notReady(s *local.Status) error {
 	var errs []error
 	for _, c := range s.Components {
@@ -227,17 +228,17 @@ func notReady(s *local.Status) error {
 	return errors.Join(errs...)
 }
 
-// Kill ends a component by SIGKILL. It is started again at once; AwaitReady waits for that.
+// Kill kills a component by SIGKILL. The supervisor restarts it; AwaitReady waits for that.
 func (e *Env) Kill(component string) error {
 	return e.request((*local.Client).KillComponent, component)
 }
 
-// StopComponent ends a component and holds it down until StartComponent.
+// StopComponent stops a component and keeps it stopped until StartComponent.
 func (e *Env) StopComponent(component string) error {
 	return e.request((*local.Client).StopComponent, component)
 }
 
-// StartComponent starts a component again that StopComponent ended; AwaitReady waits until it serves.
+// StartComponent starts a component that StopComponent stopped. AwaitReady waits until it is ready.
 func (e *Env) StartComponent(component string) error {
 	return e.request((*local.Client).StartComponent, component)
 }
@@ -248,7 +249,7 @@ func (e *Env) request(do func(*local.Client, context.Context, string) error, com
 	return do(e.client, ctx, component)
 }
 
-// Status tells how each component is.
+// Status returns the status of the components.
 func (e *Env) Status() (*local.Status, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
@@ -258,7 +259,7 @@ func (e *Env) Status() (*local.Status, error) {
 // LogFile is the path of a component's log.
 func (e *Env) LogFile(component string) string { return e.dir.LogFile(component) }
 
-// Stop ends everything and removes the directory. It may be called more than once.
+// Stop stops everything and removes the directory. It can be called several times.
 func (e *Env) Stop() {
 	if e.input != nil {
 		e.input.Close()
@@ -269,7 +270,7 @@ func (e *Env) Stop() {
 			<-e.ended
 		}
 	}
-	// A machine process that was killed has left its pods, and one that went down its data.
+	// A killed machine process leaves its pods, and one that was stopped leaves its data.
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	if _, err := local.Remove(ctx, e.dir, 0, func(local.ShutdownStatus) {}); err != nil {
