@@ -21,9 +21,8 @@ type Exploration struct {
 	// Kind is that of the job, which Job makes.
 	Kind kinds.Kind
 	Job  func() kinds.Object
-	// Stage is where the exploration begins: with the job just submitted, with all its pods running, or with the status written that
-	// counts a restart of the first replica.
-	Stage int
+	// Stage is where the exploration begins.
+	Stage Stage
 	// Depth is the number of steps.
 	Depth int
 	// Faults is the number of calls that go wrong and operators that die, Troubles that of evictions, of deletions of pods by others and
@@ -32,6 +31,18 @@ type Exploration struct {
 	// Workers is the number of states that are worked on at once.
 	Workers int
 }
+
+// Stage is a moment in the life of a job.
+type Stage string
+
+// The stages: the job has just been submitted; all its pods run; its first replica has failed and the operator has seen that; its first
+// replica has succeeded, the operator has seen that, and its caches show what it has done to the pods, and not the status yet.
+const (
+	Submitted  Stage = "submitted"
+	Running    Stage = "running"
+	Restarting Stage = "restarting"
+	Ending     Stage = "ending"
+)
 
 // Explored is what Explore did.
 type Explored struct {
@@ -208,10 +219,10 @@ func (e *explorer) replay(path []step) *exploredWorld {
 	return play
 }
 
-// prepare brings the job to a stage, in which nothing goes wrong.
-func (p *exploredWorld) prepare(stage int) {
+// prepare brings the job to a stage. Nothing goes wrong on the way.
+func (p *exploredWorld) prepare(stage Stage) {
 	w, o := p.w, p.leader
-	if stage == 0 {
+	if stage == Submitted {
 		return
 	}
 	for w.status.Phase != batch.JobRunning {
@@ -223,11 +234,19 @@ func (p *exploredWorld) prepare(stage int) {
 		o.sync(true)
 		p.pass(step{})
 	}
-	if stage > 1 {
-		w.now = w.now.Add(time.Minute)
-		p.takeOf(w.pods[sortedKeys(w.pods)[0]], step{verb: exits, n: 1})
-		o.sync(true)
-		p.pass(step{})
+	if stage == Running {
+		return
+	}
+	w.now = w.now.Add(time.Minute)
+	end := step{verb: exits}
+	if stage == Restarting {
+		end.n = 1
+	}
+	p.takeOf(w.pods[sortedKeys(w.pods)[0]], end)
+	o.sync(true)
+	p.pass(step{})
+	if stage == Ending {
+		o.syncPods(o, func() bool { return true })
 	}
 }
 

@@ -45,8 +45,8 @@ func TestEveryOrder(t *testing.T) {
 			s.CleanUpPolicy, s.Service = batch.CleanUpAll, &batch.ServiceOption{}
 		}),
 	} {
-		for stage, what := range []string{"submitted", "running", "restarting"} {
-			t.Run(name+", "+what, func(t *testing.T) {
+		for _, stage := range []Stage{Submitted, Running, Restarting, Ending} {
+			t.Run(name+", "+string(stage), func(t *testing.T) {
 				began := time.Now()
 				done, err := Explore(Exploration{Kind: kindNamed("GenericJob"), Job: job, Stage: stage, Depth: *depth, Faults: *faults,
 					Troubles: *troubles, Workers: runtime.GOMAXPROCS(0)})
