@@ -52,6 +52,12 @@ test: export T9K = $(BIN)/t9k
 test: build ## Run the tests of all modules, but for those that train (builds bin/ first)
 	@for m in $(MODULES); do (cd $$m && go test -p 2 -vet=off -timeout 30m ./...) || exit 1; done
 
+.PHONY: test-fast
+test-fast: export T9K_LOCAL = $(BIN)/t9k-local
+test-fast: build ## Run the fast tests: engine, kinds, controller, scheduler core, command line, simulator (1 minute)
+	@go test -vet=off -skip '^TestNewKind$$' ./internal/engine ./internal/kinds/... ./internal/jobcontroller ./internal/scheduler/core ./internal/cli/... ./internal/convert
+	@go test -vet=off ./internal/sim -worlds 1000
+
 .PHONY: e2e-torch
 e2e-torch: export T9K_LOCAL = $(BIN)/t9k-local
 e2e-torch: build ## Train with PyTorch on the embedded cluster; needs python3 with torch (Debian: python3-torch)

@@ -229,6 +229,8 @@ func TestAttach(t *testing.T) {
 				}
 				done <- executor(t, r.Url).StreamWithContext(n.ctx(), o)
 			}()
+			// A terminal echoes what is typed, also before the command runs.
+			eventually(t, "the command runs", func() bool { return strings.HasPrefix(n.log(id), "up") })
 			_, _ = io.WriteString(keyboard, "hello\n")
 			eventually(t, "the command answers", func() bool { return out.has("got hello") })
 			if tty {
