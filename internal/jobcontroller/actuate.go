@@ -12,8 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
@@ -57,7 +59,7 @@ func (a *actuator) actuate(ctx context.Context, obj kinds.Object, job *engine.Jo
 			return err
 		}
 	}
-	a.record(obj, plan.Events) // now: once the status is written nothing calls for them again, whatever fails below
+	a.record(ctx, obj, plan.Events) // now: once the status is written nothing calls for them again, whatever fails below
 	if err := a.deletePods(ctx, job, plan.Delete, exp); err != nil {
 		return err
 	}
@@ -81,9 +83,16 @@ func (a *actuator) actuate(ctx context.Context, obj kinds.Object, job *engine.Jo
 	return nil
 }
 
-func (a *actuator) record(obj kinds.Object, events []engine.Event) {
+// record makes events of what the engine has decided, and logs it: at level 0 what happens about once in a job's life.
+func (a *actuator) record(ctx context.Context, obj kinds.Object, events []engine.Event) {
 	for _, e := range events {
 		recordEvent(a.recorder, obj, e)
+		logger := log.FromContext(ctx)
+		switch e.Reason {
+		case batch.EventIncident, batch.EventRecovered, batch.EventReplicaRestarted, batch.EventReplicaDisrupted, batch.EventNodeLost:
+			logger = logger.V(2)
+		}
+		logger.Info("Decided on a job", "job", klog.KObj(obj), "reason", e.Reason, "message", e.Message)
 	}
 }
 

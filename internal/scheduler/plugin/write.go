@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/klog/v2"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/scheduler/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -63,6 +64,12 @@ func (c *conditions) writeGroup(ctx context.Context, key types.NamespacedName, c
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("writing the condition of PodGroup %s: %w", key, err)
 	}
+	logger := klog.FromContext(ctx)
+	if condition.Status != metav1.ConditionTrue {
+		logger = logger.V(2) // a group may wait for many reasons in turn
+	}
+	logger.Info("Wrote a group's condition", "podGroup", key, "condition", condition.Type, "status", condition.Status,
+		"reason", condition.Reason, "message", condition.Message)
 	return nil
 }
 
@@ -141,5 +148,6 @@ func (e *evictions) evict(ctx context.Context, uid types.UID, v eviction) error 
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("evicting pod %s: %w", podKey(pod), err)
 	}
+	klog.FromContext(ctx).Info("Evicted a pod", "pod", klog.KObj(pod), "reason", v.message)
 	return nil
 }
