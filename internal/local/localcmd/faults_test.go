@@ -71,12 +71,27 @@ func TestFrozenComponents(t *testing.T) {
 	}
 }
 
+// freeze stops a process. It returns when all threads have stopped: until then the process can still answer.
 func freeze(t *testing.T, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) }) // it may have ended since
+	await(t, "the stop of all threads", func() error {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil || len(threads) == 0 {
+			return fmt.Errorf("no threads of process %d: %w", pid, err)
+		}
+		for _, thread := range threads {
+			stat, err := os.ReadFile(thread)
+			// The state follows the name, which is in parentheses.
+			if _, state, found := strings.Cut(string(stat), ") "); err == nil && found && state[0] != 'T' {
+				return fmt.Errorf("a thread is in state %c", state[0])
+			}
+		}
+		return nil
+	})
 }
 
 func thaw(t *testing.T, pid int) {
