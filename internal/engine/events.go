@@ -77,7 +77,7 @@ func (p *pass) modeEvents(next *batch.JobStatus) {
 		p.event(normal(batch.EventJobPaused, "The job is paused; its pods are ending."))
 	case p.old.RunMode == batch.RunPause:
 		p.event(normal(batch.EventJobResumed, "The job resumes with %s.", counted(next.Replicas, "replica", "replicas")))
-	// The events below report the outcome.
+	// The other events report the outcome.
 	case p.old.RunMode == "" && next.Phase != batch.JobPending && next.RunMode == batch.RunImmediate:
 	case p.old.RunMode == "" || next.RunMode == batch.RunDebug:
 		p.event(normal(batch.EventJobStarted, "Starting %s in mode %s.", counted(next.Replicas, "replica", "replicas"), next.RunMode))

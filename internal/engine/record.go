@@ -64,9 +64,9 @@ func (x *Role) recordedExit(s *batch.ReplicaStatus) *int32 {
 	return code
 }
 
-// eachRank calls f for the ranks of a list such as "0-41,57", but at most most times. It skips malformed parts. It
+// eachRank calls f for the ranks of a list such as "0-41,57", but at most limit times. It skips malformed parts. It
 // returns how many calls are left.
-func eachRank(ranks string, most int, f func(int)) (left int) {
+func eachRank(ranks string, limit int, f func(int)) (left int) {
 	for part := range strings.SplitSeq(ranks, ",") {
 		from, to, isRange := strings.Cut(part, "-")
 		first, err := strconv.Atoi(from)
@@ -78,14 +78,14 @@ func eachRank(ranks string, most int, f func(int)) (left int) {
 			continue
 		}
 		for rank := first; rank <= last; rank++ {
-			if most == 0 {
+			if limit == 0 {
 				return 0
 			}
-			most--
+			limit--
 			f(rank)
 		}
 	}
-	return most
+	return limit
 }
 
 // formatRanks formats ascending ranks as a list such as "0-41,57".
