@@ -114,7 +114,7 @@ func (c *conversion) cleanUp(policy batch.CleanUpPolicy, ttl *int32) {
 
 var cleanUpPolicies = []batch.CleanUpPolicy{batch.CleanUpNone, batch.CleanUpUnfinished, batch.CleanUpAll}
 
-// These are the bounds of a job's priority.
+// minPriority and maxPriority bound a job's priority.
 const minPriority, maxPriority = 0, 100
 
 // scheduler converts the scheduling policy. The roles must have been converted.

@@ -99,7 +99,7 @@ func modeTexts(r *engine.Role, visit func(place, *string)) {
 	each(resumeMode, "args", r.Resume.Args)
 }
 
-// These are the modes that modeTexts passes as a place's list.
+// debugMode and resumeMode are the modes that modeTexts passes as a place's list.
 const debugMode, resumeMode = "debug", "resume"
 
 // switchedOn returns the value of a switch, which may have its older spelling.
