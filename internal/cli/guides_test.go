@@ -12,14 +12,15 @@ import (
 	"tensorstack.dev/batch/internal/cli/kit"
 )
 
-// Commands stand in guides and examples between backquotes or at the beginning of an indented line, and end at a comment.
+// Commands in guides and examples are between backquotes or at the beginning of an indented line. They end at a
+// comment.
 var (
 	quotedCommand = regexp.MustCompile("`(?:bin/)?t9k ([^`]+)`")
 	shownCommand  = regexp.MustCompile(`^(?:#\s{3}| {4}\$? ?|.*; )(?:bin/)?t9k ([a-z].*)$`)
 	asides        = regexp.MustCompile(`\s+#.*$|\s+[|>].*$|\s{3,}.*$`)
 )
 
-// Every command that a guide or an example shows is one that this program takes.
+// TestCommandsInGuidesAndExamples verifies that the program accepts every command in the guides and examples.
 func TestCommandsInGuidesAndExamples(t *testing.T) {
 	var files []string
 	for _, pattern := range []string{"../../README.md", "../../docs/*.md", "../../examples/README.md", "../../examples/*/job.yaml"} {
@@ -57,7 +58,7 @@ func TestCommandsInGuidesAndExamples(t *testing.T) {
 	}
 }
 
-// parses tells whether the program takes a command line, without running it.
+// parses returns an error if the program does not accept a command line. It does not run the command.
 func parses(args []string) error {
 	root := command(kit.New("t9k", genericiooptions.NewTestIOStreamsDiscard()))
 	root.InitDefaultCompletionCmd(args...)
@@ -69,7 +70,7 @@ func parses(args []string) error {
 		return err
 	}
 	if len(rest) == 0 {
-		return nil // the name of a verb
+		return nil // the text is only the name of a verb
 	}
 	return cmd.ValidateArgs(cmd.Flags().Args())
 }

@@ -7,7 +7,8 @@ import (
 	"tensorstack.dev/batch/internal/cli/clitest"
 )
 
-// How large a job may be is for the cluster to say: what it may take is not refused before it is asked.
+// TestJobsLargerThanTheUsualLimit verifies that the program sends jobs of any size to the cluster, which has its own
+// limit.
 func TestJobsLargerThanTheUsualLimit(t *testing.T) {
 	manifest, err := clitest.LargeJob(t).Raw.MarshalJSON()
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package cli is the command line t9k: it runs, shows and steers jobs on any cluster. Each verb is a package below this one, which
-// assembles them; kit is what they share. To add a verb, write a package with a Command and add it in command.
+// Package cli is the command line t9k, which runs, shows and controls jobs on any cluster. Each verb is a package below
+// this one, package kit holds what they share, and this package assembles them. To add a verb, write a package with a
+// Command and add it in command.
 package cli
 
 import (
@@ -32,8 +33,8 @@ import (
 	"tensorstack.dev/batch/internal/cli/view"
 )
 
-// Main runs the program whose command line is args, the name it was called by first, and returns its exit code. Called as
-// kubectl-t9k it is a plug-in of kubectl.
+// Main runs the program and returns its exit code. args is the command line with the program's name first. Under the
+// name kubectl-t9k the program is a plug-in of kubectl.
 func Main(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
 	program := strings.TrimSuffix(filepath.Base(args[0]), ".exe")
 	p := kit.New(program, streams)
@@ -57,12 +58,14 @@ func Main(ctx context.Context, args []string, streams genericiooptions.IOStreams
 	return kit.ExitFailed
 }
 
-// complain prints an error. Its text may hold control sequences of others, so it is escaped.
+// complain prints an error. It escapes the text, which may contain control sequences from the cluster or from
+// manifests.
 func complain(p *kit.Program, err error) {
 	fmt.Fprintln(p.ErrOut, "Error:", view.Escape(p.Named(kit.Explain(err))))
 }
 
-// completionArgs serves kubectl's completion of its plug-ins, which calls a program named kubectl_complete-PLUGIN.
+// completionArgs returns the arguments for kubectl's completion of plug-ins, which calls a program named
+// kubectl_complete-PLUGIN.
 func completionArgs(program string, args []string) []string {
 	if program == "kubectl_complete-t9k" {
 		return append([]string{cobra.ShellCompRequestCmd}, args...)

@@ -11,13 +11,13 @@ import (
 	"tensorstack.dev/batch/internal/testing/golden"
 )
 
-// call runs the program as from a shell without any kubeconfig, and returns what it wrote and its exit code.
+// call runs the program as from a shell without any kubeconfig. It returns the program's output and exit code.
 func call(t *testing.T, stdin string, args ...string) (out, errOut string, code int) {
 	t.Helper()
 	return clitest.Call(t, Main, stdin, args...)
 }
 
-// TestFaults shows what people see who call the program wrongly, or without a cluster.
+// TestFaults checks the messages for wrong command lines and for a missing cluster.
 func TestFaults(t *testing.T) {
 	var b strings.Builder
 	for _, args := range [][]string{

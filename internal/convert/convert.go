@@ -1,5 +1,5 @@
-// Package convert turns training jobs of Kubeflow's training operator (kubeflow.org/v1) into those of this product. Nothing is
-// lost in silence: what a manifest says is either carried over or named in a warning. The package is pure.
+// Package convert converts training jobs of Kubeflow's training operator (kubeflow.org/v1) to the jobs of this product.
+// No field is lost silently: each is converted or named in a note. The package is pure. Start reading at Job.
 package convert
 
 import (
@@ -12,29 +12,29 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// Group is the API group whose jobs are converted, Version the version.
+// Group and Version identify the API whose jobs are converted.
 const (
 	Group   = "kubeflow.org"
 	Version = "v1"
 )
 
-// Kinds of Kubeflow that can be converted.
+// These are the kinds of Kubeflow that can be converted.
 const (
 	pyTorchJob = "PyTorchJob"
 	tfJob      = "TFJob"
 )
 
-// Note speaks of one field of a manifest.
+// Note is a remark about one field of a manifest.
 type Note struct {
-	// Path of the field as it stands in the manifest, for example spec.runPolicy.backoffLimit.
+	// Path is the path of the field in the manifest, for example spec.runPolicy.backoffLimit.
 	Path string
-	// Message says what became of the field, why, and what to do about it.
+	// Message says what happened to the field, why, and what to do about it.
 	Message string
 }
 
 func (n Note) String() string { return n.Path + ": " + n.Message }
 
-// Error lists what keeps a manifest from being converted.
+// Error lists the reasons why a manifest cannot be converted.
 type Error []Note
 
 func (e Error) Error() string {
@@ -45,8 +45,8 @@ func (e Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Job converts a job of Kubeflow, which it leaves as it is. The notes name, by path, all that is not carried
-// over as it was. The error is an Error.
+// Job converts a job of Kubeflow without modifying it. The notes name, by path, every field that is not converted
+// unchanged. The error is of type Error.
 func Job(from *unstructured.Unstructured) (*unstructured.Unstructured, []Note, error) {
 	c := &conversion{source: source{from.DeepCopy().Object}, spec: map[string]any{}}
 	gvk := from.GroupVersionKind()
@@ -81,13 +81,13 @@ func Job(from *unstructured.Unstructured) (*unstructured.Unstructured, []Note, e
 	}}, c.notes, nil
 }
 
-// conversion is one manifest on its way.
+// conversion is the state of the conversion of one manifest.
 type conversion struct {
-	// source is what has not been converted yet.
+	// source holds the fields that have not been converted yet.
 	source
 	// spec is the new spec.
 	spec map[string]any
-	// name of the job; empty where a cluster is to make it up.
+	// name is the name of the job; empty if the API server generates it.
 	name  string
 	notes []Note
 	errs  Error
@@ -98,14 +98,14 @@ func (c *conversion) fail(path, message string) { c.errs = append(c.errs, Note{p
 
 // set writes a field of the new spec.
 func (c *conversion) set(value any, path ...string) {
-	// The parents are maps that only this function makes, so it cannot fail.
+	// It cannot fail: only this function creates the parents, and they are maps.
 	_ = unstructured.SetNestedField(c.spec, value, path...)
 }
 
-// metaFields are those of an object's metadata that people write.
+// metaFields are the fields of an object's metadata that users write.
 var metaFields = []string{"name", "generateName", "namespace", "labels", "annotations", "finalizers"}
 
-// lastApplied is where kubectl keeps the manifest of a job in the job.
+// lastApplied is the annotation in which kubectl stores a job's manifest.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
 func (c *conversion) metadata() map[string]any {

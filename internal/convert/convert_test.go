@@ -32,7 +32,7 @@ func read(t *testing.T, file string) *unstructured.Unstructured {
 	if err := yaml.Unmarshal(data, &u.Object); err != nil {
 		t.Fatal(err)
 	}
-	// As JSON, whole numbers are int64.
+	// In JSON, whole numbers are int64.
 	if data, err = yaml.YAMLToJSON(data); err == nil {
 		err = u.UnmarshalJSON(data)
 	}
@@ -51,7 +51,7 @@ func files(t *testing.T, pattern string) []string {
 	return all
 }
 
-// lower lowers a converted job strictly.
+// lower decodes a converted job strictly and converts it to an engine.Job.
 func lower(t *testing.T, u *unstructured.Unstructured) (kinds.Object, *engine.Job) {
 	t.Helper()
 	kind, err := kinds.ByName(u.GetKind())
@@ -110,7 +110,8 @@ func TestJobRefusesWhatItCannotConvert(t *testing.T) {
 	}
 }
 
-// The variables for a torchrun behind a shell refer to those that the operator sets, which therefore come before them.
+// TestLauncherVariablesResolve verifies that the variables for a torchrun in a shell come after the operator's
+// variables, to which they refer.
 func TestLauncherVariablesResolve(t *testing.T) {
 	to, _, err := Job(read(t, "testdata/pytorch-torchrun-options.yaml"))
 	if err != nil {
@@ -136,7 +137,7 @@ func TestLauncherVariablesResolve(t *testing.T) {
 	}
 }
 
-// Whatever field is added to a manifest, at whatever place: it is in the result, or something is said of it.
+// TestJobLosesNothing verifies that a field that is added anywhere in a manifest is in the result or named in a note.
 func TestJobLosesNothing(t *testing.T) {
 	const strange = "strangeField"
 	tried := 0
@@ -148,7 +149,7 @@ func TestJobLosesNothing(t *testing.T) {
 			to, notes, err := Job(changed)
 			said := ""
 			for _, n := range notes {
-				// Of what is left out as a whole, no field is named.
+				// A note about a removed part does not name the fields in it.
 				if strings.Contains(n.Path, strange) || strings.HasPrefix(pathTo(at), n.Path) && strings.HasPrefix(n.Message, "left out") {
 					said += strange
 				}
@@ -172,7 +173,7 @@ func TestJobLosesNothing(t *testing.T) {
 	}
 }
 
-// mapsIn lists where there are maps in a value, itself included.
+// mapsIn returns the places of all maps in a value, including the value itself.
 func mapsIn(v any, at []any) [][]any {
 	var all [][]any
 	switch v := v.(type) {

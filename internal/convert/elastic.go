@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// elastic converts a job of changing size, which torchrun starts.
+// elastic converts an elastic job, which torchrun starts.
 func (c *conversion) elastic(roles []*role, processes string) {
 	const at = "spec.elasticPolicy"
 	if old, ok := c.text("spec", "elasticPolicy", "nProcPerNode"); ok && processes == "" {
@@ -47,8 +47,8 @@ func (c *conversion) elastic(roles []*role, processes string) {
 	}
 }
 
-// bounds converts the size of an elastic job. Kubeflow tells torchrun the bounds of all its nodes, the Master's included, and
-// starts the replicas of the roles.
+// bounds converts the size of an elastic job. Kubeflow passes torchrun the bounds of all nodes, including the Master's,
+// and starts the replicas of the roles.
 func (c *conversion) bounds(roles []*role) {
 	const at = "spec.elasticPolicy"
 	var total, workers int64
@@ -57,7 +57,7 @@ func (c *conversion) bounds(roles []*role) {
 		if r.spec["type"] == "worker" {
 			workers = r.replicas
 		}
-		delete(r.spec, "replicas") // the size of the whole job says it
+		delete(r.spec, "replicas") // the size of the whole job replaces it
 	}
 	lo, hasLo := c.number("spec", "elasticPolicy", "minReplicas")
 	hi, hasHi := c.number("spec", "elasticPolicy", "maxReplicas")
@@ -77,13 +77,13 @@ func (c *conversion) bounds(roles []*role) {
 		c.set(value, "elastic", name)
 	}
 	if len(roles) > 1 {
-		roles[0].spec["scalingWeight"] = int64(0) // it keeps rank 0 and no more
+		roles[0].spec["scalingWeight"] = int64(0) // the role keeps exactly rank 0
 		c.warn(at, "the bounds are those of all replicas, the Master's included, as they are for torchrun; kubectl scale counted the workers alone there")
 	}
 }
 
-// rendezvous lists torchrun's options for what Kubeflow lets be set of the rendezvous and torchrunConfig has no field for. Among
-// the extra options they come last, so they win.
+// rendezvous returns torchrun's options for the rendezvous settings of Kubeflow that torchrunConfig has no field for.
+// They come last among the extra options, so they take precedence.
 func (c *conversion) rendezvous(roles []*role) []any {
 	var options []any
 	host, hasHost := c.text("spec", "elasticPolicy", "rdzvHost")
@@ -113,7 +113,7 @@ func (c *conversion) rendezvous(roles []*role) []any {
 	return options
 }
 
-// settings joins what the rendezvous is configured with: KEY=VALUE,….
+// settings returns the configuration of the rendezvous as KEY=VALUE,….
 func (c *conversion) settings() string {
 	given, ok := c.take("spec", "elasticPolicy", "rdzvConf")
 	list, isList := given.([]any)

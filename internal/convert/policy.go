@@ -6,10 +6,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// cleanUps translates clean-up policies.
+// cleanUps maps Kubeflow's clean-up policies to ours.
 var cleanUps = map[string]string{"None": "None", "Running": "Unfinished", "All": "All"}
 
-// runPolicy converts what bounds a job and happens after its end. It needs the roles.
+// runPolicy converts the run policy: limits and clean-up. The roles must have been converted.
 func (c *conversion) runPolicy() {
 	at := func(field string) []string { return []string{"spec", "runPolicy", field} }
 	if policy, ok := c.one(cleanUps, at("cleanPodPolicy")...); ok {
@@ -32,7 +32,7 @@ func (c *conversion) runPolicy() {
 	c.scheduling()
 }
 
-// restarts tells whether a replica may be restarted.
+// restarts reports whether a replica may be restarted.
 func (c *conversion) restarts() bool {
 	specs, _ := c.spec["replicaSpecs"].([]any)
 	for _, s := range specs {

@@ -39,12 +39,13 @@ func (c *conversion) pyTorch() {
 	}
 }
 
-// defaultProcesses is what Kubeflow has torchrun start where a job does not say how many processes. A cluster writes it into
-// every job.
+// defaultProcesses is the number of processes that Kubeflow makes torchrun start by default. The API server writes it
+// into every job.
 const defaultProcesses = "auto"
 
-// plain converts how the processes of a job of fixed size start. Kubeflow tells a torchrun in the command by variables what to
-// do. Where the command is the bare call of torchrun, it becomes torchrunConfig; else the same variables are given to it.
+// plain converts how the processes of a job of fixed size start. Kubeflow configures a torchrun in the command by
+// environment variables. A command that only calls torchrun becomes torchrunConfig; any other command gets the same
+// variables.
 func (c *conversion) plain(roles []*role, processes string) {
 	calls, bare := false, true
 	for _, r := range roles {
@@ -69,13 +70,13 @@ func (c *conversion) plain(roles []*role, processes string) {
 	}
 }
 
-// callsBarely tells whether the main container calls torchrun and leaves to it how the replicas find each other.
+// callsBarely reports whether the main container calls torchrun without options for how the replicas find each other.
 func (r *role) callsBarely() bool {
 	args, ok := r.torchrunArgs()
 	return ok && len(ownOptions(args)) == 0 && !launcherVariables.MatchString(r.text())
 }
 
-// setLauncher gives the main containers the variables by which torchrun is told what to do, as Kubeflow does.
+// setLauncher sets the variables that configure torchrun in the main containers, as Kubeflow does.
 func setLauncher(roles []*role, processes string) {
 	var total int64
 	for _, r := range roles {
@@ -84,7 +85,7 @@ func setLauncher(roles []*role, processes string) {
 	for _, r := range roles {
 		r.setEnv("PET_NNODES", strconv.FormatInt(total, 10))
 		r.setEnv("PET_NPROC_PER_NODE", processes)
-		// The operator sets what these refer to.
+		// The operator sets the variables that these refer to.
 		r.setEnv("PET_NODE_RANK", "$(RANK)")
 		r.setEnv("PET_MASTER_ADDR", "$(MASTER_ADDR)")
 		r.setEnv("PET_MASTER_PORT", "$(MASTER_PORT)")
@@ -93,12 +94,12 @@ func setLauncher(roles []*role, processes string) {
 
 var (
 	usesTorchrun = regexp.MustCompile(`torchrun|torch\.distributed\.run|\bPET_`)
-	// launcherVariables are those that torchrun's caller reads; torchrunConfig leaves them unset.
+	// launcherVariables matches the variables that a caller of torchrun reads; torchrunConfig does not set them.
 	launcherVariables = regexp.MustCompile(`\b(PET_[A-Z_]+|RANK|WORLD_SIZE)\b`)
 	python            = regexp.MustCompile(`^python[0-9.]*$`)
 )
 
-// text is all that the main container runs.
+// text returns the command and arguments of the main container as one string.
 func (r *role) text() string { return strings.Join(append(r.list("command"), r.list("args")...), "\n") }
 
 func (r *role) list(field string) []string {
@@ -109,7 +110,8 @@ func (r *role) list(field string) []string {
 	return list
 }
 
-// torchrunArgs are the arguments of the torchrun that the main container's command calls; false where it does anything else.
+// torchrunArgs returns the arguments of torchrun in the main container's command; false if the command does anything
+// else.
 func (r *role) torchrunArgs() ([]string, bool) {
 	words := append(r.list("command"), r.list("args")...)
 	if len(r.list("command")) == 0 {
@@ -120,7 +122,7 @@ func (r *role) torchrunArgs() ([]string, bool) {
 		return words[1:], true
 	case python.MatchString(program):
 		words = words[1:]
-		if len(words) > 0 && words[0] == "-u" { // output is unbuffered here in any case
+		if len(words) > 0 && words[0] == "-u" { // output is always unbuffered here
 			words = words[1:]
 		}
 		if len(words) > 1 && words[0] == "-m" && words[1] == "torch.distributed.run" {
@@ -130,14 +132,14 @@ func (r *role) torchrunArgs() ([]string, bool) {
 	return nil, false
 }
 
-// What torchrunConfig and the operator decide, and the options of torchrun that take no value.
+// These are the options that torchrunConfig and the operator decide, and the options of torchrun without a value.
 var (
 	decided = []string{"nnodes", "nproc_per_node", "rdzv_backend", "rdzv_endpoint", "rdzv_id", "rdzv_conf", "standalone",
 		"max_restarts", "node_rank", "master_addr", "master_port"}
 	switches = []string{"standalone", "m", "module", "no_python", "run_path"}
 )
 
-// ownOptions lists the options in a call of torchrun that decide what torchrunConfig decides.
+// ownOptions returns the options of a torchrun call that torchrunConfig decides.
 func ownOptions(args []string) []string {
 	var own []string
 	for i := 0; i < len(args) && strings.HasPrefix(args[i], "-"); i++ {
@@ -153,7 +155,7 @@ func ownOptions(args []string) []string {
 	return own
 }
 
-// torchrun has torchrunConfig start what the commands of the roles start by torchrun.
+// torchrun converts the torchrun calls in the roles' commands to torchrunConfig.
 func (c *conversion) torchrun(roles []*role) {
 	c.set(true, "torchrunConfig", "enabled")
 	for _, r := range roles {
@@ -173,7 +175,7 @@ func (c *conversion) torchrun(roles []*role) {
 	}
 }
 
-// setEnv sets a variable of the main container unless it is set.
+// setEnv sets a variable of the main container if it is unset.
 func (r *role) setEnv(name, value string) {
 	if r.main == nil {
 		return

@@ -13,27 +13,28 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// framework tells how Kubeflow describes the replicas of a kind of job, and what that is here.
+// framework describes the replicas of one kind of Kubeflow job and their counterparts.
 type framework struct {
-	// field of the spec that holds the roles.
+	// field is the field of Kubeflow's spec that holds the roles.
 	field string
-	// roles lists Kubeflow's names of the roles in the order in which ranks count, and the names here.
+	// roles lists pairs of Kubeflow's role name and ours, in the order of ranks.
 	roles [][2]string
-	// container is the name of the main container, here and there. port is the name there of its port, newPort the one here.
+	// container is the name of the main container in both APIs. port is the name of its port in Kubeflow, and newPort
+	// ours.
 	container, port, newPort string
-	// restart is the restart policy there of a role that sets none.
+	// restart is Kubeflow's default restart policy of a role.
 	restart string
 }
 
 // role is one role of a job.
 type role struct {
-	// key is the role's name in the manifest, path where it stands.
+	// key is the role's name in the manifest, and path its path.
 	key, path string
-	// replicas that the role asks for, 1 where it does not say.
+	// replicas is the number of replicas, 1 by default.
 	replicas int64
-	// spec is its entry in the new replicaSpecs.
+	// spec is the role's entry in the new replicaSpecs.
 	spec map[string]any
-	// main is the main container in it, and mainPath where it stands in the manifest.
+	// main is the main container in spec, and mainPath its path in the manifest.
 	main     map[string]any
 	mainPath string
 }
@@ -69,11 +70,11 @@ func (c *conversion) roles(f *framework) []*role {
 	for i, r := range roles {
 		specs[i] = r.spec
 	}
-	c.spec["replicaSpecs"] = specs // not a copy: roles may be completed later
+	c.spec["replicaSpecs"] = specs // shared with the roles, which may be completed later
 	return roles
 }
 
-// policies translates restart policies.
+// policies maps Kubeflow's restart policies to ours.
 var policies = map[string]string{"Always": "Always", "OnFailure": "OnFailure", "Never": "Never", "ExitCode": "ExitCode"}
 
 func (c *conversion) role(f *framework, key, name string) *role {
@@ -131,7 +132,7 @@ func (r *role) template(c *conversion, f *framework, given any) {
 	r.ports(c, f)
 }
 
-// ports gives the port by which replicas find each other its name here.
+// ports renames the port by which replicas find each other.
 func (r *role) ports(c *conversion, f *framework) {
 	list, _ := r.main["ports"].([]any)
 	renamed, taken := false, -1
@@ -153,7 +154,7 @@ func (r *role) ports(c *conversion, f *framework) {
 	}
 }
 
-// podMetadata leaves of a template's metadata what pods take from it.
+// podMetadata keeps the parts of a template's metadata that pods use.
 func (c *conversion) podMetadata(template map[string]any, path string) {
 	meta, _ := template["metadata"].(map[string]any)
 	for field := range meta {
@@ -167,7 +168,7 @@ func (c *conversion) podMetadata(template map[string]any, path string) {
 	}
 }
 
-// withoutNulls takes out what is null, which means as much as absent. Clusters write such fields into templates.
+// withoutNulls removes null fields, which mean the same as absent ones. API servers write such fields into templates.
 func withoutNulls(v any) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -186,7 +187,7 @@ func withoutNulls(v any) {
 
 var unknownField = regexp.MustCompile(`^unknown field "(.*)"$`)
 
-// knownOnly takes out of a pod template what pods do not have.
+// knownOnly removes fields from a pod template that pods do not have.
 func (c *conversion) knownOnly(template map[string]any, path string) {
 	err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(template, &corev1.PodTemplateSpec{}, true)
 	strict, ok := runtime.AsStrictDecodingError(err)
@@ -208,7 +209,7 @@ func (c *conversion) knownOnly(template map[string]any, path string) {
 	}
 }
 
-// remove takes a field out, whose path may lead through lists: spec.containers[0].image.
+// remove removes a field. Its path may contain list indices: spec.containers[0].image.
 func remove(v any, path string) {
 	steps := strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' || r == ']' })
 	for i, step := range steps {

@@ -10,12 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// source is what is still to be converted of a manifest: whatever is read is taken out, so that what nobody has read is left.
+// source holds the unconverted part of a manifest. Reading a field removes it, so the rest are the fields that nothing
+// has read.
 type source struct {
 	fields map[string]any
 }
 
-// take takes a field out. A null counts as absent.
+// take removes and returns a field. A null counts as absent.
 func (s *source) take(path ...string) (any, bool) {
 	v, found, err := unstructured.NestedFieldNoCopy(s.fields, path...)
 	if !found || err != nil {
@@ -25,10 +26,10 @@ func (s *source) take(path ...string) (any, bool) {
 	return v, v != nil
 }
 
-// drop takes a field out that needs no conversion.
+// drop removes a field that needs no conversion.
 func (s *source) drop(path ...string) { unstructured.RemoveNestedField(s.fields, path...) }
 
-// left lists the paths of the values that nobody has taken, in order.
+// left returns the sorted paths of the remaining values.
 func (s *source) left() []string { return leaves(s.fields, "") }
 
 func leaves(v any, at string) []string {
@@ -50,7 +51,7 @@ func leaves(v any, at string) []string {
 	return []string{at}
 }
 
-// number takes a whole number out.
+// number removes and returns a whole number.
 func (c *conversion) number(path ...string) (int64, bool) {
 	v, ok := c.take(path...)
 	if !ok {
@@ -64,7 +65,7 @@ func (c *conversion) number(path ...string) (int64, bool) {
 	return n, true
 }
 
-// text takes a string out; a number is read as one.
+// text removes and returns a string. It converts a number to a string.
 func (c *conversion) text(path ...string) (string, bool) {
 	v, ok := c.take(path...)
 	if !ok {
@@ -80,7 +81,7 @@ func (c *conversion) text(path ...string) (string, bool) {
 	return "", false
 }
 
-// flag takes a switch out.
+// flag removes and returns a switch.
 func (c *conversion) flag(path ...string) bool {
 	v, ok := c.take(path...)
 	if !ok {
@@ -93,7 +94,7 @@ func (c *conversion) flag(path ...string) bool {
 	return on
 }
 
-// quoted shows a value as it stands in a manifest.
+// quoted returns a value as it would stand in a manifest.
 func quoted(v any) string {
 	if s, ok := v.(string); ok {
 		return strconv.Quote(s)
@@ -101,7 +102,7 @@ func quoted(v any) string {
 	return fmt.Sprint(v)
 }
 
-// one takes one of several words out, and translates it.
+// one removes a field with a fixed set of values and returns its translation.
 func (c *conversion) one(words map[string]string, path ...string) (string, bool) {
 	v, ok := c.text(path...)
 	if !ok || v == "" {

@@ -9,7 +9,7 @@ var tensorFlow = framework{
 	container: "tensorflow", port: "tfjob-port", newPort: "tensorflow", restart: "Never",
 }
 
-// successPolicies translates the policies that say which replicas decide.
+// successPolicies maps the policies that select the deciding replicas.
 var successPolicies = map[string]string{"AllWorkers": "AllWorkers"}
 
 func (c *conversion) tensorFlow() {

@@ -14,7 +14,8 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// build turns the decisions into what is to be created. The group comes before the first pod, so that no scheduler sees a part of it.
+// build turns the decisions into the objects to create. It creates the PodGroup before the first pod, so that the
+// scheduler never sees a pod without its group.
 func (p *pass) build() {
 	if p.finished || p.verdict.over() || p.mode == batch.RunPause {
 		return
@@ -28,7 +29,7 @@ func (p *pass) build() {
 	for _, r := range p.create {
 		attempt := r.attempt
 		if r.disrupted {
-			attempt++ // the record still speaks of the pod that was taken away
+			attempt++ // the record still refers to the pod that was taken away
 		}
 		p.plan.Pods = append(p.plan.Pods, NewPod{r.Member, p.mode, attempt, r.restarts, r.backoff, p.next.Restarts, p.next.BackoffCount})
 	}
@@ -51,7 +52,7 @@ func (p *pass) buildGroup() {
 	}
 }
 
-// meta is the metadata of an object of the job.
+// meta returns the metadata of an object that the job owns.
 func (j *Job) meta(name string) metav1.ObjectMeta {
 	yes := true
 	return metav1.ObjectMeta{
@@ -72,12 +73,13 @@ func (j *Job) labels() map[string]string {
 	}
 }
 
-// selector is the label selector of the job's pods, as text.
+// selector returns the label selector of the job's pods in its text form.
 func (j *Job) selector() string {
 	return batch.LabelJobName + "=" + j.Name + "," + batch.LabelJobKind + "=" + j.Kind
 }
 
-// service is the job's one headless Service. Names resolve before pods are ready: replicas look for each other at start.
+// service returns the job's headless Service. It publishes addresses of pods that are not ready, because replicas
+// resolve each other's names while they start.
 func (j *Job) service() *corev1.Service {
 	return &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
@@ -91,8 +93,9 @@ func (j *Job) service() *corev1.Service {
 	}
 }
 
-// group is the PodGroup of the replicas that have pods, or will have them. The scheduler counts the pods that have ended as long
-// as it sees them. Replicas that ended for good and whose pods are gone, as after a pause, would be waited for in vain.
+// group returns the PodGroup of the replicas that have pods or will get them. Pods that have ended count as long as
+// they exist: the scheduler counts them too. A replica that has ended for good and has no pod, for example after a
+// pause, does not count, because the scheduler would wait for it for ever.
 func (p *pass) group() *scheduling.PodGroup {
 	g := &scheduling.PodGroup{
 		TypeMeta:   metav1.TypeMeta{APIVersion: scheduling.GroupVersion.String(), Kind: "PodGroup"},
@@ -117,7 +120,7 @@ func (p *pass) group() *scheduling.PodGroup {
 	return g
 }
 
-// Objects yields all that a plan creates, in order. It builds each pod when its turn comes.
+// Objects yields all objects that the plan creates, in order. It builds each pod only when the pod is due.
 func (p *Plan) Objects(job *Job) iter.Seq[Object] {
 	return func(yield func(Object) bool) {
 		for _, o := range p.Create {
@@ -133,7 +136,7 @@ func (p *Plan) Objects(job *Job) iter.Seq[Object] {
 	}
 }
 
-// Pod builds a pod of the job. Of the template's labels and annotations it has none that are the operator's to set.
+// Pod builds a pod of the job. It drops labels and annotations of the template that only the operator may set.
 func (j *Job) Pod(n NewPod) *corev1.Pod {
 	role := &j.Roles[n.Role]
 	name := j.PodName(role.Type, n.Rank)
@@ -181,7 +184,7 @@ func (j *Job) Pod(n NewPod) *corev1.Pod {
 	return pod
 }
 
-// apply replaces what the containers run. Their probes would fail against another command, so they go.
+// apply replaces the commands of all containers and removes their probes, which would fail against another command.
 func (d *Debug) apply(s *corev1.PodSpec) {
 	if d.SkipInitContainers {
 		s.InitContainers = nil
@@ -205,7 +208,7 @@ func (r *Resume) apply(s *corev1.PodSpec, main int) {
 	}
 }
 
-// merge lays maps over each other, the last one on top.
+// merge returns the union of the maps; later maps override earlier ones.
 func merge(all ...map[string]string) map[string]string {
 	out := map[string]string{}
 	for _, m := range all {

@@ -12,30 +12,32 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// ending says how a pod ended.
+// ending is the way in which a pod ended.
 type ending int
 
 const (
 	notEnded ending = iota
 	succeeded
 	failed
-	// disrupted pods were taken away through no doing of their own. They are replaced without charge.
+	// disrupted pods were taken away by others. The operator replaces them without charging a restart.
 	disrupted
 )
 
-// reasonEvicted is what a kubelet writes on a pod that it evicts, for pressure on the node or for a limit that the pod broke.
+// reasonEvicted is the pod.status.reason that a kubelet sets when it evicts a pod: the node is under pressure, or the
+// pod exceeded a limit of its own.
 const reasonEvicted = "Evicted"
 
-// admissionReasons are the values of pod.status.reason with which a kubelet turns a pod away for what its node lacks at the
-// moment, when the pod arrives or when the kubelet itself has restarted. Another node, or the same one later, may take it.
-// Reasons for which no node ever takes the pod, such as PodOSNotSupported or SysctlForbidden, are failures of its own.
+// admissionReasons are the values of pod.status.reason with which a kubelet rejects a pod because its node currently
+// lacks something, when the pod arrives or when the kubelet restarts. Another node, or the same node later, may accept
+// the pod. The list leaves out reasons for which no node ever accepts the pod, such as PodOSNotSupported and
+// SysctlForbidden: those are failures of the pod.
 var admissionReasons = []string{
 	"NodeAffinity", "NodeName", "NodePorts", "TaintToleration", "NodeShutdown", "InvalidNodeInfo", "UnexpectedAdmissionError",
 	"UnknownReason", "UnexpectedPredicateFailureType", "TopologyAffinityError", "VolumeAttachmentLimitExceeded",
 }
 
-// classify says whether and how the replica of a pod has ended. With a pod that is being deleted it has ended only if it
-// finished by itself before that was asked for.
+// classify returns how the replica of a pod has ended. If the pod is being deleted, its own end counts only if it came
+// before the request to delete the pod.
 func (x *Role) classify(pod *corev1.Pod) ending {
 	end := x.lastState(pod)
 	if pod.DeletionTimestamp == nil || end != notEnded && x.finishedBeforeDeletion(pod) {
@@ -44,16 +46,17 @@ func (x *Role) classify(pod *corev1.Pod) ending {
 	return disrupted
 }
 
-// lastState says whether and how the replica of a pod has ended, whether or not the pod is being deleted.
+// lastState returns how the replica of a pod has ended, whether or not the pod is being deleted.
 func (x *Role) lastState(pod *corev1.Pod) ending {
 	main := x.mainEnd(pod)
 	switch {
-	// A kubelet may note a disruption only when the containers that it killed have ended, so a failure says nothing here.
+	// A kubelet may report a disruption only after the containers that it killed have ended, so a failure proves
+	// nothing.
 	case main != nil && isDisrupted(pod) && (main.ExitCode != 0 || !endedBeforeDisruption(main, pod)):
 		return disrupted
 	case main != nil && main.ExitCode == 0 && (pod.Status.Reason != reasonEvicted || disruption(pod) != nil):
 		return succeeded
-	case main != nil: // or with 0, at the word of the kubelet that evicted it for a limit of its own
+	case main != nil: // failed, or exited with 0 when its kubelet evicted it for exceeding a limit of its own
 		return failed
 	case pod.Status.Phase == corev1.PodSucceeded:
 		return succeeded
@@ -65,7 +68,7 @@ func (x *Role) lastState(pod *corev1.Pod) ending {
 	return notEnded
 }
 
-// mainEnd is how the main container ended, where its end decides; nil where it does not, or the container has not ended.
+// mainEnd returns the end of the main container. It returns nil if the main container does not decide or has not ended.
 func (x *Role) mainEnd(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 	if !x.MainDecides {
 		return nil
@@ -79,8 +82,9 @@ func (x *Role) mainEnd(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 	return nil
 }
 
-// ends yields how containers ended, of those that the end of the replica depends on: the main one if it decides and has
-// ended, or else all but native sidecars. The kubelet stops those when the others have ended, so their ends say nothing.
+// ends yields the ends of the containers that the end of the replica depends on: the main container if it decides and
+// has ended, otherwise all containers except native sidecars. The kubelet stops native sidecars after the others have
+// ended, so their exit codes mean nothing.
 func (x *Role) ends(pod *corev1.Pod) iter.Seq[*corev1.ContainerStateTerminated] {
 	return func(yield func(*corev1.ContainerStateTerminated) bool) {
 		if t := x.mainEnd(pod); t != nil {
@@ -101,31 +105,31 @@ func (x *Role) ends(pod *corev1.Pod) iter.Seq[*corev1.ContainerStateTerminated] 
 	}
 }
 
-// endedBeforeDisruption tells whether a container ended before anybody took its pod away. Both times have a resolution of one
-// second; the same second counts as caused by the disruption, in favour of the job.
+// endedBeforeDisruption reports whether a container ended before its pod was disrupted. Both times have a resolution of
+// one second. An end within the same second counts as caused by the disruption, in favour of the job.
 func endedBeforeDisruption(t *corev1.ContainerStateTerminated, pod *corev1.Pod) bool {
 	c := disruption(pod)
 	return c != nil && t.FinishedAt.Time.Before(c.LastTransitionTime.Time)
 }
 
-// isDisrupted tells whether a failed pod was taken away, or turned away, by others. Whoever takes a running pod away sets the
-// condition DisruptionTarget. A kubelet that evicts a pod for its own storage limits does not; one under pressure that turns a
-// pod away gives the same reason.
+// isDisrupted reports whether others took a pod away or rejected it. A component that takes a running pod away sets the
+// condition DisruptionTarget. A kubelet that evicts a pod for exceeding its own storage limits does not set it, and
+// gives the same reason as a kubelet under pressure that rejects a pod; only the evicted pod has started containers.
 func isDisrupted(pod *corev1.Pod) bool {
 	r := pod.Status.Reason
 	refused := slices.Contains(admissionReasons, r) || strings.HasPrefix(r, "OutOf") || r == reasonEvicted && !anyStarted(pod)
 	return refused || disruption(pod) != nil
 }
 
-// anyStarted tells whether a container of the pod has started. It need not be shown to have ended when its pod has: a slow
-// kubelet writes that later.
+// anyStarted reports whether a container of the pod has started. A started container may still be shown as running
+// after its pod has ended, because a slow kubelet reports the end later.
 func anyStarted(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(c corev1.ContainerStatus) bool {
 		return c.State.Running != nil || c.State.Terminated != nil
 	})
 }
 
-// disruption is the condition by which whoever takes a pod away says why; nil where nobody has.
+// disruption returns the pod's DisruptionTarget condition if it is true; otherwise nil.
 func disruption(pod *corev1.Pod) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
@@ -135,7 +139,8 @@ func disruption(pod *corev1.Pod) *corev1.PodCondition {
 	return nil
 }
 
-// disruptionReason is for example PreemptionByScheduler; empty where nobody has said why.
+// disruptionReason returns the reason of the pod's disruption, for example PreemptionByScheduler; empty if there is
+// none.
 func disruptionReason(pod *corev1.Pod) string {
 	if c := disruption(pod); c != nil {
 		return c.Reason
@@ -143,16 +148,18 @@ func disruptionReason(pod *corev1.Pod) string {
 	return ""
 }
 
-// finishedBeforeDeletion compares the pod's end with the moment when its deletion was asked for. Both have a resolution of
-// one second; the same second counts as caused by the deletion, in favour of the job. So does an end of which the pod cannot tell:
-// with the kubelet's last word, which leaves no grace period, the API server overwrites the time that was asked for, and a pod
-// that had ended never has any. Seen.Succeeded tells of these.
+// finishedBeforeDeletion reports whether the pod ended before the request to delete it. Both times have a resolution of
+// one second. An end within the same second counts as caused by the deletion, in favour of the job. So does any end of
+// a pod whose grace period is 0: the API server has then overwritten the time of the request. The grace period becomes
+// 0 when the kubelet completes the deletion, and is always 0 for a pod that had already ended. Seen.Succeeded covers
+// such pods.
 func (x *Role) finishedBeforeDeletion(pod *corev1.Pod) bool {
 	_, finished := x.lifetime(pod)
 	return !finished.IsZero() && finished.Before(deletionAsked(pod))
 }
 
-// deletionAsked is when the pod's deletion was asked for; zero where it was not, or where nobody can tell any more.
+// deletionAsked returns the time of the request to delete the pod; zero if there was none or the time is no longer
+// known.
 func deletionAsked(pod *corev1.Pod) time.Time {
 	if pod.DeletionTimestamp == nil {
 		return time.Time{}
@@ -168,7 +175,7 @@ func deletionAsked(pod *corev1.Pod) time.Time {
 	}
 }
 
-// startedAt is when the last of the pod's containers started; zero where one has not.
+// startedAt returns the time at which the last of the pod's containers started; zero if one has not started.
 func startedAt(pod *corev1.Pod) time.Time {
 	var latest time.Time
 	for i := range pod.Status.ContainerStatuses {
@@ -189,7 +196,7 @@ func startedAt(pod *corev1.Pod) time.Time {
 	return latest
 }
 
-// lifetime is the time from the first start to the last end of the containers that count; zero where unknown.
+// lifetime returns the first start and the last end of the containers that count; zero for a time that is not known.
 func (x *Role) lifetime(pod *corev1.Pod) (started, finished time.Time) {
 	for t := range x.ends(pod) {
 		if s := t.StartedAt.Time; !s.IsZero() && (started.IsZero() || s.Before(started)) {
@@ -202,8 +209,8 @@ func (x *Role) lifetime(pod *corev1.Pod) (started, finished time.Time) {
 	return started, finished
 }
 
-// SucceededUndeleted tells whether a pod has succeeded while nobody was taking it away. A watch that shows a pod so before it shows
-// its deletion has shown that the end came first.
+// SucceededUndeleted reports whether a pod has succeeded while nobody was taking it away. If a watch shows a pod in
+// this state before it shows the deletion, the pod succeeded first.
 func SucceededUndeleted(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded && pod.DeletionTimestamp == nil && disruption(pod) == nil && pod.Status.Reason == "" &&
 		pod.Annotations[batch.AnnotationRunMode] != string(batch.RunDebug)
@@ -215,7 +222,7 @@ func isSidecar(pod *corev1.Pod, name string) bool {
 	})
 }
 
-// podPhase is the phase of a replica whose pod has not ended.
+// podPhase returns the phase of a replica whose pod has not ended.
 func podPhase(pod *corev1.Pod) batch.ReplicaPhase {
 	switch {
 	case pod.Status.Phase == corev1.PodRunning:
@@ -229,7 +236,7 @@ func podPhase(pod *corev1.Pod) batch.ReplicaPhase {
 	}
 }
 
-// count reads a number that the controller wrote on a pod. What somebody else put there counts as 0.
+// count parses a number that the controller wrote on a pod. It returns 0 for anything else.
 func count(s string) int32 {
 	n, err := strconv.ParseInt(s, 10, 32)
 	if err != nil || n < 0 {

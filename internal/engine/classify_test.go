@@ -10,11 +10,12 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// TestFailedPodsAreClassifiedByWhatEndedThem lists what a kubelet 1.36 and the controllers write on pods that they fail.
+// TestFailedPodsAreClassifiedByWhatEndedThem lists the states that kubelet 1.36 and the controllers write on failed
+// pods.
 func TestFailedPodsAreClassifiedByWhatEndedThem(t *testing.T) {
 	killed := []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
 		Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "Error"}}}}
-	// A container of which the kubelet has lost track has neither start nor end.
+	// A container that the kubelet has lost track of has neither a start nor an end time.
 	untracked := []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
 		Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown"}}}}
 	running := []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
@@ -66,7 +67,8 @@ func TestFailedPodsAreClassifiedByWhatEndedThem(t *testing.T) {
 	}
 }
 
-// TestBrokenStorageLimitIsCharged: a replica that fills its volume does so again each time, so its limit of restarts counts.
+// TestBrokenStorageLimitIsCharged verifies that the restart limit counts evictions for a pod's own storage limit: a
+// replica that fills its volume does so each time.
 func TestBrokenStorageLimitIsCharged(t *testing.T) {
 	p := newPlay(t, 1, 1).pass().run(0).pass()
 	p.exit(0, 137).pod(0).Status.Reason = "Evicted"
@@ -78,7 +80,8 @@ func TestBrokenStorageLimitIsCharged(t *testing.T) {
 	}
 }
 
-// TestNativeSidecarsDoNotDecide: the kubelet stops them when the other containers have ended, so their exit codes say nothing.
+// TestNativeSidecarsDoNotDecide verifies that exit codes of native sidecars are ignored: the kubelet stops these after
+// the other containers have ended.
 func TestNativeSidecarsDoNotDecide(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	at := func(code int32, second int) corev1.ContainerState {

@@ -26,8 +26,8 @@ func conditionTrue(s *batch.JobStatus, t batch.JobConditionType) bool {
 	return c != nil && c.Status == metav1.ConditionTrue
 }
 
-// setConditions writes all conditions, each once and in the same order, with a new transition time where the status of one
-// has changed.
+// setConditions writes all conditions, each once and in a fixed order. A condition gets a new transition time only if
+// its status has changed.
 func (p *pass) setConditions(s *batch.JobStatus) {
 	all := []batch.JobCondition{
 		p.initializedCondition(),
@@ -39,7 +39,7 @@ func (p *pass) setConditions(s *batch.JobStatus) {
 	stamp(s, all, metav1.NewTime(p.seen.Now).Rfc3339Copy())
 }
 
-// initializedCondition says whether the job was accepted. That a job which has begun is rejected later does not undo it.
+// initializedCondition reports whether the job was accepted. It stays true if a job that has begun is rejected later.
 func (p *pass) initializedCondition() batch.JobCondition {
 	if old := condition(p.old, batch.JobInitialized); p.finished && old != nil {
 		return *old
@@ -68,7 +68,7 @@ func is(t batch.JobConditionType, yes bool, reason batch.Reason, message string)
 	return c
 }
 
-// runningCondition says whether every replica that the job waits for runs, and if not, why.
+// runningCondition reports whether every replica that the job waits for runs, and if not, why.
 func (p *pass) runningCondition(s *batch.JobStatus) batch.JobCondition {
 	no := func(reason batch.Reason, message string) batch.JobCondition {
 		return is(batch.JobRunningCondition, false, reason, message)
@@ -79,7 +79,7 @@ func (p *pass) runningCondition(s *batch.JobStatus) batch.JobCondition {
 		return no(batch.ReasonJobFinished, "The job has finished.")
 	case p.mode == batch.RunPause:
 		return no(batch.ReasonPaused, "The job is paused.")
-	case s.Phase == batch.JobRunning && p.waiting() != nil: // some start again while the others run on
+	case s.Phase == batch.JobRunning && p.waiting() != nil: // some replicas start again while the others run
 	case s.Phase == batch.JobRunning && p.mode == batch.RunDebug:
 		return is(batch.JobRunningCondition, true, batch.ReasonDebugging, counted(a.Running, "replica runs", "replicas run")+" the debug command.")
 	case s.Phase == batch.JobRunning:
@@ -94,12 +94,12 @@ func (p *pass) runningCondition(s *batch.JobStatus) batch.JobCondition {
 	return no(reason, fmt.Sprintf("%d of %d replicas run. %s", a.Running, s.Replicas, message))
 }
 
-// runningMessage says how many replicas run, when all last ran again, and how many more are awaited.
+// runningMessage returns the number of running replicas, the last recovery, and the number of replicas still awaited.
 func (p *pass) runningMessage(s *batch.JobStatus) string {
 	a := s.Aggregate
 	message := runningText(a)
 	if i := s.Incident; i != nil && i.RecoveryTime != nil {
-		message += fmt.Sprintf(" %s; all ran again after %s.", p.incidentText(s), took(i))
+		message += fmt.Sprintf(" %s; all ran again after %s.", p.incidentText(s), recoveryTime(i))
 	}
 	if rest := s.Replicas - a.Running - a.Succeeded - a.Failed; rest > 0 {
 		_, why := p.pendingReason()
@@ -119,7 +119,7 @@ func runningText(a batch.Aggregate) string {
 	return strings.Join(parts, ", ") + "."
 }
 
-// counted is a number with what is said of one, or of several.
+// counted returns the number followed by the singular or the plural text.
 func counted(n int32, one, several string) string {
 	if n == 1 {
 		return "1 " + one
@@ -127,9 +127,10 @@ func counted(n int32, one, several string) string {
 	return fmt.Sprintf("%d %s", n, several)
 }
 
-// pendingReason says why the job waits, the most telling reason first.
+// pendingReason returns why the job waits. The most specific reason wins.
 func (p *pass) pendingReason() (batch.Reason, string) {
-	if len(p.seen.Refusals) > 0 && (p.old.RunMode == "" || p.old.RunMode == p.mode) { // what was refused before is asked for anew
+	// Refusals from another run mode are out of date.
+	if len(p.seen.Refusals) > 0 && (p.old.RunMode == "" || p.old.RunMode == p.mode) {
 		r := p.seen.Refusals[0]
 		return r.Reason, fmt.Sprintf("Cannot create %s: %s", r.Object, r.Message)
 	}
@@ -151,22 +152,22 @@ func (p *pass) pendingReason() (batch.Reason, string) {
 	return batch.ReasonCreatingReplicas, "The others are being started."
 }
 
-// unscheduled says why the scheduler has not placed the job's group, or one of its pods; empty where that is not known.
+// unscheduled returns why the scheduler has not placed the job's group or one of its pods; empty if that is not known.
 func (p *pass) unscheduled() (batch.Reason, string) {
 	if c := groupWaits(p.seen.Group); p.Gang != nil && c != nil {
 		return waitReason(c.Reason), "PodGroup: " + c.Message
 	}
 	pod := p.firstPod(unschedulable)
-	if pod == nil || p.groupUntold() {
+	if pod == nil || p.groupUnreported() {
 		return "", ""
 	}
 	c := scheduledCondition(pod)
 	return waitReason(c.Reason), fmt.Sprintf("Pod %s: %s", pod.Name, c.Message)
 }
 
-// groupUntold tells whether the scheduler has yet to say of the job's PodGroup whether it waits. Its pods say no more than to look
-// there.
-func (p *pass) groupUntold() bool {
+// groupUnreported reports whether the scheduler has not yet set the Scheduled condition of the job's PodGroup. Until
+// then the pods' conditions only refer to the group's.
+func (p *pass) groupUnreported() bool {
 	return p.Gang != nil && (p.seen.Group == nil || !slices.ContainsFunc(p.seen.Group.Status.Conditions,
 		func(c scheduling.PodGroupCondition) bool { return c.Type == scheduling.GroupScheduled }))
 }
@@ -185,7 +186,8 @@ func unschedulable(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName == "" && c != nil && c.Status == corev1.ConditionFalse && c.Message != ""
 }
 
-// groupWaits is what the scheduler says of a PodGroup that it has not scheduled; nil where it has, or has said nothing yet.
+// groupWaits returns the scheduler's condition on a PodGroup that it has not scheduled. It returns nil if the group is
+// scheduled or the condition has no message yet.
 func groupWaits(g *scheduling.PodGroup) *scheduling.PodGroupCondition {
 	if g == nil {
 		return nil
@@ -198,7 +200,7 @@ func groupWaits(g *scheduling.PodGroup) *scheduling.PodGroupCondition {
 	return nil
 }
 
-// waitReason is the Running condition's reason for one of the scheduler's.
+// waitReason returns the reason of the Running condition that corresponds to a reason of the scheduler.
 func waitReason(scheduler string) batch.Reason {
 	if scheduler == scheduling.ReasonImpossible {
 		return batch.ReasonImpossible
@@ -225,7 +227,7 @@ func (p *pass) replicaFailureCondition() batch.JobCondition {
 	}
 }
 
-// endConditions are Completed and Failed. Once one of them is True neither changes again.
+// endConditions returns the conditions Completed and Failed. Once one of them is True, neither changes again.
 func (p *pass) endConditions(s *batch.JobStatus) []batch.JobCondition {
 	v := p.verdict
 	if p.finished {
@@ -241,7 +243,7 @@ func (p *pass) endConditions(s *batch.JobStatus) []batch.JobCondition {
 	return []batch.JobCondition{completed, fails}
 }
 
-// kept returns the condition of c's type that s has, or c where it has none.
+// kept returns the condition of c's type in s; c if s has none.
 func kept(s *batch.JobStatus, c batch.JobCondition) batch.JobCondition {
 	if old := condition(s, c.Type); old != nil {
 		return *old
@@ -249,7 +251,7 @@ func kept(s *batch.JobStatus, c batch.JobCondition) batch.JobCondition {
 	return c
 }
 
-// verdictConditions returns Completed and Failed as they follow from a verdict.
+// verdictConditions returns the conditions Completed and Failed for a verdict.
 func verdictConditions(v verdict) (completed, fails batch.JobCondition) {
 	switch v.phase {
 	case batch.JobSucceeded:

@@ -6,10 +6,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// nodeRecheck is how often the node of an overdue pod is looked at again.
+// nodeRecheck is the interval at which the node of an overdue pod is checked again.
 const nodeRecheck = 30 * time.Second
 
-// deletePod asks for a pod's deletion unless somebody has already.
+// deletePod plans the deletion of a pod that is not already being deleted.
 func (p *pass) deletePod(pod *corev1.Pod) {
 	if pod.DeletionTimestamp == nil {
 		d := Deletion{Name: pod.Name, UID: pod.UID}
@@ -20,7 +20,7 @@ func (p *pass) deletePod(pod *corev1.Pod) {
 	}
 }
 
-// forceDelete deletes a pod that cannot end because its node is lost.
+// forceDelete plans the forced deletion of a pod that cannot end because its node is lost.
 func (p *pass) forceDelete(pod *corev1.Pod) {
 	overdue := Overdue(pod, *p.cfg)
 	if overdue.IsZero() {
@@ -37,8 +37,8 @@ func (p *pass) forceDelete(pod *corev1.Pod) {
 	}
 }
 
-// Overdue is when a pod that is being deleted should have ended, so that its node is worth a look; zero where the pod is
-// not being deleted or never reached a node.
+// Overdue returns the time by which a pod that is being deleted should have ended. After that time the caller checks
+// the pod's node. The time is zero if the pod is not being deleted or has no node.
 func Overdue(pod *corev1.Pod, cfg Config) time.Time {
 	if pod == nil || pod.DeletionTimestamp == nil || pod.Spec.NodeName == "" {
 		return time.Time{}

@@ -8,8 +8,8 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// keepSize holds an elastic job to the replicas that it has, once one of them has succeeded or the job has finished: what
-// would be added came too late, and what would be taken away may be about to succeed.
+// keepSize fixes the size of an elastic job once one of its replicas has succeeded or the job has finished. A replica
+// added then would come too late, and a replica removed then might be about to succeed.
 func (p *pass) keepSize() {
 	if p.Elastic == nil || len(p.old.Tasks) == 0 || !p.finished && !p.anySucceeded() {
 		return
@@ -20,12 +20,12 @@ func (p *pass) keepSize() {
 		t := p.oldTask(job.Roles[i].Type)
 		job.Roles[i].Replicas = len(t.Replicas) + int(max(t.OmittedReplicas, 0))
 	}
-	if job.Replicas() <= p.Elastic.Max && job.hasDeciders() { // otherwise it was not written here
+	if job.Replicas() <= p.Elastic.Max && job.hasDeciders() { // any other status was not written by the operator
 		p.Job = &job
 	}
 }
 
-// hasDeciders tells whether the job has all replicas that its finish rules name.
+// hasDeciders reports whether the job has every replica that its finish rules name.
 func (j *Job) hasDeciders() bool {
 	for _, rule := range slices.Concat(j.Success, j.Failure) {
 		for _, m := range rule.Members {
@@ -37,12 +37,13 @@ func (j *Job) hasDeciders() bool {
 	return true
 }
 
-// anySucceeded tells whether a replica has succeeded that is not restarted for it. What debug commands do does not count.
+// anySucceeded reports whether a replica has succeeded and is not restarted after success. The ends of debug commands
+// do not count.
 func (p *pass) anySucceeded() bool {
 	if p.mode == batch.RunDebug || p.old.RunMode == batch.RunDebug {
 		return false
 	}
-	stays := func(role string) *Role { // the role whose successes stay
+	stays := func(role string) *Role { // returns the role if its successes are final, else nil
 		i := slices.IndexFunc(p.Roles, func(r Role) bool { return r.Type == role && !r.Restart.OnSuccess })
 		if i < 0 {
 			return nil

@@ -16,23 +16,23 @@ import (
 
 var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// play drives one job through passes: what a plan creates and deletes happens at once.
+// play drives one job through passes. It applies each plan's creations and deletions at once.
 type play struct {
-	t    *testing.T
-	job  *Job
-	now  time.Time
-	stat *batch.JobStatus
-	pods map[string]*corev1.Pod
-	uids int
-	plan Plan
-	seen Seen
-	cfg  Config
-	told []string // reasons of all events so far
-	// refreshed tells that the last pass asked for live pods.
+	t            *testing.T
+	job          *Job
+	now          time.Time
+	stat         *batch.JobStatus
+	pods         map[string]*corev1.Pod
+	uids         int
+	plan         Plan
+	seen         Seen
+	cfg          Config
+	eventReasons []string // reasons of all events so far
+	// refreshed is true if the last pass asked for live pods.
 	refreshed bool
 }
 
-// newPlay starts a job of one role, worker, with the given number of replicas and restarts on failure.
+// newPlay starts a job with one role, worker, with the given number of replicas and restarts on failure.
 func newPlay(t *testing.T, replicas int, limit int32) *play {
 	return &play{t: t, now: start, pods: map[string]*corev1.Pod{}, job: &Job{
 		APIVersion: "batch.tensorstack.dev/v1beta1", Kind: "GenericJob", Namespace: "ns", Name: "job", UID: "uid", ClusterDomain: "cluster.local",
@@ -42,7 +42,7 @@ func newPlay(t *testing.T, replicas int, limit int32) *play {
 	}}
 }
 
-// pass runs Next once and lets its plan happen.
+// pass calls Next once and applies its plan.
 func (p *play) pass() *play {
 	p.t.Helper()
 	s := p.seen
@@ -66,7 +66,7 @@ func (p *play) pass() *play {
 	if p.plan.Status != nil {
 		p.stat = p.plan.Status
 	}
-	p.told = append(p.told, p.events())
+	p.eventReasons = append(p.eventReasons, p.events())
 	for _, d := range p.plan.Delete {
 		delete(p.pods, d.Name)
 	}
@@ -202,7 +202,7 @@ func TestDisruptionsAreNotCharged(t *testing.T) {
 		"deleted by a user": func(p *play) { delete(p.pods, "job-worker-0") },
 		"seen at the kubelet's last word on its deletion": func(p *play) {
 			p.exit(0, 143).after(2 * time.Second)
-			at, none := metav1.NewTime(p.now), int64(0) // the time of the request is lost by then
+			at, none := metav1.NewTime(p.now), int64(0) // the API server has overwritten the time of the request
 			p.pod(0).DeletionTimestamp, p.pod(0).DeletionGracePeriodSeconds = &at, &none
 			p.pass()
 			delete(p.pods, "job-worker-0")
@@ -220,8 +220,8 @@ func TestDisruptionsAreNotCharged(t *testing.T) {
 			if got := p.pod(0).Labels[batch.LabelReplicaAttempt]; got != "1" {
 				t.Errorf("the new pod is attempt %s, want 1", got)
 			}
-			if p.after(time.Minute).pass(); strings.Count(strings.Join(p.told, " "), "ReplicaDisrupted") != 1 {
-				t.Errorf("events %q, want ReplicaDisrupted once", p.told)
+			if p.after(time.Minute).pass(); strings.Count(strings.Join(p.eventReasons, " "), "ReplicaDisrupted") != 1 {
+				t.Errorf("events %q, want ReplicaDisrupted once", p.eventReasons)
 			}
 			p.run(0).pass().exit(0, 0).pass().want(batch.JobSucceeded, 0)
 		})
@@ -256,7 +256,8 @@ func TestSuccessRulesThatCannotHoldAnyMore(t *testing.T) {
 	p.exit(0, 1).pass().want(batch.JobFailed, 0).wantReason(batch.JobFailedCondition, batch.ReasonSuccessRulesUnsatisfiable)
 }
 
-// Success rules without failure rules: what they do not name decides nothing, and each of them may still come to hold.
+// TestSuccessRulesWithoutFailureRules verifies that with success rules only, replicas that no rule names decide
+// nothing, and any rule may still hold.
 func TestSuccessRulesWithoutFailureRules(t *testing.T) {
 	p := newPlay(t, 3, 0)
 	p.job.Success = []Rule{{Text: `{"worker":[0]}`, Members: []Member{{0, 0}}}, {Text: `{"worker":[1]}`, Members: []Member{{0, 1}}}}
@@ -293,7 +294,7 @@ func TestPauseAndResume(t *testing.T) {
 		t.Error(diff)
 	}
 	p.run(0, 1).pass().want(batch.JobRunning, 1)
-	p.exit(0, 1).pass().pass() // a restart after the resume starts as the resume did
+	p.exit(0, 1).pass().pass() // a restart after the resume starts like the resume
 	if diff := cmp.Diff([]string{"--from", "checkpoint"}, p.pod(0).Spec.Containers[0].Args); diff != "" {
 		t.Error(diff)
 	}
@@ -385,7 +386,7 @@ func TestReplicaPhasesAloneAreCoalesced(t *testing.T) {
 	}
 }
 
-// TestProgressMayBeDelayed: what says no more than that replicas come up or run may be put off, and nothing else.
+// TestProgressMayBeDelayed verifies that only status writes about starting and running replicas may be delayed.
 func TestProgressMayBeDelayed(t *testing.T) {
 	want := func(p *play, wait time.Duration, what string) {
 		t.Helper()
@@ -426,7 +427,7 @@ func TestLargeStatusIsCutAndLosesNothing(t *testing.T) {
 	if len(task.Replicas) != 10 || task.OmittedReplicas != 90 || task.RestartCount != 2 {
 		t.Fatalf("%d listed, %d omitted, %d restarts", len(task.Replicas), task.OmittedReplicas, task.RestartCount)
 	}
-	p.pods = map[string]*corev1.Pod{} // whatever was in the pods is gone: the status alone remembers
+	p.pods = map[string]*corev1.Pod{} // only the status remembers the results of the deleted pods
 	p.after(time.Minute).pass()
 	if len(p.pods) != 40 || p.stat.BackoffCount != 2 {
 		t.Errorf("%d pods run again, want 40; %d restarts, want 2", len(p.pods), p.stat.BackoffCount)
@@ -442,7 +443,7 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 		t.Errorf("events %q", p.events())
 	}
 	if p.pods = map[string]*corev1.Pod{}; p.pass().events() != "" {
-		t.Errorf("told again: %q", p.events())
+		t.Errorf("reported again: %q", p.events())
 	}
 	p.seen.Refusals = nil
 	p.pass().wantReason(batch.JobRunningCondition, batch.ReasonCreatingReplicas)
@@ -451,20 +452,20 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 func TestOverdueStartShowsItsWarning(t *testing.T) {
 	p := newPlay(t, 2, 0).pass()
 	p.pod(1).Spec.NodeName = "node"
-	if p.pass(); p.plan.RequeueAfter != startTime {
-		t.Errorf("the next look comes after %s, want %s", p.plan.RequeueAfter, startTime)
+	if p.pass(); p.plan.RequeueAfter != startGrace {
+		t.Errorf("the next pass comes after %s, want %s", p.plan.RequeueAfter, startGrace)
 	}
 	if StartOverdue(p.pod(0)) != (time.Time{}) {
 		t.Error("the start of a pod without a node is overdue")
 	}
 	p.seen.Warning = &Warning{Pod: "job-worker-1", Message: "no such volume"}
-	p.after(startTime).pass().wantReason(batch.JobRunningCondition, batch.ReasonNotStarted)
+	p.after(startGrace).pass().wantReason(batch.JobRunningCondition, batch.ReasonNotStarted)
 	if p.plan.RequeueAfter != warningRecheck {
-		t.Errorf("the next look comes after %s, want %s", p.plan.RequeueAfter, warningRecheck)
+		t.Errorf("the next pass comes after %s, want %s", p.plan.RequeueAfter, warningRecheck)
 	}
 	p.after(time.Minute).pass()
-	if n := strings.Count(strings.Join(p.told, " "), string(batch.ReasonNotStarted)); n != 1 {
-		t.Errorf("events %q, want the warning once", p.told)
+	if n := strings.Count(strings.Join(p.eventReasons, " "), string(batch.ReasonNotStarted)); n != 1 {
+		t.Errorf("events %q, want the warning once", p.eventReasons)
 	}
 	p.seen.Warning = nil
 	p.run(0, 1).pass().want(batch.JobRunning, 0)
@@ -511,7 +512,8 @@ func TestDeletedJobIsLeftAlone(t *testing.T) {
 	}
 }
 
-// The pods of a large job do not fit into memory together, so a plan holds none of them.
+// TestPodsAreBuiltWhenTheyAreSent verifies that a plan holds no built pods: the pods of a large job do not fit into
+// memory together.
 func TestPodsAreBuiltWhenTheyAreSent(t *testing.T) {
 	p := newPlay(t, 3, 0)
 	built := 0

@@ -10,17 +10,18 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// Event tells people of a transition.
+// Event is a Kubernetes event about a transition of the job.
 type Event struct {
 	// Type is Normal or Warning.
 	Type    string
 	Reason  batch.Reason
 	Message string
-	// Ends says for programs how the replicas ended that the message names; nil for a transition that replaces none.
+	// Ends lists the ends of the replicas that the message names, in a form that programs can read; nil for a
+	// transition that replaces no replica.
 	Ends []ReplicaEnd
 }
 
-// maxNamed is the number of replicas that one event names.
+// maxNamed is the largest number of replicas that one event names.
 const maxNamed = 10
 
 func normal(reason batch.Reason, format string, args ...any) Event {
@@ -33,8 +34,8 @@ func warning(reason batch.Reason, format string, args ...any) Event {
 
 func (p *pass) event(e Event) { p.plan.Events = append(p.plan.Events, e) }
 
-// transitionEvents tells of what changes from the old status to the next. Since the next one is written under an optimistic
-// lock, each transition is told at most once.
+// transitionEvents emits an event for each change from the old status to the next. The next status is written under an
+// optimistic lock, so each transition is reported at most once.
 func (p *pass) transitionEvents(next *batch.JobStatus) {
 	p.modeEvents(next)
 	if p.Elastic != nil && p.old.RunMode != "" && next.Replicas != p.old.Replicas {
@@ -76,7 +77,8 @@ func (p *pass) modeEvents(next *batch.JobStatus) {
 		p.event(normal(batch.EventJobPaused, "The job is paused; its pods are ending."))
 	case p.old.RunMode == batch.RunPause:
 		p.event(normal(batch.EventJobResumed, "The job resumes with %s.", counted(next.Replicas, "replica", "replicas")))
-	case p.old.RunMode == "" && next.Phase != batch.JobPending && next.RunMode == batch.RunImmediate: // what came of it is told
+	// The other events report the outcome.
+	case p.old.RunMode == "" && next.Phase != batch.JobPending && next.RunMode == batch.RunImmediate:
 	case p.old.RunMode == "" || next.RunMode == batch.RunDebug:
 		p.event(normal(batch.EventJobStarted, "Starting %s in mode %s.", counted(next.Replicas, "replica", "replicas"), next.RunMode))
 	}
@@ -108,7 +110,7 @@ func (p *pass) replicaEvents() {
 	}
 }
 
-// replacedUncharged is true when the replica has a further pod, though no restart was charged.
+// replacedUncharged reports whether the replica has a new pod without a charged restart.
 func (r *replica) replacedUncharged() bool {
 	return r.pod != nil && r.past.uid != "" && r.past.reason != reasonModeChanged &&
 		r.attempt > r.past.attempt && r.restarts == r.past.restarts
@@ -118,8 +120,9 @@ func (r *replica) newlyFailed() bool {
 	return r.final() && r.result == failed && r.past.phase != batch.ReplicaFailed
 }
 
-// refusalEvents tells why a job does not start when the Running condition first shows it. Later reasons of the same sort
-// differ in numbers or in the pod that comes first, and the condition's message keeps up with them.
+// refusalEvents emits an event with the reason why a job does not start when the Running condition first shows that
+// reason. It emits no event when only the message changes, for example a number or the first pod; the condition shows
+// the current message.
 func (p *pass) refusalEvents(next *batch.JobStatus) {
 	c := condition(next, batch.JobRunningCondition)
 	old := condition(p.old, batch.JobRunningCondition)
@@ -129,15 +132,16 @@ func (p *pass) refusalEvents(next *batch.JobStatus) {
 	p.event(warning(c.Reason, "%s", c.Message))
 }
 
-// obstacles are reasons of the Running condition that people may have to do something about.
+// obstacles are the reasons of the Running condition that may need action by a person.
 var obstacles = []batch.Reason{batch.ReasonNameTaken, batch.ReasonCreateRefused, batch.ReasonUnschedulable, batch.ReasonImpossible, batch.ReasonNotStarted}
 
-// heldResources warns of pods that go on after the end of their job.
+// heldResources emits a warning if pods still run after the end of their job.
 func (p *pass) heldResources() {
 	n := 0
 	for i := range p.replicas {
 		r := &p.replicas[i]
-		if r.pod != nil && r.phase != batch.ReplicaDeleted && r.role.classify(r.pod) == notEnded && !tooOld(r.pod) { // its queue is about to end that
+		// The queue is about to end a pod that is too old.
+		if r.pod != nil && r.phase != batch.ReplicaDeleted && r.role.classify(r.pod) == notEnded && !tooOld(r.pod) {
 			n++
 		}
 	}
@@ -152,7 +156,7 @@ func (p *pass) heldResources() {
 	}
 }
 
-// holdsResources tells whether a pod has not ended and is not about to.
+// holdsResources reports whether a pod has not ended and is not being deleted.
 func holdsResources(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
@@ -164,7 +168,7 @@ func because(name, reason string) string {
 	return name + " (" + reason + ")"
 }
 
-// few joins the first names and counts the rest.
+// few joins up to maxNamed names and counts the rest.
 func few(names []string) string {
 	if len(names) > maxNamed {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)

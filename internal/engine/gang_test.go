@@ -12,7 +12,7 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// groups keeps the PodGroup that the plans of a play make and change.
+// groups applies the plans' changes to the PodGroup.
 func (p *play) groups() *play {
 	for _, o := range append(p.plan.Create, p.plan.Update...) {
 		if g, ok := o.(*scheduling.PodGroup); ok {
@@ -30,14 +30,15 @@ func (p *play) wantGroup(least, worker int32) {
 	}
 }
 
-// A group waits for as many pods as there will be. Replicas that have ended for good and whose pods are gone get none.
+// TestGroupAfterSuccess verifies that a group waits for as many pods as there will be: replicas that ended for good and
+// have no pod do not count.
 func TestGroupAfterSuccess(t *testing.T) {
 	p := newPlay(t, 3, 1)
 	p.job.Gang = &Gang{Queue: "q", MinMember: 3, ByRole: true}
 	p.pass().groups().run(0, 1, 2).pass()
 	p.wantGroup(3, 3)
 	p.exit(0, 0).exit(1, 1).pass().groups()
-	p.wantGroup(3, 3) // the scheduler sees the pod that has succeeded, and the other one will be replaced
+	p.wantGroup(3, 3) // the succeeded pod still exists, and the other one will be replaced
 	p.job.Pause = true
 	p.pass().pass()
 	p.job.Pause = false
@@ -48,7 +49,7 @@ func TestGroupAfterSuccess(t *testing.T) {
 	}
 	p.run(1, 2).exit(1, 0).pass().groups()
 	p.wantGroup(2, 2)
-	delete(p.pods, "job-worker-1") // as the cluster's own clean-up does
+	delete(p.pods, "job-worker-1") // as the cluster's own garbage collection does
 	p.pass().groups()
 	p.wantGroup(1, 1)
 	if len(p.plan.Update) > 0 && !p.plan.Confirm && p.plan.Status == nil {
@@ -56,7 +57,8 @@ func TestGroupAfterSuccess(t *testing.T) {
 	}
 }
 
-// What the operator counts in a group lags behind what it does: only the scheduler says why a job waits.
+// TestGroupSaysWhy verifies that only the scheduler's conditions explain why a job waits; the operator's own counts
+// lag.
 func TestGroupSaysWhy(t *testing.T) {
 	p := newPlay(t, 2, 0)
 	p.job.Gang = &Gang{Queue: "q", MinMember: 2}
@@ -67,7 +69,8 @@ func TestGroupSaysWhy(t *testing.T) {
 	say(scheduling.SufficientGroupMember, "0 of 2 exist")
 	p.pod(0).Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
 		Reason: scheduling.ReasonImpossible, Message: "waits until all of PodGroup job can start"}}
-	p.pass().wantReason(batch.JobRunningCondition, batch.ReasonCreatingReplicas) // a pod's reason can be seen before its group's
+	// A pod's reason may be visible before its group's.
+	p.pass().wantReason(batch.JobRunningCondition, batch.ReasonCreatingReplicas)
 	say(scheduling.GroupScheduled, "queue q is closed")
 	p.pass().wantReason(batch.JobRunningCondition, batch.ReasonUnschedulable)
 	if got := condition(p.stat, batch.JobRunningCondition).Message; got != "0 of 2 replicas run. PodGroup: queue q is closed" {
@@ -76,23 +79,23 @@ func TestGroupSaysWhy(t *testing.T) {
 	c := &p.seen.Group.Status.Conditions[1]
 	c.Reason, c.Message = scheduling.ReasonImpossible, "the quota is too small"
 	p.pass().wantReason(batch.JobRunningCondition, batch.ReasonImpossible)
-	if got := p.told[len(p.told)-1]; !strings.Contains(got, string(batch.ReasonImpossible)) {
-		t.Errorf("events %q do not say that it is impossible", p.told)
+	if got := p.eventReasons[len(p.eventReasons)-1]; !strings.Contains(got, string(batch.ReasonImpossible)) {
+		t.Errorf("events %q do not say that it is impossible", p.eventReasons)
 	}
 	c.Reason, c.Message = scheduling.ReasonQuotaExceeded, "the quota is used up"
 	p.pass().wantReason(batch.JobRunningCondition, batch.ReasonUnschedulable)
 }
 
-// A job that resumes before anybody has seen its pods gone was not disrupted.
+// TestResumeIsNoDisruption verifies that a job that resumes before its pods are seen to be gone was not disrupted.
 func TestResumeIsNoDisruption(t *testing.T) {
 	p := newPlay(t, 1, 0).pass().run(0).pass()
 	p.job.Pause = true
 	p.pass()
 	p.job.Pause = false
 	p.pass().run(0).pass().want(batch.JobRunning, 0)
-	for _, reasons := range p.told {
+	for _, reasons := range p.eventReasons {
 		if strings.Contains(reasons, string(batch.EventReplicaDisrupted)) {
-			t.Errorf("events %q", p.told)
+			t.Errorf("events %q", p.eventReasons)
 		}
 	}
 	if got := p.pod(0).Labels[batch.LabelReplicaAttempt]; got != "1" {
@@ -100,7 +103,7 @@ func TestResumeIsNoDisruption(t *testing.T) {
 	}
 }
 
-// A replica that somebody took away tells who did, in his words.
+// TestDisruptionReason verifies that a disrupted replica carries the reason of the component that took it away.
 func TestDisruptionReason(t *testing.T) {
 	p := newPlay(t, 1, 0).pass().run(0).pass()
 	p.pod(0).DeletionTimestamp = &metav1.Time{Time: p.now}
@@ -111,7 +114,7 @@ func TestDisruptionReason(t *testing.T) {
 	}
 }
 
-// Pods that their queue is about to end hold nothing that anybody should be warned of.
+// TestQueueEndsPods verifies that no warning is emitted for pods that their queue is about to end.
 func TestQueueEndsPods(t *testing.T) {
 	p := newPlay(t, 2, 0).pass().run(0, 1).pass()
 	for rank := range 2 {
@@ -123,7 +126,7 @@ func TestQueueEndsPods(t *testing.T) {
 	}
 }
 
-// TestGroupNamesTheAuthorOfItsJob: a group that says something else, or nothing, of who asked is brought up to date.
+// TestGroupNamesTheAuthorOfItsJob verifies that the group's author annotation is updated if it is wrong or missing.
 func TestGroupNamesTheAuthorOfItsJob(t *testing.T) {
 	p := newPlay(t, 2, 1)
 	p.job.Gang = &Gang{Queue: "q", MinMember: 2, ByRole: true}

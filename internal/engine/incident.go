@@ -12,29 +12,30 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// incident is what a pass finds out about ends that lead to a restart. Those that belong together are one incident, as
-// docs/designs/0009-incidents.md defines it.
+// incident is the state of a pass about ends that lead to restarts. docs/designs/0009-incidents.md defines which ends
+// form one incident.
 type incident struct {
-	// open is true while the last incident goes on: not all replicas have run again since it began.
+	// open is true while the last incident continues: not all replicas have run again since it began.
 	open bool
-	// allRan is when they did, where only the pods tell so far.
+	// allRan is the time at which all replicas ran again, if the pods show it and the status does not yet; otherwise
+	// zero.
 	allRan time.Time
-	// first is the replica that begins a new incident, as soon as one that belongs to it restarts; nil where none does. about
-	// describes it.
+	// first is the replica that begins a new incident; nil if none does. The incident begins when a replica that
+	// belongs to it restarts. about describes the incident.
 	first *replica
 	about batch.Incident
-	// lead is the earliest of the replicas whose end restarts all; nil where there is none. leadDue is when all may restart,
-	// together whether they do in this pass.
+	// lead is the replica with the earliest end among those whose end restarts all replicas; nil if there is none.
+	// leadDue is the time at which all replicas may restart; together is true if they restart in this pass.
 	lead     *replica
 	leadDue  time.Time
 	together bool
-	// exceeded is a replica whose restart would begin a new incident beyond the job's limit.
+	// exceeded is a replica whose restart would begin a new incident beyond the job's limit; nil if there is none.
 	exceeded *replica
-	// began is true where the new incident begins in this pass.
+	// began is true if the new incident begins in this pass.
 	began bool
 }
 
-// allowRestarts finds the replicas that ended and may be restarted, by their own limits and that of the job.
+// allowRestarts finds the replicas that have ended and may be restarted under their own limits and the job's limit.
 func (p *pass) allowRestarts() {
 	if p.mode == batch.RunDebug || p.finished {
 		return
@@ -46,15 +47,15 @@ func (p *pass) allowRestarts() {
 	for _, r := range p.ends() {
 		p.allowRestart(r)
 	}
-	p.takeAlong()
+	p.restartConsequences()
 }
 
-// ends lists the replicas that ended in a way that their policy restarts, or that restarts all, the earliest end first.
+// ends returns the replicas whose end leads to a restart of the replica or of all replicas, in the order of their ends.
 func (p *pass) ends() []*replica {
 	var ends []*replica
 	for i := range p.replicas {
 		r := &p.replicas[i]
-		if r.wanted() || r.disrupted && r.ran && r.role.Restart.All {
+		if r.policyRestarts() || r.disrupted && r.ran && r.role.Restart.All {
 			ends = append(ends, r)
 		}
 	}
@@ -62,7 +63,7 @@ func (p *pass) ends() []*replica {
 		switch c := a.endedAt().Compare(b.endedAt()); {
 		case c != 0 || a.disrupted == b.disrupted:
 			return c
-		case a.disrupted: // who was taken away may have broken the others
+		case a.disrupted: // the loss of this replica may have made the others fail
 			return -1
 		default:
 			return 1
@@ -71,8 +72,8 @@ func (p *pass) ends() []*replica {
 	return ends
 }
 
-// wanted tells whether the policy restarts a replica after what it ended with.
-func (r *replica) wanted() bool {
+// policyRestarts reports whether the policy restarts the replica after its result.
+func (r *replica) policyRestarts() bool {
 	switch r.result {
 	case succeeded:
 		return r.role.Restart.OnSuccess
@@ -83,7 +84,7 @@ func (r *replica) wanted() bool {
 	}
 }
 
-// allowRestart decides about one replica that ended. All that ended earlier are decided about.
+// allowRestart decides whether one replica may be restarted. The caller passes replicas in the order of their ends.
 func (p *pass) allowRestart(r *replica) {
 	in := &p.inc
 	joinsOpen := in.open && in.first == nil && (r.disrupted || r.past.incident != p.incidents())
@@ -105,12 +106,13 @@ func (p *pass) allowRestart(r *replica) {
 	}
 }
 
-// hasRestart tells whether a restart is left for a replica, and notes if the job's limit is in its way. joinsOpen tells that its
-// end belongs to the open incident.
+// hasRestart reports whether a replica has a restart left, and records in exceeded if the job's limit prevents the
+// restart. joinsOpen is true if the replica's end belongs to the open incident.
 func (p *pass) hasRestart(r *replica, joinsOpen bool) bool {
 	joins := joinsOpen || p.inc.first != nil
 	if limit := r.role.Restart.Limit; limit != nil && r.restarts >= *limit {
-		before := joinsOpen && r.endedAt().Before(p.old.Incident.StartTime.Time) // so it had failed for good
+		// The replica had already failed for good.
+		before := joinsOpen && r.endedAt().Before(p.old.Incident.StartTime.Time)
 		return joins && r.restartsAll() && !before
 	}
 	if joins || p.RestartLimit == nil || p.charged() < *p.RestartLimit {
@@ -122,11 +124,12 @@ func (p *pass) hasRestart(r *replica, joinsOpen bool) bool {
 	return false
 }
 
-// restartsAll tells whether the replica's end restarts all.
+// restartsAll reports whether the replica's end restarts all replicas.
 func (r *replica) restartsAll() bool { return r.role.Restart.All && r.result != succeeded }
 
-// takeAlong lets the replicas restart whose failure is a consequence of one that restarts all, whatever their policy says of it.
-func (p *pass) takeAlong() {
+// restartConsequences marks the replicas for restart that failed together with or after the lead. Their failures count
+// as consequences of the lead's, so their exit codes do not matter.
+func (p *pass) restartConsequences() {
 	lead := p.inc.lead
 	if lead == nil {
 		return
@@ -139,17 +142,17 @@ func (p *pass) takeAlong() {
 	}
 }
 
-// Restarts tells whether there is an end after which the policy restarts a replica.
+// Restarts reports whether the policy restarts a replica after any end.
 func (x *Restart) Restarts() bool { return x.OnSuccess || x.OnFailure || len(x.RestartCodes) > 0 }
 
-// ranTogether is when all replicas had started that the job waits for, if none that restarts had ended by then; zero where that
-// has not happened, or the pods do not tell.
+// ranTogether returns the time at which all replicas that the job waits for had started. It returns zero if a replica
+// that the policy restarts had ended by then, or if the pods do not show it.
 func (p *pass) ranTogether() time.Time {
 	begin := p.old.Incident.StartTime.Time
 	latest := begin
 	for i := range p.replicas {
 		r := &p.replicas[i]
-		if r.result != notEnded && !r.wanted() && r.endedAt().Before(begin) {
+		if r.result != notEnded && !r.policyRestarts() && r.endedAt().Before(begin) {
 			continue
 		}
 		if r.pod == nil || r.remove || p.Elastic != nil {
@@ -164,14 +167,14 @@ func (p *pass) ranTogether() time.Time {
 		}
 	}
 	for i := range p.replicas {
-		if r := &p.replicas[i]; r.result != notEnded && r.wanted() && r.endedAt().Before(latest) {
+		if r := &p.replicas[i]; r.result != notEnded && r.policyRestarts() && r.endedAt().Before(latest) {
 			return time.Time{}
 		}
 	}
 	return latest
 }
 
-// startTogether finds out whether all replicas restart in this pass.
+// startTogether decides whether all replicas restart in this pass.
 func (p *pass) startTogether() {
 	in := &p.inc
 	switch {
@@ -183,12 +186,12 @@ func (p *pass) startTogether() {
 	}
 }
 
-// goesAlong tells whether a replica restarts because all do.
-func (p *pass) goesAlong(r *replica) bool {
+// restartsWithAll reports whether a replica restarts because all replicas do.
+func (p *pass) restartsWithAll(r *replica) bool {
 	return p.inc.together && r.role.Restart.Restarts() && !r.final()
 }
 
-// restart replaces a pod that ended by itself, if that is due, and charges it.
+// restart replaces and charges a pod that ended by itself, if its restart is allowed and due.
 func (p *pass) restart(r *replica) {
 	waitsForAll := r.restartsAll()
 	switch {
@@ -205,18 +208,19 @@ func (p *pass) restart(r *replica) {
 	}
 	r.restarts++
 	p.restarts = append(p.restarts, r)
-	p.replace(r, r.afterThis(p.cfg))
+	p.replace(r, r.backoffAfterRestart(p.cfg))
 }
 
-// restartAlong replaces the pod of a replica because all restart. Only the one that began the incident is charged.
-func (p *pass) restartAlong(r *replica) {
+// restartWithAll replaces the pod of a replica because all replicas restart. Only the replica that began the incident
+// is charged.
+func (p *pass) restartWithAll(r *replica) {
 	if r == p.inc.first && p.inc.about.Charged {
 		r.restarts++
 	}
-	p.replace(r, p.inc.lead.afterThis(p.cfg))
+	p.replace(r, p.inc.lead.backoffAfterRestart(p.cfg))
 }
 
-// replace supersedes a replica's pod, if it has one: the next attempt counts.
+// replace starts the next attempt of a replica and deletes its current pod, if any.
 func (p *pass) replace(r *replica, backoff int32) {
 	if r.result != notEnded {
 		r.incident = p.incidents()
@@ -237,16 +241,16 @@ func (p *pass) replace(r *replica, backoff int32) {
 	p.deletePod(r.pod)
 }
 
-// afterThis is the number of replacements in a row once the replica has been replaced.
-func (r *replica) afterThis(cfg *Config) int32 {
+// backoffAfterRestart returns the number of consecutive replacements, counting the one that is due now.
+func (r *replica) backoffAfterRestart(cfg *Config) int32 {
 	if r.pod == nil {
 		return r.backoff + 1
 	}
 	return r.nextBackoff(cfg)
 }
 
-// incidents is the number of incidents so far, charged the number of those that are charged. Of a status that was lost, the
-// pods still tell.
+// incidents returns the number of incidents so far. If the status was lost, the number comes from the pods'
+// annotations. charged returns the number of charged incidents in the same way.
 func (p *pass) incidents() int32 { return p.counted(p.old.Restarts, batch.AnnotationJobRestarts) }
 
 func (p *pass) charged() int32 { return p.counted(p.old.BackoffCount, batch.AnnotationBackoffCount) }
@@ -260,7 +264,7 @@ func (p *pass) counted(n int32, annotation string) int32 {
 	return bounded(n)
 }
 
-// setIncident writes down the incidents so far and what there is to say of the last one.
+// setIncident writes the number of incidents and the description of the last one into the status.
 func (p *pass) setIncident(s *batch.JobStatus) {
 	in := &p.inc
 	s.Restarts, s.BackoffCount = p.incidents(), p.charged()
@@ -285,10 +289,11 @@ func (p *pass) setIncident(s *batch.JobStatus) {
 func (p *pass) recovered(s *batch.JobStatus, at time.Time) {
 	t := metav1.NewTime(at).Rfc3339Copy()
 	s.Incident.RecoveryTime = &t
-	p.event(normal(batch.EventRecovered, "All replicas run again %s after %s.", took(s.Incident), ended(s.Incident)))
+	p.event(normal(batch.EventRecovered, "All replicas run again %s after %s.", recoveryTime(s.Incident), ended(s.Incident)))
 }
 
-// describe says what is known of the replica that begins an incident. It is called before its pod is replaced.
+// describe returns the description of the incident that a replica begins. The caller calls it before the replica's pod
+// is replaced.
 func (p *pass) describe(r *replica) batch.Incident {
 	at := r.endedAt()
 	if at.IsZero() {
@@ -300,34 +305,37 @@ func (p *pass) describe(r *replica) batch.Incident {
 		i.Scope = batch.RestartJob
 	}
 	if r.pod != nil && !r.disrupted {
-		i.Message = r.lastWords()
+		i.Message = r.terminationLine()
 	}
 	return i
 }
 
-// maxLastWords is the length to which a line of a termination message is cut.
-const maxLastWords = 256
+// maxTerminationLine is the largest number of characters of a line of a termination message that is quoted.
+const maxTerminationLine = 256
 
-// lastWords is the last line of the termination message of the container that failed; empty where there is none.
-func (r *replica) lastWords() string {
+// terminationLine returns the last line of the termination message of the container that failed; empty if there is
+// none.
+func (r *replica) terminationLine() string {
 	for t := range r.role.ends(r.pod) {
 		if t.ExitCode == 0 {
 			continue
 		}
 		text := strings.TrimRightFunc(t.Message, unicode.IsSpace)
 		line := []rune(strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:]))
-		if len(line) > maxLastWords {
-			line = append(line[:maxLastWords-1], '…')
+		if len(line) > maxTerminationLine {
+			line = append(line[:maxTerminationLine-1], '…')
 		}
 		return string(line)
 	}
 	return ""
 }
 
-// took is how long it was until all replicas ran again.
-func took(i *batch.Incident) time.Duration { return max(i.RecoveryTime.Sub(i.StartTime.Time), 0) }
+// recoveryTime returns how long the incident lasted, from its start until all replicas ran again.
+func recoveryTime(i *batch.Incident) time.Duration {
+	return max(i.RecoveryTime.Sub(i.StartTime.Time), 0)
+}
 
-// ended says how the replica ended that began an incident: "mnist-worker-3 failed with exit code 1".
+// ended returns a clause about the end that began an incident: "mnist-worker-3 failed with exit code 1".
 func ended(i *batch.Incident) string {
 	var text string
 	switch {
@@ -341,7 +349,8 @@ func ended(i *batch.Incident) string {
 	return because(text+exitText(i.ExitCode), i.Reason)
 }
 
-// incidentText sums up the last incident: "Retry 1 of 3: mnist-worker-3 failed with exit code 1: out of memory".
+// incidentText returns a summary of the last incident: "Retry 1 of 3: mnist-worker-3 failed with exit code 1: out of
+// memory".
 func (p *pass) incidentText(s *batch.JobStatus) string {
 	i := s.Incident
 	number := fmt.Sprintf("Restart %d", s.Restarts)

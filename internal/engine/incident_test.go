@@ -18,7 +18,7 @@ func newIncidents(t *testing.T, scope batch.RestartScope, limit int32) *play {
 	return p.pass().runAll().after(time.Minute).pass().want(batch.JobRunning, 0)
 }
 
-// runAll lets all pods run that do not.
+// runAll starts all pods that do not run.
 func (p *play) runAll() *play {
 	for i := range p.job.Roles[0].Replicas {
 		if pod := p.pods[p.job.PodName("worker", i)]; pod != nil && pod.Status.Phase == corev1.PodPending {
@@ -28,7 +28,7 @@ func (p *play) runAll() *play {
 	return p
 }
 
-// recover lets passes and back-offs go by until all replicas run.
+// recover runs passes and lets back-offs elapse until all replicas run.
 func (p *play) recover() *play {
 	p.t.Helper()
 	for range 4 {
@@ -55,7 +55,8 @@ func TestCollectiveCrashCostsOneRetry(t *testing.T) {
 	bothScopes(t, func(t *testing.T, scope batch.RestartScope) {
 		p := newIncidents(t, scope, 3)
 		for i := range 8 {
-			if p.pods[p.job.PodName("worker", (i+3)%8)] != nil { // in scope Job all pods end once the first failures are seen
+			// In scope Job all pods end once the first failures are seen.
+			if p.pods[p.job.PodName("worker", (i+3)%8)] != nil {
 				p.exit((i+3)%8, 1)
 			}
 			if i == 4 {
@@ -71,9 +72,9 @@ func TestCollectiveCrashCostsOneRetry(t *testing.T) {
 		if p.stat.Restarts != 1 || p.stat.Incident.RecoveryTime == nil {
 			t.Errorf("%d incidents, the last one %+v", p.stat.Restarts, p.stat.Incident)
 		}
-		told := strings.Join(p.told, " ")
-		if strings.Count(told, "Incident") != 1 || strings.Count(told, "Recovered") != 1 {
-			t.Errorf("events %s", told)
+		reasons := strings.Join(p.eventReasons, " ")
+		if strings.Count(reasons, "Incident") != 1 || strings.Count(reasons, "Recovered") != 1 {
+			t.Errorf("events %s", reasons)
 		}
 	})
 }
@@ -116,13 +117,15 @@ func TestScopeDecidesWhoRestarts(t *testing.T) {
 	}
 }
 
-// What fails before all run again belongs to the incident, but for a replica that fails a second time.
+// TestSecondFailureBeginsTheNextIncident verifies that failures before all replicas run again belong to the incident,
+// except a second failure of one replica.
 func TestSecondFailureBeginsTheNextIncident(t *testing.T) {
 	bothScopes(t, func(t *testing.T, scope batch.RestartScope) {
 		p := newIncidents(t, scope, 9)
-		p.exit(2, 1).exit(3, 1).pass().pass().wantRestarting(1) // both are awaited
+		p.exit(2, 1).exit(3, 1).pass().pass().wantRestarting(1) // the job waits for both
 		p.run(2).after(time.Second).pass()
-		p.exit(4, 1).after(time.Minute).pass().pass().wantRestarting(1) // in scope Job a pod of the new set, or of the old one
+		// In scope Job this pod is a new one, otherwise the old one.
+		p.exit(4, 1).after(time.Minute).pass().pass().wantRestarting(1)
 		p.run(2).after(time.Second).exit(2, 1).after(time.Minute).pass().wantRestarting(2)
 		if p.stat.Incident.Replica != "job-worker-2" {
 			t.Errorf("%s began the incident", p.stat.Incident.Replica)
@@ -132,14 +135,15 @@ func TestSecondFailureBeginsTheNextIncident(t *testing.T) {
 	})
 }
 
-// A crash just after the start may be all that is seen of a moment at which all ran. The times of the containers tell.
+// TestCrashAfterAnUnseenStartIsAnotherIncident verifies that the containers' times show a moment at which all replicas
+// ran, even if only a later crash was observed.
 func TestCrashAfterAnUnseenStartIsAnotherIncident(t *testing.T) {
 	bothScopes(t, func(t *testing.T, scope batch.RestartScope) {
 		p := newIncidents(t, scope, 9)
 		p.exit(2, 1).pass().pass().wantRestarting(1)
 		p.runAll().after(2*time.Second).exit(3, 1).after(time.Hour).pass().wantRestarting(2)
 		p.pass().run(2, 3).after(time.Second).exit(2, 1)
-		if scope == batch.RestartJob { // the others have not started
+		if scope == batch.RestartJob { // the other replicas have not started
 			p.after(time.Hour).pass().wantRestarting(2)
 		}
 	})
@@ -158,14 +162,14 @@ func TestRolesThatNeverRestartAreSpared(t *testing.T) {
 	}
 }
 
-// In scope Job a disruption breaks the others too. It is never charged.
+// TestDisruptionRestartsAllUncharged verifies that in scope Job a disruption restarts all replicas and is not charged.
 func TestDisruptionRestartsAllUncharged(t *testing.T) {
 	for name, disrupt := range map[string]func(*play){
 		"deleted": func(p *play) { delete(p.pods, "job-worker-2") },
 		"evicted": func(p *play) {
 			p.exit(2, 137).pod(2).Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
 				Reason: "EvictionByEvictionAPI", LastTransitionTime: metav1.NewTime(p.now)}}
-			p.exit(3, 1) // which waited for it
+			p.exit(3, 1) // the replica waited for the disrupted one
 		},
 		"ending": func(p *play) {
 			at, grace := metav1.NewTime(p.now.Add(30*time.Second)), int64(30)
@@ -191,7 +195,7 @@ func TestDisruptionRestartsAllUncharged(t *testing.T) {
 	}
 }
 
-// What the controller itself takes away, or never ran, breaks nobody.
+// TestWhatIsNoIncident verifies that pods that the controller deletes, or that never ran, begin no incident.
 func TestWhatIsNoIncident(t *testing.T) {
 	for name, f := range map[string]func(*play){
 		"a pause": func(p *play) {
@@ -236,19 +240,21 @@ func TestWhatIsNoIncident(t *testing.T) {
 	})
 }
 
-// A success that is seen only once its pod has been superseded counts; what it did is done.
+// TestSuccessBeforeTheIncidentIsKept verifies that a success counts even if it is seen only after its pod was
+// superseded.
 func TestSuccessBeforeTheIncidentIsKept(t *testing.T) {
 	p := newIncidents(t, batch.RestartJob, 3)
 	kept := p.pod(4)
 	p.exit(5, 1).pass().wantRestarting(1)
-	p.pods[kept.Name] = kept // its deletion has not reached the cache
+	p.pods[kept.Name] = kept // the cache does not show the deletion yet
 	p.exit(4, 0).recover().want(batch.JobRunning, 1)
 	if r := p.stat.Tasks[0].Replicas[4]; r.Phase != batch.ReplicaSucceeded || p.pods[kept.Name] != kept {
 		t.Errorf("%+v", r)
 	}
 }
 
-// What fails with or after the failure that restarts all is its consequence, whatever its exit code; what failed before is not.
+// TestPermanentFailuresAroundAnIncident verifies that replicas that fail with or after the lead restart whatever their
+// exit code; replicas that failed before it do not.
 func TestPermanentFailuresAroundAnIncident(t *testing.T) {
 	for name, earlier := range map[string]bool{"before": true, "after": false} {
 		t.Run(name, func(t *testing.T) {
@@ -278,7 +284,7 @@ func TestCollectiveJobFailsWithAnyReplica(t *testing.T) {
 	}
 	p := lost()
 	if p.plan.RequeueAfter > time.Minute || p.plan.RequeueAfter < 59*time.Second {
-		t.Errorf("looked at again after %s", p.plan.RequeueAfter)
+		t.Errorf("next pass after %s", p.plan.RequeueAfter)
 	}
 	p.after(59*time.Second).pass().want(batch.JobRunning, 0)
 	p.after(time.Second).pass().want(batch.JobFailed, 0).wantReason(batch.JobFailedCondition, batch.ReasonReplicaFailed)
@@ -300,7 +306,8 @@ func TestIncidentsBackOff(t *testing.T) {
 	p.after(10*time.Minute).exit(7, 1).pass().wantRestarting(4)
 }
 
-// The limit of a GenericJob counts the incidents that a replica began, in scope Job.
+// TestLimitOfEachReplicaInScopeJob verifies that in scope Job the limit of a GenericJob counts the incidents that a
+// replica began.
 func TestLimitOfEachReplicaInScopeJob(t *testing.T) {
 	p := newPlay(t, 3, 1)
 	p.job.Roles[0].Restart.All = true
@@ -319,7 +326,8 @@ func TestLimitOfEachReplicaInScopeJob(t *testing.T) {
 	p.exit(0, 1).after(time.Hour).pass().want(batch.JobFailed, 3).wantReason(batch.JobFailedCondition, batch.ReasonSuccessRulesUnsatisfiable)
 }
 
-// A status that was lost regains its counts from the pods, one that lists few replicas loses nothing.
+// TestIncidentsOutliveTheirStatus verifies that a lost status regains its counts from the pods, and a status that lists
+// few replicas loses no counts.
 func TestIncidentsOutliveTheirStatus(t *testing.T) {
 	bothScopes(t, func(t *testing.T, scope batch.RestartScope) {
 		p := newIncidents(t, scope, 3)

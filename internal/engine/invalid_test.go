@@ -26,7 +26,8 @@ func TestInvalidJobFailsAtOnce(t *testing.T) {
 	p.pass().wantReason(batch.JobInitialized, batch.ReasonInvalidSpec)
 }
 
-// A job of which no sense can be made any more fails, and its pods are cleaned up like any other's.
+// TestJobThatBecomesInvalidIsCleanedUp verifies that a job that becomes invalid and cannot be interpreted fails, and
+// its pods are cleaned up as usual.
 func TestJobThatBecomesInvalidIsCleanedUp(t *testing.T) {
 	for policy, want := range map[batch.CleanUpPolicy]int{batch.CleanUpNone: 2, batch.CleanUpUnfinished: 1, batch.CleanUpAll: 0} {
 		p := newPlay(t, 2, 0)
@@ -38,14 +39,14 @@ func TestJobThatBecomesInvalidIsCleanedUp(t *testing.T) {
 		if len(p.pods) != want {
 			t.Errorf("%s leaves %d pods, want %d", policy, len(p.pods), want)
 		}
-		if told := p.events(); policy == batch.CleanUpNone && told != "InvalidSpec ReplicasHoldResources" {
-			t.Errorf("events %q", told)
+		if reasons := p.events(); policy == batch.CleanUpNone && reasons != "InvalidSpec ReplicasHoldResources" {
+			t.Errorf("events %q", reasons)
 		}
 		p.after(time.Minute).pass().want(batch.JobFailed, 0)
 	}
 }
 
-// A pod of an invalid job on a lost node is deleted by force like any other.
+// TestInvalidJobOnALostNode verifies that a pod of an invalid job on a lost node is deleted by force as usual.
 func TestInvalidJobOnALostNode(t *testing.T) {
 	p := newPlay(t, 1, 0).pass().run(0).pass()
 	p.job.Roles, p.job.Invalid, p.job.CleanUp = nil, "senseless", batch.CleanUpAll
@@ -57,7 +58,8 @@ func TestInvalidJobOnALostNode(t *testing.T) {
 	}
 }
 
-// What is wrong with a job that has begun does not stop it, unless no sense can be made of it or nothing bounds its size.
+// TestInvalidJobThatHasBegunIsCarriedOn verifies that an error in a job that has begun does not stop it, unless the job
+// cannot be interpreted or its size is unbounded.
 func TestInvalidJobThatHasBegunIsCarriedOn(t *testing.T) {
 	p := newPlay(t, 2, 0)
 	p.pass().run(0, 1).after(2*time.Second).pass().want(batch.JobRunning, 0)
@@ -67,7 +69,8 @@ func TestInvalidJobThatHasBegunIsCarriedOn(t *testing.T) {
 	p.after(time.Minute).pass().want(batch.JobFailed, 0).wantReason(batch.JobFailedCondition, batch.ReasonInvalidSpec)
 }
 
-// The roles of a job that has not begun are not looked at where something is wrong with it: two may have the same name.
+// TestInvalidJobThatHasNotBegunGetsNoPods verifies that the roles of an invalid job that has not begun are ignored: two
+// may have the same name.
 func TestInvalidJobThatHasNotBegunGetsNoPods(t *testing.T) {
 	p := newPlay(t, 2, 0)
 	p.job.Roles, p.job.Invalid = append(p.job.Roles, p.job.Roles[0]), "spec.replicaSpecs[1].type: another role has this name"

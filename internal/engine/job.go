@@ -1,6 +1,8 @@
-// Package engine decides what happens to a job. It is pure: Next is a function of the job, of what has been seen of it and
-// of the clock, and says what to write, delete and create. Every kind of job is converted to the normal form Job first, so
-// this package knows no kinds.
+// Package engine decides what happens to a job. It is pure: Next is a function of the job, of the observations and of
+// the clock, and returns what to write, delete and create. It does no I/O and knows no kinds: package kinds converts
+// every kind of job to the type Job.
+//
+// Start reading at Next.
 package engine
 
 import (
@@ -13,46 +15,49 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// Job is the normal form of a job of any kind.
+// Job is the kind-independent form of a job.
 type Job struct {
-	// APIVersion and Kind identify the object that was converted; owner references carry them.
+	// APIVersion and Kind identify the converted object. Owner references carry them.
 	APIVersion, Kind string
 	Namespace, Name  string
 	UID              types.UID
 	Generation       int64
-	// Invalid says what is wrong with the job; empty where nothing is. A job that has begun is carried on whatever is wrong with
-	// it by now, if sense can be made of it: a limit may have been lowered, or a release be stricter. Any other one fails at once.
+	// Invalid is the validation error of the job; empty if the job is valid. The engine fails an invalid job at once,
+	// with one exception: it continues a job that has begun, if the job has roles. Such a job may have become invalid
+	// because a limit was lowered or a newer release is stricter.
 	Invalid string
-	// Deleting is true once somebody has asked to delete the job: nothing is created any more.
+	// Deleting is true once somebody has asked to delete the job. The engine then creates nothing.
 	Deleting bool
 
-	// Roles in the order of replicaSpecs. A job of which no sense can be made has none.
+	// Roles lists the roles in the order of replicaSpecs. It is empty if the job cannot be interpreted.
 	Roles []Role
-	// Success and Failure rules. Without success rules the job succeeds when every replica has; without rules of either sort it
-	// fails when any replica has failed for good. A job whose success rules can hold no more fails in any case.
+	// Success and Failure are the finish rules. Without success rules the job succeeds when every replica has
+	// succeeded. Without rules of either sort the job fails when a replica has failed for good. A job fails in any case
+	// if none of its success rules can hold any more.
 	Success, Failure []Rule
-	// Pause and Debug are the run mode's switches; Pause wins.
+	// Pause and Debug are the switches of the run mode. Pause takes precedence.
 	Pause, Debug bool
-	// CleanUp says which pods go when the job has finished.
+	// CleanUp selects the pods to delete when the job has finished.
 	CleanUp batch.CleanUpPolicy
-	// TTL is the time from the end of the job to its deletion; nil stands for never.
+	// TTL is the time from the end of the job to its deletion; nil means never.
 	TTL *time.Duration
-	// Deadline is how long the job may be active, counted from status.startTime; nil stands for no bound. A job that passes
-	// it fails, and its running pods are stopped.
+	// Deadline bounds the time for which the job may be active, counted from status.startTime; nil means no bound. A
+	// job that exceeds it fails, and its running pods are stopped.
 	Deadline *time.Duration
-	// RestartLimit is the number of charged incidents; nil stands for no bound. A failure that would be charged beyond it fails
+	// RestartLimit is the largest number of charged incidents; nil means no bound. A failure that would exceed it fails
 	// the job.
 	RestartLimit *int32
-	// Collective tells that the replicas form one group that cannot go on without any of them: one that failed for good fails
-	// the job unless a finish rule decides within a minute.
+	// Collective is true if no replica can continue without the others. Such a job fails once a replica has failed for
+	// good, unless a finish rule decides within a minute.
 	Collective bool
-	// Elastic lets the number of replicas change while the job runs; nil stands for a fixed one.
+	// Elastic allows the number of replicas to change while the job runs; nil means that the number is fixed.
 	Elastic *Elastic
-	// Service asks for a headless Service of the job's name; nil stands for none.
+	// Service describes the headless Service with the job's name; nil means that the job has none.
 	Service *Service
-	// Gang hands the pods to the t9k-scheduler as one group; nil leaves them to the default scheduler.
+	// Gang makes the t9k-scheduler schedule the pods as one group; nil leaves them to the default scheduler.
 	Gang *Gang
-	// RequestedBy tells who asked for the queue, as scheduling.AnnotationRequestedBy does. The job's PodGroup says the same.
+	// RequestedBy is the user who asked for the queue, as in scheduling.AnnotationRequestedBy. The job's PodGroup
+	// carries it too.
 	RequestedBy string
 	// ClusterDomain is the DNS domain of the cluster, for example "cluster.local".
 	ClusterDomain string
@@ -63,54 +68,58 @@ type Role struct {
 	Type     string
 	Replicas int
 	Restart  Restart
-	// Template of the pods. It is shared with the converted object and never modified.
+	// Template is the template of the pods. The converted object shares it; it is never modified.
 	Template *corev1.PodTemplateSpec
-	// PodSize is an upper bound of the memory that one of the pods takes, in bytes.
+	// PodSize is an upper bound of the memory that one pod object takes in the operator, in bytes.
 	PodSize int
 	// Main is the index of the main container in Template.Spec.Containers.
 	Main int
-	// MainDecides makes the end of the main container the end of the replica. Whatever else runs in the pod is then stopped,
-	// and neither its exit codes nor its running on count. Otherwise the replica ends when all containers have.
+	// MainDecides is true if the end of the main container is the end of the replica. The pod's other containers are
+	// then stopped, and their exit codes do not count. If it is false, the replica ends when all containers have ended.
 	MainDecides bool
-	// Expand completes the pod of one rank: variables, environment, command lines. It may modify spec, which is a copy in
-	// which the run mode's commands are already in place, so that they are completed too. Nil where there is nothing to do.
+	// Expand completes the pod of one rank: variables, environment, command lines. It may modify spec, which is a copy.
+	// The run mode's commands are already in spec, so that Expand completes them too. Nil means that there is nothing
+	// to do.
 	Expand func(rank int, spec *corev1.PodSpec)
-	// Debug says how the role's pods start in debug mode.
+	// Debug configures the role's pods in debug mode.
 	Debug Debug
-	// Resume says how they start once the job has resumed from a pause.
+	// Resume configures the role's pods once the job has resumed from a pause.
 	Resume Resume
 }
 
-// Debug says how the pods of a role start in debug mode.
+// Debug configures the pods of a role in debug mode.
 type Debug struct {
 	SkipInitContainers bool
-	// Command replaces that of every container; their args are dropped.
+	// Command replaces the command of every container. Debug mode drops the containers' args.
 	Command []string
 }
 
-// Resume says how the pods of a role start after a pause.
+// Resume configures the pods of a role after a pause.
 type Resume struct {
 	SkipInitContainers bool
-	// Command and Args replace those of the main container, each where not nil.
+	// Command and Args replace those of the main container; nil leaves them as they are.
 	Command, Args []string
 }
 
-// Restart says when a replica is restarted.
+// Restart is the restart policy of a replica.
 type Restart struct {
-	// OnSuccess and OnFailure tell which ends lead to a restart.
+	// OnSuccess and OnFailure select the ends after which a replica restarts.
 	OnSuccess, OnFailure bool
-	// RestartCodes and FailCodes list exit codes of failures that lead to a restart, and that do not, whatever OnFailure says.
+	// RestartCodes lists exit codes that lead to a restart, and FailCodes exit codes that do not. Both override
+	// OnFailure.
 	RestartCodes, FailCodes []CodeRange
-	// Limit is the number of restarts of each replica; nil stands for no bound.
+	// Limit is the largest number of restarts of each replica; nil means no bound.
 	Limit *int32
-	// All makes a failure restart every replica of the job that has not ended for good, in place of the one that failed.
+	// All makes a failure restart every replica of the job that has not ended for good, not only the replica that
+	// failed.
 	All bool
 }
 
 // CodeRange is a range of exit codes, both ends included.
 type CodeRange struct{ First, Last int32 }
 
-// afterFailure tells whether the policy restarts a replica that failed with an exit code; nil stands for an unknown one.
+// afterFailure reports whether the policy restarts a replica that failed with an exit code; nil means that the code is
+// unknown.
 func (x *Restart) afterFailure(code *int32) bool {
 	switch {
 	case code == nil:
@@ -128,15 +137,13 @@ func includes(ranges []CodeRange, code int32) bool {
 	return slices.ContainsFunc(ranges, func(r CodeRange) bool { return r.First <= code && code <= r.Last })
 }
 
-// Elastic describes a job whose roles may get other numbers of replicas at any time. Once a replica has succeeded they stay
-// as they are.
+// Elastic describes a job whose numbers of replicas may change at any time until a replica has succeeded.
 type Elastic struct {
-	// Min is the number of replicas that the job needs to run; it does not wait for more. Max is the largest number that it
-	// may be given.
+	// Min is the number of replicas that the job needs to run. Max is the largest number of replicas that it may have.
 	Min, Max int
 }
 
-// Rule names the replicas that all must have succeeded, or failed for good, for it to hold.
+// Rule is a finish rule. It holds when all replicas that it names have succeeded, or have failed for good.
 type Rule struct {
 	// Text is the rule as JSON, for messages.
 	Text string
@@ -144,7 +151,7 @@ type Rule struct {
 	Members []Member
 }
 
-// Member is one replica: the index of its role in Job.Roles, and its rank.
+// Member identifies one replica by the index of its role in Job.Roles and its rank.
 type Member struct{ Role, Rank int }
 
 // Service describes the job's headless Service.
@@ -157,16 +164,16 @@ type Gang struct {
 	Queue     string
 	Priority  int32
 	MinMember int32
-	// ByRole gives each role a minimum of its own: all its replicas.
+	// ByRole gives each role a minimum of its own, which is the number of its replicas.
 	ByRole bool
 }
 
-// PodName is the name and hostname of a replica's pod.
+// PodName returns the name of a replica's pod, which is also its hostname.
 func (j *Job) PodName(role string, rank int) string {
 	return ReplicaName(j.Name, role, rank)
 }
 
-// mainContainer is the name of the main container; empty where there is none.
+// mainContainer returns the name of the main container; empty if there is none.
 func (r *Role) mainContainer() string {
 	if r.Main >= len(r.Template.Spec.Containers) {
 		return ""
@@ -174,13 +181,14 @@ func (r *Role) mainContainer() string {
 	return r.Template.Spec.Containers[r.Main].Name
 }
 
-// Bare is the job without its roles and whatever speaks of them. What is left suffices to end it.
+// Bare returns the job without its roles and rules. The rest is enough to end and clean up a job that cannot be
+// interpreted.
 func (j *Job) Bare() *Job {
 	return &Job{APIVersion: j.APIVersion, Kind: j.Kind, Namespace: j.Namespace, Name: j.Name, UID: j.UID, Generation: j.Generation,
 		Deleting: j.Deleting, CleanUp: j.CleanUp, TTL: j.TTL, ClusterDomain: j.ClusterDomain, Invalid: j.Invalid}
 }
 
-// Replicas is the number of replicas that the job wants, over all roles.
+// Replicas returns the number of replicas that the job wants, over all roles.
 func (j *Job) Replicas() int {
 	n := 0
 	for i := range j.Roles {

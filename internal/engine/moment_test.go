@@ -16,10 +16,11 @@ func contest(t *testing.T) *play {
 	return p.pass().run(0, 1).pass()
 }
 
-// TestEndsAreOrderedByTheirTimes: what decides is when the pods ended, and neither when nor in which order that was seen.
+// TestEndsAreOrderedByTheirTimes verifies that the times at which the pods ended decide, not the times or the order of
+// the observations.
 func TestEndsAreOrderedByTheirTimes(t *testing.T) {
 	for name, test := range map[string]struct {
-		later time.Duration // how much later than the success the failure is
+		later time.Duration // the time from the success to the failure
 		want  batch.JobPhase
 	}{
 		"at once":                        {0, batch.JobFailed},
@@ -35,7 +36,8 @@ func TestEndsAreOrderedByTheirTimes(t *testing.T) {
 	}
 }
 
-// TestSuccessAwaitsFailuresOfItsMoment: a second passes until nobody can have failed unseen, and the pods are read live then.
+// TestSuccessAwaitsFailuresOfItsMoment verifies that a success waits one second for unseen failures of the same time,
+// and the pods are then read live.
 func TestSuccessAwaitsFailuresOfItsMoment(t *testing.T) {
 	p := contest(t).exit(0, 0).after(300*time.Millisecond).pass().want(batch.JobRunning, 0)
 	if !p.plan.Contested || p.plan.RequeueAfter != time.Second {
@@ -56,7 +58,8 @@ func TestSuccessAwaitsFailuresOfItsMoment(t *testing.T) {
 	})
 }
 
-// TestLateSuccessAwaitsLateFailures: who tells of a success late may tell of a failure as late, within limits.
+// TestLateSuccessAwaitsLateFailures verifies that a success that was observed late waits longer for failures that may
+// be observed as late, up to a bound.
 func TestLateSuccessAwaitsLateFailures(t *testing.T) {
 	for late, want := range map[time.Duration]time.Duration{
 		2 * time.Second: time.Second, 4 * time.Second: 3 * time.Second, time.Hour: 5 * time.Second,
@@ -69,7 +72,7 @@ func TestLateSuccessAwaitsLateFailures(t *testing.T) {
 	}
 }
 
-// TestSuccessWaitsForNothingElse: without a failure rule that could hold the job succeeds at once.
+// TestSuccessWaitsForNothingElse verifies that the job succeeds at once if no failure rule could hold.
 func TestSuccessWaitsForNothingElse(t *testing.T) {
 	for name, change := range map[string]func(*play){
 		"all of its failure rule ended well": func(p *play) { p.exit(1, 0) },
@@ -90,7 +93,7 @@ func TestSuccessWaitsForNothingElse(t *testing.T) {
 	}
 }
 
-// TestEarliestRuleDecides: of several rules that are seen to hold at once, the one that held first counts.
+// TestEarliestRuleDecides verifies that of several rules that hold, the one that held first decides.
 func TestEarliestRuleDecides(t *testing.T) {
 	p := newPlay(t, 3, 0)
 	p.job.Success = []Rule{{Text: "late", Members: []Member{{0, 0}, {0, 1}}}, {Text: "early", Members: []Member{{0, 0}}}}

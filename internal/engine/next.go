@@ -13,110 +13,112 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// Plan is what is to be done about a job, in this order: write the status, or confirm; delete; create, then the pods; update; stop; emit
-// the events, if the status was written. Whoever carries it out stops at the first error, for each pass starts from what is seen then.
+// Plan lists the actions for a job. The controller carries them out in this order: it writes the status or confirms the
+// job; deletes; creates objects, then pods; updates; stops; and emits the events if it wrote the status. It stops at
+// the first error. This is safe because every pass starts from a fresh observation.
 type Plan struct {
-	// Refresh asks for another pass with pods that are read from the API server itself (Seen.Live), and for nothing else.
-	// Some decisions cannot be taken back and do not follow from the end of a pod alone, but from the clock or from a change
-	// of the spec: a cache that lags must not hide an end that came before.
+	// Refresh asks for another pass with pods read from the API server itself (Seen.Live). All other fields except
+	// Contested are then empty. Decisions that cannot be undone and that depend on the clock or on a change of the spec
+	// need it: a stale cache must not hide the end of a pod that came first.
 	Refresh bool
-	// Contested is true while a success waits for failures of the same moment that may not have been seen yet.
+	// Contested is true while a success waits for failures of the same time that may not have been seen yet.
 	Contested bool
-	// Status to write under an optimistic lock; nil where nothing is to be written now.
+	// Status is the status to write under an optimistic lock; nil if no status is to be written now.
 	Status *batch.JobStatus
-	// MaxDelay is for how long the plan may be put off while the API server has more important things to do, because Status
-	// tells of nothing but progress, and nothing else is to be done; zero: not at all.
+	// MaxDelay is the time for which the plan may be delayed while the API server is busy. It is zero if the plan may
+	// not be delayed, and positive only if Status reports nothing but progress and the plan has no other actions.
 	MaxDelay time.Duration
-	// Confirm asks to read the job from the API server before anything is deleted or created, and to stop if it is not the
-	// one that was seen. It is set where no status write does that: a cached job older than the cached pods would have
-	// replaced what has just been cleaned up. Only the first pods of a job that Seen.Unwritten vouches for need neither.
+	// Confirm asks to read the job from the API server before anything is deleted or created, and to stop if the job
+	// differs from the observed one. It is set if no status write checks this: a cached job that is older than the
+	// cached pods could make the controller recreate pods that were just cleaned up. The first pods of a job need
+	// neither check if Seen.Unwritten is set.
 	Confirm bool
-	// Delete lists pods to delete. Each must still be as it was seen.
+	// Delete lists the pods to delete. Each deletion has preconditions on the observed pod.
 	Delete []Deletion
-	// Stop lists pods that are to stop and stay. What they did for their replicas is done, whatever job they belong to now.
+	// Stop lists the pods to stop without deleting them. They need no confirmation, because their replicas have ended.
 	Stop []Stop
-	// Create lists what pods depend on, in order: PodGroup, Service.
+	// Create lists the objects that the pods depend on, in order: PodGroup, Service.
 	Create []Object
-	// Pods lists the pods to create once the objects of Create are there. Job.Pod builds each of them as it is sent, because
-	// the pods of a large job do not fit into memory together.
+	// Pods lists the pods to create after the objects in Create. Job.Pod builds each pod when it is sent, because the
+	// pods of a large job do not fit into memory together.
 	Pods []NewPod
-	// Update lists objects whose spec is to be brought up to date.
+	// Update lists the objects whose spec or annotations have to change.
 	Update []Object
-	// Events tell of the transitions that Status writes down.
+	// Events report the transitions that Status records.
 	Events []Event
-	// DeleteJob is true when the job has outlived its TTL.
+	// DeleteJob is true if the job's TTL has expired.
 	DeleteJob bool
-	// RequeueAfter is the time to the nearest of all deadlines; zero where there is none.
+	// RequeueAfter is the time until the next deadline; zero if there is none.
 	RequeueAfter time.Duration
 }
 
-// Object is a Kubernetes object.
+// Object is any Kubernetes object.
 type Object interface {
 	metav1.Object
 	runtime.Object
 }
 
-// NewPod says which pod to create. Job.Pod builds it.
+// NewPod identifies a pod to create. Job.Pod builds it.
 type NewPod struct {
 	Member
-	// Mode is the run mode that the pod is made for.
+	// Mode is the run mode of the pod.
 	Mode batch.RunModeType
-	// Attempt, Restarts and Backoff are the counts that the pod carries.
+	// Attempt, Restarts and Backoff are the counts that the pod records in its labels and annotations.
 	Attempt, Restarts, Backoff int32
-	// JobRestarts and BackoffCount are the counts of the whole job, which its pods remember should the status be lost.
+	// JobRestarts and BackoffCount are the counts of the whole job. The pods record them in case the status is lost.
 	JobRestarts, BackoffCount int32
 }
 
-// Deletion names a pod to delete.
+// Deletion identifies a pod to delete.
 type Deletion struct {
 	Name string
 	UID  types.UID
-	// ResourceVersion is set where the pod was seen not to have ended, and must still be the pod's: a pod that has ended in
-	// the meantime keeps its result. Empty stands for any.
+	// ResourceVersion is a precondition for pods that had not ended when they were observed, so that a pod that ends in
+	// the meantime keeps its result. Empty means no precondition.
 	ResourceVersion string
 	// Force deletes a pod on a lost node without waiting for its kubelet.
 	Force bool
 }
 
-// Stop names a pod in which sidecars run on after its replica has ended.
+// Stop identifies a pod whose sidecars run although its replica has ended.
 type Stop struct {
 	Name string
 	UID  types.UID
 }
 
-// pass is one evaluation of Next.
+// pass is the state of one call of Next.
 type pass struct {
 	*Job
 	seen *Seen
 	cfg  *Config
-	// old is the last status, never nil.
+	// old is the last status. It is never nil.
 	old *batch.JobStatus
-	// next is the next status, whether or not it is written now.
+	// next is the next status, even if it is not written now.
 	next     *batch.JobStatus
 	mode     batch.RunModeType
 	finished bool
-	// rejected is true for a job that cannot be carried out. It is Bare.
+	// rejected is true if the job cannot be carried out. The embedded job is then Bare.
 	rejected bool
 	verdict  verdict
-	// replicas of all roles; roles[i] is the part of role i.
+	// replicas holds the replicas of all roles; roles[i] is the sub-slice of role i.
 	replicas []replica
 	roles    [][]replica
 	create   []*replica
-	// leftovers are the pods of a job that is rejected.
+	// leftovers are the pods of a rejected job.
 	leftovers []*corev1.Pod
-	// lost names the pods that are deleted by force, with their nodes.
+	// lost lists the names of the pods that are deleted by force, with their nodes.
 	lost []string
-	// restarts lists the replicas that restart alone in this pass, replaced counts all that restart.
+	// restarts lists the replicas that restart alone in this pass; replaced counts all replicas that restart.
 	restarts []*replica
 	replaced int
 	inc      incident
 	plan     Plan
-	// wake is the nearest deadline; zero where there is none.
+	// wake is the next deadline; zero if there is none.
 	wake time.Time
 }
 
-// Next says what to do about a job in the light of what has been seen of it. It is a function of its arguments and modifies
-// none of them. Calling it again with the same or with newer observations is always safe.
+// Next returns the plan for a job, given the observations of it. It is a function of its arguments and modifies none of
+// them. It may be called again at any time with the same or newer observations.
 func Next(job *Job, seen Seen, cfg Config) Plan {
 	if job.Deleting {
 		return Plan{}
@@ -135,7 +137,7 @@ func Next(job *Job, seen Seen, cfg Config) Plan {
 	if p.switches() && !seen.Live {
 		return Plan{Refresh: true}
 	}
-	p.weigh()
+	p.evaluate()
 	if p.mode == batch.RunDebug && p.old.RunMode != batch.RunDebug && p.old.RunMode != "" {
 		p = p.beforeDebug()
 	}
@@ -147,7 +149,7 @@ func Next(job *Job, seen Seen, cfg Config) Plan {
 	return p.plan
 }
 
-// finish completes the plan of what has been decided.
+// finish completes the plan from the decisions of the pass.
 func (p *pass) finish() {
 	p.writeStatus()
 	if len(p.lost) > 0 {
@@ -163,18 +165,18 @@ func (p *pass) finish() {
 	}
 }
 
-// weigh works out where each replica is and whether that ends the job.
-func (p *pass) weigh() {
+// evaluate determines the state of each replica and whether the job has ended.
+func (p *pass) evaluate() {
 	p.load()
 	p.observe()
 	p.allowRestarts()
 	p.verdict = p.judge()
 }
 
-// unwritten tells whether no status has been written, beyond doubt.
+// unwritten reports whether it is certain that no status has been written.
 func (p *pass) unwritten() bool { return p.seen.Unwritten && p.old.RunMode == "" }
 
-// runMode is the mode that pods are to be in now.
+// runMode returns the mode in which the pods should run now.
 func (p *pass) runMode() batch.RunModeType {
 	switch {
 	case p.finished && p.old.RunMode != "":
@@ -190,14 +192,14 @@ func (p *pass) runMode() batch.RunModeType {
 	}
 }
 
-// resumed is true once the job has been paused and is not any more. The Paused condition remembers it.
+// resumed reports whether the job has been paused and no longer is. The Paused condition records it.
 func (p *pass) resumed() bool {
 	c := condition(p.old, batch.JobPausedCondition)
 	return c != nil && (c.Status == metav1.ConditionTrue || c.Reason == batch.ReasonResumed)
 }
 
-// load sets up the working state: one replica for each rank, with its record and its pod. Pods that carry no wanted replica
-// are surplus and go at once.
+// load sets up one replica for each rank, with its record and its pod. It deletes pods of ranks that the job does not
+// have.
 func (p *pass) load() {
 	p.replicas = make([]replica, 0, p.Replicas())
 	p.roles = make([][]replica, len(p.Roles))
@@ -223,7 +225,7 @@ func (p *pass) load() {
 	}
 }
 
-// find is the replica of a name, or nil.
+// find returns the replica with the given pod name; nil if there is none.
 func (p *pass) find(name string) *replica {
 	role, rank := p.splitName(name)
 	for i := range p.Roles {
@@ -234,7 +236,7 @@ func (p *pass) find(name string) *replica {
 	return nil
 }
 
-// splitName finds role and rank in the name of a pod; the rank is -1 where it has none.
+// splitName splits the name of a pod into role and rank. The rank is -1 if the name has another form.
 func (j *Job) splitName(name string) (role string, rank int) {
 	rest, ok := strings.CutPrefix(name, j.Name+"-")
 	cut := strings.LastIndexByte(rest, '-')
@@ -248,7 +250,7 @@ func (j *Job) splitName(name string) (role string, rank int) {
 	return rest[:cut], rank
 }
 
-// observe works out where each replica is and whether it may be restarted.
+// observe determines the state of each replica and whether it may be restarted.
 func (p *pass) observe() {
 	keep := p.mode != batch.RunDebug && p.old.RunMode != batch.RunDebug
 	for i := range p.replicas {
@@ -259,12 +261,12 @@ func (p *pass) observe() {
 		}
 		r.observe(p.mode, keep, p.cfg)
 		p.noteFailure(r)
-		if p.old.RunMode == batch.RunPause && r.disrupted { // it was the pause that took the pod away
+		if p.old.RunMode == batch.RunPause && r.disrupted { // the pause took the pod away, not a disruption
 			r.disrupted, r.uid, r.reason = false, "", ""
 			r.attempt++
 		}
 		r.ran = r.disrupted && p.old.RunMode == p.mode && r.past.reason != reasonModeChanged && r.hadStarted()
-		if p.old.RunMode == "" && r.pod != nil { // a status that was lost; the pods still tell
+		if p.old.RunMode == "" && r.pod != nil { // the status was lost; the pods still carry the counts
 			r.restarts = count(r.pod.Annotations[batch.AnnotationRestarts])
 		}
 	}
@@ -281,8 +283,8 @@ func (p *pass) act() {
 			p.cleanUp(r)
 		case p.mode == batch.RunPause:
 			p.pause(r)
-		case p.goesAlong(r):
-			p.restartAlong(r)
+		case p.restartsWithAll(r):
+			p.restartWithAll(r)
 		case r.result != notEnded:
 			p.restart(r)
 		default:
@@ -292,7 +294,7 @@ func (p *pass) act() {
 		p.forceDelete(r.pod)
 	}
 	for _, pod := range p.leftovers {
-		if p.goesAtEnd(!holdsResources(pod)) {
+		if p.deletedAtEnd(!holdsResources(pod)) {
 			p.deletePod(pod)
 		}
 		p.forceDelete(pod)
@@ -302,7 +304,7 @@ func (p *pass) act() {
 	}
 }
 
-// place removes a pod that must not be there and creates one that must.
+// place deletes a pod that must not exist and creates one that must.
 func (p *pass) place(r *replica) {
 	switch {
 	case r.pod == nil && r.create:
@@ -315,7 +317,7 @@ func (p *pass) place(r *replica) {
 	}
 }
 
-// pause ends a pod. What finished by itself keeps its result.
+// pause deletes the pod of a replica. A replica that has ended by itself keeps its result.
 func (p *pass) pause(r *replica) {
 	if r.pod != nil {
 		p.deletePod(r.pod)
@@ -329,7 +331,7 @@ func (p *pass) pause(r *replica) {
 	}
 }
 
-// cleanUp handles the pod of a job that has finished. It is the one path for every cause of the end.
+// cleanUp handles the pod of a finished job, whatever ended the job.
 func (p *pass) cleanUp(r *replica) {
 	if r.pod == nil {
 		if r.result == notEnded {
@@ -340,7 +342,7 @@ func (p *pass) cleanUp(r *replica) {
 	if r.superseded || r.remove && r.result == notEnded && !r.disrupted {
 		r.phase, r.reason = batch.ReplicaDeleted, ""
 	}
-	if p.goesAtEnd(r.role.classify(r.pod) != notEnded) {
+	if p.deletedAtEnd(r.role.classify(r.pod) != notEnded) {
 		p.deletePod(r.pod)
 		if r.result == notEnded {
 			r.phase, r.reason = batch.ReplicaDeleted, "Terminating"
@@ -350,14 +352,14 @@ func (p *pass) cleanUp(r *replica) {
 	p.stopSidecars(r)
 }
 
-// goesAtEnd tells whether a pod is deleted when the job has finished; ended tells whether the pod has.
-func (p *pass) goesAtEnd(ended bool) bool {
+// deletedAtEnd reports whether a pod is deleted when the job has finished. ended is true if the pod has ended.
+func (p *pass) deletedAtEnd(ended bool) bool {
 	return p.CleanUp == batch.CleanUpAll || !ended && (p.CleanUp == batch.CleanUpUnfinished || p.pastDeadline())
 }
 
-// forget notes that a replica has no pod and is to have none. Its next pod, if any, is a further attempt.
+// forget records that a replica has no pod and gets none. Its next pod, if any, is a new attempt.
 func (p *pass) forget(r *replica) {
-	if r.uid == "" && r.attempt == 0 { // it never had one
+	if r.uid == "" && r.attempt == 0 { // it never had a pod
 		r.phase, r.reason = batch.ReplicaPending, ""
 		return
 	}
@@ -368,7 +370,7 @@ func (p *pass) forget(r *replica) {
 	r.phase, r.reason = batch.ReplicaDeleted, ""
 }
 
-// expire deletes the job when its time to live after the end is over.
+// expire deletes the job when its TTL has expired.
 func (p *pass) expire() {
 	end := p.seen.Now
 	if p.old.CompletionTime != nil {
@@ -379,7 +381,7 @@ func (p *pass) expire() {
 		p.wakeAt(at)
 		return
 	}
-	// The end must be on record first: its events and its message are what people look for.
+	// The end is written to the status first, so that its events and its message exist before the job is deleted.
 	p.plan.DeleteJob = p.finished
 	if !p.finished {
 		p.wakeAt(p.seen.Now)

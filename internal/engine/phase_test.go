@@ -20,7 +20,7 @@ func (p *play) wantRunning(yes bool, reason batch.Reason) *play {
 	return p.wantReason(batch.JobRunningCondition, reason)
 }
 
-// wantRestarting checks that the job waits for replicas, after so many restarts.
+// wantRestarting checks that the job waits for replicas and has the given number of restarts.
 func (p *play) wantRestarting(restarts int32) *play {
 	p.t.Helper()
 	phase := p.stat.Phase
@@ -37,13 +37,14 @@ func TestPhaseWhileReplicasRestart(t *testing.T) {
 	p := newPlay(t, 2, 9).pass().want(batch.JobPending, 0).run(0).after(2*time.Second).pass().want(batch.JobPending, 0)
 	p.run(1).pass().want(batch.JobRunning, 0).wantRunning(true, batch.ReasonReplicasRunning)
 
-	p.exit(1, 1).pass().want(batch.JobRunning, 1).wantRunning(false, batch.ReasonRestarting) // the other runs on
+	// The other replica still runs.
+	p.exit(1, 1).pass().want(batch.JobRunning, 1).wantRunning(false, batch.ReasonRestarting)
 	p.pass().run(1).pass().want(batch.JobRunning, 1).wantRunning(true, batch.ReasonReplicasRunning)
-	if n := strings.Count(strings.Join(p.told, " "), string(batch.ReasonReplicasRunning)); n != 2 {
-		t.Errorf("events %q, want ReplicasRunning twice", p.told)
+	if n := strings.Count(strings.Join(p.eventReasons, " "), string(batch.ReasonReplicasRunning)); n != 2 {
+		t.Errorf("events %q, want ReplicasRunning twice", p.eventReasons)
 	}
 
-	p.exit(0, 1).exit(1, 1).after(time.Minute).pass().want(batch.JobPending, 2) // none runs any more
+	p.exit(0, 1).exit(1, 1).after(time.Minute).pass().want(batch.JobPending, 2) // no replica runs any more
 	p.pass().run(0).after(2*time.Second).pass().want(batch.JobPending, 2)
 	p.run(1).pass().want(batch.JobRunning, 2)
 }
@@ -83,7 +84,7 @@ func TestUnknownReplica(t *testing.T) {
 	p.pass().want(batch.JobRunning, 0)
 }
 
-// A replica that never had a pod is pending, and none has been deleted.
+// TestJobCreatedPaused verifies that a replica that never had a pod is pending, and none counts as deleted.
 func TestJobCreatedPaused(t *testing.T) {
 	p := newPlay(t, 2, 0)
 	p.job.Pause = true
@@ -102,7 +103,7 @@ func TestJobCreatedPaused(t *testing.T) {
 	p.pass().pass().wantReplica(0, batch.ReplicaDeleted, "")
 }
 
-// What was refused in one run mode is not told in the next one, where nothing has been refused yet.
+// TestRefusalEndsWithTheRunMode verifies that refusals from one run mode are not reported in the next one.
 func TestRefusalEndsWithTheRunMode(t *testing.T) {
 	p := newPlay(t, 1, 0).pass()
 	p.pods = map[string]*corev1.Pod{}
@@ -115,7 +116,8 @@ func TestRefusalEndsWithTheRunMode(t *testing.T) {
 	p.pass().want(batch.JobResuming, 0).wantReason(batch.JobRunningCondition, batch.ReasonCreatingReplicas)
 }
 
-// The age of a pod whose replica has ended, while its sidecar runs on, is no end of the job.
+// TestQueueMaxDurationOfASidecar verifies that a queue that ends a pod for its age does not end the job if only the
+// pod's sidecar still runs.
 func TestQueueMaxDurationOfASidecar(t *testing.T) {
 	p := newSidecars(t, 0).exitMain(1, 0).after(2 * time.Second)
 	p.pod(1).Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,

@@ -10,7 +10,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// forgedStatuses are what somebody with the right to write statuses may write.
+// forgedStatuses are statuses that anybody with the right to write statuses could write.
 var forgedStatuses = map[string]string{
 	"ranks without end":            `{"runMode":"Immediate","tasks":[{"type":"worker","restartCount":0,"omitted":[{"ranks":"0-9000000000000000000","phase":"Running"}]}]}`,
 	"the same ranks many times":    `{"runMode":"Immediate","tasks":[{"type":"worker","restartCount":0,"omitted":[{"ranks":"0-9,0-9,0-9,0-9","phase":"Succeeded"},{"ranks":"0-9","phase":"Failed","exitCode":1}]}]}`,
@@ -37,7 +37,7 @@ func FuzzStatusReadBack(f *testing.F) {
 	f.Fuzz(readBack)
 }
 
-// readBack has jobs of several sorts go on from a status that anybody may have written, with and without pods.
+// readBack runs jobs of several sorts from a status that anybody could have written, with and without pods.
 func readBack(t *testing.T, text []byte) {
 	status := &batch.JobStatus{}
 	if json.Unmarshal(text, status) != nil {
@@ -84,7 +84,7 @@ func checkReadBack(t *testing.T, p *play, status *batch.JobStatus) {
 	}
 }
 
-// checkSane holds a status against what every status of a small job has in common.
+// checkSane checks the invariants of every status of a small job.
 func checkSane(t *testing.T, s *batch.JobStatus) {
 	t.Helper()
 	a := s.Aggregate

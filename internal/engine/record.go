@@ -9,8 +9,9 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// loadRecords gives each replica what the last status remembers of it. Anybody who may write statuses may have written this
-// one, so its numbers are bounded, and reading it takes time in proportion to its length and to the number of replicas.
+// loadRecords gives each replica its record in the last status. The status is not trusted, because anybody with the
+// right to write statuses may have written it: its numbers are bounded, and reading it takes time linear in its length
+// and in the number of replicas.
 func (p *pass) loadRecords() {
 	for i := range p.Roles {
 		role, t := p.roles[i], p.oldTask(p.Roles[i].Type)
@@ -21,7 +22,7 @@ func (p *pass) loadRecords() {
 					backoff: bounded(s.Backoff), incident: bounded(s.Incident), exit: p.Roles[i].recordedExit(s), reason: s.Reason, containers: s.Containers}
 			}
 		}
-		left := len(role) // no replica is omitted twice
+		left := len(role) // bounds the work: no replica is omitted twice
 		for k := range t.Omitted {
 			o := &t.Omitted[k]
 			past := record{phase: o.Phase, restarts: bounded(o.RestartCount), attempt: bounded(o.Attempt), backoff: bounded(o.Backoff),
@@ -38,17 +39,17 @@ func (p *pass) loadRecords() {
 	}
 }
 
-// maxCount is the largest count of restarts or pods. The counts of all roles together add up to less than 2^31, and no job lives
-// long enough to reach it.
+// maxCount is the largest count of restarts or pods. It keeps the sum of all roles below 2^31. No job reaches it in its
+// lifetime.
 const maxCount = 1 << 25
 
-// bounded is a count that was read back from the API server.
+// bounded limits a count that was read from the API server to the range from 0 to maxCount.
 func bounded(n int32) int32 { return min(max(n, 0), maxCount) }
 
-// omittedUID stands for the UID of a pod that the status left out. It equals no real one.
+// omittedUID stands for the UID of a pod that the status omits. It equals no real UID.
 const omittedUID = "-"
 
-// recordedExit is the exit code with which a replica ended that a status speaks of; nil where it tells none.
+// recordedExit returns the exit code of a replica from its status; nil if the status has none.
 func (x *Role) recordedExit(s *batch.ReplicaStatus) *int32 {
 	var code *int32
 	for i := range s.Containers {
@@ -63,9 +64,9 @@ func (x *Role) recordedExit(s *batch.ReplicaStatus) *int32 {
 	return code
 }
 
-// eachRank calls f for the ranks of a list such as "0-41,57", and for no more than most of them. What is malformed is passed
-// over. It returns how many of most are left.
-func eachRank(ranks string, most int, f func(int)) (left int) {
+// eachRank calls f for the ranks of a list such as "0-41,57", but at most limit times. It skips malformed parts. It
+// returns how many calls are left.
+func eachRank(ranks string, limit int, f func(int)) (left int) {
 	for part := range strings.SplitSeq(ranks, ",") {
 		from, to, isRange := strings.Cut(part, "-")
 		first, err := strconv.Atoi(from)
@@ -77,17 +78,17 @@ func eachRank(ranks string, most int, f func(int)) (left int) {
 			continue
 		}
 		for rank := first; rank <= last; rank++ {
-			if most == 0 {
+			if limit == 0 {
 				return 0
 			}
-			most--
+			limit--
 			f(rank)
 		}
 	}
-	return most
+	return limit
 }
 
-// formatRanks writes ascending ranks as a list such as "0-41,57".
+// formatRanks formats ascending ranks as a list such as "0-41,57".
 func formatRanks(ranks []int) string {
 	var b strings.Builder
 	for i := 0; i < len(ranks); {
@@ -107,7 +108,8 @@ func formatRanks(ranks []int) string {
 	return b.String()
 }
 
-// tasks describes the replicas role by role. Of more replicas than MaxListed it lists those that need a look first.
+// tasks returns the status of the replicas by role. If there are more than MaxListed replicas, it lists the most urgent
+// ones and summarizes the rest.
 func (p *pass) tasks() []batch.Tasks {
 	listed := p.listed()
 	out := make([]batch.Tasks, len(p.Roles))
@@ -129,7 +131,7 @@ func (p *pass) tasks() []batch.Tasks {
 	return out
 }
 
-// oldTask is what the last status says of a role; empty where it says nothing.
+// oldTask returns the last status of a role; empty if there is none.
 func (p *pass) oldTask(role string) *batch.Tasks {
 	for i := range p.old.Tasks {
 		if p.old.Tasks[i].Type == role {
@@ -139,8 +141,8 @@ func (p *pass) oldTask(role string) *batch.Tasks {
 	return &batch.Tasks{}
 }
 
-// restartsOf is the number of restarts charged to a role: to its replicas, and to those that it had before it was scaled
-// down, which the last status still holds in its sum.
+// restartsOf returns the number of restarts charged to a role. It includes replicas that were removed when the role was
+// scaled down: the last status holds them in its sum.
 func (p *pass) restartsOf(role int) int32 {
 	sum := int64(bounded(p.oldTask(p.Roles[role].Type).RestartCount))
 	for i := range p.roles[role] {
@@ -150,7 +152,7 @@ func (p *pass) restartsOf(role int) int32 {
 	return int32(min(sum, maxCount))
 }
 
-// listed is the set of replicas that the status lists one by one, or nil where it lists all.
+// listed returns the set of replicas that the status lists one by one; nil if it lists all.
 func (p *pass) listed() map[*replica]bool {
 	if len(p.replicas) <= p.cfg.MaxListed {
 		return nil
@@ -167,7 +169,7 @@ func (p *pass) listed() map[*replica]bool {
 	return set
 }
 
-// urgency orders replicas by how much they need a look, the lowest first.
+// urgency returns the rank of a replica by its need for attention; lower is more urgent.
 func (r *replica) urgency() int {
 	switch r.phase {
 	case batch.ReplicaFailed:
@@ -185,7 +187,7 @@ func (r *replica) urgency() int {
 	return 5
 }
 
-// omit sums up the replicas of a role that are not listed.
+// omit summarizes the replicas of a role that are not listed.
 func omit(role []replica, listed map[*replica]bool) []batch.OmittedReplicas {
 	type key struct {
 		phase                      batch.ReplicaPhase
@@ -221,7 +223,7 @@ func omit(role []replica, listed map[*replica]bool) []batch.OmittedReplicas {
 	return out
 }
 
-// status describes one replica.
+// status returns the status of one replica.
 func (r *replica) status() batch.ReplicaStatus {
 	s := batch.ReplicaStatus{Name: r.name, UID: r.uid, Phase: r.phase, RestartCount: r.restarts, Attempt: r.attempt,
 		Backoff: r.backoff, Incident: r.incident, Reason: r.reason}
@@ -248,7 +250,8 @@ func (r *replica) status() batch.ReplicaStatus {
 			c.State = batch.ContainerRunning
 		}
 		if r.role.MainDecides && c.Name == r.role.mainContainer() {
-			s.Containers[0], s.Containers[i] = s.Containers[i], s.Containers[0] // people look for its exit code
+			// Users read the main container's exit code, so it comes first.
+			s.Containers[0], s.Containers[i] = s.Containers[i], s.Containers[0]
 		}
 	}
 	return s

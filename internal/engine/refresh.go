@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// switches tells whether what people have changed takes effect in this pass: the run mode, or the number of replicas.
+// switches reports whether a change by a user takes effect in this pass: of the run mode or of the number of replicas.
 func (p *pass) switches() bool {
 	if p.finished || p.old.RunMode == "" {
 		return false
@@ -15,11 +15,11 @@ func (p *pass) switches() bool {
 	})
 }
 
-// beforeDebug is the pass that a switch to debug mode leads to. What has ended before makes the job end, if it does, before
-// the switch makes it worthless.
+// beforeDebug returns the pass to act on when the job switches to debug mode. It first evaluates the job in its
+// previous mode: if pods that have already ended end the job, that result stands, because debug mode would discard it.
 func (p *pass) beforeDebug() *pass {
 	before := &pass{Job: p.Job, rejected: p.rejected, seen: p.seen, cfg: p.cfg, old: p.old, mode: p.old.RunMode}
-	before.weigh()
+	before.evaluate()
 	if before.verdict.over() || before.plan.Contested || before.plan.Refresh {
 		return before
 	}

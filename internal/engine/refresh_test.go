@@ -10,7 +10,8 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// TestSwitchesAndClocksAskForLivePods: what does not follow from the end of a pod is decided on pods read from the API server.
+// TestSwitchesAndClocksAskForLivePods verifies that decisions that do not follow from the end of a pod are taken on
+// pods read from the API server.
 func TestSwitchesAndClocksAskForLivePods(t *testing.T) {
 	minute := time.Minute
 	for name, test := range map[string]struct {
@@ -50,7 +51,7 @@ func takeForAge(pod *corev1.Pod) {
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: string(batch.ReasonQueueMaxDuration)}}
 }
 
-// TestDeletionsOfPodsThatRunBindTheirVersion: a pod that has ended since it was seen is not deleted.
+// TestDeletionsOfPodsThatRunBindTheirVersion verifies that a pod that has ended since it was observed is not deleted.
 func TestDeletionsOfPodsThatRunBindTheirVersion(t *testing.T) {
 	p := newPlay(t, 2, 1).pass().run(0, 1).pass()
 	p.pod(0).ResourceVersion, p.pod(1).ResourceVersion = "7", "8"
@@ -66,7 +67,7 @@ func TestDeletionsOfPodsThatRunBindTheirVersion(t *testing.T) {
 	}
 }
 
-// TestDebugComesAfterTheEnd: a job whose pods had ended it before anybody saw the switch to debug mode has finished.
+// TestDebugComesAfterTheEnd verifies that a job whose pods ended before the switch to debug mode was seen has finished.
 func TestDebugComesAfterTheEnd(t *testing.T) {
 	p := newPlay(t, 2, 0).pass().run(0, 1).pass().exit(0, 0).exit(1, 0)
 	p.job.Debug = true
@@ -76,7 +77,8 @@ func TestDebugComesAfterTheEnd(t *testing.T) {
 	p.pass().want(batch.JobFailed, 0)
 }
 
-// TestDebugCommandThatEndsIsReplaced: uncharged, at once the first time and then with back-off.
+// TestDebugCommandThatEndsIsReplaced verifies that a debug command that ends is replaced without charge, at once the
+// first time and then with back-off.
 func TestDebugCommandThatEndsIsReplaced(t *testing.T) {
 	p := newPlay(t, 1, 0)
 	p.job.Debug = true
@@ -99,7 +101,8 @@ func TestDebugCommandThatEndsIsReplaced(t *testing.T) {
 	}
 }
 
-// TestDebugWaitsForContest: a success that awaits failures of its moment is not lost to a switch to debug mode.
+// TestDebugWaitsForContest verifies that a success that waits for failures of the same time survives a switch to debug
+// mode.
 func TestDebugWaitsForContest(t *testing.T) {
 	p := contest(t).exit(0, 0).pass()
 	p.job.Debug = true
@@ -107,7 +110,8 @@ func TestDebugWaitsForContest(t *testing.T) {
 	p.after(time.Second).pass().want(batch.JobSucceeded, 0)
 }
 
-// TestContestWinsOverDeadline: a deadline that passes while a success awaits failures of its moment does not undo it.
+// TestContestWinsOverDeadline verifies that a deadline that passes while a success waits for failures of the same time
+// does not undo the success.
 func TestContestWinsOverDeadline(t *testing.T) {
 	p := contest(t)
 	minute := time.Minute

@@ -9,44 +9,47 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// replica is the working state of one replica during a pass.
+// replica is the state of one replica during a pass.
 type replica struct {
 	Member
 	role *Role
 	name string
-	// past is what the last status recorded. Its counts never go backwards.
+	// past is the replica's record in the last status. Its counts never decrease.
 	past record
-	// pod carries the replica now; nil where there is none.
+	// pod is the replica's current pod; nil if there is none.
 	pod *corev1.Pod
 
 	// phase and reason go into the next status.
 	phase  batch.ReplicaPhase
 	reason string
-	// restarts, attempt and backoff are the counts for the next status, incident the last incident in which the replica failed.
+	// restarts, attempt and backoff are the counts for the next status. incident is the number of the last incident in
+	// which the replica failed.
 	restarts, attempt, backoff, incident int32
-	// exit is the exit code where the replica has ended by itself.
+	// exit is the exit code of a replica that has ended by itself; nil if it is unknown.
 	exit *int32
-	// uid is that of the pod which the status speaks of.
+	// uid is the UID of the pod that the status refers to.
 	uid string
 
-	// result is succeeded or failed where the replica ended by itself, whether or not it will be restarted.
+	// result is succeeded or failed if the replica ended by itself, even if it will be restarted.
 	result ending
-	// due is true where a restart is allowed after result, fresh where it belongs to a new incident and not to the open one.
+	// due is true if a restart after result is allowed. fresh is true if that restart belongs to a new incident, not to
+	// the open one.
 	due, fresh bool
-	// dueAt is when that restart may happen.
+	// dueAt is the earliest time of that restart.
 	dueAt time.Time
-	// create is true where a pod must be created, now or as soon as the old one has gone.
+	// create is true if a pod must be created, now or when the old one is gone.
 	create bool
-	// remove asks for the pod's deletion.
+	// remove is true if the pod must be deleted.
 	remove bool
-	// disrupted is true while a pod that was taken away is being replaced, ran where that pod had run, as far as is known.
+	// disrupted is true while a pod that was taken away is being replaced. ran is true if that pod is known to have
+	// run.
 	disrupted, ran bool
-	// superseded is true while a pod has not gone yet that a restart has replaced.
+	// superseded is true while a pod still exists that a restart has replaced.
 	superseded bool
-	// watched is the replica's pod as it was watched to succeed, before it was deleted; nil where it was not.
+	// watched is the replica's pod as last observed before its deletion, if it had succeeded by then; otherwise nil.
 	watched *corev1.Pod
-	// returned is true where a status has been written that does not know the replica: its rank is new, or was scaled away
-	// before. A pod that it has and that has ended is from then, and may have been counted.
+	// returned is true if a status exists that does not list the replica: its rank is new, or was scaled away before.
+	// If it has a pod that has ended, that pod is from before and may already have been counted.
 	returned bool
 }
 
@@ -56,7 +59,7 @@ const reasonDebugEnded = "DebugCommandEnded"
 // reasonModeChanged marks a replica whose pod was made for another run mode.
 const reasonModeChanged = "RunModeChanged"
 
-// record is what a status remembers of a replica beyond its pod.
+// record is the part of a status that describes one replica.
 type record struct {
 	uid                                  string
 	phase                                batch.ReplicaPhase
@@ -66,7 +69,7 @@ type record struct {
 	containers                           []batch.ContainerStatus
 }
 
-// finalResult is the result that the record holds, or notEnded.
+// finalResult returns the result in the record; notEnded if it has none.
 func (r *record) finalResult() ending {
 	switch r.phase {
 	case batch.ReplicaSucceeded:
@@ -78,10 +81,10 @@ func (r *record) finalResult() ending {
 	}
 }
 
-// final is true where the replica has ended for good.
+// final reports whether the replica has ended for good.
 func (r *replica) final() bool { return r.result != notEnded && !r.due }
 
-// observe fills in what the pod and the record say. keepResults tells that results recorded earlier still count.
+// observe sets the replica's state from its pod and its record. keepResults is true if recorded results still count.
 func (r *replica) observe(mode batch.RunModeType, keepResults bool, cfg *Config) {
 	r.restarts, r.attempt, r.backoff, r.incident = r.past.restarts, r.past.attempt, r.past.backoff, r.past.incident
 	r.uid = r.past.uid
@@ -102,7 +105,7 @@ func (r *replica) observe(mode batch.RunModeType, keepResults bool, cfg *Config)
 	r.attempt = max(r.past.attempt, attempt)
 	r.backoff = count(r.pod.Annotations[batch.AnnotationBackoff])
 	if recorded := r.past.finalResult(); keepResults && r.past.uid == r.uid && recorded != notEnded {
-		end = recorded // it was seen to end before anybody deleted it, or before what a cache shows now
+		end = recorded // the end was seen before the pod was deleted, or before the state that a stale cache shows
 	}
 	switch {
 	case wrongMode(r.pod, mode, end):
@@ -126,8 +129,8 @@ func (r *replica) observe(mode batch.RunModeType, keepResults bool, cfg *Config)
 	}
 }
 
-// endCode returns the exit code of the replica's pod. The cache of a new leader may show the pod as it was before the end that the
-// status has on record.
+// endCode returns the exit code of the replica's pod. It falls back to the recorded code, because the cache of a new
+// leader may show the pod before the end that the status records.
 func (r *replica) endCode() *int32 {
 	if code := r.role.exitCode(r.pod); code != nil || r.past.uid != r.uid {
 		return code
@@ -135,7 +138,7 @@ func (r *replica) endCode() *int32 {
 	return r.past.exit
 }
 
-// podEnd says whether and how the replica's pod has ended: as it was watched to, where it is being deleted since.
+// podEnd returns how the replica's pod has ended. If the pod was watched to succeed before its deletion, that counts.
 func (r *replica) podEnd() ending {
 	end := r.role.classify(r.pod)
 	if end == disrupted && r.watched != nil {
@@ -144,7 +147,8 @@ func (r *replica) podEnd() ending {
 	return end
 }
 
-// shown is the pod that tells what became of the replica: its own, or the one that has succeeded and gone. It may be nil.
+// shown returns the pod that shows the replica's state: its current pod, or the watched one if that succeeded and is
+// gone. It may be nil.
 func (r *replica) shown() *corev1.Pod {
 	if r.pod == nil && r.result != notEnded {
 		return r.watched
@@ -152,7 +156,7 @@ func (r *replica) shown() *corev1.Pod {
 	return r.pod
 }
 
-// knownUID is the UID of the replica's pod, or of the one that the last status knows where there is none any more.
+// knownUID returns the UID of the replica's pod; without a pod, the UID in the last status.
 func (r *replica) knownUID() types.UID {
 	if r.pod != nil {
 		return r.pod.UID
@@ -160,21 +164,22 @@ func (r *replica) knownUID() types.UID {
 	return types.UID(r.past.uid)
 }
 
-// observeDebugEnd handles a debug command that has ended. It is no result, and whoever debugs wants to go on, so the pod is
-// replaced like one that was taken away.
+// observeDebugEnd handles a debug command that has ended. The end is no result. The pod is replaced as after a
+// disruption, so that the user can continue debugging.
 func (r *replica) observeDebugEnd(cfg *Config) {
 	r.result, r.disrupted, r.create, r.remove = notEnded, true, true, true
 	r.reason = reasonDebugEnded
 	r.backoff = r.nextBackoff(cfg)
 }
 
-// succeededFirst tells whether a pod had succeeded for good before it was replaced by a restart of all, which did not see that yet.
+// succeededFirst reports whether a pod had succeeded for good before a restart of all replicas superseded it without
+// having seen the success.
 func (r *replica) succeededFirst(end ending) bool {
 	restart := &r.role.Restart
 	return end == succeeded && restart.All && !restart.OnSuccess && r.pod.Annotations[batch.AnnotationRunMode] != string(batch.RunDebug)
 }
 
-// noteFailure notes the incident in which a pod failed by itself that the incident has superseded.
+// noteFailure records the incident if a superseded pod had failed by itself during it.
 func (p *pass) noteFailure(r *replica) {
 	last := p.old.Incident
 	if r.superseded && last != nil && last.RecoveryTime == nil && r.role.classify(r.pod) == failed &&
@@ -183,7 +188,7 @@ func (p *pass) noteFailure(r *replica) {
 	}
 }
 
-// endedAt is when the replica's pod ended, or began to be taken away; zero where nobody can tell.
+// endedAt returns the time at which the replica's pod ended or its disruption began; zero if it is not known.
 func (r *replica) endedAt() time.Time {
 	pod := r.shown()
 	if pod == nil {
@@ -201,8 +206,8 @@ func (r *replica) endedAt() time.Time {
 	return finished
 }
 
-// hadStarted tells whether the pod that is being replaced had started, as far as is known. Of a pod that the last status does not
-// know, nobody can tell why it went.
+// hadStarted reports whether the pod that is being replaced is known to have started. It returns false for a pod that
+// the last status does not list, because the reason for its absence is not known.
 func (r *replica) hadStarted() bool {
 	if r.past.phase == "" {
 		return false
@@ -210,8 +215,8 @@ func (r *replica) hadStarted() bool {
 	return r.past.phase == batch.ReplicaRunning || r.pod != nil && !startedAt(r.pod).IsZero()
 }
 
-// observeAbsent handles a replica without a pod: one that has not been created yet, one that finished and was deleted
-// afterwards, or one whose pod was taken away.
+// observeAbsent handles a replica without a pod: the pod has not been created yet, was deleted after it ended, or was
+// taken away.
 func (r *replica) observeAbsent(keepResults bool) {
 	if end := r.past.finalResult(); end != notEnded && keepResults {
 		r.result, r.exit, r.phase, r.reason = end, r.past.exit, r.past.phase, r.past.reason
@@ -222,13 +227,13 @@ func (r *replica) observeAbsent(keepResults bool) {
 		return
 	}
 	r.phase, r.create = batch.ReplicaCreating, true
-	if r.past.uid != "" { // it had a pod, and nobody here removed it
+	if r.past.uid != "" { // it had a pod, and the controller did not delete it
 		r.disrupted = true
 		r.reason = r.past.reason
 	}
 }
 
-// observeDisrupted handles a pod that ended, or is being deleted, through no doing of its own.
+// observeDisrupted handles a pod that was taken away: it ended or is being deleted for reasons outside of the replica.
 func (r *replica) observeDisrupted(cfg *Config) {
 	r.disrupted, r.create, r.remove = true, true, true
 	r.phase = batch.ReplicaDeleted
@@ -248,7 +253,8 @@ func (r *replica) observeDisrupted(cfg *Config) {
 	}
 }
 
-// wrongMode tells whether a pod was made for another run mode. A pod that finished before a pause keeps its result.
+// wrongMode reports whether a pod was created for another run mode and must be replaced. A pod that ended before a
+// pause keeps its result.
 func wrongMode(pod *corev1.Pod, mode batch.RunModeType, end ending) bool {
 	made := batch.RunModeType(pod.Annotations[batch.AnnotationRunMode])
 	switch {
@@ -261,7 +267,7 @@ func wrongMode(pod *corev1.Pod, mode batch.RunModeType, end ending) bool {
 	}
 }
 
-// nextBackoff is the number of replacements in a row once the pod has been replaced.
+// nextBackoff returns the number of consecutive replacements after the pod has been replaced.
 func (r *replica) nextBackoff(cfg *Config) int32 {
 	if started, finished := r.role.lifetime(r.pod); finished.Sub(started) >= cfg.BackoffReset {
 		return 1
@@ -269,8 +275,8 @@ func (r *replica) nextBackoff(cfg *Config) int32 {
 	return count(r.pod.Annotations[batch.AnnotationBackoff]) + 1
 }
 
-// nextStart is the earliest time for the pod's replacement: at once the first time, then after BackoffBase, doubling up to
-// BackoffMax.
+// nextStart returns the earliest time of the pod's replacement. The first replacement comes at once, the second after
+// BackoffBase; the delay then doubles up to BackoffMax.
 func (r *replica) nextStart(cfg *Config) time.Time {
 	_, finished := r.role.lifetime(r.pod)
 	if finished.IsZero() {
@@ -279,7 +285,7 @@ func (r *replica) nextStart(cfg *Config) time.Time {
 	return finished.Add(backoffDelay(r.nextBackoff(cfg), cfg))
 }
 
-// backoffDelay is the delay before the n-th replacement in a row.
+// backoffDelay returns the delay before the n-th consecutive replacement.
 func backoffDelay(n int32, cfg *Config) time.Duration {
 	if n <= 1 {
 		return 0
@@ -291,7 +297,8 @@ func backoffDelay(n int32, cfg *Config) time.Duration {
 	return min(d, cfg.BackoffMax)
 }
 
-// disruptedAt is when a pod was taken away that has no ended container to tell.
+// disruptedAt returns the time of the disruption of a pod that has no ended container: the latest transition of its
+// conditions.
 func disruptedAt(pod *corev1.Pod) time.Time {
 	at := pod.CreationTimestamp.Time
 	for i := range pod.Status.Conditions {
@@ -302,7 +309,8 @@ func disruptedAt(pod *corev1.Pod) time.Time {
 	return at
 }
 
-// waitingReason is the reason for which a container of the pod does not start, for example ImagePullBackOff.
+// waitingReason returns the reason for which a container of the pod does not start, for example ImagePullBackOff; empty
+// if there is none.
 func waitingReason(pod *corev1.Pod) string {
 	if w := waitingContainer(pod); w != nil {
 		return w.Reason
@@ -310,7 +318,8 @@ func waitingReason(pod *corev1.Pod) string {
 	return ""
 }
 
-// waitingContainer is the state of the first container that has been held up for a reason worth telling.
+// waitingContainer returns the waiting state of the first container that does not start for a reason other than normal
+// creation; nil if there is none.
 func waitingContainer(pod *corev1.Pod) *corev1.ContainerStateWaiting {
 	for _, cs := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range cs {
@@ -323,7 +332,8 @@ func waitingContainer(pod *corev1.Pod) *corev1.ContainerStateWaiting {
 	return nil
 }
 
-// exitCode is that of the first container that failed, of those that count, or 0 where all that ended succeeded; nil where none has ended.
+// exitCode returns the exit code of the first failed container among those that count; 0 if all that ended succeeded;
+// nil if none has ended.
 func (x *Role) exitCode(pod *corev1.Pod) *int32 {
 	var code *int32
 	for t := range x.ends(pod) {
@@ -334,7 +344,7 @@ func (x *Role) exitCode(pod *corev1.Pod) *int32 {
 	return code
 }
 
-// endReason is what the kubelet says of the pod's failure, for example OOMKilled.
+// endReason returns the kubelet's reason for the pod's failure, for example OOMKilled; empty if there is none.
 func (x *Role) endReason(pod *corev1.Pod) string {
 	if pod.Status.Reason != "" && !stopped(pod) {
 		return pod.Status.Reason

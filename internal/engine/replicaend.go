@@ -2,24 +2,26 @@ package engine
 
 import "fmt"
 
-// ReplicaEnd is how a pod of a replica ended that another one replaces. Events carry it as JSON in
-// batch.AnnotationReplicaEnds, so that no program has to read their messages.
+// ReplicaEnd describes the end of a replica's pod that another pod replaces. Events carry it as JSON in
+// batch.AnnotationReplicaEnds, so that programs need not parse messages.
 type ReplicaEnd struct {
 	// Replica is the name of the replica.
 	Replica string `json:"replica"`
-	// Restart counts the restarts charged to the replica, this one included; zero for a replacement without charge.
+	// Restart is the number of restarts charged to the replica, including this one; zero for a replacement without
+	// charge.
 	Restart int32 `json:"restart,omitempty"`
-	// Limit is the largest Restart; nil for no limit.
+	// Limit is the largest value of Restart; nil means no limit.
 	Limit *int32 `json:"limit,omitempty"`
-	// ExitCode is that of a charged restart; nil where it is not known.
+	// ExitCode is the exit code that led to a charged restart; nil if it is unknown.
 	ExitCode *int32 `json:"exitCode,omitempty"`
-	// StartFailure is why the replica's command could not be started, in the words of the kubelet; empty for any other end.
+	// StartFailure is the kubelet's message about why the replica's command could not be started; empty for any other
+	// end.
 	StartFailure string `json:"startFailure,omitempty"`
-	// Reason is why the pod of a replacement without charge was taken away; empty where it is not known.
+	// Reason is the reason of the disruption for a replacement without charge; empty if it is unknown.
 	Reason string `json:"reason,omitempty"`
 }
 
-// String returns the end as a clause of a sentence, the replica first.
+// String returns the end as a clause that begins with the replica's name.
 func (e ReplicaEnd) String() string {
 	switch {
 	case e.Restart == 0:
@@ -31,12 +33,12 @@ func (e ReplicaEnd) String() string {
 	}
 }
 
-// chargedEnd is the end of a replica whose restart is charged to a limit.
+// chargedEnd returns the end of a replica whose restart is charged to limit.
 func (r *replica) chargedEnd(limit *int32) ReplicaEnd {
 	return ReplicaEnd{Replica: r.name, Restart: r.restarts, Limit: limit, ExitCode: r.exit, StartFailure: r.startFailure()}
 }
 
-// ofEnds gives an event the ends that its message names.
+// ofEnds returns the event with the ends that its message names.
 func ofEnds(e Event, ends []ReplicaEnd) Event {
 	e.Ends = ends[:min(len(ends), maxNamed)]
 	return e

@@ -10,7 +10,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// TestEventsCarryEndsOfReplicas: what an event says of replicas stands in typed fields too, one for each clause.
+// TestEventsCarryEndsOfReplicas verifies that the typed fields of an event match its message, one for each clause.
 func TestEventsCarryEndsOfReplicas(t *testing.T) {
 	p := newPlay(t, 14, 100).pass()
 	for rank := range 14 {

@@ -9,11 +9,11 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// ReservedPrefixes begin the keys of the labels and annotations by which the operator and the scheduler know a pod.
+// ReservedPrefixes are the prefixes of label and annotation keys that only the operator and the scheduler may set.
 var ReservedPrefixes = []string{"tensorstack.dev/", batch.GroupVersion.Group + "/", scheduling.GroupVersion.Group + "/"}
 
-// Reserved tells whether a label or an annotation of a pod is the operator's to set. A template that could set one would put
-// the job's pods into a queue, or into a group, for which nobody asked its author for the right.
+// Reserved reports whether only the operator may set a label or annotation. A template that could set one could put the
+// job's pods into a queue or group without the check of its author's rights.
 func Reserved(key string) bool {
 	for _, prefix := range ReservedPrefixes {
 		if strings.HasPrefix(key, prefix) {
@@ -23,7 +23,7 @@ func Reserved(key string) bool {
 	return false
 }
 
-// RoleLabels are the labels that are the same for all pods of a role.
+// RoleLabels returns the labels that all pods of a role have in common.
 func (j *Job) RoleLabels(role string) map[string]string {
 	labels := j.labels()
 	labels[batch.LabelReplicaType] = role
@@ -35,8 +35,8 @@ func (j *Job) RoleLabels(role string) map[string]string {
 	return labels
 }
 
-// schedule has a pod scheduled as the job says. A template decides neither that the t9k-scheduler takes the pod nor where that
-// one puts it, even if it got past admission.
+// schedule sets the pod's scheduler. A template must not select the t9k-scheduler, nor the node of a pod that the
+// t9k-scheduler places, even if it got past admission.
 func (j *Job) schedule(s *corev1.PodSpec) {
 	switch {
 	case j.Gang != nil:
@@ -46,7 +46,7 @@ func (j *Job) schedule(s *corev1.PodSpec) {
 	}
 }
 
-// unreserved are the entries of a template's labels or annotations that the operator does not set.
+// unreserved returns the entries of a template's labels or annotations that are not reserved.
 func unreserved(of map[string]string) map[string]string {
 	out := make(map[string]string, len(of))
 	for key, value := range of {

@@ -9,7 +9,8 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// TestTemplateDecidesNoQueue: a job that got past admission has no pods in a queue, a group or on a node that its spec does not say.
+// TestTemplateDecidesNoQueue verifies that a template that got past admission cannot put pods into a queue, into a
+// group or on a node that the spec does not name.
 func TestTemplateDecidesNoQueue(t *testing.T) {
 	for _, gang := range []*Gang{nil, {Queue: "q", MinMember: 1}} {
 		p := newPlay(t, 1, 0)

@@ -11,7 +11,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// verdict is the end of a job, or the lack of one.
+// verdict is the end of a job; its zero value means that the job has not ended.
 type verdict struct {
 	phase   batch.JobPhase // JobSucceeded, JobFailed or empty
 	reason  batch.Reason
@@ -20,22 +20,24 @@ type verdict struct {
 
 func (v verdict) over() bool { return v.phase != "" }
 
-// sameMoment is how far the times of two ends may be apart that count as the same moment. They are whole seconds, of the
-// clocks of different nodes. It is also how long a success waits for an end that may be unseen, unless it was told late itself.
+// sameMoment is the largest difference between the times of two ends that count as simultaneous. The times have a
+// resolution of one second and come from the clocks of different nodes. A success also waits this long for unseen
+// failures, or longer if it was itself observed late.
 const sameMoment = time.Second
 
-// maxLateWait is how long a success that was told late waits at most.
+// maxLateWait is the longest time for which a success that was observed late waits.
 const maxLateWait = 5 * time.Second
 
-// maxInvalidReplicas is the largest number of replicas of an invalid job that is carried on since it has begun. It bounds memory.
+// maxInvalidReplicas is the largest number of replicas of an invalid job that continues because it has begun. It bounds
+// memory.
 const maxInvalidReplicas = 100_000
 
-// rejected tells whether a job cannot be carried out, as its last status is.
+// rejected reports whether a job cannot be carried out, given its last status.
 func (j *Job) rejected(old *batch.JobStatus) bool {
 	return j.Invalid != "" && (old.StartTime == nil || len(j.Roles) == 0 || j.Replicas() > maxInvalidReplicas)
 }
 
-// judge applies the finish rules, then the limits of time.
+// judge applies the finish rules, then the time limits.
 func (p *pass) judge() verdict {
 	if p.finished {
 		return verdict{}
@@ -52,13 +54,14 @@ func (p *pass) judge() verdict {
 	if !v.over() {
 		v = p.judgeDeadline()
 	}
-	if v.over() && !p.seen.Live { // a pod may have ended before, and decides then
+	if v.over() && !p.seen.Live { // a pod may have ended earlier, and then decides
 		p.plan.Refresh = true
 	}
 	return v
 }
 
-// judgeRules ends the job by the rule that came to hold first. At the same moment failure wins, whatever was seen first.
+// judgeRules ends the job by the rule that held first. If two rules held at the same time, failure wins, whichever was
+// seen first.
 func (p *pass) judgeRules() verdict {
 	lost, lostAt := p.judgeFailure()
 	won, wonAt := p.judgeSuccess()
@@ -87,17 +90,17 @@ func (p *pass) judgeRules() verdict {
 	return p.judgeCollective()
 }
 
-// couldHold tells whether one of the rules could hold already, as far as is known: the ends of some of its members may not have
-// been seen, and none that have been are contrary to the rule.
+// couldHold reports whether one of the rules may already hold: none of its members is known to have the contrary
+// result, though the ends of some may not have been seen.
 func (p *pass) couldHold(rules []Rule, contrary ending) bool {
 	return slices.ContainsFunc(rules, func(rule Rule) bool {
 		return !slices.ContainsFunc(rule.Members, func(m Member) bool { return p.roles[m.Role][m.Rank].result == contrary })
 	})
 }
 
-// awaitFailures puts a success off until no failure of the same moment can be unseen. A kubelet looks at its containers once a
-// second, and times are whole seconds, so a success is seen up to two seconds after wonAt. What came later than that was told by
-// a slow kubelet or API server, and so may the failure be.
+// awaitFailures delays a success until no failure of the same time can be unseen. A kubelet checks its containers once
+// a second, and times have a resolution of one second, so a success is seen up to two seconds after wonAt. If it is
+// seen later than that, the kubelet or the API server is slow, and a failure may be delayed as much.
 func (p *pass) awaitFailures(won verdict, wonAt time.Time) verdict {
 	p.plan.Contested = true
 	since := p.seen.ContestedSince
@@ -118,7 +121,7 @@ func (p *pass) awaitFailures(won verdict, wonAt time.Time) verdict {
 	return won
 }
 
-// judgeDuration ends a job whose queue has taken a pod away for its age: the replacement would only live as long again.
+// judgeDuration ends a job whose queue has removed a pod for its age. A replacement would only reach the same age.
 func (p *pass) judgeDuration() verdict {
 	for i := range p.replicas {
 		if r := &p.replicas[i]; r.pod != nil && tooOld(r.pod) && r.result == notEnded {
@@ -129,12 +132,12 @@ func (p *pass) judgeDuration() verdict {
 	return verdict{}
 }
 
-// tooOld tells whether a pod's queue ends it for its age.
+// tooOld reports whether the pod's queue ends it for its age.
 func tooOld(pod *corev1.Pod) bool {
 	return disruptionReason(pod) == string(batch.ReasonQueueMaxDuration)
 }
 
-// judgeDeadline ends a job that has been active for too long, in whatever mode its pods run.
+// judgeDeadline ends a job that has been active for longer than its deadline, in any mode but pause.
 func (p *pass) judgeDeadline() verdict {
 	start := p.startTime()
 	if p.Deadline == nil || p.mode == batch.RunPause || start == nil {
@@ -148,7 +151,7 @@ func (p *pass) judgeDeadline() verdict {
 		fmt.Sprintf("The job was active for longer than its deadline, which is %s.", *p.Deadline)}
 }
 
-// pastDeadline tells whether it was the deadline that ended the job.
+// pastDeadline reports whether the deadline ended the job.
 func (p *pass) pastDeadline() bool {
 	if p.verdict.over() {
 		return p.verdict.reason == batch.ReasonDeadlineExceeded
@@ -157,8 +160,9 @@ func (p *pass) pastDeadline() bool {
 	return c != nil && c.Status == metav1.ConditionTrue && c.Reason == batch.ReasonDeadlineExceeded
 }
 
-// judgeLimit ends a job of which a replica fails that its policy would restart, and whose limit is used up: others may wait for
-// that replica for ever. What a success rule says comes first: once the master is done, the others may well fail.
+// judgeLimit ends a job if its policy would restart a failed replica but the limit is used up: the other replicas may
+// wait for that one for ever. Success rules are applied first, because replicas may well fail once the master has
+// succeeded.
 func (p *pass) judgeLimit() verdict {
 	r := p.inc.exceeded
 	if r == nil {
@@ -168,11 +172,11 @@ func (p *pass) judgeLimit() verdict {
 		r.name, exitText(r.exit), counted(*p.RestartLimit, "retry", "retries"))}
 }
 
-// masterGrace is how long the master of a collective job has to end after another replica has failed for good.
+// masterGrace is how long the master of a collective job may run after another replica has failed for good.
 const masterGrace = time.Minute
 
-// judgeCollective ends a job whose replicas form one group that has lost a member for good. The master may be about to end, with
-// a better reason.
+// judgeCollective ends a collective job that has lost a replica for good. It waits for masterGrace first, because the
+// end of the master may give a better reason.
 func (p *pass) judgeCollective() verdict {
 	if !p.Collective || p.mode == batch.RunPause {
 		return verdict{}
@@ -194,7 +198,7 @@ func (p *pass) judgeCollective() verdict {
 		"and the master has not ended within %s.", r.name, exitText(r.exit), masterGrace)}
 }
 
-// judgeFailure also returns when the failure came about, by the first rule that held.
+// judgeFailure returns the verdict of the failure rules, and when the first of them began to hold.
 func (p *pass) judgeFailure() (verdict, time.Time) {
 	if rule, at := p.first(p.Failure, failed); rule != nil {
 		return verdict{batch.JobFailed, batch.ReasonFailureRule,
@@ -212,7 +216,7 @@ func (p *pass) judgeFailure() (verdict, time.Time) {
 	return verdict{}, time.Time{}
 }
 
-// judgeSuccess also returns when the success came about, by the first rule that held.
+// judgeSuccess returns the verdict of the success rules, and when the first of them began to hold.
 func (p *pass) judgeSuccess() (verdict, time.Time) {
 	if rule, at := p.first(p.Success, succeeded); rule != nil {
 		return verdict{batch.JobSucceeded, batch.ReasonSuccessRule,
@@ -229,7 +233,7 @@ func (p *pass) judgeSuccess() (verdict, time.Time) {
 	return verdict{batch.JobSucceeded, batch.ReasonSuccessRule, "All replicas have succeeded."}, time.Time{}
 }
 
-// first returns the rule that came to hold first, and when: with the end of its last member. Nil where no rule holds.
+// first returns the rule that held first and the time of its last member's end. It returns nil if no rule holds.
 func (p *pass) first(rules []Rule, want ending) (first *Rule, since time.Time) {
 	for i := range rules {
 		if !p.all(rules[i].Members, want) {
@@ -248,7 +252,7 @@ func (p *pass) first(rules []Rule, want ending) (first *Rule, since time.Time) {
 	return first, since
 }
 
-// judgeUnsatisfiable ends a job of which no success rule can hold any more, which otherwise would hang for ever.
+// judgeUnsatisfiable fails a job if none of its success rules can hold any more, because it would never end otherwise.
 func (p *pass) judgeUnsatisfiable() verdict {
 	v := verdict{phase: batch.JobFailed, reason: batch.ReasonSuccessRulesUnsatisfiable}
 	for i := range p.Success {
@@ -271,7 +275,7 @@ func (p *pass) judgeUnsatisfiable() verdict {
 	return verdict{}
 }
 
-// all tells whether every member has ended for good with the given result.
+// all reports whether every member has ended for good with the given result.
 func (p *pass) all(members []Member, want ending) bool {
 	for _, m := range members {
 		if r := &p.roles[m.Role][m.Rank]; !r.final() || r.result != want {
@@ -290,7 +294,7 @@ func (p *pass) anyFailed(members []Member) *replica {
 	return nil
 }
 
-// exitText is " with exit code N", or empty where no code is known.
+// exitText returns " with exit code N", or the empty string if the code is unknown.
 func exitText(code *int32) string {
 	if code == nil {
 		return ""

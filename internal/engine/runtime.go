@@ -6,7 +6,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// addRun adds a run that is over to the time for which the job has run.
+// addRun adds a run that has just ended to status.runSeconds.
 func (p *pass) addRun(next *batch.JobStatus) {
 	switch {
 	case p.finished || p.old.RunMode == batch.RunDebug || conditionTrue(next, batch.JobRunningCondition):
@@ -20,7 +20,7 @@ func (p *pass) addRun(next *batch.JobStatus) {
 
 func seconds(d time.Duration) int64 { return max(0, int64(d.Round(time.Second)/time.Second)) }
 
-// unseenRun is for how long all pods of a job ran together that ended before anybody saw it run.
+// unseenRun returns how long all pods of a job ran that ended before they were observed to run.
 func (p *pass) unseenRun() time.Duration {
 	var began, ended time.Time
 	for i := range p.replicas {

@@ -6,19 +6,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// sidecarGrace is how long the other containers of a pod get to end by themselves once the main one has. Many watch it.
+// sidecarGrace is how long the other containers of a pod may run after the main one has ended. Many sidecars watch the
+// main container and end by themselves.
 const sidecarGrace = 5 * time.Second
 
-// StopDeadline is the value of a pod's activeDeadlineSeconds that has the kubelet stop what still runs in it. The pod stays,
-// with its logs and its containers' exit codes.
+// StopDeadline is the activeDeadlineSeconds with which the kubelet stops all containers of a pod. The pod stays, with
+// its logs and exit codes.
 const StopDeadline int64 = 1
 
-// stopped tells whether a pod was asked to stop.
+// stopped reports whether the operator has asked for the pod to stop.
 func stopped(pod *corev1.Pod) bool {
 	return pod.Spec.ActiveDeadlineSeconds != nil && *pod.Spec.ActiveDeadlineSeconds <= StopDeadline
 }
 
-// stopSidecars stops what runs on in the pod of a replica that has ended, so that it frees what it holds.
+// stopSidecars stops the containers that still run in the pod of an ended replica, so that their resources become free.
 func (p *pass) stopSidecars(r *replica) {
 	if r.pod == nil || !sidecarsRun(r.pod) || stopped(r.pod) {
 		return
@@ -34,8 +35,8 @@ func (p *pass) stopSidecars(r *replica) {
 	p.plan.Stop = append(p.plan.Stop, Stop{Name: r.pod.Name, UID: r.pod.UID})
 }
 
-// sidecarsRun tells whether a pod has regular containers that have not ended. Once all have, the kubelet ends those init
-// containers that run beside them.
+// sidecarsRun reports whether the pod has regular containers that have not ended. Once they have, the kubelet ends
+// native sidecars itself.
 func sidecarsRun(pod *corev1.Pod) bool {
 	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return false

@@ -28,10 +28,10 @@ func (p *play) withSidecar(rank int) *play {
 	return p
 }
 
-// exitMain ends the main container of a pod, whose sidecar runs on.
+// exitMain ends the main container of a pod while its sidecar runs.
 func (p *play) exitMain(rank int, code int32) *play { return p.exit(rank, code).withSidecar(rank) }
 
-// stop has the kubelet stop what is left of a pod, as the plan asks for.
+// stop stops the rest of a pod as the kubelet does after the plan's request.
 func (p *play) stop(rank int) *play {
 	p.t.Helper()
 	pod := p.pod(rank)
@@ -89,7 +89,8 @@ func TestSidecarThatEndsChangesNothing(t *testing.T) {
 	}
 }
 
-// The exit code that the restart policy looks at is the main container's, whatever its sidecar ends with when it is stopped.
+// TestMainContainerIsRestarted verifies that the restart policy uses the main container's exit code, whatever the exit
+// code of the stopped sidecar.
 func TestMainContainerIsRestarted(t *testing.T) {
 	p := newSidecars(t, 1)
 	p.job.Roles[0].Restart = Restart{RestartCodes: []CodeRange{{137, 137}}}
@@ -117,12 +118,13 @@ func TestResultOutlivesTheDisruptionOfASidecar(t *testing.T) {
 	evict(p)
 	p.after(2*time.Second).pass().wantReplica(1, batch.ReplicaSucceeded, "")
 
-	p = newSidecars(t, 0).exitMain(1, 143) // by the eviction
+	p = newSidecars(t, 0).exitMain(1, 143) // the eviction ended it
 	evict(p)
 	p.after(2*time.Second).pass().pass().wantReplica(1, batch.ReplicaCreating, "Evicted").want(batch.JobRunning, 0)
 }
 
-// The loss of a node is noted long after it killed the containers, and what they ended with is no failure of theirs.
+// TestLossOfANodeThatIsNotedLateIsNotCharged verifies that a node loss that is reported long after it killed the
+// containers is not charged.
 func TestLossOfANodeThatIsNotedLateIsNotCharged(t *testing.T) {
 	p := newSidecars(t, 0).exitMain(1, 137).after(time.Minute)
 	p.pod(1).Status.Phase, p.pod(1).Status.Reason = corev1.PodFailed, "NodeLost"
@@ -141,7 +143,8 @@ func TestPauseKeepsTheResultOfAMainContainer(t *testing.T) {
 	}
 }
 
-// A job that is cleaned up of what has not finished keeps the pod whose main container has.
+// TestCleanUpKeepsAMainContainerThatEnded verifies that clean-up of unfinished pods keeps a pod whose main container
+// has ended.
 func TestCleanUpKeepsAMainContainerThatEnded(t *testing.T) {
 	p := newSidecars(t, 0)
 	p.job.CleanUp = batch.CleanUpUnfinished
@@ -151,7 +154,7 @@ func TestCleanUpKeepsAMainContainerThatEnded(t *testing.T) {
 	}
 }
 
-// In a GenericJob every container counts.
+// TestEveryContainerOfAGenericJobCounts verifies that every container of a GenericJob counts.
 func TestEveryContainerOfAGenericJobCounts(t *testing.T) {
 	p := newPlay(t, 1, 0).pass().run(0).withSidecar(0).pass().exitMain(0, 0).after(time.Minute).pass().want(batch.JobRunning, 0)
 	if len(p.plan.Stop) > 0 {

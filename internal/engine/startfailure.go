@@ -7,26 +7,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// startFailureReasons are the reasons of a container that ended without having started: its command does not exist, cannot
-// be executed or has arguments that are too long. Its exit code is the runtime's and tells nobody anything.
+// startFailureReasons are the reasons of a terminated container that never started: its command does not exist, cannot
+// be executed or has too long arguments. The exit code of such a container is the runtime's and says nothing about the
+// program.
 var startFailureReasons = []string{"StartError", "ContainerCannotRun"}
 
-// maxStartFailure is the largest number of characters of the kubelet's words that a message quotes.
+// maxStartFailure is the largest number of characters of the kubelet's message that is quoted.
 const maxStartFailure = 400
 
-// StartFailure is why a container could not be started, in the words of the kubelet; empty for any other end.
+// StartFailure returns the kubelet's message about why a container could not be started; empty for any other end.
 func StartFailure(t *corev1.ContainerStateTerminated) string {
 	if t == nil || !slices.Contains(startFailureReasons, t.Reason) {
 		return ""
 	}
-	words := []rune(strings.Join(strings.Fields(t.Message), " "))
-	if len(words) > maxStartFailure {
-		return string(words[:maxStartFailure-1]) + "…"
+	text := []rune(strings.Join(strings.Fields(t.Message), " "))
+	if len(text) > maxStartFailure {
+		return string(text[:maxStartFailure-1]) + "…"
 	}
-	return string(words)
+	return string(text)
 }
 
-// startFailure is why a container of the replica could not be started; empty for any other end.
+// startFailure returns why a container of the replica could not be started; empty for any other end.
 func (r *replica) startFailure() string {
 	if r.pod == nil {
 		return ""
@@ -41,7 +42,8 @@ func (r *replica) startFailure() string {
 	return ""
 }
 
-// endText says how a replica ended, behind "has failed": with which exit code, or why its command could not be started.
+// endText returns how a replica ended, as text to follow "has failed": the exit code, or why its command could not be
+// started.
 func (r *replica) endText() string { return endText(r.startFailure(), r.exit) }
 
 func endText(startFailure string, exitCode *int32) string {

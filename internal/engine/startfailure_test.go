@@ -9,7 +9,8 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// A command that does not exist is told in the kubelet's words wherever the end of a replica is told.
+// TestCommandThatDoesNotExist verifies that the kubelet's message about a missing command appears wherever the end of a
+// replica is reported.
 func TestCommandThatDoesNotExist(t *testing.T) {
 	const words = `exec: "pyhton": executable file not found in $PATH`
 	cannotStart := func(p *play, message string) *play {
@@ -25,7 +26,7 @@ func TestCommandThatDoesNotExist(t *testing.T) {
 		}
 	}
 	message := func(p *play, c batch.JobConditionType) string { return condition(p.stat, c).Message }
-	told := func(p *play, reason batch.Reason) string {
+	eventMessage := func(p *play, reason batch.Reason) string {
 		for _, e := range p.plan.Events {
 			if e.Reason == reason {
 				return e.Message
@@ -35,11 +36,11 @@ func TestCommandThatDoesNotExist(t *testing.T) {
 	}
 
 	p := cannotStart(newPlay(t, 1, 1).pass(), words+"\n")
-	demand(t, "the event of a restart", told(p, batch.EventReplicaRestarted))
+	demand(t, "the event of a restart", eventMessage(p, batch.EventReplicaRestarted))
 	p = cannotStart(p.pass(), words)
 	demand(t, "the end without rules", message(p, batch.JobFailedCondition))
 	demand(t, "ReplicaFailure", message(p, batch.JobReplicaFailure))
-	demand(t, "the event of the failure", told(p, batch.ReasonReplicaFailed))
+	demand(t, "the event of the failure", eventMessage(p, batch.ReasonReplicaFailed))
 
 	p = newPlay(t, 2, 0)
 	p.job.Failure = []Rule{{Text: `{"worker":[1]}`, Members: []Member{{0, 1}}}}
@@ -52,6 +53,6 @@ func TestCommandThatDoesNotExist(t *testing.T) {
 		t.Errorf("a message of %d bytes", n)
 	}
 	if got := StartFailure(&corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 1, Message: "traceback"}); got != "" {
-		t.Errorf("a program's own message is told as that of the kubelet: %q", got)
+		t.Errorf("a program's own message is reported as that of the kubelet: %q", got)
 	}
 }

@@ -7,23 +7,24 @@ import (
 )
 
 const (
-	// startTime is how long a pod may take to start before its start is overdue.
-	startTime = 5 * time.Second
-	// warningRecheck is how often a pod whose start is overdue is looked at again.
+	// startGrace is how long a pod may take to start before its start is overdue.
+	startGrace = 5 * time.Second
+	// warningRecheck is the interval at which a pod whose start is overdue is checked again.
 	warningRecheck = 30 * time.Second
 )
 
-// StartOverdue returns the time from which the start of a pod is overdue, so that the warnings about the pod are worth reading: it
-// has a node, does not start, and its status does not say why, as when a volume cannot be mounted. Zero means never.
+// StartOverdue returns the time from which the start of a pod is overdue, so that the controller reads the pod's
+// warning events. Such a pod has a node and does not start, and its status does not show why, for example because a
+// volume cannot be mounted. Zero means never.
 func StartOverdue(pod *corev1.Pod) time.Time {
 	if pod == nil || pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil || waitingContainer(pod) != nil ||
 		pod.Status.Phase != "" && pod.Status.Phase != corev1.PodPending {
 		return time.Time{}
 	}
-	return pod.CreationTimestamp.Add(startTime)
+	return pod.CreationTimestamp.Add(startGrace)
 }
 
-// awaitStart wakes the job when the start of a pod becomes overdue, and again as long as it is.
+// awaitStart wakes the job when the start of a pod becomes overdue, and then at every warningRecheck.
 func (p *pass) awaitStart(pod *corev1.Pod) {
 	at := StartOverdue(pod)
 	switch {

@@ -35,38 +35,39 @@ func (p *pass) writeStatus() {
 	p.transitionEvents(next)
 }
 
-// worthWriting tells whether the status is to be written now. An unchanged one never is. One that differs in nothing but
-// replica phases and messages waits until Coalesce has passed since the last write, unless a pod is about to be deleted
-// whose state nothing else will remember. So does the first one, where it would say only that the job starts.
+// worthWriting reports whether the status is to be written now. An unchanged status never is. A status that differs
+// only in replica phases and messages waits until Coalesce has passed since the last write, unless the plan deletes a
+// pod whose state only the status will hold. The first status waits too if it would report only that the job starts.
 func (p *pass) worthWriting(next *batch.JobStatus) bool {
 	if equality.Semantic.DeepEqual(p.old, next) {
 		return false
 	}
 	due := p.seen.LastWrite.Add(p.coalesce())
-	tells := transition(p.old, next) && !p.onlyStarts(next) || len(p.plan.Delete) > 0
-	if tells || !p.seen.Now.Before(due) {
-		p.plan.MaxDelay = p.maxDelay(next, tells)
+	urgent := transition(p.old, next) && !p.onlyStarts(next) || len(p.plan.Delete) > 0
+	if urgent || !p.seen.Now.Before(due) {
+		p.plan.MaxDelay = p.maxDelay(next, urgent)
 		return true
 	}
 	p.wakeAt(due)
 	return false
 }
 
-// How long a status may be put off that tells of replica phases alone, that all replicas run, or of the end of a replica among
-// others. What it costs an API server would start another pod.
+// These delays bound how long a status may wait that reports only replica phases, that all replicas run, or also the
+// end of a replica. The API server can start another pod in place of each write that is saved.
 const (
 	phasesWait  = 20 * time.Second
-	runningWait = 500 * time.Millisecond // people wait for it
-	endWait     = 3 * time.Second        // nothing else remembers the end once somebody deletes the pod
+	runningWait = 500 * time.Millisecond // users wait for it
+	endWait     = 3 * time.Second        // if the pod is deleted meanwhile, the end is lost
 )
 
-// maxDelay is for how long the next status may be put off. One that tells of a transition may not, unless all replicas run now.
-func (p *pass) maxDelay(next *batch.JobStatus, tells bool) time.Duration {
+// maxDelay returns for how long the next status may be delayed. urgent is true for a status that reports a transition:
+// it may wait only if the transition is that all replicas run.
+func (p *pass) maxDelay(next *batch.JobStatus, urgent bool) time.Duration {
 	wait := phasesWait
 	switch {
-	case tells && !p.onlyRuns(next):
+	case urgent && !p.onlyRuns(next):
 		return 0
-	case tells:
+	case urgent:
 		wait = runningWait
 	}
 	if a, old := next.Aggregate, p.old.Aggregate; a.Succeeded > old.Succeeded || a.Failed > old.Failed {
@@ -75,30 +76,30 @@ func (p *pass) maxDelay(next *batch.JobStatus, tells bool) time.Duration {
 	return wait
 }
 
-// onlyRuns tells whether the next status says no more than that a job that was starting has started.
+// onlyRuns reports whether the next status only reports that a starting job has started.
 func (p *pass) onlyRuns(next *batch.JobStatus) bool {
 	starting := p.unwritten() || p.old.Phase == batch.JobPending && p.old.ObservedGeneration == next.ObservedGeneration
 	return starting && next.Phase == batch.JobRunning && next.Restarts == p.old.Restarts && len(p.plan.Delete) == 0
 }
 
-// coalesce is the least time between two writes of the status that tell of nothing but replica phases. The statuses of large
-// jobs are large, and their replicas change phase for longer.
+// coalesce returns the least time between two status writes that report nothing but replica phases. It grows with the
+// size of the job, because larger jobs have larger statuses and take longer to start.
 func (p *pass) coalesce() time.Duration {
 	return p.cfg.Coalesce * time.Duration(1+len(p.replicas)/400)
 }
 
-// firstWave is the largest number of pods that are created before the first status is written. More would take so long that
-// people should see the status first.
+// firstWave is the largest number of pods that are created before the first status is written. Creating more takes so
+// long that users should see a status first.
 const firstWave = 100
 
-// onlyStarts tells whether the first status would say nothing but that pods are being created. Usually they run a moment
-// later, and one write tells both.
+// onlyStarts reports whether the first status would report only that pods are being created. The pods usually run a
+// moment later, so one write can report both.
 func (p *pass) onlyStarts(next *batch.JobStatus) bool {
 	return p.unwritten() && next.Phase == batch.JobPending && len(p.replicas) <= firstWave &&
 		condition(next, batch.JobRunningCondition).Reason == batch.ReasonCreatingReplicas
 }
 
-// transition tells whether two statuses differ in more than replica phases and messages.
+// transition reports whether two statuses differ in more than replica phases and messages.
 func transition(old, next *batch.JobStatus) bool {
 	if old.Phase != next.Phase || old.RunMode != next.RunMode || old.Restarts != next.Restarts || old.BackoffCount != next.BackoffCount ||
 		old.Replicas != next.Replicas || old.ObservedGeneration != next.ObservedGeneration ||
@@ -144,7 +145,7 @@ func (p *pass) phase() batch.JobPhase {
 		return batch.JobPaused
 	case slices.ContainsFunc(p.replicas, func(r replica) bool { return r.phase == batch.ReplicaUnknown }):
 		return batch.JobUnknown
-	case p.waiting() == nil || p.goesOn():
+	case p.waiting() == nil || p.stillRuns():
 		return batch.JobRunning
 	case p.mode == batch.RunResume && (p.old.Phase == batch.JobPaused || p.old.Phase == batch.JobResuming):
 		return batch.JobResuming
@@ -153,15 +154,15 @@ func (p *pass) phase() batch.JobPhase {
 	}
 }
 
-// goesOn tells whether replicas of a job run on that all ran, while others start again. Where none runs, the job is back to
-// waiting for all.
-func (p *pass) goesOn() bool {
+// stillRuns reports whether some replicas of a running job still run while others start again. If none runs, the job is
+// pending again.
+func (p *pass) stillRuns() bool {
 	ran := p.old.Phase == batch.JobRunning || p.old.Phase == batch.JobUnknown
 	return ran && p.mode == p.old.RunMode && slices.ContainsFunc(p.replicas, func(r replica) bool { return r.phase == batch.ReplicaRunning })
 }
 
-// waiting is the first replica that the job waits for: one that neither runs nor has ended for good. An elastic job waits
-// for no more than it needs.
+// waiting returns the first replica that the job waits for: one that neither runs nor has ended for good. It returns
+// nil if an elastic job has at least Min replicas that do.
 func (p *pass) waiting() *replica {
 	var first *replica
 	ready := 0
@@ -182,13 +183,13 @@ func (p *pass) waiting() *replica {
 func (p *pass) setTimes(s *batch.JobStatus) {
 	s.StartTime = p.startTime()
 	if p.verdict.over() {
-		// Rounded, not cut off: the time to live counts from it.
+		// The time is rounded, not truncated, because the TTL counts from it.
 		now := metav1.NewTime(p.seen.Now.Round(time.Second)).Rfc3339Copy()
 		s.CompletionTime = &now
 	}
 }
 
-// startTime is the StartTime of the next status.
+// startTime returns the StartTime of the next status.
 func (p *pass) startTime() *metav1.Time {
 	running := p.mode != batch.RunPause && !p.finished && !p.rejected
 	if running && (p.old.StartTime == nil || p.old.RunMode == batch.RunPause) {
@@ -197,7 +198,7 @@ func (p *pass) startTime() *metav1.Time {
 	return p.old.StartTime
 }
 
-// firstStart is when the first of the pods was created, if there are any and the job has not been paused, or else now.
+// firstStart returns when the first pod was created, if there are pods and no status has been written; otherwise now.
 func (p *pass) firstStart(now metav1.Time) *metav1.Time {
 	first := now
 	for i := range p.replicas {
@@ -208,7 +209,7 @@ func (p *pass) firstStart(now metav1.Time) *metav1.Time {
 	return &first
 }
 
-// firstPod returns the first pod, by role and rank, for which f holds.
+// firstPod returns the first pod, by role and rank, for which f holds; nil if there is none.
 func (p *pass) firstPod(f func(*corev1.Pod) bool) *corev1.Pod {
 	for i := range p.replicas {
 		if pod := p.replicas[i].pod; pod != nil && f(pod) {

@@ -11,7 +11,8 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// A pod that was watched to succeed before somebody deleted it has succeeded, whether it is seen ending or not any more.
+// TestSuccessOfADeletedPod verifies that a pod that was watched to succeed before its deletion has succeeded, whether
+// or not it still exists.
 func TestSuccessOfADeletedPod(t *testing.T) {
 	for name, test := range map[string]struct {
 		gone, watched, onSuccess bool
@@ -33,7 +34,7 @@ func TestSuccessOfADeletedPod(t *testing.T) {
 			}
 			if test.gone {
 				delete(p.pods, pod.Name)
-			} else { // as the API server shows one that it deletes at once
+			} else { // as the API server shows a pod that it deletes at once
 				now, none := metav1.NewTime(p.now), int64(0)
 				pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &now, &none
 			}
@@ -45,7 +46,7 @@ func TestSuccessOfADeletedPod(t *testing.T) {
 	}
 }
 
-// What a pod that debugs comes to is no result, and what is being disrupted need not be one either.
+// TestSucceededUndeleted verifies that the end of a debugging pod is no result, and a disrupted pod has not succeeded.
 func TestSucceededUndeleted(t *testing.T) {
 	p := newPlay(t, 1, 3)
 	pod := p.pass().run(0).pod(0)
@@ -63,7 +64,8 @@ func TestSucceededUndeleted(t *testing.T) {
 	}
 }
 
-// A new leader may see a pod in a state before the end that the status has on record. The exit code on record decides then too.
+// TestEndOnRecordKeepsItsExitCode verifies that the recorded exit code decides if a new leader sees the pod before its
+// recorded end.
 func TestEndOnRecordKeepsItsExitCode(t *testing.T) {
 	p := newPlay(t, 2, 3)
 	p.job.Roles[0].Restart.FailCodes = []CodeRange{{First: 1, Last: 1}}

@@ -9,7 +9,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// newTraining starts a job whose rank 0 decides and whose replicas share a limit of restarts.
+// newTraining starts a job whose rank 0 decides and whose replicas share a restart limit.
 func newTraining(t *testing.T, replicas int, limit int32) *play {
 	p := newPlay(t, replicas, 0)
 	p.job.Roles[0].Restart.Limit, p.job.RestartLimit = nil, &limit
@@ -18,7 +18,8 @@ func newTraining(t *testing.T, replicas int, limit int32) *play {
 	return p
 }
 
-// Replicas that fail together cost one retry of all; one that fails when none is left fails the job, and the others end with it.
+// TestReplicasShareTheLimitOfRestarts verifies that replicas that fail together cost one retry, and that a failure
+// without retries left fails the job.
 func TestReplicasShareTheLimitOfRestarts(t *testing.T) {
 	p := newTraining(t, 3, 2).pass().run(0, 1, 2).pass()
 	p.exit(1, 1).exit(2, 1).pass().want(batch.JobRunning, 1).pass().run(1, 2).pass().want(batch.JobRunning, 1)
@@ -45,7 +46,8 @@ func TestExitCodesThatLeadToARestart(t *testing.T) {
 	}
 }
 
-// Exit codes of a GenericJob decide before the policy does, and a code in neither list follows it.
+// TestExitCodesDecideBeforeThePolicy verifies that exit codes of a GenericJob override its policy, and other codes
+// follow the policy.
 func TestExitCodesDecideBeforeThePolicy(t *testing.T) {
 	lists := Restart{RestartCodes: []CodeRange{{128, 255}}, FailCodes: []CodeRange{{3, 3}, {5, 9}}}
 	for _, c := range []struct {
@@ -63,7 +65,7 @@ func TestExitCodesDecideBeforeThePolicy(t *testing.T) {
 	}
 }
 
-// The status remembers the exit code of a pod that somebody has deleted during its back-off.
+// TestExitCodeOutlivesItsPod verifies that the status keeps the exit code of a pod that is deleted during its back-off.
 func TestExitCodeOutlivesItsPod(t *testing.T) {
 	p := newTraining(t, 2, 3)
 	p.job.Roles[0].Restart = Restart{RestartCodes: []CodeRange{{137, 137}}}
@@ -72,14 +74,15 @@ func TestExitCodeOutlivesItsPod(t *testing.T) {
 	p.pass().want(batch.JobRunning, 2)
 }
 
-// A rank that is scaled away while its pod is being replaced comes back before that pod has gone.
+// TestCountedPodOfReturnedRankIsNotChargedAgain verifies that a rank that is scaled away during a replacement may
+// return before its old pod is gone.
 func TestCountedPodOfReturnedRankIsNotChargedAgain(t *testing.T) {
 	p := newTraining(t, 2, 3)
 	p.job.Elastic = &Elastic{Min: 1, Max: 2}
 	p.pass().run(0, 1).pass().exit(1, 1)
 	dead := p.pod(1)
 	p.pass().want(batch.JobRunning, 1)
-	p.pods[dead.Name] = dead // a cache does not show its deletion yet
+	p.pods[dead.Name] = dead // the cache does not show the deletion yet
 	p.job.Roles[0].Replicas = 1
 	p.pass().want(batch.JobRunning, 1)
 	p.pods[dead.Name] = dead
@@ -115,7 +118,8 @@ func TestDeadlineStartsAnewAfterAPause(t *testing.T) {
 	p.after(time.Minute).pass().want(batch.JobFailed, 0)
 }
 
-// A pod that its queue takes away for its age ends the job, uncharged and with the queue's reason.
+// TestQueueMaxDuration verifies that a pod that its queue removes for its age ends the job, without charge and with the
+// queue's reason.
 func TestQueueMaxDuration(t *testing.T) {
 	p := newTraining(t, 2, 3).pass().run(0, 1).pass()
 	p.pod(1).Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
@@ -129,7 +133,7 @@ func TestScaling(t *testing.T) {
 	size := func(n int) *play { p.job.Roles[0].Replicas = n; return p.pass() }
 	p.pass().run(0, 1).pass().want(batch.JobRunning, 0)
 	first := p.pod(0).UID
-	size(4).want(batch.JobRunning, 0) // it trains on while the others start
+	size(4).want(batch.JobRunning, 0) // it runs while the others start
 	if len(p.pods) != 4 || p.events() != "JobScaled" || p.stat.Selector == "" {
 		t.Fatalf("%d pods, events %q, selector %q", len(p.pods), p.events(), p.stat.Selector)
 	}
@@ -138,7 +142,7 @@ func TestScaling(t *testing.T) {
 	if p.pods["job-worker-3"] != nil || p.pod(0).UID != first {
 		t.Error("the highest rank goes, and no other")
 	}
-	size(4).run(3).pass().want(batch.JobRunning, 1) // the restart of the replica that went still counts
+	size(4).run(3).pass().want(batch.JobRunning, 1) // the restart of the removed replica still counts
 	p.exit(3, 1).pass().pass().run(3).after(time.Second).pass().want(batch.JobRunning, 2)
 }
 

@@ -15,8 +15,9 @@ import (
 //go:embed testdata/*/*.yaml
 var testdata embed.FS
 
-// Each file of testdata/bad holds a mistake: a job, or a job and then a change of it that it does not take. NAME.lower.txt
-// holds what is said of it offline; NAME.server.txt what the API server says, with which test/integration compares.
+// TestBadManifests checks the error messages for invalid jobs and invalid updates. Each file of testdata/bad holds a
+// job, or a job and then an update that a live job does not accept. NAME.lower.txt holds the messages of this package;
+// NAME.server.txt those of the API server, which test/integration compares.
 func TestBadManifests(t *testing.T) {
 	for _, m := range kindtest.Manifests(t, testdata, "testdata/bad") {
 		t.Run(m.Name, func(t *testing.T) {
@@ -25,7 +26,7 @@ func TestBadManifests(t *testing.T) {
 	}
 }
 
-// refusal is what is said of a bad manifest, one line per fault.
+// refusal returns the error messages for a bad manifest, one line per error.
 func refusal(t *testing.T, manifest []byte) string {
 	objects, err := kindtest.Decode(manifest)
 	if err != nil {

@@ -14,36 +14,39 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// conversion makes the normal form of an object. Its methods convert what kinds have in common. None of them fails: the normal
-// form is the best that can be made of the object, and Validate says what is wrong with it.
+// conversion converts an object to an engine.Job. Its methods convert the parts that kinds have in common. They never
+// fail: they convert an invalid object as far as possible, and Validate reports the errors.
 type conversion struct {
 	job *engine.Job
-	// senseless is true where the normal form is not what the object asks for, because something in it means nothing.
-	senseless bool
-	// badCount is true where the number of a role's replicas means nothing.
+	// uninterpretable is true if the job does not represent what the object asks for, because a part of the object has
+	// no meaning.
+	uninterpretable bool
+	// badCount is true if a role has a negative number of replicas.
 	badCount bool
-	// expanders replace the variables of each role's pods, where it has any.
+	// expanders replace the variables in each role's pods. A role without variables has none.
 	expanders map[int]expander
-	// addedEnv is the memory that each role's added environment takes, clusterSize the length of the longest TF_CONFIG.
+	// addedEnv is the memory in bytes of the environment variables added to each role. clusterSize is the length of the
+	// longest TF_CONFIG.
 	addedEnv    map[int]int
 	clusterSize int
 }
 
-// Convert turns an object into the normal form. It is total: whatever is wrong with the object, the result is safe to hand to
-// the engine together with what Validate says (engine.Job.Invalid). A job of which no sense can be made has no roles.
+// Convert converts an object to an engine.Job. It is total: for an invalid object too, the result is safe to pass to
+// the engine, with the result of Validate in engine.Job.Invalid. If the object cannot be interpreted, the job has no
+// roles.
 func (k Kind) Convert(o Object) *engine.Job {
 	c := k.conversion(o)
-	if c.senseless {
+	if c.uninterpretable {
 		return c.job.Bare()
 	}
 	return c.job
 }
 
-// conversion converts an object, and keeps what can be made of it even where that makes no sense.
+// conversion converts an object as far as possible, even if the object cannot be interpreted.
 func (k Kind) conversion(o Object) *conversion {
 	c := &conversion{job: &engine.Job{APIVersion: batch.GroupVersion.String(), Kind: k.Name, ClusterDomain: DefaultClusterDomain}}
 	if !k.owns(o) {
-		c.senseless = true
+		c.uninterpretable = true
 		return c
 	}
 	j := c.job
@@ -55,10 +58,11 @@ func (k Kind) conversion(o Object) *conversion {
 	return c
 }
 
-// generatedSuffix is the number of characters that the API server adds to metadata.generateName.
+// generatedSuffix is the number of characters that the API server appends to metadata.generateName.
 const generatedSuffix = 5
 
-// nameOf is the name of an object, or one like that which the API server will make.
+// nameOf returns the name of an object. For an object with only a generateName it returns a name as long as the one
+// that the API server will generate.
 func nameOf(o Object) string {
 	if o.GetName() == "" && o.GetGenerateName() != "" {
 		return o.GetGenerateName() + strings.Repeat("x", generatedSuffix)
@@ -66,13 +70,13 @@ func nameOf(o Object) string {
 	return o.GetName()
 }
 
-// role appends a role. Its main container is the first; kinds that know better change that.
+// role appends a role. The main container is the first one unless the kind changes it.
 func (c *conversion) role(role string, replicas *int32, template *corev1.PodTemplateSpec) *engine.Role {
 	n := replicasOf(replicas)
 	if n < 0 {
 		n, c.badCount = 0, true
 	}
-	c.senseless = c.senseless || role == "" || roleOf(c.job, role) != nil || len(template.Spec.Containers) == 0
+	c.uninterpretable = c.uninterpretable || role == "" || roleOf(c.job, role) != nil || len(template.Spec.Containers) == 0
 	c.job.Roles = append(c.job.Roles, engine.Role{Type: role, Replicas: n, Template: template})
 	return &c.job.Roles[len(c.job.Roles)-1]
 }
@@ -84,20 +88,20 @@ func replicasOf(n *int32) int {
 	return int(*n)
 }
 
-// mostReplicas is the largest number of replicas that a job can have, whatever the limits are. It bounds the memory that the
-// conversion of finish rules takes.
+// mostReplicas is the largest number of replicas that a job can have, whatever the limits. It bounds the memory for the
+// conversion of finish rules.
 const mostReplicas = 10_000_000
 
-// counted is called once all roles are there. It returns whether the number of replicas makes sense, so that one can speak of
-// each replica.
+// counted checks the total number of replicas after all roles have been appended. It returns whether the number is
+// small enough to handle each replica.
 func (c *conversion) counted() bool {
 	total := c.job.Replicas()
 	sane := !c.badCount && total <= mostReplicas
-	c.senseless = c.senseless || !sane || total == 0
+	c.uninterpretable = c.uninterpretable || !sane || total == 0
 	return sane
 }
 
-// cleanUp converts what happens to the pods and to the job after the end.
+// cleanUp converts the clean-up policy and the TTL in seconds.
 func (c *conversion) cleanUp(policy batch.CleanUpPolicy, ttl *int32) {
 	c.job.CleanUp = batch.CleanUpNone
 	if slices.Contains(cleanUpPolicies, policy) {
@@ -110,24 +114,24 @@ func (c *conversion) cleanUp(policy batch.CleanUpPolicy, ttl *int32) {
 
 var cleanUpPolicies = []batch.CleanUpPolicy{batch.CleanUpNone, batch.CleanUpUnfinished, batch.CleanUpAll}
 
-// The bounds of a job's priority.
+// minPriority and maxPriority bound a job's priority.
 const minPriority, maxPriority = 0, 100
 
-// scheduler converts the choice of the scheduler. It needs the roles.
+// scheduler converts the scheduling policy. The roles must have been converted.
 func (c *conversion) scheduler(p *batch.SchedulePolicy) {
 	if p == nil || p.T9kScheduler == nil {
 		return
 	}
 	s := p.T9kScheduler
 	g := &engine.Gang{Queue: s.Queue, MinMember: int32(min(c.job.Replicas(), math.MaxInt32)), ByRole: true}
-	if e := c.job.Elastic; e != nil { // any of the roles may be short of its share
+	if e := c.job.Elastic; e != nil { // any role may have fewer replicas than its share
 		g.MinMember, g.ByRole = int32(min(e.Min, math.MaxInt32)), false
 	}
 	g.Priority = min(max(orZero(s.Priority), minPriority), maxPriority)
 	c.job.Gang = g
 }
 
-// roleOf finds a role of a job by its name; nil where there is none.
+// roleOf returns the role of a job with a name; nil if there is none.
 func roleOf(job *engine.Job, role string) *engine.Role {
 	if i := roleIndex(job, role); i >= 0 {
 		return &job.Roles[i]
@@ -135,12 +139,12 @@ func roleOf(job *engine.Job, role string) *engine.Role {
 	return nil
 }
 
-// roleIndex finds a role of a job by its name; -1 stands for none.
+// roleIndex returns the index of the role of a job with a name; -1 if there is none.
 func roleIndex(job *engine.Job, role string) int {
 	return slices.IndexFunc(job.Roles, func(r engine.Role) bool { return r.Type == role })
 }
 
-// sortedKeys lists the keys of a map in order, for messages that do not change from one call to the next.
+// sortedKeys returns the keys of a map in order, so that messages do not change between calls.
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
 	return slices.Sorted(maps.Keys(m))
 }

@@ -13,8 +13,8 @@ import (
 	"tensorstack.dev/batch/internal/kinds/kindtest"
 )
 
-// judged is the job of a manifest, begun or not, with what is wrong with it where the operator allows one replica, and what the
-// engine makes of it.
+// judged converts and validates the job of a manifest with a limit of one replica. It returns the job and the engine's
+// plan for it, before or after the job has begun.
 func judged(t *testing.T, data []byte, begun bool) (*engine.Job, engine.Plan) {
 	t.Helper()
 	now := time.Unix(1_700_000_000, 0)
@@ -34,7 +34,8 @@ func judged(t *testing.T, data []byte, begun bool) (*engine.Job, engine.Plan) {
 	return job, engine.Next(job, engine.Seen{Now: now, Status: k.Status(objects[0]), Live: true}, engine.Config{})
 }
 
-// A job that has begun keeps its size, its rules and its bounds where the operator's limit is lowered.
+// TestJobThatHasBegunIsCarriedOn verifies that a job that has begun keeps its size, rules and bounds when the
+// operator's limit is lowered.
 func TestJobThatHasBegunIsCarriedOn(t *testing.T) {
 	for _, name := range []string{"good/everything", "good/pytorch-everything", "good/pytorch-elastic", "good/pytorch-elastic-roles", "good/tensorflow-everything"} {
 		t.Run(name, func(t *testing.T) {
@@ -58,7 +59,7 @@ func TestJobThatHasNotBegunIsRejected(t *testing.T) {
 	}
 }
 
-// What makes no sense cannot be carried on, whether or not it has begun.
+// TestSenselessJobIsRejected verifies that a job that cannot be interpreted is rejected, whether or not it has begun.
 func TestSenselessJobIsRejected(t *testing.T) {
 	for _, name := range []string{"rule-rank-out-of-range", "role-twice", "replicas-negative", "template-without-containers", "roles-empty"} {
 		if job, plan := judged(t, manifest(t, "bad/"+name), true); len(job.Roles) > 0 || plan.Status.Phase != batch.JobFailed {
@@ -67,14 +68,14 @@ func TestSenselessJobIsRejected(t *testing.T) {
 	}
 }
 
-// A negative time to live is a fault, and must not delete the job at once.
+// TestFaultyTimesDoNotHold verifies that a negative TTL is an error and does not delete the job at once.
 func TestFaultyTimesDoNotHold(t *testing.T) {
 	if job, plan := judged(t, manifest(t, "bad/ttl-negative"), true); plan.Status.Phase == batch.JobFailed || job.TTL != nil {
 		t.Errorf("%q, TTL %v", plan.Status.Phase, job.TTL)
 	}
 }
 
-// An object of another kind is no job of this one, and no object at all is none.
+// TestObjectsOfOtherKinds verifies that nil objects and objects of other kinds are not converted.
 func TestObjectsOfOtherKinds(t *testing.T) {
 	for _, o := range []kinds.Object{&batch.PyTorchTrainingJob{}, (*batch.GenericJob)(nil), nil} {
 		k := kinds.All[0]

@@ -11,19 +11,20 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// isElastic tells whether the number of a job's replicas may change. Without torchrun, what the job says of it has no effect.
+// isElastic reports whether the number of a job's replicas may change. Without torchrun the elastic field has no
+// effect.
 func isElastic(spec *batch.PyTorchTrainingJobSpec) bool {
 	e := spec.Elastic
 	return e != nil && switchedOn(e.Enabled, e.Enable) && torchrunOn(spec.TorchrunConfig)
 }
 
-// elastic converts elastic scaling: it shares the expected replicas among the roles.
+// elastic converts elastic scaling. It distributes the expected replicas among the roles.
 func (c *conversion) elastic(spec *batch.PyTorchTrainingJobSpec) {
 	if !isElastic(spec) {
 		return
 	}
 	lo, hi, want := elasticSize(spec.Elastic)
-	if c.senseless = c.senseless || lo < 1 || lo > hi || hi > mostReplicas; c.senseless || len(spec.ReplicaSpecs) == 0 {
+	if c.uninterpretable = c.uninterpretable || lo < 1 || lo > hi || hi > mostReplicas; c.uninterpretable || len(spec.ReplicaSpecs) == 0 {
 		return
 	}
 	weights := make([]int, len(spec.ReplicaSpecs))
@@ -37,19 +38,19 @@ func (c *conversion) elastic(spec *batch.PyTorchTrainingJobSpec) {
 	c.job.Elastic = &engine.Elastic{Min: lo, Max: hi}
 }
 
-// elasticSize is how many replicas an elastic job has at least and at most, and how many it is to have now.
+// elasticSize returns the smallest, the largest and the current number of replicas of an elastic job.
 func elasticSize(e *batch.ElasticConfig) (lo, hi, want int) {
 	lo, hi = int(orZero(e.MinReplicas)), int(orZero(e.MaxReplicas))
-	if n := orZero(e.ExpectedReplicas); n != 0 { // the API server writes 0 where nothing is said
+	if n := orZero(e.ExpectedReplicas); n != 0 { // the API server writes 0 if the field is unset
 		return lo, hi, int(n)
 	}
 	return lo, hi, lo
 }
 
-// maxWeight is the largest scalingWeight.
+// maxWeight is the largest value of scalingWeight.
 const maxWeight = 1_000_000
 
-// elastic checks elastic scaling.
+// elastic validates elastic scaling.
 func (v *validator) elastic(spec *batch.PyTorchTrainingJobSpec, path *field.Path) {
 	for i := range spec.ReplicaSpecs {
 		if w := weightOf(spec.ReplicaSpecs[i].ScalingWeight); w < 0 || w > maxWeight {
@@ -91,9 +92,9 @@ func weightOf(w *int32) int {
 	return int(*w)
 }
 
-// share divides n replicas among roles by weight, by the method of the largest remainder; of equal remainders the earlier
-// role's comes first. The first role, which has the master, gets at least 1 of n > 0. Then every role with a weight gets at
-// least 1 while there are enough, at the cost of the role that has most.
+// share distributes n replicas among roles by weight, using the largest remainder method. Of equal remainders the
+// earlier role's comes first. The first role, which has the master, gets at least 1 of n > 0. Then every role with a
+// weight gets at least 1 while there are enough, taken from the role with the most replicas.
 func share(n int, weights []int) []int {
 	weights = slices.Clone(weights)
 	total := 0
@@ -130,7 +131,7 @@ func share(n int, weights []int) []int {
 	return shares
 }
 
-// defaultPyTorch writes down how many replicas an elastic job has, for autoscalers do nothing where they see no number.
+// defaultPyTorch sets the number of replicas of an elastic job, because autoscalers do nothing without a number.
 func defaultPyTorch(o Object) {
 	spec := &o.(*batch.PyTorchTrainingJob).Spec
 	if isElastic(spec) && orZero(spec.Elastic.ExpectedReplicas) == 0 {

@@ -35,8 +35,9 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// Whatever the weights are: nothing is lost, the master stays, who has no weight gets nothing, who has one goes without only
-// where there are too few, and beyond that nobody is further from his share than by rounding.
+// TestShareOfAnything verifies that for any weights all replicas are distributed, the master remains, a role without
+// weight gets none, a role with a weight gets none only if there are too few, and otherwise every role is within
+// rounding of its share.
 func TestShareOfAnything(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 20_000 {
@@ -56,7 +57,7 @@ func TestShareOfAnything(t *testing.T) {
 				t.Fatalf("%d by %v is %v: role %d", n, weights, got, i)
 			}
 			if total > 0 && weights[i]*n < total {
-				small++ // these may be given more than their share
+				small++ // roles with small shares may get more
 			}
 		}
 		for i, s := range got {

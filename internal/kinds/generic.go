@@ -10,7 +10,7 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// genericJob is the kind that has the normal form's own vocabulary.
+// genericJob is the kind whose fields correspond directly to engine.Job.
 var genericJob = Kind{
 	Name:           "GenericJob",
 	Plural:         "genericjobs",
@@ -80,7 +80,7 @@ func (v *validator) service(s *batch.ServiceOption, path *field.Path) {
 	}
 }
 
-// convertRestart converts a restart policy of GenericJob, whose limit holds for each replica.
+// convertRestart converts a restart policy of GenericJob. Its limit applies to each replica.
 func convertRestart(p *batch.RestartPolicy) engine.Restart {
 	if p == nil {
 		p = &batch.RestartPolicy{}
@@ -105,7 +105,7 @@ func convertRestart(p *batch.RestartPolicy) engine.Restart {
 	return r
 }
 
-// restart checks a restart policy of GenericJob.
+// restart validates a restart policy of GenericJob.
 func (v *validator) restart(p *batch.RestartPolicy, path *field.Path) {
 	if p == nil {
 		return

@@ -18,7 +18,8 @@ import (
 	"tensorstack.dev/batch/internal/testing/golden"
 )
 
-// Each file of testdata/good is a job; NAME.objects.txt holds what is created for it at its start, in order.
+// TestGoodManifests checks the objects created for valid jobs. Each file of testdata/good is a job; NAME.objects.txt
+// holds the objects that are created at its start, in order.
 func TestGoodManifests(t *testing.T) {
 	for _, m := range kindtest.Manifests(t, testdata, "testdata/good") {
 		t.Run(m.Name, func(t *testing.T) {
@@ -28,7 +29,7 @@ func TestGoodManifests(t *testing.T) {
 	}
 }
 
-// The run modes change the pods of a live job. The golden files hold those of jobs that have been paused and resumed.
+// TestResumedPods checks the pods of jobs that have been paused and resumed against golden files.
 func TestResumedPods(t *testing.T) {
 	paused := batch.JobStatus{Conditions: []batch.JobCondition{
 		{Type: batch.JobPausedCondition, Status: metav1.ConditionTrue, Reason: batch.ReasonPaused},
@@ -126,7 +127,7 @@ func benchmark(b *testing.B, f func(kinds.Object)) {
 	}
 }
 
-// accepted converts the one job of a manifest, which must be in order.
+// accepted converts the one job of a manifest, which must be valid.
 func accepted(t testing.TB, data []byte) *engine.Job {
 	t.Helper()
 	objects, err := kindtest.Decode(data)
@@ -147,7 +148,7 @@ func accepted(t testing.TB, data []byte) *engine.Job {
 	return k.Convert(objects[0])
 }
 
-// created lists what is created for a job of which there is nothing yet but its status.
+// created returns the objects that are created for a job that has only a status.
 func created(job *engine.Job, status *batch.JobStatus) []engine.Object {
 	seen := engine.Seen{Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Status: status}
 	plan := engine.Next(job, seen, engine.Config{})

@@ -1,6 +1,7 @@
-// Package kinds turns every kind of job into the engine's normal form (Convert), and says what is wrong with a job
-// (Validate). A kind is one file with its conversion and one line in All; it holds no behaviour of its own. The package is
-// pure.
+// Package kinds converts every kind of job to the engine's Job (Convert) and validates it (Validate). It is pure and
+// holds no behaviour of running jobs: a kind is one file with its conversion and validation, and one line in All.
+//
+// Start reading at Kind.
 package kinds
 
 import (
@@ -22,30 +23,31 @@ type Object interface {
 	runtime.Object
 }
 
-// Kind tells how to handle one kind of job.
+// Kind describes one kind of job.
 type Kind struct {
-	// Name is the kind, Plural the resource in lower case, for example "GenericJob" and "genericjobs", ShortName
-	// what people type for it, for example "gj".
+	// Name is the name of the kind, for example "GenericJob". Plural is its resource in lower case, for example
+	// "genericjobs". ShortName is its abbreviation for command lines, for example "gj".
 	Name, Plural, ShortName string
-	// New makes an empty object, NewList an empty list.
+	// New returns an empty object, and NewList an empty list.
 	New     func() Object
 	NewList func() runtime.Object
-	// convert completes the normal form of an object, which has its metadata already. It never fails: what is out of bounds
-	// becomes the bound, and what means nothing is left out or makes the conversion senseless.
+	// convert completes the job of an object; its metadata has been converted already. It never fails: it limits values
+	// to their bounds, and leaves out values that have no meaning or marks the conversion as uninterpretable.
 	convert func(Object, *conversion)
-	// validate notes what is wrong with an object's spec, as Validate says it.
+	// validate reports the errors in an object's spec.
 	validate func(Object, *validator)
-	// validateUpdate notes the changes that a live job does not take.
+	// validateUpdate reports the changes that a live job does not accept.
 	validateUpdate func(updated, old Object, c *changes)
-	// schema says the same to the API server, as far as its rules can.
+	// schema describes the CRD's validation rules, which repeat the checks as far as CEL can express them.
 	schema schema
-	// Default fills in what an object leaves out and other programs look for; nil where there is nothing.
+	// Default sets unset fields that other programs read; nil if there are none.
 	Default func(Object)
-	// warn lists what only this kind says to no effect; nil where there is nothing.
+	// warn returns warnings about fields without effect that only this kind has; nil if there are none.
 	warn func(Object, *engine.Job) warnings
-	// Status is the object's status, to read and to write.
+	// Status returns a pointer to the object's status.
 	Status func(Object) *batch.JobStatus
-	// Training is what all training jobs have in common, to read and to write; nil for jobs of other kinds.
+	// Training returns pointers to the parts that all training jobs have in common; nil for kinds that are no training
+	// jobs.
 	Training func(Object) (*batch.TrainingSpec, *batch.TrainingStatus)
 }
 
@@ -56,16 +58,16 @@ var All = []Kind{
 	tensorFlowTrainingJob,
 }
 
-// Limits are those of an installation.
+// Limits are the limits of an installation.
 type Limits struct {
-	// MaxReplicas is the largest number of replicas of one job. Defaults to 10,000.
+	// MaxReplicas is the largest number of replicas of one job. Zero means DefaultMaxReplicas.
 	MaxReplicas int
 }
 
-// DefaultMaxReplicas is the largest number of replicas of one job where nothing else is set.
+// DefaultMaxReplicas is the default of Limits.MaxReplicas.
 const DefaultMaxReplicas = 10_000
 
-// DefaultClusterDomain is the DNS domain of a cluster where nothing else is known.
+// DefaultClusterDomain is the DNS domain of the cluster if none is configured.
 const DefaultClusterDomain = "cluster.local"
 
 func (l Limits) withDefaults() Limits {
@@ -75,7 +77,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// owns tells whether an object is one of this kind, and one at all.
+// owns reports whether an object is a non-nil object of this kind.
 func (k Kind) owns(o Object) bool {
 	v := reflect.ValueOf(o)
 	return v.IsValid() && v.Type() == reflect.TypeOf(k.New()) && !v.IsNil()
@@ -85,7 +87,7 @@ func (k Kind) wrongType(o Object) field.ErrorList {
 	return field.ErrorList{field.InternalError(nil, fmt.Errorf("%T is not a %s", o, k.Name))}
 }
 
-// ByName finds a kind by its name, for example "GenericJob".
+// ByName returns the kind with a name, for example "GenericJob". It returns an error if there is none.
 func ByName(name string) (Kind, error) {
 	for _, k := range All {
 		if k.Name == name {

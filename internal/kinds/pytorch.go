@@ -13,7 +13,8 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// pyTorchTrainingJob wires its replicas by the variables of torch.distributed, or starts them by torchrun.
+// pyTorchTrainingJob is the kind that connects its replicas by the environment variables of torch.distributed, or
+// starts them with torchrun.
 var pyTorchTrainingJob = Kind{
 	Name:           "PyTorchTrainingJob",
 	Plural:         "pytorchtrainingjobs",
@@ -53,7 +54,7 @@ func convertPyTorch(o Object, c *conversion) {
 	master := c.firstRole()
 	c.master(master, 0)
 	c.job.Service = pyTorch.service(&c.job.Roles[master])
-	c.job.Collective = run == nil // nobody but torchrun forms a process group anew
+	c.job.Collective = run == nil // only torchrun can rebuild a process group
 	host, port := c.job.PodName(c.job.Roles[master].Type, 0), pyTorch.portOf(&c.job.Roles[master])
 	world, first := strconv.Itoa(c.job.Replicas()), 0
 	for i := range c.job.Roles {
@@ -87,7 +88,7 @@ func validatePyTorch(o Object, v *validator) {
 	}
 }
 
-// firstRole is the index of the first role that has replicas.
+// firstRole returns the index of the first role that has replicas.
 func (c *conversion) firstRole() int {
 	for i := range c.job.Roles {
 		if c.job.Roles[i].Replicas > 0 {
@@ -97,7 +98,8 @@ func (c *conversion) firstRole() int {
 	return 0
 }
 
-// torchrun has torchrun start the main containers; what they would run by themselves and after a pause becomes its arguments.
+// torchrun makes torchrun start the main containers. Their commands, also those after a pause, become torchrun's
+// arguments.
 func (c *conversion) torchrun(t *batch.TorchrunConfig, endpoint string) {
 	nodes := strconv.Itoa(c.job.Replicas())
 	if e := c.job.Elastic; e != nil {
@@ -114,7 +116,7 @@ func (c *conversion) torchrun(t *batch.TorchrunConfig, endpoint string) {
 	command = append(command, t.ExtraOptions...)
 	for i := range c.job.Roles {
 		role := &c.job.Roles[i]
-		t := *role.Template // but for this command it is shared
+		t := *role.Template // the template is shared, and the command changes
 		t.Spec.Containers = slices.Clone(t.Spec.Containers)
 		if role.Main < len(t.Spec.Containers) {
 			t.Spec.Containers[role.Main].Command = command
@@ -128,7 +130,7 @@ func torchrunOn(t *batch.TorchrunConfig) bool { return t != nil && switchedOn(t.
 
 func rdzvBackend(t *batch.TorchrunConfig) string { return cmp.Or(t.RdzvBackend, "c10d") }
 
-// torchrun checks torchrun's options.
+// torchrun validates torchrun's options.
 func (v *validator) torchrun(t *batch.TorchrunConfig, path *field.Path) {
 	switch t.ProcPerNode {
 	case "", "auto", "cpu", "gpu":

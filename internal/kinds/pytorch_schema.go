@@ -2,7 +2,7 @@ package kinds
 
 import "strings"
 
-// pyTorchSchema holds live jobs to what torchrun and elastic scaling were told at the start.
+// pyTorchSchema makes the torchrun and elastic scaling options immutable on live jobs.
 var pyTorchSchema = schema{
 	kept: append([]keptField{
 		{"torchrunConfig.enabled", aSwitch}, {"torchrunConfig.maxRestarts", "-1"}, {"torchrunConfig.procPerNode", "''"},
@@ -15,11 +15,12 @@ var pyTorchSchema = schema{
 	rules:    elasticRules(),
 }
 
-// elasticNow tells whether a job is elastic.
+// elasticNow is the CEL expression that is true for an elastic job.
 var elasticNow = isOn("self.spec.elastic") + " && " + isOn("self.spec.torchrunConfig")
 
-// elasticRules hold an elastic job to its bounds. Of one that is not, elastic has no effect and is kept. In expectedReplicas 0
-// stands for nothing said: the scale subresource needs a number there.
+// elasticRules returns the rules that keep an elastic job within its bounds. If a job is not elastic, its elastic field
+// has no effect and is immutable. An expectedReplicas of 0 means unset, because the scale subresource needs a number
+// there.
 func elasticRules() []SchemaRule {
 	const (
 		least, most, wanted = "self.spec.elastic.minReplicas", "self.spec.elastic.maxReplicas", "self.spec.elastic.expectedReplicas"

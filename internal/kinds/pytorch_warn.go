@@ -9,7 +9,7 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// warnPyTorch warns of what torchrun and elastic scaling take the place of.
+// warnPyTorch warns about fields that torchrun and elastic scaling override.
 func warnPyTorch(o Object, job *engine.Job) warnings {
 	var w warnings
 	p := o.(*batch.PyTorchTrainingJob)
@@ -46,7 +46,7 @@ func warnPyTorch(o Object, job *engine.Job) warnings {
 	return w
 }
 
-// restartScope warns of replicas that restart alone and cannot come back into their process group.
+// restartScope warns if replicas restart alone and cannot rejoin their process group.
 func (w *warnings) restartScope(job *engine.Job) {
 	alone := slices.ContainsFunc(job.Roles, func(r engine.Role) bool { return r.Restart.Restarts() && !r.Restart.All })
 	if job.Collective && job.Replicas() > 1 && alone {
@@ -55,7 +55,7 @@ func (w *warnings) restartScope(job *engine.Job) {
 	}
 }
 
-// elasticInVain warns of what a job says of elastic training that has no effect.
+// elasticInVain warns about elastic fields that have no effect.
 func (w *warnings) elasticInVain(spec *batch.PyTorchTrainingJobSpec) {
 	e, path := orZero(spec.Elastic), field.NewPath("spec", "elastic")
 	on := switchedOn(e.Enabled, e.Enable)

@@ -13,18 +13,19 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// maxRuleMembers bounds the replicas that the finish rules of a job name, each time they are named counted: a few lines of
-// ranges could ask for gigabytes otherwise.
+// maxRuleMembers bounds the total number of replicas named in a job's finish rules, counting repetitions. Without it, a
+// few lines of ranges could take gigabytes of memory.
 const maxRuleMembers = 1_000_000
 
 // ruleReader reads the finish rules of a job, the success rules first.
 type ruleReader struct {
 	job *engine.Job
-	// members counts the replicas that the rules name.
+	// members is the number of replicas that the rules name so far.
 	members int
 }
 
-// rules converts finish rules. Without one that is not in order the others would not mean what the object says.
+// rules converts finish rules. If a rule is invalid, the conversion is uninterpretable, because the other rules alone
+// would mean something else.
 func (c *conversion) rules(r *ruleReader, rules []batch.FinishRule) []engine.Rule {
 	if len(rules) == 0 {
 		return nil
@@ -38,11 +39,11 @@ func (c *conversion) rules(r *ruleReader, rules []batch.FinishRule) []engine.Rul
 			converted = append(converted, to)
 		}
 	}
-	c.senseless = c.senseless || len(converted) < len(rules)
+	c.uninterpretable = c.uninterpretable || len(converted) < len(rules)
 	return converted
 }
 
-// rules checks finish rules.
+// rules validates finish rules.
 func (v *validator) rules(r *ruleReader, rules []batch.FinishRule, path *field.Path) {
 	v.atMost(maxRules, len(rules), "rules", path)
 	for i, rule := range rules {
@@ -54,7 +55,7 @@ func (v *validator) rules(r *ruleReader, rules []batch.FinishRule, path *field.P
 	}
 }
 
-// read converts one rule, and says what is wrong with it.
+// read converts one rule and returns its errors.
 func (r *ruleReader) read(rule batch.FinishRule, path *field.Path) (engine.Rule, field.ErrorList) {
 	names := sortedKeys(rule)
 	var members []engine.Member
@@ -76,7 +77,7 @@ func (r *ruleReader) read(rule batch.FinishRule, path *field.Path) (engine.Rule,
 	return engine.Rule{Text: ruleText(rule, names), Members: members}, faults
 }
 
-// ranks appends the replicas of one role that a rule names. It stops at the first fault of the list.
+// ranks appends the replicas of one role that a rule names. It stops at the first error in the list.
 func (r *ruleReader) ranks(to []engine.Member, role int, list batch.RankList, path *field.Path) ([]engine.Member, *field.Error) {
 	x := &r.job.Roles[role]
 	if len(list) == 0 {
@@ -108,7 +109,7 @@ func (r *ruleReader) ranks(to []engine.Member, role int, list batch.RankList, pa
 	return to, nil
 }
 
-// span appends a range of ranks.
+// span appends the members of a range of ranks.
 func (r *ruleReader) span(to []engine.Member, role, first, last int, path *field.Path) ([]engine.Member, *field.Error) {
 	if r.members > maxRuleMembers {
 		return to, nil
@@ -126,7 +127,8 @@ func (r *ruleReader) span(to []engine.Member, role, first, last int, path *field
 	return to, nil
 }
 
-// parseRanks reads an entry of a rank list: an integer, a string that holds one, or an inclusive range such as "0-3".
+// parseRanks parses an entry of a rank list: an integer, a string that holds one, or an inclusive range such as "0-3".
+// It returns a non-empty detail if the entry is invalid.
 func parseRanks(entry intstr.IntOrString) (first, last int, detail string) {
 	if entry.Type == intstr.Int {
 		if entry.IntVal < 0 {
@@ -149,10 +151,10 @@ func parseRanks(entry intstr.IntOrString) (first, last int, detail string) {
 	return first, last, ""
 }
 
-// maxRankDigits is more than any job needs, and what the CRD's pattern allows too.
+// maxRankDigits is more than any job needs. The CRD's pattern has the same limit.
 const maxRankDigits = 7
 
-// parseRank reads a rank: decimal digits and nothing else.
+// parseRank parses a rank, which consists of decimal digits only.
 func parseRank(digits string) (int, bool) {
 	if len(digits) == 0 || len(digits) > maxRankDigits {
 		return 0, false
@@ -167,7 +169,7 @@ func parseRank(digits string) (int, bool) {
 	return n, true
 }
 
-// ruleText is the rule as JSON. Names are its keys in order.
+// ruleText returns the rule as JSON. names are the rule's keys in order.
 func ruleText(rule batch.FinishRule, names []string) string {
 	b := []byte{'{'}
 	for i, name := range names {

@@ -12,7 +12,7 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// ruleOf reads a rule from JSON.
+// ruleOf parses a rule from JSON.
 func ruleOf(t testing.TB, text string) batch.FinishRule {
 	t.Helper()
 	var rule batch.FinishRule
@@ -71,12 +71,12 @@ func TestRulesThatNameTooMuch(t *testing.T) {
 	if len(v.errs) != 1 || v.errs[0].Error() != want {
 		t.Errorf("got %v, not only %q", v.errs, want)
 	}
-	if n := len(c.rules(&ruleReader{job: job}, rules)); n != 100 || !c.senseless {
-		t.Errorf("%d rules are converted, and that makes sense: %t", n, !c.senseless)
+	if n := len(c.rules(&ruleReader{job: job}, rules)); n != 100 || !c.uninterpretable {
+		t.Errorf("%d rules are converted, and that makes sense: %t", n, !c.uninterpretable)
 	}
 }
 
-// FuzzRanks holds a list of ranks to what the engine relies on, and its text to what JSON says.
+// FuzzRanks checks a parsed list of ranks against the engine's assumptions, and its text against encoding/json.
 func FuzzRanks(f *testing.F) {
 	for _, s := range []string{`[]`, `[0]`, `["0-2"]`, `[2,"0-1"]`, `["2-0"]`, `[-1]`, `["x"]`, `[0,0]`, `["0-9999999"]`, `["-"]`, `[""]`, `["1-2-3"]`} {
 		f.Add(s, "worker")
@@ -114,7 +114,7 @@ func checkMembers(t *testing.T, ranks batch.RankList, role string, rule engine.R
 	}
 }
 
-// checkText compares the text of a rule of one role with what JSON says, where an unset list is an empty one.
+// checkText compares the text of a rule of one role with encoding/json's, in which an unset list equals an empty one.
 func checkText(t *testing.T, rule batch.FinishRule, text string) {
 	for role, ranks := range rule {
 		if ranks == nil {

@@ -7,18 +7,18 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// reserved refuses what a template says in place of the spec: the labels and annotations by which the operator and the scheduler
-// know a pod, the t9k-scheduler, and a node where the t9k-scheduler is to choose one. The author of a job is asked for the right to
-// the queue that the spec names, and for no other. A template may repeat what the spec says.
+// reserved rejects template fields that only the spec may decide: reserved labels and annotations, the t9k-scheduler as
+// scheduler, and a node where the t9k-scheduler chooses it. Admission checks the author's right to the queue that the
+// spec names, and to no other queue. A template may repeat the values of the spec.
 func (v *validator) reserved() {
 	for i := range v.job.Roles {
 		role, path := &v.job.Roles[i], v.specPaths[i].Child("template")
 		meta, spec := path.Child("metadata"), path.Child("spec")
-		says := v.job.RoleLabels(role.Type)
+		values := v.job.RoleLabels(role.Type)
 		for _, key := range sortedKeys(role.Template.Labels) {
 			value := role.Template.Labels[key]
-			if said, ok := says[key]; engine.Reserved(key) && (!ok || said != value) {
-				v.invalid(meta.Child("labels").Key(key), value, reservedAdvice(key, said))
+			if want, ok := values[key]; engine.Reserved(key) && (!ok || want != value) {
+				v.invalid(meta.Child("labels").Key(key), value, reservedAdvice(key, want))
 			}
 		}
 		for _, key := range sortedKeys(role.Template.Annotations) {
@@ -37,12 +37,12 @@ func (v *validator) reserved() {
 	}
 }
 
-// reservedAdvice says how to mend a template that sets a key of the operator's; said is what the operator will set, where that is
-// known.
-func reservedAdvice(key, said string) string {
+// reservedAdvice returns how to correct a template that sets a reserved key. value is the operator's value; empty if it
+// is not known.
+func reservedAdvice(key, value string) string {
 	switch {
-	case said != "":
-		return fmt.Sprintf("the operator sets it to %q, as the spec says: leave it out", said)
+	case value != "":
+		return fmt.Sprintf("the operator sets it to %q, as the spec says: leave it out", value)
 	case key == scheduling.LabelQueue:
 		return "a template does not choose the queue: name it in spec.scheduler.t9kScheduler.queue"
 	}

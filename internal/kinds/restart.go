@@ -14,10 +14,10 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// maxCodes is the largest number of entries in a list of exit codes, as in the CRD.
+// maxCodes is the largest number of entries in a list of exit codes. The CRD has the same limit.
 const maxCodes = 64
 
-// exitCodes checks the codes that restart a replica and those that do not. No code can do both.
+// exitCodes validates the codes that restart a replica and those that do not. No code may be in both lists.
 func (v *validator) exitCodes(c *batch.ExitCodes, path *field.Path) {
 	restart := v.codes(c.Restart, path.Child("restart"))
 	fail := v.codes(c.Fail, path.Child("fail"))
@@ -31,7 +31,7 @@ func (v *validator) exitCodes(c *batch.ExitCodes, path *field.Path) {
 	}
 }
 
-// codes checks a list of exit codes and ranges. It returns what is in order.
+// codes validates a list of exit codes and ranges. It returns the valid part.
 func (v *validator) codes(list batch.CodeList, path *field.Path) []engine.CodeRange {
 	v.atMost(maxCodes, len(list), "entries", path)
 	codes, err := readCodes(list, path)
@@ -41,7 +41,7 @@ func (v *validator) codes(list batch.CodeList, path *field.Path) []engine.CodeRa
 	return codes
 }
 
-// readCodes reads a list of exit codes and ranges up to its first fault.
+// readCodes parses a list of exit codes and ranges up to its first error.
 func readCodes(list batch.CodeList, path *field.Path) ([]engine.CodeRange, *field.Error) {
 	out := make([]engine.CodeRange, 0, len(list))
 	for i, entry := range list {
@@ -56,7 +56,7 @@ func readCodes(list batch.CodeList, path *field.Path) ([]engine.CodeRange, *fiel
 
 const maxExitCode = 255
 
-// parseCodes reads an exit code or an inclusive range of them; detail says what is wrong.
+// parseCodes parses an exit code or an inclusive range of codes. It returns a non-empty detail if the entry is invalid.
 func parseCodes(entry intstr.IntOrString) (r engine.CodeRange, detail string) {
 	text := entry.String()
 	from, to, isRange := strings.Cut(text, "-")
@@ -79,7 +79,7 @@ func parseCodes(entry intstr.IntOrString) (r engine.CodeRange, detail string) {
 	return engine.CodeRange{First: int32(first), Last: int32(last)}, ""
 }
 
-// restartsAll tells whether the failure of one replica restarts all.
+// restartsAll reports whether the failure of one replica restarts all replicas.
 func restartsAll(s batch.RestartScope) bool { return s == batch.RestartJob }
 
 func (v *validator) restartScope(s batch.RestartScope, path *field.Path) {
@@ -88,7 +88,7 @@ func (v *validator) restartScope(s batch.RestartScope, path *field.Path) {
 	}
 }
 
-// restartScope is the scope that counts where none is set.
+// restartScope returns the scope, or its default if none is set.
 func restartScope(s batch.RestartScope) batch.RestartScope {
 	if s == "" {
 		return batch.RestartReplica

@@ -9,7 +9,7 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// runMode converts the run modes. It needs the roles.
+// runMode converts the run modes. The roles must have been converted.
 func (c *conversion) runMode(m *batch.RunMode) {
 	idle := []string{"sleep", "inf"}
 	for i := range c.job.Roles {
@@ -40,7 +40,8 @@ func (c *conversion) runMode(m *batch.RunMode) {
 	}
 }
 
-// modeRoles yields the index of each spec of a run mode with the role that it names. Of two specs of a role the first one counts.
+// modeRoles yields the index of each spec of a run mode with the role that the spec names. If two specs name the same
+// role, it yields only the first.
 func (c *conversion) modeRoles(n int, named func(int) string) iter.Seq2[int, *engine.Role] {
 	return func(yield func(int, *engine.Role) bool) {
 		seen := map[*engine.Role]bool{}
@@ -57,7 +58,7 @@ func (c *conversion) modeRoles(n int, named func(int) string) iter.Seq2[int, *en
 	}
 }
 
-// runMode checks the run modes.
+// runMode validates the run modes.
 func (v *validator) runMode(m *batch.RunMode, path *field.Path) {
 	if d := orZero(m).Debug; d != nil {
 		v.debugPaths = v.modeSpecs(path.Child("debug", "replicaSpecs"), len(d.ReplicaSpecs), func(i int) string { return d.ReplicaSpecs[i].Type })
@@ -67,7 +68,8 @@ func (v *validator) runMode(m *batch.RunMode, path *field.Path) {
 	}
 }
 
-// modeSpecs checks that each spec of a run mode names a role of its own. It returns the specs' paths by the index of the role.
+// modeSpecs checks that each spec of a run mode names a different, existing role. It returns the specs' paths by the
+// index of the role.
 func (v *validator) modeSpecs(path *field.Path, n int, named func(int) string) map[int]*field.Path {
 	paths := make(map[int]*field.Path, n)
 	for i := range n {
@@ -84,8 +86,8 @@ func (v *validator) modeSpecs(path *field.Path, n int, named func(int) string) m
 	return paths
 }
 
-// modeTexts visits the texts that the run modes put into the pods of a role. Variables are replaced in them as in those of
-// the template, which they stand in for. The list of a text's place is the mode.
+// modeTexts visits the texts that the run modes put into the pods of a role. Variables are replaced in them as in the
+// template's texts, which they override. In a text's place, list is the mode.
 func modeTexts(r *engine.Role, visit func(place, *string)) {
 	each := func(mode, field string, texts []string) {
 		for i := range texts {
@@ -97,10 +99,10 @@ func modeTexts(r *engine.Role, visit func(place, *string)) {
 	each(resumeMode, "args", r.Resume.Args)
 }
 
-// The modes of modeTexts.
+// debugMode and resumeMode are the modes that modeTexts passes as a place's list.
 const debugMode, resumeMode = "debug", "resume"
 
-// switchedOn reads a switch and its older spelling.
+// switchedOn returns the value of a switch, which may have its older spelling.
 func switchedOn(enabled, enable *bool) bool {
 	if enabled != nil {
 		return *enabled
@@ -108,7 +110,8 @@ func switchedOn(enabled, enable *bool) bool {
 	return enable != nil && *enable
 }
 
-// unlessEmpty turns an empty list into nil: clients with typed objects drop empty lists, so they mean no more than unset ones.
+// unlessEmpty returns nil for an empty list: clients with typed objects drop empty lists, so an empty list means the
+// same as an unset one.
 func unlessEmpty(list []string) []string {
 	if len(list) == 0 {
 		return nil

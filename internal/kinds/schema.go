@@ -15,37 +15,39 @@ type SchemaRule struct {
 	Rule              string `yaml:"rule"`
 }
 
-// schema says in what the kinds of job differ, as far as the rules are concerned that the CRDs of all of them have.
+// schema holds the differences between kinds in the rules that all CRDs have.
 type schema struct {
-	// kept are the fields of the spec that cannot change on a live job, roleKept those of a role.
+	// kept lists the immutable fields of the spec, and roleKept those of a role.
 	kept, roleKept []keptField
-	// rules are those that no other kind has.
+	// rules lists the rules that only this kind has.
 	rules []SchemaRule
-	// most is the largest number of replicas that the role r can ever have. Defaults to its replicas.
+	// most is the CEL expression for the largest number of replicas that the role r can ever have. Empty means
+	// r.replicas.
 	most string
-	// elastic tells whether another field than replicas says how many there are. Defaults to never.
+	// elastic is the CEL expression that is true if a field other than replicas sets the number of replicas. Empty
+	// means never.
 	elastic string
 }
 
-// keptField is one that cannot change on a live job.
+// keptField is a field that cannot change on a live job.
 type keptField struct {
 	path string
-	// unset is what counts for the field where it is missing. Empty: it is never missing.
+	// unset is the CEL value of a missing field. Empty means that the field is never missing.
 	unset string
 }
 
-// aSwitch stands for a switch that is off where it is missing, and may be written in its older spelling.
+// aSwitch marks a switch, which is off if it is missing and may have its older spelling.
 const aSwitch = "switch"
 
-// isOn tells whether the switch of an object is on, in either spelling.
+// isOn returns the CEL expression that is true if the switch of an object is on, in either spelling.
 func isOn(object string) string {
 	return fmt.Sprintf("(has(%[1]s) && (has(%[1]s.enabled) ? %[1]s.enabled : has(%[1]s.enable) && %[1]s.enable))", object)
 }
 
-// anObject stands for whatever a missing object is: equal to no object.
+// anObject marks an object that has no default: a missing object equals no other object.
 const anObject = "object"
 
-// jobKept are fields that all kinds have, trainingKept those that all training jobs have.
+// jobKept are the immutable fields of all kinds, and trainingKept those of all training jobs.
 var (
 	jobKept = []keptField{
 		{"runMode.debug.replicaSpecs", "[]"},
@@ -55,8 +57,8 @@ var (
 	trainingKept = append([]keptField{{"tensorboardSpec", anObject}, {"runPolicy.restartScope", "'Replica'"}}, jobKept...)
 )
 
-// SchemaRules lists the rules that the CRD of every kind has. They are written here once, since what they say of a field they
-// say of it in two objects and then once more in the message.
+// SchemaRules returns the validation rules of the kind's CRD. Go code generates them, because a rule repeats each field
+// for two objects and in its message.
 func (k Kind) SchemaRules() []SchemaRule {
 	s := k.schema
 	if s.most == "" {
@@ -69,7 +71,7 @@ func (k Kind) SchemaRules() []SchemaRule {
 	return slices.Concat(rules, s.rules, templateRules(k.Name))
 }
 
-// isNew lets rules look at new jobs only.
+// isNew is the CEL prefix that restricts a rule to new jobs.
 const isNew = "oldSelf.hasValue() || "
 
 var noDots = SchemaRule{
@@ -78,7 +80,7 @@ var noDots = SchemaRule{
 	Rule:    isNew + "!self.metadata.name.contains('.')",
 }
 
-// podNames looks at the name of each role's last pod, which is as long as any of the role.
+// podNames checks the name of each role's last pod, which is the role's longest.
 func (s schema) podNames() SchemaRule {
 	last := fmt.Sprintf("'%%s-%%s-%%s'.format([self.metadata.name, r.type, string(%s - 1)])", s.most)
 	return SchemaRule{
@@ -99,7 +101,7 @@ func (s schema) someReplicas() SchemaRule {
 	}
 }
 
-// namesRoles holds a list of a run mode to the job's roles.
+// namesRoles checks that a list of a run mode names roles of the job.
 func namesRoles(list string) SchemaRule {
 	message := list + " names a role that the job does not have: use roles of spec.replicaSpecs"
 	return SchemaRule{
@@ -110,15 +112,16 @@ func namesRoles(list string) SchemaRule {
 	}
 }
 
-// isStatus tells a write of the status, which never changes the spec in the same request: the API server sees to that.
-// Comparing pod templates takes milliseconds, and statuses are written often.
+// isStatus is the CEL expression that detects a write of the status. Such a request never changes the spec; the API
+// server ensures that. The rules skip status writes, because comparing pod templates takes milliseconds and statuses
+// are written often.
 const isStatus = "has(self.status) != has(oldSelf.status) || has(self.status) && has(self.status.aggregate) && has(oldSelf.status.aggregate) && " +
 	"(self.status.aggregate.running != oldSelf.status.aggregate.running || self.status.aggregate.pending != oldSelf.status.aggregate.pending || " +
 	"self.status.aggregate.creating != oldSelf.status.aggregate.creating) || "
 
 const newJob = "cannot change on a live job: create a new job"
 
-// keep holds a live job to the fields of its spec, apart from its roles.
+// keep returns the rule that makes fields of the spec immutable, apart from the roles.
 func (s schema) keep() SchemaRule {
 	var same, changed, names []string
 	for _, f := range s.kept {
@@ -135,7 +138,7 @@ func (s schema) keep() SchemaRule {
 	}
 }
 
-// keepRoles holds a live job to its roles.
+// keepRoles returns the rule that makes the roles immutable.
 func (s schema) keepRoles() SchemaRule {
 	const sameRoles = "self.spec.replicaSpecs.map(s, s.type) == oldSelf.spec.replicaSpecs.map(s, s.type)"
 	var same, changed []string
@@ -154,7 +157,7 @@ func (s schema) keepRoles() SchemaRule {
 	}
 }
 
-// same compares a field of two objects.
+// same returns the CEL expression that compares the field in two objects.
 func (f keptField) same(a, b string) string {
 	if f.unset == anObject {
 		return fmt.Sprintf("has(%[1]s) == has(%[2]s) && (!has(%[1]s) || %[1]s == %[2]s)", a+"."+f.path, b+"."+f.path)
@@ -162,7 +165,7 @@ func (f keptField) same(a, b string) string {
 	return f.of(a) + " == " + f.of(b)
 }
 
-// of is the field's value in an object.
+// of returns the CEL expression for the field's value in an object.
 func (f keptField) of(object string) string {
 	switch f.unset {
 	case "":

@@ -7,15 +7,15 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// asksForGang tells whether a job asks for the t9k-scheduler.
+// asksForGang is the CEL expression that is true if a job uses the t9k-scheduler.
 const asksForGang = "(has(self.spec.scheduler) && has(self.spec.scheduler.t9kScheduler))"
 
-// templateRules keep templates from saying what the spec is to say: the labels and annotations by which operator and scheduler know
-// the pods, that the t9k-scheduler takes them, and, where it does, their node.
+// templateRules returns the rules that keep templates from setting what the spec decides: reserved labels and
+// annotations, the t9k-scheduler as scheduler and, for jobs that use it, the node.
 func templateRules(kind string) []SchemaRule {
 	keys := "the pods of a job get the labels and annotations of tensorstack.dev, batch.tensorstack.dev and scheduler.tensorstack.dev from the operator: " +
 		"leave them out of the templates, and name a queue in spec.scheduler.t9kScheduler.queue"
-	labels, annotations := strangeKeys("labels", " && r.template.metadata.labels[k] != "+says(kind)), strangeKeys("annotations", "")
+	labels, annotations := strangeKeys("labels", " && r.template.metadata.labels[k] != "+operatorLabel(kind)), strangeKeys("annotations", "")
 	node := "the t9k-scheduler chooses the nodes of the job's pods, within the queue's quota: leave nodeName out of the templates, and choose nodes by nodeSelector or affinity"
 	return []SchemaRule{{
 		FieldPath: ".spec.replicaSpecs", OptionalOldSelf: true,
@@ -33,7 +33,8 @@ func templateRules(kind string) []SchemaRule {
 	}}
 }
 
-// strangeKeys lists the reserved keys k of a role r's labels or annotations, those alone for which more holds.
+// strangeKeys returns the CEL expression for the reserved keys k of a role r's labels or annotations. more is a further
+// condition on k.
 func strangeKeys(of, more string) string {
 	var ours []string
 	for _, prefix := range engine.ReservedPrefixes {
@@ -43,9 +44,9 @@ func strangeKeys(of, more string) string {
 	return fmt.Sprintf("(has(r.template.metadata) && has(%[1]s) ? %[1]s.filter(k, (%[2]s)%[3]s) : [])", path, strings.Join(ours, " || "), more)
 }
 
-// says is the value that the operator gives label k of the pods of role r; '!', which is no label's, where it is not the same for
-// all of them.
-func says(kind string) string {
+// operatorLabel returns the CEL expression for the operator's value of label k on the pods of role r. It is '!', which
+// no label can have, if the pods have different values or none.
+func operatorLabel(kind string) string {
 	return fmt.Sprintf("(k == 'batch.tensorstack.dev/job-name' ? self.metadata.name : k == 'batch.tensorstack.dev/job-kind' ? '%s' : "+
 		"k == 'batch.tensorstack.dev/replica-type' ? r.type : k == 'tensorstack.dev/component' ? '%s' : !%s ? '!' : "+
 		"k == 'scheduler.tensorstack.dev/group-name' ? self.metadata.name : k == 'scheduler.tensorstack.dev/role' ? r.type : "+

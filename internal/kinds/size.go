@@ -13,20 +13,21 @@ import (
 )
 
 const (
-	// maxPodSize is the largest size of one pod. etcd takes objects of up to 1.5 MiB, and the API server adds to a pod what
-	// it keeps for itself.
+	// maxPodSize is the largest size of one pod in bytes. etcd accepts objects of up to 1.5 MiB, and the API server
+	// adds managed fields to a pod.
 	maxPodSize = 1 << 20
-	// maxJobSize is the largest size of all pods of a job together, where a job has DefaultMaxReplicas at most. A pod is
-	// written about five times in its life, and etcd holds 2 GiB unless it is told otherwise. An installation that allows
-	// more replicas allows as much more.
+	// maxJobSize is the largest size in bytes of all pods of a job together, for up to DefaultMaxReplicas replicas. A
+	// pod is written about five times in its life, and etcd holds 2 GiB by default. The bound grows with the
+	// installation's limit of replicas.
 	maxJobSize = 256 << 20
-	// podOverhead is what the engine adds to a template: names, labels, annotations, the owner, the search domain.
+	// podOverhead is the size in bytes of what the engine adds to a template: names, labels, annotations, the owner
+	// reference, the search domain.
 	podOverhead = 2 << 10
 )
 
 var stringSize, envVarSize = int(reflect.TypeFor[string]().Size()), int(reflect.TypeFor[corev1.EnvVar]().Size())
 
-// podSizes notes the size of each role's pods, with their variables replaced.
+// podSizes computes the size of each role's pods after their variables have been replaced.
 func (c *conversion) podSizes() {
 	for i := range c.job.Roles {
 		if role := &c.job.Roles[i]; len(role.Template.Spec.Containers) > 0 {
@@ -35,8 +36,8 @@ func (c *conversion) podSizes() {
 	}
 }
 
-// sizes bounds the size of each pod, and of all of them, where nothing else is wrong. A few lines of a manifest could ask for
-// gigabytes otherwise: of the API server, of etcd, and of whoever builds the pods.
+// sizes checks the size of each pod and of all pods together, unless the job has other errors. Without these bounds, a
+// few lines of a manifest could take gigabytes in the API server, in etcd and in the operator.
 func (v *validator) sizes() {
 	if len(v.errs) > 0 {
 		return
@@ -56,7 +57,7 @@ func (v *validator) sizes() {
 		}
 	}
 	pods := v.job.Replicas()
-	if e := v.job.Elastic; e != nil { // any role may get the replicas that are yet to come
+	if e := v.job.Elastic; e != nil { // any role may get the replicas that the job grows by
 		pods, total = e.Max, 0
 		for i := range v.job.Roles {
 			total = max(total, v.job.Roles[i].PodSize*e.Max)
@@ -71,7 +72,7 @@ func (v *validator) sizes() {
 	}
 }
 
-// podSize is an upper bound of the memory that a pod of a role takes, in bytes.
+// podSize returns an upper bound of the memory of a role's pod in bytes.
 func (c *conversion) podSize(i int) int {
 	role := &c.job.Roles[i]
 	size := podOverhead + memorySize(reflect.ValueOf(role.Template)) + c.addedEnv[i]
@@ -88,7 +89,8 @@ func (c *conversion) podSize(i int) int {
 	return size + max(debug, list(role.Resume.Command)+list(role.Resume.Args))
 }
 
-// growth is by how much a text becomes longer when the variables in it are replaced, for a rank of so many digits.
+// growth returns by how many bytes a text may grow when its variables are replaced, for a rank with the given number of
+// digits.
 func (x expander) growth(text string, digits int) int {
 	parts, ok := x[text]
 	if !ok {
@@ -101,7 +103,8 @@ func (x expander) growth(text string, digits int) int {
 	return max(n-len(text), 0)
 }
 
-// addEnv notes that the pods of a role get a variable of so many bytes in every container that does not set it itself.
+// addEnv records that the pods of a role get a variable with a value of length bytes in every container that does not
+// set the variable itself.
 func (c *conversion) addEnv(role int, name string, length int) {
 	if c.addedEnv == nil {
 		c.addedEnv = map[int]int{}
@@ -114,7 +117,7 @@ func (c *conversion) addEnv(role int, name string, length int) {
 	}
 }
 
-// memorySize is the memory that a value refers to, in bytes, without the value itself. The value is a tree.
+// memorySize returns the memory in bytes that a value refers to, without the value itself. The value must be a tree.
 func memorySize(v reflect.Value) int {
 	size := 0
 	switch v.Kind() {
@@ -134,7 +137,7 @@ func memorySize(v reflect.Value) int {
 			size += int(v.Type().Key().Size()+v.Type().Elem().Size()) + memorySize(entries.Key()) + memorySize(entries.Value())
 		}
 	case reflect.Struct:
-		if v.Type() == reflect.TypeFor[time.Time]() { // refers to a time zone, which all share
+		if v.Type() == reflect.TypeFor[time.Time]() { // refers to a time zone, which all times share
 			return 0
 		}
 		for i := range v.NumField() {
@@ -145,7 +148,7 @@ func memorySize(v reflect.Value) int {
 	return size
 }
 
-// bytesText is a number of bytes for people.
+// bytesText returns a number of bytes in a readable form.
 func bytesText(n int) string {
 	switch {
 	case n >= 1<<30:

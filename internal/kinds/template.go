@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// template checks a pod template for what the API server would refuse only when the pods are created, as far as a glance at
-// the template tells. It is no full validation: what it misses is reported on the job then.
+// template checks a pod template for errors that the API server would report only when the pods are created. The check
+// is not complete: the operator reports any other error on the job.
 func (v *validator) template(t *corev1.PodTemplateSpec, path *field.Path) {
 	meta := path.Child("metadata")
 	v.errs = append(v.errs, metavalidation.ValidateLabels(t.Labels, meta.Child("labels"))...)
@@ -44,7 +44,7 @@ func (v *validator) volumes(volumes []corev1.Volume, path *field.Path) map[strin
 	return names
 }
 
-// localName checks a name that is unique in the pod.
+// localName validates a name that must be unique within the pod.
 func (v *validator) localName(name, of string, taken map[string]bool, path *field.Path) {
 	switch {
 	case name == "":
@@ -114,7 +114,7 @@ func (v *validator) resources(r *corev1.ResourceRequirements, path *field.Path) 
 	}
 }
 
-// isDevice tells whether a resource cannot be overcommitted: one that is not Kubernetes' own, such as nvidia.com/gpu.
+// isDevice reports whether a resource cannot be overcommitted: one that is not Kubernetes' own, such as nvidia.com/gpu.
 func isDevice(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") && !strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }

@@ -7,7 +7,7 @@ import (
 	"tensorstack.dev/batch/internal/tensorboard/board"
 )
 
-// tensorBoard checks the TensorBoard that a training job asks for.
+// tensorBoard validates the TensorBoard of a training job.
 func (v *validator) tensorBoard(s *tensorboard.TensorBoardSpec, path *field.Path) {
 	if s == nil {
 		return
@@ -18,7 +18,7 @@ func (v *validator) tensorBoard(s *tensorboard.TensorBoardSpec, path *field.Path
 	}
 }
 
-// ValidateTensorBoard lists what is wrong with a TensorBoard, of a job or without one, that its schema cannot tell.
+// ValidateTensorBoard returns the errors in the spec of a TensorBoard that its schema cannot detect.
 func ValidateTensorBoard(s *tensorboard.TensorBoardSpec, path *field.Path) field.ErrorList {
 	v := &validator{}
 	v.tensorBoard(s, path)

@@ -14,7 +14,7 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// tensorFlowTrainingJob wires its replicas by the variable TF_CONFIG.
+// tensorFlowTrainingJob is the kind that connects its replicas by the variable TF_CONFIG.
 var tensorFlowTrainingJob = Kind{
 	Name:           "TensorFlowTrainingJob",
 	Plural:         "tensorflowtrainingjobs",
@@ -37,7 +37,7 @@ var tensorFlowTrainingJob = Kind{
 
 var tensorFlow = framework{containers: []string{"tensorflow"}, port: 2222, portName: "tensorflow"}
 
-// The roles of TensorFlow.
+// These are the roles of TensorFlow.
 const (
 	tfChief     = "chief"
 	tfWorker    = "worker"
@@ -57,13 +57,14 @@ func convertTensorFlow(o Object, c *conversion) {
 	}
 	master := tensorFlowMaster(c.job)
 	if master < 0 {
-		c.senseless = true
+		c.uninterpretable = true
 		return
 	}
 	c.master(master, 0)
 	c.job.Service = tensorFlow.service(&c.job.Roles[master])
 	c.tensorFlowSize()
-	cluster := sync.OnceValue(c.tensorFlowCluster) // for new pods alone: it names every replica
+	// Computed only when pods are created, because it names every replica.
+	cluster := sync.OnceValue(c.tensorFlowCluster)
 	for i := range c.job.Roles {
 		role := &c.job.Roles[i]
 		role.Expand = func(rank int, s *corev1.PodSpec) {
@@ -74,8 +75,8 @@ func convertTensorFlow(o Object, c *conversion) {
 	}
 }
 
-// tensorFlowMaster is the index of the role whose first replica decides the end of a job: the chief, or else the workers; -1
-// where there are neither.
+// tensorFlowMaster returns the index of the role whose first replica decides the end of a job: the chief, or the
+// workers if there is no chief; -1 if there are neither.
 func tensorFlowMaster(job *engine.Job) int {
 	for _, name := range []string{tfChief, tfWorker} {
 		if i := roleIndex(job, name); i >= 0 && job.Roles[i].Replicas > 0 {
@@ -102,7 +103,7 @@ func validateTensorFlow(o Object, v *validator) {
 	}
 }
 
-// tensorFlowRole checks a role against what TensorFlow knows.
+// tensorFlowRole checks a role against the roles of TensorFlow.
 func (v *validator) tensorFlowRole(role *engine.Role, path *field.Path) {
 	switch role.Type {
 	case tfChief, tfEvaluator:
@@ -119,7 +120,8 @@ func (v *validator) tensorFlowRole(role *engine.Role, path *field.Path) {
 	}
 }
 
-// tensorFlowSize notes how long TF_CONFIG becomes, at most: as if every replica had the name of its role's last one.
+// tensorFlowSize computes an upper bound of the length of TF_CONFIG, as if every replica had the name of its role's
+// last one.
 func (c *conversion) tensorFlowSize() {
 	length := len(`{"cluster":{},"task":{"type":"","index":}}`) + len(tfEvaluator) + len(strconv.Itoa(c.job.Replicas()))
 	for i := range c.job.Roles {
@@ -133,7 +135,7 @@ func (c *conversion) tensorFlowSize() {
 	c.clusterSize = length
 }
 
-// tfConfig is what TensorFlow's cluster resolver reads from TF_CONFIG.
+// tfConfig is the value of TF_CONFIG that TensorFlow's cluster resolver reads.
 type tfConfig struct {
 	Cluster json.RawMessage `json:"cluster"`
 	Task    tfTask          `json:"task"`
@@ -144,7 +146,8 @@ type tfTask struct {
 	Index int    `json:"index"`
 }
 
-// tensorFlowCluster lists the addresses of the replicas that take part in training. An evaluator does not.
+// tensorFlowCluster returns the addresses of the replicas that take part in training as JSON. Evaluators do not take
+// part.
 func (c *conversion) tensorFlowCluster() json.RawMessage {
 	cluster := map[string][]string{}
 	for i := range c.job.Roles {

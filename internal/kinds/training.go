@@ -13,18 +13,19 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// defaultBackoffLimit is the number of restarts of a training job where nothing else is said.
+// defaultBackoffLimit is the default number of restarts of a training job.
 const defaultBackoffLimit = 3
 
-// retryableCodes are the exit codes after which restart policy ExitCode restarts a replica: ends by SIGINT, SIGKILL, SIGUSR1
-// and SIGTERM.
+// retryableCodes are the exit codes after which restart policy ExitCode restarts a replica: ends by SIGINT, SIGKILL,
+// SIGUSR1 and SIGTERM.
 var retryableCodes = []engine.CodeRange{{First: 130, Last: 130}, {First: 137, Last: 138}, {First: 143, Last: 143}}
 
-// framework tells what training jobs differ in beside their environment.
+// framework holds the differences between training jobs apart from their environment.
 type framework struct {
-	// containers are the names of the main container, the best one first. Where none is there, the first container is.
+	// containers are possible names of the main container, in order of preference. If no container has one of them, the
+	// first container is the main one.
 	containers []string
-	// port is the default port of a replica, portName the name of a port of the main container that replaces it.
+	// port is the default port of a replica. A port of the main container with the name portName overrides it.
 	port     int32
 	portName string
 }
@@ -50,7 +51,7 @@ func (c *conversion) trainingRole(rs *batch.TrainingReplicaSpec, f *framework) {
 	}
 }
 
-// trainingRole checks the next role of a training job.
+// trainingRole validates the next role of a training job.
 func (v *validator) trainingRole(rs *batch.TrainingReplicaSpec, path *field.Path) {
 	v.role(rs.Replicas, &rs.Template, path)
 	policies := []batch.TrainingRestartPolicy{batch.TrainingRestartAlways, batch.TrainingRestartOnFailure, batch.TrainingRestartNever, batch.TrainingRestartExitCode}
@@ -59,7 +60,7 @@ func (v *validator) trainingRole(rs *batch.TrainingReplicaSpec, path *field.Path
 	}
 }
 
-// training converts what training jobs have in common. It needs the roles.
+// training converts the fields that training jobs have in common. The roles must have been converted.
 func (c *conversion) training(s *batch.TrainingSpec) {
 	policy := orZero(s.RunPolicy)
 	c.cleanUp(policy.CleanUpPolicy, policy.TTLSecondsAfterFinished)
@@ -75,7 +76,7 @@ func (c *conversion) training(s *batch.TrainingSpec) {
 	c.scheduler(s.Scheduler)
 }
 
-// training checks what training jobs have in common.
+// training validates the fields that training jobs have in common.
 func (v *validator) training(s *batch.TrainingSpec, path *field.Path) {
 	policy, at := orZero(s.RunPolicy), path.Child("runPolicy")
 	v.cleanUp(policy.CleanUpPolicy, policy.TTLSecondsAfterFinished, at)
@@ -98,14 +99,15 @@ func backoffLimit(p *batch.RunPolicy) int32 {
 	return *p.BackoffLimit
 }
 
-// master makes one replica decide the job: it succeeds with it, and fails when it fails for good.
+// master makes one replica decide the job: the job succeeds when the replica succeeds, and fails when it fails for
+// good.
 func (c *conversion) master(role, rank int) {
 	text, _ := json.Marshal(map[string][]int{c.job.Roles[role].Type: {rank}}) // strings and numbers always marshal
 	rule := []engine.Rule{{Text: string(text), Members: []engine.Member{{Role: role, Rank: rank}}}}
 	c.job.Success, c.job.Failure = rule, rule
 }
 
-// portOf is the port that the replicas of a role serve.
+// portOf returns the port that the replicas of a role serve.
 func (f *framework) portOf(role *engine.Role) int32 {
 	if role.Main < len(role.Template.Spec.Containers) {
 		for _, p := range role.Template.Spec.Containers[role.Main].Ports {
@@ -117,7 +119,7 @@ func (f *framework) portOf(role *engine.Role) int32 {
 	return f.port
 }
 
-// service gives the job its Service, with the port of one role.
+// service returns the job's Service with the port of one role.
 func (f *framework) service(role *engine.Role) *engine.Service {
 	port := f.portOf(role)
 	return &engine.Service{Ports: []corev1.ServicePort{{Name: f.portName, Port: port, TargetPort: intstr.FromInt32(port)}}}
@@ -133,7 +135,7 @@ func setEnv(spec *corev1.PodSpec, vars ...corev1.EnvVar) {
 				added = append(added, v)
 			}
 		}
-		// Before the container's own, which may refer to them.
+		// The added variables come first, because the container's own may refer to them.
 		c.Env = append(added, c.Env...)
 	}
 }
@@ -144,8 +146,8 @@ func address(host string, port int32) string {
 	return fmt.Sprintf("%s:%d", host, port)
 }
 
-// training refuses changes of what training jobs have in common. Of the run policy all but
-// restartScope may change.
+// training rejects changes of the fields that training jobs have in common. The run policy may change except for
+// restartScope.
 func (c *changes) training(path *field.Path, updated, old *batch.TrainingSpec) {
 	c.runMode(path.Child("runMode"), updated.RunMode, old.RunMode)
 	c.keep(path.Child("runPolicy", "restartScope"), restartScope(orZero(updated.RunPolicy).RestartScope), restartScope(orZero(old.RunPolicy).RestartScope))
@@ -153,7 +155,7 @@ func (c *changes) training(path *field.Path, updated, old *batch.TrainingSpec) {
 	c.scheduler(path.Child("scheduler"), updated.Scheduler, old.Scheduler)
 }
 
-// trainingRole refuses changes of a role.
+// trainingRole rejects changes of a role.
 func (c *changes) trainingRole(path *field.Path, updated, old *batch.TrainingReplicaSpec) {
 	c.keep(path.Child("replicas"), replicasOf(updated.Replicas), replicasOf(old.Replicas))
 	c.keep(path.Child("restartPolicy"), orOnFailure(updated.RestartPolicy), orOnFailure(old.RestartPolicy))

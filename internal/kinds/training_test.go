@@ -91,7 +91,8 @@ func TestWarningsOfTorchrun(t *testing.T) {
 	}
 }
 
-// Every change that a live training job takes. testdata/bad/update-*.yaml holds those that it does not.
+// TestUpdatesThatALiveTrainingJobTakes tries every change that a live training job accepts. testdata/bad/update-*.yaml
+// holds the others.
 func TestUpdatesThatALiveTrainingJobTakes(t *testing.T) {
 	yes, four := true, int32(4)
 	training := func(o kinds.Object) *batch.TrainingSpec {
@@ -148,7 +149,7 @@ func TestUpdatesThatALiveTrainingJobTakes(t *testing.T) {
 	}
 }
 
-// decoded is the job of a manifest of testdata/good.
+// decoded returns the job of a manifest of testdata/good.
 func decoded(t *testing.T, name string) kinds.Object {
 	t.Helper()
 	objects, err := kindtest.Decode(manifest(t, "good/"+name))
@@ -158,7 +159,8 @@ func decoded(t *testing.T, name string) kinds.Object {
 	return objects[0]
 }
 
-// Without torchrun a replica that restarts alone cannot come back.
+// TestRestartScopeIsRecommended verifies that a job without torchrun whose replicas restart alone gets a warning,
+// because such a replica cannot rejoin.
 func TestRestartScopeIsRecommended(t *testing.T) {
 	const want = "spec.runPolicy.restartScope: Replica: without torchrun no replica that restarts alone can come back into its process group; " +
 		"set it to Job, so that all restart together"

@@ -9,7 +9,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// ValidateUpdate lists the changes that a live job does not take.
+// ValidateUpdate returns an error for each change that a live job does not accept.
 func (k Kind) ValidateUpdate(updated, old Object) field.ErrorList {
 	for _, o := range []Object{updated, old} {
 		if !k.owns(o) {
@@ -21,10 +21,10 @@ func (k Kind) ValidateUpdate(updated, old Object) field.ErrorList {
 	return c.errs
 }
 
-// changes gathers the changes that a live job does not take.
+// changes collects the changes that a live job does not accept.
 type changes struct{ errs field.ErrorList }
 
-// keep refuses any change of a field. Two values that the API treats alike are no change.
+// keep rejects any change of a field. Values that the API treats alike are equal.
 func (c *changes) keep(path *field.Path, updated, old any) {
 	if !equality.Semantic.DeepEqual(updated, old) {
 		c.refuse(path, "cannot change on a live job: create a new job")
@@ -35,7 +35,7 @@ func (c *changes) refuse(path *field.Path, detail string) {
 	c.errs = append(c.errs, field.Forbidden(path, detail))
 }
 
-// sameRoles refuses to add, remove or reorder roles. It returns whether they are the same.
+// sameRoles rejects adding, removing and reordering of roles. It returns whether the roles are the same.
 func sameRoles[T any](c *changes, path *field.Path, updated, old []T, name func(*T) string) bool {
 	if slices.EqualFunc(updated, old, func(a, b T) bool { return name(&a) == name(&b) }) {
 		return true
@@ -44,14 +44,15 @@ func sameRoles[T any](c *changes, path *field.Path, updated, old []T, name func(
 	return false
 }
 
-// runMode refuses changes of what the modes do. Their switches may change, and with them a mode may come or go.
+// runMode rejects changes of the modes' contents. The switches may change, and modes whose contents are empty may be
+// added or removed.
 func (c *changes) runMode(path *field.Path, updated, old *batch.RunMode) {
 	a, b := orZero(updated), orZero(old)
 	c.keep(path.Child("debug", "replicaSpecs"), orZero(a.Debug).ReplicaSpecs, orZero(b.Debug).ReplicaSpecs)
 	c.keep(path.Child("pause", "resumeSpecs"), orZero(a.Pause).ResumeSpecs, orZero(b.Pause).ResumeSpecs)
 }
 
-// scheduler refuses another scheduler and another queue. The priority may change.
+// scheduler rejects changes of the scheduler and of the queue. The priority may change.
 func (c *changes) scheduler(path *field.Path, updated, old *batch.SchedulePolicy) {
 	a, b := orZero(updated).T9kScheduler, orZero(old).T9kScheduler
 	if (a == nil) != (b == nil) {

@@ -8,7 +8,7 @@ import (
 	"tensorstack.dev/batch/internal/kinds/kindtest"
 )
 
-// Every change that a live job takes. testdata/bad/update-*.yaml holds those that it does not.
+// TestUpdatesThatALiveJobTakes tries every change that a live job accepts. testdata/bad/update-*.yaml holds the others.
 func TestUpdatesThatALiveJobTakes(t *testing.T) {
 	yes, no := true, false
 	n := int32(9)

@@ -13,25 +13,25 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// validator notes what is wrong with an object. Its methods check what kinds have in common, in the order of the normal form.
-// Each refuses what admission can know to be wrong, and says how to mend it.
+// validator collects the errors in an object. Its methods check the parts that kinds have in common, in the order of
+// engine.Job. Each message says how to correct the error.
 type validator struct {
-	// conversion is what the object is converted to, even where that makes no sense.
+	// conversion is the conversion of the object, even if the object cannot be interpreted.
 	*conversion
 	limits Limits
 	errs   field.ErrorList
 
-	// namePath is that of the field that names the job.
+	// namePath is the path of the field that names the job.
 	namePath *field.Path
 	// specPaths holds the path of each role's entry in replicaSpecs.
 	specPaths []*field.Path
-	// debugPaths and resumePaths hold the path of each role's entry in runMode, where it has one.
+	// debugPaths and resumePaths hold the paths of the roles' entries in runMode by the index of the role.
 	debugPaths, resumePaths map[int]*field.Path
-	// sizeNote is what else to say of sizes.
+	// sizeNote is appended to messages about sizes.
 	sizeNote string
 }
 
-// Validate lists what is wrong with an object that the schema of its kind cannot tell.
+// Validate returns the errors in an object that the OpenAPI schema of its kind cannot detect.
 func (k Kind) Validate(o Object, limits Limits) field.ErrorList {
 	if !k.owns(o) {
 		return k.wrongType(o)
@@ -47,7 +47,7 @@ func (k Kind) Validate(o Object, limits Limits) field.ErrorList {
 	return v.errs
 }
 
-// maxFaults is the number of faults that are told of a job at most: they go into a condition's message.
+// maxFaults is the largest number of errors that are reported for a job, because they go into a condition's message.
 const maxFaults = 20
 
 func (v *validator) invalid(path *field.Path, value any, detail string) {
@@ -58,7 +58,7 @@ func (v *validator) required(path *field.Path, detail string) {
 	v.errs = append(v.errs, field.Required(path, detail))
 }
 
-// unsupported refuses a value outside a fixed set.
+// unsupported reports a value outside a fixed set.
 func unsupported[T ~string](v *validator, path *field.Path, value T, valid ...T) {
 	names := make([]string, len(valid))
 	for i := range valid {
@@ -67,21 +67,21 @@ func unsupported[T ~string](v *validator, path *field.Path, value T, valid ...T)
 	v.invalid(path, value, "not a choice here: write one of "+strings.Join(names, ", ")+", or leave it out for the default")
 }
 
-// The longest lists that the CRDs allow.
+// These are the longest lists that the CRDs allow.
 const (
 	maxRoles = 32
 	maxRules = 1000
 	maxPorts = 100
 )
 
-// atMost refuses a list that the CRD has no room for.
+// atMost reports a list that is longer than the CRD allows.
 func (v *validator) atMost(limit, n int, what string, path *field.Path) {
 	if n > limit {
 		v.invalid(path, n, fmt.Sprintf("%d %s are too many: list at most %d", n, what, limit))
 	}
 }
 
-// name checks the job's name, which is that of its Service too and the beginning of every pod's name.
+// name validates the job's name, which is also the name of its Service and the prefix of every pod's name.
 func (v *validator) name(o Object) {
 	name, path := nameOf(o), field.NewPath("metadata", "name")
 	if o.GetName() == "" && name != "" {
@@ -97,7 +97,7 @@ func (v *validator) name(o Object) {
 	}
 }
 
-// role checks the next role. Kinds call it for each of their roles, in order.
+// role validates the next role. Kinds call it for each of their roles, in order.
 func (v *validator) role(replicas *int32, template *corev1.PodTemplateSpec, path *field.Path) {
 	i := len(v.specPaths)
 	v.specPaths = append(v.specPaths, path)
@@ -108,7 +108,7 @@ func (v *validator) role(replicas *int32, template *corev1.PodTemplateSpec, path
 	v.template(template, path.Child("template"))
 }
 
-// roleName checks the name of a role against those before it.
+// roleName validates the name of a role, which must differ from the names of earlier roles.
 func (v *validator) roleName(i int, path *field.Path) {
 	role := v.job.Roles[i].Type
 	switch {
@@ -122,10 +122,11 @@ func (v *validator) roleName(i int, path *field.Path) {
 	}
 }
 
-// maxCounted is the number of replicas up to which what speaks of each replica is checked, although it is beyond the limit.
+// maxCounted is the largest number of replicas for which checks of each replica run even if the number exceeds the
+// limit.
 const maxCounted = 100_000
 
-// replicas checks the number of replicas and their names. It returns whether the number makes sense, so that one can speak of
+// replicas validates the number of replicas and their names. It returns whether the number is small enough to check
 // each replica.
 func (v *validator) replicas(path *field.Path) bool {
 	if len(v.job.Roles) == 0 {
@@ -147,7 +148,7 @@ func (v *validator) replicas(path *field.Path) bool {
 	return total <= max(maxCounted, limit)
 }
 
-// replicaNames checks the longest name of a pod that the job can come to have.
+// replicaNames validates the longest pod name that the job can ever have.
 func (v *validator) replicaNames() {
 	longest := ""
 	for i := range v.job.Roles {
@@ -166,7 +167,7 @@ func (v *validator) replicaNames() {
 	}
 }
 
-// queueName checks the name of a queue, which the job's pods carry as a label.
+// queueName validates the name of a queue, which the job's pods carry as a label.
 func (v *validator) queueName(queue string, path *field.Path) {
 	switch {
 	case queue == "":
@@ -179,7 +180,7 @@ func (v *validator) queueName(queue string, path *field.Path) {
 	}
 }
 
-// servicePorts checks what the API server would refuse in the job's Service.
+// servicePorts checks the Service's ports for errors that the API server would report.
 func (v *validator) servicePorts(ports []corev1.ServicePort, path *field.Path) {
 	v.atMost(maxPorts, len(ports), "ports", path)
 	names, numbers := map[string]bool{}, map[string]bool{}
@@ -222,7 +223,7 @@ func (v *validator) servicePortName(name string, ports int, taken map[string]boo
 	taken[name] = true
 }
 
-// cleanUp checks what happens to the pods and to the job after the end.
+// cleanUp validates the clean-up policy and the TTL.
 func (v *validator) cleanUp(policy batch.CleanUpPolicy, ttl *int32, parent *field.Path) {
 	if policy != "" && !slices.Contains(cleanUpPolicies, policy) {
 		unsupported(v, parent.Child("cleanUpPolicy"), policy, cleanUpPolicies...)
@@ -232,7 +233,7 @@ func (v *validator) cleanUp(policy batch.CleanUpPolicy, ttl *int32, parent *fiel
 	}
 }
 
-// scheduler checks the choice of the scheduler, and holds the templates to it.
+// scheduler validates the scheduling policy and the templates against it.
 func (v *validator) scheduler(p *batch.SchedulePolicy, path *field.Path) {
 	if s := orZero(p).T9kScheduler; s != nil {
 		path = path.Child("t9kScheduler")

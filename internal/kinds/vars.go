@@ -11,9 +11,9 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// expander replaces the variables in the pods of one role. It maps each text that holds any to the parts between which the
-// rank stands, everything else being resolved already: the pod of a rank costs a look-up and a join for each of its texts.
-// It goes by the text and not by its place, since the run mode decides which texts a pod has.
+// expander replaces the variables in the pods of one role. It maps each text with variables to the parts between which
+// the rank stands; everything else is already resolved. A pod therefore costs one map lookup and one join per text. The
+// key is the text and not its place, because the run mode decides which texts a pod has.
 type expander map[string][]string
 
 // expand replaces the variables in the pod of one rank.
@@ -29,7 +29,7 @@ func (x expander) expand(rank int, spec *corev1.PodSpec) {
 	})
 }
 
-// place is where a text stands in a pod's spec.
+// place identifies a text in a pod's spec.
 type place struct {
 	list      string // containers or initContainers, or a run mode
 	container int
@@ -65,8 +65,8 @@ func eachText(spec *corev1.PodSpec, visit func(place, *string)) {
 	each("containers", spec.Containers)
 }
 
-// variables gives every role of the job the means to replace the variables of its pods, those in the commands of its run
-// modes included. What refers to something that the job does not have stays as it is.
+// variables creates the expanders of all roles, which also cover the commands of the run modes. A reference to
+// something that the job does not have stays as it is.
 func (c *conversion) variables() {
 	for i := range c.job.Roles {
 		role := &c.job.Roles[i]
@@ -89,13 +89,13 @@ func (c *conversion) variables() {
 	}
 }
 
-// allTexts visits every text in which variables are replaced: those of the role's template, and of its run modes.
+// allTexts visits every text in which variables are replaced, in the role's template and in its run modes.
 func allTexts(role *engine.Role, visit func(place, *string)) {
 	eachText(&role.Template.Spec, visit)
 	modeTexts(role, visit)
 }
 
-// variables refuses references to what the job does not have.
+// variables reports references to things that the job does not have.
 func (v *validator) variables() {
 	for i := range v.job.Roles {
 		role := &v.job.Roles[i]
@@ -112,7 +112,7 @@ func (v *validator) variables() {
 	}
 }
 
-// textPath is the path of a text of a role.
+// textPath returns the path of a text of a role.
 func (v *validator) textPath(role int, p place) *field.Path {
 	switch p.list {
 	case debugMode:
@@ -123,18 +123,17 @@ func (v *validator) textPath(role int, p place) *field.Path {
 	return p.under(v.specPaths[role].Child("template", "spec"))
 }
 
-// vocabulary is what the texts of one role can refer to.
+// vocabulary holds what the texts of one role can refer to.
 type vocabulary struct {
 	job  *engine.Job
 	role *engine.Role
 }
 
-// fault is a reference that stands for nothing.
+// fault is a reference to something that does not exist.
 type fault struct{ ref, detail string }
 
-// compile resolves the variables of a text. It returns the parts between which the rank stands: one part where the text is
-// the same for every rank. References are found exactly as Kubernetes finds its own, so that the two never disagree on what
-// is escaped.
+// compile resolves the variables of a text. It returns the parts between which the rank stands; a text that is the same
+// for every rank has one part. It finds references exactly as Kubernetes does, so that both agree on what is escaped.
 func (v vocabulary) compile(text string) (parts []string, faults []fault) {
 	var part strings.Builder
 	done := 0 // text[:done] is in parts and part
@@ -144,12 +143,12 @@ func (v vocabulary) compile(text string) (parts []string, faults []fault) {
 			continue
 		}
 		if text[i+1] != '(' {
-			i += 2 // an escape, or a lone $
+			i += 2 // an escape or a lone $
 			continue
 		}
 		length := strings.IndexByte(text[i:], ')') + 1
 		if length == 0 {
-			break // nothing that follows is closed either
+			break // no later reference is closed either
 		}
 		ref := text[i : i+length]
 		value, ours, detail := v.resolve(ref[2 : length-1])
@@ -171,8 +170,8 @@ func (v vocabulary) compile(text string) (parts []string, faults []fault) {
 	return append(parts, part.String()), faults
 }
 
-// resolve tells what a variable stands for, whether it is one of ours at all, and what is wrong with it. The rank stands for
-// nothing yet.
+// resolve returns the value of a variable, whether the variable is one of the operator's, and what is wrong with it.
+// The rank has no value yet.
 func (v vocabulary) resolve(name string) (value string, ours bool, detail string) {
 	switch name {
 	case "type":
@@ -203,7 +202,7 @@ func (v vocabulary) resolve(name string) (value string, ours bool, detail string
 	return nested(rest)
 }
 
-// nested refuses a variable inside the brackets of another: Kubernetes ends a reference at the first closing bracket.
+// nested reports a variable inside the brackets of another: Kubernetes ends a reference at the first closing bracket.
 func nested(name string) (string, bool, string) {
 	if strings.Contains(name, "[$(") || strings.HasPrefix(name, "$(") {
 		return "", true, "variables do not nest: write the role, rank or port itself between [ and ]"
@@ -268,7 +267,7 @@ func unknownRole(job *engine.Job, role string) string {
 	return "the job has no role " + strconv.Quote(role) + ": use " + oneOf(names)
 }
 
-// oneOf lists what there is to choose from.
+// oneOf returns a list of choices as text.
 func oneOf(names []string) string {
 	if len(names) == 1 {
 		return names[0]

@@ -12,7 +12,7 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// trainJob has 3 workers and 2 parameter servers, and a service with port http.
+// trainJob returns a job with 3 workers, 2 parameter servers and a service with port http.
 func trainJob() *engine.Job {
 	return &engine.Job{
 		Name:    "train",
@@ -117,7 +117,7 @@ func TestTextsWithoutVariablesCostNothingPerReplica(t *testing.T) {
 	}
 }
 
-// FuzzSubstitute compares with a slow substitution that goes by the definition, one character after the other.
+// FuzzSubstitute compares the expander with a simple substitution that follows the definition character by character.
 func FuzzSubstitute(f *testing.F) {
 	for _, s := range []string{"$(rank)", "$$(rank)", "$$$(type)", "$(replicas[ps])", "$(service.worker[0].host):$(service.port[http])",
 		"a$(b$(rank)c", "$(service.worker[$(rank)].host)", "$", "$$", "$(", "\x00$(rank)\xff"} {
@@ -145,7 +145,7 @@ func FuzzSubstitute(f *testing.F) {
 	})
 }
 
-// slowly replaces the variables of a text of role worker of trainJob.
+// slowly replaces the variables in a text of role worker of trainJob.
 func slowly(text string, rank int) string {
 	known := map[string]string{
 		"type": "worker", "rank": strconv.Itoa(rank), "replicas[worker]": "3", "replicas[ps]": "2", "replicas[port]": "1",

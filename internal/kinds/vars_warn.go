@@ -13,7 +13,7 @@ import (
 	"tensorstack.dev/batch/internal/nearest"
 )
 
-// variables warns of what looks like a variable in the texts of one role and is replaced by nobody.
+// variables warns about texts of one role that look like variables and are not replaced.
 func (w *warnings) variables(job *engine.Job, role *engine.Role, template *field.Path) {
 	v := vocabulary{job, role}
 	known := v.names()
@@ -42,7 +42,7 @@ func (w *warnings) variables(job *engine.Job, role *engine.Role, template *field
 
 var digits = regexp.MustCompile(`[0-9]+`)
 
-// names lists the variables that the job has, each number in them as 0.
+// names returns the variables that the job has, with every number replaced by 0.
 func (v vocabulary) names() []string {
 	names := []string{"type", "rank"}
 	for i := range v.job.Roles {
@@ -63,7 +63,7 @@ func (v vocabulary) names() []string {
 	return names
 }
 
-// suspects lists what in a text is nearly a variable, or a variable where none is replaced.
+// suspects returns the parts of a text that resemble a variable, and the variables in places where none is replaced.
 func (v vocabulary) suspects(text string, known []string, c *corev1.Container) (all []string) {
 	for i := 0; i+1 < len(text); {
 		switch {
@@ -71,12 +71,12 @@ func (v vocabulary) suspects(text string, known []string, c *corev1.Container) (
 			i++
 			continue
 		case text[i+1] != '(':
-			i += 2 // an escape, or a lone $
+			i += 2 // an escape or a lone $
 			continue
 		}
 		length := strings.IndexByte(text[i:], ')') + 1
 		if length == 0 {
-			break // nothing that follows is closed either
+			break // no later reference is closed either
 		}
 		name := text[i+2 : i+length-1]
 		i += length

@@ -20,7 +20,7 @@ func TestTextsThatLookLikeVariables(t *testing.T) {
 		"$(cmd $(rank))":           "$(rank) stays as it is",
 		"$(( $(rank) + 1 ))":       "$(rank) stays as it is",
 		"$(echo $(date))":          "",
-		"$$(cmd $(rank))":          "", // the first is escaped, so the second is replaced
+		"$$(cmd $(rank))":          "", // the first $ escapes the second
 		"$(rnak":                   "",
 	} {
 		got := strings.Join(v.suspects(text, v.names(), container), "; ")

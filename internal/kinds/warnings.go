@@ -10,8 +10,8 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// Warnings lists what an object says to no effect, one sentence each; job is what it was converted to. Such a job is not wrong,
-// but its author may expect more of it.
+// Warnings returns a sentence for each field of an object that has no effect. job is the converted object. Such an
+// object is valid, but its author may expect more of it.
 func (k Kind) Warnings(o Object, job *engine.Job) []string {
 	var w warnings
 	if k.warn != nil {
@@ -34,7 +34,7 @@ func (w *warnings) add(path *field.Path, text string) {
 	*w = append(*w, fmt.Sprintf("%s: %s", path, text))
 }
 
-// template warns of what engine.Next replaces in the pods.
+// template warns about template fields that engine.Next overrides.
 func (w *warnings) template(job *engine.Job, t *corev1.PodTemplateSpec, path *field.Path) {
 	meta, spec := path.Child("metadata"), path.Child("spec")
 	if t.Name != "" {

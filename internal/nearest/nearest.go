@@ -1,4 +1,4 @@
-// Package nearest finds the names that somebody probably meant.
+// Package nearest finds the known names that are most similar to a misspelled one.
 package nearest
 
 import (
@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Names returns at most n of the names that differ from wanted in few letters, or of which it is the beginning, the
-// nearest first.
+// Names returns at most n of the names that are similar to wanted, the most similar first: names that differ from
+// wanted in few letters, or that wanted is a prefix of.
 func Names(wanted string, names []string, n int) []string {
 	type candidate struct {
 		name     string
@@ -36,7 +36,7 @@ func Names(wanted string, names []string, n int) []string {
 	return found
 }
 
-// distance is the number of letters to insert, drop, replace or swap with the next one to get from a to b.
+// distance returns the number of letters to insert, delete, replace or swap with the next one to get from a to b.
 func distance(a, b string) int {
 	before, row := make([]int, len(b)+1), make([]int, len(b)+1)
 	for k := range row {
@@ -60,8 +60,8 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// OneOff returns the name that differs from wanted in one letter, or in the order of two; empty where there is none, or
-// where wanted itself is a name.
+// OneOff returns the name that differs from wanted in one letter or in the order of two. It returns the empty string if
+// there is none or if wanted itself is a name.
 func OneOff(wanted string, names []string) string {
 	found := ""
 	for _, name := range names {

@@ -11,11 +11,11 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// defaulter fills in what jobs leave out and other programs look for.
+// defaulter is the mutating webhook that sets unset fields of jobs that other programs read.
 type defaulter struct{ decoder admission.Decoder }
 
-// Handle answers one request. The patch touches nothing but what is filled in: what was sent is not written anew from the Go
-// types, which would change its form.
+// Handle answers one request. The patch contains only the defaulted fields. It does not marshal the Go types again,
+// because that would change the form of the object that was sent.
 func (d *defaulter) Handle(_ context.Context, req admission.Request) admission.Response {
 	if req.SubResource != "" || req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
 		return admission.Allowed("")
@@ -29,7 +29,7 @@ func (d *defaulter) Handle(_ context.Context, req admission.Request) admission.R
 	}
 	obj := kind.New()
 	if err := d.decoder.DecodeRaw(req.Object, obj); err != nil {
-		return admission.Allowed("") // the API server says what is wrong, and better
+		return admission.Allowed("") // the API server reports the error with more detail
 	}
 	before, err := json.Marshal(obj)
 	if err != nil {

@@ -39,7 +39,7 @@ func testScheme(t *testing.T) *runtime.Scheme {
 	return s
 }
 
-// job makes a GenericJob of one role.
+// job returns a GenericJob of one role.
 func job(change func(*batch.GenericJob)) *batch.GenericJob {
 	j := &batch.GenericJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "j"}, Spec: batch.GenericJobSpec{ReplicaSpecs: []batch.ReplicaSpec{{
 		Type: "worker", Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "image"}}}}}}}}
@@ -197,7 +197,7 @@ func TestAuthorsAreNoted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			req := request(t, test.op, "GenericJob", test.job, test.old)
 			req.SubResource, req.UserInfo = test.sub, authenticationv1.UserInfo{Username: `ann"a`, Groups: []string{"g"}}
-			answer := noter{}.Handle(t.Context(), req)
+			answer := requesterAnnotator{}.Handle(t.Context(), req)
 			if answer.Allowed == test.refused {
 				t.Fatalf("the answer is %+v", answer.Result)
 			}
@@ -216,7 +216,7 @@ func TestAuthorsAreNoted(t *testing.T) {
 	}
 }
 
-// offlineManager makes a manager that is not started, so that it needs no API server.
+// offlineManager returns a manager that is never started, so that it needs no API server.
 func offlineManager(t *testing.T) ctrl.Manager {
 	t.Helper()
 	mgr, err := ctrl.NewManager(&rest.Config{Host: "http://127.0.0.1:1"}, ctrl.Options{Scheme: testScheme(t), Metrics: metricsserver.Options{BindAddress: "0"},
@@ -254,7 +254,8 @@ func TestWebhookIsAddedToAManager(t *testing.T) {
 	}
 }
 
-// The hook is looked at when it starts and whenever a queue changes, until the context ends.
+// TestPodHookRunsUntilTheEnd verifies that the pod hook checks the configuration when it starts and whenever a queue
+// changes, until the context ends.
 func TestPodHookRunsUntilTheEnd(t *testing.T) {
 	config := &admissionregistration.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: configurationName},
 		Webhooks: []admissionregistration.ValidatingWebhook{{Name: "jobs"}}}
@@ -269,8 +270,8 @@ func TestPodHookRunsUntilTheEnd(t *testing.T) {
 	if err := c.Create(ctx, &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}, Spec: scheduling.QueueSpec{ResourceShapeProfile: "small"}}); err != nil {
 		t.Fatal(err)
 	}
-	h.due <- struct{}{} // taken once the first look is over
-	h.due <- struct{}{} // and once the second one is
+	h.due <- struct{}{} // received after the first check
+	h.due <- struct{}{} // received after the second check
 	if err := c.Get(ctx, client.ObjectKeyFromObject(config), config); err != nil {
 		t.Fatal(err)
 	}

@@ -15,12 +15,13 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// noter notes on a new job who asked for its queue, over whatever the job says, and keeps that note on a live job. The conditions
-// in config/webhook/defaults.yaml choose the jobs: those that name a queue, unless the requester may name other authors.
-type noter struct{}
+// requesterAnnotator is the mutating webhook that records in an annotation who asked for a new job's queue. It
+// overwrites the annotation of a new job and preserves that of a live job. The conditions in
+// config/webhook/defaults.yaml select the jobs: those that name a queue, unless the requester may name other authors.
+type requesterAnnotator struct{}
 
-// Handle answers one request. It reads nothing but metadata: a spec that cannot be decoded is the API server's to refuse.
-func (noter) Handle(_ context.Context, req admission.Request) admission.Response {
+// Handle answers one request. It reads only metadata: the API server reports a spec that cannot be decoded.
+func (requesterAnnotator) Handle(_ context.Context, req admission.Request) admission.Response {
 	job, err := metadataOf(req.Object)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
@@ -57,7 +58,8 @@ func metadataOf(raw runtime.RawExtension) (*metav1.PartialObjectMetadata, error)
 	return o, json.Unmarshal(raw.Raw, o)
 }
 
-// quoting escapes what strings.quote of CEL escapes. The policy t9k-noted compares the note with what it writes by that function.
+// quoting escapes the characters that strings.quote of CEL escapes. The policy t9k-noted compares the annotation with a
+// value that it computes with that function.
 var quoting = strings.NewReplacer("\a", `\a`, "\b", `\b`, "\f", `\f`, "\n", `\n`, "\r", `\r`, "\t", `\t`, "\v", `\v`, `\`, `\\`, `"`, `\"`)
 
 // requestedBy returns the value of scheduling.AnnotationRequestedBy for a user.

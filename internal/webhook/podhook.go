@@ -21,25 +21,27 @@ import (
 
 const (
 	podHookName = "pods.scheduler.tensorstack.dev"
-	// podHookEvery is how often the configuration is looked at without a reason, for somebody may have changed it.
+	// podHookEvery is the interval at which the configuration is checked without an event, because somebody may have
+	// changed it.
 	podHookEvery = 30 * time.Second
-	// podHookRetry is after how long it is looked at again after an error.
+	// podHookRetry is the delay before the configuration is checked again after an error.
 	podHookRetry = time.Second
-	// podHookTimeout is in seconds.
+	// podHookTimeout is the timeout of a call in seconds.
 	podHookTimeout = 3
 )
 
-// podHook has pods sent to the webhook while a queue bounds their size, and those alone that may be of such a queue: a call costs
-// more than all else that the API server does for a pod. It adds the webhook of pods to the configuration, and takes it away again.
+// podHook registers the webhook of pods in the configuration while a queue bounds the size of its pods, and removes it
+// otherwise. The API server calls the webhook only for pods that may be in such a queue, because a call costs more than
+// everything else that the API server does for a pod.
 type podHook struct {
-	// queues reads from a cache, direct from the API server.
+	// queues reads from a cache, and direct from the API server.
 	queues client.Reader
 	direct client.Client
 	due    chan struct{}
 }
 
-// AddPodHook has the webhook of pods called while a queue needs it. It runs in every replica: all of them come to the same. It
-// follows queues, so it must be possible to list and watch them.
+// AddPodHook adds a runnable to mgr that registers the webhook of pods while a queue needs it. It runs in every
+// replica; all replicas write the same. The manager must be able to list and watch queues.
 func AddPodHook(ctx context.Context, mgr ctrl.Manager) error {
 	direct, err := directClient(mgr)
 	if err != nil {
@@ -62,10 +64,10 @@ func AddPodHook(ctx context.Context, mgr ctrl.Manager) error {
 	return mgr.Add(h)
 }
 
-// NeedLeaderElection tells controller-runtime that every replica does this.
+// NeedLeaderElection returns false: the hook runs in every replica.
 func (h *podHook) NeedLeaderElection() bool { return false }
 
-// Start runs until the context ends.
+// Start checks the configuration at intervals and on events until ctx ends.
 func (h *podHook) Start(ctx context.Context) error {
 	for {
 		wait := podHookEvery
@@ -85,7 +87,7 @@ func (h *podHook) Start(ctx context.Context) error {
 	}
 }
 
-// ensure brings the configuration to what the queues call for.
+// ensure updates the configuration to match the queues.
 func (h *podHook) ensure(ctx context.Context) error {
 	var queues scheduling.QueueList
 	if err := h.queues.List(ctx, &queues); err != nil {
@@ -100,7 +102,7 @@ func (h *podHook) ensure(ctx context.Context) error {
 	slices.Sort(bounded)
 	c := &admissionregistration.ValidatingWebhookConfiguration{}
 	if err := h.direct.Get(ctx, client.ObjectKey{Name: configurationName}, c); err != nil {
-		return client.IgnoreNotFound(err) // nobody calls the webhook at all
+		return client.IgnoreNotFound(err) // without a configuration no webhook is called
 	}
 	next := c.DeepCopy()
 	if !setPodHook(next, bounded) {
@@ -112,8 +114,8 @@ func (h *podHook) ensure(ctx context.Context) error {
 	return nil
 }
 
-// setPodHook adds the webhook of pods to a configuration for the queues that bound the size of pods, or takes it away where there
-// are none. It returns whether anything has changed.
+// setPodHook adds the webhook of pods to a configuration for the queues that bound the size of pods, or removes it if
+// there are none. It returns whether the configuration has changed.
 func setPodHook(c *admissionregistration.ValidatingWebhookConfiguration, bounded []string) (changed bool) {
 	is := func(w admissionregistration.ValidatingWebhook) bool { return w.Name == podHookName }
 	at := slices.IndexFunc(c.Webhooks, is)
@@ -134,7 +136,7 @@ func setPodHook(c *admissionregistration.ValidatingWebhookConfiguration, bounded
 	return true
 }
 
-// newPodHook is called like the webhook of jobs, at another path.
+// newPodHook returns the webhook of pods. It is called like the webhook of jobs, at another path.
 func newPodHook(call admissionregistration.WebhookClientConfig, bounded []string) admissionregistration.ValidatingWebhook {
 	call = *call.DeepCopy()
 	path := PodPath
@@ -145,7 +147,7 @@ func newPodHook(call admissionregistration.WebhookClientConfig, bounded []string
 		url := strings.TrimSuffix(*call.URL, Path) + PodPath
 		call.URL = &url
 	}
-	// The scheduler lets no pod start that is too large, whether it was refused here or not.
+	// Failures may be ignored, because the scheduler checks the size of pods too.
 	ignore, none, timeout := admissionregistration.Ignore, admissionregistration.SideEffectClassNone, int32(podHookTimeout)
 	namespaced := admissionregistration.NamespacedScope
 	return admissionregistration.ValidatingWebhook{
@@ -155,13 +157,15 @@ func newPodHook(call admissionregistration.WebhookClientConfig, bounded []string
 			Operations: []admissionregistration.OperationType{admissionregistration.Create},
 			Rule:       admissionregistration.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}, Scope: &namespaced},
 		}},
-		// The pods of a job were looked at with the job. The policy t9k-pods lets nobody but the operator set this label.
+		// Pods of jobs are excluded, because the webhook of jobs checks their size. The policy t9k-pods lets only the
+		// operator set this label.
 		ObjectSelector:  &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: batch.LabelJobName, Operator: metav1.LabelSelectorOpDoesNotExist}}},
 		MatchConditions: []admissionregistration.MatchCondition{{Name: "of-a-queue-that-bounds-pods", Expression: inQueues(bounded)}},
 	}
 }
 
-// inQueues is true of pods that may be in one of some queues: they name it or a group, or it is the default one and they name neither.
+// inQueues returns the CEL expression that is true for pods that may be in one of the queues: pods that name the queue
+// or a group, and pods of the t9k-scheduler that name neither if the default queue is one of the queues.
 func inQueues(queues []string) string {
 	return fmt.Sprintf("has(object.metadata.labels) && '%[1]s' in object.metadata.labels || "+
 		"(has(object.metadata.labels) && '%[2]s' in object.metadata.labels && object.metadata.labels['%[2]s'] != '' ? object.metadata.labels['%[2]s'] : "+

@@ -22,7 +22,7 @@ import (
 	"tensorstack.dev/batch/internal/queue"
 )
 
-// shapesOf answers with one shape or error, whatever pod it is asked for.
+// shapesOf returns one shape or error for every pod.
 type shapesOf struct {
 	shape *queue.Shape
 	err   error
@@ -72,7 +72,7 @@ func TestPodsAreHeldToTheShapeOfTheirQueue(t *testing.T) {
 	}
 }
 
-// cluster is what a podHook reads and writes.
+// cluster holds the objects that a podHook reads and writes.
 type cluster struct {
 	client.Client
 	queues  []scheduling.Queue
@@ -100,8 +100,8 @@ func (c *cluster) Patch(_ context.Context, o client.Object, _ client.Patch, _ ..
 	return nil
 }
 
-// The webhook of pods is there while a queue bounds the size of pods, for the pods of such queues alone, and is written only when
-// something has changed. What cannot be read changes nothing.
+// TestPodHookFollowsQueues verifies that the webhook of pods exists while a queue bounds the size of pods, only for
+// such queues, and is written only on changes. A read error changes nothing.
 func TestPodHookFollowsQueues(t *testing.T) {
 	path := Path
 	c := &cluster{config: &admissionregistration.ValidatingWebhookConfiguration{Webhooks: []admissionregistration.ValidatingWebhook{{
@@ -114,7 +114,7 @@ func TestPodHookFollowsQueues(t *testing.T) {
 		what    string
 		queues  []scheduling.Queue
 		broken  error
-		hook    string // the end of its condition; empty: there is none
+		hook    string // the suffix of its condition; empty if there is no hook
 		patches int
 	}{
 		{"no queue bounds pods", []scheduling.Queue{named("a", "")}, nil, "", 0},

@@ -14,16 +14,16 @@ import (
 	"tensorstack.dev/batch/internal/queue"
 )
 
-// unchecked is what users are told where the size of pods could not be looked at. Nobody is refused for that: the scheduler
-// lets no pod start that is too large.
+// unchecked is the warning to users if the size of pods could not be checked. The request is allowed nevertheless,
+// because the scheduler checks the size of pods too.
 const unchecked = "the size of the pods could not be held against that of their queue's resourceShapeProfile: if they are too large, they wait, and say so"
 
-// queueShapes tells how large the pods of a queue may be. queue.Shapes does.
+// queueShapes looks up the largest pod that a queue accepts. queue.Shapes implements it.
 type queueShapes interface {
 	OfQueue(ctx context.Context, name string) (*queue.Shape, error)
 }
 
-// tooLarge lists the roles of a job whose pods its queue does not take.
+// tooLarge returns an error for each role of a job whose pods are too large for its queue.
 func tooLarge(ctx context.Context, shapes queueShapes, job *engine.Job) (faults field.ErrorList, warning string) {
 	if job.Gang == nil {
 		return nil, ""
@@ -44,18 +44,18 @@ func tooLarge(ctx context.Context, shapes queueShapes, job *engine.Job) (faults 
 	return faults, ""
 }
 
-// podValidator says no to pods that are larger than their queue allows.
+// podValidator is the validating webhook that rejects pods that are larger than their queue allows.
 type podValidator struct {
 	decoder admission.Decoder
 	shapes  podShapes
 }
 
-// podShapes tells how large a pod may be, by its namespace and labels. queue.Shapes does.
+// podShapes looks up the largest size of a pod, given its namespace and labels. queue.Shapes implements it.
 type podShapes interface {
 	OfPod(ctx context.Context, namespace string, labels map[string]string) (*queue.Shape, error)
 }
 
-// Handle answers one request. What is no creation is allowed.
+// Handle answers one request. It checks only the creation of pods.
 func (v *podValidator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	if req.SubResource != "" || req.Operation != admissionv1.Create {
 		return admission.Allowed("")

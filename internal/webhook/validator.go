@@ -15,14 +15,14 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// validator says yes or no to jobs of all kinds.
+// validator is the validating webhook for jobs of all kinds.
 type validator struct {
 	decoder admission.Decoder
 	limits  kinds.Limits
 	shapes  queueShapes
 }
 
-// Handle answers one request. What is neither a creation nor an update is allowed.
+// Handle answers one request. It checks creations and updates, and allows every other operation.
 func (v *validator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	if req.SubResource != "" || req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
 		return admission.Allowed("")
@@ -51,7 +51,7 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	}
 	job := kind.Convert(obj)
 	warnings := kind.Warnings(obj, job)
-	if req.Operation == admissionv1.Create { // neither queue nor templates change on a live job
+	if req.Operation == admissionv1.Create { // neither the queue nor the templates of a live job change
 		var unknown string
 		if faults, unknown = tooLarge(ctx, v.shapes, job); unknown != "" {
 			warnings = append(warnings, unknown)
@@ -60,8 +60,9 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	return answer(req, warnings, faults)
 }
 
-// changed lists what is wrong with a change. A job that was bad before, for it got in past this webhook, is not held to
-// more than that: its owner may still mend its metadata, and the controller has said on it what is wrong.
+// changed returns the errors in an update. If the old object was already invalid because it bypassed this webhook, only
+// the change itself is checked: its owner can still correct the metadata, and the controller has reported the errors on
+// the job.
 func (v *validator) changed(kind kinds.Kind, updated, old kinds.Object, faults field.ErrorList) field.ErrorList {
 	if before := kind.Validate(old, v.limits); len(before) > 0 {
 		faults = nil
@@ -74,7 +75,8 @@ func (v *validator) read(kind kinds.Kind, raw runtime.RawExtension) (kinds.Objec
 	return obj, v.decoder.DecodeRaw(raw, obj)
 }
 
-// answer says everything at once, with the same words and the same status as a CRD's own rules.
+// answer returns a response with all errors at once. Its status and messages have the form of those of a CRD's own
+// rules.
 func answer(req admission.Request, warnings []string, faults field.ErrorList) admission.Response {
 	if len(faults) == 0 {
 		return admission.Allowed("").WithWarnings(warnings...)

@@ -1,6 +1,6 @@
-// Package webhook is the admission of jobs: what a CRD's own rules cannot tell of them is told when they are created or
-// changed, in the words of package kinds, and what they leave out is filled in where other programs look for it. Jobs that name a
-// queue get a note of who asked for it. Jobs and pods of queues are held to the size that their queue lets a pod have.
+// Package webhook implements admission for jobs and pods. It validates jobs with package kinds beyond the CRDs' rules,
+// sets defaults that other programs read, records who asked for a job's queue, and checks the size of jobs' and queues'
+// pods. It does not manage the certificate; see package certs. Start reading at Add.
 package webhook
 
 import (
@@ -22,7 +22,7 @@ import (
 	"tensorstack.dev/batch/internal/webhook/certs"
 )
 
-// config/webhook has objects of these names, and calls these paths.
+// These names and paths must match the objects in config/webhook.
 const (
 	Path              = "/validate-jobs"
 	DefaultPath       = "/default-jobs"
@@ -34,19 +34,19 @@ const (
 
 // Options are the settings of the webhook.
 type Options struct {
-	// Address is where it is served, as host:port; the host may be empty.
+	// Address is the address to listen on, as host:port. The host may be empty.
 	Address string
-	// Namespace is that of the Secret that holds the certificate.
+	// Namespace is the namespace of the Secret that holds the certificate.
 	Namespace string
-	// CertificateLifetime defaults to certs.DefaultLifetime.
+	// CertificateLifetime is the lifetime of a certificate. Zero means certs.DefaultLifetime.
 	CertificateLifetime time.Duration
-	// Limits are those that jobs are held to.
+	// Limits are the limits that jobs are validated against.
 	Limits kinds.Limits
-	// Shapes tells how large the pods of queues may be.
+	// Shapes looks up the largest size of the pods of each queue.
 	Shapes *queue.Shapes
 }
 
-// Add serves the webhook in a manager, in every replica of it.
+// Add adds the webhook server to a manager. Every replica serves it.
 func Add(mgr ctrl.Manager, opts Options) error {
 	if opts.Namespace == "" {
 		return errors.New("serving the webhook: the namespace of its certificate is unknown outside of a pod: set it, or switch the webhook off")
@@ -70,7 +70,7 @@ func Add(mgr ctrl.Manager, opts Options) error {
 	server.Register(Path, &webhook.Admission{Handler: validate})
 	server.Register(PodPath, &webhook.Admission{Handler: &podValidator{decoder: validate.decoder, shapes: opts.Shapes}})
 	server.Register(DefaultPath, &webhook.Admission{Handler: &defaulter{decoder: validate.decoder}})
-	server.Register(NotePath, &webhook.Admission{Handler: noter{}})
+	server.Register(NotePath, &webhook.Admission{Handler: requesterAnnotator{}})
 	if err := mgr.AddReadyzCheck("webhook", keeper.Ready); err != nil {
 		return fmt.Errorf("adding the webhook's readiness check: %w", err)
 	}
@@ -80,7 +80,8 @@ func Add(mgr ctrl.Manager, opts Options) error {
 	return nil
 }
 
-// directClient reads from the API server itself. The manager's client would watch Secrets of the whole cluster.
+// directClient returns a client that reads from the API server. The manager's client would watch the Secrets of the
+// whole cluster.
 func directClient(mgr ctrl.Manager) (client.Client, error) {
 	direct, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {

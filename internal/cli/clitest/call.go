@@ -14,7 +14,7 @@ import (
 // Main is cli.Main, which the packages below it cannot import.
 type Main func(ctx context.Context, args []string, streams genericiooptions.IOStreams) int
 
-// Call runs the program as from a shell without any kubeconfig, and returns what it wrote and its exit code.
+// Call runs the program as from a shell without any kubeconfig. It returns the program's output and exit code.
 func Call(t *testing.T, program Main, stdin string, args ...string) (out, errOut string, code int) {
 	t.Helper()
 	home := t.TempDir()
@@ -27,7 +27,7 @@ func Call(t *testing.T, program Main, stdin string, args ...string) (out, errOut
 	return o.String(), e.String(), code
 }
 
-// Transcript is what a call looks like in a shell.
+// Transcript returns a call and its output as a shell would show them.
 func Transcript(args []string, out, errOut string, code int) string {
 	var errors strings.Builder
 	for l := range strings.Lines(errOut) {

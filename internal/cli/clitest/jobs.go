@@ -1,4 +1,4 @@
-// Package clitest is what tests of the verbs share.
+// Package clitest provides helpers for the tests of the verbs.
 package clitest
 
 import (
@@ -10,7 +10,8 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// LargeJob is a job with more replicas than admission takes by itself; the operator of a cluster may take them.
+// LargeJob returns a job with more replicas than admission accepts by default. The operator of a cluster may accept
+// them.
 func LargeJob(t testing.TB) *kit.Job {
 	t.Helper()
 	j, err := kit.NewJob(&kinds.All[0], &unstructured.Unstructured{Object: map[string]any{

@@ -1,4 +1,4 @@
-// Package convert is "t9k convert": it turns training jobs of Kubeflow into those of this product.
+// Package convert is "t9k convert", which converts training jobs of Kubeflow to the jobs of this product.
 package convert
 
 import (
@@ -33,7 +33,7 @@ Other objects are printed as they are. If any job cannot be converted, nothing i
 			if err != nil {
 				return err
 			}
-			// What has no fault so far may still break a rule that both kinds of job have.
+			// A converted job may still break a rule that both kinds of job have.
 			checker := manifest.Checker{Namespace: p.OfflineNamespace()}
 			for i := 0; i < len(objects) && len(faults) == 0; i++ {
 				result, err := checker.Check(cmd.Context(), objects[i])
@@ -64,8 +64,8 @@ Other objects are printed as they are. If any job cannot be converted, nothing i
 	return cmd
 }
 
-// convertAll reads manifests and converts the jobs of Kubeflow in them. It tells what is not carried over; the faults are what
-// cannot be converted.
+// convertAll reads manifests and converts the Kubeflow jobs in them. It prints notes about fields that are not
+// converted unchanged. The faults are the fields that cannot be converted.
 func convertAll(p *kit.Program, files []string) (all []manifest.Doc, faults []string, err error) {
 	if len(files) == 0 {
 		return nil, nil, manifest.ErrNoFile
@@ -95,7 +95,7 @@ func convertAll(p *kit.Program, files []string) (all []manifest.Doc, faults []st
 	return all, faults, nil
 }
 
-// convertOne replaces a job of Kubeflow by what it becomes.
+// convertOne replaces a Kubeflow job by its conversion.
 func convertOne(p *kit.Program, d *manifest.Doc) (faults []string) {
 	line := func(n convert.Note) string { return d.Fault(n.Path, n.Message).String() }
 	job, notes, err := convert.Job(d.Object)

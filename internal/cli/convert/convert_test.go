@@ -24,7 +24,8 @@ func TestConvert(t *testing.T) {
 	}
 }
 
-// What comes of the manifests that the conversion is tested with is valid, rules of the schema included.
+// TestConvertYieldsWhatIsValid verifies that the converted form of every test manifest is valid, including the schema's
+// rules.
 func TestConvertYieldsWhatIsValid(t *testing.T) {
 	t.Chdir("..")
 	files, err := filepath.Glob("../convert/testdata/*.yaml")

@@ -1,4 +1,4 @@
-// Package delete is "t9k delete": it deletes jobs with all their pods.
+// Package delete is "t9k delete", which deletes jobs with all their pods.
 package delete
 
 import (
@@ -44,7 +44,7 @@ func remove(ctx context.Context, p *kit.Program, addresses []string, wait bool, 
 	}
 	var failed []error
 	for _, j := range jobs {
-		// With foreground deletion the job goes last, so waiting for the job is enough.
+		// Foreground deletion removes the job last, so waiting for the job is enough.
 		policy, uid := metav1.DeletePropagationForeground, j.GetUID()
 		err := c.Jobs(j.Kind, j.GetNamespace()).Delete(ctx, j.GetName(), metav1.DeleteOptions{
 			PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &uid},
@@ -74,7 +74,7 @@ func remove(ctx context.Context, p *kit.Program, addresses []string, wait bool, 
 	return nil
 }
 
-// awaitGone waits until a job is gone, or another has taken its name.
+// awaitGone waits until a job is gone or another job has its name.
 func awaitGone(ctx context.Context, p *kit.Program, c *kit.Cluster, j *kit.Job) error {
 	ctx, gone := context.WithCancel(ctx)
 	defer gone()

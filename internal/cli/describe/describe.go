@@ -1,4 +1,4 @@
-// Package describe is "t9k describe": it shows all about jobs.
+// Package describe is "t9k describe", which shows all details of jobs.
 package describe
 
 import (
@@ -52,7 +52,7 @@ them and about those of their pods that do not run.`,
 	return cmd
 }
 
-// troubledShown is the number of pods whose events a description shows.
+// troubledShown is the largest number of pods whose events a description shows.
 const troubledShown = 3
 
 func describe(ctx context.Context, p *kit.Program, c *kit.Cluster, j *kit.Job) error {
@@ -62,13 +62,14 @@ func describe(ctx context.Context, p *kit.Program, c *kit.Cluster, j *kit.Job) e
 		d.Invalid = err.Error()
 	}
 	if d.Normal != nil && d.Normal.Gang != nil {
-		// A user may lack the right to see who else waits. The job's own status says what it waits for.
+		// The error is ignored: a user may lack the right to list other waiting groups, and the job's status gives the
+		// reason.
 		d.Place, _ = waiting.Place(ctx, c, j, d.Normal.Gang.Queue)
 	}
 	if j.Kind.Training != nil {
 		d.TensorBoard = boardOf(j)
 	}
-	// A user who may read jobs may lack the right to read pods or events. The rest is shown.
+	// A user who may read jobs may lack the right to read pods or events. The verb then shows the rest.
 	var ages, events error
 	d.Ages, ages = c.Ages(ctx, j)
 	d.Events, events = eventsOfAll(ctx, c, j)
@@ -78,7 +79,7 @@ func describe(ctx context.Context, p *kit.Program, c *kit.Cluster, j *kit.Job) e
 	return kit.PrintLines(p.Out, d.Lines(time.Now(), kit.StyleOf(p.Out), kit.TerminalOf(p.Out).Width()))
 }
 
-// boardOf tells how the TensorBoard of a training job is; nil where it asks for none.
+// boardOf returns the state of a training job's TensorBoard; nil if the job has none.
 func boardOf(j *kit.Job) *batch.DependentStatus {
 	spec, status := j.Kind.Training(j.Object)
 	if spec.TensorBoardSpec != nil && status.TensorBoard == nil {
@@ -87,7 +88,7 @@ func boardOf(j *kit.Job) *batch.DependentStatus {
 	return status.TensorBoard
 }
 
-// eventsOfAll lists the events about a job and about its pods that are in trouble, the oldest first.
+// eventsOfAll returns the events about a job and about its troubled pods, the oldest first.
 func eventsOfAll(ctx context.Context, c *kit.Cluster, j *kit.Job) ([]corev1.Event, error) {
 	all, err := c.Events(ctx, j.GetNamespace(), j.GetName(), j.GetUID())
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package exec is "t9k exec": it runs a command in a replica of a job.
+// Package exec is "t9k exec", which runs a command in a replica of a job.
 package exec
 
 import (
@@ -42,7 +42,7 @@ input or output is a file or a pipe, the command gets neither a terminal nor, wi
 		Args:              execArgs,
 		ValidArgsFunction: p.CompleteJobs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			// On a terminal a command gets one too, unless the flags say otherwise.
+			// On a terminal the command gets a terminal too, unless the flags say otherwise.
 			interactive := kit.TerminalOf(p.In) != nil && kit.TerminalOf(p.Out) != nil
 			if !cmd.Flags().Changed("tty") {
 				o.tty = interactive
@@ -116,7 +116,7 @@ func execute(ctx context.Context, p *kit.Program, o *options, address string, co
 	})
 }
 
-// newExecutor speaks WebSockets, and SPDY with API servers or proxies that do not.
+// newExecutor returns an executor that uses WebSockets, and SPDY if the API server or a proxy does not support them.
 func newExecutor(c *kit.Cluster, u *url.URL) (remotecommand.Executor, error) {
 	spdy, err := remotecommand.NewSPDYExecutor(c.Config, "POST", u)
 	if err != nil {
@@ -135,7 +135,7 @@ func newExecutor(c *kit.Cluster, u *url.URL) (remotecommand.Executor, error) {
 	return executor, nil
 }
 
-// result passes the command's exit code on.
+// result converts the command's exit code to that of the program.
 func result(err error) error {
 	var exit utilexec.ExitError
 	if errors.As(err, &exit) && exit.Exited() {
@@ -144,7 +144,7 @@ func result(err error) error {
 	return err
 }
 
-// replicaOf names the pod and container that the flags mean.
+// replicaOf returns the pod and the container that the flags select.
 func replicaOf(j *kit.Job, o *options) (pod, container string, err error) {
 	normal, err := j.Normal()
 	if err != nil {
@@ -161,7 +161,7 @@ func replicaOf(j *kit.Job, o *options) (pod, container string, err error) {
 	return engine.ReplicaName(normal.Name, r.Name, o.rank), r.Container, nil
 }
 
-// runs returns an error that says why no command can be run in a pod.
+// runs returns an error that explains why no command can run in a pod; nil if one can.
 func runs(ctx context.Context, c *kit.Cluster, j *kit.Job, pod string) error {
 	p, err := c.Core.Pods(j.GetNamespace()).Get(ctx, pod, metav1.GetOptions{})
 	switch {

@@ -6,7 +6,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/clitest"
 )
 
-// What the cluster has taken can be entered, however large it is.
+// TestReplicaOfALargeJob verifies that commands run in any job that the cluster has accepted, however large it is.
 func TestReplicaOfALargeJob(t *testing.T) {
 	if _, _, err := replicaOf(clitest.LargeJob(t), &options{rank: 12_344}); err != nil {
 		t.Errorf("selecting a replica: %v", err)

@@ -1,4 +1,4 @@
-// Package get is "t9k get": it lists jobs, or watches some of them.
+// Package get is "t9k get", which lists or watches jobs.
 package get
 
 import (
@@ -71,7 +71,7 @@ func get(ctx context.Context, p *kit.Program, o *options, args []string) error {
 	return printJobs(p, o, jobs, len(args) == 1, c.Namespace)
 }
 
-// choose gets the named jobs, or all of them; hidden is what the user may not list.
+// choose returns the named jobs, or all jobs. hidden holds the errors of kinds that the user may not list.
 func choose(ctx context.Context, c *kit.Cluster, o *options, args []string) (jobs []*kit.Job, hidden []error, err error) {
 	if len(args) == 0 {
 		namespace := c.Namespace

@@ -12,7 +12,8 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// Every name that kubectl takes for a kind, as its definition says, addresses jobs of this kind here too.
+// TestAddressTakesTheNamesOfTheDefinitions verifies that jobs have addresses with every name that kubectl accepts for
+// their kind.
 func TestAddressTakesTheNamesOfTheDefinitions(t *testing.T) {
 	for i := range kinds.All {
 		kind := &kinds.All[i]

@@ -15,7 +15,7 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// FieldManager is the name under which this program owns fields of objects.
+// FieldManager is the field manager of the objects that this program applies.
 const FieldManager = "t9k"
 
 // Cluster is a connection to a cluster.
@@ -23,15 +23,15 @@ type Cluster struct {
 	Config  *rest.Config
 	Objects dynamic.Interface
 	Core    corev1client.CoreV1Interface
-	// Namespace is the default one; Chosen is true if the command line names it.
+	// Namespace is the default namespace. Chosen is true if the command line names it.
 	Namespace string
 	Chosen    bool
 }
 
-// ErrNoCluster says that neither a flag nor a kubeconfig names a cluster.
+// ErrNoCluster means that neither a flag nor a kubeconfig names a cluster.
 var ErrNoCluster = errors.New("no cluster: there is no kubeconfig and no embedded cluster runs")
 
-// Connect finds the cluster and makes its clients. It sends no request.
+// Connect selects the cluster and creates its clients. It sends no request.
 func (p *Program) Connect() (*Cluster, error) {
 	if err := p.resolve(); err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (p *Program) Connect() (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
-	// The API server has a fair limit of its own; one here would only slow down the logs of large jobs.
+	// The client-side rate limit is off: the API server limits requests itself, and the logs of large jobs take many.
 	config.QPS = -1
 	config.UserAgent = FieldManager
 	config.WarningHandler = rest.NewWarningWriter(p.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
@@ -58,7 +58,8 @@ func (p *Program) Connect() (*Cluster, error) {
 	return c, nil
 }
 
-// resolve chooses the kubeconfig: that of the embedded cluster if --local asks for it or nothing else is set up.
+// resolve selects the kubeconfig. It selects that of the embedded cluster if --local asks for it or no other cluster is
+// configured.
 func (p *Program) resolve() error {
 	p.kubeconfig = *p.Flags.KubeConfig
 	switch {
@@ -81,20 +82,20 @@ func (p *Program) resolve() error {
 	return nil
 }
 
-// configured reports whether flags, a kubeconfig or the pod that this runs in name a cluster.
+// configured reports whether flags, a kubeconfig or the surrounding pod name a cluster.
 func (p *Program) configured() bool {
 	if *p.Flags.KubeConfig != "" || *p.Flags.APIServer != "" || *p.Flags.Context != "" || os.Getenv("KUBERNETES_SERVICE_HOST") != "" {
 		return true
 	}
-	// A kubeconfig that cannot be read counts: reading it again says what is wrong with it.
+	// A kubeconfig that cannot be read counts as configured, so that loading it later reports the error.
 	raw, err := clientcmd.NewDefaultClientConfigLoadingRules().Load()
 	return err != nil || len(raw.Clusters) > 0
 }
 
-// Jobs is the client of one kind of job.
+// Jobs returns the client for one kind of job.
 func (c *Cluster) Jobs(kind *kinds.Kind, namespace string) dynamic.ResourceInterface {
 	return c.Objects.Resource(batch.GroupVersion.WithResource(kind.Plural)).Namespace(namespace)
 }
 
-// RequestTimeout bounds requests without which an answer is only less complete.
+// RequestTimeout bounds optional requests: without their answers the output is only less complete.
 const RequestTimeout = 5 * time.Second

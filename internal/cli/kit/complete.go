@@ -10,10 +10,11 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// Completion completes an argument or a flag.
+// Completion returns completions of an argument or a flag.
 type Completion = func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective)
 
-// Complete returns what find finds in the cluster; nothing where there is none. It neither hangs nor prints anything else.
+// Complete returns what find finds in the cluster, and nothing if there is no cluster. It neither blocks nor prints
+// anything.
 func (p *Program) Complete(ctx context.Context, find func(context.Context, *Cluster) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	quiet := *p
 	quiet.ErrOut = io.Discard
@@ -30,13 +31,13 @@ func (p *Program) Complete(ctx context.Context, find func(context.Context, *Clus
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// CompleteJobs completes the names of jobs, for at most n arguments; -1 stands for any number. A name that jobs of
-// several kinds have is completed with its kind.
+// CompleteJobs returns a completion of job names for at most n arguments; -1 means any number. If jobs of several kinds
+// have the same name, it completes the name with the kind.
 func (p *Program) CompleteJobs(n int) Completion {
 	return p.CompleteJobsThat(n, func(*Job) bool { return true })
 }
 
-// CompleteJobsThat completes the names of those jobs only that a verb can do something with.
+// CompleteJobsThat returns a completion like CompleteJobs, for the jobs for which fit returns true.
 func (p *Program) CompleteJobsThat(n int, fit func(*Job) bool) Completion {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if n >= 0 && len(args) >= n {
@@ -64,7 +65,7 @@ func (p *Program) CompleteJobsThat(n int, fit func(*Job) bool) Completion {
 	}
 }
 
-// CompleteRoles completes the roles of the job that is the first argument.
+// CompleteRoles completes the roles of the job that the first argument names.
 func (p *Program) CompleteRoles(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

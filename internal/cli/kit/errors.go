@@ -11,14 +11,14 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Exit codes other than 0.
+// These are the exit codes other than 0.
 const (
 	ExitFailed = 1
-	// ExitInterrupted is what shells expect of a program that Ctrl-C has ended.
+	// ExitInterrupted is the exit code that shells expect of a program ended by Ctrl-C.
 	ExitInterrupted = 130
 )
 
-// ExitError ends the program with a code. Err is nil if everything has been reported already.
+// ExitError ends the program with an exit code. Err is nil if everything has been reported already.
 type ExitError struct {
 	Code int
 	Err  error
@@ -33,7 +33,7 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// Explain returns the text of an error, with what to do about it where that is known.
+// Explain returns the text of an error, with advice if there is any.
 func Explain(err error) string {
 	text := strings.TrimSpace(err.Error())
 	var refused *net.OpError
@@ -51,7 +51,7 @@ func Explain(err error) string {
 	return text
 }
 
-// Cause returns the text of an error of a request without the request's address.
+// Cause returns the text of a request's error without the request's address.
 func Cause(err error) string {
 	var request *url.Error
 	if errors.As(err, &request) {

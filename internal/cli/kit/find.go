@@ -15,7 +15,7 @@ import (
 	"tensorstack.dev/batch/internal/nearest"
 )
 
-// ParseAddress reads NAME or KIND/NAME. The kind is nil for the former.
+// ParseAddress parses NAME or KIND/NAME. For NAME the kind is nil.
 func ParseAddress(address string) (*kinds.Kind, string, error) {
 	kindName, name, qualified := strings.Cut(address, "/")
 	if !qualified {
@@ -37,10 +37,10 @@ func ParseAddress(address string) (*kinds.Kind, string, error) {
 	return nil, "", fmt.Errorf("%q is no kind of job; there are: %s", kindName, strings.Join(known, ", "))
 }
 
-// ErrNotInstalled says that the cluster serves no kind of job.
+// ErrNotInstalled means that the cluster serves no kind of job.
 var ErrNotInstalled = errors.New("the kinds of job are not installed in this cluster")
 
-// NeedJobs accepts command lines that name at least one job.
+// NeedJobs returns an error unless the command line names at least one job.
 func NeedJobs(_ *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return errors.New("name a job; \"get\" lists those that there are")
@@ -48,7 +48,7 @@ func NeedJobs(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// NeedJob accepts command lines that name exactly one job.
+// NeedJob returns an error unless the command line names exactly one job.
 func NeedJob(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		return fmt.Errorf("%s takes one job, not %d", cmd.Name(), len(args))
@@ -56,13 +56,13 @@ func NeedJob(cmd *cobra.Command, args []string) error {
 	return NeedJobs(cmd, args)
 }
 
-// NotServed reports whether an error says that the cluster lacks a kind. The absence of an object is another error, which the
-// API itself answers.
+// NotServed reports whether an error means that the cluster does not serve a kind. It returns false for the error about
+// a missing object of a served kind.
 func NotServed(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// Find gets the job of an address. It searches all kinds if the address names none.
+// Find returns the job with an address. It searches all kinds if the address names none.
 func (c *Cluster) Find(ctx context.Context, address string) (*Job, error) {
 	kind, name, err := ParseAddress(address)
 	if err != nil {
@@ -92,7 +92,7 @@ func (c *Cluster) Find(ctx context.Context, address string) (*Job, error) {
 	return nil, c.notFound(ctx, candidates, name)
 }
 
-// called gets the jobs of some kinds by a name; hidden are the errors of kinds that the user may not get.
+// called returns the jobs of some kinds with a name. hidden holds the errors of kinds that the user may not get.
 func (c *Cluster) called(ctx context.Context, of []kinds.Kind, name string) (found []*Job, hidden []error, err error) {
 	served := false
 	for i := range of {
@@ -119,7 +119,7 @@ func (c *Cluster) called(ctx context.Context, of []kinds.Kind, name string) (fou
 	return found, hidden, nil
 }
 
-// notFound returns an error that names jobs with similar names.
+// notFound returns an error that suggests jobs with similar names.
 func (c *Cluster) notFound(ctx context.Context, candidates []kinds.Kind, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
 	defer cancel()
@@ -139,8 +139,8 @@ func (c *Cluster) notFound(ctx context.Context, candidates []kinds.Kind, name st
 	return err
 }
 
-// List gets the jobs of some kinds in a namespace, or in all if it is empty. hidden are the errors of kinds that the user may
-// not list; err is set only if the user may list none.
+// List returns the jobs of some kinds in a namespace, or in all namespaces if it is empty. hidden holds the errors of
+// kinds that the user may not list. err is set only if the user may list none.
 func (c *Cluster) List(ctx context.Context, of []kinds.Kind, namespace string) (jobs []*Job, hidden []error, err error) {
 	served := 0
 	for i := range of {
@@ -173,7 +173,7 @@ func (c *Cluster) List(ctx context.Context, of []kinds.Kind, namespace string) (
 	return jobs, hidden, nil
 }
 
-// FindAll gets every job that is named, or fails.
+// FindAll returns all named jobs, or an error if one cannot be found.
 func (c *Cluster) FindAll(ctx context.Context, addresses []string) ([]*Job, error) {
 	var jobs []*Job
 	for _, address := range addresses {
@@ -186,7 +186,7 @@ func (c *Cluster) FindAll(ctx context.Context, addresses []string) ([]*Job, erro
 	return jobs, nil
 }
 
-// Find connects and gets the job that an address means.
+// Find connects and returns the job with an address.
 func (p *Program) Find(ctx context.Context, address string) (*Cluster, *Job, error) {
 	c, err := p.Connect()
 	if err != nil {
@@ -196,7 +196,7 @@ func (p *Program) Find(ctx context.Context, address string) (*Cluster, *Job, err
 	return c, j, err
 }
 
-// FindAll connects and gets every job that is named, or fails.
+// FindAll connects and returns all named jobs, or an error if one cannot be found.
 func (p *Program) FindAll(ctx context.Context, addresses []string) (*Cluster, []*Job, error) {
 	c, err := p.Connect()
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// Job is a job of some kind as the cluster holds it.
+// Job is a job of any kind as the cluster stores it.
 type Job struct {
 	Kind *kinds.Kind
 	Raw  *unstructured.Unstructured
 	kinds.Object
 }
 
-// NewJob reads an object of a kind.
+// NewJob converts an object of a kind to a Job.
 func NewJob(kind *kinds.Kind, raw *unstructured.Unstructured) (*Job, error) {
 	typed := kind.New()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, typed); err != nil {
@@ -39,10 +39,11 @@ func (j *Job) Ref() string { return ref(j.Kind, j.GetName()) }
 // Status returns the job's status, which has the same type for all kinds.
 func (j *Job) Status() *batch.JobStatus { return j.Kind.Status(j.Object) }
 
-// AsInstalled are limits that accept jobs of any size: the limit of the cluster's operator is not known here.
+// AsInstalled are limits that accept jobs of any size, because this program does not know the limit of the cluster's
+// operator.
 var AsInstalled = kinds.Limits{MaxReplicas: math.MaxInt32}
 
-// Normal returns the job's normal form, or what is wrong with the job.
+// Normal returns the job as an engine.Job, or an error with the faults of the job.
 func (j *Job) Normal() (*engine.Job, error) {
 	if faults := j.Kind.Validate(j.Object, AsInstalled); len(faults) > 0 {
 		return nil, faults.ToAggregate()
@@ -50,7 +51,7 @@ func (j *Job) Normal() (*engine.Job, error) {
 	return j.Kind.Convert(j.Object), nil
 }
 
-// View returns the job as package view draws it.
+// View returns the job as package view renders it.
 func (j *Job) View() view.Job {
 	queue, _, _ := unstructured.NestedString(j.Raw.Object, "spec", "scheduler", "t9kScheduler", "queue")
 	return view.Job{

@@ -12,10 +12,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// DefaultLocal is the name of the embedded cluster that is meant when none is given.
+// DefaultLocal is the name of the embedded cluster if none is given.
 const DefaultLocal = "default"
 
-// localDir is the directory of an embedded cluster of this user.
+// localDir returns the directory of an embedded cluster of this user.
 func localDir(name string) (string, error) {
 	base := os.Getenv("XDG_STATE_HOME")
 	if !filepath.IsAbs(base) {
@@ -28,7 +28,7 @@ func localDir(name string) (string, error) {
 	return filepath.Join(base, "t9k", "local", name), nil
 }
 
-// localKubeconfig is the kubeconfig of an embedded cluster that runs.
+// localKubeconfig returns the path of the kubeconfig of a running embedded cluster.
 func localKubeconfig(name string) (string, error) {
 	dir, err := localDir(name)
 	if err != nil {
@@ -57,7 +57,7 @@ func nameFlag(name string) string {
 	return " --name " + name
 }
 
-// answers tells whether something listens at an address of this machine.
+// answers reports whether a server listens at an address of this machine.
 func answers(server string) bool {
 	u, err := url.Parse(server)
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	"tensorstack.dev/batch/internal/cli/view"
 )
 
-// Format is the format of output that -o asks for; empty for people.
+// Format is the output format that -o selects; empty for readable text.
 type Format string
 
-// Formats of output.
+// These are the output formats.
 const (
 	Wide Format = "wide"
 	Name Format = "name"
@@ -27,7 +27,7 @@ const (
 	YAML Format = "yaml"
 )
 
-// AddOutputFlag adds -o with the formats that a verb has.
+// AddOutputFlag adds the flag -o with the given formats.
 func AddOutputFlag(cmd *cobra.Command, o *Format, formats ...Format) {
 	names := make([]string, len(formats))
 	for i, f := range formats {
@@ -37,7 +37,7 @@ func AddOutputFlag(cmd *cobra.Command, o *Format, formats ...Format) {
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// formatValue is a flag that takes one of a few words.
+// formatValue is a flag with a fixed set of values.
 type formatValue struct {
 	format  *Format
 	allowed []string
@@ -67,8 +67,8 @@ func PrintObject(w io.Writer, o Format, object runtime.Object) error {
 	return nil
 }
 
-// safeWriter escapes the control sequences in text of others, such as names, messages and logs, before it reaches a terminal.
-// All verbs write to a safeWriter.
+// safeWriter escapes the control sequences in text from other sources, such as names, messages and logs, before the
+// text reaches a terminal. All verbs write to a safeWriter.
 type safeWriter struct{ out io.Writer }
 
 func (w safeWriter) Write(p []byte) (int, error) {
@@ -78,7 +78,7 @@ func (w safeWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Raw returns the writer below a safeWriter, for bytes that the user wants unchanged.
+// Raw returns the writer below a safeWriter, for bytes that must not be changed.
 func Raw(w io.Writer) io.Writer {
 	if safe, ok := w.(safeWriter); ok {
 		return safe.out
@@ -86,17 +86,18 @@ func Raw(w io.Writer) io.Writer {
 	return w
 }
 
-// StyleOf returns the style of a writer: colours on a terminal, unless NO_COLOR is set to anything or TERM says that there are none.
+// StyleOf returns the style for a writer. It has colours if the writer is a terminal, NO_COLOR is unset and TERM
+// supports them.
 func StyleOf(w any) view.Style {
 	return view.Style{Colour: TerminalOf(w) != nil && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }
 
-// PrintTable writes a table, as wide as the terminal.
+// PrintTable prints a table that fits the width of the terminal.
 func (p *Program) PrintTable(t view.Table) error {
 	return PrintLines(p.Out, t.Lines(StyleOf(p.Out), "", TerminalOf(p.Out).Width()))
 }
 
-// PrintLines writes lines, each ended.
+// PrintLines prints lines, each with a line break.
 func PrintLines(w io.Writer, lines []string) error {
 	if len(lines) == 0 {
 		return nil
@@ -107,7 +108,7 @@ func PrintLines(w io.Writer, lines []string) error {
 	return nil
 }
 
-// ListOfObjects is a v1 List.
+// ListOfObjects returns the objects as a v1 List.
 func ListOfObjects(objects []*unstructured.Unstructured) *unstructured.UnstructuredList {
 	list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List"}}
 	for _, u := range objects {
@@ -116,7 +117,7 @@ func ListOfObjects(objects []*unstructured.Unstructured) *unstructured.Unstructu
 	return list
 }
 
-// PrintJobs writes jobs as JSON or YAML: the only one, where just one was asked for, or a v1 List.
+// PrintJobs prints jobs as JSON or YAML: as a v1 List, or one job alone if single is true.
 func PrintJobs(w io.Writer, o Format, jobs []*Job, single bool) error {
 	if single {
 		return PrintObject(w, o, jobs[0].Raw)
@@ -128,14 +129,14 @@ func PrintJobs(w io.Writer, o Format, jobs []*Job, single bool) error {
 	return PrintObject(w, o, ListOfObjects(objects))
 }
 
-// PrintNames writes the names by which jobs are addressed.
+// PrintNames prints the addresses of jobs.
 func (p *Program) PrintNames(jobs ...*Job) {
 	for _, j := range jobs {
 		fmt.Fprintln(p.Out, j.Ref())
 	}
 }
 
-// PrintEach writes objects as they come, as YAML, or as one list of JSON.
+// PrintEach prints objects one after the other as YAML, or as one list as JSON.
 func (p *Program) PrintEach(o Format, objects iter.Seq2[*unstructured.Unstructured, error]) error {
 	var list []*unstructured.Unstructured
 	separator := ""

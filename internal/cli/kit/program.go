@@ -1,5 +1,6 @@
-// Package kit is what the verbs of the command line share: the program as it was called, the connection to a cluster, finding
-// jobs, output, terminals, completion and errors. It knows no verb. Start reading at Program and Cluster.
+// Package kit holds what the verbs of the command line share: the program's flags and streams, the connection to a
+// cluster, finding jobs, output, terminals, completion and errors. It knows no verb. Start reading at Program and
+// Cluster.
 package kit
 
 import (
@@ -15,21 +16,21 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// Program is the command line program as it was called.
+// Program is one call of the command line program.
 type Program struct {
-	// IOStreams are those of the process, whose output passes no control sequence on.
+	// IOStreams are the streams of the process. The output streams escape control sequences.
 	genericiooptions.IOStreams
-	// Name is how the program is called in help texts: "t9k" or "kubectl t9k".
+	// Name is the program's name in help texts: "t9k" or "kubectl t9k".
 	Name string
-	// Flags are those that say which cluster is meant.
+	// Flags are the flags that select the cluster.
 	Flags *genericclioptions.ConfigFlags
-	// local names the embedded cluster to use; empty to follow the kubeconfig.
+	// local is the name of the embedded cluster to use; empty to use the kubeconfig.
 	local string
-	// kubeconfig is the file that was named on the command line.
+	// kubeconfig is the path from the command line.
 	kubeconfig string
 }
 
-// New returns the program of a name. Called as kubectl-t9k it is a plug-in of kubectl.
+// New returns the program with a name. Under the name kubectl-t9k it is a plug-in of kubectl.
 func New(program string, streams genericiooptions.IOStreams) *Program {
 	streams.Out, streams.ErrOut = safeWriter{streams.Out}, safeWriter{streams.ErrOut}
 	p := &Program{IOStreams: streams, Name: "t9k", Flags: genericclioptions.NewConfigFlags(true)}
@@ -39,12 +40,12 @@ func New(program string, streams genericiooptions.IOStreams) *Program {
 	return p
 }
 
-// isPlugin tells whether kubectl calls a program of this name as its plug-in, or to complete that one's command line.
+// isPlugin reports whether kubectl calls a program with this name as its plug-in or for the plug-in's completion.
 func isPlugin(program string) bool {
 	return strings.HasPrefix(program, "kubectl-") || strings.HasPrefix(program, "kubectl_complete-")
 }
 
-// AddFlags adds the flags that say which cluster is meant. Those of kubectl that few people set are there but not listed.
+// AddFlags adds the flags that select the cluster. It hides kubectl's flags that few people set.
 func (p *Program) AddFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
 	p.Flags.AddFlags(flags)
@@ -56,14 +57,14 @@ func (p *Program) AddFlags(root *cobra.Command) {
 	_ = root.RegisterFlagCompletionFunc("context", p.completeContexts)
 }
 
-// Named calls the program by its name in a text that says "t9k VERB".
+// Named replaces "t9k" in a text by the program's name.
 func (p *Program) Named(text string) string {
 	return callsItself.ReplaceAllString(text, "${1}"+p.Name+" ")
 }
 
 var callsItself = regexp.MustCompile(`(^|["\s])t9k `)
 
-// Example indents the examples of a help text and calls the program by its name.
+// Example returns the examples of a help text, indented and with the program's name.
 func (p *Program) Example(lines ...string) string {
 	for i, l := range lines {
 		lines[i] = "  " + p.Named(l)
@@ -71,7 +72,7 @@ func (p *Program) Example(lines ...string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Again is a command line that reaches the same cluster as this one did, and a namespace of it.
+// Again returns a command line for the same cluster and a namespace in it.
 func (p *Program) Again(c *Cluster, namespace, verb string) string {
 	parts := []string{p.Name, verb}
 	if c.Chosen || namespace != c.Namespace {
@@ -89,13 +90,13 @@ func (p *Program) Again(c *Cluster, namespace, verb string) string {
 	return strings.Join(parts, " ")
 }
 
-// AddFileFlag adds -f, which names manifests.
+// AddFileFlag adds the flag -f, which names manifests.
 func AddFileFlag(cmd *cobra.Command, files *[]string) {
 	cmd.Flags().StringArrayVarP(files, "filename", "f", nil, `Manifest, YAML or JSON; "-" reads standard input. May be given several times`)
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
 }
 
-// Open opens a manifest, "-" being standard input, and gives it a name for messages.
+// Open opens a manifest and returns its name for messages. The name "-" means standard input.
 func (p *Program) Open(name string) (io.ReadCloser, string, error) {
 	if name == "-" {
 		return io.NopCloser(p.In), "stdin", nil
@@ -107,7 +108,7 @@ func (p *Program) Open(name string) (io.ReadCloser, string, error) {
 	return f, name, nil
 }
 
-// OfflineNamespace is the namespace that a cluster would be asked for, as far as can be told without one.
+// OfflineNamespace returns the namespace from the flags or the kubeconfig without sending a request.
 func (p *Program) OfflineNamespace() string {
 	namespace, _, err := p.Flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil || namespace == "" {

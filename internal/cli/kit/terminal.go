@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 )
 
-// Terminal is a terminal that a writer writes to.
+// Terminal is a terminal that a stream is connected to.
 type Terminal struct{ fd int }
 
 // TerminalOf returns the terminal of a stream; nil for a file or a pipe.
@@ -25,7 +25,7 @@ func TerminalOf(w any) *Terminal {
 	return &Terminal{int(f.Fd())}
 }
 
-// Size returns the terminal's present width and height; 80 by 24 if they are unknown.
+// Size returns the terminal's current width and height in characters; 80 and 24 if they are unknown.
 func (t *Terminal) Size() (width, height int) {
 	width, height, err := term.GetSize(t.fd)
 	if err != nil || width <= 0 || height <= 0 {
@@ -34,7 +34,8 @@ func (t *Terminal) Size() (width, height int) {
 	return width, height
 }
 
-// Width returns the terminal's present width; 0, which stands for no bound, if there is no terminal.
+// Width returns the terminal's current width in characters. It returns 0, which means unbounded, if there is no
+// terminal.
 func (t *Terminal) Width() int {
 	if t == nil {
 		return 0
@@ -43,7 +44,7 @@ func (t *Terminal) Width() int {
 	return width
 }
 
-// Raw puts the terminal into raw mode while f runs. f gets the terminal's sizes.
+// Raw puts the terminal into raw mode while f runs. f receives the terminal's sizes.
 func (t *Terminal) Raw(ctx context.Context, f func(remotecommand.TerminalSizeQueue) error) error {
 	state, err := term.MakeRaw(t.fd)
 	if err != nil {
@@ -55,19 +56,19 @@ func (t *Terminal) Raw(ctx context.Context, f func(remotecommand.TerminalSizeQue
 	return f(&sizes{done: ctx.Done(), terminal: t})
 }
 
-// sizes is a queue of the sizes of a terminal.
+// sizes implements a queue of the sizes of a terminal.
 type sizes struct {
-	// done ends the queue.
+	// done is closed when the queue ends.
 	done          <-chan struct{}
 	terminal      *Terminal
 	width, height int
 }
 
-// sizeInterval is the interval at which the size is polled. The system call costs next to nothing, and not every system has a
-// signal for it.
+// sizeInterval is the interval at which the size is polled. The system call is cheap, and not every system has a signal
+// for changes.
 const sizeInterval = 250 * time.Millisecond
 
-// Next waits for a size that differs from the last one; nil at the end.
+// Next waits for a size that differs from the last one. It returns nil at the end.
 func (s *sizes) Next() *remotecommand.TerminalSize {
 	for {
 		width, height := s.terminal.Size()

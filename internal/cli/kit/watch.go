@@ -22,7 +22,7 @@ import (
 
 var podResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 
-// JobSource watches one job.
+// JobSource returns a source that watches one job.
 func (c *Cluster) JobSource(kind *kinds.Kind, namespace, name string) watch.Source {
 	client := c.Jobs(kind, namespace)
 	only := fields.OneTermEqualSelector("metadata.name", name).String()
@@ -38,12 +38,12 @@ func (c *Cluster) JobSource(kind *kinds.Kind, namespace, name string) watch.Sour
 	}
 }
 
-// PodSource watches the pods of a job.
+// PodSource returns a source that watches the pods of a job.
 func (c *Cluster) PodSource(j *Job) watch.Source {
 	return podSource(j, c.Core.Pods(j.GetNamespace()))
 }
 
-// PodMetadataSource watches the metadata of the pods of a job.
+// PodMetadataSource returns a source that watches the metadata of a job's pods.
 func (c *Cluster) PodMetadataSource(j *Job) (watch.Source, error) {
 	client, err := metadata.NewForConfig(c.Config)
 	if err != nil {
@@ -52,7 +52,7 @@ func (c *Cluster) PodMetadataSource(j *Job) (watch.Source, error) {
 	return podSource(j, client.Resource(podResource).Namespace(j.GetNamespace())), nil
 }
 
-// podSource watches the pods of a job by a client of pods.
+// podSource returns a source that watches the pods of a job with a given client.
 func podSource[L runtime.Object](j *Job, pods interface {
 	List(ctx context.Context, o metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error)
@@ -69,10 +69,10 @@ func podSource[L runtime.Object](j *Job, pods interface {
 	}
 }
 
-// WatchedJob is the latest version of a job that is watched.
+// WatchedJob is the latest version of a watched job.
 type WatchedJob struct {
 	*Job
-	// Deleted is true once the job is gone, or another one has its name.
+	// Deleted is true once the job is gone or another job has its name.
 	Deleted bool
 }
 
@@ -82,11 +82,11 @@ func (w *WatchedJob) Over() bool {
 	return finished || w.Deleted
 }
 
-// Take brings the job up to date.
+// Take applies a change to the job.
 func (w *WatchedJob) Take(change watch.Change) error {
 	var raw *unstructured.Unstructured
 	for _, o := range change.Objects {
-		// One of the same name that came after the job is another one.
+		// An object with the same name and another UID is another job.
 		if u, ok := o.(*unstructured.Unstructured); ok && u.GetUID() == w.GetUID() {
 			raw = u
 		}
@@ -103,7 +103,7 @@ func (w *WatchedJob) Take(change watch.Change) error {
 	return nil
 }
 
-// Ages returns the times at which the pods of a job were created.
+// Ages returns the creation times of a job's pods.
 func (c *Cluster) Ages(ctx context.Context, j *Job) (view.Ages, error) {
 	client, err := metadata.NewForConfig(c.Config)
 	if err != nil {
@@ -120,8 +120,8 @@ func (c *Cluster) Ages(ctx context.Context, j *Job) (view.Ages, error) {
 	return ages, nil
 }
 
-// Events lists the events about an object, the oldest first. Events of a pod outlive it: an empty uid stands for all objects
-// of the name.
+// Events returns the events about an object, the oldest first. An empty uid selects the events of all objects with the
+// name, because events of a pod outlive it.
 func (c *Cluster) Events(ctx context.Context, namespace, name string, uid types.UID) ([]corev1.Event, error) {
 	about := fields.Set{"involvedObject.name": name}
 	if uid != "" {
@@ -149,7 +149,7 @@ func ContainerState(pod *corev1.Pod, name string) corev1.ContainerState {
 	return corev1.ContainerState{}
 }
 
-// OrNotStarted returns a phase, or words for the lack of one.
+// OrNotStarted returns a phase, or a text if the phase is empty.
 func OrNotStarted[T ~string](phase T) string {
 	if phase == "" {
 		return "not started yet"

@@ -1,4 +1,4 @@
-// Package local is "t9k local": it runs the program of the embedded cluster.
+// Package local is "t9k local", which runs the program of the embedded cluster.
 package local
 
 import (
@@ -13,7 +13,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/kit"
 )
 
-// program is the one that runs the embedded cluster.
+// program is the name of the program that runs the embedded cluster.
 const program = "t9k-local"
 
 // Command returns the verb.
@@ -39,7 +39,7 @@ The program is looked for beside this one and then on PATH.`,
 	}
 }
 
-// findProgram finds the program of the embedded cluster: beside this one, or else on PATH.
+// findProgram returns the path of the embedded cluster's program: in the directory of this program, or on PATH.
 func findProgram() (string, error) {
 	if self, err := os.Executable(); err == nil {
 		if self, err = filepath.EvalSymlinks(self); err == nil {

@@ -15,17 +15,17 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// history is what is still known of attempts whose pods are gone.
+// history describes attempts whose pods are gone.
 type history struct {
-	// ends says how earlier attempts ended, by the name of the replica.
+	// ends lists how earlier attempts ended, by the name of the replica.
 	ends map[string][]string
-	// plain are events about such ends without a list of them: an older operator wrote them.
+	// plain holds events about such ends without a typed list, which an older operator wrote.
 	plain    []corev1.Event
 	statuses map[string]*batch.ReplicaStatus
 }
 
 func (l *printer) history(ctx context.Context) *history {
-	// Without events the status still tells how many attempts there were.
+	// The error is ignored: without events the status still shows the number of attempts.
 	events, _ := l.cluster.Events(ctx, l.job.GetNamespace(), l.job.GetName(), l.job.GetUID())
 	h := newHistory(l.job.Status(), events)
 	for i := range h.plain {
@@ -60,12 +60,12 @@ func newHistory(status *batch.JobStatus, events []corev1.Event) *history {
 	return h
 }
 
-// eventLine is an event in one line, with some words of what it says.
+// eventLine returns an event in one line, with words in place of its message.
 func eventLine(e *corev1.Event, words string) string {
 	return view.EventTime(e).UTC().Format(time.RFC3339) + " " + e.Reason + ": " + words
 }
 
-// reportEarlier names the attempts before the present one, whose pods are gone.
+// reportEarlier prints the replica's earlier attempts, whose pods are gone.
 func (l *printer) reportEarlier(r selection.Replica, h *history) {
 	name := l.job.GetName() + "-" + r.String()
 	ends := h.ends[name]
@@ -77,7 +77,7 @@ func (l *printer) reportEarlier(r selection.Replica, h *history) {
 	}
 }
 
-// reportMissing names the selected replicas that have no pod.
+// reportMissing prints the selected replicas that have no pod.
 func (l *printer) reportMissing(present []*pod, h *history) {
 	has := map[int]bool{}
 	for _, p := range present {

@@ -13,7 +13,8 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// TestHistoryOfReplicas: how an earlier attempt ended is read from an event's annotation, whatever its message says.
+// TestHistoryOfReplicas verifies that the end of an earlier attempt comes from an event's annotation, not from its
+// message.
 func TestHistoryOfReplicas(t *testing.T) {
 	event := func(reason batch.Reason, message string, ends ...engine.ReplicaEnd) corev1.Event {
 		e := corev1.Event{Reason: string(reason), Message: message, EventTime: metav1.NewMicroTime(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))}

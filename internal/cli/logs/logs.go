@@ -1,4 +1,4 @@
-// Package logs is "t9k logs": it prints what the replicas of a job wrote, once or as it comes.
+// Package logs is "t9k logs", which prints the output of a job's replicas, once or continuously.
 package logs
 
 import (
@@ -115,11 +115,11 @@ type pod struct {
 	*corev1.Pod
 	selection.Replica
 	container string
-	// attempt counts the pods of the replica from 0.
+	// attempt is the replica's attempt that the pod belongs to, counted from 0.
 	attempt int
 }
 
-// podOf is what is known of a pod of a selected replica; nil for any other pod.
+// podOf returns the pod of a selected replica; nil for any other pod.
 func (l *printer) podOf(p *corev1.Pod) *pod {
 	r, container, selected := l.selection.Find(p)
 	if !selected {
@@ -129,7 +129,7 @@ func (l *printer) podOf(p *corev1.Pod) *pod {
 	return &pod{Pod: p, Replica: r, container: container, attempt: attempt}
 }
 
-// ahead is the number of logs that are requested before it is their turn.
+// ahead is the number of logs that are requested in advance.
 const ahead = 8
 
 // print prints the logs one replica after the other, by role and rank.
@@ -198,7 +198,7 @@ func (l *printer) open(p *pod) podlog.Opener {
 	}
 }
 
-// complain says, in place of the output of a replica, why there is none.
+// complain prints why there is no output of a replica.
 func (l *printer) complain(p *pod, err error) {
 	switch {
 	case errors.Is(err, context.Canceled):

@@ -10,19 +10,19 @@ import (
 	"tensorstack.dev/batch/internal/cli/view"
 )
 
-// prefixer prints lines behind the names of their replicas, to a writer that takes them as they are. Several goroutines may
+// prefixer prints lines with the names of their replicas to a writer that does not escape them. Several goroutines may
 // use it at once.
 type prefixer struct {
 	out        io.Writer
 	style      view.Style
 	width      int
 	timestamps bool
-	// raw passes on what replicas wrote as it is.
+	// raw disables escaping of the replicas' output.
 	raw   bool
 	mutex sync.Mutex
 }
 
-// palette holds the colours of replicas, taken in turn.
+// palette holds the colours of replicas, used in turn.
 var palette = [...]view.Colour{"36", "33", "32", "35", "34", "96", "93", "92", "95", "94"}
 
 func (p *prefixer) emitter(r selection.Replica) func(podlog.Line) {
@@ -40,7 +40,7 @@ func (p *prefixer) emitter(r selection.Replica) func(podlog.Line) {
 	}
 }
 
-// remark prints a line of our own among those of a replica.
+// remark prints a line of this program among the lines of a replica.
 func (p *prefixer) remark(r selection.Replica, text string) {
 	p.write(view.Terminal(p.prefix(r) + p.style.Paint(view.Dim, "--- "+view.Escape(text)+" ---") + "\n"))
 }
@@ -52,6 +52,6 @@ func (p *prefixer) prefix(r selection.Replica) string {
 func (p *prefixer) write(line string) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	// The reader of the output has gone: the next request fails, or a signal ends the program.
+	// The error is ignored: if the reader of the output is gone, the next request fails or a signal ends the program.
 	_, _ = io.WriteString(p.out, line)
 }

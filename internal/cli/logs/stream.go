@@ -17,7 +17,7 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// topic says what news is about: the job or its pods.
+// topic is the subject of a change: the job or its pods.
 type topic int
 
 const (
@@ -27,12 +27,12 @@ const (
 
 type news = watch.News[topic]
 
-// streamer prints the logs of a job's pods as they are written, those of later pods included.
+// streamer prints the logs of a job's pods as they are written, including the logs of later pods.
 type streamer struct {
 	*printer
 	// pods holds the log of each pod that has one, by UID.
 	pods map[types.UID]*stream
-	// streams counts the logs that are being read.
+	// streams counts the goroutines that read logs.
 	streams sync.WaitGroup
 }
 
@@ -42,13 +42,13 @@ type stream struct {
 	// ended is closed when the container has ended or the pod is gone.
 	ended  chan struct{}
 	closed bool
-	// cancel ends the reading at once.
+	// cancel stops the reading at once.
 	cancel context.CancelFunc
-	// exit is how the container ended, once it has.
+	// exit is the end of the container; nil before.
 	exit *corev1.ContainerStateTerminated
 }
 
-// watch prints what the replicas write until the job has ended and everything is printed.
+// watch prints the output of the replicas until the job has ended and everything is printed.
 func (l *printer) watch(ctx context.Context) error {
 	f := &streamer{printer: l, pods: map[types.UID]*stream{}}
 	var sources sync.WaitGroup
@@ -115,7 +115,7 @@ func (f *streamer) takePods(ctx context.Context, change watch.Change) {
 	}
 }
 
-// takePod starts to read the log of a pod as soon as there is one, and notes its end.
+// takePod starts reading the log of a pod once it exists, and records the pod's end.
 func (f *streamer) takePod(ctx context.Context, pod *corev1.Pod, gone bool) {
 	p := f.pods[pod.UID]
 	if p == nil {
@@ -131,7 +131,7 @@ func (f *streamer) takePod(ctx context.Context, pod *corev1.Pod, gone bool) {
 		f.start(ctx, p)
 	}
 	if t := kit.ContainerState(pod, p.container).Terminated; t != nil {
-		if !p.closed { // afterwards the reading goroutine looks at it
+		if !p.closed { // once closed, only the reading goroutine accesses exit
 			p.exit = t
 		}
 		p.end()
@@ -171,7 +171,7 @@ func (f *streamer) start(ctx context.Context, p *stream) {
 	})
 }
 
-// finish reads the rest of the logs when the job is over. It does not wait for pods that outlive the job.
+// finish reads the rest of the logs after the end of the job. It does not wait for pods that outlive the job.
 func (f *streamer) finish(ctx context.Context, t *kit.WatchedJob) error {
 	if !t.Deleted {
 		list, err := f.podsNow(ctx)
@@ -192,7 +192,7 @@ func (f *streamer) finish(ctx context.Context, t *kit.WatchedJob) error {
 	return ctx.Err()
 }
 
-// podsNow asks once more for the pods: the job's end may be known before that of its pods.
+// podsNow lists the pods again, because the job's end may be observed before the ends of its pods.
 func (f *streamer) podsNow(ctx context.Context) ([]runtime.Object, error) {
 	list, err := f.cluster.Core.Pods(f.job.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: f.job.Selector()})
 	if err != nil {

@@ -16,11 +16,11 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// maxWrongValues bounds how many values of a wrong type are looked for in one object.
+// maxWrongValues bounds how many values of a wrong type are reported for one object.
 const maxWrongValues = 50
 
-// checkBuiltIn finds unknown fields and wrong types in an object of Kubernetes itself. A decoder stops at the first value of a
-// wrong type, so that value is taken out and the rest is decoded again.
+// checkBuiltIn reports unknown fields and values of a wrong type in an object of Kubernetes itself. A decoder stops at
+// the first value of a wrong type, so the function removes that value and decodes the rest again.
 func (r *Result) checkBuiltIn() {
 	u := r.Object.DeepCopy()
 	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
@@ -44,7 +44,7 @@ func (r *Result) checkBuiltIn() {
 	}
 }
 
-// unknownField takes up a decoder's complaint, the path first.
+// unknownField converts a decoder's error about an unknown field to a fault.
 func (r *Result) unknownField(err error) {
 	if path, ok := strings.CutPrefix(err.Error(), `unknown field "`); ok {
 		r.fault(strings.TrimSuffix(path, `"`), "unknown field")
@@ -53,8 +53,8 @@ func (r *Result) unknownField(err error) {
 	r.fault("", err.Error())
 }
 
-// wrongValue takes up a decoder's complaint about a value and takes the value out of the object. It is false where the value
-// cannot be found, so that nothing more can be said.
+// wrongValue converts a decoder's error about a value to a fault and removes the value from the object. It returns
+// false if it cannot find the value.
 func (r *Result) wrongValue(u *unstructured.Unstructured, err error) bool {
 	if errors.Is(err, resource.ErrFormatWrong) {
 		return r.wrongQuantities(u, "", u.Object)
@@ -78,16 +78,16 @@ func (r *Result) wrongValue(u *unstructured.Unstructured, err error) bool {
 	return remove(u.Object, path)
 }
 
-// wrongType is a decoder's complaint about a field with a value of a wrong type; nil for any other complaint.
+// wrongType returns a decoder's error about a value of a wrong type; nil for any other error.
 func wrongType(err error) *json.UnmarshalTypeError {
 	var wrong *json.UnmarshalTypeError
-	if !errors.As(err, &wrong) || wrong.Field == "" || strings.Contains(wrong.Value, " ") { // number 1.5, for an integer, is of the right type
+	if !errors.As(err, &wrong) || wrong.Field == "" || strings.Contains(wrong.Value, " ") { // "number 1.5" for an integer has the right type and a wrong value
 		return nil
 	}
 	return wrong
 }
 
-// isJSON tells whether a node becomes a value of a JSON type, as decoders name it.
+// isJSON reports whether a node is a value of a JSON type, given the decoder's name for the type.
 func isJSON(n *yamlnode.Node, kind string) bool {
 	switch kind {
 	case "object":
@@ -111,7 +111,7 @@ func article(kind string) string {
 	return "a " + kind
 }
 
-// wanted names the sort of value that a Go type stands for.
+// wanted returns a readable name for the values of a Go type.
 func wanted(goType string) string {
 	switch {
 	case strings.HasPrefix(goType, "[]"):
@@ -128,10 +128,10 @@ func wanted(goType string) string {
 	return "a mapping of fields"
 }
 
-// quantityMaps are the fields of Kubernetes' objects whose values are quantities.
+// quantityMaps are the fields in Kubernetes' objects whose values are quantities.
 var quantityMaps = []string{"requests", "limits", "capacity", "hard", "overhead", "max", "min", "default", "defaultRequest"}
 
-// wrongQuantities takes up the quantities that are none, and takes them out.
+// wrongQuantities reports values that must be quantities and are not, and removes them.
 func (r *Result) wrongQuantities(u *unstructured.Unstructured, path string, value any) (found bool) {
 	switch v := value.(type) {
 	case []any:

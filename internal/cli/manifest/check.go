@@ -18,30 +18,31 @@ import (
 	"tensorstack.dev/batch/internal/nearest"
 )
 
-// Checker checks objects. It reads each definition once, when it is first needed.
+// Checker checks objects. It loads each definition once, when it is first needed.
 type Checker struct {
-	// Namespace is that of objects that name none.
+	// Namespace is the namespace of objects that name none.
 	Namespace string
-	// Limits are those that jobs are held to.
+	// Limits are the limits that jobs are validated against.
 	Limits kinds.Limits
 
 	definitions map[schema.GroupVersionResource]*definition
 }
 
-// Result is what a check found out about one object.
+// Result is the result of checking one object.
 type Result struct {
 	Doc
 	Faults []Fault
-	// Warnings are what an object without faults says to no effect.
+	// Warnings are about fields of a valid object that have no effect.
 	Warnings []Fault
-	// Kind is set for a job, and Job, its normal form, where it is without fault.
+	// Kind is set for a job. Job is the converted job if it has no faults.
 	Kind *kinds.Kind
 	Job  *engine.Job
-	// Unknown is true for objects of which this program has no schema, so that nothing of them was checked.
+	// Unknown is true for objects that were not checked because this program has no schema for them.
 	Unknown bool
 }
 
-// Check says what admission would say to an object. The error is one of this program, not of the manifest.
+// Check returns the faults and warnings that admission would return for an object. The error is a failure of this
+// program, not of the manifest.
 func (c *Checker) Check(ctx context.Context, d Doc) (Result, error) {
 	r := Result{Doc: d}
 	gvk := d.Object.GroupVersionKind()
@@ -103,7 +104,7 @@ func (c *Checker) checkJob(ctx context.Context, r *Result) error {
 	})
 }
 
-// warn takes up what admission would warn of, each with its path first.
+// warn adds admission's warnings, which begin with the path of the field.
 func (r *Result) warn(warnings []string) {
 	for _, w := range warnings {
 		path, message, _ := strings.Cut(w, ": ")
@@ -111,7 +112,7 @@ func (r *Result) warn(warnings []string) {
 	}
 }
 
-// checkCustom checks an object of a CRD, and by code what only code can tell.
+// checkCustom checks an object of a CRD against the schema and with Go code.
 func (c *Checker) checkCustom(ctx context.Context, r *Result, of schema.GroupVersionResource, namespaced bool, code codeCheck) error {
 	s, err := c.definition(of)
 	if err != nil {
@@ -130,7 +131,7 @@ func (c *Checker) checkCustom(ctx context.Context, r *Result, of schema.GroupVer
 	}
 	errs, complete := s.checkValues(u, namespaced)
 	broken := code.check(u, errs)
-	// The code finds what the rules find, and names the place.
+	// The Go code finds the errors that the rules find too, and returns more precise paths.
 	if complete && len(broken) == 0 {
 		broken = s.checkRules(ctx, u)
 	}
@@ -141,7 +142,7 @@ func (c *Checker) checkCustom(ctx context.Context, r *Result, of schema.GroupVer
 	return nil
 }
 
-// definition is that of the CustomResourceDefinition of a resource.
+// definition returns the CustomResourceDefinition of a resource.
 func (c *Checker) definition(of schema.GroupVersionResource) (*definition, error) {
 	if s := c.definitions[of]; s != nil {
 		return s, nil

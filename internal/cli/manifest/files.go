@@ -10,19 +10,19 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Opener opens a file and gives it a name for messages.
+// Opener opens a file and returns its name for messages.
 type Opener func(file string) (r io.ReadCloser, name string, err error)
 
-// ErrNoFile says that no manifest was named.
+// ErrNoFile means that no manifest was named.
 var ErrNoFile = errors.New("name a manifest: -f FILE")
 
-// Checked is what a check found out about the objects of some files. Faults are in the order of the files and documents.
+// Checked is the result of checking the objects in some files. Faults are in the order of the files and documents.
 type Checked struct {
 	Results []Result
 	Faults  []Fault
 }
 
-// ReadFile reads the documents of a file; the faults are of those that cannot be read.
+// ReadFile reads the documents of a file. The faults are about documents that cannot be read.
 func ReadFile(open Opener, file string) (name string, docs []Doc, faults []Fault, err error) {
 	r, name, err := open(file)
 	if err != nil {
@@ -60,7 +60,7 @@ func (c *Checker) CheckFiles(ctx context.Context, open Opener, files []string) (
 	return all, nil
 }
 
-// NameOf addresses an object of any kind: configmap/data.
+// NameOf returns the address of an object of any kind: configmap/data.
 func NameOf(u *unstructured.Unstructured) string {
 	name := u.GetName()
 	if name == "" {

@@ -12,11 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// codeCheck lists what only code can tell of an object; the error says that the object cannot be read at all.
+// codeCheck returns the errors that only Go code can find in an object. It returns an error if the object cannot be
+// decoded.
 type codeCheck func(*unstructured.Unstructured) (field.ErrorList, error)
 
-// check looks at an object in which the schema has found errors already, so that one look tells everything. Values that cannot
-// be read are left out, and then replaced by values that can. What is said both times does not depend on them.
+// check runs the code check on an object in which the schema has already found errors, so that one run reports
+// everything. It checks the object twice: without the values that cannot be decoded, and with stand-ins for them. Only
+// errors found both times count, because they do not depend on these values.
 func (check codeCheck) check(u *unstructured.Unstructured, known field.ErrorList) field.ErrorList {
 	if check == nil {
 		return nil
@@ -55,11 +57,11 @@ func cannotBeRead(e *field.Error) bool {
 	return isOfWrongType(e) || strings.Contains(e.Detail, quantityPattern)
 }
 
-// standInName is a name that no manifest has.
+// standInName is a name that no manifest uses.
 const standInName = "stand-in"
 
-// standIn returns a value that can be read where e says that one cannot. It is no default, so that what depends on the value
-// shows: a number is large, and a name is like no other.
+// standIn returns a value that can be decoded in place of the one that e reports. The value differs from defaults, so
+// that errors that depend on it differ too: a number is large, and a name is unusual.
 func standIn(e *field.Error) any {
 	_, wanted, _ := strings.Cut(e.Detail, "must be of type ")
 	wanted, _, _ = strings.Cut(wanted, ":")
@@ -80,7 +82,7 @@ func standIn(e *field.Error) any {
 	return []any{}
 }
 
-// standInObject is an object at a path that has no default where something depends on it.
+// standInObject returns an object for a path. It sets the fields that other checks depend on.
 func standInObject(path string) map[string]any {
 	switch lastName(path) {
 	case "elastic":
@@ -96,7 +98,7 @@ func standInObject(path string) map[string]any {
 	return map[string]any{}
 }
 
-// follows tells whether a fault may follow from a value that was left out, whatever stands in for it.
+// follows reports whether an error may follow from a value that was left out, whatever its stand-in.
 func follows(e *field.Error, left string) bool {
 	at := plain(e.Field)
 	switch {
@@ -110,7 +112,8 @@ func follows(e *field.Error, left string) bool {
 	return false
 }
 
-// merge joins what the schema and what the code find. Of one field the code has the better words.
+// merge joins the errors of the schema and of the code. If both report a field, the code's message is used, because it
+// is clearer.
 func merge(schema, code field.ErrorList) field.ErrorList {
 	var all field.ErrorList
 	for _, e := range schema {
@@ -125,7 +128,8 @@ func merge(schema, code field.ErrorList) field.ErrorList {
 	}
 	for i, e := range code {
 		twice := slices.ContainsFunc(code[:i], func(c *field.Error) bool { return c.Error() == e.Error() })
-		// What is said of the whole may follow from what is wrong with a part of it, and of a part from that the whole is missing.
+		// An error about a whole may follow from an error in a part of it, and an error about a part from the missing
+		// whole.
 		follows := slices.ContainsFunc(schema, func(s *field.Error) bool {
 			at, of := plain(s.Field), plain(e.Field)
 			return at != of && (within(at, of) || s.Type == field.ErrorTypeRequired && within(of, at))
@@ -139,10 +143,10 @@ func merge(schema, code field.ErrorList) field.ErrorList {
 
 var keyInBrackets = regexp.MustCompile(`\[([^\]]*[^\]\d][^\]]*)\]`)
 
-// plain writes a path in one of the ways in which the same field is named: with .KEY for [KEY].
+// plain returns a path in a canonical form: with .KEY in place of [KEY].
 func plain(path string) string { return keyInBrackets.ReplaceAllString(path, ".$1") }
 
-// within tells whether a path leads to a part of what another one leads to.
+// within reports whether a path lies inside another one.
 func within(path, whole string) bool {
 	rest, ok := strings.CutPrefix(path, whole)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
@@ -152,22 +156,23 @@ func lastName(path string) string { return path[strings.LastIndexAny(path, ".]")
 
 func sortedNames(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
 
-// lookUp finds the value at a path.
+// lookUp returns the value at a path.
 func lookUp(value any, path string) (any, bool) {
 	var found any
 	ok := visit(value, path, func(v any, _ func(any)) { found = v })
 	return found, ok
 }
 
-// remove takes the value at a path out. An item of a list becomes nil, so that the others keep their places.
+// remove removes the value at a path. An item of a list becomes nil, so that the other items keep their indices.
 func remove(value any, path string) bool { return replace(value, path, nil) }
 
-// replace puts another value at a path; nil stands for none. It returns false if there is no value at the path.
+// replace replaces the value at a path; nil removes it. It returns false if there is no value at the path.
 func replace(value any, path string, by any) bool {
 	return visit(value, path, func(_ any, put func(any)) { put(by) })
 }
 
-// visit calls f with the value at a path and the means to replace it, unless there is none. nil removes the field of an object.
+// visit calls f with the value at a path and a function to replace it, which removes a field if it is given nil. It
+// returns false if there is no value at the path.
 func visit(value any, path string, f func(v any, put func(any))) bool {
 	path = strings.TrimPrefix(path, ".")
 	switch holder := value.(type) {
@@ -197,7 +202,7 @@ func visit(value any, path string, f func(v any, put func(any))) bool {
 	return false
 }
 
-// firstStep finds the longest key with which a path begins, written as .KEY or [KEY]; keys may hold dots.
+// firstStep returns the longest key that a path begins with, written as .KEY or [KEY]. Keys may contain dots.
 func firstStep(holder map[string]any, path string) (name, rest string, ok bool) {
 	for key := range holder {
 		for _, form := range []string{key, "[" + key + "]"} {

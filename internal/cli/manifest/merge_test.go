@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// A value of a wrong type in a manifest without other faults is the one fault that is told, wherever it is: what depends on the
-// value is not judged.
+// TestWrongTypeIsTheOnlyFault verifies that a value of a wrong type in a manifest without other faults is the only
+// fault reported: fields that depend on the value are not checked.
 func TestWrongTypeIsTheOnlyFault(t *testing.T) {
 	files, err := filepath.Glob("../../kinds/testdata/good/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -57,7 +57,7 @@ func TestWrongTypeIsTheOnlyFault(t *testing.T) {
 	}
 }
 
-// pathsOf lists the paths of all values that a value holds.
+// pathsOf returns the paths of all values inside a value.
 func pathsOf(path string, value any) []string {
 	var all []string
 	switch v := value.(type) {
@@ -75,7 +75,7 @@ func pathsOf(path string, value any) []string {
 	return slices.Clip(all)
 }
 
-// wrongFor is a value of another type than a given one.
+// wrongFor returns a value of another type than the given one.
 func wrongFor(value any) any {
 	switch value.(type) {
 	case map[string]any, []any:

@@ -19,7 +19,7 @@ type other struct {
 	of         schema.GroupVersionKind
 	plural     string
 	namespaced bool
-	// check lists what only code can tell; nil where there is nothing.
+	// check finds the errors that only Go code can find; nil if there are none.
 	check codeCheck
 }
 
@@ -29,7 +29,7 @@ var others = []other{
 	{of: scheduling.GroupVersion.WithKind("PodGroup"), plural: "podgroups", namespaced: true},
 }
 
-// known lists the kinds of an API group of this project, and the version that it has; none for other groups.
+// known returns the kinds and the version of an API group of this project; nothing for other groups.
 func known(group string) (names []string, version string) {
 	if group == batch.GroupVersion.Group {
 		for _, k := range kinds.All {

@@ -8,19 +8,19 @@ import (
 	yamlnode "go.yaml.in/yaml/v3"
 )
 
-// positions finds the lines on which the fields of a document stand.
+// positions maps the fields of a document to lines.
 type positions struct {
-	// root is the document; nil where only its first line is known.
+	// root is the document; nil if only its first line is known.
 	root *yamlnode.Node
-	// before is the number of lines of the file before the text that root was parsed from, first the line on which the
-	// document begins.
+	// before is the number of lines in the file before the text that root was parsed from. first is the line on which
+	// the document begins.
 	before, first int
 }
 
-// newPositions parses the text of a document for the places of its fields alone.
+// newPositions parses the text of a document for the positions of its fields.
 func newPositions(p part) *positions {
 	text := p.text
-	if p.json { // a tab outside of a string is white space there, and none in YAML
+	if p.json { // in JSON a tab outside of a string is white space, in YAML it is not
 		text = bytes.ReplaceAll(text, []byte("\t"), []byte(" "))
 	}
 	at := &positions{before: p.line, first: p.firstLine()}
@@ -32,7 +32,7 @@ func newPositions(p part) *positions {
 	return at
 }
 
-// depth is how deep lists and mappings are nested, at most limit.
+// depth returns how deep lists and mappings are nested, at most limit.
 func depth(n *yamlnode.Node, limit int) int {
 	if n == nil || limit == 0 {
 		return 0
@@ -44,7 +44,7 @@ func depth(n *yamlnode.Node, limit int) int {
 	return deepest + 1
 }
 
-// line is where a field stands, or where the nearest one stands that would hold it.
+// line returns the line of a field, or of the nearest existing parent.
 func (p *positions) line(path string) int {
 	if p.root == nil {
 		return p.first
@@ -53,8 +53,8 @@ func (p *positions) line(path string) int {
 	return p.before + key.Line
 }
 
-// find follows a path such as spec.replicaSpecs[0].template as far as there is anything. It returns where it ends, the key or
-// list item that people look for and its value, and the rest of the path that was not found.
+// find follows a path such as spec.replicaSpecs[0].template as far as it exists. It returns the node to report (the key
+// or list item), its value, and the rest of the path that does not exist.
 func find(key, value *yamlnode.Node, path string) (at, what *yamlnode.Node, rest string) {
 	for value.Kind == yamlnode.AliasNode {
 		value = value.Alias
@@ -86,7 +86,8 @@ func find(key, value *yamlnode.Node, path string) (at, what *yamlnode.Node, rest
 	return key, value, path
 }
 
-// entry finds the key with which a path begins, written as .KEY or [KEY]; keys may hold dots. i is -1 where there is none.
+// entry returns the index of the key that a path begins with, written as .KEY or [KEY]; -1 if there is none. Keys may
+// contain dots.
 func entry(mapping *yamlnode.Node, path string) (i int, after string) {
 	i = -1
 	longest := 0
@@ -102,7 +103,7 @@ func entry(mapping *yamlnode.Node, path string) (i int, after string) {
 	return i, after
 }
 
-// search completes a path that lacks the indices of lists, as decoders write them: it leads to the first value that fits.
+// search completes a path without list indices, as decoders write it. It returns the path of the first value that fits.
 func search(value *yamlnode.Node, names []string, fits func(*yamlnode.Node) bool) (path string, found bool) {
 	for value.Kind == yamlnode.AliasNode {
 		value = value.Alias

@@ -1,4 +1,5 @@
-// Package manifest reads manifests and says, without any cluster, all that admission would object to, and on which line.
+// Package manifest reads manifests and reports the faults that admission would report, with their lines, without a
+// cluster. It does not change the cluster. Start reading at Read and Checker.
 package manifest
 
 import (
@@ -18,7 +19,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Bounds of what is read. No cluster takes larger objects, and more would only use up the memory of this machine.
+// These bound the size of manifests. No cluster accepts larger objects, and reading more would exhaust the memory of
+// this machine.
 const (
 	maxFile      = 32 << 20
 	maxDocument  = 3 << 20 // the API server's limit for a request
@@ -28,23 +30,23 @@ const (
 
 // Doc is one object of a manifest.
 type Doc struct {
-	// File is the name under which the manifest was read, Line where the object begins in it.
+	// File is the name of the manifest. Line is the line in it on which the object begins.
 	File string
 	Line int
-	// Path is where the object stands in its document; nil unless it is an item of a list.
+	// Path is the path of the object in its document; nil unless it is an item of a list.
 	Path *field.Path
-	// Object is the object as it was written.
+	// Object is the object as written.
 	Object *unstructured.Unstructured
 
 	at *positions
 }
 
-// Become is the document with another object, of which no field has a line of its own.
+// Become returns the document with another object, whose fields have no lines of their own.
 func (d Doc) Become(object *unstructured.Unstructured) Doc {
 	return Doc{File: d.File, Line: d.Line, Object: object}
 }
 
-// Fault is a fault at the path of one of the document's fields.
+// Fault returns a fault at the path of a field of the document.
 func (d Doc) Fault(path, message string) Fault {
 	full := path
 	if d.Path != nil {
@@ -57,16 +59,16 @@ func (d Doc) Fault(path, message string) Fault {
 	return Fault{d.File, line, full, message}
 }
 
-// Fault is one thing that is wrong with a manifest.
+// Fault is one error in a manifest.
 type Fault struct {
 	File string
 	Line int
-	// Path of the field; empty where the fault is that of no field.
+	// Path is the path of the field; empty if the fault belongs to no field.
 	Path    string
 	Message string
 }
 
-// String is the fault in one line: FILE:LINE: PATH: MESSAGE.
+// String returns the fault as one line: FILE:LINE: PATH: MESSAGE.
 func (f Fault) String() string {
 	if f.Path == "" {
 		return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Message)
@@ -74,8 +76,8 @@ func (f Fault) String() string {
 	return fmt.Sprintf("%s:%d: %s: %s", f.File, f.Line, f.Path, f.Message)
 }
 
-// Read splits a manifest, YAML or JSON with any number of documents, into its objects. Items of lists count as objects.
-// What cannot be parsed is a fault; the error is one of reading.
+// Read splits a manifest into its objects. The manifest is YAML or JSON with any number of documents; items of lists
+// count as objects. Text that cannot be parsed is a fault. The error is an error of reading.
 func Read(file string, r io.Reader) ([]Doc, []Fault, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err != nil {
@@ -108,7 +110,7 @@ type part struct {
 	json bool
 }
 
-// read parses a document. An empty one has neither an object nor faults.
+// read parses a document. An empty document has neither an object nor faults.
 func (p part) read(file string) (*positions, map[string]any, []Fault) {
 	if len(p.text) > maxDocument {
 		return nil, nil, []Fault{{File: file, Line: p.firstLine(), Message: fmt.Sprintf("the document is larger than %d MiB, and no API server takes that: make it smaller", maxDocument>>20)}}
@@ -131,7 +133,7 @@ func (p part) read(file string) (*positions, map[string]any, []Fault) {
 	return nil, nil, wrong
 }
 
-// firstLine is the first line that holds anything, of the file.
+// firstLine returns the first non-empty line of the part, counted in the file.
 func (p part) firstLine() int {
 	n := p.line
 	for l := range bytes.Lines(p.text) {
@@ -143,7 +145,7 @@ func (p part) firstLine() int {
 	return p.line + 1
 }
 
-// split cuts a stream into documents: JSON values one after the other, or YAML between lines of "---".
+// split splits a stream into documents: consecutive JSON values, or YAML between lines of "---".
 func split(data []byte) []part {
 	if parts := splitJSON(data); parts != nil {
 		return parts
@@ -163,7 +165,7 @@ func split(data []byte) []part {
 	return append(parts, current)
 }
 
-// splitJSON is nil unless all of data is a sequence of JSON objects.
+// splitJSON returns the documents if all of data is a sequence of JSON objects, otherwise nil.
 func splitJSON(data []byte) []part {
 	var parts []part
 	decoder := json.NewDecoder(bytes.NewReader(data))
@@ -189,11 +191,12 @@ func (s syntaxErrors) Error() string { return fmt.Sprintf("%d syntax errors", le
 var (
 	errNoObject = errors.New("not an object: a manifest begins with apiVersion and kind")
 	lineNumber  = regexp.MustCompile(`^line (\d+): `)
-	// parserError is what the YAML parser says of a line that it counts from 0; it counts the lines of other errors from 1.
+	// parserError matches the errors of the YAML parser whose lines count from 0. The lines of other errors count from
+	// 1.
 	parserError = regexp.MustCompile(`^did not find expected (<|node content|key|'-' indicator|',' or)`)
 )
 
-// parse reads a document strictly: a key given twice is an error. An empty document is nil.
+// parse decodes a document strictly: a duplicate key is an error. It returns nil for an empty document.
 func (p part) parse() (map[string]any, error) {
 	data, err := yaml.YAMLToJSONStrict(p.text)
 	if err != nil {
@@ -212,7 +215,7 @@ func (p part) parse() (map[string]any, error) {
 	return content, nil
 }
 
-// syntax says what is wrong with a document that is neither YAML nor JSON, each fault with its line.
+// syntax returns the faults of a document that is neither YAML nor JSON, each with its line.
 func (p part) syntax(err error) syntaxErrors {
 	text := bytes.TrimSpace(p.text)
 	var broken *json.SyntaxError
@@ -240,7 +243,7 @@ func (p part) syntax(err error) syntaxErrors {
 	return all
 }
 
-// objects takes lists apart and checks what every object needs.
+// objects returns the objects in lists, and checks what every object must have.
 func objects(d Doc) (all []Doc, faults []Fault) {
 	if !d.Object.IsList() {
 		switch {
@@ -251,7 +254,7 @@ func objects(d Doc) (all []Doc, faults []Fault) {
 		}
 		return []Doc{d}, nil
 	}
-	// The items are taken as they are: a copy for each level of lists in lists would take for ever.
+	// The items are not copied: copying every level of nested lists would take too long.
 	items, _ := d.Object.Object["items"].([]any)
 	for i, item := range items {
 		next := Doc{File: d.File, Line: d.Line, Path: d.Path.Child("items").Index(i), at: d.at}
@@ -268,7 +271,7 @@ func objects(d Doc) (all []Doc, faults []Fault) {
 	return all, faults
 }
 
-// Sort orders the faults of one file by line, and leaves those of one line in the order in which they were found.
+// Sort sorts the faults of one file by line. Faults of one line keep their order.
 func Sort(faults []Fault) {
 	slices.SortStableFunc(faults, func(a, b Fault) int { return a.Line - b.Line })
 }

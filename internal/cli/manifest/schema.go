@@ -30,14 +30,14 @@ import (
 	"tensorstack.dev/batch/internal/nearest"
 )
 
-// definition is a CustomResourceDefinition as the API server applies it: the same packages in the same order.
+// definition is a CustomResourceDefinition as the API server applies it: it uses the same packages in the same order.
 type definition struct {
 	structural *structuralschema.Structural
 	values     validation.SchemaValidator
 	rules      *cel.Validator
 }
 
-// loadDefinition reads the one that this program carries.
+// loadDefinition loads a definition that is embedded in this program.
 func loadDefinition(of schema.GroupVersionResource) (*definition, error) {
 	name := fmt.Sprintf("crd/%s_%s.yaml", of.Group, of.Resource)
 	data, err := config.CRDs.ReadFile(name)
@@ -68,10 +68,10 @@ func loadDefinition(of schema.GroupVersionResource) (*definition, error) {
 	return s, nil
 }
 
-// problem is what is wrong at a path.
+// problem is an error at a path.
 type problem struct{ path, message string }
 
-// decode drops what the schema does not know, which it returns, and fills in the schema's defaults.
+// decode removes the fields that the schema does not know, returns them as problems, and sets the schema's defaults.
 func (s *definition) decode(u *unstructured.Unstructured) []problem {
 	meta, unknown, faults := readMeta(u)
 	for _, path := range unknown {
@@ -101,8 +101,8 @@ func (s *definition) decode(u *unstructured.Unstructured) []problem {
 	return faults
 }
 
-// readMeta reads the metadata of an object, and which of its fields do not exist. A decoder stops at the first value of a wrong
-// type, so that value is taken out and the rest is decoded again.
+// readMeta decodes the metadata of an object. It returns the unknown fields and the values of a wrong type. A decoder
+// stops at the first value of a wrong type, so the function removes that value and decodes the rest again.
 func readMeta(u *unstructured.Unstructured) (meta *metav1.ObjectMeta, unknown []string, faults []problem) {
 	for range maxWrongValues {
 		meta, _, unknown, err := objectmeta.GetObjectMetaWithOptions(u.Object, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
@@ -118,7 +118,8 @@ func readMeta(u *unstructured.Unstructured) (meta *metav1.ObjectMeta, unknown []
 	return nil, nil, faults
 }
 
-// wrongMeta says which value of the metadata is of a wrong type, and takes it out. It is false where the value cannot be found.
+// wrongMeta converts a decoder's error about a value of the metadata to a problem and removes the value. It returns
+// false if it cannot find the value.
 func wrongMeta(u *unstructured.Unstructured, err error) (problem, bool) {
 	if _, isMap := u.Object["metadata"].(map[string]any); !isMap {
 		return problem{"metadata", "write a mapping of fields, such as name"}, false
@@ -138,13 +139,13 @@ func wrongMeta(u *unstructured.Unstructured, err error) (problem, bool) {
 		}
 	}
 	wrong := problem{path, fmt.Sprintf("cannot be %s: write %s", article(found.Value), wanted(found.Type.String()))}
-	if path == "metadata.name" || path == "metadata.generateName" { // not to be told that there is none
+	if path == "metadata.name" || path == "metadata.generateName" { // so that the missing name is not reported too
 		return wrong, replace(u.Object, path, standInName)
 	}
 	return wrong, remove(u.Object, path)
 }
 
-// suggest names the field that was probably meant.
+// suggest returns the known field that is most similar to an unknown one.
 func (s *definition) suggest(path string) string {
 	at := s.structural
 	steps := strings.Split(path, ".")
@@ -172,8 +173,8 @@ func (s *definition) suggest(path string) string {
 	return ""
 }
 
-// checkValues lists what the API server would object to in the values of an object that is created. complete is false where
-// that keeps it from evaluating rules: they rely on types and bounds.
+// checkValues returns the errors that the API server would report for the values of a new object. complete is false if
+// the errors keep the API server from evaluating rules, which rely on types and bounds.
 func (s *definition) checkValues(u *unstructured.Unstructured, namespaced bool) (errs field.ErrorList, complete bool) {
 	errs = apivalidation.ValidateObjectMetaAccessor(u, namespaced, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	errs = append(errs, validation.ValidateCustomResource(nil, u.Object, s.values)...)
@@ -182,8 +183,8 @@ func (s *definition) checkValues(u *unstructured.Unstructured, namespaced bool) 
 	return inOrder(oneForType(errs)), !slices.ContainsFunc(errs, hidesRules)
 }
 
-// oneForType leaves one error of several about the type of one value. Where a schema offers types to choose from, each that does
-// not fit is an error, and so is that none fits, which is no error of any field.
+// oneForType reduces several errors about the type of one value to one. If a schema offers alternative types, each type
+// that does not match is an error, and so is the lack of a matching one.
 func oneForType(errs field.ErrorList) field.ErrorList {
 	first := map[string]*field.Error{}
 	return slices.DeleteFunc(errs, func(e *field.Error) bool {
@@ -193,14 +194,14 @@ func oneForType(errs field.ErrorList) field.ErrorList {
 		before := first[e.Field]
 		if before == nil {
 			first[e.Field] = e
-		} else if len(e.Detail) > len(before.Detail) { // it names all types
+		} else if len(e.Detail) > len(before.Detail) { // this error names all types
 			*before = *e
 		}
 		return before != nil
 	})
 }
 
-// checkRules lists the rules of the schema that the object breaks.
+// checkRules returns an error for each rule of the schema that the object breaks.
 func (s *definition) checkRules(ctx context.Context, u *unstructured.Unstructured) field.ErrorList {
 	if s.rules == nil {
 		return nil
@@ -209,13 +210,13 @@ func (s *definition) checkRules(ctx context.Context, u *unstructured.Unstructure
 	return inOrder(errs)
 }
 
-// inOrder sorts errors by path: the packages walk maps.
+// inOrder sorts errors by path, because the packages iterate over maps.
 func inOrder(errs field.ErrorList) field.ErrorList {
 	slices.SortStableFunc(errs, func(a, b *field.Error) int { return strings.Compare(a.Field, b.Field) })
 	return errs
 }
 
-// hidesRules is true for errors after which the API server does not evaluate rules.
+// hidesRules reports whether the API server skips rules after an error.
 func hidesRules(err *field.Error) bool {
 	switch err.Type {
 	case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
@@ -224,10 +225,10 @@ func hidesRules(err *field.Error) bool {
 	return false
 }
 
-// longest is the number of characters of a value that a fault quotes.
+// longest is the largest number of characters of a value that a fault quotes.
 const longest = 80
 
-// What the schema says in other words.
+// These are texts of the schema that describe replaces.
 const (
 	quantityPattern = `(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]{1,2}))?$`
 	noQuantity      = "not a quantity: write a number such as 2, 500m or 8Gi"
@@ -235,12 +236,13 @@ const (
 
 var needsMore = regexp.MustCompile(`^should have at least (\d+) (item|propertie)s$`)
 
-// describe says what is wrong, with the value where it is short, and how to mend it; without the path.
+// describe returns the message for an error without the path: what is wrong, with the value if it is short, and how to
+// correct it.
 func (r *Result) describe(err *field.Error) string {
 	short := *err
 	short.Detail = strings.TrimPrefix(err.Detail, err.Field+" in body ")
 	if err.Type == field.ErrorTypeTypeInvalid {
-		// The schema quotes the name of the value's type.
+		// The schema's message begins with the name of the value's type.
 		short.Detail, _, _ = strings.Cut(short.Detail, ": ")
 		short.Detail = strings.ReplaceAll(short.Detail, ",", " or ")
 		short.BadValue = field.OmitValueType{}
@@ -252,7 +254,7 @@ func (r *Result) describe(err *field.Error) string {
 		short.Detail = noQuantity
 	}
 	if m := needsMore.FindStringSubmatch(short.Detail); m != nil {
-		short.BadValue = field.OmitValueType{} // it is the number of items
+		short.BadValue = field.OmitValueType{} // the value is the number of items
 		short.Detail = fmt.Sprintf("should have at least %s %s", m[1], map[string]string{"item": "item(s)", "propertie": "field(s)"}[m[2]])
 	}
 	switch v := short.BadValue.(type) {
@@ -260,7 +262,7 @@ func (r *Result) describe(err *field.Error) string {
 	case string:
 		switch {
 		case strings.HasPrefix(v, "{") && json.Valid([]byte(v)):
-			short.BadValue = json.RawMessage(v) // it is printed as JSON once, not twice
+			short.BadValue = json.RawMessage(v) // avoids encoding the JSON twice
 		case len(v) > longest:
 			short.BadValue = v[:longest] + "…"
 		}

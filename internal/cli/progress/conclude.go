@@ -16,7 +16,7 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// What is shown of failed replicas when their job has ended.
+// These bound what is shown of failed replicas after the end of their job.
 const (
 	failedShown = 3
 	linesShown  = 10
@@ -46,7 +46,7 @@ func (d *display) conclude(ctx context.Context) error {
 	return nil
 }
 
-// lastWords shows how the first failed replicas ended.
+// lastWords prints how the first failed replicas ended.
 func (d *display) lastWords(ctx context.Context, j *kit.Job) {
 	shown, more := 0, 0
 	for _, task := range j.Status().Tasks {
@@ -72,13 +72,13 @@ func (d *display) lastWords(ctx context.Context, j *kit.Job) {
 	}
 }
 
-// lastWordsOf shows how one replica ended: why its command could not be started, or else the last lines that it wrote.
+// lastWordsOf prints how one replica ended: why its command could not be started, or the last lines of its log.
 func (d *display) lastWordsOf(ctx context.Context, j *kit.Job, role string, r *batch.ReplicaStatus) {
 	ctx, cancel := context.WithTimeout(ctx, kit.RequestTimeout)
 	defer cancel()
 	name := d.style.Paint(view.Bad, fmt.Sprintf("%s-%d", role, view.RankOf(r.Name)))
 	container := mainContainer(j, role)
-	// A user without the right to read pods may still read their logs.
+	// The error is ignored: a user without the right to read pods may still read their logs.
 	if pod, err := d.cluster.Core.Pods(j.GetNamespace()).Get(ctx, r.Name, metav1.GetOptions{}); err == nil {
 		if why := engine.StartFailure(kit.ContainerState(pod, container).Terminated); why != "" {
 			fmt.Fprintf(d.Out, "\n%s failed: its command cannot be started:\n", name)
@@ -124,7 +124,7 @@ func (d *display) tail(ctx context.Context, j *kit.Job, container string, r *bat
 	}
 }
 
-// mainContainer is the name of the main container of a role; empty where the spec does not say.
+// mainContainer returns the name of the main container of a role; empty if the spec is invalid.
 func mainContainer(j *kit.Job, role string) string {
 	normal, err := j.Normal()
 	if err != nil {

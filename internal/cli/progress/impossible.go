@@ -10,7 +10,8 @@ import (
 	"tensorstack.dev/batch/internal/cli/view"
 )
 
-// impossible returns why a job could not start even if nothing else ran, in the words of the scheduler; empty for any other job.
+// impossible returns the scheduler's message about a job that could not start even if nothing else ran; empty for any
+// other job.
 func impossible(s *batch.JobStatus) string {
 	c := view.Condition(s, batch.JobRunningCondition)
 	if c.Status == metav1.ConditionTrue || c.Reason != batch.ReasonImpossible {
@@ -21,7 +22,7 @@ func impossible(s *batch.JobStatus) string {
 
 const impossibleNotice = "can never start as things are; it waits for the quota of its queue or the nodes to change"
 
-// takeImpossible warns of a job that can never start, once until it may, or ends the watch if that was asked for.
+// takeImpossible warns once about a job that can never start. It returns an error if the options ask to stop then.
 func (d *display) takeImpossible(t *track) error {
 	message := impossible(t.Status())
 	defer func() { t.impossible = message != "" }()

@@ -1,5 +1,5 @@
-// Package progress shows how jobs get on until they end: as a picture on a terminal, elsewhere as a line for each transition.
-// The verbs run and get --watch show it.
+// Package progress shows the progress of jobs until they end: as a live picture on a terminal, elsewhere as a line for
+// each transition. The verbs run and get --watch use it. Start reading at Watch.
 package progress
 
 import (
@@ -19,29 +19,29 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// claimTimeout is the time after which a job that no controller has taken up is reported.
+// claimTimeout is how long a job may stay without a status before it is reported that no controller handles it.
 const claimTimeout = 5 * time.Second
 
-// Options say when a watch ends early.
+// Options select when a watch ends early.
 type Options struct {
-	// FailIfImpossible ends the watch, with an error, once the scheduler says that a job can never start.
+	// FailIfImpossible ends the watch with an error once the scheduler reports that a job can never start.
 	FailIfImpossible bool
 }
 
-// track is what is known of one watched job.
+// track is the state of one watched job.
 type track struct {
 	kit.WatchedJob
 	// reported is the status whose transitions have been reported; nil at first.
 	reported *batch.JobStatus
-	// lost is why the API server does not answer, since when; nil while it does.
+	// lost is the reason why the API server does not answer; nil while it does.
 	lost      error
 	lostSince time.Time
-	// unclaimed is true when no controller has taken the job up in good time.
+	// unclaimed is true if no controller has handled the job in time.
 	unclaimed bool
 	// impossible is true while the job is known to be unable to start.
 	impossible bool
 	ages       view.Ages
-	// normal is the job's normal form; nil where the spec cannot be carried out, of which the job's conditions say why.
+	// normal is the converted job; nil if the spec is invalid. The job's conditions then give the reason.
 	normal *engine.Job
 }
 
@@ -58,21 +58,21 @@ func (t *track) lower() {
 	}
 }
 
-// take brings the job up to date.
+// take applies a change to the job.
 func (t *track) take(change watch.Change) error {
 	err := t.Take(change)
 	t.lower()
 	return err
 }
 
-// view is the job as it is drawn, with what its spec says.
+// view returns the job for rendering, with details of its spec.
 func (t *track) view() view.Job {
 	v := t.View()
 	v.Normal = t.normal
 	return v
 }
 
-// topic is what news is about: a job, or its pods.
+// topic is the subject of a change: a job or its pods.
 type topic struct {
 	*track
 	pods bool
@@ -85,7 +85,7 @@ type display struct {
 	*kit.Program
 	cluster *kit.Cluster
 	tracks  []*track
-	// screen and terminal are nil where output is no terminal: then transitions are reported line by line.
+	// screen and terminal are nil if the output is not a terminal. Transitions are then printed line by line.
 	screen   *view.Screen
 	terminal *kit.Terminal
 	style    view.Style
@@ -93,7 +93,7 @@ type display struct {
 	options  Options
 }
 
-// Watch shows jobs until all have ended or ctx is done. It returns a kit.ExitError unless all of them have succeeded.
+// Watch shows jobs until all have ended or ctx is done. It returns a kit.ExitError unless all jobs have succeeded.
 func Watch(ctx context.Context, p *kit.Program, c *kit.Cluster, jobs []*kit.Job, o Options) error {
 	var sources sync.WaitGroup
 	defer sources.Wait()
@@ -125,11 +125,11 @@ func Watch(ctx context.Context, p *kit.Program, c *kit.Cluster, jobs []*kit.Job,
 	if left := d.unfinished(); ctx.Err() != nil && len(left) > 0 {
 		return d.detached(left)
 	}
-	// Ctrl-C as the last job ends does not take its result away.
+	// The results are printed even if Ctrl-C comes when the last job ends.
 	return d.conclude(context.WithoutCancel(ctx))
 }
 
-// unfinished lists the jobs that have not ended.
+// unfinished returns the jobs that have not ended.
 func (d *display) unfinished() []*track {
 	var left []*track
 	for _, t := range d.tracks {
@@ -140,10 +140,10 @@ func (d *display) unfinished() []*track {
 	return left
 }
 
-// announced is the largest number of jobs that are named one by one before they are watched.
+// announced is the largest number of jobs that are listed before they are watched.
 const announced = 3
 
-// announce says what is watched, and how to stop.
+// announce prints which jobs are watched and how to stop.
 func (d *display) announce() {
 	left := d.unfinished()
 	if len(left) > announced {
@@ -159,20 +159,20 @@ func (d *display) announce() {
 	}
 }
 
-// printWrapped writes a sentence, indented and wrapped to the terminal.
+// printWrapped prints a sentence, indented and wrapped to the terminal.
 func (d *display) printWrapped(indent, format string, args ...any) {
 	for _, l := range view.Wrap(fmt.Sprintf(format, args...), indent, d.terminal.Width()) {
 		fmt.Fprintln(d.Out, l)
 	}
 }
 
-// loop takes in news until all jobs have ended or ctx is done.
+// loop handles changes until all jobs have ended or ctx is done.
 func (d *display) loop(ctx context.Context, incoming <-chan news) error {
 	late := time.After(claimTimeout)
 	changed := false
 	var tick <-chan time.Time
 	if d.screen != nil {
-		ticker := time.NewTicker(time.Second) // ages go on between changes
+		ticker := time.NewTicker(time.Second) // the displayed ages grow between changes
 		defer ticker.Stop()
 		tick = ticker.C
 	}
@@ -182,7 +182,7 @@ func (d *display) loop(ctx context.Context, incoming <-chan news) error {
 			running = running || !t.Over()
 		}
 		if !running && !changed {
-			return nil // all had ended before
+			return nil // all jobs had ended before
 		}
 		if err := d.draw(); err != nil {
 			return err
@@ -205,12 +205,12 @@ func (d *display) loop(ctx context.Context, incoming <-chan news) error {
 	}
 }
 
-// take brings a track up to date.
+// take applies a change to a track.
 func (d *display) take(n news) error {
 	t := n.About.track
 	switch {
 	case n.Err != nil && n.About.pods:
-		return nil // ages are no reason to give up: whoever may not read pods sees none
+		return nil // the watch continues without ages, because a user may lack the right to read pods
 	case n.Err != nil:
 		return fmt.Errorf("following %s: %w", t.Ref(), n.Err)
 	case n.About.pods:
@@ -257,7 +257,7 @@ func (d *display) takeJob(t *track, change watch.Change) error {
 	return d.takeImpossible(t)
 }
 
-// report prints a transition where no picture is drawn.
+// report prints a transition if there is no live picture.
 func (d *display) report(who, what string, colour view.Colour) {
 	if d.screen != nil {
 		return
@@ -266,10 +266,10 @@ func (d *display) report(who, what string, colour view.Colour) {
 	fmt.Fprintln(d.Out, t.Line(clock(time.Now()), d.style, d.whoWidth))
 }
 
-// clock is the time of day as it stands before transitions. Like all times here it is of UTC, and says so.
+// clock returns the time of day in UTC, as it is printed before transitions.
 func clock(t time.Time) string { return t.UTC().Format("15:04:05Z") }
 
-// remark reports jobs that no controller has taken up.
+// remark reports jobs that no controller handles.
 func (d *display) remark() {
 	for _, t := range d.tracks {
 		if t.Status().Phase == "" && !t.Deleted {
@@ -281,7 +281,7 @@ func (d *display) remark() {
 
 const unclaimed = "no operator has taken the job up yet; is it installed and running?"
 
-// draw brings the picture up to date.
+// draw redraws the picture.
 func (d *display) draw() error {
 	if d.screen == nil {
 		return nil
@@ -305,7 +305,7 @@ func (d *display) draw() error {
 	return d.screen.Draw(view.Frame(jobs, time.Now(), d.style, width, height-1), width)
 }
 
-// detached says how to come back.
+// detached prints how to continue watching.
 func (d *display) detached(left []*track) error {
 	var names []string
 	for _, t := range left {

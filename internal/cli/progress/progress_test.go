@@ -14,7 +14,8 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// Ctrl-C that comes as the last job ends changes nothing about the result: there is nothing left to come back to.
+// TestInterruptAsTheLastJobEndsTellsTheResult verifies that Ctrl-C at the end of the last job does not change the
+// result.
 func TestInterruptAsTheLastJobEndsTellsTheResult(t *testing.T) {
 	var out bytes.Buffer
 	p := kit.New("t9k", genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out})

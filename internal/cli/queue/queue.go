@@ -1,4 +1,4 @@
-// Package queue is "t9k queue": it shows the queues of the t9k-scheduler, and who waits in them.
+// Package queue is "t9k queue", which shows the queues of the t9k-scheduler and the jobs that wait in them.
 package queue
 
 import (
@@ -89,7 +89,7 @@ func describeCommand(p *kit.Program) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				// A user who may see queues may lack the right to see who waits in them.
+				// A user who may read queues may lack the right to list the waiting groups.
 				waiters, err := waiting.List(cmd.Context(), c, name)
 				if err != nil && !apierrors.IsForbidden(err) {
 					return err
@@ -105,7 +105,7 @@ func describeCommand(p *kit.Program) *cobra.Command {
 
 var queueResource = scheduling.GroupVersion.WithResource("queues")
 
-// listQueues lists all queues by priority, then by name.
+// listQueues returns all queues by priority, then by name.
 func listQueues(ctx context.Context, c *kit.Cluster) ([]scheduling.Queue, *unstructured.UnstructuredList, error) {
 	raw, err := c.Objects.Resource(queueResource).List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) {

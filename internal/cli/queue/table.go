@@ -33,7 +33,7 @@ func table(queues []scheduling.Queue, now time.Time) view.Table {
 	return t
 }
 
-// used is what a queue uses of each resource that it uses or has a quota of.
+// used returns the queue's usage of each resource that it uses or has a quota of, as text.
 func used(q *scheduling.Queue) string {
 	var parts []string
 	for _, name := range resourcesOf(q) {
@@ -49,14 +49,14 @@ func used(q *scheduling.Queue) string {
 	return cmp.Or(strings.Join(parts, ", "), "-")
 }
 
-// resourcesOf lists the resources that a queue uses or has a quota of, in order.
+// resourcesOf returns the sorted resources that a queue uses or has a quota of.
 func resourcesOf(q *scheduling.Queue) []corev1.ResourceName {
 	names := slices.Concat(slices.Collect(maps.Keys(q.Status.Allocated)), slices.Collect(maps.Keys(q.Spec.Quota.Requests)))
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// describe shows a queue, and who waits in it, in order; hidden is the error of a user who may not see that.
+// describe renders a queue and its waiters in order. hidden is the error if the user may not list the waiters.
 func describe(q *scheduling.Queue, waiters []waiting.Waiter, hidden error, now time.Time, style view.Style, width int) []string {
 	lines := []string{style.Paint(view.Bold, "queue/"+q.Name)}
 	facts := view.Table{Text: true, Rows: [][]view.Cell{
@@ -86,7 +86,7 @@ func describe(q *scheduling.Queue, waiters []waiting.Waiter, hidden error, now t
 	return append(lines, waiting.Table(waiters, now, style, width)...)
 }
 
-// largestPod is what the profile of a queue lets a pod request.
+// largestPod returns the largest requests that the queue's profile allows for a pod, as text.
 func largestPod(q *scheduling.Queue) string {
 	profile := q.Spec.ResourceShapeProfile
 	if shape := q.Status.ResourceShape; shape != nil && shape.Profile == profile {
@@ -116,7 +116,7 @@ func namespacesOf(q *scheduling.Queue) string {
 	}
 }
 
-// usage has a bar for each resource that has a quota.
+// usage returns a table with a bar for each resource that has a quota.
 func usage(q *scheduling.Queue) view.Table {
 	t := view.Table{}
 	for _, name := range resourcesOf(q) {

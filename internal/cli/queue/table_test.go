@@ -10,7 +10,7 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// What a queue uses is shown whether or not there is a quota of it.
+// TestUsedResources verifies that the usage of a resource is shown whether or not the queue has a quota of it.
 func TestUsedResources(t *testing.T) {
 	list := func(text string) corev1.ResourceList {
 		l := corev1.ResourceList{}

@@ -1,4 +1,5 @@
-// Package render is "t9k render": it prints the objects that the jobs of a manifest yield, without any cluster.
+// Package render is "t9k render", which prints the objects that the operator creates for the jobs of a manifest,
+// without a cluster.
 package render
 
 import (
@@ -49,7 +50,7 @@ cluster's DNS domain are written with the usual "cluster.local".`,
 	return cmd
 }
 
-// rendered yields what the jobs become, in the order in which the operator creates it.
+// rendered yields the objects of the jobs in the order in which the operator creates them.
 func rendered(c *manifest.Checked) iter.Seq2[*unstructured.Unstructured, error] {
 	return func(yield func(*unstructured.Unstructured, error) bool) {
 		for _, r := range c.Results {
@@ -62,7 +63,7 @@ func rendered(c *manifest.Checked) iter.Seq2[*unstructured.Unstructured, error] 
 				if err != nil {
 					err = fmt.Errorf("rendering %s: %w", object.GetName(), err)
 				}
-				delete(content, "status") // nothing has been observed of it yet
+				delete(content, "status") // the status of a new object is empty
 				if !yield(&unstructured.Unstructured{Object: content}, err) {
 					return
 				}

@@ -16,7 +16,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/manifest"
 )
 
-// target is an object and where it goes.
+// target is an object and the client that writes it.
 type target struct {
 	manifest.Result
 	client dynamic.ResourceInterface
@@ -27,7 +27,7 @@ type applier struct {
 	*kit.Program
 	cluster *kit.Cluster
 	quiet   bool
-	// others come before jobs, which may need them.
+	// others are applied before jobs, which may need them.
 	others, jobs []target
 }
 
@@ -67,7 +67,7 @@ func (p *applier) locate(results []manifest.Result) error {
 	return nil
 }
 
-// place gives an object its namespace.
+// place sets the namespace of an object.
 func (p *applier) place(u *unstructured.Unstructured, namespaced bool) error {
 	switch {
 	case !namespaced:
@@ -79,14 +79,15 @@ func (p *applier) place(u *unstructured.Unstructured, namespaced bool) error {
 	return nil
 }
 
-// apply applies everything, jobs last. A dry run finds what the API server refuses of the jobs before anything is changed.
+// apply applies all objects, jobs last. A dry run of the jobs finds errors from the API server before anything is
+// changed.
 func (p *applier) apply(ctx context.Context) ([]*kit.Job, error) {
 	for _, t := range p.jobs {
 		_, err := p.put(ctx, t, true)
 		if kit.NotServed(err) {
 			return nil, kit.ErrNotInstalled
 		}
-		// The same manifest may create the namespace.
+		// A missing namespace is no error here, because the same manifest may create it.
 		if err != nil && !apierrors.IsNotFound(err) {
 			return nil, fmt.Errorf("applying %s: %w", manifest.NameOf(t.Object), err)
 		}
@@ -138,7 +139,7 @@ func (p *applier) applyOne(ctx context.Context, t target) (*unstructured.Unstruc
 	return raw, nil
 }
 
-// put applies an object on the server's side, or creates it where the server is to make up its name.
+// put applies an object with server-side apply. It creates an object without a name, which the API server generates.
 func (p *applier) put(ctx context.Context, t target, dry bool) (*unstructured.Unstructured, error) {
 	var dryRun []string
 	if dry {
@@ -153,7 +154,7 @@ func (p *applier) put(ctx context.Context, t target, dry bool) (*unstructured.Un
 	if err != nil {
 		return nil, err
 	}
-	// The manifest is the user's word, so it wins over what was changed since by other means.
+	// The manifest overrides changes that other field managers made since.
 	force := true
 	return t.client.Patch(ctx, t.Object.GetName(), types.ApplyPatchType, data, metav1.PatchOptions{
 		FieldManager: kit.FieldManager, FieldValidation: metav1.FieldValidationStrict, Force: &force, DryRun: dryRun,

@@ -1,4 +1,4 @@
-// Package run is "t9k run": it applies a manifest and watches its jobs to their end.
+// Package run is "t9k run", which applies a manifest and watches its jobs until they end.
 package run
 
 import (
@@ -19,7 +19,7 @@ import (
 type options struct {
 	files  []string
 	detach bool
-	// failIfImpossible ends the watch of a job that can never start.
+	// failIfImpossible ends the watch if a job can never start.
 	failIfImpossible bool
 	output           kit.Format
 }
@@ -100,7 +100,7 @@ func run(ctx context.Context, p *kit.Program, o *options) error {
 	return progress.Watch(ctx, p, c, jobs, progress.Options{FailIfImpossible: o.failIfImpossible})
 }
 
-// reportFinished says why a job that has ended does not run again.
+// reportFinished prints why jobs that have ended do not run again.
 func reportFinished(p *kit.Program, c *kit.Cluster, jobs []*kit.Job) {
 	for _, j := range jobs {
 		if finished, _ := view.Finished(j.Status()); finished {
@@ -110,7 +110,7 @@ func reportFinished(p *kit.Program, c *kit.Cluster, jobs []*kit.Job) {
 	}
 }
 
-// reportRuntime says that images are ignored where the cluster runs containers as plain processes.
+// reportRuntime prints that images are ignored if the cluster runs containers as plain processes.
 func reportRuntime(ctx context.Context, p *kit.Program, c *kit.Cluster) {
 	ctx, cancel := context.WithTimeout(ctx, kit.RequestTimeout)
 	defer cancel()

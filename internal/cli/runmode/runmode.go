@@ -1,4 +1,4 @@
-// Package runmode flips the switches in spec.runMode of jobs, for the verbs pause, resume and debug.
+// Package runmode implements the verbs pause, resume and debug: it sets the switches in spec.runMode of jobs.
 package runmode
 
 import (
@@ -19,20 +19,20 @@ import (
 // Switch is one of the switches in spec.runMode.
 type Switch string
 
-// The switches.
+// These are the switches.
 const (
 	Pause Switch = "pause"
 	Debug Switch = "debug"
 )
 
-// Options are those of the verbs that flip a switch.
+// Options are the texts of a verb that sets a switch.
 type Options struct {
 	output kit.Format
-	// Done completes the sentence "genericjob/x …"; Already does where nothing changes.
+	// Done completes the sentence "genericjob/x …". Already replaces it if nothing changes.
 	Done, Already string
 }
 
-// flip sets a switch of the named jobs, each with one request.
+// flip sets a switch of the named jobs with one request for each job.
 func flip(ctx context.Context, p *kit.Program, s Switch, on bool, o Options, addresses []string) error {
 	c, jobs, err := p.FindAll(ctx, addresses)
 	if err != nil {
@@ -81,7 +81,8 @@ func flipOne(ctx context.Context, p *kit.Program, c *kit.Cluster, j *kit.Job, s 
 	return nil
 }
 
-// switchedOn reads a switch as the controller does: the older spelling counts where the newer one is unset.
+// switchedOn returns the value of a switch as the controller reads it: the older spelling counts if the newer one is
+// unset.
 func switchedOn(u *unstructured.Unstructured, s Switch) bool {
 	for _, spelling := range []string{"enabled", "enable"} {
 		if on, found, err := unstructured.NestedBool(u.Object, "spec", "runMode", string(s), spelling); found && err == nil {
@@ -91,7 +92,7 @@ func switchedOn(u *unstructured.Unstructured, s Switch) bool {
 	return false
 }
 
-// Command makes a verb of cmd that flips a switch of jobs.
+// Command makes cmd a verb that sets a switch of jobs.
 func Command(p *kit.Program, cmd *cobra.Command, s Switch, on bool, o Options) *cobra.Command {
 	cmd.Args = kit.NeedJobs
 	cmd.ValidArgsFunction = p.CompleteJobs(-1)

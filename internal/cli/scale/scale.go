@@ -1,4 +1,4 @@
-// Package scale is "t9k scale": it changes the number of replicas of an elastic job.
+// Package scale is "t9k scale", which changes the number of replicas of an elastic job.
 package scale
 
 import (
@@ -64,7 +64,7 @@ func parseSize(s string) (int, error) {
 	return int(n), nil
 }
 
-// scale changes the size of a job. After a conflict it reads the job again, which may be another one by then.
+// scale changes the size of a job. After a conflict it finds the job again, which may be a different one by then.
 func scale(ctx context.Context, p *kit.Program, c *kit.Cluster, address string, n int, o kit.Format) error {
 	var before, after *kit.Job
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -100,8 +100,8 @@ func scale(ctx context.Context, p *kit.Program, c *kit.Cluster, address string, 
 	return reportScaled(p, before, after)
 }
 
-// resize writes the size by way of the job's scale, as kubectl and autoscalers do. It is refused if the job has changed since
-// it was read.
+// resize sets the size through the scale subresource, as kubectl and autoscalers do. It returns a conflict if the job
+// has changed since it was read.
 func resize(ctx context.Context, c *kit.Cluster, j *kit.Job, n int) error {
 	scale := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "autoscaling/v1",
@@ -118,7 +118,7 @@ func resize(ctx context.Context, c *kit.Cluster, j *kit.Job, n int) error {
 	return err
 }
 
-// scalable is the normal form of a job that can be given another size, or says why it cannot.
+// scalable converts a job that can be scaled. It returns an error that explains why a job cannot.
 func scalable(j *kit.Job) (*engine.Job, error) {
 	if finished, _ := view.Finished(j.Status()); finished {
 		return nil, fmt.Errorf("%s has finished (%s): another number of replicas would change nothing", j.Ref(), j.Status().Phase)
@@ -138,7 +138,7 @@ func scalable(j *kit.Job) (*engine.Job, error) {
 	return normal, nil
 }
 
-// resized is the job as it would be with n replicas, or says why it cannot be given that many.
+// resized returns the job with n replicas, or an error that explains why it cannot have that many.
 func resized(j *kit.Job, n int) (*kit.Job, error) {
 	normal, err := scalable(j)
 	if err != nil {
@@ -154,7 +154,7 @@ func resized(j *kit.Job, n int) (*kit.Job, error) {
 	return kit.NewJob(j.Kind, raw)
 }
 
-// reportScaled says which replicas come and which go.
+// reportScaled prints which replicas are added and which are removed.
 func reportScaled(p *kit.Program, before, after *kit.Job) error {
 	old, err := before.Normal()
 	if err != nil {
@@ -183,7 +183,7 @@ func reportScaled(p *kit.Program, before, after *kit.Job) error {
 	return nil
 }
 
-// beyond names the replicas that a job has and another one of the same roles has not; empty where there are none.
+// beyond names the replicas that a job has and another one with the same roles does not have; empty if there are none.
 func beyond(job, other *engine.Job) string {
 	var parts []string
 	for i := range job.Roles {
@@ -198,10 +198,10 @@ func beyond(job, other *engine.Job) string {
 	return strings.Join(parts, " and ")
 }
 
-// sizesOffered is the largest number of sizes that are worth a choice.
+// sizesOffered is the largest number of sizes that completion offers.
 const sizesOffered = 100
 
-// completeScale completes the name of an elastic job, and then the sizes that it takes.
+// completeScale returns a completion of the names of elastic jobs, and then of the sizes that the job accepts.
 func completeScale(p *kit.Program) kit.Completion {
 	jobs := p.CompleteJobsThat(1, func(j *kit.Job) bool {
 		_, err := scalable(j)
@@ -222,7 +222,7 @@ func completeScale(p *kit.Program) kit.Completion {
 	}
 }
 
-// sizesOf lists the sizes that a job takes, unless there are too many.
+// sizesOf returns the sizes that a job accepts, unless there are too many.
 func sizesOf(j *kit.Job) ([]string, error) {
 	normal, err := scalable(j)
 	if err != nil || normal.Elastic.Max-normal.Elastic.Min >= sizesOffered {

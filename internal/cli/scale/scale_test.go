@@ -7,7 +7,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/clitest"
 )
 
-// What the cluster has taken is not refused for its size.
+// TestSizeOfALargeJob verifies that a job that the cluster has accepted can be scaled, however large it is.
 func TestSizeOfALargeJob(t *testing.T) {
 	if _, err := scalable(clitest.LargeJob(t)); err == nil || !strings.Contains(err.Error(), "is not elastic") {
 		t.Errorf("scaling: %v", err)

@@ -1,4 +1,4 @@
-// Package selection reads the flags that say which replicas and containers of a job are meant: --role, --rank and -c.
+// Package selection implements the flags --role, --rank and -c, which select replicas and containers of a job.
 package selection
 
 import (
@@ -17,42 +17,42 @@ import (
 type Replica struct {
 	Role string
 	Rank int
-	// Index counts the replicas of the job, by role and rank.
+	// Index is the index of the replica in the job, by role and rank.
 	Index int
 }
 
-// String is the replica's name within its job: ROLE-RANK.
+// String returns the replica's name within its job: ROLE-RANK.
 func (r Replica) String() string { return r.Role + "-" + strconv.Itoa(r.Rank) }
 
 // Options are the values of the flags.
 type Options struct {
-	// Role is empty for all.
+	// Role is the selected role; empty means all.
 	Role string
-	// Ranks are such as 0 or 0-3; none stands for all.
+	// Ranks are ranks or ranges such as 0 or 0-3; none means all.
 	Ranks []string
-	// Container is empty for the main one.
+	// Container is the selected container; empty means the main one.
 	Container string
 }
 
-// Selection says which replicas and containers of a job are meant.
+// Selection holds the selected replicas and containers of a job.
 type Selection struct {
-	// Roles are the selected ones; there is at least one.
+	// Roles are the selected roles. There is at least one.
 	Roles []Role
-	// Width is that of the longest name of a replica.
+	// Width is the length of the longest name of a replica.
 	Width int
 }
 
 // Role is a selected role.
 type Role struct {
 	Name string
-	// Replicas is the number of them, first the index of the first.
+	// Replicas is the number of the role's replicas. first is the index of the first.
 	Replicas, first int
-	// ranks is nil for all.
+	// ranks are the selected ranks; nil means all.
 	ranks     []int
 	Container string
 }
 
-// New returns what the flags select of a job.
+// New returns the selection that the flags make from a job.
 func New(j *kit.Job, o Options) (*Selection, error) {
 	normal, err := j.Normal()
 	if err != nil {
@@ -104,10 +104,10 @@ func hasContainer(spec *corev1.PodSpec, name string) error {
 	return fmt.Errorf("no container %q; it has: %s", name, strings.Join(names, ", "))
 }
 
-// maxRanges bounds what a list of ranges may stand for.
+// maxRanges bounds the number of ranks in a list of ranges.
 const maxRanges = 1_000_000
 
-// parseRanks reads ranks such as 0 or 0-3.
+// parseRanks parses ranks such as 0 or 0-3.
 func parseRanks(list []string) ([]int, error) {
 	var ranks []int
 	for _, item := range list {
@@ -127,7 +127,7 @@ func parseRanks(list []string) ([]int, error) {
 	return ranks, nil
 }
 
-// Find tells of which selected replica and container a pod is; it is false for any other pod.
+// Find returns the selected replica and container of a pod. selected is false for any other pod.
 func (s *Selection) Find(p *corev1.Pod) (r Replica, container string, selected bool) {
 	rank, err := strconv.Atoi(p.Labels[batch.LabelReplicaRank])
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *Selection) Find(p *corev1.Pod) (r Replica, container string, selected b
 
 func (r *Role) has(rank int) bool { return r.ranks == nil || slices.Contains(r.ranks, rank) }
 
-// Replicas lists what is selected.
+// Replicas returns the selected replicas.
 func (s *Selection) Replicas() []Replica {
 	var all []Replica
 	for _, r := range s.Roles {

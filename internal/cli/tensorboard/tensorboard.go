@@ -1,4 +1,4 @@
-// Package tensorboard is "t9k tensorboard": it forwards a port to a TensorBoard.
+// Package tensorboard is "t9k tensorboard", which forwards a local port to a TensorBoard.
 package tensorboard
 
 import (
@@ -33,7 +33,7 @@ type options struct {
 	timeout      time.Duration
 }
 
-// poll is the pause between two looks at a TensorBoard that is being started.
+// poll is the interval at which a starting TensorBoard is checked.
 const poll = 300 * time.Millisecond
 
 // Command returns the verb.
@@ -84,7 +84,7 @@ func show(ctx context.Context, p *kit.Program, o *options, address string) error
 	return forward(ctx, p, c, o, tb)
 }
 
-// complete completes the name of a TensorBoard, which for that of a job is the job's.
+// complete returns a completion of the names of TensorBoards. The TensorBoard of a job has the job's name.
 func complete(p *kit.Program) kit.Completion {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -121,7 +121,8 @@ func getTensorBoard(ctx context.Context, c *kit.Cluster, name string) (*tensorbo
 	return tb, nil
 }
 
-// findTensorBoard gets the TensorBoard of a name or of a job. Where there is none, what the job tells of it is the reason.
+// findTensorBoard returns the TensorBoard with a name or of a job. If there is none, the error contains the reason in
+// the job's status.
 func findTensorBoard(ctx context.Context, c *kit.Cluster, address string) (*tensorboard.TensorBoard, error) {
 	kind, name, err := kit.ParseAddress(address)
 	if err != nil {
@@ -156,7 +157,7 @@ func findTensorBoard(ctx context.Context, c *kit.Cluster, address string) (*tens
 	return nil, fmt.Errorf("%s has no TensorBoard yet: is the operator running?", j.Ref())
 }
 
-// awaitTensorBoard waits until a TensorBoard answers, and says what it waits for.
+// awaitTensorBoard waits until a TensorBoard answers, and prints what it waits for.
 func awaitTensorBoard(ctx context.Context, p *kit.Program, c *kit.Cluster, o *options, name string) (*tensorboard.TensorBoard, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("tensorboard/%s does not answer after %s", name, o.timeout))
 	defer cancel()
@@ -185,7 +186,7 @@ func awaitTensorBoard(ctx context.Context, p *kit.Program, c *kit.Cluster, o *op
 	}
 }
 
-// forward passes connections to a port of this machine on to a TensorBoard until ctx ends.
+// forward forwards connections from a local port to a TensorBoard until ctx ends.
 func forward(ctx context.Context, p *kit.Program, c *kit.Cluster, o *options, tb *tensorboard.TensorBoard) error {
 	dialer, err := forwarder(c, tb)
 	if err != nil {
@@ -225,7 +226,7 @@ func forward(ctx context.Context, p *kit.Program, c *kit.Cluster, o *options, tb
 	return nil
 }
 
-// forwarder speaks WebSockets, and SPDY with API servers or proxies that do not.
+// forwarder returns a dialer that uses WebSockets, and SPDY if the API server or a proxy does not support them.
 func forwarder(c *kit.Cluster, tb *tensorboard.TensorBoard) (httpstream.Dialer, error) {
 	u := c.Core.RESTClient().Post().Resource("pods").Namespace(tb.Namespace).Name(tb.Status.Pod.Reference.Name).SubResource("portforward").URL()
 	transport, upgrader, err := spdy.RoundTripperFor(c.Config)
@@ -242,7 +243,7 @@ func forwarder(c *kit.Cluster, tb *tensorboard.TensorBoard) (httpstream.Dialer, 
 	}), nil
 }
 
-// browse opens an address in the browser that people have chosen.
+// browse opens an address in the user's browser.
 func browse(ctx context.Context, url string) error {
 	program := "xdg-open"
 	if runtime.GOOS == "darwin" {

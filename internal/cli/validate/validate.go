@@ -1,4 +1,4 @@
-// Package validate is "t9k validate": it says what is wrong with a manifest, without any cluster.
+// Package validate is "t9k validate", which reports the faults of a manifest without a cluster.
 package validate
 
 import (
@@ -42,7 +42,7 @@ Jobs are held to the usual limit of 10,000 replicas. "run" leaves it to the clus
 	return cmd
 }
 
-// report says of each object what is wrong with it, or that nothing is.
+// report prints the faults of each object, or that it is valid.
 func report(p *kit.Program, c *manifest.Checked) error {
 	for _, f := range c.Faults {
 		fmt.Fprintln(p.Out, f)

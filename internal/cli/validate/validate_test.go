@@ -32,7 +32,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// What the API server is on record to refuse of queues and groups is refused here too.
+// TestValidateQueues verifies that the verb reports the errors in queues and groups that the API server is recorded to
+// report.
 func TestValidateQueues(t *testing.T) {
 	t.Chdir("..")
 	files, err := filepath.Glob("../../test/scheduler/testdata/bad/*.yaml")
@@ -46,8 +47,8 @@ func TestValidateQueues(t *testing.T) {
 	}
 }
 
-// The manifests that the kinds are tested with are judged as a cluster judges them: what the API server is on record to
-// refuse is refused, and what only code refuses too.
+// TestValidateAgreesWithTheCluster verifies that the verb agrees with a cluster about the test manifests of the kinds:
+// it reports the errors that the API server is recorded to report, and those that only Go code finds.
 func TestValidateAgreesWithTheCluster(t *testing.T) {
 	t.Chdir("..")
 	const dir = "../kinds/testdata/"
@@ -68,7 +69,7 @@ func TestValidateAgreesWithTheCluster(t *testing.T) {
 			t.Errorf("%s manifests: exit code %d\n%s%s", test.kind, code, out, errOut)
 		}
 		for _, file := range files {
-			// A change that a live job does not take is made of two jobs that could each be created.
+			// A forbidden update consists of two jobs that are valid on their own.
 			change := strings.HasPrefix(filepath.Base(file), "update-")
 			if said := strings.Contains(out, file+":"); said == change {
 				t.Errorf("of %s something is said: %t", file, said)
@@ -89,7 +90,8 @@ func TestValidateReadsStandardInput(t *testing.T) {
 	}
 }
 
-// What no cluster would take is refused before it uses up the memory of this machine.
+// TestManifestsThatAreTooMuch verifies that a manifest that no cluster would accept is rejected before it uses up the
+// memory of this machine.
 func TestManifestsThatAreTooMuch(t *testing.T) {
 	t.Chdir("..")
 	lists := strings.Repeat(`{"apiVersion":"v1","kind":"List","items":[`, 4500) + strings.Repeat(`]}`, 4500)

@@ -17,20 +17,21 @@ type Description struct {
 	Job
 	Meta metav1.Object
 	Ages Ages
-	// Invalid says why the spec cannot be carried out, where the job has no normal form.
+	// Invalid is the reason why the spec cannot be converted; empty if it can.
 	Invalid string
-	// Place is the job's place among those that wait in its queue; empty if it does not wait or that is not known.
+	// Place is the job's place among the waiting groups of its queue; empty if it does not wait or the place is not
+	// known.
 	Place string
-	// TensorBoard is the state of the job's own one; nil if it has none.
+	// TensorBoard is the state of the job's own TensorBoard; nil if it has none.
 	TensorBoard *batch.DependentStatus
-	// Events about the job and about pods of it that do not run.
+	// Events are the events about the job and about its pods that do not run.
 	Events []corev1.Event
 }
 
-// describedReplicas is the number of replicas that a description lists.
+// describedReplicas is the largest number of replicas that a description lists.
 const describedReplicas = 50
 
-// Lines draws the description.
+// Lines renders the description.
 func (d *Description) Lines(now time.Time, st Style, width int) []string {
 	lines := d.head(now).Lines(st, "", width)
 	lines = append(lines, section("Conditions", d.conditions(now), st, width)...)
@@ -106,7 +107,7 @@ func (d *Description) head(now time.Time) Table {
 	return t
 }
 
-// board tells how the job's TensorBoard is.
+// board returns the state of the job's TensorBoard as text.
 func (d *Description) board() (string, Colour) {
 	switch b := d.TensorBoard; {
 	case b == nil:
@@ -131,7 +132,7 @@ func (d *Description) service() string {
 	return strings.Join(append([]string{d.Name}, ports...), ", ")
 }
 
-// at writes a time and how long ago it was.
+// at returns a time and how long ago it was, as text.
 func at(t, now time.Time) string {
 	return fmt.Sprintf("%s (%s ago)", t.UTC().Format(time.RFC3339), age(t, now))
 }
@@ -168,7 +169,7 @@ func (d *Description) roles() Table {
 	return t
 }
 
-// replicas lists those that fit; of a large job the ones that need a look first. more is the number left out.
+// replicas returns a table of the most urgent replicas. more is the number of replicas left out.
 func (d *Description) replicas(now time.Time) (t Table, more int) {
 	all := listed(d.Status)
 	want := int(total(d.Status))
@@ -204,7 +205,7 @@ func (d *Description) events(now time.Time) Table {
 	return t
 }
 
-// EventTime is when an event was last seen, whichever of the two event APIs it was written with.
+// EventTime returns when an event was last seen, for events of both event APIs.
 func EventTime(e *corev1.Event) time.Time {
 	switch {
 	case e.Series != nil && !e.Series.LastObservedTime.IsZero():
@@ -225,7 +226,7 @@ func eventCount(e *corev1.Event) int32 {
 	return e.Count
 }
 
-// Troubled names the pods of replicas that do not run though they should, at most n of them, the worst first.
+// Troubled returns the names of at most n pods of replicas that should run and do not, the worst first.
 func Troubled(s *batch.JobStatus, n int) []string {
 	var names []string
 	for _, r := range byUrgency(listed(s)) {

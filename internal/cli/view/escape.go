@@ -7,12 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// own begins the control sequences that this package draws with, in place of the escape character. No text has this byte: it
-// does not occur in UTF-8, and Escape leaves none in what is not.
+// own replaces the escape character at the beginning of this package's control sequences. No text contains this byte:
+// it does not occur in UTF-8, and Escape removes it from other bytes.
 const own = "\xff"
 
-// Escape replaces control characters and bytes that are not UTF-8 by the escapes of JSON and Go, so that a terminal shows them
-// and does not obey them. Line breaks and tabs stay.
+// Escape replaces control characters and bytes that are not UTF-8 by the escapes of JSON and Go, so that a terminal
+// shows them and does not interpret them. Line breaks and tabs stay.
 func Escape(s string) string {
 	if !strings.ContainsFunc(s, obeyed) && utf8.ValidString(s) {
 		return s
@@ -37,7 +37,7 @@ func Escape(s string) string {
 
 func obeyed(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
 
-// Terminal returns a text as it may be written to a terminal: with the control sequences of this package, and all others
+// Terminal returns a text for a terminal: the control sequences of this package take effect, and all others are
 // escaped.
 func Terminal(text string) string {
 	var b strings.Builder

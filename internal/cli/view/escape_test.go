@@ -35,7 +35,7 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// What is shown escaped takes its place in the columns too.
+// TestTableOfControlSequences verifies that escaped characters count in the widths of columns.
 func TestTableOfControlSequences(t *testing.T) {
 	table := Table{Header: []string{"NAME", "WHY"}, Rows: [][]Cell{Plainly("a\x1b[2J", "b\r"), Plainly("c", "d")}}
 	want := "NAME         WHY\na\\u001b[2J   b\\r\nc            d"

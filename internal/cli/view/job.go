@@ -11,20 +11,20 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// Job is the input of all that this package draws of a job.
+// Job is the input for everything that this package renders about a job.
 type Job struct {
-	// Kind is the job's kind, for example GenericJob; Ref addresses it, for example genericjob/mnist.
+	// Kind is the job's kind, for example GenericJob. Ref is its address, for example genericjob/mnist.
 	Kind, Ref       string
 	Namespace, Name string
-	// Queue of the t9k-scheduler; empty for the default scheduler.
+	// Queue is the queue of the t9k-scheduler; empty for the default scheduler.
 	Queue   string
 	Created time.Time
 	Status  *batch.JobStatus
-	// Normal is the job's normal form; nil where it is not known or the spec cannot be carried out.
+	// Normal is the converted job; nil if it is not known or the spec is invalid.
 	Normal *engine.Job
 }
 
-// Jobs lists jobs in a table.
+// Jobs returns a table of jobs.
 func Jobs(jobs []Job, now time.Time, withNamespace, wide bool) Table {
 	t := Table{Header: []string{"KIND", "NAME", "PHASE", "READY", "RESTARTS", "AGE"}}
 	if wide {
@@ -59,7 +59,7 @@ func phaseCell(p batch.JobPhase) Cell {
 	return Cell{Text: orDash(string(p)), Colour: phaseColour(string(p))}
 }
 
-// phaseColour serves the phases of jobs and of replicas alike.
+// phaseColour returns the colour of a phase of a job or replica.
 func phaseColour(phase string) Colour {
 	switch phase {
 	case string(batch.JobRunning), string(batch.JobSucceeded):
@@ -75,7 +75,7 @@ func phaseColour(phase string) Colour {
 	}
 }
 
-// ready is the number of replicas that run, of those wanted.
+// ready returns the numbers of running and of wanted replicas as text.
 func ready(s *batch.JobStatus) string {
 	if s.Phase == "" {
 		return "-"
@@ -83,13 +83,13 @@ func ready(s *batch.JobStatus) string {
 	return fmt.Sprintf("%d/%d", s.Aggregate.Running, total(s))
 }
 
-// total is the number of replicas that the job wants.
+// total returns the number of replicas that the job wants.
 func total(s *batch.JobStatus) int32 {
 	a := &s.Aggregate
 	return a.Creating + a.Pending + a.Running + a.Succeeded + a.Failed + a.Unknown + a.Deleted
 }
 
-// Age returns how long ago a time was, in words; a dash for the zero time.
+// Age returns how long ago a time was, as text; a dash for the zero time.
 func Age(t, now time.Time) string { return age(t, now) }
 
 func age(t, now time.Time) string {

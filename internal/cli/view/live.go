@@ -13,20 +13,20 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// Live is what the live picture of one job is drawn from.
+// Live is the input for the live picture of one job.
 type Live struct {
 	Job
 	Ages Ages
-	// Notice is trouble in watching the job, such as a lost connection; empty for none.
+	// Notice is a problem with watching the job, such as a lost connection; empty if there is none.
 	Notice string
 }
 
-// Frame draws jobs, one below the other, in at most height lines of at most width characters. The replicas of a job that do
-// not all fit are summed up by role, and those that need a look come first. Jobs that do not all fit are one line each, and
-// again those that need a look come first.
+// Frame renders jobs one below the other, in at most height lines of at most width characters. If the replicas of a job
+// do not all fit, the frame counts them by role and lists the most urgent ones. If the jobs do not all fit, each takes
+// one line, the most urgent ones first.
 func Frame(jobs []Live, now time.Time, st Style, width, height int) []string {
 	heads := make([][]string, len(jobs))
-	left := height - (len(jobs) - 1) // what remains beside all heads and the lines between them
+	left := height - (len(jobs) - 1) // the space besides all heads and the lines between them
 	for i := range jobs {
 		heads[i] = jobs[i].head(now, st, width)
 		left -= len(heads[i])
@@ -48,7 +48,7 @@ func Frame(jobs []Live, now time.Time, st Style, width, height int) []string {
 	return lines
 }
 
-// lines draws a job below its head, as far as height allows.
+// lines renders a job below its head, as far as height allows.
 func (j *Live) lines(head []string, now time.Time, st Style, width, height int) []string {
 	all := listed(j.Status)
 	want := int(total(j.Status))
@@ -64,7 +64,7 @@ func (j *Live) lines(head []string, now time.Time, st Style, width, height int) 
 	if len(lines) > height {
 		return clip(head, height)
 	}
-	// An empty line, the header and the line that tells what is left out.
+	// This leaves room for an empty line, the header and the line that counts what is left out.
 	room := height - len(lines) - 3
 	if room < 1 {
 		return lines
@@ -76,7 +76,7 @@ func (j *Live) lines(head []string, now time.Time, st Style, width, height int) 
 	return append(lines, andMore(want-shown, "", st, width)...)
 }
 
-// firstOf gathers the header and as many rows as fit into room lines, and counts these rows.
+// firstOf returns the header and as many rows as fit into room lines, and the number of these rows.
 func firstOf(blocks [][]string, room int) (lines []string, shown int) {
 	for i, block := range blocks {
 		if len(lines)+len(block) > room {
@@ -95,12 +95,12 @@ func andMore(n int, which string, st Style, width int) []string {
 	return []string{st.Paint(Dim, cut(fmt.Sprintf("… and %d more%s", n, which), width))}
 }
 
-// phaseUrgency lists the phases of jobs in the order in which people want to look at them.
+// phaseUrgency lists the phases of jobs, the most urgent first.
 var phaseUrgency = []batch.JobPhase{
 	batch.JobFailed, batch.JobUnknown, "", batch.JobPending, batch.JobResuming, batch.JobPaused, batch.JobRunning, batch.JobSucceeded,
 }
 
-// overview draws many jobs, one to a line.
+// overview renders many jobs, one to a line.
 func overview(jobs []Live, now time.Time, st Style, width, height int) []string {
 	sorted := slices.Clone(jobs)
 	slices.SortStableFunc(sorted, func(a, b Live) int {
@@ -111,7 +111,7 @@ func overview(jobs []Live, now time.Time, st Style, width, height int) []string 
 	for i := range sorted {
 		t.Rows = append(t.Rows, sorted[i].overviewRow(now))
 	}
-	// An empty line and the line that tells what is left out.
+	// This leaves room for an empty line and the line that counts what is left out.
 	table, shown := firstOf(t.blocks(st, "", width), height-len(lines)-2)
 	if shown == 0 {
 		return clip(lines, height)
@@ -134,7 +134,7 @@ func (j *Live) overviewRow(now time.Time) []Cell {
 	return []Cell{{Text: j.Ref}, phase, {Text: ready(j.Status)}, {Text: fmt.Sprint(j.Status.Restarts)}, {Text: orDash(waited)}, {Text: orDash(ran)}, why}
 }
 
-// phaseSums counts jobs, which are in the order of their phases, by phase.
+// phaseSums counts jobs by phase. The jobs must be sorted by phase.
 func phaseSums(jobs []Live) string {
 	var parts []string
 	for i := 0; i < len(jobs); {
@@ -160,7 +160,7 @@ func (j *Live) table(rows []replica, now time.Time) Table {
 	return t
 }
 
-// head is the job in one line, where it fits, and below it why it is where it is.
+// head renders the job in one line if it fits, and below it the reason for its phase.
 func (j *Live) head(now time.Time, st Style, width int) []string {
 	s := j.Status
 	facts := []Cell{{Text: j.Ref, Colour: Bold}}
@@ -195,7 +195,7 @@ func (j *Live) head(now time.Time, st Style, width int) []string {
 	return lines
 }
 
-// flow writes facts two spaces apart, in as many lines as they need.
+// flow renders facts two spaces apart, in as many lines as they need.
 func flow(facts []Cell, st Style, width int) []string {
 	var lines []string
 	line, used := "", 0
@@ -219,7 +219,7 @@ func clip(lines []string, n int) []string {
 	return lines[:max(0, min(n, len(lines)))]
 }
 
-// Count writes a number with its noun.
+// Count returns a number with its noun.
 func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -227,7 +227,7 @@ func Count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Summary describes a job that has ended: its result, how long it took and why it ended.
+// Summary renders a job that has ended: its result, how long it took and why it ended.
 func Summary(j Job, st Style, width int) []string {
 	_, succeeded := Finished(j.Status)
 	word := Cell{Text: "Failed", Colour: Bad}

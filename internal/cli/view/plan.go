@@ -10,8 +10,8 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// Plan says in one line how large a training job is, who decides its end and what bounds it; empty for a job that only has
-// what its manifest says of every replica.
+// Plan returns in one line how large a training job is, which replica decides its end and what bounds it; empty if
+// the spec has none of these.
 func (j *Job) Plan() string {
 	n := j.Normal
 	if n == nil {
@@ -36,7 +36,7 @@ func (j *Job) Plan() string {
 	return strings.Join(parts, "; ")
 }
 
-// size is the number of replicas wanted, and the bounds where it may change.
+// size returns the number of wanted replicas, with the bounds of an elastic job, as text.
 func size(n *engine.Job) string {
 	if n.Elastic == nil {
 		return fmt.Sprint(n.Replicas())
@@ -44,7 +44,7 @@ func size(n *engine.Job) string {
 	return fmt.Sprintf("%d %s", n.Replicas(), bounds(n))
 }
 
-// bounds are those of an elastic job's size; empty for another job.
+// bounds returns the bounds of an elastic job's size as text; empty for other jobs.
 func bounds(n *engine.Job) string {
 	if n == nil || n.Elastic == nil {
 		return ""
@@ -52,7 +52,7 @@ func bounds(n *engine.Job) string {
 	return fmt.Sprintf("(elastic %d-%d)", n.Elastic.Min, n.Elastic.Max)
 }
 
-// master is the one replica whose end is that of the job, as ROLE-RANK; empty where there is no such replica.
+// master returns the one replica whose end decides the job, as ROLE-RANK; empty if there is no such replica.
 func master(n *engine.Job) string {
 	if n == nil || len(n.Success) != 1 || len(n.Failure) != 1 || len(n.Success[0].Members) != 1 ||
 		!slices.Equal(n.Success[0].Members, n.Failure[0].Members) {
@@ -62,7 +62,7 @@ func master(n *engine.Job) string {
 	return fmt.Sprintf("%s-%d", n.Roles[m.Role].Type, m.Rank)
 }
 
-// rendezvous is where the replicas of a job that torchrun starts find each other: HOST:PORT and by what means.
+// rendezvous returns where and how the replicas of a torchrun job find each other, as text with HOST:PORT.
 func rendezvous(n *engine.Job) string {
 	if len(n.Roles) == 0 || n.Roles[0].Main >= len(n.Roles[0].Template.Spec.Containers) {
 		return ""
@@ -84,7 +84,7 @@ func rendezvous(n *engine.Job) string {
 	return fmt.Sprintf("%s by %s", endpoint, option("--rdzv_backend"))
 }
 
-// restarts counts the incidents of a job, or those that are charged against the limit where there is one: 1 of 3 restarts.
+// restarts returns the number of incidents, or of charged incidents if there is a limit, as text: 1 of 3 restarts.
 func (j *Job) restarts() string {
 	number, of := j.restartCount()
 	if of == 1 {
@@ -93,7 +93,7 @@ func (j *Job) restarts() string {
 	return number + " restarts"
 }
 
-// restartCount is the number in restarts, and the last one that it names.
+// restartCount returns the number for restarts as text. of is the last figure in the text, which decides the plural.
 func (j *Job) restartCount() (number string, of int32) {
 	if j.Normal == nil || j.Normal.RestartLimit == nil {
 		return fmt.Sprint(j.Status.Restarts), j.Status.Restarts
@@ -101,7 +101,8 @@ func (j *Job) restartCount() (number string, of int32) {
 	return fmt.Sprintf("%d of %d", j.Status.BackoffCount, *j.Normal.RestartLimit), *j.Normal.RestartLimit
 }
 
-// deadline says when a job runs out of time.
+// deadline returns the job's deadline as text; empty if there is none. While the job is active, the text includes the
+// time at which the deadline passes.
 func (j *Job) deadline(now time.Time) string {
 	n := j.Normal
 	if n == nil || n.Deadline == nil {
@@ -115,7 +116,8 @@ func (j *Job) deadline(now time.Time) string {
 	return fmt.Sprintf("%s, at %s (%s)", n.Deadline, end.UTC().Format(time.RFC3339), j.timeLeft(now))
 }
 
-// timeLeft is when a job runs out of time: "in 59m"; empty where it has no deadline or the clock does not run.
+// timeLeft returns the time until the deadline as text: "in 59m", or "passed"; empty if there is no deadline or the job
+// is not active.
 func (j *Job) timeLeft(now time.Time) string {
 	finished, _ := Finished(j.Status)
 	if j.Normal == nil || j.Normal.Deadline == nil || j.Status.StartTime == nil || finished || j.Status.Phase == batch.JobPaused {

@@ -11,20 +11,20 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// Ages tells when the pods of a job were created, by their UID.
+// Ages holds the creation times of a job's pods by their UID.
 type Ages map[string]time.Time
 
-// replica is one line of a table of replicas.
+// replica is one line in a table of replicas.
 type replica struct {
 	*batch.ReplicaStatus
 	role string
 	rank int
 }
 
-// short is the replica's name within its job: ROLE-RANK.
+// short returns the replica's name within its job: ROLE-RANK.
 func (r *replica) short() string { return r.role + "-" + strconv.Itoa(r.rank) }
 
-// listed gathers the replicas that the status lists one by one, by role and rank.
+// listed returns the replicas that the status lists one by one, by role and rank.
 func listed(s *batch.JobStatus) []replica {
 	var all []replica
 	for i := range s.Tasks {
@@ -39,7 +39,7 @@ func listed(s *batch.JobStatus) []replica {
 	return all
 }
 
-// RankOf reads the rank at the end of a replica's name; -1 where there is none.
+// RankOf returns the rank at the end of a replica's name; -1 if there is none.
 func RankOf(name string) int {
 	rank, err := strconv.Atoi(name[strings.LastIndexByte(name, '-')+1:])
 	if err != nil {
@@ -68,7 +68,7 @@ func (r *replica) detailColour() Colour {
 	return Dim
 }
 
-// detail says what the phase alone does not: how the containers ended, or why they have not started.
+// detail returns what the phase alone does not show: how the containers ended, or why they have not started.
 func (r *replica) detail() string {
 	parts := make([]string, 0, 2)
 	if r.Reason != "" {
@@ -80,9 +80,9 @@ func (r *replica) detail() string {
 	return strings.Join(parts, ", ")
 }
 
-// exitCode names the exit code other than 0, with the container's name where there are several.
+// exitCode returns a non-zero exit code as text, with the container's name if there are several containers.
 func exitCode(r *batch.ReplicaStatus) string {
-	if r.Phase == batch.ReplicaSucceeded { // whatever its sidecars ended with
+	if r.Phase == batch.ReplicaSucceeded { // the exit codes of sidecars do not count
 		return ""
 	}
 	for _, c := range r.Containers {
@@ -97,14 +97,14 @@ func exitCode(r *batch.ReplicaStatus) string {
 	return ""
 }
 
-// phaseOrder lists the phases of replicas in the order in which people want to look at them.
+// phaseOrder lists the phases of replicas, the most urgent first.
 var phaseOrder = []batch.ReplicaPhase{
 	batch.ReplicaFailed, batch.ReplicaUnknown, batch.ReplicaPending, batch.ReplicaCreating, batch.ReplicaDeleted,
 	batch.ReplicaRunning, batch.ReplicaSucceeded,
 }
 
-// byUrgency puts the replicas first that need a look: failed ones, then those that do not get going, then those that had
-// to be restarted.
+// byUrgency returns the replicas sorted by urgency: failed ones first, then those that do not start, then restarted
+// ones.
 func byUrgency(all []replica) []replica {
 	sorted := slices.Clone(all)
 	sort.SliceStable(sorted, func(a, b int) bool {
@@ -117,10 +117,10 @@ func byUrgency(all []replica) []replica {
 	return sorted
 }
 
-// nothing is what a table of counts shows for 0.
+// nothing is the text for 0 in a table of counts.
 const nothing = "·"
 
-// roleSums counts the replicas of each role by phase, those included that the status sums up.
+// roleSums counts the replicas of each role by phase, including those that the status does not list.
 func roleSums(s *batch.JobStatus) Table {
 	t := Table{Header: []string{"ROLE", "TOTAL"}}
 	for _, p := range phaseOrder {
@@ -157,7 +157,7 @@ func countPhases(task *batch.Tasks) (count map[batch.ReplicaPhase]int, sum int) 
 	return count, sum
 }
 
-// countRanks counts the ranks in a list of ranges such as "0-41,57".
+// countRanks returns the number of ranks in a list of ranges such as "0-41,57".
 func countRanks(ranges string) int {
 	n := 0
 	for part := range strings.SplitSeq(ranges, ",") {
@@ -177,7 +177,7 @@ func countRanks(ranges string) int {
 	return n
 }
 
-// rangesOf writes ranks, which must be in order, as ranges such as "0-41,57".
+// rangesOf returns sorted ranks as ranges such as "0-41,57".
 func rangesOf(ranks []int) string {
 	var b strings.Builder
 	for i := 0; i < len(ranks); {
@@ -197,7 +197,7 @@ func rangesOf(ranks []int) string {
 	return b.String()
 }
 
-// Several names replicas of a role, whose ranks must be in order: worker-3, or worker-[0-2,5].
+// Several returns the name of replicas of a role: worker-3, or worker-[0-2,5]. The ranks must be sorted.
 func Several(role string, ranks []int) string {
 	if len(ranks) == 1 {
 		return fmt.Sprintf("%s-%d", role, ranks[0])
@@ -205,7 +205,7 @@ func Several(role string, ranks []int) string {
 	return fmt.Sprintf("%s-[%s]", role, rangesOf(ranks))
 }
 
-// Failure says how a failed replica ended, for use behind its name.
+// Failure returns how a failed replica ended, as text to follow its name.
 func Failure(r *batch.ReplicaStatus) string {
 	return join("failed", (&replica{ReplicaStatus: r}).detail())
 }

@@ -8,7 +8,7 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// Roles sums up the roles of a job: "worker × 4, ps × 2", "worker × 2 (elastic 2-4)".
+// Roles returns the roles of a job as text: "worker × 4, ps × 2", "worker × 2 (elastic 2-4)".
 func Roles(job *engine.Job) string {
 	var parts []string
 	for i := range job.Roles {
@@ -17,7 +17,7 @@ func Roles(job *engine.Job) string {
 	return strings.TrimSpace(strings.Join(parts, ", ") + " " + bounds(job))
 }
 
-// restartPolicy says in words when the replicas of a role are restarted.
+// restartPolicy returns when the replicas of a role are restarted, as text.
 func restartPolicy(job *engine.Job, r engine.Restart) string {
 	policy := "Never"
 	switch {
@@ -46,7 +46,7 @@ func restartPolicy(job *engine.Job, r engine.Restart) string {
 	return policy
 }
 
-// codes lists exit codes where they matter: " but after exit code 137, 143".
+// codes returns exit codes as text if they matter: " but after exit code 137, 143".
 func codes(what string, ranges []engine.CodeRange, matter bool) string {
 	if !matter || len(ranges) == 0 {
 		return ""

@@ -7,18 +7,18 @@ import (
 	"unicode/utf8"
 )
 
-// Screen draws frames over one another at the lower end of a terminal, so that what stood there before scrolls away as usual.
+// Screen draws frames over one another at the lower end of a terminal, so that earlier output scrolls away as usual.
 type Screen struct {
 	out io.Writer
 	// drawn holds the width in characters of each line of the last frame.
 	drawn []int
 }
 
-// NewScreen draws on a terminal.
+// NewScreen returns a screen that draws on a terminal.
 func NewScreen(out io.Writer) *Screen { return &Screen{out: out} }
 
-// Draw replaces the last frame. width is the terminal's present one: lines of the last frame that it has wrapped since are
-// cleared too.
+// Draw replaces the last frame. width is the terminal's current width: Draw also clears lines of the last frame that
+// the terminal has wrapped since.
 func (s *Screen) Draw(lines []string, width int) error {
 	var b strings.Builder
 	up := 0
@@ -40,7 +40,7 @@ func (s *Screen) Draw(lines []string, width int) error {
 	return nil
 }
 
-// visible counts the characters of a line that are no escape sequence.
+// visible returns the number of characters of a line outside of escape sequences.
 func visible(l string) int {
 	n := 0
 	for {

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// display is a terminal without bounds that understands what Screen writes; it wraps nothing.
+// display is an unbounded terminal that interprets the output of Screen and wraps nothing.
 type display struct {
 	lines    [][]rune
 	row, col int

@@ -11,7 +11,7 @@ type Cell struct {
 	Colour Colour
 }
 
-// Plainly makes cells without colour.
+// Plainly returns cells without colour.
 func Plainly(texts ...string) []Cell {
 	cells := make([]Cell, len(texts))
 	for i, t := range texts {
@@ -20,23 +20,23 @@ func Plainly(texts ...string) []Cell {
 	return cells
 }
 
-// Table is a header and rows, written in columns three spaces apart. A row may be shorter than the header.
+// Table is a header and rows, rendered in columns three spaces apart. A row may be shorter than the header.
 type Table struct {
 	Header []string
 	Rows   [][]Cell
-	// Text says that the last column holds sentences: where there is little room, they stand below their rows.
+	// Text is true if the last column holds sentences. If there is little room, they are placed below their rows.
 	Text bool
 }
 
 const (
 	columnGap = 3
-	// leastText is the least width of a column of sentences; hanging is the indent of those that stand below their row.
+	// leastText is the least width of a column of sentences. hanging is the indent of sentences below their row.
 	leastText = 30
 	hanging   = "    "
 )
 
-// Lines draws the table, each line indented and at most width characters long; 0 stands for no bound. A table that is too
-// wide loses its empty columns, and then its cells are wrapped. Nothing is cut.
+// Lines renders the table. Each line is indented and at most width characters long; 0 means unbounded. A table that is
+// too wide loses its empty columns, and then its cells are wrapped. Nothing is cut off.
 func (t Table) Lines(st Style, indent string, width int) []string {
 	var lines []string
 	for _, block := range t.blocks(st, indent, width) {
@@ -58,7 +58,7 @@ func (t Table) escaped() Table {
 	return t
 }
 
-// blocks draws the header, if there is one, and each row, each in as many lines as it needs.
+// blocks renders the header, if there is one, and each row, each in as many lines as it needs.
 func (t Table) blocks(st Style, indent string, width int) [][]string {
 	t = t.escaped()
 	l := layout{Table: t, gap: columnGap, widths: columnWidths(t)}
@@ -87,7 +87,7 @@ type layout struct {
 	Table
 	gap    int
 	widths []int
-	// below is the width of the last column where it stands below its rows, otherwise 0.
+	// below is the width of the last column if it is placed below its rows, otherwise 0.
 	below int
 }
 
@@ -110,7 +110,7 @@ func columnWidths(t Table) []int {
 	return widths
 }
 
-// total is the width of the widest line.
+// total returns the width of the widest line.
 func (l *layout) total() int {
 	n := 0
 	for i, w := range l.widths {
@@ -122,7 +122,7 @@ func (l *layout) total() int {
 	return n
 }
 
-// fit changes the columns until they need no more than room characters.
+// fit changes the columns until they need at most room characters.
 func (l *layout) fit(room int) {
 	if l.total() <= room {
 		return
@@ -160,7 +160,7 @@ func (l *layout) fit(room int) {
 	}
 }
 
-// dropEmpty removes the columns that say nothing in any row. The first one says what a row is about and stays.
+// dropEmpty removes the columns that are empty in all rows, except for the first column, which identifies the row.
 func (l *layout) dropEmpty() {
 	var says []bool
 	for _, row := range l.Rows {
@@ -194,7 +194,7 @@ func kept[T any](all []T, keep []bool) []T {
 	return some
 }
 
-// draw writes a row in as many lines as its cells need.
+// draw renders a row in as many lines as its cells need.
 func (l *layout) draw(st Style, indent string, row []Cell) []string {
 	columns := make([][]string, len(row))
 	height := 0
@@ -231,7 +231,8 @@ func (l *layout) draw(st Style, indent string, row []Cell) []string {
 	return lines
 }
 
-// Wrap breaks a text into indented lines of at most width characters; 0 stands for no bound. An empty text has none.
+// Wrap breaks a text into indented lines of at most width characters; 0 means unbounded. It returns no lines for an
+// empty text.
 func Wrap(s, indent string, width int) []string {
 	if s == "" {
 		return nil
@@ -243,7 +244,7 @@ func Wrap(s, indent string, width int) []string {
 	return lines
 }
 
-// wrap breaks a text into lines of at most width characters, between words where that is possible; 0 stands for no bound.
+// wrap breaks a text into lines of at most width characters, between words if possible; 0 means unbounded.
 func wrap(s string, width int) []string {
 	if width <= 0 || utf8.RuneCountInString(s) <= width {
 		return []string{s}
@@ -270,7 +271,8 @@ func wrap(s string, width int) []string {
 	return append(lines, line)
 }
 
-// breakBefore is where a word that is longer than width is broken: behind punctuation in its second half, or else at width.
+// breakBefore returns where to break a word that is longer than width: after punctuation in the second half of the
+// line, or at width.
 func breakBefore(word []rune, width int) int {
 	for at := width; at > width/2; at-- {
 		if strings.ContainsRune("-/,.:;=_", word[at-1]) {

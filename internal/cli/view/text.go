@@ -1,5 +1,5 @@
-// Package view turns jobs into text for people: tables, the live picture of a running job, the lines that tell of its
-// transitions and its full description. It is pure: the clock, the width and the height are arguments.
+// Package view renders jobs as text for people: tables, the live picture of a running job, transitions and the full
+// description. It is pure: the clock, the width and the height are arguments. Start reading at Job.
 package view
 
 import (
@@ -10,7 +10,7 @@ import (
 // Colour is the SGR parameter of a text; empty for plain text.
 type Colour string
 
-// The colours in use, with what they stand for.
+// These are the colours in use and their meanings.
 const (
 	Plain Colour = ""
 	Bold  Colour = "1"
@@ -20,13 +20,13 @@ const (
 	Wait  Colour = "33"
 )
 
-// Style says how text may be adorned. The zero value is plain.
+// Style selects how text is decorated. The zero value is plain.
 type Style struct {
-	// Colour allows escape sequences.
+	// Colour allows escape sequences for colours.
 	Colour bool
 }
 
-// Paint wraps s in the escape sequences of a colour, where the style allows.
+// Paint wraps s in the escape sequences of a colour if the style allows it.
 func (st Style) Paint(c Colour, s string) string {
 	if !st.Colour || c == Plain || s == "" {
 		return s
@@ -34,7 +34,7 @@ func (st Style) Paint(c Colour, s string) string {
 	return own + "[" + string(c) + "m" + s + own + "[0m"
 }
 
-// cut shortens s to n characters and marks what is missing.
+// cut shortens s to n characters and marks the cut.
 func cut(s string, n int) string {
 	switch {
 	case n <= 0:
@@ -47,5 +47,5 @@ func cut(s string, n int) string {
 	return string([]rune(s)[:n-1]) + "…"
 }
 
-// oneLine flattens a message, so that it cannot break a table or a redrawn screen.
+// oneLine joins the lines of a message, so that it cannot break a table or a redrawn screen.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -9,7 +9,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// ran is for how long the job has run as a whole, debug mode apart.
+// ran returns for how long the job has run in total, without debug mode.
 func (j *Job) ran(now time.Time) time.Duration {
 	ran := time.Duration(j.Status.RunSeconds) * time.Second
 	c := Condition(j.Status, batch.JobRunningCondition)
@@ -19,7 +19,7 @@ func (j *Job) ran(now time.Time) time.Duration {
 	return ran
 }
 
-// lasted is the time from the job's creation to its end, or until now.
+// lasted returns the time from the job's creation to its end, or until now.
 func (j *Job) lasted(now time.Time) time.Duration {
 	if j.Created.IsZero() {
 		return 0
@@ -30,10 +30,10 @@ func (j *Job) lasted(now time.Time) time.Duration {
 	return max(0, now.Sub(j.Created))
 }
 
-// waited is the time in which the job existed and did not run: it was in a queue, being started or restarted, or paused.
+// waited returns for how long the job has existed without running: it was in a queue, starting, restarting or paused.
 func (j *Job) waited(now time.Time) time.Duration { return max(0, j.lasted(now)-j.ran(now)) }
 
-// times says how long the job waited and ran, in that order; empty where it is not known when it was created.
+// times returns how long the job waited and ran, as texts; empty if its creation time is not known.
 func (j *Job) times(now time.Time) (waited, ran string) {
 	if j.Created.IsZero() {
 		return "", ""

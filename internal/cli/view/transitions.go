@@ -8,16 +8,16 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// Transition is one thing that happened to a job or to some of its replicas.
+// Transition is a change of a job or of some of its replicas.
 type Transition struct {
 	// Who is the job, a replica (ROLE-RANK) or several replicas of a role (ROLE-[RANKS]).
 	Who string
-	// What happened, in one line.
+	// What describes the change in one line.
 	What   string
 	Colour Colour
 }
 
-// Line renders a transition behind the time at which it was seen.
+// Line renders a transition after the time at which it was seen.
 func (t Transition) Line(at string, st Style, whoWidth int) string {
 	return fmt.Sprintf("%s  %-*s  %s", at, whoWidth, t.Who, st.Paint(t.Colour, t.What))
 }
@@ -25,7 +25,7 @@ func (t Transition) Line(at string, st Style, whoWidth int) string {
 // grouped is the least number of replicas with the same transition that share one line.
 const grouped = 4
 
-// Transitions lists what happened between two states of a job. A nil first state stands for an empty one.
+// Transitions returns the changes between two states of a job. A nil first state means an empty one.
 func Transitions(ref string, old, now *batch.JobStatus) []Transition {
 	if old == nil {
 		old = &batch.JobStatus{}
@@ -52,8 +52,8 @@ func jobTransition(ref string, old, now *batch.JobStatus) (Transition, bool) {
 	return Transition{Who: ref, What: what, Colour: phaseColour(string(now.Phase))}, true
 }
 
-// waitsFor returns the reason that a job does not run if people can do something about it. Another number of running replicas
-// is not such a reason.
+// waitsFor returns why a job does not run, if people can do something about it. It ignores changes of the number of
+// running replicas.
 func waitsFor(s *batch.JobStatus) string {
 	c := Condition(s, batch.JobRunningCondition)
 	switch c.Reason {
@@ -65,7 +65,7 @@ func waitsFor(s *batch.JobStatus) string {
 	return ""
 }
 
-// change is what happened to a replica, without its rank: replicas with the same change share a line.
+// change is the change of a replica without its rank. Replicas with equal changes share a line.
 type change struct {
 	role, what string
 	colour     Colour
@@ -105,7 +105,7 @@ func replicaTransitions(old, now *batch.JobStatus) []Transition {
 	return all
 }
 
-// replicaChange says what happened to a replica; empty for nothing worth a line.
+// replicaChange returns the change of a replica as text; empty if it is not worth a line.
 func replicaChange(old, now *batch.ReplicaStatus) (string, Colour) {
 	colour := phaseColour(string(now.Phase))
 	switch {
@@ -123,7 +123,7 @@ func replicaChange(old, now *batch.ReplicaStatus) (string, Colour) {
 	return join(string(now.Phase), (&replica{ReplicaStatus: now}).detail()), colour
 }
 
-// replacement says that a replica has a new pod, and why.
+// replacement returns a text about the new pod of a replica and the reason for it.
 func replacement(old, now *batch.ReplicaStatus) string {
 	what := fmt.Sprintf("replaced without charge, attempt %d", now.Attempt+1)
 	if now.RestartCount > old.RestartCount {
@@ -138,7 +138,7 @@ func replacement(old, now *batch.ReplicaStatus) string {
 	return what
 }
 
-// endedWith is the exit code that led to a restart. The status may still show it of the old pod.
+// endedWith returns the exit code that led to a restart. The status may still show it for the old pod.
 func endedWith(old, now *batch.ReplicaStatus) string {
 	if code := exitCode(now); code != "" && now.Phase == batch.ReplicaCreating {
 		return code

@@ -14,12 +14,12 @@ import (
 	"tensorstack.dev/batch/internal/testing/golden"
 )
 
-// now is the fixed clock of these tests; a job of theirs started a minute earlier.
+// now is the fixed clock of these tests. Their jobs started a minute earlier.
 var now = time.Date(2026, 5, 4, 12, 1, 0, 0, time.UTC)
 
 var start = metav1.NewTime(now.Add(-time.Minute))
 
-// st makes the status of a job mnist from phases by role, as the controller would write it.
+// st returns the status of a job mnist with phases by role, as the controller would write it.
 func st(phase batch.JobPhase, tasks ...batch.Tasks) *batch.JobStatus {
 	s := &batch.JobStatus{Phase: phase, Tasks: tasks, StartTime: &start, RunMode: batch.RunImmediate}
 	for i := range tasks {
@@ -35,7 +35,7 @@ func st(phase batch.JobPhase, tasks ...batch.Tasks) *batch.JobStatus {
 	return s
 }
 
-// task makes the status of a role. edit changes the replica of each rank.
+// task returns the status of a role. edit changes the replica of each rank.
 func task(role string, n int, phase batch.ReplicaPhase, edit func(rank int, r *batch.ReplicaStatus)) batch.Tasks {
 	t := batch.Tasks{Type: role}
 	for rank := range n {
@@ -68,7 +68,7 @@ func live(s *batch.JobStatus) Live {
 	return Live{Job: Job{Kind: "GenericJob", Ref: "genericjob/mnist", Namespace: "team", Name: "mnist", Created: start.Time, Status: s}, Ages: ages}
 }
 
-// thirty are 12 jobs that wait, 9 that run, 8 that have succeeded and one that has failed, in turn.
+// thirty returns 12 jobs that wait, 9 that run, 8 that have succeeded and one that has failed, in turn.
 func thirty(pending, running *batch.JobStatus) []Live {
 	good := with(st(batch.JobSucceeded, task("worker", 2, batch.ReplicaSucceeded, nil)), batch.JobCompleted, metav1.ConditionTrue, batch.ReasonSuccessRule, "Every replica has succeeded.")
 	bad := with(st(batch.JobFailed, task("worker", 2, batch.ReplicaFailed, nil)), batch.JobFailedCondition, metav1.ConditionTrue, batch.ReasonReplicaFailed,
@@ -284,7 +284,7 @@ func TestDescription(t *testing.T) {
 	golden.Compare(t, "testdata/description.txt", text)
 }
 
-// training is the normal form of an elastic training job as torchrun runs it.
+// training returns the converted form of an elastic training job that torchrun runs.
 func training() *engine.Job {
 	limit, deadline := int32(3), time.Hour
 	rule := []engine.Rule{{Text: `{"worker":[0]}`, Members: []engine.Member{{}}}}
@@ -325,7 +325,7 @@ func TestTraining(t *testing.T) {
 	golden.Compare(t, "testdata/training.txt", b.String())
 }
 
-// How a job's TensorBoard is stands in its description, one line whatever it is.
+// TestDescribedTensorBoard verifies that the description shows the state of a job's TensorBoard in one line.
 func TestDescribedTensorBoard(t *testing.T) {
 	for want, told := range map[string]*batch.DependentStatus{
 		"": nil,

@@ -1,5 +1,5 @@
-// Package waiting tells who waits for nodes in a queue of the t9k-scheduler, in which order and why, and the place of a job among
-// them.
+// Package waiting lists the groups that wait for nodes in a queue of the t9k-scheduler, with their order and reasons,
+// and the place of a job among them. Start reading at List and Place.
 package waiting
 
 import (
@@ -20,7 +20,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/view"
 )
 
-// Waiter is a group with pods that wait for nodes, or such a pod without a group.
+// Waiter is a group with pods that wait for nodes, or a waiting pod without a group.
 type Waiter struct {
 	name     string
 	class    int
@@ -30,16 +30,16 @@ type Waiter struct {
 	why      string
 }
 
-// Classes of waiters, in the order in which the scheduler tries them.
+// These are the classes of waiters, in the order in which the scheduler tries them.
 const (
-	waitsToBeWhole = iota // lacks pods of a gang that runs
-	waitsWithRoom         // room is kept for it
+	waitsToBeWhole = iota // a running gang that lacks pods
+	waitsWithRoom         // the scheduler reserves room for it
 	waitsInTurn
 )
 
 var groupResource = scheduling.GroupVersion.WithResource("podgroups")
 
-// waitingPods lists the pods that wait for the t9k-scheduler, in all queues.
+// waitingPods returns the pods that wait for the t9k-scheduler, in all queues.
 func waitingPods(ctx context.Context, c *kit.Cluster) ([]corev1.Pod, error) {
 	list, err := c.Core.Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: fields.Set{
 		"spec.schedulerName": scheduling.SchedulerName, "spec.nodeName": "", "status.phase": string(corev1.PodPending)}.String()})
@@ -49,7 +49,7 @@ func waitingPods(ctx context.Context, c *kit.Cluster) ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
-// waiters finds those that wait in a queue, the next one first. A pod with a group is in the group's queue.
+// waiters returns the waiters of a queue, the next one first. A pod with a group waits in the group's queue.
 func waiters(queue string, groups []scheduling.PodGroup, pods []corev1.Pod) []Waiter {
 	byName := make(map[string]*scheduling.PodGroup, len(groups))
 	for i := range groups {
@@ -88,7 +88,7 @@ func waiterOf(g *scheduling.PodGroup, pods []*corev1.Pod) Waiter {
 	c := scheduled(g)
 	w.why = c.Message
 	switch {
-	case c.Status == metav1.ConditionTrue: // what is missing of it says so itself
+	case c.Status == metav1.ConditionTrue: // the missing pods' conditions hold the reason
 		w.why = whyPod(slices.MinFunc(pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) }))
 		bound := g.Status.Pending + g.Status.Running + g.Status.Unknown - int32(len(pods))
 		if bound+g.Status.Succeeded < g.Spec.MinMember {
@@ -100,7 +100,7 @@ func waiterOf(g *scheduling.PodGroup, pods []*corev1.Pod) Waiter {
 	return w
 }
 
-// whyPod is what the scheduler says of a pod that waits.
+// whyPod returns the scheduler's message about a waiting pod.
 func whyPod(p *corev1.Pod) string {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status != corev1.ConditionTrue {
@@ -110,7 +110,7 @@ func whyPod(p *corev1.Pod) string {
 	return ""
 }
 
-// Table lists those that wait, the next one first.
+// Table renders waiters in their order.
 func Table(waiting []Waiter, now time.Time, style view.Style, width int) []string {
 	if len(waiting) == 0 {
 		return []string{"  nobody"}
@@ -123,7 +123,7 @@ func Table(waiting []Waiter, now time.Time, style view.Style, width int) []strin
 	return t.Lines(style, "  ", width)
 }
 
-// List lists those that wait in a queue, the next one first.
+// List returns the waiters of a queue, the next one first.
 func List(ctx context.Context, c *kit.Cluster, queue string) ([]Waiter, error) {
 	groups, err := listGroups(ctx, c)
 	if err != nil {
@@ -136,7 +136,7 @@ func List(ctx context.Context, c *kit.Cluster, queue string) ([]Waiter, error) {
 	return waiters(queue, groups, pods), nil
 }
 
-// listGroups lists the groups of all namespaces.
+// listGroups returns the groups of all namespaces.
 func listGroups(ctx context.Context, c *kit.Cluster) ([]scheduling.PodGroup, error) {
 	list, err := c.Objects.Resource(groupResource).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -160,10 +160,10 @@ func scheduled(g *scheduling.PodGroup) scheduling.PodGroupCondition {
 	return scheduling.PodGroupCondition{}
 }
 
-// namedAhead is how many of those who are ahead of a job are named.
+// namedAhead is the largest number of waiters ahead of a job that are named.
 const namedAhead = 3
 
-// placeOf tells a group's place among those that wait, and who is ahead of it; empty where it does not wait.
+// placeOf returns a group's place among the waiters and the waiters ahead of it, as text; empty if it does not wait.
 func placeOf(name string, waiting []Waiter) string {
 	at := slices.IndexFunc(waiting, func(w Waiter) bool { return w.name == name })
 	if at < 0 {
@@ -184,7 +184,7 @@ func placeOf(name string, waiting []Waiter) string {
 	return text
 }
 
-// Place tells where a job stands among those that wait in its queue; empty where it does not wait.
+// Place returns a job's place among the waiters of its queue as text; empty if it does not wait.
 func Place(ctx context.Context, c *kit.Cluster, j *kit.Job, queue string) (string, error) {
 	pods, err := waitingPods(ctx, c)
 	if err != nil {

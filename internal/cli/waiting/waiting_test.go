@@ -15,7 +15,7 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// groupOf is a group of which that many pods have a node and that many wait.
+// groupOf returns a group with bound pods that have a node and waiting pods that have none.
 func groupOf(name, queue string, age time.Duration, priority, least, bound, waiting int32, status metav1.ConditionStatus, reason, message string) scheduling.PodGroup {
 	g := scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, CreationTimestamp: metav1.NewTime(noon.Add(-age))},
 		Spec:   scheduling.PodGroupSpec{Queue: queue, Priority: priority, MinMember: least},
@@ -91,7 +91,7 @@ func TestWaiters(t *testing.T) {
 	}
 }
 
-// words is a text without its layout, line by line.
+// words returns a text without its layout, line by line.
 func words(text string) string {
 	var lines []string
 	for line := range strings.Lines(strings.TrimSpace(text)) {

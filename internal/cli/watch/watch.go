@@ -1,5 +1,5 @@
-// Package watch keeps up with objects of a cluster by list and watch, through expired versions and through outages of the
-// API server, for as long as its caller wants.
+// Package watch observes objects of a cluster by list and watch. It continues after expired versions and outages of the
+// API server until its caller stops it. Start reading at Run.
 package watch
 
 import (
@@ -14,54 +14,54 @@ import (
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 )
 
-// Source is what is watched: the two calls of a client, narrowed down to a namespace and a selector.
+// Source is the pair of client calls that list and watch the objects, restricted to a namespace and a selector.
 type Source struct {
 	List  func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error)
 	Watch func(ctx context.Context, opts metav1.ListOptions) (apiwatch.Interface, error)
 }
 
-// Type tells the kinds of Change apart.
+// Type is the type of a Change.
 type Type int
 
 const (
-	// Listed: Objects are all that there are; what was known before and is not among them is gone.
+	// Listed means that Objects are all existing objects; objects known before that are not among them are gone.
 	Listed Type = iota
-	// Set: Objects holds one that is new or has changed.
+	// Set means that Objects holds one new or changed object.
 	Set
-	// Gone: Objects holds one that was deleted.
+	// Gone means that Objects holds one deleted object.
 	Gone
-	// Lost: the API server does not answer, for the reason Err. It is being tried again.
+	// Lost means that the API server does not answer, for the reason Err. Run tries again.
 	Lost
-	// Back: the API server answers again.
+	// Back means that the API server answers again.
 	Back
 )
 
-// Change is news of what is watched.
+// Change is a change of the watched objects or of the connection.
 type Change struct {
 	Type    Type
 	Objects []runtime.Object
 	Err     error
 }
 
-// Delays between attempts to reach an API server that does not answer.
+// These are the delays between attempts to reach an API server that does not answer.
 const (
 	firstDelay = 200 * time.Millisecond
 	maxDelay   = 3 * time.Second
 )
 
-// watcher is one run of Run.
+// watcher is the state of one call of Run.
 type watcher struct {
 	src  Source
 	emit func(Change)
-	// version is the one to watch from; empty asks for a list first.
+	// version is the resource version to watch from; empty means to list first.
 	version string
-	// known is true once a list has succeeded, down after a failure that was told.
+	// known is true once a list has succeeded. down is true after a failure that was reported.
 	known, down bool
 }
 
-// Run hands every change to emit, first a list of what there is, until ctx is done, and returns ctx's error then. Any
-// other error it returns is the API server's refusal of the very first list: later ones it takes for an outage, since an
-// API server that starts up refuses much that it grants a moment later.
+// Run passes every change to emit until ctx is done, beginning with a list of the existing objects. It returns ctx's
+// error, or the API server's error about the first list. It treats later errors as outages, because a starting API
+// server rejects many requests for a moment.
 func Run(ctx context.Context, src Source, emit func(Change)) error {
 	w := &watcher{src: src, emit: emit}
 	delay := firstDelay
@@ -80,7 +80,7 @@ func Run(ctx context.Context, src Source, emit func(Change)) error {
 			w.down = true
 			w.emit(Change{Type: Lost, Err: err})
 		}
-		// A watch that ends by itself is the rule; one that ends at once must not spin.
+		// A watch usually ends by itself. The delay prevents a busy loop if watches end at once.
 		if err == nil && time.Since(began) > maxDelay {
 			delay = firstDelay
 			continue
@@ -97,7 +97,7 @@ func Run(ctx context.Context, src Source, emit func(Change)) error {
 	}
 }
 
-// once lists, where that is due, and watches until the watch ends. An end without an error is normal.
+// once lists if necessary, and watches until the watch ends. It returns nil if the watch ends without an error.
 func (w *watcher) once(ctx context.Context) error {
 	if w.version == "" {
 		if err := w.list(ctx); err != nil {
@@ -155,16 +155,16 @@ func (w *watcher) back() {
 	}
 }
 
-// News is a Change, or the end, of one of several sources.
+// News is a change from one of several sources, or the end of the source.
 type News[T any] struct {
-	// About says which source the news is of.
+	// About identifies the source.
 	About  T
 	Change Change
-	// Err is the error of Run, after which there is no further news of the source; nil for a change.
+	// Err is the error of Run, after which the source sends nothing more; nil for a change.
 	Err error
 }
 
-// Send runs a source and sends its changes, and at last the error of Run, until ctx is done.
+// Send runs a source and sends its changes until ctx is done, and finally the error of Run.
 func Send[T any](ctx context.Context, to chan<- News[T], about T, src Source) {
 	send := func(n News[T]) {
 		select {

@@ -28,7 +28,7 @@ func pod(name, version string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version}}
 }
 
-// script answers one request after the other, and says what was asked. After its end the context is done.
+// script answers requests in order and records them. After its end the context is done.
 type script struct {
 	t       *testing.T
 	answers []answer
@@ -37,7 +37,7 @@ type script struct {
 	cancel  context.CancelFunc
 }
 
-// answer is what the API server does with a request: an error, a list, or the events of a watch that then ends.
+// answer is the API server's answer to a request: an error, a list, or the events of a watch that then ends.
 type answer struct {
 	err    error
 	list   []corev1.Pod
@@ -167,7 +167,8 @@ func TestRunReturnsTheRefusalOfTheFirstList(t *testing.T) {
 	}
 }
 
-// A long outage is not a storm of requests, and its end is noticed soon.
+// TestRunTriesAgainAtBoundedIntervals verifies that a long outage does not cause a storm of requests, and its end is
+// noticed soon.
 func TestRunTriesAgainAtBoundedIntervals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -1,5 +1,5 @@
-// Package kindtest holds every kind of job to what they all must keep: conversion and validation are functions of the object and
-// nothing else, leave the object alone, survive whatever they are given, and yield what the engine may rely on.
+// Package kindtest checks the properties that every kind of job must have. Conversion and validation depend only on the
+// object, do not modify it, never panic, and produce what the engine relies on. Start reading at Check.
 package kindtest
 
 import (
@@ -22,15 +22,15 @@ import (
 )
 
 const (
-	// variations is the number of random variations of each manifest that Check tries, allVariations the least number of all of
-	// them: of few manifests there are more variations of each.
+	// variations is the number of random variations of each manifest that Check tries. allVariations is the least total
+	// number; with few manifests, Check tries more variations of each.
 	variations, allVariations = 200, 4000
-	// maxMutations is the number of places in which a variation differs at most.
+	// maxMutations is the largest number of mutations in a variation.
 	maxMutations = 6
 )
 
-// Check holds a kind to its promises on manifests, those of its own kind among the ones given, and on random variations of
-// them, the same ones each time. The manifests need not be good ones.
+// Check checks the properties of a kind on the given manifests that are of that kind, and on random variations of them.
+// The variations are the same in every run. The manifests may be invalid.
 func Check(t *testing.T, k kinds.Kind, manifests []Manifest) {
 	accepted, refused := 0, 0
 	all := subjects(t, k, manifests)
@@ -60,7 +60,7 @@ func Check(t *testing.T, k kinds.Kind, manifests []Manifest) {
 	}
 }
 
-// Fuzz does the same for several kinds, on variations that the fuzzer chooses.
+// Fuzz checks the properties of several kinds on variations that the fuzzer chooses.
 func Fuzz(f *testing.F, all []kinds.Kind, manifests []Manifest) {
 	byKind := make([][]subject, len(all))
 	for i, k := range all {
@@ -89,7 +89,7 @@ type subject struct {
 	value any
 }
 
-// subjects picks the manifests that can be read as jobs of a kind; the first job of each.
+// subjects returns the first job of each manifest that can be read as a job of a kind.
 func subjects(t testing.TB, k kinds.Kind, manifests []Manifest) []subject {
 	var picked []subject
 	for _, m := range manifests {
@@ -113,7 +113,7 @@ func subjects(t testing.TB, k kinds.Kind, manifests []Manifest) []subject {
 	return picked
 }
 
-// vary changes the job in a few places. It returns nil where the types have no room for the result.
+// vary mutates the job in a few places. It returns nil if the result does not fit the Go types.
 func (s subject) vary(bytes []byte) kinds.Object {
 	value, c := deepCopy(s.value), choices(bytes)
 	if len(c) > 0 {
@@ -132,7 +132,7 @@ func (s subject) vary(bytes []byte) kinds.Object {
 	return o
 }
 
-// hold checks every promise on one object. It tells whether the object was accepted.
+// hold checks every property on one object. It returns whether the object is valid.
 func hold(t testing.TB, k kinds.Kind, o kinds.Object) bool {
 	t.Helper()
 	before := o.DeepCopyObject()
@@ -166,8 +166,8 @@ func hold(t testing.TB, k kinds.Kind, o kinds.Object) bool {
 	return len(errs) == 0
 }
 
-// total checks that a job is safe to hand to the engine, whatever is wrong with it: before it has begun, and after, in every
-// mode, with all that is then asked for.
+// total checks that any job is safe to pass to the engine: before and after it has begun, in every mode, with all pods
+// that the plans ask for.
 func total(t testing.TB, converted *engine.Job, faults field.ErrorList) {
 	t.Helper()
 	if len(converted.Roles) == 0 && len(faults) == 0 {
@@ -211,7 +211,7 @@ func inRange(t testing.TB, job *engine.Job) {
 	}
 }
 
-// sane checks what the engine relies on.
+// sane checks the engine's assumptions about a valid job.
 func sane(t testing.TB, job *engine.Job) {
 	t.Helper()
 	if job.Replicas() < 1 || job.Replicas() > kinds.DefaultMaxReplicas {
@@ -244,7 +244,7 @@ func sane(t testing.TB, job *engine.Job) {
 	}
 }
 
-// elastic checks that the replicas that an elastic job asks for are shared out, none of them to nobody, and that the job can
+// elastic checks that the expected replicas of an elastic job are distributed among its roles, and that the job can
 // grow to its largest size.
 func elastic(t testing.TB, o kinds.Object, job *engine.Job) {
 	t.Helper()
@@ -272,7 +272,7 @@ func elastic(t testing.TB, o kinds.Object, job *engine.Job) {
 	}
 }
 
-// on tells whether a part of a job is switched on, in either spelling.
+// on reports whether a part of a job is switched on, in either spelling.
 func on(part any) bool {
 	var s struct{ Enabled, Enable *bool }
 	data, err := json.Marshal(part)
@@ -296,7 +296,7 @@ func saneRule(t testing.TB, job *engine.Job, rule engine.Rule) {
 	}
 }
 
-// expands checks that the pods of a role can be completed, each time alike, and without touching the template.
+// expands checks that completing the pods of a role is deterministic and does not modify the template.
 func expands(t testing.TB, r *engine.Role) {
 	t.Helper()
 	if r.Expand == nil {
@@ -314,7 +314,7 @@ func expands(t testing.TB, r *engine.Role) {
 	}
 }
 
-// fits checks that no pod of a role is larger than its bound.
+// fits checks that no pod of a role exceeds PodSize.
 func fits(t testing.TB, job *engine.Job, role int) {
 	t.Helper()
 	r := &job.Roles[role]
@@ -332,7 +332,7 @@ func expanded(r *engine.Role, rank int) *corev1.PodSpec {
 	return spec
 }
 
-// roundTrip checks that an object stored and read back is converted to the same.
+// roundTrip checks that an object that is stored and read back has the same conversion.
 func roundTrip(t testing.TB, k kinds.Kind, o kinds.Object, job *engine.Job) {
 	t.Helper()
 	data, err := json.Marshal(o)
@@ -352,7 +352,7 @@ func roundTrip(t testing.TB, k kinds.Kind, o kinds.Object, job *engine.Job) {
 	}
 }
 
-// withoutFuncs copies a job without what cannot be compared.
+// withoutFuncs returns a copy of a job without its functions, which cannot be compared.
 func withoutFuncs(job *engine.Job) *engine.Job {
 	plain := *job
 	plain.Roles = slices.Clone(job.Roles)

@@ -18,11 +18,11 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// Manifest is a file of a test.
+// Manifest is a manifest file of a test.
 type Manifest struct {
 	// Name is the file's name without its directory and extension.
 	Name string
-	// Data is its content.
+	// Data is the file's content.
 	Data []byte
 }
 
@@ -47,7 +47,7 @@ func Manifests(t testing.TB, files fs.FS, dir string) []Manifest {
 	return manifests
 }
 
-// Decode reads the jobs of a file of YAML documents. Unknown fields are errors.
+// Decode decodes the jobs in a file of YAML documents. Unknown fields are errors.
 func Decode(data []byte) ([]kinds.Object, error) {
 	var objects []kinds.Object
 	r := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))

@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// choices are bytes that steer mutations, so that a fuzzer's bytes and random ones serve alike.
+// choices are bytes that steer mutations. They may be random or come from a fuzzer.
 type choices []byte
 
-// next takes a choice between n; 0 once the bytes are used up.
+// next returns a number below n; 0 once the bytes are used up.
 func (c *choices) next(n int) int {
 	if len(*c) == 0 {
 		return 0
@@ -19,7 +19,7 @@ func (c *choices) next(n int) int {
 	return b % n
 }
 
-// odd lists values that have a meaning somewhere in a job, or none at all.
+// odd lists values that are special somewhere in a job, and values without meaning.
 var odd = []any{
 	"", "a", "worker", "Ünïcode", "-", "0", "3", "0-3", "3-0", "0-9999999", "99999999999999999999", "train-2", "with.dot",
 	"$(rank)", "$(type)-$(rank)-$(rank)", "$$(rank)", "$$$(rank)", "$(", "$", "$()", "$(HOME)", "$(replicas[worker])",
@@ -28,7 +28,7 @@ var odd = []any{
 	true, false, nil, map[string]any{}, []any{}, []any{"x"}, map[string]any{"worker": []any{float64(0)}},
 }
 
-// odd takes one of the odd values. It is a copy: a further mutation may change what is inside it, or put a second one there.
+// odd returns a copy of one of the odd values, because a later mutation may change its content.
 func (c *choices) odd() any { return deepCopy(odd[c.next(len(odd))]) }
 
 // mutate changes one place of a JSON value.

@@ -7,7 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A mutation that changed an odd value for all later ones could put it into itself, and no cyclic value can be marshalled.
+// TestMutationsKeepOddValuesUnchanged verifies that mutations do not modify the odd values: a value that contained
+// itself could not be marshalled.
 func TestMutationsKeepOddValuesUnchanged(t *testing.T) {
 	before := deepCopy(odd).([]any)
 	random := rand.New(rand.NewPCG(1, 2))

@@ -1,5 +1,6 @@
-// Package certs keeps the certificate of an admission webhook: it makes it, renews it in time, and tells the API servers
-// which one to trust. Any number of processes may do so at once for the same webhook.
+// Package certs manages the certificate of an admission webhook: it creates the certificate, renews it in time, and
+// writes it into the webhook configurations. Several processes may do so at once for the same webhook. Start reading at
+// Keeper.
 package certs
 
 import (
@@ -24,26 +25,26 @@ import (
 )
 
 const (
-	// DefaultLifetime is the time for which a certificate is valid.
+	// DefaultLifetime is the default lifetime of a certificate.
 	DefaultLifetime = 90 * 24 * time.Hour
-	// checkEvery is the time between two looks at the Secret and the configurations, unless a certificate lives so short
-	// that it needs more.
+	// checkEvery is the interval between checks of the Secret and the configurations. It is shorter if the
+	// certificate's lifetime requires it.
 	checkEvery = 30 * time.Second
-	// After an error the next look comes after firstRetry, doubling up to checkEvery.
+	// firstRetry is the delay after an error. It doubles with each further error up to checkEvery.
 	firstRetry = 200 * time.Millisecond
 )
 
-// Keeper keeps the certificate of one webhook. Its zero value needs Client, Secret and Configuration.
+// Keeper manages the certificate of one webhook. The fields Client, Secret and Configuration must be set.
 type Keeper struct {
-	// Client reads from the API server itself, not from a cache. It needs to get and update the Secret, and to get and
-	// patch the configurations.
+	// Client reads from the API server, not from a cache. It needs the rights to get and update the Secret, and to get
+	// and patch the configurations.
 	Client client.Client
-	// Secret holds the certificates and their keys. It must exist; it may be empty.
+	// Secret names the Secret that holds the certificates and their keys. It must exist; it may be empty.
 	Secret types.NamespacedName
 	// Configuration is the name of the ValidatingWebhookConfiguration and of the MutatingWebhookConfiguration. Their
-	// clientConfigs say for which hosts the certificate must be valid. While there is neither there is nobody to serve.
+	// clientConfigs determine the hosts of the certificate. If neither exists, no certificate is needed.
 	Configuration string
-	// Lifetime of a certificate; a new one is made when a third is left. Defaults to DefaultLifetime.
+	// Lifetime is the lifetime of a certificate. The Keeper renews it when a third is left. Zero means DefaultLifetime.
 	Lifetime time.Duration
 
 	mu      sync.Mutex
@@ -52,10 +53,10 @@ type Keeper struct {
 	problem error
 }
 
-// NeedLeaderElection tells controller-runtime that every replica does this: each serves the webhook.
+// NeedLeaderElection returns false: every replica serves the webhook.
 func (k *Keeper) NeedLeaderElection() bool { return false }
 
-// GetCertificate is what a tls.Config asks for the certificate. It fails while there is none.
+// GetCertificate implements the callback of tls.Config. It returns an error while there is no certificate.
 func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -65,7 +66,7 @@ func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	return k.serving, nil
 }
 
-// Ready tells whether the webhook can be called, or is not asked for.
+// Ready returns an error unless the webhook can be called or no configuration refers to it.
 func (k *Keeper) Ready(*http.Request) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -79,7 +80,7 @@ func (k *Keeper) Ready(*http.Request) error {
 	}
 }
 
-// Start keeps the certificate until ctx ends. It never fails: what goes wrong is logged and tried again.
+// Start manages the certificate until ctx ends. It returns no error: it logs errors and tries again.
 func (k *Keeper) Start(ctx context.Context) error {
 	normal := min(checkEvery, k.lifetime()/20)
 	wait, retry := time.Duration(0), firstRetry
@@ -102,10 +103,11 @@ func (k *Keeper) Start(ctx context.Context) error {
 	}
 }
 
-// lostRace tells whether another replica was faster: an update then meets a conflict, and a patch a failed test.
+// lostRace reports whether another replica wrote first: an update then fails with a conflict, and a patch with a failed
+// test.
 func lostRace(err error) bool { return apierrors.IsConflict(err) || apierrors.IsInvalid(err) }
 
-// report notes a certificate to serve from now on, if there is one, and what went wrong, if anything did.
+// report records the certificate to serve from now on, if there is one, and the error, if there is one.
 func (k *Keeper) report(cert *tls.Certificate, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -115,8 +117,8 @@ func (k *Keeper) report(cert *tls.Certificate, err error) {
 	}
 }
 
-// check sees to it that the Secret holds a good certificate and that the configurations trust it. It returns the one to
-// serve: nil where nobody calls.
+// check ensures that the Secret holds a valid certificate and that the configurations trust it. It returns the
+// certificate to serve; nil if there is no configuration.
 func (k *Keeper) check(ctx context.Context, now time.Time) (*tls.Certificate, error) {
 	configurations, err := k.configurations(ctx)
 	if err != nil || len(configurations) == 0 {
@@ -149,15 +151,15 @@ func (k *Keeper) check(ctx context.Context, now time.Time) (*tls.Certificate, er
 	return s.serving(hosts, now, k.lifetime()).serving, nil
 }
 
-// configuration says whom the API servers call.
+// configuration is a webhook configuration and its client configs.
 type configuration struct {
 	kind   string
 	object client.Object
-	// clients has an entry for each webhook.
+	// clients holds one entry for each webhook.
 	clients []*admissionregistration.WebhookClientConfig
 }
 
-// configurations reads those that there are.
+// configurations reads the configurations that exist.
 func (k *Keeper) configurations(ctx context.Context) ([]configuration, error) {
 	validating, mutating := &admissionregistration.ValidatingWebhookConfiguration{}, &admissionregistration.MutatingWebhookConfiguration{}
 	var found []configuration
@@ -188,14 +190,15 @@ func (k *Keeper) configurations(ctx context.Context) ([]configuration, error) {
 	return found, nil
 }
 
-// publish writes the certificates to trust into a configuration where they are not there yet, and touches nothing else.
+// publish writes the trusted certificates into a configuration that lacks them. It changes nothing else.
 func (k *Keeper) publish(ctx context.Context, c configuration, bundle []byte) error {
 	type operation struct {
 		Op    string `json:"op"`
 		Path  string `json:"path"`
 		Value any    `json:"value"`
 	}
-	patch := []operation{{"test", "/metadata/resourceVersion", c.object.GetResourceVersion()}} // the indices below are those of this version
+	// The indices below are valid only for this version.
+	patch := []operation{{"test", "/metadata/resourceVersion", c.object.GetResourceVersion()}}
 	for i := range c.clients {
 		if !bytes.Equal(c.clients[i].CABundle, bundle) {
 			patch = append(patch, operation{"add", fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", i), bundle})
@@ -221,7 +224,7 @@ func (k *Keeper) lifetime() time.Duration {
 	return k.Lifetime
 }
 
-// hostsOf lists the names under which API servers call.
+// hostsOf returns the host names under which API servers call the webhook.
 func hostsOf(configurations []configuration) ([]string, error) {
 	var hosts []string
 	for _, c := range configurations {

@@ -18,15 +18,15 @@ import (
 // clockSkew is how far the clocks of the API servers may be behind.
 const clockSkew = time.Hour
 
-// pair is a certificate that signs itself, and its key. Whoever is to trust it is given the certificate: there is no
-// authority whose key could sign another.
+// pair is a self-signed certificate and its key. Clients trust the certificate itself, so there is no authority whose
+// key could sign another one.
 type pair struct {
 	certPEM, keyPEM []byte
 	serving         *tls.Certificate
 	leaf            *x509.Certificate
 }
 
-// newPair makes a certificate for these host names and addresses that is valid for lifetime from now on.
+// newPair creates a certificate for host names and addresses that is valid for lifetime from now on.
 func newPair(hosts []string, now time.Time, lifetime time.Duration) (*pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -64,7 +64,8 @@ func newPair(hosts []string, now time.Time, lifetime time.Duration) (*pair, erro
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
-// readPair fails where the two do not belong together or are not what they should be.
+// readPair parses a certificate and its key. It returns an error if they do not match or are not as newPair creates
+// them.
 func readPair(certPEM, keyPEM []byte) (*pair, error) {
 	if len(certPEM) == 0 || len(keyPEM) == 0 {
 		return nil, errors.New("there is no certificate or no key")
@@ -76,7 +77,7 @@ func readPair(certPEM, keyPEM []byte) (*pair, error) {
 	return &pair{certPEM: certPEM, keyPEM: keyPEM, serving: &serving, leaf: serving.Leaf}, nil
 }
 
-// serves tells whether clients that call these hosts accept the certificate now.
+// serves reports whether clients that call these hosts accept the certificate now.
 func (p *pair) serves(hosts []string, now time.Time) bool {
 	if p == nil || now.Before(p.leaf.NotBefore) || !now.Before(p.leaf.NotAfter) {
 		return false

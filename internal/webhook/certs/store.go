@@ -7,17 +7,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Keys of the Secret's data, beside those of every TLS Secret.
+// These are the keys of the Secret's data in addition to those of every TLS Secret.
 const (
 	previousCert = "previous.crt"
 	previousKey  = "previous.key"
 )
 
-// store is what the Secret holds: the newest pair, and the one before it, which is still served until every API server can
-// be expected to trust the newest.
+// store is the content of the Secret: the newest pair, and the previous one, which is served until all API servers
+// trust the newest.
 type store struct{ newest, previous *pair }
 
-// readStore reads a Secret. What cannot be read counts as missing.
+// readStore parses the data of a Secret. Data that cannot be parsed counts as missing.
 func readStore(data map[string][]byte) store {
 	var s store
 	if p, err := readPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey]); err == nil {
@@ -29,7 +29,7 @@ func readStore(data map[string][]byte) store {
 	return s
 }
 
-// data is the Secret's data.
+// data returns the content as a Secret's data.
 func (s store) data() map[string][]byte {
 	data := map[string][]byte{}
 	if s.newest != nil {
@@ -41,7 +41,7 @@ func (s store) data() map[string][]byte {
 	return data
 }
 
-// renew returns the store with a new pair in it, if the newest has less than a third of its lifetime left or does not suit
+// renew returns the store with a new pair if the newest has less than a third of its lifetime left or does not match
 // the hosts.
 func (s store) renew(hosts []string, now time.Time, lifetime time.Duration) (next store, renewed bool, err error) {
 	if s.newest.serves(hosts, now) && now.Before(s.newest.leaf.NotAfter.Add(-lifetime/3)) {
@@ -58,7 +58,8 @@ func (s store) renew(hosts []string, now time.Time, lifetime time.Duration) (nex
 	return next, true, nil
 }
 
-// serving is the pair to serve. A new one waits for a tenth of its lifetime: by then the API servers have been told of it.
+// serving returns the pair to serve. A new pair is served after a tenth of its lifetime, when the API servers have read
+// it.
 func (s store) serving(hosts []string, now time.Time, lifetime time.Duration) *pair {
 	if s.newest != nil && s.previous.serves(hosts, now) && now.Before(s.newest.leaf.NotAfter.Add(-lifetime*9/10)) {
 		return s.previous
@@ -66,8 +67,8 @@ func (s store) serving(hosts []string, now time.Time, lifetime time.Duration) *p
 	return s.newest
 }
 
-// bundle lists the certificates that the API servers are to trust, as PEM. It depends on nothing but the Secret, so that
-// replicas whose clocks differ agree on it.
+// bundle returns the certificates that the API servers are to trust, as PEM. It depends only on the Secret, so that
+// replicas with different clocks agree.
 func (s store) bundle() []byte {
 	var all [][]byte
 	for _, p := range []*pair{s.newest, s.previous} {

@@ -11,7 +11,7 @@ var hosts = []string{"127.0.0.1", "t9k-webhook.t9k-system.svc"}
 
 const life = 90 * time.Minute
 
-// renewed renews a store and writes and reads it, as it goes through the Secret.
+// renewed renews a store and passes it through the data of a Secret.
 func renewed(t *testing.T, s store, hosts []string, now time.Time) (store, bool) {
 	t.Helper()
 	next, changed, err := s.renew(hosts, now, life)
@@ -21,7 +21,7 @@ func renewed(t *testing.T, s store, hosts []string, now time.Time) (store, bool)
 	return readStore(next.data()), changed
 }
 
-// trusted tells whether an API server that knows the bundle of one store accepts what is served from another.
+// trusted reports whether an API server with the bundle of one store accepts the certificate served from another.
 func trusted(bundle, served store, now time.Time) bool {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(bundle.bundle())
@@ -29,8 +29,8 @@ func trusted(bundle, served store, now time.Time) bool {
 	return err == nil
 }
 
-// A year of an operator that looks once a minute, with API servers that learn of a new certificate three minutes later and
-// a replica that reads the Secret three minutes later.
+// TestEveryoneTrustsWhatIsServedAtAnyTime verifies that for a year every client trusts the served certificate. The
+// operator checks once a minute; API servers and another replica read the Secret three minutes late.
 func TestEveryoneTrustsWhatIsServedAtAnyTime(t *testing.T) {
 	const late = 3
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)

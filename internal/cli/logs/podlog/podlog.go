@@ -1,4 +1,5 @@
-// Package podlog reads the logs of containers line by line, each line exactly once, through broken connections.
+// Package podlog reads the logs of containers line by line. It returns each line exactly once, even if connections
+// break. Start reading at Reader.
 package podlog
 
 import (
@@ -18,37 +19,37 @@ import (
 // Line is one line of a log.
 type Line struct {
 	Time time.Time
-	// Text is without timestamp and without the line's end.
+	// Text is the line without its timestamp and line break.
 	Text string
 }
 
 // Opener requests a log. The options ask for timestamps.
 type Opener func(ctx context.Context, opts *corev1.PodLogOptions) (io.ReadCloser, error)
 
-// ErrGone says that the pod has gone before its log was read to the end.
+// ErrGone means that the pod was deleted before its log was read to the end.
 var ErrGone = errors.New("the pod is gone")
 
 // Reader reads the log of one container.
 type Reader struct {
 	Open Opener
-	// Options of the first request; later ones go on from the last line.
+	// Options are the options of the first request. Later requests continue from the last line.
 	Options corev1.PodLogOptions
-	// Emit takes each line.
+	// Emit receives each line.
 	Emit func(Line)
 
 	last time.Time
-	// seen counts the lines with the timestamp last: further requests give them again.
+	// seen is the number of lines with the timestamp last. Further requests return them again.
 	seen int
-	// read tells that there was any line.
+	// read is true once a line has been read.
 	read bool
 }
 
-// Once reads the log as it is now.
+// Once reads the log up to its current end.
 func (r *Reader) Once(ctx context.Context) error {
 	opts := r.Options
 	opts.Timestamps = true
 	if r.read {
-		// The API takes whole seconds only, so lines come again; copy leaves them out.
+		// The API accepts whole seconds only, so it returns lines again; copy skips them.
 		since := metav1.NewTime(r.last.Truncate(time.Second))
 		opts.SinceTime, opts.SinceSeconds, opts.TailLines = &since, nil, nil
 	}
@@ -67,7 +68,7 @@ func (r *Reader) copy(stream io.Reader) error {
 	for {
 		text, err := lines.ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
-			// What came of a line that broke off comes again in full.
+			// An incomplete line is dropped: the next request returns it in full.
 			return fmt.Errorf("reading the log: %w", err)
 		}
 		if text != "" {
@@ -95,7 +96,7 @@ func (r *Reader) take(l Line) {
 	r.Emit(l)
 }
 
-// parse splits a line into timestamp and text. One without a timestamp gets that of the line before.
+// parse splits a line into timestamp and text. A line without a timestamp gets the timestamp of the line before.
 func parse(s string, last time.Time) Line {
 	stamp, text, _ := strings.Cut(s, " ")
 	t, err := time.Parse(time.RFC3339Nano, stamp)
@@ -105,16 +106,17 @@ func parse(s string, last time.Time) Line {
 	return Line{t, text}
 }
 
-// Delays between attempts to go on with a log.
+// These are the delays between attempts to continue a log.
 const (
 	firstDelay = 250 * time.Millisecond
 	maxDelay   = 3 * time.Second
-	// lastTries is how often the log of a container that has ended is asked for in vain.
+	// lastTries is the largest number of failed requests for the log of an ended container.
 	lastTries = 3
 )
 
-// Follow reads the log until the container has ended, which closes ended, and everything is read. It returns nil then, ErrGone where
-// the pod went before, ctx's error where that came first, and otherwise why the log of an ended container cannot be read.
+// Follow reads the log until the container has ended, which the caller signals by closing ended, and everything is
+// read. It returns ErrGone if the pod is deleted before, ctx's error if ctx ends before, and a request's error if the
+// log of the ended container cannot be read.
 func (r *Reader) Follow(ctx context.Context, ended <-chan struct{}) error {
 	r.Options.Follow = true
 	delay, tries := firstDelay, 0
@@ -138,7 +140,7 @@ func (r *Reader) Follow(ctx context.Context, ended <-chan struct{}) error {
 		if r.seen != before || !r.last.Equal(at) {
 			delay = firstDelay
 		}
-		// A log that ended before its container was seen to end is read once more then.
+		// If a log ends before the container's end is observed, it is read once more after the end.
 		wait := ended
 		if over {
 			wait = nil

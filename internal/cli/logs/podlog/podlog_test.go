@@ -18,7 +18,7 @@ import (
 
 var errBroken = errors.New("connection reset by peer")
 
-// server answers log requests as a kubelet does, and breaks each answer off after a number of bytes.
+// server answers log requests like a kubelet, and breaks off each answer after a number of bytes.
 type server struct {
 	lines  []Line
 	breaks []int
@@ -50,7 +50,7 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errBroken }
 
-// logOf makes a log in which several lines may share a timestamp, and many a second.
+// logOf returns a log in which several lines may share a timestamp and many lines share a second.
 func logOf(r *rand.Rand, n int) []Line {
 	t := time.Date(2026, 1, 2, 3, 4, 5, 999_000_000, time.UTC)
 	lines := make([]Line, n)
@@ -58,7 +58,7 @@ func logOf(r *rand.Rand, n int) []Line {
 		if r.IntN(3) > 0 {
 			t = t.Add(time.Duration(r.IntN(400)) * time.Millisecond)
 		}
-		lines[i] = Line{t, fmt.Sprintf("line %d", r.IntN(4))} // equal texts too
+		lines[i] = Line{t, fmt.Sprintf("line %d", r.IntN(4))} // texts may be equal too
 	}
 	return lines
 }
@@ -107,7 +107,7 @@ func TestTailCountsOnTheFirstRequestOnly(t *testing.T) {
 }
 
 func TestFollowReadsOnAfterTheEnd(t *testing.T) {
-	// The first answer ends early and cleanly, as that of an API server that shuts down may.
+	// The first answer ends early without an error, as when an API server shuts down.
 	all := logOf(rand.New(rand.NewPCG(3, 3)), 10)
 	s := &server{lines: all[:4]}
 	ended := make(chan struct{})
