@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// evictionUnit is a set of pods that are evicted together: one pod beyond the minimum of its group, or all the others of a
-// gang.
+// evictionUnit is a set of pods that are evicted together: one pod beyond the minimum of its group, or all the others
+// of a gang.
 type evictionUnit struct {
 	group *Group
 	pods  []*Pod
@@ -49,8 +49,8 @@ func (r *round) unlessKnownToFail(how string, g *Group, n need, pods []*Pod, try
 	return false
 }
 
-// equivalenceKey returns a key that is equal for equivalent groups: if one fits, the other fits too as long as it lacks no more.
-// It is empty if the group cannot be compared.
+// equivalenceKey returns a key that is equal for equivalent groups: if one fits, the other fits too as long as it
+// lacks no more. It is empty if the group cannot be compared.
 func (r *round) equivalenceKey(g *Group, n need, pods []*Pod) string {
 	mine := func(p *Pod) bool { return p.Node != "" } // its own pods are no victims for itself, but may be for others
 	if r.Shapeless || g.Topology != "" || slices.ContainsFunc(g.Pods, mine) {

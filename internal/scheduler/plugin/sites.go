@@ -134,7 +134,7 @@ func lastingTaint(n *corev1.Node, pod *corev1.Pod) (corev1.Taint, bool) {
 		keepsAway := t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
 		return keepsAway && !slices.ContainsFunc(passing, func(prefix string) bool { return strings.HasPrefix(t.Key, prefix) })
 	}
-	// Comparison operators of tolerations are an alpha feature. If it is off, this may miss a taint that keeps the pod away.
+	// Comparison operators of tolerations are an alpha feature. If it is off, this may miss a taint.
 	return corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, pod.Spec.Tolerations, lasts, true)
 }
 
