@@ -23,31 +23,31 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// defaultMaxInFlightPerJob is the number of creations and deletions of pods of one job in flight.
+// defaultMaxInFlightPerJob is the default limit of concurrent creations and deletions of pods of one job.
 const defaultMaxInFlightPerJob = 32
 
 var (
-	// errStale means that the job is not the one that the caches showed.
+	// errStale means that the job or an object of it is no longer as the caches showed it.
 	errStale = errors.New("the job has changed since it was read")
-	// errNameTaken means that an object of somebody else has a name that the job needs.
+	// errNameTaken means that an object that is not the job's has a name that the job needs.
 	errNameTaken = errors.New("the name is taken")
 )
 
-// actuator carries plans out.
+// actuator executes plans.
 type actuator struct {
 	kind   kinds.Kind
 	client client.Client
-	// live reads from the API server itself.
+	// live reads from the API server.
 	live     client.Reader
 	statuses rest.Interface
 	recorder events.EventRecorder
-	// inFlight bounds the creations and deletions of pods in flight over all jobs, maxPerJob those of each job.
+	// inFlight limits the concurrent creations and deletions of pods over all jobs, and maxPerJob those of each job.
 	inFlight  *concurrencyLimiter
 	maxPerJob int
 	clock     clock.PassiveClock
 }
 
-// actuate carries a plan out, in the order that engine.Plan gives, up to the first error.
+// actuate executes a plan in the order that engine.Plan defines. It stops at the first error.
 func (a *actuator) actuate(ctx context.Context, obj kinds.Object, job *engine.Job, plan engine.Plan, exp *expectations) error {
 	if plan.Confirm {
 		if err := a.confirm(ctx, obj); err != nil {
@@ -59,7 +59,7 @@ func (a *actuator) actuate(ctx context.Context, obj kinds.Object, job *engine.Jo
 			return err
 		}
 	}
-	a.record(ctx, obj, plan.Events) // now: once the status is written nothing calls for them again, whatever fails below
+	a.record(ctx, obj, plan.Events) // before the calls below can fail: once the status is written, no pass decides these events again
 	if err := a.deletePods(ctx, job, plan.Delete, exp); err != nil {
 		return err
 	}
@@ -83,7 +83,8 @@ func (a *actuator) actuate(ctx context.Context, obj kinds.Object, job *engine.Jo
 	return nil
 }
 
-// record makes events of what the engine has decided, and logs it: at level 0 what happens about once in a job's life.
+// record writes events for the decisions of the engine and logs them: at level 0 those that happen about once in a
+// job's life.
 func (a *actuator) record(ctx context.Context, obj kinds.Object, events []engine.Event) {
 	for _, e := range events {
 		recordEvent(a.recorder, obj, e)
@@ -96,7 +97,7 @@ func (a *actuator) record(ctx context.Context, obj kinds.Object, events []engine
 	}
 }
 
-// confirm makes sure that the API server still has the job as it was read.
+// confirm checks that the API server still has the job as it was read.
 func (a *actuator) confirm(ctx context.Context, obj kinds.Object) error {
 	live := &metav1.PartialObjectMetadata{}
 	live.SetGroupVersionKind(batch.GroupVersion.WithKind(a.kind.Name))
@@ -119,7 +120,8 @@ func (a *actuator) deleteJob(ctx context.Context, obj kinds.Object) error {
 	return nil
 }
 
-// create makes the objects of a plan: one after the other what pods depend on, then the pods side by side.
+// create creates the objects of a plan: first those that pods depend on, one after the other, and then the pods
+// concurrently.
 func (a *actuator) create(ctx context.Context, job *engine.Job, plan *engine.Plan, exp *expectations) error {
 	if len(plan.Create)+len(plan.Pods) == 0 {
 		return nil
@@ -136,16 +138,17 @@ func (a *actuator) create(ctx context.Context, job *engine.Job, plan *engine.Pla
 	return nil
 }
 
-// createPods makes pods side by side. It builds each when there is room to send it, and keeps what a cache would.
+// createPods creates pods concurrently. It builds each pod only when it may be sent, and keeps what a cache would
+// keep of it.
 func (a *actuator) createPods(ctx context.Context, job *engine.Job, all []engine.NewPod, exp *expectations) error {
-	return sideBySide(a.maxPerJob, all, func(n engine.NewPod) (*corev1.Pod, error) {
+	return inParallel(a.maxPerJob, all, func(n engine.NewPod) (*corev1.Pod, error) {
 		var pod *corev1.Pod
 		err := a.inFlight.do(job.Roles[n.Role].PodSize, func() error {
 			pod = job.Pod(n)
 			whole := pod.Labels
 			err := a.client.Create(ctx, pod)
 			if pod = trimPod(pod); err != nil {
-				pod.Labels = whole // see adopt
+				pod.Labels = whole // adopt compares these labels
 			}
 			return err
 		})
@@ -159,10 +162,11 @@ func (a *actuator) createPods(ctx context.Context, job *engine.Job, all []engine
 	})
 }
 
-// deletePods deletes pods side by side. Of those that are not as they were seen it deletes none; it returns errStale then.
+// deletePods deletes pods concurrently. It does not delete pods that have changed since they were read, and returns
+// errStale if there are any.
 func (a *actuator) deletePods(ctx context.Context, job *engine.Job, all []engine.Deletion, exp *expectations) error {
 	var stale error
-	err := sideBySide(a.maxPerJob, all, func(d engine.Deletion) (engine.Deletion, error) {
+	err := inParallel(a.maxPerJob, all, func(d engine.Deletion) (engine.Deletion, error) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: d.Name}}
 		return d, a.inFlight.do(0, func() error { return a.client.Delete(ctx, pod, deleteOptions(&d)...) })
 	}, func(d engine.Deletion, err error) error {
@@ -193,9 +197,9 @@ func deleteOptions(d *engine.Deletion) []client.DeleteOption {
 	return []client.DeleteOption{as}
 }
 
-// stopPods has kubelets stop pods that stay.
+// stopPods makes kubelets stop the containers of pods without deleting the pods.
 func (a *actuator) stopPods(ctx context.Context, job *engine.Job, all []engine.Stop) error {
-	return sideBySide(a.maxPerJob, all, func(s engine.Stop) (engine.Stop, error) {
+	return inParallel(a.maxPerJob, all, func(s engine.Stop) (engine.Stop, error) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: s.Name}}
 		patch := fmt.Sprintf(`{"metadata":{"uid":%q},"spec":{"activeDeadlineSeconds":%d}}`, s.UID, engine.StopDeadline)
 		return s, a.inFlight.do(0, func() error { return a.client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(patch))) })
@@ -207,9 +211,10 @@ func (a *actuator) stopPods(ctx context.Context, job *engine.Job, all []engine.S
 	})
 }
 
-// sideBySide sends a request for each item, up to most at a time, up to the first error. It has their outcomes settled one
-// at a time: all successes, and failures up to the first that settle does not forgive.
-func sideBySide[In, Out any](most int, all []In, send func(In) (Out, error), settle func(Out, error) error) error {
+// inParallel sends a request for each item, up to most of them concurrently, until the first error. It calls settle
+// with one outcome at a time: with all successes, and with failures up to the first for which settle returns an
+// error.
+func inParallel[In, Out any](most int, all []In, send func(In) (Out, error), settle func(Out, error) error) error {
 	var (
 		mu    sync.Mutex
 		wg    sync.WaitGroup
@@ -287,7 +292,7 @@ func staleIfGone(err error) error {
 	return err
 }
 
-// shorten keeps a message within what an Event holds, 1,024 bytes.
+// shorten cuts a message to the 1,024 bytes that an Event holds.
 func shorten(s string) string {
 	const limit = 1000
 	if len(s) <= limit {

@@ -16,13 +16,13 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// identity lists the labels that tell which replica a pod carries. The label of the attempt is not among them, because the pod
-// may be an earlier attempt than the one that was to be created.
+// identity lists the labels that identify the replica of a pod. It leaves out the label of the attempt, because the
+// pod may belong to an earlier attempt than the plan.
 var identity = []string{batch.LabelJobName, batch.LabelJobKind, batch.LabelComponent, batch.LabelReplicaType, batch.LabelReplicaRank}
 
-// adopt puts the labels back on a live object of the job that has lost the job's name, where want is what the job would create. The
-// caches and readLive select by that label: without it the job would wait for an object that it never sees. Where nothing is lost,
-// a cache was behind, and there is nothing to do.
+// adopt restores the labels of a live object of the job that has lost the label of the job's name. Want is what the
+// job would create. The caches and readLive select by that label, so the job would otherwise wait for an object that
+// it never sees. If no label is lost, the cache was late, and adopt does nothing.
 func (a *actuator) adopt(ctx context.Context, want engine.Object, live *metav1.PartialObjectMetadata, exp *expectations) error {
 	name := want.GetLabels()[batch.LabelJobName]
 	if _, pod := want.(*corev1.Pod); !pod || live.Labels[batch.LabelJobName] == name {

@@ -16,7 +16,7 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// ownerIndex finds pods by the UID of the job that controls them.
+// ownerIndex is the index of pods by the UID of the job that controls them.
 const ownerIndex = "jobUID"
 
 func indexPods(ctx context.Context, mgr ctrl.Manager) error {
@@ -32,8 +32,8 @@ func indexPods(ctx context.Context, mgr ctrl.Manager) error {
 	return nil
 }
 
-// CacheOptions keeps the informers' memory small: pods and services of jobs alone, and of them what the engine reads. What
-// comes out of the cache is shared and never modified.
+// CacheOptions returns options that save memory: the caches hold only pods and services of jobs, and only the fields
+// that this package and the engine read. Objects from the caches are shared and must not be modified.
 func CacheOptions() (cache.Options, error) {
 	ofJobs, err := labels.NewRequirement(batch.LabelJobName, selection.Exists, nil)
 	if err != nil {
@@ -58,7 +58,7 @@ func trimCached(in any) (any, error) {
 	return in, nil
 }
 
-// trimPod drops what nobody here reads. The engine needs a pod's identity and its end.
+// trimPod removes the fields of a pod that nothing here reads. The engine needs the pod's identity and how it ended.
 func trimPod(pod *corev1.Pod) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -91,7 +91,7 @@ func keep(m map[string]string, keys ...string) map[string]string {
 	return out
 }
 
-// trimSidecars keeps what tells native sidecars from init containers.
+// trimSidecars keeps the fields that distinguish native sidecars from init containers.
 func trimSidecars(all []corev1.Container) []corev1.Container {
 	var out []corev1.Container
 	for i := range all {

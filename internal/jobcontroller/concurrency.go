@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// The creations and deletions of pods in flight, over all jobs, are at least minInFlight and at most maxInFlight.
+// minInFlight and maxInFlight bound the limit of concurrent creations and deletions of pods over all jobs.
 const minInFlight, maxInFlight = 4, 64
 
-// maxBytesInFlight bounds the size of the pods in flight. Each takes several times its size while it is built, encoded, sent and
-// read back.
+// maxBytesInFlight limits the size of the pods in flight. A pod takes several times its size while it is built,
+// encoded, sent and decoded.
 const maxBytesInFlight = 8 << 20
 
-// latencySamples is the number of requests after which most of what was measured before is forgotten.
+// latencySamples is the number of requests after which older measurements have little weight.
 const latencySamples = 16
 
-// concurrencyLimiter bounds the creations and deletions of pods in flight, over all jobs, by their size and by how long the API
-// server takes for one. A server that is short of CPU does no more when it is asked for more at once. It does less: it no longer
-// empties the buffers of watches in time, ends those of everybody, and serves them all anew.
+// concurrencyLimiter limits the concurrent creations and deletions of pods over all jobs, by their size and by the
+// latency of the API server. More concurrent requests make a server that is short of CPU slower: it no longer empties
+// the buffers of watches in time, ends the watches of all clients, and must serve them again.
 type concurrencyLimiter struct {
 	mu       sync.Mutex
 	room     sync.Cond
@@ -32,7 +32,7 @@ func newConcurrencyLimiter() *concurrencyLimiter {
 	return l
 }
 
-// do sends a request of a size once there is room for it.
+// do calls send for a request of this size as soon as the limits allow it. It returns the error of send.
 func (l *concurrencyLimiter) do(size int, send func() error) error {
 	l.enter(size)
 	began := time.Now()
@@ -61,15 +61,15 @@ func (l *concurrencyLimiter) leave(size int, took time.Duration) {
 	l.wakeNext()
 }
 
-// wakeNext wakes one of those that wait, who wakes the next.
+// wakeNext wakes one waiting caller. That caller wakes the next one.
 func (l *concurrencyLimiter) wakeNext() {
 	if l.inFlight < l.limit() {
 		l.room.Signal()
 	}
 }
 
-// limit is the number of requests that may be in flight: all while a request takes no longer than baseLatency, and the fewer the
-// longer it takes.
+// limit returns the number of requests that may be in flight: the maximum while a request takes at most baseLatency,
+// and fewer the longer it takes.
 func (l *concurrencyLimiter) limit() int {
 	return max(minInFlight, int(maxInFlight*baseLatency/max(l.latency, baseLatency)))
 }

@@ -1,6 +1,7 @@
-// Package jobcontroller is the one place that reads and writes what belongs to jobs. Reconcile (reconcile.go) observes a job
-// (observe.go), corrects what the caches show by what this process has written (expectations.go), has the engine decide, and
-// actuates the plan (actuate.go). It decides nothing about jobs itself.
+// Package jobcontroller observes jobs and executes what the engine decides about them. Reconcile (reconcile.go)
+// observes a job (observe.go), adds what this process has written and the caches do not show yet (expectations.go),
+// calls the engine, and executes its plan (actuate.go). The package decides nothing about jobs itself. Start reading
+// at Reconcile.
 package jobcontroller
 
 import (
@@ -33,34 +34,34 @@ import (
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
 
-// workers is the number of jobs that are handled at once. Each waits for the API server most of its time.
+// workers is the number of jobs that are reconciled concurrently. Each waits for the API server most of the time.
 const workers = 32
 
-// A pass that failed is tried again after retryFirst, doubling up to retryMost.
+// retryFirst is the delay after a failed pass. It doubles with each failure in a row, up to retryMost.
 const retryFirst, retryMost = 20 * time.Millisecond, 30 * time.Second
 
 // Options are the settings of the controllers.
 type Options struct {
 	Engine engine.Config
-	// Limits are those that jobs are held to.
+	// Limits are the limits that every job must respect.
 	Limits kinds.Limits
-	// ClusterDomain is the DNS domain of the cluster. Defaults to "cluster.local".
+	// ClusterDomain is the DNS domain of the cluster. The default is "cluster.local".
 	ClusterDomain string
-	// MaxInFlightPerJob bounds the creations and deletions of pods of one job in flight. Default 32.
+	// MaxInFlightPerJob limits the concurrent creations and deletions of pods of one job. The default is 32.
 	MaxInFlightPerJob int
 }
 
-// Controllers are those of all kinds of job. They share limits of requests.
+// Controllers are the controllers of all kinds of job. They share the limits of requests.
 type Controllers struct {
 	mgr      ctrl.Manager
 	opts     Options
 	recorder events.EventRecorder
 	limits   limits
-	// indexed is true once pods are found by their job.
+	// indexed is true once the cache has the index of pods by job.
 	indexed bool
 }
 
-// New makes the controllers of a manager. None runs yet.
+// New returns the controllers of a manager. It starts none.
 func New(ctx context.Context, mgr ctrl.Manager, opts Options) (*Controllers, error) {
 	recorder, err := newRecorder(ctx, mgr)
 	if err != nil {
@@ -69,7 +70,7 @@ func New(ctx context.Context, mgr ctrl.Manager, opts Options) (*Controllers, err
 	return &Controllers{mgr: mgr, opts: opts, recorder: recorder, limits: newLimits()}, nil
 }
 
-// Add adds the controller of a kind to the manager. It is not called twice at once.
+// Add adds the controller of a kind to the manager. It must not be called concurrently.
 func (c *Controllers) Add(ctx context.Context, kind kinds.Kind) error {
 	if !c.indexed {
 		if err := indexPods(ctx, c.mgr); err != nil {
@@ -101,8 +102,8 @@ func (c *Controllers) Add(ctx context.Context, kind kinds.Kind) error {
 	return nil
 }
 
-// JobChanges lets through the updates of jobs that need a pass: those that others make. The controller's own status writes come back
-// as updates too and need no further pass.
+// JobChanges returns a predicate that passes updates of jobs which need a pass. It drops updates that only bring back
+// a status that this controller wrote.
 func (r *Reconciler) JobChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectNew.GetDeletionTimestamp() != nil ||
@@ -110,7 +111,7 @@ func (r *Reconciler) JobChanges() predicate.Predicate {
 	}}
 }
 
-// deletions lets through nothing but deletions.
+// deletions returns a predicate that passes only deletions.
 func deletions() predicate.Predicate {
 	no := false
 	return predicate.Funcs{

@@ -27,17 +27,18 @@ import (
 )
 
 const (
-	// eventReporter is the component that events name as their author.
+	// eventReporter is the reporting controller of events.
 	eventReporter = "t9k-operator"
-	// eventsAtOnce is the number of events that are written at once. They tell people what has been done already, so an API
-	// server that is busy gets them slowly.
+	// eventsAtOnce is the number of events that are written concurrently. It is low, because events describe what has
+	// already been done and must not burden a busy API server.
 	eventsAtOnce = 2
-	// eventTries is the number of attempts to write an event while the API server does not answer.
+	// eventTries is the number of attempts to write an event to an API server that does not answer.
 	eventTries = 12
 )
 
-// recorder is an events.EventRecorder that writes annotations too, which client-go's own cannot. It writes in the background,
-// a few events at a time. It never counts repetitions in an event that is there, so the operator needs no right to change events.
+// recorder is an events.EventRecorder that also writes annotations, which client-go's recorder cannot. It writes a
+// few events at a time in the background. It never updates an existing event, so the operator needs no right to
+// change events.
 type recorder struct {
 	client   eventsclient.EventsV1Interface
 	scheme   *runtime.Scheme
@@ -52,7 +53,7 @@ func newRecorder(ctx context.Context, mgr ctrl.Manager) (events.EventRecorder, e
 	if err != nil {
 		return nil, fmt.Errorf("making a client of events: %w", err)
 	}
-	hostname, _ := os.Hostname() // it only tells operators apart
+	hostname, _ := os.Hostname() // the name only distinguishes operators
 	r := &recorder{
 		client: client, scheme: mgr.GetScheme(), logger: klog.FromContext(ctx), instance: eventReporter + "-" + hostname,
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[*eventsv1.Event](time.Second, 10*time.Second)),
@@ -110,7 +111,8 @@ func (r *recorder) Start(ctx context.Context) error {
 	return nil
 }
 
-// write writes an event. It comes again later if the API server did not answer; what the API server refuses is lost.
+// write writes an event. It tries again later if the API server did not answer, and drops events that the API server
+// refuses.
 func (r *recorder) write(ctx context.Context, e *eventsv1.Event) {
 	_, err := r.client.Events(e.Namespace).Create(ctx, e, metav1.CreateOptions{})
 	answered := errors.As(err, new(apierrors.APIStatus))
@@ -120,14 +122,15 @@ func (r *recorder) write(ctx context.Context, e *eventsv1.Event) {
 	case err != nil && !answered && r.queue.NumRequeues(e) < eventTries-1:
 		r.queue.AddRateLimited(e)
 		return
-	case apierrors.IsAlreadyExists(err): // an attempt before was carried out, though no answer came
+	case apierrors.IsAlreadyExists(err): // an earlier attempt succeeded, but its answer was lost
 	case err != nil:
 		r.logger.Error(err, "An event is lost", "regarding", klog.KRef(e.Namespace, e.Regarding.Name), "reason", e.Reason)
 	}
 	r.queue.Forget(e)
 }
 
-// recordEvent records an event of a job, with an annotation of how replicas ended where the recorder is ours.
+// recordEvent records an event of a job. If the recorder is ours, the event has an annotation that describes how
+// replicas ended.
 func recordEvent(to events.EventRecorder, obj kinds.Object, e engine.Event) {
 	reason, note := string(e.Reason), shorten(e.Message)
 	r, ok := to.(*recorder)

@@ -18,33 +18,36 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// expectations are what this process has written for a job and expects the caches to show soon. Losing them costs a few calls,
-// never a wrong result.
+// expectations are what this process has written for a job and expects the caches to show soon. Losing them costs a
+// few calls and never leads to a wrong result.
 type expectations struct {
 	uid types.UID
-	// replicas is the size of the job, read by the event handlers too.
+	// replicas is the size of the job. The event handlers read it too.
 	replicas atomic.Int64
 
-	// seenVersion is the resourceVersion of the cached object that written was made from.
+	// seenVersion is the resourceVersion of the cached object from which written was made.
 	seenVersion string
 	written     kinds.Object
-	// writtenAt is the time of the last status write or, before the first one, of the first sight of the job.
+	// writtenAt is when the status was last written. Before the first write, it is when this process first saw the
+	// job.
 	writtenAt time.Time
-	// contestedSince is the time of the first pass in a row that found the job's success contested; zero where the last did not.
+	// contestedSince is the time of the first of the latest passes in a row that found the job's success contested.
+	// It is zero if the last pass did not.
 	contestedSince time.Time
-	// live is the last view of the pods that the API server itself gave; nil once the cache shows as much.
+	// live is the last view of the pods that was read from the API server; nil once the cache is as new.
 	live *liveView
-	// tried is true once this process has tried to write the status, whether or not it knows of a success.
+	// tried is true once this process has tried to write the status, whether or not the write succeeded.
 	tried bool
-	// delayedAt is when a plan was first delayed, since one was last carried out or there was nothing to delay.
+	// delayedAt is when the current delay of a plan began; zero if no plan is delayed.
 	delayedAt time.Time
 	// sent is the status last written, until it comes back as an update of the job. The event handlers read it too.
 	sent atomic.Pointer[batch.JobStatus]
 
-	// succeeded holds pods that were watched to succeed before they were deleted, until the status says so.
+	// succeeded holds pods that were seen to succeed before they were deleted, until the status records their
+	// success.
 	succeeded successes
 
-	// created holds pods by name, deleted the time of deletion by UID.
+	// created holds created pods by name. Deleted holds times of deletion by UID.
 	created map[string]madePod
 	deleted map[types.UID]time.Time
 
@@ -53,7 +56,7 @@ type expectations struct {
 
 	refusals []engine.Refusal
 
-	// warning is the last one about a pod with a stalled start, as read at eventsReadAt.
+	// warning is the last warning about a pod with a stalled start, as read at eventsReadAt.
 	warning      *engine.Warning
 	eventsReadAt time.Time
 }
@@ -63,14 +66,14 @@ type madePod struct {
 	until time.Time
 }
 
-// cacheLag is the time within which a cache shows what was written.
+// cacheLag is how late a cache may show what this process has written.
 const cacheLag = 10 * time.Second
 
 func newExpectations(job types.UID, now time.Time) *expectations {
 	return &expectations{uid: job, writtenAt: now, created: map[string]madePod{}, deleted: map[types.UID]time.Time{}}
 }
 
-// delayLeft returns how much longer a plan may be delayed that may be delayed for maxDelay in all.
+// delayLeft returns how much longer a plan may wait whose total delay is at most maxDelay.
 func (exp *expectations) delayLeft(maxDelay time.Duration, now time.Time) time.Duration {
 	if maxDelay == 0 {
 		exp.delayedAt = time.Time{}
@@ -80,14 +83,16 @@ func (exp *expectations) delayLeft(maxDelay time.Duration, now time.Time) time.D
 	return exp.delayedAt.Add(maxDelay).Sub(now)
 }
 
-// dropRefusals forgets what was refused once nothing is to be created any more, or something else is, in another run mode.
+// dropRefusals forgets refused creations once the plan creates nothing, or creates something else, or the run mode
+// has changed.
 func (exp *expectations) dropRefusals(old *batch.JobStatus, plan *engine.Plan) {
 	if len(plan.Create)+len(plan.Pods) == 0 || plan.Status != nil && plan.Status.RunMode != old.RunMode && old.RunMode != "" {
 		exp.refusals = nil
 	}
 }
 
-// newest returns the job as last written by this process, as long as the cache still shows the one before.
+// newest returns the job as this process last wrote it while the cache still shows the version before. Otherwise it
+// returns the cached job.
 func (exp *expectations) newest(cached kinds.Object) kinds.Object {
 	if exp.written != nil && cached.GetResourceVersion() == exp.seenVersion {
 		return exp.written
@@ -96,8 +101,8 @@ func (exp *expectations) newest(cached kinds.Object) kinds.Object {
 	return cached
 }
 
-// merge adds pods that this process has created, marks those that it has deleted and corrects what was read from the API server
-// itself, where the cache is behind.
+// merge returns the cached pods with the corrections of the live view. It adds pods that this process has created and
+// marks those that it has deleted.
 func (exp *expectations) merge(cached []corev1.Pod, now time.Time) []*corev1.Pod {
 	if exp.live != nil && now.After(exp.live.until) {
 		exp.live = nil
@@ -128,7 +133,7 @@ func (exp *expectations) merge(cached []corev1.Pod, now time.Time) []*corev1.Pod
 	return pods
 }
 
-// asDeleted marks a pod that this process has deleted and that the cache does not show so yet.
+// asDeleted returns a pod as deleted if this process has deleted it and the cache does not show that yet.
 func (exp *expectations) asDeleted(pod *corev1.Pod) *corev1.Pod {
 	at, ok := exp.deleted[pod.UID]
 	if !ok || pod.DeletionTimestamp != nil {
@@ -139,8 +144,8 @@ func (exp *expectations) asDeleted(pod *corev1.Pod) *corev1.Pod {
 	return marked
 }
 
-// forgetAfter returns the time until a creation that the caches do not show stops counting; 0 where there is none. Whoever deletes
-// such an object may have done so before any cache saw it: then no event tells of it.
+// forgetAfter returns the time until creations that the caches do not show are forgotten; zero if there are none.
+// Such an object may have been deleted before any cache saw it, and then no event reports its deletion.
 func (exp *expectations) forgetAfter(now time.Time) time.Duration {
 	next := time.Duration(0)
 	note := func(until time.Time) {
@@ -156,7 +161,7 @@ func (exp *expectations) forgetAfter(now time.Time) time.Duration {
 	return next
 }
 
-// successes holds pods by UID. The event handlers add to it.
+// successes holds pods by UID. The event handlers add pods, so it has a lock.
 type successes struct {
 	mu   sync.Mutex
 	pods map[types.UID]*corev1.Pod
@@ -171,8 +176,8 @@ func (s *successes) add(pod *corev1.Pod) {
 	s.pods[pod.UID] = pod
 }
 
-// open returns those that a pass may still need: of pods that are still there, and of replicas whose end the status does not know.
-// It forgets the others.
+// open returns the pods that a pass may still need: pods that still exist, and pods of replicas whose end the status
+// does not record. It forgets the others.
 func (s *successes) open(status *batch.JobStatus, seen []*corev1.Pod) map[types.UID]*corev1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,7 +216,7 @@ func newExpectationStore(c clock.PassiveClock) *expectationStore {
 	return &expectationStore{clock: c, jobs: map[types.NamespacedName]*expectations{}}
 }
 
-// of returns the expectations of a job; a job of the same name but another UID starts without any.
+// of returns the expectations of a job. A job of the same name with another UID starts with none.
 func (s *expectationStore) of(key types.NamespacedName, uid types.UID) *expectations {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,14 +241,14 @@ func (s *expectationStore) forget(key types.NamespacedName) {
 	delete(s.jobs, key)
 }
 
-// noteSuccess notes that a pod of a job has succeeded and was deleted only then.
+// noteSuccess records that a pod of a job succeeded before it was deleted.
 func (s *expectationStore) noteSuccess(key types.NamespacedName, job types.UID, pod *corev1.Pod) {
 	if exp := s.get(key); exp != nil && exp.uid == job {
 		exp.succeeded.add(pod)
 	}
 }
 
-// size returns the number of replicas of a job, or 0 where nothing is known yet.
+// size returns the number of replicas of a job, or 0 if it is unknown.
 func (s *expectationStore) size(key types.NamespacedName) int64 {
 	if exp := s.get(key); exp != nil {
 		return exp.replicas.Load()
@@ -251,7 +256,7 @@ func (s *expectationStore) size(key types.NamespacedName) int64 {
 	return 0
 }
 
-// isOwnWrite tells whether an update of a job brings nothing but the status that this process wrote last.
+// isOwnWrite reports whether an update of a job brings only the status that this process wrote last.
 func (s *expectationStore) isOwnWrite(key types.NamespacedName, status *batch.JobStatus) bool {
 	exp := s.get(key)
 	if exp == nil {

@@ -19,9 +19,9 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// PodHandler wakes a pod's job. A pass eventReads at all pods of a job, so the larger the job, the longer the events of its pods
-// are gathered before one pass handles them all. A pod that starts or ends may change the phase of its job, which people wait
-// for, so its job comes before those that are new.
+// PodHandler returns the handler of pod events, which enqueues the job of the pod. A pass reads all pods of a job, so
+// events of larger jobs are collected for longer before one pass handles them. A pod that starts or ends may change
+// the phase of its job, which users wait for, so its job has priority over new jobs.
 func (r *Reconciler) PodHandler() handler.EventHandler {
 	wake := func(o client.Object, q queue, priority int) {
 		owner := metav1.GetControllerOfNoCopy(o)
@@ -55,7 +55,7 @@ func (r *Reconciler) PodHandler() handler.EventHandler {
 	}
 }
 
-// noteSuccess notes that a pod had succeeded before it was deleted. The pass that records results may come too late to see that.
+// noteSuccess records that a pod had succeeded before it was deleted. The next pass may be too late to see that.
 func (r *Reconciler) noteSuccess(last client.Object) {
 	pod, ok := last.(*corev1.Pod)
 	owner := metav1.GetControllerOfNoCopy(last)
@@ -71,7 +71,7 @@ func podPhase(o client.Object) corev1.PodPhase {
 	return ""
 }
 
-// gathering is the time for which pod events of a job of n replicas are gathered.
+// gathering returns how long pod events of a job with n replicas are collected.
 func gathering(n int64) time.Duration {
 	const base, perReplica, most = 5 * time.Millisecond, 100 * time.Microsecond, 500 * time.Millisecond
 	return min(base+time.Duration(n)*perReplica, most)

@@ -6,19 +6,19 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// baseLatency is how long a request takes an API server that has little to do.
+// baseLatency is the duration of a request to an API server that has little to do.
 const baseLatency = 10 * time.Millisecond
 
-// limiter bounds requests over all jobs that may wait. The longer the API server takes for them the fewer it gets, since it
-// has more important ones to serve: down to one per second.
+// limiter limits the rate of requests that may wait, over all jobs. It lowers the rate as requests take longer, down
+// to one per second, to leave the API server to more important requests.
 type limiter struct{ *rate.Limiter }
 
-// newLimiter returns a limiter that lets so many requests through per second, and as many at once.
+// newLimiter returns a limiter of this many requests per second, with a burst of the same number.
 func newLimiter(perSecond int) limiter {
 	return limiter{rate.NewLimiter(rate.Limit(perSecond), perSecond)}
 }
 
-// charge makes a request that was let through at began pay for what it took until now.
+// charge takes tokens for the duration of a request that was admitted at began.
 func (l limiter) charge(began, now time.Time) {
 	l.ReserveN(now, min(l.Burst(), int(now.Sub(began)/baseLatency)))
 }

@@ -15,11 +15,12 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// pageSize is the number of pods that are read from the API server at a time, since they are much larger there than in the cache.
+// pageSize is the number of pods in one page of a list from the API server. Pods are much larger there than in the
+// cache.
 const pageSize = 500
 
-// liveView is what the API server itself said of a job's pods. Until the cache has caught up it corrects what the cache shows, for
-// what has been acted on must not be undone by an older view.
+// liveView is a view of a job's pods that was read from the API server. It corrects the cache until the cache has
+// caught up, because an older view must not undo a decision.
 type liveView struct {
 	// version is the resourceVersion of the view.
 	version string
@@ -27,7 +28,7 @@ type liveView struct {
 	until   time.Time
 }
 
-// readLive reads the job's pods from the API server itself.
+// readLive reads the pods of a job from the API server.
 func (o *observer) readLive(ctx context.Context, job *engine.Job) (*liveView, error) {
 	view := &liveView{pods: map[types.UID]*corev1.Pod{}, until: o.clock.Now().Add(cacheLag)}
 	for token := ""; ; {
@@ -57,7 +58,7 @@ func (v *liveView) list() []*corev1.Pod {
 	return pods
 }
 
-// correct returns the newest that is known of a pod that the cache shows; nil if the pod has gone since.
+// correct returns the newest known state of a cached pod; nil if the pod has gone.
 func (v *liveView) correct(cached *corev1.Pod) *corev1.Pod {
 	live, there := v.pods[cached.UID]
 	switch {
@@ -70,7 +71,7 @@ func (v *liveView) correct(cached *corev1.Pod) *corev1.Pod {
 	}
 }
 
-// older tells whether resourceVersion a comes before b. Versions that cannot be compared prove nothing.
+// older reports whether resourceVersion a is before b. It is false if they cannot be compared.
 func older(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order < 0

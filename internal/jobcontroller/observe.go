@@ -17,19 +17,19 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// observer gathers what can be seen of jobs. It writes nothing.
+// observer reads the state of jobs. It writes nothing.
 type observer struct {
 	kind   kinds.Kind
 	engine engine.Config
-	// cached reads from the caches, live from the API server itself.
+	// cached reads from the caches, live from the API server.
 	cached, live client.Reader
 	fence        *leaderFence
-	// eventReads bounds the reads of events over all jobs.
+	// eventReads limits the reads of events over all jobs.
 	eventReads limiter
 	clock      clock.PassiveClock
 }
 
-// observe gathers what can be seen of a job: from the caches, and from the expectations what the caches do not show yet.
+// observe reads the state of a job from the caches, and from the expectations what the caches do not show yet.
 func (o *observer) observe(ctx context.Context, obj kinds.Object, job *engine.Job, exp *expectations) (engine.Seen, error) {
 	seen := engine.Seen{Now: o.clock.Now(), Status: o.kind.Status(obj), LastWrite: exp.writtenAt, Refusals: exp.refusals,
 		Unwritten: !exp.tried && o.fence.includes(obj), ContestedSince: exp.contestedSince}
@@ -95,7 +95,8 @@ func (o *observer) ownsService(ctx context.Context, job *engine.Job) (bool, erro
 	return owner != nil && owner.UID == job.UID, nil
 }
 
-// lostNodes eventReads at the nodes of pods that should have ended long ago. There are hardly ever any, so nodes are not watched.
+// lostNodes reads the nodes of pods that should have ended long ago. There are few such pods, so the operator does
+// not watch nodes.
 func (o *observer) lostNodes(ctx context.Context, seen engine.Seen) (map[string]bool, error) {
 	var lost map[string]bool
 	for _, pod := range seen.Pods {

@@ -18,29 +18,28 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// progressWritesPerSecond bounds the status writes over all jobs that tell of nothing but progress. Each costs an API
-// server milliseconds of CPU, which pods that are to start need more.
+// progressWritesPerSecond limits the status writes over all jobs that report only progress. Each costs an API server
+// milliseconds of CPU, which starting pods need more.
 const progressWritesPerSecond = 10
 
-// API is what a Reconciler reads and writes by.
+// API is the set of clients of a Reconciler.
 type API struct {
-	// Client reads from the caches, set up as CacheOptions says, and writes.
+	// Client reads from the caches, which CacheOptions configures, and writes.
 	Client client.Client
-	// Live reads from the API server itself.
+	// Live reads from the API server.
 	Live client.Reader
 	// Statuses writes the statuses of the kind.
 	Statuses rest.Interface
-	// Recorder gets the events of the jobs.
+	// Recorder receives the events of the jobs.
 	Recorder events.EventRecorder
-	// Clock tells the time.
-	Clock clock.PassiveClock
+	Clock    clock.PassiveClock
 }
 
-// limits bound requests over all jobs, whatever their kinds.
+// limits are the limits of requests over all jobs of all kinds.
 type limits struct {
-	// inFlight bounds the creations and deletions of pods in flight.
+	// inFlight limits the concurrent creations and deletions of pods.
 	inFlight *concurrencyLimiter
-	// eventReads bounds the reads of events, progress the status writes that may wait.
+	// eventReads limits the reads of events, and progress the status writes that may wait.
 	eventReads, progress limiter
 }
 
@@ -48,7 +47,7 @@ func newLimits() limits {
 	return limits{inFlight: newConcurrencyLimiter(), eventReads: newLimiter(eventReadsPerSecond), progress: newLimiter(progressWritesPerSecond)}
 }
 
-// Reconciler handles the jobs of one kind: it observes a job, has the engine decide and actuates the plan.
+// Reconciler handles the jobs of one kind: it observes a job, calls the engine and executes the plan.
 type Reconciler struct {
 	kind   kinds.Kind
 	opts   Options
@@ -57,13 +56,13 @@ type Reconciler struct {
 	clock  clock.PassiveClock
 	fence  leaderFence
 	store  *expectationStore
-	// progress bounds status writes that may wait, over all jobs.
+	// progress limits the status writes that may wait, over all jobs.
 	progress limiter
 	observer observer
 	actuator actuator
 }
 
-// NewReconciler returns the reconciler of a kind for those who have no manager. It has limits of its own.
+// NewReconciler returns the reconciler of a kind for callers without a manager. It has its own limits.
 func NewReconciler(kind kinds.Kind, opts Options, api API) *Reconciler {
 	return newReconciler(kind, opts, api, newLimits())
 }
@@ -81,7 +80,8 @@ func newReconciler(kind kinds.Kind, opts Options, api API, limits limits) *Recon
 	return r
 }
 
-// Reconcile is one pass over one job. Any error leaves the rest to the next pass, because every pass starts from a fresh observation.
+// Reconcile does one pass over one job. After an error the next pass does the rest, because every pass starts from a
+// fresh observation.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	if err := r.fence.set(ctx, r.live, r.kind); err != nil {
 		return reconcile.Result{}, err
@@ -126,8 +126,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: sooner(plan.RequeueAfter, exp.forgetAfter(seen.Now))}, nil
 }
 
-// nameDelay returns the time until a pass asks again for a name that is taken. No event tells that the name is free, because
-// the object is not the job's. The pass that shows the refusal on the job comes at once.
+// nameDelay returns the time until a pass tries a taken name again. No event reports that the name is free, because
+// the object is not the job's. The pass that writes the refusal to the job's status follows at once.
 func nameDelay(seen *engine.Seen) time.Duration {
 	if len(seen.Refusals) == 0 {
 		return retryFirst
@@ -135,10 +135,11 @@ func nameDelay(seen *engine.Seen) time.Duration {
 	return nameTakenDelay
 }
 
-// nameTakenDelay is the time between two passes of a job that needs a name which is taken.
+// nameTakenDelay is the time between two passes of a job that needs a taken name.
 const nameTakenDelay = 2 * time.Second
 
-// decide has the engine decide, on pods that are read from the API server itself where it asks for that.
+// decide calls the engine. If the engine asks for it, decide reads the pods from the API server and calls the engine
+// again.
 func (r *Reconciler) decide(ctx context.Context, job *engine.Job, seen engine.Seen, exp *expectations) (engine.Plan, error) {
 	plan := engine.Next(job, seen, r.opts.Engine)
 	if plan.Refresh {
@@ -166,13 +167,13 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// progressDelay is the time after which a status write that had to wait is tried again.
+// progressDelay is the time until a delayed status write is tried again.
 const progressDelay = time.Second
 
-// staleDelay is the time that a cache gets to catch up after it was found to be behind.
+// staleDelay is the time that a late cache gets to catch up.
 const staleDelay = 50 * time.Millisecond
 
-// convert returns the normal form of an object, and what is wrong with the object for the engine to judge.
+// convert returns the normal form of an object, with its faults, which the engine judges.
 func (r *Reconciler) convert(obj kinds.Object) *engine.Job {
 	job := r.kind.Convert(obj)
 	if r.opts.ClusterDomain != "" {

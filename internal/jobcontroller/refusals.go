@@ -13,8 +13,9 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// createError sorts out why an object could not be created. That it exists and is ours is no error: a cache was behind, or
-// an answer was lost. What the API server refuses is kept, so that the next pass shows it on the job.
+// createError classifies the error of a creation. It returns nil if the object exists and is the job's: a cache was
+// late, or an answer was lost. It records what the API server refuses, so that the next pass writes it to the job's
+// status.
 func (a *actuator) createError(ctx context.Context, job *engine.Job, o engine.Object, err error, exp *expectations) error {
 	refusal := engine.Refusal{Object: describe(o), Reason: batch.ReasonCreateRefused, Message: err.Error()}
 	if apierrors.IsAlreadyExists(err) {
@@ -33,7 +34,7 @@ func (a *actuator) createError(ctx context.Context, job *engine.Job, o engine.Ob
 	return fmt.Errorf("creating %s: %w", describe(o), err)
 }
 
-// liveOf reads the live object of o's name.
+// liveOf reads the live object that has the name of o.
 func (a *actuator) liveOf(ctx context.Context, o engine.Object) (*metav1.PartialObjectMetadata, error) {
 	gvk, err := a.client.GroupVersionKindFor(o)
 	if err != nil {
@@ -43,14 +44,15 @@ func (a *actuator) liveOf(ctx context.Context, o engine.Object) (*metav1.Partial
 	live.SetGroupVersionKind(gvk)
 	switch err := a.live.Get(ctx, client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetName()}, live); {
 	case apierrors.IsNotFound(err):
-		return nil, errStale // it has gone in the meantime: the next pass creates it
+		return nil, errStale // it has gone, so the next pass creates the job's own
 	case err != nil:
 		return nil, fmt.Errorf("reading the owner of %s: %w", describe(o), err)
 	}
 	return live, nil
 }
 
-// nameTaken says whose the object is that has a name which the job needs, and what to do about it.
+// nameTaken returns the message for a name that the job needs and another object has: whose object it is, and what
+// the user can do.
 func nameTaken(live *metav1.PartialObjectMetadata, job *engine.Job) string {
 	owner, ref := "nobody (it has no controller)", metav1.GetControllerOfNoCopy(live)
 	if ref != nil {
@@ -67,7 +69,7 @@ func nameTaken(live *metav1.PartialObjectMetadata, job *engine.Job) string {
 	return fmt.Sprintf("the name is taken by one that belongs to %s; delete or rename that, or the job", owner)
 }
 
-// refused tells whether an error will come again, unlike one of the moment.
+// refused reports whether a repeated request would get the same error.
 func refused(err error) bool {
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsTooManyRequests(err), apierrors.IsUnauthorized(err), apierrors.IsTimeout(err):

@@ -13,14 +13,15 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=events,verbs=list
 
-// eventReadInterval is the least time between two reads of the events of a job's pods.
+// eventReadInterval is the minimum time between two reads of the events of a job's pods.
 const eventReadInterval = 10 * time.Second
 
-// eventReadsPerSecond bounds the reads of events over all jobs. For each the API server reads all events of the namespace.
+// eventReadsPerSecond limits the reads of events over all jobs. For each read, the API server goes through all events
+// of the namespace.
 const eventReadsPerSecond = 5
 
-// lastWarning returns the last warning about the first pod with a stalled start, or nil. Events are not watched: there are too many
-// of them, and few say anything that a status does not.
+// lastWarning returns the last warning about the first pod with a stalled start, or nil. The operator does not watch
+// events, because there are too many and most add nothing to the statuses.
 func (o *observer) lastWarning(ctx context.Context, seen engine.Seen, exp *expectations) (*engine.Warning, error) {
 	pod := firstStalledStart(seen)
 	if pod == nil {

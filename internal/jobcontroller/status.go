@@ -16,10 +16,10 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// metadataOnly asks for an answer without the status that was just sent.
+// metadataOnly requests an answer without the status that was just sent.
 const metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
-// statusClient makes the client by which statuses of a kind are written.
+// statusClient returns the client that writes the statuses of a kind.
 func statusClient(mgr ctrl.Manager, kind kinds.Kind) (rest.Interface, error) {
 	c, err := apiutil.RESTClientForGVK(batch.GroupVersion.WithKind(kind.Name), true, false, mgr.GetConfig(),
 		serializer.NewCodecFactory(mgr.GetScheme()), mgr.GetHTTPClient())
@@ -29,8 +29,8 @@ func statusClient(mgr ctrl.Manager, kind kinds.Kind) (rest.Interface, error) {
 	return c, nil
 }
 
-// writeStatus writes the status under the resourceVersion that was read, so that no newer one is overwritten. Statuses are
-// most of what a controller sends and gets: so the spec is not sent along, and the answer is no more than metadata.
+// writeStatus writes the status with the resourceVersion that was read, so that it overwrites no newer one. Statuses
+// are most of a controller's traffic, so the request leaves out the spec and the answer contains only metadata.
 func (a *actuator) writeStatus(ctx context.Context, exp *expectations, obj kinds.Object, status *batch.JobStatus) error {
 	fail := func(err error) error {
 		return fmt.Errorf("writing the status of %s %s/%s: %w", a.kind.Name, obj.GetNamespace(), obj.GetName(), err)
@@ -42,7 +42,7 @@ func (a *actuator) writeStatus(ctx context.Context, exp *expectations, obj kinds
 	sent.SetUID(obj.GetUID())
 	sent.SetResourceVersion(obj.GetResourceVersion())
 	*a.kind.Status(sent) = *status
-	if a.kind.Training != nil { // what others tell stays as it was read
+	if a.kind.Training != nil { // fields that others write stay as they were read
 		_, read := a.kind.Training(obj)
 		_, kept := a.kind.Training(sent)
 		kept.TensorBoard = read.TensorBoard

@@ -54,14 +54,14 @@ const (
 	byGroup, byQueue = "group", "queue"
 )
 
-// keeper reconciles queues and groups. It reads the t9k-scheduler's pods from its own cache, because the manager's
+// reconciler reconciles queues and groups. It reads the t9k-scheduler's pods from its own cache, because the manager's
 // cache holds only the pods of jobs.
-type keeper struct {
+type reconciler struct {
 	client client.Client
 	pods   cache.Cache
-	// guests is the cache of the pods of other schedulers that name a queue.
-	guests cache.Cache
-	shapes *Shapes
+	// foreignPods is the cache of the pods of other schedulers that name a queue.
+	foreignPods cache.Cache
+	shapes      *Shapes
 	// began is when the first queue was reconciled, or zero before that.
 	began atomic.Pointer[time.Time]
 }
@@ -80,13 +80,13 @@ func Add(ctx context.Context, mgr ctrl.Manager, shapes *Shapes) error {
 	if err != nil {
 		return fmt.Errorf("selecting the pods that name a queue: %w", err)
 	}
-	guests, err := cache.New(mgr.GetConfig(), cache.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: map[client.Object]cache.ByObject{
+	foreign, err := cache.New(mgr.GetConfig(), cache.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: map[client.Object]cache.ByObject{
 		&corev1.Pod{}: {Field: fields.OneTermNotEqualSelector("spec.schedulerName", scheduling.SchedulerName),
 			Label: labels.NewSelector().Add(*named), Transform: trim}}})
 	if err != nil {
 		return fmt.Errorf("making a cache of pods of other schedulers: %w", err)
 	}
-	if err := mgr.Add(guests); err != nil {
+	if err := mgr.Add(foreign); err != nil {
 		return fmt.Errorf("adding the cache of pods of other schedulers: %w", err)
 	}
 	if err := pods.IndexField(ctx, &corev1.Pod{}, byGroup, func(o client.Object) []string { return []string{o.GetLabels()[scheduling.LabelGroupName]} }); err != nil {
@@ -95,7 +95,7 @@ func Add(ctx context.Context, mgr ctrl.Manager, shapes *Shapes) error {
 	if err := pods.IndexField(ctx, &corev1.Pod{}, byQueue, func(o client.Object) []string { return []string{queueOf(o)} }); err != nil {
 		return fmt.Errorf("indexing pods: %w", err)
 	}
-	if err := guests.IndexField(ctx, &corev1.Pod{}, byQueue, func(o client.Object) []string { return []string{queueOf(o)} }); err != nil {
+	if err := foreign.IndexField(ctx, &corev1.Pod{}, byQueue, func(o client.Object) []string { return []string{queueOf(o)} }); err != nil {
 		return fmt.Errorf("indexing pods of other schedulers: %w", err)
 	}
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &scheduling.PodGroup{}, byQueue, func(o client.Object) []string {
@@ -103,7 +103,7 @@ func Add(ctx context.Context, mgr ctrl.Manager, shapes *Shapes) error {
 	}); err != nil {
 		return fmt.Errorf("indexing groups: %w", err)
 	}
-	k := &keeper{client: mgr.GetClient(), pods: pods, guests: guests, shapes: shapes}
+	k := &reconciler{client: mgr.GetClient(), pods: pods, foreignPods: foreign, shapes: shapes}
 	if err := mgr.Add(manager.RunnableFunc(k.ensureDefault)); err != nil {
 		return fmt.Errorf("adding the default queue: %w", err)
 	}
@@ -117,7 +117,7 @@ func Add(ctx context.Context, mgr ctrl.Manager, shapes *Shapes) error {
 }
 
 // addGroupStatus adds the controller of the status of groups.
-func (k *keeper) addGroupStatus(mgr ctrl.Manager) error {
+func (k *reconciler) addGroupStatus(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("podgroup-status").
 		Watches(&scheduling.PodGroup{}, later(func(_ context.Context, o client.Object) []types.NamespacedName {
 			return []types.NamespacedName{client.ObjectKeyFromObject(o)}
@@ -127,7 +127,7 @@ func (k *keeper) addGroupStatus(mgr ctrl.Manager) error {
 }
 
 // addQueueStatus adds the controller of the status of queues.
-func (k *keeper) addQueueStatus(mgr ctrl.Manager) error {
+func (k *reconciler) addQueueStatus(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("queue-status").
 		Watches(&scheduling.Queue{}, later(func(_ context.Context, o client.Object) []types.NamespacedName {
 			return []types.NamespacedName{{Name: o.GetName()}}
@@ -136,7 +136,7 @@ func (k *keeper) addQueueStatus(mgr ctrl.Manager) error {
 			return []types.NamespacedName{{Name: o.(*scheduling.PodGroup).Spec.Queue}}
 		})).
 		WatchesRawSource(source.Kind(k.pods, client.Object(&corev1.Pod{}), later(k.queuesOf))).
-		WatchesRawSource(source.Kind(k.guests, client.Object(&corev1.Pod{}), later(func(_ context.Context, o client.Object) []types.NamespacedName {
+		WatchesRawSource(source.Kind(k.foreignPods, client.Object(&corev1.Pod{}), later(func(_ context.Context, o client.Object) []types.NamespacedName {
 			return []types.NamespacedName{{Name: queueOf(o)}}
 		}))).
 		WatchesRawSource(source.Kind(k.shapes.profiles, client.Object(&corev1.ConfigMap{}), later(k.queuesWithProfile))).
@@ -145,7 +145,7 @@ func (k *keeper) addQueueStatus(mgr ctrl.Manager) error {
 
 // ensureDefault creates the queue that every installation has. It is not part of the manifests, because they are
 // applied together with the CRD and the API server would refuse it.
-func (k *keeper) ensureDefault(ctx context.Context) error {
+func (k *reconciler) ensureDefault(ctx context.Context) error {
 	queue, err := config.DefaultQueue()
 	if err != nil {
 		return err
@@ -195,7 +195,7 @@ func trim(in any) (any, error) {
 		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName, Overhead: pod.Spec.Overhead, Resources: pod.Spec.Resources},
 		Status: corev1.PodStatus{Phase: pod.Status.Phase},
 	}
-	if mark := retired(pod); mark != nil {
+	if mark := expiryCondition(pod); mark != nil {
 		out.Status.Conditions = []corev1.PodCondition{*mark}
 	}
 	for _, c := range pod.Spec.InitContainers {
@@ -208,7 +208,7 @@ func trim(in any) (any, error) {
 }
 
 // group reconciles the status of a group.
-func (k *keeper) group(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+func (k *reconciler) group(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	g := &scheduling.PodGroup{}
 	if err := k.client.Get(ctx, req.NamespacedName, g); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -237,7 +237,7 @@ func sameGroup(a, b *scheduling.PodGroupStatus) bool {
 }
 
 // queue reconciles the status of a queue and ends its pods that are too old.
-func (k *keeper) queue(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+func (k *reconciler) queue(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	q := &scheduling.Queue{}
 	if err := k.client.Get(ctx, req.NamespacedName, q); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -254,21 +254,21 @@ func (k *keeper) queue(ctx context.Context, req reconcile.Request) (reconcile.Re
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	var guests corev1.PodList
-	if err := k.guests.List(ctx, &guests, client.MatchingFields{byQueue: req.Name}, client.UnsafeDisableDeepCopy); err != nil {
+	var foreign corev1.PodList
+	if err := k.foreignPods.List(ctx, &foreign, client.MatchingFields{byQueue: req.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, fmt.Errorf("listing the pods of other schedulers that name queue %s: %w", req.Name, err)
 	}
 	now := time.Now()
-	if s := queueStatus(q, shape, len(groups.Items), pods, guests.Items, now); !apiequality.Semantic.DeepEqual(s, q.Status) {
+	if s := queueStatus(q, shape, len(groups.Items), pods, foreign.Items, now); !apiequality.Semantic.DeepEqual(s, q.Status) {
 		if err := k.write(ctx, "Queue", q, s); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
-	return k.retire(ctx, q, pods, now)
+	return k.expire(ctx, q, pods, now)
 }
 
 // write applies a status. Fields that the status does not set keep their other owners.
-func (k *keeper) write(ctx context.Context, kind string, o client.Object, status any) error {
+func (k *reconciler) write(ctx context.Context, kind string, o client.Object, status any) error {
 	patch, err := json.Marshal(map[string]any{
 		"apiVersion": scheduling.GroupVersion.String(), "kind": kind,
 		"metadata": map[string]any{"name": o.GetName(), "namespace": o.GetNamespace()}, "status": status,

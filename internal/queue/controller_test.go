@@ -67,8 +67,8 @@ func (c storeCache) List(ctx context.Context, out client.ObjectList, opts ...cli
 	return nil
 }
 
-// newKeeper makes a keeper over an API server in memory.
-func newKeeper(t *testing.T, objects ...client.Object) *keeper {
+// newReconciler returns a reconciler over an API server in memory.
+func newReconciler(t *testing.T, objects ...client.Object) *reconciler {
 	t.Helper()
 	c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(objects...).
 		WithStatusSubresource(&scheduling.Queue{}, &scheduling.PodGroup{}, &corev1.Pod{}).
@@ -78,7 +78,7 @@ func newKeeper(t *testing.T, objects ...client.Object) *keeper {
 		Build()
 	ours := func(p *corev1.Pod) bool { return p.Spec.SchedulerName == scheduling.SchedulerName }
 	store := storeCache{client: c, ours: ours}
-	return &keeper{client: c, pods: store, guests: storeCache{client: c, ours: func(p *corev1.Pod) bool { return !ours(p) }},
+	return &reconciler{client: c, pods: store, foreignPods: storeCache{client: c, ours: func(p *corev1.Pod) bool { return !ours(p) }},
 		shapes: &Shapes{objects: c, profiles: store}}
 }
 
@@ -106,7 +106,7 @@ func named(name string) reconcile.Request {
 }
 
 func TestStatusOfAGroupIsWritten(t *testing.T) {
-	k := newKeeper(t, groupIn("g", "q"), podNamed("a", 0, scheduling.LabelGroupName, "g"), podNamed("b", 0, scheduling.LabelGroupName, "g"),
+	k := newReconciler(t, groupIn("g", "q"), podNamed("a", 0, scheduling.LabelGroupName, "g"), podNamed("b", 0, scheduling.LabelGroupName, "g"),
 		podNamed("c", 0, scheduling.LabelGroupName, "other"))
 	req := reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "g"}}
 	g := &scheduling.PodGroup{}
@@ -130,14 +130,14 @@ func TestStatusOfAGroupIsWritten(t *testing.T) {
 
 // The pods of a queue are those of its groups, whatever queue they name, and those that name it and have no group elsewhere.
 func TestStatusOfAQueueCountsItsPods(t *testing.T) {
-	guest := podNamed("guest", 0, scheduling.LabelQueue, "q")
-	guest.Spec.SchedulerName = "another"
-	k := newKeeper(t, queueNamed("q", scheduling.QueueSpec{}), groupIn("g", "q"), groupIn("far", "r"),
+	foreign := podNamed("foreign", 0, scheduling.LabelQueue, "q")
+	foreign.Spec.SchedulerName = "another"
+	k := newReconciler(t, queueNamed("q", scheduling.QueueSpec{}), groupIn("g", "q"), groupIn("far", "r"),
 		podNamed("of-group", 0, scheduling.LabelGroupName, "g"),
 		podNamed("by-name", 0, scheduling.LabelQueue, "q"),
 		podNamed("without-group", 0, scheduling.LabelQueue, "q", scheduling.LabelGroupName, "gone"),
 		podNamed("of-another", 0, scheduling.LabelQueue, "q", scheduling.LabelGroupName, "far"),
-		podNamed("of-default", 0), guest)
+		podNamed("of-default", 0), foreign)
 	if _, err := k.queue(t.Context(), named("q")); err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestStatusOfAQueueCountsItsPods(t *testing.T) {
 	if err := k.client.Get(t.Context(), client.ObjectKey{Name: "q"}, q); err != nil {
 		t.Fatal(err)
 	}
-	if got := q.Status.Allocated.Cpu().String(); got != "4" || q.Status.Pods.Running != 3 { // the guest's request counts, the guest does not
+	if got := q.Status.Allocated.Cpu().String(); got != "4" || q.Status.Pods.Running != 3 { // the request of the foreign pod counts, the pod does not
 		t.Errorf("allocated %s, want 4: %+v", got, q.Status)
 	}
 	if _, err := k.queue(t.Context(), named("gone")); err != nil {
@@ -161,7 +161,7 @@ func TestPodsThatAreTooOldGo(t *testing.T) {
 	q := queueNamed("q", scheduling.QueueSpec{MaxDuration: "1h"})
 	ended := podNamed("ended", 2*time.Hour, scheduling.LabelQueue, "q")
 	ended.Status.Phase = corev1.PodSucceeded
-	k := newKeeper(t, q, ended, podNamed("old", 2*time.Hour, scheduling.LabelQueue, "q"), podNamed("young", time.Minute, scheduling.LabelQueue, "q"))
+	k := newReconciler(t, q, ended, podNamed("old", 2*time.Hour, scheduling.LabelQueue, "q"), podNamed("young", time.Minute, scheduling.LabelQueue, "q"))
 	result, err := k.queue(t.Context(), named("q"))
 	if err != nil || result.RequeueAfter != notice {
 		t.Fatalf("back after %s, %v", result.RequeueAfter, err)
@@ -170,7 +170,7 @@ func TestPodsThatAreTooOldGo(t *testing.T) {
 	if err := k.client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "old"}, old); err != nil {
 		t.Fatal(err)
 	}
-	mark := retired(old)
+	mark := expiryCondition(old)
 	if mark == nil || !strings.Contains(mark.Message, "older than the 1h that queue q allows") {
 		t.Fatalf("conditions %+v", old.Status.Conditions)
 	}
@@ -192,7 +192,7 @@ func TestShapesOfQueuesAndPods(t *testing.T) {
 	profiles := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: scheduling.ResourceShapesNamespace, Name: scheduling.ResourceShapes},
 		Data: map[string]string{"small": "cpu: 1", "bad": "cpu: many"}}
 	small, bad, none := scheduling.QueueSpec{ResourceShapeProfile: "small"}, scheduling.QueueSpec{ResourceShapeProfile: "bad"}, scheduling.QueueSpec{ResourceShapeProfile: "none"}
-	k := newKeeper(t, profiles, queueNamed("q", small), queueNamed("b", bad), queueNamed("n", none), queueNamed("free", scheduling.QueueSpec{}),
+	k := newReconciler(t, profiles, queueNamed("q", small), queueNamed("b", bad), queueNamed("n", none), queueNamed("free", scheduling.QueueSpec{}),
 		groupIn("g", "q"), queueNamed(scheduling.DefaultQueue, none))
 	for name, test := range map[string]struct {
 		labels map[string]string
@@ -234,7 +234,7 @@ func TestShapesOfQueuesAndPods(t *testing.T) {
 }
 
 func TestDefaultQueueIsMade(t *testing.T) {
-	k := newKeeper(t)
+	k := newReconciler(t)
 	for range 2 { // the second time it is there
 		if err := k.ensureDefault(t.Context()); err != nil {
 			t.Fatal(err)

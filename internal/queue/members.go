@@ -13,7 +13,7 @@ import (
 )
 
 // podsOf lists the pods of a queue: those of its groups, and those that name the queue and have no group.
-func (k *keeper) podsOf(ctx context.Context, queue string, groups []scheduling.PodGroup) ([]corev1.Pod, error) {
+func (k *reconciler) podsOf(ctx context.Context, queue string, groups []scheduling.PodGroup) ([]corev1.Pod, error) {
 	var named corev1.PodList
 	if err := k.pods.List(ctx, &named, client.MatchingFields{byQueue: queue}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the pods of queue %s: %w", queue, err)
@@ -51,7 +51,7 @@ func (k *keeper) podsOf(ctx context.Context, queue string, groups []scheduling.P
 }
 
 // groupQueue returns the queue of a pod's group, or nothing if the pod has no group or the group does not exist.
-func (k *keeper) groupQueue(ctx context.Context, pod client.Object) (string, error) {
+func (k *reconciler) groupQueue(ctx context.Context, pod client.Object) (string, error) {
 	keys := groupsOf(pod)
 	if len(keys) == 0 {
 		return "", nil
@@ -66,7 +66,7 @@ func (k *keeper) groupQueue(ctx context.Context, pod client.Object) (string, err
 }
 
 // queuesOf lists the queues whose status may depend on a pod.
-func (k *keeper) queuesOf(ctx context.Context, pod client.Object) []types.NamespacedName {
+func (k *reconciler) queuesOf(ctx context.Context, pod client.Object) []types.NamespacedName {
 	queues := []types.NamespacedName{{Name: queueOf(pod)}}
 	if q, err := k.groupQueue(ctx, pod); err == nil && q != "" && q != queues[0].Name { // a running cache does not fail
 		queues = append(queues, types.NamespacedName{Name: q})
@@ -91,7 +91,7 @@ func groupsOf(o client.Object) []types.NamespacedName {
 }
 
 // queuesWithProfile lists the queues whose status may depend on the profiles.
-func (k *keeper) queuesWithProfile(ctx context.Context, _ client.Object) []types.NamespacedName {
+func (k *reconciler) queuesWithProfile(ctx context.Context, _ client.Object) []types.NamespacedName {
 	var queues scheduling.QueueList
 	if err := k.client.List(ctx, &queues); err != nil {
 		return nil // only a cache that has ended fails, and then the manager ends too

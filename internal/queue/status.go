@@ -56,10 +56,10 @@ func groupStatus(g *scheduling.PodGroup, pods []corev1.Pod, now time.Time, trans
 	return s
 }
 
-// queueStatus computes the status of a queue. shape is nil if the queue has no profile. guests are pods of other
+// queueStatus computes the status of a queue. shape is nil if the queue has no profile. foreign are pods of other
 // schedulers that name the queue; their requests count against the quota.
-func queueStatus(q *scheduling.Queue, shape *Shape, groups int, pods, guests []corev1.Pod, now time.Time) scheduling.QueueStatus {
-	s := scheduling.QueueStatus{Allocated: allocated(slices.Concat(pods, guests)), PodGroups: scheduling.QueuePodGroups{Total: int32(groups)}}
+func queueStatus(q *scheduling.Queue, shape *Shape, groups int, pods, foreign []corev1.Pod, now time.Time) scheduling.QueueStatus {
+	s := scheduling.QueueStatus{Allocated: allocated(slices.Concat(pods, foreign)), PodGroups: scheduling.QueuePodGroups{Total: int32(groups)}}
 	for i := range pods {
 		switch pods[i].Status.Phase {
 		case corev1.PodRunning:
@@ -89,7 +89,7 @@ func queueStatus(q *scheduling.Queue, shape *Shape, groups int, pods, guests []c
 		s.Conditions = append(s.Conditions, known)
 	}
 	if len(q.Spec.Quota.Requests) > 0 {
-		s.Conditions = append(s.Conditions, withinQuota(q, s.Allocated, guests))
+		s.Conditions = append(s.Conditions, withinQuota(q, s.Allocated, foreign))
 	}
 	for i := range s.Conditions {
 		s.Conditions[i].LastTransitionTime = since(&s.Conditions[i], q.Status.Conditions, now)
@@ -100,7 +100,7 @@ func queueStatus(q *scheduling.Queue, shape *Shape, groups int, pods, guests []c
 // withinQuota returns the condition that says whether the pods of a queue request at most its quota. The scheduler
 // enforces the quota, so the requests exceed it only after the quota was lowered or if pods were bound by another
 // scheduler.
-func withinQuota(q *scheduling.Queue, allocated corev1.ResourceList, guests []corev1.Pod) scheduling.QueueCondition {
+func withinQuota(q *scheduling.Queue, allocated corev1.ResourceList, foreign []corev1.Pod) scheduling.QueueCondition {
 	c := scheduling.QueueCondition{Type: scheduling.QueueWithinQuota, Status: metav1.ConditionTrue, Reason: scheduling.ReasonWithinQuota}
 	var over []string
 	for _, name := range slices.Sorted(maps.Keys(q.Spec.Quota.Requests)) {
@@ -115,8 +115,8 @@ func withinQuota(q *scheduling.Queue, allocated corev1.ResourceList, guests []co
 	c.Status, c.Reason = metav1.ConditionFalse, scheduling.ReasonQuotaExceeded
 	c.Message = fmt.Sprintf("Its pods request more than the quota: %s. What needs more of it waits until some of them have ended.", strings.Join(over, ", "))
 	placed := 0
-	for i := range guests {
-		if holds(&guests[i]) {
+	for i := range foreign {
+		if holds(&foreign[i]) {
 			placed++
 		}
 	}

@@ -91,24 +91,24 @@ func TestWithinQuota(t *testing.T) {
 	of := func(node, n string) corev1.Pod { return member(node, corev1.PodRunning, cpu(n)) }
 	none := []corev1.Pod{}
 	for name, test := range map[string]struct {
-		quota        corev1.ResourceList
-		pods, guests []corev1.Pod
-		want         metav1.ConditionStatus
-		message      string
+		quota         corev1.ResourceList
+		pods, foreign []corev1.Pod
+		want          metav1.ConditionStatus
+		message       string
 	}{
 		"no quota":                      {nil, []corev1.Pod{of("n", "9")}, none, "", ""},
 		"less":                          {cpu("4"), []corev1.Pod{of("n", "3")}, none, metav1.ConditionTrue, ""},
 		"all of it":                     {cpu("4"), []corev1.Pod{of("n", "3")}, []corev1.Pod{of("n", "1")}, metav1.ConditionTrue, ""},
-		"a guest too many":              {cpu("4"), []corev1.Pod{of("n", "3")}, []corev1.Pod{of("n", "2")}, metav1.ConditionFalse, "5 of 4 cpu. What needs more of it waits until some of them have ended. 1 of them got their nodes from another scheduler."},
-		"a guest that waits":            {cpu("4"), []corev1.Pod{of("n", "3")}, []corev1.Pod{of("", "2")}, metav1.ConditionTrue, ""},
-		"a guest that has ended":        {cpu("4"), []corev1.Pod{of("n", "3")}, []corev1.Pod{member("n", corev1.PodFailed, cpu("2"))}, metav1.ConditionTrue, ""},
+		"a foreign pod too many":        {cpu("4"), []corev1.Pod{of("n", "3")}, []corev1.Pod{of("n", "2")}, metav1.ConditionFalse, "5 of 4 cpu. What needs more of it waits until some of them have ended. 1 of them got their nodes from another scheduler."},
+		"a foreign pod that waits":      {cpu("4"), []corev1.Pod{of("n", "3")}, []corev1.Pod{of("", "2")}, metav1.ConditionTrue, ""},
+		"a foreign pod that has ended":  {cpu("4"), []corev1.Pod{of("n", "3")}, []corev1.Pod{member("n", corev1.PodFailed, cpu("2"))}, metav1.ConditionTrue, ""},
 		"a quota that became smaller":   {cpu("2"), []corev1.Pod{of("n", "3")}, none, metav1.ConditionFalse, "3 of 2 cpu. What needs more of it waits until some of them have ended."},
 		"another resource of the quota": {corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}, []corev1.Pod{of("n", "3")}, none, metav1.ConditionTrue, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := &scheduling.Queue{Spec: scheduling.QueueSpec{Quota: scheduling.QueueQuota{Requests: test.quota}}}
 			var got scheduling.QueueCondition
-			for _, c := range queueStatus(q, nil, 1, test.pods, test.guests, time.Now()).Conditions {
+			for _, c := range queueStatus(q, nil, 1, test.pods, test.foreign, time.Now()).Conditions {
 				if c.Type == scheduling.QueueWithinQuota {
 					got = c
 				}

@@ -20,34 +20,36 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// fault is what happens to one call of an operator.
+// fault is what goes wrong with one call of an operator.
 type fault int
 
 const (
-	// callWorks: nothing happens to it.
+	// callWorks means that nothing goes wrong.
 	callWorks fault = iota
-	// callLost: it never reaches the API server.
+	// callLost means that the call does not reach the API server.
 	callLost
-	// answerLost: it is carried out, and the operator does not learn of it.
+	// answerLost means that the API server executes the call and the operator gets an error.
 	answerLost
-	// diesBefore and diesAfter: the operator dies before the call reaches the API server, or before the answer reaches the operator.
+	// diesBefore and diesAfter mean that the operator dies before the call reaches the API server, or before the
+	// answer reaches the operator.
 	diesBefore
 	diesAfter
 )
 
-// connection is an operator's way to the API server: calls get lost, answers get lost, and the operator may die at any of them.
+// connection is an operator's connection to the API server. Calls and answers may be lost, and the operator may die
+// at any call.
 type connection struct {
 	w *world
-	// fault says what happens to the next call; nil: nothing ever does.
+	// fault returns what goes wrong with the next call; nil means that nothing ever does.
 	fault func() fault
 	calls int
-	// dead is true once the operator has died: no call of it reaches the API server any more.
+	// dead is true once the operator has died. None of its calls reaches the API server any more.
 	dead bool
 }
 
 var errNetwork = errors.New("connection reset by peer")
 
-// call carries a call out, as far as the network lets it.
+// call executes a call with the faults of the connection.
 func (c *connection) call(do func() error) error {
 	if c.dead {
 		return errNetwork
@@ -62,14 +64,14 @@ func (c *connection) call(do func() error) error {
 	case callLost, diesBefore:
 		return errNetwork
 	case answerLost, diesAfter:
-		_ = do() // nobody learns how it went
+		_ = do() // the operator does not get the result
 		return errNetwork
 	default:
 		return do()
 	}
 }
 
-// liveReader reads from the API server itself.
+// liveReader reads from the API server.
 type liveReader struct {
 	o *operator
 }
@@ -92,7 +94,7 @@ func conflict(resource, name, format string, args ...any) error {
 	return apierrors.NewConflict(schema.GroupResource{Resource: resource}, name, fmt.Errorf(format, args...))
 }
 
-// object returns what the API server has under a kind and a name; nil where there is nothing.
+// object returns the object of a kind and a name on the API server; nil if there is none.
 func (w *world) object(kind, name string) client.Object {
 	switch {
 	case kind == w.kind.Name && w.obj != nil && name == w.obj.GetName():
@@ -124,7 +126,7 @@ func (r liveReader) Get(_ context.Context, key client.ObjectKey, out client.Obje
 	})
 }
 
-// readNode reads a node. One that is lost has been removed, or is not ready.
+// readNode reads a node. A lost node has been removed or is not ready.
 func (w *world) readNode(name string, out *corev1.Node) error {
 	ready := corev1.ConditionTrue
 	if w.lost[name] {
@@ -143,7 +145,7 @@ func copyMeta(from client.Object, to *metav1.PartialObjectMetadata) {
 	to.Labels, to.OwnerReferences, to.DeletionTimestamp = from.GetLabels(), from.GetOwnerReferences(), from.GetDeletionTimestamp()
 }
 
-// List lists pods, warnings about pods, or no more than the present version of the jobs.
+// List lists pods, warnings about pods, or only the current version of the jobs.
 func (r liveReader) List(_ context.Context, out client.ObjectList, opts ...client.ListOption) error {
 	w := r.o.w
 	o := client.ListOptions{}
@@ -174,8 +176,8 @@ func (r liveReader) List(_ context.Context, out client.ObjectList, opts ...clien
 	})
 }
 
-// overtake: what the API server itself shows is ahead of the caches. Of a pod that has succeeded and gone since, the operator acts on the
-// absence before it hears of the success.
+// overtake records that a live read is ahead of the caches. If a pod has succeeded and gone since, the operator acts
+// on its absence before it sees the success.
 func (o *operator) overtake() {
 	for name, log := range o.w.podLog {
 		for i := range o.w.past[name] {
@@ -185,7 +187,8 @@ func (o *operator) overtake() {
 	}
 }
 
-// apiClient reads from the caches of an operator, and writes. What the operator does not use panics.
+// apiClient reads from the caches of an operator and writes to the API server. Methods that the operator does not use
+// panic.
 type apiClient struct {
 	client.Client
 	o *operator
@@ -226,7 +229,7 @@ func (w *world) createObject(o client.Object) error {
 	return nil
 }
 
-// objectChanged keeps the next version of the job's Service or PodGroup.
+// objectChanged stores the next version of the job's Service or PodGroup.
 func (w *world) objectChanged(kind string, o client.Object) {
 	w.version++
 	o.SetResourceVersion(strconv.Itoa(w.version))
@@ -264,7 +267,7 @@ func (c apiClient) Delete(_ context.Context, o client.Object, opts ...client.Del
 	})
 }
 
-// fits holds an object against the preconditions of a deletion.
+// fits checks an object against the preconditions of a deletion.
 func fits(have client.Object, p *metav1.Preconditions) error {
 	switch {
 	case p == nil:
@@ -303,7 +306,7 @@ func (c apiClient) Patch(_ context.Context, o client.Object, patch client.Patch,
 	})
 }
 
-// deletePod carries out an operator's deletion of a pod.
+// deletePod executes an operator's deletion of a pod.
 func (o *operator) deletePod(name string, d *client.DeleteOptions) error {
 	w := o.w
 	pod, seen := w.pods[name], o.seen(name)
@@ -331,7 +334,7 @@ func (o *operator) deletePod(name string, d *client.DeleteOptions) error {
 	return nil
 }
 
-// deleteJob deletes the job, whose pods the garbage collector deletes.
+// deleteJob deletes the job. The garbage collector deletes its pods.
 func (w *world) deleteJob(name string, d *client.DeleteOptions) error {
 	if w.obj == nil || name != jobName {
 		return notFound(w.kind.Plural, name)
@@ -352,7 +355,7 @@ func (w *world) deleteJob(name string, d *client.DeleteOptions) error {
 	return nil
 }
 
-// worldClock tells the time of a world.
+// worldClock is the clock of a world.
 type worldClock struct{ w *world }
 
 func (c worldClock) Now() time.Time                  { return c.w.now }

@@ -16,24 +16,24 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// watcher is told what a cache sees.
+// watcher receives the events that a cache sees.
 type watcher interface {
 	jobEvent(before, after client.Object)
 	podEvent(before, after *corev1.Pod)
 	objectEvent(kind string)
 }
 
-// cache is what a process has seen so far of the history of each object. One object's news may be much later than another's.
+// cache is what a process has seen of the history of each object. Each object has its own lag.
 type cache struct {
 	of *world
-	// jobPos counts the events of the job that the cache has seen, podPos those of each pod, objectPos those of the Service and the
-	// PodGroup.
+	// jobPos counts the events of the job that the cache has seen, podPos those of each pod, and objectPos those of
+	// the Service and the PodGroup.
 	jobPos            int
 	podPos, objectPos map[string]int
 	cachedPods        map[string]*corev1.Pod
 }
 
-// newCache lists everything. The list may be a little old.
+// newCache returns a cache that has listed everything. The list may be a little old.
 func newCache(w *world, lag int) cache {
 	c := cache{of: w, podPos: map[string]int{}, objectPos: map[string]int{}, cachedPods: map[string]*corev1.Pod{}}
 	c.jobPos = max(min(1, len(w.jobLog)), len(w.jobLog)-lag)
@@ -44,12 +44,12 @@ func newCache(w *world, lag int) cache {
 	return c
 }
 
-// clone returns a cache that goes on by itself.
+// clone returns an independent copy.
 func (c *cache) clone() cache {
 	return cache{of: c.of, jobPos: c.jobPos, podPos: maps.Clone(c.podPos), objectPos: maps.Clone(c.objectPos), cachedPods: maps.Clone(c.cachedPods)}
 }
 
-// cachedJob is the job as the cache shows it; nil: none.
+// cachedJob returns the job as the cache shows it; nil if there is none.
 func (c *cache) cachedJob() kinds.Object {
 	if c.jobPos == 0 {
 		return nil
@@ -65,7 +65,7 @@ func (c *cache) nextOfJob(to watcher) {
 	}
 }
 
-// orNil keeps an interface nil that holds nothing.
+// orNil returns a nil interface for an interface that holds a nil pointer.
 func orNil(o kinds.Object) client.Object {
 	if o == nil {
 		return nil
@@ -73,7 +73,7 @@ func orNil(o kinds.Object) client.Object {
 	return o
 }
 
-// nextOfPod lets the cache see one more event of a pod.
+// nextOfPod advances the cache by one event of a pod.
 func (c *cache) nextOfPod(name string, to watcher) {
 	before, after := c.cachedPods[name], c.of.podLog[name][c.podPos[name]]
 	c.podPos[name]++
@@ -87,7 +87,7 @@ func (c *cache) nextOfPod(name string, to watcher) {
 	}
 }
 
-// cachedObject is the job's Service or PodGroup as the cache shows it; nil: none.
+// cachedObject returns the job's Service or PodGroup as the cache shows it; nil if there is none.
 func (c *cache) cachedObject(kind string) client.Object {
 	if n := c.objectPos[kind]; n > 0 {
 		return c.of.objectLog[kind][n-1]
@@ -102,7 +102,7 @@ func (c *cache) nextOfObject(kind string, to watcher) {
 	}
 }
 
-// syncPods lets the cache see more of each pod, as long as more returns true.
+// syncPods advances the cache by events of pods while more returns true.
 func (c *cache) syncPods(to watcher, more func() bool) {
 	for _, name := range sortedKeys(c.of.podLog) {
 		for c.podPos[name] < len(c.of.podLog[name]) && more() {
@@ -111,7 +111,7 @@ func (c *cache) syncPods(to watcher, more func() bool) {
 	}
 }
 
-// syncSome lets the caches of a standby, which nobody listens to, see a part of what is new.
+// syncSome advances the caches of a standby, which have no watcher, by some of the new events.
 func (c *cache) syncSome(w *world) {
 	for c.jobPos < len(w.jobLog) && w.chance(70) {
 		c.nextOfJob(nil)
@@ -124,7 +124,7 @@ func (c *cache) syncSome(w *world) {
 	}
 }
 
-// current is true when the cache shows everything as it is.
+// current reports whether the cache shows the current state of everything.
 func (c *cache) current() bool {
 	for name, log := range c.of.podLog {
 		if c.podPos[name] < len(log) {
@@ -139,7 +139,7 @@ func (c *cache) current() bool {
 	return c.jobPos == len(c.of.jobLog)
 }
 
-// trim is what the operator's caches keep of a pod.
+// trim is the function by which the operator's caches trim a pod.
 var trim = func() func(any) (any, error) {
 	options, err := jobcontroller.CacheOptions()
 	if err != nil {
@@ -161,7 +161,7 @@ func trimmed(pod *corev1.Pod) *corev1.Pod {
 	return out.(*corev1.Pod)
 }
 
-// Get reads an object from the cache, which shares it.
+// Get reads an object from the cache. The result is shared.
 func (c apiClient) Get(_ context.Context, key client.ObjectKey, out client.Object, _ ...client.GetOption) error {
 	o := c.o
 	switch out := out.(type) {
@@ -184,12 +184,12 @@ func (c apiClient) Get(_ context.Context, key client.ObjectKey, out client.Objec
 	if cached == nil || key != jobKey {
 		return notFound(o.w.kind.Plural, key.Name)
 	}
-	o.w.watching = true // this is the pass by which the operator learns of the job
+	o.w.watching = true // the operator first reads the job in this pass
 	reflect.ValueOf(out).Elem().Set(reflect.ValueOf(cached).Elem())
 	return nil
 }
 
-// List lists the pods of a job from the cache, which shares them.
+// List lists the pods of a job from the cache. The results are shared.
 func (c apiClient) List(_ context.Context, out client.ObjectList, opts ...client.ListOption) error {
 	list, ok := out.(*corev1.PodList)
 	if !ok {

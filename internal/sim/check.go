@@ -12,7 +12,7 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// charged is the least and the largest number of restarts that the ended pods of a replica may have cost.
+// charged returns the least and the most restarts that the ended pods of a replica may have cost.
 func (w *world) charged(name string) (least, most int32) {
 	policy := w.policy(name)
 	for _, t := range w.past[name] {
@@ -27,7 +27,7 @@ func (w *world) charged(name string) (least, most int32) {
 	return least, most
 }
 
-// restarts tells whether a policy restarts a replica that failed with an exit code.
+// restarts reports whether a policy restarts a replica that failed with this exit code.
 func restarts(policy *engine.Restart, code int32) bool {
 	has := func(ranges []engine.CodeRange) bool {
 		return slices.ContainsFunc(ranges, func(r engine.CodeRange) bool { return r.First <= code && code <= r.Last })
@@ -35,7 +35,7 @@ func restarts(policy *engine.Restart, code int32) bool {
 	return !has(policy.FailCodes) && (policy.OnFailure || has(policy.RestartCodes))
 }
 
-// checkCreate holds a new pod against what happened to its forerunners.
+// checkCreate checks a new pod against the history of the replica's earlier pods.
 func (w *world) checkCreate(pod *corev1.Pod) {
 	if finished(w.status) {
 		w.fail("pod %s created after the end", pod.Name)
@@ -67,7 +67,7 @@ func (w *world) policy(name string) engine.Restart {
 	return engine.Restart{}
 }
 
-// checkStatus holds a status that is about to be written against the invariants of every status.
+// checkStatus checks the invariants of a status that is about to be written.
 func (w *world) checkStatus(s *batch.JobStatus) {
 	a := s.Aggregate
 	w.checkSize(s, int(a.Creating+a.Pending+a.Running+a.Succeeded+a.Failed+a.Unknown+a.Deleted))
@@ -98,7 +98,7 @@ func (w *world) checkStatus(s *batch.JobStatus) {
 	w.checkIncidents(s)
 }
 
-// checkEnd holds the verdict against what the replicas' last pods really did.
+// checkEnd checks the verdict against how the replicas' last pods really ended.
 func (w *world) checkEnd(s *batch.JobStatus) {
 	w.checkOrder(s)
 	if reasonOf(s, batch.JobFailedCondition) == batch.ReasonDeadlineExceeded {

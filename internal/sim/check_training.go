@@ -6,8 +6,8 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// checkSize holds the size that a status speaks of against what the job asks for. Elastic jobs may keep the size that they
-// had, once a replica has succeeded or the job has finished.
+// checkSize checks the size in a status against the spec. An elastic job may keep its earlier size once a replica has
+// succeeded or the job has finished.
 func (w *world) checkSize(s *batch.JobStatus, sum int) {
 	want := w.job.Replicas()
 	keeps := w.job.Elastic != nil && (finished(w.status) || w.anySuccess())
@@ -26,7 +26,7 @@ func (w *world) anySuccess() bool {
 	return false
 }
 
-// checkMaster sees to it that where success is up to one replica, that one has ended.
+// checkMaster checks that if one replica decides success, that replica has ended.
 func (w *world) checkMaster(s *batch.JobStatus) {
 	t := w.outcome(w.job.PodName(w.job.Roles[0].Type, 0))
 	if len(w.job.Success) > 0 && isTrue(s, batch.JobCompleted) && !t.selfEnded {

@@ -10,16 +10,16 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// maxReportLag is how late a kubelet reports an end at most.
+// maxReportLag is the longest delay with which a kubelet reports an end.
 const maxReportLag = 900 * time.Millisecond
 
-// report is an end that a kubelet is about to report.
+// report is an end that a kubelet has not reported yet.
 type report struct {
 	code int32
 	due  time.Time
 }
 
-// exit ends the main container of a pod, which its sidecar may outlive. The kubelet reports that a little later.
+// exit ends the main container of a pod; its sidecar may run on. The kubelet reports the end a little later.
 func (w *world) exit(pod *corev1.Pod) {
 	t := w.last(pod.Name)
 	t.at, t.selfEnded = w.now, pod.Annotations[batch.AnnotationRunMode] != string(batch.RunDebug)
@@ -32,7 +32,7 @@ func (w *world) exit(pod *corev1.Pod) {
 	w.reports[pod.Name] = report{t.exit, w.now.Add(time.Duration(w.rng.Int64N(int64(maxReportLag))))}
 }
 
-// report has the API server know of an end.
+// report writes an end to the API server.
 func (w *world) report(name string) {
 	r, pod := w.reports[name], w.pods[name]
 	delete(w.reports, name)
@@ -48,7 +48,7 @@ func (w *world) report(name string) {
 	w.end(pod, r.code, t.at)
 }
 
-// reportDue reports the ends that are due.
+// reportDue reports all ends that are due.
 func (w *world) reportDue() {
 	for _, name := range sortedKeys(w.reports) {
 		if !w.now.Before(w.reports[name].due) && !w.lost[w.pods[name].Spec.NodeName] {
@@ -57,7 +57,7 @@ func (w *world) reportDue() {
 	}
 }
 
-// exitTogether ends all pods that run, as a collective operation that breaks does.
+// exitTogether ends all running pods, as a broken collective operation does.
 func (w *world) exitTogether() {
 	for _, name := range sortedKeys(w.pods) {
 		pod := w.pods[name]
@@ -76,8 +76,8 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// heldSince tells whether all members of one of the rules have ended as told, and by which moment those of the first such rule
-// had. An end does not count if somebody may not have seen it, or, with a failure, if a restart may be left.
+// heldSince reports whether all members of one of the rules have ended as the rule requires, and when those of the
+// first such rule had. An end does not count if it may be unseen, nor does a failure that may still be restarted.
 func (w *world) heldSince(rules []engine.Rule, success bool) (since time.Time, held bool) {
 	for _, rule := range rules {
 		last, all := time.Time{}, true
@@ -106,8 +106,8 @@ func (w *world) untold(name string) bool {
 	return unreported && w.lost[w.pods[name].Spec.NodeName]
 }
 
-// outcome is what became of a replica. A pod that has ended and that somebody deleted before a cache showed it is known to have
-// ended when others are there already.
+// outcome returns how a replica ended. If a pod has ended and was deleted before a cache showed its end, the presence
+// of later pods proves the end.
 func (w *world) outcome(name string) *truth {
 	all := w.past[name]
 	n := len(all)
@@ -120,7 +120,7 @@ func (w *world) outcome(name string) *truth {
 	return w.last(name)
 }
 
-// final tells whether a replica that ended so is not restarted for certain.
+// final reports whether a replica that ended so is certainly not restarted.
 func final(policy engine.Restart, t *truth) bool {
 	if t.success {
 		return !policy.OnSuccess
@@ -128,7 +128,7 @@ func final(policy engine.Restart, t *truth) bool {
 	return !restarts(&policy, t.exit) || policy.Limit != nil && t.restarts >= *policy.Limit
 }
 
-// checkOrder holds a verdict against the order in which the pods really ended.
+// checkOrder checks a verdict against the order in which the pods really ended.
 func (w *world) checkOrder(s *batch.JobStatus) {
 	won, hasWon := w.heldSince(w.job.Success, true)
 	lost, hasLost := w.heldSince(w.job.Failure, false)

@@ -9,19 +9,19 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// Exploration bounds what Explore tries.
+// Exploration sets the bounds of Explore.
 type Exploration struct {
-	// Kind is that of the job, which Job makes.
+	// Kind is the kind of the job that Job returns.
 	Kind kinds.Kind
 	Job  func() kinds.Object
-	// Stage is where the exploration begins.
+	// Stage is the moment at which the exploration begins.
 	Stage Stage
 	// Depth is the number of steps.
 	Depth int
-	// Faults is the number of calls that go wrong and operators that die, Troubles that of evictions, of deletions of pods by others and
-	// of switches of the run mode.
+	// Faults limits the number of faults of calls and deaths of operators. Troubles limits the number of evictions,
+	// deletions of pods by others, and switches of the run mode.
 	Faults, Troubles int
-	// Workers is the number of states that are worked on at once.
+	// Workers is the number of states that are expanded concurrently.
 	Workers int
 }
 
@@ -37,15 +37,15 @@ const (
 	Ending     Stage = "ending"
 )
 
-// Explored is what Explore did.
+// Explored is the result of Explore.
 type Explored struct {
-	// States counts the different states, Steps those taken from one to another, Calms the states from which a calm world went on to
-	// its end.
+	// States counts the different states, Steps the steps between them, and Calms the states from which a calm world
+	// was run to its end.
 	States, Steps, Calms int
 }
 
-// Explore tries everything that can happen to a job within the bounds, in every order, with the real reconciler. It returns the steps to
-// the first state that is wrong as an error. States that are alike in all that matters are gone on from once.
+// Explore tries every order of everything that can happen to a job within the bounds, with the real reconciler. Its
+// error lists the steps to the first wrong state. It expands only one of several equivalent states.
 func Explore(x Exploration) (Explored, error) {
 	e := &explorer{Exploration: x, seen: map[uint64]bool{}}
 	level := [][]step{nil}
@@ -63,7 +63,8 @@ type explorer struct {
 	err  error
 }
 
-// expand takes every step from every state of a level, each of which is given by the steps to it. It returns the new states.
+// expand takes every step from every state of a level and returns the new states. A state is given by the path of
+// steps to it.
 func (e *explorer) expand(level [][]step) [][]step {
 	var next [][]step
 	var wg sync.WaitGroup
@@ -109,7 +110,7 @@ func (e *explorer) successors(path []step) [][]step {
 	return found
 }
 
-// try takes one more step, and returns the path to where it leads, unless that is known.
+// try takes one more step and returns the new path, unless its state is known.
 func (e *explorer) try(path []step, s step) (*exploredWorld, [][]step) {
 	play := e.replay(path)
 	play.take(s)
@@ -138,10 +139,10 @@ func (e *explorer) try(path []step, s step) (*exploredWorld, [][]step) {
 	return play, [][]step{path}
 }
 
-// calmEvery is the number of states of which one is gone on from to the end of the job.
+// calmEvery is the interval of states at which one is run to the end of the job.
 const calmEvery = 16
 
-// report keeps what was found to be wrong.
+// report records the first fault that was found.
 func (e *explorer) report(path []step, play *exploredWorld) {
 	if len(play.w.errs) == 0 {
 		return

@@ -13,7 +13,7 @@ import (
 	"tensorstack.dev/batch/internal/jobcontroller"
 )
 
-// verb is what may happen in a state.
+// verb is a kind of step.
 type verb int
 
 const (
@@ -55,7 +55,7 @@ type exploredWorld struct {
 	faults, troubles int
 }
 
-// replay makes the world anew that a path leads to.
+// replay builds the world to which a path leads.
 func (e *explorer) replay(path []step) *exploredWorld {
 	w := newWorld(rand.New(rand.NewPCG(1, 1)), nil)
 	w.kind = e.Kind
@@ -72,7 +72,7 @@ func (e *explorer) replay(path []step) *exploredWorld {
 	return play
 }
 
-// prepare brings the job to a stage. Nothing goes wrong on the way.
+// prepare brings the job to a stage without faults.
 func (p *exploredWorld) prepare(stage Stage) {
 	w, o := p.w, p.leader
 	if stage == Submitted {
@@ -103,7 +103,7 @@ func (p *exploredWorld) prepare(stage Stage) {
 	}
 }
 
-// choices lists what can happen now; of the passes the one in which nothing goes wrong.
+// choices lists the steps that are possible now, with passes that have no fault.
 func (p *exploredWorld) choices() []step {
 	var all []step
 	w, o := p.w, p.leader
@@ -137,7 +137,7 @@ func (p *exploredWorld) choices() []step {
 	return all
 }
 
-// choicesOf lists what can happen to a pod.
+// choicesOf lists the possible steps of a pod.
 func (p *exploredWorld) choicesOf(pod *corev1.Pod) []step {
 	var all []step
 	running := pod.Status.Phase == corev1.PodRunning
@@ -214,7 +214,7 @@ func (p *exploredWorld) takeOf(pod *corev1.Pod, s step) {
 	}
 }
 
-// pass lets the operator handle the job, with at most one fault.
+// pass makes the operator handle the job, with at most one fault.
 func (p *exploredWorld) pass(s step) {
 	o := p.leader
 	if o.wake.After(p.w.now) {
@@ -237,7 +237,7 @@ func (p *exploredWorld) pass(s step) {
 	}
 }
 
-// hear lets the caches see the next event of an object.
+// hear advances the caches by one event of an object.
 func (p *exploredWorld) hear(name string) {
 	o := p.leader
 	switch {
@@ -250,7 +250,7 @@ func (p *exploredWorld) hear(name string) {
 	}
 }
 
-// goOn plays the world on, without any trouble, to the end of the job.
+// goOn runs the world without trouble to the end of the job.
 func (p *exploredWorld) goOn() {
 	w := p.w
 	if w.job.Pause && w.obj != nil {

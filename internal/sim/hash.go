@@ -14,9 +14,9 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// sum tells states apart: by the objects of the API server and what really happened to them, by what the caches show and what they will
-// show, and by all that the operator keeps, its private fields included. Left out are limits of requests per second, which the few steps
-// of an exploration do not reach, and how often something has been done.
+// sum returns a hash of the state: the objects of the API server and their true history, what the caches show and
+// will show, and all that the operator keeps, including private fields. It leaves out rate limits, which the few
+// steps of an exploration do not reach, and counters.
 func (p *exploredWorld) sum() uint64 {
 	w, o := p.w, p.leader
 	pods := map[string]any{}
@@ -41,25 +41,26 @@ func (p *exploredWorld) sum() uint64 {
 	return h.sum()
 }
 
-// threshold is a resourceVersion that those of all objects are compared with.
+// threshold is a resourceVersion with which those of all objects are compared.
 type threshold string
 
-// hasher sums up values of any type.
+// hasher hashes values of any type.
 type hasher struct {
 	tokens []token
-	// versions holds the resourceVersions of each object, by its name; thresholds those that all are compared with.
+	// versions holds the resourceVersions of each object, by its name. Thresholds holds those with which all others
+	// are compared.
 	versions   map[string][]int
 	thresholds []int
 }
 
-// token is a number, or, where of says whose, a resourceVersion.
+// token is a number or, if of names an object, a resourceVersion of it.
 type token struct {
 	of string
 	n  uint64
 }
 
-// sum sums up the tokens. Of a resourceVersion its place counts, among those of the same object and among the thresholds, since nothing
-// else is ever compared.
+// sum hashes the tokens. A resourceVersion counts by its rank among those of the same object and the thresholds,
+// because nothing else is ever compared.
 func (h *hasher) sum() uint64 {
 	for of := range h.versions {
 		slices.Sort(h.versions[of])
@@ -92,7 +93,7 @@ func (h *hasher) text(s string) {
 	h.number(sum.Sum64())
 }
 
-// version notes a resourceVersion of an object; of is "" for a threshold.
+// version records a resourceVersion of an object; of is empty for a threshold.
 func (h *hasher) version(of, version string) {
 	n, err := strconv.Atoi(version)
 	switch {
@@ -148,7 +149,7 @@ func (h *hasher) walk(v reflect.Value, of string) {
 	}
 }
 
-// entries sums up a map in the order of its keys, which are texts; or there is only one.
+// entries hashes a map in the order of its keys, which are strings unless there is only one entry.
 func (h *hasher) entries(v reflect.Value) {
 	keys := v.MapKeys()
 	slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
@@ -159,7 +160,7 @@ func (h *hasher) entries(v reflect.Value) {
 	}
 }
 
-// leftOut are fields without a bearing on what happens next.
+// leftOut are fields that have no effect on what happens next.
 var leftOut = map[string]bool{"clock": true, "loc": true, "TypeMeta": true, "ManagedFields": true, "mu": true}
 
 func (h *hasher) fields(v reflect.Value) {

@@ -11,22 +11,22 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// incidents is what really happened, as far as the counts of incidents depend on it.
+// incidents is the true history on which the counts of incidents depend.
 type incidents struct {
-	// allRan are moments at which all replicas ran that had not ended for good.
+	// allRan are the moments at which all replicas ran that had not finally ended.
 	allRan []time.Time
-	// disturbed is when pods were last taken away, or the job was changed.
+	// disturbed is when pods were last removed or the job was last changed.
 	disturbed time.Time
-	// creates is how many pods had been created when the last incident was written into the status.
+	// creates is the number of created pods when the status last recorded an incident.
 	creates int
 }
 
-// restartsAll tells whether the failure of a replica may restart all.
+// restartsAll reports whether the failure of a replica may restart all replicas.
 func (w *world) restartsAll() bool {
 	return slices.ContainsFunc(w.job.Roles, func(r engine.Role) bool { return r.Restart.All })
 }
 
-// noteRun notes whether all replicas run now. What may have ended for good counts as running.
+// noteRun records whether all replicas run now. Replicas that may have finally ended count as running.
 func (w *world) noteRun() {
 	for i := range w.job.Roles {
 		for rank := range w.job.Roles[i].Replicas {
@@ -42,19 +42,19 @@ func (w *world) noteRun() {
 	w.inc.allRan = append(w.inc.allRan, w.now)
 }
 
-// restartable tells whether an end leads to a restart whatever the counts are.
+// restartable reports whether an end leads to a restart at any count of restarts.
 func (w *world) restartable(name string, t *truth) bool {
 	policy := w.policy(name)
 	return policy.Limit == nil && w.wanted(name, t)
 }
 
-// wanted tells whether the policy restarts a replica after what it ended with.
+// wanted reports whether the policy restarts a replica after such an end.
 func (w *world) wanted(name string, t *truth) bool {
 	policy := w.policy(name)
 	return t.success && policy.OnSuccess || !t.success && restarts(&policy, t.exit)
 }
 
-// checkIncidents holds the counts of incidents against what happened, and against the job's limit.
+// checkIncidents checks the counts of incidents against the true history and the job's limit.
 func (w *world) checkIncidents(s *batch.JobStatus) {
 	most := int32(0)
 	for name := range w.past {
@@ -76,7 +76,7 @@ func (w *world) checkIncidents(s *batch.JobStatus) {
 	w.checkEachCounts(s)
 }
 
-// checkSteps holds the counts of incidents against those before, and against the job's limit.
+// checkSteps checks the counts of incidents against the previous counts and the job's limit.
 func (w *world) checkSteps(s *batch.JobStatus) {
 	old := w.status
 	switch n := s.BackoffCount; {
@@ -93,8 +93,8 @@ func (w *world) checkSteps(s *batch.JobStatus) {
 	}
 }
 
-// checkBegin sees to it that a charged incident is one: the replica failed by itself, and after all ran since the incident before,
-// or for a second time in it.
+// checkBegin checks that a charged incident is real: the replica failed by itself, and either all replicas have run
+// since the incident before, or the replica failed for the second time in it.
 func (w *world) checkBegin(s *batch.JobStatus) {
 	i, before := s.Incident, w.status.Incident
 	if !i.Charged {
@@ -114,7 +114,7 @@ func (w *world) checkBegin(s *batch.JobStatus) {
 	}
 }
 
-// endsSince counts the ends of a replica by itself that led to a restart, or were the consequence of another's.
+// endsSince counts the ends of a replica by itself that led to a restart or were the consequence of another end.
 func (w *world) endsSince(name string, since time.Time) int {
 	n, pods := 0, w.past[name]
 	for k, t := range pods {
@@ -127,7 +127,7 @@ func (w *world) endsSince(name string, since time.Time) int {
 	return n
 }
 
-// checkRecovery sees to it that all pods are new that an incident has replaced.
+// checkRecovery checks that all pods which an incident replaces are new.
 func (w *world) checkRecovery(s *batch.JobStatus) {
 	if s.Incident.Scope != batch.RestartJob || w.job.Elastic != nil {
 		return
@@ -140,7 +140,7 @@ func (w *world) checkRecovery(s *batch.JobStatus) {
 	}
 }
 
-// checkEachCounts: where replicas restart alone, no two failures of one of them are the same incident.
+// checkEachCounts checks that if replicas restart alone, two failures of one replica are never the same incident.
 func (w *world) checkEachCounts(s *batch.JobStatus) {
 	if w.restartsAll() || w.job.Elastic != nil {
 		return

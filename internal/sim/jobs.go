@@ -10,7 +10,7 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// kindNamed returns a kind that there is.
+// kindNamed returns the kind of this name.
 func kindNamed(name string) kinds.Kind {
 	kind, err := kinds.ByName(name)
 	if err != nil {
@@ -19,7 +19,7 @@ func kindNamed(name string) kinds.Kind {
 	return kind
 }
 
-// anyJob makes a small job with rules, limits and policies of every sort.
+// anyJob returns a small random job with all sorts of rules, limits and policies.
 func (w *world) anyJob(rng *rand.Rand) (kinds.Kind, kinds.Object) {
 	if rng.IntN(2) == 0 {
 		return w.anyTrainingJob(rng)
@@ -103,7 +103,7 @@ func anyGeneric(rng *rand.Rand) *batch.GenericJob {
 	return &batch.GenericJob{Spec: spec}
 }
 
-// anyTraining makes what training jobs have in common: one limit for all restarts, a deadline.
+// anyTraining returns the fields that all training jobs have: one limit for all restarts, and a deadline.
 func anyTraining(rng *rand.Rand) batch.TrainingSpec {
 	policy := &batch.RunPolicy{CleanUpPolicy: anyCleanUp(rng), BackoffLimit: new(int32(rng.IntN(5))), TTLSecondsAfterFinished: sometimes(rng, 6, 100)}
 	if rng.IntN(2) == 0 {
@@ -115,7 +115,7 @@ func anyTraining(rng *rand.Rand) batch.TrainingSpec {
 	return batch.TrainingSpec{RunPolicy: policy, Scheduler: anyScheduler(rng)}
 }
 
-// anyTrainingRole makes a role whose main container is not the first everywhere.
+// anyTrainingRole returns a role whose main container is not always the first one.
 func anyTrainingRole(rng *rand.Rand, role, main string) batch.TrainingReplicaSpec {
 	containers := [][]string{{main}, {main, sidecar}, {sidecar, main}}[rng.IntN(3)]
 	policy := batch.TrainingRestartOnFailure
@@ -130,7 +130,7 @@ func anyTrainingRole(rng *rand.Rand, role, main string) batch.TrainingReplicaSpe
 	return batch.TrainingReplicaSpec{Type: role, Replicas: new(int32(1 + rng.IntN(3))), RestartPolicy: policy, Template: template(containers...)}
 }
 
-// runModeOf is where a job has its switches.
+// runModeOf returns the field of a job that has its run mode.
 func runModeOf(kind kinds.Kind, obj kinds.Object) **batch.RunMode {
 	if kind.Training != nil {
 		spec, _ := kind.Training(obj)

@@ -7,7 +7,7 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// anyTrainingJob makes a training job of one or two roles, which may be elastic.
+// anyTrainingJob returns a training job with one or two roles, which may be elastic.
 func (w *world) anyTrainingJob(rng *rand.Rand) (kinds.Kind, kinds.Object) {
 	job := &batch.PyTorchTrainingJob{Spec: batch.PyTorchTrainingJobSpec{TrainingSpec: anyTraining(rng)}}
 	anyPyTorch(rng, &job.Spec)
@@ -33,7 +33,7 @@ func anyPyTorch(rng *rand.Rand, spec *batch.PyTorchTrainingJobSpec) {
 	}
 }
 
-// scale gives an elastic job another size.
+// scale changes the size of an elastic job.
 func (w *world) scale() {
 	obj := w.obj.DeepCopyObject().(*batch.PyTorchTrainingJob)
 	e := obj.Spec.Elastic

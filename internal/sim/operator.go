@@ -22,7 +22,7 @@ import (
 	"tensorstack.dev/batch/internal/jobcontroller"
 )
 
-// operator is a process with caches that lag, the real reconciler of jobs, and the queue that wakes it. It may die at any call.
+// operator is a process with late caches, the real reconciler of jobs and its queue. It may die at any call.
 type operator struct {
 	connection
 	cache
@@ -30,18 +30,19 @@ type operator struct {
 	reconciler *jobcontroller.Reconciler
 	pods       handler.EventHandler
 	changes    predicate.Predicate
-	// live is the last answer of the API server itself about pods, liveVersion its version.
+	// live is the last answer of a live list of pods, and liveVersion its version.
 	live        map[string]*corev1.Pod
 	liveVersion int
-	// wake is when the queue hands the job out next; zero: never.
+	// wake is when the queue delivers the job next; zero means never.
 	wake     time.Time
 	failures int
 	passes   int
-	// frozen and deaf are the numbers of turns for which the process does nothing, and then sees nothing new of pods.
+	// frozen is the number of turns for which the process does nothing, and deaf the number for which it then gets no
+	// events of pods.
 	frozen, deaf int
 }
 
-// newOperator starts an operator that leads, with caches that have begun before.
+// newOperator starts an operator that leads. Its caches have begun earlier.
 func newOperator(w *world, opts jobcontroller.Options, c cache) *operator {
 	opts.MaxInFlightPerJob = 1 // so that a world is a function of its seed
 	o := &operator{connection: connection{w: w}, cache: c, opts: opts}
@@ -60,14 +61,14 @@ func newOperator(w *world, opts jobcontroller.Options, c cache) *operator {
 	return o
 }
 
-// Eventf takes the events of the job.
+// Eventf receives the events of the job.
 func (o *operator) Eventf(_, _ runtime.Object, _, reason, _, note string, args ...any) {
 	o.w.tell("event %s: %s", reason, fmt.Sprintf(note, args...))
 }
 
 var jobKey = types.NamespacedName{Namespace: "ns", Name: jobName}
 
-// pass is one reconciliation, if the operator survives it.
+// pass runs one reconciliation, which the operator may not survive.
 func (o *operator) pass() {
 	o.wake, o.calls = time.Time{}, 0
 	o.passes++
@@ -93,7 +94,7 @@ func (o *operator) wakeAt(t time.Time) {
 	}
 }
 
-// due tells whether the queue hands the job out now.
+// due reports whether the queue delivers the job now.
 func (o *operator) due() bool { return !o.wake.IsZero() && !o.w.now.Before(o.wake) }
 
 // wakeQueue is the part of a workqueue that event handlers use.
@@ -106,7 +107,7 @@ func (q wakeQueue) AddAfter(_ reconcile.Request, d time.Duration) { q.o.wakeAt(q
 
 func (o *operator) queue() wakeQueue { return wakeQueue{o: o} }
 
-// seen is the newest that the operator has seen of a pod.
+// seen returns the newest state of a pod that the operator has seen.
 func (o *operator) seen(name string) *corev1.Pod {
 	cached, live := o.cachedPods[name], o.live[name]
 	switch {
@@ -125,7 +126,7 @@ func versionOf(o client.Object) int {
 	return n
 }
 
-// sync lets the caches see a few more events, or all.
+// sync advances the caches by a few events, or by all.
 func (o *operator) sync(all bool) {
 	w := o.w
 	for o.jobPos < len(w.jobLog) && (all || w.chance(70)) {
@@ -143,14 +144,14 @@ func (o *operator) sync(all bool) {
 	}
 }
 
-// jobEvent hands a change of the job to the predicate and the queue of the operator.
+// jobEvent passes a change of the job to the predicate and the queue of the operator.
 func (o *operator) jobEvent(before, after client.Object) {
 	if before == nil || after == nil || o.changes.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
 		o.wakeAt(o.w.now)
 	}
 }
 
-// podEvent hands a change of a pod to the handler of the operator.
+// podEvent passes a change of a pod to the handler of the operator.
 func (o *operator) podEvent(before, after *corev1.Pod) {
 	ctx := context.Background()
 	switch {
@@ -170,7 +171,7 @@ func (o *operator) objectEvent(kind string) {
 	}
 }
 
-// checkWake sees to it that deadlines are waited for.
+// checkWake checks that the operator waits for deadlines.
 func (o *operator) checkWake() {
 	w := o.w
 	if o.jobPos < len(w.jobLog) || w.obj == nil || w.job.Deadline == nil {
@@ -181,8 +182,7 @@ func (o *operator) checkWake() {
 	}
 }
 
-// checkDelete sees to it that no replica that the job has, alive and in the right mode, loses its pod, however the job is
-// scaled.
+// checkDelete checks that no wanted replica loses a living pod of the right run mode, however the job is scaled.
 func (o *operator) checkDelete(pod *corev1.Pod, status *batch.JobStatus) {
 	if pod == nil || decided(pod) || pod.DeletionTimestamp != nil || finished(status) {
 		return

@@ -15,8 +15,8 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// Run plays one world: trouble for a while, then calm until everything that can end has ended. It returns what was found
-// to be wrong. trace, where not nil, is told every step.
+// Run plays one world: trouble for a while, and then calm until everything that can end has ended. It returns the
+// first fault that it finds. It calls trace for every step unless trace is nil.
 func Run(seed uint64, steps int, trace func(format string, args ...any)) error {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	w := newWorld(rand.New(rand.NewPCG(seed, 1)), trace)
@@ -63,13 +63,13 @@ func (w *world) calm() {
 	w.switchMode(pause, false)
 }
 
-// leadership is the operator that leads, and a standby: the caches of a process that will lead after it.
+// leadership is the leading operator and a standby, which is the caches of the process that will lead next.
 type leadership struct {
 	w       *world
 	opts    jobcontroller.Options
 	leader  *operator
 	standby cache
-	// trouble is true as long as calls get lost and operators die. slow is how long calls take at most.
+	// trouble is true while calls get lost and operators die. Slow is the longest duration of a call.
 	trouble bool
 	slow    time.Duration
 }
@@ -83,7 +83,7 @@ func newLeadership(w *world, rng *rand.Rand) *leadership {
 	return l
 }
 
-// begin starts an operator, before or after somebody submits a job.
+// begin starts an operator before or after the job is submitted.
 func (l *leadership) begin(rng *rand.Rand) {
 	var obj kinds.Object
 	l.w.kind, obj = l.w.anyJob(rng)
@@ -106,7 +106,7 @@ func (l *leadership) lead(c cache) {
 	l.leader.fault = l.fault
 }
 
-// succeed lets the standby lead, whose caches may be late, or a process that starts just now.
+// succeed replaces the leader by the standby, whose caches may be late, or by a process that has just started.
 func (l *leadership) succeed() {
 	if l.w.chance(50) {
 		l.standby = newCache(l.w, l.w.rng.IntN(2))
@@ -114,7 +114,7 @@ func (l *leadership) succeed() {
 	l.lead(l.standby.clone())
 }
 
-// fault says what happens to a call.
+// fault chooses what goes wrong with a call.
 func (l *leadership) fault() fault {
 	w := l.w
 	if !l.trouble {
@@ -136,7 +136,7 @@ func (l *leadership) fault() fault {
 	return callWorks
 }
 
-// turn lets the operator, or its successor, do something.
+// turn lets the operator or its successor take a step.
 func (l *leadership) turn() {
 	w, o := l.w, l.leader
 	if l.trouble && w.chance(20) {
@@ -166,10 +166,10 @@ func (l *leadership) turn() {
 	}
 }
 
-// idle is true when the operator's last pass left nothing to do and nothing to wait for.
+// idle reports whether the operator's last pass left nothing to do and nothing to wait for.
 func (o *operator) idle() bool { return o.current() && o.wake.IsZero() }
 
-// step lets the world do something, trouble included.
+// step changes something in the world, trouble included.
 func (w *world) step() {
 	longest := 4000
 	if w.chance(25) {
@@ -198,7 +198,7 @@ func (w *world) step() {
 	}
 }
 
-// userStep lets people, and those who run nodes, do something.
+// userStep plays a step of users or of administrators of nodes.
 func (w *world) userStep() {
 	before := w.version
 	defer func() {
@@ -242,7 +242,7 @@ func (w *world) anyPod() *corev1.Pod {
 	return w.pods[names[w.rng.IntN(len(names))]]
 }
 
-// settled is true where nothing in the world is left to move.
+// settled reports whether nothing in the world can change any more.
 func (w *world) settled() bool {
 	for _, p := range w.pods {
 		if !ended(p) || p.DeletionTimestamp != nil {
@@ -252,7 +252,7 @@ func (w *world) settled() bool {
 	return true
 }
 
-// endless jobs restart successes without bound, so they never end.
+// endless reports whether the job restarts successes without a limit, so that it never ends.
 func (w *world) endless() bool {
 	for i := range w.job.Roles {
 		r := &w.job.Roles[i].Restart
@@ -263,7 +263,7 @@ func (w *world) endless() bool {
 	return false
 }
 
-// checkCalm is the state that must be reached once the trouble is over.
+// checkCalm checks the state that the world must reach once the trouble is over.
 func (w *world) checkCalm() {
 	switch {
 	case finished(w.status):

@@ -6,10 +6,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// sidecar is the name of a container that runs for ever beside the main one, unless it ends before.
+// sidecar is the name of a container that runs beside the main one, forever unless something ends it.
 const sidecar = "sidecar"
 
-// started is the state of a pod's containers when they start.
+// started returns the states of a pod's containers at their start.
 func (w *world) started(pod *corev1.Pod) []corev1.ContainerStatus {
 	var all []corev1.ContainerStatus
 	for _, c := range pod.Spec.Containers {
@@ -27,7 +27,7 @@ func (w *world) terminate(s *corev1.ContainerStatus, code int32, at time.Time) {
 	}
 }
 
-// statusOf is the state of a container of a pod, or nil.
+// statusOf returns the status of a container of a pod, or nil.
 func statusOf(pod *corev1.Pod, container string) *corev1.ContainerStatus {
 	for i := range pod.Status.ContainerStatuses {
 		if pod.Status.ContainerStatuses[i].Name == container {
@@ -37,7 +37,7 @@ func statusOf(pod *corev1.Pod, container string) *corev1.ContainerStatus {
 	return nil
 }
 
-// mainOf is the state of the main container of a pod, or nil.
+// mainOf returns the status of the main container of a pod, or nil.
 func mainOf(pod *corev1.Pod) *corev1.ContainerStatus {
 	for i := range pod.Status.ContainerStatuses {
 		if pod.Status.ContainerStatuses[i].Name != sidecar {
@@ -47,7 +47,7 @@ func mainOf(pod *corev1.Pod) *corev1.ContainerStatus {
 	return nil
 }
 
-// decided tells whether the replica of a pod has ended, which its sidecar may outlive.
+// decided reports whether the replica of a pod has ended. Its sidecar may still run.
 func decided(pod *corev1.Pod) bool {
 	main := mainOf(pod)
 	return ended(pod) || main != nil && main.State.Terminated != nil

@@ -20,7 +20,7 @@ import (
 
 var codecs = serializer.NewCodecFactory(scheme).WithoutConversion()
 
-// statuses returns the client by which an operator writes statuses.
+// statuses returns the client that writes an operator's statuses.
 func (o *operator) statuses() rest.Interface {
 	return &restfake.RESTClient{
 		NegotiatedSerializer: codecs,
@@ -60,7 +60,7 @@ func answer(code int, body any) (*http.Response, error) {
 	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(data))}, nil
 }
 
-// writeStatus writes a status under the optimistic lock that came with it, and returns the new version.
+// writeStatus writes a status if the resourceVersion that came with it is current, and returns the new version.
 func (w *world) writeStatus(sent kinds.Object) (version string, err error) {
 	switch {
 	case w.obj == nil:

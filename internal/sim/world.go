@@ -1,6 +1,7 @@
-// Package sim runs the real reconciler of jobs in a simulated world: an API server in memory (api.go), a network that loses calls
-// and answers, caches that lag (cache.go), operators that die at any call (operator.go), kubelets, users and evictions. It holds
-// every status, pod and deletion against what really happened (check.go). A world is a function of its seed; start with Run.
+// Package sim runs the real reconciler of jobs in a simulated world: an API server in memory (api.go), a network that
+// loses calls and answers, late caches (cache.go), operators that die at any call (operator.go), kubelets, users and
+// evictions. It checks every status, pod and deletion against what really happened (check.go). A world is a function
+// of its seed. Start reading at Run.
 package sim
 
 import (
@@ -21,7 +22,7 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// truth is what really happened to one pod, whatever anybody has seen of it.
+// truth is what really happened to one pod, whoever has seen it.
 type truth struct {
 	selfEnded bool // it ended by itself, before anybody asked for its deletion
 	success   bool
@@ -31,9 +32,10 @@ type truth struct {
 	// blurred: it ended by itself, and somebody who need not have seen that took it away, or a debug run made it
 	// worthless. It may count as either.
 	blurred bool
-	// watched: it had succeeded when somebody deleted it. The process that leads has seen that, or will; no other can.
+	// watched means that the pod had succeeded when it was deleted. Only the process that leads can know that, now or
+	// later.
 	watched bool
-	// at is when it ended; reported: the API server has been told.
+	// at is when the pod ended. Reported means that the API server has the end.
 	at       time.Time
 	reported bool
 	// restarts is the number of restarts that the pod carried.
@@ -61,15 +63,15 @@ type world struct {
 	lost    map[string]bool // lost nodes
 	refuses bool            // a quota refuses what is to be created
 	nextUID int
-	// watching is true once the operator that leads has begun to note which pods succeed.
+	// watching is true once the leading operator records which pods succeed.
 	watching bool
-	// codes are the exit codes of what fails.
+	// codes are the exit codes of failures.
 	codes []int32
 
 	jobLog    []kinds.Object
 	podLog    map[string][]*corev1.Pod // what each pod has been like, as caches keep it; nil: gone
 	objectLog map[string][]client.Object
-	// reports are ends that kubelets have not told the API server yet, by pod.
+	// reports are ends that kubelets have not reported yet, by pod.
 	reports map[string]report
 
 	past    map[string][]truth // per replica, oldest first, the current pod's last
@@ -95,7 +97,7 @@ func (w *world) submit(obj kinds.Object) {
 	w.changeJob(obj)
 }
 
-// changeJob gives the job another spec. The caller hands obj over.
+// changeJob sets the spec of the job. The caller must not use obj afterwards.
 func (w *world) changeJob(obj kinds.Object) {
 	obj.SetGeneration(obj.GetGeneration() + 1)
 	if faults := w.kind.Validate(obj, kinds.Limits{}); len(faults) > 0 {
@@ -116,7 +118,7 @@ func (w *world) tell(format string, args ...any) {
 	}
 }
 
-// jobChanged keeps the next version of the job, with its present status.
+// jobChanged stores the next version of the job, with its current status.
 func (w *world) jobChanged() {
 	w.version++
 	obj := w.obj.DeepCopyObject().(kinds.Object)
@@ -142,7 +144,8 @@ func (w *world) podChanged(name string) {
 
 func (w *world) chance(percent int) bool { return w.rng.IntN(100) < percent }
 
-// askDeletion does what the API server does: a finished or unscheduled pod goes at once, others get their grace period.
+// askDeletion requests the deletion of a pod as the API server does: a finished or unscheduled pod is removed at
+// once, and others get their grace period.
 func (w *world) askDeletion(pod *corev1.Pod) {
 	if pod.DeletionTimestamp != nil {
 		return
@@ -170,7 +173,7 @@ func (w *world) remove(name string) {
 	w.podChanged(name)
 }
 
-// createPod creates a pod, and fills in what the API server adds.
+// createPod creates a pod and sets the fields that the API server sets.
 func (w *world) createPod(created *corev1.Pod) error {
 	if w.pods[created.Name] != nil {
 		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "pods"}, created.Name)
@@ -197,14 +200,15 @@ func (w *world) newUID() types.UID {
 	return types.UID("u" + strconv.Itoa(w.nextUID))
 }
 
-// stamp is a time as the API server keeps it, in whole seconds.
+// stamp returns a time in whole seconds, as the API server stores it.
 func stamp(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
 
 func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// toggleDebug flips a switch, which makes the results so far worthless, or not, depending on who sees it first.
+// toggleDebug flips the switch of the debug mode. The results so far may or may not count, depending on who sees the
+// switch first.
 func (w *world) toggleDebug() {
 	for name := range w.past {
 		w.last(name).blurred = true
@@ -227,7 +231,7 @@ func (w *world) last(name string) *truth {
 	return &t[len(t)-1]
 }
 
-// kubelet moves one pod on.
+// kubelet advances one pod.
 func (w *world) kubelet(pod *corev1.Pod) {
 	_, unreported := w.reports[pod.Name]
 	switch {
@@ -263,7 +267,7 @@ func (w *world) kubelet(pod *corev1.Pod) {
 	}
 }
 
-// end ends what still runs in a pod.
+// end ends all containers of a pod that still run.
 func (w *world) end(pod *corev1.Pod, code int32, at time.Time) {
 	if len(pod.Status.ContainerStatuses) == 0 {
 		pod.Status.ContainerStatuses = w.started(pod)
@@ -279,8 +283,8 @@ func (w *world) end(pod *corev1.Pod, code int32, at time.Time) {
 	w.podChanged(pod.Name)
 }
 
-// finalize plays the kubelet's last word on a deleted pod. For a moment the API server shows it with no grace period left and
-// with the current time in place of the one that was set when its deletion was asked for.
+// finalize plays the kubelet's final update of a deleted pod. For a moment the API server shows the pod without a
+// grace period, and with the current time as its time of deletion.
 func (w *world) finalize(pod *corev1.Pod) {
 	if *pod.DeletionGracePeriodSeconds == 0 {
 		w.remove(pod.Name)
@@ -291,7 +295,7 @@ func (w *world) finalize(pod *corev1.Pod) {
 	w.podChanged(pod.Name)
 }
 
-// evict ends a pod the way a kubelet under pressure does.
+// evict ends a pod as a kubelet under resource pressure does.
 func (w *world) evict(pod *corev1.Pod) {
 	if pod.Status.Phase != corev1.PodRunning || pod.Spec.ActiveDeadlineSeconds != nil {
 		return
@@ -309,7 +313,7 @@ func (w *world) evict(pod *corev1.Pod) {
 	w.end(pod, 137, w.now)
 }
 
-// userDeletes removes a pod on a whim.
+// userDeletes deletes a pod for no reason.
 func (w *world) userDeletes(pod *corev1.Pod) {
 	w.inc.disturbed = w.now
 	if t := w.last(pod.Name); t.selfEnded {
@@ -319,7 +323,7 @@ func (w *world) userDeletes(pod *corev1.Pod) {
 	w.askDeletion(pod)
 }
 
-// forgetWatched: a process has ended, and with it what it alone has watched.
+// forgetWatched drops what only a process that has ended had seen.
 func (w *world) forgetWatched() {
 	for name := range w.past {
 		for i := range w.past[name] {
@@ -329,7 +333,7 @@ func (w *world) forgetWatched() {
 	}
 }
 
-// uidOf is the UID of a replica's pod that a status knows.
+// uidOf returns the UID that a status has for a replica's pod.
 func uidOf(s *batch.JobStatus, name string) string {
 	for _, t := range s.Tasks {
 		for _, r := range t.Replicas {

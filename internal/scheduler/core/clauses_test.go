@@ -79,7 +79,8 @@ func TestShortGangGoesFirst(t *testing.T) {
 	}
 }
 
-// TestDominantShare is the example of the specification: of A is used cpu 3/6, memory 5/8, of B cpu 3/8, memory 1/2.
+// TestDominantShare is the example of the specification: group A uses cpu 3/6 and memory 5/8, group B uses cpu 3/8
+// and memory 1/2.
 func TestDominantShare(t *testing.T) {
 	w := newWorld().addNode(7, "", "")
 	w.nodes[0].size["memory"] = 100
@@ -268,7 +269,7 @@ func TestFreedRoomIsKept(t *testing.T) {
 	}
 }
 
-// TestReservation has small groups take what others leave, each for four minutes, while a big one waits.
+// TestReservation keeps a full cluster busy with small groups, each for four minutes, while a large one waits.
 func TestReservation(t *testing.T) {
 	tests := map[string]struct{ size, quota int64 }{"room": {4, 0}, "quota": {100, 4}}
 	for name, test := range tests {

@@ -1,4 +1,5 @@
-// Package core decides which groups of pods start, which wait and why, and whom they displace. It is a function of its
-// arguments: it sees the cluster as a value, and the nodes through an interface that tries and takes back. So a gang is a
-// transaction: its pods are placed one after the other, and unless all of its minimum fits, all is as it was before.
+// Package core decides which groups of pods start, which wait and why, and which pods they evict. It is a pure
+// function of its arguments: it sees the cluster as a value, and it reaches the nodes through the Nodes interface. A
+// gang is a transaction: the round places its pods one after the other, and rolls all of them back unless the whole
+// minimum fits. Start reading at Round.
 package core

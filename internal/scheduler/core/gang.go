@@ -6,23 +6,24 @@ import (
 	"slices"
 )
 
-// refusal is why something cannot be placed.
+// refusal is the reason why pods cannot be placed, and the message that explains it.
 type refusal struct {
 	reason  Reason
 	message string
 }
 
-// pick narrows the nodes for one pod; nil: all nodes.
-type pick func(p *Pod) func(node string) bool
+// nodesFor returns the filter of nodes for one pod. A nil nodesFor allows all nodes.
+type nodesFor func(p *Pod) func(node string) bool
 
-// misfit is how many pods of a shape fitted at most, as long as room has only become less since.
-type misfit struct {
+// fitLimit records the most pods of one shape that fitted in this round, and why no more did. It holds as long as room
+// only becomes less.
+type fitLimit struct {
 	fitted int
 	why    string
 }
 
-// gang places what a group lacks of its minimum, all of it or nothing.
-func (r *round) gang(g *Group, n need, pods []*Pod, where pick) *refusal {
+// gang places the pods that a group lacks of its minimum, all of them or none. It returns nil if it placed them.
+func (r *round) gang(g *Group, n need, pods []*Pod, where nodesFor) *refusal {
 	q, sum := r.Queues[g.Queue], n.minimum(pods)
 	if len(q.exceeds(r.used[g.Queue], sum)) > 0 {
 		return &refusal{QuotaExceeded, q.quotaMessage(r.used[g.Queue], sum, amount)}
@@ -37,13 +38,13 @@ func (r *round) gang(g *Group, n need, pods []*Pod, where pick) *refusal {
 	}
 }
 
-// fill places pods one after the other until the minimum is met, and takes all of them back if it is not.
-func (r *round) fill(g *Group, n need, pods []*Pod, where pick) *refusal {
+// fill places pods one after the other until the minimum is met. It rolls all of them back if the minimum is not met.
+func (r *round) fill(g *Group, n need, pods []*Pod, where nodesFor) *refusal {
 	shape := ""
 	if where == nil && !r.simulating && !r.Shapeless {
 		shape = uniform(g, pods)
 	}
-	if m, ok := r.misfits[shape]; shape != "" && ok && n.total > m.fitted {
+	if m, ok := r.fitLimits[shape]; shape != "" && ok && n.total > m.fitted {
 		return n.refusal(m.fitted, &refusal{NoRoom, m.why})
 	}
 	mark := r.mark()
@@ -54,20 +55,20 @@ func (r *round) fill(g *Group, n need, pods []*Pod, where pick) *refusal {
 	r.rollback(mark)
 	fitted := n.total - lacking
 	if shape != "" && last.reason == NoRoom {
-		r.misfits[shape] = misfit{fitted, last.message}
+		r.fitLimits[shape] = fitLimit{fitted, last.message}
 	}
 	return n.refusal(fitted, last)
 }
 
-// fillFrom places pods until nothing is lacking, and returns how many are and why. If the pods are all alike, the first that
-// does not fit ends it.
-func (r *round) fillFrom(g *Group, left need, pods []*Pod, where pick, alike bool) (lacking int, last *refusal) {
+// fillFrom places pods until none is lacking. It returns how many pods are still lacking, and the last refusal. If
+// all pods are alike, it stops at the first one that does not fit.
+func (r *round) fillFrom(g *Group, left need, pods []*Pod, where nodesFor, alike bool) (lacking int, last *refusal) {
 	last = &refusal{NoRoom, "no nodes"}
 	for _, p := range pods {
 		if left.total == 0 {
 			break
 		}
-		if !left.takes(p.Role) {
+		if !left.accepts(p.Role) {
 			continue
 		}
 		var among func(string) bool
@@ -76,7 +77,7 @@ func (r *round) fillFrom(g *Group, left need, pods []*Pod, where pick, alike boo
 		}
 		no := r.place(g, p, among)
 		if no == nil {
-			left.took(p.Role)
+			left.subtract(p.Role)
 			continue
 		}
 		if last = no; alike {
@@ -86,7 +87,7 @@ func (r *round) fillFrom(g *Group, left need, pods []*Pod, where pick, alike boo
 	return left.total, last
 }
 
-// refusal tells how many fitted before one did not.
+// refusal returns the refusal of a whole gang: last, preceded by the number of pods that fitted before it.
 func (n need) refusal(fitted int, last *refusal) *refusal {
 	if n.total == 1 {
 		return last
@@ -94,7 +95,8 @@ func (n need) refusal(fitted int, last *refusal) *refusal {
 	return &refusal{last.reason, fmt.Sprintf("%d of the %d pods that must start together fit; the next one does not: %s", fitted, n.total, last.message)}
 }
 
-// uniform is the shape of all pods, within the nodes of their queue; empty where they differ or it cannot be told.
+// uniform returns the key of the shape that all pods share, which includes the queue because queues may use different
+// nodes. It is empty if the pods differ or if their shape is unknown.
 func uniform(g *Group, pods []*Pod) string {
 	shape := pods[0].Shape
 	for _, p := range pods {
@@ -108,7 +110,7 @@ func uniform(g *Group, pods []*Pod) string {
 	return g.Queue + "\x00" + shape
 }
 
-// domainsOf lists the domains in which a group has pods already.
+// domainsOf lists the topology domains in which the group already has pods.
 func (r *round) domainsOf(g *Group) []string {
 	var all []string
 	for _, p := range g.Pods {
@@ -121,11 +123,13 @@ func (r *round) domainsOf(g *Group) []string {
 	return all
 }
 
-func (r *round) within(domain string) func(string) bool {
+// inDomain returns a filter for the nodes of one topology domain.
+func (r *round) inDomain(domain string) func(string) bool {
 	return func(node string) bool { return r.Domain(node) == domain }
 }
 
-// inOneDomain places a group in one domain: the one where it is already, or else the first that takes it.
+// inOneDomain places a group in one topology domain: the domain where it already has pods, or else the first that
+// takes all of it.
 func (r *round) inOneDomain(g *Group, n need, pods []*Pod) *refusal {
 	domains := r.Domains
 	if have := r.domainsOf(g); len(have) > 0 {
@@ -133,7 +137,7 @@ func (r *round) inOneDomain(g *Group, n need, pods []*Pod) *refusal {
 	}
 	no := &refusal{NoRoom, "no node has a topology domain"}
 	for _, d := range domains {
-		in := r.within(d)
+		in := r.inDomain(d)
 		if no = r.fill(g, n, pods, func(*Pod) func(string) bool { return in }); no == nil {
 			return nil
 		}
@@ -142,7 +146,8 @@ func (r *round) inOneDomain(g *Group, n need, pods []*Pod) *refusal {
 	return no
 }
 
-// inFewDomains places a group in one domain if one takes all of it, and else in those that take most, one after the other.
+// inFewDomains places a group in one topology domain if one takes all of it. Otherwise it fills the domains that take
+// most of it, one after the other.
 func (r *round) inFewDomains(g *Group, n need, pods []*Pod) *refusal {
 	type room struct {
 		domain string
@@ -154,15 +159,15 @@ func (r *round) inFewDomains(g *Group, n need, pods []*Pod) *refusal {
 		if slices.ContainsFunc(rooms, func(o room) bool { return o.domain == d }) {
 			continue
 		}
-		fits := r.count(g, n, pods, r.within(d))
+		fits := r.count(g, n, pods, r.inDomain(d))
 		if fits == n.total && (len(have) == 0 || slices.Contains(have, d)) {
-			in := r.within(d)
+			in := r.inDomain(d)
 			if r.fill(g, n, pods, func(*Pod) func(string) bool { return in }) == nil {
 				return nil
 			}
 		}
 		if slices.Contains(have, d) {
-			fits += n.total // where the group is already comes first
+			fits += n.total // domains that already have pods of the group come first
 		}
 		rooms = append(rooms, room{d, fits})
 	}
@@ -170,35 +175,35 @@ func (r *round) inFewDomains(g *Group, n need, pods []*Pod) *refusal {
 	return r.fillInOrder(g, n, pods, func() []func(string) bool {
 		order := make([]func(string) bool, 0, len(rooms)+1)
 		for _, o := range rooms {
-			order = append(order, r.within(o.domain))
+			order = append(order, r.inDomain(o.domain))
 		}
-		return append(order, r.within(""))
+		return append(order, r.inDomain(""))
 	}())
 }
 
-// count is how many of the pods fit among some nodes.
+// count returns how many of the pods fit on the nodes that among allows. It leaves nothing placed.
 func (r *round) count(g *Group, n need, pods []*Pod, among func(string) bool) int {
 	mark, left := r.mark(), n.clone()
 	for _, p := range pods {
-		if left.total > 0 && left.takes(p.Role) && r.place(g, p, among) == nil {
-			left.took(p.Role)
+		if left.total > 0 && left.accepts(p.Role) && r.place(g, p, among) == nil {
+			left.subtract(p.Role)
 		}
 	}
 	r.rollback(mark)
 	return n.total - left.total
 }
 
-// fillInOrder gives each pod the first part of the nodes that takes it.
+// fillInOrder places each pod in the first of the parts that takes it. Each part is a filter of nodes.
 func (r *round) fillInOrder(g *Group, n need, pods []*Pod, parts []func(string) bool) *refusal {
 	mark, left := r.mark(), n.clone()
 	no := &refusal{NoRoom, "no nodes"}
 	for _, p := range pods {
-		if left.total == 0 || !left.takes(p.Role) {
+		if left.total == 0 || !left.accepts(p.Role) {
 			continue
 		}
 		for _, part := range parts {
 			if no = r.place(g, p, part); no == nil {
-				left.took(p.Role)
+				left.subtract(p.Role)
 				break
 			}
 		}
@@ -213,7 +218,7 @@ func (r *round) fillInOrder(g *Group, n need, pods []*Pod, parts []func(string) 
 	return n.refusal(n.total-left.total, no)
 }
 
-// whereMore are the nodes for a pod beyond the minimum.
+// whereMore returns the filter of nodes for a pod beyond the minimum; nil allows all nodes.
 func (r *round) whereMore(g *Group) func(string) bool {
 	have := r.domainsOf(g)
 	if g.Topology != Required || len(have) == 0 {

@@ -16,11 +16,12 @@ func (c *counted) Take(p *Pod, node string) {
 	c.world.Take(p, node)
 }
 
-// TestHopelessOnce: what cannot make room for one group is not tried again for those like it, but is for those that need less.
-func TestHopelessOnce(t *testing.T) {
+// TestFailedSearchForRoomIsNotRepeated checks that a search for room that failed for one group is not repeated for groups like it, and is
+// repeated for those that need less.
+func TestFailedSearchForRoomIsNotRepeated(t *testing.T) {
 	run := func(hopeless int) int {
 		w := newWorld()
-		w.cluster.Sites = nil // else they are known to be impossible
+		w.cluster.Sites = nil // with sites the groups would be Impossible
 		for range 8 {
 			w.addNode(4, "", "")
 		}

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// impossible says why a group cannot start whatever else ends, with what is short and the smallest change that would do; nil where
-// it may start, or where that cannot be told. It looks at the quota of the queue, and at what nodes have when nothing runs on them.
+// impossible returns a refusal if the group cannot start even when everything else ends. Its message names what is
+// short and the smallest change that helps. It returns nil if the group may start or if that is not known. It checks
+// the quota of the queue, and what nodes have when nothing runs on them.
 func (r *round) impossible(g *Group, n need, pods []*Pod) *refusal {
 	if message := r.Queues[g.Queue].tooSmall(n.least(pods)); message != "" {
 		return &refusal{Impossible, message}
@@ -22,7 +23,7 @@ func (r *round) impossible(g *Group, n need, pods []*Pod) *refusal {
 	return nil
 }
 
-// tooSmall says of what a queue's whole quota is too small; empty if it is not.
+// tooSmall returns a message if the whole quota of the queue is smaller than needs, and an empty string otherwise.
 func (q *Queue) tooSmall(needs Resources) string {
 	var short, raise []string
 	for _, name := range q.exceeds(Resources{}, needs) {
@@ -37,7 +38,8 @@ func (q *Queue) tooSmall(needs Resources) string {
 		q.Name, strings.Join(short, "; "), strings.Join(raise, ", "))
 }
 
-// counted are pods with those of their requests alone that nodes are known to have or not to have.
+// counted returns the pods without the requests for resources that Uncounted names: nodes are not known to have or to
+// lack these.
 func (r *round) counted(pods []*Pod) []*Pod {
 	if r.Uncounted == nil {
 		return pods
@@ -61,7 +63,8 @@ func (r *round) counted(pods []*Pod) []*Pod {
 	return all
 }
 
-// unplaceable says why no nodes take a group's minimum, even when nothing runs on them.
+// unplaceable returns a message if no nodes take the minimum of the group even when nothing runs on them, and an
+// empty string otherwise.
 func (r *round) unplaceable(g *Group, n need, pods []*Pod) string {
 	sites := func(p *Pod) *Sites { return r.Sites(g, p) }
 	message := n.unplaceable(pods, sites)
@@ -76,7 +79,7 @@ func (r *round) unplaceable(g *Group, n need, pods []*Pod) string {
 		if n.unplaceable(pods, func(p *Pod) *Sites {
 			s := sites(p)
 			if within[s] == nil {
-				within[s] = s.within(domain)
+				within[s] = s.inDomain(domain)
 			}
 			return within[s]
 		}) == "" {
@@ -87,24 +90,24 @@ func (r *round) unplaceable(g *Group, n need, pods []*Pod) string {
 		count(len(r.Domains), "topology domain"))
 }
 
-// kin are pods that the same sites take the same number of.
-type kin struct {
+// podClass is a set of pods with equal requests and the same sites. The sites take fit of them at most.
+type podClass struct {
 	sites *Sites
 	pods  []*Pod
 	fit   int
 }
 
-// unplaceable says why sites do not take as many of the pods as are needed. It does not try how pods of different sizes fit beside
-// each other, so an empty answer promises nothing.
+// unplaceable returns a message if the sites do not take as many of the pods as are needed. It does not try to
+// combine pods of different sizes on one node, so an empty result does not promise that the pods fit.
 func (n need) unplaceable(pods []*Pod, sites func(*Pod) *Sites) string {
-	var alike []*kin
+	var alike []*podClass
 	var fitting []*Pod
 	var misfit *Pod
 	for _, p := range pods {
 		s := sites(p)
-		i := slices.IndexFunc(alike, func(k *kin) bool { return k.sites == s && compareSize(k.pods[0].Requests, p.Requests) == 0 })
+		i := slices.IndexFunc(alike, func(k *podClass) bool { return k.sites == s && compareSize(k.pods[0].Requests, p.Requests) == 0 })
 		if i < 0 {
-			alike, i = append(alike, &kin{sites: s, fit: s.fit(p.Requests)}), len(alike)
+			alike, i = append(alike, &podClass{sites: s, fit: s.fit(p.Requests)}), len(alike)
 		}
 		alike[i].pods = append(alike[i].pods, p)
 		if alike[i].fit > 0 {
@@ -124,18 +127,18 @@ func (n need) unplaceable(pods []*Pod, sites func(*Pod) *Sites) string {
 	return n.tooMuch(fitting, sites)
 }
 
-// short tells whether pods are too few for what is needed.
+// short reports whether the pods are too few for the need.
 func (n need) short(pods []*Pod) bool {
 	left := n.clone()
 	for _, p := range pods {
-		if left.total > 0 && left.takes(p.Role) {
-			left.took(p.Role)
+		if left.total > 0 && left.accepts(p.Role) {
+			left.subtract(p.Role)
 		}
 	}
 	return left.total > 0
 }
 
-// atLeast is how many of some pods are among what is needed, whichever of all are taken.
+// atLeast returns how many of some are in every choice of needed pods out of all.
 func (n need) atLeast(some, all []*Pod) int {
 	have, mine := map[string]int{}, map[string]int{}
 	for _, p := range all {
@@ -151,7 +154,8 @@ func (n need) atLeast(some, all []*Pod) int {
 	return max(least, n.total-(len(all)-len(some)))
 }
 
-// least is a bound of what the pods request that are needed: of each resource, the smallest sum that any choice of them has.
+// least returns a lower bound of what the needed pods request: for each resource, the smallest sum over all choices
+// of pods.
 func (n need) least(pods []*Pod) Resources {
 	sum := Resources{}
 	names := map[string]bool{}
@@ -166,7 +170,8 @@ func (n need) least(pods []*Pod) Resources {
 	return sum
 }
 
-// leastOf takes the smallest pods of each role that it must, and then the smallest of all that are left.
+// leastOf returns the bound of least for one resource. It takes the smallest pods that each role requires, and then
+// the smallest of all others.
 func (n need) leastOf(name string, pods []*Pod) int64 {
 	pods = slices.SortedStableFunc(slices.Values(pods), func(a, b *Pod) int { return cmp.Compare(a.Requests[name], b.Requests[name]) })
 	must, left, sum := n.clone().roles, n.total-n.ofRoles(), int64(0)
@@ -182,7 +187,7 @@ func (n need) leastOf(name string, pods []*Pod) int64 {
 	return sum
 }
 
-// noNodeFor says why no site takes a pod.
+// noNodeFor returns the message for a pod that no site takes.
 func (s *Sites) noNodeFor(p *Pod) string {
 	if len(s.sites) == 0 {
 		return cmp.Or(s.lack, "there is no node for its pods: add one")
@@ -195,8 +200,8 @@ func (s *Sites) noNodeFor(p *Pod) string {
 	return message
 }
 
-// tooMany says that sites take fewer of some pods, which are alike, than start together.
-func (k *kin) tooMany(least int) string {
+// tooMany returns the message for alike pods of which the sites take fewer than the least that must start together.
+func (k *podClass) tooMany(least int) string {
 	var each []string
 	for _, name := range sortedKeys(k.pods[0].Requests) {
 		each = append(each, amount(name, k.pods[0].Requests[name])+" "+name)
@@ -209,7 +214,8 @@ func (k *kin) tooMany(least int) string {
 	return message
 }
 
-// tooMuch says that all sites together have less of a resource than the pods request that are needed.
+// tooMuch returns a message if the needed pods request more of a resource than all their sites together have, and an
+// empty string otherwise.
 func (n need) tooMuch(pods []*Pod, sites func(*Pod) *Sites) string {
 	bySites := map[*Sites][]*Pod{}
 	var order []*Sites

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestImpossible holds what is said of groups that cannot start, and that nothing is said of those that can.
+// TestImpossible checks the messages for groups that cannot start, and that groups that can start get none.
 func TestImpossible(t *testing.T) {
 	two := func(w *world, shape string) *Group {
 		g := w.group("g", "q", 0, 0)
@@ -125,7 +125,8 @@ func TestImpossible(t *testing.T) {
 	}
 }
 
-// TestImpossibleEndsWithItsCause: a group that is impossible starts in the first round after what stood in its way has changed.
+// TestImpossibleEndsWithItsCause checks that an impossible group starts in the first round after its obstacle is
+// gone.
 func TestImpossibleEndsWithItsCause(t *testing.T) {
 	w := newWorld().addNode(4, "s", "")
 	w.queue("q", 3, 0)
@@ -139,8 +140,8 @@ func TestImpossibleEndsWithItsCause(t *testing.T) {
 	}
 }
 
-// TestImpossibleIsNeverSaidOfWhatFits holds it against all placements of small random groups on small empty clusters. Of pods that are
-// all alike, it is said of each group that none of them starts.
+// TestImpossibleIsNeverSaidOfWhatFits compares the verdict with a search of all placements of small random groups on
+// small empty clusters. If all pods are alike, the verdict must also be found for every group that does not fit.
 func TestImpossibleIsNeverSaidOfWhatFits(t *testing.T) {
 	const worlds = 20000
 	said, silent := 0, 0
@@ -226,9 +227,9 @@ func (s *search) any(pods []*Pod, left need) bool {
 		return false
 	}
 	p := pods[0]
-	if left.takes(p.Role) {
+	if left.accepts(p.Role) {
 		for _, n := range s.w.nodes {
-			if s.takes(n, p) && s.with(n, p, func() bool { after := left.clone(); after.took(p.Role); return s.any(pods[1:], after) }) {
+			if s.accepts(n, p) && s.with(n, p, func() bool { after := left.clone(); after.subtract(p.Role); return s.any(pods[1:], after) }) {
 				return true
 			}
 		}
@@ -236,7 +237,7 @@ func (s *search) any(pods []*Pod, left need) bool {
 	return s.any(pods[1:], left)
 }
 
-func (s *search) takes(n *node, p *Pod) bool {
+func (s *search) accepts(n *node, p *Pod) bool {
 	if class, _, _ := strings.Cut(p.Shape, "/"); class != "any" && class != n.class {
 		return false
 	}

@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// need is how many pods a group lacks of its minimum, and how many of these must be of which role.
+// need is the number of pods that a group lacks of its minimum. Roles is how many of these must have which role.
 type need struct {
 	total int
 	roles map[string]int
 }
 
-// ofRoles is how many of the total are set aside for roles.
+// ofRoles returns how many pods of the total are required by role.
 func (n *need) ofRoles() int {
 	sum := 0
 	for _, v := range n.roles {
@@ -21,10 +21,11 @@ func (n *need) ofRoles() int {
 	return sum
 }
 
-// takes tells whether a pod of the role counts for what is lacking.
-func (n *need) takes(role string) bool { return n.roles[role] > 0 || n.total > n.ofRoles() }
+// accepts reports whether one more pod of the role counts towards the need.
+func (n *need) accepts(role string) bool { return n.roles[role] > 0 || n.total > n.ofRoles() }
 
-func (n *need) took(role string) {
+// subtract removes a pod of the role from the need.
+func (n *need) subtract(role string) {
 	n.total--
 	if n.roles[role] > 0 {
 		n.roles[role]--
@@ -39,7 +40,8 @@ func (n need) clone() need {
 	return c
 }
 
-// lacks counts from what holds room and stays, and from what has finished.
+// lacks returns what the group lacks of its minimum. Pods that hold room and stay count, and so do pods that have
+// finished.
 func (r *round) lacks(g *Group) need {
 	have, n := map[string]int{}, need{total: g.Min, roles: map[string]int{}}
 	for role, v := range g.Finished {
@@ -61,7 +63,7 @@ func (r *round) lacks(g *Group) need {
 	return n
 }
 
-// node is where a pod is, as far as this round has come.
+// node returns the node of a pod, including the node on which this round has placed it.
 func (r *round) node(p *Pod) string {
 	if p.Node != "" {
 		return p.Node
@@ -69,20 +71,21 @@ func (r *round) node(p *Pod) string {
 	return r.at[p]
 }
 
-// stays tells whether a pod holds room and is not on its way out.
+// stays reports whether a pod holds room and is neither being deleted, nor evicted by this round, nor only reserved.
 func (r *round) stays(p *Pod) bool {
 	return r.node(p) != "" && !p.Ending && !r.leaving[p] && !r.reserved[p]
 }
 
+// waits reports whether a pod has no node yet.
 func (r *round) waits(p *Pod) bool { return r.node(p) == "" && !p.Ending }
 
-// started tells whether a group has pods that run or ran.
+// started reports whether a group has pods that run or have finished.
 func (r *round) started(g *Group) bool {
 	return len(g.Finished) > 0 || slices.ContainsFunc(g.Pods, r.stays)
 }
 
-// candidates are the pods that wait, the largest first and then those of the role with the most, so that what is easy to
-// place fills what is left.
+// candidates lists the waiting pods: the largest first, and among pods of one size those of the role with the most
+// waiting pods first. The pods that are easiest to place come last and fill what is left.
 func (r *round) candidates(g *Group) []*Pod {
 	var all []*Pod
 	members := map[string]int{}
@@ -98,7 +101,7 @@ func (r *round) candidates(g *Group) []*Pod {
 	return all
 }
 
-// compareSize orders by the first resource, in the order of their names, of which one needs more.
+// compareSize compares two requests by the first resource, in order of name, in which they differ.
 func compareSize(a, b Resources) int {
 	names := sortedKeys(a)
 	for name := range b {
@@ -115,7 +118,7 @@ func compareSize(a, b Resources) int {
 	return 0
 }
 
-// missing says of which pods too few exist; empty where there are enough.
+// missing returns a message if too few pods exist for the need, and an empty string otherwise.
 func (n need) missing(g *Group, pods []*Pod) string {
 	have := map[string]int{}
 	for _, p := range pods {
@@ -132,13 +135,13 @@ func (n need) missing(g *Group, pods []*Pod) string {
 	return ""
 }
 
-// minimum sums the requests of the pods that would be tried first.
+// minimum returns the sum of requests of the pods that the round tries first.
 func (n need) minimum(pods []*Pod) Resources {
 	sum, left := Resources{}, n.clone()
 	for _, p := range pods {
-		if left.total > 0 && left.takes(p.Role) {
+		if left.total > 0 && left.accepts(p.Role) {
 			sum.add(p.Requests, 1)
-			left.took(p.Role)
+			left.subtract(p.Role)
 		}
 	}
 	return sum

@@ -8,15 +8,16 @@ import (
 	"strings"
 )
 
-// unit is what is evicted at once: a pod that its group can spare, or a gang as a whole.
-type unit struct {
+// evictionUnit is a set of pods that are evicted together: one pod beyond the minimum of its group, or all the others
+// of a gang.
+type evictionUnit struct {
 	group *Group
 	pods  []*Pod
-	// rest: with this unit the group falls below its minimum.
+	// rest means that the group falls below its minimum without this unit.
 	rest bool
 }
 
-// preempt plans evictions from lower queues for a group that does not fit, if it would fit then.
+// preempt plans evictions from lower queues for a group that does not fit now and would fit then.
 func (r *round) preempt(g *Group, d *Decision, n need, pods []*Pod, no *refusal) bool {
 	if no.reason != NoRoom || !r.couldFit(g, n, pods) {
 		return false
@@ -25,31 +26,33 @@ func (r *round) preempt(g *Group, d *Decision, n need, pods []*Pod, no *refusal)
 	if len(victims) == 0 {
 		return false
 	}
-	return r.unlessHopeless("evicting", g, n, pods, func() bool {
+	return r.unlessKnownToFail("evicting", g, n, pods, func() bool {
 		return r.displace(g, d, n, pods, append(r.endings(g), victims...), true)
 	})
 }
 
-// unlessHopeless tries something for a group, unless it was of no use to one like it that needed no more.
-func (r *round) unlessHopeless(how string, g *Group, n need, pods []*Pod, try func() bool) bool {
-	kin := r.kin(g, n, pods)
-	if kin == "" {
+// unlessKnownToFail calls try for a group, unless the same attempt failed in this round for an equivalent group that
+// needed no more.
+func (r *round) unlessKnownToFail(how string, g *Group, n need, pods []*Pod, try func() bool) bool {
+	key := r.equivalenceKey(g, n, pods)
+	if key == "" {
 		return try()
 	}
-	kin = how + "\x00" + kin
-	if least, ok := r.hopeless[kin]; ok && n.total >= least {
+	key = how + "\x00" + key
+	if least, ok := r.knownFailures[key]; ok && n.total >= least {
 		return false
 	}
 	if try() {
 		return true
 	}
-	r.hopeless[kin] = n.total
+	r.knownFailures[key] = n.total
 	return false
 }
 
-// kin is the same for groups of which one fits wherever the other one does, if it lacks no more; empty where that cannot be told.
-func (r *round) kin(g *Group, n need, pods []*Pod) string {
-	mine := func(p *Pod) bool { return p.Node != "" } // what it has itself, others may hope for
+// equivalenceKey returns a key that is equal for equivalent groups: if one fits, the other fits too as long as it
+// lacks no more. It is empty if the group cannot be compared.
+func (r *round) equivalenceKey(g *Group, n need, pods []*Pod) string {
+	mine := func(p *Pod) bool { return p.Node != "" } // its own pods are no victims for itself, but may be for others
 	if r.Shapeless || g.Topology != "" || slices.ContainsFunc(g.Pods, mine) {
 		return ""
 	}
@@ -74,7 +77,7 @@ func (r *round) kin(g *Group, n need, pods []*Pod) string {
 	return b.String()
 }
 
-// replace keeps the room of pods that end for a gang that runs and lacks pods: these may be what it lacks.
+// replace reserves the room of pods that are ending for a started gang that lacks pods.
 func (r *round) replace(g *Group, d *Decision, n need, pods []*Pod) bool {
 	if !r.started(g) || !r.couldFit(g, n, pods) {
 		return false
@@ -83,7 +86,8 @@ func (r *round) replace(g *Group, d *Decision, n need, pods []*Pod) bool {
 	return len(units) > 0 && r.displace(g, d, n, pods, units, false)
 }
 
-// reserve keeps room for a group that waited for too long, which it gets when those who use it end.
+// reserve reserves room for a group that has waited for ReserveAfter. The group gets the room when the pods that use
+// it end.
 func (r *round) reserve(g *Group, d *Decision, n need, pods []*Pod) bool {
 	if !r.starves(g) || !r.couldFit(g, n, pods) {
 		return false
@@ -92,14 +96,15 @@ func (r *round) reserve(g *Group, d *Decision, n need, pods []*Pod) bool {
 	for _, o := range r.running() {
 		for _, p := range o.Pods {
 			if o != g && p.Node != "" && !p.Ending && !r.leaving[p] {
-				units = append(units, unit{group: o, pods: []*Pod{p}})
+				units = append(units, evictionUnit{group: o, pods: []*Pod{p}})
 			}
 		}
 	}
-	return r.unlessHopeless("waiting", g, n, pods, func() bool { return r.displace(g, d, n, pods, units, false) })
+	return r.unlessKnownToFail("waiting", g, n, pods, func() bool { return r.displace(g, d, n, pods, units, false) })
 }
 
-// couldFit tells whether a group's minimum is within the whole quota and the capacity of all nodes of its queue.
+// couldFit reports whether the minimum of the group is within the whole quota of its queue and the capacity of the
+// queue's nodes.
 func (r *round) couldFit(g *Group, n need, pods []*Pod) bool {
 	q, sum := r.Queues[g.Queue], n.minimum(pods)
 	for name, v := range sum {
@@ -110,15 +115,15 @@ func (r *round) couldFit(g *Group, n need, pods []*Pod) bool {
 	return true
 }
 
-// endings are pods that end anyway: group g has their room without evicting anybody. That of pods whose gang goes on without them
-// and lacks them is for those that come in their place.
-func (r *round) endings(g *Group) []unit {
-	var units []unit
+// endings lists the pods that are ending, whose room the group can have without an eviction. It leaves out pods of
+// other gangs that have started and lack pods: their room is for the replacements.
+func (r *round) endings(g *Group) []evictionUnit {
+	var units []evictionUnit
 	for _, o := range r.running() {
-		var all []unit
+		var all []evictionUnit
 		for _, p := range o.Pods {
 			if p.Node != "" && (p.Ending || r.leaving[p]) {
-				all = append(all, unit{group: o, pods: []*Pod{p}})
+				all = append(all, evictionUnit{group: o, pods: []*Pod{p}})
 			}
 		}
 		if len(all) > 0 && (o == g || !r.started(o) || r.lacks(o).total == 0) {
@@ -128,9 +133,10 @@ func (r *round) endings(g *Group) []unit {
 	return units
 }
 
-// victims lists what queue q may evict, in the order in which it does: the lowest queue first, then the lowest group, then
-// that of the queue with the larger share, then the youngest. Of a gang, first what is beyond its minimum, then all the rest.
-func (r *round) victims(q *Queue) []unit {
+// victims lists what queue q may evict, in the order of eviction: the lowest queue first, then the group of lowest
+// priority, then the group whose queue has the larger share, then the youngest. Of each gang the pods beyond its
+// minimum come first, and then all others together.
+func (r *round) victims(q *Queue) []evictionUnit {
 	var groups []*Group
 	running := r.running()
 	if q.Priority <= r.lowest {
@@ -138,7 +144,7 @@ func (r *round) victims(q *Queue) []unit {
 	}
 	for _, g := range running {
 		o := r.Queues[g.Queue]
-		fresh := r.decisions[g] != nil && len(r.decisions[g].Gangs) > 0 // what of it is bound now cannot be taken back
+		fresh := r.decisions[g] != nil && len(r.decisions[g].Gangs) > 0 // the round cannot undo a gang that it has just bound
 		if o != nil && o.Preemptible && o.Priority < q.Priority && !fresh && len(r.evictable(g)) > 0 {
 			groups = append(groups, g)
 		}
@@ -147,7 +153,7 @@ func (r *round) victims(q *Queue) []unit {
 		return cmp.Or(cmp.Compare(r.Queues[a.Queue].Priority, r.Queues[b.Queue].Priority), cmp.Compare(a.Priority, b.Priority),
 			cmp.Compare(r.share(b), r.share(a)), b.Created.Compare(a.Created), cmp.Compare(b.Name, a.Name))
 	})
-	var units []unit
+	var units []evictionUnit
 	for _, g := range groups {
 		units = append(units, r.unitsOf(g)...)
 	}
@@ -156,7 +162,7 @@ func (r *round) victims(q *Queue) []unit {
 
 func (r *round) share(g *Group) float64 { return r.Queues[g.Queue].Share(r.used[g.Queue]) }
 
-// evictable are the pods of a group that run and are not on their way out, the youngest first.
+// evictable returns the running pods of a group that are not ending, the youngest first.
 func (r *round) evictable(g *Group) []*Pod {
 	var all []*Pod
 	for _, p := range g.Pods {
@@ -168,7 +174,8 @@ func (r *round) evictable(g *Group) []*Pod {
 	return all
 }
 
-func (r *round) unitsOf(g *Group) []unit {
+// unitsOf splits the evictable pods of a group into units.
+func (r *round) unitsOf(g *Group) []evictionUnit {
 	pods := r.evictable(g)
 	have, total := map[string]int{}, 0
 	for role, v := range g.Finished {
@@ -179,11 +186,11 @@ func (r *round) unitsOf(g *Group) []unit {
 		have[p.Role]++
 		total++
 	}
-	var units []unit
+	var units []evictionUnit
 	var rest []*Pod
 	for _, p := range pods {
 		if total > g.Min && have[p.Role] > g.Roles[p.Role] {
-			units = append(units, unit{group: g, pods: []*Pod{p}})
+			units = append(units, evictionUnit{group: g, pods: []*Pod{p}})
 			total--
 			have[p.Role]--
 			continue
@@ -191,13 +198,13 @@ func (r *round) unitsOf(g *Group) []unit {
 		rest = append(rest, p)
 	}
 	if len(rest) > 0 {
-		units = append(units, unit{group: g, pods: rest, rest: true})
+		units = append(units, evictionUnit{group: g, pods: rest, rest: true})
 	}
 	return units
 }
 
-// displace finds the fewest of the units, taken in order, without which a group fits, and keeps the room for it.
-func (r *round) displace(g *Group, d *Decision, n need, pods []*Pod, units []unit, preempting bool) bool {
+// displace finds the fewest units, taken in order, without which the group fits, and reserves their room for it.
+func (r *round) displace(g *Group, d *Decision, n need, pods []*Pod, units []evictionUnit, preempting bool) bool {
 	mark := r.mark()
 	r.simulating = true
 	defer func() { r.simulating = false }()
@@ -211,8 +218,8 @@ func (r *round) displace(g *Group, d *Decision, n need, pods []*Pod, units []uni
 		return false
 	}
 	k := r.fewest(g, n, pods, units, mark, fits)
-	out := r.spare(g, n, pods, slices.Clone(units[:k]))
-	if len(out) == 0 { // placed in another order it fits
+	out := r.reprieve(g, n, pods, slices.Clone(units[:k]))
+	if len(out) == 0 { // the group fits without evictions if it is placed in another order
 		r.commit(g, d)
 		return true
 	}
@@ -226,8 +233,9 @@ func (r *round) displace(g *Group, d *Decision, n need, pods []*Pod, units []uni
 	return true
 }
 
-// fewest is how many of the units are to go until a group fits, which is placed then. With all of them gone it does.
-func (r *round) fewest(g *Group, n need, pods []*Pod, units []unit, mark int, fits func(int) bool) int {
+// fewest returns how many units must go before the group fits, and leaves the group placed. The group must fit once
+// all units have gone.
+func (r *round) fewest(g *Group, n need, pods []*Pod, units []evictionUnit, mark int, fits func(int) bool) int {
 	if !r.Shapeless && g.Topology == "" && uniform(g, pods) != "" {
 		r.rollback(mark)
 		if k, ok := r.grow(g, n.clone(), pods, units); ok {
@@ -235,23 +243,23 @@ func (r *round) fewest(g *Group, n need, pods []*Pod, units []unit, mark int, fi
 		}
 	}
 	k := sort.Search(len(units), fits)
-	if !fits(k) { // more room does not always make more fit
+	if !fits(k) { // the search assumes that more room never hurts, which placement does not guarantee
 		k = len(units)
 		fits(k)
 	}
 	return k
 }
 
-// grow takes unit after unit away and places what fits of a group, whose pods are alike, in between: what has been placed does
-// not have to move, for how many fit on a node does not depend on what is on others.
-func (r *round) grow(g *Group, left need, pods []*Pod, units []unit) (taken int, ok bool) {
+// grow takes away one unit after the other and places the pods that fit in between. All pods of the group must be
+// alike. Placed pods need not move, because the number of such pods that a node takes does not depend on other nodes.
+func (r *round) grow(g *Group, left need, pods []*Pod, units []evictionUnit) (taken int, ok bool) {
 	for ; ; taken++ {
 		for len(pods) > 0 && left.total > 0 {
-			if p := pods[0]; left.takes(p.Role) {
+			if p := pods[0]; left.accepts(p.Role) {
 				if r.place(g, p, nil) != nil {
 					break
 				}
-				left.took(p.Role)
+				left.subtract(p.Role)
 			}
 			pods = pods[1:]
 		}
@@ -262,7 +270,8 @@ func (r *round) grow(g *Group, left need, pods []*Pod, units []unit) (taken int,
 	}
 }
 
-func (r *round) takeAway(units []unit) {
+// takeAway removes the pods of the units from their nodes.
+func (r *round) takeAway(units []evictionUnit) {
 	for _, u := range units {
 		for _, p := range u.pods {
 			r.take(u.group, p, p.Node)
@@ -270,44 +279,45 @@ func (r *round) takeAway(units []unit) {
 	}
 }
 
-// smallPlan is up to how many placements finding out whether a unit can be spared may plan the whole gang anew.
+// smallPlan is the largest number of placements for which giveBack may plan the whole gang again.
 const smallPlan = 256
 
-// spare gives back, of what was taken away for a group, all that it does not need, the most valuable first.
-func (r *round) spare(g *Group, n need, pods []*Pod, out []unit) []unit {
+// reprieve gives back the units that the group does not need, the most valuable first, and returns the others.
+func (r *round) reprieve(g *Group, n need, pods []*Pod, out []evictionUnit) []evictionUnit {
 	used := map[string]bool{}
 	for _, at := range r.planned(g) {
 		used[at.Node] = true
 	}
-	var aside []unit
+	var aside []evictionUnit
 	for _, u := range out {
 		if !tied(u, out) && !slices.ContainsFunc(u.pods, func(p *Pod) bool { return used[p.Node] }) {
 			aside = append(aside, u)
 		}
 	}
 	if len(aside) > 0 && r.giveBack(g, n, pods, aside, false) {
-		out = slices.DeleteFunc(out, func(u unit) bool { return slices.ContainsFunc(aside, u.is) })
+		out = slices.DeleteFunc(out, func(u evictionUnit) bool { return slices.ContainsFunc(aside, u.is) })
 	}
 	anew := len(out)*n.total <= smallPlan
 	for i := len(out) - 1; i >= 0; i-- {
 		u := out[i]
-		if !tied(u, out) && r.giveBack(g, n, pods, []unit{u}, anew) {
+		if !tied(u, out) && r.giveBack(g, n, pods, []evictionUnit{u}, anew) {
 			out = slices.Delete(out, i, i+1)
 		}
 	}
 	return out
 }
 
-// tied tells whether a pod that its group can spare must go all the same, for the rest of the group does.
-func tied(u unit, out []unit) bool {
-	return !u.rest && slices.ContainsFunc(out, func(o unit) bool { return o.rest && o.group == u.group })
+// tied reports whether a single pod must be evicted because the rest of its group is evicted too.
+func tied(u evictionUnit, out []evictionUnit) bool {
+	return !u.rest && slices.ContainsFunc(out, func(o evictionUnit) bool { return o.rest && o.group == u.group })
 }
 
-func (u unit) is(o unit) bool { return u.pods[0] == o.pods[0] }
+// is reports whether two units are the same.
+func (u evictionUnit) is(o evictionUnit) bool { return u.pods[0] == o.pods[0] }
 
-// giveBack puts units back where they were, if the gang still fits: placed anew, or with its pods on the nodes that they
-// have in the plan.
-func (r *round) giveBack(g *Group, n need, pods []*Pod, units []unit, anew bool) bool {
+// giveBack puts units back on their nodes if the gang still fits. It places the whole gang again if anew is set;
+// otherwise the gang's pods keep their planned nodes.
+func (r *round) giveBack(g *Group, n need, pods []*Pod, units []evictionUnit, anew bool) bool {
 	mark := r.mark()
 	affected := map[string]bool{}
 	for _, u := range units {
@@ -342,7 +352,8 @@ func (r *round) giveBack(g *Group, n need, pods []*Pod, units []unit, anew bool)
 	return ok
 }
 
-// withinQuota tells whether the queue of a group that is planned keeps to its quota of what the group needs.
+// withinQuota reports whether the queue of a planned group stays within its quota of the resources that the group
+// needs.
 func (r *round) withinQuota(g *Group, needs Resources) bool {
 	used := r.used[g.Queue]
 	for name, limit := range r.Queues[g.Queue].Quota {

@@ -16,7 +16,7 @@ var (
 	seed     = flag.Uint64("seed", 0, "take this cluster alone")
 )
 
-// TestProperties lives through random clusters to the end of all their work. A failure prints the seed of its cluster.
+// TestProperties runs random clusters until all their work has ended. A failure prints the seed of its cluster.
 func TestProperties(t *testing.T) {
 	if *seed != 0 {
 		newLife(t, *seed).run()
@@ -70,7 +70,7 @@ func newLife(t testing.TB, seed uint64) *life {
 	return l
 }
 
-// arrive adds a job of a random kind that could run if it were alone.
+// arrive adds a job of a random kind that fits the cluster if it is alone.
 func (l *life) arrive() {
 	l.serial++
 	queues := sortedKeys(l.cluster.Queues)
@@ -99,7 +99,7 @@ func (l *life) arrive() {
 	l.todo[g] = n
 }
 
-// alone tells whether all of a group fits an empty cluster.
+// alone reports whether all pods of a group fit an empty cluster.
 func (l *life) alone(g *Group) bool {
 	w := newWorld()
 	for _, n := range l.nodes {
@@ -139,7 +139,7 @@ func (l *life) run() {
 	}
 }
 
-// pass lets a minute pass: pods end, evicted ones come back, and now and then one is lost.
+// pass advances the clock by a minute: pods end, evicted pods are created again, and now and then a pod is lost.
 func (l *life) pass() {
 	l.cluster.Now = l.cluster.Now.Add(time.Minute)
 	for _, g := range slices.Clone(l.cluster.Groups) {
@@ -162,7 +162,7 @@ func (l *life) pass() {
 	}
 }
 
-// again makes a new pod in place of one that was deleted. Room kept for others of its group is given up, as it is when the
+// again creates a pod in place of a deleted one. The group's reservation is dropped, as the planner drops it when the
 // members of a group change.
 func (l *life) again(g *Group, p *Pod) {
 	l.serial++
@@ -182,7 +182,7 @@ type before struct {
 	started bool
 }
 
-// check runs a round and holds what it decides against what must always be true.
+// check runs a round and checks the invariants on its decisions.
 func (l *life) check() {
 	was, usedBefore, ending := map[*Group]before{}, used(l.cluster.Groups), map[*Pod]bool{}
 	plain := &round{Cluster: &l.cluster}
@@ -205,7 +205,7 @@ func (l *life) check() {
 		d := decisions[name]
 		l.checkGangs(d, was[d.Group])
 		l.checkHold(d, ending)
-		if d.Reason == Impossible { // whatever comes could run if it were alone
+		if d.Reason == Impossible { // every group that arrives could run if it were alone
 			l.errorf("group %s is said to be impossible: %s", d.Group.Name, d.Message)
 		}
 		for _, gang := range d.Gangs {
@@ -220,13 +220,13 @@ func (l *life) check() {
 		}
 	}
 	l.checkNodes()
-	if !kept { // room that was kept may have become free after a group was tried
+	if !kept { // a reservation that was dropped may have freed room after a group was tried
 		l.checkConserving(decisions)
 	}
 	l.checkOrder(decisions)
 }
 
-// checkGangs: a group starts with all of its minimum, or not at all.
+// checkGangs checks that a group starts with all of its minimum or not at all.
 func (l *life) checkGangs(d *Decision, was before) {
 	g := d.Group
 	for i, gang := range d.Gangs {
@@ -267,7 +267,7 @@ func (l *life) checkGangs(d *Decision, was before) {
 	}
 }
 
-// checkHold: nobody is evicted who may not be, for a group that would not fit, or in vain.
+// checkHold checks that only pods that may be evicted are evicted, for a group that fits then, and none without need.
 func (l *life) checkHold(d *Decision, ending map[*Pod]bool) {
 	res := d.Reservation
 	if res == nil {
@@ -298,7 +298,7 @@ func (l *life) checkHold(d *Decision, ending map[*Pod]bool) {
 			gone[p] = true
 		}
 	}
-	for _, g := range l.cluster.Groups { // later rooms build on this one
+	for _, g := range l.cluster.Groups { // later reservations build on this one
 		if g.Reservation != nil && g.Reservation.Order > res.Order {
 			for _, at := range g.Reservation.Placements {
 				gone[at.Pod] = true
@@ -310,7 +310,7 @@ func (l *life) checkHold(d *Decision, ending map[*Pod]bool) {
 	}
 }
 
-// checkVictim: what a group loses is taken from it rightly, and needed.
+// checkVictim checks that each group loses only pods that may be evicted and that are needed.
 func (l *life) checkVictim(d *Decision, g *Group, gone map[*Pod]bool) {
 	evicted, rest := losses(d, g)
 	if evicted == 0 {
@@ -353,8 +353,8 @@ func losses(d *Decision, g *Group) (evicted, rest int) {
 	return evicted, rest
 }
 
-// reservationFits tells whether the pods of a reservation fit where they are planned once some others have gone. Room kept for others
-// counts as taken.
+// reservationFits reports whether the pods of a reservation fit on their planned nodes once the pods in gone have
+// gone. Room reserved for other groups counts as taken.
 func (l *life) reservationFits(res *Reservation, gone map[*Pod]bool) bool {
 	mine := map[*Pod]bool{}
 	for _, at := range res.Placements {
@@ -379,7 +379,7 @@ func (l *life) reservationFits(res *Reservation, gone map[*Pod]bool) bool {
 	return true
 }
 
-// checkNodes: what is bound fits its node, and nothing else is on a node than what is bound or kept.
+// checkNodes checks that bound pods fit their nodes, and that nodes hold no other pods than those bound or reserved.
 func (l *life) checkNodes() {
 	on := map[*Pod]string{}
 	for _, g := range l.cluster.Groups {
@@ -421,14 +421,14 @@ func (l *life) checkNode(n *node, on, reserved map[*Pod]string) {
 	}
 }
 
-// checkConserving: what is refused for want of room does not fit, as things are at the end of the round.
+// checkConserving checks that a group refused for want of room does not fit at the end of the round either.
 func (l *life) checkConserving(decisions map[string]*Decision) {
 	for _, name := range sortedKeys(decisions) {
 		d := decisions[name]
 		if d.Reason != NoRoom || d.Reservation != nil || d.Group.Topology != "" {
 			continue
 		}
-		r := &round{Cluster: &l.cluster, used: used(l.cluster.Groups), at: map[*Pod]string{}, misfits: map[string]misfit{}, simulating: true}
+		r := &round{Cluster: &l.cluster, used: used(l.cluster.Groups), at: map[*Pod]string{}, fitLimits: map[string]fitLimit{}, simulating: true}
 		for _, g := range l.cluster.Groups {
 			if g.Reservation != nil {
 				for _, at := range g.Reservation.Placements {
@@ -439,7 +439,7 @@ func (l *life) checkConserving(decisions map[string]*Decision) {
 		n := r.lacks(d.Group)
 		pods := r.candidates(d.Group)
 		if mixed := slices.ContainsFunc(pods, func(p *Pod) bool { return p.Shape == "" && p.Role != pods[0].Role }); n.total == 0 || mixed {
-			continue // of pods that look at each other, the order in which they are placed matters
+			continue // where placement depends on other pods, the order matters
 		}
 		if no := r.gang(d.Group, n, pods, nil); no == nil {
 			l.errorf("group %s waits (%s) and would fit", name, d.Message)
@@ -448,7 +448,7 @@ func (l *life) checkConserving(decisions map[string]*Decision) {
 	}
 }
 
-// checkOrder: of two groups that are alike, in one queue, the first in order is not passed over.
+// checkOrder checks that of two equal groups in one queue the later one does not overtake the first.
 func (l *life) checkOrder(decisions map[string]*Decision) {
 	for _, a := range decisions {
 		for _, b := range decisions {
@@ -469,7 +469,7 @@ func overtakes(a, b *Decision) bool {
 	for _, gang := range b.Gangs {
 		started += len(gang)
 	}
-	return started > 0 && started == bound(gb) && within(ga, gb) < 0 && gb.Since.After(ga.Since)
+	return started > 0 && started == bound(gb) && compareGroups(ga, gb) < 0 && gb.Since.After(ga.Since)
 }
 
 func alike(a, b *Group) bool {

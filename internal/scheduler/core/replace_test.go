@@ -2,8 +2,8 @@ package core
 
 import "testing"
 
-// TestReplacementGetsRoomThatEnds: a gang has lost a pod, which still ends. A group of a higher queue, which could evict others,
-// does not get that room, neither before nor after the replacement exists.
+// TestReplacementGetsRoomThatEnds has a gang lose a pod that is still ending. A group of a higher queue, which could
+// evict other pods, must not get that room, neither before nor after the replacement exists.
 func TestReplacementGetsRoomThatEnds(t *testing.T) {
 	w := newWorld().addNode(4, "", "").addNode(1, "", "")
 	w.queue("low", 0, 0).Preemptible = false

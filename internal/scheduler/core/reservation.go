@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// keep puts the pods of a reservation where they are to go, so that nothing else takes that room.
+// keep places the pods of a reservation on their planned nodes, so that no other pod takes that room.
 func (r *round) keep(g *Group, res *Reservation) {
 	res.group = g
 	r.order = max(r.order, res.Order)
@@ -16,23 +16,24 @@ func (r *round) keep(g *Group, res *Reservation) {
 	r.log = nil
 }
 
-// lift takes kept room away, to see whether its group fits now.
+// lift frees the room of a reservation, so that the round can test whether its group fits now.
 func (r *round) lift(res *Reservation) {
 	for _, at := range res.Placements {
 		r.take(res.group, at.Pod, at.Node)
 		delete(r.reserved, at.Pod)
 	}
-	clear(r.misfits) // what did not fit before may fit now
-	clear(r.hopeless)
+	clear(r.fitLimits) // there is more room now
+	clear(r.knownFailures)
 	r.log = nil
 }
 
-// pending tells whether one of those who block a reservation is still there.
+// pending reports whether a blocker of the reservation still holds room.
 func (res *Reservation) pending() bool {
 	return slices.ContainsFunc(res.Blockers, func(p *Pod) bool { return !p.Gone })
 }
 
-// waitFor says in a decision whose end a group waits for, and evicts them if that is how it goes.
+// waitFor records in the decision that the group waits for the blockers of its reservation. It evicts them if the
+// reservation preempts.
 func (r *round) waitFor(d *Decision, res *Reservation) {
 	d.Reservation = res
 	left := 0
@@ -53,6 +54,7 @@ func (r *round) waitFor(d *Decision, res *Reservation) {
 	}
 }
 
+// count returns n and the noun, in the plural unless n is 1.
 func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -7,42 +7,44 @@ import (
 	"slices"
 )
 
-// round is one pass over the groups.
+// round is the state of one pass over the groups.
 type round struct {
 	*Cluster
 	used map[string]Resources
-	// at is where pods without a node have been placed; bound and reserved are those of them that stay there.
+	// at is the node on which a pod that waits has been placed. Bound and reserved are those of them that stay there.
 	at              map[*Pod]string
 	bound, reserved map[*Pod]bool
-	// reservations are those of groups, until they have the room or lose it.
+	// reservations are the current reservations, until their groups start or lose them.
 	reservations map[*Group]*Reservation
-	// leaving are pods that this round evicts.
-	leaving map[*Pod]bool
-	log     []step
-	misfits map[string]misfit
-	// hopeless are the smallest gangs, by shape, that did not fit even with all room that could be made for them.
-	hopeless map[string]int
-	// runs are the groups that hold room, once they have been asked for; lowest is the lowest priority of those of their queues
-	// from which room may be taken.
+	// leaving are the pods that this round evicts.
+	leaving   map[*Pod]bool
+	log       []step
+	fitLimits map[string]fitLimit
+	// knownFailures is the smallest need, by equivalence key, that did not fit with all the room that could be freed for
+	// it.
+	knownFailures map[string]int
+	// runs are the groups that hold room; nil until running fills it. Lowest is the lowest priority among their
+	// preemptible queues.
 	runs   []*Group
 	lowest int32
-	// simulating: pods that run have been taken away to see what would fit then.
+	// simulating means that running pods have been taken away to test what would fit.
 	simulating bool
 	decisions  map[*Group]*Decision
 	placed     int
-	// order is that of the last room that was given.
+	// order is the highest order of a reservation so far.
 	order int
-	// released: room that was kept is free again, which groups before did not see.
+	// released means that reserved room has become free, which earlier groups of this round did not see.
 	released bool
 	result   Result
 }
 
-// Round decides about all groups that wait: first those that lack pods of a gang that runs, then those for which room is
-// kept, then those that waited for too long, then all others; each in the order of queue priority, share, group priority and
-// age. It leaves on the nodes what it says is to be bound or reserved, and changes nothing else of the cluster.
+// Round decides about all waiting groups. It tries the classes in this order: started gangs that lack pods, groups
+// with a reservation, groups that have waited for ReserveAfter, all others. Within the classes, except for
+// reservations, groups come in the order of queue priority, share, group priority and age. Round leaves on the nodes
+// the pods that it binds or reserves, and changes nothing else of the cluster.
 func Round(c *Cluster) Result {
 	r := &round{Cluster: c, used: c.usedNow(), at: map[*Pod]string{}, bound: map[*Pod]bool{}, reserved: map[*Pod]bool{}, reservations: map[*Group]*Reservation{},
-		leaving: map[*Pod]bool{}, misfits: map[string]misfit{}, hopeless: map[string]int{}, decisions: map[*Group]*Decision{}}
+		leaving: map[*Pod]bool{}, fitLimits: map[string]fitLimit{}, knownFailures: map[string]int{}, decisions: map[*Group]*Decision{}}
 	if r.Domain == nil {
 		r.Domain = func(string) string { return "" }
 	}
@@ -65,14 +67,14 @@ func Round(c *Cluster) Result {
 		if class == classReserved {
 			r.serveReserved(groups)
 		} else {
-			r.serve(newLine(groups))
+			r.serve(newPendingGroups(groups))
 		}
 	}
 	r.result.More = r.result.More || r.released
 	return r.result
 }
 
-// running lists the groups that hold room, which do not change within a round.
+// running lists the groups that hold room. They do not change within a round.
 func (r *round) running() []*Group {
 	if r.runs != nil {
 		return r.runs
@@ -102,7 +104,7 @@ const (
 	classOther
 )
 
-// class of a group; ok is false for those that are not to be tried.
+// class returns the class of a group; ok is false if the group is not to be tried.
 func (r *round) class(g *Group) (class int, ok bool) {
 	if r.Skip != nil && r.Skip(g) {
 		return 0, false
@@ -121,23 +123,26 @@ func (r *round) class(g *Group) (class int, ok bool) {
 	return classOther, true
 }
 
+// starves reports whether a group has waited for ReserveAfter.
 func (r *round) starves(g *Group) bool {
 	return r.ReserveAfter > 0 && !g.Since.IsZero() && r.Now.Sub(g.Since) >= r.ReserveAfter
 }
 
-func (r *round) serve(l *line) {
-	for g := l.next(r); g != nil; g = l.next(r) {
+// serve tries the pending groups in their order.
+func (r *round) serve(p *pendingGroups) {
+	for g := p.next(r); g != nil; g = p.next(r) {
 		if r.MaxPods > 0 && r.placed >= r.MaxPods {
 			r.result.More = true
 			return
 		}
 		if !r.try(g) {
-			l.drop(g)
+			p.pop(g)
 		}
 	}
 }
 
-// serveReserved tries the groups for which room is kept. Each may have what only later reservations take.
+// serveReserved tries the groups with reservations, in the order of these. Each may take room that only later
+// reservations hold.
 func (r *round) serveReserved(groups []*Group) {
 	slices.SortFunc(groups, func(a, b *Group) int { return cmp.Compare(a.Reservation.Order, b.Reservation.Order) })
 	for _, g := range groups {
@@ -149,6 +154,7 @@ func (r *round) serveReserved(groups []*Group) {
 	}
 }
 
+// decide returns the decision for a group, which it makes on the first call.
 func (r *round) decide(g *Group) *Decision {
 	d := r.decisions[g]
 	if d == nil {
@@ -159,11 +165,12 @@ func (r *round) decide(g *Group) *Decision {
 	return d
 }
 
+// refuse records why the group waits.
 func (d *Decision) refuse(reason Reason, format string, args ...any) {
 	d.Reason, d.Message, d.LacksNodes = reason, fmt.Sprintf(format, args...), reason == NoRoom
 }
 
-// try does one step for a group and tells whether there is another one to do.
+// try does one step for a group and reports whether there is another one.
 func (r *round) try(g *Group) (again bool) {
 	d, n := r.decide(g), r.lacks(g)
 	d.Extra = n.total == 0
@@ -171,18 +178,18 @@ func (r *round) try(g *Group) (again bool) {
 	switch {
 	case refused, len(pods) == 0:
 	case n.total == 0:
-		r.settle(g)
-		return r.more(g, d, pods)
+		r.dropReservation(g)
+		return r.placeExtra(g, d, pods)
 	case n.missing(g, pods) != "":
 		d.refuse(NotEnoughMembers, "%s", n.missing(g, pods))
 	default:
 		return r.start(g, d, n, pods)
 	}
-	r.settle(g)
+	r.dropReservation(g)
 	return false
 }
 
-// admitted lists the pods of a group that its queue takes, or refuses the group if it does not take enough of them.
+// admitted returns the pods of a group that its queue admits. It refuses the group if these are too few.
 func (r *round) admitted(g *Group, d *Decision, n need) (pods []*Pod, refused bool) {
 	q := r.Queues[g.Queue]
 	if q == nil {
@@ -209,8 +216,8 @@ func (r *round) admitted(g *Group, d *Decision, n need) (pods []*Pod, refused bo
 	return nil, true
 }
 
-// settle lets the room go that was kept for a group and lifted.
-func (r *round) settle(g *Group) {
+// dropReservation drops the reservation of a group, whose room has been lifted.
+func (r *round) dropReservation(g *Group) {
 	if r.reservations[g] != nil {
 		delete(r.reservations, g)
 		r.released = true
@@ -218,15 +225,15 @@ func (r *round) settle(g *Group) {
 	r.log = nil
 }
 
-// start places a gang, or finds room that it can have later.
+// start places a gang, or reserves room for it.
 func (r *round) start(g *Group, d *Decision, n need, pods []*Pod) (again bool) {
 	no := r.gang(g, n, pods, nil)
 	if no == nil {
-		r.settle(g)
+		r.dropReservation(g)
 		return r.commit(g, d)
 	}
 	if never := r.impossible(g, n, pods); never != nil {
-		r.settle(g)
+		r.dropReservation(g)
 		d.refuse(never.reason, "%s", never.message)
 		d.LacksNodes = no.reason == NoRoom
 		r.evictStranded(g, d)
@@ -237,7 +244,7 @@ func (r *round) start(g *Group, d *Decision, n need, pods []*Pod) (again bool) {
 		r.waitFor(d, res)
 		return false
 	}
-	r.settle(g)
+	r.dropReservation(g)
 	d.refuse(no.reason, "%s", no.message)
 	if r.preempt(g, d, n, pods, no) || r.replace(g, d, n, pods) || r.reserve(g, d, n, pods) {
 		return false
@@ -246,14 +253,15 @@ func (r *round) start(g *Group, d *Decision, n need, pods []*Pod) (again bool) {
 	return false
 }
 
-// evictStranded gives up on a gang that has been bound in part only for too long.
+// evictStranded evicts the pods of a gang that has been partly bound for at least Grace.
 func (r *round) evictStranded(g *Group, d *Decision) {
 	if !g.Complete && r.Grace > 0 && !g.Partial.IsZero() && r.Now.Sub(g.Partial) >= r.Grace {
 		d.Evict = append(d.Evict, r.stranded(g)...)
 	}
 }
 
-// stranded are the pods of a gang that was never bound as a whole: they hold room that is of no use.
+// stranded returns the running pods of a gang. The caller knows that the gang was never bound as a whole, so they
+// hold room without use.
 func (r *round) stranded(g *Group) []*Pod {
 	var all []*Pod
 	for _, p := range g.Pods {
@@ -264,7 +272,7 @@ func (r *round) stranded(g *Group) []*Pod {
 	return all
 }
 
-// commit makes what was placed for a group final.
+// commit binds the pods that have been placed for a group.
 func (r *round) commit(g *Group, d *Decision) (again bool) {
 	gang := r.planned(g)
 	for _, at := range gang {
@@ -277,15 +285,15 @@ func (r *round) commit(g *Group, d *Decision) (again bool) {
 	return slices.ContainsFunc(g.Pods, r.waits)
 }
 
-// more places one pod beyond the minimum.
-func (r *round) more(g *Group, d *Decision, pods []*Pod) (again bool) {
+// placeExtra places one pod beyond the minimum.
+func (r *round) placeExtra(g *Group, d *Decision, pods []*Pod) (again bool) {
 	among := r.whereMore(g)
-	var pick pick
+	var where nodesFor
 	if among != nil {
-		pick = func(*Pod) func(string) bool { return among }
+		where = func(*Pod) func(string) bool { return among }
 	}
 	for _, p := range pods {
-		no := r.fill(g, need{total: 1}, []*Pod{p}, pick)
+		no := r.fill(g, need{total: 1}, []*Pod{p}, where)
 		if no == nil {
 			return r.commit(g, d)
 		}

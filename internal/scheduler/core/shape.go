@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// admitted are the pods that are not larger than the queue lets them be; why says what is wrong with one of the others, if
-// there are any.
+// admitted returns the pods whose requests are within the pod limit of the queue. The message why describes the first
+// of the others; it is empty if there are none.
 func (q *Queue) admitted(pods []*Pod) (fit []*Pod, why string) {
 	if len(q.PodLimit) == 0 {
 		return pods, ""
@@ -23,7 +23,8 @@ func (q *Queue) admitted(pods []*Pod) (fit []*Pod, why string) {
 	return fit, why
 }
 
-// allowed are the pods that wait and whose authors may use the queue; why says what is wrong with one of the others, if there are any.
+// allowed returns the waiting pods whose authors may use the queue. The message why describes the first of the
+// others; it is empty if there are none.
 func (r *round) allowed(g *Group) (pods []*Pod, why string) {
 	for _, p := range r.candidates(g) {
 		if p.Barred == "" {
@@ -35,7 +36,7 @@ func (r *round) allowed(g *Group) (pods []*Pod, why string) {
 	return pods, why
 }
 
-// over tells the numbers of what a pod has too much of.
+// over lists the requests of a pod that exceed the pod limit; empty if none does.
 func (q *Queue) over(p *Pod) string {
 	var parts []string
 	for name, limit := range q.PodLimit {

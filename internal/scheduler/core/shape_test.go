@@ -41,8 +41,8 @@ func TestNothingStartsWhileTheLimitIsUnknown(t *testing.T) {
 	}
 }
 
-// TestLimitsOfPods changes the limits of random clusters all the time: no pod that is too large gets room, now or later, or has
-// anybody evicted; and once there are no limits any more all work gets done.
+// TestLimitsOfPods changes the pod limits of random clusters all the time. No pod above the limit may get room, now
+// or later, or evict another pod. Once there are no limits, all work must end.
 func TestLimitsOfPods(t *testing.T) {
 	const worlds, restless, last = 600, 40, 600
 	tooLarge, unknown := 0, 0
@@ -87,7 +87,7 @@ func TestLimitsOfPods(t *testing.T) {
 	}
 }
 
-// checkLimits holds what a round decided for one group against the limits of its queue.
+// checkLimits checks a decision for one group against the pod limits of its queue.
 func (l *life) checkLimits(d *Decision) {
 	q := l.cluster.Queues[d.Group.Queue]
 	var given []Placement

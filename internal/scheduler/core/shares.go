@@ -7,14 +7,16 @@ import (
 	"strings"
 )
 
+// add adds sign times o to r.
 func (r Resources) add(o Resources, sign int64) {
 	for name, v := range o {
 		r[name] += sign * v
 	}
 }
 
-// Share is the dominant share of a queue that uses this much: the largest ratio of used to quota, or to capacity where there
-// is no quota. What is used of a resource that there is none of counts as all of it.
+// Share returns the dominant share of a queue that uses this much: the largest ratio of use to quota, or to capacity
+// where a resource has no quota. If the queue uses a resource of which there is none, its share of that resource is
+// 1.
 func (q *Queue) Share(used Resources) float64 {
 	share := 0.0
 	for name, v := range used {
@@ -33,7 +35,8 @@ func (q *Queue) Share(used Resources) float64 {
 	return share
 }
 
-// exceeds names the resources of which used and more together are over the quota.
+// exceeds names the resources in which used and more together exceed the quota. Resources that more does not request
+// are left out.
 func (q *Queue) exceeds(used, more Resources) []string {
 	var names []string
 	for name, limit := range q.Quota {
@@ -45,7 +48,7 @@ func (q *Queue) exceeds(used, more Resources) []string {
 	return names
 }
 
-// quotaMessage tells the numbers of what does not fit.
+// quotaMessage returns the message for requests that exceed the quota.
 func (q *Queue) quotaMessage(used, more Resources, format func(resource string, v int64) string) string {
 	var parts []string
 	for _, name := range q.exceeds(used, more) {
@@ -55,7 +58,8 @@ func (q *Queue) quotaMessage(used, more Resources, format func(resource string, 
 	return fmt.Sprintf("the quota of queue %s does not allow it: %s", q.Name, strings.Join(parts, "; "))
 }
 
-// amount writes thousandths of a CPU as CPUs, and everything else as it is counted.
+// amount formats a quantity of a resource: CPU in cores or thousandths, memory in Mi where it is even, and everything
+// else as a plain number.
 func amount(resource string, v int64) string {
 	if resource != "cpu" || v%1000 == 0 {
 		if resource == "cpu" {
@@ -69,7 +73,7 @@ func amount(resource string, v int64) string {
 	return fmt.Sprintf("%dm", v)
 }
 
-// used sums what each queue's pods hold.
+// used returns the sum of the requests of pods with a node, by queue.
 func used(groups []*Group) map[string]Resources {
 	sums := map[string]Resources{}
 	for _, g := range groups {
@@ -85,6 +89,7 @@ func used(groups []*Group) map[string]Resources {
 	return sums
 }
 
+// usedNow returns what the pods with a node use, by queue. The round may change the result.
 func (c *Cluster) usedNow() map[string]Resources {
 	if c.Used == nil {
 		return used(c.Groups)

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Site is a node as it is when no pod runs on it, or several alike.
+// Site is an empty node, or several alike.
 type Site struct {
-	// Room is what the pods of the node may request together; "pods" is how many they may be. A resource that is not in it is
-	// not there.
+	// Room is what the pods of the node may request together. Its entry "pods" is the number of pods that the node
+	// takes. The node has none of a resource that is not listed.
 	Room   Resources
 	Domain string
 	// Count is the number of such nodes.
@@ -21,13 +21,13 @@ type Site struct {
 type Sites struct {
 	sites []Site
 	total Resources
-	// lack says which constraint leaves no node, or which leaves out some; empty where none does.
+	// lack names the constraint that excludes all nodes, or some of them; empty if none does.
 	lack string
 	fits map[string]int
 }
 
-// NewSites returns the nodes that pods with some constraints may use. Lack says which constraint leaves no node, or which leaves out
-// some that pods may want; empty where none does.
+// NewSites returns the nodes that pods with some constraints may use. Lack names the constraint that excludes all
+// nodes, or some that pods may want; it is empty if none does.
 func NewSites(all []Site, lack string) *Sites {
 	s := &Sites{sites: all, total: Resources{}, lack: lack, fits: map[string]int{}}
 	for _, site := range all {
@@ -36,15 +36,15 @@ func NewSites(all []Site, lack string) *Sites {
 	return s
 }
 
-// within are the sites of one topology domain.
-func (s *Sites) within(domain string) *Sites {
+// inDomain returns the sites of one topology domain.
+func (s *Sites) inDomain(domain string) *Sites {
 	return NewSites(slices.DeleteFunc(slices.Clone(s.sites), func(site Site) bool { return site.Domain != domain }), s.lack)
 }
 
-// plenty stands for more pods than any group has.
+// plenty is more pods than any group has.
 const plenty = math.MaxInt32
 
-// fit is how many pods with these requests the sites take.
+// fit returns how many pods with these requests the sites take. It caches the result.
 func (s *Sites) fit(requests Resources) int {
 	key := keyOf(requests)
 	n, ok := s.fits[key]
@@ -65,7 +65,7 @@ func keyOf(requests Resources) string {
 	return b.String()
 }
 
-// fit is how many pods with these requests a node takes.
+// fit returns how many pods with these requests one empty node takes.
 func (s *Site) fit(requests Resources) int {
 	n := int64(plenty)
 	if most, ok := s.Room["pods"]; ok {
@@ -79,7 +79,7 @@ func (s *Site) fit(requests Resources) int {
 	return int(max(n, 0))
 }
 
-// closest says what a pod with these requests, which fits no site, lacks on the one that lacks least.
+// closest returns what a pod with these requests lacks on the site that lacks least. The pod must fit on no site.
 func (s *Sites) closest(requests Resources) string {
 	var best []string
 	least := math.Inf(1)

@@ -10,9 +10,9 @@ import (
 
 var crowds = flag.Int("crowds", 1000, "number of random clusters in which large groups wait among small ones")
 
-// TestNoStarvation: clause 5. Small groups come without end and take whatever becomes free, while large ones wait. After the time
-// after which room is kept for it, the first large group waits no longer than the longest of those that run then, and each further
-// one no longer than that again.
+// TestNoStarvation checks clause 5: small groups arrive all the time and take what becomes free, while large groups
+// wait. Once ReserveAfter has passed, the first large group waits no longer than the longest pod that runs then, and
+// each further one no longer than that again.
 func TestNoStarvation(t *testing.T) {
 	waited := 0
 	for s := uint64(1); s <= uint64(*crowds); s++ {
@@ -28,7 +28,7 @@ func TestNoStarvation(t *testing.T) {
 	}
 }
 
-// crowd is a cluster that is always full. A step is a minute.
+// crowd is a cluster that is always full. One step is a minute.
 type crowd struct {
 	*life
 	longest int
@@ -52,8 +52,8 @@ func newCrowd(t testing.TB, seed uint64) *crowd {
 	return c
 }
 
-// small has small groups come, more than there is room for. Those that wait for half as long as it takes until room would be kept
-// for them give up: what has waited as long as a large group goes before it or after it by the order of queues and priorities.
+// small adds more small groups than there is room for. Groups that have waited for half of ReserveAfter give up,
+// because groups that wait as long as a large one are ordered by queue and priority.
 func (c *crowd) small() {
 	names := sortedKeys(c.cluster.Queues)
 	waiting := 0
@@ -75,7 +75,7 @@ func (c *crowd) small() {
 	}
 }
 
-// arrive has a large group come, which would fit an empty cluster.
+// arrive adds a large group that fits an empty cluster.
 func (c *crowd) arrive() {
 	for {
 		c.serial++
@@ -123,7 +123,7 @@ func (c *crowd) run() {
 	}
 }
 
-// fitTogether tells whether the quota allows all large groups at once, so that none waits for another one to end.
+// fitTogether reports whether the quota allows all large groups at once, so that none waits for another one to end.
 func (c *crowd) fitTogether() bool {
 	sum := int64(0)
 	for _, g := range c.large {
@@ -135,7 +135,7 @@ func (c *crowd) fitTogether() bool {
 	return sum <= c.cluster.Queues["a"].Capacity["cpu"] && (!ok || sum <= quota)
 }
 
-// minute lets pods end, others come, and a round decide.
+// minute ends pods, adds groups and runs a round.
 func (c *crowd) minute() {
 	c.cluster.Now = c.cluster.Now.Add(time.Minute)
 	for _, g := range slices.Clone(c.cluster.Groups) {
@@ -159,7 +159,7 @@ func (c *crowd) minute() {
 	c.checkNodesOnly()
 }
 
-// checkNodesOnly: no node gives more than it has to pods that run.
+// checkNodesOnly checks that the pods on a node use no more than it has.
 func (c *crowd) checkNodesOnly() {
 	for _, n := range c.nodes {
 		used := int64(0)

@@ -1,6 +1,6 @@
 package core
 
-// step is one change of what is where; the log of them is what a transaction takes back.
+// step is one placement or removal of a pod. The log of steps is what rollback undoes.
 type step struct {
 	group *Group
 	pod   *Pod
@@ -8,9 +8,10 @@ type step struct {
 	put   bool
 }
 
+// mark returns the point in the log to which rollback can return.
 func (r *round) mark() int { return len(r.log) }
 
-// rollback takes back all steps since mark, the last one first.
+// rollback undoes all steps since mark, the last one first.
 func (r *round) rollback(mark int) {
 	for i := len(r.log) - 1; i >= mark; i-- {
 		s := r.log[i]
@@ -29,7 +30,7 @@ func (r *round) apply(s step) {
 	r.account(s)
 }
 
-// account keeps what is known of pods and queues in step with the nodes.
+// account applies a step to the use of the queues and to the positions of pods.
 func (r *round) account(s step) {
 	used := r.used[s.group.Queue]
 	if used == nil {
@@ -63,7 +64,7 @@ func (r *round) take(g *Group, p *Pod, node string) {
 	r.log = append(r.log, s)
 }
 
-// place puts a pod where it fits best, within the quota of its queue.
+// place puts a pod on the best node that among allows, if the quota of its queue allows it.
 func (r *round) place(g *Group, p *Pod, among func(string) bool) *refusal {
 	q := r.Queues[g.Queue]
 	if len(q.exceeds(r.used[g.Queue], p.Requests)) > 0 {
@@ -72,7 +73,7 @@ func (r *round) place(g *Group, p *Pod, among func(string) bool) *refusal {
 	node, why := r.Nodes.Place(p, among)
 	if node == "" {
 		no := &refusal{reason: NoRoom}
-		if !r.simulating { // nobody hears of it then
+		if !r.simulating { // nobody reads the message of a simulation, and it costs time
 			no.message = why()
 		}
 		return no
@@ -83,7 +84,7 @@ func (r *round) place(g *Group, p *Pod, among func(string) bool) *refusal {
 	return nil
 }
 
-// planned are the pods of a group that this transaction has placed.
+// planned returns the pods of a group that this transaction has placed, and neither bound nor reserved.
 func (r *round) planned(g *Group) []Placement {
 	var all []Placement
 	for _, p := range g.Pods {

@@ -8,45 +8,47 @@ type Resources map[string]int64
 // Queue is a share of the cluster.
 type Queue struct {
 	Name string
-	// Quota limits the sum of requests; a resource that is not in it has no limit.
+	// Quota limits the sum of requests. Resources that it does not list have no limit.
 	Quota Resources
-	// Capacity is what the nodes have that the queue may use. Shares of resources without a quota are measured by it.
+	// Capacity is what the nodes have that the queue may use. The share of a resource without a quota is measured
+	// against it.
 	Capacity Resources
 	Priority int32
-	// Preemptible tells whether queues of higher priority may evict pods of this one.
+	// Preemptible reports whether queues of higher priority may evict pods of this one.
 	Preemptible bool
-	// Closed lets no new group start.
+	// Closed means that no new group may start in the queue.
 	Closed bool
-	// PodLimit limits the requests of each pod that is to start; a resource that is not in it has no limit.
+	// PodLimit limits the requests of each pod that starts. Resources that it does not list have no limit.
 	PodLimit Resources
-	// Barred is why no pod may start, for PodLimit is not known; empty: it is.
+	// Barred is why no pod may start while PodLimit is unknown; empty if it is known.
 	Barred string
 }
 
-// Topology says how a group is spread over the domains of nodes.
+// Topology is how a group is spread over the topology domains of nodes. The empty value has no preference.
 type Topology string
 
-// Unset: no preference.
+// Policies of topology.
 const (
 	BestEffort Topology = "BestEffort"
 	Required   Topology = "Required"
 )
 
-// Pod is a pod that waits for a node or has one. Finished pods are none.
+// Pod is a pod that has a node or waits for one. Finished pods are not listed.
 type Pod struct {
 	UID, Name, Role string
 	Requests        Resources
-	// Shape is the same for pods that need the same room on the same nodes, whatever else runs there; empty for pods that
-	// look at more than that, such as at other pods.
+	// Shape is equal for pods that need the same room on the same nodes, whatever else runs there. It is empty for
+	// pods whose placement depends on other pods too.
 	Shape   string
 	Created time.Time
 	// Node is empty while the pod waits.
 	Node string
-	// Ending: the pod is being deleted and still holds its room.
+	// Ending means that the pod is being deleted and still holds its room.
 	Ending bool
-	// Barred is why the pod may not start, for its author has no right to the queue of its group; empty: it may.
+	// Barred is why the pod may not start: its author has no right to the queue of its group. It is empty if the pod
+	// may start.
 	Barred string
-	// Gone: the pod holds no room any more. It stays known to those who waited for that.
+	// Gone means that the pod holds no room any more. Reservations for which it was a blocker still refer to it.
 	Gone bool
 }
 
@@ -55,22 +57,24 @@ type Group struct {
 	Name, Queue string
 	Priority    int32
 	Created     time.Time
-	// Min is how many pods must be placed together; Roles are minimums by role.
+	// Min is how many pods must be placed together. Roles are minimums by role.
 	Min      int
 	Roles    map[string]int
 	Topology Topology
-	// Finished counts the pods that ended by themselves, by role. They count for the minimum.
+	// Finished counts the pods that ended by themselves, by role. They count towards the minimum.
 	Finished map[string]int
 	Pods     []*Pod
-	// Barred is why the group may not start, for who asked for it has no right to its queue; empty: it may.
+	// Barred is why the group may not start: its author has no right to its queue. It is empty if the group may
+	// start.
 	Barred string
-	// Since is since when the group waits with all of its minimum; zero while that is not there.
+	// Since is when the group began to wait with all of its minimum present; zero while pods are missing.
 	Since time.Time
-	// Partial is since when the group is known to be partly bound; zero while it is not.
+	// Partial is when the group was first seen to be partly bound; zero while it is not.
 	Partial time.Time
-	// Complete: the minimum was bound once. Such a group that loses pods is not a gang that failed to start.
+	// Complete means that the whole minimum was bound once. A complete group that loses pods is not a gang that
+	// failed to start.
 	Complete bool
-	// Reservation is the room kept for the group by an earlier round.
+	// Reservation is the room that an earlier round reserved for the group.
 	Reservation *Reservation
 }
 
@@ -80,65 +84,70 @@ type Placement struct {
 	Node string
 }
 
-// Reservation is room that is kept for a group until those who use it have gone.
+// Reservation is room that is kept for a group until the pods that use it have gone.
 type Reservation struct {
 	Placements []Placement
 	// Blockers are the pods whose end the group waits for.
 	Blockers []*Pod
-	// Order is that in which rooms are given: a reservation may build on the room of earlier ones, and not the other way around.
+	// Order is the position of the reservation: it may build on the room of reservations with a lower order only.
 	Order int
-	// Preempting: the blockers are evicted. Otherwise they end by themselves.
+	// Preempting means that the scheduler evicts the blockers. Otherwise they end by themselves.
 	Preempting bool
 
 	group *Group
 }
 
-// Nodes is where pods are placed. Each call takes effect at once: the next Place sees it.
+// Nodes places pods on nodes. Each call takes effect at once: the next Place sees it.
 type Nodes interface {
-	// Place puts a pod that waits on the best node for it among those for which among is true (nil: all nodes). If there is
-	// none it returns "", and what tells why as long as nothing else is placed.
+	// Place puts a waiting pod on the best node that among allows (nil: all nodes). If no node takes it, Place
+	// returns an empty name and a function that explains why; the function is valid until the next placement.
 	Place(p *Pod, among func(node string) bool) (node string, why func() string)
-	// Put puts a pod on a node without asking whether it fits.
+	// Put puts a pod on a node without a check that it fits.
 	Put(p *Pod, node string)
-	// Take takes a pod off a node.
+	// Take removes a pod from a node.
 	Take(p *Pod, node string)
 }
 
-// Cluster is what a round decides about.
+// Cluster is the input of a round.
 type Cluster struct {
 	Queues map[string]*Queue
-	// Groups are all groups with a pod that waits, and those for which room is kept.
+	// Groups are all groups with a waiting pod or a reservation.
 	Groups []*Group
-	// Running lists all groups with a pod that has a node; nil: those in Groups. It is called where room may have to be made.
+	// Running lists all groups with a pod that has a node; nil means those in Groups. The round calls it only when it
+	// looks for room to free.
 	Running func() []*Group
-	// Used is what the pods with a node use, by queue; nil: those in Groups. Round changes a copy of it.
+	// Used is what the pods with a node use, by queue; nil means the sum over Groups. Round changes a copy of it.
 	Used  map[string]Resources
 	Nodes Nodes
-	// Sites are the nodes that a pod of a group may use, as if nothing ran on them; nil: that is not known, and nothing is
-	// Impossible for want of nodes.
+	// Sites returns the nodes that a pod of a group may use, as if nothing ran on them. Nil means that they are
+	// unknown: then the round finds no group Impossible for want of nodes.
 	Sites func(g *Group, p *Pod) *Sites
-	// Uncounted tells of resources that pods may get from elsewhere than the room of their nodes; nil: there are none.
+	// Uncounted reports whether pods may get a resource from elsewhere than the room of their node; nil means that
+	// there is no such resource.
 	Uncounted func(resource string) bool
-	// Domain is the topology domain of a node, empty where it has none; Domains lists all of them in order.
+	// Domain returns the topology domain of a node, or an empty string if it has none. Domains lists all domains in
+	// order.
 	Domain  func(node string) string
 	Domains []string
 	Now     time.Time
-	// ReserveAfter is how long a group waits until room is kept for it.
+	// ReserveAfter is how long a group waits before the round reserves room for it; zero means never.
 	ReserveAfter time.Duration
-	// Grace is how long a gang may stay partly bound before what runs of it is evicted.
+	// Grace is how long a gang may stay partly bound before the round evicts its pods; zero means forever.
 	Grace time.Duration
-	// Skip tells which groups are not tried in this round, though the room kept for them is kept on; nil: none.
+	// Skip reports whether to leave a group out of this round. Its reservation stays. Nil means that no group is left
+	// out.
 	Skip func(*Group) bool
-	// Shapeless: pods of one shape need not fit the same nodes now, for some pods that run refuse others.
+	// Shapeless means that pods of one shape do not always fit the same nodes, because running pods refuse some of
+	// them.
 	Shapeless bool
-	// MaxPods ends the round once that many pods have been placed; 0: no limit.
+	// MaxPods ends the round once that many pods have been placed; 0 means no limit.
 	MaxPods int
 }
 
-// Reason says why a group waits.
+// Reason is why a group waits.
 type Reason string
 
-// Reasons in the words of the API.
+// Reasons, as the API names them.
 const (
 	Scheduled        Reason = "Scheduled"
 	NotEnoughMembers Reason = "NotEnoughMembers"
@@ -157,24 +166,25 @@ const (
 // Decision is what a round decided for one group.
 type Decision struct {
 	Group *Group
-	// Gangs are the pods to bind, in sets that are bound together or not at all.
+	// Gangs are the pods to bind. Each set is bound as a whole or not at all.
 	Gangs [][]Placement
-	// Evict are pods, of any group, to evict now.
+	// Evict are the pods to evict now. They may belong to other groups.
 	Evict []*Pod
-	// Reservation is the room to keep for the group; the caller hands it back with the group's next round.
+	// Reservation is the room to keep for the group. The caller passes it to the next round.
 	Reservation *Reservation
-	// Reason is why the group, or what is beyond its minimum, waits; Scheduled if nothing of it does.
+	// Reason is why the group, or its pods beyond the minimum, wait; Scheduled if none of them waits.
 	Reason  Reason
 	Message string
-	// LacksNodes: room on nodes is all that is missing, so that more nodes would let start what waits.
+	// LacksNodes means that only room on nodes is missing, so more nodes would let the waiting pods start.
 	LacksNodes bool
-	// Extra: the minimum is placed, and Reason is about pods beyond it.
+	// Extra means that the minimum is placed, and that Reason is about pods beyond it.
 	Extra bool
 }
 
-// Result lists the decisions, in the order in which they were taken.
+// Result is the outcome of a round. Decisions are in the order in which the round took them.
 type Result struct {
 	Decisions []*Decision
-	// More: there is reason for another round at once, with groups that this one did not look at or that may fit now.
+	// More means that another round should follow at once: this one left groups out, or freed room that earlier
+	// groups did not see.
 	More bool
 }

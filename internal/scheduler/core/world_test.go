@@ -11,8 +11,8 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// world is a cluster of plain nodes. A pod of shape "s/CPUS" fits nodes of class "s" only, one of "any/CPUS" all nodes, and one
-// without a shape refuses nodes that have a pod of its role.
+// world is a cluster of plain nodes. A pod of shape "s/CPUS" fits nodes of class "s" only, and one of "any/CPUS" fits
+// all nodes. A pod without a shape refuses nodes that have a pod of its role.
 type world struct {
 	cluster Cluster
 	nodes   []*node
@@ -40,7 +40,7 @@ func newWorld() *world {
 	return w
 }
 
-// sites are the nodes of a class.
+// sites returns the nodes of a class.
 func (w *world) sites(class string) *Sites {
 	var all []Site
 	for _, n := range w.nodes {
@@ -79,7 +79,7 @@ func (w *world) queue(name string, quota int64, priority int32) *Queue {
 	return q
 }
 
-// group adds a group of n waiting pods that all must start together.
+// group adds a group of n waiting pods that must all start together.
 func (w *world) group(name, queue string, n int, cpu int64) *Group {
 	at := epoch.Add(time.Duration(len(w.cluster.Groups)) * time.Second)
 	g := &Group{Name: name, Queue: queue, Min: n, Created: at, Roles: map[string]int{}, Finished: map[string]int{}}
@@ -97,7 +97,7 @@ func (w *world) pod(g *Group, role string, cpu int64) *Pod {
 	return p
 }
 
-// run binds the pods of a group, or those given, to a node.
+// run binds the given pods of a group, or all of them, to a node.
 func (w *world) run(g *Group, node string, pods ...*Pod) *Group {
 	if len(pods) == 0 {
 		pods = g.Pods
@@ -158,7 +158,7 @@ func (w *world) Take(p *Pod, name string) {
 	n.used.add(p.Requests, -1)
 }
 
-// round runs a round, binds what it says and keeps the room that it says. Evicted pods go on until the test ends them.
+// round runs a round, binds what it decides and keeps its reservations. Evicted pods run on until the test ends them.
 func (w *world) round(t testing.TB) map[string]*Decision {
 	t.Helper()
 	for _, g := range w.cluster.Groups { // Round puts reservations itself
@@ -191,7 +191,7 @@ func (w *world) round(t testing.TB) map[string]*Decision {
 	return all
 }
 
-// end ends pods, as if they had been deleted or had finished.
+// end removes pods, as if they had been deleted or had finished.
 func (w *world) end(pods ...*Pod) {
 	for _, p := range pods {
 		w.Take(p, p.Node)

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// firstBackoff doubles up to longestBackoff with each plan in a row of a group that could not be carried out.
+	// firstBackoff is the delay before a group is planned again after its plan failed. It doubles with each failure
+	// in a row, up to longestBackoff.
 	firstBackoff   = 100 * time.Millisecond
 	longestBackoff = 30 * time.Second
 )
 
-// The pods of a gang arrive at Permit in scheduling cycles that follow one another, so how long the first one waits for
-// the last one depends on how many there are. The framework's own bound, which is a quarter of an hour at most, comes
-// after that of the planner.
+// The pods of a gang reach Permit in consecutive scheduling cycles, so the timeout grows with the number of pods. The
+// framework's own timeout, which is at most 15 minutes, comes after the planner's by permitSlack.
 const (
 	permitBase    = time.Minute
 	permitPerPod  = 100 * time.Millisecond
@@ -27,25 +27,25 @@ const (
 	permitSlack   = 30 * time.Second
 )
 
-// permitTimeout is how long the pods of a gang wait for one another at Permit.
+// permitTimeout returns how long the pods of a gang of this size wait for one another at Permit.
 func permitTimeout(size int) time.Duration {
 	return min(permitBase+time.Duration(size)*permitPerPod, permitLongest)
 }
 
-// attempt is the carrying out of one plan: its pods bind when all of them have arrived at Permit, or none does.
+// attempt is the execution of one plan. Its pods bind when all of them have reached Permit, or none of them binds.
 type attempt struct {
 	group *group
 	size  int
-	// arrived are the pods that have come to Permit; bound is how many are known to be bound.
+	// arrived are the pods that have reached Permit. Bound is how many are known to be bound.
 	arrived map[types.UID]bool
 	bound   int
-	// deadline is when all pods have to be there; zero before the first one is.
+	// deadline is when all pods must have reached Permit; zero before the first one has.
 	deadline time.Time
-	// why is why the attempt has failed; empty: it has not.
+	// why is the reason why the attempt failed; empty if it has not failed.
 	why string
 }
 
-// assignment tells the scheduling goroutine which node the plan gives to a pod. It does not change.
+// assignment is the node that a plan gives to a pod. The scheduling goroutine reads it, so it never changes.
 type assignment struct {
 	attempt *attempt
 	pod     *corev1.Pod
@@ -55,25 +55,26 @@ type assignment struct {
 // Clone implements fwk.StateData.
 func (as *assignment) Clone() fwk.StateData { return as }
 
-// bind notes that a pod is bound, and tells whether the plan has been carried out with that.
+// bind counts a bound pod and reports whether it was the last one of an attempt that has not failed.
 func (a *attempt) bind() (done bool) {
 	a.bound++
 	return a.why == "" && a.bound == a.size
 }
 
-// handOut answers the scheduling goroutine with the next pod that has a node; it returns false if there is none.
+// handOut answers the scheduling goroutine with the next pod that has a planned node. It returns false if there is
+// none.
 func (pl *planner) handOut(ctx context.Context) bool {
 	for len(pl.ready) > 0 {
 		m := pl.ready[0]
 		pl.ready = pl.ready[1:]
-		pl.nodes.forget(ctx, m.pod.UID) // the cycle that follows takes the room again
+		pl.nodes.forget(ctx, m.pod.UID) // the scheduling cycle takes the room again
 		as := &assignment{attempt: m.attempt, pod: m.pod, node: m.core.Node}
 		if as.attempt.why != "" {
 			pl.giveUp(as)
 			continue
 		}
 		var info *framework.QueuedPodInfo
-		if as.node != "" { // else the pod has gone
+		if as.node != "" { // an empty node means that the pod has gone
 			info = pl.queue.take(ctx, pl.request.logger, m.pod)
 		}
 		if info == nil || info.Pod == nil {
@@ -88,8 +89,9 @@ func (pl *planner) handOut(ctx context.Context) bool {
 	return false
 }
 
-// settleLast looks at how the last scheduling cycle ended: a pod that did not arrive at Permit ends its gang's attempt.
-func (pl *planner) settleLast() {
+// finishLast handles the end of the last scheduling cycle. A pod that did not reach Permit ends the attempt of its
+// gang.
+func (pl *planner) finishLast() {
 	as := pl.last
 	pl.last = nil
 	switch {
@@ -97,12 +99,12 @@ func (pl *planner) settleLast() {
 	case !as.attempt.arrived[as.pod.UID]:
 		pl.fail(as.attempt, "pod "+as.pod.Name+" did not get through its scheduling cycle")
 		pl.giveUp(as)
-	case as.attempt.why != "": // it failed, maybe before the framework had noted that this pod waits
-		pl.turnAway(as.attempt)
+	case as.attempt.why != "": // fail may have run before the framework registered this pod as waiting
+		pl.rejectWaiting(as.attempt)
 	}
 }
 
-// arrive is the barrier at which the pods of a gang wait for one another. The last one lets all bind.
+// arrive is Permit for one pod of an attempt. Pods wait until the last one arrives, which allows all of them to bind.
 func (pl *planner) arrive(as *assignment, now time.Time) (*fwk.Status, time.Duration) {
 	a := as.attempt
 	if a.why != "" {
@@ -120,7 +122,7 @@ func (pl *planner) arrive(as *assignment, now time.Time) (*fwk.Status, time.Dura
 	return nil, 0
 }
 
-// atPermit does something with each pod of an attempt that waits at Permit.
+// atPermit calls do with each pod of an attempt that waits at Permit.
 func (pl *planner) atPermit(a *attempt, do func(fwk.WaitingPod)) {
 	for uid := range a.arrived {
 		if w := pl.handle.GetWaitingPod(uid); w != nil {
@@ -129,7 +131,7 @@ func (pl *planner) atPermit(a *attempt, do func(fwk.WaitingPod)) {
 	}
 }
 
-// overdue ends attempts whose pods have waited for too long for one another.
+// overdue fails the attempts whose deadline has passed.
 func (pl *planner) overdue(now time.Time) {
 	all := pl.gathering
 	pl.gathering = nil
@@ -145,31 +147,31 @@ func (pl *planner) overdue(now time.Time) {
 	}
 }
 
-// unbound is told of a pod that had got through its scheduling cycle and is not bound.
+// unbound handles a pod that passed its scheduling cycle and was not bound.
 func (pl *planner) unbound(as *assignment) {
 	pl.fail(as.attempt, "pod "+as.pod.Name+" could not be bound")
 	pl.giveUp(as)
 }
 
-// fail ends an attempt. Pods that wait at Permit are turned away; those that bind already go on.
+// fail ends an attempt. It rejects the pods that wait at Permit. Pods that are already binding go on.
 func (pl *planner) fail(a *attempt, why string) {
 	if a.why != "" {
 		return
 	}
 	a.why = why
-	pl.turnAway(a)
+	pl.rejectWaiting(a)
 	pl.index.backOff(a.group, time.Now())
 	pl.reportFailure(a.group, why)
 }
 
-// turnAway has the pods of a failed attempt leave Permit, unless all had arrived: then they bind.
-func (pl *planner) turnAway(a *attempt) {
+// rejectWaiting rejects the waiting pods of a failed attempt at Permit, unless all had arrived: then they bind.
+func (pl *planner) rejectWaiting(a *attempt) {
 	if len(a.arrived) < a.size {
 		pl.atPermit(a, func(w fwk.WaitingPod) { w.Reject(Name, a.why) })
 	}
 }
 
-// backOff keeps a group from being planned for a time that grows with each failure.
+// backOff delays the next plan for a group. The delay grows with each failure in a row.
 func (x *index) backOff(g *group, now time.Time) {
 	g.backoff = now.Add(min(firstBackoff<<min(g.failures, 20), longestBackoff))
 	g.failures++
@@ -177,7 +179,7 @@ func (x *index) backOff(g *group, now time.Time) {
 	x.wakeAt(g.backoff)
 }
 
-// giveUp notes that a pod does not get the node that was planned for it.
+// giveUp takes the planned node away from a pod that is not bound to it.
 func (pl *planner) giveUp(as *assignment) {
 	x := pl.index
 	if m := x.pods[as.pod.UID]; m != nil && m.attempt == as.attempt && !m.bound() {

@@ -9,12 +9,12 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultbinder"
 )
 
-// bindings is how many pods are being bound at once. An API server lets a client have 100 requests under way on one connection,
-// unless told otherwise, and each one beyond that costs both of them a new connection. Half of them are left for events and
-// conditions.
+// bindings is the largest number of pods that are being bound at once. By default, an API server allows 100
+// concurrent requests per connection, and requests beyond that need a new connection. Half of them are left for
+// events and conditions.
 const bindings = 50
 
-// newBinder makes the default plugin.
+// newBinder returns the framework's default bind plugin.
 func newBinder(ctx context.Context, handle fwk.Handle) (fwk.BindPlugin, error) {
 	p, err := defaultbinder.New(ctx, nil, handle)
 	if err != nil {
@@ -27,7 +27,8 @@ func newBinder(ctx context.Context, handle fwk.Handle) (fwk.BindPlugin, error) {
 	return binder, nil
 }
 
-// Bind does what the default plugin does, for a bounded number of pods at a time: all pods of a gang come here at once.
+// Bind calls the default bind plugin for a bounded number of pods at a time, because all pods of a gang are bound at
+// once.
 func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	if err := p.binding.Acquire(ctx, 1); err != nil {
 		return fwk.AsStatus(err)

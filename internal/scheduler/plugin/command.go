@@ -32,8 +32,8 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// NewCommand is the command that runs the scheduler: a kube-scheduler with its flags, whose process has a profile for pods of
-// the t9k-scheduler beside the default one.
+// NewCommand returns the command that runs the scheduler: a kube-scheduler with its flags. Its process has a profile
+// for pods of the t9k-scheduler beside the default one.
 func NewCommand() *cobra.Command {
 	opts := options.NewOptions()
 	settings := Config{}
@@ -58,8 +58,8 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&settings.TopologyLabel, "topology-label", "", "label of nodes that names their topology domain; unset: there are none")
 	f.BoolVar(&alone, "no-default-profile", false, "leave the pods of default-scheduler to another scheduler")
 	for _, o := range [][2]string{
-		{"feature-gates", "NominatedNodeNameForExpectation=false"}, // each pod that waits at the barrier of its gang would cost a write
-		{"kube-api-qps", "1000"}, {"kube-api-burst", "2000"},       // kube-scheduler's own limits would let 50 pods start per second
+		{"feature-gates", "NominatedNodeNameForExpectation=false"}, // it costs a write for each pod that waits at Permit
+		{"kube-api-qps", "1000"}, {"kube-api-burst", "2000"},       // with kube-scheduler's own limits, 50 pods start per second
 	} {
 		if err := f.Set(o[0], o[1]); err != nil {
 			panic(fmt.Sprintf("the flags of kube-scheduler have changed: %v", err))
@@ -69,7 +69,7 @@ func NewCommand() *cobra.Command {
 	return cmd
 }
 
-// showDefault has --help say the default that has been set.
+// showDefault makes --help print the value that this command sets as the default.
 func showDefault(flag *pflag.Flag, value string) {
 	gate, setting, isGate := strings.Cut(value, "=")
 	if !isGate {
@@ -99,7 +99,7 @@ func run(opts *options.Options, settings Config, alone bool) error {
 	return app.Run(ctx, cc, sched)
 }
 
-// setup is that of kube-scheduler, with the plugin, its profile and its planner.
+// setup builds a kube-scheduler with the plugin, its profile and its planner.
 func setup(ctx context.Context, opts *options.Options, settings Config, alone bool) (*schedulerconfig.CompletedConfig, *scheduler.Scheduler, error) {
 	var err error
 	if opts.ComponentConfig, err = latest.Default(); err != nil {
@@ -152,7 +152,8 @@ func newNodes(logger klog.Logger, fw framework.Framework, cache internalcache.Ca
 		assumed: map[types.UID]*corev1.Pod{}, reserved: map[types.UID]fwk.CycleState{}, away: map[string]*absence{}, searches: map[string]*search{}}
 }
 
-// profiles adds the profile of the t9k-scheduler to the default one. It evicts by queues, not by the priority of pods.
+// profiles adds the profile of the t9k-scheduler to the default one. The profile has no preemption by pod priority,
+// because the planner evicts by queue.
 func profiles(defaults []config.KubeSchedulerProfile, alone bool) []config.KubeSchedulerProfile {
 	ours := *defaults[0].DeepCopy()
 	ours.SchedulerName = scheduling.SchedulerName

@@ -14,48 +14,48 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/core"
 )
 
-// index is what the planner knows of pods, groups and queues, kept by events and by what the planner itself has
-// decided. The planner owns it: no other goroutine reads or writes it.
+// index holds what the planner knows of pods, groups and queues: what events reported and what the planner has
+// decided. The planner owns it; no other goroutine reads or writes it.
 type index struct {
 	pods   map[types.UID]*member
 	groups map[string]*group
-	// waiting are the groups with a pod that waits, and those for which room is kept.
+	// waiting are the groups with a waiting pod or a reservation.
 	waiting map[*group]bool
 	queues  map[string]*queue
 	used    map[string]core.Resources
-	// guests are the pods of other schedulers that name a queue.
-	guests map[types.UID]guest
-	// attracted are the pods that wait and that others can make fit by coming.
+	// foreign are the pods of other schedulers that name a queue.
+	foreign map[types.UID]foreignPod
+	// attracted are the waiting pods that other pods may make fit, because of affinity or topology spread.
 	attracted map[types.UID]bool
-	// freed counts what may have made room.
+	// freed counts the events that may have made room.
 	freed uint64
-	// nodesChanged: the capacities of the queues and the sites are to be counted anew.
+	// nodesChanged means that the capacities of the queues and the sites must be computed again.
 	nodesChanged bool
 	sites        *sites
-	// filled: all was known when the planner began, which it does once the scheduler leads.
+	// filled means that the index is complete: the planner starts to plan only after all caches have synced.
 	filled bool
-	// woken: something has changed that the planner should look at. alarm is when it should without that; zero: never.
+	// woken means that there is work for a round. Alarm is when to wake without an event; zero means never.
 	woken bool
 	alarm time.Time
-	// completed is told of groups whose minimum is bound and of those of which nothing runs.
+	// completed is called with groups whose minimum is bound and with groups of which nothing has started.
 	completed func(*group)
 }
 
-// member is a pod of a group. Where it is, or is about to be, is in core.Node alone.
+// member is a pod of a group. Only core.Node holds its node, be it planned or bound.
 type member struct {
 	pod   *corev1.Pod
 	core  *core.Pod
 	group *group
-	// constraints are what the pod asks of the labels and taints of its node.
+	// constraints is equal for pods that may use the same nodes by their labels and taints.
 	constraints string
 	// attempt is the last plan that gave the pod a node.
 	attempt *attempt
-	// lastReported is why it waits, as was last written on it.
+	// lastReported is the condition that was last written to the pod.
 	lastReported podReport
 }
 
-// bound tells whether the API server knows the pod's node. A member that is not bound and has a node is being bound, or
-// about to be.
+// bound reports whether the API server has the pod's node. A member that has a node and is not bound is planned or
+// being bound.
 func (m *member) bound() bool { return m.pod.Spec.NodeName != "" }
 
 type queue struct {
@@ -63,7 +63,7 @@ type queue struct {
 	spec     scheduling.QueueSpec
 	shape    *scheduling.ResourceShape
 	selector labels.Selector // nil: all nodes
-	// users selects the namespaces whose users may use the queue; nil: none.
+	// users selects the namespaces whose users may use the queue; nil selects none.
 	users   labels.Selector
 	created time.Time
 }
@@ -72,44 +72,43 @@ type queue struct {
 type group struct {
 	core core.Group
 	key  types.NamespacedName
-	// spec is nil where there is no PodGroup.
+	// spec is nil if there is no PodGroup.
 	spec *scheduling.PodGroup
-	// single is the only pod of a group that is no PodGroup.
+	// single marks the group of a single pod that belongs to no PodGroup.
 	single   bool
 	finished map[types.UID]*metav1.PartialObjectMetadata
-	// counted is the queue for which the group's pods are counted.
+	// counted is the queue to which the use of the group's pods is charged.
 	counted string
-	// changed: the group is to be tried whatever has been freed since tried.
+	// changed means that the next round tries the group even if no room was freed since the last try.
 	changed bool
 	tried   uint64
-	// asked: the queue does not select the group's namespace. asking: the API server has not said yet who may use it
-	// all the same.
+	// asked means that the queue does not select the group's namespace. Asking means that the API server has not
+	// answered yet whether the author may use the queue.
 	asked, asking bool
-	// failures counts the plans in a row that could not be carried out; none is made before backoff.
+	// failures counts the plans in a row that failed. The group is not planned before backoff.
 	failures int
 	backoff  time.Time
-	// reportAt is when something can be reported that was held back, so that it does not change too often; zero:
-	// nothing was.
+	// reportAt is when a report that was held back may be written; zero if there is none.
 	reportAt     time.Time
 	lastReported groupReport
 }
 
 func newIndex(completed func(*group)) *index {
 	return &index{pods: map[types.UID]*member{}, groups: map[string]*group{}, waiting: map[*group]bool{}, queues: map[string]*queue{},
-		used: map[string]core.Resources{}, guests: map[types.UID]guest{}, attracted: map[types.UID]bool{}, completed: completed, nodesChanged: true}
+		used: map[string]core.Resources{}, foreign: map[types.UID]foreignPod{}, attracted: map[types.UID]bool{}, completed: completed, nodesChanged: true}
 }
 
-// wake has the planner look at what has changed.
+// wake requests a round.
 func (x *index) wake() { x.woken = true }
 
-// wakeAt has it do so at some time.
+// wakeAt requests a round at time t, or earlier if one is requested earlier.
 func (x *index) wakeAt(t time.Time) {
 	if x.alarm.IsZero() || t.Before(x.alarm) {
 		x.alarm = t
 	}
 }
 
-// alarmed is called when it is time.
+// alarmed handles the timer of alarm.
 func (x *index) alarmed(now time.Time) {
 	if !x.alarm.After(now) {
 		x.alarm = time.Time{}
@@ -119,7 +118,7 @@ func (x *index) alarmed(now time.Time) {
 
 func groupKey(namespace, name string) string { return namespace + "/" + name }
 
-// group finds or makes the group of that key.
+// group returns the group with this key. It creates the group if there is none.
 func (x *index) group(key string, name types.NamespacedName) *group {
 	g := x.groups[key]
 	if g == nil {
@@ -140,10 +139,10 @@ func (x *index) groupOf(pod *corev1.Pod) *group {
 	return g
 }
 
-// podSeen takes in a pod that has not finished.
+// podSeen adds or updates a pod that has not finished.
 func (x *index) podSeen(pod *corev1.Pod) {
 	if !ours(pod) {
-		x.guestSeen(pod)
+		x.foreignPodSeen(pod)
 		return
 	}
 	if len(pod.Spec.SchedulingGates) > 0 {
@@ -182,8 +181,8 @@ func (x *index) podSeen(pod *corev1.Pod) {
 	x.touch(m.group)
 }
 
-// inOrder inserts a pod into the pods of its group, the oldest first: a group looks alike whatever order its pods came
-// in.
+// inOrder inserts a pod into the pods of its group, the oldest first, so that the order does not depend on the order
+// of events.
 func inOrder(pods []*core.Pod, p *core.Pod) []*core.Pod {
 	at, _ := slices.BinarySearchFunc(pods, p, func(a, b *core.Pod) int {
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
@@ -191,11 +190,11 @@ func inOrder(pods []*core.Pod, p *core.Pod) []*core.Pod {
 	return slices.Insert(pods, at, p)
 }
 
-// finishedLag is how far behind the news of pods that have finished may be.
+// finishedLag is how long the planner waits for late events about finished pods.
 const finishedLag = 200 * time.Millisecond
 
-// await gives the news time to arrive that members which count as finished are gone: a gang that is restarted as a
-// whole must not be taken for one that is half-finished.
+// await delays the plan of a group, so that deletions of finished members can arrive first. Otherwise a gang that is
+// restarted as a whole would look half finished.
 func (x *index) await(g *group) {
 	if until := time.Now().Add(finishedLag); g.backoff.Before(until) {
 		g.backoff = until
@@ -215,10 +214,10 @@ func equal(a, b core.Resources) bool {
 	return true
 }
 
-// podGone takes note that a pod has finished or is deleted.
+// podGone removes a pod that has finished or is deleted.
 func (x *index) podGone(pod *corev1.Pod) {
 	if !ours(pod) {
-		x.guestGone(pod)
+		x.foreignPodGone(pod)
 		return
 	}
 	m := x.pods[pod.UID]
@@ -235,10 +234,10 @@ func (x *index) podGone(pod *corev1.Pod) {
 	x.touch(g)
 }
 
-// podOf is the pod that a member of a group stands for.
+// podOf returns the API object of a member.
 func (x *index) podOf(p *core.Pod) *corev1.Pod { return x.pods[types.UID(p.UID)].pod }
 
-// place notes where a pod is, or is about to be: on no node if node is empty.
+// place sets the node on which a pod is bound or planned; an empty node means none. It updates the use of the queue.
 func (x *index) place(m *member, node string) {
 	if m.core.Node == node {
 		return
@@ -266,7 +265,7 @@ func (x *index) count(queue string, r core.Resources, sign int64) {
 	}
 }
 
-// queue is the queue of a group: that of its PodGroup, or else the one that its pods name.
+// queue returns the queue of a group: the queue that its PodGroup or its pods name, or the default queue.
 func (g *group) queue() string {
 	if g.core.Queue == "" {
 		return scheduling.DefaultQueue
@@ -274,7 +273,7 @@ func (g *group) queue() string {
 	return g.core.Queue
 }
 
-// setQueue moves a group, with what its pods use, to another queue.
+// setQueue moves a group and the use of its pods to another queue.
 func (x *index) setQueue(g *group, queue string) {
 	if g.core.Queue == queue {
 		return
@@ -292,8 +291,8 @@ func (x *index) setQueue(g *group, queue string) {
 	}
 }
 
-// finishedSeen and finishedGone keep the members of groups that have finished, of which the scheduler's own caches know
-// nothing. Those that are being deleted are none: they were evicted, or will be replaced.
+// finishedSeen records a member of a group that has finished, which the scheduler's own caches do not hold. Members
+// that are being deleted do not count: they were evicted or will be replaced.
 func (x *index) finishedSeen(o *metav1.PartialObjectMetadata) {
 	if o.DeletionTimestamp != nil {
 		x.finishedGone(o)

@@ -58,7 +58,7 @@ func (x *index) queueSeen(q *scheduling.Queue) {
 		Preemptible: q.Spec.Preemptible == nil || *q.Spec.Preemptible, Closed: q.Spec.Closed}}
 	if s := q.Spec.NodeSelector; s != nil {
 		selector, err := metav1.LabelSelectorAsSelector(s)
-		if err != nil { // the API server accepts selectors that cannot be used
+		if err != nil { // the API server does not validate selectors completely
 			selector = labels.Nothing()
 		}
 		n.selector = selector
@@ -81,7 +81,7 @@ func (x *index) queueSeen(q *scheduling.Queue) {
 	x.retry(q.Name)
 }
 
-// retry has the groups of a queue tried in the next round.
+// retry marks the waiting groups of a queue to be tried in the next round.
 func (x *index) retry(queue string) {
 	for g := range x.waiting {
 		g.changed = g.changed || g.queue() == queue
@@ -90,7 +90,7 @@ func (x *index) retry(queue string) {
 	x.wake()
 }
 
-// limitPods sets how large pods may be. The operator reads the queue's profile and writes into the status what it says.
+// limitPods sets the pod limit of a queue. The operator copies it from the queue's profile into the status.
 func (q *queue) limitPods() {
 	profile := q.spec.ResourceShapeProfile
 	switch {
@@ -108,7 +108,7 @@ func (x *index) queueGone(q *scheduling.Queue) {
 	x.retry(q.Name)
 }
 
-// priority is that of a group, within the bounds of its queue.
+// priority returns the priority of a group within the bounds of its queue.
 func (x *index) priority(g *group) int32 {
 	priority, q := g.spec.Spec.Priority, x.queues[g.queue()]
 	if q == nil || q.spec.GroupPriority == nil {
@@ -124,21 +124,21 @@ func (x *index) priority(g *group) int32 {
 	return priority
 }
 
-// alike tells whether two versions of a node have the same room for the same pods.
+// alike reports whether two versions of a node have the same room for the same pods.
 func alike(old, node *corev1.Node) bool {
 	return old.Spec.Unschedulable == node.Spec.Unschedulable && apiequality.Semantic.DeepEqual(old.Labels, node.Labels) &&
 		apiequality.Semantic.DeepEqual(old.Spec.Taints, node.Spec.Taints) &&
 		apiequality.Semantic.DeepEqual(old.Status.Allocatable, node.Status.Allocatable)
 }
 
-// roomMade wakes the groups that wait.
+// roomMade requests a round that tries all waiting groups. Nodes tells whether nodes have changed.
 func (x *index) roomMade(nodes bool) {
 	x.nodesChanged = x.nodesChanged || nodes
 	x.freed++
 	x.wake()
 }
 
-// capacities counts what the nodes have that each queue may use.
+// capacities computes the sites, and what the nodes that each queue may use have.
 func (x *index) capacities(nodes []*corev1.Node, topologyLabel string) {
 	if !x.nodesChanged {
 		return

@@ -10,21 +10,21 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// A write to the API server that failed is tried again after retryWrite at first, and after longestRetry at most.
+// retryWrite and longestRetry bound the delay before a failed write to the API server is tried again.
 const (
 	retryWrite   = time.Second
 	longestRetry = 5 * time.Second
 )
 
-// errAgain is returned by a write that is to be tried again, though nothing is wrong.
+// errAgain asks for another attempt at a write without an error in the log.
 var errAgain = errors.New("again")
 
-// latestQueue is a workqueue of keys with the latest value of each. Work for one key runs one at a time and does the
-// value that is the latest then, so an older value never takes effect last.
+// latestQueue is a workqueue of keys with the latest value of each. Work for one key runs one at a time and uses the
+// latest value, so an older value never overwrites a newer one.
 type latestQueue[K comparable, V any] struct {
 	queue workqueue.TypedRateLimitingInterface[K]
 	do    func(context.Context, K, V) error
-	// retries: work that failed is done again, unless there is a newer value.
+	// retries means that failed work is done again, unless there is a newer value.
 	retries bool
 
 	mu     sync.Mutex
@@ -36,7 +36,7 @@ func newLatestQueue[K comparable, V any](retries bool, do func(context.Context, 
 	return &latestQueue[K, V]{queue: workqueue.NewTypedRateLimitingQueue(limiter), do: do, retries: retries, values: map[K]V{}}
 }
 
-// put never waits.
+// put sets the value for a key. It never blocks.
 func (q *latestQueue[K, V]) put(key K, value V) {
 	q.mu.Lock()
 	q.values[key] = value
@@ -44,7 +44,7 @@ func (q *latestQueue[K, V]) put(key K, value V) {
 	q.queue.Add(key)
 }
 
-// drop withdraws what has been put in for a key, and tells whether there was anything that was not under way.
+// drop removes the value of a key. It reports whether there was a value whose work had not begun.
 func (q *latestQueue[K, V]) drop(key K) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -53,7 +53,7 @@ func (q *latestQueue[K, V]) drop(key K) bool {
 	return ok
 }
 
-// run works until ctx ends, on some keys at a time.
+// run works with the given number of workers until ctx ends, and waits for them.
 func (q *latestQueue[K, V]) run(ctx context.Context, workers int) {
 	var group sync.WaitGroup
 	for range workers {
@@ -67,7 +67,7 @@ func (q *latestQueue[K, V]) run(ctx context.Context, workers int) {
 	group.Wait()
 }
 
-// next does the work of one key; it returns false at the end.
+// next does the work for one key. It returns false when the queue is shut down or ctx has ended.
 func (q *latestQueue[K, V]) next(ctx context.Context) bool {
 	key, over := q.queue.Get()
 	if over || ctx.Err() != nil {
@@ -78,7 +78,7 @@ func (q *latestQueue[K, V]) next(ctx context.Context) bool {
 	value, ok := q.values[key]
 	delete(q.values, key)
 	q.mu.Unlock()
-	if !ok { // withdrawn, or done while this waited to be done again
+	if !ok { // the value was dropped, or done by another run before this retry
 		return true
 	}
 	err := q.do(ctx, key, value)

@@ -2,12 +2,12 @@ package plugin
 
 import "sync"
 
-// mailbox holds the messages to the planner. Posting one never waits, not even while a round runs, so handlers of
-// events may post with locks held.
+// mailbox is an unbounded queue of messages to the planner. Post never blocks, not even during a round, so event
+// handlers may call it while they hold locks.
 type mailbox struct {
 	mu       sync.Mutex
 	messages []func()
-	// filled has an element if there may be messages.
+	// filled holds an element if there may be messages.
 	filled chan struct{}
 }
 
@@ -23,7 +23,7 @@ func (b *mailbox) post(message func()) {
 	}
 }
 
-// take empties the mailbox.
+// take returns all messages and empties the mailbox.
 func (b *mailbox) take() []func() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

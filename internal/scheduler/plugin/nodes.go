@@ -13,38 +13,39 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/core"
 )
 
-// nodes lets core place pods: pods that wait are assumed in the scheduler's cache, as a scheduling cycle does it, and
-// pods that run are taken out of the snapshot alone, which nobody else sees meanwhile: the planner, which owns it, uses
-// it while the scheduling goroutine waits for a pod.
+// nodes implements placement for core. It assumes waiting pods in the scheduler's cache, as a scheduling cycle does.
+// It removes running pods from the snapshot only, which nobody else reads: the planner owns the snapshot while the
+// scheduling goroutine waits for a pod.
 type nodes struct {
 	logger   klog.Logger
 	profile  framework.Framework
 	cache    internalcache.Cache
 	snapshot *internalcache.Snapshot
 	index    *index
-	// assumed are the pods that are in the cache on behalf of the planner.
+	// assumed are the pods that the planner has assumed in the cache.
 	assumed map[types.UID]*corev1.Pod
-	// reserved are the states of those of them for which more is set aside than room.
+	// reserved are the cycle states of assumed pods for which Reserve plugins hold volumes or devices.
 	reserved map[types.UID]fwk.CycleState
-	// away is what has been taken out of the snapshot, by node.
+	// away are the pods that have been removed from the snapshot, by node.
 	away map[string]*absence
-	// stale: the cache has changed since the snapshot was taken.
+	// stale means that the cache has changed since the snapshot was taken.
 	stale bool
-	// searches are those of this round, by queue and shape; start is where the next one begins.
+	// searches are the searches of this round, by queue and shape. Start is the position at which the next one
+	// begins.
 	searches map[string]*search
 	start    int
-	// listed is the snapshot's list of nodes, and sorted the same nodes in the order in which they are looked at.
+	// listed is the snapshot's list of nodes. Sorted holds the same nodes in the order of the search.
 	listed, sorted []fwk.NodeInfo
-	// edits counts changes of the snapshot that the cache knows nothing of.
+	// edits counts the changes of the snapshot that are not in the cache.
 	edits int64
 	err   error
-	// uncounted tells of resources that the profile's filters do not look for on nodes. Unless foreseen is true they
-	// are others than those that sites knows.
+	// uncounted reports whether the profile's filters ignore a resource. Foreseen means that the filters are those
+	// that sites evaluates.
 	uncounted func(resource string) bool
 	foreseen  bool
 }
 
-// elsewhere tells of resources that a pod may get though its node's allocatable does not have them.
+// elsewhere reports whether a pod may get a resource that is not in the allocatable of its node.
 func (n *nodes) elsewhere(resource string) bool {
 	if n.uncounted(resource) {
 		return true
@@ -53,12 +54,13 @@ func (n *nodes) elsewhere(resource string) bool {
 	return dra != nil && dra.DeviceClassResolver().GetDeviceClass(corev1.ResourceName(resource)) != nil
 }
 
+// absence holds the pods that have been removed from one node of the snapshot.
 type absence struct {
 	generation int64
 	pods       map[types.UID]fwk.PodInfo
 }
 
-// roundNodes is nodes as core sees them in one round, whose context its functions carry.
+// roundNodes implements core.Nodes for one round. Its functions carry the context of the round.
 type roundNodes struct {
 	place     func(p *core.Pod, among func(string) bool) (node string, why func() string)
 	put, take func(p *core.Pod, node string)
@@ -75,14 +77,14 @@ func (r roundNodes) Put(p *core.Pod, node string) { r.put(p, node) }
 // Take implements core.Nodes.
 func (r roundNodes) Take(p *core.Pod, node string) { r.take(p, node) }
 
-// within is nodes for a round with that context.
+// within returns the nodes for a round that runs with ctx.
 func (n *nodes) within(ctx context.Context) roundNodes {
 	return roundNodes{put: n.put,
 		place: func(p *core.Pod, among func(string) bool) (string, func() string) { return n.place(ctx, p, among) },
 		take:  func(p *core.Pod, node string) { n.take(ctx, p, node) }}
 }
 
-// begin takes a snapshot for a round.
+// begin takes the snapshot for a round.
 func (n *nodes) begin() error {
 	n.stale, n.err = true, nil
 	clear(n.searches)
@@ -90,7 +92,7 @@ func (n *nodes) begin() error {
 	return n.err
 }
 
-// refresh brings the snapshot up to date, without those that are away.
+// refresh updates the snapshot, and removes the pods in away again.
 func (n *nodes) refresh() {
 	if !n.stale {
 		return
@@ -100,13 +102,13 @@ func (n *nodes) refresh() {
 	}
 	n.stale = false
 	for name, a := range n.away {
-		if info := n.info(name); info != nil && info.Generation != a.generation { // copied anew from the cache
+		if info := n.info(name); info != nil && info.Generation != a.generation { // the snapshot has a new copy from the cache
 			n.takeAgain(info, a)
 		}
 	}
 }
 
-// takeAgain takes out of a node what is away. What has gone meanwhile does not come back.
+// takeAgain removes the pods of an absence from a node again. It drops those that the cache no longer has.
 func (n *nodes) takeAgain(info *framework.NodeInfo, a *absence) {
 	for uid := range a.pods {
 		if a.pods[uid] = find(info, uid); a.pods[uid] == nil {
@@ -126,14 +128,14 @@ func (n *nodes) info(node string) *framework.NodeInfo {
 	return i.(*framework.NodeInfo)
 }
 
-// edited gives a snapshot's node a generation that it had never before, neither here nor in the cache.
+// edited gives a node of the snapshot a generation that neither the snapshot nor the cache has used before.
 func (n *nodes) edited(info *framework.NodeInfo, a *absence) {
 	n.edits++
 	info.Generation = -n.edits
 	a.generation = info.Generation
 }
 
-// find is a pod on a node; nil if it is not there.
+// find returns the pod of this UID on a node; nil if it is not there.
 func find(info *framework.NodeInfo, uid types.UID) fwk.PodInfo {
 	for _, p := range info.Pods {
 		if p.GetPod().UID == uid {
@@ -143,7 +145,7 @@ func find(info *framework.NodeInfo, uid types.UID) fwk.PodInfo {
 	return nil
 }
 
-// put puts a pod on a node without asking whether it fits.
+// put puts a pod on a node without a check that it fits.
 func (n *nodes) put(p *core.Pod, node string) {
 	if p.Node == "" {
 		n.assume(p, node)
@@ -164,7 +166,7 @@ func (n *nodes) put(p *core.Pod, node string) {
 	}
 }
 
-// take takes a pod off a node.
+// take removes a pod from a node.
 func (n *nodes) take(ctx context.Context, p *core.Pod, node string) {
 	uid := types.UID(p.UID)
 	if p.Node == "" {
@@ -205,7 +207,7 @@ func (n *nodes) assume(p *core.Pod, node string) {
 	n.stale = true
 }
 
-// forget gives back the room of a pod that is assumed on behalf of the planner.
+// forget frees the room of a pod that the planner has assumed.
 func (n *nodes) forget(ctx context.Context, uid types.UID) {
 	pod := n.assumed[uid]
 	if pod == nil {
@@ -219,14 +221,14 @@ func (n *nodes) forget(ctx context.Context, uid types.UID) {
 	}
 }
 
-// fail makes the whole round void.
+// fail records the first error of a round, which voids the whole round.
 func (n *nodes) fail(err error) {
 	if n.err == nil {
 		n.err = err
 	}
 }
 
-// place puts a pod that waits on the best node for it.
+// place assumes a waiting pod on the best node for it.
 func (n *nodes) place(ctx context.Context, p *core.Pod, among func(string) bool) (node string, why func() string) {
 	n.refresh()
 	m := n.index.pods[types.UID(p.UID)]

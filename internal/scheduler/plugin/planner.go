@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// tick is how often deadlines are looked at.
+	// tick is the interval at which deadlines are checked.
 	tick = time.Second
-	// reviewEvery is how often everything is looked at without a known reason, in ticks.
+	// reviewEvery is the number of ticks after which all waiting groups are tried without a known reason.
 	reviewEvery = 30
 )
 
@@ -26,15 +26,15 @@ type popped struct {
 	err        error
 }
 
-// podRequest is what the scheduling goroutine asks for between two cycles.
+// podRequest is the scheduling goroutine's request for its next pod.
 type podRequest struct {
 	logger klog.Logger
 	reply  chan<- popped
 }
 
-// planner decides about groups between the scheduling cycles. It is one goroutine, run, which owns everything here: the
-// index of pods, groups and queues, the nodes, the attempts to bind gangs and the room that is kept. Others send it
-// messages. All methods run on that goroutine, except for those that say otherwise.
+// planner decides about groups between scheduling cycles. One goroutine, run, owns everything here: the index of
+// pods, groups and queues, the nodes, the attempts to bind gangs and the reservations. Other goroutines send it
+// messages. All methods run on that goroutine unless their comment names another one.
 type planner struct {
 	config     Config
 	handle     fwk.Handle
@@ -45,43 +45,45 @@ type planner struct {
 	synced     func() bool
 	conditions *conditions
 	evictions  *evictions
-	// rights is nil where everybody may use all queues.
+	// rights is nil if everybody may use all queues.
 	rights *rights
 
-	// inbox has what happened, in the order in which it did. calls come from goroutines that wait for their end, and
-	// come first.
+	// inbox holds events in the order in which they happened. Calls come from goroutines that wait for the result,
+	// and take precedence over events.
 	inbox *mailbox
 	calls chan func(context.Context)
-	// ended is closed when the planner answers no more.
+	// ended is closed when the planner stops answering.
 	ended chan struct{}
 
-	// request is that of the scheduling goroutine; nil while it is in a cycle, which the snapshot of the nodes belongs
-	// to then.
+	// request is the open request of the scheduling goroutine. It is nil during a scheduling cycle, which then owns
+	// the snapshot of the nodes.
 	request *podRequest
-	// leads: there has been a request, which there is not before this scheduler leads.
+	// leads means that the scheduling goroutine has asked for a pod. It asks only once this scheduler leads.
 	leads bool
-	// pop takes pods of other profiles out of the scheduler's queue; others is where they come from there.
+	// pop takes a pod of another profile out of the scheduler's queue. The feeder passes these pods on through
+	// others.
 	pop    func(klog.Logger) (*framework.QueuedPodInfo, error)
 	others chan popped
 
-	// ready are pods with a node that wait for their scheduling cycle; last is the one that has it.
+	// ready are the pods with a planned node that wait for their scheduling cycle. Last is the assignment of the
+	// current or last cycle.
 	ready []*member
 	last  *assignment
-	// gathering are the attempts of which some pods are at Permit and others are not.
+	// gathering are the attempts with some pods at Permit and others missing.
 	gathering []*attempt
-	// nextFull is when groups that did not fit may be tried again; due: there are some.
+	// nextFull is when groups that did not fit may be tried again. Due means that there are such groups.
 	nextFull time.Time
 	due      bool
 }
 
-// newPlanner makes a planner that knows of nothing yet.
+// newPlanner returns a planner with an empty index.
 func newPlanner(handle fwk.Handle, config Config) *planner {
 	pl := &planner{config: config, handle: handle, inbox: newMailbox(), calls: make(chan func(context.Context)), ended: make(chan struct{}), others: make(chan popped)}
 	pl.index = newIndex(pl.completed)
 	return pl
 }
 
-// run is the planner's goroutine.
+// run is the planner's goroutine. It ends with ctx.
 func (pl *planner) run(ctx context.Context) {
 	var feeder sync.WaitGroup
 	defer feeder.Wait()
@@ -121,8 +123,8 @@ func (pl *planner) run(ctx context.Context) {
 	}
 }
 
-// read does what the messages say that have come so far. Calls do not wait for all of them: a scheduling cycle does
-// then.
+// read handles the messages that have arrived so far. It handles calls between them, because a scheduling cycle waits
+// for each call.
 func (pl *planner) read(ctx context.Context) {
 	for _, message := range pl.inbox.take() {
 		message()
@@ -134,8 +136,8 @@ func (pl *planner) read(ctx context.Context) {
 	}
 }
 
-// serve answers the scheduling goroutine if it waits and there is a pod with a node, or a round finds a node for one. A
-// round sees what has happened until it begins.
+// serve answers the open request of the scheduling goroutine with a pod that has a node. It runs rounds while there
+// is no such pod and a round is requested.
 func (pl *planner) serve(ctx context.Context) {
 	for pl.request != nil && !pl.handOut(ctx) && pl.index.woken && ctx.Err() == nil {
 		pl.index.woken = false
@@ -145,11 +147,11 @@ func (pl *planner) serve(ctx context.Context) {
 }
 
 func (pl *planner) answer(pod popped) {
-	pl.request.reply <- pod // it has room for one
+	pl.request.reply <- pod // the channel is buffered, so this does not block
 	pl.request = nil
 }
 
-// sleep is how long nothing is to be done unless something happens.
+// sleep returns how long the planner has nothing to do unless a message arrives.
 func (pl *planner) sleep(now time.Time) time.Duration {
 	at := pl.index.alarm
 	if pl.due && (at.IsZero() || pl.nextFull.Before(at)) {
@@ -161,7 +163,7 @@ func (pl *planner) sleep(now time.Time) time.Duration {
 	return max(0, at.Sub(now))
 }
 
-// tick looks at what time brings about.
+// tick checks deadlines; n is the number of the tick.
 func (pl *planner) tick(n int, now time.Time) {
 	switch {
 	case !pl.leads:
@@ -173,8 +175,8 @@ func (pl *planner) tick(n int, now time.Time) {
 	pl.overdue(now)
 }
 
-// feed takes pods of other profiles out of the scheduler's queue. It is a goroutine of its own, for the queue has it
-// wait.
+// feed takes pods of other profiles out of the scheduler's queue. It runs on its own goroutine because the queue
+// blocks.
 func (pl *planner) feed(ctx context.Context, logger klog.Logger) {
 	for {
 		info, err := pl.pop(logger)
@@ -189,8 +191,8 @@ func (pl *planner) feed(ctx context.Context, logger klog.Logger) {
 	}
 }
 
-// call has the planner do something and waits for that. It runs on the goroutine of the caller, and returns false if
-// the planner has ended.
+// call runs do on the planner's goroutine and waits for it. It runs on the goroutine of the caller, and returns false
+// if the planner has ended.
 func (pl *planner) call(do func(context.Context)) bool {
 	done := make(chan struct{})
 	select {
@@ -202,11 +204,11 @@ func (pl *planner) call(do func(context.Context)) bool {
 	}
 }
 
-// next is the pod of the next scheduling cycle. It runs on the scheduling goroutine.
+// next returns the pod for the next scheduling cycle. It runs on the scheduling goroutine.
 func (pl *planner) next(ctx context.Context, logger klog.Logger) popped {
 	reply := make(chan popped, 1)
 	if !pl.call(func(ctx context.Context) {
-		pl.settleLast()
+		pl.finishLast()
 		pl.request, pl.leads = &podRequest{logger, reply}, true
 		pl.handOut(ctx)
 	}) {

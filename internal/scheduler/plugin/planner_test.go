@@ -141,7 +141,7 @@ func TestPermitWaitsByGangSize(t *testing.T) {
 		if status, timeout := r.arrive(r.last, now); status.Code() != fwk.Wait || !now.Add(timeout).After(a.deadline) {
 			t.Fatalf("%v, %s: the framework's bound does not come after the planner's", status, timeout)
 		}
-		r.settleLast()
+		r.finishLast()
 		now = now.Add(30 * time.Second)
 	}
 	now = now.Add(-time.Minute)

@@ -19,35 +19,34 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// Name of the plugin.
+// Name is the name of the plugin.
 const Name = "T9kGang"
 
 var everything = labels.Everything()
 
 // Config are the settings of the plugin.
 type Config struct {
-	// ReserveAfter is how long a group waits until room is kept for it.
+	// ReserveAfter is how long a group waits before room is reserved for it.
 	ReserveAfter time.Duration
-	// Grace is how long a gang may stay partly bound before what runs of it is evicted.
+	// Grace is how long a gang may stay partly bound before its pods are evicted.
 	Grace time.Duration
-	// TopologyLabel is the node label that names topology domains; empty: there are none.
+	// TopologyLabel is the node label that names topology domains; empty if there are none.
 	TopologyLabel string
 }
 
-// Plugin is the part that the scheduling framework calls. It asks the planner, which decides, and holds nothing that
-// the planner knows.
+// Plugin is the part that the scheduling framework calls. It asks the planner and has no state of groups of its own.
 type Plugin struct {
 	handle  fwk.Handle
 	planner *planner
 	queued  *queuedPods
-	// current is what the planner gave to the scheduling cycle that runs; nil: a pod of another profile. It belongs to
-	// the scheduling goroutine.
+	// current is the assignment of the running scheduling cycle; nil for a pod of another profile. It belongs to the
+	// scheduling goroutine.
 	current *assignment
 
 	binder  fwk.BindPlugin
 	binding *semaphore.Weighted
 
-	// stop ends the goroutines that the plugin has started, which are in background.
+	// stop ends the goroutines that the plugin has started. Background counts them.
 	stop       context.CancelFunc
 	background sync.WaitGroup
 }
@@ -62,7 +61,7 @@ var (
 	_ fwk.BindPlugin        = &Plugin{}
 )
 
-// New makes the plugin of a profile. Its planner runs once the scheduler has been attached.
+// New returns the plugin of a profile. Its planner runs once the scheduler has been attached.
 func New(ctx context.Context, handle fwk.Handle, config Config) (*Plugin, error) {
 	binder, err := newBinder(ctx, handle)
 	if err != nil {
@@ -76,13 +75,13 @@ func New(ctx context.Context, handle fwk.Handle, config Config) (*Plugin, error)
 	return p, nil
 }
 
-// newPlugin makes a plugin that knows of nothing yet.
+// newPlugin returns a plugin whose planner has an empty index.
 func newPlugin(handle fwk.Handle, binder fwk.BindPlugin, config Config) *Plugin {
 	return &Plugin{handle: handle, planner: newPlanner(handle, config), queued: &queuedPods{pods: map[types.UID]*corev1.Pod{}},
 		binder: binder, binding: semaphore.NewWeighted(bindings), stop: func() {}}
 }
 
-// attach makes a scheduler take its pods from the planner, and starts the planner.
+// attach makes the scheduler take its pods from the planner, and starts the planner.
 func (p *Plugin) attach(ctx context.Context, sched *scheduler.Scheduler, n *nodes) {
 	pl := p.planner
 	pl.pop = sched.NextPod
@@ -98,20 +97,21 @@ func (p *Plugin) attach(ctx context.Context, sched *scheduler.Scheduler, n *node
 	p.background.Go(func() { pl.run(ctx) })
 }
 
-// connect puts a planningQueue in the place of a scheduler's queue, and gives the planner its nodes.
+// connect replaces the scheduler's queue by a planningQueue, and gives the planner its nodes.
 func (p *Plugin) connect(sched *scheduler.Scheduler, n *nodes) {
 	p.planner.nodes, p.planner.queue = n, &planningQueue{sched.SchedulingQueue, p.queued, p.planner}
 	sched.SchedulingQueue = p.planner.queue
 }
 
-// Close ends what the plugin has started, and waits for it. The scheduler calls it when it has closed its queue.
+// Close ends the goroutines that the plugin has started, and waits for them. The scheduler calls it after it has
+// closed its queue.
 func (p *Plugin) Close() error {
 	p.stop()
 	p.background.Wait()
 	return nil
 }
 
-// factory lets the scheduler make the plugin, and keeps it.
+// factory returns the function by which the scheduler makes the plugin. The function appends each plugin to made.
 func factory(config Config, made *[]*Plugin) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 	return func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		p, err := New(ctx, handle, config)
@@ -126,14 +126,14 @@ func factory(config Config, made *[]*Plugin) func(context.Context, runtime.Objec
 // Name implements fwk.Plugin.
 func (p *Plugin) Name() string { return Name }
 
-// EventsToRegister names no events: pods that are held back stay so until a plan has a node for them. Without it each
-// event would have the queue look at each of them.
+// EventsToRegister names no events, because pods are held back until a plan has a node for them. Without this method,
+// the queue would examine each of them at every event.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return nil, nil
 }
 
-// PreEnqueue holds pods back until a plan has a node for them. They are in the queue to be taken out at once, or
-// because a scheduling cycle has failed.
+// PreEnqueue holds pods back until a plan has a node for them. A pod enters the queue only for its scheduling cycle,
+// or after one has failed.
 func (p *Plugin) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
 	if p.queued.isTaken(pod.UID) {
 		return nil
@@ -141,7 +141,7 @@ func (p *Plugin) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "waits until its group is planned")
 }
 
-// assigned is what the planner gave to the cycle of a pod; nil: nothing.
+// assigned returns the assignment of a pod's scheduling cycle; nil if there is none.
 func (p *Plugin) assigned(pod *corev1.Pod) *assignment {
 	if p.current == nil || p.current.pod.UID != pod.UID {
 		return nil
@@ -149,7 +149,7 @@ func (p *Plugin) assigned(pod *corev1.Pod) *assignment {
 	return p.current
 }
 
-// PreFilter gives a pod the node that is planned for it.
+// PreFilter restricts a pod to its planned node.
 func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if isPlanned(state) {
 		return nil, fwk.NewStatus(fwk.Skip)
@@ -165,7 +165,7 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 // PreFilterExtensions implements fwk.PreFilterPlugin.
 func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// Filter keeps a pod off all nodes but the planned one, also where another one is nominated for it.
+// Filter rejects all nodes but the planned one, even if another one is nominated for the pod.
 func (p *Plugin) Filter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, info fwk.NodeInfo) *fwk.Status {
 	if as := p.assigned(pod); as != nil && as.node == info.Node().Name {
 		return nil
@@ -173,20 +173,21 @@ func (p *Plugin) Filter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, in
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node(s) are not the planned one")
 }
 
-// Reserve implements fwk.ReservePlugin: the index has had the pod on its node since the plan was made.
+// Reserve implements fwk.ReservePlugin. It has nothing to do, because the index counts the pod since the plan was
+// made.
 func (p *Plugin) Reserve(context.Context, fwk.CycleState, *corev1.Pod, string) *fwk.Status {
 	return nil
 }
 
-// Unreserve is called when a pod that had got through its scheduling cycle is not bound, on the goroutine that binds
-// it.
+// Unreserve implements fwk.ReservePlugin. The framework calls it on the binding goroutine if a pod passed its
+// scheduling cycle and is not bound.
 func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ string) {
-	if as := assignedIn(state); as != nil { // the planner takes back itself what it has placed
+	if as := assignedIn(state); as != nil { // planned states have no assignment: the planner undoes its own placements
 		p.planner.inbox.post(func() { p.planner.unbound(as) })
 	}
 }
 
-// Permit is the barrier at which the pods of a gang wait for one another.
+// Permit makes the pods of a gang wait for one another.
 func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) (status *fwk.Status, timeout time.Duration) {
 	as := p.assigned(pod)
 	if as == nil {

@@ -13,14 +13,14 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/core"
 )
 
-// ours tells whether a pod is one that the t9k-scheduler places.
+// ours reports whether the t9k-scheduler places a pod.
 func ours(pod *corev1.Pod) bool { return pod.Spec.SchedulerName == scheduling.SchedulerName }
 
 func requestsOf(pod *corev1.Pod) core.Resources {
 	return amounts(resource.PodRequests(pod, resource.PodResourcesOptions{}))
 }
 
-// amounts counts CPUs in thousandths and everything else in its own unit.
+// amounts converts a resource list: CPUs in thousandths, and everything else in its own unit.
 func amounts(list corev1.ResourceList) core.Resources {
 	r := make(core.Resources, len(list))
 	for name, q := range list {
@@ -33,8 +33,8 @@ func amounts(list corev1.ResourceList) core.Resources {
 	return r
 }
 
-// shapeOf is the same for pods that need the same room on the same nodes. Pods that look at other pods, at volumes or at ports
-// of their node have none.
+// shapeOf returns a string that is equal for pods that need the same room on the same nodes. It is empty for pods
+// whose placement depends on other pods, on volumes or on host ports.
 func shapeOf(pod *corev1.Pod, requests core.Resources) string {
 	s := &pod.Spec
 	if s.Affinity != nil || len(s.TopologySpreadConstraints) > 0 || len(s.ResourceClaims) > 0 || s.NodeName != "" {
@@ -44,7 +44,7 @@ func shapeOf(pod *corev1.Pod, requests core.Resources) string {
 		return ""
 	}
 	var b strings.Builder
-	if s.Priority != nil { // room that is nominated for others counts by priority
+	if s.Priority != nil { // a filter counts the room of nominated pods by priority
 		fmt.Fprintf(&b, "%d:", *s.Priority)
 	}
 	for _, name := range sortedNames(requests) {
@@ -77,7 +77,7 @@ func sortedNames[K ~string, V any](m map[K]V) []K {
 	return names
 }
 
-// queueLabel is the queue that a pod names, or the default one.
+// queueLabel returns the queue that a pod names, or the default queue.
 func queueLabel(pod *corev1.Pod) string {
 	if q := pod.Labels[scheduling.LabelQueue]; q != "" {
 		return q

@@ -7,18 +7,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// queuedPods are the pods that the scheduler's queue has been given, which happens at another time than the planner
-// hears of them. A gang is planned only when all of its pods have come here, for only then can they be handed out. It
-// belongs to the queue, which several goroutines use, and has a lock of its own.
+// queuedPods are the pods that the scheduler's queue has received. The planner's informers may see them at another
+// time. A gang is planned only when all of its pods are here, because only then can they be handed out. Several
+// goroutines use the queue, so it has a lock.
 type queuedPods struct {
 	mu sync.Mutex
-	// pods are nil once they are in the scheduler's queue.
+	// pods has a nil value for pods that are in the scheduler's queue.
 	pods map[types.UID]*corev1.Pod
-	// taken is the pod that is being taken out of that queue.
+	// taken is the pod that is being taken out of the scheduler's queue.
 	taken types.UID
 }
 
-// keep keeps a new pod, or the new version of one that is kept. It returns false for one that is in the scheduler's
+// keep stores a new pod, or a new version of a stored one. It returns false for kept if the pod is in the scheduler's
 // queue.
 func (q *queuedPods) keep(pod *corev1.Pod) (kept, fresh bool) {
 	q.mu.Lock()
@@ -31,7 +31,7 @@ func (q *queuedPods) keep(pod *corev1.Pod) (kept, fresh bool) {
 	return true, !known
 }
 
-// release gives up a pod that is kept, since it goes into the scheduler's queue; nil if it is not kept.
+// release removes and returns a stored pod that goes into the scheduler's queue; nil if it is not stored.
 func (q *queuedPods) release(uid types.UID) *corev1.Pod {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -48,7 +48,7 @@ func (q *queuedPods) remove(uid types.UID) {
 	delete(q.pods, uid)
 }
 
-// all tells whether all pods of a group that wait have arrived.
+// all reports whether all waiting pods of a group are here.
 func (q *queuedPods) all(g *group) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -63,7 +63,7 @@ func (q *queuedPods) all(g *group) bool {
 	return true
 }
 
-// setTaken notes which pod is being taken out of the scheduler's queue; none if uid is empty.
+// setTaken sets the pod that is being taken out of the scheduler's queue; empty for none.
 func (q *queuedPods) setTaken(uid types.UID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -13,23 +13,23 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/core"
 )
 
-// FieldManager owns the condition GroupScheduled of PodGroups.
+// FieldManager is the field manager that owns the condition GroupScheduled of PodGroups.
 const FieldManager = "t9k-scheduler"
 
-// quiet is how long a message whose reason stays the same is not written again.
+// quiet is the minimum interval between writes of a message whose reason stays the same.
 const quiet = 10 * time.Second
 
-// settling is how long pods that a new group lacks are not reported.
+// settling is how long missing pods of a new group are not reported.
 const settling = 2 * time.Second
 
-// groupReport is what the condition of a group says.
+// groupReport is the content of a group's condition.
 type groupReport struct {
 	status          metav1.ConditionStatus
 	reason, message string
 	at, changed     time.Time
 }
 
-// groupReportOf is what was last reported of a group, by the scheduler that led before.
+// groupReportOf returns what the condition of a PodGroup reports, which an earlier leader may have written.
 func groupReportOf(pg *scheduling.PodGroup) groupReport {
 	for _, c := range pg.Status.Conditions {
 		if c.Type == scheduling.GroupScheduled {
@@ -39,14 +39,14 @@ func groupReportOf(pg *scheduling.PodGroup) groupReport {
 	return groupReport{}
 }
 
-// report says why a group waits: in the group's condition, unless its minimum runs, and on its pods.
+// report writes why a group waits: to its condition if the group still has to start, and to its pods.
 func (pl *planner) report(g *group, d *core.Decision, now time.Time) {
 	if d.Reason == core.Scheduled {
 		return
 	}
 	if d.Reason == core.NotEnoughMembers && now.Sub(g.core.Created) < settling {
 		g.reportAt = g.core.Created.Add(settling)
-		return // its pods are just being made
+		return // the controller is still creating its pods
 	}
 	if !d.Extra && !g.single && !g.core.Complete {
 		pl.reportGroup(g, metav1.ConditionFalse, string(d.Reason), d.Message, now)
@@ -56,8 +56,8 @@ func (pl *planner) report(g *group, d *core.Decision, now time.Time) {
 	pl.reportPods(g, podReason(d), d.Message, now)
 }
 
-// podReason is the reason of the condition PodScheduled of pods that wait. Autoscalers add nodes for pods that are
-// Unschedulable, so none is for whose start more nodes do nothing.
+// podReason returns the reason of the condition PodScheduled of waiting pods. Autoscalers add nodes for Unschedulable
+// pods, so it returns another reason if more nodes do not help.
 func podReason(d *core.Decision) string {
 	if d.LacksNodes {
 		return corev1.PodReasonUnschedulable
@@ -65,8 +65,8 @@ func podReason(d *core.Decision) string {
 	return string(d.Reason)
 }
 
-// reportPods says on the pods of a group that wait why they do. Messages of a group that starts as a whole point to its
-// condition, so that a pod costs a write only when its reason changes.
+// reportPods writes to the waiting pods of a group why they wait. If the group starts as a whole, the message points
+// to the group's condition, so that a pod costs a write only when its reason changes.
 func (pl *planner) reportPods(g *group, reason, message string, now time.Time) {
 	for _, o := range g.core.Pods {
 		m := pl.index.pods[types.UID(o.UID)]
@@ -74,7 +74,7 @@ func (pl *planner) reportPods(g *group, reason, message string, now time.Time) {
 			continue
 		}
 		if m.lastReported == (podReport{}) {
-			m.lastReported = podReportOf(m.pod) // by the scheduler that led before
+			m.lastReported = podReportOf(m.pod) // an earlier leader may have written it
 		}
 		if m.lastReported.reason == reason && m.lastReported.message == message {
 			continue
@@ -90,13 +90,13 @@ func (pl *planner) reportPods(g *group, reason, message string, now time.Time) {
 	}
 }
 
-// podReport is why a pod waits, as its condition says.
+// podReport is the content of a pod's condition PodScheduled.
 type podReport struct {
 	reason, message string
 	at              time.Time
 }
 
-// podReportOf is what was last reported of a pod.
+// podReportOf returns what the condition of a pod reports.
 func podReportOf(pod *corev1.Pod) podReport {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
@@ -106,8 +106,8 @@ func podReportOf(pod *corev1.Pod) podReport {
 	return podReport{}
 }
 
-// completed reports of a group that its minimum is bound, or that it is not any more, for none of its pods runs. A
-// scheduler that starts anew goes by it.
+// completed reports that the minimum of a group is bound, or that none of its pods has started. A new leader reads
+// this from the condition.
 func (pl *planner) completed(g *group) {
 	switch {
 	case g.single || g.spec == nil:
@@ -124,7 +124,7 @@ func (pl *planner) reportFailure(g *group, why string) {
 	}
 }
 
-// reportGroup has the condition of a group written, if it says something new.
+// reportGroup queues a write of the group's condition if it has changed.
 func (pl *planner) reportGroup(g *group, status metav1.ConditionStatus, reason, message string, now time.Time) {
 	s := &g.lastReported
 	if s.status == status && s.reason == reason && s.message == message {

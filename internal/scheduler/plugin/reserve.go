@@ -9,11 +9,11 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// plannedKey marks the state of a pod that the planner places, as opposed to that of a scheduling cycle: the plugin's
-// own methods, which the framework calls for both, leave it to the planner.
+// plannedKey marks the cycle state of a pod that the planner places. The plugin's own methods, which the framework
+// calls for these states and for those of scheduling cycles, do nothing for a marked one.
 const plannedKey fwk.StateKey = Name + "/planned"
 
-// assignedKey is where the state of a scheduling cycle has the pod's assignment.
+// assignedKey is the key of the assignment in the state of a scheduling cycle.
 const assignedKey fwk.StateKey = Name + "/assigned"
 
 type plannedMark struct{}
@@ -21,7 +21,7 @@ type plannedMark struct{}
 // Clone implements fwk.StateData.
 func (plannedMark) Clone() fwk.StateData { return plannedMark{} }
 
-// planningState is the state of a pod that the planner places.
+// planningState returns a cycle state for a pod that the planner places.
 func planningState() fwk.CycleState {
 	state := framework.NewCycleState()
 	state.Write(plannedKey, plannedMark{})
@@ -33,7 +33,7 @@ func isPlanned(state fwk.CycleState) bool {
 	return err == nil
 }
 
-// assignedIn is the assignment of the pod whose cycle has that state; nil if there is none.
+// assignedIn returns the assignment in the state of a scheduling cycle; nil if there is none.
 func assignedIn(state fwk.CycleState) *assignment {
 	data, err := state.Read(assignedKey)
 	if err != nil {
@@ -43,7 +43,7 @@ func assignedIn(state fwk.CycleState) *assignment {
 	return as
 }
 
-// reserves tells whether a pod needs more than room on its node, which only one pod can have.
+// reserves reports whether a pod needs volumes or devices that only one pod can have.
 func reserves(pod *corev1.Pod) bool {
 	if len(pod.Spec.ResourceClaims) > 0 {
 		return true
@@ -56,8 +56,8 @@ func reserves(pod *corev1.Pod) bool {
 	return false
 }
 
-// reserve has the profile's plugins set aside the volumes and devices of a pod that is assumed, so that the next pod of
-// a plan does not count on them.
+// reserve runs the profile's Reserve plugins for an assumed pod. They hold its volumes and devices, so that the next
+// pod of the plan does not count on them.
 func (n *nodes) reserve(ctx context.Context, state fwk.CycleState, uid types.UID) *fwk.Status {
 	pod := n.assumed[uid]
 	if pod == nil || !reserves(pod) {
@@ -67,7 +67,7 @@ func (n *nodes) reserve(ctx context.Context, state fwk.CycleState, uid types.UID
 	return n.profile.RunReservePluginsReserve(ctx, state, pod, pod.Spec.NodeName)
 }
 
-// unreserve takes back what reserve did.
+// unreserve undoes reserve.
 func (n *nodes) unreserve(ctx context.Context, pod *corev1.Pod) {
 	if state := n.reserved[pod.UID]; state != nil {
 		delete(n.reserved, pod.UID)

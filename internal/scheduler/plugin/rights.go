@@ -17,24 +17,25 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// answerTTL is how long an answer of the API server about somebody's right counts.
+// answerTTL is how long an answer of the API server about a right stays valid.
 const answerTTL = 10 * time.Second
 
-// rights tells who may use which queue: whoever asks from a namespace that it selects, and users with the verb "use" on it. It is
-// asked about groups that have not started; what it does not know yet it asks the API server.
+// rights decides who may use which queue: all authors in the namespaces that the queue selects, and users with the
+// verb "use" on the queue. The planner asks about groups that have not started. Rights asks the API server for
+// answers that it does not have.
 type rights struct {
 	namespaces corelisters.NamespaceLister
 	reviews    authorizationclient.SubjectAccessReviewInterface
-	// answered is called when there is an answer.
+	// answered is called when an answer has arrived.
 	answered func()
-	// reviewQueue asks the API server; the values are user and groups.
+	// reviewQueue sends questions to the API server. The values are the user and their groups.
 	reviewQueue *latestQueue[question, []string]
 
 	mu      sync.Mutex
 	answers map[question]answer
 }
 
-// question is whether somebody, as scheduling.AnnotationRequestedBy tells who, may use a queue.
+// question asks whether a person may use a queue. By is a value of scheduling.AnnotationRequestedBy.
 type question struct{ by, queue string }
 
 type answer struct {
@@ -48,7 +49,7 @@ func newRights(namespaces corelisters.NamespaceLister, reviews authorizationclie
 	return r
 }
 
-// selects tells whether everybody in a namespace may use a queue.
+// selects reports whether a queue admits everybody in a namespace.
 func (r *rights) selects(q *queue, namespace string) bool {
 	if q.users == nil {
 		return false
@@ -57,8 +58,8 @@ func (r *rights) selects(q *queue, namespace string) bool {
 	return err == nil && q.users.Matches(labels.Set(ns.Labels))
 }
 
-// fault says why what somebody asked for may not start in a queue that does not select the namespace; empty: it may. It is not known
-// until the API server has answered.
+// fault returns why a request may not start in a queue that does not select its namespace; empty if it may. Known is
+// false until the API server has answered.
 func (r *rights) fault(q *queue, namespace, by string, now time.Time) (why string, known bool) {
 	var who []string
 	if err := json.Unmarshal([]byte(by), &who); err != nil || len(who) == 0 {
@@ -103,8 +104,8 @@ func (r *rights) review(ctx context.Context, q question, who []string) error {
 	return nil
 }
 
-// admit notes on a group, or on each of its pods that waits, whether who asked for it may use the queue. It returns false while that
-// is not known.
+// admit sets on a group, or on each of its waiting pods, whether the author may use the queue. It returns false while
+// that is unknown.
 func (x *index) admit(g *group, r *rights, now time.Time) (known bool) {
 	q := x.queues[g.queue()]
 	free := r == nil || q == nil || r.selects(q, g.key.Namespace)
@@ -137,19 +138,20 @@ func (x *index) admit(g *group, r *rights, now time.Time) (known bool) {
 	return known
 }
 
-// jobFault says why the job that a group is of may not use its queue; empty if it may. The operator made the pods.
+// jobFault returns why the job of a group may not use its queue; empty if it may. It does not check the author of the
+// pods, which is the operator.
 func (g *group) jobFault(q *queue, free bool, fault func(metav1.Object) string) string {
 	switch {
 	case g.spec.Annotations[scheduling.AnnotationRequestedBy] != "":
 		return fault(g.spec)
-	case !free && g.core.Created.Before(q.created): // else the author of the job was asked for the right
+	case !free && g.core.Created.Before(q.created): // admission checked the author of a younger job
 		return fmt.Sprintf("queue %s is not for namespace %s, which its namespaceSelector does not select, and is younger than the job, "+
 			"whose author was not asked for the right to use it: create the job again, or choose another queue", q.core.Name, g.key.Namespace)
 	}
 	return ""
 }
 
-// answered has the groups tried whose rights were not known.
+// answered marks the groups whose rights were unknown to be tried.
 func (x *index) answered() {
 	for g := range x.waiting {
 		if g.asking {

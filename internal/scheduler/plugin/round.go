@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// batch is about how many pods are planned before they are handed out.
+	// batch is about how many pods one round plans.
 	batch = 128
-	// fullShare is how many times as long as a round took that looked at everything, the next such one waits.
+	// fullShare is the ratio of the pause after a full round to the duration of the round.
 	fullShare = 19
-	// longestPause bounds that wait.
+	// longestPause is the upper bound of that pause.
 	longestPause = 5 * time.Second
-	// syncPoll is how often it is looked whether all caches are filled.
+	// syncPoll is the interval at which the planner checks whether all caches have synced.
 	syncPoll = 20 * time.Millisecond
 )
 
-// round decides about the groups that wait, and makes tickets for the pods that get a node.
+// round decides about the waiting groups, and makes the pods that get a node ready for their scheduling cycles.
 func (pl *planner) round(ctx context.Context) {
-	if !pl.synced() { // nothing is decided before everything that runs is known
+	if !pl.synced() { // without the running pods, the quotas and the room would be wrong
 		pl.nextFull, pl.due = time.Now().Add(syncPoll), true
 		return
 	}
@@ -68,8 +68,9 @@ func (pl *planner) round(ctx context.Context) {
 	}
 }
 
-// choose lists the groups of a round, by name: those to be tried, and those for which room is kept, which are skipped
-// if they are not to be tried. A full round tries groups again that did not fit; between two of these they wait.
+// choose returns the groups of a round by name: the groups to try, and groups with a reservation, which are skipped
+// if they are not to be tried. A full round also tries groups that did not fit before and have not changed; nextFull
+// limits how often that happens.
 func (pl *planner) choose(now time.Time) (groups []*core.Group, skipped map[*core.Group]bool, full bool) {
 	x := pl.index
 	skipped, pl.due, x.alarm = map[*core.Group]bool{}, false, time.Time{}
@@ -89,7 +90,7 @@ func (pl *planner) choose(now time.Time) (groups []*core.Group, skipped map[*cor
 	return groups, skipped, full
 }
 
-// tries tells whether a group is to be tried now.
+// tries reports whether to try a group now.
 func (pl *planner) tries(g *group, now time.Time) bool {
 	x := pl.index
 	switch {
@@ -105,10 +106,10 @@ func (pl *planner) tries(g *group, now time.Time) bool {
 	return pl.queue.pods.all(g) && x.admit(g, pl.rights, now)
 }
 
-// byName orders groups, of which no two have the same name: a round decides alike whatever order events came in.
+// byName compares groups by their name, which is unique, so that a round does not depend on the order of events.
 func byName(a, b *core.Group) int { return cmp.Compare(a.Name, b.Name) }
 
-// cluster is what the round sees.
+// cluster returns the input of a round.
 func (pl *planner) cluster(ctx context.Context, now time.Time, groups []*core.Group) *core.Cluster {
 	x := pl.index
 	c := &core.Cluster{Queues: make(map[string]*core.Queue, len(x.queues)), Groups: groups, Nodes: pl.nodes.within(ctx), Now: now,
@@ -139,7 +140,7 @@ func (pl *planner) cluster(ctx context.Context, now time.Time, groups []*core.Gr
 	return c
 }
 
-// domains tells core about topology, if a label for it is configured.
+// domains sets the topology domains of the round's input, if a label is configured.
 func (pl *planner) domains(c *core.Cluster) {
 	label := pl.config.TopologyLabel
 	if label == "" {
@@ -161,8 +162,8 @@ func (pl *planner) domains(c *core.Cluster) {
 	c.Domains = sortedNames(seen)
 }
 
-// releaseReservations takes room back that was kept, for the round gives it anew, and drops that of groups that have
-// changed.
+// releaseReservations frees the room of all reservations, because the round places them again. It drops reservations
+// whose pods or nodes have changed.
 func (pl *planner) releaseReservations(ctx context.Context) {
 	for g := range pl.index.waiting {
 		h := g.core.Reservation
@@ -186,7 +187,7 @@ func (n *nodes) exists(node string) bool {
 	return err == nil
 }
 
-// discard undoes what a round has done that the scheduler's cache did not follow, and has it done again.
+// discard undoes a round whose changes the scheduler's cache refused, and schedules another round.
 func (pl *planner) discard(ctx context.Context, result core.Result) {
 	klog.ErrorS(pl.nodes.err, "A round of planning came to nothing")
 	for uid := range pl.nodes.assumed {
@@ -200,7 +201,7 @@ func (pl *planner) discard(ctx context.Context, result core.Result) {
 	pl.due = true
 }
 
-// carryOut makes a decision real.
+// carryOut executes a decision.
 func (pl *planner) carryOut(d *core.Decision, now time.Time) {
 	x := pl.index
 	g := x.groups[d.Group.Name]
@@ -211,7 +212,7 @@ func (pl *planner) carryOut(d *core.Decision, now time.Time) {
 		for _, at := range gang {
 			m := x.pods[types.UID(at.Pod.UID)]
 			x.place(m, at.Node)
-			if pl.conditions.pods.drop(m.pod.UID) { // it does not wait any more
+			if pl.conditions.pods.drop(m.pod.UID) { // the pod no longer waits
 				m.lastReported = podReport{}
 			}
 			m.attempt = a

@@ -10,25 +10,25 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// planningQueue is the scheduler's queue without the pods that wait for a plan: at each event it goes over all pods
-// that it has, and of these no event makes one fit without a plan.
+// planningQueue is the scheduler's queue without the pods that wait for a plan. The scheduler's queue goes through
+// all of its pods at each event, and no event makes these pods fit without a plan.
 //
-// The planner is told of each event that may let pods fit, when the scheduler's cache has taken the event in. The
-// planner's own informers may hear of the event before that, and a round would not see yet what it brought about.
+// planningQueue passes events that may let pods fit to the planner after the scheduler's cache has processed them.
+// The planner's own informers may see the event earlier, when a round would not see its effect yet.
 type planningQueue struct {
 	internalqueue.SchedulingQueue
 	pods    *queuedPods
 	planner *planner
 }
 
-// Add implements the queue.
+// Add implements SchedulingQueue.
 func (q *planningQueue) Add(ctx context.Context, pod *corev1.Pod) {
 	if !q.keep(pod) {
 		q.SchedulingQueue.Add(ctx, pod)
 	}
 }
 
-// Update implements the queue.
+// Update implements SchedulingQueue.
 func (q *planningQueue) Update(ctx context.Context, old, pod *corev1.Pod) {
 	if !q.keep(pod) {
 		q.SchedulingQueue.Update(ctx, old, pod)
@@ -46,32 +46,32 @@ func (q *planningQueue) keep(pod *corev1.Pod) bool {
 	return kept
 }
 
-// Delete implements the queue.
+// Delete implements SchedulingQueue.
 func (q *planningQueue) Delete(pod *corev1.Pod) {
 	q.pods.remove(pod.UID)
 	q.SchedulingQueue.Delete(pod)
 }
 
-// take takes out a pod for its scheduling cycle; nil if it is not there any more. PreEnqueue lets it through only
-// meanwhile.
+// take removes a pod from the queue for its scheduling cycle; nil if it is no longer there. PreEnqueue lets the pod
+// pass only during this call.
 func (q *planningQueue) take(ctx context.Context, logger klog.Logger, pod *corev1.Pod) *framework.QueuedPodInfo {
 	if kept := q.pods.release(pod.UID); kept != nil {
-		q.SchedulingQueue.Add(klog.NewContext(ctx, logger), kept) // held back, so that nobody else pops it
+		q.SchedulingQueue.Add(klog.NewContext(ctx, logger), kept) // PreEnqueue holds the pod back, so that no other caller pops it
 	}
 	q.pods.setTaken(pod.UID)
 	defer q.pods.setTaken("")
 	return q.PopSpecificPod(logger, pod)
 }
 
-// MoveAllToActiveOrBackoffQueue implements the queue.
+// MoveAllToActiveOrBackoffQueue implements SchedulingQueue.
 func (q *planningQueue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk.ClusterEvent, old, obj any, check internalqueue.PreEnqueueCheck) {
 	q.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, event, old, obj, check)
-	if x := q.planner.index; mayMakeRoom(event) || brings(event) {
+	if x := q.planner.index; mayMakeRoom(event) || mayAttract(event) {
 		q.planner.inbox.post(func() { x.wakeFor(event) })
 	}
 }
 
-// mayMakeRoom tells of events that may let a pod fit because something has gone.
+// mayMakeRoom reports whether an event may let a pod fit because something has gone.
 func mayMakeRoom(event fwk.ClusterEvent) bool {
 	const makesRoom = fwk.Delete | fwk.UpdatePodScaleDown
 	switch event.Resource {
@@ -83,13 +83,13 @@ func mayMakeRoom(event fwk.ClusterEvent) bool {
 	return true
 }
 
-// brings tells of events that may let a pod fit because another one has come that attracts it.
-func brings(event fwk.ClusterEvent) bool {
+// mayAttract reports whether an event may let a pod fit because another pod has come that attracts it.
+func mayAttract(event fwk.ClusterEvent) bool {
 	return event.Resource == framework.EventAssignedPodAdd.Resource && event.ActionType != fwk.Update &&
 		event.ActionType&(fwk.Add|fwk.UpdatePodLabel) != 0
 }
 
-// wakeFor wakes the groups that wait, if the event may let one of them fit.
+// wakeFor requests a round that tries all waiting groups if the event may let one of them fit.
 func (x *index) wakeFor(event fwk.ClusterEvent) {
 	if mayMakeRoom(event) || len(x.attracted) > 0 {
 		x.freed++
@@ -97,7 +97,7 @@ func (x *index) wakeFor(event fwk.ClusterEvent) {
 	}
 }
 
-// attracted tells whether other pods can make a pod fit by coming.
+// attracted reports whether new pods elsewhere can make a pod fit.
 func attracted(pod *corev1.Pod) bool {
 	a := pod.Spec.Affinity
 	return a != nil && a.PodAffinity != nil && len(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 ||

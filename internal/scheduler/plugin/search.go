@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// enough is how many nodes that fit are looked at before the best of them is taken.
+	// enough is the number of fitting nodes after which the search stops and takes the best of them.
 	enough = 100
-	// mostSearches bounds what is remembered: each search may know of all nodes.
+	// mostSearches limits the number of cached searches, because each may hold all nodes.
 	mostSearches = 16
 )
 
-// search is what is known about nodes for pods of one shape within one round: a node that has not changed since is not looked at
-// again for the next pod of a gang.
+// search is the cached state of nodes for pods of one shape within one round. The search for the next pod of a gang
+// skips nodes that have not changed.
 type search struct {
-	// from is where in the list of nodes the search began; found are the nodes from there on, as far as it came.
+	// from is the position in the list of nodes at which the search began. Found are the results from there on.
 	from  int
 	found []finding
 }
 
-// finding is what was found out about one node.
+// finding is the result for one node.
 type finding struct {
 	info       *framework.NodeInfo
 	generation int64
@@ -37,7 +37,7 @@ type finding struct {
 	score  int64
 }
 
-// current tells whether the node is as it was looked at.
+// current reports whether the node has not changed since.
 func (f *finding) current(info *framework.NodeInfo) bool {
 	return f.info == info && f.generation == info.Generation
 }
@@ -50,16 +50,16 @@ type lookup struct {
 	member *member
 	queue  *queue
 	all    []fwk.NodeInfo
-	// refuse tells of nodes that are not to be looked at, and why; nil: none.
+	// refuse returns why a node must not be examined, and nil for all others. A nil function refuses none.
 	refuse func(name string) *fwk.Status
-	// fits are the positions, in found, of the nodes that fit.
+	// fits are the positions in found of the nodes that fit.
 	fits []int
 }
 
 var elsewhere = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node(s) are elsewhere")
 var notOfQueue = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node(s) are not of the queue")
 
-// lookup prepares the search for a node for a pod for which the PreFilter plugins have run.
+// lookup prepares the search for a node for a pod. The PreFilter plugins must have run.
 func (n *nodes) lookup(state fwk.CycleState, m *member, result *fwk.PreFilterResult, among func(string) bool) (*lookup, error) {
 	all, err := n.list()
 	if err != nil {
@@ -79,19 +79,20 @@ func (n *nodes) lookup(state fwk.CycleState, m *member, result *fwk.PreFilterRes
 	return l, nil
 }
 
-// list is the nodes in the order in which they are looked at. That of the snapshot depends on when each of them was added.
+// list returns the nodes in the order of the search. The order of the snapshot depends on when each node was added.
 func (n *nodes) list() ([]fwk.NodeInfo, error) {
 	listed, err := n.snapshot.List()
 	if err != nil {
 		return nil, err
 	}
-	if len(listed) != len(n.listed) || len(listed) > 0 && &listed[0] != &n.listed[0] { // the snapshot makes a new list when nodes come or go
+	if len(listed) != len(n.listed) || len(listed) > 0 && &listed[0] != &n.listed[0] { // the snapshot allocates a new list when nodes come or go
 		n.listed, n.sorted = listed, acrossZones(listed)
 	}
 	return n.sorted, nil
 }
 
-// acrossZones orders nodes so that neighbours are in different zones, as the snapshot does: of many nodes only some are looked at.
+// acrossZones orders nodes so that neighbours are in different zones, as the snapshot does. A search among many nodes
+// examines only some of them.
 func acrossZones(nodes []fwk.NodeInfo) []fwk.NodeInfo {
 	zones := map[string][]fwk.NodeInfo{}
 	for _, info := range nodes {
@@ -113,7 +114,7 @@ func acrossZones(nodes []fwk.NodeInfo) []fwk.NodeInfo {
 	return all
 }
 
-// searchFor is the search that pods of a shape share, or one for this pod only if its fit depends on other pods.
+// searchFor returns the search that pods of a shape share, or a new one if the fit of the pod depends on other pods.
 func (n *nodes) searchFor(state fwk.CycleState, queue, shape string) *search {
 	if shape == "" || !state.GetSkipFilterPlugins().HasAll(names.InterPodAffinity, names.PodTopologySpread) {
 		return &search{from: n.start}
@@ -130,7 +131,7 @@ func (n *nodes) searchFor(state fwk.CycleState, queue, shape string) *search {
 	return s
 }
 
-// run finds nodes that fit.
+// run examines nodes until enough of them fit.
 func (l *lookup) run(ctx context.Context) {
 	for i := range l.all {
 		info := l.all[(l.from+i)%len(l.all)].(*framework.NodeInfo)
@@ -154,6 +155,7 @@ func (l *lookup) run(ctx context.Context) {
 	}
 }
 
+// look runs the filters for one node.
 func (l *lookup) look(ctx context.Context, info *framework.NodeInfo) *fwk.Status {
 	if !l.queue.allows(info.Node()) {
 		return notOfQueue
@@ -164,7 +166,7 @@ func (l *lookup) look(ctx context.Context, info *framework.NodeInfo) *fwk.Status
 	return nil
 }
 
-// why tells in the words of kube-scheduler why no node fits.
+// why explains why no node fits, as kube-scheduler does.
 func (l *lookup) why() string {
 	d := framework.Diagnosis{NodeToStatus: framework.NewDefaultNodeToStatus()}
 	for i := range l.all {
@@ -180,7 +182,7 @@ func (l *lookup) why() string {
 	return (&framework.FitError{Pod: l.member.pod, NumAllNodes: len(l.all), Diagnosis: d}).Error()
 }
 
-// best is the node with the highest score among those that fit.
+// best returns the node with the highest score among those that fit.
 func (l *lookup) best(ctx context.Context) (string, error) {
 	infos := make([]fwk.NodeInfo, len(l.fits))
 	for i, at := range l.fits {
@@ -216,8 +218,8 @@ func (l *lookup) best(ctx context.Context) (string, error) {
 	return l.found[best].info.Node().Name, nil
 }
 
-// independent tells whether the score of a node says nothing about others, so that it holds until the node changes. It does not
-// where scores are scaled by those of the other nodes.
+// independent reports whether the score of a node does not depend on other nodes, so that it stays valid until the
+// node changes. Scores that are scaled by those of other nodes are not independent.
 func (l *lookup) independent(infos []fwk.NodeInfo) bool {
 	if !l.state.GetSkipScorePlugins().HasAll(names.InterPodAffinity, names.PodTopologySpread, names.NodeAffinity) {
 		return false

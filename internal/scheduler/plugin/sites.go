@@ -19,11 +19,13 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/core"
 )
 
-// sites is what nodes have when nothing runs on them, by what pods ask of their nodes. It holds until a node or a queue changes.
+// sites are the empty nodes that pods may use, by the constraints of the pods. They are valid until a node or a queue
+// changes.
 type sites struct {
 	topologyLabel string
 	nodes         []*corev1.Node
-	// rooms and kinds are those of the nodes, in the same order; nodes of one kind are alike for all pods that may use them.
+	// rooms and kinds describe the nodes, in the same order. Nodes of one kind are alike for all pods that may use
+	// them.
 	rooms []core.Resources
 	kinds []string
 	known map[string]*core.Sites
@@ -50,7 +52,7 @@ func (s *sites) domain(n *corev1.Node) string {
 	return n.Labels[s.topologyLabel]
 }
 
-// of are the nodes that a pod of a queue may use by its labels and taints.
+// of returns the nodes that a pod of a queue may use by its labels and taints.
 func (s *sites) of(q *queue, m *member) *core.Sites {
 	key := q.core.Name + "\x00" + m.constraints
 	if s.known[key] == nil {
@@ -98,7 +100,7 @@ func (s *sites) find(q *queue, pod *corev1.Pod) *core.Sites {
 	return core.NewSites(all, lack)
 }
 
-// taintedNodes counts nodes that a pod may not use for their taints.
+// taintedNodes counts the nodes that a pod may not use because of their taints.
 type taintedNodes struct {
 	n     int
 	first corev1.Taint
@@ -121,22 +123,22 @@ func (t *taintedNodes) String() string {
 	}
 }
 
-// passing begin the keys of taints that come and go without anybody doing anything about them: a group is not told that it is
-// impossible because a node restarts.
+// passing are prefixes of taints that come and go by themselves. A group is not reported as impossible because a node
+// restarts.
 var passing = []string{"node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler", "startup-taint.cluster-autoscaler.kubernetes.io/",
 	"ignore-taint.cluster-autoscaler.kubernetes.io/", "karpenter.sh/", "node.cilium.io/"}
 
-// lastingTaint is a taint of a node that keeps a pod away and that people have put there.
+// lastingTaint returns a taint that keeps a pod off a node and that does not go away by itself.
 func lastingTaint(n *corev1.Node, pod *corev1.Pod) (corev1.Taint, bool) {
 	lasts := func(t *corev1.Taint) bool {
 		keepsAway := t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
 		return keepsAway && !slices.ContainsFunc(passing, func(prefix string) bool { return strings.HasPrefix(t.Key, prefix) })
 	}
-	// Comparisons in tolerations are an alpha feature. If it is off, the pod is kept away though this says that it is not.
+	// Comparison operators of tolerations are an alpha feature. If it is off, this may miss a taint.
 	return corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, pod.Spec.Tolerations, lasts, true)
 }
 
-// missingLabel says which label that a pod selects none of the nodes has.
+// missingLabel returns the message for a pod whose required labels no node has.
 func missingLabel(q *queue, pod *corev1.Pod, nodes []*corev1.Node) string {
 	whose := "no node"
 	if q.selector != nil {
@@ -154,7 +156,7 @@ func missingLabel(q *queue, pod *corev1.Pod, nodes []*corev1.Node) string {
 	return whose + " matches the required nodeAffinity of the pods together with their nodeSelector: label a node so, or change what they require"
 }
 
-// constraintsOf is the same for pods that may use the same nodes, as far as labels and taints say.
+// constraintsOf returns a string that is equal for pods that may use the same nodes by labels and taints.
 func constraintsOf(pod *corev1.Pod) string {
 	asked := struct {
 		Selector    map[string]string    `json:",omitempty"`
@@ -165,17 +167,17 @@ func constraintsOf(pod *corev1.Pod) string {
 		asked.Affinity = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	}
 	text, err := json.Marshal(asked)
-	if err != nil { // these types have nothing that cannot be written
+	if err != nil { // these types always marshal
 		return string(pod.UID)
 	}
 	return string(text)
 }
 
-// judged are the framework's filters whose verdict on an empty node sites foresees.
+// judged are the framework's filters whose result on an empty node sites computes.
 var judged = []string{names.NodeResourcesFit, names.NodeAffinity, names.TaintToleration}
 
-// uncountedResources tells which resources the profile's filters do not count on nodes, and whether its filters are those that are
-// foreseen: otherwise nothing is said to be impossible for want of nodes.
+// uncountedResources returns which resources the profile's filters do not count on nodes. Foreseen reports whether
+// the profile has the filters that sites evaluates; otherwise no group is reported as impossible for want of nodes.
 func uncountedResources(profiles []config.KubeSchedulerProfile, filters []config.Plugin) (uncounted func(string) bool, foreseen bool) {
 	for _, name := range judged {
 		if !slices.ContainsFunc(filters, func(p config.Plugin) bool { return p.Name == name }) {

@@ -17,7 +17,7 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// watch has the planner told of what happens.
+// watch sends all relevant events to the planner.
 func (p *Plugin) watch(ctx context.Context) error {
 	pl := p.planner
 	config := rest.CopyConfig(p.handle.KubeConfig())
@@ -36,7 +36,7 @@ func (p *Plugin) watch(ctx context.Context) error {
 	}
 	core := factory.Core().V1()
 	if err := add(core.Pods().Informer(), handlers(func(pod *corev1.Pod) {
-		if ours(pod) || isGuest(pod) {
+		if ours(pod) || isForeign(pod) {
 			pl.inbox.post(func() { pl.podSeen(pod) })
 		}
 	}, posted(pl, pl.podGone))); err != nil {
@@ -55,7 +55,7 @@ func (p *Plugin) watch(ctx context.Context) error {
 		return err
 	}
 	namespaces := cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(old, o any) { // labels may have opened queues to it
+		UpdateFunc: func(old, o any) { // its labels may now match a queue's namespace selector
 			if !apiequality.Semantic.DeepEqual(old.(*corev1.Namespace).Labels, o.(*corev1.Namespace).Labels) {
 				pl.roomMade(false)
 			}
@@ -82,12 +82,12 @@ func (p *Plugin) watch(ctx context.Context) error {
 	return nil
 }
 
-// roomMade may be called on any goroutine.
+// roomMade posts to the planner that there may be more room. Any goroutine may call it.
 func (pl *planner) roomMade(nodes bool) {
 	pl.inbox.post(func() { pl.index.roomMade(nodes) })
 }
 
-// posted has the planner do something with an object.
+// posted returns a function that posts a call of do to the planner.
 func posted[T any](pl *planner, do func(T)) func(T) {
 	return func(o T) { pl.inbox.post(func() { do(o) }) }
 }
@@ -96,7 +96,7 @@ type adder = func(interface {
 	AddEventHandler(cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error)
 }, cache.ResourceEventHandler) error
 
-// watchFinished follows the members of groups that have finished, of which the scheduler's own informer says nothing.
+// watchFinished watches the finished members of groups, which the scheduler's own informer leaves out.
 func (p *Plugin) watchFinished(ctx context.Context, config *rest.Config, add adder) error {
 	c, err := metadata.NewForConfig(config)
 	if err != nil {
@@ -118,7 +118,7 @@ func (p *Plugin) watchFinished(ctx context.Context, config *rest.Config, add add
 	return nil
 }
 
-// watchObjects follows PodGroups and Queues, and makes the client that writes to them.
+// watchObjects watches PodGroups and Queues, and creates the client that writes to them.
 func (p *Plugin) watchObjects(ctx context.Context, config *rest.Config, add adder) error {
 	pl := p.planner
 	scheme := runtime.NewScheme()
@@ -149,15 +149,15 @@ func (p *Plugin) watchObjects(ctx context.Context, config *rest.Config, add adde
 	}
 	pl.conditions = newConditions(c, p.handle.ClientSet(), p.handle.SharedInformerFactory().Core().V1().Pods().Lister())
 	pl.evictions = newEvictions(p.handle.ClientSet())
-	// What is not done by the end the next scheduler does anew, because all of it follows from what is seen.
+	// Unfinished writes may be lost at the end: the next leader derives them again from what it observes.
 	p.background.Go(func() { pl.conditions.run(ctx) })
 	p.background.Go(func() { pl.evictions.run(ctx) })
 	p.background.Go(func() { pl.rights.reviewQueue.run(ctx, 4) })
-	p.background.Go(func() { _ = objects.Start(ctx) }) // it fails only if it was started before
+	p.background.Go(func() { _ = objects.Start(ctx) }) // Start fails only if the cache was started before
 	return nil
 }
 
-// handlers calls seen with each new state of an object, and gone with its last one.
+// handlers returns event handlers that call seen with each new state of an object, and gone with its last state.
 func handlers[T any](seen, gone func(T)) cache.ResourceEventHandlerFuncs {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { seen(o.(T)) },

@@ -21,7 +21,8 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/core"
 )
 
-// conditions writes the conditions of groups and pods. Those of groups do not wait for those of pods, which are many.
+// conditions writes the conditions of groups and pods. Groups have their own queue, so that they do not wait for the
+// many pods.
 type conditions struct {
 	client client.Client
 	core   kubernetes.Interface
@@ -30,7 +31,7 @@ type conditions struct {
 	pods   *latestQueue[types.UID, podWrite]
 }
 
-// podWrite is what is to be written on a pod, of that name.
+// podWrite is a report to write to the pod of this name.
 type podWrite struct {
 	key types.NamespacedName
 	podReport
@@ -66,22 +67,22 @@ func (c *conditions) writeGroup(ctx context.Context, key types.NamespacedName, c
 	}
 	logger := klog.FromContext(ctx)
 	if condition.Status != metav1.ConditionTrue {
-		logger = logger.V(2) // a group may wait for many reasons in turn
+		logger = logger.V(2) // a group may change its reason often
 	}
 	logger.Info("Wrote a group's condition", "podGroup", key, "condition", condition.Type, "status", condition.Status,
 		"reason", condition.Reason, "message", condition.Message)
 	return nil
 }
 
-// writePod says on a pod why it waits, if it still does.
+// writePod writes to a pod why it waits, if it still waits.
 func (c *conditions) writePod(ctx context.Context, uid types.UID, report podWrite) error {
 	pod, err := c.lister.Pods(report.key.Namespace).Get(report.key.Name)
 	if err != nil || pod.UID != uid || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
-		return nil // a lister's only error is that there is no such pod
+		return nil // a lister returns no other error than NotFound
 	}
 	err = c.patchPod(ctx, pod, report)
 	switch {
-	case apierrors.IsConflict(err): // it has changed since it was last seen, and may even have been bound
+	case apierrors.IsConflict(err): // the pod has changed, and may even have been bound
 		return errAgain
 	case err != nil && !apierrors.IsNotFound(err):
 		return fmt.Errorf("writing the condition of pod %s: %w", report.key, err)
@@ -104,14 +105,14 @@ func (c *conditions) patchPod(ctx context.Context, pod *corev1.Pod, report podWr
 	return err
 }
 
-// evictions ends pods in favour of others.
+// evictions evicts pods in favour of others.
 type evictions struct {
 	core kubernetes.Interface
-	// queue retries nothing: the planner asks again for what it still wants.
+	// queue does not retry: the planner asks again for the evictions that it still wants.
 	queue *latestQueue[types.UID, eviction]
 }
 
-// eviction is a pod as it was when it was chosen, and what is said on it.
+// eviction is a pod as the planner saw it, and what the eviction reports.
 type eviction struct {
 	pod     *corev1.Pod
 	message string
@@ -125,7 +126,7 @@ func newEvictions(core kubernetes.Interface) *evictions {
 
 func (e *evictions) run(ctx context.Context) { e.queue.run(ctx, 8) }
 
-// add has a pod evicted.
+// add queues the eviction of a pod.
 func (e *evictions) add(pod *corev1.Pod, d *core.Decision) {
 	message := fmt.Sprintf("%s: preempting to make room for group %s", scheduling.SchedulerName, d.Group.Name)
 	if d.Reservation == nil {
@@ -134,7 +135,8 @@ func (e *evictions) add(pod *corev1.Pod, d *core.Decision) {
 	e.queue.put(pod.UID, eviction{pod, message})
 }
 
-// evict deletes a pod. First it is said on the pod why, so that whoever replaces it knows that it did not fail.
+// evict deletes a pod. Before that, it writes the reason to the pod, so that its controller knows that the pod did
+// not fail.
 func (e *evictions) evict(ctx context.Context, uid types.UID, v eviction) error {
 	pod, status := v.pod, v.pod.Status.DeepCopy()
 	podutil.UpdatePodCondition(status, &corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,

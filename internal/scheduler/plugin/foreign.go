@@ -7,39 +7,40 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/core"
 )
 
-// guest is a pod with a node that another scheduler gave it, and with the label of a queue: what it requests counts against the quota.
-type guest struct {
+// foreignPod is a pod that another scheduler has bound and that has the label of a queue. Its requests count against
+// the quota.
+type foreignPod struct {
 	queue    string
 	requests core.Resources
 }
 
-// isGuest tells whether a pod is one of another scheduler that counts.
-func isGuest(pod *corev1.Pod) bool {
+// isForeign reports whether a pod of another scheduler counts against the quota of a queue.
+func isForeign(pod *corev1.Pod) bool {
 	return !ours(pod) && pod.Labels[scheduling.LabelQueue] != "" && pod.Spec.NodeName != ""
 }
 
-func (x *index) guestSeen(pod *corev1.Pod) {
-	if !isGuest(pod) {
+func (x *index) foreignPodSeen(pod *corev1.Pod) {
+	if !isForeign(pod) {
 		return
 	}
 	name := pod.Labels[scheduling.LabelQueue]
 	requests := requestsOf(pod)
-	if old, ok := x.guests[pod.UID]; ok {
+	if old, ok := x.foreign[pod.UID]; ok {
 		if equal(old.requests, requests) {
 			return
 		}
 		x.count(old.queue, old.requests, -1)
 	}
-	x.guests[pod.UID] = guest{name, requests}
+	x.foreign[pod.UID] = foreignPod{name, requests}
 	x.count(name, requests, 1)
 }
 
-func (x *index) guestGone(pod *corev1.Pod) {
-	g, ok := x.guests[pod.UID]
+func (x *index) foreignPodGone(pod *corev1.Pod) {
+	g, ok := x.foreign[pod.UID]
 	if !ok {
 		return
 	}
-	delete(x.guests, pod.UID)
+	delete(x.foreign, pod.UID)
 	x.count(g.queue, g.requests, -1)
 	x.freed++
 	x.wake()

@@ -22,8 +22,8 @@ import (
 // are whole seconds, so the actual time can be one second shorter.
 const notice = 2 * time.Second
 
-// retired returns the condition of a pod that its queue ends because of its age, or nil.
-func retired(p *corev1.Pod) *corev1.PodCondition {
+// expiryCondition returns the condition of a pod that its queue ends because of its age, or nil.
+func expiryCondition(p *corev1.Pod) *corev1.PodCondition {
 	for i := range p.Status.Conditions {
 		c := &p.Status.Conditions[i]
 		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == string(batch.ReasonQueueMaxDuration) {
@@ -33,9 +33,9 @@ func retired(p *corev1.Pod) *corev1.PodCondition {
 	return nil
 }
 
-// retire marks the pods that are older than the queue allows, deletes marked pods after notice, and requests the next
+// expire marks the pods that are older than the queue allows, deletes marked pods after notice, and requests the next
 // reconciliation when more is due.
-func (k *keeper) retire(ctx context.Context, q *scheduling.Queue, pods []corev1.Pod, now time.Time) (reconcile.Result, error) {
+func (k *reconciler) expire(ctx context.Context, q *scheduling.Queue, pods []corev1.Pod, now time.Time) (reconcile.Result, error) {
 	k.began.CompareAndSwap(nil, &now)
 	limit, err := ParseDuration(q.Spec.MaxDuration)
 	if err != nil || limit == 0 { // the CRD accepts no other text
@@ -47,7 +47,7 @@ func (k *keeper) retire(ctx context.Context, q *scheduling.Queue, pods []corev1.
 		if p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 			continue
 		}
-		left, mark := limit-now.Sub(p.CreationTimestamp.Time), retired(p)
+		left, mark := limit-now.Sub(p.CreationTimestamp.Time), expiryCondition(p)
 		switch {
 		case mark != nil:
 			left = notice - min(now.Sub(mark.LastTransitionTime.Time), now.Sub(*k.began.Load()))
@@ -68,7 +68,7 @@ func (k *keeper) retire(ctx context.Context, q *scheduling.Queue, pods []corev1.
 }
 
 // mark sets the condition on a pod that is too old.
-func (k *keeper) mark(ctx context.Context, p *corev1.Pod, q *scheduling.Queue) error {
+func (k *reconciler) mark(ctx context.Context, p *corev1.Pod, q *scheduling.Queue) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": p.UID},
 		"status": map[string]any{"conditions": []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: string(batch.ReasonQueueMaxDuration),
@@ -86,7 +86,7 @@ func (k *keeper) mark(ctx context.Context, p *corev1.Pod, q *scheduling.Queue) e
 }
 
 // end deletes a marked pod.
-func (k *keeper) end(ctx context.Context, p *corev1.Pod) error {
+func (k *reconciler) end(ctx context.Context, p *corev1.Pod) error {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
 	err := k.client.Delete(ctx, pod, client.Preconditions{UID: &p.UID})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {

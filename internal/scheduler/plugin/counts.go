@@ -9,25 +9,25 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// census counts the pods of a group.
-type census struct {
+// podCounts counts the pods of a group.
+type podCounts struct {
 	placed, bound, waits, finished int
-	// latest is when the youngest of those that wait was created.
+	// latest is the creation time of the youngest waiting pod.
 	latest time.Time
 }
 
-// touch derives what follows from a group's pods, after something about them has changed.
+// touch updates all state that is derived from the pods of a group. Call it after each change of them.
 func (x *index) touch(g *group) {
 	if g.spec == nil && len(g.core.Pods) > 0 {
 		x.setQueue(g, queueLabel(x.pods[types.UID(g.core.Pods[0].UID)].pod))
 	}
-	n := x.census(g)
+	n := x.countPods(g)
 	started, whole := n.placed+n.finished > 0, n.bound+n.finished >= g.core.Min && x.rolesBound(g)
 	g.core.Complete = started && (g.core.Complete || whole)
 	if x.filled && (g.core.Complete || !started) {
 		x.completed(g)
 	}
-	g.date(n)
+	g.setTimes(n)
 	if n.waits > 0 || g.core.Reservation != nil {
 		x.waiting[g] = true
 		x.wake()
@@ -39,7 +39,8 @@ func (x *index) touch(g *group) {
 	}
 }
 
-// fill notes that all is known. What was whole before is told by what was last reported of it.
+// fill marks the index as complete. It reads from the last reported condition of each group whether its minimum was
+// bound before.
 func (x *index) fill() {
 	x.filled = true
 	for _, g := range x.groups {
@@ -51,11 +52,11 @@ func (x *index) fill() {
 	}
 }
 
-// deadlines has those groups tried for which time has brought something about.
+// deadlines marks the groups that are to be tried because of the time that has passed.
 func (x *index) deadlines(now time.Time, c Config) {
 	starved := false
 	for g := range x.waiting {
-		// Of those that starve there may be many: they are tried as those are for which something may have been freed.
+		// Many groups may starve, so they are not marked as changed: a full round tries them.
 		starved = starved || c.ReserveAfter > 0 && g.core.Reservation == nil && !g.core.Since.IsZero() && now.Sub(g.core.Since) >= c.ReserveAfter
 		stranded := !g.core.Partial.IsZero() && now.Sub(g.core.Partial) >= c.Grace
 		retried := !g.backoff.IsZero() && now.After(g.backoff)
@@ -72,8 +73,8 @@ func (x *index) deadlines(now time.Time, c Config) {
 	}
 }
 
-// date notes since when a group waits, and since when it is bound in part only.
-func (g *group) date(n census) {
+// setTimes sets since when a group waits and since when it is partly bound.
+func (g *group) setTimes(n podCounts) {
 	g.core.Since = time.Time{}
 	if n.waits > 0 && n.placed+n.finished+n.waits >= g.core.Min {
 		g.core.Since = n.latest
@@ -85,8 +86,8 @@ func (g *group) date(n census) {
 	}
 }
 
-// census counts a group's pods, and notes which members have finished.
-func (x *index) census(g *group) (n census) {
+// countPods counts the pods of a group, and updates the finished members that core sees.
+func (x *index) countPods(g *group) (n podCounts) {
 	names := map[string]bool{}
 	for _, p := range g.core.Pods {
 		names[p.Name] = true
@@ -106,7 +107,7 @@ func (x *index) census(g *group) (n census) {
 	}
 	g.core.Finished = map[string]int{}
 	for _, o := range g.finished {
-		if !names[o.Name] { // a pod of the same name proves that this one is gone
+		if !names[o.Name] { // a pod of the same name proves that the finished one is deleted
 			g.core.Finished[o.Labels[scheduling.LabelRole]]++
 			n.finished++
 		}
@@ -114,7 +115,7 @@ func (x *index) census(g *group) (n census) {
 	return n
 }
 
-// rolesBound tells whether each role has its minimum of pods that are bound or have finished.
+// rolesBound reports whether each role has its minimum of pods that are bound or have finished.
 func (x *index) rolesBound(g *group) bool {
 	have := map[string]int{}
 	for role, n := range g.core.Finished {
