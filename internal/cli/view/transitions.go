@@ -113,6 +113,8 @@ func replicaChange(old, now *batch.ReplicaStatus) (string, Colour) {
 		return replacement(old, now), colour
 	case old != nil && now.Phase == old.Phase && (now.Reason == old.Reason || now.Reason == ""):
 		return "", Plain
+	case old == nil && now.Phase == batch.ReplicaCreating && now.RestartCount > 0: // it restarted before the first observation
+		return replacement(&batch.ReplicaStatus{}, now), colour
 	case old == nil && now.Phase == batch.ReplicaCreating && now.Reason == "":
 		return "", Plain
 	case now.Phase == batch.ReplicaRunning && now.NodeName != "":

@@ -194,6 +194,7 @@ func TestTransitions(t *testing.T) {
 	}{
 		{"first sight of a job that waits", nil, waiting},
 		{"first sight of a job that runs", nil, worker(batch.ReplicaRunning, nil)},
+		{"first sight of a job that restarts a replica", nil, restarted},
 		{"the first replicas run", waiting, someRun},
 		{"the others too", someRun, worker(batch.ReplicaRunning, nil)},
 		{"nothing", waiting, waiting},
