@@ -109,13 +109,11 @@ func replicaTransitions(old, now *batch.JobStatus) []Transition {
 func replicaChange(old, now *batch.ReplicaStatus) (string, Colour) {
 	colour := phaseColour(string(now.Phase))
 	switch {
+	case old == nil && now.Phase == batch.ReplicaCreating:
+		return firstSeen(now), colour
 	case old != nil && now.Attempt > old.Attempt:
 		return replacement(old, now), colour
 	case old != nil && now.Phase == old.Phase && (now.Reason == old.Reason || now.Reason == ""):
-		return "", Plain
-	case old == nil && now.Phase == batch.ReplicaCreating && now.RestartCount > 0: // it restarted before the first observation
-		return replacement(&batch.ReplicaStatus{}, now), colour
-	case old == nil && now.Phase == batch.ReplicaCreating && now.Reason == "":
 		return "", Plain
 	case now.Phase == batch.ReplicaRunning && now.NodeName != "":
 		return string(now.Phase) + " on " + now.NodeName, colour
@@ -123,6 +121,18 @@ func replicaChange(old, now *batch.ReplicaStatus) (string, Colour) {
 		return string(now.Phase), colour
 	}
 	return join(string(now.Phase), (&replica{ReplicaStatus: now}).detail()), colour
+}
+
+// firstSeen returns a text about a replica that is being created when it is seen for the first time; empty if it is not
+// worth a line.
+func firstSeen(now *batch.ReplicaStatus) string {
+	switch {
+	case now.RestartCount > 0: // it restarted before the first observation
+		return replacement(&batch.ReplicaStatus{}, now)
+	case now.Reason == "":
+		return ""
+	}
+	return join(string(now.Phase), (&replica{ReplicaStatus: now}).detail())
 }
 
 // replacement returns a text about the new pod of a replica and the reason for it.
