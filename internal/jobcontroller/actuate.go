@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,7 +39,7 @@ type actuator struct {
 	// live reads from the API server.
 	live     client.Reader
 	statuses rest.Interface
-	recorder events.EventRecorder
+	recorder Recorder
 	// inFlight limits the concurrent creations and deletions of pods over all jobs, and maxPerJob those of each job.
 	inFlight  *concurrencyLimiter
 	maxPerJob int
@@ -87,7 +86,7 @@ func (a *actuator) actuate(ctx context.Context, obj kinds.Object, job *engine.Jo
 // job's life.
 func (a *actuator) record(ctx context.Context, obj kinds.Object, events []engine.Event) {
 	for _, e := range events {
-		recordEvent(a.recorder, obj, e)
+		a.recorder.Record(obj, e)
 		logger := log.FromContext(ctx)
 		switch e.Reason {
 		case batch.EventIncident, batch.EventRecovered, batch.EventReplicaRestarted, batch.EventReplicaDisrupted, batch.EventNodeLost:

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -55,7 +54,7 @@ type Options struct {
 type Controllers struct {
 	mgr      ctrl.Manager
 	opts     Options
-	recorder events.EventRecorder
+	recorder Recorder
 	limits   limits
 	// indexed is true once the cache has the index of pods by job.
 	indexed bool

@@ -14,16 +14,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/record/util"
 	"k8s.io/client-go/tools/reference"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/engine"
-	"tensorstack.dev/batch/internal/kinds"
 )
 
 const (
@@ -34,13 +33,22 @@ const (
 	eventsAtOnce = 2
 	// eventTries is the number of attempts to write an event to an API server that does not answer.
 	eventTries = 12
+	// maxQueuedEvents is the number of events that wait to be written. It bounds the operator's memory while the API server
+	// is slow; further events are lost.
+	maxQueuedEvents = 10_000
 )
 
-// recorder is an events.EventRecorder that also writes annotations, which client-go's recorder cannot. It writes a
-// few events at a time in the background. It never updates an existing event, so the operator needs no right to
+// Recorder records the events of jobs.
+type Recorder interface {
+	// Record records an event of a job. It does not wait.
+	Record(obj client.Object, e engine.Event)
+}
+
+// recorder writes events with annotations, which client-go's recorder cannot. It writes a few events at a time in the
+// background. It never updates an existing event, so the operator needs no right to
 // change events.
 type recorder struct {
-	client   eventsclient.EventsV1Interface
+	api      eventsclient.EventsV1Interface
 	scheme   *runtime.Scheme
 	logger   klog.Logger
 	instance string
@@ -48,14 +56,14 @@ type recorder struct {
 }
 
 // newRecorder returns a recorder that the manager runs.
-func newRecorder(ctx context.Context, mgr ctrl.Manager) (events.EventRecorder, error) {
-	client, err := eventsclient.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+func newRecorder(ctx context.Context, mgr ctrl.Manager) (*recorder, error) {
+	api, err := eventsclient.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("making a client of events: %w", err)
 	}
 	hostname, _ := os.Hostname() // the name only distinguishes operators
 	r := &recorder{
-		client: client, scheme: mgr.GetScheme(), logger: klog.FromContext(ctx), instance: eventReporter + "-" + hostname,
+		api: api, scheme: mgr.GetScheme(), logger: klog.FromContext(ctx), instance: eventReporter + "-" + hostname,
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[*eventsv1.Event](time.Second, 10*time.Second)),
 	}
 	if err := mgr.Add(r); err != nil {
@@ -64,31 +72,33 @@ func newRecorder(ctx context.Context, mgr ctrl.Manager) (events.EventRecorder, e
 	return r, nil
 }
 
-// Eventf records an event without annotations.
-func (r *recorder) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
-	r.annotatedEventf(nil, regarding, related, kind, reason, action, note, args...)
-}
-
-func (r *recorder) annotatedEventf(annotations map[string]string, regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
-	about, err := reference.GetReference(r.scheme, regarding)
+// Record queues an event to be written. The event has an annotation that describes how replicas ended, if any did.
+func (r *recorder) Record(obj client.Object, e engine.Event) {
+	logger := r.logger.WithValues("job", klog.KObj(obj), "reason", e.Reason)
+	about, err := reference.GetReference(r.scheme, obj)
 	if err != nil {
-		r.logger.Error(err, "An event is about an unknown kind of object", "reason", reason)
+		logger.Error(err, "An event is about an unknown kind of object")
 		return
 	}
-	now := time.Now()
-	e := &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: about.Namespace, Name: util.GenerateEventName(about.Name, now.UnixNano()), Annotations: annotations,
-		},
-		EventTime: metav1.NewMicroTime(now), ReportingController: eventReporter, ReportingInstance: r.instance,
-		Type: kind, Reason: reason, Action: action, Note: fmt.Sprintf(note, args...), Regarding: *about,
+	if r.queue.Len() >= maxQueuedEvents {
+		logger.Info("An event is lost, because too many wait to be written")
+		return
 	}
-	if related != nil {
-		if e.Related, err = reference.GetReference(r.scheme, related); err != nil {
-			r.logger.Error(err, "An event is related to an unknown kind of object", "reason", reason)
+	now, reason := time.Now(), string(e.Reason)
+	event := &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: about.Namespace, Name: util.GenerateEventName(about.Name, now.UnixNano())},
+		EventTime:  metav1.NewMicroTime(now), ReportingController: eventReporter, ReportingInstance: r.instance,
+		Type: e.Type, Reason: reason, Action: reason, Note: shorten(e.Message), Regarding: *about,
+	}
+	if len(e.Ends) > 0 {
+		ends, err := json.Marshal(e.Ends)
+		if err != nil {
+			logger.Error(err, "An event is written without its annotation")
+		} else {
+			event.Annotations = map[string]string{batch.AnnotationReplicaEnds: string(ends)}
 		}
 	}
-	r.queue.Add(e)
+	r.queue.Add(event)
 }
 
 // Start writes events until ctx ends.
@@ -114,7 +124,7 @@ func (r *recorder) Start(ctx context.Context) error {
 // write writes an event. It tries again later if the API server did not answer, and drops events that the API server
 // refuses.
 func (r *recorder) write(ctx context.Context, e *eventsv1.Event) {
-	_, err := r.client.Events(e.Namespace).Create(ctx, e, metav1.CreateOptions{})
+	_, err := r.api.Events(e.Namespace).Create(ctx, e, metav1.CreateOptions{})
 	answered := errors.As(err, new(apierrors.APIStatus))
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -127,20 +137,4 @@ func (r *recorder) write(ctx context.Context, e *eventsv1.Event) {
 		r.logger.Error(err, "An event is lost", "regarding", klog.KRef(e.Namespace, e.Regarding.Name), "reason", e.Reason)
 	}
 	r.queue.Forget(e)
-}
-
-// recordEvent records an event of a job. If the recorder is ours, the event has an annotation that describes how
-// replicas ended.
-func recordEvent(to events.EventRecorder, obj kinds.Object, e engine.Event) {
-	reason, note := string(e.Reason), shorten(e.Message)
-	r, ok := to.(*recorder)
-	if !ok || len(e.Ends) == 0 {
-		to.Eventf(obj, nil, e.Type, reason, reason, "%s", note)
-		return
-	}
-	ends, err := json.Marshal(e.Ends)
-	if err != nil {
-		r.logger.Error(err, "An event goes without its annotation", "job", klog.KObj(obj), "reason", reason)
-	}
-	r.annotatedEventf(map[string]string{batch.AnnotationReplicaEnds: string(ends)}, obj, nil, e.Type, reason, reason, "%s", note)
 }

@@ -51,18 +51,18 @@ func TestRecorderWritesEachEventOnce(t *testing.T) {
 	if err := batch.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	r := &recorder{client: client, scheme: scheme, logger: klog.Background(), instance: "test",
+	r := &recorder{api: client, scheme: scheme, logger: klog.Background(), instance: "test",
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[*eventsv1.Event](time.Millisecond, time.Millisecond))}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- r.Start(ctx) }()
 
 	job := &batch.GenericJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mnist", UID: "1", ResourceVersion: "7"}}
-	recordEvent(r, job, engine.Event{Type: "Normal", Reason: batch.EventReplicaRestarted, Message: "Restarting.",
+	r.Record(job, engine.Event{Type: "Normal", Reason: batch.EventReplicaRestarted, Message: "Restarting.",
 		Ends: []engine.ReplicaEnd{{Replica: "mnist-worker-0", Restart: 1}}})
 	first := <-got
-	recordEvent(r, job, engine.Event{Type: "Normal", Reason: batch.EventJobPaused, Message: "refused"})
-	recordEvent(r, job, engine.Event{Type: "Warning", Reason: batch.EventNodeLost, Message: "Deleting by force."})
+	r.Record(job, engine.Event{Type: "Normal", Reason: batch.EventJobPaused, Message: "refused"})
+	r.Record(job, engine.Event{Type: "Warning", Reason: batch.EventNodeLost, Message: "Deleting by force."})
 	second := <-got
 	stop()
 	if err := <-ended; err != nil {
@@ -80,5 +80,23 @@ func TestRecorderWritesEachEventOnce(t *testing.T) {
 	}
 	if second.Annotations != nil || second.Reason != string(batch.EventNodeLost) || second.Type != "Warning" {
 		t.Errorf("event: %+v", second)
+	}
+}
+
+// TestRecorderBoundsItsMemory verifies that events are dropped while too many wait.
+func TestRecorderBoundsItsMemory(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := batch.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	r := &recorder{scheme: scheme, logger: klog.Background(),
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[*eventsv1.Event]())}
+	defer r.queue.ShutDown()
+	job := &batch.GenericJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mnist"}}
+	for range maxQueuedEvents + 1 {
+		r.Record(job, engine.Event{Type: "Normal", Reason: batch.EventJobPaused})
+	}
+	if n := r.queue.Len(); n != maxQueuedEvents {
+		t.Errorf("%d events wait, want %d", n, maxQueuedEvents)
 	}
 }

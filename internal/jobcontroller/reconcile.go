@@ -8,7 +8,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -31,7 +30,7 @@ type API struct {
 	// Statuses writes the statuses of the kind.
 	Statuses rest.Interface
 	// Recorder receives the events of the jobs.
-	Recorder events.EventRecorder
+	Recorder Recorder
 	Clock    clock.PassiveClock
 }
 

@@ -2,13 +2,11 @@ package sim
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
 	"tensorstack.dev/batch/internal/jobcontroller"
 )
 
@@ -61,9 +60,9 @@ func newOperator(w *world, opts jobcontroller.Options, c cache) *operator {
 	return o
 }
 
-// Eventf receives the events of the job.
-func (o *operator) Eventf(_, _ runtime.Object, _, reason, _, note string, args ...any) {
-	o.w.tell("event %s: %s", reason, fmt.Sprintf(note, args...))
+// Record receives the events of the job.
+func (o *operator) Record(_ client.Object, e engine.Event) {
+	o.w.tell("event %s: %s", e.Reason, e.Message)
 }
 
 var jobKey = types.NamespacedName{Namespace: "ns", Name: jobName}

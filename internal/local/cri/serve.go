@@ -160,7 +160,7 @@ func (s *server) start(ctx context.Context, unlock func()) error {
 // catchIgnoredSignals handles every signal that this process inherited as ignored. Otherwise the processes of
 // containers would ignore them, too: SIGHUP under nohup, SIGINT and SIGQUIT in a script's background job.
 func catchIgnoredSignals() {
-	for sig := unix.Signal(1); sig < unix.SIGSYS; sig++ {
+	for sig := unix.Signal(1); sig <= unix.SIGSYS; sig++ {
 		if signal.Ignored(sig) {
 			signal.Notify(make(chan os.Signal, 1), sig) // a handled signal is reset to its default on exec
 		}
