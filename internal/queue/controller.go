@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -29,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	schedulingapply "tensorstack.dev/batch/api/applyconfiguration/scheduler/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/config"
 )
@@ -221,7 +223,11 @@ func (k *reconciler) group(ctx context.Context, req reconcile.Request) (reconcil
 	if sameGroup(&g.Status, &s) {
 		return reconcile.Result{}, nil
 	}
-	return reconcile.Result{}, k.write(ctx, "PodGroup", g, s)
+	var into schedulingapply.PodGroupStatusApplyConfiguration
+	if err := k.apply(ctx, schedulingapply.PodGroup(g.Name, g.Namespace).WithStatus(&into), &into, s); err != nil {
+		return reconcile.Result{}, fmt.Errorf("writing the status of PodGroup %s: %w", req.NamespacedName, err)
+	}
+	return reconcile.Result{}, nil
 }
 
 // sameGroup compares two statuses except for the condition that the scheduler owns.
@@ -260,25 +266,23 @@ func (k *reconciler) queue(ctx context.Context, req reconcile.Request) (reconcil
 	}
 	now := time.Now()
 	if s := queueStatus(q, shape, len(groups.Items), pods, foreign.Items, now); !apiequality.Semantic.DeepEqual(s, q.Status) {
-		if err := k.write(ctx, "Queue", q, s); err != nil {
-			return reconcile.Result{}, err
+		var into schedulingapply.QueueStatusApplyConfiguration
+		if err := k.apply(ctx, schedulingapply.Queue(q.Name).WithStatus(&into), &into, s); err != nil {
+			return reconcile.Result{}, fmt.Errorf("writing the status of queue %s: %w", q.Name, err)
 		}
 	}
 	return k.expire(ctx, q, pods, now)
 }
 
-// write applies a status. Fields that the status does not set keep their other owners.
-func (k *reconciler) write(ctx context.Context, kind string, o client.Object, status any) error {
-	patch, err := json.Marshal(map[string]any{
-		"apiVersion": scheduling.GroupVersion.String(), "kind": kind,
-		"metadata": map[string]any{"name": o.GetName(), "namespace": o.GetNamespace()}, "status": status,
-	})
+// apply writes a status by server-side apply. Fields that the status does not set keep their other owners. into is the
+// status of the configuration.
+func (k *reconciler) apply(ctx context.Context, configuration runtime.ApplyConfiguration, into, status any) error {
+	data, err := json.Marshal(status)
 	if err != nil {
 		return err
 	}
-	err = k.client.Status().Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.ApplyPatchType, patch), client.FieldOwner(fieldManager), client.ForceOwnership)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("writing the status of %s %s: %w", kind, o.GetName(), err)
+	if err := json.Unmarshal(data, into); err != nil {
+		return err
 	}
-	return nil
+	return client.IgnoreNotFound(k.client.Status().Apply(ctx, configuration, client.FieldOwner(fieldManager), client.ForceOwnership))
 }
