@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -154,10 +155,14 @@ func (k *reconciler) ensureDefault(ctx context.Context) error {
 	}
 	_ = wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
 		err := k.client.Create(ctx, queue.DeepCopy())
-		if err == nil || apierrors.IsAlreadyExists(err) {
+		switch {
+		case err == nil:
+			logf.FromContext(ctx).Info("Created the default queue", "queue", klog.KObj(queue))
+			return true, nil
+		case apierrors.IsAlreadyExists(err):
 			return true, nil
 		}
-		logf.FromContext(ctx).Error(err, "Making the default queue; trying again")
+		logf.FromContext(ctx).Error(err, "Creating the default queue; trying again", "queue", klog.KObj(queue))
 		return false, nil
 	}) // it fails only if the context ends
 	return nil
