@@ -90,9 +90,9 @@ func TestWarningsOfTorchrun(t *testing.T) {
 	}
 	want := []string{
 		"spec.replicaSpecs[0].replicas: ignored: the job is elastic and shares its replicas out by scalingWeight",
-		"spec.replicaSpecs[0].template.spec.containers[0].command: ignored: torchrun is the command, and what it is to start belongs into args",
+		"spec.replicaSpecs[0].template.spec.containers[0].command: ignored: torchrun is the command; put the script and its arguments into args",
 		"spec.replicaSpecs[0].template.spec.containers[0].args: empty: torchrun has nothing to start; name the script here",
-		"spec.runMode.pause.resumeSpecs[0].command: ignored: torchrun is the command, and what it is to start belongs into args",
+		"spec.runMode.pause.resumeSpecs[0].command: ignored: torchrun is the command; put the script and its arguments into args",
 	}
 	if got := warningsOf(p, job); !slices.Equal(got, want) {
 		t.Errorf("the warnings are %q", got)
@@ -173,7 +173,7 @@ func decoded(t *testing.T, name string) kinds.Object {
 // TestRestartScopeIsRecommended verifies that a job without torchrun whose replicas restart alone gets a warning,
 // because such a replica cannot rejoin.
 func TestRestartScopeIsRecommended(t *testing.T) {
-	const want = "spec.runPolicy.restartScope: Replica: without torchrun no replica that restarts alone can come back into its process group; " +
+	const want = "spec.runPolicy.restartScope: Replica: without torchrun a replica that restarts alone cannot rejoin its process group; " +
 		"set it to Job, so that all restart together"
 	for name, change := range map[string]struct {
 		to    func(*batch.PyTorchTrainingJob)

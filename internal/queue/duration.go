@@ -16,7 +16,7 @@ var durationText = regexp.MustCompile(`^(0|([0-9]+y)?([0-9]+w)?([0-9]+d)?([0-9]+
 // limit and return 0. The result is at most about 292 years, the longest time.Duration.
 func ParseDuration(s string) (time.Duration, error) {
 	if !durationText.MatchString(s) {
-		return 0, fmt.Errorf("%q is no duration: write it like 1w2d or 90m", s)
+		return 0, fmt.Errorf("%q is not a duration: write it like 1w2d or 90m", s)
 	}
 	if s == "" {
 		return 0, nil
