@@ -288,7 +288,7 @@ func TestControllersAreAddedToAManager(t *testing.T) {
 	if (everywhere{shapes.profiles}).NeedLeaderElection() {
 		t.Error("the profiles are known to the leader alone")
 	}
-	if err := shapes.Follow(t.Context()); err != nil {
+	if err := shapes.Watch(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if err := Add(t.Context(), mgr, shapes); err != nil {
