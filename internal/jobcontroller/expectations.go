@@ -241,9 +241,17 @@ func (s *expectationStore) forget(key types.NamespacedName) {
 	delete(s.jobs, key)
 }
 
-// noteSuccess records that a pod of a job succeeded before it was deleted.
+// noteSuccess records that a pod of a job succeeded before it was deleted. The job may be new to this process. A pass
+// must follow, which forgets the job if it has gone.
 func (s *expectationStore) noteSuccess(key types.NamespacedName, job types.UID, pod *corev1.Pod) {
-	if exp := s.get(key); exp != nil && exp.uid == job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	exp := s.jobs[key]
+	if exp == nil {
+		exp = newExpectations(job, s.clock.Now())
+		s.jobs[key] = exp
+	}
+	if exp.uid == job {
 		exp.succeeded.add(pod)
 	}
 }

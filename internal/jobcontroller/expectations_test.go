@@ -55,18 +55,19 @@ func TestWatchedSuccessesAreForgotten(t *testing.T) {
 	}
 }
 
-// The event handlers note successes of jobs that are known, and of no other job of the same name.
-func TestSuccessOfAnotherJobIsNotNoted(t *testing.T) {
-	all, key := newExpectationStore(clock.RealClock{}), types.NamespacedName{Namespace: "ns", Name: "job"}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a"}}
-	all.noteSuccess(key, "job", pod)
-	m := all.of(key, "job")
-	all.noteSuccess(key, "predecessor", pod)
-	if n := len(m.succeeded.pods); n != 0 {
-		t.Errorf("%d are noted", n)
-	}
-	all.noteSuccess(key, "job", pod)
-	if n := len(m.succeeded.pods); n != 1 {
+func TestSuccessIsNotedBeforeTheFirstPass(t *testing.T) {
+	store, key := newExpectationStore(clock.RealClock{}), types.NamespacedName{Namespace: "ns", Name: "job"}
+	store.noteSuccess(key, "job", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a"}})
+	if n := len(store.of(key, "job").succeeded.pods); n != 1 {
 		t.Errorf("%d are noted, want 1", n)
+	}
+}
+
+func TestSuccessOfAnotherJobIsNotNoted(t *testing.T) {
+	store, key := newExpectationStore(clock.RealClock{}), types.NamespacedName{Namespace: "ns", Name: "job"}
+	exp := store.of(key, "job")
+	store.noteSuccess(key, "predecessor", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a"}})
+	if n := len(exp.succeeded.pods); n != 0 || store.of(key, "job") != exp {
+		t.Errorf("%d are noted", n)
 	}
 }

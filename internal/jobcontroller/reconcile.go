@@ -147,7 +147,7 @@ func (r *Reconciler) decide(ctx context.Context, job *engine.Job, seen engine.Se
 			return plan, err
 		}
 		exp.live = view
-		seen.Pods, seen.Live, seen.Now = view.list(), true, r.clock.Now()
+		seen.Pods, seen.Live, seen.Now = view.list(seen.Pods), true, r.clock.Now()
 		plan = engine.Next(job, seen, r.opts.Engine)
 	}
 	if !plan.Contested {

@@ -164,7 +164,6 @@ func (r liveReader) List(_ context.Context, out client.ObjectList, opts ...clien
 				}
 			}
 			r.o.liveVersion = w.version
-			r.o.overtake()
 		case *corev1.EventList:
 			if w.creates%2 == 0 {
 				out.Items = append(out.Items, corev1.Event{Message: "the volume is not there", LastTimestamp: stamp(w.now)})
@@ -174,17 +173,6 @@ func (r liveReader) List(_ context.Context, out client.ObjectList, opts ...clien
 		}
 		return nil
 	})
-}
-
-// overtake records that a live read is ahead of the caches. If a pod has succeeded and gone since, the operator acts
-// on its absence before it sees the success.
-func (o *operator) overtake() {
-	for name, log := range o.w.podLog {
-		for i := range o.w.past[name] {
-			t := &o.w.past[name][i]
-			t.blurred = t.blurred || t.watched && o.podPos[name] < len(log)
-		}
-	}
 }
 
 // apiClient reads from the caches of an operator and writes to the API server. Methods that the operator does not use

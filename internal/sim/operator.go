@@ -48,9 +48,8 @@ func newOperator(w *world, opts jobcontroller.Options, c cache) *operator {
 	o.reconciler = jobcontroller.NewReconciler(w.kind, opts, jobcontroller.API{
 		Client: apiClient{o: o}, Live: liveReader{o}, Statuses: o.statuses(), Recorder: o, Clock: worldClock{w},
 	})
-	w.watching = false
 	o.pods, o.changes = o.reconciler.PodHandler(), o.reconciler.JobChanges()
-	w.forgetWatched()
+	w.forgetWatched(&o.cache)
 	for _, name := range sortedKeys(c.cachedPods) {
 		o.pods.Create(context.Background(), event.CreateEvent{Object: c.cachedPods[name], IsInInitialList: true}, o.queue())
 	}

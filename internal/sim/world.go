@@ -32,9 +32,10 @@ type truth struct {
 	// blurred: it ended by itself, and somebody who need not have seen that took it away, or a debug run made it
 	// worthless. It may count as either.
 	blurred bool
-	// watched means that the pod had succeeded when it was deleted. Only the process that leads can know that, now or
-	// later.
-	watched bool
+	// watched means that somebody deleted the pod after it had succeeded, and that the watch of the leader shows the
+	// success before the deletion. deletion is the position of the deletion in the history of the pod.
+	watched  bool
+	deletion int
 	// at is when the pod ended. Reported means that the API server has the end.
 	at       time.Time
 	reported bool
@@ -63,8 +64,6 @@ type world struct {
 	lost    map[string]bool // lost nodes
 	refuses bool            // a quota refuses what is to be created
 	nextUID int
-	// watching is true once the leading operator records which pods succeed.
-	watching bool
 	// codes are the exit codes of failures.
 	codes []int32
 
@@ -317,18 +316,20 @@ func (w *world) evict(pod *corev1.Pod) {
 func (w *world) userDeletes(pod *corev1.Pod) {
 	w.inc.disturbed = w.now
 	if t := w.last(pod.Name); t.selfEnded {
-		t.watched = w.watching && engine.SucceededUndeleted(pod) && uidOf(w.status, pod.Name) == string(pod.UID) && !w.policy(pod.Name).OnSuccess
+		t.deletion = len(w.podLog[pod.Name])
+		t.watched = engine.SucceededUndeleted(pod) && uidOf(w.status, pod.Name) == string(pod.UID) && !w.policy(pod.Name).OnSuccess
 		t.blurred = t.blurred || !t.watched
 	}
 	w.askDeletion(pod)
 }
 
-// forgetWatched drops what only a process that has ended had seen.
-func (w *world) forgetWatched() {
+// forgetWatched drops the successes whose deletion the caches of a new leader have shown already. No event tells that
+// leader whether the success or the deletion came first.
+func (w *world) forgetWatched(c *cache) {
 	for name := range w.past {
 		for i := range w.past[name] {
 			t := &w.past[name][i]
-			t.blurred = t.blurred || t.watched
+			t.blurred = t.blurred || t.watched && c.podPos[name] > t.deletion
 		}
 	}
 }
