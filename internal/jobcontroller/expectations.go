@@ -1,7 +1,6 @@
 package jobcontroller
 
 import (
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -165,6 +164,9 @@ func (exp *expectations) forgetAfter(now time.Time) time.Duration {
 type successes struct {
 	mu   sync.Mutex
 	pods map[types.UID]*corev1.Pod
+	// unneeded lists the pods that the last pass did not need. The next pass may need them if the status that this pass
+	// saw was not current.
+	unneeded []types.UID
 }
 
 func (s *successes) add(pod *corev1.Pod) {
@@ -176,8 +178,8 @@ func (s *successes) add(pod *corev1.Pod) {
 	s.pods[pod.UID] = pod
 }
 
-// open returns the pods that a pass may still need: pods that still exist, and pods of replicas whose end the status
-// does not record. It forgets the others.
+// open returns the pods that a pass may need: pods that still exist, and pods of replicas whose end the status does not
+// record.
 func (s *successes) open(status *batch.JobStatus, seen []*corev1.Pod) map[types.UID]*corev1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +187,7 @@ func (s *successes) open(status *batch.JobStatus, seen []*corev1.Pod) map[types.
 		return nil
 	}
 	open := map[types.UID]*corev1.Pod{}
-	keep := func(uid types.UID) {
+	need := func(uid types.UID) {
 		if pod := s.pods[uid]; pod != nil {
 			open[uid] = pod
 		}
@@ -194,15 +196,30 @@ func (s *successes) open(status *batch.JobStatus, seen []*corev1.Pod) map[types.
 		for k := range status.Tasks[i].Replicas {
 			r := &status.Tasks[i].Replicas[k]
 			if r.Phase != batch.ReplicaSucceeded && r.Phase != batch.ReplicaFailed {
-				keep(types.UID(r.UID))
+				need(types.UID(r.UID))
 			}
 		}
 	}
 	for _, pod := range seen {
-		keep(pod.UID)
+		need(pod.UID)
 	}
-	s.pods = maps.Clone(open)
+	s.unneeded = nil
+	for uid := range s.pods {
+		if open[uid] == nil {
+			s.unneeded = append(s.unneeded, uid)
+		}
+	}
 	return open
+}
+
+// prune forgets the pods that the last pass did not need. The status that this pass saw must have been current.
+func (s *successes) prune() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, uid := range s.unneeded {
+		delete(s.pods, uid)
+	}
+	s.unneeded = nil
 }
 
 // expectationStore holds the expectations of every job.

@@ -12,8 +12,8 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// A success that was watched is kept as long as a pass may need it: until the status has it, or no longer names the pod.
-func TestWatchedSuccessesAreForgotten(t *testing.T) {
+// Only a pass that knows the newest status can tell that a success is needed no more.
+func TestSuccessesAreKeptUntilACurrentStatusDoesNotNeedThem(t *testing.T) {
 	pod := func(uid string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)}}
 	}
@@ -29,18 +29,21 @@ func TestWatchedSuccessesAreForgotten(t *testing.T) {
 		t.Errorf("%d are open of none", len(open))
 	}
 	for _, step := range []struct {
-		what   string
-		add    string
-		status *batch.JobStatus
-		seen   []*corev1.Pod
-		want   []types.UID
+		what    string
+		add     string
+		status  *batch.JobStatus
+		seen    []*corev1.Pod
+		current bool
+		want    []types.UID
 	}{
-		{"the status says that it runs", "a", status(batch.ReplicaRunning, "a"), nil, []types.UID{"a"}},
-		{"a second time", "", status(batch.ReplicaRunning, "a"), nil, []types.UID{"a"}},
-		{"another is still there, and no status names it", "b", status(batch.ReplicaRunning, "a"), []*corev1.Pod{pod("b")}, []types.UID{"a", "b"}},
-		{"the status has one", "", status(batch.ReplicaSucceeded, "a"), []*corev1.Pod{pod("b")}, []types.UID{"b"}},
-		{"one that was forgotten is not needed any more", "", status(batch.ReplicaRunning, "a", "b"), nil, []types.UID{"b"}},
-		{"the status names another pod", "", status(batch.ReplicaRunning, "c"), nil, nil},
+		{"the status says that it runs", "a", status(batch.ReplicaRunning, "a"), nil, true, []types.UID{"a"}},
+		{"a second time", "", status(batch.ReplicaRunning, "a"), nil, true, []types.UID{"a"}},
+		{"another is still there, and no status names it", "b", status(batch.ReplicaRunning, "a"), []*corev1.Pod{pod("b")}, true, []types.UID{"a", "b"}},
+		{"a late status names no pod", "", status(batch.ReplicaRunning), nil, false, nil},
+		{"the status names both again", "", status(batch.ReplicaRunning, "a", "b"), nil, true, []types.UID{"a", "b"}},
+		{"the status has one", "", status(batch.ReplicaSucceeded, "a"), []*corev1.Pod{pod("b")}, true, []types.UID{"b"}},
+		{"one that was forgotten is not needed any more", "", status(batch.ReplicaRunning, "a", "b"), nil, true, []types.UID{"b"}},
+		{"the status names another pod", "", status(batch.ReplicaRunning, "c"), nil, true, nil},
 	} {
 		if step.add != "" {
 			s.add(pod(step.add))
@@ -52,6 +55,12 @@ func TestWatchedSuccessesAreForgotten(t *testing.T) {
 		if slices.Sort(got); !slices.Equal(got, step.want) {
 			t.Errorf("%s: %v are open, want %v", step.what, got, step.want)
 		}
+		if step.current {
+			s.prune()
+		}
+	}
+	if n := len(s.pods); n != 0 {
+		t.Errorf("%d are kept", n)
 	}
 }
 

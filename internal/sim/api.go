@@ -150,20 +150,19 @@ func (r liveReader) List(_ context.Context, out client.ObjectList, opts ...clien
 	w := r.o.w
 	o := client.ListOptions{}
 	o.ApplyOptions(opts)
-	return r.o.call(func() error {
+	read := map[string]*corev1.Pod{}
+	err := r.o.call(func() error {
 		out.SetResourceVersion(strconv.Itoa(w.version))
 		switch out := out.(type) {
 		case *metav1.PartialObjectMetadataList:
 		case *corev1.PodList:
-			r.o.live = map[string]*corev1.Pod{}
 			for _, name := range sortedKeys(w.pods) {
 				if pod := w.pods[name]; o.LabelSelector.Matches(labels.Set(pod.Labels)) {
 					pod = pod.DeepCopy()
-					r.o.live[name] = pod
+					read[name] = pod
 					out.Items = append(out.Items, *pod)
 				}
 			}
-			r.o.liveVersion = w.version
 		case *corev1.EventList:
 			if w.creates%2 == 0 {
 				out.Items = append(out.Items, corev1.Event{Message: "the volume is not there", LastTimestamp: stamp(w.now)})
@@ -173,6 +172,10 @@ func (r liveReader) List(_ context.Context, out client.ObjectList, opts ...clien
 		}
 		return nil
 	})
+	if _, pods := out.(*corev1.PodList); pods && err == nil {
+		r.o.live, r.o.liveVersion = read, w.version
+	}
+	return err
 }
 
 // apiClient reads from the caches of an operator and writes to the API server. Methods that the operator does not use

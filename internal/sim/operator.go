@@ -36,9 +36,9 @@ type operator struct {
 	wake     time.Time
 	failures int
 	passes   int
-	// frozen is the number of turns for which the process does nothing, and deaf the number for which it then gets no
-	// events of pods.
-	frozen, deaf int
+	// frozen is the number of turns for which the process does nothing. latePods and lateJob are the numbers of turns
+	// for which it then gets no events of pods and of the job.
+	frozen, latePods, lateJob int
 }
 
 // newOperator starts an operator that leads. Its caches have begun earlier.
@@ -127,11 +127,15 @@ func versionOf(o client.Object) int {
 // sync advances the caches by a few events, or by all.
 func (o *operator) sync(all bool) {
 	w := o.w
-	for o.jobPos < len(w.jobLog) && (all || w.chance(70)) {
-		o.nextOfJob(o)
+	if o.lateJob > 0 && !all {
+		o.lateJob--
+	} else {
+		for o.jobPos < len(w.jobLog) && (all || w.chance(70)) {
+			o.nextOfJob(o)
+		}
 	}
-	if o.deaf > 0 && !all {
-		o.deaf--
+	if o.latePods > 0 && !all {
+		o.latePods--
 	} else {
 		o.syncPods(o, func() bool { return all || w.chance(80) })
 	}
