@@ -200,10 +200,22 @@ func (c apiClient) Create(_ context.Context, o client.Object, _ ...client.Create
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, o.GetName(), errors.New("exceeded quota"))
 		}
 		if pod, ok := o.(*corev1.Pod); ok {
+			c.o.forgetUnseen(pod.Name)
 			return w.createPod(pod)
 		}
 		return w.createObject(o)
 	})
+}
+
+// maxCreationLag is how late a cache may show a new pod. After that time the operator forgets that it has created the
+// pod, because the pod may have been deleted before the cache could show it.
+const maxCreationLag = 10 * time.Second
+
+// forgetUnseen drops the success of the last pod of a name if the cache shows the creation of that pod too late.
+func (o *operator) forgetUnseen(name string) {
+	if t := o.w.last(name); t.watched && o.podPos[name] <= t.creation && o.w.now.Sub(t.created) > maxCreationLag {
+		t.blurred = true
+	}
 }
 
 func (w *world) createObject(o client.Object) error {

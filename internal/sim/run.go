@@ -147,7 +147,7 @@ func (l *leadership) turn() {
 		return
 	}
 	if l.trouble && w.chance(2) {
-		o.frozen, o.latePods, o.lateJob = w.rng.IntN(20), w.rng.IntN(4), w.rng.IntN(4)
+		o.frozen, o.latePods, o.lateJob = w.rng.IntN(20), w.rng.IntN(12), w.rng.IntN(12)
 	}
 	if l.trouble && o.frozen > 0 {
 		o.frozen--

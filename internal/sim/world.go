@@ -33,9 +33,10 @@ type truth struct {
 	// worthless. It may count as either.
 	blurred bool
 	// watched means that somebody deleted the pod after it had succeeded, and that the watch of the leader shows the
-	// success before the deletion. deletion is the position of the deletion in the history of the pod.
-	watched  bool
-	deletion int
+	// success before the deletion. creation and deletion are the positions of these events in the history of the pods of
+	// this name.
+	watched            bool
+	creation, deletion int
 	// at is when the pod ended. Reported means that the API server has the end.
 	at       time.Time
 	reported bool
@@ -188,7 +189,7 @@ func (w *world) createPod(created *corev1.Pod) error {
 	pod.Status.Phase = corev1.PodPending
 	w.pods[pod.Name] = pod
 	restarts, _ := strconv.Atoi(pod.Annotations[batch.AnnotationRestarts])
-	w.past[pod.Name] = append(w.past[pod.Name], truth{created: w.now, restarts: int32(restarts)})
+	w.past[pod.Name] = append(w.past[pod.Name], truth{created: w.now, creation: len(w.podLog[pod.Name]), restarts: int32(restarts)})
 	w.podChanged(pod.Name)
 	created.ResourceVersion = pod.ResourceVersion
 	return nil
