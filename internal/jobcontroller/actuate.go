@@ -22,8 +22,8 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// defaultMaxInFlightPerJob is the default limit of concurrent creations and deletions of pods of one job.
-const defaultMaxInFlightPerJob = 32
+// maxInFlightPerJob limits the concurrent creations and deletions of pods of one job.
+const maxInFlightPerJob = 32
 
 var (
 	// errStale means that the job or an object of it is no longer as the caches showed it.

@@ -38,12 +38,15 @@ type API struct {
 type limits struct {
 	// inFlight limits the concurrent creations and deletions of pods.
 	inFlight *concurrencyLimiter
+	// perJob is the largest number of concurrent creations and deletions of pods of one job.
+	perJob int
 	// eventReads limits the reads of events, and progress the status writes that may wait.
 	eventReads, progress limiter
 }
 
 func newLimits() limits {
-	return limits{inFlight: newConcurrencyLimiter(), eventReads: newLimiter(eventReadsPerSecond), progress: newLimiter(progressWritesPerSecond)}
+	return limits{inFlight: newConcurrencyLimiter(), perJob: maxInFlightPerJob,
+		eventReads: newLimiter(eventReadsPerSecond), progress: newLimiter(progressWritesPerSecond)}
 }
 
 // Reconciler handles the jobs of one kind: it observes a job, calls the engine and executes the plan.
@@ -61,21 +64,21 @@ type Reconciler struct {
 	actuator actuator
 }
 
-// NewReconciler returns the reconciler of a kind for callers without a manager. It has its own limits.
+// NewReconciler returns the reconciler of a kind for callers without a manager. It has its own limits and sends one
+// request at a time, so that what it does is a function of the answers that it gets.
 func NewReconciler(kind kinds.Kind, opts Options, api API) *Reconciler {
-	return newReconciler(kind, opts, api, newLimits())
+	limits := newLimits()
+	limits.perJob = 1
+	return newReconciler(kind, opts, api, limits)
 }
 
 func newReconciler(kind kinds.Kind, opts Options, api API, limits limits) *Reconciler {
-	if opts.MaxInFlightPerJob == 0 {
-		opts.MaxInFlightPerJob = defaultMaxInFlightPerJob
-	}
 	r := &Reconciler{kind: kind, opts: opts, cached: api.Client, live: api.Live, clock: api.Clock,
 		store: newExpectationStore(api.Clock), progress: limits.progress}
 	r.observer = observer{kind: kind, engine: opts.Engine, cached: api.Client, live: api.Live, fence: &r.fence,
 		eventReads: limits.eventReads, clock: api.Clock}
 	r.actuator = actuator{kind: kind, client: api.Client, live: api.Live, statuses: api.Statuses, recorder: api.Recorder,
-		inFlight: limits.inFlight, maxPerJob: opts.MaxInFlightPerJob, clock: api.Clock}
+		inFlight: limits.inFlight, maxPerJob: limits.perJob, clock: api.Clock}
 	return r
 }
 

@@ -43,7 +43,6 @@ type operator struct {
 
 // newOperator starts an operator that leads. Its caches have begun earlier.
 func newOperator(w *world, opts jobcontroller.Options, c cache) *operator {
-	opts.MaxInFlightPerJob = 1 // so that a world is a function of its seed
 	o := &operator{connection: connection{w: w}, cache: c, opts: opts}
 	o.reconciler = jobcontroller.NewReconciler(w.kind, opts, jobcontroller.API{
 		Client: apiClient{o: o}, Live: liveReader{o}, Statuses: o.statuses(), Recorder: o, Clock: worldClock{w},
