@@ -214,7 +214,7 @@ const maxCreationLag = 10 * time.Second
 // forgetUnseen drops the success of the last pod of a name if the cache shows the creation of that pod too late.
 func (o *operator) forgetUnseen(name string) {
 	if t := o.w.last(name); t.watched && o.podPos[name] <= t.creation && o.w.now.Sub(t.created) > maxCreationLag {
-		t.blurred = true
+		t.ambiguous = true
 	}
 }
 
@@ -236,7 +236,7 @@ func (w *world) createObject(o client.Object) error {
 func (w *world) objectChanged(kind string, o client.Object) {
 	w.version++
 	o.SetResourceVersion(strconv.Itoa(w.version))
-	w.tell("%s v%d", kind, w.version)
+	w.tracef("%s v%d", kind, w.version)
 	w.objects[kind] = o.DeepCopyObject().(client.Object)
 	w.objectLog[kind] = append(w.objectLog[kind], w.objects[kind])
 }
@@ -270,8 +270,8 @@ func (c apiClient) Delete(_ context.Context, o client.Object, opts ...client.Del
 	})
 }
 
-// fits checks an object against the preconditions of a deletion.
-func fits(have client.Object, p *metav1.Preconditions) error {
+// checkPreconditions checks an object against the preconditions of a deletion.
+func checkPreconditions(have client.Object, p *metav1.Preconditions) error {
 	switch {
 	case p == nil:
 	case p.UID != nil && *p.UID != have.GetUID():
@@ -317,14 +317,14 @@ func (o *operator) deletePod(name string, d *client.DeleteOptions) error {
 	if pod == nil {
 		return notFound("pods", name)
 	}
-	if err := fits(pod, d.Preconditions); err != nil {
+	if err := checkPreconditions(pod, d.Preconditions); err != nil {
 		return err
 	}
 	if decided(pod) && pod.DeletionTimestamp == nil && (seen == nil || !decided(seen)) {
 		w.fail("pod %s has ended, and is deleted as if it ran", name)
 	}
 	if _, unreported := w.reports[name]; unreported {
-		w.last(name).blurred = true
+		w.last(name).ambiguous = true
 	}
 	if d.GracePeriodSeconds != nil && *d.GracePeriodSeconds == 0 {
 		if !w.lost[pod.Spec.NodeName] {
@@ -342,13 +342,13 @@ func (w *world) deleteJob(name string, d *client.DeleteOptions) error {
 	if w.obj == nil || name != jobName {
 		return notFound(w.kind.Plural, name)
 	}
-	if err := fits(w.obj, d.Preconditions); err != nil {
+	if err := checkPreconditions(w.obj, d.Preconditions); err != nil {
 		return err
 	}
 	if ttl := w.job.TTL; ttl == nil || !finished(w.status) || w.now.Sub(w.status.CompletionTime.Time) < *ttl {
 		w.fail("the job is deleted before its time")
 	}
-	w.tell("the job is deleted")
+	w.tracef("the job is deleted")
 	w.obj = nil
 	w.jobLog = append(w.jobLog, nil)
 	for _, name := range sortedKeys(w.pods) {

@@ -60,7 +60,7 @@ func newOperator(w *world, opts jobcontroller.Options, c cache) *operator {
 
 // Record receives the events of the job.
 func (o *operator) Record(_ client.Object, e engine.Event) {
-	o.w.tell("event %s: %s", e.Reason, e.Message)
+	o.w.tracef("event %s: %s", e.Reason, e.Message)
 }
 
 var jobKey = types.NamespacedName{Namespace: "ns", Name: jobName}
@@ -73,7 +73,7 @@ func (o *operator) pass() {
 	switch {
 	case o.dead:
 	case err != nil:
-		o.w.tell("pass failed: %v", err)
+		o.w.tracef("pass failed: %v", err)
 		o.failures++
 		o.wakeAt(o.w.now.Add(min(20*time.Millisecond<<min(o.failures, 20), 30*time.Second)))
 	default:

@@ -161,7 +161,7 @@ func (l *leadership) turn() {
 		return // the queue is long
 	}
 	if o.pass(); o.dead {
-		w.tell("the operator has died")
+		w.tracef("the operator has died")
 		l.succeed()
 	}
 }
