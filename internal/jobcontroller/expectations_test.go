@@ -1,8 +1,10 @@
 package jobcontroller
 
 import (
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,6 +66,18 @@ func TestSuccessesAreKeptUntilACurrentStatusDoesNotNeedThem(t *testing.T) {
 	}
 }
 
+func TestLastWrittenStatusCountsWhileTheCacheIsLate(t *testing.T) {
+	job := func(version string) *batch.GenericJob {
+		return &batch.GenericJob{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}
+	}
+	exp := &expectations{seenVersion: "1", written: job("2")}
+	for _, step := range []struct{ cached, want string }{{"1", "2"}, {"1", "2"}, {"3", "3"}, {"1", "1"}} {
+		if got := exp.newest(job(step.cached)).GetResourceVersion(); got != step.want {
+			t.Errorf("version %s is the newest when the cache has %s, want %s", got, step.cached, step.want)
+		}
+	}
+}
+
 func TestSuccessIsNotedBeforeTheFirstPass(t *testing.T) {
 	store, key := newExpectationStore(clock.RealClock{}), types.NamespacedName{Namespace: "ns", Name: "job"}
 	store.noteSuccess(key, "job", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a"}})
@@ -78,5 +92,39 @@ func TestSuccessOfAnotherJobIsNotNoted(t *testing.T) {
 	store.noteSuccess(key, "predecessor", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a"}})
 	if n := len(exp.succeeded.pods); n != 0 || store.of(key, "job") != exp {
 		t.Errorf("%d are noted", n)
+	}
+}
+
+func TestPodsCountAsWrittenUntilTheCacheShowsThem(t *testing.T) {
+	now := time.Now()
+	pod := func(name, uid string) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid)}}
+	}
+	created := pod("new", "b")
+	for name, test := range map[string]struct {
+		cached []corev1.Pod
+		after  time.Duration
+		want   []string
+	}{
+		"the cache is late":            {[]corev1.Pod{pod("old", "a")}, 0, []string{"new b false", "old a true"}},
+		"the cache shows the creation": {[]corev1.Pod{pod("new", "b"), pod("old", "a")}, 0, []string{"new b false", "old a true"}},
+		"the cache shows a later pod":  {[]corev1.Pod{pod("new", "c")}, 0, []string{"new c false"}},
+		"the lag is too long":          {[]corev1.Pod{pod("old", "a")}, cacheLag + time.Second, []string{"old a true"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			exp := newExpectations("job", now)
+			exp.created["new"] = madePod{&created, now.Add(cacheLag)}
+			exp.deleted["a"] = now
+			if left := exp.forgetAfter(now); left != cacheLag {
+				t.Errorf("the next creation is forgotten after %s, want %s", left, cacheLag)
+			}
+			var got []string
+			for _, p := range exp.merge(test.cached, now.Add(test.after)) {
+				got = append(got, fmt.Sprintf("%s %s %t", p.Name, p.UID, p.DeletionTimestamp != nil))
+			}
+			if slices.Sort(got); !slices.Equal(got, test.want) {
+				t.Errorf("the pods are %q, want %q", got, test.want)
+			}
+		})
 	}
 }
