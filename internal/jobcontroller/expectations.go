@@ -35,6 +35,8 @@ type expectations struct {
 	contestedSince time.Time
 	// live is the last view of the pods that was read from the API server; nil once the cache is as new.
 	live *liveView
+	// vanishedSince is when a live view first lacked a pod that the cache shows alive; zero if the last one had all.
+	vanishedSince time.Time
 	// tried is true once this process has tried to write the status, whether or not the write succeeded.
 	tried bool
 	// delayedAt is when the current delay of a plan began; zero if no plan is delayed.

@@ -3,6 +3,7 @@ package jobcontroller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,6 +66,15 @@ func (v *liveView) list(cached []*corev1.Pod) []*corev1.Pod {
 		}
 	}
 	return pods
+}
+
+// vanished reports whether a pod has gone that the cache shows alive. Only the watch tells whether it succeeded before
+// somebody deleted it.
+func (v *liveView) vanished(cached []*corev1.Pod) bool {
+	return slices.ContainsFunc(cached, func(pod *corev1.Pod) bool {
+		_, there := v.pods[pod.UID]
+		return !there && pod.DeletionTimestamp == nil && !v.replaced(pod)
+	})
 }
 
 // correct returns the newest known state of a cached pod; nil if a new pod has its name. A pod that has gone stays as

@@ -56,4 +56,12 @@ func TestPodStaysUntilTheCacheShowsThatItHasGone(t *testing.T) {
 	if want := []types.UID{"a", "gone"}; !slices.Equal(got, want) {
 		t.Errorf("the pods are %v, want %v", got, want)
 	}
+	if !view.vanished([]*corev1.Pod{pod("q", "gone")}) {
+		t.Error("the pod that has gone has not vanished")
+	}
+	deleted := pod("q", "deleted")
+	deleted.DeletionTimestamp = new(metav1.Now())
+	if view.vanished([]*corev1.Pod{pod("p", "a"), pod("p", "replaced"), deleted}) {
+		t.Error("a pod has vanished that is there, replaced or being deleted")
+	}
 }

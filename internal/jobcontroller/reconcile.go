@@ -104,6 +104,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	plan, err := r.decide(ctx, job, seen, exp)
+	if errors.Is(err, errVanished) {
+		return reconcile.Result{RequeueAfter: vanishedWait}, nil // the event of the pod comes sooner
+	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -140,6 +143,12 @@ func nameDelay(seen *engine.Seen) time.Duration {
 // nameTakenDelay is the time between two passes of a job that needs a taken name.
 const nameTakenDelay = 2 * time.Second
 
+// vanishedWait is how long a decision waits for the watch to show the end of a pod that has gone.
+const vanishedWait = time.Second
+
+// errVanished means that a pod has gone and that the cache does not show its end yet.
+var errVanished = errors.New("the cache does not show the end of a pod that has gone")
+
 // decide calls the engine. If the engine asks for it, decide reads the pods from the API server and calls the engine
 // again.
 func (r *Reconciler) decide(ctx context.Context, job *engine.Job, seen engine.Seen, exp *expectations) (engine.Plan, error) {
@@ -150,6 +159,14 @@ func (r *Reconciler) decide(ctx context.Context, job *engine.Job, seen engine.Se
 			return plan, err
 		}
 		exp.live = view
+		if !view.vanished(seen.Pods) {
+			exp.vanishedSince = time.Time{}
+		} else if now := r.clock.Now(); exp.vanishedSince.IsZero() {
+			exp.vanishedSince = now
+			return plan, errVanished
+		} else if now.Before(exp.vanishedSince.Add(vanishedWait)) {
+			return plan, errVanished
+		}
 		seen.Pods, seen.Live, seen.Now = view.list(seen.Pods), true, r.clock.Now()
 		plan = engine.Next(job, seen, r.opts.Engine)
 	}

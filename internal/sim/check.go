@@ -117,7 +117,7 @@ func (w *world) checkEnd(s *batch.JobStatus) {
 		}
 	}
 	for name := range w.past { // a replica that an elastic job keeps although it was scaled away may decide too
-		if t := w.last(name); t.selfEnded && !t.success {
+		if t := w.outcome(name); t.selfEnded && !t.success {
 			lost++
 		}
 	}

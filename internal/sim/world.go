@@ -37,6 +37,8 @@ type truth struct {
 	// this name.
 	watched            bool
 	creation, deletion int
+	// deleted is when somebody deleted the pod.
+	deleted time.Time
 	// at is when the pod ended. Reported means that the API server has the end.
 	at       time.Time
 	reported bool
@@ -317,7 +319,7 @@ func (w *world) evict(pod *corev1.Pod) {
 func (w *world) userDeletes(pod *corev1.Pod) {
 	w.inc.disturbed = w.now
 	if t := w.last(pod.Name); t.selfEnded {
-		t.deletion = len(w.podLog[pod.Name])
+		t.deletion, t.deleted = len(w.podLog[pod.Name]), w.now
 		t.watched = engine.SucceededUndeleted(pod) && uidOf(w.status, pod.Name) == string(pod.UID) && !w.policy(pod.Name).OnSuccess
 		t.ambiguous = t.ambiguous || !t.watched
 	}
