@@ -18,7 +18,7 @@ import (
 )
 
 // expectations are what this process has written for a job and expects the caches to show soon. Losing them costs a
-// few calls and never leads to a wrong result.
+// few calls and the results of pods that others delete (docs/designs/0010-late-caches.md), and nothing else.
 type expectations struct {
 	uid types.UID
 	// replicas is the size of the job. The event handlers read it too.

@@ -151,9 +151,8 @@ func (l *leadership) overlap() {
 	l.w.tracef("the lease is lost during a call")
 	for l.succeed(); l.w.chance(70); {
 		l.leader.sync(false)
-		if l.leader.pass(); l.leader.dead {
-			l.succeed()
-		}
+		l.leader.pass()
+		l.replaceDead()
 	}
 	l.overlapping = false
 }
@@ -182,8 +181,15 @@ func (l *leadership) turn() {
 	if l.trouble && w.chance(15) {
 		return // the queue is long
 	}
-	if o.pass(); o.dead && o == l.leader {
-		w.tracef("the operator has died")
+	if o.pass(); o == l.leader {
+		l.replaceDead()
+	}
+}
+
+// replaceDead replaces the leader if it has died.
+func (l *leadership) replaceDead() {
+	if l.leader.dead {
+		l.w.tracef("the operator has died")
 		l.succeed()
 	}
 }
