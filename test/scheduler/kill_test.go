@@ -4,12 +4,13 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 
 	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/test/kit/await"
+	"tensorstack.dev/batch/test/kit/program"
 )
 
 var (
@@ -47,7 +48,7 @@ func newArrivals(s *stage, quota int) *arrivals {
 		s.node(fmt.Sprintf("n%d", i), 10, nil)
 	}
 	s.queue(a.queue, fmt.Sprint(quota), 0)
-	a.ledger = s.follow(10_000, map[string]int64{s.own(a.queue): int64(quota) * 1000}, patience/2)
+	a.ledger = s.follow(10_000, map[string]int64{s.own(a.queue): int64(quota) * 1000}, await.Patience/2)
 	return a
 }
 
@@ -110,7 +111,7 @@ func TestKilled(t *testing.T) {
 	a := newArrivals(quietStage(t), 30)
 	for range *kills {
 		a.come(3)
-		a.must(a.env.Kill(local.Scheduler))
+		a.Must(a.Env.Kill(local.Scheduler))
 		a.sometimes()
 	}
 	a.drain()
@@ -121,20 +122,18 @@ func TestTwoReplicas(t *testing.T) {
 	t.Parallel()
 	s := newStageOf(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs}})
 	binary, err := testenv.Binary()
-	s.must(err)
-	replicas := make([]*process, 2)
+	s.Must(err)
+	replicas := make([]*program.Program, 2)
 	start := func(i int) {
-		replicas[i], err = s.run(binary, "kube-scheduler", "--kubeconfig="+s.env.Kubeconfig, "--secure-port=0", "--leader-elect",
+		replicas[i], err = s.Launch(binary, "kube-scheduler", "--kubeconfig="+s.Env.Kubeconfig, "--secure-port=0", "--leader-elect",
 			"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=300ms")
-		s.must(err)
+		s.Must(err)
 	}
 	leads := func(i int) bool {
-		text, err := os.ReadFile(replicas[i].log)
-		s.must(err)
-		return strings.Contains(strings.ToLower(string(text)), "successfully acquired lease")
+		return strings.Contains(strings.ToLower(replicas[i].Log.String()), "successfully acquired lease")
 	}
 	awaitLeader := func(i int) {
-		s.await(fmt.Sprintf("replica %d leads", i), func() error {
+		s.Await(fmt.Sprintf("replica %d leads", i), func() error {
 			if !leads(i) {
 				return fmt.Errorf("it does not")
 			}
@@ -152,7 +151,7 @@ func TestTwoReplicas(t *testing.T) {
 		if leads(1 - leader) {
 			t.Error("both lead")
 		}
-		replicas[leader].kill()
+		replicas[leader].Kill()
 		leader = 1 - leader
 		awaitLeader(leader)
 		start(1 - leader)

@@ -15,6 +15,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/test/kit/await"
 )
 
 // ledger follows all pods of a stage by one watch. It sees each state of each pod in the order in which the API server took
@@ -58,15 +59,15 @@ func (s *stage) follow(nodeCPU int64, quotas map[string]int64, partFor time.Dura
 	s.Helper()
 	l := &ledger{stage: s, nodeCPU: nodeCPU, quotas: quotas, partFor: partFor, changed: make(chan struct{}), pods: map[types.UID]*corev1.Pod{},
 		nodes: map[string]int64{}, queues: map[string]int64{}, gangs: map[string]*gang{}, peak: map[string]int64{}, seen: map[string]bool{}}
-	pods := s.core.CoreV1().Pods(s.namespace)
+	pods := s.Core.CoreV1().Pods(s.Namespace)
 	list, err := pods.List(s.Context(), metav1.ListOptions{})
-	s.must(err)
+	s.Must(err)
 	if len(list.Items) > 0 {
 		s.Fatalf("there are %d pods before the ledger", len(list.Items))
 	}
 	w, err := watchtools.NewRetryWatcherWithContext(s.Context(), list.ResourceVersion, &toolscache.ListWatch{
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return pods.Watch(ctx, o) }})
-	s.must(err)
+	s.Must(err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -268,7 +269,7 @@ func (l *ledger) failed() bool {
 // await waits for something to become true. The ledger is locked while true is asked.
 func (l *ledger) await(what string, isTrue func() bool) {
 	l.stage.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(await.Patience)
 	for {
 		l.mu.Lock()
 		ok, changed, wrong := isTrue(), l.changed, len(l.wrong) > 0
@@ -282,7 +283,7 @@ func (l *ledger) await(what string, isTrue func() bool) {
 		select {
 		case <-changed:
 		case <-deadline:
-			l.stage.Fatalf("%s: it has not come to that after %s", what, patience)
+			l.stage.Fatalf("%s: it has not come to that after %s", what, await.Patience)
 		}
 	}
 }

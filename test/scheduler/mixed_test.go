@@ -19,6 +19,7 @@ import (
 
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/test/kit/await"
 )
 
 var mixed = flag.Bool("mixed", false, "give TestMixed its full size: 200 gangs of 1 to 64 pods on 50 nodes, 10 minutes of simulated time")
@@ -50,7 +51,7 @@ func TestMixed(t *testing.T) {
 		world = fullWorld
 	}
 	s := newStage(t, "--gang-grace-period=5s", "--reserve-after=20s")
-	s.must(s.startKWOK())
+	s.Must(startKWOK(s.Plane))
 	m := &mix{stage: s, size: world, random: seeded(t), jobs: map[string]*job{}, drained: map[string]bool{}}
 	for range world.nodes {
 		m.addNode()
@@ -59,7 +60,7 @@ func TestMixed(t *testing.T) {
 	quotas := map[string]int64{"low": int64(total) * 950, "high": int64(total) * 500} // 95 % and 50 %
 	s.queue("low", fmt.Sprintf("%dm", quotas["low"]), 0)
 	s.queue("high", fmt.Sprintf("%dm", quotas["high"]), 1)
-	m.ledger = s.follow(int64(world.nodeCPU)*1000, quotas, patience/2)
+	m.ledger = s.follow(int64(world.nodeCPU)*1000, quotas, await.Patience/2)
 	m.plan()
 	began, deadline := time.Now(), time.Now().Add(10*time.Minute)
 	tick := time.NewTicker(second)
@@ -161,7 +162,7 @@ func (m *mix) step() {
 	m.endDrains()
 	if len(m.jobs) > 0 && m.now%m.killEvery == m.killEvery-1 {
 		m.kills++
-		m.must(m.env.Kill(local.Scheduler))
+		m.Must(m.Env.Kill(local.Scheduler))
 	}
 	for _, name := range slices.Sorted(keysOf(m.jobs)) {
 		m.look(m.jobs[name])
@@ -203,7 +204,7 @@ func (m *mix) makePods(j *job, lacks func(i int) bool) {
 		p := m.newPod(j.pods[i], j.cpu, func(p *corev1.Pod) {
 			p.Labels = map[string]string{scheduling.LabelGroupName: j.name, scheduling.LabelQueue: j.queue}
 		})
-		all = append(all, func() error { return m.client.Create(m.Context(), p) })
+		all = append(all, func() error { return m.Client.Create(m.Context(), p) })
 	}
 	m.sideBySide(all)
 }
@@ -219,7 +220,7 @@ func (m *mix) sideBySide(all []func() error) {
 	}
 	group.Wait()
 	for _, err := range errs {
-		m.must(err)
+		m.Must(err)
 	}
 }
 
@@ -260,8 +261,8 @@ func (m *mix) look(j *job) {
 
 // finish lets a pod succeed; it may have been deleted meanwhile.
 func (m *mix) finish(name string) error {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: m.namespace}}
-	return client.IgnoreNotFound(m.client.Status().Patch(m.Context(), p, mergePatch([]byte(`{"status":{"phase":"Succeeded"}}`))))
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: m.Namespace}}
+	return client.IgnoreNotFound(m.Client.Status().Patch(m.Context(), p, mergePatch([]byte(`{"status":{"phase":"Succeeded"}}`))))
 }
 
 // drain cordons a node and evicts its pods.
@@ -285,7 +286,7 @@ func (m *mix) evictAll(node string) {
 	var all []func() error
 	for _, pod := range m.ledger.on(node) {
 		all = append(all, func() error {
-			err := m.core.CoreV1().Pods(m.namespace).EvictV1(m.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod}})
+			err := m.Core.CoreV1().Pods(m.Namespace).EvictV1(m.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod}})
 			if apierrors.IsConflict(err) {
 				return nil
 			}
@@ -311,7 +312,7 @@ func (m *mix) endDrains() {
 			m.changeNode(name, func(n *corev1.Node) { n.Spec.Unschedulable = false })
 			continue
 		}
-		m.must(m.client.Delete(m.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.own(name)}}))
+		m.Must(m.Client.Delete(m.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.own(name)}}))
 		m.nodes = slices.DeleteFunc(m.nodes, func(n string) bool { return n == name })
 		m.addNode()
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/test/kit/await"
 )
 
 // TestQuota: clause 3. What does not fit says the numbers; quotas may be raised, and lowered below what runs.
@@ -45,7 +46,7 @@ func TestQuotaConcurrently(t *testing.T) {
 	}
 	const quota, gangs = 20, 30
 	s.queue("q", fmt.Sprint(quota), 0)
-	l := s.follow(50_000, map[string]int64{s.own("q"): quota * 1000}, patience)
+	l := s.follow(50_000, map[string]int64{s.own("q"): quota * 1000}, await.Patience)
 	random := rand.New(rand.NewPCG(1, 2))
 	sizes := map[string]int{}
 	var all sync.WaitGroup

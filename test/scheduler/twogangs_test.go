@@ -8,6 +8,7 @@ import (
 	"time"
 
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/test/kit/await"
 )
 
 var twoGangs = flag.Int("two-gangs", 10, "how often TestTwoGangs submits two gangs that each need 60 % of the nodes")
@@ -20,7 +21,7 @@ func TestTwoGangs(t *testing.T) {
 		s.node(fmt.Sprintf("n%d", i), 10, nil)
 	}
 	s.queue("two", "", 0)
-	l := s.follow(10_000, nil, patience)
+	l := s.follow(10_000, nil, await.Patience)
 	var a, b string
 	ending := false
 	l.check = func() string {
