@@ -14,7 +14,7 @@ import (
 //go:embed crd/*.yaml
 var CRDs embed.FS
 
-//go:embed operator/namespace.yaml webhook/*.yaml scheduler/queue.yaml scheduler/role.yaml scheduler/admission_*.yaml
+//go:embed operator/namespace.yaml webhook/*.yaml scheduler/queue.yaml scheduler/role.yaml scheduler/admission_*.yaml users/*.yaml
 var files embed.FS
 
 // Namespace is that of the operator.
@@ -70,6 +70,20 @@ func QueueAdmission() ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, name := range admissionRules {
 		o, err := read("scheduler/admission_" + name + ".yaml")
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, o)
+	}
+	return objects, nil
+}
+
+// UserRoles lists the roles of people: parts of the cluster roles view and edit, and the roles of those who see, use and
+// manage queues.
+func UserRoles() ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	for _, name := range []string{"view", "edit", "queue_viewer", "queue_user", "queue_manager"} {
+		o, err := read("users/" + name + ".yaml")
 		if err != nil {
 			return nil, err
 		}

@@ -11,6 +11,9 @@ import (
 	"regexp"
 	"strings"
 
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/kinds"
 )
@@ -72,6 +75,11 @@ func (g generator) marker(resource func(kinds.Kind) string, verbs string) string
 	return fmt.Sprintf("// +kubebuilder:rbac:groups=%s,resources=%s,verbs=%s\n", batch.GroupVersion.Group, g.each(";", resource), verbs)
 }
 
+// crd returns the file of the CRD of a kind.
+func (g generator) crd(k kinds.Kind) string {
+	return filepath.Join(g.root, fmt.Sprintf("config/crd/%s_%s.yaml", batch.GroupVersion.Group, k.Plural))
+}
+
 // crds lists the files of all CRDs for kustomize.
 func (g generator) crds() error {
 	const dir = "config/crd"
@@ -105,6 +113,13 @@ func (g generator) rows() error {
 			}
 			return k.Plural
 		}),
+		"kinds of job with a scale": g.each(", ", g.scale),
+		"subresources of all kinds of job": g.each(", ", func(k kinds.Kind) string {
+			if scale := g.scale(k); scale != "" {
+				return k.Plural + "/status, " + scale
+			}
+			return k.Plural + "/status"
+		}),
 	}
 	for _, file := range files {
 		data, err := os.ReadFile(file)
@@ -130,6 +145,21 @@ func (g generator) rows() error {
 		}
 	}
 	return nil
+}
+
+// scale returns the subresource by which the jobs of a kind are scaled, or nothing if their CRD has none.
+func (g generator) scale(k kinds.Kind) string {
+	data, err := os.ReadFile(g.crd(k))
+	crd := &apiextensions.CustomResourceDefinition{}
+	if err != nil || yaml.Unmarshal(data, crd) != nil {
+		return "" // rules has reported the error
+	}
+	for _, version := range crd.Spec.Versions {
+		if version.Subresources != nil && version.Subresources.Scale != nil {
+			return k.Plural + "/scale"
+		}
+	}
+	return ""
 }
 
 // names is where the guide to the command line lists the short names.

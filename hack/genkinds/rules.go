@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"go.yaml.in/yaml/v3"
 
-	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/kinds"
 )
 
@@ -18,8 +16,7 @@ const validations = "x-kubernetes-validations"
 // rules adds to the CRD of each kind the rules that package kinds has for it.
 func (g generator) rules() error {
 	for _, k := range g.all {
-		file := filepath.Join(g.root, fmt.Sprintf("config/crd/%s_%s.yaml", batch.GroupVersion.Group, k.Plural))
-		if err := addRules(file, k.SchemaRules()); err != nil {
+		if err := addRules(g.crd(k), k.SchemaRules()); err != nil {
 			return fmt.Errorf("adding the rules of %s: %w", k.Name, err)
 		}
 	}

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -11,8 +12,8 @@ import (
 	"tensorstack.dev/batch/config"
 )
 
-// installQueue creates the default queue if it is missing, and applies the scheduler's role and the admission
-// policies of queues.
+// installQueue creates the default queue if it is missing, and applies the scheduler's role, the admission
+// policies of queues and the roles of people.
 func (a *apiClient) installQueue(ctx context.Context) error {
 	queue, err := config.DefaultQueue()
 	if err != nil {
@@ -34,7 +35,11 @@ func (a *apiClient) installQueue(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	objects = append(objects, rules...)
+	people, err := config.UserRoles()
+	if err != nil {
+		return err
+	}
+	objects = slices.Concat(objects, rules, people)
 	for _, object := range objects {
 		if err := a.apply(ctx, object); err != nil {
 			return fmt.Errorf("installing the %s %s: %w", object.GetKind(), object.GetName(), err)

@@ -17,6 +17,7 @@ import (
 
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/cli/kit"
+	"tensorstack.dev/batch/internal/cli/view"
 	"tensorstack.dev/batch/internal/cli/waiting"
 )
 
@@ -85,22 +86,36 @@ func describeCommand(p *kit.Program) *cobra.Command {
 				if i > 0 {
 					fmt.Fprint(p.Out, "\n\n")
 				}
-				q, err := getQueue(cmd.Context(), c, name)
-				if err != nil {
-					return err
-				}
-				// A user who may read queues may lack the right to list the waiting groups.
-				waiters, err := waiting.List(cmd.Context(), c, name)
-				if err != nil && !apierrors.IsForbidden(err) {
-					return err
-				}
-				if err := kit.PrintLines(p.Out, describe(q, waiters, err, time.Now(), kit.StyleOf(p.Out), kit.TerminalOf(p.Out).Width())); err != nil {
+				if err := describeQueue(cmd.Context(), p, c, name); err != nil {
 					return err
 				}
 			}
 			return nil
 		},
 	}
+}
+
+// describeQueue prints a queue and its waiters in order.
+func describeQueue(ctx context.Context, p *kit.Program, c *kit.Cluster, name string) error {
+	q, err := getQueue(ctx, c, name)
+	if err != nil {
+		return err
+	}
+	waiters, within, err := waiting.List(ctx, c, name)
+	style, width := kit.StyleOf(p.Out), kit.TerminalOf(p.Out).Width()
+	lines := describe(q, style, width)
+	switch {
+	case apierrors.IsForbidden(err): // a user who may read queues may lack the right to list groups
+		lines = append(lines, view.Wrap("not shown: "+err.Error(), "  ", width)...)
+	case err != nil:
+		return err
+	default:
+		lines = append(lines, waiting.Table(waiters, time.Now(), style, width)...)
+		if within != "" {
+			lines = append(lines, "", "  Only namespace "+within+" is shown: you may not list the groups and pods of all namespaces.")
+		}
+	}
+	return kit.PrintLines(p.Out, lines)
 }
 
 var queueResource = scheduling.GroupVersion.WithResource("queues")

@@ -14,7 +14,6 @@ import (
 
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/cli/view"
-	"tensorstack.dev/batch/internal/cli/waiting"
 )
 
 func table(queues []scheduling.Queue, now time.Time) view.Table {
@@ -56,8 +55,8 @@ func resourcesOf(q *scheduling.Queue) []corev1.ResourceName {
 	return slices.Compact(names)
 }
 
-// describe renders a queue and its waiters in order. hidden is the error if the user may not list the waiters.
-func describe(q *scheduling.Queue, waiters []waiting.Waiter, hidden error, now time.Time, style view.Style, width int) []string {
+// describe renders a queue up to the heading of its waiters.
+func describe(q *scheduling.Queue, style view.Style, width int) []string {
 	lines := []string{style.Paint(view.Bold, "queue/"+q.Name)}
 	facts := view.Table{Text: true, Rows: [][]view.Cell{
 		view.Plainly("Priority", fmt.Sprint(q.Spec.Priority)),
@@ -79,11 +78,7 @@ func describe(q *scheduling.Queue, waiters []waiting.Waiter, hidden error, now t
 	lines = append(lines, facts.Lines(style, "  ", width)...)
 	lines = append(lines, "", style.Paint(view.Bold, "Used"))
 	lines = append(lines, usage(q).Lines(style, "  ", width)...)
-	lines = append(lines, "", style.Paint(view.Bold, "Waiting"))
-	if hidden != nil {
-		return append(lines, view.Wrap("not shown: "+hidden.Error(), "  ", width)...)
-	}
-	return append(lines, waiting.Table(waiters, now, style, width)...)
+	return append(lines, "", style.Paint(view.Bold, "Waiting"))
 }
 
 // largestPod returns the largest requests that the queue's profile allows for a pod, as text.

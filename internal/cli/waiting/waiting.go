@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -39,9 +40,9 @@ const (
 
 var groupResource = scheduling.GroupVersion.WithResource("podgroups")
 
-// waitingPods returns the pods that wait for the t9k-scheduler, in all queues.
-func waitingPods(ctx context.Context, c *kit.Cluster) ([]corev1.Pod, error) {
-	list, err := c.Core.Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: fields.Set{
+// waitingPods returns the pods of a namespace, or of all, that wait for the t9k-scheduler, in all queues.
+func waitingPods(ctx context.Context, c *kit.Cluster, namespace string) ([]corev1.Pod, error) {
+	list, err := c.Core.Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.Set{
 		"spec.schedulerName": scheduling.SchedulerName, "spec.nodeName": "", "status.phase": string(corev1.PodPending)}.String()})
 	if err != nil {
 		return nil, fmt.Errorf("listing the pods that wait: %w", err)
@@ -123,22 +124,32 @@ func Table(waiting []Waiter, now time.Time, style view.Style, width int) []strin
 	return t.Lines(style, "  ", width)
 }
 
-// List returns the waiters of a queue, the next one first.
-func List(ctx context.Context, c *kit.Cluster, queue string) ([]Waiter, error) {
-	groups, err := listGroups(ctx, c)
+// List returns the waiters of a queue, the next one first. If the user may not list those of all namespaces, it returns
+// those of the user's namespace, which within names; otherwise within is empty.
+func List(ctx context.Context, c *kit.Cluster, queue string) (list []Waiter, within string, err error) {
+	list, err = listIn(ctx, c, metav1.NamespaceAll, queue)
+	if apierrors.IsForbidden(err) {
+		within = c.Namespace
+		list, err = listIn(ctx, c, within, queue)
+	}
+	return list, within, err
+}
+
+func listIn(ctx context.Context, c *kit.Cluster, namespace, queue string) ([]Waiter, error) {
+	groups, err := listGroups(ctx, c, namespace)
 	if err != nil {
 		return nil, err
 	}
-	pods, err := waitingPods(ctx, c)
+	pods, err := waitingPods(ctx, c, namespace)
 	if err != nil {
 		return nil, err
 	}
 	return waiters(queue, groups, pods), nil
 }
 
-// listGroups returns the groups of all namespaces.
-func listGroups(ctx context.Context, c *kit.Cluster) ([]scheduling.PodGroup, error) {
-	list, err := c.Objects.Resource(groupResource).List(ctx, metav1.ListOptions{})
+// listGroups returns the groups of a namespace, or of all.
+func listGroups(ctx context.Context, c *kit.Cluster, namespace string) ([]scheduling.PodGroup, error) {
+	list, err := c.Objects.Resource(groupResource).Namespace(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("listing groups: %w", err)
 	}
@@ -186,7 +197,7 @@ func placeOf(name string, waiting []Waiter) string {
 
 // Place returns a job's place among the waiters of its queue as text; empty if it does not wait.
 func Place(ctx context.Context, c *kit.Cluster, j *kit.Job, queue string) (string, error) {
-	pods, err := waitingPods(ctx, c)
+	pods, err := waitingPods(ctx, c, metav1.NamespaceAll)
 	if err != nil {
 		return "", err
 	}
@@ -196,7 +207,7 @@ func Place(ctx context.Context, c *kit.Cluster, j *kit.Job, queue string) (strin
 	if !slices.ContainsFunc(pods, own) {
 		return "", nil
 	}
-	groups, err := listGroups(ctx, c)
+	groups, err := listGroups(ctx, c, metav1.NamespaceAll)
 	if err != nil {
 		return "", err
 	}

@@ -140,9 +140,6 @@ func (x *index) roomMade(nodes bool) {
 
 // capacities computes the sites, and what the nodes that each queue may use have.
 func (x *index) capacities(nodes []*corev1.Node, topologyLabel string) {
-	if !x.nodesChanged {
-		return
-	}
 	x.nodesChanged = false
 	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) }) // a lister's order is random
 	x.sites = newSites(nodes, topologyLabel)

@@ -34,11 +34,13 @@ func (pl *planner) round(ctx context.Context) {
 		x.fill()
 	}
 	began := time.Now()
-	list, err := pl.nodeLister.List(everything)
-	if err != nil {
-		return
+	if x.nodesChanged {
+		list, err := pl.nodeLister.List(everything)
+		if err != nil {
+			return
+		}
+		x.capacities(list, pl.config.TopologyLabel)
 	}
-	x.capacities(list, pl.config.TopologyLabel)
 	pl.releaseReservations(ctx)
 	groups, skipped, full := pl.choose(began)
 	if len(groups) == 0 {
