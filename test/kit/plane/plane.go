@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
@@ -70,7 +71,9 @@ func (p *Plane) connect() error {
 	if p.Client, err = client.NewWithWatch(p.Env.Config, client.Options{Scheme: scheme}); err != nil {
 		return err
 	}
-	p.Core, err = kubernetes.NewForConfig(p.Env.Config)
+	compact := rest.CopyConfig(p.Env.Config)
+	compact.ContentType = runtime.ContentTypeProtobuf
+	p.Core, err = kubernetes.NewForConfig(compact)
 	return err
 }
 
