@@ -72,6 +72,16 @@ func TestInstall(t *testing.T) {
 	t.Run("roles grant no wildcard, and no secret but by name", func(t *testing.T) { w.in(t).checkRoles() })
 }
 
+// TestInstallOnOlderKubernetes installs config/before-1.36 on an API server that has the APIs of the oldest supported version.
+func TestInstallOnOlderKubernetes(t *testing.T) {
+	t.Parallel()
+	p := plane.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer},
+		Args: map[string][]string{local.APIServer: {"--emulated-version=1.33"}}})
+	w := &world{&namespace.Test{T: t, Plane: p, Namespace: "t9k-system"}}
+	w.kubectlApply("../../config/before-1.36")
+	w.Await("the CRDs are established", func() error { return crdsEstablished(w) })
+}
+
 // kubectlApply runs `kubectl apply --server-side -k DIR` and returns the resource version of each object.
 func (w *world) kubectlApply(dir string) map[string]string {
 	w.Helper()

@@ -20,7 +20,6 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	schedulerconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
-	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
@@ -52,8 +51,11 @@ func NewCommand() *cobra.Command {
 		if err := emulate(ctx, opts, f); err != nil {
 			return err
 		}
-		if err := saveWrites(f); err != nil {
-			return err
+		const gates = "feature-gates"
+		if turnsOffCostlyFeature(f.Lookup(gates).Value.String(), f.Lookup("emulated-version").Value.String()) {
+			if err := f.Set(gates, costlyFeature+"=false"); err != nil {
+				return err
+			}
 		}
 		if err := opts.ComponentGlobalsRegistry.Set(); err != nil {
 			return err
@@ -68,7 +70,7 @@ func NewCommand() *cobra.Command {
 	f.DurationVar(&settings.Grace, "gang-grace-period", 5*time.Minute, "how long a gang may stay partly bound before what runs of it is evicted")
 	f.StringVar(&settings.TopologyLabel, "topology-label", "", "label of nodes that names their topology domain; unset: there are none")
 	f.BoolVar(&alone, "no-default-profile", false, "leave the pods of default-scheduler to another scheduler")
-	showDefault(f.Lookup("feature-gates"), string(features.NominatedNodeNameForExpectation)+"=false")
+	showDefault(f.Lookup("feature-gates"), costlyFeature+"=false")
 	for _, o := range [][2]string{{"kube-api-qps", "1000"}, {"kube-api-burst", "2000"}} { // with kube-scheduler's own limits, 50 pods start per second
 		if err := f.Set(o[0], o[1]); err != nil {
 			panic(fmt.Sprintf("the flags of kube-scheduler have changed: %v", err))

@@ -98,15 +98,11 @@ func versionOf(i *apiversion.Info) (*version.Version, error) {
 	return v, nil
 }
 
-// saveWrites turns off a feature that costs a write for each pod that waits at Permit, unless the user sets it or the
-// emulated version does not have it.
-func saveWrites(f *pflag.FlagSet) error {
-	const gates, feature = "feature-gates", string(features.NominatedNodeNameForExpectation)
-	if strings.Contains(f.Lookup(gates).Value.String(), feature) {
-		return nil
-	}
-	if set := f.Lookup("emulated-version").Value.String(); strings.Contains(set, oldest.String()) {
-		return nil
-	}
-	return f.Set(gates, feature+"=false")
+// costlyFeature costs a write for each pod that waits at Permit.
+const costlyFeature = string(features.NominatedNodeNameForExpectation)
+
+// turnsOffCostlyFeature reports whether to turn costlyFeature off, for the values of --feature-gates and
+// --emulated-version: not if the user sets it, nor if the emulated version does not have it.
+func turnsOffCostlyFeature(gates, emulated string) bool {
+	return !strings.Contains(gates, costlyFeature) && !strings.Contains(emulated, oldest.String())
 }
