@@ -7,14 +7,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/test/kit/gate"
+	"tensorstack.dev/batch/test/kit/jobs"
 )
 
 // TestImmutable: §12, what cannot change on a live job is refused by the API server, with the field's name.
 func TestImmutable(t *testing.T) {
 	s := newSpace(t)
-	j := s.newJob("fixed", role("worker", 2, obey))
+	j := s.newJob("fixed", role("worker", 2, gate.Obey))
 	j.Spec.RunMode = &batch.RunMode{Pause: &batch.PauseMode{ResumeSpecs: []batch.ResumeSpec{{Type: "worker", Args: []string{"x"}}}}}
-	s.create(j)
+	s.Create(j)
 	for name, c := range map[string]struct {
 		field  string
 		change func(*batch.GenericJobSpec)
@@ -45,7 +47,7 @@ func TestImmutable(t *testing.T) {
 // TestRestartLimitRaised: §12, a higher limit holds at once for a live job.
 func TestRestartLimitRaised(t *testing.T) {
 	s := newSpace(t)
-	s.create(s.newJob("more", restarting(role("worker", 1, obey), batch.RestartOnFailure, 0)))
+	s.Create(s.newJob("more", jobs.Restarting(role("worker", 1, gate.Obey), batch.RestartOnFailure, 0)))
 	s.awaitStarts("more-worker-0", 1)
 	s.edit("more", func(j *batch.GenericJob) { *j.Spec.ReplicaSpecs[0].RestartPolicy.Limit = 1 })
 	s.awaitJob("more", "the change is seen", func(j *batch.GenericJob) bool { return j.Status.ObservedGeneration == j.Generation })

@@ -7,15 +7,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/test/kit/follow"
+	"tensorstack.dev/batch/test/kit/gate"
+	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/namespace"
 )
 
 // finishing makes a job whose rank 0 decides its end; rank 1 has ended before, rank 2 never does.
 func (s *space) finishing(name string, policy batch.CleanUpPolicy, code int) *batch.GenericJob {
-	s.t.Helper()
-	j := s.newJob(name, role("worker", 2, obey), role("idle", 1, idle))
+	s.Helper()
+	j := s.newJob(name, role("worker", 2, gate.Obey), role("idle", 1, gate.Idle))
 	j.Spec.SuccessRules = []batch.FinishRule{{"worker": {}}}
 	j.Spec.CleanUpPolicy = policy
-	s.create(j)
+	s.Create(j)
 	s.awaitStarts(name+"-idle-0", 1)
 	s.order(name+"-worker-1", 0)
 	s.awaitJob(name, "rank 1 has ended", func(j *batch.GenericJob) bool { return j.Status.Aggregate.Succeeded == 1 })
@@ -45,7 +49,7 @@ func TestCleanUp(t *testing.T) {
 			s.fence()
 			pods := s.pods("job", "all", func(p []*corev1.Pod) bool { return len(p) == 3 })
 			if pods[0].Name != "job-idle-0" || pods[0].Status.Phase != corev1.PodRunning || pods[0].DeletionTimestamp != nil {
-				t.Errorf("the pod that had not finished: %s", s.dump())
+				t.Errorf("the pod that had not finished: %s", s.Dump())
 			}
 			// The policy may be changed after the end.
 			s.edit("job", func(j *batch.GenericJob) { j.Spec.CleanUpPolicy = batch.CleanUpUnfinished })
@@ -56,11 +60,11 @@ func TestCleanUp(t *testing.T) {
 			s.finishing("job", batch.CleanUpUnfinished, code)
 			s.pods("job", "the finished ones", func(p []*corev1.Pod) bool { return podNames(p) == "job-worker-0 job-worker-1 " })
 			j := s.awaitJob("job", "word of the deletion", func(j *batch.GenericJob) bool { return j.Status.Aggregate.Deleted == 1 })
-			if n := occurrences(s.events(), "job", string(batch.EventReplicasHoldResources)); n != 0 {
+			if n := occurrences(s.Events(), "job", string(batch.EventReplicasHoldResources)); n != 0 {
 				t.Errorf("%d warnings of pods that hold resources", n)
 			}
-			if over(j) && replica(j, "job-worker-1").Phase != batch.ReplicaSucceeded {
-				t.Errorf("rank 1: %+v", replica(j, "job-worker-1"))
+			if jobs.Over(j) && jobs.Replica(j, "job-worker-1").Phase != batch.ReplicaSucceeded {
+				t.Errorf("rank 1: %+v", jobs.Replica(j, "job-worker-1"))
 			}
 			s.log("job-worker-1", "main")
 		})
@@ -69,7 +73,7 @@ func TestCleanUp(t *testing.T) {
 			s.finishing("job", batch.CleanUpAll, code)
 			s.pods("job", "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
 			j := s.awaitJob("job", "word of the deletion", func(j *batch.GenericJob) bool { return j.Status.Aggregate.Deleted == 1 })
-			if r := replica(j, "job-worker-1"); r.Phase != batch.ReplicaSucceeded || len(r.Containers) != 1 || *r.Containers[0].ExitCode != 0 {
+			if r := jobs.Replica(j, "job-worker-1"); r.Phase != batch.ReplicaSucceeded || len(r.Containers) != 1 || *r.Containers[0].ExitCode != 0 {
 				t.Errorf("what is remembered of rank 1: %+v", r)
 			}
 		})
@@ -82,21 +86,21 @@ func TestTimeToLive(t *testing.T) {
 	j := s.newJob("mayfly", role("worker", 2, "exit 0"))
 	j.Spec.TTLSecondsAfterFinished = new(int32(2))
 	j.Spec.Service = &batch.ServiceOption{Ports: []corev1.ServicePort{{Port: 80}}}
-	s.create(j)
+	s.Create(j)
 	j = s.awaitPhase("mayfly", batch.JobSucceeded)
-	await(s, "the job is gone", &batch.GenericJobList{}, func(j []*batch.GenericJob) bool { return len(j) == 0 }, named("mayfly"))
+	namespace.AwaitList(s.Test, "the job is gone", &batch.GenericJobList{}, func(j []*batch.GenericJob) bool { return len(j) == 0 }, follow.Named("mayfly"))
 	if lived := time.Since(j.Status.CompletionTime.Time); lived < 2*time.Second {
 		t.Errorf("the job has gone %s after its end, want 2 s", lived)
 	}
 	s.pods("mayfly", "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
-	await(s, "no service", &corev1.ServiceList{}, func(a []*corev1.Service) bool { return len(a) == 0 })
+	namespace.AwaitList(s.Test, "no service", &corev1.ServiceList{}, func(a []*corev1.Service) bool { return len(a) == 0 })
 }
 
 // TestTimeToLiveSetLater: §7, §12. A time to live may be given to a job that has finished long ago.
 func TestTimeToLiveSetLater(t *testing.T) {
 	s := newSpace(t)
-	s.create(s.newJob("old", role("worker", 1, "exit 0")))
+	s.Create(s.newJob("old", role("worker", 1, "exit 0")))
 	s.awaitPhase("old", batch.JobSucceeded)
 	s.edit("old", func(j *batch.GenericJob) { j.Spec.TTLSecondsAfterFinished = new(int32(0)) })
-	await(s, "the job is gone", &batch.GenericJobList{}, func(j []*batch.GenericJob) bool { return len(j) == 0 }, named("old"))
+	namespace.AwaitList(s.Test, "the job is gone", &batch.GenericJobList{}, func(j []*batch.GenericJob) bool { return len(j) == 0 }, follow.Named("old"))
 }

@@ -7,11 +7,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/test/kit/gate"
+	"tensorstack.dev/batch/test/kit/jobs"
 )
 
 // setDebug flips the debug switch of a live job.
 func (s *space) setDebug(name string, on bool) {
-	s.t.Helper()
+	s.Helper()
 	s.edit(name, func(j *batch.GenericJob) {
 		if j.Spec.RunMode == nil {
 			j.Spec.RunMode = &batch.RunMode{}
@@ -27,7 +29,7 @@ func (s *space) setDebug(name string, on bool) {
 func TestDebug(t *testing.T) {
 	s := newSpace(t)
 	fails := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"false"}}}, PeriodSeconds: 1, FailureThreshold: 1}
-	bare, custom := role("bare", 1, obey), role("custom", 1, obey)
+	bare, custom := role("bare", 1, gate.Obey), role("custom", 1, gate.Obey)
 	for _, r := range []*batch.ReplicaSpec{&bare, &custom} {
 		r.Template.Spec.InitContainers = []corev1.Container{container("initial", "echo initial >> /gate/$HOSTNAME.initial")}
 		c := &r.Template.Spec.Containers[0]
@@ -39,9 +41,9 @@ func TestDebug(t *testing.T) {
 	j.Spec.RunMode = &batch.RunMode{Debug: &batch.DebugMode{Enabled: new(true), ReplicaSpecs: []batch.ReplicaDebugSet{
 		{Type: "custom", SkipInitContainer: true, Command: []string{"sh", "-c", "echo $(rank) looks >> /gate/looks; exec sleep 1000000"}},
 	}}}
-	s.create(j)
+	s.Create(j)
 	j = s.awaitPhase("look", batch.JobRunning)
-	if c := condition(j, batch.JobRunningCondition); c.Reason != batch.ReasonDebugging {
+	if c := jobs.Condition(j, batch.JobRunningCondition); c.Reason != batch.ReasonDebugging {
 		t.Errorf("condition Running: %+v", c)
 	}
 	for name, want := range map[string][]string{"look-bare-0": {"sleep", "inf"}, "look-custom-0": {"sh", "-c", "echo 0 looks >> /gate/looks; exec sleep 1000000"}} {
@@ -50,7 +52,7 @@ func TestDebug(t *testing.T) {
 		if !slices.Equal(c.Command, want) || len(c.Args) != 0 || c.LivenessProbe != nil || c.ReadinessProbe != nil || c.StartupProbe != nil {
 			t.Errorf("pod %s runs %v %v with probes %v, %v, %v", name, c.Command, c.Args, c.LivenessProbe, c.ReadinessProbe, c.StartupProbe)
 		}
-		if who := s.exec(s.ns, name, "main", "echo $WHO"); who != p.Labels[batch.LabelReplicaType] {
+		if who := s.exec(s.Namespace, name, "main", "echo $WHO"); who != p.Labels[batch.LabelReplicaType] {
 			t.Errorf("pod %s has lost its environment: %q", name, who)
 		}
 		if n := s.starts(name); n != 0 {
@@ -66,16 +68,16 @@ func TestDebug(t *testing.T) {
 // starts with nothing charged.
 func TestDebugHasNoResult(t *testing.T) {
 	s := newSpace(t)
-	j := s.newJob("try", role("worker", 2, obey))
+	j := s.newJob("try", role("worker", 2, gate.Obey))
 	j.Spec.RunMode = &batch.RunMode{Debug: &batch.DebugMode{Enabled: new(true), ReplicaSpecs: []batch.ReplicaDebugSet{
 		{Type: "worker", Command: []string{"sh", "-c", "exit $(rank)"}},
 	}}}
-	s.create(j)
+	s.Create(j)
 	s.awaitJob("try", "both ends", func(j *batch.GenericJob) bool {
 		return j.Status.Aggregate.Succeeded == 1 && j.Status.Aggregate.Failed == 1
 	})
 	s.fence()
-	if got := s.job("try"); over(got) {
+	if got := s.job("try"); jobs.Over(got) {
 		t.Fatalf("a debug run has ended the job: %+v", got.Status)
 	}
 	s.setDebug("try", false)
@@ -87,22 +89,22 @@ func TestDebugHasNoResult(t *testing.T) {
 // TestDebugSwitch: §8, both directions on a live job. Pods of the wrong mode are replaced, and nothing is charged.
 func TestDebugSwitch(t *testing.T) {
 	s := newSpace(t)
-	s.create(s.newJob("flip", role("worker", 1, obey)))
+	s.Create(s.newJob("flip", role("worker", 1, gate.Obey)))
 	s.awaitStarts("flip-worker-0", 1)
 	for i := range 2 {
 		s.setDebug("flip", true)
 		s.awaitJob("flip", "debugging", func(j *batch.GenericJob) bool {
-			return condition(j, batch.JobRunningCondition).Reason == batch.ReasonDebugging
+			return jobs.Condition(j, batch.JobRunningCondition).Reason == batch.ReasonDebugging
 		})
 		s.setDebug("flip", false)
 		s.awaitStarts("flip-worker-0", i+2)
 	}
 	s.order("flip-worker-0", 0)
 	j := s.awaitPhase("flip", batch.JobSucceeded)
-	if r := replica(j, "flip-worker-0"); r.RestartCount != 0 || r.Attempt != 4 {
+	if r := jobs.Replica(j, "flip-worker-0"); r.RestartCount != 0 || r.Attempt != 4 {
 		t.Errorf("%d restarts at attempt %d, want 0 at 4", r.RestartCount, r.Attempt)
 	}
-	if n := occurrences(s.events(), "flip", string(batch.EventReplicaDisrupted)); n != 0 {
+	if n := occurrences(s.Events(), "flip", string(batch.EventReplicaDisrupted)); n != 0 {
 		t.Errorf("%d disruptions are told of", n)
 	}
 }
@@ -111,18 +113,18 @@ func TestDebugSwitch(t *testing.T) {
 func TestOlderSpelling(t *testing.T) {
 	t.Run("debug", func(t *testing.T) {
 		s := newSpace(t)
-		j := s.newJob("old", role("worker", 1, obey))
+		j := s.newJob("old", role("worker", 1, gate.Obey))
 		j.Spec.RunMode = &batch.RunMode{Debug: &batch.DebugMode{Enable: new(true)}}
-		s.create(j)
+		s.Create(j)
 		s.awaitJob("old", "debugging", func(j *batch.GenericJob) bool {
-			return condition(j, batch.JobRunningCondition).Reason == batch.ReasonDebugging
+			return jobs.Condition(j, batch.JobRunningCondition).Reason == batch.ReasonDebugging
 		})
 	})
 	t.Run("pause", func(t *testing.T) {
 		s := newSpace(t)
-		j := s.newJob("old", role("worker", 1, obey))
+		j := s.newJob("old", role("worker", 1, gate.Obey))
 		j.Spec.RunMode = &batch.RunMode{Pause: &batch.PauseMode{Enable: new(true)}}
-		s.create(j)
+		s.Create(j)
 		s.awaitPhase("old", batch.JobPaused)
 		s.edit("old", func(j *batch.GenericJob) { j.Spec.RunMode.Pause.Enable = new(false) })
 		s.order("old-worker-0", 0)

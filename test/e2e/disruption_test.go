@@ -12,6 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/test/kit/gate"
+	"tensorstack.dev/batch/test/kit/history"
+	"tensorstack.dev/batch/test/kit/jobs"
 )
 
 // TestDisruptions: §5, a pod that somebody takes away is replaced and nothing is charged. The job allows no restart, so any
@@ -19,17 +22,17 @@ import (
 func TestDisruptions(t *testing.T) {
 	t.Parallel()
 	for name, disrupt := range map[string]func(*space, *corev1.Pod) error{
-		"deletion": func(s *space, p *corev1.Pod) error { return s.client.Delete(s.t.Context(), p) },
+		"deletion": func(s *space, p *corev1.Pod) error { return s.Client.Delete(s.Context(), p) },
 		"deletion by force": func(s *space, p *corev1.Pod) error {
-			return s.client.Delete(s.t.Context(), p, client.GracePeriodSeconds(0))
+			return s.Client.Delete(s.Context(), p, client.GracePeriodSeconds(0))
 		},
 		"eviction": func(s *space, p *corev1.Pod) error {
-			return s.core.PolicyV1().Evictions(s.ns).Evict(s.t.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: s.ns}})
+			return s.Core.PolicyV1().Evictions(s.Namespace).Evict(s.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: s.Namespace}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSpace(t)
-			s.create(s.newJob("job", role("worker", 2, obey)))
+			s.Create(s.newJob("job", role("worker", 2, gate.Obey)))
 			s.awaitPhase("job", batch.JobRunning)
 			s.awaitStarts("job-worker-0", 1)
 			if err := disrupt(s, s.podNow("job-worker-0")); err != nil {
@@ -37,14 +40,14 @@ func TestDisruptions(t *testing.T) {
 			}
 			s.awaitStarts("job-worker-0", 2)
 			p := s.podNow("job-worker-0")
-			if attemptOf(p) != "1" || p.Annotations[batch.AnnotationRestarts] != "0" {
-				t.Errorf("the replacement is attempt %s with %s restarts", attemptOf(p), p.Annotations[batch.AnnotationRestarts])
+			if history.AttemptOf(p) != "1" || p.Annotations[batch.AnnotationRestarts] != "0" {
+				t.Errorf("the replacement is attempt %s with %s restarts", history.AttemptOf(p), p.Annotations[batch.AnnotationRestarts])
 			}
 			s.awaitEvent("job", batch.EventReplicaDisrupted, "job-worker-0")
 			s.order("job-worker-0", 0)
 			s.order("job-worker-1", 0)
 			j := s.awaitPhase("job", batch.JobSucceeded)
-			if j.Status.BackoffCount != 0 || replica(j, "job-worker-0").RestartCount != 0 {
+			if j.Status.BackoffCount != 0 || jobs.Replica(j, "job-worker-0").RestartCount != 0 {
 				t.Errorf("%d restarts were charged", j.Status.BackoffCount)
 			}
 			if n := s.starts("job-worker-1"); n != 1 {
@@ -58,16 +61,16 @@ func TestDisruptions(t *testing.T) {
 // is charged, so a replica that always does so ends its job.
 func TestBrokenStorageLimit(t *testing.T) {
 	s := newSpace(t)
-	worker := restarting(role("worker", 1, `echo started >> /gate/$HOSTNAME.starts; head -c 3000000 /dev/zero > /scratch/full; exec sleep 1000000`),
+	worker := jobs.Restarting(role("worker", 1, `echo started >> /gate/$HOSTNAME.starts; head -c 3000000 /dev/zero > /scratch/full; exec sleep 1000000`),
 		batch.RestartOnFailure, 1)
 	limit := resource.MustParse("1Mi")
 	worker.Template.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &limit}}}}
 	worker.Template.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/scratch"}}
-	s.create(s.newJob("full", worker))
+	s.Create(s.newJob("full", worker))
 	j := s.awaitPhase("full", batch.JobFailed)
 	checkEnd(t, j, batch.ReasonFailureRule, "full-worker-0")
 	s.checkRestarts(j, map[string]int{"full-worker-0": 1})
-	if r := replica(j, "full-worker-0"); r.Reason != "Evicted" {
+	if r := jobs.Replica(j, "full-worker-0"); r.Reason != "Evicted" {
 		t.Errorf("the replica's reason is %q, want Evicted", r.Reason)
 	}
 }
@@ -78,16 +81,16 @@ func TestReplacementWaits(t *testing.T) {
 	worker := role("worker", 1, `trap 'read x < /gate/leave; echo left >> /gate/$HOSTNAME.starts; exit 0' TERM
 		echo started >> /gate/$HOSTNAME.starts; sleep 1000000 & wait`)
 	worker.Template.Spec.TerminationGracePeriodSeconds = new(int64(60))
-	s.create(s.newJob("slow", worker))
-	s.fifo("leave")
+	s.Create(s.newJob("slow", worker))
+	s.Must(s.AddPipe("leave"))
 	s.awaitStarts("slow-worker-0", 1)
 	old := s.podNow("slow-worker-0")
-	if err := s.client.Delete(t.Context(), old); err != nil {
+	if err := s.Client.Delete(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
 	s.fence()
 	if now := s.podNow("slow-worker-0"); now.UID != old.UID || now.DeletionTimestamp == nil || s.starts("slow-worker-0") != 1 {
-		t.Fatalf("the pod that ends slowly has been replaced\n%s", s.dump())
+		t.Fatalf("the pod that ends slowly has been replaced\n%s", s.Dump())
 	}
 	s.order("leave", 0)
 	s.awaitStarts("slow-worker-0", 2)
@@ -104,30 +107,30 @@ func TestReplacementWaits(t *testing.T) {
 func TestPreemption(t *testing.T) {
 	s := newSpace(t)
 	most := resource.NewMilliQuantity(s.allocatable().MilliValue()*3/4, resource.DecimalSI)
-	worker := role("worker", 1, obey)
+	worker := role("worker", 1, gate.Obey)
 	worker.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: *most}
-	s.create(s.newJob("low", worker))
+	s.Create(s.newJob("low", worker))
 	s.awaitStarts("low-worker-0", 1)
 
-	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: s.ns}, Value: 1000}
-	if err := s.client.Create(t.Context(), class); err != nil {
+	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}, Value: 1000}
+	if err := s.Client.Create(t.Context(), class); err != nil {
 		t.Fatal(err)
 	}
 	high := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Spec: role("x", 1, "exec sleep 1000000").Template.Spec}
 	high.Spec.PriorityClassName = class.Name
 	high.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: *most}
-	high.SetNamespace(s.ns)
-	for err := s.client.Create(t.Context(), high); err != nil; err = s.client.Create(t.Context(), high) {
+	high.SetNamespace(s.Namespace)
+	for err := s.Client.Create(t.Context(), high); err != nil; err = s.Client.Create(t.Context(), high) {
 		if !strings.Contains(err.Error(), "no PriorityClass") { // the API server's own cache may not have it yet
 			t.Fatal(err)
 		}
 	}
 	s.awaitJob("low", "the scheduler's reason", func(j *batch.GenericJob) bool {
-		c := condition(j, batch.JobRunningCondition)
+		c := jobs.Condition(j, batch.JobRunningCondition)
 		return j.Status.Phase == batch.JobPending && c.Reason == batch.ReasonUnschedulable && strings.Contains(c.Message, "Insufficient cpu")
 	})
 	s.awaitEvent("low", batch.EventReplicaDisrupted, "low-worker-0")
-	if err := s.client.Delete(t.Context(), high); err != nil {
+	if err := s.Client.Delete(t.Context(), high); err != nil {
 		t.Fatal(err)
 	}
 	s.awaitStarts("low-worker-0", 2)
@@ -135,17 +138,17 @@ func TestPreemption(t *testing.T) {
 	if j := s.awaitPhase("low", batch.JobSucceeded); j.Status.BackoffCount != 0 {
 		t.Errorf("%d restarts were charged", j.Status.BackoffCount)
 	}
-	if err := s.client.Delete(t.Context(), class); err != nil {
+	if err := s.Client.Delete(t.Context(), class); err != nil {
 		t.Error(err)
 	}
 }
 
 // allocatable is the processor time that the node has for pods.
 func (s *space) allocatable() *resource.Quantity {
-	s.t.Helper()
+	s.Helper()
 	var nodes corev1.NodeList
-	if err := s.client.List(s.t.Context(), &nodes); err != nil || len(nodes.Items) != 1 {
-		s.t.Fatalf("%d nodes: %v", len(nodes.Items), err)
+	if err := s.Client.List(s.Context(), &nodes); err != nil || len(nodes.Items) != 1 {
+		s.Fatalf("%d nodes: %v", len(nodes.Items), err)
 	}
 	return nodes.Items[0].Status.Allocatable.Cpu()
 }

@@ -13,23 +13,25 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
-	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/test/kit/gate"
+	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// leaving does as obey, and when it is asked to end it says so at the gate and fails, as training programs do. What waits for the
+// leaving does as gate.Obey, and when it is asked to end it says so at the gate and fails, as training programs do. What waits for the
 // order is another process, for a shell does not act on signals while it reads.
 const leaving = `echo started >> /gate/$HOSTNAME.starts
 	trap 'echo left >> /gate/$HOSTNAME.left; exit 7' TERM
 	cat /gate/$HOSTNAME > /tmp/code & wait $!; exit $(cat /tmp/code)`
 
-// deaf does as obey and cannot be asked to end.
-const deaf = `trap '' TERM; ` + obey
+// deaf does as gate.Obey and cannot be asked to end.
+const deaf = `trap '' TERM; ` + gate.Obey
 
 // TestDownAndUp: a cluster that goes down asks its pods to end and charges nobody. When it is up again, jobs go on with new pods, and
 // what had ended has ended.
 func TestDownAndUp(t *testing.T) {
 	w := newStopped(t)
-	if err := w.env.Down(10 * time.Second); err != nil {
+	if err := w.Env.Down(10 * time.Second); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range w.leavers() {
@@ -43,7 +45,7 @@ func TestDownAndUp(t *testing.T) {
 // TestKilledMachineProcess: what ran when the machine process was killed is lost with its node and charged to nobody.
 func TestKilledMachineProcess(t *testing.T) {
 	w := newStopped(t)
-	if err := w.env.KillMachine(); err != nil {
+	if err := w.Env.KillMachine(); err != nil {
 		t.Fatal(err)
 	}
 	w.goOn()
@@ -65,15 +67,13 @@ type stopped struct {
 func newStopped(t *testing.T) *stopped {
 	t.Helper()
 	requireStandIn(t)
-	requireCluster(t)
-	t.Parallel()
-	w := &stopped{space: ownCluster(t, testenv.Options{}).space(t)}
+	w := &stopped{space: lend(t, fragile)}
 	patient := role("w", 1, deaf)
 	patient.Template.Spec.TerminationGracePeriodSeconds = new(int64(3600))
 	elastic := w.newElastic("elastic", 1, 3, 2, role("node", 2, leaving))
 	w.jobs = []client.Object{
 		w.newJob("generic", role("w", 2, leaving)),
-		w.newJob("never", restarting(role("w", 1, leaving), batch.RestartNever, -1)),
+		w.newJob("never", jobs.Restarting(role("w", 1, leaving), batch.RestartNever, -1)),
 		w.newJob("deaf", role("w", 1, deaf)),
 		w.newJob("patient", patient),
 		limited(w.newPyTorch("torch", role("master", 1, leaving), role("worker", 1, leaving)), 0),
@@ -83,14 +83,14 @@ func newStopped(t *testing.T) *stopped {
 		w.gang("gang", w.queue("q", "100m"), requesting(role("w", 2, leaving), "40m")),
 	}
 	for _, j := range w.jobs {
-		w.create(j)
+		w.Create(j)
 	}
-	w.create(w.newJob("half", role("w", 2, obey)))
-	w.create(w.newJob("over", role("w", 1, obey)))
-	w.create(w.newJob("paused", role("w", 1, obey)))
+	w.Create(w.newJob("half", role("w", 2, gate.Obey)))
+	w.Create(w.newJob("over", role("w", 1, gate.Obey)))
+	w.Create(w.newJob("paused", role("w", 1, gate.Obey)))
 	w.setPause("paused", true)
 	w.claim("logs")
-	w.create(&tensorboard.TensorBoard{ObjectMeta: metav1.ObjectMeta{Name: "board"}, Spec: tensorboard.TensorBoardSpec{
+	w.Create(&tensorboard.TensorBoard{ObjectMeta: metav1.ObjectMeta{Name: "board"}, Spec: tensorboard.TensorBoardSpec{
 		Image: "tensorboard", TrainingLogFilesets: []string{"t9k://pvc/logs/run"}}})
 
 	w.orders("half-w-0", 0)
@@ -113,7 +113,7 @@ func newStopped(t *testing.T) *stopped {
 
 // replicas are the names of a job's replicas.
 func (w *stopped) replicas(j client.Object) (names []string) {
-	w.t.Helper()
+	w.Helper()
 	for name := range w.uidsOf(j) {
 		names = append(names, name)
 	}
@@ -128,10 +128,10 @@ func (w *stopped) leavers() []string {
 }
 
 func (w *stopped) boardPods() map[string]string {
-	w.t.Helper()
+	w.Helper()
 	pods := &corev1.PodList{}
-	if err := w.client.List(w.t.Context(), pods, client.InNamespace(w.ns)); err != nil {
-		w.t.Fatal(err)
+	if err := w.Client.List(w.Context(), pods, client.InNamespace(w.Namespace)); err != nil {
+		w.Fatal(err)
 	}
 	found := map[string]string{}
 	for i := range pods.Items {
@@ -144,9 +144,9 @@ func (w *stopped) boardPods() map[string]string {
 
 // goOn starts the cluster again and holds everything to how it should go on.
 func (w *stopped) goOn() {
-	w.t.Helper()
-	if err := w.env.Up(); err != nil {
-		w.t.Fatal(err)
+	w.Helper()
+	if err := w.Env.Up(); err != nil {
+		w.Fatal(err)
 	}
 	for _, j := range w.jobs {
 		for _, r := range w.replicas(j) {
@@ -154,7 +154,7 @@ func (w *stopped) goOn() {
 		}
 		awaitPhase(w.space, j, batch.JobRunning)
 	}
-	await(w.space, "a TensorBoard that runs again", &corev1.PodList{}, func(pods []*corev1.Pod) bool {
+	namespace.AwaitList(w.Test, "a TensorBoard that runs again", &corev1.PodList{}, func(pods []*corev1.Pod) bool {
 		return slices.ContainsFunc(pods, func(p *corev1.Pod) bool {
 			return strings.HasPrefix(p.Name, "board") && w.board[string(p.UID)] == "" && p.Status.Phase == corev1.PodRunning
 		})
@@ -173,10 +173,10 @@ func (w *stopped) goOn() {
 	}
 	for name, uid := range w.ended {
 		if p := w.podNow(name); string(p.UID) != uid || w.starts(name) != 1 {
-			w.t.Errorf("%s, which had succeeded, has started %d times", name, w.starts(name))
+			w.Errorf("%s, which had succeeded, has started %d times", name, w.starts(name))
 		}
 		if got, want := w.log(name, "main"), "ending with 0\n"; got != want {
-			w.t.Errorf("%s has written %q, want %q", name, got, want)
+			w.Errorf("%s has written %q, want %q", name, got, want)
 		}
 	}
 	w.awaitPhase("over", batch.JobSucceeded)
@@ -187,16 +187,16 @@ func (w *stopped) goOn() {
 
 // checkUncharged holds that each replica was started twice and no restart counted.
 func (w *stopped) checkUncharged(j client.Object, replicas map[string]int) {
-	w.t.Helper()
+	w.Helper()
 	for name := range replicas {
-		if r := replica(j, name); r.RestartCount != 0 {
-			w.t.Errorf("%d restarts of %s were charged", r.RestartCount, name)
+		if r := jobs.Replica(j, name); r.RestartCount != 0 {
+			w.Errorf("%d restarts of %s were charged", r.RestartCount, name)
 		}
 		if got := w.starts(name); got != 2 {
-			w.t.Errorf("%s has started %d times, want 2", name, got)
+			w.Errorf("%s has started %d times, want 2", name, got)
 		}
 	}
-	if n := statusOf(j).BackoffCount; n != 0 {
-		w.t.Errorf("%s counts %d restarts", fmt.Sprintf("%T %s", j, j.GetName()), n)
+	if n := jobs.StatusOf(j).BackoffCount; n != 0 {
+		w.Errorf("%s counts %d restarts", fmt.Sprintf("%T %s", j, j.GetName()), n)
 	}
 }

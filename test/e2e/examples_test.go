@@ -17,31 +17,33 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/testing/require"
+	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/namespace"
 )
 
 const examples = "../../examples"
 
 // readExample reads the job of an example.
 func (s *space) readExample(name string, j client.Object) {
-	s.t.Helper()
+	s.Helper()
 	data, err := os.ReadFile(filepath.Join(examples, name, "job.yaml"))
 	if err != nil {
-		s.t.Fatal(err)
+		s.Fatal(err)
 	}
 	if err := yaml.UnmarshalStrict(data, j); err != nil {
-		s.t.Fatal(err)
+		s.Fatal(err)
 	}
 	if j.GetName() != name {
-		s.t.Errorf("the job of examples/%s is called %s", name, j.GetName())
+		s.Errorf("the job of examples/%s is called %s", name, j.GetName())
 	}
 }
 
 // example creates the GenericJob of an example.
 func (s *space) example(name string) *batch.GenericJob {
-	s.t.Helper()
+	s.Helper()
 	j := &batch.GenericJob{}
 	s.readExample(name, j)
-	s.create(j)
+	s.Create(j)
 	return j
 }
 
@@ -50,9 +52,9 @@ var trainingExamples = map[string]bool{"ddp": true, "torchrun": true, "elastic":
 
 // checkLog holds the whole log of a replica's main container against a regular expression.
 func (s *space) checkLog(pod, want string) {
-	s.t.Helper()
+	s.Helper()
 	if got := s.log(pod, "main"); !regexp.MustCompile("^(?:" + want + ")$").MatchString(got) {
-		s.t.Errorf("%s writes %q, want %q", pod, got, want)
+		s.Errorf("%s writes %q, want %q", pod, got, want)
 	}
 }
 
@@ -63,13 +65,10 @@ const helloTime = 5 * time.Second
 // One of three runs must be in time, for the machine may be busy with other things.
 func TestExampleHello(t *testing.T) {
 	requireCluster(t)
-	c, err := shared()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := shared.Get(t)
 	var took time.Duration
 	for range 3 {
-		s := c.space(t)
+		s := newSpaceOn(t, c)
 		began := time.Now()
 		s.example("hello")
 		s.awaitPhase("hello", batch.JobSucceeded)
@@ -124,11 +123,11 @@ func TestExamples(t *testing.T) {
 // exampleTensorFlowCluster: §10, every replica of the cluster reaches every other at its address in TF_CONFIG.
 func exampleTensorFlowCluster(s *space) {
 	if _, err := exec.LookPath("python3"); err != nil {
-		require.Missing(s.t, "python3")
+		require.Missing(s.T, "python3")
 	}
 	j := &batch.TensorFlowTrainingJob{}
 	s.readExample("tensorflow-cluster", j)
-	s.create(j)
+	s.Create(j)
 	awaitPhase(s, j, batch.JobSucceeded)
 	all := []string{"chief 0", "ps 0", "ps 1", "worker 0", "worker 1"}
 	for i, name := range all {
@@ -142,8 +141,8 @@ func exampleTensorFlowCluster(s *space) {
 
 func exampleParameterServer(s *space) {
 	j := s.awaitPhase("parameter-server", batch.JobSucceeded)
-	if c := condition(j, batch.JobCompleted); c.Reason != batch.ReasonSuccessRule {
-		s.t.Errorf("condition Completed: %+v", c)
+	if c := jobs.Condition(j, batch.JobCompleted); c.Reason != batch.ReasonSuccessRule {
+		s.Errorf("condition Completed: %+v", c)
 	}
 	s.pods("parameter-server", "the workers", func(p []*corev1.Pod) bool {
 		return podNames(p) == "parameter-server-worker-0 parameter-server-worker-1 parameter-server-worker-2 "
@@ -161,8 +160,8 @@ func exampleRing(s *space) {
 
 func exampleFailureRule(s *space) {
 	j := s.awaitPhase("failure-rule", batch.JobFailed)
-	if c := condition(j, batch.JobFailedCondition); c.Reason != batch.ReasonFailureRule {
-		s.t.Errorf("condition Failed: %+v", c)
+	if c := jobs.Condition(j, batch.JobFailedCondition); c.Reason != batch.ReasonFailureRule {
+		s.Errorf("condition Failed: %+v", c)
 	}
 	s.pods("failure-rule", "those that ended", func(p []*corev1.Pod) bool {
 		return podNames(p) == "failure-rule-worker-0 failure-rule-worker-2 "
@@ -172,8 +171,8 @@ func exampleFailureRule(s *space) {
 
 func exampleRestart(s *space) {
 	j := s.awaitPhase("restart", batch.JobSucceeded)
-	if replica(j, "restart-worker-0").RestartCount != 0 || replica(j, "restart-worker-1").RestartCount != 1 {
-		s.t.Errorf("tasks: %+v", j.Status.Tasks)
+	if jobs.Replica(j, "restart-worker-0").RestartCount != 0 || jobs.Replica(j, "restart-worker-1").RestartCount != 1 {
+		s.Errorf("tasks: %+v", j.Status.Tasks)
 	}
 	s.checkLog("restart-worker-1", "Rank 1, attempt 1\n")
 }
@@ -181,8 +180,8 @@ func exampleRestart(s *space) {
 func exampleDebug(s *space) {
 	s.awaitPhase("debug", batch.JobRunning)
 	s.checkLog("debug-worker-1", "Look around.\n")
-	if got := s.exec(s.ns, "debug-worker-1", "main", "echo I am inside."); got != "I am inside." {
-		s.t.Errorf("inside: %q", got)
+	if got := s.exec(s.Namespace, "debug-worker-1", "main", "echo I am inside."); got != "I am inside." {
+		s.Errorf("inside: %q", got)
 	}
 	s.setDebug("debug", false)
 	s.awaitPhase("debug", batch.JobSucceeded)
@@ -199,9 +198,9 @@ func examplePause(s *space) {
 	s.setPause("pause", true)
 	s.awaitPhase("pause", batch.JobPaused)
 	s.pods("pause", "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
-	for _, p := range s.history.attempts("pause-worker-0") {
+	for _, p := range s.history.Attempts("pause-worker-0") {
 		if p.UID == old.UID && p.Status.Phase == corev1.PodFailed {
-			s.t.Errorf("the process did not end by itself: %+v", p.Status.ContainerStatuses)
+			s.Errorf("the process did not end by itself: %+v", p.Status.ContainerStatuses)
 		}
 	}
 	s.setPause("pause", false)
@@ -213,5 +212,5 @@ func exampleCleanUp(s *space) {
 	s.awaitPhase("clean-up", batch.JobSucceeded)
 	s.pods("clean-up", "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
 	s.edit("clean-up", func(j *batch.GenericJob) { *j.Spec.TTLSecondsAfterFinished = 1 })
-	await(s, "the job is gone", &batch.GenericJobList{}, func(j []*batch.GenericJob) bool { return len(j) == 0 })
+	namespace.AwaitList(s.Test, "the job is gone", &batch.GenericJobList{}, func(j []*batch.GenericJob) bool { return len(j) == 0 })
 }

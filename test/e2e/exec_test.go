@@ -8,22 +8,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/remotecommand"
+
+	"tensorstack.dev/batch/test/kit/await"
 )
 
 // exec runs a shell script in a container and returns what it writes.
 func (s *space) exec(namespace, pod, container, script string) string {
-	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), await.Patience)
 	defer cancel()
-	request := s.core.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").
+	request := s.Core.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{Container: container, Command: []string{"sh", "-c", script}, Stdout: true, Stderr: true}, scheme.ParameterCodec)
-	executor, err := remotecommand.NewWebSocketExecutor(s.config, "GET", request.URL().String())
+	executor, err := remotecommand.NewWebSocketExecutor(s.Env.Config, "GET", request.URL().String())
 	if err != nil {
-		s.t.Fatal(err)
+		s.Fatal(err)
 	}
 	var out, errs bytes.Buffer
 	if err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &errs}); err != nil {
-		s.t.Fatalf("running %q in pod %s: %v: %s", script, pod, err, errs.String())
+		s.Fatalf("running %q in pod %s: %v: %s", script, pod, err, errs.String())
 	}
 	return strings.TrimSpace(out.String())
 }

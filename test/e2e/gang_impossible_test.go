@@ -11,6 +11,7 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/test/kit/gate"
 )
 
 // TestGangImpossible: a job that its queue is too small for says so, "t9k run" ends if it is asked to, and the job starts when the
@@ -18,8 +19,8 @@ import (
 func TestGangImpossible(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "50m")
-	j := s.gang("large", q, requesting(role("w", 2, obey), "30m"))
-	j.Namespace = s.ns
+	j := s.gang("large", q, requesting(role("w", 2, gate.Obey), "30m"))
+	j.Namespace = s.Namespace
 	j.SetGroupVersionKind(batch.GroupVersion.WithKind("GenericJob"))
 	text, err := yaml.Marshal(j)
 	if err != nil {

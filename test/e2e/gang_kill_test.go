@@ -12,10 +12,12 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/local"
-	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/test/kit/follow"
+	"tensorstack.dev/batch/test/kit/gate"
+	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-var gangKills = flag.Int("gang-kills", 20, "how often TestGangKills kills the operator or the scheduler")
+var gangKills = flag.Int("gang-kills", 10, "how often TestGangKills kills the operator or the scheduler")
 
 // together is a script whose replica goes on when as many as %d of its job have started, so a gang that starts in part hangs.
 const together = nth + `until [ $(cat /gate/%s-w-*.starts | wc -l) -ge %d ]; do sleep 0.05; done; `
@@ -23,13 +25,7 @@ const together = nth + `until [ $(cat /gate/%s-w-*.starts | wc -l) -ge %d ]; do 
 // TestGangKills kills the operator and the scheduler again and again while gangs start that do not all fit the quota. Each job
 // comes to the same end with the same counts as without kills, no gang starts in part, and the quota is kept throughout.
 func TestGangKills(t *testing.T) {
-	requireCluster(t)
-	t.Parallel()
-	c := ownCluster(t, testenv.Options{Args: map[string][]string{
-		local.Operator:  {"--restart-backoff=10ms"},
-		local.Scheduler: {"--gang-grace-period=1s"},
-	}})
-	s := c.space(t)
+	s := lend(t, fragile)
 	q, short := s.queue("q", "50m"), s.queue("short", "", func(q *scheduling.QueueSpec) { q.MaxDuration = "2s" })
 	s.watchQuota(50)
 	s.playGangs(q, short, 0)
@@ -52,28 +48,28 @@ func TestGangKills(t *testing.T) {
 // playGangs runs jobs of one, three and four replicas that do not all fit a quota of 50m together, and one whose queue lets it live
 // for 2 s, after which none of its replicas may be made anew.
 func (s *space) playGangs(queue, short string, round int) {
-	s.t.Helper()
+	s.Helper()
 	name := func(sort string) string { return fmt.Sprintf("%s-%d", sort, round) }
 	script := func(sort string, n int, then string) string { return fmt.Sprintf(together, name(sort), n) + then }
 	// Rank 0 fails once, when all have started.
-	restarts := s.gang(name("restarts"), queue, restarting(requesting(role("w", 3, script("restarts", 3, `[ $HOSTNAME != `+name("restarts")+`-w-0 ] || [ $n -gt 1 ]`)), "10m"), batch.RestartOnFailure, 2))
+	restarts := s.gang(name("restarts"), queue, jobs.Restarting(requesting(role("w", 3, script("restarts", 3, `[ $HOSTNAME != `+name("restarts")+`-w-0 ] || [ $n -gt 1 ]`)), "10m"), batch.RestartOnFailure, 2))
 	all := []*batch.GenericJob{
 		restarts,
 		s.gang(name("succeeds"), queue, requesting(role("w", 4, script("succeeds", 4, "exit 0")), "10m")),
 		s.gang(name("single"), queue, requesting(role("w", 1, nth+"exit 0"), "40m")),
 	}
 	for _, j := range all {
-		s.create(j)
+		s.Create(j)
 	}
-	s.create(s.gang(name("ages"), short, restarting(role("w", 2, idle), batch.RestartAlways, -1)))
+	s.Create(s.gang(name("ages"), short, jobs.Restarting(role("w", 2, gate.Idle), batch.RestartAlways, -1)))
 	for _, j := range all {
 		s.awaitPhase(j.Name, batch.JobSucceeded)
 	}
 	s.awaitPhase(name("ages"), batch.JobFailed)
 	s.pods(name("ages"), "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
 	for rank := range 2 {
-		if pods := s.history.attempts(fmt.Sprintf("%s-w-%d", name("ages"), rank)); len(pods) > 1 {
-			s.t.Errorf("%d pods were made for rank %d of a job that its queue ends", len(pods), rank)
+		if pods := s.history.Attempts(fmt.Sprintf("%s-w-%d", name("ages"), rank)); len(pods) > 1 {
+			s.Errorf("%d pods were made for rank %d of a job that its queue ends", len(pods), rank)
 		}
 	}
 }
@@ -81,24 +77,24 @@ func (s *space) playGangs(queue, short string, round int) {
 // watchQuota looks, at each change of a pod of the space until the test ends, at what the pods request that have a node and have
 // not finished, in thousandths of a CPU.
 func (s *space) watchQuota(quota int64) {
-	ctx, cancel := context.WithCancel(s.t.Context())
+	ctx, cancel := context.WithCancel(s.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = follow(ctx, s.client, &corev1.PodList{}, func(objects []client.Object) bool { // ends with ctx
+		_ = follow.Objects(ctx, s.Client, &corev1.PodList{}, func(objects []client.Object) bool { // ends with ctx
 			sum := int64(0)
-			for _, p := range typed[*corev1.Pod](objects) {
+			for _, p := range follow.Typed[*corev1.Pod](objects) {
 				if p.Spec.NodeName != "" && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
 					sum += p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()
 				}
 			}
 			if sum > quota {
-				s.t.Errorf("%dm of the quota of %dm are used", sum, quota)
+				s.Errorf("%dm of the quota of %dm are used", sum, quota)
 			}
 			return false
-		}, client.InNamespace(s.ns))
+		}, client.InNamespace(s.Namespace))
 	}()
-	s.t.Cleanup(func() {
+	s.Cleanup(func() {
 		cancel()
 		<-done
 	})
@@ -107,24 +103,21 @@ func (s *space) watchQuota(quota int64) {
 // TestGangSchedulerRestarts: a scheduler that starts anew does not take a gang that lacks a replica for one that never was whole, of
 // which it would evict what runs.
 func TestGangSchedulerRestarts(t *testing.T) {
-	requireCluster(t)
-	t.Parallel()
-	c := ownCluster(t, testenv.Options{Args: map[string][]string{local.Scheduler: {"--gang-grace-period=1ms"}}})
-	s := c.space(t)
+	s := lend(t, fragile)
 	q := s.queue("q", "100m")
-	s.create(s.gang("runs", q, restarting(requesting(role("w", 2, obey), "40m"), batch.RestartOnFailure, 1)))
+	s.Create(s.gang("runs", q, jobs.Restarting(requesting(role("w", 2, gate.Obey), "40m"), batch.RestartOnFailure, 1)))
 	s.awaitPhase("runs", batch.JobRunning)
 	s.editQueue(q, quotaOf("50m"))
 	s.order("runs-w-0", 1)
 	s.awaitReason("runs", batch.ReasonUnschedulable, "40m cpu needed, 10m of 50m left")
-	if err := c.env.Kill(local.Scheduler); err != nil {
+	if err := s.Env.Kill(local.Scheduler); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitComponents(t)
+	s.AwaitReady(t)
 	// It looks at such gangs once a second. Whoever starts meanwhile shows that it plans.
 	for i := range 3 {
 		name := fmt.Sprintf("meanwhile-%d", i)
-		s.create(s.gang(name, q, requesting(role("w", 1, "sleep 1"), "1m")))
+		s.Create(s.gang(name, q, requesting(role("w", 1, "sleep 1"), "1m")))
 		s.awaitPhase(name, batch.JobSucceeded)
 	}
 	if p := s.podNow("runs-w-1"); p.DeletionTimestamp != nil || s.starts("runs-w-1") != 1 {

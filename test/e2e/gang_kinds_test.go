@@ -10,6 +10,8 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/test/kit/gate"
+	"tensorstack.dev/batch/test/kit/jobs"
 )
 
 // TestGangElastic: an elastic job starts with its least number of replicas, gets the others one by one as there is room, and
@@ -17,13 +19,13 @@ import (
 func TestGangElastic(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "30m")
-	j := s.newElastic("grows", 2, 5, 4, requesting(role("node", 1, obey), "10m"))
+	j := s.newElastic("grows", 2, 5, 4, requesting(role("node", 1, gate.Obey), "10m"))
 	j.Spec.Scheduler = inQueue(q)
-	s.create(j)
+	s.Create(j)
 	awaitPhase(s, j, batch.JobRunning)
 	s.awaitRunning(j, 3)
 	awaitStatus(s, j, "it says what the last replica waits for", func(now *batch.JobStatus) bool {
-		c := condition(read(s, j), batch.JobRunningCondition)
+		c := jobs.Condition(read(s, j), batch.JobRunningCondition)
 		return c.Message == "3 replicas run. 1 more is awaited. Pod "+s.waiting(j)+": the quota of queue "+q+" does not allow it: 10m cpu needed, 0 of 30m left"
 	})
 	s.checkSays([]string{"describe", "grows"}, "Why: 3 replicas run. 1 more is awaited.", "Place: 1 of 1 that wait")
@@ -40,7 +42,7 @@ func TestGangElastic(t *testing.T) {
 	s.checkKept(before, s.uidsOf(j))
 	s.checkGroup(j, q, 2)
 
-	s.create(s.gang("next", q, requesting(role("w", 1, obey), "20m")))
+	s.Create(s.gang("next", q, requesting(role("w", 1, gate.Obey), "20m")))
 	s.awaitWaits("next", scheduling.ReasonQuotaExceeded, "20m cpu needed, 0 of 50m left")
 	s.scale(j, 3)
 	s.awaitPhase("next", batch.JobRunning)
@@ -60,9 +62,9 @@ func TestGangElastic(t *testing.T) {
 func TestGangElasticWaits(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "15m")
-	j := s.newElastic("waits", 2, 5, 2, requesting(role("node", 1, obey), "10m"))
+	j := s.newElastic("waits", 2, 5, 2, requesting(role("node", 1, gate.Obey), "10m"))
 	j.Spec.Scheduler = inQueue(q)
-	s.create(j)
+	s.Create(j)
 	s.scheduled("waits", scheduling.ReasonImpossible, "20m cpu is needed and 15m is all of it, 5m short")
 	for _, n := range []int32{5, 3} {
 		s.scale(j, n)
@@ -78,7 +80,7 @@ func TestGangElasticWaits(t *testing.T) {
 
 // awaitRunning waits until so many pods of a job run.
 func (s *space) awaitRunning(j *batch.PyTorchTrainingJob, n int) {
-	s.t.Helper()
+	s.Helper()
 	s.pods(j.Name, fmt.Sprintf("%d run", n), func(pods []*corev1.Pod) bool {
 		return len(slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool { return p.Status.Phase != corev1.PodRunning })) == n
 	})
@@ -95,10 +97,10 @@ func (s *space) waiting(j *batch.PyTorchTrainingJob) string {
 }
 
 func (s *space) checkGroup(j *batch.PyTorchTrainingJob, queue string, least int32) {
-	s.t.Helper()
+	s.Helper()
 	g := s.podGroup(j.Name, "there", func(*scheduling.PodGroup) bool { return true })
 	if diff := cmp.Diff(scheduling.PodGroupSpec{MinMember: least, Queue: queue}, g.Spec); diff != "" {
-		s.t.Error(diff)
+		s.Error(diff)
 	}
 }
 
@@ -106,10 +108,10 @@ func (s *space) checkGroup(j *batch.PyTorchTrainingJob, queue string, least int3
 func TestGangRoles(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "70m")
-	j := s.newTensorFlow("roles", requesting(role("ps", 2, idle), "10m"), requesting(role("worker", 3, obey), "20m"))
+	j := s.newTensorFlow("roles", requesting(role("ps", 2, gate.Idle), "10m"), requesting(role("worker", 3, gate.Obey), "20m"))
 	j.Spec.Scheduler = inQueue(q)
 	runPolicyOf(j).CleanUpPolicy = batch.CleanUpUnfinished
-	s.create(j)
+	s.Create(j)
 	s.scheduled("roles", scheduling.ReasonImpossible, "80m cpu is needed and 70m is all of it, 10m short")
 	g := s.podGroup("roles", "there", func(*scheduling.PodGroup) bool { return true })
 	want := scheduling.PodGroupSpec{MinMember: 5, Queue: q, Roles: []scheduling.PodGroupRole{{Name: "ps", MinMember: 2}, {Name: "worker", MinMember: 3}}}

@@ -13,34 +13,35 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/test/kit/gate"
+	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/namespace"
 )
 
 // slots gives the node so many of a resource that only this test uses, and returns its name.
 func (s *space) slots(n int) corev1.ResourceName {
-	s.t.Helper()
-	name := corev1.ResourceName("test.tensorstack.dev/" + s.ns)
+	s.Helper()
+	name := corev1.ResourceName("test.tensorstack.dev/" + s.Namespace)
 	patch := func(value any) error {
 		data, err := json.Marshal(map[string]any{"status": map[string]any{"capacity": map[corev1.ResourceName]any{name: value}}})
 		if err != nil {
 			return err
 		}
 		var nodes corev1.NodeList
-		if err := s.client.List(afterTest(s.t), &nodes); err != nil {
+		if err := s.Client.List(s.AfterTest(), &nodes); err != nil {
 			return err
 		}
-		return s.client.Status().Patch(afterTest(s.t), &nodes.Items[0], client.RawPatch(types.StrategicMergePatchType, data))
+		return s.Client.Status().Patch(s.AfterTest(), &nodes.Items[0], client.RawPatch(types.StrategicMergePatchType, data))
 	}
 	if err := patch(fmt.Sprint(n)); err != nil {
-		s.t.Fatal(err)
+		s.Fatal(err)
 	}
-	s.t.Cleanup(func() {
+	s.Cleanup(func() {
 		if err := patch(nil); err != nil {
-			s.t.Error(err)
+			s.Error(err)
 		}
 	})
-	all := *s
-	all.ns = ""
-	await(&all, "the kubelet offers the slots", &corev1.NodeList{}, func(nodes []*corev1.Node) bool {
+	namespace.AwaitList(s.Beside(""), "the kubelet offers the slots", &corev1.NodeList{}, func(nodes []*corev1.Node) bool {
 		q := nodes[0].Status.Allocatable[name]
 		return q.Value() == int64(n)
 	})
@@ -60,9 +61,9 @@ func TestGangPreempted(t *testing.T) {
 	slot := s.slots(4)
 	low := s.queue("low", "")
 	high := s.queue("high", "", func(q *scheduling.QueueSpec) { q.Priority = 10 })
-	s.create(s.gang("low", low, taking(role("w", 3, obey), slot)))
+	s.Create(s.gang("low", low, taking(role("w", 3, gate.Obey), slot)))
 	s.awaitPhase("low", batch.JobRunning)
-	s.create(s.gang("high", high, taking(role("w", 2, obey), slot)))
+	s.Create(s.gang("high", high, taking(role("w", 2, gate.Obey), slot)))
 	s.awaitPhase("high", batch.JobRunning)
 	s.awaitWaits("low", scheduling.ReasonNoRoom, "Insufficient "+string(slot))
 	s.awaitJob("low", "it is pending", func(j *batch.GenericJob) bool {
@@ -72,9 +73,9 @@ func TestGangPreempted(t *testing.T) {
 	s.checkNoNode("low")
 	s.checkSays([]string{"get"}, "high Running 2/2", "low Pending 0/3")
 	s.checkSays([]string{"describe", "low"}, "2 of the 3 pods that must start together fit", "(PreemptionByScheduler)")
-	s.checkSays([]string{"queue", "describe", low}, "1 "+s.ns+"/low 3")
+	s.checkSays([]string{"queue", "describe", low}, "1 "+s.Namespace+"/low 3")
 	for rank := range 3 {
-		if pods := s.history.attempts(fmt.Sprintf("low-w-%d", rank)); len(pods) != 2 || !evicted(pods[0]) {
+		if pods := s.history.Attempts(fmt.Sprintf("low-w-%d", rank)); len(pods) != 2 || !evicted(pods[0]) {
 			t.Errorf("%d pods of rank %d; the first was evicted: %t", len(pods), rank, evicted(pods[0]))
 		}
 	}
@@ -101,15 +102,15 @@ func TestGangElasticPreempted(t *testing.T) {
 	slot := s.slots(4)
 	low := s.queue("low", "")
 	high := s.queue("high", "", func(q *scheduling.QueueSpec) { q.Priority = 10 })
-	j := s.newElastic("low", 2, 4, 4, taking(role("node", 1, obey), slot))
+	j := s.newElastic("low", 2, 4, 4, taking(role("node", 1, gate.Obey), slot))
 	j.Spec.Scheduler = inQueue(low)
-	s.create(j)
+	s.Create(j)
 	s.awaitSize(j, map[string]int{"node": 4})
 	before := s.uidsOf(j)
-	s.create(s.gang("high", high, taking(role("w", 1, obey), slot)))
+	s.Create(s.gang("high", high, taking(role("w", 1, gate.Obey), slot)))
 	s.awaitPhase("high", batch.JobRunning)
 	j = awaitStatus(s, j, "three run on, and it says what the other one waits for", func(now *batch.JobStatus) bool {
-		c := condition(read(s, j), batch.JobRunningCondition)
+		c := jobs.Condition(read(s, j), batch.JobRunningCondition)
 		return now.Phase == batch.JobRunning && now.Aggregate.Running == 3 && now.Aggregate.Creating == 1 && strings.Contains(c.Message, "Insufficient")
 	})
 	kept := 0
@@ -136,10 +137,10 @@ func TestGangMaxDuration(t *testing.T) {
 		t.Run(string(policy), func(t *testing.T) {
 			s := newSpace(t)
 			q := s.queue("q", "", func(q *scheduling.QueueSpec) { q.MaxDuration = "8s" })
-			j := s.gang("job", q, restarting(role("w", 2, idle), batch.RestartAlways, -1))
+			j := s.gang("job", q, jobs.Restarting(role("w", 2, gate.Idle), batch.RestartAlways, -1))
 			j.Spec.ReplicaSpecs = append(j.Spec.ReplicaSpecs, s.newJob("job", role("done", 1, "exit 0")).Spec.ReplicaSpecs...)
 			j.Spec.CleanUpPolicy = policy
-			s.create(j)
+			s.Create(j)
 			j = s.awaitPhase("job", batch.JobFailed)
 			checkEnd(t, j, batch.ReasonQueueMaxDuration, "older than the 8s that queue "+q+" allows")
 			s.awaitEvent("job", batch.ReasonQueueMaxDuration, "8s")
@@ -164,12 +165,12 @@ func TestGangMaxDuration(t *testing.T) {
 func TestGangMaxDurationWaiting(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "10m", func(q *scheduling.QueueSpec) { q.MaxDuration = "2s" })
-	s.create(s.gang("waits", q, requesting(role("w", 2, "exit 0"), "10m")))
+	s.Create(s.gang("waits", q, requesting(role("w", 2, "exit 0"), "10m")))
 	j := s.awaitPhase("waits", batch.JobFailed)
 	checkEnd(t, j, batch.ReasonQueueMaxDuration, "older than the 2s that queue "+q+" allows")
 	s.fence()
 	s.pods("waits", "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
-	if n := len(s.history.attempts("waits-w-0")); n != 1 {
+	if n := len(s.history.Attempts("waits-w-0")); n != 1 {
 		t.Errorf("%d pods were made for one replica", n)
 	}
 }

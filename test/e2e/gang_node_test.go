@@ -1,45 +1,30 @@
 package e2e
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/local"
-	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/test/kit/gate"
 )
 
 // TestGangLostNode: the pods of a gang whose node is lost are replaced without charge. They wait together until there is a node,
 // and say so.
 func TestGangLostNode(t *testing.T) {
-	requireCluster(t)
-	t.Parallel()
-	dropIns := t.TempDir()
-	often := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nnodeLeaseDurationSeconds: 4\nenforceNodeAllocatable: [none]\n"
-	if err := os.WriteFile(filepath.Join(dropIns, "lease.conf"), []byte(often), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c := ownCluster(t, testenv.Options{Args: map[string][]string{
-		local.Kubelet:           {"--config-dir=" + dropIns},
-		local.ControllerManager: {"--node-monitor-grace-period=5s", "--node-monitor-period=1s"},
-		local.Operator:          {"--force-delete-after=" + time.Second.String()},
-	}})
-	s := c.space(t)
+	s := lend(t, losing)
 	q := s.queue("q", "100m")
-	s.create(s.gang("lost", q, requesting(role("w", 2, obey), "40m")))
+	s.Create(s.gang("lost", q, requesting(role("w", 2, gate.Obey), "40m")))
 	s.awaitPhase("lost", batch.JobRunning)
 	old := s.uidsOf(s.job("lost"))
-	if err := c.env.StopComponent(local.Kubelet); err != nil {
+	if err := s.Env.StopComponent(local.Kubelet); err != nil {
 		t.Fatal(err)
 	}
 	// Kubernetes takes no pods off its nodes while all of them are lost: somebody does.
 	for name := range old {
-		if err := s.client.Delete(t.Context(), s.podNow(name)); err != nil {
+		if err := s.Client.Delete(t.Context(), s.podNow(name)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -56,7 +41,7 @@ func TestGangLostNode(t *testing.T) {
 	s.checkNoNode("lost")
 	s.checkSays([]string{"describe", "lost"}, "untolerated taint")
 	s.awaitQueue(q, "nothing used", func(now *scheduling.QueueStatus) bool { return now.Allocated.Cpu().IsZero() && now.Pods.Pending == 2 })
-	if err := c.env.StartComponent(local.Kubelet); err != nil {
+	if err := s.Env.StartComponent(local.Kubelet); err != nil {
 		t.Fatal(err)
 	}
 	s.awaitStarts("lost-w-0", 2)

@@ -9,19 +9,22 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/test/kit/gate"
+	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/namespace"
 )
 
 // TestGangGroupDeleted: a job makes its PodGroup anew, whether it waits or runs, and nothing of it starts twice.
 func TestGangGroupDeleted(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "100m")
-	s.create(s.gang("runs", q, restarting(requesting(role("w", 2, obey), "40m"), batch.RestartOnFailure, 1)))
+	s.Create(s.gang("runs", q, jobs.Restarting(requesting(role("w", 2, gate.Obey), "40m"), batch.RestartOnFailure, 1)))
 	s.awaitPhase("runs", batch.JobRunning)
-	s.create(s.gang("waits", q, requesting(role("w", 2, obey), "40m")))
+	s.Create(s.gang("waits", q, requesting(role("w", 2, gate.Obey), "40m")))
 	s.awaitWaits("waits", scheduling.ReasonQuotaExceeded, "80m cpu needed")
 	for _, name := range []string{"runs", "waits"} {
 		old := s.podGroup(name, "there", func(*scheduling.PodGroup) bool { return true })
-		if err := s.client.Delete(t.Context(), old); err != nil {
+		if err := s.Client.Delete(t.Context(), old); err != nil {
 			t.Fatal(err)
 		}
 		s.podGroup(name, "anew", func(g *scheduling.PodGroup) bool { return g.UID != old.UID })
@@ -43,11 +46,11 @@ func TestGangGroupTaken(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "")
 	somebody := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "somebody"}}
-	s.create(somebody)
+	s.Create(somebody)
 	group := &scheduling.PodGroup{Spec: scheduling.PodGroupSpec{MinMember: 1, Queue: q}, ObjectMeta: metav1.ObjectMeta{Name: "wanted",
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "somebody", UID: somebody.UID, Controller: new(true)}}}}
-	s.create(group)
-	s.create(s.gang("wanted", q, role("w", 2, "exit 0")))
+	s.Create(group)
+	s.Create(s.gang("wanted", q, role("w", 2, "exit 0")))
 	s.awaitReason("wanted", batch.ReasonNameTaken, `PodGroup "wanted"`, `ConfigMap "somebody"`)
 	s.awaitEvent("wanted", batch.ReasonNameTaken, `ConfigMap "somebody"`)
 	s.checkSays([]string{"describe", "wanted"}, `PodGroup "wanted"`, `ConfigMap "somebody"`)
@@ -55,7 +58,7 @@ func TestGangGroupTaken(t *testing.T) {
 	if now := s.podGroup("wanted", "there", func(*scheduling.PodGroup) bool { return true }); now.UID != group.UID || now.Spec.MinMember != 1 {
 		t.Errorf("what belongs to somebody else: %+v", now)
 	}
-	if err := s.client.Delete(t.Context(), group); err != nil {
+	if err := s.Client.Delete(t.Context(), group); err != nil {
 		t.Fatal(err)
 	}
 	s.awaitPhase("wanted", batch.JobSucceeded)
@@ -65,19 +68,19 @@ func TestGangGroupTaken(t *testing.T) {
 func TestGangWaitingDeleted(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "10m")
-	large := s.gang("job", q, requesting(role("w", 2, obey), "10m"))
-	s.create(large)
+	large := s.gang("job", q, requesting(role("w", 2, gate.Obey), "10m"))
+	s.Create(large)
 	s.awaitWaits("job", scheduling.ReasonImpossible, "20m cpu is needed and 10m is all of it")
-	if err := s.client.Delete(t.Context(), large); err != nil {
+	if err := s.Client.Delete(t.Context(), large); err != nil {
 		t.Fatal(err)
 	}
-	s.create(s.gang("job", q, requesting(role("w", 1, "exit 0"), "10m")))
+	s.Create(s.gang("job", q, requesting(role("w", 1, "exit 0"), "10m")))
 	s.awaitPhase("job", batch.JobSucceeded)
-	if err := s.client.Delete(t.Context(), s.job("job")); err != nil {
+	if err := s.Client.Delete(t.Context(), s.job("job")); err != nil {
 		t.Fatal(err)
 	}
 	s.pods("job", "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
-	await(s, "no PodGroups", &scheduling.PodGroupList{}, func(g []*scheduling.PodGroup) bool { return len(g) == 0 })
+	namespace.AwaitList(s.Test, "no PodGroups", &scheduling.PodGroupList{}, func(g []*scheduling.PodGroup) bool { return len(g) == 0 })
 	s.awaitQueue(q, "nobody in it", func(now *scheduling.QueueStatus) bool {
 		return now.PodGroups.Total == 0 && now.Pods == scheduling.QueuePods{} && now.Allocated.Cpu().IsZero()
 	})
@@ -88,15 +91,15 @@ func TestGangWaitingDeleted(t *testing.T) {
 func TestGangPriority(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "20m")
-	s.create(s.gang("runs", q, requesting(role("w", 1, obey), "20m")))
+	s.Create(s.gang("runs", q, requesting(role("w", 1, gate.Obey), "20m")))
 	s.awaitPhase("runs", batch.JobRunning)
 	for _, name := range []string{"first", "second"} {
-		s.create(s.gang(name, q, requesting(role("w", 1, obey), "20m")))
+		s.Create(s.gang(name, q, requesting(role("w", 1, gate.Obey), "20m")))
 		s.awaitWaits(name, scheduling.ReasonQuotaExceeded, "20m cpu needed, 0 of 20m left")
 	}
 	s.edit("second", func(j *batch.GenericJob) { j.Spec.Scheduler.T9kScheduler.Priority = new(int32(5)) })
 	s.podGroup("second", "of priority 5", func(g *scheduling.PodGroup) bool { return g.Spec.Priority == 5 })
-	s.checkSays([]string{"queue", "describe", q}, "1 "+s.ns+"/second", "2 "+s.ns+"/first")
+	s.checkSays([]string{"queue", "describe", q}, "1 "+s.Namespace+"/second", "2 "+s.Namespace+"/first")
 	s.finish("runs", "w", 1)
 	s.awaitStarts("second-w-0", 1)
 	s.checkNoNode("first")
@@ -105,10 +108,8 @@ func TestGangPriority(t *testing.T) {
 }
 
 func (s *space) awaitQueue(name, what string, cond func(*scheduling.QueueStatus) bool) {
-	s.t.Helper()
-	all := *s
-	all.ns = ""
-	await(&all, "queue "+name+": "+what, &scheduling.QueueList{}, func(queues []*scheduling.Queue) bool {
+	s.Helper()
+	namespace.AwaitList(s.Beside(""), "queue "+name+": "+what, &scheduling.QueueList{}, func(queues []*scheduling.Queue) bool {
 		return len(queues) == 1 && cond(&queues[0].Status)
 	}, client.MatchingFields{"metadata.name": name})
 }

@@ -7,15 +7,17 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/test/kit/gate"
+	"tensorstack.dev/batch/test/kit/jobs"
 )
 
 // TestGangPause: a pause frees the quota, and whoever resumes waits like everybody else.
 func TestGangPause(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "100m")
-	s.create(s.gang("a", q, requesting(role("w", 2, obey), "50m")))
+	s.Create(s.gang("a", q, requesting(role("w", 2, gate.Obey), "50m")))
 	s.awaitPhase("a", batch.JobRunning)
-	s.create(s.gang("b", q, requesting(role("w", 2, obey), "40m")))
+	s.Create(s.gang("b", q, requesting(role("w", 2, gate.Obey), "40m")))
 	s.awaitWaits("b", scheduling.ReasonQuotaExceeded, "80m cpu needed, 0 of 100m left")
 	s.checkNoNode("b")
 	s.checkSays([]string{"get"}, "a Running 2/2", "b Pending 0/2")
@@ -39,9 +41,9 @@ func TestGangPause(t *testing.T) {
 func TestGangPauseHalfFinished(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "100m")
-	j := s.gang("half", q, requesting(role("w", 2, obey), "20m"))
-	j.Spec.ReplicaSpecs = append(j.Spec.ReplicaSpecs, s.newJob("half", requesting(role("v", 1, obey), "20m")).Spec.ReplicaSpecs...)
-	s.create(j)
+	j := s.gang("half", q, requesting(role("w", 2, gate.Obey), "20m"))
+	j.Spec.ReplicaSpecs = append(j.Spec.ReplicaSpecs, s.newJob("half", requesting(role("v", 1, gate.Obey), "20m")).Spec.ReplicaSpecs...)
+	s.Create(j)
 	s.awaitPhase("half", batch.JobRunning)
 	s.order("half-w-0", 0)
 	s.order("half-v-0", 0)
@@ -61,20 +63,20 @@ func TestGangPauseHalfFinished(t *testing.T) {
 func TestGangClosedQueue(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "100m")
-	s.create(s.gang("runs", q, restarting(requesting(role("w", 2, obey), "40m"), batch.RestartOnFailure, 1)))
+	s.Create(s.gang("runs", q, jobs.Restarting(requesting(role("w", 2, gate.Obey), "40m"), batch.RestartOnFailure, 1)))
 	s.awaitPhase("runs", batch.JobRunning)
-	s.create(s.gang("alone", q, restarting(requesting(role("w", 1, obey), "1m"), batch.RestartOnFailure, 1)))
+	s.Create(s.gang("alone", q, jobs.Restarting(requesting(role("w", 1, gate.Obey), "1m"), batch.RestartOnFailure, 1)))
 	s.awaitPhase("alone", batch.JobRunning)
-	s.create(s.gang("waits", q, requesting(role("w", 2, obey), "40m")))
+	s.Create(s.gang("waits", q, requesting(role("w", 2, gate.Obey), "40m")))
 	s.awaitWaits("waits", scheduling.ReasonQuotaExceeded, "80m cpu needed, 19m of 100m left")
 	s.editQueue(q, func(q *scheduling.QueueSpec) { q.Closed = true })
 	s.awaitWaits("waits", scheduling.ReasonQueueClosed, "queue "+q+" is closed")
 	s.checkSays([]string{"describe", "waits"}, "is closed")
 	s.checkSays([]string{"queue", "describe", q}, "no: no new group starts")
 	s.checkSays([]string{"queue", "list"})
-	late := s.gang("late", q, requesting(role("w", 1, obey), "1m"))
-	late.SetNamespace(s.ns)
-	if err := s.client.Create(t.Context(), late); err == nil {
+	late := s.gang("late", q, requesting(role("w", 1, gate.Obey), "1m"))
+	late.SetNamespace(s.Namespace)
+	if err := s.Client.Create(t.Context(), late); err == nil {
 		t.Error("a closed queue takes a new job")
 	} else {
 		t.Log(err)
@@ -96,9 +98,9 @@ func TestGangClosedQueue(t *testing.T) {
 func TestGangQueueGone(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "100m")
-	s.create(s.gang("runs", q, restarting(requesting(role("w", 2, obey), "40m"), batch.RestartOnFailure, 1)))
+	s.Create(s.gang("runs", q, jobs.Restarting(requesting(role("w", 2, gate.Obey), "40m"), batch.RestartOnFailure, 1)))
 	s.awaitPhase("runs", batch.JobRunning)
-	s.create(s.gang("waits", q, requesting(role("w", 2, obey), "40m")))
+	s.Create(s.gang("waits", q, requesting(role("w", 2, gate.Obey), "40m")))
 	s.awaitWaits("waits", scheduling.ReasonQuotaExceeded, "80m cpu needed")
 	s.deleteQueue(q)
 	s.awaitWaits("waits", scheduling.ReasonQueueNotFound, "queue "+q+" does not exist")
@@ -124,10 +126,10 @@ func TestGangQueueGone(t *testing.T) {
 func TestGangQuotaShrinks(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "100m")
-	s.create(s.gang("runs", q, restarting(requesting(role("w", 2, obey), "40m"), batch.RestartOnFailure, 1)))
+	s.Create(s.gang("runs", q, jobs.Restarting(requesting(role("w", 2, gate.Obey), "40m"), batch.RestartOnFailure, 1)))
 	s.awaitPhase("runs", batch.JobRunning)
 	s.editQueue(q, quotaOf("50m"))
-	s.create(s.gang("waits", q, requesting(role("w", 1, obey), "40m")))
+	s.Create(s.gang("waits", q, requesting(role("w", 1, gate.Obey), "40m")))
 	s.awaitWaits("waits", scheduling.ReasonQuotaExceeded, "40m cpu needed, 0 of 50m left")
 	s.checkSays([]string{"queue", "describe", q})
 	s.checkSays([]string{"queue", "list"})

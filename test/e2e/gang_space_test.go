@@ -12,44 +12,46 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/test/kit/follow"
+	"tensorstack.dev/batch/test/kit/namespace"
 )
 
 // queue makes a queue for the test alone, with a quota of CPUs unless it is empty, and returns its name.
 func (s *space) queue(suffix, cpu string, change ...func(*scheduling.QueueSpec)) string {
-	s.t.Helper()
-	q := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: s.ns + "-" + suffix}, Spec: scheduling.QueueSpec{
-		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.ns}}}}
+	s.Helper()
+	q := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace + "-" + suffix}, Spec: scheduling.QueueSpec{
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.Namespace}}}}
 	if cpu != "" {
 		q.Spec.Quota.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
 	}
 	for _, c := range change {
 		c(&q.Spec)
 	}
-	if err := s.client.Create(s.t.Context(), q); err != nil {
-		s.t.Fatal(err)
+	if err := s.Client.Create(s.Context(), q); err != nil {
+		s.Fatal(err)
 	}
-	s.t.Cleanup(func() { s.deleteQueue(q.Name) })
+	s.Cleanup(func() { s.deleteQueue(q.Name) })
 	return q.Name
 }
 
 func (s *space) deleteQueue(name string) {
-	err := s.client.Delete(afterTest(s.t), &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	err := s.Client.Delete(s.AfterTest(), &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	if client.IgnoreNotFound(err) != nil {
-		s.t.Error(err)
+		s.Error(err)
 	}
 }
 
 // editQueue changes a queue.
 func (s *space) editQueue(name string, change func(*scheduling.QueueSpec)) {
-	s.t.Helper()
+	s.Helper()
 	q := &scheduling.Queue{}
-	if err := s.client.Get(s.t.Context(), client.ObjectKey{Name: name}, q); err != nil {
-		s.t.Fatal(err)
+	if err := s.Client.Get(s.Context(), client.ObjectKey{Name: name}, q); err != nil {
+		s.Fatal(err)
 	}
 	base := q.DeepCopy()
 	change(&q.Spec)
-	if err := s.client.Patch(s.t.Context(), q, client.MergeFrom(base)); err != nil {
-		s.t.Fatal(err)
+	if err := s.Client.Patch(s.Context(), q, client.MergeFrom(base)); err != nil {
+		s.Fatal(err)
 	}
 }
 
@@ -71,7 +73,7 @@ func inQueue(queue string) *batch.SchedulePolicy {
 
 // gang makes a job of one role whose replicas start together in a queue.
 func (s *space) gang(name, queue string, r batch.ReplicaSpec) *batch.GenericJob {
-	s.t.Helper()
+	s.Helper()
 	j := s.newJob(name, r)
 	j.Spec.Scheduler = inQueue(queue)
 	return j
@@ -79,15 +81,15 @@ func (s *space) gang(name, queue string, r batch.ReplicaSpec) *batch.GenericJob 
 
 // podGroup waits until cond holds of a PodGroup.
 func (s *space) podGroup(name, what string, cond func(*scheduling.PodGroup) bool) *scheduling.PodGroup {
-	s.t.Helper()
-	return await(s, "PodGroup "+name+": "+what, &scheduling.PodGroupList{}, func(groups []*scheduling.PodGroup) bool {
+	s.Helper()
+	return namespace.AwaitList(s.Test, "PodGroup "+name+": "+what, &scheduling.PodGroupList{}, func(groups []*scheduling.PodGroup) bool {
 		return len(groups) == 1 && cond(groups[0])
-	}, named(name))[0]
+	}, follow.Named(name))[0]
 }
 
 // scheduled waits until a group says that its minimum is bound, or until it says why not, in words that contain why.
 func (s *space) scheduled(name string, reason, why string) {
-	s.t.Helper()
+	s.Helper()
 	s.podGroup(name, reason+" "+why, func(g *scheduling.PodGroup) bool {
 		for _, c := range g.Status.Conditions {
 			if c.Type == scheduling.GroupScheduled {
@@ -100,7 +102,7 @@ func (s *space) scheduled(name string, reason, why string) {
 
 // awaitWaits waits until a job that waits says why: in its status, and with the same words in its group.
 func (s *space) awaitWaits(job, reason string, parts ...string) {
-	s.t.Helper()
+	s.Helper()
 	of := batch.ReasonUnschedulable
 	if reason == scheduling.ReasonImpossible {
 		of = batch.ReasonImpossible
@@ -113,40 +115,40 @@ func (s *space) awaitWaits(job, reason string, parts ...string) {
 
 // checkNoNode looks whether no pod of a job has a node.
 func (s *space) checkNoNode(job string) {
-	s.t.Helper()
+	s.Helper()
 	for _, p := range s.pods(job, "now", func([]*corev1.Pod) bool { return true }) {
 		if p.Spec.NodeName != "" {
-			s.t.Errorf("pod %s has a node", p.Name)
+			s.Errorf("pod %s has a node", p.Name)
 		}
 	}
 }
 
 // says is what the command line prints.
 func (s *space) says(args ...string) string {
-	s.t.Helper()
+	s.Helper()
 	var out, errs bytes.Buffer
-	if code := s.t9k(s.t.Context(), &out, &errs, args...); code != 0 {
-		s.t.Fatalf("t9k %v ends with %d: %s", args, code, errs.String())
+	if code := s.t9k(s.Context(), &out, &errs, args...); code != 0 {
+		s.Fatalf("t9k %v ends with %d: %s", args, code, errs.String())
 	}
 	return out.String()
 }
 
 // checkSays wants texts in what the command line prints.
 func (s *space) checkSays(args []string, want ...string) {
-	s.t.Helper()
+	s.Helper()
 	text := s.says(args...)
-	s.t.Logf("t9k %s\n%s", strings.Join(args, " "), text)
+	s.Logf("t9k %s\n%s", strings.Join(args, " "), text)
 	flat := strings.Join(strings.Fields(text), " ")
 	for _, w := range want {
 		if !strings.Contains(flat, w) {
-			s.t.Errorf("t9k %s does not say %q:\n%s", strings.Join(args, " "), w, text)
+			s.Errorf("t9k %s does not say %q:\n%s", strings.Join(args, " "), w, text)
 		}
 	}
 }
 
 // finish has all replicas of one role of a job succeed, and waits for the job's success.
 func (s *space) finish(job, role string, replicas int) {
-	s.t.Helper()
+	s.Helper()
 	for rank := range replicas {
 		s.order(engine.ReplicaName(job, role, rank), 0)
 	}

@@ -9,6 +9,7 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/test/kit/gate"
 )
 
 func exampleGang(s *space) {
@@ -17,23 +18,23 @@ func exampleGang(s *space) {
 		s.checkLog(fmt.Sprintf("gang-worker-%d", rank), fmt.Sprintf("Replica %d starts with the 4 of its gang.\n", rank))
 	}
 	group := &scheduling.PodGroup{}
-	if err := s.client.Get(s.t.Context(), client.ObjectKey{Namespace: s.ns, Name: "gang"}, group); err != nil {
-		s.t.Fatal(err)
+	if err := s.Client.Get(s.Context(), client.ObjectKey{Namespace: s.Namespace, Name: "gang"}, group); err != nil {
+		s.Fatal(err)
 	}
 	if group.Spec.Priority != 10 || group.Spec.MinMember != 4 {
-		s.t.Errorf("the group: %+v", group.Spec)
+		s.Errorf("the group: %+v", group.Spec)
 	}
 }
 
 // TestGangWaits: a gang that the node has no room for does not start in part, and the job says why.
 func TestGangWaits(t *testing.T) {
 	s := newSpace(t)
-	j := s.newJob("large", role("worker", 3, obey))
+	j := s.newJob("large", role("worker", 3, gate.Obey))
 	j.Spec.Scheduler = &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: scheduling.DefaultQueue}}
 	half := s.allocatable()
 	half.SetMilli(half.MilliValue() / 2)
 	j.Spec.ReplicaSpecs[0].Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: *half}
-	s.create(j)
+	s.Create(j)
 	s.awaitReason("large", batch.ReasonImpossible, "2 of the 3 pods fit that must start together", "1 short")
 	for _, p := range s.pods("large", "all", func(p []*corev1.Pod) bool { return len(p) == 3 }) {
 		if p.Spec.NodeName != "" {

@@ -11,13 +11,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/test/kit/gate"
+	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/namespace"
 )
 
 // awaitReason waits until a job's Running condition has a reason and a message with these parts.
 func (s *space) awaitReason(job string, reason batch.Reason, parts ...string) {
-	s.t.Helper()
+	s.Helper()
 	s.awaitJob(job, "reason "+string(reason)+" with "+strings.Join(parts, ", "), func(j *batch.GenericJob) bool {
-		c := condition(j, batch.JobRunningCondition)
+		c := jobs.Condition(j, batch.JobRunningCondition)
 		for _, part := range parts {
 			if !strings.Contains(c.Message, part) {
 				return false
@@ -43,10 +46,10 @@ func TestMissingConfigMap(t *testing.T) {
 			s := newSpace(t)
 			worker := role("worker", 1, "exit 0")
 			add(&worker.Template.Spec)
-			s.create(s.newJob("lacking", worker))
+			s.Create(s.newJob("lacking", worker))
 			s.awaitReason("lacking", batch.ReasonNotStarted, "lacking-worker-0", `configmap "settings" not found`)
 			s.awaitEvent("lacking", batch.ReasonNotStarted, `configmap "settings" not found`)
-			s.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"KEY": "value"}})
+			s.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"KEY": "value"}})
 			s.awaitPhase("lacking", batch.JobSucceeded)
 		})
 	}
@@ -58,7 +61,7 @@ func TestMissingVolumeClaim(t *testing.T) {
 	worker := role("worker", 1, "exit 0")
 	worker.Template.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
-	s.create(s.newJob("lacking", worker))
+	s.Create(s.newJob("lacking", worker))
 	s.awaitReason("lacking", batch.ReasonUnschedulable, "lacking-worker-0", `persistentvolumeclaim "data" not found`)
 	s.awaitEvent("lacking", batch.ReasonUnschedulable, `persistentvolumeclaim "data" not found`)
 }
@@ -67,23 +70,23 @@ func TestMissingVolumeClaim(t *testing.T) {
 func TestQuota(t *testing.T) {
 	s := newSpace(t)
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "small"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}}}
-	s.create(quota)
-	await(s, "the quota counts", &corev1.ResourceQuotaList{}, func(q []*corev1.ResourceQuota) bool {
+	s.Create(quota)
+	namespace.AwaitList(s.Test, "the quota counts", &corev1.ResourceQuotaList{}, func(q []*corev1.ResourceQuota) bool {
 		return len(q) == 1 && len(q[0].Status.Hard) > 0
 	})
-	s.create(s.newJob("many", role("worker", 3, obey))) // a pod that has ended would not count
+	s.Create(s.newJob("many", role("worker", 3, gate.Obey))) // a pod that has ended would not count
 	s.awaitReason("many", batch.ReasonCreateRefused, "exceeded quota: small")
 	s.awaitEvent("many", batch.ReasonCreateRefused, "exceeded quota: small")
 	raised := quota.DeepCopy()
 	raised.Spec.Hard[corev1.ResourcePods] = resource.MustParse("10")
-	if err := s.client.Patch(t.Context(), raised, client.MergeFrom(quota)); err != nil {
+	if err := s.Client.Patch(t.Context(), raised, client.MergeFrom(quota)); err != nil {
 		t.Fatal(err)
 	}
 	for rank := range 3 {
 		s.order(fmt.Sprintf("many-worker-%d", rank), 0)
 	}
 	s.awaitPhase("many", batch.JobSucceeded)
-	if n := occurrences(s.events(), "many", string(batch.ReasonCreateRefused)); n != 1 {
+	if n := occurrences(s.Events(), "many", string(batch.ReasonCreateRefused)); n != 1 {
 		t.Errorf("%d events tell of the refusal, want 1", n)
 	}
 }
@@ -99,23 +102,23 @@ func TestNameTaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSpace(t)
 			somebody := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "somebody"}}
-			s.create(somebody)
+			s.Create(somebody)
 			owner := owner[0]
 			owner.UID = somebody.UID
 			taken.SetOwnerReferences([]metav1.OwnerReference{owner})
 			// Even one with the labels of the job's own pods is not adopted.
 			taken.SetLabels(map[string]string{batch.LabelJobName: "wanted", batch.LabelJobKind: "GenericJob"})
-			s.create(taken)
+			s.Create(taken)
 			uid := taken.GetUID()
 			j := s.newJob("wanted", role("worker", 2, "exit 0"))
 			j.Spec.Service = &batch.ServiceOption{Ports: []corev1.ServicePort{{Port: 80}}}
-			s.create(j)
+			s.Create(j)
 			s.awaitReason("wanted", batch.ReasonNameTaken, `ConfigMap "somebody"`, taken.GetName())
 			s.awaitEvent("wanted", batch.ReasonNameTaken, `ConfigMap "somebody"`)
-			if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(taken), taken); err != nil || taken.GetUID() != uid || taken.GetDeletionTimestamp() != nil {
+			if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(taken), taken); err != nil || taken.GetUID() != uid || taken.GetDeletionTimestamp() != nil {
 				t.Fatalf("what belongs to somebody else: %v, %v", err, taken)
 			}
-			if err := s.client.Delete(t.Context(), taken); err != nil {
+			if err := s.Client.Delete(t.Context(), taken); err != nil {
 				t.Fatal(err)
 			}
 			s.awaitPhase("wanted", batch.JobSucceeded)
@@ -128,11 +131,11 @@ func TestRefusedPod(t *testing.T) {
 	s := newSpace(t)
 	worker := role("worker", 1, "exit 0")
 	worker.Template.Spec.PriorityClassName = "nowhere-to-be-found"
-	s.create(s.newJob("refused", worker))
+	s.Create(s.newJob("refused", worker))
 	s.awaitReason("refused", batch.ReasonCreateRefused, "nowhere-to-be-found")
 	s.awaitEvent("refused", batch.ReasonCreateRefused, "nowhere-to-be-found")
 	s.fence()
-	if n := s.history.writes("refused"); n > 3 {
+	if n := s.history.Writes("refused"); n > 3 {
 		t.Errorf("the status was written %d times", n)
 	}
 }

@@ -15,11 +15,13 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/local"
-	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/test/kit/await"
+	"tensorstack.dev/batch/test/kit/gate"
+	"tensorstack.dev/batch/test/kit/jobs"
 )
 
 var (
-	kills    = flag.Int("kills", 50, "how often TestKillOperator kills the operator")
+	kills    = flag.Int("kills", 20, "how often TestKillOperator kills the operator")
 	killSeed = flag.Uint64("seed", 0, "seed of the times of the kills; 0 takes a new one")
 )
 
@@ -27,10 +29,7 @@ var (
 // must come to the same end with the same counts as in a round without kills, by the status, by the pods that are left and by
 // what the processes themselves noted. (That no status ever contradicts itself is checked on the way, by history.)
 func TestKillOperator(t *testing.T) {
-	requireCluster(t)
-	t.Parallel()
-	c := ownCluster(t, testenv.Options{Args: map[string][]string{local.Operator: {"--restart-backoff=10ms"}}})
-	s := c.space(t)
+	s := lend(t, fragile)
 	s.playRound(0)
 	want := s.outcome(0)
 	t.Logf("without kills:\n%s", want)
@@ -53,24 +52,24 @@ const nth = `echo started >> /gate/$HOSTNAME.starts; n=$(wc -l < /gate/$HOSTNAME
 
 // playRound runs one job of each sort to its end, side by side.
 func (s *space) playRound(round int) {
-	s.t.Helper()
+	s.Helper()
 	name := func(sort string) string { return fmt.Sprintf("%s-%d", sort, round) }
-	restarts := s.newJob(name("restarts"), restarting(role("worker", 3, nth+`[ $n -gt 2 ]`), batch.RestartOnFailure, 2))
-	s.create(restarts)
+	restarts := s.newJob(name("restarts"), jobs.Restarting(role("worker", 3, nth+`[ $n -gt 2 ]`), batch.RestartOnFailure, 2))
+	s.Create(restarts)
 
-	fails := s.newJob(name("fails"), restarting(role("worker", 1, nth+"exit 3"), batch.RestartOnFailure, 1), role("other", 1, idle))
+	fails := s.newJob(name("fails"), jobs.Restarting(role("worker", 1, nth+"exit 3"), batch.RestartOnFailure, 1), role("other", 1, gate.Idle))
 	fails.Spec.FailureRules = []batch.FinishRule{{"worker": {}}}
 	fails.Spec.CleanUpPolicy = batch.CleanUpUnfinished
-	s.create(fails)
+	s.Create(fails)
 
 	pauses := s.newJob(name("pauses"), role("worker", 2, nth+`[ $n -gt 1 ] || exec sleep 1000000`))
-	s.create(pauses)
+	s.Create(pauses)
 
-	cleans := s.newJob(name("cleans"), role("chief", 1, nth+"exit 0"), role("worker", 2, idle))
+	cleans := s.newJob(name("cleans"), role("chief", 1, nth+"exit 0"), role("worker", 2, gate.Idle))
 	cleans.Spec.SuccessRules = []batch.FinishRule{{"chief": {}}}
 	cleans.Spec.CleanUpPolicy = batch.CleanUpAll
 	cleans.Spec.Service = &batch.ServiceOption{Ports: []corev1.ServicePort{{Port: 80}}}
-	s.create(cleans)
+	s.Create(cleans)
 
 	trains := s.startTraining(round)
 
@@ -92,21 +91,21 @@ func (s *space) playRound(round int) {
 
 // outcome tells what has become of the jobs of a round, without their number.
 func (s *space) outcome(round int) string {
-	s.t.Helper()
+	s.Helper()
 	var b strings.Builder
-	jobs, err := s.jobsNow(s.t.Context())
+	all, err := s.Jobs(s.Context())
 	if err != nil {
-		s.t.Fatal(err)
+		s.Fatal(err)
 	}
-	for _, j := range jobs {
+	for _, j := range all {
 		sort, found := strings.CutSuffix(j.GetName(), fmt.Sprintf("-%d", round))
 		if !found {
 			continue
 		}
-		now := statusOf(j)
-		end := condition(j, batch.JobCompleted)
+		now := jobs.StatusOf(j)
+		end := jobs.Condition(j, batch.JobCompleted)
 		if now.Phase == batch.JobFailed {
-			end = condition(j, batch.JobFailedCondition)
+			end = jobs.Condition(j, batch.JobFailedCondition)
 		}
 		// How many incidents the restarts make depends on what else was under way.
 		fmt.Fprintf(&b, "%s: %s for %s\n", sort, now.Phase, end.Reason)
@@ -143,9 +142,9 @@ func newKiller(s *space, victims ...string) *killer {
 	if k.seed == 0 {
 		k.seed = rand.Uint64()
 	}
-	s.t.Logf("seed %d", k.seed)
+	s.Logf("seed %d", k.seed)
 	k.done.Go(k.run)
-	s.t.Cleanup(k.stop)
+	s.Cleanup(k.stop)
 	return k
 }
 
@@ -162,7 +161,7 @@ func (k *killer) run() {
 		}
 		began := time.Now()
 		if err := k.killOnce(k.victims[rng.IntN(len(k.victims))]); err != nil {
-			k.s.t.Error(err)
+			k.s.Error(err)
 			return
 		}
 		k.mu.Lock()
@@ -172,12 +171,12 @@ func (k *killer) run() {
 }
 
 func (k *killer) killOnce(victim string) error {
-	if err := k.s.env.Kill(victim); err != nil {
+	if err := k.s.Env.Kill(victim); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), await.Patience)
 	defer cancel()
-	return k.s.env.AwaitReady(ctx)
+	return k.s.Env.AwaitReady(ctx)
 }
 
 func (k *killer) count() int {

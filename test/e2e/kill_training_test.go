@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/test/kit/gate"
 )
 
 // trainingRound are the training jobs of one round of TestKillOperator.
@@ -18,29 +19,29 @@ type trainingRound struct {
 
 // startTraining creates one training job of each sort.
 func (s *space) startTraining(round int) trainingRound {
-	s.t.Helper()
+	s.Helper()
 	name := func(sort string) string { return fmt.Sprintf("%s-%d", sort, round) }
 	var r trainingRound
 	// The limit holds for all replicas together and is just enough.
-	r.shared = limited(s.newPyTorch(name("shared"), role("master", 1, obey), role("worker", 2, nth+`[ $n -gt 2 ]`)), 4)
+	r.shared = limited(s.newPyTorch(name("shared"), role("master", 1, gate.Obey), role("worker", 2, nth+`[ $n -gt 2 ]`)), 4)
 	// One is restarted, one is not, and one never ends.
-	r.codes = s.newTensorFlow(name("codes"), role("chief", 1, obey),
+	r.codes = s.newTensorFlow(name("codes"), role("chief", 1, gate.Obey),
 		under(batch.TrainingRestartExitCode, role("worker", 1, nth+`[ $n -gt 1 ] || exit 137`)),
-		under(batch.TrainingRestartExitCode, role("evaluator", 1, nth+"exit 1")), role("ps", 1, idle))
+		under(batch.TrainingRestartExitCode, role("evaluator", 1, nth+"exit 1")), role("ps", 1, gate.Idle))
 	runPolicyOf(r.codes).CleanUpPolicy = batch.CleanUpAll
-	r.elastic = s.newElastic(name("elastic"), 1, 4, 2, role("node", 1, obey))
-	r.late = s.newTensorFlow(name("late"), role("worker", 2, idle))
+	r.elastic = s.newElastic(name("elastic"), 1, 4, 2, role("node", 1, gate.Obey))
+	r.late = s.newTensorFlow(name("late"), role("worker", 2, gate.Idle))
 	runPolicyOf(r.late).ActiveDeadlineSeconds = new(int32(2))
-	s.create(r.shared)
-	s.create(r.codes)
-	s.create(r.elastic)
-	s.create(r.late)
+	s.Create(r.shared)
+	s.Create(r.codes)
+	s.Create(r.elastic)
+	s.Create(r.late)
 	return r
 }
 
 // finish brings the training jobs of a round to their ends.
 func (r trainingRound) finish(s *space) {
-	s.t.Helper()
+	s.Helper()
 	// A scaling while the operator is away or half-way through another must not touch the replicas that stay.
 	s.awaitPods(r.elastic, map[string]int{"node": 2})
 	kept := s.uidsOf(r.elastic)
@@ -50,7 +51,7 @@ func (r trainingRound) finish(s *space) {
 	s.awaitPods(r.elastic, map[string]int{"node": 3})
 	first := r.elastic.Name + "-node-0"
 	if now := s.uidsOf(r.elastic); now[first] != kept[first] || s.starts(first) != 1 {
-		s.t.Errorf("%s has started %d times", first, s.starts(first))
+		s.Errorf("%s has started %d times", first, s.starts(first))
 	}
 
 	// The pods tell it: an operator that never lives for a second writes no status that tells of nothing else.
@@ -70,7 +71,7 @@ func (r trainingRound) finish(s *space) {
 
 // awaitEnds waits until so many pods of a job have succeeded and failed, and all are there.
 func (s *space) awaitEnds(job string, succeeded, failed int) {
-	s.t.Helper()
+	s.Helper()
 	s.pods(job, fmt.Sprintf("%d succeeded, %d failed", succeeded, failed), func(pods []*corev1.Pod) bool {
 		count := map[corev1.PodPhase]int{}
 		for _, p := range pods {

@@ -12,6 +12,9 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/test/kit/gate"
+	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/namespace"
 )
 
 // The limits that TestTimeLimits measures. A killed operator is back before the first of them.
@@ -42,7 +45,7 @@ func TestTimeLimits(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			for run := range 3 {
-				worst := c.space(t).timeLimits(trainingKinds[kind], disturb)
+				worst := newSpaceOn(t, c).timeLimits(trainingKinds[kind], disturb)
 				if worst <= timeTolerance {
 					return
 				}
@@ -55,15 +58,15 @@ func TestTimeLimits(t *testing.T) {
 
 // timeLimits runs into the three limits at about the same time and returns how late the latest of them was.
 func (s *space) timeLimits(build func(*space, string, ...batch.ReplicaSpec) client.Object, disturb func(*space)) time.Duration {
-	s.t.Helper()
+	s.Helper()
 	brief := build(s, "brief", role("worker", 1, "exit 0"))
 	runPolicyOf(brief).TTLSecondsAfterFinished = new(int32(timeToLive.Seconds()))
-	s.create(brief)
+	s.Create(brief)
 	again := build(s, "again", role("worker", 1, `date +%s.%N > /gate/$HOSTNAME.end; echo started >> /gate/$HOSTNAME.starts; exit 1`))
-	s.create(limited(again, 2))
-	late := build(s, "late", role("worker", 2, idle))
+	s.Create(limited(again, 2))
+	late := build(s, "late", role("worker", 2, gate.Idle))
 	runPolicyOf(late).ActiveDeadlineSeconds = new(int32(deadline.Seconds()))
-	s.create(late)
+	s.Create(late)
 
 	s.awaitStarts("again-worker-0", 2)
 	awaitPhase(s, brief, batch.JobSucceeded)
@@ -72,26 +75,26 @@ func (s *space) timeLimits(build func(*space, string, ...batch.ReplicaSpec) clie
 	disturb(s)
 	s.awaitStarts("again-worker-0", 3)
 	awaitPhase(s, late, batch.JobFailed)
-	await(s, "the job brief is gone", listOf(kindOf(brief)), func(jobs []client.Object) bool {
-		for _, j := range jobs {
+	namespace.AwaitList(s.Test, "the job brief is gone", jobs.ListOf(jobs.KindOf(brief)), func(all []client.Object) bool {
+		for _, j := range all {
 			if j.GetName() == "brief" {
 				return false
 			}
 		}
 		return true
 	})
-	s.history.catchUp()
+	s.history.CatchUp()
 
-	attempts := s.history.attempts("again-worker-0")
+	attempts := s.history.Attempts("again-worker-0")
 	worst := time.Duration(0)
 	for what, lateness := range map[string]time.Duration{
-		"deadline": s.history.firstSeen("late/"+string(batch.JobFailed)).Sub(s.history.firstSeen("late/pods")) - deadline,
-		"back-off": s.history.firstSeen(string(attempts[2].UID)).Sub(ended) - restartDelay,
-		"TTL":      s.history.firstSeen("brief/gone").Sub(s.history.firstSeen("brief/"+string(batch.JobSucceeded))) - timeToLive,
+		"deadline": s.history.FirstSeen("late/"+string(batch.JobFailed)).Sub(s.history.FirstSeen("late/pods")) - deadline,
+		"back-off": s.history.FirstSeen(string(attempts[2].UID)).Sub(ended) - restartDelay,
+		"TTL":      s.history.FirstSeen("brief/gone").Sub(s.history.FirstSeen("brief/"+string(batch.JobSucceeded))) - timeToLive,
 	} {
-		s.t.Logf("%s: %s from the truth", what, lateness.Round(time.Millisecond))
+		s.Logf("%s: %s from the truth", what, lateness.Round(time.Millisecond))
 		if lateness < -timeTolerance-watchLag {
-			s.t.Errorf("%s: %s too early", what, -lateness)
+			s.Errorf("%s: %s too early", what, -lateness)
 		}
 		worst = max(worst, lateness)
 	}
@@ -100,11 +103,11 @@ func (s *space) timeLimits(build func(*space, string, ...batch.ReplicaSpec) clie
 
 // endOf is the time at which a process of a replica has ended last, by its own account.
 func (s *space) endOf(replica string) time.Time {
-	s.t.Helper()
+	s.Helper()
 	text := strings.TrimSpace(s.written(replica + ".end"))
 	seconds, err := strconv.ParseFloat(text, 64)
 	if err != nil {
-		s.t.Fatal(fmt.Errorf("end of %s: %w", replica, err))
+		s.Fatal(fmt.Errorf("end of %s: %w", replica, err))
 	}
 	return time.Unix(0, int64(seconds*1e9))
 }

@@ -1,100 +1,83 @@
 package e2e
 
 import (
-	"context"
-	"flag"
-	"fmt"
+	"maps"
 	"os"
-	"sync"
+	"path/filepath"
 	"testing"
+	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	batch "tensorstack.dev/batch/api/batch/v1beta1"
-	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
-	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/testing/require"
 	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/test/kit/plane"
 )
 
-// sideBySide is the number of tests that run at once. They wait most of their time, but with more of them two cores take seconds
-// to start a pod.
-const sideBySide = "8"
+// parallelTests is the number of tests that run at the same time. They wait most of the time, but with more of them two cores take
+// seconds to start a pod.
+const parallelTests = 10
 
-func TestMain(m *testing.M) {
-	flag.Parse()
-	ctrl.SetLogger(logr.Discard())
-	set := false
-	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "test.parallel" })
-	if !set {
-		if err := flag.Set("test.parallel", sideBySide); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-	}
-	code := m.Run()
-	stopShared()
-	os.Exit(code)
-}
-
-// cluster is an embedded cluster and the means to talk to it.
-type cluster struct {
-	env    *testenv.Env
-	config *rest.Config
-	client client.WithWatch
-	core   kubernetes.Interface
-}
+func TestMain(m *testing.M) { plane.Main(m, parallelTests, shared, fragile, losing, torchCluster) }
 
 // restartBackoff is the base of the delay between restarts on the clusters of the tests, in place of 10 s.
 const restartBackoff = "1s"
 
-// stopShared ends the shared cluster if it was started.
-var stopShared = func() {}
-
-// shared is the cluster that most tests use, started when the first one asks for it.
-var shared = sync.OnceValues(func() (*cluster, error) {
-	c, err := newCluster(testenv.Options{})
-	if err == nil {
-		stopShared = c.env.Stop
-	}
-	return c, err
-})
-
-// newCluster starts a cluster. Options.Args may add to the components' arguments.
-func newCluster(o testenv.Options) (*cluster, error) {
-	o.Components = local.AllComponents()
-	args := map[string][]string{}
-	for name, more := range o.Args {
-		args[name] = more
-	}
-	args[local.Operator] = append([]string{"--restart-backoff=" + restartBackoff}, args[local.Operator]...)
-	o.Args = args
-	env, err := testenv.New(o)
-	if err != nil {
-		return nil, err
-	}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, batch.AddToScheme, scheduling.AddToScheme, tensorboard.AddToScheme} {
-		if err := add(scheme); err != nil {
+var (
+	// shared is the cluster of most tests.
+	shared = plane.NewShared(func() (*plane.Plane, error) { return newCluster(testenv.Options{}) })
+	// fragile holds clusters for tests that stop and kill components. Such a test has a cluster to itself while it runs. The
+	// delays are short, so that much happens between two kills.
+	fragile = plane.NewPool(3, func() (*plane.Plane, error) {
+		return newCluster(testenv.Options{Args: map[string][]string{
+			local.Operator:  {"--restart-backoff=10ms"},
+			local.Scheduler: {"--gang-grace-period=1s"},
+		}})
+	})
+	// losing holds the cluster of tests that lose its node. The kubelet reports every second, and what takes minutes
+	// elsewhere takes seconds.
+	losing = plane.NewPool(1, func() (*plane.Plane, error) {
+		dropIns, err := os.MkdirTemp("", "t9k-e2e-")
+		if err != nil {
 			return nil, err
 		}
-	}
-	c := &cluster{env: env, config: env.Config}
-	if c.client, err = client.NewWithWatch(env.Config, client.Options{Scheme: scheme}); err != nil {
-		return nil, err
-	}
-	c.core, err = kubernetes.NewForConfig(env.Config)
-	return c, err
+		often := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nnodeLeaseDurationSeconds: 4\nenforceNodeAllocatable: [none]\n"
+		if err := os.WriteFile(filepath.Join(dropIns, "lease.conf"), []byte(often), 0o600); err != nil {
+			return nil, err
+		}
+		c, err := newCluster(testenv.Options{Args: map[string][]string{
+			local.Kubelet:           {"--config-dir=" + dropIns},
+			local.ControllerManager: {"--node-monitor-grace-period=5s", "--node-monitor-period=1s"},
+			local.Operator:          {"--force-delete-after=" + forceDeleteAfter.String()},
+		}})
+		if err == nil {
+			c.OnStop(func() { os.RemoveAll(dropIns) })
+		}
+		return c, err
+	})
+)
+
+// forceDeleteAfter is how long a pod may be late on a lost node of the cluster that loses its node.
+const forceDeleteAfter = 2 * time.Second
+
+// lend takes a cluster from a pool and lets the test run at the same time as others.
+func lend(t *testing.T, clusters *plane.Pool) *space {
+	t.Helper()
+	requireCluster(t)
+	t.Parallel()
+	return newSpaceOn(t, clusters.Lend(t))
 }
 
-// requireCluster ends the test where this machine cannot run pods.
+// newCluster starts an embedded cluster. Options.Args may add to the components' arguments.
+func newCluster(o testenv.Options) (*plane.Plane, error) {
+	o.Components = local.AllComponents()
+	args := map[string][]string{}
+	maps.Copy(args, o.Args)
+	args[local.Operator] = append([]string{"--restart-backoff=" + restartBackoff}, args[local.Operator]...)
+	o.Args = args
+	return plane.New(o)
+}
+
+// requireCluster ends the test if this machine cannot run pods.
 func requireCluster(t testing.TB) {
 	t.Helper()
 	if err := local.CheckPodSupport(); err != nil {
@@ -102,24 +85,14 @@ func requireCluster(t testing.TB) {
 	}
 }
 
-// ownCluster starts a cluster for a test that breaks parts of it.
-func ownCluster(t testing.TB, o testenv.Options) *cluster {
+// ownCluster starts a cluster for a test that needs other settings of its components.
+func ownCluster(t testing.TB, o testenv.Options) *plane.Plane {
 	t.Helper()
 	requireCluster(t)
 	c, err := newCluster(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.env.Stop)
+	t.Cleanup(c.Stop)
 	return c
-}
-
-// awaitComponents waits until every component of the cluster is ready.
-func (c *cluster) awaitComponents(t testing.TB) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := c.env.AwaitReady(ctx); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -12,17 +12,18 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/test/kit/gate"
 )
 
 // TestNamesAndLabels: §2, the names, labels and owners of what belongs to a job.
 func TestNamesAndLabels(t *testing.T) {
 	s := newSpace(t)
-	worker := role("worker", 2, obey)
+	worker := role("worker", 2, gate.Obey)
 	worker.Template.Labels = map[string]string{"app": "mine"}
 	worker.Template.Annotations = map[string]string{"note": "kept"}
-	j := s.newJob("names", role("master", 1, obey), worker)
+	j := s.newJob("names", role("master", 1, gate.Obey), worker)
 	j.Spec.Service = &batch.ServiceOption{Ports: []corev1.ServicePort{{Name: "http", Port: 8080}, {Name: "data", Port: 9090, Protocol: corev1.ProtocolUDP}}}
-	s.create(j)
+	s.Create(j)
 	j = s.awaitPhase("names", batch.JobRunning)
 
 	pods := s.pods("names", "three", func(p []*corev1.Pod) bool { return len(p) == 3 })
@@ -33,7 +34,7 @@ func TestNamesAndLabels(t *testing.T) {
 		if p.Name != want.name || p.Spec.Hostname != want.name || p.Spec.Subdomain != "names" {
 			t.Errorf("pod %s has hostname %s and subdomain %s, want %s and names", p.Name, p.Spec.Hostname, p.Spec.Subdomain, want.name)
 		}
-		if name := s.exec(s.ns, p.Name, "main", "cat /proc/sys/kernel/hostname"); name != want.name {
+		if name := s.exec(s.Namespace, p.Name, "main", "cat /proc/sys/kernel/hostname"); name != want.name {
 			t.Errorf("pod %s: its host calls itself %q", p.Name, name)
 		}
 		labels := map[string]string{
@@ -66,24 +67,24 @@ func checkOwner(t *testing.T, o client.Object, j *batch.GenericJob) {
 
 // checkService holds the services of the namespace against the one that the job asks for.
 func (s *space) checkService(j *batch.GenericJob) {
-	s.t.Helper()
+	s.Helper()
 	var services corev1.ServiceList
-	if err := s.client.List(s.t.Context(), &services, client.InNamespace(s.ns)); err != nil {
-		s.t.Fatal(err)
+	if err := s.Client.List(s.Context(), &services, client.InNamespace(s.Namespace)); err != nil {
+		s.Fatal(err)
 	}
 	if len(services.Items) != 1 {
-		s.t.Fatalf("%d services, want 1", len(services.Items))
+		s.Fatalf("%d services, want 1", len(services.Items))
 	}
 	svc := &services.Items[0]
 	if svc.Name != j.Name || svc.Spec.ClusterIP != corev1.ClusterIPNone || !svc.Spec.PublishNotReadyAddresses || !metav1.IsControlledBy(svc, j) {
-		s.t.Errorf("service %s: %+v, owned by %v", svc.Name, svc.Spec, svc.OwnerReferences)
+		s.Errorf("service %s: %+v, owned by %v", svc.Name, svc.Spec, svc.OwnerReferences)
 	}
 	if len(svc.Spec.Ports) != len(j.Spec.Service.Ports) {
-		s.t.Fatalf("ports %v, want %v", svc.Spec.Ports, j.Spec.Service.Ports)
+		s.Fatalf("ports %v, want %v", svc.Spec.Ports, j.Spec.Service.Ports)
 	}
 	for i, p := range svc.Spec.Ports {
 		if want := j.Spec.Service.Ports[i]; p.Name != want.Name || p.Port != want.Port || want.Protocol != "" && p.Protocol != want.Protocol {
-			s.t.Errorf("port %+v, want %+v", p, want)
+			s.Errorf("port %+v, want %+v", p, want)
 		}
 	}
 }
@@ -91,10 +92,10 @@ func (s *space) checkService(j *batch.GenericJob) {
 // TestNoService: §2, a GenericJob gets no Service unless it asks for one.
 func TestNoService(t *testing.T) {
 	s := newSpace(t)
-	s.create(s.newJob("alone", role("worker", 1, "exit 0")))
+	s.Create(s.newJob("alone", role("worker", 1, "exit 0")))
 	s.awaitPhase("alone", batch.JobSucceeded)
 	var services corev1.ServiceList
-	if err := s.client.List(t.Context(), &services, client.InNamespace(s.ns)); err != nil {
+	if err := s.Client.List(t.Context(), &services, client.InNamespace(s.Namespace)); err != nil {
 		t.Fatal(err)
 	}
 	if len(services.Items) != 0 {
@@ -106,55 +107,54 @@ func TestNoService(t *testing.T) {
 func TestAddresses(t *testing.T) {
 	s := newSpace(t)
 	never := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"false"}}}}
-	worker := role("worker", 2, idle)
+	worker := role("worker", 2, gate.Idle)
 	worker.Template.Spec.Containers[0].ReadinessProbe = never
 	j := s.newJob("net", worker)
 	j.Spec.Service = &batch.ServiceOption{Ports: []corev1.ServicePort{{Name: "http", Port: 8080}}}
-	s.create(j)
-	neighbour := s.outsider(s.ns)
+	s.Create(j)
+	neighbour := s.outsider(s.Namespace)
 	stranger := s.outsider("default")
 	s.awaitPhase("net", batch.JobRunning)
 	address := s.podNow("net-worker-1").Status.PodIP
 	all := []string{s.podNow("net-worker-0").Status.PodIP, address}
 	for _, look := range []struct{ namespace, from, name string }{
-		{s.ns, "net-worker-0", "net-worker-1"},
-		{s.ns, "net-worker-1", "net-worker-1"},
-		{s.ns, "net-worker-0", "net-worker-1.net"},
-		{s.ns, neighbour, "net-worker-1.net"},
-		{s.ns, neighbour, "net-worker-1.net." + s.ns},
-		{"default", stranger, "net-worker-1.net." + s.ns + ".svc.cluster.local"},
+		{s.Namespace, "net-worker-0", "net-worker-1"},
+		{s.Namespace, "net-worker-1", "net-worker-1"},
+		{s.Namespace, "net-worker-0", "net-worker-1.net"},
+		{s.Namespace, neighbour, "net-worker-1.net"},
+		{s.Namespace, neighbour, "net-worker-1.net." + s.Namespace},
+		{"default", stranger, "net-worker-1.net." + s.Namespace + ".svc.cluster.local"},
 	} {
 		if got := s.resolve(look.namespace, look.from, look.name); len(got) != 1 || got[0] != address {
 			t.Errorf("from %s the name %s leads to %v, want %s", look.from, look.name, got, address)
 		}
 	}
-	if got := s.resolve(s.ns, neighbour, "net"); len(got) != 2 || !strings.Contains(strings.Join(got, " ")+" ", all[0]+" ") {
+	if got := s.resolve(s.Namespace, neighbour, "net"); len(got) != 2 || !strings.Contains(strings.Join(got, " ")+" ", all[0]+" ") {
 		t.Errorf("the service's name leads to %v, want %v", got, all)
 	}
 }
 
 // outsider starts a pod that belongs to no job, and returns its name.
 func (s *space) outsider(namespace string) string {
-	s.t.Helper()
+	s.Helper()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "outsider-", Namespace: namespace},
 		Spec: role("x", 1, "exec sleep 1000000").Template.Spec}
-	if err := s.client.Create(s.t.Context(), p); err != nil {
-		s.t.Fatal(err)
+	if err := s.Client.Create(s.Context(), p); err != nil {
+		s.Fatal(err)
 	}
-	s.t.Cleanup(func() {
-		if err := s.core.CoreV1().Pods(namespace).Delete(afterTest(s.t), p.Name, metav1.DeleteOptions{}); err != nil {
-			s.t.Error(err)
+	s.Cleanup(func() {
+		if err := s.Core.CoreV1().Pods(namespace).Delete(s.AfterTest(), p.Name, metav1.DeleteOptions{}); err != nil {
+			s.Error(err)
 		}
 	})
-	in := *s
-	in.ns = namespace
+	in := &space{Test: s.Beside(namespace)}
 	in.pod(p.Name, "running", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
 	return p.Name
 }
 
 // resolve lists the addresses that a name leads to from a pod.
 func (s *space) resolve(namespace, pod, name string) []string {
-	s.t.Helper()
+	s.Helper()
 	out := s.exec(namespace, pod, "main", fmt.Sprintf("until getent ahostsv4 %s; do sleep 0.05; done", name))
 	var addresses []string
 	for _, line := range strings.Split(out, "\n") {
@@ -168,23 +168,23 @@ func (s *space) resolve(namespace, pod, name string) []string {
 // TestNameTooLong: §2, a job whose pods' names would be too long is refused with the limit and the length.
 func TestNameTooLong(t *testing.T) {
 	s := newSpace(t)
-	err := s.client.Create(t.Context(), s.newJob(strings.Repeat("x", 55), role("worker", 11, "exit 0")))
+	err := s.Client.Create(t.Context(), s.newJob(strings.Repeat("x", 55), role("worker", 11, "exit 0")))
 	if err == nil || !strings.Contains(err.Error(), "63") || !strings.Contains(err.Error(), "65") {
 		t.Errorf("a pod's name of 65 characters: %v", err)
 	}
-	s.create(s.newJob(strings.Repeat("x", 54), role("worker", 10, "exit 0")))
+	s.Create(s.newJob(strings.Repeat("x", 54), role("worker", 10, "exit 0")))
 	s.awaitPhase(strings.Repeat("x", 54), batch.JobSucceeded)
 }
 
 // TestGang: §2. A job for the t9k-scheduler gets its PodGroup before its pods, which wait for that scheduler.
 func TestGang(t *testing.T) {
 	s := newSpace(t)
-	j := s.newJob("gang", role("worker", 2, obey))
+	j := s.newJob("gang", role("worker", 2, gate.Obey))
 	j.Spec.Scheduler = &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: "research"}}
-	s.create(j)
+	s.Create(j)
 	pods := s.pods("gang", "both", func(p []*corev1.Pod) bool { return len(p) == 2 })
 	group := &scheduling.PodGroup{}
-	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.ns, Name: "gang"}, group); err != nil {
+	if err := s.Client.Get(t.Context(), client.ObjectKey{Namespace: s.Namespace, Name: "gang"}, group); err != nil {
 		t.Fatal(err)
 	}
 	checkOwner(t, group, j)

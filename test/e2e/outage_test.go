@@ -9,7 +9,10 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/local"
-	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/test/kit/follow"
+	"tensorstack.dev/batch/test/kit/gate"
+	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/namespace"
 )
 
 var outage = flag.Duration("outage", 10*time.Second, "how long the API server is away in TestAPIServerOutage")
@@ -18,23 +21,20 @@ var outage = flag.Duration("outage", 10*time.Second, "how long the API server is
 // success rule that came to hold with it, restarts are counted, a time to live that has passed is kept at once, and a bad job
 // that no admission has stopped is refused on the job.
 func TestOperatorAway(t *testing.T) {
-	requireCluster(t)
-	t.Parallel()
-	c := ownCluster(t, testenv.Options{})
-	s := c.space(t)
-	both := s.newJob("both", role("worker", 1, obey), role("ps", 1, obey))
+	s := lend(t, fragile)
+	both := s.newJob("both", role("worker", 1, gate.Obey), role("ps", 1, gate.Obey))
 	both.Spec.SuccessRules = []batch.FinishRule{{"worker": {}}}
 	both.Spec.FailureRules = []batch.FinishRule{{"ps": {}}}
-	s.create(both)
-	s.create(s.newJob("again", restarting(role("worker", 1, obey), batch.RestartOnFailure, 1)))
+	s.Create(both)
+	s.Create(s.newJob("again", jobs.Restarting(role("worker", 1, gate.Obey), batch.RestartOnFailure, 1)))
 	brief := s.newJob("brief", role("worker", 1, "exit 0"))
 	brief.Spec.TTLSecondsAfterFinished = new(int32(3))
-	s.create(brief)
+	s.Create(brief)
 	s.awaitPhase("brief", batch.JobSucceeded)
 	s.awaitPhase("both", batch.JobRunning)
 	s.awaitPhase("again", batch.JobRunning)
 
-	if err := c.env.StopComponent(local.Operator); err != nil {
+	if err := s.Env.StopComponent(local.Operator); err != nil {
 		t.Fatal(err)
 	}
 	s.order("both-worker-0", 0)
@@ -44,13 +44,13 @@ func TestOperatorAway(t *testing.T) {
 		return len(p) == 2 && p[0].Status.Phase == corev1.PodFailed && p[1].Status.Phase == corev1.PodSucceeded
 	})
 	s.pod("again-worker-0", "ended", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
-	s.create(s.newJob("bad", role("worker", 2, "echo $(service.worker[7].host)")))
+	s.Create(s.newJob("bad", role("worker", 2, "echo $(service.worker[7].host)")))
 	<-time.After(time.Until(s.job("brief").Status.CompletionTime.Add(4 * time.Second)))
-	if err := c.env.StartComponent(local.Operator); err != nil {
+	if err := s.Env.StartComponent(local.Operator); err != nil {
 		t.Fatal(err)
 	}
 	checkEnd(t, s.awaitPhase("both", batch.JobFailed), batch.ReasonFailureRule, `{"ps":[]}`)
-	await(s, "the job brief is gone", &batch.GenericJobList{}, func(j []*batch.GenericJob) bool { return len(j) == 0 }, named("brief"))
+	namespace.AwaitList(s.Test, "the job brief is gone", &batch.GenericJobList{}, func(j []*batch.GenericJob) bool { return len(j) == 0 }, follow.Named("brief"))
 	checkEnd(t, s.awaitPhase("bad", batch.JobFailed), batch.ReasonInvalidSpec, "$(service.worker[7].host)")
 	s.awaitEvent("bad", batch.ReasonInvalidSpec, "$(service.worker[7].host)")
 	s.checkNothingCreated("bad")
@@ -62,24 +62,21 @@ func TestOperatorAway(t *testing.T) {
 // TestAPIServerOutage: §5. Without an API server the processes run on, and end; when it is back the jobs go on by themselves,
 // with the same counts as ever.
 func TestAPIServerOutage(t *testing.T) {
-	requireCluster(t)
-	t.Parallel()
-	c := ownCluster(t, testenv.Options{})
-	s := c.space(t)
-	s.create(s.newJob("stays", restarting(role("worker", 3, obey), batch.RestartOnFailure, 2)))
+	s := lend(t, fragile)
+	s.Create(s.newJob("stays", jobs.Restarting(role("worker", 3, gate.Obey), batch.RestartOnFailure, 2)))
 	s.orders("stays-worker-0", 1)
 	s.awaitStarts("stays-worker-0", 2)
 	s.awaitPhase("stays", batch.JobRunning)
-	s.create(s.newJob("starts", role("worker", 2, obey)))
+	s.Create(s.newJob("starts", role("worker", 2, gate.Obey)))
 
-	if err := c.env.StopComponent(local.APIServer); err != nil {
+	if err := s.Env.StopComponent(local.APIServer); err != nil {
 		t.Fatal(err)
 	}
 	back := time.After(*outage)
 	s.order("stays-worker-0", 1)
 	s.order("stays-worker-1", 1)
 	<-back
-	if err := c.env.StartComponent(local.APIServer); err != nil {
+	if err := s.Env.StartComponent(local.APIServer); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
@@ -91,5 +88,5 @@ func TestAPIServerOutage(t *testing.T) {
 	}
 	s.checkRestarts(s.awaitPhase("stays", batch.JobSucceeded), map[string]int{"stays-worker-0": 2, "stays-worker-1": 1, "stays-worker-2": 0})
 	s.checkRestarts(s.awaitPhase("starts", batch.JobSucceeded), map[string]int{"starts-worker-0": 0, "starts-worker-1": 0})
-	c.awaitComponents(t)
+	s.AwaitReady(t)
 }

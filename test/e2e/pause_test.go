@@ -7,11 +7,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/test/kit/gate"
+	"tensorstack.dev/batch/test/kit/jobs"
 )
 
 // setPause flips the pause switch of a live job.
 func (s *space) setPause(name string, on bool) {
-	s.t.Helper()
+	s.Helper()
 	s.edit(name, func(j *batch.GenericJob) {
 		if j.Spec.RunMode == nil {
 			j.Spec.RunMode = &batch.RunMode{}
@@ -30,8 +32,8 @@ func TestPause(t *testing.T) {
 	trained := role("worker", 1, `trap 'read x < /gate/saved; echo saved >> /gate/order; exit 0' TERM
 		echo started >> /gate/$HOSTNAME.starts; read code < /gate/$HOSTNAME & wait $!; exit 0`)
 	trained.Template.Spec.TerminationGracePeriodSeconds = new(int64(60))
-	s.fifo("saved")
-	s.create(s.newJob("nap", trained, restarting(role("flaky", 1, obey), batch.RestartOnFailure, 2), role("quick", 1, obey)))
+	s.Must(s.AddPipe("saved"))
+	s.Create(s.newJob("nap", trained, jobs.Restarting(role("flaky", 1, gate.Obey), batch.RestartOnFailure, 2), role("quick", 1, gate.Obey)))
 	s.orders("nap-flaky-0", 1)
 	s.awaitStarts("nap-flaky-0", 2)
 	s.awaitStarts("nap-worker-0", 1)
@@ -40,7 +42,7 @@ func TestPause(t *testing.T) {
 
 	s.setPause("nap", true)
 	j := s.awaitPhase("nap", batch.JobPaused)
-	if !isTrue(j, batch.JobPausedCondition) || isTrue(j, batch.JobRunningCondition) {
+	if !jobs.IsTrue(j, batch.JobPausedCondition) || jobs.IsTrue(j, batch.JobRunningCondition) {
 		t.Errorf("conditions: %+v", j.Status.Conditions)
 	}
 	s.pods("nap", "the one that takes its time", func(p []*corev1.Pod) bool { return podNames(p) == "nap-worker-0 " })
@@ -51,7 +53,7 @@ func TestPause(t *testing.T) {
 	}
 	s.fence()
 	j = s.job("nap")
-	if r := replica(j, "nap-flaky-0"); r.RestartCount != 1 || j.Status.BackoffCount != 1 || j.Status.Phase != batch.JobPaused {
+	if r := jobs.Replica(j, "nap-flaky-0"); r.RestartCount != 1 || j.Status.BackoffCount != 1 || j.Status.Phase != batch.JobPaused {
 		t.Errorf("while paused: phase %s, %d restarts, %+v", j.Status.Phase, j.Status.BackoffCount, r)
 	}
 
@@ -59,7 +61,7 @@ func TestPause(t *testing.T) {
 	s.awaitStarts("nap-worker-0", 2)
 	s.awaitStarts("nap-flaky-0", 3)
 	s.awaitPhase("nap", batch.JobRunning)
-	if got, want := s.history.phases("nap"), []batch.JobPhase{batch.JobPaused, batch.JobResuming, batch.JobRunning}; !endsWith(got, want) {
+	if got, want := s.history.Phases("nap"), []batch.JobPhase{batch.JobPaused, batch.JobResuming, batch.JobRunning}; !endsWith(got, want) {
 		t.Errorf("phases %v, want %v at the end", got, want)
 	}
 	// One restart is left of the limit of 2.
@@ -68,8 +70,8 @@ func TestPause(t *testing.T) {
 	s.order("nap-flaky-0", 0)
 	s.order("nap-worker-0", 0)
 	j = s.awaitPhase("nap", batch.JobSucceeded)
-	if r := replica(j, "nap-flaky-0"); r.RestartCount != 2 || replica(j, "nap-worker-0").RestartCount != 0 {
-		t.Errorf("after the pause: %+v, %+v", r, replica(j, "nap-worker-0"))
+	if r := jobs.Replica(j, "nap-flaky-0"); r.RestartCount != 2 || jobs.Replica(j, "nap-worker-0").RestartCount != 0 {
+		t.Errorf("after the pause: %+v, %+v", r, jobs.Replica(j, "nap-worker-0"))
 	}
 	if n := s.starts("nap-quick-0"); n != 1 {
 		t.Errorf("what had succeeded before the pause has started %d times", n)
@@ -85,7 +87,7 @@ func endsWith[T comparable](all, end []T) bool {
 // TestResumeSpecs: §8, how replicas start after a pause, and after a restart that follows it.
 func TestResumeSpecs(t *testing.T) {
 	s := newSpace(t)
-	script := `echo "$0 $1" >> /gate/$HOSTNAME.ran; ` + obey
+	script := `echo "$0 $1" >> /gate/$HOSTNAME.ran; ` + gate.Obey
 	args := role("args", 1, script)
 	args.Template.Spec.Containers[0].Args = []string{"template", "fresh"}
 	args.Template.Spec.InitContainers = []corev1.Container{container("initial", "echo initial >> /gate/$HOSTNAME.ran")}
@@ -94,14 +96,14 @@ func TestResumeSpecs(t *testing.T) {
 	command.Template.Spec.Containers = append(command.Template.Spec.Containers, container("side", "echo side >> /gate/side; exec sleep 1000000"))
 	plain := *args.DeepCopy()
 	plain.Type = "plain"
-	j := s.newJob("again", restarting(args, batch.RestartOnFailure, 1), command, plain)
+	j := s.newJob("again", jobs.Restarting(args, batch.RestartOnFailure, 1), command, plain)
 	j.Spec.SuccessRules = []batch.FinishRule{{"args": {}}}
 	j.Spec.CleanUpPolicy = batch.CleanUpAll
 	j.Spec.RunMode = &batch.RunMode{Pause: &batch.PauseMode{ResumeSpecs: []batch.ResumeSpec{
 		{Type: "args", SkipInitContainer: true, Args: []string{"template", "resumed-$(type)"}},
 		{Type: "command", Command: []string{"sh", "-c", script, "resumed"}},
 	}}}
-	s.create(j)
+	s.Create(j)
 	for i, name := range []string{"again-args-0", "again-command-0", "again-plain-0"} {
 		s.awaitStarts(name, 1)
 		if got := s.written(name + ".ran"); got != "initial\ntemplate fresh\n" {
@@ -136,10 +138,10 @@ func TestResumeSpecs(t *testing.T) {
 // TestCreatedPaused: §8, a job that is created paused creates nothing until it resumes. Pause wins over debug.
 func TestCreatedPaused(t *testing.T) {
 	s := newSpace(t)
-	j := s.newJob("still", role("worker", 1, obey))
+	j := s.newJob("still", role("worker", 1, gate.Obey))
 	j.Spec.RunMode = &batch.RunMode{Pause: &batch.PauseMode{Enabled: new(true)}, Debug: &batch.DebugMode{Enabled: new(true)}}
 	j.Spec.Service = &batch.ServiceOption{Ports: []corev1.ServicePort{{Port: 80}}}
-	s.create(j)
+	s.Create(j)
 	j = s.awaitPhase("still", batch.JobPaused)
 	if j.Status.StartTime != nil {
 		t.Errorf("start time %v", j.Status.StartTime)
@@ -148,7 +150,7 @@ func TestCreatedPaused(t *testing.T) {
 	s.checkNothingCreated("still")
 	s.setPause("still", false)
 	s.awaitJob("still", "debugging", func(j *batch.GenericJob) bool {
-		return condition(j, batch.JobRunningCondition).Reason == batch.ReasonDebugging
+		return jobs.Condition(j, batch.JobRunningCondition).Reason == batch.ReasonDebugging
 	})
 	s.setPause("still", true)
 	s.pods("still", "none", func(p []*corev1.Pod) bool { return len(p) == 0 })

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"tensorstack.dev/batch/test/kit/await"
 )
 
 // spaceEnv is the environment variable that tells the processes of one test from those of others.
@@ -23,11 +25,11 @@ type process struct {
 
 // processes finds the processes of a pod that has spaceEnv in its environment.
 func (s *space) processes(pod string) []process {
-	s.t.Helper()
+	s.Helper()
 	var found []process
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
-		s.t.Fatal(err)
+		s.Fatal(err)
 	}
 	for _, dir := range dirs {
 		environ, err := os.ReadFile(filepath.Join(dir, "environ"))
@@ -38,7 +40,7 @@ func (s *space) processes(pod string) []process {
 		has := func(text string) bool {
 			return slices.ContainsFunc(env, func(e []byte) bool { return string(e) == text })
 		}
-		if !has("HOSTNAME="+pod) || !has(spaceEnv+"="+s.ns) {
+		if !has("HOSTNAME="+pod) || !has(spaceEnv+"="+s.Namespace) {
 			continue
 		}
 		p, err := readProcess(dir)
@@ -72,8 +74,8 @@ func readProcess(dir string) (process, error) {
 
 // mainProcess waits for the main process of a pod's container: the one that none of the others has started.
 func (s *space) mainProcess(pod string) process {
-	s.t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	s.Helper()
+	for deadline := time.Now().Add(await.Patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		all := s.processes(pod)
 		for _, p := range all {
 			if !slices.ContainsFunc(all, func(q process) bool { return q.pid == p.parent }) {
@@ -81,14 +83,14 @@ func (s *space) mainProcess(pod string) process {
 			}
 		}
 	}
-	s.t.Fatalf("no process of pod %s\n%s", pod, s.dump())
+	s.Fatalf("no process of pod %s\n%s", pod, s.Dump())
 	return process{}
 }
 
 // kill kills a process from outside of its container.
 func (s *space) kill(p process) {
-	s.t.Helper()
+	s.Helper()
 	if err := unix.Kill(p.pid, unix.SIGKILL); err != nil {
-		s.t.Fatalf("killing process %d, %q: %v", p.pid, p.command, err)
+		s.Fatalf("killing process %d, %q: %v", p.pid, p.command, err)
 	}
 }

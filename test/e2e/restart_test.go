@@ -8,12 +8,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/test/kit/gate"
+	"tensorstack.dev/batch/test/kit/jobs"
 )
 
 // TestRestartLimit: §5, the limit holds for each replica, and every restart counts once.
 func TestRestartLimit(t *testing.T) {
 	s := newSpace(t)
-	s.create(s.newJob("limit", restarting(role("worker", 3, obey), batch.RestartOnFailure, 2), role("other", 1, obey)))
+	s.Create(s.newJob("limit", jobs.Restarting(role("worker", 3, gate.Obey), batch.RestartOnFailure, 2), role("other", 1, gate.Obey)))
 	s.orders("limit-worker-0", 1, 1)
 	s.orders("limit-worker-1", 9)
 	s.awaitStarts("limit-worker-0", 3)
@@ -29,32 +31,32 @@ func TestRestartLimit(t *testing.T) {
 
 // checkRestarts holds the status, the pods and what the processes themselves noted against the restarts of each replica.
 func (s *space) checkRestarts(j client.Object, want map[string]int) {
-	s.t.Helper()
+	s.Helper()
 	most, total := 0, 0
 	for name, n := range want {
 		most, total = max(most, n), total+n
-		if r := replica(j, name); int(r.RestartCount) != n {
-			s.t.Errorf("the status tells of %d restarts of %s, want %d", r.RestartCount, name, n)
+		if r := jobs.Replica(j, name); int(r.RestartCount) != n {
+			s.Errorf("the status tells of %d restarts of %s, want %d", r.RestartCount, name, n)
 		}
 		if got := s.starts(name); got != n+1 {
-			s.t.Errorf("%s has started %d times, want %d", name, got, n+1)
+			s.Errorf("%s has started %d times, want %d", name, got, n+1)
 		}
 	}
 	// What fails before all run again is the same incident, but for a second failure of one replica.
-	if got := int(statusOf(j).BackoffCount); got < most || got > total {
-		s.t.Errorf("backoffCount is %d, want %d to %d", got, most, total)
+	if got := int(jobs.StatusOf(j).BackoffCount); got < most || got > total {
+		s.Errorf("backoffCount is %d, want %d to %d", got, most, total)
 	}
 }
 
 // TestRestartLimitExhausted: §5, a replica that has used its restarts up has failed for good, in the same status.
 func TestRestartLimitExhausted(t *testing.T) {
 	s := newSpace(t)
-	s.create(s.newJob("spent", restarting(role("worker", 2, obey), batch.RestartOnFailure, 1)))
+	s.Create(s.newJob("spent", jobs.Restarting(role("worker", 2, gate.Obey), batch.RestartOnFailure, 1)))
 	s.orders("spent-worker-1", 1, 4)
 	j := s.awaitPhase("spent", batch.JobFailed)
 	checkEnd(t, j, batch.ReasonFailureRule, "spent-worker-1", "exit code 4")
-	if !isTrue(j, batch.JobReplicaFailure) {
-		t.Errorf("condition ReplicaFailure: %+v", condition(j, batch.JobReplicaFailure))
+	if !jobs.IsTrue(j, batch.JobReplicaFailure) {
+		t.Errorf("condition ReplicaFailure: %+v", jobs.Condition(j, batch.JobReplicaFailure))
 	}
 	s.fence()
 	s.checkRestarts(s.job("spent"), map[string]int{"spent-worker-1": 1})
@@ -78,7 +80,7 @@ func TestRestartPolicies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSpace(t)
-			s.create(s.newJob("job", restarting(role("worker", 1, obey), c.policy, c.limit)))
+			s.Create(s.newJob("job", jobs.Restarting(role("worker", 1, gate.Obey), c.policy, c.limit)))
 			s.orders("job-worker-0", c.codes...)
 			j := s.awaitPhase("job", c.phase)
 			s.checkRestarts(j, map[string]int{"job-worker-0": c.starts - 1})
@@ -89,10 +91,10 @@ func TestRestartPolicies(t *testing.T) {
 // TestAlwaysWithoutLimit: §5, an unset limit of Always is no bound; a rule over another role ends the job.
 func TestAlwaysWithoutLimit(t *testing.T) {
 	s := newSpace(t)
-	j := s.newJob("always", role("chief", 1, obey), restarting(role("server", 1, obey), batch.RestartAlways, -1))
+	j := s.newJob("always", role("chief", 1, gate.Obey), jobs.Restarting(role("server", 1, gate.Obey), batch.RestartAlways, -1))
 	j.Spec.SuccessRules = []batch.FinishRule{{"chief": {}}}
 	j.Spec.CleanUpPolicy = batch.CleanUpUnfinished
-	s.create(j)
+	s.Create(j)
 	s.orders("always-server-0", 0, 1, 0)
 	s.awaitStarts("always-server-0", 4)
 	s.order("always-chief-0", 0)
@@ -102,10 +104,10 @@ func TestAlwaysWithoutLimit(t *testing.T) {
 // TestBackOff: §5, restarts after the first come after a delay that doubles.
 func TestBackOff(t *testing.T) {
 	s := newSpace(t)
-	s.create(s.newJob("slow", restarting(role("worker", 1, obey), batch.RestartOnFailure, 3)))
+	s.Create(s.newJob("slow", jobs.Restarting(role("worker", 1, gate.Obey), batch.RestartOnFailure, 3)))
 	s.orders("slow-worker-0", 1, 1, 1, 0)
 	s.awaitPhase("slow", batch.JobSucceeded)
-	pods := s.history.attempts("slow-worker-0")
+	pods := s.history.Attempts("slow-worker-0")
 	if len(pods) != 4 {
 		t.Fatalf("%d pods, want 4", len(pods))
 	}
@@ -136,16 +138,16 @@ func finishedAt(t *testing.T, p *corev1.Pod) time.Time {
 // TestFinishedIsFinal: §5, after the end nothing is created again, whatever happens to the pods.
 func TestFinishedIsFinal(t *testing.T) {
 	s := newSpace(t)
-	j := s.newJob("final", restarting(role("worker", 2, obey), batch.RestartAlways, -1), role("chief", 1, obey))
+	j := s.newJob("final", jobs.Restarting(role("worker", 2, gate.Obey), batch.RestartAlways, -1), role("chief", 1, gate.Obey))
 	j.Spec.SuccessRules = []batch.FinishRule{{"chief": {}}}
-	s.create(j)
+	s.Create(j)
 	s.awaitStarts("final-worker-0", 1)
 	s.awaitStarts("final-worker-1", 1)
 	s.order("final-chief-0", 0)
 	s.awaitPhase("final", batch.JobSucceeded)
 	s.order("final-worker-1", 1)
 	for _, name := range []string{"final-worker-0", "final-chief-0"} {
-		if err := s.client.Delete(t.Context(), s.podNow(name)); err != nil {
+		if err := s.Client.Delete(t.Context(), s.podNow(name)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -157,10 +159,10 @@ func TestFinishedIsFinal(t *testing.T) {
 	})
 	s.fence()
 	var pods corev1.PodList
-	if err := s.client.List(t.Context(), &pods, client.InNamespace(s.ns), client.MatchingLabels{batch.LabelJobName: "final"}); err != nil {
+	if err := s.Client.List(t.Context(), &pods, client.InNamespace(s.Namespace), client.MatchingLabels{batch.LabelJobName: "final"}); err != nil {
 		t.Fatal(err)
 	}
 	if len(pods.Items) != 1 || s.starts("final-worker-0") != 1 || s.starts("final-worker-1") != 1 {
-		t.Errorf("a finished job has run on:\n%s", s.dump())
+		t.Errorf("a finished job has run on:\n%s", s.Dump())
 	}
 }

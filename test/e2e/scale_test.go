@@ -10,25 +10,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/test/kit/gate"
+	"tensorstack.dev/batch/test/kit/jobs"
 )
 
 // awaitSize waits until a job has exactly the replicas 0 to n-1 of each role, all of them running, and says so.
 func (s *space) awaitSize(j *batch.PyTorchTrainingJob, sizes map[string]int) {
-	s.t.Helper()
+	s.Helper()
 	total := s.awaitPods(j, sizes)
 	now := awaitStatus(s, j, fmt.Sprintf("%d replicas run", total), func(now *batch.JobStatus) bool {
 		return int(now.Replicas) == total && int(now.Aggregate.Running) == total
 	})
 	for i := range now.Status.Tasks {
 		if task := &now.Status.Tasks[i]; len(task.Replicas) != sizes[task.Type] {
-			s.t.Errorf("the status tells of %d replicas of %s, want %d", len(task.Replicas), task.Type, sizes[task.Type])
+			s.Errorf("the status tells of %d replicas of %s, want %d", len(task.Replicas), task.Type, sizes[task.Type])
 		}
 	}
 }
 
 // awaitPods waits until a job has exactly the pods of ranks 0 to n-1 of each role, all of them running, and counts them.
 func (s *space) awaitPods(j *batch.PyTorchTrainingJob, sizes map[string]int) int {
-	s.t.Helper()
+	s.Helper()
 	want := map[string]bool{}
 	for role, n := range sizes {
 		for rank := range n {
@@ -47,10 +49,10 @@ func (s *space) awaitPods(j *batch.PyTorchTrainingJob, sizes map[string]int) int
 
 // checkKept holds the pods of two times against each other: those that are in both must be the same.
 func (s *space) checkKept(before, after map[string]string) {
-	s.t.Helper()
+	s.Helper()
 	for name, uid := range before {
 		if now, ok := after[name]; ok && now != uid {
-			s.t.Errorf("scaling replaced pod %s", name)
+			s.Errorf("scaling replaced pod %s", name)
 		}
 	}
 }
@@ -58,9 +60,9 @@ func (s *space) checkKept(before, after map[string]string) {
 // TestScaling: §9, the size is shared among the roles by weight, the highest ranks go, and pods that stay are never touched.
 func TestScaling(t *testing.T) {
 	s := newSpace(t)
-	j := s.newElastic("grow", 2, 9, 3, role("first", 1, idle), role("second", 1, idle))
+	j := s.newElastic("grow", 2, 9, 3, role("first", 1, gate.Idle), role("second", 1, gate.Idle))
 	j.Spec.ReplicaSpecs[1].ScalingWeight = new(int32(2))
-	s.create(j)
+	s.Create(j)
 	s.awaitSize(j, map[string]int{"first": 1, "second": 2})
 	last := s.uidsOf(j)
 	for _, c := range []struct {
@@ -79,7 +81,7 @@ func TestScaling(t *testing.T) {
 		}
 	}
 	var scale autoscalingv1.Scale
-	if err := s.client.SubResource("scale").Get(t.Context(), j, &scale); err != nil {
+	if err := s.Client.SubResource("scale").Get(t.Context(), j, &scale); err != nil {
 		t.Fatal(err)
 	}
 	if scale.Spec.Replicas != 6 || scale.Status.Replicas != 6 || scale.Status.Selector == "" {
@@ -98,8 +100,8 @@ func TestScaling(t *testing.T) {
 // TestScalingAfterSuccess: §9, once a replica has succeeded the size stays as it is.
 func TestScalingAfterSuccess(t *testing.T) {
 	s := newSpace(t)
-	j := s.newElastic("done", 2, 6, 4, role("node", 1, obey))
-	s.create(j)
+	j := s.newElastic("done", 2, 6, 4, role("node", 1, gate.Obey))
+	s.Create(j)
 	s.awaitSize(j, map[string]int{"node": 4})
 	before := s.uidsOf(j)
 	s.order("done-node-2", 0)
@@ -132,8 +134,8 @@ func TestScalingAfterSuccess(t *testing.T) {
 // TestScalingKeepsCharges: §5, restarts count against backoffLimit even if the replica has been scaled away since.
 func TestScalingKeepsCharges(t *testing.T) {
 	s := newSpace(t)
-	j := limited(s.newElastic("owes", 2, 3, 3, role("node", 1, obey)), 2)
-	s.create(j)
+	j := limited(s.newElastic("owes", 2, 3, 3, role("node", 1, gate.Obey)), 2)
+	s.Create(j)
 	s.orders("owes-node-2", 1)
 	s.awaitStarts("owes-node-2", 2)
 	s.awaitSize(j, map[string]int{"node": 3})
@@ -149,20 +151,21 @@ func TestScalingKeepsCharges(t *testing.T) {
 	s.awaitStarts("owes-node-2", 4)
 	s.order("owes-node-2", 1)
 	j = awaitPhase(s, j, batch.JobFailed)
-	if j.Status.BackoffCount != 2 || condition(j, batch.JobFailedCondition).Reason != batch.ReasonBackoffLimitExceeded {
+	if j.Status.BackoffCount != 2 || jobs.Condition(j, batch.JobFailedCondition).Reason != batch.ReasonBackoffLimitExceeded {
 		t.Errorf("backoffCount %d, conditions %+v", j.Status.BackoffCount, j.Status.Conditions)
 	}
 }
 
-// scalings is the number of times that TestRandomScalings changes the size of its job.
-const scalings = 200
+// scalings is the number of times that TestRandomScalings changes the size of its job. internal/sim does so in thousands of
+// worlds.
+const scalings = 60
 
 // TestRandomScalings: §9, whatever comes in between, the last size is what counts, and the pods that all sizes have in common
 // never notice.
 func TestRandomScalings(t *testing.T) {
 	s := newSpace(t)
-	j := s.newElastic("flood", 2, 8, 4, role("node", 1, idle))
-	s.create(j)
+	j := s.newElastic("flood", 2, 8, 4, role("node", 1, gate.Idle))
+	s.Create(j)
 	s.awaitSize(j, map[string]int{"node": 4})
 	before := s.uidsOf(j)
 	seed := rand.Uint64()
@@ -172,7 +175,7 @@ func TestRandomScalings(t *testing.T) {
 	for i := range scalings {
 		size = 2 + rng.Int32N(7)
 		s.scale(j, size)
-		if i%40 == 39 { // now and then it may come to rest
+		if i%20 == 19 { // now and then it may come to rest
 			s.awaitSize(j, map[string]int{"node": int(size)})
 		}
 	}

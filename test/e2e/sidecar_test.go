@@ -7,6 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/test/kit/gate"
+	"tensorstack.dev/batch/test/kit/jobs"
 )
 
 // besides puts a container that runs for ever before the others of a role, and a native sidecar beside them.
@@ -28,8 +30,8 @@ func TestSidecars(t *testing.T) {
 	for kind, build := range trainingKinds {
 		t.Run(kind, func(t *testing.T) {
 			s := newSpace(t)
-			j := build(s, "job", besides(under(batch.TrainingRestartExitCode, role("worker", 3, obey))))
-			s.create(limited(j, 1))
+			j := build(s, "job", besides(under(batch.TrainingRestartExitCode, role("worker", 3, gate.Obey))))
+			s.Create(limited(j, 1))
 			s.order("job-worker-1", 137)
 			s.awaitStarts("job-worker-1", 2)
 			s.orders("job-worker-1", 0)
@@ -43,7 +45,7 @@ func TestSidecars(t *testing.T) {
 			s.awaitStopped(j, "job-worker-0")
 			s.fence()
 			s.checkRestarts(read(s, j), map[string]int{"job-worker-0": 0, "job-worker-1": 1, "job-worker-2": 0})
-			if r := replica(read(s, j), "job-worker-0"); r.Phase != batch.ReplicaSucceeded || r.Reason != "" {
+			if r := jobs.Replica(read(s, j), "job-worker-0"); r.Phase != batch.ReplicaSucceeded || r.Reason != "" {
 				t.Errorf("the master's replica is %+v", r)
 			}
 			s.log("job-worker-0", "endless") // its pod is there, and so is its output
@@ -53,13 +55,13 @@ func TestSidecars(t *testing.T) {
 
 // awaitStopped waits until nothing runs any more in pods of a job, which stay.
 func (s *space) awaitStopped(j client.Object, pods ...string) {
-	s.t.Helper()
+	s.Helper()
 	for _, name := range pods {
 		s.pod(name, "stopped", func(p *corev1.Pod) bool {
 			return p.DeletionTimestamp == nil && (p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded)
 		})
 		if running := s.processes(name); len(running) > 0 {
-			s.t.Errorf("in pod %s of %s there run %+v", name, j.GetName(), running)
+			s.Errorf("in pod %s of %s there run %+v", name, j.GetName(), running)
 		}
 	}
 }

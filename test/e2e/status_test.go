@@ -11,24 +11,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/test/kit/gate"
+	"tensorstack.dev/batch/test/kit/jobs"
 )
 
 // TestStatus: §11, what the status of a job tells from its first write to its end. What holds for every status is checked in
 // all tests, by history; writes are counted in test/integration.
 func TestStatus(t *testing.T) {
 	s := newSpace(t)
-	j := s.newJob("tell", role("worker", 2, obey), role("ps", 1, obey))
+	j := s.newJob("tell", role("worker", 2, gate.Obey), role("ps", 1, gate.Obey))
 	j.Spec.FailureRules = []batch.FinishRule{{"worker": {}}}
 	j.Spec.SuccessRules = []batch.FinishRule{{"ps": {}}}
-	s.create(j)
+	s.Create(j)
 	j = s.awaitPhase("tell", batch.JobRunning)
-	if !isTrue(j, batch.JobInitialized) || !isTrue(j, batch.JobRunningCondition) || j.Status.StartTime == nil || j.Status.Replicas != 3 || j.Status.ObservedGeneration != j.Generation {
+	if !jobs.IsTrue(j, batch.JobInitialized) || !jobs.IsTrue(j, batch.JobRunningCondition) || j.Status.StartTime == nil || j.Status.Replicas != 3 || j.Status.ObservedGeneration != j.Generation {
 		t.Errorf("running: %+v", j.Status)
 	}
 	s.awaitJob("tell", "three running replicas", func(j *batch.GenericJob) bool { return j.Status.Aggregate == batch.Aggregate{Running: 3} })
 	s.order("tell-worker-1", 3)
 	j = s.awaitJob("tell", "a failure", func(j *batch.GenericJob) bool { return j.Status.Aggregate == batch.Aggregate{Running: 2, Failed: 1} })
-	if c := condition(j, batch.JobReplicaFailure); c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "tell-worker-1 failed with exit code 3") {
+	if c := jobs.Condition(j, batch.JobReplicaFailure); c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "tell-worker-1 failed with exit code 3") {
 		t.Errorf("condition ReplicaFailure: %+v", c)
 	}
 	s.order("tell-ps-0", 0)
@@ -38,12 +40,12 @@ func TestStatus(t *testing.T) {
 	}
 	s.checkTasks(j)
 	s.fence()
-	if n := occurrences(s.events(), "tell", string(batch.EventJobStarted)); n > 1 { // none where the first status says that it runs
+	if n := occurrences(s.Events(), "tell", string(batch.EventJobStarted)); n > 1 { // none where the first status says that it runs
 		t.Errorf("%d events %s", n, batch.EventJobStarted)
 	}
 	for _, reason := range []batch.Reason{batch.ReasonReplicasRunning, batch.ReasonReplicaFailed, batch.ReasonSuccessRule, batch.EventReplicasHoldResources} {
 		s.awaitEvent("tell", reason, "")
-		if n := occurrences(s.events(), "tell", string(reason)); n != 1 {
+		if n := occurrences(s.Events(), "tell", string(reason)); n != 1 {
 			t.Errorf("%d events %s, want 1", n, reason)
 		}
 	}
@@ -51,9 +53,9 @@ func TestStatus(t *testing.T) {
 
 // checkTasks holds the tasks of the job of TestStatus at its end against its pods.
 func (s *space) checkTasks(j *batch.GenericJob) {
-	s.t.Helper()
+	s.Helper()
 	if len(j.Status.Tasks) != 2 || j.Status.Tasks[0].Type != "worker" || j.Status.Tasks[1].Type != "ps" {
-		s.t.Fatalf("tasks %+v", j.Status.Tasks)
+		s.Fatalf("tasks %+v", j.Status.Tasks)
 	}
 	code := func(n int32) *int32 { return &n }
 	for name, want := range map[string]batch.ReplicaStatus{
@@ -63,8 +65,8 @@ func (s *space) checkTasks(j *batch.GenericJob) {
 	} {
 		p := s.podNow(name)
 		want.Name, want.UID, want.NodeName = name, string(p.UID), p.Spec.NodeName
-		if got := replica(j, name); asJSON(got) != asJSON(want) {
-			s.t.Errorf("replica %s, want %s", asJSON(got), asJSON(want))
+		if got := jobs.Replica(j, name); asJSON(got) != asJSON(want) {
+			s.Errorf("replica %s, want %s", asJSON(got), asJSON(want))
 		}
 	}
 }
@@ -80,7 +82,7 @@ func asJSON(v any) string {
 // TestColumns: §11, what `kubectl get` prints of a job.
 func TestColumns(t *testing.T) {
 	s := newSpace(t)
-	s.create(s.newJob("shown", restarting(role("worker", 2, obey), batch.RestartOnFailure, 1)))
+	s.Create(s.newJob("shown", jobs.Restarting(role("worker", 2, gate.Obey), batch.RestartOnFailure, 1)))
 	s.orders("shown-worker-0", 1)
 	s.awaitStarts("shown-worker-0", 2)
 	s.awaitJob("shown", "both running", func(j *batch.GenericJob) bool { return j.Status.Aggregate.Running == 2 })
@@ -108,15 +110,15 @@ func TestColumns(t *testing.T) {
 
 // table reads a job as the table that the API server makes of it.
 func (s *space) table(name string) *metav1.Table {
-	s.t.Helper()
-	data, err := s.core.Discovery().RESTClient().Get().AbsPath("/apis/batch.tensorstack.dev/v1beta1/namespaces/"+s.ns+"/genericjobs/"+name).
-		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").DoRaw(s.t.Context())
+	s.Helper()
+	data, err := s.Core.Discovery().RESTClient().Get().AbsPath("/apis/batch.tensorstack.dev/v1beta1/namespaces/"+s.Namespace+"/genericjobs/"+name).
+		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").DoRaw(s.Context())
 	if err != nil {
-		s.t.Fatal(err)
+		s.Fatal(err)
 	}
 	table := &metav1.Table{}
 	if err := json.Unmarshal(data, table); err != nil || len(table.Rows) != 1 {
-		s.t.Fatalf("%v: %s", err, data)
+		s.Fatalf("%v: %s", err, data)
 	}
 	return table
 }
@@ -124,13 +126,13 @@ func (s *space) table(name string) *metav1.Table {
 // TestUnschedulable: §11, a pending job tells the scheduler's reason.
 func TestUnschedulable(t *testing.T) {
 	s := newSpace(t)
-	worker := role("worker", 1, obey)
+	worker := role("worker", 1, gate.Obey)
 	worker.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10000")}
-	s.create(s.newJob("huge", worker))
+	s.Create(s.newJob("huge", worker))
 	j := s.awaitJob("huge", "the scheduler's reason", func(j *batch.GenericJob) bool {
-		return condition(j, batch.JobRunningCondition).Reason == batch.ReasonUnschedulable
+		return jobs.Condition(j, batch.JobRunningCondition).Reason == batch.ReasonUnschedulable
 	})
-	if c := condition(j, batch.JobRunningCondition); j.Status.Phase != batch.JobPending || !strings.Contains(c.Message, "huge-worker-0") || !strings.Contains(c.Message, "Insufficient cpu") {
+	if c := jobs.Condition(j, batch.JobRunningCondition); j.Status.Phase != batch.JobPending || !strings.Contains(c.Message, "huge-worker-0") || !strings.Contains(c.Message, "Insufficient cpu") {
 		t.Errorf("phase %s, condition Running: %+v", j.Status.Phase, c)
 	}
 }

@@ -3,10 +3,10 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,38 +22,40 @@ import (
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 	"tensorstack.dev/batch/internal/cli"
 	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/test/kit/await"
+	"tensorstack.dev/batch/test/kit/gate"
 )
 
 // bind gives a user a cluster role: in the space's namespace, or in the whole cluster.
 func (s *space) bind(user, role string, everywhere bool) {
-	s.t.Helper()
+	s.Helper()
 	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
 	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}}
 	if !everywhere {
-		s.create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user + "-" + role}, RoleRef: ref, Subjects: subjects})
+		s.Create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user + "-" + role}, RoleRef: ref, Subjects: subjects})
 		return
 	}
-	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: s.ns + "-" + role}, RoleRef: ref, Subjects: subjects}
-	if err := s.client.Create(s.t.Context(), binding); err != nil {
-		s.t.Fatal(err)
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace + "-" + role}, RoleRef: ref, Subjects: subjects}
+	if err := s.Client.Create(s.Context(), binding); err != nil {
+		s.Fatal(err)
 	}
-	s.t.Cleanup(func() {
-		if err := s.client.Delete(afterTest(s.t), binding); err != nil {
-			s.t.Error(err)
+	s.Cleanup(func() {
+		if err := s.Client.Delete(s.AfterTest(), binding); err != nil {
+			s.Error(err)
 		}
 	})
 }
 
 // can reports whether a user may do something, as `kubectl auth can-i` does.
 func (s *space) can(user, namespace, verb, group, resource string) bool {
-	s.t.Helper()
+	s.Helper()
 	resource, subresource, _ := strings.Cut(resource, "/")
-	review, err := s.core.AuthorizationV1().SubjectAccessReviews().Create(s.t.Context(), &authorizationv1.SubjectAccessReview{
+	review, err := s.Core.AuthorizationV1().SubjectAccessReviews().Create(s.Context(), &authorizationv1.SubjectAccessReview{
 		Spec: authorizationv1.SubjectAccessReviewSpec{User: user, Groups: []string{"system:authenticated"},
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: group, Resource: resource, Subresource: subresource}},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		s.t.Fatal(err)
+		s.Fatal(err)
 	}
 	return review.Status.Allowed
 }
@@ -99,19 +101,19 @@ func TestRolesAllowWhatTheyAreFor(t *testing.T) {
 	s := newSpace(t)
 	roles := map[string]bool{"view": false, "edit": false, "admin": false, "t9k-queue-viewer": true, "t9k-queue-user": true, "t9k-queue-manager": true}
 	for role, everywhere := range roles {
-		user := s.ns + "-" + role
+		user := s.Namespace + "-" + role
 		s.bind(user, role, everywhere)
-		s.until(role+" is in force", func() bool { // Kubernetes adds the rights on jobs to its own roles, and the API server learns of bindings
+		s.awaitRights(role+" is in force", func() bool { // Kubernetes adds the rights on jobs to its own roles, and the API server learns of bindings
 			if everywhere {
 				return s.can(user, "", "get", "scheduler.tensorstack.dev", "queues")
 			}
-			return s.can(user, s.ns, "list", "batch.tensorstack.dev", "genericjobs") && s.can(user, s.ns, "get", "", "pods/log") &&
-				(role == "view" || s.can(user, s.ns, "create", "batch.tensorstack.dev", "genericjobs"))
+			return s.can(user, s.Namespace, "list", "batch.tensorstack.dev", "genericjobs") && s.can(user, s.Namespace, "get", "", "pods/log") &&
+				(role == "view" || s.can(user, s.Namespace, "create", "batch.tensorstack.dev", "genericjobs"))
 		})
 		for _, r := range namespacedRights() {
 			for _, verb := range strings.Fields(r.verbs) {
 				want := strings.Contains(" "+r.roles+" ", " "+role+" ")
-				if got := s.can(user, s.ns, verb, r.group, r.resource); got != want {
+				if got := s.can(user, s.Namespace, verb, r.group, r.resource); got != want {
 					t.Errorf("%s may %s %s.%s: %t, want %t", role, verb, r.resource, r.group, got, want)
 				}
 				if !everywhere && s.can(user, "default", verb, r.group, r.resource) {
@@ -122,30 +124,31 @@ func TestRolesAllowWhatTheyAreFor(t *testing.T) {
 	}
 }
 
-// until waits until cond holds.
-func (s *space) until(what string, cond func() bool) {
-	s.t.Helper()
-	for deadline := time.Now().Add(patience); !cond(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("%s has not come about within %s", what, patience)
+// awaitRights waits until the API server grants rights, which it does a moment after a binding.
+func (s *space) awaitRights(what string, granted func() bool) {
+	s.Helper()
+	s.Await(what, func() error {
+		if !granted() {
+			return errors.New("not all rights are granted")
 		}
-	}
+		return nil
+	})
 }
 
 // tenant is a user who has the role edit in the space's namespace, and may see the queues.
 func (s *space) tenant() (user string, as client.Client) {
-	s.t.Helper()
-	user = s.ns + "-alice"
+	s.Helper()
+	user = s.Namespace + "-alice"
 	s.bind(user, "edit", false)
 	s.bind(user, "t9k-queue-viewer", true)
-	config := rest.CopyConfig(s.config)
+	config := rest.CopyConfig(s.Env.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
-	as, err := client.New(config, client.Options{Scheme: s.client.Scheme()})
+	as, err := client.New(config, client.Options{Scheme: s.Client.Scheme()})
 	if err != nil {
-		s.t.Fatal(err)
+		s.Fatal(err)
 	}
-	s.until("the rights are in force", func() bool {
-		return s.can(user, s.ns, "create", "batch.tensorstack.dev", "genericjobs") && s.can(user, s.ns, "get", "", "pods/log") &&
+	s.awaitRights("the rights are in force", func() bool {
+		return s.can(user, s.Namespace, "create", "batch.tensorstack.dev", "genericjobs") && s.can(user, s.Namespace, "get", "", "pods/log") &&
 			s.can(user, "", "list", "scheduler.tensorstack.dev", "queues")
 	})
 	return user, as
@@ -153,11 +156,11 @@ func (s *space) tenant() (user string, as client.Client) {
 
 // t9kAs calls the command line as a user and returns its output and exit code.
 func (s *space) t9kAs(user string, args ...string) (out, errOut string, code int) {
-	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), await.Patience)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
-	line := append([]string{"t9k", "--kubeconfig", s.env.Kubeconfig, "--as", user, "--as-group", "system:authenticated"}, args...)
+	line := append([]string{"t9k", "--kubeconfig", s.Env.Kubeconfig, "--as", user, "--as-group", "system:authenticated"}, args...)
 	code = cli.Main(ctx, line, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr})
 	return stdout.String(), stderr.String(), code
 }
@@ -168,7 +171,7 @@ func TestTenantWithEditDoesTheGuides(t *testing.T) {
 	user, as := s.tenant()
 	do := func(args ...string) string {
 		t.Helper()
-		out, errOut, code := s.t9kAs(user, append([]string{"-n", s.ns}, args...)...)
+		out, errOut, code := s.t9kAs(user, append([]string{"-n", s.Namespace}, args...)...)
 		if code != 0 || strings.Contains(out+errOut, "forbidden") {
 			t.Fatalf("t9k %s: exit code %d\n%s%s", strings.Join(args, " "), code, out, errOut)
 		}
@@ -177,13 +180,13 @@ func TestTenantWithEditDoesTheGuides(t *testing.T) {
 	do("validate", "-f", examples+"/hello/job.yaml")
 	do("run", "-f", examples+"/hello/job.yaml")
 	for _, c := range []struct{ want, line string }{
-		{"hello", "get"}, {"Succeeded", "describe hello"}, {"Hello from replica 1", "logs hello"}, {"default", "queue list"}, {"Only namespace " + s.ns, "queue describe default"},
+		{"hello", "get"}, {"Succeeded", "describe hello"}, {"Hello from replica 1", "logs hello"}, {"default", "queue list"}, {"Only namespace " + s.Namespace, "queue describe default"},
 	} {
 		if out := do(strings.Fields(c.line)...); !strings.Contains(out, c.want) {
 			t.Errorf("t9k %s does not say %q:\n%s", c.line, c.want, out)
 		}
 	}
-	job := s.newJob("work", role("w", 2, obey))
+	job := s.newJob("work", role("w", 2, gate.Obey))
 	if err := as.Create(t.Context(), job); err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +201,7 @@ func TestTenantWithEditDoesTheGuides(t *testing.T) {
 	do("describe", "work")
 	do("delete", "work")
 
-	elastic := s.newElastic("elastic", 1, 2, 1, role("worker", 1, obey))
+	elastic := s.newElastic("elastic", 1, 2, 1, role("worker", 1, gate.Obey))
 	if err := as.Create(t.Context(), elastic); err != nil {
 		t.Fatal(err)
 	}
@@ -210,14 +213,14 @@ func TestTenantWithEditDoesTheGuides(t *testing.T) {
 // through what we run.
 func TestTenantReachesNothingOfAnother(t *testing.T) {
 	theirs := newSpace(t)
-	s := theirs.space(t)
+	s := newSpaceOn(t, theirs.Plane)
 	user, as := s.tenant()
-	theirs.create(theirs.newJob("secret", role("w", 1, obey)))
+	theirs.Create(theirs.newJob("secret", role("w", 1, gate.Obey)))
 	theirs.awaitPhase("secret", batch.JobRunning)
 
 	for _, line := range []string{"get", "get secret", "describe secret", "logs secret", "exec secret -- true", "pause secret", "resume secret", "delete secret",
 		"debug on secret", "tensorboard secret", "get -A", "queue describe no-such-queue"} {
-		out, errOut, code := s.t9kAs(user, append([]string{"-n", theirs.ns}, strings.Fields(line)...)...)
+		out, errOut, code := s.t9kAs(user, append([]string{"-n", theirs.Namespace}, strings.Fields(line)...)...)
 		if code == 0 || strings.Contains(out, "Running") {
 			t.Errorf("t9k %s in another's namespace: exit code %d\n%s%s", line, code, out, errOut)
 		}
@@ -230,9 +233,9 @@ func TestTenantReachesNothingOfAnother(t *testing.T) {
 	}
 
 	closed := s.queue("theirs", "4", func(q *scheduling.QueueSpec) {
-		q.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: theirs.ns}}
+		q.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: theirs.Namespace}}
 	})
-	intruder := s.newJob("intruder", role("w", 1, obey))
+	intruder := s.newJob("intruder", role("w", 1, gate.Obey))
 	intruder.Spec.Scheduler = inQueue(closed)
 	if err := as.Create(t.Context(), intruder); !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
 		t.Errorf("a job in another's queue: %v", err)
@@ -242,12 +245,12 @@ func TestTenantReachesNothingOfAnother(t *testing.T) {
 	if err := as.Create(t.Context(), intruder); err == nil {
 		t.Error("a tenant records another requester")
 	}
-	board := &tensorboard.TensorBoard{ObjectMeta: metav1.ObjectMeta{Namespace: theirs.ns, Name: "board"}}
+	board := &tensorboard.TensorBoard{ObjectMeta: metav1.ObjectMeta{Namespace: theirs.Namespace, Name: "board"}}
 	if err := as.Create(t.Context(), board); !apierrors.IsForbidden(err) {
 		t.Errorf("a TensorBoard in another's namespace: %v", err)
 	}
 	// What a tenant's job may do is what its pods may do: the operator adds no volume, account or privilege.
-	if got := s.can(fmt.Sprintf("system:serviceaccount:%s:default", s.ns), theirs.ns, "get", "", "secrets"); got {
+	if got := s.can(fmt.Sprintf("system:serviceaccount:%s:default", s.Namespace), theirs.Namespace, "get", "", "secrets"); got {
 		t.Error("the ServiceAccount of a tenant's pods reads secrets")
 	}
 }

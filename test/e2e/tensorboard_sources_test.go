@@ -18,15 +18,14 @@ import (
 
 // serve runs a server as a pod behind a Service of its name.
 func (s *space) serve(name string, port int32, command ...string) {
-	s.t.Helper()
+	s.Helper()
 	labels, grace := map[string]string{"app": name}, int64(0)
 	c := corev1.Container{Name: "main", Image: "server", Command: command,
 		ReadinessProbe: &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(port)}}}}
-	atGate(&c)
-	s.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: corev1.PodSpec{
-		TerminationGracePeriodSeconds: &grace, Containers: []corev1.Container{c},
-		Volumes: []corev1.Volume{{Name: "gate", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: s.gate}}}}}})
-	s.create(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{
+	spec := corev1.PodSpec{TerminationGracePeriodSeconds: &grace, Containers: []corev1.Container{c}}
+	s.Mount(&spec)
+	s.Create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: spec})
+	s.Create(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{
 		Selector: labels, Ports: []corev1.ServicePort{{Port: port}}}})
 	s.pod(name, "serves", func(p *corev1.Pod) bool {
 		return len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].Ready
@@ -35,32 +34,32 @@ func (s *space) serve(name string, port int32, command ...string) {
 
 // write makes a file at the gate.
 func (s *space) write(name, text string) {
-	s.t.Helper()
-	if err := os.MkdirAll(filepath.Dir(s.file(name)), 0o755); err != nil {
-		s.t.Fatal(err)
+	s.Helper()
+	if err := os.MkdirAll(filepath.Dir(s.File(name)), 0o755); err != nil {
+		s.Fatal(err)
 	}
-	if err := os.WriteFile(s.file(name), []byte(text), 0o644); err != nil {
-		s.t.Fatal(err)
+	if err := os.WriteFile(s.File(name), []byte(text), 0o644); err != nil {
+		s.Fatal(err)
 	}
 }
 
 // buildStore compiles the object store into the gate.
 func (s *space) buildStore() {
-	s.t.Helper()
+	s.Helper()
 	if _, err := exec.LookPath("go"); err != nil {
-		require.Missing(s.t, "go")
+		require.Missing(s.T, "go")
 	}
 	const module = "testdata/s3server"
-	download := exec.CommandContext(s.t.Context(), "go", "mod", "download")
+	download := exec.CommandContext(s.Context(), "go", "mod", "download")
 	download.Dir = module
 	if out, err := download.CombinedOutput(); err != nil {
-		require.Missing(s.t, fmt.Sprintf("the modules of %s: %s", module, out))
+		require.Missing(s.T, fmt.Sprintf("the modules of %s: %s", module, out))
 	}
-	build := exec.CommandContext(s.t.Context(), "go", "build", "-o", s.file("s3server"), ".")
+	build := exec.CommandContext(s.Context(), "go", "build", "-o", s.File("s3server"), ".")
 	build.Dir = module
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		s.t.Fatalf("building the object store: %v\n%s", err, out)
+		s.Fatalf("building the object store: %v\n%s", err, out)
 	}
 }
 
@@ -77,9 +76,9 @@ func TestTensorBoardSources(t *testing.T) {
 	s.serve("store", 9000, "/gate/s3server", "--access-key=key", "--bucket=bucket", "--dir=/gate/store")
 	s.serve("web", 8000, "python3", "-m", "http.server", "--directory", "/gate/web", "8000")
 	s.startVisitor()
-	s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "keys"}, StringData: map[string]string{
-		"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_ENDPOINT_URL": "http://store." + s.ns + ".svc:9000"}})
-	s.create(&tensorboard.TensorBoard{ObjectMeta: metav1.ObjectMeta{Name: "all"}, Spec: tensorboard.TensorBoardSpec{
+	s.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "keys"}, StringData: map[string]string{
+		"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_ENDPOINT_URL": "http://store." + s.Namespace + ".svc:9000"}})
+	s.Create(&tensorboard.TensorBoard{ObjectMeta: metav1.ObjectMeta{Name: "all"}, Spec: tensorboard.TensorBoardSpec{
 		Image:               "tensorboard",
 		TrainingLogFilesets: []string{"t9k://minio/keys/bucket/runs/7"},
 		LogDir: &tensorboard.LogDir{
@@ -114,7 +113,7 @@ func TestTensorBoardMissing(t *testing.T) {
 	}
 	fetch := tensorboard.TensorBoardSpec{Image: "tensorboard", LogDir: &tensorboard.LogDir{HTTP: &tensorboard.HTTPSource{URL: []string{"http://127.0.0.1:1/x"}}}}
 	for name, spec := range map[string]tensorboard.TensorBoardSpec{"claim": spec("t9k://pvc/logs"), "secret": spec("t9k://minio/keys/bucket"), "fetch": fetch} {
-		s.create(&tensorboard.TensorBoard{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec})
+		s.Create(&tensorboard.TensorBoard{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec})
 	}
 	s.awaitBoardReason("claim", tensorboard.ReasonUnschedulable, `persistentvolumeclaim "logs" not found`)
 	s.awaitBoardReason("secret", tensorboard.ReasonNotStarted, `secret "keys" not found`)
@@ -126,17 +125,17 @@ func TestTensorBoardMissing(t *testing.T) {
 // exampleTensorBoard: the job ends, and its TensorBoard shows what it has logged.
 func exampleTensorBoard(s *space) {
 	if _, err := exec.LookPath("python3"); err != nil {
-		require.Missing(s.t, "python3")
+		require.Missing(s.T, "python3")
 	}
 	s.claim("logs")
 	s.startVisitor()
 	j := &batch.TensorFlowTrainingJob{}
 	s.readExample("tensorboard", j)
-	s.create(j)
+	s.Create(j)
 	awaitPhase(s, j, batch.JobSucceeded)
 	s.awaitLog("tensorboard-worker-0", "tensorflow", "logged\n")
 	tb := s.awaitBoardReady("tensorboard")
 	if files := s.files(s.visit(tb.Status.URL + "files"))["."]; files["events.out.tfevents.0"] != 5 {
-		s.t.Errorf("the TensorBoard shows %v", files)
+		s.Errorf("the TensorBoard shows %v", files)
 	}
 }

@@ -30,6 +30,10 @@ import (
 	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/testing/require"
 	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/test/kit/follow"
+	"tensorstack.dev/batch/test/kit/gate"
+	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/namespace"
 )
 
 // The stand-in for TensorBoard is on the PATH of whatever these tests start. Containers take the machine's.
@@ -52,41 +56,41 @@ func requireStandIn(t *testing.T) {
 
 // claim makes a PersistentVolumeClaim of the gate.
 func (s *space) claim(name string) {
-	s.t.Helper()
+	s.Helper()
 	class, size := "", corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
-	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: s.ns + "-" + name}, Spec: corev1.PersistentVolumeSpec{
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace + "-" + name}, Spec: corev1.PersistentVolumeSpec{
 		Capacity: size, AccessModes: modes, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-		ClaimRef:               &corev1.ObjectReference{Namespace: s.ns, Name: name},
-		PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: s.gate}}}}
-	if err := s.client.Create(s.t.Context(), volume); err != nil {
-		s.t.Fatal(err)
+		ClaimRef:               &corev1.ObjectReference{Namespace: s.Namespace, Name: name},
+		PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: s.Dir()}}}}
+	if err := s.Client.Create(s.Context(), volume); err != nil {
+		s.Fatal(err)
 	}
-	s.t.Cleanup(func() {
-		if err := s.client.Delete(afterTest(s.t), volume); err != nil {
-			s.t.Log("deleting the volume: ", err)
+	s.Cleanup(func() {
+		if err := s.Client.Delete(s.AfterTest(), volume); err != nil {
+			s.Log("deleting the volume: ", err)
 		}
 	})
-	s.create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
+	s.Create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
 		AccessModes: modes, StorageClassName: &class, VolumeName: volume.Name, Resources: corev1.VolumeResourceRequirements{Requests: size}}})
 }
 
 // awaitBoard waits until cond holds of a TensorBoard.
 func (s *space) awaitBoard(name, what string, cond func(*tensorboard.TensorBoard) bool) *tensorboard.TensorBoard {
-	s.t.Helper()
+	s.Helper()
 	var last *tensorboard.TensorBoard
 	defer func() {
-		if s.t.Failed() && last != nil {
+		if s.Failed() && last != nil {
 			text, _ := yaml.Marshal(last.Status) // plain data always has a YAML form
-			s.t.Logf("TensorBoard %s:\n%s", name, text)
+			s.Logf("TensorBoard %s:\n%s", name, text)
 		}
 	}()
-	return await(s, "TensorBoard "+name+": "+what, &tensorboard.TensorBoardList{}, func(all []*tensorboard.TensorBoard) bool {
+	return namespace.AwaitList(s.Test, "TensorBoard "+name+": "+what, &tensorboard.TensorBoardList{}, func(all []*tensorboard.TensorBoard) bool {
 		if len(all) == 1 {
 			last = all[0]
 		}
 		return len(all) == 1 && cond(all[0])
-	}, named(name))[0]
+	}, follow.Named(name))[0]
 }
 
 func boardCondition(tb *tensorboard.TensorBoard, t tensorboard.ConditionType) tensorboard.Condition {
@@ -98,7 +102,7 @@ func boardCondition(tb *tensorboard.TensorBoard, t tensorboard.ConditionType) te
 }
 
 func (s *space) awaitBoardReady(name string) *tensorboard.TensorBoard {
-	s.t.Helper()
+	s.Helper()
 	return s.awaitBoard(name, "ready", func(tb *tensorboard.TensorBoard) bool {
 		return boardCondition(tb, tensorboard.Ready).Status == metav1.ConditionTrue && tb.Status.ObservedGeneration == tb.Generation
 	})
@@ -106,7 +110,7 @@ func (s *space) awaitBoardReady(name string) *tensorboard.TensorBoard {
 
 // awaitBoardReason waits until condition Ready has a reason and a message that contains text.
 func (s *space) awaitBoardReason(name, reason, text string) *tensorboard.TensorBoard {
-	s.t.Helper()
+	s.Helper()
 	return s.awaitBoard(name, reason+": "+text, func(tb *tensorboard.TensorBoard) bool {
 		c := boardCondition(tb, tensorboard.Ready)
 		return c.Reason == reason && strings.Contains(c.Message, text)
@@ -117,45 +121,45 @@ func (s *space) awaitBoardReason(name, reason, text string) *tensorboard.TensorB
 const visitor = "visitor"
 
 func (s *space) startVisitor() {
-	s.t.Helper()
+	s.Helper()
 	grace := int64(0)
-	s.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: visitor}, Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &grace,
+	s.Create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: visitor}, Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &grace,
 		Containers: []corev1.Container{{Name: "main", Image: "busybox", Command: []string{"sleep", "1000000"}}}}})
 	s.pod(visitor, "runs", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
 }
 
 // visit gets an address from within the cluster, again until it answers: a Service takes a moment to know its pod.
 func (s *space) visit(url string) string {
-	s.t.Helper()
+	s.Helper()
 	const get = `import sys, time, urllib.request
 for i in range(200):
   try: print(urllib.request.urlopen(sys.argv[1], timeout=5).read().decode()); break
   except OSError as e: last = e; time.sleep(0.1)
 else: sys.exit(repr(last))`
-	return s.exec(s.ns, visitor, "main", "python3 -c '"+get+"' "+url)
+	return s.exec(s.Namespace, visitor, "main", "python3 -c '"+get+"' "+url)
 }
 
 // files are those that a TensorBoard shows, by source.
 func (s *space) files(text string) map[string]map[string]int {
-	s.t.Helper()
+	s.Helper()
 	all := map[string]map[string]int{}
 	if err := json.Unmarshal([]byte(text), &all); err != nil {
-		s.t.Fatalf("reading %q: %v", text, err)
+		s.Fatalf("reading %q: %v", text, err)
 	}
 	return all
 }
 
 func (s *space) dependent(j client.Object) *batch.DependentStatus {
-	_, status := kindOf(j).Training(j)
+	_, status := jobs.KindOf(j).Training(j)
 	return status.TensorBoard
 }
 
 // awaitDependent waits until a job's status tells something of its TensorBoard.
 func awaitDependent[T client.Object](s *space, j T, what string, cond func(*batch.DependentStatus) bool) T {
-	s.t.Helper()
-	return await(s, "job "+j.GetName()+": its TensorBoard is "+what, listOf(kindOf(j)), func(jobs []T) bool {
+	s.Helper()
+	return namespace.AwaitList(s.Test, "job "+j.GetName()+": its TensorBoard is "+what, jobs.ListOf(jobs.KindOf(j)), func(jobs []T) bool {
 		return len(jobs) == 1 && s.dependent(jobs[0]) != nil && cond(s.dependent(jobs[0]))
-	}, named(j.GetName()))[0]
+	}, follow.Named(j.GetName()))[0]
 }
 
 // TestTensorBoardOfJob: a job's TensorBoard comes with it, shows what it logs, outlives its end and goes with it.
@@ -167,11 +171,11 @@ func TestTensorBoardOfJob(t *testing.T) {
 			s := newSpace(t)
 			s.claim("logs")
 			s.startVisitor()
-			worker := role("worker", 1, `mkdir -p /gate/run; echo 12345 > /gate/run/events.out.tfevents.1; `+obey)
+			worker := role("worker", 1, `mkdir -p /gate/run; echo 12345 > /gate/run/events.out.tfevents.1; `+gate.Obey)
 			j := make(s, "train", worker)
-			trainingOf(j).TensorBoardSpec = &tensorboard.TensorBoardSpec{Image: "tensorboard",
+			jobs.TrainingOf(j).TensorBoardSpec = &tensorboard.TensorBoardSpec{Image: "tensorboard",
 				LogDir: &tensorboard.LogDir{PVC: []tensorboard.PVCSource{{Name: "logs", SubPath: []string{"run"}}}}}
-			s.create(j)
+			s.Create(j)
 			tb := s.awaitBoardReady("train")
 			if !metav1.IsControlledBy(tb, j) {
 				t.Errorf("the TensorBoard belongs to %+v", tb.OwnerReferences)
@@ -197,12 +201,12 @@ func TestTensorBoardOfJob(t *testing.T) {
 				t.Errorf("the TensorBoard has not outlived the job's end: %+v", now.Status)
 			}
 			s.forwarded("train")
-			if err := s.client.Delete(t.Context(), j); err != nil {
+			if err := s.Client.Delete(t.Context(), j); err != nil {
 				t.Fatal(err)
 			}
-			await(s, "the TensorBoard is gone", &tensorboard.TensorBoardList{}, func(l []*tensorboard.TensorBoard) bool { return len(l) == 0 })
-			await(s, "its Deployment is gone", &appsv1.DeploymentList{}, func(l []*appsv1.Deployment) bool { return len(l) == 0 })
-			await(s, "its Service is gone", &corev1.ServiceList{}, func(l []*corev1.Service) bool {
+			namespace.AwaitList(s.Test, "the TensorBoard is gone", &tensorboard.TensorBoardList{}, func(l []*tensorboard.TensorBoard) bool { return len(l) == 0 })
+			namespace.AwaitList(s.Test, "its Deployment is gone", &appsv1.DeploymentList{}, func(l []*appsv1.Deployment) bool { return len(l) == 0 })
+			namespace.AwaitList(s.Test, "its Service is gone", &corev1.ServiceList{}, func(l []*corev1.Service) bool {
 				return !slices.ContainsFunc(l, func(s *corev1.Service) bool { return s.Name == "train-tensorboard" })
 			})
 		})
@@ -211,8 +215,8 @@ func TestTensorBoardOfJob(t *testing.T) {
 
 // forwarded looks at a TensorBoard by way of `t9k tensorboard`.
 func (s *space) forwarded(address string, args ...string) {
-	s.t.Helper()
-	ctx, cancel := context.WithCancel(s.t.Context())
+	s.Helper()
+	ctx, cancel := context.WithCancel(s.Context())
 	out, in := io.Pipe()
 	var errs lockedBuffer
 	code := make(chan int, 1)
@@ -224,30 +228,30 @@ func (s *space) forwarded(address string, args ...string) {
 		cancel()
 		_, _ = io.Copy(io.Discard, out) // it is closed at the command's end
 		if c := <-code; c != 0 && c != 130 {
-			s.t.Errorf("t9k tensorboard %s ends with %d: %s", address, c, errs.String())
+			s.Errorf("t9k tensorboard %s ends with %d: %s", address, c, errs.String())
 		}
 	}()
 	var url string
 	if _, err := fmt.Fscanln(out, &url); err != nil {
-		s.t.Fatalf("t9k tensorboard %s: %v: %s", address, err, errs.String())
+		s.Fatalf("t9k tensorboard %s: %v: %s", address, err, errs.String())
 	}
 	answer, err := http.Get(url)
 	if err != nil {
-		s.t.Fatal(err)
+		s.Fatal(err)
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
 	if err != nil {
-		s.t.Fatal(err)
+		s.Fatal(err)
 	}
 	if answer.StatusCode != http.StatusOK || !strings.Contains(string(text), "TensorBoard") {
-		s.t.Errorf("GET %s: %s: %s", url, answer.Status, text)
+		s.Errorf("GET %s: %s: %s", url, answer.Status, text)
 	}
 }
 
 // t9k runs the command line on the space's cluster and returns its exit code.
 func (s *space) t9k(ctx context.Context, out, errs io.Writer, args ...string) int {
-	line := append([]string{"t9k", "--kubeconfig", s.env.Kubeconfig, "-n", s.ns}, args...)
+	line := append([]string{"t9k", "--kubeconfig", s.Env.Kubeconfig, "-n", s.Namespace}, args...)
 	return cli.Main(ctx, line, genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: errs})
 }
 
@@ -275,10 +279,10 @@ func TestTensorBoardIdle(t *testing.T) {
 	t.Parallel()
 	requireStandIn(t)
 	c := ownCluster(t, testenv.Options{Args: map[string][]string{local.Operator: {"--tensorboard-idle-after=5s", "--tensorboard-suspend-after=15s"}}})
-	s := c.space(t)
+	s := newSpaceOn(t, c)
 	s.claim("logs")
 	s.startVisitor()
-	s.create(&tensorboard.TensorBoard{ObjectMeta: metav1.ObjectMeta{Name: "board"}, Spec: tensorboard.TensorBoardSpec{
+	s.Create(&tensorboard.TensorBoard{ObjectMeta: metav1.ObjectMeta{Name: "board"}, Spec: tensorboard.TensorBoardSpec{
 		Image: "tensorboard", TrainingLogFilesets: []string{"t9k://pvc/logs/run"}}})
 	first := s.awaitBoardReady("board")
 	idle := func(tb *tensorboard.TensorBoard) metav1.ConditionStatus {
@@ -296,7 +300,7 @@ func TestTensorBoardIdle(t *testing.T) {
 	if tb.Spec.Suspend == nil || !*tb.Spec.Suspend {
 		t.Errorf("it is suspended, and spec.suspend is %v", tb.Spec.Suspend)
 	}
-	await(s, "its pod is gone", &corev1.PodList{}, func(p []*corev1.Pod) bool { return len(p) == 0 }, client.HasLabels{tensorboard.LabelTensorBoard})
+	namespace.AwaitList(s.Test, "its pod is gone", &corev1.PodList{}, func(p []*corev1.Pod) bool { return len(p) == 0 }, client.HasLabels{tensorboard.LabelTensorBoard})
 	var errs lockedBuffer
 	if code := s.t9k(t.Context(), io.Discard, &errs, "tensorboard", "board"); code != 1 || !strings.Contains(errs.String(), "t9k tensorboard board --resume") {
 		t.Errorf("t9k tensorboard of a suspended one ends with %d: %s", code, errs.String())

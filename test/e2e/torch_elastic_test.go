@@ -14,19 +14,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/test/kit/await"
 )
 
 // scale sets the size of an elastic job as `kubectl scale` does.
 func (s *space) scale(j *batch.PyTorchTrainingJob, n int32) {
-	s.t.Helper()
+	s.Helper()
 	if err := s.tryScale(j, n); err != nil {
-		s.t.Fatal(err)
+		s.Fatal(err)
 	}
 }
 
 func (s *space) tryScale(j *batch.PyTorchTrainingJob, n int32) error {
-	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: j.Name, Namespace: s.ns}, Spec: autoscalingv1.ScaleSpec{Replicas: n}}
-	return s.client.SubResource("scale").Update(s.t.Context(), j, client.WithSubResourceBody(scale))
+	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: j.Name, Namespace: s.Namespace}, Spec: autoscalingv1.ScaleSpec{Replicas: n}}
+	return s.Client.SubResource("scale").Update(s.Context(), j, client.WithSubResourceBody(scale))
 }
 
 // A step is what examples/elastic notes of each step.
@@ -36,7 +37,7 @@ type step struct {
 }
 
 func (s *space) steps() []step {
-	s.t.Helper()
+	s.Helper()
 	var steps []step
 	for line := range strings.Lines(s.written("log.txt")) {
 		var st step
@@ -50,16 +51,16 @@ func (s *space) steps() []step {
 
 // awaitSteps waits until a number of replicas have gone some steps together, in a row.
 func (s *space) awaitSteps(world, n int) {
-	s.t.Helper()
+	s.Helper()
 	began := time.Now()
-	for deadline := began.Add(2 * patience); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := began.Add(2 * await.Patience); ; time.Sleep(20 * time.Millisecond) {
 		steps := s.steps()
 		if k := len(steps); k >= n && !slices.ContainsFunc(steps[k-n:], func(st step) bool { return st.world != world }) {
-			s.t.Logf("%d replicas train, %s after they were asked for, at step %d", world, time.Since(began).Round(100*time.Millisecond), steps[k-1].number)
+			s.Logf("%d replicas train, %s after they were asked for, at step %d", world, time.Since(began).Round(100*time.Millisecond), steps[k-1].number)
 			return
 		}
 		if time.Now().After(deadline) {
-			s.t.Fatalf("%d replicas do not train; steps:\n%s\n%s", world, s.written("log.txt"), s.dump())
+			s.Fatalf("%d replicas do not train; steps:\n%s\n%s", world, s.written("log.txt"), s.Dump())
 		}
 	}
 }
@@ -72,7 +73,7 @@ const checkpointDistance = 10
 func TestTorchElastic(t *testing.T) {
 	s := newTorchSpace(t)
 	j := s.training("elastic")
-	s.create(j)
+	s.Create(j)
 	s.awaitSteps(2, 15)
 	two := s.uidsOf(j)
 	s.scale(j, 4)

@@ -22,18 +22,16 @@ import (
 	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/testing/require"
 	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/test/kit/await"
+	"tensorstack.dev/batch/test/kit/plane"
 )
 
 var withTorch = flag.Bool("torch", false, "run the tests that train with PyTorch (make e2e-torch)")
 
 // torchCluster is the cluster of the tests that train. Its pods find a Python that has PyTorch, and lose little time between
 // restarts.
-var torchCluster = sync.OnceValues(func() (*cluster, error) {
-	c, err := newCluster(testenv.Options{Args: map[string][]string{local.Operator: {"--restart-backoff=100ms"}}})
-	if err == nil {
-		stopShared = c.env.Stop
-	}
-	return c, err
+var torchCluster = plane.NewShared(func() (*plane.Plane, error) {
+	return newCluster(testenv.Options{Args: map[string][]string{local.Operator: {"--restart-backoff=100ms"}}})
 })
 
 // python is the directory of a Python that has PyTorch and of its torchrun. It is put in front of the others for all that this
@@ -61,11 +59,7 @@ func newTorchSpace(t *testing.T) *space {
 		require.Missing(t, err.Error())
 	}
 	t.Parallel()
-	c, err := torchCluster()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c.space(t)
+	return newSpaceOn(t, torchCluster.Get(t))
 }
 
 // debianOptions say that the output of no process is redirected, as without them. PyTorch 1.13 does not find the zero that is
@@ -74,15 +68,15 @@ var debianOptions = []string{"--redirects=9:1", "--tee=9:1"}
 
 // training reads the PyTorchTrainingJob of an example. Where its checkpoints are kept is a directory of the test.
 func (s *space) training(name string) *batch.PyTorchTrainingJob {
-	s.t.Helper()
+	s.Helper()
 	j := &batch.PyTorchTrainingJob{}
 	s.readExample(name, j)
 	for i := range j.Spec.ReplicaSpecs {
 		spec := &j.Spec.ReplicaSpecs[i].Template.Spec
 		for k := range spec.Volumes {
-			spec.Volumes[k].HostPath.Path = s.gate
+			spec.Volumes[k].HostPath.Path = s.Dir()
 		}
-		spec.Containers[0].Env = append(spec.Containers[0].Env, corev1.EnvVar{Name: spaceEnv, Value: s.ns})
+		spec.Containers[0].Env = append(spec.Containers[0].Env, corev1.EnvVar{Name: spaceEnv, Value: s.Namespace})
 	}
 	if run := j.Spec.TorchrunConfig; run != nil {
 		run.ExtraOptions = append(run.ExtraOptions, debianOptions...)
@@ -127,44 +121,44 @@ const weightTolerance = 1e-9
 
 // checkWeights holds what a replica has trained against what a single process does.
 func (s *space) checkWeights(pod string) {
-	s.t.Helper()
+	s.Helper()
 	want, err := reference()
 	if err != nil {
-		s.t.Fatal(err)
+		s.Fatal(err)
 	}
 	got, err := weightsIn(s.log(pod, "pytorch"))
 	if err != nil {
-		s.t.Fatal(err)
+		s.Fatal(err)
 	}
 	if len(got) != len(want) {
-		s.t.Fatalf("%d weights, want %d", len(got), len(want))
+		s.Fatalf("%d weights, want %d", len(got), len(want))
 	}
 	worst := 0.0
 	for i := range want {
 		worst = max(worst, math.Abs(got[i]-want[i]))
 	}
-	s.t.Logf("%d weights are those of a single process to within %.1g", len(want), worst)
+	s.Logf("%d weights are those of a single process to within %.1g", len(want), worst)
 	if !(worst <= weightTolerance) {
-		s.t.Errorf("the weights differ from those of a single process by up to %g, want at most %g:\n%v\n%v", worst, weightTolerance, got, want)
+		s.Errorf("the weights differ from those of a single process by up to %g, want at most %g:\n%v\n%v", worst, weightTolerance, got, want)
 	}
 }
 
 // awaitLog waits until a container has written a text. Its pod may be replaced meanwhile.
 func (s *space) awaitLog(pod, container, text string) {
-	s.t.Helper()
+	s.Helper()
 	var last string
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		data, err := s.core.CoreV1().Pods(s.ns).GetLogs(pod, &corev1.PodLogOptions{Container: container}).DoRaw(s.t.Context())
+	for deadline := time.Now().Add(await.Patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		data, err := s.Core.CoreV1().Pods(s.Namespace).GetLogs(pod, &corev1.PodLogOptions{Container: container}).DoRaw(s.Context())
 		if last = string(data); err == nil && strings.Contains(last, text) {
 			return
 		}
 	}
-	s.t.Fatalf("pod %s does not write %q but\n%s\n%s", pod, text, last, s.dump())
+	s.Fatalf("pod %s does not write %q but\n%s\n%s", pod, text, last, s.Dump())
 }
 
 // uidsOf are the pods of a job by name.
 func (s *space) uidsOf(j client.Object) map[string]string {
-	s.t.Helper()
+	s.Helper()
 	uids := map[string]string{}
 	for _, p := range s.pods(j.GetName(), "as they are", func([]*corev1.Pod) bool { return true }) {
 		uids[p.Name] = string(p.UID)

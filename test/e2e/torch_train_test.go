@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/test/kit/await"
+	"tensorstack.dev/batch/test/kit/jobs"
 )
 
 // TestTorchDDP: §9, the variables that the job sets are all that torch.distributed needs: four replicas train to the weights
@@ -17,7 +19,7 @@ import (
 func TestTorchDDP(t *testing.T) {
 	s := newTorchSpace(t)
 	j := s.training("ddp")
-	s.create(j)
+	s.Create(j)
 	j = awaitPhase(s, j, batch.JobSucceeded)
 	s.checkWeights("ddp-worker-0")
 	for rank := range 4 {
@@ -33,7 +35,7 @@ func TestTorchDDP(t *testing.T) {
 func TestTorchKill(t *testing.T) {
 	s := newTorchSpace(t)
 	j := s.training("ddp")
-	s.create(j)
+	s.Create(j)
 	old := map[string]string{}
 	for rank := range 4 {
 		for other := range 4 {
@@ -58,7 +60,7 @@ func TestTorchKill(t *testing.T) {
 		if !slices.Contains(codes, 137) || len(codes) < 5 {
 			t.Errorf("%s was killed once, and all restarted four times", name)
 		}
-		total += int(replica(j, name).RestartCount)
+		total += int(jobs.Replica(j, name).RestartCount)
 	}
 	if n := int(j.Status.BackoffCount); n != total || n < 4 || j.Status.Restarts != j.Status.BackoffCount {
 		t.Errorf("%d incidents, %d charged, %d of them to replicas; want one for each kill", j.Status.Restarts, n, total)
@@ -67,9 +69,9 @@ func TestTorchKill(t *testing.T) {
 
 // exitCodesOf lists how the pods of a replica ended, oldest first.
 func (s *space) exitCodesOf(replica string) []int32 {
-	s.t.Helper()
+	s.Helper()
 	var codes []int32
-	for _, p := range s.history.attempts(replica) {
+	for _, p := range s.history.Attempts(replica) {
 		for _, c := range p.Status.ContainerStatuses {
 			if c.State.Terminated != nil {
 				codes = append(codes, c.State.Terminated.ExitCode)
@@ -84,7 +86,7 @@ func (s *space) exitCodesOf(replica string) []int32 {
 func TestTorchRun(t *testing.T) {
 	s := newTorchSpace(t)
 	j := s.training("torchrun")
-	s.create(j)
+	s.Create(j)
 	s.awaitTraining(j, 1)
 	uids := s.uidsOf(j)
 
@@ -105,13 +107,13 @@ func TestTorchRun(t *testing.T) {
 }
 
 func (s *space) checkTorchrunEnd(j *batch.PyTorchTrainingJob, uids map[string]string) {
-	s.t.Helper()
+	s.Helper()
 	if now := s.uidsOf(j); now["torchrun-node-0"] != uids["torchrun-node-0"] || now["torchrun-node-1"] == uids["torchrun-node-1"] {
-		s.t.Errorf("the pods are %v, before %v; only the second was to be replaced", now, uids)
+		s.Errorf("the pods are %v, before %v; only the second was to be replaced", now, uids)
 	}
-	first, second := replica(j, "torchrun-node-0").RestartCount, replica(j, "torchrun-node-1").RestartCount
+	first, second := jobs.Replica(j, "torchrun-node-0").RestartCount, jobs.Replica(j, "torchrun-node-1").RestartCount
 	if first != 0 || second != 1 || j.Status.BackoffCount != 1 {
-		s.t.Errorf("%d and %d restarts, %d in all, want 0 and 1", first, second, j.Status.BackoffCount)
+		s.Errorf("%d and %d restarts, %d in all, want 0 and 1", first, second, j.Status.BackoffCount)
 	}
 	// Rank 0 may be in either of the two.
 	pod := "torchrun-node-0"
@@ -123,12 +125,12 @@ func (s *space) checkTorchrunEnd(j *batch.PyTorchTrainingJob, uids map[string]st
 
 // awaitTraining waits until all four processes of examples/torchrun have come to step 5 for the n-th time.
 func (s *space) awaitTraining(j *batch.PyTorchTrainingJob, n int) {
-	s.t.Helper()
+	s.Helper()
 	var text string
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(await.Patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		text = ""
 		for node := range 2 {
-			data, err := s.core.CoreV1().Pods(s.ns).GetLogs(fmt.Sprintf("%s-node-%d", j.Name, node), &corev1.PodLogOptions{Container: "pytorch"}).DoRaw(s.t.Context())
+			data, err := s.Core.CoreV1().Pods(s.Namespace).GetLogs(fmt.Sprintf("%s-node-%d", j.Name, node), &corev1.PodLogOptions{Container: "pytorch"}).DoRaw(s.Context())
 			if err == nil {
 				text += string(data)
 			}
@@ -141,7 +143,7 @@ func (s *space) awaitTraining(j *batch.PyTorchTrainingJob, n int) {
 			return
 		}
 	}
-	s.t.Fatalf("the processes have not come to step 5 for the %d. time\n%s\n%s", n, text, s.dump())
+	s.Fatalf("the processes have not come to step 5 for the %d. time\n%s\n%s", n, text, s.Dump())
 }
 
 // TestTorchPause: §8, a job is paused while it trains and resumes from its checkpoint, by the arguments of resumeSpecs, to the
@@ -149,7 +151,7 @@ func (s *space) awaitTraining(j *batch.PyTorchTrainingJob, n int) {
 func TestTorchPause(t *testing.T) {
 	s := newTorchSpace(t)
 	j := s.training("resume")
-	s.create(j)
+	s.Create(j)
 	s.awaitLog("resume-worker-0", "pytorch", "step 23: ")
 	change(s, j, func(j *batch.PyTorchTrainingJob) { j.Spec.RunMode.Pause.Enabled = new(true) })
 	awaitPhase(s, j, batch.JobPaused)

@@ -10,10 +10,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/test/kit/await"
+	"tensorstack.dev/batch/test/kit/gate"
+	"tensorstack.dev/batch/test/kit/jobs"
 )
 
 // ran notes its first argument and then obeys.
-const ran = `echo "$0" >> /gate/$HOSTNAME.ran; ` + obey
+const ran = `echo "$0" >> /gate/$HOSTNAME.ran; ` + gate.Obey
 
 // TestTrainingRunModes: §8. A training job is created in debug mode, runs for real, is paused, and resumes with the arguments of
 // its resumeSpecs; no restart is charged, and the deadline counts from the resumption.
@@ -48,32 +51,32 @@ func TestTrainingRunModes(t *testing.T) {
 			if name == "torchrun" { // all of what torchrun starts is arguments
 				resumed = []string{"sh", "-c", ran, "resumed"}
 			}
-			trainingOf(j).RunMode = &batch.RunMode{
+			jobs.TrainingOf(j).RunMode = &batch.RunMode{
 				Debug: &batch.DebugMode{Enabled: new(true)},
 				Pause: &batch.PauseMode{ResumeSpecs: []batch.ResumeSpec{{Type: "worker", Args: resumed}}},
 			}
 			runPolicyOf(j).ActiveDeadlineSeconds = new(int32(300))
-			s.create(j)
+			s.Create(j)
 			awaitPhase(s, j, batch.JobRunning)
 			s.checkPods(j, c.wiring, []string{"sleep", "inf"}, nil)
 
-			change(s, j, func(j client.Object) { trainingOf(j).RunMode.Debug.Enabled = new(false) })
+			change(s, j, func(j client.Object) { jobs.TrainingOf(j).RunMode.Debug.Enabled = new(false) })
 			s.awaitRuns("fresh\n")
 			s.checkPods(j, c.wiring, []string{c.command}, nil)
-			change(s, j, func(j client.Object) { trainingOf(j).RunMode.Pause.Enabled = new(true) })
+			change(s, j, func(j client.Object) { jobs.TrainingOf(j).RunMode.Pause.Enabled = new(true) })
 			awaitPhase(s, j, batch.JobPaused)
 			s.pods("job", "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
 			at := time.Now().Truncate(time.Second)
-			change(s, j, func(j client.Object) { trainingOf(j).RunMode.Pause.Enabled = new(false) })
+			change(s, j, func(j client.Object) { jobs.TrainingOf(j).RunMode.Pause.Enabled = new(false) })
 			s.awaitRuns("fresh\nresumed\n")
 			s.checkPods(j, c.wiring, []string{c.command}, resumed)
 			j = awaitPhase(s, j, batch.JobRunning)
-			if start := statusOf(j).StartTime; start == nil || start.Time.Before(at) {
+			if start := jobs.StatusOf(j).StartTime; start == nil || start.Time.Before(at) {
 				t.Errorf("the start time is %v, want that of the resumption, after %v", start, at)
 			}
 			s.order("job-worker-0", 0)
 			j = awaitPhase(s, j, batch.JobSucceeded)
-			if n := statusOf(j).BackoffCount; n != 0 {
+			if n := jobs.StatusOf(j).BackoffCount; n != 0 {
 				t.Errorf("%d restarts were charged", n)
 			}
 		})
@@ -82,12 +85,12 @@ func TestTrainingRunModes(t *testing.T) {
 
 // awaitRuns waits until both workers have noted what they ran.
 func (s *space) awaitRuns(want string) {
-	s.t.Helper()
+	s.Helper()
 	for rank := range 2 {
 		name := fmt.Sprintf("job-worker-%d", rank)
-		for deadline := time.Now().Add(patience); s.written(name+".ran") != want; time.Sleep(5 * time.Millisecond) {
+		for deadline := time.Now().Add(await.Patience); s.written(name+".ran") != want; time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(deadline) {
-				s.t.Fatalf("%s ran %q, want %q\n%s", name, s.written(name+".ran"), want, s.dump())
+				s.Fatalf("%s ran %q, want %q\n%s", name, s.written(name+".ran"), want, s.Dump())
 			}
 		}
 	}
@@ -96,15 +99,15 @@ func (s *space) awaitRuns(want string) {
 // checkPods holds the main containers of a job's pods against the beginning of their command, their arguments, where some are
 // wanted, and an environment variable that all must have.
 func (s *space) checkPods(j client.Object, variable string, command, args []string) {
-	s.t.Helper()
+	s.Helper()
 	pods := s.pods(j.GetName(), "two", func(p []*corev1.Pod) bool { return len(p) == 2 })
 	for _, p := range pods {
 		c := &p.Spec.Containers[0]
 		if len(c.Command) < len(command) || !slices.Equal(c.Command[:len(command)], command) || args != nil && !slices.Equal(c.Args, args) {
-			s.t.Errorf("pod %s runs %q with %q, want %q with %q", p.Name, c.Command, c.Args, command, args)
+			s.Errorf("pod %s runs %q with %q, want %q with %q", p.Name, c.Command, c.Args, command, args)
 		}
 		if !slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == variable }) {
-			s.t.Errorf("pod %s has no variable %s", p.Name, variable)
+			s.Errorf("pod %s has no variable %s", p.Name, variable)
 		}
 	}
 }

@@ -14,11 +14,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/test/kit/gate"
+	"tensorstack.dev/batch/test/kit/jobs"
 )
 
 // newPyTorch makes a PyTorchTrainingJob of some roles, with a gate for each replica.
 func (s *space) newPyTorch(name string, roles ...batch.ReplicaSpec) *batch.PyTorchTrainingJob {
-	s.t.Helper()
+	s.Helper()
 	g := s.newJob(name, roles...)
 	j := &batch.PyTorchTrainingJob{ObjectMeta: g.ObjectMeta}
 	for _, r := range g.Spec.ReplicaSpecs {
@@ -29,7 +31,7 @@ func (s *space) newPyTorch(name string, roles ...batch.ReplicaSpec) *batch.PyTor
 
 // newTensorFlow makes a TensorFlowTrainingJob of some roles, with a gate for each replica.
 func (s *space) newTensorFlow(name string, roles ...batch.ReplicaSpec) *batch.TensorFlowTrainingJob {
-	s.t.Helper()
+	s.Helper()
 	g := s.newJob(name, roles...)
 	j := &batch.TensorFlowTrainingJob{ObjectMeta: g.ObjectMeta}
 	for _, r := range g.Spec.ReplicaSpecs {
@@ -59,7 +61,7 @@ var trainingKinds = map[string]func(s *space, name string, roles ...batch.Replic
 
 // under sets the restart policy of a role of a training job.
 func under(policy batch.TrainingRestartPolicy, r batch.ReplicaSpec) batch.ReplicaSpec {
-	return restarting(r, batch.RestartPolicyType(policy), -1)
+	return jobs.Restarting(r, batch.RestartPolicyType(policy), -1)
 }
 
 // limited bounds the restarts of a training job.
@@ -70,7 +72,7 @@ func limited[T client.Object](j T, limit int32) T {
 
 // runPolicyOf is the run policy of a training job, made if there is none.
 func runPolicyOf(j client.Object) *batch.RunPolicy {
-	t := trainingOf(j)
+	t := jobs.TrainingOf(j)
 	if t.RunPolicy == nil {
 		t.RunPolicy = &batch.RunPolicy{}
 	}
@@ -121,13 +123,15 @@ const (
 
 // TestExitCodes: §5, §6. Each of the other replicas ends with one of the codes. Those that the policy restarts run again, and
 // no others count against backoffLimit; the others have succeeded or failed for good, and the job goes on until its
-// master's end.
+// master's end. The kinds share the policies; TestTablesOfExitCodes in test/integration checks all pairs.
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
-	for kind := range trainingKinds {
-		for policy, outcomes := range exitTable(t) {
-			t.Run(kind+" under "+string(policy), func(t *testing.T) { testExitCodes(newSpace(t), kind, policy, outcomes) })
-		}
+	table := exitTable(t)
+	for policy, kind := range map[batch.TrainingRestartPolicy]string{
+		batch.TrainingRestartAlways: "PyTorch", batch.TrainingRestartExitCode: "PyTorch",
+		batch.TrainingRestartOnFailure: "TensorFlow", batch.TrainingRestartNever: "TensorFlow",
+	} {
+		t.Run(kind+" under "+string(policy), func(t *testing.T) { testExitCodes(newSpace(t), kind, policy, table[policy]) })
 	}
 }
 
@@ -139,8 +143,8 @@ func testExitCodes(s *space, kind string, policy batch.TrainingRestartPolicy, ou
 			again++
 		}
 	}
-	j := trainingKinds[kind](s, "job", under(policy, role("worker", int32(1+len(codes)), obey)))
-	s.create(limited(j, again))
+	j := trainingKinds[kind](s, "job", under(policy, role("worker", int32(1+len(codes)), gate.Obey)))
+	s.Create(limited(j, again))
 	restarts := map[string]int{"job-worker-0": 0}
 	for i, code := range codes {
 		name := fmt.Sprintf("job-worker-%d", i+1)
@@ -166,54 +170,51 @@ func testExitCodes(s *space, kind string, policy batch.TrainingRestartPolicy, ou
 			})
 		})
 	}
-	if over(j) {
-		s.t.Errorf("the job is over before its master is: %+v", statusOf(j).Conditions)
+	if jobs.Over(j) {
+		s.Errorf("the job is over before its master is: %+v", jobs.StatusOf(j).Conditions)
 	}
 	// Those that failed together cost fewer retries than they are. With none left, a success ends the job under Always too.
 	j = awaitStatus(s, j, "all run again", func(now *batch.JobStatus) bool { return now.Incident == nil || now.Incident.RecoveryTime != nil })
-	used := statusOf(j).BackoffCount
+	used := jobs.StatusOf(j).BackoffCount
 	change(s, j, func(j client.Object) { runPolicyOf(j).BackoffLimit = &used })
 	s.order("job-worker-0", 0)
 	j = awaitPhase(s, j, batch.JobSucceeded)
-	checkEnd(s.t, j, batch.ReasonSuccessRule, `{"worker":[0]}`)
+	checkEnd(s.T, j, batch.ReasonSuccessRule, `{"worker":[0]}`)
 	s.checkRestarts(j, restarts)
-	if isTrue(j, batch.JobReplicaFailure) != anyFailed {
-		s.t.Errorf("condition ReplicaFailure: %+v", condition(j, batch.JobReplicaFailure))
+	if jobs.IsTrue(j, batch.JobReplicaFailure) != anyFailed {
+		s.Errorf("condition ReplicaFailure: %+v", jobs.Condition(j, batch.JobReplicaFailure))
 	}
 }
 
-// TestMasterExitCodes: §5, §6, what a master's exit code makes of its job.
+// TestMasterExitCodes: §5, §6, what a master's exit code makes of its job, under the policy that tells codes apart.
+// TestTablesOfExitCodes in test/integration checks the others.
 func TestMasterExitCodes(t *testing.T) {
-	t.Parallel()
-	for policy, outcomes := range exitTable(t) {
-		t.Run(string(policy), func(t *testing.T) {
-			s := newSpace(t)
-			jobs := map[int]*batch.PyTorchTrainingJob{}
-			for code := range outcomes {
-				jobs[code] = limited(s.newPyTorch(fmt.Sprintf("code-%d", code), under(policy, role("master", 1, obey))), 1)
-				s.create(jobs[code])
-			}
-			for code, j := range jobs {
-				s.order(j.Name+"-master-0", code)
-			}
-			for code, j := range jobs {
-				master := j.Name + "-master-0"
-				restarts, want := 0, batch.JobFailed
-				switch outcomes[code] {
-				case exitRestart: // and the second time it succeeds, with no restart left
-					restarts, want = 1, batch.JobSucceeded
-					s.awaitStarts(master, 2)
-					s.order(master, 0)
-				case exitSucceeded:
-					want = batch.JobSucceeded
-				}
-				j = awaitPhase(s, j, want)
-				s.checkRestarts(j, map[string]int{master: restarts})
-				if want == batch.JobFailed {
-					checkEnd(t, j, batch.ReasonFailureRule, `{"master":[0]}`)
-				}
-			}
-		})
+	s := newSpace(t)
+	outcomes := exitTable(t)[batch.TrainingRestartExitCode]
+	masters := map[int]*batch.PyTorchTrainingJob{}
+	for code := range outcomes {
+		masters[code] = limited(s.newPyTorch(fmt.Sprintf("code-%d", code), under(batch.TrainingRestartExitCode, role("master", 1, gate.Obey))), 1)
+		s.Create(masters[code])
+	}
+	for code, j := range masters {
+		s.order(j.Name+"-master-0", code)
+	}
+	for code, j := range masters {
+		master := j.Name + "-master-0"
+		restarts, want := 0, batch.JobFailed
+		switch outcomes[code] {
+		case exitRestart: // and the second time it succeeds, with no restart left
+			restarts, want = 1, batch.JobSucceeded
+			s.awaitStarts(master, 2)
+			s.order(master, 0)
+		case exitSucceeded:
+			want = batch.JobSucceeded
+		}
+		j = awaitPhase(s, j, want)
+		s.checkRestarts(j, map[string]int{master: restarts})
+		if want == batch.JobFailed {
+			checkEnd(t, j, batch.ReasonFailureRule, `{"master":[0]}`)
+		}
 	}
 }
 
@@ -223,9 +224,9 @@ func TestBackoffLimit(t *testing.T) {
 	for kind, build := range trainingKinds {
 		t.Run(kind, func(t *testing.T) {
 			s := newSpace(t)
-			j := build(s, "all", role("worker", 3, obey)) // the limit is 3 by default
+			j := build(s, "all", role("worker", 3, gate.Obey)) // the limit is 3 by default
 			runPolicyOf(j).CleanUpPolicy = batch.CleanUpUnfinished
-			s.create(j)
+			s.Create(j)
 			s.awaitStarts("all-worker-1", 1)
 			for i := range 3 { // one replica that fails again and again
 				awaitPhase(s, j, batch.JobRunning)
@@ -234,13 +235,13 @@ func TestBackoffLimit(t *testing.T) {
 			}
 			s.order("all-worker-2", 4)
 			j = awaitPhase(s, j, batch.JobFailed)
-			if c := condition(j, batch.JobFailedCondition); c.Reason != batch.ReasonBackoffLimitExceeded {
-				t.Errorf("conditions: %+v", statusOf(j).Conditions)
+			if c := jobs.Condition(j, batch.JobFailedCondition); c.Reason != batch.ReasonBackoffLimitExceeded {
+				t.Errorf("conditions: %+v", jobs.StatusOf(j).Conditions)
 			}
 			s.fence()
 			j = read(s, j)
 			s.checkRestarts(j, map[string]int{"all-worker-0": 0, "all-worker-1": 0, "all-worker-2": 3})
-			if n := statusOf(j).Restarts; n != 3 {
+			if n := jobs.StatusOf(j).Restarts; n != 3 {
 				t.Errorf("%d incidents, want 3", n)
 			}
 		})
@@ -253,9 +254,9 @@ func TestCollectiveCrash(t *testing.T) {
 	for _, scope := range []batch.RestartScope{batch.RestartReplica, batch.RestartJob} {
 		t.Run(string(scope), func(t *testing.T) {
 			s := newSpace(t)
-			j := trainingKinds["PyTorch"](s, "crash", role("worker", 8, obey))
+			j := trainingKinds["PyTorch"](s, "crash", role("worker", 8, gate.Obey))
 			runPolicyOf(j).RestartScope = scope
-			s.create(j)
+			s.Create(j)
 			awaitPhase(s, j, batch.JobRunning)
 			if scope == batch.RestartReplica {
 				for i := range 8 {
@@ -268,7 +269,7 @@ func TestCollectiveCrash(t *testing.T) {
 				s.awaitStarts(fmt.Sprintf("crash-worker-%d", i), 2)
 			}
 			j = awaitStatus(s, j, "all run again", func(now *batch.JobStatus) bool { return now.Incident != nil && now.Incident.RecoveryTime != nil })
-			if now := statusOf(j); now.BackoffCount != 1 || now.Restarts != 1 {
+			if now := jobs.StatusOf(j); now.BackoffCount != 1 || now.Restarts != 1 {
 				t.Errorf("%d incidents, %d charged, want 1", now.Restarts, now.BackoffCount)
 			}
 			s.awaitEvent("crash", batch.EventIncident, "Retry 1 of 3: crash-worker-")
@@ -301,16 +302,16 @@ func TestMaster(t *testing.T) {
 					if r == "chief" || r == "evaluator" {
 						n = 1
 					}
-					roles = append(roles, under(batch.TrainingRestartNever, role(r, n, obey)))
+					roles = append(roles, under(batch.TrainingRestartNever, role(r, n, gate.Obey)))
 				}
 				j := trainingKinds[c.kind](s, "job", roles...)
 				runPolicyOf(j).CleanUpPolicy = batch.CleanUpAll
-				s.create(j)
+				s.Create(j)
 				for i, other := range c.failing {
 					s.order("job-"+other, i) // the first one succeeds, the others fail
 				}
 				awaitStatus(s, j, "the others have ended", func(now *batch.JobStatus) bool {
-					return now.Aggregate.Succeeded == 1 && int(now.Aggregate.Failed) == len(c.failing)-1 && !ended(now)
+					return now.Aggregate.Succeeded == 1 && int(now.Aggregate.Failed) == len(c.failing)-1 && !jobs.Ended(now)
 				})
 				s.order("job-"+c.master, code)
 				want, reason := batch.JobSucceeded, batch.ReasonSuccessRule
@@ -319,8 +320,8 @@ func TestMaster(t *testing.T) {
 				}
 				j = awaitPhase(s, j, want)
 				checkEnd(t, j, reason, c.rule)
-				if !isTrue(j, batch.JobReplicaFailure) {
-					t.Errorf("condition ReplicaFailure: %+v", condition(j, batch.JobReplicaFailure))
+				if !jobs.IsTrue(j, batch.JobReplicaFailure) {
+					t.Errorf("condition ReplicaFailure: %+v", jobs.Condition(j, batch.JobReplicaFailure))
 				}
 				s.pods("job", "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
 			})
@@ -332,8 +333,8 @@ func TestMaster(t *testing.T) {
 // clean-up policy says, and those that had finished are kept.
 func TestDeadline(t *testing.T) {
 	s := newSpace(t)
-	j := s.newTensorFlow("late", role("chief", 1, obey), role("worker", 2, obey))
-	s.create(j)
+	j := s.newTensorFlow("late", role("chief", 1, gate.Obey), role("worker", 2, gate.Obey))
+	s.Create(j)
 	s.order("late-worker-1", 0)
 	awaitStatus(s, j, "one has finished, two run", func(now *batch.JobStatus) bool {
 		return now.Aggregate.Succeeded == 1 && now.Aggregate.Running == 2
@@ -343,7 +344,7 @@ func TestDeadline(t *testing.T) {
 	checkEnd(t, j, batch.ReasonDeadlineExceeded, "1s")
 	s.pods("late", "the one that had finished", func(p []*corev1.Pod) bool { return podNames(p) == "late-worker-1 " })
 	j = awaitStatus(s, j, "word of the deletion", func(now *batch.JobStatus) bool { return now.Aggregate.Deleted == 2 })
-	if replica(j, "late-worker-1").Phase != batch.ReplicaSucceeded || condition(j, batch.JobReplicaFailure).Status == "True" {
+	if jobs.Replica(j, "late-worker-1").Phase != batch.ReplicaSucceeded || jobs.Condition(j, batch.JobReplicaFailure).Status == "True" {
 		t.Errorf("%+v", j.Status)
 	}
 }
@@ -357,13 +358,13 @@ exec "$@"
 
 // newElastic makes an elastic job of some roles. The numbers of their replicas do not matter.
 func (s *space) newElastic(name string, least, most, expected int32, roles ...batch.ReplicaSpec) *batch.PyTorchTrainingJob {
-	s.t.Helper()
-	bin := s.file("bin")
+	s.Helper()
+	bin := s.File("bin")
 	if err := os.MkdirAll(bin, 0o755); err != nil {
-		s.t.Fatal(err)
+		s.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(bin, "torchrun"), []byte(standIn), 0o755); err != nil {
-		s.t.Fatal(err)
+		s.Fatal(err)
 	}
 	j := s.newPyTorch(name, roles...)
 	j.Spec.Elastic = &batch.ElasticConfig{Enabled: new(true), MinReplicas: &least, MaxReplicas: &most, ExpectedReplicas: &expected}
@@ -371,10 +372,10 @@ func (s *space) newElastic(name string, least, most, expected int32, roles ...ba
 	for i := range j.Spec.ReplicaSpecs {
 		c := &j.Spec.ReplicaSpecs[i].Template.Spec.Containers[0]
 		c.Command, c.Args = nil, c.Command
-		path := strings.Join([]string{gateDir + "/bin", os.Getenv("PATH")}, ":")
+		path := strings.Join([]string{gate.MountPath + "/bin", os.Getenv("PATH")}, ":")
 		c.Env = append(c.Env, corev1.EnvVar{Name: "PATH", Value: path})
 		for rank := range most {
-			s.fifo(fmt.Sprintf("%s-%s-%d", name, j.Spec.ReplicaSpecs[i].Type, rank))
+			s.Must(s.AddPipe(fmt.Sprintf("%s-%s-%d", name, j.Spec.ReplicaSpecs[i].Type, rank)))
 		}
 	}
 	return j

@@ -25,7 +25,7 @@ func TestVariables(t *testing.T) {
 	worker.Template.Spec.InitContainers = []corev1.Container{initial}
 	j := s.newJob("vars", worker, role("ps", 1, "exit 0"))
 	j.Spec.Service = &batch.ServiceOption{Ports: []corev1.ServicePort{{Name: "grpc", Port: 2222}}}
-	s.create(j)
+	s.Create(j)
 	s.awaitPhase("vars", batch.JobSucceeded)
 
 	for _, rank := range []string{"0", "1"} {
@@ -55,7 +55,7 @@ func TestBadReferences(t *testing.T) {
 	} {
 		j := s.newJob("bad", role("worker", 2, "echo "+c.reference))
 		j.Spec.Service = c.service
-		if err := s.client.Create(t.Context(), j); err == nil || !strings.Contains(err.Error(), c.reference) {
+		if err := s.Client.Create(t.Context(), j); err == nil || !strings.Contains(err.Error(), c.reference) {
 			t.Errorf("a job with %s: %v", c.reference, err)
 		}
 	}

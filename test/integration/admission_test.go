@@ -22,7 +22,6 @@ import (
 	"tensorstack.dev/batch/internal/kinds/kindtest"
 	"tensorstack.dev/batch/internal/testing/golden"
 	"tensorstack.dev/batch/internal/testing/refusal"
-	"tensorstack.dev/batch/internal/testing/testenv"
 )
 
 const (
@@ -33,12 +32,9 @@ const (
 
 // What a cluster without webhooks says to jobs: the CRD refuses what CEL can tell.
 func TestAdmission(t *testing.T) {
-	t.Parallel()
-	env := testenv.Start(t, testenv.Options{})
-	client, err := dynamic.NewForConfig(env.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := newWorld(t)
+	client, err := dynamic.NewForConfig(w.Env.Config)
+	w.Must(err)
 	s := server{client}
 
 	t.Run("bad", func(t *testing.T) {

@@ -5,13 +5,14 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/internal/testing/require"
 	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/test/kit/namespace"
+	"tensorstack.dev/batch/test/kit/plane"
 )
 
 // script is a job whose pods run a shell script. ATTEMPT counts the pods of a replica from 0.
@@ -42,17 +43,10 @@ spec:
 // TestCLIOnACluster covers what needs pods that run.
 func TestCLIOnACluster(t *testing.T) {
 	t.Parallel()
-	env := testenv.StartCluster(t, testenv.Options{Args: map[string][]string{local.Operator: {"--restart-backoff=100ms"}}})
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, batch.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+	if err := local.CheckPodSupport(); err != nil {
+		require.Missing(t, err.Error())
 	}
-	c, err := client.New(env.Config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := plane.Start(t, testenv.Options{Components: local.AllComponents(), Args: map[string][]string{local.Operator: {"--restart-backoff=100ms"}}})
 	for name, test := range map[string]func(*world){
 		"the last lines of failed replicas": testLastLines,
 		"logs":                              testLogs,
@@ -62,7 +56,7 @@ func TestCLIOnACluster(t *testing.T) {
 		"training jobs":                     testTrainingPods,
 	} {
 		t.Run(name, func(t *testing.T) {
-			test(&world{T: t, plane: &plane{env: env, client: c}, ns: "default"})
+			test(&world{&namespace.Test{T: t, Plane: p, Namespace: metav1.NamespaceDefault}})
 		})
 	}
 }
@@ -151,8 +145,8 @@ func testLogsOutage(w *world) {
 	w.start(script("counts", 2, 0, fmt.Sprintf("for i in $(seq %d); do echo line $i; sleep 0.1; done", lines)), "run", "-f", "-", "-d").ends(0)
 	logs := w.start("", "logs", "-f", "counts")
 	logs.awaitOutput("worker-1 | line 5\n")
-	w.must(w.env.Kill(local.APIServer))
-	w.must(w.env.AwaitReady(w.Context()))
+	w.Must(w.Env.Kill(local.APIServer))
+	w.Must(w.Env.AwaitReady(w.Context()))
 	out, _ := logs.ends(0)
 	for _, worker := range []string{"worker-0 | ", "worker-1 | "} {
 		var got, want []string
@@ -191,7 +185,7 @@ func testTrainingPods(w *world) {
 	w.start(besides, "run", "-f", "-", "-d").ends(0)
 	w.awaitPyTorch("trains", batch.JobRunning, 2)
 	want := "master-0 | rank 0 of 2 by trains-master-0\nworker-0 | rank 1 of 2 by trains-master-0\n"
-	w.await("logs shows what the main containers wrote", func() error {
+	w.Await("logs shows what the main containers wrote", func() error {
 		if got := w.t9k("logs", "ptj/trains"); got != want {
 			return fmt.Errorf("it shows %q", got)
 		}
@@ -202,7 +196,7 @@ func testTrainingPods(w *world) {
 	}
 	w.contains("exec in the other container", w.t9k("exec", "trains", "-c", "side", "--", "hostname"), "trains-master-0\n")
 	w.contains("debug", w.t9k("debug", "on", "trains"), "pytorchtrainingjob/trains is going into debug mode\n")
-	w.await("the pods idle", func() error {
+	w.Await("the pods idle", func() error {
 		j := w.pytorch("trains")
 		if j.Status.RunMode != batch.RunDebug {
 			return fmt.Errorf("the run mode is %s", j.Status.RunMode)
@@ -228,6 +222,11 @@ func testExec(w *world) {
 	shell := w.startOn(terminal, "exec", "idles", "--", "sh")
 	terminal.write("stty size; echo $((40 + 2)); exit 7\n")
 	shell.ends(7)
-	w.contains("exec on a terminal", terminal.output.String(), "30 70", "42")
+	w.Await("the terminal shows what exec printed", func() error {
+		if text := terminal.output.String(); !strings.Contains(text, "30 70") || !strings.Contains(text, "42") {
+			return fmt.Errorf("it shows %q", text)
+		}
+		return nil
+	})
 	w.t9k("delete", "idles")
 }

@@ -11,15 +11,17 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/kubelet"
 )
 
 // Whatever stands in images, commands, messages and events: a terminal never gets to obey it.
 func TestCLIPassesNoControlSequenceOn(t *testing.T) {
 	const evil = "evil \x1b[2J\u009b31m\x07"
 	w := newWorld(t)
-	job := newJob("job", role("w", 2, commandRun, evil))
+	job := jobs.New("job", jobs.Role("w", 2, kubelet.Run, evil))
 	job.Annotations = map[string]string{"note": evil}
-	w.create(job)
+	w.Create(job)
 	status := func(name string, phase batch.JobPhase, ended batch.JobConditionType) {
 		j := w.job(name)
 		j.Status.JobStatus = batch.JobStatus{Phase: phase, Tasks: []batch.Tasks{{Type: "w" + evil, Replicas: []batch.ReplicaStatus{
@@ -31,18 +33,18 @@ func TestCLIPassesNoControlSequenceOn(t *testing.T) {
 		if ended != "" {
 			j.Status.Conditions[1].Type, j.Status.Conditions[1].Status = ended, metav1.ConditionTrue
 		}
-		w.must(w.client.Status().Update(t.Context(), j))
+		w.Must(w.Client.Status().Update(t.Context(), j))
 	}
 	status("job", batch.JobPending, "")
-	w.create(newJob("ended", role("w", 2, commandRun)))
+	w.Create(jobs.New("ended", jobs.Role("w", 2, kubelet.Run)))
 	status("ended", batch.JobFailed, batch.JobFailedCondition)
-	w.create(&corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "event"}, Type: evil, Reason: evil, Message: evil,
-		InvolvedObject: corev1.ObjectReference{Kind: "GenericJob", Namespace: w.ns, Name: "job", UID: w.job("job").UID}})
+	w.Create(&corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "event"}, Type: evil, Reason: evil, Message: evil,
+		InvolvedObject: corev1.ObjectReference{Kind: "GenericJob", Namespace: w.Namespace, Name: "job", UID: w.job("job").UID}})
 	queue := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{GenerateName: "evil-"}, Spec: scheduling.QueueSpec{ResourceShapeProfile: "none"}}
-	w.must(w.client.Create(t.Context(), queue))
-	t.Cleanup(func() { _ = w.client.Delete(t.Context(), queue) }) // the world's API server goes with the test
+	w.Must(w.Client.Create(t.Context(), queue))
+	t.Cleanup(func() { _ = w.Client.Delete(t.Context(), queue) }) // the world's API server goes with the test
 	queue.Status.Conditions = []scheduling.QueueCondition{{Type: scheduling.QueueShapeKnown, Status: metav1.ConditionFalse, Reason: "Evil", Message: evil, LastTransitionTime: metav1.Now()}}
-	if err := w.client.Status().Update(t.Context(), queue, &client.SubResourceUpdateOptions{}); err != nil {
+	if err := w.Client.Status().Update(t.Context(), queue, &client.SubResourceUpdateOptions{}); err != nil {
 		t.Logf("the queue's message: %v", err)
 	}
 
@@ -56,7 +58,7 @@ func TestCLIPassesNoControlSequenceOn(t *testing.T) {
 	} {
 		args := strings.Split(line, " ")
 		tried[args[0]] = true
-		call := w.start(manifest("name: ended, annotations: {a: \"\\e[2J\"}", 2, 0, commandRun), args...)
+		call := w.start(manifest("name: ended, annotations: {a: \"\\e[2J\"}", 2, 0, kubelet.Run), args...)
 		<-call.code
 		out := call.out.String() + call.err.String()
 		if strings.ContainsAny(out, "\x1b\u009b\x07") {

@@ -14,7 +14,7 @@ import (
 
 // Which cluster t9k uses: the kubeconfig's where there is one, else the embedded one that runs, and that of --local always.
 func TestCLILocal(t *testing.T) {
-	w := newWorld(t)
+	w := newSerialWorld(t)
 	state := t.TempDir() // the test's name is short since the paths of sockets have their limit
 	t.Setenv("XDG_STATE_HOME", state)
 	t.Setenv("HOME", state)
@@ -29,13 +29,13 @@ func TestCLILocal(t *testing.T) {
 	if out, code := get(); code != 1 || !strings.Contains(out, "no embedded cluster runs") {
 		t.Errorf("without any cluster: exit code %d\n%s", code, out)
 	}
-	kubeconfig, err := os.ReadFile(w.env.Kubeconfig)
-	w.must(err)
+	kubeconfig, err := os.ReadFile(w.Env.Kubeconfig)
+	w.Must(err)
 	for _, name := range []string{local.DefaultName, "lab"} {
 		dir, err := local.NamedDir(name)
-		w.must(err)
-		w.must(os.MkdirAll(filepath.Dir(dir.Kubeconfig()), 0o700))
-		w.must(os.WriteFile(dir.Kubeconfig(), kubeconfig, 0o600))
+		w.Must(err)
+		w.Must(os.MkdirAll(filepath.Dir(dir.Kubeconfig()), 0o700))
+		w.Must(os.WriteFile(dir.Kubeconfig(), kubeconfig, 0o600))
 	}
 	if out, code := get(); code != 0 || strings.Count(out, `No kubeconfig is set up: using the embedded cluster "default".`) != 1 {
 		t.Errorf("with an embedded cluster: exit code %d\n%s", code, out)
@@ -49,7 +49,7 @@ func TestCLILocal(t *testing.T) {
 
 	// One that does not answer, but is named, counts.
 	dead := filepath.Join(state, "dead")
-	w.must(os.WriteFile(dead, []byte(strings.ReplaceAll(string(kubeconfig), strings.TrimPrefix(w.env.Config.Host, "https://"), "127.0.0.1:1")), 0o600))
+	w.Must(os.WriteFile(dead, []byte(strings.ReplaceAll(string(kubeconfig), strings.TrimPrefix(w.Env.Config.Host, "https://"), "127.0.0.1:1")), 0o600))
 	t.Setenv("KUBECONFIG", dead)
 	if out, code := get(); code != 1 || !strings.Contains(out, "the cluster does not answer") || !strings.Contains(out, "127.0.0.1:1") {
 		t.Errorf("with a kubeconfig of a dead cluster: exit code %d\n%s", code, out)

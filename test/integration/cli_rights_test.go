@@ -8,21 +8,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/kubelet"
 )
 
 // Whoever lacks a right on one kind of job sees the others, and is told what is missing.
 func TestCLIShowsWhatTheUserMaySee(t *testing.T) {
 	w := newWorld(t)
-	startOperator(t, w.env.Kubeconfig)
-	w.create(newJob("seen", role("w", 1, commandRun)))
+	startOperator(t, w.Env.Kubeconfig)
+	w.Create(jobs.New("seen", jobs.Role("w", 1, kubelet.Run)))
 	rights := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "some"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{"batch.tensorstack.dev"}, Resources: []string{"genericjobs", "tensorflowtrainingjobs"}, Verbs: []string{"get", "list"}},
 	}}
-	w.create(rights)
-	w.create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "some"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "some"},
+	w.Create(rights)
+	w.Create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "some"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "some"},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "alice"}}})
 	w.awaitPhase("seen", batch.JobRunning)
-	w.await("alice has her rights", func() error {
+	w.Await("alice has her rights", func() error {
 		if call := w.start("", "get", "--as=alice", "gj/seen"); <-call.code != 0 {
 			return errors.New(call.err.String())
 		}

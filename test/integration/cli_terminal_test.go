@@ -13,13 +13,16 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/cli"
+	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/kubelet"
+	"tensorstack.dev/batch/test/kit/program"
 )
 
 // terminal is a pseudo-terminal: what programs write to its inner end is kept.
 type terminal struct {
 	*testing.T
 	outer, inner *os.File
-	output       logBuffer
+	output       program.Log
 }
 
 func newTerminal(t *testing.T, width, height uint16) *terminal {
@@ -65,7 +68,7 @@ func (w *world) startOn(t *terminal, args ...string) *called {
 	ctx, cancel := context.WithCancel(w.Context())
 	w.Cleanup(cancel)
 	c := &called{world: w, args: args, interrupt: cancel, code: make(chan int, 1)}
-	line := append([]string{"t9k", "--kubeconfig", w.env.Kubeconfig, "-n", w.ns}, args...)
+	line := append([]string{"t9k", "--kubeconfig", w.Env.Kubeconfig, "-n", w.Namespace}, args...)
 	go func() {
 		c.code <- cli.Main(ctx, line, genericiooptions.IOStreams{In: t.inner, Out: t.inner, ErrOut: t.inner})
 	}()
@@ -74,7 +77,7 @@ func (w *world) startOn(t *terminal, args ...string) *called {
 
 func (t *terminal) await(w *world, text string) {
 	t.Helper()
-	w.await(fmt.Sprintf("the terminal shows %q", text), func() error {
+	w.Await(fmt.Sprintf("the terminal shows %q", text), func() error {
 		if all := t.output.String(); !strings.Contains(all, text) {
 			return fmt.Errorf("it shows %q", all)
 		}
@@ -85,9 +88,9 @@ func (t *terminal) await(w *world, text string) {
 func TestCLIDrawsOnATerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	t.Setenv("NO_COLOR", "")
-	w := newWorld(t)
-	startOperator(t, w.env.Kubeconfig)
-	w.create(newJob("job", role("w", 2, commandRun)))
+	w := newSerialWorld(t)
+	startOperator(t, w.Env.Kubeconfig)
+	w.Create(jobs.New("job", jobs.Role("w", 2, kubelet.Run)))
 	w.awaitPhase("job", batch.JobRunning)
 
 	term := newTerminal(t, 60, 12)
@@ -95,7 +98,7 @@ func TestCLIDrawsOnATerminal(t *testing.T) {
 	term.await(w, "\x1b[32mRunning\x1b[0m")
 	term.await(w, "w-1 ")
 	// The pods' ages come by a watch of their own.
-	w.await("ages are shown", func() error {
+	w.Await("ages are shown", func() error {
 		lines := strings.Split(term.output.String(), "\n")
 		for _, l := range lines {
 			if strings.HasPrefix(l, "\x1b[Gw-0") && strings.Contains(l, "s\x1b[K") {

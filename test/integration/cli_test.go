@@ -18,14 +18,18 @@ import (
 	"tensorstack.dev/batch/internal/cli"
 	"tensorstack.dev/batch/internal/kinds"
 	"tensorstack.dev/batch/internal/local"
-	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/test/kit/apiproxy"
+	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/kubelet"
+	"tensorstack.dev/batch/test/kit/namespace"
+	"tensorstack.dev/batch/test/kit/program"
 )
 
 // called is a call of t9k that may still go on.
 type called struct {
 	*world
 	args     []string
-	out, err logBuffer
+	out, err program.Log
 	// interrupt is what Ctrl-C does to it.
 	interrupt context.CancelFunc
 	// code holds the exit code once it has ended.
@@ -35,7 +39,7 @@ type called struct {
 // start calls t9k with standard input and arguments, in the world's namespace.
 func (w *world) start(stdin string, args ...string) *called {
 	w.Helper()
-	return w.startVia(w.env.Kubeconfig, stdin, args...)
+	return w.startVia(w.Env.Kubeconfig, stdin, args...)
 }
 
 func (w *world) startVia(kubeconfig, stdin string, args ...string) *called {
@@ -44,7 +48,7 @@ func (w *world) startVia(kubeconfig, stdin string, args ...string) *called {
 	w.Cleanup(cancel)
 	c := &called{world: w, args: args, interrupt: cancel, code: make(chan int, 1)}
 	// The program's own flags come first: what follows -- is not for it.
-	line := append([]string{"t9k", "--kubeconfig", kubeconfig, "-n", w.ns}, args...)
+	line := append([]string{"t9k", "--kubeconfig", kubeconfig, "-n", w.Namespace}, args...)
 	go func() {
 		c.code <- cli.Main(ctx, line, genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &c.out, ErrOut: &c.err})
 	}()
@@ -54,7 +58,7 @@ func (w *world) startVia(kubeconfig, stdin string, args ...string) *called {
 // awaitOutput waits until the call has written some text.
 func (c *called) awaitOutput(text string) {
 	c.Helper()
-	c.await(fmt.Sprintf("t9k %s writes %q", strings.Join(c.args, " "), text), func() error {
+	c.Await(fmt.Sprintf("t9k %s writes %q", strings.Join(c.args, " "), text), func() error {
 		if all := c.out.String() + c.err.String(); !strings.Contains(all, text) {
 			return fmt.Errorf("it has written:\n%s", all)
 		}
@@ -66,7 +70,7 @@ func (c *called) awaitOutput(text string) {
 func (c *called) ends(code int) (out, errOut string) {
 	c.Helper()
 	var got int
-	c.await("t9k "+strings.Join(c.args, " ")+" ends", func() error {
+	c.Await("t9k "+strings.Join(c.args, " ")+" ends", func() error {
 		select {
 		case got = <-c.code:
 			return nil
@@ -134,18 +138,18 @@ data: {rate: "%s"}
 
 func TestCLIRunFollowsAJobToItsEnd(t *testing.T) {
 	w := newWorld(t)
-	startOperator(t, w.env.Kubeconfig)
-	text := fmt.Sprintf(settings, "1") + manifest("name: good", 5, 0, commandExit, "0")
+	startOperator(t, w.Env.Kubeconfig)
+	text := fmt.Sprintf(settings, "1") + manifest("name: good", 5, 0, kubelet.Exit, "0")
 
 	out, _ := w.start(text, "run", "-f", "-").ends(0)
-	w.contains("run", out, "configmap/settings created\ngenericjob/good created\n", "Following genericjob/good in namespace "+w.ns,
+	w.contains("run", out, "configmap/settings created\ngenericjob/good created\n", "Following genericjob/good in namespace "+w.Namespace,
 		"genericjob/good Succeeded in ", ", 0 restarts\n")
 
 	out, errOut := w.start(text, "run", "-f", "-").ends(0)
 	w.contains("a second run", out, "configmap/settings unchanged\ngenericjob/good unchanged\n", "genericjob/good Succeeded in ")
 	w.contains("a second run", errOut, "genericjob/good has ended before and never runs again")
 
-	out, _ = w.start(manifest("generateName: named-", 1, 0, commandExit, "0"), "run", "-f", "-", "--detach", "-o", "name").ends(0)
+	out, _ = w.start(manifest("generateName: named-", 1, 0, kubelet.Exit, "0"), "run", "-f", "-", "--detach", "-o", "name").ends(0)
 	name := strings.TrimSpace(strings.TrimPrefix(out, "genericjob/"))
 	if !strings.HasPrefix(name, "named-") || len(name) == len("named-") {
 		t.Fatalf("run -o name wrote %q", out)
@@ -155,38 +159,38 @@ func TestCLIRunFollowsAJobToItsEnd(t *testing.T) {
 
 func TestCLIRunTellsOfRestartsAndFailure(t *testing.T) {
 	w := newWorld(t)
-	startOperator(t, w.env.Kubeconfig)
+	startOperator(t, w.Env.Kubeconfig)
 	file := filepath.Join(t.TempDir(), "job.yaml")
-	text := manifest("name: good", 1, 0, commandExit, "0") + "---" + manifest("name: bad", 2, 1, commandExit, "3")
+	text := manifest("name: good", 1, 0, kubelet.Exit, "0") + "---" + manifest("name: bad", 2, 1, kubelet.Exit, "3")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out, _ := w.start("", "run", "-f", file).ends(1)
 	// A restart may come before run observes the replica; the summary has it in any case.
 	w.contains("run", out, ", 1 restart\n", "Failed: exit code 3", "genericjob/good Succeeded", "genericjob/bad Failed in ",
-		"Replica bad-worker-", "has failed with exit code 3", " failed: exit code 3\n", "t9k logs genericjob/bad -n "+w.ns)
+		"Replica bad-worker-", "has failed with exit code 3", " failed: exit code 3\n", "t9k logs genericjob/bad -n "+w.Namespace)
 }
 
 func TestCLIRunRefusesBeforeItChangesAnything(t *testing.T) {
 	w := newWorld(t)
-	startOperator(t, w.env.Kubeconfig)
-	bad := fmt.Sprintf(settings, "1") + strings.ReplaceAll(manifest("name: bad", 1, 0, commandRun), "replicas:", "replica:")
+	startOperator(t, w.Env.Kubeconfig)
+	bad := fmt.Sprintf(settings, "1") + strings.ReplaceAll(manifest("name: bad", 1, 0, kubelet.Run), "replicas:", "replica:")
 	_, errOut := w.start(bad, "run", "-f", "-").ends(1)
 	w.contains("run of a bad manifest", errOut, `: spec.replicaSpecs[0].replica: unknown field; did you mean "replicas"?`, "nothing was applied")
-	if err := gone(w.get("settings", &corev1.ConfigMap{})); err != nil {
+	if err := namespace.Gone(w.Get("settings", &corev1.ConfigMap{})); err != nil {
 		t.Errorf("the ConfigMap beside the bad job: %v", err)
 	}
 
-	w.start(fmt.Sprintf(settings, "1")+manifest("name: job", 1, 0, commandRun), "run", "-f", "-", "-d").ends(0)
-	_, errOut = w.start(fmt.Sprintf(settings, "2")+manifest("name: job", 2, 0, commandRun), "run", "-f", "-", "-d").ends(1)
+	w.start(fmt.Sprintf(settings, "1")+manifest("name: job", 1, 0, kubelet.Run), "run", "-f", "-", "-d").ends(0)
+	_, errOut = w.start(fmt.Sprintf(settings, "2")+manifest("name: job", 2, 0, kubelet.Run), "run", "-f", "-", "-d").ends(1)
 	w.contains("run of a forbidden change", errOut, "applying genericjob/job", "create a new job")
 	kept := &corev1.ConfigMap{}
-	w.must(w.get("settings", kept))
+	w.Must(w.Get("settings", kept))
 	if kept.Data["rate"] != "1" {
 		t.Errorf("the ConfigMap beside the refused change has rate %s", kept.Data["rate"])
 	}
 	// What may change on a live job does.
-	out, _ := w.start(fmt.Sprintf(settings, "2")+manifest("name: job", 1, 5, commandRun), "run", "-f", "-", "-d").ends(0)
+	out, _ := w.start(fmt.Sprintf(settings, "2")+manifest("name: job", 1, 5, kubelet.Run), "run", "-f", "-", "-d").ends(0)
 	w.contains("run of a change", out, "configmap/settings configured\ngenericjob/job configured\n")
 	if limit := w.job("job").Spec.ReplicaSpecs[0].RestartPolicy.Limit; *limit != 5 {
 		t.Errorf("the restart limit is %d", *limit)
@@ -195,15 +199,15 @@ func TestCLIRunRefusesBeforeItChangesAnything(t *testing.T) {
 
 func TestCLIDetachAndComeBack(t *testing.T) {
 	w := newWorld(t)
-	startOperator(t, w.env.Kubeconfig)
-	run := w.start(manifest("name: job", 2, 0, commandRun), "run", "-f", "-")
+	startOperator(t, w.Env.Kubeconfig)
+	run := w.start(manifest("name: job", 2, 0, kubelet.Run), "run", "-f", "-")
 	run.awaitOutput("genericjob/job  Running")
 	run.interrupt()
 	out, _ := run.ends(130)
-	w.contains("detaching", out, "Stopped following; genericjob/job continues.", "t9k get genericjob/job --watch -n "+w.ns)
+	w.contains("detaching", out, "Stopped following; genericjob/job continues.", "t9k get genericjob/job --watch -n "+w.Namespace)
 
-	p := startProxy(t, w.env.Config)
-	watch := w.startVia(p.kubeconfig, "", "get", "job", "--watch")
+	p := apiproxy.Start(t, w.Env.Config)
+	watch := w.startVia(p.Kubeconfig, "", "get", "job", "--watch")
 	watch.awaitOutput("genericjob/job  Running")
 	w.finish("job-worker-0", 0)
 	watch.awaitOutput("worker-0")
@@ -211,20 +215,20 @@ func TestCLIDetachAndComeBack(t *testing.T) {
 	out, _ = watch.ends(0)
 	w.contains("get --watch", out, "genericjob/job  Succeeded", "genericjob/job Succeeded in")
 	// One request for each kind to find the job, a list and a watch to follow it: nothing asks again and again.
-	if n := len(p.seen("GET", "")); n > len(kinds.All)+2 {
-		t.Errorf("%d requests to follow a job: %v", n, p.seen("GET", ""))
+	if n := len(p.Seen("GET", "")); n > len(kinds.All)+2 {
+		t.Errorf("%d requests to follow a job: %v", n, p.Seen("GET", ""))
 	}
 }
 
 func TestCLIFollowsThroughAnOutage(t *testing.T) {
 	w := newWorld(t)
-	startOperator(t, w.env.Kubeconfig)
-	run := w.start(manifest("name: job", 1, 0, commandRun), "run", "-f", "-")
+	startOperator(t, w.Env.Kubeconfig)
+	run := w.start(manifest("name: job", 1, 0, kubelet.Run), "run", "-f", "-")
 	run.awaitOutput("genericjob/job  Running")
-	w.must(w.env.StopComponent(local.APIServer))
+	w.Must(w.Env.StopComponent(local.APIServer))
 	run.awaitOutput("the API server does not answer; trying again: ")
-	w.must(w.env.StartComponent(local.APIServer))
-	w.must(w.env.AwaitReady(t.Context()))
+	w.Must(w.Env.StartComponent(local.APIServer))
+	w.Must(w.Env.AwaitReady(t.Context()))
 	run.awaitOutput("the API server answers again")
 	w.finish("job-worker-0", 0)
 	run.ends(0)
@@ -232,8 +236,8 @@ func TestCLIFollowsThroughAnOutage(t *testing.T) {
 
 func TestCLISteers(t *testing.T) {
 	w := newWorld(t)
-	startOperator(t, w.env.Kubeconfig)
-	w.create(newJob("job", role("w", 2, commandRun)))
+	startOperator(t, w.Env.Kubeconfig)
+	w.Create(jobs.New("job", jobs.Role("w", 2, kubelet.Run)))
 	w.awaitPhase("job", batch.JobRunning)
 
 	w.contains("pause", w.t9k("pause", "gj/job"), "genericjob/job is pausing\n")
@@ -248,7 +252,7 @@ func TestCLISteers(t *testing.T) {
 		t.Errorf("the run mode is %s", debugged.Status.RunMode)
 	}
 	w.contains("debug off", w.t9k("debug", "off", "job", "-o", "yaml"), "kind: GenericJob\n", "enabled: false\n")
-	w.await("the job runs as it is", func() error {
+	w.Await("the job runs as it is", func() error {
 		if mode := w.job("job").Status.RunMode; mode == batch.RunDebug {
 			return fmt.Errorf("the run mode is %s", mode)
 		}
@@ -268,12 +272,12 @@ func TestCLISteers(t *testing.T) {
 
 func TestCLIGetsAndDescribes(t *testing.T) {
 	w := newWorld(t)
-	w.contains("get without jobs", w.start("", "get").said(), fmt.Sprintf("No jobs in namespace %q.", w.ns))
-	startOperator(t, w.env.Kubeconfig)
-	w.create(newJob("runs", role("w", 2, commandRun)))
-	w.create(newJob("waits", role("w", 1, commandWait)))
+	w.contains("get without jobs", w.start("", "get").said(), fmt.Sprintf("No jobs in namespace %q.", w.Namespace))
+	startOperator(t, w.Env.Kubeconfig)
+	w.Create(jobs.New("runs", jobs.Role("w", 2, kubelet.Run)))
+	w.Create(jobs.New("waits", jobs.Role("w", 1, kubelet.Wait)))
 	w.awaitPhase("runs", batch.JobRunning)
-	w.await("the operator has seen the job", func() error {
+	w.Await("the operator has seen the job", func() error {
 		if w.job("waits").Status.Phase != batch.JobPending {
 			return fmt.Errorf("it is %q", w.job("waits").Status.Phase)
 		}
@@ -287,7 +291,7 @@ func TestCLIGetsAndDescribes(t *testing.T) {
 		}
 	}
 	w.contains("get -o wide", w.t9k("get", "-o", "wide", "runs"), "QUEUE", "START", "WAITED", "RAN")
-	w.contains("get -A", w.t9k("get", "-A"), "NAMESPACE", w.ns)
+	w.contains("get -A", w.t9k("get", "-A"), "NAMESPACE", w.Namespace)
 	if got := w.t9k("get", "-o", "name"); got != "genericjob/runs\ngenericjob/waits\n" {
 		t.Errorf("get -o name: %q", got)
 	}
@@ -299,7 +303,7 @@ func TestCLIGetsAndDescribes(t *testing.T) {
 		t.Errorf("get -o json: %v, %s of %d", err, list.Kind, len(list.Items))
 	}
 	w.contains("get -o yaml", w.t9k("get", "genericjobs/runs", "-o", "yaml"), "kind: GenericJob\n", "phase: Running\n")
-	w.contains("a wrong name", w.fails("get", "rums"), fmt.Sprintf(`no job "rums" in namespace %q; did you mean runs?`, w.ns))
+	w.contains("a wrong name", w.fails("get", "rums"), fmt.Sprintf(`no job "rums" in namespace %q; did you mean runs?`, w.Namespace))
 	w.contains("a wrong kind", w.fails("get", "tfjob/runs"), `"tfjob" is not a kind of job; there are: genericjob`)
 
 	w.contains("describe", w.t9k("describe", "waits"), "Name: ", "waits", "Phase: ", "Pending", "Why: ", "0 of 1 replicas run.",
@@ -318,18 +322,18 @@ func (c *called) said() string {
 
 func TestCLIDeleteWaitsForTheEndOfThePods(t *testing.T) {
 	w := newWorld(t)
-	startOperator(t, w.env.Kubeconfig)
-	w.create(newJob("held", role("w", 1, commandRun)))
-	w.create(newJob("other", role("w", 1, commandRun)))
+	startOperator(t, w.Env.Kubeconfig)
+	w.Create(jobs.New("held", jobs.Role("w", 1, kubelet.Run)))
+	w.Create(jobs.New("other", jobs.Role("w", 1, kubelet.Run)))
 	w.awaitPhase("held", batch.JobRunning)
 	pod := &corev1.Pod{}
-	w.must(w.get("held-w-0", pod))
+	w.Must(w.Get("held-w-0", pod))
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["test.tensorstack.dev/hold"]}}`))
-	w.must(w.client.Patch(t.Context(), pod, patch))
+	w.Must(w.Client.Patch(t.Context(), pod, patch))
 
 	deletion := w.start("", "delete", "held")
-	w.await("the pod is being deleted", func() error {
-		if err := w.get("held-w-0", pod); err != nil || pod.DeletionTimestamp == nil {
+	w.Await("the pod is being deleted", func() error {
+		if err := w.Get("held-w-0", pod); err != nil || pod.DeletionTimestamp == nil {
 			return fmt.Errorf("it is not: %w", err)
 		}
 		return nil
@@ -339,30 +343,32 @@ func TestCLIDeleteWaitsForTheEndOfThePods(t *testing.T) {
 		t.Fatalf("delete ended with %d while a pod was left", code)
 	default:
 	}
-	w.must(w.client.Patch(t.Context(), pod, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
+	w.Must(w.Client.Patch(t.Context(), pod, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
 	out, _ := deletion.ends(0)
 	w.contains("delete", out, "genericjob/held is deleted\n")
-	if err := gone(w.get("held-w-0", &corev1.Pod{})); err != nil {
+	if err := namespace.Gone(w.Get("held-w-0", &corev1.Pod{})); err != nil {
 		t.Errorf("after delete, the pod: %v", err)
 	}
 	w.contains("delete --wait=false", w.t9k("delete", "other", "--wait=false"), "genericjob/other is being deleted\n")
 	w.contains("delete of nothing", w.fails("delete", "held"), `no job "held"`)
 }
 
-func TestCLIWithoutOperatorOrKinds(t *testing.T) {
+func TestCLIWithoutOperator(t *testing.T) {
 	w := newWorld(t)
-	run := w.start(manifest("name: job", 1, 0, commandRun), "run", "-f", "-")
+	run := w.start(manifest("name: job", 1, 0, kubelet.Run), "run", "-f", "-")
 	run.awaitOutput("no operator has taken the job up yet")
-	w.must(w.client.Delete(t.Context(), &batch.GenericJob{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "job"}}))
+	w.Must(w.Client.Delete(t.Context(), &batch.GenericJob{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "job"}}))
 	out, _ := run.ends(1)
 	w.contains("run of a job that is deleted", out, "genericjob/job was deleted before it ended")
+}
 
-	bare := testenv.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer}})
+// checkCLIWithoutKinds is for a cluster on which nothing is installed.
+func (w *world) checkCLIWithoutKinds() {
+	w.Helper()
 	for _, args := range [][]string{{"get"}, {"describe", "job"}, {"run", "-f", "-"}} {
-		_, errOut := w.startVia(bare.Kubeconfig, manifest("name: job", 1, 0, commandRun), append([]string{"-n", "default"}, args...)...).ends(1)
+		_, errOut := w.start(manifest("name: job", 1, 0, kubelet.Run), append([]string{"-n", "default"}, args...)...).ends(1)
 		w.contains(strings.Join(args, " ")+" in a cluster without the kinds", errOut, "not installed", "kubectl apply --server-side -k config/default")
 	}
-	bare.Stop()
-	_, errOut := w.startVia(bare.Kubeconfig, "", "get").ends(1)
+	_, errOut := w.startVia(filepath.Join(w.TempDir(), "none"), "", "get").ends(1)
 	w.contains("get with a kubeconfig that is gone", errOut, "kubeconfig")
 }

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/test/kit/apiproxy"
+	"tensorstack.dev/batch/test/kit/kubelet"
+	"tensorstack.dev/batch/test/kit/namespace"
 )
 
 // elasticManifest is a PyTorchTrainingJob of 2 to 4 replicas that run until a test ends them.
@@ -49,22 +51,6 @@ spec:
           containers: [{name: tensorflow, image: none, command: [run]}]
 `
 
-// newTrainingWorld is a world whose training jobs go with it, so that the next test's operator does not find them.
-func newTrainingWorld(t *testing.T) *world {
-	t.Helper()
-	w := newWorld(t)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		for _, kind := range []client.Object{&batch.PyTorchTrainingJob{}, &batch.TensorFlowTrainingJob{}} {
-			if err := w.client.DeleteAllOf(ctx, kind, client.InNamespace(w.ns)); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	return w
-}
-
 // apply creates the jobs of a manifest by t9k.
 func (w *world) apply(text string) {
 	w.Helper()
@@ -75,7 +61,7 @@ func (w *world) apply(text string) {
 func (w *world) pytorch(name string) *batch.PyTorchTrainingJob {
 	w.Helper()
 	j := &batch.PyTorchTrainingJob{}
-	w.must(w.get(name, j))
+	w.Must(w.Get(name, j))
 	return j
 }
 
@@ -83,8 +69,8 @@ func (w *world) pytorch(name string) *batch.PyTorchTrainingJob {
 func (w *world) awaitPyTorch(name string, phase batch.JobPhase, running int32) *batch.PyTorchTrainingJob {
 	w.Helper()
 	j := &batch.PyTorchTrainingJob{}
-	w.await(fmt.Sprintf("%s is %s with %d replicas that run", name, phase, running), func() error {
-		return errors.Join(w.get(name, j), inPhase(&j.Status.JobStatus, phase, running))
+	w.Await(fmt.Sprintf("%s is %s with %d replicas that run", name, phase, running), func() error {
+		return errors.Join(w.Get(name, j), inPhase(&j.Status.JobStatus, phase, running))
 	})
 	return j
 }
@@ -97,8 +83,8 @@ func inPhase(s *batch.JobStatus, phase batch.JobPhase, running int32) error {
 }
 
 func TestCLIScales(t *testing.T) {
-	w := newTrainingWorld(t)
-	startOperator(t, w.env.Kubeconfig)
+	w := newWorld(t)
+	startOperator(t, w.Env.Kubeconfig)
 	w.apply(fmt.Sprintf(elasticManifest, "job"))
 	w.awaitPyTorch("job", batch.JobRunning, 2)
 	before := w.pods()
@@ -116,7 +102,7 @@ func TestCLIScales(t *testing.T) {
 		t.Errorf("scale to 3: %q", got)
 	}
 	w.awaitPyTorch("job", batch.JobRunning, 3)
-	w.await("worker-3 is gone", func() error { return gone(w.get("job-worker-3", &corev1.Pod{})) })
+	w.Await("worker-3 is gone", func() error { return namespace.Gone(w.Get("job-worker-3", &corev1.Pod{})) })
 	for _, pod := range []string{"job-worker-0", "job-worker-1"} {
 		if now := w.pods()[pod]; now == nil || now.UID != before[pod].UID {
 			t.Errorf("scaling replaced pod %s", pod)
@@ -134,7 +120,7 @@ func TestCLIScales(t *testing.T) {
 	w.awaitPyTorch("job", batch.JobRunning, 2)
 
 	w.finish("job-worker-1", 0)
-	w.await("one replica has succeeded", func() error {
+	w.Await("one replica has succeeded", func() error {
 		if n := w.pytorch("job").Status.Aggregate.Succeeded; n != 1 {
 			return fmt.Errorf("%d have", n)
 		}
@@ -147,8 +133,8 @@ func TestCLIScales(t *testing.T) {
 }
 
 func TestCLIScalesOnlyWhatIsElastic(t *testing.T) {
-	w := newTrainingWorld(t)
-	w.apply(manifest("name: generic", 2, 0, commandRun))
+	w := newWorld(t)
+	w.apply(manifest("name: generic", 2, 0, kubelet.Run))
 	w.apply(fmt.Sprintf(tensorFlowManifest, "tensor"))
 	for name, want := range map[string]string{
 		"generic": "genericjob/generic is not elastic and keeps its 2 replicas",
@@ -164,52 +150,52 @@ func TestCLIScalesOnlyWhatIsElastic(t *testing.T) {
 
 // Somebody else's write between reading the job and scaling it is no error, and its result is not undone.
 func TestCLIScalesBesideOtherWrites(t *testing.T) {
-	w := newTrainingWorld(t)
+	w := newWorld(t)
 	w.apply(fmt.Sprintf(elasticManifest, "job"))
-	p := startProxy(t, w.env.Config)
+	p := apiproxy.Start(t, w.Env.Config)
 	annotate := func(n int) error {
 		j := &batch.PyTorchTrainingJob{}
-		j.Namespace, j.Name = w.ns, "job"
-		return w.client.Patch(t.Context(), j, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"n":"%d"}}}`, n)))
+		j.Namespace, j.Name = w.Namespace, "job"
+		return w.Client.Patch(t.Context(), j, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"n":"%d"}}}`, n)))
 	}
 	writes := 0
-	p.decide(func(r *http.Request) fate {
+	p.Decide(func(r *http.Request) apiproxy.Fate {
 		if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/job/scale") && writes < 2 {
 			writes++
 			if err := annotate(writes); err != nil {
 				t.Error(err)
 			}
 		}
-		return fate{}
+		return apiproxy.Fate{}
 	})
-	out, _ := w.startVia(p.kubeconfig, "", "scale", "job", "4", "-o", "json").ends(0)
+	out, _ := w.startVia(p.Kubeconfig, "", "scale", "job", "4", "-o", "json").ends(0)
 	var printed batch.PyTorchTrainingJob
-	w.must(json.Unmarshal([]byte(out), &printed))
+	w.Must(json.Unmarshal([]byte(out), &printed))
 	if size := printed.Spec.Elastic.ExpectedReplicas; size == nil || *size != 4 || printed.Annotations["n"] != "2" {
 		t.Errorf("scale -o json printed\n%s", out)
 	}
 	var codes []int
-	for _, r := range p.seen(http.MethodPut, "/scale") {
-		codes = append(codes, r.code)
+	for _, r := range p.Seen(http.MethodPut, "/scale") {
+		codes = append(codes, r.Code)
 	}
 	if fmt.Sprint(codes) != "[409 409 200]" {
 		t.Errorf("the answers to writes of the scale are %v", codes)
 	}
 
 	// One that is deleted in between is told.
-	p.decide(func(r *http.Request) fate {
+	p.Decide(func(r *http.Request) apiproxy.Fate {
 		if r.Method == http.MethodPut {
-			w.must(w.client.DeleteAllOf(t.Context(), &batch.PyTorchTrainingJob{}, client.InNamespace(w.ns)))
+			w.Must(w.Client.DeleteAllOf(t.Context(), &batch.PyTorchTrainingJob{}, client.InNamespace(w.Namespace)))
 		}
-		return fate{}
+		return apiproxy.Fate{}
 	})
-	_, errOut := w.startVia(p.kubeconfig, "", "scale", "job", "3").ends(1)
+	_, errOut := w.startVia(p.Kubeconfig, "", "scale", "job", "3").ends(1)
 	w.contains("scale of a job that goes", errOut, "scaling pytorchtrainingjob/job to 3 replicas: ", "not found")
 }
 
 func TestCLIRunsTraining(t *testing.T) {
-	w := newTrainingWorld(t)
-	startOperator(t, w.env.Kubeconfig)
+	w := newSerialWorld(t)
+	startOperator(t, w.Env.Kubeconfig)
 	run := w.start(fmt.Sprintf(elasticManifest, "job"), "run", "-f", "-")
 	run.awaitOutput("pytorchtrainingjob/job  Running")
 	w.contains("run", run.out.String(), "replicas 2 (elastic 2-4); worker-0 decides how the job ends; "+
@@ -240,14 +226,14 @@ func TestCLIRunsTraining(t *testing.T) {
 }
 
 func TestCLISteersTensorFlow(t *testing.T) {
-	w := newTrainingWorld(t)
-	startOperator(t, w.env.Kubeconfig)
+	w := newWorld(t)
+	startOperator(t, w.Env.Kubeconfig)
 	w.apply(fmt.Sprintf(tensorFlowManifest, "job"))
 	j := &batch.TensorFlowTrainingJob{}
 	await := func(phase batch.JobPhase, running int32) {
 		t.Helper()
-		w.await(fmt.Sprintf("the job is %s", phase), func() error {
-			return errors.Join(w.get("job", j), inPhase(&j.Status.JobStatus, phase, running))
+		w.Await(fmt.Sprintf("the job is %s", phase), func() error {
+			return errors.Join(w.Get("job", j), inPhase(&j.Status.JobStatus, phase, running))
 		})
 	}
 	await(batch.JobRunning, 2)

@@ -20,7 +20,7 @@ import (
 
 // The guides say what follows from an exit code under each restart policy. The tables are read, and tried.
 func TestTablesOfExitCodes(t *testing.T) {
-	var jobs []kinds.Object
+	var all []kinds.Object
 	for _, name := range []string{"pytorch-minimal", "tensorflow-minimal"} {
 		data, err := os.ReadFile(kindsDir + "/testdata/good/" + name + ".yaml")
 		if err != nil {
@@ -30,9 +30,9 @@ func TestTablesOfExitCodes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		jobs = append(jobs, decoded[0])
+		all = append(all, decoded[0])
 	}
-	torch, flow := jobs[0].(*batch.PyTorchTrainingJob), jobs[1].(*batch.TensorFlowTrainingJob)
+	torch, flow := all[0].(*batch.PyTorchTrainingJob), all[1].(*batch.TensorFlowTrainingJob)
 	for _, c := range []struct {
 		guide, kind string
 		job         kinds.Object

@@ -17,6 +17,7 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/test/kit/await"
 )
 
 // One object that the API server takes and a typed client cannot read would blind the operator to all jobs, since a list
@@ -24,8 +25,8 @@ import (
 // this tries values that some Go type does not hold.
 func TestWhatTheCRDAcceptsCanBeRead(t *testing.T) {
 	w := newWorld(t)
-	raw, err := dynamic.NewForConfig(w.env.Config)
-	w.must(err)
+	raw, err := dynamic.NewForConfig(w.Env.Config)
+	w.Must(err)
 	for _, k := range kinds.All {
 		t.Run(k.Name, func(t *testing.T) { w.in(t).checkReadable(raw, k) })
 	}
@@ -33,7 +34,7 @@ func TestWhatTheCRDAcceptsCanBeRead(t *testing.T) {
 
 func (w *world) checkReadable(raw dynamic.Interface, k kinds.Kind) {
 	t := w.T
-	jobs := raw.Resource(batch.GroupVersion.WithResource(k.Plural)).Namespace(w.ns)
+	resource := raw.Resource(batch.GroupVersion.WithResource(k.Plural)).Namespace(w.Namespace)
 	accepted, refused := 0, 0
 	for _, c := range awkward(t, k) {
 		body := merge(map[string]any{
@@ -42,10 +43,10 @@ func (w *world) checkReadable(raw dynamic.Interface, k kinds.Kind) {
 				"spec": map[string]any{"containers": []any{map[string]any{"name": "tensorflow", "image": "x"}}}}}}},
 		}, c.object)
 		data, err := json.Marshal(body)
-		w.must(err)
+		w.Must(err)
 		object := &unstructured.Unstructured{}
-		w.must(object.UnmarshalJSON(data))
-		stored, err := jobs.Create(t.Context(), object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		w.Must(object.UnmarshalJSON(data))
+		stored, err := resource.Create(t.Context(), object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
 			refused++
 			continue
@@ -55,7 +56,7 @@ func (w *world) checkReadable(raw dynamic.Interface, k kinds.Kind) {
 		}
 		accepted++
 		data, err = stored.MarshalJSON()
-		w.must(err)
+		w.Must(err)
 		read := make(chan error, 1)
 		go func() { read <- json.Unmarshal(data, k.New()) }()
 		select {
@@ -63,7 +64,7 @@ func (w *world) checkReadable(raw dynamic.Interface, k kinds.Kind) {
 			if err != nil {
 				t.Errorf("%s takes %v: %v", c.path, c.value, err)
 			}
-		case <-time.After(patience): // such a quantity takes years
+		case <-time.After(await.Patience): // such a quantity takes years
 			t.Fatalf("%s takes %v, which nobody finishes reading", c.path, c.value)
 		}
 	}

@@ -21,12 +21,17 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/test/kit/apiproxy"
+	"tensorstack.dev/batch/test/kit/await"
+	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/kubelet"
+	"tensorstack.dev/batch/test/kit/namespace"
 )
 
 // stormy is a job each replica of which fails as often as it may, and then succeeds. A restart that is lost leaves a count
 // short, and one that is counted twice fails the job.
 func stormy(name string, replicas int32) *batch.GenericJob {
-	job := newJob(name, restarting(role("w", replicas, commandExit, "1", "1", "1", "0"), batch.RestartOnFailure, 3))
+	job := jobs.New(name, jobs.Restarting(jobs.Role("w", replicas, kubelet.Exit, "1", "1", "1", "0"), batch.RestartOnFailure, 3))
 	job.Spec.Service = &batch.ServiceOption{}
 	job.Spec.Scheduler = &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: "default"}}
 	return job
@@ -46,7 +51,7 @@ func (w *world) checkStormy(job *batch.GenericJob) {
 		w.Errorf("%d incidents and %d charged, not 3 to %d", end.Status.Restarts, n, 3*replicas)
 	}
 	for _, o := range []client.Object{&corev1.Service{}, &scheduling.PodGroup{}} {
-		if err := w.get(job.Name, o); err != nil || !metav1.IsControlledBy(o, end) {
+		if err := w.Get(job.Name, o); err != nil || !metav1.IsControlledBy(o, end) {
 			w.Errorf("%T %s: %v, %v", o, job.Name, o.GetOwnerReferences(), err)
 		}
 	}
@@ -56,27 +61,27 @@ func (w *world) checkStormy(job *batch.GenericJob) {
 func TestKilledBetweenAnyTwoWrites(t *testing.T) {
 	const kills = 30
 	w := newWorld(t)
-	p := startProxy(t, w.env.Config)
+	p := apiproxy.Start(t, w.Env.Config)
 	job := stormy("job", 8)
-	w.create(job)
+	w.Create(job)
 	random := rand.New(rand.NewPCG(1, 2))
 	for n := range kills {
-		o := startOperator(t, p.kubeconfig)
+		o := startOperator(t, p.Kubeconfig)
 		at, after := 1+random.IntN(4), random.IntN(3) > 0 // those that get through are what makes progress
 		writes := 0
-		p.decide(func(r *http.Request) fate {
-			if !isWrite(r) {
-				return fate{}
+		p.Decide(func(r *http.Request) apiproxy.Fate {
+			if !apiproxy.IsWrite(r) {
+				return apiproxy.Fate{}
 			}
 			if writes++; writes != at {
-				return fate{lost: writes > at, then: func() {}} // what a dead process had still in hand
+				return apiproxy.Fate{Lost: writes > at} // what a dead process had still in hand
 			}
-			return fate{lost: !after, unanswered: after, then: o.kill}
+			return apiproxy.Fate{Lost: !after, Unanswered: after, Then: o.Kill}
 		})
 		end := &batch.GenericJob{}
-		w.await("the operator is killed, or the job has ended", func() error {
-			w.must(w.get("job", end))
-			if o.running() && end.Status.Phase != batch.JobSucceeded {
+		w.Await("the operator is killed, or the job has ended", func() error {
+			w.Must(w.Get("job", end))
+			if o.Running() && end.Status.Phase != batch.JobSucceeded {
 				return fmt.Errorf("the operator runs, and the job is %s", end.Status.Phase)
 			}
 			return nil
@@ -88,26 +93,26 @@ func TestKilledBetweenAnyTwoWrites(t *testing.T) {
 			break
 		}
 	}
-	p.decide(nil)
-	startOperator(t, p.kubeconfig)
+	p.Decide(nil)
+	startOperator(t, p.Kubeconfig)
 	w.checkStormy(job)
 }
 
 // A write that is lost, one whose answer is lost, and one that is refused for the moment are all made good.
 func TestLostWritesAndAnswers(t *testing.T) {
 	w := newWorld(t)
-	p := startProxy(t, w.env.Config)
+	p := apiproxy.Start(t, w.Env.Config)
 	random := rand.New(rand.NewPCG(3, 4))
-	p.decide(func(r *http.Request) fate {
-		return fate{lost: isWrite(r) && random.IntN(12) == 0, unanswered: isWrite(r) && random.IntN(12) == 0, then: func() {}}
+	p.Decide(func(r *http.Request) apiproxy.Fate {
+		return apiproxy.Fate{Lost: apiproxy.IsWrite(r) && random.IntN(12) == 0, Unanswered: apiproxy.IsWrite(r) && random.IntN(12) == 0}
 	})
-	startOperator(t, p.kubeconfig)
-	var jobs []*batch.GenericJob
+	startOperator(t, p.Kubeconfig)
+	var all []*batch.GenericJob
 	for i := range 3 {
-		jobs = append(jobs, stormy(fmt.Sprintf("job-%d", i), 4))
-		w.create(jobs[i])
+		all = append(all, stormy(fmt.Sprintf("job-%d", i), 4))
+		w.Create(all[i])
 	}
-	for _, job := range jobs {
+	for _, job := range all {
 		w.checkStormy(job)
 	}
 }
@@ -115,31 +120,31 @@ func TestLostWritesAndAnswers(t *testing.T) {
 // The API server goes away in the middle of jobs' lives, and its etcd crashes.
 func TestAPIServerGoesAway(t *testing.T) {
 	w := newWorld(t)
-	o := startOperator(t, w.env.Kubeconfig)
-	jobs := []*batch.GenericJob{stormy("a", 5), stormy("b", 5), newJob("c", role("w", 2, commandRun))}
-	for _, job := range jobs {
-		w.create(job)
+	o := startOperator(t, w.Env.Kubeconfig)
+	all := []*batch.GenericJob{stormy("a", 5), stormy("b", 5), jobs.New("c", jobs.Role("w", 2, kubelet.Run))}
+	for _, job := range all {
+		w.Create(job)
 	}
-	w.await("a pod is there", func() error {
+	w.Await("a pod is there", func() error {
 		if len(w.pods()) == 0 {
 			return errors.New("there is none")
 		}
 		return nil
 	})
-	w.must(w.env.StopComponent(local.APIServer))
-	w.must(w.env.Kill(local.Etcd))
-	w.await("the operator notices", func() error {
-		if !strings.Contains(o.log.String(), "connection refused") {
+	w.Must(w.Env.StopComponent(local.APIServer))
+	w.Must(w.Env.Kill(local.Etcd))
+	w.Await("the operator notices", func() error {
+		if !strings.Contains(o.Log.String(), "connection refused") {
 			return errors.New("it has not complained")
 		}
 		return nil
 	})
-	w.must(w.env.StartComponent(local.APIServer))
-	w.must(w.env.AwaitReady(t.Context()))
-	w.checkStormy(jobs[0])
-	w.checkStormy(jobs[1])
+	w.Must(w.Env.StartComponent(local.APIServer))
+	w.Must(w.Env.AwaitReady(t.Context()))
+	w.checkStormy(all[0])
+	w.checkStormy(all[1])
 	w.awaitPhase("c", batch.JobRunning)
-	if !o.running() {
+	if !o.Running() {
 		t.Error("the operator has ended")
 	}
 }
@@ -148,14 +153,14 @@ func TestAPIServerGoesAway(t *testing.T) {
 // as if it still led.
 func TestLeaderIsLost(t *testing.T) {
 	w := newWorld(t)
-	w.must(client.IgnoreAlreadyExists(w.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "t9k-system"}})))
-	lead := []*proxy{startProxy(t, w.env.Config), startProxy(t, w.env.Config)}
-	first := startOperator(t, lead[0].kubeconfig, "--leader-elect=true")
+	w.Must(client.IgnoreAlreadyExists(w.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "t9k-system"}})))
+	lead := []*apiproxy.Proxy{apiproxy.Start(t, w.Env.Config), apiproxy.Start(t, w.Env.Config)}
+	first := startOperator(t, lead[0].Kubeconfig, "--leader-elect=true")
 	lease := &coordination.Lease{}
 	awaitHolder := func(old string) string {
 		w.Helper()
-		w.await("another operator leads", func() error {
-			if err := w.client.Get(t.Context(), types.NamespacedName{Namespace: "t9k-system", Name: "t9k-operator"}, lease); err != nil {
+		w.Await("another operator leads", func() error {
+			if err := w.Client.Get(t.Context(), types.NamespacedName{Namespace: "t9k-system", Name: "t9k-operator"}, lease); err != nil {
 				return err
 			}
 			if h := lease.Spec.HolderIdentity; h == nil || *h == "" || *h == old {
@@ -166,86 +171,86 @@ func TestLeaderIsLost(t *testing.T) {
 		return *lease.Spec.HolderIdentity
 	}
 	holder := awaitHolder("")
-	second := startOperator(t, lead[1].kubeconfig, "--leader-elect=true")
+	second := startOperator(t, lead[1].Kubeconfig, "--leader-elect=true")
 
 	job := stormy("job", 6)
-	w.create(job)
+	w.Create(job)
 	frozen := make(chan struct{})
 	writes := 0
-	lead[0].decide(func(r *http.Request) fate {
-		if isWrite(r) && !strings.Contains(r.URL.Path, "/leases/") {
+	lead[0].Decide(func(r *http.Request) apiproxy.Fate {
+		if apiproxy.IsWrite(r) && !strings.Contains(r.URL.Path, "/leases/") {
 			if writes++; writes == 10 {
-				first.signal(syscall.SIGSTOP)
+				first.Signal(syscall.SIGSTOP)
 				close(frozen)
 			}
 		}
-		return fate{}
+		return apiproxy.Fate{}
 	})
 	select {
 	case <-frozen:
-	case <-time.After(patience):
+	case <-time.After(await.Patience):
 		t.Fatal("the leader has not got as far as its tenth write")
 	}
 	awaitHolder(holder)
-	w.await("the new leader works", func() error {
-		if len(lead[1].seen("PUT", "genericjobs/job/status")) == 0 {
+	w.Await("the new leader works", func() error {
+		if len(lead[1].Seen("PUT", "genericjobs/job/status")) == 0 {
 			return errors.New("it has not written anything")
 		}
 		return nil
 	})
-	first.signal(syscall.SIGCONT)
+	first.Signal(syscall.SIGCONT)
 	select {
-	case <-first.ended: // to come back as a follower
-	case <-time.After(patience):
+	case <-first.Ended(): // to come back as a follower
+	case <-time.After(await.Patience):
 		t.Error("the old leader goes on")
 	}
 	w.checkStormy(job)
 
 	// A leader that is told to end makes room at once.
 	holder = *lease.Spec.HolderIdentity
-	startOperator(t, lead[0].kubeconfig, "--leader-elect=true")
-	second.signal(syscall.SIGTERM)
+	startOperator(t, lead[0].Kubeconfig, "--leader-elect=true")
+	second.Signal(syscall.SIGTERM)
 	begin := time.Now()
 	awaitHolder(holder)
 	if d := time.Since(begin); d > 10*time.Second {
 		t.Errorf("it took %s until somebody led again", d)
 	}
 	again := stormy("again", 3)
-	w.create(again)
+	w.Create(again)
 	w.checkStormy(again)
 }
 
 // What happens while the operator sleeps is counted once when it wakes up, with a cache that shows the world as it was.
 func TestStaleCache(t *testing.T) {
 	w := newWorld(t)
-	o := startOperator(t, w.env.Kubeconfig)
-	job := newJob("job", restarting(role("w", 5, commandRun), batch.RestartOnFailure, 1), role("helper", 1, commandRun))
-	w.create(job)
+	o := startOperator(t, w.Env.Kubeconfig)
+	job := jobs.New("job", jobs.Restarting(jobs.Role("w", 5, kubelet.Run), batch.RestartOnFailure, 1), jobs.Role("helper", 1, kubelet.Run))
+	w.Create(job)
 	w.awaitPhase("job", batch.JobRunning)
 
-	o.signal(syscall.SIGSTOP)
+	o.Signal(syscall.SIGSTOP)
 	w.finish("job-w-0", 1) // is restarted
 	w.finish("job-w-1", 0) // is done
-	w.must(w.client.Delete(t.Context(), w.pods()["job-w-2"]))
+	w.Must(w.Client.Delete(t.Context(), w.pods()["job-w-2"]))
 	w.finish("job-w-3", 1) // is restarted, though somebody deletes what is left of it
-	w.await("job-w-3 has been over for a second", func() error {
+	w.Await("job-w-3 has been over for a second", func() error {
 		end := w.pods()["job-w-3"].Status.ContainerStatuses[0].State.Terminated.FinishedAt
 		if time.Since(end.Time) < 2*time.Second { // times have a resolution of a second
 			return errors.New("it has just ended")
 		}
 		return nil
 	})
-	w.must(w.client.Delete(t.Context(), w.pods()["job-w-3"]))
-	w.await("two pods are gone", func() error {
+	w.Must(w.Client.Delete(t.Context(), w.pods()["job-w-3"]))
+	w.Await("two pods are gone", func() error {
 		if n := len(w.pods()); n != 4 {
 			return fmt.Errorf("%d are there", n)
 		}
 		return nil
 	})
 	w.patch("job", `{"spec":{"cleanUpPolicy":"Unfinished"}}`)
-	o.signal(syscall.SIGCONT)
+	o.Signal(syscall.SIGCONT)
 
-	w.await("all is made good", func() error {
+	w.Await("all is made good", func() error {
 		j := w.job("job")
 		all := j.Status.Tasks[0].Replicas
 		got := fmt.Sprint(j.Status.ObservedGeneration, " ", j.Status.Aggregate.Running, " ", j.Status.Aggregate.Succeeded)
@@ -262,14 +267,14 @@ func TestStaleCache(t *testing.T) {
 	})
 
 	// It sleeps through a whole life: the job is paused, resumed and deleted, and another of its name is there.
-	o.signal(syscall.SIGSTOP)
+	o.Signal(syscall.SIGSTOP)
 	w.patch("job", `{"spec":{"runMode":{"pause":{"enabled":true}}}}`)
 	w.patch("job", `{"spec":{"runMode":{"pause":{"enabled":false}}}}`)
-	w.must(w.client.Delete(t.Context(), job))
-	w.await("the job is gone", func() error { return gone(w.get("job", &batch.GenericJob{})) })
+	w.Must(w.Client.Delete(t.Context(), job))
+	w.Await("the job is gone", func() error { return namespace.Gone(w.Get("job", &batch.GenericJob{})) })
 	next := stormy("job", 2)
-	w.create(next)
-	o.signal(syscall.SIGCONT)
+	w.Create(next)
+	o.Signal(syscall.SIGCONT)
 	w.checkStormy(next)
 	for name, pod := range w.pods() {
 		if !metav1.IsControlledBy(pod, next) {
@@ -282,46 +287,46 @@ func TestStaleCache(t *testing.T) {
 // is ready, never.
 func TestLostNode(t *testing.T) {
 	w := newWorld(t)
-	p := startProxy(t, w.env.Config)
-	startOperator(t, p.kubeconfig, "--force-delete-after=1s")
+	p := apiproxy.Start(t, w.Env.Config)
+	startOperator(t, p.Kubeconfig, "--force-delete-after=1s")
 	for name, ready := range map[string]corev1.ConditionStatus{"lost-ready": corev1.ConditionTrue, "lost-silent": corev1.ConditionUnknown, "lost-gone": ""} {
 		if ready != "" {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-			w.must(w.client.Create(t.Context(), node))
+			w.Must(w.Client.Create(t.Context(), node))
 			t.Cleanup(func() {
-				if err := w.client.Delete(context.Background(), node); err != nil {
+				if err := w.Client.Delete(context.Background(), node); err != nil {
 					t.Error(err)
 				}
 			})
 			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
-			w.must(w.client.Status().Update(t.Context(), node))
+			w.Must(w.Client.Status().Update(t.Context(), node))
 		}
-		job := newJob(name, role("w", 1, commandRun))
-		job.Spec.ReplicaSpecs[0].Template.Spec.NodeSelector = map[string]string{nodeKey: name}
-		w.create(job)
+		job := jobs.New(name, jobs.Role("w", 1, kubelet.Run))
+		job.Spec.ReplicaSpecs[0].Template.Spec.NodeSelector = map[string]string{kubelet.NodeKey: name}
+		w.Create(job)
 		w.awaitPhase(name, batch.JobRunning)
 	}
 	old := w.pods()
 	for _, pod := range old {
-		w.must(w.client.Delete(t.Context(), pod, client.GracePeriodSeconds(1)))
+		w.Must(w.Client.Delete(t.Context(), pod, client.GracePeriodSeconds(1)))
 	}
 	for _, job := range []string{"lost-silent", "lost-gone"} {
-		w.await("the pod of "+job+" is replaced", func() error {
+		w.Await("the pod of "+job+" is replaced", func() error {
 			j := w.job(job)
 			if r := j.Status.Tasks[0].Replicas[0]; r.RestartCount != 0 || r.Attempt != 1 || r.Phase != batch.ReplicaRunning {
 				return fmt.Errorf("the replica is %+v", r)
 			}
 			return nil
 		})
-		w.await("an event tells of it", func() error {
+		w.Await("an event tells of it", func() error {
 			if all := w.events(job); !slices.ContainsFunc(all, func(e string) bool { return strings.HasPrefix(e, "NodeLost: ") }) {
 				return fmt.Errorf("the events are %q", all)
 			}
 			return nil
 		})
 	}
-	w.await("the operator has looked at the node that is ready", func() error {
-		if len(p.seen("GET", "/nodes/lost-ready")) == 0 {
+	w.Await("the operator has looked at the node that is ready", func() error {
+		if len(p.Seen("GET", "/nodes/lost-ready")) == 0 {
 			return errors.New("it has not")
 		}
 		return nil
@@ -331,6 +336,6 @@ func TestLostNode(t *testing.T) {
 		t.Error("a pod on a node that is ready was deleted by force")
 	}
 	for _, pod := range w.pods() {
-		w.must(w.client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+		w.Must(w.Client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
 	}
 }

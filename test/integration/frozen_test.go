@@ -10,6 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/kubelet"
 )
 
 // frozenRounds is how many jobs of each sort TestFrozenOperator has.
@@ -19,7 +21,7 @@ const frozenRounds = 6
 // deadline passes. When the operator wakes up it hears of both at once, in any order. What had ended has ended.
 func TestFrozenOperator(t *testing.T) {
 	w := newWorld(t)
-	o := startOperator(t, w.env.Kubeconfig)
+	o := startOperator(t, w.Env.Kubeconfig)
 	pause, debug := `{"spec":{"runMode":{"pause":{"enabled":true}}}}`, `{"spec":{"runMode":{"debug":{"enabled":true}}}}`
 	deadline := `{"spec":{"runPolicy":{"activeDeadlineSeconds":1}}}`
 	sorts := []struct {
@@ -43,28 +45,28 @@ func TestFrozenOperator(t *testing.T) {
 	jobOf := func(sort int, name string) (client.Object, func() batch.JobStatus) {
 		if sorts[sort].patch == deadline {
 			j := &batch.PyTorchTrainingJob{}
-			w.must(yaml.Unmarshal([]byte(`spec: {replicaSpecs: [{type: w, replicas: 2, template: {spec: {containers: [{name: pytorch, image: none, command: [run]}]}}}]}`), j))
+			w.Must(yaml.Unmarshal([]byte(`spec: {replicaSpecs: [{type: w, replicas: 2, template: {spec: {containers: [{name: pytorch, image: none, command: [run]}]}}}]}`), j))
 			j.Name = name
 			return j, func() batch.JobStatus { return j.Status.JobStatus }
 		}
-		j := newJob(name, role("w", 2, commandRun))
+		j := jobs.New(name, jobs.Role("w", 2, kubelet.Run))
 		return j, func() batch.JobStatus { return j.Status.JobStatus }
 	}
 	awaitPhase := func(sort int, name string, want batch.JobPhase) {
 		w.Helper()
-		w.await(name+" is "+string(want), func() error {
+		w.Await(name+" is "+string(want), func() error {
 			j, status := jobOf(sort, name)
-			w.must(w.get(name, j))
+			w.Must(w.Get(name, j))
 			if s := status(); s.Phase != want {
 				return fmt.Errorf("it is %s: %+v", s.Phase, s.Conditions)
 			}
 			return nil
 		})
 	}
-	each(func(sort int, name string) { j, _ := jobOf(sort, name); w.create(j) })
+	each(func(sort int, name string) { j, _ := jobOf(sort, name); w.Create(j) })
 	each(func(sort int, name string) { awaitPhase(sort, name, batch.JobRunning) })
 
-	o.signal(syscall.SIGSTOP)
+	o.Signal(syscall.SIGSTOP)
 	before := map[string]metav1.Object{}
 	each(func(sort int, name string) {
 		for rank, code := range sorts[sort].codes {
@@ -76,10 +78,10 @@ func TestFrozenOperator(t *testing.T) {
 	}
 	each(func(sort int, name string) {
 		j, _ := jobOf(sort, name)
-		j.SetNamespace(w.ns)
-		w.must(w.client.Patch(t.Context(), j, client.RawPatch("application/merge-patch+json", []byte(sorts[sort].patch))))
+		j.SetNamespace(w.Namespace)
+		w.Must(w.Client.Patch(t.Context(), j, client.RawPatch("application/merge-patch+json", []byte(sorts[sort].patch))))
 	})
-	o.signal(syscall.SIGCONT)
+	o.Signal(syscall.SIGCONT)
 
 	each(func(sort int, name string) { awaitPhase(sort, name, sorts[sort].want) })
 	for name, pod := range w.pods() {

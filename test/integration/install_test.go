@@ -18,37 +18,29 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/kubectl/pkg/cmd/apply"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/test/kit/namespace"
+	"tensorstack.dev/batch/test/kit/plane"
 )
 
 // TestInstall installs config/default on a cluster that has never seen it, as docs/operations.md tells people to.
 func TestInstall(t *testing.T) {
 	t.Parallel()
-	env := testenv.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer}})
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c, err := client.New(env.Config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &world{T: t, plane: &plane{env: env, client: c}, ns: "t9k-system"}
+	p := plane.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer}})
+	w := &world{&namespace.Test{T: t, Plane: p, Namespace: "t9k-system"}}
+
+	w.checkCLIWithoutKinds()
 
 	const dir = "../../config/default"
 	first := w.kubectlApply(dir)
-	w.await("the CRDs are established", func() error { return crdsEstablished(w) })
+	w.Await("the CRDs are established", func() error { return crdsEstablished(w) })
 
 	t.Run("again, as an upgrade does, changes nothing", func(t *testing.T) {
 		w := w.in(t)
@@ -63,16 +55,16 @@ func TestInstall(t *testing.T) {
 	t.Run("the operator's pods are allowed under Pod Security restricted", func(t *testing.T) {
 		w := w.in(t)
 		operator := &appsv1.Deployment{}
-		w.must(w.get("t9k-operator", operator))
+		w.Must(w.Get("t9k-operator", operator))
 		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: "operator", Namespace: w.ns, Labels: operator.Spec.Template.Labels},
+			ObjectMeta: metav1.ObjectMeta{Name: "operator", Namespace: w.Namespace, Labels: operator.Spec.Template.Labels},
 			Spec:       operator.Spec.Template.Spec,
 		}
-		if err := c.Create(t.Context(), pod.DeepCopy(), client.DryRunAll); err != nil {
+		if err := p.Client.Create(t.Context(), pod.DeepCopy(), client.DryRunAll); err != nil {
 			t.Errorf("the pod as it is: %v", err)
 		}
 		pod.Spec.Containers[0].SecurityContext.AllowPrivilegeEscalation = nil
-		err := c.Create(t.Context(), pod, client.DryRunAll)
+		err := p.Client.Create(t.Context(), pod, client.DryRunAll)
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "restricted") {
 			t.Errorf("the pod with privilege escalation: got %v, want a refusal by Pod Security restricted", err)
 		}
@@ -80,22 +72,29 @@ func TestInstall(t *testing.T) {
 	t.Run("roles grant no wildcard, and no secret but by name", func(t *testing.T) { w.in(t).checkRoles() })
 }
 
-// in is the same world as seen by a subtest.
-func (w *world) in(t *testing.T) *world { return &world{T: t, plane: w.plane, ns: w.ns} }
+// TestInstallOnOlderKubernetes installs config/before-1.36 on an API server that has the APIs of the oldest supported version.
+func TestInstallOnOlderKubernetes(t *testing.T) {
+	t.Parallel()
+	p := plane.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer},
+		Args: map[string][]string{local.APIServer: {"--emulated-version=1.33"}}})
+	w := &world{&namespace.Test{T: t, Plane: p, Namespace: "t9k-system"}}
+	w.kubectlApply("../../config/before-1.36")
+	w.Await("the CRDs are established", func() error { return crdsEstablished(w) })
+}
 
 // kubectlApply runs `kubectl apply --server-side -k DIR` and returns the resource version of each object.
 func (w *world) kubectlApply(dir string) map[string]string {
 	w.Helper()
 	config := genericclioptions.NewConfigFlags(true)
-	config.KubeConfig = &w.env.Kubeconfig
+	config.KubeConfig = &w.Env.Kubeconfig
 	var out bytes.Buffer
 	streams := genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out}
 	flags, cmd := apply.NewApplyFlags(streams), &cobra.Command{}
 	flags.AddFlags(cmd)
-	w.must(cmd.ParseFlags([]string{"--server-side", "-k", dir, "-o", "json"}))
+	w.Must(cmd.ParseFlags([]string{"--server-side", "-k", dir, "-o", "json"}))
 	options, err := flags.ToOptions(cmdutil.NewFactory(config), cmd, "kubectl", nil)
-	w.must(err)
-	w.must(options.Validate())
+	w.Must(err)
+	w.Must(options.Validate())
 	if err := options.Run(); err != nil {
 		w.Fatalf("kubectl apply: %v\n%s", err, &out)
 	}
@@ -112,7 +111,7 @@ func (w *world) kubectlApply(dir string) map[string]string {
 
 func crdsEstablished(w *world) error {
 	list := &apiextensionsv1.CustomResourceDefinitionList{}
-	if err := w.client.List(w.Context(), list); err != nil {
+	if err := w.Client.List(w.Context(), list); err != nil {
 		return err
 	}
 	if len(list.Items) == 0 {
@@ -138,8 +137,8 @@ func (w *world) checkRoles() {
 	var rules []rbacv1.PolicyRule
 	clusterRoles, roles := &rbacv1.ClusterRoleList{}, &rbacv1.RoleList{}
 	ours := client.MatchingLabels{"app.kubernetes.io/name": "t9k-batch"}
-	w.must(w.client.List(w.Context(), clusterRoles, ours))
-	w.must(w.client.List(w.Context(), roles, ours))
+	w.Must(w.Client.List(w.Context(), clusterRoles, ours))
+	w.Must(w.Client.List(w.Context(), roles, ours))
 	for _, r := range clusterRoles.Items {
 		rules = append(rules, r.Rules...)
 	}

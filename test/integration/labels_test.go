@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/kubelet"
 )
 
 // Where nobody keeps the labels of pods from being removed, a job whose pod loses them goes on to its end: the pod is the job's by
@@ -39,26 +41,26 @@ func TestJobFindsPodThatLostItsLabels(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := w.in(t)
-			operator := startOperator(t, w.env.Kubeconfig)
-			job := newJob(name, restarting(role("w", 2, commandRun), batch.RestartOnFailure, 1))
+			operator := startOperator(t, w.Env.Kubeconfig)
+			job := jobs.New(name, jobs.Restarting(jobs.Role("w", 2, kubelet.Run), batch.RestartOnFailure, 1))
 			job.Spec.Scheduler, job.Spec.ReplicaSpecs[0].RestartPolicy.Scope = test.scheduler, test.scope
-			w.create(job)
+			w.Create(job)
 			w.awaitPhase(name, batch.JobRunning)
 			first, second := name+"-w-0", name+"-w-1"
 			lost := w.pods()[second]
 			if test.down {
-				operator.kill()
+				operator.Kill()
 			}
 			w.unlabel(second)
 			if test.ends {
 				w.finish(second, test.exit)
 			}
 			if test.down {
-				startOperator(t, w.env.Kubeconfig)
+				startOperator(t, w.Env.Kubeconfig)
 			}
-			w.await("the replica has a pod with all labels", func() error {
+			w.Await("the replica has a pod with all labels", func() error {
 				pod := &corev1.Pod{}
-				if err := w.get(second, pod); err != nil {
+				if err := w.Get(second, pod); err != nil {
 					return err
 				}
 				want := maps.Clone(lost.Labels)
@@ -84,11 +86,11 @@ func TestJobFindsPodThatLostItsLabels(t *testing.T) {
 func (w *world) withoutRule(name string) {
 	w.Helper()
 	binding := &admissionregistration.ValidatingAdmissionPolicyBinding{}
-	w.must(w.client.Get(w.Context(), types.NamespacedName{Name: name}, binding))
-	w.must(w.client.Delete(w.Context(), binding))
+	w.Must(w.Client.Get(w.Context(), types.NamespacedName{Name: name}, binding))
+	w.Must(w.Client.Delete(w.Context(), binding))
 	w.Cleanup(func() {
 		again := &admissionregistration.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: binding.Labels}, Spec: binding.Spec}
-		if err := w.client.Create(context.Background(), again); err != nil {
+		if err := w.Client.Create(context.Background(), again); err != nil {
 			w.Error(err)
 		}
 	})
@@ -98,8 +100,8 @@ func (w *world) withoutRule(name string) {
 func (w *world) unlabel(pod string) {
 	w.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:null,%q:null,%q:null,%q:null}}}`, batch.LabelJobName, batch.LabelJobKind, batch.LabelReplicaType, batch.LabelReplicaRank)
-	w.await("pod "+pod+" loses its labels", func() error { // the policy holds for a moment yet
-		o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: pod}}
-		return w.client.Patch(w.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch)))
+	w.Await("pod "+pod+" loses its labels", func() error { // the policy holds for a moment yet
+		o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: pod}}
+		return w.Client.Patch(w.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch)))
 	})
 }

@@ -2,26 +2,59 @@
 package integration
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"testing"
 
-	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/operator"
+	"tensorstack.dev/batch/internal/testing/audit"
+	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/test/kit/kubelet"
+	"tensorstack.dev/batch/test/kit/plane"
 )
 
-// asOperator is the environment variable that turns this program into the t9k-operator, so that tests have one to kill that
-// is never older than the code.
+// asOperator is the environment variable that turns this program into the t9k-operator, so that tests have one to kill
+// that is never older than the code.
 const asOperator = "T9K_TEST_AS_OPERATOR"
+
+const (
+	// parallelTests is the number of tests that may run at the same time. All but a few of them wait for one of the planes.
+	parallelTests = 64
+	// planeCount is the number of planes that tests share. Each test has a plane to itself while it runs.
+	planeCount = 3
+)
+
+// operatorUser is the operator's ServiceAccount.
+const operatorUser = "system:serviceaccount:t9k-system:t9k-operator"
+
+// planes have an API server, the controllers of Kubernetes that jobs need, and simulated kubelets. Each test starts an
+// operator of its own.
+var planes = plane.NewPool(planeCount, func() (*plane.Plane, error) {
+	p, err := plane.New(testenv.Options{
+		Components:  []string{local.Etcd, local.APIServer, local.CRDs, local.ControllerManager},
+		AuditPolicy: audit.Policy("Metadata", operatorUser, schedulerUser),
+		Args: map[string][]string{
+			// Clusters may require controllers to have the right to block the deletion of an owner.
+			local.APIServer: {"--enable-admission-plugins=OwnerReferencesPermissionEnforcement"},
+			local.ControllerManager: {"--controllers=garbage-collector-controller,namespace-controller,resourcequota-controller," +
+				"serviceaccount-controller,root-ca-certificate-publisher-controller"},
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p.OnStop(cancel)
+	return p, kubelet.Start(ctx, p.Core)
+})
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asOperator) == "" {
-		ctrl.SetLogger(logr.Discard())
-		code := m.Run()
-		thePlane.stop()
-		os.Exit(code)
+		plane.Main(m, parallelTests, planes)
 	}
 	cmd := operator.NewCommand()
 	cmd.SetArgs(os.Args[1:])

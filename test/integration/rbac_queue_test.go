@@ -15,21 +15,21 @@ func (w *world) useQueues() {
 	w.Helper()
 	q := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{GenerateName: "short-"},
 		Spec: scheduling.QueueSpec{MaxDuration: "1ms", NamespaceSelector: &metav1.LabelSelector{}}}
-	w.must(w.client.Create(w.Context(), q))
+	w.Must(w.Client.Create(w.Context(), q))
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "too-old", Labels: map[string]string{scheduling.LabelQueue: q.Name, scheduling.LabelGroupName: "too-old"}},
 		Spec: corev1.PodSpec{SchedulerName: scheduling.SchedulerName, Containers: []corev1.Container{{Name: "main", Image: "none"}}}}
-	w.create(&scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "too-old"}, Spec: scheduling.PodGroupSpec{MinMember: 2, Queue: q.Name}})
-	w.create(pod)
-	w.await("the pod that is too old goes, and the group says that pods are missing", func() error {
+	w.Create(&scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "too-old"}, Spec: scheduling.PodGroupSpec{MinMember: 2, Queue: q.Name}})
+	w.Create(pod)
+	w.Await("the pod that is too old goes, and the group says that pods are missing", func() error {
 		g := &scheduling.PodGroup{}
-		if err := w.get("too-old", g); err != nil || len(g.Status.Conditions) == 0 {
+		if err := w.Get("too-old", g); err != nil || len(g.Status.Conditions) == 0 {
 			return fmt.Errorf("group: %+v, %w", g.Status, err)
 		}
-		err := w.get("too-old", pod)
+		err := w.Get("too-old", pod)
 		if apierrors.IsNotFound(err) || pod.DeletionTimestamp != nil {
 			return nil
 		}
 		return fmt.Errorf("pod: %+v, %w", pod.Status, err)
 	})
-	w.must(w.client.Delete(w.Context(), q))
+	w.Must(w.Client.Delete(w.Context(), q))
 }

@@ -19,7 +19,6 @@ import (
 	admissionregistration "k8s.io/api/admissionregistration/v1"
 	authentication "k8s.io/api/authentication/v1"
 	authorization "k8s.io/api/authorization/v1"
-	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,6 +30,10 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/config"
 	"tensorstack.dev/batch/internal/webhook"
+	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/kubelet"
+	"tensorstack.dev/batch/test/kit/namespace"
+	"tensorstack.dev/batch/test/kit/plane"
 )
 
 // The operator does all that it can do as the ServiceAccount of config/default. Nothing is forbidden to it, and there is
@@ -38,30 +41,26 @@ import (
 func TestPermissions(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()
-	lease := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: "t9k-operator"}}
-	w.must(client.IgnoreNotFound(w.client.Delete(t.Context(), lease))) // another test's operator may have made it
-	from := auditEnd(t, w.env.AuditLog)
+	from := auditEnd(t, w.Env.AuditLog)
 	kubeconfig := w.serviceAccountKubeconfig("t9k-operator")
 	address := freeAddress(t)
 	w.pointWebhook(address)
 
 	// An API server that cannot stream lists is asked for them.
 	const streaming = "KUBE_FEATURE_WatchListClient"
-	t.Setenv(streaming, "false")
-	first := startOperator(t, kubeconfig, "--leader-elect=true")
-	w.create(newJob("listed", role("w", 1, commandExit, "0")))
+	first := startOperatorWith(t, []string{streaming + "=false"}, kubeconfig, "--leader-elect=true")
+	w.Create(jobs.New("listed", jobs.Role("w", 1, kubelet.Exit, "0")))
 	w.awaitPhase("listed", batch.JobSucceeded)
-	first.signal(syscall.SIGTERM) // and leaves the lead to the next
-	<-first.ended
-	t.Setenv(streaming, "true")
-	startOperator(t, kubeconfig, "--leader-elect=true", "--force-delete-after=1ns", "--webhook-bind-address="+address,
+	first.Signal(syscall.SIGTERM) // and leaves the lead to the next
+	<-first.Ended()
+	startOperatorWith(t, []string{streaming + "=true"}, kubeconfig, "--leader-elect=true", "--force-delete-after=1ns", "--webhook-bind-address="+address,
 		"--tensorboard-idle-after=1s", "--tensorboard-suspend-after=1ns")
 	w.awaitWebhook()
 	w.useEverything()
 	w.useTensorBoards()
 	w.useQueues()
 
-	used := usedPermissions(t, w.env.AuditLog, from, operatorUser)
+	used := usedPermissions(t, w.Env.AuditLog, from, operatorUser)
 	for _, p := range used.forbidden {
 		t.Errorf("forbidden: %s", p)
 	}
@@ -91,16 +90,16 @@ func TestFinalizersPermission(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()
 	granted := &rbacv1.ClusterRole{}
-	w.must(w.client.Get(t.Context(), types.NamespacedName{Name: "t9k-operator"}, granted))
+	w.Must(w.Client.Get(t.Context(), types.NamespacedName{Name: "t9k-operator"}, granted))
 	for i := range granted.Rules {
 		r := &granted.Rules[i]
 		r.Resources = slices.DeleteFunc(r.Resources, func(resource string) bool { return resource == "genericjobs/finalizers" })
 	}
 	granted.Rules = slices.DeleteFunc(granted.Rules, func(r rbacv1.PolicyRule) bool { return len(r.Resources) == 0 })
-	w.must(w.client.Update(t.Context(), granted))
+	w.Must(w.Client.Update(t.Context(), granted))
 	w.awaitRight(false, finalizers)
 	startOperator(t, w.serviceAccountKubeconfig("t9k-operator"))
-	w.create(newJob("job", role("w", 1, commandRun)))
+	w.Create(jobs.New("job", jobs.Role("w", 1, kubelet.Run)))
 	if c := w.awaitReason("job", batch.ReasonCreateRefused); !strings.Contains(c.Message, "blockOwnerDeletion") {
 		t.Errorf("the refusal is: %s", c.Message)
 	}
@@ -117,7 +116,7 @@ func (w *world) installDefault() {
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "t9k-operator"}},
 	} {
 		w.Cleanup(func() {
-			if err := w.client.Delete(context.Background(), o); client.IgnoreNotFound(err) != nil {
+			if err := w.Client.Delete(context.Background(), o); client.IgnoreNotFound(err) != nil {
 				w.Error(err)
 			}
 		})
@@ -140,10 +139,10 @@ func (w *world) awaitRight(may bool, attributes authorization.ResourceAttributes
 
 func (w *world) awaitRightOf(user string, may bool, attributes authorization.ResourceAttributes) {
 	w.Helper()
-	w.await("the roles are in force", func() error {
+	w.Await("the roles are in force", func() error {
 		review := &authorization.SubjectAccessReview{Spec: authorization.SubjectAccessReviewSpec{
 			User: user, Groups: []string{"system:serviceaccounts", "system:authenticated"}, ResourceAttributes: &attributes}}
-		w.must(w.client.Create(w.Context(), review))
+		w.Must(w.Client.Create(w.Context(), review))
 		if review.Status.Allowed != may {
 			return fmt.Errorf("%s %s is allowed: %t", attributes.Verb, attributes.Resource, !may)
 		}
@@ -162,18 +161,18 @@ func (w *world) pointWebhook(address string) {
 		path  string
 	}{{validating, 0, webhook.Path}, {mutating, 0, webhook.DefaultPath}, {mutating, 1, webhook.NotePath}} {
 		patch := fmt.Sprintf(`[{"op":"replace","path":"/webhooks/%d/clientConfig","value":{"url":"https://%s%s"}}]`, hook.index, address, hook.path)
-		w.must(w.client.Patch(w.Context(), hook.in, client.RawPatch(types.JSONPatchType, []byte(patch))))
+		w.Must(w.Client.Patch(w.Context(), hook.in, client.RawPatch(types.JSONPatchType, []byte(patch))))
 	}
 }
 
 // serviceAccountKubeconfig writes a kubeconfig with a token of a ServiceAccount of the operator's namespace.
 func (w *world) serviceAccountKubeconfig(name string) string {
 	w.Helper()
-	request, err := w.core.CoreV1().ServiceAccounts(config.Namespace).CreateToken(w.Context(), name, &authentication.TokenRequest{}, metav1.CreateOptions{})
-	w.must(err)
+	request, err := w.Core.CoreV1().ServiceAccounts(config.Namespace).CreateToken(w.Context(), name, &authentication.TokenRequest{}, metav1.CreateOptions{})
+	w.Must(err)
 	path := filepath.Join(w.TempDir(), "kubeconfig")
-	w.must(writeKubeconfig(path, &clientcmdapi.Cluster{Server: w.env.Config.Host,
-		CertificateAuthorityData: w.env.Config.CAData, CertificateAuthority: w.env.Config.CAFile},
+	w.Must(plane.WriteKubeconfig(path, &clientcmdapi.Cluster{Server: w.Env.Config.Host,
+		CertificateAuthorityData: w.Env.Config.CAData, CertificateAuthority: w.Env.Config.CAFile},
 		&clientcmdapi.AuthInfo{Token: request.Status.Token}))
 	return path
 }
@@ -183,13 +182,13 @@ func (w *world) useEverything() {
 	w.Helper()
 	gang := &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: "default"}}
 	second := int32(1)
-	one := role("w", 1, commandRun)
+	one := jobs.Role("w", 1, kubelet.Run)
 
 	// Restarts delete pods, and the end of its time to live the job.
-	short := newJob("short", restarting(role("w", 2, commandExit, "1", "1", "0"), batch.RestartOnFailure, 3))
+	short := jobs.New("short", jobs.Restarting(jobs.Role("w", 2, kubelet.Exit, "1", "1", "0"), batch.RestartOnFailure, 3))
 	short.Spec.Service, short.Spec.Scheduler, short.Spec.TTLSecondsAfterFinished = &batch.ServiceOption{}, gang, &second
 	training := batch.TrainingSpec{Scheduler: gang, RunPolicy: &batch.RunPolicy{TTLSecondsAfterFinished: &second}}
-	worker := batch.TrainingReplicaSpec{Type: "worker", Template: role("worker", 1, commandExit, "1", "1", "0").Template}
+	worker := batch.TrainingReplicaSpec{Type: "worker", Template: jobs.Role("worker", 1, kubelet.Exit, "1", "1", "0").Template}
 	worker.Template.Spec.Containers[0].Name = "tensorflow"
 	all := []client.Object{
 		short,
@@ -199,16 +198,16 @@ func (w *world) useEverything() {
 			Spec: batch.TensorFlowTrainingJobSpec{TrainingSpec: training, ReplicaSpecs: []batch.TrainingReplicaSpec{worker}}},
 	}
 	for _, job := range all {
-		w.create(job)
+		w.Create(job)
 	}
 	for _, job := range all {
-		w.await("job "+job.GetName()+" has ended and is gone", func() error { return gone(w.get(job.GetName(), job)) })
+		w.Await("job "+job.GetName()+" has ended and is gone", func() error { return namespace.Gone(w.Get(job.GetName(), job)) })
 	}
 
 	// The group follows the priority.
-	job := newJob("priority", one)
+	job := jobs.New("priority", one)
 	job.Spec.Scheduler = gang
-	w.create(job)
+	w.Create(job)
 	w.awaitPhase("priority", batch.JobRunning)
 	w.patch("priority", `{"spec":{"scheduler":{"t9kScheduler":{"priority":7}}}}`)
 
@@ -218,22 +217,22 @@ func (w *world) useEverything() {
 		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "service"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}},
 		&scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "group"}, Spec: scheduling.PodGroupSpec{MinMember: 1, Queue: "q"}},
 	} {
-		w.create(o)
+		w.Create(o)
 		name := strings.TrimSuffix(o.GetName(), "-w-0")
-		job := newJob(name, one)
+		job := jobs.New(name, one)
 		job.Spec.Service, job.Spec.Scheduler = &batch.ServiceOption{}, gang
-		w.create(job)
+		w.Create(job)
 		w.awaitReason(name, batch.ReasonNameTaken)
 	}
 
 	// A pod that cannot end: its node is read.
-	job = newJob("lost")
-	job.Spec.ReplicaSpecs = []batch.ReplicaSpec{role("w", 1, commandRun)}
-	job.Spec.ReplicaSpecs[0].Template.Spec.NodeSelector = map[string]string{nodeKey: "lost-gone"}
-	w.create(job)
+	job = jobs.New("lost")
+	job.Spec.ReplicaSpecs = []batch.ReplicaSpec{jobs.Role("w", 1, kubelet.Run)}
+	job.Spec.ReplicaSpecs[0].Template.Spec.NodeSelector = map[string]string{kubelet.NodeKey: "lost-gone"}
+	w.Create(job)
 	w.awaitPhase("lost", batch.JobRunning)
-	w.must(w.client.Delete(w.Context(), w.pods()["lost-w-0"], client.GracePeriodSeconds(1)))
-	w.await("the pod is replaced", func() error {
+	w.Must(w.Client.Delete(w.Context(), w.pods()["lost-w-0"], client.GracePeriodSeconds(1)))
+	w.Await("the pod is replaced", func() error {
 		if r := w.job("lost").Status.Tasks[0].Replicas[0]; r.Attempt != 1 {
 			return fmt.Errorf("the replica is %+v", r)
 		}
@@ -243,12 +242,12 @@ func (w *world) useEverything() {
 	w.useStop()
 
 	// A pod that has a node and does not start: its events are read after a while.
-	w.create(newJob("held-up", role("w", 1, commandStick)))
+	w.Create(jobs.New("held-up", jobs.Role("w", 1, kubelet.Stick)))
 	w.awaitUse(permission{"list", "", "events", ""})
 
-	w.await("the priority has reached the group", func() error {
+	w.Await("the priority has reached the group", func() error {
 		group := &scheduling.PodGroup{}
-		w.must(w.get("priority", group))
+		w.Must(w.Get("priority", group))
 		if group.Spec.Priority != 7 {
 			return fmt.Errorf("it is %d", group.Spec.Priority)
 		}
@@ -259,13 +258,13 @@ func (w *world) useEverything() {
 // useStop has a container run on in a pod whose main container has ended: the pod is patched to stop it.
 func (w *world) useStop() {
 	w.Helper()
-	worker := batch.TrainingReplicaSpec{Type: "worker", Template: role("worker", 1, commandRun).Template}
+	worker := batch.TrainingReplicaSpec{Type: "worker", Template: jobs.Role("worker", 1, kubelet.Run).Template}
 	c := worker.Template.Spec.Containers[0]
 	c.Name = "sidecar"
 	worker.Template.Spec.Containers = append(worker.Template.Spec.Containers, c)
-	w.create(&batch.PyTorchTrainingJob{ObjectMeta: metav1.ObjectMeta{Name: "guarded"},
+	w.Create(&batch.PyTorchTrainingJob{ObjectMeta: metav1.ObjectMeta{Name: "guarded"},
 		Spec: batch.PyTorchTrainingJobSpec{ReplicaSpecs: []batch.PyTorchReplicaSpec{{TrainingReplicaSpec: worker}}}})
-	w.await("the main container has ended", func() error {
+	w.Await("the main container has ended", func() error {
 		pod := w.pods()["guarded-worker-0"]
 		if pod == nil || pod.Status.Phase != corev1.PodRunning {
 			return errors.New("its pod does not run")
@@ -275,7 +274,7 @@ func (w *world) useStop() {
 			{Name: pod.Spec.Containers[0].Name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: ended, FinishedAt: ended}}},
 			{Name: c.Name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ended}}},
 		}
-		return w.client.Status().Update(w.Context(), pod)
+		return w.Client.Status().Update(w.Context(), pod)
 	})
 	w.awaitUse(permission{"patch", "", "pods", ""})
 }
@@ -293,8 +292,8 @@ func (w *world) grantedPermissions(wanted func(role string) bool) []permission {
 	var rules []rbacv1.PolicyRule
 	clusterRoles, roles := &rbacv1.ClusterRoleList{}, &rbacv1.RoleList{}
 	ours := client.MatchingLabels{"app.kubernetes.io/name": "t9k-batch"}
-	w.must(w.client.List(w.Context(), clusterRoles, ours))
-	w.must(w.client.List(w.Context(), roles, ours))
+	w.Must(w.Client.List(w.Context(), clusterRoles, ours))
+	w.Must(w.Client.List(w.Context(), roles, ours))
 	for _, r := range clusterRoles.Items {
 		if wanted(r.Name) {
 			rules = append(rules, r.Rules...)
@@ -327,8 +326,8 @@ func (w *world) grantedPermissions(wanted func(role string) bool) []permission {
 // awaitUse waits until the operator has made use of a permission.
 func (w *world) awaitUse(p permission) {
 	w.Helper()
-	w.await("the operator uses "+p.String(), func() error {
-		if !usedPermissions(w.T, w.env.AuditLog, 0, operatorUser).all[p] {
+	w.Await("the operator uses "+p.String(), func() error {
+		if !usedPermissions(w.T, w.Env.AuditLog, 0, operatorUser).all[p] {
 			return errors.New("it has not")
 		}
 		return nil

@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,6 +24,8 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/config"
 	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/test/kit/kubelet"
+	"tensorstack.dev/batch/test/kit/program"
 )
 
 // schedulerUser is the scheduler's ServiceAccount.
@@ -40,7 +39,7 @@ func TestSchedulerInstalled(t *testing.T) {
 	w.installDefault()
 	w.awaitRightOf(schedulerUser, true, authorization.ResourceAttributes{Verb: "create", Group: coordination.GroupName, Resource: "leases", Namespace: config.Namespace})
 	w.awaitRightOf(schedulerUser, true, authorization.ResourceAttributes{Verb: "watch", Group: scheduling.GroupVersion.Group, Resource: "podgroups"})
-	from := auditEnd(t, w.env.AuditLog)
+	from := auditEnd(t, w.Env.AuditLog)
 	w.paperNodes("paper-0", "paper-1")
 
 	// An API server that cannot stream lists is asked for them.
@@ -52,18 +51,18 @@ func TestSchedulerInstalled(t *testing.T) {
 
 	w.gangOf("left", "paper", 1, "1")
 	w.awaitBound("left", 1)
-	first.kill()
+	first.Kill()
 	w.gangOf("taken-over", "paper", 4, "1")
 	w.awaitLeader(leader)
 	w.awaitBound("taken-over", 4)
 	w.awaitBound("left", 1)
-	second.signal(syscall.SIGTERM)
-	<-second.ended
-	if second.cmd.ProcessState.ExitCode() > 1 { // kube-scheduler ends with 1 when it has lost its lease, be it by its own doing
-		t.Errorf("a scheduler that is told to end does so with %v", second.cmd.ProcessState)
+	second.Signal(syscall.SIGTERM)
+	<-second.Ended()
+	if code := second.ExitCode(); code > 1 { // kube-scheduler ends with 1 when it has lost its lease, even if it gave it up
+		t.Errorf("a scheduler that is told to end does so with exit code %d", code)
 	}
 
-	used := usedPermissions(t, w.env.AuditLog, from, schedulerUser)
+	used := usedPermissions(t, w.Env.AuditLog, from, schedulerUser)
 	for _, p := range used.forbidden {
 		t.Errorf("forbidden: %s", p)
 	}
@@ -86,17 +85,17 @@ func (w *world) useScheduler() {
 	high := w.paperQueue("high", 10)
 	w.gangOf("first", low, 4, "2")
 	w.awaitBound("first", 4)
-	w.await("the group says so", func() error { return w.groupSays("first", metav1.ConditionTrue, scheduling.ReasonScheduled) })
+	w.Await("the group says so", func() error { return w.groupSays("first", metav1.ConditionTrue, scheduling.ReasonScheduled) })
 
 	// Those without room say so: a group in its own condition, a pod in its own.
 	w.gangOf("too-many", low, 9, "2")
 	w.paperPod("too-large", low, "", "5")
-	w.await("the group says why it waits", func() error {
+	w.Await("the group says why it waits", func() error {
 		return w.groupSays("too-many", metav1.ConditionFalse, scheduling.ReasonImpossible)
 	})
-	w.await("the pod says why it waits", func() error {
+	w.Await("the pod says why it waits", func() error {
 		p := &corev1.Pod{}
-		w.must(w.get("too-large", p))
+		w.Must(w.Get("too-large", p))
 		for _, c := range p.Status.Conditions {
 			if c.Type == corev1.PodScheduled && strings.Contains(c.Message, "cpu") {
 				return nil
@@ -108,9 +107,9 @@ func (w *world) useScheduler() {
 	// Others make room.
 	w.gangOf("important", high, 4, "2")
 	w.awaitBound("important", 4)
-	w.await("the first are evicted", func() error {
+	w.Await("the first are evicted", func() error {
 		for i := range 4 {
-			if err := w.get(fmt.Sprintf("first-%d", i), &corev1.Pod{}); client.IgnoreNotFound(err) != nil || err == nil {
+			if err := w.Get(fmt.Sprintf("first-%d", i), &corev1.Pod{}); client.IgnoreNotFound(err) != nil || err == nil {
 				return fmt.Errorf("pod %d: %w", i, err)
 			}
 		}
@@ -124,23 +123,23 @@ func (w *world) useScheduler() {
 func (w *world) bindVolume(queue string) {
 	w.Helper()
 	wait := storagev1.VolumeBindingWaitForFirstConsumer
-	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: w.ns}, Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: &wait}
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}, Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: &wait}
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
-	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: w.ns}, Spec: corev1.PersistentVolumeSpec{Capacity: size, StorageClassName: class.Name,
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}, Spec: corev1.PersistentVolumeSpec{Capacity: size, StorageClassName: class.Name,
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp"}}}}
 	for _, o := range []client.Object{class, volume} {
-		w.must(w.client.Create(w.Context(), o))
+		w.Must(w.Client.Create(w.Context(), o))
 		w.deleteLater(o)
 	}
 	volume.Status.Phase = corev1.VolumeAvailable // for want of the controller that says so
-	w.must(w.client.Status().Update(w.Context(), volume))
-	w.create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim"}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class.Name,
+	w.Must(w.Client.Status().Update(w.Context(), volume))
+	w.Create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim"}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class.Name,
 		AccessModes: volume.Spec.AccessModes, Resources: corev1.VolumeResourceRequirements{Requests: size}}})
 	w.paperPod("with-volume", queue, "", "1", func(p *corev1.Pod) {
 		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "claim"}}}}
 	})
-	w.await("the volume is promised to the claim", func() error {
-		w.must(w.client.Get(w.Context(), client.ObjectKeyFromObject(volume), volume))
+	w.Await("the volume is promised to the claim", func() error {
+		w.Must(w.Client.Get(w.Context(), client.ObjectKeyFromObject(volume), volume))
 		if volume.Spec.ClaimRef == nil || volume.Spec.ClaimRef.Name != "claim" {
 			return fmt.Errorf("it is %+v", volume.Spec.ClaimRef)
 		}
@@ -152,21 +151,21 @@ func (w *world) bindVolume(queue string) {
 func (w *world) paperNodes(names ...string) {
 	w.Helper()
 	for _, name := range names {
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"paper": w.ns}}}
-		w.must(w.client.Create(w.Context(), n))
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"paper": w.Namespace}}}
+		w.Must(w.Client.Create(w.Context(), n))
 		w.deleteLater(n)
 		n.Status.Capacity = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("110")}
 		n.Status.Allocatable = n.Status.Capacity
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Test"}}
-		w.must(w.client.Status().Update(w.Context(), n))
+		w.Must(w.Client.Status().Update(w.Context(), n))
 		n.Spec.Taints = nil // admission taints what is not ready when it is created
-		w.must(w.client.Update(w.Context(), n))
+		w.Must(w.Client.Update(w.Context(), n))
 	}
 }
 
 func (w *world) deleteLater(o client.Object) {
 	w.Cleanup(func() {
-		if err := w.client.Delete(context.Background(), o); client.IgnoreNotFound(err) != nil {
+		if err := w.Client.Delete(context.Background(), o); client.IgnoreNotFound(err) != nil {
 			w.Error(err)
 		}
 	})
@@ -176,15 +175,15 @@ func (w *world) deleteLater(o client.Object) {
 func (w *world) paperQueue(name string, priority int32) string {
 	w.Helper()
 	q := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: scheduling.QueueSpec{Priority: priority,
-		NamespaceSelector: &metav1.LabelSelector{}, NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"paper": w.ns}}}}
-	w.must(w.client.Create(w.Context(), q))
+		NamespaceSelector: &metav1.LabelSelector{}, NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"paper": w.Namespace}}}}
+	w.Must(w.Client.Create(w.Context(), q))
 	w.deleteLater(q)
 	return name
 }
 
 func (w *world) gangOf(name, queue string, n int, cpu string) {
 	w.Helper()
-	w.create(&scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: scheduling.PodGroupSpec{MinMember: int32(n), Queue: queue}})
+	w.Create(&scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: scheduling.PodGroupSpec{MinMember: int32(n), Queue: queue}})
 	for i := range n {
 		w.paperPod(fmt.Sprintf("%s-%d", name, i), queue, name, cpu)
 	}
@@ -193,17 +192,17 @@ func (w *world) gangOf(name, queue string, n int, cpu string) {
 func (w *world) removeGang(name string, n int) {
 	w.Helper()
 	for i := range n {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: fmt.Sprintf("%s-%d", name, i)}}
-		w.must(w.client.Delete(w.Context(), pod, client.GracePeriodSeconds(0)))
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: fmt.Sprintf("%s-%d", name, i)}}
+		w.Must(w.Client.Delete(w.Context(), pod, client.GracePeriodSeconds(0)))
 	}
-	w.must(w.client.Delete(w.Context(), &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}}))
+	w.Must(w.Client.Delete(w.Context(), &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name}}))
 }
 
 func (w *world) paperPod(name, queue, group, cpu string, change ...func(*corev1.Pod)) {
 	w.Helper()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{scheduling.LabelQueue: queue}},
 		Spec: corev1.PodSpec{SchedulerName: scheduling.SchedulerName, TerminationGracePeriodSeconds: new(int64),
-			Containers: []corev1.Container{{Name: "main", Image: "none", Command: []string{commandWait},
+			Containers: []corev1.Container{{Name: "main", Image: "none", Command: []string{kubelet.Wait},
 				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}}}}}
 	if group != "" {
 		p.Labels[scheduling.LabelGroupName] = group
@@ -211,14 +210,14 @@ func (w *world) paperPod(name, queue, group, cpu string, change ...func(*corev1.
 	for _, c := range change {
 		c(p)
 	}
-	w.create(p)
+	w.Create(p)
 }
 
 func (w *world) awaitBound(group string, n int) {
 	w.Helper()
-	w.await(fmt.Sprintf("%d pods of %s have a node", n, group), func() error {
+	w.Await(fmt.Sprintf("%d pods of %s have a node", n, group), func() error {
 		list := &corev1.PodList{}
-		w.must(w.client.List(w.Context(), list, client.InNamespace(w.ns), client.MatchingLabels{scheduling.LabelGroupName: group}))
+		w.Must(w.Client.List(w.Context(), list, client.InNamespace(w.Namespace), client.MatchingLabels{scheduling.LabelGroupName: group}))
 		bound := 0
 		for i := range list.Items {
 			if list.Items[i].Spec.NodeName != "" {
@@ -234,7 +233,7 @@ func (w *world) awaitBound(group string, n int) {
 
 func (w *world) groupSays(name string, status metav1.ConditionStatus, reason string) error {
 	g := &scheduling.PodGroup{}
-	w.must(w.get(name, g))
+	w.Must(w.Get(name, g))
 	for _, c := range g.Status.Conditions {
 		if c.Type == scheduling.GroupScheduled && c.Status == status && c.Reason == reason {
 			return nil
@@ -246,9 +245,9 @@ func (w *world) groupSays(name string, status metav1.ConditionStatus, reason str
 // awaitLeader waits until another than the given replica leads, and names it.
 func (w *world) awaitLeader(old string) (holder string) {
 	w.Helper()
-	w.await("a scheduler leads", func() error {
+	w.Await("a scheduler leads", func() error {
 		lease := &coordination.Lease{}
-		if err := w.client.Get(w.Context(), types.NamespacedName{Namespace: config.Namespace, Name: "t9k-scheduler"}, lease); err != nil {
+		if err := w.Client.Get(w.Context(), types.NamespacedName{Namespace: config.Namespace, Name: "t9k-scheduler"}, lease); err != nil {
 			return err
 		}
 		if h := lease.Spec.HolderIdentity; h != nil && *h != "" && *h != old {
@@ -262,7 +261,7 @@ func (w *world) awaitLeader(old string) (holder string) {
 
 // installedScheduler is a scheduler that runs as a process of its own.
 type installedScheduler struct {
-	program
+	*program.Program
 	address string
 	probes  []string
 }
@@ -271,40 +270,26 @@ type installedScheduler struct {
 func (w *world) startScheduler(more ...string) *installedScheduler {
 	w.Helper()
 	d := &appsv1.Deployment{}
-	w.must(w.client.Get(w.Context(), types.NamespacedName{Namespace: config.Namespace, Name: "t9k-scheduler"}, d))
+	w.Must(w.Client.Get(w.Context(), types.NamespacedName{Namespace: config.Namespace, Name: "t9k-scheduler"}, d))
 	if *d.Spec.Replicas != 2 {
 		w.Errorf("%d replicas", *d.Spec.Replicas)
 	}
 	container := d.Spec.Template.Spec.Containers[0]
 	binary, err := testenv.Binary()
-	w.must(err)
+	w.Must(err)
 	address := freeAddress(w.T)
 	_, port, err := net.SplitHostPort(address)
-	w.must(err)
+	w.Must(err)
 	kubeconfig := w.serviceAccountKubeconfig(d.Spec.Template.Spec.ServiceAccountName)
 	args := append([]string{"kube-scheduler"}, container.Args...)
 	args = append(args, "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig, "--bind-address=127.0.0.1", "--secure-port="+port, "--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms")
-	s := &installedScheduler{program: program{log: &logBuffer{}, ended: make(chan struct{})}, address: address}
+	child, err := program.Start(binary, append(args, more...), nil)
+	w.Must(err)
+	child.EndWith(w)
+	s := &installedScheduler{Program: child, address: address}
 	for _, p := range []*corev1.Probe{container.LivenessProbe, container.ReadinessProbe} {
 		s.probes = append(s.probes, p.HTTPGet.Path)
 	}
-	s.cmd = exec.Command(binary, append(args, more...)...)
-	s.cmd.Env = os.Environ()
-	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true}
-	w.must(s.cmd.Start())
-	go func() {
-		defer close(s.ended)
-		_ = s.cmd.Wait() // what its end says is in ProcessState
-	}()
-	w.Cleanup(func() {
-		s.kill()
-		if text := s.log.String(); strings.Contains(text, "panic") || w.Failed() {
-			// The plane's API server asks for no client certificates of proxies, which the scheduler keeps looking for.
-			lines := slices.DeleteFunc(strings.Split(text, "\n"), func(l string) bool { return strings.Contains(l, "requestheader-client-ca-file") })
-			w.Logf("the scheduler's log ends with:\n%s", strings.Join(lines[max(0, len(lines)-30):], "\n"))
-		}
-	})
 	return s
 }
 
@@ -313,7 +298,7 @@ func (s *installedScheduler) awaitProbes(w *world) {
 	w.Helper()
 	c := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // as kubelets do it
 	for _, path := range s.probes {
-		w.await("the scheduler answers at "+path, func() error {
+		w.Await("the scheduler answers at "+path, func() error {
 			response, err := c.Get("https://" + s.address + path)
 			if err != nil {
 				return err

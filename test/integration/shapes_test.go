@@ -22,31 +22,30 @@ func TestShapesAtFollower(t *testing.T) {
 	address := freeAddress(t)
 	w.installWebhook(address)
 	lease := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: "t9k-operator"}}
-	w.must(client.IgnoreNotFound(w.client.Delete(t.Context(), lease))) // another test's operator may have made it
-	startOperator(t, w.env.Kubeconfig, "--leader-elect=true")
-	w.await("the first operator leads", func() error { return w.client.Get(t.Context(), client.ObjectKeyFromObject(lease), lease) })
+	startOperator(t, w.Env.Kubeconfig, "--leader-elect=true")
+	w.Await("the first operator leads", func() error { return w.Client.Get(t.Context(), client.ObjectKeyFromObject(lease), lease) })
 	leader := *lease.Spec.HolderIdentity
-	startOperator(t, w.env.Kubeconfig, "--leader-elect=true", "--webhook-bind-address="+address)
+	startOperator(t, w.Env.Kubeconfig, "--leader-elect=true", "--webhook-bind-address="+address)
 	w.awaitWebhook()
 
 	shapes := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: scheduling.ResourceShapesNamespace, Name: scheduling.ResourceShapes}, Data: map[string]string{"small": "cpu: 1"}}
-	w.must(w.client.Create(t.Context(), shapes))
+	w.Must(w.Client.Create(t.Context(), shapes))
 	queue := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{GenerateName: "sized-"}, Spec: scheduling.QueueSpec{ResourceShapeProfile: "small", NamespaceSelector: &metav1.LabelSelector{}}}
-	w.must(w.client.Create(t.Context(), queue))
+	w.Must(w.Client.Create(t.Context(), queue))
 	for _, o := range []client.Object{shapes, queue} {
-		t.Cleanup(func() { w.must(w.client.Delete(context.WithoutCancel(t.Context()), o)) })
+		t.Cleanup(func() { w.Must(w.Client.Delete(context.WithoutCancel(t.Context()), o)) })
 	}
 	large := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "large", Namespace: w.ns, Labels: map[string]string{scheduling.LabelQueue: queue.Name}},
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "large", Namespace: w.Namespace, Labels: map[string]string{scheduling.LabelQueue: queue.Name}},
 		Spec: corev1.PodSpec{SchedulerName: scheduling.SchedulerName, Containers: []corev1.Container{{Name: "main", Image: "none", Resources: corev1.ResourceRequirements{Requests: large}}}}}
-	w.await("a pod that is too large is refused", func() error {
-		err := w.client.Create(t.Context(), pod.DeepCopy(), client.DryRunAll)
+	w.Await("a pod that is too large is refused", func() error {
+		err := w.Client.Create(t.Context(), pod.DeepCopy(), client.DryRunAll)
 		if err == nil || !strings.Contains(err.Error(), "2 cpu requested, 1 allowed") {
 			return fmt.Errorf("the answer is %w", err)
 		}
 		return nil
 	})
-	w.must(w.client.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
+	w.Must(w.Client.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
 	if *lease.Spec.HolderIdentity != leader {
 		t.Errorf("%s leads now, and not %s any more: nothing was shown", *lease.Spec.HolderIdentity, leader)
 	}

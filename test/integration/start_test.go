@@ -12,13 +12,14 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
+	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/kubelet"
+	"tensorstack.dev/batch/test/kit/namespace"
 )
 
 const boardCRD = "tensorboards.tensorstack.dev"
@@ -28,16 +29,16 @@ func TestMissingRightStopsItsControllerAlone(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()
 	role := &rbacv1.ClusterRole{}
-	w.must(w.client.Get(t.Context(), types.NamespacedName{Name: "t9k-operator"}, role))
+	w.Must(w.Client.Get(t.Context(), types.NamespacedName{Name: "t9k-operator"}, role))
 	whole := role.DeepCopy()
 	role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.APIGroups, tensorboard.GroupVersion.Group) })
-	w.must(w.client.Update(t.Context(), role))
+	w.Must(w.Client.Update(t.Context(), role))
 	right := authorization.ResourceAttributes{Verb: "watch", Group: tensorboard.GroupVersion.Group, Resource: "tensorboards"}
 	w.awaitRight(false, right)
 	w.checkStart(w.serviceAccountKubeconfig("t9k-operator"), "may not list and watch "+boardCRD, func() {
-		w.must(w.client.Get(t.Context(), types.NamespacedName{Name: "t9k-operator"}, role))
+		w.Must(w.Client.Get(t.Context(), types.NamespacedName{Name: "t9k-operator"}, role))
 		role.Rules = whole.Rules
-		w.must(w.client.Update(t.Context(), role))
+		w.Must(w.Client.Update(t.Context(), role))
 	})
 }
 
@@ -46,37 +47,33 @@ func TestMissingRightToQueuesStopsNoJob(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()
 	granted := &rbacv1.ClusterRole{}
-	w.must(w.client.Get(t.Context(), types.NamespacedName{Name: "t9k-operator"}, granted))
+	w.Must(w.Client.Get(t.Context(), types.NamespacedName{Name: "t9k-operator"}, granted))
 	for i := range granted.Rules {
 		r := &granted.Rules[i]
 		r.Resources = slices.DeleteFunc(r.Resources, func(resource string) bool { return resource == "queues" })
 	}
 	granted.Rules = slices.DeleteFunc(granted.Rules, func(r rbacv1.PolicyRule) bool { return len(r.Resources) == 0 })
-	w.must(w.client.Update(t.Context(), granted))
+	w.Must(w.Client.Update(t.Context(), granted))
 	w.awaitRight(false, authorization.ResourceAttributes{Verb: "watch", Group: scheduling.GroupVersion.Group, Resource: "queues"})
 	address := freeAddress(t)
 	w.pointWebhook(address)
 	startOperator(t, w.serviceAccountKubeconfig("t9k-operator"), "--webhook-bind-address="+address)
 	w.awaitWebhook()
-	w.create(newJob("job", role("w", 1, commandExit, "0")))
+	w.Create(jobs.New("job", jobs.Role("w", 1, kubelet.Exit, "0")))
 	w.awaitPhase("job", batch.JobSucceeded)
 }
 
 // The same holds for a CRD.
 func TestMissingCRDStopsItsControllerAlone(t *testing.T) {
 	w := newWorld(t)
-	scheme := runtime.NewScheme()
-	w.must(apiextensions.AddToScheme(scheme))
-	c, err := client.New(w.env.Config, client.Options{Scheme: scheme})
-	w.must(err)
 	crd := &apiextensions.CustomResourceDefinition{}
-	w.must(c.Get(t.Context(), types.NamespacedName{Name: boardCRD}, crd))
-	w.must(c.Delete(t.Context(), crd.DeepCopy()))
-	w.await("the CRD is gone", func() error {
-		return gone(c.Get(t.Context(), types.NamespacedName{Name: boardCRD}, &apiextensions.CustomResourceDefinition{}))
+	w.Must(w.Client.Get(t.Context(), types.NamespacedName{Name: boardCRD}, crd))
+	w.Must(w.Client.Delete(t.Context(), crd.DeepCopy()))
+	w.Await("the CRD is gone", func() error {
+		return namespace.Gone(w.Client.Get(t.Context(), types.NamespacedName{Name: boardCRD}, &apiextensions.CustomResourceDefinition{}))
 	})
 	crd.ObjectMeta, crd.Status = metav1.ObjectMeta{Name: crd.Name, Annotations: crd.Annotations, Labels: crd.Labels}, apiextensions.CustomResourceDefinitionStatus{}
-	w.checkStart(w.env.Kubeconfig, "apply its CRD", func() { w.must(c.Create(t.Context(), crd)) })
+	w.checkStart(w.Env.Kubeconfig, "apply its CRD", func() { w.Must(w.Client.Create(t.Context(), crd)) })
 }
 
 // checkStart starts an operator that lacks something of TensorBoards, and mends that while it runs.
@@ -84,37 +81,37 @@ func (w *world) checkStart(kubeconfig, problem string, mend func()) {
 	w.Helper()
 	health, metrics := freeAddress(w.T), freeAddress(w.T)
 	operator := startOperator(w.T, kubeconfig, "--health-probe-bind-address="+health, "--metrics-bind-address="+metrics)
-	w.create(newJob("job", role("w", 1, commandExit, "0")))
+	w.Create(jobs.New("job", jobs.Role("w", 1, kubelet.Exit, "0")))
 	w.awaitPhase("job", batch.JobSucceeded)
 	readiness := func() (int, string, error) { return fetch("http://" + health + "/readyz?verbose") }
-	w.await("the operator says that the controller of TensorBoards waits", func() error {
+	w.Await("the operator says that the controller of TensorBoards waits", func() error {
 		code, text, err := readiness()
 		if err == nil && (code == http.StatusOK || !strings.Contains(text, "[-]tensorboards failed") || !strings.Contains(text, "[+]genericjobs ok")) {
 			err = fmt.Errorf("%d: %s", code, text)
 		}
 		return err
 	})
-	if log := operator.log.String(); !strings.Contains(log, problem) {
+	if log := operator.Log.String(); !strings.Contains(log, problem) {
 		w.Errorf("the log does not say %q", problem)
 	}
 	if _, text, err := fetch("http://" + metrics + "/metrics"); err != nil || !strings.Contains(text, `t9k_controller_waiting{controller="tensorboards",resource="TensorBoard.tensorstack.dev"} 1`) {
 		w.Errorf("the metric is missing (%v)", err)
 	}
 	mend()
-	w.await("the operator is ready", func() error {
+	w.Await("the operator is ready", func() error {
 		code, text, err := readiness()
 		if err == nil && code != http.StatusOK {
 			err = fmt.Errorf("%d: %s", code, text)
 		}
 		return err
 	})
-	if !operator.running() {
+	if !operator.Running() {
 		w.Error("the operator has ended")
 	}
 	tb := newBoard("board")
-	w.create(tb)
-	w.await("the TensorBoard is handled", func() error {
-		if err := w.get("board", tb); err != nil {
+	w.Create(tb)
+	w.Await("the TensorBoard is handled", func() error {
+		if err := w.Get("board", tb); err != nil {
 			return err
 		}
 		if len(tb.Status.Conditions) == 0 {

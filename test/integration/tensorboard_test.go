@@ -21,6 +21,9 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 	"tensorstack.dev/batch/internal/tensorboard/board"
+	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/kubelet"
+	"tensorstack.dev/batch/test/kit/namespace"
 )
 
 func newBoard(name string) *tensorboard.TensorBoard {
@@ -32,8 +35,8 @@ func newBoard(name string) *tensorboard.TensorBoard {
 func (w *world) awaitBoard(name, reason, text string) *tensorboard.TensorBoard {
 	w.Helper()
 	tb := &tensorboard.TensorBoard{}
-	w.await(fmt.Sprintf("TensorBoard %s tells %s: %s", name, reason, text), func() error {
-		if err := w.get(name, tb); err != nil {
+	w.Await(fmt.Sprintf("TensorBoard %s tells %s: %s", name, reason, text), func() error {
+		if err := w.Get(name, tb); err != nil {
 			return err
 		}
 		c := board.ReadyCondition(tb)
@@ -48,8 +51,8 @@ func (w *world) awaitBoard(name, reason, text string) *tensorboard.TensorBoard {
 func (w *world) awaitDeployment(name, what string, cond func(*appsv1.Deployment) bool) *appsv1.Deployment {
 	w.Helper()
 	d := &appsv1.Deployment{}
-	w.await("Deployment "+name+": "+what, func() error {
-		if err := w.get(name, d); err != nil {
+	w.Await("Deployment "+name+": "+what, func() error {
+		if err := w.Get(name, d); err != nil {
 			return err
 		}
 		if !cond(d) {
@@ -62,30 +65,30 @@ func (w *world) awaitDeployment(name, what string, cond func(*appsv1.Deployment)
 
 func (w *world) patchBoard(name, patch string) {
 	w.Helper()
-	tb := &tensorboard.TensorBoard{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}}
-	w.must(w.client.Patch(w.Context(), tb, client.RawPatch(types.MergePatchType, []byte(patch))))
+	tb := &tensorboard.TensorBoard{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name}}
+	w.Must(w.Client.Patch(w.Context(), tb, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
 // The pod of a TensorBoard is one that a namespace takes which enforces Pod Security level restricted, its helpers included.
 func TestTensorBoardIsRestricted(t *testing.T) {
 	w := newWorld(t)
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.ns}}
-	w.must(w.client.Patch(w.Context(), ns, client.RawPatch(types.MergePatchType,
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}
+	w.Must(w.Client.Patch(w.Context(), ns, client.RawPatch(types.MergePatchType,
 		[]byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`))))
-	w.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "viewer"}})
-	startOperator(t, w.env.Kubeconfig)
+	w.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "viewer"}})
+	startOperator(t, w.Env.Kubeconfig)
 	tb := newBoard("board")
 	tb.Spec.LogDir = &tensorboard.LogDir{HTTP: &tensorboard.HTTPSource{URL: []string{"https://example.org/a/events.out.tfevents.1"}}}
 	tb.Spec.ServiceAccountName = "viewer"
-	w.create(tb)
+	w.Create(tb)
 	d := w.awaitDeployment("board-tensorboard", "is there", func(*appsv1.Deployment) bool { return true })
-	w.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod"}, Spec: d.Spec.Template.Spec})
+	w.Create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod"}, Spec: d.Spec.Template.Spec})
 	w.patchBoard("board", `{"spec":{"securityContext":{"runAsUser":0}}}`)
 	d = w.awaitDeployment("board-tensorboard", "runs as root", func(d *appsv1.Deployment) bool {
 		user := d.Spec.Template.Spec.SecurityContext.RunAsUser
 		return user != nil && *user == 0
 	})
-	err := w.client.Create(w.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "root"}, Spec: d.Spec.Template.Spec})
+	err := w.Client.Create(w.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "root"}, Spec: d.Spec.Template.Spec})
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("a TensorBoard of root is taken: %v", err)
 	}
@@ -94,16 +97,16 @@ func TestTensorBoardIsRestricted(t *testing.T) {
 // A TensorBoard is a Deployment and a Service of its own. They follow its spec, and what people break is restored.
 func TestTensorBoardObjects(t *testing.T) {
 	w := newWorld(t)
-	startOperator(t, w.env.Kubeconfig)
-	w.create(newBoard("board"))
+	startOperator(t, w.Env.Kubeconfig)
+	w.Create(newBoard("board"))
 	tb := w.awaitBoard("board", tensorboard.ReasonStarting, "")
 	d := w.awaitDeployment("board-tensorboard", "is there", func(d *appsv1.Deployment) bool { return *d.Spec.Replicas == 1 })
 	s := &corev1.Service{}
-	w.must(w.get("board-tensorboard", s))
+	w.Must(w.Get("board-tensorboard", s))
 	if !metav1.IsControlledBy(d, tb) || !metav1.IsControlledBy(s, tb) {
 		t.Errorf("the objects belong to %+v and %+v", d.OwnerReferences, s.OwnerReferences)
 	}
-	if want := "http://board-tensorboard." + w.ns + ".svc/tensorboard/" + w.ns + "/board/"; tb.Status.URL != want {
+	if want := "http://board-tensorboard." + w.Namespace + ".svc/tensorboard/" + w.Namespace + "/board/"; tb.Status.URL != want {
 		t.Errorf("its address is %s, want %s", tb.Status.URL, want)
 	}
 	w.patchBoard("board", `{"spec":{"image":"other"}}`)
@@ -119,22 +122,22 @@ func TestTensorBoardObjects(t *testing.T) {
 	three := int32(3)
 	broken := w.awaitDeployment("board-tensorboard", "", func(*appsv1.Deployment) bool { return true })
 	broken.Spec.Replicas = &three
-	w.must(w.client.Update(w.Context(), broken))
+	w.Must(w.Client.Update(w.Context(), broken))
 	w.awaitDeployment("board-tensorboard", "is restored", func(d *appsv1.Deployment) bool { return *d.Spec.Replicas == 1 })
-	w.must(w.client.Delete(w.Context(), broken))
-	w.must(w.client.Delete(w.Context(), s))
+	w.Must(w.Client.Delete(w.Context(), broken))
+	w.Must(w.Client.Delete(w.Context(), s))
 	w.awaitDeployment("board-tensorboard", "is there again", func(now *appsv1.Deployment) bool { return now.UID != d.UID })
-	w.await("the Service is there again", func() error { return w.get("board-tensorboard", &corev1.Service{}) })
+	w.Await("the Service is there again", func() error { return w.Get("board-tensorboard", &corev1.Service{}) })
 
-	w.must(w.client.Delete(w.Context(), tb))
-	w.await("the Deployment is gone", func() error { return gone(w.get("board-tensorboard", &appsv1.Deployment{})) })
-	w.await("the Service is gone", func() error { return gone(w.get("board-tensorboard", &corev1.Service{})) })
+	w.Must(w.Client.Delete(w.Context(), tb))
+	w.Await("the Deployment is gone", func() error { return namespace.Gone(w.Get("board-tensorboard", &appsv1.Deployment{})) })
+	w.Await("the Service is gone", func() error { return namespace.Gone(w.Get("board-tensorboard", &corev1.Service{})) })
 }
 
 // What cannot be carried out is refused, or told in a condition that names it.
 func TestTensorBoardBadInput(t *testing.T) {
 	w := newWorld(t)
-	startOperator(t, w.env.Kubeconfig)
+	startOperator(t, w.Env.Kubeconfig)
 	for text, change := range map[string]func(*tensorboard.TensorBoard){
 		"spec.trainingLogFilesets[0]": func(tb *tensorboard.TensorBoard) { tb.Spec.TrainingLogFilesets[0] = "pvc/logs" },
 		"spec.image":                  func(tb *tensorboard.TensorBoard) { tb.Spec.Image = "" },
@@ -144,20 +147,20 @@ func TestTensorBoardBadInput(t *testing.T) {
 	} {
 		tb := newBoard("refused")
 		change(tb)
-		tb.Namespace = w.ns
-		if err := w.client.Create(w.Context(), tb); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), text) {
+		tb.Namespace = w.Namespace
+		if err := w.Client.Create(w.Context(), tb); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), text) {
 			t.Errorf("the API server says %v, want %q", err, text)
 		}
 	}
 	bad := newBoard("leaves")
 	bad.Spec.TrainingLogFilesets[0] = "t9k://pvc/logs/../other"
-	w.create(bad)
+	w.Create(bad)
 	if tb := w.awaitBoard("leaves", tensorboard.ReasonInvalidSpec, "t9k://pvc/logs/../other"); tb.Status.Phase != tensorboard.Failed {
 		t.Errorf("its phase is %s", tb.Status.Phase)
 	}
 	secrets := newBoard("secrets")
 	secrets.Spec.TrainingLogFilesets = []string{"t9k://minio/one/bucket", "t9k://minio/two/bucket"}
-	w.create(secrets)
+	w.Create(secrets)
 	w.awaitBoard("secrets", tensorboard.ReasonInvalidSpec, `"two"`)
 	w.patchBoard("secrets", `{"spec":{"trainingLogFilesets":["t9k://minio/one/bucket"]}}`)
 	w.awaitDeployment("secrets-tensorboard", "is there", func(*appsv1.Deployment) bool { return true })
@@ -169,15 +172,15 @@ func TestTensorBoardBadInput(t *testing.T) {
 // Objects of others are never adopted.
 func TestTensorBoardNameTaken(t *testing.T) {
 	w := newWorld(t)
-	startOperator(t, w.env.Kubeconfig)
+	startOperator(t, w.Env.Kubeconfig)
 	foreign := w.foreignDeployment("board-tensorboard")
-	w.create(newBoard("board"))
+	w.Create(newBoard("board"))
 	w.awaitBoard("board", tensorboard.ReasonNameTaken, `Deployment "board-tensorboard" exists and belongs to nobody`)
 	now := w.awaitDeployment("board-tensorboard", "is as it was", func(*appsv1.Deployment) bool { return true })
 	if now.ResourceVersion != foreign.ResourceVersion {
 		t.Errorf("somebody else's Deployment was changed: %+v", now)
 	}
-	w.must(w.client.Delete(w.Context(), foreign))
+	w.Must(w.Client.Delete(w.Context(), foreign))
 	w.awaitBoard("board", tensorboard.ReasonStarting, "")
 }
 
@@ -187,9 +190,9 @@ func (w *world) foreignDeployment(name string) *appsv1.Deployment {
 	labels := map[string]string{"app": "other"}
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: labels},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: role("w", 1, commandWait).Template.Spec},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: jobs.Role("w", 1, kubelet.Wait).Template.Spec},
 	}}
-	w.create(d)
+	w.Create(d)
 	return d
 }
 
@@ -205,25 +208,25 @@ func (w *world) runBoard(name, address string) *runningBoard {
 	w.Helper()
 	r := &runningBoard{}
 	listener, err := net.Listen("tcp", fmt.Sprintf("%s:%d", address, board.ActivityPort))
-	w.must(err)
+	w.Must(err)
 	server := &http.Server{Handler: r}
 	w.Cleanup(func() { _ = server.Shutdown(context.Background()) })
 	go func() { _ = server.Serve(listener) }()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name + "-pod", Labels: map[string]string{tensorboard.LabelTensorBoard: name}},
-		Spec: role("w", 1, commandWait).Template.Spec}
-	w.create(pod)
+		Spec: jobs.Role("w", 1, kubelet.Wait).Template.Spec}
+	w.Create(pod)
 	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: address, PodIPs: []corev1.PodIP{{IP: address}},
 		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
-	w.must(w.client.Status().Update(w.Context(), pod))
+	w.Must(w.Client.Status().Update(w.Context(), pod))
 	return r
 }
 
 func (w *world) awaitIdle(name string, status metav1.ConditionStatus) tensorboard.Condition {
 	w.Helper()
 	var idle tensorboard.Condition
-	w.await(fmt.Sprintf("TensorBoard %s: idle is %s", name, status), func() error {
+	w.Await(fmt.Sprintf("TensorBoard %s: idle is %s", name, status), func() error {
 		tb := &tensorboard.TensorBoard{}
-		if err := w.get(name, tb); err != nil {
+		if err := w.Get(name, tb); err != nil {
 			return err
 		}
 		for _, c := range tb.Status.Conditions {
@@ -242,8 +245,8 @@ func (w *world) awaitIdle(name string, status metav1.ConditionStatus) tensorboar
 // Idleness follows what the pod tells, and the pod alone.
 func TestTensorBoardActivity(t *testing.T) {
 	w := newWorld(t)
-	startOperator(t, w.env.Kubeconfig, "--tensorboard-idle-after=1h", "--tensorboard-suspend-after=1ns")
-	w.create(newBoard("board"))
+	startOperator(t, w.Env.Kubeconfig, "--tensorboard-idle-after=1h", "--tensorboard-suspend-after=1ns")
+	w.Create(newBoard("board"))
 	r := w.runBoard("board", "127.0.0.71")
 	w.awaitBoard("board", tensorboard.ReasonRunning, "")
 	if c := w.awaitIdle("board", metav1.ConditionFalse); c.Reason != tensorboard.ReasonActive || c.LastProbeTime == nil {
@@ -255,7 +258,7 @@ func TestTensorBoardActivity(t *testing.T) {
 	w.patchBoard("board", `{"spec":{"image":"other"}}`)
 	w.awaitBoard("board", tensorboard.ReasonSuspended, "")
 	tb := &tensorboard.TensorBoard{}
-	w.must(w.get("board", tb))
+	w.Must(w.Get("board", tb))
 	if !board.Suspended(tb) {
 		t.Error("it is not suspended")
 	}
@@ -265,7 +268,7 @@ func TestTensorBoardActivity(t *testing.T) {
 }
 
 func newTraining(name string) *batch.TensorFlowTrainingJob {
-	worker := batch.TrainingReplicaSpec{Type: "worker", Template: role("worker", 1, commandRun).Template}
+	worker := batch.TrainingReplicaSpec{Type: "worker", Template: jobs.Role("worker", 1, kubelet.Run).Template}
 	worker.Template.Spec.Containers[0].Name = "tensorflow"
 	return &batch.TensorFlowTrainingJob{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: batch.TensorFlowTrainingJobSpec{
 		TrainingSpec: batch.TrainingSpec{TensorBoardSpec: &newBoard("").Spec},
@@ -276,8 +279,8 @@ func newTraining(name string) *batch.TensorFlowTrainingJob {
 func (w *world) awaitTold(name, reason string) *batch.TensorFlowTrainingJob {
 	w.Helper()
 	j := &batch.TensorFlowTrainingJob{}
-	w.await(fmt.Sprintf("job %s tells %s of its TensorBoard", name, reason), func() error {
-		if err := w.get(name, j); err != nil {
+	w.Await(fmt.Sprintf("job %s tells %s of its TensorBoard", name, reason), func() error {
+		if err := w.Get(name, j); err != nil {
 			return err
 		}
 		if d := j.Status.TensorBoard; d == nil || d.Reason != reason {
@@ -292,19 +295,19 @@ func (w *world) awaitTold(name, reason string) *batch.TensorFlowTrainingJob {
 // for the training.
 func TestTensorBoardOfJob(t *testing.T) {
 	w := newWorld(t)
-	startOperator(t, w.env.Kubeconfig)
-	w.create(newBoard("taken"))
+	startOperator(t, w.Env.Kubeconfig)
+	w.Create(newBoard("taken"))
 	long := strings.Repeat("x", 52)
 	for name, reason := range map[string]string{
 		"train": tensorboard.ReasonStarting, "taken": tensorboard.ReasonNameTaken, long: tensorboard.ReasonCreateRefused,
 	} {
-		w.create(newTraining(name))
+		w.Create(newTraining(name))
 		j := w.awaitTold(name, reason)
 		if j.Status.TensorBoard.Ready || (j.Status.TensorBoard.Type == corev1.EventTypeWarning) != (reason != tensorboard.ReasonStarting) {
 			t.Errorf("%s tells %+v", name, j.Status.TensorBoard)
 		}
-		w.await("the job runs all the same", func() error {
-			w.must(w.get(name, j))
+		w.Await("the job runs all the same", func() error {
+			w.Must(w.Get(name, j))
 			if j.Status.Phase != batch.JobRunning {
 				return fmt.Errorf("it is %s", j.Status.Phase)
 			}
@@ -315,7 +318,7 @@ func TestTensorBoardOfJob(t *testing.T) {
 		}
 	}
 	tb := &tensorboard.TensorBoard{}
-	w.must(w.get("taken", tb))
+	w.Must(w.Get("taken", tb))
 	if len(tb.OwnerReferences) > 0 {
 		t.Errorf("a job has adopted a TensorBoard: %+v", tb.OwnerReferences)
 	}
@@ -325,37 +328,37 @@ func TestTensorBoardOfJob(t *testing.T) {
 	if d := j.Status.TensorBoard; !d.Ready || d.Dependent.Name != "train" || d.Dependent.Kind != "TensorBoard" {
 		t.Errorf("it tells %+v", d)
 	}
-	w.must(endPod(t.Context(), w.core, w.pods()["train-worker-0"], 0))
-	w.await("the job has succeeded, and tells of its TensorBoard", func() error {
-		w.must(w.get("train", j))
+	w.Must(kubelet.End(t.Context(), w.Core, w.pods()["train-worker-0"], 0))
+	w.Await("the job has succeeded, and tells of its TensorBoard", func() error {
+		w.Must(w.Get("train", j))
 		if j.Status.Phase != batch.JobSucceeded || j.Status.TensorBoard == nil || !j.Status.TensorBoard.Ready {
 			return fmt.Errorf("it is %s and tells %+v", j.Status.Phase, j.Status.TensorBoard)
 		}
 		return nil
 	})
-	w.must(w.client.Delete(w.Context(), j))
-	w.await("the TensorBoard is gone", func() error { return gone(w.get("train", &tensorboard.TensorBoard{})) })
+	w.Must(w.Client.Delete(w.Context(), j))
+	w.Await("the TensorBoard is gone", func() error { return namespace.Gone(w.Get("train", &tensorboard.TensorBoard{})) })
 }
 
 // useTensorBoards has the operator do whatever it can do for TensorBoards.
 func (w *world) useTensorBoards() {
 	w.Helper()
 	w.foreignDeployment("named-tensorboard")
-	w.create(newBoard("named"))
+	w.Create(newBoard("named"))
 	w.awaitBoard("named", tensorboard.ReasonNameTaken, "")
-	w.create(newTraining("with-board"))
+	w.Create(newTraining("with-board"))
 	w.awaitTold("with-board", tensorboard.ReasonStarting)
 	pytorch := &batch.PyTorchTrainingJob{ObjectMeta: metav1.ObjectMeta{Name: "with-board-torch"}, Spec: batch.PyTorchTrainingJobSpec{
 		TrainingSpec: batch.TrainingSpec{TensorBoardSpec: &newBoard("").Spec},
-		ReplicaSpecs: []batch.PyTorchReplicaSpec{{TrainingReplicaSpec: batch.TrainingReplicaSpec{Type: "worker", Template: role("worker", 1, commandRun).Template}}}}}
-	w.create(pytorch)
-	w.create(newBoard("idle"))
+		ReplicaSpecs: []batch.PyTorchReplicaSpec{{TrainingReplicaSpec: batch.TrainingReplicaSpec{Type: "worker", Template: jobs.Role("worker", 1, kubelet.Run).Template}}}}}
+	w.Create(pytorch)
+	w.Create(newBoard("idle"))
 	r := w.runBoard("idle", "127.0.0.73")
 	r.requests.Store(1)
 	r.quietSeconds.Store(1e6)
-	w.await("the idle TensorBoard is suspended", func() error {
+	w.Await("the idle TensorBoard is suspended", func() error {
 		tb := &tensorboard.TensorBoard{}
-		w.must(w.get("idle", tb))
+		w.Must(w.Get("idle", tb))
 		if !board.Suspended(tb) {
 			return errors.New("it is not")
 		}
@@ -367,7 +370,7 @@ func (w *world) useTensorBoards() {
 // t9k tensorboard says why there is nothing to look at, and what to do.
 func TestTensorBoardCommand(t *testing.T) {
 	w := newWorld(t)
-	startOperator(t, w.env.Kubeconfig)
+	startOperator(t, w.Env.Kubeconfig)
 	fails := func(wanted string, args ...string) {
 		t.Helper()
 		w.contains("t9k tensorboard "+strings.Join(args, " "), w.fails(append([]string{"tensorboard"}, args...)...), wanted)
@@ -375,15 +378,15 @@ func TestTensorBoardCommand(t *testing.T) {
 	fails(`no TensorBoard "absent"`, "absent")
 	fails("name a job")
 
-	w.create(newJob("generic", role("w", 1, commandRun)))
+	w.Create(jobs.New("generic", jobs.Role("w", 1, kubelet.Run)))
 	fails("jobs of this kind have none of their own", "generic")
 	without := newTraining("without")
 	without.Spec.TensorBoardSpec = nil
-	w.create(without)
+	w.Create(without)
 	fails("it was created without tensorboardSpec", "tftj/without")
 
-	w.create(newBoard("taken"))
-	w.create(newTraining("taken"))
+	w.Create(newBoard("taken"))
+	w.Create(newTraining("taken"))
 	w.awaitTold("taken", tensorboard.ReasonNameTaken)
 	fails("does not belong to this job", "tftj/taken")
 	w.contains("t9k describe tftj/taken", w.t9k("describe", "tftj/taken"), `NameTaken: TensorBoard "taken" exists and does not belong to this job`)
@@ -391,11 +394,11 @@ func TestTensorBoardCommand(t *testing.T) {
 	suspended := newBoard("suspended")
 	yes := true
 	suspended.Spec.Suspend = &yes
-	w.create(suspended)
+	w.Create(suspended)
 	fails(`"t9k tensorboard suspended --resume" starts it again`, "suspended")
 	fails("tensorboard/suspended does not answer after 1s", "suspended", "--resume", "--timeout=1s")
 	now := &tensorboard.TensorBoard{}
-	w.must(w.get("suspended", now))
+	w.Must(w.Get("suspended", now))
 	if board.Suspended(now) {
 		t.Error("it was not resumed")
 	}

@@ -25,18 +25,14 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 	"tensorstack.dev/batch/internal/kinds"
 	"tensorstack.dev/batch/internal/kinds/kindtest"
-	"tensorstack.dev/batch/internal/testing/testenv"
 )
 
 // kubectl scale and autoscalers write the size of an elastic job through its scale subresource, without any webhook. What is
 // out of bounds, or cannot be scaled at all, is refused there too.
 func TestScaleSubresource(t *testing.T) {
-	t.Parallel()
-	env := testenv.Start(t, testenv.Options{})
-	client, err := dynamic.NewForConfig(env.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := newWorld(t)
+	client, err := dynamic.NewForConfig(w.Env.Config)
+	w.Must(err)
 	s := server{client}
 	job := goodJob(t, "pytorch-elastic-roles")
 	job.SetName("elastic")
@@ -47,7 +43,7 @@ func TestScaleSubresource(t *testing.T) {
 	}
 	checkScale(t, s.scaleOf(t, job), 6, 6)
 
-	if err := kubectlScale(t, env.Kubeconfig, "pytorchtrainingjob/elastic", 9); err != nil {
+	if err := kubectlScale(t, w.Env.Kubeconfig, "pytorchtrainingjob/elastic", 9); err != nil {
 		t.Fatalf("kubectl scale: %v", err)
 	}
 	checkScale(t, s.scaleOf(t, job), 9, 6)
@@ -62,7 +58,7 @@ func TestScaleSubresource(t *testing.T) {
 	unset := goodJob(t, "pytorch-elastic") // as it is where no webhook has filled in its size
 	unset.SetName("unset")
 	unset = s.create(t, unset)
-	if err := kubectlScale(t, env.Kubeconfig, "pytorchtrainingjob/unset", 3); err != nil {
+	if err := kubectlScale(t, w.Env.Kubeconfig, "pytorchtrainingjob/unset", 3); err != nil {
 		t.Errorf("scaling a job of the least size: %v", err)
 	}
 	if got := s.scaleOf(t, unset).Spec.Replicas; got != 3 {
@@ -86,7 +82,7 @@ func TestScaleSubresource(t *testing.T) {
 		{"pytorchtrainingjob/torchrun", 2, "the job is not elastic, so it cannot be scaled"},
 		{"tensorflowtrainingjob/train", 2, `"train" not found`}, // nor is there any size of it to change
 	} {
-		if err := kubectlScale(t, env.Kubeconfig, c.job, c.size); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := kubectlScale(t, w.Env.Kubeconfig, c.job, c.size); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s to %d: got %v, want a refusal with %q", c.job, c.size, err, c.want)
 		}
 	}

@@ -37,6 +37,10 @@ import (
 	"tensorstack.dev/batch/internal/testing/golden"
 	"tensorstack.dev/batch/internal/testing/testenv"
 	"tensorstack.dev/batch/internal/webhook/certs"
+	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/kubelet"
+	"tensorstack.dev/batch/test/kit/namespace"
+	"tensorstack.dev/batch/test/kit/plane"
 )
 
 // freeAddress is one of this machine at which nobody listens.
@@ -54,24 +58,24 @@ func freeAddress(t *testing.T) string {
 func (w *world) installWebhook(address string) {
 	w.Helper()
 	objects, err := config.Webhook(address)
-	w.must(err)
+	w.Must(err)
 	for _, o := range objects {
 		if o.GetKind() != "Namespace" {
 			w.Cleanup(func() {
-				if err := w.client.Delete(context.Background(), o); client.IgnoreNotFound(err) != nil {
+				if err := w.Client.Delete(context.Background(), o); client.IgnoreNotFound(err) != nil {
 					w.Error(err)
 				}
 			})
 		}
 		o.SetManagedFields(nil)
-		w.must(client.IgnoreAlreadyExists(w.client.Create(w.Context(), o)))
+		w.Must(client.IgnoreAlreadyExists(w.Client.Create(w.Context(), o)))
 	}
 }
 
 // awaitWebhook waits until the API server calls the webhook and believes it.
 func (w *world) awaitWebhook() {
 	w.Helper()
-	w.await("the webhook is called", func() error {
+	w.Await("the webhook is called", func() error {
 		if err := w.try(badJob("probe")); err == nil || !strings.Contains(err.Error(), "denied the request") {
 			return fmt.Errorf("a bad job: %w", err)
 		}
@@ -81,13 +85,13 @@ func (w *world) awaitWebhook() {
 
 // try creates a job without leaving anything.
 func (w *world) try(job *batch.GenericJob) error {
-	job.Namespace = w.ns
-	return w.client.Create(w.Context(), job, client.DryRunAll)
+	job.Namespace = w.Namespace
+	return w.Client.Create(w.Context(), job, client.DryRunAll)
 }
 
 // badJob is one that the CRD accepts and code refuses.
 func badJob(name string) *batch.GenericJob {
-	return newJob(name, role("w", 1, "echo", "$(replicas[nobody])"))
+	return jobs.New(name, jobs.Role("w", 1, "echo", "$(replicas[nobody])"))
 }
 
 // Whatever is wrong with a job or with a change of it is told at admission, with the words of package kinds.
@@ -95,14 +99,14 @@ func TestWebhook(t *testing.T) {
 	w := newWorld(t)
 	address := freeAddress(t)
 	w.installWebhook(address)
-	startOperator(t, w.env.Kubeconfig, "--webhook-bind-address="+address)
+	startOperator(t, w.Env.Kubeconfig, "--webhook-bind-address="+address)
 	w.awaitWebhook()
-	raw, err := dynamic.NewForConfig(w.env.Config)
-	w.must(err)
-	jobs := func(like *unstructured.Unstructured) dynamic.ResourceInterface {
+	raw, err := dynamic.NewForConfig(w.Env.Config)
+	w.Must(err)
+	clientOf := func(like *unstructured.Unstructured) dynamic.ResourceInterface {
 		kind, err := kinds.ByName(like.GetKind())
-		w.must(err)
-		return raw.Resource(batch.GroupVersion.WithResource(kind.Plural)).Namespace(w.ns)
+		w.Must(err)
+		return raw.Resource(batch.GroupVersion.WithResource(kind.Plural)).Namespace(w.Namespace)
 	}
 	strict := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
 
@@ -112,15 +116,15 @@ func TestWebhook(t *testing.T) {
 			all := documents(t, m.Data)
 			var err error
 			if len(all) == 1 {
-				all[0].SetNamespace(w.ns)
-				_, err = jobs(all[0]).Create(t.Context(), all[0], strict)
+				all[0].SetNamespace(w.Namespace)
+				_, err = clientOf(all[0]).Create(t.Context(), all[0], strict)
 			} else {
 				all[0].SetName("changed-" + m.Name)
 				all[1].SetName("changed-" + m.Name)
-				stored, createErr := jobs(all[0]).Create(t.Context(), all[0], strict)
-				w.must(createErr)
+				stored, createErr := clientOf(all[0]).Create(t.Context(), all[0], strict)
+				w.Must(createErr)
 				all[1].SetResourceVersion(stored.GetResourceVersion())
-				_, err = jobs(all[1]).Update(t.Context(), all[1], metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})
+				_, err = clientOf(all[1]).Update(t.Context(), all[1], metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})
 			}
 			if err == nil {
 				t.Errorf("%s is accepted", m.Name)
@@ -147,9 +151,9 @@ func TestWebhook(t *testing.T) {
 	t.Run("good", func(t *testing.T) {
 		for _, m := range kindtest.Manifests(t, os.DirFS(kindsDir), "testdata/good") {
 			job := documents(t, m.Data)[0]
-			job.SetNamespace(w.ns)
+			job.SetNamespace(w.Namespace)
 			job.SetName("good-" + m.Name)
-			if _, err := jobs(job).Create(t.Context(), job, strict); err != nil {
+			if _, err := clientOf(job).Create(t.Context(), job, strict); err != nil {
 				t.Errorf("%s: %v", m.Name, err)
 			}
 		}
@@ -161,15 +165,15 @@ func TestWebhook(t *testing.T) {
 
 func (w *world) testWarnings(t *testing.T) {
 	heard := &warnings{}
-	c := rest.CopyConfig(w.env.Config)
+	c := rest.CopyConfig(w.Env.Config)
 	c.WarningHandlerWithContext = heard
-	talkative, err := client.New(c, client.Options{Scheme: w.client.Scheme()})
-	w.must(err)
-	job := newJob("odd", role("w", 1, commandRun))
-	job.Namespace = w.ns
+	talkative, err := client.New(c, client.Options{Scheme: w.Client.Scheme()})
+	w.Must(err)
+	job := jobs.New("odd", jobs.Role("w", 1, kubelet.Run))
+	job.Namespace = w.Namespace
 	job.Spec.ReplicaSpecs[0].Template.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	job.Spec.ReplicaSpecs[0].Template.Name = "mine"
-	w.must(talkative.Create(t.Context(), job, client.DryRunAll))
+	w.Must(talkative.Create(t.Context(), job, client.DryRunAll))
 	want := []string{
 		"spec.replicaSpecs[0].template.metadata.name: ignored: pods are named JOB-ROLE-RANK",
 		"spec.replicaSpecs[0].template.spec.restartPolicy: ignored: replicas are restarted by new pods, as the role's own restartPolicy says",
@@ -182,27 +186,27 @@ func (w *world) testWarnings(t *testing.T) {
 // A job that the webhook would refuse today, for it got in while there was none, can still be labelled and can go.
 func (w *world) testOldFaults(t *testing.T) {
 	configuration := &admissionregistration.ValidatingWebhookConfiguration{}
-	w.must(w.client.Get(t.Context(), types.NamespacedName{Name: "t9k-batch"}, configuration))
+	w.Must(w.Client.Get(t.Context(), types.NamespacedName{Name: "t9k-batch"}, configuration))
 	rules := configuration.Webhooks[0].Rules
 	configuration.Webhooks[0].Rules = nil
-	w.must(w.client.Update(t.Context(), configuration))
+	w.Must(w.Client.Update(t.Context(), configuration))
 	old := badJob("old")
-	old.Namespace = w.ns
+	old.Namespace = w.Namespace
 	old.Finalizers = []string{"example.org/hold"}
-	w.await("a bad job gets in", func() error { return w.client.Create(t.Context(), old) })
-	w.must(w.client.Get(t.Context(), types.NamespacedName{Name: "t9k-batch"}, configuration))
+	w.Await("a bad job gets in", func() error { return w.Client.Create(t.Context(), old) })
+	w.Must(w.Client.Get(t.Context(), types.NamespacedName{Name: "t9k-batch"}, configuration))
 	configuration.Webhooks[0].Rules = rules
-	w.must(w.client.Update(t.Context(), configuration))
+	w.Must(w.Client.Update(t.Context(), configuration))
 	w.awaitWebhook()
-	if j := w.awaitPhase("old", batch.JobFailed); conditionOf(j, batch.JobFailedCondition).Reason != batch.ReasonInvalidSpec {
+	if j := w.awaitPhase("old", batch.JobFailed); jobs.Condition(j, batch.JobFailedCondition).Reason != batch.ReasonInvalidSpec {
 		t.Errorf("the conditions are %+v", j.Status.Conditions)
 	}
 
 	w.patch("old", `{"metadata":{"labels":{"seen":"yes"}}}`)
 	w.patch("old", `{"spec":{"ttlSecondsAfterFinished":100000}}`)
-	w.must(w.client.Delete(t.Context(), old))
+	w.Must(w.Client.Delete(t.Context(), old))
 	w.patch("old", `{"metadata":{"finalizers":null}}`)
-	w.await("the job is gone", func() error { return gone(w.get("old", old)) })
+	w.Await("the job is gone", func() error { return namespace.Gone(w.Get("old", old)) })
 }
 
 // warnings are what an API server warns of.
@@ -229,30 +233,30 @@ func TestWebhookIsDown(t *testing.T) {
 	w := newWorld(t)
 	first, second := freeAddress(t), freeAddress(t)
 	w.installWebhook(first)
-	startOperator(t, w.env.Kubeconfig, "--leader-elect=true", "--webhook-bind-address="+second)
-	w.create(newJob("leader", role("w", 1, commandRun)))
+	startOperator(t, w.Env.Kubeconfig, "--leader-elect=true", "--webhook-bind-address="+second)
+	w.Create(jobs.New("leader", jobs.Role("w", 1, kubelet.Run)))
 	w.awaitPhase("leader", batch.JobRunning)
-	follower := startOperator(t, w.env.Kubeconfig, "--leader-elect=true", "--webhook-bind-address="+first)
+	follower := startOperator(t, w.Env.Kubeconfig, "--leader-elect=true", "--webhook-bind-address="+first)
 	w.awaitWebhook()
 	secret := &corev1.Secret{}
 	key := types.NamespacedName{Namespace: config.Namespace, Name: "t9k-webhook-cert"}
-	w.must(w.client.Get(t.Context(), key, secret))
+	w.Must(w.Client.Get(t.Context(), key, secret))
 	version := secret.ResourceVersion
 
-	follower.kill()
+	follower.Kill()
 	begin := time.Now()
-	w.create(newJob("good", role("w", 1, commandRun)))
-	w.create(badJob("bad"))
-	queued := newJob("queued", role("w", 1, commandRun))
+	w.Create(jobs.New("good", jobs.Role("w", 1, kubelet.Run)))
+	w.Create(badJob("bad"))
+	queued := jobs.New("queued", jobs.Role("w", 1, kubelet.Run))
 	queued.Spec.Scheduler = &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: scheduling.DefaultQueue}}
-	w.create(queued)
+	w.Create(queued)
 	if d := time.Since(begin); d > 5*time.Second {
 		t.Errorf("three jobs took %s to be created", d)
 	}
 	if note, noted := queued.Annotations[scheduling.AnnotationRequestedBy]; noted {
 		t.Errorf("somebody has noted that %s asked for the queue", note)
 	}
-	none := newJob("none", role("w", 0, commandRun))
+	none := jobs.New("none", jobs.Role("w", 0, kubelet.Run))
 	if err := w.try(none); !apierrors.IsInvalid(err) {
 		t.Errorf("a job without replicas: %v", err)
 	}
@@ -261,10 +265,10 @@ func TestWebhookIsDown(t *testing.T) {
 	w.awaitPhase("bad", batch.JobFailed)
 
 	// The leader serves with the same certificate.
-	w.must(w.client.Patch(t.Context(), &admissionregistration.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "t9k-batch"}},
+	w.Must(w.Client.Patch(t.Context(), &admissionregistration.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "t9k-batch"}},
 		client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/webhooks/0/clientConfig/url","value":"https://`+second+`/validate-jobs"}]`))))
 	w.awaitWebhook()
-	w.must(w.client.Get(t.Context(), key, secret))
+	w.Must(w.Client.Get(t.Context(), key, secret))
 	if secret.ResourceVersion != version {
 		t.Error("the certificate has been written again")
 	}
@@ -280,7 +284,7 @@ func TestCertificateRotation(t *testing.T) {
 	key := types.NamespacedName{Namespace: config.Namespace, Name: "t9k-webhook-cert"}
 	var keepers [2]*certs.Keeper
 	for i := range keepers {
-		k := &certs.Keeper{Client: w.client, Secret: key, Configuration: "t9k-batch", Lifetime: lifetime}
+		k := &certs.Keeper{Client: w.Client, Secret: key, Configuration: "t9k-batch", Lifetime: lifetime}
 		keepers[i] = k
 		ended := make(chan struct{})
 		go func() {
@@ -294,22 +298,22 @@ func TestCertificateRotation(t *testing.T) {
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			return keepers[calls.Add(1)%2].GetCertificate(hello)
 		}})
-	w.must(err)
+	w.Must(err)
 	no := admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { return admission.Denied("no") })
 	server := &http.Server{Handler: &admission.Webhook{Handler: no}, ErrorLog: log.New(io.Discard, "", 0)}
 	server.SetKeepAlivesEnabled(false) // so that the certificate is looked at each time
 	t.Cleanup(func() { server.Close() })
 	go func() { _ = server.Serve(listener) }() // ends by Close
 	for _, k := range keepers {
-		w.await("a certificate is served", func() error { return k.Ready(nil) })
+		w.Await("a certificate is served", func() error { return k.Ready(nil) })
 	}
 	w.awaitWebhook()
 
 	secret := &corev1.Secret{}
 	seen := map[string]bool{}
 	tries := 0
-	w.await("three certificates have followed each other", func() error {
-		w.must(w.client.Get(t.Context(), key, secret))
+	w.Await("three certificates have followed each other", func() error {
+		w.Must(w.Client.Get(t.Context(), key, secret))
 		seen[string(secret.Data[corev1.TLSCertKey])] = true
 		tries++
 		if err := w.try(badJob("probe")); err == nil || !strings.Contains(err.Error(), "denied the request") {
@@ -325,10 +329,10 @@ func TestCertificateRotation(t *testing.T) {
 	}
 
 	fresh, err := config.Webhook(address)
-	w.must(err)
+	w.Must(err)
 	for _, configuration := range fresh[2:] {
-		w.must(w.client.Delete(t.Context(), configuration))
-		w.must(w.client.Create(t.Context(), configuration))
+		w.Must(w.Client.Delete(t.Context(), configuration))
+		w.Must(w.Client.Create(t.Context(), configuration))
 	}
 	w.awaitWebhook()
 }
@@ -336,16 +340,12 @@ func TestCertificateRotation(t *testing.T) {
 // On the embedded cluster kubectl tells everything that is wrong with a manifest.
 func TestWebhookOfTheEmbeddedCluster(t *testing.T) {
 	t.Parallel()
-	env := testenv.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs, local.Webhook, local.Operator}})
-	c, err := client.New(env.Config, client.Options{Scheme: thePlane.get(t).client.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &world{T: t, plane: &plane{env: env, client: c}, ns: "default"}
+	p := plane.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs, local.Webhook, local.Operator}})
+	w := &world{&namespace.Test{T: t, Plane: p, Namespace: metav1.NamespaceDefault}}
 	// The operator is ready when it is called: there is nothing to wait for.
-	err = w.try(badJob("bad"))
+	err := w.try(badJob("bad"))
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "$(replicas[nobody])") {
 		t.Errorf("a bad job: %v", err)
 	}
-	w.must(w.try(newJob("good", role("w", 1, commandRun))))
+	w.Must(w.try(jobs.New("good", jobs.Role("w", 1, kubelet.Run))))
 }

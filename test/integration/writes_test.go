@@ -13,14 +13,17 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/testing/audit"
 	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/kubelet"
+	"tensorstack.dev/batch/test/kit/namespace"
+	"tensorstack.dev/batch/test/kit/plane"
 )
 
 // countedUser is an operator of which the API server writes down every request, what was sent included.
@@ -42,37 +45,25 @@ func newCountedWorld(t *testing.T) *world {
 	if err := os.WriteFile(tokens, []byte(fmt.Sprintf("%[1]s,%[1]s,%[1]s,system:masters", countedUser)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	env := testenv.Start(t, testenv.Options{
+	p := plane.Start(t, testenv.Options{
 		AuditPolicy: audit.Policy("Request", countedUser),
-		Args:        map[string][]string{"kube-apiserver": {"--token-auth-file=" + tokens}},
+		Args:        map[string][]string{local.APIServer: {"--token-auth-file=" + tokens}},
 	})
-	scheme := clientgoscheme.Scheme
-	if err := batch.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(env.Config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	core := kubernetes.NewForConfigOrDie(env.Config)
-	if err := startKubelet(t.Context(), core); err != nil {
-		t.Fatal(err)
-	}
+	w := &world{&namespace.Test{T: t, Plane: p, Namespace: metav1.NamespaceDefault}}
+	w.Must(kubelet.Start(t.Context(), p.Core))
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	cluster := &clientcmdapi.Cluster{Server: env.Config.Host, CertificateAuthorityData: env.Config.CAData}
-	if err := writeKubeconfig(kubeconfig, cluster, &clientcmdapi.AuthInfo{Token: countedUser}); err != nil {
-		t.Fatal(err)
-	}
+	cluster := &clientcmdapi.Cluster{Server: p.Env.Config.Host, CertificateAuthorityData: p.Env.Config.CAData}
+	w.Must(plane.WriteKubeconfig(kubeconfig, cluster, &clientcmdapi.AuthInfo{Token: countedUser}))
 	startOperator(t, kubeconfig)
-	return &world{T: t, plane: &plane{env: env, client: c, core: core}, ns: "default"}
+	return w
 }
 
 // live runs a job through its life: all its pods run, then all succeed.
 func (w *world) live(name string, replicas int32) {
 	w.Helper()
-	job := newJob(name, role("worker", replicas, commandRun))
+	job := jobs.New(name, jobs.Role("worker", replicas, kubelet.Run))
 	job.Spec.Service = &batch.ServiceOption{Ports: []corev1.ServicePort{{Name: "p", Port: 2222}}}
-	w.create(job)
+	w.Create(job)
 	w.awaitPhase(name, batch.JobRunning)
 	w.endAll()
 	w.awaitPhase(name, batch.JobSucceeded)
@@ -82,13 +73,13 @@ func (w *world) live(name string, replicas int32) {
 func (w *world) endAll() {
 	w.Helper()
 	next := make(chan *corev1.Pod)
-	errs := make(chan error, kubeletWorkers)
+	errs := make(chan error, kubelet.Workers)
 	var wg sync.WaitGroup
-	for range kubeletWorkers {
+	for range kubelet.Workers {
 		wg.Go(func() {
 			var all []error
 			for pod := range next {
-				all = append(all, endPod(w.Context(), w.core, pod, 0))
+				all = append(all, kubelet.End(w.Context(), w.Core, pod, 0))
 			}
 			errs <- errors.Join(all...)
 		})
@@ -102,7 +93,7 @@ func (w *world) endAll() {
 	wg.Wait()
 	close(errs)
 	for err := range errs {
-		w.must(err)
+		w.Must(err)
 	}
 }
 
@@ -111,8 +102,8 @@ func (w *world) endAll() {
 func (w *world) requests(job string) []audit.Event {
 	w.Helper()
 	var all []audit.Event
-	log := audit.Open(w.env.AuditLog)
-	w.await("an event tells of the end", func() error {
+	log := audit.Open(w.Env.AuditLog)
+	w.Await("an event tells of the end", func() error {
 		more, err := log.Next()
 		if err != nil {
 			return err
@@ -179,7 +170,7 @@ func (w *world) checkStatusWrites(replicas int32) {
 			w.Errorf("a status write of %d KiB, want at most %d", len(e.Body)>>10, largest>>10)
 		}
 		job := &batch.GenericJob{}
-		w.must(json.Unmarshal(e.Body, job))
+		w.Must(json.Unmarshal(e.Body, job))
 		if before != nil && e.At.Sub(at) < time.Second && !tellsMore(before, &job.Status) {
 			w.Errorf("%v after the last one came a status write that tells of nothing but replica phases", e.At.Sub(at))
 		}

@@ -27,10 +27,10 @@ const team = "team"
 // as is a client that somebody else uses, who may create and change everything in all namespaces but has no right to queues.
 func (s *stage) as(user string) client.Client {
 	s.Helper()
-	config := rest.CopyConfig(s.env.Config)
+	config := rest.CopyConfig(s.Env.Config)
 	config.Impersonate, config.WarningHandlerWithContext = rest.ImpersonationConfig{UserName: user}, rest.NoWarnings{}
-	c, err := client.New(config, client.Options{Scheme: s.client.Scheme()})
-	s.must(err)
+	c, err := client.New(config, client.Options{Scheme: s.Client.Scheme()})
+	s.Must(err)
 	all := []string{"create", "get", "update", "patch"}
 	s.allow(user, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: all},
 		rbacv1.PolicyRule{APIGroups: []string{batch.GroupVersion.Group, tensorboard.GroupVersion.Group}, Resources: []string{"*"}, Verbs: all},
@@ -41,8 +41,8 @@ func (s *stage) as(user string) client.Client {
 func (s *stage) allow(user string, rules ...rbacv1.PolicyRule) {
 	s.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}, Rules: rules}
-	s.must(s.client.Create(s.Context(), role))
-	s.must(s.client.Create(s.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+	s.Must(s.Client.Create(s.Context(), role))
+	s.Must(s.Client.Create(s.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: role.Name},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}}))
 }
@@ -72,7 +72,7 @@ func podOf(labels map[string]string) *corev1.Pod {
 func TestAdmission(t *testing.T) {
 	t.Parallel()
 	s := newStageOf(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs}})
-	s.must(s.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team, Labels: map[string]string{"team": "a"}}}))
+	s.Must(s.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team, Labels: map[string]string{"team": "a"}}}))
 	selectors := map[string]*metav1.LabelSelector{
 		"nobody":     nil,
 		"everybody":  {},
@@ -85,10 +85,10 @@ func TestAdmission(t *testing.T) {
 		"no-team":    {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpDoesNotExist}}},
 	}
 	for name, selector := range selectors {
-		s.must(s.client.Create(t.Context(), &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: scheduling.QueueSpec{NamespaceSelector: selector}}))
+		s.Must(s.Client.Create(t.Context(), &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: scheduling.QueueSpec{NamespaceSelector: selector}}))
 	}
 	alice := s.as("alice")
-	s.await("the rules hold", func() error {
+	s.Await("the rules hold", func() error {
 		if err := alice.Create(t.Context(), membersOf("nobody")["PodGroup"], client.DryRunAll); err == nil {
 			return fmt.Errorf("a group may use a queue that is for nobody")
 		}
@@ -121,10 +121,10 @@ func (s *stage) whoMayUse(alice client.Client) {
 	for queue, ok := range map[string]bool{"nobody": false, "everybody": true, "team-a": true, "team-b": false, "team-in": true, "team-notin": false,
 		"any-team": true, "no-team": false, "missing": true} {
 		check(alice, queue, ok)
-		check(s.client, queue, true) // an administrator has all verbs
+		check(s.Client, queue, true) // an administrator has all verbs
 	}
 	s.allow("alice", rbacv1.PolicyRule{APIGroups: []string{scheduling.GroupVersion.Group}, Resources: []string{"queues"}, ResourceNames: []string{"team-b"}, Verbs: []string{"use"}})
-	s.await("the right to use a queue counts", func() error {
+	s.Await("the right to use a queue counts", func() error {
 		return alice.Create(s.Context(), membersOf("team-b")["GenericJob"], client.DryRunAll)
 	})
 	check(alice, "team-b", true)
@@ -139,7 +139,7 @@ func (s *stage) whoMayUse(alice client.Client) {
 func (s *stage) closedToJobs(alice client.Client) {
 	inside := membersOf("closed")
 	for _, o := range inside {
-		s.must(alice.Create(s.Context(), o))
+		s.Must(alice.Create(s.Context(), o))
 	}
 	s.changeQueue("closed", func(q *scheduling.QueueSpec) { q.Closed = true })
 	refused := func(user client.Client, o client.Object) error {
@@ -149,13 +149,13 @@ func (s *stage) closedToJobs(alice client.Client) {
 		}
 		return nil
 	}
-	s.await("no job enters a closed queue", func() error { return refused(alice, membersOf("closed")["GenericJob"]) })
+	s.Await("no job enters a closed queue", func() error { return refused(alice, membersOf("closed")["GenericJob"]) })
 	for kind, o := range membersOf("closed") {
 		switch kind {
 		case "Pod", "PodGroup": // those of jobs that are inside come and go
-			s.must(alice.Create(s.Context(), o, client.DryRunAll))
+			s.Must(alice.Create(s.Context(), o, client.DryRunAll))
 		default:
-			for _, user := range []client.Client{alice, s.client} {
+			for _, user := range []client.Client{alice, s.Client} {
 				if err := refused(user, o.DeepCopyObject().(client.Object)); err != nil {
 					s.Error(err)
 				}
@@ -178,10 +178,10 @@ func (s *stage) boardsMove(alice client.Client) {
 	free := membersOf("everybody")["TensorBoard"].(*unstructured.Unstructured)
 	unstructured.RemoveNestedField(free.Object, "spec", "scheduler")
 	for _, board := range []*unstructured.Unstructured{free, membersOf("everybody")["TensorBoard"].(*unstructured.Unstructured)} {
-		s.must(alice.Create(s.Context(), board))
+		s.Must(alice.Create(s.Context(), board))
 		for queue, words := range map[string]string{"team-a": "", "nobody": "queue nobody is not for namespace team", "closed": "queue closed is closed"} {
 			moved := board.DeepCopy()
-			s.must(unstructured.SetNestedField(moved.Object, queue, "spec", "scheduler", "t9kScheduler", "queue"))
+			s.Must(unstructured.SetNestedField(moved.Object, queue, "spec", "scheduler", "t9kScheduler", "queue"))
 			err := alice.Update(s.Context(), moved, client.DryRunAll)
 			if (err == nil) != (words == "") || err != nil && !strings.Contains(err.Error(), words) {
 				s.Errorf("a TensorBoard moves to queue %s: %v", queue, err)
@@ -193,14 +193,14 @@ func (s *stage) boardsMove(alice client.Client) {
 // admissionOfGroups: a pod of a group is in the queue of the group. Of a pod that names no queue the scheduler asks for its author's right.
 func (s *stage) admissionOfGroups(alice client.Client) {
 	s.changeQueue(scheduling.DefaultQueue, func(q *scheduling.QueueSpec) { q.NamespaceSelector = nil })
-	s.await("the default queue is for nobody", func() error {
+	s.Await("the default queue is for nobody", func() error {
 		if err := alice.Create(s.Context(), podOf(map[string]string{scheduling.LabelQueue: scheduling.DefaultQueue}), client.DryRunAll); !apierrors.IsForbidden(err) {
 			return fmt.Errorf("a pod: %w", err)
 		}
 		return nil
 	})
 	group := &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "g", Namespace: team}, Spec: scheduling.PodGroupSpec{MinMember: 1, Queue: "team-a"}}
-	s.must(alice.Create(s.Context(), group))
+	s.Must(alice.Create(s.Context(), group))
 	for name, test := range map[string]struct {
 		labels map[string]string
 		ok     bool
@@ -226,7 +226,7 @@ func (s *stage) admissionOfGroups(alice client.Client) {
 		}
 	}
 	s.changeQueue("team-a", func(q *scheduling.QueueSpec) { q.NamespaceSelector = nil })
-	s.await("the queue of the group is for nobody any more", func() error {
+	s.Await("the queue of the group is for nobody any more", func() error {
 		if err := alice.Create(s.Context(), membersOf("team-a")["PodGroup"], client.DryRunAll); err == nil {
 			return fmt.Errorf("another group enters it")
 		}
@@ -240,17 +240,17 @@ func (s *stage) admissionOfGroups(alice client.Client) {
 
 func (s *stage) labelsStay() {
 	pod := podOf(map[string]string{scheduling.LabelQueue: "everybody"})
-	s.must(s.client.Create(s.Context(), pod))
+	s.Must(s.Client.Create(s.Context(), pod))
 	kept := func(change func(map[string]string)) error {
 		p := pod.DeepCopy()
 		change(p.Labels)
-		err := s.client.Update(s.Context(), p, client.DryRunAll)
+		err := s.Client.Update(s.Context(), p, client.DryRunAll)
 		if err == nil || !strings.Contains(err.Error(), "cannot change on a live pod: create a new pod") {
 			return fmt.Errorf("labels %v: %w", p.Labels, err)
 		}
 		return nil
 	}
-	s.await("the rule holds", func() error { return kept(func(l map[string]string) { l[scheduling.LabelQueue] = "team-in" }) })
+	s.Await("the rule holds", func() error { return kept(func(l map[string]string) { l[scheduling.LabelQueue] = "team-in" }) })
 	for _, change := range []func(map[string]string){
 		func(l map[string]string) { delete(l, scheduling.LabelQueue) },
 		func(l map[string]string) { l[scheduling.LabelGroupName] = "g" },
@@ -261,7 +261,7 @@ func (s *stage) labelsStay() {
 		}
 	}
 	pod.Labels["mine"] = "yes"
-	s.must(s.client.Update(s.Context(), pod))
+	s.Must(s.Client.Update(s.Context(), pod))
 }
 
 // podsStayInTheirJob: whatever scheduler it has, a pod that a job controls keeps the labels by which the operator finds it. Those that
@@ -271,7 +271,7 @@ func (s *stage) podsStayInTheirJob(alice client.Client) {
 		p := podOf(labels)
 		p.Spec.SchedulerName = scheduler
 		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: batch.GroupVersion.String(), Kind: "GenericJob", Name: "job", UID: "1", Controller: new(true)}}
-		s.must(s.client.Create(s.Context(), p))
+		s.Must(s.Client.Create(s.Context(), p))
 		return p
 	}
 	own := map[string]string{batch.LabelJobName: "job", batch.LabelJobKind: "GenericJob", batch.LabelReplicaType: "w", batch.LabelReplicaRank: "0",
@@ -305,7 +305,7 @@ func (s *stage) podsStayInTheirJob(alice client.Client) {
 			{"gets its job back as the only label", bare, batch.LabelJobName, "job", false, true},
 			{"gets the name of another job", lost, batch.LabelJobName, "other", false, false},
 		} {
-			for name, as := range map[string]client.Client{"alice": alice, "an administrator": s.client} {
+			for name, as := range map[string]client.Client{"alice": alice, "an administrator": s.Client} {
 				ok := test.alice
 				if name != "alice" {
 					ok = test.admin
@@ -319,7 +319,7 @@ func (s *stage) podsStayInTheirJob(alice client.Client) {
 	}
 	free := podOf(map[string]string{batch.LabelJobName: "any"})
 	free.Spec.SchedulerName = corev1.DefaultSchedulerName
-	s.must(alice.Create(s.Context(), free))
+	s.Must(alice.Create(s.Context(), free))
 	if err := put(alice, free, batch.LabelJobName, ""); err != nil {
 		s.Errorf("a pod that is no job's: %v", err)
 	}

@@ -36,10 +36,10 @@ func TestAuthorsOfJobs(t *testing.T) {
 		s.mayUse("bob", queue)
 	}
 	s.mayUse("service", "")
-	s.await("authors are noted", func() error {
+	s.Await("authors are noted", func() error {
 		pod, job, forged := podOf(nil), jobsOf(free, "1")["GenericJob"], membersOf(free)["PodGroup"]
-		pod.Namespace, forged = s.namespace, forged.DeepCopyObject().(client.Object)
-		forged.SetNamespace(s.namespace)
+		pod.Namespace, forged = s.Namespace, forged.DeepCopyObject().(client.Object)
+		forged.SetNamespace(s.Namespace)
 		forged.SetAnnotations(map[string]string{scheduling.AnnotationRequestedBy: byBob})
 		return errors.Join(alice.Create(t.Context(), pod, client.DryRunAll), isBy(pod, byAlice), alice.Create(t.Context(), job, client.DryRunAll),
 			isBy(job, byAlice), refusedWith(alice.Create(t.Context(), forged, client.DryRunAll), "is the API server's to set"))
@@ -67,10 +67,10 @@ func (s *stage) authorsOfNewJobs(alice, service client.Client) {
 	const odd = `o"neil\ <a&b>`
 	somebodyOdd := s.as(odd)
 	pod := podOf(nil)
-	pod.Namespace = s.namespace
-	s.must(somebodyOdd.Create(s.Context(), pod, client.DryRunAll))
+	pod.Namespace = s.Namespace
+	s.Must(somebodyOdd.Create(s.Context(), pod, client.DryRunAll))
 	generous := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "generous", Labels: map[string]string{scheduling.LabelDefaultQueue: free}}}
-	s.must(s.client.Create(s.Context(), generous))
+	s.Must(s.Client.Create(s.Context(), generous))
 	for kind := range jobsOf(free, "1") {
 		job := func() *unstructured.Unstructured { return asMap(s, jobsOf(free, "1")[kind]) }
 		unqueued := func() *unstructured.Unstructured {
@@ -116,7 +116,7 @@ func (s *stage) authorsOfNewJobs(alice, service client.Client) {
 func (s *stage) dryRun(as client.Client, o client.Object) error {
 	s.Helper()
 	var err error
-	s.await("the API server has the types of mutations", func() error {
+	s.Await("the API server has the types of mutations", func() error {
 		if err = as.Create(s.Context(), o, client.DryRunAll); err != nil && strings.Contains(err.Error(), "There can be a delay between when CustomResourceDefinitions") {
 			return err
 		}
@@ -134,10 +134,10 @@ func mine(o *unstructured.Unstructured) *unstructured.Unstructured {
 func (s *stage) authorsOfLiveJobs(alice, bob, service client.Client) {
 	const takenOver = `{"metadata":{"annotations":{"` + scheduling.AnnotationRequestedBy + `":"[\"bob\",\"system:authenticated\"]"}}}`
 	for kind, job := range jobsOf(free, "1") {
-		s.must(alice.Create(s.Context(), job))
+		s.Must(alice.Create(s.Context(), job))
 		read := func() *unstructured.Unstructured {
 			o := asMap(s, job)
-			s.must(s.client.Get(s.Context(), client.ObjectKeyFromObject(o), o))
+			s.Must(s.Client.Get(s.Context(), client.ObjectKeyFromObject(o), o))
 			return o
 		}
 		for name, patch := range map[string]string{
@@ -160,12 +160,12 @@ func (s *stage) authorsOfLiveJobs(alice, bob, service client.Client) {
 		if err := errors.Join(service.Patch(s.Context(), o, mergePatch([]byte(takenOver))), isBy(o, byBob)); err != nil {
 			s.Errorf("%s: the author is changed by somebody who may use all queues: %v", kind, err)
 		}
-		s.must(alice.Patch(s.Context(), o, mergePatch([]byte(`{"spec":{"runMode":{"pause":{"enabled":false}}}}`))))
-		s.await("the group of "+job.GetName()+" says so too", func() error {
+		s.Must(alice.Patch(s.Context(), o, mergePatch([]byte(`{"spec":{"runMode":{"pause":{"enabled":false}}}}`))))
+		s.Await("the group of "+job.GetName()+" says so too", func() error {
 			group := &scheduling.PodGroup{}
-			return errors.Join(s.client.Get(s.Context(), client.ObjectKeyFromObject(job), group), isBy(group, byBob))
+			return errors.Join(s.Client.Get(s.Context(), client.ObjectKeyFromObject(job), group), isBy(group, byBob))
 		})
-		s.must(s.client.Delete(s.Context(), job))
+		s.Must(s.Client.Delete(s.Context(), job))
 	}
 }
 
@@ -176,9 +176,9 @@ func (s *stage) authorsOfAppliedJobs(alice, bob client.Client) {
 		manifest.SetName("applied-" + strings.ToLower(kind))
 		manifest.SetGenerateName("")
 		unstructured.RemoveNestedField(manifest.Object, "status")
-		s.must(unstructured.SetNestedField(manifest.Object, true, "spec", "runMode", "pause", "enabled"))
+		s.Must(unstructured.SetNestedField(manifest.Object, true, "spec", "runMode", "pause", "enabled"))
 		data, err := manifest.MarshalJSON()
-		s.must(err)
+		s.Must(err)
 		apply := func(as client.Client) (*unstructured.Unstructured, error) {
 			o := manifest.DeepCopy()
 			err := as.Patch(s.Context(), o, client.RawPatch(types.ApplyPatchType, data), client.FieldOwner("t9k"), client.ForceOwnership)
@@ -200,8 +200,8 @@ func (s *stage) authorsOfAppliedJobs(alice, bob client.Client) {
 		}
 		// To replace the whole object by the manifest keeps the note as well. The operator writes the status meanwhile.
 		live, replaced := asMap(s, job), &unstructured.Unstructured{}
-		s.await(kind+" is replaced", func() error {
-			s.must(s.client.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: manifest.GetName()}, live))
+		s.Await(kind+" is replaced", func() error {
+			s.Must(s.Client.Get(s.Context(), client.ObjectKey{Namespace: s.Namespace, Name: manifest.GetName()}, live))
 			replaced = manifest.DeepCopy()
 			replaced.SetResourceVersion(live.GetResourceVersion())
 			return bob.Update(s.Context(), replaced)
@@ -209,7 +209,7 @@ func (s *stage) authorsOfAppliedJobs(alice, bob client.Client) {
 		if err := isBy(replaced, byAlice); err != nil {
 			s.Errorf("%s: replaced: %v", kind, err)
 		}
-		s.must(s.client.Delete(s.Context(), live))
+		s.Must(s.Client.Delete(s.Context(), live))
 	}
 }
 
@@ -222,20 +222,20 @@ func (s *stage) authorsOfBoards(alice client.Client) {
 		job := asMap(s, jobsOf(free, "1")[kind.Name])
 		job.SetName("boards-" + strings.ToLower(kind.Name))
 		unstructured.RemoveNestedField(job.Object, "spec", "scheduler")
-		s.must(unstructured.SetNestedField(job.Object, map[string]any{"image": "none", "trainingLogFilesets": []any{"t9k://pvc/logs/here"},
+		s.Must(unstructured.SetNestedField(job.Object, map[string]any{"image": "none", "trainingLogFilesets": []any{"t9k://pvc/logs/here"},
 			"scheduler": map[string]any{"t9kScheduler": map[string]any{"queue": free}}}, "spec", "tensorboardSpec"))
 		if err := errors.Join(alice.Create(s.Context(), noting(job, byBob)), isBy(job, byAlice)); err != nil {
 			s.Errorf("%s: %v", kind.Name, err)
 		}
 		board := &unstructured.Unstructured{}
 		board.SetGroupVersionKind(tensorboard.GroupVersion.WithKind("TensorBoard"))
-		s.await("the TensorBoard of "+job.GetName(), func() error {
-			return s.client.Get(s.Context(), client.ObjectKeyFromObject(job), board)
+		s.Await("the TensorBoard of "+job.GetName(), func() error {
+			return s.Client.Get(s.Context(), client.ObjectKeyFromObject(job), board)
 		})
 		if err := isBy(board, byAlice); err != nil {
 			s.Error(err)
 		}
-		s.must(s.client.Delete(s.Context(), job))
+		s.Must(s.Client.Delete(s.Context(), job))
 	}
 }
 
@@ -246,7 +246,7 @@ func (s *stage) jobsBy(as client.Client, author, queue string) (names []string) 
 		name := strings.ToLower(fmt.Sprintf("%s-%s-%s", queue, author, kind))
 		job.SetName(name)
 		job.SetGenerateName("")
-		s.must(as.Create(s.Context(), job))
+		s.Must(as.Create(s.Context(), job))
 		names = append(names, name)
 	}
 	slices.Sort(names)
@@ -256,10 +256,10 @@ func (s *stage) jobsBy(as client.Client, author, queue string) (names []string) 
 // awaitJobSays waits until a job of any kind does not run for a reason that it tells in certain words.
 func (s *stage) awaitJobSays(name, words string) {
 	s.Helper()
-	s.await("job "+name+" says that "+words, func() error {
+	s.Await("job "+name+" says that "+words, func() error {
 		for _, kind := range kinds.All {
 			o := kind.New()
-			if s.client.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, o.(client.Object)) != nil {
+			if s.Client.Get(s.Context(), client.ObjectKey{Namespace: s.Namespace, Name: name}, o.(client.Object)) != nil {
 				continue // a job of another kind
 			}
 			for _, c := range kind.Status(o).Conditions {

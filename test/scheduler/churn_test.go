@@ -36,7 +36,7 @@ func TestChurn(t *testing.T) {
 				s.removeNodes()
 				continue
 			}
-			s.must(s.client.DeleteAllOf(t.Context(), o, now, client.InNamespace(s.namespace)))
+			s.Must(s.Client.DeleteAllOf(t.Context(), o, now, client.InNamespace(s.Namespace)))
 		}
 		for i := range 2 {
 			s.node(fmt.Sprintf("m%d-%d", round, i), 8, nil)
@@ -54,14 +54,14 @@ func TestChurn(t *testing.T) {
 
 func (s *stage) removeNodes() {
 	s.Helper()
-	s.must(s.client.DeleteAllOf(s.Context(), &corev1.Node{}, client.MatchingLabels{labelStage: s.namespace}))
+	s.Must(s.Client.DeleteAllOf(s.Context(), &corev1.Node{}, client.MatchingLabels{labelStage: s.Namespace}))
 }
 
 // restarts is how often the scheduler was started again.
 func (s *stage) restarts() int {
 	s.Helper()
-	status, err := s.env.Status()
-	s.must(err)
+	status, err := s.Env.Status()
+	s.Must(err)
 	for _, c := range status.Components {
 		if c.Name == local.Scheduler {
 			return c.Restarts

@@ -13,7 +13,7 @@ import (
 func (s *stage) t9k(args ...string) string {
 	s.Helper()
 	var out, errs bytes.Buffer
-	code := cli.Main(s.Context(), append([]string{"t9k", "--kubeconfig=" + s.env.Kubeconfig}, args...),
+	code := cli.Main(s.Context(), append([]string{"t9k", "--kubeconfig=" + s.Env.Kubeconfig}, args...),
 		genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errs})
 	if code != 0 {
 		s.Fatalf("t9k %v ends with %d: %s", args, code, errs.String())

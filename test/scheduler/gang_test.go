@@ -153,7 +153,7 @@ func TestBeyondMinimum(t *testing.T) {
 	s.members("g", "q", 5, "1")
 	s.awaitBound("g", 3)
 	s.awaitReason("g", scheduling.ReasonScheduled)
-	s.await("the two that wait say why", func() error {
+	s.Await("the two that wait say why", func() error {
 		for _, p := range s.pods("g") {
 			if c := scheduledCondition(&p); p.Spec.NodeName == "" && (c.Status != corev1.ConditionFalse || !strings.Contains(c.Message, "Insufficient cpu")) {
 				return fmt.Errorf("%s says %q", p.Name, c.Message)
@@ -176,7 +176,7 @@ func scheduledCondition(p *corev1.Pod) corev1.PodCondition {
 
 func (s *stage) awaitRunning(group string, n int) {
 	s.Helper()
-	s.await(group+" runs", func() error {
+	s.Await(group+" runs", func() error {
 		running := 0
 		for _, p := range s.pods(group) {
 			if p.Status.Phase == corev1.PodRunning {
@@ -224,9 +224,9 @@ func TestReplacementFirst(t *testing.T) {
 	s.awaitRefused("first", scheduling.ReasonNoRoom)
 	s.askToEnd("g-1")
 	s.member("g-1b", "g", "low", "2")
-	s.await("the scheduler knows of the replacement", func() error {
+	s.Await("the scheduler knows of the replacement", func() error {
 		p := &corev1.Pod{}
-		s.must(s.client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: "g-1b"}, p))
+		s.Must(s.Client.Get(t.Context(), client.ObjectKey{Namespace: s.Namespace, Name: "g-1b"}, p))
 		if c := scheduledCondition(p); c.Message == "" {
 			return fmt.Errorf("conditions %v", p.Status.Conditions)
 		}
@@ -246,7 +246,7 @@ func TestPartialGang(t *testing.T) {
 			s.queue("q", "", 0)
 			s.podGroup("g", "q", 3)
 			s.member("g-0", "g", "q", "2")
-			s.must(s.core.CoreV1().Pods(s.namespace).Bind(t.Context(), &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "g-0"},
+			s.Must(s.Core.CoreV1().Pods(s.Namespace).Bind(t.Context(), &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "g-0"},
 				Target: corev1.ObjectReference{Kind: "Node", Name: s.own("n")}}, metav1.CreateOptions{}))
 			s.member("g-1", "g", "q", "2")
 			s.member("g-2", "g", "q", "2")
@@ -254,7 +254,7 @@ func TestPartialGang(t *testing.T) {
 				s.awaitBound("g", 3)
 				return
 			}
-			s.await("the pod that runs is evicted", func() error {
+			s.Await("the pod that runs is evicted", func() error {
 				if got := s.evicted(); !slices.Equal(got, []string{"g-0"}) {
 					return fmt.Errorf("evicted are %v", got)
 				}

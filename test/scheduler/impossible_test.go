@@ -39,7 +39,7 @@ func TestImpossibleIsSaidAtOnce(t *testing.T) {
 		}
 		s.changeQueue(q, func(q *scheduling.QueueSpec) { q.Quota.Requests = cpus("1200m") })
 		began = time.Now()
-		s.await("one of them starts", func() error {
+		s.Await("one of them starts", func() error {
 			if s.bound(a)+s.bound(b) < 2 {
 				return fmt.Errorf("of %s it is said: %+v", a, s.condition(a))
 			}
@@ -127,7 +127,7 @@ func TestPodReasons(t *testing.T) {
 // awaitPodReasons waits until all pods of a group say why they have no node.
 func (s *stage) awaitPodReasons(group string, n int, reason string) {
 	s.Helper()
-	s.await(fmt.Sprintf("%d pods of %s say %s", n, group, reason), func() error {
+	s.Await(fmt.Sprintf("%d pods of %s say %s", n, group, reason), func() error {
 		said := 0
 		for _, p := range s.pods(group) {
 			c := scheduledCondition(&p)

@@ -4,12 +4,14 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 
 	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/test/kit/await"
+	"tensorstack.dev/batch/test/kit/ledger"
+	"tensorstack.dev/batch/test/kit/program"
 )
 
 var (
@@ -33,7 +35,7 @@ func seeded(t *testing.T) *rand.Rand {
 // arrivals are gangs that come, run as a whole and end.
 type arrivals struct {
 	*stage
-	ledger *ledger
+	ledger *ledger.Ledger
 	random *rand.Rand
 	queue  string
 	sizes  map[string]int
@@ -47,7 +49,7 @@ func newArrivals(s *stage, quota int) *arrivals {
 		s.node(fmt.Sprintf("n%d", i), 10, nil)
 	}
 	s.queue(a.queue, fmt.Sprint(quota), 0)
-	a.ledger = s.follow(10_000, map[string]int64{s.own(a.queue): int64(quota) * 1000}, patience/2)
+	a.ledger = ledger.Start(s.Test, ledger.Rules{NodeCPU: 10_000, Quotas: map[string]int64{s.own(a.queue): int64(quota) * 1000}, PartFor: await.Patience / 2})
 	return a
 }
 
@@ -58,7 +60,7 @@ func (a *arrivals) come(n int) {
 		a.serial++
 		name, size := fmt.Sprintf("g%02d", a.serial), 1+a.random.IntN(12)
 		a.sizes[name] = size
-		a.ledger.expect(name, size)
+		a.ledger.Expect(name, size)
 		a.group(name, a.queue, size, "2")
 	}
 }
@@ -66,7 +68,7 @@ func (a *arrivals) come(n int) {
 // whole is a gang all of which runs; empty where there is none. The ledger is locked.
 func (a *arrivals) whole() string {
 	for name, n := range a.sizes {
-		if a.ledger.bound(name) == n {
+		if a.ledger.Bound(name) == n {
 			return name
 		}
 	}
@@ -78,7 +80,7 @@ func (a *arrivals) drain() {
 	a.Helper()
 	for len(a.sizes) > 0 {
 		name := ""
-		a.ledger.await("another gang runs as a whole", func() bool {
+		a.ledger.Await("another gang runs as a whole", func() bool {
 			name = a.whole()
 			return name != ""
 		})
@@ -89,16 +91,15 @@ func (a *arrivals) drain() {
 func (a *arrivals) finish(name string) {
 	a.Helper()
 	a.end(name)
-	a.ledger.forget(name)
+	a.ledger.Forget(name)
 	delete(a.sizes, name)
 }
 
 // now and then, a gang that runs as a whole ends.
 func (a *arrivals) sometimes() {
 	a.Helper()
-	a.ledger.mu.Lock()
-	name := a.whole()
-	a.ledger.mu.Unlock()
+	name := ""
+	a.ledger.Do(func() { name = a.whole() })
 	if name != "" && a.random.IntN(2) == 0 {
 		a.finish(name)
 	}
@@ -110,7 +111,7 @@ func TestKilled(t *testing.T) {
 	a := newArrivals(quietStage(t), 30)
 	for range *kills {
 		a.come(3)
-		a.must(a.env.Kill(local.Scheduler))
+		a.Must(a.Env.Kill(local.Scheduler))
 		a.sometimes()
 	}
 	a.drain()
@@ -121,20 +122,18 @@ func TestTwoReplicas(t *testing.T) {
 	t.Parallel()
 	s := newStageOf(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs}})
 	binary, err := testenv.Binary()
-	s.must(err)
-	replicas := make([]*process, 2)
+	s.Must(err)
+	replicas := make([]*program.Program, 2)
 	start := func(i int) {
-		replicas[i], err = s.run(binary, "kube-scheduler", "--kubeconfig="+s.env.Kubeconfig, "--secure-port=0", "--leader-elect",
+		replicas[i], err = s.Launch(binary, "kube-scheduler", "--kubeconfig="+s.Env.Kubeconfig, "--secure-port=0", "--leader-elect",
 			"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=300ms")
-		s.must(err)
+		s.Must(err)
 	}
 	leads := func(i int) bool {
-		text, err := os.ReadFile(replicas[i].log)
-		s.must(err)
-		return strings.Contains(strings.ToLower(string(text)), "successfully acquired lease")
+		return strings.Contains(strings.ToLower(replicas[i].Log.String()), "successfully acquired lease")
 	}
 	awaitLeader := func(i int) {
-		s.await(fmt.Sprintf("replica %d leads", i), func() error {
+		s.Await(fmt.Sprintf("replica %d leads", i), func() error {
 			if !leads(i) {
 				return fmt.Errorf("it does not")
 			}
@@ -148,11 +147,11 @@ func TestTwoReplicas(t *testing.T) {
 	leader := 0
 	for range *leaders {
 		a.come(3)
-		a.ledger.await("it works", func() bool { return len(a.ledger.nodes) > 0 })
+		a.ledger.Await("it works", func() bool { return a.ledger.AnyBound() })
 		if leads(1 - leader) {
 			t.Error("both lead")
 		}
-		replicas[leader].kill()
+		replicas[leader].Kill()
 		leader = 1 - leader
 		awaitLeader(leader)
 		start(1 - leader)

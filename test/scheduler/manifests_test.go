@@ -21,10 +21,10 @@ import (
 // NAME.txt holds what the API server says to it, and then nothing is different from before.
 func TestBadManifests(t *testing.T) {
 	s := sharedStage(t)
-	objects, err := dynamic.NewForConfig(s.env.Config)
-	s.must(err)
+	objects, err := dynamic.NewForConfig(s.Env.Config)
+	s.Must(err)
 	files, err := filepath.Glob("testdata/bad/*.yaml")
-	s.must(err)
+	s.Must(err)
 	if len(files) < 40 {
 		t.Errorf("only %d bad manifests are left", len(files))
 	}
@@ -33,7 +33,7 @@ func TestBadManifests(t *testing.T) {
 			all := manifestsIn(t, file)
 			var of dynamic.ResourceInterface = objects.Resource(scheduling.GroupVersion.WithResource("queues"))
 			if all[0].GetKind() == "PodGroup" {
-				of = objects.Resource(scheduling.GroupVersion.WithResource("podgroups")).Namespace(s.namespace)
+				of = objects.Resource(scheduling.GroupVersion.WithResource("podgroups")).Namespace(s.Namespace)
 			}
 			var stored *unstructured.Unstructured
 			if len(all) == 2 {

@@ -19,6 +19,8 @@ import (
 
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/test/kit/await"
+	"tensorstack.dev/batch/test/kit/ledger"
 )
 
 var mixed = flag.Bool("mixed", false, "give TestMixed its full size: 200 gangs of 1 to 64 pods on 50 nodes, 10 minutes of simulated time")
@@ -50,7 +52,7 @@ func TestMixed(t *testing.T) {
 		world = fullWorld
 	}
 	s := newStage(t, "--gang-grace-period=5s", "--reserve-after=20s")
-	s.must(s.startKWOK())
+	s.Must(startKWOK(s.Plane))
 	m := &mix{stage: s, size: world, random: seeded(t), jobs: map[string]*job{}, drained: map[string]bool{}}
 	for range world.nodes {
 		m.addNode()
@@ -59,14 +61,14 @@ func TestMixed(t *testing.T) {
 	quotas := map[string]int64{"low": int64(total) * 950, "high": int64(total) * 500} // 95 % and 50 %
 	s.queue("low", fmt.Sprintf("%dm", quotas["low"]), 0)
 	s.queue("high", fmt.Sprintf("%dm", quotas["high"]), 1)
-	m.ledger = s.follow(int64(world.nodeCPU)*1000, quotas, patience/2)
+	m.ledger = ledger.Start(s.Test, ledger.Rules{NodeCPU: int64(world.nodeCPU) * 1000, Quotas: quotas, PartFor: await.Patience / 2})
 	m.plan()
 	began, deadline := time.Now(), time.Now().Add(10*time.Minute)
 	tick := time.NewTicker(second)
 	defer tick.Stop()
 	for m.now = 0; len(m.coming)+len(m.jobs) > 0; m.now++ {
 		m.step()
-		if t.Failed() || m.ledger.failed() {
+		if t.Failed() || m.ledger.Failed() {
 			t.FailNow() // the ledger says why
 		}
 		if time.Now().After(deadline) {
@@ -82,8 +84,8 @@ func TestMixed(t *testing.T) {
 		t.Error("the world was too quiet to try anything")
 	}
 	t.Logf("%d gangs with %d pods in %d simulated seconds (%s): %d kills, %d drains, %d nodes added, %d evictions by the scheduler, %d pods replaced; at most %dm and %dm of the quotas %v were used",
-		world.gangs, m.pods, m.now, time.Since(began).Round(time.Second), m.kills, m.drains, m.added-world.nodes, m.ledger.evictions, m.replaced,
-		m.ledger.peak["low"], m.ledger.peak["high"], quotas)
+		world.gangs, m.pods, m.now, time.Since(began).Round(time.Second), m.kills, m.drains, m.added-world.nodes, m.ledger.Evictions(), m.replaced,
+		m.ledger.Peak("low"), m.ledger.Peak("high"), quotas)
 }
 
 // mix is the world of TestMixed.
@@ -91,7 +93,7 @@ type mix struct {
 	*stage
 	size
 	random *rand.Rand
-	ledger *ledger
+	ledger *ledger.Ledger
 	now    int
 	coming []*job
 	jobs   map[string]*job
@@ -161,7 +163,7 @@ func (m *mix) step() {
 	m.endDrains()
 	if len(m.jobs) > 0 && m.now%m.killEvery == m.killEvery-1 {
 		m.kills++
-		m.must(m.env.Kill(local.Scheduler))
+		m.Must(m.Env.Kill(local.Scheduler))
 	}
 	for _, name := range slices.Sorted(keysOf(m.jobs)) {
 		m.look(m.jobs[name])
@@ -181,7 +183,7 @@ func keysOf[V any](all map[string]V) func(func(string) bool) {
 func (m *mix) submit(j *job) {
 	m.Helper()
 	m.jobs[j.name] = j
-	m.ledger.expect(j.name, j.min)
+	m.ledger.Expect(j.name, j.min)
 	m.podGroup(j.name, j.queue, j.min, func(g *scheduling.PodGroupSpec) { g.Priority = j.priority })
 	m.makePods(j, func(int) bool { return true })
 }
@@ -203,7 +205,7 @@ func (m *mix) makePods(j *job, lacks func(i int) bool) {
 		p := m.newPod(j.pods[i], j.cpu, func(p *corev1.Pod) {
 			p.Labels = map[string]string{scheduling.LabelGroupName: j.name, scheduling.LabelQueue: j.queue}
 		})
-		all = append(all, func() error { return m.client.Create(m.Context(), p) })
+		all = append(all, func() error { return m.Client.Create(m.Context(), p) })
 	}
 	m.sideBySide(all)
 }
@@ -219,14 +221,14 @@ func (m *mix) sideBySide(all []func() error) {
 	}
 	group.Wait()
 	for _, err := range errs {
-		m.must(err)
+		m.Must(err)
 	}
 }
 
 // look does for a job what its controller and its processes do.
 func (m *mix) look(j *job) {
 	m.Helper()
-	have := m.ledger.states(j.name)
+	have := m.ledger.States(j.name)
 	running, done := 0, 0
 	var ends []func() error
 	for i, name := range j.pods {
@@ -248,20 +250,20 @@ func (m *mix) look(j *job) {
 	m.sideBySide(ends)
 	if done == j.size {
 		m.end(j.name)
-		m.ledger.forget(j.name)
+		m.ledger.Forget(j.name)
 		delete(m.jobs, j.name)
 		return
 	}
 	m.makePods(j, func(i int) bool { // those that were deleted, once they have gone
 		_, ok := have[j.pods[i]]
-		return !ok && m.ledger.saw(j.pods[i])
+		return !ok && m.ledger.Saw(j.pods[i])
 	})
 }
 
 // finish lets a pod succeed; it may have been deleted meanwhile.
 func (m *mix) finish(name string) error {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: m.namespace}}
-	return client.IgnoreNotFound(m.client.Status().Patch(m.Context(), p, mergePatch([]byte(`{"status":{"phase":"Succeeded"}}`))))
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: m.Namespace}}
+	return client.IgnoreNotFound(m.Client.Status().Patch(m.Context(), p, mergePatch([]byte(`{"status":{"phase":"Succeeded"}}`))))
 }
 
 // drain cordons a node and evicts its pods.
@@ -283,9 +285,9 @@ func (m *mix) drain() {
 func (m *mix) evictAll(node string) {
 	m.Helper()
 	var all []func() error
-	for _, pod := range m.ledger.on(node) {
+	for _, pod := range m.ledger.On(node) {
 		all = append(all, func() error {
-			err := m.core.CoreV1().Pods(m.namespace).EvictV1(m.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod}})
+			err := m.Core.CoreV1().Pods(m.Namespace).EvictV1(m.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod}})
 			if apierrors.IsConflict(err) {
 				return nil
 			}
@@ -299,7 +301,7 @@ func (m *mix) evictAll(node string) {
 func (m *mix) endDrains() {
 	m.Helper()
 	for _, name := range slices.Sorted(keysOf(m.drained)) {
-		if len(m.ledger.on(name)) > 0 {
+		if len(m.ledger.On(name)) > 0 {
 			m.evictAll(name) // one was bound while the node was being cordoned
 			continue
 		}
@@ -311,7 +313,7 @@ func (m *mix) endDrains() {
 			m.changeNode(name, func(n *corev1.Node) { n.Spec.Unschedulable = false })
 			continue
 		}
-		m.must(m.client.Delete(m.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.own(name)}}))
+		m.Must(m.Client.Delete(m.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.own(name)}}))
 		m.nodes = slices.DeleteFunc(m.nodes, func(n string) bool { return n == name })
 		m.addNode()
 	}
@@ -322,9 +324,8 @@ func (m *mix) waiting() string {
 	var all []string
 	for _, name := range slices.Sorted(keysOf(m.jobs)) {
 		j := m.jobs[name]
-		m.ledger.mu.Lock()
-		bound := m.ledger.bound(name)
-		m.ledger.mu.Unlock()
+		bound := 0
+		m.ledger.Do(func() { bound = m.ledger.Bound(name) })
 		c := m.condition(name)
 		all = append(all, fmt.Sprintf("%s in %s: %d of %d (minimum %d) of %s CPUs, %s %s", name, j.queue, bound, j.size, j.min, j.cpu, c.Reason, c.Message))
 	}

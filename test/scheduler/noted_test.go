@@ -44,15 +44,15 @@ func refusedWith(err error, words string) error {
 func TestQueueAdmission(t *testing.T) {
 	t.Parallel()
 	s := newStageOf(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs}})
-	s.must(s.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}}))
+	s.Must(s.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}}))
 	least, most := int32(10), int32(20)
 	for name, spec := range map[string]scheduling.QueueSpec{free: {NamespaceSelector: &metav1.LabelSelector{}}, "vip": {},
 		"bounded": {NamespaceSelector: &metav1.LabelSelector{}, GroupPriority: &scheduling.PriorityRange{Min: &least, Max: &most}}} {
-		s.must(s.client.Create(t.Context(), &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}))
+		s.Must(s.Client.Create(t.Context(), &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}))
 	}
 	alice, operator := s.as("alice"), s.as("operator")
 	s.mayUse("operator", "")
-	s.await("the rules hold", func() error {
+	s.Await("the rules hold", func() error {
 		pod := podOf(nil)
 		pod.Spec.NodeName = "any"
 		var told []error
@@ -61,7 +61,7 @@ func TestQueueAdmission(t *testing.T) {
 		forged := membersOf(free)["PodGroup"]
 		forged.SetAnnotations(map[string]string{scheduling.AnnotationRequestedBy: `["operator"]`})
 		told = append(told, refusedWith(alice.Create(t.Context(), forged, client.DryRunAll), "is the API server's to set"))
-		told = append(told, refusedWith(s.client.Create(t.Context(), pod, client.DryRunAll), "leave nodeName out"),
+		told = append(told, refusedWith(s.Client.Create(t.Context(), pod, client.DryRunAll), "leave nodeName out"),
 			operator.Create(t.Context(), membersOf("vip")["PodGroup"], client.DryRunAll),
 		)
 		return errors.Join(told...)
@@ -91,7 +91,7 @@ func (s *stage) noted(alice, operator client.Client) {
 			s.Errorf("a %s for somebody else: %v", kind, err)
 		}
 		o.SetAnnotations(map[string]string{scheduling.AnnotationRequestedBy: byAlice})
-		s.must(operator.Create(s.Context(), o))
+		s.Must(operator.Create(s.Context(), o))
 		if err := isBy(o, byAlice); err != nil {
 			s.Errorf("what the operator makes on behalf of alice: %s: %v", kind, err)
 		}
@@ -115,10 +115,10 @@ func (s *stage) noted(alice, operator client.Client) {
 	for name, annotations := range map[string]map[string]string{"kept": {"mine": "yes"}, "removed": nil, "forged": {scheduling.AnnotationRequestedBy: forged}} {
 		pod := membersOf(free)["Pod"]
 		pod.SetAnnotations(annotations)
-		s.must(alice.Create(s.Context(), pod))
-		s.must(isBy(pod, byAlice))
+		s.Must(alice.Create(s.Context(), pod))
+		s.Must(isBy(pod, byAlice))
 		pod.SetAnnotations(annotations)
-		s.must(alice.Update(s.Context(), pod))
+		s.Must(alice.Update(s.Context(), pod))
 		if err := isBy(pod, byAlice); err != nil {
 			s.Errorf("%s: %v", name, err)
 		}
@@ -134,7 +134,7 @@ func (s *stage) podsOfQueues(alice, operator client.Client) {
 	node := pod(func(p *corev1.Pod) { p.Spec.NodeName = "any" })
 	guest := pod(func(p *corev1.Pod) { p.Spec.NodeName, p.Spec.SchedulerName = "any", corev1.DefaultSchedulerName })
 	ofJob := pod(func(p *corev1.Pod) { p.Labels[batch.LabelJobName] = "any" })
-	for _, user := range []client.Client{alice, operator, s.client} {
+	for _, user := range []client.Client{alice, operator, s.Client} {
 		for _, p := range []*corev1.Pod{node, guest} {
 			if err := refusedWith(user.Create(s.Context(), p.DeepCopy(), client.DryRunAll), "leave nodeName out"); err != nil {
 				s.Error(err)
@@ -144,13 +144,13 @@ func (s *stage) podsOfQueues(alice, operator client.Client) {
 	if err := refusedWith(alice.Create(s.Context(), ofJob.DeepCopy(), client.DryRunAll), "the label batch.tensorstack.dev/job-name is for the pods"); err != nil {
 		s.Error(err)
 	}
-	s.must(operator.Create(s.Context(), ofJob))
+	s.Must(operator.Create(s.Context(), ofJob))
 	ofJob.Labels[batch.LabelJobName] = "other"
 	if err := alice.Update(s.Context(), ofJob, client.DryRunAll); err == nil {
 		s.Error("a live pod goes to another job")
 	}
 	free := podOf(nil)
-	s.must(alice.Create(s.Context(), free))
+	s.Must(alice.Create(s.Context(), free))
 	free.Labels = map[string]string{batch.LabelJobName: "any"}
 	if err := alice.Update(s.Context(), free, client.DryRunAll); err == nil {
 		s.Error("a live pod becomes one of a job")
@@ -165,14 +165,14 @@ func (s *stage) priorities(alice client.Client) {
 		if err := refusedWith(alice.Create(s.Context(), o.DeepCopy(), client.DryRunAll), words+"0"); err != nil {
 			s.Errorf("%s without a priority: %v", kind, err)
 		}
-		s.must(unstructured.SetNestedField(o.Object, int64(20), field...))
-		s.must(alice.Create(s.Context(), o))
-		s.must(unstructured.SetNestedField(o.Object, int64(21), field...))
+		s.Must(unstructured.SetNestedField(o.Object, int64(20), field...))
+		s.Must(alice.Create(s.Context(), o))
+		s.Must(unstructured.SetNestedField(o.Object, int64(21), field...))
 		if err := refusedWith(alice.Update(s.Context(), o.DeepCopy(), client.DryRunAll), words+"21"); err != nil {
 			s.Errorf("%s that is changed: %v", kind, err)
 		}
-		s.must(unstructured.SetNestedField(o.Object, int64(10), field...))
-		s.must(alice.Update(s.Context(), o))
+		s.Must(unstructured.SetNestedField(o.Object, int64(10), field...))
+		s.Must(alice.Update(s.Context(), o))
 	}
 }
 
@@ -186,20 +186,20 @@ func (s *stage) demands(alice client.Client) {
 	}
 	for name, label := range map[string][2]string{"strict": {scheduling.LabelRequireQueue, "true"}, "generous": {scheduling.LabelDefaultQueue, free},
 		"stingy": {scheduling.LabelDefaultQueue, "vip"}} {
-		s.must(s.client.Create(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{label[0]: label[1]}}}))
+		s.Must(s.Client.Create(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{label[0]: label[1]}}}))
 	}
 	for kind := range membersOf(free) {
 		if kind == "Pod" || kind == "PodGroup" {
 			continue
 		}
-		s.await("a "+kind+" without a queue is refused", func() error {
+		s.Await("a "+kind+" without a queue is refused", func() error {
 			return refusedWith(alice.Create(s.Context(), without("strict", kind), client.DryRunAll), "namespace strict takes no "+kind+" without a queue")
 		})
 		named := asMap(s, membersOf(free)[kind])
 		named.SetNamespace("strict")
-		s.must(alice.Create(s.Context(), named, client.DryRunAll))
+		s.Must(alice.Create(s.Context(), named, client.DryRunAll))
 		o := without("generous", kind)
-		s.await("a "+kind+" without a queue gets one", func() error { return alice.Create(s.Context(), o, client.DryRunAll) })
+		s.Await("a "+kind+" without a queue gets one", func() error { return alice.Create(s.Context(), o, client.DryRunAll) })
 		if queue, _, _ := unstructured.NestedString(o.Object, "spec", "scheduler", "t9kScheduler", "queue"); queue != free {
 			s.Errorf("a %s without a queue is in queue %q", kind, queue)
 		}
@@ -215,7 +215,7 @@ func (s *stage) demands(alice client.Client) {
 		s.Error(err)
 	}
 	job.SetNamespace("generous")
-	s.must(alice.Create(s.Context(), job, client.DryRunAll))
+	s.Must(alice.Create(s.Context(), job, client.DryRunAll))
 	if queue, _, _ := unstructured.NestedString(job.Object, "spec", "tensorboardSpec", "scheduler", "t9kScheduler", "queue"); queue != free {
 		s.Errorf("the job's TensorBoard is in queue %q", queue)
 	}

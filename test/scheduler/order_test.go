@@ -21,7 +21,7 @@ func memory(amount string) func(*corev1.Pod) {
 func (s *stage) awaitLaterThan(group string) {
 	s.Helper()
 	pg := &scheduling.PodGroup{}
-	s.must(s.client.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: group}, pg))
+	s.Must(s.Client.Get(s.Context(), client.ObjectKey{Namespace: s.Namespace, Name: group}, pg))
 	<-time.After(time.Until(pg.CreationTimestamp.Add(time.Second)))
 }
 

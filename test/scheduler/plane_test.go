@@ -1,68 +1,20 @@
 package scheduler
 
 import (
-	"context"
 	"os"
-	"strings"
-	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/test/kit/namespace"
+	"tensorstack.dev/batch/test/kit/plane"
+	"tensorstack.dev/batch/test/kit/program"
 )
-
-// plane is an API server with whatever else a test needs, and the means to talk to it.
-type plane struct {
-	env    *testenv.Env
-	client client.Client
-	core   kubernetes.Interface
-
-	mu        sync.Mutex
-	processes []*process
-}
-
-func newPlane(o testenv.Options) (*plane, error) {
-	env, err := testenv.New(o)
-	if err != nil {
-		return nil, err
-	}
-	p := &plane{env: env}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, batch.AddToScheme, scheduling.AddToScheme} {
-		if err == nil {
-			err = add(scheme)
-		}
-	}
-	if err == nil {
-		p.client, err = client.New(env.Config, client.Options{Scheme: scheme})
-	}
-	if err == nil {
-		p.core, err = kubernetes.NewForConfig(env.Config)
-	}
-	if err != nil {
-		p.stop()
-		return nil, err
-	}
-	return p, nil
-}
-
-func (p *plane) stop() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, child := range p.processes {
-		child.kill()
-	}
-	p.env.Stop()
-}
 
 // Settings of the shared plane's scheduler.
 const (
@@ -70,23 +22,24 @@ const (
 	sharedGrace   = "2s"
 )
 
-// stopShared ends the shared plane, if it was started.
-var stopShared = func() {}
-
-// shared is the plane that most tests use, started when the first one asks for it.
-var shared = sync.OnceValues(func() (*plane, error) {
-	p, err := newPlane(testenv.Options{Components: withScheduler, Args: map[string][]string{
-		local.Scheduler: {"--topology-label=" + topologyLabel, "--gang-grace-period=" + sharedGrace}}})
-	if err != nil {
-		return nil, err
-	}
-	stopShared = p.stop
-	return p, p.startKWOK()
-})
-
 var withScheduler = []string{local.Etcd, local.APIServer, local.CRDs, local.Scheduler}
 
-// ownPlanes bounds how many planes there are at once besides the shared one.
+var (
+	// shared is the plane that most tests use at the same time.
+	shared = plane.NewShared(func() (*plane.Plane, error) {
+		p, err := plane.New(testenv.Options{Components: withScheduler, Args: map[string][]string{
+			local.Scheduler: {"--topology-label=" + topologyLabel, "--gang-grace-period=" + sharedGrace}}})
+		if err != nil {
+			return nil, err
+		}
+		return p, startKWOK(p)
+	})
+	// quiet holds the plane of tests that run alone on it, so that nothing but what the test does wakes the scheduler, and the
+	// test may kill the scheduler.
+	quiet = plane.NewPool(1, func() (*plane.Plane, error) { return plane.New(testenv.Options{Components: withScheduler}) })
+)
+
+// ownPlanes bounds the number of planes that run at the same time besides the shared ones.
 var ownPlanes = make(chan struct{}, 2)
 
 // newStage starts a plane for a test that breaks it, or needs settings of its own for the scheduler.
@@ -99,12 +52,7 @@ func newStageOf(t *testing.T, o testenv.Options) *stage {
 	t.Helper()
 	ownPlanes <- struct{}{}
 	t.Cleanup(func() { <-ownPlanes })
-	p, err := newPlane(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.stop)
-	s := &stage{T: t, plane: p, namespace: metav1.NamespaceDefault}
+	s := &stage{Test: &namespace.Test{T: t, Plane: plane.Start(t, o), Namespace: metav1.NamespaceDefault}}
 	t.Cleanup(s.showLog)
 	return s
 }
@@ -114,9 +62,8 @@ func (s *stage) showLog() {
 	if !s.Failed() {
 		return
 	}
-	const most = 4000
-	if text, err := os.ReadFile(s.env.LogFile(local.Scheduler)); err == nil {
-		s.Logf("the scheduler's log ends with:\n%s", text[max(0, len(text)-most):])
+	if text, err := os.ReadFile(s.Env.LogFile(local.Scheduler)); err == nil {
+		s.Logf("the scheduler's log ends with:\n%s", program.Tail(string(text)))
 	}
 }
 
@@ -124,63 +71,37 @@ func (s *stage) showLog() {
 func sharedStage(t *testing.T) *stage {
 	t.Helper()
 	t.Parallel()
-	p, err := shared()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p.part(t)
+	return newPart(t, shared.Get(t))
 }
 
-// quiet is a plane for tests that run alone on it, one after the other.
-var quiet = sync.OnceValues(func() (*plane, error) {
-	p, err := newPlane(testenv.Options{Components: withScheduler})
-	if err == nil {
-		stopQuiet = p.stop
-	}
-	return p, err
-})
-
-var (
-	stopQuiet = func() {}
-	quietTest sync.Mutex
-)
-
-// quietStage is a plane on which no other test does anything meanwhile, so that nothing but what the test does wakes the scheduler,
-// and the test may kill it.
+// quietStage is a place on a plane on which no other test does anything meanwhile.
 func quietStage(t *testing.T) *stage {
 	t.Helper()
 	t.Parallel()
-	quietTest.Lock()
-	t.Cleanup(quietTest.Unlock)
-	p, err := quiet()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p.part(t)
+	return newPart(t, quiet.Lend(t))
 }
 
-// part is a place on a plane where nothing meets what is in other ones.
-func (p *plane) part(t *testing.T) *stage {
+// newPart is a place on a plane where nothing meets what is in other ones.
+func newPart(t *testing.T, p *plane.Plane) *stage {
 	t.Helper()
-	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-", ",", "").Replace(t.Name()))
-	s := &stage{T: t, plane: p, namespace: name, prefix: name + "-"}
+	s := &stage{Test: namespace.New(t, p)}
+	s.prefix = s.Namespace + "-"
 	t.Cleanup(s.showLog)
-	s.must(s.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
-	t.Cleanup(func() { // so that the scheduler has less to look at; the test's own context has ended
-		ctx, now := context.Background(), client.GracePeriodSeconds(0)
+	t.Cleanup(func() { // so that the scheduler has less to look at
+		ctx, now := s.AfterTest(), client.GracePeriodSeconds(0)
 		for _, o := range []client.Object{&corev1.Pod{}, &scheduling.PodGroup{}} {
-			if err := p.client.DeleteAllOf(ctx, o, client.InNamespace(name), now); err != nil {
+			if err := p.Client.DeleteAllOf(ctx, o, client.InNamespace(s.Namespace), now); err != nil {
 				t.Error(err)
 			}
 		}
-		if err := p.client.DeleteAllOf(ctx, &corev1.Node{}, client.MatchingLabels{labelStage: name}); err != nil {
+		if err := p.Client.DeleteAllOf(ctx, &corev1.Node{}, client.MatchingLabels{labelStage: s.Namespace}); err != nil {
 			t.Error(err)
 		}
 	})
 	return s
 }
 
-// labelStage is on the nodes of a stage of the shared plane.
+// labelStage is on the nodes of a stage of a plane that is shared.
 const labelStage = "stage"
 
 // own is the name of something that is not in a namespace.
@@ -191,5 +112,5 @@ func (s *stage) nodeSelector() *metav1.LabelSelector {
 	if s.prefix == "" {
 		return nil
 	}
-	return &metav1.LabelSelector{MatchLabels: map[string]string{labelStage: s.namespace}}
+	return &metav1.LabelSelector{MatchLabels: map[string]string{labelStage: s.Namespace}}
 }

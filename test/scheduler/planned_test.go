@@ -22,13 +22,13 @@ func TestRightWhenPlanned(t *testing.T) {
 	alice, bob := s.as(s.own("alice")), s.as(s.own("bob"))
 	s.mayUse(s.own("bob"), s.own("later"))
 	group := func(as client.Client, name, queue string) {
-		s.must(as.Create(t.Context(), &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.namespace},
+		s.Must(as.Create(t.Context(), &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.Namespace},
 			Spec: scheduling.PodGroupSpec{MinMember: 1, Queue: s.own(queue)}}))
 	}
 	pod := func(as client.Client, name string, labels map[string]string) {
 		p := podOf(labels)
-		p.Name, p.GenerateName, p.Namespace = name, "", s.namespace
-		s.must(as.Create(t.Context(), p))
+		p.Name, p.GenerateName, p.Namespace = name, "", s.Namespace
+		s.Must(as.Create(t.Context(), p))
 	}
 	of := func(name string) map[string]string { return map[string]string{scheduling.LabelGroupName: name} }
 	in := func(queue string) map[string]string { return map[string]string{scheduling.LabelQueue: s.own(queue)} }
@@ -41,12 +41,12 @@ func TestRightWhenPlanned(t *testing.T) {
 	pod(bob, "his-0", of("his"))
 	pod(alice, "intruder", of("his"))
 	ofJob := map[string]string{scheduling.LabelGroupName: "job", batch.LabelJobName: "job"}
-	group(s.client, "job", "later")
-	pod(s.client, "job-0", ofJob) // as the operator does
-	noted := &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "noted", Namespace: s.namespace,
+	group(s.Client, "job", "later")
+	pod(s.Client, "job-0", ofJob) // as the operator does
+	noted := &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "noted", Namespace: s.Namespace,
 		Annotations: map[string]string{scheduling.AnnotationRequestedBy: fmt.Sprintf("[%q]", s.own("bob"))}}, Spec: scheduling.PodGroupSpec{MinMember: 1, Queue: s.own("later")}}
-	s.must(s.client.Create(t.Context(), noted))
-	pod(s.client, "noted-0", map[string]string{scheduling.LabelGroupName: "noted", batch.LabelJobName: "noted"})
+	s.Must(s.Client.Create(t.Context(), noted))
+	pod(s.Client, "noted-0", map[string]string{scheduling.LabelGroupName: "noted", batch.LabelJobName: "noted"})
 	time.Sleep(time.Second) // what was created within one second is of one age
 	s.awaitReason("hers", scheduling.ReasonQueueNotFound)
 	s.queue("later", "", 0, func(q *scheduling.QueueSpec) { q.NamespaceSelector = nil })
@@ -66,8 +66,8 @@ func TestRightWhenPlanned(t *testing.T) {
 	s.awaitPod("first-0")
 	group(alice, "second", "narrowed")
 	p := podOf(of("second"))
-	p.Name, p.GenerateName, p.Namespace, p.Spec.Containers[0].Resources.Requests = "second-0", "", s.namespace, cpus("1")
-	s.must(alice.Create(t.Context(), p))
+	p.Name, p.GenerateName, p.Namespace, p.Spec.Containers[0].Resources.Requests = "second-0", "", s.Namespace, cpus("1")
+	s.Must(alice.Create(t.Context(), p))
 	s.awaitReason("second", scheduling.ReasonQuotaExceeded)
 	s.changeQueue("narrowed", func(q *scheduling.QueueSpec) { q.NamespaceSelector = nil; q.Quota.Requests = cpus("2") })
 	s.awaitReason("second", scheduling.ReasonNotAdmitted)
@@ -77,7 +77,8 @@ func TestRightWhenPlanned(t *testing.T) {
 	s.changeQueue("later", func(q *scheduling.QueueSpec) {
 		q.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"open": "yes"}}
 	})
-	s.must(s.update(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}, func(o client.Object) { o.SetLabels(map[string]string{"open": "yes"}) }))
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}}
+	s.Must(s.TryUpdate(ns, func() { ns.Labels = map[string]string{"open": "yes"} }))
 	for _, name := range []string{"hers-0", "single", "intruder", "job-0"} {
 		s.awaitPod(name)
 	}
@@ -91,23 +92,23 @@ func TestGuestsCount(t *testing.T) {
 	s.node("n", 8, nil)
 	s.queue("full", "2", 0)
 	guest := podOf(map[string]string{scheduling.LabelQueue: s.own("full")})
-	guest.Name, guest.GenerateName, guest.Namespace, guest.Spec.SchedulerName = "guest", "", s.namespace, "another"
+	guest.Name, guest.GenerateName, guest.Namespace, guest.Spec.SchedulerName = "guest", "", s.Namespace, "another"
 	guest.Spec.Containers[0].Resources.Requests = cpus("2")
-	s.must(s.client.Create(t.Context(), guest))
+	s.Must(s.Client.Create(t.Context(), guest))
 	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: guest.Name, Namespace: guest.Namespace}, Target: corev1.ObjectReference{Kind: "Node", Name: s.own("n")}}
-	s.must(s.core.CoreV1().Pods(guest.Namespace).Bind(t.Context(), binding, metav1.CreateOptions{}))
+	s.Must(s.Core.CoreV1().Pods(guest.Namespace).Bind(t.Context(), binding, metav1.CreateOptions{}))
 	s.group("ours", "full", 1, "1")
 	s.awaitReason("ours", scheduling.ReasonQuotaExceeded)
-	s.must(s.client.Delete(t.Context(), guest, client.GracePeriodSeconds(0)))
+	s.Must(s.Client.Delete(t.Context(), guest, client.GracePeriodSeconds(0)))
 	s.awaitPod("ours-0")
 }
 
 // awaitWord waits until a pod that waits says certain words.
 func (s *stage) awaitWord(name, words string) {
 	s.Helper()
-	s.await("pod "+name+" says that "+words, func() error {
+	s.Await("pod "+name+" says that "+words, func() error {
 		p := &corev1.Pod{}
-		s.must(s.client.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, p))
+		s.Must(s.Client.Get(s.Context(), client.ObjectKey{Namespace: s.Namespace, Name: name}, p))
 		for _, c := range p.Status.Conditions {
 			if c.Type == corev1.PodScheduled && strings.Contains(c.Message, words) {
 				return nil
@@ -121,7 +122,7 @@ func (s *stage) unbound(names ...string) {
 	s.Helper()
 	for _, name := range names {
 		p := &corev1.Pod{}
-		s.must(s.client.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, p))
+		s.Must(s.Client.Get(s.Context(), client.ObjectKey{Namespace: s.Namespace, Name: name}, p))
 		if p.Spec.NodeName != "" {
 			s.Errorf("pod %s has started", name)
 		}

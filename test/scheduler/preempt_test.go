@@ -13,7 +13,7 @@ import (
 
 func (s *stage) awaitEvicted(pods ...string) {
 	s.Helper()
-	s.await(fmt.Sprint(pods, " are evicted"), func() error {
+	s.Await(fmt.Sprint(pods, " are evicted"), func() error {
 		if got := s.evicted(); !slices.Equal(got, pods) {
 			return fmt.Errorf("%v are", got)
 		}
@@ -48,8 +48,8 @@ func TestPreemptionExample(t *testing.T) {
 	s.awaitRefused("d2", scheduling.ReasonPreempting)
 	s.awaitEvicted("a3-0")
 	thief := s.pod("thief", "50", s.byDefault)
-	s.await("the default scheduler finds no room", func() error {
-		s.must(s.client.Get(t.Context(), client.ObjectKeyFromObject(thief), thief))
+	s.Await("the default scheduler finds no room", func() error {
+		s.Must(s.Client.Get(t.Context(), client.ObjectKeyFromObject(thief), thief))
 		if c := scheduledCondition(thief); c.Reason != corev1.PodReasonUnschedulable {
 			return fmt.Errorf("conditions %v", thief.Status.Conditions)
 		}
@@ -62,7 +62,7 @@ func TestPreemptionExample(t *testing.T) {
 			t.Errorf("%d pods of %s are bound, want %d", got, group, want)
 		}
 	}
-	s.must(s.client.Get(t.Context(), client.ObjectKeyFromObject(thief), thief))
+	s.Must(s.Client.Get(t.Context(), client.ObjectKeyFromObject(thief), thief))
 	if thief.Spec.NodeName != "" {
 		t.Error("a pod of the default scheduler has the room that was made for another one")
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/test/kit/await"
+	"tensorstack.dev/batch/test/kit/ledger"
 )
 
 // TestQuota: clause 3. What does not fit says the numbers; quotas may be raised, and lowered below what runs.
@@ -45,32 +47,32 @@ func TestQuotaConcurrently(t *testing.T) {
 	}
 	const quota, gangs = 20, 30
 	s.queue("q", fmt.Sprint(quota), 0)
-	l := s.follow(50_000, map[string]int64{s.own("q"): quota * 1000}, patience)
+	l := ledger.Start(s.Test, ledger.Rules{NodeCPU: 50_000, Quotas: map[string]int64{s.own("q"): quota * 1000}, PartFor: await.Patience})
 	random := rand.New(rand.NewPCG(1, 2))
 	sizes := map[string]int{}
 	var all sync.WaitGroup
 	for i := range gangs {
 		name, n, cpu := fmt.Sprintf("g%d", i), 1+random.IntN(4), fmt.Sprint(1+random.IntN(3))
 		sizes[name] = n
-		l.expect(name, n)
+		l.Expect(name, n)
 		all.Go(func() { s.group(name, "q", n, cpu) })
 	}
 	all.Wait()
 	for len(sizes) > 0 {
 		done := ""
-		l.await("another gang runs", func() bool {
+		l.Await("another gang runs", func() bool {
 			for name, n := range sizes {
-				if l.bound(name) == n {
+				if l.Bound(name) == n {
 					done = name
 				}
 			}
 			return done != ""
 		})
 		s.end(done)
-		l.forget(done)
+		l.Forget(done)
 		delete(sizes, done)
 	}
-	if peak := l.peak[s.own("q")]; peak < quota*1000-3000 {
+	if peak := l.Peak(s.own("q")); peak < quota*1000-3000 {
 		t.Errorf("never more than %dm of %d CPUs were used: the test tried nothing", peak, quota)
 	}
 }

@@ -44,15 +44,15 @@ type right struct {
 func TestQueueRights(t *testing.T) {
 	t.Parallel()
 	s := newStageOf(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs}})
-	s.must(s.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team, Labels: map[string]string{"team": "a"}}}))
+	s.Must(s.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team, Labels: map[string]string{"team": "a"}}}))
 	for name, selector := range map[string]*metav1.LabelSelector{"vip": nil, free: {}, "of-team-a": {MatchLabels: map[string]string{"team": "a"}},
 		"of-team-b": {MatchLabels: map[string]string{"team": "b"}}} {
-		s.must(s.client.Create(t.Context(), &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: scheduling.QueueSpec{NamespaceSelector: selector}}))
+		s.Must(s.Client.Create(t.Context(), &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: scheduling.QueueSpec{NamespaceSelector: selector}}))
 	}
 	nobody, user, wrong := s.as("nobody"), s.as("user"), s.as("wrong")
 	s.mayUse("user", "vip")
 	s.mayUse("wrong", free)
-	s.await("the rules hold", func() error {
+	s.Await("the rules hold", func() error {
 		return errors.Join(expect(nobody.Create(t.Context(), membersOf("vip")["PodGroup"], client.DryRunAll), false, "vip"),
 			user.Create(t.Context(), membersOf("vip")["PodGroup"], client.DryRunAll))
 	})
@@ -62,7 +62,7 @@ func TestQueueRights(t *testing.T) {
 		{"the namespace of another queue", "of-team-b", nobody, false},
 		{"the right to use it", "vip", user, true},
 		{"the namespace", "of-team-a", nobody, true},
-		{"all rights", "vip", s.client, true},
+		{"all rights", "vip", s.Client, true},
 		{"no queue of that name", "missing", nobody, true}, // it waits until there is one
 	}
 	seen := map[string]bool{}
@@ -129,17 +129,17 @@ func creates(kind string) func(*stage, client.Client, string) error {
 func moves(kind string, field ...string) func(*stage, client.Client, string) error {
 	return func(s *stage, as client.Client, queue string) error {
 		o := asMap(s, membersOf(free)[kind])
-		s.must(s.client.Create(s.Context(), o))
-		s.must(unstructured.SetNestedField(o.Object, queue, field...))
+		s.Must(s.Client.Create(s.Context(), o))
+		s.Must(unstructured.SetNestedField(o.Object, queue, field...))
 		return as.Update(s.Context(), o, client.DryRunAll)
 	}
 }
 
 func asMap(s *stage, o client.Object) *unstructured.Unstructured {
-	gvk, err := s.client.GroupVersionKindFor(o)
-	s.must(err)
+	gvk, err := s.Client.GroupVersionKindFor(o)
+	s.Must(err)
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
-	s.must(err)
+	s.Must(err)
 	u := &unstructured.Unstructured{Object: fields}
 	u.SetGroupVersionKind(gvk)
 	return u
@@ -171,7 +171,7 @@ func relabels(scheduler string) func(*stage, client.Client, string) error {
 	return func(s *stage, as client.Client, queue string) error {
 		p := podOf(map[string]string{"mine": "yes"})
 		p.Spec.SchedulerName = scheduler
-		s.must(s.client.Create(s.Context(), p))
+		s.Must(s.Client.Create(s.Context(), p))
 		p.Labels[scheduling.LabelQueue] = queue
 		return as.Update(s.Context(), p, client.DryRunAll)
 	}
@@ -187,7 +187,7 @@ func jobWays(k kinds.Kind) []way {
 	if k.Training != nil {
 		ways = append(ways, way{name: "its TensorBoard", try: func(s *stage, as client.Client, queue string) error {
 			job := asMap(s, membersOf(free)[k.Name])
-			s.must(unstructured.SetNestedField(job.Object, map[string]any{"image": "none", "trainingLogFilesets": []any{"t9k://pvc/logs/here"},
+			s.Must(unstructured.SetNestedField(job.Object, map[string]any{"image": "none", "trainingLogFilesets": []any{"t9k://pvc/logs/here"},
 				"scheduler": map[string]any{"t9kScheduler": map[string]any{"queue": queue}}}, "spec", "tensorboardSpec"))
 			return as.Create(s.Context(), job, client.DryRunAll)
 		}})
@@ -257,8 +257,8 @@ func getsQueue(kind string) func(*stage, client.Client, string) error {
 	return func(s *stage, as client.Client, queue string) error {
 		job := asMap(s, membersOf(free)[kind])
 		unstructured.RemoveNestedField(job.Object, "spec", "scheduler")
-		s.must(s.client.Create(s.Context(), job))
-		s.must(unstructured.SetNestedField(job.Object, queue, "spec", "scheduler", "t9kScheduler", "queue"))
+		s.Must(s.Client.Create(s.Context(), job))
+		s.Must(unstructured.SetNestedField(job.Object, queue, "spec", "scheduler", "t9kScheduler", "queue"))
 		return as.Update(s.Context(), job, client.DryRunAll)
 	}
 }

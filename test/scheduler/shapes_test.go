@@ -45,19 +45,19 @@ func jobsOf(queue, cpu string) map[string]client.Object {
 func (s *stage) profiles(data map[string]string) {
 	s.Helper()
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: scheduling.ResourceShapes}, Data: data}
-	err := s.client.Create(s.Context(), m)
+	err := s.Client.Create(s.Context(), m)
 	if apierrors.IsAlreadyExists(err) {
-		err = s.client.Update(s.Context(), m)
+		err = s.Client.Update(s.Context(), m)
 	}
-	s.must(err)
+	s.Must(err)
 }
 
 // awaitShape waits for the condition of a queue whose profile is looked at.
 func (s *stage) awaitShape(queue, reason string) *scheduling.Queue {
 	s.Helper()
 	q := &scheduling.Queue{}
-	s.await("queue "+queue+" says of its profile: "+reason, func() error {
-		s.must(s.client.Get(s.Context(), client.ObjectKey{Name: s.own(queue)}, q))
+	s.Await("queue "+queue+" says of its profile: "+reason, func() error {
+		s.Must(s.Client.Get(s.Context(), client.ObjectKey{Name: s.own(queue)}, q))
 		for _, c := range q.Status.Conditions {
 			if c.Type == scheduling.QueueShapeKnown && c.Reason == reason && (c.Status == metav1.ConditionTrue) == (reason == scheduling.ReasonShapeFound) {
 				return nil
@@ -71,7 +71,7 @@ func (s *stage) awaitShape(queue, reason string) *scheduling.Queue {
 // refused wants an object refused with these words.
 func (s *stage) refused(o client.Object, words ...string) {
 	s.Helper()
-	err := s.client.Create(s.Context(), o, client.DryRunAll)
+	err := s.Client.Create(s.Context(), o, client.DryRunAll)
 	for _, w := range words {
 		if err == nil || !strings.Contains(err.Error(), w) {
 			s.Errorf("not refused with %q: %v", w, err)
@@ -81,7 +81,7 @@ func (s *stage) refused(o client.Object, words ...string) {
 
 func (s *stage) accepted(o client.Object) {
 	s.Helper()
-	if err := s.client.Create(s.Context(), o, client.DryRunAll); err != nil {
+	if err := s.Client.Create(s.Context(), o, client.DryRunAll); err != nil {
 		s.Error(err)
 	}
 }
@@ -97,16 +97,16 @@ func TestShapes(t *testing.T) {
 	job := func(cpu string) client.Object { return jobsOf("sized", cpu)["GenericJob"] }
 
 	s.awaitShape("sized", scheduling.ReasonShapeNotFound)
-	s.await("admission asks the operator", func() error {
-		if err := s.client.Create(t.Context(), job("1"), client.DryRunAll); err == nil {
+	s.Await("admission asks the operator", func() error {
+		if err := s.Client.Create(t.Context(), job("1"), client.DryRunAll); err == nil {
 			return errors.New("a job is accepted whose queue's profile does not exist")
 		}
 		return nil
 	})
 	missing := "the ConfigMap t9k-system/resource-shapes has no key small, which is the queue's resourceShapeProfile: have it added"
 	s.refused(job("1"), "spec.scheduler.t9kScheduler.queue: Forbidden: queue sized takes no pods", missing)
-	s.await("pods are looked at too", func() error {
-		if err := s.client.Create(t.Context(), s.newPod("p", "1", inQueue("sized")), client.DryRunAll); err == nil {
+	s.Await("pods are looked at too", func() error {
+		if err := s.Client.Create(t.Context(), s.newPod("p", "1", inQueue("sized")), client.DryRunAll); err == nil {
 			return errors.New("a pod is accepted in a queue whose profile does not exist")
 		}
 		return nil
@@ -132,11 +132,7 @@ func TestShapes(t *testing.T) {
 }
 
 // with is the same stage for a part of a test.
-func (s *stage) with(t *testing.T) *stage {
-	part := *s
-	part.T = t
-	return &part
-}
+func (s *stage) with(t *testing.T) *stage { return &stage{Test: s.In(t), prefix: s.prefix} }
 
 func inQueue(queue string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Labels = map[string]string{scheduling.LabelQueue: queue} }
@@ -144,7 +140,7 @@ func inQueue(queue string) func(*corev1.Pod) {
 
 func (s *stage) shapesOfJobs() {
 	for kind, o := range jobsOf("sized", "4500m") {
-		err := s.client.Create(s.Context(), o, client.DryRunAll)
+		err := s.Client.Create(s.Context(), o, client.DryRunAll)
 		var status apierrors.APIStatus
 		if !apierrors.IsInvalid(err) || !errors.As(err, &status) || len(status.Status().Details.Causes) != 1 {
 			s.Errorf("%s: %v", kind, err)
@@ -193,8 +189,8 @@ func (s *stage) shapesOfPods() {
 	always := corev1.ContainerRestartPolicyAlways
 	sidecar.RestartPolicy = &always
 	const words = "a pod is too large for queue sized, whose resourceShapeProfile is small: 5 cpu requested, 4 allowed: request less, or use another queue"
-	s.await("admission knows the group", func() error {
-		if err := s.client.Create(s.Context(), s.newPod("p", "5", inGroup("grouped")), client.DryRunAll); err == nil {
+	s.Await("admission knows the group", func() error {
+		if err := s.Client.Create(s.Context(), s.newPod("p", "5", inGroup("grouped")), client.DryRunAll); err == nil {
 			return errors.New("a pod of it that is too large is accepted")
 		}
 		return nil
@@ -214,7 +210,7 @@ func (s *stage) shapesOfPods() {
 			p.Spec.Resources = &corev1.ResourceRequirements{Requests: cpus("5")}
 		}),
 	} {
-		if err := s.client.Create(s.Context(), pod, client.DryRunAll); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), words) {
+		if err := s.Client.Create(s.Context(), pod, client.DryRunAll); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), words) {
 			s.Errorf("a pod that is too large by %s: %v", name, err)
 		}
 	}
@@ -225,11 +221,10 @@ func (s *stage) shapesOfPods() {
 	} {
 		s.accepted(pod)
 	}
-	s.must(s.update(&scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: scheduling.DefaultQueue}}, func(o client.Object) {
-		o.(*scheduling.Queue).Spec.ResourceShapeProfile = "small"
-	}))
-	s.await("pods that name no queue are of the default one", func() error {
-		if err := s.client.Create(s.Context(), s.newPod("p", "5"), client.DryRunAll); err == nil || !strings.Contains(err.Error(), "too large for queue default") {
+	q := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: scheduling.DefaultQueue}}
+	s.Must(s.TryUpdate(q, func() { q.Spec.ResourceShapeProfile = "small" }))
+	s.Await("pods that name no queue are of the default one", func() error {
+		if err := s.Client.Create(s.Context(), s.newPod("p", "5"), client.DryRunAll); err == nil || !strings.Contains(err.Error(), "too large for queue default") {
 			return fmt.Errorf("a pod that is too large: %w", err)
 		}
 		return nil
@@ -245,13 +240,13 @@ func inGroup(group string) func(*corev1.Pod) {
 func (s *stage) shapesPastAdmission() {
 	s.group("runs", "sized", 2, "4")
 	s.awaitBound("runs", 2)
-	s.must(s.env.StopComponent(local.Operator))
+	s.Must(s.Env.StopComponent(local.Operator))
 	s.group("large", "sized", 2, "5") // nobody answers admission
 	s.group("fits", "sized", 2, "4")
 	s.group("other", "free", 2, "5")
 	job := jobsOf("sized", "5")["GenericJob"]
 	job.SetName("job")
-	s.must(s.client.Create(s.Context(), job))
+	s.Must(s.Client.Create(s.Context(), job))
 	single := s.pod("single", "5", inQueue("sized"))
 	s.awaitBound("fits", 2)
 	s.awaitBound("other", 2)
@@ -259,8 +254,8 @@ func (s *stage) shapesPastAdmission() {
 	if m := s.condition("large").Message; !strings.HasSuffix(m, " is too large for queue sized: 5 cpu requested, 4 allowed") {
 		s.Errorf("the group says: %s", m)
 	}
-	s.await("the pod without a group says why it waits", func() error {
-		s.must(s.client.Get(s.Context(), client.ObjectKeyFromObject(single), single))
+	s.Await("the pod without a group says why it waits", func() error {
+		s.Must(s.Client.Get(s.Context(), client.ObjectKeyFromObject(single), single))
 		if !slices.ContainsFunc(single.Status.Conditions, func(c corev1.PodCondition) bool {
 			return c.Type == corev1.PodScheduled && c.Message == "pod single is too large for queue sized: 5 cpu requested, 4 allowed"
 		}) {
@@ -271,9 +266,9 @@ func (s *stage) shapesPastAdmission() {
 	if n := s.bound("large"); n != 0 || single.Spec.NodeName != "" {
 		s.Errorf("%d pods of the group that is too large are bound, and the single one to %q", n, single.Spec.NodeName)
 	}
-	s.must(s.env.StartComponent(local.Operator))
+	s.Must(s.Env.StartComponent(local.Operator))
 	s.awaitReason("job", scheduling.ReasonPodTooLarge)
-	s.await("the job says why it waits", func() error {
+	s.Await("the job says why it waits", func() error {
 		if text := s.t9k("describe", "job"); !strings.Contains(text, "pod job-second-0 is too large for queue sized: 5 cpu requested, 4 allowed") {
 			return errors.New(text)
 		}
@@ -292,8 +287,8 @@ func (s *stage) shapesPastAdmission() {
 	s.profiles(map[string]string{"small": "cpu: 5"})
 	s.awaitBound("large", 2)
 	s.awaitBound("job", 2)
-	s.await("the single pod is bound", func() error {
-		s.must(s.client.Get(s.Context(), client.ObjectKeyFromObject(single), single))
+	s.Await("the single pod is bound", func() error {
+		s.Must(s.Client.Get(s.Context(), client.ObjectKeyFromObject(single), single))
 		if single.Spec.NodeName == "" {
 			return fmt.Errorf("its conditions are %+v", single.Status.Conditions)
 		}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,25 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/test/kit/namespace"
 )
-
-// patience is how long something may take that must happen.
-const patience = 2 * time.Minute
 
 // stage is where a test plays: a plane, or a part of the shared one.
 type stage struct {
-	*testing.T
-	*plane
-	namespace string
+	*namespace.Test
 	// prefix begins the names of what is not in a namespace; empty on a plane of the test's own.
 	prefix string
-}
-
-func (s *stage) must(err error) {
-	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
 }
 
 // node adds a node with that many CPUs, on which pods are bound and nothing else happens.
@@ -41,14 +29,14 @@ func (s *stage) node(name string, cpu int, labels map[string]string) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.own(name), Labels: map[string]string{corev1.LabelHostname: s.own(name)}}}
 	maps.Copy(n.Labels, labels)
 	if s.prefix != "" {
-		n.Labels[labelStage] = s.namespace
+		n.Labels[labelStage] = s.Namespace
 	}
-	s.must(s.client.Create(s.Context(), n))
+	s.Must(s.Client.Create(s.Context(), n))
 	n.Status.Capacity = corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(int64(cpu), resource.DecimalSI),
 		corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("110")}
 	n.Status.Allocatable = n.Status.Capacity
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Test"}}
-	s.must(s.client.Status().Update(s.Context(), n))
+	s.Must(s.Client.Status().Update(s.Context(), n))
 	s.changeNode(name, func(n *corev1.Node) { n.Spec.Taints = nil }) // admission taints what is not ready when it is created
 }
 
@@ -61,22 +49,14 @@ func (s *stage) simulated(name string, cpu int) {
 
 func (s *stage) changeNode(name string, change func(*corev1.Node)) {
 	s.Helper()
-	s.must(s.update(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.own(name)}}, func(o client.Object) { change(o.(*corev1.Node)) }))
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.own(name)}}
+	s.Must(s.TryUpdate(n, func() { change(n) }))
 }
 
 func (s *stage) changeQueue(name string, change func(*scheduling.QueueSpec)) {
 	s.Helper()
-	s.must(s.update(&scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: s.own(name)}}, func(o client.Object) { change(&o.(*scheduling.Queue).Spec) }))
-}
-
-// update changes an object by a patch, whatever others change of it meanwhile.
-func (s *stage) update(o client.Object, change func(client.Object)) error {
-	if err := s.client.Get(s.Context(), client.ObjectKeyFromObject(o), o); err != nil {
-		return err
-	}
-	before := o.DeepCopyObject().(client.Object)
-	change(o)
-	return s.client.Patch(s.Context(), o, client.MergeFrom(before))
+	q := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: s.own(name)}}
+	s.Must(s.TryUpdate(q, func() { change(&q.Spec) }))
 }
 
 func cpus(amount string) corev1.ResourceList {
@@ -94,7 +74,7 @@ func (s *stage) queue(name string, cpu string, priority int32, change ...func(*s
 	for _, c := range change {
 		c(&q.Spec)
 	}
-	s.must(s.client.Create(s.Context(), q))
+	s.Must(s.Client.Create(s.Context(), q))
 	return q
 }
 
@@ -104,12 +84,12 @@ func protected(q *scheduling.QueueSpec) { no := false; q.Preemptible = &no }
 // podGroup adds a PodGroup without pods.
 func (s *stage) podGroup(name, queue string, n int, change ...func(*scheduling.PodGroupSpec)) {
 	s.Helper()
-	pg := &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.namespace},
+	pg := &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.Namespace},
 		Spec: scheduling.PodGroupSpec{MinMember: int32(n), Queue: s.own(queue)}}
 	for _, c := range change {
 		c(&pg.Spec)
 	}
-	s.must(s.client.Create(s.Context(), pg))
+	s.Must(s.Client.Create(s.Context(), pg))
 }
 
 // group adds a PodGroup with n pods that all must start together.
@@ -142,12 +122,12 @@ func inRole(role string) func(*corev1.Pod) {
 func (s *stage) pod(name, cpu string, change ...func(*corev1.Pod)) *corev1.Pod {
 	s.Helper()
 	p := s.newPod(name, cpu, change...)
-	s.must(s.client.Create(s.Context(), p))
+	s.Must(s.Client.Create(s.Context(), p))
 	return p
 }
 
 func (s *stage) newPod(name, cpu string, change ...func(*corev1.Pod)) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.namespace},
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.Namespace},
 		Spec: corev1.PodSpec{SchedulerName: scheduling.SchedulerName, Containers: []corev1.Container{{Name: "main", Image: "none",
 			Resources: corev1.ResourceRequirements{Requests: cpus(cpu)}}}}}
 	for _, c := range change {
@@ -160,27 +140,20 @@ func (s *stage) newPod(name, cpu string, change ...func(*corev1.Pod)) *corev1.Po
 func (s *stage) byDefault(p *corev1.Pod) {
 	p.Spec.SchedulerName = corev1.DefaultSchedulerName
 	if s.prefix != "" {
-		p.Spec.NodeSelector = map[string]string{labelStage: s.namespace}
+		p.Spec.NodeSelector = map[string]string{labelStage: s.Namespace}
 	}
 }
 
 // pods lists the pods of a group.
 func (s *stage) pods(group string) []corev1.Pod {
 	s.Helper()
-	return s.list(client.MatchingLabels{scheduling.LabelGroupName: group})
+	return s.Pods(client.MatchingLabels{scheduling.LabelGroupName: group})
 }
 
 // all lists all pods.
 func (s *stage) all() []corev1.Pod {
 	s.Helper()
-	return s.list()
-}
-
-func (s *stage) list(o ...client.ListOption) []corev1.Pod {
-	s.Helper()
-	list := &corev1.PodList{}
-	s.must(s.client.List(s.Context(), list, append(o, client.InNamespace(s.namespace))...))
-	return list.Items
+	return s.Pods()
 }
 
 func (s *stage) bound(group string) int {
@@ -229,51 +202,35 @@ func disrupted(p *corev1.Pod) bool {
 func (s *stage) end(groups ...string) {
 	s.Helper()
 	for _, group := range groups {
-		s.must(s.client.DeleteAllOf(s.Context(), &corev1.Pod{}, client.InNamespace(s.namespace),
+		s.Must(s.Client.DeleteAllOf(s.Context(), &corev1.Pod{}, client.InNamespace(s.Namespace),
 			client.MatchingLabels{scheduling.LabelGroupName: group}, client.GracePeriodSeconds(0)))
-		s.must(s.client.Delete(s.Context(), &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: group, Namespace: s.namespace}}))
+		s.Must(s.Client.Delete(s.Context(), &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: group, Namespace: s.Namespace}}))
 	}
 }
 
 // remove ends a pod at once, as its kubelet would do.
 func (s *stage) remove(name string) {
 	s.Helper()
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.namespace}}
-	s.must(s.client.Delete(s.Context(), p, client.GracePeriodSeconds(0)))
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.Namespace}}
+	s.Must(s.Client.Delete(s.Context(), p, client.GracePeriodSeconds(0)))
 }
 
 // askToEnd asks a pod to end, which it does not do before its kubelet says so.
 func (s *stage) askToEnd(name string) {
 	s.Helper()
-	s.must(s.client.Delete(s.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.namespace}}))
+	s.Must(s.Client.Delete(s.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.Namespace}}))
 }
 
 // succeed ends a pod by itself.
 func (s *stage) succeed(name string) {
 	s.Helper()
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.namespace}}
-	s.must(s.client.Status().Patch(s.Context(), p, mergePatch([]byte(`{"status":{"phase":"Succeeded"}}`))))
-}
-
-func (s *stage) await(what string, check func() error) {
-	s.Helper()
-	const least, most = 10 * time.Millisecond, 80 * time.Millisecond
-	deadline := time.Now().Add(patience)
-	for pause := least; ; pause = min(2*pause, most) {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			s.Fatalf("%s: %v", what, err)
-		}
-		time.Sleep(pause)
-	}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.Namespace}}
+	s.Must(s.Client.Status().Patch(s.Context(), p, mergePatch([]byte(`{"status":{"phase":"Succeeded"}}`))))
 }
 
 func (s *stage) awaitBound(group string, n int) {
 	s.Helper()
-	s.await(fmt.Sprintf("%d pods of %s are bound", n, group), func() error {
+	s.Await(fmt.Sprintf("%d pods of %s are bound", n, group), func() error {
 		if got := s.bound(group); got != n {
 			return fmt.Errorf("%d are; it is said: %+v", got, s.condition(group))
 		}
@@ -284,9 +241,9 @@ func (s *stage) awaitBound(group string, n int) {
 // awaitPod waits until a pod has a node, which it returns.
 func (s *stage) awaitPod(name string) (node string) {
 	s.Helper()
-	s.await(name+" is bound", func() error {
+	s.Await(name+" is bound", func() error {
 		p := &corev1.Pod{}
-		s.must(s.client.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, p))
+		s.Must(s.Client.Get(s.Context(), client.ObjectKey{Namespace: s.Namespace, Name: name}, p))
 		if node = p.Spec.NodeName; node == "" {
 			return fmt.Errorf("conditions %v", p.Status.Conditions)
 		}
@@ -297,7 +254,7 @@ func (s *stage) awaitPod(name string) (node string) {
 
 func (s *stage) condition(group string) scheduling.PodGroupCondition {
 	pg := &scheduling.PodGroup{}
-	if err := s.client.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: group}, pg); err != nil {
+	if err := s.Client.Get(s.Context(), client.ObjectKey{Namespace: s.Namespace, Name: group}, pg); err != nil {
 		return scheduling.PodGroupCondition{Message: err.Error()}
 	}
 	for _, c := range pg.Status.Conditions {
@@ -310,7 +267,7 @@ func (s *stage) condition(group string) scheduling.PodGroupCondition {
 
 func (s *stage) awaitReason(group, reason string) {
 	s.Helper()
-	s.await(group+" says "+reason, func() error {
+	s.Await(group+" says "+reason, func() error {
 		if c := s.condition(group); c.Reason != reason {
 			return fmt.Errorf("it says %s: %s", c.Reason, c.Message)
 		}

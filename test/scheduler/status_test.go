@@ -31,9 +31,9 @@ rules:
 
 func (s *stage) awaitQueue(name string, is func(*scheduling.QueueStatus) bool) {
 	s.Helper()
-	s.await("the status of queue "+name, func() error {
+	s.Await("the status of queue "+name, func() error {
 		q := &scheduling.Queue{}
-		s.must(s.client.Get(s.Context(), client.ObjectKey{Name: s.own(name)}, q))
+		s.Must(s.Client.Get(s.Context(), client.ObjectKey{Name: s.own(name)}, q))
 		if !is(&q.Status) {
 			return fmt.Errorf("%+v", q.Status)
 		}
@@ -45,11 +45,11 @@ func (s *stage) awaitQueue(name string, is func(*scheduling.QueueStatus) bool) {
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	s := newStageOf(t, testenv.Options{Components: append(slices.Clone(withScheduler), local.Operator), AuditPolicy: statusWrites})
-	s.must(s.env.StopComponent(local.Operator))
-	s.must(s.client.Delete(t.Context(), &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: scheduling.DefaultQueue}}))
-	s.must(s.env.StartComponent(local.Operator))
-	s.await("the operator makes the default queue", func() error {
-		return s.client.Get(t.Context(), client.ObjectKey{Name: scheduling.DefaultQueue}, &scheduling.Queue{})
+	s.Must(s.Env.StopComponent(local.Operator))
+	s.Must(s.Client.Delete(t.Context(), &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: scheduling.DefaultQueue}}))
+	s.Must(s.Env.StartComponent(local.Operator))
+	s.Await("the operator makes the default queue", func() error {
+		return s.Client.Get(t.Context(), client.ObjectKey{Name: scheduling.DefaultQueue}, &scheduling.Queue{})
 	})
 	s.node("n", 10, nil)
 	s.queue("counted", "8", 0)
@@ -59,9 +59,9 @@ func TestStatus(t *testing.T) {
 	s.awaitQueue("counted", func(q *scheduling.QueueStatus) bool {
 		return q.PodGroups.Total == 2 && q.Pods.Pending == 4 && q.Allocated.Cpu().Value() == 6
 	})
-	s.await("the group counts", func() error {
+	s.Await("the group counts", func() error {
 		pg := &scheduling.PodGroup{}
-		s.must(s.client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "runs"}, pg))
+		s.Must(s.Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "runs"}, pg))
 		if pg.Status.Allocated.Cpu().Value() != 6 || pg.Status.Pending != 2 || len(pg.Status.Conditions) != 2 {
 			return fmt.Errorf("%+v", pg.Status)
 		}
@@ -82,7 +82,7 @@ func TestStatus(t *testing.T) {
 	}
 	s.overQuota("counted", "n")
 	s.changeQueue("counted", func(q *scheduling.QueueSpec) { q.MaxDuration = "1ms" })
-	s.await("pods that are too old go", func() error {
+	s.Await("pods that are too old go", func() error {
 		for _, p := range append(s.pods("runs"), s.pods("waits")...) {
 			if p.DeletionTimestamp == nil && p.Spec.NodeName != "" {
 				return fmt.Errorf("%s stays", p.Name)
@@ -113,11 +113,11 @@ func (s *stage) overQuota(queue, node string) {
 	guest := podOf(map[string]string{scheduling.LabelQueue: s.own(queue)})
 	guest.Name, guest.GenerateName, guest.Namespace, guest.Spec.SchedulerName = "guest", "", "default", "another"
 	guest.Spec.Containers[0].Resources.Requests = cpus("3")
-	s.must(s.client.Create(s.Context(), guest))
+	s.Must(s.Client.Create(s.Context(), guest))
 	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: guest.Name, Namespace: guest.Namespace}, Target: corev1.ObjectReference{Kind: "Node", Name: s.own(node)}}
-	s.must(s.core.CoreV1().Pods(guest.Namespace).Bind(s.Context(), binding, metav1.CreateOptions{}))
+	s.Must(s.Core.CoreV1().Pods(guest.Namespace).Bind(s.Context(), binding, metav1.CreateOptions{}))
 	within(metav1.ConditionFalse, "9 of 8 cpu. What needs more of it waits until some of them have ended. 1 of them got their nodes from another scheduler.")
-	s.must(s.client.Delete(s.Context(), guest, client.GracePeriodSeconds(0)))
+	s.Must(s.Client.Delete(s.Context(), guest, client.GracePeriodSeconds(0)))
 	within(metav1.ConditionTrue, "")
 }
 
@@ -135,8 +135,8 @@ func (s *stage) coalesced() {
 		s.succeed(fmt.Sprintf("many-%d", i))
 	}
 	s.awaitQueue("busy", func(q *scheduling.QueueStatus) bool { return q.Pods.Succeeded == pods && q.Allocated.Cpu().IsZero() })
-	events, err := audit.Open(s.env.AuditLog).Next()
-	s.must(err)
+	events, err := audit.Open(s.Env.AuditLog).Next()
+	s.Must(err)
 	writes := 0
 	for _, e := range events {
 		if e.Name == "busy" && e.Resource == "queues/status" {
@@ -165,16 +165,16 @@ func TestQueueRules(t *testing.T) {
 	for name, test := range tests {
 		q := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{GenerateName: "rules-"}}
 		test.change(q)
-		if err := s.client.Create(t.Context(), q); (err == nil) != test.ok || err != nil && !apierrors.IsInvalid(err) {
+		if err := s.Client.Create(t.Context(), q); (err == nil) != test.ok || err != nil && !apierrors.IsInvalid(err) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	pg := &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "roles", Namespace: s.namespace},
+	pg := &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "roles", Namespace: s.Namespace},
 		Spec: scheduling.PodGroupSpec{MinMember: 2, Roles: []scheduling.PodGroupRole{{Name: "a", MinMember: 2}, {Name: "b", MinMember: 1}}}}
-	if err := s.client.Create(t.Context(), pg); !apierrors.IsInvalid(err) {
+	if err := s.Client.Create(t.Context(), pg); !apierrors.IsInvalid(err) {
 		t.Errorf("roles that ask for more than the group: %v", err)
 	}
-	if q := (&scheduling.Queue{}); s.client.Get(t.Context(), client.ObjectKey{Name: scheduling.DefaultQueue}, q) != nil || q.Spec.NamespaceSelector == nil {
+	if q := (&scheduling.Queue{}); s.Client.Get(t.Context(), client.ObjectKey{Name: scheduling.DefaultQueue}, q) != nil || q.Spec.NamespaceSelector == nil {
 		t.Error("there is no queue for everybody")
 	}
 }

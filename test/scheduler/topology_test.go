@@ -16,7 +16,7 @@ func (s *stage) zonesOf(group string) map[string]int {
 	for _, name := range s.nodesOf(group) {
 		n := &corev1.Node{}
 		n.Name = s.own(name)
-		s.must(s.client.Get(s.Context(), keyOf(n), n))
+		s.Must(s.Client.Get(s.Context(), keyOf(n), n))
 		zones[n.Labels[topologyLabel]]++
 	}
 	return zones
@@ -72,7 +72,7 @@ func TestTopologyOfReplacement(t *testing.T) {
 		t.Errorf("the replacement is on %s", node)
 	}
 	s.member("g-2", "g", "q", "1")
-	s.await("there is no room for one more in the group's zone", func() error {
+	s.Await("there is no room for one more in the group's zone", func() error {
 		for _, p := range s.pods("g") {
 			if p.Name == "g-2" && scheduledCondition(&p).Message == "" {
 				return fmt.Errorf("it says nothing")

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/test/kit/await"
+	"tensorstack.dev/batch/test/kit/ledger"
 )
 
 var twoGangs = flag.Int("two-gangs", 10, "how often TestTwoGangs submits two gangs that each need 60 % of the nodes")
@@ -20,36 +22,36 @@ func TestTwoGangs(t *testing.T) {
 		s.node(fmt.Sprintf("n%d", i), 10, nil)
 	}
 	s.queue("two", "", 0)
-	l := s.follow(10_000, nil, patience)
+	l := ledger.Start(s.Test, ledger.Rules{NodeCPU: 10_000, Quotas: nil, PartFor: await.Patience})
 	var a, b string
 	ending := false
-	l.check = func() string {
+	l.CheckAlso(func() string {
 		if ending {
 			return ""
 		}
-		if na, nb := l.bound(a), l.bound(b); na > 0 && nb > 0 {
+		if na, nb := l.Bound(a), l.Bound(b); na > 0 && nb > 0 {
 			return fmt.Sprintf("%d pods of %s and %d of %s are bound", na, a, nb, b)
 		}
 		return ""
-	}
+	})
 	began, firsts := time.Now(), 0
 	for round := range *twoGangs {
-		l.mu.Lock()
-		ending = false
-		a, b = fmt.Sprintf("a%d", round), fmt.Sprintf("b%d", round)
-		l.mu.Unlock()
+		l.Do(func() {
+			ending = false
+			a, b = fmt.Sprintf("a%d", round), fmt.Sprintf("b%d", round)
+		})
 		var both sync.WaitGroup
 		for _, name := range []string{a, b} {
-			l.expect(name, 6)
+			l.Expect(name, 6)
 			both.Go(func() { s.group(name, "two", 6, "5") })
 		}
 		both.Wait()
 		first, second := a, b
-		l.await("one of the gangs runs", func() bool {
-			if l.bound(b) > 0 {
+		l.Await("one of the gangs runs", func() bool {
+			if l.Bound(b) > 0 {
 				first, second = b, a
 			}
-			ending = l.bound(first) == 6 // and what ends makes room, pod by pod
+			ending = l.Bound(first) == 6 // and what ends makes room, pod by pod
 			return ending
 		})
 		if first == a {
@@ -59,10 +61,10 @@ func TestTwoGangs(t *testing.T) {
 			s.awaitRefused(second, scheduling.ReasonNoRoom)
 		}
 		s.end(first)
-		l.await("the other gang runs", func() bool { return l.bound(second) == 6 })
+		l.Await("the other gang runs", func() bool { return l.Bound(second) == 6 })
 		s.end(second)
-		l.forget(a)
-		l.forget(b)
+		l.Forget(a)
+		l.Forget(b)
 	}
 	t.Logf("%d rounds in %s; the one that was named first went first in %d", *twoGangs, time.Since(began).Round(time.Second), firsts)
 }

@@ -17,11 +17,11 @@ import (
 func (s *stage) bindVolumes() {
 	s.Helper()
 	binary, err := testenv.Binary()
-	s.must(err)
-	child, err := s.run(binary, "kube-controller-manager", "--kubeconfig="+s.env.Kubeconfig, "--leader-elect=false", "--secure-port=0",
+	s.Must(err)
+	child, err := s.Launch(binary, "kube-controller-manager", "--kubeconfig="+s.Env.Kubeconfig, "--leader-elect=false", "--secure-port=0",
 		"--controllers=persistentvolume-binder-controller", "--use-service-account-credentials=false")
-	s.must(err)
-	s.Cleanup(child.kill)
+	s.Must(err)
+	s.Cleanup(child.Kill)
 }
 
 // localVolume adds a volume that is on one node.
@@ -32,14 +32,14 @@ func (s *stage) localVolume(name, node string) {
 		StorageClassName:       s.own("local"),
 		PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/none"}},
 		NodeAffinity:           &corev1.VolumeNodeAffinity{Required: required(corev1.LabelHostname, s.own(node)).NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution}}}
-	s.must(s.client.Create(s.Context(), pv))
+	s.Must(s.Client.Create(s.Context(), pv))
 }
 
 // claim adds a claim for one of the local volumes, which is bound when a pod uses it.
 func (s *stage) claim(name string) {
 	s.Helper()
 	class := s.own("local")
-	s.must(s.client.Create(s.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.namespace},
+	s.Must(s.Client.Create(s.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.Namespace},
 		Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: &class,
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}}}}))
 }
@@ -50,7 +50,7 @@ func TestVolumes(t *testing.T) {
 	s := sharedStage(t)
 	s.bindVolumes()
 	late := storagev1.VolumeBindingWaitForFirstConsumer
-	s.must(s.client.Create(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: s.own("local")},
+	s.Must(s.Client.Create(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: s.own("local")},
 		Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: &late}))
 	s.queue("q", "", 0)
 	for i, cpu := range []int{100, 4, 4} {

@@ -65,7 +65,7 @@ func TestWakes(t *testing.T) {
 			wake: func(s *stage) { s.changeQueue("q", func(q *scheduling.QueueSpec) { q.Closed = false }) }},
 		"the queue is created": {reason: scheduling.ReasonQueueNotFound,
 			set: func(s *stage) {
-				s.must(s.client.Delete(s.Context(), &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: s.own("q")}}))
+				s.Must(s.Client.Delete(s.Context(), &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: s.own("q")}}))
 			},
 			wake: func(s *stage) { s.queue("q", "", 0) }},
 		"a taint is removed": {reason: scheduling.ReasonImpossible,
@@ -87,7 +87,7 @@ func TestWakes(t *testing.T) {
 			wake: func(s *stage) {
 				n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.own("n")}}
 				patch := fmt.Appendf(nil, `{"status":{"allocatable":{"cpu":%q}}}`, resource.NewQuantity(5, resource.DecimalSI))
-				s.must(s.client.Status().Patch(s.Context(), n, mergePatch(patch)))
+				s.Must(s.Client.Status().Patch(s.Context(), n, mergePatch(patch)))
 			}},
 		"a pod comes that the group wants to be with": {
 			set: func(*stage) {},
@@ -111,10 +111,10 @@ func TestWakes(t *testing.T) {
 			},
 			wake: func(s *stage) { s.remove("store") }},
 	}
-	plane := quietStage(t)
+	quiet := quietStage(t)
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := plane.part(t)
+			s := newPart(t, quiet.Plane)
 			s.node("n", 4, nil)
 			s.queue("q", "", 0)
 			test.set(s)
@@ -200,8 +200,8 @@ func TestDefaultScheduler(t *testing.T) {
 	s.remove("theirs")
 	s.awaitBound("g", 2)
 	theirs := s.pod("theirs2", "1", s.byDefault)
-	s.await("there is no room for a pod of the default scheduler", func() error {
-		s.must(s.client.Get(t.Context(), keyOf(theirs), theirs))
+	s.Await("there is no room for a pod of the default scheduler", func() error {
+		s.Must(s.Client.Get(t.Context(), keyOf(theirs), theirs))
 		if c := scheduledCondition(theirs); c.Reason != corev1.PodReasonUnschedulable {
 			return fmt.Errorf("conditions %v", theirs.Status.Conditions)
 		}

@@ -19,6 +19,7 @@ import (
 
 // TestLife follows a cluster from its start to its end, through a second start on the same data.
 func TestLife(t *testing.T) {
+	t.Parallel()
 	u := newUser(t)
 	before := machineFiles(t)
 	u.prints(t, "Cluster default is ready.", "up")
@@ -190,6 +191,7 @@ func podsFindEachOther(t *testing.T, u *user, name string) {
 
 // TestKilledComponents kills each program in turn, and each time uses what it is for afterwards.
 func TestKilledComponents(t *testing.T) {
+	t.Parallel()
 	u := newUser(t)
 	u.t9k(t, "up")
 	c := u.client(t, "default")
@@ -229,6 +231,7 @@ func TestKilledComponents(t *testing.T) {
 // TestKilledMachine kills the process that holds all others together: down removes what is left, and up starts on the
 // same data whether or not there was a down.
 func TestKilledMachine(t *testing.T) {
+	t.Parallel()
 	u := newUser(t)
 	u.t9k(t, "up")
 	config := configOf(t, u.dir("default"))
@@ -263,6 +266,7 @@ func TestKilledMachine(t *testing.T) {
 
 // TestSideBySide runs two clusters, whose pods do not see each other's.
 func TestSideBySide(t *testing.T) {
+	t.Parallel()
 	u := newUser(t)
 	u.t9k(t, "up", "--name", "one")
 	u.t9k(t, "up", "--name", "two")

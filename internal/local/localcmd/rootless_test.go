@@ -15,6 +15,7 @@ import (
 // TestOrdinaryUser runs a cluster as a user without privileges: pods find each other and the machine's name servers,
 // the API server is reached from the machine, and nothing is left after a kill either.
 func TestOrdinaryUser(t *testing.T) {
+	t.Parallel()
 	u := newUser(t)
 	if os.Geteuid() != 0 {
 		require.Missing(t, "root, to become another user")

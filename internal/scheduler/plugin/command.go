@@ -43,12 +43,25 @@ func NewCommand() *cobra.Command {
 		Short:        "Schedule pods, those of groups all together or not at all",
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
-		PersistentPreRunE: func(*cobra.Command, []string) error {
-			return opts.ComponentGlobalsRegistry.Set()
-		},
-		RunE: func(*cobra.Command, []string) error { return run(opts, settings, alone) },
 	}
 	f := cmd.Flags()
+	cmd.RunE = func(*cobra.Command, []string) error {
+		verflag.PrintAndExitIfRequested()
+		ctx := server.SetupSignalContext()
+		if err := emulate(ctx, opts, f); err != nil {
+			return err
+		}
+		const gates = "feature-gates"
+		if turnsOffCostlyFeature(f.Lookup(gates).Value.String(), f.Lookup("emulated-version").Value.String()) {
+			if err := f.Set(gates, costlyFeature+"=false"); err != nil {
+				return err
+			}
+		}
+		if err := opts.ComponentGlobalsRegistry.Set(); err != nil {
+			return err
+		}
+		return run(ctx, opts, settings, alone)
+	}
 	for _, set := range opts.Flags.FlagSets {
 		f.AddFlagSet(set)
 	}
@@ -57,10 +70,8 @@ func NewCommand() *cobra.Command {
 	f.DurationVar(&settings.Grace, "gang-grace-period", 5*time.Minute, "how long a gang may stay partly bound before what runs of it is evicted")
 	f.StringVar(&settings.TopologyLabel, "topology-label", "", "label of nodes that names their topology domain; unset: there are none")
 	f.BoolVar(&alone, "no-default-profile", false, "leave the pods of default-scheduler to another scheduler")
-	for _, o := range [][2]string{
-		{"feature-gates", "NominatedNodeNameForExpectation=false"}, // it costs a write for each pod that waits at Permit
-		{"kube-api-qps", "1000"}, {"kube-api-burst", "2000"},       // with kube-scheduler's own limits, 50 pods start per second
-	} {
+	showDefault(f.Lookup("feature-gates"), costlyFeature+"=false")
+	for _, o := range [][2]string{{"kube-api-qps", "1000"}, {"kube-api-burst", "2000"}} { // with kube-scheduler's own limits, 50 pods start per second
 		if err := f.Set(o[0], o[1]); err != nil {
 			panic(fmt.Sprintf("the flags of kube-scheduler have changed: %v", err))
 		}
@@ -85,13 +96,11 @@ func showDefault(flag *pflag.Flag, value string) {
 	flag.Usage = strings.Join(lines, "\n")
 }
 
-func run(opts *options.Options, settings Config, alone bool) error {
-	verflag.PrintAndExitIfRequested()
+func run(ctx context.Context, opts *options.Options, settings Config, alone bool) error {
 	gates := opts.ComponentGlobalsRegistry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
 	if err := logsapi.ValidateAndApply(opts.Logs, gates); err != nil {
 		return fmt.Errorf("setting up logs: %w", err)
 	}
-	ctx := server.SetupSignalContext()
 	cc, sched, err := setup(ctx, opts, settings, alone)
 	if err != nil {
 		return err

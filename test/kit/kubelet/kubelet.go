@@ -1,4 +1,6 @@
-package integration
+// Package kubelet simulates what a scheduler and kubelets do to pods, as far as an API server can see it. It starts no
+// processes. Start reading at Start and at the commands that pods may have.
+package kubelet
 
 import (
 	"context"
@@ -19,38 +21,40 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// A pod's command tells the pretended kubelet what happens to it:
-//
-//	run           runs until somebody ends it
-//	exit C0 C1 …  exits with C0 in the replica's first attempt, C1 in the second, and so on; the last code holds on
-//	wait          is never bound to a node
-//	stick         is bound to a node and never starts
+// The first word of a pod's command says what happens to the pod.
 const (
-	commandRun  = "run"
-	commandExit = "exit"
-	commandWait = "wait"
-	// commandStick leaves the pod pending.
-	commandStick = "stick"
+	// Run makes the pod run until somebody ends it.
+	Run = "run"
+	// Exit makes the pod exit with the code that follows for the replica's attempt: the first code in the first attempt,
+	// and so on. The last code also holds for all later attempts.
+	Exit = "exit"
+	// Wait keeps the pod from being bound to a node.
+	Wait = "wait"
+	// Stick binds the pod to a node, where it never starts.
+	Stick = "stick"
 )
 
-// A nodeSelector of nodeKey chooses the pod's node. On one whose name begins with lostPrefix pods start and never end.
 const (
-	nodeKey    = "node"
-	usualNode  = "usual"
-	lostPrefix = "lost"
+	// NodeKey is the key of a nodeSelector that names the pod's node.
+	NodeKey = "node"
+	// LostPrefix begins the names of nodes on which pods start and never end.
+	LostPrefix = "lost"
+
+	defaultNode = "usual"
 )
 
-const kubeletWorkers = 8
+// Workers is the number of pods that are handled at the same time.
+const Workers = 8
 
-// kubelet does what scheduler and kubelets do to pods, as far as an API server can see.
+// kubelet handles the pods of all nodes.
 type kubelet struct {
 	core  kubernetes.Interface
 	pods  cache.Indexer
 	queue workqueue.TypedRateLimitingInterface[string]
 }
 
-// startKubelet runs a kubelet for all nodes until ctx ends. It survives API servers that come and go.
-func startKubelet(ctx context.Context, core kubernetes.Interface) error {
+// Start runs a kubelet for all nodes until ctx ends. It survives an API server that goes away.
+func Start(ctx context.Context, core kubernetes.Interface) error {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](10*time.Millisecond, time.Second)
 	informer := informers.NewSharedInformerFactory(core, 0).Core().V1().Pods().Informer()
 	k := &kubelet{core: core, pods: informer.GetIndexer(), queue: workqueue.NewTypedRateLimitingQueue(limiter)}
@@ -67,7 +71,7 @@ func startKubelet(ctx context.Context, core kubernetes.Interface) error {
 	go informer.RunWithContext(ctx)
 	context.AfterFunc(ctx, k.queue.ShutDown)
 	var wg sync.WaitGroup
-	for range kubeletWorkers {
+	for range Workers {
 		wg.Go(func() { k.work(ctx) })
 	}
 	return nil
@@ -96,33 +100,33 @@ func (k *kubelet) sync(ctx context.Context, key string) error {
 		return err
 	}
 	pod := o.(*corev1.Pod)
-	node := usualNode
-	if n := pod.Spec.NodeSelector[nodeKey]; n != "" {
+	node := defaultNode
+	if n := pod.Spec.NodeSelector[NodeKey]; n != "" {
 		node = n
 	}
 	command := pod.Spec.Containers[0].Command
 	switch {
 	case pod.DeletionTimestamp != nil:
-		if strings.HasPrefix(pod.Spec.NodeName, lostPrefix) {
+		if strings.HasPrefix(pod.Spec.NodeName, LostPrefix) {
 			return nil
 		}
 		return k.core.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &pod.UID}})
-	case len(command) == 0 || command[0] == commandWait:
+	case len(command) == 0 || command[0] == Wait:
 		return nil
 	case pod.Spec.NodeName == "":
 		return k.core.CoreV1().Pods(pod.Namespace).Bind(ctx, &corev1.Binding{
 			ObjectMeta: metav1.ObjectMeta{Name: pod.Name, UID: pod.UID}, Target: corev1.ObjectReference{Kind: "Node", Name: node}}, metav1.CreateOptions{})
-	case command[0] == commandStick:
+	case command[0] == Stick:
 		return nil
 	case pod.Status.Phase == corev1.PodPending:
 		return k.write(ctx, pod, corev1.PodRunning, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}})
-	case pod.Status.Phase == corev1.PodRunning && command[0] == commandExit:
+	case pod.Status.Phase == corev1.PodRunning && command[0] == Exit:
 		code, err := exitCodeOf(pod)
 		if err != nil {
 			return err
 		}
-		return endPod(ctx, k.core, pod, code)
+		return End(ctx, k.core, pod, code)
 	}
 	return nil
 }
@@ -137,8 +141,8 @@ func exitCodeOf(pod *corev1.Pod) (int32, error) {
 	return int32(code), err
 }
 
-// endPod ends a pod's container with an exit code.
-func endPod(ctx context.Context, core kubernetes.Interface, pod *corev1.Pod, code int32) error {
+// End ends the container of a pod with an exit code.
+func End(ctx context.Context, core kubernetes.Interface, pod *corev1.Pod, code int32) error {
 	phase := corev1.PodSucceeded
 	if code != 0 {
 		phase = corev1.PodFailed

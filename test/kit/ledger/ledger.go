@@ -1,4 +1,6 @@
-package scheduler
+// Package ledger accounts for all pods of a namespace in the order of their changes, and checks at every moment that no node
+// and no quota gives more than it has, and that no gang stays bound in part. Start reading at Start.
+package ledger
 
 import (
 	"context"
@@ -15,18 +17,24 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/test/kit/await"
+	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// ledger follows all pods of a stage by one watch. It sees each state of each pod in the order in which the API server took
-// them, and so holds each moment against what must be true at all of them: no node and no quota gives more than it has, and no
-// gang stays bound in part.
-type ledger struct {
-	stage *stage
-	// nodeCPU is what each node has, quotas what each queue may use, both in thousandths of a CPU. partFor is how long a gang
-	// that was never whole may be bound in part.
-	nodeCPU int64
-	quotas  map[string]int64
-	partFor time.Duration
+// Rules are what must be true at every moment.
+type Rules struct {
+	// NodeCPU is the CPU of each node, and Quotas the CPU that each queue may use, in thousandths.
+	NodeCPU int64
+	Quotas  map[string]int64
+	// PartFor is how long a gang that was never whole may be bound in part.
+	PartFor time.Duration
+}
+
+// Ledger watches all pods of a namespace. It sees each state of each pod in the order in which the API server accepted
+// them, and checks every moment.
+type Ledger struct {
+	s     *namespace.Test
+	rules Rules
 
 	mu      sync.Mutex
 	changed chan struct{} // closed with the next event
@@ -34,13 +42,11 @@ type ledger struct {
 	nodes   map[string]int64
 	queues  map[string]int64
 	gangs   map[string]*gang
-	// check is asked at each event what is wrong; nil: nothing more than the above.
-	check func() string
-	wrong []string
+	check   func() string
+	wrong   []string
 	// seen are the names of all pods that there were.
 	seen map[string]bool
-	// peak is the most that was used at any time, evictions how often the scheduler evicted a pod: they tell whether a test tried
-	// anything.
+	// peak is the most that was used at any time, evictions how often the scheduler evicted a pod.
 	peak      map[string]int64
 	evictions int
 }
@@ -53,20 +59,20 @@ type gang struct {
 	since time.Time // since when it is bound in part; zero while it is not
 }
 
-// follow begins a ledger; there must be no pods yet.
-func (s *stage) follow(nodeCPU int64, quotas map[string]int64, partFor time.Duration) *ledger {
+// Start starts a ledger, which ends with the test and then reports what was wrong. There must be no pods yet.
+func Start(s *namespace.Test, rules Rules) *Ledger {
 	s.Helper()
-	l := &ledger{stage: s, nodeCPU: nodeCPU, quotas: quotas, partFor: partFor, changed: make(chan struct{}), pods: map[types.UID]*corev1.Pod{},
+	l := &Ledger{s: s, rules: rules, changed: make(chan struct{}), pods: map[types.UID]*corev1.Pod{},
 		nodes: map[string]int64{}, queues: map[string]int64{}, gangs: map[string]*gang{}, peak: map[string]int64{}, seen: map[string]bool{}}
-	pods := s.core.CoreV1().Pods(s.namespace)
+	pods := s.Core.CoreV1().Pods(s.Namespace)
 	list, err := pods.List(s.Context(), metav1.ListOptions{})
-	s.must(err)
+	s.Must(err)
 	if len(list.Items) > 0 {
 		s.Fatalf("there are %d pods before the ledger", len(list.Items))
 	}
 	w, err := watchtools.NewRetryWatcherWithContext(s.Context(), list.ResourceVersion, &toolscache.ListWatch{
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return pods.Watch(ctx, o) }})
-	s.must(err)
+	s.Must(err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -84,6 +90,37 @@ func (s *stage) follow(nodeCPU int64, quotas map[string]int64, partFor time.Dura
 	return l
 }
 
+// CheckAlso makes the ledger call check at every event. check returns what is wrong, or an empty string.
+func (l *Ledger) CheckAlso(check func() string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.check = check
+}
+
+// Do calls f while no event is handled. f may call Bound.
+func (l *Ledger) Do(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f()
+}
+
+// Peak returns the most CPU that a queue used at any time, in thousandths. It tells whether the test tried anything.
+func (l *Ledger) Peak(queue string) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.peak[queue]
+}
+
+// Evictions returns how often the scheduler evicted a pod. It tells whether the test tried anything.
+func (l *Ledger) Evictions() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.evictions
+}
+
+// AnyBound reports whether a pod was ever bound. It may be called within Do and Await.
+func (l *Ledger) AnyBound() bool { return len(l.nodes) > 0 }
+
 func holdsRoom(p *corev1.Pod) bool {
 	return p != nil && p.Spec.NodeName != "" && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }
@@ -94,12 +131,12 @@ func preempted(p *corev1.Pod) bool {
 	})
 }
 
-// member tells whether a pod counts for the minimum of its gang.
+// member reports whether a pod counts for the minimum of its gang.
 func member(p *corev1.Pod) bool {
 	return p.Spec.NodeName != "" && p.Status.Phase != corev1.PodFailed && (p.DeletionTimestamp == nil || p.Status.Phase == corev1.PodSucceeded)
 }
 
-func (l *ledger) take(e watch.Event) {
+func (l *Ledger) take(e watch.Event) {
 	p, ok := e.Object.(*corev1.Pod)
 	if !ok {
 		if e.Type == watch.Error {
@@ -138,7 +175,7 @@ func (l *ledger) take(e watch.Event) {
 	l.changed = make(chan struct{})
 }
 
-func (l *ledger) errorf(format string, args ...any) {
+func (l *Ledger) errorf(format string, args ...any) {
 	if len(l.wrong) < 10 {
 		l.wrong = append(l.wrong, fmt.Sprintf("%s: %s", time.Now().Format("15:04:05.000"), fmt.Sprintf(format, args...)))
 	}
@@ -146,7 +183,7 @@ func (l *ledger) errorf(format string, args ...any) {
 
 func queueOf(p *corev1.Pod) string { return p.Labels[scheduling.LabelQueue] }
 
-func (l *ledger) account(p *corev1.Pod, sign int64) {
+func (l *Ledger) account(p *corev1.Pod, sign int64) {
 	if !holdsRoom(p) {
 		return
 	}
@@ -155,21 +192,21 @@ func (l *ledger) account(p *corev1.Pod, sign int64) {
 	l.queues[queueOf(p)] += cpu
 }
 
-func (l *ledger) checkRoom(p *corev1.Pod) {
+func (l *Ledger) checkRoom(p *corev1.Pod) {
 	if !holdsRoom(p) {
 		return
 	}
-	if used := l.nodes[p.Spec.NodeName]; used > l.nodeCPU {
-		l.errorf("with pod %s, node %s gives %dm of %dm", p.Name, p.Spec.NodeName, used, l.nodeCPU)
+	if used := l.nodes[p.Spec.NodeName]; used > l.rules.NodeCPU {
+		l.errorf("with pod %s, node %s gives %dm of %dm", p.Name, p.Spec.NodeName, used, l.rules.NodeCPU)
 	}
 	q := queueOf(p)
 	l.peak[q] = max(l.peak[q], l.queues[q])
-	if quota, ok := l.quotas[q]; ok && l.queues[q] > quota {
+	if quota, ok := l.rules.Quotas[q]; ok && l.queues[q] > quota {
 		l.errorf("with pod %s, queue %s uses %dm of its quota of %dm", p.Name, q, l.queues[q], quota)
 	}
 }
 
-func (l *ledger) updateGang(p, now *corev1.Pod) {
+func (l *Ledger) updateGang(p, now *corev1.Pod) {
 	name := p.Labels[scheduling.LabelGroupName]
 	g := l.gangs[name]
 	if g == nil {
@@ -188,7 +225,7 @@ func (l *ledger) updateGang(p, now *corev1.Pod) {
 		g.since = time.Now()
 	}
 	for name, g := range l.gangs {
-		if !g.since.IsZero() && time.Since(g.since) > l.partFor {
+		if !g.since.IsZero() && time.Since(g.since) > l.rules.PartFor {
 			l.errorf("gang %s has been bound in part for %s: %d of %d", name, time.Since(g.since), g.count(member), g.min)
 			g.since = time.Time{}
 		}
@@ -205,29 +242,30 @@ func (g *gang) count(which func(*corev1.Pod) bool) int {
 	return n
 }
 
-// expect tells the ledger of a gang before its first pod.
-func (l *ledger) expect(name string, minimum int) {
+// Expect tells the ledger of a gang before its first pod.
+func (l *Ledger) Expect(name string, minimum int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.gangs[name] = &gang{min: minimum, pods: map[types.UID]*corev1.Pod{}}
 }
 
-func (l *ledger) forget(name string) {
+// Forget stops checking a gang.
+func (l *Ledger) Forget(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.gangs, name)
 }
 
-// bound counts the pods of a gang that have a node. The ledger is locked.
-func (l *ledger) bound(name string) int {
+// Bound returns the number of pods of a gang that have a node. It may be called within Do, Await and CheckAlso only.
+func (l *Ledger) Bound(name string) int {
 	if g := l.gangs[name]; g != nil {
 		return g.count(member)
 	}
 	return 0
 }
 
-// on lists the names of the pods that have not ended on a node.
-func (l *ledger) on(node string) (names []string) {
+// On returns the names of the pods on a node that have not ended, sorted.
+func (l *Ledger) On(node string) (names []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, p := range l.pods {
@@ -239,8 +277,8 @@ func (l *ledger) on(node string) (names []string) {
 	return names
 }
 
-// states are the pods of a gang that exist, by name.
-func (l *ledger) states(gang string) map[string]*corev1.Pod {
+// States returns the pods of a gang that exist, by name.
+func (l *Ledger) States(gang string) map[string]*corev1.Pod {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := map[string]*corev1.Pod{}
@@ -252,29 +290,31 @@ func (l *ledger) states(gang string) map[string]*corev1.Pod {
 	return all
 }
 
-// saw tells whether there ever was a pod of that name.
-func (l *ledger) saw(name string) bool {
+// Saw reports whether there ever was a pod of a name.
+func (l *Ledger) Saw(name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.seen[name]
 }
 
-func (l *ledger) failed() bool {
+// Failed reports whether something was wrong.
+func (l *Ledger) Failed() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.wrong) > 0
 }
 
-// await waits for something to become true. The ledger is locked while true is asked.
-func (l *ledger) await(what string, isTrue func() bool) {
-	l.stage.Helper()
-	deadline := time.After(patience)
+// Await waits until isTrue returns true. It calls isTrue after every event, while no other event is handled, so isTrue may
+// call Bound. It ends the test if something is wrong.
+func (l *Ledger) Await(what string, isTrue func() bool) {
+	l.s.Helper()
+	deadline := time.After(await.Patience)
 	for {
 		l.mu.Lock()
 		ok, changed, wrong := isTrue(), l.changed, len(l.wrong) > 0
 		l.mu.Unlock()
 		if wrong {
-			l.stage.FailNow() // the ledger says why
+			l.s.FailNow() // the ledger says why
 		}
 		if ok {
 			return
@@ -282,7 +322,7 @@ func (l *ledger) await(what string, isTrue func() bool) {
 		select {
 		case <-changed:
 		case <-deadline:
-			l.stage.Fatalf("%s: it has not come to that after %s", what, patience)
+			l.s.Fatalf("%s: it has not come to that after %s", what, await.Patience)
 		}
 	}
 }

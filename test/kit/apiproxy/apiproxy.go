@@ -1,0 +1,141 @@
+// Package apiproxy is a proxy between a program and the API server that records the program's requests and can lose
+// requests and answers. Start reading at Start.
+package apiproxy
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"tensorstack.dev/batch/test/kit/plane"
+)
+
+// Proxy stands between a program and the API server.
+type Proxy struct {
+	// Kubeconfig is the path of a kubeconfig that leads through the proxy.
+	Kubeconfig string
+
+	transport http.RoundTripper
+
+	mu       sync.Mutex
+	requests []Request
+	decide   func(r *http.Request) Fate
+}
+
+// Request is a request of the program.
+type Request struct {
+	At time.Time
+	// Method and Path are those of the request.
+	Method, Path string
+	// Code is the status code of the answer; 0 if there was none.
+	Code int
+}
+
+// Fate says what becomes of a request. The zero value lets it pass.
+type Fate struct {
+	// Lost keeps the request from the API server. Unanswered keeps the answer from the program.
+	Lost, Unanswered bool
+	// Then is called when the request or the answer has been lost; nil if there is nothing to do.
+	Then func()
+}
+
+var errLost = errors.New("lost on purpose by the test")
+
+// Start runs a proxy until the end of the test.
+func Start(t testing.TB, config *rest.Config) *Proxy {
+	t.Helper()
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := url.Parse(config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Proxy{transport: transport}
+	server := httptest.NewServer(&httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport:     p,
+		FlushInterval: -1, // watches must pass without delay
+		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+	})
+	t.Cleanup(func() {
+		server.CloseClientConnections() // watches would delay Close
+		server.Close()
+	})
+	p.Kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	if err := plane.WriteKubeconfig(p.Kubeconfig, &clientcmdapi.Cluster{Server: server.URL}, &clientcmdapi.AuthInfo{}); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// RoundTrip passes a request on, unless it meets another fate.
+func (p *Proxy) RoundTrip(r *http.Request) (*http.Response, error) {
+	p.mu.Lock()
+	var f Fate
+	if p.decide != nil {
+		f = p.decide(r)
+	}
+	p.requests = append(p.requests, Request{At: time.Now(), Method: r.Method, Path: r.URL.Path})
+	this := len(p.requests) - 1
+	p.mu.Unlock()
+	if f.Lost {
+		f.call()
+		return nil, errLost
+	}
+	answer, err := p.transport.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	p.requests[this].Code = answer.StatusCode
+	p.mu.Unlock()
+	if f.Unanswered {
+		answer.Body.Close()
+		f.call()
+		return nil, errLost
+	}
+	return answer, nil
+}
+
+func (f *Fate) call() {
+	if f.Then != nil {
+		f.Then()
+	}
+}
+
+// Decide sets what becomes of the requests from now on; nil lets them all pass. f is called for one request at a time.
+func (p *Proxy) Decide(f func(r *http.Request) Fate) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.decide = f
+}
+
+// Seen returns the requests so far that have a method and a path with a suffix.
+func (p *Proxy) Seen(method, suffix string) []Request {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var some []Request
+	for _, r := range p.requests {
+		if r.Method == method && strings.HasSuffix(r.Path, suffix) {
+			some = append(some, r)
+		}
+	}
+	return some
+}
+
+// IsWrite reports whether a request changes an object other than an event.
+func IsWrite(r *http.Request) bool {
+	return r.Method != http.MethodGet && !strings.HasSuffix(r.URL.Path, "/events") && !strings.Contains(r.URL.Path, "/events/")
+}

@@ -1,0 +1,101 @@
+// Package follow follows lists of objects by watches that survive an API server that goes away. Unlike an informer it
+// shows each version of each object. Start reading at Objects.
+package follow
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// retryDelay is the pause before a watch starts again after it was lost.
+const retryDelay = 50 * time.Millisecond
+
+// Objects calls see with all objects of a list, sorted by name, first as they are and then after every change, until see
+// returns true or ctx ends. It returns the last error of the API server if ctx ended first.
+func Objects(ctx context.Context, c client.WithWatch, list client.ObjectList, see func([]client.Object) bool, opts ...client.ListOption) error {
+	var last error
+	for ctx.Err() == nil {
+		done, err := once(ctx, c, list.DeepCopyObject().(client.ObjectList), see, opts...)
+		if done {
+			return nil
+		}
+		if err != nil && ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-time.After(retryDelay):
+		case <-ctx.Done():
+		}
+	}
+	return last
+}
+
+// once lists and watches until see returns true or the watch ends.
+func once(ctx context.Context, c client.WithWatch, list client.ObjectList, see func([]client.Object) bool, opts ...client.ListOption) (bool, error) {
+	if err := c.List(ctx, list, opts...); err != nil {
+		return false, err
+	}
+	all := map[string]client.Object{}
+	if err := meta.EachListItem(list, func(o runtime.Object) error {
+		all[o.(client.Object).GetName()] = o.(client.Object)
+		return nil
+	}); err != nil {
+		return false, err
+	}
+	if see(sorted(all)) {
+		return true, nil
+	}
+	from := &client.ListOptions{}
+	from.ApplyOptions(opts)
+	options := from.AsListOptions()
+	options.ResourceVersion = list.GetResourceVersion()
+	w, err := c.Watch(ctx, list, append(slices.Clone(opts), &client.ListOptions{Raw: options})...)
+	if err != nil {
+		return false, err
+	}
+	defer w.Stop()
+	for e := range w.ResultChan() {
+		o, ok := e.Object.(client.Object)
+		if e.Type == watch.Error || !ok {
+			return false, apierrors.FromObject(e.Object)
+		}
+		if e.Type == watch.Deleted {
+			delete(all, o.GetName())
+		} else {
+			all[o.GetName()] = o
+		}
+		if see(sorted(all)) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func sorted(all map[string]client.Object) []client.Object {
+	out := make([]client.Object, 0, len(all))
+	for _, o := range all {
+		out = append(out, o)
+	}
+	slices.SortFunc(out, func(a, b client.Object) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return out
+}
+
+// Typed converts objects to their type.
+func Typed[T client.Object](objects []client.Object) []T {
+	out := make([]T, len(objects))
+	for i, o := range objects {
+		out[i] = o.(T)
+	}
+	return out
+}
+
+// Named selects the object of a name.
+func Named(name string) client.ListOption { return client.MatchingFields{"metadata.name": name} }

@@ -1,0 +1,32 @@
+package plane
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// Main runs the tests of a package, up to atOnce of them at the same time unless -parallel says otherwise, stops what
+// they shared, and exits.
+func Main(m *testing.M, atOnce int, shared ...interface{ Stop() }) {
+	flag.Parse()
+	ctrl.SetLogger(logr.Discard())
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		if err := flag.Set("test.parallel", strconv.Itoa(atOnce)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	code := m.Run()
+	for _, s := range shared {
+		s.Stop()
+	}
+	os.Exit(code)
+}

@@ -1,0 +1,105 @@
+// Package program runs programs beside a test. They die with the test process, however it ends. Start reading at Start.
+package program
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// Program is a running program.
+type Program struct {
+	// Log is what the program has written to its standard output and standard error.
+	Log *Log
+
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+// Start starts a program. env holds settings such as NAME=VALUE, which are added to those of the test process.
+func Start(path string, args, env []string) (*Program, error) {
+	p := &Program{Log: &Log{}, cmd: exec.Command(path, args...), ended: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Stdout, p.cmd.Stderr = p.Log, p.Log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", path, err)
+	}
+	go func() {
+		defer close(p.ended)
+		_ = p.cmd.Wait() // the log tells why it ended
+	}()
+	return p, nil
+}
+
+// Kill ends the program by SIGKILL and waits for its end.
+func (p *Program) Kill() {
+	p.Signal(syscall.SIGKILL)
+	<-p.ended
+}
+
+// Signal sends a signal to the program. It does nothing if the program has ended.
+func (p *Program) Signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
+
+// Ended returns a channel that is closed when the program has ended.
+func (p *Program) Ended() <-chan struct{} { return p.ended }
+
+// ExitCode waits for the end of the program and returns its exit code; -1 if a signal ended it.
+func (p *Program) ExitCode() int {
+	<-p.ended
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// Running reports whether the program has not ended.
+func (p *Program) Running() bool {
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// EndWith kills the program at the end of the test. The test fails if the program has panicked; if the test has failed,
+// it shows the end of the log.
+func (p *Program) EndWith(t testing.TB) {
+	t.Cleanup(func() {
+		p.Kill()
+		if text := p.Log.String(); strings.Contains(text, "panic") {
+			t.Errorf("%s panicked:\n%s", p.cmd.Path, text)
+		} else if t.Failed() {
+			t.Logf("the log of %s ends with:\n%s", p.cmd.Path, Tail(text))
+		}
+	})
+}
+
+// Tail returns the end of a log that is too long to be shown as a whole.
+func Tail(log string) string {
+	const most = 4000
+	return log[max(0, len(log)-most):]
+}
+
+// Log is a buffer that can be read while it is written. Its zero value is empty.
+type Log struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+// Write appends to the log.
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+// String returns what has been written so far.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
