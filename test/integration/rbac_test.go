@@ -64,7 +64,7 @@ func TestOperatorUsesExactlyItsPermissions(t *testing.T) {
 	for _, p := range used.forbidden {
 		t.Errorf("forbidden: %s", p)
 	}
-	granted := w.grantedPermissions(func(role string) bool { return role != "t9k-scheduler" }) // TestSchedulerInstalled looks at those
+	granted := w.grantedPermissions(func(role string) bool { return role == "t9k-operator" })
 	if len(granted) < 20 {
 		t.Errorf("only %d permissions are granted", len(granted))
 	}
