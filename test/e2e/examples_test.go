@@ -191,9 +191,12 @@ func exampleDebug(s *space) {
 func examplePause(s *space) {
 	s.awaitPhase("pause", batch.JobRunning)
 	// It traps the signal before it says this.
-	for !regexp.MustCompile("trains").MatchString(s.log("pause-worker-0", "main")) || s.log("pause-worker-1", "main") == "" {
-		time.Sleep(20 * time.Millisecond)
-	}
+	s.Await("both workers train", func() error {
+		if a, b := s.log("pause-worker-0", "main"), s.log("pause-worker-1", "main"); !strings.Contains(a, "trains") || b == "" {
+			return fmt.Errorf("they have written %q and %q", a, b)
+		}
+		return nil
+	})
 	old := s.podNow("pause-worker-0")
 	s.setPause("pause", true)
 	s.awaitPhase("pause", batch.JobPaused)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -9,7 +10,6 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/local"
-	"tensorstack.dev/batch/test/kit/await"
 	"tensorstack.dev/batch/test/kit/history"
 )
 
@@ -60,9 +60,10 @@ func TestLostNode(t *testing.T) {
 // awaitFile waits until a process of the test has written a text at the gate.
 func (s *space) awaitFile(name, text string) {
 	s.Helper()
-	for deadline := time.Now().Add(await.Patience); !strings.Contains(s.written(name), text); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.Fatalf("file %s holds %q, want %q\n%s", name, s.written(name), text, s.Dump())
+	s.Await(fmt.Sprintf("file %s holds %q", name, text), func() error {
+		if got := s.written(name); !strings.Contains(got, text) {
+			return fmt.Errorf("it holds %q", got)
 		}
-	}
+		return nil
+	})
 }

@@ -2,16 +2,14 @@ package e2e
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
-
-	"tensorstack.dev/batch/test/kit/await"
 )
 
 // spaceEnv is the environment variable that tells the processes of one test from those of others.
@@ -75,16 +73,19 @@ func readProcess(dir string) (process, error) {
 // mainProcess waits for the main process of a pod's container: the one that none of the others has started.
 func (s *space) mainProcess(pod string) process {
 	s.Helper()
-	for deadline := time.Now().Add(await.Patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	var found process
+	s.Await("pod "+pod+" has a process", func() error {
 		all := s.processes(pod)
-		for _, p := range all {
-			if !slices.ContainsFunc(all, func(q process) bool { return q.pid == p.parent }) {
-				return p
-			}
+		i := slices.IndexFunc(all, func(p process) bool {
+			return !slices.ContainsFunc(all, func(q process) bool { return q.pid == p.parent })
+		})
+		if i < 0 {
+			return errors.New("it has none")
 		}
-	}
-	s.Fatalf("no process of pod %s\n%s", pod, s.Dump())
-	return process{}
+		found = all[i]
+		return nil
+	})
+	return found
 }
 
 // kill kills a process from outside of its container.

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,7 +21,6 @@ import (
 	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/testing/require"
 	"tensorstack.dev/batch/internal/testing/testenv"
-	"tensorstack.dev/batch/test/kit/await"
 	"tensorstack.dev/batch/test/kit/plane"
 )
 
@@ -146,14 +144,13 @@ func (s *space) checkWeights(pod string) {
 // awaitLog waits until a container has written a text. Its pod may be replaced meanwhile.
 func (s *space) awaitLog(pod, container, text string) {
 	s.Helper()
-	var last string
-	for deadline := time.Now().Add(await.Patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	s.Await(fmt.Sprintf("pod %s writes %q", pod, text), func() error {
 		data, err := s.Core.CoreV1().Pods(s.Namespace).GetLogs(pod, &corev1.PodLogOptions{Container: container}).DoRaw(s.Context())
-		if last = string(data); err == nil && strings.Contains(last, text) {
-			return
+		if err == nil && !strings.Contains(string(data), text) {
+			err = fmt.Errorf("it has written\n%s", data)
 		}
-	}
-	s.Fatalf("pod %s does not write %q but\n%s\n%s", pod, text, last, s.Dump())
+		return err
+	})
 }
 
 // uidsOf are the pods of a job by name.

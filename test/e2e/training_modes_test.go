@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
-	"tensorstack.dev/batch/test/kit/await"
 	"tensorstack.dev/batch/test/kit/gate"
 	"tensorstack.dev/batch/test/kit/jobs"
 )
@@ -88,11 +87,12 @@ func (s *space) awaitRuns(want string) {
 	s.Helper()
 	for rank := range 2 {
 		name := fmt.Sprintf("job-worker-%d", rank)
-		for deadline := time.Now().Add(await.Patience); s.written(name+".ran") != want; time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				s.Fatalf("%s ran %q, want %q\n%s", name, s.written(name+".ran"), want, s.Dump())
+		s.Await(fmt.Sprintf("%s has run %q", name, want), func() error {
+			if got := s.written(name + ".ran"); got != want {
+				return fmt.Errorf("it has run %q", got)
 			}
-		}
+			return nil
+		})
 	}
 }
 

@@ -31,7 +31,7 @@ const (
 )
 
 // What a cluster without webhooks says to jobs: the CRD refuses what CEL can tell.
-func TestAdmission(t *testing.T) {
+func TestCRDRefusesWhatCELCanCheck(t *testing.T) {
 	w := newWorld(t)
 	client, err := dynamic.NewForConfig(w.Env.Config)
 	w.Must(err)

@@ -99,7 +99,7 @@ func TestKilledBetweenAnyTwoWrites(t *testing.T) {
 }
 
 // A write that is lost, one whose answer is lost, and one that is refused for the moment are all made good.
-func TestLostWritesAndAnswers(t *testing.T) {
+func TestLostWritesAndAnswersAreMadeGood(t *testing.T) {
 	w := newWorld(t)
 	p := apiproxy.Start(t, w.Env.Config)
 	random := rand.New(rand.NewPCG(3, 4))
@@ -221,7 +221,7 @@ func TestLeaderIsLost(t *testing.T) {
 }
 
 // What happens while the operator sleeps is counted once when it wakes up, with a cache that shows the world as it was.
-func TestStaleCache(t *testing.T) {
+func TestWhatHappensDuringAFreezeCountsOnce(t *testing.T) {
 	w := newWorld(t)
 	o := startOperator(t, w.Env.Kubeconfig)
 	job := jobs.New("job", jobs.Restarting(jobs.Role("w", 5, kubelet.Run), batch.RestartOnFailure, 1), jobs.Role("helper", 1, kubelet.Run))
@@ -285,7 +285,7 @@ func TestStaleCache(t *testing.T) {
 
 // A pod on a node that is gone or does not answer never ends. It is deleted by force and replaced, uncharged; on a node that
 // is ready, never.
-func TestLostNode(t *testing.T) {
+func TestPodOnALostNodeIsReplaced(t *testing.T) {
 	w := newWorld(t)
 	p := apiproxy.Start(t, w.Env.Config)
 	startOperator(t, p.Kubeconfig, "--force-delete-after=1s")

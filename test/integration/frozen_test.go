@@ -14,12 +14,12 @@ import (
 	"tensorstack.dev/batch/test/kit/kubelet"
 )
 
-// frozenRounds is how many jobs of each sort TestFrozenOperator has.
+// frozenRounds is how many jobs of each sort TestEndsDuringAFreezeComeBeforeLaterChanges has.
 const frozenRounds = 6
 
-// TestFrozenOperator: while the operator sleeps pods end, and then somebody pauses the job or turns it into a debug run, or its
+// TestEndsDuringAFreezeComeBeforeLaterChanges: while the operator sleeps pods end, and then somebody pauses the job or turns it into a debug run, or its
 // deadline passes. When the operator wakes up it hears of both at once, in any order. What had ended has ended.
-func TestFrozenOperator(t *testing.T) {
+func TestEndsDuringAFreezeComeBeforeLaterChanges(t *testing.T) {
 	w := newWorld(t)
 	o := startOperator(t, w.Env.Kubeconfig)
 	pause, debug := `{"spec":{"runMode":{"pause":{"enabled":true}}}}`, `{"spec":{"runMode":{"debug":{"enabled":true}}}}`

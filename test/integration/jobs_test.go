@@ -29,7 +29,7 @@ import (
 )
 
 // A job's PodGroup and Service are there before its first pod, belong to it, and say what it says.
-func TestObjectsOfAJob(t *testing.T) {
+func TestObjectsOfAJobComeBeforeItsPods(t *testing.T) {
 	w := newWorld(t)
 	p := apiproxy.Start(t, w.Env.Config)
 	startOperator(t, p.Kubeconfig)
@@ -159,7 +159,7 @@ func TestWhatPeopleBreakIsRestored(t *testing.T) {
 }
 
 // What a CRD cannot tell, the controller does: it writes on the job what is wrong, and creates nothing for it.
-func TestInvalidSpec(t *testing.T) {
+func TestInvalidJobFailsAndCreatesNothing(t *testing.T) {
 	w := newWorld(t)
 	raw, err := dynamic.NewForConfig(w.Env.Config)
 	w.Must(err)
@@ -216,7 +216,7 @@ func TestInvalidSpec(t *testing.T) {
 }
 
 // An object of somebody else that has a name which a job needs is left alone, and the job waits for the name.
-func TestNameTaken(t *testing.T) {
+func TestJobWaitsForATakenName(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
 	landlord := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "landlord"}}
@@ -313,7 +313,7 @@ func TestFreedNameIsNoticedSoon(t *testing.T) {
 }
 
 // A job that is created anew while a pod of its predecessor ends says whose the name is, and goes on when that pod is gone.
-func TestNameOfThePredecessor(t *testing.T) {
+func TestJobWaitsForThePodsOfItsPredecessor(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
 	old := jobs.New("job", jobs.Role("w", 1, kubelet.Run))
@@ -430,7 +430,7 @@ func TestQuota(t *testing.T) {
 }
 
 // A namespace that is being deleted refuses new objects. It ends all the same, and nobody runs against it.
-func TestNamespaceDeletion(t *testing.T) {
+func TestNamespaceThatIsDeletedEnds(t *testing.T) {
 	w := newWorld(t)
 	p := apiproxy.Start(t, w.Env.Config)
 	startOperator(t, p.Kubeconfig)
@@ -462,7 +462,7 @@ func TestNamespaceDeletion(t *testing.T) {
 }
 
 // A job that is deleted while it starts leaves nothing behind, in whatever way it is deleted.
-func TestDeletionWhileStarting(t *testing.T) {
+func TestJobDeletedWhileStartingLeavesNothing(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
 	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {
@@ -487,7 +487,7 @@ func TestDeletionWhileStarting(t *testing.T) {
 }
 
 // A finished job goes when its time to live is over, and takes its pods along.
-func TestTimeToLive(t *testing.T) {
+func TestFinishedJobGoesAfterItsTimeToLive(t *testing.T) {
 	w := newWorld(t)
 	p := apiproxy.Start(t, w.Env.Config)
 	startOperator(t, p.Kubeconfig)

@@ -38,7 +38,7 @@ import (
 
 // The operator does all that it can do as the ServiceAccount of config/default. Nothing is forbidden to it, and there is
 // nothing in its roles that it does not use.
-func TestPermissions(t *testing.T) {
+func TestOperatorUsesExactlyItsPermissions(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()
 	from := auditEnd(t, w.Env.AuditLog)
@@ -64,7 +64,7 @@ func TestPermissions(t *testing.T) {
 	for _, p := range used.forbidden {
 		t.Errorf("forbidden: %s", p)
 	}
-	granted := w.grantedPermissions(func(role string) bool { return role != "t9k-scheduler" }) // TestSchedulerInstalled looks at those
+	granted := w.grantedPermissions(func(role string) bool { return role == "t9k-operator" })
 	if len(granted) < 20 {
 		t.Errorf("only %d permissions are granted", len(granted))
 	}
@@ -73,7 +73,7 @@ func TestPermissions(t *testing.T) {
 			continue
 		}
 		if p.verb == "update" && strings.HasSuffix(p.resource, "/finalizers") {
-			continue // TestFinalizersPermission: it is looked up, and never used in a request
+			continue // TestMissingFinalizersPermissionIsReported: it is looked up, and never used in a request
 		}
 		if p.verb == "use" {
 			continue // likewise, when the operator makes pods for a queue
@@ -86,23 +86,29 @@ func TestPermissions(t *testing.T) {
 }
 
 // A cluster that holds controllers to it lets only those block the deletion of an owner who may update its finalizers.
-func TestFinalizersPermission(t *testing.T) {
+func TestMissingFinalizersPermissionIsReported(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()
-	granted := &rbacv1.ClusterRole{}
-	w.Must(w.Client.Get(t.Context(), types.NamespacedName{Name: "t9k-operator"}, granted))
-	for i := range granted.Rules {
-		r := &granted.Rules[i]
-		r.Resources = slices.DeleteFunc(r.Resources, func(resource string) bool { return resource == "genericjobs/finalizers" })
-	}
-	granted.Rules = slices.DeleteFunc(granted.Rules, func(r rbacv1.PolicyRule) bool { return len(r.Resources) == 0 })
-	w.Must(w.Client.Update(t.Context(), granted))
+	w.revoke("genericjobs/finalizers")
 	w.awaitRight(false, finalizers)
 	startOperator(t, w.serviceAccountKubeconfig("t9k-operator"))
 	w.Create(jobs.New("job", jobs.Role("w", 1, kubelet.Run)))
 	if c := w.awaitReason("job", batch.ReasonCreateRefused); !strings.Contains(c.Message, "blockOwnerDeletion") {
 		t.Errorf("the refusal is: %s", c.Message)
 	}
+}
+
+// revoke takes all rights on a resource from the operator.
+func (w *world) revoke(resource string) {
+	w.Helper()
+	granted := &rbacv1.ClusterRole{}
+	w.Must(w.Client.Get(w.Context(), types.NamespacedName{Name: "t9k-operator"}, granted))
+	for i := range granted.Rules {
+		r := &granted.Rules[i]
+		r.Resources = slices.DeleteFunc(r.Resources, func(name string) bool { return name == resource })
+	}
+	granted.Rules = slices.DeleteFunc(granted.Rules, func(r rbacv1.PolicyRule) bool { return len(r.Resources) == 0 })
+	w.Must(w.Client.Update(w.Context(), granted))
 }
 
 // installDefault applies config/default, and takes what other tests bring themselves away after the test.

@@ -46,14 +46,7 @@ func TestMissingRightStopsItsControllerAlone(t *testing.T) {
 func TestMissingRightToQueuesStopsNoJob(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()
-	granted := &rbacv1.ClusterRole{}
-	w.Must(w.Client.Get(t.Context(), types.NamespacedName{Name: "t9k-operator"}, granted))
-	for i := range granted.Rules {
-		r := &granted.Rules[i]
-		r.Resources = slices.DeleteFunc(r.Resources, func(resource string) bool { return resource == "queues" })
-	}
-	granted.Rules = slices.DeleteFunc(granted.Rules, func(r rbacv1.PolicyRule) bool { return len(r.Resources) == 0 })
-	w.Must(w.Client.Update(t.Context(), granted))
+	w.revoke("queues")
 	w.awaitRight(false, authorization.ResourceAttributes{Verb: "watch", Group: scheduling.GroupVersion.Group, Resource: "queues"})
 	address := freeAddress(t)
 	w.pointWebhook(address)

@@ -135,7 +135,7 @@ func TestTensorBoardObjects(t *testing.T) {
 }
 
 // What cannot be carried out is refused, or told in a condition that names it.
-func TestTensorBoardBadInput(t *testing.T) {
+func TestTensorBoardReportsBadInput(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
 	for text, change := range map[string]func(*tensorboard.TensorBoard){
@@ -170,7 +170,7 @@ func TestTensorBoardBadInput(t *testing.T) {
 }
 
 // Objects of others are never adopted.
-func TestTensorBoardNameTaken(t *testing.T) {
+func TestTensorBoardWaitsForATakenName(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
 	foreign := w.foreignDeployment("board-tensorboard")

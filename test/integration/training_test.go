@@ -29,7 +29,7 @@ import (
 
 // kubectl scale and autoscalers write the size of an elastic job through its scale subresource, without any webhook. What is
 // out of bounds, or cannot be scaled at all, is refused there too.
-func TestScaleSubresource(t *testing.T) {
+func TestScaleSubresourceKeepsToTheBounds(t *testing.T) {
 	w := newWorld(t)
 	client, err := dynamic.NewForConfig(w.Env.Config)
 	w.Must(err)

@@ -95,7 +95,7 @@ func badJob(name string) *batch.GenericJob {
 }
 
 // Whatever is wrong with a job or with a change of it is told at admission, with the words of package kinds.
-func TestWebhook(t *testing.T) {
+func TestWebhookReportsAllErrors(t *testing.T) {
 	w := newWorld(t)
 	address := freeAddress(t)
 	w.installWebhook(address)
@@ -276,7 +276,7 @@ func TestWebhookIsDown(t *testing.T) {
 
 // Two replicas at once keep one certificate, which lives for seconds here. At no time does the API server meet one that it
 // does not trust, from whichever replica, and a configuration that somebody makes anew is trusted again.
-func TestCertificateRotation(t *testing.T) {
+func TestRotatedCertificateIsTrustedAtAllTimes(t *testing.T) {
 	const lifetime = 9 * time.Second
 	w := newWorld(t)
 	address := freeAddress(t)

@@ -29,8 +29,8 @@ import (
 // countedUser is an operator of which the API server writes down every request, what was sent included.
 const countedUser = "counted-operator"
 
-// TestWrites counts in the audit log what the life of a job costs in which nothing goes wrong.
-func TestWrites(t *testing.T) {
+// TestJobTakesFewRequests counts in the audit log what the life of a job costs in which nothing goes wrong.
+func TestJobTakesFewRequests(t *testing.T) {
 	w := newCountedWorld(t)
 	for _, replicas := range []int32{4, 50} {
 		t.Run(fmt.Sprintf("%d replicas", replicas), func(t *testing.T) { w.in(t).countRequests(replicas) })

@@ -272,6 +272,20 @@ func (h *History) Phases(job string) []batch.JobPhase {
 	return out
 }
 
+// FirstIn returns the first version of a job that was in a phase, or nil if none was.
+func (h *History) FirstIn(job string, phase batch.JobPhase) client.Object {
+	h.s.Helper()
+	h.CatchUp()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, j := range h.jobs[job] {
+		if jobs.StatusOf(j).Phase == phase {
+			return j
+		}
+	}
+	return nil
+}
+
 // Writes counts the status writes of a job.
 func (h *History) Writes(job string) int {
 	h.mu.Lock()
