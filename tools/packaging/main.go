@@ -38,7 +38,9 @@ type release struct {
 	created            time.Time
 	platforms          []v1.Platform
 	commandLineTargets []v1.Platform
-	built              map[string]bool
+	// compile writes a program for a platform to a path.
+	compile func(ctx context.Context, p program, platform v1.Platform, path string) error
+	built   map[string]bool
 }
 
 func main() {
@@ -72,6 +74,7 @@ func run(ctx context.Context, args []string) error {
 // parse reads the flags of a command.
 func parse(command string, args []string) (*release, error) {
 	r := &release{built: map[string]bool{}}
+	r.compile = r.goBuild
 	f := flag.NewFlagSet(command, flag.ContinueOnError)
 	f.StringVar(&r.root, "root", "../..", "root of the source tree")
 	f.StringVar(&r.out, "out", "", "folder to write to; unset: dist in the root")

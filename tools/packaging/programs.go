@@ -31,8 +31,7 @@ var programs = []program{
 // commandLine is the program that people run on their own machines.
 var commandLine = program{name: "t9k", title: "The command line of TensorStack Batch"}
 
-// build compiles a program for a platform into the folder of programs and returns its path. The result depends on the
-// source, the version and the version of Go only.
+// build compiles a program for a platform, once, into the folder of programs and returns its path.
 func (r *release) build(ctx context.Context, p program, platform v1.Platform) (string, error) {
 	path := filepath.Join(r.out, "programs", platform.OS+"-"+platform.Architecture, p.name)
 	if platform.OS == "windows" {
@@ -41,6 +40,15 @@ func (r *release) build(ctx context.Context, p program, platform v1.Platform) (s
 	if r.built[path] {
 		return path, nil
 	}
+	if err := r.compile(ctx, p, platform, path); err != nil {
+		return "", fmt.Errorf("building %s for %s: %w", p.name, platform, err)
+	}
+	r.built[path] = true
+	return path, nil
+}
+
+// goBuild compiles a program. The result depends on the source, the version and the version of Go only.
+func (r *release) goBuild(ctx context.Context, p program, platform v1.Platform, path string) error {
 	flags := r.flags
 	if p.kubernetes {
 		flags += " " + r.kubernetesFlags
@@ -49,11 +57,7 @@ func (r *release) build(ctx context.Context, p program, platform v1.Platform) (s
 	cmd.Dir, cmd.Stdout, cmd.Stderr = r.root, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture,
 		"GOBUILD_NOTE=Compiling "+p.name+" for "+platform.String()+". With Kubernetes itself this takes about 4 minutes on two cores the first time.")
-	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("building %s for %s: %w", p.name, platform, err)
-	}
-	r.built[path] = true
-	return path, nil
+	return cmd.Run()
 }
 
 // parsePlatforms reads a list such as linux/amd64,linux/arm64.
