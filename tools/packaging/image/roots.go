@@ -9,9 +9,9 @@ import (
 )
 
 // Roots returns Mozilla's certificate authorities as PEM. The images have them as a file, and not only linked into the
-// programs, so that a cluster can add authorities of its own to the directory: Go ignores linked ones as soon as it
-// finds any file there. Authorities that are trusted for older certificates only are left out, because a file cannot
-// say so.
+// programs, so that they hold for every program, and so that an image that is built on ours can add authorities: Go
+// ignores linked ones as soon as it finds any file in the directory. Authorities that are trusted for older
+// certificates only are left out, because a file cannot say so.
 func Roots() ([]byte, error) {
 	var out bytes.Buffer
 	for root := range bundle.Roots() {
