@@ -5,7 +5,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 BIN     := $(CURDIR)/bin
 TOOLS   := $(BIN)/tools
-MODULES := . ./api ./internal/local/shim
+MODULES := . ./api ./internal/local/shim ./tools/packaging
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS := -s -w -X tensorstack.dev/batch/internal/version.Version=$(VERSION)
@@ -35,12 +35,23 @@ run: build ## Start the embedded cluster and run examples/hello on it, to its en
 	@echo "Look at it:              bin/t9k get, bin/t9k describe JOB, bin/t9k logs JOB"
 	@echo "Remove the cluster:      bin/t9k local down"
 
-.PHONY: docker
-docker: ## Build the container images of operator and scheduler with docker (REGISTRY=prefix of their names)
-	docker build --build-arg VERSION=$(VERSION) --target operator -t $(REGISTRY)/t9k-operator:$(VERSION) .
-	docker build --build-arg VERSION=$(VERSION) --target scheduler -t $(REGISTRY)/t9k-scheduler:$(VERSION) .
+##### Package
 
-REGISTRY ?= tensorstack
+PLATFORMS ?= linux/amd64,linux/arm64
+REGISTRY  ?= tensorstack
+# Everything in an image or an archive bears the time of the commit, so that two builds of it are the same.
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+PACKAGING = cd tools/packaging && go run .
+PACKAGE_FLAGS = -version $(VERSION) -revision "$(shell git rev-parse HEAD 2>/dev/null)" -created $(SOURCE_DATE_EPOCH) -platforms $(PLATFORMS) \
+	-registry $(REGISTRY) -ldflags '$(LDFLAGS)' -kubernetes-ldflags '$(LOCAL_LDFLAGS)'
+
+.PHONY: images
+images: ## Write the container images to dist/images (PLATFORMS=linux/amd64: only these; REGISTRY=prefix of their names)
+	@$(PACKAGING) images $(PACKAGE_FLAGS)
+
+.PHONY: release
+release: ## Write everything of a release to dist/: command lines, programs, chart, images, checksums, bills of materials
+	@$(PACKAGING) release $(PACKAGE_FLAGS)
 
 ##### Test
 
@@ -82,13 +93,14 @@ verify: ## Generate, format and lint; fail if that changes a file or finds anyth
 API_GROUPS := batch/v1beta1 scheduler/v1beta1 tensorboard/v1beta1
 
 .PHONY: generate
-generate: $(TOOLS)/controller-gen $(TOOLS)/applyconfiguration-gen ## Write deepcopy, CRDs, RBAC, apply configurations and docs/reference from the Go types
+generate: $(TOOLS)/controller-gen $(TOOLS)/applyconfiguration-gen ## Write deepcopy, CRDs, RBAC, apply configurations, docs/reference and the chart
 	@cd api && $(TOOLS)/controller-gen object crd:generateEmbeddedObjectMeta=true paths=./... output:crd:dir=../config/crd
 	@go run ./hack/genkinds .
 	@$(TOOLS)/controller-gen rbac:roleName=t9k-operator paths=./internal/jobcontroller/... paths=./internal/operator/... paths=./internal/tensorboard/... paths=./internal/queue/... output:rbac:dir=config/rbac
 	@rm -rf api/applyconfiguration
 	@cd api && $(TOOLS)/applyconfiguration-gen --output-dir applyconfiguration --output-pkg tensorstack.dev/batch/api/applyconfiguration $(API_GROUPS:%=tensorstack.dev/batch/api/%)
 	@cd tools && go run ./apidocs ../docs/reference $(API_GROUPS:%=../api/%)
+	@$(PACKAGING) generate
 
 .PHONY: fmt
 fmt: $(TOOLS)/golangci-lint ## Format all Go files
@@ -96,7 +108,7 @@ fmt: $(TOOLS)/golangci-lint ## Format all Go files
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## Check style, sizes and the direction of dependencies
-	@hack/lint $(TOOLS)/golangci-lint ./api ./internal/local/shim ./tools
+	@hack/lint $(TOOLS)/golangci-lint ./api ./internal/local/shim ./tools ./tools/packaging
 
 # The tools have a module of their own, so that their dependencies never meet those of the product.
 TOOL_PACKAGES := \
@@ -110,5 +122,5 @@ $(TOOLS)/%: tools/go.mod tools/go.sum
 	@touch $@
 
 .PHONY: clean
-clean: ## Remove bin/
-	rm -rf $(BIN)
+clean: ## Remove bin/ and dist/
+	rm -rf $(BIN) dist

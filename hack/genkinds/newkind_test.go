@@ -41,7 +41,7 @@ func TestNewKind(t *testing.T) {
 		t.Fatal(err)
 	}
 	root := cloneDir(t, source)
-	copyTree(t, source, root, ".git", "bin", "bench")
+	copyTree(t, source, root, ".git", "bin", "bench", "dist")
 	byHand := copyTree(t, newKind, root)
 	for _, l := range lines {
 		insert(t, filepath.Join(root, l.file), l.behind, l.line)

@@ -48,6 +48,8 @@ type options struct {
 	probeAddress   string
 	metricsAddress string
 	webhookAddress string
+	webhookCertDir string
+	queuesFile     string
 	jobs           jobcontroller.Options
 	tensorboards   tensorboard.Options
 }
@@ -72,6 +74,8 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	f.StringVar(&o.metricsAddress, "metrics-bind-address", "0", "address of /metrics; 0 turns them off")
 	f.StringVar(&o.webhookAddress, "webhook-bind-address", ":9443", "address of the admission webhook; 0 turns it off")
+	f.StringVar(&o.webhookCertDir, "webhook-cert-dir", "", "folder with tls.crt and tls.key of the webhook, kept by somebody else, such as cert-manager; unset: the operator makes and renews its own certificate")
+	f.StringVar(&o.queuesFile, "queues-file", "", "YAML file with queues that the operator creates if they do not exist")
 	f.StringVar(&o.jobs.ClusterDomain, "cluster-domain", "", "DNS domain of the cluster; unset: detected, else "+kinds.DefaultClusterDomain)
 	f.IntVar(&o.jobs.Limits.MaxReplicas, "max-replicas", kinds.DefaultMaxReplicas, "largest number of replicas of one job")
 	f.IntVar(&o.jobs.Engine.MaxListed, "max-listed-replicas", 1000, "number of replicas that a job's status lists one by one")
@@ -113,7 +117,7 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	if o.servesWebhook() {
-		opts := webhook.Options{Address: o.webhookAddress, Namespace: o.namespace, Limits: o.jobs.Limits, Shapes: shapes}
+		opts := webhook.Options{Address: o.webhookAddress, Namespace: o.namespace, CertificateDir: o.webhookCertDir, Limits: o.jobs.Limits, Shapes: shapes}
 		if err := webhook.Add(mgr, opts); err != nil {
 			return err
 		}

@@ -39,6 +39,10 @@ func (o *options) addParts(ctx context.Context, mgr ctrl.Manager, shapes *queue.
 
 // leaderParts lists the controllers that run only in the leading operator.
 func (o *options) leaderParts(ctx context.Context, mgr ctrl.Manager, shapes *queue.Shapes) ([]part, error) {
+	initial, err := queue.ReadInitial(o.queuesFile)
+	if err != nil {
+		return nil, err
+	}
 	jobs, err := jobcontroller.New(ctx, mgr, o.jobs)
 	if err != nil {
 		return nil, err
@@ -65,6 +69,6 @@ func (o *options) leaderParts(ctx context.Context, mgr ctrl.Manager, shapes *que
 			}
 			return tensorboard.Add(mgr, o.tensorboards)
 		}},
-		part{"queues", []client.Object{&scheduling.Queue{}, group, pod}, func(ctx context.Context) error { return queue.Add(ctx, mgr, shapes) }},
+		part{"queues", []client.Object{&scheduling.Queue{}, group, pod}, func(ctx context.Context) error { return queue.Add(ctx, mgr, shapes, initial) }},
 	), nil
 }

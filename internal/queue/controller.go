@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -17,23 +16,19 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	schedulingapply "tensorstack.dev/batch/api/applyconfiguration/scheduler/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
-	"tensorstack.dev/batch/config"
 )
 
 // +kubebuilder:rbac:groups=scheduler.tensorstack.dev,resources=queues,verbs=create;list;watch;use
@@ -69,8 +64,8 @@ type reconciler struct {
 	began atomic.Pointer[time.Time]
 }
 
-// Add adds the controllers to a manager.
-func Add(ctx context.Context, mgr ctrl.Manager, shapes *Shapes) error {
+// Add adds the controllers to a manager, and what creates the initial queues.
+func Add(ctx context.Context, mgr ctrl.Manager, shapes *Shapes, initial []client.Object) error {
 	pods, err := cache.New(mgr.GetConfig(), cache.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: map[client.Object]cache.ByObject{
 		&corev1.Pod{}: {Field: fields.OneTermEqualSelector("spec.schedulerName", scheduling.SchedulerName), Transform: trim}}})
 	if err != nil {
@@ -107,8 +102,8 @@ func Add(ctx context.Context, mgr ctrl.Manager, shapes *Shapes) error {
 		return fmt.Errorf("indexing groups: %w", err)
 	}
 	k := &reconciler{client: mgr.GetClient(), pods: pods, foreignPods: foreign, shapes: shapes}
-	if err := mgr.Add(manager.RunnableFunc(k.ensureDefault)); err != nil {
-		return fmt.Errorf("adding the default queue: %w", err)
+	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return ensure(ctx, mgr.GetClient(), initial) })); err != nil {
+		return fmt.Errorf("adding the initial queues: %w", err)
 	}
 	if err := k.addGroupStatus(mgr); err != nil {
 		return fmt.Errorf("adding the controller of groups: %w", err)
@@ -144,28 +139,6 @@ func (k *reconciler) addQueueStatus(mgr ctrl.Manager) error {
 		}))).
 		WatchesRawSource(source.Kind(k.shapes.profiles, client.Object(&corev1.ConfigMap{}), later(k.queuesWithProfile))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).Complete(reconcile.Func(k.queue))
-}
-
-// ensureDefault creates the queue that every installation has. It is not part of the manifests, because they are
-// applied together with the CRD and the API server would refuse it.
-func (k *reconciler) ensureDefault(ctx context.Context) error {
-	queue, err := config.DefaultQueue()
-	if err != nil {
-		return err
-	}
-	_ = wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
-		err := k.client.Create(ctx, queue.DeepCopy())
-		switch {
-		case err == nil:
-			logf.FromContext(ctx).Info("Created the default queue", "queue", klog.KObj(queue))
-			return true, nil
-		case apierrors.IsAlreadyExists(err):
-			return true, nil
-		}
-		logf.FromContext(ctx).Error(err, "Creating the default queue; trying again", "queue", klog.KObj(queue))
-		return false, nil
-	}) // it fails only if the context ends
-	return nil
 }
 
 // later returns an event handler that enqueues objects after a delay, so that several changes within it cause one

@@ -233,18 +233,6 @@ func TestShapesOfQueuesAndPods(t *testing.T) {
 	}
 }
 
-func TestDefaultQueueIsMade(t *testing.T) {
-	k := newReconciler(t)
-	for range 2 { // the second time it is there
-		if err := k.ensureDefault(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := k.client.Get(t.Context(), client.ObjectKey{Name: scheduling.DefaultQueue}, &scheduling.Queue{}); err != nil {
-		t.Error(err)
-	}
-}
-
 // added counts what is added to a queue of work.
 type added struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -291,7 +279,7 @@ func TestControllersAreAddedToAManager(t *testing.T) {
 	if err := shapes.Watch(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := Add(t.Context(), mgr, shapes); err != nil {
+	if err := Add(t.Context(), mgr, shapes, nil); err != nil {
 		t.Error(err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -38,7 +39,10 @@ type Options struct {
 	Address string
 	// Namespace is the namespace of the Secret that holds the certificate.
 	Namespace string
-	// CertificateLifetime is the lifetime of a certificate. Zero means certs.DefaultLifetime.
+	// CertificateDir has the certificate in tls.crt and its key in tls.key if somebody else, such as cert-manager, keeps
+	// them and has the API server trust them. If it is empty, the webhook keeps a certificate of its own.
+	CertificateDir string
+	// CertificateLifetime is the lifetime of an own certificate. Zero means certs.DefaultLifetime.
 	CertificateLifetime time.Duration
 	// Limits are the limits that jobs are validated against.
 	Limits kinds.Limits
@@ -48,36 +52,65 @@ type Options struct {
 
 // Add adds the webhook server to a manager. Every replica serves it.
 func Add(mgr ctrl.Manager, opts Options) error {
-	if opts.Namespace == "" {
-		return errors.New("serving the webhook: the namespace of its certificate is unknown outside of a pod: set it, or switch the webhook off")
-	}
 	host, port, err := splitAddress(opts.Address)
 	if err != nil {
 		return fmt.Errorf("serving the webhook: %w", err)
 	}
-	direct, err := directClient(mgr)
+	server, err := newServer(mgr, opts, webhook.Options{Host: host, Port: port})
 	if err != nil {
 		return err
 	}
-	keeper := &certs.Keeper{
-		Client: direct, Configuration: configurationName, Lifetime: opts.CertificateLifetime,
-		Secret: types.NamespacedName{Namespace: opts.Namespace, Name: secretName},
-	}
-	server := webhook.NewServer(webhook.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
-		c.MinVersion, c.GetCertificate = tls.VersionTLS13, keeper.GetCertificate
-	}}})
 	validate := &validator{decoder: admission.NewDecoder(mgr.GetScheme()), limits: opts.Limits, shapes: opts.Shapes}
 	server.Register(Path, &webhook.Admission{Handler: validate})
 	server.Register(PodPath, &webhook.Admission{Handler: &podValidator{decoder: validate.decoder, shapes: opts.Shapes}})
 	server.Register(DefaultPath, &webhook.Admission{Handler: &defaulter{decoder: validate.decoder}})
 	server.Register(NotePath, &webhook.Admission{Handler: requesterAnnotator{}})
-	if err := mgr.AddReadyzCheck("webhook", keeper.Ready); err != nil {
-		return fmt.Errorf("adding the webhook's readiness check: %w", err)
-	}
-	if err := errors.Join(mgr.Add(keeper), mgr.Add(server)); err != nil {
+	if err := mgr.Add(server); err != nil {
 		return fmt.Errorf("adding the webhook: %w", err)
 	}
 	return nil
+}
+
+// newServer returns a server with its certificate and its readiness check.
+func newServer(mgr ctrl.Manager, opts Options, to webhook.Options) (webhook.Server, error) {
+	var ready healthz.Checker
+	var server webhook.Server
+	if opts.CertificateDir != "" {
+		to.CertDir = opts.CertificateDir
+		to.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.MinVersion = tls.VersionTLS13 }}
+		server = webhook.NewServer(to)
+		ready = server.StartedChecker()
+	} else {
+		keeper, err := newKeeper(mgr, opts)
+		if err != nil {
+			return nil, err
+		}
+		to.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.MinVersion, c.GetCertificate = tls.VersionTLS13, keeper.GetCertificate }}
+		server, ready = webhook.NewServer(to), keeper.Ready
+	}
+	if err := mgr.AddReadyzCheck("webhook", ready); err != nil {
+		return nil, fmt.Errorf("adding the webhook's readiness check: %w", err)
+	}
+	return server, nil
+}
+
+// newKeeper adds the keeper of an own certificate to a manager.
+func newKeeper(mgr ctrl.Manager, opts Options) (*certs.Keeper, error) {
+	if opts.Namespace == "" {
+		return nil, errors.New("serving the webhook: the namespace of its certificate is unknown outside of a pod: set it, or switch the webhook off")
+	}
+	direct, err := directClient(mgr)
+	if err != nil {
+		return nil, err
+	}
+	keeper := &certs.Keeper{
+		Client: direct, Configuration: configurationName, Lifetime: opts.CertificateLifetime,
+		Secret: types.NamespacedName{Namespace: opts.Namespace, Name: secretName},
+	}
+	if err := mgr.Add(keeper); err != nil {
+		return nil, fmt.Errorf("adding the keeper of the webhook's certificate: %w", err)
+	}
+	return keeper, nil
 }
 
 // directClient returns a client that reads from the API server. The manager's client would watch the Secrets of the

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
-	_ "golang.org/x/crypto/x509roots/fallback" // the image has no certificate authorities of its own
+	_ "golang.org/x/crypto/x509roots/fallback" // for images and machines without certificate authorities
 
 	"tensorstack.dev/batch/internal/tensorboard/board"
 )

@@ -1,0 +1,118 @@
+{{/* Labels of every object. */}}
+{{- define "t9k-batch.labels" -}}
+app.kubernetes.io/name: t9k-batch
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{/* Name and version of an image. Takes a dict of root and image. */}}
+{{- define "t9k-batch.image" -}}
+{{- $global := .root.Values.image -}}
+{{- with $global.registry }}{{ trimSuffix "/" . }}/{{ end -}}
+{{- .image.repository -}}
+{{- if .image.digest }}@{{ .image.digest }}{{ else }}:{{ .image.tag | default $global.tag | default .root.Chart.AppVersion }}{{ end -}}
+{{- end }}
+
+{{/*
+The objects of files that are written, or generated, in config of the source tree, in this release's namespace.
+Takes a dict of root, files (a pattern), and, if need be, annotations and except (names of objects to leave out).
+*/}}
+{{- define "t9k-batch.objects" -}}
+{{- $root := .root }}
+{{- $annotations := .annotations | default dict }}
+{{- $except := .except | default list }}
+{{- range $path, $data := $root.Files.Glob .files }}
+{{- range $text := regexSplit "(?m)^---$" (toString $data) -1 }}
+{{- $object := $text | replace "t9k-system" $root.Release.Namespace | fromYaml }}
+{{- if and $object (not (has (printf "%s/%s" $object.kind $object.metadata.name) $except)) }}
+{{- $_ := set $object.metadata "labels" (merge (include "t9k-batch.labels" $root | fromYaml) ($object.metadata.labels | default dict)) }}
+{{- if or $annotations $object.metadata.annotations }}
+{{- $_ := set $object.metadata "annotations" (merge (deepCopy $annotations) ($object.metadata.annotations | default dict)) }}
+{{- end }}
+---
+{{ toYaml $object }}
+{{ end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* What the pods of both programs have in common. Takes a dict of root, component and values. */}}
+{{- define "t9k-batch.pod" -}}
+serviceAccountName: t9k-{{ .component }}
+{{- with .root.Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  seccompProfile:
+    type: RuntimeDefault
+# If a node is lost, one replica is lost and not both.
+topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: kubernetes.io/hostname
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        app.kubernetes.io/component: {{ .component }}
+{{- with .values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* What a container may do. */}}
+{{- define "t9k-batch.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end }}
+
+{{/* The ServiceAccount of a program. Takes a dict of root, component and values. */}}
+{{- define "t9k-batch.serviceAccount" -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: t9k-{{ .component }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "t9k-batch.labels" .root | nindent 4 }}
+  {{- with .values.serviceAccountAnnotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end }}
+
+{{/* The PodDisruptionBudget of a program. It never blocks a drain: one pod may always go. */}}
+{{- define "t9k-batch.podDisruptionBudget" -}}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: t9k-{{ .component }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "t9k-batch.labels" .root | nindent 4 }}
+    app.kubernetes.io/component: {{ .component }}
+spec:
+  maxUnavailable: 1
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels:
+      app.kubernetes.io/component: {{ .component }}
+{{- end }}

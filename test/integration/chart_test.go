@@ -1,0 +1,252 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	admissionregistration "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/config"
+	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/internal/webhook/certs"
+)
+
+// renderedCharts is where tools/packaging/chart keeps what the chart renders, by file of values.
+const renderedCharts = "../../tools/packaging/chart/testdata"
+
+// TestChart has an API server take what the chart renders. CRDs and admission policies are the same as in config/default,
+// which TestInstall applies.
+func TestChart(t *testing.T) {
+	t.Parallel()
+	env := testenv.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer}})
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := client.New(env.Config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{T: t, plane: &plane{env: env, client: c}, ns: config.Namespace}
+	w.must(c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: config.Namespace}}))
+	for kind, group := range map[string]string{"ServiceMonitor": "monitoring.coreos.com", "PrometheusRule": "monitoring.coreos.com",
+		"Certificate": "cert-manager.io", "Issuer": "cert-manager.io"} {
+		w.must(c.Create(t.Context(), crdOfOthers(kind, group)))
+	}
+	w.await("the CRDs are established", func() error { return crdsEstablished(w) })
+
+	files, err := filepath.Glob(filepath.Join(renderedCharts, "*.golden.yaml"))
+	if err != nil || len(files) < 5 {
+		t.Fatalf("%d files in %s: %v", len(files), renderedCharts, err)
+	}
+	for _, file := range files {
+		t.Run("the API server takes "+filepath.Base(file), func(t *testing.T) {
+			w := w.in(t)
+			for _, o := range renderedObjects(t, file) {
+				if err := w.applyRendered(o, client.DryRunAll); err != nil {
+					t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
+				}
+			}
+		})
+	}
+	t.Run("an upgrade or a sync reverts nothing that the operator writes", func(t *testing.T) { w.in(t).checkNoDrift() })
+}
+
+// crdOfOthers is a CRD of a kind of another project, which may have any content.
+func crdOfOthers(kind, group string) *apiextensionsv1.CustomResourceDefinition {
+	plural, keep := strings.ToLower(kind)+"s", true
+	version := "v1"
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: group, Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: kind, ListKind: kind + "List", Plural: plural, Singular: strings.ToLower(kind)},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: version, Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object",
+					XPreserveUnknownFields: &keep}}}},
+		},
+	}
+}
+
+// renderedObjects reads a file of what the chart renders.
+func renderedObjects(t *testing.T, file string) []*unstructured.Unstructured {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var objects []*unstructured.Unstructured
+	for _, document := range strings.Split("\n"+string(data), "\n---\n") {
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &o.Object); err != nil {
+			t.Fatalf("reading %s: %v", file, err)
+		}
+		if len(o.Object) > 0 {
+			objects = append(objects, o)
+		}
+	}
+	return objects
+}
+
+// applyRendered applies an object on the server's side as helm does. Unknown fields are errors.
+func (w *world) applyRendered(o *unstructured.Unstructured, opts ...client.PatchOption) error {
+	w.Helper()
+	data, err := json.Marshal(o.Object)
+	w.must(err)
+	strict := client.WithFieldValidation(w.client, metav1.FieldValidationStrict)
+	return strict.Patch(w.Context(), o.DeepCopy(), client.RawPatch(types.ApplyPatchType, data), append(opts, client.FieldOwner("helm"))...)
+}
+
+// checkNoDrift installs the Secret and the webhook configurations of the chart, has the operator's keeper fill them in,
+// and installs them again, both as tools do that merge on the server and as those do that merge three versions.
+func (w *world) checkNoDrift() {
+	w.Helper()
+	var ours []*unstructured.Unstructured
+	for _, o := range renderedObjects(w.T, filepath.Join(renderedCharts, "default.golden.yaml")) {
+		switch o.GetKind() {
+		case "Secret", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
+			w.must(w.applyRendered(o))
+			ours = append(ours, o)
+		}
+	}
+	if len(ours) != 3 {
+		w.Fatalf("the chart renders %d of the three objects", len(ours))
+	}
+	keeper := &certs.Keeper{Client: w.client, Configuration: "t9k-batch",
+		Secret: types.NamespacedName{Namespace: config.Namespace, Name: "t9k-webhook-cert"}}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = keeper.Start(w.Context()) // never fails
+	}()
+	w.Cleanup(func() { <-ended })
+	w.await("the webhook has a certificate", func() error { return keeper.Ready(nil) })
+	before := w.versionsOf(ours)
+	for _, o := range ours {
+		w.must(w.applyRendered(o))
+	}
+	if after := w.versionsOf(ours); after != before {
+		w.Errorf("applied again, versions change from %s to %s", before, after)
+	}
+	for _, o := range ours {
+		w.checkThreeWayMerge(o)
+	}
+}
+
+// versionsOf returns the versions of the objects, after it has checked that they are filled in.
+func (w *world) versionsOf(objects []*unstructured.Unstructured) string {
+	w.Helper()
+	var versions []string
+	for _, o := range objects {
+		live := w.liveObject(o)
+		data, err := json.Marshal(live.Object)
+		w.must(err)
+		if !strings.Contains(string(data), `"tls.key":"`) && strings.Count(string(data), `"caBundle":"`) == 0 {
+			w.Errorf("%s %s is not filled in: %s", o.GetKind(), o.GetName(), data)
+		}
+		versions = append(versions, fmt.Sprintf("%s %s", o.GetKind(), live.GetResourceVersion()))
+	}
+	return strings.Join(versions, ", ")
+}
+
+func (w *world) liveObject(o *unstructured.Unstructured) *unstructured.Unstructured {
+	w.Helper()
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(o.GroupVersionKind())
+	w.must(w.client.Get(w.Context(), client.ObjectKeyFromObject(o), live))
+	return live
+}
+
+// checkThreeWayMerge checks that the difference between what was applied, what is applied now and what is there is
+// nothing.
+func (w *world) checkThreeWayMerge(o *unstructured.Unstructured) {
+	w.Helper()
+	applied, err := json.Marshal(o.Object)
+	w.must(err)
+	live, err := json.Marshal(w.liveObject(o).Object)
+	w.must(err)
+	typed := map[string]any{"Secret": &corev1.Secret{}, "ValidatingWebhookConfiguration": &admissionregistration.ValidatingWebhookConfiguration{},
+		"MutatingWebhookConfiguration": &admissionregistration.MutatingWebhookConfiguration{}}[o.GetKind()]
+	meta, err := strategicpatch.NewPatchMetaFromStruct(typed)
+	w.must(err)
+	patch, err := strategicpatch.CreateThreeWayMergePatch(applied, applied, live, meta, true)
+	w.must(err)
+	if string(patch) != "{}" {
+		w.Errorf("%s %s would be changed: %s", o.GetKind(), o.GetName(), patch)
+	}
+}
+
+// TestCertificateOfOthers: the operator serves the webhook with a certificate that somebody else keeps in files, as
+// cert-manager does, and does not write one of its own.
+func TestCertificateOfOthers(t *testing.T) {
+	w := newWorld(t)
+	address := freeAddress(t)
+	w.installWebhook(address)
+	key := types.NamespacedName{Namespace: config.Namespace, Name: "t9k-webhook-cert"}
+	keeper := &certs.Keeper{Client: w.client, Secret: key, Configuration: "t9k-batch"}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = keeper.Start(ctx) // never fails
+	}()
+	w.await("there is a certificate", func() error { return keeper.Ready(nil) })
+	stop()
+	<-ended
+	secret := &corev1.Secret{}
+	w.must(w.client.Get(t.Context(), key, secret))
+	dir := t.TempDir()
+	for _, name := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
+		w.must(os.WriteFile(filepath.Join(dir, name), secret.Data[name], 0o600))
+	}
+	secret.Data = nil
+	w.must(w.client.Update(t.Context(), secret))
+	startOperator(t, w.env.Kubeconfig, "--webhook-bind-address="+address, "--webhook-cert-dir="+dir)
+	w.awaitWebhook()
+	w.must(w.client.Get(t.Context(), key, secret))
+	if len(secret.Data) > 0 {
+		t.Error("the operator has written a certificate of its own")
+	}
+}
+
+// TestQueuesFile: the operator creates the queues of its file, and leaves what is there as it is.
+func TestQueuesFile(t *testing.T) {
+	w := newWorld(t)
+	there := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: w.ns + "-there"}, Spec: scheduling.QueueSpec{Priority: 7}}
+	made := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: w.ns + "-made"}}
+	for _, q := range []*scheduling.Queue{there, made} {
+		w.Cleanup(func() { w.must(client.IgnoreNotFound(w.client.Delete(context.Background(), q))) })
+	}
+	w.must(w.client.Create(t.Context(), there))
+	file := ""
+	for _, q := range []*scheduling.Queue{there, made} {
+		file += "---\napiVersion: scheduler.tensorstack.dev/v1beta1\nkind: Queue\nmetadata:\n  name: " + q.Name + "\nspec:\n  priority: 3\n"
+	}
+	path := filepath.Join(t.TempDir(), "queues.yaml")
+	w.must(os.WriteFile(path, []byte(file), 0o600))
+	startOperator(t, w.env.Kubeconfig, "--queues-file="+path)
+	w.await("the queue is made", func() error { return w.client.Get(t.Context(), client.ObjectKeyFromObject(made), made) })
+	w.must(w.client.Get(t.Context(), client.ObjectKeyFromObject(there), there))
+	if there.Spec.Priority != 7 || made.Spec.Priority != 3 {
+		t.Errorf("priorities %d and %d", there.Spec.Priority, made.Spec.Priority)
+	}
+}

@@ -1,0 +1,199 @@
+// Package chart generates, renders and packs the Helm chart. The chart and config have one source: what only names
+// objects (CRDs, roles, webhooks, admission policies) is in config, and the chart has copies; what has settings
+// (Deployments and what belongs to them) is in the chart's templates, and config has them as the chart renders them by
+// default. Start reading at Generate.
+package chart
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	v2 "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// Dir is the folder of the chart below the root of the source tree.
+const Dir = "charts/t9k-batch"
+
+// Namespace is the namespace of config, and the one that the documentation installs the chart in.
+const Namespace = "t9k-system"
+
+// newest is the newest supported version of Kubernetes, for which config/default is.
+var newest = common.KubeVersion{Version: "v1.36.0", Major: "1", Minor: "36"}
+
+// copies lists the files of config that the chart has copies of, as patterns.
+var copies = []string{
+	"crd/*.yaml", "rbac/role.yaml", "rbac/role_binding.yaml",
+	"webhook/configuration.yaml", "webhook/defaults.yaml", "webhook/rbac.yaml", "webhook/secret.yaml", "webhook/service.yaml",
+	"scheduler/admission_*.yaml", "scheduler/role.yaml", "scheduler/role_bindings.yaml",
+	"users/[^k]*.yaml",
+}
+
+// rendered lists the files of config that the chart renders, by the kind of the object.
+var rendered = map[string]string{
+	"Deployment": "deployment.yaml", "ServiceAccount": "service_account.yaml", "PodDisruptionBudget": "pod_disruption_budget.yaml",
+}
+
+// Generate writes the chart's copies of config, config's part that the chart renders, and the chart's README.
+func Generate(root string) error {
+	if err := copyConfig(root); err != nil {
+		return err
+	}
+	if err := renderConfig(root); err != nil {
+		return err
+	}
+	return writeReadme(filepath.Join(root, Dir))
+}
+
+// copyConfig brings the chart's copies of config up to date.
+func copyConfig(root string) error {
+	files := filepath.Join(root, Dir, "files")
+	var fresh []string
+	for _, pattern := range copies {
+		matches, err := filepath.Glob(filepath.Join(root, "config", pattern))
+		if err != nil || len(matches) == 0 {
+			return fmt.Errorf("config has no files %s: %w", pattern, err)
+		}
+		for _, from := range matches {
+			to := filepath.Join(files, filepath.Base(filepath.Dir(from)), filepath.Base(from))
+			data, err := os.ReadFile(from)
+			if err != nil {
+				return err
+			}
+			if err := write(to, data); err != nil {
+				return err
+			}
+			fresh = append(fresh, to)
+		}
+	}
+	for _, dir := range []string{"crd", "rbac", "webhook", "scheduler", "users"} {
+		there, err := filepath.Glob(filepath.Join(files, dir, "*"))
+		if err != nil {
+			return err
+		}
+		for _, file := range there {
+			if slices.Contains(fresh, file) {
+				continue
+			}
+			if err := os.Remove(file); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// renderConfig writes what config has from the chart.
+func renderConfig(root string) error {
+	chart, err := loader.LoadDir(filepath.Join(root, Dir))
+	if err != nil {
+		return fmt.Errorf("reading the chart: %w", err)
+	}
+	objects, err := Render(chart, nil)
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		file, ok := rendered[o.GetKind()]
+		if !ok {
+			continue
+		}
+		removeChartLabels(o)
+		data, err := yaml.Marshal(o.Object)
+		if err != nil {
+			return err
+		}
+		data = append([]byte("# Written by `make generate` as charts/t9k-batch/templates renders it. DO NOT EDIT.\n"), data...)
+		if err := write(filepath.Join(root, "config", strings.TrimPrefix(o.GetName(), "t9k-"), file), data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeChartLabels removes what speaks of the chart: kustomize adds labels of its own.
+func removeChartLabels(o *unstructured.Unstructured) {
+	labels := o.GetLabels()
+	for _, name := range []string{"name", "instance", "version", "managed-by"} {
+		delete(labels, "app.kubernetes.io/"+name)
+	}
+	delete(labels, "helm.sh/chart")
+	if len(labels) == 0 {
+		labels = nil
+	}
+	o.SetLabels(labels)
+}
+
+// Render returns the objects that the chart yields with some values in the usual namespace, in the order of the
+// templates' names.
+func Render(chart *v2.Chart, values map[string]any) ([]*unstructured.Unstructured, error) {
+	return renderIn(chart, values, Namespace, newest)
+}
+
+func renderIn(chart *v2.Chart, values map[string]any, namespace string, kubernetes common.KubeVersion) ([]*unstructured.Unstructured, error) {
+	options := common.ReleaseOptions{Name: "t9k-batch", Namespace: namespace, Revision: 1, IsInstall: true}
+	capabilities := common.DefaultCapabilities.Copy()
+	capabilities.KubeVersion = kubernetes
+	all, err := util.ToRenderValues(chart, values, options, capabilities)
+	if err != nil {
+		return nil, fmt.Errorf("reading values: %w", err)
+	}
+	texts, err := engine.Render(chart, all)
+	if err != nil {
+		return nil, fmt.Errorf("rendering the chart: %w", err)
+	}
+	var names []string
+	for name := range texts {
+		if strings.HasSuffix(name, ".yaml") {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	var objects []*unstructured.Unstructured
+	for _, name := range names {
+		for _, text := range strings.Split("\n"+texts[name], "\n---") {
+			o := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
+				return nil, fmt.Errorf("reading what %s renders: %w", name, err)
+			}
+			if len(o.Object) > 0 {
+				objects = append(objects, o)
+			}
+		}
+	}
+	return objects, nil
+}
+
+// Manifest returns objects as one file of YAML.
+func Manifest(objects []*unstructured.Unstructured) ([]byte, error) {
+	var out bytes.Buffer
+	for _, o := range objects {
+		data, err := yaml.Marshal(o.Object)
+		if err != nil {
+			return nil, err
+		}
+		out.WriteString("---\n")
+		out.Write(data)
+	}
+	return out.Bytes(), nil
+}
+
+// write writes a file unless it has this content already.
+func write(path string, data []byte) error {
+	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, data, 0o644)
+}

@@ -1,0 +1,383 @@
+package chart
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common"
+	v2 "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+const root = "../../.."
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func load(t *testing.T) *v2.Chart {
+	t.Helper()
+	c, err := loader.LoadDir(filepath.Join(root, Dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// valueFiles returns the values of testdata by name. Only the default ones render CRDs, which take most of the time.
+func valueFiles(t *testing.T) map[string]map[string]any {
+	t.Helper()
+	paths, err := filepath.Glob("testdata/*.values.yaml")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no values: %v", err)
+	}
+	all := map[string]map[string]any{}
+	for _, path := range paths {
+		values, err := common.ReadValuesFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimSuffix(filepath.Base(path), ".values.yaml")
+		if name != "default" {
+			values["crds"] = map[string]any{"install": false}
+		}
+		all[name] = values
+	}
+	return all
+}
+
+// TestGolden renders the chart with each file of values. test/integration has an API server look at the results. What
+// all of them have and TestConfigIsTheSame looks at is left out.
+func TestGolden(t *testing.T) {
+	c := load(t)
+	for name, values := range valueFiles(t) {
+		t.Run(name, func(t *testing.T) {
+			objects, err := Render(c, values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool {
+				return o.GetKind() == "CustomResourceDefinition" || strings.Contains(o.GetKind(), "AdmissionPolicy") ||
+					name != "default" && strings.Contains(o.GetKind(), "Role") && o.GetName() != "t9k-operator-webhook"
+			})
+			got, err := Manifest(objects)
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join("testdata", name+".golden.yaml")
+			if *update {
+				if err := os.WriteFile(path, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), string(got)); diff != "" {
+				t.Errorf("run with -update if this is right (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestLint(t *testing.T) {
+	for name, values := range valueFiles(t) {
+		result := lint.RunAll(filepath.Join(root, Dir), values, Namespace)
+		for _, m := range result.Messages {
+			if m.Severity >= support.WarningSev {
+				t.Errorf("%s: %v", name, m)
+			}
+		}
+	}
+}
+
+// TestConfigIsTheSame compares what the chart renders by default with what `kubectl apply -k config/default` applies.
+func TestConfigIsTheSame(t *testing.T) {
+	fromChart, err := Render(load(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, "config", "default"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := map[string]map[string]any{}
+	for _, r := range resources.Resources() {
+		data, err := r.AsYAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(data, &o.Object); err != nil {
+			t.Fatal(err)
+		}
+		if o.GetKind() == "Namespace" { // helm install --create-namespace
+			continue
+		}
+		config[key(o)] = bare(o)
+	}
+	chart := map[string]map[string]any{}
+	for _, o := range fromChart {
+		if isCRD := o.GetKind() == "CustomResourceDefinition"; isCRD != (o.GetAnnotations()["helm.sh/resource-policy"] == "keep") {
+			t.Errorf("%s: annotations %v", key(o), o.GetAnnotations())
+		}
+		if o.GetLabels()["app.kubernetes.io/name"] != "t9k-batch" {
+			t.Errorf("%s has labels %v", key(o), o.GetLabels())
+		}
+		chart[key(o)] = bare(o)
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(config)), slices.Sorted(maps.Keys(chart))); diff != "" {
+		t.Fatalf("objects (-config +chart)\n%s", diff)
+	}
+	for name := range config {
+		if diff := cmp.Diff(config[name], chart[name]); diff != "" {
+			t.Errorf("%s (-config +chart)\n%s", name, diff)
+		}
+	}
+}
+
+func key(o *unstructured.Unstructured) string {
+	return fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())
+}
+
+// bare is an object without the labels and the annotations of the chart and of kustomize.
+func bare(o *unstructured.Unstructured) map[string]any {
+	removeChartLabels(o)
+	annotations := o.GetAnnotations()
+	delete(annotations, "helm.sh/resource-policy")
+	o.SetAnnotations(annotations)
+	return o.Object
+}
+
+// TestGenerated fails if `make generate` would change a file.
+func TestGenerated(t *testing.T) {
+	copied := t.TempDir()
+	for _, dir := range []string{Dir, "config"} {
+		if err := os.CopyFS(filepath.Join(copied, dir), os.DirFS(filepath.Join(root, dir))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(copied, Dir, "files", "crd", "gone.yaml"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Generate(copied); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(tree(t, root), tree(t, copied)); diff != "" {
+		t.Errorf("`make generate` changes files (-now +generated)\n%s", diff)
+	}
+}
+
+// tree is the content of the chart and of config by path.
+func tree(t *testing.T, root string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	for _, dir := range []string{Dir, "config"} {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, d os.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			data, err := os.ReadFile(path)
+			files[strings.TrimPrefix(path, root)] = string(data)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return files
+}
+
+// TestSchemaKnowsAllValues compares the schema with the values, both ways.
+func TestSchemaKnowsAllValues(t *testing.T) {
+	c := load(t)
+	var schema map[string]any
+	if err := json.Unmarshal(c.Schema, &schema); err != nil {
+		t.Fatal(err)
+	}
+	inSchema := map[string]bool{}
+	propertiesOf("", schema, inSchema)
+	delete(inSchema, "global")
+	for _, optional := range []string{"name", "kind", "group"} {
+		delete(inSchema, "certificates.issuerRef."+optional)
+	}
+	inValues := map[string]bool{}
+	keysOf("", c.Values, inSchema, inValues)
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(inSchema)), slices.Sorted(maps.Keys(inValues))); diff != "" {
+		t.Errorf("values (-schema +values.yaml)\n%s", diff)
+	}
+}
+
+func propertiesOf(prefix string, schema map[string]any, found map[string]bool) {
+	properties, _ := schema["properties"].(map[string]any)
+	for name, inner := range properties {
+		found[prefix+name] = true
+		propertiesOf(prefix+name+".", inner.(map[string]any), found)
+	}
+}
+
+// keysOf finds the keys of values, down to where the schema says nothing more.
+func keysOf(prefix string, values map[string]any, schema, found map[string]bool) {
+	for name, value := range values {
+		found[prefix+name] = true
+		inner, ok := value.(map[string]any)
+		deeper := slices.ContainsFunc(slices.Collect(maps.Keys(schema)), func(k string) bool { return strings.HasPrefix(k, prefix+name+".") })
+		if ok && deeper {
+			keysOf(prefix+name+".", inner, schema, found)
+		}
+	}
+}
+
+func TestWrongValuesAreRefused(t *testing.T) {
+	c := load(t)
+	for text, want := range map[string]string{
+		"operator: {replica: 3}":                    "replica",
+		"operator: {replicas: -1}":                  "replicas",
+		"certificates: {source: vault}":             "source",
+		"image: {pullSecrets: [registry]}":          "pullSecrets",
+		"queues: [{spec: {}}]":                      "name",
+		"operator: {image: {digest: latest}}":       "digest",
+		"priorityClasses: [{name: high}]":           "value",
+		"metrics: {serviceMonitor: {interval: 30}}": "interval",
+	} {
+		values, err := common.ReadValues([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Render(c, values); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+}
+
+// TestNothingForASyncToRevert: the chart names no field that the operator or cert-manager fills in.
+func TestNothingForASyncToRevert(t *testing.T) {
+	c := load(t)
+	for name, values := range valueFiles(t) {
+		objects, err := Render(c, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range objects {
+			_, data := o.Object["data"]
+			_, stringData := o.Object["stringData"]
+			if o.GetKind() == "Secret" && (data || stringData) {
+				t.Errorf("%s: %s has data", name, key(o))
+			}
+			hooks, _, _ := unstructured.NestedSlice(o.Object, "webhooks")
+			for _, hook := range hooks {
+				if _, found, _ := unstructured.NestedFieldNoCopy(hook.(map[string]any), "clientConfig", "caBundle"); found {
+					t.Errorf("%s: %s has a caBundle", name, key(o))
+				}
+			}
+		}
+	}
+}
+
+// TestOtherNamespace: everything follows the namespace of the release.
+func TestOtherNamespace(t *testing.T) {
+	c := load(t)
+	objects, err := renderIn(c, nil, "elsewhere", newest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := Manifest(objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(data), Namespace) {
+		t.Errorf("%s is still named", Namespace)
+	}
+}
+
+// TestOlderKubernetes: an API server before 1.36 refuses a release with mutating policies, which it does not have.
+func TestOlderKubernetes(t *testing.T) {
+	kinds := map[string]map[string]int{}
+	for _, version := range []string{"v1.33.0", "v1.35.4-gke.1", newest.Version} {
+		kubernetes, err := common.ParseKubeVersion(version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects, err := renderIn(load(t), nil, Namespace, *kubernetes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds[version] = map[string]int{}
+		for _, o := range objects {
+			kinds[version][o.GetKind()]++
+		}
+	}
+	want := maps.Clone(kinds[newest.Version])
+	if want["MutatingAdmissionPolicy"] == 0 || want["MutatingAdmissionPolicyBinding"] == 0 {
+		t.Fatalf("the newest version gets %v", want)
+	}
+	delete(want, "MutatingAdmissionPolicy")
+	delete(want, "MutatingAdmissionPolicyBinding")
+	for _, version := range []string{"v1.33.0", "v1.35.4-gke.1"} {
+		if diff := cmp.Diff(want, kinds[version]); diff != "" {
+			t.Errorf("kinds of objects for %s (-want +got)\n%s", version, diff)
+		}
+	}
+}
+
+func TestPackIsReproducible(t *testing.T) {
+	created := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	var packed []string
+	for range 2 {
+		c, err := Load(root, "v1.2.3-4-gabcdef", created)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path, err := Pack(c, t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if filepath.Base(path) != "t9k-batch-1.2.3-4-gabcdef.tgz" {
+			t.Errorf("packed as %s", path)
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		packed = append(packed, string(data))
+		again, err := loader.LoadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again.AppVersion() != "v1.2.3-4-gabcdef" {
+			t.Errorf("the packed chart is of version %s", again.AppVersion())
+		}
+		objects, err := Render(again, nil)
+		if err != nil || len(objects) < 30 {
+			t.Errorf("the packed chart renders %d objects: %v", len(objects), err)
+		}
+	}
+	if packed[0] != packed[1] {
+		t.Error("two archives of one chart differ")
+	}
+}
+
+func TestSemVer(t *testing.T) {
+	for version, want := range map[string]string{
+		"v0.1.0": "0.1.0", "v0.1.0-3-gabc": "0.1.0-3-gabc", "v0.1.0-dirty": "0.1.0-dirty", "0123abc": "0.0.0-g0123abc", "abc-dirty": "0.0.0-gabc-dirty",
+	} {
+		if got := SemVer(version); got != want {
+			t.Errorf("SemVer(%q) = %q, want %q", version, got, want)
+		}
+	}
+}

@@ -1,0 +1,10 @@
+// Command hello is a small program for images of tests.
+package main
+
+import (
+	"fmt"
+
+	"github.com/google/uuid"
+)
+
+func main() { fmt.Println("hello", uuid.Nil) }

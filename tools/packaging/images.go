@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"tensorstack.dev/batch/tools/packaging/image"
+)
+
+// images builds the programs that have images, and writes their images as OCI layouts and as archives.
+func (r *release) images(ctx context.Context) error {
+	dir := filepath.Join(r.out, "images")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, p := range programs {
+		if !p.image {
+			continue
+		}
+		if err := r.image(ctx, p, dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *release) image(ctx context.Context, p program, dir string) error {
+	var built []image.Program
+	for _, platform := range r.platforms {
+		path, err := r.build(ctx, p, platform)
+		if err != nil {
+			return err
+		}
+		built = append(built, image.Program{Platform: platform, Path: path})
+	}
+	index, err := image.Build(image.Spec{Name: p.name, Title: p.title, Version: r.version, Revision: r.revision,
+		Source: source, Licenses: "Apache-2.0", Created: r.created}, built)
+	if err != nil {
+		return err
+	}
+	reference := r.registry + "/" + p.name + ":" + r.version
+	layout := filepath.Join(dir, p.name)
+	if err := image.WriteLayout(layout, index, reference); err != nil {
+		return err
+	}
+	if err := image.WriteArchive(filepath.Join(dir, p.name+".oci.tar"), layout, r.created); err != nil {
+		return err
+	}
+	for _, b := range built {
+		suffix := "-" + b.Platform.OS + "-" + b.Platform.Architecture
+		if err := image.WriteDockerArchive(filepath.Join(dir, p.name+suffix+".docker.tar"), index, b.Platform, reference); err != nil {
+			return err
+		}
+	}
+	digest, err := index.Digest()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s@%s\n", reference, digest)
+	return nil
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"archive/zip"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// hello builds a small program.
+func hello(t *testing.T) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "hello")
+	if out, err := exec.Command("go", "build", "-o", path, "./image/testdata/hello").CombinedOutput(); err != nil {
+		t.Fatalf("building hello: %v\n%s", err, out)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// newRelease returns a release in a folder of its own. Every program of it is the given one.
+func newRelease(t *testing.T, content []byte, args ...string) *release {
+	t.Helper()
+	r, err := parse("release", append([]string{"-out", t.TempDir(), "-platforms", "linux/amd64", "-cli-platforms", "linux/amd64,darwin/arm64,windows/amd64",
+		"-created", "1790000000", "-download-url", "https://example.com/dl"}, args...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.compile = func(_ context.Context, _ program, _ v1.Platform, path string) error {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		return os.WriteFile(path, content, 0o755)
+	}
+	return r
+}
+
+func TestRelease(t *testing.T) {
+	r := newRelease(t, hello(t), "-version", "v0.1.0")
+	stale := filepath.Join(r.out, "t9k-v0.0.9-linux-amd64.tar.gz")
+	for path, data := range map[string]string{stale: "of an older release", filepath.Join(r.out, "mine.txt"): "not ours"} {
+		if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.all(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	sums, err := os.ReadFile(filepath.Join(r.out, checksumFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed []string
+	for line := range strings.Lines(string(sums)) {
+		listed = append(listed, strings.Fields(line)[1])
+	}
+	if diff := cmp.Diff([]string{
+		"images/t9k-operator-linux-amd64.docker.tar", "images/t9k-operator.oci.tar",
+		"images/t9k-scheduler-linux-amd64.docker.tar", "images/t9k-scheduler.oci.tar",
+		"krew.yaml",
+		"sbom/t9k-darwin-arm64.cdx.json", "sbom/t9k-linux-amd64.cdx.json", "sbom/t9k-local-linux-amd64.cdx.json",
+		"sbom/t9k-operator-linux-amd64.cdx.json", "sbom/t9k-scheduler-linux-amd64.cdx.json", "sbom/t9k-windows-amd64.cdx.json",
+		"t9k-batch-0.1.0.tgz", "t9k-batch-v0.1.0-linux-amd64.tar.gz", "t9k-batch-v0.1.0.yaml",
+		"t9k-v0.1.0-darwin-arm64.tar.gz", "t9k-v0.1.0-linux-amd64.tar.gz", "t9k-v0.1.0-windows-amd64.zip",
+	}, listed); diff != "" {
+		t.Errorf("files with a checksum (-want +got)\n%s", diff)
+	}
+	check := exec.Command("sha256sum", "--check", "--strict", checksumFile)
+	check.Dir = r.out
+	if out, err := check.CombinedOutput(); err != nil {
+		t.Errorf("sha256sum: %v\n%s", err, out)
+	}
+	if _, err := os.Stat(filepath.Join(r.out, "mine.txt")); err != nil {
+		t.Error(err)
+	}
+	t.Run("archives", func(t *testing.T) { checkArchives(t, r) })
+	t.Run("manifest of krew", func(t *testing.T) { checkKrew(t, r) })
+	t.Run("manifest for kubectl", func(t *testing.T) {
+		data, err := os.ReadFile(filepath.Join(r.out, "t9k-batch-v0.1.0.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"kind: Namespace\n", "image: tensorstack/t9k-operator:v0.1.0\n", "image: tensorstack/t9k-scheduler:v0.1.0\n"} {
+			if !strings.Contains(string(data), want) {
+				t.Errorf("it does not have %q", want)
+			}
+		}
+	})
+}
+
+func checkArchives(t *testing.T, r *release) {
+	t.Helper()
+	out, err := exec.Command("tar", "-tzvf", filepath.Join(r.out, "t9k-batch-v0.1.0-linux-amd64.tar.gz")).CombinedOutput()
+	if err != nil {
+		t.Fatalf("tar: %v\n%s", err, out)
+	}
+	var names []string
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		names = append(names, fields[0]+" "+fields[len(fields)-1])
+	}
+	want := []string{"-rwxr-xr-x t9k-operator", "-rwxr-xr-x t9k-scheduler", "-rwxr-xr-x t9k-local", "-rw-r--r-- LICENSE"}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("programs (-want +got)\n%s", diff)
+	}
+	windows, err := zip.OpenReader(filepath.Join(r.out, "t9k-v0.1.0-windows-amd64.zip"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer windows.Close()
+	names = nil
+	for _, f := range windows.File {
+		names = append(names, f.Name)
+	}
+	if !slices.Equal(names, []string{"t9k.exe", "LICENSE"}) {
+		t.Errorf("the archive for Windows has %v", names)
+	}
+}
+
+func checkKrew(t *testing.T, r *release) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(r.out, krewFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plugin struct {
+		Metadata struct{ Name string }
+		Spec     struct {
+			Version   string
+			Platforms []struct{ URI, SHA256, Bin string }
+		}
+	}
+	if err := yaml.Unmarshal(data, &plugin); err != nil {
+		t.Fatal(err)
+	}
+	if plugin.Metadata.Name != "t9k" || plugin.Spec.Version != "v0.1.0" || len(plugin.Spec.Platforms) != 3 {
+		t.Errorf("plug-in %+v", plugin)
+	}
+	for _, p := range plugin.Spec.Platforms {
+		archive, ok := strings.CutPrefix(p.URI, "https://example.com/dl/")
+		sum, err := sha256Of(filepath.Join(r.out, archive))
+		if !ok || err != nil || sum != p.SHA256 {
+			t.Errorf("%s has checksum %s, the manifest says %s: %v", p.URI, sum, p.SHA256, err)
+		}
+		if windows := strings.Contains(archive, "windows"); windows != (p.Bin == "t9k.exe") {
+			t.Errorf("%s has the program %s", archive, p.Bin)
+		}
+	}
+}
+
+func TestTaggedVersionNeedsASectionOfTheChangelog(t *testing.T) {
+	for version, want := range map[string]bool{"v0.1.0": true, "v99.0.0": false, "v99.0.0-3-gabc": true, "devel": true} {
+		if err := newRelease(t, nil, "-version", version).checkChangelog(); (err == nil) != want {
+			t.Errorf("%s: %v", version, err)
+		}
+	}
+}
+
+func TestPlatforms(t *testing.T) {
+	got, err := parsePlatforms("linux/amd64,linux/arm64")
+	if err != nil || len(got) != 2 || got[1].Architecture != "arm64" {
+		t.Errorf("got %v: %v", got, err)
+	}
+	for _, bad := range []string{"", "linux", "linux/"} {
+		if _, err := parsePlatforms(bad); err == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+}
