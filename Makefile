@@ -84,7 +84,6 @@ API_GROUPS := batch/v1beta1 scheduler/v1beta1 tensorboard/v1beta1
 .PHONY: generate
 generate: $(TOOLS)/controller-gen $(TOOLS)/applyconfiguration-gen ## Write deepcopy, CRDs, RBAC, apply configurations and docs/reference from the Go types
 	@cd api && $(TOOLS)/controller-gen object crd:generateEmbeddedObjectMeta=true paths=./... output:crd:dir=../config/crd
-	@cd tools && go run ./crdslim ../config/crd/*.yaml
 	@go run ./hack/genkinds .
 	@$(TOOLS)/controller-gen rbac:roleName=t9k-operator paths=./internal/jobcontroller/... paths=./internal/operator/... paths=./internal/tensorboard/... paths=./internal/queue/... output:rbac:dir=config/rbac
 	@rm -rf api/applyconfiguration

@@ -229,3 +229,19 @@ func read(t *testing.T, path string) string {
 	}
 	return string(data)
 }
+
+// step matches a step of architecture.md: a file and a function in it.
+var step = regexp.MustCompile("(?m)^[0-9]+\\. `([a-z/0-9]+\\.go)`: `([A-Za-z]+)`")
+
+// TestSteps verifies that each function that architecture.md places in a file is there.
+func TestSteps(t *testing.T) {
+	steps := step.FindAllStringSubmatch(read(t, "docs/architecture.md"), -1)
+	if len(steps) < 10 {
+		t.Fatalf("architecture.md has %d steps", len(steps))
+	}
+	for _, m := range steps {
+		if !regexp.MustCompile(`(?m)^func (\([^)]*\) )?` + m[2] + `\(`).MatchString(read(t, m[1])) {
+			t.Errorf("architecture.md: %s has no function %s", m[1], m[2])
+		}
+	}
+}

@@ -1,5 +1,5 @@
-// Command genkinds writes down what kinds of job there are, wherever a file has to name each of them: from kinds.All, into the tree
-// whose root it is given. `make generate` calls it.
+// Command genkinds generates from kinds.All whatever has to name each kind of job, and fits the CRDs that controller-gen
+// has written. Its argument is the root of the tree. `make generate` calls it.
 package main
 
 import (
@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/hack/genkinds/crd"
 	"tensorstack.dev/batch/internal/kinds"
 )
 
@@ -32,7 +33,7 @@ func main() {
 // generate writes everything that names each kind below the root of a tree.
 func generate(root string, all []kinds.Kind) error {
 	g := generator{root: root, all: all}
-	return errors.Join(g.scheme(), g.permissions(), g.rules(), g.crds(), g.rows(), g.guide())
+	return errors.Join(g.scheme(), g.permissions(), g.schemas(), g.crds(), g.rows(), g.guide())
 }
 
 // generator writes files below root that name all kinds.
@@ -41,7 +42,7 @@ type generator struct {
 	all  []kinds.Kind
 }
 
-// each joins what f makes of each kind; an empty text stands for nothing.
+// each joins the texts that f returns for the kinds. It leaves out empty ones.
 func (g generator) each(sep string, f func(kinds.Kind) string) string {
 	var texts []string
 	for _, k := range g.all {
@@ -70,14 +71,45 @@ func (g generator) permissions() error {
 		g.marker(plural(""), "get;list;watch;delete")+g.marker(plural("/status"), "update")+g.marker(plural("/finalizers"), "update"))
 }
 
-// marker is a line that asks controller-gen for permissions.
+// marker returns a line that asks controller-gen for permissions.
 func (g generator) marker(resource func(kinds.Kind) string, verbs string) string {
 	return fmt.Sprintf("// +kubebuilder:rbac:groups=%s,resources=%s,verbs=%s\n", batch.GroupVersion.Group, g.each(";", resource), verbs)
 }
 
-// crd returns the file of the CRD of a kind.
-func (g generator) crd(k kinds.Kind) string {
-	return filepath.Join(g.root, fmt.Sprintf("config/crd/%s_%s.yaml", batch.GroupVersion.Group, k.Plural))
+// crdFile returns the name of the file of a kind's CRD.
+func crdFile(k kinds.Kind) string {
+	return fmt.Sprintf("%s_%s.yaml", batch.GroupVersion.Group, k.Plural)
+}
+
+// schemas fits all CRDs. Those of kinds of job get the rules that package kinds has for them.
+func (g generator) schemas() error {
+	files, err := filepath.Glob(filepath.Join(g.root, "config/crd/*.yaml"))
+	if err != nil {
+		return err
+	}
+	rules := map[string][]kinds.SchemaRule{}
+	for _, k := range g.all {
+		rules[crdFile(k)] = k.SchemaRules()
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		name := filepath.Base(file)
+		fitted, err := crd.Fit(data, rules[name])
+		if err != nil {
+			return fmt.Errorf("fitting the CRD %s: %w", file, err)
+		}
+		delete(rules, name)
+		if err := g.write("config/crd/"+name, string(fitted)); err != nil {
+			return err
+		}
+	}
+	for name := range rules { // a kind without a CRD
+		return fmt.Errorf("config/crd has no %s: controller-gen has to write it first", name)
+	}
+	return nil
 }
 
 // crds lists the files of all CRDs for kustomize.
@@ -96,10 +128,10 @@ func (g generator) crds() error {
 	return g.write(dir+"/kustomization.yml", list.String())
 }
 
-// row is a list of resources in a manifest: what stands before it, and the note that says which resources it has.
+// row matches a list of resources in a manifest: the text before the list, and the note that names the resources in it.
 var row = regexp.MustCompile(`(?m)^( *resources: )\[[^]]*\](  # generated: (.*))$`)
 
-// rows fills in the rows of webhooks and admission policies that speak of jobs.
+// rows fills in the resources of webhooks and admission policies for jobs.
 func (g generator) rows() error {
 	files, err := filepath.Glob(filepath.Join(g.root, "config/*/*.yaml"))
 	if err != nil {
@@ -131,7 +163,7 @@ func (g generator) rows() error {
 			m := row.FindSubmatch(line)
 			list, ok := lists[string(m[3])]
 			if !ok {
-				unknown = fmt.Errorf("%s: %q says nothing of which resources to list", file, m[2])
+				unknown = fmt.Errorf("%s: unknown list of resources in the note %q", file, m[2])
 			}
 			return []byte(string(m[1]) + "[" + list + "]" + string(m[2]))
 		})
@@ -149,12 +181,12 @@ func (g generator) rows() error {
 
 // scale returns the subresource by which the jobs of a kind are scaled, or nothing if their CRD has none.
 func (g generator) scale(k kinds.Kind) string {
-	data, err := os.ReadFile(g.crd(k))
-	crd := &apiextensions.CustomResourceDefinition{}
-	if err != nil || yaml.Unmarshal(data, crd) != nil {
-		return "" // rules has reported the error
+	data, err := os.ReadFile(filepath.Join(g.root, "config/crd", crdFile(k)))
+	definition := &apiextensions.CustomResourceDefinition{}
+	if err != nil || yaml.Unmarshal(data, definition) != nil {
+		return "" // schemas has reported the error
 	}
-	for _, version := range crd.Spec.Versions {
+	for _, version := range definition.Spec.Versions {
 		if version.Subresources != nil && version.Subresources.Scale != nil {
 			return k.Plural + "/scale"
 		}
@@ -162,7 +194,7 @@ func (g generator) scale(k kinds.Kind) string {
 	return ""
 }
 
-// names is where the guide to the command line lists the short names.
+// names matches the list of short names in the guide to the command line.
 var names = regexp.MustCompile(`(?s)(<!-- kinds: written by hack/genkinds -->\n).*?(<!-- end of kinds -->)`)
 
 // guide lists the kinds in the guide to the command line.
@@ -173,7 +205,7 @@ func (g generator) guide() error {
 		return err
 	}
 	if !names.Match(data) {
-		return fmt.Errorf("%s has no place for the kinds of job", page)
+		return fmt.Errorf("%s lacks the comments between which the kinds of job are listed", page)
 	}
 	list := g.each("", func(k kinds.Kind) string { return fmt.Sprintf("| %s | `%s` |\n", k.Name, k.ShortName) })
 	return g.write(page, string(names.ReplaceAll(data, []byte("${1}| kind | short name |\n|---|---|\n"+list+"${2}"))))

@@ -108,7 +108,7 @@ func (c *conversion) rendezvous(roles []*role) []any {
 	}
 	if c.flag("spec", "elasticPolicy", "standalone") {
 		options = append(options, "--standalone")
-		c.warn("spec.elasticPolicy.standalone", "carried over: each replica trains by itself")
+		c.warn("spec.elasticPolicy.standalone", "carried over: each replica trains alone")
 	}
 	return options
 }

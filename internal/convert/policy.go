@@ -59,7 +59,7 @@ func (c *conversion) scheduling() {
 	for _, field := range [][2]string{
 		{"minAvailable", "left out: " + together},
 		{"minResources", "left out: the requests of the pods are counted; " + together},
-		{"priorityClass", "left out: spec.scheduler.t9kScheduler.priority, from 0 to 100, orders the jobs of a queue; priorityClassName in the template goes on to count"},
+		{"priorityClass", "left out: spec.scheduler.t9kScheduler.priority, from 0 to 100, orders the jobs of a queue; priorityClassName in the template still counts"},
 		{"scheduleTimeoutSeconds", "left out: a job waits until there is room; spec.runPolicy.activeDeadlineSeconds bounds the time from its start"},
 	} {
 		if _, ok := c.take("spec", "runPolicy", "schedulingPolicy", field[0]); ok {

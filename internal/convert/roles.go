@@ -100,7 +100,7 @@ func (r *role) template(c *conversion, f *framework, given any) {
 	path := r.path + ".template"
 	template, ok := given.(map[string]any)
 	if !ok {
-		c.fail(path, "there is none: describe the pods of the role")
+		c.fail(path, "missing: describe the pods of the role")
 		return
 	}
 	withoutNulls(template)
@@ -123,7 +123,7 @@ func (r *role) template(c *conversion, f *framework, given any) {
 		}
 	}
 	if r.main == nil {
-		c.fail(path+".spec.containers", "there is none: describe the container that trains")
+		c.fail(path+".spec.containers", "missing: describe the container that trains")
 		return
 	}
 	if r.main["name"] != f.container {

@@ -472,11 +472,14 @@ func TestOverdueStartShowsItsWarning(t *testing.T) {
 }
 
 func TestRanksRoundTrip(t *testing.T) {
-	for _, want := range [][]int{{0}, {0, 1, 2}, {0, 2, 3, 9}, {5, 7}} {
+	for text, want := range map[string][]int{"0": {0}, "0-2": {0, 1, 2}, "0,2-3,9": {0, 2, 3, 9}, "0-2,5,7-8": {0, 1, 2, 5, 7, 8}, "": nil} {
+		if got := FormatRanks(want); got != text {
+			t.Errorf("%v: got %q, want %q", want, got, text)
+		}
 		var got []int
-		eachRank(formatRanks(want), len(want), func(r int) { got = append(got, r) })
+		EachRank(text, len(want), func(r int) { got = append(got, r) })
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: %s", formatRanks(want), diff)
+			t.Errorf("%s: %s", text, diff)
 		}
 	}
 }

@@ -52,6 +52,9 @@ type Job struct {
 	Collective bool
 	// Elastic allows the number of replicas to change while the job runs; nil means that the number is fixed.
 	Elastic *Elastic
+	// Rendezvous is the place at which the replicas find each other; nil if they need none. The engine does not use it:
+	// it tells people where to look.
+	Rendezvous *Rendezvous
 	// Service describes the headless Service with the job's name; nil means that the job has none.
 	Service *Service
 	// Gang makes the t9k-scheduler schedule the pods as one group; nil leaves them to the default scheduler.
@@ -61,6 +64,12 @@ type Job struct {
 	RequestedBy string
 	// ClusterDomain is the DNS domain of the cluster, for example "cluster.local".
 	ClusterDomain string
+}
+
+// Rendezvous is a place at which processes find each other.
+type Rendezvous struct {
+	// Endpoint is HOST:PORT. Backend is the name of the protocol, for example "c10d".
+	Endpoint, Backend string
 }
 
 // Role is a set of replicas that share a template.

@@ -3,8 +3,6 @@ package engine
 import (
 	"cmp"
 	"slices"
-	"strconv"
-	"strings"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
@@ -30,7 +28,7 @@ func (p *pass) loadRecords() {
 			if o.Pods {
 				past.uid = omittedUID
 			}
-			left = eachRank(o.Ranks, left, func(rank int) {
+			left = EachRank(o.Ranks, left, func(rank int) {
 				if rank < len(role) {
 					role[rank].past = past
 				}
@@ -62,50 +60,6 @@ func (x *Role) recordedExit(s *batch.ReplicaStatus) *int32 {
 		}
 	}
 	return code
-}
-
-// eachRank calls f for the ranks of a list such as "0-41,57", but at most limit times. It skips malformed parts. It
-// returns how many calls are left.
-func eachRank(ranks string, limit int, f func(int)) (left int) {
-	for part := range strings.SplitSeq(ranks, ",") {
-		from, to, isRange := strings.Cut(part, "-")
-		first, err := strconv.Atoi(from)
-		last := first
-		if isRange && err == nil {
-			last, err = strconv.Atoi(to)
-		}
-		if err != nil || first < 0 {
-			continue
-		}
-		for rank := first; rank <= last; rank++ {
-			if limit == 0 {
-				return 0
-			}
-			limit--
-			f(rank)
-		}
-	}
-	return limit
-}
-
-// formatRanks formats ascending ranks as a list such as "0-41,57".
-func formatRanks(ranks []int) string {
-	var b strings.Builder
-	for i := 0; i < len(ranks); {
-		k := i
-		for k+1 < len(ranks) && ranks[k+1] == ranks[k]+1 {
-			k++
-		}
-		if b.Len() > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(strconv.Itoa(ranks[i]))
-		if k > i {
-			b.WriteString("-" + strconv.Itoa(ranks[k]))
-		}
-		i = k + 1
-	}
-	return b.String()
 }
 
 // tasks returns the status of the replicas by role. If there are more than MaxListed replicas, it lists the most urgent
@@ -213,7 +167,7 @@ func omit(role []replica, listed map[*replica]bool) []batch.OmittedReplicas {
 	}
 	out := make([]batch.OmittedReplicas, 0, len(order))
 	for _, k := range order {
-		o := batch.OmittedReplicas{Ranks: formatRanks(ranks[k]), Phase: k.phase, RestartCount: k.restarts,
+		o := batch.OmittedReplicas{Ranks: FormatRanks(ranks[k]), Phase: k.phase, RestartCount: k.restarts,
 			Attempt: k.attempt, Backoff: k.backoff, Incident: k.incident, Pods: k.pods}
 		if k.hasExit {
 			o.ExitCode = &k.exit

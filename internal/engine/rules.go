@@ -194,7 +194,7 @@ func (p *pass) judgeCollective() verdict {
 		return verdict{}
 	}
 	r := &p.replicas[i]
-	return verdict{batch.JobFailed, batch.ReasonReplicaFailed, fmt.Sprintf("Replica %s has failed%s for good, the others cannot go on without it, "+
+	return verdict{batch.JobFailed, batch.ReasonReplicaFailed, fmt.Sprintf("Replica %s has failed%s for good, the others cannot continue without it, "+
 		"and the master has not ended within %s.", r.name, exitText(r.exit), masterGrace)}
 }
 

@@ -22,8 +22,8 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// defaultMaxInFlightPerJob is the default limit of concurrent creations and deletions of pods of one job.
-const defaultMaxInFlightPerJob = 32
+// maxInFlightPerJob limits the concurrent creations and deletions of pods of one job.
+const maxInFlightPerJob = 32
 
 var (
 	// errStale means that the job or an object of it is no longer as the caches showed it.
@@ -57,6 +57,9 @@ func (a *actuator) actuate(ctx context.Context, obj kinds.Object, job *engine.Jo
 		if err := a.writeStatus(ctx, exp, obj, plan.Status); err != nil {
 			return err
 		}
+	}
+	if plan.Confirm || plan.Status != nil {
+		exp.succeeded.prune()
 	}
 	a.record(ctx, obj, plan.Events) // before the calls below can fail: once the status is written, no pass decides these events again
 	if err := a.deletePods(ctx, job, plan.Delete, exp); err != nil {

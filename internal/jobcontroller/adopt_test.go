@@ -15,7 +15,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// patcher takes patches and answers each with err.
+// patcher answers each patch with err and keeps the last one.
 type patcher struct {
 	client.Client
 	err  error
@@ -28,28 +28,28 @@ func (p *patcher) Patch(_ context.Context, o client.Object, patch client.Patch, 
 	return errors.Join(err, p.err)
 }
 
-// TestAdopt: labels are put back where the name of the job is lost, under the UID of the pod; what stands in the way is told on the job.
-func TestAdopt(t *testing.T) {
+// The patch has the UID of the pod as a precondition. An obstacle becomes a refusal in the status of the job.
+func TestAdoptPutsBackLostLabels(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	own := map[string]string{batch.LabelJobName: "job", batch.LabelJobKind: "GenericJob", batch.LabelReplicaRank: "1", batch.LabelReplicaAttempt: "3", "mine": "yes"}
 	const patch = `{"metadata":{"labels":{"batch.tensorstack.dev/job-kind":"GenericJob","batch.tensorstack.dev/job-name":"job",` +
 		`"batch.tensorstack.dev/replica-rank":"1"},"uid":"u"}}`
 	for name, test := range map[string]struct {
-		live  map[string]string
-		err   error
-		sent  string
-		stale bool
-		told  string
+		live    map[string]string
+		err     error
+		sent    string
+		stale   bool
+		refusal string
 	}{
-		"a cache was behind":      {live: own},
-		"the label is lost":       {live: map[string]string{"mine": "yes"}, sent: patch},
-		"no label is left":        {sent: patch},
-		"the label is another":    {live: map[string]string{batch.LabelJobName: "other"}, sent: patch},
-		"the pod has gone":        {err: apierrors.NewNotFound(pods, "p"), sent: patch, stale: true},
-		"there is a new pod":      {err: apierrors.NewConflict(pods, "p", errors.New("uid")), sent: patch, stale: true},
-		"somebody forbids it":     {err: apierrors.NewForbidden(pods, "p", errors.New("a policy says no")), sent: patch, told: "a policy says no; put it back or delete the pod"},
-		"the API server is away":  {err: errors.New("connection refused"), sent: patch},
-		"the API server is laden": {err: apierrors.NewTooManyRequests("later", 1), sent: patch},
+		"the cache is late":              {live: own},
+		"the label is lost":              {live: map[string]string{"mine": "yes"}, sent: patch},
+		"no label is left":               {sent: patch},
+		"the label names another job":    {live: map[string]string{batch.LabelJobName: "other"}, sent: patch},
+		"the pod has gone":               {err: apierrors.NewNotFound(pods, "p"), sent: patch, stale: true},
+		"there is a new pod":             {err: apierrors.NewConflict(pods, "p", errors.New("uid")), sent: patch, stale: true},
+		"a policy forbids it":            {err: apierrors.NewForbidden(pods, "p", errors.New("a policy says no")), sent: patch, refusal: "a policy says no; put it back or delete the pod"},
+		"the API server does not answer": {err: errors.New("connection refused"), sent: patch},
+		"the API server is overloaded":   {err: apierrors.NewTooManyRequests("later", 1), sent: patch},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, m := &patcher{err: test.err}, &expectations{}
@@ -62,8 +62,8 @@ func TestAdopt(t *testing.T) {
 			if c.sent != test.sent {
 				t.Errorf("the patch is %s", c.sent)
 			}
-			if told := len(m.refusals) > 0; told != (test.told != "") || told && !strings.Contains(m.refusals[0].Message, test.told) {
-				t.Errorf("the job is told %+v", m.refusals)
+			if refused := len(m.refusals) > 0; refused != (test.refusal != "") || refused && !strings.Contains(m.refusals[0].Message, test.refusal) {
+				t.Errorf("the refusals are %+v", m.refusals)
 			}
 		})
 	}

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// TestConcurrencyFollowsLatency: the longer requests take the fewer are sent at once, and all are sent. Afterwards, when they take less again, there
-// are more at once again.
+// The longer requests take, the fewer are sent concurrently. All are sent, and once requests are fast again, the limit
+// rises again.
 func TestConcurrencyFollowsLatency(t *testing.T) {
 	p := newConcurrencyLimiter()
-	// play sends n requests from as many callers and returns how many were under way at most among the last hundred.
-	play := func(n int, takes time.Duration) (most int) {
+	// send sends n concurrent requests and returns the largest number in flight among the last hundred.
+	send := func(n int, takes time.Duration) (most int) {
 		var (
 			mu          sync.Mutex
 			wg          sync.WaitGroup
@@ -49,14 +49,14 @@ func TestConcurrencyFollowsLatency(t *testing.T) {
 		{time.Millisecond, maxInFlight}, {4 * baseLatency, maxInFlight / 4}, {time.Minute, minInFlight}, {baseLatency, maxInFlight},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			if most := play(1000, c.takes); most < c.most-1 || most > c.most+1 {
-				t.Errorf("requests that take %s: %d at once, want about %d", c.takes, most, c.most)
+			if most := send(1000, c.takes); most < c.most-1 || most > c.most+1 {
+				t.Errorf("requests that take %s: %d in flight, want about %d", c.takes, most, c.most)
 			}
 		})
 	}
 }
 
-// TestLargePodsAreSentFewAtOnce: the pods in flight fit into maxBytesInFlight, and a pod that does not is sent alone.
+// The pods in flight fit into maxBytesInFlight. A larger pod is sent alone.
 func TestLargePodsAreSentFewAtOnce(t *testing.T) {
 	for _, c := range []struct{ size, most int }{
 		{1, maxInFlight}, {maxBytesInFlight / 8, 8}, {maxBytesInFlight/2 + 1, 1}, {2 * maxBytesInFlight, 1},
@@ -77,7 +77,7 @@ func TestLargePodsAreSentFewAtOnce(t *testing.T) {
 			}
 			wg.Wait()
 			if int(most.Load()) != c.most {
-				t.Errorf("%d pods of %d bytes at once, want %d", most.Load(), c.size, c.most)
+				t.Errorf("%d pods of %d bytes in flight, want %d", most.Load(), c.size, c.most)
 			}
 		})
 	}

@@ -46,8 +46,6 @@ type Options struct {
 	Limits kinds.Limits
 	// ClusterDomain is the DNS domain of the cluster. The default is "cluster.local".
 	ClusterDomain string
-	// MaxInFlightPerJob limits the concurrent creations and deletions of pods of one job. The default is 32.
-	MaxInFlightPerJob int
 }
 
 // Controllers are the controllers of all kinds of job. They share the limits of requests.

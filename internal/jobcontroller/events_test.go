@@ -22,10 +22,10 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// TestRecorderWritesEachEventOnce: an event that gets no answer is sent again, with its annotation; one that is refused is not.
+// An event that gets no answer is sent again, with its annotation. An event that the API server refuses is not.
 func TestRecorderWritesEachEventOnce(t *testing.T) {
 	var requests atomic.Int32
-	got := make(chan eventsv1.Event, 10)
+	got, refused := make(chan eventsv1.Event, 10), make(chan struct{}, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var e eventsv1.Event
 		if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
@@ -36,6 +36,7 @@ func TestRecorderWritesEachEventOnce(t *testing.T) {
 			panic(http.ErrAbortHandler) // the connection breaks off
 		case e.Reason == string(batch.EventJobPaused):
 			w.WriteHeader(http.StatusForbidden)
+			refused <- struct{}{}
 		default:
 			got <- e
 			w.Header().Set("Content-Type", "application/json")
@@ -64,6 +65,7 @@ func TestRecorderWritesEachEventOnce(t *testing.T) {
 	r.Record(job, engine.Event{Type: "Normal", Reason: batch.EventJobPaused, Message: "refused"})
 	r.Record(job, engine.Event{Type: "Warning", Reason: batch.EventNodeLost, Message: "Deleting by force."})
 	second := <-got
+	<-refused // two events are written concurrently
 	stop()
 	if err := <-ended; err != nil {
 		t.Errorf("the recorder ended: %v", err)
@@ -83,8 +85,7 @@ func TestRecorderWritesEachEventOnce(t *testing.T) {
 	}
 }
 
-// TestRecorderBoundsItsMemory verifies that events are dropped while too many wait.
-func TestRecorderBoundsItsMemory(t *testing.T) {
+func TestRecorderDropsEventsWhileTooManyWait(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := batch.AddToScheme(scheme); err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package jobcontroller
 
 import (
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,7 +18,7 @@ import (
 )
 
 // expectations are what this process has written for a job and expects the caches to show soon. Losing them costs a
-// few calls and never leads to a wrong result.
+// few calls and the results of pods that others delete (docs/designs/0010-late-caches.md), and nothing else.
 type expectations struct {
 	uid types.UID
 	// replicas is the size of the job. The event handlers read it too.
@@ -36,6 +35,8 @@ type expectations struct {
 	contestedSince time.Time
 	// live is the last view of the pods that was read from the API server; nil once the cache is as new.
 	live *liveView
+	// vanishedSince is when a live view first lacked a pod that the cache shows alive; zero if the last one had all.
+	vanishedSince time.Time
 	// tried is true once this process has tried to write the status, whether or not the write succeeded.
 	tried bool
 	// delayedAt is when the current delay of a plan began; zero if no plan is delayed.
@@ -165,6 +166,9 @@ func (exp *expectations) forgetAfter(now time.Time) time.Duration {
 type successes struct {
 	mu   sync.Mutex
 	pods map[types.UID]*corev1.Pod
+	// unneeded lists the pods that the last pass did not need. The next pass may need them if the status that this pass
+	// saw was not current.
+	unneeded []types.UID
 }
 
 func (s *successes) add(pod *corev1.Pod) {
@@ -176,8 +180,8 @@ func (s *successes) add(pod *corev1.Pod) {
 	s.pods[pod.UID] = pod
 }
 
-// open returns the pods that a pass may still need: pods that still exist, and pods of replicas whose end the status
-// does not record. It forgets the others.
+// open returns the pods that a pass may need: pods that still exist, and pods of replicas whose end the status does not
+// record.
 func (s *successes) open(status *batch.JobStatus, seen []*corev1.Pod) map[types.UID]*corev1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +189,7 @@ func (s *successes) open(status *batch.JobStatus, seen []*corev1.Pod) map[types.
 		return nil
 	}
 	open := map[types.UID]*corev1.Pod{}
-	keep := func(uid types.UID) {
+	need := func(uid types.UID) {
 		if pod := s.pods[uid]; pod != nil {
 			open[uid] = pod
 		}
@@ -194,15 +198,30 @@ func (s *successes) open(status *batch.JobStatus, seen []*corev1.Pod) map[types.
 		for k := range status.Tasks[i].Replicas {
 			r := &status.Tasks[i].Replicas[k]
 			if r.Phase != batch.ReplicaSucceeded && r.Phase != batch.ReplicaFailed {
-				keep(types.UID(r.UID))
+				need(types.UID(r.UID))
 			}
 		}
 	}
 	for _, pod := range seen {
-		keep(pod.UID)
+		need(pod.UID)
 	}
-	s.pods = maps.Clone(open)
+	s.unneeded = nil
+	for uid := range s.pods {
+		if open[uid] == nil {
+			s.unneeded = append(s.unneeded, uid)
+		}
+	}
 	return open
+}
+
+// prune forgets the pods that the last pass did not need. The status that this pass saw must have been current.
+func (s *successes) prune() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, uid := range s.unneeded {
+		delete(s.pods, uid)
+	}
+	s.unneeded = nil
 }
 
 // expectationStore holds the expectations of every job.
@@ -241,9 +260,17 @@ func (s *expectationStore) forget(key types.NamespacedName) {
 	delete(s.jobs, key)
 }
 
-// noteSuccess records that a pod of a job succeeded before it was deleted.
+// noteSuccess records that a pod of a job succeeded before it was deleted. The job may be new to this process. A pass
+// must follow, which forgets the job if it has gone.
 func (s *expectationStore) noteSuccess(key types.NamespacedName, job types.UID, pod *corev1.Pod) {
-	if exp := s.get(key); exp != nil && exp.uid == job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	exp := s.jobs[key]
+	if exp == nil {
+		exp = newExpectations(job, s.clock.Now())
+		s.jobs[key] = exp
+	}
+	if exp.uid == job {
 		exp.succeeded.add(pod)
 	}
 }

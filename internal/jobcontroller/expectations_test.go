@@ -1,8 +1,10 @@
 package jobcontroller
 
 import (
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,8 +14,8 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// A success that was watched is kept as long as a pass may need it: until the status has it, or no longer names the pod.
-func TestWatchedSuccessesAreForgotten(t *testing.T) {
+// Only a pass that knows the newest status can tell that a success is needed no more.
+func TestSuccessesAreKeptUntilACurrentStatusDoesNotNeedThem(t *testing.T) {
 	pod := func(uid string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)}}
 	}
@@ -29,18 +31,21 @@ func TestWatchedSuccessesAreForgotten(t *testing.T) {
 		t.Errorf("%d are open of none", len(open))
 	}
 	for _, step := range []struct {
-		what   string
-		add    string
-		status *batch.JobStatus
-		seen   []*corev1.Pod
-		want   []types.UID
+		what    string
+		add     string
+		status  *batch.JobStatus
+		seen    []*corev1.Pod
+		current bool
+		want    []types.UID
 	}{
-		{"the status says that it runs", "a", status(batch.ReplicaRunning, "a"), nil, []types.UID{"a"}},
-		{"a second time", "", status(batch.ReplicaRunning, "a"), nil, []types.UID{"a"}},
-		{"another is still there, and no status names it", "b", status(batch.ReplicaRunning, "a"), []*corev1.Pod{pod("b")}, []types.UID{"a", "b"}},
-		{"the status has one", "", status(batch.ReplicaSucceeded, "a"), []*corev1.Pod{pod("b")}, []types.UID{"b"}},
-		{"one that was forgotten is not needed any more", "", status(batch.ReplicaRunning, "a", "b"), nil, []types.UID{"b"}},
-		{"the status names another pod", "", status(batch.ReplicaRunning, "c"), nil, nil},
+		{"the status says that it runs", "a", status(batch.ReplicaRunning, "a"), nil, true, []types.UID{"a"}},
+		{"a second time", "", status(batch.ReplicaRunning, "a"), nil, true, []types.UID{"a"}},
+		{"another is still there, and no status names it", "b", status(batch.ReplicaRunning, "a"), []*corev1.Pod{pod("b")}, true, []types.UID{"a", "b"}},
+		{"a late status names no pod", "", status(batch.ReplicaRunning), nil, false, nil},
+		{"the status names both again", "", status(batch.ReplicaRunning, "a", "b"), nil, true, []types.UID{"a", "b"}},
+		{"the status has one", "", status(batch.ReplicaSucceeded, "a"), []*corev1.Pod{pod("b")}, true, []types.UID{"b"}},
+		{"one that was forgotten is not needed any more", "", status(batch.ReplicaRunning, "a", "b"), nil, true, []types.UID{"b"}},
+		{"the status names another pod", "", status(batch.ReplicaRunning, "c"), nil, true, nil},
 	} {
 		if step.add != "" {
 			s.add(pod(step.add))
@@ -52,21 +57,74 @@ func TestWatchedSuccessesAreForgotten(t *testing.T) {
 		if slices.Sort(got); !slices.Equal(got, step.want) {
 			t.Errorf("%s: %v are open, want %v", step.what, got, step.want)
 		}
+		if step.current {
+			s.prune()
+		}
+	}
+	if n := len(s.pods); n != 0 {
+		t.Errorf("%d are kept", n)
 	}
 }
 
-// The event handlers note successes of jobs that are known, and of no other job of the same name.
+func TestLastWrittenStatusCountsWhileTheCacheIsLate(t *testing.T) {
+	job := func(version string) *batch.GenericJob {
+		return &batch.GenericJob{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}
+	}
+	exp := &expectations{seenVersion: "1", written: job("2")}
+	for _, step := range []struct{ cached, want string }{{"1", "2"}, {"1", "2"}, {"3", "3"}, {"1", "1"}} {
+		if got := exp.newest(job(step.cached)).GetResourceVersion(); got != step.want {
+			t.Errorf("version %s is the newest when the cache has %s, want %s", got, step.cached, step.want)
+		}
+	}
+}
+
+func TestSuccessIsNotedBeforeTheFirstPass(t *testing.T) {
+	store, key := newExpectationStore(clock.RealClock{}), types.NamespacedName{Namespace: "ns", Name: "job"}
+	store.noteSuccess(key, "job", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a"}})
+	if n := len(store.of(key, "job").succeeded.pods); n != 1 {
+		t.Errorf("%d are noted, want 1", n)
+	}
+}
+
 func TestSuccessOfAnotherJobIsNotNoted(t *testing.T) {
-	all, key := newExpectationStore(clock.RealClock{}), types.NamespacedName{Namespace: "ns", Name: "job"}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a"}}
-	all.noteSuccess(key, "job", pod)
-	m := all.of(key, "job")
-	all.noteSuccess(key, "predecessor", pod)
-	if n := len(m.succeeded.pods); n != 0 {
+	store, key := newExpectationStore(clock.RealClock{}), types.NamespacedName{Namespace: "ns", Name: "job"}
+	exp := store.of(key, "job")
+	store.noteSuccess(key, "predecessor", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a"}})
+	if n := len(exp.succeeded.pods); n != 0 || store.of(key, "job") != exp {
 		t.Errorf("%d are noted", n)
 	}
-	all.noteSuccess(key, "job", pod)
-	if n := len(m.succeeded.pods); n != 1 {
-		t.Errorf("%d are noted, want 1", n)
+}
+
+func TestPodsCountAsWrittenUntilTheCacheShowsThem(t *testing.T) {
+	now := time.Now()
+	pod := func(name, uid string) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid)}}
+	}
+	created := pod("new", "b")
+	for name, test := range map[string]struct {
+		cached []corev1.Pod
+		after  time.Duration
+		want   []string
+	}{
+		"the cache is late":            {[]corev1.Pod{pod("old", "a")}, 0, []string{"new b false", "old a true"}},
+		"the cache shows the creation": {[]corev1.Pod{pod("new", "b"), pod("old", "a")}, 0, []string{"new b false", "old a true"}},
+		"the cache shows a later pod":  {[]corev1.Pod{pod("new", "c")}, 0, []string{"new c false"}},
+		"the lag is too long":          {[]corev1.Pod{pod("old", "a")}, cacheLag + time.Second, []string{"old a true"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			exp := newExpectations("job", now)
+			exp.created["new"] = madePod{&created, now.Add(cacheLag)}
+			exp.deleted["a"] = now
+			if left := exp.forgetAfter(now); left != cacheLag {
+				t.Errorf("the next creation is forgotten after %s, want %s", left, cacheLag)
+			}
+			var got []string
+			for _, p := range exp.merge(test.cached, now.Add(test.after)) {
+				got = append(got, fmt.Sprintf("%s %s %t", p.Name, p.UID, p.DeletionTimestamp != nil))
+			}
+			if slices.Sort(got); !slices.Equal(got, test.want) {
+				t.Errorf("the pods are %q, want %q", got, test.want)
+			}
+		})
 	}
 }

@@ -3,6 +3,7 @@ package jobcontroller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,12 +26,14 @@ type liveView struct {
 	// version is the resourceVersion of the view.
 	version string
 	pods    map[types.UID]*corev1.Pod
-	until   time.Time
+	// names holds the UIDs of the pods by name.
+	names map[string]types.UID
+	until time.Time
 }
 
 // readLive reads the pods of a job from the API server.
 func (o *observer) readLive(ctx context.Context, job *engine.Job) (*liveView, error) {
-	view := &liveView{pods: map[types.UID]*corev1.Pod{}, until: o.clock.Now().Add(cacheLag)}
+	view := &liveView{pods: map[types.UID]*corev1.Pod{}, names: map[string]types.UID{}, until: o.clock.Now().Add(cacheLag)}
 	for token := ""; ; {
 		var page corev1.PodList
 		err := o.live.List(ctx, &page, client.InNamespace(job.Namespace), client.MatchingLabels{batch.LabelJobName: job.Name},
@@ -39,8 +42,9 @@ func (o *observer) readLive(ctx context.Context, job *engine.Job) (*liveView, er
 			return nil, fmt.Errorf("reading the pods of %s/%s from the API server: %w", job.Namespace, job.Name, err)
 		}
 		for i := range page.Items {
-			if owner := metav1.GetControllerOfNoCopy(&page.Items[i]); owner != nil && owner.UID == job.UID {
-				view.pods[page.Items[i].UID] = trimPod(&page.Items[i])
+			pod := &page.Items[i]
+			if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.UID == job.UID {
+				view.pods[pod.UID], view.names[pod.Name] = trimPod(pod), pod.UID
 			}
 		}
 		view.version = page.ResourceVersion
@@ -50,25 +54,47 @@ func (o *observer) readLive(ctx context.Context, job *engine.Job) (*liveView, er
 	}
 }
 
-func (v *liveView) list() []*corev1.Pod {
+// list returns the pods of the view, and those that the cache still shows although they have gone.
+func (v *liveView) list(cached []*corev1.Pod) []*corev1.Pod {
 	pods := make([]*corev1.Pod, 0, len(v.pods))
 	for _, pod := range v.pods {
 		pods = append(pods, pod)
 	}
+	for _, pod := range cached {
+		if _, there := v.pods[pod.UID]; !there && !v.replaced(pod) {
+			pods = append(pods, pod)
+		}
+	}
 	return pods
 }
 
-// correct returns the newest known state of a cached pod; nil if the pod has gone.
+// vanished reports whether a pod has gone that the cache shows alive. Only the watch tells whether it succeeded before
+// somebody deleted it.
+func (v *liveView) vanished(cached []*corev1.Pod) bool {
+	return slices.ContainsFunc(cached, func(pod *corev1.Pod) bool {
+		_, there := v.pods[pod.UID]
+		return !there && pod.DeletionTimestamp == nil && !v.replaced(pod)
+	})
+}
+
+// correct returns the newest known state of a cached pod; nil if a new pod has its name. A pod that has gone stays as
+// the cache shows it until the cache shows its end: only the watch tells whether it succeeded before it was deleted.
 func (v *liveView) correct(cached *corev1.Pod) *corev1.Pod {
 	live, there := v.pods[cached.UID]
 	switch {
 	case there && older(cached.ResourceVersion, live.ResourceVersion):
 		return live
-	case !there && older(cached.ResourceVersion, v.version):
+	case !there && v.replaced(cached) && older(cached.ResourceVersion, v.version):
 		return nil
 	default:
 		return cached
 	}
+}
+
+// replaced reports whether another pod in the view has the name of a pod.
+func (v *liveView) replaced(pod *corev1.Pod) bool {
+	uid, taken := v.names[pod.Name]
+	return taken && uid != pod.UID
 }
 
 // older reports whether resourceVersion a is before b. It is false if they cannot be compared.

@@ -38,12 +38,15 @@ type API struct {
 type limits struct {
 	// inFlight limits the concurrent creations and deletions of pods.
 	inFlight *concurrencyLimiter
+	// perJob is the largest number of concurrent creations and deletions of pods of one job.
+	perJob int
 	// eventReads limits the reads of events, and progress the status writes that may wait.
 	eventReads, progress limiter
 }
 
 func newLimits() limits {
-	return limits{inFlight: newConcurrencyLimiter(), eventReads: newLimiter(eventReadsPerSecond), progress: newLimiter(progressWritesPerSecond)}
+	return limits{inFlight: newConcurrencyLimiter(), perJob: maxInFlightPerJob,
+		eventReads: newLimiter(eventReadsPerSecond), progress: newLimiter(progressWritesPerSecond)}
 }
 
 // Reconciler handles the jobs of one kind: it observes a job, calls the engine and executes the plan.
@@ -61,21 +64,21 @@ type Reconciler struct {
 	actuator actuator
 }
 
-// NewReconciler returns the reconciler of a kind for callers without a manager. It has its own limits.
+// NewReconciler returns the reconciler of a kind for callers without a manager. It has its own limits and sends one
+// request at a time, so that what it does is a function of the answers that it gets.
 func NewReconciler(kind kinds.Kind, opts Options, api API) *Reconciler {
-	return newReconciler(kind, opts, api, newLimits())
+	limits := newLimits()
+	limits.perJob = 1
+	return newReconciler(kind, opts, api, limits)
 }
 
 func newReconciler(kind kinds.Kind, opts Options, api API, limits limits) *Reconciler {
-	if opts.MaxInFlightPerJob == 0 {
-		opts.MaxInFlightPerJob = defaultMaxInFlightPerJob
-	}
 	r := &Reconciler{kind: kind, opts: opts, cached: api.Client, live: api.Live, clock: api.Clock,
 		store: newExpectationStore(api.Clock), progress: limits.progress}
 	r.observer = observer{kind: kind, engine: opts.Engine, cached: api.Client, live: api.Live, fence: &r.fence,
 		eventReads: limits.eventReads, clock: api.Clock}
 	r.actuator = actuator{kind: kind, client: api.Client, live: api.Live, statuses: api.Statuses, recorder: api.Recorder,
-		inFlight: limits.inFlight, maxPerJob: opts.MaxInFlightPerJob, clock: api.Clock}
+		inFlight: limits.inFlight, maxPerJob: limits.perJob, clock: api.Clock}
 	return r
 }
 
@@ -101,6 +104,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	plan, err := r.decide(ctx, job, seen, exp)
+	if errors.Is(err, errVanished) {
+		return reconcile.Result{RequeueAfter: vanishedWait}, nil // the event of the pod comes sooner
+	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -137,6 +143,12 @@ func nameDelay(seen *engine.Seen) time.Duration {
 // nameTakenDelay is the time between two passes of a job that needs a taken name.
 const nameTakenDelay = 2 * time.Second
 
+// vanishedWait is how long a decision waits for the watch to show the end of a pod that has gone.
+const vanishedWait = time.Second
+
+// errVanished means that a pod has gone and that the cache does not show its end yet.
+var errVanished = errors.New("the cache does not show the end of a pod that has gone")
+
 // decide calls the engine. If the engine asks for it, decide reads the pods from the API server and calls the engine
 // again.
 func (r *Reconciler) decide(ctx context.Context, job *engine.Job, seen engine.Seen, exp *expectations) (engine.Plan, error) {
@@ -147,7 +159,15 @@ func (r *Reconciler) decide(ctx context.Context, job *engine.Job, seen engine.Se
 			return plan, err
 		}
 		exp.live = view
-		seen.Pods, seen.Live, seen.Now = view.list(), true, r.clock.Now()
+		if !view.vanished(seen.Pods) {
+			exp.vanishedSince = time.Time{}
+		} else if now := r.clock.Now(); exp.vanishedSince.IsZero() {
+			exp.vanishedSince = now
+			return plan, errVanished
+		} else if now.Before(exp.vanishedSince.Add(vanishedWait)) {
+			return plan, errVanished
+		}
+		seen.Pods, seen.Live, seen.Now = view.list(seen.Pods), true, r.clock.Now()
 		plan = engine.Next(job, seen, r.opts.Engine)
 	}
 	if !plan.Contested {

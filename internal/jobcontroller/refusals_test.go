@@ -10,7 +10,7 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-func TestRefusalsAreForgotten(t *testing.T) {
+func TestRefusalsAreForgottenOnceNothingAsksForTheObject(t *testing.T) {
 	pods := []engine.NewPod{{}}
 	immediate, paused := &batch.JobStatus{RunMode: batch.RunImmediate}, &batch.JobStatus{RunMode: batch.RunPause}
 	for name, c := range map[string]struct {
@@ -18,11 +18,11 @@ func TestRefusalsAreForgotten(t *testing.T) {
 		plan engine.Plan
 		kept bool
 	}{
-		"still asked for":           {immediate, engine.Plan{Pods: pods}, true},
-		"asked for, first status":   {&batch.JobStatus{}, engine.Plan{Pods: pods, Status: immediate}, true},
-		"nothing asked for":         {immediate, engine.Plan{}, false},
-		"paused":                    {immediate, engine.Plan{Status: paused}, false},
-		"asked for in another mode": {paused, engine.Plan{Pods: pods, Status: immediate}, false},
+		"the plan creates it":               {immediate, engine.Plan{Pods: pods}, true},
+		"the plan creates it, first status": {&batch.JobStatus{}, engine.Plan{Pods: pods, Status: immediate}, true},
+		"the plan creates nothing":          {immediate, engine.Plan{}, false},
+		"the job is paused":                 {immediate, engine.Plan{Status: paused}, false},
+		"the run mode changes":              {paused, engine.Plan{Pods: pods, Status: immediate}, false},
 	} {
 		m := &expectations{refusals: []engine.Refusal{{}}}
 		if m.dropRefusals(c.old, &c.plan); (len(m.refusals) > 0) != c.kept {
@@ -31,7 +31,7 @@ func TestRefusalsAreForgotten(t *testing.T) {
 	}
 }
 
-func TestWhoseNameIsTaken(t *testing.T) {
+func TestMessageNamesTheOwnerOfATakenName(t *testing.T) {
 	job := &engine.Job{Kind: "GenericJob", Name: "mnist", UID: "new"}
 	yes, now := true, metav1.Now()
 	by := func(kind, name string, deleted *metav1.Time) *metav1.PartialObjectMetadata {

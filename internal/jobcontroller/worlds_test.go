@@ -6,8 +6,8 @@ import (
 	"tensorstack.dev/batch/internal/sim"
 )
 
-// TestReconcilerInSimulatedWorlds plays a few of the worlds of package sim, so that the reconciler is tested where it is written too.
-func TestReconcilerInSimulatedWorlds(t *testing.T) {
+// These worlds make the tests of this package cover the reconciler. TestWorlds of package sim simulates more of them.
+func TestReconcilerKeepsItsInvariantsInSimulatedWorlds(t *testing.T) {
 	for seed := range uint64(300) {
 		if err := sim.Run(1_000_000+seed, 120, nil); err != nil {
 			t.Error(err)

@@ -94,7 +94,7 @@ func ByName(name string) (Kind, error) {
 			return k, nil
 		}
 	}
-	return Kind{}, fmt.Errorf("%q is no kind of job in %s", name, batch.GroupVersion)
+	return Kind{}, fmt.Errorf("%q is not a kind of job in %s", name, batch.GroupVersion)
 }
 
 func seconds(s *int32) *time.Duration {

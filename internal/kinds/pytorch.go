@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
 )
 
 // pyTorchTrainingJob is the kind that connects its replicas by the environment variables of torch.distributed, or
@@ -101,6 +102,7 @@ func (c *conversion) firstRole() int {
 // torchrun makes torchrun start the main containers. Their commands, also those after a pause, become torchrun's
 // arguments.
 func (c *conversion) torchrun(t *batch.TorchrunConfig, endpoint string) {
+	c.job.Rendezvous = &engine.Rendezvous{Endpoint: endpoint, Backend: rdzvBackend(t)}
 	nodes := strconv.Itoa(c.job.Replicas())
 	if e := c.job.Elastic; e != nil {
 		nodes = fmt.Sprintf("%d:%d", e.Min, e.Max)
@@ -109,7 +111,7 @@ func (c *conversion) torchrun(t *batch.TorchrunConfig, endpoint string) {
 	if t.ProcPerNode != "" {
 		command = append(command, "--nproc_per_node", t.ProcPerNode)
 	}
-	command = append(command, "--rdzv_backend", rdzvBackend(t), "--rdzv_endpoint", endpoint, "--rdzv_id", string(c.job.UID))
+	command = append(command, "--rdzv_backend", c.job.Rendezvous.Backend, "--rdzv_endpoint", endpoint, "--rdzv_id", string(c.job.UID))
 	if n := t.MaxRestarts; n != nil {
 		command = append(command, "--max_restarts", strconv.Itoa(int(*n)))
 	}

@@ -30,7 +30,7 @@ func warnPyTorch(o Object, job *engine.Job) warnings {
 		main := job.Roles[i].Main
 		c, at := &p.Spec.ReplicaSpecs[i].Template.Spec.Containers[main], specs.Index(i).Child("template", "spec", "containers").Index(main)
 		if len(c.Command) > 0 {
-			w.add(at.Child("command"), "ignored: torchrun is the command, and what it is to start belongs into args")
+			w.add(at.Child("command"), "ignored: torchrun is the command; put the script and its arguments into args")
 		}
 		if len(c.Args) == 0 {
 			w.add(at.Child("args"), "empty: torchrun has nothing to start; name the script here")
@@ -40,7 +40,7 @@ func warnPyTorch(o Object, job *engine.Job) warnings {
 	for i := range resume {
 		if len(resume[i].Command) > 0 {
 			w.add(field.NewPath("spec", "runMode", "pause", "resumeSpecs").Index(i).Child("command"),
-				"ignored: torchrun is the command, and what it is to start belongs into args")
+				"ignored: torchrun is the command; put the script and its arguments into args")
 		}
 	}
 	return w
@@ -50,8 +50,8 @@ func warnPyTorch(o Object, job *engine.Job) warnings {
 func (w *warnings) restartScope(job *engine.Job) {
 	alone := slices.ContainsFunc(job.Roles, func(r engine.Role) bool { return r.Restart.Restarts() && !r.Restart.All })
 	if job.Collective && job.Replicas() > 1 && alone {
-		w.add(field.NewPath("spec", "runPolicy", "restartScope"), "Replica: without torchrun no replica that restarts alone can come back "+
-			"into its process group; set it to Job, so that all restart together")
+		w.add(field.NewPath("spec", "runPolicy", "restartScope"), "Replica: without torchrun a replica that restarts alone cannot rejoin "+
+			"its process group; set it to Job, so that all restart together")
 	}
 }
 
@@ -62,7 +62,7 @@ func (w *warnings) elasticInVain(spec *batch.PyTorchTrainingJobSpec) {
 	switch {
 	case isElastic(spec):
 	case on:
-		w.add(path, "ignored: only torchrun lets replicas come and go; set torchrunConfig.enabled too, or leave elastic out")
+		w.add(path, "ignored: only torchrun allows the number of replicas to change; set torchrunConfig.enabled too, or leave elastic out")
 	case e.MinReplicas != nil || e.MaxReplicas != nil || orZero(e.ExpectedReplicas) != 0:
 		w.add(path, "ignored: elastic.enabled is not set, so the job keeps its replicas")
 	}

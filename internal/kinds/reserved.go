@@ -28,7 +28,7 @@ func (v *validator) reserved() {
 		}
 		if role.Template.Spec.SchedulerName == scheduling.SchedulerName && v.job.Gang == nil {
 			v.invalid(spec.Child("schedulerName"), scheduling.SchedulerName,
-				"a job comes to the t9k-scheduler by spec.scheduler.t9kScheduler: name the queue there")
+				"spec.scheduler.t9kScheduler chooses the t9k-scheduler: name the queue there")
 		}
 		if node := role.Template.Spec.NodeName; node != "" && v.job.Gang != nil {
 			v.invalid(spec.Child("nodeName"), node, "the t9k-scheduler chooses the nodes of the job's pods, within the queue's quota: "+

@@ -24,7 +24,7 @@ func templateRules(kind string) []SchemaRule {
 		Rule:              isNew + fmt.Sprintf("self.spec.replicaSpecs.all(r, size(%s) + size(%s) == 0)", labels, annotations),
 	}, {
 		FieldPath: ".spec.replicaSpecs", OptionalOldSelf: true,
-		Message: "a job comes to the t9k-scheduler by spec.scheduler.t9kScheduler: name the queue there, and leave schedulerName out of the templates",
+		Message: "spec.scheduler.t9kScheduler chooses the t9k-scheduler: name the queue there, and leave schedulerName out of the templates",
 		Rule:    isNew + asksForGang + " || self.spec.replicaSpecs.all(r, !has(r.template.spec.schedulerName) || r.template.spec.schedulerName != 't9k-scheduler')",
 	}, {
 		FieldPath: ".spec.replicaSpecs", OptionalOldSelf: true,

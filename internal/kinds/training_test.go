@@ -67,6 +67,14 @@ func TestDefaultsOfElasticJobs(t *testing.T) {
 	}
 }
 
+// warningsOf returns the warnings about a PyTorchTrainingJob as text.
+func warningsOf(o kinds.Object, job *engine.Job) (texts []string) {
+	for _, w := range kinds.All[1].Warnings(o, job) {
+		texts = append(texts, w.String())
+	}
+	return texts
+}
+
 func TestWarningsOfTorchrun(t *testing.T) {
 	p := decoded(t, "pytorch-torchrun").(*batch.PyTorchTrainingJob)
 	two, three := int32(2), int32(3)
@@ -77,16 +85,19 @@ func TestWarningsOfTorchrun(t *testing.T) {
 		t.Fatal(errs)
 	}
 	job := kinds.All[1].Convert(p)
+	if diff := cmp.Diff(&engine.Rendezvous{Endpoint: "train-node-0:23456", Backend: "etcd-v2"}, job.Rendezvous); diff != "" {
+		t.Error("rendezvous (-want +got)\n" + diff)
+	}
 	want := []string{
 		"spec.replicaSpecs[0].replicas: ignored: the job is elastic and shares its replicas out by scalingWeight",
-		"spec.replicaSpecs[0].template.spec.containers[0].command: ignored: torchrun is the command, and what it is to start belongs into args",
+		"spec.replicaSpecs[0].template.spec.containers[0].command: ignored: torchrun is the command; put the script and its arguments into args",
 		"spec.replicaSpecs[0].template.spec.containers[0].args: empty: torchrun has nothing to start; name the script here",
-		"spec.runMode.pause.resumeSpecs[0].command: ignored: torchrun is the command, and what it is to start belongs into args",
+		"spec.runMode.pause.resumeSpecs[0].command: ignored: torchrun is the command; put the script and its arguments into args",
 	}
-	if got := kinds.All[1].Warnings(p, job); !slices.Equal(got, want) {
+	if got := warningsOf(p, job); !slices.Equal(got, want) {
 		t.Errorf("the warnings are %q", got)
 	}
-	if o := decoded(t, "pytorch-everything"); len(kinds.All[1].Warnings(o, accepted(t, manifest(t, "good/pytorch-everything")))) > 0 {
+	if o := decoded(t, "pytorch-everything"); len(warningsOf(o, accepted(t, manifest(t, "good/pytorch-everything")))) > 0 {
 		t.Error("warnings without torchrun")
 	}
 }
@@ -162,7 +173,7 @@ func decoded(t *testing.T, name string) kinds.Object {
 // TestRestartScopeIsRecommended verifies that a job without torchrun whose replicas restart alone gets a warning,
 // because such a replica cannot rejoin.
 func TestRestartScopeIsRecommended(t *testing.T) {
-	const want = "spec.runPolicy.restartScope: Replica: without torchrun no replica that restarts alone can come back into its process group; " +
+	const want = "spec.runPolicy.restartScope: Replica: without torchrun a replica that restarts alone cannot rejoin its process group; " +
 		"set it to Job, so that all restart together"
 	for name, change := range map[string]struct {
 		to    func(*batch.PyTorchTrainingJob)
@@ -179,7 +190,7 @@ func TestRestartScopeIsRecommended(t *testing.T) {
 		if errs := kinds.All[1].Validate(p, kinds.Limits{}); len(errs) > 0 {
 			t.Fatal(errs)
 		}
-		if got := slices.Contains(kinds.All[1].Warnings(p, kinds.All[1].Convert(p)), want); got != change.warns {
+		if got := slices.Contains(warningsOf(p, kinds.All[1].Convert(p)), want); got != change.warns {
 			t.Errorf("%s: warned %t", name, got)
 		}
 	}

@@ -91,7 +91,7 @@ func (v vocabulary) suspects(text string, known []string, c *corev1.Container) (
 			continue
 		}
 		if near := nearest.OneOff(digits.ReplaceAllString(name, "0"), known); near != "" {
-			all = append(all, fmt.Sprintf("$(%s) is no variable and stays as it is: did you mean $(%s)?", name, near))
+			all = append(all, fmt.Sprintf("$(%s) is not a variable and stays as it is: did you mean $(%s)?", name, near))
 		}
 	}
 	return all

@@ -1,8 +1,6 @@
 package kinds
 
 import (
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -10,9 +8,17 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// Warnings returns a sentence for each field of an object that has no effect. job is the converted object. Such an
-// object is valid, but its author may expect more of it.
-func (k Kind) Warnings(o Object, job *engine.Job) []string {
+// Warning is about a field of a valid object that has no effect, or not the one that its author may expect.
+type Warning struct {
+	// Field is the path of the field, for example spec.runMode. Message says what is wrong and what to do.
+	Field, Message string
+}
+
+// String returns the warning as admission shows it.
+func (w Warning) String() string { return w.Field + ": " + w.Message }
+
+// Warnings returns the warnings about an object. job is the converted object.
+func (k Kind) Warnings(o Object, job *engine.Job) []Warning {
 	var w warnings
 	if k.warn != nil {
 		w = k.warn(o, job)
@@ -28,10 +34,10 @@ func (k Kind) Warnings(o Object, job *engine.Job) []string {
 	return w
 }
 
-type warnings []string
+type warnings []Warning
 
-func (w *warnings) add(path *field.Path, text string) {
-	*w = append(*w, fmt.Sprintf("%s: %s", path, text))
+func (w *warnings) add(path *field.Path, message string) {
+	*w = append(*w, Warning{path.String(), message})
 }
 
 // template warns about template fields that engine.Next overrides.

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -86,13 +85,8 @@ func (a *apiClient) applyOrReplace(ctx context.Context, object *unstructured.Uns
 // apply applies an object by server-side apply and takes over fields that others own. The object's resource must be
 // the regular plural of its kind.
 func (a *apiClient) apply(ctx context.Context, object *unstructured.Unstructured) error {
-	data, err := object.MarshalJSON()
-	if err != nil {
-		return err
-	}
 	resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
-	force := true
-	_, err = a.dynamic.Resource(resource).Namespace(object.GetNamespace()).Patch(ctx, object.GetName(), types.ApplyPatchType, data,
-		metav1.PatchOptions{FieldManager: fieldManager, Force: &force})
+	_, err := a.dynamic.Resource(resource).Namespace(object.GetNamespace()).Apply(ctx, object.GetName(), object,
+		metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 	return err
 }

@@ -105,6 +105,14 @@ func (d Dir) lockFile() string   { return d.join("lock") }
 func (d Dir) socket() string     { return d.join("machine.sock") }
 func (d Dir) etcdSocket() string { return d.join("etcd.sock") }
 
+// exitErrorFile holds the error with which the machine process ended.
+func (d Dir) exitErrorFile() string { return d.join("machine.error") }
+
+// RecordExit records the error with which the machine process ends, for the command that started it.
+func (d Dir) RecordExit(err error) error {
+	return os.WriteFile(d.exitErrorFile(), []byte(err.Error()), 0o600)
+}
+
 func (d Dir) join(parts ...string) string {
 	return filepath.Join(append([]string{string(d)}, parts...)...)
 }

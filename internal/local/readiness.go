@@ -81,7 +81,7 @@ func diskFull(d Dir) func() error {
 			return fmt.Errorf("looking for space in %s: %w", d, err)
 		}
 		if st.Bavail*uint64(st.Bsize) < minFreeBytes {
-			return fmt.Errorf("no space left on the disk of %s: free some, and etcd goes on by itself", d)
+			return fmt.Errorf("no space left on the disk of %s: free some; etcd then continues", d)
 		}
 		return nil
 	}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"k8s.io/klog/v2"
 )
 
 const (
@@ -193,8 +195,10 @@ func (s *Supervisor) withComponent(name string, do func(*supervisedComponent)) e
 	return fmt.Errorf("there is no component %q here", name)
 }
 
-// supervise runs a component after its dependencies and restarts it until ctx ends.
+// supervise runs a component after its dependencies and restarts it until ctx ends. It logs every start and end.
 func (s *Supervisor) supervise(ctx context.Context, c *supervisedComponent) {
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), "component", c.Name)
+	ctx = klog.NewContext(ctx, logger)
 	if !s.awaitDependencies(ctx, c) {
 		return
 	}
@@ -202,7 +206,11 @@ func (s *Supervisor) supervise(ctx context.Context, c *supervisedComponent) {
 	for c.awaitWanted(ctx) {
 		began := time.Now()
 		err := s.runOnce(ctx, c)
-		if ctx.Err() != nil || err == nil && c.Run != nil {
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil && c.Run != nil {
+			logger.Info("Completed a step")
 			return
 		}
 		if time.Since(began) > steadyAfter || c.consumeKilled() {
@@ -210,9 +218,12 @@ func (s *Supervisor) supervise(ctx context.Context, c *supervisedComponent) {
 		}
 		if !c.isWanted() {
 			c.setState(StateStopped, "")
+			logger.Info("Stopped a component")
 			continue
 		}
 		c.recordCrash(err)
+		status := c.currentStatus()
+		logger.Info("A component ended and starts again", "reason", status.Message, "restarts", status.Restarts, "delay", delay)
 		c.awaitRestart(ctx, delay)
 		delay = min(2*delay, lastBackoff)
 	}
@@ -259,6 +270,7 @@ func (s *Supervisor) runOnce(ctx context.Context, c *supervisedComponent) error 
 	if err != nil {
 		return err
 	}
+	klog.FromContext(ctx).Info("Started a component", "pid", cmd.Process.Pid)
 	alive, ended := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { c.awaitReady(alive) })

@@ -92,6 +92,9 @@ func startMachine(d Dir) (<-chan error, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding this program: %w", err)
 	}
+	if err := os.Remove(d.exitErrorFile()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("removing the error of an earlier run: %w", err)
+	}
 	log, err := os.OpenFile(d.LogFile(machineLog), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the machine process's log: %w", err)
@@ -172,21 +175,22 @@ func blockedComponent(d Dir, status *Status) error {
 	return nil
 }
 
-// machineExitError returns why the machine process ended: what it wrote to its log, or otherwise its exit status.
+// machineExitError returns why the machine process ended: the error that it recorded, or otherwise its exit status and
+// the end of its log.
 func machineExitError(d Dir, exitErr error) error {
-	if output := strings.TrimPrefix(lastLines(d.LogFile(machineLog), 5), "t9k local: "); output != "" {
-		return fmt.Errorf("starting cluster %s: %s", d.Name(), output)
+	if recorded, err := os.ReadFile(d.exitErrorFile()); err == nil {
+		return fmt.Errorf("starting cluster %s: %s", d.Name(), recorded)
 	}
 	if exitErr == nil {
 		return fmt.Errorf("starting cluster %s: it was told to stop", d.Name())
 	}
-	return fmt.Errorf("starting cluster %s: its machine process ended: %w", d.Name(), exitErr)
+	return fmt.Errorf("starting cluster %s: its machine process ended: %w; the end of its log:\n%s", d.Name(), exitErr, lastLines(d.LogFile(machineLog), 5))
 }
 
 // notReadyError returns an error that names the components that are not ready and the end of their logs.
 func notReadyError(ctx context.Context, d Dir, status *Status, statusErr error) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("interrupted; the cluster goes on starting: see `t9k local status%s`", nameFlag(d))
+		return fmt.Errorf("interrupted; the cluster continues to start: see `t9k local status%s`", nameFlag(d))
 	}
 	text := fmt.Sprintf("the cluster is not ready after %s", upTimeout)
 	if statusErr != nil {

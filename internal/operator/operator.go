@@ -30,6 +30,7 @@ import (
 	"tensorstack.dev/batch/internal/tensorboard"
 	"tensorstack.dev/batch/internal/tensorboard/board"
 	"tensorstack.dev/batch/internal/tensorboard/helper"
+	"tensorstack.dev/batch/internal/version"
 	"tensorstack.dev/batch/internal/webhook"
 )
 
@@ -65,8 +66,8 @@ func NewCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; unset: the one of the pod that this runs in, or $KUBECONFIG")
-	f.BoolVar(&o.leaderElection, "leader-elect", true, "let one of several operators work at a time")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; unset: that of the operator's pod, or $KUBECONFIG")
+	f.BoolVar(&o.leaderElection, "leader-elect", true, "elect a leader among several operators; only the leader runs the controllers")
 	f.StringVar(&o.namespace, "namespace", podNamespace(), "namespace of the leader's Lease and of the webhook's Secret; unset: the pod's own")
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	f.StringVar(&o.metricsAddress, "metrics-bind-address", "0", "address of /metrics; 0 turns them off")
@@ -117,6 +118,8 @@ func (o *options) run(ctx context.Context) error {
 			return err
 		}
 	}
+	mgr.GetLogger().Info("Starting the operator", "version", version.Version, "clusterDomain", o.jobs.ClusterDomain,
+		"maxReplicas", o.jobs.Limits.MaxReplicas, "webhook", o.servesWebhook(), "leaderElection", o.leaderElection)
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running the controllers: %w", err)
 	}

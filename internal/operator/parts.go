@@ -24,7 +24,7 @@ func (o *options) addParts(ctx context.Context, mgr ctrl.Manager, shapes *queue.
 		return err
 	}
 	admission := []part{{"admission-to-queues", []client.Object{&scheduling.Queue{}, &scheduling.PodGroup{}}, func(ctx context.Context) error {
-		if err := shapes.Follow(ctx); err != nil || !o.servesWebhook() {
+		if err := shapes.Watch(ctx); err != nil || !o.servesWebhook() {
 			return err
 		}
 		return webhook.AddPodHook(ctx, mgr)

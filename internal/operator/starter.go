@@ -122,9 +122,9 @@ func (s *starter) try(ctx context.Context, log logr.Logger, p part, checked map[
 	s.mu.Unlock()
 	switch {
 	case problem != "" && problem != known:
-		log.Info("A controller waits; the others run without it", "controller", p.name, "problem", problem)
+		log.Info("A controller cannot start; the others run without it", "controller", p.name, "problem", problem)
 	case problem == "" && known != "":
-		log.Info("A controller that has waited starts", "controller", p.name)
+		log.Info("A controller that could not start starts now", "controller", p.name)
 	}
 	return problem == ""
 }

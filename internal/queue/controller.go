@@ -13,11 +13,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	schedulingapply "tensorstack.dev/batch/api/applyconfiguration/scheduler/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/config"
 )
@@ -152,10 +155,14 @@ func (k *reconciler) ensureDefault(ctx context.Context) error {
 	}
 	_ = wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
 		err := k.client.Create(ctx, queue.DeepCopy())
-		if err == nil || apierrors.IsAlreadyExists(err) {
+		switch {
+		case err == nil:
+			logf.FromContext(ctx).Info("Created the default queue", "queue", klog.KObj(queue))
+			return true, nil
+		case apierrors.IsAlreadyExists(err):
 			return true, nil
 		}
-		logf.FromContext(ctx).Error(err, "Making the default queue; trying again")
+		logf.FromContext(ctx).Error(err, "Creating the default queue; trying again", "queue", klog.KObj(queue))
 		return false, nil
 	}) // it fails only if the context ends
 	return nil
@@ -221,7 +228,11 @@ func (k *reconciler) group(ctx context.Context, req reconcile.Request) (reconcil
 	if sameGroup(&g.Status, &s) {
 		return reconcile.Result{}, nil
 	}
-	return reconcile.Result{}, k.write(ctx, "PodGroup", g, s)
+	var into schedulingapply.PodGroupStatusApplyConfiguration
+	if err := k.apply(ctx, schedulingapply.PodGroup(g.Name, g.Namespace).WithStatus(&into), &into, s); err != nil {
+		return reconcile.Result{}, fmt.Errorf("writing the status of PodGroup %s: %w", req.NamespacedName, err)
+	}
+	return reconcile.Result{}, nil
 }
 
 // sameGroup compares two statuses except for the condition that the scheduler owns.
@@ -260,25 +271,23 @@ func (k *reconciler) queue(ctx context.Context, req reconcile.Request) (reconcil
 	}
 	now := time.Now()
 	if s := queueStatus(q, shape, len(groups.Items), pods, foreign.Items, now); !apiequality.Semantic.DeepEqual(s, q.Status) {
-		if err := k.write(ctx, "Queue", q, s); err != nil {
-			return reconcile.Result{}, err
+		var into schedulingapply.QueueStatusApplyConfiguration
+		if err := k.apply(ctx, schedulingapply.Queue(q.Name).WithStatus(&into), &into, s); err != nil {
+			return reconcile.Result{}, fmt.Errorf("writing the status of queue %s: %w", q.Name, err)
 		}
 	}
 	return k.expire(ctx, q, pods, now)
 }
 
-// write applies a status. Fields that the status does not set keep their other owners.
-func (k *reconciler) write(ctx context.Context, kind string, o client.Object, status any) error {
-	patch, err := json.Marshal(map[string]any{
-		"apiVersion": scheduling.GroupVersion.String(), "kind": kind,
-		"metadata": map[string]any{"name": o.GetName(), "namespace": o.GetNamespace()}, "status": status,
-	})
+// apply writes a status by server-side apply. Fields that the status does not set keep their other owners. into is the
+// status of the configuration.
+func (k *reconciler) apply(ctx context.Context, configuration runtime.ApplyConfiguration, into, status any) error {
+	data, err := json.Marshal(status)
 	if err != nil {
 		return err
 	}
-	err = k.client.Status().Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.ApplyPatchType, patch), client.FieldOwner(fieldManager), client.ForceOwnership)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("writing the status of %s %s: %w", kind, o.GetName(), err)
+	if err := json.Unmarshal(data, into); err != nil {
+		return err
 	}
-	return nil
+	return client.IgnoreNotFound(k.client.Status().Apply(ctx, configuration, client.FieldOwner(fieldManager), client.ForceOwnership))
 }

@@ -156,7 +156,7 @@ func TestStatusOfAQueueCountsItsPods(t *testing.T) {
 	}
 }
 
-// A pod that is too old is told so first, and goes a moment later.
+// A pod that is too old gets a condition first and is deleted a moment later.
 func TestPodsThatAreTooOldGo(t *testing.T) {
 	q := queueNamed("q", scheduling.QueueSpec{MaxDuration: "1h"})
 	ended := podNamed("ended", 2*time.Hour, scheduling.LabelQueue, "q")
@@ -288,7 +288,7 @@ func TestControllersAreAddedToAManager(t *testing.T) {
 	if (everywhere{shapes.profiles}).NeedLeaderElection() {
 		t.Error("the profiles are known to the leader alone")
 	}
-	if err := shapes.Follow(t.Context()); err != nil {
+	if err := shapes.Watch(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if err := Add(t.Context(), mgr, shapes); err != nil {

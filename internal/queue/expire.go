@@ -10,7 +10,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
@@ -82,6 +84,10 @@ func (k *reconciler) mark(ctx context.Context, p *corev1.Pod, q *scheduling.Queu
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // a conflict: the name has a new pod already
 		return fmt.Errorf("marking pod %s/%s, which is older than its queue allows: %w", p.Namespace, p.Name, err)
 	}
+	if err == nil {
+		logf.FromContext(ctx).Info("Marked a pod that is older than its queue allows",
+			"pod", klog.KObj(p), "queue", klog.KObj(q), "maxDuration", q.Spec.MaxDuration, "created", p.CreationTimestamp)
+	}
 	return nil
 }
 
@@ -91,6 +97,9 @@ func (k *reconciler) end(ctx context.Context, p *corev1.Pod) error {
 	err := k.client.Delete(ctx, pod, client.Preconditions{UID: &p.UID})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("deleting pod %s/%s, which is older than its queue allows: %w", p.Namespace, p.Name, err)
+	}
+	if err == nil {
+		logf.FromContext(ctx).Info("Deleted a pod that is older than its queue allows", "pod", klog.KObj(p))
 	}
 	return nil
 }

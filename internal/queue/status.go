@@ -76,7 +76,7 @@ func queueStatus(q *scheduling.Queue, shape *Shape, groups int, pods, foreign []
 	}
 	open := scheduling.QueueCondition{Type: scheduling.QueueOpen, Status: metav1.ConditionTrue, Reason: "Open"}
 	if q.Spec.Closed {
-		open.Status, open.Reason, open.Message = metav1.ConditionFalse, "Closed", "No new group starts; what runs goes on."
+		open.Status, open.Reason, open.Message = metav1.ConditionFalse, "Closed", "No new group starts; running pods continue."
 	}
 	s.Conditions = []scheduling.QueueCondition{open}
 	if shape != nil {

@@ -150,21 +150,19 @@ func (r liveReader) List(_ context.Context, out client.ObjectList, opts ...clien
 	w := r.o.w
 	o := client.ListOptions{}
 	o.ApplyOptions(opts)
-	return r.o.call(func() error {
+	read := map[string]*corev1.Pod{}
+	err := r.o.call(func() error {
 		out.SetResourceVersion(strconv.Itoa(w.version))
 		switch out := out.(type) {
 		case *metav1.PartialObjectMetadataList:
 		case *corev1.PodList:
-			r.o.live = map[string]*corev1.Pod{}
 			for _, name := range sortedKeys(w.pods) {
 				if pod := w.pods[name]; o.LabelSelector.Matches(labels.Set(pod.Labels)) {
 					pod = pod.DeepCopy()
-					r.o.live[name] = pod
+					read[name] = pod
 					out.Items = append(out.Items, *pod)
 				}
 			}
-			r.o.liveVersion = w.version
-			r.o.overtake()
 		case *corev1.EventList:
 			if w.creates%2 == 0 {
 				out.Items = append(out.Items, corev1.Event{Message: "the volume is not there", LastTimestamp: stamp(w.now)})
@@ -174,17 +172,10 @@ func (r liveReader) List(_ context.Context, out client.ObjectList, opts ...clien
 		}
 		return nil
 	})
-}
-
-// overtake records that a live read is ahead of the caches. If a pod has succeeded and gone since, the operator acts
-// on its absence before it sees the success.
-func (o *operator) overtake() {
-	for name, log := range o.w.podLog {
-		for i := range o.w.past[name] {
-			t := &o.w.past[name][i]
-			t.blurred = t.blurred || t.watched && o.podPos[name] < len(log)
-		}
+	if _, pods := out.(*corev1.PodList); pods && err == nil {
+		r.o.live, r.o.liveVersion = read, w.version
 	}
+	return err
 }
 
 // apiClient reads from the caches of an operator and writes to the API server. Methods that the operator does not use
@@ -209,10 +200,22 @@ func (c apiClient) Create(_ context.Context, o client.Object, _ ...client.Create
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, o.GetName(), errors.New("exceeded quota"))
 		}
 		if pod, ok := o.(*corev1.Pod); ok {
+			c.o.forgetUnseen(pod.Name)
 			return w.createPod(pod)
 		}
 		return w.createObject(o)
 	})
+}
+
+// maxCreationLag is how late a cache may show a new pod. After that time the operator forgets that it has created the
+// pod, because the pod may have been deleted before the cache could show it.
+const maxCreationLag = 10 * time.Second
+
+// forgetUnseen drops the success of the last pod of a name if the cache shows the creation of that pod too late.
+func (o *operator) forgetUnseen(name string) {
+	if t := o.w.last(name); t.watched && o.podPos[name] <= t.creation && o.w.now.Sub(t.created) > maxCreationLag {
+		t.ambiguous = true
+	}
 }
 
 func (w *world) createObject(o client.Object) error {
@@ -233,7 +236,7 @@ func (w *world) createObject(o client.Object) error {
 func (w *world) objectChanged(kind string, o client.Object) {
 	w.version++
 	o.SetResourceVersion(strconv.Itoa(w.version))
-	w.tell("%s v%d", kind, w.version)
+	w.tracef("%s v%d", kind, w.version)
 	w.objects[kind] = o.DeepCopyObject().(client.Object)
 	w.objectLog[kind] = append(w.objectLog[kind], w.objects[kind])
 }
@@ -267,8 +270,8 @@ func (c apiClient) Delete(_ context.Context, o client.Object, opts ...client.Del
 	})
 }
 
-// fits checks an object against the preconditions of a deletion.
-func fits(have client.Object, p *metav1.Preconditions) error {
+// checkPreconditions checks an object against the preconditions of a deletion.
+func checkPreconditions(have client.Object, p *metav1.Preconditions) error {
 	switch {
 	case p == nil:
 	case p.UID != nil && *p.UID != have.GetUID():
@@ -314,14 +317,14 @@ func (o *operator) deletePod(name string, d *client.DeleteOptions) error {
 	if pod == nil {
 		return notFound("pods", name)
 	}
-	if err := fits(pod, d.Preconditions); err != nil {
+	if err := checkPreconditions(pod, d.Preconditions); err != nil {
 		return err
 	}
 	if decided(pod) && pod.DeletionTimestamp == nil && (seen == nil || !decided(seen)) {
 		w.fail("pod %s has ended, and is deleted as if it ran", name)
 	}
 	if _, unreported := w.reports[name]; unreported {
-		w.last(name).blurred = true
+		w.last(name).ambiguous = true
 	}
 	if d.GracePeriodSeconds != nil && *d.GracePeriodSeconds == 0 {
 		if !w.lost[pod.Spec.NodeName] {
@@ -339,13 +342,13 @@ func (w *world) deleteJob(name string, d *client.DeleteOptions) error {
 	if w.obj == nil || name != jobName {
 		return notFound(w.kind.Plural, name)
 	}
-	if err := fits(w.obj, d.Preconditions); err != nil {
+	if err := checkPreconditions(w.obj, d.Preconditions); err != nil {
 		return err
 	}
 	if ttl := w.job.TTL; ttl == nil || !finished(w.status) || w.now.Sub(w.status.CompletionTime.Time) < *ttl {
 		w.fail("the job is deleted before its time")
 	}
-	w.tell("the job is deleted")
+	w.tracef("the job is deleted")
 	w.obj = nil
 	w.jobLog = append(w.jobLog, nil)
 	for _, name := range sortedKeys(w.pods) {

@@ -184,7 +184,6 @@ func (c apiClient) Get(_ context.Context, key client.ObjectKey, out client.Objec
 	if cached == nil || key != jobKey {
 		return notFound(o.w.kind.Plural, key.Name)
 	}
-	o.w.watching = true // the operator first reads the job in this pass
 	reflect.ValueOf(out).Elem().Set(reflect.ValueOf(cached).Elem())
 	return nil
 }

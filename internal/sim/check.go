@@ -20,7 +20,7 @@ func (w *world) charged(name string) (least, most int32) {
 			continue
 		}
 		most++
-		if !t.blurred && w.job.Elastic == nil && !w.restartsAll() { // the counts of a rank that was scaled away begin anew
+		if !t.ambiguous && w.job.Elastic == nil && !w.restartsAll() { // the counts of a rank that was scaled away begin anew
 			least++
 		}
 	}
@@ -44,8 +44,8 @@ func (w *world) checkCreate(pod *corev1.Pod) {
 	// A rank that was scaled away begins anew, and a success may come too late for an incident of the whole job.
 	anew := w.job.Elastic != nil || slices.ContainsFunc(w.job.Roles, func(r engine.Role) bool { return r.Restart.All })
 	// One that somebody deleted before a cache showed its end may be charged when its successor has ended already.
-	blurred := slices.ContainsFunc(w.past[pod.Name], func(t truth) bool { return t.blurred })
-	if t.selfEnded && t.success && t.reported && !blurred && !w.policy(pod.Name).OnSuccess && !anew {
+	ambiguous := slices.ContainsFunc(w.past[pod.Name], func(t truth) bool { return t.ambiguous })
+	if t.selfEnded && t.success && t.reported && !ambiguous && !w.policy(pod.Name).OnSuccess && !anew {
 		w.fail("pod %s is created, whose replica had succeeded", pod.Name)
 	}
 	n, _ := strconv.Atoi(pod.Annotations[batch.AnnotationRestarts])
@@ -117,7 +117,7 @@ func (w *world) checkEnd(s *batch.JobStatus) {
 		}
 	}
 	for name := range w.past { // a replica that an elastic job keeps although it was scaled away may decide too
-		if t := w.last(name); t.selfEnded && !t.success {
+		if t := w.outcome(name); t.selfEnded && !t.success {
 			lost++
 		}
 	}

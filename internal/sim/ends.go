@@ -23,12 +23,12 @@ type report struct {
 func (w *world) exit(pod *corev1.Pod) {
 	t := w.last(pod.Name)
 	t.at, t.selfEnded = w.now, pod.Annotations[batch.AnnotationRunMode] != string(batch.RunDebug)
-	t.blurred = t.blurred || w.job.Debug || w.status.RunMode == batch.RunDebug
+	t.ambiguous = t.ambiguous || w.job.Debug || w.status.RunMode == batch.RunDebug
 	if w.chance(45) {
 		t.exit = w.codes[w.rng.IntN(len(w.codes))]
 	}
 	t.success = t.exit == 0
-	w.tell("pod %s %s exits with %d", pod.Name, pod.UID, t.exit)
+	w.tracef("pod %s %s exits with %d", pod.Name, pod.UID, t.exit)
 	w.reports[pod.Name] = report{t.exit, w.now.Add(time.Duration(w.rng.Int64N(int64(maxReportLag))))}
 }
 
@@ -85,7 +85,7 @@ func (w *world) heldSince(rules []engine.Rule, success bool) (since time.Time, h
 			role := &w.job.Roles[m.Role]
 			name := w.job.PodName(role.Type, m.Rank)
 			t := w.last(name)
-			if !t.selfEnded || t.blurred || w.untold(name) || t.success != success || !final(role.Restart, t) {
+			if !t.selfEnded || t.ambiguous || w.unreportable(name) || t.success != success || !final(role.Restart, t) {
 				all = false
 				break
 			}
@@ -100,8 +100,8 @@ func (w *world) heldSince(rules []engine.Rule, success bool) (since time.Time, h
 	return since, held
 }
 
-// untold tells whether nobody can know that a pod has ended, since its node has been lost.
-func (w *world) untold(name string) bool {
+// unreportable reports whether a pod has ended and its end cannot be known, because its node is lost.
+func (w *world) unreportable(name string) bool {
 	_, unreported := w.reports[name]
 	return unreported && w.lost[w.pods[name].Spec.NodeName]
 }
@@ -114,7 +114,7 @@ func (w *world) outcome(name string) *truth {
 	for n > 1 && !all[n-1].selfEnded {
 		n--
 	}
-	if n > 0 && n < len(all) && all[n-1].selfEnded && (all[n-1].blurred || all[n-1].watched) {
+	if n > 0 && n < len(all) && all[n-1].selfEnded && (all[n-1].ambiguous || all[n-1].watched) {
 		return &all[n-1]
 	}
 	return w.last(name)

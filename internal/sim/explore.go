@@ -90,29 +90,30 @@ func (e *explorer) expand(level [][]step) [][]step {
 // successors returns the new states one step from a state.
 func (e *explorer) successors(path []step) [][]step {
 	var found [][]step
-	for _, s := range e.replay(path).choices() {
-		play, next := e.try(path, s)
+	here := e.replay(path)
+	for i, s := range here.choices() {
+		if i > 0 { // the first step begins in the world that listed the choices
+			here = e.replay(path)
+		}
+		next := e.try(here, path, s)
 		found = append(found, next...)
-		if s.verb != passes || play.faults == 0 {
+		if s.verb != passes || here.faults == 0 {
 			continue
 		}
-		calls := play.calls
-		for n := 1; n <= calls; n++ {
+		for n := 1; n <= here.calls; n++ {
 			for _, f := range []fault{callLost, answerLost, diesBefore, diesAfter} {
 				if f == diesBefore && n > 1 {
 					continue // that is to die after the call before
 				}
-				_, next := e.try(path, step{verb: passes, n: n, fault: f})
-				found = append(found, next...)
+				found = append(found, e.try(e.replay(path), path, step{verb: passes, n: n, fault: f})...)
 			}
 		}
 	}
 	return found
 }
 
-// try takes one more step and returns the new path, unless its state is known.
-func (e *explorer) try(path []step, s step) (*exploredWorld, [][]step) {
-	play := e.replay(path)
+// try takes one more step from the state at the end of a path, and returns the new path unless its state is known.
+func (e *explorer) try(play *exploredWorld, path []step, s step) [][]step {
 	play.take(s)
 	sum := play.sum()
 	path = append(slices.Clone(path), s)
@@ -126,17 +127,17 @@ func (e *explorer) try(path []step, s step) (*exploredWorld, [][]step) {
 	e.mu.Unlock()
 	e.report(path, play)
 	if known {
-		return play, nil
+		return nil
 	}
 	if sum%calmEvery == 0 {
 		calm := e.replay(path)
-		calm.goOn()
+		calm.runToEnd()
 		e.mu.Lock()
 		e.done.Calms++
 		e.mu.Unlock()
 		e.report(path, calm)
 	}
-	return play, [][]step{path}
+	return [][]step{path}
 }
 
 // calmEvery is the interval of states at which one is run to the end of the job.

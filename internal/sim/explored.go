@@ -18,7 +18,7 @@ type verb int
 
 const (
 	passes   verb = iota // the operator handles the job; its call n, counted from 1, has the fault
-	hears                // a cache shows the next event of an object
+	syncs                // a cache shows the next event of an object
 	starts               // a pod runs
 	exits                // a pod ends by itself, with exit code n
 	ends                 // a pod that is being deleted comes to its end, or is gone
@@ -46,7 +46,7 @@ func stepsText(path []step) string {
 	return strings.Join(texts, ", ")
 }
 
-var verbNames = []string{"passes", "hears", "starts", "exits", "ends", "evicted", "deleted", "pauses", "relists", "handover", "ticks"}
+var verbNames = []string{"passes", "syncs", "starts", "exits", "ends", "evicted", "deleted", "pauses", "relists", "handover", "ticks"}
 
 // exploredWorld is a world in which nothing happens by chance.
 type exploredWorld struct {
@@ -113,16 +113,16 @@ func (p *exploredWorld) choices() []step {
 		all = append(all, step{verb: ticks})
 	}
 	if o.jobPos < len(w.jobLog) {
-		all = append(all, step{verb: hears, name: w.kind.Name})
+		all = append(all, step{verb: syncs, name: w.kind.Name})
 	}
 	for _, name := range sortedKeys(w.podLog) {
 		if o.podPos[name] < len(w.podLog[name]) {
-			all = append(all, step{verb: hears, name: name})
+			all = append(all, step{verb: syncs, name: name})
 		}
 	}
 	for _, kind := range sortedKeys(w.objectLog) {
 		if o.objectPos[kind] < len(w.objectLog[kind]) {
-			all = append(all, step{verb: hears, name: kind})
+			all = append(all, step{verb: syncs, name: kind})
 		}
 	}
 	for _, name := range sortedKeys(w.pods) {
@@ -164,8 +164,8 @@ func (p *exploredWorld) take(s step) {
 	switch s.verb {
 	case passes:
 		p.pass(s)
-	case hears:
-		p.hear(s.name)
+	case syncs:
+		p.sync(s.name)
 	case ticks:
 		w.now = o.wake
 	case relists, handover:
@@ -237,8 +237,8 @@ func (p *exploredWorld) pass(s step) {
 	}
 }
 
-// hear advances the caches by one event of an object.
-func (p *exploredWorld) hear(name string) {
+// sync advances the caches by one event of an object.
+func (p *exploredWorld) sync(name string) {
 	o := p.leader
 	switch {
 	case name == p.w.kind.Name:
@@ -250,8 +250,8 @@ func (p *exploredWorld) hear(name string) {
 	}
 }
 
-// goOn runs the world without trouble to the end of the job.
-func (p *exploredWorld) goOn() {
+// runToEnd runs the world without trouble to the end of the job.
+func (p *exploredWorld) runToEnd() {
 	w := p.w
 	if w.job.Pause && w.obj != nil {
 		w.switchMode(false, false)

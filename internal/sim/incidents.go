@@ -26,14 +26,15 @@ func (w *world) restartsAll() bool {
 	return slices.ContainsFunc(w.job.Roles, func(r engine.Role) bool { return r.Restart.All })
 }
 
-// noteRun records whether all replicas run now. Replicas that may have finally ended count as running.
+// noteRun records whether all replicas run now. Replicas that may have finally ended count as running. So do those that
+// ended in the current second, because the times in the status of a pod are whole seconds.
 func (w *world) noteRun() {
 	for i := range w.job.Roles {
 		for rank := range w.job.Roles[i].Replicas {
 			name := w.job.PodName(w.job.Roles[i].Type, rank)
 			pod, t := w.pods[name], w.last(name)
 			switch {
-			case t.selfEnded && !w.restartable(name, t):
+			case t.selfEnded && (!w.restartable(name, t) || !t.at.Before(stamp(w.now).Time)):
 			case pod == nil, pod.Status.Phase != corev1.PodRunning:
 				return
 			}

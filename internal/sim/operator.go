@@ -36,21 +36,19 @@ type operator struct {
 	wake     time.Time
 	failures int
 	passes   int
-	// frozen is the number of turns for which the process does nothing, and deaf the number for which it then gets no
-	// events of pods.
-	frozen, deaf int
+	// frozen is the number of turns for which the process does nothing. latePods and lateJob are the numbers of turns
+	// for which it then gets no events of pods and of the job.
+	frozen, latePods, lateJob int
 }
 
 // newOperator starts an operator that leads. Its caches have begun earlier.
 func newOperator(w *world, opts jobcontroller.Options, c cache) *operator {
-	opts.MaxInFlightPerJob = 1 // so that a world is a function of its seed
 	o := &operator{connection: connection{w: w}, cache: c, opts: opts}
 	o.reconciler = jobcontroller.NewReconciler(w.kind, opts, jobcontroller.API{
 		Client: apiClient{o: o}, Live: liveReader{o}, Statuses: o.statuses(), Recorder: o, Clock: worldClock{w},
 	})
-	w.watching = false
 	o.pods, o.changes = o.reconciler.PodHandler(), o.reconciler.JobChanges()
-	w.forgetWatched()
+	w.forgetWatched(&o.cache)
 	for _, name := range sortedKeys(c.cachedPods) {
 		o.pods.Create(context.Background(), event.CreateEvent{Object: c.cachedPods[name], IsInInitialList: true}, o.queue())
 	}
@@ -62,7 +60,7 @@ func newOperator(w *world, opts jobcontroller.Options, c cache) *operator {
 
 // Record receives the events of the job.
 func (o *operator) Record(_ client.Object, e engine.Event) {
-	o.w.tell("event %s: %s", e.Reason, e.Message)
+	o.w.tracef("event %s: %s", e.Reason, e.Message)
 }
 
 var jobKey = types.NamespacedName{Namespace: "ns", Name: jobName}
@@ -75,7 +73,7 @@ func (o *operator) pass() {
 	switch {
 	case o.dead:
 	case err != nil:
-		o.w.tell("pass failed: %v", err)
+		o.w.tracef("pass failed: %v", err)
 		o.failures++
 		o.wakeAt(o.w.now.Add(min(20*time.Millisecond<<min(o.failures, 20), 30*time.Second)))
 	default:
@@ -128,11 +126,15 @@ func versionOf(o client.Object) int {
 // sync advances the caches by a few events, or by all.
 func (o *operator) sync(all bool) {
 	w := o.w
-	for o.jobPos < len(w.jobLog) && (all || w.chance(70)) {
-		o.nextOfJob(o)
+	if o.lateJob > 0 && !all {
+		o.lateJob--
+	} else {
+		for o.jobPos < len(w.jobLog) && (all || w.chance(70)) {
+			o.nextOfJob(o)
+		}
 	}
-	if o.deaf > 0 && !all {
-		o.deaf--
+	if o.latePods > 0 && !all {
+		o.latePods--
 	} else {
 		o.syncPods(o, func() bool { return all || w.chance(80) })
 	}

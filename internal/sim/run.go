@@ -69,6 +69,8 @@ type leadership struct {
 	opts    jobcontroller.Options
 	leader  *operator
 	standby cache
+	// overlapping is true while a new leader acts during a call of the old one.
+	overlapping bool
 	// trouble is true while calls get lost and operators die. Slow is the longest duration of a call.
 	trouble bool
 	slow    time.Duration
@@ -120,6 +122,9 @@ func (l *leadership) fault() fault {
 	if !l.trouble {
 		return callWorks
 	}
+	if w.chance(1) {
+		l.overlap()
+	}
 	if l.slow > 0 {
 		w.now = w.now.Add(time.Duration(w.rng.Int64N(int64(l.slow))))
 	}
@@ -136,6 +141,22 @@ func (l *leadership) fault() fault {
 	return callWorks
 }
 
+// overlap lets a new leader act during a call of the old one, which has lost its lease and does not know that yet. The
+// old leader then ends its pass and never begins another.
+func (l *leadership) overlap() {
+	if l.overlapping {
+		return
+	}
+	l.overlapping = true
+	l.w.tracef("the lease is lost during a call")
+	for l.succeed(); l.w.chance(70); {
+		l.leader.sync(false)
+		l.leader.pass()
+		l.replaceDead()
+	}
+	l.overlapping = false
+}
+
 // turn lets the operator or its successor take a step.
 func (l *leadership) turn() {
 	w, o := l.w, l.leader
@@ -147,7 +168,7 @@ func (l *leadership) turn() {
 		return
 	}
 	if l.trouble && w.chance(2) {
-		o.frozen, o.deaf = w.rng.IntN(20), w.rng.IntN(4)
+		o.frozen, o.latePods, o.lateJob = w.rng.IntN(20), w.rng.IntN(12), w.rng.IntN(12)
 	}
 	if l.trouble && o.frozen > 0 {
 		o.frozen--
@@ -160,8 +181,15 @@ func (l *leadership) turn() {
 	if l.trouble && w.chance(15) {
 		return // the queue is long
 	}
-	if o.pass(); o.dead {
-		w.tell("the operator has died")
+	if o.pass(); o == l.leader {
+		l.replaceDead()
+	}
+}
+
+// replaceDead replaces the leader if it has died.
+func (l *leadership) replaceDead() {
+	if l.leader.dead {
+		l.w.tracef("the operator has died")
 		l.succeed()
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +37,7 @@ func (o *operator) putStatus(req *http.Request) (resp *http.Response, err error)
 	if err := json.NewDecoder(req.Body).Decode(sent); err != nil {
 		return nil, fmt.Errorf("decoding a status: %w", err)
 	}
+	o.forgetLate(o.w.kind.Status(sent))
 	var version string
 	err = o.call(func() error {
 		version, err = o.w.writeStatus(sent)
@@ -50,6 +52,21 @@ func (o *operator) putStatus(req *http.Request) (resp *http.Response, err error)
 		return nil, err
 	}
 	return answer(http.StatusOK, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}})
+}
+
+// maxVerdictWait is how long a verdict by a time limit waits for the watch to show the end of a pod that has gone.
+const maxVerdictWait = time.Second
+
+// forgetLate drops the successes of deleted pods if a deadline ends the job and the cache shows the deletions too late.
+func (o *operator) forgetLate(s *batch.JobStatus) {
+	if reasonOf(s, batch.JobFailedCondition) != batch.ReasonDeadlineExceeded {
+		return
+	}
+	for name := range o.w.past {
+		if t := o.w.last(name); t.watched && o.podPos[name] <= t.deletion && o.w.now.Sub(t.deleted) >= maxVerdictWait {
+			t.ambiguous = true
+		}
+	}
 }
 
 func answer(code int, body any) (*http.Response, error) {

@@ -29,12 +29,16 @@ type truth struct {
 	exit      int32
 	// created and end are when the pod was created and ended.
 	created, end time.Time
-	// blurred: it ended by itself, and somebody who need not have seen that took it away, or a debug run made it
+	// ambiguous: it ended by itself, and somebody who need not have seen that took it away, or a debug run made it
 	// worthless. It may count as either.
-	blurred bool
-	// watched means that the pod had succeeded when it was deleted. Only the process that leads can know that, now or
-	// later.
-	watched bool
+	ambiguous bool
+	// watched means that somebody deleted the pod after it had succeeded, and that the watch of the leader shows the
+	// success before the deletion. creation and deletion are the positions of these events in the history of the pods of
+	// this name.
+	watched            bool
+	creation, deletion int
+	// deleted is when somebody deleted the pod.
+	deleted time.Time
 	// at is when the pod ended. Reported means that the API server has the end.
 	at       time.Time
 	reported bool
@@ -63,8 +67,6 @@ type world struct {
 	lost    map[string]bool // lost nodes
 	refuses bool            // a quota refuses what is to be created
 	nextUID int
-	// watching is true once the leading operator records which pods succeed.
-	watching bool
 	// codes are the exit codes of failures.
 	codes []int32
 
@@ -108,11 +110,11 @@ func (w *world) changeJob(obj kinds.Object) {
 }
 
 func (w *world) fail(format string, args ...any) {
-	w.tell("WRONG: "+format, args...)
+	w.tracef("WRONG: "+format, args...)
 	w.errs = append(w.errs, fmt.Sprintf(format, args...))
 }
 
-func (w *world) tell(format string, args ...any) {
+func (w *world) tracef(format string, args ...any) {
 	if w.trace != nil {
 		w.trace("%s  %s", w.now.Format("15:04:05.000"), fmt.Sprintf(format, args...))
 	}
@@ -126,7 +128,7 @@ func (w *world) jobChanged() {
 	*w.kind.Status(obj) = *w.status
 	w.obj = obj
 	w.jobLog = append(w.jobLog, obj)
-	w.tell("job v%d: pause %t debug %t; status %s %s %+v", w.version, w.job.Pause, w.job.Debug, w.status.Phase, w.status.RunMode, w.status.Tasks)
+	w.tracef("job v%d: pause %t debug %t; status %s %s %+v", w.version, w.job.Pause, w.job.Debug, w.status.Phase, w.status.RunMode, w.status.Tasks)
 }
 
 func (w *world) podChanged(name string) {
@@ -135,9 +137,9 @@ func (w *world) podChanged(name string) {
 	if p := w.pods[name]; p != nil {
 		p.ResourceVersion = strconv.Itoa(w.version)
 		c = trimmed(p)
-		w.tell("pod %s %s: %s on %q, deleting %t, %v", name, c.UID, c.Status.Phase, c.Spec.NodeName, c.DeletionTimestamp != nil, c.Annotations)
+		w.tracef("pod %s %s: %s on %q, deleting %t, %v", name, c.UID, c.Status.Phase, c.Spec.NodeName, c.DeletionTimestamp != nil, c.Annotations)
 	} else {
-		w.tell("pod %s gone", name)
+		w.tracef("pod %s gone", name)
 	}
 	w.podLog[name] = append(w.podLog[name], c)
 }
@@ -189,7 +191,7 @@ func (w *world) createPod(created *corev1.Pod) error {
 	pod.Status.Phase = corev1.PodPending
 	w.pods[pod.Name] = pod
 	restarts, _ := strconv.Atoi(pod.Annotations[batch.AnnotationRestarts])
-	w.past[pod.Name] = append(w.past[pod.Name], truth{created: w.now, restarts: int32(restarts)})
+	w.past[pod.Name] = append(w.past[pod.Name], truth{created: w.now, creation: len(w.podLog[pod.Name]), restarts: int32(restarts)})
 	w.podChanged(pod.Name)
 	created.ResourceVersion = pod.ResourceVersion
 	return nil
@@ -211,7 +213,7 @@ func ended(pod *corev1.Pod) bool {
 // switch first.
 func (w *world) toggleDebug() {
 	for name := range w.past {
-		w.last(name).blurred = true
+		w.last(name).ambiguous = true
 	}
 	w.switchMode(w.job.Pause, !w.job.Debug)
 }
@@ -304,9 +306,9 @@ func (w *world) evict(pod *corev1.Pod) {
 		return
 	}
 	w.inc.disturbed = w.now
-	// A failure is not told from the work of the disruption, nor is a success of the same second.
+	// Nothing distinguishes a failure from a consequence of the disruption, nor does it a success of the same second.
 	if main := mainOf(pod).State.Terminated; main != nil && (main.ExitCode != 0 || !main.FinishedAt.Before(new(stamp(w.now)))) {
-		w.last(pod.Name).blurred = true
+		w.last(pod.Name).ambiguous = true
 	}
 	pod.Status.Reason = "Evicted"
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: stamp(w.now)}}
@@ -317,18 +319,20 @@ func (w *world) evict(pod *corev1.Pod) {
 func (w *world) userDeletes(pod *corev1.Pod) {
 	w.inc.disturbed = w.now
 	if t := w.last(pod.Name); t.selfEnded {
-		t.watched = w.watching && engine.SucceededUndeleted(pod) && uidOf(w.status, pod.Name) == string(pod.UID) && !w.policy(pod.Name).OnSuccess
-		t.blurred = t.blurred || !t.watched
+		t.deletion, t.deleted = len(w.podLog[pod.Name]), w.now
+		t.watched = engine.SucceededUndeleted(pod) && uidOf(w.status, pod.Name) == string(pod.UID) && !w.policy(pod.Name).OnSuccess
+		t.ambiguous = t.ambiguous || !t.watched
 	}
 	w.askDeletion(pod)
 }
 
-// forgetWatched drops what only a process that has ended had seen.
-func (w *world) forgetWatched() {
+// forgetWatched drops the successes whose deletion the caches of a new leader have shown already. No event tells that
+// leader whether the success or the deletion came first.
+func (w *world) forgetWatched(c *cache) {
 	for name := range w.past {
 		for i := range w.past[name] {
 			t := &w.past[name][i]
-			t.blurred = t.blurred || t.watched
+			t.ambiguous = t.ambiguous || t.watched && c.podPos[name] > t.deletion
 		}
 	}
 }

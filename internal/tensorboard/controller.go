@@ -14,12 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -185,6 +187,7 @@ func (r *reconciler) write(ctx context.Context, tb *tensorboard.TensorBoard, sta
 			kind = corev1.EventTypeWarning
 		}
 		r.recorder.Eventf(tb, nil, kind, c.Reason, c.Reason, "%s", c.Message)
+		log.FromContext(ctx).Info("A TensorBoard has a new state", "tensorBoard", klog.KObj(tb), "reason", c.Reason, "message", c.Message)
 	}
 	return nil
 }
@@ -198,6 +201,7 @@ func (r *reconciler) suspend(ctx context.Context, tb *tensorboard.TensorBoard) e
 		return fmt.Errorf("suspending TensorBoard %s/%s: %w", tb.Namespace, tb.Name, err)
 	}
 	r.recorder.Eventf(tb, nil, corev1.EventTypeNormal, "IdleReclaimed", "Suspend", "It had been idle for %s and is suspended.", r.opts.Idleness.SuspendAfter)
+	log.FromContext(ctx).Info("Suspended an idle TensorBoard", "tensorBoard", klog.KObj(tb), "idleFor", r.opts.Idleness.SuspendAfter)
 	return nil
 }
 

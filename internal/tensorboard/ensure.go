@@ -101,7 +101,7 @@ func (r *reconciler) checkOwner(ctx context.Context, tb *tensorboard.TensorBoard
 		owner = fmt.Sprintf("%s %q", ref.Kind, ref.Name)
 	}
 	return &board.Refusal{Reason: tensorboard.ReasonNameTaken, Message: fmt.Sprintf(
-		"%s %q is there already and belongs to %s: delete or rename that, or the TensorBoard", gvk.Kind, want.GetName(), owner)}, nil
+		"%s %q exists and belongs to %s: delete that object, or rename the TensorBoard", gvk.Kind, want.GetName(), owner)}, nil
 }
 
 // isPermanent reports whether the API server would refuse the same request again.

@@ -9,11 +9,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -67,6 +69,7 @@ func (l *link) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.
 		switch err := l.client.Create(ctx, tb); {
 		case err == nil:
 			dependent = dependentStatus(tb)
+			log.FromContext(ctx).Info("Created the TensorBoard of a job", "kind", l.kind.Name, "job", klog.KObj(job), "tensorBoard", klog.KObj(tb))
 		case apierrors.IsAlreadyExists(err):
 			return reconcile.Result{RequeueAfter: staleDelay}, nil
 		case isPermanent(err):
@@ -79,7 +82,7 @@ func (l *link) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.
 		return reconcile.Result{}, fmt.Errorf("reading TensorBoard %s: %w", req, err)
 	case !metav1.IsControlledBy(tb, job):
 		dependent = &batch.DependentStatus{Type: corev1.EventTypeWarning, Reason: tensorboard.ReasonNameTaken, Action: "Retry",
-			Note: fmt.Sprintf("TensorBoard %q is there already and is not this job's: delete it, or rename the job", tb.Name)}
+			Note: fmt.Sprintf("TensorBoard %q exists and does not belong to this job: delete it, or rename the job", tb.Name)}
 		result.RequeueAfter = refusedDelay
 	default:
 		dependent = dependentStatus(tb)
@@ -141,7 +144,7 @@ func (l *link) write(ctx context.Context, job kinds.Object, dependent *batch.Dep
 	_, status = l.kind.Training(next)
 	status.TensorBoard = dependent
 	if err := l.client.Status().Update(ctx, next); err != nil {
-		return fmt.Errorf("telling %s %s/%s of its TensorBoard: %w", l.kind.Name, job.GetNamespace(), job.GetName(), err)
+		return fmt.Errorf("writing the state of the TensorBoard into %s %s/%s: %w", l.kind.Name, job.GetNamespace(), job.GetName(), err)
 	}
 	return nil
 }

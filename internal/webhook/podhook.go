@@ -10,6 +10,7 @@ import (
 	admissionregistration "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,7 +51,7 @@ func AddPodHook(ctx context.Context, mgr ctrl.Manager) error {
 	h := &podHook{queues: mgr.GetClient(), direct: direct, due: make(chan struct{}, 1)}
 	informer, err := mgr.GetCache().GetInformer(ctx, &scheduling.Queue{}, cache.BlockUntilSynced(false))
 	if err != nil {
-		return fmt.Errorf("following queues: %w", err)
+		return fmt.Errorf("watching queues: %w", err)
 	}
 	wake := func(any) {
 		select {
@@ -59,7 +60,7 @@ func AddPodHook(ctx context.Context, mgr ctrl.Manager) error {
 		}
 	}
 	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: wake, DeleteFunc: wake, UpdateFunc: func(_, o any) { wake(o) }}); err != nil {
-		return fmt.Errorf("following queues: %w", err)
+		return fmt.Errorf("watching queues: %w", err)
 	}
 	return mgr.Add(h)
 }
@@ -72,7 +73,7 @@ func (h *podHook) Start(ctx context.Context) error {
 	for {
 		wait := podHookEvery
 		if err := h.ensure(ctx); err != nil && ctx.Err() == nil {
-			log.FromContext(ctx).Error(err, "Keeping the webhook of pods")
+			log.FromContext(ctx).Error(err, "Updating the webhook of pods; trying again")
 			wait = podHookRetry
 		}
 		timer := time.NewTimer(wait)
@@ -111,6 +112,7 @@ func (h *podHook) ensure(ctx context.Context) error {
 	if err := h.direct.Patch(ctx, next, client.MergeFromWithOptions(c, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("writing the configuration of the webhook: %w", err)
 	}
+	log.FromContext(ctx).Info("Wrote the webhook of pods", "configuration", klog.KObj(next), "queues", bounded)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -16,7 +17,7 @@ import (
 
 // unchecked is the warning to users if the size of pods could not be checked. The request is allowed nevertheless,
 // because the scheduler checks the size of pods too.
-const unchecked = "the size of the pods could not be held against that of their queue's resourceShapeProfile: if they are too large, they wait, and say so"
+const unchecked = "the size of the pods could not be compared with their queue's resourceShapeProfile: pods that are too large will wait, and their PodScheduled condition says why"
 
 // queueShapes looks up the largest pod that a queue accepts. queue.Shapes implements it.
 type queueShapes interface {
@@ -30,7 +31,7 @@ func tooLarge(ctx context.Context, shapes queueShapes, job *engine.Job) (faults 
 	}
 	shape, err := shapes.OfQueue(ctx, job.Gang.Queue)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Looking for the resource shape of a queue")
+		log.FromContext(ctx).Error(err, "Reading the resource shape of a queue; its pods are not checked", "job", klog.KRef(job.Namespace, job.Name), "queue", job.Gang.Queue)
 		return nil, unchecked
 	}
 	if shape != nil && shape.Problem != "" {
@@ -66,7 +67,7 @@ func (v *podValidator) Handle(ctx context.Context, req admission.Request) admiss
 	}
 	shape, err := v.shapes.OfPod(ctx, req.Namespace, pod.Labels)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Looking for the resource shape of a pod's queue")
+		log.FromContext(ctx).Error(err, "Reading the resource shape of a pod's queue; the pod is not checked", "pod", klog.KRef(req.Namespace, pod.Name))
 		return admission.Allowed("").WithWarnings(unchecked)
 	}
 	if fault := shape.Fault(&pod.Spec); fault != "" {

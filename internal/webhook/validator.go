@@ -50,7 +50,10 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 		return answer(req, nil, faults)
 	}
 	job := kind.Convert(obj)
-	warnings := kind.Warnings(obj, job)
+	var warnings []string
+	for _, w := range kind.Warnings(obj, job) {
+		warnings = append(warnings, w.String())
+	}
 	if req.Operation == admissionv1.Create { // neither the queue nor the templates of a live job change
 		var unknown string
 		if faults, unknown = tooLarge(ctx, v.shapes, job); unknown != "" {

@@ -39,7 +39,7 @@ func TestCLIShowsWhatTheUserMaySee(t *testing.T) {
 	out, errOut = w.start("", "describe", "--as=alice", "seen").ends(0)
 	w.contains("describe", out, "seen", "Roles:")
 	w.contains("describe", errOut, "Some of it is missing")
-	w.contains("get of a job that is not there", w.fails("get", "--as=alice", "sen"), "did you mean seen?", "Not looked at: pytorchtrainingjobs")
+	w.contains("get of a job that is not there", w.fails("get", "--as=alice", "sen"), "did you mean seen?", "Not listed: pytorchtrainingjobs")
 	w.contains("get of a kind that is forbidden", w.fails("get", "--as=alice", "ptj/seen"), "getting ptj/seen", "forbidden")
 	w.contains("get of somebody without any right", w.fails("get", "--as=bob"), "listing jobs", "genericjobs", "pytorchtrainingjobs", "forbidden")
 }

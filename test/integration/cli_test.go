@@ -204,7 +204,7 @@ func TestCLIDetachAndComeBack(t *testing.T) {
 	run.awaitOutput("genericjob/job  Running")
 	run.interrupt()
 	out, _ := run.ends(130)
-	w.contains("detaching", out, "Stopped following; genericjob/job goes on.", "t9k get genericjob/job --watch -n "+w.Namespace)
+	w.contains("detaching", out, "Stopped following; genericjob/job continues.", "t9k get genericjob/job --watch -n "+w.Namespace)
 
 	p := apiproxy.Start(t, w.Env.Config)
 	watch := w.startVia(p.Kubeconfig, "", "get", "job", "--watch")
@@ -304,7 +304,7 @@ func TestCLIGetsAndDescribes(t *testing.T) {
 	}
 	w.contains("get -o yaml", w.t9k("get", "genericjobs/runs", "-o", "yaml"), "kind: GenericJob\n", "phase: Running\n")
 	w.contains("a wrong name", w.fails("get", "rums"), fmt.Sprintf(`no job "rums" in namespace %q; did you mean runs?`, w.Namespace))
-	w.contains("a wrong kind", w.fails("get", "tfjob/runs"), `"tfjob" is no kind of job; there are: genericjob`)
+	w.contains("a wrong kind", w.fails("get", "tfjob/runs"), `"tfjob" is not a kind of job; there are: genericjob`)
 
 	w.contains("describe", w.t9k("describe", "waits"), "Name: ", "waits", "Phase: ", "Pending", "Why: ", "0 of 1 replicas run.",
 		"Conditions:", "Roles:", "OnFailure, at most 0 each", "Replicas:", "w-0", "Events:", "JobStarted", "genericjob/waits")

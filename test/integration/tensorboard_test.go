@@ -175,7 +175,7 @@ func TestTensorBoardWaitsForATakenName(t *testing.T) {
 	startOperator(t, w.Env.Kubeconfig)
 	foreign := w.foreignDeployment("board-tensorboard")
 	w.Create(newBoard("board"))
-	w.awaitBoard("board", tensorboard.ReasonNameTaken, `Deployment "board-tensorboard" is there already and belongs to nobody`)
+	w.awaitBoard("board", tensorboard.ReasonNameTaken, `Deployment "board-tensorboard" exists and belongs to nobody`)
 	now := w.awaitDeployment("board-tensorboard", "is as it was", func(*appsv1.Deployment) bool { return true })
 	if now.ResourceVersion != foreign.ResourceVersion {
 		t.Errorf("somebody else's Deployment was changed: %+v", now)
@@ -388,8 +388,8 @@ func TestTensorBoardCommand(t *testing.T) {
 	w.Create(newBoard("taken"))
 	w.Create(newTraining("taken"))
 	w.awaitTold("taken", tensorboard.ReasonNameTaken)
-	fails("is not this job's", "tftj/taken")
-	w.contains("t9k describe tftj/taken", w.t9k("describe", "tftj/taken"), `NameTaken: TensorBoard "taken" is there already and is not this job's`)
+	fails("does not belong to this job", "tftj/taken")
+	w.contains("t9k describe tftj/taken", w.t9k("describe", "tftj/taken"), `NameTaken: TensorBoard "taken" exists and does not belong to this job`)
 
 	suspended := newBoard("suspended")
 	yes := true

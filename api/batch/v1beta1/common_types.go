@@ -32,7 +32,7 @@ const (
 
 // RunMode chooses between running at once (the default), debugging and pausing. When both modes are enabled, pause wins.
 type RunMode struct {
-	// Debug starts the pods with an idle command, so that people can look around in them.
+	// Debug starts the pods with an idle command, so that people can inspect them.
 	// +optional
 	Debug *DebugMode `json:"debug,omitempty"`
 	// Pause ends the pods and keeps the job.
@@ -45,7 +45,7 @@ type DebugMode struct {
 	// Enabled switches debug mode on. It may change at any time.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
-	// Enable is the older spelling of enabled and is read where enabled is unset.
+	// Enable is the older spelling of enabled. It counts if enabled is unset.
 	// +optional
 	Enable *bool `json:"enable,omitempty"`
 	// ReplicaSpecs says how the replicas of a role start in debug mode.
@@ -62,7 +62,7 @@ type ReplicaDebugSet struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Type string `json:"type"`
-	// SkipInitContainer leaves the init containers out.
+	// SkipInitContainer omits the init containers.
 	// +optional
 	SkipInitContainer bool `json:"skipInitContainer,omitempty"`
 	// Command replaces the command of the role's containers; their args are dropped. Variables in it are replaced as in the
@@ -77,7 +77,7 @@ type PauseMode struct {
 	// Enabled pauses the job. It may change at any time.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
-	// Enable is the older spelling of enabled and is read where enabled is unset.
+	// Enable is the older spelling of enabled. It counts if enabled is unset.
 	// +optional
 	Enable *bool `json:"enable,omitempty"`
 	// ResumeSpecs says how the replicas of a role start when the job resumes. It cannot change on a live job.
@@ -94,7 +94,7 @@ type ResumeSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Type string `json:"type"`
-	// SkipInitContainer leaves the init containers out.
+	// SkipInitContainer omits the init containers.
 	// +optional
 	SkipInitContainer bool `json:"skipInitContainer,omitempty"`
 	// Command replaces the command of the main container. Variables in it are replaced as in the template. Unset or empty:
@@ -116,7 +116,7 @@ type SchedulePolicy struct {
 	T9kScheduler *T9kScheduler `json:"t9kScheduler,omitempty"`
 }
 
-// T9kScheduler says in which queue and with which priority the t9k-scheduler takes the job.
+// T9kScheduler says in which queue and with which priority the t9k-scheduler schedules the job.
 type T9kScheduler struct {
 	// Queue is the name of the queue.
 	// +kubebuilder:validation:MaxLength=63

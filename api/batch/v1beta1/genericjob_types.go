@@ -1,11 +1,11 @@
 package v1beta1
 
-// The rules in CEL are for clusters without webhooks; the controller checks all of it, and more, again. They spare the API
-// server what they can: those that look at new jobs only begin with oldSelf.hasValue(), and those that compare a job with what
-// it was begin by telling a write of the status, which never changes the spec in the same request. Comparing pod templates
-// takes milliseconds. The rules that all kinds of job have, on names, roles and on what a live job keeps, are in
-// internal/kinds/schema.go. Of a list of ranks only the first and the last entry are looked at: the cost of more, as it is
-// estimated from the longest lists allowed, would exceed what the API server accepts.
+// The rules in CEL are for clusters without webhooks; the controller checks the same and more. They cost the API
+// server little: rules for new jobs begin with oldSelf.hasValue(), and rules that compare a job with its old state
+// first recognise a write of the status, which never changes the spec. Comparing pod templates takes milliseconds.
+// The rules that all kinds of job have, on names, roles and immutable fields, are in internal/kinds/schema.go. The
+// rules check only the first and the last entry of a list of ranks: the API server estimates the cost from the
+// longest lists allowed, and would refuse more.
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -34,9 +34,9 @@ type GenericJob struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says what is to run.
+	// Spec says what the job runs.
 	Spec GenericJobSpec `json:"spec"`
-	// Status says what has been seen of it.
+	// Status is the observed state of the job.
 	// +optional
 	Status GenericJobStatus `json:"status,omitzero"`
 }
@@ -50,7 +50,7 @@ type GenericJobList struct {
 	Items           []GenericJob `json:"items"`
 }
 
-// FinishRule maps a role to ranks. An entry is a rank (3 or "3") or an inclusive range ("0-3"); an empty list stands for
+// FinishRule maps a role to ranks. An entry is a rank (3 or "3") or an inclusive range ("0-3"); an empty list means
 // every replica of the role.
 //
 // +kubebuilder:validation:MinProperties=1
@@ -81,10 +81,10 @@ type GenericJobSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
 	SuccessRules []FinishRule `json:"successRules,omitempty"`
-	// FailureRules say when the job has failed: when all replicas that one of the rules names have failed for good, that
-	// is, with no restart left or allowed. A job without rules of either sort fails when any replica has; one with success rules
-	// fails in any case when none of them can hold any more. When a failure rule and a success rule come to hold together, the
-	// job has failed.
+	// FailureRules say when the job has failed: when all replicas that one of the rules names have failed for good,
+	// that is, with no restart left or allowed. A job without any rules fails when any replica has failed for good. A
+	// job with success rules also fails when none of them can hold any more. If a failure rule and a success rule
+	// hold at the same time, the job has failed.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
@@ -147,8 +147,8 @@ type RestartPolicy struct {
 	// incidents that a replica began, and a replica that is evicted while it runs restarts the others too, uncharged.
 	// +optional
 	Scope RestartScope `json:"scope,omitempty"`
-	// ExitCodes decides by the exit code of a replica that failed, before policy does. Of several containers that failed the
-	// code of the first one counts.
+	// ExitCodes decides by the exit code of a replica that failed, before policy does. If several containers failed,
+	// the code of the first one counts.
 	// +optional
 	ExitCodes *ExitCodes `json:"exitCodes,omitempty"`
 }

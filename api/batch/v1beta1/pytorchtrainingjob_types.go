@@ -4,8 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// PyTorchTrainingJob trains with PyTorch: its replicas find each other by the variables of torch.distributed, or are started
-// by torchrun, and may then grow and shrink in number while they train.
+// PyTorchTrainingJob trains with PyTorch: its replicas find each other by the variables of torch.distributed, or
+// torchrun starts them. With torchrun, their number may change while they train.
 //
 // A pod is called JOB-ROLE-RANK; such a name has at most 63 characters, and none has a dot. On a live job the enabled switches of
 // runMode, elastic.expectedReplicas, all of runPolicy and the priority may change, and nothing else.
@@ -27,9 +27,9 @@ type PyTorchTrainingJob struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says what is to run.
+	// Spec says what the job runs.
 	Spec PyTorchTrainingJobSpec `json:"spec"`
-	// Status says what has been seen of it.
+	// Status is the observed state of the job.
 	// +optional
 	Status PyTorchTrainingJobStatus `json:"status,omitzero"`
 }
@@ -52,11 +52,11 @@ type PyTorchTrainingJobSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	ReplicaSpecs []PyTorchReplicaSpec `json:"replicaSpecs"`
-	// Elastic lets the number of replicas change while the job runs. Only with torchrun.
+	// Elastic lets the number of replicas change while the job runs. It needs torchrun.
 	// +optional
 	// +kubebuilder:default={}
 	Elastic *ElasticConfig `json:"elastic,omitempty"`
-	// TorchrunConfig starts the training by torchrun.
+	// TorchrunConfig starts the training with torchrun.
 	// +optional
 	TorchrunConfig *TorchrunConfig `json:"torchrunConfig,omitempty"`
 
@@ -80,10 +80,10 @@ type ElasticConfig struct {
 	// Enabled switches elastic training on.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
-	// Enable is the older spelling of enabled and is read where enabled is unset.
+	// Enable is the older spelling of enabled. It counts if enabled is unset.
 	// +optional
 	Enable *bool `json:"enable,omitempty"`
-	// MinReplicas is the least number of replicas that training goes on with. It cannot change on a live job.
+	// MinReplicas is the smallest number of replicas with which training continues. It cannot change on a live job.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
@@ -91,21 +91,21 @@ type ElasticConfig struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
-	// ExpectedReplicas is the number of replicas wanted now, from minReplicas to maxReplicas. People and autoscalers change it
-	// to scale the job, also through the scale subresource. 0 stands for minReplicas.
+	// ExpectedReplicas is the number of replicas wanted now, from minReplicas to maxReplicas. People and autoscalers
+	// change it to scale the job, also through the scale subresource. 0 means minReplicas.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	ExpectedReplicas *int32 `json:"expectedReplicas,omitempty"`
 }
 
-// TorchrunConfig starts the main container of each replica by torchrun, whose options come from here. The arguments of the
-// container follow them: the script and its own. The container's command is ignored.
+// TorchrunConfig makes torchrun start the main container of each replica, with the options below. They are followed
+// by the arguments of the container: the script and its arguments. The container's command is ignored.
 type TorchrunConfig struct {
 	// Enabled switches torchrun on.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
-	// Enable is the older spelling of enabled and is read where enabled is unset.
+	// Enable is the older spelling of enabled. It counts if enabled is unset.
 	// +optional
 	Enable *bool `json:"enable,omitempty"`
 	// MaxRestarts is torchrun's --max_restarts: how often each torchrun starts its processes again before it fails. Unset:

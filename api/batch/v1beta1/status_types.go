@@ -4,22 +4,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// JobPhase sums up in one word where the job is. The conditions hold the details.
+// JobPhase is the state of a job in one word. The conditions hold the details.
 type JobPhase string
 
 const (
-	// JobPending: waiting for replicas: not all have run at once yet, or none runs any more.
+	// JobPending: the job waits for replicas, because not all have run at the same time yet or none runs any more.
 	JobPending JobPhase = "Pending"
-	// JobRunning: every replica that the job waits for has run. While some start again the others run on, and the Running
-	// condition is False.
+	// JobRunning: every replica that the job waits for has run. While some of them restart and others still run, the
+	// Running condition is False.
 	JobRunning JobPhase = "Running"
 	// JobPaused: paused; the pods are gone or ending.
 	JobPaused JobPhase = "Paused"
 	// JobResuming: resumed from a pause, waiting for replicas.
 	JobResuming JobPhase = "Resuming"
-	// JobSucceeded: a success rule came to hold. Final.
+	// JobSucceeded: a success rule holds. Final.
 	JobSucceeded JobPhase = "Succeeded"
-	// JobFailed: a failure rule came to hold, or no success rule can hold any more. Final.
+	// JobFailed: a failure rule holds, or no success rule can hold any more. Final.
 	JobFailed JobPhase = "Failed"
 	// JobUnknown: the state of a replica cannot be obtained.
 	JobUnknown JobPhase = "Unknown"
@@ -52,12 +52,12 @@ type Reason string
 
 // Reasons of conditions.
 const (
-	// ReasonAccepted (Initialized): the controller took the job on.
+	// ReasonAccepted (Initialized): the controller has accepted the job.
 	ReasonAccepted Reason = "Accepted"
 	// ReasonInvalidSpec (Initialized, Failed): the spec cannot be carried out; the message says where and why.
 	ReasonInvalidSpec Reason = "InvalidSpec"
 
-	// ReasonCreatingReplicas (Running): pods are being made or waited for.
+	// ReasonCreatingReplicas (Running): pods are being created or have not started yet.
 	ReasonCreatingReplicas Reason = "CreatingReplicas"
 	// ReasonUnschedulable (Running): the scheduler finds no room; the message is the scheduler's.
 	ReasonUnschedulable Reason = "Unschedulable"
@@ -90,21 +90,21 @@ const (
 
 	// ReasonNoReplicaFailed (ReplicaFailure): no replica has failed for good.
 	ReasonNoReplicaFailed Reason = "NoReplicaFailed"
-	// ReasonReplicaFailed (ReplicaFailure, Failed): a replica failed and no restart is left or allowed. It fails the job where
-	// the others cannot go on without it.
+	// ReasonReplicaFailed (ReplicaFailure, Failed): a replica failed and no restart is left or allowed. The job fails
+	// if the other replicas cannot continue without this one.
 	ReasonReplicaFailed Reason = "ReplicaFailed"
 
 	// ReasonNotFinished (Completed, Failed): the job has not finished.
 	ReasonNotFinished Reason = "NotFinished"
-	// ReasonSuccessRule (Completed): a success rule came to hold.
+	// ReasonSuccessRule (Completed): a success rule holds.
 	ReasonSuccessRule Reason = "SuccessRuleMet"
-	// ReasonFailureRule (Failed): a failure rule came to hold.
+	// ReasonFailureRule (Failed): a failure rule holds.
 	ReasonFailureRule Reason = "FailureRuleMet"
 	// ReasonSuccessRulesUnsatisfiable (Failed): no success rule can hold any more.
 	ReasonSuccessRulesUnsatisfiable Reason = "SuccessRulesUnsatisfiable"
 	// ReasonDeadlineExceeded (Failed): the job was active for longer than activeDeadlineSeconds.
 	ReasonDeadlineExceeded Reason = "DeadlineExceeded"
-	// ReasonBackoffLimitExceeded (Failed): a replica failed that its policy would restart, and backoffLimit is used up.
+	// ReasonBackoffLimitExceeded (Failed): a replica failed, and backoffLimit allows no further restart.
 	ReasonBackoffLimitExceeded Reason = "BackoffLimitExceeded"
 	// ReasonQueueMaxDuration (Failed): a pod of the job was older than its queue allows.
 	ReasonQueueMaxDuration Reason = "QueueMaxDuration"
@@ -124,17 +124,18 @@ const (
 	EventJobStarted Reason = "JobStarted"
 	// EventJobScaled: the number of replicas of an elastic job has changed.
 	EventJobScaled Reason = "JobScaled"
-	// EventIncident: a replica ended in a way that restarts it, or all replicas, while all ran.
+	// EventIncident: a replica ended while all ran, and it or all replicas restart.
 	EventIncident Reason = "Incident"
 	// EventRecovered: all replicas run again after an incident.
 	EventRecovered Reason = "Recovered"
 	// EventReplicaRestarted: a replica ended and is restarted; the restart is charged to its limit.
 	EventReplicaRestarted Reason = "ReplicaRestarted"
-	// EventReplicaDisrupted: a replica's pod was taken away through no fault of its own and is replaced without charge.
+	// EventReplicaDisrupted: a replica's pod was disrupted from outside, for example evicted, and is replaced; the
+	// restart is not charged.
 	EventReplicaDisrupted Reason = "ReplicaDisrupted"
 	// EventNodeLost: a pod on a lost node was deleted by force.
 	EventNodeLost Reason = "NodeLost"
-	// EventReplicasHoldResources: the job has finished and clean-up policy None keeps pods that still run.
+	// EventReplicasHoldResources: the job has finished, and its clean-up policy None keeps pods that still run.
 	EventReplicasHoldResources Reason = "ReplicasHoldResources"
 )
 
@@ -144,7 +145,7 @@ type JobCondition struct {
 	Type JobConditionType `json:"type"`
 	// Status is True, False or Unknown.
 	Status metav1.ConditionStatus `json:"status"`
-	// LastTransitionTime tells when the status last changed.
+	// LastTransitionTime is when the status last changed.
 	// +optional
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
 	// Reason is a CamelCase word for programs.
@@ -155,7 +156,7 @@ type JobCondition struct {
 	Message string `json:"message,omitempty"`
 }
 
-// ReplicaPhase tells where one replica is.
+// ReplicaPhase is the state of a replica in one word.
 type ReplicaPhase string
 
 const (
@@ -183,9 +184,10 @@ type Aggregate struct {
 	Pending int32 `json:"pending"`
 	// Running counts replicas whose containers run.
 	Running int32 `json:"running"`
-	// Succeeded counts replicas all of whose containers, in a training job whose main container, ended with exit code 0.
+	// Succeeded counts replicas whose containers all ended with exit code 0; in a training job, whose main container
+	// did.
 	Succeeded int32 `json:"succeeded"`
-	// Failed counts replicas of which a container, in a training job the main one, failed.
+	// Failed counts replicas with a failed container; in a training job, with a failed main container.
 	Failed int32 `json:"failed"`
 	// Unknown counts replicas whose state cannot be obtained.
 	Unknown int32 `json:"unknown"`
@@ -211,7 +213,7 @@ type ContainerStatus struct {
 	Name string `json:"name"`
 	// State is Waiting, Running or Terminated.
 	State ContainerState `json:"state"`
-	// ExitCode is set once the container has ended. 128+n stands for an end by signal n.
+	// ExitCode is set once the container has ended. 128+n means that signal n ended the container.
 	// +optional
 	ExitCode *int32 `json:"exitCode,omitempty"`
 }
@@ -229,8 +231,8 @@ type ReplicaStatus struct {
 	// +optional
 	// +listType=atomic
 	Containers []ContainerStatus `json:"containers,omitempty"`
-	// RestartCount is the number of restarts charged to this replica: after its own ends, or, where the restart scope is Job, the
-	// incidents that it began.
+	// RestartCount is the number of restarts charged to this replica. If the restart scope is Job, it is the number
+	// of incidents that this replica began.
 	// +optional
 	RestartCount int32 `json:"restartCount,omitempty"`
 	// Attempt is the number of pods that carried this replica before the current one: restarts and replacements alike.
@@ -245,12 +247,13 @@ type ReplicaStatus struct {
 	// NodeName is the node that the pod is bound to.
 	// +optional
 	NodeName string `json:"nodeName,omitempty"`
-	// Reason says in a word or two why the replica is in this phase, where the phase alone does not tell.
+	// Reason is why the replica is in this phase, in a word or two, if the phase alone does not tell.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 }
 
-// OmittedReplicas sums up replicas of one role that `replicas` leaves out and that are alike.
+// OmittedReplicas describes replicas of one role that `replicas` omits and that have equal values in the fields
+// below.
 type OmittedReplicas struct {
 	// Ranks lists the replicas as ranges, for example "0-41,57".
 	Ranks string `json:"ranks"`
@@ -268,10 +271,10 @@ type OmittedReplicas struct {
 	// Incident is the number of the last incident in which each of them failed.
 	// +optional
 	Incident int32 `json:"incident,omitempty"`
-	// Pods is true where each of them has a pod.
+	// Pods is true if each of them has a pod.
 	// +optional
 	Pods bool `json:"pods,omitempty"`
-	// ExitCode is the exit code that each of them ended with, where they have ended.
+	// ExitCode is the exit code of each of them, if they have ended.
 	// +optional
 	ExitCode *int32 `json:"exitCode,omitempty"`
 }
@@ -282,41 +285,41 @@ type Tasks struct {
 	Type string `json:"type"`
 	// RestartCount is the number of restarts charged to the replicas of this role together.
 	RestartCount int32 `json:"restartCount"`
-	// Replicas lists the replicas by rank. Of a job with very many replicas it lists those that need a look first, and
-	// omitted sums up the rest.
+	// Replicas lists the replicas by rank. In a very large job it lists the replicas that need attention first, and
+	// omitted describes the rest.
 	// +optional
 	// +listType=atomic
 	Replicas []ReplicaStatus `json:"replicas,omitempty"`
-	// OmittedReplicas is the number of replicas that replicas leaves out.
+	// OmittedReplicas is the number of replicas that replicas omits.
 	// +optional
 	OmittedReplicas int32 `json:"omittedReplicas,omitempty"`
-	// Omitted sums up the replicas that replicas leaves out.
+	// Omitted describes the replicas that replicas omits.
 	// +optional
 	// +listType=atomic
 	Omitted []OmittedReplicas `json:"omitted,omitempty"`
 }
 
-// Incident is what led to a restart of one or all replicas, and how long it took until all ran again.
+// Incident describes why one or all replicas restarted, and how long it took until all ran again.
 type Incident struct {
-	// Replica is the name of the one that began it.
+	// Replica is the name of the replica that ended first.
 	Replica string `json:"replica"`
-	// Scope is Job where all replicas restart, and Replica where those do that ended.
+	// Scope is Job if all replicas restart, and Replica if only those restart that ended.
 	Scope RestartScope `json:"scope"`
-	// Charged is true where the incident counts towards backoffLimit, and false where it began with a disruption.
+	// Charged is true if the incident counts towards backoffLimit, and false if it began with a disruption.
 	Charged bool `json:"charged"`
-	// ExitCode of the replica, where it is known.
+	// ExitCode of the replica, if it is known.
 	// +optional
 	ExitCode *int32 `json:"exitCode,omitempty"`
-	// Reason says in a word why the replica ended, where the exit code alone does not tell, for example OOMKilled.
+	// Reason is why the replica ended, in a word, if the exit code alone does not tell, for example OOMKilled.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// Message is the last line of the replica's termination message, where there is one. With terminationMessagePolicy
+	// Message is the last line of the replica's termination message, if there is one. With terminationMessagePolicy
 	// FallbackToLogsOnError it is the last line of its log.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// StartTime tells when the replica ended.
+	// StartTime is when the replica ended.
 	StartTime metav1.Time `json:"startTime"`
-	// RecoveryTime tells when all replicas that the job waits for ran again.
+	// RecoveryTime is when all replicas that the job waits for ran again.
 	// +optional
 	RecoveryTime *metav1.Time `json:"recoveryTime,omitempty"`
 }
@@ -341,7 +344,7 @@ type JobStatus struct {
 	// +optional
 	// +listType=atomic
 	Tasks []Tasks `json:"tasks,omitempty"`
-	// Phase sums up where the job is.
+	// Phase is the state of the job in one word.
 	// +optional
 	Phase JobPhase `json:"phase,omitempty"`
 	// Aggregate counts the replicas in each phase.
@@ -352,11 +355,12 @@ type JobStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []JobCondition `json:"conditions,omitempty"`
-	// BackoffCount is the number of incidents that count towards backoffLimit: those that a replica began by its own doing.
+	// BackoffCount is the number of incidents that count towards backoffLimit: those that began with a failure and
+	// not with a disruption.
 	// +optional
 	BackoffCount int32 `json:"backoffCount"`
-	// Restarts is the number of incidents: a replica ends and restarts, or all restart with it, and what else fails before all
-	// run again belongs to it.
+	// Restarts is the number of incidents. An incident begins when a replica ends and it, or all replicas, restart.
+	// Replicas that fail before all run again belong to the same incident.
 	// +optional
 	Restarts int32 `json:"restarts"`
 	// Incident describes the last incident.
@@ -371,18 +375,18 @@ type JobStatus struct {
 	// RunMode is the mode that the current pods were made for.
 	// +optional
 	RunMode RunModeType `json:"runMode,omitempty"`
-	// StartTime tells when pods were first created, and again when the job last resumed.
+	// StartTime is when the first pods were created; after a pause, when the job last resumed.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
-	// RunSeconds is for how many seconds all replicas that the job waits for have run together, up to the last time that they
-	// stopped to. A run that goes on is not in it; it began at the lastTransitionTime of the condition Running. Time in
-	// queues, between restarts, in pauses and in debug mode does not count.
+	// RunSeconds is the time, in seconds, for which all replicas that the job waits for have run at the same time. It
+	// does not include a run that has not ended; that run began at the lastTransitionTime of the condition Running.
+	// Time in queues, between restarts, in pauses and in debug mode does not count.
 	// +optional
 	RunSeconds int64 `json:"runSeconds,omitempty"`
-	// CompletionTime tells when the job finished.
+	// CompletionTime is when the job finished.
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
-	// ObservedGeneration is the metadata.generation that this status speaks of.
+	// ObservedGeneration is the metadata.generation that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }

@@ -25,9 +25,9 @@ type TensorFlowTrainingJob struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says what is to run.
+	// Spec says what the job runs.
 	Spec TensorFlowTrainingJobSpec `json:"spec"`
-	// Status says what has been seen of it.
+	// Status is the observed state of the job.
 	// +optional
 	Status TensorFlowTrainingJobStatus `json:"status,omitzero"`
 }
@@ -41,8 +41,8 @@ type TensorFlowTrainingJobList struct {
 	Items           []TensorFlowTrainingJob `json:"items"`
 }
 
-// TensorFlowTrainingJobSpec says what a TensorFlowTrainingJob runs. Its master is the chief or, where there is none, rank 0 of
-// the workers: the job succeeds when it succeeds and fails when it fails for good.
+// TensorFlowTrainingJobSpec says what a TensorFlowTrainingJob runs. Its master is the chief or, without a chief, rank
+// 0 of the workers: the job succeeds when it succeeds and fails when it fails for good.
 //
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.replicaSpecs.all(s, s.type in ['chief', 'worker', 'ps', 'evaluator'])",optionalOldSelf=true,fieldPath=".replicaSpecs",message="TensorFlow does not know a role of the job: use chief, worker, ps and evaluator",messageExpression="'TensorFlow does not know the roles %s: use chief, worker, ps and evaluator'.format([self.replicaSpecs.filter(s, !(s.type in ['chief', 'worker', 'ps', 'evaluator'])).map(s, s.type)])"
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.replicaSpecs.all(s, !(s.type in ['chief', 'evaluator']) || s.replicas <= 1)",optionalOldSelf=true,fieldPath=".replicaSpecs",message="a job has one chief and one evaluator at most: ask for 1"

@@ -18,9 +18,10 @@ type TrainingReplicaSpec struct {
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0
 	Replicas *int32 `json:"replicas,omitempty"`
-	// RestartPolicy says when a replica is restarted: OnFailure (the default), Always (successes too), Never, or ExitCode:
-	// after failures whose exit code tells of a signal from outside, 130, 137, 138 or 143. runPolicy.backoffLimit bounds the
-	// restarts, and runPolicy.restartScope says whether the other replicas restart too.
+	// RestartPolicy says when a replica is restarted: OnFailure (the default), Always (successes too), Never, or
+	// ExitCode: after failures with exit code 130, 137, 138 or 143, which mean a signal from outside.
+	// runPolicy.backoffLimit bounds the restarts, and runPolicy.restartScope says whether the other replicas restart
+	// too.
 	// +optional
 	RestartPolicy TrainingRestartPolicy `json:"restartPolicy,omitempty"`
 	// Template describes the pods. Its restartPolicy is ignored: the controller restarts replicas by replacing their pods.
@@ -43,7 +44,7 @@ const (
 	TrainingRestartExitCode TrainingRestartPolicy = "ExitCode"
 )
 
-// RunPolicy bounds a training job and says what happens after its end. All of it but restartScope may change on a
+// RunPolicy bounds a training job and says what happens after its end. All fields except restartScope may change on a
 // live job.
 type RunPolicy struct {
 	// ActiveDeadlineSeconds fails the job when it has been active for this many seconds, counted from status.startTime. Its
@@ -51,14 +52,14 @@ type RunPolicy struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	ActiveDeadlineSeconds *int32 `json:"activeDeadlineSeconds,omitempty"`
-	// BackoffLimit is the number of retries before the job fails. Replicas that fail together cost one retry: those that fail
-	// before all run again belong to it. Defaults to 3.
+	// BackoffLimit is the number of retries before the job fails. Replicas that fail together cost one retry: a
+	// replica that fails before all run again costs no further one. Defaults to 3.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
-	// RestartScope says which replicas restart when one fails: Replica (the default), that one alone; or Job, all that have
-	// not ended for good, except those of roles whose restartPolicy is Never. Job is for replicas that form one process group,
-	// which cannot take back a single one. It cannot change on a live job.
+	// RestartScope says which replicas restart when one fails: Replica (the default), that one alone; or Job, all
+	// that have not ended for good, except those of roles whose restartPolicy is Never. Job is for replicas that form
+	// one process group, which a single replica cannot rejoin. It cannot change on a live job.
 	// +optional
 	RestartScope RestartScope `json:"restartScope,omitempty"`
 	// CleanUpPolicy says which pods are deleted when the job has finished: None (the default), Unfinished (those that are
@@ -79,8 +80,8 @@ type TrainingSpec struct {
 	// RunPolicy bounds the job and says what happens after its end.
 	// +optional
 	RunPolicy *RunPolicy `json:"runPolicy,omitempty"`
-	// TensorBoardSpec asks for a TensorBoard of the job's name, which shows what the job logs and goes with the job. It
-	// cannot change on a live job.
+	// TensorBoardSpec asks for a TensorBoard with the job's name. It shows what the job logs and is deleted with the
+	// job. It cannot change on a live job.
 	// +optional
 	TensorBoardSpec *tensorboard.TensorBoardSpec `json:"tensorboardSpec,omitempty"`
 	// Scheduler chooses the scheduler. Unset: the cluster's default scheduler.
@@ -91,19 +92,19 @@ type TrainingSpec struct {
 // TrainingStatus is the observed state of a training job.
 type TrainingStatus struct {
 	JobStatus `json:",inline"`
-	// TensorBoard tells how the job's TensorBoard is. It has no influence on the training.
+	// TensorBoard is the state of the job's TensorBoard. It has no influence on the training.
 	// +optional
 	TensorBoard *DependentStatus `json:"tensorboard,omitempty"`
 }
 
-// DependentStatus tells how an object is that a job asks for and does not depend on.
+// DependentStatus is the state of an object that a job asks for and does not depend on.
 type DependentStatus struct {
 	// Dependent is the object; unset while there is none.
 	// +optional
 	Dependent *corev1.ObjectReference `json:"dependent,omitempty"`
-	// Ready is true while the object does what it is there for.
+	// Ready is true while the object serves.
 	Ready bool `json:"ready"`
-	// Type is Normal, or Warning where something stands in its way.
+	// Type is Normal, or Warning if a problem keeps the object from serving.
 	// +kubebuilder:validation:Enum=Normal;Warning
 	Type string `json:"type"`
 	// Reason is a CamelCase word for programs.

@@ -23,7 +23,7 @@ func AddToScheme(s *runtime.Scheme) error {
 // SchedulerName is the schedulerName of pods that the t9k-scheduler places.
 const SchedulerName = "t9k-scheduler"
 
-// Labels that tell the t9k-scheduler where a pod belongs. They cannot change on a live pod.
+// Labels by which the t9k-scheduler assigns a pod to a group and a queue. They cannot change on a live pod.
 const (
 	// LabelGroupName names the pod's PodGroup.
 	LabelGroupName = "scheduler.tensorstack.dev/group-name"
@@ -33,8 +33,8 @@ const (
 	LabelRole = "scheduler.tensorstack.dev/role"
 )
 
-// AnnotationRequestedBy tells who asked for the queue of a PodGroup, a pod, a job or a TensorBoard: a user and the user's groups, as a
-// list in JSON. Admission sets it; what others write there does not stay.
+// AnnotationRequestedBy is who asked for the queue of a PodGroup, a pod, a job or a TensorBoard: a user and the
+// user's groups, as a list in JSON. Admission sets it and overwrites other values.
 const AnnotationRequestedBy = "scheduler.tensorstack.dev/requested-by"
 
 // TopologyPolicy says how a group is spread over topology domains.
@@ -67,9 +67,9 @@ type PodGroup struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says what is to be scheduled together.
+	// Spec says which pods start together.
 	Spec PodGroupSpec `json:"spec"`
-	// Status says how far that got.
+	// Status is the observed state of the group.
 	// +optional
 	Status PodGroupStatus `json:"status,omitzero"`
 }
@@ -83,7 +83,7 @@ type PodGroupList struct {
 	Items           []PodGroup `json:"items"`
 }
 
-// PodGroupSpec says what is to be scheduled together.
+// PodGroupSpec says which pods start together.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.roles) || self.roles.map(r, r.minMember).sum() <= self.minMember",message="the minimums of the roles add up to more than minMember: raise minMember to their sum, or lower them"
 type PodGroupSpec struct {
@@ -144,26 +144,28 @@ const (
 	ReasonNotEnoughMembers = "NotEnoughMembers"
 	// ReasonQueueNotFound: the queue does not exist.
 	ReasonQueueNotFound = "QueueNotFound"
-	// ReasonQueueClosed: the queue lets no new group start.
+	// ReasonQueueClosed: the queue is closed, so that no new group starts.
 	ReasonQueueClosed = "QueueClosed"
-	// ReasonNotAdmitted: the queue is not for the group's namespace, and who asked for the group has no right to use it.
+	// ReasonNotAdmitted: the queue is not open to the group's namespace, and the user who asked for the group has no
+	// right to use the queue.
 	ReasonNotAdmitted = "NotAdmitted"
-	// ReasonQuotaExceeded: the group does not fit into what is left of the queue's quota.
+	// ReasonQuotaExceeded: the group needs more than the unused part of the queue's quota.
 	ReasonQuotaExceeded = "QuotaExceeded"
-	// ReasonPodTooLarge: pods of the group request more than the queue's resourceShapeProfile lets a pod have.
+	// ReasonPodTooLarge: pods of the group request more than the queue's resourceShapeProfile allows.
 	ReasonPodTooLarge = "PodTooLarge"
 	// ReasonShapeUnknown: the queue's resourceShapeProfile cannot be read.
 	ReasonShapeUnknown = "ResourceShapeUnknown"
-	// ReasonNoRoom: no set of nodes takes the group's minimum together.
+	// ReasonNoRoom: the nodes have no room for the group's minimum.
 	ReasonNoRoom = "NoRoom"
 	// ReasonImpossible: the group could not start even if nothing else ran: it needs more than the whole quota of its queue, or than
 	// its nodes have. It starts once the quota or the nodes change.
 	ReasonImpossible = "Impossible"
 	// ReasonPreempting: pods of other queues are being evicted for the group.
 	ReasonPreempting = "Preempting"
-	// ReasonReserved: the group has waited for long, and room is kept for it until pods that hold it end.
+	// ReasonReserved: the group has waited for long. Nodes are reserved for it, and it starts when their pods have
+	// ended.
 	ReasonReserved = "Reserved"
-	// ReasonBindingFailed: a plan was made and could not be carried out. It is tried again.
+	// ReasonBindingFailed: the scheduler could not bind the pods to the nodes that it had chosen. It tries again.
 	ReasonBindingFailed = "BindingFailed"
 )
 
@@ -173,7 +175,7 @@ type PodGroupCondition struct {
 	Type PodGroupConditionType `json:"type"`
 	// Status is True, False or Unknown.
 	Status metav1.ConditionStatus `json:"status"`
-	// LastTransitionTime tells when the status last changed.
+	// LastTransitionTime is when the status last changed.
 	// +optional
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
 	// Reason is a CamelCase word for programs.
@@ -182,7 +184,8 @@ type PodGroupCondition struct {
 	// Message is a sentence for people.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// TransitionID identifies the observation that set the condition: it is a new one whenever status, reason or message change.
+	// TransitionID identifies the observation that set the condition. It changes whenever status, reason or message
+	// change.
 	// +optional
 	TransitionID string `json:"transitionID,omitempty"`
 }

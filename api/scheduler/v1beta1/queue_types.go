@@ -5,14 +5,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DefaultQueue is the queue of pods and groups that name none.
+// DefaultQueue is the queue of pods and groups that do not name a queue.
 const DefaultQueue = "default"
 
 // Labels of namespaces.
 const (
-	// LabelDefaultQueue names the queue of jobs and TensorBoards of the namespace that name none.
+	// LabelDefaultQueue is the queue of those jobs and TensorBoards of the namespace that do not name a queue.
 	LabelDefaultQueue = "scheduler.tensorstack.dev/default-queue"
-	// LabelRequireQueue, with the value "true", has jobs and TensorBoards refused that name no queue.
+	// LabelRequireQueue, with the value "true", makes admission refuse jobs and TensorBoards that do not name a
+	// queue.
 	LabelRequireQueue = "scheduler.tensorstack.dev/require-queue"
 )
 
@@ -40,10 +41,10 @@ type Queue struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says what the queue may use, and who may use it.
+	// Spec says which resources the queue may use, and who may use the queue.
 	// +optional
 	Spec QueueSpec `json:"spec,omitzero"`
-	// Status says what is used.
+	// Status is the observed state of the queue.
 	// +optional
 	Status QueueStatus `json:"status,omitzero"`
 }
@@ -57,7 +58,7 @@ type QueueList struct {
 	Items           []Queue `json:"items"`
 }
 
-// QueueSpec says what a queue may use, and who may use it.
+// QueueSpec says which resources a queue may use, and who may use the queue.
 type QueueSpec struct {
 	// Quota limits what the pods of the queue use together.
 	// +optional
@@ -73,7 +74,7 @@ type QueueSpec struct {
 	// Preemptible says whether queues of higher priority may evict the pods of this one. Unset: they may.
 	// +optional
 	Preemptible *bool `json:"preemptible,omitempty"`
-	// Closed lets no new group start. Running pods go on.
+	// Closed keeps new groups from starting. Running pods continue.
 	// +optional
 	Closed bool `json:"closed,omitempty"`
 	// MaxDuration is how long a pod of the queue may exist, such as 1w2d or 90m; years have 365 days. Older ones are deleted.
@@ -103,16 +104,16 @@ type QueueSpec struct {
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 }
 
-// PriorityRange is the lowest and the highest of some priorities.
+// PriorityRange is a range of priorities.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.min) ? self.min : 0) <= (has(self.max) ? self.max : 100)",message="min is more than max: swap them"
 type PriorityRange struct {
-	// Min is the lowest one. Defaults to 0. Above 0, groups have to name a priority.
+	// Min is the lowest priority. Defaults to 0. If it is above 0, groups must name a priority.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Min *int32 `json:"min,omitempty"`
-	// Max is the highest one. Defaults to 100.
+	// Max is the highest priority. Defaults to 100.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
@@ -140,7 +141,8 @@ const (
 	QueueShapeKnown QueueConditionType = "ResourceShapeKnown"
 )
 
-// ReasonWithinQuota is the reason of the condition WithinQuota where it is True; else it is ReasonQuotaExceeded.
+// ReasonWithinQuota is the reason of the condition WithinQuota if it is True. The reason is ReasonQuotaExceeded if it
+// is False.
 const ReasonWithinQuota = "WithinQuota"
 
 // Reasons of the condition ResourceShapeKnown.
@@ -159,7 +161,7 @@ type QueueCondition struct {
 	Type QueueConditionType `json:"type"`
 	// Status is True, False or Unknown.
 	Status metav1.ConditionStatus `json:"status"`
-	// LastTransitionTime tells when the status last changed.
+	// LastTransitionTime is when the status last changed.
 	// +optional
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
 	// Reason is a CamelCase word for programs.
@@ -180,7 +182,8 @@ type QueueStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []QueueCondition `json:"conditions,omitempty"`
-	// ResourceShape is what the queue's resourceShapeProfile says. Unset: there is none, or it cannot be read.
+	// ResourceShape holds the limits of the queue's resourceShapeProfile. Unset: the queue has no profile, or it
+	// cannot be read.
 	// +optional
 	ResourceShape *ResourceShape `json:"resourceShape,omitempty"`
 	// PodGroups counts the PodGroups of the queue.
@@ -191,11 +194,11 @@ type QueueStatus struct {
 	Pods QueuePods `json:"pods,omitzero"`
 }
 
-// ResourceShape is how large the pods of a queue may be.
+// ResourceShape bounds the size of the pods of a queue.
 type ResourceShape struct {
 	// Profile is the resourceShapeProfile that was read.
 	Profile string `json:"profile"`
-	// Requests are the largest that a pod may have, by resource. A resource that is not named has no limit.
+	// Requests are the largest requests that a pod may have, by resource. A resource that is not named has no limit.
 	Requests corev1.ResourceList `json:"requests"`
 }
 

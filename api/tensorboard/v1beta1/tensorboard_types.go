@@ -22,9 +22,9 @@ type TensorBoard struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says what it shows and how it runs.
+	// Spec says what the TensorBoard shows and how it runs.
 	Spec TensorBoardSpec `json:"spec"`
-	// Status says what has been seen of it.
+	// Status is the observed state of the TensorBoard.
 	// +optional
 	Status TensorBoardStatus `json:"status,omitzero"`
 }
@@ -57,7 +57,7 @@ type TensorBoardSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Image string `json:"image"`
-	// Suspend stops the TensorBoard and keeps all else of it.
+	// Suspend stops the pod of the TensorBoard. Its other objects stay.
 	// +optional
 	Suspend *bool `json:"suspend,omitempty"`
 	// Scheduler chooses the scheduler. Unset: the cluster's default scheduler.
@@ -66,8 +66,8 @@ type TensorBoardSpec struct {
 	// Resources of the TensorBoard's container.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
-	// SecurityContext of the pod. Unset: Pod Security level restricted, as user and group 65532. Set, it replaces all of that;
-	// the containers still drop all capabilities and cannot gain privileges.
+	// SecurityContext of the pod. Unset: Pod Security level restricted, as user and group 65532. A value replaces all
+	// of these defaults; the containers still drop all capabilities and cannot gain privileges.
 	// +optional
 	SecurityContext *corev1.PodSecurityContext `json:"securityContext,omitempty"`
 	// ImagePullSecrets lists Secrets of the same namespace with which the image is pulled.

@@ -34,7 +34,7 @@ func ParseAddress(address string) (*kinds.Kind, string, error) {
 		}
 		known = append(known, strings.ToLower(k.Name))
 	}
-	return nil, "", fmt.Errorf("%q is no kind of job; there are: %s", kindName, strings.Join(known, ", "))
+	return nil, "", fmt.Errorf("%q is not a kind of job; there are: %s", kindName, strings.Join(known, ", "))
 }
 
 // ErrNotInstalled means that the cluster serves no kind of job.
@@ -87,7 +87,7 @@ func (c *Cluster) Find(ctx context.Context, address string) (*Job, error) {
 	case len(hidden) == len(candidates):
 		return nil, fmt.Errorf("getting %s: %w", address, errors.Join(hidden...))
 	case len(hidden) > 0:
-		return nil, fmt.Errorf("%w, of the kinds that you may get. Not looked at: %w", c.notFound(ctx, candidates, name), errors.Join(hidden...))
+		return nil, fmt.Errorf("%w, of the kinds that you may get. Not listed: %w", c.notFound(ctx, candidates, name), errors.Join(hidden...))
 	}
 	return nil, c.notFound(ctx, candidates, name)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -104,11 +103,10 @@ func (c *Checker) checkJob(ctx context.Context, r *Result) error {
 	})
 }
 
-// warn adds admission's warnings, which begin with the path of the field.
-func (r *Result) warn(warnings []string) {
+// warn adds admission's warnings.
+func (r *Result) warn(warnings []kinds.Warning) {
 	for _, w := range warnings {
-		path, message, _ := strings.Cut(w, ": ")
-		r.Warnings = append(r.Warnings, r.Fault(path, "warning: "+message))
+		r.Warnings = append(r.Warnings, r.Fault(w.Field, "warning: "+w.Message))
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// other is a kind of this project that is no kind of job.
+// other is a kind of this project that is not a kind of job.
 type other struct {
 	of         schema.GroupVersionKind
 	plural     string

@@ -37,7 +37,7 @@ func (d *display) conclude(ctx context.Context) error {
 		}
 		if _, succeeded := view.Finished(t.Status()); !succeeded {
 			code = kit.ExitFailed
-			d.lastWords(ctx, t.Job)
+			d.printFailures(ctx, t.Job)
 		}
 	}
 	if code != 0 {
@@ -46,8 +46,8 @@ func (d *display) conclude(ctx context.Context) error {
 	return nil
 }
 
-// lastWords prints how the first failed replicas ended.
-func (d *display) lastWords(ctx context.Context, j *kit.Job) {
+// printFailures prints how the first failed replicas ended.
+func (d *display) printFailures(ctx context.Context, j *kit.Job) {
 	shown, more := 0, 0
 	for _, task := range j.Status().Tasks {
 		for k := range task.Replicas {
@@ -60,7 +60,7 @@ func (d *display) lastWords(ctx context.Context, j *kit.Job) {
 				continue
 			}
 			shown++
-			d.lastWordsOf(ctx, j, task.Type, r)
+			d.printFailure(ctx, j, task.Type, r)
 		}
 	}
 	if shown > 0 {
@@ -72,8 +72,8 @@ func (d *display) lastWords(ctx context.Context, j *kit.Job) {
 	}
 }
 
-// lastWordsOf prints how one replica ended: why its command could not be started, or the last lines of its log.
-func (d *display) lastWordsOf(ctx context.Context, j *kit.Job, role string, r *batch.ReplicaStatus) {
+// printFailure prints how one replica ended: why its command could not be started, or the last lines of its log.
+func (d *display) printFailure(ctx context.Context, j *kit.Job, role string, r *batch.ReplicaStatus) {
 	ctx, cancel := context.WithTimeout(ctx, kit.RequestTimeout)
 	defer cancel()
 	name := d.style.Paint(view.Bad, fmt.Sprintf("%s-%d", role, view.RankOf(r.Name)))

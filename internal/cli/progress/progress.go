@@ -147,11 +147,11 @@ const announced = 3
 func (d *display) announce() {
 	left := d.unfinished()
 	if len(left) > announced {
-		d.printWrapped("", "Following %d jobs. Ctrl-C stops following; the jobs go on.", len(left))
+		d.printWrapped("", "Following %d jobs. Ctrl-C stops following; the jobs continue.", len(left))
 		return
 	}
 	for _, t := range left {
-		d.printWrapped("", "Following %s in namespace %s. Ctrl-C stops following; the job goes on.", t.Ref(), t.GetNamespace())
+		d.printWrapped("", "Following %s in namespace %s. Ctrl-C stops following; the job continues.", t.Ref(), t.GetNamespace())
 		v := t.view()
 		for _, l := range view.Wrap(v.Plan(), "  ", d.terminal.Width()) {
 			fmt.Fprintln(d.Out, d.style.Paint(view.Dim, l))
@@ -312,15 +312,16 @@ func (d *display) detached(left []*track) error {
 		names = append(names, t.Ref())
 	}
 	namespace := left[0].GetNamespace()
-	fmt.Fprintf(d.Out, "\nStopped following; %s.\n", goesOn(names))
+	fmt.Fprintf(d.Out, "\nStopped following; %s.\n", continueText(names))
 	fmt.Fprintf(d.Out, "Come back:  %s\n", d.Again(d.cluster, namespace, "get "+strings.Join(names, " ")+" --watch"))
 	fmt.Fprintf(d.Out, "Its output: %s\n", d.Again(d.cluster, namespace, "logs -f "+names[0]))
 	return &kit.ExitError{Code: kit.ExitInterrupted}
 }
 
-func goesOn(names []string) string {
+// continueText says that the jobs continue.
+func continueText(names []string) string {
 	if len(names) == 1 {
-		return names[0] + " goes on"
+		return names[0] + " continues"
 	}
-	return strings.Join(names, ", ") + " go on"
+	return strings.Join(names, ", ") + " continue"
 }

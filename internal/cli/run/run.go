@@ -37,7 +37,7 @@ manager "t9k", so running a changed manifest again changes what may change on a 
 refused before anything is created. A job with generateName is created anew each time.
 
 On a terminal the job is shown in one picture that is drawn anew at every change; elsewhere each transition is a line.
-Ctrl-C stops following; the job goes on. Outages of the API server are waited out. A job that needs more than its queue's quota
+Ctrl-C stops following; the job continues. Outages of the API server are waited out. A job that needs more than its queue's quota
 or all nodes have is warned of; --fail-if-impossible ends there.`,
 		Example: p.Example("t9k run -f job.yaml", "t9k run -f job.yaml --detach", "cat job.yaml | t9k run -f -"),
 		Args:    cobra.NoArgs,

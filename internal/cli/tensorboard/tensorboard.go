@@ -211,7 +211,7 @@ func forward(ctx context.Context, p *kit.Program, c *kit.Cluster, o *options, tb
 	}
 	url := fmt.Sprintf("http://127.0.0.1:%d%s/", local[0].Local, board.Prefix(tb))
 	fmt.Fprintln(p.Out, url)
-	fmt.Fprintln(p.ErrOut, "Ctrl-C ends this; the TensorBoard goes on.")
+	fmt.Fprintln(p.ErrOut, "Ctrl-C closes the connection; the TensorBoard keeps running.")
 	if o.open {
 		if err := browse(ctx, url); err != nil {
 			fmt.Fprintf(p.ErrOut, "No browser could be opened: %v\n", err)

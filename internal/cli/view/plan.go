@@ -62,26 +62,13 @@ func master(n *engine.Job) string {
 	return fmt.Sprintf("%s-%d", n.Roles[m.Role].Type, m.Rank)
 }
 
-// rendezvous returns where and how the replicas of a torchrun job find each other, as text with HOST:PORT.
+// rendezvous returns where and how the replicas of a job find each other, as text with HOST:PORT; empty if they need no
+// rendezvous.
 func rendezvous(n *engine.Job) string {
-	if len(n.Roles) == 0 || n.Roles[0].Main >= len(n.Roles[0].Template.Spec.Containers) {
+	if n.Rendezvous == nil {
 		return ""
 	}
-	command := n.Roles[0].Template.Spec.Containers[n.Roles[0].Main].Command
-	if len(command) == 0 || command[0] != "torchrun" {
-		return ""
-	}
-	option := func(name string) string {
-		if i := slices.Index(command, name); i >= 0 && i+1 < len(command) {
-			return command[i+1]
-		}
-		return ""
-	}
-	endpoint := option("--rdzv_endpoint")
-	if endpoint == "" {
-		return ""
-	}
-	return fmt.Sprintf("%s by %s", endpoint, option("--rdzv_backend"))
+	return fmt.Sprintf("%s by %s", n.Rendezvous.Endpoint, n.Rendezvous.Backend)
 }
 
 // restarts returns the number of incidents, or of charged incidents if there is a limit, as text: 1 of 3 restarts.

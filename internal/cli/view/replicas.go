@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
 )
 
 // Ages holds the creation times of a job's pods by their UID.
@@ -150,51 +152,12 @@ func countPhases(task *batch.Tasks) (count map[batch.ReplicaPhase]int, sum int) 
 		sum++
 	}
 	for _, o := range task.Omitted {
-		n := countRanks(o.Ranks)
-		count[o.Phase] += n
-		sum += n
+		engine.EachRank(o.Ranks, math.MaxInt, func(int) {
+			count[o.Phase]++
+			sum++
+		})
 	}
 	return count, sum
-}
-
-// countRanks returns the number of ranks in a list of ranges such as "0-41,57".
-func countRanks(ranges string) int {
-	n := 0
-	for part := range strings.SplitSeq(ranges, ",") {
-		from, to, isRange := strings.Cut(part, "-")
-		a, err := strconv.Atoi(from)
-		if err != nil {
-			continue
-		}
-		b := a
-		if isRange {
-			if b, err = strconv.Atoi(to); err != nil {
-				continue
-			}
-		}
-		n += b - a + 1
-	}
-	return n
-}
-
-// rangesOf returns sorted ranks as ranges such as "0-41,57".
-func rangesOf(ranks []int) string {
-	var b strings.Builder
-	for i := 0; i < len(ranks); {
-		k := i
-		for k+1 < len(ranks) && ranks[k+1] == ranks[k]+1 {
-			k++
-		}
-		if b.Len() > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(strconv.Itoa(ranks[i]))
-		if k > i {
-			b.WriteString("-" + strconv.Itoa(ranks[k]))
-		}
-		i = k + 1
-	}
-	return b.String()
 }
 
 // Several returns the name of replicas of a role: worker-3, or worker-[0-2,5]. The ranks must be sorted.
@@ -202,7 +165,7 @@ func Several(role string, ranks []int) string {
 	if len(ranks) == 1 {
 		return fmt.Sprintf("%s-%d", role, ranks[0])
 	}
-	return fmt.Sprintf("%s-[%s]", role, rangesOf(ranks))
+	return fmt.Sprintf("%s-[%s]", role, engine.FormatRanks(ranks))
 }
 
 // Failure returns how a failed replica ended, as text to follow its name.

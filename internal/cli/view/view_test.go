@@ -291,7 +291,7 @@ func training() *engine.Job {
 	rule := []engine.Rule{{Text: `{"worker":[0]}`, Members: []engine.Member{{}}}}
 	return &engine.Job{
 		CleanUp: batch.CleanUpNone, RestartLimit: &limit, Deadline: &deadline, Elastic: &engine.Elastic{Min: 2, Max: 4},
-		Success: rule, Failure: rule, Service: &engine.Service{Ports: []corev1.ServicePort{{Name: "pytorch", Port: 29500}}},
+		Success: rule, Failure: rule, Rendezvous: &engine.Rendezvous{Endpoint: "mnist-worker-0:29500", Backend: "c10d"}, Service: &engine.Service{Ports: []corev1.ServicePort{{Name: "pytorch", Port: 29500}}},
 		Roles: []engine.Role{{Type: "worker", Replicas: 3, Restart: engine.Restart{RestartCodes: []engine.CodeRange{{First: 137, Last: 137}}},
 			Template: &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "pytorch", Image: "torch",
 				Command: []string{"torchrun", "--nnodes", "2:4", "--rdzv_backend", "c10d", "--rdzv_endpoint", "mnist-worker-0:29500"}, Args: []string{"train.py"}}}}}}},
@@ -343,21 +343,6 @@ func TestDescribedTensorBoard(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-}
-
-func TestRanges(t *testing.T) {
-	for _, test := range []struct {
-		ranks []int
-		want  string
-	}{{nil, ""}, {[]int{4}, "4"}, {[]int{0, 1, 2, 5, 7, 8}, "0-2,5,7-8"}} {
-		got := rangesOf(test.ranks)
-		if got != test.want {
-			t.Errorf("rangesOf(%v) = %q, want %q", test.ranks, got, test.want)
-		}
-		if got != "" && countRanks(got) != len(test.ranks) {
-			t.Errorf("countRanks(%q) = %d, want %d", got, countRanks(got), len(test.ranks))
 		}
 	}
 }

@@ -33,9 +33,9 @@ type Waiter struct {
 
 // These are the classes of waiters, in the order in which the scheduler tries them.
 const (
-	waitsToBeWhole = iota // a running gang that lacks pods
-	waitsWithRoom         // the scheduler reserves room for it
-	waitsInTurn
+	classIncomplete = iota // a running gang that lacks pods
+	classReserved          // the scheduler reserves room for it
+	classInOrder
 )
 
 var groupResource = scheduling.GroupVersion.WithResource("podgroups")
@@ -70,7 +70,7 @@ func waiters(queue string, groups []scheduling.PodGroup, pods []corev1.Pod) []Wa
 			continue
 		}
 		if cmp.Or(p.Labels[scheduling.LabelQueue], scheduling.DefaultQueue) == queue {
-			all = append(all, Waiter{name: p.Namespace + "/" + p.Name, class: waitsInTurn, pods: 1, created: p.CreationTimestamp.Time, why: whyPod(p)})
+			all = append(all, Waiter{name: p.Namespace + "/" + p.Name, class: classInOrder, pods: 1, created: p.CreationTimestamp.Time, why: whyPod(p)})
 		}
 	}
 	for g, pods := range waiting {
@@ -85,7 +85,7 @@ func waiters(queue string, groups []scheduling.PodGroup, pods []corev1.Pod) []Wa
 }
 
 func waiterOf(g *scheduling.PodGroup, pods []*corev1.Pod) Waiter {
-	w := Waiter{name: g.Namespace + "/" + g.Name, class: waitsInTurn, pods: len(pods), priority: g.Spec.Priority, created: g.CreationTimestamp.Time}
+	w := Waiter{name: g.Namespace + "/" + g.Name, class: classInOrder, pods: len(pods), priority: g.Spec.Priority, created: g.CreationTimestamp.Time}
 	c := scheduled(g)
 	w.why = c.Message
 	switch {
@@ -93,10 +93,10 @@ func waiterOf(g *scheduling.PodGroup, pods []*corev1.Pod) Waiter {
 		w.why = whyPod(slices.MinFunc(pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) }))
 		bound := g.Status.Pending + g.Status.Running + g.Status.Unknown - int32(len(pods))
 		if bound+g.Status.Succeeded < g.Spec.MinMember {
-			w.class = waitsToBeWhole
+			w.class = classIncomplete
 		}
 	case c.Reason == scheduling.ReasonPreempting, c.Reason == scheduling.ReasonReserved:
-		w.class = waitsWithRoom
+		w.class = classReserved
 	}
 	return w
 }
@@ -119,7 +119,7 @@ func Table(waiting []Waiter, now time.Time, style view.Style, width int) []strin
 	t := view.Table{Header: []string{"", "GROUP", "PODS", "PRIORITY", "AGE", "WHY"}, Text: true}
 	for i, w := range waiting {
 		t.Rows = append(t.Rows, view.Plainly(fmt.Sprint(i+1), w.name, fmt.Sprint(w.pods), fmt.Sprint(w.priority), view.Age(w.created, now),
-			cmp.Or(w.why, "not looked at yet")))
+			cmp.Or(w.why, "not tried yet")))
 	}
 	return t.Lines(style, "  ", width)
 }

@@ -70,7 +70,7 @@ func TestWaiters(t *testing.T) {
   4   ns/elastic    2      0          120m  no node has room
   5   ns/old        2      0          60m   2 cpu needed, 1 of 3 left
   6   ns/single     1      0          60s   no node at all
-  7   ns/new        2      0          1s    not looked at yet
+  7   ns/new        2      0          1s    not tried yet
 `
 	if diff := cmp.Diff(words(want), words(strings.Join(Table(got, noon, view.Style{}, 0), "\n"))); diff != "" {
 		t.Error(diff)

@@ -63,7 +63,7 @@ func (s *server) launch(ctx context.Context, c *container) (*process, error) {
 		err = errors.New(string(answer))
 	}
 	if len(answer) == 0 {
-		err = errors.New("the container's first process ended without a word")
+		err = errors.New("the container's first process ended without reporting a status")
 	}
 	err = errors.Join(ctx.Err(), err, p.kill(ctx))
 	p.close()

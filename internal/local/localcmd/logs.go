@@ -54,7 +54,7 @@ func newLogs(c *cluster) *cobra.Command {
 			return copyLog(ctx, cmd.OutOrStdout(), f, tail, follow)
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is written from now on, until interrupted")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "keep printing new lines until interrupted")
 	cmd.Flags().IntVar(&tail, "tail", -1, "number of lines to begin before the end; -1 is all")
 	return cmd
 }

@@ -2,6 +2,7 @@ package localcmd
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"os/signal"
@@ -22,26 +23,34 @@ func newMachine() *cobra.Command {
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
-			defer stop()
 			d, err := local.CheckDir(path)
 			if err != nil {
 				return err
 			}
-			lock, err := local.Enter(ctx, d)
-			if err != nil {
-				return err
+			if err = runMachine(cmd.Context(), d, ephemeral); err != nil && !ephemeral {
+				err = errors.Join(err, d.RecordExit(err))
 			}
-			defer lock.Close()
-			if ephemeral {
-				ctx = untilInputEnds(ctx, os.Stdin)
-			}
-			return (&local.Machine{Dir: d, Ephemeral: ephemeral}).Run(ctx)
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&path, "dir", "", "the cluster's directory")
 	cmd.Flags().BoolVar(&ephemeral, "ephemeral", false, "end, and delete the directory, when the standard input ends")
 	return cmd
+}
+
+// runMachine runs the cluster of a directory until a signal or, if it is ephemeral, until the standard input ends.
+func runMachine(ctx context.Context, d local.Dir, ephemeral bool) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	lock, err := local.Enter(ctx, d)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if ephemeral {
+		ctx = untilInputEnds(ctx, os.Stdin)
+	}
+	return (&local.Machine{Dir: d, Ephemeral: ephemeral}).Run(ctx)
 }
 
 // untilInputEnds returns a context that ends at the end of input. That happens at the latest when the process that

@@ -13,9 +13,8 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/core"
 )
 
-// TestEqualRoundsDecideAlike feeds planners the same events, each in an order of its own. What they know then is the
-// same, and so is what they decide: which pods get which node in which order, whom they evict and for whom they keep
-// room.
+// Planners that get the same events in different orders decide alike: which pods get which nodes in which order, which
+// pods they evict, and for which groups they reserve room.
 func TestEqualRoundsDecideAlike(t *testing.T) {
 	for _, c := range []struct {
 		name         string
@@ -99,8 +98,7 @@ func (r *rig) decided() string {
 	return b.String()
 }
 
-// TestBackOffEndsWithSuccess: each plan in a row that fails makes its group wait for longer. One that is carried out
-// ends that.
+// Each consecutive failed plan makes its group wait longer. A plan that is carried out resets the delay.
 func TestBackOffEndsWithSuccess(t *testing.T) {
 	r := newRig(t, 1)
 	r.queueSeen("q", 0)

@@ -72,8 +72,9 @@ func TestReplacementAwaitsNews(t *testing.T) {
 	}
 }
 
-// A gang that runs without one of its pods, which waits for room, has been whole before. A scheduler that starts anew knows by what
-// the group says, in whatever order it hears of things, and leaves it alone. What has gone since the group said so is a new gang.
+// A gang that runs while one of its pods waits for room has been complete before. A new scheduler learns that from the
+// status of the group, in whatever order the events arrive, and lets the gang run. A gang whose pods have all gone since
+// then is a new one.
 func TestCompleteAfterRestart(t *testing.T) {
 	bound := memberOf("a", "a")
 	bound.Spec.NodeName = "n"

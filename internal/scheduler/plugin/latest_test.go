@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 )
 
-// TestLatestValueTakesEffectLast: of one key nothing is done while something older is under way, what is newer takes
-// its place, and what failed is done again unless there is something newer.
+// Work for one key runs one at a time. A newer value replaces one that waits, and work that failed is repeated unless a
+// newer value exists.
 func TestLatestValueTakesEffectLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, release, took := make(chan string, 10), make(chan error), make(chan string, 10)
@@ -67,7 +67,7 @@ func TestLatestValueTakesEffectLast(t *testing.T) {
 	})
 }
 
-// TestWorkIsDoneOnce: where nothing is retried, what failed is done again only when it is put in again.
+// Without retries, failed work runs again only if it is added again.
 func TestWorkIsDoneOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		did := 0

@@ -42,8 +42,8 @@ func (r *rig) cycle() (*assignment, *fwk.Status, time.Duration) {
 	return got.assignment, status, timeout
 }
 
-// TestPlannerOwnsItsState has several goroutines tell the planner of pods, while the scheduling goroutine asks for them
-// and binds them, and others fail: with the race detector it shows that nothing but messages is shared.
+// Several goroutines send events of pods to the planner, while the scheduling goroutine requests pods and binds them and
+// others fail. The race detector shows that the goroutines share nothing but messages.
 func TestPlannerOwnsItsState(t *testing.T) {
 	const gangs, size = 40, 4
 	r := newRig(t, 8)
@@ -74,7 +74,7 @@ func TestPlannerOwnsItsState(t *testing.T) {
 		if last != status.IsSuccess() || !last && (status.Code() != fwk.Wait || timeout < permitTimeout(size)-time.Second) {
 			t.Fatalf("pod %d of %s: %v, %s", seen[group], group, status, timeout)
 		}
-		if bound++; last { // its pods run and end, each of which is told by another goroutine
+		if bound++; last { // its pods run and end; another goroutine sends each of these events
 			for i := range size {
 				pod := boundTo(podOf(fmt.Sprintf("%s-%d", group, i), group, "1", as.node, 0), as.node)
 				events.Go(func() {
@@ -90,7 +90,7 @@ func TestPlannerOwnsItsState(t *testing.T) {
 	}
 }
 
-// TestEndedPlannerAnswers: nobody waits for a planner that has ended.
+// No caller waits for a planner that has ended.
 func TestEndedPlannerAnswers(t *testing.T) {
 	r := newRig(t, 1)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -118,8 +118,7 @@ func (r *rig) waits() (waits bool) {
 	return waits
 }
 
-// TestPermitWaitsByGangSize: how long the pods of a gang wait for one another follows how many there are, and what ends
-// that says so.
+// The time for which the pods of a gang wait for one another grows with their number. The status of the group names it.
 func TestPermitWaitsByGangSize(t *testing.T) {
 	for _, c := range []struct {
 		size int
@@ -163,7 +162,7 @@ func TestPermitWaitsByGangSize(t *testing.T) {
 	}
 }
 
-// TestLateUnreserveLeavesNewPlanAlone: a pod that is turned away may be told of only when a new plan has a node for it.
+// The Unreserve call of a rejected pod may come only after a new plan has a node for the pod.
 func TestLateUnreserveLeavesNewPlanAlone(t *testing.T) {
 	r := newRig(t, 1)
 	r.queueSeen("q", 0)

@@ -12,8 +12,8 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/core"
 )
 
-// TestSearchKnowsOfChanges holds what is remembered of nodes against a look at all of them, while pods of a few shapes are placed
-// and taken back, and pods that run are taken away and put back.
+// The remembered state of nodes equals a fresh look at all of them, while pods of a few shapes are placed and removed, and
+// running pods are removed and restored.
 func TestSearchKnowsOfChanges(t *testing.T) {
 	for seed := range uint64(30) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -44,7 +44,7 @@ func TestSearchKnowsOfChanges(t *testing.T) {
 	}
 }
 
-// TestGoneWhileAway: a pod that ends while a plan has it taken away does not come back with the others.
+// A pod that ends while a plan has removed it is not restored with the others.
 func TestGoneWhileAway(t *testing.T) {
 	r := newRig(t, 1)
 	r.queueSeen("q", 0)

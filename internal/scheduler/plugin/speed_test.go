@@ -12,8 +12,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// TestEventsLeaveWaitingPodsAlone: what happens in the cluster does not have the scheduler's queue look at pods that wait for a plan.
-// If it did, binding n pods while n wait would cost n² such looks.
+// Pods that wait for a plan are not in the queue of the scheduler, which examines all its pods at each event of the
+// cluster. Otherwise, binding n pods while n wait would take n² examinations.
 func TestEventsLeaveWaitingPodsAlone(t *testing.T) {
 	r := newRig(t, 1)
 	r.queueSeen("q", 0)
@@ -32,7 +32,7 @@ func TestEventsLeaveWaitingPodsAlone(t *testing.T) {
 	}
 }
 
-// TestPodsThatGoAreNotHandedOut: a pod that is deleted after it was planned ends its gang's attempt, and comes back in a new version.
+// The deletion of a planned pod ends the attempt of its gang. The pod is planned again in a new version.
 func TestPodsThatGoAreNotHandedOut(t *testing.T) {
 	r := newRig(t, 1)
 	r.queueSeen("q", 0)
@@ -58,7 +58,7 @@ func TestPodsThatGoAreNotHandedOut(t *testing.T) {
 	}
 }
 
-// slowBinder binds when it is told to.
+// slowBinder holds each binding until proceed allows it, and counts the concurrent bindings.
 type slowBinder struct {
 	fwk.BindPlugin
 	now, most atomic.Int64
@@ -74,7 +74,7 @@ func (b *slowBinder) Bind(context.Context, fwk.CycleState, *corev1.Pod, string) 
 	return nil
 }
 
-// TestBindingsAreBounded: however many pods are to be bound, the API server hears of so many at a time.
+// The number of concurrent bindings does not depend on the number of pods.
 func TestBindingsAreBounded(t *testing.T) {
 	b := &slowBinder{proceed: make(chan struct{})}
 	p := newPlugin(nil, b, Config{})
@@ -103,8 +103,7 @@ func TestBindingsAreBounded(t *testing.T) {
 	}
 }
 
-// TestPauseBetweenFullRounds: a group that comes is planned at once, and does not have those that did not fit tried again before
-// their time.
+// A new group is planned at once. It does not cause an early repetition of the plans of groups that did not fit.
 func TestPauseBetweenFullRounds(t *testing.T) {
 	r := newRig(t, 10)
 	r.queueSeen("q", 0)

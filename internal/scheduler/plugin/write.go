@@ -17,6 +17,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	schedulingapply "tensorstack.dev/batch/api/applyconfiguration/scheduler/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/scheduler/core"
 )
@@ -52,16 +53,13 @@ func (c *conditions) run(ctx context.Context) {
 
 // writeGroup writes the condition of a PodGroup.
 func (c *conditions) writeGroup(ctx context.Context, key types.NamespacedName, condition scheduling.PodGroupCondition) error {
-	patch, err := json.Marshal(map[string]any{
-		"apiVersion": scheduling.GroupVersion.String(), "kind": "PodGroup",
-		"metadata": map[string]any{"name": key.Name, "namespace": key.Namespace},
-		"status":   map[string]any{"conditions": []scheduling.PodGroupCondition{condition}},
-	})
-	if err != nil {
-		return err
+	applied := schedulingapply.PodGroupCondition().WithType(condition.Type).WithStatus(condition.Status).WithReason(condition.Reason).
+		WithLastTransitionTime(condition.LastTransitionTime).WithTransitionID(condition.TransitionID)
+	if condition.Message != "" {
+		applied.WithMessage(condition.Message)
 	}
-	pg := &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	err = c.client.Status().Patch(ctx, pg, client.RawPatch(types.ApplyPatchType, patch), client.FieldOwner(FieldManager), client.ForceOwnership)
+	group := schedulingapply.PodGroup(key.Name, key.Namespace).WithStatus(schedulingapply.PodGroupStatus().WithConditions(applied))
+	err := c.client.Status().Apply(ctx, group, client.FieldOwner(FieldManager), client.ForceOwnership)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("writing the condition of PodGroup %s: %w", key, err)
 	}

@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
@@ -48,7 +49,7 @@ type Keeper struct {
 	Lifetime time.Duration
 
 	mu      sync.Mutex
-	looked  bool
+	checked bool
 	serving *tls.Certificate
 	problem error
 }
@@ -73,8 +74,8 @@ func (k *Keeper) Ready(*http.Request) error {
 	switch {
 	case k.serving != nil:
 		return nil
-	case !k.looked:
-		return errors.New("the webhook's certificate has not been looked at yet")
+	case !k.checked:
+		return errors.New("the webhook's certificate has not been checked yet")
 	default:
 		return k.problem
 	}
@@ -97,7 +98,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 			continue
 		}
 		if ctx.Err() == nil && !lostRace(err) {
-			log.FromContext(ctx).Error(err, "Keeping the webhook's certificate", "retryAfter", retry.String())
+			log.FromContext(ctx).Error(err, "Checking the webhook's certificate; trying again", "delay", retry.String())
 		}
 		wait, retry = min(retry, normal), min(2*retry, checkEvery)
 	}
@@ -111,7 +112,7 @@ func lostRace(err error) bool { return apierrors.IsConflict(err) || apierrors.Is
 func (k *Keeper) report(cert *tls.Certificate, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.looked, k.problem = true, err
+	k.checked, k.problem = true, err
 	if cert != nil {
 		k.serving = cert
 	}
@@ -130,7 +131,7 @@ func (k *Keeper) check(ctx context.Context, now time.Time) (*tls.Certificate, er
 	}
 	secret := &corev1.Secret{}
 	if err := k.Client.Get(ctx, k.Secret, secret); err != nil {
-		return nil, fmt.Errorf("reading Secret %s, which config/webhook has: %w", k.Secret, err)
+		return nil, fmt.Errorf("reading Secret %s, which is part of config/webhook: %w", k.Secret, err)
 	}
 	s, renewed, err := readStore(secret.Data).renew(hosts, now, k.lifetime())
 	if err != nil {
@@ -141,7 +142,7 @@ func (k *Keeper) check(ctx context.Context, now time.Time) (*tls.Certificate, er
 		if err := k.Client.Update(ctx, secret); err != nil {
 			return nil, fmt.Errorf("writing Secret %s: %w", k.Secret, err)
 		}
-		log.FromContext(ctx).Info("Made a certificate for the webhook", "hosts", hosts, "expires", s.newest.leaf.NotAfter)
+		log.FromContext(ctx).Info("Renewed the webhook's certificate", "secret", klog.KObj(secret), "hosts", hosts, "expires", s.newest.leaf.NotAfter)
 	}
 	for _, c := range configurations {
 		if err := k.publish(ctx, c, s.bundle()); err != nil {
@@ -209,11 +210,12 @@ func (k *Keeper) publish(ctx context.Context, c configuration, bundle []byte) er
 	}
 	data, err := json.Marshal(patch)
 	if err != nil {
-		return fmt.Errorf("writing a patch: %w", err)
+		return fmt.Errorf("encoding a patch: %w", err)
 	}
 	if err := k.Client.Patch(ctx, c.object, client.RawPatch(types.JSONPatchType, data)); err != nil {
 		return fmt.Errorf("writing the certificates into %s %s: %w", c.kind, k.Configuration, err)
 	}
+	log.FromContext(ctx).Info("Wrote the webhook's certificates into its configuration", "kind", c.kind, "configuration", klog.KObj(c.object))
 	return nil
 }
 

@@ -13,9 +13,10 @@ type AggregateApplyConfiguration struct {
 	Pending *int32 `json:"pending,omitempty"`
 	// Running counts replicas whose containers run.
 	Running *int32 `json:"running,omitempty"`
-	// Succeeded counts replicas all of whose containers, in a training job whose main container, ended with exit code 0.
+	// Succeeded counts replicas whose containers all ended with exit code 0; in a training job, whose main container
+	// did.
 	Succeeded *int32 `json:"succeeded,omitempty"`
-	// Failed counts replicas of which a container, in a training job the main one, failed.
+	// Failed counts replicas with a failed container; in a training job, with a failed main container.
 	Failed *int32 `json:"failed,omitempty"`
 	// Unknown counts replicas whose state cannot be obtained.
 	Unknown *int32 `json:"unknown,omitempty"`

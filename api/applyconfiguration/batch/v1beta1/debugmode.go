@@ -9,7 +9,7 @@ package v1beta1
 type DebugModeApplyConfiguration struct {
 	// Enabled switches debug mode on. It may change at any time.
 	Enabled *bool `json:"enabled,omitempty"`
-	// Enable is the older spelling of enabled and is read where enabled is unset.
+	// Enable is the older spelling of enabled. It counts if enabled is unset.
 	Enable *bool `json:"enable,omitempty"`
 	// ReplicaSpecs says how the replicas of a role start in debug mode.
 	ReplicaSpecs []ReplicaDebugSetApplyConfiguration `json:"replicaSpecs,omitempty"`

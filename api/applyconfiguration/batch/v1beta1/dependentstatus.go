@@ -9,13 +9,13 @@ import (
 // DependentStatusApplyConfiguration represents a declarative configuration of the DependentStatus type for use
 // with apply.
 //
-// DependentStatus tells how an object is that a job asks for and does not depend on.
+// DependentStatus is the state of an object that a job asks for and does not depend on.
 type DependentStatusApplyConfiguration struct {
 	// Dependent is the object; unset while there is none.
 	Dependent *v1.ObjectReference `json:"dependent,omitempty"`
-	// Ready is true while the object does what it is there for.
+	// Ready is true while the object serves.
 	Ready *bool `json:"ready,omitempty"`
-	// Type is Normal, or Warning where something stands in its way.
+	// Type is Normal, or Warning if a problem keeps the object from serving.
 	Type *string `json:"type,omitempty"`
 	// Reason is a CamelCase word for programs.
 	Reason *string `json:"reason,omitempty"`

@@ -9,14 +9,14 @@ package v1beta1
 type ElasticConfigApplyConfiguration struct {
 	// Enabled switches elastic training on.
 	Enabled *bool `json:"enabled,omitempty"`
-	// Enable is the older spelling of enabled and is read where enabled is unset.
+	// Enable is the older spelling of enabled. It counts if enabled is unset.
 	Enable *bool `json:"enable,omitempty"`
-	// MinReplicas is the least number of replicas that training goes on with. It cannot change on a live job.
+	// MinReplicas is the smallest number of replicas with which training continues. It cannot change on a live job.
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
 	// MaxReplicas is the largest number of replicas. It cannot change on a live job.
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
-	// ExpectedReplicas is the number of replicas wanted now, from minReplicas to maxReplicas. People and autoscalers change it
-	// to scale the job, also through the scale subresource. 0 stands for minReplicas.
+	// ExpectedReplicas is the number of replicas wanted now, from minReplicas to maxReplicas. People and autoscalers
+	// change it to scale the job, also through the scale subresource. 0 means minReplicas.
 	ExpectedReplicas *int32 `json:"expectedReplicas,omitempty"`
 }
 

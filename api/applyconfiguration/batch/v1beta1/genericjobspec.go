@@ -14,10 +14,10 @@ type GenericJobSpecApplyConfiguration struct {
 	// SuccessRules say when the job has succeeded: when all replicas that one of the rules names have succeeded. Without
 	// rules the job succeeds when every replica has.
 	SuccessRules []batchv1beta1.FinishRule `json:"successRules,omitempty"`
-	// FailureRules say when the job has failed: when all replicas that one of the rules names have failed for good, that
-	// is, with no restart left or allowed. A job without rules of either sort fails when any replica has; one with success rules
-	// fails in any case when none of them can hold any more. When a failure rule and a success rule come to hold together, the
-	// job has failed.
+	// FailureRules say when the job has failed: when all replicas that one of the rules names have failed for good,
+	// that is, with no restart left or allowed. A job without any rules fails when any replica has failed for good. A
+	// job with success rules also fails when none of them can hold any more. If a failure rule and a success rule
+	// hold at the same time, the job has failed.
 	FailureRules []batchv1beta1.FinishRule `json:"failureRules,omitempty"`
 	// Service gives the replicas names of their own in DNS and a headless Service with these ports. Unset: none.
 	Service *ServiceOptionApplyConfiguration `json:"service,omitempty"`

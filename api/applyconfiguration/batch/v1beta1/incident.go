@@ -10,24 +10,24 @@ import (
 // IncidentApplyConfiguration represents a declarative configuration of the Incident type for use
 // with apply.
 //
-// Incident is what led to a restart of one or all replicas, and how long it took until all ran again.
+// Incident describes why one or all replicas restarted, and how long it took until all ran again.
 type IncidentApplyConfiguration struct {
-	// Replica is the name of the one that began it.
+	// Replica is the name of the replica that ended first.
 	Replica *string `json:"replica,omitempty"`
-	// Scope is Job where all replicas restart, and Replica where those do that ended.
+	// Scope is Job if all replicas restart, and Replica if only those restart that ended.
 	Scope *batchv1beta1.RestartScope `json:"scope,omitempty"`
-	// Charged is true where the incident counts towards backoffLimit, and false where it began with a disruption.
+	// Charged is true if the incident counts towards backoffLimit, and false if it began with a disruption.
 	Charged *bool `json:"charged,omitempty"`
-	// ExitCode of the replica, where it is known.
+	// ExitCode of the replica, if it is known.
 	ExitCode *int32 `json:"exitCode,omitempty"`
-	// Reason says in a word why the replica ended, where the exit code alone does not tell, for example OOMKilled.
+	// Reason is why the replica ended, in a word, if the exit code alone does not tell, for example OOMKilled.
 	Reason *string `json:"reason,omitempty"`
-	// Message is the last line of the replica's termination message, where there is one. With terminationMessagePolicy
+	// Message is the last line of the replica's termination message, if there is one. With terminationMessagePolicy
 	// FallbackToLogsOnError it is the last line of its log.
 	Message *string `json:"message,omitempty"`
-	// StartTime tells when the replica ended.
+	// StartTime is when the replica ended.
 	StartTime *v1.Time `json:"startTime,omitempty"`
-	// RecoveryTime tells when all replicas that the job waits for ran again.
+	// RecoveryTime is when all replicas that the job waits for ran again.
 	RecoveryTime *v1.Time `json:"recoveryTime,omitempty"`
 }
 

@@ -16,7 +16,7 @@ type JobConditionApplyConfiguration struct {
 	Type *batchv1beta1.JobConditionType `json:"type,omitempty"`
 	// Status is True, False or Unknown.
 	Status *v1.ConditionStatus `json:"status,omitempty"`
-	// LastTransitionTime tells when the status last changed.
+	// LastTransitionTime is when the status last changed.
 	LastTransitionTime *v1.Time `json:"lastTransitionTime,omitempty"`
 	// Reason is a CamelCase word for programs.
 	Reason *batchv1beta1.Reason `json:"reason,omitempty"`

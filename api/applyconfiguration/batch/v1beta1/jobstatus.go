@@ -14,16 +14,17 @@ import (
 type JobStatusApplyConfiguration struct {
 	// Tasks holds the state of each role.
 	Tasks []TasksApplyConfiguration `json:"tasks,omitempty"`
-	// Phase sums up where the job is.
+	// Phase is the state of the job in one word.
 	Phase *batchv1beta1.JobPhase `json:"phase,omitempty"`
 	// Aggregate counts the replicas in each phase.
 	Aggregate *AggregateApplyConfiguration `json:"aggregate,omitempty"`
 	// Conditions holds the latest observations of the job's state, one of each type from the first write on.
 	Conditions []JobConditionApplyConfiguration `json:"conditions,omitempty"`
-	// BackoffCount is the number of incidents that count towards backoffLimit: those that a replica began by its own doing.
+	// BackoffCount is the number of incidents that count towards backoffLimit: those that began with a failure and
+	// not with a disruption.
 	BackoffCount *int32 `json:"backoffCount,omitempty"`
-	// Restarts is the number of incidents: a replica ends and restarts, or all restart with it, and what else fails before all
-	// run again belongs to it.
+	// Restarts is the number of incidents. An incident begins when a replica ends and it, or all replicas, restart.
+	// Replicas that fail before all run again belong to the same incident.
 	Restarts *int32 `json:"restarts,omitempty"`
 	// Incident describes the last incident.
 	Incident *IncidentApplyConfiguration `json:"incident,omitempty"`
@@ -33,15 +34,15 @@ type JobStatusApplyConfiguration struct {
 	Selector *string `json:"selector,omitempty"`
 	// RunMode is the mode that the current pods were made for.
 	RunMode *batchv1beta1.RunModeType `json:"runMode,omitempty"`
-	// StartTime tells when pods were first created, and again when the job last resumed.
+	// StartTime is when the first pods were created; after a pause, when the job last resumed.
 	StartTime *v1.Time `json:"startTime,omitempty"`
-	// RunSeconds is for how many seconds all replicas that the job waits for have run together, up to the last time that they
-	// stopped to. A run that goes on is not in it; it began at the lastTransitionTime of the condition Running. Time in
-	// queues, between restarts, in pauses and in debug mode does not count.
+	// RunSeconds is the time, in seconds, for which all replicas that the job waits for have run at the same time. It
+	// does not include a run that has not ended; that run began at the lastTransitionTime of the condition Running.
+	// Time in queues, between restarts, in pauses and in debug mode does not count.
 	RunSeconds *int64 `json:"runSeconds,omitempty"`
-	// CompletionTime tells when the job finished.
+	// CompletionTime is when the job finished.
 	CompletionTime *v1.Time `json:"completionTime,omitempty"`
-	// ObservedGeneration is the metadata.generation that this status speaks of.
+	// ObservedGeneration is the metadata.generation that this status describes.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 }
 

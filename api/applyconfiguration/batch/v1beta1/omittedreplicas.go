@@ -9,7 +9,8 @@ import (
 // OmittedReplicasApplyConfiguration represents a declarative configuration of the OmittedReplicas type for use
 // with apply.
 //
-// OmittedReplicas sums up replicas of one role that `replicas` leaves out and that are alike.
+// OmittedReplicas describes replicas of one role that `replicas` omits and that have equal values in the fields
+// below.
 type OmittedReplicasApplyConfiguration struct {
 	// Ranks lists the replicas as ranges, for example "0-41,57".
 	Ranks *string `json:"ranks,omitempty"`
@@ -23,9 +24,9 @@ type OmittedReplicasApplyConfiguration struct {
 	Backoff *int32 `json:"backoff,omitempty"`
 	// Incident is the number of the last incident in which each of them failed.
 	Incident *int32 `json:"incident,omitempty"`
-	// Pods is true where each of them has a pod.
+	// Pods is true if each of them has a pod.
 	Pods *bool `json:"pods,omitempty"`
-	// ExitCode is the exit code that each of them ended with, where they have ended.
+	// ExitCode is the exit code of each of them, if they have ended.
 	ExitCode *int32 `json:"exitCode,omitempty"`
 }
 

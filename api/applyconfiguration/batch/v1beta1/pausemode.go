@@ -9,7 +9,7 @@ package v1beta1
 type PauseModeApplyConfiguration struct {
 	// Enabled pauses the job. It may change at any time.
 	Enabled *bool `json:"enabled,omitempty"`
-	// Enable is the older spelling of enabled and is read where enabled is unset.
+	// Enable is the older spelling of enabled. It counts if enabled is unset.
 	Enable *bool `json:"enable,omitempty"`
 	// ResumeSpecs says how the replicas of a role start when the job resumes. It cannot change on a live job.
 	ResumeSpecs []ResumeSpecApplyConfiguration `json:"resumeSpecs,omitempty"`

@@ -11,17 +11,17 @@ import (
 // PyTorchTrainingJobApplyConfiguration represents a declarative configuration of the PyTorchTrainingJob type for use
 // with apply.
 //
-// PyTorchTrainingJob trains with PyTorch: its replicas find each other by the variables of torch.distributed, or are started
-// by torchrun, and may then grow and shrink in number while they train.
+// PyTorchTrainingJob trains with PyTorch: its replicas find each other by the variables of torch.distributed, or
+// torchrun starts them. With torchrun, their number may change while they train.
 //
 // A pod is called JOB-ROLE-RANK; such a name has at most 63 characters, and none has a dot. On a live job the enabled switches of
 // runMode, elastic.expectedReplicas, all of runPolicy and the priority may change, and nothing else.
 type PyTorchTrainingJobApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:",inline"`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// Spec says what is to run.
+	// Spec says what the job runs.
 	Spec *PyTorchTrainingJobSpecApplyConfiguration `json:"spec,omitempty"`
-	// Status says what has been seen of it.
+	// Status is the observed state of the job.
 	Status *PyTorchTrainingJobStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -14,9 +14,9 @@ import (
 type PyTorchTrainingJobSpecApplyConfiguration struct {
 	// ReplicaSpecs lists the roles of the job. Ranks count over all of them in this order.
 	ReplicaSpecs []PyTorchReplicaSpecApplyConfiguration `json:"replicaSpecs,omitempty"`
-	// Elastic lets the number of replicas change while the job runs. Only with torchrun.
+	// Elastic lets the number of replicas change while the job runs. It needs torchrun.
 	Elastic *ElasticConfigApplyConfiguration `json:"elastic,omitempty"`
-	// TorchrunConfig starts the training by torchrun.
+	// TorchrunConfig starts the training with torchrun.
 	TorchrunConfig                 *TorchrunConfigApplyConfiguration `json:"torchrunConfig,omitempty"`
 	TrainingSpecApplyConfiguration `json:",inline"`
 }

@@ -9,7 +9,7 @@ package v1beta1
 type ReplicaDebugSetApplyConfiguration struct {
 	// Type is the role.
 	Type *string `json:"type,omitempty"`
-	// SkipInitContainer leaves the init containers out.
+	// SkipInitContainer omits the init containers.
 	SkipInitContainer *bool `json:"skipInitContainer,omitempty"`
 	// Command replaces the command of the role's containers; their args are dropped. Variables in it are replaced as in the
 	// template. Unset or empty: ["sleep", "inf"].

@@ -19,8 +19,8 @@ type ReplicaStatusApplyConfiguration struct {
 	Phase *batchv1beta1.ReplicaPhase `json:"phase,omitempty"`
 	// Containers lists the state of the main containers.
 	Containers []ContainerStatusApplyConfiguration `json:"containers,omitempty"`
-	// RestartCount is the number of restarts charged to this replica: after its own ends, or, where the restart scope is Job, the
-	// incidents that it began.
+	// RestartCount is the number of restarts charged to this replica. If the restart scope is Job, it is the number
+	// of incidents that this replica began.
 	RestartCount *int32 `json:"restartCount,omitempty"`
 	// Attempt is the number of pods that carried this replica before the current one: restarts and replacements alike.
 	Attempt *int32 `json:"attempt,omitempty"`
@@ -30,7 +30,7 @@ type ReplicaStatusApplyConfiguration struct {
 	Incident *int32 `json:"incident,omitempty"`
 	// NodeName is the node that the pod is bound to.
 	NodeName *string `json:"nodeName,omitempty"`
-	// Reason says in a word or two why the replica is in this phase, where the phase alone does not tell.
+	// Reason is why the replica is in this phase, in a word or two, if the phase alone does not tell.
 	Reason *string `json:"reason,omitempty"`
 }
 

@@ -20,8 +20,8 @@ type RestartPolicyApplyConfiguration struct {
 	// replicas of the job that have not ended for good, except those of roles that never restart. With Job, limit counts the
 	// incidents that a replica began, and a replica that is evicted while it runs restarts the others too, uncharged.
 	Scope *batchv1beta1.RestartScope `json:"scope,omitempty"`
-	// ExitCodes decides by the exit code of a replica that failed, before policy does. Of several containers that failed the
-	// code of the first one counts.
+	// ExitCodes decides by the exit code of a replica that failed, before policy does. If several containers failed,
+	// the code of the first one counts.
 	ExitCodes *ExitCodesApplyConfiguration `json:"exitCodes,omitempty"`
 }
 

@@ -7,7 +7,7 @@ package v1beta1
 //
 // RunMode chooses between running at once (the default), debugging and pausing. When both modes are enabled, pause wins.
 type RunModeApplyConfiguration struct {
-	// Debug starts the pods with an idle command, so that people can look around in them.
+	// Debug starts the pods with an idle command, so that people can inspect them.
 	Debug *DebugModeApplyConfiguration `json:"debug,omitempty"`
 	// Pause ends the pods and keeps the job.
 	Pause *PauseModeApplyConfiguration `json:"pause,omitempty"`

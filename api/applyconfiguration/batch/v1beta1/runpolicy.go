@@ -9,18 +9,18 @@ import (
 // RunPolicyApplyConfiguration represents a declarative configuration of the RunPolicy type for use
 // with apply.
 //
-// RunPolicy bounds a training job and says what happens after its end. All of it but restartScope may change on a
+// RunPolicy bounds a training job and says what happens after its end. All fields except restartScope may change on a
 // live job.
 type RunPolicyApplyConfiguration struct {
 	// ActiveDeadlineSeconds fails the job when it has been active for this many seconds, counted from status.startTime. Its
 	// running pods are stopped, whatever cleanUpPolicy says. Unset: never.
 	ActiveDeadlineSeconds *int32 `json:"activeDeadlineSeconds,omitempty"`
-	// BackoffLimit is the number of retries before the job fails. Replicas that fail together cost one retry: those that fail
-	// before all run again belong to it. Defaults to 3.
+	// BackoffLimit is the number of retries before the job fails. Replicas that fail together cost one retry: a
+	// replica that fails before all run again costs no further one. Defaults to 3.
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
-	// RestartScope says which replicas restart when one fails: Replica (the default), that one alone; or Job, all that have
-	// not ended for good, except those of roles whose restartPolicy is Never. Job is for replicas that form one process group,
-	// which cannot take back a single one. It cannot change on a live job.
+	// RestartScope says which replicas restart when one fails: Replica (the default), that one alone; or Job, all
+	// that have not ended for good, except those of roles whose restartPolicy is Never. Job is for replicas that form
+	// one process group, which a single replica cannot rejoin. It cannot change on a live job.
 	RestartScope *batchv1beta1.RestartScope `json:"restartScope,omitempty"`
 	// CleanUpPolicy says which pods are deleted when the job has finished: None (the default), Unfinished (those that are
 	// pending, running or unknown) or All.

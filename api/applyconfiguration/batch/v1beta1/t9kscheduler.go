@@ -5,7 +5,7 @@ package v1beta1
 // T9kSchedulerApplyConfiguration represents a declarative configuration of the T9kScheduler type for use
 // with apply.
 //
-// T9kScheduler says in which queue and with which priority the t9k-scheduler takes the job.
+// T9kScheduler says in which queue and with which priority the t9k-scheduler schedules the job.
 type T9kSchedulerApplyConfiguration struct {
 	// Queue is the name of the queue.
 	Queue *string `json:"queue,omitempty"`

@@ -11,12 +11,12 @@ type TasksApplyConfiguration struct {
 	Type *string `json:"type,omitempty"`
 	// RestartCount is the number of restarts charged to the replicas of this role together.
 	RestartCount *int32 `json:"restartCount,omitempty"`
-	// Replicas lists the replicas by rank. Of a job with very many replicas it lists those that need a look first, and
-	// omitted sums up the rest.
+	// Replicas lists the replicas by rank. In a very large job it lists the replicas that need attention first, and
+	// omitted describes the rest.
 	Replicas []ReplicaStatusApplyConfiguration `json:"replicas,omitempty"`
-	// OmittedReplicas is the number of replicas that replicas leaves out.
+	// OmittedReplicas is the number of replicas that replicas omits.
 	OmittedReplicas *int32 `json:"omittedReplicas,omitempty"`
-	// Omitted sums up the replicas that replicas leaves out.
+	// Omitted describes the replicas that replicas omits.
 	Omitted []OmittedReplicasApplyConfiguration `json:"omitted,omitempty"`
 }
 

@@ -18,9 +18,9 @@ import (
 type TensorFlowTrainingJobApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:",inline"`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// Spec says what is to run.
+	// Spec says what the job runs.
 	Spec *TensorFlowTrainingJobSpecApplyConfiguration `json:"spec,omitempty"`
-	// Status says what has been seen of it.
+	// Status is the observed state of the job.
 	Status *TensorFlowTrainingJobStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -5,12 +5,12 @@ package v1beta1
 // TorchrunConfigApplyConfiguration represents a declarative configuration of the TorchrunConfig type for use
 // with apply.
 //
-// TorchrunConfig starts the main container of each replica by torchrun, whose options come from here. The arguments of the
-// container follow them: the script and its own. The container's command is ignored.
+// TorchrunConfig makes torchrun start the main container of each replica, with the options below. They are followed
+// by the arguments of the container: the script and its arguments. The container's command is ignored.
 type TorchrunConfigApplyConfiguration struct {
 	// Enabled switches torchrun on.
 	Enabled *bool `json:"enabled,omitempty"`
-	// Enable is the older spelling of enabled and is read where enabled is unset.
+	// Enable is the older spelling of enabled. It counts if enabled is unset.
 	Enable *bool `json:"enable,omitempty"`
 	// MaxRestarts is torchrun's --max_restarts: how often each torchrun starts its processes again before it fails. Unset:
 	// torchrun's own default.

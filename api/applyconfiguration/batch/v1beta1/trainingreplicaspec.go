@@ -17,9 +17,10 @@ type TrainingReplicaSpecApplyConfiguration struct {
 	// Replicas is the number of replicas. Defaults to 1. An elastic job shares its replicas among the roles by
 	// scalingWeight and does not read this.
 	Replicas *int32 `json:"replicas,omitempty"`
-	// RestartPolicy says when a replica is restarted: OnFailure (the default), Always (successes too), Never, or ExitCode:
-	// after failures whose exit code tells of a signal from outside, 130, 137, 138 or 143. runPolicy.backoffLimit bounds the
-	// restarts, and runPolicy.restartScope says whether the other replicas restart too.
+	// RestartPolicy says when a replica is restarted: OnFailure (the default), Always (successes too), Never, or
+	// ExitCode: after failures with exit code 130, 137, 138 or 143, which mean a signal from outside.
+	// runPolicy.backoffLimit bounds the restarts, and runPolicy.restartScope says whether the other replicas restart
+	// too.
 	RestartPolicy *batchv1beta1.TrainingRestartPolicy `json:"restartPolicy,omitempty"`
 	// Template describes the pods. Its restartPolicy is ignored: the controller restarts replicas by replacing their pods.
 	Template *v1.PodTemplateSpec `json:"template,omitempty"`

@@ -15,8 +15,8 @@ type TrainingSpecApplyConfiguration struct {
 	RunMode *RunModeApplyConfiguration `json:"runMode,omitempty"`
 	// RunPolicy bounds the job and says what happens after its end.
 	RunPolicy *RunPolicyApplyConfiguration `json:"runPolicy,omitempty"`
-	// TensorBoardSpec asks for a TensorBoard of the job's name, which shows what the job logs and goes with the job. It
-	// cannot change on a live job.
+	// TensorBoardSpec asks for a TensorBoard with the job's name. It shows what the job logs and is deleted with the
+	// job. It cannot change on a live job.
 	TensorBoardSpec *tensorboardv1beta1.TensorBoardSpecApplyConfiguration `json:"tensorboardSpec,omitempty"`
 	// Scheduler chooses the scheduler. Unset: the cluster's default scheduler.
 	Scheduler *SchedulePolicyApplyConfiguration `json:"scheduler,omitempty"`

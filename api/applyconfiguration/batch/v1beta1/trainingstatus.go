@@ -13,7 +13,7 @@ import (
 // TrainingStatus is the observed state of a training job.
 type TrainingStatusApplyConfiguration struct {
 	JobStatusApplyConfiguration `json:",inline"`
-	// TensorBoard tells how the job's TensorBoard is. It has no influence on the training.
+	// TensorBoard is the state of the job's TensorBoard. It has no influence on the training.
 	TensorBoard *DependentStatusApplyConfiguration `json:"tensorboard,omitempty"`
 }
 

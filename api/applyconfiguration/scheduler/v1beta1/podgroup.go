@@ -15,9 +15,9 @@ import (
 type PodGroupApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:",inline"`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// Spec says what is to be scheduled together.
+	// Spec says which pods start together.
 	Spec *PodGroupSpecApplyConfiguration `json:"spec,omitempty"`
-	// Status says how far that got.
+	// Status is the observed state of the group.
 	Status *PodGroupStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -16,13 +16,14 @@ type PodGroupConditionApplyConfiguration struct {
 	Type *schedulerv1beta1.PodGroupConditionType `json:"type,omitempty"`
 	// Status is True, False or Unknown.
 	Status *v1.ConditionStatus `json:"status,omitempty"`
-	// LastTransitionTime tells when the status last changed.
+	// LastTransitionTime is when the status last changed.
 	LastTransitionTime *v1.Time `json:"lastTransitionTime,omitempty"`
 	// Reason is a CamelCase word for programs.
 	Reason *string `json:"reason,omitempty"`
 	// Message is a sentence for people.
 	Message *string `json:"message,omitempty"`
-	// TransitionID identifies the observation that set the condition: it is a new one whenever status, reason or message change.
+	// TransitionID identifies the observation that set the condition. It changes whenever status, reason or message
+	// change.
 	TransitionID *string `json:"transitionID,omitempty"`
 }
 

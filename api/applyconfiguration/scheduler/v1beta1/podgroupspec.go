@@ -9,7 +9,7 @@ import (
 // PodGroupSpecApplyConfiguration represents a declarative configuration of the PodGroupSpec type for use
 // with apply.
 //
-// PodGroupSpec says what is to be scheduled together.
+// PodGroupSpec says which pods start together.
 type PodGroupSpecApplyConfiguration struct {
 	// MinMember is the number of pods that must fit together before any of them is bound.
 	MinMember *int32 `json:"minMember,omitempty"`

@@ -5,11 +5,11 @@ package v1beta1
 // PriorityRangeApplyConfiguration represents a declarative configuration of the PriorityRange type for use
 // with apply.
 //
-// PriorityRange is the lowest and the highest of some priorities.
+// PriorityRange is a range of priorities.
 type PriorityRangeApplyConfiguration struct {
-	// Min is the lowest one. Defaults to 0. Above 0, groups have to name a priority.
+	// Min is the lowest priority. Defaults to 0. If it is above 0, groups must name a priority.
 	Min *int32 `json:"min,omitempty"`
-	// Max is the highest one. Defaults to 100.
+	// Max is the highest priority. Defaults to 100.
 	Max *int32 `json:"max,omitempty"`
 }
 

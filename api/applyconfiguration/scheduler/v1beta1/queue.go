@@ -15,9 +15,9 @@ import (
 type QueueApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:",inline"`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// Spec says what the queue may use, and who may use it.
+	// Spec says which resources the queue may use, and who may use the queue.
 	Spec *QueueSpecApplyConfiguration `json:"spec,omitempty"`
-	// Status says what is used.
+	// Status is the observed state of the queue.
 	Status *QueueStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -16,7 +16,7 @@ type QueueConditionApplyConfiguration struct {
 	Type *schedulerv1beta1.QueueConditionType `json:"type,omitempty"`
 	// Status is True, False or Unknown.
 	Status *v1.ConditionStatus `json:"status,omitempty"`
-	// LastTransitionTime tells when the status last changed.
+	// LastTransitionTime is when the status last changed.
 	LastTransitionTime *v1.Time `json:"lastTransitionTime,omitempty"`
 	// Reason is a CamelCase word for programs.
 	Reason *string `json:"reason,omitempty"`

@@ -9,7 +9,7 @@ import (
 // QueueSpecApplyConfiguration represents a declarative configuration of the QueueSpec type for use
 // with apply.
 //
-// QueueSpec says what a queue may use, and who may use it.
+// QueueSpec says which resources a queue may use, and who may use the queue.
 type QueueSpecApplyConfiguration struct {
 	// Quota limits what the pods of the queue use together.
 	Quota *QueueQuotaApplyConfiguration `json:"quota,omitempty"`
@@ -19,7 +19,7 @@ type QueueSpecApplyConfiguration struct {
 	GroupPriority *PriorityRangeApplyConfiguration `json:"groupPriority,omitempty"`
 	// Preemptible says whether queues of higher priority may evict the pods of this one. Unset: they may.
 	Preemptible *bool `json:"preemptible,omitempty"`
-	// Closed lets no new group start. Running pods go on.
+	// Closed keeps new groups from starting. Running pods continue.
 	Closed *bool `json:"closed,omitempty"`
 	// MaxDuration is how long a pod of the queue may exist, such as 1w2d or 90m; years have 365 days. Older ones are deleted.
 	// Unset or 0: no limit.

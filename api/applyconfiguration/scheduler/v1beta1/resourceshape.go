@@ -9,11 +9,11 @@ import (
 // ResourceShapeApplyConfiguration represents a declarative configuration of the ResourceShape type for use
 // with apply.
 //
-// ResourceShape is how large the pods of a queue may be.
+// ResourceShape bounds the size of the pods of a queue.
 type ResourceShapeApplyConfiguration struct {
 	// Profile is the resourceShapeProfile that was read.
 	Profile *string `json:"profile,omitempty"`
-	// Requests are the largest that a pod may have, by resource. A resource that is not named has no limit.
+	// Requests are the largest requests that a pod may have, by resource. A resource that is not named has no limit.
 	Requests *v1.ResourceList `json:"requests,omitempty"`
 }
 

@@ -15,9 +15,9 @@ import (
 type TensorBoardApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:",inline"`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// Spec says what it shows and how it runs.
+	// Spec says what the TensorBoard shows and how it runs.
 	Spec *TensorBoardSpecApplyConfiguration `json:"spec,omitempty"`
-	// Status says what has been seen of it.
+	// Status is the observed state of the TensorBoard.
 	Status *TensorBoardStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -18,14 +18,14 @@ type TensorBoardSpecApplyConfiguration struct {
 	LogDir *LogDirApplyConfiguration `json:"logDir,omitempty"`
 	// Image is the container image that holds the program tensorboard.
 	Image *string `json:"image,omitempty"`
-	// Suspend stops the TensorBoard and keeps all else of it.
+	// Suspend stops the pod of the TensorBoard. Its other objects stay.
 	Suspend *bool `json:"suspend,omitempty"`
 	// Scheduler chooses the scheduler. Unset: the cluster's default scheduler.
 	Scheduler *SchedulePolicyApplyConfiguration `json:"scheduler,omitempty"`
 	// Resources of the TensorBoard's container.
 	Resources *v1.ResourceRequirements `json:"resources,omitempty"`
-	// SecurityContext of the pod. Unset: Pod Security level restricted, as user and group 65532. Set, it replaces all of that;
-	// the containers still drop all capabilities and cannot gain privileges.
+	// SecurityContext of the pod. Unset: Pod Security level restricted, as user and group 65532. A value replaces all
+	// of these defaults; the containers still drop all capabilities and cannot gain privileges.
 	SecurityContext *v1.PodSecurityContext `json:"securityContext,omitempty"`
 	// ImagePullSecrets lists Secrets of the same namespace with which the image is pulled.
 	ImagePullSecrets []v1.LocalObjectReference `json:"imagePullSecrets,omitempty"`

@@ -25,9 +25,9 @@ type XGBoostTrainingJob struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says what is to run.
+	// Spec says what the job runs.
 	Spec XGBoostTrainingJobSpec `json:"spec"`
-	// Status says what has been seen of it.
+	// Status is the observed state of the job.
 	// +optional
 	Status XGBoostTrainingJobStatus `json:"status,omitzero"`
 }

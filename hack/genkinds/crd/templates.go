@@ -1,4 +1,4 @@
-package main
+package crd
 
 import "go.yaml.in/yaml/v3"
 

@@ -1,51 +1,41 @@
-// Command crdslim fits the schemas of pod templates in CRD files, in place: it removes the descriptions of Kubernetes' own
-// fields, and makes the schema ask for what every pod must have.
+// Package crd fits the CRD files that controller-gen writes. It removes the descriptions of Kubernetes' own fields from
+// pod templates, makes the schemas ask for what the API server requires of every pod, and adds the rules of the kinds of
+// job. Start reading at Fit.
 //
 // The descriptions are two thirds of such a CRD and say what `kubectl explain pod` says. Without them a CRD stays
 // below the 256 KiB that client-side `kubectl apply` can carry and costs the API server less memory. Descriptions of
 // the product's own fields stay whole.
-package main
+package crd
 
 import (
 	"bytes"
-	"fmt"
-	"os"
 
 	"go.yaml.in/yaml/v3"
+
+	"tensorstack.dev/batch/internal/kinds"
 )
 
-func main() {
-	for _, path := range os.Args[1:] {
-		if err := slimFile(path); err != nil {
-			fmt.Fprintf(os.Stderr, "crdslim: %v\n", err)
-			os.Exit(1)
-		}
-	}
-}
-
-func slimFile(path string) error {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
+// Fit returns a CRD file with fitted schemas and with rules behind those that it has. The result is a fixed point: Fit
+// does not change it again.
+func Fit(file []byte, rules []kinds.SchemaRule) ([]byte, error) {
 	var doc yaml.Node
-	if err := yaml.Unmarshal(data, &doc); err != nil {
-		return fmt.Errorf("parsing %s: %w", path, err)
+	if err := yaml.Unmarshal(file, &doc); err != nil {
+		return nil, err
 	}
 	slim(&doc)
 	fit(&doc)
+	if err := addRules(&doc, rules); err != nil {
+		return nil, err
+	}
 	var out bytes.Buffer
 	out.WriteString("---\n")
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)
 	enc.CompactSeqIndent()
 	if err := enc.Encode(&doc); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
+		return nil, err
 	}
-	if bytes.Equal(out.Bytes(), data) {
-		return nil
-	}
-	return os.WriteFile(path, out.Bytes(), 0o644)
+	return out.Bytes(), nil
 }
 
 // slim walks the schema and strips everything below each pod template.

@@ -1,0 +1,13 @@
+package sim
+
+import (
+	"os"
+	"runtime/debug"
+	"testing"
+)
+
+// TestMain makes the garbage collector run less often. A world is small and lives for milliseconds.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
+	os.Exit(m.Run())
+}
