@@ -14,10 +14,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -26,6 +24,8 @@ import (
 	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/testing/testenv"
 	"tensorstack.dev/batch/internal/webhook/certs"
+	"tensorstack.dev/batch/test/kit/namespace"
+	"tensorstack.dev/batch/test/kit/plane"
 )
 
 // renderedCharts is where tools/packaging/chart keeps what the chart renders, by file of values.
@@ -35,24 +35,14 @@ const renderedCharts = "../../tools/packaging/chart/testdata"
 // which TestInstall applies.
 func TestChart(t *testing.T) {
 	t.Parallel()
-	env := testenv.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer}})
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c, err := client.New(env.Config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &world{T: t, plane: &plane{env: env, client: c}, ns: config.Namespace}
-	w.must(c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: config.Namespace}}))
+	p := plane.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer}})
+	w := &world{&namespace.Test{T: t, Plane: p, Namespace: config.Namespace}}
+	w.Must(w.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: config.Namespace}}))
 	for kind, group := range map[string]string{"ServiceMonitor": "monitoring.coreos.com", "PrometheusRule": "monitoring.coreos.com",
 		"Certificate": "cert-manager.io", "Issuer": "cert-manager.io"} {
-		w.must(c.Create(t.Context(), crdOfOthers(kind, group)))
+		w.Must(w.Client.Create(t.Context(), crdOfOthers(kind, group)))
 	}
-	w.await("the CRDs are established", func() error { return crdsEstablished(w) })
+	w.Await("the CRDs are established", func() error { return crdsEstablished(w) })
 
 	files, err := filepath.Glob(filepath.Join(renderedCharts, "*.golden.yaml"))
 	if err != nil || len(files) < 5 {
@@ -111,8 +101,8 @@ func renderedObjects(t *testing.T, file string) []*unstructured.Unstructured {
 func (w *world) applyRendered(o *unstructured.Unstructured, opts ...client.PatchOption) error {
 	w.Helper()
 	data, err := json.Marshal(o.Object)
-	w.must(err)
-	strict := client.WithFieldValidation(w.client, metav1.FieldValidationStrict)
+	w.Must(err)
+	strict := client.WithFieldValidation(w.Client, metav1.FieldValidationStrict)
 	return strict.Patch(w.Context(), o.DeepCopy(), client.RawPatch(types.ApplyPatchType, data), append(opts, client.FieldOwner("helm"))...)
 }
 
@@ -124,14 +114,14 @@ func (w *world) checkNoDrift() {
 	for _, o := range renderedObjects(w.T, filepath.Join(renderedCharts, "default.golden.yaml")) {
 		switch o.GetKind() {
 		case "Secret", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
-			w.must(w.applyRendered(o))
+			w.Must(w.applyRendered(o))
 			ours = append(ours, o)
 		}
 	}
 	if len(ours) != 3 {
 		w.Fatalf("the chart renders %d of the three objects", len(ours))
 	}
-	keeper := &certs.Keeper{Client: w.client, Configuration: "t9k-batch",
+	keeper := &certs.Keeper{Client: w.Client, Configuration: "t9k-batch",
 		Secret: types.NamespacedName{Namespace: config.Namespace, Name: "t9k-webhook-cert"}}
 	ended := make(chan struct{})
 	go func() {
@@ -139,10 +129,10 @@ func (w *world) checkNoDrift() {
 		_ = keeper.Start(w.Context()) // never fails
 	}()
 	w.Cleanup(func() { <-ended })
-	w.await("the webhook has a certificate", func() error { return keeper.Ready(nil) })
+	w.Await("the webhook has a certificate", func() error { return keeper.Ready(nil) })
 	before := w.versionsOf(ours)
 	for _, o := range ours {
-		w.must(w.applyRendered(o))
+		w.Must(w.applyRendered(o))
 	}
 	if after := w.versionsOf(ours); after != before {
 		w.Errorf("applied again, versions change from %s to %s", before, after)
@@ -159,7 +149,7 @@ func (w *world) versionsOf(objects []*unstructured.Unstructured) string {
 	for _, o := range objects {
 		live := w.liveObject(o)
 		data, err := json.Marshal(live.Object)
-		w.must(err)
+		w.Must(err)
 		if !strings.Contains(string(data), `"tls.key":"`) && strings.Count(string(data), `"caBundle":"`) == 0 {
 			w.Errorf("%s %s is not filled in: %s", o.GetKind(), o.GetName(), data)
 		}
@@ -172,7 +162,7 @@ func (w *world) liveObject(o *unstructured.Unstructured) *unstructured.Unstructu
 	w.Helper()
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(o.GroupVersionKind())
-	w.must(w.client.Get(w.Context(), client.ObjectKeyFromObject(o), live))
+	w.Must(w.Client.Get(w.Context(), client.ObjectKeyFromObject(o), live))
 	return live
 }
 
@@ -181,15 +171,15 @@ func (w *world) liveObject(o *unstructured.Unstructured) *unstructured.Unstructu
 func (w *world) checkThreeWayMerge(o *unstructured.Unstructured) {
 	w.Helper()
 	applied, err := json.Marshal(o.Object)
-	w.must(err)
+	w.Must(err)
 	live, err := json.Marshal(w.liveObject(o).Object)
-	w.must(err)
+	w.Must(err)
 	typed := map[string]any{"Secret": &corev1.Secret{}, "ValidatingWebhookConfiguration": &admissionregistration.ValidatingWebhookConfiguration{},
 		"MutatingWebhookConfiguration": &admissionregistration.MutatingWebhookConfiguration{}}[o.GetKind()]
 	meta, err := strategicpatch.NewPatchMetaFromStruct(typed)
-	w.must(err)
+	w.Must(err)
 	patch, err := strategicpatch.CreateThreeWayMergePatch(applied, applied, live, meta, true)
-	w.must(err)
+	w.Must(err)
 	if string(patch) != "{}" {
 		w.Errorf("%s %s would be changed: %s", o.GetKind(), o.GetName(), patch)
 	}
@@ -202,27 +192,27 @@ func TestCertificateOfOthers(t *testing.T) {
 	address := freeAddress(t)
 	w.installWebhook(address)
 	key := types.NamespacedName{Namespace: config.Namespace, Name: "t9k-webhook-cert"}
-	keeper := &certs.Keeper{Client: w.client, Secret: key, Configuration: "t9k-batch"}
+	keeper := &certs.Keeper{Client: w.Client, Secret: key, Configuration: "t9k-batch"}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		_ = keeper.Start(ctx) // never fails
 	}()
-	w.await("there is a certificate", func() error { return keeper.Ready(nil) })
+	w.Await("there is a certificate", func() error { return keeper.Ready(nil) })
 	stop()
 	<-ended
 	secret := &corev1.Secret{}
-	w.must(w.client.Get(t.Context(), key, secret))
+	w.Must(w.Client.Get(t.Context(), key, secret))
 	dir := t.TempDir()
 	for _, name := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
-		w.must(os.WriteFile(filepath.Join(dir, name), secret.Data[name], 0o600))
+		w.Must(os.WriteFile(filepath.Join(dir, name), secret.Data[name], 0o600))
 	}
 	secret.Data = nil
-	w.must(w.client.Update(t.Context(), secret))
-	startOperator(t, w.env.Kubeconfig, "--webhook-bind-address="+address, "--webhook-cert-dir="+dir)
+	w.Must(w.Client.Update(t.Context(), secret))
+	startOperator(t, w.Env.Kubeconfig, "--webhook-bind-address="+address, "--webhook-cert-dir="+dir)
 	w.awaitWebhook()
-	w.must(w.client.Get(t.Context(), key, secret))
+	w.Must(w.Client.Get(t.Context(), key, secret))
 	if len(secret.Data) > 0 {
 		t.Error("the operator has written a certificate of its own")
 	}
@@ -231,21 +221,21 @@ func TestCertificateOfOthers(t *testing.T) {
 // TestQueuesFile: the operator creates the queues of its file, and leaves what is there as it is.
 func TestQueuesFile(t *testing.T) {
 	w := newWorld(t)
-	there := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: w.ns + "-there"}, Spec: scheduling.QueueSpec{Priority: 7}}
-	made := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: w.ns + "-made"}}
+	there := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-there"}, Spec: scheduling.QueueSpec{Priority: 7}}
+	made := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-made"}}
 	for _, q := range []*scheduling.Queue{there, made} {
-		w.Cleanup(func() { w.must(client.IgnoreNotFound(w.client.Delete(context.Background(), q))) })
+		w.Cleanup(func() { w.Must(client.IgnoreNotFound(w.Client.Delete(context.Background(), q))) })
 	}
-	w.must(w.client.Create(t.Context(), there))
+	w.Must(w.Client.Create(t.Context(), there))
 	file := ""
 	for _, q := range []*scheduling.Queue{there, made} {
 		file += "---\napiVersion: scheduler.tensorstack.dev/v1beta1\nkind: Queue\nmetadata:\n  name: " + q.Name + "\nspec:\n  priority: 3\n"
 	}
 	path := filepath.Join(t.TempDir(), "queues.yaml")
-	w.must(os.WriteFile(path, []byte(file), 0o600))
-	startOperator(t, w.env.Kubeconfig, "--queues-file="+path)
-	w.await("the queue is made", func() error { return w.client.Get(t.Context(), client.ObjectKeyFromObject(made), made) })
-	w.must(w.client.Get(t.Context(), client.ObjectKeyFromObject(there), there))
+	w.Must(os.WriteFile(path, []byte(file), 0o600))
+	startOperator(t, w.Env.Kubeconfig, "--queues-file="+path)
+	w.Await("the queue is made", func() error { return w.Client.Get(t.Context(), client.ObjectKeyFromObject(made), made) })
+	w.Must(w.Client.Get(t.Context(), client.ObjectKeyFromObject(there), there))
 	if there.Spec.Priority != 7 || made.Spec.Priority != 3 {
 		t.Errorf("priorities %d and %d", there.Spec.Priority, made.Spec.Priority)
 	}
