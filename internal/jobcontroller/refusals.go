@@ -60,11 +60,11 @@ func nameTaken(live *metav1.PartialObjectMetadata, job *engine.Job) string {
 	}
 	switch {
 	case ref != nil && ref.Kind == job.Kind && ref.Name == job.Name && live.DeletionTimestamp != nil:
-		return fmt.Sprintf("the one of the previous %s has not ended yet; the job goes on as soon as it has", owner)
+		return fmt.Sprintf("the one of the previous %s has not ended yet; the job continues when it has", owner)
 	case ref != nil && ref.Kind == job.Kind && ref.Name == job.Name:
-		return fmt.Sprintf("the one of the previous %s, which was deleted, is still there; the cluster deletes it, and the job goes on then", owner)
+		return fmt.Sprintf("the one of the previous %s, which was deleted, still exists; the job continues when the cluster has deleted it", owner)
 	case live.DeletionTimestamp != nil:
-		return fmt.Sprintf("the name is taken by one that belongs to %s and is being deleted; the job goes on as soon as it is gone", owner)
+		return fmt.Sprintf("the name is taken by one that belongs to %s and is being deleted; the job continues when it is gone", owner)
 	}
 	return fmt.Sprintf("the name is taken by one that belongs to %s; delete or rename that, or the job", owner)
 }

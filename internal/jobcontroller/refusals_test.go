@@ -42,13 +42,13 @@ func TestMessageNamesTheOwnerOfATakenName(t *testing.T) {
 		return o
 	}
 	for want, live := range map[string]*metav1.PartialObjectMetadata{
-		`the previous GenericJob "mnist" has not ended yet; the job goes on`:                  by("GenericJob", "mnist", &now),
-		`the previous GenericJob "mnist", which was deleted, is still there`:                  by("GenericJob", "mnist", nil),
-		`belongs to Deployment "web" and is being deleted; the job goes on`:                   by("Deployment", "web", &now),
+		`the previous GenericJob "mnist" has not ended yet; the job continues`:                by("GenericJob", "mnist", &now),
+		`the previous GenericJob "mnist", which was deleted, still exists`:                    by("GenericJob", "mnist", nil),
+		`belongs to Deployment "web" and is being deleted; the job continues`:                 by("Deployment", "web", &now),
 		`belongs to GenericJob "other"; delete or rename that, or the job`:                    by("GenericJob", "other", nil),
 		`belongs to nobody (it has no controller); delete or rename that, or the job`:         by("", "", nil),
 		`belongs to PyTorchTrainingJob "mnist"; delete or rename that, or the job`:            by("PyTorchTrainingJob", "mnist", nil),
-		`belongs to nobody (it has no controller) and is being deleted; the job goes on as s`: by("", "", &now),
+		`belongs to nobody (it has no controller) and is being deleted; the job continues wh`: by("", "", &now),
 	} {
 		if got := nameTaken(live, job); !strings.Contains(got, want) {
 			t.Errorf("%q does not contain %q", got, want)

@@ -15,8 +15,8 @@ func Command(p *kit.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "debug on|off JOB...",
 		Short: "Start the pods of jobs with an idle command, to look around in them",
-		Long: `Switch debug mode: the pods are replaced by ones whose containers run runMode.debug.replicaSpecs[].command, by default
-"sleep inf", instead of their own. Finish rules do not apply meanwhile. "exec" opens a shell in one of them.`,
+		Long: `Switch debug mode on or off. In debug mode, containers run runMode.debug.replicaSpecs[].command ("sleep inf" by
+default) instead of their own commands, in new pods. Finish rules do not apply. "exec" opens a shell in a pod.`,
 		Example: p.Example("t9k debug on mnist", "t9k exec mnist -- sh", "t9k debug off mnist"),
 		RunE: func(*cobra.Command, []string) error {
 			return errors.New("write \"debug on JOB\" or \"debug off JOB\"")

@@ -23,8 +23,7 @@ func Command(p *kit.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete JOB...",
 		Short: "Delete jobs with all their pods",
-		Long: `Delete jobs with all that belongs to them, and wait until nothing of them is left. Interrupting the wait does not stop
-the deletion.`,
+		Long: `Delete jobs and everything that belongs to them, and wait until it is gone. Ctrl-C ends the wait and not the deletion.`,
 		Example:           p.Example("t9k delete mnist", "t9k delete mnist resnet --wait=false"),
 		Args:              kit.NeedJobs,
 		ValidArgsFunction: p.CompleteJobs(-1),

@@ -36,8 +36,8 @@ func Command(p *kit.Program) *cobra.Command {
 		Long: `Run a command in the main container of a replica: by default rank 0 of the first role. The exit code is the command's.
 A job in debug mode keeps its pods alive for this.
 
-Called on a terminal, the command gets a terminal too: "exec JOB -- sh" opens a shell. -t=false runs it without one. Where
-input or output is a file or a pipe, the command gets neither a terminal nor, without -i, any input.`,
+On a terminal, the command gets a terminal too: "exec JOB -- sh" opens a shell. -t=false runs it without a terminal. If
+the input or output is a file or a pipe, the command gets no terminal, and no input without -i.`,
 		Example:           p.Example("t9k exec mnist -- nvidia-smi", "t9k exec mnist --role ps --rank 1 -- bash", "cat data | t9k exec -i mnist -- tar x"),
 		Args:              execArgs,
 		ValidArgsFunction: p.CompleteJobs(1),

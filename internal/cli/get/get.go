@@ -27,10 +27,10 @@ func Command(p *kit.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get [JOB...]",
 		Short: "List jobs of all kinds, or watch some",
-		Long: `List the jobs of a namespace, of all kinds in one table, or the named ones.
+		Long: `List the jobs of a namespace, of all kinds in one table, or the named jobs.
 
-READY is the number of replicas that run, of those that the job wants. With --watch, named jobs are followed to their
-end in the same picture that "run" shows, and the exit code tells their result: 0 if all of them have succeeded.`,
+READY is the number of running replicas and the number of all replicas. With --watch, the command shows named jobs until
+they end, in the same way as "run". Its exit code is then 0 if all of them have succeeded.`,
 		Example: p.Example(
 			"t9k get",
 			"t9k get -A -o wide",
@@ -39,7 +39,7 @@ end in the same picture that "run" shows, and the exit code tells their result: 
 		ValidArgsFunction: p.CompleteJobs(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.watch && (len(args) == 0 || o.output != "" || o.allNamespaces) {
-				return fmt.Errorf("--watch follows named jobs and goes with neither -o nor -A")
+				return fmt.Errorf("--watch needs the names of jobs and cannot be combined with -o or -A")
 			}
 			if o.allNamespaces && len(args) > 0 {
 				return fmt.Errorf("a job is named in one namespace: leave out -A or the names")

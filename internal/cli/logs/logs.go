@@ -37,14 +37,14 @@ func Command(p *kit.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs JOB",
 		Short: "Print what the replicas of a job wrote",
-		Long: `Print the output of all replicas of a job, each line behind the name of its replica.
+		Long: `Print the output of all replicas of a job, with the name of the replica before each line.
 
-With -f the output is printed as it comes, until the job has ended and everything is printed. When a replica is
-restarted, its next attempt is followed in turn.
+With -f, the command prints new output until the job has ended. If a replica restarts, the command continues with its
+next attempt.
 
-A restart replaces the replica's pod, and the output of an earlier attempt goes with its pod: the cluster keeps none of
-it. Only -f, started in time, shows it all. Without -f the earlier attempts are named, with what the job's events (which a cluster keeps
-for an hour, usually) still tell of their end.`,
+A restart replaces the pod of a replica, and the cluster does not keep the output of deleted pods. Only -f, started in
+time, shows the output of all attempts. Without -f, the command lists the earlier attempts and how they ended, as far as
+the cluster still has the events of the job (usually for one hour).`,
 		Example: p.Example(
 			"t9k logs mnist",
 			"t9k logs -f mnist --role worker",

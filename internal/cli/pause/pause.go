@@ -13,8 +13,8 @@ func Command(p *kit.Program) *cobra.Command {
 	return runmode.Command(p, &cobra.Command{
 		Use:   "pause JOB...",
 		Short: "End the pods of jobs and keep the jobs",
-		Long: `End the pods of jobs, each with its own grace period, and keep the jobs. Restart counts are kept. "resume" goes on.
-The command returns when the cluster has taken the request; "get JOB --watch" shows the pods end.`,
+		Long: `End the pods of jobs, each with its own grace period, and keep the jobs with their restart counts. "resume" starts the
+pods again. The command returns when the API server has accepted the request; "get JOB --watch" shows how the pods end.`,
 		Example: p.Example("t9k pause mnist"),
 	}, runmode.Pause, true, runmode.Options{Done: "is pausing", Already: "is paused already"})
 }
@@ -25,8 +25,8 @@ func ResumeCommand(p *kit.Program) *cobra.Command {
 		Use:        "resume JOB...",
 		SuggestFor: []string{"unpause"},
 		Short:      "Start the pods of paused jobs again",
-		Long: `Start the pods of paused jobs again, as their runMode.pause.resumeSpecs say.
-The command returns when the cluster has taken the request; "get JOB --watch" shows the pods start.`,
+		Long: `Start the pods of paused jobs again, as runMode.pause.resumeSpecs specifies.
+The command returns when the API server has accepted the request; "get JOB --watch" shows how the pods start.`,
 		Example: p.Example("t9k resume mnist"),
 	}, runmode.Pause, false, runmode.Options{Done: "is resuming", Already: "is not paused"})
 }

@@ -30,20 +30,20 @@ func Command(p *kit.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run -f FILE",
 		Short: "Apply a manifest and follow its jobs to their end",
-		Long: `Check a manifest, apply it and follow its jobs to their end. The exit code tells their result: 0 if all have succeeded.
+		Long: `Check a manifest, apply it and show its jobs until they end. The exit code is 0 if all jobs have succeeded.
 
-Other objects in the manifest, such as ConfigMaps, are applied first. All is applied on the server's side with field
-manager "t9k", so running a changed manifest again changes what may change on a live job. What "validate" objects to is
-refused before anything is created. A job with generateName is created anew each time.
+The command applies other objects in the manifest, such as ConfigMaps, first. It uses server-side apply with the field
+manager "t9k", so a changed manifest changes live jobs as far as their fields can change. If "validate" finds a fault,
+nothing is created. A job with generateName is created anew each time.
 
-On a terminal the job is shown in one picture that is drawn anew at every change; elsewhere each transition is a line.
-Ctrl-C stops following; the job continues. Outages of the API server are waited out. A job that needs more than its queue's quota
-or all nodes have is warned of; --fail-if-impossible ends there.`,
+On a terminal, the command updates one view of the job; elsewhere it prints a line for each transition. Ctrl-C stops the
+command, and the job continues. If the API server does not answer, the command waits for it. If a job needs more than
+the quota of its queue or than all nodes have, the command prints a warning; with --fail-if-impossible it ends.`,
 		Example: p.Example("t9k run -f job.yaml", "t9k run -f job.yaml --detach", "cat job.yaml | t9k run -f -"),
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.output != "" && !o.detach {
-				return errors.New("-o prints what was applied and goes with --detach")
+				return errors.New("-o prints the applied objects and needs --detach")
 			}
 			if o.failIfImpossible && o.detach {
 				return errors.New("--fail-if-impossible needs the job to be followed: leave --detach out")

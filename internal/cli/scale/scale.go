@@ -25,11 +25,11 @@ func Command(p *kit.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "scale JOB N",
 		Short: "Change the number of replicas of an elastic job",
-		Long: `Change the number of replicas of an elastic job while it trains, within its bounds elastic.minReplicas and maxReplicas.
-Replicas that stay go on undisturbed; of those that go, the highest ranks of a role go first. Once a replica has succeeded, the
-job keeps its size.
+		Long: `Change the number of replicas of an elastic job while it trains, between elastic.minReplicas and elastic.maxReplicas. The
+operator removes the highest ranks of a role first, and the other replicas continue. After a replica has succeeded, the
+size of the job is fixed.
 
-The command returns when the cluster has taken the request; "get JOB --watch" shows the replicas come and go.`,
+The command returns when the API server has accepted the request; "get JOB --watch" shows the replicas.`,
 		Example:           p.Example("t9k scale mnist 4"),
 		Args:              needJobAndSize,
 		ValidArgsFunction: completeScale(p),

@@ -42,17 +42,17 @@ func Command(p *kit.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tensorboard JOB|NAME",
 		Short: "Look at a TensorBoard",
-		Long: `Forward a port of this machine to a job's TensorBoard, or to one that belongs to no job, and print the address. It goes on
-until Ctrl-C. A job's TensorBoard has the job's name.
+		Long: `Forward a port of this machine to the TensorBoard of a job, or to a TensorBoard without a job, and print the address.
+The TensorBoard of a job has the name of the job. Ctrl-C ends the forwarding.
 
-A TensorBoard that nobody looks at for long is suspended; --resume starts it again.`,
+The operator suspends a TensorBoard that has had no request for a long time. --resume starts it again.`,
 		Example:           p.Example("t9k tensorboard mnist", "t9k tensorboard mnist --open", "t9k tensorboard mnist --resume"),
 		Args:              kit.NeedJob,
 		ValidArgsFunction: complete(p),
 		RunE:              func(cmd *cobra.Command, args []string) error { return show(cmd.Context(), p, &o, args[0]) },
 	}
 	f := cmd.Flags()
-	f.IntVar(&o.port, "port", 0, "Port of this machine; 0 takes one that is free")
+	f.IntVar(&o.port, "port", 0, "Port of this machine; 0 selects a free one")
 	f.BoolVar(&o.open, "open", false, "Open the address in a browser")
 	f.BoolVar(&o.resume, "resume", false, "Start it again if it is suspended")
 	f.DurationVar(&o.timeout, "timeout", time.Minute, "How long to wait until it answers")
