@@ -21,9 +21,9 @@ func Command(p *kit.Program) *cobra.Command {
 	var wait bool
 	var o kit.Format
 	cmd := &cobra.Command{
-		Use:   "delete JOB...",
-		Short: "Delete jobs with all their pods",
-		Long: `Delete jobs and everything that belongs to them, and wait until it is gone. Ctrl-C ends the wait and not the deletion.`,
+		Use:               "delete JOB...",
+		Short:             "Delete jobs with all their pods",
+		Long:              `Delete jobs and everything that belongs to them, and wait until it is gone. Ctrl-C ends the wait and not the deletion.`,
 		Example:           p.Example("t9k delete mnist", "t9k delete mnist resnet --wait=false"),
 		Args:              kit.NeedJobs,
 		ValidArgsFunction: p.CompleteJobs(-1),

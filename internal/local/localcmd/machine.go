@@ -48,6 +48,9 @@ func runMachine(ctx context.Context, d local.Dir, ephemeral bool) error {
 	}
 	defer lock.Close()
 	if ephemeral {
+		// Whoever reads the output may be gone, too. Without a channel, a log line would then end this process before it
+		// has deleted the directory. Ignoring the signal instead would be inherited by all components.
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 		ctx = untilInputEnds(ctx, os.Stdin)
 	}
 	return (&local.Machine{Dir: d, Ephemeral: ephemeral}).Run(ctx)
