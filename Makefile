@@ -82,13 +82,14 @@ verify: ## Generate, format and lint; fail if that changes a file or finds anyth
 API_GROUPS := batch/v1beta1 scheduler/v1beta1 tensorboard/v1beta1
 
 .PHONY: generate
-generate: $(TOOLS)/controller-gen $(TOOLS)/applyconfiguration-gen ## Write deepcopy, CRDs, RBAC, apply configurations and docs/reference from the Go types
+generate: $(TOOLS)/controller-gen $(TOOLS)/applyconfiguration-gen ## Write deepcopy, CRDs, RBAC, apply configurations and docs/reference from the Go code
 	@cd api && $(TOOLS)/controller-gen object crd:generateEmbeddedObjectMeta=true paths=./... output:crd:dir=../config/crd
 	@go run ./hack/genkinds .
 	@$(TOOLS)/controller-gen rbac:roleName=t9k-operator paths=./internal/jobcontroller/... paths=./internal/operator/... paths=./internal/tensorboard/... paths=./internal/queue/... output:rbac:dir=config/rbac
 	@rm -rf api/applyconfiguration
 	@cd api && $(TOOLS)/applyconfiguration-gen --output-dir applyconfiguration --output-pkg tensorstack.dev/batch/api/applyconfiguration $(API_GROUPS:%=tensorstack.dev/batch/api/%)
 	@cd tools && go run ./apidocs ../docs/reference $(API_GROUPS:%=../api/%)
+	@go run ./hack/genmetrics docs/reference/metrics.md
 
 .PHONY: fmt
 fmt: $(TOOLS)/golangci-lint ## Format all Go files

@@ -28,12 +28,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	schedulingapply "tensorstack.dev/batch/api/applyconfiguration/scheduler/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/config"
+	"tensorstack.dev/batch/internal/metrics"
 )
 
 // +kubebuilder:rbac:groups=scheduler.tensorstack.dev,resources=queues,verbs=create;list;watch;use
@@ -109,6 +111,9 @@ func Add(ctx context.Context, mgr ctrl.Manager, shapes *Shapes) error {
 	k := &reconciler{client: mgr.GetClient(), pods: pods, foreignPods: foreign, shapes: shapes}
 	if err := mgr.Add(manager.RunnableFunc(k.ensureDefault)); err != nil {
 		return fmt.Errorf("adding the default queue: %w", err)
+	}
+	if err := mgr.Add(manager.RunnableFunc(metrics.Registered(ctrlmetrics.Registry, newCollector(mgr.GetClient())))); err != nil {
+		return fmt.Errorf("adding the metrics of queues: %w", err)
 	}
 	if err := k.addGroupStatus(mgr); err != nil {
 		return fmt.Errorf("adding the controller of groups: %w", err)
