@@ -61,7 +61,7 @@ var (
 	}
 	QueuePods = Definition{
 		Name: "t9k_queue_pods", Type: Gauge, Program: Operator,
-		Help: "Pods of a queue that have not ended.", Labels: []Label{labelQueue, {"phase", "Pending or Running"}},
+		Help: "Pods of a queue that have not ended, by their phase. Pods that are bound and whose containers have not started are Pending.", Labels: []Label{labelQueue, {"phase", "Pending or Running"}},
 	}
 	QueueAllocated = Definition{
 		Name: "t9k_queue_allocated", Type: Gauge, Program: Operator,

@@ -36,7 +36,7 @@ t9k_queue_allocated{queue="q",resource="memory"} 1024
 # HELP t9k_queue_pending_groups PodGroups of a queue that have pods and wait to be scheduled.
 # TYPE t9k_queue_pending_groups gauge
 t9k_queue_pending_groups{queue="q"} 2
-# HELP t9k_queue_pods Pods of a queue that have not ended.
+# HELP t9k_queue_pods Pods of a queue that have not ended, by their phase. Pods that are bound and whose containers have not started are Pending.
 # TYPE t9k_queue_pods gauge
 t9k_queue_pods{phase="Pending",queue="q"} 3
 t9k_queue_pods{phase="Running",queue="q"} 2
