@@ -100,6 +100,7 @@ generate: $(TOOLS)/controller-gen $(TOOLS)/applyconfiguration-gen ## Write deepc
 	@rm -rf api/applyconfiguration
 	@cd api && $(TOOLS)/applyconfiguration-gen --output-dir applyconfiguration --output-pkg tensorstack.dev/batch/api/applyconfiguration $(API_GROUPS:%=tensorstack.dev/batch/api/%)
 	@cd tools && go run ./apidocs ../docs/reference $(API_GROUPS:%=../api/%)
+	@go run ./hack/genmetrics docs/reference/metrics.md
 	@$(PACKAGING) generate
 
 .PHONY: fmt

@@ -79,10 +79,10 @@ func QueueAdmission() ([]*unstructured.Unstructured, error) {
 }
 
 // UserRoles lists the roles of people: parts of the cluster roles view and edit, and the roles of those who see, use and
-// manage queues.
+// manage queues, and of those who read metrics.
 func UserRoles() ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
-	for _, name := range []string{"view", "edit", "queue_viewer", "queue_user", "queue_manager"} {
+	for _, name := range []string{"view", "edit", "queue_viewer", "queue_user", "queue_manager", "metrics_reader"} {
 		o, err := read("users/" + name + ".yaml")
 		if err != nil {
 			return nil, err

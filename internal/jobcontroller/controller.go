@@ -17,12 +17,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/engine"
 	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/metrics"
 )
 
 // The permissions for jobs themselves are in zz_generated.rbac.go.
@@ -95,6 +98,9 @@ func (c *Controllers) Add(ctx context.Context, kind kinds.Kind) error {
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("adding the controller of %s: %w", kind.Name, err)
+	}
+	if err := c.mgr.Add(manager.RunnableFunc(metrics.Registered(ctrlmetrics.Registry, newJobCollector(kind, c.mgr.GetClient())))); err != nil {
+		return fmt.Errorf("adding the metrics of %s: %w", kind.Name, err)
 	}
 	return nil
 }

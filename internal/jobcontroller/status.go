@@ -69,5 +69,7 @@ func (a *actuator) writeStatus(ctx context.Context, exp *expectations, obj kinds
 	next.SetResourceVersion(written.ResourceVersion)
 	*a.kind.Status(next) = *status
 	exp.written, exp.writtenAt, exp.delayedAt = next, a.clock.Now(), time.Time{}
+	changed := transitionOf(obj.GetCreationTimestamp().Time, a.kind.Status(obj), status)
+	changed.count(a.kind.Name, status.Phase)
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
@@ -39,6 +40,11 @@ import (
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=t9k-system,verbs=create
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=t9k-operator,namespace=t9k-system,verbs=get;update
 // +kubebuilder:rbac:groups="",resources=events,namespace=t9k-system,verbs=create
+
+// These say who asks for metrics, and whether they may.
+//
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
 // options are the command-line settings.
 type options struct {
@@ -72,7 +78,7 @@ func NewCommand() *cobra.Command {
 	f.BoolVar(&o.leaderElection, "leader-elect", true, "elect a leader among several operators; only the leader runs the controllers")
 	f.StringVar(&o.namespace, "namespace", podNamespace(), "namespace of the leader's Lease and of the webhook's Secret; unset: the pod's own")
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
-	f.StringVar(&o.metricsAddress, "metrics-bind-address", "0", "address of /metrics; 0 turns them off")
+	f.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "address of /metrics, which is HTTPS and needs a token of those who may get the path; 0 turns it off")
 	f.StringVar(&o.webhookAddress, "webhook-bind-address", ":9443", "address of the admission webhook; 0 turns it off")
 	f.StringVar(&o.webhookCertDir, "webhook-cert-dir", "", "folder with tls.crt and tls.key of the webhook, kept by somebody else, such as cert-manager; unset: the operator makes and renews its own certificate")
 	f.StringVar(&o.queuesFile, "queues-file", "", "YAML file with queues that the operator creates if they do not exist")
@@ -149,6 +155,7 @@ func (o *options) restConfig() (*rest.Config, error) {
 	// jobs.
 	config.QPS = -1
 	config.UserAgent = "t9k-operator"
+	countWrites(config)
 	return config, nil
 }
 
@@ -166,7 +173,9 @@ func (o *options) manager(config *rest.Config) (manager.Manager, error) {
 	}
 	mgr, err := ctrl.NewManager(config, manager.Options{
 		Scheme: scheme, Cache: cacheOptions,
-		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddress},
+		// Without a certificate in CertDir, each operator makes one for itself.
+		Metrics: metricsserver.Options{BindAddress: o.metricsAddress, SecureServing: true,
+			FilterProvider: filters.WithAuthenticationAndAuthorization},
 		HealthProbeBindAddress:        o.probeAddress,
 		LeaderElection:                o.leaderElection,
 		LeaderElectionID:              "t9k-operator",

@@ -17,19 +17,18 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"tensorstack.dev/batch/internal/metrics"
 )
 
 // recheck is the interval at which the requirements of a waiting part are checked again.
 const recheck = 5 * time.Second
 
 // waiting is the metric of the parts that wait, with the reason.
-var waiting = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-	Name: "t9k_controller_waiting",
-	Help: "1 for each controller that has not started, since a resource that it reads is missing or forbidden.",
-}, []string{"controller", "resource"})
+var waiting = metrics.ControllerWaiting.Gauge()
 
-func init() { metrics.Registry.MustRegister(waiting) }
+func init() { ctrlmetrics.Registry.MustRegister(waiting) }
 
 // part is a controller, or several that are started together.
 type part struct {

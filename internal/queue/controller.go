@@ -24,11 +24,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	schedulingapply "tensorstack.dev/batch/api/applyconfiguration/scheduler/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/metrics"
 )
 
 // +kubebuilder:rbac:groups=scheduler.tensorstack.dev,resources=queues,verbs=create;list;watch;use
@@ -104,6 +106,9 @@ func Add(ctx context.Context, mgr ctrl.Manager, shapes *Shapes, initial []client
 	k := &reconciler{client: mgr.GetClient(), pods: pods, foreignPods: foreign, shapes: shapes}
 	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return ensure(ctx, mgr.GetClient(), initial) })); err != nil {
 		return fmt.Errorf("adding the initial queues: %w", err)
+	}
+	if err := mgr.Add(manager.RunnableFunc(metrics.Registered(ctrlmetrics.Registry, newCollector(mgr.GetClient())))); err != nil {
+		return fmt.Errorf("adding the metrics of queues: %w", err)
 	}
 	if err := k.addGroupStatus(mgr); err != nil {
 		return fmt.Errorf("adding the controller of groups: %w", err)

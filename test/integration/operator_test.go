@@ -17,7 +17,7 @@ func startOperator(t testing.TB, kubeconfig string, args ...string) *program.Pro
 func startOperatorWith(t testing.TB, env []string, kubeconfig string, args ...string) *program.Program {
 	t.Helper()
 	p, err := program.Start("/proc/self/exe", append([]string{"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--namespace=t9k-system",
-		"--health-probe-bind-address=0", "--webhook-bind-address=0", "--restart-backoff=1ms", "--max-restart-backoff=10ms"}, args...),
+		"--health-probe-bind-address=0", "--metrics-bind-address=0", "--webhook-bind-address=0", "--restart-backoff=1ms", "--max-restart-backoff=10ms"}, args...),
 		append(env, asOperator+"=1"))
 	if err != nil {
 		t.Fatal(err)

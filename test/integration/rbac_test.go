@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,9 +54,11 @@ func TestOperatorUsesExactlyItsPermissions(t *testing.T) {
 	w.awaitPhase("listed", batch.JobSucceeded)
 	first.Signal(syscall.SIGTERM) // and leaves the lead to the next
 	<-first.Ended()
+	metrics := freeAddress(t)
 	startOperatorWith(t, []string{streaming + "=true"}, kubeconfig, "--leader-elect=true", "--force-delete-after=1ns", "--webhook-bind-address="+address,
-		"--tensorboard-idle-after=1s", "--tensorboard-suspend-after=1ns")
+		"--metrics-bind-address="+metrics, "--tensorboard-idle-after=1s", "--tensorboard-suspend-after=1ns")
 	w.awaitWebhook()
+	w.checkAccess(metrics, w.metricsToken("reader", "t9k-metrics-reader"), w.metricsToken("other", ""), http.StatusUnauthorized)
 	w.useEverything()
 	w.useTensorBoards()
 	w.useQueues()

@@ -87,9 +87,14 @@ func (w *world) checkStart(kubeconfig, problem string, mend func()) {
 	if log := operator.Log.String(); !strings.Contains(log, problem) {
 		w.Errorf("the log does not say %q", problem)
 	}
-	if _, text, err := fetch("http://" + metrics + "/metrics"); err != nil || !strings.Contains(text, `t9k_controller_waiting{controller="tensorboards",resource="TensorBoard.tensorstack.dev"} 1`) {
-		w.Errorf("the metric is missing (%v)", err)
-	}
+	token := w.metricsToken("reader", "t9k-metrics-reader")
+	w.Await("the metric says so", func() error {
+		code, text, err := fetchMetrics(metrics, token)
+		if err == nil && !strings.Contains(text, `t9k_controller_waiting{controller="tensorboards",resource="TensorBoard.tensorstack.dev"} 1`) {
+			err = fmt.Errorf("%d without it", code)
+		}
+		return err
+	})
 	mend()
 	w.Await("the operator is ready", func() error {
 		code, text, err := readiness()

@@ -155,7 +155,7 @@ func startOperator(p *plane, s *settings) (*process, error) {
 	}
 	program := s.operator
 	args := []string{"--kubeconfig=" + kubeconfig, "--namespace=" + config.Namespace,
-		"--webhook-bind-address=" + webhook, "--health-probe-bind-address=" + health}
+		"--webhook-bind-address=" + webhook, "--health-probe-bind-address=" + health, "--metrics-bind-address=0"}
 	var env []string
 	if s.profile != "" {
 		if err := os.MkdirAll(s.profile, 0o755); err != nil {

@@ -159,6 +159,7 @@ func (pl *planner) fail(a *attempt, why string) {
 		return
 	}
 	a.why = why
+	attempts.WithLabelValues(attemptFailed).Inc()
 	pl.rejectWaiting(a)
 	pl.index.backOff(a.group, time.Now())
 	pl.reportFailure(a.group, why)

@@ -124,6 +124,7 @@ func setup(ctx context.Context, opts *options.Options, settings Config, alone bo
 	if opts.ConfigFile == "" {
 		c.ComponentConfig.Profiles = profiles(c.ComponentConfig.Profiles, alone)
 	}
+	registerMetrics()
 	cc := c.Complete()
 	var made []*Plugin
 	cfg := &cc.ComponentConfig

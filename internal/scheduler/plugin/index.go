@@ -167,6 +167,7 @@ func (x *index) podSeen(pod *corev1.Pod) {
 	}
 	if a := m.attempt; a != nil && !m.bound() && pod.Spec.NodeName != "" && a.bind() {
 		m.group.failures = 0
+		attempts.WithLabelValues(attemptBound).Inc()
 	}
 	m.pod = pod
 	m.core.Ending = pod.DeletionTimestamp != nil

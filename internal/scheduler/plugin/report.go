@@ -112,7 +112,11 @@ func (pl *planner) completed(g *group) {
 	switch {
 	case g.single || g.spec == nil:
 	case g.core.Complete:
-		pl.reportGroup(g, metav1.ConditionTrue, scheduling.ReasonScheduled, "", time.Now())
+		now := time.Now()
+		if g.lastReported.status != metav1.ConditionTrue {
+			g.countWait(now)
+		}
+		pl.reportGroup(g, metav1.ConditionTrue, scheduling.ReasonScheduled, "", now)
 	case g.lastReported.status == metav1.ConditionTrue:
 		pl.reportGroup(g, metav1.ConditionFalse, scheduling.ReasonNotEnoughMembers, "", time.Now())
 	}

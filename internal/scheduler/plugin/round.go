@@ -46,6 +46,7 @@ func (pl *planner) round(ctx context.Context) {
 	if len(groups) == 0 {
 		return
 	}
+	defer func() { roundSeconds.WithLabelValues().Observe(time.Since(began).Seconds()) }()
 	if err := pl.nodes.begin(); err != nil {
 		klog.ErrorS(err, "Taking a snapshot of the nodes")
 		return

@@ -114,6 +114,7 @@ type evictions struct {
 type eviction struct {
 	pod     *corev1.Pod
 	message string
+	cause   string
 }
 
 func newEvictions(core kubernetes.Interface) *evictions {
@@ -130,7 +131,7 @@ func (e *evictions) add(pod *corev1.Pod, d *core.Decision) {
 	if d.Reservation == nil {
 		message = fmt.Sprintf("%s: group %s was bound in part only and could not be completed", scheduling.SchedulerName, d.Group.Name)
 	}
-	e.queue.put(pod.UID, eviction{pod, message})
+	e.queue.put(pod.UID, eviction{pod, message, evictionCause(d)})
 }
 
 // evict deletes a pod. Before that, it writes the reason to the pod, so that its controller knows that the pod did
@@ -147,6 +148,9 @@ func (e *evictions) evict(ctx context.Context, uid types.UID, v eviction) error 
 	err := e.core.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *metav1.NewPreconditionDeleteOptions(string(uid)))
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("evicting pod %s: %w", podKey(pod), err)
+	}
+	if err == nil && pod.DeletionTimestamp == nil {
+		evictedPods.WithLabelValues(v.cause).Inc()
 	}
 	klog.FromContext(ctx).Info("Evicted a pod", "pod", klog.KObj(pod), "reason", v.message)
 	return nil

@@ -1,0 +1,89 @@
+// Package metrics defines the metrics of the operator and of the scheduler: names, labels and buckets. It measures
+// nothing itself: the packages that observe something make their collectors from these definitions. The reference in
+// docs/reference/metrics.md is generated from All. Start reading at All.
+package metrics
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Type is the type of a metric.
+type Type string
+
+// The types of metrics.
+const (
+	Gauge     Type = "gauge"
+	Counter   Type = "counter"
+	Histogram Type = "histogram"
+)
+
+// Program is a program that serves metrics.
+type Program string
+
+// The programs that serve metrics.
+const (
+	Operator  Program = "t9k-operator"
+	Scheduler Program = "t9k-scheduler"
+)
+
+// Label is a label of a metric.
+type Label struct {
+	Name string
+	// Help says which values the label has. They are bounded: no label names a job, a group or a pod.
+	Help string
+}
+
+// Definition defines a metric.
+type Definition struct {
+	Name    string
+	Help    string
+	Type    Type
+	Program Program
+	Labels  []Label
+	// Buckets are the upper bounds of the buckets of a histogram.
+	Buckets []float64
+}
+
+func (d Definition) labels() []string {
+	var names []string
+	for _, l := range d.Labels {
+		names = append(names, l.Name)
+	}
+	return names
+}
+
+// Gauge returns a new gauge.
+func (d Definition) Gauge() *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: d.Name, Help: d.Help}, d.labels())
+}
+
+// Counter returns a new counter.
+func (d Definition) Counter() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: d.Name, Help: d.Help}, d.labels())
+}
+
+// Histogram returns a new histogram.
+func (d Definition) Histogram() *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: d.Name, Help: d.Help, Buckets: d.Buckets}, d.labels())
+}
+
+// Desc returns the description that collectors use which compute their values when they are scraped.
+func (d Definition) Desc() *prometheus.Desc {
+	return prometheus.NewDesc(d.Name, d.Help, d.labels(), nil)
+}
+
+// Registered returns a function that registers a collector until its context ends. As a runnable of a manager it makes
+// only the leader report.
+func Registered(registry prometheus.Registerer, c prometheus.Collector) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if err := registry.Register(c); err != nil {
+			return fmt.Errorf("registering metrics: %w", err)
+		}
+		defer registry.Unregister(c)
+		<-ctx.Done()
+		return nil
+	}
+}

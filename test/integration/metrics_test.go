@@ -1,0 +1,226 @@
+package integration
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	authentication "k8s.io/api/authentication/v1"
+	authorization "k8s.io/api/authorization/v1"
+	coordination "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
+	"tensorstack.dev/batch/config"
+	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/kubelet"
+)
+
+// TestMetricsAreServedAsDocumented scrapes the operator and the scheduler of a cluster in which a job restarts, one gang
+// preempts another, and a third waits. It finds the metrics of docs/reference/metrics.md and no others.
+func TestMetricsAreServedAsDocumented(t *testing.T) {
+	w := newWorld(t)
+	w.installDefault()
+	w.awaitRightOf(schedulerUser, true, authorization.ResourceAttributes{Verb: "create", Group: coordination.GroupName, Resource: "leases", Namespace: config.Namespace})
+	w.awaitRightOf(schedulerUser, true, authorization.ResourceAttributes{Verb: "watch", Group: scheduling.GroupVersion.Group, Resource: "podgroups"})
+	w.revoke("tensorboards") // a controller waits
+	w.awaitRight(false, authorization.ResourceAttributes{Verb: "watch", Group: tensorboard.GroupVersion.Group, Resource: "tensorboards"})
+	token, other := w.metricsToken("reader", "t9k-metrics-reader"), w.metricsToken("other", "")
+	address := freeAddress(t)
+	startOperator(t, w.serviceAccountKubeconfig("t9k-operator"), "--metrics-bind-address="+address)
+	w.paperNodes("paper-0", "paper-1")
+	scheduler := w.startScheduler()
+	scheduler.awaitProbes(w)
+	w.checkAccess(address, token, other, http.StatusUnauthorized)
+	w.checkAccess(scheduler.address, token, other, http.StatusForbidden) // nobody is a user for a kube-scheduler
+
+	w.Create(jobs.New("restarts", jobs.Restarting(jobs.Role("w", 1, kubelet.Exit, "1", "0"), batch.RestartOnFailure, 3)))
+	w.Create(jobs.New("runs", jobs.Role("w", 2, kubelet.Run)))
+	w.awaitPhase("restarts", batch.JobSucceeded)
+	w.awaitPhase("runs", batch.JobRunning)
+	low, high := w.paperQueue("metrics-low", 0), w.paperQueue("metrics-high", 10)
+	q := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: high}}
+	w.Must(w.Client.Get(t.Context(), types.NamespacedName{Name: high}, q))
+	q.Spec.Quota.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("9500m")}
+	w.Must(w.Client.Update(t.Context(), q))
+	w.gangOf("first", low, 4, "2")
+	w.awaitBound("first", 4)
+	w.gangOf("important", high, 4, "2")
+	w.awaitBound("important", 4)
+	w.gangOf("waits", low, 2, "2")
+
+	const ofJobs, runs, succeeds = `kind="GenericJob"`, `kind="GenericJob",phase="Running"`, `kind="GenericJob",phase="Succeeded"`
+	all := map[string]*dto.MetricFamily{}
+	w.Await("all metrics have the expected values", func() error {
+		all = map[string]*dto.MetricFamily{}
+		for _, from := range []string{address, scheduler.address} {
+			if err := scrapeInto(all, from, token); err != nil {
+				return err
+			}
+		}
+		for _, want := range []struct {
+			name, labels string
+			least, most  float64
+		}{
+			{"t9k_jobs", runs, 1, 1},
+			{"t9k_jobs", succeeds, 1, 1},
+			{"t9k_jobs", `kind="PyTorchTrainingJob",phase="Failed"`, 0, 0},
+			{"t9k_job_time_to_first_pod_seconds", ofJobs, 2, 2},
+			{"t9k_job_time_to_running_seconds", ofJobs, 1, 2}, // the job that restarts may have run before
+			{"t9k_job_time_to_finish_seconds", succeeds, 1, 1},
+			{"t9k_job_restarts_total", `cause="failure",kind="GenericJob",scope="Replica"`, 1, 1},
+			{"t9k_queue_pods", `phase="Pending",queue="metrics-high"`, 4, 4}, // bound, on nodes without a kubelet
+			{"t9k_queue_allocated", `queue="metrics-high",resource="cpu"`, 8, 8},
+			{"t9k_queue_quota", `queue="metrics-high",resource="cpu"`, 9.5, 9.5},
+			{"t9k_queue_pending_groups", `queue="metrics-low"`, 1, 1},
+			{"t9k_queue_pending_groups", `queue="metrics-high"`, 0, 0},
+			{"t9k_api_writes_total", `resource="pods",result="ok",verb="create"`, 4, 4},
+			{"t9k_controller_waiting", `controller="tensorboards",resource="TensorBoard.tensorstack.dev"`, 1, 1},
+			{"t9k_scheduler_round_seconds", "", 3, 1e6},
+			{"t9k_scheduler_attempts_total", `result="bound"`, 2, 1e6},
+			{"t9k_scheduler_evicted_pods_total", `cause="preemption"`, 4, 8},
+			{"t9k_scheduler_group_wait_seconds", `queue="metrics-high"`, 1, 1},
+		} {
+			if got, ok := valueOf(all, want.name, want.labels); !ok || got < want.least || got > want.most {
+				return fmt.Errorf("%s{%s} is %v (there: %t), want %v to %v", want.name, want.labels, got, ok, want.least, want.most)
+			}
+		}
+		return nil
+	})
+	page, err := os.ReadFile("../../docs/reference/metrics.md")
+	w.Must(err)
+	var documented, served []string
+	for _, m := range regexp.MustCompile(`(?m)^### (t9k_\w+)$`).FindAllStringSubmatch(string(page), -1) {
+		documented = append(documented, m[1])
+	}
+	for name := range all {
+		if strings.HasPrefix(name, "t9k_") {
+			served = append(served, name)
+		}
+	}
+	slices.Sort(documented)
+	slices.Sort(served)
+	if !slices.Equal(documented, served) {
+		t.Errorf("documented are\n%v\nand served\n%v", documented, served)
+	}
+}
+
+// checkAccess checks who may read the metrics at an address. anonymous is the answer to requests without a token.
+func (w *world) checkAccess(address, token, other string, anonymous int) {
+	w.Helper()
+	w.Await("the metrics are served", func() error {
+		code, _, err := fetchMetrics(address, token)
+		if err == nil && code != http.StatusOK {
+			err = fmt.Errorf("the answer is %d", code)
+		}
+		return err
+	})
+	for _, test := range []struct {
+		token string
+		want  int
+	}{{"", anonymous}, {other, http.StatusForbidden}} {
+		if code, _, err := fetchMetrics(address, test.token); err != nil || code != test.want {
+			w.Errorf("the answer is %d (%v), want %d", code, err, test.want)
+		}
+	}
+}
+
+// metricsToken returns a token of a new ServiceAccount, which has a ClusterRole unless that is empty.
+func (w *world) metricsToken(name, role string) string {
+	w.Helper()
+	w.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	if role != "" {
+		b := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-" + name},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.Namespace, Name: name}}}
+		w.Must(w.Client.Create(w.Context(), b))
+		w.deleteLater(b)
+		w.Await("the role is in force", func() error {
+			review := &authorization.SubjectAccessReview{Spec: authorization.SubjectAccessReviewSpec{
+				User:                  "system:serviceaccount:" + w.Namespace + ":" + name,
+				NonResourceAttributes: &authorization.NonResourceAttributes{Path: "/metrics", Verb: "get"}}}
+			w.Must(w.Client.Create(w.Context(), review))
+			if !review.Status.Allowed {
+				return fmt.Errorf("it is not: %s", review.Status.Reason)
+			}
+			return nil
+		})
+	}
+	request, err := w.Core.CoreV1().ServiceAccounts(w.Namespace).CreateToken(w.Context(), name, &authentication.TokenRequest{}, metav1.CreateOptions{})
+	w.Must(err)
+	return request.Status.Token
+}
+
+// fetchMetrics gets /metrics from an address with a token, unless that is empty. It trusts any certificate, because
+// each program makes its own.
+func fetchMetrics(address, token string) (code int, text string, err error) {
+	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	request, err := http.NewRequest(http.MethodGet, "https://"+address+"/metrics", nil)
+	if err != nil {
+		return 0, "", err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	answer, err := c.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(body), err
+}
+
+// scrapeInto adds the metrics of an address to all.
+func scrapeInto(all map[string]*dto.MetricFamily, address, token string) error {
+	code, text, err := fetchMetrics(address, token)
+	if err != nil {
+		return err
+	}
+	if code != http.StatusOK {
+		return fmt.Errorf("the answer is %d: %s", code, text)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		return err
+	}
+	for name, f := range families {
+		all[name] = f
+	}
+	return nil
+}
+
+// valueOf returns the value of the metric with these labels, sorted by name; of a histogram, the number of observations.
+func valueOf(all map[string]*dto.MetricFamily, name, labels string) (float64, bool) {
+	f := all[name]
+	if f == nil {
+		return 0, false
+	}
+	for _, m := range f.Metric {
+		var parts []string
+		for _, l := range m.Label {
+			parts = append(parts, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
+		}
+		slices.Sort(parts)
+		if strings.Join(parts, ",") == labels {
+			return m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount()), true
+		}
+	}
+	return 0, false
+}
