@@ -55,13 +55,13 @@ release: ## Write everything of a release to dist/: command lines, programs, cha
 
 ##### Test
 
-# Packages are tested three at a time: those that start API servers wait most of the time. `make lint` vets, and not for two
+# Packages are tested two at a time, since each may start API servers of its own. `make lint` vets, and not for two
 # minutes all of Kubernetes, as go test would do first.
 .PHONY: test
 test: export T9K_LOCAL = $(BIN)/t9k-local
 test: export T9K = $(BIN)/t9k
 test: build ## Run the tests of all modules, but for those that train (builds bin/ first)
-	@for m in $(MODULES); do (cd $$m && go test -p 3 -vet=off -timeout 30m ./...) || exit 1; done
+	@for m in $(MODULES); do (cd $$m && go test -p 2 -vet=off -timeout 30m ./...) || exit 1; done
 
 .PHONY: test-fast
 test-fast: export T9K_LOCAL = $(BIN)/t9k-local

@@ -60,7 +60,11 @@ func etcdReady(d Dir) func(context.Context) error {
 		},
 		DisableKeepAlives: true,
 	}}
+	full := diskFull(d)
 	return func(ctx context.Context) error {
+		if err := full(); err != nil { // an etcd that has restarted answers until its next write
+			return &blockedError{err}
+		}
 		err := getOK(ctx, client, "http://etcd/health")
 		if err != nil && strings.Contains(err.Error(), "NOSPACE") {
 			return &blockedError{fmt.Errorf("etcd is full and takes no writes (alarm NOSPACE): `t9k local reset%s` deletes the cluster", nameFlag(d))}

@@ -163,9 +163,11 @@ func exampleFailureRule(s *space) {
 	if c := jobs.Condition(j, batch.JobFailedCondition); c.Reason != batch.ReasonFailureRule {
 		s.Errorf("condition Failed: %+v", c)
 	}
-	s.pods("failure-rule", "those that ended", func(p []*corev1.Pod) bool {
-		return podNames(p) == "failure-rule-worker-0 failure-rule-worker-2 "
-	})
+	want := "failure-rule-worker-0 "
+	if jobs.Replica(j, "failure-rule-worker-2").Phase == batch.ReplicaFailed { // unless the machine was so slow that it ran still
+		want += "failure-rule-worker-2 "
+	}
+	s.pods("failure-rule", "those that ended", func(p []*corev1.Pod) bool { return podNames(p) == want })
 	s.checkLog("failure-rule-worker-0", "Rank 0 gives up.\n")
 }
 

@@ -193,7 +193,7 @@ func TestLeaderIsLost(t *testing.T) {
 	}
 	awaitHolder(holder)
 	w.Await("the new leader works", func() error {
-		if len(lead[1].Seen("PUT", "genericjobs/job/status")) == 0 {
+		if len(lead[1].Seen("PUT", w.Namespace+"/genericjobs/job/status")) == 0 {
 			return errors.New("it has not written anything")
 		}
 		return nil

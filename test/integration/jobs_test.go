@@ -43,14 +43,14 @@ func TestObjectsOfAJobComeBeforeItsPods(t *testing.T) {
 	var created []string
 	for _, r := range p.Seen("POST", "s") {
 		kind := r.Path[strings.LastIndex(r.Path, "/")+1:]
-		if kind != "events" && kind != "queues" && kind != "selfsubjectaccessreviews" && !slices.Contains(created, kind) { // the operator makes the default queue
+		if strings.HasSuffix(r.Path, "/namespaces/"+w.Namespace+"/"+kind) && kind != "events" && !slices.Contains(created, kind) {
 			created = append(created, kind)
 		}
 	}
 	if want := []string{"podgroups", "services", "pods"}; !slices.Equal(created, want) {
 		t.Errorf("created in the order %v, not %v", created, want)
 	}
-	if n := len(p.Seen("PUT", "genericjobs/ring/status")); n > 5 {
+	if n := len(p.Seen("PUT", w.Namespace+"/genericjobs/ring/status")); n > 5 {
 		t.Errorf("%d status writes for a job that started without incident", n)
 	}
 
@@ -299,7 +299,7 @@ func TestFreedNameIsNoticedSoon(t *testing.T) {
 	if d := all[refusals-1].At.Sub(all[2].At); d < 2*time.Second*(refusals-4) {
 		t.Errorf("%d attempts took %s", refusals-2, d)
 	}
-	if n := len(p.Seen("PUT", "genericjobs/job/status")); n > 3 {
+	if n := len(p.Seen("PUT", w.Namespace+"/genericjobs/job/status")); n > 3 {
 		t.Errorf("the status was written %d times", n)
 	}
 	freed := time.Now()
@@ -357,7 +357,7 @@ func TestSucceededPodIsDeletedAtOnce(t *testing.T) {
 	w.Must(err)
 	defer states.Stop()
 	p.Decide(func(r *http.Request) apiproxy.Fate {
-		return apiproxy.Fate{Lost: r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "genericjobs/job/status")}
+		return apiproxy.Fate{Lost: r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, w.Namespace+"/genericjobs/job/status")}
 	})
 	w.finish("job-w-0", 0)
 	w.Must(w.Client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "job-w-0"}}))
@@ -415,7 +415,7 @@ func TestQuota(t *testing.T) {
 	if n := len(refusals()); n > 30 {
 		t.Errorf("%d requests were refused before the first pause of a second", n)
 	}
-	if n := len(p.Seen("PUT", "genericjobs/job/status")); n > 8 {
+	if n := len(p.Seen("PUT", w.Namespace+"/genericjobs/job/status")); n > 8 {
 		t.Errorf("the status was written %d times", n)
 	}
 	if all := w.events("job"); len(slices.DeleteFunc(all, func(e string) bool { return !strings.HasPrefix(e, "CreateRefused") })) > 1 {
@@ -497,7 +497,7 @@ func TestFinishedJobGoesAfterItsTimeToLive(t *testing.T) {
 	w.Create(job)
 	w.Await("the job is gone", func() error { return namespace.Gone(w.Get("job", job)) })
 	w.awaitNoPods()
-	writes, deletions := p.Seen("PUT", "genericjobs/job/status"), p.Seen("DELETE", "genericjobs/job")
+	writes, deletions := p.Seen("PUT", w.Namespace+"/genericjobs/job/status"), p.Seen("DELETE", w.Namespace+"/genericjobs/job")
 	if len(deletions) != 1 {
 		t.Fatalf("%d deletions", len(deletions))
 	}
