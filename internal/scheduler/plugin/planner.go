@@ -71,6 +71,9 @@ type planner struct {
 	last  *assignment
 	// gathering are the attempts with some pods at Permit and others missing.
 	gathering []*attempt
+	// leaving are bound pods that have gone, of which the scheduler's cache may not know yet, with the time until which a
+	// round waits for it. Without their room, a round would evict others in their place.
+	leaving map[*corev1.Pod]time.Time
 	// nextFull is when groups that did not fit may be tried again. Due means that there are such groups.
 	nextFull time.Time
 	due      bool
@@ -78,7 +81,7 @@ type planner struct {
 
 // newPlanner returns a planner with an empty index.
 func newPlanner(handle fwk.Handle, config Config) *planner {
-	pl := &planner{config: config, handle: handle, inbox: newMailbox(), calls: make(chan func(context.Context)), ended: make(chan struct{}), others: make(chan popped)}
+	pl := &planner{config: config, handle: handle, inbox: newMailbox(), calls: make(chan func(context.Context)), ended: make(chan struct{}), others: make(chan popped), leaving: map[*corev1.Pod]time.Time{}}
 	pl.index = newIndex(pl.completed)
 	return pl
 }
@@ -232,5 +235,8 @@ func (pl *planner) podSeen(pod *corev1.Pod) {
 
 func (pl *planner) podGone(pod *corev1.Pod) {
 	pl.queue.pods.remove(pod.UID)
+	if pod.Spec.NodeName != "" && pl.leads {
+		pl.leaving[pod] = time.Now().Add(tick)
+	}
 	pl.index.podGone(pod)
 }

@@ -183,3 +183,30 @@ func TestLateUnreserveLeavesNewPlanAlone(t *testing.T) {
 		t.Error("the new plan has lost its node")
 	}
 }
+
+// TestRoundWaitsForTheCache: if a pod has gone and the scheduler's cache still has it, a round would find no room and evict
+// another pod in its place.
+func TestRoundWaitsForTheCache(t *testing.T) {
+	r := newRig(t, 1)
+	r.leads = true
+	pod := podOf("p", "g", "1", "", 0)
+	pod = boundTo(pod, "n0")
+	if err := r.nodes.cache.AddPod(klog.Background(), pod); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	r.podGone(pod)
+	if !r.awaitsCache(now) {
+		t.Error("a round runs before the cache has removed the pod")
+	}
+	if r.awaitsCache(now.Add(2 * tick)) {
+		t.Error("a round waits without end")
+	}
+	r.podGone(pod)
+	if err := r.nodes.cache.RemovePod(klog.Background(), pod); err != nil {
+		t.Fatal(err)
+	}
+	if r.awaitsCache(now) || len(r.leaving) > 0 {
+		t.Error("a round waits although the cache has removed the pod")
+	}
+}

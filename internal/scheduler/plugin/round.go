@@ -21,6 +21,8 @@ const (
 	longestPause = 5 * time.Second
 	// syncPoll is the interval at which the planner checks whether all caches have synced.
 	syncPoll = 20 * time.Millisecond
+	// cachePoll is the interval at which a round checks whether the scheduler's cache has removed the pods that have gone.
+	cachePoll = 2 * time.Millisecond
 )
 
 // round decides about the waiting groups, and makes the pods that get a node ready for their scheduling cycles.
@@ -34,6 +36,10 @@ func (pl *planner) round(ctx context.Context) {
 		x.fill()
 	}
 	began := time.Now()
+	if pl.awaitsCache(began) {
+		x.wakeAt(began.Add(cachePoll))
+		return
+	}
 	if x.nodesChanged {
 		list, err := pl.nodeLister.List(everything)
 		if err != nil {
@@ -69,6 +75,18 @@ func (pl *planner) round(ctx context.Context) {
 	case full && missed:
 		pl.nextFull = time.Now().Add(min(fullShare*time.Since(began), longestPause))
 	}
+}
+
+// awaitsCache reports whether the scheduler's cache still has a pod that has gone. The cache learns of it from another
+// event handler, which may run later than the planner's.
+func (pl *planner) awaitsCache(now time.Time) bool {
+	for pod, until := range pl.leaving {
+		if _, err := pl.nodes.cache.GetPod(pod); err == nil && now.Before(until) {
+			return true
+		}
+		delete(pl.leaving, pod)
+	}
+	return false
 }
 
 // choose returns the groups of a round by name: the groups to try, and groups with a reservation, which are skipped
