@@ -19,6 +19,7 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/test/kit/plane"
 )
 
 // team is a namespace with a label.
@@ -29,13 +30,13 @@ func (s *stage) as(user string) client.Client {
 	s.Helper()
 	config := rest.CopyConfig(s.Env.Config)
 	config.Impersonate, config.WarningHandlerWithContext = rest.ImpersonationConfig{UserName: user}, rest.NoWarnings{}
-	c, err := client.New(config, client.Options{Scheme: s.Client.Scheme()})
+	c, err := client.NewWithWatch(config, client.Options{Scheme: s.Client.Scheme()})
 	s.Must(err)
 	all := []string{"create", "get", "update", "patch"}
 	s.allow(user, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: all},
 		rbacv1.PolicyRule{APIGroups: []string{batch.GroupVersion.Group, tensorboard.GroupVersion.Group}, Resources: []string{"*"}, Verbs: all},
 		rbacv1.PolicyRule{APIGroups: []string{scheduling.GroupVersion.Group}, Resources: []string{"podgroups"}, Verbs: all})
-	return c
+	return plane.Patient(c)
 }
 
 func (s *stage) allow(user string, rules ...rbacv1.PolicyRule) {
