@@ -17,8 +17,6 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 	"tensorstack.dev/batch/internal/kinds"
-	"tensorstack.dev/batch/internal/local"
-	"tensorstack.dev/batch/internal/testing/testenv"
 	"tensorstack.dev/batch/test/kit/plane"
 )
 
@@ -71,9 +69,6 @@ func podOf(labels map[string]string) *corev1.Pod {
 
 // TestAdmission: clauses 6 and 7, and labels that cannot change, as the API server itself sees to.
 func TestAdmission(t *testing.T) {
-	t.Parallel()
-	s := newStageOf(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs}})
-	s.Must(s.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team, Labels: map[string]string{"team": "a"}}}))
 	selectors := map[string]*metav1.LabelSelector{
 		"nobody":     nil,
 		"everybody":  {},
@@ -85,9 +80,11 @@ func TestAdmission(t *testing.T) {
 		"any-team":   {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpExists}}},
 		"no-team":    {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpDoesNotExist}}},
 	}
+	queues := map[string]scheduling.QueueSpec{}
 	for name, selector := range selectors {
-		s.Must(s.Client.Create(t.Context(), &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: scheduling.QueueSpec{NamespaceSelector: selector}}))
+		queues[name] = scheduling.QueueSpec{NamespaceSelector: selector}
 	}
+	s := ruleStage(t, queues)
 	alice := s.as("alice")
 	s.Await("the rules hold", func() error {
 		if err := alice.Create(t.Context(), membersOf("nobody")["PodGroup"], client.DryRunAll); err == nil {
