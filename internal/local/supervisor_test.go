@@ -79,7 +79,7 @@ func (w *testSupervisor) status(name string) ComponentStatus {
 
 func (w *testSupervisor) await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: not in time; %+v", what, w.Status())
 		}
@@ -258,7 +258,7 @@ func TestSupervisorStartsNothingAfterItsEnd(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("the component ended with %v", err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("the component waits for ever")
 	}
 }

@@ -20,18 +20,21 @@ import (
 
 // leaving does as gate.Obey, and when it is asked to end it says so at the gate and fails, as training programs do. What waits for the
 // order is another process, for a shell does not act on signals while it reads.
-const leaving = `echo started >> /gate/$HOSTNAME.starts
-	trap 'echo left >> /gate/$HOSTNAME.left; exit 7' TERM
+const leaving = `trap 'echo left >> /gate/$HOSTNAME.left; exit 7' TERM
+	echo started >> /gate/$HOSTNAME.starts
 	cat /gate/$HOSTNAME > /tmp/code & wait $!; exit $(cat /tmp/code)`
 
 // deaf does as gate.Obey and cannot be asked to end.
 const deaf = `trap '' TERM; ` + gate.Obey
 
+// downGrace is how long pods may take to end with their cluster. Those that cannot be asked to end take all of it.
+const downGrace = 20 * time.Second
+
 // TestDownAndUp: a cluster that goes down asks its pods to end and charges nobody. When it is up again, jobs go on with new pods, and
 // what had ended has ended.
 func TestDownAndUp(t *testing.T) {
 	w := newStopped(t)
-	if err := w.Env.Down(10 * time.Second); err != nil {
+	if err := w.Env.Down(downGrace); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range w.leavers() {

@@ -17,6 +17,7 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/testing/require"
+	"tensorstack.dev/batch/test/kit/await"
 	"tensorstack.dev/batch/test/kit/jobs"
 	"tensorstack.dev/batch/test/kit/namespace"
 )
@@ -67,7 +68,7 @@ func TestExampleHello(t *testing.T) {
 	requireCluster(t)
 	c := shared.Get(t)
 	var took time.Duration
-	for range 3 {
+	for range await.TimedRuns {
 		s := newSpaceOn(t, c)
 		began := time.Now()
 		s.example("hello")
@@ -81,7 +82,7 @@ func TestExampleHello(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("examples/hello took %s, want at most %s", took, helloTime)
+	await.Overdue(t, fmt.Sprintf("examples/hello took %s, want at most %s", took, helloTime))
 }
 
 // TestExamples runs the other examples to the end that their comments promise.
@@ -163,11 +164,11 @@ func exampleFailureRule(s *space) {
 	if c := jobs.Condition(j, batch.JobFailedCondition); c.Reason != batch.ReasonFailureRule {
 		s.Errorf("condition Failed: %+v", c)
 	}
-	want := "failure-rule-worker-0 "
-	if jobs.Replica(j, "failure-rule-worker-2").Phase == batch.ReplicaFailed { // unless the machine was so slow that it ran still
-		want += "failure-rule-worker-2 "
-	}
-	s.pods("failure-rule", "those that ended", func(p []*corev1.Pod) bool { return podNames(p) == want })
+	known := jobs.Replica(j, "failure-rule-worker-2").Phase == batch.ReplicaFailed // unless the machine was so slow that it still ran
+	s.pods("failure-rule", "those that ended", func(p []*corev1.Pod) bool {
+		names := podNames(p)
+		return names == "failure-rule-worker-0 failure-rule-worker-2 " || !known && names == "failure-rule-worker-0 "
+	})
 	s.checkLog("failure-rule-worker-0", "Rank 0 gives up.\n")
 }
 
@@ -181,7 +182,7 @@ func exampleRestart(s *space) {
 
 func exampleDebug(s *space) {
 	s.awaitPhase("debug", batch.JobRunning)
-	s.checkLog("debug-worker-1", "Look around.\n")
+	s.awaitLog("debug-worker-1", "main", "Look around.\n")
 	if got := s.exec(s.Namespace, "debug-worker-1", "main", "echo I am inside."); got != "I am inside." {
 		s.Errorf("inside: %q", got)
 	}

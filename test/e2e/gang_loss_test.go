@@ -63,6 +63,9 @@ func TestGangPreempted(t *testing.T) {
 	high := s.queue("high", "", func(q *scheduling.QueueSpec) { q.Priority = 10 })
 	s.Create(s.gang("low", low, taking(role("w", 3, gate.Obey), slot)))
 	s.awaitPhase("low", batch.JobRunning)
+	for rank := range 3 {
+		s.awaitStarts(fmt.Sprintf("low-w-%d", rank), 1)
+	}
 	s.Create(s.gang("high", high, taking(role("w", 2, gate.Obey), slot)))
 	s.awaitPhase("high", batch.JobRunning)
 	s.awaitWaits("low", scheduling.ReasonNoRoom, "Insufficient "+string(slot))
@@ -127,7 +130,7 @@ func TestGangElasticPreempted(t *testing.T) {
 	s.awaitSize(j, map[string]int{"node": 4})
 }
 
-// TestGangMaxDuration: a job whose pods get older than its queue allows fails with that reason, and is not restarted for it
+// TestGangMaxDuration: a job whose pods are older than its queue allows fails with that reason, and is not restarted for it
 // however much its policy would allow.
 func TestGangMaxDuration(t *testing.T) {
 	t.Parallel()
@@ -136,27 +139,29 @@ func TestGangMaxDuration(t *testing.T) {
 	} {
 		t.Run(string(policy), func(t *testing.T) {
 			s := newSpace(t)
-			q := s.queue("q", "", func(q *scheduling.QueueSpec) { q.MaxDuration = "8s" })
+			q := s.queue("q", "")
 			j := s.gang("job", q, jobs.Restarting(role("w", 2, gate.Idle), batch.RestartAlways, -1))
 			j.Spec.ReplicaSpecs = append(j.Spec.ReplicaSpecs, s.newJob("job", role("done", 1, "exit 0")).Spec.ReplicaSpecs...)
 			j.Spec.CleanUpPolicy = policy
 			s.Create(j)
+			s.awaitJob("job", "one replica has ended, two run", func(j *batch.GenericJob) bool {
+				return j.Status.Aggregate == batch.Aggregate{Succeeded: 1, Running: 2}
+			})
+			s.awaitStarts("job-w-0", 1)
+			s.awaitStarts("job-w-1", 1)
+			s.editQueue(q, func(q *scheduling.QueueSpec) { q.MaxDuration = "1s" })
 			j = s.awaitPhase("job", batch.JobFailed)
-			checkEnd(t, j, batch.ReasonQueueMaxDuration, "older than the 8s that queue "+q+" allows")
-			s.awaitEvent("job", batch.ReasonQueueMaxDuration, "8s")
+			checkEnd(t, j, batch.ReasonQueueMaxDuration, "older than the 1s that queue "+q+" allows")
+			s.awaitEvent("job", batch.ReasonQueueMaxDuration, "1s")
 			s.pods("job", "only those that finished", func(p []*corev1.Pod) bool { return podNames(p) == left })
 			s.checkSays([]string{"get"}, "job Failed")
-			s.checkSays([]string{"describe", "job"}, "older than the 8s")
+			s.checkSays([]string{"describe", "job"}, "older than the 1s")
 			s.fence()
 			s.pods("job", "none is new", func(p []*corev1.Pod) bool { return podNames(p) == left })
 			if n := s.job("job").Status.BackoffCount; n != 0 {
 				t.Errorf("%d restarts were charged", n)
 			}
-			for _, name := range []string{"job-w-0", "job-w-1"} {
-				if n := s.starts(name); n != 1 {
-					t.Errorf("%s has started %d times", name, n)
-				}
-			}
+			s.checkStarts(map[string]int{"job-w-0": 1, "job-w-1": 1})
 		})
 	}
 }

@@ -16,9 +16,16 @@ import (
 func TestGangLostNode(t *testing.T) {
 	s := lend(t, losing)
 	q := s.queue("q", "100m")
-	s.Create(s.gang("lost", q, requesting(role("w", 2, gate.Obey), "40m")))
+	worker := requesting(role("w", 2, gate.Obey), "40m")
+	worker.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: spaceEnv, Value: s.Namespace}}
+	s.Create(s.gang("lost", q, worker))
 	s.awaitPhase("lost", batch.JobRunning)
 	old := s.uidsOf(s.job("lost"))
+	var left []process
+	for name := range old {
+		s.awaitStarts(name, 1)
+		left = append(left, s.mainProcess(name))
+	}
 	if err := s.Env.StopComponent(local.Kubelet); err != nil {
 		t.Fatal(err)
 	}
@@ -44,9 +51,10 @@ func TestGangLostNode(t *testing.T) {
 	if err := s.Env.StartComponent(local.Kubelet); err != nil {
 		t.Fatal(err)
 	}
-	s.awaitStarts("lost-w-0", 2)
-	s.awaitStarts("lost-w-1", 2)
-	// What was left of the first pods on the node has ended, so nobody but the new ones takes orders.
+	for name := range old {
+		s.awaitStarts(name, 2)
+	}
+	s.awaitEnded(left...) // so nobody but the new ones takes orders
 	s.awaitPhase("lost", batch.JobRunning)
 	s.finish("lost", "w", 2)
 	if n := s.job("lost").Status.BackoffCount; n != 0 {

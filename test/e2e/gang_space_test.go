@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -133,17 +134,22 @@ func (s *space) says(args ...string) string {
 	return out.String()
 }
 
-// checkSays wants texts in what the command line prints.
+// checkSays waits until the command line prints texts: what it reads may be written a moment after what the test has
+// waited for.
 func (s *space) checkSays(args []string, want ...string) {
 	s.Helper()
-	text := s.says(args...)
-	s.Logf("t9k %s\n%s", strings.Join(args, " "), text)
-	flat := strings.Join(strings.Fields(text), " ")
-	for _, w := range want {
-		if !strings.Contains(flat, w) {
-			s.Errorf("t9k %s does not say %q:\n%s", strings.Join(args, " "), w, text)
+	line, text := strings.Join(args, " "), ""
+	s.Await(fmt.Sprintf("t9k %s says %q", line, want), func() error {
+		text = s.says(args...)
+		flat := strings.Join(strings.Fields(text), " ")
+		for _, w := range want {
+			if !strings.Contains(flat, w) {
+				return fmt.Errorf("it does not say %q:\n%s", w, text)
+			}
 		}
-	}
+		return nil
+	})
+	s.Logf("t9k %s\n%s", line, text)
 }
 
 // finish has all replicas of one role of a job succeed, and waits for the job's success.

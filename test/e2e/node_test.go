@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,25 +11,30 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/test/kit/gate"
 	"tensorstack.dev/batch/test/kit/history"
+	"tensorstack.dev/batch/test/kit/namespace"
 )
 
 // TestLostNode: §5. A pod that is stuck on a node is deleted by force and replaced when the node is known to be lost, and not
 // before. With the kubelet's word once a second and the times below, what takes minutes elsewhere takes seconds.
 func TestLostNode(t *testing.T) {
 	s := lend(t, losing)
-	worker := role("worker", 1, `trap 'echo left >> /gate/left; exit 0' TERM
-		echo started >> /gate/$HOSTNAME.starts; read code < /gate/$HOSTNAME & wait $!; exit 0`)
+	worker := role("worker", 1, gate.Obey)
+	worker.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: spaceEnv, Value: s.Namespace}}
 	s.Create(s.newJob("lost", worker))
 	s.awaitStarts("lost-worker-0", 1)
 	old := s.pod("lost-worker-0", "running", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
+	left := s.mainProcess("lost-worker-0")
 
 	// Without the controller manager nobody notices that the kubelet is away: the node stays Ready.
-	for _, component := range []string{local.ControllerManager, local.Kubelet} {
-		if err := s.Env.StopComponent(component); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s.Must(s.Env.StopComponent(local.ControllerManager))
+	namespace.AwaitList(s.Beside(""), "the node is ready", &corev1.NodeList{}, func(nodes []*corev1.Node) bool {
+		return len(nodes) == 1 && slices.ContainsFunc(nodes[0].Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		})
+	})
+	s.Must(s.Env.StopComponent(local.Kubelet))
 	if err := s.Client.Delete(t.Context(), s.podNow("lost-worker-0")); err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +56,7 @@ func TestLostNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.awaitStarts("lost-worker-0", 2)
-	s.awaitFile("left", "left")
+	s.awaitEnded(left) // what was left of the old pod on the node
 	s.order("lost-worker-0", 0)
 	if j := s.awaitPhase("lost", batch.JobSucceeded); j.Status.BackoffCount != 0 {
 		t.Errorf("%d restarts were charged", j.Status.BackoffCount)

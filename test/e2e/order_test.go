@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -15,6 +16,28 @@ import (
 func (s *space) order(replica string, code int) {
 	s.Helper()
 	s.Await("replica "+replica+" takes an order", func() error { return s.Order(replica, code) })
+}
+
+// orderAll makes replicas that run gate.Obey end with an exit code at the same moment.
+func (s *space) orderAll(code int, replicas ...string) {
+	s.Helper()
+	var pipes []*os.File
+	for _, r := range replicas {
+		s.Await("replica "+r+" takes an order", func() error {
+			pipe, err := s.Open(r)
+			if err == nil {
+				pipes = append(pipes, pipe)
+			}
+			return err
+		})
+	}
+	for _, pipe := range pipes {
+		_, err := fmt.Fprintln(pipe, code)
+		s.Must(err)
+	}
+	for _, pipe := range pipes {
+		pipe.Close()
+	}
 }
 
 // orders makes a replica end several times, each time when it has started again.
@@ -43,6 +66,17 @@ func (s *space) awaitStarts(replica string, n int) {
 		}
 		return nil
 	})
+}
+
+// checkStarts waits until each replica has started as often as it should, and holds that it has not started again.
+func (s *space) checkStarts(want map[string]int) {
+	s.Helper()
+	for replica, n := range want {
+		s.awaitStarts(replica, n)
+		if got := s.starts(replica); got != n {
+			s.Errorf("%s has started %d times, want %d", replica, got, n)
+		}
+	}
 }
 
 // newJob makes a job of some roles, with a pipe in the gate for each replica.

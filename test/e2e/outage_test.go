@@ -27,9 +27,7 @@ func TestOperatorAway(t *testing.T) {
 	both.Spec.FailureRules = []batch.FinishRule{{"ps": {}}}
 	s.Create(both)
 	s.Create(s.newJob("again", jobs.Restarting(role("worker", 1, gate.Obey), batch.RestartOnFailure, 1)))
-	brief := s.newJob("brief", role("worker", 1, "exit 0"))
-	brief.Spec.TTLSecondsAfterFinished = new(int32(3))
-	s.Create(brief)
+	s.Create(s.newJob("brief", role("worker", 1, "exit 0")))
 	s.awaitPhase("brief", batch.JobSucceeded)
 	s.awaitPhase("both", batch.JobRunning)
 	s.awaitPhase("again", batch.JobRunning)
@@ -45,7 +43,8 @@ func TestOperatorAway(t *testing.T) {
 	})
 	s.pod("again-worker-0", "ended", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
 	s.Create(s.newJob("bad", role("worker", 2, "echo $(service.worker[7].host)")))
-	<-time.After(time.Until(s.job("brief").Status.CompletionTime.Add(4 * time.Second)))
+	s.edit("brief", func(j *batch.GenericJob) { j.Spec.TTLSecondsAfterFinished = new(int32(1)) })
+	<-time.After(time.Until(s.job("brief").Status.CompletionTime.Add(2 * time.Second)))
 	if err := s.Env.StartComponent(local.Operator); err != nil {
 		t.Fatal(err)
 	}

@@ -88,6 +88,19 @@ func (s *space) mainProcess(pod string) process {
 	return found
 }
 
+// awaitEnded waits until processes have ended.
+func (s *space) awaitEnded(all ...process) {
+	s.Helper()
+	for _, p := range all {
+		s.Await(fmt.Sprintf("process %d has ended", p.pid), func() error {
+			if err := unix.Kill(p.pid, 0); !errors.Is(err, unix.ESRCH) {
+				return fmt.Errorf("%q runs: %w", p.command, err)
+			}
+			return nil
+		})
+	}
+}
+
 // kill kills a process from outside of its container.
 func (s *space) kill(p process) {
 	s.Helper()

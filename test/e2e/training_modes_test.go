@@ -54,7 +54,7 @@ func TestTrainingRunModes(t *testing.T) {
 				Debug: &batch.DebugMode{Enabled: new(true)},
 				Pause: &batch.PauseMode{ResumeSpecs: []batch.ResumeSpec{{Type: "worker", Args: resumed}}},
 			}
-			runPolicyOf(j).ActiveDeadlineSeconds = new(int32(300))
+			runPolicyOf(j).ActiveDeadlineSeconds = new(int32(3600))
 			s.Create(j)
 			awaitPhase(s, j, batch.JobRunning)
 			s.checkPods(j, c.wiring, []string{"sleep", "inf"}, nil)

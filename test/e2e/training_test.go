@@ -177,6 +177,7 @@ func testExitCodes(s *space, kind string, policy batch.TrainingRestartPolicy, ou
 	j = awaitStatus(s, j, "all run again", func(now *batch.JobStatus) bool { return now.Incident == nil || now.Incident.RecoveryTime != nil })
 	used := jobs.StatusOf(j).BackoffCount
 	change(s, j, func(j client.Object) { runPolicyOf(j).BackoffLimit = &used })
+	awaitSeen(s, j)
 	s.order("job-worker-0", 0)
 	j = awaitPhase(s, j, batch.JobSucceeded)
 	checkEnd(s.T, j, batch.ReasonSuccessRule, `{"worker":[0]}`)
@@ -258,10 +259,13 @@ func TestCollectiveCrash(t *testing.T) {
 			runPolicyOf(j).RestartScope = scope
 			s.Create(j)
 			awaitPhase(s, j, batch.JobRunning)
+			var all []string
+			for i := range 8 {
+				all = append(all, fmt.Sprintf("crash-worker-%d", i))
+				s.awaitStarts(all[i], 1)
+			}
 			if scope == batch.RestartReplica {
-				for i := range 8 {
-					s.order(fmt.Sprintf("crash-worker-%d", i), 1)
-				}
+				s.orderAll(1, all...)
 			} else {
 				s.order("crash-worker-5", 1) // the others restart with it
 			}

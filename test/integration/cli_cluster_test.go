@@ -11,6 +11,7 @@ import (
 	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/testing/require"
 	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/test/kit/gate"
 	"tensorstack.dev/batch/test/kit/namespace"
 	"tensorstack.dev/batch/test/kit/plane"
 )
@@ -116,8 +117,20 @@ func testLogs(w *world) {
 }
 
 func testLogsFollow(w *world) {
-	w.start(script("again", 1, 2, "echo begin $ATTEMPT; sleep 1; echo end $ATTEMPT; [ $ATTEMPT = 2 ] || exit $((5 + ATTEMPT))"), "run", "-f", "-", "-d").ends(0)
-	out, _ := w.start("", "logs", "-f", "again").ends(0)
+	// Each attempt goes on when its beginning has been followed.
+	g := gate.New(w.T)
+	for attempt := range 3 {
+		w.Must(g.AddPipe(fmt.Sprint(attempt)))
+	}
+	text := script("again", 1, 2, "echo begin $ATTEMPT; read go < "+gate.MountPath+"/$ATTEMPT; echo end $ATTEMPT; [ $ATTEMPT = 2 ] || exit $((5 + ATTEMPT))")
+	text += fmt.Sprintf("              volumeMounts: [{name: gate, mountPath: %s}]\n          volumes: [{name: gate, hostPath: {path: %s}}]\n", gate.MountPath, g.Dir())
+	w.start(text, "run", "-f", "-", "-d").ends(0)
+	logs := w.start("", "logs", "-f", "again")
+	for attempt := range 3 {
+		logs.awaitOutput(fmt.Sprintf("begin %d\n", attempt))
+		w.Await("the attempt takes an order", func() error { return g.Order(fmt.Sprint(attempt), 0) })
+	}
+	out, _ := logs.ends(0)
 	want := `worker-0 | begin 0
 worker-0 | end 0
 worker-0 | --- attempt 1 ended with exit code 5 ---

@@ -125,8 +125,7 @@ func TestWhatPeopleBreakIsRestored(t *testing.T) {
 	}
 	group := &scheduling.PodGroup{}
 	w.Must(w.Get("job", group))
-	group.Spec.MinMember = 3
-	w.Must(w.Client.Update(t.Context(), group))
+	w.Update(group, func() { group.Spec.MinMember = 3 })
 	w.Await("the group's minimum is what it was", func() error {
 		w.Must(w.Get("job", group))
 		if group.Spec.MinMember != 2 {
@@ -136,10 +135,11 @@ func TestWhatPeopleBreakIsRestored(t *testing.T) {
 	})
 
 	edited := w.job("job")
-	edited.Status.Aggregate = batch.Aggregate{Succeeded: 7}
-	edited.Status.Phase = batch.JobPending
-	edited.Status.Conditions = nil
-	w.Must(w.Client.Status().Update(t.Context(), edited))
+	w.UpdateStatus(edited, func() {
+		edited.Status.Aggregate = batch.Aggregate{Succeeded: 7}
+		edited.Status.Phase = batch.JobPending
+		edited.Status.Conditions = nil
+	})
 	w.Await("the status is what it was", func() error {
 		now := w.job("job")
 		if now.Status.Phase != batch.JobRunning || now.Status.Aggregate != before.Status.Aggregate || len(now.Status.Conditions) != 6 {
@@ -302,11 +302,12 @@ func TestFreedNameIsNoticedSoon(t *testing.T) {
 	if n := len(p.Seen("PUT", w.Namespace+"/genericjobs/job/status")); n > 3 {
 		t.Errorf("the status was written %d times", n)
 	}
+	const doubled = 20 * time.Second // the next pause, had they doubled
 	freed := time.Now()
 	w.Must(w.Client.Delete(t.Context(), taken, client.GracePeriodSeconds(0)))
 	w.awaitPhase("job", batch.JobRunning)
 	for _, r := range p.Seen("POST", w.Namespace+"/pods") {
-		if d := r.At.Sub(freed); r.Code == http.StatusCreated && d > 5*time.Second {
+		if d := r.At.Sub(freed); r.Code == http.StatusCreated && d > doubled/2 {
 			t.Errorf("the pod was created %s after its name was free", d)
 		}
 	}
@@ -508,8 +509,8 @@ func TestFinishedJobGoesAfterItsTimeToLive(t *testing.T) {
 			end = write.At
 		}
 	}
-	// Times in a status have a resolution of a second.
-	if lived := deletions[0].At.Sub(end); lived < 10*time.Millisecond || lived > 5*time.Second {
+	// Times in a status have a resolution of a second. How late it may be at most TestTimeLimits of test/e2e measures.
+	if lived := deletions[0].At.Sub(end); lived < 10*time.Millisecond {
 		t.Errorf("it was deleted %s after its end", lived)
 	}
 }

@@ -21,7 +21,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
@@ -55,9 +54,7 @@ func TestMetricsAreServedAsDocumented(t *testing.T) {
 	w.awaitPhase("runs", batch.JobRunning)
 	low, high := w.paperQueue("metrics-low", 0), w.paperQueue("metrics-high", 10)
 	q := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: high}}
-	w.Must(w.Client.Get(t.Context(), types.NamespacedName{Name: high}, q))
-	q.Spec.Quota.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("9500m")}
-	w.Must(w.Client.Update(t.Context(), q))
+	w.Update(q, func() { q.Spec.Quota.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("9500m")} })
 	w.gangOf("first", low, 4, "2")
 	w.awaitBound("first", 4)
 	w.gangOf("important", high, 4, "2")

@@ -104,14 +104,14 @@ func TestMissingFinalizersPermissionIsReported(t *testing.T) {
 // revoke takes all rights on a resource from the operator.
 func (w *world) revoke(resource string) {
 	w.Helper()
-	granted := &rbacv1.ClusterRole{}
-	w.Must(w.Client.Get(w.Context(), types.NamespacedName{Name: "t9k-operator"}, granted))
-	for i := range granted.Rules {
-		r := &granted.Rules[i]
-		r.Resources = slices.DeleteFunc(r.Resources, func(name string) bool { return name == resource })
-	}
-	granted.Rules = slices.DeleteFunc(granted.Rules, func(r rbacv1.PolicyRule) bool { return len(r.Resources) == 0 })
-	w.Must(w.Client.Update(w.Context(), granted))
+	granted := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "t9k-operator"}}
+	w.Update(granted, func() {
+		for i := range granted.Rules {
+			r := &granted.Rules[i]
+			r.Resources = slices.DeleteFunc(r.Resources, func(name string) bool { return name == resource })
+		}
+		granted.Rules = slices.DeleteFunc(granted.Rules, func(r rbacv1.PolicyRule) bool { return len(r.Resources) == 0 })
+	})
 }
 
 // installDefault applies config/default, and takes what other tests bring themselves away after the test.

@@ -131,8 +131,7 @@ func (w *world) bindVolume(queue string) {
 		w.Must(w.Client.Create(w.Context(), o))
 		w.deleteLater(o)
 	}
-	volume.Status.Phase = corev1.VolumeAvailable // for want of the controller that says so
-	w.Must(w.Client.Status().Update(w.Context(), volume))
+	w.UpdateStatus(volume, func() { volume.Status.Phase = corev1.VolumeAvailable }) // for want of the controller that says so
 	w.Create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim"}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class.Name,
 		AccessModes: volume.Spec.AccessModes, Resources: corev1.VolumeResourceRequirements{Requests: size}}})
 	w.paperPod("with-volume", queue, "", "1", func(p *corev1.Pod) {
@@ -282,7 +281,7 @@ func (w *world) startScheduler(more ...string) *installedScheduler {
 	w.Must(err)
 	kubeconfig := w.serviceAccountKubeconfig(d.Spec.Template.Spec.ServiceAccountName)
 	args := append([]string{"kube-scheduler"}, container.Args...)
-	args = append(args, "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig, "--bind-address=127.0.0.1", "--secure-port="+port, "--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms")
+	args = append(args, "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig, "--bind-address=127.0.0.1", "--secure-port="+port, "--leader-elect-lease-duration=10s", "--leader-elect-renew-deadline=8s", "--leader-elect-retry-period=1s")
 	child, err := program.Start(binary, append(args, more...), nil)
 	w.Must(err)
 	child.EndWith(w)

@@ -28,17 +28,16 @@ const boardCRD = "tensorboards.tensorstack.dev"
 func TestMissingRightStopsItsControllerAlone(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()
-	role := &rbacv1.ClusterRole{}
-	w.Must(w.Client.Get(t.Context(), types.NamespacedName{Name: "t9k-operator"}, role))
-	whole := role.DeepCopy()
-	role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.APIGroups, tensorboard.GroupVersion.Group) })
-	w.Must(w.Client.Update(t.Context(), role))
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "t9k-operator"}}
+	var whole []rbacv1.PolicyRule
+	w.Update(role, func() {
+		whole = slices.Clone(role.Rules)
+		role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.APIGroups, tensorboard.GroupVersion.Group) })
+	})
 	right := authorization.ResourceAttributes{Verb: "watch", Group: tensorboard.GroupVersion.Group, Resource: "tensorboards"}
 	w.awaitRight(false, right)
 	w.checkStart(w.serviceAccountKubeconfig("t9k-operator"), "may not list and watch "+boardCRD, func() {
-		w.Must(w.Client.Get(t.Context(), types.NamespacedName{Name: "t9k-operator"}, role))
-		role.Rules = whole.Rules
-		w.Must(w.Client.Update(t.Context(), role))
+		w.Update(role, func() { role.Rules = whole })
 	})
 }
 
@@ -84,9 +83,12 @@ func (w *world) checkStart(kubeconfig, problem string, mend func()) {
 		}
 		return err
 	})
-	if log := operator.Log.String(); !strings.Contains(log, problem) {
-		w.Errorf("the log does not say %q", problem)
-	}
+	w.Await("the log says so", func() error {
+		if !strings.Contains(operator.Log.String(), problem) {
+			return fmt.Errorf("it does not say %q", problem)
+		}
+		return nil
+	})
 	token := w.metricsToken("reader", "t9k-metrics-reader")
 	w.Await("the metric says so", func() error {
 		code, text, err := fetchMetrics(metrics, token)

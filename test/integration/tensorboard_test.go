@@ -121,8 +121,7 @@ func TestTensorBoardObjects(t *testing.T) {
 
 	three := int32(3)
 	broken := w.awaitDeployment("board-tensorboard", "", func(*appsv1.Deployment) bool { return true })
-	broken.Spec.Replicas = &three
-	w.Must(w.Client.Update(w.Context(), broken))
+	w.Update(broken, func() { broken.Spec.Replicas = &three })
 	w.awaitDeployment("board-tensorboard", "is restored", func(d *appsv1.Deployment) bool { return *d.Spec.Replicas == 1 })
 	w.Must(w.Client.Delete(w.Context(), broken))
 	w.Must(w.Client.Delete(w.Context(), s))
@@ -215,9 +214,10 @@ func (w *world) runBoard(name, address string) *runningBoard {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name + "-pod", Labels: map[string]string{tensorboard.LabelTensorBoard: name}},
 		Spec: jobs.Role("w", 1, kubelet.Wait).Template.Spec}
 	w.Create(pod)
-	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: address, PodIPs: []corev1.PodIP{{IP: address}},
-		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
-	w.Must(w.Client.Status().Update(w.Context(), pod))
+	w.UpdateStatus(pod, func() {
+		pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: address, PodIPs: []corev1.PodIP{{IP: address}},
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+	})
 	return r
 }
 

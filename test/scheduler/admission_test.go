@@ -17,8 +17,7 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 	"tensorstack.dev/batch/internal/kinds"
-	"tensorstack.dev/batch/internal/local"
-	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/test/kit/plane"
 )
 
 // team is a namespace with a label.
@@ -29,13 +28,13 @@ func (s *stage) as(user string) client.Client {
 	s.Helper()
 	config := rest.CopyConfig(s.Env.Config)
 	config.Impersonate, config.WarningHandlerWithContext = rest.ImpersonationConfig{UserName: user}, rest.NoWarnings{}
-	c, err := client.New(config, client.Options{Scheme: s.Client.Scheme()})
+	c, err := client.NewWithWatch(config, client.Options{Scheme: s.Client.Scheme()})
 	s.Must(err)
 	all := []string{"create", "get", "update", "patch"}
 	s.allow(user, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: all},
 		rbacv1.PolicyRule{APIGroups: []string{batch.GroupVersion.Group, tensorboard.GroupVersion.Group}, Resources: []string{"*"}, Verbs: all},
 		rbacv1.PolicyRule{APIGroups: []string{scheduling.GroupVersion.Group}, Resources: []string{"podgroups"}, Verbs: all})
-	return c
+	return plane.Patient(c)
 }
 
 func (s *stage) allow(user string, rules ...rbacv1.PolicyRule) {
@@ -70,9 +69,6 @@ func podOf(labels map[string]string) *corev1.Pod {
 
 // TestAdmission: clauses 6 and 7, and labels that cannot change, as the API server itself sees to.
 func TestAdmission(t *testing.T) {
-	t.Parallel()
-	s := newStageOf(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs}})
-	s.Must(s.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team, Labels: map[string]string{"team": "a"}}}))
 	selectors := map[string]*metav1.LabelSelector{
 		"nobody":     nil,
 		"everybody":  {},
@@ -84,9 +80,11 @@ func TestAdmission(t *testing.T) {
 		"any-team":   {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpExists}}},
 		"no-team":    {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpDoesNotExist}}},
 	}
+	queues := map[string]scheduling.QueueSpec{}
 	for name, selector := range selectors {
-		s.Must(s.Client.Create(t.Context(), &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: scheduling.QueueSpec{NamespaceSelector: selector}}))
+		queues[name] = scheduling.QueueSpec{NamespaceSelector: selector}
 	}
+	s := ruleStage(t, queues)
 	alice := s.as("alice")
 	s.Await("the rules hold", func() error {
 		if err := alice.Create(t.Context(), membersOf("nobody")["PodGroup"], client.DryRunAll); err == nil {

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	plane.Main(m, parallelTests, shared, quiet)
+	plane.Main(m, parallelTests, shared, quiet, rules)
 }
 
 // labelSimulated is on the nodes that KWOK looks after. Pods run there as soon as they are bound, and go when they are deleted.

@@ -15,8 +15,6 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
-	"tensorstack.dev/batch/internal/local"
-	"tensorstack.dev/batch/internal/testing/testenv"
 )
 
 // mayUse gives a user the right to a queue; an empty name stands for all queues.
@@ -42,14 +40,9 @@ func refusedWith(err error, words string) error {
 
 // TestQueueAdmission: who asked is noted and cannot be forged; pods choose no node; namespaces demand queues; queues bound priorities.
 func TestQueueAdmission(t *testing.T) {
-	t.Parallel()
-	s := newStageOf(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs}})
-	s.Must(s.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}}))
 	least, most := int32(10), int32(20)
-	for name, spec := range map[string]scheduling.QueueSpec{free: {NamespaceSelector: &metav1.LabelSelector{}}, "vip": {},
-		"bounded": {NamespaceSelector: &metav1.LabelSelector{}, GroupPriority: &scheduling.PriorityRange{Min: &least, Max: &most}}} {
-		s.Must(s.Client.Create(t.Context(), &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}))
-	}
+	s := ruleStage(t, map[string]scheduling.QueueSpec{free: {NamespaceSelector: &metav1.LabelSelector{}}, "vip": {},
+		"bounded": {NamespaceSelector: &metav1.LabelSelector{}, GroupPriority: &scheduling.PriorityRange{Min: &least, Max: &most}}})
 	alice, operator := s.as("alice"), s.as("operator")
 	s.mayUse("operator", "")
 	s.Await("the rules hold", func() error {

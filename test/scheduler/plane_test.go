@@ -39,6 +39,26 @@ var (
 	quiet = plane.NewPool(1, func() (*plane.Plane, error) { return plane.New(testenv.Options{Components: withScheduler}) })
 )
 
+// rules is the plane of the tests of what the API server itself sees to, which nobody writes to but these tests.
+var rules = plane.NewShared(func() (*plane.Plane, error) {
+	return plane.New(testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs}})
+})
+
+// ruleStage is the plane of rules, with the namespace team. Queues of the same name are the same in all tests.
+func ruleStage(t *testing.T, queues map[string]scheduling.QueueSpec) *stage {
+	t.Helper()
+	t.Parallel()
+	s := &stage{Test: &namespace.Test{T: t, Plane: rules.Get(t), Namespace: metav1.NamespaceDefault}}
+	all := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team, Labels: map[string]string{"team": "a"}}}}
+	for name, spec := range queues {
+		all = append(all, &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec})
+	}
+	for _, o := range all {
+		s.Must(client.IgnoreAlreadyExists(s.Client.Create(t.Context(), o)))
+	}
+	return s
+}
+
 // ownPlanes bounds the number of planes that run at the same time besides the shared ones.
 var ownPlanes = make(chan struct{}, 2)
 

@@ -18,8 +18,6 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 	"tensorstack.dev/batch/internal/kinds"
-	"tensorstack.dev/batch/internal/local"
-	"tensorstack.dev/batch/internal/testing/testenv"
 )
 
 // free is a queue that everybody may use.
@@ -42,13 +40,11 @@ type right struct {
 
 // TestQueueRights: whatever decides a queue is checked against the person who asks, for each kind of object, on every way.
 func TestQueueRights(t *testing.T) {
-	t.Parallel()
-	s := newStageOf(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs}})
-	s.Must(s.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team, Labels: map[string]string{"team": "a"}}}))
-	for name, selector := range map[string]*metav1.LabelSelector{"vip": nil, free: {}, "of-team-a": {MatchLabels: map[string]string{"team": "a"}},
-		"of-team-b": {MatchLabels: map[string]string{"team": "b"}}} {
-		s.Must(s.Client.Create(t.Context(), &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: scheduling.QueueSpec{NamespaceSelector: selector}}))
+	labelled := func(team string) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchLabels: map[string]string{"team": team}}
 	}
+	s := ruleStage(t, map[string]scheduling.QueueSpec{"vip": {}, free: {NamespaceSelector: &metav1.LabelSelector{}},
+		"of-team-a": {NamespaceSelector: labelled("a")}, "of-team-b": {NamespaceSelector: labelled("b")}})
 	nobody, user, wrong := s.as("nobody"), s.as("user"), s.as("wrong")
 	s.mayUse("user", "vip")
 	s.mayUse("wrong", free)

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/test/kit/await"
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
@@ -32,11 +33,12 @@ func (s *stage) node(name string, cpu int, labels map[string]string) {
 		n.Labels[labelStage] = s.Namespace
 	}
 	s.Must(s.Client.Create(s.Context(), n))
-	n.Status.Capacity = corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(int64(cpu), resource.DecimalSI),
-		corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("110")}
-	n.Status.Allocatable = n.Status.Capacity
-	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Test"}}
-	s.Must(s.Client.Status().Update(s.Context(), n))
+	s.UpdateStatus(n, func() {
+		n.Status.Capacity = corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(int64(cpu), resource.DecimalSI),
+			corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("110")}
+		n.Status.Allocatable = n.Status.Capacity
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Test"}}
+	})
 	s.changeNode(name, func(n *corev1.Node) { n.Spec.Taints = nil }) // admission taints what is not ready when it is created
 }
 
@@ -285,15 +287,15 @@ func (s *stage) awaitRefused(group, reason string) {
 }
 
 // soon is within what time a group must start that an event has made fit. Without an event, it would be tried after 30 s.
-const soon = 15 * time.Second
+const soon = 20 * time.Second
 
 // awaitSoon waits for a group that something has just made fit.
 func (s *stage) awaitSoon(group string, n int) {
 	s.Helper()
-	deadline := time.Now().Add(soon)
+	began := time.Now()
 	s.awaitBound(group, n)
-	if time.Now().After(deadline) {
-		s.Errorf("%s started late: no event woke it", group)
+	if time.Since(began) > soon {
+		await.Overdue(s, group+" started late: no event woke it")
 	}
 }
 

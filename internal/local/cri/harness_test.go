@@ -269,7 +269,7 @@ func (n *node) sync(id string, argv ...string) (string, int32) {
 // eventually waits for a condition that other processes bring about.
 func eventually(t testing.TB, what string, f func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !f(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !f(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain: %s", what)
 		}

@@ -13,6 +13,7 @@ import (
 	crdclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 
 	"tensorstack.dev/batch/internal/local"
 )
@@ -101,15 +102,19 @@ func (u *user) checkCRDMended(t *testing.T, name string) {
 func (u *user) spoilWebhook(t *testing.T, name string) {
 	t.Helper()
 	hooks := u.client(t, name).AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	c, err := hooks.Get(t.Context(), "t9k-batch", metav1.GetOptions{})
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the operator writes it too
+		c, err := hooks.Get(t.Context(), "t9k-batch", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range c.Webhooks {
+			c.Webhooks[i].ClientConfig = admissionregistrationv1.WebhookClientConfig{
+				Service: &admissionregistrationv1.ServiceReference{Namespace: "t9k-system", Name: "t9k-webhook"}}
+		}
+		_, err = hooks.Update(t.Context(), c, metav1.UpdateOptions{})
+		return err
+	})
 	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range c.Webhooks {
-		c.Webhooks[i].ClientConfig = admissionregistrationv1.WebhookClientConfig{
-			Service: &admissionregistrationv1.ServiceReference{Namespace: "t9k-system", Name: "t9k-webhook"}}
-	}
-	if _, err := hooks.Update(t.Context(), c, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -113,10 +113,13 @@ func (u *user) status(t *testing.T, name string) *local.Status {
 	return s
 }
 
+// patience is how long a condition may take to come about on a machine that has much else to do.
+const patience = 3 * time.Minute
+
 func await(t *testing.T, what string, holds func() error) {
 	t.Helper()
 	var err error
-	for deadline := time.Now().Add(90 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if err = holds(); err == nil {
 			return
 		}

@@ -57,7 +57,7 @@ func TestKilledTest(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = helper.Wait() // reports the signal
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		_, err := os.Stat(dir)
 		left := processesOf(t, dir)
 		if errors.Is(err, os.ErrNotExist) && len(left) == 0 {

@@ -29,7 +29,7 @@ import (
 const (
 	// startTimeout is long enough for a machine that runs other tests at the same time.
 	startTimeout = 5 * time.Minute
-	stopTimeout  = 30 * time.Second
+	stopTimeout  = 2 * time.Minute
 	// garbage is GOGC of the components: tests have more memory than CPU time.
 	garbage = "400"
 )

@@ -4,6 +4,8 @@ package await
 
 import (
 	"fmt"
+	"os"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -25,6 +27,28 @@ func Until(t testing.TB, what string, check func() error) {
 	if err := Try(what, check); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TimedRuns is how often a test that measures time may try to be in time.
+const TimedRuns = 3
+
+// Overdue fails a test that has measured too long a time, unless the machine has so much else to do that it can keep no
+// time.
+func Overdue(t testing.TB, what string) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var load float64
+	if _, err := fmt.Sscan(string(text), &load); err != nil {
+		t.Fatalf("reading the load of the machine: %v", err)
+	}
+	if load > 4*float64(runtime.NumCPU()) {
+		t.Logf("%s, on a machine with a load of %.0f", what, load)
+		return
+	}
+	t.Error(what)
 }
 
 // Try does what Until does and returns the error.

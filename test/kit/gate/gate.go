@@ -59,15 +59,25 @@ var ErrNobodyListens = errors.New("no process waits for an order")
 // Order makes the replica that runs Obey end with an exit code. It returns ErrNobodyListens if the replica does not wait
 // yet, or has just been killed.
 func (g *Gate) Order(replica string, code int) error {
-	f, err := os.OpenFile(g.File(replica), os.O_WRONLY|unix.O_NONBLOCK, 0)
-	if err == nil {
-		_, err = fmt.Fprintln(f, code)
-		f.Close()
+	f, err := g.Open(replica)
+	if err != nil {
+		return err
 	}
-	if errors.Is(err, unix.ENXIO) || errors.Is(err, unix.EPIPE) {
+	defer f.Close()
+	if _, err = fmt.Fprintln(f, code); errors.Is(err, unix.EPIPE) {
 		return ErrNobodyListens
 	}
 	return err
+}
+
+// Open opens the pipe to a replica that runs Obey and waits for the number that is written to it, its exit code. It
+// returns ErrNobodyListens if the replica does not wait yet. Whoever closes the pipe without an order ends the replica.
+func (g *Gate) Open(replica string) (*os.File, error) {
+	f, err := os.OpenFile(g.File(replica), os.O_WRONLY|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ENXIO) {
+		return nil, ErrNobodyListens
+	}
+	return f, err
 }
 
 // Starts returns how often the processes of a replica have started, by their own account.

@@ -4,6 +4,7 @@ package history
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -59,6 +60,19 @@ func (h *History) see(what string) {
 	if _, ok := h.seen[what]; !ok {
 		h.seen[what] = time.Now()
 	}
+}
+
+// AwaitSeen waits until something has been seen, as FirstSeen names it.
+func (h *History) AwaitSeen(what string) {
+	h.s.Helper()
+	h.s.Await(what+" is seen", func() error {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if _, ok := h.seen[what]; !ok {
+			return errors.New("it has not been")
+		}
+		return nil
+	})
 }
 
 // FirstSeen returns when something was seen for the first time: a pod by its UID, JOB/PHASE, JOB/pods or JOB/gone.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -16,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -119,6 +122,32 @@ func (s *Test) TryUpdate(o client.Object, change func()) error {
 	change()
 	return s.Client.Patch(s.Context(), o, client.MergeFrom(before))
 }
+
+// Update changes an object that others may change too: it reads the object, changes it and sends all of it, again if
+// somebody else has changed it meanwhile.
+func (s *Test) Update(o client.Object, change func()) {
+	s.Helper()
+	s.Must(s.updateWith(o, change, func() error { return s.Client.Update(s.Context(), o) }))
+}
+
+// UpdateStatus does for the status of an object what Update does for the rest.
+func (s *Test) UpdateStatus(o client.Object, change func()) {
+	s.Helper()
+	s.Must(s.updateWith(o, change, func() error { return s.Client.Status().Update(s.Context(), o) }))
+}
+
+func (s *Test) updateWith(o client.Object, change func(), send func() error) error {
+	return retry.RetryOnConflict(conflicts, func() error {
+		if err := s.Client.Get(s.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		change()
+		return send()
+	})
+}
+
+// conflicts is how often a write is tried that others get ahead of.
+var conflicts = wait.Backoff{Steps: 200, Duration: 10 * time.Millisecond, Jitter: 1}
 
 // AwaitList waits until cond holds for the objects of a list in the test's namespace, and returns them. It follows them by
 // a watch, so it sees every version. If that takes longer than await.Patience, the test fails with the state of the

@@ -67,10 +67,11 @@ func (p *Plane) connect() error {
 			return err
 		}
 	}
-	var err error
-	if p.Client, err = client.NewWithWatch(p.Env.Config, client.Options{Scheme: scheme}); err != nil {
+	c, err := client.NewWithWatch(p.Env.Config, client.Options{Scheme: scheme})
+	if err != nil {
 		return err
 	}
+	p.Client = Patient(c)
 	compact := rest.CopyConfig(p.Env.Config)
 	compact.ContentType = runtime.ContentTypeProtobuf
 	p.Core, err = kubernetes.NewForConfig(compact)
