@@ -31,7 +31,8 @@ func download(address string) (io.ReadCloser, string, error) {
 	client := &http.Client{Timeout: downloadTimeout}
 	answer, err := client.Get(address)
 	if err != nil {
-		return nil, "", fmt.Errorf("opening the manifest: %w", err)
+		// The cause is not wrapped: an error of the network would be taken for one of the cluster.
+		return nil, "", fmt.Errorf("opening the manifest %s: %s", u.Redacted(), Cause(err))
 	}
 	if answer.StatusCode != http.StatusOK {
 		_ = answer.Body.Close()

@@ -4,6 +4,8 @@ package top
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -31,7 +33,12 @@ A pod of another scheduler belongs to no queue. Its user, and that of a pod with
 not list the pods of all namespaces, the command counts those of yours.`,
 		Example:   p.Example("t9k top", "t9k top queues"),
 		ValidArgs: sections,
-		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 || len(args) == 1 && !slices.Contains(sections, args[0]) {
+				return fmt.Errorf("name one of %s, or nothing", strings.Join(sections, ", "))
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				args = sections
