@@ -70,6 +70,9 @@ func convertAll(p *kit.Program, files []string) (all []manifest.Doc, faults []st
 	if len(files) == 0 {
 		return nil, nil, manifest.ErrNoFile
 	}
+	if files, err = manifest.Expand(files); err != nil {
+		return nil, nil, err
+	}
 	converted := 0
 	for _, file := range files {
 		_, docs, wrong, err := manifest.ReadFile(p.Open, file)

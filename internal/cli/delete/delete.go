@@ -7,101 +7,81 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
 	"tensorstack.dev/batch/internal/cli/kit"
-	"tensorstack.dev/batch/internal/cli/watch"
 )
 
 // Command returns the verb.
 func Command(p *kit.Program) *cobra.Command {
-	var wait bool
-	var o kit.Format
+	var o options
 	cmd := &cobra.Command{
-		Use:               "delete JOB...",
-		Short:             "Delete jobs with all their pods",
-		Long:              `Delete jobs and everything that belongs to them, and wait until it is gone. Ctrl-C ends the wait and not the deletion.`,
-		Example:           p.Example("t9k delete mnist", "t9k delete mnist resnet --wait=false"),
-		Args:              kit.NeedJobs,
+		Use:   "delete JOB...",
+		Short: "Delete jobs with all their pods",
+		Long: `Delete jobs and everything that belongs to them, and wait until it is gone. Ctrl-C ends the wait and not the deletion.
+
+With -f, the command deletes the jobs of a manifest. It keeps the other objects of the manifest, such as ConfigMaps and
+volumes, which other jobs may use.`,
+		Example: p.Example("t9k delete mnist", "t9k delete -f job.yaml", "t9k delete -l sweep=lr",
+			"t9k delete mnist resnet --wait=false"),
 		ValidArgsFunction: p.CompleteJobs(-1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return remove(cmd.Context(), p, args, wait, o)
-		},
 	}
-	cmd.Flags().BoolVar(&wait, "wait", true, "Wait until the jobs and their pods are gone")
-	kit.AddOutputFlag(cmd, &o, kit.Name)
+	kit.AddChoiceFlags(cmd, &o.choice, "Every job of the namespace")
+	byName := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(o.files) == 0:
+			return byName(cmd, args)
+		case len(args) > 0 || o.choice != kit.Choice{}:
+			return errors.New("-f names the jobs: leave out the names, -l and --all")
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return remove(cmd.Context(), p, &o, args) }
+	kit.AddFileFlag(cmd, &o.files)
+	cmd.Flags().BoolVar(&o.wait, "wait", true, "Wait until the jobs and their pods are gone")
+	kit.AddOutputFlag(cmd, &o.output, kit.Name)
 	return cmd
 }
 
-func remove(ctx context.Context, p *kit.Program, addresses []string, wait bool, o kit.Format) error {
-	c, jobs, err := p.FindAll(ctx, addresses)
+type options struct {
+	choice kit.Choice
+	files  []string
+	wait   bool
+	output kit.Format
+}
+
+func remove(ctx context.Context, p *kit.Program, o *options, addresses []string) error {
+	choose := func() (*kit.Cluster, []*kit.Job, error) { return p.Choose(ctx, &o.choice, addresses) }
+	if len(o.files) > 0 {
+		choose = func() (*kit.Cluster, []*kit.Job, error) { return inFiles(ctx, p, o.files) }
+	}
+	c, jobs, err := choose()
 	if err != nil {
 		return err
 	}
 	var failed []error
 	for _, j := range jobs {
-		// Foreground deletion removes the job last, so waiting for the job is enough.
-		policy, uid := metav1.DeletePropagationForeground, j.GetUID()
-		err := c.Jobs(j.Kind, j.GetNamespace()).Delete(ctx, j.GetName(), metav1.DeleteOptions{
-			PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &uid},
-		})
-		if err != nil && !apierrors.IsNotFound(err) {
-			failed = append(failed, fmt.Errorf("deleting %s: %w", j.Ref(), err))
+		if err := c.Delete(ctx, j); err != nil {
+			failed = append(failed, err)
 		}
 	}
 	if len(failed) > 0 {
 		return errors.Join(failed...)
 	}
 	for _, j := range jobs {
-		if wait {
-			if err := awaitGone(ctx, p, c, j); err != nil {
+		if o.wait {
+			if err := c.AwaitGone(ctx, p, j); err != nil {
 				return err
 			}
 		}
 		switch {
-		case o == kit.Name:
+		case o.output == kit.Name:
 			p.PrintNames(j)
-		case wait:
+		case o.wait:
 			fmt.Fprintln(p.Out, j.Ref(), "is deleted")
 		default:
 			fmt.Fprintln(p.Out, j.Ref(), "is being deleted")
 		}
 	}
 	return nil
-}
-
-// awaitGone waits until a job is gone or another job has its name.
-func awaitGone(ctx context.Context, p *kit.Program, c *kit.Cluster, j *kit.Job) error {
-	ctx, gone := context.WithCancel(ctx)
-	defer gone()
-	done := false
-	err := watch.Run(ctx, c.JobSource(j.Kind, j.GetNamespace(), j.GetName()), func(change watch.Change) {
-		switch change.Type {
-		case watch.Listed, watch.Set:
-			done = !has(change.Objects, j.GetUID())
-		case watch.Gone:
-			done = true
-		case watch.Lost:
-			fmt.Fprintf(p.ErrOut, "The API server does not answer; trying again: %s\n", kit.Cause(change.Err))
-		}
-		if done {
-			gone()
-		}
-	})
-	if done {
-		return nil
-	}
-	return err
-}
-
-func has(objects []runtime.Object, uid types.UID) bool {
-	for _, o := range objects {
-		if m, ok := o.(metav1.Object); ok && m.GetUID() == uid {
-			return true
-		}
-	}
-	return false
 }

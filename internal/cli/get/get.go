@@ -4,7 +4,6 @@ package get
 import (
 	"context"
 	"fmt"
-	"sort"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,7 +17,16 @@ import (
 type options struct {
 	output        kit.Format
 	allNamespaces bool
+	labels        string
 	watch         bool
+}
+
+// namespace returns the namespace to list; empty for all.
+func (o *options) namespace(c *kit.Cluster) string {
+	if o.allNamespaces {
+		return ""
+	}
+	return c.Namespace
 }
 
 // Command returns the verb.
@@ -30,27 +38,40 @@ func Command(p *kit.Program) *cobra.Command {
 		Long: `List the jobs of a namespace, of all kinds in one table, or the named jobs.
 
 READY is the number of running replicas and the number of all replicas. With --watch, the command shows named jobs until
-they end, in the same way as "run". Its exit code is then 0 if all of them have succeeded.`,
+they end, in the same way as "run". Its exit code is then 0 if all of them have succeeded. Without names, --watch shows
+the list and its changes until Ctrl-C.`,
 		Example: p.Example(
 			"t9k get",
 			"t9k get -A -o wide",
+			"t9k get -l team=vision --watch",
 			"t9k get mnist --watch",
 			"t9k get gj/mnist -o yaml"),
 		ValidArgsFunction: p.CompleteJobs(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if o.watch && (len(args) == 0 || o.output != "" || o.allNamespaces) {
-				return fmt.Errorf("--watch needs the names of jobs and cannot be combined with -o or -A")
-			}
-			if o.allNamespaces && len(args) > 0 {
-				return fmt.Errorf("a job is named in one namespace: leave out -A or the names")
+			if err := o.check(args); err != nil {
+				return err
 			}
 			return get(cmd.Context(), p, &o, args)
 		},
 	}
 	kit.AddOutputFlag(cmd, &o.output, kit.Wide, kit.Name, kit.JSON, kit.YAML)
+	kit.AddLabelFlag(cmd, &o.labels)
 	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "List the jobs of all namespaces")
-	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "Follow the named jobs to their end")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "Follow the named jobs to their end, or the list until Ctrl-C")
 	return cmd
+}
+
+// check returns an error if the flags do not fit each other or the names on the command line.
+func (o *options) check(names []string) error {
+	switch {
+	case o.watch && o.output != "" && (o.output != kit.Wide || len(names) > 0):
+		return fmt.Errorf("--watch cannot be combined with -o %s", o.output)
+	case o.allNamespaces && len(names) > 0:
+		return fmt.Errorf("a job is named in one namespace: leave out -A or the names")
+	case o.labels != "" && len(names) > 0:
+		return fmt.Errorf("-l selects jobs without names: leave out -l or the names")
+	}
+	return kit.CheckLabels(o.labels)
 }
 
 func get(ctx context.Context, p *kit.Program, o *options, args []string) error {
@@ -65,7 +86,10 @@ func get(ctx context.Context, p *kit.Program, o *options, args []string) error {
 	for _, err := range hidden {
 		fmt.Fprintf(p.ErrOut, "Not shown: %v\n", err)
 	}
-	if o.watch {
+	switch {
+	case o.watch && len(args) == 0:
+		return watchList(ctx, p, c, o, jobs)
+	case o.watch:
 		return progress.Watch(ctx, p, c, jobs, progress.Options{})
 	}
 	return printJobs(p, o, jobs, len(args) == 1, c.Namespace)
@@ -74,19 +98,8 @@ func get(ctx context.Context, p *kit.Program, o *options, args []string) error {
 // choose returns the named jobs, or all jobs. hidden holds the errors of kinds that the user may not list.
 func choose(ctx context.Context, c *kit.Cluster, o *options, args []string) (jobs []*kit.Job, hidden []error, err error) {
 	if len(args) == 0 {
-		namespace := c.Namespace
-		if o.allNamespaces {
-			namespace = ""
-		}
-		jobs, hidden, err := c.List(ctx, kinds.All, namespace)
-		sort.SliceStable(jobs, func(a, b int) bool {
-			x, y := jobs[a], jobs[b]
-			if x.GetNamespace() != y.GetNamespace() {
-				return x.GetNamespace() < y.GetNamespace()
-			}
-			return x.GetName() < y.GetName()
-		})
-		return jobs, hidden, err
+		jobs, hidden, err := c.List(ctx, kinds.All, o.namespace(c), o.labels)
+		return sorted(jobs), hidden, err
 	}
 	jobs, err = c.FindAll(ctx, args)
 	return jobs, nil, err
@@ -101,10 +114,14 @@ func printJobs(p *kit.Program, o *options, jobs []*kit.Job, single bool, namespa
 		return nil
 	}
 	if len(jobs) == 0 {
+		such := "jobs"
+		if o.labels != "" {
+			such = "such jobs"
+		}
 		if o.allNamespaces {
-			fmt.Fprintln(p.ErrOut, "No jobs.")
+			fmt.Fprintf(p.ErrOut, "No %s.\n", such)
 		} else {
-			fmt.Fprintf(p.ErrOut, "No jobs in namespace %q.\n", namespace)
+			fmt.Fprintf(p.ErrOut, "No %s in namespace %q.\n", such, namespace)
 		}
 		return nil
 	}

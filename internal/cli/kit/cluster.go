@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -95,6 +96,19 @@ func (p *Program) configured() bool {
 // Jobs returns the client for one kind of job.
 func (c *Cluster) Jobs(kind *kinds.Kind, namespace string) dynamic.ResourceInterface {
 	return c.Objects.Resource(batch.GroupVersion.WithResource(kind.Plural)).Namespace(namespace)
+}
+
+// Place sets the namespace of an object of a manifest, called ref in the error, to the default namespace unless the
+// manifest has one. It returns an error if the manifest's differs from the one on the command line.
+func (c *Cluster) Place(u *unstructured.Unstructured, ref string, namespaced bool) error {
+	switch {
+	case !namespaced:
+	case u.GetNamespace() == "":
+		u.SetNamespace(c.Namespace)
+	case c.Chosen && u.GetNamespace() != c.Namespace:
+		return fmt.Errorf("the manifest puts %s into namespace %q, and -n says %q", ref, u.GetNamespace(), c.Namespace)
+	}
+	return nil
 }
 
 // RequestTimeout bounds optional requests: without their answers the output is only less complete.

@@ -44,7 +44,7 @@ func (p *Program) CompleteJobsThat(n int, fit func(*Job) bool) Completion {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		return p.Complete(cmd.Context(), func(ctx context.Context, c *Cluster) ([]string, error) {
-			jobs, _, err := c.List(ctx, kinds.All, c.Namespace)
+			jobs, _, err := c.List(ctx, kinds.All, c.Namespace, "")
 			times := map[string]int{}
 			for _, j := range jobs {
 				times[j.GetName()]++

@@ -124,7 +124,7 @@ func (c *Cluster) notFound(ctx context.Context, candidates []kinds.Kind, name st
 	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
 	defer cancel()
 	var names []string
-	if jobs, _, err := c.List(ctx, candidates, c.Namespace); err == nil {
+	if jobs, _, err := c.List(ctx, candidates, c.Namespace, ""); err == nil {
 		for _, j := range jobs {
 			names = append(names, j.GetName())
 		}
@@ -139,12 +139,13 @@ func (c *Cluster) notFound(ctx context.Context, candidates []kinds.Kind, name st
 	return err
 }
 
-// List returns the jobs of some kinds in a namespace, or in all namespaces if it is empty. hidden holds the errors of
-// kinds that the user may not list. err is set only if the user may list none.
-func (c *Cluster) List(ctx context.Context, of []kinds.Kind, namespace string) (jobs []*Job, hidden []error, err error) {
+// List returns the jobs of some kinds in a namespace, or in all namespaces if it is empty, that match a label selector,
+// or all jobs if it is empty. hidden holds the errors of kinds that the user may not list. err is set only if the user
+// may list none.
+func (c *Cluster) List(ctx context.Context, of []kinds.Kind, namespace, labels string) (jobs []*Job, hidden []error, err error) {
 	served := 0
 	for i := range of {
-		list, err := c.Jobs(&of[i], namespace).List(ctx, metav1.ListOptions{})
+		list, err := c.Jobs(&of[i], namespace).List(ctx, metav1.ListOptions{LabelSelector: labels})
 		if NotServed(err) {
 			continue
 		}

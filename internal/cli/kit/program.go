@@ -92,14 +92,18 @@ func (p *Program) Again(c *Cluster, namespace, verb string) string {
 
 // AddFileFlag adds the flag -f, which names manifests.
 func AddFileFlag(cmd *cobra.Command, files *[]string) {
-	cmd.Flags().StringArrayVarP(files, "filename", "f", nil, `Manifest, YAML or JSON; "-" reads standard input. May be given several times`)
+	cmd.Flags().StringArrayVarP(files, "filename", "f", nil, `Manifest in YAML or JSON, a directory of manifests, or an https address; "-" reads standard input. May be given several times`)
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
 }
 
-// Open opens a manifest and returns its name for messages. The name "-" means standard input.
+// Open opens a manifest and returns its name for messages. The name "-" means standard input, and a name that begins with
+// https:// an address.
 func (p *Program) Open(name string) (io.ReadCloser, string, error) {
-	if name == "-" {
+	switch {
+	case name == "-":
 		return io.NopCloser(p.In), "stdin", nil
+	case isAddress(name):
+		return download(name)
 	}
 	f, err := os.Open(name)
 	if err != nil {

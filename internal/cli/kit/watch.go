@@ -24,15 +24,26 @@ var podResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 
 // JobSource returns a source that watches one job.
 func (c *Cluster) JobSource(kind *kinds.Kind, namespace, name string) watch.Source {
-	client := c.Jobs(kind, namespace)
 	only := fields.OneTermEqualSelector("metadata.name", name).String()
+	return c.jobsSource(kind, namespace, func(o *metav1.ListOptions) { o.FieldSelector = only })
+}
+
+// JobsSource returns a source that watches the jobs of a kind in a namespace, or in all if it is empty, that match a
+// label selector.
+func (c *Cluster) JobsSource(kind *kinds.Kind, namespace, labels string) watch.Source {
+	return c.jobsSource(kind, namespace, func(o *metav1.ListOptions) { o.LabelSelector = labels })
+}
+
+// jobsSource returns a source that watches the jobs that restrict lets through.
+func (c *Cluster) jobsSource(kind *kinds.Kind, namespace string, restrict func(*metav1.ListOptions)) watch.Source {
+	client := c.Jobs(kind, namespace)
 	return watch.Source{
 		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector = only
+			restrict(&o)
 			return client.List(ctx, o)
 		},
 		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-			o.FieldSelector = only
+			restrict(&o)
 			return client.Watch(ctx, o)
 		},
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,6 +24,33 @@ type Checked struct {
 	Faults  []Fault
 }
 
+// Expand replaces each directory among the names of manifests by the manifests in it, sorted by name: the files that end
+// with .yaml, .yml or .json. It does not look into directories below it.
+func Expand(names []string) ([]string, error) {
+	var files []string
+	for _, name := range names {
+		info, err := os.Stat(name)
+		if err != nil || !info.IsDir() {
+			files = append(files, name) // whoever opens it reports the error, and knows names that are no files
+			continue
+		}
+		entries, err := os.ReadDir(name)
+		if err != nil {
+			return nil, fmt.Errorf("reading the directory of manifests: %w", err)
+		}
+		before := len(files)
+		for _, e := range entries {
+			if ext := filepath.Ext(e.Name()); !e.IsDir() && (ext == ".yaml" || ext == ".yml" || ext == ".json") {
+				files = append(files, filepath.Join(name, e.Name()))
+			}
+		}
+		if len(files) == before {
+			return nil, fmt.Errorf("directory %s holds no manifest: its name would end with .yaml, .yml or .json", name)
+		}
+	}
+	return files, nil
+}
+
 // ReadFile reads the documents of a file. The faults are about documents that cannot be read.
 func ReadFile(open Opener, file string) (name string, docs []Doc, faults []Fault, err error) {
 	r, name, err := open(file)
@@ -36,6 +65,10 @@ func ReadFile(open Opener, file string) (name string, docs []Doc, faults []Fault
 func (c *Checker) CheckFiles(ctx context.Context, open Opener, files []string) (*Checked, error) {
 	if len(files) == 0 {
 		return nil, ErrNoFile
+	}
+	files, err := Expand(files)
+	if err != nil {
+		return nil, err
 	}
 	all := &Checked{}
 	for _, file := range files {

@@ -15,7 +15,7 @@ func Command(p *kit.Program) *cobra.Command {
 		Short: "End the pods of jobs and keep the jobs",
 		Long: `End the pods of jobs, each with its own grace period, and keep the jobs with their restart counts. "resume" starts the
 pods again. The command returns when the API server has accepted the request; "get JOB --watch" shows how the pods end.`,
-		Example: p.Example("t9k pause mnist"),
+		Example: p.Example("t9k pause mnist", "t9k pause -l team=vision", "t9k pause --all"),
 	}, runmode.Pause, true, runmode.Options{Done: "is pausing", Already: "is paused already"})
 }
 
@@ -27,6 +27,6 @@ func ResumeCommand(p *kit.Program) *cobra.Command {
 		Short:      "Start the pods of paused jobs again",
 		Long: `Start the pods of paused jobs again, as runMode.pause.resumeSpecs specifies.
 The command returns when the API server has accepted the request; "get JOB --watch" shows how the pods start.`,
-		Example: p.Example("t9k resume mnist"),
+		Example: p.Example("t9k resume mnist", "t9k resume --all"),
 	}, runmode.Pause, false, runmode.Options{Done: "is resuming", Already: "is not paused"})
 }

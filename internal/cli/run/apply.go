@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -27,6 +28,8 @@ type applier struct {
 	*kit.Program
 	cluster *kit.Cluster
 	quiet   bool
+	// replace deletes jobs that exist before they are applied.
+	replace bool
 	// others are applied before jobs, which may need them.
 	others, jobs []target
 }
@@ -36,7 +39,7 @@ func (p *applier) locate(results []manifest.Result) error {
 	var mapper meta.RESTMapper
 	for _, r := range results {
 		if r.Kind != nil {
-			if err := p.place(r.Object, true); err != nil {
+			if err := p.cluster.Place(r.Object, manifest.NameOf(r.Object), true); err != nil {
 				return err
 			}
 			p.jobs = append(p.jobs, target{r, p.cluster.Jobs(r.Kind, r.Object.GetNamespace())})
@@ -55,7 +58,7 @@ func (p *applier) locate(results []manifest.Result) error {
 			return fmt.Errorf("%s:%d: %w", r.File, r.Line, err)
 		}
 		namespaced := mapping.Scope.Name() == meta.RESTScopeNameNamespace
-		if err := p.place(r.Object, namespaced); err != nil {
+		if err := p.cluster.Place(r.Object, manifest.NameOf(r.Object), namespaced); err != nil {
 			return err
 		}
 		var client dynamic.ResourceInterface = p.cluster.Objects.Resource(mapping.Resource)
@@ -67,23 +70,11 @@ func (p *applier) locate(results []manifest.Result) error {
 	return nil
 }
 
-// place sets the namespace of an object.
-func (p *applier) place(u *unstructured.Unstructured, namespaced bool) error {
-	switch {
-	case !namespaced:
-	case u.GetNamespace() == "":
-		u.SetNamespace(p.cluster.Namespace)
-	case p.cluster.Chosen && u.GetNamespace() != p.cluster.Namespace:
-		return fmt.Errorf("the manifest puts %s into namespace %q, and -n says %q", manifest.NameOf(u), u.GetNamespace(), p.cluster.Namespace)
-	}
-	return nil
-}
-
 // apply applies all objects, jobs last. A dry run of the jobs finds errors from the API server before anything is
 // changed.
 func (p *applier) apply(ctx context.Context) ([]*kit.Job, error) {
 	for _, t := range p.jobs {
-		_, err := p.put(ctx, t, true)
+		_, err := p.try(ctx, t)
 		if kit.NotServed(err) {
 			return nil, kit.ErrNotInstalled
 		}
@@ -94,6 +85,11 @@ func (p *applier) apply(ctx context.Context) ([]*kit.Job, error) {
 	}
 	for _, t := range p.others {
 		if _, err := p.applyOne(ctx, t); err != nil {
+			return nil, err
+		}
+	}
+	if p.replace {
+		if err := p.removeJobs(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -110,6 +106,50 @@ func (p *applier) apply(ctx context.Context) ([]*kit.Job, error) {
 		jobs = append(jobs, j)
 	}
 	return jobs, nil
+}
+
+// try applies a job without effect. A job that will be replaced is tried as a new one, under a name of the same length
+// that is free, because a live job of its own name accepts fewer changes.
+func (p *applier) try(ctx context.Context, t target) (*unstructured.Unstructured, error) {
+	if name := t.Object.GetName(); p.replace && name != "" {
+		t.Object = t.Object.DeepCopy()
+		t.Object.SetName(strings.Repeat("x", len(name)))
+	}
+	return p.put(ctx, t, true)
+}
+
+// removeJobs deletes the jobs of the manifest that exist, and waits until they are gone with their pods.
+func (p *applier) removeJobs(ctx context.Context) error {
+	var old []*kit.Job
+	for _, t := range p.jobs {
+		if t.Object.GetName() == "" {
+			continue
+		}
+		raw, err := t.client.Get(ctx, t.Object.GetName(), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("getting %s: %w", manifest.NameOf(t.Object), err)
+		}
+		j, err := kit.NewJob(t.Kind, raw)
+		if err != nil {
+			return err
+		}
+		if err := p.cluster.Delete(ctx, j); err != nil {
+			return err
+		}
+		old = append(old, j)
+	}
+	for _, j := range old {
+		if err := p.cluster.AwaitGone(ctx, p.Program, j); err != nil {
+			return err
+		}
+		if !p.quiet {
+			fmt.Fprintf(p.Out, "%s deleted\n", j.Ref())
+		}
+	}
+	return nil
 }
 
 func (p *applier) applyOne(ctx context.Context, t target) (*unstructured.Unstructured, error) {

@@ -19,6 +19,8 @@ import (
 type options struct {
 	files  []string
 	detach bool
+	// replace deletes existing jobs of the same names first.
+	replace bool
 	// failIfImpossible ends the watch if a job can never start.
 	failIfImpossible bool
 	output           kit.Format
@@ -28,20 +30,24 @@ type options struct {
 func Command(p *kit.Program) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use:   "run -f FILE",
+		Use:   "run FILE...",
 		Short: "Apply a manifest and follow its jobs to their end",
-		Long: `Check a manifest, apply it and show its jobs until they end. The exit code is 0 if all jobs have succeeded.
+		Long: `Check manifests, apply them and show its jobs until they end. The exit code is 0 if all jobs have succeeded.
 
 The command applies other objects in the manifest, such as ConfigMaps, first. It uses server-side apply with the field
 manager "t9k", so a changed manifest changes live jobs as far as their fields can change. If "validate" finds a fault,
 nothing is created. A job with generateName is created anew each time.
 
+FILE is a manifest in YAML or JSON, a directory of manifests, an address that begins with https://, or "-" for standard
+input. A job that has ended never runs again: --replace deletes the jobs of these names first, with their pods, and
+"rerun" runs a copy of a job.
+
 On a terminal, the command updates one view of the job; elsewhere it prints a line for each transition. Ctrl-C stops the
 command, and the job continues. If the API server does not answer, the command waits for it. If a job needs more than
 the quota of its queue or than all nodes have, the command prints a warning; with --fail-if-impossible it ends.`,
-		Example: p.Example("t9k run -f job.yaml", "t9k run -f job.yaml --detach", "cat job.yaml | t9k run -f -"),
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Example: p.Example("t9k run job.yaml", "t9k run -f job.yaml --detach", "t9k run experiments/ --replace", "cat job.yaml | t9k run -"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.files = append(o.files, args...)
 			if o.output != "" && !o.detach {
 				return errors.New("-o prints the applied objects and needs --detach")
 			}
@@ -52,6 +58,7 @@ the quota of its queue or than all nodes have, the command prints a warning; wit
 		},
 	}
 	kit.AddFileFlag(cmd, &o.files)
+	cmd.Flags().BoolVar(&o.replace, "replace", false, "Delete existing jobs of the same names, with their pods, and run them anew")
 	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "Return when everything is applied")
 	cmd.Flags().BoolVar(&o.failIfImpossible, "fail-if-impossible", false, "End, with exit code 1, once the scheduler says that a job can never start as things are; the job stays")
 	kit.AddOutputFlag(cmd, &o.output, kit.Name, kit.JSON, kit.YAML)
@@ -75,7 +82,7 @@ func run(ctx context.Context, p *kit.Program, o *options) error {
 	if noCluster != nil {
 		return noCluster
 	}
-	ap := applier{Program: p, cluster: c, quiet: o.output != ""}
+	ap := applier{Program: p, cluster: c, quiet: o.output != "", replace: o.replace}
 	if err := ap.locate(checked.Results); err != nil {
 		return err
 	}
@@ -104,8 +111,8 @@ func run(ctx context.Context, p *kit.Program, o *options) error {
 func reportFinished(p *kit.Program, c *kit.Cluster, jobs []*kit.Job) {
 	for _, j := range jobs {
 		if finished, _ := view.Finished(j.Status()); finished {
-			fmt.Fprintf(p.ErrOut, "%s has ended before and never runs again. To run it anew, delete it first: %s\n",
-				j.Ref(), p.Again(c, j.GetNamespace(), "delete "+j.Ref()))
+			fmt.Fprintf(p.ErrOut, "%s has ended before and never runs again. To run it anew, add --replace, or run a copy of it: %s\n",
+				j.Ref(), p.Again(c, j.GetNamespace(), "rerun "+j.Ref()))
 		}
 	}
 }

@@ -28,18 +28,22 @@ const (
 // Options are the texts of a verb that sets a switch.
 type Options struct {
 	output kit.Format
+	choice kit.Choice
 	// Done completes the sentence "genericjob/x …". Already replaces it if nothing changes.
 	Done, Already string
 }
 
-// flip sets a switch of the named jobs with one request for each job.
+// flip sets a switch of the chosen jobs with one request for each job.
 func flip(ctx context.Context, p *kit.Program, s Switch, on bool, o Options, addresses []string) error {
-	c, jobs, err := p.FindAll(ctx, addresses)
+	c, jobs, err := p.Choose(ctx, &o.choice, addresses)
 	if err != nil {
 		return err
 	}
 	var failed []error
 	for _, j := range jobs {
+		if finished, _ := view.Finished(j.Status()); finished && len(addresses) == 0 {
+			continue // -l and --all mean the jobs that can still run
+		}
 		if err := flipOne(ctx, p, c, j, s, on, o); err != nil {
 			failed = append(failed, err)
 		}
@@ -94,7 +98,7 @@ func switchedOn(u *unstructured.Unstructured, s Switch) bool {
 
 // Command makes cmd a verb that sets a switch of jobs.
 func Command(p *kit.Program, cmd *cobra.Command, s Switch, on bool, o Options) *cobra.Command {
-	cmd.Args = kit.NeedJobs
+	kit.AddChoiceFlags(cmd, &o.choice, "Every job of the namespace that has not ended")
 	cmd.ValidArgsFunction = p.CompleteJobs(-1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return flip(cmd.Context(), p, s, on, o, args) }
 	kit.AddOutputFlag(cmd, &o.output, kit.Name, kit.JSON, kit.YAML)

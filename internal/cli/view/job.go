@@ -55,6 +55,34 @@ func Jobs(jobs []Job, now time.Time, withNamespace, wide bool) Table {
 	return t
 }
 
+// JobList renders a table of jobs in at most height lines of at most width characters. If the jobs do not all fit, those
+// that have ended are left out first, and a last line counts what was left out.
+func JobList(jobs []Job, now time.Time, st Style, withNamespace, wide bool, width, height int) []string {
+	if len(jobs) == 0 {
+		return []string{"No jobs."}
+	}
+	blocks := Jobs(jobs, now, withNamespace, wide).blocks(st, "", width)
+	shown := make([]bool, len(jobs))
+	left := height - len(blocks[0]) - 1 // the header, and the line that counts
+	for _, ended := range []bool{false, true} {
+		for i, j := range jobs {
+			finished, _ := Finished(j.Status)
+			if lines := len(blocks[i+1]); finished == ended && lines <= left {
+				shown[i], left = true, left-lines
+			}
+		}
+	}
+	lines, hidden := blocks[0], 0
+	for i := range jobs {
+		if shown[i] {
+			lines = append(lines, blocks[i+1]...)
+		} else {
+			hidden++
+		}
+	}
+	return append(lines, andMore(hidden, "", st, width)...)
+}
+
 func phaseCell(p batch.JobPhase) Cell {
 	return Cell{Text: orDash(string(p)), Colour: phaseColour(string(p))}
 }

@@ -35,13 +35,18 @@ func Transitions(ref string, old, now *batch.JobStatus) []Transition {
 		what := fmt.Sprintf("scaled from %d to %s", old.Replicas, Count(int(now.Replicas), "replica"))
 		all = append([]Transition{{Who: ref, What: what}}, all...)
 	}
-	if t, ok := jobTransition(ref, old, now); ok {
+	if t, ok := JobTransition(ref, old, now); ok {
 		all = append(all, t)
 	}
 	return all
 }
 
-func jobTransition(ref string, old, now *batch.JobStatus) (Transition, bool) {
+// JobTransition returns the change of a job's phase, or of what it waits for, between two states. It returns false if
+// neither has changed. A nil first state means an empty one.
+func JobTransition(ref string, old, now *batch.JobStatus) (Transition, bool) {
+	if old == nil {
+		old = &batch.JobStatus{}
+	}
 	if now.Phase == "" || old.Phase == now.Phase && waitsFor(old) == waitsFor(now) {
 		return Transition{}, false
 	}

@@ -1,0 +1,86 @@
+package kit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"tensorstack.dev/batch/internal/kinds"
+)
+
+// Choice selects jobs of a namespace without naming them: by their labels, or all.
+type Choice struct {
+	// Labels is a label selector as kubectl takes it; empty selects by name.
+	Labels string
+	// All selects every job.
+	All bool
+}
+
+// AddChoiceFlags adds the flags -l and --all, which stand for the names of jobs. The help text of --all says what happens
+// to all jobs.
+func AddChoiceFlags(cmd *cobra.Command, o *Choice, all string) {
+	AddLabelFlag(cmd, &o.Labels)
+	cmd.Flags().BoolVar(&o.All, "all", false, all)
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if err := o.check(args); err != nil {
+			return err
+		}
+		if o.named() {
+			return NeedJobs(cmd, args)
+		}
+		return nil
+	}
+}
+
+// AddLabelFlag adds the flag -l.
+func AddLabelFlag(cmd *cobra.Command, labels *string) {
+	cmd.Flags().StringVarP(labels, "selector", "l", "", "Only the jobs with these labels, such as team=vision,stage!=test")
+}
+
+// named reports whether the jobs are selected by their names.
+func (o *Choice) named() bool { return o.Labels == "" && !o.All }
+
+// check returns an error if the flags do not fit each other or the names on the command line.
+func (o *Choice) check(names []string) error {
+	switch {
+	case o.Labels != "" && o.All:
+		return errors.New("-l selects some jobs and --all every job: leave one of them out")
+	case !o.named() && len(names) > 0:
+		return errors.New("-l and --all select jobs without names: leave out the names, or the flag")
+	}
+	return CheckLabels(o.Labels)
+}
+
+// CheckLabels returns an error if a label selector cannot be parsed.
+func CheckLabels(selector string) error {
+	if _, err := labels.Parse(selector); err != nil {
+		return fmt.Errorf("-l: %w", err)
+	}
+	return nil
+}
+
+// Choose connects and returns the named jobs or, if there are no names, the selected ones. It prints which kinds it left
+// out because the user may not list them.
+func (p *Program) Choose(ctx context.Context, o *Choice, names []string) (*Cluster, []*Job, error) {
+	if o.named() {
+		return p.FindAll(ctx, names)
+	}
+	c, err := p.Connect()
+	if err != nil {
+		return nil, nil, err
+	}
+	jobs, hidden, err := c.List(ctx, kinds.All, c.Namespace, o.Labels)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, err := range hidden {
+		fmt.Fprintf(p.ErrOut, "Left out: %v\n", err)
+	}
+	if len(jobs) == 0 {
+		fmt.Fprintf(p.ErrOut, "No such jobs in namespace %q.\n", c.Namespace)
+	}
+	return c, jobs, nil
+}

@@ -1,0 +1,48 @@
+package kit
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// downloadTimeout bounds the download of a manifest.
+const downloadTimeout = time.Minute
+
+// isAddress reports whether the name of a manifest is an address.
+func isAddress(name string) bool {
+	scheme, _, found := strings.Cut(name, "://")
+	return found && !strings.ContainsAny(scheme, "./\\")
+}
+
+// download opens the manifest at an address. It returns the address without its password as the name for messages.
+func download(address string) (io.ReadCloser, string, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, "", fmt.Errorf("opening the manifest: %w", err)
+	}
+	if u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())) {
+		return nil, "", fmt.Errorf("opening the manifest %s: only https can be trusted over a network", u.Redacted())
+	}
+	client := &http.Client{Timeout: downloadTimeout}
+	answer, err := client.Get(address)
+	if err != nil {
+		// The cause is not wrapped: an error of the network would be taken for one of the cluster.
+		return nil, "", fmt.Errorf("opening the manifest %s: %s", u.Redacted(), Cause(err))
+	}
+	if answer.StatusCode != http.StatusOK {
+		_ = answer.Body.Close()
+		return nil, "", fmt.Errorf("opening the manifest %s: the server answers %s", u.Redacted(), answer.Status)
+	}
+	return answer.Body, u.Redacted(), nil
+}
+
+// isLoopback reports whether a host name is this machine's.
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

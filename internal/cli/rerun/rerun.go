@@ -1,0 +1,126 @@
+// Package rerun is "t9k rerun", which runs a job again: it creates a copy of the job under another name.
+package rerun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/cli/kit"
+	"tensorstack.dev/batch/internal/cli/progress"
+)
+
+type options struct {
+	name   string
+	detach bool
+	output kit.Format
+}
+
+// Command returns the verb.
+func Command(p *kit.Program) *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "rerun JOB",
+		Short: "Run a job again, as a copy under another name",
+		Long: `Create a job with the spec, the labels and the annotations of another one, and follow it to its end as "run" does. The
+other job may have ended or still run; it does not change. A copy of a job that is paused or in debug mode runs at once.
+
+The copy of mnist is called mnist-2, or has the next number that is free.`,
+		Example:           p.Example("t9k rerun mnist", "t9k rerun mnist --name mnist-large --detach"),
+		Args:              kit.NeedJob,
+		ValidArgsFunction: p.CompleteJobs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.output != "" && !o.detach {
+				return errors.New("-o prints the new job and needs --detach")
+			}
+			return rerun(cmd.Context(), p, &o, args[0])
+		},
+	}
+	cmd.Flags().StringVar(&o.name, "name", "", "Name of the new job")
+	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "Return when the job is created")
+	kit.AddOutputFlag(cmd, &o.output, kit.Name, kit.JSON, kit.YAML)
+	return cmd
+}
+
+func rerun(ctx context.Context, p *kit.Program, o *options, address string) error {
+	c, j, err := p.Find(ctx, address)
+	if err != nil {
+		return err
+	}
+	again, err := create(ctx, c, j, o.name)
+	if err != nil {
+		return err
+	}
+	switch o.output {
+	case kit.Name:
+		p.PrintNames(again)
+		return nil
+	case kit.JSON, kit.YAML:
+		return kit.PrintObject(p.Out, o.output, again.Raw)
+	}
+	fmt.Fprintf(p.Out, "%s created as a copy of %s\n", again.Ref(), j.Ref())
+	if o.detach {
+		return nil
+	}
+	return progress.Watch(ctx, p, c, []*kit.Job{again}, progress.Options{})
+}
+
+// mostCopies bounds the numbers that are tried for the name of a copy.
+const mostCopies = 1000
+
+// create creates a copy of a job with a name, or with the first numbered name that is free if it is empty.
+func create(ctx context.Context, c *kit.Cluster, j *kit.Job, name string) (*kit.Job, error) {
+	put := func(name string) (*kit.Job, error) {
+		raw, err := c.Jobs(j.Kind, j.GetNamespace()).Create(ctx, copyOf(j.Raw, name), metav1.CreateOptions{
+			FieldManager: kit.FieldManager, FieldValidation: metav1.FieldValidationStrict,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("creating a copy of %s: %w", j.Ref(), err)
+		}
+		return kit.NewJob(j.Kind, raw)
+	}
+	if name != "" {
+		return put(name)
+	}
+	for n := 2; n <= mostCopies; n++ {
+		again, err := put(fmt.Sprintf("%s-%d", j.GetName(), n))
+		switch {
+		case apierrors.IsInvalid(err):
+			return nil, fmt.Errorf("%w\nIf the name is too long, choose a shorter one with --name", err)
+		case !apierrors.IsAlreadyExists(err):
+			return again, err
+		}
+	}
+	return nil, fmt.Errorf("the names %s-2 to %s-%d are taken: choose one with --name", j.GetName(), j.GetName(), mostCopies)
+}
+
+// copyOf returns a new job of the same kind with the spec, labels and annotations that people gave another one.
+func copyOf(raw *unstructured.Unstructured, name string) *unstructured.Unstructured {
+	again := &unstructured.Unstructured{Object: map[string]any{}}
+	again.SetGroupVersionKind(raw.GroupVersionKind())
+	again.SetNamespace(raw.GetNamespace())
+	again.SetName(name)
+	again.SetLabels(raw.GetLabels())
+	annotations := map[string]string{}
+	for key, value := range raw.GetAnnotations() {
+		// These two describe the other job: what kubectl applied to it, and who asked for its queue.
+		if key != corev1.LastAppliedConfigAnnotation && key != scheduling.AnnotationRequestedBy {
+			annotations[key] = value
+		}
+	}
+	again.SetAnnotations(annotations)
+	spec, _, _ := unstructured.NestedMap(raw.Object, "spec")
+	for _, path := range []string{"pause.enabled", "pause.enable", "debug.enabled", "debug.enable"} {
+		unstructured.RemoveNestedField(spec, append([]string{"runMode"}, strings.Split(path, ".")...)...)
+	}
+	again.Object["spec"] = spec
+	return again
+}

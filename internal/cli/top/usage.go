@@ -1,0 +1,204 @@
+package top
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	componentresource "k8s.io/component-helpers/resource"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/cli/view"
+)
+
+// unknown is the name of the user of pods of which nobody recorded who asked for them.
+const unknown = "(not recorded)"
+
+// holder is something that pods with a node belong to: a node, a queue or a user.
+type holder struct {
+	name string
+	pods int
+	// requested is the sum of the pods' requests, and room what there is of it at most; nil if there is no bound.
+	requested, room corev1.ResourceList
+	// note is what else is to be known about the holder.
+	note string
+}
+
+// holders are the pods' holders by name.
+type holders map[string]*holder
+
+func (h holders) get(name string) *holder {
+	if h[name] == nil {
+		h[name] = &holder{name: name, requested: corev1.ResourceList{}}
+	}
+	return h[name]
+}
+
+// add adds a pod to a holder.
+func (h holders) add(name string, requests corev1.ResourceList) {
+	to := h.get(name)
+	to.pods++
+	for resource, amount := range requests {
+		sum := to.requested[resource]
+		sum.Add(amount)
+		to.requested[resource] = sum
+	}
+}
+
+// cluster holds what top shows.
+type cluster struct{ nodes, queues, users holders }
+
+// count assigns the requests of all pods that occupy a node. Groups give the queue and the user of their pods.
+func count(nodes []corev1.Node, queues []scheduling.Queue, groups []scheduling.PodGroup, pods []corev1.Pod) cluster {
+	c := cluster{holders{}, holders{}, holders{}}
+	for i := range nodes {
+		n := c.nodes.get(nodes[i].Name)
+		n.room, n.note = nodes[i].Status.Allocatable, nodeNote(&nodes[i])
+	}
+	for i := range queues {
+		q := c.queues.get(queues[i].Name)
+		q.room = queues[i].Spec.Quota.Requests
+		if queues[i].Spec.Closed {
+			q.note = "closed"
+		}
+	}
+	byName := make(map[string]*scheduling.PodGroup, len(groups))
+	for i := range groups {
+		byName[groups[i].Namespace+"/"+groups[i].Name] = &groups[i]
+	}
+	for i := range pods {
+		p := &pods[i]
+		if p.Spec.NodeName == "" || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		requests := componentresource.PodRequests(p, componentresource.PodResourcesOptions{})
+		c.nodes.add(p.Spec.NodeName, requests)
+		queue, by := p.Labels[scheduling.LabelQueue], p.Annotations[scheduling.AnnotationRequestedBy]
+		if g := byName[p.Namespace+"/"+p.Labels[scheduling.LabelGroupName]]; g != nil {
+			queue, by = g.Spec.Queue, cmp.Or(g.Annotations[scheduling.AnnotationRequestedBy], by)
+		}
+		if p.Spec.SchedulerName == scheduling.SchedulerName {
+			c.queues.add(cmp.Or(queue, scheduling.DefaultQueue), requests)
+		}
+		c.users.add(userOf(by), requests)
+	}
+	return c
+}
+
+// userOf returns the user in a value of scheduling.AnnotationRequestedBy.
+func userOf(note string) string {
+	var names []string
+	if err := json.Unmarshal([]byte(note), &names); err != nil || len(names) == 0 || names[0] == "" {
+		return unknown
+	}
+	return names[0]
+}
+
+// nodeNote says why no new pod can be placed on a node; empty if it can.
+func nodeNote(n *corev1.Node) string {
+	var notes []string
+	if n.Spec.Unschedulable {
+		notes = append(notes, "cordoned")
+	}
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
+			notes = append(notes, "not ready")
+		}
+	}
+	return strings.Join(notes, ", ")
+}
+
+// columns returns the resources to show: CPU, memory, and every extended resource that somebody has or requests.
+func (c *cluster) columns() []corev1.ResourceName {
+	extended := map[corev1.ResourceName]bool{}
+	for _, all := range []holders{c.nodes, c.queues, c.users} {
+		for _, h := range all {
+			for _, list := range []corev1.ResourceList{h.requested, h.room} {
+				for name := range list {
+					if strings.Contains(string(name), "/") {
+						extended[name] = true
+					}
+				}
+			}
+		}
+	}
+	return append(slices.Sorted(maps.Keys(extended)), corev1.ResourceCPU, corev1.ResourceMemory)
+}
+
+// table returns the holders as a table. what names them.
+func (h holders) table(what string, columns []corev1.ResourceName) view.Table {
+	t := view.Table{Header: []string{what, "PODS"}, Text: true}
+	for _, name := range columns {
+		t.Header = append(t.Header, strings.ToUpper(string(name)))
+	}
+	t.Header = append(t.Header, "")
+	sum := &holder{name: "all", requested: corev1.ResourceList{}, room: corev1.ResourceList{}}
+	bounded := len(h) > 0
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		one := h[name]
+		t.Rows = append(t.Rows, one.row(columns))
+		sum.pods += one.pods
+		bounded = bounded && one.room != nil
+		for _, resource := range columns {
+			add(sum.requested, resource, one.requested[resource])
+			add(sum.room, resource, one.room[resource])
+		}
+	}
+	if len(h) > 1 {
+		if !bounded {
+			sum.room = nil
+		}
+		t.Rows = append(t.Rows, sum.row(columns))
+	}
+	return t
+}
+
+func add(to corev1.ResourceList, name corev1.ResourceName, amount resource.Quantity) {
+	sum := to[name]
+	sum.Add(amount)
+	to[name] = sum
+}
+
+func (h *holder) row(columns []corev1.ResourceName) []view.Cell {
+	cells := view.Plainly(h.name, fmt.Sprint(h.pods))
+	for _, name := range columns {
+		cells = append(cells, h.cell(name))
+	}
+	return append(cells, view.Cell{Text: h.note, Colour: view.Wait})
+}
+
+// cell returns what is requested of a resource, of how much, and the share.
+func (h *holder) cell(name corev1.ResourceName) view.Cell {
+	used := h.requested[name]
+	room, bounded := h.room[name]
+	switch {
+	case !bounded && used.IsZero():
+		return view.Cell{Text: "-"}
+	case !bounded:
+		return view.Cell{Text: amount(name, used)}
+	case room.IsZero() && used.IsZero():
+		return view.Cell{Text: "-"}
+	}
+	share := 0.0
+	if r := room.AsApproximateFloat64(); r > 0 {
+		share = used.AsApproximateFloat64() / r
+	}
+	colour := view.Plain
+	if share >= 0.9 {
+		colour = view.Wait
+	}
+	return view.Cell{Text: fmt.Sprintf("%s/%s %3.0f%%", amount(name, used), amount(name, room), 100*share), Colour: colour}
+}
+
+// amount returns a quantity as people read it: memory in Gi, everything else as it is.
+func amount(name corev1.ResourceName, q resource.Quantity) string {
+	if name == corev1.ResourceMemory {
+		return fmt.Sprintf("%.1fGi", q.AsApproximateFloat64()/(1<<30))
+	}
+	return q.String()
+}
