@@ -75,6 +75,7 @@ func TestStatus(t *testing.T) {
 	})
 	s.awaitReason("waits", scheduling.ReasonQuotaExceeded)
 	s.checkLines(s.t9k("queue", "describe", "counted"), "Pods 0 running, 4 pending, 0 succeeded, 0 failed", "cpu 6 of 8 [###############.....] 75 %", "Namespaces all")
+	s.checkLines(s.t9k("queue", "describe", "counted"), "GROUP RUNNING PRIORITY AGE ALLOCATED")
 	if text := s.t9k("queue", "describe", "counted"); !strings.Contains(text, "default/waits") || !strings.Contains(text, "4 cpu needed, 2 of 8 left") {
 		t.Errorf("who waits is not told:\n%s", text)
 	}

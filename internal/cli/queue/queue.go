@@ -69,7 +69,7 @@ func listCommand(p *kit.Program) *cobra.Command {
 func describeCommand(p *kit.Program) *cobra.Command {
 	return &cobra.Command{
 		Use:     "describe QUEUE...",
-		Short:   "Show what queues use of what they may, and the groups that wait, in order, each with the reason",
+		Short:   "Show what queues use of what they may, the groups that wait, in order, each with the reason, and those that run",
 		Example: p.Example("t9k queue describe default"),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -101,7 +101,7 @@ func describeQueue(ctx context.Context, p *kit.Program, c *kit.Cluster, name str
 	if err != nil {
 		return err
 	}
-	waiters, within, err := waiting.List(ctx, c, name)
+	groups, err := waiting.List(ctx, c, name)
 	style, width := kit.StyleOf(p.Out), kit.TerminalOf(p.Out).Width()
 	lines := describe(q, style, width)
 	switch {
@@ -110,9 +110,11 @@ func describeQueue(ctx context.Context, p *kit.Program, c *kit.Cluster, name str
 	case err != nil:
 		return err
 	default:
-		lines = append(lines, waiting.Table(waiters, time.Now(), style, width)...)
-		if within != "" {
-			lines = append(lines, "", "  Only namespace "+within+" is shown: you may not list the groups and pods of all namespaces.")
+		lines = append(lines, waiting.Table(groups.Waiting, time.Now(), style, width)...)
+		lines = append(lines, "", style.Paint(view.Bold, "Running"))
+		lines = append(lines, runningGroups(groups.Running, time.Now()).Lines(style, "  ", width)...)
+		if groups.Within != "" {
+			lines = append(lines, "", "  Only namespace "+groups.Within+" is shown: you may not list the groups and pods of all namespaces.")
 		}
 	}
 	return kit.PrintLines(p.Out, lines)

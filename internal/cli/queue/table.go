@@ -32,6 +32,25 @@ func table(queues []scheduling.Queue, now time.Time) view.Table {
 	return t
 }
 
+// runningGroups returns a table of groups with bound pods.
+func runningGroups(groups []scheduling.PodGroup, now time.Time) view.Table {
+	if len(groups) == 0 {
+		return view.Table{Rows: [][]view.Cell{view.Plainly("nobody")}}
+	}
+	t := view.Table{Header: []string{"GROUP", "RUNNING", "PRIORITY", "AGE", "ALLOCATED"}, Text: true}
+	for i := range groups {
+		g := &groups[i]
+		var parts []string
+		for _, name := range slices.Sorted(maps.Keys(g.Status.Allocated)) {
+			amount := g.Status.Allocated[name]
+			parts = append(parts, amount.String()+" "+string(name))
+		}
+		t.Rows = append(t.Rows, view.Plainly(g.Namespace+"/"+g.Name, fmt.Sprint(g.Status.Running), fmt.Sprint(g.Spec.Priority),
+			view.Age(g.CreationTimestamp.Time, now), cmp.Or(strings.Join(parts, ", "), "-")))
+	}
+	return t
+}
+
 // used returns the queue's usage of each resource that it uses or has a quota of, as text.
 func used(q *scheduling.Queue) string {
 	var parts []string

@@ -124,18 +124,26 @@ func Table(waiting []Waiter, now time.Time, style view.Style, width int) []strin
 	return t.Lines(style, "  ", width)
 }
 
-// List returns the waiters of a queue, the next one first. If the user may not list those of all namespaces, it returns
-// those of the user's namespace, which within names; otherwise within is empty.
-func List(ctx context.Context, c *kit.Cluster, queue string) (list []Waiter, within string, err error) {
-	list, err = listIn(ctx, c, metav1.NamespaceAll, queue)
-	if apierrors.IsForbidden(err) {
-		within = c.Namespace
-		list, err = listIn(ctx, c, within, queue)
-	}
-	return list, within, err
+// Groups are the groups of a queue.
+type Groups struct {
+	// Waiting lists the groups with pods that wait, the next one first.
+	Waiting []Waiter
+	// Running lists the groups with pods that are bound, those of the highest priority first, then the oldest.
+	Running []scheduling.PodGroup
+	// Within is the namespace of the groups if the user may not list those of all namespaces; otherwise empty.
+	Within string
 }
 
-func listIn(ctx context.Context, c *kit.Cluster, namespace, queue string) ([]Waiter, error) {
+// List returns the groups of a queue.
+func List(ctx context.Context, c *kit.Cluster, queue string) (*Groups, error) {
+	list, err := listIn(ctx, c, metav1.NamespaceAll, queue)
+	if apierrors.IsForbidden(err) {
+		return listIn(ctx, c, c.Namespace, queue)
+	}
+	return list, err
+}
+
+func listIn(ctx context.Context, c *kit.Cluster, namespace, queue string) (*Groups, error) {
 	groups, err := listGroups(ctx, c, namespace)
 	if err != nil {
 		return nil, err
@@ -144,7 +152,22 @@ func listIn(ctx context.Context, c *kit.Cluster, namespace, queue string) ([]Wai
 	if err != nil {
 		return nil, err
 	}
-	return waiters(queue, groups, pods), nil
+	return &Groups{Waiting: waiters(queue, groups, pods), Running: running(queue, groups), Within: namespace}, nil
+}
+
+// running returns the groups of a queue that have bound pods.
+func running(queue string, groups []scheduling.PodGroup) []scheduling.PodGroup {
+	var some []scheduling.PodGroup
+	for i := range groups {
+		if g := &groups[i]; cmp.Or(g.Spec.Queue, scheduling.DefaultQueue) == queue && (g.Status.Running > 0 || g.Status.Allocated != nil) {
+			some = append(some, *g)
+		}
+	}
+	slices.SortFunc(some, func(a, b scheduling.PodGroup) int {
+		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return some
 }
 
 // listGroups returns the groups of a namespace, or of all.
