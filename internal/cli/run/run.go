@@ -33,12 +33,12 @@ func Command(p *kit.Program) *cobra.Command {
 		Long: `Check a manifest, apply it and show its jobs until they end. The exit code is 0 if all jobs have succeeded.
 
 The command applies other objects in the manifest, such as ConfigMaps, first. It uses server-side apply with the field
-manager "t9k", so a changed manifest changes live jobs as far as their fields can change. If "validate" finds a fault,
-nothing is created. A job with generateName is created anew each time.
+manager "t9k", so it applies changes of a manifest to live jobs, if the fields can change. If "validate" finds a fault, the
+command changes nothing. Each run creates a new job from a manifest with generateName.
 
 On a terminal, the command updates one view of the job; elsewhere it prints a line for each transition. Ctrl-C stops the
 command, and the job continues. If the API server does not answer, the command waits for it. If a job needs more than
-the quota of its queue or than all nodes have, the command prints a warning; with --fail-if-impossible it ends.`,
+the whole quota of its queue or than all nodes have, the command prints a warning; with --fail-if-impossible it exits.`,
 		Example: p.Example("t9k run -f job.yaml", "t9k run -f job.yaml --detach", "cat job.yaml | t9k run -f -"),
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -46,14 +46,14 @@ the quota of its queue or than all nodes have, the command prints a warning; wit
 				return errors.New("-o prints the applied objects and needs --detach")
 			}
 			if o.failIfImpossible && o.detach {
-				return errors.New("--fail-if-impossible needs the job to be followed: leave --detach out")
+				return errors.New("--fail-if-impossible cannot be combined with --detach")
 			}
 			return run(cmd.Context(), p, &o)
 		},
 	}
 	kit.AddFileFlag(cmd, &o.files)
 	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "Return when everything is applied")
-	cmd.Flags().BoolVar(&o.failIfImpossible, "fail-if-impossible", false, "End, with exit code 1, once the scheduler says that a job can never start as things are; the job stays")
+	cmd.Flags().BoolVar(&o.failIfImpossible, "fail-if-impossible", false, "Exit with exit code 1 when the scheduler reports that a job can never start with the present quota and nodes; the job stays")
 	kit.AddOutputFlag(cmd, &o.output, kit.Name, kit.JSON, kit.YAML)
 	return cmd
 }
@@ -104,7 +104,7 @@ func run(ctx context.Context, p *kit.Program, o *options) error {
 func reportFinished(p *kit.Program, c *kit.Cluster, jobs []*kit.Job) {
 	for _, j := range jobs {
 		if finished, _ := view.Finished(j.Status()); finished {
-			fmt.Fprintf(p.ErrOut, "%s has ended before and never runs again. To run it anew, delete it first: %s\n",
+			fmt.Fprintf(p.ErrOut, "%s has ended and never runs again. To run it again, delete it first: %s\n",
 				j.Ref(), p.Again(c, j.GetNamespace(), "delete "+j.Ref()))
 		}
 	}
