@@ -340,7 +340,7 @@ func ended(i *batch.Incident) string {
 	var text string
 	switch {
 	case !i.Charged:
-		text = i.Replica + " was taken away"
+		text = i.Replica + " was disrupted"
 	case i.ExitCode != nil && *i.ExitCode == 0:
 		text = i.Replica + " ended"
 	default:

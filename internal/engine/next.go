@@ -153,7 +153,7 @@ func Next(job *Job, seen Seen, cfg Config) Plan {
 func (p *pass) finish() {
 	p.writeStatus()
 	if len(p.lost) > 0 {
-		p.event(warning(batch.EventNodeLost, "Deleting by force, since their nodes are lost and they cannot end by themselves: %s.", few(p.lost)))
+		p.event(warning(batch.EventNodeLost, "Deleting by force, because their nodes are lost: %s.", few(p.lost)))
 	}
 	p.build()
 	if len(p.plan.Create)+len(p.plan.Pods)+len(p.plan.Update)+len(p.plan.Stop) > 0 {

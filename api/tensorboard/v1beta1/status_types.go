@@ -59,7 +59,7 @@ const (
 	ReasonNoRequests = "NoRequests"
 	// ReasonNotRunning (Idle): it does not run, so nobody can ask it.
 	ReasonNotRunning = "NotRunning"
-	// ReasonProbeFailed (Idle): the pod does not tell when it had its last request.
+	// ReasonProbeFailed (Idle): the pod does not report the time of its last request.
 	ReasonProbeFailed = "ProbeFailed"
 )
 

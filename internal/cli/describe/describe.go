@@ -83,7 +83,7 @@ func describe(ctx context.Context, p *kit.Program, c *kit.Cluster, j *kit.Job) e
 func boardOf(j *kit.Job) *batch.DependentStatus {
 	spec, status := j.Kind.Training(j.Object)
 	if spec.TensorBoardSpec != nil && status.TensorBoard == nil {
-		return &batch.DependentStatus{Type: corev1.EventTypeNormal, Reason: tensorboard.ReasonStarting, Note: "It is not there yet."}
+		return &batch.DependentStatus{Type: corev1.EventTypeNormal, Reason: tensorboard.ReasonStarting, Note: "It does not exist yet."}
 	}
 	return status.TensorBoard
 }

@@ -90,7 +90,7 @@ func (r *round) unplaceable(g *Group, n need, pods []*Pod) string {
 		count(len(r.Domains), "topology domain"))
 }
 
-// podClass is a set of pods with equal requests and the same sites. The sites take fit of them at most.
+// podClass is a set of pods with equal requests and the same sites. fit is how many of them the sites take at most.
 type podClass struct {
 	sites *Sites
 	pods  []*Pod
@@ -138,7 +138,7 @@ func (n need) short(pods []*Pod) bool {
 	return left.total > 0
 }
 
-// atLeast returns how many of some are in every choice of needed pods out of all.
+// atLeast returns the smallest number of pods of some that any choice of the needed pods from all contains.
 func (n need) atLeast(some, all []*Pod) int {
 	have, mine := map[string]int{}, map[string]int{}
 	for _, p := range all {
