@@ -45,7 +45,7 @@ type TopologyPolicy string
 const (
 	// TopologyBestEffort packs the group into as few domains as possible.
 	TopologyBestEffort TopologyPolicy = "BestEffort"
-	// TopologyRequired refuses to spread the group over more than one domain.
+	// TopologyRequired never spreads the group over more than one domain.
 	TopologyRequired TopologyPolicy = "Required"
 )
 
