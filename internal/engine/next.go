@@ -304,7 +304,7 @@ func (p *pass) act() {
 	}
 }
 
-// place deletes a pod that must not exist and creates one that must.
+// place deletes a pod that must not exist, and plans a pod that must exist.
 func (p *pass) place(r *replica) {
 	switch {
 	case r.pod == nil && r.create:

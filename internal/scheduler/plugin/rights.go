@@ -35,7 +35,7 @@ type rights struct {
 	answers map[question]answer
 }
 
-// question asks whether a person may use a queue. By is a value of scheduling.AnnotationRequestedBy.
+// question asks whether a user may use a queue. by is a value of scheduling.AnnotationRequestedBy.
 type question struct{ by, queue string }
 
 type answer struct {
