@@ -28,7 +28,7 @@ func (q *Queue) tooSmall(needs Resources) string {
 	var short, raise []string
 	for _, name := range q.exceeds(Resources{}, needs) {
 		limit, v := q.Quota[name], needs[name]
-		short = append(short, fmt.Sprintf("%s %s is needed and %s is all of it, %s short", amount(name, v), name, amount(name, limit), amount(name, v-limit)))
+		short = append(short, fmt.Sprintf("%s %s needed, %s in the quota, %s short", amount(name, v), name, amount(name, limit), amount(name, v-limit)))
 		raise = append(raise, amount(name, v)+" "+name)
 	}
 	if len(short) == 0 {
@@ -206,7 +206,7 @@ func (k *podClass) tooMany(least int) string {
 	for _, name := range sortedKeys(k.pods[0].Requests) {
 		each = append(each, amount(name, k.pods[0].Requests[name])+" "+name)
 	}
-	message := fmt.Sprintf("even on empty nodes only %d of the %d pods fit that must start together and request %s each, %d short; add nodes for %s more, or start fewer",
+	message := fmt.Sprintf("even on empty nodes, only %d of the %d pods that must start together fit, and each requests %s: %d short; add nodes for %s more, or start fewer",
 		k.fit, least, strings.Join(each, ", "), least-k.fit, count(least-k.fit, "pod"))
 	if k.sites.lack != "" {
 		message += ". Other nodes do not count: " + k.sites.lack
