@@ -70,7 +70,7 @@ func (c *conversion) plain(roles []*role, processes string) {
 	}
 }
 
-// callsBarely reports whether the main container calls torchrun without options for how the replicas find each other.
+// callsBarely reports whether the main container calls torchrun without rendezvous options.
 func (r *role) callsBarely() bool {
 	args, ok := r.torchrunArgs()
 	return ok && len(ownOptions(args)) == 0 && !launcherVariables.MatchString(r.text())

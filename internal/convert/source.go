@@ -94,7 +94,7 @@ func (c *conversion) flag(path ...string) bool {
 	return on
 }
 
-// quoted returns a value as it would stand in a manifest.
+// quoted returns a value as a manifest would have it.
 func quoted(v any) string {
 	if s, ok := v.(string); ok {
 		return strconv.Quote(s)

@@ -41,7 +41,7 @@ import (
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=t9k-operator,namespace=t9k-system,verbs=get;update
 // +kubebuilder:rbac:groups="",resources=events,namespace=t9k-system,verbs=create
 
-// These say who asks for metrics, and whether they may.
+// The metrics server needs these to authenticate and authorize each request.
 //
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create

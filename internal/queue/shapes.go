@@ -68,8 +68,8 @@ type Shape struct {
 	Queue, Profile string
 	// Requests are the largest requests by resource, or nil if the profile cannot be read.
 	Requests corev1.ResourceList
-	// Reason and Problem are of the queue's condition ResourceShapeKnown. Problem is empty where the profile has been
-	// read.
+	// Reason and Problem are those of the queue's condition ResourceShapeKnown. Problem is empty if the profile has
+	// been read.
 	Reason, Problem string
 }
 
