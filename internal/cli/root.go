@@ -80,12 +80,12 @@ func command(p *kit.Program) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "t9k",
 		Short: "Run batch and training jobs on Kubernetes",
-		Long: `Run, watch and steer the jobs of batch.tensorstack.dev on any Kubernetes cluster.
+		Long: `Run, watch and control the jobs of batch.tensorstack.dev on any Kubernetes cluster.
 
-The cluster is that of the kubeconfig, as for kubectl. Where no kubeconfig is set up and the embedded cluster of
-"t9k local up" runs, it is that one.
+The command uses the cluster of the kubeconfig, as kubectl does. If there is no kubeconfig, it uses the embedded cluster
+that "t9k local up" starts.
 
-A job is addressed by NAME or, where jobs of several kinds have the same name, by KIND/NAME: genericjob/mnist, gj/mnist.`,
+You name a job as NAME. If jobs of several kinds have the same name, use KIND/NAME: genericjob/mnist, gj/mnist.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -97,7 +97,7 @@ A job is addressed by NAME or, where jobs of several kinds have the same name, b
 	p.AddFlags(root)
 	root.AddGroup(
 		&cobra.Group{ID: "run", Title: "Run and watch jobs:"},
-		&cobra.Group{ID: "steer", Title: "Steer jobs:"},
+		&cobra.Group{ID: "steer", Title: "Control jobs:"},
 		&cobra.Group{ID: "offline", Title: "Without a cluster:"},
 	)
 	add := func(group string, commands ...*cobra.Command) {

@@ -59,7 +59,7 @@ func Job(from *unstructured.Unstructured) (*unstructured.Unstructured, []Note, e
 	meta := c.metadata()
 	c.name, _ = meta["name"].(string)
 	if _, ok := c.take("status"); ok {
-		c.warn("status", "left out: the operator writes its own")
+		c.warn("status", "left out: the operator writes the status")
 	}
 	kind := "TensorFlowTrainingJob"
 	if gvk.Kind == pyTorchJob {
@@ -70,7 +70,7 @@ func Job(from *unstructured.Unstructured) (*unstructured.Unstructured, []Note, e
 	}
 	c.runPolicy()
 	for _, path := range c.left() {
-		c.warn(path, fmt.Sprintf("left out: %s of %s/%s has no such field; see whether its name is right", gvk.Kind, Group, Version))
+		c.warn(path, fmt.Sprintf("left out: %s of %s/%s has no such field; check its name", gvk.Kind, Group, Version))
 	}
 	if len(c.errs) > 0 {
 		return nil, nil, c.errs
@@ -112,7 +112,7 @@ func (c *conversion) metadata() map[string]any {
 	meta := map[string]any{}
 	if annotations, ok, _ := unstructured.NestedMap(c.fields, "metadata", "annotations"); ok && annotations[lastApplied] != nil {
 		c.drop("metadata", "annotations", lastApplied)
-		c.warn("metadata.annotations."+lastApplied, "left out: it holds the old manifest")
+		c.warn("metadata.annotations."+lastApplied, "left out: it contains the old manifest")
 	}
 	for _, field := range metaFields {
 		if v, ok := c.take("metadata", field); ok {
@@ -120,12 +120,12 @@ func (c *conversion) metadata() map[string]any {
 		}
 	}
 	if labels, ok := meta["labels"].(map[string]any); ok && labels[kueueLabel] != nil {
-		c.warn("metadata.labels."+kueueLabel, "carried over, but Kueue does not know the new kind: scheduler.t9kScheduler.queue names a queue")
+		c.warn("metadata.labels."+kueueLabel, "carried over, but Kueue does not support the new kind: name a queue in scheduler.t9kScheduler.queue")
 	}
 	rest, _ := c.fields["metadata"].(map[string]any)
 	for field := range rest {
 		c.drop("metadata", field)
-		c.warn("metadata."+field, "left out: the cluster writes its own")
+		c.warn("metadata."+field, "left out: the cluster sets it")
 	}
 	c.drop("metadata")
 	return meta

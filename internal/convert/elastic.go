@@ -11,7 +11,7 @@ func (c *conversion) elastic(roles []*role, processes string) {
 	if old, ok := c.text("spec", "elasticPolicy", "nProcPerNode"); ok && processes == "" {
 		processes = old
 	} else if ok && old != processes {
-		c.warn(at+".nProcPerNode", "left out: spec.nprocPerNode says "+processes)
+		c.warn(at+".nProcPerNode", "left out: spec.nprocPerNode sets it to "+processes)
 	}
 	if processes == "" {
 		processes = defaultProcesses
@@ -20,14 +20,14 @@ func (c *conversion) elastic(roles []*role, processes string) {
 	for _, r := range roles {
 		args, ok := r.torchrunArgs()
 		if !ok && r.main != nil {
-			c.fail(r.mainPath+".command", "an elastic job is started by torchrun here, and this command cannot be taken apart to that end: "+
+			c.fail(r.mainPath+".command", "torchrun starts an elastic job here, and the torchrun options cannot be read from this command: "+
 				"write it as a list that begins with torchrun, such as [torchrun, train.py]")
 		}
 		if own := ownOptions(args); len(own) > 0 {
-			c.warn(r.mainPath+".command", fmt.Sprintf("%s of it are now among the args, and win over what torchrunConfig says", strings.Join(own, ", ")))
+			c.warn(r.mainPath+".command", fmt.Sprintf("its options %s are now in the args, where they take precedence over torchrunConfig", strings.Join(own, ", ")))
 		}
 		if vars := launcherVariables.FindAllString(r.text(), -1); len(vars) > 0 {
-			c.warn(r.mainPath+".command", fmt.Sprintf("it speaks of %s, which torchrun sets for its processes at most: take it out if it is for torchrun",
+			c.warn(r.mainPath+".command", fmt.Sprintf("it refers to %s, which only torchrun sets, and only for its processes: remove it if it is for torchrun",
 				strings.Join(vars, ", ")))
 		}
 	}
@@ -43,7 +43,7 @@ func (c *conversion) elastic(roles []*role, processes string) {
 		c.set(options, "torchrunConfig", "extraOptions")
 	}
 	if _, ok := c.take("spec", "elasticPolicy", "metrics"); ok {
-		c.warn(at+".metrics", "left out: no HorizontalPodAutoscaler is made here. Make one with these metrics, whose scaleTargetRef is the new job")
+		c.warn(at+".metrics", "left out: the operator creates no HorizontalPodAutoscaler. Create one with these metrics and with the new job as scaleTargetRef")
 	}
 }
 
@@ -71,14 +71,14 @@ func (c *conversion) bounds(roles []*role) {
 	}
 	want := min(max(total, lo), hi)
 	if want != total {
-		c.warn(at, fmt.Sprintf("the roles ask for %d replicas, which is outside of %d to %d: the job begins with %d", total, lo, hi, want))
+		c.warn(at, fmt.Sprintf("the roles have %d replicas, which is outside of %d to %d: the job begins with %d", total, lo, hi, want))
 	}
 	for name, value := range map[string]any{"enabled": true, "minReplicas": lo, "maxReplicas": hi, "expectedReplicas": want} {
 		c.set(value, "elastic", name)
 	}
 	if len(roles) > 1 {
 		roles[0].spec["scalingWeight"] = int64(0) // the role keeps exactly rank 0
-		c.warn(at, "the bounds are those of all replicas, the Master's included, as they are for torchrun; kubectl scale counted the workers alone there")
+		c.warn(at, "the bounds count all replicas, including the Master, as torchrun does; in Kubeflow, kubectl scale counts only the workers")
 	}
 }
 
@@ -108,7 +108,7 @@ func (c *conversion) rendezvous(roles []*role) []any {
 	}
 	if c.flag("spec", "elasticPolicy", "standalone") {
 		options = append(options, "--standalone")
-		c.warn("spec.elasticPolicy.standalone", "carried over: each replica trains alone")
+		c.warn("spec.elasticPolicy.standalone", "carried over: each replica trains on its own")
 	}
 	return options
 }
@@ -125,7 +125,7 @@ func (c *conversion) settings() string {
 		setting, _ := entry.(map[string]any)
 		parts = append(parts, fmt.Sprintf("%v=%v", setting["key"], setting["value"]))
 		if len(setting) != 2 || setting["key"] == nil || setting["value"] == nil {
-			c.fail(fmt.Sprintf("spec.elasticPolicy.rdzvConf[%d]", i), "not an entry with key and value alone: write these two")
+			c.fail(fmt.Sprintf("spec.elasticPolicy.rdzvConf[%d]", i), "not an entry with only key and value: write these two fields")
 		}
 	}
 	return strings.Join(parts, ",")

@@ -21,13 +21,13 @@ func (c *conversion) runPolicy() {
 		}
 	}
 	if _, ok, _ := unstructured.NestedFieldNoCopy(c.spec, "runPolicy", "backoffLimit"); !ok && c.restarts() {
-		c.warn("spec.runPolicy.backoffLimit", "not set, which is no bound there; here it is 3 retries of the job: set it if that is too few")
+		c.warn("spec.runPolicy.backoffLimit", "not set, which means no limit in Kubeflow; here the default is 3 retries of the job: set it if 3 are too few")
 	}
 	if c.flag(at("suspend")...) {
 		c.set(true, "runMode", "pause", "enabled")
 	}
 	if by, ok := c.text(at("managedBy")...); ok {
-		c.warn("spec.runPolicy.managedBy", fmt.Sprintf("left out: no other controller than this operator handles the job, and not %s", by))
+		c.warn("spec.runPolicy.managedBy", fmt.Sprintf("left out: only this operator handles the job, and not %s", by))
 	}
 	c.scheduling()
 }
@@ -50,16 +50,16 @@ func (c *conversion) scheduling() {
 	gang := queue != ""
 	if gang {
 		c.set(queue, "scheduler", "t9kScheduler", "queue")
-		c.warn(path+".queue", "carried over as the queue of the t9k-scheduler, which starts the pods together: see that it has such a queue")
+		c.warn(path+".queue", "carried over as the queue of the t9k-scheduler, which starts the pods together: check that the queue exists")
 	}
-	together := "all replicas start together, those of an elastic job from its minReplicas on"
+	together := "all replicas start together; of an elastic job, minReplicas replicas"
 	if !gang {
-		together = "pods start together only with the t9k-scheduler: name a queue in spec.scheduler.t9kScheduler.queue"
+		together = "only the t9k-scheduler starts pods together: name a queue in spec.scheduler.t9kScheduler.queue"
 	}
 	for _, field := range [][2]string{
 		{"minAvailable", "left out: " + together},
-		{"minResources", "left out: the requests of the pods are counted; " + together},
-		{"priorityClass", "left out: spec.scheduler.t9kScheduler.priority, from 0 to 100, orders the jobs of a queue; priorityClassName in the template still counts"},
+		{"minResources", "left out: the scheduler counts the requests of the pods; " + together},
+		{"priorityClass", "left out: spec.scheduler.t9kScheduler.priority, from 0 to 100, orders the jobs of a queue; priorityClassName of the template still has its effect"},
 		{"scheduleTimeoutSeconds", "left out: a job waits until there is room; spec.runPolicy.activeDeadlineSeconds bounds the time from its start"},
 	} {
 		if _, ok := c.take("spec", "runPolicy", "schedulingPolicy", field[0]); ok {

@@ -34,8 +34,8 @@ func (c *conversion) pyTorch() {
 	}
 	if _, torchrun := c.spec["torchrunConfig"]; !torchrun && total > 1 && c.restarts() {
 		c.set(string(batch.RestartJob), "runPolicy", "restartScope")
-		c.warn("spec.pytorchReplicaSpecs", "all replicas restart together (runPolicy.restartScope), since a process group without torchrun cannot take back "+
-			"a single one; there, the one that fails restarts alone")
+		c.warn("spec.pytorchReplicaSpecs", "all replicas restart together (runPolicy.restartScope), because a process group without torchrun cannot accept "+
+			"a single one again; in Kubeflow, only the replica that failed restarts")
 	}
 }
 
@@ -65,12 +65,12 @@ func (c *conversion) plain(roles []*role, processes string) {
 	}
 	setLauncher(roles, processes)
 	if n, err := strconv.Atoi(processes); err == nil && n > 1 && !calls {
-		c.warn("spec.nprocPerNode", "carried over as the variable PET_NPROC_PER_NODE, which torchrun reads. Where no torchrun runs: WORLD_SIZE is the "+
-			"number of replicas here, and was that times nprocPerNode there")
+		c.warn("spec.nprocPerNode", "carried over as the variable PET_NPROC_PER_NODE, which torchrun reads. Without torchrun, WORLD_SIZE is the "+
+			"number of replicas here, and that number times nprocPerNode in Kubeflow")
 	}
 }
 
-// callsBarely reports whether the main container calls torchrun without options for how the replicas find each other.
+// callsBarely reports whether the main container calls torchrun without rendezvous options.
 func (r *role) callsBarely() bool {
 	args, ok := r.torchrunArgs()
 	return ok && len(ownOptions(args)) == 0 && !launcherVariables.MatchString(r.text())
@@ -164,7 +164,7 @@ func (c *conversion) torchrun(roles []*role) {
 			continue
 		}
 		if program := r.list("command")[0]; strings.Contains(program, "/") {
-			c.warn(r.mainPath+".command", fmt.Sprintf("torchrun is started from PATH here, and not by %s", program))
+			c.warn(r.mainPath+".command", fmt.Sprintf("torchrun is started from PATH, and not by %s", program))
 		}
 		delete(r.main, "command")
 		list := make([]any, len(args))

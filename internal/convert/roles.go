@@ -51,7 +51,7 @@ func (c *conversion) roles(f *framework) []*role {
 			}
 			delete(given, key)
 			if slices.ContainsFunc(roles, func(r *role) bool { return r.spec["type"] == known[1] }) {
-				c.fail("spec."+f.field+"."+key, fmt.Sprintf("there is another role that is %q here: keep one of the two", known[1]))
+				c.fail("spec."+f.field+"."+key, fmt.Sprintf("another role is also called %q here: keep one of the two", known[1]))
 			}
 			roles = append(roles, c.role(f, key, known[1]))
 		}
@@ -89,7 +89,7 @@ func (c *conversion) role(f *framework, key, name string) *role {
 	}
 	r.spec["restartPolicy"] = policy
 	if policy == "ExitCode" {
-		c.warn(r.path+".restartPolicy", "carried over, but only exit codes 130, 137, 138 and 143 lead to a restart here, and all from 128 on did there")
+		c.warn(r.path+".restartPolicy", "carried over, but only exit codes 130, 137, 138 and 143 lead to a restart here; in Kubeflow, all from 128 on do")
 	}
 	template, _ := c.take("spec", f.field, key, "template")
 	r.template(c, f, template)
@@ -109,7 +109,7 @@ func (r *role) template(c *conversion, f *framework, given any) {
 	r.spec["template"] = template
 	if _, ok, _ := unstructured.NestedFieldNoCopy(template, "spec", "restartPolicy"); ok {
 		unstructured.RemoveNestedField(template, "spec", "restartPolicy")
-		c.warn(path+".spec.restartPolicy", "left out: the role's restartPolicy decides, as it did there")
+		c.warn(path+".spec.restartPolicy", "left out: the restartPolicy of the role decides, as in Kubeflow")
 	}
 	containers, _, _ := unstructured.NestedFieldNoCopy(template, "spec", "containers")
 	list, _ := containers.([]any)
@@ -127,7 +127,7 @@ func (r *role) template(c *conversion, f *framework, given any) {
 		return
 	}
 	if r.main["name"] != f.container {
-		c.fail(path+".spec.containers", fmt.Sprintf("none is named %q, as the one that trains must be: name it so", f.container))
+		c.fail(path+".spec.containers", fmt.Sprintf("none is called %q: give this name to the container that trains", f.container))
 	}
 	r.ports(c, f)
 }
@@ -146,11 +146,11 @@ func (r *role) ports(c *conversion, f *framework) {
 	switch {
 	case taken < 0:
 	case renamed:
-		c.fail(fmt.Sprintf("%s.ports[%d].name", r.mainPath, taken), fmt.Sprintf("%q becomes %q, and there is another of this name already: rename that one",
+		c.fail(fmt.Sprintf("%s.ports[%d].name", r.mainPath, taken), fmt.Sprintf("%q becomes %q, and another port has this name: rename the other one",
 			f.port, f.newPort))
 	default:
-		c.warn(fmt.Sprintf("%s.ports[%d].name", r.mainPath, taken), fmt.Sprintf("%q is the name here of the port by which replicas find each other, "+
-			"which was %q there: rename it if it is for something else", f.newPort, f.port))
+		c.warn(fmt.Sprintf("%s.ports[%d].name", r.mainPath, taken), fmt.Sprintf("here, %q is the name of the port by which replicas find each other, "+
+			"which is %q in Kubeflow: rename this port if it has another purpose", f.newPort, f.port))
 	}
 }
 
@@ -160,7 +160,7 @@ func (c *conversion) podMetadata(template map[string]any, path string) {
 	for field := range meta {
 		if field != "labels" && field != "annotations" && field != "finalizers" {
 			delete(meta, field)
-			c.warn(path+"."+field, "left out: pods take labels, annotations and finalizers from their template alone")
+			c.warn(path+"."+field, "left out: pods take only labels, annotations and finalizers from their template")
 		}
 	}
 	if meta != nil && len(meta) == 0 {
@@ -205,7 +205,7 @@ func (c *conversion) knownOnly(template map[string]any, path string) {
 			continue
 		}
 		remove(template, m[1])
-		c.warn(path+"."+m[1], "left out: pods have no such field; see whether its name is right")
+		c.warn(path+"."+m[1], "left out: pods have no such field; check its name")
 	}
 }
 

@@ -59,7 +59,7 @@ func (c *conversion) number(path ...string) (int64, bool) {
 	}
 	n, ok := v.(int64)
 	if !ok || n < -1<<31 || n >= 1<<31 {
-		c.fail(strings.Join(path, "."), quoted(v)+" is not a whole number of 32 bits: write one")
+		c.fail(strings.Join(path, "."), quoted(v)+" is not an integer of 32 bits: write one")
 		return 0, false
 	}
 	return n, true
@@ -77,7 +77,7 @@ func (c *conversion) text(path ...string) (string, bool) {
 	case int64:
 		return fmt.Sprint(v), true
 	}
-	c.fail(strings.Join(path, "."), fmt.Sprintf("%v is not a text: write it in quotes", v))
+	c.fail(strings.Join(path, "."), fmt.Sprintf("%v is not a string: quote it", v))
 	return "", false
 }
 
@@ -94,7 +94,7 @@ func (c *conversion) flag(path ...string) bool {
 	return on
 }
 
-// quoted returns a value as it would stand in a manifest.
+// quoted returns a value as a manifest would have it.
 func quoted(v any) string {
 	if s, ok := v.(string); ok {
 		return strconv.Quote(s)

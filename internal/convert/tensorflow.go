@@ -15,12 +15,12 @@ var successPolicies = map[string]string{"AllWorkers": "AllWorkers"}
 func (c *conversion) tensorFlow() {
 	for _, r := range c.roles(&tensorFlow) {
 		if r.spec["type"] == "chief" && r.key != "Chief" && r.key != "chief" {
-			c.warn(r.path, "called chief here: its pods are NAME-chief-RANK, and TF_CONFIG says chief")
+			c.warn(r.path, "called chief here: its pods are called NAME-chief-RANK, and TF_CONFIG has chief")
 		}
 	}
 	if policy, ok := c.one(successPolicies, "spec", "successPolicy"); ok {
-		c.warn("spec.successPolicy", fmt.Sprintf("%s is left out: the job succeeds with its chief or, where there is none, with worker 0; "+
-			"a GenericJob can have the success of all workers as a rule", policy))
+		c.warn("spec.successPolicy", fmt.Sprintf("%s is left out: the job succeeds with its chief, or with worker 0 if it has no chief; "+
+			"a GenericJob can require the success of all workers", policy))
 	}
 	if c.flag("spec", "enableDynamicWorker") {
 		c.warn("spec.enableDynamicWorker", "left out: TF_CONFIG lists all replicas here, and their number is fixed")

@@ -19,7 +19,8 @@ const (
 	notEnded ending = iota
 	succeeded
 	failed
-	// disrupted pods were taken away by others. The operator replaces them without charging a restart.
+	// disrupted pods were evicted, preempted, rejected or deleted by others. The operator replaces them and charges no
+	// restart.
 	disrupted
 )
 

@@ -103,7 +103,7 @@ func (p *pass) replicaEvents() {
 		p.event(ofEnds(normal(batch.EventReplicaRestarted, "Restarting: %s.", fewEnds(restarted)), restarted))
 	}
 	if len(lost) > 0 {
-		p.event(ofEnds(warning(batch.EventReplicaDisrupted, "Replaced without charge, after a disruption: %s.", fewEnds(lost)), lost))
+		p.event(ofEnds(warning(batch.EventReplicaDisrupted, "Replaced after a disruption, no restart counted: %s.", fewEnds(lost)), lost))
 	}
 	if len(failures) > 0 {
 		p.event(warning(batch.ReasonReplicaFailed, "For good: %s.", few(failures)))
@@ -152,7 +152,7 @@ func (p *pass) heldResources() {
 	}
 	if n > 0 && p.CleanUp != batch.CleanUpAll && p.CleanUp != batch.CleanUpUnfinished {
 		p.event(warning(batch.EventReplicasHoldResources,
-			"The job has finished, and %d of its pods still hold resources, since cleanUpPolicy is None. Set it to Unfinished to end them.", n))
+			"The job has finished, and %d of its pods still hold resources, because cleanUpPolicy is None. Set it to Unfinished to end them.", n))
 	}
 }
 

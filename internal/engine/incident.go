@@ -29,7 +29,7 @@ type incident struct {
 	lead     *replica
 	leadDue  time.Time
 	together bool
-	// exceeded is a replica whose restart would begin a new incident beyond the job's limit; nil if there is none.
+	// exceeded is a replica whose restart would begin an incident beyond the job's limit; nil if there is none.
 	exceeded *replica
 	// began is true if the new incident begins in this pass.
 	began bool
@@ -142,7 +142,7 @@ func (p *pass) restartConsequences() {
 	}
 }
 
-// Restarts reports whether the policy restarts a replica after any end.
+// Restarts reports whether there is an end after which the policy restarts a replica.
 func (x *Restart) Restarts() bool { return x.OnSuccess || x.OnFailure || len(x.RestartCodes) > 0 }
 
 // ranTogether returns the time at which all replicas that the job waits for had started. It returns zero if a replica
@@ -340,7 +340,7 @@ func ended(i *batch.Incident) string {
 	var text string
 	switch {
 	case !i.Charged:
-		text = i.Replica + " was taken away"
+		text = i.Replica + " was disrupted"
 	case i.ExitCode != nil && *i.ExitCode == 0:
 		text = i.Replica + " ended"
 	default:

@@ -52,8 +52,8 @@ type Job struct {
 	Collective bool
 	// Elastic allows the number of replicas to change while the job runs; nil means that the number is fixed.
 	Elastic *Elastic
-	// Rendezvous is the place at which the replicas find each other; nil if they need none. The engine does not use it:
-	// it tells people where to look.
+	// Rendezvous is the address at which the replicas find each other; nil if they need none. The engine does not use
+	// it; the command line shows it.
 	Rendezvous *Rendezvous
 	// Service describes the headless Service with the job's name; nil means that the job has none.
 	Service *Service
@@ -66,7 +66,7 @@ type Job struct {
 	ClusterDomain string
 }
 
-// Rendezvous is a place at which processes find each other.
+// Rendezvous is an address at which processes find each other.
 type Rendezvous struct {
 	// Endpoint is HOST:PORT. Backend is the name of the protocol, for example "c10d".
 	Endpoint, Backend string

@@ -13,9 +13,9 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// Plan lists the actions for a job. The controller carries them out in this order: it writes the status or confirms the
-// job; deletes; creates objects, then pods; updates; stops; and emits the events if it wrote the status. It stops at
-// the first error. This is safe because every pass starts from a fresh observation.
+// Plan lists the actions for a job. The controller executes them in this order: it confirms the job or writes the
+// status, records the events, deletes pods, creates objects and then pods, updates objects, stops pods, and deletes the
+// job. It stops at the first error. This is safe because every pass starts from a fresh observation.
 type Plan struct {
 	// Refresh asks for another pass with pods read from the API server itself (Seen.Live). All other fields except
 	// Contested are then empty. Decisions that cannot be undone and that depend on the clock or on a change of the spec
@@ -153,7 +153,7 @@ func Next(job *Job, seen Seen, cfg Config) Plan {
 func (p *pass) finish() {
 	p.writeStatus()
 	if len(p.lost) > 0 {
-		p.event(warning(batch.EventNodeLost, "Deleting by force, since their nodes are lost and they cannot end by themselves: %s.", few(p.lost)))
+		p.event(warning(batch.EventNodeLost, "Deleting by force, because their nodes are lost: %s.", few(p.lost)))
 	}
 	p.build()
 	if len(p.plan.Create)+len(p.plan.Pods)+len(p.plan.Update)+len(p.plan.Stop) > 0 {
@@ -304,7 +304,7 @@ func (p *pass) act() {
 	}
 }
 
-// place deletes a pod that must not exist and creates one that must.
+// place deletes a pod that must not exist, and plans a pod that must exist.
 func (p *pass) place(r *replica) {
 	switch {
 	case r.pod == nil && r.create:

@@ -126,7 +126,7 @@ func (p *pass) judgeDuration() verdict {
 	for i := range p.replicas {
 		if r := &p.replicas[i]; r.pod != nil && tooOld(r.pod) && r.result == notEnded {
 			return verdict{batch.JobFailed, batch.ReasonQueueMaxDuration,
-				fmt.Sprintf("Pod %s was taken away: %s.", r.name, disruption(r.pod).Message)}
+				fmt.Sprintf("Pod %s reached its maximum age: %s.", r.name, disruption(r.pod).Message)}
 		}
 	}
 	return verdict{}

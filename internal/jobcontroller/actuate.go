@@ -85,8 +85,8 @@ func (a *actuator) actuate(ctx context.Context, obj kinds.Object, job *engine.Jo
 	return nil
 }
 
-// record writes events for the decisions of the engine and logs them: at level 0 those that happen about once in a
-// job's life.
+// record writes events for the decisions of the engine and logs them. Decisions that happen about once in a job's life
+// are logged at level 0.
 func (a *actuator) record(ctx context.Context, obj kinds.Object, events []engine.Event) {
 	for _, e := range events {
 		a.recorder.Record(obj, e)

@@ -28,8 +28,8 @@ import (
 const (
 	// eventReporter is the reporting controller of events.
 	eventReporter = "t9k-operator"
-	// eventsAtOnce is the number of events that are written concurrently. It is low, because events describe what has
-	// already been done and must not burden a busy API server.
+	// eventsAtOnce is the number of events that are written concurrently. It is low, because events only describe
+	// earlier actions and must not burden a busy API server.
 	eventsAtOnce = 2
 	// eventTries is the number of attempts to write an event to an API server that does not answer.
 	eventTries = 12

@@ -69,7 +69,7 @@ func nameTaken(live *metav1.PartialObjectMetadata, job *engine.Job) string {
 	return fmt.Sprintf("the name is taken by one that belongs to %s; delete or rename that, or the job", owner)
 }
 
-// refused reports whether a repeated request would get the same error.
+// refused reports whether the API server would refuse a repeated request with the same error.
 func refused(err error) bool {
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsTooManyRequests(err), apierrors.IsUnauthorized(err), apierrors.IsTimeout(err):

@@ -88,7 +88,7 @@ func replicasOf(n *int32) int {
 	return int(*n)
 }
 
-// mostReplicas is the largest number of replicas that a job can have, whatever the limits. It bounds the memory for the
+// mostReplicas is the largest number of replicas that a job can have under any limits. It bounds the memory for the
 // conversion of finish rules.
 const mostReplicas = 10_000_000
 

@@ -40,7 +40,7 @@ func (c *changes) elastic(path *field.Path, updated, old *batch.PyTorchTrainingJ
 	if wanted != had && !isElastic(updated) {
 		c.refuse(path.Child("expectedReplicas"), "the job is not elastic, so it cannot be scaled: set elastic.enabled when you create it")
 	} else if a.ExpectedReplicas != nil && wanted == 0 && had != 0 {
-		c.refuse(path.Child("expectedReplicas"), "a job is not scaled to nothing: pause it instead")
+		c.refuse(path.Child("expectedReplicas"), "a job cannot be scaled to 0 replicas: pause it instead")
 	}
 	c.keep(path.Child("enabled"), switchedOn(a.Enabled, a.Enable), switchedOn(b.Enabled, b.Enable))
 	c.keep(path.Child("minReplicas"), a.MinReplicas, b.MinReplicas)

@@ -17,7 +17,7 @@ func warnPyTorch(o Object, job *engine.Job) warnings {
 	if job.Elastic != nil {
 		for i := range p.Spec.ReplicaSpecs {
 			if replicasOf(p.Spec.ReplicaSpecs[i].Replicas) != 1 {
-				w.add(specs.Index(i).Child("replicas"), "ignored: the job is elastic and shares its replicas out by scalingWeight")
+				w.add(specs.Index(i).Child("replicas"), "ignored: the job is elastic and distributes its replicas by scalingWeight")
 			}
 		}
 	}

@@ -67,7 +67,7 @@ func (v *validator) sizes() {
 	if total > limit {
 		role := &v.job.Roles[largest]
 		v.invalid(field.NewPath("spec", "replicaSpecs"), bytesText(total), fmt.Sprintf("the %d pods of the job would take %s with their variables "+
-			"replaced, and the limit is %s; each of role %q takes %s%s: ask for fewer replicas, or shorten what its template and commands say",
+			"replaced, and the limit is %s; each of role %q takes %s%s: ask for fewer replicas, or shorten its template and commands",
 			pods, bytesText(total), bytesText(limit), role.Type, bytesText(role.PodSize), v.sizeNote))
 	}
 }

@@ -99,7 +99,7 @@ func validateTensorFlow(o Object, v *validator) {
 		v.required(path.Child("replicaSpecs"), "a job of TensorFlow has a chief or workers, whose first one decides its end: add a role chief or worker")
 	}
 	if v.clusterSize > maxJobSize/DefaultMaxReplicas/2 {
-		v.sizeNote = fmt.Sprintf(" (TF_CONFIG, which lists every replica, has %s of it where you do not set it yourself)", bytesText(v.clusterSize))
+		v.sizeNote = fmt.Sprintf(" (TF_CONFIG, which lists every replica, has %s of it unless you set it yourself)", bytesText(v.clusterSize))
 	}
 }
 

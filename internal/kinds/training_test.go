@@ -89,7 +89,7 @@ func TestWarningsOfTorchrun(t *testing.T) {
 		t.Error("rendezvous (-want +got)\n" + diff)
 	}
 	want := []string{
-		"spec.replicaSpecs[0].replicas: ignored: the job is elastic and shares its replicas out by scalingWeight",
+		"spec.replicaSpecs[0].replicas: ignored: the job is elastic and distributes its replicas by scalingWeight",
 		"spec.replicaSpecs[0].template.spec.containers[0].command: ignored: torchrun is the command; put the script and its arguments into args",
 		"spec.replicaSpecs[0].template.spec.containers[0].args: empty: torchrun has nothing to start; name the script here",
 		"spec.runMode.pause.resumeSpecs[0].command: ignored: torchrun is the command; put the script and its arguments into args",

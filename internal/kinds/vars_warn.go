@@ -86,7 +86,7 @@ func (v vocabulary) suspects(text string, known []string, c *corev1.Container) (
 		if inner := strings.LastIndex(name, "$("); inner >= 0 {
 			if _, ours, _ := v.resolve(name[inner+2:]); ours {
 				ref := name[inner:] + ")"
-				all = append(all, fmt.Sprintf("%s stays as it is inside of another \"$(\": give it to an environment variable, and use that one there", ref))
+				all = append(all, fmt.Sprintf("%s is not replaced inside another \"$(\": set an environment variable to it, and use that variable there", ref))
 			}
 			continue
 		}

@@ -17,15 +17,15 @@ func TestTextsThatLookLikeVariables(t *testing.T) {
 		"$(servce.worker[3].host)": "$(service.worker[0].host)?",
 		"$(replica[ps])":           "$(replicas[ps])?",
 		"$$(rnak) $$$$(rnak)":      "",
-		"$(cmd $(rank))":           "$(rank) stays as it is",
-		"$(( $(rank) + 1 ))":       "$(rank) stays as it is",
+		"$(cmd $(rank))":           "$(rank) is not replaced",
+		"$(( $(rank) + 1 ))":       "$(rank) is not replaced",
 		"$(echo $(date))":          "",
 		"$$(cmd $(rank))":          "", // the first $ escapes the second
 		"$(rnak":                   "",
 	} {
 		got := strings.Join(v.suspects(text, v.names(), container), "; ")
 		if want == "" && got != "" || !strings.Contains(got, want) {
-			t.Errorf("of %s it is said %q, want %q", text, got, want)
+			t.Errorf("warnings about %s: %q, want %q", text, got, want)
 		}
 	}
 }

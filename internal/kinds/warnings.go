@@ -24,7 +24,7 @@ func (k Kind) Warnings(o Object, job *engine.Job) []Warning {
 		w = k.warn(o, job)
 	}
 	if job.Pause && job.Debug {
-		w.add(field.NewPath("spec", "runMode"), "pause and debug are both enabled: pause wins")
+		w.add(field.NewPath("spec", "runMode"), "pause and debug are both enabled: the job is paused")
 	}
 	for i := range job.Roles {
 		template := field.NewPath("spec", "replicaSpecs").Index(i).Child("template")

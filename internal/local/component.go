@@ -37,7 +37,7 @@ func validateComponents(components []Component) error {
 	seen := map[string]bool{}
 	for _, c := range components {
 		if seen[c.Name] {
-			return fmt.Errorf("component %s is there twice", c.Name)
+			return fmt.Errorf("component %s is listed twice", c.Name)
 		}
 		if (len(c.Args) == 0) == (c.Run == nil) {
 			return fmt.Errorf("component %s must be either a program or a step", c.Name)

@@ -89,7 +89,7 @@ func (a *apiClient) awaitServed(ctx context.Context, crd *apiextensionsv1.Custom
 	for {
 		served, err := a.core.Discovery().ServerResourcesForGroupVersion(version)
 		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("asking what is served of %s: %w", version, err)
+			return fmt.Errorf("reading the resources of %s that the API server serves: %w", version, err)
 		}
 		if err == nil && slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Name == crd.Spec.Names.Plural }) {
 			return nil

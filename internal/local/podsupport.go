@@ -33,7 +33,7 @@ func needsUserNamespace() (bool, error) {
 		return false, nil
 	}
 	if err := tryUserNamespace(); err != nil {
-		return false, fmt.Errorf("this machine does not let user %d run pods: neither directly (%w) nor in a user namespace (%w); "+
+		return false, fmt.Errorf("user %d cannot run pods on this machine, neither directly (%w) nor in a user namespace (%w); "+
 			"run it as root, or use another cluster by --kubeconfig", os.Geteuid(), asRoot, err)
 	}
 	return true, nil

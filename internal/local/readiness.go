@@ -82,7 +82,7 @@ func diskFull(d Dir) func() error {
 	return func() error {
 		var st unix.Statfs_t
 		if err := unix.Statfs(string(d), &st); err != nil {
-			return fmt.Errorf("looking for space in %s: %w", d, err)
+			return fmt.Errorf("reading the free space in %s: %w", d, err)
 		}
 		if st.Bavail*uint64(st.Bsize) < minFreeBytes {
 			return fmt.Errorf("no space left on the disk of %s: free some; etcd then continues", d)

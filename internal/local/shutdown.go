@@ -137,7 +137,7 @@ const (
 	maxConcurrentWrites = 16
 	// reasonNodeLost is the reason in the status of a pod that ended with its node.
 	reasonNodeLost = "NodeLost"
-	messageLost    = "The cluster ended while the pod ran, and the pod with it."
+	messageLost    = "The cluster was killed while the pod ran, which ended the pod."
 )
 
 // failLostPods sets the phase Failed on pods that the API server believes to run on the node. It runs before the

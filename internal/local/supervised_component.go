@@ -71,7 +71,7 @@ func (c *supervisedComponent) startProcess(cmd *exec.Cmd) error {
 func (c *supervisedComponent) recordEnd() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.setStateLocked(StateCrashed, "has just ended")
+	c.setStateLocked(StateCrashed, "has ended and starts again")
 	close(c.ended)
 	c.process, c.status.PID = nil, 0
 }

@@ -279,7 +279,7 @@ func (s *Supervisor) runOnce(ctx context.Context, c *supervisedComponent) error 
 	ended()
 	wg.Wait()
 	if err == nil {
-		return errors.New("ended by itself")
+		return errors.New("ended unexpectedly")
 	}
 	return err
 }
@@ -301,7 +301,7 @@ func (s *Supervisor) command(c *supervisedComponent) (*exec.Cmd, error) {
 	path := s.logFile(c.Name)
 	if info, err := os.Stat(path); err == nil && info.Size() > maxLogSize {
 		if err := os.Rename(path, path+".1"); err != nil {
-			return nil, fmt.Errorf("setting the log aside: %w", err)
+			return nil, fmt.Errorf("renaming the old log: %w", err)
 		}
 	}
 	log, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

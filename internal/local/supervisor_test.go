@@ -371,7 +371,7 @@ func TestValidateComponents(t *testing.T) {
 		components []Component
 		want       string
 	}{
-		"twice":   {[]Component{{Name: "a", Args: program}, {Name: "a", Args: program}}, "component a is there twice"},
+		"twice":   {[]Component{{Name: "a", Args: program}, {Name: "a", Args: program}}, "component a is listed twice"},
 		"later":   {[]Component{{Name: "a", Args: program, Needs: []string{"b"}}, {Name: "b", Args: program}}, "component a needs b, which does not come before it"},
 		"neither": {[]Component{{Name: "a"}}, "component a must be either a program or a step"},
 	} {

@@ -34,7 +34,7 @@ func Up(ctx context.Context, d Dir, o Options, report func(ComponentStatus)) (st
 			return false, err
 		}
 		if !reflect.DeepEqual(c.Options, o) {
-			return false, fmt.Errorf("cluster %s runs with other options: end it first by `t9k local down%s`", d.Name(), nameFlag(d))
+			return false, fmt.Errorf("cluster %s runs with other options: stop it first by `t9k local down%s`", d.Name(), nameFlag(d))
 		}
 		return false, awaitReady(ctx, d, nil, report)
 	}
@@ -182,7 +182,7 @@ func machineExitError(d Dir, exitErr error) error {
 		return fmt.Errorf("starting cluster %s: %s", d.Name(), recorded)
 	}
 	if exitErr == nil {
-		return fmt.Errorf("starting cluster %s: it was told to stop", d.Name())
+		return fmt.Errorf("starting cluster %s: another command stopped it", d.Name())
 	}
 	return fmt.Errorf("starting cluster %s: its machine process ended: %w; the end of its log:\n%s", d.Name(), exitErr, lastLines(d.LogFile(machineLog), 5))
 }

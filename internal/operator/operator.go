@@ -41,7 +41,7 @@ import (
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=t9k-operator,namespace=t9k-system,verbs=get;update
 // +kubebuilder:rbac:groups="",resources=events,namespace=t9k-system,verbs=create
 
-// These say who asks for metrics, and whether they may.
+// The metrics server needs these to authenticate and authorize each request.
 //
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
@@ -74,24 +74,24 @@ func NewCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; unset: that of the operator's pod, or $KUBECONFIG")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "path of the kubeconfig; unset: $KUBECONFIG, or the ServiceAccount of the operator's pod")
 	f.BoolVar(&o.leaderElection, "leader-elect", true, "elect a leader among several operators; only the leader runs the controllers")
 	f.StringVar(&o.namespace, "namespace", podNamespace(), "namespace of the leader's Lease and of the webhook's Secret; unset: the pod's own")
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
-	f.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "address of /metrics, which is HTTPS and needs a token of those who may get the path; 0 turns it off")
+	f.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "address of /metrics, which is served over HTTPS to users who may get the path; 0 turns it off")
 	f.StringVar(&o.webhookAddress, "webhook-bind-address", ":9443", "address of the admission webhook; 0 turns it off")
-	f.StringVar(&o.webhookCertDir, "webhook-cert-dir", "", "folder with tls.crt and tls.key of the webhook, kept by somebody else, such as cert-manager; unset: the operator makes and renews its own certificate")
+	f.StringVar(&o.webhookCertDir, "webhook-cert-dir", "", "directory with tls.crt and tls.key of the webhook that another program renews, such as cert-manager; unset: the operator creates and renews its own certificate")
 	f.StringVar(&o.queuesFile, "queues-file", "", "YAML file with queues that the operator creates if they do not exist")
 	f.StringVar(&o.jobs.ClusterDomain, "cluster-domain", "", "DNS domain of the cluster; unset: detected, else "+kinds.DefaultClusterDomain)
 	f.IntVar(&o.jobs.Limits.MaxReplicas, "max-replicas", kinds.DefaultMaxReplicas, "largest number of replicas of one job")
 	f.IntVar(&o.jobs.Engine.MaxListed, "max-listed-replicas", 1000, "number of replicas that a job's status lists one by one")
 	f.DurationVar(&o.jobs.Engine.ForceDeleteAfter, "force-delete-after", 0, "time after which a pod on a lost node is deleted by force (default 5m0s)")
-	f.DurationVar(&o.jobs.Engine.BackoffBase, "restart-backoff", 0, "delay before the second restart in a row; doubles with each further one (default 10s)")
+	f.DurationVar(&o.jobs.Engine.BackoffBase, "restart-backoff", 0, "delay before the second consecutive restart; it doubles with each further one (default 10s)")
 	f.DurationVar(&o.jobs.Engine.BackoffMax, "max-restart-backoff", 0, "longest delay before a restart (default 5m0s)")
 	f.DurationVar(&o.tensorboards.Idleness.After, "tensorboard-idle-after", time.Hour, "time without a request after which a TensorBoard is idle; 0 turns this off")
-	f.DurationVar(&o.tensorboards.Idleness.SuspendAfter, "tensorboard-suspend-after", 24*time.Hour, "time for which a TensorBoard is idle before it is suspended; 0 turns this off")
-	f.StringVar(&o.tensorboards.Board.HelperImage, "helper-image", "", "image of this program, for the helpers in the pods of TensorBoards; unset: that of the pod that this runs in")
-	f.StringSliceVar(&o.tensorboards.Board.HelperCommand, "helper-command", []string{"/t9k-operator"}, "how this program is called in that image")
+	f.DurationVar(&o.tensorboards.Idleness.SuspendAfter, "tensorboard-suspend-after", 24*time.Hour, "time for which a TensorBoard is idle before the operator suspends it; 0 turns this off")
+	f.StringVar(&o.tensorboards.Board.HelperImage, "helper-image", "", "image of this program, for the helpers in the pods of TensorBoards; unset: the image of the operator's own pod")
+	f.StringSliceVar(&o.tensorboards.Board.HelperCommand, "helper-command", []string{"/t9k-operator"}, "command that runs this program in that image")
 	f.Int64Var(&o.tensorboards.Board.User, "tensorboard-user", board.DefaultUser, "user and group that TensorBoards run as by default; 0: those of their images, without the restrictions of Pod Security level restricted")
 	cmd.AddCommand(helper.NewProxyCommand(), helper.NewFetchCommand())
 	cmd.CompletionOptions.DisableDefaultCmd = true

@@ -30,7 +30,7 @@ var waiting = metrics.ControllerWaiting.Gauge()
 
 func init() { ctrlmetrics.Registry.MustRegister(waiting) }
 
-// part is a controller, or several that are started together.
+// part is a controller, or several controllers that start together.
 type part struct {
 	name string
 	// reads lists the kinds of objects that the part lists and watches.
@@ -49,7 +49,7 @@ type starter struct {
 	everywhere bool
 
 	mu sync.Mutex
-	// problems holds for each waiting part what it waits for.
+	// problems holds what each waiting part waits for.
 	problems map[string]string
 }
 

@@ -13,7 +13,7 @@ import (
 	"tensorstack.dev/batch/internal/metrics"
 )
 
-// writes is the metric of the requests that change objects.
+// writes counts the requests that change objects.
 var writes = metrics.APIWrites.Counter()
 
 func init() { ctrlmetrics.Registry.MustRegister(writes) }

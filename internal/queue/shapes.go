@@ -68,8 +68,8 @@ type Shape struct {
 	Queue, Profile string
 	// Requests are the largest requests by resource, or nil if the profile cannot be read.
 	Requests corev1.ResourceList
-	// Reason and Problem are of the queue's condition ResourceShapeKnown. Problem is empty where the profile has been
-	// read.
+	// Reason and Problem are those of the queue's condition ResourceShapeKnown. Problem is empty if the profile has
+	// been read.
 	Reason, Problem string
 }
 
@@ -122,12 +122,12 @@ func (s *Shapes) of(ctx context.Context, q *scheduling.Queue) (*Shape, error) {
 	text, ok := profiles.Data[profile]
 	if !ok {
 		shape.Reason = scheduling.ReasonShapeNotFound
-		shape.Problem = fmt.Sprintf("the ConfigMap %s has no key %s, which is the queue's resourceShapeProfile: have it added", profilesName, profile)
+		shape.Problem = fmt.Sprintf("the ConfigMap %s has no key %s, which is the queue's resourceShapeProfile: ask an administrator to add it", profilesName, profile)
 		return shape, nil
 	}
 	if shape.Requests, err = ReadShape(text); err != nil {
 		shape.Reason = scheduling.ReasonShapeInvalid
-		shape.Problem = fmt.Sprintf("the key %s of the ConfigMap %s, which is the queue's resourceShapeProfile, cannot be read: %v: have it mended", profile, profilesName, err)
+		shape.Problem = fmt.Sprintf("the key %s of the ConfigMap %s, which is the queue's resourceShapeProfile, cannot be read: %v: ask an administrator to correct it", profile, profilesName, err)
 	}
 	return shape, nil
 }
@@ -138,7 +138,7 @@ func (s *Shape) Fault(pod *corev1.PodSpec) string {
 		return ""
 	}
 	if s.Problem != "" {
-		return fmt.Sprintf("queue %s takes no pods, for how large they may be is not known: %s, or use another queue", s.Queue, s.Problem)
+		return fmt.Sprintf("queue %s takes no pods, because their largest size is not known: %s, or use another queue", s.Queue, s.Problem)
 	}
 	faults := over(Requests(pod), s.Requests)
 	if len(faults) == 0 {

@@ -113,7 +113,7 @@ func withinQuota(q *scheduling.Queue, allocated corev1.ResourceList, foreign []c
 		return c
 	}
 	c.Status, c.Reason = metav1.ConditionFalse, scheduling.ReasonQuotaExceeded
-	c.Message = fmt.Sprintf("Its pods request more than the quota: %s. What needs more of it waits until some of them have ended.", strings.Join(over, ", "))
+	c.Message = fmt.Sprintf("Its pods request more than the quota: %s. Pods that need more of it wait until others have ended.", strings.Join(over, ", "))
 	placed := 0
 	for i := range foreign {
 		if holds(&foreign[i]) {
@@ -121,7 +121,7 @@ func withinQuota(q *scheduling.Queue, allocated corev1.ResourceList, foreign []c
 		}
 	}
 	if placed > 0 {
-		c.Message += fmt.Sprintf(" %d of them got their nodes from another scheduler.", placed)
+		c.Message += fmt.Sprintf(" Another scheduler placed %d of them.", placed)
 	}
 	return c
 }

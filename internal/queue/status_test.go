@@ -99,10 +99,10 @@ func TestWithinQuota(t *testing.T) {
 		"no quota":                      {nil, []corev1.Pod{of("n", "9")}, none, "", ""},
 		"less":                          {cpu("4"), []corev1.Pod{of("n", "3")}, none, metav1.ConditionTrue, ""},
 		"all of it":                     {cpu("4"), []corev1.Pod{of("n", "3")}, []corev1.Pod{of("n", "1")}, metav1.ConditionTrue, ""},
-		"a foreign pod too many":        {cpu("4"), []corev1.Pod{of("n", "3")}, []corev1.Pod{of("n", "2")}, metav1.ConditionFalse, "5 of 4 cpu. What needs more of it waits until some of them have ended. 1 of them got their nodes from another scheduler."},
+		"a foreign pod too many":        {cpu("4"), []corev1.Pod{of("n", "3")}, []corev1.Pod{of("n", "2")}, metav1.ConditionFalse, "5 of 4 cpu. Pods that need more of it wait until others have ended. Another scheduler placed 1 of them."},
 		"a foreign pod that waits":      {cpu("4"), []corev1.Pod{of("n", "3")}, []corev1.Pod{of("", "2")}, metav1.ConditionTrue, ""},
 		"a foreign pod that has ended":  {cpu("4"), []corev1.Pod{of("n", "3")}, []corev1.Pod{member("n", corev1.PodFailed, cpu("2"))}, metav1.ConditionTrue, ""},
-		"a quota that became smaller":   {cpu("2"), []corev1.Pod{of("n", "3")}, none, metav1.ConditionFalse, "3 of 2 cpu. What needs more of it waits until some of them have ended."},
+		"a quota that became smaller":   {cpu("2"), []corev1.Pod{of("n", "3")}, none, metav1.ConditionFalse, "3 of 2 cpu. Pods that need more of it wait until others have ended."},
 		"another resource of the quota": {corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}, []corev1.Pod{of("n", "3")}, none, metav1.ConditionTrue, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

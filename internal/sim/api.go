@@ -20,7 +20,7 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// fault is what goes wrong with one call of an operator.
+// fault is the fault of one call of an operator.
 type fault int
 
 const (

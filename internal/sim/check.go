@@ -41,9 +41,10 @@ func (w *world) checkCreate(pod *corev1.Pod) {
 		w.fail("pod %s created after the end", pod.Name)
 	}
 	t := w.last(pod.Name)
-	// A rank that was scaled away begins anew, and a success may come too late for an incident of the whole job.
+	// A rank that was scaled down starts with new counts, and a success may come too late for an incident of the whole
+	// job.
 	anew := w.job.Elastic != nil || slices.ContainsFunc(w.job.Roles, func(r engine.Role) bool { return r.Restart.All })
-	// One that somebody deleted before a cache showed its end may be charged when its successor has ended already.
+	// A pod that somebody deleted before a cache showed its end may be charged when its successor has already ended.
 	ambiguous := slices.ContainsFunc(w.past[pod.Name], func(t truth) bool { return t.ambiguous })
 	if t.selfEnded && t.success && t.reported && !ambiguous && !w.policy(pod.Name).OnSuccess && !anew {
 		w.fail("pod %s is created, whose replica had succeeded", pod.Name)

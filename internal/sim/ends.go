@@ -76,8 +76,8 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// heldSince reports whether all members of one of the rules have ended as the rule requires, and when those of the
-// first such rule had. An end does not count if it may be unseen, nor does a failure that may still be restarted.
+// heldSince reports whether all members of a rule have ended as the rule requires, and since when for the first such
+// rule. An end does not count if it may be unseen, nor does a failure that may still be restarted.
 func (w *world) heldSince(rules []engine.Rule, success bool) (since time.Time, held bool) {
 	for _, rule := range rules {
 		last, all := time.Time{}, true
@@ -100,7 +100,7 @@ func (w *world) heldSince(rules []engine.Rule, success bool) (since time.Time, h
 	return since, held
 }
 
-// unreportable reports whether a pod has ended and its end cannot be known, because its node is lost.
+// unreportable reports whether the end of a pod cannot be known, because its node is lost.
 func (w *world) unreportable(name string) bool {
 	_, unreported := w.reports[name]
 	return unreported && w.lost[w.pods[name].Spec.NodeName]
@@ -120,7 +120,7 @@ func (w *world) outcome(name string) *truth {
 	return w.last(name)
 }
 
-// final reports whether a replica that ended so is certainly not restarted.
+// final reports whether a replica that ended in this way is certainly not restarted.
 func final(policy engine.Restart, t *truth) bool {
 	if t.success {
 		return !policy.OnSuccess

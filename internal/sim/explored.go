@@ -137,7 +137,7 @@ func (p *exploredWorld) choices() []step {
 	return all
 }
 
-// choicesOf lists the possible steps of a pod.
+// choicesOf lists the steps that are possible for a pod.
 func (p *exploredWorld) choicesOf(pod *corev1.Pod) []step {
 	var all []step
 	running := pod.Status.Phase == corev1.PodRunning

@@ -13,7 +13,7 @@ import (
 
 // incidents is the true history on which the counts of incidents depend.
 type incidents struct {
-	// allRan are the moments at which all replicas ran that had not finally ended.
+	// allRan are the times at which all replicas ran that had not ended for good.
 	allRan []time.Time
 	// disturbed is when pods were last removed or the job was last changed.
 	disturbed time.Time
@@ -26,8 +26,8 @@ func (w *world) restartsAll() bool {
 	return slices.ContainsFunc(w.job.Roles, func(r engine.Role) bool { return r.Restart.All })
 }
 
-// noteRun records whether all replicas run now. Replicas that may have finally ended count as running. So do those that
-// ended in the current second, because the times in the status of a pod are whole seconds.
+// noteRun records whether all replicas run now. Replicas that may have ended for good count as running. So do those
+// that ended in the current second, because the times in the status of a pod are whole seconds.
 func (w *world) noteRun() {
 	for i := range w.job.Roles {
 		for rank := range w.job.Roles[i].Replicas {
@@ -49,7 +49,7 @@ func (w *world) restartable(name string, t *truth) bool {
 	return policy.Limit == nil && w.wanted(name, t)
 }
 
-// wanted reports whether the policy restarts a replica after such an end.
+// wanted reports whether the policy restarts a replica after the end.
 func (w *world) wanted(name string, t *truth) bool {
 	policy := w.policy(name)
 	return t.success && policy.OnSuccess || !t.success && restarts(&policy, t.exit)
@@ -115,7 +115,8 @@ func (w *world) checkBegin(s *batch.JobStatus) {
 	}
 }
 
-// endsSince counts the ends of a replica by itself that led to a restart or were the consequence of another end.
+// endsSince counts the ends of a replica, apart from disruptions, that led to a restart or were the consequence of
+// another end.
 func (w *world) endsSince(name string, since time.Time) int {
 	n, pods := 0, w.past[name]
 	for k, t := range pods {

@@ -19,7 +19,7 @@ func kindNamed(name string) kinds.Kind {
 	return kind
 }
 
-// anyJob returns a small random job with all sorts of rules, limits and policies.
+// anyJob returns a small random job with random rules, limits and policies.
 func (w *world) anyJob(rng *rand.Rand) (kinds.Kind, kinds.Object) {
 	if rng.IntN(2) == 0 {
 		return w.anyTrainingJob(rng)

@@ -165,7 +165,7 @@ func (o *operator) podEvent(before, after *corev1.Pod) {
 	}
 }
 
-// objectEvent wakes the operator for what it owns. Of Services it wants to know when they go, and nothing else.
+// objectEvent enqueues the job for an event of an object that it owns. Of Services, only deletions count.
 func (o *operator) objectEvent(kind string) {
 	if kind == "PodGroup" {
 		o.wakeAt(o.w.now)

@@ -280,7 +280,7 @@ func (w *world) settled() bool {
 	return true
 }
 
-// endless reports whether the job restarts successes without a limit, so that it never ends.
+// endless reports whether the job restarts replicas after success without a limit, so that it never ends.
 func (w *world) endless() bool {
 	for i := range w.job.Roles {
 		r := &w.job.Roles[i].Restart

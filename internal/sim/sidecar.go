@@ -9,7 +9,7 @@ import (
 // sidecar is the name of a container that runs beside the main one, forever unless something ends it.
 const sidecar = "sidecar"
 
-// started returns the states of a pod's containers at their start.
+// started returns the statuses of a pod's containers when they start.
 func (w *world) started(pod *corev1.Pod) []corev1.ContainerStatus {
 	var all []corev1.ContainerStatus
 	for _, c := range pod.Spec.Containers {

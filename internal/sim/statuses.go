@@ -54,7 +54,7 @@ func (o *operator) putStatus(req *http.Request) (resp *http.Response, err error)
 	return answer(http.StatusOK, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}})
 }
 
-// maxVerdictWait is how long a verdict by a time limit waits for the watch to show the end of a pod that has gone.
+// maxVerdictWait is the longest time for which a verdict by a time limit waits for the end of a deleted pod in the watch.
 const maxVerdictWait = time.Second
 
 // forgetLate drops the successes of deleted pods if a deadline ends the job and the cache shows the deletions too late.

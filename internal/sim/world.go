@@ -22,15 +22,15 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// truth is what really happened to one pod, whoever has seen it.
+// truth is what really happened to one pod, whether or not anybody has seen it.
 type truth struct {
 	selfEnded bool // it ended by itself, before anybody asked for its deletion
 	success   bool
 	exit      int32
 	// created and end are when the pod was created and ended.
 	created, end time.Time
-	// ambiguous: it ended by itself, and somebody who need not have seen that took it away, or a debug run made it
-	// worthless. It may count as either.
+	// ambiguous is true if the pod ended on its own, and somebody took it away who may not have seen the end, or debug
+	// mode discarded the end. The end may count or not.
 	ambiguous bool
 	// watched means that somebody deleted the pod after it had succeeded, and that the watch of the leader shows the
 	// success before the deletion. creation and deletion are the positions of these events in the history of the pods of
@@ -233,7 +233,7 @@ func (w *world) last(name string) *truth {
 	return &t[len(t)-1]
 }
 
-// kubelet advances one pod.
+// kubelet moves one pod to its next state.
 func (w *world) kubelet(pod *corev1.Pod) {
 	_, unreported := w.reports[pod.Name]
 	switch {
@@ -315,7 +315,7 @@ func (w *world) evict(pod *corev1.Pod) {
 	w.end(pod, 137, w.now)
 }
 
-// userDeletes deletes a pod for no reason.
+// userDeletes deletes a pod as a user does.
 func (w *world) userDeletes(pod *corev1.Pod) {
 	w.inc.disturbed = w.now
 	if t := w.last(pod.Name); t.selfEnded {

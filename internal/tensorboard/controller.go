@@ -36,7 +36,7 @@ import (
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;update
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
-// What the link to jobs needs of them beyond that, internal/jobcontroller asks for already.
+// The link also needs permissions on jobs, which internal/jobcontroller already requests.
 //
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
 

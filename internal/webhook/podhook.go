@@ -35,7 +35,7 @@ const (
 // otherwise. The API server calls the webhook only for pods that may be in such a queue, because a call costs more than
 // everything else that the API server does for a pod.
 type podHook struct {
-	// queues reads from a cache, and direct from the API server.
+	// queues reads from a cache, direct from the API server.
 	queues client.Reader
 	direct client.Client
 	due    chan struct{}

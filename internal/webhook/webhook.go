@@ -39,10 +39,10 @@ type Options struct {
 	Address string
 	// Namespace is the namespace of the Secret that holds the certificate.
 	Namespace string
-	// CertificateDir has the certificate in tls.crt and its key in tls.key if somebody else, such as cert-manager, keeps
-	// them and has the API server trust them. If it is empty, the webhook keeps a certificate of its own.
+	// CertificateDir is the directory with tls.crt and tls.key if another program, such as cert-manager, renews them
+	// and makes the API server trust them. If it is empty, the webhook manages its own certificate.
 	CertificateDir string
-	// CertificateLifetime is the lifetime of an own certificate. Zero means certs.DefaultLifetime.
+	// CertificateLifetime is the lifetime of a certificate that the webhook manages. Zero means certs.DefaultLifetime.
 	CertificateLifetime time.Duration
 	// Limits are the limits that jobs are validated against.
 	Limits kinds.Limits
@@ -94,7 +94,7 @@ func newServer(mgr ctrl.Manager, opts Options, to webhook.Options) (webhook.Serv
 	return server, nil
 }
 
-// newKeeper adds the keeper of an own certificate to a manager.
+// newKeeper adds to a manager the keeper of a certificate that the webhook manages.
 func newKeeper(mgr ctrl.Manager, opts Options) (*certs.Keeper, error) {
 	if opts.Namespace == "" {
 		return nil, errors.New("serving the webhook: the namespace of its certificate is unknown outside of a pod: set it, or switch the webhook off")

@@ -34,7 +34,7 @@ func TestGangImpossible(t *testing.T) {
 	if code := s.t9k(t.Context(), &out, &errs, "run", "-f", file, "--fail-if-impossible"); code != 1 {
 		t.Errorf("t9k run ends with %d", code)
 	}
-	for _, part := range []string{"genericjob/large can never start as things are", "60m cpu is needed and 50m is all of it, 10m short", "t9k delete genericjob/large"} {
+	for _, part := range []string{"genericjob/large can never start with the present quota and nodes", "60m cpu needed, 50m in the quota, 10m short", "t9k delete genericjob/large"} {
 		if !strings.Contains(errs.String(), part) {
 			t.Errorf("t9k run does not say %q:\n%s%s", part, &out, &errs)
 		}

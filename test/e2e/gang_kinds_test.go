@@ -65,7 +65,7 @@ func TestGangElasticWaits(t *testing.T) {
 	j := s.newElastic("waits", 2, 5, 2, requesting(role("node", 1, gate.Obey), "10m"))
 	j.Spec.Scheduler = inQueue(q)
 	s.Create(j)
-	s.scheduled("waits", scheduling.ReasonImpossible, "20m cpu is needed and 15m is all of it, 5m short")
+	s.scheduled("waits", scheduling.ReasonImpossible, "20m cpu needed, 15m in the quota, 5m short")
 	for _, n := range []int32{5, 3} {
 		s.scale(j, n)
 		awaitSeen(s, j)
@@ -112,7 +112,7 @@ func TestGangRoles(t *testing.T) {
 	j.Spec.Scheduler = inQueue(q)
 	runPolicyOf(j).CleanUpPolicy = batch.CleanUpUnfinished
 	s.Create(j)
-	s.scheduled("roles", scheduling.ReasonImpossible, "80m cpu is needed and 70m is all of it, 10m short")
+	s.scheduled("roles", scheduling.ReasonImpossible, "80m cpu needed, 70m in the quota, 10m short")
 	g := s.podGroup("roles", "there", func(*scheduling.PodGroup) bool { return true })
 	want := scheduling.PodGroupSpec{MinMember: 5, Queue: q, Roles: []scheduling.PodGroupRole{{Name: "ps", MinMember: 2}, {Name: "worker", MinMember: 3}}}
 	if diff := cmp.Diff(want, g.Spec); diff != "" {

@@ -68,7 +68,7 @@ func TestGangWaitingDeleted(t *testing.T) {
 	q := s.queue("q", "10m")
 	large := s.gang("job", q, requesting(role("w", 2, gate.Obey), "10m"))
 	s.Create(large)
-	s.awaitWaits("job", scheduling.ReasonImpossible, "20m cpu is needed and 10m is all of it")
+	s.awaitWaits("job", scheduling.ReasonImpossible, "20m cpu needed, 10m in the quota")
 	if err := s.Client.Delete(t.Context(), large); err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func TestGangWaits(t *testing.T) {
 	half.SetMilli(half.MilliValue() / 2)
 	j.Spec.ReplicaSpecs[0].Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: *half}
 	s.Create(j)
-	s.awaitReason("large", batch.ReasonImpossible, "2 of the 3 pods fit that must start together", "1 short")
+	s.awaitReason("large", batch.ReasonImpossible, "2 of the 3 pods that must start together fit", "1 short")
 	for _, p := range s.pods("large", "all", func(p []*corev1.Pod) bool { return len(p) == 3 }) {
 		if p.Spec.NodeName != "" {
 			t.Errorf("pod %s has a node", p.Name)

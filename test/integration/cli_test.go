@@ -148,7 +148,7 @@ func TestCLIRunFollowsAJobToItsEnd(t *testing.T) {
 
 	out, errOut := w.start(text, "run", "-f", "-").ends(0)
 	w.contains("a second run", out, "configmap/settings unchanged\ngenericjob/good unchanged\n", "genericjob/good Succeeded in ")
-	w.contains("a second run", errOut, "genericjob/good has ended before and never runs again")
+	w.contains("a second run", errOut, "genericjob/good has ended and never runs again")
 
 	out, _ = w.start(manifest("generateName: named-", 1, 0, kubelet.Exit, "0"), "run", "-f", "-", "--detach", "-o", "name").ends(0)
 	name := strings.TrimSpace(strings.TrimPrefix(out, "genericjob/"))
@@ -308,7 +308,7 @@ func TestCLIGetsAndDescribes(t *testing.T) {
 	}
 	w.contains("get -o yaml", w.t9k("get", "genericjobs/runs", "-o", "yaml"), "kind: GenericJob\n", "phase: Running\n")
 	w.contains("a wrong name", w.fails("get", "rums"), fmt.Sprintf(`no job "rums" in namespace %q; did you mean runs?`, w.Namespace))
-	w.contains("a wrong kind", w.fails("get", "tfjob/runs"), `"tfjob" is not a kind of job; there are: genericjob`)
+	w.contains("a wrong kind", w.fails("get", "tfjob/runs"), `"tfjob" is not a kind of job; the kinds are: genericjob`)
 
 	w.Await("an event tells that the job has begun", func() error {
 		if all := w.events("waits"); !slices.ContainsFunc(all, func(e string) bool { return strings.HasPrefix(e, "JobStarted: ") }) {
@@ -366,7 +366,7 @@ func TestCLIDeleteWaitsForTheEndOfThePods(t *testing.T) {
 func TestCLIWithoutOperator(t *testing.T) {
 	w := newWorld(t)
 	run := w.start(manifest("name: job", 1, 0, kubelet.Run), "run", "-f", "-")
-	run.awaitOutput("no operator has taken the job up yet")
+	run.awaitOutput("no operator has handled the job yet")
 	w.Must(w.Client.Delete(t.Context(), &batch.GenericJob{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "job"}}))
 	out, _ := run.ends(1)
 	w.contains("run of a job that is deleted", out, "genericjob/job was deleted before it ended")

@@ -126,10 +126,10 @@ func TestCLIScales(t *testing.T) {
 		}
 		return nil
 	})
-	w.contains("scale after a success", w.fails("scale", "job", "4"), "a replica of pytorchtrainingjob/job has succeeded", "would change nothing")
+	w.contains("scale after a success", w.fails("scale", "job", "4"), "a replica of pytorchtrainingjob/job has succeeded", "would have no effect")
 	w.finish("job-worker-0", 0)
 	w.awaitPyTorch("job", batch.JobSucceeded, 0)
-	w.contains("scale after the end", w.fails("scale", "job", "4"), "pytorchtrainingjob/job has finished (Succeeded)", "would change nothing")
+	w.contains("scale after the end", w.fails("scale", "job", "4"), "pytorchtrainingjob/job has finished (Succeeded)", "would have no effect")
 }
 
 func TestCLIScalesOnlyWhatIsElastic(t *testing.T) {

@@ -33,7 +33,7 @@ func TestImpossibleIsSaidAtOnce(t *testing.T) {
 		s.awaitRefused(a, scheduling.ReasonImpossible)
 		said = append(said, time.Since(began))
 		s.awaitRefused(b, scheduling.ReasonImpossible)
-		for _, part := range []string{"1200m cpu is needed and 1 is all of it, 200m short", "raise the quota to 1200m cpu"} {
+		for _, part := range []string{"1200m cpu needed, 1 in the quota, 200m short", "raise the quota to 1200m cpu"} {
 			if c := s.condition(a); !strings.Contains(c.Message, part) {
 				t.Errorf("it says %q, without %q", c.Message, part)
 			}

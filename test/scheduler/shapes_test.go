@@ -103,7 +103,7 @@ func TestShapes(t *testing.T) {
 		}
 		return nil
 	})
-	missing := "the ConfigMap t9k-system/resource-shapes has no key small, which is the queue's resourceShapeProfile: have it added"
+	missing := "the ConfigMap t9k-system/resource-shapes has no key small, which is the queue's resourceShapeProfile: ask an administrator to add it"
 	s.refused(job("1"), "spec.scheduler.t9kScheduler.queue: Forbidden: queue sized takes no pods", missing)
 	s.Await("pods are looked at too", func() error {
 		if err := s.Client.Create(t.Context(), s.newPod("p", "1", inQueue("sized")), client.DryRunAll); err == nil {
@@ -115,7 +115,7 @@ func TestShapes(t *testing.T) {
 	s.checkLines(s.t9k("queue", "describe", "sized"), "Largest pod Nothing new starts: "+missing+".")
 	s.profiles(map[string]string{"small": "cpu: [4]"})
 	s.awaitShape("sized", scheduling.ReasonShapeInvalid)
-	s.refused(job("1"), "queue sized takes no pods", "cannot be read", "have it mended")
+	s.refused(job("1"), "queue sized takes no pods", "cannot be read", "ask an administrator to correct it")
 	for _, o := range jobsOf("free", "50") {
 		s.accepted(o)
 	}

@@ -118,7 +118,7 @@ func (s *stage) overQuota(queue, node string) {
 	s.Must(s.Client.Create(s.Context(), guest))
 	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: guest.Name, Namespace: guest.Namespace}, Target: corev1.ObjectReference{Kind: "Node", Name: s.own(node)}}
 	s.Must(s.Core.CoreV1().Pods(guest.Namespace).Bind(s.Context(), binding, metav1.CreateOptions{}))
-	within(metav1.ConditionFalse, "9 of 8 cpu. What needs more of it waits until some of them have ended. 1 of them got their nodes from another scheduler.")
+	within(metav1.ConditionFalse, "9 of 8 cpu. Pods that need more of it wait until others have ended. Another scheduler placed 1 of them.")
 	s.Must(s.Client.Delete(s.Context(), guest, client.GracePeriodSeconds(0)))
 	within(metav1.ConditionTrue, "")
 }

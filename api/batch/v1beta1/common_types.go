@@ -30,7 +30,8 @@ const (
 	RestartJob RestartScope = "Job"
 )
 
-// RunMode chooses between running at once (the default), debugging and pausing. When both modes are enabled, pause wins.
+// RunMode chooses between running at once (the default), debugging and pausing. If both modes are enabled, the job is
+// paused.
 type RunMode struct {
 	// Debug starts the pods with an idle command, so that people can inspect them.
 	// +optional

@@ -15,8 +15,8 @@ import (
 
 // GenericJob runs a set of replicas, in one or several roles, as one job.
 //
-// A pod is called JOB-ROLE-RANK; such a name has at most 63 characters, and none has a dot. On a live job the enabled switches, the
-// clean-up policy, the time to live, limits of restarts and the priority may change, and nothing else.
+// The name of a pod is JOB-ROLE-RANK. It has at most 63 characters and no dot. On a live job, only the enabled
+// switches, the clean-up policy, the time to live, limits of restarts and the priority can change.
 //
 // +kubebuilder:object:root=true
 // +genclient
@@ -75,21 +75,22 @@ type RankList []intstr.IntOrString
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !has(self.failureRules) || self.failureRules.all(r, self.replicaSpecs.all(s, !(s.type in r) || size(r[s.type]) == 0 || [0, size(r[s.type]) - 1].all(i, type(r[s.type][i]) in [int] ? r[s.type][i] < s.replicas : r[s.type][i].split('-', 2).all(n, int(n) < s.replicas) || r[s.type][i].matches('[^0-9-]|^-|-$'))))",optionalOldSelf=true,fieldPath=".failureRules",message="a rank is out of range: the ranks of a role run from 0 to one less than its replicas",messageExpression="'a rank is out of range: the ranks of a role run from 0 to one less than its replicas, and %s have %s'.format([self.replicaSpecs.map(s, s.type), self.replicaSpecs.map(s, s.replicas)])"
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !has(self.failureRules) || self.failureRules.all(r, r.all(t, size(r[t]) == 0 || [0, size(r[t]) - 1].all(i, type(r[t][i]) in [int] ? r[t][i] >= 0 : !r[t][i].contains('-') || int(r[t][i].split('-')[0]) <= int(r[t][i].split('-')[1]) || r[t][i].matches('[^0-9-]|^-|-$'))))",optionalOldSelf=true,fieldPath=".failureRules",message="ranks count from 0, and ranges run upwards: write 0 or more, or a range such as \"0-3\""
 type GenericJobSpec struct {
-	// SuccessRules say when the job has succeeded: when all replicas that one of the rules names have succeeded. Without
-	// rules the job succeeds when every replica has.
+	// SuccessRules says when the job succeeds: when all replicas that one of the rules names have succeeded. Without
+	// rules, the job succeeds when every replica has succeeded.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
 	SuccessRules []FinishRule `json:"successRules,omitempty"`
-	// FailureRules say when the job has failed: when all replicas that one of the rules names have failed for good,
-	// that is, with no restart left or allowed. A job without any rules fails when any replica has failed for good. A
-	// job with success rules also fails when none of them can hold any more. If a failure rule and a success rule
-	// hold at the same time, the job has failed.
+	// FailureRules says when the job fails: when all replicas that one of the rules names have failed for good, which
+	// means that no restart is left or allowed. A job without any rules fails when any replica has failed for good. A
+	// job with success rules also fails when none of them can hold any more. If a failure rule and a success rule hold
+	// at the same time, the job fails.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
 	FailureRules []FinishRule `json:"failureRules,omitempty"`
-	// Service gives the replicas names of their own in DNS and a headless Service with these ports. Unset: none.
+	// Service gives the job a headless Service with these ports, through which the replicas have names in DNS. Unset:
+	// the job has no Service.
 	// +optional
 	Service *ServiceOption `json:"service,omitempty"`
 	// RunMode chooses between running at once (the default), debugging and pausing.
@@ -134,7 +135,7 @@ type ReplicaSpec struct {
 
 // RestartPolicy says when the replicas of a role are restarted.
 type RestartPolicy struct {
-	// Policy is OnFailure (the default), Always (successes too) or Never.
+	// Policy is OnFailure (the default), Always (also after success) or Never.
 	// +optional
 	Policy RestartPolicyType `json:"policy,omitempty"`
 	// Limit is the number of restarts of each replica. It may change on a live job. Unset: 0 for OnFailure, no bound for
@@ -142,18 +143,20 @@ type RestartPolicy struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Limit *int32 `json:"limit,omitempty"`
-	// Scope says which replicas restart when one of this role fails: Replica (the default), that one alone; or Job, all
-	// replicas of the job that have not ended for good, except those of roles that never restart. With Job, limit counts the
-	// incidents that a replica began, and a replica that is evicted while it runs restarts the others too, uncharged.
+	// Scope says which replicas restart when one of this role fails. Replica (the default): only that one. Job: all
+	// replicas of the job that have not ended for good, except those of roles that never restart. With Job, limit
+	// counts the incidents that a replica began. The eviction of a running replica then restarts the others too,
+	// without charge.
 	// +optional
 	Scope RestartScope `json:"scope,omitempty"`
-	// ExitCodes decides by the exit code of a replica that failed, before policy does. If several containers failed,
-	// the code of the first one counts.
+	// ExitCodes decides by the exit code of a failed replica. It takes precedence over policy. If several containers
+	// failed, the code of the first one counts.
 	// +optional
 	ExitCodes *ExitCodes `json:"exitCodes,omitempty"`
 }
 
-// ExitCodes lists exit codes that restart a replica, or do not. A code in neither list follows the policy.
+// ExitCodes lists the exit codes after which a failed replica restarts or has failed for good. The policy decides about
+// a code in neither list.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.restart) ? self.restart : [], has(self.fail) ? self.fail : []].all(l, l.all(c, type(c) == int ? c >= 1 && c <= 255 : !c.matches('^[0-9]{1,3}(-[0-9]{1,3})?$') || c.split('-').all(n, int(n) >= 1 && int(n) <= 255) && int(c.split('-')[0]) <= int(c.split('-')[size(c.split('-')) - 1])))",message="not a range of exit codes: write codes from 1 to 255, and ranges upwards, such as \"128-255\""
 type ExitCodes struct {

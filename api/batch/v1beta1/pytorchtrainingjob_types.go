@@ -7,8 +7,8 @@ import (
 // PyTorchTrainingJob trains with PyTorch: its replicas find each other by the variables of torch.distributed, or
 // torchrun starts them. With torchrun, their number may change while they train.
 //
-// A pod is called JOB-ROLE-RANK; such a name has at most 63 characters, and none has a dot. On a live job the enabled switches of
-// runMode, elastic.expectedReplicas, all of runPolicy and the priority may change, and nothing else.
+// The name of a pod is JOB-ROLE-RANK. It has at most 63 characters and no dot. On a live job, only the enabled switches
+// of runMode, elastic.expectedReplicas, the fields of runPolicy except restartScope, and the priority can change.
 //
 // +kubebuilder:object:root=true
 // +genclient
@@ -43,8 +43,8 @@ type PyTorchTrainingJobList struct {
 	Items           []PyTorchTrainingJob `json:"items"`
 }
 
-// PyTorchTrainingJobSpec says what a PyTorchTrainingJob runs. Rank 0 over all roles, in their order, is the job's master: the
-// job succeeds when it succeeds and fails when it fails for good.
+// PyTorchTrainingJobSpec says what a PyTorchTrainingJob runs. Rank 0 over all roles, in their order, is the job's
+// master: the job succeeds when the master succeeds, and fails when the master fails for good.
 type PyTorchTrainingJobSpec struct {
 	// ReplicaSpecs lists the roles of the job. Ranks count over all of them in this order.
 	// +listType=map
@@ -75,7 +75,8 @@ type PyTorchReplicaSpec struct {
 	ScalingWeight *int32 `json:"scalingWeight,omitempty"`
 }
 
-// ElasticConfig lets the number of replicas change while the job runs. Without torchrun, or not enabled, it has no effect.
+// ElasticConfig lets the number of replicas change while the job runs. It has no effect without torchrun, or if it is
+// not enabled.
 type ElasticConfig struct {
 	// Enabled switches elastic training on.
 	// +optional

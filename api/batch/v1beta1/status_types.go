@@ -114,7 +114,7 @@ const (
 	ReasonJobFailed Reason = "JobFailed"
 )
 
-// Reasons of events alone.
+// Reasons that only events have.
 const (
 	// EventJobPaused: the job was paused.
 	EventJobPaused Reason = "JobPaused"
@@ -235,10 +235,11 @@ type ReplicaStatus struct {
 	// of incidents that this replica began.
 	// +optional
 	RestartCount int32 `json:"restartCount,omitempty"`
-	// Attempt is the number of pods that carried this replica before the current one: restarts and replacements alike.
+	// Attempt is the number of earlier pods of this replica. Restarts and replacements both count.
 	// +optional
 	Attempt int32 `json:"attempt,omitempty"`
-	// Backoff is the number of replacements in a row, none of which ran for ten minutes. It sets the delay before the next.
+	// Backoff is the number of consecutive replacements, none of which ran for ten minutes. It sets the delay before
+	// the next one.
 	// +optional
 	Backoff int32 `json:"backoff,omitempty"`
 	// Incident is the number of the last incident in which this replica failed.
@@ -247,7 +248,7 @@ type ReplicaStatus struct {
 	// NodeName is the node that the pod is bound to.
 	// +optional
 	NodeName string `json:"nodeName,omitempty"`
-	// Reason is why the replica is in this phase, in a word or two, if the phase alone does not tell.
+	// Reason is why the replica is in this phase, in a word or two, if the phase does not show it.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 }
@@ -265,7 +266,7 @@ type OmittedReplicas struct {
 	// Attempt is the number of earlier pods of each of them.
 	// +optional
 	Attempt int32 `json:"attempt,omitempty"`
-	// Backoff is the number of replacements in a row of each of them.
+	// Backoff is the number of consecutive replacements of each of them.
 	// +optional
 	Backoff int32 `json:"backoff,omitempty"`
 	// Incident is the number of the last incident in which each of them failed.
@@ -310,7 +311,7 @@ type Incident struct {
 	// ExitCode of the replica, if it is known.
 	// +optional
 	ExitCode *int32 `json:"exitCode,omitempty"`
-	// Reason is why the replica ended, in a word, if the exit code alone does not tell, for example OOMKilled.
+	// Reason is why the replica ended, in a word, if the exit code does not show it, for example OOMKilled.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// Message is the last line of the replica's termination message, if there is one. With terminationMessagePolicy
@@ -350,7 +351,7 @@ type JobStatus struct {
 	// Aggregate counts the replicas in each phase.
 	// +optional
 	Aggregate Aggregate `json:"aggregate,omitzero"`
-	// Conditions holds the latest observations of the job's state, one of each type from the first write on.
+	// Conditions holds the latest observations of the job's state. Every status has one condition of each type.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

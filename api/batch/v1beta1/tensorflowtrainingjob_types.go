@@ -6,8 +6,8 @@ import (
 
 // TensorFlowTrainingJob trains with TensorFlow: its replicas find each other by the variable TF_CONFIG.
 //
-// A pod is called JOB-ROLE-RANK; such a name has at most 63 characters, and none has a dot. On a live job the enabled switches, all of
-// runPolicy and the priority may change, and nothing else.
+// The name of a pod is JOB-ROLE-RANK. It has at most 63 characters and no dot. On a live job, only the enabled
+// switches, the fields of runPolicy except restartScope, and the priority can change.
 //
 // +kubebuilder:object:root=true
 // +genclient
@@ -41,8 +41,8 @@ type TensorFlowTrainingJobList struct {
 	Items           []TensorFlowTrainingJob `json:"items"`
 }
 
-// TensorFlowTrainingJobSpec says what a TensorFlowTrainingJob runs. Its master is the chief or, without a chief, rank
-// 0 of the workers: the job succeeds when it succeeds and fails when it fails for good.
+// TensorFlowTrainingJobSpec says what a TensorFlowTrainingJob runs. Its master is the chief or, without a chief, rank 0
+// of the workers: the job succeeds when the master succeeds, and fails when the master fails for good.
 //
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.replicaSpecs.all(s, s.type in ['chief', 'worker', 'ps', 'evaluator'])",optionalOldSelf=true,fieldPath=".replicaSpecs",message="TensorFlow does not know a role of the job: use chief, worker, ps and evaluator",messageExpression="'TensorFlow does not know the roles %s: use chief, worker, ps and evaluator'.format([self.replicaSpecs.filter(s, !(s.type in ['chief', 'worker', 'ps', 'evaluator'])).map(s, s.type)])"
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.replicaSpecs.all(s, !(s.type in ['chief', 'evaluator']) || s.replicas <= 1)",optionalOldSelf=true,fieldPath=".replicaSpecs",message="a job has one chief and one evaluator at most: ask for 1"

@@ -13,13 +13,13 @@ type TrainingReplicaSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Type string `json:"type"`
 	// Replicas is the number of replicas. Defaults to 1. An elastic job shares its replicas among the roles by
-	// scalingWeight and does not read this.
+	// scalingWeight and ignores this field.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0
 	Replicas *int32 `json:"replicas,omitempty"`
-	// RestartPolicy says when a replica is restarted: OnFailure (the default), Always (successes too), Never, or
-	// ExitCode: after failures with exit code 130, 137, 138 or 143, which mean a signal from outside.
+	// RestartPolicy says when a replica is restarted: OnFailure (the default), Always (also after success), Never, or
+	// ExitCode, which restarts after the exit codes 130, 137, 138 and 143, because these mean a signal from outside.
 	// runPolicy.backoffLimit bounds the restarts, and runPolicy.restartScope says whether the other replicas restart
 	// too.
 	// +optional
@@ -57,9 +57,9 @@ type RunPolicy struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
-	// RestartScope says which replicas restart when one fails: Replica (the default), that one alone; or Job, all
-	// that have not ended for good, except those of roles whose restartPolicy is Never. Job is for replicas that form
-	// one process group, which a single replica cannot rejoin. It cannot change on a live job.
+	// RestartScope says which replicas restart when one fails. Replica (the default): only that one. Job: all that have
+	// not ended for good, except those of roles whose restartPolicy is Never. Use Job for replicas that form one
+	// process group, which a single replica cannot rejoin. It cannot change on a live job.
 	// +optional
 	RestartScope RestartScope `json:"restartScope,omitempty"`
 	// CleanUpPolicy says which pods are deleted when the job has finished: None (the default), Unfinished (those that are

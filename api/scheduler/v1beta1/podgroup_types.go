@@ -33,8 +33,8 @@ const (
 	LabelRole = "scheduler.tensorstack.dev/role"
 )
 
-// AnnotationRequestedBy is who asked for the queue of a PodGroup, a pod, a job or a TensorBoard: a user and the
-// user's groups, as a list in JSON. Admission sets it and overwrites other values.
+// AnnotationRequestedBy holds the user who requested the queue of a PodGroup, a pod, a job or a TensorBoard, and the
+// user's groups, as a JSON list. Admission sets it and overwrites other values.
 const AnnotationRequestedBy = "scheduler.tensorstack.dev/requested-by"
 
 // TopologyPolicy says how a group is spread over topology domains.
@@ -45,7 +45,7 @@ type TopologyPolicy string
 const (
 	// TopologyBestEffort packs the group into as few domains as possible.
 	TopologyBestEffort TopologyPolicy = "BestEffort"
-	// TopologyRequired refuses to spread the group over more than one domain.
+	// TopologyRequired never spreads the group over more than one domain.
 	TopologyRequired TopologyPolicy = "Required"
 )
 
@@ -146,7 +146,7 @@ const (
 	ReasonQueueNotFound = "QueueNotFound"
 	// ReasonQueueClosed: the queue is closed, so that no new group starts.
 	ReasonQueueClosed = "QueueClosed"
-	// ReasonNotAdmitted: the queue is not open to the group's namespace, and the user who asked for the group has no
+	// ReasonNotAdmitted: the queue is not open to the group's namespace, and the user who requested the group has no
 	// right to use the queue.
 	ReasonNotAdmitted = "NotAdmitted"
 	// ReasonQuotaExceeded: the group needs more than the unused part of the queue's quota.
@@ -162,8 +162,8 @@ const (
 	ReasonImpossible = "Impossible"
 	// ReasonPreempting: pods of other queues are being evicted for the group.
 	ReasonPreempting = "Preempting"
-	// ReasonReserved: the group has waited for long. Nodes are reserved for it, and it starts when their pods have
-	// ended.
+	// ReasonReserved: the group has waited for a long time. The scheduler reserves nodes for it, and it starts when
+	// their pods have ended.
 	ReasonReserved = "Reserved"
 	// ReasonBindingFailed: the scheduler could not bind the pods to the nodes that it had chosen. It tries again.
 	ReasonBindingFailed = "BindingFailed"

@@ -77,8 +77,8 @@ type QueueSpec struct {
 	// Closed keeps new groups from starting. Running pods continue.
 	// +optional
 	Closed bool `json:"closed,omitempty"`
-	// MaxDuration is how long a pod of the queue may exist, such as 1w2d or 90m; years have 365 days. Older ones are deleted.
-	// Unset or 0: no limit.
+	// MaxDuration is how long a pod of the queue may exist, such as 1w2d or 90m; years have 365 days. The operator
+	// deletes older pods. Unset or 0: no limit.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$`

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Phase sums up in one word where a TensorBoard is. The conditions hold the details.
+// Phase is the state of a TensorBoard in one word. The conditions hold the details.
 type Phase string
 
 const (
@@ -16,7 +16,7 @@ const (
 	Running Phase = "Running"
 	// Suspended: spec.suspend is set, and nothing runs.
 	Suspended Phase = "Suspended"
-	// Failed: it cannot run as it is; condition Ready says why.
+	// Failed: it cannot run; the condition Ready says why.
 	Failed Phase = "Failed"
 )
 
@@ -28,7 +28,8 @@ type ConditionType string
 const (
 	// Ready is True while the TensorBoard answers requests.
 	Ready ConditionType = "Ready"
-	// Idle is True when the TensorBoard has had no request for a while. It is Unknown where nobody can tell.
+	// Idle is True when the TensorBoard has had no request for a while. It is Unknown if the pod does not report its
+	// requests.
 	Idle ConditionType = "Idle"
 )
 
@@ -53,13 +54,13 @@ const (
 	// ReasonFailing (Ready): a container ends again and again; the message says how.
 	ReasonFailing = "ContainersFail"
 
-	// ReasonActive (Idle): there was a request lately.
+	// ReasonActive (Idle): it had a request recently.
 	ReasonActive = "Active"
-	// ReasonNoRequests (Idle): there was no request for a while.
+	// ReasonNoRequests (Idle): it had no request for a while.
 	ReasonNoRequests = "NoRequests"
-	// ReasonNotRunning (Idle): it does not run, so nobody can ask it.
+	// ReasonNotRunning (Idle): it does not run.
 	ReasonNotRunning = "NotRunning"
-	// ReasonProbeFailed (Idle): the pod does not tell when it had its last request.
+	// ReasonProbeFailed (Idle): the pod does not report the time of its last request.
 	ReasonProbeFailed = "ProbeFailed"
 )
 
@@ -79,12 +80,12 @@ type TensorBoardStatus struct {
 	// URL is its address within the cluster. It stays the same when the TensorBoard is suspended and resumed.
 	// +optional
 	URL string `json:"url,omitempty"`
-	// ObservedGeneration is the metadata.generation that this status speaks of.
+	// ObservedGeneration is the metadata.generation that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
-// PodStatus tells which pod runs a TensorBoard and how it is.
+// PodStatus is the pod that runs a TensorBoard, with its phase.
 type PodStatus struct {
 	// Reference identifies the pod.
 	Reference PodReference `json:"reference"`
@@ -114,10 +115,10 @@ type Condition struct {
 	// Message is a sentence for people.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// LastTransitionTime tells when the status last changed.
+	// LastTransitionTime is when the status last changed.
 	// +optional
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitzero"`
-	// LastProbeTime tells when the pod was last asked. Only of Idle.
+	// LastProbeTime is when the operator last queried the pod. Only the condition Idle has it.
 	// +optional
 	LastProbeTime *metav1.Time `json:"lastProbeTime,omitempty"`
 }

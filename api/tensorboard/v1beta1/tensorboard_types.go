@@ -159,7 +159,7 @@ type SchedulePolicy struct {
 	T9kScheduler *T9kScheduler `json:"t9kScheduler,omitempty"`
 }
 
-// T9kScheduler says in which queue the t9k-scheduler takes the TensorBoard.
+// T9kScheduler names the queue in which the t9k-scheduler schedules the TensorBoard.
 type T9kScheduler struct {
 	// Queue is the name of the queue.
 	// +kubebuilder:validation:MaxLength=63

@@ -19,13 +19,14 @@ func Command(p *kit.Program) *cobra.Command {
 	o := kit.YAML
 	cmd := &cobra.Command{
 		Use:   "convert -f FILE",
-		Short: "Turn training jobs of Kubeflow into those of this product",
-		Long: `Read PyTorchJob and TFJob of kubeflow.org/v1 and print, without any cluster, the PyTorchTrainingJob or TensorFlowTrainingJob
-that does the same. Every field is carried over or named on standard error, with what became of it, why, and what to do:
+		Short: "Convert training jobs of Kubeflow",
+		Long: `Convert PyTorchJob and TFJob of kubeflow.org/v1 to PyTorchTrainingJob and TensorFlowTrainingJob, and print the result. The
+command needs no cluster. It carries every field over or names it on standard error, with what became of it, why, and what
+you can do:
 
   FILE:LINE: PATH: MESSAGE
 
-Other objects are printed as they are. If any job cannot be converted, nothing is printed and the exit code is 1.`,
+The command prints other objects unchanged. If it cannot convert a job, it prints no output and its exit code is 1.`,
 		Example: p.Example("t9k convert -f pytorchjob.yaml > job.yaml", "kubectl get pytorchjob mnist -o yaml | t9k convert -f -"),
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -87,7 +88,7 @@ func convertAll(p *kit.Program, files []string) (all []manifest.Doc, faults []st
 				converted++
 				faults = append(faults, convertOne(p, &d)...)
 			} else {
-				fmt.Fprintf(p.ErrOut, "%s:%d: %s is printed as it is\n", d.File, d.Line, manifest.NameOf(d.Object))
+				fmt.Fprintf(p.ErrOut, "%s:%d: %s is printed unchanged\n", d.File, d.Line, manifest.NameOf(d.Object))
 			}
 			all = append(all, d)
 		}

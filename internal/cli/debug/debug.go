@@ -14,7 +14,7 @@ import (
 func Command(p *kit.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "debug on|off JOB...",
-		Short: "Start the pods of jobs with an idle command, to look around in them",
+		Short: "Start the pods of jobs with an idle command, for debugging",
 		Long: `Switch debug mode on or off. In debug mode, containers run runMode.debug.replicaSpecs[].command ("sleep inf" by
 default) instead of their own commands, in new pods. Finish rules do not apply. "exec" opens a shell in a pod.`,
 		Example: p.Example("t9k debug on mnist", "t9k exec mnist -- sh", "t9k debug off mnist"),

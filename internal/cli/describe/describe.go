@@ -23,9 +23,9 @@ func Command(p *kit.Program) *cobra.Command {
 	var o kit.Format
 	cmd := &cobra.Command{
 		Use:   "describe JOB...",
-		Short: "Show all about jobs: conditions, roles, replicas, events",
-		Long: `Show all that is known about jobs: why they are where they are, their conditions, roles and replicas, and the events about
-them and about those of their pods that do not run.`,
+		Short: "Show jobs in detail: conditions, roles, replicas, events",
+		Long: `Show the state of jobs and its reason, their conditions, roles and replicas, and the events about the jobs and about their
+pods that do not run.`,
 		Example:           p.Example("t9k describe mnist"),
 		Args:              kit.NeedJobs,
 		ValidArgsFunction: p.CompleteJobs(-1),
@@ -83,7 +83,7 @@ func describe(ctx context.Context, p *kit.Program, c *kit.Cluster, j *kit.Job) e
 func boardOf(j *kit.Job) *batch.DependentStatus {
 	spec, status := j.Kind.Training(j.Object)
 	if spec.TensorBoardSpec != nil && status.TensorBoard == nil {
-		return &batch.DependentStatus{Type: corev1.EventTypeNormal, Reason: tensorboard.ReasonStarting, Note: "It is not there yet."}
+		return &batch.DependentStatus{Type: corev1.EventTypeNormal, Reason: tensorboard.ReasonStarting, Note: "It does not exist yet."}
 	}
 	return status.TensorBoard
 }

@@ -57,8 +57,8 @@ the input or output is a file or a pipe, the command gets no terminal, and no in
 	f.StringVar(&o.Role, "role", "", "Role of the replica; by default the first one")
 	f.IntVar(&o.rank, "rank", 0, "Rank of the replica")
 	f.StringVarP(&o.Container, "container", "c", "", "Container; by default the main one")
-	f.BoolVarP(&o.stdin, "stdin", "i", false, "Pass standard input to the command; the default where it gets a terminal")
-	f.BoolVarP(&o.tty, "tty", "t", false, "Give the command a terminal; the default on a terminal")
+	f.BoolVarP(&o.stdin, "stdin", "i", false, "Pass standard input to the command; default: if the command gets a terminal")
+	f.BoolVarP(&o.tty, "tty", "t", false, "Give the command a terminal; default: if input and output are a terminal")
 	_ = cmd.RegisterFlagCompletionFunc("role", p.CompleteRoles)
 	return cmd
 }
@@ -68,11 +68,11 @@ func execArgs(cmd *cobra.Command, args []string) error {
 	case len(args) == 0 || dash == 0:
 		return kit.NeedJobs(cmd, nil)
 	case dash < 0:
-		return errors.New("write the command behind a double dash: exec JOB -- COMMAND")
+		return errors.New("write the command after a double dash: exec JOB -- COMMAND")
 	case dash > 1:
 		return fmt.Errorf("exec takes one job before the double dash, not %q: --role and --rank choose the replica", args[:dash])
 	case len(args) == dash:
-		return errors.New("write a command behind the double dash: exec JOB -- sh")
+		return errors.New("write a command after the double dash: exec JOB -- sh")
 	}
 	return nil
 }
@@ -92,7 +92,7 @@ func execute(ctx context.Context, p *kit.Program, o *options, address string, co
 	t := kit.TerminalOf(p.In)
 	tty := o.tty && t != nil
 	if o.tty && t == nil {
-		fmt.Fprintln(p.ErrOut, "Standard input is no terminal: the command gets none either.")
+		fmt.Fprintln(p.ErrOut, "Standard input is not a terminal, so the command gets no terminal.")
 	}
 	request := c.Core.RESTClient().Post().Resource("pods").Namespace(j.GetNamespace()).Name(pod).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{

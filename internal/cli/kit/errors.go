@@ -44,7 +44,7 @@ func Explain(err error) string {
 	case errors.Is(err, ErrNotInstalled):
 		return text + ".\nInstall them, and the operator, from a checkout of this project: kubectl apply --server-side -k config/default"
 	case errors.As(err, &request) && errors.As(err, &refused) && refused.Op == "dial":
-		return fmt.Sprintf("the cluster does not answer: %v.\nIs it up? The embedded one is started by \"t9k local up\".", refused)
+		return fmt.Sprintf("the cluster does not answer: %v.\nIs it running? \"t9k local up\" starts the embedded cluster.", refused)
 	case apierrors.IsUnauthorized(err):
 		return text + ".\nThe cluster does not accept the credentials of the kubeconfig."
 	}

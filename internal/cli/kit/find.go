@@ -22,7 +22,7 @@ func ParseAddress(address string) (*kinds.Kind, string, error) {
 		return nil, address, nil
 	}
 	if name == "" || strings.Contains(name, "/") {
-		return nil, "", fmt.Errorf("%q addresses no job: write NAME or KIND/NAME", address)
+		return nil, "", fmt.Errorf("%q is not the name of a job: write NAME or KIND/NAME", address)
 	}
 	var known []string
 	for i := range kinds.All {
@@ -34,7 +34,7 @@ func ParseAddress(address string) (*kinds.Kind, string, error) {
 		}
 		known = append(known, strings.ToLower(k.Name))
 	}
-	return nil, "", fmt.Errorf("%q is not a kind of job; there are: %s", kindName, strings.Join(known, ", "))
+	return nil, "", fmt.Errorf("%q is not a kind of job; the kinds are: %s", kindName, strings.Join(known, ", "))
 }
 
 // ErrNotInstalled means that the cluster serves no kind of job.
@@ -43,7 +43,7 @@ var ErrNotInstalled = errors.New("the kinds of job are not installed in this clu
 // NeedJobs returns an error unless the command line names at least one job.
 func NeedJobs(_ *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return errors.New("name a job; \"get\" lists those that there are")
+		return errors.New("name a job; \"get\" lists the jobs")
 	}
 	return nil
 }
@@ -83,7 +83,7 @@ func (c *Cluster) Find(ctx context.Context, address string) (*Job, error) {
 		for _, j := range found {
 			refs = append(refs, j.Ref())
 		}
-		return nil, fmt.Errorf("several jobs are called %q; say which: %s", name, strings.Join(refs, ", "))
+		return nil, fmt.Errorf("several jobs are called %q; write one of: %s", name, strings.Join(refs, ", "))
 	case len(hidden) == len(candidates):
 		return nil, fmt.Errorf("getting %s: %w", address, errors.Join(hidden...))
 	case len(hidden) > 0:

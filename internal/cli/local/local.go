@@ -20,9 +20,9 @@ const program = "t9k-local"
 func Command(p *kit.Program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "local COMMAND",
-		Short: "Start, show and remove the embedded cluster of this machine",
-		Long: `Run t9k-local, the embedded Kubernetes of this machine, with the arguments given.
-The program is looked for beside this one and then on PATH.`,
+		Short: "Start, inspect and remove the embedded cluster of this machine",
+		Long: `Run t9k-local, the embedded Kubernetes of this machine, with the given arguments.
+The command looks for t9k-local in its own directory and then on PATH.`,
 		Example:            p.Example("t9k local up", "t9k local status", "t9k local down"),
 		DisableFlagParsing: true,
 		ValidArgs:          []string{"up", "status", "logs", "down", "reset", "kubeconfig"},
@@ -51,7 +51,7 @@ func findProgram() (string, error) {
 	}
 	path, err := exec.LookPath(program)
 	if err != nil {
-		return "", fmt.Errorf("%s is neither beside this program nor on PATH; \"make build\" puts both into bin/", program)
+		return "", fmt.Errorf("%s is neither in the directory of this program nor on PATH; \"make build\" writes both to bin/", program)
 	}
 	return path, nil
 }

@@ -73,7 +73,7 @@ func (l *printer) reportEarlier(r selection.Replica, h *history) {
 		l.lines.remark(r, "earlier attempt, its output is gone: "+end)
 	}
 	if s := h.statuses[name]; s != nil && s.UID != "" && int(s.Attempt) > len(ends) && len(h.plain) == 0 {
-		l.lines.remark(r, fmt.Sprintf("this is attempt %d; no event tells of the end of %d before it", s.Attempt+1, int(s.Attempt)-len(ends)))
+		l.lines.remark(r, fmt.Sprintf("this is attempt %d; there are no events about the end of %d before it", s.Attempt+1, int(s.Attempt)-len(ends)))
 	}
 }
 
@@ -92,7 +92,7 @@ func (l *printer) reportMissing(present []*pod, h *history) {
 	}
 	for _, role := range l.selection.Roles {
 		if ranks := missing[role.Name]; len(ranks) > 0 {
-			fmt.Fprintf(l.ErrOut, "No pod, so no output: %s (the job is %s)\n", view.Several(role.Name, ranks), kit.OrNotStarted(l.job.Status().Phase))
+			fmt.Fprintf(l.ErrOut, "No output, because there is no pod: %s (the job is %s)\n", view.Several(role.Name, ranks), kit.OrNotStarted(l.job.Status().Phase))
 		}
 	}
 }

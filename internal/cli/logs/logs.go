@@ -36,7 +36,7 @@ func Command(p *kit.Program) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "logs JOB",
-		Short: "Print what the replicas of a job wrote",
+		Short: "Print the output of the replicas of a job",
 		Long: `Print the output of all replicas of a job, with the name of the replica before each line.
 
 With -f, the command prints new output until the job has ended. If a replica restarts, the command continues with its
@@ -57,14 +57,14 @@ the cluster still has the events of the job (usually for one hour).`,
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&o.watch, "follow", "f", false, "Go on with what is written from now on, across restarts")
-	f.StringVar(&o.Role, "role", "", "Only the replicas of this role")
-	f.StringSliceVar(&o.Ranks, "rank", nil, "Only the replicas of these ranks, such as 0 or 0-3,7")
+	f.BoolVarP(&o.watch, "follow", "f", false, "Continue with new output, across restarts, until the job has ended")
+	f.StringVar(&o.Role, "role", "", "Print only the replicas of this role")
+	f.StringSliceVar(&o.Ranks, "rank", nil, "Print only the replicas of these ranks, such as 0 or 0-3,7")
 	f.StringVarP(&o.Container, "container", "c", "", "Container; by default the main one")
-	f.Int64Var(&o.tail, "tail", -1, "Only so many of the last lines of each replica; -1 for all")
-	f.DurationVar(&o.since, "since", 0, "Only what is younger than this, such as 5m")
-	f.BoolVar(&o.timestamps, "timestamps", false, "Begin each line with the time at which it was written")
-	f.BoolVar(&o.raw, "raw", false, "Pass control characters in the output on to the terminal, instead of showing them escaped")
+	f.Int64Var(&o.tail, "tail", -1, "Print only this number of last lines of each replica; -1 prints all")
+	f.DurationVar(&o.since, "since", 0, "Print only lines that are younger than this, such as 5m")
+	f.BoolVar(&o.timestamps, "timestamps", false, "Begin each line with its time")
+	f.BoolVar(&o.raw, "raw", false, "Do not escape control characters in the output")
 	_ = cmd.RegisterFlagCompletionFunc("role", p.CompleteRoles)
 	return cmd
 }

@@ -84,7 +84,7 @@ func Read(file string, r io.Reader) ([]Doc, []Fault, error) {
 		return nil, nil, fmt.Errorf("reading %s: %w", file, err)
 	}
 	if len(data) > maxFile {
-		return nil, nil, fmt.Errorf("reading %s: it is larger than %d MiB, which no manifest needs to be: split it", file, maxFile>>20)
+		return nil, nil, fmt.Errorf("reading %s: it is larger than %d MiB: split it", file, maxFile>>20)
 	}
 	var docs []Doc
 	var faults []Fault
@@ -113,11 +113,11 @@ type part struct {
 // read parses a document. An empty document has neither an object nor faults.
 func (p part) read(file string) (*positions, map[string]any, []Fault) {
 	if len(p.text) > maxDocument {
-		return nil, nil, []Fault{{File: file, Line: p.firstLine(), Message: fmt.Sprintf("the document is larger than %d MiB, and no API server takes that: make it smaller", maxDocument>>20)}}
+		return nil, nil, []Fault{{File: file, Line: p.firstLine(), Message: fmt.Sprintf("the document is larger than %d MiB, which no API server accepts: make it smaller", maxDocument>>20)}}
 	}
 	at := newPositions(p)
 	if depth(at.root, maxDepth+1) > maxDepth {
-		return nil, nil, []Fault{{File: file, Line: at.first, Message: fmt.Sprintf("the document is nested more than %d deep: no object is", maxDepth)}}
+		return nil, nil, []Fault{{File: file, Line: at.first, Message: fmt.Sprintf("the document has more than %d levels of lists and mappings, which no object has", maxDepth)}}
 	}
 	object, err := p.parse()
 	if err == nil {

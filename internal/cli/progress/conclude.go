@@ -68,7 +68,7 @@ func (d *display) printFailures(ctx context.Context, j *kit.Job) {
 		if more > 0 {
 			left = fmt.Sprintf("%d more failed. ", more)
 		}
-		fmt.Fprintf(d.Out, "\n%sAll output that is left: %s\n", left, d.Again(d.cluster, j.GetNamespace(), "logs "+j.Ref()))
+		fmt.Fprintf(d.Out, "\n%sAll output that still exists: %s\n", left, d.Again(d.cluster, j.GetNamespace(), "logs "+j.Ref()))
 	}
 }
 
@@ -81,7 +81,7 @@ func (d *display) printFailure(ctx context.Context, j *kit.Job, role string, r *
 	// The error is ignored: a user without the right to read pods may still read their logs.
 	if pod, err := d.cluster.Core.Pods(j.GetNamespace()).Get(ctx, r.Name, metav1.GetOptions{}); err == nil {
 		if why := engine.StartFailure(kit.ContainerState(pod, container).Terminated); why != "" {
-			fmt.Fprintf(d.Out, "\n%s failed: its command cannot be started:\n", name)
+			fmt.Fprintf(d.Out, "\n%s failed: its command could not be started:\n", name)
 			d.printWrapped("  ", "%s", why)
 			return
 		}
@@ -120,7 +120,7 @@ func (d *display) tail(ctx context.Context, j *kit.Job, container string, r *bat
 		}
 	}
 	if !printed {
-		fmt.Fprintln(d.Out, d.style.Paint(view.Dim, "  it wrote nothing"))
+		fmt.Fprintln(d.Out, d.style.Paint(view.Dim, "  it has no output"))
 	}
 }
 

@@ -20,7 +20,7 @@ func impossible(s *batch.JobStatus) string {
 	return c.Message
 }
 
-const impossibleNotice = "can never start as things are; it waits for the quota of its queue or the nodes to change"
+const impossibleNotice = "can never start with the present quota and nodes; it waits until they change"
 
 // takeImpossible warns once about a job that can never start. It returns an error if the options ask to stop then.
 func (d *display) takeImpossible(t *track) error {
@@ -30,7 +30,7 @@ func (d *display) takeImpossible(t *track) error {
 	case message == "":
 		return nil
 	case d.options.FailIfImpossible:
-		return &kit.ExitError{Code: kit.ExitFailed, Err: fmt.Errorf("%s can never start as things are: %s\nIt still waits. To remove it: %s",
+		return &kit.ExitError{Code: kit.ExitFailed, Err: fmt.Errorf("%s can never start with the present quota and nodes: %s\nIt still waits. To remove it: %s",
 			t.Ref(), message, d.Again(d.cluster, t.GetNamespace(), "delete "+t.Ref()))}
 	case !t.impossible:
 		d.report(t.Ref(), impossibleNotice, view.Bad)

@@ -279,7 +279,7 @@ func (d *display) remark() {
 	}
 }
 
-const unclaimed = "no operator has taken the job up yet; is it installed and running?"
+const unclaimed = "no operator has handled the job yet; is it installed and running?"
 
 // draw redraws the picture.
 func (d *display) draw() error {
@@ -313,8 +313,8 @@ func (d *display) detached(left []*track) error {
 	}
 	namespace := left[0].GetNamespace()
 	fmt.Fprintf(d.Out, "\nStopped following; %s.\n", continueText(names))
-	fmt.Fprintf(d.Out, "Come back:  %s\n", d.Again(d.cluster, namespace, "get "+strings.Join(names, " ")+" --watch"))
-	fmt.Fprintf(d.Out, "Its output: %s\n", d.Again(d.cluster, namespace, "logs -f "+names[0]))
+	fmt.Fprintf(d.Out, "Watch it again:    %s\n", d.Again(d.cluster, namespace, "get "+strings.Join(names, " ")+" --watch"))
+	fmt.Fprintf(d.Out, "Follow its output: %s\n", d.Again(d.cluster, namespace, "logs -f "+names[0]))
 	return &kit.ExitError{Code: kit.ExitInterrupted}
 }
 

@@ -25,9 +25,9 @@ import (
 func Command(p *kit.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "queue",
-		Short: "Show the queues of the t9k-scheduler, and who waits in them",
-		Long: `Show the queues through which the t9k-scheduler starts jobs: what each of them may use, what it uses, and which groups of pods
-wait in it and why.`,
+		Short: "Show the queues of the t9k-scheduler and the groups that wait in them",
+		Long: `Show the queues of the t9k-scheduler: the quota and the usage of each queue, and the groups of pods that wait in it, with the
+reasons.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -40,7 +40,7 @@ func listCommand(p *kit.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls", "get"},
-		Short:   "List the queues, those that go first before the others",
+		Short:   "List the queues by priority",
 		Example: p.Example("t9k queue list"),
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -69,7 +69,7 @@ func listCommand(p *kit.Program) *cobra.Command {
 func describeCommand(p *kit.Program) *cobra.Command {
 	return &cobra.Command{
 		Use:     "describe QUEUE...",
-		Short:   "Show what queues use of what they may, the groups that wait, in order, each with the reason, and those that run",
+		Short:   "Show queues with their limits and usage, the waiting groups in order, with the reasons, and those that run",
 		Example: p.Example("t9k queue describe default"),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {

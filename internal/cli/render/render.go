@@ -22,12 +22,12 @@ func Command(p *kit.Program) *cobra.Command {
 	o := kit.YAML
 	cmd := &cobra.Command{
 		Use:   "render -f FILE",
-		Short: "Print the objects that the jobs of a manifest yield",
-		Long: `Print, without any cluster, every object that the operator creates for the jobs of a manifest when they first start:
-PodGroup, Service and pods, as they are sent to the API server. JSON is one v1 List of them all.
+		Short: "Print the objects that the operator creates for jobs",
+		Long: `Print the objects that the operator creates for the jobs of a manifest when they first start: PodGroup, Service and pods.
+The command needs no cluster. With -o json it prints one v1 List.
 
-What only a cluster can tell is not in them: the job's UID in owner references, and what admission adds. Names of the
-cluster's DNS domain are written with the usual "cluster.local".`,
+The objects lack what only a cluster can add: the job's UID in owner references, and changes by admission. The cluster's
+DNS domain is "cluster.local".`,
 		Example: p.Example("t9k render -f job.yaml", "t9k render -f job.yaml -o json"),
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -32,11 +32,11 @@ func Command(p *kit.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run FILE...",
 		Short: "Apply a manifest and follow its jobs to their end",
-		Long: `Check manifests, apply them and show its jobs until they end. The exit code is 0 if all jobs have succeeded.
+		Long: `Check manifests, apply them and show their jobs until they end. The exit code is 0 if all jobs have succeeded.
 
 The command applies other objects in the manifest, such as ConfigMaps, first. It uses server-side apply with the field
-manager "t9k", so a changed manifest changes live jobs as far as their fields can change. If "validate" finds a fault,
-nothing is created. A job with generateName is created anew each time.
+manager "t9k", so it applies changes of a manifest to live jobs, if the fields can change. If "validate" finds a fault, the
+command changes nothing. Each run creates a new job from a manifest with generateName.
 
 FILE is a manifest in YAML or JSON, a directory of manifests, an address that begins with https://, or "-" for standard
 input. A job that has ended never runs again: --replace deletes the jobs of these names first, with their pods, and
@@ -44,7 +44,7 @@ input. A job that has ended never runs again: --replace deletes the jobs of thes
 
 On a terminal, the command updates one view of the job; elsewhere it prints a line for each transition. Ctrl-C stops the
 command, and the job continues. If the API server does not answer, the command waits for it. If a job needs more than
-the quota of its queue or than all nodes have, the command prints a warning; with --fail-if-impossible it ends.`,
+the whole quota of its queue or than all nodes have, the command prints a warning; with --fail-if-impossible it exits.`,
 		Example: p.Example("t9k run job.yaml", "t9k run -f job.yaml --detach", "t9k run experiments/ --replace", "cat job.yaml | t9k run -"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.files = append(o.files, args...)
@@ -52,15 +52,15 @@ the quota of its queue or than all nodes have, the command prints a warning; wit
 				return errors.New("-o prints the applied objects and needs --detach")
 			}
 			if o.failIfImpossible && o.detach {
-				return errors.New("--fail-if-impossible needs the job to be followed: leave --detach out")
+				return errors.New("--fail-if-impossible cannot be combined with --detach")
 			}
 			return run(cmd.Context(), p, &o)
 		},
 	}
 	kit.AddFileFlag(cmd, &o.files)
-	cmd.Flags().BoolVar(&o.replace, "replace", false, "Delete existing jobs of the same names, with their pods, and run them anew")
+	cmd.Flags().BoolVar(&o.replace, "replace", false, "Delete existing jobs of the same names, with their pods, and create them again")
 	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "Return when everything is applied")
-	cmd.Flags().BoolVar(&o.failIfImpossible, "fail-if-impossible", false, "End, with exit code 1, once the scheduler says that a job can never start as things are; the job stays")
+	cmd.Flags().BoolVar(&o.failIfImpossible, "fail-if-impossible", false, "Exit with exit code 1 when the scheduler reports that a job can never start with the present quota and nodes; the job stays")
 	kit.AddOutputFlag(cmd, &o.output, kit.Name, kit.JSON, kit.YAML)
 	return cmd
 }
@@ -111,7 +111,7 @@ func run(ctx context.Context, p *kit.Program, o *options) error {
 func reportFinished(p *kit.Program, c *kit.Cluster, jobs []*kit.Job) {
 	for _, j := range jobs {
 		if finished, _ := view.Finished(j.Status()); finished {
-			fmt.Fprintf(p.ErrOut, "%s has ended before and never runs again. To run it anew, add --replace, or run a copy of it: %s\n",
+			fmt.Fprintf(p.ErrOut, "%s has ended and never runs again. To run it again, add --replace, or run a copy of it: %s\n",
 				j.Ref(), p.Again(c, j.GetNamespace(), "rerun "+j.Ref()))
 		}
 	}

@@ -53,7 +53,7 @@ func flip(ctx context.Context, p *kit.Program, s Switch, on bool, o Options, add
 
 func flipOne(ctx context.Context, p *kit.Program, c *kit.Cluster, j *kit.Job, s Switch, on bool, o Options) error {
 	if finished, _ := view.Finished(j.Status()); finished {
-		return fmt.Errorf("%s has finished (%s), and what has finished never runs again", j.Ref(), j.Status().Phase)
+		return fmt.Errorf("%s has finished (%s) and never runs again", j.Ref(), j.Status().Phase)
 	}
 	was := switchedOn(j.Raw, s)
 	if was != on {
@@ -80,7 +80,7 @@ func flipOne(ctx context.Context, p *kit.Program, c *kit.Cluster, j *kit.Job, s 
 	}
 	fmt.Fprintf(p.Out, "%s %s\n", j.Ref(), text)
 	if s == Debug && on && switchedOn(j.Raw, Pause) {
-		fmt.Fprintf(p.Out, "It is paused, and pausing wins: \"%s resume %s\" starts its pods.\n", p.Name, j.GetName())
+		fmt.Fprintf(p.Out, "It is paused, and pause takes precedence: \"%s resume %s\" starts its pods.\n", p.Name, j.GetName())
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func needJobAndSize(_ *cobra.Command, args []string) error {
 func parseSize(s string) (int, error) {
 	n, err := strconv.ParseInt(s, 10, 32)
 	if err != nil || n < 0 {
-		return 0, fmt.Errorf("%q is no number of replicas: write one such as 4", s)
+		return 0, fmt.Errorf("%q is not a number of replicas: write one such as 4", s)
 	}
 	return int(n), nil
 }
@@ -113,7 +113,7 @@ func resize(ctx context.Context, c *kit.Cluster, j *kit.Job, n int) error {
 	}}
 	_, err := c.Jobs(j.Kind, j.GetNamespace()).Update(ctx, scale, metav1.UpdateOptions{FieldManager: kit.FieldManager}, "scale")
 	if kit.NotServed(err) {
-		return fmt.Errorf("the cluster's definition of %s cannot scale, so it is an older one: install the present one", j.Kind.Plural)
+		return fmt.Errorf("the CustomResourceDefinition of %s in the cluster is older and has no scale: upgrade it", j.Kind.Plural)
 	}
 	return err
 }
@@ -121,19 +121,19 @@ func resize(ctx context.Context, c *kit.Cluster, j *kit.Job, n int) error {
 // scalable converts a job that can be scaled. It returns an error that explains why a job cannot.
 func scalable(j *kit.Job) (*engine.Job, error) {
 	if finished, _ := view.Finished(j.Status()); finished {
-		return nil, fmt.Errorf("%s has finished (%s): another number of replicas would change nothing", j.Ref(), j.Status().Phase)
+		return nil, fmt.Errorf("%s has finished (%s): scaling it would have no effect", j.Ref(), j.Status().Phase)
 	}
 	normal, err := j.Normal()
 	if err != nil {
-		return nil, fmt.Errorf("%s cannot be carried out as it is: %w", j.Ref(), err)
+		return nil, fmt.Errorf("%s has an invalid spec: %w", j.Ref(), err)
 	}
 	if normal.Elastic == nil {
 		return nil, fmt.Errorf("%s is not elastic and keeps its %s: only a PyTorchTrainingJob that was created with "+
 			"elastic.enabled can be scaled", j.Ref(), view.Count(normal.Replicas(), "replica"))
 	}
 	if j.Status().Aggregate.Succeeded > 0 && j.Status().RunMode != batch.RunDebug {
-		return nil, fmt.Errorf("a replica of %s has succeeded, and from then on the job keeps its size: another number of "+
-			"replicas would change nothing", j.Ref())
+		return nil, fmt.Errorf("a replica of %s has succeeded, and from then on the job keeps its size: scaling it would "+
+			"have no effect", j.Ref())
 	}
 	return normal, nil
 }

@@ -41,7 +41,7 @@ func Command(p *kit.Program) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "tensorboard JOB|NAME",
-		Short: "Look at a TensorBoard",
+		Short: "Forward a port to a TensorBoard",
 		Long: `Forward a port of this machine to the TensorBoard of a job, or to a TensorBoard without a job, and print the address.
 The TensorBoard of a job has the name of the job. Ctrl-C ends the forwarding.
 
@@ -145,12 +145,12 @@ func findTensorBoard(ctx context.Context, c *kit.Cluster, address string) (*tens
 		return tb, nil
 	}
 	if j.Kind.Training == nil {
-		return nil, fmt.Errorf("%s has no TensorBoard: jobs of this kind have none of their own; make a TensorBoard that reads its logs", j.Ref())
+		return nil, fmt.Errorf("%s has no TensorBoard, because jobs of this kind have none: create a TensorBoard that reads its logs", j.Ref())
 	}
 	spec, status := j.Kind.Training(j.Object)
 	switch {
 	case spec.TensorBoardSpec == nil:
-		return nil, fmt.Errorf("%s has no TensorBoard: it was created without tensorboardSpec; make a TensorBoard that reads its logs", j.Ref())
+		return nil, fmt.Errorf("%s has no TensorBoard, because it was created without tensorboardSpec: create a TensorBoard that reads its logs", j.Ref())
 	case status.TensorBoard != nil && status.TensorBoard.Note != "":
 		return nil, fmt.Errorf("%s has no TensorBoard: %s", j.Ref(), status.TensorBoard.Note)
 	}
@@ -218,10 +218,10 @@ func forward(ctx context.Context, p *kit.Program, c *kit.Cluster, o *options, tb
 		}
 	}
 	if err := <-ended; err != nil {
-		return fmt.Errorf("the connection to pod %s was lost; call again to look at its successor: %w", tb.Status.Pod.Reference.Name, err)
+		return fmt.Errorf("the connection to pod %s was lost; run the command again to reach the next pod: %w", tb.Status.Pod.Reference.Name, err)
 	}
 	if ctx.Err() == nil {
-		return errors.New("the connection was lost: call again")
+		return errors.New("the connection was lost: run the command again")
 	}
 	return nil
 }

@@ -16,17 +16,16 @@ func Command(p *kit.Program) *cobra.Command {
 	var files []string
 	cmd := &cobra.Command{
 		Use:   "validate -f FILE",
-		Short: "Say what is wrong with a manifest",
-		Long: `Check manifests without any cluster and say all that admission would object to, one line for each fault:
+		Short: "Check a manifest",
+		Long: `Report without a cluster what admission would refuse, one line for each fault:
 
   FILE:LINE: PATH: MESSAGE
 
-Jobs, TensorBoards, queues and pod groups are checked as a cluster with the operator would check them: fields that do not
-exist, the schema with its rules, and what only code can tell. Objects of Kubernetes itself are checked for fields that do
-not exist and values of the wrong type. What an object says to no effect is told as a warning. The exit code is 1 if there
-is any fault.
+The command checks jobs, TensorBoards, queues and pod groups as a cluster with the operator does: unknown fields, the schema
+with its rules, and the operator's own checks. It checks Kubernetes' own objects for unknown fields and wrong types. It
+warns about fields that have no effect. The exit code is 1 if there is a fault.
 
-Jobs are held to the usual limit of 10,000 replicas. "run" leaves it to the cluster how large a job may be.`,
+A job can have 10,000 replicas, which is the operator's default. "run" leaves this limit to the cluster.`,
 		Example: p.Example("t9k validate -f job.yaml", "t9k validate -f a.yaml -f b.yaml"),
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -58,7 +57,7 @@ func report(p *kit.Program, c *manifest.Checked) error {
 		at := fmt.Sprintf("%s:%d: %s", r.File, r.Line, manifest.NameOf(r.Object))
 		switch {
 		case r.Unknown:
-			fmt.Fprintln(p.Out, at, st.Paint(view.Wait, "was not checked: its schema is not known here"))
+			fmt.Fprintln(p.Out, at, st.Paint(view.Wait, "was not checked: this program has no schema for it"))
 		case r.Job != nil:
 			fmt.Fprintln(p.Out, at, st.Paint(view.Good, "is valid:"), view.Roles(r.Job))
 		default:

@@ -97,8 +97,8 @@ func TestManifestsThatAreTooMuch(t *testing.T) {
 	lists := strings.Repeat(`{"apiVersion":"v1","kind":"List","items":[`, 4500) + strings.Repeat(`]}`, 4500)
 	flows := "a: " + strings.Repeat("[", 9000) + strings.Repeat("]", 9000)
 	for _, test := range []struct{ name, manifest, want string }{
-		{"lists in lists", lists, "stdin:1: the document is nested more than 100 deep"},
-		{"lists in lists behind another document", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\n" + flows, "stdin:5: the document is nested more than 100 deep"},
+		{"lists in lists", lists, "stdin:1: the document has more than 100 levels"},
+		{"lists in lists behind another document", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\n" + flows, "stdin:5: the document has more than 100 levels"},
 		{"a large document", "a: " + strings.Repeat("x", 4<<20), "stdin:1: the document is larger than 3 MiB"},
 		{"a large file", strings.Repeat("# nothing\n", 4<<20), "reading stdin: it is larger than 32 MiB"},
 		{"many documents", strings.Repeat("---\na: b\n", 20_000), "reading stdin: it has more than 10000 documents"},

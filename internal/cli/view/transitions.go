@@ -142,7 +142,7 @@ func firstSeen(now *batch.ReplicaStatus) string {
 
 // replacement returns a text about the new pod of a replica and the reason for it.
 func replacement(old, now *batch.ReplicaStatus) string {
-	what := fmt.Sprintf("replaced without charge, attempt %d", now.Attempt+1)
+	what := fmt.Sprintf("replaced, no restart counted, attempt %d", now.Attempt+1)
 	if now.RestartCount > old.RestartCount {
 		what = fmt.Sprintf("restart %d", now.RestartCount)
 		if code := endedWith(old, now); code != "" {

@@ -46,7 +46,7 @@ func TestWaiters(t *testing.T) {
 		groupOf("new", "q", time.Second, 0, 2, 0, 2, "", "", ""),
 		groupOf("old", "q", time.Hour, 0, 2, 0, 2, no, scheduling.ReasonQuotaExceeded, "2 cpu needed, 1 of 3 left"),
 		groupOf("urgent", "q", time.Minute, 9, 1, 0, 1, no, scheduling.ReasonNoRoom, "no node fits"),
-		groupOf("reserved", "q", time.Minute, 0, 1, 0, 1, no, scheduling.ReasonReserved, "room is kept for it"),
+		groupOf("reserved", "q", time.Minute, 0, 1, 0, 1, no, scheduling.ReasonReserved, "room is reserved for it"),
 		groupOf("broken", "q", time.Minute, 0, 3, 2, 1, yes, scheduling.ReasonScheduled, ""),
 		groupOf("elastic", "q", 2*time.Hour, 0, 2, 3, 2, yes, scheduling.ReasonScheduled, ""),
 		groupOf("paused", "q", time.Hour, 0, 2, 0, 0, no, scheduling.ReasonQuotaExceeded, "stale"),
@@ -65,7 +65,7 @@ func TestWaiters(t *testing.T) {
 	want := `
       GROUP         PODS   PRIORITY   AGE   WHY
   1   ns/broken     1      0          60s   the quota does not allow it
-  2   ns/reserved   1      0          60s   room is kept for it
+  2   ns/reserved   1      0          60s   room is reserved for it
   3   ns/urgent     1      9          60s   no node fits
   4   ns/elastic    2      0          120m  no node has room
   5   ns/old        2      0          60m   2 cpu needed, 1 of 3 left

@@ -108,7 +108,7 @@ func (c *client) pods(ctx context.Context) ([]pod, error) {
 			}
 			ours, err := c.ours(ctx, container.Id)
 			if err != nil {
-				return nil, fmt.Errorf("asking for the state of a container of pod %s: %w", p.name, err)
+				return nil, fmt.Errorf("reading the state of a container of pod %s: %w", p.name, err)
 			}
 			p.containers = append(p.containers, container.Id)
 			p.foreign = p.foreign || !ours

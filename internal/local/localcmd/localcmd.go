@@ -31,11 +31,11 @@ func New() *cobra.Command {
 		Use:         "t9k-local",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "t9k local"},
 		Short:       "Run a Kubernetes cluster on this machine",
-		Long: `Run a real Kubernetes on this machine, out of this one program: etcd, API server,
-controller manager, scheduler, kubelet, DNS and the t9k-operator. Nothing needs to
-be installed, and nothing of the machine is changed outside of the cluster's own
-directory. Pods run as processes of this machine, without images. This separates
-their names, networks and files, but is no protection from what they do.`,
+		Long: `Run a real Kubernetes on this machine: etcd, API server, controller manager,
+scheduler, kubelet, DNS and the t9k-operator, all in this one program. You install
+nothing else, and the cluster changes nothing outside of its own directory. Pods run
+as processes of this machine, without images. This separates their names, networks
+and files, but does not protect the machine from them.`,
 		Example: `  t9k local up
   t9k run -f job.yaml
   t9k local down`,
@@ -44,7 +44,7 @@ their names, networks and files, but is no protection from what they do.`,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	root.SetHelpCommand(&cobra.Command{Hidden: true})
-	root.PersistentFlags().StringVar(&c.name, "name", local.DefaultName, "which cluster; several can run side by side")
+	root.PersistentFlags().StringVar(&c.name, "name", local.DefaultName, "name of the cluster; several can run side by side")
 	_ = root.RegisterFlagCompletionFunc("name", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		names, _ := local.Names() // on an error there are no completions
 		return names, cobra.ShellCompDirectiveNoFileComp
@@ -58,13 +58,13 @@ type shutdownFlags struct{ grace time.Duration }
 
 // addFlag adds --grace to cmd.
 func (f *shutdownFlags) addFlag(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&f.grace, "grace", local.DefaultGrace, "how long pods may take to end; 0 kills them at once")
+	cmd.Flags().DurationVar(&f.grace, "grace", local.DefaultGrace, "longest time for pods to end; 0 kills them at once")
 }
 
 // validate returns an error if the grace period is negative.
 func (f *shutdownFlags) validate() error {
 	if f.grace < 0 {
-		return fmt.Errorf("--grace %s: use a time that is not negative, such as 30s", f.grace)
+		return fmt.Errorf("--grace %s is negative: use a time such as 30s", f.grace)
 	}
 	return nil
 }
@@ -77,9 +77,9 @@ func (f *shutdownFlags) progress(out io.Writer) func(local.ShutdownStatus) {
 		case s.Pods == last:
 			return
 		case last == 0:
-			fmt.Fprintf(out, "Ending %s, within %s ...\n", pods(s.Pods), f.grace)
+			fmt.Fprintf(out, "Stopping %s, for at most %s ...\n", pods(s.Pods), f.grace)
 		case s.Pods == 0:
-			fmt.Fprintf(out, "  %-24s %4.1f s\n", "all have ended", time.Since(began).Seconds())
+			fmt.Fprintf(out, "  %-24s %4.1f s\n", "all pods have ended", time.Since(began).Seconds())
 		default:
 			fmt.Fprintf(out, "  %-24s %4.1f s\n", pods(s.Pods)+" left", time.Since(began).Seconds())
 		}
@@ -100,12 +100,12 @@ func newDown(c *cluster) *cobra.Command {
 	f := &shutdownFlags{}
 	cmd := &cobra.Command{
 		Use:   "down",
-		Short: "End the cluster and all its pods; its data stay",
-		Long: `End every process of the cluster, its pods included, and remove its mounts and
-network devices, also if parts of it were killed. Pods end as on a machine that
-shuts down: they are asked to, have the grace period that they define, but at most
---grace, and are not charged for it. What is stored in the cluster stays, and is
-there again after the next "up"; "reset" deletes that too.`,
+		Short: "Stop the cluster and all its pods, and keep its data",
+		Long: `Stop every process of the cluster, including its pods, and remove its mounts and
+network devices, even if parts of the cluster were killed. Pods end as on a machine
+that shuts down: they get SIGTERM and their own grace period, but at most --grace,
+and no restart counts. The data of the cluster stay, and the next "up" uses them;
+"reset" deletes them too.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d, err := c.dir()
@@ -121,7 +121,7 @@ there again after the next "up"; "reset" deletes that too.`,
 			case ran:
 				fmt.Fprintf(out, "Cluster %s is down. Its data stay in %s;\n%q deletes them.\n", d.Name(), tilde(string(d)), "t9k local reset"+nameFlag(d))
 			case d.Exists():
-				fmt.Fprintf(out, "Cluster %s was not running. Whatever was left of it is removed.\n", d.Name())
+				fmt.Fprintf(out, "Cluster %s was not running. What was left of it is removed.\n", d.Name())
 			default:
 				fmt.Fprintf(out, "There is no cluster %s.\n", d.Name())
 			}
@@ -137,8 +137,8 @@ func newReset(c *cluster) *cobra.Command {
 	f := &shutdownFlags{}
 	cmd := &cobra.Command{
 		Use:   "reset",
-		Short: "End the cluster and delete its data",
-		Long:  `End the cluster as "down" does, and delete its data.`,
+		Short: "Stop the cluster and delete its data",
+		Long:  `Stop the cluster as "down" does, and delete its data.`,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d, err := c.dir()
@@ -153,7 +153,7 @@ func newReset(c *cluster) *cobra.Command {
 			if _, err := local.Remove(cmd.Context(), d, f.grace, f.progress(out)); err != nil {
 				return err
 			}
-			fmt.Fprintf(out, "Cluster %s is gone, with its data.\n", d.Name())
+			fmt.Fprintf(out, "Cluster %s and its data are deleted.\n", d.Name())
 			return nil
 		},
 	}
@@ -187,7 +187,7 @@ func mustExist(d local.Dir) error {
 	if d.Exists() {
 		return nil
 	}
-	return fmt.Errorf("there is no cluster %s; `t9k local up%s` makes it", d.Name(), nameFlag(d))
+	return fmt.Errorf("there is no cluster %s; `t9k local up%s` creates it", d.Name(), nameFlag(d))
 }
 
 // nameFlag is the flag that names the cluster on the command line. It is empty for the default cluster.

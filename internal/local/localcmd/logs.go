@@ -55,7 +55,7 @@ func newLogs(c *cluster) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "keep printing new lines until interrupted")
-	cmd.Flags().IntVar(&tail, "tail", -1, "number of lines to begin before the end; -1 is all")
+	cmd.Flags().IntVar(&tail, "tail", -1, "number of last lines to begin with; -1 prints all")
 	return cmd
 }
 

@@ -18,7 +18,7 @@ import (
 func newStatus(c *cluster) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "Show how the cluster and each of its components are",
+		Short: "Show the state of the cluster and of its components",
 		Long:  "Ask each component of the cluster whether it serves, and show the answers. The exit code is 1 unless all do.",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -56,7 +56,7 @@ func printStatus(out io.Writer, d local.Dir, c *local.Config, s *local.Status, n
 	state := "ready"
 	switch {
 	case s.Shutdown != nil:
-		state = fmt.Sprintf("going down: %s left, for at most %s", pods(s.Shutdown.Pods), duration.HumanDuration(max(0, s.Shutdown.Deadline.Sub(now))))
+		state = fmt.Sprintf("stopping: %s left, for at most %s", pods(s.Shutdown.Pods), duration.HumanDuration(max(0, s.Shutdown.Deadline.Sub(now))))
 	case !s.Ready():
 		state = "not ready"
 	}
@@ -92,7 +92,7 @@ func newList() *cobra.Command {
 				return err
 			}
 			if len(names) == 0 {
-				fmt.Fprintln(cmd.OutOrStdout(), `There is none; "t9k local up" makes one.`)
+				fmt.Fprintln(cmd.OutOrStdout(), `There is no cluster; "t9k local up" creates one.`)
 				return nil
 			}
 			t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 3, ' ', 0)

@@ -19,9 +19,9 @@ func newUp(c *cluster) *cobra.Command {
 	o := local.Options{Runtime: local.RuntimeProcess, ContainerdSocket: local.DefaultContainerdSocket}
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Start the cluster, or find that it runs",
-		Long: `Start the cluster in the background and wait until it takes jobs. If it runs
-already, nothing changes. What an earlier run stored is there again.`,
+		Short: "Start the cluster, unless it runs already",
+		Long: `Start the cluster in the background and wait until it is ready. If it runs already,
+the command changes nothing. The cluster has the data of its earlier runs.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
@@ -64,9 +64,9 @@ already, nothing changes. What an earlier run stored is there again.`,
 		},
 	}
 	f := cmd.Flags()
-	f.Var((*runtimeValue)(&o.Runtime), "runtime", "what runs containers: process (without images) or containerd")
+	f.Var((*runtimeValue)(&o.Runtime), "runtime", "container runtime: process (without images) or containerd")
 	f.StringVar(&o.ContainerdSocket, "containerd-socket", o.ContainerdSocket, "socket of the containerd that runs on this machine")
-	f.BoolVar(&o.Fsync, "fsync", false, "let etcd wait for the disk: slower, but a crash of the machine loses nothing")
+	f.BoolVar(&o.Fsync, "fsync", false, "make etcd wait for the disk: slower, but a crash of the machine loses no data")
 	_ = cmd.RegisterFlagCompletionFunc("runtime", cobra.FixedCompletions([]string{string(local.RuntimeProcess), string(local.RuntimeContainerd)}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -78,9 +78,9 @@ func printUse(out io.Writer, d local.Dir) {
 		t9k += " --local=" + d.Name()
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	fmt.Fprintf(t, "\nRun a job on it:\t%s run -f MANIFEST\n", t9k)
+	fmt.Fprintf(t, "\nRun a job:\t%s run -f MANIFEST\n", t9k)
 	fmt.Fprintf(t, "Use kubectl:\texport KUBECONFIG=$(t9k local kubeconfig%s)\n", nameFlag(d))
-	fmt.Fprintf(t, "End it:\tt9k local down%s\n", nameFlag(d))
+	fmt.Fprintf(t, "Stop the cluster:\tt9k local down%s\n", nameFlag(d))
 	_ = t.Flush() // fails only if the terminal is gone
 }
 

@@ -28,7 +28,7 @@ func (q *Queue) tooSmall(needs Resources) string {
 	var short, raise []string
 	for _, name := range q.exceeds(Resources{}, needs) {
 		limit, v := q.Quota[name], needs[name]
-		short = append(short, fmt.Sprintf("%s %s is needed and %s is all of it, %s short", amount(name, v), name, amount(name, limit), amount(name, v-limit)))
+		short = append(short, fmt.Sprintf("%s %s needed, %s in the quota, %s short", amount(name, v), name, amount(name, limit), amount(name, v-limit)))
 		raise = append(raise, amount(name, v)+" "+name)
 	}
 	if len(short) == 0 {
@@ -90,7 +90,7 @@ func (r *round) unplaceable(g *Group, n need, pods []*Pod) string {
 		count(len(r.Domains), "topology domain"))
 }
 
-// podClass is a set of pods with equal requests and the same sites. The sites take fit of them at most.
+// podClass is a set of pods with equal requests and the same sites. fit is how many of them the sites take at most.
 type podClass struct {
 	sites *Sites
 	pods  []*Pod
@@ -138,7 +138,7 @@ func (n need) short(pods []*Pod) bool {
 	return left.total > 0
 }
 
-// atLeast returns how many of some are in every choice of needed pods out of all.
+// atLeast returns the smallest number of pods of some that any choice of the needed pods from all contains.
 func (n need) atLeast(some, all []*Pod) int {
 	have, mine := map[string]int{}, map[string]int{}
 	for _, p := range all {
@@ -206,7 +206,7 @@ func (k *podClass) tooMany(least int) string {
 	for _, name := range sortedKeys(k.pods[0].Requests) {
 		each = append(each, amount(name, k.pods[0].Requests[name])+" "+name)
 	}
-	message := fmt.Sprintf("even on empty nodes only %d of the %d pods fit that must start together and request %s each, %d short; add nodes for %s more, or start fewer",
+	message := fmt.Sprintf("even on empty nodes, only %d of the %d pods that must start together fit, and each requests %s: %d short; add nodes for %s more, or start fewer",
 		k.fit, least, strings.Join(each, ", "), least-k.fit, count(least-k.fit, "pod"))
 	if k.sites.lack != "" {
 		message += ". Other nodes do not count: " + k.sites.lack

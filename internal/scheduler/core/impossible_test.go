@@ -28,7 +28,7 @@ func TestImpossible(t *testing.T) {
 		reason Reason
 	}{
 		"more than the whole quota": {quota: 1000, set: func(w *world) *Group { return w.group("g", "q", 2, 600) },
-			want: []string{"quota of queue q", "1200m cpu is needed and 1 is all of it, 200m short", "raise the quota to 1200m cpu"}},
+			want: []string{"quota of queue q", "1200m cpu needed, 1 in the quota, 200m short", "raise the quota to 1200m cpu"}},
 		"a pod more than the whole quota": {quota: 2, set: func(w *world) *Group { return w.group("g", "q", 1, 3) }, want: []string{"quota"}},
 		"no more than the quota":          {quota: 6, set: func(w *world) *Group { return w.group("g", "q", 2, 3) }},
 		"used quota": {quota: 6, reason: QuotaExceeded, set: func(w *world) *Group {
@@ -49,7 +49,7 @@ func TestImpossible(t *testing.T) {
 			return g
 		}},
 		"more pods than fit on empty nodes": {nodes: true, set: func(w *world) *Group { return w.group("g", "q", 3, 3) },
-			want: []string{"only 2 of the 3 pods fit", "3m cpu each, 1 short", "add nodes for 1 pod more"}},
+			want: []string{"only 2 of the 3 pods that must start together fit", "each requests 3m cpu: 1 short", "add nodes for 1 pod more"}},
 		"of different sizes, more than all nodes have": {nodes: true, set: func(w *world) *Group {
 			g := w.group("g", "q", 2, 3)
 			w.pod(g, "worker", 2)

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// need is the number of pods that a group lacks of its minimum. Roles is how many of these must have which role.
+// need is the number of pods that a group lacks of its minimum. roles is how many of these each role requires.
 type need struct {
 	total int
 	roles map[string]int

@@ -307,7 +307,7 @@ func (r *round) reprieve(g *Group, n need, pods []*Pod, out []evictionUnit) []ev
 	return out
 }
 
-// tied reports whether a single pod must be evicted because the rest of its group is evicted too.
+// tied reports whether a pod beyond the minimum must be evicted because the rest of its group is evicted.
 func tied(u evictionUnit, out []evictionUnit) bool {
 	return !u.rest && slices.ContainsFunc(out, func(o evictionUnit) bool { return o.rest && o.group == u.group })
 }

@@ -48,9 +48,9 @@ func (r *round) waitFor(d *Decision, res *Reservation) {
 		}
 	}
 	if res.Preempting {
-		d.refuse(Preempting, "waits for %s of lower queues to end, which are evicted for it", count(left, "pod"))
+		d.refuse(Preempting, "waits for the end of %s of lower queues, which the scheduler evicts for it", count(left, "pod"))
 	} else {
-		d.refuse(Reserved, "room is kept for it: it starts when %s have ended", count(left, "pod"))
+		d.refuse(Reserved, "room is reserved for it: it waits for the end of %s", count(left, "pod"))
 	}
 }
 

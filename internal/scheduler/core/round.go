@@ -123,7 +123,7 @@ func (r *round) class(g *Group) (class int, ok bool) {
 	return classOther, true
 }
 
-// starves reports whether a group has waited for ReserveAfter.
+// starves reports whether a group has waited for at least ReserveAfter.
 func (r *round) starves(g *Group) bool {
 	return r.ReserveAfter > 0 && !g.Since.IsZero() && r.Now.Sub(g.Since) >= r.ReserveAfter
 }

@@ -14,9 +14,8 @@ func (r Resources) add(o Resources, sign int64) {
 	}
 }
 
-// Share returns the dominant share of a queue that uses this much: the largest ratio of use to quota, or to capacity
-// where a resource has no quota. If the queue uses a resource of which there is none, its share of that resource is
-// 1.
+// Share returns the dominant share of a queue with this use: the largest ratio of use to quota, or to capacity for a
+// resource without a quota. If the queue uses a resource of which there is none, its share of that resource is 1.
 func (q *Queue) Share(used Resources) float64 {
 	share := 0.0
 	for name, v := range used {

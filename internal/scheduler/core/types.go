@@ -120,7 +120,7 @@ type Cluster struct {
 	Used  map[string]Resources
 	Nodes Nodes
 	// Sites returns the nodes that a pod of a group may use, as if nothing ran on them. Nil means that they are
-	// unknown: then the round finds no group Impossible for want of nodes.
+	// unknown: the round then finds no group Impossible for lack of nodes.
 	Sites func(g *Group, p *Pod) *Sites
 	// Uncounted reports whether pods may get a resource from elsewhere than the room of their node; nil means that
 	// there is no such resource.

@@ -40,7 +40,7 @@ func NewCommand() *cobra.Command {
 	alone := false
 	cmd := &cobra.Command{
 		Use:          "t9k-scheduler",
-		Short:        "Schedule pods, those of groups all together or not at all",
+		Short:        "Schedule pods, and those of a group all together or not at all",
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 	}
@@ -66,8 +66,8 @@ func NewCommand() *cobra.Command {
 		f.AddFlagSet(set)
 	}
 	verflag.AddFlags(f)
-	f.DurationVar(&settings.ReserveAfter, "reserve-after", 10*time.Minute, "how long a group waits until room is kept for it; 0: for ever")
-	f.DurationVar(&settings.Grace, "gang-grace-period", 5*time.Minute, "how long a gang may stay partly bound before what runs of it is evicted")
+	f.DurationVar(&settings.ReserveAfter, "reserve-after", 10*time.Minute, "how long a group waits before the scheduler reserves room for it; 0: never")
+	f.DurationVar(&settings.Grace, "gang-grace-period", 5*time.Minute, "how long a gang may stay partly bound before the scheduler evicts its running pods")
 	f.StringVar(&settings.TopologyLabel, "topology-label", "", "label of nodes that names their topology domain; unset: there are none")
 	f.BoolVar(&alone, "no-default-profile", false, "leave the pods of default-scheduler to another scheduler")
 	showDefault(f.Lookup("feature-gates"), costlyFeature+"=false")

@@ -22,9 +22,9 @@ import (
 // oldest is the oldest version of Kubernetes that kube-scheduler 1.36 emulates.
 var oldest = version.MajorMinor(1, 33)
 
-// emulate makes the scheduler behave as one of the API server's version if that is older than this program, unless
-// --emulated-version is set. A scheduler may not be newer than its API server: it would wait without end for kinds
-// that the API server does not serve.
+// emulate sets --emulated-version to the version of the API server if that is older than this program, unless the user
+// has set the flag. A scheduler may not be newer than its API server: it would wait without end for kinds that the API
+// server does not serve.
 func emulate(ctx context.Context, opts *options.Options, f *pflag.FlagSet) error {
 	if f.Changed("emulated-version") {
 		return nil
@@ -61,8 +61,8 @@ func clientConfig(ctx context.Context, opts *options.Options, f *pflag.FlagSet) 
 	return clientcmd.BuildConfigFromFlags(opts.Master, kubeconfig)
 }
 
-// serverVersion returns the version of Kubernetes as which the API server behaves. It waits until the API server
-// answers.
+// serverVersion returns the Kubernetes version that the API server emulates, or else its own. It waits until the API
+// server answers.
 func serverVersion(ctx context.Context, config *rest.Config) (*version.Version, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -101,8 +101,8 @@ func versionOf(i *apiversion.Info) (*version.Version, error) {
 // costlyFeature costs a write for each pod that waits at Permit.
 const costlyFeature = string(features.NominatedNodeNameForExpectation)
 
-// turnsOffCostlyFeature reports whether to turn costlyFeature off, for the values of --feature-gates and
-// --emulated-version: not if the user sets it, nor if the emulated version does not have it.
+// turnsOffCostlyFeature reports whether to turn costlyFeature off, given the values of --feature-gates and
+// --emulated-version. It returns false if the user sets the feature or the emulated version does not have it.
 func turnsOffCostlyFeature(gates, emulated string) bool {
 	return !strings.Contains(gates, costlyFeature) && !strings.Contains(emulated, oldest.String())
 }

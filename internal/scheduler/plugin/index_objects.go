@@ -96,7 +96,7 @@ func (q *queue) limitPods() {
 	switch {
 	case profile == "":
 	case q.shape == nil || q.shape.Profile != profile:
-		q.core.Barred = fmt.Sprintf("how large a pod of queue %s may be is not known: the operator has not read its resourceShapeProfile %s in the "+
+		q.core.Barred = fmt.Sprintf("the largest size of a pod of queue %s is not known: the operator has not read its resourceShapeProfile %s in the "+
 			"ConfigMap %s/%s", q.core.Name, profile, scheduling.ResourceShapesNamespace, scheduling.ResourceShapes)
 	default:
 		q.core.PodLimit = amounts(q.shape.Requests)

@@ -35,7 +35,7 @@ type rights struct {
 	answers map[question]answer
 }
 
-// question asks whether a person may use a queue. By is a value of scheduling.AnnotationRequestedBy.
+// question asks whether a user may use a queue. by is a value of scheduling.AnnotationRequestedBy.
 type question struct{ by, queue string }
 
 type answer struct {
@@ -63,7 +63,7 @@ func (r *rights) selects(q *queue, namespace string) bool {
 func (r *rights) fault(q *queue, namespace, by string, now time.Time) (why string, known bool) {
 	var who []string
 	if err := json.Unmarshal([]byte(by), &who); err != nil || len(who) == 0 {
-		return fmt.Sprintf("queue %s is not for namespace %s, which its namespaceSelector does not select, and it was not noted who asked: create it "+
+		return fmt.Sprintf("queue %s is not for namespace %s, which its namespaceSelector does not select, and its requester is not recorded: create it "+
 			"again, or choose another queue", q.core.Name, namespace), true
 	}
 	allowed, known := r.ask(question{by, q.core.Name}, who, now)
@@ -145,8 +145,8 @@ func (g *group) jobFault(q *queue, free bool, fault func(metav1.Object) string) 
 	case g.spec.Annotations[scheduling.AnnotationRequestedBy] != "":
 		return fault(g.spec)
 	case !free && g.core.Created.Before(q.created): // admission checked the author of a younger job
-		return fmt.Sprintf("queue %s is not for namespace %s, which its namespaceSelector does not select, and is younger than the job, "+
-			"whose author was not asked for the right to use it: create the job again, or choose another queue", q.core.Name, g.key.Namespace)
+		return fmt.Sprintf("queue %s is not for namespace %s, which its namespaceSelector does not select, and is newer than the job, "+
+			"so the right of the job's author to it was not checked: create the job again, or choose another queue", q.core.Name, g.key.Namespace)
 	}
 	return ""
 }

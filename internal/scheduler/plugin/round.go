@@ -210,7 +210,7 @@ func (n *nodes) exists(node string) bool {
 
 // discard undoes a round whose changes the scheduler's cache refused, and schedules another round.
 func (pl *planner) discard(ctx context.Context, result core.Result) {
-	klog.ErrorS(pl.nodes.err, "A round of planning came to nothing")
+	klog.ErrorS(pl.nodes.err, "Discarding a round of planning")
 	for uid := range pl.nodes.assumed {
 		pl.nodes.forget(ctx, uid)
 	}

@@ -83,7 +83,7 @@ func idleWithoutActivity(old, c *tensorboard.Condition, fault error) {
 	if isNew(old) {
 		c.Status = metav1.ConditionUnknown
 	}
-	c.Reason, c.Message = tensorboard.ReasonProbeFailed, "Its pod does not tell when the last request came."
+	c.Reason, c.Message = tensorboard.ReasonProbeFailed, "Its pod does not report the time of its last request."
 	if fault != nil {
 		c.Message += " " + fault.Error()
 	}

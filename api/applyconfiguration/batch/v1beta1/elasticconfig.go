@@ -5,7 +5,8 @@ package v1beta1
 // ElasticConfigApplyConfiguration represents a declarative configuration of the ElasticConfig type for use
 // with apply.
 //
-// ElasticConfig lets the number of replicas change while the job runs. Without torchrun, or not enabled, it has no effect.
+// ElasticConfig lets the number of replicas change while the job runs. It has no effect without torchrun, or if it is
+// not enabled.
 type ElasticConfigApplyConfiguration struct {
 	// Enabled switches elastic training on.
 	Enabled *bool `json:"enabled,omitempty"`

@@ -9,7 +9,8 @@ import (
 // ExitCodesApplyConfiguration represents a declarative configuration of the ExitCodes type for use
 // with apply.
 //
-// ExitCodes lists exit codes that restart a replica, or do not. A code in neither list follows the policy.
+// ExitCodes lists the exit codes after which a failed replica restarts or has failed for good. The policy decides about
+// a code in neither list.
 type ExitCodesApplyConfiguration struct {
 	// Restart lists codes after which the replica restarts, as often as limit allows.
 	Restart *batchv1beta1.CodeList `json:"restart,omitempty"`

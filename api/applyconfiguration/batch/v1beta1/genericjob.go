@@ -13,8 +13,8 @@ import (
 //
 // GenericJob runs a set of replicas, in one or several roles, as one job.
 //
-// A pod is called JOB-ROLE-RANK; such a name has at most 63 characters, and none has a dot. On a live job the enabled switches, the
-// clean-up policy, the time to live, limits of restarts and the priority may change, and nothing else.
+// The name of a pod is JOB-ROLE-RANK. It has at most 63 characters and no dot. On a live job, only the enabled
+// switches, the clean-up policy, the time to live, limits of restarts and the priority can change.
 type GenericJobApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:",inline"`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

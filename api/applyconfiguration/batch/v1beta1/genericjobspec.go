@@ -11,15 +11,16 @@ import (
 //
 // GenericJobSpec says what a GenericJob runs.
 type GenericJobSpecApplyConfiguration struct {
-	// SuccessRules say when the job has succeeded: when all replicas that one of the rules names have succeeded. Without
-	// rules the job succeeds when every replica has.
+	// SuccessRules says when the job succeeds: when all replicas that one of the rules names have succeeded. Without
+	// rules, the job succeeds when every replica has succeeded.
 	SuccessRules []batchv1beta1.FinishRule `json:"successRules,omitempty"`
-	// FailureRules say when the job has failed: when all replicas that one of the rules names have failed for good,
-	// that is, with no restart left or allowed. A job without any rules fails when any replica has failed for good. A
-	// job with success rules also fails when none of them can hold any more. If a failure rule and a success rule
-	// hold at the same time, the job has failed.
+	// FailureRules says when the job fails: when all replicas that one of the rules names have failed for good, which
+	// means that no restart is left or allowed. A job without any rules fails when any replica has failed for good. A
+	// job with success rules also fails when none of them can hold any more. If a failure rule and a success rule hold
+	// at the same time, the job fails.
 	FailureRules []batchv1beta1.FinishRule `json:"failureRules,omitempty"`
-	// Service gives the replicas names of their own in DNS and a headless Service with these ports. Unset: none.
+	// Service gives the job a headless Service with these ports, through which the replicas have names in DNS. Unset:
+	// the job has no Service.
 	Service *ServiceOptionApplyConfiguration `json:"service,omitempty"`
 	// RunMode chooses between running at once (the default), debugging and pausing.
 	RunMode *RunModeApplyConfiguration `json:"runMode,omitempty"`

@@ -20,7 +20,7 @@ type IncidentApplyConfiguration struct {
 	Charged *bool `json:"charged,omitempty"`
 	// ExitCode of the replica, if it is known.
 	ExitCode *int32 `json:"exitCode,omitempty"`
-	// Reason is why the replica ended, in a word, if the exit code alone does not tell, for example OOMKilled.
+	// Reason is why the replica ended, in a word, if the exit code does not show it, for example OOMKilled.
 	Reason *string `json:"reason,omitempty"`
 	// Message is the last line of the replica's termination message, if there is one. With terminationMessagePolicy
 	// FallbackToLogsOnError it is the last line of its log.

@@ -18,7 +18,7 @@ type JobStatusApplyConfiguration struct {
 	Phase *batchv1beta1.JobPhase `json:"phase,omitempty"`
 	// Aggregate counts the replicas in each phase.
 	Aggregate *AggregateApplyConfiguration `json:"aggregate,omitempty"`
-	// Conditions holds the latest observations of the job's state, one of each type from the first write on.
+	// Conditions holds the latest observations of the job's state. Every status has one condition of each type.
 	Conditions []JobConditionApplyConfiguration `json:"conditions,omitempty"`
 	// BackoffCount is the number of incidents that count towards backoffLimit: those that began with a failure and
 	// not with a disruption.

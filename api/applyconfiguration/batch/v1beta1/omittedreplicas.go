@@ -20,7 +20,7 @@ type OmittedReplicasApplyConfiguration struct {
 	RestartCount *int32 `json:"restartCount,omitempty"`
 	// Attempt is the number of earlier pods of each of them.
 	Attempt *int32 `json:"attempt,omitempty"`
-	// Backoff is the number of replacements in a row of each of them.
+	// Backoff is the number of consecutive replacements of each of them.
 	Backoff *int32 `json:"backoff,omitempty"`
 	// Incident is the number of the last incident in which each of them failed.
 	Incident *int32 `json:"incident,omitempty"`

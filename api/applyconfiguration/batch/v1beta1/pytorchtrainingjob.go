@@ -14,8 +14,8 @@ import (
 // PyTorchTrainingJob trains with PyTorch: its replicas find each other by the variables of torch.distributed, or
 // torchrun starts them. With torchrun, their number may change while they train.
 //
-// A pod is called JOB-ROLE-RANK; such a name has at most 63 characters, and none has a dot. On a live job the enabled switches of
-// runMode, elastic.expectedReplicas, all of runPolicy and the priority may change, and nothing else.
+// The name of a pod is JOB-ROLE-RANK. It has at most 63 characters and no dot. On a live job, only the enabled switches
+// of runMode, elastic.expectedReplicas, the fields of runPolicy except restartScope, and the priority can change.
 type PyTorchTrainingJobApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:",inline"`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

@@ -9,8 +9,8 @@ import (
 // PyTorchTrainingJobSpecApplyConfiguration represents a declarative configuration of the PyTorchTrainingJobSpec type for use
 // with apply.
 //
-// PyTorchTrainingJobSpec says what a PyTorchTrainingJob runs. Rank 0 over all roles, in their order, is the job's master: the
-// job succeeds when it succeeds and fails when it fails for good.
+// PyTorchTrainingJobSpec says what a PyTorchTrainingJob runs. Rank 0 over all roles, in their order, is the job's
+// master: the job succeeds when the master succeeds, and fails when the master fails for good.
 type PyTorchTrainingJobSpecApplyConfiguration struct {
 	// ReplicaSpecs lists the roles of the job. Ranks count over all of them in this order.
 	ReplicaSpecs []PyTorchReplicaSpecApplyConfiguration `json:"replicaSpecs,omitempty"`

@@ -22,15 +22,16 @@ type ReplicaStatusApplyConfiguration struct {
 	// RestartCount is the number of restarts charged to this replica. If the restart scope is Job, it is the number
 	// of incidents that this replica began.
 	RestartCount *int32 `json:"restartCount,omitempty"`
-	// Attempt is the number of pods that carried this replica before the current one: restarts and replacements alike.
+	// Attempt is the number of earlier pods of this replica. Restarts and replacements both count.
 	Attempt *int32 `json:"attempt,omitempty"`
-	// Backoff is the number of replacements in a row, none of which ran for ten minutes. It sets the delay before the next.
+	// Backoff is the number of consecutive replacements, none of which ran for ten minutes. It sets the delay before
+	// the next one.
 	Backoff *int32 `json:"backoff,omitempty"`
 	// Incident is the number of the last incident in which this replica failed.
 	Incident *int32 `json:"incident,omitempty"`
 	// NodeName is the node that the pod is bound to.
 	NodeName *string `json:"nodeName,omitempty"`
-	// Reason is why the replica is in this phase, in a word or two, if the phase alone does not tell.
+	// Reason is why the replica is in this phase, in a word or two, if the phase does not show it.
 	Reason *string `json:"reason,omitempty"`
 }
 

@@ -11,17 +11,18 @@ import (
 //
 // RestartPolicy says when the replicas of a role are restarted.
 type RestartPolicyApplyConfiguration struct {
-	// Policy is OnFailure (the default), Always (successes too) or Never.
+	// Policy is OnFailure (the default), Always (also after success) or Never.
 	Policy *batchv1beta1.RestartPolicyType `json:"policy,omitempty"`
 	// Limit is the number of restarts of each replica. It may change on a live job. Unset: 0 for OnFailure, no bound for
 	// Always.
 	Limit *int32 `json:"limit,omitempty"`
-	// Scope says which replicas restart when one of this role fails: Replica (the default), that one alone; or Job, all
-	// replicas of the job that have not ended for good, except those of roles that never restart. With Job, limit counts the
-	// incidents that a replica began, and a replica that is evicted while it runs restarts the others too, uncharged.
+	// Scope says which replicas restart when one of this role fails. Replica (the default): only that one. Job: all
+	// replicas of the job that have not ended for good, except those of roles that never restart. With Job, limit
+	// counts the incidents that a replica began. The eviction of a running replica then restarts the others too,
+	// without charge.
 	Scope *batchv1beta1.RestartScope `json:"scope,omitempty"`
-	// ExitCodes decides by the exit code of a replica that failed, before policy does. If several containers failed,
-	// the code of the first one counts.
+	// ExitCodes decides by the exit code of a failed replica. It takes precedence over policy. If several containers
+	// failed, the code of the first one counts.
 	ExitCodes *ExitCodesApplyConfiguration `json:"exitCodes,omitempty"`
 }
 

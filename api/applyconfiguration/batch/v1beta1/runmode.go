@@ -5,7 +5,8 @@ package v1beta1
 // RunModeApplyConfiguration represents a declarative configuration of the RunMode type for use
 // with apply.
 //
-// RunMode chooses between running at once (the default), debugging and pausing. When both modes are enabled, pause wins.
+// RunMode chooses between running at once (the default), debugging and pausing. If both modes are enabled, the job is
+// paused.
 type RunModeApplyConfiguration struct {
 	// Debug starts the pods with an idle command, so that people can inspect them.
 	Debug *DebugModeApplyConfiguration `json:"debug,omitempty"`

@@ -18,9 +18,9 @@ type RunPolicyApplyConfiguration struct {
 	// BackoffLimit is the number of retries before the job fails. Replicas that fail together cost one retry: a
 	// replica that fails before all run again costs no further one. Defaults to 3.
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
-	// RestartScope says which replicas restart when one fails: Replica (the default), that one alone; or Job, all
-	// that have not ended for good, except those of roles whose restartPolicy is Never. Job is for replicas that form
-	// one process group, which a single replica cannot rejoin. It cannot change on a live job.
+	// RestartScope says which replicas restart when one fails. Replica (the default): only that one. Job: all that have
+	// not ended for good, except those of roles whose restartPolicy is Never. Use Job for replicas that form one
+	// process group, which a single replica cannot rejoin. It cannot change on a live job.
 	RestartScope *batchv1beta1.RestartScope `json:"restartScope,omitempty"`
 	// CleanUpPolicy says which pods are deleted when the job has finished: None (the default), Unfinished (those that are
 	// pending, running or unknown) or All.

@@ -13,8 +13,8 @@ import (
 //
 // TensorFlowTrainingJob trains with TensorFlow: its replicas find each other by the variable TF_CONFIG.
 //
-// A pod is called JOB-ROLE-RANK; such a name has at most 63 characters, and none has a dot. On a live job the enabled switches, all of
-// runPolicy and the priority may change, and nothing else.
+// The name of a pod is JOB-ROLE-RANK. It has at most 63 characters and no dot. On a live job, only the enabled
+// switches, the fields of runPolicy except restartScope, and the priority can change.
 type TensorFlowTrainingJobApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:",inline"`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

@@ -9,8 +9,8 @@ import (
 // TensorFlowTrainingJobSpecApplyConfiguration represents a declarative configuration of the TensorFlowTrainingJobSpec type for use
 // with apply.
 //
-// TensorFlowTrainingJobSpec says what a TensorFlowTrainingJob runs. Its master is the chief or, without a chief, rank
-// 0 of the workers: the job succeeds when it succeeds and fails when it fails for good.
+// TensorFlowTrainingJobSpec says what a TensorFlowTrainingJob runs. Its master is the chief or, without a chief, rank 0
+// of the workers: the job succeeds when the master succeeds, and fails when the master fails for good.
 type TensorFlowTrainingJobSpecApplyConfiguration struct {
 	// ReplicaSpecs lists the roles of the job: chief (at most one replica), worker, ps and evaluator (at most one).
 	ReplicaSpecs                   []TrainingReplicaSpecApplyConfiguration `json:"replicaSpecs,omitempty"`

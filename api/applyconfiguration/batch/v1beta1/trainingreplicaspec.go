@@ -15,10 +15,10 @@ type TrainingReplicaSpecApplyConfiguration struct {
 	// Type is the role: a lower-case DNS label, unique in the job.
 	Type *string `json:"type,omitempty"`
 	// Replicas is the number of replicas. Defaults to 1. An elastic job shares its replicas among the roles by
-	// scalingWeight and does not read this.
+	// scalingWeight and ignores this field.
 	Replicas *int32 `json:"replicas,omitempty"`
-	// RestartPolicy says when a replica is restarted: OnFailure (the default), Always (successes too), Never, or
-	// ExitCode: after failures with exit code 130, 137, 138 or 143, which mean a signal from outside.
+	// RestartPolicy says when a replica is restarted: OnFailure (the default), Always (also after success), Never, or
+	// ExitCode, which restarts after the exit codes 130, 137, 138 and 143, because these mean a signal from outside.
 	// runPolicy.backoffLimit bounds the restarts, and runPolicy.restartScope says whether the other replicas restart
 	// too.
 	RestartPolicy *batchv1beta1.TrainingRestartPolicy `json:"restartPolicy,omitempty"`

@@ -21,8 +21,8 @@ type QueueSpecApplyConfiguration struct {
 	Preemptible *bool `json:"preemptible,omitempty"`
 	// Closed keeps new groups from starting. Running pods continue.
 	Closed *bool `json:"closed,omitempty"`
-	// MaxDuration is how long a pod of the queue may exist, such as 1w2d or 90m; years have 365 days. Older ones are deleted.
-	// Unset or 0: no limit.
+	// MaxDuration is how long a pod of the queue may exist, such as 1w2d or 90m; years have 365 days. The operator
+	// deletes older pods. Unset or 0: no limit.
 	MaxDuration *string `json:"maxDuration,omitempty"`
 	// ResourceShapeProfile is a key of the ConfigMap resource-shapes in the namespace t9k-system. The value lists, as YAML, the
 	// largest requests that a pod of the queue may have, by resource. Unset: no limit. While the key is missing or its value

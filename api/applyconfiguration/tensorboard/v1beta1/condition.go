@@ -20,9 +20,9 @@ type ConditionApplyConfiguration struct {
 	Reason *string `json:"reason,omitempty"`
 	// Message is a sentence for people.
 	Message *string `json:"message,omitempty"`
-	// LastTransitionTime tells when the status last changed.
+	// LastTransitionTime is when the status last changed.
 	LastTransitionTime *v1.Time `json:"lastTransitionTime,omitempty"`
-	// LastProbeTime tells when the pod was last asked. Only of Idle.
+	// LastProbeTime is when the operator last queried the pod. Only the condition Idle has it.
 	LastProbeTime *v1.Time `json:"lastProbeTime,omitempty"`
 }
 

@@ -9,7 +9,7 @@ import (
 // PodStatusApplyConfiguration represents a declarative configuration of the PodStatus type for use
 // with apply.
 //
-// PodStatus tells which pod runs a TensorBoard and how it is.
+// PodStatus is the pod that runs a TensorBoard, with its phase.
 type PodStatusApplyConfiguration struct {
 	// Reference identifies the pod.
 	Reference *PodReferenceApplyConfiguration `json:"reference,omitempty"`

@@ -19,7 +19,7 @@ type TensorBoardStatusApplyConfiguration struct {
 	Conditions []ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// URL is its address within the cluster. It stays the same when the TensorBoard is suspended and resumed.
 	URL *string `json:"url,omitempty"`
-	// ObservedGeneration is the metadata.generation that this status speaks of.
+	// ObservedGeneration is the metadata.generation that this status describes.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 }
 

@@ -6,8 +6,8 @@ import (
 
 // XGBoostTrainingJob trains with XGBoost: its workers find the tracker, which the first of them runs, by the variable DMLC_TRACKER_URI.
 //
-// A pod is called JOB-ROLE-RANK; such a name has at most 63 characters, and none has a dot. On a live job the enabled switches, all of
-// runPolicy and the priority may change, and nothing else.
+// The name of a pod is JOB-ROLE-RANK. It has at most 63 characters and no dot. On a live job, only the enabled switches,
+// the fields of runPolicy except restartScope, and the priority can change.
 //
 // +kubebuilder:object:root=true
 // +genclient
