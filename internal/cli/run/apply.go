@@ -14,6 +14,7 @@ import (
 
 	"tensorstack.dev/batch/internal/cli/kit"
 	"tensorstack.dev/batch/internal/cli/manifest"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 // target is an object and the client that writes it.
@@ -103,7 +104,7 @@ func (p *applier) apply(ctx context.Context) ([]*kit.Job, error) {
 		if err != nil {
 			return nil, err
 		}
-		j, err := kit.NewJob(t.Kind, raw)
+		j, err := observed.New(t.Kind, raw)
 		if err != nil {
 			return nil, err
 		}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"tensorstack.dev/batch/internal/cli/kit"
-	"tensorstack.dev/batch/internal/cli/view"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 // Switch is one of the switches in spec.runMode.
@@ -48,7 +48,7 @@ func flip(ctx context.Context, p *kit.Program, s Switch, on bool, o Options, add
 }
 
 func flipOne(ctx context.Context, p *kit.Program, c *kit.Cluster, j *kit.Job, s Switch, on bool, o Options) error {
-	if finished, _ := view.Finished(j.Status()); finished {
+	if finished, _ := observed.Finished(j.Status()); finished {
 		return fmt.Errorf("%s has finished (%s), and what has finished never runs again", j.Ref(), j.Status().Phase)
 	}
 	was := switchedOn(j.Raw, s)

@@ -17,6 +17,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/kit"
 	"tensorstack.dev/batch/internal/cli/view"
 	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 // Command returns the verb.
@@ -120,7 +121,7 @@ func resize(ctx context.Context, c *kit.Cluster, j *kit.Job, n int) error {
 
 // scalable converts a job that can be scaled. It returns an error that explains why a job cannot.
 func scalable(j *kit.Job) (*engine.Job, error) {
-	if finished, _ := view.Finished(j.Status()); finished {
+	if finished, _ := observed.Finished(j.Status()); finished {
 		return nil, fmt.Errorf("%s has finished (%s): another number of replicas would change nothing", j.Ref(), j.Status().Phase)
 	}
 	normal, err := j.Normal()
@@ -151,7 +152,7 @@ func resized(j *kit.Job, n int) (*kit.Job, error) {
 	if err := unstructured.SetNestedField(raw.Object, int64(n), "spec", "elastic", "expectedReplicas"); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", j.Ref(), err)
 	}
-	return kit.NewJob(j.Kind, raw)
+	return observed.New(j.Kind, raw)
 }
 
 // reportScaled prints which replicas are added and which are removed.
