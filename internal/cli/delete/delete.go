@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -44,12 +43,8 @@ func remove(ctx context.Context, p *kit.Program, addresses []string, wait bool, 
 	var failed []error
 	for _, j := range jobs {
 		// Foreground deletion removes the job last, so waiting for the job is enough.
-		policy, uid := metav1.DeletePropagationForeground, j.GetUID()
-		err := c.Jobs(j.Kind, j.GetNamespace()).Delete(ctx, j.GetName(), metav1.DeleteOptions{
-			PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &uid},
-		})
-		if err != nil && !apierrors.IsNotFound(err) {
-			failed = append(failed, fmt.Errorf("deleting %s: %w", j.Ref(), err))
+		if err := c.Steer().Delete(ctx, j); err != nil {
+			failed = append(failed, err)
 		}
 	}
 	if len(failed) > 0 {

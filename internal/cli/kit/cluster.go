@@ -13,6 +13,7 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/steer"
 )
 
 // FieldManager is the field manager of the objects that this program applies.
@@ -95,6 +96,11 @@ func (p *Program) configured() bool {
 // Jobs returns the client for one kind of job.
 func (c *Cluster) Jobs(kind *kinds.Kind, namespace string) dynamic.ResourceInterface {
 	return c.Objects.Resource(batch.GroupVersion.WithResource(kind.Plural)).Namespace(namespace)
+}
+
+// Steer returns a client that changes jobs.
+func (c *Cluster) Steer() steer.Client {
+	return steer.Client{Objects: c.Objects, Manager: FieldManager}
 }
 
 // RequestTimeout bounds optional requests: without their answers the output is only less complete.

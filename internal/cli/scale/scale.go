@@ -104,15 +104,7 @@ func scale(ctx context.Context, p *kit.Program, c *kit.Cluster, address string, 
 // resize sets the size through the scale subresource, as kubectl and autoscalers do. It returns a conflict if the job
 // has changed since it was read.
 func resize(ctx context.Context, c *kit.Cluster, j *kit.Job, n int) error {
-	scale := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "autoscaling/v1",
-		"kind":       "Scale",
-		"metadata": map[string]any{
-			"name": j.GetName(), "namespace": j.GetNamespace(), "resourceVersion": j.GetResourceVersion(),
-		},
-		"spec": map[string]any{"replicas": int64(n)},
-	}}
-	_, err := c.Jobs(j.Kind, j.GetNamespace()).Update(ctx, scale, metav1.UpdateOptions{FieldManager: kit.FieldManager}, "scale")
+	err := c.Steer().Resize(ctx, j, n)
 	if kit.NotServed(err) {
 		return fmt.Errorf("the cluster's definition of %s cannot scale, so it is an older one: install the present one", j.Kind.Plural)
 	}
