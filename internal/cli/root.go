@@ -30,6 +30,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/scale"
 	"tensorstack.dev/batch/internal/cli/tensorboard"
 	"tensorstack.dev/batch/internal/cli/top"
+	"tensorstack.dev/batch/internal/cli/ui"
 	"tensorstack.dev/batch/internal/cli/validate"
 	"tensorstack.dev/batch/internal/cli/version"
 	"tensorstack.dev/batch/internal/cli/view"
@@ -107,7 +108,7 @@ You name a job as NAME. If jobs of several kinds have the same name, use KIND/NA
 			root.AddCommand(c)
 		}
 	}
-	add("run", run.Command(p), rerun.Command(p), get.Command(p), describe.Command(p), logs.Command(p), tensorboard.Command(p), queue.Command(p), top.Command(p))
+	add("run", run.Command(p), rerun.Command(p), get.Command(p), describe.Command(p), logs.Command(p), tensorboard.Command(p), queue.Command(p), top.Command(p), ui.Command(p))
 	add("steer", pause.Command(p), pause.ResumeCommand(p), scale.Command(p), debug.Command(p), exec.Command(p), delete.Command(p))
 	add("offline", validate.Command(p), render.Command(p), convert.Command(p), local.Command(p), version.Command(p))
 	return root

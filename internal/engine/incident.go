@@ -12,6 +12,9 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
+// ReasonBackOff is the reason of a replica that has ended and will restart after a delay.
+const ReasonBackOff = "BackOff"
+
 // incident is the state of a pass about ends that lead to restarts. docs/designs/0009-incidents.md defines which ends
 // form one incident.
 type incident struct {
@@ -199,7 +202,7 @@ func (p *pass) restart(r *replica) {
 		p.stopSidecars(r)
 		return
 	case waitsForAll || p.seen.Now.Before(r.dueAt):
-		r.reason = "BackOff"
+		r.reason = ReasonBackOff
 		p.stopSidecars(r)
 		if !waitsForAll {
 			p.wakeAt(r.dueAt)

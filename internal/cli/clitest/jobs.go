@@ -8,13 +8,14 @@ import (
 
 	"tensorstack.dev/batch/internal/cli/kit"
 	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 // LargeJob returns a job with more replicas than admission accepts by default. The operator of a cluster may accept
 // them.
 func LargeJob(t testing.TB) *kit.Job {
 	t.Helper()
-	j, err := kit.NewJob(&kinds.All[0], &unstructured.Unstructured{Object: map[string]any{
+	j, err := observed.New(&kinds.All[0], &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "batch.tensorstack.dev/v1beta1", "kind": "GenericJob", "metadata": map[string]any{"name": "large"},
 		"spec": map[string]any{"replicaSpecs": []any{map[string]any{"type": "worker", "replicas": int64(12_345), "template": map[string]any{
 			"spec": map[string]any{"containers": []any{map[string]any{"name": "main", "image": "none"}}}}}}},

@@ -61,7 +61,7 @@ func remove(ctx context.Context, p *kit.Program, o *options, addresses []string)
 	}
 	var failed []error
 	for _, j := range jobs {
-		if err := c.Delete(ctx, j); err != nil {
+		if err := c.Steer().Delete(ctx, j); err != nil {
 			failed = append(failed, err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/kit"
 	"tensorstack.dev/batch/internal/cli/manifest"
 	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 // inFiles connects and returns the jobs that manifests name and that exist. It prints which jobs do not exist and which
@@ -88,5 +89,5 @@ func existing(ctx context.Context, c *kit.Cluster, d manifest.Doc) (*kit.Job, er
 	if err != nil {
 		return nil, fmt.Errorf("getting %s: %w", manifest.NameOf(u), err)
 	}
-	return kit.NewJob(&kind, raw)
+	return observed.New(&kind, raw)
 }

@@ -16,6 +16,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/kit"
 	"tensorstack.dev/batch/internal/cli/view"
 	"tensorstack.dev/batch/internal/cli/waiting"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 // Command returns the verb.
@@ -56,7 +57,7 @@ pods that do not run.`,
 const troubledShown = 3
 
 func describe(ctx context.Context, p *kit.Program, c *kit.Cluster, j *kit.Job) error {
-	d := view.Description{Job: j.View(), Meta: j}
+	d := view.Description{Job: kit.View(j), Meta: j}
 	var err error
 	if d.Normal, err = j.Normal(); err != nil {
 		d.Invalid = err.Error()
@@ -101,6 +102,6 @@ func eventsOfAll(ctx context.Context, c *kit.Cluster, j *kit.Job) ([]corev1.Even
 		}
 		all = append(all, events...)
 	}
-	slices.SortStableFunc(all, func(a, b corev1.Event) int { return view.EventTime(&a).Compare(view.EventTime(&b)) })
+	slices.SortStableFunc(all, func(a, b corev1.Event) int { return observed.EventTime(&a).Compare(observed.EventTime(&b)) })
 	return all, nil
 }

@@ -127,7 +127,7 @@ func printJobs(p *kit.Program, o *options, jobs []*kit.Job, single bool, namespa
 	}
 	var rows []view.Job
 	for _, j := range jobs {
-		rows = append(rows, j.View())
+		rows = append(rows, kit.View(j))
 	}
 	t := view.Jobs(rows, time.Now(), o.allNamespaces, o.output == kit.Wide)
 	return p.PrintTable(t)

@@ -19,6 +19,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/view"
 	"tensorstack.dev/batch/internal/cli/watch"
 	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 // news is a change of the jobs of one kind.
@@ -118,7 +119,7 @@ func (l *list) set(n news) error {
 		if !ok {
 			continue
 		}
-		j, err := kit.NewJob(n.About, u)
+		j, err := observed.New(n.About, u)
 		if err != nil {
 			return err
 		}
@@ -181,7 +182,7 @@ func (l *list) draw() error {
 	style := kit.StyleOf(l.Out)
 	var rows []view.Job
 	for _, j := range sorted(slices.Collect(maps.Values(l.jobs))) {
-		rows = append(rows, j.View())
+		rows = append(rows, kit.View(j))
 	}
 	lines := view.JobList(rows, time.Now(), style, l.options.allNamespaces, l.options.output == kit.Wide, width, height-2)
 	if l.lost != nil {

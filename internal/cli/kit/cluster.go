@@ -14,6 +14,7 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/steer"
 )
 
 // FieldManager is the field manager of the objects that this program applies.
@@ -109,6 +110,11 @@ func (c *Cluster) Place(u *unstructured.Unstructured, ref string, namespaced boo
 		return fmt.Errorf("the manifest puts %s into namespace %q, and -n says %q", ref, u.GetNamespace(), c.Namespace)
 	}
 	return nil
+}
+
+// Steer returns a client that changes jobs.
+func (c *Cluster) Steer() steer.Client {
+	return steer.Client{Objects: c.Objects, Manager: FieldManager}
 }
 
 // RequestTimeout bounds optional requests: without their answers the output is only less complete.

@@ -13,6 +13,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/kinds"
 	"tensorstack.dev/batch/internal/nearest"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 // ParseAddress parses NAME or KIND/NAME. For NAME the kind is nil.
@@ -103,13 +104,13 @@ func (c *Cluster) called(ctx context.Context, of []kinds.Kind, name string) (fou
 		case apierrors.IsForbidden(err):
 			hidden = append(hidden, err)
 		case err == nil:
-			j, err := NewJob(&of[i], raw)
+			j, err := observed.New(&of[i], raw)
 			if err != nil {
 				return nil, nil, err
 			}
 			found = append(found, j)
 		case !apierrors.IsNotFound(err):
-			return nil, nil, fmt.Errorf("getting %s: %w", ref(&of[i], name), err)
+			return nil, nil, fmt.Errorf("getting %s: %w", observed.Ref(&of[i], name), err)
 		}
 		served = true
 	}
@@ -158,7 +159,7 @@ func (c *Cluster) List(ctx context.Context, of []kinds.Kind, namespace, labels s
 			return nil, nil, fmt.Errorf("listing %s: %w", of[i].Plural, err)
 		}
 		for k := range list.Items {
-			j, err := NewJob(&of[i], &list.Items[k])
+			j, err := observed.New(&of[i], &list.Items[k])
 			if err != nil {
 				return nil, nil, err
 			}

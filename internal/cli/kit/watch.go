@@ -18,6 +18,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/view"
 	"tensorstack.dev/batch/internal/cli/watch"
 	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 var podResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
@@ -89,7 +90,7 @@ type WatchedJob struct {
 
 // Over reports whether the job has ended or is gone.
 func (w *WatchedJob) Over() bool {
-	finished, _ := view.Finished(w.Status())
+	finished, _ := observed.Finished(w.Status())
 	return finished || w.Deleted
 }
 
@@ -106,7 +107,7 @@ func (w *WatchedJob) Take(change watch.Change) error {
 		w.Deleted = w.Deleted || change.Type != watch.Set
 		return nil
 	}
-	j, err := NewJob(w.Kind, raw)
+	j, err := observed.New(w.Kind, raw)
 	if err != nil {
 		return err
 	}
@@ -143,7 +144,7 @@ func (c *Cluster) Events(ctx context.Context, namespace, name string, uid types.
 		return nil, fmt.Errorf("listing events: %w", err)
 	}
 	sort.SliceStable(list.Items, func(a, b int) bool {
-		return view.EventTime(&list.Items[a]).Before(view.EventTime(&list.Items[b]))
+		return observed.EventTime(&list.Items[a]).Before(observed.EventTime(&list.Items[b]))
 	})
 	return list.Items, nil
 }

@@ -2,7 +2,6 @@ package logs
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -12,7 +11,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/kit"
 	"tensorstack.dev/batch/internal/cli/selection"
 	"tensorstack.dev/batch/internal/cli/view"
-	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 // history describes attempts whose pods are gone.
@@ -43,15 +42,9 @@ func newHistory(status *batch.JobStatus, events []corev1.Event) *history {
 	}
 	for i := range events {
 		e := &events[i]
-		switch batch.Reason(e.Reason) {
-		case batch.EventReplicaRestarted, batch.EventReplicaDisrupted:
-		default:
-			continue
-		}
-		var ends []engine.ReplicaEnd
-		if err := json.Unmarshal([]byte(e.Annotations[batch.AnnotationReplicaEnds]), &ends); err != nil {
+		ends, about, listed := observed.Ends(e)
+		if about && !listed {
 			h.plain = append(h.plain, *e)
-			continue
 		}
 		for _, end := range ends {
 			h.ends[end.Replica] = append(h.ends[end.Replica], eventLine(e, end.String()))
@@ -62,7 +55,7 @@ func newHistory(status *batch.JobStatus, events []corev1.Event) *history {
 
 // eventLine returns an event in one line, with words in place of its message.
 func eventLine(e *corev1.Event, words string) string {
-	return view.EventTime(e).UTC().Format(time.RFC3339) + " " + e.Reason + ": " + words
+	return observed.EventTime(e).UTC().Format(time.RFC3339) + " " + e.Reason + ": " + words
 }
 
 // reportEarlier prints the replica's earlier attempts, whose pods are gone.

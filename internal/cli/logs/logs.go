@@ -17,9 +17,9 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/cli/kit"
-	"tensorstack.dev/batch/internal/cli/logs/podlog"
 	"tensorstack.dev/batch/internal/cli/selection"
 	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/podlog"
 )
 
 type options struct {

@@ -5,9 +5,9 @@ import (
 	"io"
 	"sync"
 
-	"tensorstack.dev/batch/internal/cli/logs/podlog"
 	"tensorstack.dev/batch/internal/cli/selection"
 	"tensorstack.dev/batch/internal/cli/view"
+	"tensorstack.dev/batch/internal/podlog"
 )
 
 // prefixer prints lines with the names of their replicas to a writer that does not escape them. Several goroutines may

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"tensorstack.dev/batch/internal/cli/kit"
-	"tensorstack.dev/batch/internal/cli/logs/podlog"
 	"tensorstack.dev/batch/internal/cli/watch"
 	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/podlog"
 )
 
 // topic is the subject of a change: the job or its pods.

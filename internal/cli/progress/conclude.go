@@ -14,6 +14,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/kit"
 	"tensorstack.dev/batch/internal/cli/view"
 	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 // These bound what is shown of failed replicas after the end of their job.
@@ -35,7 +36,7 @@ func (d *display) conclude(ctx context.Context) error {
 		if err := kit.PrintLines(d.Out, view.Summary(t.view(), d.style, d.terminal.Width())); err != nil {
 			return err
 		}
-		if _, succeeded := view.Finished(t.Status()); !succeeded {
+		if _, succeeded := observed.Finished(t.Status()); !succeeded {
 			code = kit.ExitFailed
 			d.printFailures(ctx, t.Job)
 		}
@@ -76,7 +77,7 @@ func (d *display) printFailures(ctx context.Context, j *kit.Job) {
 func (d *display) printFailure(ctx context.Context, j *kit.Job, role string, r *batch.ReplicaStatus) {
 	ctx, cancel := context.WithTimeout(ctx, kit.RequestTimeout)
 	defer cancel()
-	name := d.style.Paint(view.Bad, fmt.Sprintf("%s-%d", role, view.RankOf(r.Name)))
+	name := d.style.Paint(view.Bad, fmt.Sprintf("%s-%d", role, observed.RankOf(r.Name)))
 	container := mainContainer(j, role)
 	// The error is ignored: a user without the right to read pods may still read their logs.
 	if pod, err := d.cluster.Core.Pods(j.GetNamespace()).Get(ctx, r.Name, metav1.GetOptions{}); err == nil {

@@ -8,12 +8,13 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/cli/kit"
 	"tensorstack.dev/batch/internal/cli/view"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 // impossible returns the scheduler's message about a job that could not start even if nothing else ran; empty for any
 // other job.
 func impossible(s *batch.JobStatus) string {
-	c := view.Condition(s, batch.JobRunningCondition)
+	c := observed.Condition(s, batch.JobRunningCondition)
 	if c.Status == metav1.ConditionTrue || c.Reason != batch.ReasonImpossible {
 		return ""
 	}

@@ -67,7 +67,7 @@ func (t *track) take(change watch.Change) error {
 
 // view returns the job for rendering, with details of its spec.
 func (t *track) view() view.Job {
-	v := t.View()
+	v := kit.View(t.Job)
 	v.Normal = t.normal
 	return v
 }

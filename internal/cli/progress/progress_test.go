@@ -12,6 +12,7 @@ import (
 
 	"tensorstack.dev/batch/internal/cli/kit"
 	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 // TestInterruptAsTheLastJobEndsTellsTheResult verifies that Ctrl-C at the end of the last job does not change the
@@ -26,7 +27,7 @@ func TestInterruptAsTheLastJobEndsTellsTheResult(t *testing.T) {
 			map[string]any{"type": "Completed", "status": string(metav1.ConditionTrue), "reason": "SuccessRuleMet", "message": "All have succeeded."},
 		}},
 	}}
-	j, err := kit.NewJob(&kinds.All[0], raw)
+	j, err := observed.New(&kinds.All[0], raw)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/kit"
 	"tensorstack.dev/batch/internal/cli/manifest"
 	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 // Command returns the verb.
@@ -31,7 +32,7 @@ DNS domain is "cluster.local".`,
 		Example: p.Example("t9k render -f job.yaml", "t9k render -f job.yaml -o json"),
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			checker := manifest.Checker{Namespace: p.OfflineNamespace(), Limits: kit.AsInstalled}
+			checker := manifest.Checker{Namespace: p.OfflineNamespace(), Limits: observed.AsInstalled}
 			checked, err := checker.CheckFiles(cmd.Context(), p.Open, files)
 			if err != nil {
 				return err

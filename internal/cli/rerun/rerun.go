@@ -5,17 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/cli/kit"
 	"tensorstack.dev/batch/internal/cli/progress"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 type options struct {
@@ -79,13 +75,11 @@ const mostCopies = 1000
 // create creates a copy of a job with a name, or with the first numbered name that is free if it is empty.
 func create(ctx context.Context, c *kit.Cluster, j *kit.Job, name string) (*kit.Job, error) {
 	put := func(name string) (*kit.Job, error) {
-		raw, err := c.Jobs(j.Kind, j.GetNamespace()).Create(ctx, copyOf(j.Raw, name), metav1.CreateOptions{
-			FieldManager: kit.FieldManager, FieldValidation: metav1.FieldValidationStrict,
-		})
+		raw, err := c.Steer().Copy(ctx, j, name)
 		if err != nil {
-			return nil, fmt.Errorf("creating a copy of %s: %w", j.Ref(), err)
+			return nil, err
 		}
-		return kit.NewJob(j.Kind, raw)
+		return observed.New(j.Kind, raw)
 	}
 	if name != "" {
 		return put(name)
@@ -100,27 +94,4 @@ func create(ctx context.Context, c *kit.Cluster, j *kit.Job, name string) (*kit.
 		}
 	}
 	return nil, fmt.Errorf("the names %s-2 to %s-%d are taken: choose one with --name", j.GetName(), j.GetName(), mostCopies)
-}
-
-// copyOf returns a new job of the same kind with the spec, labels and annotations that people gave another one.
-func copyOf(raw *unstructured.Unstructured, name string) *unstructured.Unstructured {
-	again := &unstructured.Unstructured{Object: map[string]any{}}
-	again.SetGroupVersionKind(raw.GroupVersionKind())
-	again.SetNamespace(raw.GetNamespace())
-	again.SetName(name)
-	again.SetLabels(raw.GetLabels())
-	annotations := map[string]string{}
-	for key, value := range raw.GetAnnotations() {
-		// These two describe the other job: what kubectl applied to it, and who asked for its queue.
-		if key != corev1.LastAppliedConfigAnnotation && key != scheduling.AnnotationRequestedBy {
-			annotations[key] = value
-		}
-	}
-	again.SetAnnotations(annotations)
-	spec, _, _ := unstructured.NestedMap(raw.Object, "spec")
-	for _, path := range []string{"pause.enabled", "pause.enable", "debug.enabled", "debug.enable"} {
-		unstructured.RemoveNestedField(spec, append([]string{"runMode"}, strings.Split(path, ".")...)...)
-	}
-	again.Object["spec"] = spec
-	return again
 }

@@ -15,6 +15,7 @@ import (
 
 	"tensorstack.dev/batch/internal/cli/kit"
 	"tensorstack.dev/batch/internal/cli/manifest"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 // target is an object and the client that writes it.
@@ -99,7 +100,7 @@ func (p *applier) apply(ctx context.Context) ([]*kit.Job, error) {
 		if err != nil {
 			return nil, err
 		}
-		j, err := kit.NewJob(t.Kind, raw)
+		j, err := observed.New(t.Kind, raw)
 		if err != nil {
 			return nil, err
 		}
@@ -132,11 +133,11 @@ func (p *applier) removeJobs(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("getting %s: %w", manifest.NameOf(t.Object), err)
 		}
-		j, err := kit.NewJob(t.Kind, raw)
+		j, err := observed.New(t.Kind, raw)
 		if err != nil {
 			return err
 		}
-		if err := p.cluster.Delete(ctx, j); err != nil {
+		if err := p.cluster.Steer().Delete(ctx, j); err != nil {
 			return err
 		}
 		old = append(old, j)

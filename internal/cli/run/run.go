@@ -14,6 +14,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/manifest"
 	"tensorstack.dev/batch/internal/cli/progress"
 	"tensorstack.dev/batch/internal/cli/view"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 type options struct {
@@ -68,7 +69,7 @@ the whole quota of its queue or than all nodes have, the command prints a warnin
 func run(ctx context.Context, p *kit.Program, o *options) error {
 	// The faults of a manifest are reported even if there is no cluster.
 	c, noCluster := p.Connect()
-	checker := manifest.Checker{Namespace: p.OfflineNamespace(), Limits: kit.AsInstalled}
+	checker := manifest.Checker{Namespace: p.OfflineNamespace(), Limits: observed.AsInstalled}
 	checked, err := checker.CheckFiles(ctx, p.Open, o.files)
 	if err != nil {
 		return err
@@ -110,7 +111,7 @@ func run(ctx context.Context, p *kit.Program, o *options) error {
 // reportFinished prints why jobs that have ended do not run again.
 func reportFinished(p *kit.Program, c *kit.Cluster, jobs []*kit.Job) {
 	for _, j := range jobs {
-		if finished, _ := view.Finished(j.Status()); finished {
+		if finished, _ := observed.Finished(j.Status()); finished {
 			fmt.Fprintf(p.ErrOut, "%s has ended and never runs again. To run it again, add --replace, or run a copy of it: %s\n",
 				j.Ref(), p.Again(c, j.GetNamespace(), "rerun "+j.Ref()))
 		}

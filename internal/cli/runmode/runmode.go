@@ -3,26 +3,24 @@ package runmode
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
 	"tensorstack.dev/batch/internal/cli/kit"
-	"tensorstack.dev/batch/internal/cli/view"
+	"tensorstack.dev/batch/internal/observed"
+	"tensorstack.dev/batch/internal/steer"
 )
 
 // Switch is one of the switches in spec.runMode.
-type Switch string
+type Switch = steer.Switch
 
 // These are the switches.
 const (
-	Pause Switch = "pause"
-	Debug Switch = "debug"
+	Pause = steer.Pause
+	Debug = steer.Debug
 )
 
 // Options are the texts of a verb that sets a switch.
@@ -41,7 +39,7 @@ func flip(ctx context.Context, p *kit.Program, s Switch, on bool, o Options, add
 	}
 	var failed []error
 	for _, j := range jobs {
-		if finished, _ := view.Finished(j.Status()); finished && len(addresses) == 0 {
+		if finished, _ := observed.Finished(j.Status()); finished && len(addresses) == 0 {
 			continue // -l and --all mean the jobs that can still run
 		}
 		if err := flipOne(ctx, p, c, j, s, on, o); err != nil {
@@ -52,18 +50,14 @@ func flip(ctx context.Context, p *kit.Program, s Switch, on bool, o Options, add
 }
 
 func flipOne(ctx context.Context, p *kit.Program, c *kit.Cluster, j *kit.Job, s Switch, on bool, o Options) error {
-	if finished, _ := view.Finished(j.Status()); finished {
+	if finished, _ := observed.Finished(j.Status()); finished {
 		return fmt.Errorf("%s has finished (%s) and never runs again", j.Ref(), j.Status().Phase)
 	}
 	was := switchedOn(j.Raw, s)
 	if was != on {
-		patch, err := json.Marshal(map[string]any{"spec": map[string]any{"runMode": map[string]any{string(s): map[string]any{"enabled": on}}}})
+		raw, err := c.Steer().Set(ctx, j, s, on)
 		if err != nil {
-			return fmt.Errorf("writing the patch: %w", err)
-		}
-		raw, err := c.Jobs(j.Kind, j.GetNamespace()).Patch(ctx, j.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: kit.FieldManager})
-		if err != nil {
-			return fmt.Errorf("changing %s: %w", j.Ref(), err)
+			return err
 		}
 		j.Raw = raw
 	}

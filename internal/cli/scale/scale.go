@@ -17,6 +17,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/kit"
 	"tensorstack.dev/batch/internal/cli/view"
 	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 // Command returns the verb.
@@ -103,15 +104,7 @@ func scale(ctx context.Context, p *kit.Program, c *kit.Cluster, address string, 
 // resize sets the size through the scale subresource, as kubectl and autoscalers do. It returns a conflict if the job
 // has changed since it was read.
 func resize(ctx context.Context, c *kit.Cluster, j *kit.Job, n int) error {
-	scale := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "autoscaling/v1",
-		"kind":       "Scale",
-		"metadata": map[string]any{
-			"name": j.GetName(), "namespace": j.GetNamespace(), "resourceVersion": j.GetResourceVersion(),
-		},
-		"spec": map[string]any{"replicas": int64(n)},
-	}}
-	_, err := c.Jobs(j.Kind, j.GetNamespace()).Update(ctx, scale, metav1.UpdateOptions{FieldManager: kit.FieldManager}, "scale")
+	err := c.Steer().Resize(ctx, j, n)
 	if kit.NotServed(err) {
 		return fmt.Errorf("the CustomResourceDefinition of %s in the cluster is older and has no scale: upgrade it", j.Kind.Plural)
 	}
@@ -120,7 +113,7 @@ func resize(ctx context.Context, c *kit.Cluster, j *kit.Job, n int) error {
 
 // scalable converts a job that can be scaled. It returns an error that explains why a job cannot.
 func scalable(j *kit.Job) (*engine.Job, error) {
-	if finished, _ := view.Finished(j.Status()); finished {
+	if finished, _ := observed.Finished(j.Status()); finished {
 		return nil, fmt.Errorf("%s has finished (%s): scaling it would have no effect", j.Ref(), j.Status().Phase)
 	}
 	normal, err := j.Normal()
@@ -151,7 +144,7 @@ func resized(j *kit.Job, n int) (*kit.Job, error) {
 	if err := unstructured.SetNestedField(raw.Object, int64(n), "spec", "elastic", "expectedReplicas"); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", j.Ref(), err)
 	}
-	return kit.NewJob(j.Kind, raw)
+	return observed.New(j.Kind, raw)
 }
 
 // reportScaled prints which replicas are added and which are removed.

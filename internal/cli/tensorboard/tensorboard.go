@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os/exec"
-	"runtime"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -213,7 +211,7 @@ func forward(ctx context.Context, p *kit.Program, c *kit.Cluster, o *options, tb
 	fmt.Fprintln(p.Out, url)
 	fmt.Fprintln(p.ErrOut, "Ctrl-C closes the connection; the TensorBoard keeps running.")
 	if o.open {
-		if err := browse(ctx, url); err != nil {
+		if err := kit.Browse(ctx, url); err != nil {
 			fmt.Fprintf(p.ErrOut, "No browser could be opened: %v\n", err)
 		}
 	}
@@ -241,13 +239,4 @@ func forwarder(c *kit.Cluster, tb *tensorboard.TensorBoard) (httpstream.Dialer, 
 	return portforward.NewFallbackDialerForStreaming(socket, old, func(err error) bool {
 		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 	}), nil
-}
-
-// browse opens an address in the user's browser.
-func browse(ctx context.Context, url string) error {
-	program := "xdg-open"
-	if runtime.GOOS == "darwin" {
-		program = "open"
-	}
-	return exec.CommandContext(ctx, program, url).Start()
 }

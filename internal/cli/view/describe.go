@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 // Description is the input of the full description of a job.
@@ -67,7 +68,7 @@ func (d *Description) head(now time.Time) Table {
 	add("Labels", pairs(d.Meta.GetLabels()), Plain)
 	add("Created", at(d.Created, now), Plain)
 	add("Phase", orDash(string(s.Phase)), phaseColour(string(s.Phase)))
-	add("Why", Explain(s), Plain)
+	add("Why", observed.Explain(s), Plain)
 	add("Invalid", d.Invalid, Bad)
 	if d.Meta.GetDeletionTimestamp() != nil {
 		add("Deleted", at(d.Meta.GetDeletionTimestamp().Time, now)+", waiting for its pods to end", Wait)
@@ -89,7 +90,7 @@ func (d *Description) head(now time.Time) Table {
 	add("Ran", ran, Plain)
 	add("Run mode", string(s.RunMode), Plain)
 	if n := d.Normal; n != nil {
-		add("Decided by", master(n), Plain)
+		add("Decided by", observed.Decides(n), Plain)
 		add("Rendezvous", rendezvous(n), Plain)
 		add("Deadline", d.deadline(now), Plain)
 		add("Clean-up", string(n.CleanUp), Plain)
@@ -115,9 +116,9 @@ func (d *Description) board() (string, Colour) {
 	case b.Ready:
 		return fmt.Sprintf("ready: \"t9k tensorboard %s\" shows it", d.Name), Good
 	case b.Type == corev1.EventTypeWarning:
-		return b.Reason + ": " + oneLine(b.Note), Bad
+		return b.Reason + ": " + observed.OneLine(b.Note), Bad
 	default:
-		return b.Reason + ": " + oneLine(b.Note), Wait
+		return b.Reason + ": " + observed.OneLine(b.Note), Wait
 	}
 }
 
@@ -149,7 +150,7 @@ func pairs(m map[string]string) string {
 func (d *Description) conditions(now time.Time) Table {
 	t := Table{Header: []string{"TYPE", "STATUS", "SINCE", "REASON", "MESSAGE"}, Text: true}
 	for _, c := range d.Status.Conditions {
-		t.Rows = append(t.Rows, Plainly(string(c.Type), string(c.Status), age(c.LastTransitionTime.Time, now), string(c.Reason), oneLine(c.Message)))
+		t.Rows = append(t.Rows, Plainly(string(c.Type), string(c.Status), age(c.LastTransitionTime.Time, now), string(c.Reason), observed.OneLine(c.Message)))
 	}
 	return t
 }
@@ -163,7 +164,7 @@ func (d *Description) roles() Table {
 	for i := range d.Normal.Roles {
 		r := &d.Normal.Roles[i]
 		main := &r.Template.Spec.Containers[r.Main]
-		command := cut(oneLine(strings.Join(append(append([]string{}, main.Command...), main.Args...), " ")), 200)
+		command := cut(observed.OneLine(strings.Join(append(append([]string{}, main.Command...), main.Args...), " ")), 200)
 		t.Rows = append(t.Rows, Plainly(r.Type, fmt.Sprint(r.Replicas), fmt.Sprint(restarts[r.Type]), restartPolicy(d.Normal, r.Restart), orDash(main.Image), orDash(command)))
 	}
 	return t
@@ -172,7 +173,7 @@ func (d *Description) roles() Table {
 // replicas returns a table of the most urgent replicas. more is the number of replicas left out.
 func (d *Description) replicas(now time.Time) (t Table, more int) {
 	all := listed(d.Status)
-	want := int(total(d.Status))
+	want := int(observed.Total(d.Status))
 	if want > describedReplicas || want > len(all) {
 		all = byUrgency(all)
 	}
@@ -191,8 +192,8 @@ func (d *Description) events(now time.Time) Table {
 	t := Table{Header: []string{"LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"}, Text: true}
 	for i := range d.Events {
 		e := &d.Events[i]
-		seen := age(EventTime(e), now)
-		if n := eventCount(e); n > 1 {
+		seen := age(observed.EventTime(e), now)
+		if n := observed.EventCount(e); n > 1 {
 			seen = fmt.Sprintf("%s (x%d)", seen, n)
 		}
 		c := Plain
@@ -200,30 +201,9 @@ func (d *Description) events(now time.Time) Table {
 			c = Wait
 		}
 		object := strings.ToLower(e.InvolvedObject.Kind) + "/" + e.InvolvedObject.Name
-		t.Rows = append(t.Rows, []Cell{{Text: seen}, {e.Type, c}, {Text: e.Reason}, {Text: object}, {Text: oneLine(e.Message)}})
+		t.Rows = append(t.Rows, []Cell{{Text: seen}, {e.Type, c}, {Text: e.Reason}, {Text: object}, {Text: observed.OneLine(e.Message)}})
 	}
 	return t
-}
-
-// EventTime returns when an event was last seen, for events of both event APIs.
-func EventTime(e *corev1.Event) time.Time {
-	switch {
-	case e.Series != nil && !e.Series.LastObservedTime.IsZero():
-		return e.Series.LastObservedTime.Time
-	case !e.LastTimestamp.IsZero():
-		return e.LastTimestamp.Time
-	case !e.EventTime.IsZero():
-		return e.EventTime.Time
-	default:
-		return e.CreationTimestamp.Time
-	}
-}
-
-func eventCount(e *corev1.Event) int32 {
-	if e.Series != nil {
-		return e.Series.Count
-	}
-	return e.Count
 }
 
 // Troubled returns the names of at most n pods of replicas that should run and do not, the worst first.

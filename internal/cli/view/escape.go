@@ -1,10 +1,9 @@
 package view
 
 import (
-	"fmt"
 	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"tensorstack.dev/batch/internal/escape"
 )
 
 // own replaces the escape character at the beginning of this package's control sequences. No text contains this byte:
@@ -13,29 +12,7 @@ const own = "\xff"
 
 // Escape replaces control characters and bytes that are not UTF-8 by the escapes of JSON and Go, so that a terminal
 // shows them and does not interpret them. Line breaks and tabs stay.
-func Escape(s string) string {
-	if !strings.ContainsFunc(s, obeyed) && utf8.ValidString(s) {
-		return s
-	}
-	var b strings.Builder
-	for len(s) > 0 {
-		r, size := utf8.DecodeRuneInString(s)
-		switch {
-		case r == utf8.RuneError && size == 1:
-			fmt.Fprintf(&b, `\x%02x`, s[0])
-		case r == '\r':
-			b.WriteString(`\r`)
-		case obeyed(r):
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			b.WriteString(s[:size])
-		}
-		s = s[size:]
-	}
-	return b.String()
-}
-
-func obeyed(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
+func Escape(s string) string { return escape.Control(s) }
 
 // Terminal returns a text for a terminal: the control sequences of this package take effect, and all others are
 // escaped.

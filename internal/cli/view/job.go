@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 // Job is the input for everything that this package renders about a job.
@@ -66,7 +66,7 @@ func JobList(jobs []Job, now time.Time, st Style, withNamespace, wide bool, widt
 	left := height - len(blocks[0]) - 1 // the header, and the line that counts
 	for _, ended := range []bool{false, true} {
 		for i, j := range jobs {
-			finished, _ := Finished(j.Status)
+			finished, _ := observed.Finished(j.Status)
 			if lines := len(blocks[i+1]); finished == ended && lines <= left {
 				shown[i], left = true, left-lines
 			}
@@ -108,13 +108,7 @@ func ready(s *batch.JobStatus) string {
 	if s.Phase == "" {
 		return "-"
 	}
-	return fmt.Sprintf("%d/%d", s.Aggregate.Running, total(s))
-}
-
-// total returns the number of replicas that the job wants.
-func total(s *batch.JobStatus) int32 {
-	a := &s.Aggregate
-	return a.Creating + a.Pending + a.Running + a.Succeeded + a.Failed + a.Unknown + a.Deleted
+	return fmt.Sprintf("%d/%d", s.Aggregate.Running, observed.Total(s))
 }
 
 // Age returns how long ago a time was, as text; a dash for the zero time.
@@ -132,45 +126,4 @@ func orDash(s string) string {
 		return "-"
 	}
 	return s
-}
-
-// Condition returns the condition of a type; the zero value if it is missing.
-func Condition(s *batch.JobStatus, t batch.JobConditionType) batch.JobCondition {
-	for _, c := range s.Conditions {
-		if c.Type == t {
-			return c
-		}
-	}
-	return batch.JobCondition{}
-}
-
-// Finished reports whether a job has ended, and whether it has succeeded.
-func Finished(s *batch.JobStatus) (finished, succeeded bool) {
-	succeeded = Condition(s, batch.JobCompleted).Status == metav1.ConditionTrue
-	return succeeded || Condition(s, batch.JobFailedCondition).Status == metav1.ConditionTrue, succeeded
-}
-
-// Explain returns in one line why the job is in its phase; empty while all of its replicas run.
-func Explain(s *batch.JobStatus) string {
-	finished, succeeded := Finished(s)
-	switch {
-	case succeeded:
-		return message(Condition(s, batch.JobCompleted))
-	case finished:
-		return message(Condition(s, batch.JobFailedCondition))
-	case s.Phase == batch.JobPaused:
-		return message(Condition(s, batch.JobPausedCondition))
-	}
-	c := Condition(s, batch.JobRunningCondition)
-	if a := &s.Aggregate; c.Reason == batch.ReasonReplicasRunning && a.Running+a.Succeeded+a.Failed >= total(s) {
-		return ""
-	}
-	return message(c)
-}
-
-func message(c batch.JobCondition) string {
-	if c.Message == "" {
-		return string(c.Reason)
-	}
-	return oneLine(c.Message)
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 // Live is the input for the live picture of one job.
@@ -51,7 +52,7 @@ func Frame(jobs []Live, now time.Time, st Style, width, height int) []string {
 // lines renders a job below its head, as far as height allows.
 func (j *Live) lines(head []string, now time.Time, st Style, width, height int) []string {
 	all := listed(j.Status)
-	want := int(total(j.Status))
+	want := int(observed.Total(j.Status))
 	if len(all) == 0 {
 		return clip(head, height)
 	}
@@ -126,10 +127,10 @@ func (j *Live) overviewRow(now time.Time) []Cell {
 		phase = Cell{Text: "New", Colour: Wait}
 	}
 	why := Cell{Text: j.Notice, Colour: Wait}
-	if finished, succeeded := Finished(j.Status); why.Text == "" && (!finished || !succeeded) {
-		why = Cell{Text: Explain(j.Status)}
+	if finished, succeeded := observed.Finished(j.Status); why.Text == "" && (!finished || !succeeded) {
+		why = Cell{Text: observed.Explain(j.Status)}
 	}
-	why.Text = oneLine(why.Text)
+	why.Text = observed.OneLine(why.Text)
 	waited, ran := j.times(now)
 	return []Cell{{Text: j.Ref}, phase, {Text: ready(j.Status)}, {Text: fmt.Sprint(j.Status.Restarts)}, {Text: orDash(waited)}, {Text: orDash(ran)}, why}
 }
@@ -149,7 +150,7 @@ func phaseSums(jobs []Live) string {
 
 func (j *Live) table(rows []replica, now time.Time) Table {
 	t := Table{Header: replicaHeader, Text: true}
-	decides := master(j.Normal)
+	decides := observed.Decides(j.Normal)
 	for i := range rows {
 		row := rows[i].row(j.Ages, now)
 		if last := &row[len(row)-1]; last.Text == "" && rows[i].short() == decides {
@@ -184,11 +185,11 @@ func (j *Live) head(now time.Time, st Style, width int) []string {
 		facts = append(facts, Cell{Text: "deadline " + left})
 	}
 	lines := flow(facts, st, width)
-	if why := Explain(s); why != "" {
+	if why := observed.Explain(s); why != "" {
 		lines = append(lines, wrap(Escape(why), width)...)
 	}
 	if j.Notice != "" {
-		for _, l := range wrap(Escape(oneLine(j.Notice)), width) {
+		for _, l := range wrap(Escape(observed.OneLine(j.Notice)), width) {
 			lines = append(lines, st.Paint(Wait, l))
 		}
 	}
@@ -229,7 +230,7 @@ func Count(n int, noun string) string {
 
 // Summary renders a job that has ended: its result, how long it took and why it ended.
 func Summary(j Job, st Style, width int) []string {
-	_, succeeded := Finished(j.Status)
+	_, succeeded := observed.Finished(j.Status)
 	word := Cell{Text: "Failed", Colour: Bad}
 	if succeeded {
 		word = Cell{Text: "Succeeded", Colour: Good}
@@ -239,5 +240,5 @@ func Summary(j Job, st Style, width int) []string {
 		took = fmt.Sprintf(" in %s (waited %s, ran %s)", duration.HumanDuration(j.lasted(time.Time{})), waited, cmp.Or(ran, "0s"))
 	}
 	lines := []string{fmt.Sprintf("%s %s%s, %s", j.Ref, st.Paint(word.Colour, word.Text), took, j.restarts())}
-	return append(lines, Wrap(strings.TrimSpace(Explain(j.Status)), "  ", width)...)
+	return append(lines, Wrap(strings.TrimSpace(observed.Explain(j.Status)), "  ", width)...)
 }

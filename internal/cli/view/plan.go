@@ -2,12 +2,12 @@ package view
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 // Plan returns in one line how large a training job is, which replica decides its end and what bounds it; empty if
@@ -21,7 +21,7 @@ func (j *Job) Plan() string {
 	if n.Elastic != nil {
 		parts = append(parts, "replicas "+size(n))
 	}
-	if master := master(n); master != "" {
+	if master := observed.Decides(n); master != "" {
 		parts = append(parts, master+" decides how the job ends")
 	}
 	if r := rendezvous(n); r != "" {
@@ -50,16 +50,6 @@ func bounds(n *engine.Job) string {
 		return ""
 	}
 	return fmt.Sprintf("(elastic %d-%d)", n.Elastic.Min, n.Elastic.Max)
-}
-
-// master returns the one replica whose end decides the job, as ROLE-RANK; empty if there is no such replica.
-func master(n *engine.Job) string {
-	if n == nil || len(n.Success) != 1 || len(n.Failure) != 1 || len(n.Success[0].Members) != 1 ||
-		!slices.Equal(n.Success[0].Members, n.Failure[0].Members) {
-		return ""
-	}
-	m := n.Success[0].Members[0]
-	return fmt.Sprintf("%s-%d", n.Roles[m.Role].Type, m.Rank)
 }
 
 // rendezvous returns where and how the replicas of a job find each other, as text with HOST:PORT; empty if they need no
@@ -95,7 +85,7 @@ func (j *Job) deadline(now time.Time) string {
 	if n == nil || n.Deadline == nil {
 		return ""
 	}
-	finished, _ := Finished(j.Status)
+	finished, _ := observed.Finished(j.Status)
 	if j.Status.StartTime == nil || finished || j.Status.Phase == batch.JobPaused {
 		return n.Deadline.String()
 	}
@@ -106,7 +96,7 @@ func (j *Job) deadline(now time.Time) string {
 // timeLeft returns the time until the deadline as text: "in 59m", or "passed"; empty if there is no deadline or the job
 // is not active.
 func (j *Job) timeLeft(now time.Time) string {
-	finished, _ := Finished(j.Status)
+	finished, _ := observed.Finished(j.Status)
 	if j.Normal == nil || j.Normal.Deadline == nil || j.Status.StartTime == nil || finished || j.Status.Phase == batch.JobPaused {
 		return ""
 	}

@@ -2,7 +2,6 @@ package view
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"sort"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 // Ages holds the creation times of a job's pods by their UID.
@@ -33,21 +33,12 @@ func listed(s *batch.JobStatus) []replica {
 		first := len(all)
 		for k := range s.Tasks[i].Replicas {
 			r := &s.Tasks[i].Replicas[k]
-			all = append(all, replica{r, s.Tasks[i].Type, RankOf(r.Name)})
+			all = append(all, replica{r, s.Tasks[i].Type, observed.RankOf(r.Name)})
 		}
 		role := all[first:]
 		sort.SliceStable(role, func(a, b int) bool { return role[a].rank < role[b].rank })
 	}
 	return all
-}
-
-// RankOf returns the rank at the end of a replica's name; -1 if there is none.
-func RankOf(name string) int {
-	rank, err := strconv.Atoi(name[strings.LastIndexByte(name, '-')+1:])
-	if err != nil {
-		return -1
-	}
-	return rank
 }
 
 var replicaHeader = []string{"REPLICA", "PHASE", "NODE", "RESTARTS", "AGE", ""}
@@ -59,7 +50,7 @@ func (r *replica) row(ages Ages, now time.Time) []Cell {
 		{Text: orDash(r.NodeName)},
 		{Text: fmt.Sprint(r.RestartCount)},
 		{Text: age(ages[r.UID], now)},
-		{Text: r.detail(), Colour: r.detailColour()},
+		{Text: observed.Detail(r.ReplicaStatus), Colour: r.detailColour()},
 	}
 }
 
@@ -70,48 +61,13 @@ func (r *replica) detailColour() Colour {
 	return Dim
 }
 
-// detail returns what the phase alone does not show: how the containers ended, or why they have not started.
-func (r *replica) detail() string {
-	parts := make([]string, 0, 2)
-	if r.Reason != "" {
-		parts = append(parts, oneLine(r.Reason))
-	}
-	if code := exitCode(r.ReplicaStatus); code != "" {
-		parts = append(parts, code)
-	}
-	return strings.Join(parts, ", ")
-}
-
-// exitCode returns a non-zero exit code as text, with the container's name if there are several containers.
-func exitCode(r *batch.ReplicaStatus) string {
-	if r.Phase == batch.ReplicaSucceeded { // the exit codes of sidecars do not count
-		return ""
-	}
-	for _, c := range r.Containers {
-		if c.ExitCode == nil || *c.ExitCode == 0 {
-			continue
-		}
-		if len(r.Containers) == 1 {
-			return fmt.Sprintf("exit code %d", *c.ExitCode)
-		}
-		return fmt.Sprintf("%s: exit code %d", c.Name, *c.ExitCode)
-	}
-	return ""
-}
-
-// phaseOrder lists the phases of replicas, the most urgent first.
-var phaseOrder = []batch.ReplicaPhase{
-	batch.ReplicaFailed, batch.ReplicaUnknown, batch.ReplicaPending, batch.ReplicaCreating, batch.ReplicaDeleted,
-	batch.ReplicaRunning, batch.ReplicaSucceeded,
-}
-
 // byUrgency returns the replicas sorted by urgency: failed ones first, then those that do not start, then restarted
 // ones.
 func byUrgency(all []replica) []replica {
 	sorted := slices.Clone(all)
 	sort.SliceStable(sorted, func(a, b int) bool {
 		x, y := &sorted[a], &sorted[b]
-		if px, py := slices.Index(phaseOrder, x.Phase), slices.Index(phaseOrder, y.Phase); px != py {
+		if px, py := slices.Index(observed.PhaseOrder, x.Phase), slices.Index(observed.PhaseOrder, y.Phase); px != py {
 			return px < py
 		}
 		return x.RestartCount > y.RestartCount
@@ -125,15 +81,15 @@ const nothing = "·"
 // roleSums counts the replicas of each role by phase, including those that the status does not list.
 func roleSums(s *batch.JobStatus) Table {
 	t := Table{Header: []string{"ROLE", "TOTAL"}}
-	for _, p := range phaseOrder {
+	for _, p := range observed.PhaseOrder {
 		t.Header = append(t.Header, strings.ToUpper(string(p)))
 	}
 	t.Header = append(t.Header, "RESTARTS")
 	for i := range s.Tasks {
 		task := &s.Tasks[i]
-		count, sum := countPhases(task)
+		count, sum := observed.CountPhases(task)
 		row := Plainly(task.Type, fmt.Sprint(sum))
-		for _, p := range phaseOrder {
+		for _, p := range observed.PhaseOrder {
 			c := Cell{Text: fmt.Sprint(count[p]), Colour: phaseColour(string(p))}
 			if count[p] == 0 {
 				c = Cell{Text: nothing, Colour: Dim}
@@ -143,21 +99,6 @@ func roleSums(s *batch.JobStatus) Table {
 		t.Rows = append(t.Rows, append(row, Cell{Text: fmt.Sprint(task.RestartCount)}))
 	}
 	return t
-}
-
-func countPhases(task *batch.Tasks) (count map[batch.ReplicaPhase]int, sum int) {
-	count = map[batch.ReplicaPhase]int{}
-	for k := range task.Replicas {
-		count[task.Replicas[k].Phase]++
-		sum++
-	}
-	for _, o := range task.Omitted {
-		engine.EachRank(o.Ranks, math.MaxInt, func(int) {
-			count[o.Phase]++
-			sum++
-		})
-	}
-	return count, sum
 }
 
 // Several returns the name of replicas of a role: worker-3, or worker-[0-2,5]. The ranks must be sorted.
@@ -170,5 +111,5 @@ func Several(role string, ranks []int) string {
 
 // Failure returns how a failed replica ended, as text to follow its name.
 func Failure(r *batch.ReplicaStatus) string {
-	return join("failed", (&replica{ReplicaStatus: r}).detail())
+	return join("failed", observed.Detail(r))
 }

@@ -3,7 +3,6 @@
 package view
 
 import (
-	"strings"
 	"unicode/utf8"
 )
 
@@ -46,6 +45,3 @@ func cut(s string, n int) string {
 	}
 	return string([]rune(s)[:n-1]) + "…"
 }
-
-// oneLine joins the lines of a message, so that it cannot break a table or a redrawn screen.
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -3,21 +3,13 @@ package view
 import (
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 // ran returns for how long the job has run in total, without debug mode.
-func (j *Job) ran(now time.Time) time.Duration {
-	ran := time.Duration(j.Status.RunSeconds) * time.Second
-	c := Condition(j.Status, batch.JobRunningCondition)
-	if c.Status == metav1.ConditionTrue && j.Status.RunMode != batch.RunDebug {
-		ran += max(0, now.Sub(c.LastTransitionTime.Time))
-	}
-	return ran
-}
+func (j *Job) ran(now time.Time) time.Duration { return observed.Ran(j.Status).At(now) }
 
 // lasted returns the time from the job's creation to its end, or until now.
 func (j *Job) lasted(now time.Time) time.Duration {

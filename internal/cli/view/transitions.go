@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 // Transition is a change of a job or of some of its replicas.
@@ -51,7 +52,7 @@ func JobTransition(ref string, old, now *batch.JobStatus) (Transition, bool) {
 		return Transition{}, false
 	}
 	what := string(now.Phase)
-	if why := Explain(now); why != "" {
+	if why := observed.Explain(now); why != "" {
 		what += ": " + why
 	}
 	return Transition{Who: ref, What: what, Colour: phaseColour(string(now.Phase))}, true
@@ -60,7 +61,7 @@ func JobTransition(ref string, old, now *batch.JobStatus) (Transition, bool) {
 // waitsFor returns why a job does not run, if people can do something about it. It ignores changes of the number of
 // running replicas.
 func waitsFor(s *batch.JobStatus) string {
-	c := Condition(s, batch.JobRunningCondition)
+	c := observed.Condition(s, batch.JobRunningCondition)
 	switch c.Reason {
 	case batch.ReasonUnschedulable, batch.ReasonImpossible, batch.ReasonNotStarted, batch.ReasonNameTaken, batch.ReasonCreateRefused:
 		if c.Status != metav1.ConditionTrue {
@@ -125,7 +126,7 @@ func replicaChange(old, now *batch.ReplicaStatus) (string, Colour) {
 	case now.Phase == batch.ReplicaRunning:
 		return string(now.Phase), colour
 	}
-	return join(string(now.Phase), (&replica{ReplicaStatus: now}).detail()), colour
+	return join(string(now.Phase), observed.Detail(now)), colour
 }
 
 // firstSeen returns a text about a replica that is being created when it is seen for the first time; empty if it is not
@@ -137,7 +138,7 @@ func firstSeen(now *batch.ReplicaStatus) string {
 	case now.Reason == "":
 		return ""
 	}
-	return join(string(now.Phase), (&replica{ReplicaStatus: now}).detail())
+	return join(string(now.Phase), observed.Detail(now))
 }
 
 // replacement returns a text about the new pod of a replica and the reason for it.
@@ -157,10 +158,10 @@ func replacement(old, now *batch.ReplicaStatus) string {
 
 // endedWith returns the exit code that led to a restart. The status may still show it for the old pod.
 func endedWith(old, now *batch.ReplicaStatus) string {
-	if code := exitCode(now); code != "" && now.Phase == batch.ReplicaCreating {
+	if code := observed.ExitText(now); code != "" && now.Phase == batch.ReplicaCreating {
 		return code
 	}
-	return exitCode(old)
+	return observed.ExitText(old)
 }
 
 func join(what, detail string) string {

@@ -11,6 +11,7 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/observed"
 	"tensorstack.dev/batch/internal/testing/golden"
 )
 
@@ -23,7 +24,7 @@ var start = metav1.NewTime(now.Add(-time.Minute))
 func st(phase batch.JobPhase, tasks ...batch.Tasks) *batch.JobStatus {
 	s := &batch.JobStatus{Phase: phase, Tasks: tasks, StartTime: &start, RunMode: batch.RunImmediate}
 	for i := range tasks {
-		counts, _ := countPhases(&tasks[i])
+		counts, _ := observed.CountPhases(&tasks[i])
 		s.Aggregate.Creating += int32(counts[batch.ReplicaCreating])
 		s.Aggregate.Pending += int32(counts[batch.ReplicaPending])
 		s.Aggregate.Running += int32(counts[batch.ReplicaRunning])

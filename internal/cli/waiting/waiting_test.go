@@ -11,6 +11,7 @@ import (
 
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/cli/view"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -61,7 +62,7 @@ func TestWaiters(t *testing.T) {
 		waitingPod("elsewhere-0", "elsewhere", "q", ""), // the queue of its group counts
 		waitingPod("single", "", "q", "no node at all"), waitingPod("default", "", "", ""), leaving,
 	}
-	got := waiters("q", groups, pods)
+	got := observed.Waiters("q", pointers(groups), pointers(pods))
 	want := `
       GROUP         PODS   PRIORITY   AGE   WHY
   1   ns/broken     1      0          60s   the quota does not allow it
@@ -75,14 +76,14 @@ func TestWaiters(t *testing.T) {
 	if diff := cmp.Diff(words(want), words(strings.Join(Table(got, noon, view.Style{}, 0), "\n"))); diff != "" {
 		t.Error(diff)
 	}
-	if got := waiters(scheduling.DefaultQueue, groups, pods); len(got) != 1 || got[0].name != "ns/default" {
+	if got := observed.Waiters(scheduling.DefaultQueue, pointers(groups), pointers(pods)); len(got) != 1 || got[0].Name != "ns/default" {
 		t.Errorf("in the default queue: %+v", got)
 	}
 	for name, want := range map[string]string{
 		"ns/broken": "1 of 7 that wait", "ns/urgent": "3 of 7 that wait, behind ns/broken, ns/reserved",
 		"ns/old": "5 of 7 that wait, behind ns/broken, ns/reserved, ns/urgent and 1 more", "ns/paused": "",
 	} {
-		if got := placeOf(name, got); got != want {
+		if got := observed.Place(name, got); got != want {
 			t.Errorf("the place of %s: %q, want %q", name, got, want)
 		}
 	}

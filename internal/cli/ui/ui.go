@@ -1,0 +1,108 @@
+// Package ui is "t9k ui", which serves the console on this machine: live pages of jobs, logs, queues and nodes.
+package ui
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tensorstack.dev/batch/internal/cli/kit"
+	"tensorstack.dev/batch/internal/console/live"
+	"tensorstack.dev/batch/internal/console/server"
+)
+
+type options struct {
+	port      int
+	noBrowser bool
+}
+
+// Command returns the verb.
+func Command(p *kit.Program) *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "ui",
+		Short: "Look at jobs, logs, queues and nodes in a browser",
+		Long: `Serve the console on this machine, print its address, and open it in a browser if there is one. Ctrl-C ends it.
+
+The console shows and does what you may see and do with your kubeconfig. It listens on 127.0.0.1 alone. The address works
+once: it gives the browser that opens it a cookie.`,
+		Example: p.Example("t9k ui", "t9k ui --no-browser --port 8899"),
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), p, &o) },
+	}
+	cmd.Flags().IntVar(&o.port, "port", 0, "Port of this machine; 0 selects a free one")
+	cmd.Flags().BoolVar(&o.noBrowser, "no-browser", false, "Only print the address")
+	return cmd
+}
+
+// settleTime is how long the first page waits for the caches. What comes later is pushed.
+const settleTime = 5 * time.Second
+
+func serve(ctx context.Context, p *kit.Program, o *options) error {
+	c, err := p.Connect()
+	if err != nil {
+		return err
+	}
+	if err := c.Core.RESTClient().Get().AbsPath("/version").Do(ctx).Error(); err != nil {
+		return fmt.Errorf("reaching the cluster: %w", err)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	cache, err := live.Start(ctx, c.Config, c.Namespace)
+	if err != nil {
+		return err
+	}
+	defer cache.Wait()
+	defer stop()
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(o.port)))
+	if err != nil {
+		return fmt.Errorf("listening: %w; --port selects another port", err)
+	}
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		return fmt.Errorf("listening: %w", err)
+	}
+	gate := server.NewGate(port, "127.0.0.1", "localhost")
+	web := &http.Server{
+		Handler:     server.New(server.Options{Cache: cache, Objects: c.Objects, Core: c.Core, Where: where(c), Gate: gate}),
+		BaseContext: func(net.Listener) context.Context { return ctx }, ReadHeaderTimeout: 10 * time.Second,
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- web.Serve(listener) }()
+	defer web.Close()
+	select {
+	case <-cache.Settled():
+	case <-time.After(settleTime):
+	case <-ctx.Done():
+		return nil
+	}
+	address := fmt.Sprintf("http://127.0.0.1:%s/?token=%s", port, gate.Token())
+	fmt.Fprintln(p.Out, address)
+	fmt.Fprintln(p.ErrOut, "The address works once. Ctrl-C ends the console.")
+	if !o.noBrowser && kit.HasBrowser() {
+		if err := kit.Browse(ctx, address); err != nil {
+			fmt.Fprintf(p.ErrOut, "No browser could be opened: %v\n", err)
+		}
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-ended:
+		return fmt.Errorf("serving the console: %w", err)
+	}
+}
+
+// where names the cluster by the host of its API server.
+func where(c *kit.Cluster) string {
+	u, err := url.Parse(c.Config.Host)
+	if err != nil {
+		return c.Config.Host
+	}
+	return u.Host
+}

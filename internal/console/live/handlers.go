@@ -1,0 +1,214 @@
+package live
+
+import (
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/console/view"
+	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/observed"
+)
+
+// handler returns a handler that publishes the topic of each changed object.
+func (c *Cache) handler(topic func(any) string) cache.ResourceEventHandlerFuncs {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { c.hub.publish(topic(o)) },
+		UpdateFunc: func(_, o any) { c.hub.publish(topic(o)) },
+		DeleteFunc: func(o any) { c.hub.publish(topic(last(o))) },
+	}
+}
+
+// last returns a deleted object as it was last seen.
+func last(o any) any {
+	if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		return gone.Obj
+	}
+	return o
+}
+
+// jobHandler keeps the rows of the jobs of a kind.
+func (c *Cache) jobHandler(k *kinds.Kind) cache.ResourceEventHandlerFuncs {
+	set := func(o any) {
+		object, ok := o.(kinds.Object)
+		if !ok {
+			return
+		}
+		row := view.RowOf(&observed.Job{Kind: k, Object: object})
+		topic := JobTopic(k.Name, object.GetNamespace(), object.GetName())
+		c.mu.Lock()
+		c.rows[topic] = row
+		c.mu.Unlock()
+		c.hub.publish(TopicJobs)
+		c.hub.publish(topic)
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    set,
+		UpdateFunc: func(_, o any) { set(o) },
+		DeleteFunc: func(o any) {
+			object, ok := last(o).(kinds.Object)
+			if !ok {
+				return
+			}
+			topic := JobTopic(k.Name, object.GetNamespace(), object.GetName())
+			c.mu.Lock()
+			delete(c.rows, topic)
+			c.mu.Unlock()
+			c.past.forget(topic)
+			c.hub.publish(TopicJobs)
+			c.hub.publish(topic)
+		},
+	}
+}
+
+// podHandler publishes the jobs and nodes of changed pods, and keeps the pods that are gone.
+func (c *Cache) podHandler() cache.ResourceEventHandlerFuncs {
+	publish := func(o any) {
+		if topics, err := jobOfPod(o); err == nil {
+			for _, t := range topics {
+				c.hub.publish(t)
+			}
+		}
+		c.hub.publish(topicNodes)
+		if w, err := waitsForUs(o); err == nil && len(w) > 0 {
+			c.hub.publish(topicQueues)
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: publish,
+		UpdateFunc: func(_, o any) {
+			if p, ok := o.(*corev1.Pod); ok {
+				c.past.note(p)
+			}
+			publish(o)
+		},
+		DeleteFunc: func(o any) {
+			if p, ok := last(o).(*corev1.Pod); ok {
+				c.past.note(p)
+			}
+			publish(last(o))
+		},
+	}
+}
+
+// past holds the pods of jobs that are being deleted or are gone, as they were last seen, so that a timeline shows them.
+type past struct {
+	mu   sync.Mutex
+	pods map[string]map[types.UID]*corev1.Pod
+	kept int
+}
+
+// mostPast bounds the number of pods that are kept.
+const mostPast = 20_000
+
+// note keeps a pod that somebody deletes.
+func (p *past) note(pod *corev1.Pod) {
+	topics, err := jobOfPod(pod)
+	if err != nil || len(topics) == 0 || pod.DeletionTimestamp == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pods == nil {
+		p.pods = map[string]map[types.UID]*corev1.Pod{}
+	}
+	of := p.pods[topics[0]]
+	if of == nil {
+		of = map[types.UID]*corev1.Pod{}
+		p.pods[topics[0]] = of
+	}
+	if _, known := of[pod.UID]; !known {
+		if p.kept >= mostPast {
+			return
+		}
+		p.kept++
+	}
+	of[pod.UID] = pod
+}
+
+// of returns the pods that are kept of a job.
+func (p *past) of(topic string, job types.UID) []*corev1.Pod {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []*corev1.Pod
+	for _, pod := range p.pods[topic] {
+		if owner := metav1.GetControllerOf(pod); owner == nil || owner.UID == job {
+			all = append(all, pod)
+		}
+	}
+	return all
+}
+
+// forget drops the pods of a job that is gone.
+func (p *past) forget(topic string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kept -= len(p.pods[topic])
+	delete(p.pods, topic)
+}
+
+// slim drops what no page shows.
+func slim(o any) (any, error) {
+	if m, err := meta.Accessor(o); err == nil {
+		m.SetManagedFields(nil)
+	}
+	return o, nil
+}
+
+// slimPod drops all of a pod's spec but what requests, places and names it.
+func slimPod(o any) (any, error) {
+	p, ok := o.(*corev1.Pod)
+	if !ok {
+		return o, nil
+	}
+	spec := corev1.PodSpec{NodeName: p.Spec.NodeName, SchedulerName: p.Spec.SchedulerName, Overhead: p.Spec.Overhead,
+		Containers: slimContainers(p.Spec.Containers), InitContainers: slimContainers(p.Spec.InitContainers)}
+	p.Spec, p.ManagedFields, p.Annotations = spec, nil, nil
+	return p, nil
+}
+
+func slimContainers(all []corev1.Container) []corev1.Container {
+	slim := make([]corev1.Container, len(all))
+	for i := range all {
+		slim[i] = corev1.Container{Name: all[i].Name, Resources: all[i].Resources, RestartPolicy: all[i].RestartPolicy}
+	}
+	return slim
+}
+
+func jobOfPod(o any) ([]string, error) {
+	p, ok := o.(*corev1.Pod)
+	if !ok || p.Labels[batch.LabelJobName] == "" {
+		return nil, nil
+	}
+	return []string{JobTopic(p.Labels[batch.LabelJobKind], p.Namespace, p.Labels[batch.LabelJobName])}, nil
+}
+
+func waitsForUs(o any) ([]string, error) {
+	p, ok := o.(*corev1.Pod)
+	if !ok || p.Spec.SchedulerName != scheduling.SchedulerName || p.Spec.NodeName != "" || p.Status.Phase != corev1.PodPending {
+		return nil, nil
+	}
+	return []string{"yes"}, nil
+}
+
+func nodeOf(o any) ([]string, error) {
+	p, ok := o.(*corev1.Pod)
+	if !ok || p.Spec.NodeName == "" || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		return nil, nil
+	}
+	return []string{"yes"}, nil
+}
+
+func eventTopic(o any) string {
+	e, ok := o.(*corev1.Event)
+	if !ok {
+		return ""
+	}
+	return JobTopic(e.InvolvedObject.Kind, e.InvolvedObject.Namespace, e.InvolvedObject.Name)
+}

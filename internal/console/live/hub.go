@@ -1,0 +1,79 @@
+package live
+
+import "sync"
+
+// These are the topics of changes; JobTopic is that of one job.
+const (
+	TopicJobs   = "jobs"
+	topicQueues = "queues"
+	topicNodes  = "nodes"
+)
+
+// JobTopic returns the topic of the changes of one job, its pods and its events.
+func JobTopic(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
+
+// TopicsQueues and TopicsNodes are the topics that concern the pages of queues and of nodes.
+var (
+	TopicsQueues = []string{topicQueues, topicNodes, TopicJobs}
+	TopicsNodes  = []string{topicNodes}
+)
+
+// hub tells subscribers that something has changed. It holds no history: a notice means "look again".
+type hub struct {
+	mu   sync.Mutex
+	next int
+	// subscribers are the channels by topic and by the number of the subscription. The empty topic is nobody's.
+	subscribers map[string]map[int]chan struct{}
+}
+
+// Subscribe returns a channel that gets a notice after each change of one of the topics, and a function that ends the
+// subscription. Notices that nobody has read yet become one.
+func (c *Cache) Subscribe(topics ...string) (notices <-chan struct{}, end func()) {
+	h := &c.hub
+	ch := make(chan struct{}, 1)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.subscribers == nil {
+		h.subscribers = map[string]map[int]chan struct{}{}
+	}
+	h.next++
+	n := h.next
+	for _, t := range topics {
+		if h.subscribers[t] == nil {
+			h.subscribers[t] = map[int]chan struct{}{}
+		}
+		h.subscribers[t][n] = ch
+	}
+	return ch, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		for _, t := range topics {
+			delete(h.subscribers[t], n)
+			if len(h.subscribers[t]) == 0 {
+				delete(h.subscribers, t)
+			}
+		}
+	}
+}
+
+// publish tells the subscribers of a topic. The empty topic concerns all.
+func (h *hub) publish(topic string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if topic == "" {
+		for t := range h.subscribers {
+			h.tell(t)
+		}
+		return
+	}
+	h.tell(topic)
+}
+
+func (h *hub) tell(topic string) {
+	for _, ch := range h.subscribers[topic] {
+		select {
+		case ch <- struct{}{}:
+		default:
+		}
+	}
+}

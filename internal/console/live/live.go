@@ -1,0 +1,235 @@
+// Package live holds what the cluster holds, as the user may see it: one set of caches for all pages, and notices of what
+// has changed. It decides nothing and renders nothing. Start reading at Start.
+package live
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/console/view"
+	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/observed"
+)
+
+// Cache holds the objects of a cluster. Its objects are shared: nobody may modify them.
+type Cache struct {
+	jobs                        []*source // by the index of the kind in kinds.All
+	events                      []*source // about jobs, by the index of the kind
+	pods, groups, queues, nodes *source
+
+	hub  hub
+	past past
+
+	mu sync.RWMutex
+	// rows are the rows of all jobs by kind and key.
+	rows map[string]view.JobRow
+
+	settled chan struct{}
+	running sync.WaitGroup
+}
+
+// byJob is the index of pods by the job that they belong to, byName that of events by the object that they are about, and
+// waiting that of pods that wait for the t9k-scheduler.
+const (
+	byJob   = "job"
+	byName  = "name"
+	waiting = "waiting"
+	onNode  = "node"
+)
+
+// Start starts the caches with the rights of config. Where the user may not list all namespaces, they hold the given
+// one. The caches end with ctx; Wait waits for their end.
+func Start(ctx context.Context, config *rest.Config, namespace string) (*Cache, error) {
+	c := &Cache{rows: map[string]view.JobRow{}, settled: make(chan struct{})}
+	if err := c.build(config); err != nil {
+		return nil, err
+	}
+	var open sync.WaitGroup
+	for _, s := range c.sources() {
+		open.Add(1)
+		once := sync.OnceFunc(open.Done)
+		c.running.Go(func() { s.run(ctx, namespace, once, func() { c.hub.publish("") }) })
+	}
+	c.running.Go(func() {
+		open.Wait()
+		close(c.settled)
+	})
+	return c, nil
+}
+
+// Settled is closed once every cache is filled, as far as the user may fill it.
+func (c *Cache) Settled() <-chan struct{} { return c.settled }
+
+// Wait waits for the end of the caches, after the end of their context.
+func (c *Cache) Wait() { c.running.Wait() }
+
+func (c *Cache) sources() []*source {
+	return append(slices.Concat(c.jobs, c.events), c.pods, c.groups, c.queues, c.nodes)
+}
+
+func (c *Cache) build(config *rest.Config) error {
+	core, err := kubernetes.NewForConfig(protobuf(config))
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	jobs, err := clientFor(config, batch.GroupVersion.Group, batch.GroupVersion.Version, batch.AddToScheme)
+	if err != nil {
+		return err
+	}
+	scheduler, err := clientFor(config, scheduling.GroupVersion.Group, scheduling.GroupVersion.Version, scheduling.AddToScheme)
+	if err != nil {
+		return err
+	}
+	v1 := core.CoreV1().RESTClient()
+	for i := range kinds.All {
+		k := &kinds.All[i]
+		c.jobs = append(c.jobs, &source{plural: k.Plural, what: k.Name + "s", client: jobs, object: k.New(), namespaced: true, transform: slim, handler: c.jobHandler(k)})
+		c.events = append(c.events, &source{plural: "events", what: "events", client: v1, object: &corev1.Event{}, namespaced: true, transform: slim,
+			selector: fields.OneTermEqualSelector("involvedObject.kind", k.Name), handler: c.handler(eventTopic),
+			indexers: cache.Indexers{byName: func(o any) ([]string, error) { return []string{eventTopic(o)}, nil }}})
+	}
+	c.pods = &source{plural: "pods", what: "pods", client: v1, object: &corev1.Pod{}, namespaced: true, transform: slimPod, handler: c.podHandler(),
+		indexers: cache.Indexers{byJob: jobOfPod, waiting: waitsForUs, onNode: nodeOf}}
+	c.groups = &source{plural: "podgroups", what: "PodGroups", client: scheduler, object: &scheduling.PodGroup{}, namespaced: true, transform: slim,
+		handler: c.handler(func(any) string { return topicQueues })}
+	c.queues = &source{plural: "queues", what: "queues", client: scheduler, object: &scheduling.Queue{}, transform: slim, handler: c.handler(func(any) string { return topicQueues })}
+	c.nodes = &source{plural: "nodes", what: "nodes", client: v1, object: &corev1.Node{}, transform: slim, handler: c.handler(func(any) string { return topicNodes })}
+	return nil
+}
+
+func protobuf(config *rest.Config) *rest.Config {
+	c := rest.CopyConfig(config)
+	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	return c
+}
+
+// clientFor returns a client of one group of our types.
+func clientFor(config *rest.Config, group, version string, register func(*runtime.Scheme) error) (rest.Interface, error) {
+	scheme := runtime.NewScheme()
+	if err := register(scheme); err != nil {
+		return nil, fmt.Errorf("registering the types of %s: %w", group, err)
+	}
+	c := rest.CopyConfig(config)
+	gv := scheme.PrioritizedVersionsForGroup(group)[0]
+	gv.Version = version
+	c.GroupVersion, c.APIPath = &gv, "/apis"
+	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	client, err := rest.RESTClientFor(c)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return client, nil
+}
+
+// Jobs returns the rows of all jobs, in no order.
+func (c *Cache) Jobs() []view.JobRow {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	all := make([]view.JobRow, 0, len(c.rows))
+	for _, r := range c.rows {
+		all = append(all, r)
+	}
+	return all
+}
+
+// Job returns a job; nil if there is none.
+func (c *Cache) Job(kind *kinds.Kind, namespace, name string) *observed.Job {
+	for i := range kinds.All {
+		if kinds.All[i].Name != kind.Name {
+			continue
+		}
+		s := c.jobs[i]
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+		if s.store == nil {
+			return nil
+		}
+		o, found, err := s.store.GetByKey(namespace + "/" + name)
+		if object, ok := o.(kinds.Object); ok && found && err == nil {
+			return &observed.Job{Kind: &kinds.All[i], Object: object}
+		}
+	}
+	return nil
+}
+
+// Input returns what is known about a job, for its page.
+func (c *Cache) Input(j *observed.Job, now time.Time) *view.JobInput {
+	topic := JobTopic(j.Kind.Name, j.GetNamespace(), j.GetName())
+	in := &view.JobInput{Job: j, Groups: list[*scheduling.PodGroup](c.groups), Waiting: c.Waiting(), Now: now, Hidden: c.Hidden(c.pods, c.events[0])}
+	seen := map[string]bool{}
+	for _, p := range indexed[*corev1.Pod](c.pods, byJob, topic) {
+		seen[string(p.UID)] = true
+		in.Pods = append(in.Pods, p)
+	}
+	for _, p := range c.past.of(topic, j.GetUID()) {
+		if !seen[string(p.UID)] {
+			in.Pods = append(in.Pods, p)
+		}
+	}
+	for _, s := range c.events {
+		for _, e := range indexed[*corev1.Event](s, byName, topic) {
+			if e.InvolvedObject.UID == j.GetUID() {
+				in.Events = append(in.Events, e)
+			}
+		}
+	}
+	slices.SortStableFunc(in.Events, func(a, b *corev1.Event) int { return observed.EventTime(a).Compare(observed.EventTime(b)) })
+	return in
+}
+
+// Pods returns the present pods of a job.
+func (c *Cache) Pods(j *observed.Job) []*corev1.Pod {
+	return indexed[*corev1.Pod](c.pods, byJob, JobTopic(j.Kind.Name, j.GetNamespace(), j.GetName()))
+}
+
+// Waiting returns the pods that wait for the t9k-scheduler.
+func (c *Cache) Waiting() []*corev1.Pod { return indexed[*corev1.Pod](c.pods, waiting, "yes") }
+
+// Queues returns what is known about queues.
+func (c *Cache) Queues() *view.QueuesInput {
+	in := &view.QueuesInput{Queues: list[*scheduling.Queue](c.queues), Groups: list[*scheduling.PodGroup](c.groups), Waiting: c.Waiting(),
+		Nodes: list[*corev1.Node](c.nodes), Paths: map[string]string{}, Hidden: c.Hidden(c.queues, c.groups, c.pods)}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, r := range c.rows {
+		if r.Queue != "" {
+			in.Paths[r.Namespace+"/"+r.Name] = r.Path
+		}
+	}
+	return in
+}
+
+// Nodes returns what is known about nodes.
+func (c *Cache) Nodes() *view.NodesInput {
+	return &view.NodesInput{Nodes: list[*corev1.Node](c.nodes), Pods: indexed[*corev1.Pod](c.pods, onNode, "yes"), Hidden: c.Hidden(c.nodes, c.pods)}
+}
+
+// HiddenJobs returns the kinds of job that the user may not list.
+func (c *Cache) HiddenJobs() []view.Hidden { return c.Hidden(c.jobs...) }
+
+// Hidden returns what the user may not list of some sources.
+func (c *Cache) Hidden(sources ...*source) []view.Hidden {
+	var all []view.Hidden
+	for _, s := range sources {
+		if h := s.isHidden(); h != nil {
+			all = append(all, *h)
+		}
+	}
+	return all
+}
+
+// HiddenPods returns what the user may not list of pods.
+func (c *Cache) HiddenPods() []view.Hidden { return c.Hidden(c.pods) }

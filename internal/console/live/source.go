@@ -1,0 +1,163 @@
+package live
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"tensorstack.dev/batch/internal/console/view"
+)
+
+// source is one resource of the cluster: how it is read, and where its objects go.
+type source struct {
+	// plural is the name of the resource, and what is its name in sentences.
+	plural, what string
+	client       rest.Interface
+	object       runtime.Object
+	// namespaced is true if a user may have the right to list the resource in one namespace only.
+	namespaced bool
+	selector   fields.Selector
+	transform  cache.TransformFunc
+	handler    cache.ResourceEventHandlerFuncs
+	// indexers are the indices of the store.
+	indexers cache.Indexers
+
+	mu sync.RWMutex
+	// store holds the objects; nil while nothing may be listed.
+	store cache.Indexer
+	// hidden describes what the user may not list; nil if the user may list everything.
+	hidden *view.Hidden
+}
+
+// retryInterval is the interval at which a source that is not permitted or not served is tried again.
+const retryInterval = 30 * time.Second
+
+// run watches the resource until ctx is done. It lists all namespaces, or only the given one if the user may not do
+// that. settled is called once it is known what the user may list and the store holds it.
+func (s *source) run(ctx context.Context, namespace string, settled, changed func()) {
+	for ctx.Err() == nil {
+		within, permitted := s.probe(ctx, namespace)
+		s.mu.Lock()
+		s.hidden = nil
+		if !permitted {
+			s.hidden = &view.Hidden{What: s.what}
+		} else if within != "" {
+			s.hidden = &view.Hidden{What: s.what, Within: within}
+		}
+		s.mu.Unlock()
+		if permitted {
+			s.watch(ctx, within, settled)
+		}
+		settled()
+		changed()
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryInterval):
+		}
+	}
+}
+
+// probe finds out where the user may list the resource. An error other than a refusal counts as a permission, because the
+// watch tries again.
+func (s *source) probe(ctx context.Context, namespace string) (within string, permitted bool) {
+	list := func(in string) error {
+		r := s.client.Get().Resource(s.plural).VersionedParams(&metav1.ListOptions{Limit: 1}, metav1.ParameterCodec)
+		if s.namespaced && in != "" {
+			r = r.Namespace(in)
+		}
+		return r.Do(ctx).Error()
+	}
+	err := list("")
+	if apierrors.IsForbidden(err) && s.namespaced {
+		within = namespace
+		err = list(namespace)
+	}
+	return within, !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err)
+}
+
+// watch fills the store until ctx is done or the user loses the right to list.
+func (s *source) watch(ctx context.Context, namespace string, settled func()) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if s.selector == nil {
+		s.selector = fields.Everything()
+	}
+	lw := cache.NewListWatchFromClient(s.client, s.plural, namespace, s.selector)
+	informer := cache.NewSharedIndexInformer(lw, s.object, 0, s.indexers)
+	handler := s.handler
+	_ = informer.SetTransform(s.transform)
+	_ = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+			stop()
+		}
+	})
+	if _, err := informer.AddEventHandler(handler); err != nil {
+		return
+	}
+	s.mu.Lock()
+	s.store = informer.GetIndexer()
+	s.mu.Unlock()
+	var synced sync.WaitGroup
+	synced.Go(func() {
+		if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+			settled()
+		}
+	})
+	informer.RunWithContext(ctx)
+	synced.Wait()
+	s.mu.Lock()
+	gone := s.store.List()
+	s.store = nil
+	s.mu.Unlock()
+	for _, o := range gone {
+		handler.OnDelete(o)
+	}
+}
+
+// list returns all objects of the store.
+func list[T any](s *source) []T {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.store == nil {
+		return nil
+	}
+	return objects[T](s.store.List())
+}
+
+// indexed returns the objects of the store with a value of an index.
+func indexed[T any](s *source, index, value string) []T {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.store == nil {
+		return nil
+	}
+	found, err := s.store.ByIndex(index, value)
+	if err != nil {
+		return nil
+	}
+	return objects[T](found)
+}
+
+func objects[T any](all []any) []T {
+	typed := make([]T, 0, len(all))
+	for _, o := range all {
+		if t, ok := o.(T); ok {
+			typed = append(typed, t)
+		}
+	}
+	return typed
+}
+
+// isHidden returns what the user may not list of the source; nil if it is complete.
+func (s *source) isHidden() *view.Hidden {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.hidden
+}

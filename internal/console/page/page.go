@@ -1,0 +1,233 @@
+// Package page renders the console's view models as HTML: whole pages, and the sections that are pushed to open ones. The
+// stylesheet and the script are files of their own, so that the Content-Security-Policy allows nothing inline. Start
+// reading at Renderer.
+package page
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"strings"
+	"sync"
+	"time"
+
+	"tensorstack.dev/batch/internal/console/view"
+	"tensorstack.dev/batch/internal/escape"
+	"tensorstack.dev/batch/internal/observed"
+)
+
+//go:embed templates/*.html
+var templates embed.FS
+
+//go:embed static
+var static embed.FS
+
+// Static returns the files of /static/.
+func Static() fs.FS {
+	files, err := fs.Sub(static, "static")
+	if err != nil {
+		panic(err) // the directory is part of the program
+	}
+	return files
+}
+
+// Frame is what surrounds the content of a page.
+type Frame struct {
+	Title string
+	// Page is the name of the page in the navigation.
+	Page string
+	// Where names the cluster.
+	Where string
+	// Notice is a message about what has just been done; empty for none.
+	Notice string
+	// Live is true if the page's address also has a stream of changes.
+	Live bool
+}
+
+// Section is a part of a page that is replaced as a whole when it changes.
+type Section struct {
+	ID   string
+	HTML string
+	// Rows are parts of the section that can be replaced one by one as long as they are the same in the same order.
+	Rows []Section
+}
+
+// Renderer renders pages. Several goroutines may use it at once.
+type Renderer struct {
+	sets sync.Pool
+	// version is a hash of the static files.
+	version string
+}
+
+// set is a set of templates with the clock that they show ages by.
+type set struct {
+	*template.Template
+	now time.Time
+}
+
+// New returns a renderer.
+func New() *Renderer {
+	r := &Renderer{version: version()}
+	first := r.parse()
+	r.sets.Put(first)
+	r.sets.New = func() any { return r.parse() }
+	return r
+}
+
+func version() string {
+	sum := sha256.New()
+	for _, name := range []string{"app.css", "app.js"} {
+		data, err := static.ReadFile("static/" + name)
+		if err != nil {
+			panic(err) // the file is part of the program
+		}
+		sum.Write(data)
+	}
+	return hex.EncodeToString(sum.Sum(nil))[:12]
+}
+
+// pair is two values for a template that takes one.
+type pair struct{ A, B any }
+
+func (r *Renderer) parse() *set {
+	s := &set{}
+	s.Template = template.Must(template.New("").Funcs(template.FuncMap{
+		"version": func() string { return r.version },
+		"pair":    func(a, b any) pair { return pair{a, b} },
+		"inc":     func(n int32) int32 { return n + 1 },
+		"age":     s.since,
+		"ago":     func(t time.Time) template.HTML { return s.since(t) + " ago" },
+		"clock":   func(t time.Time) string { return t.UTC().Format("15:04:05") },
+		"ran": func(ran observed.RunTime) template.HTML {
+			if ran.Since.IsZero() {
+				return settled(ran.Before)
+			}
+			return s.since(ran.Since.Add(-ran.Before))
+		},
+		"waited": func(row view.JobRow) template.HTML {
+			if row.Ended.IsZero() && row.Ran.Since.IsZero() {
+				return s.since(row.Created.Add(row.Ran.Before))
+			}
+			return settled(waited(&row))
+		},
+		"again":  func(name string) string { return name[:min(len(name), 58)] + "-again" },
+		"colour": colour,
+		"cells":  cells,
+	}).ParseFS(templates, "templates/*.html"))
+	return s
+}
+
+// waited returns for how long a job that runs or has ended waited, which no longer changes.
+func waited(row *view.JobRow) time.Duration {
+	if row.Ended.IsZero() {
+		return row.Waited(row.Ran.Since)
+	}
+	return row.Waited(row.Ended)
+}
+
+// since returns how long ago a time is, in an element whose text the script keeps up to date. Without a clock the text is
+// empty, so that what is pushed changes only if the time does.
+func (s *set) since(t time.Time) template.HTML {
+	if t.IsZero() {
+		return ""
+	}
+	text := ""
+	if !s.now.IsZero() {
+		text = view.Age(s.now.Sub(t))
+	}
+	at := t.UTC().Format(time.RFC3339)
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s">%s</time>`, at, at, text)) //nolint:gosec // of times alone
+}
+
+func settled(d time.Duration) template.HTML {
+	if d < time.Second {
+		return `<span class="nil">–</span>`
+	}
+	return template.HTML(template.HTMLEscapeString(view.Age(d))) //nolint:gosec // escaped
+}
+
+// colour returns the class of the colour of an owner.
+func colour(n int) string {
+	if n < 0 {
+		return "kx"
+	}
+	return fmt.Sprintf("k%d", n)
+}
+
+// cells returns the places of the lines between n units, in percent.
+func cells(n int) []float64 {
+	var all []float64
+	for i := 1; i < n; i++ {
+		all = append(all, 100*float64(i)/float64(n))
+	}
+	return all
+}
+
+// execute renders a template at a time; zero leaves ages to the script.
+func (r *Renderer) execute(name string, data any, now time.Time) (string, error) {
+	s, _ := r.sets.Get().(*set)
+	defer r.sets.Put(s)
+	s.now = now
+	var b bytes.Buffer
+	if err := s.ExecuteTemplate(&b, name, data); err != nil {
+		return "", fmt.Errorf("rendering %s: %w", name, err)
+	}
+	// Names, messages and logs can hold any character. Nothing of a page's own needs the characters that are escaped.
+	return escape.Directed(b.String()), nil
+}
+
+// Page renders a whole page. name is the name of the content's template.
+func (r *Renderer) Page(f Frame, name string, data any, now time.Time) (string, error) {
+	content, err := r.execute(name, data, now)
+	if err != nil {
+		return "", err
+	}
+	layout := struct {
+		Frame
+		Nav     []view.Link
+		Content template.HTML
+	}{Frame: f, Content: template.HTML(content)} //nolint:gosec // rendered by a template above
+	for _, l := range []view.Link{{Text: "Jobs", Href: "/"}, {Text: "Queues", Href: "/queues"}, {Text: "Nodes", Href: "/nodes"}} {
+		l.Current = strings.EqualFold(l.Text, f.Page)
+		layout.Nav = append(layout.Nav, l)
+	}
+	return r.execute("layout", layout, now)
+}
+
+// sections names the templates of the sections of pages, by the page's template.
+var sections = map[string][]string{
+	"jobs": {"jobs-counts", "jobs-notes", "jobs-pager"}, "job": {"job-head", "job-actions", "job-timeline", "job-tab"},
+	"queues": {"queues-all"}, "nodes": {"nodes-all"},
+}
+
+// Sections renders the parts of a page that change.
+func (r *Renderer) Sections(name string, data any) ([]Section, error) {
+	var all []Section
+	for _, part := range sections[name] {
+		html, err := r.execute(part, data, time.Time{})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, Section{ID: part, HTML: html})
+	}
+	if jobs, ok := data.(*view.JobsPage); ok {
+		rows := Section{ID: "rows"}
+		var b strings.Builder
+		b.WriteString(`<tbody id="rows">`)
+		for i := range jobs.Rows {
+			html, err := r.execute("jobs-row", &jobs.Rows[i], time.Time{})
+			if err != nil {
+				return nil, err
+			}
+			rows.Rows = append(rows.Rows, Section{ID: jobs.Rows[i].ID, HTML: html})
+			b.WriteString(html)
+		}
+		rows.HTML = b.String() + "</tbody>"
+		all = append(all, rows)
+	}
+	return all, nil
+}

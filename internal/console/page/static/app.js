@@ -1,0 +1,207 @@
+// @ts-check
+// The console's script: it replaces what has changed, keeps ages up to date, and shows logs. Pages can be read without it.
+'use strict';
+
+document.documentElement.classList.add('js');
+
+/** age writes a duration like kubectl does. @param {number} seconds @returns {string} */
+function age(seconds) {
+  const s = Math.max(0, Math.floor(seconds)), m = Math.floor(s / 60), h = Math.floor(s / 3600), d = Math.floor(s / 86400);
+  /** @param {number} a @param {string} unit @param {number} b @param {string} small @returns {string} */
+  const two = (a, unit, b, small) => b ? `${a}${unit}${b}${small}` : `${a}${unit}`;
+  if (s < 120) return `${s}s`;
+  if (m < 10) return two(m, 'm', s % 60, 's');
+  if (h < 3) return `${m}m`;
+  if (h < 8) return two(h, 'h', m % 60, 'm');
+  if (h < 48) return `${h}h`;
+  if (d < 8) return two(d, 'd', h % 24, 'h');
+  if (d < 730) return `${d}d`;
+  return two(Math.floor(d / 365), 'y', d % 365, 'd');
+}
+
+/** tick writes the ages below an element. @param {ParentNode} root */
+function tick(root) {
+  for (const t of root.querySelectorAll('time[datetime]')) {
+    const text = age((Date.now() - Date.parse(t.getAttribute('datetime') || '')) / 1000);
+    if (t.textContent !== text) t.textContent = text;
+  }
+}
+tick(document);
+setInterval(() => tick(document), 1000);
+
+/** replace puts HTML in place of the element with an id. It keeps what the user has selected and focused.
+ * @param {string} id @param {string} html @param {boolean} quiet */
+function replace(id, html, quiet) {
+  const old = document.getElementById(id);
+  if (!old || old.querySelector(':popover-open')) return;
+  const holder = document.createElement('template');
+  holder.innerHTML = html;
+  const fresh = /** @type {HTMLElement | null} */ (holder.content.firstElementChild);
+  if (!fresh) return;
+  tick(fresh);
+  if (fresh.outerHTML === old.outerHTML) return;
+  const focused = document.activeElement && old.contains(document.activeElement) ? document.activeElement.id : '';
+  for (const box of old.querySelectorAll('input:checked')) {
+    const same = /** @type {HTMLInputElement | null} */ (box.id && fresh.querySelector('#' + CSS.escape(box.id)));
+    if (same) same.checked = true;
+  }
+  old.replaceWith(fresh);
+  if (fresh.tagName === 'TR' && !quiet) fresh.classList.add('fresh');
+  if (focused) document.getElementById(focused)?.focus({preventScroll: true});
+}
+
+/** live keeps a page up to date while it is visible. The stream has the page's own address. */
+function live() {
+  const light = /** @type {HTMLElement} */ (document.getElementById('link'));
+  /** @type {EventSource | null} */
+  let source = null;
+  const open = () => {
+    if (source) return;
+    let first = true;
+    source = new EventSource(location.pathname + location.search);
+    source.addEventListener('patch', e => {
+      light.className = 'link on';
+      light.textContent = 'live';
+      for (const [id, html] of JSON.parse(e.data)) replace(id, html, first);
+      first = false;
+    });
+    source.onerror = () => {
+      light.className = 'link off';
+      light.textContent = 'not connected';
+    };
+  };
+  const close = () => { source?.close(); source = null; };
+  document.addEventListener('visibilitychange', () => document.hidden ? close() : open());
+  addEventListener('pagehide', close);
+  addEventListener('pageshow', open);
+  open();
+}
+if (document.body.dataset.live === 'true') live();
+
+/** @typedef {{r: string, c: number, t: string, e?: boolean}} Line */
+
+const lineHeight = 20, perChunk = 200;
+
+/** Log shows lines in chunks of equal height. Only chunks near the visible part have elements. */
+class Log {
+  /** @param {HTMLElement} box */
+  constructor(box) {
+    this.box = box;
+    /** @type {Line[]} */
+    this.lines = [];
+    /** @type {HTMLElement[]} */
+    this.chunks = [];
+    /** @type {Set<HTMLElement>} */
+    this.filled = new Set();
+    this.follow = true;
+    this.at = -1;
+    this.find = '';
+    this.observer = new IntersectionObserver(all => {
+      for (const i of all) this.show(/** @type {HTMLElement} */ (i.target), i.isIntersecting);
+    }, {root: box, rootMargin: '1200px 0px'});
+  }
+
+  /** @param {Line[]} lines */
+  add(lines) {
+    for (const l of lines) this.lines.push(l);
+    const need = Math.ceil(this.lines.length / perChunk);
+    const last = this.chunks[this.chunks.length - 1];
+    while (this.chunks.length < need) {
+      const chunk = document.createElement('div');
+      chunk.className = 'k';
+      chunk.dataset.n = String(this.chunks.length);
+      this.chunks.push(chunk);
+      this.size(chunk);
+      this.box.append(chunk);
+      this.observer.observe(chunk);
+    }
+    if (last) {
+      this.size(last);
+      if (this.filled.has(last)) this.fill(last);
+    }
+    if (this.follow) this.box.scrollTop = this.box.scrollHeight;
+  }
+
+  /** @param {HTMLElement} chunk @returns {Line[]} */
+  of(chunk) {
+    const first = Number(chunk.dataset.n) * perChunk;
+    return this.lines.slice(first, first + perChunk);
+  }
+
+  /** @param {HTMLElement} chunk */
+  size(chunk) { chunk.style.height = this.of(chunk).length * lineHeight + 'px'; }
+
+  /** @param {HTMLElement} chunk @param {boolean} near */
+  show(chunk, near) {
+    if (!near) {
+      chunk.replaceChildren();
+      this.filled.delete(chunk);
+    } else if (!this.filled.has(chunk)) {
+      this.filled.add(chunk);
+      this.fill(chunk);
+    }
+  }
+
+  /** @param {HTMLElement} chunk */
+  fill(chunk) {
+    const first = Number(chunk.dataset.n) * perChunk;
+    chunk.replaceChildren(...this.of(chunk).map((l, i) => {
+      const row = document.createElement('div'), who = document.createElement('b'), text = document.createElement('span');
+      row.className = 'l' + (l.e ? ' e' : '') + (first + i === this.at ? ' hit' : '');
+      who.className = 'o' + l.c;
+      who.textContent = l.r;
+      text.textContent = l.t;
+      row.append(who, text);
+      return row;
+    }));
+  }
+
+  /** go shows a line in the middle. @param {number} n */
+  go(n) {
+    this.at = n;
+    this.follow = false;
+    for (const chunk of this.filled) this.fill(chunk);
+    this.box.scrollTop = n * lineHeight - this.box.clientHeight / 2;
+  }
+
+  /** next shows the next line after the present one that fits, and says whether there is one.
+   * @param {(l: Line) => boolean | undefined} fits @returns {boolean} */
+  next(fits) {
+    for (let k = 1; k <= this.lines.length; k++) {
+      const n = (this.at + k) % this.lines.length;
+      if (fits(this.lines[n])) { this.go(n); return true; }
+    }
+    return false;
+  }
+}
+
+function logs() {
+  const box = document.getElementById('log');
+  if (!box || !box.dataset.stream) return;
+  const state = /** @type {HTMLElement} */ (document.getElementById('logstate'));
+  const follow = /** @type {HTMLInputElement} */ (document.getElementById('follow'));
+  const find = /** @type {HTMLInputElement} */ (document.getElementById('find'));
+  box.replaceChildren();
+  const log = new Log(box);
+  const source = new EventSource(box.dataset.stream);
+  const tell = (/** @type {string} */ what) => { state.textContent = `${log.lines.length.toLocaleString('en')} lines${what}`; };
+  source.addEventListener('lines', e => { log.add(JSON.parse(e.data)); tell(', live'); });
+  source.addEventListener('end', e => { source.close(); tell(e.data ? '; ' + e.data : ''); });
+  source.onerror = () => { source.close(); tell('; the connection is lost, reload the page to go on'); };
+  follow.onchange = () => { log.follow = follow.checked; if (log.follow) box.scrollTop = box.scrollHeight; };
+  box.addEventListener('wheel', e => { if (e.deltaY < 0) { log.follow = follow.checked = false; } }, {passive: true});
+  const search = () => {
+    const text = find.value.toLowerCase();
+    if (!text) return;
+    follow.checked = false;
+    if (!log.next(l => l.t.toLowerCase().includes(text))) tell(`; none has “${find.value}”`);
+  };
+  find.onkeydown = e => { if (e.key === 'Enter') { e.preventDefault(); search(); } };
+  /** @type {HTMLElement} */ (document.getElementById('next')).onclick = search;
+  /** @type {HTMLElement} */ (document.getElementById('error')).onclick = () => {
+    log.at = -1;
+    follow.checked = false;
+    if (!log.next(l => l.e)) tell('; no error was found');
+  };
+}
+logs();

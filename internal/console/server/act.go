@@ -1,0 +1,147 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"tensorstack.dev/batch/internal/console/view"
+	"tensorstack.dev/batch/internal/observed"
+	"tensorstack.dev/batch/internal/steer"
+)
+
+// mostForm is the largest size of a form in bytes.
+const mostForm = 1 << 20
+
+// act carries out an action on one job.
+func (s *Server) act(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
+	j, err := s.find(r)
+	if err != nil {
+		s.problem(w, r, http.StatusNotFound, "No such job", err.Error())
+		return
+	}
+	said, to, err := s.do(r.Context(), j, r.PathValue("verb"), r.PostFormValue("name"), r.PostFormValue("replicas"))
+	if err != nil {
+		s.problem(w, r, http.StatusConflict, "It was not done", err.Error())
+		return
+	}
+	s.Gate.leave(w, said)
+	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+// do carries out an action. It returns what to tell the user, and the page to show next.
+func (s *Server) do(ctx context.Context, j *observed.Job, verb, name, replicas string) (said, to string, err error) {
+	path := view.JobPath(j.Kind, j.GetNamespace(), j.GetName())
+	action := view.ActionOf(j, verb)
+	if action == nil {
+		return "", "", fmt.Errorf("%s has no such action in its present state", j.Ref())
+	}
+	switch verb {
+	case "pause", "resume":
+		_, err = s.steer.Set(ctx, j, steer.Pause, verb == "pause")
+		return j.Ref() + map[bool]string{true: " is pausing.", false: " is resuming."}[verb == "pause"], path, err
+	case "debug-on", "debug-off":
+		_, err = s.steer.Set(ctx, j, steer.Debug, verb == "debug-on")
+		return j.Ref() + map[bool]string{true: " is going into debug mode.", false: " is leaving debug mode."}[verb == "debug-on"], path, err
+	case "scale":
+		n, err := strconv.Atoi(replicas)
+		if err != nil || n < action.Least || n > action.Most {
+			return "", "", fmt.Errorf("%q is no number of replicas from %d to %d", replicas, action.Least, action.Most)
+		}
+		return fmt.Sprintf("%s is scaling to %d replicas.", j.Ref(), n), path, s.steer.Resize(ctx, j, n)
+	case "rerun":
+		if name == j.GetName() || name == "" {
+			return "", "", errors.New("the copy needs another name")
+		}
+		_, err := s.steer.Copy(ctx, j, name)
+		return fmt.Sprintf("%s was created with the manifest of %s.", name, j.GetName()), "/?q=" + name, err
+	default:
+		return j.Ref() + " is being deleted.", "/", s.steer.Delete(ctx, j)
+	}
+}
+
+// manyPage asks for the confirmation of an action on several jobs.
+type manyPage struct {
+	Verb, Title, Effect, Command string
+	Jobs                         []view.JobRow
+}
+
+// many lists the actions that can be done with several jobs.
+var many = map[string]bool{"pause": true, "resume": true, "delete": true}
+
+// askMany asks for the confirmation of an action on the selected jobs to which it applies.
+func (s *Server) askMany(w http.ResponseWriter, r *http.Request) {
+	verb := r.URL.Query().Get("verb")
+	if !many[verb] {
+		s.problem(w, r, http.StatusNotFound, "There is no such action", "Choose pause, resume or delete.")
+		return
+	}
+	p := &manyPage{Verb: verb, Title: strings.ToUpper(verb[:1]) + verb[1:]}
+	in := map[string][]string{}
+	var order []string
+	for _, j := range s.named(r.URL.Query()["job"]) {
+		a := view.ActionOf(j, verb)
+		if a == nil {
+			continue
+		}
+		p.Effect = a.Effect
+		p.Jobs = append(p.Jobs, view.RowOf(j))
+		if in[j.GetNamespace()] == nil {
+			order = append(order, j.GetNamespace())
+		}
+		in[j.GetNamespace()] = append(in[j.GetNamespace()], j.Ref())
+	}
+	for _, namespace := range order {
+		p.Command += fmt.Sprintf("t9k %s -n %s %s\n", verb, namespace, strings.Join(in[namespace], " "))
+	}
+	s.show(w, r, content{title: p.Title, nav: "jobs", template: "act", make: func(time.Time) any { return p }})
+}
+
+// actMany carries out an action on several jobs.
+func (s *Server) actMany(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
+	verb := r.PostFormValue("verb")
+	if !many[verb] {
+		s.problem(w, r, http.StatusNotFound, "There is no such action", "Choose pause, resume or delete.")
+		return
+	}
+	done := 0
+	var failed []error
+	for _, j := range s.named(r.PostForm["job"]) {
+		if _, _, err := s.do(r.Context(), j, verb, "", ""); err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		done++
+	}
+	if len(failed) > 0 {
+		s.problem(w, r, http.StatusConflict, fmt.Sprintf("Done with %d, not with %d", done, len(failed)), errors.Join(failed...).Error())
+		return
+	}
+	s.Gate.leave(w, fmt.Sprintf("%s: accepted for %d jobs.", verb, done))
+	http.Redirect(w, r, "/", http.StatusSeeOther)
+}
+
+// named returns the jobs with the given paths that there are.
+func (s *Server) named(paths []string) []*observed.Job {
+	var all []*observed.Job
+	for _, path := range paths {
+		parts := strings.Split(path, "/") // "", "jobs", NAMESPACE, KIND, NAME
+		if len(parts) != 5 {
+			continue
+		}
+		kind := view.KindOf(parts[3])
+		if kind == nil {
+			continue
+		}
+		if j := s.Cache.Job(kind, parts[2], parts[4]); j != nil {
+			all = append(all, j)
+		}
+	}
+	return all
+}

@@ -1,0 +1,127 @@
+package server
+
+import (
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/base64"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+)
+
+// Gate admits the browser of one user on this machine. A token in the first address, which works once, becomes a cookie.
+// The names of host and origin are checked, so that neither another page nor a name that leads to this machine gets in.
+type Gate struct {
+	hosts  []string
+	cookie string
+
+	mu sync.Mutex
+	// token is the token that opens the next session; empty once it was used.
+	token   string
+	session string
+}
+
+// NewGate returns a gate for the addresses HOST:PORT of the server. port makes the cookie's name unique, because browsers
+// send cookies to all ports of a host.
+func NewGate(port string, hosts ...string) *Gate {
+	g := &Gate{cookie: "t9k-" + port, token: secret(), session: secret()}
+	for _, h := range hosts {
+		g.hosts = append(g.hosts, h+":"+port)
+	}
+	return g
+}
+
+// Token returns the token for the first address.
+func (g *Gate) Token() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.token
+}
+
+func secret() string {
+	b := make([]byte, 32)
+	_, _ = rand.Read(b) // it never fails
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// admit reports whether a request may go on. If not, it has been answered.
+func (g *Gate) admit(w http.ResponseWriter, r *http.Request) bool {
+	switch {
+	case !slices.Contains(g.hosts, r.Host):
+		http.Error(w, "This console answers only under the address that t9k ui has printed.", http.StatusForbidden)
+		return false
+	case !sameOrigin(r):
+		http.Error(w, "This request comes from another page.", http.StatusForbidden)
+		return false
+	}
+	if token := r.URL.Query().Get("token"); token != "" && r.Method == http.MethodGet && r.URL.Path == "/" {
+		g.open(w, r, token)
+		return false
+	}
+	if !g.hasSession(r) {
+		http.Error(w, "This browser is not admitted: open the address that t9k ui has printed. It works once; t9k ui prints a new one when it starts.", http.StatusUnauthorized)
+		return false
+	}
+	return true
+}
+
+// sameOrigin reports whether a request was made by a page of this server, or by the user.
+func sameOrigin(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	origin := r.Header.Get("Origin")
+	switch {
+	case origin != "" && origin != "http://"+r.Host:
+		return false
+	case r.Method == http.MethodGet || r.Method == http.MethodHead:
+		return site == "" || site == "same-origin" || site == "none" || r.Header.Get("Sec-Fetch-Mode") == "navigate"
+	case site != "":
+		return site == "same-origin"
+	}
+	return origin != ""
+}
+
+// open starts the session of the one who knows the token, and leads to the first page.
+func (g *Gate) open(w http.ResponseWriter, r *http.Request, token string) {
+	g.mu.Lock()
+	good := g.token != "" && subtle.ConstantTimeCompare([]byte(token), []byte(g.token)) == 1
+	if good {
+		g.token = ""
+	}
+	g.mu.Unlock()
+	switch {
+	case good:
+		http.SetCookie(w, &http.Cookie{Name: g.cookie, Value: g.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	case !g.hasSession(r):
+		http.Error(w, "This address has been used: it works once. Start t9k ui again for a new one.", http.StatusUnauthorized)
+		return
+	}
+	http.Redirect(w, r, "/", http.StatusSeeOther)
+}
+
+func (g *Gate) hasSession(r *http.Request) bool {
+	c, err := r.Cookie(g.cookie)
+	return err == nil && subtle.ConstantTimeCompare([]byte(c.Value), []byte(g.session)) == 1
+}
+
+// noticeCookie is the name of the cookie that carries a message to the next page.
+func (g *Gate) noticeCookie() string { return g.cookie + "-notice" }
+
+// leave leaves a message for the next page.
+func (g *Gate) leave(w http.ResponseWriter, text string) {
+	http.SetCookie(w, &http.Cookie{Name: g.noticeCookie(), Value: url.QueryEscape(text[:min(len(text), 2000)]), Path: "/", MaxAge: 60, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+}
+
+// notice returns the message that was left for this page; empty if there is none.
+func (g *Gate) notice(w http.ResponseWriter, r *http.Request) string {
+	c, err := r.Cookie(g.noticeCookie())
+	if err != nil {
+		return ""
+	}
+	http.SetCookie(w, &http.Cookie{Name: g.noticeCookie(), Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	text, err := url.QueryUnescape(c.Value)
+	if err != nil {
+		return ""
+	}
+	return text
+}

@@ -1,0 +1,61 @@
+package view
+
+import (
+	"fmt"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/observed"
+)
+
+// Action is something that a user can do with a job.
+type Action struct {
+	// Verb is the last part of the path to which the action is posted.
+	Verb, Title string
+	// Effect says what happens.
+	Effect string
+	// Command is the t9k command that does the same.
+	Command string
+	// Dangerous is true if the action cannot be taken back.
+	Dangerous bool
+	// Least and Most bound the number that the action asks for, and Now is the present one; all zero if it asks for none.
+	Least, Most, Now int
+}
+
+// Actions returns what can be done with a job in its present state.
+func Actions(j *observed.Job) []Action {
+	command := func(words string) string {
+		return fmt.Sprintf("t9k %s -n %s %s", words, j.GetNamespace(), j.Ref())
+	}
+	var all []Action
+	if finished, _ := observed.Finished(j.Status()); !finished {
+		n := j.Kind.Convert(j.Object)
+		if n.Pause {
+			all = append(all, Action{Verb: "resume", Title: "Resume", Effect: "Starts the replicas that have not finished.", Command: command("resume")})
+		} else {
+			all = append(all, Action{Verb: "pause", Title: "Pause", Effect: "Ends the pods and keeps the job with its counts and results.", Command: command("pause")})
+		}
+		if n.Debug {
+			all = append(all, Action{Verb: "debug-off", Title: "Leave debug mode", Effect: "Replaces the idle pods by pods that run the job.", Command: command("debug off")})
+		} else {
+			all = append(all, Action{Verb: "debug-on", Title: "Debug", Effect: "Replaces the pods by idle ones, in which t9k exec opens a shell. What runs now is ended.", Command: command("debug on")})
+		}
+		if n.Elastic != nil && (j.Status().Aggregate.Succeeded == 0 || j.Status().RunMode == batch.RunDebug) {
+			all = append(all, Action{Verb: "scale", Title: "Scale", Effect: fmt.Sprintf("Changes the number of replicas, from %d to %d.", n.Elastic.Min, n.Elastic.Max),
+				Command: command("scale") + " N", Least: n.Elastic.Min, Most: n.Elastic.Max, Now: n.Replicas()})
+		}
+	}
+	return append(all,
+		Action{Verb: "rerun", Title: "Run again", Effect: "Creates a copy of the job under another name, with the same manifest.",
+			Command: fmt.Sprintf("t9k get -n %s %s -o yaml > job.yaml   # give it another name, then: t9k run -f job.yaml", j.GetNamespace(), j.Ref())},
+		Action{Verb: "delete", Title: "Delete", Effect: "Deletes the job with its pods and their logs. This cannot be undone.", Command: command("delete"), Dangerous: true})
+}
+
+// ActionOf returns the action with a verb; nil if the job has no such action now.
+func ActionOf(j *observed.Job, verb string) *Action {
+	for _, a := range Actions(j) {
+		if a.Verb == verb {
+			return &a
+		}
+	}
+	return nil
+}

@@ -1,0 +1,261 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/observed"
+)
+
+// attempt is the life of one pod of a replica. Times that are not known are zero.
+type attempt struct {
+	number                            int
+	created, scheduled, started, over time.Time
+	node                              string
+	// end is how the attempt ended: stateSucceeded, stateFailed, stateEvicted or stateStopped; empty while it lasts.
+	end state
+	// detail describes the end, for example "exit code 1".
+	detail string
+	// guessed is true if the pod was never seen, so that its beginning is not known.
+	guessed bool
+}
+
+// lane is one replica with its attempts, the oldest first.
+type lane struct {
+	role     string
+	rank     int
+	attempts []attempt
+	// restarts is true if the replica will have another attempt.
+	restarts bool
+}
+
+func (l *lane) name() string { return l.role + "-" + strconv.Itoa(l.rank) }
+
+// lanesOf returns the attempts of every replica, by role and rank, from pods, events and the status.
+func (in *JobInput) lanesOf() []lane {
+	lanes := map[string]*lane{}
+	var order []string
+	add := func(name, role string, rank int) *lane {
+		l := lanes[name]
+		if l == nil {
+			l = &lane{role: role, rank: rank}
+			lanes[name], order = l, append(order, name)
+		}
+		return l
+	}
+	s := in.Job.Status()
+	for i := range s.Tasks {
+		t := &s.Tasks[i]
+		for k := range t.Replicas {
+			l := add(t.Replicas[k].Name, t.Type, observed.RankOf(t.Replicas[k].Name))
+			l.restarts = in.Job.Status().CompletionTime == nil && (t.Replicas[k].Reason == engine.ReasonBackOff || t.Replicas[k].Phase == batch.ReplicaCreating)
+		}
+		for _, o := range t.Omitted {
+			engine.EachRank(o.Ranks, maxLanes, func(rank int) {
+				add(engine.ReplicaName(in.Job.GetName(), t.Type, rank), t.Type, rank)
+			})
+		}
+	}
+	for _, p := range in.Pods {
+		rank, err := strconv.Atoi(p.Labels[batch.LabelReplicaRank])
+		if err != nil {
+			continue
+		}
+		l := add(p.Name, p.Labels[batch.LabelReplicaType], rank)
+		l.attempts = append(l.attempts, attemptOf(p))
+	}
+	for name, l := range lanes {
+		slices.SortFunc(l.attempts, func(a, b attempt) int { return cmp.Or(cmp.Compare(a.number, b.number), a.created.Compare(b.created)) })
+		in.addEarlier(name, l)
+	}
+	in.addUnseen(lanes)
+	roles := map[string]int{}
+	for i := range s.Tasks {
+		roles[s.Tasks[i].Type] = i
+	}
+	all := make([]lane, 0, len(order))
+	for _, name := range order {
+		all = append(all, *lanes[name])
+	}
+	slices.SortStableFunc(all, func(a, b lane) int {
+		return cmp.Or(cmp.Compare(roles[a.role], roles[b.role]), cmp.Compare(a.rank, b.rank))
+	})
+	return all
+}
+
+// maxLanes bounds the number of replicas that are looked at.
+const maxLanes = 20_000
+
+// attemptOf returns the attempt of a pod.
+func attemptOf(p *corev1.Pod) attempt {
+	number, _ := strconv.Atoi(p.Labels[batch.LabelReplicaAttempt])
+	a := attempt{number: number, created: p.CreationTimestamp.Time, node: p.Spec.NodeName}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
+			a.scheduled = c.LastTransitionTime.Time
+		}
+	}
+	var code *int32
+	for i := range p.Status.ContainerStatuses {
+		s := &p.Status.ContainerStatuses[i].State
+		switch {
+		case s.Running != nil:
+			a.started = earlier(a.started, s.Running.StartedAt.Time)
+		case s.Terminated != nil:
+			a.started = earlier(a.started, s.Terminated.StartedAt.Time)
+			if s.Terminated.FinishedAt.After(a.over) {
+				a.over = s.Terminated.FinishedAt.Time
+			}
+			if c := s.Terminated.ExitCode; c != 0 && code == nil {
+				code = &c
+			}
+		}
+	}
+	a.finish(p, code)
+	return a
+}
+
+// finish sets the end of the attempt of a pod.
+func (a *attempt) finish(p *corev1.Pod, code *int32) {
+	disrupted := slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
+	})
+	switch {
+	case p.Status.Phase == corev1.PodSucceeded:
+		a.end, a.detail = stateSucceeded, "succeeded"
+	case p.Status.Phase == corev1.PodFailed && disrupted:
+		a.end, a.detail = stateEvicted, "evicted"
+	case p.Status.Phase == corev1.PodFailed:
+		a.end, a.detail = stateFailed, cmp.Or(p.Status.Reason, "failed")
+	case p.DeletionTimestamp != nil && disrupted:
+		a.end, a.detail = stateEvicted, "evicted"
+	case p.DeletionTimestamp != nil:
+		a.end, a.detail = stateStopped, "stopped"
+	default:
+		a.over = time.Time{} // other containers still run
+		return
+	}
+	if code != nil && a.end == stateFailed {
+		a.detail = fmt.Sprintf("exit code %d", *code)
+	}
+	if a.over.IsZero() {
+		a.over = deletedAt(p)
+	}
+}
+
+// deletedAt returns when somebody asked to delete a pod; if nobody did, when it was created.
+func deletedAt(p *corev1.Pod) time.Time {
+	switch {
+	case p.DeletionTimestamp == nil:
+		return p.CreationTimestamp.Time
+	case p.DeletionGracePeriodSeconds == nil:
+		return p.DeletionTimestamp.Time
+	}
+	return p.DeletionTimestamp.Add(-time.Duration(*p.DeletionGracePeriodSeconds) * time.Second)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// addEarlier adds attempts whose pods were not seen, from the events about their ends.
+func (in *JobInput) addEarlier(name string, l *lane) {
+	first := in.attemptsOf(name)
+	for _, a := range l.attempts {
+		first = min(first, a.number)
+	}
+	var past []attempt
+	for i := len(in.Events) - 1; i >= 0 && first > 0; i-- {
+		ends, _, _ := observed.Ends(in.Events[i])
+		for _, e := range ends {
+			if e.Replica != name || first == 0 || in.covered(l, observed.EventTime(in.Events[i])) {
+				continue
+			}
+			first--
+			a := attempt{number: first, over: observed.EventTime(in.Events[i]), end: stateEvicted, detail: cmp.Or(e.Reason, "replaced"), guessed: true}
+			if e.Restart > 0 {
+				a.end, a.detail = stateFailed, "ended"
+			}
+			if e.ExitCode != nil {
+				a.detail = fmt.Sprintf("exit code %d", *e.ExitCode)
+				if *e.ExitCode == 0 {
+					a.end = stateSucceeded
+				}
+			}
+			past = append(past, a)
+		}
+	}
+	slices.Reverse(past)
+	begin := in.begin()
+	for i := range past {
+		past[i].created, past[i].started = begin, begin
+		begin = past[i].over
+	}
+	l.attempts = append(past, l.attempts...)
+}
+
+// covered reports whether an event tells of the end of a pod that was seen.
+func (in *JobInput) covered(l *lane, at time.Time) bool {
+	for i := range l.attempts {
+		a := &l.attempts[i]
+		if a.end != "" && !a.guessed && !at.Before(a.over.Truncate(time.Second)) && at.Sub(a.over) < coverTime {
+			return true
+		}
+	}
+	return false
+}
+
+// coverTime is the longest time from the end of a pod to the event about it.
+const coverTime = 30 * time.Second
+
+// attemptsOf returns how many pods a replica had before its present one, as the status says.
+func (in *JobInput) attemptsOf(name string) int {
+	s := in.Job.Status()
+	for i := range s.Tasks {
+		for k := range s.Tasks[i].Replicas {
+			if r := &s.Tasks[i].Replicas[k]; r.Name == name {
+				return int(r.Attempt)
+			}
+		}
+	}
+	return 0
+}
+
+// addUnseen adds an attempt to each replica that has ended and whose pod is gone, so that its lane is not empty.
+func (in *JobInput) addUnseen(lanes map[string]*lane) {
+	s := in.Job.Status()
+	for i := range s.Tasks {
+		for k := range s.Tasks[i].Replicas {
+			r := &s.Tasks[i].Replicas[k]
+			l := lanes[r.Name]
+			if n := len(l.attempts); n > 0 && l.attempts[n-1].number >= int(r.Attempt) || s.StartTime == nil {
+				continue
+			}
+			a := attempt{number: int(r.Attempt), created: in.begin(), started: in.begin(), over: in.end(), guessed: true, detail: observed.Detail(r), node: r.NodeName}
+			if n := len(l.attempts); n > 0 {
+				a.created, a.started = l.attempts[n-1].over, l.attempts[n-1].over
+			}
+			switch r.Phase {
+			case batch.ReplicaSucceeded:
+				a.end = stateSucceeded
+			case batch.ReplicaFailed:
+				a.end = stateFailed
+			case batch.ReplicaDeleted:
+				a.end = stateStopped
+			default:
+				continue
+			}
+			l.attempts = append(l.attempts, a)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+// Package view turns what the cluster holds into what the console's pages show: rows, filters, the timeline of a job,
+// queues and nodes. It is pure: the clock and the URL's values are arguments, and it knows neither HTML nor HTTP. Start
+// reading at Jobs and JobOf.
+package view
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/observed"
+)
+
+// Tone is the meaning of a colour.
+type Tone string
+
+// These are the tones.
+const (
+	Good  Tone = "good"
+	Bad   Tone = "bad"
+	Wait  Tone = "wait"
+	Quiet Tone = "quiet"
+	Busy  Tone = "busy"
+)
+
+// toneOf returns the tone of a phase of a job or of a replica.
+func toneOf(phase string) Tone {
+	switch phase {
+	case string(batch.JobRunning):
+		return Busy
+	case string(batch.JobSucceeded):
+		return Good
+	case string(batch.JobFailed), string(batch.JobUnknown):
+		return Bad
+	case string(batch.ReplicaDeleted), string(batch.JobPaused):
+		return Quiet
+	default:
+		return Wait
+	}
+}
+
+// JobRow is what lists show of a job.
+type JobRow struct {
+	// ID identifies the job's row in a page.
+	ID string
+	// Path is the path of the job's page.
+	Path                       string
+	Kind, Namespace, Name, Ref string
+	// Phase is the job's phase; "New" before the operator has seen the job.
+	Phase string
+	Tone  Tone
+	// Why explains the phase in one line; empty while all replicas run.
+	Why string
+	// Running, Done and Total count replicas. Share is the share of Total that runs or has succeeded, in percent.
+	Running, Done, Total, Share int32
+	Restarts                    int32
+	// Queue and User are empty if they are not known.
+	Queue, User string
+	Labels      map[string]string
+	Created     time.Time
+	// Ended is zero until the job has ended.
+	Ended time.Time
+	Ran   observed.RunTime
+	// Deleting is true once somebody has asked to delete the job.
+	Deleting bool
+}
+
+// RowOf returns the row of a job.
+func RowOf(j *observed.Job) JobRow {
+	s := j.Status()
+	r := JobRow{
+		ID: "job-" + string(j.GetUID()), Path: JobPath(j.Kind, j.GetNamespace(), j.GetName()),
+		Kind: j.Kind.Name, Namespace: j.GetNamespace(), Name: j.GetName(), Ref: j.Ref(),
+		Phase: string(s.Phase), Tone: toneOf(string(s.Phase)), Why: observed.Explain(s),
+		Running: s.Aggregate.Running, Done: s.Aggregate.Succeeded, Total: observed.Total(s), Restarts: s.Restarts,
+		Queue: j.Queue(), User: j.User(), Labels: j.GetLabels(), Created: j.GetCreationTimestamp().Time,
+		Ran: observed.Ran(s), Deleting: j.GetDeletionTimestamp() != nil,
+	}
+	if r.Phase == "" {
+		r.Phase, r.Why = "New", "The operator has not seen the job yet."
+	}
+	if r.Total > 0 {
+		r.Share = 100 * (r.Running + r.Done) / r.Total
+	}
+	if s.CompletionTime != nil {
+		r.Ended = s.CompletionTime.Time
+	}
+	return r
+}
+
+// JobPath returns the path of the page of a job.
+func JobPath(kind *kinds.Kind, namespace, name string) string {
+	return "/jobs/" + namespace + "/" + strings.ToLower(kind.Name) + "/" + name
+}
+
+// KindOf returns the kind that a path names in lower case; nil if there is none.
+func KindOf(lower string) *kinds.Kind {
+	for i := range kinds.All {
+		if strings.ToLower(kinds.All[i].Name) == lower {
+			return &kinds.All[i]
+		}
+	}
+	return nil
+}
+
+// Waited returns for how long the job has existed without running.
+func (r *JobRow) Waited(now time.Time) time.Duration {
+	end := now
+	if !r.Ended.IsZero() {
+		end = r.Ended
+	}
+	return max(0, end.Sub(r.Created)-r.Ran.At(now))
+}
+
+// Age returns a duration as text, as kubectl writes it.
+func Age(d time.Duration) string { return duration.HumanDuration(max(0, d)) }
+
+// Hidden is something that the user may not see.
+type Hidden struct {
+	// What is the plural of what is hidden, for example "pods".
+	What string
+	// Within is the namespace that is shown nevertheless; empty if nothing is.
+	Within string
+}
+
+// String returns the sentence that tells the user.
+func (h Hidden) String() string {
+	if h.Within != "" {
+		return fmt.Sprintf("You may not list %s of all namespaces: only namespace %s is shown.", h.What, h.Within)
+	}
+	return fmt.Sprintf("You may not list %s.", h.What)
+}

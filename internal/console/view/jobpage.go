@@ -1,0 +1,223 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/observed"
+)
+
+// JobInput is what the cluster holds about a job.
+type JobInput struct {
+	Job *observed.Job
+	// Pods are the job's pods, also those that are gone, as they were last seen.
+	Pods []*corev1.Pod
+	// Events are the events about the job and about its pods, the oldest first.
+	Events []*corev1.Event
+	// Groups and Waiting are the groups of all jobs and the pods that wait for nodes.
+	Groups  []*scheduling.PodGroup
+	Waiting []*corev1.Pod
+	Hidden  []Hidden
+	Now     time.Time
+}
+
+// Fact is a property of a job.
+type Fact struct {
+	Name, Text, Href string
+	// At is a time to show in place of Text; zero for a fact that is no time.
+	At time.Time
+}
+
+// ReplicaRow is what the page of a job shows of a replica.
+type ReplicaRow struct {
+	Name, Phase, Node, Detail string
+	Tone                      Tone
+	Restarts, Attempt         int32
+	// Created is when the present pod was created; zero if there is none.
+	Created time.Time
+	// Logs is the path of the replica's logs.
+	Logs string
+	// Decides is true if this replica alone decides how the job ends.
+	Decides bool
+}
+
+// EventRow is an event.
+type EventRow struct {
+	At                            time.Time
+	Reason, Object, Message, Type string
+	Count                         int32
+	Tone                          Tone
+}
+
+// ConditionRow is a condition of a job.
+type ConditionRow struct {
+	Type, Status, Reason, Message string
+	Since                         time.Time
+}
+
+// RoleRow counts the replicas of a role.
+type RoleRow struct {
+	Role, Counts, Image, Command string
+	Total                        int
+	Restarts                     int32
+}
+
+// JobPage is the page of a job.
+type JobPage struct {
+	JobRow
+	Tab      string
+	Tabs     []Link
+	Facts    []Fact
+	Timeline Timeline
+	Roles    []RoleRow
+	Replicas []ReplicaRow
+	// More is the number of replicas that are not listed.
+	More       int
+	Events     []EventRow
+	Conditions []ConditionRow
+	Actions    []Action
+	Hidden     []Hidden
+}
+
+// shownReplicas is the largest number of replicas that a page lists.
+const shownReplicas = 200
+
+var tabs = []string{"replicas", "events", "conditions", "manifest"}
+
+// JobOf returns the page of a job with one of its tabs.
+func JobOf(in *JobInput, tab string) JobPage {
+	if !slices.Contains(tabs, tab) {
+		tab = tabs[0]
+	}
+	p := JobPage{JobRow: RowOf(in.Job), Tab: tab, Hidden: in.Hidden, Timeline: in.timeline()}
+	for _, t := range tabs {
+		href := p.Path + "?tab=" + t
+		if t == tabs[0] {
+			href = p.Path
+		}
+		p.Tabs = append(p.Tabs, Link{Text: strings.ToUpper(t[:1]) + t[1:], Href: href, Current: t == tab})
+	}
+	p.Tabs = append(p.Tabs, Link{Text: "Logs", Href: p.Path + "/logs"})
+	p.Facts = in.facts()
+	p.Actions = Actions(in.Job)
+	in.fillReplicas(&p)
+	for i := len(in.Events) - 1; i >= 0; i-- {
+		p.Events = append(p.Events, eventRow(in.Events[i]))
+	}
+	for _, c := range in.Job.Status().Conditions {
+		p.Conditions = append(p.Conditions, ConditionRow{string(c.Type), string(c.Status), string(c.Reason), c.Message, c.LastTransitionTime.Time})
+	}
+	return p
+}
+
+func eventRow(e *corev1.Event) EventRow {
+	r := EventRow{At: observed.EventTime(e), Reason: e.Reason, Message: observed.OneLine(e.Message), Type: e.Type, Count: observed.EventCount(e),
+		Object: strings.ToLower(e.InvolvedObject.Kind) + "/" + e.InvolvedObject.Name, Tone: Quiet}
+	if isWarning(e) {
+		r.Tone = Wait
+	}
+	return r
+}
+
+// facts returns the properties of the job that have a value.
+func (in *JobInput) facts() []Fact {
+	j, s := in.Job, in.Job.Status()
+	var all []Fact
+	add := func(name, text, href string) {
+		if text != "" {
+			all = append(all, Fact{Name: name, Text: text, Href: href})
+		}
+	}
+	add("Kind", j.Kind.Name, "")
+	add("Namespace", j.GetNamespace(), JobFilter{Namespace: j.GetNamespace()}.Href())
+	add("User", j.User(), JobFilter{User: j.User()}.Href())
+	n, err := j.Normal()
+	if err != nil {
+		add("Invalid", err.Error(), "")
+	}
+	if queue := j.Queue(); queue != "" {
+		add("Queue", queue, "/queues#queue-"+queue)
+		add("Place", in.place(queue), "")
+	}
+	if s.RunMode != "" && s.RunMode != batch.RunImmediate {
+		add("Mode", string(s.RunMode), "")
+	}
+	all = append(all, Fact{Name: "Created", At: j.GetCreationTimestamp().Time})
+	if s.CompletionTime != nil {
+		all = append(all, Fact{Name: "Ended", At: s.CompletionTime.Time})
+	}
+	if n != nil {
+		if n.Elastic != nil {
+			add("Elastic", fmt.Sprintf("%d to %d replicas", n.Elastic.Min, n.Elastic.Max), "")
+		}
+		if n.RestartLimit != nil {
+			add("Restarts", fmt.Sprintf("%d of %d", s.BackoffCount, *n.RestartLimit), "")
+		}
+		if n.Deadline != nil {
+			add("Deadline", n.Deadline.String(), "")
+		}
+		if n.Rendezvous != nil {
+			add("Rendezvous", n.Rendezvous.Endpoint, "")
+		}
+		if n.TTL != nil {
+			add("Deleted", Age(*n.TTL)+" after its end", "")
+		}
+	}
+	return all
+}
+
+// place returns the job's place among the groups that wait in its queue; empty if it does not wait.
+func (in *JobInput) place(queue string) string {
+	return observed.Place(in.Job.GetNamespace()+"/"+in.Job.GetName(), observed.Waiters(queue, in.Groups, in.Waiting))
+}
+
+// fillReplicas lists the roles and the replicas. In a large job those come first that need attention.
+func (in *JobInput) fillReplicas(p *JobPage) {
+	s := in.Job.Status()
+	normal, err := in.Job.Normal()
+	if err != nil {
+		normal = in.Job.Kind.Convert(in.Job.Object)
+	}
+	created := map[string]time.Time{}
+	for _, pod := range in.Pods {
+		created[string(pod.UID)] = pod.CreationTimestamp.Time
+	}
+	decides, wanted := observed.Decides(normal), 0
+	for i := range s.Tasks {
+		t := &s.Tasks[i]
+		count, sum := observed.CountPhases(t)
+		wanted += sum
+		role := RoleRow{Role: t.Type, Total: sum, Restarts: t.RestartCount}
+		for _, phase := range observed.PhaseOrder {
+			if n := count[phase]; n > 0 {
+				role.Counts = strings.TrimPrefix(fmt.Sprintf("%s, %d %s", role.Counts, n, strings.ToLower(string(phase))), ", ")
+			}
+		}
+		if i < len(normal.Roles) && normal.Roles[i].Main < len(normal.Roles[i].Template.Spec.Containers) {
+			main := &normal.Roles[i].Template.Spec.Containers[normal.Roles[i].Main]
+			role.Image, role.Command = main.Image, observed.OneLine(strings.Join(append(slices.Clone(main.Command), main.Args...), " "))
+		}
+		p.Roles = append(p.Roles, role)
+		for k := range t.Replicas {
+			r := &t.Replicas[k]
+			name := fmt.Sprintf("%s-%d", t.Type, observed.RankOf(r.Name))
+			p.Replicas = append(p.Replicas, ReplicaRow{Name: name, Phase: string(r.Phase), Tone: toneOf(string(r.Phase)), Node: r.NodeName, Restarts: r.RestartCount,
+				Attempt: r.Attempt, Detail: observed.Detail(r), Created: created[r.UID], Logs: p.Path + "/logs?replica=" + name, Decides: name == decides})
+		}
+	}
+	rank := func(r *ReplicaRow) int { return slices.Index(observed.PhaseOrder, batch.ReplicaPhase(r.Phase)) }
+	if len(p.Replicas) > shownReplicas || wanted > len(p.Replicas) {
+		slices.SortStableFunc(p.Replicas, func(a, b ReplicaRow) int {
+			return cmp.Or(cmp.Compare(rank(&a), rank(&b)), cmp.Compare(b.Restarts, a.Restarts))
+		})
+		p.Replicas = p.Replicas[:min(len(p.Replicas), shownReplicas)]
+	}
+	p.More = wanted - len(p.Replicas)
+}

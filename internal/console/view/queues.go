@@ -1,0 +1,208 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/observed"
+)
+
+// Bar is what is used of something.
+type Bar struct {
+	Name, Text string
+	// Share is in percent, at most 100; -1 if there is no bound.
+	Share float64
+	Tone  Tone
+}
+
+// GroupRow is a group that runs in a queue.
+type GroupRow struct {
+	Name, Href string
+	Pods       int32
+	Uses       string
+	Since      time.Time
+	Priority   int32
+}
+
+// WaiterRow is a group that waits in a queue.
+type WaiterRow struct {
+	Place      int
+	Name, Href string
+	Pods       int
+	Priority   int32
+	Created    time.Time
+	Why        string
+}
+
+// QueueCard is a queue.
+type QueueCard struct {
+	ID, Name string
+	Priority int32
+	// Notes are properties in a few words each: closed, longest duration, not preemptible.
+	Notes []string
+	Bars  []Bar
+	// Dominant is the largest share of the cluster's resources that the queue uses, as text; empty if it is not known.
+	Dominant string
+	Running  []GroupRow
+	Waiting  []WaiterRow
+	// MoreRunning and MoreWaiting count what is not listed.
+	MoreRunning, MoreWaiting int
+}
+
+// QueuesInput is what the cluster holds about queues.
+type QueuesInput struct {
+	Queues  []*scheduling.Queue
+	Groups  []*scheduling.PodGroup
+	Waiting []*corev1.Pod
+	Nodes   []*corev1.Node
+	// Paths are the paths of the pages of jobs by NAMESPACE/NAME.
+	Paths  map[string]string
+	Hidden []Hidden
+}
+
+// QueuesPage is the list of queues.
+type QueuesPage struct {
+	Queues []QueueCard
+	Hidden []Hidden
+}
+
+// listedGroups is the largest number of groups that a queue lists.
+const listedGroups = 50
+
+// Queues returns the queues, the ones of the highest priority first.
+func Queues(in *QueuesInput) QueuesPage {
+	p := QueuesPage{Hidden: in.Hidden}
+	queues := slices.Clone(in.Queues)
+	slices.SortFunc(queues, func(a, b *scheduling.Queue) int {
+		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), strings.Compare(a.Name, b.Name))
+	})
+	capacity := corev1.ResourceList{}
+	for _, n := range in.Nodes {
+		add(capacity, n.Status.Allocatable)
+	}
+	for _, q := range queues {
+		p.Queues = append(p.Queues, in.card(q, capacity))
+	}
+	return p
+}
+
+func add(sum, more corev1.ResourceList) {
+	for name, q := range more {
+		s := sum[name]
+		s.Add(q)
+		sum[name] = s
+	}
+}
+
+func (in *QueuesInput) card(q *scheduling.Queue, capacity corev1.ResourceList) QueueCard {
+	c := QueueCard{ID: "queue-" + q.Name, Name: q.Name, Priority: q.Spec.Priority, Notes: notes(q), Bars: bars(q)}
+	dominant := 0.0
+	for name, used := range q.Status.Allocated {
+		if whole := capacity[name]; !whole.IsZero() {
+			if share := share(used, whole); share > dominant {
+				dominant, c.Dominant = share, fmt.Sprintf("%.0f %% of the cluster's %s", share, name)
+			}
+		}
+	}
+	for _, g := range in.Groups {
+		if cmp.Or(g.Spec.Queue, scheduling.DefaultQueue) != q.Name || g.Status.Running == 0 {
+			continue
+		}
+		name := g.Namespace + "/" + g.Name
+		c.Running = append(c.Running, GroupRow{Name: name, Href: in.Paths[name], Pods: g.Status.Running, Uses: quantities(g.Status.Allocated),
+			Since: observed.Scheduled(g).LastTransitionTime.Time, Priority: g.Spec.Priority})
+	}
+	slices.SortFunc(c.Running, func(a, b GroupRow) int { return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.Name, b.Name)) })
+	for i, w := range observed.Waiters(q.Name, in.Groups, in.Waiting) {
+		c.Waiting = append(c.Waiting, WaiterRow{Place: i + 1, Name: w.Name, Href: in.Paths[w.Name], Pods: w.Pods, Priority: w.Priority, Created: w.Created,
+			Why: cmp.Or(w.Why, "not tried yet")})
+	}
+	c.MoreRunning, c.MoreWaiting = max(0, len(c.Running)-listedGroups), max(0, len(c.Waiting)-listedGroups)
+	c.Running, c.Waiting = c.Running[:min(listedGroups, len(c.Running))], c.Waiting[:min(listedGroups, len(c.Waiting))]
+	return c
+}
+
+func notes(q *scheduling.Queue) []string {
+	var all []string
+	if q.Spec.Closed {
+		all = append(all, "closed: no new group starts")
+	}
+	if q.Spec.MaxDuration != "" && q.Spec.MaxDuration != "0" {
+		all = append(all, "pods live at most "+q.Spec.MaxDuration)
+	}
+	if q.Spec.Preemptible != nil && !*q.Spec.Preemptible {
+		all = append(all, "not preemptible")
+	}
+	if q.Spec.NodeSelector != nil {
+		all = append(all, "nodes "+metav1.FormatLabelSelector(q.Spec.NodeSelector))
+	}
+	return all
+}
+
+// bars returns a bar for each resource that the queue uses or has a quota of.
+func bars(q *scheduling.Queue) []Bar {
+	names := slices.Concat(slices.Collect(maps.Keys(q.Status.Allocated)), slices.Collect(maps.Keys(q.Spec.Quota.Requests)))
+	slices.Sort(names)
+	var all []Bar
+	for _, name := range slices.Compact(names) {
+		used := q.Status.Allocated[name]
+		b := Bar{Name: string(name), Text: amount(name, used), Share: -1, Tone: Quiet}
+		if quota, ok := q.Spec.Quota.Requests[name]; ok {
+			b.Text += " of " + amount(name, quota)
+			b.Share, b.Tone = min(100, share(used, quota)), toneOfShare(share(used, quota))
+		} else if used.IsZero() {
+			continue
+		}
+		all = append(all, b)
+	}
+	return all
+}
+
+func toneOfShare(share float64) Tone {
+	if share >= 90 {
+		return Wait
+	}
+	return Busy
+}
+
+// share returns used as a percentage of whole.
+func share(used, whole resource.Quantity) float64 {
+	if w := whole.AsApproximateFloat64(); w > 0 {
+		return round(100 * used.AsApproximateFloat64() / w)
+	}
+	if used.IsZero() {
+		return 0
+	}
+	return 100
+}
+
+// amount returns a quantity as text: memory in Gi, everything else as Kubernetes writes it.
+func amount(name corev1.ResourceName, q resource.Quantity) string {
+	if name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage {
+		return strings.TrimSuffix(fmt.Sprintf("%.1f", q.AsApproximateFloat64()/(1<<30)), ".0") + " Gi"
+	}
+	if name == corev1.ResourceCPU {
+		return strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.2f", q.AsApproximateFloat64()), "0"), ".")
+	}
+	return q.String()
+}
+
+// quantities returns resources as text: 4 cpu, 2 nvidia.com/gpu.
+func quantities(list corev1.ResourceList) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		if q := list[name]; !q.IsZero() {
+			parts = append(parts, amount(name, q)+" "+string(name))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,272 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/observed"
+)
+
+// state is what a replica does at a moment.
+type state string
+
+// These are the states.
+const (
+	stateQueued     state = "queued"
+	stateStarting   state = "starting"
+	stateRunning    state = "running"
+	stateRestarting state = "restarting"
+	stateSucceeded  state = "succeeded"
+	stateFailed     state = "failed"
+	stateEvicted    state = "evicted"
+	stateStopped    state = "stopped"
+)
+
+// Segment is a piece of a lane. X and W are percentages of the width.
+type Segment struct {
+	X, W  float64
+	State string
+	// Title describes the segment in a sentence.
+	Title string
+	// Text is a short text for segments that are wide enough; empty for the others.
+	Text string
+	// Guessed is true if the beginning is not known.
+	Guessed bool
+}
+
+// Lane is a row of the timeline.
+type Lane struct {
+	Label    string
+	Segments []Segment
+}
+
+// Span is a time that concerns all lanes, such as a pause.
+type Span struct {
+	X, W        float64
+	Kind, Title string
+}
+
+// Tick is a mark on the axis of time.
+type Tick struct {
+	X    float64
+	Text string
+}
+
+// Timeline is the picture of a job's life.
+type Timeline struct {
+	Begin, End time.Time
+	// Live is true while the end moves.
+	Live  bool
+	Lanes []Lane
+	Spans []Span
+	Ticks []Tick
+	// Grouped is the number of replicas that share a lane; 1 if each has its own.
+	Grouped int
+	// States are the states in the picture, for the legend.
+	States []string
+}
+
+// Paused reports whether the picture shows a pause.
+func (t Timeline) Paused() bool {
+	return slices.ContainsFunc(t.Spans, func(s Span) bool { return s.Kind == "paused" })
+}
+
+// begin returns when the job was created.
+func (in *JobInput) begin() time.Time { return in.Job.GetCreationTimestamp().Time }
+
+// end returns when the job ended, or now.
+func (in *JobInput) end() time.Time {
+	if c := in.Job.Status().CompletionTime; c != nil {
+		return c.Time
+	}
+	return in.Now
+}
+
+// scale converts times to percentages of the width.
+type scale struct{ begin, end time.Time }
+
+func (s scale) x(t time.Time) float64 {
+	whole := s.end.Sub(s.begin)
+	if whole <= 0 {
+		return 0
+	}
+	return max(0, min(100, round(100*float64(t.Sub(s.begin))/float64(whole))))
+}
+
+func round(x float64) float64 { return float64(int64(x*100+0.5)) / 100 }
+
+// ownLanes is the largest number of replicas that have a lane each, and manyLanes the largest number of lanes of groups.
+const (
+	ownLanes  = 100
+	manyLanes = 50
+)
+
+// timeline returns the timeline of a job.
+func (in *JobInput) timeline() Timeline {
+	finished, _ := observed.Finished(in.Job.Status())
+	t := Timeline{Begin: in.begin(), End: in.end(), Live: !finished, Grouped: 1}
+	lanes := in.lanesOf()
+	for i := range lanes {
+		for _, a := range lanes[i].attempts {
+			if a.over.After(t.End) { // pods that end after the job
+				t.End = a.over
+			}
+		}
+	}
+	if t.End.Sub(t.Begin) < time.Second {
+		t.End = t.Begin.Add(time.Second)
+	}
+	s := scale{t.Begin, t.End}
+	if len(lanes) > ownLanes {
+		t.group(lanes, s)
+	} else {
+		for i := range lanes {
+			t.Lanes = append(t.Lanes, lanes[i].draw(s, t.End))
+		}
+	}
+	t.Spans = in.spans(s, t.End)
+	t.Ticks = ticks(s)
+	for _, l := range t.Lanes {
+		for _, g := range l.Segments {
+			if !slices.Contains(t.States, g.State) {
+				t.States = append(t.States, g.State)
+			}
+		}
+	}
+	slices.SortFunc(t.States, func(a, b string) int { return slices.Index(stateOrder, state(a)) - slices.Index(stateOrder, state(b)) })
+	return t
+}
+
+// stateOrder lists the states in the order of the legend.
+var stateOrder = []state{stateQueued, stateStarting, stateRunning, stateRestarting, stateSucceeded, stateFailed, stateEvicted, stateStopped}
+
+// piece is a part of a lane with times.
+type piece struct {
+	from, to time.Time
+	state    state
+	a        *attempt
+}
+
+// pieces returns the parts of a lane in their order.
+func (l *lane) pieces(end time.Time) []piece {
+	var all []piece
+	add := func(from, to time.Time, s state, a *attempt) {
+		if to.After(from) {
+			all = append(all, piece{from, to, s, a})
+		}
+	}
+	for i := range l.attempts {
+		a := &l.attempts[i]
+		if i > 0 {
+			add(l.attempts[i-1].over, a.created, stateRestarting, a)
+		}
+		over := end
+		if a.end != "" {
+			over = a.over
+		}
+		scheduled, started := over, over
+		if !a.scheduled.IsZero() {
+			scheduled = a.scheduled
+		}
+		if !a.started.IsZero() {
+			started = a.started
+			scheduled = earlier(scheduled, started)
+		}
+		add(a.created, scheduled, stateQueued, a)
+		add(scheduled, started, stateStarting, a)
+		ran := stateRunning
+		if a.end != "" {
+			ran = a.end
+		}
+		if !over.After(started) && a.end != "" { // a mark where nothing has run
+			over = started.Add(time.Millisecond)
+		}
+		add(started, over, ran, a)
+	}
+	if n := len(l.attempts); n > 0 && l.restarts && l.attempts[n-1].end != "" {
+		add(l.attempts[n-1].over, end, stateRestarting, &l.attempts[n-1])
+	}
+	return all
+}
+
+// draw returns the lane as a row of the timeline.
+func (l *lane) draw(s scale, end time.Time) Lane {
+	row := Lane{Label: l.name()}
+	for _, p := range l.pieces(end) {
+		x := s.x(p.from)
+		g := Segment{X: x, W: round(max(0.3, s.x(p.to)-x)), State: string(p.state), Guessed: p.a.guessed,
+			Title: fmt.Sprintf("%s, attempt %d: %s for %s", l.name(), p.a.number+1, p.state, Age(p.to.Sub(p.from)))}
+		if p.a.node != "" {
+			g.Title += " on " + p.a.node
+		}
+		if p.state == p.a.end {
+			g.Title = fmt.Sprintf("%s, attempt %d: %s after %s", l.name(), p.a.number+1, p.a.detail, Age(p.to.Sub(p.from)))
+			if g.W > 9 {
+				g.Text = p.a.detail
+			}
+		}
+		row.Segments = append(row.Segments, g)
+	}
+	return row
+}
+
+// spans returns the pauses and the times in which not all replicas ran after an incident.
+func (in *JobInput) spans(s scale, end time.Time) []Span {
+	var all []Span
+	var paused time.Time
+	add := func(from, to time.Time, kind, title string) {
+		if x := s.x(from); to.After(from) {
+			all = append(all, Span{X: x, W: round(max(0.2, s.x(to)-x)), Kind: kind, Title: title + " for " + Age(to.Sub(from))})
+		}
+	}
+	for _, e := range in.Events {
+		switch batch.Reason(e.Reason) {
+		case batch.EventJobPaused:
+			paused = observed.EventTime(e)
+		case batch.EventJobResumed:
+			if !paused.IsZero() {
+				add(paused, observed.EventTime(e), "paused", "Paused")
+			}
+			paused = time.Time{}
+		}
+	}
+	if c := in.Job.Status().CompletionTime; c != nil && end.Sub(c.Time) > time.Second {
+		all = append(all, Span{X: s.x(c.Time), W: 0.15, Kind: "ended", Title: "The job ended; some pods went on"})
+	}
+	if c := observed.Condition(in.Job.Status(), batch.JobPausedCondition); c.Status == metav1.ConditionTrue {
+		add(c.LastTransitionTime.Time, end, "paused", "Paused")
+	}
+	return all
+}
+
+// ticks returns about five marks at round times since the beginning.
+func ticks(s scale) []Tick {
+	whole := s.end.Sub(s.begin)
+	steps := []time.Duration{time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute,
+		5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour}
+	step := steps[len(steps)-1]
+	for _, d := range steps {
+		if whole/d <= 6 {
+			step = d
+			break
+		}
+	}
+	for whole/step > 6 {
+		step *= 2
+	}
+	var all []Tick
+	for at := step; at < whole; at += step {
+		if x := s.x(s.begin.Add(at)); x < 96 {
+			all = append(all, Tick{x, Age(at)})
+		}
+	}
+	return all
+}
+
+// isWarning reports whether an event is a warning.
+func isWarning(e *corev1.Event) bool { return e.Type == corev1.EventTypeWarning }

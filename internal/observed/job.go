@@ -1,0 +1,79 @@
+// Package observed holds a job of any kind as the cluster stores it, and reads what its status and its events say:
+// whether it has ended and why, how long it has run, and how each replica ended. It also orders the groups that wait in
+// a queue. It is pure; the command line and the console render what it returns. Start reading at Job.
+package observed
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/kinds"
+)
+
+// Job is a job of any kind as the cluster stores it.
+type Job struct {
+	Kind *kinds.Kind
+	// Raw is the stored object; nil if only the typed object was read.
+	Raw *unstructured.Unstructured
+	kinds.Object
+}
+
+// New converts an object of a kind to a Job.
+func New(kind *kinds.Kind, raw *unstructured.Unstructured) (*Job, error) {
+	typed := kind.New()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, typed); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", Ref(kind, raw.GetName()), err)
+	}
+	return &Job{Kind: kind, Raw: raw, Object: typed}, nil
+}
+
+// Ref returns the full address of a job: genericjob/mnist.
+func Ref(kind *kinds.Kind, name string) string { return strings.ToLower(kind.Name) + "/" + name }
+
+// Ref returns the job's full address.
+func (j *Job) Ref() string { return Ref(j.Kind, j.GetName()) }
+
+// Status returns the job's status, which has the same type for all kinds.
+func (j *Job) Status() *batch.JobStatus { return j.Kind.Status(j.Object) }
+
+// AsInstalled are limits that accept jobs of any size, because the reader of a job does not know the limit of the
+// cluster's operator.
+var AsInstalled = kinds.Limits{MaxReplicas: math.MaxInt32}
+
+// Normal returns the job as an engine.Job, or an error with the faults of the job.
+func (j *Job) Normal() (*engine.Job, error) {
+	if faults := j.Kind.Validate(j.Object, AsInstalled); len(faults) > 0 {
+		return nil, faults.ToAggregate()
+	}
+	return j.Kind.Convert(j.Object), nil
+}
+
+// Queue returns the queue of the t9k-scheduler that the job names; empty if it names none.
+func (j *Job) Queue() string {
+	if g := j.Kind.Convert(j.Object).Gang; g != nil {
+		return g.Queue
+	}
+	return ""
+}
+
+// User returns the user who asked for the job's queue, as admission recorded it; empty if it recorded none.
+func (j *Job) User() string {
+	var requester []string
+	if err := json.Unmarshal([]byte(j.GetAnnotations()[scheduling.AnnotationRequestedBy]), &requester); err != nil || len(requester) == 0 {
+		return ""
+	}
+	return requester[0]
+}
+
+// Selector returns the label selector of the job's pods.
+func (j *Job) Selector() string {
+	return fmt.Sprintf("%s=%s,%s=%s", batch.LabelJobName, j.GetName(), batch.LabelJobKind, j.Kind.Name)
+}

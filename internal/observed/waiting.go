@@ -1,0 +1,129 @@
+package observed
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+)
+
+// Waiter is a group with pods that wait for nodes, or a waiting pod without a group.
+type Waiter struct {
+	// Name is NAMESPACE/NAME.
+	Name string
+	// Pods is the number of pods that wait.
+	Pods     int
+	Priority int32
+	Created  time.Time
+	// Why is the scheduler's reason; empty before its first attempt.
+	Why   string
+	class int
+}
+
+// These are the classes of waiters, in the order in which the scheduler tries them.
+const (
+	classIncomplete = iota // a running gang that lacks pods
+	classReserved          // the scheduler reserves room for it
+	classInOrder
+)
+
+// Waiters returns the waiters of a queue, the next one first. pods are the pods that have no node. A pod with a
+// group waits in the group's queue.
+func Waiters(queue string, groups []*scheduling.PodGroup, pods []*corev1.Pod) []Waiter {
+	byName := make(map[string]*scheduling.PodGroup, len(groups))
+	for _, g := range groups {
+		byName[g.Namespace+"/"+g.Name] = g
+	}
+	waiting := map[*scheduling.PodGroup][]*corev1.Pod{}
+	var all []Waiter
+	for _, p := range pods {
+		if p.DeletionTimestamp != nil {
+			continue
+		}
+		if name := p.Labels[scheduling.LabelGroupName]; name != "" {
+			if g := byName[p.Namespace+"/"+name]; g != nil {
+				waiting[g] = append(waiting[g], p)
+			}
+			continue
+		}
+		if cmp.Or(p.Labels[scheduling.LabelQueue], scheduling.DefaultQueue) == queue {
+			all = append(all, Waiter{Name: p.Namespace + "/" + p.Name, class: classInOrder, Pods: 1, Created: p.CreationTimestamp.Time, Why: whyPod(p)})
+		}
+	}
+	for g, pods := range waiting {
+		if cmp.Or(g.Spec.Queue, scheduling.DefaultQueue) == queue {
+			all = append(all, waiterOf(g, pods))
+		}
+	}
+	slices.SortFunc(all, func(a, b Waiter) int {
+		return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(b.Priority, a.Priority), a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+func waiterOf(g *scheduling.PodGroup, pods []*corev1.Pod) Waiter {
+	w := Waiter{Name: g.Namespace + "/" + g.Name, class: classInOrder, Pods: len(pods), Priority: g.Spec.Priority, Created: g.CreationTimestamp.Time}
+	c := Scheduled(g)
+	w.Why = c.Message
+	switch {
+	case c.Status == metav1.ConditionTrue: // the missing pods' conditions hold the reason
+		w.Why = whyPod(slices.MinFunc(pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) }))
+		bound := g.Status.Pending + g.Status.Running + g.Status.Unknown - int32(len(pods))
+		if bound+g.Status.Succeeded < g.Spec.MinMember {
+			w.class = classIncomplete
+		}
+	case c.Reason == scheduling.ReasonPreempting, c.Reason == scheduling.ReasonReserved:
+		w.class = classReserved
+	}
+	return w
+}
+
+// whyPod returns the scheduler's message about a waiting pod.
+func whyPod(p *corev1.Pod) string {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status != corev1.ConditionTrue {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+// Scheduled returns the condition GroupScheduled of a group; the zero value if it is missing.
+func Scheduled(g *scheduling.PodGroup) scheduling.PodGroupCondition {
+	for _, c := range g.Status.Conditions {
+		if c.Type == scheduling.GroupScheduled {
+			return c
+		}
+	}
+	return scheduling.PodGroupCondition{}
+}
+
+// namedAhead is the largest number of waiters ahead of a job that are named.
+const namedAhead = 3
+
+// Place returns a group's place among the waiters and the waiters ahead of it, as text; empty if it does not wait.
+func Place(name string, waiting []Waiter) string {
+	at := slices.IndexFunc(waiting, func(w Waiter) bool { return w.Name == name })
+	if at < 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%d of %d that wait", at+1, len(waiting))
+	if at == 0 {
+		return text
+	}
+	var ahead []string
+	for _, w := range waiting[:min(at, namedAhead)] {
+		ahead = append(ahead, w.Name)
+	}
+	text += ", behind " + strings.Join(ahead, ", ")
+	if more := at - namedAhead; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}

@@ -1,0 +1,129 @@
+// Package steer changes jobs on behalf of a user: it pauses, resumes, debugs, scales, copies and deletes them, each with
+// one request. The command line and the console share it. Start reading at Client.
+package steer
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/observed"
+)
+
+// Client changes jobs with the rights of its user.
+type Client struct {
+	Objects dynamic.Interface
+	// Manager is the field manager of what it writes.
+	Manager string
+}
+
+func (c Client) jobs(j *observed.Job) dynamic.ResourceInterface {
+	return c.Objects.Resource(batch.GroupVersion.WithResource(j.Kind.Plural)).Namespace(j.GetNamespace())
+}
+
+// Switch is one of the switches in spec.runMode.
+type Switch string
+
+// These are the switches.
+const (
+	Pause Switch = "pause"
+	Debug Switch = "debug"
+)
+
+// Set sets a switch and returns the changed job.
+func (c Client) Set(ctx context.Context, j *observed.Job, s Switch, on bool) (*unstructured.Unstructured, error) {
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"runMode": map[string]any{string(s): map[string]any{"enabled": on}}}})
+	if err != nil {
+		return nil, fmt.Errorf("writing the patch: %w", err)
+	}
+	raw, err := c.jobs(j).Patch(ctx, j.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: c.Manager})
+	if err != nil {
+		return nil, fmt.Errorf("changing %s: %w", j.Ref(), err)
+	}
+	return raw, nil
+}
+
+// Resize sets the size of an elastic job through the scale subresource, as kubectl and autoscalers do. It returns a
+// conflict if the job has changed since it was read.
+func (c Client) Resize(ctx context.Context, j *observed.Job, n int) error {
+	scale := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "autoscaling/v1",
+		"kind":       "Scale",
+		"metadata": map[string]any{
+			"name": j.GetName(), "namespace": j.GetNamespace(), "resourceVersion": j.GetResourceVersion(),
+		},
+		"spec": map[string]any{"replicas": int64(n)},
+	}}
+	_, err := c.jobs(j).Update(ctx, scale, metav1.UpdateOptions{FieldManager: c.Manager}, "scale")
+	return err
+}
+
+// Delete deletes a job in the foreground, so that it goes last, after its pods. A job that is gone is no error, and
+// another job of its name stays.
+func (c Client) Delete(ctx context.Context, j *observed.Job) error {
+	policy, uid := metav1.DeletePropagationForeground, j.GetUID()
+	err := c.jobs(j).Delete(ctx, j.GetName(), metav1.DeleteOptions{PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &uid}})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting %s: %w", j.Ref(), err)
+	}
+	return nil
+}
+
+// Read returns a job as the cluster stores it.
+func (c Client) Read(ctx context.Context, j *observed.Job) (*unstructured.Unstructured, error) {
+	raw, err := c.jobs(j).Get(ctx, j.GetName(), metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("getting %s: %w", j.Ref(), err)
+	}
+	return raw, nil
+}
+
+// Manifest returns a stored job as its user would submit it: without status and without what the cluster has added to its
+// metadata.
+func Manifest(raw *unstructured.Unstructured) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": raw.GetAPIVersion(), "kind": raw.GetKind()}}
+	u.SetName(raw.GetName())
+	u.SetNamespace(raw.GetNamespace())
+	u.SetLabels(raw.GetLabels())
+	annotations := raw.GetAnnotations()
+	for _, key := range ours {
+		delete(annotations, key)
+	}
+	if len(annotations) > 0 {
+		u.SetAnnotations(annotations)
+	}
+	u.Object["spec"] = raw.DeepCopy().Object["spec"]
+	return u
+}
+
+// Copy creates a job with the manifest of another one under a new name, and returns it. The copy is neither paused nor in
+// debug mode.
+func (c Client) Copy(ctx context.Context, j *observed.Job, name string) (*unstructured.Unstructured, error) {
+	raw, err := c.Read(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	u := Manifest(raw)
+	u.SetName(name)
+	for _, s := range []Switch{Pause, Debug} {
+		for _, spelling := range []string{"enabled", "enable"} {
+			unstructured.RemoveNestedField(u.Object, "spec", "runMode", string(s), spelling)
+		}
+	}
+	created, err := c.jobs(j).Create(ctx, u, metav1.CreateOptions{FieldManager: c.Manager, FieldValidation: metav1.FieldValidationStrict})
+	if err != nil {
+		return nil, fmt.Errorf("creating %s: %w", observed.Ref(j.Kind, name), err)
+	}
+	return created, nil
+}
+
+// ours are annotations that clients and admission write, which do not belong to a manifest.
+var ours = []string{"kubectl.kubernetes.io/last-applied-configuration", scheduling.AnnotationRequestedBy}
