@@ -33,6 +33,8 @@ func TestFaults(t *testing.T) {
 		{"get", "--local=lab"},
 		{"describe"},
 		{"logs"},
+		{"ui"},
+		{"ui", "mnist"},
 		{"pause"},
 		{"scale", "mnist"},
 		{"scale", "mnist", "many"},
