@@ -44,6 +44,8 @@ func TestFaults(t *testing.T) {
 		{"get", "--local=lab"},
 		{"describe"},
 		{"logs"},
+		{"ui"},
+		{"ui", "mnist"},
 		{"pause"},
 		{"scale", "mnist"},
 		{"scale", "mnist", "many"},

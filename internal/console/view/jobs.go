@@ -274,7 +274,7 @@ func (p *JobsPage) sort(now time.Time) {
 // cut leaves the rows of the selected page.
 func (p *JobsPage) cut() {
 	pages := max(1, (len(p.Rows)+PageSize-1)/PageSize)
-	p.Filter.Page = min(p.Filter.Page, pages)
+	p.Filter.Page = max(1, min(p.Filter.Page, pages))
 	first := (p.Filter.Page - 1) * PageSize
 	p.Rows = p.Rows[first:min(first+PageSize, len(p.Rows))]
 	p.First = first + 1

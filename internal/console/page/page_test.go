@@ -1,0 +1,164 @@
+package page
+
+import (
+	"html"
+	"io/fs"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"tensorstack.dev/batch/internal/console/view"
+	"tensorstack.dev/batch/internal/observed"
+	"tensorstack.dev/batch/internal/testing/golden"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// hostile are texts that must not have any effect.
+var hostile = []string{
+	`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `' onmouseover='alert(1)`, `javascript:alert(1)`, `{{.}}`, `</title></textarea></style>`, `<!--`, `&lt;b&gt;`,
+	"\x1b[31mred\x1b[0m", "\x1b]0;title\a", "a\rb", "nul\x00", "\u009b31m", "\u202egpj.exe", "\u2066a\u2069", "\u200f\u061c", "\xff\xfe", "]]>",
+}
+
+func row(text string) view.JobRow {
+	return view.JobRow{ID: "job-1", Path: "/jobs/ns/genericjob/mnist", Kind: "GenericJob", Namespace: text, Name: text, Ref: text, Phase: "Running", Tone: view.Busy, Why: text,
+		Running: 1, Total: 2, Share: 50, Restarts: 1, Queue: text, User: text, Created: noon.Add(-time.Hour), Ran: observed.RunTime{Before: time.Minute, Since: noon.Add(-time.Minute)}}
+}
+
+type jobPage struct {
+	view.JobPage
+	Manifest string
+}
+
+// models returns a model for each page, in which every text is the same.
+func models(text string) map[string]any {
+	r := row(text)
+	jobs := view.Jobs([]view.JobRow{r}, view.JobFilter{Text: "", Page: 1}, []view.Hidden{{What: text}}, noon)
+	job := jobPage{Manifest: text, JobPage: view.JobPage{JobRow: r, Tab: "replicas", Facts: []view.Fact{{Name: text, Text: text}, {Name: "Created", At: noon.Add(-time.Hour)}},
+		Roles:    []view.RoleRow{{Role: text, Counts: text, Image: text, Command: text}},
+		Replicas: []view.ReplicaRow{{Name: text, Phase: text, Node: text, Detail: text, Created: noon, Logs: "/jobs/ns/genericjob/mnist/logs?replica=w-0"}},
+		Timeline: view.Timeline{Begin: noon, Lanes: []view.Lane{{Label: text, Segments: []view.Segment{{X: 1, W: 20, State: "failed", Title: text, Text: text}}}}, States: []string{"failed"}},
+		Actions:  []view.Action{{Verb: "pause", Title: "Pause", Effect: text, Command: text}}}}
+	events := job
+	events.Tab, events.Events = "events", []view.EventRow{{At: noon, Reason: text, Object: text, Message: text, Count: 2}}
+	manifest := job
+	manifest.Tab = "manifest"
+	conditions := job
+	conditions.Tab, conditions.Conditions = "conditions", []view.ConditionRow{{Type: text, Status: text, Reason: text, Message: text, Since: noon}}
+	return map[string]any{
+		"jobs": &jobs, "job": &job, "job events": &events, "job manifest": &manifest, "job conditions": &conditions,
+		"logs": &view.LogsPage{JobRow: r, Replicas: []string{text}, Replica: text, Command: text, State: text, Lines: []view.LogLine{{Replica: text, Text: text, Error: true}}},
+		"queues": &view.QueuesPage{Queues: []view.QueueCard{{ID: "queue-q", Name: text, Notes: []string{text}, Dominant: text, Bars: []view.Bar{{Name: text, Text: text, Share: 40}, {Name: text, Share: -1}},
+			Running: []view.GroupRow{{Name: text, Uses: text, Since: noon}}, Waiting: []view.WaiterRow{{Place: 1, Name: text, Why: text, Created: noon}}}}},
+		"nodes": &view.NodesPage{Owners: []view.Owner{{Name: text}}, Nodes: []view.NodeTile{{ID: "node-n", Name: text, State: text,
+			Meters: []view.Meter{{Name: text, Text: text, Cells: 4, Shares: []view.Share{{X: 0, W: 25, Title: text}}}}}}},
+	}
+}
+
+func render(t *testing.T, name string, model any) string {
+	t.Helper()
+	content, _, _ := strings.Cut(name, " ")
+	text, err := New().Page(Frame{Title: "T", Page: content, Where: "cluster"}, content, model, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.ReplaceAll(text, New().version, "VERSION")
+}
+
+func TestPages(t *testing.T) {
+	for name, model := range models("mnist") {
+		t.Run(name, func(t *testing.T) {
+			golden.Compare(t, "testdata/"+strings.ReplaceAll(name, " ", "-")+".html", render(t, name, model))
+		})
+	}
+}
+
+var (
+	tag    = regexp.MustCompile(`<[a-zA-Z/!][^>]*>`)
+	inline = regexp.MustCompile(`(?i)\s(on[a-z]+|style)\s*=|<style|<script(?: [^>]*)?>[^<]|javascript:|<!--`)
+)
+
+// TestHostileTextsAreShownAsText compares the tags of pages with those of harmless texts: no text adds or changes one.
+func TestHostileTextsAreShownAsText(t *testing.T) {
+	harmless := models("mnist")
+	for _, text := range hostile {
+		for name, model := range models(text) {
+			got := render(t, name, model)
+			if a, b := len(tag.FindAllString(got, -1)), len(tag.FindAllString(render(t, name, harmless[name]), -1)); a != b {
+				t.Errorf("%s with %q has %d tags, and %d with a harmless text", name, text, a, b)
+			}
+			for _, element := range tag.FindAllString(got, -1) {
+				// The texts of attributes are quoted; what is left is markup.
+				if m := inline.FindString(quoted.ReplaceAllString(element, `""`)); m != "" {
+					t.Errorf("%s with %q has %q", name, text, element)
+				}
+			}
+			if i := strings.IndexFunc(got, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r) }); i >= 0 {
+				t.Errorf("%s with %q has a control character: %q", name, text, got[max(0, i-20):i+10])
+			}
+			if strings.HasPrefix(text, "<script>") && !strings.Contains(html.UnescapeString(got), text) {
+				t.Errorf("%s does not show %q", name, text)
+			}
+		}
+	}
+}
+
+var quoted = regexp.MustCompile(`"[^"]*"`)
+
+// TestNothingIsInline verifies that pages need nothing that the Content-Security-Policy forbids.
+func TestNothingIsInline(t *testing.T) {
+	for name, model := range models("mnist") {
+		if m := inline.FindString(render(t, name, model)); m != "" {
+			t.Errorf("%s has %q", name, m)
+		}
+	}
+	files, err := fs.Glob(Static(), "*")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		data, err := fs.ReadFile(Static(), file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other := regexp.MustCompile(`(?:https?:)?//[a-z0-9.]+\.[a-z]+|@import|eval\(|new Function`).FindAllString(strings.ReplaceAll(string(data), "http://www.w3.org/2000/svg", ""), -1); len(other) > 0 {
+			t.Errorf("%s names %v", file, other)
+		}
+	}
+}
+
+// TestSectionsReplaceElementsOfThePage verifies that each pushed section has one element with its identifier, and that the
+// page has that element.
+func TestSectionsReplaceElementsOfThePage(t *testing.T) {
+	for name, model := range models("mnist") {
+		content, _, _ := strings.Cut(name, " ")
+		all, err := New().Sections(content, model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := render(t, name, model)
+		for _, s := range all {
+			for _, part := range append([]Section{s}, s.Rows...) {
+				id := `id="` + part.ID + `"`
+				if !strings.Contains(part.HTML[:min(len(part.HTML), 120)], id) || strings.Count(whole, id) != 1 {
+					t.Errorf("%s: section %s is not in its place", name, part.ID)
+				}
+			}
+		}
+	}
+}
+
+func TestPushedSectionsDoNotDependOnTheClock(t *testing.T) {
+	jobs := models("mnist")["jobs"]
+	a, err := New().Sections("jobs", jobs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range a {
+		if strings.Contains(s.HTML, ">60m<") || strings.Contains(s.HTML, "1h<") {
+			t.Errorf("section %s has an age: %s", s.ID, s.HTML)
+		}
+	}
+}

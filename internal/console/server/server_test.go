@@ -1,0 +1,178 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"tensorstack.dev/batch/internal/console/live"
+	"tensorstack.dev/batch/internal/console/page"
+)
+
+// host is the address that the tests' server is printed with.
+const host = "127.0.0.1:8080"
+
+// forbidden serves the console to somebody who may not list anything.
+func forbidden(t *testing.T) *Server {
+	t.Helper()
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`))
+	}))
+	t.Cleanup(api.Close)
+	ctx, stop := context.WithCancel(t.Context())
+	cache, err := live.Start(ctx, &rest.Config{Host: api.URL}, "ns")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stop()
+		cache.Wait()
+	})
+	<-cache.Settled()
+	return New(Options{Cache: cache, Gate: NewGate("8080", "127.0.0.1", "localhost")})
+}
+
+// call sends a request to the console. header are pairs of names and values.
+func call(s *Server, method, path string, cookies []*http.Cookie, header ...string) *http.Response {
+	r := httptest.NewRequest(method, path, nil)
+	r.Host = host
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+		if header[i] == "Host" {
+			r.Host = header[i+1]
+		}
+	}
+	for _, c := range cookies {
+		r.AddCookie(c)
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w.Result()
+}
+
+// enter opens the console with its token and returns the browser's cookies.
+func enter(t *testing.T, s *Server) []*http.Cookie {
+	t.Helper()
+	answer := call(s, http.MethodGet, "/?token="+url.QueryEscape(s.Gate.Token()), nil)
+	if answer.StatusCode != http.StatusSeeOther || len(answer.Cookies()) != 1 {
+		t.Fatalf("the token: %s, cookies %v", answer.Status, answer.Cookies())
+	}
+	return answer.Cookies()
+}
+
+func TestTokenWorksOnceAndBecomesACookie(t *testing.T) {
+	s := forbidden(t)
+	token := s.Gate.Token()
+	if answer := call(s, http.MethodGet, "/?token=guess", nil); answer.StatusCode != http.StatusUnauthorized || len(answer.Cookies()) > 0 {
+		t.Errorf("a guess: %s", answer.Status)
+	}
+	c := enter(t, s)[0]
+	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Value == token || len(c.Value) < 40 {
+		t.Errorf("the cookie is %+v", c)
+	}
+	if answer := call(s, http.MethodGet, "/?token="+token, nil); answer.StatusCode != http.StatusUnauthorized || len(answer.Cookies()) > 0 {
+		t.Errorf("the token for the second time: %s", answer.Status)
+	}
+	if answer := call(s, http.MethodGet, "/?token="+token, []*http.Cookie{c}); answer.StatusCode != http.StatusSeeOther {
+		t.Errorf("the token for the second time in the same browser: %s", answer.Status)
+	}
+	if answer := call(s, http.MethodGet, "/?token=", nil); answer.StatusCode != http.StatusUnauthorized {
+		t.Errorf("the empty token, which a used one becomes: %s", answer.Status)
+	}
+}
+
+func TestOnlyTheBrowserOfTheUserGetsIn(t *testing.T) {
+	s := forbidden(t)
+	cookies := enter(t, s)
+	for _, c := range []struct {
+		name, method, path string
+		cookies            []*http.Cookie
+		header             []string
+		want               int
+	}{
+		{"with the cookie", http.MethodGet, "/", cookies, nil, 200},
+		{"under the name localhost", http.MethodGet, "/", cookies, []string{"Host", "localhost:8080"}, 200},
+		{"without a cookie", http.MethodGet, "/", nil, nil, 401},
+		{"a file without a cookie", http.MethodGet, "/static/app.js", nil, nil, 401},
+		{"with another cookie", http.MethodGet, "/", []*http.Cookie{{Name: cookies[0].Name, Value: "guess"}}, nil, 401},
+		{"under a name that was rebound", http.MethodGet, "/", cookies, []string{"Host", "evil.example:8080"}, 403},
+		{"under another port", http.MethodGet, "/", cookies, []string{"Host", "127.0.0.1:80"}, 403},
+		{"by a script of another page", http.MethodGet, "/", cookies, []string{"Origin", "http://evil.example"}, 403},
+		{"by another page without Origin", http.MethodGet, "/", cookies, []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors"}, 403},
+		{"by another server of this machine", http.MethodGet, "/", cookies, []string{"Origin", "http://127.0.0.1:9999"}, 403},
+		{"an action from the page", http.MethodPost, "/act", cookies, []string{"Origin", "http://" + host}, 404},
+		{"an action of an unknown page", http.MethodPost, "/act", cookies, nil, 403},
+		{"an action of another page", http.MethodPost, "/act", cookies, []string{"Origin", "http://evil.example"}, 403},
+		{"an action of a page without origin", http.MethodPost, "/act", cookies, []string{"Origin", "null"}, 403},
+		{"an action of the same site only", http.MethodPost, "/act", cookies, []string{"Origin", "http://" + host, "Sec-Fetch-Site", "same-site"}, 403},
+		{"an action by a link", http.MethodGet, "/jobs/ns/genericjob/x/delete", cookies, nil, 404},
+		{"a page that there is not", http.MethodGet, "/nowhere", cookies, nil, 404},
+		{"a job that there is not", http.MethodGet, "/jobs/ns/genericjob/x", cookies, nil, 404},
+		{"a kind that there is not", http.MethodGet, "/jobs/ns/secret/x", cookies, nil, 404},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			answer := call(s, c.method, c.path, c.cookies, c.header...)
+			if answer.StatusCode != c.want {
+				t.Errorf("%s, want %d", answer.Status, c.want)
+			}
+			if csp := answer.Header.Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'self';") || strings.Contains(csp, "unsafe") {
+				t.Errorf("its Content-Security-Policy is %q", csp)
+			}
+			if got := answer.Header.Get("X-Content-Type-Options"); got != "nosniff" {
+				t.Errorf("X-Content-Type-Options: %q", got)
+			}
+		})
+	}
+}
+
+func TestPagesSayWhatTheUserMayNotSee(t *testing.T) {
+	s := forbidden(t)
+	cookies := enter(t, s)
+	for path, want := range map[string]string{"/": "You may not list GenericJobs.", "/queues": "You may not list queues.", "/nodes": "You may not list nodes."} {
+		answer := call(s, http.MethodGet, path, cookies)
+		var b strings.Builder
+		if err := answer.Write(&b); err != nil {
+			t.Fatal(err)
+		}
+		if answer.StatusCode != http.StatusOK || !strings.Contains(b.String(), want) {
+			t.Errorf("%s: %s without %q", path, answer.Status, want)
+		}
+	}
+}
+
+func TestOnlyWhatDiffersIsSent(t *testing.T) {
+	row := func(id, html string) page.Section { return page.Section{ID: id, HTML: html} }
+	table := func(rows ...page.Section) page.Section {
+		s := page.Section{ID: "rows", Rows: rows}
+		for _, r := range rows {
+			s.HTML += r.HTML
+		}
+		return s
+	}
+	before := []page.Section{row("head", "1"), table(row("a", "a1"), row("b", "b1"))}
+	for name, c := range map[string]struct {
+		now  []page.Section
+		want string
+	}{
+		"nothing":         {before, `[]`},
+		"a section":       {[]page.Section{row("head", "2"), before[1]}, `[["head","2"]]`},
+		"a row":           {[]page.Section{before[0], table(row("a", "a1"), row("b", "b2"))}, `[["b","b2"]]`},
+		"the order":       {[]page.Section{before[0], table(row("b", "b1"), row("a", "a1"))}, `[["rows","b1a1"]]`},
+		"a row more":      {[]page.Section{before[0], table(row("a", "a1"), row("b", "b1"), row("c", "c1"))}, `[["rows","a1b1c1"]]`},
+		"all rows gone":   {[]page.Section{before[0], table()}, `[["rows",""]]`},
+		"another section": {[]page.Section{row("main", "gone")}, `[["main","gone"]]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := string(encode(differing(before, c.now))); got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+		})
+	}
+}

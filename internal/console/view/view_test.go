@@ -1,0 +1,267 @@
+package view
+
+import (
+	"encoding/json"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/observed"
+	"tensorstack.dev/batch/internal/testing/golden"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func at(seconds int) metav1.Time {
+	return metav1.NewTime(noon.Add(time.Duration(seconds) * time.Second))
+}
+
+// world reads the objects of a file.
+func world(t *testing.T, file string) *JobInput {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := &JobInput{Now: noon.Add(3 * time.Minute)}
+	for _, doc := range strings.Split(string(data), "\n---\n") {
+		var meta metav1.TypeMeta
+		if err := yaml.Unmarshal([]byte(doc), &meta); err != nil {
+			t.Fatal(err)
+		}
+		switch meta.Kind {
+		case "Pod":
+			in.Pods = append(in.Pods, read[corev1.Pod](t, doc))
+		case "Event":
+			in.Events = append(in.Events, read[corev1.Event](t, doc))
+		default:
+			kind, err := kinds.ByName(meta.Kind)
+			if err != nil {
+				t.Fatal(err)
+			}
+			object := kind.New()
+			if err := yaml.UnmarshalStrict([]byte(doc), object); err != nil {
+				t.Fatal(err)
+			}
+			in.Job = &observed.Job{Kind: &kind, Object: object}
+		}
+	}
+	return in
+}
+
+func read[T any](t *testing.T, doc string) *T {
+	t.Helper()
+	o := new(T)
+	if err := yaml.UnmarshalStrict([]byte(doc), o); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// asYAML returns a view model for a golden file.
+func asYAML(t *testing.T, model any) string {
+	t.Helper()
+	data, err := json.Marshal(model)
+	if err == nil {
+		data, err = yaml.JSONToYAML(data)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func TestJobPages(t *testing.T) {
+	for _, name := range []string{"restarting", "seen-late", "paused"} {
+		t.Run(name, func(t *testing.T) {
+			p := JobOf(world(t, "testdata/"+name+".yaml"), "")
+			golden.Compare(t, "testdata/"+name+".golden", asYAML(t, p))
+		})
+	}
+}
+
+func rows() []JobRow {
+	var all []JobRow
+	add := func(name, namespace, phase, queue string, age time.Duration, labels map[string]string) {
+		all = append(all, JobRow{ID: name, Name: name, Namespace: namespace, Kind: "GenericJob", Phase: phase, Queue: queue, Created: noon.Add(-age), Labels: labels})
+	}
+	add("a", "blue", "Running", "q", time.Hour, map[string]string{"team": "vision"})
+	add("b", "blue", "Failed", "", time.Minute, nil)
+	add("c", "red", "Pending", "q", time.Second, nil)
+	add("d", "red", "Running", "p", 2*time.Hour, map[string]string{"team": "text"})
+	return all
+}
+
+func names(p JobsPage) string {
+	var all []string
+	for i := range p.Rows {
+		all = append(all, p.Rows[i].Name)
+	}
+	return strings.Join(all, "")
+}
+
+func TestJobsAreFilteredAndSorted(t *testing.T) {
+	for query, want := range map[string]string{
+		"":                           "cbad",
+		"sort=-age":                  "dabc",
+		"sort=name":                  "abcd",
+		"sort=-name":                 "dcba",
+		"sort=phase":                 "bcad",
+		"sort=nonsense":              "cbad",
+		"ns=red":                     "cd",
+		"phase=Running":              "ad",
+		"phase=Running&phase=Failed": "bad",
+		"queue=q":                    "ca",
+		"label=team":                 "ad",
+		"label=team%3Dvision":        "a",
+		"q=RED":                      "cd",
+		"q=nobody":                   "",
+		"label=%3D%3D%3D":            "",
+		"page=99":                    "cbad",
+	} {
+		v, err := url.ParseQuery(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := names(Jobs(rows(), ParseJobFilter(v), nil, noon)); got != want {
+			t.Errorf("?%s: %q, want %q", query, got, want)
+		}
+	}
+}
+
+func TestFilterRoundTripsThroughTheURL(t *testing.T) {
+	const query = "kind=GenericJob&label=a+in+%28b%29&ns=x&page=3&phase=Failed&phase=New&q=z&queue=q&sort=-age&user=u"
+	v, err := url.ParseQuery(query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ParseJobFilter(v).Href(); got != "/?"+query {
+		t.Errorf("%s became %s", query, got)
+	}
+}
+
+func TestCountsIgnoreThePhaseAndNothingElse(t *testing.T) {
+	p := Jobs(rows(), JobFilter{Phases: []string{"Failed"}, Namespace: "blue"}, nil, noon)
+	var got []string
+	for _, c := range p.Counts {
+		got = append(got, strings.TrimSpace(c.Text)+"="+string(rune('0'+c.Count)))
+	}
+	if want := []string{"All=2", "Failed=1", "Running=1"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+func TestPagesOfManyJobs(t *testing.T) {
+	var many []JobRow
+	for range 2*PageSize + 1 {
+		many = append(many, JobRow{Phase: "Running", Created: noon})
+	}
+	p := Jobs(many, JobFilter{Page: 2}, nil, noon)
+	if len(p.Rows) != PageSize || p.Prev != "/" || p.Next != "/?page=3" || p.Range() != "201–400 of 401 jobs" {
+		t.Errorf("%d rows, previous %q, next %q, %q", len(p.Rows), p.Prev, p.Next, p.Range())
+	}
+}
+
+// manyReplicas is a job with n replicas that all run, but for those that fail.
+func manyReplicas(n int, failing func(rank int) bool) *JobInput {
+	replicas := int32(n)
+	job := &batch.GenericJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "big", CreationTimestamp: at(0)},
+		Spec: batch.GenericJobSpec{ReplicaSpecs: []batch.ReplicaSpec{{Type: "w", Replicas: &replicas}}}}
+	job.Status.Tasks = []batch.Tasks{{Type: "w"}}
+	in := &JobInput{Job: &observed.Job{Kind: &kinds.All[0], Object: job}, Now: noon.Add(100 * time.Second)}
+	for rank := range n {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: podName(rank), CreationTimestamp: at(0),
+			Labels: map[string]string{batch.LabelReplicaType: "w", batch.LabelReplicaRank: resource.NewQuantity(int64(rank), resource.DecimalSI).String()}}}
+		p.Status.Phase = corev1.PodRunning
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at(10)}}}}
+		if failing(rank) {
+			p.Status.Phase = corev1.PodFailed
+			p.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, StartedAt: at(10), FinishedAt: at(50)}}
+		}
+		in.Pods = append(in.Pods, p)
+	}
+	return in
+}
+
+// podName returns a name for the pod of a rank.
+func podName(rank int) string {
+	return "big-w-" + resource.NewQuantity(int64(rank), resource.DecimalSI).String()
+}
+
+func TestLanesOfManyReplicasAreGrouped(t *testing.T) {
+	timeline := manyReplicas(1000, func(rank int) bool { return rank < 3 }).timeline()
+	if len(timeline.Lanes) != 50 || timeline.Grouped != 20 {
+		t.Fatalf("%d lanes of %d replicas", len(timeline.Lanes), timeline.Grouped)
+	}
+	first, second := timeline.Lanes[0], timeline.Lanes[1]
+	if first.Label != "w-0…19" || !slices.ContainsFunc(first.Segments, func(s Segment) bool { return s.State == "failed" }) {
+		t.Errorf("the lane with three failed replicas: %+v", first)
+	}
+	if slices.ContainsFunc(second.Segments, func(s Segment) bool { return s.State == "failed" }) {
+		t.Errorf("a lane without failed replicas: %+v", second)
+	}
+}
+
+func TestQueues(t *testing.T) {
+	quota := func(cpu string) corev1.ResourceList { return corev1.ResourceList{"cpu": resource.MustParse(cpu)} }
+	low := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: "low"}, Spec: scheduling.QueueSpec{Closed: true, Quota: scheduling.QueueQuota{Requests: quota("4")}},
+		Status: scheduling.QueueStatus{Allocated: quota("3800m")}}
+	high := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Spec: scheduling.QueueSpec{Priority: 9, MaxDuration: "1d"}}
+	group := &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "runs"}, Spec: scheduling.PodGroupSpec{Queue: "low", MinMember: 2},
+		Status: scheduling.PodGroupStatus{Running: 2, Allocated: quota("3800m"),
+			Conditions: []scheduling.PodGroupCondition{{Type: scheduling.GroupScheduled, Status: metav1.ConditionTrue, LastTransitionTime: at(0)}}}}
+	waits := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "single", Labels: map[string]string{scheduling.LabelQueue: "low"}, CreationTimestamp: at(5)}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Allocatable: quota("8")}}
+	p := Queues(&QueuesInput{Queues: []*scheduling.Queue{low, high}, Groups: []*scheduling.PodGroup{group}, Waiting: []*corev1.Pod{waits}, Nodes: []*corev1.Node{node},
+		Paths: map[string]string{"ns/runs": "/jobs/ns/genericjob/runs"}, Hidden: []Hidden{{What: "pods", Within: "ns"}}})
+	golden.Compare(t, "testdata/queues.golden", asYAML(t, p))
+}
+
+func TestNodes(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gpu-1"}, Spec: corev1.NodeSpec{Unschedulable: true},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+			Allocatable: corev1.ResourceList{"cpu": resource.MustParse("32"), "memory": resource.MustParse("64Gi"), "nvidia.com/gpu": resource.MustParse("8")}}}
+	var pods []*corev1.Pod
+	for i, name := range []string{"train-w-0", "train-w-1", "daemon"} {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: "gpu-1",
+			Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("4")}}}}}}
+		if i < 2 {
+			p.Labels = map[string]string{batch.LabelJobName: "train", batch.LabelJobKind: "GenericJob", scheduling.LabelQueue: "research"}
+			p.Spec.Containers[0].Resources.Requests["nvidia.com/gpu"] = resource.MustParse("2")
+		}
+		pods = append(pods, p)
+	}
+	in := &NodesInput{Nodes: []*corev1.Node{node}, Pods: pods}
+	golden.Compare(t, "testdata/nodes.golden", asYAML(t, map[string]any{"job": Nodes(in, "job"), "queue": Nodes(in, "queue")}))
+}
+
+func TestErrorLines(t *testing.T) {
+	for line, want := range map[string]bool{
+		"Traceback (most recent call last):": true, "RuntimeError: CUDA error: out of memory": true, "torch.cuda.OutOfMemoryError: full": true,
+		"2026-01-01 ERROR nothing works": true, "panic: runtime error": true, "E0102 10:00:00 main.go:1] x": true, `{"level":"error"}`: true,
+		"sh: train.py: command not found": true, "step 1 error 0.3": false, "mean squared error: 0.1": false, "Epoch 1": false, "": false, "memory 3 Gi": false,
+	} {
+		if got := NewLogLine("w-0", 0, line).Error; got != want {
+			t.Errorf("%q: %v, want %v", line, got, want)
+		}
+	}
+}
+
+func TestLongLinesAreCut(t *testing.T) {
+	l := NewLogLine("w-0", 0, strings.Repeat("ä", 10_000))
+	if len(l.Text) > longestLine+100 || !strings.HasSuffix(l.Text, "has the whole line)") || strings.Contains(l.Text, "\ufffd") {
+		t.Errorf("%d bytes: …%s", len(l.Text), l.Text[len(l.Text)-60:])
+	}
+}
