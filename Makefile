@@ -7,7 +7,7 @@ BIN     := $(CURDIR)/bin
 TOOLS   := $(BIN)/tools
 MODULES := . ./api ./internal/local/shim ./tools/packaging
 
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+VERSION := $(shell git describe --tags --match 'v*' --always --dirty 2>/dev/null || echo devel)
 LDFLAGS := -s -w -X tensorstack.dev/batch/internal/version.Version=$(VERSION)
 # Without our own version, so that a commit alone does not link the largest program again.
 LOCAL_LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36

@@ -69,10 +69,12 @@ func NewCommand() *cobra.Command {
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Version:       version.Version,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd.Context())
 		},
 	}
+	cmd.SetVersionTemplate(version.Line(cmd.Name()))
 	f := cmd.Flags()
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; unset: that of the operator's pod, or $KUBECONFIG")
 	f.BoolVar(&o.leaderElection, "leader-elect", true, "elect a leader among several operators; only the leader runs the controllers")
