@@ -76,6 +76,7 @@ func NewCommand() *cobra.Command {
 	}
 	cmd.SetVersionTemplate(version.Line(cmd.Name()))
 	f := cmd.Flags()
+	f.Bool("version", false, "print the version and exit") // cobra acts on it; in t9k-local there is one of Kubernetes' packages
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; unset: that of the operator's pod, or $KUBECONFIG")
 	f.BoolVar(&o.leaderElection, "leader-elect", true, "elect a leader among several operators; only the leader runs the controllers")
 	f.StringVar(&o.namespace, "namespace", podNamespace(), "namespace of the leader's Lease and of the webhook's Secret; unset: the pod's own")
