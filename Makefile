@@ -7,7 +7,7 @@ BIN     := $(CURDIR)/bin
 TOOLS   := $(BIN)/tools
 MODULES := . ./api ./internal/local/shim ./tools/packaging
 
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+VERSION := $(shell git describe --tags --match 'v*' --always --dirty 2>/dev/null || echo devel)
 LDFLAGS := -s -w -X tensorstack.dev/batch/internal/version.Version=$(VERSION)
 # Without our own version, so that a commit alone does not link the largest program again.
 LOCAL_LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36
@@ -73,6 +73,17 @@ test-fast: build ## Run the fast tests: engine, kinds, controller, scheduler cor
 e2e-torch: export T9K_LOCAL = $(BIN)/t9k-local
 e2e-torch: build ## Train with PyTorch on the embedded cluster; needs python3 with torch (Debian: python3-torch)
 	@go test -vet=off -timeout 10m -v -run '^TestTorch' ./test/e2e -torch
+
+# The control plane of the oldest supported Kubernetes, built from its own modules.
+OLDEST := 1.33
+OLDEST_LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=v1.33.13 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=33
+
+.PHONY: test-oldest
+test-oldest: export T9K_LOCAL = $(BIN)/t9k-local
+test-oldest: export T9K = $(BIN)/t9k
+test-oldest: export T9K_CONTROL_PLANE = $(BIN)/oldest
+test-oldest: build ## Run the tests on the oldest supported Kubernetes, from its own modules (compiles about 4 minutes the first time)
+	@hack/test-oldest $(BIN)/oldest '$(OLDEST_LDFLAGS)' $(OLDEST)
 
 .PHONY: bench
 bench: export T9K_LOCAL = $(BIN)/t9k-local

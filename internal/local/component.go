@@ -14,8 +14,10 @@ type Component struct {
 	Needs []string
 	// Uses are the components that must have been usable once before this one starts. They come earlier in the list.
 	Uses []string
-	// Args are the command-line arguments with which this binary runs the component.
+	// Args are the command-line arguments with which the program runs the component.
 	Args []string
+	// Program is the path of the program; empty: this binary.
+	Program string
 	// Env are variables added to the environment of the machine process, as NAME=value.
 	Env []string
 	// Run does the step. It is repeated with a growing delay until it succeeds.

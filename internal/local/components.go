@@ -46,6 +46,7 @@ func newComponents(d Dir, c *Config, a *apiClient, shutdown *shutdown) []Compone
 	for _, component := range all {
 		if slices.Contains(c.Components, component.Name) {
 			component.Args = append(component.Args, c.ExtraArgs[component.Name]...)
+			component.Program = c.Programs[component.Name]
 			components = append(components, component)
 		}
 	}

@@ -59,6 +59,9 @@ type Options struct {
 	AuditPolicy string `json:"auditPolicy,omitempty"`
 	// ExtraArgs are additional command-line arguments by component. They come after the standard arguments.
 	ExtraArgs map[string][]string `json:"extraArgs,omitempty"`
+	// Programs are the paths of programs that run components in place of this binary, by component. They take the same
+	// arguments.
+	Programs map[string]string `json:"programs,omitempty"`
 }
 
 // complete sets the defaults of fields that are empty.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -48,10 +49,32 @@ func (a *apiClient) installCRD(ctx context.Context, file string) error {
 		return fmt.Errorf("reading %s: %w", file, err)
 	}
 	apiextensionsv1.SetDefaults_CustomResourceDefinition(crd)
-	if err := a.putCRD(ctx, crd); err != nil {
+	err = a.putCRD(ctx, crd)
+	if apierrors.IsInvalid(err) && dropRankRules(crd) {
+		err = a.putCRD(ctx, crd)
+	}
+	if err != nil {
 		return fmt.Errorf("installing the CRD %s: %w", crd.Name, err)
 	}
 	return a.awaitServed(ctx, crd)
+}
+
+// dropRankRules removes the rules of a job's spec that read ranks, as config/before-1.34 does, and reports whether there
+// were any. An API server before 1.34 takes a rank for a text without a bound, and refuses such rules for their cost. The
+// webhook and the operator check the same.
+func dropRankRules(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	dropped := false
+	for i := range crd.Spec.Versions {
+		spec, ok := crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"]
+		if !ok {
+			continue
+		}
+		all := len(spec.XValidations)
+		spec.XValidations = slices.DeleteFunc(spec.XValidations, func(r apiextensionsv1.ValidationRule) bool { return strings.Contains(r.Rule, ".split('-'") })
+		dropped = dropped || len(spec.XValidations) < all
+		crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"] = spec
+	}
+	return dropped
 }
 
 // putCRD creates or updates a CRD. It does not write an established CRD that is already up to date, because a read

@@ -308,7 +308,11 @@ func (s *Supervisor) command(c *supervisedComponent) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the log: %w", err)
 	}
-	cmd := exec.Command(s.binary, c.Args...)
+	binary := s.binary
+	if c.Program != "" {
+		binary = c.Program
+	}
+	cmd := exec.Command(binary, c.Args...)
 	cmd.Env = append(os.Environ(), c.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -69,11 +69,14 @@ func NewCommand() *cobra.Command {
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Version:       version.Version,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd.Context())
 		},
 	}
+	cmd.SetVersionTemplate(version.Line(cmd.Name()))
 	f := cmd.Flags()
+	f.Bool("version", false, "print the version and exit") // cobra acts on it; in t9k-local there is one of Kubernetes' packages
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "path of the kubeconfig; unset: $KUBECONFIG, or the ServiceAccount of the operator's pod")
 	f.BoolVar(&o.leaderElection, "leader-elect", true, "elect a leader among several operators; only the leader runs the controllers")
 	f.StringVar(&o.namespace, "namespace", podNamespace(), "namespace of the leader's Lease and of the webhook's Secret; unset: the pod's own")

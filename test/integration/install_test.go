@@ -72,13 +72,13 @@ func TestInstall(t *testing.T) {
 	t.Run("roles grant no wildcard, and no secret but by name", func(t *testing.T) { w.in(t).checkRoles() })
 }
 
-// TestInstallOnOlderKubernetes installs config/before-1.36 on an API server that has the APIs of the oldest supported version.
+// TestInstallOnOlderKubernetes installs config/before-1.34 on an API server that has the APIs of the oldest supported version.
 func TestInstallOnOlderKubernetes(t *testing.T) {
 	t.Parallel()
 	p := plane.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer},
 		Args: map[string][]string{local.APIServer: {"--emulated-version=1.33"}}})
 	w := &world{&namespace.Test{T: t, Plane: p, Namespace: "t9k-system"}}
-	w.kubectlApply("../../config/before-1.36")
+	w.kubectlApply("../../config/before-1.34")
 	w.Await("the CRDs are established", func() error { return crdsEstablished(w) })
 }
 

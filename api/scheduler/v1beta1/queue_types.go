@@ -124,7 +124,7 @@ type PriorityRange struct {
 type QueueQuota struct {
 	// Requests limits the sum of the pods' requests, by resource. A resource that is not named has no limit.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.all(r, !isQuantity(string(self[r])) || !quantity(string(self[r])).isLessThan(quantity('0')))",message="a quota is 0 or more: leave a resource out to have no limit"
+	// +kubebuilder:validation:XValidation:rule="self.all(r, type(self[r]) == int ? self[r] >= 0 : !self[r].startsWith('-'))",message="a quota is 0 or more: leave a resource out to have no limit"
 	// +kubebuilder:validation:XValidation:rule="self.all(r, r in ['cpu', 'memory', 'ephemeral-storage'] || r.startsWith('hugepages-') || r.contains('/'))",messageExpression="'pods do not request %s: name cpu, memory, ephemeral-storage, hugepages-SIZE, or a resource with its domain, such as nvidia.com/gpu'.format([self.filter(r, !(r in ['cpu', 'memory', 'ephemeral-storage'] || r.startsWith('hugepages-') || r.contains('/')))])",message="no pod requests such a resource"
 	Requests corev1.ResourceList `json:"requests,omitempty"`
 }

@@ -27,6 +27,9 @@ Takes a dict of root, files (a pattern), and, if need be, annotations and except
 {{- range $text := regexSplit "(?m)^---$" (toString $data) -1 }}
 {{- $object := $text | replace "t9k-system" $root.Release.Namespace | fromYaml }}
 {{- if and $object (not (has (printf "%s/%s" $object.kind $object.metadata.name) $except)) }}
+{{- if and (eq $object.kind "CustomResourceDefinition") (semverCompare "<1.34-0" $root.Capabilities.KubeVersion.Version) }}
+{{- include "t9k-batch.withoutRankRules" $object }}
+{{- end }}
 {{- $_ := set $object.metadata "labels" (merge (include "t9k-batch.labels" $root | fromYaml) ($object.metadata.labels | default dict)) }}
 {{- if or $annotations $object.metadata.annotations }}
 {{- $_ := set $object.metadata "annotations" (merge (deepCopy $annotations) ($object.metadata.annotations | default dict)) }}
@@ -34,6 +37,25 @@ Takes a dict of root, files (a pattern), and, if need be, annotations and except
 ---
 {{ toYaml $object }}
 {{ end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/*
+Removes the rules of a job's spec that read ranks. An API server before 1.34 takes a rank for a text without a bound, and
+refuses such rules for their cost. The webhook and the operator check the same.
+*/}}
+{{- define "t9k-batch.withoutRankRules" -}}
+{{- range $version := .spec.versions }}
+{{- $spec := $version.schema.openAPIV3Schema.properties.spec }}
+{{- $kept := list }}
+{{- range $rule := get $spec "x-kubernetes-validations" | default list }}
+{{- if not (contains ".split('-'" $rule.rule) }}
+{{- $kept = append $kept $rule }}
+{{- end }}
+{{- end }}
+{{- if $kept }}
+{{- $_ := set $spec "x-kubernetes-validations" $kept }}
 {{- end }}
 {{- end }}
 {{- end }}

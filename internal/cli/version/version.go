@@ -25,7 +25,7 @@ func Command(p *kit.Program) *cobra.Command {
 				Version   string `json:"version"`
 				GoVersion string `json:"goVersion"`
 				Platform  string `json:"platform"`
-			}{version.Version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+			}{version.Version, runtime.Version(), version.Platform()}
 			switch o {
 			case kit.JSON:
 				data, err := json.MarshalIndent(info, "", "    ")
@@ -40,7 +40,7 @@ func Command(p *kit.Program) *cobra.Command {
 				}
 				fmt.Fprint(p.Out, string(data))
 			default:
-				fmt.Fprintf(p.Out, "%s %s (%s, %s)\n", p.Name, info.Version, info.GoVersion, info.Platform)
+				fmt.Fprint(p.Out, version.Line(p.Name))
 			}
 			return nil
 		},

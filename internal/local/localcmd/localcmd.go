@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	kubernetesversion "k8s.io/component-base/version"
 
 	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/internal/version"
 )
 
 // ErrSilent is returned by commands that have already printed everything and only set the exit code.
@@ -39,10 +41,12 @@ and files, but does not protect the machine from them.`,
 		Example: `  t9k local up
   t9k run -f job.yaml
   t9k local down`,
+		Version:           version.Version,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
+	root.SetVersionTemplate(version.Line(root.Name(), "Kubernetes "+kubernetesversion.Get().GitVersion))
 	root.SetHelpCommand(&cobra.Command{Hidden: true})
 	root.PersistentFlags().StringVar(&c.name, "name", local.DefaultName, "name of the cluster; several can run side by side")
 	_ = root.RegisterFlagCompletionFunc("name", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

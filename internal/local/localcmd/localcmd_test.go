@@ -271,3 +271,17 @@ func alive(pid int) bool {
 	_, rest, _ := strings.Cut(string(data), ") ")
 	return !strings.HasPrefix(rest, "Z")
 }
+
+// TestVersion: Kubernetes' packages have a flag --version of their own, which must not reach our programs.
+func TestVersion(t *testing.T) {
+	binary, err := testenv.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, program := range [][]string{{"t9k-local"}, {"t9k-operator", "operator"}, {"t9k-scheduler", "kube-scheduler"}} {
+		out, err := exec.Command(binary, append(program[1:], "--version")...).CombinedOutput()
+		if err != nil || !strings.HasPrefix(string(out), program[0]+" devel (") {
+			t.Errorf("%s --version: %v: %s", program[0], err, out)
+		}
+	}
+}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	basecompatibility "k8s.io/component-base/compatibility"
 	logsapi "k8s.io/component-base/logs/api/v1"
-	"k8s.io/component-base/version/verflag"
+	kubernetesversion "k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
@@ -30,6 +30,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/version"
 )
 
 // NewCommand returns the command that runs the scheduler: a kube-scheduler with its flags. Its process has a profile
@@ -43,10 +44,11 @@ func NewCommand() *cobra.Command {
 		Short:        "Schedule pods, and those of a group all together or not at all",
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
+		Version:      version.Version,
 	}
+	cmd.SetVersionTemplate(version.Line(cmd.Name(), "kube-scheduler "+kubernetesversion.Get().GitVersion))
 	f := cmd.Flags()
 	cmd.RunE = func(*cobra.Command, []string) error {
-		verflag.PrintAndExitIfRequested()
 		ctx := server.SetupSignalContext()
 		if err := emulate(ctx, opts, f); err != nil {
 			return err
@@ -65,7 +67,7 @@ func NewCommand() *cobra.Command {
 	for _, set := range opts.Flags.FlagSets {
 		f.AddFlagSet(set)
 	}
-	verflag.AddFlags(f)
+	f.Bool("version", false, "print the version and exit") // cobra acts on it; Kubernetes' packages have one that knows theirs only
 	f.DurationVar(&settings.ReserveAfter, "reserve-after", 10*time.Minute, "how long a group waits before the scheduler reserves room for it; 0: never")
 	f.DurationVar(&settings.Grace, "gang-grace-period", 5*time.Minute, "how long a gang may stay partly bound before the scheduler evicts its running pods")
 	f.StringVar(&settings.TopologyLabel, "topology-label", "", "label of nodes that names their topology domain; unset: there are none")

@@ -22,3 +22,16 @@ func TestHelpTellsOwnDefaults(t *testing.T) {
 		}
 	}
 }
+
+func TestVersionFlag(t *testing.T) {
+	cmd := NewCommand()
+	var out strings.Builder
+	cmd.SetOut(&out)
+	cmd.SetArgs([]string{"--version"})
+	if err := cmd.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(out.String(), "t9k-scheduler devel (kube-scheduler v") {
+		t.Errorf("--version prints %q", out.String())
+	}
+}

@@ -13,9 +13,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -32,6 +35,14 @@ const (
 	stopTimeout  = 2 * time.Minute
 	// garbage is GOGC of the components: tests have more memory than CPU time.
 	garbage = "400"
+)
+
+const (
+	// ControlPlaneEnv is the environment variable with the path of a program that runs etcd, the API server and the
+	// controller manager of another version of Kubernetes, in place of t9k-local. test/oldest has such a program.
+	ControlPlaneEnv = "T9K_CONTROL_PLANE"
+	// EmulateEnv is the environment variable with the version that API servers emulate unless Options.Args has one.
+	EmulateEnv = "T9K_EMULATE"
 )
 
 // Options are the settings of an environment.
@@ -114,7 +125,7 @@ func New(o Options) (*Env, error) {
 }
 
 func (e *Env) start(o Options) error {
-	settings := local.Options{Components: o.Components, ExtraArgs: o.Args}
+	settings := local.Options{Components: o.Components, ExtraArgs: withVersion(o.Args), Programs: controlPlane()}
 	if o.AuditPolicy != "" {
 		settings.AuditPolicy = filepath.Join(e.Dir, "audit-policy.yaml")
 		if err := os.WriteFile(settings.AuditPolicy, []byte(o.AuditPolicy), 0o600); err != nil {
@@ -134,6 +145,32 @@ func (e *Env) start(o Options) error {
 	}
 	e.Config.QPS = -1
 	return nil
+}
+
+// withVersion adds the version of EmulateEnv to the arguments of the API server, unless they have one.
+func withVersion(args map[string][]string) map[string][]string {
+	const flag = "--emulated-version="
+	version := os.Getenv(EmulateEnv)
+	if version == "" || slices.ContainsFunc(args[local.APIServer], func(a string) bool { return strings.HasPrefix(a, flag) }) {
+		return args
+	}
+	all := maps.Clone(args)
+	if all == nil {
+		all = map[string][]string{}
+	}
+	all[local.APIServer] = append([]string{flag + version}, all[local.APIServer]...)
+	return all
+}
+
+// controlPlane returns the programs of ControlPlaneEnv by component.
+func controlPlane() map[string]string {
+	programs := map[string]string{}
+	if path := os.Getenv(ControlPlaneEnv); path != "" {
+		for _, component := range []string{local.Etcd, local.APIServer, local.ControllerManager} {
+			programs[component] = path
+		}
+	}
+	return programs
 }
 
 // Up starts the environment again on its data after Down or KillMachine, and returns when every component is ready.

@@ -105,13 +105,28 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestConfigIsTheSame compares what the chart renders by default with what `kubectl apply -k config/default` applies.
+// TestConfigIsTheSame compares what the chart renders by default with what `kubectl apply -k config/default` applies, and
+// the same for the folders of older versions of Kubernetes.
 func TestConfigIsTheSame(t *testing.T) {
-	fromChart, err := Render(load(t), nil)
-	if err != nil {
-		t.Fatal(err)
+	for version, dir := range map[string]string{newest.Version: "default", "v1.35.0": "before-1.36", "v1.34.0": "before-1.36", "v1.33.0": "before-1.34"} {
+		t.Run(version, func(t *testing.T) {
+			kubernetes, err := common.ParseKubeVersion(version)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fromChart, err := renderIn(load(t), nil, Namespace, *kubernetes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkSame(t, fromChart, dir)
+		})
 	}
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, "config", "default"))
+}
+
+// checkSame compares objects of the chart with those of a folder of config.
+func checkSame(t *testing.T, fromChart []*unstructured.Unstructured, dir string) {
+	t.Helper()
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, "config", dir))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,48 @@
+package upgrade
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	coordination "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"tensorstack.dev/batch/test/kit/follow"
+	"tensorstack.dev/batch/test/kit/namespace"
+)
+
+// bindDefault binds the pods of default-scheduler to the only node until the test ends. The plane has no kube-scheduler:
+// the one of the embedded cluster would also schedule the pods of the t9k-scheduler, which the chart installs here.
+func bindDefault(s *namespace.Test) {
+	s.Helper()
+	nodes := &corev1.NodeList{}
+	s.Await("there is a node with its Lease", func() error {
+		if err := s.Client.List(s.Context(), nodes); err != nil || len(nodes.Items) != 1 {
+			return fmt.Errorf("%d nodes: %w", len(nodes.Items), err)
+		}
+		return s.Beside(corev1.NamespaceNodeLease).Get(nodes.Items[0].Name, &coordination.Lease{})
+	})
+	ctx, cancel := context.WithCancel(s.Context())
+	var running sync.WaitGroup
+	for _, ns := range []string{s.Namespace, systemNamespace} {
+		running.Go(func() {
+			see := func(objects []client.Object) bool {
+				for _, p := range follow.Typed[*corev1.Pod](objects) {
+					if p.Spec.NodeName == "" && p.Spec.SchedulerName == corev1.DefaultSchedulerName {
+						_ = s.Core.CoreV1().Pods(ns).Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: p.Name, UID: p.UID},
+							Target: corev1.ObjectReference{Kind: "Node", Name: nodes.Items[0].Name}}, metav1.CreateOptions{}) // a conflict means that it is bound
+					}
+				}
+				return false
+			}
+			_ = follow.Objects(ctx, s.Client, &corev1.PodList{}, see, client.InNamespace(ns)) // ends with ctx
+		})
+	}
+	s.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+}

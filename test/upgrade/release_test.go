@@ -1,0 +1,190 @@
+package upgrade
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"tensorstack.dev/batch/internal/testing/testenv"
+)
+
+// root is the root of this checkout.
+const root = "../.."
+
+var from = flag.String("from", "", "commit or tag of the version to upgrade from; unset: the last release")
+
+// release is a version of the product that can be installed.
+type release struct {
+	version  string // the chart's
+	chart    string // the folder of the chart
+	programs string // the folder of t9k-operator and t9k-scheduler
+}
+
+// git runs git in this checkout and returns its output.
+func git(args ...string) (string, error) {
+	cmd := exec.Command("git", append([]string{"-C", root}, args...)...)
+	var problem bytes.Buffer
+	cmd.Stderr = &problem
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("git %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(problem.Bytes()))
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+var heading = regexp.MustCompile(`(?m)^## \[(\d+\.\d+\.\d+)\]`)
+
+// lastRelease returns the version of the last release and its commit: that of its tag or, where tags are missing, the one
+// that brought its section of the changelog to this branch.
+func lastRelease() (version, commit string, err error) {
+	changelog, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
+	if err != nil {
+		return "", "", err
+	}
+	found := heading.FindStringSubmatch(string(changelog))
+	if found == nil {
+		return "", "", errors.New("CHANGELOG.md names no release")
+	}
+	version = found[1]
+	if commit, err = git("rev-parse", "--verify", "--quiet", "v"+version+"^{commit}"); err == nil {
+		return version, commit, nil
+	}
+	if shallow, err := git("rev-parse", "--is-shallow-repository"); err != nil || shallow == "true" {
+		return "", "", errors.Join(fmt.Errorf("there is no tag v%s and not the whole history", version), err)
+	}
+	if commit, err = git("log", "-1", "--first-parent", "-m", "--format=%H", "-S## ["+version+"]", "--", "CHANGELOG.md"); err != nil {
+		return "", "", err
+	}
+	if commit == "" {
+		return "", "", fmt.Errorf("no commit has brought version %s to CHANGELOG.md", version)
+	}
+	return version, commit, nil
+}
+
+// chosenRelease returns the version and the commit that -from names, or those of the last release.
+func chosenRelease() (version, commit string, err error) {
+	if *from == "" {
+		return lastRelease()
+	}
+	commit, err = git("rev-parse", "--verify", *from+"^{commit}")
+	return "0.0.1", commit, err
+}
+
+// oldRelease returns the version to upgrade from. Without the history of this checkout, that is this checkout too.
+func oldRelease(t *testing.T) release {
+	t.Helper()
+	version, commit, err := chosenRelease()
+	if err != nil && *from != "" {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Logf("missing: the last release (%v); the test upgrades from this checkout instead", err)
+		return thisRelease(t, "0.0.1")
+	}
+	t.Logf("upgrading from %s, commit %s", version, commit)
+	dir, err := buildCommit(commit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return release{version: version, chart: filepath.Join(dir, "charts/t9k-batch"), programs: filepath.Join(dir, "bin")}
+}
+
+// buildCommit builds the programs of a commit in a folder of the user's cache, once, and returns the folder, which also
+// has the commit's charts.
+func buildCommit(commit string) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "t9k", "releases", commit)
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return "", err
+	}
+	lock, err := os.OpenFile(dir+".lock", os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return "", fmt.Errorf("locking %s: %w", lock.Name(), err)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	source, err := os.MkdirTemp(filepath.Dir(dir), "building-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(source)
+	script := `git -C "$1" archive "$2" | tar -x -C "$3"`
+	if out, err := exec.Command("sh", "-c", script, "sh", root, commit, source).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("unpacking commit %s: %w: %s", commit, err, out)
+	}
+	built := filepath.Join(source, "built")
+	if err := buildPrograms(source, filepath.Join(built, "bin")); err != nil {
+		return "", err
+	}
+	if err := os.Rename(filepath.Join(source, "charts"), filepath.Join(built, "charts")); err != nil {
+		return "", err
+	}
+	return dir, os.Rename(built, dir)
+}
+
+// buildPrograms builds the programs of a source tree into a folder.
+func buildPrograms(source, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", testenv.LinkFlags, "-o", dir+"/", "./cmd/t9k-operator", "./cmd/t9k-scheduler")
+	cmd.Dir, cmd.Env = source, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the programs of %s: %w\n%s", source, err, out)
+	}
+	return nil
+}
+
+// thisRelease returns this checkout as a version. `make build` has built its programs beside t9k-local; otherwise this
+// function builds them.
+func thisRelease(t *testing.T, version string) release {
+	t.Helper()
+	r := release{version: version, chart: filepath.Join(root, "charts/t9k-batch"), programs: filepath.Dir(os.Getenv("T9K_LOCAL"))}
+	for _, name := range []string{"t9k-operator", "t9k-scheduler"} {
+		if _, err := os.Stat(filepath.Join(r.programs, name)); err != nil || os.Getenv("T9K_LOCAL") == "" {
+			r.programs = t.TempDir()
+			if err := buildPrograms(root, r.programs); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return r
+}
+
+// anyoneMayRun copies the programs of a release to a folder that every user may read, since those of the chart's pods run
+// as a user without rights.
+func (r release) anyoneMayRun(t *testing.T) release {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "t9k-"+r.version+"-") //nolint:usetesting // the parents of t.TempDir can be read by their owner only
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	err = os.Chmod(dir, 0o755)
+	for _, name := range []string{"t9k-operator", "t9k-scheduler"} {
+		data, readErr := os.ReadFile(filepath.Join(r.programs, name))
+		err = errors.Join(err, readErr, os.WriteFile(filepath.Join(dir, name), data, 0o755)) //nolint:gosec // it is a program
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.programs = dir
+	return r
+}

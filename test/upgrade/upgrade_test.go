@@ -1,0 +1,108 @@
+package upgrade
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/config"
+	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/internal/testing/require"
+	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/test/kit/namespace"
+	"tensorstack.dev/batch/test/kit/plane"
+)
+
+const systemNamespace = config.Namespace
+
+// TestUpgradeAndRemoval has 50 jobs and 10 gangs live through an upgrade from the last release to this version and to one
+// with a further field, through the way back, and through a removal and a new installation. Then they end well.
+func TestUpgradeAndRemoval(t *testing.T) {
+	require.Root(t)
+	if err := local.CheckPodSupport(); err != nil {
+		require.Missing(t, err.Error())
+	}
+	old, this := oldRelease(t).anyoneMayRun(t), thisRelease(t, "99.0.0").anyoneMayRun(t)
+	next := nextAPI(t, this, "99.1.0")
+
+	p := plane.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.DNS, local.Kubelet, local.ControllerManager}})
+	s := namespace.New(t, p)
+	s.AwaitServiceAccount()
+	bindDefault(s)
+	before, err := listing(s)
+	s.Must(err)
+	i, w := newInstallation(t, s), newWorkload(t, s)
+	i.createNamespace()
+
+	i.apply("install", old)
+	w.start(createQueue(s))
+	w.probe()
+	w.checkKept()
+
+	for _, step := range []struct {
+		name, verb string
+		to         release
+	}{{"upgrade", "upgrade", this}, {"upgrade to an API with one more field", "upgrade", next}, {"downgrade", "upgrade", this}, {"downgrade to the last release", "upgrade", old}} {
+		t.Log(step.name)
+		i.apply(step.verb, step.to)
+		w.probe()
+		w.checkKept()
+		if step.to.version == next.version {
+			w.useNewField("running-0")
+			w.checkKept()
+		}
+	}
+
+	t.Log("removal")
+	remains := documentedRemains(s)
+	i.run("uninstall", "t9k-batch", "--wait")
+	checkRemains(s, before, remains)
+	w.checkKept()
+
+	t.Log("installation on what remained, and the end of all jobs")
+	i.apply("install", this, "crds.keep=false")
+	w.probe()
+	w.checkKept()
+	w.release()
+	w.awaitPhases(map[string]int{"gang Succeeded": gangs, "running Succeeded": running, "restarted Succeeded": restarted,
+		"succeeded Succeeded": succeeded, "failed Failed": failed})
+	w.checkRestarts()
+
+	t.Log("removal of everything")
+	i.run("uninstall", "t9k-batch", "--wait")
+	w.awaitNoPods()
+	s.Must(p.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemNamespace}}))
+	checkRemains(s, before, nil)
+}
+
+// createQueue creates a queue with room for all gangs of the workload but the last ones. It has the name of the
+// test's namespace, so it is not taken for something that a removal leaves.
+func createQueue(s *namespace.Test) string {
+	s.Helper()
+	room := resource.NewMilliQuantity(10*gangSize*fittingGangs+5, resource.DecimalSI)
+	q := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}}
+	q.Spec.Quota.Requests = corev1.ResourceList{corev1.ResourceCPU: *room}
+	q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.Namespace}}
+	s.Must(s.Client.Create(s.Context(), q))
+	return q.Name
+}
+
+// useNewField sets the field that only the next version has.
+func (w *workload) useNewField(job string) {
+	w.Helper()
+	o := &unstructured.Unstructured{}
+	o.SetAPIVersion("batch.tensorstack.dev/v1beta1")
+	o.SetKind(kinds.All[0].Name) // that of the first job
+	w.Must(w.Client.Get(w.Context(), client.ObjectKey{Namespace: w.Namespace, Name: job}, o))
+	w.Must(unstructured.SetNestedField(o.Object, "text", "spec", newField))
+	w.Must(w.Client.Update(w.Context(), o))
+	if got, _, _ := unstructured.NestedString(o.Object, "spec", newField); got != "text" {
+		w.Errorf("the new field is %q", got)
+	}
+}

@@ -1,0 +1,327 @@
+package upgrade
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/test/kit/gate"
+	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/namespace"
+)
+
+// Scripts of replicas. Those that wait read from one pipe, without using processor time.
+const (
+	waits        = `read order < /gate/go; exit 0`
+	restartsOnce = `[ -e /gate/$HOSTNAME ] || { touch /gate/$HOSTNAME; exit 1; }; ` + waits
+	succeeds     = `exit 0`
+	fails        = `exit 3`
+)
+
+// manifest is a job of one role. Its fields are those that every version has.
+const manifest = `
+apiVersion: batch.tensorstack.dev/v1beta1
+kind: %s
+metadata: {name: %s}
+spec:
+%s
+  replicaSpecs:
+  - type: worker
+    replicas: %d
+    restartPolicy: %s
+    template:
+      spec:
+        terminationGracePeriodSeconds: 1
+        volumes: [{name: gate, hostPath: {path: %s}}]
+        containers:
+        - name: tensorflow # the only name that all kinds accept
+          image: none
+          command: [sh, -c, %q]
+          resources: {requests: {cpu: %s}}
+          volumeMounts: [{name: gate, mountPath: /gate}]
+`
+
+// workload is a set of jobs that live through upgrades.
+type workload struct {
+	*namespace.Test
+	gate *gate.Gate
+	pods map[string]string // what must not change of each pod, by name
+	jobs map[string]string // what must not change of the status of each job, by name
+}
+
+// newWorkload returns an empty workload, with the pipe from which the processes that wait get their order.
+func newWorkload(t *testing.T, s *namespace.Test) *workload {
+	t.Helper()
+	w := &workload{Test: s, gate: gate.New(t)}
+	w.Must(os.Chmod(w.gate.Dir(), 0o777)) //nolint:gosec // all users that pods run as write to it
+	w.Must(w.gate.AddPipe("go"))
+	return w
+}
+
+// create creates a job of some kind, in a queue unless it is empty.
+func (w *workload) create(kind kinds.Kind, name, queue, script string, replicas int, restart string) error {
+	spec, cpu := "", "0"
+	if kind.Training == nil { // GenericJob has no limit of its own
+		restart = map[string]string{"Never": "{policy: Never}", "OnFailure": "{policy: OnFailure, limit: 3}"}[restart]
+	}
+	if queue != "" {
+		spec, cpu = "  scheduler: {t9kScheduler: {queue: "+queue+"}}", "10m"
+	}
+	text := fmt.Sprintf(manifest, kind.Name, name, spec, replicas, restart, w.gate.Dir(), script, cpu)
+	o := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
+		return err
+	}
+	o.SetNamespace(w.Namespace)
+	return w.Client.Create(w.Context(), o)
+}
+
+// Numbers of jobs. There is room for all gangs but the last two.
+const (
+	running, restarted, succeeded, failed, gangs = 38, 6, 4, 2, 10
+
+	gangSize, fittingGangs = 2, 8
+)
+
+// start creates 50 jobs and 10 gangs of all kinds, and waits until each is in the state that it keeps until release.
+func (w *workload) start(queue string) {
+	w.Helper()
+	add := func(prefix string, n int, queue, script, restart string, replicas int) {
+		for i := range n {
+			w.Must(w.create(kinds.All[i%len(kinds.All)], fmt.Sprintf("%s-%d", prefix, i), queue, script, replicas, restart))
+		}
+	}
+	add("gang", gangs, queue, waits, "Never", gangSize)
+	add("running", running, "", waits, "Never", 1)
+	add("restarted", restarted, "", restartsOnce, "OnFailure", 1)
+	add("succeeded", succeeded, "", succeeds, "Never", 1)
+	add("failed", failed, "", fails, "Never", 1)
+	w.awaitPhases(map[string]int{
+		"gang Running": fittingGangs, "gang Pending": gangs - fittingGangs, "running Running": running, "restarted Running": restarted,
+		"succeeded Succeeded": succeeded, "failed Failed": failed,
+	})
+	w.Await("each that restarts has done so", func() error {
+		for name, status := range w.statuses() {
+			if strings.HasPrefix(name, "restarted-") && status.BackoffCount != 1 {
+				return fmt.Errorf("%s has restarted %d times", name, status.BackoffCount)
+			}
+		}
+		return nil
+	})
+	w.pods, w.jobs = w.podStates(), w.jobStates()
+}
+
+// release ends all processes that wait, and those that start later.
+func (w *workload) release() {
+	w.Helper()
+	pipe, err := os.OpenFile(w.gate.File("go"), os.O_RDWR, 0)
+	w.Must(err)
+	w.Cleanup(func() { pipe.Close() })
+	w.Must(unix.SetNonblock(int(pipe.Fd()), true))
+	_, err = pipe.WriteString(strings.Repeat("\n", 4096))
+	w.Must(err)
+}
+
+// statuses returns the statuses of all jobs of the workload.
+func (w *workload) statuses() map[string]*batch.JobStatus {
+	w.Helper()
+	all, err := w.Jobs(w.Context())
+	w.Must(err)
+	statuses := map[string]*batch.JobStatus{}
+	for _, j := range all {
+		statuses[j.GetName()] = jobs.StatusOf(j)
+	}
+	return statuses
+}
+
+// awaitPhases waits until so many jobs of each group have a phase. Keys are "GROUP PHASE".
+func (w *workload) awaitPhases(want map[string]int) {
+	w.Helper()
+	w.Await("all jobs are in their phases", func() error {
+		got := map[string]int{}
+		for name, status := range w.statuses() {
+			group, _, _ := strings.Cut(name, "-")
+			got[group+" "+string(status.Phase)]++
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			return fmt.Errorf("(-want +got)\n%s", diff)
+		}
+		return nil
+	})
+}
+
+// jobStates returns what must not change of the status of each job. A job that waits may be told another reason.
+func (w *workload) jobStates() map[string]string {
+	w.Helper()
+	states := map[string]string{}
+	for name, status := range w.statuses() {
+		if status.Phase == batch.JobPending {
+			status.Conditions = nil
+		}
+		status.ObservedGeneration = 0 // the test changes a spec
+		data, err := json.Marshal(status)
+		w.Must(err)
+		states[name] = string(data)
+	}
+	return states
+}
+
+// podStates returns what must not change of each pod.
+func (w *workload) podStates() map[string]string {
+	w.Helper()
+	states := map[string]string{}
+	for _, p := range w.Pods() {
+		text := fmt.Sprintf("%s on %q, %s, deleted %v", p.UID, p.Spec.NodeName, p.Status.Phase, p.DeletionTimestamp)
+		for _, c := range p.Status.ContainerStatuses {
+			text += fmt.Sprintf(", %s restarted %d times", c.ContainerID, c.RestartCount)
+		}
+		states[p.Name] = text
+	}
+	return states
+}
+
+// checkKept checks that no pod and no status has changed. Probes must be gone.
+func (w *workload) checkKept() {
+	w.Helper()
+	if diff := cmp.Diff(w.pods, w.podStates()); diff != "" {
+		w.Errorf("pods have changed (-before +after)\n%s", diff)
+	}
+	if diff := cmp.Diff(w.jobs, w.jobStates()); diff != "" {
+		w.Errorf("statuses have changed (-before +after)\n%s", diff)
+	}
+}
+
+// probe runs a job of each kind and one gang to their ends and deletes them, so everything that was installed works.
+func (w *workload) probe() {
+	w.Helper()
+	for _, kind := range kinds.All {
+		w.Must(w.create(kind, "probe-"+kind.Plural, "", succeeds, 1, "Never"))
+	}
+	w.Must(w.create(kinds.All[0], "probe-gang", scheduling.DefaultQueue, succeeds, 2, "Never"))
+	w.Await("the probes have succeeded", func() error {
+		for name, status := range w.statuses() {
+			if strings.HasPrefix(name, "probe-") && status.Phase != batch.JobSucceeded {
+				return fmt.Errorf("%s is %s", name, status.Phase)
+			}
+		}
+		return nil
+	})
+	w.Await("the webhook refuses an invalid job", func() error {
+		err := w.create(kinds.All[0], "probe-invalid", "", "echo $(replicas[nobody])", 1, "Never")
+		if err == nil {
+			w.delete("probe-invalid")
+		}
+		if err == nil || !strings.Contains(err.Error(), "admission webhook") {
+			return fmt.Errorf("got %w", err)
+		}
+		return nil
+	})
+	w.delete("probe-")
+}
+
+// delete deletes the jobs whose names have a prefix, and waits until their pods are gone.
+func (w *workload) delete(prefix string) {
+	w.Helper()
+	all, err := w.Jobs(w.Context())
+	w.Must(err)
+	for _, j := range all {
+		if strings.HasPrefix(j.GetName(), prefix) {
+			w.Must(client.IgnoreNotFound(w.Client.Delete(w.Context(), j)))
+		}
+	}
+	w.Await("the pods of "+prefix+" are gone", func() error {
+		names := slices.Collect(maps.Keys(w.podStates()))
+		if i := slices.IndexFunc(names, func(n string) bool { return strings.HasPrefix(n, prefix) }); i >= 0 {
+			return fmt.Errorf("%s is there", names[i])
+		}
+		return nil
+	})
+}
+
+// awaitNoPods waits until no pod of the workload is left.
+func (w *workload) awaitNoPods() {
+	w.Helper()
+	w.Await("no pods are left", func() error {
+		if n := len(w.Pods()); n > 0 {
+			return fmt.Errorf("%d are", n)
+		}
+		return nil
+	})
+}
+
+// checkRestarts checks that the only restarts are those that the workload had at its start.
+func (w *workload) checkRestarts() {
+	w.Helper()
+	for name, status := range w.statuses() {
+		want := int32(0)
+		if strings.HasPrefix(name, "restarted-") {
+			want = 1
+		}
+		if status.BackoffCount != want {
+			w.Errorf("%s has restarted %d times, want %d", name, status.BackoffCount, want)
+		}
+	}
+}
+
+// nextAPI returns a copy of a release's chart whose kinds of job have one more optional field in their spec.
+func nextAPI(t *testing.T, r release, version string) release {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "t9k-batch")
+	if err := os.CopyFS(dir, os.DirFS(r.chart)); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "files", "crd", "batch.*.yaml"))
+	if err != nil || len(files) < len(kinds.All) {
+		t.Fatalf("%d CRDs in the chart: %v", len(files), err)
+	}
+	for _, file := range files {
+		addField(t, file)
+	}
+	return release{version: version, chart: dir, programs: r.programs}
+}
+
+// newField is the name of the field that nextAPI adds.
+const newField = "addedLater"
+
+func addField(t *testing.T, file string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(data, &crd.Object); err != nil {
+		t.Fatal(err)
+	}
+	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema := versions[0].(map[string]any)
+	if err := unstructured.SetNestedField(schema, "string", "schema", "openAPIV3Schema", "properties", "spec", "properties", newField, "type"); err != nil {
+		t.Fatal(err)
+	}
+	if err := unstructured.SetNestedSlice(crd.Object, versions, "spec", "versions"); err != nil {
+		t.Fatal(err)
+	}
+	if data, err = yaml.Marshal(crd.Object); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
