@@ -48,6 +48,8 @@ type Options struct {
 	Limits kinds.Limits
 	// Shapes looks up the largest size of the pods of each queue.
 	Shapes *queue.Shapes
+	// AddReadyzCheck adds a readiness check to those of the process.
+	AddReadyzCheck func(name string, check healthz.Checker)
 }
 
 // Add adds the webhook server to a manager. Every replica serves it.
@@ -93,9 +95,7 @@ func newServer(mgr ctrl.Manager, opts Options, to webhook.Options) (webhook.Serv
 	if err := addExpiry(mgr, certificate); err != nil {
 		return nil, err
 	}
-	if err := mgr.AddReadyzCheck("webhook", ready); err != nil {
-		return nil, fmt.Errorf("adding the webhook's readiness check: %w", err)
-	}
+	opts.AddReadyzCheck("webhook", ready)
 	return server, nil
 }
 
