@@ -5,7 +5,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 BIN     := $(CURDIR)/bin
 TOOLS   := $(BIN)/tools
-MODULES := . ./api ./internal/local/shim ./tools/packaging
+MODULES := . ./api ./internal/local/shim ./tools/packaging ./tools/monitoring
 
 VERSION := $(shell git describe --tags --match 'v*' --always --dirty 2>/dev/null || echo devel)
 LDFLAGS := -s -w -X tensorstack.dev/batch/internal/version.Version=$(VERSION)
@@ -120,7 +120,7 @@ fmt: $(TOOLS)/golangci-lint ## Format all Go files
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## Check style, sizes and the direction of dependencies
-	@hack/lint $(TOOLS)/golangci-lint ./api ./internal/local/shim ./tools ./tools/packaging
+	@hack/lint $(TOOLS)/golangci-lint ./api ./internal/local/shim ./tools ./tools/packaging ./tools/monitoring
 
 # The tools have a module of their own, so that their dependencies never meet those of the product.
 TOOL_PACKAGES := \

@@ -4,6 +4,7 @@ package config
 import (
 	"embed"
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -14,7 +15,7 @@ import (
 //go:embed crd/*.yaml
 var CRDs embed.FS
 
-//go:embed operator/namespace.yaml webhook/*.yaml scheduler/queue.yaml scheduler/role.yaml scheduler/admission_*.yaml users/*.yaml
+//go:embed operator/namespace.yaml rbac/role.yaml webhook/*.yaml scheduler/queue.yaml scheduler/role.yaml scheduler/admission_*.yaml users/*.yaml
 var files embed.FS
 
 // Namespace is that of the operator.
@@ -104,6 +105,27 @@ func SchedulerRole(user string) ([]*unstructured.Unstructured, error) {
 		"subjects": []any{map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}},
 	}}
 	return []*unstructured.Unstructured{role, binding}, nil
+}
+
+// OperatorRoles lists the roles of the operator: ClusterRoles and Roles in its namespace.
+func OperatorRoles() ([]*unstructured.Unstructured, error) {
+	var roles []*unstructured.Unstructured
+	for _, file := range []string{"rbac/role.yaml", "webhook/rbac.yaml"} {
+		data, err := files.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		for _, text := range strings.Split("\n"+string(data), "\n---\n") {
+			o := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
+				return nil, fmt.Errorf("reading %s: %w", file, err)
+			}
+			if kind := o.GetKind(); kind == "Role" || kind == "ClusterRole" {
+				roles = append(roles, o)
+			}
+		}
+	}
+	return roles, nil
 }
 
 func read(file string) (*unstructured.Unstructured, error) {

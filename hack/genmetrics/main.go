@@ -16,7 +16,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: genmetrics FILE")
 		os.Exit(2)
 	}
-	if err := os.WriteFile(os.Args[1], reference(metrics.All()), 0o644); err != nil {
+	if err := os.WriteFile(os.Args[1], reference(metrics.All(), metrics.Others()), 0o644); err != nil {
 		fmt.Fprintln(os.Stderr, "genmetrics:", err)
 		os.Exit(1)
 	}
@@ -31,8 +31,14 @@ metrics of controller-runtime (` + "`controller_runtime_*`, `workqueue_*`, `rest
 kube-scheduler (` + "`scheduler_*`" + `). [operations.md](../operations.md#metrics) describes how to scrape them.
 `
 
+const introOfOthers = `
+## Metrics of others
+
+The alerts and dashboards also use these metrics, which libraries and other programs define.
+`
+
 // reference returns the reference page of metrics.
-func reference(all []metrics.Definition) []byte {
+func reference(all []metrics.Definition, others []metrics.Other) []byte {
 	var b bytes.Buffer
 	b.WriteString(intro)
 	for _, program := range []metrics.Program{metrics.Operator, metrics.Scheduler} {
@@ -42,6 +48,14 @@ func reference(all []metrics.Definition) []byte {
 				describe(&b, d)
 			}
 		}
+	}
+	b.WriteString(introOfOthers)
+	for _, o := range others {
+		var programs []string
+		for _, p := range o.Programs {
+			programs = append(programs, string(p))
+		}
+		fmt.Fprintf(&b, "\n### %s\n\nType: %s. %s Served by %s, defined by %s.\n", o.Name, o.Type, o.Help, strings.Join(programs, " and "), o.Source)
 	}
 	return b.Bytes()
 }

@@ -123,56 +123,67 @@ const scrapeTimeout = 5 * time.Second
 // jobCollector counts the jobs of a kind in the cache when it is scraped, so that the counts cannot differ from the
 // objects.
 type jobCollector struct {
-	kind   kinds.Kind
-	desc   *prometheus.Desc
-	cached client.Reader
+	kind         kinds.Kind
+	jobs, oldest *prometheus.Desc
+	cached       client.Reader
 }
 
 // newJobCollector returns the collector of a kind. The kind is a constant label, so that each kind can have its own
 // collector.
 func newJobCollector(kind kinds.Kind, cached client.Reader) *jobCollector {
-	desc := prometheus.NewDesc(metrics.Jobs.Name, metrics.Jobs.Help, []string{"phase"}, prometheus.Labels{"kind": kind.Name})
-	return &jobCollector{kind: kind, desc: desc, cached: cached}
+	of := prometheus.Labels{"kind": kind.Name}
+	return &jobCollector{kind: kind, cached: cached,
+		jobs:   prometheus.NewDesc(metrics.Jobs.Name, metrics.Jobs.Help, []string{"phase"}, of),
+		oldest: prometheus.NewDesc(metrics.JobOldestWithoutPods.Name, metrics.JobOldestWithoutPods.Help, nil, of)}
 }
 
 // Describe implements prometheus.Collector.
-func (c *jobCollector) Describe(out chan<- *prometheus.Desc) { out <- c.desc }
+func (c *jobCollector) Describe(out chan<- *prometheus.Desc) {
+	out <- c.jobs
+	out <- c.oldest
+}
 
 // Collect implements prometheus.Collector.
 func (c *jobCollector) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout) // a collector is given no context
 	defer cancel()
-	counts, err := c.count(ctx)
+	counts, oldest, err := c.count(ctx, time.Now())
 	if err != nil {
-		out <- prometheus.NewInvalidMetric(c.desc, err)
+		out <- prometheus.NewInvalidMetric(c.jobs, err)
 		return
 	}
 	for _, phase := range phases {
-		out <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(counts[phase]), string(phase))
+		out <- prometheus.MustNewConstMetric(c.jobs, prometheus.GaugeValue, float64(counts[phase]), string(phase))
 	}
+	out <- prometheus.MustNewConstMetric(c.oldest, prometheus.GaugeValue, oldest.Seconds())
 }
 
-// count returns the number of jobs in each phase.
-func (c *jobCollector) count(ctx context.Context) (map[batch.JobPhase]int, error) {
+// count returns the number of jobs in each phase, and the age of the oldest one that waits for the operator to create
+// its pods.
+func (c *jobCollector) count(ctx context.Context, now time.Time) (counts map[batch.JobPhase]int, oldest time.Duration, err error) {
 	list, ok := c.kind.NewList().(client.ObjectList)
 	if !ok {
-		return nil, fmt.Errorf("%s has no list", c.kind.Name)
+		return nil, 0, fmt.Errorf("%s has no list", c.kind.Name)
 	}
 	if err := c.cached.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing %s: %w", c.kind.Plural, err)
+		return nil, 0, fmt.Errorf("listing %s: %w", c.kind.Plural, err)
 	}
-	counts := map[batch.JobPhase]int{}
-	err := meta.EachListItem(list, func(o runtime.Object) error {
+	counts = map[batch.JobPhase]int{}
+	err = meta.EachListItem(list, func(o runtime.Object) error {
 		job, ok := o.(kinds.Object)
 		if !ok {
 			return fmt.Errorf("a list of %s has a %T", c.kind.Plural, o)
 		}
-		phase := c.kind.Status(job).Phase
+		status := c.kind.Status(job)
+		phase := status.Phase
 		if phase == "" {
 			phase = batch.JobPending
 		}
 		counts[phase]++
+		if phase == batch.JobPending && status.StartTime == nil && job.GetDeletionTimestamp() == nil {
+			oldest = max(oldest, now.Sub(job.GetCreationTimestamp().Time))
+		}
 		return nil
 	})
-	return counts, err
+	return counts, oldest, err
 }

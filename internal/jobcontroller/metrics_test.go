@@ -1,12 +1,17 @@
 package jobcontroller
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/kinds"
 )
 
 func TestTransitions(t *testing.T) {
@@ -74,6 +79,40 @@ func TestTransitions(t *testing.T) {
 			}
 			if got.restarts != test.restarts || got.cause != test.cause {
 				t.Errorf("%d restarts because of %q; want %d because of %q", got.restarts, got.cause, test.restarts, test.cause)
+			}
+		})
+	}
+}
+
+func TestOldestJobWithoutPods(t *testing.T) {
+	now := time.Date(2024, 1, 1, 12, 0, 0, 0, time.UTC)
+	started := metav1.NewTime(now)
+	job := func(name string, age time.Duration, s batch.JobStatus) *batch.GenericJob {
+		j := &batch.GenericJob{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, CreationTimestamp: metav1.NewTime(now.Add(-age))}}
+		j.Status.JobStatus = s
+		return j
+	}
+	scheme := runtime.NewScheme()
+	if err := batch.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	others := []client.Object{
+		job("started", 5*time.Hour, batch.JobStatus{Phase: batch.JobPending, StartTime: &started}),
+		job("paused", 4*time.Hour, batch.JobStatus{Phase: batch.JobPaused}), job("rejected", 3*time.Hour, batch.JobStatus{Phase: batch.JobFailed}),
+	}
+	for name, test := range map[string]struct {
+		more []client.Object
+		want time.Duration
+	}{
+		"none":             {},
+		"one not seen":     {[]client.Object{job("new", time.Minute, batch.JobStatus{})}, time.Minute},
+		"the older of two": {[]client.Object{job("new", time.Minute, batch.JobStatus{}), job("pending", time.Hour, batch.JobStatus{Phase: batch.JobPending})}, time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(slices.Clone(others), test.more...)...).Build()
+			counts, oldest, err := newJobCollector(kinds.All[0], c).count(t.Context(), now)
+			if err != nil || oldest != test.want || counts[batch.JobPaused] != 1 {
+				t.Errorf("the oldest is %s old, want %s; counts %v (%v)", oldest, test.want, counts, err)
 			}
 		})
 	}

@@ -38,6 +38,11 @@ var (
 		Help:   "Jobs that exist, by phase. A job without a phase yet counts as Pending.",
 		Labels: []Label{labelKind, {"phase", "Pending, Running, Paused, Resuming, Succeeded, Failed or Unknown"}},
 	}
+	JobOldestWithoutPods = Definition{
+		Name: "t9k_job_oldest_without_pods_seconds", Type: Gauge, Program: Operator,
+		Help:   "Age of the oldest job that is neither paused nor finished and for which the operator has not decided to create pods; 0 if there is none.",
+		Labels: []Label{labelKind},
+	}
 	JobTimeToFirstPod = Definition{
 		Name: "t9k_job_time_to_first_pod_seconds", Type: Histogram, Program: Operator,
 		Help:   "Time from the creation of a job to the decision to create its first pods, once for each job. It includes a pause before that.",
@@ -75,6 +80,14 @@ var (
 		Name: "t9k_queue_pending_groups", Type: Gauge, Program: Operator,
 		Help: "PodGroups of a queue that have pods and wait to be scheduled.", Labels: []Label{labelQueue},
 	}
+	QueueOldestPendingGroup = Definition{
+		Name: "t9k_queue_oldest_pending_group_seconds", Type: Gauge, Program: Operator,
+		Help: "Longest time for which one of the pending PodGroups of a queue has waited; 0 if none waits. A pause counts if the group waited before it.", Labels: []Label{labelQueue},
+	}
+	WebhookCertificateExpiry = Definition{
+		Name: "t9k_webhook_certificate_expiry_timestamp_seconds", Type: Gauge, Program: Operator,
+		Help: "Time at which the certificate of the webhooks expires, in seconds since 1970. It has no value without a certificate.",
+	}
 )
 
 // The metrics of the scheduler.
@@ -98,14 +111,18 @@ var (
 		Help:   "Time from the creation of the youngest pod of a PodGroup until its minimum was bound. A group that starts anew counts again.",
 		Labels: []Label{labelQueue}, Buckets: startBuckets,
 	}
+	SchedulerPlannerBusy = Definition{
+		Name: "t9k_scheduler_planner_busy_seconds", Type: Gauge, Program: Scheduler,
+		Help: "Time since the planner, which decides about groups, last waited for something to do; 0 while it waits.",
+	}
 )
 
 // All returns the definitions of all metrics.
 func All() []Definition {
 	return []Definition{
-		Jobs, JobTimeToFirstPod, JobTimeToRunning, JobTimeToFinish, JobRestarts,
-		QueuePods, QueueAllocated, QueueQuota, QueuePendingGroups,
-		APIWrites, ControllerWaiting,
-		SchedulerRound, SchedulerAttempts, SchedulerEvictedPods, SchedulerGroupWait,
+		Jobs, JobOldestWithoutPods, JobTimeToFirstPod, JobTimeToRunning, JobTimeToFinish, JobRestarts,
+		QueuePods, QueueAllocated, QueueQuota, QueuePendingGroups, QueueOldestPendingGroup,
+		APIWrites, ControllerWaiting, WebhookCertificateExpiry,
+		SchedulerRound, SchedulerAttempts, SchedulerEvictedPods, SchedulerGroupWait, SchedulerPlannerBusy,
 	}
 }

@@ -4,8 +4,10 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -17,7 +19,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -122,11 +123,15 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := o.addParts(ctx, mgr, shapes); err != nil {
+	ready, err := o.addProbes(mgr)
+	if err != nil {
+		return err
+	}
+	if err := o.addParts(ctx, mgr, shapes, ready); err != nil {
 		return err
 	}
 	if o.servesWebhook() {
-		opts := webhook.Options{Address: o.webhookAddress, Namespace: o.namespace, CertificateDir: o.webhookCertDir, Limits: o.jobs.Limits, Shapes: shapes}
+		opts := webhook.Options{Address: o.webhookAddress, Namespace: o.namespace, CertificateDir: o.webhookCertDir, Limits: o.jobs.Limits, Shapes: shapes, AddReadyzCheck: ready.add}
 		if err := webhook.Add(mgr, opts); err != nil {
 			return err
 		}
@@ -179,7 +184,7 @@ func (o *options) manager(config *rest.Config) (manager.Manager, error) {
 		// Without a certificate in CertDir, each operator makes one for itself.
 		Metrics: metricsserver.Options{BindAddress: o.metricsAddress, SecureServing: true,
 			FilterProvider: filters.WithAuthenticationAndAuthorization},
-		HealthProbeBindAddress:        o.probeAddress,
+		HealthProbeBindAddress:        "0", // package operator serves the probes
 		LeaderElection:                o.leaderElection,
 		LeaderElectionID:              "t9k-operator",
 		LeaderElectionNamespace:       o.namespace,
@@ -188,13 +193,24 @@ func (o *options) manager(config *rest.Config) (manager.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("setting the controllers up: %w", err)
 	}
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return nil, fmt.Errorf("adding the health check: %w", err)
-	}
-	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
-		return nil, fmt.Errorf("adding the readiness check: %w", err)
-	}
 	return mgr, nil
+}
+
+// addProbes adds the server of /healthz and /readyz to a manager. It returns the checks, to which other parts add theirs.
+func (o *options) addProbes(mgr ctrl.Manager) (*probes, error) {
+	ready := &probes{}
+	ready.add("caches", func(req *http.Request) error {
+		ctx, cancel := context.WithTimeout(req.Context(), time.Second/2) // kubelets wait for 1 s
+		defer cancel()
+		if !mgr.GetCache().WaitForCacheSync(ctx) {
+			return errors.New("the caches have not synced with the API server yet")
+		}
+		return nil
+	})
+	if err := o.addPermissions(mgr, ready); err != nil {
+		return nil, err
+	}
+	return ready, ready.serve(mgr, o.probeAddress)
 }
 
 // podNamespace returns the namespace of the operator's own pod, or nothing outside of a pod.

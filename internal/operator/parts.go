@@ -18,7 +18,7 @@ import (
 )
 
 // addParts adds the starters of all controllers to a manager.
-func (o *options) addParts(ctx context.Context, mgr ctrl.Manager, shapes *queue.Shapes) error {
+func (o *options) addParts(ctx context.Context, mgr ctrl.Manager, shapes *queue.Shapes, ready *probes) error {
 	parts, err := o.leaderParts(ctx, mgr, shapes)
 	if err != nil {
 		return err
@@ -30,7 +30,7 @@ func (o *options) addParts(ctx context.Context, mgr ctrl.Manager, shapes *queue.
 		return webhook.AddPodHook(ctx, mgr)
 	}}}
 	for _, s := range []*starter{{mgr: mgr, parts: parts}, {mgr: mgr, parts: admission, everywhere: true}} {
-		if err := s.addTo(); err != nil {
+		if err := s.addTo(ready); err != nil {
 			return err
 		}
 	}

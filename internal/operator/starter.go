@@ -56,21 +56,18 @@ type starter struct {
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (s *starter) NeedLeaderElection() bool { return !s.everywhere }
 
-// addTo adds the starter and a readiness check for each part to its manager.
-func (s *starter) addTo() error {
+// addTo adds the starter to its manager, and a readiness check for each part.
+func (s *starter) addTo(ready *probes) error {
 	s.problems = map[string]string{}
 	for _, p := range s.parts {
-		check := func(*http.Request) error {
+		ready.add(p.name, func(*http.Request) error {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if problem := s.problems[p.name]; problem != "" {
 				return fmt.Errorf("%s has not started: %s", p.name, problem)
 			}
 			return nil
-		}
-		if err := s.mgr.AddReadyzCheck(p.name, check); err != nil {
-			return fmt.Errorf("adding the readiness check of %s: %w", p.name, err)
-		}
+		})
 	}
 	if err := s.mgr.Add(s); err != nil {
 		return fmt.Errorf("adding the start of the controllers: %w", err)

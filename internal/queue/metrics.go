@@ -22,17 +22,17 @@ const scrapeTimeout = 5 * time.Second
 type collector struct {
 	cached client.Reader
 
-	pods, allocated, quota, pending *prometheus.Desc
+	pods, allocated, quota, pending, oldest *prometheus.Desc
 }
 
 func newCollector(cached client.Reader) *collector {
 	return &collector{cached: cached, pods: metrics.QueuePods.Desc(), allocated: metrics.QueueAllocated.Desc(),
-		quota: metrics.QueueQuota.Desc(), pending: metrics.QueuePendingGroups.Desc()}
+		quota: metrics.QueueQuota.Desc(), pending: metrics.QueuePendingGroups.Desc(), oldest: metrics.QueueOldestPendingGroup.Desc()}
 }
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.pods, c.allocated, c.quota, c.pending} {
+	for _, d := range []*prometheus.Desc{c.pods, c.allocated, c.quota, c.pending, c.oldest} {
 		out <- d
 	}
 }
@@ -48,10 +48,11 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.NewInvalidMetric(c.pending, fmt.Errorf("reading queues and groups: %w", err))
 		return
 	}
-	pending := map[string]int{}
+	pending, oldest, now := map[string]int{}, map[string]time.Duration{}, time.Now()
 	for i := range groups.Items {
 		if g := &groups.Items[i]; isPending(g) {
 			pending[g.Spec.Queue]++
+			oldest[g.Spec.Queue] = max(oldest[g.Spec.Queue], now.Sub(waitsSince(g)))
 		}
 	}
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
@@ -63,6 +64,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		gauge(c.pods, float64(q.Status.Pods.Pending), q.Name, string(corev1.PodPending))
 		gauge(c.pods, float64(q.Status.Pods.Running), q.Name, string(corev1.PodRunning))
 		gauge(c.pending, float64(pending[q.Name]), q.Name)
+		gauge(c.oldest, oldest[q.Name].Seconds(), q.Name)
 		for name, amount := range q.Status.Allocated {
 			gauge(c.allocated, amount.AsApproximateFloat64(), q.Name, string(name))
 		}
@@ -83,4 +85,14 @@ func isPending(g *scheduling.PodGroup) bool {
 		}
 	}
 	return true
+}
+
+// waitsSince returns when a pending group began to wait: when it was found not to be scheduled, or else its creation.
+func waitsSince(g *scheduling.PodGroup) time.Time {
+	for _, c := range g.Status.Conditions {
+		if c.Type == scheduling.GroupScheduled && !c.LastTransitionTime.IsZero() {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return g.CreationTimestamp.Time
 }

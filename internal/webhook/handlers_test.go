@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,6 +21,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -243,7 +245,12 @@ func TestWebhookIsAddedToAManager(t *testing.T) {
 		"a port without end": {Options{Address: ":https", Namespace: "ns"}, "no port from 1 to 65535"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			var checks []string
+			test.opts.AddReadyzCheck = func(name string, _ healthz.Checker) { checks = append(checks, name) }
 			err := Add(offlineManager(t), test.opts)
+			if err == nil && !slices.Equal(checks, []string{"webhook"}) {
+				t.Errorf("the readiness checks are %v", checks)
+			}
 			if (err != nil) != (test.want != "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("the error is %v", err)
 			}

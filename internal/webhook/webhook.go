@@ -48,6 +48,8 @@ type Options struct {
 	Limits kinds.Limits
 	// Shapes looks up the largest size of the pods of each queue.
 	Shapes *queue.Shapes
+	// AddReadyzCheck adds a readiness check to those of the process.
+	AddReadyzCheck func(name string, check healthz.Checker)
 }
 
 // Add adds the webhook server to a manager. Every replica serves it.
@@ -75,11 +77,12 @@ func Add(mgr ctrl.Manager, opts Options) error {
 func newServer(mgr ctrl.Manager, opts Options, to webhook.Options) (webhook.Server, error) {
 	var ready healthz.Checker
 	var server webhook.Server
+	var certificate func() (*tls.Certificate, error)
 	if opts.CertificateDir != "" {
 		to.CertDir = opts.CertificateDir
 		to.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.MinVersion = tls.VersionTLS13 }}
 		server = webhook.NewServer(to)
-		ready = server.StartedChecker()
+		ready, certificate = server.StartedChecker(), certificateIn(opts.CertificateDir)
 	} else {
 		keeper, err := newKeeper(mgr, opts)
 		if err != nil {
@@ -87,10 +90,12 @@ func newServer(mgr ctrl.Manager, opts Options, to webhook.Options) (webhook.Serv
 		}
 		to.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.MinVersion, c.GetCertificate = tls.VersionTLS13, keeper.GetCertificate }}
 		server, ready = webhook.NewServer(to), keeper.Ready
+		certificate = func() (*tls.Certificate, error) { return keeper.GetCertificate(nil) }
 	}
-	if err := mgr.AddReadyzCheck("webhook", ready); err != nil {
-		return nil, fmt.Errorf("adding the webhook's readiness check: %w", err)
+	if err := addExpiry(mgr, certificate); err != nil {
+		return nil, err
 	}
+	opts.AddReadyzCheck("webhook", ready)
 	return server, nil
 }
 

@@ -2,14 +2,17 @@ package integration
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -26,6 +29,7 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 	"tensorstack.dev/batch/config"
+	"tensorstack.dev/batch/internal/testing/golden"
 	"tensorstack.dev/batch/test/kit/jobs"
 	"tensorstack.dev/batch/test/kit/kubelet"
 )
@@ -41,12 +45,23 @@ func TestMetricsAreServedAsDocumented(t *testing.T) {
 	w.awaitRight(false, authorization.ResourceAttributes{Verb: "watch", Group: tensorboard.GroupVersion.Group, Resource: "tensorboards"})
 	token, other := w.metricsToken("reader", "t9k-metrics-reader"), w.metricsToken("other", "")
 	address := freeAddress(t)
-	startOperator(t, w.serviceAccountKubeconfig("t9k-operator"), "--metrics-bind-address="+address)
+	hook := freeAddress(t)
+	w.pointWebhook(hook)
+	w.Await("the API server cannot call the webhook", func() error {
+		w.Must(w.try(jobs.New("probe", jobs.Role("w", 1, kubelet.Run))))
+		text, err := w.Core.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+		if err == nil && !strings.Contains(string(text), "\napiserver_admission_webhook_fail_open_count{") {
+			err = errors.New("it does not say so")
+		}
+		return err
+	})
+	startOperator(t, w.serviceAccountKubeconfig("t9k-operator"), "--metrics-bind-address="+address, "--webhook-bind-address="+hook, "--leader-elect=true")
 	w.paperNodes("paper-0", "paper-1")
 	scheduler := w.startScheduler()
 	scheduler.awaitProbes(w)
 	w.checkAccess(address, token, other, http.StatusUnauthorized)
 	w.checkAccess(scheduler.address, token, other, http.StatusForbidden) // nobody is a user for a kube-scheduler
+	w.awaitWebhook()
 
 	w.Create(jobs.New("restarts", jobs.Restarting(jobs.Role("w", 1, kubelet.Exit, "1", "0"), batch.RestartOnFailure, 3)))
 	w.Create(jobs.New("runs", jobs.Role("w", 2, kubelet.Run)))
@@ -88,6 +103,11 @@ func TestMetricsAreServedAsDocumented(t *testing.T) {
 			{"t9k_queue_pending_groups", `queue="metrics-high"`, 0, 0},
 			{"t9k_api_writes_total", `resource="pods",result="ok",verb="create"`, 4, 4},
 			{"t9k_controller_waiting", `controller="tensorboards",resource="TensorBoard.tensorstack.dev"`, 1, 1},
+			{"t9k_job_oldest_without_pods_seconds", ofJobs, 0, 0},
+			{"t9k_queue_oldest_pending_group_seconds", `queue="metrics-low"`, 1e-3, 1e4},
+			{"t9k_queue_oldest_pending_group_seconds", `queue="metrics-high"`, 0, 0},
+			{"t9k_webhook_certificate_expiry_timestamp_seconds", "", float64(time.Now().Unix()), 1e12},
+			{"t9k_scheduler_planner_busy_seconds", "", 0, 1e4},
 			{"t9k_scheduler_round_seconds", "", 3, 1e6},
 			{"t9k_scheduler_attempts_total", `result="bound"`, 2, 1e6},
 			{"t9k_scheduler_evicted_pods_total", `cause="preemption"`, 4, 8},
@@ -102,8 +122,14 @@ func TestMetricsAreServedAsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/metrics.md")
 	w.Must(err)
 	var documented, served []string
-	for _, m := range regexp.MustCompile(`(?m)^### (t9k_\w+)$`).FindAllStringSubmatch(string(page), -1) {
-		documented = append(documented, m[1])
+	others := w.scrapes(map[string]string{"operator": address, "scheduler": scheduler.address}, token, string(page))
+	for _, m := range regexp.MustCompile(`(?m)^### (\w+)$`).FindAllStringSubmatch(string(page), -1) {
+		switch name := m[1]; {
+		case strings.HasPrefix(name, "t9k_"):
+			documented = append(documented, name)
+		case !others[name]:
+			t.Errorf("%s, which is a metric of others, is not served", name)
+		}
 	}
 	for name := range all {
 		if strings.HasPrefix(name, "t9k_") {
@@ -115,6 +141,33 @@ func TestMetricsAreServedAsDocumented(t *testing.T) {
 	if !slices.Equal(documented, served) {
 		t.Errorf("documented are\n%v\nand served\n%v", documented, served)
 	}
+}
+
+// scrapes returns the names of the metrics that the programs at some addresses and the API server serve. It records
+// those that a page of documentation describes, for the tests of alerts and dashboards.
+func (w *world) scrapes(addresses map[string]string, token, page string) map[string]bool {
+	w.Helper()
+	text, err := w.Core.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(w.Context())
+	w.Must(err)
+	served := map[string]map[string]*dto.MetricFamily{"apiserver": {}}
+	w.Must(parseInto(served["apiserver"], string(text)))
+	for program, address := range addresses {
+		served[program] = map[string]*dto.MetricFamily{}
+		w.Must(scrapeInto(served[program], address, token))
+	}
+	names := map[string]bool{}
+	for program, families := range served {
+		var recorded strings.Builder
+		for _, name := range slices.Sorted(maps.Keys(families)) {
+			names[name] = true
+			if strings.Contains(page, "\n### "+name+"\n") && (program != "apiserver" || strings.HasPrefix(name, program)) {
+				_, err := expfmt.MetricFamilyToText(&recorded, families[name])
+				w.Must(err)
+			}
+		}
+		golden.Record(w, "../../tools/monitoring/testdata/"+program+".txt", recorded.String())
+	}
+	return names
 }
 
 // checkAccess checks who may read the metrics at an address. anonymous is the answer to requests without a token.
@@ -192,6 +245,11 @@ func scrapeInto(all map[string]*dto.MetricFamily, address, token string) error {
 	if code != http.StatusOK {
 		return fmt.Errorf("the answer is %d: %s", code, text)
 	}
+	return parseInto(all, text)
+}
+
+// parseInto adds the metrics of a text to all.
+func parseInto(all map[string]*dto.MetricFamily, text string) error {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
 	if err != nil {

@@ -130,3 +130,44 @@ func fetch(url string) (code int, text string, err error) {
 	body, err := io.ReadAll(answer.Body)
 	return answer.StatusCode, string(body), err
 }
+
+// A permission that no controller asks for when it starts is missed too: the operator is not ready, and says what it may
+// not do. It needs no new start.
+func TestMissingPermissionIsNamed(t *testing.T) {
+	w := newWorld(t)
+	w.installDefault()
+	role := &rbacv1.ClusterRole{}
+	w.Must(w.Client.Get(t.Context(), types.NamespacedName{Name: "t9k-operator"}, role))
+	whole := role.DeepCopy()
+	for i := range role.Rules {
+		if r := &role.Rules[i]; slices.Equal(r.Resources, []string{"services"}) {
+			r.Verbs = slices.DeleteFunc(r.Verbs, func(verb string) bool { return verb == "create" })
+		}
+	}
+	w.Must(w.Client.Update(t.Context(), role))
+	w.awaitRight(false, authorization.ResourceAttributes{Verb: "create", Resource: "services"})
+	w.awaitRight(true, authorization.ResourceAttributes{Verb: "list", Resource: "services"})
+	health := freeAddress(t)
+	operator := startOperator(t, w.serviceAccountKubeconfig("t9k-operator"), "--health-probe-bind-address="+health)
+	const problem = "may not create services: grant its ServiceAccount the roles of config/rbac"
+	w.Await("the operator says that it may not create services", func() error {
+		code, text, err := fetch("http://" + health + "/readyz?verbose")
+		if err == nil && (code == http.StatusOK || !strings.Contains(text, problem) || !strings.Contains(text, "[+]caches ok")) {
+			err = fmt.Errorf("%d: %s", code, text)
+		}
+		return err
+	})
+	if log := operator.Log.String(); strings.Count(log, "create services") != 1 {
+		t.Errorf("the log does not say once that it may not create services:\n%s", log)
+	}
+	w.Must(w.Client.Get(t.Context(), types.NamespacedName{Name: "t9k-operator"}, role))
+	role.Rules = whole.Rules
+	w.Must(w.Client.Update(t.Context(), role))
+	w.Await("the operator is ready", func() error {
+		code, text, err := fetch("http://" + health + "/readyz")
+		if err == nil && code != http.StatusOK {
+			err = fmt.Errorf("%d: %s", code, text)
+		}
+		return err
+	})
+}

@@ -126,6 +126,9 @@ func setup(ctx context.Context, opts *options.Options, settings Config, alone bo
 	if opts.ConfigFile == "" {
 		c.ComponentConfig.Profiles = profiles(c.ComponentConfig.Profiles, alone)
 	}
+	if c.LeaderElection != nil { // otherwise metrics and logs call every lease kube-scheduler
+		c.LeaderElection.Name = c.ComponentConfig.LeaderElection.ResourceName
+	}
 	registerMetrics()
 	cc := c.Complete()
 	var made []*Plugin

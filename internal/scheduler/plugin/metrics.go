@@ -1,9 +1,12 @@
 package plugin
 
 import (
+	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"tensorstack.dev/batch/internal/metrics"
@@ -22,6 +25,42 @@ var (
 var registerMetrics = sync.OnceFunc(func() {
 	legacyregistry.Registerer().MustRegister(roundSeconds, attempts, evictedPods, groupWait)
 })
+
+// busyClock measures for how long the planner's goroutine has been at work. It is a prometheus.Collector, which reads it
+// from the goroutine of a scrape.
+type busyClock struct {
+	desc *prometheus.Desc
+	// since is the time at which the work began, in nanoseconds since 1970; 0 while the planner waits.
+	since atomic.Int64
+}
+
+func newBusyClock() *busyClock { return &busyClock{desc: metrics.SchedulerPlannerBusy.Desc()} }
+
+// begin and end enclose the planner's work.
+func (b *busyClock) begin() { b.since.Store(time.Now().UnixNano()) }
+func (b *busyClock) end()   { b.since.Store(0) }
+
+// busy returns the time since the work began; 0 while the planner waits.
+func (b *busyClock) busy(now time.Time) time.Duration {
+	since := b.since.Load()
+	if since == 0 {
+		return 0
+	}
+	return max(now.Sub(time.Unix(0, since)), 0)
+}
+
+// Describe implements prometheus.Collector.
+func (b *busyClock) Describe(out chan<- *prometheus.Desc) { out <- b.desc }
+
+// Collect implements prometheus.Collector.
+func (b *busyClock) Collect(out chan<- prometheus.Metric) {
+	out <- prometheus.MustNewConstMetric(b.desc, prometheus.GaugeValue, b.busy(time.Now()).Seconds())
+}
+
+// serve serves the metric until ctx ends. A process serves that of one planner.
+func (b *busyClock) serve(ctx context.Context) error {
+	return metrics.Registered(legacyregistry.Registerer(), b)(ctx)
+}
 
 // Results of attempts.
 const (

@@ -77,11 +77,14 @@ type planner struct {
 	// nextFull is when groups that did not fit may be tried again. Due means that there are such groups.
 	nextFull time.Time
 	due      bool
+
+	// clock is read by scrapes of metrics too.
+	clock *busyClock
 }
 
 // newPlanner returns a planner with an empty index.
 func newPlanner(handle fwk.Handle, config Config) *planner {
-	pl := &planner{config: config, handle: handle, inbox: newMailbox(), calls: make(chan func(context.Context)), ended: make(chan struct{}), others: make(chan popped), leaving: map[*corev1.Pod]time.Time{}}
+	pl := &planner{config: config, handle: handle, inbox: newMailbox(), clock: newBusyClock(), calls: make(chan func(context.Context)), ended: make(chan struct{}), others: make(chan popped), leaving: map[*corev1.Pod]time.Time{}}
 	pl.index = newIndex(pl.completed)
 	return pl
 }
@@ -91,10 +94,11 @@ func (pl *planner) run(ctx context.Context) {
 	var feeder sync.WaitGroup
 	defer feeder.Wait()
 	defer close(pl.ended)
-	clock := time.NewTicker(tick)
-	defer clock.Stop()
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
 	feeding := false
 	for ticks := 0; ; {
+		pl.clock.begin()
 		pl.read(ctx)
 		pl.serve(ctx)
 		if pl.leads && !feeding {
@@ -107,16 +111,19 @@ func (pl *planner) run(ctx context.Context) {
 			others = pl.others
 		}
 		timer := time.NewTimer(pl.sleep(time.Now()))
+		pl.clock.end()
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return
 		case call := <-pl.calls:
+			pl.clock.begin()
 			call(ctx)
 		case <-pl.inbox.filled:
 		case pod := <-others:
 			pl.answer(pod)
-		case now := <-clock.C:
+		case now := <-ticker.C:
+			pl.clock.begin()
 			ticks++
 			pl.tick(ticks, now)
 		case now := <-timer.C:

@@ -95,6 +95,11 @@ func (p *Plugin) attach(ctx context.Context, sched *scheduler.Scheduler, n *node
 	also := p.stop
 	p.stop = func() { also(); stop() }
 	p.background.Go(func() { pl.run(ctx) })
+	p.background.Go(func() {
+		if err := pl.clock.serve(ctx); err != nil {
+			klog.FromContext(ctx).Error(err, "The planner's metric is missing")
+		}
+	})
 }
 
 // connect replaces the scheduler's queue by a planningQueue, and gives the planner its nodes.

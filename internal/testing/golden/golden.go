@@ -31,6 +31,17 @@ func Compare(t testing.TB, path, got string) {
 	}
 }
 
+// Record writes a file that other tests read, if the tests run with -update. Otherwise it does nothing.
+func Record(t testing.TB, path, text string) {
+	t.Helper()
+	if !*update {
+		return
+	}
+	if err := write(path, text); err != nil {
+		t.Fatalf("recording a file: %v", err)
+	}
+}
+
 func write(path, text string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
