@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -111,8 +112,8 @@ func (o *options) run(ctx context.Context) error {
 	if o.jobs.ClusterDomain == "" {
 		o.jobs.ClusterDomain = detectClusterDomain("/etc/resolv.conf")
 	}
-	mgr, err := o.manager(config)
-	if err != nil {
+	mgr, err := o.awaitManager(ctx, config)
+	if err != nil || mgr == nil {
 		return err
 	}
 	shapes, err := queue.NewShapes(mgr)
@@ -158,6 +159,31 @@ func (o *options) restConfig() (*rest.Config, error) {
 	countWrites(config)
 	return config, nil
 }
+
+// awaitManager returns the controller manager as soon as the API server knows the kinds of jobs, which the manager's
+// cache needs. An installation that applies CRDs and operator together starts the operator before the API server
+// serves the kinds. It returns nil if ctx ends first.
+func (o *options) awaitManager(ctx context.Context, config *rest.Config) (manager.Manager, error) {
+	known := ""
+	for {
+		mgr, err := o.manager(config)
+		if !meta.IsNoMatchError(err) {
+			return mgr, err
+		}
+		if err.Error() != known {
+			klog.FromContext(ctx).Info("The operator waits for the CRDs of jobs: apply them", "problem", err)
+			known = err.Error()
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil
+		case <-time.After(awaitCRDs):
+		}
+	}
+}
+
+// awaitCRDs is the interval at which an operator that lacks the kinds of jobs looks for them.
+const awaitCRDs = time.Second
 
 // manager returns the controller manager without its controllers.
 func (o *options) manager(config *rest.Config) (manager.Manager, error) {
