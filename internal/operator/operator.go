@@ -185,6 +185,14 @@ func (o *options) awaitManager(ctx context.Context, config *rest.Config) (manage
 // awaitCRDs is the interval at which an operator that lacks the kinds of jobs looks for them.
 const awaitCRDs = time.Second
 
+// A leader that has not renewed its lease for renewDeadline ends, and another operator leads after leaseDuration. The
+// defaults of controller-runtime are half as long again: with them it can take more than 15 s until the other operator
+// acts.
+const (
+	leaseDuration = 10 * time.Second
+	renewDeadline = 7 * time.Second
+)
+
 // manager returns the controller manager without its controllers.
 func (o *options) manager(config *rest.Config) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
@@ -207,6 +215,8 @@ func (o *options) manager(config *rest.Config) (manager.Manager, error) {
 		LeaderElectionID:              "t9k-operator",
 		LeaderElectionNamespace:       o.namespace,
 		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 new(leaseDuration),
+		RenewDeadline:                 new(renewDeadline),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("setting the controllers up: %w", err)

@@ -73,7 +73,7 @@ func (c *client) networkReady(ctx context.Context) error {
 	}
 	for _, condition := range answer.Status.GetConditions() {
 		if condition.Type == pb.NetworkReady && !condition.Status {
-			return fmt.Errorf("it has no network for pods (%s); docs/local.md has a configuration of CNI to start with", condition.Message)
+			return fmt.Errorf("it has no network for pods (%s); docs/operations.md has a configuration of CNI to start with", condition.Message)
 		}
 	}
 	return nil
