@@ -85,6 +85,14 @@ test-oldest: export T9K_CONTROL_PLANE = $(BIN)/oldest
 test-oldest: build ## Run the tests on the oldest supported Kubernetes, from its own modules (compiles about 4 minutes the first time)
 	@hack/test-oldest $(BIN)/oldest '$(OLDEST_LDFLAGS)' $(OLDEST)
 
+.PHONY: e2e-containers
+e2e-containers: export T9K_LOCAL = $(BIN)/t9k-local
+e2e-containers: export T9K_IMAGES = $(CURDIR)/dist/images
+e2e-containers: export HELM = $(TOOLS)/helm
+e2e-containers: PLATFORMS = linux/$(shell go env GOARCH)
+e2e-containers: build images $(TOOLS)/helm ## Install the chart on a node with containers and run jobs; needs root and Debian's containerd, runc, containernetworking-plugins, busybox-static
+	@go test -vet=off -timeout 15m -v -run '^TestContainers$$' ./test/e2e -containers
+
 .PHONY: bench
 bench: export T9K_LOCAL = $(BIN)/t9k-local
 bench: build ## Measure jobs/s, CPU and requests against batch/v1 Job (BENCH=regexp of workloads, see docs/performance.md)
@@ -127,6 +135,11 @@ TOOL_PACKAGES := \
 	github.com/golangci/golangci-lint/v2/cmd/golangci-lint \
 	k8s.io/code-generator/cmd/applyconfiguration-gen \
 	sigs.k8s.io/controller-tools/cmd/controller-gen
+
+# Helm is a program that people have. Its version is the one of the library that the tests of the chart use.
+$(TOOLS)/helm: tools/packaging/go.mod
+	@cd tools/packaging && GOBIN=$(TOOLS) go install helm.sh/helm/v4/cmd/helm@$$(go list -m -f '{{.Version}}' helm.sh/helm/v4)
+	@touch $@
 
 $(TOOLS)/%: export GOBUILD_NOTE = Compiling $*, once. golangci-lint takes about 3 minutes on two cores.
 $(TOOLS)/%: tools/go.mod tools/go.sum

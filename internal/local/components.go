@@ -38,7 +38,7 @@ func newComponents(d Dir, c *Config, a *apiClient, shutdown *shutdown) []Compone
 			Ready: both(a.httpsHealth(hostPort(c.gateway(), kubeletPort), "/healthz"), a.nodeReady), Drain: shutdown.drain(a)},
 		{Name: ControllerManager, Needs: []string{APIServer}, Args: controllerManagerArgs(d, c),
 			Ready: both(a.httpsHealth(c.loopback(ControllerManager), "/healthz"), a.hasDefaultServiceAccount)},
-		{Name: Scheduler, Needs: []string{APIServer, CRDs}, Args: schedulerArgs(d, c),
+		{Name: Scheduler, Needs: schedulerNeeds(c), Args: schedulerArgs(d, c),
 			Ready: a.httpsHealth(c.loopback(Scheduler), "/readyz")},
 		{Name: Operator, Needs: operatorNeeds(c), Args: operatorArgs(d, c), Ready: a.httpHealth(c.loopback(Operator), "/readyz")},
 	}
@@ -128,9 +128,22 @@ func controllerManagerArgs(d Dir, c *Config) []string {
 	}, clientLimits()...)
 }
 
-// schedulerArgs are the scheduler's command-line arguments.
+// schedulerNeeds makes the scheduler wait for the CRDs that it watches.
+func schedulerNeeds(c *Config) []string {
+	if c.has(CRDs) {
+		return []string{APIServer, CRDs}
+	}
+	return []string{APIServer}
+}
+
+// schedulerArgs are the scheduler's command-line arguments. Without the CRDs the scheduler is Kubernetes' own, so that
+// a t9k-scheduler can be installed beside it.
 func schedulerArgs(d Dir, c *Config) []string {
-	return append([]string{"kube-scheduler",
+	program := "kube-scheduler"
+	if !c.has(CRDs) {
+		program = "plain-kube-scheduler"
+	}
+	return append([]string{program,
 		"--kubeconfig=" + d.componentKubeconfig(Scheduler),
 		"--leader-elect=false",
 		"--bind-address=127.0.0.1",

@@ -43,6 +43,12 @@ func AllComponents() []string {
 	return []string{Etcd, APIServer, CRDs, Webhook, LostPods, DNS, Kubelet, ControllerManager, Scheduler, Operator}
 }
 
+// BareComponents lists the components of a Kubernetes without this repository's own: TensorStack Batch is to be
+// installed in it as in any cluster. Its scheduler is Kubernetes' own.
+func BareComponents() []string {
+	return slices.DeleteFunc(AllComponents(), func(c string) bool { return slices.Contains([]string{CRDs, Webhook, Operator}, c) })
+}
+
 // Options are the settings that can change from one start of a cluster to the next.
 type Options struct {
 	// Components are the components to run. Empty means AllComponents.
@@ -107,6 +113,9 @@ type Config struct {
 
 // hasNode reports whether the cluster runs pods, and so needs mounts and a network.
 func (c *Config) hasNode() bool { return slices.Contains(c.Components, Kubelet) }
+
+// has reports whether the cluster runs a component.
+func (c *Config) has(component string) bool { return slices.Contains(c.Components, component) }
 
 // gateway is the address of the node and the DNS server. Pods reach the API server at it, too.
 func (c *Config) gateway() netip.Addr { return c.Pods.Addr().Next() }

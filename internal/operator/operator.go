@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -115,8 +116,8 @@ func (o *options) run(ctx context.Context) error {
 	if o.jobs.ClusterDomain == "" {
 		o.jobs.ClusterDomain = detectClusterDomain("/etc/resolv.conf")
 	}
-	mgr, err := o.manager(config)
-	if err != nil {
+	mgr, err := o.awaitManager(ctx, config)
+	if err != nil || mgr == nil {
 		return err
 	}
 	shapes, err := queue.NewShapes(mgr)
@@ -167,6 +168,39 @@ func (o *options) restConfig() (*rest.Config, error) {
 	return config, nil
 }
 
+// awaitManager returns the controller manager as soon as the API server knows the kinds of jobs, which the manager's
+// cache needs. An installation that applies CRDs and operator together starts the operator before the API server
+// serves the kinds. It returns nil if ctx ends first.
+func (o *options) awaitManager(ctx context.Context, config *rest.Config) (manager.Manager, error) {
+	known := ""
+	for {
+		mgr, err := o.manager(config)
+		if !meta.IsNoMatchError(err) {
+			return mgr, err
+		}
+		if err.Error() != known {
+			klog.FromContext(ctx).Info("The operator waits for the CRDs of jobs: apply them", "problem", err)
+			known = err.Error()
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil
+		case <-time.After(awaitCRDs):
+		}
+	}
+}
+
+// awaitCRDs is the interval at which an operator that lacks the kinds of jobs looks for them.
+const awaitCRDs = time.Second
+
+// A leader that has not renewed its lease for renewDeadline ends, and another operator leads after leaseDuration. The
+// defaults of controller-runtime are half as long again: with them it can take more than 15 s until the other operator
+// acts.
+const (
+	leaseDuration = 10 * time.Second
+	renewDeadline = 7 * time.Second
+)
+
 // manager returns the controller manager without its controllers.
 func (o *options) manager(config *rest.Config) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
@@ -189,6 +223,8 @@ func (o *options) manager(config *rest.Config) (manager.Manager, error) {
 		LeaderElectionID:              "t9k-operator",
 		LeaderElectionNamespace:       o.namespace,
 		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 new(leaseDuration),
+		RenewDeadline:                 new(renewDeadline),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("setting the controllers up: %w", err)

@@ -1,8 +1,10 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,13 +15,19 @@ import (
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
+	"tensorstack.dev/batch/config"
+	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/test/kit/await"
 	"tensorstack.dev/batch/test/kit/jobs"
 	"tensorstack.dev/batch/test/kit/kubelet"
 	"tensorstack.dev/batch/test/kit/namespace"
+	"tensorstack.dev/batch/test/kit/plane"
 )
 
 const boardCRD = "tensorboards.tensorstack.dev"
@@ -66,6 +74,44 @@ func TestMissingCRDStopsItsControllerAlone(t *testing.T) {
 	})
 	crd.ObjectMeta, crd.Status = metav1.ObjectMeta{Name: crd.Name, Annotations: crd.Annotations, Labels: crd.Labels}, apiextensions.CustomResourceDefinitionStatus{}
 	w.checkStart(w.Env.Kubeconfig, "apply its CRD", func() { w.Must(w.Client.Create(t.Context(), crd)) })
+}
+
+// An operator that starts before the CRDs waits for them. It did end, and so restarted in each installation by Helm.
+func TestOperatorWaitsForCRDs(t *testing.T) {
+	t.Parallel()
+	p := plane.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer}})
+	health := freeAddress(t)
+	operator := startOperator(t, p.Env.Kubeconfig, "--health-probe-bind-address="+health)
+	await.Until(t, "the operator says what it waits for", func() error {
+		if text := operator.Log.String(); !strings.Contains(text, "waits for the CRDs") || !operator.Running() {
+			return fmt.Errorf("it runs: %t; its log: %s", operator.Running(), text)
+		}
+		return nil
+	})
+	files, err := fs.Glob(config.CRDs, "crd/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		data, err := config.CRDs.ReadFile(file)
+		crd := &apiextensions.CustomResourceDefinition{}
+		if err := errors.Join(err, yaml.Unmarshal(data, crd)); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Client.Create(t.Context(), crd); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await.Until(t, "the operator is ready", func() error {
+		code, text, err := fetch("http://" + health + "/readyz?verbose")
+		if err == nil && code != http.StatusOK {
+			err = fmt.Errorf("%d: %s", code, text)
+		}
+		return err
+	})
+	if !operator.Running() {
+		t.Error("the operator has ended")
+	}
 }
 
 // checkStart starts an operator that lacks something of TensorBoards, and mends that while it runs.

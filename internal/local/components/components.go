@@ -14,6 +14,7 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/version"  // registers the version metric
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	kubescheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 
 	scheduler "tensorstack.dev/batch/internal/scheduler/plugin"
 )
@@ -24,10 +25,14 @@ var commands = map[string]func() *cobra.Command{
 	"kube-apiserver":          apiserver.NewAPIServerCommand,
 	"kube-controller-manager": controllermanager.NewControllerManagerCommand,
 	"kube-scheduler":          scheduler.NewCommand,
+	"plain-kube-scheduler":    newPlainScheduler,
 	"kubelet":                 newKubeletCommand,
 	"dns":                     newDNSCommand,
 	"operator":                newOperatorCommand,
 }
+
+// newPlainScheduler returns Kubernetes' own scheduler, which knows nothing of the t9k-scheduler.
+func newPlainScheduler() *cobra.Command { return kubescheduler.NewSchedulerCommand() }
 
 // startTime is how long a component starts at most, and so how long the garbage collector runs less often.
 const startTime = 10 * time.Second

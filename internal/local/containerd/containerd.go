@@ -42,12 +42,15 @@ func with(ctx context.Context, socket, logs string, f func(context.Context, *cli
 	return nil
 }
 
-// Check returns an error unless the containerd at socket answers and runs no pods of another kubelet. Two kubelets on
-// one containerd remove each other's pods. logs is the directory of the cluster's own pod logs.
+// Check returns an error unless the containerd at socket answers, has a network for pods, and runs no pods of another
+// kubelet. Two kubelets on one containerd remove each other's pods. logs is the directory of the cluster's own pod logs.
 func Check(ctx context.Context, socket, logs string) error {
 	return with(ctx, socket, logs, func(ctx context.Context, c *client) error {
 		if _, err := c.Version(ctx, &pb.VersionRequest{}); err != nil {
 			return errors.New(status.Convert(err).Message())
+		}
+		if err := c.networkReady(ctx); err != nil {
+			return err
 		}
 		pods, err := c.pods(ctx)
 		if err != nil {
@@ -60,6 +63,20 @@ func Check(ctx context.Context, socket, logs string) error {
 		}
 		return nil
 	})
+}
+
+// networkReady returns an error if containerd has no network for pods.
+func (c *client) networkReady(ctx context.Context) error {
+	answer, err := c.Status(ctx, &pb.StatusRequest{})
+	if err != nil {
+		return fmt.Errorf("asking for its state: %w", err)
+	}
+	for _, condition := range answer.Status.GetConditions() {
+		if condition.Type == pb.NetworkReady && !condition.Status {
+			return fmt.Errorf("it has no network for pods (%s); docs/operations.md has a configuration of CNI to start with", condition.Message)
+		}
+	}
+	return nil
 }
 
 // RemovePods stops and removes the cluster's pods and leaves those of other kubelets.

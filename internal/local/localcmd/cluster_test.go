@@ -291,6 +291,25 @@ func TestSideBySide(t *testing.T) {
 	awaitPhase(t, c, "still", corev1.PodSucceeded)
 }
 
+// TestBare: a cluster without TensorStack Batch runs pods by Kubernetes' own scheduler, and has nothing that an
+// installation would meet.
+func TestBare(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	u.prints(t, "Cluster default is ready.", "up", "--bare")
+	u.prints(t, "Cluster default runs already.", "up")
+	if out := u.t9k(t, "status"); strings.Contains(out, "operator") {
+		t.Errorf("status printed\n%s", out)
+	}
+	crds, err := u.crds(t, "default").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(crds.Items) > 0 {
+		t.Errorf("%d CRDs: %v", len(crds.Items), err)
+	}
+	c := u.client(t, "default")
+	create(t, c, pod("plain", "true"))
+	awaitPhase(t, c, "plain", corev1.PodSucceeded)
+}
+
 func TestRefusals(t *testing.T) {
 	u := newUser(t)
 	for args, want := range map[string]string{

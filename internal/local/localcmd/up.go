@@ -17,6 +17,7 @@ import (
 // newUp returns the command "up".
 func newUp(c *cluster) *cobra.Command {
 	o := local.Options{Runtime: local.RuntimeProcess, ContainerdSocket: local.DefaultContainerdSocket}
+	bare := false
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Start the cluster, unless it runs already",
@@ -32,6 +33,9 @@ the command changes nothing. The cluster has the data of its earlier runs.`,
 			}
 			out := cmd.OutOrStdout()
 			began := time.Now()
+			if bare {
+				o.Components = local.BareComponents()
+			}
 			running := d.Running()
 			if running && !optionsGiven(cmd) {
 				config, err := d.Load()
@@ -66,6 +70,7 @@ the command changes nothing. The cluster has the data of its earlier runs.`,
 	f := cmd.Flags()
 	f.Var((*runtimeValue)(&o.Runtime), "runtime", "container runtime: process (without images) or containerd")
 	f.StringVar(&o.ContainerdSocket, "containerd-socket", o.ContainerdSocket, "socket of the containerd that runs on this machine")
+	f.BoolVar(&bare, "bare", false, "start Kubernetes alone, to install TensorStack Batch in it from its chart")
 	f.BoolVar(&o.Fsync, "fsync", false, "make etcd wait for the disk: slower, but a crash of the machine loses no data")
 	_ = cmd.RegisterFlagCompletionFunc("runtime", cobra.FixedCompletions([]string{string(local.RuntimeProcess), string(local.RuntimeContainerd)}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd

@@ -73,7 +73,10 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&settings.TopologyLabel, "topology-label", "", "label of nodes that names their topology domain; unset: there are none")
 	f.BoolVar(&alone, "no-default-profile", false, "leave the pods of default-scheduler to another scheduler")
 	showDefault(f.Lookup("feature-gates"), costlyFeature+"=false")
-	for _, o := range [][2]string{{"kube-api-qps", "1000"}, {"kube-api-burst", "2000"}} { // with kube-scheduler's own limits, 50 pods start per second
+	for _, o := range [][2]string{
+		{"kube-api-qps", "1000"}, {"kube-api-burst", "2000"}, // with kube-scheduler's own limits, 50 pods start per second
+		{"leader-elect-lease-duration", "10s"}, {"leader-elect-renew-deadline", "7s"}, // so that another scheduler acts within 15 s
+	} {
 		if err := f.Set(o[0], o[1]); err != nil {
 			panic(fmt.Sprintf("the flags of kube-scheduler have changed: %v", err))
 		}

@@ -51,6 +51,8 @@ type Options struct {
 	Components []string
 	// AuditPolicy is the YAML of an audit policy (audit.k8s.io/v1). If it is set, the API server writes Env.AuditLog.
 	AuditPolicy string
+	// Containerd is the socket of a containerd that runs the pods. If it is empty, they run as processes.
+	Containerd string
 	// Args are additional command-line arguments by component.
 	Args map[string][]string
 }
@@ -126,6 +128,9 @@ func New(o Options) (*Env, error) {
 
 func (e *Env) start(o Options) error {
 	settings := local.Options{Components: o.Components, ExtraArgs: withVersion(o.Args), Programs: controlPlane()}
+	if o.Containerd != "" {
+		settings.Runtime, settings.ContainerdSocket = local.RuntimeContainerd, o.Containerd
+	}
 	if o.AuditPolicy != "" {
 		settings.AuditPolicy = filepath.Join(e.Dir, "audit-policy.yaml")
 		if err := os.WriteFile(settings.AuditPolicy, []byte(o.AuditPolicy), 0o600); err != nil {

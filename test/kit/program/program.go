@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -27,7 +28,9 @@ func Start(path string, args, env []string) (*Program, error) {
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.Log, p.Log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
-	if err := p.cmd.Start(); err != nil {
+	started := make(chan error)
+	spawner() <- func() { started <- p.cmd.Start() }
+	if err := <-started; err != nil {
 		return nil, fmt.Errorf("starting %s: %w", path, err)
 	}
 	go func() {
@@ -36,6 +39,19 @@ func Start(path string, args, env []string) (*Program, error) {
 	}()
 	return p, nil
 }
+
+// spawner returns where the thread takes orders that starts all programs. The kernel kills a program when the thread that
+// started it ends, and Go ends a thread whose goroutine had locked it.
+var spawner = sync.OnceValue(func() chan<- func() {
+	orders := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for start := range orders {
+			start()
+		}
+	}()
+	return orders
+})
 
 // Kill ends the program by SIGKILL and waits for its end.
 func (p *Program) Kill() {

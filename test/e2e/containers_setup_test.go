@@ -1,0 +1,248 @@
+package e2e
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	containerdcheck "tensorstack.dev/batch/internal/local/containerd"
+	"tensorstack.dev/batch/internal/testing/require"
+	"tensorstack.dev/batch/test/kit/await"
+	"tensorstack.dev/batch/test/kit/program"
+)
+
+var withContainers = flag.Bool("containers", false, "run the tests that need containerd and the images (make e2e-containers)")
+
+// chartDir is the chart.
+const chartDir = "../../charts/t9k-batch"
+
+// containerTools is what the tests with containers need of the machine.
+type containerTools struct {
+	// busybox is a busybox that needs no libraries.
+	busybox string
+	// plugins is the folder of the CNI plugins.
+	plugins string
+	helm    string
+	// images is the folder that `make images` writes, and tag is their tag.
+	images, tag string
+}
+
+// requireContainers finds what the tests with containers need, or ends the test.
+func requireContainers(t *testing.T) containerTools {
+	t.Helper()
+	if !*withContainers {
+		t.Skip("installs the chart in a cluster of containers: make e2e-containers")
+	}
+	require.Root(t)
+	requireCluster(t)
+	for _, name := range []string{"containerd", "runc", "ctr"} {
+		if _, err := exec.LookPath(name); err != nil {
+			require.Missing(t, name+" (Debian: apt-get install --no-install-recommends containerd runc)")
+		}
+	}
+	tools := containerTools{helm: os.Getenv("HELM"), images: os.Getenv("T9K_IMAGES")}
+	for _, dir := range []string{"/usr/lib/cni", "/opt/cni/bin"} {
+		if _, err := os.Stat(filepath.Join(dir, "bridge")); err == nil {
+			tools.plugins = dir
+		}
+	}
+	if tools.plugins == "" {
+		require.Missing(t, "CNI plugins (Debian: apt-get install containernetworking-plugins)")
+	}
+	for _, path := range []string{"/bin/busybox", "/usr/bin/busybox"} {
+		if exec.Command("ldd", path).Run() != nil && exec.Command(path, "true").Run() == nil { // ldd refuses what is static
+			tools.busybox = path
+		}
+	}
+	if tools.busybox == "" {
+		require.Missing(t, "a static busybox (Debian: apt-get install busybox-static)")
+	}
+	if tools.helm == "" || tools.images == "" {
+		t.Fatal("HELM must name Helm's program and T9K_IMAGES the folder of images: use make e2e-containers")
+	}
+	tools.tag = tagOf(t, tools.images)
+	return tools
+}
+
+// tagOf returns the tag of the images in a folder.
+func tagOf(t *testing.T, images string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(images, "t9k-operator", "index.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var index struct {
+		Manifests []struct{ Annotations map[string]string }
+	}
+	if err := json.Unmarshal(data, &index); err != nil || len(index.Manifests) != 1 {
+		t.Fatalf("the layout of the operator's image: %v\n%s", err, data)
+	}
+	return index.Manifests[0].Annotations["org.opencontainers.image.ref.name"]
+}
+
+// runHelm runs Helm, which must succeed.
+func (c containerTools) runHelm(t *testing.T, kubeconfig string, args ...string) {
+	t.Helper()
+	cmd := exec.Command(c.helm, args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+	home := t.TempDir()
+	for _, name := range []string{"HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"} {
+		cmd.Env = append(cmd.Env, name+"="+home)
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("helm %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+// containerd is a containerd of the test's own. Its settings, its data and its network are apart from those of the
+// machine's, if there is one.
+type containerd struct {
+	tools       containerTools
+	dir, socket string
+	bridge      string
+	program     *program.Program
+}
+
+// containerdConfig is the configuration. The machine may deny a negative oom_score_adj, as some virtual machines do.
+const containerdConfig = `version = 2
+root = "%[1]s/root"
+state = "%[1]s/state"
+[grpc]
+  address = "%[1]s/containerd.sock"
+[ttrpc]
+  address = "%[1]s/containerd.sock.ttrpc"
+[plugins."io.containerd.internal.v1.opt"]
+  path = "%[1]s/opt"
+[plugins."io.containerd.grpc.v1.cri"]
+  restrict_oom_score_adj = true
+  netns_mounts_under_state_dir = true
+  sandbox_image = "` + pauseImage + `"
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "%[2]s"
+    conf_dir = "%[1]s/cni"
+`
+
+// cniConfig connects pods by a bridge, which the test makes: the plugin would turn on forwarding of packets for the whole
+// machine if it made the bridge a gateway.
+const cniConfig = `{"cniVersion": "0.4.0", "name": "t9k-test", "plugins": [{"type": "bridge", "bridge": "%s", "ipam": {
+  "type": "host-local", "dataDir": "%s/addresses", "ranges": [[{"subnet": "%s"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
+`
+
+// startContainerd starts a containerd, which ends with the test. A cluster that uses it must end before.
+func startContainerd(t *testing.T, tools containerTools) *containerd {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "t9k-node-") //nolint:usetesting // that of t.TempDir is too long for sockets
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &containerd{tools: tools, dir: dir, socket: dir + "/containerd.sock", bridge: fmt.Sprintf("t9n%d", os.Getpid())}
+	t.Cleanup(func() { d.remove(t) })
+	text := fmt.Sprintf(containerdConfig, dir, tools.plugins)
+	if err := os.WriteFile(d.dir+"/config.toml", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(d.dir+"/cni", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	d.start(t)
+	err = containerdcheck.Check(t.Context(), d.socket, dir)
+	if err == nil || !strings.Contains(err.Error(), "it has no network for pods") {
+		t.Errorf("a containerd without a network: %v", err)
+	}
+	d.connect(t)
+	return d
+}
+
+// start starts the program and waits until it answers.
+func (d *containerd) start(t *testing.T) {
+	t.Helper()
+	var err error
+	if d.program, err = program.Start("containerd", []string{"--config", d.dir + "/config.toml"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, "containerd answers", func() error {
+		if !d.program.Running() {
+			t.Fatalf("containerd has ended:\n%s", program.Tail(d.program.Log.String()))
+		}
+		return exec.Command("ctr", "--address", d.socket, "version").Run()
+	})
+}
+
+// restart kills containerd and starts it again.
+func (d *containerd) restart(t *testing.T) {
+	t.Helper()
+	d.program.Kill()
+	d.start(t)
+}
+
+// connect makes the bridge of the pods and has containerd use it.
+func (d *containerd) connect(t *testing.T) {
+	t.Helper()
+	subnet := &net.IPNet{IP: net.IPv4(10, 250, byte(os.Getpid()%250), 0), Mask: net.CIDRMask(24, 32)}
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name = d.bridge
+	bridge := &netlink.Bridge{LinkAttrs: attributes}
+	gateway := &net.IPNet{IP: net.IPv4(10, 250, byte(os.Getpid()%250), 1), Mask: subnet.Mask}
+	for _, do := range []func() error{
+		func() error { return netlink.LinkAdd(bridge) },
+		func() error { return netlink.AddrAdd(bridge, &netlink.Addr{IPNet: gateway}) },
+		func() error { return netlink.LinkSetUp(bridge) },
+		func() error {
+			return os.WriteFile(d.dir+"/cni/10-test.conflist", []byte(fmt.Sprintf(cniConfig, d.bridge, d.dir, subnet)), 0o600)
+		},
+	} {
+		if err := do(); err != nil {
+			t.Fatal("connecting the pods: ", err)
+		}
+	}
+	await.Until(t, "containerd has a network", func() error { return containerdcheck.Check(t.Context(), d.socket, d.dir) })
+}
+
+// ctr runs a command of containerd's client in the namespace of the kubelet.
+func (d *containerd) ctr(t *testing.T, args ...string) {
+	t.Helper()
+	args = append([]string{"--address", d.socket, "--namespace", "k8s.io"}, args...)
+	if out, err := exec.Command("ctr", args...).CombinedOutput(); err != nil {
+		t.Fatalf("ctr %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+// kill kills the process of a container by SIGKILL.
+func (d *containerd) kill(t *testing.T, id string) {
+	t.Helper()
+	d.ctr(t, "task", "kill", "--signal", "SIGKILL", strings.TrimPrefix(id, "containerd://"))
+}
+
+// remove ends containerd and removes what it has left. Its pods have gone with the cluster.
+func (d *containerd) remove(t *testing.T) {
+	if d.program != nil {
+		if t.Failed() {
+			t.Logf("containerd's log ends with:\n%s", program.Tail(d.program.Log.String()))
+		}
+		d.program.Signal(syscall.SIGTERM)
+		<-d.program.Ended()
+	}
+	if link, err := netlink.LinkByName(d.bridge); err == nil {
+		if err := netlink.LinkDel(link); err != nil {
+			t.Error("removing the bridge: ", err)
+		}
+	}
+	for _, m := range mountsBelow(t, d.dir) {
+		if err := unix.Unmount(m, unix.MNT_DETACH); err != nil {
+			t.Errorf("unmounting %s: %v", m, err)
+		}
+	}
+	if err := os.RemoveAll(d.dir); err != nil {
+		t.Error(err)
+	}
+}

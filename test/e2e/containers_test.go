@@ -1,0 +1,283 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/config"
+	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/namespace"
+	"tensorstack.dev/batch/test/kit/plane"
+)
+
+// TestContainers installs the chart with the images of `make images` on a node that runs containers, as people do, and
+// runs jobs there. The steps share one cluster, because an installation takes half a minute.
+func TestContainers(t *testing.T) {
+	c := newContainers(t)
+	began := time.Now()
+	c.install()
+	t.Logf("installed in %s", time.Since(began).Round(time.Second))
+	t.Run("operator and scheduler run as restricted pods", c.step((*containers).checkPrograms))
+	t.Run("examples", c.step((*containers).checkExamples))
+	t.Run("a job goes on while kubelet and containerd restart", c.step((*containers).checkRestarts))
+	t.Run("the webhook answers throughout a rolling upgrade", c.step((*containers).checkRollingUpgrade))
+	t.Run("the other operator acts when the leader is killed", c.step((*containers).checkOperatorKilled))
+	t.Run("the other scheduler acts when the leader is killed", c.step((*containers).checkSchedulerKilled))
+}
+
+// containers is a cluster whose pods run in containers of a containerd.
+type containers struct {
+	*testing.T
+	*plane.Plane
+	daemon *containerd
+	helm   func(args ...string)
+}
+
+// newContainers starts a containerd, which has all images, and a Kubernetes without TensorStack Batch on it.
+func newContainers(t *testing.T) *containers {
+	tools := requireContainers(t)
+	d := startContainerd(t, tools)
+	d.importImages(t)
+	p := plane.Start(t, testenv.Options{Components: local.BareComponents(), Containerd: d.socket})
+	c := &containers{T: t, Plane: p, daemon: d}
+	c.helm = func(args ...string) { tools.runHelm(t, p.Env.Kubeconfig, args...) }
+	return c
+}
+
+// step returns a sub-test on the cluster.
+func (c *containers) step(check func(*containers)) func(*testing.T) {
+	return func(t *testing.T) {
+		own := *c
+		own.T = t
+		check(&own)
+	}
+}
+
+// system is the namespace that the chart is installed in.
+func (c *containers) system() *namespace.Test {
+	return &namespace.Test{T: c.T, Plane: c.Plane, Namespace: config.Namespace}
+}
+
+// install installs the chart, in a namespace that refuses pods which are not restricted.
+func (c *containers) install() {
+	c.Helper()
+	s := c.system()
+	s.Must(c.Client.Create(c.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: config.Namespace,
+		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}))
+	c.helm("install", "t9k-batch", chartDir, "--namespace", config.Namespace, "--wait", "--timeout", "3m",
+		"--set", "image.tag="+c.daemon.tools.tag, "--set", "networkPolicy.enabled=true")
+	applyPullPolicy(s.Beside(metav1.NamespaceDefault))
+}
+
+// checkPrograms looks at the pods of the installation: two ready ones of each program, in containers that have not
+// restarted.
+func (c *containers) checkPrograms() {
+	s := c.system()
+	count := map[string]int{}
+	for _, p := range s.Pods() {
+		for _, state := range p.Status.ContainerStatuses {
+			if !state.Ready || state.RestartCount > 0 || !strings.HasPrefix(state.ContainerID, "containerd://") {
+				c.Errorf("%s: container %s is ready: %t, with %d restarts: %+v", p.Name, state.ContainerID, state.Ready, state.RestartCount, state.LastTerminationState)
+			}
+		}
+		count[p.Labels["app.kubernetes.io/component"]]++
+	}
+	if count["operator"] != 2 || count["scheduler"] != 2 || len(count) != 2 {
+		c.Errorf("pods by program: %v", count)
+	}
+	s.Must(c.Client.Get(c.Context(), types.NamespacedName{Name: scheduling.DefaultQueue}, &scheduling.Queue{}))
+	c.checkWebhookAnswers()
+}
+
+// checkWebhookAnswers creates a job, without storing it, and looks whether the webhook has set a default. The API server
+// creates jobs also when the webhook does not answer.
+func (c *containers) checkWebhookAnswers() {
+	c.Helper()
+	if err := c.createDefaulted(); err != nil {
+		c.Error(err)
+	}
+}
+
+// createDefaulted returns why a job could not be created or is without the webhook's defaults.
+func (c *containers) createDefaulted() error {
+	yes, low, high := true, int32(2), int32(4)
+	j := &batch.PyTorchTrainingJob{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: metav1.NamespaceDefault}}
+	role := batch.TrainingReplicaSpec{Type: "worker", Template: jobs.Role("worker", 1, "true").Template}
+	j.Spec.ReplicaSpecs = []batch.PyTorchReplicaSpec{{TrainingReplicaSpec: role}}
+	j.Spec.ReplicaSpecs[0].Template.Spec.Containers[0].Name = "pytorch"
+	j.Spec.TorchrunConfig = &batch.TorchrunConfig{Enabled: &yes}
+	j.Spec.Elastic = &batch.ElasticConfig{Enabled: &yes, MinReplicas: &low, MaxReplicas: &high}
+	if err := c.Client.Create(c.Context(), j, client.DryRunAll); err != nil {
+		return err
+	}
+	if n := j.Spec.Elastic.ExpectedReplicas; n == nil || *n != low {
+		return errors.New("the webhook has not set elastic.expectedReplicas")
+	}
+	return nil
+}
+
+// checkExamples runs the examples that need no PyTorch, as TestExamples does where containers are processes.
+func (c *containers) checkExamples() {
+	for name, run := range examplesWithoutTorch {
+		c.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSpaceOn(t, c.Plane)
+			if !createdByTest[name] {
+				s.example(name)
+			}
+			run(s)
+		})
+	}
+}
+
+// checkRestarts kills kubelet and containerd while a job runs.
+func (c *containers) checkRestarts() {
+	s := newSpaceOn(c.T, c.Plane)
+	role := jobs.Role("worker", 2, "sh", "-c", "until [ -e /tmp/end ]; do sleep 0.2; done")
+	role.Template.Spec.Containers[0].Image = "busybox"
+	s.Create(jobs.New("long", role))
+	s.awaitPhase("long", batch.JobRunning)
+	before := containerIDs(s.Test)
+	system := containerIDs(c.system())
+	s.Must(c.Env.Kill(local.Kubelet))
+	c.daemon.restart(c.T)
+	c.AwaitReady(c.T)
+	for rank := range 2 {
+		pod := fmt.Sprintf("long-worker-%d", rank)
+		s.Await("the kubelet knows the pod again", func() error {
+			return s.Core.CoreV1().Pods(s.Namespace).GetLogs(pod, &corev1.PodLogOptions{}).Do(s.Context()).Error()
+		})
+		s.exec(s.Namespace, pod, "main", "touch /tmp/end")
+	}
+	j := s.awaitPhase("long", batch.JobSucceeded)
+	for rank := range 2 {
+		if r := jobs.Replica(j, fmt.Sprintf("long-worker-%d", rank)); r.RestartCount != 0 {
+			c.Errorf("%s was charged %d restarts", r.Name, r.RestartCount)
+		}
+	}
+	if after := containerIDs(s.Test); after != before {
+		c.Errorf("the containers of the job were\n%s\nand are\n%s", before, after)
+	}
+	if after := containerIDs(c.system()); after != system {
+		c.Errorf("the containers of operator and scheduler were\n%s\nand are\n%s", system, after)
+	}
+}
+
+// creations is how many jobs are created, at least, while the operator rolls.
+const creations = 1000
+
+// checkRollingUpgrade creates jobs while Helm replaces the operators.
+func (c *containers) checkRollingUpgrade() {
+	old := containerIDs(c.system())
+	var rolled atomic.Bool
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer rolled.Store(true)
+		c.helm("upgrade", "t9k-batch", chartDir, "--namespace", config.Namespace, "--reuse-values", "--wait", "--timeout", "3m",
+			"--set-string", "operator.podAnnotations.rolled=once")
+	}()
+	created, failures := 0, []string{}
+	longest := time.Duration(0)
+	for ; created < creations || !rolled.Load(); created++ {
+		began := time.Now()
+		if err := c.createDefaulted(); err != nil {
+			failures = append(failures, err.Error())
+		}
+		longest = max(longest, time.Since(began))
+	}
+	<-ended
+	if containerIDs(c.system()) == old {
+		c.Error("no operator was replaced")
+	}
+	c.Logf("%d jobs created while the operator rolled, %d refused, the slowest in %s", created, len(failures), longest.Round(time.Millisecond))
+	if len(failures) > 0 {
+		c.Errorf("%d of %d creations failed, the first one: %s", len(failures), created, failures[0])
+	}
+}
+
+// checkOperatorKilled kills the leading operator and creates a job.
+func (c *containers) checkOperatorKilled() {
+	s := newSpaceOn(c.T, c.Plane)
+	killed := c.killLeader("t9k-operator")
+	began := time.Now()
+	s.example("hello")
+	s.pods("hello", "there are some", func(p []*corev1.Pod) bool { return len(p) > 0 })
+	c.Logf("operator %s was killed; %s acted after %s", killed, c.leader("t9k-operator"), time.Since(began).Round(100*time.Millisecond))
+	s.awaitPhase("hello", batch.JobSucceeded)
+}
+
+// checkSchedulerKilled kills the leading scheduler and creates a gang.
+func (c *containers) checkSchedulerKilled() {
+	s := newSpaceOn(c.T, c.Plane)
+	killed := c.killLeader("t9k-scheduler")
+	began := time.Now()
+	s.example("gang")
+	s.pods("gang", "they have nodes", func(p []*corev1.Pod) bool { return len(p) == 4 && p[0].Spec.NodeName != "" })
+	c.Logf("scheduler %s was killed; %s acted after %s", killed, c.leader("t9k-scheduler"), time.Since(began).Round(100*time.Millisecond))
+	s.awaitPhase("gang", batch.JobSucceeded)
+}
+
+// leader returns the identity of the process that leads: the name of its pod and a random part.
+func (c *containers) leader(lease string) string {
+	c.Helper()
+	l := &coordinationv1.Lease{}
+	c.system().Must(c.system().Get(lease, l))
+	if l.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *l.Spec.HolderIdentity
+}
+
+// killLeader kills the process of a program that leads, by SIGKILL, and returns its identity. All replicas of the program
+// are ready before.
+func (c *containers) killLeader(program string) string {
+	c.Helper()
+	s := c.system()
+	s.Await("all replicas are ready and one leads", func() error {
+		d := &appsv1.Deployment{}
+		if err := s.Get(program, d); err != nil {
+			return err
+		}
+		if d.Status.ReadyReplicas != *d.Spec.Replicas || d.Status.Replicas != *d.Spec.Replicas {
+			return fmt.Errorf("%+v", d.Status)
+		}
+		name, _, _ := strings.Cut(c.leader(program), "_")
+		return s.Get(name, &corev1.Pod{})
+	})
+	holder := c.leader(program)
+	name, _, _ := strings.Cut(holder, "_")
+	p := &corev1.Pod{}
+	s.Must(s.Get(name, p))
+	c.daemon.kill(c.T, p.Status.ContainerStatuses[0].ContainerID)
+	return holder
+}
+
+// containerIDs lists the containers of all pods in a namespace.
+func containerIDs(s *namespace.Test) string {
+	s.Helper()
+	var ids []string
+	for _, p := range s.Pods() {
+		for _, state := range p.Status.ContainerStatuses {
+			ids = append(ids, p.Name+" "+state.ContainerID)
+		}
+	}
+	slices.Sort(ids)
+	return strings.Join(ids, "\n")
+}
