@@ -95,7 +95,9 @@ func TestHostileTextsAreShownAsText(t *testing.T) {
 					t.Errorf("%s with %q has %q", name, text, element)
 				}
 			}
-			if i := strings.IndexFunc(got, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r) }); i >= 0 {
+			if i := strings.IndexFunc(got, func(r rune) bool {
+				return unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r)
+			}); i >= 0 {
 				t.Errorf("%s with %q has a control character: %q", name, text, got[max(0, i-20):i+10])
 			}
 			if strings.HasPrefix(text, "<script>") && !strings.Contains(html.UnescapeString(got), text) {
