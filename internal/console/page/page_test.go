@@ -36,6 +36,7 @@ type jobPage struct {
 func models(text string) map[string]any {
 	r := row(text)
 	jobs := view.Jobs([]view.JobRow{r}, view.JobFilter{Text: "", Page: 1}, []view.Hidden{{What: text}}, noon)
+	jobs.Kinds = []string{"GenericJob"} // a further kind changes no page
 	job := jobPage{Manifest: text, JobPage: view.JobPage{JobRow: r, Tab: "replicas", Facts: []view.Fact{{Name: text, Text: text}, {Name: "Created", At: noon.Add(-time.Hour)}},
 		Roles:    []view.RoleRow{{Role: text, Counts: text, Image: text, Command: text}},
 		Replicas: []view.ReplicaRow{{Name: text, Phase: text, Node: text, Detail: text, Created: noon, Logs: "/jobs/ns/genericjob/mnist/logs?replica=w-0"}},

@@ -1,9 +1,9 @@
 package view
 
 import (
+	"embed"
 	"encoding/json"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -28,10 +28,13 @@ func at(seconds int) metav1.Time {
 	return metav1.NewTime(noon.Add(time.Duration(seconds) * time.Second))
 }
 
+//go:embed testdata/*.yaml
+var files embed.FS
+
 // world reads the objects of a file.
 func world(t *testing.T, file string) *JobInput {
 	t.Helper()
-	data, err := os.ReadFile(file)
+	data, err := files.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
