@@ -33,6 +33,9 @@ const (
 	// startTimeout is long enough for a machine that runs other tests at the same time.
 	startTimeout = 5 * time.Minute
 	stopTimeout  = 2 * time.Minute
+	// readyInterval is the time between two looks at the components. It is long enough to take no processor time from
+	// those that start.
+	readyInterval = 50 * time.Millisecond
 	// garbage is GOGC of the components: tests have more memory than CPU time.
 	garbage = "400"
 )
@@ -254,7 +257,7 @@ func (e *Env) AwaitReady(ctx context.Context) error {
 			return fmt.Errorf("the machine process has ended: %s", bytes.TrimSpace(e.output.Bytes()))
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), err, notReady(status))
-		case <-time.After(10 * time.Millisecond):
+		case <-time.After(readyInterval):
 		}
 	}
 }

@@ -14,10 +14,13 @@ import (
 // controller may retry a lost write only after a while: that of PersistentVolumes does after 15 s.
 const Patience = 3 * time.Minute
 
-// The pause between two checks doubles from shortest to longest.
+// The pause between two checks doubles from shortest to longest. It is at least restOf times as long as the check has
+// taken, but no longer than longestRest: tests that wait must leave the processors to what they wait for.
 const (
-	shortest = 5 * time.Millisecond
-	longest  = 40 * time.Millisecond
+	shortest    = 5 * time.Millisecond
+	longest     = 40 * time.Millisecond
+	restOf      = 30
+	longestRest = 200 * time.Millisecond
 )
 
 // Until calls check until it returns nil. If that takes longer than Patience, the test fails with what was awaited and
@@ -55,6 +58,7 @@ func Overdue(t testing.TB, what string) {
 func Try(what string, check func() error) error {
 	deadline := time.Now().Add(Patience)
 	for pause := shortest; ; pause = min(2*pause, longest) {
+		began := time.Now()
 		err := check()
 		if err == nil {
 			return nil
@@ -62,6 +66,6 @@ func Try(what string, check func() error) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("waited %s until %s: %w", Patience, what, err)
 		}
-		time.Sleep(pause)
+		time.Sleep(max(pause, min(restOf*time.Since(began), longestRest)))
 	}
 }
