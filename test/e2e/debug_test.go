@@ -59,6 +59,7 @@ func TestDebug(t *testing.T) {
 			t.Errorf("the real command of %s has started", name)
 		}
 	}
+	s.awaitFile("looks", "0 looks\n")
 	if s.written("look-bare-0.initial") == "" || s.written("look-custom-0.initial") != "" || s.written("looks") != "0 looks\n" {
 		t.Errorf("init containers: bare %q, custom %q; debug command %q", s.written("look-bare-0.initial"), s.written("look-custom-0.initial"), s.written("looks"))
 	}

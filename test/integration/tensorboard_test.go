@@ -409,5 +409,5 @@ func TestTensorBoardCommand(t *testing.T) {
 	if got := w.t9k("__complete", "tensorboard", "taken", ""); strings.Contains(got, "suspended") {
 		t.Errorf("completion of a second TensorBoard:\n%s", got)
 	}
-	fails("tensorboard/taken: It is being started.", "taken", "--timeout=1s")
+	fails("tensorboard/taken: It is being started.", "taken", "--timeout=5s")
 }
