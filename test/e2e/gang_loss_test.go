@@ -18,7 +18,7 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// slots gives the node so many of a resource that only this test uses, and returns its name.
+// slots adds n units of a resource that only this test uses to the node, and returns the name of the resource.
 func (s *space) slots(n int) corev1.ResourceName {
 	s.Helper()
 	name := corev1.ResourceName("test.tensorstack.dev/" + s.Namespace)
@@ -48,15 +48,16 @@ func (s *space) slots(n int) corev1.ResourceName {
 	return name
 }
 
-// taking has the pods of a role take one slot each.
+// taking makes each pod of a role request one slot.
 func taking(r batch.ReplicaSpec, slot corev1.ResourceName) batch.ReplicaSpec {
 	one := corev1.ResourceList{slot: *quantity(1)}
 	r.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: one, Limits: one}
 	return r
 }
 
-// TestGangPreempted: a job that makes room for a more important queue waits, is charged nothing, and runs again.
-func TestGangPreempted(t *testing.T) {
+// TestPreemptedJobWaitsAndRunsAgain verifies that a job that is preempted by a more important queue waits, is not
+// charged, and runs again.
+func TestPreemptedJobWaitsAndRunsAgain(t *testing.T) {
 	s := newSpace(t)
 	slot := s.slots(4)
 	low := s.queue("low", "")
@@ -96,8 +97,9 @@ func evicted(p *corev1.Pod) bool {
 	})
 }
 
-// TestGangElasticPreempted: of an elastic job goes first what it can spare, and the rest runs on.
-func TestGangElasticPreempted(t *testing.T) {
+// TestElasticJobLosesSpareReplicasFirst verifies that preemption of an elastic job evicts replicas beyond its minimum
+// first, and that the others continue.
+func TestElasticJobLosesSpareReplicasFirst(t *testing.T) {
 	s := newSpace(t)
 	slot := s.slots(4)
 	low := s.queue("low", "")
@@ -109,7 +111,7 @@ func TestGangElasticPreempted(t *testing.T) {
 	before := s.uidsOf(j)
 	s.Create(s.gang("high", high, taking(role("w", 1, gate.Obey), slot)))
 	s.awaitPhase("high", batch.JobRunning)
-	j = awaitStatus(s, j, "three run on, and it says what the other one waits for", func(now *batch.JobStatus) bool {
+	j = awaitStatus(s, j, "three replicas run, and the status has the reason why the other one waits", func(now *batch.JobStatus) bool {
 		c := jobs.Condition(read(s, j), batch.JobRunningCondition)
 		return now.Phase == batch.JobRunning && now.Aggregate.Running == 3 && now.Aggregate.Creating == 1 && strings.Contains(c.Message, "Insufficient")
 	})
@@ -127,9 +129,9 @@ func TestGangElasticPreempted(t *testing.T) {
 	s.awaitSize(j, map[string]int{"node": 4})
 }
 
-// TestGangMaxDuration: a job whose pods get older than its queue allows fails with that reason, and is not restarted for it
-// however much its policy would allow.
-func TestGangMaxDuration(t *testing.T) {
+// TestJobOlderThanItsQueueAllowsFails verifies that a job whose pods exceed the maximum age of its queue fails with
+// that reason, and is not restarted even if its policy would allow it.
+func TestJobOlderThanItsQueueAllowsFails(t *testing.T) {
 	t.Parallel()
 	for policy, left := range map[batch.CleanUpPolicy]string{
 		batch.CleanUpNone: "job-done-0 ", batch.CleanUpUnfinished: "job-done-0 ", batch.CleanUpAll: "",
@@ -161,8 +163,8 @@ func TestGangMaxDuration(t *testing.T) {
 	}
 }
 
-// TestGangMaxDurationWaiting: pods that wait age too.
-func TestGangMaxDurationWaiting(t *testing.T) {
+// TestWaitingJobOlderThanItsQueueAllowsFails verifies that the maximum age also applies to pods that wait.
+func TestWaitingJobOlderThanItsQueueAllowsFails(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "10m", func(q *scheduling.QueueSpec) { q.MaxDuration = "2s" })
 	s.Create(s.gang("waits", q, requesting(role("w", 2, "exit 0"), "10m")))
@@ -171,6 +173,6 @@ func TestGangMaxDurationWaiting(t *testing.T) {
 	s.fence()
 	s.pods("waits", "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
 	if n := len(s.history.Attempts("waits-w-0")); n != 1 {
-		t.Errorf("%d pods were made for one replica", n)
+		t.Errorf("%d pods were created for one replica", n)
 	}
 }

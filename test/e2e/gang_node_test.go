@@ -11,9 +11,9 @@ import (
 	"tensorstack.dev/batch/test/kit/gate"
 )
 
-// TestGangLostNode: the pods of a gang whose node is lost are replaced without charge. They wait together until there is a node,
-// and say so.
-func TestGangLostNode(t *testing.T) {
+// TestGangOnALostNodeIsReplacedTogether verifies that the pods of a gang whose node is lost are replaced without
+// charge. The replacements wait together until there is a node, and the job reports that.
+func TestGangOnALostNodeIsReplacedTogether(t *testing.T) {
 	s := lend(t, losing)
 	q := s.queue("q", "100m")
 	s.Create(s.gang("lost", q, requesting(role("w", 2, gate.Obey), "40m")))
@@ -22,7 +22,7 @@ func TestGangLostNode(t *testing.T) {
 	if err := s.Env.StopComponent(local.Kubelet); err != nil {
 		t.Fatal(err)
 	}
-	// Kubernetes takes no pods off its nodes while all of them are lost: somebody does.
+	// Kubernetes evicts no pods while all nodes are lost, so the test deletes them.
 	for name := range old {
 		if err := s.Client.Delete(t.Context(), s.podNow(name)); err != nil {
 			t.Fatal(err)
@@ -46,7 +46,7 @@ func TestGangLostNode(t *testing.T) {
 	}
 	s.awaitStarts("lost-w-0", 2)
 	s.awaitStarts("lost-w-1", 2)
-	// What was left of the first pods on the node has ended, so nobody but the new ones takes orders.
+	// The processes of the first pods on the node have ended, so only the new ones take orders.
 	s.awaitPhase("lost", batch.JobRunning)
 	s.finish("lost", "w", 2)
 	if n := s.job("lost").Status.BackoffCount; n != 0 {

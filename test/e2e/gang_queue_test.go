@@ -11,8 +11,9 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// TestGangPause: a pause frees the quota, and whoever resumes waits like everybody else.
-func TestGangPause(t *testing.T) {
+// TestPausedJobReleasesItsQuota verifies that a paused job uses no quota, and that it waits like any other job when
+// it resumes.
+func TestPausedJobReleasesItsQuota(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "100m")
 	s.Create(s.gang("a", q, requesting(role("w", 2, gate.Obey), "50m")))
@@ -37,8 +38,9 @@ func TestGangPause(t *testing.T) {
 	s.finish("a", "w", 2)
 }
 
-// TestGangPauseHalfFinished: what has succeeded before a pause is not waited for when the rest resumes.
-func TestGangPauseHalfFinished(t *testing.T) {
+// TestResumedGangDoesNotWaitForFinishedReplicas verifies that replicas that succeeded before a pause do not count for
+// the gang that resumes.
+func TestResumedGangDoesNotWaitForFinishedReplicas(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "100m")
 	j := s.gang("half", q, requesting(role("w", 2, gate.Obey), "20m"))
@@ -47,7 +49,7 @@ func TestGangPauseHalfFinished(t *testing.T) {
 	s.awaitPhase("half", batch.JobRunning)
 	s.order("half-w-0", 0)
 	s.order("half-v-0", 0)
-	s.awaitJob("half", "two ends", func(j *batch.GenericJob) bool { return j.Status.Aggregate.Succeeded == 2 })
+	s.awaitJob("half", "two replicas have succeeded", func(j *batch.GenericJob) bool { return j.Status.Aggregate.Succeeded == 2 })
 	s.setPause("half", true)
 	s.pods("half", "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
 	s.setPause("half", false)
@@ -55,12 +57,13 @@ func TestGangPauseHalfFinished(t *testing.T) {
 	s.order("half-w-1", 0)
 	s.awaitPhase("half", batch.JobSucceeded)
 	if a, b := s.starts("half-w-0"), s.starts("half-v-0"); a != 1 || b != 1 {
-		t.Errorf("those that had succeeded have started %d and %d times", a, b)
+		t.Errorf("the succeeded replicas have started %d and %d times", a, b)
 	}
 }
 
-// TestGangClosedQueue: a queue that closes keeps what waits waiting, refuses new jobs, and replaces what runs.
-func TestGangClosedQueue(t *testing.T) {
+// TestClosedQueueStartsNoNewJob verifies that a closed queue keeps waiting jobs waiting, refuses new jobs, and starts
+// replacements for running jobs.
+func TestClosedQueueStartsNoNewJob(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "100m")
 	s.Create(s.gang("runs", q, jobs.Restarting(requesting(role("w", 2, gate.Obey), "40m"), batch.RestartOnFailure, 1)))
@@ -77,14 +80,14 @@ func TestGangClosedQueue(t *testing.T) {
 	late := s.gang("late", q, requesting(role("w", 1, gate.Obey), "1m"))
 	late.SetNamespace(s.Namespace)
 	if err := s.Client.Create(t.Context(), late); err == nil {
-		t.Error("a closed queue takes a new job")
+		t.Error("a closed queue accepted a new job")
 	} else {
 		t.Log(err)
 	}
 	s.orders("runs-w-0", 1, 0)
 	s.order("runs-w-1", 0)
 	s.awaitPhase("runs", batch.JobSucceeded)
-	// Where nothing is left that runs, a restart is a new start.
+	// If no pod of a job runs, a restart counts as a new start.
 	s.order("alone-w-0", 1)
 	s.awaitWaits("alone", scheduling.ReasonQueueClosed, "queue "+q+" is closed")
 	s.checkNoNode("waits")
@@ -94,8 +97,9 @@ func TestGangClosedQueue(t *testing.T) {
 	s.finish("alone", "w", 1)
 }
 
-// TestGangQueueGone: while its queue is away a job waits, and so does what replaces a part of one that runs.
-func TestGangQueueGone(t *testing.T) {
+// TestJobWaitsWhileItsQueueIsMissing verifies that a job waits while its queue does not exist, and that the
+// replacement of a replica of a running job waits too.
+func TestJobWaitsWhileItsQueueIsMissing(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "100m")
 	s.Create(s.gang("runs", q, jobs.Restarting(requesting(role("w", 2, gate.Obey), "40m"), batch.RestartOnFailure, 1)))
@@ -110,7 +114,7 @@ func TestGangQueueGone(t *testing.T) {
 	s.checkSays([]string{"describe", "runs"}, "does not exist")
 	s.fence()
 	if n := s.starts("runs-w-1"); n != 1 {
-		t.Errorf("the replica that runs has started %d times", n)
+		t.Errorf("the running replica has started %d times", n)
 	}
 
 	s.queue("q", "100m")
@@ -121,9 +125,9 @@ func TestGangQueueGone(t *testing.T) {
 	s.finish("waits", "w", 2)
 }
 
-// TestGangQuotaShrinks: what runs goes on above a quota that has become too small, and what is new waits, be it a
-// replacement of what runs.
-func TestGangQuotaShrinks(t *testing.T) {
+// TestRunningJobContinuesAboveLoweredQuota verifies that pods continue to run if the quota is lowered below their
+// use, and that new pods wait, including replacements.
+func TestRunningJobContinuesAboveLoweredQuota(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "100m")
 	s.Create(s.gang("runs", q, jobs.Restarting(requesting(role("w", 2, gate.Obey), "40m"), batch.RestartOnFailure, 1)))
@@ -141,11 +145,11 @@ func TestGangQuotaShrinks(t *testing.T) {
 	s.checkSays([]string{"queue", "describe", q})
 	s.fence()
 	if n := s.starts("runs-w-1"); n != 1 {
-		t.Errorf("the replica that runs has started %d times", n)
+		t.Errorf("the running replica has started %d times", n)
 	}
 	s.checkNoNode("waits")
 
-	// The replacement comes before what is new.
+	// The replacement has precedence over the new job.
 	s.editQueue(q, quotaOf("80m"))
 	s.awaitStarts("runs-w-0", 2)
 	s.checkNoNode("waits")

@@ -13,9 +13,10 @@ import (
 	"tensorstack.dev/batch/test/kit/history"
 )
 
-// TestLostNode: §5. A pod that is stuck on a node is deleted by force and replaced when the node is known to be lost, and not
-// before. With the kubelet's word once a second and the times below, what takes minutes elsewhere takes seconds.
-func TestLostNode(t *testing.T) {
+// TestPodOnALostNodeIsReplaced verifies §5: a pod that cannot end on a node is deleted by force and replaced once the
+// node is known to be lost, and not before. The kubelet reports once a second and the time limits are short, so the
+// loss is detected in seconds.
+func TestPodOnALostNodeIsReplaced(t *testing.T) {
 	s := lend(t, losing)
 	worker := role("worker", 1, `trap 'echo left >> /gate/left; exit 0' TERM
 		echo started >> /gate/$HOSTNAME.starts; read code < /gate/$HOSTNAME & wait $!; exit 0`)
@@ -23,7 +24,7 @@ func TestLostNode(t *testing.T) {
 	s.awaitStarts("lost-worker-0", 1)
 	old := s.pod("lost-worker-0", "running", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
 
-	// Without the controller manager nobody notices that the kubelet is away: the node stays Ready.
+	// Without the controller manager, the node of a stopped kubelet stays Ready.
 	for _, component := range []string{local.ControllerManager, local.Kubelet} {
 		if err := s.Env.StopComponent(component); err != nil {
 			t.Fatal(err)
@@ -57,7 +58,7 @@ func TestLostNode(t *testing.T) {
 	}
 }
 
-// awaitFile waits until a process of the test has written a text at the gate.
+// awaitFile waits until a process of the test has written the text to a file at the gate.
 func (s *space) awaitFile(name, text string) {
 	s.Helper()
 	s.Await(fmt.Sprintf("file %s holds %q", name, text), func() error {
