@@ -43,7 +43,8 @@ func TestLateCacheDoesNotUndoLiveView(t *testing.T) {
 	}
 }
 
-// Only the watch tells how a pod went that a live view no longer has.
+// TestPodStaysUntilTheCacheShowsThatItHasGone verifies that a pod that a live read lacks remains until the watch
+// delivers its deletion, because only the watch shows how the pod ended.
 func TestPodStaysUntilTheCacheShowsThatItHasGone(t *testing.T) {
 	pod := func(name string, uid types.UID) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid}}
@@ -57,11 +58,11 @@ func TestPodStaysUntilTheCacheShowsThatItHasGone(t *testing.T) {
 		t.Errorf("the pods are %v, want %v", got, want)
 	}
 	if !view.vanished([]*corev1.Pod{pod("q", "gone")}) {
-		t.Error("the pod that has gone has not vanished")
+		t.Error("the deleted pod has not been removed")
 	}
 	deleted := pod("q", "deleted")
 	deleted.DeletionTimestamp = new(metav1.Now())
 	if view.vanished([]*corev1.Pod{pod("p", "a"), pod("p", "replaced"), deleted}) {
-		t.Error("a pod has vanished that is there, replaced or being deleted")
+		t.Error("a pod was removed that exists, was replaced or is being deleted")
 	}
 }

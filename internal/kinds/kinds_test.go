@@ -29,6 +29,6 @@ func TestByName(t *testing.T) {
 		}
 	}
 	if _, err := kinds.ByName("Job"); err == nil {
-		t.Error("a Job of Kubernetes is found")
+		t.Error("a batch/v1 Job was found")
 	}
 }

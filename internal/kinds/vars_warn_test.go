@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestTextsThatLookLikeVariables(t *testing.T) {
+func TestTextsThatLookLikeVariablesCauseWarnings(t *testing.T) {
 	job := trainJob()
 	v := vocabulary{job, &job.Roles[0]}
 	container := &corev1.Container{Env: []corev1.EnvVar{{Name: "RANK"}, {Name: "ranks"}}}
@@ -25,7 +25,7 @@ func TestTextsThatLookLikeVariables(t *testing.T) {
 	} {
 		got := strings.Join(v.suspects(text, v.names(), container), "; ")
 		if want == "" && got != "" || !strings.Contains(got, want) {
-			t.Errorf("of %s it is said %q, want %q", text, got, want)
+			t.Errorf("the warning about %s is %q, want %q", text, got, want)
 		}
 	}
 }

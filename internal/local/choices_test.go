@@ -17,7 +17,7 @@ import (
 
 func testDir(t *testing.T) Dir {
 	t.Helper()
-	path, err := os.MkdirTemp("", "t9k-") //nolint:usetesting // that of t.TempDir is too long for sockets
+	path, err := os.MkdirTemp("", "t9k-") //nolint:usetesting // the path of t.TempDir is too long for sockets
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,10 +64,10 @@ func TestConfigureKeepsItsChoices(t *testing.T) {
 	}
 	second.Options = first.Options
 	if got, want := fmt.Sprint(second), fmt.Sprint(first); got != want {
-		t.Errorf("chosen again: %s, was %s", got, want)
+		t.Errorf("the second choice is %s, the first was %s", got, want)
 	}
 
-	// Only a port that another program has taken changes.
+	// The port changes only if another program uses it.
 	l, err := net.Listen("tcp", first.loopback(APIServer))
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func TestCredentialsAreKept(t *testing.T) {
 	}
 	for name, data := range readAll(t, d) {
 		if before[name] != data {
-			t.Errorf("%s was made again", name)
+			t.Errorf("%s was created again", name)
 		}
 	}
 
@@ -244,17 +244,17 @@ func TestCertificatesAreRenewedBeforeTheyExpire(t *testing.T) {
 func TestLockIsExclusive(t *testing.T) {
 	d := testDir(t)
 	if d.Running() {
-		t.Error("an empty directory is said to run")
+		t.Error("an empty directory is reported as running")
 	}
 	f, err := d.lock()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !d.Running() {
-		t.Error("a locked directory is said not to run")
+		t.Error("a locked directory is reported as not running")
 	}
 	f.Close()
 	if d.Running() {
-		t.Error("a released directory is said to run")
+		t.Error("a released directory is reported as running")
 	}
 }

@@ -33,7 +33,7 @@ func TestReadShape(t *testing.T) {
 	}
 }
 
-// What a pod requests is what the API server and the scheduler make of it.
+// TestRequests verifies that the requests of a pod are those that the API server and the scheduler compute.
 func TestRequests(t *testing.T) {
 	tests := map[string]struct{ spec, want string }{
 		"nothing":                     {`containers: [{name: a}]`, `{}`},

@@ -83,7 +83,8 @@ func TestParseDuration(t *testing.T) {
 	}
 }
 
-// What pods request that got their nodes past the scheduler counts against the quota, and the condition tells of them.
+// TestWithinQuota verifies that the requests of pods that another scheduler bound count against the quota, and that
+// the condition reports them.
 func TestWithinQuota(t *testing.T) {
 	cpu := func(n string) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(n)}

@@ -39,7 +39,7 @@ func testScheme(t *testing.T) *runtime.Scheme {
 	return s
 }
 
-// job returns a GenericJob of one role.
+// job returns a GenericJob with one role.
 func job(change func(*batch.GenericJob)) *batch.GenericJob {
 	j := &batch.GenericJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "j"}, Spec: batch.GenericJobSpec{ReplicaSpecs: []batch.ReplicaSpec{{
 		Type: "worker", Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "image"}}}}}}}}
@@ -68,7 +68,7 @@ func request(t *testing.T, op admissionv1.Operation, kind string, updated, old a
 	}}
 }
 
-func TestJobsAreHeldToTheirKind(t *testing.T) {
+func TestInvalidJobsAreRefused(t *testing.T) {
 	none := func(j *batch.GenericJob) { j.Spec.ReplicaSpecs[0].Replicas = new(int32(0)) }
 	more := func(j *batch.GenericJob) { j.Spec.ReplicaSpecs[0].Replicas = new(int32(2)) }
 	noted := func(j *batch.GenericJob) { none(j); j.Annotations = map[string]string{"a": "b"} }
@@ -114,7 +114,7 @@ func TestJobsAreHeldToTheirKind(t *testing.T) {
 
 func (s shapesOf) OfQueue(context.Context, string) (*queue.Shape, error) { return s.shape, s.err }
 
-func TestJobsAreHeldToTheShapeOfTheirQueue(t *testing.T) {
+func TestJobsAreBoundByTheShapeOfTheirQueue(t *testing.T) {
 	small := &queue.Shape{Queue: "q", Profile: "small", Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}
 	unknown := &queue.Shape{Queue: "q", Profile: "small", Problem: "the ConfigMap has no such key"}
 	for name, test := range map[string]struct {
@@ -145,7 +145,7 @@ func TestJobsAreHeldToTheShapeOfTheirQueue(t *testing.T) {
 	}
 }
 
-func TestDefaultsAreFilledIn(t *testing.T) {
+func TestDefaultsAreSet(t *testing.T) {
 	yes := true
 	elastic := &batch.PyTorchTrainingJob{Spec: batch.PyTorchTrainingJobSpec{TorchrunConfig: &batch.TorchrunConfig{Enabled: &yes},
 		Elastic: &batch.ElasticConfig{Enabled: &yes, MinReplicas: new(int32(2)), MaxReplicas: new(int32(4))}}}
@@ -174,7 +174,7 @@ func TestDefaultsAreFilledIn(t *testing.T) {
 	}
 }
 
-func TestAuthorsAreNoted(t *testing.T) {
+func TestAuthorsAreRecorded(t *testing.T) {
 	by := func(note string) *batch.GenericJob {
 		return job(func(j *batch.GenericJob) { j.Annotations = map[string]string{scheduling.AnnotationRequestedBy: note} })
 	}
@@ -262,7 +262,7 @@ func TestPodHookRunsUntilTheEnd(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(config).Build()
 	h := &podHook{queues: c, direct: c, due: make(chan struct{})}
 	if h.NeedLeaderElection() {
-		t.Error("it runs in the leader alone")
+		t.Error("the pod hook runs only in the leader")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

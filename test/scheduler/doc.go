@@ -15,16 +15,17 @@
 //	   finished members          TestFinishedMembersCount                         TestMixedLoadKeepsGangsAndQuotas
 //	                                                                              TestFinishedMembersCount
 //	   replacements              TestShortGangGoesFirst                           TestReplacementGoesFirst
-//	 2 order                     TestOrder, TestDominantShare                     TestFirstInOrderGetsTheRoom
-//	 3 quota                     TestQuota                                        TestQuota
+//	 2 order                     TestGroupsRunInOrder                             TestFirstInOrderGetsTheRoom
+//	                             TestDominantShareDecidesTheOrder                 –
+//	 3 quota                     TestGroupsStayWithinQuota                        TestQuota
 //	                                                                              TestConcurrentGangsStayWithinQuota
 //	                                                                              TestKilledSchedulerKeepsGangsAndQuotas
-//	 4 preemption                TestPreemption, TestPreemptionExample            TestPreemption
-//	                                                                              TestPreemptionExample
-//	   no needless evictions     TestPreemption                                   TestPreemptionEvictsOnlyIfTheGangFits
+//	 4 preemption                TestPreemptionChoosesVictims                     TestPreemption
+//	                             TestPreemptionExample                            TestPreemptionExample
+//	   no needless evictions     TestPreemptionChoosesVictims                     TestPreemptionEvictsOnlyIfTheGangFits
 //	   freed room is reserved    TestFreedRoomIsKept                              TestPreemptionExample
-//	 5 backfill, starvation      TestGangIsAllOrNothing, TestReservation          TestSmallerGroupsBackfill
-//	                                                                              TestWaitingGroupGetsReservation
+//	 5 backfill, starvation      TestGangIsAllOrNothing                           TestSmallerGroupsBackfill
+//	                             TestReservationStartsALargeGroup                 TestWaitingGroupGetsReservation
 //	   waking by events          –                                                TestEventsWakeWaitingGroups
 //	 6 closed, missing queue     TestClosedAndMissingQueues                       TestClosedQueueStartsNothingNew
 //	                                                                              TestEventsWakeWaitingGroups
@@ -32,7 +33,7 @@
 //	 7 who may use a queue       –                                                TestAdmissionEnforcesQueuesAndLabels
 //	 8 maxDuration               –                                                TestStatusOfQueuesAndGroupsIsKept
 //	 9 resourceShapeProfile      TestPodsThatAreTooLargeWait                      TestPodsLargerThanTheProfileDoNotStart
-//	10 topology                  TestTopology                                     TestGangIsPlacedByTopology
+//	10 topology                  TestGangIsPlacedByTopology                       TestGangIsPlacedByTopology
 //	                                                                              TestReplacementStaysInTheGangsZone
 //	11 restart                   TestStrandedGangIsEvicted                        TestKilledSchedulerKeepsGangsAndQuotas
 //	                                                                              TestSecondReplicaTakesOver

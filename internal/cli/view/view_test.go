@@ -68,7 +68,7 @@ func live(s *batch.JobStatus) Live {
 	return Live{Job: Job{Kind: "GenericJob", Ref: "genericjob/mnist", Namespace: "team", Name: "mnist", Created: start.Time, Status: s}, Ages: ages}
 }
 
-// thirty returns 12 jobs that wait, 9 that run, 8 that have succeeded and one that has failed, in turn.
+// thirty returns 12 pending jobs, 9 running jobs, 8 succeeded jobs and one failed job, in turn.
 func thirty(pending, running *batch.JobStatus) []Live {
 	good := with(st(batch.JobSucceeded, task("worker", 2, batch.ReplicaSucceeded, nil)), batch.JobCompleted, metav1.ConditionTrue, batch.ReasonSuccessRule, "Every replica has succeeded.")
 	bad := with(st(batch.JobFailed, task("worker", 2, batch.ReplicaFailed, nil)), batch.JobFailedCondition, metav1.ConditionTrue, batch.ReasonReplicaFailed,
@@ -326,8 +326,9 @@ func TestTraining(t *testing.T) {
 	golden.Compare(t, "testdata/training.txt", b.String())
 }
 
-// TestDescribedTensorBoard verifies that the description shows the state of a job's TensorBoard in one line.
-func TestDescribedTensorBoard(t *testing.T) {
+// TestDescriptionShowsTheTensorBoard verifies that the description shows the state of a job's TensorBoard in one
+// line.
+func TestDescriptionShowsTheTensorBoard(t *testing.T) {
 	for want, told := range map[string]*batch.DependentStatus{
 		"": nil,
 		`TensorBoard: ready: "t9k tensorboard mnist" shows it`:    {Ready: true, Type: corev1.EventTypeNormal, Reason: "Running", Note: "TensorBoard answers."},

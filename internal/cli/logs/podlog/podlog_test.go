@@ -18,7 +18,7 @@ import (
 
 var errBroken = errors.New("connection reset by peer")
 
-// server answers log requests like a kubelet, and breaks off each answer after a number of bytes.
+// server answers log requests like a kubelet, and breaks the connection after a number of bytes of each answer.
 type server struct {
 	lines  []Line
 	breaks []int
