@@ -71,7 +71,7 @@ func lower(t *testing.T, u *unstructured.Unstructured) (kinds.Object, *engine.Jo
 	return object, kind.Convert(object)
 }
 
-func TestJob(t *testing.T) {
+func TestJobIsConverted(t *testing.T) {
 	for _, file := range files(t, "testdata/*.yaml") {
 		t.Run(path.Base(file), func(t *testing.T) {
 			from := read(t, file)

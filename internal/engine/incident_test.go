@@ -307,9 +307,9 @@ func TestIncidentsBackOff(t *testing.T) {
 	p.after(10*time.Minute).exit(7, 1).pass().wantRestarting(4)
 }
 
-// TestLimitOfEachReplicaInScopeJob verifies that in scope Job the limit of a GenericJob counts the incidents that a
-// replica began.
-func TestLimitOfEachReplicaInScopeJob(t *testing.T) {
+// TestReplicaLimitCountsIncidentsItBegan verifies that in scope Job the limit of a GenericJob counts the incidents
+// that a replica began.
+func TestReplicaLimitCountsIncidentsItBegan(t *testing.T) {
 	p := newPlay(t, 3, 1)
 	p.job.Roles[0].Restart.All = true
 	p.job.Success = []Rule{{Text: `{"worker":[0]}`, Members: []Member{{}}}}

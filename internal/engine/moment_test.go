@@ -75,8 +75,8 @@ func TestLateSuccessAwaitsLateFailures(t *testing.T) {
 // TestSuccessWaitsForNothingElse verifies that the job succeeds at once if no failure rule could hold.
 func TestSuccessWaitsForNothingElse(t *testing.T) {
 	for name, change := range map[string]func(*play){
-		"all of its failure rule ended well": func(p *play) { p.exit(1, 0) },
-		"its failure rule needs who succeeded": func(p *play) {
+		"all replicas of its failure rule succeeded": func(p *play) { p.exit(1, 0) },
+		"its failure rule needs the succeeded replica": func(p *play) {
 			p.job.Failure = []Rule{{Text: "{}", Members: []Member{{0, 0}, {0, 1}}}}
 		},
 		"every replica has succeeded":        func(p *play) { p.job.Success, p.job.Failure = nil, nil; p.exit(1, 0) },

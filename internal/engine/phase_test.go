@@ -84,8 +84,9 @@ func TestUnknownReplica(t *testing.T) {
 	p.pass().want(batch.JobRunning, 0)
 }
 
-// TestJobCreatedPaused verifies that a replica that never had a pod is pending, and none counts as deleted.
-func TestJobCreatedPaused(t *testing.T) {
+// TestReplicasOfAJobCreatedPausedArePending verifies that a replica that never had a pod is pending, and none counts
+// as deleted.
+func TestReplicasOfAJobCreatedPausedArePending(t *testing.T) {
 	p := newPlay(t, 2, 0)
 	p.job.Pause = true
 	for range 3 {

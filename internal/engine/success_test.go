@@ -18,11 +18,11 @@ func TestDeletedPodThatSucceededCounts(t *testing.T) {
 		gone, watched, onSuccess bool
 		want                     batch.JobPhase
 	}{
-		"gone":                                 {gone: true, watched: true, want: batch.JobSucceeded},
-		"gone, and nobody watched it":          {gone: true, want: batch.JobPending},
-		"ending":                               {watched: true, want: batch.JobSucceeded},
-		"ending, and nobody watched it":        {want: batch.JobPending},
-		"gone, where success is restarted too": {gone: true, watched: true, onSuccess: true, want: batch.JobPending},
+		"gone":                           {gone: true, watched: true, want: batch.JobSucceeded},
+		"gone, unobserved":               {gone: true, want: batch.JobPending},
+		"ending":                         {watched: true, want: batch.JobSucceeded},
+		"ending, unobserved":             {want: batch.JobPending},
+		"gone, with restarts on success": {gone: true, watched: true, onSuccess: true, want: batch.JobPending},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlay(t, 1, 3)

@@ -44,9 +44,9 @@ func TestAdoptRestoresLostLabels(t *testing.T) {
 	}{
 		"the cache is late":              {live: own},
 		"the label is lost":              {live: map[string]string{"mine": "yes"}, sent: patch},
-		"no label is left":               {sent: patch},
+		"all labels are lost":            {sent: patch},
 		"the label names another job":    {live: map[string]string{batch.LabelJobName: "other"}, sent: patch},
-		"the pod has gone":               {err: apierrors.NewNotFound(pods, "p"), sent: patch, stale: true},
+		"the pod was deleted":            {err: apierrors.NewNotFound(pods, "p"), sent: patch, stale: true},
 		"there is a new pod":             {err: apierrors.NewConflict(pods, "p", errors.New("uid")), sent: patch, stale: true},
 		"a policy forbids it":            {err: apierrors.NewForbidden(pods, "p", errors.New("a policy says no")), sent: patch, refusal: "a policy says no; put it back or delete the pod"},
 		"the API server does not answer": {err: errors.New("connection refused"), sent: patch},

@@ -39,13 +39,13 @@ func TestSuccessesAreKeptUntilACurrentStatusDoesNotNeedThem(t *testing.T) {
 		current bool
 		want    []types.UID
 	}{
-		{"the status says that it runs", "a", status(batch.ReplicaRunning, "a"), nil, true, []types.UID{"a"}},
+		{"the status has it as running", "a", status(batch.ReplicaRunning, "a"), nil, true, []types.UID{"a"}},
 		{"a second time", "", status(batch.ReplicaRunning, "a"), nil, true, []types.UID{"a"}},
-		{"another is still there, and no status names it", "b", status(batch.ReplicaRunning, "a"), []*corev1.Pod{pod("b")}, true, []types.UID{"a", "b"}},
+		{"another pod exists, and no status names it", "b", status(batch.ReplicaRunning, "a"), []*corev1.Pod{pod("b")}, true, []types.UID{"a", "b"}},
 		{"a late status names no pod", "", status(batch.ReplicaRunning), nil, false, nil},
 		{"the status names both again", "", status(batch.ReplicaRunning, "a", "b"), nil, true, []types.UID{"a", "b"}},
 		{"the status has one", "", status(batch.ReplicaSucceeded, "a"), []*corev1.Pod{pod("b")}, true, []types.UID{"b"}},
-		{"one that was forgotten is not needed any more", "", status(batch.ReplicaRunning, "a", "b"), nil, true, []types.UID{"b"}},
+		{"a discarded success is not needed", "", status(batch.ReplicaRunning, "a", "b"), nil, true, []types.UID{"b"}},
 		{"the status names another pod", "", status(batch.ReplicaRunning, "c"), nil, true, nil},
 	} {
 		if step.add != "" {

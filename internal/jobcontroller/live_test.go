@@ -24,7 +24,7 @@ func TestLateCacheDoesNotUndoLiveView(t *testing.T) {
 		"same state":               {pod("p", "a", "9", corev1.PodSucceeded), 0, "9 Succeeded"},
 		"newer state":              {pod("p", "a", "12", corev1.PodFailed), 0, "12 Failed"},
 		"pod that was replaced":    {pod("p", "b", "7", corev1.PodRunning), 0, ""},
-		"pod that has gone":        {pod("q", "b", "7", corev1.PodRunning), 0, "7 Running"},
+		"pod that was deleted":     {pod("q", "b", "7", corev1.PodRunning), 0, "7 Running"},
 		"pod that came later":      {pod("p", "c", "11", corev1.PodPending), 0, "11 Pending"},
 		"version with more digits": {pod("p", "b", "100", corev1.PodRunning), 0, "100 Running"},
 		"after the longest time":   {pod("p", "a", "8", corev1.PodRunning), cacheLag + time.Second, "8 Running"},

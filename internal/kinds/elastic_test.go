@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestShare(t *testing.T) {
+func TestShareDistributesReplicas(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		n       int

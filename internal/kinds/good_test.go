@@ -92,7 +92,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-func TestLimits(t *testing.T) {
+func TestLimitBoundsReplicas(t *testing.T) {
 	o, err := kindtest.Decode(manifest(t, "good/everything"))
 	if err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ func manifests(t testing.TB) []kindtest.Manifest {
 	return slices.Concat(kindtest.Manifests(t, testdata, "testdata/good"), kindtest.Manifests(t, testdata, "testdata/bad"))
 }
 
-func TestByName(t *testing.T) {
+func TestByNameFindsEachKind(t *testing.T) {
 	for _, k := range kinds.All {
 		if found, err := kinds.ByName(k.Name); err != nil || found.Plural != k.Plural {
 			t.Errorf("%s is found as %s: %v", k.Name, found.Name, err)

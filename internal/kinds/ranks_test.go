@@ -29,7 +29,7 @@ func readRules(rules ...batch.FinishRule) ([]engine.Rule, field.ErrorList) {
 	return c.rules(&ruleReader{job: c.job}, rules), v.errs
 }
 
-func TestRanks(t *testing.T) {
+func TestRanksAreParsed(t *testing.T) {
 	for _, c := range []struct {
 		name, rule string
 		want       engine.Rule

@@ -25,7 +25,7 @@ func testDir(t *testing.T) Dir {
 	return Dir(path)
 }
 
-func TestNamedDir(t *testing.T) {
+func TestNamedDirRefusesBadNames(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", "/s")
 	if d, err := NamedDir("a-1"); err != nil || d != "/s/t9k/local/a-1" || d.Name() != "a-1" {
 		t.Errorf("%q, %v", d, err)
@@ -87,7 +87,7 @@ func TestConfigureKeepsItsChoices(t *testing.T) {
 	}
 }
 
-func TestConfigureRefuses(t *testing.T) {
+func TestConfigureRefusesBadOptions(t *testing.T) {
 	for want, o := range map[string]Options{
 		`there is no component "x"`:                          {Components: []string{Etcd, "x"}},
 		`there is no runtime "x": use process or containerd`: {Runtime: "x"},
@@ -105,7 +105,7 @@ func TestConfigureRefuses(t *testing.T) {
 	}
 }
 
-func TestPickNetworks(t *testing.T) {
+func TestPickNetworksAvoidsUsedOnes(t *testing.T) {
 	prefixes := func(list ...string) (p []netip.Prefix) {
 		for _, s := range list {
 			p = append(p, netip.MustParsePrefix(s))
@@ -137,7 +137,7 @@ func TestPickNetworks(t *testing.T) {
 	}
 }
 
-func TestBridgeNames(t *testing.T) {
+func TestBridgeNamesDiffer(t *testing.T) {
 	a, b := bridgeName("/x/a"), bridgeName("/x/b")
 	if a == b || len(a) > 15 || a != bridgeName("/x/a") {
 		t.Errorf("%q and %q", a, b)
@@ -158,7 +158,7 @@ func credentials(t *testing.T) (Dir, *Config) {
 	return d, c
 }
 
-func TestCredentials(t *testing.T) {
+func TestCredentialsAreValid(t *testing.T) {
 	d, c := credentials(t)
 	ca, _, err := loadKeyPair(d, "ca")
 	if err != nil {

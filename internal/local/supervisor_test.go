@@ -365,7 +365,7 @@ func TestSupervisorRemovesAnObsoleteCause(t *testing.T) {
 	w.awaitState(t, "a", StateReady)
 }
 
-func TestValidateComponents(t *testing.T) {
+func TestInvalidComponentsAreRefused(t *testing.T) {
 	program := []string{"x"}
 	for name, c := range map[string]struct {
 		components []Component

@@ -146,7 +146,8 @@ func TestStatusOfAQueueCountsItsPods(t *testing.T) {
 	if err := k.client.Get(t.Context(), client.ObjectKey{Name: "q"}, q); err != nil {
 		t.Fatal(err)
 	}
-	if got := q.Status.Allocated.Cpu().String(); got != "4" || q.Status.Pods.Running != 3 { // the request of the foreign pod counts, the pod does not
+	// The request of the foreign pod counts, the pod does not.
+	if got := q.Status.Allocated.Cpu().String(); got != "4" || q.Status.Pods.Running != 3 {
 		t.Errorf("allocated %s, want 4: %+v", got, q.Status)
 	}
 	if _, err := k.queue(t.Context(), named("gone")); err != nil {

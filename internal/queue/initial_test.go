@@ -41,7 +41,7 @@ func readInitial(t *testing.T, text string) ([]client.Object, error) {
 func TestInitialQueuesAreReadFromAFile(t *testing.T) {
 	const own = "---\napiVersion: scheduler.tensorstack.dev/v1beta1\nkind: Queue\nmetadata: {name: default}\nspec: {closed: true}\n"
 	for name, c := range map[string]struct{ text, want string }{
-		"the default queue comes by itself":   {"", "default"},
+		"an empty file has the default queue": {"", "default"},
 		"queues of the file":                  {twoQueues, "research production default"},
 		"the file may have the default queue": {own, "default"},
 	} {

@@ -17,8 +17,9 @@ import (
 var settings = board.Settings{HelperImage: "t9k-operator:test", HelperCommand: []string{"/t9k-operator"}, Proxy: true,
 	User: board.DefaultUser}
 
-// TestObjects compares the objects, or the faults, of each manifest in testdata with the golden file beside it.
-func TestObjects(t *testing.T) {
+// TestObjectsMatchGoldenFiles compares the objects, or the faults, of each manifest in testdata with the golden file
+// beside it.
+func TestObjectsMatchGoldenFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no manifests: %v", err)

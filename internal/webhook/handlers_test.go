@@ -82,17 +82,17 @@ func TestInvalidJobsAreRefused(t *testing.T) {
 		refused string
 		code    int32
 	}{
-		"a good job":                     {op: admissionv1.Create, job: job(nil)},
-		"no replicas":                    {op: admissionv1.Create, job: job(none), refused: "at least one replica", code: http.StatusUnprocessableEntity},
-		"no replicas, but it goes":       {op: admissionv1.Update, job: job(deleting), old: job(none)},
-		"its status":                     {op: admissionv1.Update, job: job(none), old: job(none), sub: "status"},
-		"a deletion":                     {op: admissionv1.Delete},
-		"the size of a live job":         {op: admissionv1.Update, job: job(more), old: job(nil), refused: "replicas", code: http.StatusUnprocessableEntity},
-		"metadata of a job that was bad": {op: admissionv1.Update, job: job(noted), old: job(none)},
-		"a job that becomes bad":         {op: admissionv1.Update, job: job(none), old: job(nil), refused: "replica", code: http.StatusUnprocessableEntity},
-		"another kind":                   {op: admissionv1.Create, kind: "CronJob", job: job(nil), refused: "CronJob", code: http.StatusBadRequest},
-		"what is no job":                 {op: admissionv1.Create, job: "text", refused: "cannot unmarshal", code: http.StatusBadRequest},
-		"a change of what was no job":    {op: admissionv1.Update, job: job(nil), old: "text", refused: "cannot unmarshal", code: http.StatusBadRequest},
+		"a valid job":                 {op: admissionv1.Create, job: job(nil)},
+		"no replicas":                 {op: admissionv1.Create, job: job(none), refused: "at least one replica", code: http.StatusUnprocessableEntity},
+		"no replicas, being deleted":  {op: admissionv1.Update, job: job(deleting), old: job(none)},
+		"its status":                  {op: admissionv1.Update, job: job(none), old: job(none), sub: "status"},
+		"a deletion":                  {op: admissionv1.Delete},
+		"the size of a live job":      {op: admissionv1.Update, job: job(more), old: job(nil), refused: "replicas", code: http.StatusUnprocessableEntity},
+		"metadata of an invalid job":  {op: admissionv1.Update, job: job(noted), old: job(none)},
+		"a job that becomes invalid":  {op: admissionv1.Update, job: job(none), old: job(nil), refused: "replica", code: http.StatusUnprocessableEntity},
+		"another kind":                {op: admissionv1.Create, kind: "CronJob", job: job(nil), refused: "CronJob", code: http.StatusBadRequest},
+		"what is no job":              {op: admissionv1.Create, job: "text", refused: "cannot unmarshal", code: http.StatusBadRequest},
+		"a change of what was no job": {op: admissionv1.Update, job: job(nil), old: "text", refused: "cannot unmarshal", code: http.StatusBadRequest},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.kind == "" {

@@ -165,7 +165,8 @@ func exampleFailureRule(s *space) {
 		s.Errorf("condition Failed: %+v", c)
 	}
 	want := "failure-rule-worker-0 "
-	if jobs.Replica(j, "failure-rule-worker-2").Phase == batch.ReplicaFailed { // on a slow machine it may still have been running
+	// On a slow machine it may still have been running.
+	if jobs.Replica(j, "failure-rule-worker-2").Phase == batch.ReplicaFailed {
 		want += "failure-rule-worker-2 "
 	}
 	s.pods("failure-rule", "those that ended", func(p []*corev1.Pod) bool { return podNames(p) == want })

@@ -22,7 +22,7 @@ import (
 
 var (
 	kills    = flag.Int("kills", 20, "how often TestJobsEndTheSameWhenTheOperatorIsKilled kills the operator")
-	killSeed = flag.Uint64("seed", 0, "seed of the times of the kills; 0 takes a new one")
+	killSeed = flag.Uint64("seed", 0, "seed of the times of the kills; 0 chooses a new one")
 )
 
 // TestJobsEndTheSameWhenTheOperatorIsKilled kills the operator repeatedly while jobs start, restart, pause, resume

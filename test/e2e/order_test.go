@@ -14,7 +14,7 @@ import (
 // order makes a replica that runs gate.Obey end with an exit code. It waits until the replica accepts the order.
 func (s *space) order(replica string, code int) {
 	s.Helper()
-	s.Await("replica "+replica+" takes an order", func() error { return s.Order(replica, code) })
+	s.Await("replica "+replica+" accepts an order", func() error { return s.Order(replica, code) })
 }
 
 // orders makes a replica end several times, each time after it has started again.

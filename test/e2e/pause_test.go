@@ -45,7 +45,7 @@ func TestPauseKeepsCountsAndResults(t *testing.T) {
 	if !jobs.IsTrue(j, batch.JobPausedCondition) || jobs.IsTrue(j, batch.JobRunningCondition) {
 		t.Errorf("conditions: %+v", j.Status.Conditions)
 	}
-	s.pods("nap", "the one that takes its time", func(p []*corev1.Pod) bool { return podNames(p) == "nap-worker-0 " })
+	s.pods("nap", "only the slow one", func(p []*corev1.Pod) bool { return podNames(p) == "nap-worker-0 " })
 	s.order("saved", 0)
 	s.pods("nap", "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
 	if s.written("order") != "saved\n" {

@@ -153,7 +153,7 @@ func TestFailureWinsOverSimultaneousSuccess(t *testing.T) {
 		}
 		t.Logf("run %d: %d failures were reported late", run+1, late)
 	}
-	t.Error("in every run a job succeeded whose failure came with its success")
+	t.Error("in every run a job succeeded although it failed at the same moment")
 }
 
 // endTogether runs jobs of two replicas and ends both at the same moment: first the one whose end fails the job, then

@@ -40,7 +40,8 @@ func TestStatusFollowsTheJob(t *testing.T) {
 	}
 	s.checkTasks(j)
 	s.fence()
-	if n := occurrences(s.Events(), "tell", string(batch.EventJobStarted)); n > 1 { // no event if the first status has the phase Running
+	// No event if the first status has the phase Running.
+	if n := occurrences(s.Events(), "tell", string(batch.EventJobStarted)); n > 1 {
 		t.Errorf("%d events %s", n, batch.EventJobStarted)
 	}
 	for _, reason := range []batch.Reason{batch.ReasonReplicasRunning, batch.ReasonReplicaFailed, batch.ReasonSuccessRule, batch.EventReplicasHoldResources} {

@@ -104,7 +104,9 @@ func TestRolesAllowWhatTheyAreFor(t *testing.T) {
 	for role, everywhere := range roles {
 		user := s.Namespace + "-" + role
 		s.bind(user, role, everywhere)
-		s.awaitRights(role+" is in force", func() bool { // Kubernetes aggregates the rights on jobs into its own roles, and the API server reads bindings with a delay
+		// Kubernetes aggregates the rights on jobs into its own roles, and the API server reads bindings with a
+		// delay.
+		s.awaitRights(role+" is in force", func() bool {
 			if everywhere {
 				return s.can(user, "", "get", "scheduler.tensorstack.dev", "queues")
 			}

@@ -293,7 +293,8 @@ func TestIdleTensorBoardIsSuspended(t *testing.T) {
 	}
 	s.awaitBoard("board", "idle", func(tb *tensorboard.TensorBoard) bool { return idle(tb) == metav1.ConditionTrue })
 	var visit sync.WaitGroup
-	visit.Go(func() { s.visit(first.Status.URL) }) // in the background, because it may return after the TensorBoard is idle again
+	// In the background, because it may return after the TensorBoard is idle again.
+	visit.Go(func() { s.visit(first.Status.URL) })
 	tb := s.awaitBoard("board", "active again", func(tb *tensorboard.TensorBoard) bool { return idle(tb) == metav1.ConditionFalse })
 	visit.Wait()
 	if boardCondition(tb, tensorboard.Idle).Reason != tensorboard.ReasonActive {
@@ -301,7 +302,7 @@ func TestIdleTensorBoardIsSuspended(t *testing.T) {
 	}
 	tb = s.awaitBoard("board", "suspended", func(tb *tensorboard.TensorBoard) bool { return tb.Status.Phase == tensorboard.Suspended })
 	if tb.Spec.Suspend == nil || !*tb.Spec.Suspend {
-		t.Errorf("it is suspended, and spec.suspend is %v", tb.Spec.Suspend)
+		t.Errorf("the TensorBoard is suspended, and spec.suspend is %v", tb.Spec.Suspend)
 	}
 	namespace.AwaitList(s.Test, "its pod no longer exists", &corev1.PodList{}, func(p []*corev1.Pod) bool { return len(p) == 0 }, client.HasLabels{tensorboard.LabelTensorBoard})
 	var errs lockedBuffer

@@ -144,7 +144,7 @@ func (s *space) awaitTraining(j *batch.PyTorchTrainingJob, n int) {
 			return
 		}
 	}
-	s.Fatalf("the processes have not come to step 5 for the %d. time\n%s\n%s", n, text, s.Dump())
+	s.Fatalf("the processes have not reached step 5 %d times\n%s\n%s", n, text, s.Dump())
 }
 
 // TestTorchPause verifies §8: a job is paused while it trains and resumes from its checkpoint, with the arguments of

@@ -54,7 +54,7 @@ func TestCRDRefusesWhatCELCanCheck(t *testing.T) {
 		}
 	})
 	t.Run("allowed changes of a live job", s.testChanges)
-	t.Run("a change that comes with a status", s.testChangeWithStatus)
+	t.Run("a change together with a status", s.testChangeWithStatus)
 	t.Run("very many rules", s.testManyRules)
 	t.Run("manifests of other users", s.testSharedManifests)
 }

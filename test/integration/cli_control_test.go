@@ -49,7 +49,8 @@ func TestCLIPassesNoControlSequenceOn(t *testing.T) {
 		t.Logf("the queue's message: %v", err)
 	}
 
-	tried := map[string]bool{"exec": true, "local": true, "version": true, "completion": true, "help": true} // these write no data of other users, or write it unchanged by design
+	// These write no data of other users, or write it unchanged by design.
+	tried := map[string]bool{"exec": true, "local": true, "version": true, "completion": true, "help": true}
 	for _, line := range []string{
 		"get", "get -o wide", "get -A", "get job -o json", "get job -o yaml", "get -o name", "get ended --watch", "get " + evil,
 		"describe job ended", "describe job -o yaml", "logs job", "logs " + evil, "run -f -", "run -f - --detach -o json",

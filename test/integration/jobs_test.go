@@ -397,7 +397,7 @@ func TestJobWaitsForQuota(t *testing.T) {
 	w.Await("the quota is in force", func() error {
 		w.Must(w.Get("two", quota))
 		if len(quota.Status.Used) == 0 {
-			return errors.New("it has not been counted")
+			return errors.New("its use has not been counted")
 		}
 		return nil
 	})

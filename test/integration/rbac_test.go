@@ -338,7 +338,7 @@ func (w *world) awaitUse(p permission) {
 	w.Helper()
 	w.Await("the operator uses "+p.String(), func() error {
 		if !usedPermissions(w.T, w.Env.AuditLog, 0, operatorUser).all[p] {
-			return errors.New("it has not used it")
+			return errors.New("it has not used the permission")
 		}
 		return nil
 	})

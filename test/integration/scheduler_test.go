@@ -58,7 +58,8 @@ func TestInstalledSchedulerUsesExactlyItsPermissions(t *testing.T) {
 	w.awaitBound("left", 1)
 	second.Signal(syscall.SIGTERM)
 	<-second.Ended()
-	if code := second.ExitCode(); code > 1 { // kube-scheduler exits with 1 when it no longer has the lease, even if it released it
+	// kube-scheduler exits with 1 when it no longer has the lease, even if it released it.
+	if code := second.ExitCode(); code > 1 {
 		t.Errorf("after SIGTERM the scheduler exits with code %d", code)
 	}
 

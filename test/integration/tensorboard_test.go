@@ -263,7 +263,7 @@ func TestIdleConditionFollowsReportedActivity(t *testing.T) {
 	tb := &tensorboard.TensorBoard{}
 	w.Must(w.Get("board", tb))
 	if !board.Suspended(tb) {
-		t.Error("it is not suspended")
+		t.Error("the TensorBoard is not suspended")
 	}
 	if c := w.awaitIdle("board", metav1.ConditionFalse); c.Reason != tensorboard.ReasonSuspended || !strings.Contains(c.Message, "idle since") {
 		t.Errorf("suspended: %+v", c)

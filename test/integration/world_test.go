@@ -43,7 +43,8 @@ func newSerialWorld(t *testing.T) *world {
 			}
 		}
 	})
-	for _, name := range []string{"t9k-operator", "t9k-scheduler"} { // a new leader must not wait for the leaders of earlier tests
+	// A new leader must not wait for the leaders of earlier tests.
+	for _, name := range []string{"t9k-operator", "t9k-scheduler"} {
 		lease := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: name}}
 		w.Must(client.IgnoreNotFound(w.Client.Delete(t.Context(), lease)))
 	}

@@ -60,7 +60,7 @@ func exit(err error) {
 func parseFlags() (*settings, error) {
 	s := &settings{}
 	run := flag.String("run", "", "workloads to measure, a regular expression; empty: the usual ones; . : all")
-	systems := flag.String("systems", "floor,job,ours", "systems to measure; there is also objects: the floor, and a job object for each job that nobody controls")
+	systems := flag.String("systems", "floor,job,ours", "systems to measure; also available is objects: the floor with a job object for each job, without a controller")
 	list := flag.Bool("list", false, "list the workloads and exit")
 	flag.IntVar(&s.nodes, "nodes", 50, "simulated nodes")
 	flag.IntVar(&s.pods, "pods", 5000, "pods of the workloads of schedulers")

@@ -301,7 +301,7 @@ func (s *stage) podsStayInTheirJob(alice client.Client) {
 			alice, admin bool
 		}{
 			{"loses its job", pod, batch.LabelJobName, "", false, false},
-			{"goes to another job", pod, batch.LabelJobName, "other", false, false},
+			{"moves to another job", pod, batch.LabelJobName, "other", false, false},
 			{"gets another rank", pod, batch.LabelReplicaRank, "1", false, true},
 			{"loses its attempt", pod, batch.LabelReplicaAttempt, "", false, true},
 			{"changes otherwise", pod, "mine", "no", true, true},

@@ -50,7 +50,7 @@ func TestJobsStartByTheRightOfTheirAuthor(t *testing.T) {
 	t.Run("a job that is applied again", func(t *testing.T) { s.with(t).authorsOfAppliedJobs(alice, bob) })
 	t.Run("a TensorBoard", func(t *testing.T) { s.with(t).authorsOfBoards(alice) })
 	t.Run("a queue that is narrowed", func(t *testing.T) { s.with(t).narrowedMeanwhile(alice, bob) })
-	t.Run("a queue that comes later", func(t *testing.T) { s.with(t).queueComesLater(alice, bob) })
+	t.Run("a queue that is created later", func(t *testing.T) { s.with(t).queueComesLater(alice, bob) })
 }
 
 // noting sets the annotation that records the author.
@@ -86,14 +86,14 @@ func (s *stage) authorsOfNewJobs(alice, service client.Client) {
 			as   client.Client
 			want string
 		}{
-			"without a note":                        {job(), alice, byAlice},
-			"with the note of somebody else":        {noting(job(), byBob), alice, byAlice},
-			"with what is no note":                  {noting(job(), "bob"), alice, byAlice},
+			"without an author":                     {job(), alice, byAlice},
+			"with another user as the author":       {noting(job(), byBob), alice, byAlice},
+			"with an invalid author":                {noting(job(), "bob"), alice, byAlice},
 			"beside other annotations":              {noting(mine(job()), byBob), alice, byAlice},
-			"for somebody else, by right":           {noting(job(), byAlice), service, byAlice},
+			"for another user, by right":            {noting(job(), byAlice), service, byAlice},
 			"for oneself, with all rights":          {job(), service, `["service","system:authenticated"]`},
 			"without a queue":                       {unqueued(), alice, ""},
-			"by somebody of an odd name":            {job(), somebodyOdd, pod.Annotations[scheduling.AnnotationRequestedBy]},
+			"by a user with an odd name":            {job(), somebodyOdd, pod.Annotations[scheduling.AnnotationRequestedBy]},
 			"with the queue of its namespace":       {elsewhere, alice, byAlice},
 			"without a queue, by the right to name": {noting(unqueued(), byAlice), service, byAlice},
 		} {
@@ -142,15 +142,15 @@ func (s *stage) authorsOfLiveJobs(alice, bob, service client.Client) {
 			return o
 		}
 		for name, patch := range map[string]string{
-			"it is paused":                `{"spec":{"runMode":{"pause":{"enabled":true}}}}`,
-			"it is resumed":               `{"spec":{"runMode":{"pause":{"enabled":false}}}}`,
-			"its priority changes":        `{"spec":{"scheduler":{"t9kScheduler":{"priority":7}}}}`,
-			"the note is removed":         `{"metadata":{"annotations":{"` + scheduling.AnnotationRequestedBy + `":null}}}`,
-			"all annotations are removed": `{"metadata":{"annotations":null}}`,
-			"the note is changed":         `{"metadata":{"annotations":{"` + scheduling.AnnotationRequestedBy + `":"[\"service\"]"}}}`,
-			"somebody takes it over":      takenOver,
+			"it is paused":                    `{"spec":{"runMode":{"pause":{"enabled":true}}}}`,
+			"it is resumed":                   `{"spec":{"runMode":{"pause":{"enabled":false}}}}`,
+			"its priority changes":            `{"spec":{"scheduler":{"t9kScheduler":{"priority":7}}}}`,
+			"the author is removed":           `{"metadata":{"annotations":{"` + scheduling.AnnotationRequestedBy + `":null}}}`,
+			"all annotations are removed":     `{"metadata":{"annotations":null}}`,
+			"the author is changed":           `{"metadata":{"annotations":{"` + scheduling.AnnotationRequestedBy + `":"[\"service\"]"}}}`,
+			"another user becomes the author": takenOver,
 		} {
-			for who, as := range map[string]client.Client{"somebody else": bob, "the author": alice} {
+			for who, as := range map[string]client.Client{"another user": bob, "the author": alice} {
 				o := read()
 				if err := errors.Join(as.Patch(s.Context(), o, mergePatch([]byte(patch))), isBy(o, byAlice), isBy(read(), byAlice)); err != nil {
 					s.Errorf("%s: %s, by %s: %v", kind, name, who, err)

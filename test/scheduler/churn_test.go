@@ -12,7 +12,7 @@ import (
 	"tensorstack.dev/batch/internal/local"
 )
 
-var churns = flag.Int("churns", 6, "how often TestSchedulerSurvivesDeletionsWhileBinding takes everything away from under the scheduler")
+var churns = flag.Int("churns", 6, "number of rounds of TestSchedulerSurvivesDeletionsWhileBinding")
 
 // TestSchedulerSurvivesDeletionsWhileBinding deletes gangs, their PodGroups and the nodes in random order while the
 // scheduler binds pods. The scheduler neither exits nor reserves room for deleted objects: after each round a gang

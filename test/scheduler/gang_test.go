@@ -104,7 +104,8 @@ func TestGangPlanRespectsNodeConstraints(t *testing.T) {
 			change: func(p *corev1.Pod) {
 				p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: corev1.LabelHostname,
 					WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: gangMates(p)[0].LabelSelector}}
-				p.Spec.NodeSelector = map[string]string{labelStage: p.Namespace} // the spread counts all nodes that the selector allows
+				// The spread counts all nodes that the selector allows.
+				p.Spec.NodeSelector = map[string]string{labelStage: p.Namespace}
 			}},
 		"host ports": {nodes: map[string]int{"n0": 8, "n1": 8}, cpu: "1", fits: 2, unfit: 3, want: []string{"n0", "n1"},
 			change: func(p *corev1.Pod) {

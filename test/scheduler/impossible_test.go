@@ -57,7 +57,7 @@ func TestImpossibleGangIsReportedAtOnce(t *testing.T) {
 		s.awaitBound(second, 2)
 		s.end(second)
 	}
-	for what, times := range map[string][]time.Duration{"it is said": said, "one starts": started} {
+	for what, times := range map[string][]time.Duration{"reported": said, "started": started} {
 		slices.Sort(times)
 		t.Logf("%s after %v", what, times)
 		if median := times[rounds/2]; median > atOnce {
@@ -71,7 +71,8 @@ func TestImpossibleGangIsReportedAtOnce(t *testing.T) {
 // another cause have another reason.
 func TestPodReasonsDistinguishPlacementFromQuota(t *testing.T) {
 	tests := map[string]struct {
-		set    func(*stage) // runs beside a node n of 4 CPUs and a queue q with a quota of 100, before 4 pods of one CPU each
+		// set prepares a cluster with a node n of 4 CPUs and a queue q with a quota of 100, for 4 pods of one CPU each.
+		set    func(*stage)
 		quota  string
 		change func(*corev1.Pod)
 		reason string

@@ -76,7 +76,7 @@ func TestMixedLoadKeepsGangsAndQuotas(t *testing.T) {
 			t.Fatalf("after %d simulated seconds these gangs remain: %s", m.now, m.waiting())
 		}
 		if m.now%60 == 59 {
-			t.Logf("after %d simulated seconds (%s): %d gangs are to come, %d are there, %d pods were made", m.now+1, time.Since(began).Round(time.Second),
+			t.Logf("after %d simulated seconds (%s): %d gangs will arrive, %d exist, %d pods were created", m.now+1, time.Since(began).Round(time.Second),
 				len(m.coming), len(m.jobs), m.pods)
 		}
 		<-tick.C

@@ -67,7 +67,7 @@ func TestAdmissionPoliciesProtectQueues(t *testing.T) {
 		)
 		return errors.Join(told...)
 	})
-	t.Run("who asked", func(t *testing.T) { s.with(t).noted(alice, operator) })
+	t.Run("authors", func(t *testing.T) { s.with(t).noted(alice, operator) })
 	t.Run("pods", func(t *testing.T) { s.with(t).podsOfQueues(alice, operator) })
 	t.Run("priorities", func(t *testing.T) { s.with(t).priorities(alice) })
 	t.Run("namespaces", func(t *testing.T) { s.with(t).demands(alice) })
@@ -148,7 +148,7 @@ func (s *stage) podsOfQueues(alice, operator client.Client) {
 	s.Must(operator.Create(s.Context(), ofJob))
 	ofJob.Labels[batch.LabelJobName] = "other"
 	if err := alice.Update(s.Context(), ofJob, client.DryRunAll); err == nil {
-		s.Error("a live pod goes to another job")
+		s.Error("a live pod was moved to another job")
 	}
 	free := podOf(nil)
 	s.Must(alice.Create(s.Context(), free))

@@ -44,7 +44,8 @@ func (s *stage) node(name string, cpu int, labels map[string]string) {
 func (s *stage) simulated(name string, cpu int) {
 	s.Helper()
 	s.node(name, cpu, nil)
-	s.changeNode(name, func(n *corev1.Node) { n.Labels[labelSimulated] = "" }) // added last: KWOK would set the default capacity of a node
+	// The label is added last, because KWOK would set the default capacity on a new node.
+	s.changeNode(name, func(n *corev1.Node) { n.Labels[labelSimulated] = "" })
 }
 
 func (s *stage) changeNode(name string, change func(*corev1.Node)) {

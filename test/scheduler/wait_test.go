@@ -34,7 +34,7 @@ func TestSmallerGroupsBackfill(t *testing.T) {
 // scheduler would retry it.
 func TestEventsWakeWaitingGroups(t *testing.T) {
 	tests := map[string]struct {
-		set    func(*stage) // runs beside a node n of 4 CPUs and a queue q
+		set    func(*stage) // prepares a cluster with a node n of 4 CPUs and a queue q
 		change func(*stage, *corev1.Pod)
 		reason string
 		wake   func(*stage)
@@ -90,7 +90,7 @@ func TestEventsWakeWaitingGroups(t *testing.T) {
 				patch := fmt.Appendf(nil, `{"status":{"allocatable":{"cpu":%q}}}`, resource.NewQuantity(5, resource.DecimalSI))
 				s.Must(s.Client.Status().Patch(s.Context(), n, mergePatch(patch)))
 			}},
-		"a pod comes that the group wants to be with": {
+		"a pod starts to which the group has affinity": {
 			set: func(*stage) {},
 			change: func(_ *stage, p *corev1.Pod) {
 				p.Spec.Containers[0].Resources.Requests = cpus("500m")
@@ -100,7 +100,7 @@ func TestEventsWakeWaitingGroups(t *testing.T) {
 			wake: func(s *stage) {
 				s.pod("store", "1", s.byDefault, func(p *corev1.Pod) { p.Labels = map[string]string{"app": "store"} })
 			}},
-		"a pod goes that the group cannot be with": {
+		"a pod ends to which the group has anti-affinity": {
 			set: func(s *stage) {
 				s.pod("store", "1", s.byDefault, func(p *corev1.Pod) { p.Labels = map[string]string{"app": "store"} })
 				s.awaitPod("store")

@@ -46,7 +46,7 @@ func newRelease(t *testing.T, content []byte, args ...string) *release {
 	return r
 }
 
-func TestRelease(t *testing.T) {
+func TestReleaseHasArchivesChecksumsAndManifests(t *testing.T) {
 	r := newRelease(t, hello(t), "-version", "v0.1.0")
 	stale := filepath.Join(r.out, "t9k-v0.0.9-linux-amd64.tar.gz")
 	for path, data := range map[string]string{stale: "of an older release", filepath.Join(r.out, "mine.txt"): "not ours"} {
@@ -167,7 +167,7 @@ func TestTaggedVersionNeedsAChangelogSection(t *testing.T) {
 	}
 }
 
-func TestPlatforms(t *testing.T) {
+func TestPlatformsAreParsed(t *testing.T) {
 	got, err := parsePlatforms("linux/amd64,linux/arm64")
 	if err != nil || len(got) != 2 || got[1].Architecture != "arm64" {
 		t.Errorf("got %v: %v", got, err)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestEscape(t *testing.T) {
+func TestEscapeReplacesControlCharacters(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain text, é, 训练\n\ttwo": "plain text, é, 训练\n\ttwo",
 		"\x1b[2J\x1b]0;title\x07":  `\u001b[2J\u001b]0;title\u0007`,

@@ -40,7 +40,7 @@ func waitingPod(name, group, queue, message string) corev1.Pod {
 	return p
 }
 
-func TestWaiters(t *testing.T) {
+func TestWaitersAreListedInOrder(t *testing.T) {
 	const no, yes = metav1.ConditionFalse, metav1.ConditionTrue
 	groups := []scheduling.PodGroup{
 		groupOf("new", "q", time.Second, 0, 2, 0, 2, "", "", ""),

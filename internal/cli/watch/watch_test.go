@@ -97,7 +97,7 @@ func event(t apiwatch.EventType, o runtime.Object) apiwatch.Event {
 	return apiwatch.Event{Type: t, Object: o}
 }
 
-func TestRun(t *testing.T) {
+func TestRunContinuesAfterInterruptions(t *testing.T) {
 	expired := errExpired.Status()
 	broken := apierrors.NewInternalError(errDown).Status()
 	for _, test := range []struct {

@@ -93,7 +93,7 @@ func TestDominantShareDecidesTheOrder(t *testing.T) {
 	older, younger := w.group("older", "a", 1, 1), w.group("younger", "b", 1, 1)
 	w.round(t)
 	if bound(older) != 0 || bound(younger) != 1 {
-		t.Error("A goes before B")
+		t.Error("A starts before B")
 	}
 }
 
@@ -204,14 +204,14 @@ func TestPreemptionChoosesVictims(t *testing.T) {
 			}
 			w.group("new", "high", 1, 4)
 		}, nil},
-		"a gang below its minimum goes as a whole": {func(w *world) {
+		"a gang below its minimum is evicted as a whole": {func(w *world) {
 			g := w.group("gang", "low", 3, 4)
 			for i, p := range g.Pods {
 				w.run(g, w.nodes[i].name, p)
 			}
 			w.group("new", "high", 1, 4)
 		}, []string{"gang-worker-0", "gang-worker-1", "gang-worker-2"}},
-		"what is beyond a gang's minimum goes first": {func(w *world) {
+		"pods beyond a gang's minimum are evicted first": {func(w *world) {
 			g := w.group("gang", "low", 3, 4)
 			for i, p := range g.Pods {
 				w.run(g, w.nodes[i].name, p)
@@ -219,7 +219,7 @@ func TestPreemptionChoosesVictims(t *testing.T) {
 			g.Min = 2
 			w.group("new", "high", 1, 4)
 		}, []string{"gang-worker-2"}},
-		"nobody for a gang that would not fit": {func(w *world) {
+		"no pod for a gang that would not fit": {func(w *world) {
 			w.run(w.group("x", "low", 1, 4), "n00")
 			w.run(w.group("y", "high", 1, 4), "n01")
 			w.group("new", "high", 3, 4)
@@ -231,7 +231,7 @@ func TestPreemptionChoosesVictims(t *testing.T) {
 			w.run(w.group("other", "high", 1, 4), "n02")
 			w.group("new", "high", 1, 4) // half is younger, but its eviction does not help
 		}, []string{"old-worker-0"}},
-		"nobody where pods end anyway": {func(w *world) {
+		"no pod where pods are ending": {func(w *world) {
 			w.run(w.group("x", "low", 1, 4), "n00")
 			w.run(w.group("y", "mid", 1, 4), "n01").Pods[0].Ending = true
 			w.run(w.group("z", "high", 1, 4), "n02")

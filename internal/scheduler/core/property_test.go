@@ -206,7 +206,7 @@ func (l *life) check() {
 		l.checkGangs(d, was[d.Group])
 		l.checkHold(d, ending)
 		if d.Reason == Impossible { // every group that arrives could run if it were alone
-			l.errorf("group %s is said to be impossible: %s", d.Group.Name, d.Message)
+			l.errorf("group %s has the verdict impossible: %s", d.Group.Name, d.Message)
 		}
 		for _, gang := range d.Gangs {
 			for _, at := range gang {
@@ -336,7 +336,7 @@ func (l *life) checkVictim(d *Decision, g *Group, gone map[*Pod]bool) {
 		}
 	}
 	if l.reservationFits(d.Reservation, without) {
-		l.errorf("%s evicts pods of %s in vain", d.Group.Name, g.Name)
+		l.errorf("%s evicts pods of %s needlessly", d.Group.Name, g.Name)
 	}
 }
 

@@ -117,7 +117,7 @@ func (c *crowd) run() {
 			}
 		}
 		if limit := first + c.reserve + (done+1)*(c.longest+1); c.step > limit && done < len(c.large) {
-			c.errorf("%d of %d large groups run; what runs otherwise takes %d minutes at most", done, len(c.large), c.longest)
+			c.errorf("%d of %d large groups run; other pods run for at most %d minutes", done, len(c.large), c.longest)
 			return
 		}
 	}

@@ -152,7 +152,7 @@ func (w *world) Put(p *Pod, name string) {
 func (w *world) Take(p *Pod, name string) {
 	n := w.node(name)
 	if !n.pods[p] {
-		panic(p.Name + " is taken off " + name + " where it is not")
+		panic(p.Name + " is removed from " + name + " but is not bound there")
 	}
 	delete(n.pods, p)
 	n.used.add(p.Requests, -1)

@@ -6,9 +6,9 @@ import (
 	apiversion "k8s.io/apimachinery/pkg/version"
 )
 
-// TestVersionOfAPIServer verifies that an API server that emulates a version has the kinds and features of that
-// version.
-func TestVersionOfAPIServer(t *testing.T) {
+// TestEmulatedVersionDecidesKindsAndFeatures verifies that an API server that emulates a version has the kinds and
+// features of that version.
+func TestEmulatedVersionDecidesKindsAndFeatures(t *testing.T) {
 	for name, c := range map[string]struct {
 		info apiversion.Info
 		want string // empty: an error

@@ -38,9 +38,9 @@ func finishedMembers(g *group) (n int) {
 	return n
 }
 
-// TestDeletedAreNotFinished verifies that the pods of an evicted gang do not count as finished: they end because they
-// are deleted, and all of them are created again.
-func TestDeletedAreNotFinished(t *testing.T) {
+// TestDeletedPodsAreNotFinished verifies that the pods of an evicted gang do not count as finished: they end because
+// they are deleted, and all of them are created again.
+func TestDeletedPodsAreNotFinished(t *testing.T) {
 	x, g := testIndex()
 	x.finishedSeen(ended("a", "a", true))
 	x.finishedSeen(ended("b", "b", true))
@@ -74,10 +74,10 @@ func TestReplacementWaitsForEndsOfOtherMembers(t *testing.T) {
 	}
 }
 
-// TestCompleteAfterRestart verifies that a gang that runs while one of its pods waits for room counts as complete. A
-// new scheduler reads that from the status of the group, in whatever order the events arrive, and keeps the gang
-// running. A gang whose pods have all been deleted since then counts as new.
-func TestCompleteAfterRestart(t *testing.T) {
+// TestRunningGangStaysCompleteAfterRestart verifies that a gang that runs while one of its pods waits for room counts
+// as complete. A new scheduler reads that from the status of the group, in whatever order the events arrive, and
+// keeps the gang running. A gang whose pods have all been deleted since then counts as new.
+func TestRunningGangStaysCompleteAfterRestart(t *testing.T) {
 	bound := memberOf("a", "a")
 	bound.Spec.NodeName = "n"
 	waits := memberOf("b", "b")
@@ -113,9 +113,9 @@ func whole() *scheduling.PodGroup {
 	return pg
 }
 
-// TestPriorityWithinBounds verifies that a group whose priority is outside the bounds of its queue, for example after
-// a change of these, gets the nearest priority within.
-func TestPriorityWithinBounds(t *testing.T) {
+// TestPriorityIsBoundByItsQueue verifies that a group whose priority is outside the bounds of its queue, for example
+// after a change of these, gets the nearest priority within.
+func TestPriorityIsBoundByItsQueue(t *testing.T) {
 	x := newIndex(func(*group) {})
 	for name, priority := range map[string]int32{"low": 0, "middle": 50, "high": 100} {
 		x.podGroupSeen(&scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)},

@@ -67,8 +67,9 @@ func TestLatestValueTakesEffectLast(t *testing.T) {
 	})
 }
 
-// TestWorkIsDoneOnce verifies that, without retries, failed work runs again only if it is added again.
-func TestWorkIsDoneOnce(t *testing.T) {
+// TestFailedWorkRunsOnceWithoutRetries verifies that, without retries, failed work runs again only if it is added
+// again.
+func TestFailedWorkRunsOnceWithoutRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		did := 0
 		q := newLatestQueue(false, func(context.Context, string, int) error { did++; return errors.New("refused") })

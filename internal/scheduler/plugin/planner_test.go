@@ -91,8 +91,8 @@ func TestPlannerOwnsItsState(t *testing.T) {
 	}
 }
 
-// TestEndedPlannerAnswers verifies that no caller waits for a planner that has ended.
-func TestEndedPlannerAnswers(t *testing.T) {
+// TestEndedPlannerBlocksNoCaller verifies that no caller waits for a planner that has ended.
+func TestEndedPlannerBlocksNoCaller(t *testing.T) {
 	r := newRig(t, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	r.pop = func(klog.Logger) (queued, error) { <-ctx.Done(); return nil, nil }
@@ -119,9 +119,9 @@ func (r *rig) waits() (waits bool) {
 	return waits
 }
 
-// TestPermitWaitsByGangSize verifies that the time for which the pods of a gang wait for one another grows with their
-// number, and that the status of the group names it.
-func TestPermitWaitsByGangSize(t *testing.T) {
+// TestPermitTimeoutGrowsWithGangSize verifies that the time for which the pods of a gang wait for one another grows
+// with their number, and that the status of the group names it.
+func TestPermitTimeoutGrowsWithGangSize(t *testing.T) {
 	for _, c := range []struct {
 		size int
 		want time.Duration
@@ -180,7 +180,7 @@ func TestLateUnreserveLeavesNewPlanAlone(t *testing.T) {
 	m.group.backoff = time.Time{}
 	r.plan()
 	if len(r.ready) != 1 || m.core.Node == "" || m.attempt == old.attempt {
-		t.Fatal("it is not planned again")
+		t.Fatal("the pod is not planned again")
 	}
 	if r.unbound(old); m.core.Node == "" {
 		t.Error("the new plan has lost its node")

@@ -12,9 +12,9 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/core"
 )
 
-// TestSearchKnowsOfChanges verifies that the cached state of nodes equals a fresh evaluation of all of them, while
-// pods of a few shapes are placed and removed, and running pods are removed and restored.
-func TestSearchKnowsOfChanges(t *testing.T) {
+// TestCachedSearchEqualsFreshSearch verifies that the cached state of nodes equals a fresh evaluation of all of them,
+// while pods of a few shapes are placed and removed, and running pods are removed and restored.
+func TestCachedSearchEqualsFreshSearch(t *testing.T) {
 	for seed := range uint64(30) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		r := newRig(t, 12)

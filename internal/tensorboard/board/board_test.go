@@ -62,7 +62,7 @@ const (
 	unknown = metav1.ConditionUnknown
 )
 
-func TestIdleness(t *testing.T) {
+func TestIdleTensorBoardIsSuspendedInTime(t *testing.T) {
 	c := newClock(t)
 	c.want(c.look(0, 0, 0), no, tensorboard.ReasonActive, time.Hour, false)
 	c.want(c.look(59*time.Minute, 3, 20*time.Minute), no, tensorboard.ReasonActive, 40*time.Minute, false)
@@ -109,7 +109,7 @@ func TestFailedProbeSuspendsNothing(t *testing.T) {
 	c.want(c.look(time.Second, 1, 102*time.Hour), yes, tensorboard.ReasonNoRequests, leastWait, true)
 }
 
-func TestIdlenessOff(t *testing.T) {
+func TestIdlenessCanBeDisabled(t *testing.T) {
 	c := newClock(t)
 	c.idle.SuspendAfter = 0
 	c.look(0, 1, 2*time.Hour)
@@ -120,7 +120,7 @@ func TestIdlenessOff(t *testing.T) {
 	}
 }
 
-func TestReady(t *testing.T) {
+func TestReadyReportsTheCause(t *testing.T) {
 	waiting := func(phase corev1.PodPhase, statuses ...corev1.ContainerStatus) *corev1.Pod {
 		return &corev1.Pod{Status: corev1.PodStatus{Phase: phase, ContainerStatuses: statuses}}
 	}

@@ -8,8 +8,8 @@ import (
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 )
 
-// TestFilesets verifies how filesets in a spec are interpreted.
-func TestFilesets(t *testing.T) {
+// TestFilesetsAreParsed verifies how filesets in a spec are interpreted.
+func TestFilesetsAreParsed(t *testing.T) {
 	for text, want := range map[string]Logs{
 		"t9k://pvc/codepack-example/codepack/log":                                         ofClaim("codepack-example", "codepack/log"),
 		"t9k://pvc/tutorial/tutorial-examples/em/data-parallel-training/log":              ofClaim("tutorial", "tutorial-examples/em/data-parallel-training/log"),

@@ -1,5 +1,6 @@
-// Package history records all versions of the jobs and pods of a namespace, and checks each version of a job against the
-// invariants of every status. A test that records a history therefore tests these invariants too. Start reading at Record.
+// Package history records all versions of the jobs and pods of a namespace, and checks each version of a job against
+// the invariants of every status. A test that records a history therefore tests these invariants too. Start reading
+// at Record.
 package history
 
 import (
@@ -68,7 +69,7 @@ func (h *History) FirstSeen(what string) time.Time {
 	defer h.mu.Unlock()
 	at, ok := h.seen[what]
 	if !ok {
-		h.s.Fatalf("%s has not been seen", what)
+		h.s.Fatalf("%s has not been observed", what)
 	}
 	return at
 }

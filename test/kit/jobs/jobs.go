@@ -1,5 +1,5 @@
-// Package jobs reads the specs and statuses of jobs of any kind, and builds GenericJobs, for tests. It makes no requests.
-// Start reading at KindOf.
+// Package jobs reads the specs and statuses of jobs of any kind, and builds GenericJobs, for tests. It makes no
+// requests. Start reading at KindOf.
 package jobs
 
 import (

@@ -25,8 +25,8 @@ import (
 const (
 	// Run makes the pod run until End is called for it or it is deleted.
 	Run = "run"
-	// Exit makes the pod exit with the code that follows for the replica's attempt: the first code in the first attempt,
-	// and so on. The last code also holds for all later attempts.
+	// Exit makes the pod exit with the code that follows for the replica's attempt: the first code in the first
+	// attempt, and so on. The last code also holds for all later attempts.
 	Exit = "exit"
 	// Wait keeps the pod from being bound to a node.
 	Wait = "wait"

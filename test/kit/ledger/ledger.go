@@ -324,7 +324,7 @@ func (l *Ledger) Await(what string, isTrue func() bool) {
 		select {
 		case <-changed:
 		case <-deadline:
-			l.s.Fatalf("%s: it has not come to that after %s", what, await.Patience)
+			l.s.Fatalf("%s: this did not become true within %s", what, await.Patience)
 		}
 	}
 }

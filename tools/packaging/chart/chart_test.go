@@ -61,7 +61,7 @@ func valueFiles(t *testing.T) map[string]map[string]any {
 }
 
 // TestRenderedChartMatchesGoldenFiles renders the chart with each file of values; test/integration applies the
-// results to an API server. The golden files leave out the common part, which TestConfigIsTheSame checks.
+// results to an API server. The golden files leave out the common part, which TestDefaultsRenderTheSameAsConfig checks.
 func TestRenderedChartMatchesGoldenFiles(t *testing.T) {
 	c := load(t)
 	for name, values := range valueFiles(t) {
@@ -95,7 +95,7 @@ func TestRenderedChartMatchesGoldenFiles(t *testing.T) {
 	}
 }
 
-func TestLint(t *testing.T) {
+func TestChartPassesLint(t *testing.T) {
 	for name, values := range valueFiles(t) {
 		result := lint.RunAll(filepath.Join(root, Dir), values, Namespace)
 		for _, m := range result.Messages {
@@ -106,9 +106,9 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestConfigIsTheSame compares the chart rendered with default values with the objects of `kubectl apply -k
-// config/default`.
-func TestConfigIsTheSame(t *testing.T) {
+// TestDefaultsRenderTheSameAsConfig compares the chart rendered with default values with the objects of `kubectl
+// apply -k config/default`.
+func TestDefaultsRenderTheSameAsConfig(t *testing.T) {
 	fromChart, err := Render(load(t), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -165,8 +165,8 @@ func bare(o *unstructured.Unstructured) map[string]any {
 	return o.Object
 }
 
-// TestGenerated fails if `make generate` would change a file.
-func TestGenerated(t *testing.T) {
+// TestGeneratedFilesAreCurrent fails if `make generate` would change a file.
+func TestGeneratedFilesAreCurrent(t *testing.T) {
 	copied := t.TempDir()
 	for _, dir := range []string{Dir, "config"} {
 		if err := os.CopyFS(filepath.Join(copied, dir), os.DirFS(filepath.Join(root, dir))); err != nil {
@@ -290,8 +290,8 @@ func TestNothingForASyncToRevert(t *testing.T) {
 	}
 }
 
-// TestOtherNamespace verifies that all objects use the namespace of the release.
-func TestOtherNamespace(t *testing.T) {
+// TestObjectsFollowTheReleaseNamespace verifies that all objects use the namespace of the release.
+func TestObjectsFollowTheReleaseNamespace(t *testing.T) {
 	c := load(t)
 	objects, err := renderIn(c, nil, "elsewhere", newest)
 	if err != nil {
@@ -306,9 +306,9 @@ func TestOtherNamespace(t *testing.T) {
 	}
 }
 
-// TestOlderKubernetes verifies that a release for an API server before 1.36 has no mutating policies, which it would
-// refuse.
-func TestOlderKubernetes(t *testing.T) {
+// TestOlderKubernetesGetsNoMutatingPolicies verifies that a release for an API server before 1.36 has no mutating
+// policies, which it would refuse.
+func TestOlderKubernetesGetsNoMutatingPolicies(t *testing.T) {
 	kinds := map[string]map[string]int{}
 	for _, version := range []string{"v1.33.0", "v1.35.4-gke.1", newest.Version} {
 		kubernetes, err := common.ParseKubeVersion(version)

@@ -73,7 +73,7 @@ func written(t *testing.T, index v1.ImageIndex) string {
 
 const reference = "tensorstack/hello:v1.2.3"
 
-func TestImage(t *testing.T) {
+func TestImageIsReproducibleAndComplete(t *testing.T) {
 	index := buildHello(t)
 	dir := written(t, index)
 	t.Run("a second build has the same digest", func(t *testing.T) {
