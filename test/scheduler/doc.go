@@ -21,7 +21,7 @@
 //	                                                                              TestConcurrentGangsStayWithinQuota
 //	                                                                              TestKilledSchedulerKeepsGangsAndQuotas
 //	 4 preemption                TestPreemptionChoosesVictims                     TestPreemption
-//	                             TestPreemptionExample                            TestPreemptionExample
+//	                             TestPreemptionExampleOfTheSpecification          TestPreemptionExample
 //	   no needless evictions     TestPreemptionChoosesVictims                     TestPreemptionEvictsOnlyIfTheGangFits
 //	   freed room is reserved    TestFreedRoomIsKept                              TestPreemptionExample
 //	 5 backfill, starvation      TestGangIsAllOrNothing                           TestSmallerGroupsBackfill
@@ -33,7 +33,7 @@
 //	 7 who may use a queue       –                                                TestAdmissionEnforcesQueuesAndLabels
 //	 8 maxDuration               –                                                TestStatusOfQueuesAndGroupsIsKept
 //	 9 resourceShapeProfile      TestPodsThatAreTooLargeWait                      TestPodsLargerThanTheProfileDoNotStart
-//	10 topology                  TestGangIsPlacedByTopology                       TestGangIsPlacedByTopology
+//	10 topology                  TestGangsFollowTheirTopologyPolicy               TestGangIsPlacedByTopology
 //	                                                                              TestReplacementStaysInTheGangsZone
 //	11 restart                   TestStrandedGangIsEvicted                        TestKilledSchedulerKeepsGangsAndQuotas
 //	                                                                              TestSecondReplicaTakesOver

@@ -149,8 +149,8 @@ func TestGroupsStayWithinQuota(t *testing.T) {
 	}
 }
 
-// TestPreemptionExample runs the example of the specification.
-func TestPreemptionExample(t *testing.T) {
+// TestPreemptionExampleOfTheSpecification runs the example of the specification.
+func TestPreemptionExampleOfTheSpecification(t *testing.T) {
 	w := newWorld().addNode(300_000, "", "")
 	for name, q := range map[string][2]int64{"A": {200_000, 1}, "B": {100_000, 1}, "C": {50_000, 2}, "D": {200_000, 2}} {
 		w.queue(name, q[0], int32(q[1]))
@@ -327,7 +327,7 @@ func TestClosedAndMissingQueues(t *testing.T) {
 	}
 }
 
-func TestGangIsPlacedByTopology(t *testing.T) {
+func TestGangsFollowTheirTopologyPolicy(t *testing.T) {
 	tests := map[string]struct {
 		policy Topology
 		n      int
