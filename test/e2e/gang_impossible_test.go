@@ -41,7 +41,7 @@ func TestJobReportsThatItsQueueIsTooSmall(t *testing.T) {
 	}
 	s.awaitWaits("large", scheduling.ReasonImpossible, "raise the quota to 60m cpu")
 	s.awaitEvent("large", batch.ReasonImpossible, "60m cpu is needed")
-	s.checkSays([]string{"describe", "large"}, "60m cpu is needed")
+	s.checkOutput([]string{"describe", "large"}, "60m cpu is needed")
 	s.editQueue(q, quotaOf("60m"))
 	s.awaitPhase("large", batch.JobRunning)
 	s.finish("large", "w", 2)

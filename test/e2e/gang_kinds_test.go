@@ -29,8 +29,8 @@ func TestElasticJobGrowsAsItsQueueHasRoom(t *testing.T) {
 		c := jobs.Condition(read(s, j), batch.JobRunningCondition)
 		return c.Message == "3 replicas run. 1 more is awaited. Pod "+s.waiting(j)+": the quota of queue "+q+" does not allow it: 10m cpu needed, 0 of 30m left"
 	})
-	s.checkSays([]string{"describe", "grows"}, "Why: 3 replicas run. 1 more is awaited.", "Place: 1 of 1 that wait")
-	s.checkSays([]string{"queue", "describe", q}, "10m cpu needed, 0 of 30m left")
+	s.checkOutput([]string{"describe", "grows"}, "Why: 3 replicas run. 1 more is awaited.", "Place: 1 of 1 that wait")
+	s.checkOutput([]string{"queue", "describe", q}, "10m cpu needed, 0 of 30m left")
 	s.checkGroup(j, q, 2)
 
 	s.editQueue(q, quotaOf("40m"))

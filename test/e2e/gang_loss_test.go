@@ -72,9 +72,9 @@ func TestPreemptedJobWaitsAndRunsAgain(t *testing.T) {
 	})
 	s.awaitEvent("low", batch.EventReplicaDisrupted, "low-w-0")
 	s.checkNoNode("low")
-	s.checkSays([]string{"get"}, "high Running 2/2", "low Pending 0/3")
-	s.checkSays([]string{"describe", "low"}, "2 of the 3 pods that must start together fit", "(PreemptionByScheduler)")
-	s.checkSays([]string{"queue", "describe", low}, "1 "+s.Namespace+"/low 3")
+	s.checkOutput([]string{"get"}, "high Running 2/2", "low Pending 0/3")
+	s.checkOutput([]string{"describe", "low"}, "2 of the 3 pods that must start together fit", "(PreemptionByScheduler)")
+	s.checkOutput([]string{"queue", "describe", low}, "1 "+s.Namespace+"/low 3")
 	for rank := range 3 {
 		if pods := s.history.Attempts(fmt.Sprintf("low-w-%d", rank)); len(pods) != 2 || !evicted(pods[0]) {
 			t.Errorf("%d pods of rank %d; the first was evicted: %t", len(pods), rank, evicted(pods[0]))
@@ -124,7 +124,7 @@ func TestElasticJobLosesSpareReplicasFirst(t *testing.T) {
 	if kept != 3 || j.Status.BackoffCount != 0 {
 		t.Errorf("%d pods were kept, %d restarts charged", kept, j.Status.BackoffCount)
 	}
-	s.checkSays([]string{"describe", "low"}, "Why: 3 replicas run. 1 more is awaited.", "Insufficient")
+	s.checkOutput([]string{"describe", "low"}, "Why: 3 replicas run. 1 more is awaited.", "Insufficient")
 	s.finish("high", "w", 1)
 	s.awaitSize(j, map[string]int{"node": 4})
 }
@@ -147,8 +147,8 @@ func TestJobOlderThanItsQueueAllowsFails(t *testing.T) {
 			checkEnd(t, j, batch.ReasonQueueMaxDuration, "older than the 8s that queue "+q+" allows")
 			s.awaitEvent("job", batch.ReasonQueueMaxDuration, "8s")
 			s.pods("job", "only those that finished", func(p []*corev1.Pod) bool { return podNames(p) == left })
-			s.checkSays([]string{"get"}, "job Failed")
-			s.checkSays([]string{"describe", "job"}, "older than the 8s")
+			s.checkOutput([]string{"get"}, "job Failed")
+			s.checkOutput([]string{"describe", "job"}, "older than the 8s")
 			s.fence()
 			s.pods("job", "none is new", func(p []*corev1.Pod) bool { return podNames(p) == left })
 			if n := s.job("job").Status.BackoffCount; n != 0 {

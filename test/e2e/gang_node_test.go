@@ -39,7 +39,7 @@ func TestGangOnALostNodeIsReplacedTogether(t *testing.T) {
 	s.awaitWaits("lost", scheduling.ReasonNoRoom, "0 of the 2 pods that must start together fit", "untolerated taint")
 	s.awaitEvent("lost", batch.EventNodeLost, "lost-w-0")
 	s.checkNoNode("lost")
-	s.checkSays([]string{"describe", "lost"}, "untolerated taint")
+	s.checkOutput([]string{"describe", "lost"}, "untolerated taint")
 	s.awaitQueue(q, "nothing used", func(now *scheduling.QueueStatus) bool { return now.Allocated.Cpu().IsZero() && now.Pods.Pending == 2 })
 	if err := s.Env.StartComponent(local.Kubelet); err != nil {
 		t.Fatal(err)

@@ -55,7 +55,7 @@ func TestJobWaitsForTakenPodGroupName(t *testing.T) {
 	s.Create(s.gang("wanted", q, role("w", 2, "exit 0")))
 	s.awaitReason("wanted", batch.ReasonNameTaken, `PodGroup "wanted"`, `ConfigMap "somebody"`)
 	s.awaitEvent("wanted", batch.ReasonNameTaken, `ConfigMap "somebody"`)
-	s.checkSays([]string{"describe", "wanted"}, `PodGroup "wanted"`, `ConfigMap "somebody"`)
+	s.checkOutput([]string{"describe", "wanted"}, `PodGroup "wanted"`, `ConfigMap "somebody"`)
 	s.checkNothingCreated("wanted")
 	if now := s.podGroup("wanted", "there", func(*scheduling.PodGroup) bool { return true }); now.UID != group.UID || now.Spec.MinMember != 1 {
 		t.Errorf("the PodGroup of another owner: %+v", now)
@@ -87,7 +87,7 @@ func TestWaitingJobThatIsDeletedLeavesNothing(t *testing.T) {
 	s.awaitQueue(q, "no pods", func(now *scheduling.QueueStatus) bool {
 		return now.PodGroups.Total == 0 && now.Pods == scheduling.QueuePods{} && now.Allocated.Cpu().IsZero()
 	})
-	s.checkSays([]string{"queue", "describe", q}, "Waiting nobody")
+	s.checkOutput([]string{"queue", "describe", q}, "Waiting nobody")
 }
 
 // TestPriorityReordersWaitingJobs verifies that a change of its priority changes the place of a waiting job.
@@ -102,7 +102,7 @@ func TestPriorityReordersWaitingJobs(t *testing.T) {
 	}
 	s.edit("second", func(j *batch.GenericJob) { j.Spec.Scheduler.T9kScheduler.Priority = new(int32(5)) })
 	s.podGroup("second", "of priority 5", func(g *scheduling.PodGroup) bool { return g.Spec.Priority == 5 })
-	s.checkSays([]string{"queue", "describe", q}, "1 "+s.Namespace+"/second", "2 "+s.Namespace+"/first")
+	s.checkOutput([]string{"queue", "describe", q}, "1 "+s.Namespace+"/second", "2 "+s.Namespace+"/first")
 	s.finish("runs", "w", 1)
 	s.awaitStarts("second-w-0", 1)
 	s.checkNoNode("first")

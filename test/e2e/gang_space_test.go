@@ -123,8 +123,8 @@ func (s *space) checkNoNode(job string) {
 	}
 }
 
-// says returns the output of the command line.
-func (s *space) says(args ...string) string {
+// t9kOutput returns the output of the command line.
+func (s *space) t9kOutput(args ...string) string {
 	s.Helper()
 	var out, errs bytes.Buffer
 	if code := s.t9k(s.Context(), &out, &errs, args...); code != 0 {
@@ -133,10 +133,10 @@ func (s *space) says(args ...string) string {
 	return out.String()
 }
 
-// checkSays verifies that the output of the command line contains the texts.
-func (s *space) checkSays(args []string, want ...string) {
+// checkOutput verifies that the output of the command line contains the texts.
+func (s *space) checkOutput(args []string, want ...string) {
 	s.Helper()
-	text := s.says(args...)
+	text := s.t9kOutput(args...)
 	s.Logf("t9k %s\n%s", strings.Join(args, " "), text)
 	flat := strings.Join(strings.Fields(text), " ")
 	for _, w := range want {

@@ -47,7 +47,8 @@ func TestJobsEndTheSameWhenTheOperatorIsKilled(t *testing.T) {
 	t.Log(k.summary(round))
 }
 
-// The scripts of the jobs depend on the number of starts of the replica. $n is that number, this start included.
+// nth begins a script that depends on the number of starts of its replica: it sets $n to that number, this start
+// included.
 const nth = `echo started >> /gate/$HOSTNAME.starts; n=$(wc -l < /gate/$HOSTNAME.starts); `
 
 // playRound runs one job of each sort to its end, in parallel.

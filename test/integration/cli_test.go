@@ -272,7 +272,7 @@ func TestCLIPausesResumesAndDebugs(t *testing.T) {
 
 func TestCLIGetsAndDescribes(t *testing.T) {
 	w := newWorld(t)
-	w.contains("get without jobs", w.start("", "get").said(), fmt.Sprintf("No jobs in namespace %q.", w.Namespace))
+	w.contains("get without jobs", w.start("", "get").succeeds(), fmt.Sprintf("No jobs in namespace %q.", w.Namespace))
 	startOperator(t, w.Env.Kubeconfig)
 	w.Create(jobs.New("runs", jobs.Role("w", 2, kubelet.Run)))
 	w.Create(jobs.New("waits", jobs.Role("w", 1, kubelet.Wait)))
@@ -313,8 +313,8 @@ func TestCLIGetsAndDescribes(t *testing.T) {
 	w.contains("completion of roles", w.t9k("__complete", "exec", "runs", "--role", ""), "w\n")
 }
 
-// said waits until a call succeeds and returns its standard error.
-func (c *called) said() string {
+// succeeds waits until a call succeeds and returns its standard error.
+func (c *called) succeeds() string {
 	c.Helper()
 	_, errOut := c.ends(0)
 	return errOut

@@ -86,13 +86,13 @@ func (w *world) useScheduler() {
 	high := w.paperQueue("high", 10)
 	w.gangOf("first", low, 4, "2")
 	w.awaitBound("first", 4)
-	w.Await("the group reports it", func() error { return w.groupSays("first", metav1.ConditionTrue, scheduling.ReasonScheduled) })
+	w.Await("the group reports it", func() error { return w.checkGroup("first", metav1.ConditionTrue, scheduling.ReasonScheduled) })
 
 	// Objects without room report it in conditions: a group in its own, a pod in its own.
 	w.gangOf("too-many", low, 9, "2")
 	w.paperPod("too-large", low, "", "5")
 	w.Await("the group reports the reason", func() error {
-		return w.groupSays("too-many", metav1.ConditionFalse, scheduling.ReasonImpossible)
+		return w.checkGroup("too-many", metav1.ConditionFalse, scheduling.ReasonImpossible)
 	})
 	w.Await("the pod reports the reason", func() error {
 		p := &corev1.Pod{}
@@ -232,7 +232,7 @@ func (w *world) awaitBound(group string, n int) {
 	})
 }
 
-func (w *world) groupSays(name string, status metav1.ConditionStatus, reason string) error {
+func (w *world) checkGroup(name string, status metav1.ConditionStatus, reason string) error {
 	g := &scheduling.PodGroup{}
 	w.Must(w.Get(name, g))
 	for _, c := range g.Status.Conditions {

@@ -93,7 +93,8 @@ func (st *stage) addNodes(n int) error {
 	})
 }
 
-// The client limits of both schedulers in requests per second, equal to those of the embedded cluster.
+// clientQPS and clientBurst are the client limits of both schedulers in requests per second, as in the embedded
+// cluster.
 const clientQPS, clientBurst = "1000", "2000"
 
 // startScheduler starts a scheduler, which is a part of this program, and returns when its caches have synced. The

@@ -53,8 +53,8 @@ func TestJobsStartByTheRightOfTheirAuthor(t *testing.T) {
 	t.Run("a queue that is created later", func(t *testing.T) { s.with(t).queueComesLater(alice, bob) })
 }
 
-// noting sets the annotation that records the author.
-func noting[T client.Object](o T, by string) T {
+// withAuthor sets the annotation that records the author.
+func withAuthor[T client.Object](o T, by string) T {
 	annotations := maps.Clone(o.GetAnnotations())
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -87,15 +87,15 @@ func (s *stage) authorsOfNewJobs(alice, service client.Client) {
 			want string
 		}{
 			"without an author":                     {job(), alice, byAlice},
-			"with another user as the author":       {noting(job(), byBob), alice, byAlice},
-			"with an invalid author":                {noting(job(), "bob"), alice, byAlice},
-			"beside other annotations":              {noting(mine(job()), byBob), alice, byAlice},
-			"for another user, by right":            {noting(job(), byAlice), service, byAlice},
+			"with another user as the author":       {withAuthor(job(), byBob), alice, byAlice},
+			"with an invalid author":                {withAuthor(job(), "bob"), alice, byAlice},
+			"beside other annotations":              {withAuthor(mine(job()), byBob), alice, byAlice},
+			"for another user, by right":            {withAuthor(job(), byAlice), service, byAlice},
 			"for oneself, with all rights":          {job(), service, `["service","system:authenticated"]`},
 			"without a queue":                       {unqueued(), alice, ""},
 			"by a user with an odd name":            {job(), somebodyOdd, pod.Annotations[scheduling.AnnotationRequestedBy]},
 			"with the queue of its namespace":       {elsewhere, alice, byAlice},
-			"without a queue, by the right to name": {noting(unqueued(), byAlice), service, byAlice},
+			"without a queue, by the right to name": {withAuthor(unqueued(), byAlice), service, byAlice},
 		} {
 			s.Run(kind+"/"+name, func(t *testing.T) {
 				if err := errors.Join(s.with(t).dryRun(test.as, test.job), isBy(test.job, test.want)); err != nil {
@@ -103,7 +103,7 @@ func (s *stage) authorsOfNewJobs(alice, service client.Client) {
 				}
 			})
 		}
-		if o := noting(mine(job()), byBob); alice.Create(s.Context(), o, client.DryRunAll) != nil || o.GetAnnotations()["mine"] != "yes" {
+		if o := withAuthor(mine(job()), byBob); alice.Create(s.Context(), o, client.DryRunAll) != nil || o.GetAnnotations()["mine"] != "yes" {
 			s.Errorf("%s: the job lost another annotation: %v", kind, o.GetAnnotations())
 		}
 	}
@@ -228,7 +228,7 @@ func (s *stage) authorsOfBoards(alice client.Client) {
 		unstructured.RemoveNestedField(job.Object, "spec", "scheduler")
 		s.Must(unstructured.SetNestedField(job.Object, map[string]any{"image": "none", "trainingLogFilesets": []any{"t9k://pvc/logs/here"},
 			"scheduler": map[string]any{"t9kScheduler": map[string]any{"queue": free}}}, "spec", "tensorboardSpec"))
-		if err := errors.Join(alice.Create(s.Context(), noting(job, byBob)), isBy(job, byAlice)); err != nil {
+		if err := errors.Join(alice.Create(s.Context(), withAuthor(job, byBob)), isBy(job, byAlice)); err != nil {
 			s.Errorf("%s: %v", kind.Name, err)
 		}
 		board := &unstructured.Unstructured{}
@@ -257,9 +257,9 @@ func (s *stage) jobsBy(as client.Client, author, queue string) (names []string) 
 	return names
 }
 
-// awaitJobSays waits until the condition Running of a job of any kind is False with a message that contains the
+// awaitJobReports waits until the condition Running of a job of any kind is False with a message that contains the
 // words.
-func (s *stage) awaitJobSays(name, words string) {
+func (s *stage) awaitJobReports(name, words string) {
 	s.Helper()
 	s.Await("job "+name+" reports that "+words, func() error {
 		for _, kind := range kinds.All {
@@ -319,7 +319,7 @@ func (s *stage) admits(queue string, hers, his []string) {
 	}
 	for _, name := range hers {
 		s.awaitReason(name, scheduling.ReasonNotAdmitted)
-		s.awaitJobSays(name, "queue "+queue+" is not for namespace default, which its namespaceSelector does not select, and alice has no right to use it")
+		s.awaitJobReports(name, "queue "+queue+" is not for namespace default, which its namespaceSelector does not select, and alice has no right to use it")
 		if n := s.bound(name); n != 0 {
 			s.Errorf("%d pods of %s have started", n, name)
 		}

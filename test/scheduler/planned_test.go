@@ -56,7 +56,7 @@ func TestQueueRightIsCheckedWhenPlanned(t *testing.T) {
 	s.awaitReason("hers", scheduling.ReasonNotAdmitted)
 	words := fmt.Sprintf("%s has no right to use it", s.own("alice"))
 	for _, name := range []string{"single", "intruder"} {
-		s.awaitWord(name, words)
+		s.awaitPodReports(name, words)
 	}
 
 	// A selector that stops selecting the namespace while a group waits.
@@ -104,8 +104,8 @@ func TestPodsOfOtherSchedulersCountAgainstQuota(t *testing.T) {
 	s.awaitPod("ours-0")
 }
 
-// awaitWord waits until the condition PodScheduled of a waiting pod contains the words.
-func (s *stage) awaitWord(name, words string) {
+// awaitPodReports waits until the condition PodScheduled of a waiting pod contains the words.
+func (s *stage) awaitPodReports(name, words string) {
 	s.Helper()
 	s.Await("pod "+name+" reports that "+words, func() error {
 		p := &corev1.Pod{}
