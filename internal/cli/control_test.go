@@ -36,7 +36,7 @@ func TestNoControlSequenceIsPassedOn(t *testing.T) {
 	} {
 		out, errOut, _ := call(t, test.stdin, test.args...)
 		if out+errOut == "" {
-			t.Errorf("t9k %q says nothing", test.args)
+			t.Errorf("t9k %q writes nothing", test.args)
 		}
 		if strings.ContainsAny(out+errOut, "\x1b\x07\u009b") || strings.Contains(out+errOut, "\xff") {
 			t.Errorf("t9k %q wrote %q", test.args, out+errOut)

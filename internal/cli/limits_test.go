@@ -7,9 +7,9 @@ import (
 	"tensorstack.dev/batch/internal/cli/clitest"
 )
 
-// TestJobsLargerThanTheUsualLimit verifies that the program sends jobs of any size to the cluster, which has its own
-// limit.
-func TestJobsLargerThanTheUsualLimit(t *testing.T) {
+// TestJobsAboveTheDefaultLimitAreSent verifies that the program sends jobs of any size to the cluster, which has its
+// own limit.
+func TestJobsAboveTheDefaultLimitAreSent(t *testing.T) {
 	manifest, err := clitest.LargeJob(t).Raw.MarshalJSON()
 	if err != nil {
 		t.Fatal(err)

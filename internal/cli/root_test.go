@@ -11,7 +11,7 @@ import (
 	"tensorstack.dev/batch/internal/testing/golden"
 )
 
-// call runs the program as from a shell without any kubeconfig. It returns the program's output and exit code.
+// call runs the program as from a shell without a kubeconfig, and returns its output and exit code.
 func call(t *testing.T, stdin string, args ...string) (out, errOut string, code int) {
 	t.Helper()
 	return clitest.Call(t, Main, stdin, args...)
@@ -77,7 +77,7 @@ func TestFaults(t *testing.T) {
 	golden.Compare(t, "testdata/faults.txt", b.String())
 }
 
-func TestPluginCallsItselfByKubectlsName(t *testing.T) {
+func TestPluginHelpNamesTheKubectlCommand(t *testing.T) {
 	var out bytes.Buffer
 	code := Main(t.Context(), []string{"/usr/bin/kubectl-t9k", "get", "--help"}, genericiooptions.IOStreams{Out: &out, ErrOut: &out})
 	if code != 0 || !strings.Contains(out.String(), "kubectl t9k get [JOB...]") || strings.Contains(out.String(), "  t9k get") {

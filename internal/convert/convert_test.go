@@ -51,7 +51,7 @@ func files(t *testing.T, pattern string) []string {
 	return all
 }
 
-// lower decodes a converted job strictly and converts it to an engine.Job.
+// lower decodes a converted job strictly and returns the engine's form of it.
 func lower(t *testing.T, u *unstructured.Unstructured) (kinds.Object, *engine.Job) {
 	t.Helper()
 	kind, err := kinds.ByName(u.GetKind())
@@ -60,7 +60,7 @@ func lower(t *testing.T, u *unstructured.Unstructured) (kinds.Object, *engine.Jo
 	}
 	object := kind.New()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, object, true); err != nil {
-		t.Fatalf("the result has fields that %s has not: %v", u.GetKind(), err)
+		t.Fatalf("the result has fields that %s lacks: %v", u.GetKind(), err)
 	}
 	if object.GetName() == "" {
 		object.SetName(object.GetGenerateName() + "xxxxx")
@@ -71,7 +71,7 @@ func lower(t *testing.T, u *unstructured.Unstructured) (kinds.Object, *engine.Jo
 	return object, kind.Convert(object)
 }
 
-func TestJob(t *testing.T) {
+func TestJobIsConverted(t *testing.T) {
 	for _, file := range files(t, "testdata/*.yaml") {
 		t.Run(path.Base(file), func(t *testing.T) {
 			from := read(t, file)
@@ -173,7 +173,7 @@ func TestJobLosesNothing(t *testing.T) {
 	}
 }
 
-// mapsIn returns the places of all maps in a value, including the value itself.
+// mapsIn returns the paths of all maps in a value, including the value itself.
 func mapsIn(v any, at []any) [][]any {
 	var all [][]any
 	switch v := v.(type) {
@@ -190,7 +190,7 @@ func mapsIn(v any, at []any) [][]any {
 	return all
 }
 
-// set sets a field in the map at a place.
+// set sets a field in the map at a path.
 func set(v any, at []any, field string) {
 	for _, step := range at {
 		switch step := step.(type) {

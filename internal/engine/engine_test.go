@@ -55,7 +55,7 @@ func (p *play) pass() *play {
 	if p.refreshed = p.plan.Refresh; p.refreshed {
 		s.Live = true
 		if p.plan = Next(p.job, s, p.cfg); p.plan.Refresh {
-			p.t.Fatal("live pods are asked for again")
+			p.t.Fatal("the pass asks for live pods again")
 		}
 	}
 	if !p.plan.Contested {
@@ -152,7 +152,7 @@ func TestJobRunsToSuccess(t *testing.T) {
 		t.Error(diff)
 	}
 	if p.after(time.Hour).pass(); p.plan.Status != nil || len(p.plan.Pods) > 0 {
-		t.Errorf("a finished job is touched again: %+v", p.plan)
+		t.Errorf("a finished job is changed again: %+v", p.plan)
 	}
 }
 
@@ -233,7 +233,7 @@ func TestDeletionOfAFinishedPodKeepsItsResult(t *testing.T) {
 	delete(p.pods, "job-worker-0")
 	p.after(time.Minute).pass()
 	if len(p.plan.Pods) > 0 {
-		t.Fatal("a replica that has succeeded runs again")
+		t.Fatal("a succeeded replica runs again")
 	}
 	p.exit(1, 0).pass().want(batch.JobSucceeded, 0)
 }
@@ -248,7 +248,7 @@ func TestFailureWinsOverSuccess(t *testing.T) {
 	}
 }
 
-func TestSuccessRulesThatCannotHoldAnyMore(t *testing.T) {
+func TestJobFailsWhenItsSuccessRulesCannotHold(t *testing.T) {
 	p := newPlay(t, 3, 0)
 	p.job.Success = []Rule{{Text: `{"worker":[0]}`, Members: []Member{{0, 0}}}}
 	p.job.Failure = []Rule{{Text: `{"worker":[1,2]}`, Members: []Member{{0, 1}, {0, 2}}}}
@@ -256,8 +256,8 @@ func TestSuccessRulesThatCannotHoldAnyMore(t *testing.T) {
 	p.exit(0, 1).pass().want(batch.JobFailed, 0).wantReason(batch.JobFailedCondition, batch.ReasonSuccessRulesUnsatisfiable)
 }
 
-// TestSuccessRulesWithoutFailureRules verifies that with success rules only, replicas that no rule names decide
-// nothing, and any rule may still hold.
+// TestSuccessRulesWithoutFailureRules verifies that, with success rules only, replicas that no rule names do not
+// affect the result, and every rule remains possible.
 func TestSuccessRulesWithoutFailureRules(t *testing.T) {
 	p := newPlay(t, 3, 0)
 	p.job.Success = []Rule{{Text: `{"worker":[0]}`, Members: []Member{{0, 0}}}, {Text: `{"worker":[1]}`, Members: []Member{{0, 1}}}}
@@ -282,7 +282,7 @@ func TestPauseAndResume(t *testing.T) {
 	p.job.Pause = true
 	p.pass().want(batch.JobPaused, 1)
 	if len(p.pods) != 0 {
-		t.Fatalf("%d pods are left", len(p.pods))
+		t.Fatalf("%d pods remain", len(p.pods))
 	}
 	p.after(time.Hour).pass().want(batch.JobPaused, 1)
 	p.job.Pause = false
@@ -319,7 +319,7 @@ func TestDebugRunHasNoResult(t *testing.T) {
 	}
 }
 
-func TestLostNode(t *testing.T) {
+func TestPodOnALostNodeIsReplaced(t *testing.T) {
 	p := newPlay(t, 1, 0).pass().run(0).pass()
 	asked := metav1.NewTime(p.now)
 	p.pod(0).DeletionTimestamp = &asked
@@ -328,7 +328,7 @@ func TestLostNode(t *testing.T) {
 		t.Fatalf("too early: %+v, requeue %s", p.plan.Delete, p.plan.RequeueAfter)
 	}
 	if p.after(time.Minute).pass(); len(p.plan.Delete) > 0 {
-		t.Fatal("a pod on a ready node is deleted by force")
+		t.Fatal("a pod on a ready node was deleted by force")
 	}
 	p.seen.LostNodes = map[string]bool{"node": true}
 	if p.pass(); len(p.plan.Delete) != 1 || !p.plan.Delete[0].Force {
@@ -336,7 +336,7 @@ func TestLostNode(t *testing.T) {
 	}
 	p.pass().want(batch.JobPending, 0)
 	if len(p.pods) != 1 {
-		t.Error("the pod is not replaced")
+		t.Error("the pod was not replaced")
 	}
 }
 
@@ -349,11 +349,11 @@ func TestTTLDeletesTheJob(t *testing.T) {
 		t.Fatalf("requeue %s, delete %t", p.plan.RequeueAfter, p.plan.DeleteJob)
 	}
 	if p.after(time.Minute).pass(); !p.plan.DeleteJob {
-		t.Error("the job outlives its TTL")
+		t.Error("the job was not deleted after its TTL")
 	}
 }
 
-func TestCleanUp(t *testing.T) {
+func TestCleanUpPolicyDecidesWhichPodsRemain(t *testing.T) {
 	for policy, want := range map[batch.CleanUpPolicy]int{batch.CleanUpNone: 3, batch.CleanUpUnfinished: 2, batch.CleanUpAll: 0} {
 		t.Run(string(policy), func(t *testing.T) {
 			p := newPlay(t, 3, 0)
@@ -361,7 +361,7 @@ func TestCleanUp(t *testing.T) {
 			p.job.Success = []Rule{{Text: "{}", Members: []Member{{0, 0}, {0, 1}}}}
 			p.pass().run(0, 1, 2).pass().exit(0, 0).exit(1, 0).pass().want(batch.JobSucceeded, 0)
 			if len(p.pods) != want {
-				t.Errorf("%d pods are left, want %d", len(p.pods), want)
+				t.Errorf("%d pods remain, want %d", len(p.pods), want)
 			}
 			if warned := strings.Contains(p.events(), "ReplicasHoldResources"); warned != (policy == batch.CleanUpNone) {
 				t.Errorf("events %q", p.events())
@@ -382,7 +382,7 @@ func TestReplicaPhasesAloneAreCoalesced(t *testing.T) {
 	}
 	p.seen.LastWrite = p.now
 	if p.run(1, 2).pass(); p.plan.Status == nil || p.stat.Phase != batch.JobRunning {
-		t.Fatal("a transition waits")
+		t.Fatal("a transition is delayed")
 	}
 }
 
@@ -427,14 +427,14 @@ func TestLargeStatusIsCutAndLosesNothing(t *testing.T) {
 	if len(task.Replicas) != 10 || task.OmittedReplicas != 90 || task.RestartCount != 2 {
 		t.Fatalf("%d listed, %d omitted, %d restarts", len(task.Replicas), task.OmittedReplicas, task.RestartCount)
 	}
-	p.pods = map[string]*corev1.Pod{} // only the status remembers the results of the deleted pods
+	p.pods = map[string]*corev1.Pod{} // only the status has the results of the deleted pods
 	p.after(time.Minute).pass()
 	if len(p.pods) != 40 || p.stat.BackoffCount != 2 {
 		t.Errorf("%d pods run again, want 40; %d restarts, want 2", len(p.pods), p.stat.BackoffCount)
 	}
 }
 
-func TestRefusalsAreToldOnce(t *testing.T) {
+func TestRefusalsAreReportedOnce(t *testing.T) {
 	p := newPlay(t, 1, 0).pass()
 	p.seen.Refusals = []Refusal{{Object: `pod "job-worker-0"`, Reason: batch.ReasonNameTaken, Message: "it belongs to Deployment \"x\""}}
 	p.pods = map[string]*corev1.Pod{}
@@ -515,15 +515,15 @@ func TestDeletedJobIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestPodsAreBuiltWhenTheyAreSent verifies that a plan holds no built pods: the pods of a large job do not fit into
-// memory together.
+// TestPodsAreBuiltWhenTheyAreSent verifies that a plan contains no built pods, because the pods of a large job do not
+// fit into memory together.
 func TestPodsAreBuiltWhenTheyAreSent(t *testing.T) {
 	p := newPlay(t, 3, 0)
 	built := 0
 	p.job.Roles[0].Expand = func(int, *corev1.PodSpec) { built++ }
 	plan := Next(p.job, Seen{Now: start, Service: true}, Config{})
 	if len(plan.Pods) != 3 || built != 0 {
-		t.Fatalf("a plan of %d pods has built %d, want 3 and none", len(plan.Pods), built)
+		t.Fatalf("a plan of %d pods has built %d, want 3 and 0", len(plan.Pods), built)
 	}
 	for o := range plan.Objects(p.job) {
 		if built != 1 || o.GetName() != "job-worker-0" {

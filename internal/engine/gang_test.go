@@ -30,9 +30,9 @@ func (p *play) wantGroup(least, worker int32) {
 	}
 }
 
-// TestGroupAfterSuccess verifies that a group waits for as many pods as there will be: replicas that ended for good and
-// have no pod do not count.
-func TestGroupAfterSuccess(t *testing.T) {
+// TestGroupMinimumExcludesFinishedReplicas verifies that the minimum of a group is the number of pods that will
+// exist: finished replicas without a pod do not count.
+func TestGroupMinimumExcludesFinishedReplicas(t *testing.T) {
 	p := newPlay(t, 3, 1)
 	p.job.Gang = &Gang{Queue: "q", MinMember: 3, ByRole: true}
 	p.pass().groups().run(0, 1, 2).pass()
@@ -49,17 +49,17 @@ func TestGroupAfterSuccess(t *testing.T) {
 	}
 	p.run(1, 2).exit(1, 0).pass().groups()
 	p.wantGroup(2, 2)
-	delete(p.pods, "job-worker-1") // as the cluster's own garbage collection does
+	delete(p.pods, "job-worker-1") // as the cluster's garbage collection does
 	p.pass().groups()
 	p.wantGroup(1, 1)
 	if len(p.plan.Update) > 0 && !p.plan.Confirm && p.plan.Status == nil {
-		t.Error("the group is changed on old news")
+		t.Error("the group was changed for an old observation")
 	}
 }
 
-// TestGroupSaysWhy verifies that only the scheduler's conditions explain why a job waits; the operator's own counts
-// lag.
-func TestGroupSaysWhy(t *testing.T) {
+// TestGroupConditionsExplainWaiting verifies that only the scheduler's conditions explain why a job waits, because
+// the operator's counts lag.
+func TestGroupConditionsExplainWaiting(t *testing.T) {
 	p := newPlay(t, 2, 0)
 	p.job.Gang = &Gang{Queue: "q", MinMember: 2}
 	p.pass().groups()
@@ -80,13 +80,14 @@ func TestGroupSaysWhy(t *testing.T) {
 	c.Reason, c.Message = scheduling.ReasonImpossible, "the quota is too small"
 	p.pass().wantReason(batch.JobRunningCondition, batch.ReasonImpossible)
 	if got := p.eventReasons[len(p.eventReasons)-1]; !strings.Contains(got, string(batch.ReasonImpossible)) {
-		t.Errorf("events %q do not say that it is impossible", p.eventReasons)
+		t.Errorf("events %q do not report that it is impossible", p.eventReasons)
 	}
 	c.Reason, c.Message = scheduling.ReasonQuotaExceeded, "the quota is used up"
 	p.pass().wantReason(batch.JobRunningCondition, batch.ReasonUnschedulable)
 }
 
-// TestResumeIsNoDisruption verifies that a job that resumes before its pods are seen to be gone was not disrupted.
+// TestResumeIsNoDisruption verifies that a job that resumes before the operator observes that its pods are gone was
+// not disrupted.
 func TestResumeIsNoDisruption(t *testing.T) {
 	p := newPlay(t, 1, 0).pass().run(0).pass()
 	p.job.Pause = true
@@ -103,8 +104,8 @@ func TestResumeIsNoDisruption(t *testing.T) {
 	}
 }
 
-// TestDisruptionReason verifies that a disrupted replica carries the reason of the component that took it away.
-func TestDisruptionReason(t *testing.T) {
+// TestDisruptedReplicaHasTheReason verifies that a disrupted replica has the reason of the component that removed it.
+func TestDisruptedReplicaHasTheReason(t *testing.T) {
 	p := newPlay(t, 1, 0).pass().run(0).pass()
 	p.pod(0).DeletionTimestamp = &metav1.Time{Time: p.now}
 	p.pod(0).Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "PreemptionByScheduler"}}
@@ -114,8 +115,9 @@ func TestDisruptionReason(t *testing.T) {
 	}
 }
 
-// TestQueueEndsPods verifies that no warning is emitted for pods that their queue is about to end.
-func TestQueueEndsPods(t *testing.T) {
+// TestNoWarningForPodsThatTheirQueueEnds verifies that no warning is emitted for pods that their queue is about to
+// end.
+func TestNoWarningForPodsThatTheirQueueEnds(t *testing.T) {
 	p := newPlay(t, 2, 0).pass().run(0, 1).pass()
 	for rank := range 2 {
 		p.pod(rank).Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: string(batch.ReasonQueueMaxDuration)}}
@@ -133,7 +135,7 @@ func TestGroupNamesTheAuthorOfItsJob(t *testing.T) {
 	want := func(by string, updates int) {
 		t.Helper()
 		if got := p.seen.Group.Annotations[scheduling.AnnotationRequestedBy]; got != by || len(p.plan.Update) != updates {
-			t.Errorf("after %d updates the group is asked for by %q, not by %q", len(p.plan.Update), got, by)
+			t.Errorf("after %d updates the author of the group is %q, want %q", len(p.plan.Update), got, by)
 		}
 	}
 	p.pass().groups()
@@ -143,7 +145,7 @@ func TestGroupNamesTheAuthorOfItsJob(t *testing.T) {
 	p.pass().groups()
 	want(`["alice"]`, 1)
 	if p.seen.Group.Annotations["other"] != "kept" {
-		t.Error("another annotation is lost")
+		t.Error("the group lost another annotation")
 	}
 	p.pass().groups()
 	want(`["alice"]`, 0)

@@ -158,7 +158,7 @@ func TestRolesThatNeverRestartAreSpared(t *testing.T) {
 	p.pass()
 	p.exit(2, 1).recover().want(batch.JobRunning, 1)
 	if p.pods["job-log-0"] != pod {
-		t.Error("the pod of a role that never restarts is replaced")
+		t.Error("the pod of a role that never restarts was replaced")
 	}
 }
 
@@ -195,8 +195,9 @@ func TestDisruptionRestartsAllUncharged(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoIncident verifies that pods that the controller deletes, or that never ran, begin no incident.
-func TestWhatIsNoIncident(t *testing.T) {
+// TestDeletedAndUnstartedPodsBeginNoIncident verifies that pods that the controller deletes, or that never ran, begin
+// no incident.
+func TestDeletedAndUnstartedPodsBeginNoIncident(t *testing.T) {
 	for name, f := range map[string]func(*play){
 		"a pause": func(p *play) {
 			p.job.Pause = true
@@ -269,7 +270,7 @@ func TestPermanentFailuresAroundAnIncident(t *testing.T) {
 			}
 			p.recover().want(batch.JobRunning, 1)
 			if got := p.stat.Tasks[0].Replicas[6].Phase == batch.ReplicaFailed; got != earlier {
-				t.Errorf("failed for good: %t", got)
+				t.Errorf("failed permanently: %t", got)
 			}
 		})
 	}
@@ -306,16 +307,16 @@ func TestIncidentsBackOff(t *testing.T) {
 	p.after(10*time.Minute).exit(7, 1).pass().wantRestarting(4)
 }
 
-// TestLimitOfEachReplicaInScopeJob verifies that in scope Job the limit of a GenericJob counts the incidents that a
-// replica began.
-func TestLimitOfEachReplicaInScopeJob(t *testing.T) {
+// TestReplicaLimitCountsIncidentsItBegan verifies that in scope Job the limit of a GenericJob counts the incidents
+// that a replica began.
+func TestReplicaLimitCountsIncidentsItBegan(t *testing.T) {
 	p := newPlay(t, 3, 1)
 	p.job.Roles[0].Restart.All = true
 	p.job.Success = []Rule{{Text: `{"worker":[0]}`, Members: []Member{{}}}}
 	p.pass().runAll().after(time.Minute).pass()
 	p.exit(1, 1).recover().want(batch.JobRunning, 1)
 	p.exit(2, 1).recover().want(batch.JobRunning, 2)
-	p.exit(1, 1).recover().want(batch.JobRunning, 2) // for good
+	p.exit(1, 1).recover().want(batch.JobRunning, 2) // permanently
 	if r := p.stat.Tasks[0].Replicas[1]; r.Phase != batch.ReplicaFailed || r.RestartCount != 1 {
 		t.Fatalf("%+v", r)
 	}
@@ -326,8 +327,8 @@ func TestLimitOfEachReplicaInScopeJob(t *testing.T) {
 	p.exit(0, 1).after(time.Hour).pass().want(batch.JobFailed, 3).wantReason(batch.JobFailedCondition, batch.ReasonSuccessRulesUnsatisfiable)
 }
 
-// TestIncidentsOutliveTheirStatus verifies that a lost status regains its counts from the pods, and a status that lists
-// few replicas loses no counts.
+// TestIncidentsOutliveTheirStatus verifies that a lost status regains its counts from the pods, and that a status
+// that lists few replicas loses no counts.
 func TestIncidentsOutliveTheirStatus(t *testing.T) {
 	bothScopes(t, func(t *testing.T, scope batch.RestartScope) {
 		p := newIncidents(t, scope, 3)
@@ -342,7 +343,7 @@ func TestIncidentsOutliveTheirStatus(t *testing.T) {
 	})
 }
 
-func TestIncidentsAreTold(t *testing.T) {
+func TestIncidentsAreReported(t *testing.T) {
 	p := newIncidents(t, batch.RestartJob, 3)
 	p.exit(5, 137).pod(5).Status.ContainerStatuses[0].State.Terminated.Reason = "OOMKilled"
 	p.pod(5).Status.ContainerStatuses[0].State.Terminated.Message = "epoch 3\nno memory left\n\n"

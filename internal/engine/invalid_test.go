@@ -21,7 +21,7 @@ func TestInvalidJobFailsAtOnce(t *testing.T) {
 		t.Fatalf("written again: %t; requeued after %s", p.plan.Status != nil, p.plan.RequeueAfter)
 	}
 	if p.after(time.Minute).pass(); !p.plan.DeleteJob {
-		t.Error("the job outlives its TTL")
+		t.Error("the job was not deleted after its TTL")
 	}
 	p.pass().wantReason(batch.JobInitialized, batch.ReasonInvalidSpec)
 }
@@ -37,7 +37,7 @@ func TestJobThatBecomesInvalidIsCleanedUp(t *testing.T) {
 		p.job.Roles, p.job.Success, p.job.Invalid = nil, nil, "spec.successRules: senseless"
 		p.pass().want(batch.JobFailed, 0).wantReason(batch.JobInitialized, batch.ReasonAccepted)
 		if len(p.pods) != want {
-			t.Errorf("%s leaves %d pods, want %d", policy, len(p.pods), want)
+			t.Errorf("with policy %s %d pods remain, want %d", policy, len(p.pods), want)
 		}
 		if reasons := p.events(); policy == batch.CleanUpNone && reasons != "InvalidSpec ReplicasHoldResources" {
 			t.Errorf("events %q", reasons)
@@ -46,8 +46,9 @@ func TestJobThatBecomesInvalidIsCleanedUp(t *testing.T) {
 	}
 }
 
-// TestInvalidJobOnALostNode verifies that a pod of an invalid job on a lost node is deleted by force as usual.
-func TestInvalidJobOnALostNode(t *testing.T) {
+// TestPodOfInvalidJobOnALostNodeIsDeleted verifies that a pod of an invalid job on a lost node is deleted by force as
+// usual.
+func TestPodOfInvalidJobOnALostNodeIsDeleted(t *testing.T) {
 	p := newPlay(t, 1, 0).pass().run(0).pass()
 	p.job.Roles, p.job.Invalid, p.job.CleanUp = nil, "senseless", batch.CleanUpAll
 	asked := metav1.NewTime(p.now)
@@ -58,9 +59,9 @@ func TestInvalidJobOnALostNode(t *testing.T) {
 	}
 }
 
-// TestInvalidJobThatHasBegunIsCarriedOn verifies that an error in a job that has begun does not stop it, unless the job
-// cannot be interpreted or its size is unbounded.
-func TestInvalidJobThatHasBegunIsCarriedOn(t *testing.T) {
+// TestInvalidJobThatHasStartedContinues verifies that an error in a job that has started does not stop it, unless the
+// job cannot be interpreted or its size is unbounded.
+func TestInvalidJobThatHasStartedContinues(t *testing.T) {
 	p := newPlay(t, 2, 0)
 	p.pass().run(0, 1).after(2*time.Second).pass().want(batch.JobRunning, 0)
 	p.job.Invalid = "spec.replicaSpecs: the limit is 1"
@@ -69,9 +70,9 @@ func TestInvalidJobThatHasBegunIsCarriedOn(t *testing.T) {
 	p.after(time.Minute).pass().want(batch.JobFailed, 0).wantReason(batch.JobFailedCondition, batch.ReasonInvalidSpec)
 }
 
-// TestInvalidJobThatHasNotBegunGetsNoPods verifies that the roles of an invalid job that has not begun are ignored: two
-// may have the same name.
-func TestInvalidJobThatHasNotBegunGetsNoPods(t *testing.T) {
+// TestInvalidJobThatHasNotStartedGetsNoPods verifies that the roles of an invalid job that has not started are
+// ignored: two may have the same name.
+func TestInvalidJobThatHasNotStartedGetsNoPods(t *testing.T) {
 	p := newPlay(t, 2, 0)
 	p.job.Roles, p.job.Invalid = append(p.job.Roles, p.job.Roles[0]), "spec.replicaSpecs[1].type: another role has this name"
 	p.pass().want(batch.JobFailed, 0)

@@ -37,29 +37,29 @@ func TestEndsAreOrderedByTheirTimes(t *testing.T) {
 }
 
 // TestSuccessAwaitsFailuresOfItsMoment verifies that a success waits one second for unseen failures of the same time,
-// and the pods are then read live.
+// and that the pods are then read live.
 func TestSuccessAwaitsFailuresOfItsMoment(t *testing.T) {
 	p := contest(t).exit(0, 0).after(300*time.Millisecond).pass().want(batch.JobRunning, 0)
 	if !p.plan.Contested || p.plan.RequeueAfter != time.Second {
 		t.Fatalf("contested %t, requeued after %s", p.plan.Contested, p.plan.RequeueAfter)
 	}
-	t.Run("nobody has", func(t *testing.T) {
+	t.Run("no replica has failed", func(t *testing.T) {
 		q := *p
 		q.t = t
 		q.after(999*time.Millisecond).pass().want(batch.JobRunning, 0)
 		q.after(time.Millisecond).pass().want(batch.JobSucceeded, 0)
 		if !q.refreshed {
-			t.Error("the verdict rests on a cache")
+			t.Error("the verdict is based on a cache")
 		}
 	})
-	t.Run("somebody has", func(t *testing.T) {
+	t.Run("a replica has failed", func(t *testing.T) {
 		p.t = t
 		p.exit(1, 1).pass().want(batch.JobFailed, 0)
 	})
 }
 
 // TestLateSuccessAwaitsLateFailures verifies that a success that was observed late waits longer for failures that may
-// be observed as late, up to a bound.
+// be observed equally late, up to a bound.
 func TestLateSuccessAwaitsLateFailures(t *testing.T) {
 	for late, want := range map[time.Duration]time.Duration{
 		2 * time.Second: time.Second, 4 * time.Second: 3 * time.Second, time.Hour: 5 * time.Second,
@@ -75,8 +75,8 @@ func TestLateSuccessAwaitsLateFailures(t *testing.T) {
 // TestSuccessWaitsForNothingElse verifies that the job succeeds at once if no failure rule could hold.
 func TestSuccessWaitsForNothingElse(t *testing.T) {
 	for name, change := range map[string]func(*play){
-		"all of its failure rule ended well": func(p *play) { p.exit(1, 0) },
-		"its failure rule needs who succeeded": func(p *play) {
+		"all replicas of its failure rule succeeded": func(p *play) { p.exit(1, 0) },
+		"its failure rule needs the succeeded replica": func(p *play) {
 			p.job.Failure = []Rule{{Text: "{}", Members: []Member{{0, 0}, {0, 1}}}}
 		},
 		"every replica has succeeded":        func(p *play) { p.job.Success, p.job.Failure = nil, nil; p.exit(1, 0) },
@@ -87,7 +87,7 @@ func TestSuccessWaitsForNothingElse(t *testing.T) {
 			change(p)
 			p.pass().want(batch.JobSucceeded, 0)
 			if p.refreshed {
-				t.Error("live pods are asked for")
+				t.Error("the pass asks for live pods")
 			}
 		})
 	}

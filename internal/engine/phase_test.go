@@ -44,7 +44,7 @@ func TestPhaseWhileReplicasRestart(t *testing.T) {
 		t.Errorf("events %q, want ReplicasRunning twice", p.eventReasons)
 	}
 
-	p.exit(0, 1).exit(1, 1).after(time.Minute).pass().want(batch.JobPending, 2) // no replica runs any more
+	p.exit(0, 1).exit(1, 1).after(time.Minute).pass().want(batch.JobPending, 2) // no replica runs
 	p.pass().run(0).after(2*time.Second).pass().want(batch.JobPending, 2)
 	p.run(1).pass().want(batch.JobRunning, 2)
 }
@@ -84,8 +84,9 @@ func TestUnknownReplica(t *testing.T) {
 	p.pass().want(batch.JobRunning, 0)
 }
 
-// TestJobCreatedPaused verifies that a replica that never had a pod is pending, and none counts as deleted.
-func TestJobCreatedPaused(t *testing.T) {
+// TestReplicasOfAJobCreatedPausedArePending verifies that a replica that never had a pod is pending, and none counts
+// as deleted.
+func TestReplicasOfAJobCreatedPausedArePending(t *testing.T) {
 	p := newPlay(t, 2, 0)
 	p.job.Pause = true
 	for range 3 {
@@ -103,8 +104,8 @@ func TestJobCreatedPaused(t *testing.T) {
 	p.pass().pass().wantReplica(0, batch.ReplicaDeleted, "")
 }
 
-// TestRefusalEndsWithTheRunMode verifies that refusals from one run mode are not reported in the next one.
-func TestRefusalEndsWithTheRunMode(t *testing.T) {
+// TestRefusalsEndWithTheRunMode verifies that refusals from one run mode are not reported in the next one.
+func TestRefusalsEndWithTheRunMode(t *testing.T) {
 	p := newPlay(t, 1, 0).pass()
 	p.pods = map[string]*corev1.Pod{}
 	p.seen.Refusals = []Refusal{{Object: `pod "job-worker-0"`, Reason: batch.ReasonCreateRefused, Message: "exceeded quota"}}
@@ -116,9 +117,9 @@ func TestRefusalEndsWithTheRunMode(t *testing.T) {
 	p.pass().want(batch.JobResuming, 0).wantReason(batch.JobRunningCondition, batch.ReasonCreatingReplicas)
 }
 
-// TestQueueMaxDurationOfASidecar verifies that a queue that ends a pod for its age does not end the job if only the
-// pod's sidecar still runs.
-func TestQueueMaxDurationOfASidecar(t *testing.T) {
+// TestQueueMaxDurationSparesJobsWhoseSidecarRuns verifies that a queue that ends a pod for its age does not end the
+// job if only the pod's sidecar still runs.
+func TestQueueMaxDurationSparesJobsWhoseSidecarRuns(t *testing.T) {
 	p := newSidecars(t, 0).exitMain(1, 0).after(2 * time.Second)
 	p.pod(1).Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
 		LastTransitionTime: metav1.NewTime(p.now), Reason: string(batch.ReasonQueueMaxDuration), Message: "too old"}}

@@ -10,7 +10,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// forgedStatuses are statuses that anybody with the right to write statuses could write.
+// forgedStatuses are statuses that any user with the right to write statuses could write.
 var forgedStatuses = map[string]string{
 	"ranks without end":            `{"runMode":"Immediate","tasks":[{"type":"worker","restartCount":0,"omitted":[{"ranks":"0-9000000000000000000","phase":"Running"}]}]}`,
 	"the same ranks many times":    `{"runMode":"Immediate","tasks":[{"type":"worker","restartCount":0,"omitted":[{"ranks":"0-9,0-9,0-9,0-9","phase":"Succeeded"},{"ranks":"0-9","phase":"Failed","exitCode":1}]}]}`,
@@ -24,7 +24,7 @@ var forgedStatuses = map[string]string{
 	"times out of the world":       `{"runMode":"Immediate","startTime":"0001-01-01T00:00:00Z","completionTime":"9999-12-31T23:59:59Z","conditions":[{"type":"Completed","status":"True"},{"type":"Failed","status":"False"}]}`,
 }
 
-func TestForgedStatuses(t *testing.T) {
+func TestForgedStatusesAreHarmless(t *testing.T) {
 	for name, text := range forgedStatuses {
 		t.Run(name, func(t *testing.T) { readBack(t, []byte(text)) })
 	}
@@ -37,7 +37,7 @@ func FuzzStatusReadBack(f *testing.F) {
 	f.Fuzz(readBack)
 }
 
-// readBack runs jobs of several sorts from a status that anybody could have written, with and without pods.
+// readBack runs jobs of several sorts from a status that any user could have written, with and without pods.
 func readBack(t *testing.T, text []byte) {
 	status := &batch.JobStatus{}
 	if json.Unmarshal(text, status) != nil {

@@ -10,7 +10,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// TestSwitchesAndClocksAskForLivePods verifies that decisions that do not follow from the end of a pod are taken on
+// TestSwitchesAndClocksAskForLivePods verifies that decisions that do not follow from the end of a pod are made with
 // pods read from the API server.
 func TestSwitchesAndClocksAskForLivePods(t *testing.T) {
 	minute := time.Minute
@@ -36,10 +36,10 @@ func TestSwitchesAndClocksAskForLivePods(t *testing.T) {
 			p.pass().run(0, 1).pass()
 			test.change(p)
 			if p.pass(); p.refreshed != test.want {
-				t.Errorf("live pods were asked for: %t", p.refreshed)
+				t.Errorf("the pass asked for live pods: %t", p.refreshed)
 			}
 			if p.pass(); p.refreshed {
-				t.Error("they are asked for again")
+				t.Error("the pass asks for live pods again")
 			}
 		})
 	}
@@ -63,12 +63,13 @@ func TestDeletionsOfPodsThatRunBindTheirVersion(t *testing.T) {
 		got[d.Name] = d.ResourceVersion
 	}
 	if len(got) != 2 || got["job-worker-0"] != "7" || got["job-worker-1"] != "" {
-		t.Errorf("deleted are %v; want the running one in version 7, the ended one in any", got)
+		t.Errorf("deletions %v; want the running pod in version 7, the ended one in any version", got)
 	}
 }
 
-// TestDebugComesAfterTheEnd verifies that a job whose pods ended before the switch to debug mode was seen has finished.
-func TestDebugComesAfterTheEnd(t *testing.T) {
+// TestEndBeforeDebugSwitchCounts verifies that a job whose pods ended before the operator observed the switch to
+// debug mode has finished.
+func TestEndBeforeDebugSwitchCounts(t *testing.T) {
 	p := newPlay(t, 2, 0).pass().run(0, 1).pass().exit(0, 0).exit(1, 0)
 	p.job.Debug = true
 	p.pass().want(batch.JobSucceeded, 0)
@@ -92,7 +93,7 @@ func TestDebugCommandThatEndsIsReplaced(t *testing.T) {
 			p.after(10 * time.Second)
 		}
 		if p.pass().pass(); p.pod(0).UID == first {
-			t.Fatal("the pod is not replaced")
+			t.Fatal("the pod was not replaced")
 		}
 		p.run(0).pass().want(batch.JobRunning, 0)
 	}

@@ -33,7 +33,7 @@ func TestEventsCarryEndsOfReplicas(t *testing.T) {
 			clauses = append(clauses, end.String())
 		}
 		if want := fmt.Sprintf("Restarting: %s and 2 more.", strings.Join(clauses, ", ")); e.Message != want || len(clauses) != maxNamed {
-			t.Errorf("the event says\n%s\nand carries %d ends\n%s", e.Message, len(clauses), want)
+			t.Errorf("the event's message is\n%s\nand it has %d ends\n%s", e.Message, len(clauses), want)
 		}
 		code, limit := int32(3), int32(100)
 		if diff := cmp.Diff(ReplicaEnd{Replica: "job-worker-0", Restart: 1, Limit: &limit, ExitCode: &code}, e.Ends[0]); diff != "" {
@@ -41,7 +41,7 @@ func TestEventsCarryEndsOfReplicas(t *testing.T) {
 		}
 		return
 	}
-	t.Errorf("no event of restarts: %s", p.events())
+	t.Errorf("no event reports restarts: %s", p.events())
 }
 
 func TestReplicaEndAsClause(t *testing.T) {

@@ -7,8 +7,9 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// TestRunSeconds verifies that only the time in which the job ran counts, across pauses and restarts.
-func TestRunSeconds(t *testing.T) {
+// TestRunSecondsCountOnlyRunningTime verifies that only the time in which the job ran counts, across pauses and
+// restarts.
+func TestRunSecondsCountOnlyRunningTime(t *testing.T) {
 	want := func(p *play, seconds int64) *play {
 		t.Helper()
 		if p.stat.RunSeconds != seconds {

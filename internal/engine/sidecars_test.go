@@ -57,13 +57,13 @@ func TestMainContainerEndsTheReplica(t *testing.T) {
 	p := newSidecars(t, 0)
 	p.exitMain(1, 0).after(time.Second).pass().wantReplica(1, batch.ReplicaSucceeded, "")
 	if len(p.plan.Stop) > 0 || p.plan.RequeueAfter != 4*time.Second {
-		t.Fatalf("sidecars get %s to end by themselves; stopped are %+v, the next pass is in %s", sidecarGrace, p.plan.Stop, p.plan.RequeueAfter)
+		t.Fatalf("sidecars have %s to end; stopped are %+v, the next pass is in %s", sidecarGrace, p.plan.Stop, p.plan.RequeueAfter)
 	}
 	p.after(4*time.Second).pass().stop(1).wantReplica(1, batch.ReplicaSucceeded, "")
 	p.exitMain(0, 0).after(2*time.Second).pass().want(batch.JobSucceeded, 0)
 	p.after(4*time.Second).pass().stop(0).want(batch.JobSucceeded, 0)
 	if len(p.pods) != 2 || p.after(time.Hour).pass().plan.Stop != nil {
-		t.Errorf("%d pods are left, want 2; stopped again: %+v", len(p.pods), p.plan.Stop)
+		t.Errorf("%d pods remain, want 2; stopped again: %+v", len(p.pods), p.plan.Stop)
 	}
 	if got := p.stat.Tasks[0].Replicas[0].Containers[0]; got.Name != "main" || *got.ExitCode != 0 {
 		t.Errorf("the status lists %+v first, want the main container", got)
@@ -97,7 +97,7 @@ func TestMainContainerIsRestarted(t *testing.T) {
 	first := p.exitMain(1, 137).pod(1).UID
 	p.pass().pass().run(1).withSidecar(1).pass().want(batch.JobRunning, 1)
 	if p.pod(1).UID == first {
-		t.Fatal("the pod is not replaced")
+		t.Fatal("the pod was not replaced")
 	}
 	p.exitMain(1, 1).after(sidecarGrace).pass().stop(1).wantReplica(1, batch.ReplicaFailed, "").want(batch.JobRunning, 1)
 }
@@ -123,9 +123,9 @@ func TestResultOutlivesTheDisruptionOfASidecar(t *testing.T) {
 	p.after(2*time.Second).pass().pass().wantReplica(1, batch.ReplicaCreating, "Evicted").want(batch.JobRunning, 0)
 }
 
-// TestLossOfANodeThatIsNotedLateIsNotCharged verifies that a node loss that is reported long after it killed the
-// containers is not charged.
-func TestLossOfANodeThatIsNotedLateIsNotCharged(t *testing.T) {
+// TestLateNodeLossIsNotCharged verifies that a node loss that is reported long after it killed the containers is not
+// charged.
+func TestLateNodeLossIsNotCharged(t *testing.T) {
 	p := newSidecars(t, 0).exitMain(1, 137).after(time.Minute)
 	p.pod(1).Status.Phase, p.pod(1).Status.Reason = corev1.PodFailed, "NodeLost"
 	p.pod(1).Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(p.now)}}
@@ -150,7 +150,7 @@ func TestCleanUpKeepsAMainContainerThatEnded(t *testing.T) {
 	p.job.CleanUp = batch.CleanUpUnfinished
 	p.exitMain(0, 0).pass().want(batch.JobSucceeded, 0)
 	if p.after(sidecarGrace).pass().stop(0); len(p.pods) != 1 {
-		t.Fatalf("%d pods are left, want 1", len(p.pods))
+		t.Fatalf("%d pods remain, want 1", len(p.pods))
 	}
 }
 

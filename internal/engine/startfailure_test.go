@@ -9,9 +9,9 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// TestCommandThatDoesNotExist verifies that the kubelet's message about a missing command appears wherever the end of a
-// replica is reported.
-func TestCommandThatDoesNotExist(t *testing.T) {
+// TestMissingCommandIsReported verifies that the kubelet's message about a missing command appears wherever the end
+// of a replica is reported.
+func TestMissingCommandIsReported(t *testing.T) {
 	const words = `exec: "pyhton": executable file not found in $PATH`
 	cannotStart := func(p *play, message string) *play {
 		p.exit(0, 128)
@@ -53,6 +53,6 @@ func TestCommandThatDoesNotExist(t *testing.T) {
 		t.Errorf("a message of %d bytes", n)
 	}
 	if got := StartFailure(&corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 1, Message: "traceback"}); got != "" {
-		t.Errorf("a program's own message is reported as that of the kubelet: %q", got)
+		t.Errorf("a program's message is reported as that of the kubelet: %q", got)
 	}
 }

@@ -11,18 +11,18 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// TestSuccessOfADeletedPod verifies that a pod that was watched to succeed before its deletion has succeeded, whether
-// or not it still exists.
-func TestSuccessOfADeletedPod(t *testing.T) {
+// TestDeletedPodThatSucceededCounts verifies that a pod whose success was observed before its deletion has succeeded,
+// whether or not it still exists.
+func TestDeletedPodThatSucceededCounts(t *testing.T) {
 	for name, test := range map[string]struct {
 		gone, watched, onSuccess bool
 		want                     batch.JobPhase
 	}{
-		"gone":                                 {gone: true, watched: true, want: batch.JobSucceeded},
-		"gone, and nobody watched it":          {gone: true, want: batch.JobPending},
-		"ending":                               {watched: true, want: batch.JobSucceeded},
-		"ending, and nobody watched it":        {want: batch.JobPending},
-		"gone, where success is restarted too": {gone: true, watched: true, onSuccess: true, want: batch.JobPending},
+		"gone":                           {gone: true, watched: true, want: batch.JobSucceeded},
+		"gone, unobserved":               {gone: true, want: batch.JobPending},
+		"ending":                         {watched: true, want: batch.JobSucceeded},
+		"ending, unobserved":             {want: batch.JobPending},
+		"gone, with restarts on success": {gone: true, watched: true, onSuccess: true, want: batch.JobPending},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlay(t, 1, 3)
@@ -46,27 +46,28 @@ func TestSuccessOfADeletedPod(t *testing.T) {
 	}
 }
 
-// TestSucceededUndeleted verifies that the end of a debugging pod is no result, and a disrupted pod has not succeeded.
-func TestSucceededUndeleted(t *testing.T) {
+// TestSucceededUndeletedIgnoresDebugAndDisruption verifies that the end of a debugging pod is no result, and that a
+// disrupted pod has not succeeded.
+func TestSucceededUndeletedIgnoresDebugAndDisruption(t *testing.T) {
 	p := newPlay(t, 1, 3)
 	pod := p.pass().run(0).pod(0)
 	if SucceededUndeleted(pod) {
-		t.Error("a pod that runs has succeeded")
+		t.Error("a running pod counts as succeeded")
 	}
 	if p.exit(0, 0); !SucceededUndeleted(pod) {
-		t.Error("a pod that has succeeded has not")
+		t.Error("a succeeded pod does not count")
 	}
 	debugged, deleted := pod.DeepCopy(), pod.DeepCopy()
 	debugged.Annotations[batch.AnnotationRunMode] = string(batch.RunDebug)
 	deleted.DeletionTimestamp = &metav1.Time{Time: p.now}
 	if SucceededUndeleted(debugged) || SucceededUndeleted(deleted) {
-		t.Error("one that debugs, or is being deleted, counts")
+		t.Error("a debugging pod, or a pod that is being deleted, counts")
 	}
 }
 
-// TestEndOnRecordKeepsItsExitCode verifies that the recorded exit code decides if a new leader sees the pod before its
-// recorded end.
-func TestEndOnRecordKeepsItsExitCode(t *testing.T) {
+// TestRecordedEndKeepsItsExitCode verifies that the recorded exit code decides if a new leader sees an older state of
+// the pod.
+func TestRecordedEndKeepsItsExitCode(t *testing.T) {
 	p := newPlay(t, 2, 3)
 	p.job.Roles[0].Restart.FailCodes = []CodeRange{{First: 1, Last: 1}}
 	p.job.Success = []Rule{{Text: "{}", Members: []Member{{Role: 0, Rank: 0}}}}

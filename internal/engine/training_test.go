@@ -90,7 +90,7 @@ func TestCountedPodOfReturnedRankIsNotChargedAgain(t *testing.T) {
 	p.pass().want(batch.JobRunning, 1)
 }
 
-func TestDeadline(t *testing.T) {
+func TestDeadlineStopsRunningPods(t *testing.T) {
 	p := newTraining(t, 3, 0)
 	hour := time.Hour
 	p.job.Deadline = &hour
@@ -101,11 +101,11 @@ func TestDeadline(t *testing.T) {
 	}
 	p.after(time.Second).pass().want(batch.JobFailed, 0).wantReason(batch.JobFailedCondition, batch.ReasonDeadlineExceeded)
 	if len(p.pods) != 1 || p.pods["job-worker-2"] == nil {
-		t.Errorf("running pods end and finished ones stay; left are %d", len(p.pods))
+		t.Errorf("%d pods remain, want only the finished ones", len(p.pods))
 	}
 }
 
-func TestDeadlineStartsAnewAfterAPause(t *testing.T) {
+func TestDeadlineRestartsAfterAPause(t *testing.T) {
 	p := newTraining(t, 1, 0)
 	hour := time.Hour
 	p.job.Deadline = &hour
@@ -118,16 +118,16 @@ func TestDeadlineStartsAnewAfterAPause(t *testing.T) {
 	p.after(time.Minute).pass().want(batch.JobFailed, 0)
 }
 
-// TestQueueMaxDuration verifies that a pod that its queue removes for its age ends the job, without charge and with the
-// queue's reason.
-func TestQueueMaxDuration(t *testing.T) {
+// TestPodTooOldForItsQueueEndsTheJob verifies that a pod that its queue removes for its age ends the job, without
+// charge and with the queue's reason.
+func TestPodTooOldForItsQueueEndsTheJob(t *testing.T) {
 	p := newTraining(t, 2, 3).pass().run(0, 1).pass()
 	p.pod(1).Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
 		Reason: "QueueMaxDuration", Message: "the pod is older than the 1h that queue q allows"}}
 	p.pass().want(batch.JobFailed, 0).wantReason(batch.JobFailedCondition, batch.ReasonQueueMaxDuration)
 }
 
-func TestScaling(t *testing.T) {
+func TestScalingKeepsRemainingPods(t *testing.T) {
 	p := newTraining(t, 2, 3)
 	p.job.Elastic = &Elastic{Min: 2, Max: 9}
 	size := func(n int) *play { p.job.Roles[0].Replicas = n; return p.pass() }
@@ -140,7 +140,7 @@ func TestScaling(t *testing.T) {
 	p.run(2, 3).exit(3, 1).pass().pass().run(3).pass().want(batch.JobRunning, 1)
 	size(3).want(batch.JobRunning, 1)
 	if p.pods["job-worker-3"] != nil || p.pod(0).UID != first {
-		t.Error("the highest rank goes, and no other")
+		t.Error("want only the highest rank removed")
 	}
 	size(4).run(3).pass().want(batch.JobRunning, 1) // the restart of the removed replica still counts
 	p.exit(3, 1).pass().pass().run(3).after(time.Second).pass().want(batch.JobRunning, 2)

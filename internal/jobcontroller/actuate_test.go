@@ -19,7 +19,7 @@ func TestDeletionAppliesOnlyToThePodThatWasSeen(t *testing.T) {
 	}{
 		"the pod had ended": {engine.Deletion{UID: uid}, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}},
 		"the pod ran":       {engine.Deletion{UID: uid, ResourceVersion: version}, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}},
-		"the node has gone": {engine.Deletion{UID: uid, Force: true}, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: &none}},
+		"the node is lost":  {engine.Deletion{UID: uid, Force: true}, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: &none}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			options := (&client.DeleteOptions{}).ApplyOptions(deleteOptions(&test.deletion)).AsDeleteOptions()

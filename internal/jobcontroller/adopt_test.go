@@ -15,7 +15,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// patcher answers each patch with err and keeps the last one.
+// patcher returns err for each patch and keeps the last one.
 type patcher struct {
 	client.Client
 	err  error
@@ -28,8 +28,9 @@ func (p *patcher) Patch(_ context.Context, o client.Object, patch client.Patch, 
 	return errors.Join(err, p.err)
 }
 
-// The patch has the UID of the pod as a precondition. An obstacle becomes a refusal in the status of the job.
-func TestAdoptPutsBackLostLabels(t *testing.T) {
+// TestAdoptRestoresLostLabels verifies that the patch has the UID of the pod as a precondition, and that a forbidden
+// patch becomes a refusal in the status of the job.
+func TestAdoptRestoresLostLabels(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	own := map[string]string{batch.LabelJobName: "job", batch.LabelJobKind: "GenericJob", batch.LabelReplicaRank: "1", batch.LabelReplicaAttempt: "3", "mine": "yes"}
 	const patch = `{"metadata":{"labels":{"batch.tensorstack.dev/job-kind":"GenericJob","batch.tensorstack.dev/job-name":"job",` +
@@ -43,9 +44,9 @@ func TestAdoptPutsBackLostLabels(t *testing.T) {
 	}{
 		"the cache is late":              {live: own},
 		"the label is lost":              {live: map[string]string{"mine": "yes"}, sent: patch},
-		"no label is left":               {sent: patch},
+		"all labels are lost":            {sent: patch},
 		"the label names another job":    {live: map[string]string{batch.LabelJobName: "other"}, sent: patch},
-		"the pod has gone":               {err: apierrors.NewNotFound(pods, "p"), sent: patch, stale: true},
+		"the pod was deleted":            {err: apierrors.NewNotFound(pods, "p"), sent: patch, stale: true},
 		"there is a new pod":             {err: apierrors.NewConflict(pods, "p", errors.New("uid")), sent: patch, stale: true},
 		"a policy forbids it":            {err: apierrors.NewForbidden(pods, "p", errors.New("a policy says no")), sent: patch, refusal: "a policy says no; put it back or delete the pod"},
 		"the API server does not answer": {err: errors.New("connection refused"), sent: patch},

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// The longer requests take, the fewer are sent concurrently. All are sent, and once requests are fast again, the limit
-// rises again.
+// TestConcurrencyFollowsLatency verifies that fewer requests are sent concurrently if requests take longer, that all
+// are sent, and that the limit rises again once requests are fast.
 func TestConcurrencyFollowsLatency(t *testing.T) {
 	p := newConcurrencyLimiter()
 	// send sends n concurrent requests and returns the largest number in flight among the last hundred.
@@ -56,7 +56,8 @@ func TestConcurrencyFollowsLatency(t *testing.T) {
 	}
 }
 
-// The pods in flight fit into maxBytesInFlight. A larger pod is sent alone.
+// TestLargePodsAreSentFewAtOnce verifies that the pods in flight fit into maxBytesInFlight, and that a larger pod is
+// sent alone.
 func TestLargePodsAreSentFewAtOnce(t *testing.T) {
 	for _, c := range []struct{ size, most int }{
 		{1, maxInFlight}, {maxBytesInFlight / 8, 8}, {maxBytesInFlight/2 + 1, 1}, {2 * maxBytesInFlight, 1},

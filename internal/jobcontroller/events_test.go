@@ -22,7 +22,8 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// An event that gets no answer is sent again, with its annotation. An event that the API server refuses is not.
+// TestRecorderWritesEachEventOnce verifies that an event without an answer is sent again, with its annotation, and
+// that an event that the API server refuses is not.
 func TestRecorderWritesEachEventOnce(t *testing.T) {
 	var requests atomic.Int32
 	got, refused := make(chan eventsv1.Event, 10), make(chan struct{}, 10)

@@ -14,7 +14,8 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// Only a pass that knows the newest status can tell that a success is needed no more.
+// TestSuccessesAreKeptUntilACurrentStatusDoesNotNeedThem verifies that only a pass with the newest status discards a
+// success.
 func TestSuccessesAreKeptUntilACurrentStatusDoesNotNeedThem(t *testing.T) {
 	pod := func(uid string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)}}
@@ -28,7 +29,7 @@ func TestSuccessesAreKeptUntilACurrentStatusDoesNotNeedThem(t *testing.T) {
 	}
 	var s successes
 	if open := s.open(status(batch.ReplicaRunning, "a"), nil); len(open) > 0 {
-		t.Errorf("%d are open of none", len(open))
+		t.Errorf("without successes %d are open", len(open))
 	}
 	for _, step := range []struct {
 		what    string
@@ -38,13 +39,13 @@ func TestSuccessesAreKeptUntilACurrentStatusDoesNotNeedThem(t *testing.T) {
 		current bool
 		want    []types.UID
 	}{
-		{"the status says that it runs", "a", status(batch.ReplicaRunning, "a"), nil, true, []types.UID{"a"}},
+		{"the status has it as running", "a", status(batch.ReplicaRunning, "a"), nil, true, []types.UID{"a"}},
 		{"a second time", "", status(batch.ReplicaRunning, "a"), nil, true, []types.UID{"a"}},
-		{"another is still there, and no status names it", "b", status(batch.ReplicaRunning, "a"), []*corev1.Pod{pod("b")}, true, []types.UID{"a", "b"}},
+		{"another pod exists, and no status names it", "b", status(batch.ReplicaRunning, "a"), []*corev1.Pod{pod("b")}, true, []types.UID{"a", "b"}},
 		{"a late status names no pod", "", status(batch.ReplicaRunning), nil, false, nil},
 		{"the status names both again", "", status(batch.ReplicaRunning, "a", "b"), nil, true, []types.UID{"a", "b"}},
 		{"the status has one", "", status(batch.ReplicaSucceeded, "a"), []*corev1.Pod{pod("b")}, true, []types.UID{"b"}},
-		{"one that was forgotten is not needed any more", "", status(batch.ReplicaRunning, "a", "b"), nil, true, []types.UID{"b"}},
+		{"a discarded success is not needed", "", status(batch.ReplicaRunning, "a", "b"), nil, true, []types.UID{"b"}},
 		{"the status names another pod", "", status(batch.ReplicaRunning, "c"), nil, true, nil},
 	} {
 		if step.add != "" {
@@ -78,20 +79,20 @@ func TestLastWrittenStatusCountsWhileTheCacheIsLate(t *testing.T) {
 	}
 }
 
-func TestSuccessIsNotedBeforeTheFirstPass(t *testing.T) {
+func TestSuccessIsRecordedBeforeTheFirstPass(t *testing.T) {
 	store, key := newExpectationStore(clock.RealClock{}), types.NamespacedName{Namespace: "ns", Name: "job"}
 	store.noteSuccess(key, "job", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a"}})
 	if n := len(store.of(key, "job").succeeded.pods); n != 1 {
-		t.Errorf("%d are noted, want 1", n)
+		t.Errorf("%d successes are recorded, want 1", n)
 	}
 }
 
-func TestSuccessOfAnotherJobIsNotNoted(t *testing.T) {
+func TestSuccessOfAnotherJobIsNotRecorded(t *testing.T) {
 	store, key := newExpectationStore(clock.RealClock{}), types.NamespacedName{Namespace: "ns", Name: "job"}
 	exp := store.of(key, "job")
 	store.noteSuccess(key, "predecessor", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a"}})
 	if n := len(exp.succeeded.pods); n != 0 || store.of(key, "job") != exp {
-		t.Errorf("%d are noted", n)
+		t.Errorf("%d successes are recorded, want 0", n)
 	}
 }
 
@@ -116,7 +117,7 @@ func TestPodsCountAsWrittenUntilTheCacheShowsThem(t *testing.T) {
 			exp.created["new"] = madePod{&created, now.Add(cacheLag)}
 			exp.deleted["a"] = now
 			if left := exp.forgetAfter(now); left != cacheLag {
-				t.Errorf("the next creation is forgotten after %s, want %s", left, cacheLag)
+				t.Errorf("the next creation is discarded after %s, want %s", left, cacheLag)
 			}
 			var got []string
 			for _, p := range exp.merge(test.cached, now.Add(test.after)) {

@@ -24,7 +24,7 @@ func TestLateCacheDoesNotUndoLiveView(t *testing.T) {
 		"same state":               {pod("p", "a", "9", corev1.PodSucceeded), 0, "9 Succeeded"},
 		"newer state":              {pod("p", "a", "12", corev1.PodFailed), 0, "12 Failed"},
 		"pod that was replaced":    {pod("p", "b", "7", corev1.PodRunning), 0, ""},
-		"pod that has gone":        {pod("q", "b", "7", corev1.PodRunning), 0, "7 Running"},
+		"pod that was deleted":     {pod("q", "b", "7", corev1.PodRunning), 0, "7 Running"},
 		"pod that came later":      {pod("p", "c", "11", corev1.PodPending), 0, "11 Pending"},
 		"version with more digits": {pod("p", "b", "100", corev1.PodRunning), 0, "100 Running"},
 		"after the longest time":   {pod("p", "a", "8", corev1.PodRunning), cacheLag + time.Second, "8 Running"},
@@ -43,7 +43,8 @@ func TestLateCacheDoesNotUndoLiveView(t *testing.T) {
 	}
 }
 
-// Only the watch tells how a pod went that a live view no longer has.
+// TestPodStaysUntilTheCacheShowsThatItHasGone verifies that a pod that a live read lacks remains until the watch
+// delivers its deletion, because only the watch shows how the pod ended.
 func TestPodStaysUntilTheCacheShowsThatItHasGone(t *testing.T) {
 	pod := func(name string, uid types.UID) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid}}
@@ -57,11 +58,11 @@ func TestPodStaysUntilTheCacheShowsThatItHasGone(t *testing.T) {
 		t.Errorf("the pods are %v, want %v", got, want)
 	}
 	if !view.vanished([]*corev1.Pod{pod("q", "gone")}) {
-		t.Error("the pod that has gone has not vanished")
+		t.Error("the deleted pod has not been removed")
 	}
 	deleted := pod("q", "deleted")
 	deleted.DeletionTimestamp = new(metav1.Now())
 	if view.vanished([]*corev1.Pod{pod("p", "a"), pod("p", "replaced"), deleted}) {
-		t.Error("a pod has vanished that is there, replaced or being deleted")
+		t.Error("a pod was removed that exists, was replaced or is being deleted")
 	}
 }

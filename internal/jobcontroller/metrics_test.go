@@ -14,7 +14,7 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-func TestTransitions(t *testing.T) {
+func TestTransitionsAreCountedOnce(t *testing.T) {
 	created := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(seconds int) *metav1.Time {
 		m := metav1.NewTime(created.Add(time.Duration(seconds) * time.Second))

@@ -10,7 +10,7 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-func TestRefusalsAreForgottenOnceNothingAsksForTheObject(t *testing.T) {
+func TestRefusalsEndWhenNoPlanCreatesTheObject(t *testing.T) {
 	pods := []engine.NewPod{{}}
 	immediate, paused := &batch.JobStatus{RunMode: batch.RunImmediate}, &batch.JobStatus{RunMode: batch.RunPause}
 	for name, c := range map[string]struct {

@@ -13,8 +13,8 @@ import (
 	"tensorstack.dev/batch/internal/kinds/kindtest"
 )
 
-// judged converts and validates the job of a manifest with a limit of one replica. It returns the job and the engine's
-// plan for it, before or after the job has begun.
+// judged converts and validates the job of a manifest with a limit of one replica. It returns the job and the
+// engine's plan for it, before or after the job has started.
 func judged(t *testing.T, data []byte, begun bool) (*engine.Job, engine.Plan) {
 	t.Helper()
 	now := time.Unix(1_700_000_000, 0)
@@ -34,9 +34,9 @@ func judged(t *testing.T, data []byte, begun bool) (*engine.Job, engine.Plan) {
 	return job, engine.Next(job, engine.Seen{Now: now, Status: k.Status(objects[0]), Live: true}, engine.Config{})
 }
 
-// TestJobThatHasBegunIsCarriedOn verifies that a job that has begun keeps its size, rules and bounds when the
+// TestJobThatHasStartedContinues verifies that a job that has started keeps its size, rules and bounds when the
 // operator's limit is lowered.
-func TestJobThatHasBegunIsCarriedOn(t *testing.T) {
+func TestJobThatHasStartedContinues(t *testing.T) {
 	for _, name := range []string{"good/everything", "good/pytorch-everything", "good/pytorch-elastic", "good/pytorch-elastic-roles", "good/tensorflow-everything"} {
 		t.Run(name, func(t *testing.T) {
 			want := accepted(t, manifest(t, name))
@@ -50,7 +50,7 @@ func TestJobThatHasBegunIsCarriedOn(t *testing.T) {
 	}
 }
 
-func TestJobThatHasNotBegunIsRejected(t *testing.T) {
+func TestJobThatHasNotStartedIsRejected(t *testing.T) {
 	job, plan := judged(t, manifest(t, "good/everything"), false)
 	failed := plan.Status.Conditions[len(plan.Status.Conditions)-2]
 	if failed.Type != batch.JobFailedCondition || failed.Reason != batch.ReasonInvalidSpec || !strings.Contains(failed.Message, "the limit is 1") ||
@@ -59,24 +59,25 @@ func TestJobThatHasNotBegunIsRejected(t *testing.T) {
 	}
 }
 
-// TestSenselessJobIsRejected verifies that a job that cannot be interpreted is rejected, whether or not it has begun.
-func TestSenselessJobIsRejected(t *testing.T) {
+// TestUninterpretableJobIsRejected verifies that a job that cannot be interpreted is rejected, whether or not it has
+// started.
+func TestUninterpretableJobIsRejected(t *testing.T) {
 	for _, name := range []string{"rule-rank-out-of-range", "role-twice", "replicas-negative", "template-without-containers", "roles-empty"} {
 		if job, plan := judged(t, manifest(t, "bad/"+name), true); len(job.Roles) > 0 || plan.Status.Phase != batch.JobFailed {
-			t.Errorf("%s is carried on", name)
+			t.Errorf("%s continues", name)
 		}
 	}
 }
 
-// TestFaultyTimesDoNotHold verifies that a negative TTL is an error and does not delete the job at once.
-func TestFaultyTimesDoNotHold(t *testing.T) {
+// TestInvalidTimesAreIgnored verifies that a negative TTL is an error and does not delete the job at once.
+func TestInvalidTimesAreIgnored(t *testing.T) {
 	if job, plan := judged(t, manifest(t, "bad/ttl-negative"), true); plan.Status.Phase == batch.JobFailed || job.TTL != nil {
 		t.Errorf("%q, TTL %v", plan.Status.Phase, job.TTL)
 	}
 }
 
-// TestObjectsOfOtherKinds verifies that nil objects and objects of other kinds are not converted.
-func TestObjectsOfOtherKinds(t *testing.T) {
+// TestObjectsOfOtherKindsAreNotConverted verifies that nil objects and objects of other kinds are not converted.
+func TestObjectsOfOtherKindsAreNotConverted(t *testing.T) {
 	for _, o := range []kinds.Object{&batch.PyTorchTrainingJob{}, (*batch.GenericJob)(nil), nil} {
 		k := kinds.All[0]
 		if job, errs := k.Convert(o), k.Validate(o, kinds.Limits{}); len(job.Roles) > 0 || len(errs) != 1 || len(k.ValidateUpdate(o, o)) != 1 {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestShare(t *testing.T) {
+func TestShareDistributesReplicas(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		n       int
@@ -29,16 +29,16 @@ func TestShare(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := share(c.n, c.weights); !slices.Equal(got, c.want) {
-				t.Errorf("%d by %v is %v, not %v", c.n, c.weights, got, c.want)
+				t.Errorf("%d by %v is %v, want %v", c.n, c.weights, got, c.want)
 			}
 		})
 	}
 }
 
-// TestShareOfAnything verifies that for any weights all replicas are distributed, the master remains, a role without
-// weight gets none, a role with a weight gets none only if there are too few, and otherwise every role is within
-// rounding of its share.
-func TestShareOfAnything(t *testing.T) {
+// TestShareHoldsForAnyWeights verifies that for any weights all replicas are distributed, the master remains, a role
+// without weight gets none, a role with a weight gets none only if there are too few, and otherwise every role is
+// within rounding of its share.
+func TestShareHoldsForAnyWeights(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 20_000 {
 		n, weights, total, weighty := 1+random.IntN(200), make([]int, 1+random.IntN(6)), 0, 0

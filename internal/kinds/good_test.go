@@ -79,7 +79,7 @@ func TestDefaults(t *testing.T) {
 	none := int32(0)
 	role := &job.Roles[0]
 	if role.Replicas != 1 || role.Main != 0 || role.Expand != nil {
-		t.Errorf("%d replicas, main container %d, something to expand: %v", role.Replicas, role.Main, role.Expand != nil)
+		t.Errorf("%d replicas, main container %d, variables to expand: %v", role.Replicas, role.Main, role.Expand != nil)
 	}
 	if diff := cmp.Diff(engine.Restart{OnFailure: true, Limit: &none}, role.Restart); diff != "" {
 		t.Error("restarts (-want +got)\n" + diff)
@@ -92,7 +92,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-func TestLimits(t *testing.T) {
+func TestLimitBoundsReplicas(t *testing.T) {
 	o, err := kindtest.Decode(manifest(t, "good/everything"))
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ func readRules(rules ...batch.FinishRule) ([]engine.Rule, field.ErrorList) {
 	return c.rules(&ruleReader{job: c.job}, rules), v.errs
 }
 
-func TestRanks(t *testing.T) {
+func TestRanksAreParsed(t *testing.T) {
 	for _, c := range []struct {
 		name, rule string
 		want       engine.Rule
@@ -57,7 +57,7 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-func TestRulesThatNameTooMuch(t *testing.T) {
+func TestTooLargeRulesAreRefused(t *testing.T) {
 	job := &engine.Job{Roles: []engine.Role{{Type: "worker", Replicas: 10_000}}}
 	c := &conversion{job: job}
 	v := validator{conversion: c}
@@ -69,10 +69,10 @@ func TestRulesThatNameTooMuch(t *testing.T) {
 	want := "spec.failureRules[100][worker]: Invalid value: 1010000: up to here the finish rules name replicas 1010000 times, and the " +
 		"limit is 1000000: use fewer rules or shorter ranges"
 	if len(v.errs) != 1 || v.errs[0].Error() != want {
-		t.Errorf("got %v, not only %q", v.errs, want)
+		t.Errorf("got %v, want only %q", v.errs, want)
 	}
 	if n := len(c.rules(&ruleReader{job: job}, rules)); n != 100 || !c.uninterpretable {
-		t.Errorf("%d rules are converted, and that makes sense: %t", n, !c.uninterpretable)
+		t.Errorf("%d rules were converted, interpretable: %t", n, !c.uninterpretable)
 	}
 }
 
@@ -92,7 +92,7 @@ func FuzzRanks(f *testing.F) {
 			checkMembers(t, ranks, role, converted[0])
 			checkText(t, rule, converted[0].Text)
 		} else if len(converted) > 0 || errs[0].Detail == "" {
-			t.Errorf("%s is refused and converted too, or without a word: %v", list, errs)
+			t.Errorf("%s was refused and converted, or refused without an error: %v", list, errs)
 		}
 	})
 }
@@ -123,6 +123,6 @@ func checkText(t *testing.T, rule batch.FinishRule, text string) {
 	}
 	want, err := json.Marshal(rule)
 	if err != nil || string(want) != text {
-		t.Errorf("the rule reads %s, not %s (%v)", text, want, err)
+		t.Errorf("the rule's text is %s, want %s (%v)", text, want, err)
 	}
 }

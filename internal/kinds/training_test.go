@@ -40,7 +40,7 @@ func TestTrainingNormalForm(t *testing.T) {
 	}
 	for name, want := range map[string]string{"tensorflow-cluster": `{"chief":[0]}`, "tensorflow-everything": `{"worker":[0]}`} {
 		if got := accepted(t, manifest(t, "good/"+name)).Failure[0].Text; got != want {
-			t.Errorf("%s: %s decides, not %s", name, got, want)
+			t.Errorf("%s: %s decides, want %s", name, got, want)
 		}
 	}
 
@@ -58,12 +58,12 @@ func TestDefaultsOfElasticJobs(t *testing.T) {
 		p := decoded(t, name).(*batch.PyTorchTrainingJob)
 		kinds.All[1].Default(p)
 		if n := p.Spec.Elastic.ExpectedReplicas; n == nil || *n != want {
-			t.Errorf("%s: %v replicas, not %d", name, n, want)
+			t.Errorf("%s: %v replicas, want %d", name, n, want)
 		}
 	}
 	p := decoded(t, "pytorch-torchrun").(*batch.PyTorchTrainingJob)
 	if kinds.All[1].Default(p); p.Spec.Elastic != nil {
-		t.Error("a job that is not elastic has become so")
+		t.Error("a job that was not elastic became elastic")
 	}
 }
 
@@ -102,9 +102,9 @@ func TestWarningsOfTorchrun(t *testing.T) {
 	}
 }
 
-// TestUpdatesThatALiveTrainingJobTakes tries every change that a live training job accepts. testdata/bad/update-*.yaml
-// holds the others.
-func TestUpdatesThatALiveTrainingJobTakes(t *testing.T) {
+// TestLiveTrainingJobAcceptsUpdates tries every change that a live training job accepts. testdata/bad/update-*.yaml
+// has the others.
+func TestLiveTrainingJobAcceptsUpdates(t *testing.T) {
 	yes, four := true, int32(4)
 	training := func(o kinds.Object) *batch.TrainingSpec {
 		if p, ok := o.(*batch.PyTorchTrainingJob); ok {

@@ -8,8 +8,8 @@ import (
 	"tensorstack.dev/batch/internal/kinds/kindtest"
 )
 
-// TestUpdatesThatALiveJobTakes tries every change that a live job accepts. testdata/bad/update-*.yaml holds the others.
-func TestUpdatesThatALiveJobTakes(t *testing.T) {
+// TestLiveJobAcceptsUpdates tries every change that a live job accepts. testdata/bad/update-*.yaml has the others.
+func TestLiveJobAcceptsUpdates(t *testing.T) {
 	yes, no := true, false
 	n := int32(9)
 	for _, c := range []struct {

@@ -21,7 +21,7 @@ func trainJob() *engine.Job {
 	}
 }
 
-func TestVariables(t *testing.T) {
+func TestVariablesExpand(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"no variable", "plain", "plain"},
 		{"the role", "$(type)", "worker"},
@@ -57,13 +57,13 @@ func TestVariables(t *testing.T) {
 				t.Fatalf("refused: %v", faults)
 			}
 			if got := strings.Join(parts, "2"); got != c.want {
-				t.Errorf("%s became %s, not %s", c.text, got, c.want)
+				t.Errorf("%s became %s, want %s", c.text, got, c.want)
 			}
 		})
 	}
 }
 
-func TestVariablesThatStandForNothing(t *testing.T) {
+func TestUnknownVariablesAreFaults(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
 		change     func(*engine.Job)
@@ -132,7 +132,7 @@ func FuzzSubstitute(f *testing.F) {
 		}
 		for _, fault := range faults {
 			if !strings.Contains(text, fault.ref) || fault.detail == "" {
-				t.Errorf("fault %q is not of this text, or says nothing", fault)
+				t.Errorf("fault %q does not quote this text, or has no message", fault)
 			}
 		}
 		if len(faults) > 0 {
@@ -140,7 +140,7 @@ func FuzzSubstitute(f *testing.F) {
 		}
 		got := strings.Join(parts, strconv.Itoa(rank))
 		if want := slowly(text, rank); got != want {
-			t.Errorf("%q became %q, not %q", text, got, want)
+			t.Errorf("%q became %q, want %q", text, got, want)
 		}
 	})
 }

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestTextsThatLookLikeVariables(t *testing.T) {
+func TestTextsThatLookLikeVariablesCauseWarnings(t *testing.T) {
 	job := trainJob()
 	v := vocabulary{job, &job.Roles[0]}
 	container := &corev1.Container{Env: []corev1.EnvVar{{Name: "RANK"}, {Name: "ranks"}}}

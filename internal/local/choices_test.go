@@ -17,7 +17,7 @@ import (
 
 func testDir(t *testing.T) Dir {
 	t.Helper()
-	path, err := os.MkdirTemp("", "t9k-") //nolint:usetesting // that of t.TempDir is too long for sockets
+	path, err := os.MkdirTemp("", "t9k-") //nolint:usetesting // the path of t.TempDir is too long for sockets
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func testDir(t *testing.T) Dir {
 	return Dir(path)
 }
 
-func TestNamedDir(t *testing.T) {
+func TestNamedDirRefusesBadNames(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", "/s")
 	if d, err := NamedDir("a-1"); err != nil || d != "/s/t9k/local/a-1" || d.Name() != "a-1" {
 		t.Errorf("%q, %v", d, err)
@@ -64,10 +64,10 @@ func TestConfigureKeepsItsChoices(t *testing.T) {
 	}
 	second.Options = first.Options
 	if got, want := fmt.Sprint(second), fmt.Sprint(first); got != want {
-		t.Errorf("chosen again: %s, was %s", got, want)
+		t.Errorf("the second choice is %s, the first was %s", got, want)
 	}
 
-	// Only a port that another program has taken changes.
+	// The port changes only if another program uses it.
 	l, err := net.Listen("tcp", first.loopback(APIServer))
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestConfigureKeepsItsChoices(t *testing.T) {
 	}
 }
 
-func TestConfigureRefuses(t *testing.T) {
+func TestConfigureRefusesBadOptions(t *testing.T) {
 	for want, o := range map[string]Options{
 		`there is no component "x"`:                          {Components: []string{Etcd, "x"}},
 		`there is no runtime "x": use process or containerd`: {Runtime: "x"},
@@ -105,7 +105,7 @@ func TestConfigureRefuses(t *testing.T) {
 	}
 }
 
-func TestPickNetworks(t *testing.T) {
+func TestPickNetworksAvoidsUsedOnes(t *testing.T) {
 	prefixes := func(list ...string) (p []netip.Prefix) {
 		for _, s := range list {
 			p = append(p, netip.MustParsePrefix(s))
@@ -137,7 +137,7 @@ func TestPickNetworks(t *testing.T) {
 	}
 }
 
-func TestBridgeNames(t *testing.T) {
+func TestBridgeNamesDiffer(t *testing.T) {
 	a, b := bridgeName("/x/a"), bridgeName("/x/b")
 	if a == b || len(a) > 15 || a != bridgeName("/x/a") {
 		t.Errorf("%q and %q", a, b)
@@ -158,7 +158,7 @@ func credentials(t *testing.T) (Dir, *Config) {
 	return d, c
 }
 
-func TestCredentials(t *testing.T) {
+func TestCredentialsAreValid(t *testing.T) {
 	d, c := credentials(t)
 	ca, _, err := loadKeyPair(d, "ca")
 	if err != nil {
@@ -193,7 +193,7 @@ func TestCredentialsAreKept(t *testing.T) {
 	}
 	for name, data := range readAll(t, d) {
 		if before[name] != data {
-			t.Errorf("%s was made again", name)
+			t.Errorf("%s was created again", name)
 		}
 	}
 
@@ -244,17 +244,17 @@ func TestCertificatesAreRenewedBeforeTheyExpire(t *testing.T) {
 func TestLockIsExclusive(t *testing.T) {
 	d := testDir(t)
 	if d.Running() {
-		t.Error("an empty directory is said to run")
+		t.Error("an empty directory is reported as running")
 	}
 	f, err := d.lock()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !d.Running() {
-		t.Error("a locked directory is said not to run")
+		t.Error("a locked directory is reported as not running")
 	}
 	f.Close()
 	if d.Running() {
-		t.Error("a released directory is said to run")
+		t.Error("a released directory is reported as running")
 	}
 }

@@ -10,15 +10,16 @@ import (
 	"tensorstack.dev/batch/internal/local/logind"
 )
 
-// TestDrained checks how long a shutdown waits for pods, by the time since it started with a grace period of 30 s.
-func TestDrained(t *testing.T) {
+// TestShutdownWaitsForPods verifies how long a shutdown waits for pods, measured from its start with a grace period
+// of 30 s.
+func TestShutdownWaitsForPods(t *testing.T) {
 	pod := func(grace int64) corev1.Pod {
 		return corev1.Pod{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &grace}}
 	}
 	for name, c := range map[string]struct {
 		remaining []corev1.Pod
 		listErr   error
-		until     time.Duration // when it waits no more
+		until     time.Duration // the time at which it stops waiting
 	}{
 		"none left":                            {nil, nil, 0},
 		"a pod that must have ended by now":    {[]corev1.Pod{pod(30)}, nil, 30*time.Second + reportTime},
@@ -29,13 +30,13 @@ func TestDrained(t *testing.T) {
 		graceStart := time.Now()
 		s := &shutdown{logind: logind.NewServer(), graceStart: graceStart, status: ShutdownStatus{Deadline: graceStart.Add(30 * time.Second)}}
 		if c.until > 0 && s.drained(c.remaining, c.listErr, graceStart.Add(c.until-time.Millisecond)) {
-			t.Errorf("%s: the shutdown goes on before %s", name, c.until)
+			t.Errorf("%s: the shutdown continues before %s", name, c.until)
 		}
 		if !s.drained(c.remaining, c.listErr, graceStart.Add(c.until)) {
 			t.Errorf("%s: the shutdown waits after %s", name, c.until)
 		}
 		if s.status.Pods != len(c.remaining) {
-			t.Errorf("%s: %d pods are said to be left", name, s.status.Pods)
+			t.Errorf("%s: the status reports %d pods", name, s.status.Pods)
 		}
 	}
 }
@@ -44,7 +45,7 @@ func TestShutdownIsShortenedAndNeverProlonged(t *testing.T) {
 	begun := 0
 	s := &shutdown{endSupervision: func() { begun++ }, logind: logind.NewServer()}
 	if s.currentStatus() != nil {
-		t.Error("the cluster goes down though nobody asked")
+		t.Error("the cluster shuts down without a request")
 	}
 	s.request(time.Minute)
 	first := s.currentStatus().Deadline
@@ -57,16 +58,16 @@ func TestShutdownIsShortenedAndNeverProlonged(t *testing.T) {
 		t.Errorf("a request to end at once leaves %s", time.Until(got))
 	}
 	if begun != 3 {
-		t.Errorf("the end was begun %d times", begun)
+		t.Errorf("the shutdown was started %d times", begun)
 	}
 }
 
-// TestShutdownGivesPodsAllTheirTime checks that the components that stop before the pods use none of their grace
+// TestShutdownGivesPodsAllTheirTime verifies that the components that stop before the pods use none of their grace
 // period.
 func TestShutdownGivesPodsAllTheirTime(t *testing.T) {
 	s := &shutdown{endSupervision: func() {}, logind: logind.NewServer()}
 	s.request(time.Minute)
-	s.graceStart = s.graceStart.Add(-time.Hour) // so long did the others take
+	s.graceStart = s.graceStart.Add(-time.Hour) // the other components took an hour
 	s.status.Deadline = s.status.Deadline.Add(-time.Hour)
 	if !s.startGracePeriod() {
 		t.Error("the pods have no time")

@@ -41,7 +41,7 @@ func newTestSupervisor(t *testing.T) *testSupervisor {
 	return &testSupervisor{events: filepath.Join(t.TempDir(), "events")}
 }
 
-// start runs a supervisor of these components until the test ends or the returned function is called.
+// start starts a supervisor of these components until the end of the test or the call of the returned function.
 func (w *testSupervisor) start(t *testing.T, components ...Component) (stop func()) {
 	t.Helper()
 	dir := t.TempDir()
@@ -123,7 +123,7 @@ func TestSupervisorWaitsForReadinessOfNeeds(t *testing.T) {
 	w.awaitState(t, "b", StateReady)
 }
 
-func TestSupervisorStartsWhatUsesSomethingUsable(t *testing.T) {
+func TestSupervisorStartsUsersOfUsableComponents(t *testing.T) {
 	w := newTestSupervisor(t)
 	a := w.script("a")
 	a.Usable, a.Ready = a.Ready, func(context.Context) error { return errors.New("still loading") }
@@ -135,11 +135,11 @@ func TestSupervisorStartsWhatUsesSomethingUsable(t *testing.T) {
 		t.Errorf("c, which needs a ready, is %s %q", s.State, s.Message)
 	}
 	if s := w.status("a"); s.State != StateStarting || s.Message != "still loading" {
-		t.Errorf("a is %s %q while it is but usable", s.State, s.Message)
+		t.Errorf("a is %s %q while it is only usable", s.State, s.Message)
 	}
 }
 
-func TestSupervisorRestartsWhatWasKilled(t *testing.T) {
+func TestSupervisorRestartsKilledComponents(t *testing.T) {
 	w := newTestSupervisor(t)
 	w.start(t, w.script("a"), w.script("b", "a"))
 	w.awaitState(t, "b", StateReady)
@@ -185,7 +185,7 @@ func TestSupervisorBacksOff(t *testing.T) {
 	})
 }
 
-func TestSupervisorHoldsDown(t *testing.T) {
+func TestSupervisorKeepsStoppedComponentsStopped(t *testing.T) {
 	w := newTestSupervisor(t)
 	w.start(t, w.script("a"))
 	w.awaitState(t, "a", StateReady)
@@ -204,15 +204,15 @@ func TestSupervisorHoldsDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s := w.status("a"); s.State == StateReady && s.Restarts == 0 {
-		t.Error("after Kill: still said to be ready")
+		t.Error("after Kill: still reported as ready")
 	}
 	w.awaitState(t, "a", StateReady)
 	if err := w.Stop("nothing"); err == nil {
-		t.Error("stopped a component that there is not")
+		t.Error("stopped a component that does not exist")
 	}
 }
 
-func TestSupervisorKillsWhatIgnoresTheRequestToEnd(t *testing.T) {
+func TestSupervisorKillsComponentsThatIgnoreSIGTERM(t *testing.T) {
 	w := newTestSupervisor(t)
 	a := w.script("a")
 	a.Args[1] = strings.Replace(a.Args[1], "exit 0", ":", 1)
@@ -221,7 +221,7 @@ func TestSupervisorKillsWhatIgnoresTheRequestToEnd(t *testing.T) {
 	pid := w.status("a").PID
 	stop()
 	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
-		t.Errorf("process %d is still there: %v", pid, err)
+		t.Errorf("process %d still exists: %v", pid, err)
 	}
 }
 
@@ -241,8 +241,8 @@ func TestSupervisorRepeatsAStepUntilItSucceeds(t *testing.T) {
 	}
 }
 
-// TestSupervisorStartsNothingAfterItsEnd checks a component that is about to start when the supervisor ends. It must
-// not wait for the spawner, which has ended too.
+// TestSupervisorStartsNothingAfterItsEnd verifies that a component that is about to start when the supervisor ends
+// does not wait for the spawner, which has ended too.
 func TestSupervisorStartsNothingAfterItsEnd(t *testing.T) {
 	w := newTestSupervisor(t)
 	s, err := NewSupervisor("/bin/sh", []Component{w.script("a")}, func(string) string { return os.DevNull })
@@ -259,11 +259,11 @@ func TestSupervisorStartsNothingAfterItsEnd(t *testing.T) {
 			t.Errorf("the component ended with %v", err)
 		}
 	case <-time.After(2 * time.Minute):
-		t.Fatal("the component waits for ever")
+		t.Fatal("the component waits forever")
 	}
 }
 
-func TestSupervisorDrainsWhatServedBeforeItEndsIt(t *testing.T) {
+func TestSupervisorDrainsServersBeforeItStopsThem(t *testing.T) {
 	w := newTestSupervisor(t)
 	note := func(name string) func(context.Context) {
 		return func(context.Context) {
@@ -288,7 +288,7 @@ func TestSupervisorDrainsWhatServedBeforeItEndsIt(t *testing.T) {
 	}
 }
 
-func TestSupervisorProbesWhatIsReady(t *testing.T) {
+func TestSupervisorProbesReadyComponents(t *testing.T) {
 	w := newTestSupervisor(t)
 	a, b := w.script("a"), w.script("b", "a")
 	up := a.Ready
@@ -335,9 +335,9 @@ func TestSupervisorReportsTheCause(t *testing.T) {
 	})
 }
 
-// TestSupervisorForgetsACauseThatIsGone checks that the status omits a cause that was removed, and that the component
-// restarts without waiting for the whole delay.
-func TestSupervisorForgetsACauseThatIsGone(t *testing.T) {
+// TestSupervisorRemovesAnObsoleteCause verifies that the status omits a cause that no longer exists, and that the
+// component restarts without waiting for the whole delay.
+func TestSupervisorRemovesAnObsoleteCause(t *testing.T) {
 	w := newTestSupervisor(t)
 	var full atomic.Bool
 	full.Store(true)
@@ -365,7 +365,7 @@ func TestSupervisorForgetsACauseThatIsGone(t *testing.T) {
 	w.awaitState(t, "a", StateReady)
 }
 
-func TestValidateComponents(t *testing.T) {
+func TestInvalidComponentsAreRefused(t *testing.T) {
 	program := []string{"x"}
 	for name, c := range map[string]struct {
 		components []Component

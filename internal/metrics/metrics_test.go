@@ -17,10 +17,10 @@ func TestDefinitionsAreConsistent(t *testing.T) {
 			}
 			seen[d.Name] = true
 			if strings.HasSuffix(d.Name, "_total") != (d.Type == Counter) {
-				t.Error("counters, and only they, end with _total")
+				t.Error("want names with the suffix _total for counters only")
 			}
 			if (len(d.Buckets) > 0) != (d.Type == Histogram) || !slices.IsSorted(d.Buckets) {
-				t.Error("histograms, and only they, have ascending buckets")
+				t.Error("want ascending buckets for histograms only")
 			}
 			if strings.HasPrefix(d.Name, "t9k_scheduler_") != (d.Program == Scheduler) || d.Help == "" {
 				t.Errorf("the program is %q and the help %q", d.Program, d.Help)

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestOperatorImage(t *testing.T) {
+func TestOperatorImageIsFoundOrTheErrorHelps(t *testing.T) {
 	sidecar, own := corev1.Container{Name: "proxy", Image: "mesh"}, corev1.Container{Name: "operator", Image: "ours"}
 	renamed := corev1.Container{Name: "manager", Image: "ours"}
 	for name, test := range map[string]struct {
@@ -25,7 +25,7 @@ func TestOperatorImage(t *testing.T) {
 				t.Errorf("the image is %q (%v), want %q", got, err, test.want)
 			}
 			if err != nil && !strings.Contains(err.Error(), "--helper-image") {
-				t.Errorf("the error does not say what to do: %v", err)
+				t.Errorf("the error does not explain what to do: %v", err)
 			}
 		})
 	}

@@ -58,7 +58,7 @@ func TestWritesAreCounted(t *testing.T) {
 	server.Close()
 	writes.Reset()
 	if _, err := c.Post(config.Host+"/api/v1/namespaces/a/pods", "", nil); err == nil {
-		t.Fatal("a server that is closed answers")
+		t.Fatal("a closed server answered")
 	}
 	if n := testutil.ToFloat64(writes.WithLabelValues("pods", "create", "unanswered")); n != 1 {
 		t.Error("a write without an answer is not counted")

@@ -18,7 +18,7 @@ import (
 
 var errBroken = errors.New("connection reset by peer")
 
-// server answers log requests like a kubelet, and breaks off each answer after a number of bytes.
+// server answers log requests like a kubelet, and breaks the connection after a number of bytes of each answer.
 type server struct {
 	lines  []Line
 	breaks []int
@@ -63,7 +63,7 @@ func logOf(r *rand.Rand, n int) []Line {
 	return lines
 }
 
-func TestEveryLineOnceHoweverOftenTheConnectionBreaks(t *testing.T) {
+func TestEveryLineIsReadOnceDespiteBrokenConnections(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		s := &server{lines: logOf(r, 1+r.IntN(40))}
@@ -106,7 +106,7 @@ func TestTailCountsOnTheFirstRequestOnly(t *testing.T) {
 	}
 }
 
-func TestFollowReadsOnAfterTheEnd(t *testing.T) {
+func TestFollowContinuesAfterAnEarlyEnd(t *testing.T) {
 	// The first answer ends early without an error, as when an API server shuts down.
 	all := logOf(rand.New(rand.NewPCG(3, 3)), 10)
 	s := &server{lines: all[:4]}
@@ -142,8 +142,8 @@ func TestFollowEnds(t *testing.T) {
 		want  error
 		calls int
 	}{
-		{"where the pod is gone", notFound, ErrGone, 1},
-		{"after some tries at a pod that has ended", errBroken, errBroken, lastTries},
+		{"a pod that does not exist", notFound, ErrGone, 1},
+		{"a pod that has ended, after some retries", errBroken, errBroken, lastTries},
 	} {
 		calls := 0
 		r := &Reader{Open: func(context.Context, *corev1.PodLogOptions) (io.ReadCloser, error) {

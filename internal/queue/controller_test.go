@@ -37,7 +37,7 @@ func testScheme(t *testing.T) *runtime.Scheme {
 	return s
 }
 
-// storeCache is a cache that shows what an API server in memory has. ours tells which pods it knows.
+// storeCache is a cache with the contents of an API server in memory. ours selects the pods that it has.
 type storeCache struct {
 	cache.Cache
 	client client.Client
@@ -90,7 +90,7 @@ func groupIn(name, queue string) *scheduling.PodGroup {
 	return &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: scheduling.PodGroupSpec{Queue: queue, MinMember: 2}}
 }
 
-// podNamed makes a pod of the t9k-scheduler that runs and requests one CPU; its labels come in pairs.
+// podNamed returns a running pod of the t9k-scheduler that requests one CPU; its labels are given in pairs.
 func podNamed(name string, age time.Duration, labels ...string) *corev1.Pod {
 	pod := member("node", corev1.PodRunning, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")})
 	pod.Namespace, pod.Name, pod.UID = "ns", name, "uid"
@@ -128,7 +128,8 @@ func TestStatusOfAGroupIsWritten(t *testing.T) {
 	}
 }
 
-// The pods of a queue are those of its groups, whatever queue they name, and those that name it and have no group elsewhere.
+// TestStatusOfAQueueCountsItsPods verifies that the pods of a queue are those of its groups, whatever queue they
+// name, and those that name it and have no group elsewhere.
 func TestStatusOfAQueueCountsItsPods(t *testing.T) {
 	foreign := podNamed("foreign", 0, scheduling.LabelQueue, "q")
 	foreign.Spec.SchedulerName = "another"
@@ -145,19 +146,21 @@ func TestStatusOfAQueueCountsItsPods(t *testing.T) {
 	if err := k.client.Get(t.Context(), client.ObjectKey{Name: "q"}, q); err != nil {
 		t.Fatal(err)
 	}
-	if got := q.Status.Allocated.Cpu().String(); got != "4" || q.Status.Pods.Running != 3 { // the request of the foreign pod counts, the pod does not
+	// The request of the foreign pod counts, the pod does not.
+	if got := q.Status.Allocated.Cpu().String(); got != "4" || q.Status.Pods.Running != 3 {
 		t.Errorf("allocated %s, want 4: %+v", got, q.Status)
 	}
 	if _, err := k.queue(t.Context(), named("gone")); err != nil {
 		t.Error(err)
 	}
 	if got := k.queuesOf(t.Context(), podNamed("x", 0, scheduling.LabelQueue, "q", scheduling.LabelGroupName, "far")); len(got) != 2 || got[1].Name != "r" {
-		t.Errorf("a pod concerns %v", got)
+		t.Errorf("a pod triggers %v", got)
 	}
 }
 
-// A pod that is too old gets a condition first and is deleted a moment later.
-func TestPodsThatAreTooOldGo(t *testing.T) {
+// TestPodsThatAreTooOldAreDeleted verifies that a pod that is too old gets a condition first and is deleted a moment
+// later.
+func TestPodsThatAreTooOldAreDeleted(t *testing.T) {
 	q := queueNamed("q", scheduling.QueueSpec{MaxDuration: "1h"})
 	ended := podNamed("ended", 2*time.Hour, scheduling.LabelQueue, "q")
 	ended.Status.Phase = corev1.PodSucceeded
@@ -184,7 +187,7 @@ func TestPodsThatAreTooOldGo(t *testing.T) {
 		t.Errorf("back after %s, %v", result.RequeueAfter, err)
 	}
 	if err := k.client.Get(t.Context(), client.ObjectKeyFromObject(old), old); !apierrors.IsNotFound(err) {
-		t.Errorf("the old pod is still there: %v", err)
+		t.Errorf("the old pod still exists: %v", err)
 	}
 }
 
@@ -217,9 +220,9 @@ func TestShapesOfQueuesAndPods(t *testing.T) {
 		})
 	}
 	if got := k.queuesWithProfile(t.Context(), profiles); len(got) != 4 {
-		t.Errorf("a change of the profiles concerns %v", got)
+		t.Errorf("a change of the profiles triggers %v", got)
 	}
-	for _, name := range []string{"q", "b"} { // what is known of the profile goes into the status
+	for _, name := range []string{"q", "b"} { // the state of the profile goes into the status
 		if _, err := k.queue(t.Context(), named(name)); err != nil {
 			t.Fatal(err)
 		}
@@ -228,12 +231,12 @@ func TestShapesOfQueuesAndPods(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(q.Status.Conditions) == 0 {
-			t.Errorf("queue %s says nothing of its profile", name)
+			t.Errorf("queue %s does not report its profile", name)
 		}
 	}
 }
 
-// added counts what is added to a queue of work.
+// added counts the items that are added to a work queue.
 type added struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
 	names []string
@@ -241,8 +244,8 @@ type added struct {
 
 func (a *added) AddAfter(r reconcile.Request, _ time.Duration) { a.names = append(a.names, r.Name) }
 
-// A change concerns the queue of before and that of after.
-func TestChangesConcernBothQueues(t *testing.T) {
+// TestChangesTriggerBothQueues verifies that a change of a pod's or group's queue triggers the old and the new queue.
+func TestChangesTriggerBothQueues(t *testing.T) {
 	h := later(func(_ context.Context, o client.Object) []client.ObjectKey {
 		return []client.ObjectKey{{Name: queueOf(o)}}
 	})
@@ -251,11 +254,12 @@ func TestChangesConcernBothQueues(t *testing.T) {
 	h.Update(t.Context(), event.UpdateEvent{ObjectOld: a, ObjectNew: b}, to)
 	h.Delete(t.Context(), event.DeleteEvent{Object: b}, to)
 	if got := strings.Join(to.names, ","); got != "a,a,b,b" {
-		t.Errorf("changes concern %s", got)
+		t.Errorf("changes trigger %s", got)
 	}
 }
 
-// The controllers are added to a manager that is not started, so that it needs no API server.
+// TestControllersAreAddedToAManager adds the controllers to a manager that is not started, so that the test needs no
+// API server.
 func TestControllersAreAddedToAManager(t *testing.T) {
 	mgr, err := ctrl.NewManager(&rest.Config{Host: "http://127.0.0.1:1"}, ctrl.Options{Scheme: testScheme(t), Metrics: metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: "0", MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
@@ -274,7 +278,7 @@ func TestControllersAreAddedToAManager(t *testing.T) {
 		t.Fatal(err)
 	}
 	if (everywhere{shapes.profiles}).NeedLeaderElection() {
-		t.Error("the profiles are known to the leader alone")
+		t.Error("only the leader reads the profiles")
 	}
 	if err := shapes.Watch(t.Context()); err != nil {
 		t.Error(err)

@@ -38,10 +38,10 @@ func readInitial(t *testing.T, text string) ([]client.Object, error) {
 	return ReadInitial(path)
 }
 
-func TestInitialQueues(t *testing.T) {
+func TestInitialQueuesAreReadFromAFile(t *testing.T) {
 	const own = "---\napiVersion: scheduler.tensorstack.dev/v1beta1\nkind: Queue\nmetadata: {name: default}\nspec: {closed: true}\n"
 	for name, c := range map[string]struct{ text, want string }{
-		"the default queue comes by itself":   {"", "default"},
+		"an empty file has the default queue": {"", "default"},
 		"queues of the file":                  {twoQueues, "research production default"},
 		"the file may have the default queue": {own, "default"},
 	} {
@@ -77,11 +77,12 @@ func TestBadFileOfQueuesIsRefused(t *testing.T) {
 		}
 	}
 	if _, err := ReadInitial("testdata/none.yaml"); err == nil {
-		t.Error("a file that does not exist is accepted")
+		t.Error("a missing file was accepted")
 	}
 }
 
-// A queue that is there stays as it is, and one that the API server refuses does not hold the others up.
+// TestInitialQueuesAreCreatedOnce verifies that an existing queue is not changed, and that a refused queue does not
+// block the others.
 func TestInitialQueuesAreCreatedOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -33,14 +33,15 @@ func TestReadShape(t *testing.T) {
 	}
 }
 
-// What a pod requests is what the API server and the scheduler make of it.
-func TestRequests(t *testing.T) {
+// TestRequestsAreThoseOfTheScheduler verifies that the requests of a pod are those that the API server and the
+// scheduler compute.
+func TestRequestsAreThoseOfTheScheduler(t *testing.T) {
 	tests := map[string]struct{ spec, want string }{
 		"nothing":                     {`containers: [{name: a}]`, `{}`},
 		"containers run at once":      {`containers: [{resources: {requests: {cpu: 1}}}, {resources: {requests: {cpu: 500m}}}]`, `cpu: 1500m`},
 		"a limit alone is requested":  {`containers: [{resources: {limits: {cpu: 2, nvidia.com/gpu: 1}, requests: {cpu: 1}}}]`, `{cpu: 1, nvidia.com/gpu: 1}`},
 		"an init container runs once": {`{initContainers: [{resources: {limits: {cpu: 3}}}, {resources: {requests: {cpu: 2}}}], containers: [{resources: {requests: {cpu: 1}}}]}`, `cpu: 3`},
-		"a sidecar stays": {`{initContainers: [{restartPolicy: Always, resources: {requests: {cpu: 2}}}, {resources: {requests: {cpu: 2}}}],
+		"a sidecar runs on": {`{initContainers: [{restartPolicy: Always, resources: {requests: {cpu: 2}}}, {resources: {requests: {cpu: 2}}}],
 			containers: [{resources: {requests: {cpu: 1}}}]}`, `cpu: 4`},
 		"overhead":                     {`{overhead: {cpu: 250m}, containers: [{resources: {requests: {cpu: 1}}}]}`, `cpu: 1250m`},
 		"the pod as a whole":           {`{resources: {requests: {cpu: 4}}, containers: [{resources: {requests: {cpu: 1}}}]}`, `cpu: 4`},
@@ -68,7 +69,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-func TestFault(t *testing.T) {
+func TestFaultNamesTheExcess(t *testing.T) {
 	limits, err := ReadShape("{cpu: 4, memory: 8Gi, nvidia.com/gpu: 0}")
 	if err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ func generic(replicas int32, policy batch.RestartPolicy, change func(*batch.Gene
 	}
 }
 
-// TestEveryOrder tries all that can happen to small jobs, in every order, as far as the flags say.
+// TestEveryOrder explores all orders of events in the life of small jobs, up to the depth of the flags.
 func TestEveryOrder(t *testing.T) {
 	once := batch.RestartPolicy{Policy: batch.RestartOnFailure, Limit: new(int32(1))}
 	together := once
@@ -53,11 +53,11 @@ func TestEveryOrder(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				t.Logf("%d states, %d steps, %d of the states gone on from to the end, in %s",
+				t.Logf("%d states, %d steps, %d of the states continued to the end, in %s",
 					done.States, done.Steps, done.Calms, time.Since(began).Round(time.Millisecond))
 				states += done.States
 			})
 		}
 	}
-	fmt.Printf("TestEveryOrder: %d states explored, %d steps deep\n", states, *depth) // without -v too
+	fmt.Printf("TestEveryOrder: %d states explored, %d steps deep\n", states, *depth) // also without -v
 }

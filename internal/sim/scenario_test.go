@@ -7,7 +7,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// Scenarios are orders of steps that neither TestWorlds nor TestEveryOrder reaches.
+// TestScenarios runs sequences of steps that neither TestWorlds nor TestEveryOrder reaches.
 func TestScenarios(t *testing.T) {
 	once := batch.RestartPolicy{Policy: batch.RestartOnFailure, Limit: new(int32(1))}
 	const pod = jobName + "-worker-0"
@@ -26,7 +26,7 @@ func TestScenarios(t *testing.T) {
 				t.Error(strings.Join(play.w.errs, "; "))
 			}
 			if !finished(play.w.status) || len(play.w.podLog[pod]) != 5 {
-				t.Errorf("the scenario was not played: phase %s, %d events of the pod", play.w.status.Phase, len(play.w.podLog[pod]))
+				t.Errorf("the scenario did not happen: phase %s, %d events of the pod", play.w.status.Phase, len(play.w.podLog[pod]))
 			}
 			play.runToEnd()
 			if len(play.w.errs) > 0 {

@@ -12,7 +12,7 @@ var (
 	seed   = flag.Uint64("seed", 0, "play only this world")
 )
 
-// TestWorlds plays seeded worlds; a failure prints the seed that brings it back.
+// TestWorlds runs seeded worlds; a failure prints the seed that reproduces it.
 func TestWorlds(t *testing.T) {
 	const steps = 120
 	if *seed != 0 {

@@ -17,8 +17,9 @@ import (
 var settings = board.Settings{HelperImage: "t9k-operator:test", HelperCommand: []string{"/t9k-operator"}, Proxy: true,
 	User: board.DefaultUser}
 
-// Each manifest of testdata yields the objects of the file beside it, or what is wrong with it.
-func TestObjects(t *testing.T) {
+// TestObjectsMatchGoldenFiles compares the objects, or the faults, of each manifest in testdata with the golden file
+// beside it.
+func TestObjectsMatchGoldenFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no manifests: %v", err)
@@ -62,8 +63,8 @@ func rendered(t *testing.T, tb *tensorboard.TensorBoard) string {
 	return b.String()
 }
 
-// A Deployment is the same for the same spec, whatever the switch; every other change shows.
-func TestDiffers(t *testing.T) {
+// TestDiffersReportsOnlyChanges verifies that Differs is false for an unchanged spec and true for each change of it.
+func TestDiffersReportsOnlyChanges(t *testing.T) {
 	tb := read(t, "testdata/fileset-of-a-claim.yaml")
 	same := func(change func(*tensorboard.TensorBoard)) bool {
 		logs, _ := board.Lower(&tb.Spec)
@@ -76,7 +77,7 @@ func TestDiffers(t *testing.T) {
 		}
 		want := board.Deployment(changed, logs, settings)
 		if next := board.Updated(live, want); board.Differs(next, want) {
-			t.Error("updated, it still differs")
+			t.Error("the updated Deployment still differs")
 		}
 		return !board.Differs(live, want)
 	}

@@ -41,7 +41,7 @@ func testScheme(t *testing.T) *runtime.Scheme {
 	return s
 }
 
-// job returns a GenericJob of one role.
+// job returns a GenericJob with one role.
 func job(change func(*batch.GenericJob)) *batch.GenericJob {
 	j := &batch.GenericJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "j"}, Spec: batch.GenericJobSpec{ReplicaSpecs: []batch.ReplicaSpec{{
 		Type: "worker", Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "image"}}}}}}}}
@@ -70,7 +70,7 @@ func request(t *testing.T, op admissionv1.Operation, kind string, updated, old a
 	}}
 }
 
-func TestJobsAreHeldToTheirKind(t *testing.T) {
+func TestInvalidJobsAreRefused(t *testing.T) {
 	none := func(j *batch.GenericJob) { j.Spec.ReplicaSpecs[0].Replicas = new(int32(0)) }
 	more := func(j *batch.GenericJob) { j.Spec.ReplicaSpecs[0].Replicas = new(int32(2)) }
 	noted := func(j *batch.GenericJob) { none(j); j.Annotations = map[string]string{"a": "b"} }
@@ -84,17 +84,17 @@ func TestJobsAreHeldToTheirKind(t *testing.T) {
 		refused string
 		code    int32
 	}{
-		"a good job":                     {op: admissionv1.Create, job: job(nil)},
-		"no replicas":                    {op: admissionv1.Create, job: job(none), refused: "at least one replica", code: http.StatusUnprocessableEntity},
-		"no replicas, but it goes":       {op: admissionv1.Update, job: job(deleting), old: job(none)},
-		"its status":                     {op: admissionv1.Update, job: job(none), old: job(none), sub: "status"},
-		"a deletion":                     {op: admissionv1.Delete},
-		"the size of a live job":         {op: admissionv1.Update, job: job(more), old: job(nil), refused: "replicas", code: http.StatusUnprocessableEntity},
-		"metadata of a job that was bad": {op: admissionv1.Update, job: job(noted), old: job(none)},
-		"a job that becomes bad":         {op: admissionv1.Update, job: job(none), old: job(nil), refused: "replica", code: http.StatusUnprocessableEntity},
-		"another kind":                   {op: admissionv1.Create, kind: "CronJob", job: job(nil), refused: "CronJob", code: http.StatusBadRequest},
-		"what is no job":                 {op: admissionv1.Create, job: "text", refused: "cannot unmarshal", code: http.StatusBadRequest},
-		"a change of what was no job":    {op: admissionv1.Update, job: job(nil), old: "text", refused: "cannot unmarshal", code: http.StatusBadRequest},
+		"a valid job":                 {op: admissionv1.Create, job: job(nil)},
+		"no replicas":                 {op: admissionv1.Create, job: job(none), refused: "at least one replica", code: http.StatusUnprocessableEntity},
+		"no replicas, being deleted":  {op: admissionv1.Update, job: job(deleting), old: job(none)},
+		"its status":                  {op: admissionv1.Update, job: job(none), old: job(none), sub: "status"},
+		"a deletion":                  {op: admissionv1.Delete},
+		"the size of a live job":      {op: admissionv1.Update, job: job(more), old: job(nil), refused: "replicas", code: http.StatusUnprocessableEntity},
+		"metadata of an invalid job":  {op: admissionv1.Update, job: job(noted), old: job(none)},
+		"a job that becomes invalid":  {op: admissionv1.Update, job: job(none), old: job(nil), refused: "replica", code: http.StatusUnprocessableEntity},
+		"another kind":                {op: admissionv1.Create, kind: "CronJob", job: job(nil), refused: "CronJob", code: http.StatusBadRequest},
+		"what is no job":              {op: admissionv1.Create, job: "text", refused: "cannot unmarshal", code: http.StatusBadRequest},
+		"a change of what was no job": {op: admissionv1.Update, job: job(nil), old: "text", refused: "cannot unmarshal", code: http.StatusBadRequest},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.kind == "" {
@@ -116,7 +116,7 @@ func TestJobsAreHeldToTheirKind(t *testing.T) {
 
 func (s shapesOf) OfQueue(context.Context, string) (*queue.Shape, error) { return s.shape, s.err }
 
-func TestJobsAreHeldToTheShapeOfTheirQueue(t *testing.T) {
+func TestJobsAreBoundByTheShapeOfTheirQueue(t *testing.T) {
 	small := &queue.Shape{Queue: "q", Profile: "small", Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}
 	unknown := &queue.Shape{Queue: "q", Profile: "small", Problem: "the ConfigMap has no such key"}
 	for name, test := range map[string]struct {
@@ -147,7 +147,7 @@ func TestJobsAreHeldToTheShapeOfTheirQueue(t *testing.T) {
 	}
 }
 
-func TestDefaultsAreFilledIn(t *testing.T) {
+func TestDefaultsAreSet(t *testing.T) {
 	yes := true
 	elastic := &batch.PyTorchTrainingJob{Spec: batch.PyTorchTrainingJobSpec{TorchrunConfig: &batch.TorchrunConfig{Enabled: &yes},
 		Elastic: &batch.ElasticConfig{Enabled: &yes, MinReplicas: new(int32(2)), MaxReplicas: new(int32(4))}}}
@@ -176,7 +176,7 @@ func TestDefaultsAreFilledIn(t *testing.T) {
 	}
 }
 
-func TestAuthorsAreNoted(t *testing.T) {
+func TestAuthorsAreRecorded(t *testing.T) {
 	by := func(note string) *batch.GenericJob {
 		return job(func(j *batch.GenericJob) { j.Annotations = map[string]string{scheduling.AnnotationRequestedBy: note} })
 	}
@@ -269,7 +269,7 @@ func TestPodHookRunsUntilTheEnd(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(config).Build()
 	h := &podHook{queues: c, direct: c, due: make(chan struct{})}
 	if h.NeedLeaderElection() {
-		t.Error("it runs in the leader alone")
+		t.Error("the pod hook runs only in the leader")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -22,7 +22,7 @@ import (
 	"tensorstack.dev/batch/internal/queue"
 )
 
-// shapesOf returns one shape or error for every pod.
+// shapesOf returns the same shape or error for every pod.
 type shapesOf struct {
 	shape *queue.Shape
 	err   error
@@ -32,7 +32,7 @@ func (s shapesOf) OfPod(context.Context, string, map[string]string) (*queue.Shap
 	return s.shape, s.err
 }
 
-func TestPodsAreHeldToTheShapeOfTheirQueue(t *testing.T) {
+func TestPodsAreBoundByTheShapeOfTheirQueue(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -100,8 +100,8 @@ func (c *cluster) Patch(_ context.Context, o client.Object, _ client.Patch, _ ..
 	return nil
 }
 
-// TestPodHookFollowsQueues verifies that the webhook of pods exists while a queue bounds the size of pods, only for
-// such queues, and is written only on changes. A read error changes nothing.
+// TestPodHookFollowsQueues verifies that the webhook of pods exists while a queue limits the size of pods, selects
+// only such queues, and is written only on changes. A read error changes nothing.
 func TestPodHookFollowsQueues(t *testing.T) {
 	path := Path
 	c := &cluster{config: &admissionregistration.ValidatingWebhookConfiguration{Webhooks: []admissionregistration.ValidatingWebhook{{

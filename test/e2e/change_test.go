@@ -11,8 +11,9 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// TestImmutable: §12, what cannot change on a live job is refused by the API server, with the field's name.
-func TestImmutable(t *testing.T) {
+// TestAPIServerRefusesChangesOfImmutableFields verifies §12: the API server refuses changes of the immutable fields
+// of a live job and names the field.
+func TestAPIServerRefusesChangesOfImmutableFields(t *testing.T) {
 	s := newSpace(t)
 	j := s.newJob("fixed", role("worker", 2, gate.Obey))
 	j.Spec.RunMode = &batch.RunMode{Pause: &batch.PauseMode{ResumeSpecs: []batch.ResumeSpec{{Type: "worker", Args: []string{"x"}}}}}
@@ -44,13 +45,13 @@ func TestImmutable(t *testing.T) {
 	}
 }
 
-// TestRestartLimitRaised: §12, a higher limit holds at once for a live job.
-func TestRestartLimitRaised(t *testing.T) {
+// TestRaisedRestartLimitAppliesToLiveJob verifies §12: a higher limit applies to a live job at once.
+func TestRaisedRestartLimitAppliesToLiveJob(t *testing.T) {
 	s := newSpace(t)
 	s.Create(s.newJob("more", jobs.Restarting(role("worker", 1, gate.Obey), batch.RestartOnFailure, 0)))
 	s.awaitStarts("more-worker-0", 1)
 	s.edit("more", func(j *batch.GenericJob) { *j.Spec.ReplicaSpecs[0].RestartPolicy.Limit = 1 })
-	s.awaitJob("more", "the change is seen", func(j *batch.GenericJob) bool { return j.Status.ObservedGeneration == j.Generation })
+	s.awaitJob("more", "the change is observed", func(j *batch.GenericJob) bool { return j.Status.ObservedGeneration == j.Generation })
 	s.order("more-worker-0", 1)
 	s.awaitStarts("more-worker-0", 2)
 	s.order("more-worker-0", 0)

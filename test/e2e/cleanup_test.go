@@ -13,7 +13,7 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// finishing makes a job whose rank 0 decides its end; rank 1 has ended before, rank 2 never does.
+// finishing creates a job whose rank 0 decides its end. Rank 1 ends before that; rank 2 does not end.
 func (s *space) finishing(name string, policy batch.CleanUpPolicy, code int) *batch.GenericJob {
 	s.Helper()
 	j := s.newJob(name, role("worker", 2, gate.Obey), role("idle", 1, gate.Idle))
@@ -22,7 +22,7 @@ func (s *space) finishing(name string, policy batch.CleanUpPolicy, code int) *ba
 	s.Create(j)
 	s.awaitStarts(name+"-idle-0", 1)
 	s.order(name+"-worker-1", 0)
-	s.awaitJob(name, "rank 1 has ended", func(j *batch.GenericJob) bool { return j.Status.Aggregate.Succeeded == 1 })
+	s.awaitJob(name, "rank 1 has succeeded", func(j *batch.GenericJob) bool { return j.Status.Aggregate.Succeeded == 1 })
 	s.order(name+"-worker-0", code)
 	if code == 0 {
 		return s.awaitPhase(name, batch.JobSucceeded)
@@ -38,8 +38,8 @@ func podNames(pods []*corev1.Pod) string {
 	return names
 }
 
-// TestCleanUp: §7, which pods stay, for both ends of a job.
-func TestCleanUp(t *testing.T) {
+// TestCleanUpPolicyDecidesWhichPodsRemain verifies §7 for both ends of a job.
+func TestCleanUpPolicyDecidesWhichPodsRemain(t *testing.T) {
 	t.Parallel()
 	for name, code := range map[string]int{"success": 0, "failure": 1} {
 		t.Run("None after "+name, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestCleanUp(t *testing.T) {
 			s.fence()
 			pods := s.pods("job", "all", func(p []*corev1.Pod) bool { return len(p) == 3 && p[0].Status.Phase == corev1.PodRunning })
 			if pods[0].Name != "job-idle-0" || pods[0].DeletionTimestamp != nil {
-				t.Errorf("the pod that had not finished: %s", s.Dump())
+				t.Errorf("the unfinished pod: %s", s.Dump())
 			}
 			// The policy may be changed after the end.
 			s.edit("job", func(j *batch.GenericJob) { j.Spec.CleanUpPolicy = batch.CleanUpUnfinished })
@@ -74,33 +74,35 @@ func TestCleanUp(t *testing.T) {
 			s.pods("job", "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
 			j := s.awaitJob("job", "word of the deletion", func(j *batch.GenericJob) bool { return j.Status.Aggregate.Deleted == 1 })
 			if r := jobs.Replica(j, "job-worker-1"); r.Phase != batch.ReplicaSucceeded || len(r.Containers) != 1 || *r.Containers[0].ExitCode != 0 {
-				t.Errorf("what is remembered of rank 1: %+v", r)
+				t.Errorf("the status of rank 1: %+v", r)
 			}
 		})
 	}
 }
 
-// TestTimeToLive: §7, the job goes when its time after the end is over, and its objects with it.
-func TestTimeToLive(t *testing.T) {
+// TestFinishedJobIsDeletedAfterItsTimeToLive verifies §7: the job is deleted when its time to live after the end has
+// passed, and its objects with it.
+func TestFinishedJobIsDeletedAfterItsTimeToLive(t *testing.T) {
 	s := newSpace(t)
 	j := s.newJob("mayfly", role("worker", 2, "exit 0"))
 	j.Spec.TTLSecondsAfterFinished = new(int32(2))
 	j.Spec.Service = &batch.ServiceOption{Ports: []corev1.ServicePort{{Port: 80}}}
 	s.Create(j)
 	j = s.awaitPhase("mayfly", batch.JobSucceeded)
-	namespace.AwaitList(s.Test, "the job is gone", &batch.GenericJobList{}, func(j []*batch.GenericJob) bool { return len(j) == 0 }, follow.Named("mayfly"))
+	namespace.AwaitList(s.Test, "the job no longer exists", &batch.GenericJobList{}, func(j []*batch.GenericJob) bool { return len(j) == 0 }, follow.Named("mayfly"))
 	if lived := time.Since(j.Status.CompletionTime.Time); lived < 2*time.Second {
-		t.Errorf("the job has gone %s after its end, want 2 s", lived)
+		t.Errorf("the job was deleted %s after its end, want 2 s", lived)
 	}
 	s.pods("mayfly", "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
 	namespace.AwaitList(s.Test, "no service", &corev1.ServiceList{}, func(a []*corev1.Service) bool { return len(a) == 0 })
 }
 
-// TestTimeToLiveSetLater: §7, §12. A time to live may be given to a job that has finished long ago.
-func TestTimeToLiveSetLater(t *testing.T) {
+// TestTimeToLiveAppliesToFinishedJob verifies §7 and §12: a time to live may be set on a job that has finished long
+// ago.
+func TestTimeToLiveAppliesToFinishedJob(t *testing.T) {
 	s := newSpace(t)
 	s.Create(s.newJob("old", role("worker", 1, "exit 0")))
 	s.awaitPhase("old", batch.JobSucceeded)
 	s.edit("old", func(j *batch.GenericJob) { j.Spec.TTLSecondsAfterFinished = new(int32(0)) })
-	namespace.AwaitList(s.Test, "the job is gone", &batch.GenericJobList{}, func(j []*batch.GenericJob) bool { return len(j) == 0 }, follow.Named("old"))
+	namespace.AwaitList(s.Test, "the job no longer exists", &batch.GenericJobList{}, func(j []*batch.GenericJob) bool { return len(j) == 0 }, follow.Named("old"))
 }

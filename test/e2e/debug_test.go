@@ -11,7 +11,7 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// setDebug flips the debug switch of a live job.
+// setDebug sets the debug switch of a live job.
 func (s *space) setDebug(name string, on bool) {
 	s.Helper()
 	s.edit(name, func(j *batch.GenericJob) {
@@ -25,8 +25,9 @@ func (s *space) setDebug(name string, on bool) {
 	})
 }
 
-// TestDebug: §8, what runs in a debug run and what does not; then the switch goes off, and on again.
-func TestDebug(t *testing.T) {
+// TestDebugRunReplacesCommands verifies §8: which commands run in a debug run, and that the switch can be turned off
+// and on again.
+func TestDebugRunReplacesCommands(t *testing.T) {
 	s := newSpace(t)
 	fails := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"false"}}}, PeriodSeconds: 1, FailureThreshold: 1}
 	bare, custom := role("bare", 1, gate.Obey), role("custom", 1, gate.Obey)
@@ -53,7 +54,7 @@ func TestDebug(t *testing.T) {
 			t.Errorf("pod %s runs %v %v with probes %v, %v, %v", name, c.Command, c.Args, c.LivenessProbe, c.ReadinessProbe, c.StartupProbe)
 		}
 		if who := s.exec(s.Namespace, name, "main", "echo $WHO"); who != p.Labels[batch.LabelReplicaType] {
-			t.Errorf("pod %s has lost its environment: %q", name, who)
+			t.Errorf("pod %s lacks its environment: %q", name, who)
 		}
 		if n := s.starts(name); n != 0 {
 			t.Errorf("the real command of %s has started", name)
@@ -65,21 +66,21 @@ func TestDebug(t *testing.T) {
 	}
 }
 
-// TestDebugHasNoResult: §8, the finish rules do not apply to a debug run, however its commands end; the real run that follows
-// starts with nothing charged.
-func TestDebugHasNoResult(t *testing.T) {
+// TestDebugRunHasNoResult verifies §8: the finish rules do not apply to a debug run, whatever the exit codes of its
+// commands, and the real run that follows starts without charges.
+func TestDebugRunHasNoResult(t *testing.T) {
 	s := newSpace(t)
 	j := s.newJob("try", role("worker", 2, gate.Obey))
 	j.Spec.RunMode = &batch.RunMode{Debug: &batch.DebugMode{Enabled: new(true), ReplicaSpecs: []batch.ReplicaDebugSet{
 		{Type: "worker", Command: []string{"sh", "-c", "exit $(rank)"}},
 	}}}
 	s.Create(j)
-	s.awaitJob("try", "both ends", func(j *batch.GenericJob) bool {
+	s.awaitJob("try", "both replicas have ended", func(j *batch.GenericJob) bool {
 		return j.Status.Aggregate.Succeeded == 1 && j.Status.Aggregate.Failed == 1
 	})
 	s.fence()
 	if got := s.job("try"); jobs.Over(got) {
-		t.Fatalf("a debug run has ended the job: %+v", got.Status)
+		t.Fatalf("the debug run ended the job: %+v", got.Status)
 	}
 	s.setDebug("try", false)
 	s.order("try-worker-0", 0)
@@ -87,8 +88,9 @@ func TestDebugHasNoResult(t *testing.T) {
 	s.checkRestarts(s.awaitPhase("try", batch.JobSucceeded), map[string]int{"try-worker-0": 0, "try-worker-1": 0})
 }
 
-// TestDebugSwitch: §8, both directions on a live job. Pods of the wrong mode are replaced, and nothing is charged.
-func TestDebugSwitch(t *testing.T) {
+// TestDebugSwitchReplacesPodsWithoutCharge verifies §8 for both directions on a live job: pods of the other mode are
+// replaced, and nothing is charged.
+func TestDebugSwitchReplacesPodsWithoutCharge(t *testing.T) {
 	s := newSpace(t)
 	s.Create(s.newJob("flip", role("worker", 1, gate.Obey)))
 	s.awaitStarts("flip-worker-0", 1)
@@ -106,12 +108,12 @@ func TestDebugSwitch(t *testing.T) {
 		t.Errorf("%d restarts at attempt %d, want 0 at 4", r.RestartCount, r.Attempt)
 	}
 	if n := occurrences(s.Events(), "flip", string(batch.EventReplicaDisrupted)); n != 0 {
-		t.Errorf("%d disruptions are told of", n)
+		t.Errorf("%d events report disruptions", n)
 	}
 }
 
-// TestOlderSpelling: §8, `enable` is read where `enabled` is unset.
-func TestOlderSpelling(t *testing.T) {
+// TestOlderSpellingOfEnabledIsAccepted verifies §8: the operator reads `enable` if `enabled` is unset.
+func TestOlderSpellingOfEnabledIsAccepted(t *testing.T) {
 	t.Run("debug", func(t *testing.T) {
 		s := newSpace(t)
 		j := s.newJob("old", role("worker", 1, gate.Obey))

@@ -17,9 +17,9 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// TestDisruptions: §5, a pod that somebody takes away is replaced and nothing is charged. The job allows no restart, so any
-// charge would end it.
-func TestDisruptions(t *testing.T) {
+// TestDisruptedPodsAreReplacedWithoutCharge verifies §5: a deleted or evicted pod is replaced, and nothing is
+// charged. The job allows no restart, so any charge would end it.
+func TestDisruptedPodsAreReplacedWithoutCharge(t *testing.T) {
 	t.Parallel()
 	for name, disrupt := range map[string]func(*space, *corev1.Pod) error{
 		"deletion": func(s *space, p *corev1.Pod) error { return s.Client.Delete(s.Context(), p) },
@@ -55,9 +55,9 @@ func TestDisruptions(t *testing.T) {
 	}
 }
 
-// TestBrokenStorageLimit: §5, a pod that its kubelet evicts for filling more than its volume may hold failed by its own doing: it
-// is charged, so a replica that always does so ends its job.
-func TestBrokenStorageLimit(t *testing.T) {
+// TestPodOverItsStorageLimitIsCharged verifies §5: a pod that its kubelet evicts because it exceeds the size limit of
+// its volume is a failure of the replica, so a replica that always exceeds the limit ends its job.
+func TestPodOverItsStorageLimitIsCharged(t *testing.T) {
 	s := newSpace(t)
 	worker := jobs.Restarting(role("worker", 1, `echo started >> /gate/$HOSTNAME.starts; head -c 3000000 /dev/zero > /scratch/full; exec sleep 1000000`),
 		batch.RestartOnFailure, 1)
@@ -73,8 +73,9 @@ func TestBrokenStorageLimit(t *testing.T) {
 	}
 }
 
-// TestReplacementWaits: §5, a replacement starts when the old pod is gone, however long that takes.
-func TestReplacementWaits(t *testing.T) {
+// TestReplacementWaitsForTheOldPod verifies §5: a replacement starts when the old pod is gone, however long that
+// takes.
+func TestReplacementWaitsForTheOldPod(t *testing.T) {
 	s := newSpace(t)
 	worker := role("worker", 1, `trap 'read x < /gate/leave; echo left >> /gate/$HOSTNAME.starts; exit 0' TERM
 		echo started >> /gate/$HOSTNAME.starts; sleep 1000000 & wait`)
@@ -88,21 +89,21 @@ func TestReplacementWaits(t *testing.T) {
 	}
 	s.fence()
 	if now := s.podNow("slow-worker-0"); now.UID != old.UID || now.DeletionTimestamp == nil || s.starts("slow-worker-0") != 1 {
-		t.Fatalf("the pod that ends slowly has been replaced\n%s", s.Dump())
+		t.Fatalf("the slow pod was replaced before it ended\n%s", s.Dump())
 	}
 	s.order("leave", 0)
 	s.awaitStarts("slow-worker-0", 2)
 	if got := strings.Fields(s.written("slow-worker-0.starts")); strings.Join(got, " ") != "started left started" {
-		t.Errorf("the processes tell of %v", got)
+		t.Errorf("the processes recorded %v", got)
 	}
 	if n := s.job("slow").Status.BackoffCount; n != 0 {
 		t.Errorf("%d restarts were charged", n)
 	}
 }
 
-// TestPreemption: §5, §11. The scheduler takes a pod away for a more important one; the job says why it waits, and goes on
-// when there is room.
-func TestPreemption(t *testing.T) {
+// TestPreemptedPodIsReplacedWithoutCharge verifies §5 and §11: if the scheduler preempts a pod, the job reports why
+// it waits, and continues when there is room.
+func TestPreemptedPodIsReplacedWithoutCharge(t *testing.T) {
 	s := newSpace(t)
 	most := resource.NewMilliQuantity(s.allocatable().MilliValue()*3/4, resource.DecimalSI)
 	worker := role("worker", 1, gate.Obey)
@@ -119,7 +120,7 @@ func TestPreemption(t *testing.T) {
 	high.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: *most}
 	high.SetNamespace(s.Namespace)
 	for err := s.Client.Create(t.Context(), high); err != nil; err = s.Client.Create(t.Context(), high) {
-		if !strings.Contains(err.Error(), "no PriorityClass") { // the API server's own cache may not have it yet
+		if !strings.Contains(err.Error(), "no PriorityClass") { // the API server's cache may lack it
 			t.Fatal(err)
 		}
 	}
@@ -141,7 +142,7 @@ func TestPreemption(t *testing.T) {
 	}
 }
 
-// allocatable is the processor time that the node has for pods.
+// allocatable returns the CPU that the node offers to pods.
 func (s *space) allocatable() *resource.Quantity {
 	s.Helper()
 	var nodes corev1.NodeList

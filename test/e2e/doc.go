@@ -1,7 +1,7 @@
-// Package e2e tests jobs on the embedded cluster: real processes, kubelet, scheduler, API server and operator, as `t9k
-// local` runs them. Each test has a namespace of its own and most run side by side on one cluster; those that break parts
-// of a cluster start their own.
+// Package e2e tests jobs on the embedded cluster with real processes, kubelet, scheduler, API server and operator, as
+// `t9k local` runs them. Each test has its own namespace, and most tests run in parallel on one cluster. Tests that
+// break parts of a cluster start their own.
 //
-// The processes of a job do what the test tells them: they wait at a gate (order.go) until the test lets them end, with
-// the exit code that it says. So a test never sleeps to let something happen.
+// The test controls the processes of a job: they wait at a gate (order.go) until the test makes them end with an exit
+// code. So no test sleeps to wait for an event.
 package e2e

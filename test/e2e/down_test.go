@@ -18,35 +18,36 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// leaving does as gate.Obey, and when it is asked to end it says so at the gate and fails, as training programs do. What waits for the
-// order is another process, for a shell does not act on signals while it reads.
+// leaving is gate.Obey with a handler of SIGTERM that records the signal at the gate and fails, as training programs
+// do. Another process waits for the order, because a shell does not handle signals while it reads.
 const leaving = `trap 'echo left >> /gate/$HOSTNAME.left; exit 7' TERM
 	echo started >> /gate/$HOSTNAME.starts
 	cat /gate/$HOSTNAME > /tmp/code & wait $!; exit $(cat /tmp/code)`
 
-// deaf does as gate.Obey and cannot be asked to end.
+// deaf is gate.Obey with SIGTERM ignored.
 const deaf = `trap '' TERM; ` + gate.Obey
 
 // downGrace is how long pods may take to end with their cluster. Those that cannot be asked to end take all of it.
 const downGrace = 20 * time.Second
 
-// TestDownAndUp: a cluster that goes down asks its pods to end and charges nobody. When it is up again, jobs go on with new pods, and
-// what had ended has ended.
-func TestDownAndUp(t *testing.T) {
+// TestJobsContinueAfterDownAndUp verifies that a cluster that stops terminates its pods without charging them. When
+// it starts again, jobs continue with new pods, and ended jobs remain ended.
+func TestJobsContinueAfterDownAndUp(t *testing.T) {
 	w := newStopped(t)
 	if err := w.Env.Down(downGrace); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range w.leavers() {
 		if got := w.written(name + ".left"); got != "left\n" {
-			t.Errorf("%s noted %q when the cluster went down", name, got)
+			t.Errorf("%s recorded %q when the cluster stopped", name, got)
 		}
 	}
 	w.goOn()
 }
 
-// TestKilledMachineProcess: what ran when the machine process was killed is lost with its node and charged to nobody.
-func TestKilledMachineProcess(t *testing.T) {
+// TestJobsContinueAfterMachineProcessIsKilled verifies that pods that ran when the machine process was killed count
+// as lost with their node, without a charge.
+func TestJobsContinueAfterMachineProcessIsKilled(t *testing.T) {
 	w := newStopped(t)
 	if err := w.Env.KillMachine(); err != nil {
 		t.Fatal(err)
@@ -54,12 +55,12 @@ func TestKilledMachineProcess(t *testing.T) {
 	w.goOn()
 	for _, name := range w.leavers() {
 		if got := w.written(name + ".left"); got != "" {
-			t.Errorf("%s noted %q when the machine process was killed", name, got)
+			t.Errorf("%s recorded %q when the machine process was killed", name, got)
 		}
 	}
 }
 
-// stopped are jobs of all sorts, none of which allows a restart, on a cluster that is about to end.
+// stopped are jobs of all kinds, none of which allows a restart, on a cluster that is about to stop.
 type stopped struct {
 	*space
 	jobs  []client.Object
@@ -114,7 +115,7 @@ func newStopped(t *testing.T) *stopped {
 	return w
 }
 
-// replicas are the names of a job's replicas.
+// replicas returns the names of a job's replicas.
 func (w *stopped) replicas(j client.Object) (names []string) {
 	w.Helper()
 	for name := range w.uidsOf(j) {
@@ -124,7 +125,7 @@ func (w *stopped) replicas(j client.Object) (names []string) {
 	return names
 }
 
-// leavers are the replicas that act when they are asked to end.
+// leavers returns the names of the replicas that handle SIGTERM.
 func (w *stopped) leavers() []string {
 	return []string{"generic-w-0", "generic-w-1", "never-w-0", "torch-master-0", "torch-worker-0", "tensor-chief-0",
 		"elastic-node-0", "elastic-node-1", "gang-w-0", "gang-w-1"}
@@ -145,7 +146,7 @@ func (w *stopped) boardPods() map[string]string {
 	return found
 }
 
-// goOn starts the cluster again and holds everything to how it should go on.
+// goOn starts the cluster again and verifies how the jobs continue.
 func (w *stopped) goOn() {
 	w.Helper()
 	if err := w.Env.Up(); err != nil {
@@ -176,7 +177,7 @@ func (w *stopped) goOn() {
 	}
 	for name, uid := range w.ended {
 		if p := w.podNow(name); string(p.UID) != uid || w.starts(name) != 1 {
-			w.Errorf("%s, which had succeeded, has started %d times", name, w.starts(name))
+			w.Errorf("%s, which had succeeded, started %d times", name, w.starts(name))
 		}
 		if got, want := w.log(name, "main"), "ending with 0\n"; got != want {
 			w.Errorf("%s has written %q, want %q", name, got, want)
@@ -188,7 +189,7 @@ func (w *stopped) goOn() {
 	w.finish("paused", "w", 1)
 }
 
-// checkUncharged holds that each replica was started twice and no restart counted.
+// checkUncharged verifies that each replica started twice and that no restart was counted.
 func (w *stopped) checkUncharged(j client.Object, replicas map[string]int) {
 	w.Helper()
 	for name := range replicas {

@@ -24,7 +24,7 @@ import (
 
 const examples = "../../examples"
 
-// readExample reads the job of an example.
+// readExample reads the job of an example from its file.
 func (s *space) readExample(name string, j client.Object) {
 	s.Helper()
 	data, err := os.ReadFile(filepath.Join(examples, name, "job.yaml"))
@@ -35,7 +35,7 @@ func (s *space) readExample(name string, j client.Object) {
 		s.Fatal(err)
 	}
 	if j.GetName() != name {
-		s.Errorf("the job of examples/%s is called %s", name, j.GetName())
+		s.Errorf("the job of examples/%s is named %s", name, j.GetName())
 	}
 }
 
@@ -48,10 +48,10 @@ func (s *space) example(name string) *batch.GenericJob {
 	return j
 }
 
-// trainingExamples are run by the tests that train (make e2e-torch).
+// trainingExamples are the examples that the training tests run (make e2e-torch).
 var trainingExamples = map[string]bool{"ddp": true, "torchrun": true, "elastic": true, "resume": true}
 
-// checkLog holds the whole log of a replica's main container against a regular expression.
+// checkLog compares the whole log of a replica's main container with a regular expression.
 func (s *space) checkLog(pod, want string) {
 	s.Helper()
 	if got := s.log(pod, "main"); !regexp.MustCompile("^(?:" + want + ")$").MatchString(got) {
@@ -59,12 +59,12 @@ func (s *space) checkLog(pod, want string) {
 	}
 }
 
-// helloTime is how long the first example may take from its submission to its end.
+// helloTime is the longest time for the first example, from its submission to its end.
 const helloTime = 5 * time.Second
 
-// TestExampleHello runs alone, before the tests that run side by side: it measures what a person sees who tries this first.
-// One of three runs must be in time, for the machine may be busy with other things.
-func TestExampleHello(t *testing.T) {
+// TestExampleHelloEndsWithinFiveSeconds runs alone, before the parallel tests, because it measures the time that a
+// new user sees. One of three runs must meet the limit, because the machine may be busy.
+func TestExampleHelloEndsWithinFiveSeconds(t *testing.T) {
 	requireCluster(t)
 	c := shared.Get(t)
 	var took time.Duration
@@ -104,8 +104,8 @@ var (
 	createdByTest = map[string]bool{"tensorflow-cluster": true, "tensorboard": true}
 )
 
-// TestExamples runs the other examples to the end that their comments promise.
-func TestExamples(t *testing.T) {
+// TestExamplesDoWhatTheyDescribe runs the other examples to the end that their comments describe.
+func TestExamplesDoWhatTheyDescribe(t *testing.T) {
 	t.Parallel()
 	entries, err := os.ReadDir(examples)
 	if err != nil {
@@ -127,7 +127,8 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// exampleTensorFlowCluster: §10, every replica of the cluster reaches every other at its address in TF_CONFIG.
+// exampleTensorFlowCluster verifies §10: every replica of the cluster reaches every other one at its address in
+// TF_CONFIG.
 func exampleTensorFlowCluster(s *space) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		require.Missing(s.T, "python3")
@@ -199,7 +200,7 @@ func exampleDebug(s *space) {
 
 func examplePause(s *space) {
 	s.awaitPhase("pause", batch.JobRunning)
-	// It traps the signal before it says this.
+	// The example installs its signal handler before it prints this.
 	s.Await("both workers train", func() error {
 		if a, b := s.log("pause-worker-0", "main"), s.log("pause-worker-1", "main"); !strings.Contains(a, "trains") || b == "" {
 			return fmt.Errorf("they have written %q and %q", a, b)
@@ -212,7 +213,7 @@ func examplePause(s *space) {
 	s.pods("pause", "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
 	for _, p := range s.history.Attempts("pause-worker-0") {
 		if p.UID == old.UID && p.Status.Phase == corev1.PodFailed {
-			s.Errorf("the process did not end by itself: %+v", p.Status.ContainerStatuses)
+			s.Errorf("the process did not end on SIGTERM: %+v", p.Status.ContainerStatuses)
 		}
 	}
 	s.setPause("pause", false)
@@ -224,5 +225,5 @@ func exampleCleanUp(s *space) {
 	s.awaitPhase("clean-up", batch.JobSucceeded)
 	s.pods("clean-up", "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
 	s.edit("clean-up", func(j *batch.GenericJob) { *j.Spec.TTLSecondsAfterFinished = 1 })
-	namespace.AwaitList(s.Test, "the job is gone", &batch.GenericJobList{}, func(j []*batch.GenericJob) bool { return len(j) == 0 })
+	namespace.AwaitList(s.Test, "the job no longer exists", &batch.GenericJobList{}, func(j []*batch.GenericJob) bool { return len(j) == 0 })
 }

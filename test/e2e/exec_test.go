@@ -12,7 +12,7 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// exec runs a shell script in a container and returns what it writes.
+// exec runs a shell script in a container and returns its output.
 func (s *space) exec(namespace, pod, container, script string) string {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), await.Patience)

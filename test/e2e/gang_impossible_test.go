@@ -14,9 +14,9 @@ import (
 	"tensorstack.dev/batch/test/kit/gate"
 )
 
-// TestGangImpossible: a job that its queue is too small for says so, "t9k run" ends if it is asked to, and the job starts when the
-// quota is raised.
-func TestGangImpossible(t *testing.T) {
+// TestJobReportsThatItsQueueIsTooSmall verifies that a job that exceeds its queue's quota reports it, that "t9k run"
+// ends if a flag asks for that, and that the job starts when the quota is raised.
+func TestJobReportsThatItsQueueIsTooSmall(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "50m")
 	j := s.gang("large", q, requesting(role("w", 2, gate.Obey), "30m"))
@@ -36,12 +36,12 @@ func TestGangImpossible(t *testing.T) {
 	}
 	for _, part := range []string{"genericjob/large can never start with the present quota and nodes", "60m cpu needed, 50m in the quota, 10m short", "t9k delete genericjob/large"} {
 		if !strings.Contains(errs.String(), part) {
-			t.Errorf("t9k run does not say %q:\n%s%s", part, &out, &errs)
+			t.Errorf("the output of t9k run lacks %q:\n%s%s", part, &out, &errs)
 		}
 	}
 	s.awaitWaits("large", scheduling.ReasonImpossible, "raise the quota to 60m cpu")
 	s.awaitEvent("large", batch.ReasonImpossible, "60m cpu is needed")
-	s.checkSays([]string{"describe", "large"}, "60m cpu is needed")
+	s.checkOutput([]string{"describe", "large"}, "60m cpu is needed")
 	s.editQueue(q, quotaOf("60m"))
 	s.awaitPhase("large", batch.JobRunning)
 	s.finish("large", "w", 2)

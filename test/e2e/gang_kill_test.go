@@ -17,14 +17,16 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-var gangKills = flag.Int("gang-kills", 10, "how often TestGangKills kills the operator or the scheduler")
+var gangKills = flag.Int("gang-kills", 10, "how often TestGangsSurviveKillsOfOperatorAndScheduler kills the operator or the scheduler")
 
-// together is a script whose replica goes on when as many as %d of its job have started, so a gang that starts in part hangs.
+// together is a script whose replica continues once %d replicas of its job have started, so a gang that starts in
+// part hangs.
 const together = nth + `until [ $(cat /gate/%s-w-*.starts | wc -l) -ge %d ]; do sleep 0.05; done; `
 
-// TestGangKills kills the operator and the scheduler again and again while gangs start that do not all fit the quota. Each job
-// comes to the same end with the same counts as without kills, no gang starts in part, and the quota is kept throughout.
-func TestGangKills(t *testing.T) {
+// TestGangsSurviveKillsOfOperatorAndScheduler kills the operator and the scheduler repeatedly while gangs start that
+// do not all fit the quota. Each job ends with the same result and counts as without kills, no gang starts in part,
+// and the quota is never exceeded.
+func TestGangsSurviveKillsOfOperatorAndScheduler(t *testing.T) {
 	s := lend(t, fragile)
 	q, short := s.queue("q", "50m"), s.queue("short", "", func(q *scheduling.QueueSpec) { q.MaxDuration = "2s" })
 	s.watchQuota(50)
@@ -38,20 +40,20 @@ func TestGangKills(t *testing.T) {
 		round++
 		s.playGangs(q, short, round)
 		if got := s.outcome(round); got != want {
-			t.Errorf("round %d came to another end:\n%swant\n%s", round, got, want)
+			t.Errorf("round %d ended differently:\n%swant\n%s", round, got, want)
 		}
 	}
 	k.stop()
 	t.Log(k.summary(round))
 }
 
-// playGangs runs jobs of one, three and four replicas that do not all fit a quota of 50m together, and one whose queue lets it live
-// for 2 s, after which none of its replicas may be made anew.
+// playGangs runs jobs of one, three and four replicas that do not all fit a quota of 50m together, and a job whose
+// queue allows a maximum duration of 2 s, after which the operator must not create its pods again.
 func (s *space) playGangs(queue, short string, round int) {
 	s.Helper()
 	name := func(sort string) string { return fmt.Sprintf("%s-%d", sort, round) }
 	script := func(sort string, n int, then string) string { return fmt.Sprintf(together, name(sort), n) + then }
-	// Rank 0 fails once, when all have started.
+	// Rank 0 fails once, after all have started.
 	restarts := s.gang(name("restarts"), queue, jobs.Restarting(requesting(role("w", 3, script("restarts", 3, `[ $HOSTNAME != `+name("restarts")+`-w-0 ] || [ $n -gt 1 ]`)), "10m"), batch.RestartOnFailure, 2))
 	all := []*batch.GenericJob{
 		restarts,
@@ -74,8 +76,8 @@ func (s *space) playGangs(queue, short string, round int) {
 	}
 }
 
-// watchQuota looks, at each change of a pod of the space until the test ends, at what the pods request that have a node and have
-// not finished, in thousandths of a CPU.
+// watchQuota verifies, at each change of a pod of the space until the test ends, that the unfinished pods with a node
+// request no more than the quota, in thousandths of a CPU.
 func (s *space) watchQuota(quota int64) {
 	ctx, cancel := context.WithCancel(s.Context())
 	done := make(chan struct{})
@@ -89,7 +91,7 @@ func (s *space) watchQuota(quota int64) {
 				}
 			}
 			if sum > quota {
-				s.Errorf("%dm of the quota of %dm are used", sum, quota)
+				s.Errorf("%dm are used, the quota is %dm", sum, quota)
 			}
 			return false
 		}, client.InNamespace(s.Namespace))
@@ -100,9 +102,9 @@ func (s *space) watchQuota(quota int64) {
 	})
 }
 
-// TestGangSchedulerRestarts: a scheduler that starts anew does not take a gang that lacks a replica for one that never was whole, of
-// which it would evict what runs.
-func TestGangSchedulerRestarts(t *testing.T) {
+// TestRestartedSchedulerDoesNotEvictRunningReplicas verifies that a restarted scheduler does not mistake a gang that
+// lacks a replica for a gang that was never whole, whose running pods it would evict.
+func TestRestartedSchedulerDoesNotEvictRunningReplicas(t *testing.T) {
 	s := lend(t, fragile)
 	q := s.queue("q", "100m")
 	s.Create(s.gang("runs", q, jobs.Restarting(requesting(role("w", 2, gate.Obey), "40m"), batch.RestartOnFailure, 1)))
@@ -114,14 +116,14 @@ func TestGangSchedulerRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.AwaitReady(t)
-	// It looks at such gangs once a second. Whoever starts meanwhile shows that it plans.
+	// The scheduler checks such gangs once a second. Each job that starts here shows that it has run a round.
 	for i := range 3 {
 		name := fmt.Sprintf("meanwhile-%d", i)
 		s.Create(s.gang(name, q, requesting(role("w", 1, "sleep 1"), "1m")))
 		s.awaitPhase(name, batch.JobSucceeded)
 	}
 	if p := s.podNow("runs-w-1"); p.DeletionTimestamp != nil {
-		t.Errorf("the replica that ran was evicted: %+v", p.Status.Conditions)
+		t.Errorf("the running replica was evicted: %+v", p.Status.Conditions)
 	}
 	s.checkStarts(map[string]int{"runs-w-1": 1})
 	s.editQueue(q, quotaOf("100m"))

@@ -14,9 +14,10 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// TestGangElastic: an elastic job starts with its least number of replicas, gets the others one by one as there is room, and
-// gives room back when it is scaled down. Its group needs the least number of them, whatever the size.
-func TestGangElastic(t *testing.T) {
+// TestElasticJobGrowsAsItsQueueHasRoom verifies that an elastic job starts with its minimum number of replicas, gets
+// the others one by one as there is room, and releases room when it is scaled down. The minimum of its group does not
+// depend on the size.
+func TestElasticJobGrowsAsItsQueueHasRoom(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "30m")
 	j := s.newElastic("grows", 2, 5, 4, requesting(role("node", 1, gate.Obey), "10m"))
@@ -24,12 +25,12 @@ func TestGangElastic(t *testing.T) {
 	s.Create(j)
 	awaitPhase(s, j, batch.JobRunning)
 	s.awaitRunning(j, 3)
-	awaitStatus(s, j, "it says what the last replica waits for", func(now *batch.JobStatus) bool {
+	awaitStatus(s, j, "the status has the reason why the last replica waits", func(now *batch.JobStatus) bool {
 		c := jobs.Condition(read(s, j), batch.JobRunningCondition)
 		return c.Message == "3 replicas run. 1 more is awaited. Pod "+s.waiting(j)+": the quota of queue "+q+" does not allow it: 10m cpu needed, 0 of 30m left"
 	})
-	s.checkSays([]string{"describe", "grows"}, "Why: 3 replicas run. 1 more is awaited.", "Place: 1 of 1 that wait")
-	s.checkSays([]string{"queue", "describe", q}, "10m cpu needed, 0 of 30m left")
+	s.checkOutput([]string{"describe", "grows"}, "Why: 3 replicas run. 1 more is awaited.", "Place: 1 of 1 that wait")
+	s.checkOutput([]string{"queue", "describe", q}, "10m cpu needed, 0 of 30m left")
 	s.checkGroup(j, q, 2)
 
 	s.editQueue(q, quotaOf("40m"))
@@ -57,9 +58,9 @@ func TestGangElastic(t *testing.T) {
 	}
 }
 
-// TestGangElasticWaits: an elastic job for whose least number there is no room has no replica at all, at whatever size it is
-// wanted meanwhile.
-func TestGangElasticWaits(t *testing.T) {
+// TestElasticJobWaitsForItsMinimum verifies that an elastic job whose minimum does not fit runs no replica, to
+// whatever size it is scaled.
+func TestElasticJobWaitsForItsMinimum(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "15m")
 	j := s.newElastic("waits", 2, 5, 2, requesting(role("node", 1, gate.Obey), "10m"))
@@ -78,7 +79,7 @@ func TestGangElasticWaits(t *testing.T) {
 	s.awaitSize(j, map[string]int{"node": 3})
 }
 
-// awaitRunning waits until so many pods of a job run.
+// awaitRunning waits until n pods of a job run.
 func (s *space) awaitRunning(j *batch.PyTorchTrainingJob, n int) {
 	s.Helper()
 	s.pods(j.Name, fmt.Sprintf("%d run", n), func(pods []*corev1.Pod) bool {
@@ -86,7 +87,7 @@ func (s *space) awaitRunning(j *batch.PyTorchTrainingJob, n int) {
 	})
 }
 
-// waiting is the name of the first pod of a job that has no node.
+// waiting returns the name of the first pod of a job without a node.
 func (s *space) waiting(j *batch.PyTorchTrainingJob) string {
 	for _, p := range s.pods(j.Name, "now", func([]*corev1.Pod) bool { return true }) {
 		if p.Spec.NodeName == "" {
@@ -104,8 +105,9 @@ func (s *space) checkGroup(j *batch.PyTorchTrainingJob, queue string, least int3
 	}
 }
 
-// TestGangRoles: each role of a job has its minimum, which is all of it, and the job starts when all of them fit.
-func TestGangRoles(t *testing.T) {
+// TestJobStartsWhenAllItsRolesFit verifies that the minimum of each role is the number of its replicas, and that the
+// job starts when all roles fit.
+func TestJobStartsWhenAllItsRolesFit(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "70m")
 	j := s.newTensorFlow("roles", requesting(role("ps", 2, gate.Idle), "10m"), requesting(role("worker", 3, gate.Obey), "20m"))

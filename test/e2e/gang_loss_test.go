@@ -18,7 +18,7 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// slots gives the node so many of a resource that only this test uses, and returns its name.
+// slots adds n units of a resource that only this test uses to the node, and returns the name of the resource.
 func (s *space) slots(n int) corev1.ResourceName {
 	s.Helper()
 	name := corev1.ResourceName("test.tensorstack.dev/" + s.Namespace)
@@ -48,15 +48,16 @@ func (s *space) slots(n int) corev1.ResourceName {
 	return name
 }
 
-// taking has the pods of a role take one slot each.
+// taking makes each pod of a role request one slot.
 func taking(r batch.ReplicaSpec, slot corev1.ResourceName) batch.ReplicaSpec {
 	one := corev1.ResourceList{slot: *quantity(1)}
 	r.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: one, Limits: one}
 	return r
 }
 
-// TestGangPreempted: a job that makes room for a more important queue waits, is charged nothing, and runs again.
-func TestGangPreempted(t *testing.T) {
+// TestPreemptedJobWaitsAndRunsAgain verifies that a job that is preempted by a more important queue waits, is not
+// charged, and runs again.
+func TestPreemptedJobWaitsAndRunsAgain(t *testing.T) {
 	s := newSpace(t)
 	slot := s.slots(4)
 	low := s.queue("low", "")
@@ -74,9 +75,9 @@ func TestGangPreempted(t *testing.T) {
 	})
 	s.awaitEvent("low", batch.EventReplicaDisrupted, "low-w-0")
 	s.checkNoNode("low")
-	s.checkSays([]string{"get"}, "high Running 2/2", "low Pending 0/3")
-	s.checkSays([]string{"describe", "low"}, "2 of the 3 pods that must start together fit", "(PreemptionByScheduler)")
-	s.checkSays([]string{"queue", "describe", low}, "1 "+s.Namespace+"/low 3")
+	s.checkOutput([]string{"get"}, "high Running 2/2", "low Pending 0/3")
+	s.checkOutput([]string{"describe", "low"}, "2 of the 3 pods that must start together fit", "(PreemptionByScheduler)")
+	s.checkOutput([]string{"queue", "describe", low}, "1 "+s.Namespace+"/low 3")
 	for rank := range 3 {
 		if pods := s.history.Attempts(fmt.Sprintf("low-w-%d", rank)); len(pods) != 2 || !evicted(pods[0]) {
 			t.Errorf("%d pods of rank %d; the first was evicted: %t", len(pods), rank, evicted(pods[0]))
@@ -99,8 +100,9 @@ func evicted(p *corev1.Pod) bool {
 	})
 }
 
-// TestGangElasticPreempted: of an elastic job goes first what it can spare, and the rest runs on.
-func TestGangElasticPreempted(t *testing.T) {
+// TestElasticJobLosesSpareReplicasFirst verifies that preemption of an elastic job evicts replicas beyond its minimum
+// first, and that the others continue.
+func TestElasticJobLosesSpareReplicasFirst(t *testing.T) {
 	s := newSpace(t)
 	slot := s.slots(4)
 	low := s.queue("low", "")
@@ -112,7 +114,7 @@ func TestGangElasticPreempted(t *testing.T) {
 	before := s.uidsOf(j)
 	s.Create(s.gang("high", high, taking(role("w", 1, gate.Obey), slot)))
 	s.awaitPhase("high", batch.JobRunning)
-	j = awaitStatus(s, j, "three run on, and it says what the other one waits for", func(now *batch.JobStatus) bool {
+	j = awaitStatus(s, j, "three replicas run, and the status has the reason why the other one waits", func(now *batch.JobStatus) bool {
 		c := jobs.Condition(read(s, j), batch.JobRunningCondition)
 		return now.Phase == batch.JobRunning && now.Aggregate.Running == 3 && now.Aggregate.Creating == 1 && strings.Contains(c.Message, "Insufficient")
 	})
@@ -125,14 +127,14 @@ func TestGangElasticPreempted(t *testing.T) {
 	if kept != 3 || j.Status.BackoffCount != 0 {
 		t.Errorf("%d pods were kept, %d restarts charged", kept, j.Status.BackoffCount)
 	}
-	s.checkSays([]string{"describe", "low"}, "Why: 3 replicas run. 1 more is awaited.", "Insufficient")
+	s.checkOutput([]string{"describe", "low"}, "Why: 3 replicas run. 1 more is awaited.", "Insufficient")
 	s.finish("high", "w", 1)
 	s.awaitSize(j, map[string]int{"node": 4})
 }
 
 // TestGangMaxDuration: a job whose pods are older than its queue allows fails with that reason, and is not restarted for it
 // however much its policy would allow.
-func TestGangMaxDuration(t *testing.T) {
+func TestJobOlderThanItsQueueAllowsFails(t *testing.T) {
 	t.Parallel()
 	for policy, left := range map[batch.CleanUpPolicy]string{
 		batch.CleanUpNone: "job-done-0 ", batch.CleanUpUnfinished: "job-done-0 ", batch.CleanUpAll: "",
@@ -154,8 +156,8 @@ func TestGangMaxDuration(t *testing.T) {
 			checkEnd(t, j, batch.ReasonQueueMaxDuration, "older than the 1s that queue "+q+" allows")
 			s.awaitEvent("job", batch.ReasonQueueMaxDuration, "1s")
 			s.pods("job", "only those that finished", func(p []*corev1.Pod) bool { return podNames(p) == left })
-			s.checkSays([]string{"get"}, "job Failed")
-			s.checkSays([]string{"describe", "job"}, "older than the 1s")
+			s.checkOutput([]string{"get"}, "job Failed")
+			s.checkOutput([]string{"describe", "job"}, "older than the 1s")
 			s.fence()
 			s.pods("job", "none is new", func(p []*corev1.Pod) bool { return podNames(p) == left })
 			if n := s.job("job").Status.BackoffCount; n != 0 {
@@ -166,8 +168,8 @@ func TestGangMaxDuration(t *testing.T) {
 	}
 }
 
-// TestGangMaxDurationWaiting: pods that wait age too.
-func TestGangMaxDurationWaiting(t *testing.T) {
+// TestWaitingJobOlderThanItsQueueAllowsFails verifies that the maximum age also applies to pods that wait.
+func TestWaitingJobOlderThanItsQueueAllowsFails(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "10m", func(q *scheduling.QueueSpec) { q.MaxDuration = "2s" })
 	s.Create(s.gang("waits", q, requesting(role("w", 2, "exit 0"), "10m")))
@@ -176,6 +178,6 @@ func TestGangMaxDurationWaiting(t *testing.T) {
 	s.fence()
 	s.pods("waits", "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
 	if n := len(s.history.Attempts("waits-w-0")); n != 1 {
-		t.Errorf("%d pods were made for one replica", n)
+		t.Errorf("%d pods were created for one replica", n)
 	}
 }

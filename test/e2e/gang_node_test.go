@@ -11,9 +11,9 @@ import (
 	"tensorstack.dev/batch/test/kit/gate"
 )
 
-// TestGangLostNode: the pods of a gang whose node is lost are replaced without charge. They wait together until there is a node,
-// and say so.
-func TestGangLostNode(t *testing.T) {
+// TestGangOnALostNodeIsReplacedTogether verifies that the pods of a gang whose node is lost are replaced without
+// charge. The replacements wait together until there is a node, and the job reports that.
+func TestGangOnALostNodeIsReplacedTogether(t *testing.T) {
 	s := lend(t, losing)
 	q := s.queue("q", "100m")
 	worker := requesting(role("w", 2, gate.Obey), "40m")
@@ -29,7 +29,7 @@ func TestGangLostNode(t *testing.T) {
 	if err := s.Env.StopComponent(local.Kubelet); err != nil {
 		t.Fatal(err)
 	}
-	// Kubernetes takes no pods off its nodes while all of them are lost: somebody does.
+	// Kubernetes evicts no pods while all nodes are lost, so the test deletes them.
 	for name := range old {
 		if err := s.Client.Delete(t.Context(), s.podNow(name)); err != nil {
 			t.Fatal(err)
@@ -46,7 +46,7 @@ func TestGangLostNode(t *testing.T) {
 	s.awaitWaits("lost", scheduling.ReasonNoRoom, "0 of the 2 pods that must start together fit", "untolerated taint")
 	s.awaitEvent("lost", batch.EventNodeLost, "lost-w-0")
 	s.checkNoNode("lost")
-	s.checkSays([]string{"describe", "lost"}, "untolerated taint")
+	s.checkOutput([]string{"describe", "lost"}, "untolerated taint")
 	s.awaitQueue(q, "nothing used", func(now *scheduling.QueueStatus) bool { return now.Allocated.Cpu().IsZero() && now.Pods.Pending == 2 })
 	if err := s.Env.StartComponent(local.Kubelet); err != nil {
 		t.Fatal(err)

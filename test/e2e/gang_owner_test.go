@@ -14,8 +14,9 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// TestGangGroupDeleted: a job makes its PodGroup anew, whether it waits or runs, and nothing of it starts twice.
-func TestGangGroupDeleted(t *testing.T) {
+// TestDeletedPodGroupIsRestored verifies that a job creates its PodGroup again, whether it waits or runs, and that no
+// replica starts twice.
+func TestDeletedPodGroupIsRestored(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "100m")
 	s.Create(s.gang("runs", q, jobs.Restarting(requesting(role("w", 2, gate.Obey), "40m"), batch.RestartOnFailure, 1)))
@@ -39,8 +40,9 @@ func TestGangGroupDeleted(t *testing.T) {
 	s.checkStarts(map[string]int{"runs-w-1": 1})
 }
 
-// TestGangGroupTaken: a PodGroup of somebody else stays his. The job says so, creates no pod, and goes on when it is gone.
-func TestGangGroupTaken(t *testing.T) {
+// TestJobWaitsForTakenPodGroupName verifies that a job does not change a PodGroup of another owner. It reports the
+// owner, creates no pod, and continues when the PodGroup is deleted.
+func TestJobWaitsForTakenPodGroupName(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "")
 	somebody := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "somebody"}}
@@ -51,10 +53,10 @@ func TestGangGroupTaken(t *testing.T) {
 	s.Create(s.gang("wanted", q, role("w", 2, "exit 0")))
 	s.awaitReason("wanted", batch.ReasonNameTaken, `PodGroup "wanted"`, `ConfigMap "somebody"`)
 	s.awaitEvent("wanted", batch.ReasonNameTaken, `ConfigMap "somebody"`)
-	s.checkSays([]string{"describe", "wanted"}, `PodGroup "wanted"`, `ConfigMap "somebody"`)
+	s.checkOutput([]string{"describe", "wanted"}, `PodGroup "wanted"`, `ConfigMap "somebody"`)
 	s.checkNothingCreated("wanted")
 	if now := s.podGroup("wanted", "there", func(*scheduling.PodGroup) bool { return true }); now.UID != group.UID || now.Spec.MinMember != 1 {
-		t.Errorf("what belongs to somebody else: %+v", now)
+		t.Errorf("the PodGroup of another owner: %+v", now)
 	}
 	if err := s.Client.Delete(t.Context(), group); err != nil {
 		t.Fatal(err)
@@ -62,8 +64,9 @@ func TestGangGroupTaken(t *testing.T) {
 	s.awaitPhase("wanted", batch.JobSucceeded)
 }
 
-// TestGangWaitingDeleted: a job that is deleted while it waits leaves nothing, and one of its name starts as if it had never been.
-func TestGangWaitingDeleted(t *testing.T) {
+// TestWaitingJobThatIsDeletedLeavesNothing verifies that a job that is deleted while it waits leaves no objects, and
+// that another job of its name starts without its state.
+func TestWaitingJobThatIsDeletedLeavesNothing(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "10m")
 	large := s.gang("job", q, requesting(role("w", 2, gate.Obey), "10m"))
@@ -79,14 +82,14 @@ func TestGangWaitingDeleted(t *testing.T) {
 	}
 	s.pods("job", "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
 	namespace.AwaitList(s.Test, "no PodGroups", &scheduling.PodGroupList{}, func(g []*scheduling.PodGroup) bool { return len(g) == 0 })
-	s.awaitQueue(q, "nobody in it", func(now *scheduling.QueueStatus) bool {
+	s.awaitQueue(q, "no pods", func(now *scheduling.QueueStatus) bool {
 		return now.PodGroups.Total == 0 && now.Pods == scheduling.QueuePods{} && now.Allocated.Cpu().IsZero()
 	})
-	s.checkSays([]string{"queue", "describe", q}, "Waiting nobody")
+	s.checkOutput([]string{"queue", "describe", q}, "Waiting nobody")
 }
 
-// TestGangPriority: a change of its priority moves a job that waits.
-func TestGangPriority(t *testing.T) {
+// TestPriorityReordersWaitingJobs verifies that a change of its priority changes the place of a waiting job.
+func TestPriorityReordersWaitingJobs(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "20m")
 	s.Create(s.gang("runs", q, requesting(role("w", 1, gate.Obey), "20m")))
@@ -97,7 +100,7 @@ func TestGangPriority(t *testing.T) {
 	}
 	s.edit("second", func(j *batch.GenericJob) { j.Spec.Scheduler.T9kScheduler.Priority = new(int32(5)) })
 	s.podGroup("second", "of priority 5", func(g *scheduling.PodGroup) bool { return g.Spec.Priority == 5 })
-	s.checkSays([]string{"queue", "describe", q}, "1 "+s.Namespace+"/second", "2 "+s.Namespace+"/first")
+	s.checkOutput([]string{"queue", "describe", q}, "1 "+s.Namespace+"/second", "2 "+s.Namespace+"/first")
 	s.finish("runs", "w", 1)
 	s.awaitStarts("second-w-0", 1)
 	s.checkNoNode("first")

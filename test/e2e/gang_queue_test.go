@@ -14,8 +14,9 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// TestGangPause: a pause frees the quota, and whoever resumes waits like everybody else.
-func TestGangPause(t *testing.T) {
+// TestPausedJobReleasesItsQuota verifies that a paused job uses no quota, and that it waits like any other job when
+// it resumes.
+func TestPausedJobReleasesItsQuota(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "100m")
 	s.Create(s.gang("a", q, requesting(role("w", 2, gate.Obey), "50m")))
@@ -23,10 +24,10 @@ func TestGangPause(t *testing.T) {
 	s.Create(s.gang("b", q, requesting(role("w", 2, gate.Obey), "40m")))
 	s.awaitWaits("b", scheduling.ReasonQuotaExceeded, "80m cpu needed, 0 of 100m left")
 	s.checkNoNode("b")
-	s.checkSays([]string{"get"}, "a Running 2/2", "b Pending 0/2")
-	s.checkSays([]string{"describe", "b"})
-	s.checkSays([]string{"queue", "list"})
-	s.checkSays([]string{"queue", "describe", q}, "100m of 100m", "80m cpu needed, 0 of 100m left")
+	s.checkOutput([]string{"get"}, "a Running 2/2", "b Pending 0/2")
+	s.checkOutput([]string{"describe", "b"})
+	s.checkOutput([]string{"queue", "list"})
+	s.checkOutput([]string{"queue", "describe", q}, "100m of 100m", "80m cpu needed, 0 of 100m left")
 
 	s.awaitStarts("a-w-0", 1)
 	s.setPause("a", true)
@@ -41,8 +42,9 @@ func TestGangPause(t *testing.T) {
 	s.finish("a", "w", 2)
 }
 
-// TestGangPauseHalfFinished: what has succeeded before a pause is not waited for when the rest resumes.
-func TestGangPauseHalfFinished(t *testing.T) {
+// TestResumedGangDoesNotWaitForFinishedReplicas verifies that replicas that succeeded before a pause do not count for
+// the gang that resumes.
+func TestResumedGangDoesNotWaitForFinishedReplicas(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "100m")
 	j := s.gang("half", q, requesting(role("w", 2, gate.Obey), "20m"))
@@ -51,7 +53,7 @@ func TestGangPauseHalfFinished(t *testing.T) {
 	s.awaitPhase("half", batch.JobRunning)
 	s.order("half-w-0", 0)
 	s.order("half-v-0", 0)
-	s.awaitJob("half", "two ends", func(j *batch.GenericJob) bool { return j.Status.Aggregate.Succeeded == 2 })
+	s.awaitJob("half", "two replicas have succeeded", func(j *batch.GenericJob) bool { return j.Status.Aggregate.Succeeded == 2 })
 	s.awaitStarts("half-w-1", 1)
 	s.setPause("half", true)
 	s.pods("half", "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
@@ -62,8 +64,9 @@ func TestGangPauseHalfFinished(t *testing.T) {
 	s.checkStarts(map[string]int{"half-w-0": 1, "half-v-0": 1})
 }
 
-// TestGangClosedQueue: a queue that closes keeps what waits waiting, refuses new jobs, and replaces what runs.
-func TestGangClosedQueue(t *testing.T) {
+// TestClosedQueueStartsNoNewJob verifies that a closed queue keeps waiting jobs waiting, refuses new jobs, and starts
+// replacements for running jobs.
+func TestClosedQueueStartsNoNewJob(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "100m")
 	s.Create(s.gang("runs", q, jobs.Restarting(requesting(role("w", 2, gate.Obey), "40m"), batch.RestartOnFailure, 1)))
@@ -74,9 +77,9 @@ func TestGangClosedQueue(t *testing.T) {
 	s.awaitWaits("waits", scheduling.ReasonQuotaExceeded, "80m cpu needed, 19m of 100m left")
 	s.editQueue(q, func(q *scheduling.QueueSpec) { q.Closed = true })
 	s.awaitWaits("waits", scheduling.ReasonQueueClosed, "queue "+q+" is closed")
-	s.checkSays([]string{"describe", "waits"}, "is closed")
-	s.checkSays([]string{"queue", "describe", q}, "no: no new group starts")
-	s.checkSays([]string{"queue", "list"})
+	s.checkOutput([]string{"describe", "waits"}, "is closed")
+	s.checkOutput([]string{"queue", "describe", q}, "no: no new group starts")
+	s.checkOutput([]string{"queue", "list"})
 	late := s.gang("late", q, requesting(role("w", 1, gate.Obey), "1m"))
 	late.SetNamespace(s.Namespace)
 	s.Await("the closed queue takes no new job", func() error { // the API server hears of a queue a moment later
@@ -89,7 +92,7 @@ func TestGangClosedQueue(t *testing.T) {
 	s.orders("runs-w-0", 1, 0)
 	s.order("runs-w-1", 0)
 	s.awaitPhase("runs", batch.JobSucceeded)
-	// Where nothing is left that runs, a restart is a new start.
+	// If no pod of a job runs, a restart counts as a new start.
 	s.order("alone-w-0", 1)
 	s.awaitWaits("alone", scheduling.ReasonQueueClosed, "queue "+q+" is closed")
 	s.checkNoNode("waits")
@@ -99,8 +102,9 @@ func TestGangClosedQueue(t *testing.T) {
 	s.finish("alone", "w", 1)
 }
 
-// TestGangQueueGone: while its queue is away a job waits, and so does what replaces a part of one that runs.
-func TestGangQueueGone(t *testing.T) {
+// TestJobWaitsWhileItsQueueIsMissing verifies that a job waits while its queue does not exist, and that the
+// replacement of a replica of a running job waits too.
+func TestJobWaitsWhileItsQueueIsMissing(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "100m")
 	s.Create(s.gang("runs", q, jobs.Restarting(requesting(role("w", 2, gate.Obey), "40m"), batch.RestartOnFailure, 1)))
@@ -109,10 +113,10 @@ func TestGangQueueGone(t *testing.T) {
 	s.awaitWaits("waits", scheduling.ReasonQuotaExceeded, "80m cpu needed")
 	s.deleteQueue(q)
 	s.awaitWaits("waits", scheduling.ReasonQueueNotFound, "queue "+q+" does not exist")
-	s.checkSays([]string{"describe", "waits"}, "does not exist")
+	s.checkOutput([]string{"describe", "waits"}, "does not exist")
 	s.order("runs-w-0", 1)
 	s.awaitReason("runs", batch.ReasonUnschedulable, "queue "+q+" does not exist")
-	s.checkSays([]string{"describe", "runs"}, "does not exist")
+	s.checkOutput([]string{"describe", "runs"}, "does not exist")
 	s.fence()
 	s.checkStarts(map[string]int{"runs-w-1": 1})
 
@@ -124,9 +128,9 @@ func TestGangQueueGone(t *testing.T) {
 	s.finish("waits", "w", 2)
 }
 
-// TestGangQuotaShrinks: what runs goes on above a quota that has become too small, and what is new waits, be it a
-// replacement of what runs.
-func TestGangQuotaShrinks(t *testing.T) {
+// TestRunningJobContinuesAboveLoweredQuota verifies that pods continue to run if the quota is lowered below their
+// use, and that new pods wait, including replacements.
+func TestRunningJobContinuesAboveLoweredQuota(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "100m")
 	s.Create(s.gang("runs", q, jobs.Restarting(requesting(role("w", 2, gate.Obey), "40m"), batch.RestartOnFailure, 1)))
@@ -134,19 +138,19 @@ func TestGangQuotaShrinks(t *testing.T) {
 	s.editQueue(q, quotaOf("50m"))
 	s.Create(s.gang("waits", q, requesting(role("w", 1, gate.Obey), "40m")))
 	s.awaitWaits("waits", scheduling.ReasonQuotaExceeded, "40m cpu needed, 0 of 50m left")
-	s.checkSays([]string{"queue", "describe", q})
-	s.checkSays([]string{"queue", "list"})
+	s.checkOutput([]string{"queue", "describe", q})
+	s.checkOutput([]string{"queue", "list"})
 
 	s.order("runs-w-0", 1)
 	s.awaitReason("runs", batch.ReasonUnschedulable, "1 of 2 replicas run", "40m cpu needed, 10m of 50m left")
-	s.checkSays([]string{"describe", "runs"}, "40m cpu needed, 10m of 50m left")
-	s.checkSays([]string{"get", "runs"})
-	s.checkSays([]string{"queue", "describe", q})
+	s.checkOutput([]string{"describe", "runs"}, "40m cpu needed, 10m of 50m left")
+	s.checkOutput([]string{"get", "runs"})
+	s.checkOutput([]string{"queue", "describe", q})
 	s.fence()
 	s.checkStarts(map[string]int{"runs-w-1": 1})
 	s.checkNoNode("waits")
 
-	// The replacement comes before what is new.
+	// The replacement has precedence over the new job.
 	s.editQueue(q, quotaOf("80m"))
 	s.awaitStarts("runs-w-0", 2)
 	s.checkNoNode("waits")

@@ -17,7 +17,7 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// queue makes a queue for the test alone, with a quota of CPUs unless it is empty, and returns its name.
+// queue creates a queue for the test, with a quota of CPUs unless cpu is empty, and returns its name.
 func (s *space) queue(suffix, cpu string, change ...func(*scheduling.QueueSpec)) string {
 	s.Helper()
 	q := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace + "-" + suffix}, Spec: scheduling.QueueSpec{
@@ -62,7 +62,7 @@ func quotaOf(cpu string) func(*scheduling.QueueSpec) {
 	}
 }
 
-// requesting has the pods of a role ask for CPUs.
+// requesting makes the pods of a role request CPUs.
 func requesting(r batch.ReplicaSpec, cpu string) batch.ReplicaSpec {
 	r.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
 	return r
@@ -72,7 +72,7 @@ func inQueue(queue string) *batch.SchedulePolicy {
 	return &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: queue}}
 }
 
-// gang makes a job of one role whose replicas start together in a queue.
+// gang creates a job with one role in a queue. Its replicas start together.
 func (s *space) gang(name, queue string, r batch.ReplicaSpec) *batch.GenericJob {
 	s.Helper()
 	j := s.newJob(name, r)
@@ -80,7 +80,7 @@ func (s *space) gang(name, queue string, r batch.ReplicaSpec) *batch.GenericJob 
 	return j
 }
 
-// podGroup waits until cond holds of a PodGroup.
+// podGroup waits until cond holds for a PodGroup.
 func (s *space) podGroup(name, what string, cond func(*scheduling.PodGroup) bool) *scheduling.PodGroup {
 	s.Helper()
 	return namespace.AwaitList(s.Test, "PodGroup "+name+": "+what, &scheduling.PodGroupList{}, func(groups []*scheduling.PodGroup) bool {
@@ -88,7 +88,7 @@ func (s *space) podGroup(name, what string, cond func(*scheduling.PodGroup) bool
 	}, follow.Named(name))[0]
 }
 
-// scheduled waits until a group says that its minimum is bound, or until it says why not, in words that contain why.
+// scheduled waits until the condition of a group has the reason and a message that contains why.
 func (s *space) scheduled(name string, reason, why string) {
 	s.Helper()
 	s.podGroup(name, reason+" "+why, func(g *scheduling.PodGroup) bool {
@@ -101,7 +101,7 @@ func (s *space) scheduled(name string, reason, why string) {
 	})
 }
 
-// awaitWaits waits until a job that waits says why: in its status, and with the same words in its group.
+// awaitWaits waits until a waiting job has the reason in its status, and its group the same message.
 func (s *space) awaitWaits(job, reason string, parts ...string) {
 	s.Helper()
 	of := batch.ReasonUnschedulable
@@ -114,7 +114,7 @@ func (s *space) awaitWaits(job, reason string, parts ...string) {
 	}
 }
 
-// checkNoNode looks whether no pod of a job has a node.
+// checkNoNode verifies that no pod of a job has a node.
 func (s *space) checkNoNode(job string) {
 	s.Helper()
 	for _, p := range s.pods(job, "now", func([]*corev1.Pod) bool { return true }) {
@@ -124,8 +124,8 @@ func (s *space) checkNoNode(job string) {
 	}
 }
 
-// says is what the command line prints.
-func (s *space) says(args ...string) string {
+// t9kOutput returns the output of the command line.
+func (s *space) t9kOutput(args ...string) string {
 	s.Helper()
 	var out, errs bytes.Buffer
 	if code := s.t9k(s.Context(), &out, &errs, args...); code != 0 {
@@ -136,11 +136,11 @@ func (s *space) says(args ...string) string {
 
 // checkSays waits until the command line prints texts: what it reads may be written a moment after what the test has
 // waited for.
-func (s *space) checkSays(args []string, want ...string) {
+func (s *space) checkOutput(args []string, want ...string) {
 	s.Helper()
 	line, text := strings.Join(args, " "), ""
 	s.Await(fmt.Sprintf("t9k %s says %q", line, want), func() error {
-		text = s.says(args...)
+		text = s.t9kOutput(args...)
 		flat := strings.Join(strings.Fields(text), " ")
 		for _, w := range want {
 			if !strings.Contains(flat, w) {
@@ -152,7 +152,7 @@ func (s *space) checkSays(args []string, want ...string) {
 	s.Logf("t9k %s\n%s", line, text)
 }
 
-// finish has all replicas of one role of a job succeed, and waits for the job's success.
+// finish ends all replicas of one role of a job with success, and waits for the job's success.
 func (s *space) finish(job, role string, replicas int) {
 	s.Helper()
 	for rank := range replicas {

@@ -26,8 +26,9 @@ func exampleGang(s *space) {
 	}
 }
 
-// TestGangWaits: a gang that the node has no room for does not start in part, and the job says why.
-func TestGangWaits(t *testing.T) {
+// TestGangWithoutRoomDoesNotStartInPart verifies that a gang that does not fit the node does not start in part, and
+// that the job reports the reason.
+func TestGangWithoutRoomDoesNotStartInPart(t *testing.T) {
 	s := newSpace(t)
 	j := s.newJob("large", role("worker", 3, gate.Obey))
 	j.Spec.Scheduler = &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: scheduling.DefaultQueue}}

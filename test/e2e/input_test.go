@@ -16,7 +16,7 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// awaitReason waits until a job's Running condition has a reason and a message with these parts.
+// awaitReason waits until a job's Running condition has the reason and a message that contains the parts.
 func (s *space) awaitReason(job string, reason batch.Reason, parts ...string) {
 	s.Helper()
 	s.awaitJob(job, "reason "+string(reason)+" with "+strings.Join(parts, ", "), func(j *batch.GenericJob) bool {
@@ -30,8 +30,9 @@ func (s *space) awaitReason(job string, reason batch.Reason, parts ...string) {
 	})
 }
 
-// TestMissingConfigMap: §13, the job tells what its pods lack, and goes on when it appears.
-func TestMissingConfigMap(t *testing.T) {
+// TestJobReportsMissingConfigMap verifies §13: the job reports the ConfigMap that its pods lack, and continues when
+// it is created.
+func TestJobReportsMissingConfigMap(t *testing.T) {
 	settings := corev1.LocalObjectReference{Name: "settings"}
 	for name, add := range map[string]func(*corev1.PodSpec){
 		"environment": func(p *corev1.PodSpec) {
@@ -55,8 +56,8 @@ func TestMissingConfigMap(t *testing.T) {
 	}
 }
 
-// TestMissingVolumeClaim: §13, the same for a claim.
-func TestMissingVolumeClaim(t *testing.T) {
+// TestJobReportsMissingVolumeClaim verifies §13 for a PersistentVolumeClaim.
+func TestJobReportsMissingVolumeClaim(t *testing.T) {
 	s := newSpace(t)
 	worker := role("worker", 1, "exit 0")
 	worker.Template.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
@@ -66,12 +67,13 @@ func TestMissingVolumeClaim(t *testing.T) {
 	s.awaitEvent("lacking", batch.ReasonUnschedulable, `persistentvolumeclaim "data" not found`)
 }
 
-// TestQuota: §13, a quota that has no room for the pods is told with the API server's words; raised, it lets the job go on.
-func TestQuota(t *testing.T) {
+// TestJobReportsExhaustedResourceQuota verifies §13: if a ResourceQuota refuses the pods, the job reports the API
+// server's message, and continues when the quota is raised.
+func TestJobReportsExhaustedResourceQuota(t *testing.T) {
 	s := newSpace(t)
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "small"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}}}
 	s.Create(quota)
-	namespace.AwaitList(s.Test, "the quota counts", &corev1.ResourceQuotaList{}, func(q []*corev1.ResourceQuota) bool {
+	namespace.AwaitList(s.Test, "the quota is in force", &corev1.ResourceQuotaList{}, func(q []*corev1.ResourceQuota) bool {
 		return len(q) == 1 && len(q[0].Status.Hard) > 0
 	})
 	s.Create(s.newJob("many", role("worker", 3, gate.Obey))) // a pod that has ended would not count
@@ -87,13 +89,13 @@ func TestQuota(t *testing.T) {
 	}
 	s.awaitPhase("many", batch.JobSucceeded)
 	if n := occurrences(s.Events(), "many", string(batch.ReasonCreateRefused)); n != 1 {
-		t.Errorf("%d events tell of the refusal, want 1", n)
+		t.Errorf("%d events report the refusal, want 1", n)
 	}
 }
 
-// TestNameTaken: §2, a pod or service of a needed name that belongs to somebody else is left alone and told of with its owner;
-// the job goes on when the name is free.
-func TestNameTaken(t *testing.T) {
+// TestJobWaitsForTakenNames verifies §2: the operator leaves a pod or Service of another owner with a needed name
+// alone and reports its owner; the job continues when the name is free.
+func TestJobWaitsForTakenNames(t *testing.T) {
 	t.Parallel()
 	owner := []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "somebody", Controller: new(true)}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "wanted-worker-0"}, Spec: role("x", 1, "exec sleep 1000000").Template.Spec}
@@ -106,7 +108,7 @@ func TestNameTaken(t *testing.T) {
 			owner := owner[0]
 			owner.UID = somebody.UID
 			taken.SetOwnerReferences([]metav1.OwnerReference{owner})
-			// Even one with the labels of the job's own pods is not adopted.
+			// A pod with the labels of the job's own pods is not adopted either.
 			taken.SetLabels(map[string]string{batch.LabelJobName: "wanted", batch.LabelJobKind: "GenericJob"})
 			s.Create(taken)
 			uid := taken.GetUID()
@@ -116,7 +118,7 @@ func TestNameTaken(t *testing.T) {
 			s.awaitReason("wanted", batch.ReasonNameTaken, `ConfigMap "somebody"`, taken.GetName())
 			s.awaitEvent("wanted", batch.ReasonNameTaken, `ConfigMap "somebody"`)
 			if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(taken), taken); err != nil || taken.GetUID() != uid || taken.GetDeletionTimestamp() != nil {
-				t.Fatalf("what belongs to somebody else: %v, %v", err, taken)
+				t.Fatalf("the object of another owner: %v, %v", err, taken)
 			}
 			if err := s.Client.Delete(t.Context(), taken); err != nil {
 				t.Fatal(err)
@@ -126,8 +128,9 @@ func TestNameTaken(t *testing.T) {
 	}
 }
 
-// TestRefusedPod: §13, a pod that the API server refuses for good is told of, in its words, and nothing spins.
-func TestRefusedPod(t *testing.T) {
+// TestJobReportsRefusedPod verifies §13: if the API server refuses a pod permanently, the job reports its message,
+// and the operator does not retry in a busy loop.
+func TestJobReportsRefusedPod(t *testing.T) {
 	s := newSpace(t)
 	worker := role("worker", 1, "exit 0")
 	worker.Template.Spec.PriorityClassName = "nowhere-to-be-found"

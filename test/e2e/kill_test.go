@@ -21,14 +21,14 @@ import (
 )
 
 var (
-	kills    = flag.Int("kills", 20, "how often TestKillOperator kills the operator")
-	killSeed = flag.Uint64("seed", 0, "seed of the times of the kills; 0 takes a new one")
+	kills    = flag.Int("kills", 20, "how often TestJobsEndTheSameWhenTheOperatorIsKilled kills the operator")
+	killSeed = flag.Uint64("seed", 0, "seed of the times of the kills; 0 chooses a new one")
 )
 
-// TestKillOperator kills the operator again and again while jobs start, restart, pause, resume and are cleaned up. Each job
-// must come to the same end with the same counts as in a round without kills, by the status, by the pods that are left and by
-// what the processes themselves noted. (That no status ever contradicts itself is checked on the way, by history.)
-func TestKillOperator(t *testing.T) {
+// TestJobsEndTheSameWhenTheOperatorIsKilled kills the operator repeatedly while jobs start, restart, pause, resume
+// and are cleaned up. Each job must end with the same result and counts as in a round without kills, by the status,
+// by the remaining pods and by the records of the processes. (History checks that no status contradicts itself.)
+func TestJobsEndTheSameWhenTheOperatorIsKilled(t *testing.T) {
 	s := lend(t, fragile)
 	s.playRound(0)
 	want := s.outcome(0)
@@ -40,17 +40,18 @@ func TestKillOperator(t *testing.T) {
 		round++
 		s.playRound(round)
 		if got := s.outcome(round); got != want {
-			t.Errorf("round %d came to another end:\n%swant\n%s", round, got, want)
+			t.Errorf("round %d ended differently:\n%swant\n%s", round, got, want)
 		}
 	}
 	k.stop()
 	t.Log(k.summary(round))
 }
 
-// The scripts of the jobs go by how often the replica has started before. $n is that number, this start included.
+// nth begins a script that depends on the number of starts of its replica: it sets $n to that number, this start
+// included.
 const nth = `echo started >> /gate/$HOSTNAME.starts; n=$(wc -l < /gate/$HOSTNAME.starts); `
 
-// playRound runs one job of each sort to its end, side by side.
+// playRound runs one job of each sort to its end, in parallel.
 func (s *space) playRound(round int) {
 	s.Helper()
 	name := func(sort string) string { return fmt.Sprintf("%s-%d", sort, round) }
@@ -89,7 +90,7 @@ func (s *space) playRound(round int) {
 	trains.finish(s)
 }
 
-// outcome tells what has become of the jobs of a round, without their number.
+// outcome describes the results of the jobs of a round, without their number.
 func (s *space) outcome(round int) string {
 	s.Helper()
 	var b strings.Builder
@@ -107,13 +108,13 @@ func (s *space) outcome(round int) string {
 		if now.Phase == batch.JobFailed {
 			end = jobs.Condition(j, batch.JobFailedCondition)
 		}
-		// How many incidents the restarts make depends on what else was under way.
+		// The number of incidents depends on which restarts coincide.
 		fmt.Fprintf(&b, "%s: %s for %s\n", sort, now.Phase, end.Reason)
 		for i := range now.Tasks {
 			for _, r := range now.Tasks[i].Replicas {
 				short := strings.TrimPrefix(r.Name, j.GetName())
 				fmt.Fprintf(&b, "  %s: %d restarts", short, r.RestartCount)
-				// How far the pods came that are stopped by the end of their job is a matter of chance.
+				// The end of a job stops its pods at a random point.
 				if r.Phase == batch.ReplicaSucceeded || r.Phase == batch.ReplicaFailed {
 					fmt.Fprintf(&b, ", %s, started %d times", r.Phase, s.starts(r.Name))
 				}
@@ -124,7 +125,7 @@ func (s *space) outcome(round int) string {
 	return b.String()
 }
 
-// killer kills components, one at a time, at random times, each time when all are there.
+// killer kills components, one at a time, at random times, each time after all components are ready.
 type killer struct {
 	s       *space
 	victims []string
@@ -134,7 +135,7 @@ type killer struct {
 	seed    uint64
 
 	mu    sync.Mutex
-	times []time.Duration // from a kill until the component answers again
+	times []time.Duration // from each kill until the component answers again
 }
 
 func newKiller(s *space, victims ...string) *killer {
@@ -148,7 +149,7 @@ func newKiller(s *space, victims ...string) *killer {
 	return k
 }
 
-// longestLife is how long all may live at most between two kills.
+// longestLife is the longest time between two kills.
 const longestLife = 600 * time.Millisecond
 
 func (k *killer) run() {

@@ -9,7 +9,7 @@ import (
 	"tensorstack.dev/batch/test/kit/gate"
 )
 
-// trainingRound are the training jobs of one round of TestKillOperator.
+// trainingRound are the training jobs of one round of TestJobsEndTheSameWhenTheOperatorIsKilled.
 type trainingRound struct {
 	shared  *batch.PyTorchTrainingJob
 	codes   *batch.TensorFlowTrainingJob
@@ -22,9 +22,9 @@ func (s *space) startTraining(round int) trainingRound {
 	s.Helper()
 	name := func(sort string) string { return fmt.Sprintf("%s-%d", sort, round) }
 	var r trainingRound
-	// The limit holds for all replicas together and is just enough.
+	// The limit counts all replicas together and is just enough.
 	r.shared = limited(s.newPyTorch(name("shared"), role("master", 1, gate.Obey), role("worker", 2, nth+`[ $n -gt 2 ]`)), 4)
-	// One is restarted, one is not, and one never ends.
+	// One replica is restarted, one fails, and one does not end.
 	r.codes = s.newTensorFlow(name("codes"), role("chief", 1, gate.Obey),
 		under(batch.TrainingRestartExitCode, role("worker", 1, nth+`[ $n -gt 1 ] || exit 137`)),
 		under(batch.TrainingRestartExitCode, role("evaluator", 1, nth+"exit 1")), role("ps", 1, gate.Idle))
@@ -42,7 +42,7 @@ func (s *space) startTraining(round int) trainingRound {
 // finish brings the training jobs of a round to their ends.
 func (r trainingRound) finish(s *space) {
 	s.Helper()
-	// A scaling while the operator is away or half-way through another must not touch the replicas that stay.
+	// A scaling while the operator is down, or during another scaling, must not affect the remaining replicas.
 	s.awaitPods(r.elastic, map[string]int{"node": 2})
 	kept := s.uidsOf(r.elastic)
 	for _, n := range []int32{4, 1, 3} {
@@ -55,7 +55,8 @@ func (r trainingRound) finish(s *space) {
 	}
 	s.checkStarts(map[string]int{first: 1})
 
-	// The pods tell it: an operator that never lives for a second writes no status that tells of nothing else.
+	// The test checks the pods, because an operator that never lives for a second does not write a status for these
+	// ends alone.
 	s.awaitEnds(r.shared.Name, 2, 0)
 	s.awaitEnds(r.codes.Name, 1, 1)
 	s.order(r.shared.Name+"-master-0", 0)
@@ -70,7 +71,7 @@ func (r trainingRound) finish(s *space) {
 	}
 }
 
-// awaitEnds waits until so many pods of a job have succeeded and failed, and all are there.
+// awaitEnds waits until the numbers of pods of a job have succeeded and failed, and all pods exist.
 func (s *space) awaitEnds(job string, succeeded, failed int) {
 	s.Helper()
 	s.pods(job, fmt.Sprintf("%d succeeded, %d failed", succeeded, failed), func(pods []*corev1.Pod) bool {

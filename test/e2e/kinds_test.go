@@ -19,7 +19,7 @@ func read[T client.Object](s *space, j T) T {
 	return now
 }
 
-// tryChange sends the difference that change makes to a job of any kind, or returns why it was refused.
+// tryChange sends the difference that change makes to a job of any kind, and returns the refusal, if any.
 func tryChange[T client.Object](s *space, j T, change func(T)) error {
 	s.Helper()
 	now := read(s, j)
@@ -36,7 +36,7 @@ func change[T client.Object](s *space, j T, change func(T)) {
 	}
 }
 
-// awaitStatus waits until cond holds of the status of a job of any kind, and returns the job.
+// awaitStatus waits until cond holds for the status of a job of any kind, and returns the job.
 func awaitStatus[T client.Object](s *space, j T, what string, cond func(*batch.JobStatus) bool) T {
 	s.Helper()
 	return namespace.AwaitList(s.Test, "job "+j.GetName()+": "+what, jobs.ListOf(jobs.KindOf(j)), func(all []T) bool {
@@ -44,7 +44,7 @@ func awaitStatus[T client.Object](s *space, j T, what string, cond func(*batch.J
 	}, follow.Named(j.GetName()))[0]
 }
 
-// awaitPhase waits until a job of any kind has a phase.
+// awaitPhase waits until a job of any kind has the phase.
 func awaitPhase[T client.Object](s *space, j T, phase batch.JobPhase) T {
 	s.Helper()
 	j = awaitStatus(s, j, "phase "+string(phase), func(now *batch.JobStatus) bool { return now.Phase == phase || jobs.Ended(now) })
@@ -54,9 +54,9 @@ func awaitPhase[T client.Object](s *space, j T, phase batch.JobPhase) T {
 	return j
 }
 
-// awaitSeen waits until the status of a job of any kind is about its spec as it is now.
+// awaitSeen waits until the status of a job of any kind covers its present spec.
 func awaitSeen[T client.Object](s *space, j T) T {
 	s.Helper()
 	generation := read(s, j).GetGeneration()
-	return awaitStatus(s, j, "the change is seen", func(now *batch.JobStatus) bool { return now.ObservedGeneration >= generation })
+	return awaitStatus(s, j, "the change is observed", func(now *batch.JobStatus) bool { return now.ObservedGeneration >= generation })
 }

@@ -18,23 +18,24 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// The limits that TestTimeLimits measures. A killed operator is back before the first of them.
+// The limits that TestTimeLimitsAreKeptWithinASecond measures. A killed operator restarts before the first of them.
 const (
 	deadline     = 6 * time.Second
 	timeToLive   = 6 * time.Second
 	restartDelay = 6 * time.Second
 )
 
-// timeTolerance is how far from the truth a time limit may be kept. Kubernetes' times are whole seconds.
+// timeTolerance is the largest accepted error of a time limit. Kubernetes' times are whole seconds.
 const timeTolerance = time.Second
 
-// watchLag is how late a busy machine may show the beginning of a time, which then seems shorter than it was.
+// watchLag is the largest delay with which a busy machine shows the start of an interval, which then seems shorter.
 const watchLag = time.Second / 2
 
-// TestTimeLimits: §5, §6, §7. Deadline, back-off delay and time to live are kept to within a second by the clock of the test,
-// also when the operator is killed in between (TensorFlow). It runs alone, since it measures time; one of three runs must be in time, for
-// the machine may be busy. Never may a limit come early.
-func TestTimeLimits(t *testing.T) {
+// TestTimeLimitsAreKeptWithinASecond verifies §5, §6 and §7: deadline, back-off delay and time to live are kept
+// within a second by the clock of the test, also if the operator is killed in between (TensorFlow). The test runs
+// alone because it measures time. One of three runs must meet the limits, because the machine may be busy. No limit
+// may come early.
+func TestTimeLimitsAreKeptWithinASecond(t *testing.T) {
 	c := ownCluster(t, testenv.Options{Args: map[string][]string{local.Operator: {"--restart-backoff=" + restartDelay.String()}}})
 	for kind, disturb := range map[string]func(*space){
 		"PyTorch": func(*space) {},
@@ -50,14 +51,14 @@ func TestTimeLimits(t *testing.T) {
 				if worst <= timeTolerance {
 					return
 				}
-				t.Logf("run %d: a limit was kept %s late", run+1, worst)
+				t.Logf("run %d: the latest limit was %s late", run+1, worst)
 			}
 			await.Overdue(t, fmt.Sprintf("in no run were all limits kept to within %s", timeTolerance))
 		})
 	}
 }
 
-// timeLimits runs into the three limits at about the same time and returns how late the latest of them was.
+// timeLimits starts three jobs that reach the three limits at about the same time, and returns the largest delay.
 func (s *space) timeLimits(build func(*space, string, ...batch.ReplicaSpec) client.Object, disturb func(*space)) time.Duration {
 	s.Helper()
 	brief := build(s, "brief", role("worker", 1, "exit 0"))
@@ -76,7 +77,7 @@ func (s *space) timeLimits(build func(*space, string, ...batch.ReplicaSpec) clie
 	disturb(s)
 	s.awaitStarts("again-worker-0", 3)
 	awaitPhase(s, late, batch.JobFailed)
-	namespace.AwaitList(s.Test, "the job brief is gone", jobs.ListOf(jobs.KindOf(brief)), func(all []client.Object) bool {
+	namespace.AwaitList(s.Test, "the job brief no longer exists", jobs.ListOf(jobs.KindOf(brief)), func(all []client.Object) bool {
 		for _, j := range all {
 			if j.GetName() == "brief" {
 				return false
@@ -102,7 +103,7 @@ func (s *space) timeLimits(build func(*space, string, ...batch.ReplicaSpec) clie
 	return worst
 }
 
-// endOf is the time at which a process of a replica has ended last, by its own account.
+// endOf returns the last time at which a process of a replica recorded its end.
 func (s *space) endOf(replica string) time.Time {
 	s.Helper()
 	text := strings.TrimSpace(s.written(replica + ".end"))

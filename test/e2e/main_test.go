@@ -13,8 +13,8 @@ import (
 	"tensorstack.dev/batch/test/kit/plane"
 )
 
-// parallelTests is the number of tests that run at the same time. They wait most of the time, but with more of them two cores take
-// seconds to start a pod.
+// parallelTests is the number of tests that run at the same time. Most of the time they wait, but with more tests two
+// cores take seconds to start a pod.
 const parallelTests = 10
 
 func TestMain(m *testing.M) { plane.Main(m, parallelTests, shared, fragile, losing, torchCluster) }
@@ -25,16 +25,16 @@ const restartBackoff = "1s"
 var (
 	// shared is the cluster of most tests.
 	shared = plane.NewShared(func() (*plane.Plane, error) { return newCluster(testenv.Options{}) })
-	// fragile holds clusters for tests that stop and kill components. Such a test has a cluster to itself while it runs. The
-	// delays are short, so that much happens between two kills.
+	// fragile holds clusters for tests that stop and kill components. A test has its cluster to itself. The delays
+	// are short, so that much happens between two kills.
 	fragile = plane.NewPool(3, func() (*plane.Plane, error) {
 		return newCluster(testenv.Options{Args: map[string][]string{
 			local.Operator:  {"--restart-backoff=10ms"},
 			local.Scheduler: {"--gang-grace-period=1s"},
 		}})
 	})
-	// losing holds the cluster of tests that lose its node. The kubelet reports every second, and what takes minutes
-	// elsewhere takes seconds.
+	// losing holds the cluster for tests that lose its node. The kubelet reports every second, so a lost node is
+	// detected in seconds rather than minutes.
 	losing = plane.NewPool(1, func() (*plane.Plane, error) {
 		dropIns, err := os.MkdirTemp("", "t9k-e2e-")
 		if err != nil {
@@ -56,10 +56,10 @@ var (
 	})
 )
 
-// forceDeleteAfter is how long a pod may be late on a lost node of the cluster that loses its node.
+// forceDeleteAfter is the operator's time limit for pods that do not end on a lost node of this cluster.
 const forceDeleteAfter = 2 * time.Second
 
-// lend takes a cluster from a pool and lets the test run at the same time as others.
+// lend borrows a cluster from a pool and lets the test run in parallel with others.
 func lend(t *testing.T, clusters *plane.Pool) *space {
 	t.Helper()
 	requireCluster(t)

@@ -16,8 +16,8 @@ import (
 	"tensorstack.dev/batch/test/kit/gate"
 )
 
-// TestNamesAndLabels: §2, the names, labels and owners of what belongs to a job.
-func TestNamesAndLabels(t *testing.T) {
+// TestPodsHaveDocumentedNamesAndLabels verifies §2: the names, labels and owners of the objects of a job.
+func TestPodsHaveDocumentedNamesAndLabels(t *testing.T) {
 	s := newSpace(t)
 	worker := role("worker", 2, gate.Obey)
 	worker.Template.Labels = map[string]string{"app": "mine"}
@@ -36,7 +36,7 @@ func TestNamesAndLabels(t *testing.T) {
 			t.Errorf("pod %s has hostname %s and subdomain %s, want %s and names", p.Name, p.Spec.Hostname, p.Spec.Subdomain, want.name)
 		}
 		if name := s.exec(s.Namespace, p.Name, "main", "cat /proc/sys/kernel/hostname"); name != want.name {
-			t.Errorf("pod %s: its host calls itself %q", p.Name, name)
+			t.Errorf("pod %s has the host name %q", p.Name, name)
 		}
 		labels := map[string]string{
 			batch.LabelJobName: "names", batch.LabelJobKind: "GenericJob", batch.LabelComponent: "genericjob",
@@ -66,7 +66,7 @@ func checkOwner(t *testing.T, o client.Object, j *batch.GenericJob) {
 	}
 }
 
-// checkService holds the services of the namespace against the one that the job asks for.
+// checkService compares the Services of the namespace with the one in the job's spec.
 func (s *space) checkService(j *batch.GenericJob) {
 	s.Helper()
 	var services corev1.ServiceList
@@ -90,8 +90,8 @@ func (s *space) checkService(j *batch.GenericJob) {
 	}
 }
 
-// TestNoService: §2, a GenericJob gets no Service unless it asks for one.
-func TestNoService(t *testing.T) {
+// TestGenericJobHasNoServiceByDefault verifies §2: a GenericJob has a Service only if its spec has one.
+func TestGenericJobHasNoServiceByDefault(t *testing.T) {
 	s := newSpace(t)
 	s.Create(s.newJob("alone", role("worker", 1, "exit 0")))
 	s.awaitPhase("alone", batch.JobSucceeded)
@@ -104,8 +104,9 @@ func TestNoService(t *testing.T) {
 	}
 }
 
-// TestAddresses: §2, which names lead to a replica from where, also before it is ready.
-func TestAddresses(t *testing.T) {
+// TestReplicasResolveEachOthersNames verifies §2: the names by which a replica can be reached, also before it is
+// ready.
+func TestReplicasResolveEachOthersNames(t *testing.T) {
 	s := newSpace(t)
 	never := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"false"}}}}
 	worker := role("worker", 2, gate.Idle)
@@ -161,7 +162,7 @@ func (s *space) outsider(namespace string) string {
 	return p.Name
 }
 
-// resolve lists the addresses that a name leads to from a pod.
+// resolve returns the addresses to which a name resolves in a pod.
 func (s *space) resolve(namespace, pod, name string) []string {
 	s.Helper()
 	out := s.exec(namespace, pod, "main", fmt.Sprintf("until getent ahostsv4 %s; do sleep 0.05; done", name))
@@ -174,8 +175,9 @@ func (s *space) resolve(namespace, pod, name string) []string {
 	return addresses
 }
 
-// TestNameTooLong: §2, a job whose pods' names would be too long is refused with the limit and the length.
-func TestNameTooLong(t *testing.T) {
+// TestTooLongNameIsRefused verifies §2: a job whose pods' names would be too long is refused with the limit and the
+// length.
+func TestTooLongNameIsRefused(t *testing.T) {
 	s := newSpace(t)
 	err := s.Client.Create(t.Context(), s.newJob(strings.Repeat("x", 55), role("worker", 11, "exit 0")))
 	if err == nil || !strings.Contains(err.Error(), "63") || !strings.Contains(err.Error(), "65") {
@@ -185,8 +187,9 @@ func TestNameTooLong(t *testing.T) {
 	s.awaitPhase(strings.Repeat("x", 54), batch.JobSucceeded)
 }
 
-// TestGang: §2. A job for the t9k-scheduler gets its PodGroup before its pods, which wait for that scheduler.
-func TestGang(t *testing.T) {
+// TestJobCreatesPodGroupBeforePods verifies §2: a job for the t9k-scheduler creates its PodGroup before its pods,
+// which wait for that scheduler.
+func TestJobCreatesPodGroupBeforePods(t *testing.T) {
 	s := newSpace(t)
 	j := s.newJob("gang", role("worker", 2, gate.Obey))
 	j.Spec.Scheduler = &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: "research"}}
@@ -202,7 +205,7 @@ func TestGang(t *testing.T) {
 	}
 	for _, p := range pods {
 		if p.Spec.SchedulerName != "t9k-scheduler" || p.CreationTimestamp.Before(&group.CreationTimestamp) {
-			t.Errorf("pod %s has scheduler %s, and is of %v, its group of %v", p.Name, p.Spec.SchedulerName, p.CreationTimestamp, group.CreationTimestamp)
+			t.Errorf("pod %s has scheduler %s and was created at %v, its group at %v", p.Name, p.Spec.SchedulerName, p.CreationTimestamp, group.CreationTimestamp)
 		}
 	}
 }

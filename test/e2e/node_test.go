@@ -16,9 +16,10 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// TestLostNode: §5. A pod that is stuck on a node is deleted by force and replaced when the node is known to be lost, and not
-// before. With the kubelet's word once a second and the times below, what takes minutes elsewhere takes seconds.
-func TestLostNode(t *testing.T) {
+// TestPodOnALostNodeIsReplaced verifies §5: a pod that cannot end on a node is deleted by force and replaced once the
+// node is known to be lost, and not before. The kubelet reports once a second and the time limits are short, so the
+// loss is detected in seconds.
+func TestPodOnALostNodeIsReplaced(t *testing.T) {
 	s := lend(t, losing)
 	worker := role("worker", 1, gate.Obey)
 	worker.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: spaceEnv, Value: s.Namespace}}
@@ -27,7 +28,7 @@ func TestLostNode(t *testing.T) {
 	old := s.pod("lost-worker-0", "running", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
 	left := s.mainProcess("lost-worker-0")
 
-	// Without the controller manager nobody notices that the kubelet is away: the node stays Ready.
+	// Without the controller manager, the node of a stopped kubelet stays Ready.
 	s.Must(s.Env.StopComponent(local.ControllerManager))
 	namespace.AwaitList(s.Beside(""), "the node is ready", &corev1.NodeList{}, func(nodes []*corev1.Node) bool {
 		return len(nodes) == 1 && slices.ContainsFunc(nodes[0].Status.Conditions, func(c corev1.NodeCondition) bool {
@@ -63,7 +64,7 @@ func TestLostNode(t *testing.T) {
 	}
 }
 
-// awaitFile waits until a process of the test has written a text at the gate.
+// awaitFile waits until a process of the test has written the text to a file at the gate.
 func (s *space) awaitFile(name, text string) {
 	s.Helper()
 	s.Await(fmt.Sprintf("file %s holds %q", name, text), func() error {

@@ -12,10 +12,10 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// order makes a replica that runs gate.Obey end with an exit code. It waits until the replica listens.
+// order makes a replica that runs gate.Obey end with an exit code. It waits until the replica accepts the order.
 func (s *space) order(replica string, code int) {
 	s.Helper()
-	s.Await("replica "+replica+" takes an order", func() error { return s.Order(replica, code) })
+	s.Await("replica "+replica+" accepts an order", func() error { return s.Order(replica, code) })
 }
 
 // orderAll makes replicas that run gate.Obey end with an exit code at the same moment.
@@ -23,7 +23,7 @@ func (s *space) orderAll(code int, replicas ...string) {
 	s.Helper()
 	var pipes []*os.File
 	for _, r := range replicas {
-		s.Await("replica "+r+" takes an order", func() error {
+		s.Await("replica "+r+" accepts an order", func() error {
 			pipe, err := s.Open(r)
 			if err == nil {
 				pipes = append(pipes, pipe)
@@ -40,7 +40,7 @@ func (s *space) orderAll(code int, replicas ...string) {
 	}
 }
 
-// orders makes a replica end several times, each time when it has started again.
+// orders makes a replica end several times, each time after it has started again.
 func (s *space) orders(replica string, codes ...int) {
 	s.Helper()
 	for i, c := range codes {
@@ -49,7 +49,7 @@ func (s *space) orders(replica string, codes ...int) {
 	}
 }
 
-// starts returns how often the processes of a replica have started, by their own account.
+// starts returns how often the processes of a replica have started, as they recorded it.
 func (s *space) starts(replica string) int {
 	s.Helper()
 	n, err := s.Starts(replica)
@@ -79,7 +79,7 @@ func (s *space) checkStarts(want map[string]int) {
 	}
 }
 
-// newJob makes a job of some roles, with a pipe in the gate for each replica.
+// newJob returns a job with the roles, and creates a pipe in the gate for each replica.
 func (s *space) newJob(name string, roles ...batch.ReplicaSpec) *batch.GenericJob {
 	s.Helper()
 	j := jobs.New(name)
@@ -94,7 +94,7 @@ func (s *space) newJob(name string, roles ...batch.ReplicaSpec) *batch.GenericJo
 	return j
 }
 
-// role describes replicas that run a shell script.
+// role returns a role with replicas that run a shell script.
 func role(name string, replicas int32, script string) batch.ReplicaSpec {
 	grace := int64(1)
 	return batch.ReplicaSpec{Type: name, Replicas: &replicas, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
@@ -107,7 +107,7 @@ func container(name, script string) corev1.Container {
 	return corev1.Container{Name: name, Image: "busybox", Command: []string{"sh", "-c", script}}
 }
 
-// checkNothingCreated looks for pods and services of a job.
+// checkNothingCreated verifies that a job has no pods and Services.
 func (s *space) checkNothingCreated(job string) {
 	s.Helper()
 	for _, list := range []client.ObjectList{&corev1.PodList{}, &corev1.ServiceList{}} {
@@ -120,7 +120,7 @@ func (s *space) checkNothingCreated(job string) {
 	}
 }
 
-// fence runs a small job to its end, so that the controller has seen what happened before.
+// fence runs a small job to its end, so that the controller has observed all earlier changes.
 func (s *space) fence() {
 	s.Helper()
 	s.fences++

@@ -15,12 +15,12 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-var outage = flag.Duration("outage", 10*time.Second, "how long the API server is away in TestAPIServerOutage")
+var outage = flag.Duration("outage", 10*time.Second, "how long the API server is away in TestJobsContinueAfterAPIServerOutage")
 
-// TestOperatorAway: §4, §7, §13. What happens while no operator runs is put right when one does: a failure rule wins over a
-// success rule that came to hold with it, restarts are counted, a time to live that has passed is kept at once, and a bad job
-// that no admission has stopped is refused on the job.
-func TestOperatorAway(t *testing.T) {
+// TestOperatorCatchesUpAfterDowntime verifies §4, §7 and §13: an operator that starts handles what happened without
+// it. A failure rule wins over a success rule that became true with it, restarts are counted, an expired time to live
+// is applied at once, and an invalid job that passed admission fails.
+func TestOperatorCatchesUpAfterDowntime(t *testing.T) {
 	s := lend(t, fragile)
 	both := s.newJob("both", role("worker", 1, gate.Obey), role("ps", 1, gate.Obey))
 	both.Spec.SuccessRules = []batch.FinishRule{{"worker": {}}}
@@ -49,7 +49,7 @@ func TestOperatorAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkEnd(t, s.awaitPhase("both", batch.JobFailed), batch.ReasonFailureRule, `{"ps":[]}`)
-	namespace.AwaitList(s.Test, "the job brief is gone", &batch.GenericJobList{}, func(j []*batch.GenericJob) bool { return len(j) == 0 }, follow.Named("brief"))
+	namespace.AwaitList(s.Test, "the job brief no longer exists", &batch.GenericJobList{}, func(j []*batch.GenericJob) bool { return len(j) == 0 }, follow.Named("brief"))
 	checkEnd(t, s.awaitPhase("bad", batch.JobFailed), batch.ReasonInvalidSpec, "$(service.worker[7].host)")
 	s.awaitEvent("bad", batch.ReasonInvalidSpec, "$(service.worker[7].host)")
 	s.checkNothingCreated("bad")
@@ -58,9 +58,9 @@ func TestOperatorAway(t *testing.T) {
 	s.checkRestarts(s.awaitPhase("again", batch.JobSucceeded), map[string]int{"again-worker-0": 1})
 }
 
-// TestAPIServerOutage: §5. Without an API server the processes run on, and end; when it is back the jobs go on by themselves,
-// with the same counts as ever.
-func TestAPIServerOutage(t *testing.T) {
+// TestJobsContinueAfterAPIServerOutage verifies §5: without an API server the processes continue and end; when it is
+// available again, the jobs continue without help, with the usual counts.
+func TestJobsContinueAfterAPIServerOutage(t *testing.T) {
 	s := lend(t, fragile)
 	s.Create(s.newJob("stays", jobs.Restarting(role("worker", 3, gate.Obey), batch.RestartOnFailure, 2)))
 	s.orders("stays-worker-0", 1)

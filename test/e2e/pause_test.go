@@ -11,7 +11,7 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// setPause flips the pause switch of a live job.
+// setPause sets the pause switch of a live job.
 func (s *space) setPause(name string, on bool) {
 	s.Helper()
 	s.edit(name, func(j *batch.GenericJob) {
@@ -25,9 +25,9 @@ func (s *space) setPause(name string, on bool) {
 	})
 }
 
-// TestPause: §8, a pause lets the processes end in their own time, keeps the restart counts and the results, and the job
-// resumes with the same commands where resumeSpecs say nothing.
-func TestPause(t *testing.T) {
+// TestPauseKeepsCountsAndResults verifies §8: a pause lets the processes terminate gracefully and keeps the restart
+// counts and the results, and the job resumes with the same commands unless resumeSpecs change them.
+func TestPauseKeepsCountsAndResults(t *testing.T) {
 	s := newSpace(t)
 	trained := role("worker", 1, `trap 'read x < /gate/saved; echo saved >> /gate/order; exit 0' TERM
 		echo started >> /gate/$HOSTNAME.starts; read code < /gate/$HOSTNAME & wait $!; exit 0`)
@@ -38,14 +38,14 @@ func TestPause(t *testing.T) {
 	s.awaitStarts("nap-flaky-0", 2)
 	s.awaitStarts("nap-worker-0", 1)
 	s.order("nap-quick-0", 0)
-	s.awaitJob("nap", "the end of one replica", func(j *batch.GenericJob) bool { return j.Status.Aggregate.Succeeded == 1 })
+	s.awaitJob("nap", "one replica has succeeded", func(j *batch.GenericJob) bool { return j.Status.Aggregate.Succeeded == 1 })
 
 	s.setPause("nap", true)
 	j := s.awaitPhase("nap", batch.JobPaused)
 	if !jobs.IsTrue(j, batch.JobPausedCondition) || jobs.IsTrue(j, batch.JobRunningCondition) {
 		t.Errorf("conditions: %+v", j.Status.Conditions)
 	}
-	s.pods("nap", "the one that takes its time", func(p []*corev1.Pod) bool { return podNames(p) == "nap-worker-0 " })
+	s.pods("nap", "only the slow one", func(p []*corev1.Pod) bool { return podNames(p) == "nap-worker-0 " })
 	s.order("saved", 0)
 	s.pods("nap", "none", func(p []*corev1.Pod) bool { return len(p) == 0 })
 	if s.written("order") != "saved\n" {
@@ -64,7 +64,7 @@ func TestPause(t *testing.T) {
 	if got, want := s.history.Phases("nap"), []batch.JobPhase{batch.JobPaused, batch.JobResuming, batch.JobRunning}; !endsWith(got, want) {
 		t.Errorf("phases %v, want %v at the end", got, want)
 	}
-	// One restart is left of the limit of 2.
+	// One restart remains of the limit of 2.
 	s.order("nap-flaky-0", 1)
 	s.awaitStarts("nap-flaky-0", 4)
 	s.order("nap-flaky-0", 0)
@@ -82,8 +82,9 @@ func endsWith[T comparable](all, end []T) bool {
 	return len(all) >= len(end) && slices.Equal(all[len(all)-len(end):], end)
 }
 
-// TestResumeSpecs: §8, how replicas start after a pause, and after a restart that follows it.
-func TestResumeSpecs(t *testing.T) {
+// TestResumeSpecsReplaceCommands verifies §8: the commands of replicas after a pause, and after a restart that
+// follows it.
+func TestResumeSpecsReplaceCommands(t *testing.T) {
 	s := newSpace(t)
 	script := `echo "$0 $1" >> /gate/$HOSTNAME.ran; ` + gate.Obey
 	args := role("args", 1, script)
@@ -131,12 +132,13 @@ func TestResumeSpecs(t *testing.T) {
 	s.order("again-args-0", 0)
 	s.awaitPhase("again", batch.JobSucceeded)
 	if got := s.written("side"); got != "side\nside\n" {
-		t.Errorf("the container that is not the main one ran %q", got)
+		t.Errorf("the container beside the main one ran %q", got)
 	}
 }
 
-// TestCreatedPaused: §8, a job that is created paused creates nothing until it resumes. Pause wins over debug.
-func TestCreatedPaused(t *testing.T) {
+// TestJobCreatedPausedCreatesNothing verifies §8: a job that is created paused creates no objects until it resumes.
+// Pause has precedence over debug.
+func TestJobCreatedPausedCreatesNothing(t *testing.T) {
 	s := newSpace(t)
 	j := s.newJob("still", role("worker", 1, gate.Obey))
 	j.Spec.RunMode = &batch.RunMode{Pause: &batch.PauseMode{Enabled: new(true)}, Debug: &batch.DebugMode{Enabled: new(true)}}

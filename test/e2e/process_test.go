@@ -12,16 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spaceEnv is the environment variable that tells the processes of one test from those of others.
+// spaceEnv is the environment variable that identifies the processes of a test.
 const spaceEnv = "E2E_SPACE"
 
-// process is a process of a container, as the machine sees it.
+// process is a process of a container, as seen from the machine.
 type process struct {
 	pid, parent int
 	command     []string
 }
 
-// processes finds the processes of a pod that has spaceEnv in its environment.
+// processes returns the processes of a pod that has spaceEnv in its environment.
 func (s *space) processes(pod string) []process {
 	s.Helper()
 	var found []process
@@ -32,7 +32,7 @@ func (s *space) processes(pod string) []process {
 	for _, dir := range dirs {
 		environ, err := os.ReadFile(filepath.Join(dir, "environ"))
 		if err != nil {
-			continue // it has just ended, or is not ours
+			continue // the process has just ended, or does not belong to the pod
 		}
 		env := bytes.Split(environ, []byte{0})
 		has := func(text string) bool {
@@ -70,7 +70,7 @@ func readProcess(dir string) (process, error) {
 	return p, err
 }
 
-// mainProcess waits for the main process of a pod's container: the one that none of the others has started.
+// mainProcess waits for the main process of a pod's container: the one whose parent is not in the container.
 func (s *space) mainProcess(pod string) process {
 	s.Helper()
 	var found process
@@ -80,7 +80,7 @@ func (s *space) mainProcess(pod string) process {
 			return !slices.ContainsFunc(all, func(q process) bool { return q.pid == p.parent })
 		})
 		if i < 0 {
-			return errors.New("it has none")
+			return errors.New("it has no process")
 		}
 		found = all[i]
 		return nil
@@ -101,7 +101,7 @@ func (s *space) awaitEnded(all ...process) {
 	}
 }
 
-// kill kills a process from outside of its container.
+// kill kills a process from outside its container.
 func (s *space) kill(p process) {
 	s.Helper()
 	if err := unix.Kill(p.pid, unix.SIGKILL); err != nil {

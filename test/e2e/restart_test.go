@@ -12,8 +12,8 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// TestRestartLimit: §5, the limit holds for each replica, and every restart counts once.
-func TestRestartLimit(t *testing.T) {
+// TestRestartLimitAppliesToEachReplica verifies §5: the limit applies to each replica, and every restart counts once.
+func TestRestartLimitAppliesToEachReplica(t *testing.T) {
 	s := newSpace(t)
 	s.Create(s.newJob("limit", jobs.Restarting(role("worker", 3, gate.Obey), batch.RestartOnFailure, 2), role("other", 1, gate.Obey)))
 	s.orders("limit-worker-0", 1, 1)
@@ -29,25 +29,27 @@ func TestRestartLimit(t *testing.T) {
 	s.awaitEvent("limit", batch.EventReplicaRestarted, "limit-worker-0 ended with exit code 1 (restart 2 of 2)")
 }
 
-// checkRestarts holds the status, the pods and what the processes themselves noted against the restarts of each replica.
+// checkRestarts compares the status, the pods and the records of the processes with the restarts of each replica.
 func (s *space) checkRestarts(j client.Object, want map[string]int) {
 	s.Helper()
 	most, total := 0, 0
 	for name, n := range want {
 		most, total = max(most, n), total+n
 		if r := jobs.Replica(j, name); int(r.RestartCount) != n {
-			s.Errorf("the status tells of %d restarts of %s, want %d", r.RestartCount, name, n)
+			s.Errorf("the status has %d restarts of %s, want %d", r.RestartCount, name, n)
 		}
 		s.checkStarts(map[string]int{name: n + 1})
 	}
-	// What fails before all run again is the same incident, but for a second failure of one replica.
+	// A failure before all replicas run again belongs to the same incident, except for a second failure of one
+	// replica.
 	if got := int(jobs.StatusOf(j).BackoffCount); got < most || got > total {
 		s.Errorf("backoffCount is %d, want %d to %d", got, most, total)
 	}
 }
 
-// TestRestartLimitExhausted: §5, a replica that has used its restarts up has failed for good, in the same status.
-func TestRestartLimitExhausted(t *testing.T) {
+// TestReplicaFailsWhenItsRestartsAreUsed verifies §5: a replica without remaining restarts has failed, in the same
+// status.
+func TestReplicaFailsWhenItsRestartsAreUsed(t *testing.T) {
 	s := newSpace(t)
 	s.Create(s.newJob("spent", jobs.Restarting(role("worker", 2, gate.Obey), batch.RestartOnFailure, 1)))
 	s.orders("spent-worker-1", 1, 4)
@@ -60,8 +62,8 @@ func TestRestartLimitExhausted(t *testing.T) {
 	s.checkRestarts(s.job("spent"), map[string]int{"spent-worker-1": 1})
 }
 
-// TestRestartPolicies: §5, which ends lead to a restart.
-func TestRestartPolicies(t *testing.T) {
+// TestRestartPolicyDecidesWhichExitsRestart verifies §5: the exits that cause a restart under each policy.
+func TestRestartPolicyDecidesWhichExitsRestart(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		policy batch.RestartPolicyType
@@ -86,8 +88,9 @@ func TestRestartPolicies(t *testing.T) {
 	}
 }
 
-// TestAlwaysWithoutLimit: §5, an unset limit of Always is no bound; a rule over another role ends the job.
-func TestAlwaysWithoutLimit(t *testing.T) {
+// TestAlwaysWithoutLimitRestartsForever verifies §5: the policy Always without a limit has no bound; a rule about
+// another role ends the job.
+func TestAlwaysWithoutLimitRestartsForever(t *testing.T) {
 	s := newSpace(t)
 	j := s.newJob("always", role("chief", 1, gate.Obey), jobs.Restarting(role("server", 1, gate.Obey), batch.RestartAlways, -1))
 	j.Spec.SuccessRules = []batch.FinishRule{{"chief": {}}}
@@ -99,8 +102,8 @@ func TestAlwaysWithoutLimit(t *testing.T) {
 	s.checkRestarts(s.awaitPhase("always", batch.JobSucceeded), map[string]int{"always-server-0": 3, "always-chief-0": 0})
 }
 
-// TestBackOff: §5, restarts after the first come after a delay that doubles.
-func TestBackOff(t *testing.T) {
+// TestRestartDelayDoubles verifies §5: each restart after the first has a delay twice as long as the one before.
+func TestRestartDelayDoubles(t *testing.T) {
 	s := newSpace(t)
 	s.Create(s.newJob("slow", jobs.Restarting(role("worker", 1, gate.Obey), batch.RestartOnFailure, 3)))
 	s.orders("slow-worker-0", 1, 1, 1, 0)
@@ -115,7 +118,7 @@ func TestBackOff(t *testing.T) {
 	}
 	for i, least := range []time.Duration{0, base, 2 * base} {
 		ended := finishedAt(t, pods[i])
-		// Both times are whole seconds, and so are the delays.
+		// Both times and the delays are whole seconds.
 		if waited := pods[i+1].CreationTimestamp.Sub(ended); waited < least {
 			t.Errorf("restart %d came %s after the end, want at least %s", i+1, waited, least)
 		}
@@ -129,12 +132,12 @@ func finishedAt(t *testing.T, p *corev1.Pod) time.Time {
 			return c.State.Terminated.FinishedAt.Time
 		}
 	}
-	t.Fatalf("pod %s was not seen to end: %+v", p.Name, p.Status)
+	t.Fatalf("the end of pod %s was not observed: %+v", p.Name, p.Status)
 	return time.Time{}
 }
 
-// TestFinishedIsFinal: §5, after the end nothing is created again, whatever happens to the pods.
-func TestFinishedIsFinal(t *testing.T) {
+// TestFinishedJobCreatesNothing verifies §5: a finished job creates no pods, whatever happens to its pods.
+func TestFinishedJobCreatesNothing(t *testing.T) {
 	s := newSpace(t)
 	j := s.newJob("final", jobs.Restarting(role("worker", 2, gate.Obey), batch.RestartAlways, -1), role("chief", 1, gate.Obey))
 	j.Spec.SuccessRules = []batch.FinishRule{{"chief": {}}}
@@ -161,6 +164,6 @@ func TestFinishedIsFinal(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(pods.Items) != 1 || s.starts("final-worker-0") != 1 || s.starts("final-worker-1") != 1 {
-		t.Errorf("a finished job has run on:\n%s", s.Dump())
+		t.Errorf("a finished job created pods:\n%s", s.Dump())
 	}
 }

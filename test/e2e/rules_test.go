@@ -14,8 +14,9 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// TestFinishRules: §4. Replicas end one after the other, each when the job's status tells of the one before.
-func TestFinishRules(t *testing.T) {
+// TestFinishRulesEndTheJob verifies §4. Replicas end one after the other, each after the job's status shows the
+// previous end.
+func TestFinishRulesEndTheJob(t *testing.T) {
 	t.Parallel()
 	type end struct {
 		replica string
@@ -98,12 +99,12 @@ func TestFinishRules(t *testing.T) {
 				starts[name]++
 				s.awaitStarts(name, starts[name])
 				s.order(name, e.code)
-				s.awaitJob("job", "word of the end of "+name, func(j *batch.GenericJob) bool {
+				s.awaitJob("job", "the status shows the end of "+name, func(j *batch.GenericJob) bool {
 					r := jobs.Replica(j, name)
 					return r.Phase == batch.ReplicaSucceeded || r.Phase == batch.ReplicaFailed || int(r.RestartCount) >= starts[name]
 				})
 				if last := i == len(c.ends)-1; !last && jobs.Over(s.job("job")) {
-					t.Fatalf("the job is over after %s\n%s", name, s.Dump())
+					t.Fatalf("the job ended after %s\n%s", name, s.Dump())
 				}
 			}
 			checkEnd(t, s.awaitPhase("job", c.phase), c.reason, c.message...)
@@ -111,7 +112,7 @@ func TestFinishRules(t *testing.T) {
 	}
 }
 
-// checkEnd holds the terminal condition of a job against a reason and parts of its message.
+// checkEnd verifies the reason and parts of the message of the terminal condition of a job.
 func checkEnd(t testing.TB, j client.Object, reason batch.Reason, parts ...string) {
 	t.Helper()
 	c := jobs.Condition(j, batch.JobCompleted)
@@ -128,34 +129,35 @@ func checkEnd(t testing.TB, j client.Object, reason batch.Reason, parts ...strin
 	}
 }
 
-// TestSimultaneousEnds: §4, of a success and a failure at the same moment the failure wins, whichever is seen first. The
-// operator waits a moment for a failure that is not told yet; a kubelet on a busy machine may tell it later than that, so
-// one of five runs must show no such job. The simulator tries every order.
-func TestSimultaneousEnds(t *testing.T) {
+// TestFailureWinsOverSimultaneousSuccess verifies §4: if a success and a failure happen at the same moment, the
+// failure wins, whichever is observed first. The operator waits a moment for failures that are not reported yet. A
+// kubelet on a busy machine may report one later than that, so only one of five runs must be free of such jobs. The
+// simulator covers every order.
+func TestFailureWinsOverSimultaneousSuccess(t *testing.T) {
 	s := newSpace(t)
 	for run := range 5 {
 		late := 0
 		for _, name := range s.endTogether(fmt.Sprintf("run-%d", run), 8) {
-			j := awaitStatus(s, s.job(name), "over", jobs.Ended)
+			j := awaitStatus(s, s.job(name), "ended", jobs.Ended)
 			if j.Status.Phase == batch.JobFailed {
 				checkEnd(t, j, batch.ReasonFailureRule, `{"b":[]}`)
 				continue
 			}
 			late++
 			if end := s.history.FirstIn(name, batch.JobSucceeded); end == nil || jobs.Replica(end, name+"-b-0").Phase == batch.ReplicaFailed {
-				t.Errorf("job %s has succeeded although its failure was known\n%s", name, s.Dump())
+				t.Errorf("job %s succeeded although its failure was known\n%s", name, s.Dump())
 			}
 		}
 		if late == 0 {
 			return
 		}
-		t.Logf("run %d: %d failures were told late", run+1, late)
+		t.Logf("run %d: %d failures were reported late", run+1, late)
 	}
-	t.Error("in every run a job succeeded whose failure came with its success")
+	t.Error("in every run a job succeeded although it failed at the same moment")
 }
 
-// endTogether runs jobs of two replicas, and ends both replicas at the same moment: first the one that fails the job, then the
-// one by which it succeeds. It returns the names of the jobs.
+// endTogether runs jobs of two replicas and ends both at the same moment: first the one whose end fails the job, then
+// the one whose end completes it. It returns the names of the jobs.
 func (s *space) endTogether(prefix string, n int) (names []string) {
 	s.Helper()
 	for i := range n {
@@ -173,7 +175,7 @@ func (s *space) endTogether(prefix string, n int) (names []string) {
 		s.awaitStarts(name+"-a-0", 1)
 		s.awaitStarts(name+"-b-0", 1)
 		s.order(name+"-b-0", 1)
-		// A kubelet looks once a second, and reports a second later what ends after it has seen the success.
+		// A kubelet checks once a second. It reports an end that follows the success one second later.
 		s.Await(name+"-b-0 has ended", func() error {
 			if n := len(s.processes(name + "-b-0")); n > 0 {
 				return fmt.Errorf("%d of its processes run", n)

@@ -14,7 +14,8 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// awaitSize waits until a job has exactly the replicas 0 to n-1 of each role, all of them running, and says so.
+// awaitSize waits until a job has exactly the replicas 0 to n-1 of each role, all of them run, and the status shows
+// that.
 func (s *space) awaitSize(j *batch.PyTorchTrainingJob, sizes map[string]int) {
 	s.Helper()
 	total := s.awaitPods(j, sizes)
@@ -23,12 +24,13 @@ func (s *space) awaitSize(j *batch.PyTorchTrainingJob, sizes map[string]int) {
 	})
 	for i := range now.Status.Tasks {
 		if task := &now.Status.Tasks[i]; len(task.Replicas) != sizes[task.Type] {
-			s.Errorf("the status tells of %d replicas of %s, want %d", len(task.Replicas), task.Type, sizes[task.Type])
+			s.Errorf("the status has %d replicas of %s, want %d", len(task.Replicas), task.Type, sizes[task.Type])
 		}
 	}
 }
 
-// awaitPods waits until a job has exactly the pods of ranks 0 to n-1 of each role, all of them running, and counts them.
+// awaitPods waits until a job has exactly the pods of ranks 0 to n-1 of each role and all of them run, and returns
+// their UIDs.
 func (s *space) awaitPods(j *batch.PyTorchTrainingJob, sizes map[string]int) int {
 	s.Helper()
 	want := map[string]bool{}
@@ -47,7 +49,7 @@ func (s *space) awaitPods(j *batch.PyTorchTrainingJob, sizes map[string]int) int
 	return len(want)
 }
 
-// checkKept holds the pods of two times against each other: those that are in both must be the same.
+// checkKept verifies that the pods that exist at both times are the same.
 func (s *space) checkKept(before, after map[string]string) {
 	s.Helper()
 	for name, uid := range before {
@@ -57,8 +59,9 @@ func (s *space) checkKept(before, after map[string]string) {
 	}
 }
 
-// TestScaling: §9, the size is shared among the roles by weight, the highest ranks go, and pods that stay are never touched.
-func TestScaling(t *testing.T) {
+// TestScalingKeepsRemainingPods verifies §9: the size is divided among the roles by weight, the highest ranks are
+// removed, and remaining pods are not changed.
+func TestScalingKeepsRemainingPods(t *testing.T) {
 	s := newSpace(t)
 	j := s.newElastic("grow", 2, 9, 3, role("first", 1, gate.Idle), role("second", 1, gate.Idle))
 	j.Spec.ReplicaSpecs[1].ScalingWeight = new(int32(2))
@@ -88,7 +91,7 @@ func TestScaling(t *testing.T) {
 		t.Fatal(err)
 	}
 	if scale.Spec.Replicas != 6 || scale.Status.Replicas != 6 || scale.Status.Selector == "" {
-		t.Errorf("the scale subresource says %+v and %+v, want 6", scale.Spec, scale.Status)
+		t.Errorf("the scale subresource has %+v and %+v, want 6", scale.Spec, scale.Status)
 	}
 	s.checkStarts(map[string]int{"grow-first-0": 1, "grow-second-0": 1, "grow-first-1": 2, "grow-second-5": 1})
 	if now := read(s, j); now.Status.BackoffCount != 0 {
@@ -96,8 +99,8 @@ func TestScaling(t *testing.T) {
 	}
 }
 
-// TestScalingAfterSuccess: §9, once a replica has succeeded the size stays as it is.
-func TestScalingAfterSuccess(t *testing.T) {
+// TestJobWithASucceededReplicaDoesNotScale verifies §9: the size does not change once a replica has succeeded.
+func TestJobWithASucceededReplicaDoesNotScale(t *testing.T) {
 	s := newSpace(t)
 	j := s.newElastic("done", 2, 6, 4, role("node", 1, gate.Obey))
 	s.Create(j)
@@ -110,7 +113,7 @@ func TestScalingAfterSuccess(t *testing.T) {
 		awaitSeen(s, j)
 		s.fence()
 		if now := s.uidsOf(j); !maps.Equal(now, before) {
-			t.Errorf("after the first success a scaling to %d led to the pods %v, before %v", n, now, before)
+			t.Errorf("after the first success scaling to %d changed the pods to %v, before %v", n, now, before)
 		}
 	}
 	for _, rank := range []int{1, 3, 0} {
@@ -121,14 +124,15 @@ func TestScalingAfterSuccess(t *testing.T) {
 	awaitSeen(s, j)
 	s.fence()
 	if now := s.uidsOf(j); !maps.Equal(now, before) {
-		t.Errorf("after the end a scaling led to the pods %v, before %v", now, before)
+		t.Errorf("after the end scaling changed the pods to %v, before %v", now, before)
 	}
 	for rank := range 4 {
 		s.checkStarts(map[string]int{fmt.Sprintf("done-node-%d", rank): 1})
 	}
 }
 
-// TestScalingKeepsCharges: §5, restarts count against backoffLimit even if the replica has been scaled away since.
+// TestScalingKeepsCharges verifies §5: restarts count against backoffLimit even after their replica has been removed
+// by scaling.
 func TestScalingKeepsCharges(t *testing.T) {
 	s := newSpace(t)
 	j := limited(s.newElastic("owes", 2, 3, 3, role("node", 1, gate.Obey)), 2)
@@ -139,7 +143,7 @@ func TestScalingKeepsCharges(t *testing.T) {
 	s.scale(j, 2)
 	s.awaitSize(j, map[string]int{"node": 2})
 	if n := read(s, j).Status.BackoffCount; n != 1 {
-		t.Errorf("backoffCount is %d once the replica is gone, want 1", n)
+		t.Errorf("backoffCount is %d after the replica was removed, want 1", n)
 	}
 	s.scale(j, 3)
 	s.awaitSize(j, map[string]int{"node": 3})
@@ -153,13 +157,13 @@ func TestScalingKeepsCharges(t *testing.T) {
 	}
 }
 
-// scalings is the number of times that TestRandomScalings changes the size of its job. internal/sim does so in thousands of
-// worlds.
+// scalings is the number of times that TestRandomScalingsEndAtTheLastSize changes the size of its job. internal/sim
+// does so in thousands of worlds.
 const scalings = 60
 
-// TestRandomScalings: §9, whatever comes in between, the last size is what counts, and the pods that all sizes have in common
-// never notice.
-func TestRandomScalings(t *testing.T) {
+// TestRandomScalingsEndAtTheLastSize verifies §9: whatever the sizes in between, the job has the last size, and pods
+// that all sizes have in common are not changed.
+func TestRandomScalingsEndAtTheLastSize(t *testing.T) {
 	s := newSpace(t)
 	j := s.newElastic("flood", 2, 8, 4, role("node", 1, gate.Idle))
 	s.Create(j)
@@ -172,7 +176,7 @@ func TestRandomScalings(t *testing.T) {
 	for i := range scalings {
 		size = 2 + rng.Int32N(7)
 		s.scale(j, size)
-		if i%20 == 19 { // now and then it may come to rest
+		if i%20 == 19 { // sometimes the test waits for the size
 			s.awaitSize(j, map[string]int{"node": int(size)})
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// besides puts a container that runs for ever before the others of a role, and a native sidecar beside them.
+// besides adds a container that does not end before the others of a role, and a native sidecar.
 func besides(r batch.ReplicaSpec) batch.ReplicaSpec {
 	spec := &r.Template.Spec
 	endless := spec.Containers[0].DeepCopy()
@@ -23,9 +23,9 @@ func besides(r batch.ReplicaSpec) batch.ReplicaSpec {
 	return r
 }
 
-// TestSidecars: §5. The end of the main container is that of the replica. What runs beside it is stopped then, and the pod
-// stays with its output.
-func TestSidecars(t *testing.T) {
+// TestReplicaEndsWithItsMainContainer verifies §5: the end of the main container is the end of the replica. The other
+// containers are stopped then, and the pod remains with its output.
+func TestReplicaEndsWithItsMainContainer(t *testing.T) {
 	t.Parallel()
 	for kind, build := range trainingKinds {
 		t.Run(kind, func(t *testing.T) {
@@ -48,12 +48,12 @@ func TestSidecars(t *testing.T) {
 			if r := jobs.Replica(read(s, j), "job-worker-0"); r.Phase != batch.ReplicaSucceeded || r.Reason != "" {
 				t.Errorf("the master's replica is %+v", r)
 			}
-			s.log("job-worker-0", "endless") // its pod is there, and so is its output
+			s.log("job-worker-0", "endless") // the pod exists with its output
 		})
 	}
 }
 
-// awaitStopped waits until nothing runs any more in pods of a job, which stay.
+// awaitStopped waits until no container runs in the pods of a job, which remain.
 func (s *space) awaitStopped(j client.Object, pods ...string) {
 	s.Helper()
 	for _, name := range pods {
@@ -61,7 +61,7 @@ func (s *space) awaitStopped(j client.Object, pods ...string) {
 			return p.DeletionTimestamp == nil && (p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded)
 		})
 		if running := s.processes(name); len(running) > 0 {
-			s.Errorf("in pod %s of %s there run %+v", name, j.GetName(), running)
+			s.Errorf("in pod %s of %s run %+v", name, j.GetName(), running)
 		}
 	}
 }

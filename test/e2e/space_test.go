@@ -18,7 +18,7 @@ import (
 	"tensorstack.dev/batch/test/kit/plane"
 )
 
-// space is a namespace of its own on a cluster, with a gate for the processes of its pods.
+// space is a namespace of a test on a cluster, with a gate for the processes of its pods.
 type space struct {
 	*namespace.Test
 	*gate.Gate
@@ -26,7 +26,7 @@ type space struct {
 	fences  int
 }
 
-// newSpace makes a namespace on the shared cluster and lets the test run at the same time as others.
+// newSpace creates a namespace on the shared cluster and lets the test run in parallel with others.
 func newSpace(t *testing.T) *space {
 	t.Helper()
 	requireCluster(t)
@@ -51,7 +51,7 @@ func (s *space) edit(name string, change func(*batch.GenericJob)) {
 	}
 }
 
-// tryEdit sends the difference that change makes, or returns why it was refused.
+// tryEdit sends the difference that change makes, and returns the refusal, if any.
 func (s *space) tryEdit(name string, change func(*batch.GenericJob)) error {
 	s.Helper()
 	j := s.job(name)
@@ -70,7 +70,7 @@ func (s *space) job(name string) *batch.GenericJob {
 	return j
 }
 
-// awaitJob waits until cond holds of a job.
+// awaitJob waits until cond holds for a job.
 func (s *space) awaitJob(name, what string, cond func(*batch.GenericJob) bool) *batch.GenericJob {
 	s.Helper()
 	return namespace.AwaitList(s.Test, "job "+name+": "+what, &batch.GenericJobList{}, func(jobs []*batch.GenericJob) bool {
@@ -78,7 +78,7 @@ func (s *space) awaitJob(name, what string, cond func(*batch.GenericJob) bool) *
 	}, follow.Named(name))[0]
 }
 
-// awaitPhase waits until a job has a phase.
+// awaitPhase waits until a job has the phase.
 func (s *space) awaitPhase(name string, phase batch.JobPhase) *batch.GenericJob {
 	s.Helper()
 	j := s.awaitJob(name, "phase "+string(phase), func(j *batch.GenericJob) bool {
@@ -90,13 +90,13 @@ func (s *space) awaitPhase(name string, phase batch.JobPhase) *batch.GenericJob 
 	return j
 }
 
-// pods waits until cond holds of the pods of a job, ordered by name.
+// pods waits until cond holds for the pods of a job, sorted by name.
 func (s *space) pods(job, what string, cond func([]*corev1.Pod) bool) []*corev1.Pod {
 	s.Helper()
 	return namespace.AwaitList(s.Test, "pods of "+job+": "+what, &corev1.PodList{}, cond, client.MatchingLabels{batch.LabelJobName: job})
 }
 
-// pod waits until cond holds of a pod.
+// pod waits until cond holds for a pod.
 func (s *space) pod(name, what string, cond func(*corev1.Pod) bool) *corev1.Pod {
 	s.Helper()
 	return namespace.AwaitList(s.Test, "pod "+name+": "+what, &corev1.PodList{}, func(pods []*corev1.Pod) bool {
@@ -104,7 +104,7 @@ func (s *space) pod(name, what string, cond func(*corev1.Pod) bool) *corev1.Pod 
 	}, follow.Named(name))[0]
 }
 
-// podNow reads a pod.
+// podNow returns the present state of a pod.
 func (s *space) podNow(name string) *corev1.Pod {
 	s.Helper()
 	p := &corev1.Pod{}
@@ -114,7 +114,7 @@ func (s *space) podNow(name string) *corev1.Pod {
 	return p
 }
 
-// log reads what a container has written.
+// log returns the log of a container.
 func (s *space) log(pod, container string) string {
 	s.Helper()
 	data, err := s.Core.CoreV1().Pods(s.Namespace).GetLogs(pod, &corev1.PodLogOptions{Container: container}).DoRaw(s.Context())
@@ -124,7 +124,7 @@ func (s *space) log(pod, container string) string {
 	return string(data)
 }
 
-// occurrences counts how often an event of a reason was emitted about an object.
+// occurrences returns how often an event of the reason was emitted about an object.
 func occurrences(events []*eventsv1.Event, object, reason string) int {
 	n := 0
 	for _, e := range events {
@@ -155,7 +155,7 @@ func (s *space) awaitEvent(object string, reason batch.Reason, text string) *eve
 	return found
 }
 
-// written returns what a process of the test has written to a file in the gate; empty if there is none yet.
+// written returns the text that the processes of the test have written to a file in the gate; empty if there is none.
 func (s *space) written(name string) string {
 	s.Helper()
 	text, err := s.Read(name)

@@ -15,9 +15,9 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// TestStatus: §11, what the status of a job tells from its first write to its end. What holds for every status is checked in
-// all tests, by history; writes are counted in test/integration.
-func TestStatus(t *testing.T) {
+// TestStatusFollowsTheJob verifies §11: the status of a job from its first write to its end. Package history checks
+// the invariants of every status in all tests; test/integration counts the writes.
+func TestStatusFollowsTheJob(t *testing.T) {
 	s := newSpace(t)
 	j := s.newJob("tell", role("worker", 2, gate.Obey), role("ps", 1, gate.Obey))
 	j.Spec.FailureRules = []batch.FinishRule{{"worker": {}}}
@@ -40,7 +40,8 @@ func TestStatus(t *testing.T) {
 	}
 	s.checkTasks(j)
 	s.fence()
-	if n := occurrences(s.Events(), "tell", string(batch.EventJobStarted)); n > 1 { // none where the first status says that it runs
+	// No event if the first status has the phase Running.
+	if n := occurrences(s.Events(), "tell", string(batch.EventJobStarted)); n > 1 {
 		t.Errorf("%d events %s", n, batch.EventJobStarted)
 	}
 	for _, reason := range []batch.Reason{batch.ReasonReplicasRunning, batch.ReasonReplicaFailed, batch.ReasonSuccessRule, batch.EventReplicasHoldResources} {
@@ -51,7 +52,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// checkTasks holds the tasks of the job of TestStatus at its end against its pods.
+// checkTasks compares the tasks of the job of TestStatusFollowsTheJob at its end with its pods.
 func (s *space) checkTasks(j *batch.GenericJob) {
 	s.Helper()
 	if len(j.Status.Tasks) != 2 || j.Status.Tasks[0].Type != "worker" || j.Status.Tasks[1].Type != "ps" {
@@ -79,13 +80,13 @@ func asJSON(v any) string {
 	return string(data)
 }
 
-// TestColumns: §11, what `kubectl get` prints of a job.
-func TestColumns(t *testing.T) {
+// TestKubectlShowsJobColumns verifies §11: the columns that `kubectl get` prints for a job.
+func TestKubectlShowsJobColumns(t *testing.T) {
 	s := newSpace(t)
 	s.Create(s.newJob("shown", jobs.Restarting(role("worker", 2, gate.Obey), batch.RestartOnFailure, 1)))
 	s.orders("shown-worker-0", 1)
 	s.awaitStarts("shown-worker-0", 2)
-	s.awaitJob("shown", "both running", func(j *batch.GenericJob) bool { return j.Status.Aggregate.Running == 2 })
+	s.awaitJob("shown", "both replicas run", func(j *batch.GenericJob) bool { return j.Status.Aggregate.Running == 2 })
 	table := s.table("shown")
 	cells := map[string]string{}
 	for i, c := range table.ColumnDefinitions {
@@ -108,7 +109,7 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// table reads a job as the table that the API server makes of it.
+// table returns a job as a table of the API server.
 func (s *space) table(name string) *metav1.Table {
 	s.Helper()
 	data, err := s.Core.Discovery().RESTClient().Get().AbsPath("/apis/batch.tensorstack.dev/v1beta1/namespaces/"+s.Namespace+"/genericjobs/"+name).
@@ -123,8 +124,8 @@ func (s *space) table(name string) *metav1.Table {
 	return table
 }
 
-// TestUnschedulable: §11, a pending job tells the scheduler's reason.
-func TestUnschedulable(t *testing.T) {
+// TestPendingJobReportsTheSchedulersReason verifies §11.
+func TestPendingJobReportsTheSchedulersReason(t *testing.T) {
 	s := newSpace(t)
 	worker := role("worker", 1, gate.Obey)
 	worker.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10000")}

@@ -26,7 +26,7 @@ import (
 	"tensorstack.dev/batch/test/kit/gate"
 )
 
-// bind gives a user a cluster role: in the space's namespace, or in the whole cluster.
+// bind binds a cluster role to a user, in the space's namespace or, if everywhere, in all namespaces.
 func (s *space) bind(user, role string, everywhere bool) {
 	s.Helper()
 	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
@@ -46,7 +46,7 @@ func (s *space) bind(user, role string, everywhere bool) {
 	})
 }
 
-// can reports whether a user may do something, as `kubectl auth can-i` does.
+// can reports whether a user has a right, as `kubectl auth can-i` does.
 func (s *space) can(user, namespace, verb, group, resource string) bool {
 	s.Helper()
 	resource, subresource, _ := strings.Cut(resource, "/")
@@ -60,12 +60,12 @@ func (s *space) can(user, namespace, verb, group, resource string) bool {
 	return review.Status.Allowed
 }
 
-// right is something that somebody may be allowed to do, and the roles that allow it.
+// right is a set of actions with the roles that allow them.
 type right struct {
 	verbs, group, resource, roles string
 }
 
-// namespacedRights are rights within a namespace; view, edit and admin are Kubernetes' own roles.
+// namespacedRights returns the rights within a namespace; view, edit and admin are Kubernetes' own roles.
 func namespacedRights() []right {
 	const batchGroup, schedulerGroup, boards = "batch.tensorstack.dev", "scheduler.tensorstack.dev", "tensorstack.dev"
 	rights := []right{
@@ -96,14 +96,17 @@ func namespacedRights() []right {
 		right{"update patch", batchGroup, "pytorchtrainingjobs/scale", "edit admin"})
 }
 
-// TestRolesAllowWhatTheyAreFor holds every role of people to a table: in the namespace of its binding, and in another one.
+// TestRolesAllowWhatTheyAreFor compares every role for people with a table, in the namespace of its binding and in
+// another one.
 func TestRolesAllowWhatTheyAreFor(t *testing.T) {
 	s := newSpace(t)
 	roles := map[string]bool{"view": false, "edit": false, "admin": false, "t9k-queue-viewer": true, "t9k-queue-user": true, "t9k-queue-manager": true}
 	for role, everywhere := range roles {
 		user := s.Namespace + "-" + role
 		s.bind(user, role, everywhere)
-		s.awaitRights(role+" is in force", func() bool { // Kubernetes adds the rights on jobs to its own roles, and the API server learns of bindings
+		// Kubernetes aggregates the rights on jobs into its own roles, and the API server reads bindings with a
+		// delay.
+		s.awaitRights(role+" is in force", func() bool {
 			if everywhere {
 				return s.can(user, "", "get", "scheduler.tensorstack.dev", "queues")
 			}
@@ -128,7 +131,7 @@ func TestRolesAllowWhatTheyAreFor(t *testing.T) {
 	}
 }
 
-// awaitRights waits until the API server grants rights, which it does a moment after a binding.
+// awaitRights waits until the API server grants rights, which happens with a delay after a binding.
 func (s *space) awaitRights(what string, granted func() bool) {
 	s.Helper()
 	s.Await(what, func() error {
@@ -139,7 +142,7 @@ func (s *space) awaitRights(what string, granted func() bool) {
 	})
 }
 
-// tenant is a user who has the role edit in the space's namespace, and may see the queues.
+// tenant returns a user with the role edit in the space's namespace and the right to read queues.
 func (s *space) tenant() (user string, as client.Client) {
 	s.Helper()
 	user = s.Namespace + "-alice"
@@ -158,7 +161,7 @@ func (s *space) tenant() (user string, as client.Client) {
 	return user, as
 }
 
-// t9kAs calls the command line as a user and returns its output and exit code.
+// t9kAs runs the command line as a user and returns its output and exit code.
 func (s *space) t9kAs(user string, args ...string) (out, errOut string, code int) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), await.Patience)
@@ -169,7 +172,8 @@ func (s *space) t9kAs(user string, args ...string) (out, errOut string, code int
 	return stdout.String(), stderr.String(), code
 }
 
-// TestTenantWithEditDoesTheGuides has a user without any other rights do what the guides show, by the command line.
+// TestTenantWithEditDoesTheGuides verifies that a user with only the role edit can follow the guides with the command
+// line.
 func TestTenantWithEditDoesTheGuides(t *testing.T) {
 	s := newSpace(t)
 	user, as := s.tenant()
@@ -187,7 +191,7 @@ func TestTenantWithEditDoesTheGuides(t *testing.T) {
 		{"hello", "get"}, {"Succeeded", "describe hello"}, {"Hello from replica 1", "logs hello"}, {"default", "queue list"}, {"Only namespace " + s.Namespace, "queue describe default"},
 	} {
 		if out := do(strings.Fields(c.line)...); !strings.Contains(out, c.want) {
-			t.Errorf("t9k %s does not say %q:\n%s", c.line, c.want, out)
+			t.Errorf("the output of t9k %s lacks %q:\n%s", c.line, c.want, out)
 		}
 	}
 	job := s.newJob("work", role("w", 2, gate.Obey))
@@ -213,8 +217,8 @@ func TestTenantWithEditDoesTheGuides(t *testing.T) {
 	s.awaitStarts("elastic-worker-1", 1)
 }
 
-// TestTenantReachesNothingOfAnother has a user with the role edit in one namespace try to reach another namespace, by the API and
-// through what we run.
+// TestTenantReachesNothingOfAnother verifies that a user with the role edit in one namespace cannot reach another
+// namespace, through the API or through the programs of this repository.
 func TestTenantReachesNothingOfAnother(t *testing.T) {
 	theirs := newSpace(t)
 	s := newSpaceOn(t, theirs.Plane)
@@ -232,7 +236,7 @@ func TestTenantReachesNothingOfAnother(t *testing.T) {
 			continue
 		}
 		if !strings.Contains(errOut, "forbidden") {
-			t.Errorf("t9k %s does not say what is forbidden:\n%s", line, errOut)
+			t.Errorf("the output of t9k %s lacks the refusal:\n%s", line, errOut)
 		}
 	}
 
@@ -250,14 +254,14 @@ func TestTenantReachesNothingOfAnother(t *testing.T) {
 	intruder.Spec.Scheduler = nil
 	intruder.Annotations = map[string]string{scheduling.AnnotationRequestedBy: "somebody-else"}
 	if err := as.Create(t.Context(), intruder); err == nil {
-		t.Error("a tenant records another requester")
+		t.Error("a tenant recorded another author")
 	}
 	board := &tensorboard.TensorBoard{ObjectMeta: metav1.ObjectMeta{Namespace: theirs.Namespace, Name: "board"}}
 	if err := as.Create(t.Context(), board); !apierrors.IsForbidden(err) {
 		t.Errorf("a TensorBoard in another's namespace: %v", err)
 	}
-	// What a tenant's job may do is what its pods may do: the operator adds no volume, account or privilege.
+	// The rights of a tenant's job are those of its pods: the operator adds no volume, account or privilege.
 	if got := s.can(fmt.Sprintf("system:serviceaccount:%s:default", s.Namespace), theirs.Namespace, "get", "", "secrets"); got {
-		t.Error("the ServiceAccount of a tenant's pods reads secrets")
+		t.Error("the ServiceAccount of a tenant's pods may read secrets")
 	}
 }

@@ -32,7 +32,7 @@ func (s *space) serve(name string, port int32, command ...string) {
 	})
 }
 
-// write makes a file at the gate.
+// write writes a file at the gate.
 func (s *space) write(name, text string) {
 	s.Helper()
 	if err := os.MkdirAll(filepath.Dir(s.File(name)), 0o755); err != nil {
@@ -63,8 +63,9 @@ func (s *space) buildStore() {
 	}
 }
 
-// TestTensorBoardSources: volumes, object stores and files fetched over HTTP, all in one TensorBoard.
-func TestTensorBoardSources(t *testing.T) {
+// TestTensorBoardReadsAllSources verifies that one TensorBoard shows volumes, object stores and files fetched over
+// HTTP.
+func TestTensorBoardReadsAllSources(t *testing.T) {
 	requireStandIn(t)
 	s := newSpace(t)
 	s.buildStore()
@@ -94,17 +95,18 @@ func TestTensorBoardSources(t *testing.T) {
 		"web": {"000-events.out.tfevents.4": 4},
 	})
 	if got != want {
-		t.Errorf("it shows\n%s, want\n%s", got, want)
+		t.Errorf("the TensorBoard shows\n%s, want\n%s", got, want)
 	}
-	// What the training writes later is there too.
+	// Files that the training writes later are shown too.
 	s.write("volume/later/events.out.tfevents.5", "55555")
 	if later := s.files(s.visit(tb.Status.URL + "files"))["logs/volume/later"]; later["events.out.tfevents.5"] != 5 {
-		t.Errorf("of a directory that came later it shows %v", later)
+		t.Errorf("it shows %v of a directory that was created later", later)
 	}
 }
 
-// TestTensorBoardMissing: what is not there is named, and a TensorBoard that waits for it starts when it comes.
-func TestTensorBoardMissing(t *testing.T) {
+// TestTensorBoardReportsMissingObjects verifies that a TensorBoard names the objects that it lacks, and starts when
+// they are created.
+func TestTensorBoardReportsMissingObjects(t *testing.T) {
 	requireStandIn(t)
 	s := newSpace(t)
 	s.startVisitor()
@@ -122,7 +124,7 @@ func TestTensorBoardMissing(t *testing.T) {
 	s.awaitBoardReady("claim")
 }
 
-// exampleTensorBoard: the job ends, and its TensorBoard shows what it has logged.
+// exampleTensorBoard verifies that the TensorBoard shows the job's logs after the job has ended.
 func exampleTensorBoard(s *space) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		require.Missing(s.T, "python3")

@@ -36,7 +36,8 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// The stand-in for TensorBoard is on the PATH of whatever these tests start. Containers take the machine's.
+// init puts the stand-in for TensorBoard on the PATH of all programs that these tests start. Containers use the
+// machine's PATH.
 func init() {
 	dir, err := filepath.Abs("testdata/bin")
 	if err != nil {
@@ -54,7 +55,7 @@ func requireStandIn(t *testing.T) {
 	}
 }
 
-// claim makes a PersistentVolumeClaim of the gate.
+// claim creates a PersistentVolumeClaim for the gate.
 func (s *space) claim(name string) {
 	s.Helper()
 	class, size := "", corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
@@ -75,7 +76,7 @@ func (s *space) claim(name string) {
 		AccessModes: modes, StorageClassName: &class, VolumeName: volume.Name, Resources: corev1.VolumeResourceRequirements{Requests: size}}})
 }
 
-// awaitBoard waits until cond holds of a TensorBoard.
+// awaitBoard waits until cond holds for a TensorBoard.
 func (s *space) awaitBoard(name, what string, cond func(*tensorboard.TensorBoard) bool) *tensorboard.TensorBoard {
 	s.Helper()
 	var last *tensorboard.TensorBoard
@@ -108,7 +109,7 @@ func (s *space) awaitBoardReady(name string) *tensorboard.TensorBoard {
 	})
 }
 
-// awaitBoardReason waits until condition Ready has a reason and a message that contains text.
+// awaitBoardReason waits until the condition Ready has the reason and a message that contains text.
 func (s *space) awaitBoardReason(name, reason, text string) *tensorboard.TensorBoard {
 	s.Helper()
 	return s.awaitBoard(name, reason+": "+text, func(tb *tensorboard.TensorBoard) bool {
@@ -128,7 +129,8 @@ func (s *space) startVisitor() {
 	s.pod(visitor, "runs", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
 }
 
-// visit gets an address from within the cluster, again until it answers: a Service takes a moment to know its pod.
+// visit gets a URL from within the cluster. It retries until there is an answer, because a Service takes a moment to
+// find its pod.
 func (s *space) visit(url string) string {
 	s.Helper()
 	const get = `import sys, time, urllib.request
@@ -140,7 +142,7 @@ else: sys.exit(repr(last))`
 	return s.exec(s.Namespace, visitor, "main", "python3 -c '"+get+"' "+url)
 }
 
-// files are those that a TensorBoard shows, by source.
+// files returns the files that a TensorBoard shows, by source.
 func (s *space) files(text string) map[string]map[string]int {
 	s.Helper()
 	all := map[string]map[string]int{}
@@ -155,7 +157,7 @@ func (s *space) dependent(j client.Object) *batch.DependentStatus {
 	return status.TensorBoard
 }
 
-// awaitDependent waits until a job's status tells something of its TensorBoard.
+// awaitDependent waits until cond holds for the status of a job's TensorBoard in the job's status.
 func awaitDependent[T client.Object](s *space, j T, what string, cond func(*batch.DependentStatus) bool) T {
 	s.Helper()
 	return namespace.AwaitList(s.Test, "job "+j.GetName()+": its TensorBoard is "+what, jobs.ListOf(jobs.KindOf(j)), func(jobs []T) bool {
@@ -163,8 +165,9 @@ func awaitDependent[T client.Object](s *space, j T, what string, cond func(*batc
 	}, follow.Named(j.GetName()))[0]
 }
 
-// TestTensorBoardOfJob: a job's TensorBoard comes with it, shows what it logs, outlives its end and goes with it.
-func TestTensorBoardOfJob(t *testing.T) {
+// TestTensorBoardBelongsToItsJob verifies that a job's TensorBoard is created with the job, shows its logs, remains
+// after its end, and is deleted with it.
+func TestTensorBoardBelongsToItsJob(t *testing.T) {
 	t.Parallel()
 	requireStandIn(t)
 	for kind, make := range trainingKinds {
@@ -183,7 +186,7 @@ func TestTensorBoardOfJob(t *testing.T) {
 			}
 			j = awaitDependent(s, j, "ready", func(d *batch.DependentStatus) bool { return d.Ready })
 			if d := s.dependent(j); d.Dependent == nil || d.Dependent.UID != tb.UID || d.Type != corev1.EventTypeNormal {
-				t.Errorf("the job tells of its TensorBoard: %+v", d)
+				t.Errorf("the job reports its TensorBoard as %+v", d)
 			}
 			s.awaitStarts("train-worker-0", 1)
 			shown := func() {
@@ -197,22 +200,22 @@ func TestTensorBoardOfJob(t *testing.T) {
 			shown()
 			awaitDependent(s, j, "ready after the job's end", func(d *batch.DependentStatus) bool { return d.Ready })
 			if now := s.awaitBoardReady("train"); now.UID != tb.UID || now.Status.Pod.Reference != tb.Status.Pod.Reference {
-				t.Errorf("the TensorBoard has not outlived the job's end: %+v", now.Status)
+				t.Errorf("the TensorBoard was replaced at the job's end: %+v", now.Status)
 			}
 			s.forwarded("train")
 			if err := s.Client.Delete(t.Context(), j); err != nil {
 				t.Fatal(err)
 			}
-			namespace.AwaitList(s.Test, "the TensorBoard is gone", &tensorboard.TensorBoardList{}, func(l []*tensorboard.TensorBoard) bool { return len(l) == 0 })
-			namespace.AwaitList(s.Test, "its Deployment is gone", &appsv1.DeploymentList{}, func(l []*appsv1.Deployment) bool { return len(l) == 0 })
-			namespace.AwaitList(s.Test, "its Service is gone", &corev1.ServiceList{}, func(l []*corev1.Service) bool {
+			namespace.AwaitList(s.Test, "the TensorBoard no longer exists", &tensorboard.TensorBoardList{}, func(l []*tensorboard.TensorBoard) bool { return len(l) == 0 })
+			namespace.AwaitList(s.Test, "its Deployment no longer exists", &appsv1.DeploymentList{}, func(l []*appsv1.Deployment) bool { return len(l) == 0 })
+			namespace.AwaitList(s.Test, "its Service no longer exists", &corev1.ServiceList{}, func(l []*corev1.Service) bool {
 				return !slices.ContainsFunc(l, func(s *corev1.Service) bool { return s.Name == "train-tensorboard" })
 			})
 		})
 	}
 }
 
-// forwarded looks at a TensorBoard by way of `t9k tensorboard`.
+// forwarded verifies that `t9k tensorboard` forwards requests to a TensorBoard.
 func (s *space) forwarded(address string, args ...string) {
 	s.Helper()
 	ctx, cancel := context.WithCancel(s.Context())
@@ -225,7 +228,7 @@ func (s *space) forwarded(address string, args ...string) {
 	}()
 	defer func() {
 		cancel()
-		_, _ = io.Copy(io.Discard, out) // it is closed at the command's end
+		_, _ = io.Copy(io.Discard, out) // returns when the command ends
 		if c := <-code; c != 0 && c != 130 {
 			s.Errorf("t9k tensorboard %s ends with %d: %s", address, c, errs.String())
 		}
@@ -254,7 +257,7 @@ func (s *space) t9k(ctx context.Context, out, errs io.Writer, args ...string) in
 	return cli.Main(ctx, line, genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: errs})
 }
 
-// lockedBuffer can be read while it is written.
+// lockedBuffer is a buffer that can be read while it is written.
 type lockedBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -272,9 +275,9 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// TestTensorBoardIdle: without requests it is idle and then suspended; a request makes it active again; a resume brings it
-// back at the same address.
-func TestTensorBoardIdle(t *testing.T) {
+// TestIdleTensorBoardIsSuspended verifies that a TensorBoard without requests becomes idle and is then suspended,
+// that a request makes it active again, and that a resumed TensorBoard has the same address.
+func TestIdleTensorBoardIsSuspended(t *testing.T) {
 	t.Parallel()
 	requireStandIn(t)
 	c := ownCluster(t, testenv.Options{Args: map[string][]string{local.Operator: {"--tensorboard-idle-after=5s", "--tensorboard-suspend-after=30s"}}})
@@ -303,12 +306,12 @@ func TestTensorBoardIdle(t *testing.T) {
 	}
 	tb = s.awaitBoard("board", "suspended", func(tb *tensorboard.TensorBoard) bool { return tb.Status.Phase == tensorboard.Suspended })
 	if tb.Spec.Suspend == nil || !*tb.Spec.Suspend {
-		t.Errorf("it is suspended, and spec.suspend is %v", tb.Spec.Suspend)
+		t.Errorf("the TensorBoard is suspended, and spec.suspend is %v", tb.Spec.Suspend)
 	}
-	namespace.AwaitList(s.Test, "its pod is gone", &corev1.PodList{}, func(p []*corev1.Pod) bool { return len(p) == 0 }, client.HasLabels{tensorboard.LabelTensorBoard})
+	namespace.AwaitList(s.Test, "its pod no longer exists", &corev1.PodList{}, func(p []*corev1.Pod) bool { return len(p) == 0 }, client.HasLabels{tensorboard.LabelTensorBoard})
 	var errs lockedBuffer
 	if code := s.t9k(t.Context(), io.Discard, &errs, "tensorboard", "board"); code != 1 || !strings.Contains(errs.String(), "t9k tensorboard board --resume") {
-		t.Errorf("t9k tensorboard of a suspended one ends with %d: %s", code, errs.String())
+		t.Errorf("t9k tensorboard for a suspended TensorBoard ends with %d: %s", code, errs.String())
 	}
 	resumed := time.Now()
 	s.forwarded("board", "--resume")

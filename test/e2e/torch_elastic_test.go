@@ -30,7 +30,7 @@ func (s *space) tryScale(j *batch.PyTorchTrainingJob, n int32) error {
 	return s.Client.SubResource("scale").Update(s.Context(), j, client.WithSubResourceBody(scale))
 }
 
-// A step is what examples/elastic notes of each step.
+// step is the record that examples/elastic writes for each step.
 type step struct {
 	number, world int
 	loss          float64
@@ -42,14 +42,14 @@ func (s *space) steps() []step {
 	for line := range strings.Lines(s.written("log.txt")) {
 		var st step
 		if _, err := fmt.Sscanf(line, "step %d with %d replicas: loss %g\n", &st.number, &st.world, &st.loss); err != nil {
-			continue // the last line may not be whole yet
+			continue // the last line may be incomplete
 		}
 		steps = append(steps, st)
 	}
 	return steps
 }
 
-// awaitSteps waits until a number of replicas have gone some steps together, in a row.
+// awaitSteps waits until the number of replicas have trained n consecutive steps together.
 func (s *space) awaitSteps(world, n int) {
 	s.Helper()
 	began := time.Now()
@@ -68,8 +68,8 @@ func (s *space) awaitSteps(world, n int) {
 // checkpointDistance is the number of steps from one checkpoint of examples/elastic to the next.
 const checkpointDistance = 10
 
-// TestTorchElastic: §9, a job grows from 2 to 4 replicas and shrinks to 3 while it trains. The pods that stay are never
-// replaced, and training goes on from the last checkpoint each time.
+// TestTorchElastic verifies §9: a job grows from 2 to 4 replicas and shrinks to 3 while it trains. Remaining pods are
+// not replaced, and training continues from the last checkpoint each time.
 func TestTorchElastic(t *testing.T) {
 	s := newTorchSpace(t)
 	j := s.training("elastic")

@@ -26,14 +26,14 @@ import (
 
 var withTorch = flag.Bool("torch", false, "run the tests that train with PyTorch (make e2e-torch)")
 
-// torchCluster is the cluster of the tests that train. Its pods find a Python that has PyTorch, and lose little time between
-// restarts.
+// torchCluster is the cluster of the training tests. Its pods use a Python with PyTorch, and the delays between
+// restarts are short.
 var torchCluster = plane.NewShared(func() (*plane.Plane, error) {
 	return newCluster(testenv.Options{Args: map[string][]string{local.Operator: {"--restart-backoff=100ms"}}})
 })
 
-// python is the directory of a Python that has PyTorch and of its torchrun. It is put in front of the others for all that this
-// process starts from then on.
+// python returns the directory of a Python with PyTorch and of its torchrun. It puts the directory first in the PATH
+// of all programs that this process starts afterwards.
 var python = sync.OnceValues(func() (string, error) {
 	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), "/usr/bin") {
 		if exec.Command(filepath.Join(dir, "python3"), "-c", "import torch.distributed").Run() != nil {
@@ -46,7 +46,7 @@ var python = sync.OnceValues(func() (string, error) {
 	return "", errors.New("python3 with PyTorch, and torchrun (Debian: apt-get install --no-install-recommends python3-torch)")
 })
 
-// newTorchSpace makes a namespace on the cluster whose pods can train.
+// newTorchSpace creates a namespace on the cluster whose pods can train.
 func newTorchSpace(t *testing.T) *space {
 	t.Helper()
 	if !*withTorch {
@@ -60,11 +60,11 @@ func newTorchSpace(t *testing.T) *space {
 	return newSpaceOn(t, torchCluster.Get(t))
 }
 
-// debianOptions say that the output of no process is redirected, as without them. PyTorch 1.13 does not find the zero that is
-// its default among the flags of Python 3.11, with which Debian has it; a process of rank 9 is not there.
+// debianOptions are torchrun options that redirect the output of no process, which is the default. PyTorch 1.13 does
+// not find the default value 0 among the flags of Python 3.11, as packaged by Debian; no process has rank 9.
 var debianOptions = []string{"--redirects=9:1", "--tee=9:1"}
 
-// training reads the PyTorchTrainingJob of an example. Where its checkpoints are kept is a directory of the test.
+// training returns the PyTorchTrainingJob of an example with its checkpoints in a directory of the test.
 func (s *space) training(name string) *batch.PyTorchTrainingJob {
 	s.Helper()
 	j := &batch.PyTorchTrainingJob{}
@@ -82,7 +82,7 @@ func (s *space) training(name string) *batch.PyTorchTrainingJob {
 	return j
 }
 
-// reference are the weights to which a single process trains, by the program of examples/ddp.
+// reference returns the weights to which a single process trains, with the program of examples/ddp.
 var reference = sync.OnceValues(func() ([]float64, error) {
 	data, err := os.ReadFile(filepath.Join(examples, "ddp", "job.yaml"))
 	if err != nil {
@@ -102,7 +102,7 @@ var reference = sync.OnceValues(func() ([]float64, error) {
 	return weightsIn(string(out))
 })
 
-// weightsIn finds the weights that rank 0 writes at its end.
+// weightsIn returns the weights that rank 0 logs at its end.
 func weightsIn(log string) ([]float64, error) {
 	_, text, found := strings.Cut(log, "weights ")
 	text, _, _ = strings.Cut(text, "\n")
@@ -113,11 +113,12 @@ func weightsIn(log string) ([]float64, error) {
 	return weights, nil
 }
 
-// weightTolerance is how far a weight may be from that of a single process, for sums of floating-point numbers depend on
-// their order. The weights are of the order of 1; with other data they differ in the first digits.
+// weightTolerance is the largest accepted difference of a weight from that of a single process, because sums of
+// floating-point numbers depend on their order. The weights are of the order of 1; with other data they differ in the
+// first digits.
 const weightTolerance = 1e-9
 
-// checkWeights holds what a replica has trained against what a single process does.
+// checkWeights compares the weights of a replica with those of a single process.
 func (s *space) checkWeights(pod string) {
 	s.Helper()
 	want, err := reference()
@@ -141,7 +142,7 @@ func (s *space) checkWeights(pod string) {
 	}
 }
 
-// awaitLog waits until a container has written a text. Its pod may be replaced meanwhile.
+// awaitLog waits until a container has written the text. Its pod may be replaced meanwhile.
 func (s *space) awaitLog(pod, container, text string) {
 	s.Helper()
 	s.Await(fmt.Sprintf("pod %s writes %q", pod, text), func() error {
@@ -153,7 +154,7 @@ func (s *space) awaitLog(pod, container, text string) {
 	})
 }
 
-// uidsOf are the pods of a job by name.
+// uidsOf returns the UIDs of the pods of a job by name.
 func (s *space) uidsOf(j client.Object) map[string]string {
 	s.Helper()
 	uids := map[string]string{}

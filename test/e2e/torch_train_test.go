@@ -14,8 +14,8 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// TestTorchDDP: §9, the variables that the job sets are all that torch.distributed needs: four replicas train to the weights
-// of a single process.
+// TestTorchDDP verifies §9: the variables that the job sets are sufficient for torch.distributed, so four replicas
+// train to the weights of a single process.
 func TestTorchDDP(t *testing.T) {
 	s := newTorchSpace(t)
 	j := s.training("ddp")
@@ -30,8 +30,9 @@ func TestTorchDDP(t *testing.T) {
 	}
 }
 
-// TestTorchKill: §5, each rank in turn is killed while it trains. The others lose their peer and fail too, so all start again,
-// and in the end the weights are right. Each restart counts once: the status is held against the pods that there were.
+// TestTorchKill verifies §5: the test kills each rank in turn while it trains. The others lose their peer and fail
+// too, so all start again, and in the end the weights are right. Each restart counts once: the test compares the
+// status with the pods that existed.
 func TestTorchKill(t *testing.T) {
 	s := newTorchSpace(t)
 	j := s.training("ddp")
@@ -58,7 +59,7 @@ func TestTorchKill(t *testing.T) {
 		codes := s.exitCodesOf(name)
 		t.Logf("%s ended with %v", name, codes)
 		if !slices.Contains(codes, 137) || len(codes) < 5 {
-			t.Errorf("%s was killed once, and all restarted four times", name)
+			t.Errorf("%s was killed once, and all replicas restarted four times", name)
 		}
 		total += int(jobs.Replica(j, name).RestartCount)
 	}
@@ -67,7 +68,7 @@ func TestTorchKill(t *testing.T) {
 	}
 }
 
-// exitCodesOf lists how the pods of a replica ended, oldest first.
+// exitCodesOf returns the exit codes of the pods of a replica, oldest first.
 func (s *space) exitCodesOf(replica string) []int32 {
 	s.Helper()
 	var codes []int32
@@ -81,8 +82,8 @@ func (s *space) exitCodesOf(replica string) []int32 {
 	return codes
 }
 
-// TestTorchRun: §9, torchrun on two nodes with two processes each. A process that is killed is torchrun's to start again, a
-// torchrun that is killed the job's, and nobody else's.
+// TestTorchRun verifies §9: torchrun on two nodes with two processes each. torchrun restarts a killed process; the
+// job restarts a killed torchrun and no other replica.
 func TestTorchRun(t *testing.T) {
 	s := newTorchSpace(t)
 	j := s.training("torchrun")
@@ -115,7 +116,7 @@ func (s *space) checkTorchrunEnd(j *batch.PyTorchTrainingJob, uids map[string]st
 	if first != 0 || second != 1 || j.Status.BackoffCount != 1 {
 		s.Errorf("%d and %d restarts, %d in all, want 0 and 1", first, second, j.Status.BackoffCount)
 	}
-	// Rank 0 may be in either of the two.
+	// Rank 0 may be on either node.
 	pod := "torchrun-node-0"
 	if !strings.Contains(s.log(pod, "pytorch"), "weights") {
 		pod = "torchrun-node-1"
@@ -123,7 +124,7 @@ func (s *space) checkTorchrunEnd(j *batch.PyTorchTrainingJob, uids map[string]st
 	s.checkWeights(pod)
 }
 
-// awaitTraining waits until all four processes of examples/torchrun have come to step 5 for the n-th time.
+// awaitTraining waits until all four processes of examples/torchrun have reached step 5 for the n-th time.
 func (s *space) awaitTraining(j *batch.PyTorchTrainingJob, n int) {
 	s.Helper()
 	var text string
@@ -143,11 +144,11 @@ func (s *space) awaitTraining(j *batch.PyTorchTrainingJob, n int) {
 			return
 		}
 	}
-	s.Fatalf("the processes have not come to step 5 for the %d. time\n%s\n%s", n, text, s.Dump())
+	s.Fatalf("the processes have not reached step 5 %d times\n%s\n%s", n, text, s.Dump())
 }
 
-// TestTorchPause: §8, a job is paused while it trains and resumes from its checkpoint, by the arguments of resumeSpecs, to the
-// weights of a training without a pause.
+// TestTorchPause verifies §8: a job is paused while it trains and resumes from its checkpoint, with the arguments of
+// resumeSpecs, to the weights of a training without a pause.
 func TestTorchPause(t *testing.T) {
 	s := newTorchSpace(t)
 	j := s.training("resume")
@@ -165,7 +166,7 @@ func TestTorchPause(t *testing.T) {
 		t.Errorf("went on after step %d (%v), want a checkpoint of step 20 or later:\n%s", done, err, log)
 	}
 	if !strings.Contains(log, fmt.Sprintf("step %d: ", done+1)) || strings.Contains(log, fmt.Sprintf("step %d: ", done)) {
-		t.Errorf("after step %d came not step %d:\n%s", done, done+1, log)
+		t.Errorf("step %d was not followed by step %d:\n%s", done, done+1, log)
 	}
 	s.checkWeights("resume-worker-0")
 	if j.Status.BackoffCount != 0 {

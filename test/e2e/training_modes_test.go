@@ -14,16 +14,17 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// ran notes its first argument and then obeys.
+// ran is gate.Obey with a record of the first argument.
 const ran = `echo "$0" >> /gate/$HOSTNAME.ran; ` + gate.Obey
 
-// TestTrainingRunModes: §8. A training job is created in debug mode, runs for real, is paused, and resumes with the arguments of
-// its resumeSpecs; no restart is charged, and the deadline counts from the resumption.
-func TestTrainingRunModes(t *testing.T) {
+// TestTrainingJobDebugsPausesAndResumes verifies §8: a training job is created in debug mode, runs, is paused, and
+// resumes with the arguments of its resumeSpecs; no restart is charged, and the deadline counts from the resumption.
+func TestTrainingJobDebugsPausesAndResumes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		make func(*space) client.Object
-		// wiring is the environment variable that tells the replicas of each other, command what runs in earnest.
+		// wiring is the environment variable by which the replicas find each other; command is the command of the
+		// real run.
 		wiring, command string
 	}{
 		"PyTorch": {func(s *space) client.Object {
@@ -47,7 +48,7 @@ func TestTrainingRunModes(t *testing.T) {
 			s := newSpace(t)
 			j := c.make(s)
 			resumed := []string{"resumed"}
-			if name == "torchrun" { // all of what torchrun starts is arguments
+			if name == "torchrun" { // torchrun gets the program as arguments
 				resumed = []string{"sh", "-c", ran, "resumed"}
 			}
 			jobs.TrainingOf(j).RunMode = &batch.RunMode{
@@ -82,7 +83,7 @@ func TestTrainingRunModes(t *testing.T) {
 	}
 }
 
-// awaitRuns waits until both workers have noted what they ran.
+// awaitRuns waits until both workers have recorded their runs.
 func (s *space) awaitRuns(want string) {
 	s.Helper()
 	for rank := range 2 {
@@ -96,8 +97,8 @@ func (s *space) awaitRuns(want string) {
 	}
 }
 
-// checkPods holds the main containers of a job's pods against the beginning of their command, their arguments, where some are
-// wanted, and an environment variable that all must have.
+// checkPods verifies the main containers of a job's pods: the beginning of their command, their arguments, if args is
+// set, and the presence of an environment variable.
 func (s *space) checkPods(j client.Object, variable string, command, args []string) {
 	s.Helper()
 	pods := s.pods(j.GetName(), "two", func(p []*corev1.Pod) bool { return len(p) == 2 })

@@ -18,7 +18,7 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// newPyTorch makes a PyTorchTrainingJob of some roles, with a gate for each replica.
+// newPyTorch returns a PyTorchTrainingJob with the roles and creates a pipe at the gate for each replica.
 func (s *space) newPyTorch(name string, roles ...batch.ReplicaSpec) *batch.PyTorchTrainingJob {
 	s.Helper()
 	g := s.newJob(name, roles...)
@@ -29,7 +29,7 @@ func (s *space) newPyTorch(name string, roles ...batch.ReplicaSpec) *batch.PyTor
 	return j
 }
 
-// newTensorFlow makes a TensorFlowTrainingJob of some roles, with a gate for each replica.
+// newTensorFlow returns a TensorFlowTrainingJob with the roles and creates a pipe at the gate for each replica.
 func (s *space) newTensorFlow(name string, roles ...batch.ReplicaSpec) *batch.TensorFlowTrainingJob {
 	s.Helper()
 	g := s.newJob(name, roles...)
@@ -49,7 +49,7 @@ func trainingRole(r batch.ReplicaSpec) batch.TrainingReplicaSpec {
 	return t
 }
 
-// trainingKinds make a job of each of the training kinds.
+// trainingKinds holds, for each training kind, a function that returns a job.
 var trainingKinds = map[string]func(s *space, name string, roles ...batch.ReplicaSpec) client.Object{
 	"PyTorch": func(s *space, name string, roles ...batch.ReplicaSpec) client.Object {
 		return s.newPyTorch(name, roles...)
@@ -64,13 +64,13 @@ func under(policy batch.TrainingRestartPolicy, r batch.ReplicaSpec) batch.Replic
 	return jobs.Restarting(r, batch.RestartPolicyType(policy), -1)
 }
 
-// limited bounds the restarts of a training job.
+// limited sets the restart limit of a training job.
 func limited[T client.Object](j T, limit int32) T {
 	runPolicyOf(j).BackoffLimit = &limit
 	return j
 }
 
-// runPolicyOf is the run policy of a training job, made if there is none.
+// runPolicyOf returns the run policy of a training job and creates it if it is unset.
 func runPolicyOf(j client.Object) *batch.RunPolicy {
 	t := jobs.TrainingOf(j)
 	if t.RunPolicy == nil {
@@ -79,7 +79,7 @@ func runPolicyOf(j client.Object) *batch.RunPolicy {
 	return t.RunPolicy
 }
 
-// exitTable is the table of docs/pytorch.md that tells what each exit code leads to: by restart policy and exit code
+// exitTable returns the table of docs/pytorch.md with the effect of each exit code: by restart policy and exit code
 // "restart", "succeeded" or "failed".
 func exitTable(t *testing.T) map[batch.TrainingRestartPolicy]map[int]string {
 	t.Helper()
@@ -110,7 +110,7 @@ func exitTable(t *testing.T) map[batch.TrainingRestartPolicy]map[int]string {
 	}
 	for _, policy := range []batch.TrainingRestartPolicy{batch.TrainingRestartAlways, batch.TrainingRestartOnFailure, batch.TrainingRestartNever, batch.TrainingRestartExitCode} {
 		if codes := slices.Sorted(maps.Keys(table[policy])); !slices.Equal(codes, []int{0, 1, 130, 137, 138, 139, 143, 255}) {
-			t.Fatalf("docs/pytorch.md tells of the exit codes %v under %s", codes, policy)
+			t.Fatalf("docs/pytorch.md has the exit codes %v under %s", codes, policy)
 		}
 	}
 	return table
@@ -121,10 +121,11 @@ const (
 	exitSucceeded = "succeeded"
 )
 
-// TestExitCodes: §5, §6. Each of the other replicas ends with one of the codes. Those that the policy restarts run again, and
-// no others count against backoffLimit; the others have succeeded or failed for good, and the job goes on until its
-// master's end. The kinds share the policies; TestTablesOfExitCodes in test/integration checks all pairs.
-func TestExitCodes(t *testing.T) {
+// TestExitCodesFollowTheDocumentedTable verifies §5 and §6. Each replica other than the master ends with one of the
+// codes. Those that the policy restarts run again, and only they count against backoffLimit; the others have
+// succeeded or failed, and the job continues until its master ends. The kinds share the policies;
+// TestTablesOfExitCodes in test/integration checks all pairs.
+func TestExitCodesFollowTheDocumentedTable(t *testing.T) {
 	t.Parallel()
 	table := exitTable(t)
 	for policy, kind := range map[batch.TrainingRestartPolicy]string{
@@ -171,10 +172,11 @@ func testExitCodes(s *space, kind string, policy batch.TrainingRestartPolicy, ou
 		})
 	}
 	if jobs.Over(j) {
-		s.Errorf("the job is over before its master is: %+v", jobs.StatusOf(j).Conditions)
+		s.Errorf("the job ended before its master: %+v", jobs.StatusOf(j).Conditions)
 	}
-	// Those that failed together cost fewer retries than they are. With none left, a success ends the job under Always too.
-	j = awaitStatus(s, j, "all run again", func(now *batch.JobStatus) bool { return now.Incident == nil || now.Incident.RecoveryTime != nil })
+	// Replicas that failed together cost fewer retries than their number. Without remaining retries, a success ends
+	// the job under Always too.
+	j = awaitStatus(s, j, "all replicas run again", func(now *batch.JobStatus) bool { return now.Incident == nil || now.Incident.RecoveryTime != nil })
 	used := jobs.StatusOf(j).BackoffCount
 	change(s, j, func(j client.Object) { runPolicyOf(j).BackoffLimit = &used })
 	awaitSeen(s, j)
@@ -187,9 +189,9 @@ func testExitCodes(s *space, kind string, policy batch.TrainingRestartPolicy, ou
 	}
 }
 
-// TestMasterExitCodes: §5, §6, what a master's exit code makes of its job, under the policy that tells codes apart.
-// TestTablesOfExitCodes in test/integration checks the others.
-func TestMasterExitCodes(t *testing.T) {
+// TestMasterExitCodesDecideTheJob verifies §5 and §6: the effect of a master's exit code on its job, under the policy
+// that depends on exit codes. TestTablesOfExitCodes in test/integration checks the others.
+func TestMasterExitCodesDecideTheJob(t *testing.T) {
 	s := newSpace(t)
 	outcomes := exitTable(t)[batch.TrainingRestartExitCode]
 	masters := map[int]*batch.PyTorchTrainingJob{}
@@ -204,7 +206,7 @@ func TestMasterExitCodes(t *testing.T) {
 		master := j.Name + "-master-0"
 		restarts, want := 0, batch.JobFailed
 		switch outcomes[code] {
-		case exitRestart: // and the second time it succeeds, with no restart left
+		case exitRestart: // the second time it succeeds, with no restart left
 			restarts, want = 1, batch.JobSucceeded
 			s.awaitStarts(master, 2)
 			s.order(master, 0)
@@ -219,8 +221,8 @@ func TestMasterExitCodes(t *testing.T) {
 	}
 }
 
-// TestBackoffLimit: §5, the limit holds for the restarts of all replicas together.
-func TestBackoffLimit(t *testing.T) {
+// TestBackoffLimitCountsAllReplicas verifies §5: the limit applies to the restarts of all replicas together.
+func TestBackoffLimitCountsAllReplicas(t *testing.T) {
 	t.Parallel()
 	for kind, build := range trainingKinds {
 		t.Run(kind, func(t *testing.T) {
@@ -229,7 +231,7 @@ func TestBackoffLimit(t *testing.T) {
 			runPolicyOf(j).CleanUpPolicy = batch.CleanUpUnfinished
 			s.Create(j)
 			s.awaitStarts("all-worker-1", 1)
-			for i := range 3 { // one replica that fails again and again
+			for i := range 3 { // one replica fails repeatedly
 				awaitPhase(s, j, batch.JobRunning)
 				s.order("all-worker-2", 1)
 				s.awaitStarts("all-worker-2", i+2)
@@ -249,8 +251,9 @@ func TestBackoffLimit(t *testing.T) {
 	}
 }
 
-// TestCollectiveCrash: healing §1, 8 ranks that fail together cost one retry, and the job goes on.
-func TestCollectiveCrash(t *testing.T) {
+// TestCollectiveCrashCostsOneRetry verifies §1 of the healing specification: 8 ranks that fail together cost one
+// retry, and the job continues.
+func TestCollectiveCrashCostsOneRetry(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []batch.RestartScope{batch.RestartReplica, batch.RestartJob} {
 		t.Run(string(scope), func(t *testing.T) {
@@ -272,7 +275,7 @@ func TestCollectiveCrash(t *testing.T) {
 			for i := range 8 {
 				s.awaitStarts(fmt.Sprintf("crash-worker-%d", i), 2)
 			}
-			j = awaitStatus(s, j, "all run again", func(now *batch.JobStatus) bool { return now.Incident != nil && now.Incident.RecoveryTime != nil })
+			j = awaitStatus(s, j, "all replicas run again", func(now *batch.JobStatus) bool { return now.Incident != nil && now.Incident.RecoveryTime != nil })
 			if now := jobs.StatusOf(j); now.BackoffCount != 1 || now.Restarts != 1 {
 				t.Errorf("%d incidents, %d charged, want 1", now.Restarts, now.BackoffCount)
 			}
@@ -283,8 +286,8 @@ func TestCollectiveCrash(t *testing.T) {
 	}
 }
 
-// TestMaster: §6, which replica decides, and that no other does.
-func TestMaster(t *testing.T) {
+// TestMasterDecidesTheJob verifies §6: which replica is the master, and that no other one decides the job.
+func TestMasterDecidesTheJob(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		kind    string
@@ -333,9 +336,9 @@ func TestMaster(t *testing.T) {
 	}
 }
 
-// TestDeadline: §6, §12. When the deadline passes, here one that is set later, the running pods are stopped whatever the
-// clean-up policy says, and those that had finished are kept.
-func TestDeadline(t *testing.T) {
+// TestDeadlineStopsRunningPods verifies §6 and §12: when the deadline passes, here one that is set on a live job, the
+// running pods are stopped whatever the clean-up policy, and finished pods are kept.
+func TestDeadlineStopsRunningPods(t *testing.T) {
 	s := newSpace(t)
 	j := s.newTensorFlow("late", role("chief", 1, gate.Obey), role("worker", 2, gate.Obey))
 	s.Create(j)
@@ -347,20 +350,20 @@ func TestDeadline(t *testing.T) {
 	j = awaitPhase(s, j, batch.JobFailed)
 	checkEnd(t, j, batch.ReasonDeadlineExceeded, "1s")
 	s.pods("late", "the one that had finished", func(p []*corev1.Pod) bool { return podNames(p) == "late-worker-1 " })
-	j = awaitStatus(s, j, "word of the deletion", func(now *batch.JobStatus) bool { return now.Aggregate.Deleted == 2 })
+	j = awaitStatus(s, j, "the status shows the deletions", func(now *batch.JobStatus) bool { return now.Aggregate.Deleted == 2 })
 	if jobs.Replica(j, "late-worker-1").Phase != batch.ReplicaSucceeded || jobs.Condition(j, batch.JobReplicaFailure).Status == "True" {
 		t.Errorf("%+v", j.Status)
 	}
 }
 
-// standIn takes the place of torchrun where what torchrun does is of no matter: it starts the program after --no_python.
+// standIn replaces torchrun in tests that do not need it: it starts the program after --no_python.
 const standIn = `#!/bin/sh
 while [ "$1" != --no_python ]; do shift; done
 shift
 exec "$@"
 `
 
-// newElastic makes an elastic job of some roles. The numbers of their replicas do not matter.
+// newElastic returns an elastic job with the roles. It ignores the numbers of their replicas.
 func (s *space) newElastic(name string, least, most, expected int32, roles ...batch.ReplicaSpec) *batch.PyTorchTrainingJob {
 	s.Helper()
 	bin := s.File("bin")

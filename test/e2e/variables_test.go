@@ -9,14 +9,15 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// TestVariables: §3, what the processes of a job find in their commands, arguments and environment.
-func TestVariables(t *testing.T) {
+// TestVariablesExpandInCommandsAndEnvironment verifies §3: the values that the processes of a job get in their
+// commands, arguments and environment.
+func TestVariablesExpandInCommandsAndEnvironment(t *testing.T) {
 	s := newSpace(t)
 	const all = `$(type)/$(rank) of $(replicas[worker]) workers and $(replicas[ps]) ps, $(service.ps[0].host):$(service.port[grpc]), ` +
 		`$(OTHER) $(UNKNOWN) $$(rank) $$$(rank)`
 	worker := role("worker", 2, "")
 	c := &worker.Template.Spec.Containers[0]
-	// The script is the same for all; what it prints comes by the three ways.
+	// All containers run the same script, which prints the values of all three.
 	c.Command = []string{"sh", "-c", `echo "command: $1"; echo "args: $2"; echo "env: $TEXT"`, "sh", all}
 	c.Args = []string{all}
 	c.Env = []corev1.EnvVar{{Name: "OTHER", Value: "other"}, {Name: "TEXT", Value: all}}
@@ -39,8 +40,8 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// TestBadReferences: §3, a reference to what the job does not have is quoted in the refusal.
-func TestBadReferences(t *testing.T) {
+// TestUnknownReferenceIsRefused verifies §3: the refusal quotes a reference to something that the job does not have.
+func TestUnknownReferenceIsRefused(t *testing.T) {
 	s := newSpace(t)
 	ports := &batch.ServiceOption{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}}
 	for _, c := range []struct {

@@ -9,8 +9,8 @@ import (
 	"tensorstack.dev/batch/test/kit/gate"
 )
 
-// TestJobsRunOnOlderKubernetes runs jobs of all kinds and a gang with API servers that have the APIs and features of the
-// supported versions before the one that the embedded cluster is built from.
+// TestJobsRunOnOlderKubernetes runs jobs of all kinds and a gang on API servers with the APIs and features of the
+// supported versions before the version of the embedded cluster.
 func TestJobsRunOnOlderKubernetes(t *testing.T) {
 	for _, version := range []string{"1.33", "1.34", "1.35"} {
 		t.Run(version, func(t *testing.T) {

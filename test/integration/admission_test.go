@@ -26,11 +26,12 @@ import (
 
 const (
 	kindsDir = "../../internal/kinds"
-	// sharedManifests are those of users elsewhere; they lie beside some checkouts.
+	// sharedManifests is the directory of manifests of other users of the API. Not every checkout has it.
 	sharedManifests = "../../../shared/manifests"
 )
 
-// What a cluster without webhooks says to jobs: the CRD refuses what CEL can tell.
+// TestCRDRefusesWhatCELCanCheck verifies the validation of jobs in a cluster without webhooks, by the CRDs' CEL
+// rules.
 func TestCRDRefusesWhatCELCanCheck(t *testing.T) {
 	w := newWorld(t)
 	client, err := dynamic.NewForConfig(w.Env.Config)
@@ -48,14 +49,14 @@ func TestCRDRefusesWhatCELCanCheck(t *testing.T) {
 		for _, m := range kindtest.Manifests(t, os.DirFS(kindsDir), "testdata/good") {
 			t.Run(m.Name, func(t *testing.T) {
 				job := s.create(t, documents(t, m.Data)[0])
-				s.update(t, job) // the same once more
+				s.update(t, job) // an update without a change
 			})
 		}
 	})
-	t.Run("changes that a live job takes", s.testChanges)
-	t.Run("a change that comes with a status", s.testChangeWithStatus)
+	t.Run("allowed changes of a live job", s.testChanges)
+	t.Run("a change together with a status", s.testChangeWithStatus)
 	t.Run("very many rules", s.testManyRules)
-	t.Run("shared", s.testSharedManifests)
+	t.Run("manifests of other users", s.testSharedManifests)
 }
 
 func (s server) testChanges(t *testing.T) {
@@ -100,7 +101,8 @@ func (s server) testChanges(t *testing.T) {
 	}
 }
 
-// The rules tell a write of the status from a change of the spec; nobody gets a change past them by sending both.
+// testChangeWithStatus verifies that a client cannot bypass the rules for changes of the spec by sending a status
+// with the change.
 func (s server) testChangeWithStatus(t *testing.T) {
 	job := s.create(t, goodJob(t, "minimal"))
 	aggregate := map[string]any{}
@@ -125,7 +127,8 @@ func (s server) testChangeWithStatus(t *testing.T) {
 	}
 }
 
-// What the API server estimates of a rule's cost is one thing, what it spends at most another: long lists must pass.
+// testManyRules verifies that jobs with long lists are accepted: the API server limits a rule's actual cost
+// separately from its estimate.
 func (s server) testManyRules(t *testing.T) {
 	job := goodJob(t, "minimal")
 	roles := job.Object["spec"].(map[string]any)["replicaSpecs"].([]any)
@@ -144,7 +147,7 @@ func (s server) testManyRules(t *testing.T) {
 	s.create(t, job)
 }
 
-// testSharedManifests takes every job of users elsewhere unchanged, and looks at the pods that it yields.
+// testSharedManifests creates every shared manifest unchanged and checks the pods of its job.
 func (s server) testSharedManifests(t *testing.T) {
 	if _, err := os.Stat(sharedManifests); errors.Is(err, os.ErrNotExist) {
 		t.Skip("the shared manifests are not beside this checkout")
@@ -171,7 +174,7 @@ func (s server) testSharedManifests(t *testing.T) {
 	}
 }
 
-// checkTFConfig compares the TF_CONFIG of each pod of a job with that which the job's own replicas call for.
+// checkTFConfig compares the TF_CONFIG of each pod of a job with the value that the job's own replicas require.
 func checkTFConfig(t *testing.T, stored *unstructured.Unstructured) {
 	job := lowered(t, stored)
 	type task struct {
@@ -212,10 +215,10 @@ func checkTFConfig(t *testing.T, stored *unstructured.Unstructured) {
 	}
 }
 
-// server is an API server to which manifests go as a strict client sends them.
+// server is an API server to which the tests send manifests with strict validation.
 type server struct{ client dynamic.Interface }
 
-// jobs are those of the kind of a job.
+// jobs returns a client for jobs of the kind of a job.
 func (s server) jobs(t *testing.T, like *unstructured.Unstructured) dynamic.ResourceInterface {
 	t.Helper()
 	kind, err := kinds.ByName(like.GetKind())
@@ -225,7 +228,7 @@ func (s server) jobs(t *testing.T, like *unstructured.Unstructured) dynamic.Reso
 	return s.client.Resource(batch.GroupVersion.WithResource(kind.Plural)).Namespace("default")
 }
 
-// create creates a job for the time of the test. The API server must accept it.
+// create creates a job until the end of the test. The API server must accept it.
 func (s server) create(t *testing.T, job *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	stored, err := s.tryCreate(t, job)
@@ -263,7 +266,7 @@ func (s server) patch(t *testing.T, job *unstructured.Unstructured, kind types.P
 	}
 }
 
-// refusal is what the API server says to a bad job, or to a bad change of a good one.
+// refusal returns the API server's answer to a bad job, or to a bad change of a good one.
 func (s server) refusal(t *testing.T, documents []*unstructured.Unstructured) string {
 	if len(documents) == 1 {
 		_, err := s.tryCreate(t, documents[0])
@@ -277,7 +280,7 @@ func (s server) refusal(t *testing.T, documents []*unstructured.Unstructured) st
 	return refusalText(t, err)
 }
 
-// refusalText is what the API server refuses; some faults only the controller can tell.
+// refusalText returns the text of a refusal. Some faults are only found by the controller.
 func refusalText(t *testing.T, err error) string {
 	t.Helper()
 	if err == nil {
@@ -286,7 +289,7 @@ func refusalText(t *testing.T, err error) string {
 	return refusal.Text(t, err)
 }
 
-// goodJob is the job of a manifest of testdata/good.
+// goodJob returns the job in a manifest of testdata/good.
 func goodJob(t *testing.T, name string) *unstructured.Unstructured {
 	t.Helper()
 	data, err := os.ReadFile(kindsDir + "/testdata/good/" + name + ".yaml")
@@ -296,7 +299,7 @@ func goodJob(t *testing.T, name string) *unstructured.Unstructured {
 	return documents(t, data)[0]
 }
 
-// documents reads the documents of a YAML file as they are, mistakes included.
+// documents returns the documents of a YAML file without validating them.
 func documents(t *testing.T, data []byte) []*unstructured.Unstructured {
 	t.Helper()
 	var all []*unstructured.Unstructured

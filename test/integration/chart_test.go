@@ -28,12 +28,12 @@ import (
 	"tensorstack.dev/batch/test/kit/plane"
 )
 
-// renderedCharts is where tools/packaging/chart keeps what the chart renders, by file of values.
+// renderedCharts is the directory in which tools/packaging/chart keeps the rendered chart for each file of values.
 const renderedCharts = "../../tools/packaging/chart/testdata"
 
-// TestChart has an API server take what the chart renders. CRDs and admission policies are the same as in config/default,
-// which TestInstall applies.
-func TestChart(t *testing.T) {
+// TestAPIServerAcceptsRenderedChart applies the rendered charts. TestInstallIsIdempotentAndRestricted covers the CRDs
+// and admission policies, which are those of config/default.
+func TestAPIServerAcceptsRenderedChart(t *testing.T) {
 	t.Parallel()
 	p := plane.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer}})
 	w := &world{&namespace.Test{T: t, Plane: p, Namespace: config.Namespace}}
@@ -49,7 +49,7 @@ func TestChart(t *testing.T) {
 		t.Fatalf("%d files in %s: %v", len(files), renderedCharts, err)
 	}
 	for _, file := range files {
-		t.Run("the API server takes "+filepath.Base(file), func(t *testing.T) {
+		t.Run("the API server accepts "+filepath.Base(file), func(t *testing.T) {
 			w := w.in(t)
 			for _, o := range renderedObjects(t, file) {
 				if err := w.applyRendered(o, client.DryRunAll); err != nil {
@@ -61,7 +61,7 @@ func TestChart(t *testing.T) {
 	t.Run("an upgrade or a sync reverts nothing that the operator writes", func(t *testing.T) { w.in(t).checkNoDrift() })
 }
 
-// crdOfOthers is a CRD of a kind of another project, which may have any content.
+// crdOfOthers returns a CRD for a kind of another project. Its objects may have any content.
 func crdOfOthers(kind, group string) *apiextensionsv1.CustomResourceDefinition {
 	plural, keep := strings.ToLower(kind)+"s", true
 	version := "v1"
@@ -77,7 +77,7 @@ func crdOfOthers(kind, group string) *apiextensionsv1.CustomResourceDefinition {
 	}
 }
 
-// renderedObjects reads a file of what the chart renders.
+// renderedObjects returns the objects in a file of a rendered chart.
 func renderedObjects(t *testing.T, file string) []*unstructured.Unstructured {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -97,7 +97,7 @@ func renderedObjects(t *testing.T, file string) []*unstructured.Unstructured {
 	return objects
 }
 
-// applyRendered applies an object on the server's side as helm does. Unknown fields are errors.
+// applyRendered applies an object by server-side apply, as helm does. Unknown fields are errors.
 func (w *world) applyRendered(o *unstructured.Unstructured, opts ...client.PatchOption) error {
 	w.Helper()
 	data, err := json.Marshal(o.Object)
@@ -106,8 +106,9 @@ func (w *world) applyRendered(o *unstructured.Unstructured, opts ...client.Patch
 	return strict.Patch(w.Context(), o.DeepCopy(), client.RawPatch(types.ApplyPatchType, data), append(opts, client.FieldOwner("helm"))...)
 }
 
-// checkNoDrift installs the Secret and the webhook configurations of the chart, has the operator's keeper fill them in,
-// and installs them again, both as tools do that merge on the server and as those do that merge three versions.
+// checkNoDrift installs the Secret and the webhook configurations of the chart, runs the operator's keeper, which
+// fills them in, and installs them again: once with a tool that merges on the server, once with a tool that merges
+// three versions.
 func (w *world) checkNoDrift() {
 	w.Helper()
 	var ours []*unstructured.Unstructured
@@ -135,14 +136,14 @@ func (w *world) checkNoDrift() {
 		w.Must(w.applyRendered(o))
 	}
 	if after := w.versionsOf(ours); after != before {
-		w.Errorf("applied again, versions change from %s to %s", before, after)
+		w.Errorf("applying again changed the versions from %s to %s", before, after)
 	}
 	for _, o := range ours {
 		w.checkThreeWayMerge(o)
 	}
 }
 
-// versionsOf returns the versions of the objects, after it has checked that they are filled in.
+// versionsOf checks that the keeper has filled in the objects, and returns their versions.
 func (w *world) versionsOf(objects []*unstructured.Unstructured) string {
 	w.Helper()
 	var versions []string
@@ -166,8 +167,7 @@ func (w *world) liveObject(o *unstructured.Unstructured) *unstructured.Unstructu
 	return live
 }
 
-// checkThreeWayMerge checks that the difference between what was applied, what is applied now and what is there is
-// nothing.
+// checkThreeWayMerge verifies that a three-way merge of the applied, the new and the live object changes nothing.
 func (w *world) checkThreeWayMerge(o *unstructured.Unstructured) {
 	w.Helper()
 	applied, err := json.Marshal(o.Object)
@@ -185,9 +185,9 @@ func (w *world) checkThreeWayMerge(o *unstructured.Unstructured) {
 	}
 }
 
-// TestCertificateOfOthers: the operator serves the webhook with a certificate that somebody else keeps in files, as
-// cert-manager does, and does not write one of its own.
-func TestCertificateOfOthers(t *testing.T) {
+// TestWebhookServesProvidedCertificate verifies that the operator serves the webhook with a certificate from files,
+// such as those of cert-manager, and creates none of its own.
+func TestWebhookServesProvidedCertificate(t *testing.T) {
 	w := newWorld(t)
 	address := freeAddress(t)
 	w.installWebhook(address)
@@ -199,7 +199,7 @@ func TestCertificateOfOthers(t *testing.T) {
 		defer close(ended)
 		_ = keeper.Start(ctx) // never fails
 	}()
-	w.Await("there is a certificate", func() error { return keeper.Ready(nil) })
+	w.Await("the keeper is ready", func() error { return keeper.Ready(nil) })
 	stop()
 	<-ended
 	secret := &corev1.Secret{}
@@ -214,12 +214,13 @@ func TestCertificateOfOthers(t *testing.T) {
 	w.awaitWebhook()
 	w.Must(w.Client.Get(t.Context(), key, secret))
 	if len(secret.Data) > 0 {
-		t.Error("the operator has written a certificate of its own")
+		t.Error("the operator has created a certificate of its own")
 	}
 }
 
-// TestQueuesFile: the operator creates the queues of its file, and leaves what is there as it is.
-func TestQueuesFile(t *testing.T) {
+// TestOperatorCreatesQueuesOfItsFile verifies that the operator creates the queues of its file and does not change
+// existing ones.
+func TestOperatorCreatesQueuesOfItsFile(t *testing.T) {
 	w := newWorld(t)
 	there := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-there"}, Spec: scheduling.QueueSpec{Priority: 7}}
 	made := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-made"}}
@@ -234,7 +235,7 @@ func TestQueuesFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "queues.yaml")
 	w.Must(os.WriteFile(path, []byte(file), 0o600))
 	startOperator(t, w.Env.Kubeconfig, "--queues-file="+path)
-	w.Await("the queue is made", func() error { return w.Client.Get(t.Context(), client.ObjectKeyFromObject(made), made) })
+	w.Await("the queue is created", func() error { return w.Client.Get(t.Context(), client.ObjectKeyFromObject(made), made) })
 	w.Must(w.Client.Get(t.Context(), client.ObjectKeyFromObject(there), there))
 	if there.Spec.Priority != 7 || made.Spec.Priority != 3 {
 		t.Errorf("priorities %d and %d", there.Spec.Priority, made.Spec.Priority)

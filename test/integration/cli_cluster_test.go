@@ -16,7 +16,8 @@ import (
 	"tensorstack.dev/batch/test/kit/plane"
 )
 
-// script is a job whose pods run a shell script. ATTEMPT counts the pods of a replica from 0.
+// script returns a job whose pods run a shell script. In the script, ATTEMPT is the number of the replica's attempt,
+// starting at 0.
 func script(name string, replicas, restarts int, text string) string {
 	return fmt.Sprintf(`
 apiVersion: batch.tensorstack.dev/v1beta1
@@ -41,8 +42,8 @@ spec:
 `, name, replicas, restarts, text)
 }
 
-// TestCLIOnACluster covers what needs pods that run.
-func TestCLIOnACluster(t *testing.T) {
+// TestCLIWorksWithRunningPods covers the verbs that need running pods.
+func TestCLIWorksWithRunningPods(t *testing.T) {
 	t.Parallel()
 	if err := local.CheckPodSupport(); err != nil {
 		require.Missing(t, err.Error())
@@ -84,7 +85,7 @@ func testLastLines(w *world) {
 		}
 	}
 	if told == 0 {
-		w.Errorf("no failed replica's last lines:\n%s", out)
+		w.Errorf("the output lacks the last lines of the failed replica:\n%s", out)
 	}
 }
 
@@ -113,7 +114,7 @@ func testLogs(w *world) {
 	w.contains("an unknown container", w.fails("logs", "speaks", "-c", "side"), `role "worker" has no container "side"; it has: main`)
 	w.contains("a rank too high", w.fails("logs", "speaks", "--rank", "0-2"), "rank 2 is out of range: ranks are 0 to 1")
 	w.contains("no rank", w.fails("logs", "speaks", "--rank", "a"), "--rank a: write a rank such as 0")
-	w.contains("exec in what has ended", w.fails("exec", "speaks", "--", "true"), "pod speaks-worker-0 does not run: it is Succeeded")
+	w.contains("exec in a pod that has ended", w.fails("exec", "speaks", "--", "true"), "pod speaks-worker-0 does not run: it is Succeeded")
 }
 
 func testLogsFollow(w *world) {
@@ -177,7 +178,7 @@ func testLogsOutage(w *world) {
 	}
 }
 
-// besides is a PyTorchTrainingJob whose main containers are not the first ones.
+// besides is a PyTorchTrainingJob whose main containers are not the first containers of their pods.
 const besides = `
 apiVersion: batch.tensorstack.dev/v1beta1
 kind: PyTorchTrainingJob

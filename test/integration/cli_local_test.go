@@ -12,10 +12,11 @@ import (
 	"tensorstack.dev/batch/internal/local"
 )
 
-// Which cluster t9k uses: the kubeconfig's where there is one, else the embedded one that runs, and that of --local always.
+// TestCLILocal verifies which cluster t9k uses: the kubeconfig's if there is one, otherwise the running embedded one,
+// and with --local always the embedded one.
 func TestCLILocal(t *testing.T) {
 	w := newSerialWorld(t)
-	state := t.TempDir() // the test's name is short since the paths of sockets have their limit
+	state := t.TempDir() // the test's name is short because the paths of sockets are limited
 	t.Setenv("XDG_STATE_HOME", state)
 	t.Setenv("HOME", state)
 	t.Setenv("KUBECONFIG", "")
@@ -47,7 +48,7 @@ func TestCLILocal(t *testing.T) {
 		t.Errorf("with --local=none: exit code %d\n%s", code, out)
 	}
 
-	// One that does not answer, but is named, counts.
+	// A cluster that the kubeconfig names is used even if it does not answer.
 	dead := filepath.Join(state, "dead")
 	w.Must(os.WriteFile(dead, []byte(strings.ReplaceAll(string(kubeconfig), strings.TrimPrefix(w.Env.Config.Host, "https://"), "127.0.0.1:1")), 0o600))
 	t.Setenv("KUBECONFIG", dead)

@@ -12,7 +12,8 @@ import (
 	"tensorstack.dev/batch/test/kit/kubelet"
 )
 
-// Whoever lacks a right on one kind of job sees the others, and is told what is missing.
+// TestCLIShowsWhatTheUserMaySee verifies that a user without rights on one kind of job sees the others and a note
+// about the missing kind.
 func TestCLIShowsWhatTheUserMaySee(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
@@ -24,7 +25,7 @@ func TestCLIShowsWhatTheUserMaySee(t *testing.T) {
 	w.Create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "some"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "some"},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "alice"}}})
 	w.awaitPhase("seen", batch.JobRunning)
-	w.Await("alice has her rights", func() error {
+	w.Await("alice's rights are in force", func() error {
 		if call := w.start("", "get", "--as=alice", "gj/seen"); <-call.code != 0 {
 			return errors.New(call.err.String())
 		}
@@ -39,7 +40,7 @@ func TestCLIShowsWhatTheUserMaySee(t *testing.T) {
 	out, errOut = w.start("", "describe", "--as=alice", "seen").ends(0)
 	w.contains("describe", out, "seen", "Roles:")
 	w.contains("describe", errOut, "Some of it is missing")
-	w.contains("get of a job that is not there", w.fails("get", "--as=alice", "sen"), "did you mean seen?", "Not listed: pytorchtrainingjobs")
+	w.contains("get of a job that does not exist", w.fails("get", "--as=alice", "sen"), "did you mean seen?", "Not listed: pytorchtrainingjobs")
 	w.contains("get of a kind that is forbidden", w.fails("get", "--as=alice", "ptj/seen"), "getting ptj/seen", "forbidden")
-	w.contains("get of somebody without any right", w.fails("get", "--as=bob"), "listing jobs", "genericjobs", "pytorchtrainingjobs", "forbidden")
+	w.contains("get by a user without any right", w.fails("get", "--as=bob"), "listing jobs", "genericjobs", "pytorchtrainingjobs", "forbidden")
 }

@@ -18,7 +18,7 @@ import (
 	"tensorstack.dev/batch/test/kit/program"
 )
 
-// terminal is a pseudo-terminal: what programs write to its inner end is kept.
+// terminal is a pseudo-terminal that keeps all output to its inner end.
 type terminal struct {
 	*testing.T
 	outer, inner *os.File
@@ -43,18 +43,18 @@ func newTerminal(t *testing.T, width, height uint16) *terminal {
 	check(unix.IoctlSetWinsize(int(inner.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: height, Col: width}))
 	term := &terminal{T: t, outer: outer, inner: inner}
 	go func() {
-		_, _ = io.Copy(&term.output, outer) // fails when the inner end is closed
+		_, _ = io.Copy(&term.output, outer) // returns an error when the inner end is closed
 		outer.Close()
 	}()
 	t.Cleanup(func() {
-		// exec leaves a read of its input behind, which would hold up the end of the file.
+		// exec leaves a pending read of its input behind, which would delay the end of the file.
 		_, _ = outer.WriteString("\n")
 		inner.Close()
 	})
 	return term
 }
 
-// write types some text.
+// write types the text.
 func (t *terminal) write(text string) {
 	t.Helper()
 	if _, err := t.outer.WriteString(text); err != nil {
@@ -62,7 +62,7 @@ func (t *terminal) write(text string) {
 	}
 }
 
-// startOn calls t9k on a terminal.
+// startOn starts t9k on a terminal.
 func (w *world) startOn(t *terminal, args ...string) *called {
 	w.Helper()
 	ctx, cancel := context.WithCancel(w.Context())
@@ -97,7 +97,7 @@ func TestCLIDrawsOnATerminal(t *testing.T) {
 	watch := w.startOn(term, "get", "job", "--watch")
 	term.await(w, "\x1b[32mRunning\x1b[0m")
 	term.await(w, "w-1 ")
-	// The pods' ages come by a watch of their own.
+	// The pods' ages arrive on a separate watch.
 	w.Await("ages are shown", func() error {
 		lines := strings.Split(term.output.String(), "\n")
 		for _, l := range lines {
@@ -105,7 +105,7 @@ func TestCLIDrawsOnATerminal(t *testing.T) {
 				return nil
 			}
 		}
-		return fmt.Errorf("there are none: %q", lines)
+		return fmt.Errorf("there are no ages: %q", lines)
 	})
 	w.finish("job-w-0", 0)
 	term.await(w, "Succeeded")
@@ -120,6 +120,6 @@ func TestCLIDrawsOnATerminal(t *testing.T) {
 	w.startOn(plain, "get").ends(0)
 	plain.await(w, "Succeeded")
 	if strings.Contains(plain.output.String(), "\x1b[") {
-		t.Errorf("in spite of NO_COLOR: %q", plain.output.String())
+		t.Errorf("with NO_COLOR the output is %q", plain.output.String())
 	}
 }

@@ -26,18 +26,18 @@ import (
 	"tensorstack.dev/batch/test/kit/program"
 )
 
-// called is a call of t9k that may still go on.
+// called is a call of t9k that may be running.
 type called struct {
 	*world
 	args     []string
 	out, err program.Log
-	// interrupt is what Ctrl-C does to it.
+	// interrupt has the effect of Ctrl-C.
 	interrupt context.CancelFunc
-	// code holds the exit code once it has ended.
+	// code holds the exit code after the call has ended.
 	code chan int
 }
 
-// start calls t9k with standard input and arguments, in the world's namespace.
+// start starts t9k with standard input and arguments, in the world's namespace.
 func (w *world) start(stdin string, args ...string) *called {
 	w.Helper()
 	return w.startVia(w.Env.Kubeconfig, stdin, args...)
@@ -48,7 +48,7 @@ func (w *world) startVia(kubeconfig, stdin string, args ...string) *called {
 	ctx, cancel := context.WithCancel(w.Context())
 	w.Cleanup(cancel)
 	c := &called{world: w, args: args, interrupt: cancel, code: make(chan int, 1)}
-	// The program's own flags come first: what follows -- is not for it.
+	// The program's own flags come first, because it does not parse arguments after --.
 	line := append([]string{"t9k", "--kubeconfig", kubeconfig, "-n", w.Namespace}, args...)
 	go func() {
 		c.code <- cli.Main(ctx, line, genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &c.out, ErrOut: &c.err})
@@ -56,7 +56,7 @@ func (w *world) startVia(kubeconfig, stdin string, args ...string) *called {
 	return c
 }
 
-// awaitOutput waits until the call has written some text.
+// awaitOutput waits until the call has written the text.
 func (c *called) awaitOutput(text string) {
 	c.Helper()
 	c.Await(fmt.Sprintf("t9k %s writes %q", strings.Join(c.args, " "), text), func() error {
@@ -67,7 +67,7 @@ func (c *called) awaitOutput(text string) {
 	})
 }
 
-// ends waits until the call has ended, demands its exit code, and returns what it wrote.
+// ends waits until the call has ended, checks its exit code, and returns its output.
 func (c *called) ends(code int) (out, errOut string) {
 	c.Helper()
 	var got int
@@ -86,31 +86,31 @@ func (c *called) ends(code int) (out, errOut string) {
 	return out, errOut
 }
 
-// t9k calls t9k and demands success.
+// t9k runs t9k, checks that it succeeds, and returns its output.
 func (w *world) t9k(args ...string) string {
 	w.Helper()
 	out, _ := w.start("", args...).ends(0)
 	return out
 }
 
-// fails calls t9k and demands failure; it returns what was written to standard error.
+// fails runs t9k, checks that it fails, and returns its standard error.
 func (w *world) fails(args ...string) string {
 	w.Helper()
 	_, errOut := w.start("", args...).ends(1)
 	return errOut
 }
 
-// contains demands that some text holds others.
+// contains checks that the text contains each of the wanted strings.
 func (w *world) contains(what, text string, wanted ...string) {
 	w.Helper()
 	for _, s := range wanted {
 		if !strings.Contains(text, s) {
-			w.Errorf("%s does not say %q:\n%s", what, s, text)
+			w.Errorf("the output of %s lacks %q:\n%s", what, s, text)
 		}
 	}
 }
 
-// manifest is a job whose one role's pods do what the pretended kubelet reads from command.
+// manifest returns a GenericJob with one role; command controls the simulated kubelet.
 func manifest(meta string, replicas int, restarts int, command ...string) string {
 	quoted, _ := json.Marshal(command)
 	return fmt.Sprintf(`
@@ -158,7 +158,7 @@ func TestCLIRunFollowsAJobToItsEnd(t *testing.T) {
 	w.awaitPhase(name, batch.JobSucceeded)
 }
 
-func TestCLIRunTellsOfRestartsAndFailure(t *testing.T) {
+func TestCLIRunReportsRestartsAndFailure(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
 	file := filepath.Join(t.TempDir(), "job.yaml")
@@ -167,7 +167,7 @@ func TestCLIRunTellsOfRestartsAndFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, _ := w.start("", "run", "-f", file).ends(1)
-	// A restart may come before run observes the replica; the summary has it in any case.
+	// A restart may happen before run observes the replica; the summary contains it in any case.
 	if !strings.Contains(out, ", 1 restart\n") && !strings.Contains(out, ", 2 restarts\n") { // both replicas may have failed for the first time by then
 		t.Errorf("run does not tell of the restarts:\n%s", out)
 	}
@@ -193,7 +193,7 @@ func TestCLIRunRefusesBeforeItChangesAnything(t *testing.T) {
 	if kept.Data["rate"] != "1" {
 		t.Errorf("the ConfigMap beside the refused change has rate %s", kept.Data["rate"])
 	}
-	// What may change on a live job does.
+	// Changes that a live job allows are applied.
 	out, _ := w.start(fmt.Sprintf(settings, "2")+manifest("name: job", 1, 5, kubelet.Run), "run", "-f", "-", "-d").ends(0)
 	w.contains("run of a change", out, "configmap/settings configured\ngenericjob/job configured\n")
 	if limit := w.job("job").Spec.ReplicaSpecs[0].RestartPolicy.Limit; *limit != 5 {
@@ -201,7 +201,7 @@ func TestCLIRunRefusesBeforeItChangesAnything(t *testing.T) {
 	}
 }
 
-func TestCLIDetachAndComeBack(t *testing.T) {
+func TestCLIWatchesJobAfterDetach(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
 	run := w.start(manifest("name: job", 2, 0, kubelet.Run), "run", "-f", "-")
@@ -218,7 +218,7 @@ func TestCLIDetachAndComeBack(t *testing.T) {
 	w.finish("job-worker-1", 0)
 	out, _ = watch.ends(0)
 	w.contains("get --watch", out, "genericjob/job  Succeeded", "genericjob/job Succeeded in")
-	// One request for each kind to find the job, a list and a watch to follow it: nothing asks again and again.
+	// One request for each kind to find the job, then a list and a watch: the verb does not poll.
 	if n := len(p.Seen("GET", "")); n > len(kinds.All)+2 {
 		t.Errorf("%d requests to follow a job: %v", n, p.Seen("GET", ""))
 	}
@@ -238,7 +238,7 @@ func TestCLIFollowsThroughAnOutage(t *testing.T) {
 	run.ends(0)
 }
 
-func TestCLISteers(t *testing.T) {
+func TestCLIPausesResumesAndDebugs(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
 	w.Create(jobs.New("job", jobs.Role("w", 2, kubelet.Run)))
@@ -256,13 +256,13 @@ func TestCLISteers(t *testing.T) {
 		t.Errorf("the run mode is %s", debugged.Status.RunMode)
 	}
 	w.contains("debug off", w.t9k("debug", "off", "job", "-o", "yaml"), "kind: GenericJob\n", "enabled: false\n")
-	w.Await("the job runs as it is", func() error {
+	w.Await("the job leaves the debug mode without a restart", func() error {
 		if mode := w.job("job").Status.RunMode; mode == batch.RunDebug {
 			return fmt.Errorf("the run mode is %s", mode)
 		}
 		for name, pod := range w.pods() {
 			if mode := pod.Annotations[batch.AnnotationRunMode]; mode == string(batch.RunDebug) {
-				return fmt.Errorf("pod %s is of mode %s", name, mode)
+				return fmt.Errorf("pod %s has the mode %s", name, mode)
 			}
 		}
 		return nil
@@ -271,12 +271,12 @@ func TestCLISteers(t *testing.T) {
 		w.finish(pod, 0)
 	}
 	w.awaitPhase("job", batch.JobSucceeded)
-	w.contains("pausing what has ended", w.fails("pause", "job"), "genericjob/job has finished (Succeeded)")
+	w.contains("pausing a finished job", w.fails("pause", "job"), "genericjob/job has finished (Succeeded)")
 }
 
 func TestCLIGetsAndDescribes(t *testing.T) {
 	w := newWorld(t)
-	w.contains("get without jobs", w.start("", "get").said(), fmt.Sprintf("No jobs in namespace %q.", w.Namespace))
+	w.contains("get without jobs", w.start("", "get").succeeds(), fmt.Sprintf("No jobs in namespace %q.", w.Namespace))
 	startOperator(t, w.Env.Kubeconfig)
 	w.Create(jobs.New("runs", jobs.Role("w", 2, kubelet.Run)))
 	w.Create(jobs.New("waits", jobs.Role("w", 1, kubelet.Wait)))
@@ -323,8 +323,8 @@ func TestCLIGetsAndDescribes(t *testing.T) {
 	w.contains("completion of roles", w.t9k("__complete", "exec", "runs", "--role", ""), "w\n")
 }
 
-// said waits for a call's good end and returns what it wrote to standard error.
-func (c *called) said() string {
+// succeeds waits until a call succeeds and returns its standard error.
+func (c *called) succeeds() string {
 	c.Helper()
 	_, errOut := c.ends(0)
 	return errOut
@@ -350,7 +350,7 @@ func TestCLIDeleteWaitsForTheEndOfThePods(t *testing.T) {
 	})
 	select {
 	case code := <-deletion.code:
-		t.Fatalf("delete ended with %d while a pod was left", code)
+		t.Fatalf("delete ended with code %d while a pod existed", code)
 	default:
 	}
 	w.Must(w.Client.Patch(t.Context(), pod, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
@@ -360,10 +360,10 @@ func TestCLIDeleteWaitsForTheEndOfThePods(t *testing.T) {
 		t.Errorf("after delete, the pod: %v", err)
 	}
 	w.contains("delete --wait=false", w.t9k("delete", "other", "--wait=false"), "genericjob/other is being deleted\n")
-	w.contains("delete of nothing", w.fails("delete", "held"), `no job "held"`)
+	w.contains("delete of a job that does not exist", w.fails("delete", "held"), `no job "held"`)
 }
 
-func TestCLIWithoutOperator(t *testing.T) {
+func TestCLIReportsMissingOperator(t *testing.T) {
 	w := newWorld(t)
 	run := w.start(manifest("name: job", 1, 0, kubelet.Run), "run", "-f", "-")
 	run.awaitOutput("no operator has handled the job yet")
@@ -372,7 +372,7 @@ func TestCLIWithoutOperator(t *testing.T) {
 	w.contains("run of a job that is deleted", out, "genericjob/job was deleted before it ended")
 }
 
-// checkCLIWithoutKinds is for a cluster on which nothing is installed.
+// checkCLIWithoutKinds verifies the messages on a cluster without the CRDs.
 func (w *world) checkCLIWithoutKinds() {
 	w.Helper()
 	for _, args := range [][]string{{"get"}, {"describe", "job"}, {"run", "-f", "-"}} {

@@ -18,7 +18,7 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// elasticManifest is a PyTorchTrainingJob of 2 to 4 replicas that run until a test ends them.
+// elasticManifest is a PyTorchTrainingJob of 2 to 4 replicas, which run until the test ends them.
 const elasticManifest = `
 apiVersion: batch.tensorstack.dev/v1beta1
 kind: PyTorchTrainingJob
@@ -34,7 +34,7 @@ spec:
           containers: [{name: pytorch, image: none, args: [train.py]}]
 `
 
-// tensorFlowManifest is a TensorFlowTrainingJob whose replicas run until a test ends them.
+// tensorFlowManifest is a TensorFlowTrainingJob whose replicas run until the test ends them.
 const tensorFlowManifest = `
 apiVersion: batch.tensorstack.dev/v1beta1
 kind: TensorFlowTrainingJob
@@ -51,7 +51,7 @@ spec:
           containers: [{name: tensorflow, image: none, command: [run]}]
 `
 
-// apply creates the jobs of a manifest by t9k.
+// apply creates the jobs of a manifest with t9k.
 func (w *world) apply(text string) {
 	w.Helper()
 	w.start(text, "run", "-f", "-", "-d").ends(0)
@@ -65,11 +65,11 @@ func (w *world) pytorch(name string) *batch.PyTorchTrainingJob {
 	return j
 }
 
-// awaitPyTorch waits until a PyTorchTrainingJob is in a phase with a number of replicas that run.
+// awaitPyTorch waits until a PyTorchTrainingJob has the phase and the number of running replicas.
 func (w *world) awaitPyTorch(name string, phase batch.JobPhase, running int32) *batch.PyTorchTrainingJob {
 	w.Helper()
 	j := &batch.PyTorchTrainingJob{}
-	w.Await(fmt.Sprintf("%s is %s with %d replicas that run", name, phase, running), func() error {
+	w.Await(fmt.Sprintf("%s is %s with %d running replicas", name, phase, running), func() error {
 		return errors.Join(w.Get(name, j), inPhase(&j.Status.JobStatus, phase, running))
 	})
 	return j
@@ -82,7 +82,7 @@ func inPhase(s *batch.JobStatus, phase batch.JobPhase, running int32) error {
 	return nil
 }
 
-func TestCLIScales(t *testing.T) {
+func TestCLIScalesElasticJob(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
 	w.apply(fmt.Sprintf(elasticManifest, "job"))
@@ -102,7 +102,7 @@ func TestCLIScales(t *testing.T) {
 		t.Errorf("scale to 3: %q", got)
 	}
 	w.awaitPyTorch("job", batch.JobRunning, 3)
-	w.Await("worker-3 is gone", func() error { return namespace.Gone(w.Get("job-worker-3", &corev1.Pod{})) })
+	w.Await("worker-3 no longer exists", func() error { return namespace.Gone(w.Get("job-worker-3", &corev1.Pod{})) })
 	for _, pod := range []string{"job-worker-0", "job-worker-1"} {
 		if now := w.pods()[pod]; now == nil || now.UID != before[pod].UID {
 			t.Errorf("scaling replaced pod %s", pod)
@@ -132,7 +132,7 @@ func TestCLIScales(t *testing.T) {
 	w.contains("scale after the end", w.fails("scale", "job", "4"), "pytorchtrainingjob/job has finished (Succeeded)", "would have no effect")
 }
 
-func TestCLIScalesOnlyWhatIsElastic(t *testing.T) {
+func TestCLIScalesOnlyElasticJobs(t *testing.T) {
 	w := newWorld(t)
 	w.apply(manifest("name: generic", 2, 0, kubelet.Run))
 	w.apply(fmt.Sprintf(tensorFlowManifest, "tensor"))
@@ -144,12 +144,13 @@ func TestCLIScalesOnlyWhatIsElastic(t *testing.T) {
 		w.contains("scale of "+name, w.fails("scale", name, "3"), want)
 	}
 	if got := w.t9k("__complete", "scale", ""); strings.Contains(got, "generic") || strings.Contains(got, "tensor") {
-		t.Errorf("completion offers what cannot be scaled: %q", got)
+		t.Errorf("completion offers a job that cannot be scaled: %q", got)
 	}
 }
 
-// Somebody else's write between reading the job and scaling it is no error, and its result is not undone.
-func TestCLIScalesBesideOtherWrites(t *testing.T) {
+// TestCLIScalesDespiteConcurrentWrites verifies that a write by another client between the read and the scaling of a
+// job causes no error and is not undone.
+func TestCLIScalesDespiteConcurrentWrites(t *testing.T) {
 	w := newWorld(t)
 	w.apply(fmt.Sprintf(elasticManifest, "job"))
 	p := apiproxy.Start(t, w.Env.Config)
@@ -182,7 +183,7 @@ func TestCLIScalesBesideOtherWrites(t *testing.T) {
 		t.Errorf("the answers to writes of the scale are %v", codes)
 	}
 
-	// One that is deleted in between is told.
+	// If the job is deleted in between, scale reports it.
 	p.Decide(func(r *http.Request) apiproxy.Fate {
 		if r.Method == http.MethodPut {
 			w.Must(w.Client.DeleteAllOf(t.Context(), &batch.PyTorchTrainingJob{}, client.InNamespace(w.Namespace)))
@@ -193,7 +194,7 @@ func TestCLIScalesBesideOtherWrites(t *testing.T) {
 	w.contains("scale of a job that goes", errOut, "scaling pytorchtrainingjob/job to 3 replicas: ", "not found")
 }
 
-func TestCLIRunsTraining(t *testing.T) {
+func TestCLIRunShowsTrainingJob(t *testing.T) {
 	w := newSerialWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
 	run := w.start(fmt.Sprintf(elasticManifest, "job"), "run", "-f", "-")
@@ -225,7 +226,7 @@ func TestCLIRunsTraining(t *testing.T) {
 	w.contains("delete", w.t9k("delete", "ptj/job"), "pytorchtrainingjob/job is deleted\n")
 }
 
-func TestCLISteersTensorFlow(t *testing.T) {
+func TestCLIControlsTensorFlowJob(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
 	w.apply(fmt.Sprintf(tensorFlowManifest, "job"))
@@ -237,7 +238,7 @@ func TestCLISteersTensorFlow(t *testing.T) {
 		})
 	}
 	await(batch.JobRunning, 2)
-	w.apply(fmt.Sprintf(elasticManifest, "job")) // after the first has taken the name of the Service
+	w.apply(fmt.Sprintf(elasticManifest, "job")) // after the first job has created the Service of the same name
 	w.contains("an ambiguous name", w.fails("describe", "job"), "pytorchtrainingjob/job, tensorflowtrainingjob/job")
 	w.contains("describe", w.t9k("describe", "tftj/job"), "chief-0\n", "0 of 3", "job, tensorflow 2222", "OnFailure ")
 	w.contains("pause", w.t9k("pause", "tftj/job"), "tensorflowtrainingjob/job is pausing\n")

@@ -18,7 +18,7 @@ import (
 	"tensorstack.dev/batch/internal/kinds/kindtest"
 )
 
-// The guides say what follows from an exit code under each restart policy. The tables are read, and tried.
+// TestTablesOfExitCodes reads the guides' tables of exit codes and restart policies and verifies each entry.
 func TestTablesOfExitCodes(t *testing.T) {
 	var all []kinds.Object
 	for _, name := range []string{"pytorch-minimal", "tensorflow-minimal"} {
@@ -56,7 +56,7 @@ func TestTablesOfExitCodes(t *testing.T) {
 							t.Fatal(errs)
 						}
 						if got := outcome(k.Convert(c.job), code); got != want {
-							t.Errorf("exit code %d under %s: %s, and the guide says %s", code, policy, got, want)
+							t.Errorf("exit code %d under %s: got %s, the guide has %s", code, policy, got, want)
 						}
 					}
 				}
@@ -80,7 +80,7 @@ var (
 	remark = regexp.MustCompile(`\(.*\)`)
 )
 
-// tableOfCodes reads the table of a guide.
+// tableOfCodes returns the rows of the table in a guide.
 func tableOfCodes(t *testing.T, guide string) []rowOfCodes {
 	t.Helper()
 	data, err := os.ReadFile("../../docs/" + guide)
@@ -121,7 +121,7 @@ func tableOfCodes(t *testing.T, guide string) []rowOfCodes {
 	return rows
 }
 
-// outcome tells what becomes of a job whose only replica ends with an exit code.
+// outcome returns what happens to a job whose only replica ends with the exit code.
 func outcome(job *engine.Job, code int32) string {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	start := engine.Next(job, engine.Seen{Now: now, Status: &batch.JobStatus{}}, engine.Config{})

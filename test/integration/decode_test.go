@@ -20,10 +20,10 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// One object that the API server takes and a typed client cannot read would blind the operator to all jobs, since a list
-// that holds it cannot be read either. So whatever the CRD accepts must fit into the Go types: at each place of the schema
-// this tries values that some Go type does not hold.
-func TestWhatTheCRDAcceptsCanBeRead(t *testing.T) {
+// TestGoTypesHoldAllValuesThatCRDsAccept verifies that the Go types can decode whatever the CRDs accept. One object
+// that a typed client cannot decode would block the operator for all jobs, because the client cannot decode a list
+// that contains it. The test tries, at each place of the schema, values that some Go type cannot hold.
+func TestGoTypesHoldAllValuesThatCRDsAccept(t *testing.T) {
 	w := newWorld(t)
 	raw, err := dynamic.NewForConfig(w.Env.Config)
 	w.Must(err)
@@ -62,25 +62,25 @@ func (w *world) checkReadable(raw dynamic.Interface, k kinds.Kind) {
 		select {
 		case err := <-read:
 			if err != nil {
-				t.Errorf("%s takes %v: %v", c.path, c.value, err)
+				t.Errorf("%s accepts %v: %v", c.path, c.value, err)
 			}
-		case <-time.After(await.Patience): // such a quantity takes years
-			t.Fatalf("%s takes %v, which nobody finishes reading", c.path, c.value)
+		case <-time.After(await.Patience): // parsing such a quantity takes years
+			t.Fatalf("%s accepts %v, which takes too long to decode", c.path, c.value)
 		}
 	}
 	if accepted < 100 || refused < 100 {
-		t.Errorf("%d values were accepted and %d refused: too few to tell much", accepted, refused)
+		t.Errorf("%d values were accepted and %d refused: too few to prove anything", accepted, refused)
 	}
 }
 
-// place is a value at a place of the schema, in an object that has nothing else but what its parents need.
+// place is a value at a place of the schema, in an otherwise minimal object.
 type place struct {
 	path   string
 	value  any
 	object map[string]any
 }
 
-// awkward lists values at each place of a job's schema that takes numbers, or strings that stand for something.
+// awkward returns values for each place of a job's schema that accepts numbers or formatted strings.
 func awkward(t *testing.T, k kinds.Kind) []place {
 	t.Helper()
 	data, err := os.ReadFile("../../config/crd/batch.tensorstack.dev_" + k.Plural + ".yaml")
@@ -109,7 +109,7 @@ func walk(schema map[string]any, path string, build func(any) map[string]any, al
 	}
 	if items := child(schema, "items"); items != nil {
 		walk(items, path+"[]", func(v any) map[string]any { return build([]any{v}) }, all)
-		for _, value := range valuesFor(items) { // rules look at the first and the last entry of some lists
+		for _, value := range valuesFor(items) { // some rules check the first and the last entry of a list
 			*all = append(*all, place{path + "[1]", value, build([]any{minimal(items), value, minimal(items)})})
 		}
 	}
@@ -139,7 +139,7 @@ func valuesFor(schema map[string]any) []any {
 	return nil
 }
 
-// minimal is a value that a schema accepts, without rules: an object with what it requires.
+// minimal returns a minimal value that a schema accepts, apart from rules: an object has only its required fields.
 func minimal(schema map[string]any) any {
 	switch schema["type"] {
 	case "object":
@@ -172,7 +172,7 @@ func child(schema map[string]any, keys ...string) map[string]any {
 	return schema
 }
 
-// merge lays one tree over another, lists entry by entry.
+// merge merges the tree over into the tree under; lists are merged entry by entry.
 func merge(under, over map[string]any) map[string]any {
 	for key, value := range over {
 		under[key] = mergeValue(under[key], value)

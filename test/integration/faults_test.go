@@ -28,8 +28,8 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// stormy is a job each replica of which fails as often as it may, and then succeeds. A restart that is lost leaves a count
-// short, and one that is counted twice fails the job.
+// stormy returns a job of which each replica fails as often as its limit allows, and then succeeds. If the operator
+// loses a restart, the count is too low; if it counts one twice, the job fails.
 func stormy(name string, replicas int32) *batch.GenericJob {
 	job := jobs.New(name, jobs.Restarting(jobs.Role("w", replicas, kubelet.Exit, "1", "1", "1", "0"), batch.RestartOnFailure, 3))
 	job.Spec.Service = &batch.ServiceOption{}
@@ -37,7 +37,7 @@ func stormy(name string, replicas int32) *batch.GenericJob {
 	return job
 }
 
-// checkStormy holds the end of a stormy job against what must have happened, whatever else did.
+// checkStormy waits for the end of a stormy job and checks its counts and objects.
 func (w *world) checkStormy(job *batch.GenericJob) {
 	w.Helper()
 	replicas := *job.Spec.ReplicaSpecs[0].Replicas
@@ -57,8 +57,9 @@ func (w *world) checkStormy(job *batch.GenericJob) {
 	}
 }
 
-// The operator is killed around its first, second, … write: before the write or after it and before it hears of it.
-func TestKilledBetweenAnyTwoWrites(t *testing.T) {
+// TestJobSurvivesOperatorKilledAtAnyWrite kills the operator at its first, second, … write: before the write, or
+// after it and before the answer arrives.
+func TestJobSurvivesOperatorKilledAtAnyWrite(t *testing.T) {
 	const kills = 30
 	w := newWorld(t)
 	p := apiproxy.Start(t, w.Env.Config)
@@ -67,14 +68,14 @@ func TestKilledBetweenAnyTwoWrites(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for n := range kills {
 		o := startOperator(t, p.Kubeconfig)
-		at, after := 1+random.IntN(4), random.IntN(3) > 0 // those that get through are what makes progress
+		at, after := 1+random.IntN(4), random.IntN(3) > 0 // the job makes progress only by writes that succeed
 		writes := 0
 		p.Decide(func(r *http.Request) apiproxy.Fate {
 			if !apiproxy.IsWrite(r) {
 				return apiproxy.Fate{}
 			}
 			if writes++; writes != at {
-				return apiproxy.Fate{Lost: writes > at} // what a dead process had still in hand
+				return apiproxy.Fate{Lost: writes > at} // the remaining writes of the killed process
 			}
 			return apiproxy.Fate{Lost: !after, Unanswered: after, Then: o.Kill}
 		})
@@ -98,8 +99,9 @@ func TestKilledBetweenAnyTwoWrites(t *testing.T) {
 	w.checkStormy(job)
 }
 
-// A write that is lost, one whose answer is lost, and one that is refused for the moment are all made good.
-func TestLostWritesAndAnswersAreMadeGood(t *testing.T) {
+// TestOperatorRetriesLostWritesAndAnswers verifies that the operator recovers from lost writes, lost answers and
+// temporary refusals.
+func TestOperatorRetriesLostWritesAndAnswers(t *testing.T) {
 	w := newWorld(t)
 	p := apiproxy.Start(t, w.Env.Config)
 	random := rand.New(rand.NewPCG(3, 4))
@@ -117,25 +119,25 @@ func TestLostWritesAndAnswersAreMadeGood(t *testing.T) {
 	}
 }
 
-// The API server goes away in the middle of jobs' lives, and its etcd crashes.
-func TestAPIServerGoesAway(t *testing.T) {
+// TestJobsSurviveAPIServerOutage stops the API server while jobs run, and kills its etcd.
+func TestJobsSurviveAPIServerOutage(t *testing.T) {
 	w := newWorld(t)
 	o := startOperator(t, w.Env.Kubeconfig)
 	all := []*batch.GenericJob{stormy("a", 5), stormy("b", 5), jobs.New("c", jobs.Role("w", 2, kubelet.Run))}
 	for _, job := range all {
 		w.Create(job)
 	}
-	w.Await("a pod is there", func() error {
+	w.Await("a pod exists", func() error {
 		if len(w.pods()) == 0 {
-			return errors.New("there is none")
+			return errors.New("there are no pods")
 		}
 		return nil
 	})
 	w.Must(w.Env.StopComponent(local.APIServer))
 	w.Must(w.Env.Kill(local.Etcd))
-	w.Await("the operator notices", func() error {
+	w.Await("the operator logs the outage", func() error {
 		if !strings.Contains(o.Log.String(), "connection refused") {
-			return errors.New("it has not complained")
+			return errors.New("the log has no error")
 		}
 		return nil
 	})
@@ -149,9 +151,9 @@ func TestAPIServerGoesAway(t *testing.T) {
 	}
 }
 
-// Of two operators one leads. It is stopped in the middle of a job for so long that the other takes over, and goes on then
-// as if it still led.
-func TestLeaderIsLost(t *testing.T) {
+// TestNewLeaderTakesOverFromFrozenLeader runs two operators and stops the leader in the middle of a job until the
+// other one has taken over. Then the old leader continues as if it still led.
+func TestNewLeaderTakesOverFromFrozenLeader(t *testing.T) {
 	w := newWorld(t)
 	w.Must(client.IgnoreAlreadyExists(w.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "t9k-system"}})))
 	lead := []*apiproxy.Proxy{apiproxy.Start(t, w.Env.Config), apiproxy.Start(t, w.Env.Config)}
@@ -164,7 +166,7 @@ func TestLeaderIsLost(t *testing.T) {
 				return err
 			}
 			if h := lease.Spec.HolderIdentity; h == nil || *h == "" || *h == old {
-				return errors.New("it is the old one still, or nobody")
+				return errors.New("the lease has no holder, or the old one")
 			}
 			return nil
 		})
@@ -189,20 +191,20 @@ func TestLeaderIsLost(t *testing.T) {
 	select {
 	case <-frozen:
 	case <-time.After(await.Patience):
-		t.Fatal("the leader has not got as far as its tenth write")
+		t.Fatal("the leader has not made its tenth write")
 	}
 	awaitHolder(holder)
-	w.Await("the new leader works", func() error {
+	w.Await("the new leader writes the status", func() error {
 		if len(lead[1].Seen("PUT", w.Namespace+"/genericjobs/job/status")) == 0 {
-			return errors.New("it has not written anything")
+			return errors.New("it has not written the status")
 		}
 		return nil
 	})
 	first.Signal(syscall.SIGCONT)
 	select {
-	case <-first.Ended(): // to come back as a follower
+	case <-first.Ended(): // a kubelet would restart it as a follower
 	case <-time.After(await.Patience):
-		t.Error("the old leader goes on")
+		t.Error("the old leader keeps running")
 	}
 	w.checkStormy(job)
 
@@ -233,8 +235,9 @@ func TestLeaderIsLost(t *testing.T) {
 	w.checkStormy(again)
 }
 
-// What happens while the operator sleeps is counted once when it wakes up, with a cache that shows the world as it was.
-func TestWhatHappensDuringAFreezeCountsOnce(t *testing.T) {
+// TestEventsDuringAFreezeCountOnce verifies that the operator counts each event that happens while it is stopped once
+// when it continues with an old cache.
+func TestEventsDuringAFreezeCountOnce(t *testing.T) {
 	w := newWorld(t)
 	o := startOperator(t, w.Env.Kubeconfig)
 	job := jobs.New("job", jobs.Restarting(jobs.Role("w", 5, kubelet.Run), batch.RestartOnFailure, 1), jobs.Role("helper", 1, kubelet.Run))
@@ -245,8 +248,8 @@ func TestWhatHappensDuringAFreezeCountsOnce(t *testing.T) {
 	w.finish("job-w-0", 1) // is restarted
 	w.finish("job-w-1", 0) // is done
 	w.Must(w.Client.Delete(t.Context(), w.pods()["job-w-2"]))
-	w.finish("job-w-3", 1) // is restarted, though somebody deletes what is left of it
-	w.Await("job-w-3 has been over for a second", func() error {
+	w.finish("job-w-3", 1) // is restarted, although its pod is deleted
+	w.Await("job-w-3 ended more than a second ago", func() error {
 		end := w.pods()["job-w-3"].Status.ContainerStatuses[0].State.Terminated.FinishedAt
 		if time.Since(end.Time) < 2*time.Second { // times have a resolution of a second
 			return errors.New("it has just ended")
@@ -254,24 +257,25 @@ func TestWhatHappensDuringAFreezeCountsOnce(t *testing.T) {
 		return nil
 	})
 	w.Must(w.Client.Delete(t.Context(), w.pods()["job-w-3"]))
-	w.Await("two pods are gone", func() error {
+	w.Await("two pods no longer exist", func() error {
 		if n := len(w.pods()); n != 4 {
-			return fmt.Errorf("%d are there", n)
+			return fmt.Errorf("there are %d pods", n)
 		}
 		return nil
 	})
 	w.patch("job", `{"spec":{"cleanUpPolicy":"Unfinished"}}`)
 	o.Signal(syscall.SIGCONT)
 
-	w.Await("all is made good", func() error {
+	w.Await("the status contains all events", func() error {
 		j := w.job("job")
 		all := j.Status.Tasks[0].Replicas
 		got := fmt.Sprint(j.Status.ObservedGeneration, " ", j.Status.Aggregate.Running, " ", j.Status.Aggregate.Succeeded)
 		for _, r := range all {
 			got += fmt.Sprintf(" %d/%d", r.RestartCount, r.Attempt)
 		}
-		// Where nobody saw how job-w-3 ended before it was gone, it counts as taken away, as job-w-2 does. The events of its end
-		// and of its deletion come one after the other, so a pass between them is possible, and charges the restart.
+		// If the operator does not see the end of job-w-3 before the pod's deletion, the pod counts as deleted, like
+		// job-w-2. The events of its end and of its deletion arrive one after the other, so a pass between them is
+		// possible and charges the restart.
 		const unseen, seen = "2 5 1 1/1 0/0 0/1 0/1 0/0", "2 5 1 1/1 0/0 0/1 1/1 0/0"
 		if got != unseen && got != seen {
 			return fmt.Errorf("generation, running, succeeded, restarts/attempts are %s, neither %s nor %s", got, unseen, seen)
@@ -279,12 +283,12 @@ func TestWhatHappensDuringAFreezeCountsOnce(t *testing.T) {
 		return nil
 	})
 
-	// It sleeps through a whole life: the job is paused, resumed and deleted, and another of its name is there.
+	// While the operator is stopped, the job is paused, resumed and deleted, and another job of its name is created.
 	o.Signal(syscall.SIGSTOP)
 	w.patch("job", `{"spec":{"runMode":{"pause":{"enabled":true}}}}`)
 	w.patch("job", `{"spec":{"runMode":{"pause":{"enabled":false}}}}`)
 	w.Must(w.Client.Delete(t.Context(), job))
-	w.Await("the job is gone", func() error { return namespace.Gone(w.Get("job", &batch.GenericJob{})) })
+	w.Await("the job no longer exists", func() error { return namespace.Gone(w.Get("job", &batch.GenericJob{})) })
 	next := stormy("job", 2)
 	w.Create(next)
 	o.Signal(syscall.SIGCONT)
@@ -296,8 +300,8 @@ func TestWhatHappensDuringAFreezeCountsOnce(t *testing.T) {
 	}
 }
 
-// A pod on a node that is gone or does not answer never ends. It is deleted by force and replaced, uncharged; on a node that
-// is ready, never.
+// TestPodOnALostNodeIsReplaced verifies that the operator deletes a pod by force and replaces it without a charge if
+// its node is gone or does not answer, because the pod cannot end. It never does so on a ready node.
 func TestPodOnALostNodeIsReplaced(t *testing.T) {
 	w := newWorld(t)
 	p := apiproxy.Start(t, w.Env.Config)
@@ -331,22 +335,22 @@ func TestPodOnALostNodeIsReplaced(t *testing.T) {
 			}
 			return nil
 		})
-		w.Await("an event tells of it", func() error {
+		w.Await("an event reports it", func() error {
 			if all := w.events(job); !slices.ContainsFunc(all, func(e string) bool { return strings.HasPrefix(e, "NodeLost: ") }) {
 				return fmt.Errorf("the events are %q", all)
 			}
 			return nil
 		})
 	}
-	w.Await("the operator has looked at the node that is ready", func() error {
+	w.Await("the operator has checked the ready node", func() error {
 		if len(p.Seen("GET", "/nodes/lost-ready")) == 0 {
-			return errors.New("it has not")
+			return errors.New("it has not read the node")
 		}
 		return nil
 	})
 	w.settle()
 	if pod := w.pods()["lost-ready-w-0"]; pod == nil || pod.UID != old["lost-ready-w-0"].UID {
-		t.Error("a pod on a node that is ready was deleted by force")
+		t.Error("a pod on a ready node was deleted by force")
 	}
 	for _, pod := range w.pods() {
 		w.Must(w.Client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))

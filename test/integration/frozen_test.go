@@ -14,11 +14,12 @@ import (
 	"tensorstack.dev/batch/test/kit/kubelet"
 )
 
-// frozenRounds is how many jobs of each sort TestEndsDuringAFreezeComeBeforeLaterChanges has.
+// frozenRounds is the number of jobs of each sort in TestEndsDuringAFreezeComeBeforeLaterChanges.
 const frozenRounds = 6
 
-// TestEndsDuringAFreezeComeBeforeLaterChanges: while the operator sleeps pods end, and then somebody pauses the job or turns it into a debug run, or its
-// deadline passes. When the operator wakes up it hears of both at once, in any order. What had ended has ended.
+// TestEndsDuringAFreezeComeBeforeLaterChanges verifies the order of events that the operator missed. While it is
+// stopped, pods end, and then the job is paused or switched to debug mode, or its deadline passes. When the operator
+// continues, it learns of both at once and in any order. Ends of pods remain ends.
 func TestEndsDuringAFreezeComeBeforeLaterChanges(t *testing.T) {
 	w := newWorld(t)
 	o := startOperator(t, w.Env.Kubeconfig)
@@ -90,6 +91,6 @@ func TestEndsDuringAFreezeComeBeforeLaterChanges(t *testing.T) {
 		}
 	}
 	if n := len(before); n != 2*len(sorts)*frozenRounds {
-		t.Errorf("%d pods were there", n)
+		t.Errorf("%d pods existed", n)
 	}
 }

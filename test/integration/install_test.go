@@ -30,8 +30,8 @@ import (
 	"tensorstack.dev/batch/test/kit/plane"
 )
 
-// TestInstall installs config/default on a cluster that has never seen it, as docs/operations.md tells people to.
-func TestInstall(t *testing.T) {
+// TestInstallIsIdempotentAndRestricted installs config/default on a new cluster, as described in docs/operations.md.
+func TestInstallIsIdempotentAndRestricted(t *testing.T) {
 	t.Parallel()
 	p := plane.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer}})
 	w := &world{&namespace.Test{T: t, Plane: p, Namespace: "t9k-system"}}
@@ -61,7 +61,7 @@ func TestInstall(t *testing.T) {
 			Spec:       operator.Spec.Template.Spec,
 		}
 		if err := p.Client.Create(t.Context(), pod.DeepCopy(), client.DryRunAll); err != nil {
-			t.Errorf("the pod as it is: %v", err)
+			t.Errorf("the unchanged pod: %v", err)
 		}
 		pod.Spec.Containers[0].SecurityContext.AllowPrivilegeEscalation = nil
 		err := p.Client.Create(t.Context(), pod, client.DryRunAll)
@@ -69,7 +69,7 @@ func TestInstall(t *testing.T) {
 			t.Errorf("the pod with privilege escalation: got %v, want a refusal by Pod Security restricted", err)
 		}
 	})
-	t.Run("roles grant no wildcard, and no secret but by name", func(t *testing.T) { w.in(t).checkRoles() })
+	t.Run("roles grant no wildcard, and secrets only by name", func(t *testing.T) { w.in(t).checkRoles() })
 }
 
 // TestInstallOnOlderKubernetes installs config/before-1.34 on an API server that has the APIs of the oldest supported version.
@@ -115,7 +115,7 @@ func crdsEstablished(w *world) error {
 		return err
 	}
 	if len(list.Items) == 0 {
-		return errors.New("there are none")
+		return errors.New("there are no CRDs")
 	}
 	for _, crd := range list.Items {
 		conditions := map[apiextensionsv1.CustomResourceDefinitionConditionType]apiextensionsv1.ConditionStatus{}
@@ -126,13 +126,13 @@ func crdsEstablished(w *world) error {
 			}
 		}
 		if conditions[apiextensionsv1.Established] != apiextensionsv1.ConditionTrue {
-			return fmt.Errorf("%s is not: %v", crd.Name, conditions)
+			return fmt.Errorf("%s is not established: %v", crd.Name, conditions)
 		}
 	}
 	return nil
 }
 
-// checkRoles looks at the roles that were installed, which are those that carry the product's label.
+// checkRoles checks the installed roles, which have the product's label.
 func (w *world) checkRoles() {
 	var rules []rbacv1.PolicyRule
 	clusterRoles, roles := &rbacv1.ClusterRoleList{}, &rbacv1.RoleList{}

@@ -28,8 +28,9 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// A job's PodGroup and Service are there before its first pod, belong to it, and say what it says.
-func TestObjectsOfAJobComeBeforeItsPods(t *testing.T) {
+// TestJobCreatesGroupAndServiceBeforePods verifies that the PodGroup and the Service of a job exist before its first
+// pod, belong to it and follow its spec.
+func TestJobCreatesGroupAndServiceBeforePods(t *testing.T) {
 	w := newWorld(t)
 	p := apiproxy.Start(t, w.Env.Config)
 	startOperator(t, p.Kubeconfig)
@@ -85,7 +86,7 @@ func TestObjectsOfAJobComeBeforeItsPods(t *testing.T) {
 	}
 
 	w.patch("ring", `{"spec":{"scheduler":{"t9kScheduler":{"priority":50}}}}`)
-	w.Await("the group's priority follows", func() error {
+	w.Await("the group has the job's new priority", func() error {
 		w.Must(w.Get("ring", group))
 		if group.Spec.Priority != 50 {
 			return fmt.Errorf("it is %d", group.Spec.Priority)
@@ -99,8 +100,9 @@ func TestObjectsOfAJobComeBeforeItsPods(t *testing.T) {
 	}
 }
 
-// What people take away from a job or write into its status comes back.
-func TestWhatPeopleBreakIsRestored(t *testing.T) {
+// TestOperatorRestoresObjectsOfAJob verifies that the operator restores deleted objects and overwritten status of a
+// job.
+func TestOperatorRestoresObjectsOfAJob(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
 	job := jobs.New("job", jobs.Role("w", 2, kubelet.Run))
@@ -113,12 +115,12 @@ func TestWhatPeopleBreakIsRestored(t *testing.T) {
 		w.Must(w.Get("job", o))
 		old := o.GetUID()
 		w.Must(w.Client.Delete(t.Context(), o))
-		w.Await(fmt.Sprintf("a %T is made again", o), func() error {
+		w.Await(fmt.Sprintf("the %T is created again", o), func() error {
 			if err := w.Get("job", o); err != nil {
 				return err
 			}
 			if o.GetUID() == old {
-				return errors.New("it is the old one")
+				return errors.New("it is the old object")
 			}
 			return nil
 		})
@@ -126,7 +128,7 @@ func TestWhatPeopleBreakIsRestored(t *testing.T) {
 	group := &scheduling.PodGroup{}
 	w.Must(w.Get("job", group))
 	w.Update(group, func() { group.Spec.MinMember = 3 })
-	w.Await("the group's minimum is what it was", func() error {
+	w.Await("the group's minimum is restored", func() error {
 		w.Must(w.Get("job", group))
 		if group.Spec.MinMember != 2 {
 			return fmt.Errorf("it is %d", group.Spec.MinMember)
@@ -140,7 +142,7 @@ func TestWhatPeopleBreakIsRestored(t *testing.T) {
 		edited.Status.Phase = batch.JobPending
 		edited.Status.Conditions = nil
 	})
-	w.Await("the status is what it was", func() error {
+	w.Await("the status is restored", func() error {
 		now := w.job("job")
 		if now.Status.Phase != batch.JobRunning || now.Status.Aggregate != before.Status.Aggregate || len(now.Status.Conditions) != 6 {
 			return fmt.Errorf("it is %+v", now.Status)
@@ -158,7 +160,8 @@ func TestWhatPeopleBreakIsRestored(t *testing.T) {
 	})
 }
 
-// What a CRD cannot tell, the controller does: it writes on the job what is wrong, and creates nothing for it.
+// TestInvalidJobFailsAndCreatesNothing verifies that the controller fails a job with faults that its CRD cannot
+// detect, reports them in the status, and creates no objects.
 func TestInvalidJobFailsAndCreatesNothing(t *testing.T) {
 	w := newWorld(t)
 	raw, err := dynamic.NewForConfig(w.Env.Config)
@@ -169,7 +172,7 @@ func TestInvalidJobFailsAndCreatesNothing(t *testing.T) {
 	for i, m := range kindtest.Manifests(t, os.DirFS(kindsDir), "testdata/bad") {
 		document := documents(t, m.Data)[0]
 		if len(documents(t, m.Data)) > 1 {
-			continue // a change
+			continue // a change of a job
 		}
 		if document.GetName() == "train" {
 			document.SetName(fmt.Sprintf("train-%d", i))
@@ -185,7 +188,7 @@ func TestInvalidJobFailsAndCreatesNothing(t *testing.T) {
 		}
 	}
 	if len(words) < 10 {
-		t.Errorf("only %d manifests get as far as the controller", len(words))
+		t.Errorf("only %d manifests pass the CRDs", len(words))
 	}
 	for name, text := range words {
 		j := w.awaitPhase(name, batch.JobFailed)
@@ -215,7 +218,8 @@ func TestInvalidJobFailsAndCreatesNothing(t *testing.T) {
 	}
 }
 
-// An object of somebody else that has a name which a job needs is left alone, and the job waits for the name.
+// TestJobWaitsForATakenName verifies that the operator leaves an object of another owner alone if it has a name that
+// a job needs, and that the job waits for the name.
 func TestJobWaitsForATakenName(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
@@ -227,7 +231,7 @@ func TestJobWaitsForATakenName(t *testing.T) {
 	for what, taken := range map[string]client.Object{
 		"pod": &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod-w-1", OwnerReferences: owners},
 			Spec: jobs.Role("", 1, kubelet.Run).Template.Spec},
-		// It looks like the job's own; its owner tells that it is not.
+		// This pod has the job's labels but another owner.
 		"look-alike": &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "look-alike-w-0", OwnerReferences: owners, Labels: map[string]string{
 			batch.LabelJobName: "look-alike", batch.LabelJobKind: "GenericJob", batch.LabelReplicaType: "w", batch.LabelReplicaRank: "0"}},
 			Spec: jobs.Role("", 1, kubelet.Run).Template.Spec},
@@ -251,7 +255,7 @@ func TestJobWaitsForATakenName(t *testing.T) {
 			if !strings.Contains(c.Message, owner) || !strings.Contains(c.Message, `"`+taken.GetName()+`"`) {
 				t.Errorf("the message names neither %s nor %s: %s", owner, taken.GetName(), c.Message)
 			}
-			w.Await("an event tells of it", func() error {
+			w.Await("an event reports it", func() error {
 				all := w.events(what)
 				if !slices.ContainsFunc(all, func(e string) bool { return strings.HasPrefix(e, "NameTaken: ") && strings.Contains(e, owner) }) {
 					return fmt.Errorf("the events are %q", all)
@@ -266,7 +270,7 @@ func TestJobWaitsForATakenName(t *testing.T) {
 			if _, pod := taken.(*corev1.Pod); !pod {
 				for name := range w.pods() {
 					if strings.HasPrefix(name, what+"-") {
-						t.Errorf("pod %s is there before the %T that it needs", name, taken)
+						t.Errorf("pod %s exists before the %T that it needs", name, taken)
 					}
 				}
 			}
@@ -278,8 +282,9 @@ func TestJobWaitsForATakenName(t *testing.T) {
 	}
 }
 
-// A name is asked for every 2 s as long as it is taken, however long that is: nobody tells that it is free.
-func TestFreedNameIsNoticedSoon(t *testing.T) {
+// TestOperatorRetriesTakenNameEveryTwoSeconds verifies that the operator retries a taken name every 2 s, however long
+// it is taken, because no event reports that the name is free.
+func TestOperatorRetriesTakenNameEveryTwoSeconds(t *testing.T) {
 	w := newWorld(t)
 	p := apiproxy.Start(t, w.Env.Config)
 	startOperator(t, p.Kubeconfig)
@@ -287,11 +292,11 @@ func TestFreedNameIsNoticedSoon(t *testing.T) {
 	w.Create(taken)
 	w.Create(jobs.New("job", jobs.Role("w", 1, kubelet.Run)))
 	w.awaitReason("job", batch.ReasonNameTaken)
-	const refusals = 12 // with pauses that double, the next one would be of 20 s
+	const refusals = 12 // with doubling pauses, the next one would be 20 s
 	attempts := func() int { return len(p.Seen("POST", w.Namespace+"/pods")) }
-	w.Await("the name is asked for again and again", func() error {
+	w.Await("the operator retries the name", func() error {
 		if n := attempts(); n < refusals {
-			return fmt.Errorf("it was %d times", n)
+			return fmt.Errorf("it has tried %d times", n)
 		}
 		return nil
 	})
@@ -313,7 +318,8 @@ func TestFreedNameIsNoticedSoon(t *testing.T) {
 	}
 }
 
-// A job that is created anew while a pod of its predecessor ends says whose the name is, and goes on when that pod is gone.
+// TestJobWaitsForThePodsOfItsPredecessor verifies that a job that is created again while a pod of its predecessor
+// ends reports the owner of the name, and continues when that pod is gone.
 func TestJobWaitsForThePodsOfItsPredecessor(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
@@ -323,13 +329,13 @@ func TestJobWaitsForThePodsOfItsPredecessor(t *testing.T) {
 	w.awaitPhase("job", batch.JobRunning)
 	w.Must(w.Client.Delete(t.Context(), old, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 	w.Create(jobs.New("job", jobs.Role("w", 1, kubelet.Exit, "0")))
-	w.Await("the job says that a pod of the previous one has not ended", func() error {
+	w.Await("the job reports that a pod of the previous one has not ended", func() error {
 		c := jobs.Condition(w.job("job"), batch.JobRunningCondition)
 		if c.Reason != batch.ReasonNameTaken || !strings.Contains(c.Message, `the one of the previous GenericJob "job" has not ended yet`) {
-			return fmt.Errorf("it says %s: %s", c.Reason, c.Message)
+			return fmt.Errorf("its condition is %s: %s", c.Reason, c.Message)
 		}
 		if strings.Contains(c.Message, "delete or rename") {
-			t.Errorf("it advises: %s", c.Message)
+			t.Errorf("the message is: %s", c.Message)
 		}
 		return nil
 	})
@@ -338,13 +344,14 @@ func TestJobWaitsForThePodsOfItsPredecessor(t *testing.T) {
 	w.awaitPhase("job", batch.JobSucceeded)
 }
 
-// A pod that has succeeded and that somebody deletes before the operator could write that down is not run again.
-func TestSucceededPodIsDeletedAtOnce(t *testing.T) {
+// TestSucceededPodThatIsDeletedDoesNotRunAgain deletes a succeeded pod before the operator can record its success.
+// The operator does not run the replica again.
+func TestSucceededPodThatIsDeletedDoesNotRunAgain(t *testing.T) {
 	w := newWorld(t)
 	p := apiproxy.Start(t, w.Env.Config)
 	startOperator(t, p.Kubeconfig)
 	w.Create(jobs.New("job", jobs.Role("w", 2, kubelet.Run)))
-	w.Await("the status knows the pods", func() error {
+	w.Await("the status contains the pods", func() error {
 		for _, task := range w.job("job").Status.Tasks {
 			for _, r := range task.Replicas {
 				if r.Phase == batch.ReplicaRunning && r.Name == "job-w-0" {
@@ -352,7 +359,7 @@ func TestSucceededPodIsDeletedAtOnce(t *testing.T) {
 				}
 			}
 		}
-		return errors.New("it does not")
+		return errors.New("it lacks a pod")
 	})
 	states, err := w.Core.CoreV1().Pods(w.Namespace).Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=job-w-0"})
 	w.Must(err)
@@ -365,7 +372,7 @@ func TestSucceededPodIsDeletedAtOnce(t *testing.T) {
 	for e := range states.ResultChan() {
 		pod := e.Object.(*corev1.Pod)
 		if g := pod.DeletionGracePeriodSeconds; pod.DeletionTimestamp != nil && (g == nil || *g != 0) {
-			t.Errorf("the API server leaves a pod that has ended a grace period: %v", pod.ObjectMeta)
+			t.Errorf("a pod that has ended got a grace period: %v", pod.ObjectMeta)
 		}
 		if e.Type == watch.Deleted {
 			break
@@ -379,8 +386,9 @@ func TestSucceededPodIsDeletedAtOnce(t *testing.T) {
 	}
 }
 
-// A quota that refuses pods is told in the API server's words, is not run against, and the job goes on when it is raised.
-func TestQuota(t *testing.T) {
+// TestJobWaitsForQuota verifies that a job reports the API server's message if a quota refuses its pods, retries with
+// growing pauses, and continues when the quota is raised.
+func TestJobWaitsForQuota(t *testing.T) {
 	w := newWorld(t)
 	p := apiproxy.Start(t, w.Env.Config)
 	startOperator(t, p.Kubeconfig)
@@ -390,7 +398,7 @@ func TestQuota(t *testing.T) {
 	w.Await("the quota is in force", func() error {
 		w.Must(w.Get("two", quota))
 		if len(quota.Status.Used) == 0 {
-			return errors.New("it has not been counted")
+			return errors.New("its use has not been counted")
 		}
 		return nil
 	})
@@ -400,7 +408,7 @@ func TestQuota(t *testing.T) {
 		t.Errorf("the message is not the API server's: %s", c.Message)
 	}
 
-	// The pauses double, so that few requests come before one of a second.
+	// The pauses double, so few requests precede a pause of one second.
 	refusals := func() []apiproxy.Request {
 		return slices.DeleteFunc(p.Seen("POST", w.Namespace+"/pods"), func(r apiproxy.Request) bool { return r.Code != 403 })
 	}
@@ -420,7 +428,7 @@ func TestQuota(t *testing.T) {
 		t.Errorf("the status was written %d times", n)
 	}
 	if all := w.events("job"); len(slices.DeleteFunc(all, func(e string) bool { return !strings.HasPrefix(e, "CreateRefused") })) > 1 {
-		t.Errorf("it is told more than once: %q", all)
+		t.Errorf("more than one event reports it: %q", all)
 	}
 
 	raise := []byte(`{"spec":{"hard":{"pods":"4"}}}`)
@@ -430,16 +438,18 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// A namespace that is being deleted refuses new objects. It ends all the same, and nobody runs against it.
-func TestNamespaceThatIsDeletedEnds(t *testing.T) {
+// TestOperatorDoesNotBlockNamespaceDeletion verifies that a namespace that is being deleted, and so refuses new
+// objects, disappears, and that the operator does not keep trying to create pods.
+func TestOperatorDoesNotBlockNamespaceDeletion(t *testing.T) {
 	w := newWorld(t)
 	p := apiproxy.Start(t, w.Env.Config)
 	startOperator(t, p.Kubeconfig)
 	doomed := &world{w.Beside(w.Namespace + "-doomed")}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: doomed.Namespace}}
 	w.Must(w.Client.Create(t.Context(), ns))
-	doomed.Await("the namespace takes pods", func() error { return doomed.Get("default", &corev1.ServiceAccount{}) })
-	// It holds the namespace up, so that the operator sees it ending for a while. The job stays, too.
+	doomed.Await("the namespace has its service account", func() error { return doomed.Get("default", &corev1.ServiceAccount{}) })
+	// The ConfigMap's finalizer delays the deletion of the namespace, so that the operator sees it terminating for a
+	// while. The job also remains.
 	anchor := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "anchor", Finalizers: []string{"example.org/hold"}}}
 	doomed.Create(anchor)
 	job := jobs.New("job", jobs.Restarting(jobs.Role("w", 3, kubelet.Run), batch.RestartAlways, 100))
@@ -457,12 +467,13 @@ func TestNamespaceThatIsDeletedEnds(t *testing.T) {
 	}
 	doomed.patch("job", `{"metadata":{"finalizers":null}}`)
 	w.Must(w.Client.Patch(t.Context(), anchor, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
-	w.Await("the namespace is gone", func() error {
+	w.Await("the namespace no longer exists", func() error {
 		return namespace.Gone(w.Client.Get(t.Context(), types.NamespacedName{Name: doomed.Namespace}, ns))
 	})
 }
 
-// A job that is deleted while it starts leaves nothing behind, in whatever way it is deleted.
+// TestJobDeletedWhileStartingLeavesNothing verifies that a job that is deleted while it starts leaves no objects, for
+// each way of deletion.
 func TestJobDeletedWhileStartingLeavesNothing(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
@@ -472,23 +483,24 @@ func TestJobDeletedWhileStartingLeavesNothing(t *testing.T) {
 			job := jobs.New("job", jobs.Role("w", 40, kubelet.Run))
 			job.Spec.Service = &batch.ServiceOption{}
 			w.Create(job)
-			w.Await("the first pod is there", func() error {
+			w.Await("the first pod exists", func() error {
 				if len(w.pods()) == 0 {
-					return errors.New("there is none")
+					return errors.New("there are no pods")
 				}
 				return nil
 			})
 			w.Must(w.Client.Delete(t.Context(), job, client.PropagationPolicy(policy)))
-			w.Await("the job is gone", func() error { return namespace.Gone(w.Get("job", job)) })
+			w.Await("the job no longer exists", func() error { return namespace.Gone(w.Get("job", job)) })
 			w.settle()
 			w.awaitNoPods()
-			w.Await("the Service is gone", func() error { return namespace.Gone(w.Get("job", &corev1.Service{})) })
+			w.Await("the Service no longer exists", func() error { return namespace.Gone(w.Get("job", &corev1.Service{})) })
 		})
 	}
 }
 
-// A finished job goes when its time to live is over, and takes its pods along.
-func TestFinishedJobGoesAfterItsTimeToLive(t *testing.T) {
+// TestFinishedJobIsDeletedAfterItsTimeToLive verifies that the operator deletes a finished job after its time to
+// live, and its pods with it.
+func TestFinishedJobIsDeletedAfterItsTimeToLive(t *testing.T) {
 	w := newWorld(t)
 	p := apiproxy.Start(t, w.Env.Config)
 	startOperator(t, p.Kubeconfig)
@@ -496,13 +508,13 @@ func TestFinishedJobGoesAfterItsTimeToLive(t *testing.T) {
 	one := int32(1)
 	job.Spec.TTLSecondsAfterFinished = &one
 	w.Create(job)
-	w.Await("the job is gone", func() error { return namespace.Gone(w.Get("job", job)) })
+	w.Await("the job no longer exists", func() error { return namespace.Gone(w.Get("job", job)) })
 	w.awaitNoPods()
 	writes, deletions := p.Seen("PUT", w.Namespace+"/genericjobs/job/status"), p.Seen("DELETE", w.Namespace+"/genericjobs/job")
 	if len(deletions) != 1 {
 		t.Fatalf("%d deletions", len(deletions))
 	}
-	// The deletion of the pods may be written yet while the job goes.
+	// The deletion of the pods may be logged while the job is being deleted.
 	end := writes[0].At
 	for _, write := range writes {
 		if write.At.Before(deletions[0].At) {

@@ -17,8 +17,9 @@ import (
 	"tensorstack.dev/batch/test/kit/kubelet"
 )
 
-// Where nobody keeps the labels of pods from being removed, a job whose pod loses them goes on to its end: the pod is the job's by
-// its owner reference, and the operator puts the labels back.
+// TestJobFindsPodThatLostItsLabels verifies, in a cluster without the policy that protects the labels of pods, that a
+// job whose pod loses them continues: the pod belongs to the job by its owner reference, and the operator restores
+// the labels.
 func TestJobFindsPodThatLostItsLabels(t *testing.T) {
 	w := newWorld(t)
 	w.withoutRule("t9k-pod-labels")
@@ -26,7 +27,8 @@ func TestJobFindsPodThatLostItsLabels(t *testing.T) {
 	for name, test := range map[string]struct {
 		scheduler *batch.SchedulePolicy
 		scope     batch.RestartScope
-		// down is true where the operator is away meanwhile, ends where the pod ends meanwhile, with the exit code.
+		// down: the operator does not run while the labels are removed. ends: the pod ends in that time, with the
+		// exit code.
 		down, ends bool
 		exit       int32
 		want       batch.ReplicaStatus
@@ -82,7 +84,7 @@ func TestJobFindsPodThatLostItsLabels(t *testing.T) {
 	}
 }
 
-// withoutRule takes one of the admission policies of pods out of force for the time of the test.
+// withoutRule disables one of the admission policies of pods until the end of the test.
 func (w *world) withoutRule(name string) {
 	w.Helper()
 	binding := &admissionregistration.ValidatingAdmissionPolicyBinding{}
@@ -96,11 +98,11 @@ func (w *world) withoutRule(name string) {
 	})
 }
 
-// unlabel takes from a pod the labels by which the operator finds it.
+// unlabel removes from a pod the labels by which the operator finds it.
 func (w *world) unlabel(pod string) {
 	w.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:null,%q:null,%q:null,%q:null}}}`, batch.LabelJobName, batch.LabelJobKind, batch.LabelReplicaType, batch.LabelReplicaRank)
-	w.Await("pod "+pod+" loses its labels", func() error { // the policy holds for a moment yet
+	w.Await("pod "+pod+" loses its labels", func() error { // the disabled policy may still be in force for a moment
 		o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: pod}}
 		return w.Client.Patch(w.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch)))
 	})

@@ -17,28 +17,28 @@ import (
 	"tensorstack.dev/batch/test/kit/plane"
 )
 
-// asOperator is the environment variable that turns this program into the t9k-operator, so that tests have one to kill
-// that is never older than the code.
+// asOperator is the environment variable that makes this program run the t9k-operator, so that tests can kill an
+// operator that is built from the present code.
 const asOperator = "T9K_TEST_AS_OPERATOR"
 
 const (
-	// parallelTests is the number of tests that may run at the same time. All but a few of them wait for one of the planes.
+	// parallelTests is the number of tests that may run at the same time. Most of them wait for a plane.
 	parallelTests = 64
-	// planeCount is the number of planes that tests share. Each test has a plane to itself while it runs.
+	// planeCount is the number of planes that tests share. A test has a plane to itself while it runs.
 	planeCount = 3
 )
 
-// operatorUser is the operator's ServiceAccount.
+// operatorUser is the user name of the operator's ServiceAccount.
 const operatorUser = "system:serviceaccount:t9k-system:t9k-operator"
 
-// planes have an API server, the controllers of Kubernetes that jobs need, and simulated kubelets. Each test starts an
-// operator of its own.
+// planes have an API server, the controllers of Kubernetes that jobs need, and simulated kubelets. Each test starts
+// its own operator.
 var planes = plane.NewPool(planeCount, func() (*plane.Plane, error) {
 	p, err := plane.New(testenv.Options{
 		Components:  []string{local.Etcd, local.APIServer, local.CRDs, local.ControllerManager},
 		AuditPolicy: audit.Policy("Metadata", operatorUser, schedulerUser),
 		Args: map[string][]string{
-			// Clusters may require controllers to have the right to block the deletion of an owner.
+			// Clusters may require that controllers have the right to block the deletion of an owner.
 			local.APIServer: {"--enable-admission-plugins=OwnerReferencesPermissionEnforcement"},
 			local.ControllerManager: {"--controllers=garbage-collector-controller,namespace-controller,resourcequota-controller," +
 				"serviceaccount-controller,root-ca-certificate-publisher-controller"},

@@ -34,8 +34,9 @@ import (
 	"tensorstack.dev/batch/test/kit/kubelet"
 )
 
-// TestMetricsAreServedAsDocumented scrapes the operator and the scheduler of a cluster in which a job restarts, one gang
-// preempts another, and a third waits. It finds the metrics of docs/reference/metrics.md and no others.
+// TestMetricsAreServedAsDocumented scrapes the operator and the scheduler of a cluster in which a job restarts, one
+// gang preempts another, and a third one waits. It verifies that they serve exactly the metrics of
+// docs/reference/metrics.md.
 func TestMetricsAreServedAsDocumented(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()
@@ -60,7 +61,7 @@ func TestMetricsAreServedAsDocumented(t *testing.T) {
 	scheduler := w.startScheduler()
 	scheduler.awaitProbes(w)
 	w.checkAccess(address, token, other, http.StatusUnauthorized)
-	w.checkAccess(scheduler.address, token, other, http.StatusForbidden) // nobody is a user for a kube-scheduler
+	w.checkAccess(scheduler.address, token, other, http.StatusForbidden) // kube-scheduler accepts no anonymous user
 	w.awaitWebhook()
 
 	w.Create(jobs.New("restarts", jobs.Restarting(jobs.Role("w", 1, kubelet.Exit, "1", "0"), batch.RestartOnFailure, 3)))
@@ -170,7 +171,8 @@ func (w *world) scrapes(addresses map[string]string, token, page string) map[str
 	return names
 }
 
-// checkAccess checks who may read the metrics at an address. anonymous is the answer to requests without a token.
+// checkAccess verifies which users may read the metrics at an address. anonymous is the expected answer to requests
+// without a token.
 func (w *world) checkAccess(address, token, other string, anonymous int) {
 	w.Helper()
 	w.Await("the metrics are served", func() error {
@@ -190,7 +192,8 @@ func (w *world) checkAccess(address, token, other string, anonymous int) {
 	}
 }
 
-// metricsToken returns a token of a new ServiceAccount, which has a ClusterRole unless that is empty.
+// metricsToken returns a token of a new ServiceAccount. If role is not empty, the ServiceAccount has this
+// ClusterRole.
 func (w *world) metricsToken(name, role string) string {
 	w.Helper()
 	w.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}})
@@ -216,8 +219,8 @@ func (w *world) metricsToken(name, role string) string {
 	return request.Status.Token
 }
 
-// fetchMetrics gets /metrics from an address with a token, unless that is empty. It trusts any certificate, because
-// each program makes its own.
+// fetchMetrics gets /metrics from an address. It sends the token unless that is empty, and trusts any certificate,
+// because each program creates its own.
 func fetchMetrics(address, token string) (code int, text string, err error) {
 	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	request, err := http.NewRequest(http.MethodGet, "https://"+address+"/metrics", nil)
@@ -236,7 +239,7 @@ func fetchMetrics(address, token string) (code int, text string, err error) {
 	return answer.StatusCode, string(body), err
 }
 
-// scrapeInto adds the metrics of an address to all.
+// scrapeInto adds the metrics at an address to all.
 func scrapeInto(all map[string]*dto.MetricFamily, address, token string) error {
 	code, text, err := fetchMetrics(address, token)
 	if err != nil {
@@ -261,7 +264,8 @@ func parseInto(all map[string]*dto.MetricFamily, text string) error {
 	return nil
 }
 
-// valueOf returns the value of the metric with these labels, sorted by name; of a histogram, the number of observations.
+// valueOf returns the value of the metric with these labels, sorted by name; for a histogram, the number of
+// observations.
 func valueOf(all map[string]*dto.MetricFamily, name, labels string) (float64, bool) {
 	f := all[name]
 	if f == nil {

@@ -10,9 +10,10 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// A job that has begun is carried on by an operator that would refuse it: its status follows its pods, failures are restarted, it
-// ends, is cleaned up and deleted after its time to live. One that has not begun is refused.
-func TestLoweredLimitCarriesJobsOn(t *testing.T) {
+// TestOperatorContinuesJobsAboveLoweredLimit verifies that an operator with a lower limit continues a job above it
+// that has started: its status follows its pods, failures are restarted, it ends, is cleaned up, and is deleted after
+// its time to live. A job that has not started fails.
+func TestOperatorContinuesJobsAboveLoweredLimit(t *testing.T) {
 	w := newWorld(t)
 	generous := startOperator(t, w.Env.Kubeconfig, "--max-replicas=10")
 	job := jobs.New("job", jobs.Restarting(jobs.Role("w", 3, kubelet.Run), batch.RestartOnFailure, 3))
@@ -25,12 +26,12 @@ func TestLoweredLimitCarriesJobsOn(t *testing.T) {
 	w.Create(jobs.New("late", jobs.Role("w", 3, kubelet.Run)))
 	w.awaitPhase("late", batch.JobFailed)
 	if c := jobs.Condition(w.job("late"), batch.JobFailedCondition); c.Reason != batch.ReasonInvalidSpec {
-		t.Errorf("the job that has not begun failed for %s: %s", c.Reason, c.Message)
+		t.Errorf("the job that has not started failed for %s: %s", c.Reason, c.Message)
 	}
 
 	before := w.pods()["job-w-1"].UID
 	w.finish("job-w-1", 1)
-	w.Await("the replica that failed runs again", func() error {
+	w.Await("the failed replica runs again", func() error {
 		j := w.job("job")
 		if p := w.pods()["job-w-1"]; p == nil || p.UID == before || j.Status.BackoffCount != 1 || j.Status.Phase != batch.JobRunning {
 			return fmt.Errorf("%d restarts, phase %s", j.Status.BackoffCount, j.Status.Phase)
@@ -44,7 +45,7 @@ func TestLoweredLimitCarriesJobsOn(t *testing.T) {
 	w.Await("its pods are cleaned up", func() error {
 		for name := range w.pods() {
 			if name == "job-w-0" || name == "job-w-1" || name == "job-w-2" {
-				return fmt.Errorf("%s is there", name)
+				return fmt.Errorf("%s exists", name)
 			}
 		}
 		return nil

@@ -6,8 +6,8 @@ import (
 	"tensorstack.dev/batch/test/kit/program"
 )
 
-// startOperator starts an operator that leads at once, restarts replicas without delay and serves no webhook, unless args
-// say otherwise. It ends with the test.
+// startOperator starts an operator that leads at once, restarts replicas without delay and serves no webhook, unless
+// args change that. The operator ends with the test.
 func startOperator(t testing.TB, kubeconfig string, args ...string) *program.Program {
 	t.Helper()
 	return startOperatorWith(t, nil, kubeconfig, args...)

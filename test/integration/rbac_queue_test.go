@@ -10,7 +10,7 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// useQueues has the operator keep the status of a queue and end a pod that is older than the queue allows.
+// useQueues makes the operator write the status of a queue and delete a pod that is older than the queue allows.
 func (w *world) useQueues() {
 	w.Helper()
 	q := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{GenerateName: "short-"},
@@ -20,7 +20,7 @@ func (w *world) useQueues() {
 		Spec: corev1.PodSpec{SchedulerName: scheduling.SchedulerName, Containers: []corev1.Container{{Name: "main", Image: "none"}}}}
 	w.Create(&scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "too-old"}, Spec: scheduling.PodGroupSpec{MinMember: 2, Queue: q.Name}})
 	w.Create(pod)
-	w.Await("the pod that is too old goes, and the group says that pods are missing", func() error {
+	w.Await("the pod that is too old is deleted, and the group reports missing pods", func() error {
 		g := &scheduling.PodGroup{}
 		if err := w.Get("too-old", g); err != nil || len(g.Status.Conditions) == 0 {
 			return fmt.Errorf("group: %+v, %w", g.Status, err)

@@ -37,8 +37,8 @@ import (
 	"tensorstack.dev/batch/test/kit/plane"
 )
 
-// The operator does all that it can do as the ServiceAccount of config/default. Nothing is forbidden to it, and there is
-// nothing in its roles that it does not use.
+// TestOperatorUsesExactlyItsPermissions makes the operator do everything it can do as the ServiceAccount of
+// config/default. It verifies that no request is forbidden and that the operator uses every permission of its roles.
 func TestOperatorUsesExactlyItsPermissions(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()
@@ -47,12 +47,12 @@ func TestOperatorUsesExactlyItsPermissions(t *testing.T) {
 	address := freeAddress(t)
 	w.pointWebhook(address)
 
-	// An API server that cannot stream lists is asked for them.
+	// An operator without streaming lists sends list requests.
 	const streaming = "KUBE_FEATURE_WatchListClient"
 	first := startOperatorWith(t, []string{streaming + "=false"}, kubeconfig, "--leader-elect=true")
 	w.Create(jobs.New("listed", jobs.Role("w", 1, kubelet.Exit, "0")))
 	w.awaitPhase("listed", batch.JobSucceeded)
-	first.Signal(syscall.SIGTERM) // and leaves the lead to the next
+	first.Signal(syscall.SIGTERM) // and releases the lease
 	<-first.Ended()
 	metrics := freeAddress(t)
 	startOperatorWith(t, []string{streaming + "=true"}, kubeconfig, "--leader-elect=true", "--force-delete-after=1ns", "--webhook-bind-address="+address,
@@ -76,10 +76,10 @@ func TestOperatorUsesExactlyItsPermissions(t *testing.T) {
 			continue
 		}
 		if p.verb == "update" && strings.HasSuffix(p.resource, "/finalizers") {
-			continue // TestMissingFinalizersPermissionIsReported: it is looked up, and never used in a request
+			continue // the API server checks it without a request for it; see TestMissingFinalizersPermissionIsReported
 		}
 		if p.verb == "use" {
-			continue // likewise, when the operator makes pods for a queue
+			continue // likewise, when the operator creates pods for a queue
 		}
 		t.Errorf("granted and not used: %s", p)
 	}
@@ -88,7 +88,8 @@ func TestOperatorUsesExactlyItsPermissions(t *testing.T) {
 	}
 }
 
-// A cluster that holds controllers to it lets only those block the deletion of an owner who may update its finalizers.
+// TestMissingFinalizersPermissionIsReported verifies the message in a cluster that lets a controller block the
+// deletion of an owner only if it may update the owner's finalizers.
 func TestMissingFinalizersPermissionIsReported(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()
@@ -101,7 +102,7 @@ func TestMissingFinalizersPermissionIsReported(t *testing.T) {
 	}
 }
 
-// revoke takes all rights on a resource from the operator.
+// revoke removes all rights on a resource from the operator's roles.
 func (w *world) revoke(resource string) {
 	w.Helper()
 	granted := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "t9k-operator"}}
@@ -114,7 +115,7 @@ func (w *world) revoke(resource string) {
 	})
 }
 
-// installDefault applies config/default, and takes what other tests bring themselves away after the test.
+// installDefault applies config/default. After the test it removes the objects that other tests create themselves.
 func (w *world) installDefault() {
 	w.Helper()
 	w.kubectlApply("../../config/default")
@@ -140,7 +141,7 @@ func (w *world) installDefault() {
 
 var finalizers = authorization.ResourceAttributes{Verb: "update", Group: batch.GroupVersion.Group, Resource: "genericjobs", Subresource: "finalizers"}
 
-// awaitRight waits until the API server has heard whether the operator may do something.
+// awaitRight waits until the API server allows or forbids the operator an action.
 func (w *world) awaitRight(may bool, attributes authorization.ResourceAttributes) {
 	w.Helper()
 	w.awaitRightOf(operatorUser, may, attributes)
@@ -159,7 +160,7 @@ func (w *world) awaitRightOf(user string, may bool, attributes authorization.Res
 	})
 }
 
-// pointWebhook has the API server call the webhooks of config/default at an address.
+// pointWebhook sets the address of the webhooks of config/default.
 func (w *world) pointWebhook(address string) {
 	w.Helper()
 	validating := &admissionregistration.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "t9k-batch"}}
@@ -186,14 +187,14 @@ func (w *world) serviceAccountKubeconfig(name string) string {
 	return path
 }
 
-// useEverything has the operator do whatever it can do.
+// useEverything makes the operator do everything it can do.
 func (w *world) useEverything() {
 	w.Helper()
 	gang := &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: "default"}}
 	second := int32(1)
 	one := jobs.Role("w", 1, kubelet.Run)
 
-	// Restarts delete pods, and the end of its time to live the job.
+	// Restarts delete pods, and the end of its time to live deletes the job.
 	short := jobs.New("short", jobs.Restarting(jobs.Role("w", 2, kubelet.Exit, "1", "1", "0"), batch.RestartOnFailure, 3))
 	short.Spec.Service, short.Spec.Scheduler, short.Spec.TTLSecondsAfterFinished = &batch.ServiceOption{}, gang, &second
 	training := batch.TrainingSpec{Scheduler: gang, RunPolicy: &batch.RunPolicy{TTLSecondsAfterFinished: &second}}
@@ -210,17 +211,17 @@ func (w *world) useEverything() {
 		w.Create(job)
 	}
 	for _, job := range all {
-		w.Await("job "+job.GetName()+" has ended and is gone", func() error { return namespace.Gone(w.Get(job.GetName(), job)) })
+		w.Await("job "+job.GetName()+" has ended and no longer exists", func() error { return namespace.Gone(w.Get(job.GetName(), job)) })
 	}
 
-	// The group follows the priority.
+	// The group follows the job's priority.
 	job := jobs.New("priority", one)
 	job.Spec.Scheduler = gang
 	w.Create(job)
 	w.awaitPhase("priority", batch.JobRunning)
 	w.patch("priority", `{"spec":{"scheduler":{"t9kScheduler":{"priority":7}}}}`)
 
-	// Each name taken: the owner is read.
+	// If a name is taken, the operator reads the owner.
 	for _, o := range []client.Object{
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod-w-0"}, Spec: one.Template.Spec},
 		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "service"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}},
@@ -234,7 +235,7 @@ func (w *world) useEverything() {
 		w.awaitReason(name, batch.ReasonNameTaken)
 	}
 
-	// A pod that cannot end: its node is read.
+	// If a pod cannot end, the operator reads its node.
 	job = jobs.New("lost")
 	job.Spec.ReplicaSpecs = []batch.ReplicaSpec{jobs.Role("w", 1, kubelet.Run)}
 	job.Spec.ReplicaSpecs[0].Template.Spec.NodeSelector = map[string]string{kubelet.NodeKey: "lost-gone"}
@@ -250,11 +251,11 @@ func (w *world) useEverything() {
 
 	w.useStop()
 
-	// A pod that has a node and does not start: its events are read after a while.
+	// If a pod has a node and does not start, the operator reads its events after a while.
 	w.Create(jobs.New("held-up", jobs.Role("w", 1, kubelet.Stick)))
 	w.awaitUse(permission{"list", "", "events", ""})
 
-	w.Await("the priority has reached the group", func() error {
+	w.Await("the group has the priority", func() error {
 		group := &scheduling.PodGroup{}
 		w.Must(w.Get("priority", group))
 		if group.Spec.Priority != 7 {
@@ -264,7 +265,7 @@ func (w *world) useEverything() {
 	})
 }
 
-// useStop has a container run on in a pod whose main container has ended: the pod is patched to stop it.
+// useStop keeps a container running in a pod whose main container has ended. The operator patches the pod to stop it.
 func (w *world) useStop() {
 	w.Helper()
 	worker := batch.TrainingReplicaSpec{Type: "worker", Template: jobs.Role("worker", 1, kubelet.Run).Template}
@@ -288,14 +289,14 @@ func (w *world) useStop() {
 	w.awaitUse(permission{"patch", "", "pods", ""})
 }
 
-// permission is one thing that a role allows.
+// permission is one action that a role allows.
 type permission struct{ verb, group, resource, name string }
 
 func (p permission) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s.%s %s", p.verb, p.resource, p.group, p.name))
 }
 
-// grantedPermissions lists what those of the product's roles allow that are wanted, one by one.
+// grantedPermissions returns the permissions of the product's roles that wanted selects, one by one.
 func (w *world) grantedPermissions(wanted func(role string) bool) []permission {
 	w.Helper()
 	var rules []rbacv1.PolicyRule
@@ -332,20 +333,20 @@ func (w *world) grantedPermissions(wanted func(role string) bool) []permission {
 	return all
 }
 
-// awaitUse waits until the operator has made use of a permission.
+// awaitUse waits until the operator has used a permission.
 func (w *world) awaitUse(p permission) {
 	w.Helper()
 	w.Await("the operator uses "+p.String(), func() error {
 		if !usedPermissions(w.T, w.Env.AuditLog, 0, operatorUser).all[p] {
-			return errors.New("it has not")
+			return errors.New("it has not used the permission")
 		}
 		return nil
 	})
 }
 
-// usage is what a user asked for.
+// usage is the set of requests of a user.
 type usage struct {
-	// all holds each request with the name of its object and without.
+	// all holds each request with the name of its object, and without.
 	all       map[permission]bool
 	forbidden []string
 }
@@ -362,7 +363,7 @@ func auditEnd(t *testing.T, path string) int64 {
 	return info.Size()
 }
 
-// usedPermissions reads from the audit log, from an offset on, what a user asked for.
+// usedPermissions returns the requests of a user in the audit log, starting at an offset.
 func usedPermissions(t *testing.T, path string, from int64, user string) usage {
 	t.Helper()
 	data, err := os.ReadFile(path)

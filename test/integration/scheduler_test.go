@@ -28,13 +28,13 @@ import (
 	"tensorstack.dev/batch/test/kit/program"
 )
 
-// schedulerUser is the scheduler's ServiceAccount.
+// schedulerUser is the user name of the scheduler's ServiceAccount.
 const schedulerUser = "system:serviceaccount:t9k-system:t9k-scheduler"
 
-// TestSchedulerInstalled runs the two replicas of config/scheduler with the arguments and as the ServiceAccount that it installs.
-// One of them leads and the other takes over when it dies. Nothing is forbidden to them, and there is nothing in the roles of
-// their own that they do not use.
-func TestSchedulerInstalled(t *testing.T) {
+// TestInstalledSchedulerUsesExactlyItsPermissions runs the two replicas of config/scheduler with the installed
+// arguments and ServiceAccount. One of them leads, and the other one takes over when the leader is killed. No request
+// is forbidden, and the replicas use every permission of their own roles.
+func TestInstalledSchedulerUsesExactlyItsPermissions(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()
 	w.awaitRightOf(schedulerUser, true, authorization.ResourceAttributes{Verb: "create", Group: coordination.GroupName, Resource: "leases", Namespace: config.Namespace})
@@ -42,7 +42,7 @@ func TestSchedulerInstalled(t *testing.T) {
 	from := auditEnd(t, w.Env.AuditLog)
 	w.paperNodes("paper-0", "paper-1")
 
-	// An API server that cannot stream lists is asked for them.
+	// A scheduler without streaming lists sends list requests.
 	first := w.startScheduler("--feature-gates=WatchListClient=false")
 	leader := w.awaitLeader("")
 	second := w.startScheduler()
@@ -59,7 +59,7 @@ func TestSchedulerInstalled(t *testing.T) {
 	second.Signal(syscall.SIGTERM)
 	<-second.Ended()
 	if code := second.ExitCode(); code > 1 { // kube-scheduler ends with 1 when it has lost its lease, even if it gave it up
-		t.Errorf("a scheduler that is told to end does so with exit code %d", code)
+		t.Errorf("after SIGTERM the scheduler exits with code %d", code)
 	}
 
 	used := usedPermissions(t, w.Env.AuditLog, from, schedulerUser)
@@ -77,7 +77,7 @@ func TestSchedulerInstalled(t *testing.T) {
 	}
 }
 
-// useScheduler has the scheduler do whatever it can do.
+// useScheduler makes the scheduler do everything it can do.
 func (w *world) useScheduler() {
 	w.Helper()
 	low := w.paperQueue("low", 0)
@@ -85,15 +85,15 @@ func (w *world) useScheduler() {
 	high := w.paperQueue("high", 10)
 	w.gangOf("first", low, 4, "2")
 	w.awaitBound("first", 4)
-	w.Await("the group says so", func() error { return w.groupSays("first", metav1.ConditionTrue, scheduling.ReasonScheduled) })
+	w.Await("the group reports it", func() error { return w.checkGroup("first", metav1.ConditionTrue, scheduling.ReasonScheduled) })
 
-	// Those without room say so: a group in its own condition, a pod in its own.
+	// Objects without room report it in conditions: a group in its own, a pod in its own.
 	w.gangOf("too-many", low, 9, "2")
 	w.paperPod("too-large", low, "", "5")
-	w.Await("the group says why it waits", func() error {
-		return w.groupSays("too-many", metav1.ConditionFalse, scheduling.ReasonImpossible)
+	w.Await("the group reports the reason", func() error {
+		return w.checkGroup("too-many", metav1.ConditionFalse, scheduling.ReasonImpossible)
 	})
-	w.Await("the pod says why it waits", func() error {
+	w.Await("the pod reports the reason", func() error {
 		p := &corev1.Pod{}
 		w.Must(w.Get("too-large", p))
 		for _, c := range p.Status.Conditions {
@@ -104,10 +104,10 @@ func (w *world) useScheduler() {
 		return fmt.Errorf("its conditions are %+v", p.Status.Conditions)
 	})
 
-	// Others make room.
+	// A group with more priority preempts others.
 	w.gangOf("important", high, 4, "2")
 	w.awaitBound("important", 4)
-	w.Await("the first are evicted", func() error {
+	w.Await("the pods of the first group are evicted", func() error {
 		for i := range 4 {
 			if err := w.Get(fmt.Sprintf("first-%d", i), &corev1.Pod{}); client.IgnoreNotFound(err) != nil || err == nil {
 				return fmt.Errorf("pod %d: %w", i, err)
@@ -119,7 +119,7 @@ func (w *world) useScheduler() {
 	w.bindVolume(low)
 }
 
-// bindVolume has the scheduler choose the volume of a claim that waits for its pod.
+// bindVolume makes the scheduler choose the volume for a claim that waits for its pod.
 func (w *world) bindVolume(queue string) {
 	w.Helper()
 	wait := storagev1.VolumeBindingWaitForFirstConsumer
@@ -131,13 +131,13 @@ func (w *world) bindVolume(queue string) {
 		w.Must(w.Client.Create(w.Context(), o))
 		w.deleteLater(o)
 	}
-	w.UpdateStatus(volume, func() { volume.Status.Phase = corev1.VolumeAvailable }) // for want of the controller that says so
+	w.UpdateStatus(volume, func() { volume.Status.Phase = corev1.VolumeAvailable }) // no controller runs that sets it
 	w.Create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim"}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class.Name,
 		AccessModes: volume.Spec.AccessModes, Resources: corev1.VolumeResourceRequirements{Requests: size}}})
 	w.paperPod("with-volume", queue, "", "1", func(p *corev1.Pod) {
 		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "claim"}}}}
 	})
-	w.Await("the volume is promised to the claim", func() error {
+	w.Await("the volume is reserved for the claim", func() error {
 		w.Must(w.Client.Get(w.Context(), client.ObjectKeyFromObject(volume), volume))
 		if volume.Spec.ClaimRef == nil || volume.Spec.ClaimRef.Name != "claim" {
 			return fmt.Errorf("it is %+v", volume.Spec.ClaimRef)
@@ -146,7 +146,7 @@ func (w *world) bindVolume(queue string) {
 	})
 }
 
-// paperNodes adds nodes of 4 CPUs that exist on paper only.
+// paperNodes adds nodes of 4 CPUs that are only objects without a kubelet.
 func (w *world) paperNodes(names ...string) {
 	w.Helper()
 	for _, name := range names {
@@ -157,7 +157,7 @@ func (w *world) paperNodes(names ...string) {
 		n.Status.Allocatable = n.Status.Capacity
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Test"}}
 		w.Must(w.Client.Status().Update(w.Context(), n))
-		n.Spec.Taints = nil // admission taints what is not ready when it is created
+		n.Spec.Taints = nil // admission taints new nodes as not ready
 		w.Must(w.Client.Update(w.Context(), n))
 	}
 }
@@ -170,7 +170,7 @@ func (w *world) deleteLater(o client.Object) {
 	})
 }
 
-// paperQueue adds a queue of those nodes.
+// paperQueue adds a queue on those nodes.
 func (w *world) paperQueue(name string, priority int32) string {
 	w.Helper()
 	q := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: scheduling.QueueSpec{Priority: priority,
@@ -224,13 +224,13 @@ func (w *world) awaitBound(group string, n int) {
 			}
 		}
 		if bound != n {
-			return fmt.Errorf("%d do", bound)
+			return fmt.Errorf("%d pods have a node", bound)
 		}
 		return nil
 	})
 }
 
-func (w *world) groupSays(name string, status metav1.ConditionStatus, reason string) error {
+func (w *world) checkGroup(name string, status metav1.ConditionStatus, reason string) error {
 	g := &scheduling.PodGroup{}
 	w.Must(w.Get(name, g))
 	for _, c := range g.Status.Conditions {
@@ -241,7 +241,7 @@ func (w *world) groupSays(name string, status metav1.ConditionStatus, reason str
 	return fmt.Errorf("its conditions are %+v", g.Status.Conditions)
 }
 
-// awaitLeader waits until another than the given replica leads, and names it.
+// awaitLeader waits until another replica than the given one leads, and returns its name.
 func (w *world) awaitLeader(old string) (holder string) {
 	w.Helper()
 	w.Await("a scheduler leads", func() error {
@@ -253,19 +253,19 @@ func (w *world) awaitLeader(old string) (holder string) {
 			holder = *h
 			return nil
 		}
-		return errors.New("none does")
+		return errors.New("no scheduler leads")
 	})
 	return holder
 }
 
-// installedScheduler is a scheduler that runs as a process of its own.
+// installedScheduler is a scheduler in a process of its own.
 type installedScheduler struct {
 	*program.Program
 	address string
 	probes  []string
 }
 
-// startScheduler starts one replica of the Deployment that is installed. Its lease is a shorter one.
+// startScheduler starts one replica of the installed Deployment, with a shorter lease.
 func (w *world) startScheduler(more ...string) *installedScheduler {
 	w.Helper()
 	d := &appsv1.Deployment{}
@@ -292,10 +292,10 @@ func (w *world) startScheduler(more ...string) *installedScheduler {
 	return s
 }
 
-// awaitProbes waits until the probes of the Deployment succeed, which ask as nobody in particular.
+// awaitProbes waits until the probes of the Deployment succeed. They are anonymous requests.
 func (s *installedScheduler) awaitProbes(w *world) {
 	w.Helper()
-	c := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // as kubelets do it
+	c := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // as kubelets do
 	for _, path := range s.probes {
 		w.Await("the scheduler answers at "+path, func() error {
 			response, err := c.Get("https://" + s.address + path)

@@ -16,8 +16,9 @@ import (
 	"tensorstack.dev/batch/config"
 )
 
-// An operator that does not lead answers admission too, and so knows how large the pods of a queue may be.
-func TestShapesAtFollower(t *testing.T) {
+// TestFollowerEnforcesResourceShapes verifies that an operator that does not lead also answers admission requests and
+// knows the largest pods of a queue.
+func TestFollowerEnforcesResourceShapes(t *testing.T) {
 	w := newWorld(t)
 	address := freeAddress(t)
 	w.installWebhook(address)
@@ -47,6 +48,6 @@ func TestShapesAtFollower(t *testing.T) {
 	})
 	w.Must(w.Client.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
 	if *lease.Spec.HolderIdentity != leader {
-		t.Errorf("%s leads now, and not %s any more: nothing was shown", *lease.Spec.HolderIdentity, leader)
+		t.Errorf("%s leads instead of %s, so the test proves nothing", *lease.Spec.HolderIdentity, leader)
 	}
 }

@@ -32,8 +32,10 @@ import (
 
 const boardCRD = "tensorboards.tensorstack.dev"
 
-// A right that is missing keeps waiting what needs it and nothing else, is told, and needs no new start of the operator.
-func TestMissingRightStopsItsControllerAlone(t *testing.T) {
+// TestMissingRightStopsOnlyItsController verifies that a missing right delays only the controller that needs it, that
+// the operator reports it, and that the controller starts without a restart of the operator once the right is
+// granted.
+func TestMissingRightStopsOnlyItsController(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "t9k-operator"}}
@@ -49,8 +51,9 @@ func TestMissingRightStopsItsControllerAlone(t *testing.T) {
 	})
 }
 
-// Without the right to queues, jobs run that need none. Admission, which follows queues, waits in every replica.
-func TestMissingRightToQueuesStopsNoJob(t *testing.T) {
+// TestJobsRunWithoutRightToQueues verifies that jobs without a queue run if the operator lacks the right to queues.
+// Admission, which watches queues, waits in every replica.
+func TestJobsRunWithoutRightToQueues(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()
 	w.revoke("queues")
@@ -63,13 +66,13 @@ func TestMissingRightToQueuesStopsNoJob(t *testing.T) {
 	w.awaitPhase("job", batch.JobSucceeded)
 }
 
-// The same holds for a CRD.
-func TestMissingCRDStopsItsControllerAlone(t *testing.T) {
+// TestMissingCRDStopsOnlyItsController verifies the same for a missing CRD.
+func TestMissingCRDStopsOnlyItsController(t *testing.T) {
 	w := newWorld(t)
 	crd := &apiextensions.CustomResourceDefinition{}
 	w.Must(w.Client.Get(t.Context(), types.NamespacedName{Name: boardCRD}, crd))
 	w.Must(w.Client.Delete(t.Context(), crd.DeepCopy()))
-	w.Await("the CRD is gone", func() error {
+	w.Await("the CRD no longer exists", func() error {
 		return namespace.Gone(w.Client.Get(t.Context(), types.NamespacedName{Name: boardCRD}, &apiextensions.CustomResourceDefinition{}))
 	})
 	crd.ObjectMeta, crd.Status = metav1.ObjectMeta{Name: crd.Name, Annotations: crd.Annotations, Labels: crd.Labels}, apiextensions.CustomResourceDefinitionStatus{}
@@ -114,7 +117,8 @@ func TestOperatorWaitsForCRDs(t *testing.T) {
 	}
 }
 
-// checkStart starts an operator that lacks something of TensorBoards, and mends that while it runs.
+// checkStart starts an operator that lacks a prerequisite of TensorBoards, and calls mend, which provides it, while
+// the operator runs.
 func (w *world) checkStart(kubeconfig, problem string, mend func()) {
 	w.Helper()
 	health, metrics := freeAddress(w.T), freeAddress(w.T)
@@ -122,7 +126,7 @@ func (w *world) checkStart(kubeconfig, problem string, mend func()) {
 	w.Create(jobs.New("job", jobs.Role("w", 1, kubelet.Exit, "0")))
 	w.awaitPhase("job", batch.JobSucceeded)
 	readiness := func() (int, string, error) { return fetch("http://" + health + "/readyz?verbose") }
-	w.Await("the operator says that the controller of TensorBoards waits", func() error {
+	w.Await("the operator reports that the controller of TensorBoards waits", func() error {
 		code, text, err := readiness()
 		if err == nil && (code == http.StatusOK || !strings.Contains(text, "[-]tensorboards failed") || !strings.Contains(text, "[+]genericjobs ok")) {
 			err = fmt.Errorf("%d: %s", code, text)
@@ -136,7 +140,7 @@ func (w *world) checkStart(kubeconfig, problem string, mend func()) {
 		return nil
 	})
 	token := w.metricsToken("reader", "t9k-metrics-reader")
-	w.Await("the metric says so", func() error {
+	w.Await("the metric reports it", func() error {
 		code, text, err := fetchMetrics(metrics, token)
 		if err == nil && !strings.Contains(text, `t9k_controller_waiting{controller="tensorboards",resource="TensorBoard.tensorstack.dev"} 1`) {
 			err = fmt.Errorf("%d without it", code)
@@ -156,7 +160,7 @@ func (w *world) checkStart(kubeconfig, problem string, mend func()) {
 	}
 	tb := newBoard("board")
 	w.Create(tb)
-	w.Await("the TensorBoard is handled", func() error {
+	w.Await("the TensorBoard has conditions", func() error {
 		if err := w.Get("board", tb); err != nil {
 			return err
 		}

@@ -31,11 +31,11 @@ func newBoard(name string) *tensorboard.TensorBoard {
 		Image: "tensorflow/tensorflow", TrainingLogFilesets: []string{"t9k://pvc/logs/run"}}}
 }
 
-// awaitBoard waits until condition Ready of a TensorBoard has a reason and a message that contains text.
+// awaitBoard waits until the condition Ready of a TensorBoard has the reason and a message that contains the text.
 func (w *world) awaitBoard(name, reason, text string) *tensorboard.TensorBoard {
 	w.Helper()
 	tb := &tensorboard.TensorBoard{}
-	w.Await(fmt.Sprintf("TensorBoard %s tells %s: %s", name, reason, text), func() error {
+	w.Await(fmt.Sprintf("TensorBoard %s reports %s: %s", name, reason, text), func() error {
 		if err := w.Get(name, tb); err != nil {
 			return err
 		}
@@ -69,8 +69,9 @@ func (w *world) patchBoard(name, patch string) {
 	w.Must(w.Client.Patch(w.Context(), tb, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
-// The pod of a TensorBoard is one that a namespace takes which enforces Pod Security level restricted, its helpers included.
-func TestTensorBoardIsRestricted(t *testing.T) {
+// TestTensorBoardMeetsPodSecurityRestricted verifies that a namespace that enforces Pod Security level restricted
+// accepts the pod of a TensorBoard with its helper containers.
+func TestTensorBoardMeetsPodSecurityRestricted(t *testing.T) {
 	w := newWorld(t)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}
 	w.Must(w.Client.Patch(w.Context(), ns, client.RawPatch(types.MergePatchType,
@@ -81,7 +82,7 @@ func TestTensorBoardIsRestricted(t *testing.T) {
 	tb.Spec.LogDir = &tensorboard.LogDir{HTTP: &tensorboard.HTTPSource{URL: []string{"https://example.org/a/events.out.tfevents.1"}}}
 	tb.Spec.ServiceAccountName = "viewer"
 	w.Create(tb)
-	d := w.awaitDeployment("board-tensorboard", "is there", func(*appsv1.Deployment) bool { return true })
+	d := w.awaitDeployment("board-tensorboard", "exists", func(*appsv1.Deployment) bool { return true })
 	w.Create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod"}, Spec: d.Spec.Template.Spec})
 	w.patchBoard("board", `{"spec":{"securityContext":{"runAsUser":0}}}`)
 	d = w.awaitDeployment("board-tensorboard", "runs as root", func(d *appsv1.Deployment) bool {
@@ -90,17 +91,18 @@ func TestTensorBoardIsRestricted(t *testing.T) {
 	})
 	err := w.Client.Create(w.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "root"}, Spec: d.Spec.Template.Spec})
 	if !apierrors.IsForbidden(err) {
-		t.Errorf("a TensorBoard of root is taken: %v", err)
+		t.Errorf("a TensorBoard that runs as root was accepted: %v", err)
 	}
 }
 
-// A TensorBoard is a Deployment and a Service of its own. They follow its spec, and what people break is restored.
-func TestTensorBoardObjects(t *testing.T) {
+// TestTensorBoardObjectsFollowItsSpec verifies that a TensorBoard has a Deployment and a Service that follow its spec
+// and that the operator restores.
+func TestTensorBoardObjectsFollowItsSpec(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
 	w.Create(newBoard("board"))
 	tb := w.awaitBoard("board", tensorboard.ReasonStarting, "")
-	d := w.awaitDeployment("board-tensorboard", "is there", func(d *appsv1.Deployment) bool { return *d.Spec.Replicas == 1 })
+	d := w.awaitDeployment("board-tensorboard", "exists", func(d *appsv1.Deployment) bool { return *d.Spec.Replicas == 1 })
 	s := &corev1.Service{}
 	w.Must(w.Get("board-tensorboard", s))
 	if !metav1.IsControlledBy(d, tb) || !metav1.IsControlledBy(s, tb) {
@@ -125,15 +127,16 @@ func TestTensorBoardObjects(t *testing.T) {
 	w.awaitDeployment("board-tensorboard", "is restored", func(d *appsv1.Deployment) bool { return *d.Spec.Replicas == 1 })
 	w.Must(w.Client.Delete(w.Context(), broken))
 	w.Must(w.Client.Delete(w.Context(), s))
-	w.awaitDeployment("board-tensorboard", "is there again", func(now *appsv1.Deployment) bool { return now.UID != d.UID })
-	w.Await("the Service is there again", func() error { return w.Get("board-tensorboard", &corev1.Service{}) })
+	w.awaitDeployment("board-tensorboard", "exists again", func(now *appsv1.Deployment) bool { return now.UID != d.UID })
+	w.Await("the Service exists again", func() error { return w.Get("board-tensorboard", &corev1.Service{}) })
 
 	w.Must(w.Client.Delete(w.Context(), tb))
-	w.Await("the Deployment is gone", func() error { return namespace.Gone(w.Get("board-tensorboard", &appsv1.Deployment{})) })
-	w.Await("the Service is gone", func() error { return namespace.Gone(w.Get("board-tensorboard", &corev1.Service{})) })
+	w.Await("the Deployment no longer exists", func() error { return namespace.Gone(w.Get("board-tensorboard", &appsv1.Deployment{})) })
+	w.Await("the Service no longer exists", func() error { return namespace.Gone(w.Get("board-tensorboard", &corev1.Service{})) })
 }
 
-// What cannot be carried out is refused, or told in a condition that names it.
+// TestTensorBoardReportsBadInput verifies that a bad spec is refused, or reported in a condition that names the
+// fault.
 func TestTensorBoardReportsBadInput(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
@@ -148,7 +151,7 @@ func TestTensorBoardReportsBadInput(t *testing.T) {
 		change(tb)
 		tb.Namespace = w.Namespace
 		if err := w.Client.Create(w.Context(), tb); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), text) {
-			t.Errorf("the API server says %v, want %q", err, text)
+			t.Errorf("the answer is %v, want %q", err, text)
 		}
 	}
 	bad := newBoard("leaves")
@@ -162,28 +165,28 @@ func TestTensorBoardReportsBadInput(t *testing.T) {
 	w.Create(secrets)
 	w.awaitBoard("secrets", tensorboard.ReasonInvalidSpec, `"two"`)
 	w.patchBoard("secrets", `{"spec":{"trainingLogFilesets":["t9k://minio/one/bucket"]}}`)
-	w.awaitDeployment("secrets-tensorboard", "is there", func(*appsv1.Deployment) bool { return true })
-	// It stops even where its spec has become bad.
+	w.awaitDeployment("secrets-tensorboard", "exists", func(*appsv1.Deployment) bool { return true })
+	// It stops even if its spec has become invalid.
 	w.patchBoard("secrets", `{"spec":{"suspend":true,"trainingLogFilesets":["t9k://minio/one/bucket","t9k://minio/two/bucket"]}}`)
 	w.awaitDeployment("secrets-tensorboard", "is stopped", func(d *appsv1.Deployment) bool { return *d.Spec.Replicas == 0 })
 }
 
-// Objects of others are never adopted.
+// TestTensorBoardWaitsForATakenName verifies that a TensorBoard does not adopt objects of other owners.
 func TestTensorBoardWaitsForATakenName(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
 	foreign := w.foreignDeployment("board-tensorboard")
 	w.Create(newBoard("board"))
 	w.awaitBoard("board", tensorboard.ReasonNameTaken, `Deployment "board-tensorboard" exists and belongs to nobody`)
-	now := w.awaitDeployment("board-tensorboard", "is as it was", func(*appsv1.Deployment) bool { return true })
+	now := w.awaitDeployment("board-tensorboard", "is unchanged", func(*appsv1.Deployment) bool { return true })
 	if now.ResourceVersion != foreign.ResourceVersion {
-		t.Errorf("somebody else's Deployment was changed: %+v", now)
+		t.Errorf("the Deployment of another owner was changed: %+v", now)
 	}
 	w.Must(w.Client.Delete(w.Context(), foreign))
 	w.awaitBoard("board", tensorboard.ReasonStarting, "")
 }
 
-// foreignDeployment makes one that belongs to no TensorBoard.
+// foreignDeployment creates a Deployment that belongs to no TensorBoard.
 func (w *world) foreignDeployment(name string) *appsv1.Deployment {
 	w.Helper()
 	labels := map[string]string{"app": "other"}
@@ -195,14 +198,14 @@ func (w *world) foreignDeployment(name string) *appsv1.Deployment {
 	return d
 }
 
-// runningBoard plays the pod of a TensorBoard, whose activity the test tells.
+// runningBoard simulates the pod of a TensorBoard; the test sets the activity that it reports.
 type runningBoard struct{ requests, quietSeconds atomic.Int64 }
 
 func (r *runningBoard) ServeHTTP(out http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(out).Encode(board.Activity{Requests: r.requests.Load(), QuietSeconds: float64(r.quietSeconds.Load())})
 }
 
-// runBoard makes the pod that the Deployment of a TensorBoard would make. It is at an address of this machine alone.
+// runBoard creates the pod that the Deployment of a TensorBoard would create, at a loopback address.
 func (w *world) runBoard(name, address string) *runningBoard {
 	w.Helper()
 	r := &runningBoard{}
@@ -242,8 +245,8 @@ func (w *world) awaitIdle(name string, status metav1.ConditionStatus) tensorboar
 	return idle
 }
 
-// Idleness follows what the pod tells, and the pod alone.
-func TestTensorBoardActivity(t *testing.T) {
+// TestIdleConditionFollowsReportedActivity verifies that the idle condition depends only on what the pod reports.
+func TestIdleConditionFollowsReportedActivity(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig, "--tensorboard-idle-after=1h", "--tensorboard-suspend-after=1ns")
 	w.Create(newBoard("board"))
@@ -252,7 +255,7 @@ func TestTensorBoardActivity(t *testing.T) {
 	if c := w.awaitIdle("board", metav1.ConditionFalse); c.Reason != tensorboard.ReasonActive || c.LastProbeTime == nil {
 		t.Errorf("active: %+v", c)
 	}
-	// The next look would be in an hour; one after a change of the spec is as good.
+	// The next probe would be in an hour; a change of the spec causes one at once.
 	r.requests.Store(1)
 	r.quietSeconds.Store(3600)
 	w.patchBoard("board", `{"spec":{"image":"other"}}`)
@@ -260,7 +263,7 @@ func TestTensorBoardActivity(t *testing.T) {
 	tb := &tensorboard.TensorBoard{}
 	w.Must(w.Get("board", tb))
 	if !board.Suspended(tb) {
-		t.Error("it is not suspended")
+		t.Error("the TensorBoard is not suspended")
 	}
 	if c := w.awaitIdle("board", metav1.ConditionFalse); c.Reason != tensorboard.ReasonSuspended || !strings.Contains(c.Message, "idle since") {
 		t.Errorf("suspended: %+v", c)
@@ -275,25 +278,25 @@ func newTraining(name string) *batch.TensorFlowTrainingJob {
 		ReplicaSpecs: []batch.TrainingReplicaSpec{worker}}}
 }
 
-// awaitTold waits until a job's status tells a reason of its TensorBoard.
-func (w *world) awaitTold(name, reason string) *batch.TensorFlowTrainingJob {
+// awaitBoardReport waits until a job's status has the reason for its TensorBoard.
+func (w *world) awaitBoardReport(name, reason string) *batch.TensorFlowTrainingJob {
 	w.Helper()
 	j := &batch.TensorFlowTrainingJob{}
-	w.Await(fmt.Sprintf("job %s tells %s of its TensorBoard", name, reason), func() error {
+	w.Await(fmt.Sprintf("job %s reports %s for its TensorBoard", name, reason), func() error {
 		if err := w.Get(name, j); err != nil {
 			return err
 		}
 		if d := j.Status.TensorBoard; d == nil || d.Reason != reason {
-			return fmt.Errorf("it tells %+v", d)
+			return fmt.Errorf("it reports %+v", d)
 		}
 		return nil
 	})
 	return j
 }
 
-// A job's status tells how its TensorBoard is, whoever else writes the status. A TensorBoard that cannot be changes nothing
-// for the training.
-func TestTensorBoardOfJob(t *testing.T) {
+// TestJobReportsItsTensorBoard verifies that a job's status contains the state of its TensorBoard, whoever else
+// writes the status, and that a TensorBoard that cannot run does not affect the training.
+func TestJobReportsItsTensorBoard(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
 	w.Create(newBoard("taken"))
@@ -302,11 +305,11 @@ func TestTensorBoardOfJob(t *testing.T) {
 		"train": tensorboard.ReasonStarting, "taken": tensorboard.ReasonNameTaken, long: tensorboard.ReasonCreateRefused,
 	} {
 		w.Create(newTraining(name))
-		j := w.awaitTold(name, reason)
+		j := w.awaitBoardReport(name, reason)
 		if j.Status.TensorBoard.Ready || (j.Status.TensorBoard.Type == corev1.EventTypeWarning) != (reason != tensorboard.ReasonStarting) {
-			t.Errorf("%s tells %+v", name, j.Status.TensorBoard)
+			t.Errorf("%s reports %+v", name, j.Status.TensorBoard)
 		}
-		w.Await("the job runs all the same", func() error {
+		w.Await("the job runs nevertheless", func() error {
 			w.Must(w.Get(name, j))
 			if j.Status.Phase != batch.JobRunning {
 				return fmt.Errorf("it is %s", j.Status.Phase)
@@ -314,7 +317,7 @@ func TestTensorBoardOfJob(t *testing.T) {
 			return nil
 		})
 		if d := j.Status.TensorBoard; d == nil || d.Reason != reason {
-			t.Errorf("running, job %s tells %+v", name, d)
+			t.Errorf("running, job %s reports %+v", name, d)
 		}
 	}
 	tb := &tensorboard.TensorBoard{}
@@ -322,32 +325,32 @@ func TestTensorBoardOfJob(t *testing.T) {
 	if len(tb.OwnerReferences) > 0 {
 		t.Errorf("a job has adopted a TensorBoard: %+v", tb.OwnerReferences)
 	}
-	// Ready is told, and the job's end does not change that.
+	// The job reports that the TensorBoard is ready, and keeps the report after its own end.
 	w.runBoard("train", "127.0.0.72")
-	j := w.awaitTold("train", tensorboard.ReasonRunning)
+	j := w.awaitBoardReport("train", tensorboard.ReasonRunning)
 	if d := j.Status.TensorBoard; !d.Ready || d.Dependent.Name != "train" || d.Dependent.Kind != "TensorBoard" {
-		t.Errorf("it tells %+v", d)
+		t.Errorf("it reports %+v", d)
 	}
 	w.Must(kubelet.End(t.Context(), w.Core, w.pods()["train-worker-0"], 0))
-	w.Await("the job has succeeded, and tells of its TensorBoard", func() error {
+	w.Await("the job has succeeded, and reports its TensorBoard", func() error {
 		w.Must(w.Get("train", j))
 		if j.Status.Phase != batch.JobSucceeded || j.Status.TensorBoard == nil || !j.Status.TensorBoard.Ready {
-			return fmt.Errorf("it is %s and tells %+v", j.Status.Phase, j.Status.TensorBoard)
+			return fmt.Errorf("it is %s and reports %+v", j.Status.Phase, j.Status.TensorBoard)
 		}
 		return nil
 	})
 	w.Must(w.Client.Delete(w.Context(), j))
-	w.Await("the TensorBoard is gone", func() error { return namespace.Gone(w.Get("train", &tensorboard.TensorBoard{})) })
+	w.Await("the TensorBoard no longer exists", func() error { return namespace.Gone(w.Get("train", &tensorboard.TensorBoard{})) })
 }
 
-// useTensorBoards has the operator do whatever it can do for TensorBoards.
+// useTensorBoards makes the operator do everything it can do for TensorBoards.
 func (w *world) useTensorBoards() {
 	w.Helper()
 	w.foreignDeployment("named-tensorboard")
 	w.Create(newBoard("named"))
 	w.awaitBoard("named", tensorboard.ReasonNameTaken, "")
 	w.Create(newTraining("with-board"))
-	w.awaitTold("with-board", tensorboard.ReasonStarting)
+	w.awaitBoardReport("with-board", tensorboard.ReasonStarting)
 	pytorch := &batch.PyTorchTrainingJob{ObjectMeta: metav1.ObjectMeta{Name: "with-board-torch"}, Spec: batch.PyTorchTrainingJobSpec{
 		TrainingSpec: batch.TrainingSpec{TensorBoardSpec: &newBoard("").Spec},
 		ReplicaSpecs: []batch.PyTorchReplicaSpec{{TrainingReplicaSpec: batch.TrainingReplicaSpec{Type: "worker", Template: jobs.Role("worker", 1, kubelet.Run).Template}}}}}
@@ -367,8 +370,9 @@ func (w *world) useTensorBoards() {
 	w.awaitDeployment("idle-tensorboard", "is stopped", func(d *appsv1.Deployment) bool { return *d.Spec.Replicas == 0 })
 }
 
-// t9k tensorboard says why there is nothing to look at, and what to do.
-func TestTensorBoardCommand(t *testing.T) {
+// TestTensorBoardCommandExplainsFailures verifies that t9k tensorboard reports why it cannot open a TensorBoard, and
+// what to do.
+func TestTensorBoardCommandExplainsFailures(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
 	fails := func(wanted string, args ...string) {
@@ -387,7 +391,7 @@ func TestTensorBoardCommand(t *testing.T) {
 
 	w.Create(newBoard("taken"))
 	w.Create(newTraining("taken"))
-	w.awaitTold("taken", tensorboard.ReasonNameTaken)
+	w.awaitBoardReport("taken", tensorboard.ReasonNameTaken)
 	fails("does not belong to this job", "tftj/taken")
 	w.contains("t9k describe tftj/taken", w.t9k("describe", "tftj/taken"), `NameTaken: TensorBoard "taken" exists and does not belong to this job`)
 

@@ -27,8 +27,8 @@ import (
 	"tensorstack.dev/batch/internal/kinds/kindtest"
 )
 
-// kubectl scale and autoscalers write the size of an elastic job through its scale subresource, without any webhook. What is
-// out of bounds, or cannot be scaled at all, is refused there too.
+// TestScaleSubresourceKeepsToTheBounds verifies the scale subresource of elastic jobs, which kubectl scale and
+// autoscalers write and for which no webhook runs. It refuses sizes out of bounds and jobs that cannot be scaled.
 func TestScaleSubresourceKeepsToTheBounds(t *testing.T) {
 	w := newWorld(t)
 	client, err := dynamic.NewForConfig(w.Env.Config)
@@ -55,14 +55,14 @@ func TestScaleSubresourceKeepsToTheBounds(t *testing.T) {
 		t.Errorf("expectedReplicas is %d", n)
 	}
 
-	unset := goodJob(t, "pytorch-elastic") // as it is where no webhook has filled in its size
+	unset := goodJob(t, "pytorch-elastic") // no webhook has set its size
 	unset.SetName("unset")
 	unset = s.create(t, unset)
 	if err := kubectlScale(t, w.Env.Kubeconfig, "pytorchtrainingjob/unset", 3); err != nil {
-		t.Errorf("scaling a job of the least size: %v", err)
+		t.Errorf("scaling a job of the smallest size: %v", err)
 	}
 	if got := s.scaleOf(t, unset).Spec.Replicas; got != 3 {
-		t.Errorf("the job of the least size has been scaled to %d", got)
+		t.Errorf("the job of the smallest size has been scaled to %d", got)
 	}
 	rigid := goodJob(t, "pytorch-minimal")
 	rigid.SetName("rigid")
@@ -80,7 +80,7 @@ func TestScaleSubresourceKeepsToTheBounds(t *testing.T) {
 		{"pytorchtrainingjob/elastic", 0, "choose a number from 2 to 10"},
 		{"pytorchtrainingjob/rigid", 2, "the job is not elastic, so it cannot be scaled: set elastic.enabled when you create it"},
 		{"pytorchtrainingjob/torchrun", 2, "the job is not elastic, so it cannot be scaled"},
-		{"tensorflowtrainingjob/train", 2, `"train" not found`}, // nor is there any size of it to change
+		{"tensorflowtrainingjob/train", 2, `"train" not found`}, // the kind has no size to change
 	} {
 		if err := kubectlScale(t, w.Env.Kubeconfig, c.job, c.size); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s to %d: got %v, want a refusal with %q", c.job, c.size, err, c.want)
@@ -130,7 +130,7 @@ func kubectlScale(t *testing.T, kubeconfig, job string, replicas int) error {
 	return options.RunScale()
 }
 
-// testDefaults needs the webhook.
+// testDefaults verifies the defaults that the webhook sets.
 func testDefaults(t *testing.T, s server) {
 	job := goodJob(t, "pytorch-elastic")
 	job.SetName("elastic")
@@ -139,9 +139,10 @@ func testDefaults(t *testing.T, s server) {
 	want["elastic"].(map[string]any)["expectedReplicas"] = int64(2)
 	want["replicaSpecs"].([]any)[0].(map[string]any)["replicas"] = int64(1) // the CRD's default
 	if diff := cmp.Diff(asJSON(t, want), asJSON(t, job.Object["spec"])); diff != "" {
-		t.Errorf("something else than expectedReplicas is filled in (-want +got):\n%s", diff)
+		t.Errorf("another field than expectedReplicas was set (-want +got):\n%s", diff)
 	}
-	// Patches, for the operator writes the status meanwhile. What there is stays; what is taken out comes back.
+	// The test patches the job, because the operator writes the status at the same time. Set values are kept; a
+	// removed value is set again.
 	for _, c := range []struct {
 		to   string
 		size int64
@@ -157,10 +158,10 @@ func testDefaults(t *testing.T, s server) {
 	}
 	rigid := goodJob(t, "pytorch-torchrun")
 	rigid.SetName("rigid")
-	// The CRD writes down that nothing is said, which the scale subresource needs.
+	// The CRD stores the value 0 for an unset size, which the scale subresource requires.
 	unsaid := map[string]any{"expectedReplicas": int64(0)}
 	if diff := cmp.Diff(unsaid, s.create(t, rigid).Object["spec"].(map[string]any)["elastic"]); diff != "" {
-		t.Errorf("a job that is not elastic has become so (-want +got):\n%s", diff)
+		t.Errorf("a job that was not elastic became elastic (-want +got):\n%s", diff)
 	}
 }
 
@@ -173,7 +174,7 @@ func asJSON(t *testing.T, v any) string {
 	return string(data)
 }
 
-// checkPyTorch compares what each pod of a job runs and knows with what the manifest calls for, as it stands there.
+// checkPyTorch compares the command and environment of each pod of a job with the manifest.
 func checkPyTorch(t *testing.T, stored *unstructured.Unstructured) {
 	spec := stored.Object["spec"].(map[string]any)
 	roles := spec["replicaSpecs"].([]any)
@@ -205,7 +206,7 @@ func checkPyTorch(t *testing.T, stored *unstructured.Unstructured) {
 				env = append(env, fmt.Sprintf("RANK=%d", next), fmt.Sprintf("WORLD_SIZE=%d", total))
 			}
 			if next == len(pods) {
-				t.Fatalf("there are %d pods only", len(pods))
+				t.Fatalf("there are only %d pods", len(pods))
 			}
 			pod := pods[next]
 			next++
@@ -237,7 +238,7 @@ func texts(list any) []string {
 	return out
 }
 
-// lowered is the normal form of a stored job.
+// lowered returns the normal form of a stored job.
 func lowered(t *testing.T, stored *unstructured.Unstructured) *engine.Job {
 	t.Helper()
 	data, err := stored.MarshalJSON()
@@ -258,7 +259,7 @@ func lowered(t *testing.T, stored *unstructured.Unstructured) *engine.Job {
 	return kind.Convert(objects[0])
 }
 
-// firstPods are the pods that a new job gets.
+// firstPods returns the pods of a new job.
 func firstPods(job *engine.Job) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, n := range engine.Next(job, engine.Seen{}, engine.Config{}).Pods {

@@ -73,7 +73,8 @@ func freeAddress(t *testing.T) string {
 	return ""
 }
 
-// installWebhook has the API server call the webhook at an address, for the time of the test. The Secret is empty then.
+// installWebhook makes the API server call the webhook at an address until the end of the test. The Secret starts
+// empty.
 func (w *world) installWebhook(address string) {
 	w.Helper()
 	objects, err := config.Webhook(address)
@@ -91,10 +92,10 @@ func (w *world) installWebhook(address string) {
 	}
 }
 
-// awaitWebhook waits until the API server calls the webhook and believes it.
+// awaitWebhook waits until the API server calls the webhook and trusts its certificate.
 func (w *world) awaitWebhook() {
 	w.Helper()
-	w.Await("the webhook is called", func() error {
+	w.Await("the API server calls the webhook", func() error {
 		if err := w.try(badJob("probe")); err == nil || !strings.Contains(err.Error(), "denied the request") {
 			return fmt.Errorf("a bad job: %w", err)
 		}
@@ -102,18 +103,19 @@ func (w *world) awaitWebhook() {
 	})
 }
 
-// try creates a job without leaving anything.
+// try sends the creation of a job as a dry run.
 func (w *world) try(job *batch.GenericJob) error {
 	job.Namespace = w.Namespace
 	return w.Client.Create(w.Context(), job, client.DryRunAll)
 }
 
-// badJob is one that the CRD accepts and code refuses.
+// badJob returns a job that the CRD accepts and the webhook refuses.
 func badJob(name string) *batch.GenericJob {
 	return jobs.New(name, jobs.Role("w", 1, "echo", "$(replicas[nobody])"))
 }
 
-// Whatever is wrong with a job or with a change of it is told at admission, with the words of package kinds.
+// TestWebhookReportsAllErrors verifies that admission reports all faults of a job or of a change of it, with the
+// messages of package kinds.
 func TestWebhookReportsAllErrors(t *testing.T) {
 	w := newWorld(t)
 	address := freeAddress(t)
@@ -153,11 +155,11 @@ func TestWebhookReportsAllErrors(t *testing.T) {
 				})
 			}
 			if err == nil {
-				t.Errorf("%s is accepted", m.Name)
+				t.Errorf("%s was accepted", m.Name)
 				continue
 			}
 			if !strings.Contains(err.Error(), "denied the request") {
-				continue // the CRD was first
+				continue // the CRD refused it first
 			}
 			denied++
 			var status apierrors.APIStatus
@@ -171,7 +173,7 @@ func TestWebhookReportsAllErrors(t *testing.T) {
 			golden.Compare(t, kindsDir+"/testdata/bad/"+m.Name+".lower.txt", words.String())
 		}
 		if denied < 10 {
-			t.Errorf("the webhook had only %d to refuse", denied)
+			t.Errorf("the webhook refused only %d", denied)
 		}
 	})
 	t.Run("good", func(t *testing.T) {
@@ -186,7 +188,7 @@ func TestWebhookReportsAllErrors(t *testing.T) {
 	})
 	t.Run("warnings", w.testWarnings)
 	t.Run("defaults", func(t *testing.T) { testDefaults(t, server{raw}) })
-	t.Run("only new specs are looked at", w.testOldFaults)
+	t.Run("only new specs are validated", w.testOldFaults)
 }
 
 func (w *world) testWarnings(t *testing.T) {
@@ -209,7 +211,8 @@ func (w *world) testWarnings(t *testing.T) {
 	}
 }
 
-// A job that the webhook would refuse today, for it got in while there was none, can still be labelled and can go.
+// testOldFaults verifies that a job that the webhook would refuse, and that was created without the webhook, can be
+// labelled and deleted.
 func (w *world) testOldFaults(t *testing.T) {
 	configuration := &admissionregistration.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "t9k-batch"}}
 	var rules []admissionregistration.RuleWithOperations
@@ -217,7 +220,7 @@ func (w *world) testOldFaults(t *testing.T) {
 	old := badJob("old")
 	old.Namespace = w.Namespace
 	old.Finalizers = []string{"example.org/hold"}
-	w.Await("a bad job gets in", func() error { return w.Client.Create(t.Context(), old) })
+	w.Await("a bad job is accepted", func() error { return w.Client.Create(t.Context(), old) })
 	w.Update(configuration, func() { configuration.Webhooks[0].Rules = rules })
 	w.awaitWebhook()
 	if j := w.awaitPhase("old", batch.JobFailed); jobs.Condition(j, batch.JobFailedCondition).Reason != batch.ReasonInvalidSpec {
@@ -228,16 +231,16 @@ func (w *world) testOldFaults(t *testing.T) {
 	w.patch("old", `{"spec":{"ttlSecondsAfterFinished":100000}}`)
 	w.Must(w.Client.Delete(t.Context(), old))
 	w.patch("old", `{"metadata":{"finalizers":null}}`)
-	w.Await("the job is gone", func() error { return namespace.Gone(w.Get("old", old)) })
+	w.Await("the job no longer exists", func() error { return namespace.Gone(w.Get("old", old)) })
 }
 
-// warnings are what an API server warns of.
+// warnings are the warnings of an API server.
 type warnings struct {
 	mu  sync.Mutex
 	all []string
 }
 
-// HandleWarningHeaderWithContext is called by a client for each warning.
+// HandleWarningHeaderWithContext records a warning. The client calls it.
 func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _ string, text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -250,8 +253,9 @@ func (w *warnings) texts() []string {
 	return slices.Clone(w.all)
 }
 
-// While the webhook is down nobody is held up: the CRD's rules hold, and the controller says the rest.
-func TestWebhookIsDown(t *testing.T) {
+// TestJobsAreAcceptedWhileWebhookIsDown verifies that an unavailable webhook delays no user: the CRDs' rules apply,
+// and the controller reports other faults.
+func TestJobsAreAcceptedWhileWebhookIsDown(t *testing.T) {
 	w := newWorld(t)
 	first, second := freeAddress(t), freeAddress(t)
 	w.installWebhook(first)
@@ -279,7 +283,7 @@ func TestWebhookIsDown(t *testing.T) {
 		t.Errorf("three jobs took %s to be created", d)
 	}
 	if note, noted := queued.Annotations[scheduling.AnnotationRequestedBy]; noted {
-		t.Errorf("somebody has noted that %s asked for the queue", note)
+		t.Errorf("the job records %s as the author of its queue", note)
 	}
 	none := jobs.New("none", jobs.Role("w", 0, kubelet.Run))
 	if err := w.try(none); !apierrors.IsInvalid(err) {
@@ -289,18 +293,19 @@ func TestWebhookIsDown(t *testing.T) {
 	w.awaitPhase("queued", batch.JobRunning)
 	w.awaitPhase("bad", batch.JobFailed)
 
-	// The leader serves with the same certificate.
+	// The leader serves the webhook with the same certificate.
 	w.Must(w.Client.Patch(t.Context(), &admissionregistration.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "t9k-batch"}},
 		client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/webhooks/0/clientConfig/url","value":"https://`+second+`/validate-jobs"}]`))))
 	w.awaitWebhook()
 	w.Must(w.Client.Get(t.Context(), key, secret))
 	if secret.ResourceVersion != version {
-		t.Error("the certificate has been written again")
+		t.Error("the certificate was written again")
 	}
 }
 
-// Two replicas at once keep one certificate, which lives for seconds here. At no time does the API server meet one that it
-// does not trust, from whichever replica, and a configuration that somebody makes anew is trusted again.
+// TestRotatedCertificateIsTrustedAtAllTimes runs two replicas that share one certificate, which expires after
+// seconds. At no time does the API server receive an untrusted certificate from either replica, and it trusts them
+// again after a webhook configuration has been deleted and created.
 func TestRotatedCertificateIsTrustedAtAllTimes(t *testing.T) {
 	// A tenth of it is what an API server has to learn of the next certificate before that is served.
 	const lifetime = 24 * time.Second
@@ -327,32 +332,32 @@ func TestRotatedCertificateIsTrustedAtAllTimes(t *testing.T) {
 	w.Must(err)
 	no := admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { return admission.Denied("no") })
 	server := &http.Server{Handler: &admission.Webhook{Handler: no}, ErrorLog: log.New(io.Discard, "", 0)}
-	server.SetKeepAlivesEnabled(false) // so that the certificate is looked at each time
+	server.SetKeepAlivesEnabled(false) // so that each call checks the certificate
 	t.Cleanup(func() { server.Close() })
-	go func() { _ = server.Serve(listener) }() // ends by Close
+	go func() { _ = server.Serve(listener) }() // returns after Close
 	for _, k := range keepers {
-		w.Await("a certificate is served", func() error { return k.Ready(nil) })
+		w.Await("the keeper is ready", func() error { return k.Ready(nil) })
 	}
 	w.awaitWebhook()
 
 	secret := &corev1.Secret{}
 	seen := map[string]bool{}
 	tries := 0
-	w.Await("three certificates have followed each other", func() error {
+	w.Await("the certificate was renewed twice", func() error {
 		w.Must(w.Client.Get(t.Context(), key, secret))
 		seen[string(secret.Data[corev1.TLSCertKey])] = true
 		tries++
 		if err := w.try(badJob("probe")); err == nil || !strings.Contains(err.Error(), "denied the request") {
-			t.Errorf("with certificate %d the webhook is not believed: %v", len(seen), err)
+			t.Errorf("the API server does not trust certificate %d: %v", len(seen), err)
 		}
 		if len(seen) < 3 {
 			time.Sleep(100 * time.Millisecond) // the pace of the requests
-			return fmt.Errorf("it is number %d", len(seen))
+			return fmt.Errorf("there have been %d certificates", len(seen))
 		}
 		return nil
 	})
 	if n := calls.Load(); n < int64(tries) {
-		t.Errorf("the certificate was looked at %d times in %d calls", n, tries)
+		t.Errorf("the certificate was checked %d times in %d calls", n, tries)
 	}
 
 	fresh, err := config.Webhook(address)
@@ -364,12 +369,12 @@ func TestRotatedCertificateIsTrustedAtAllTimes(t *testing.T) {
 	w.awaitWebhook()
 }
 
-// On the embedded cluster kubectl tells everything that is wrong with a manifest.
-func TestWebhookOfTheEmbeddedCluster(t *testing.T) {
+// TestEmbeddedClusterServesWebhook verifies that kubectl reports all faults of a manifest on the embedded cluster.
+func TestEmbeddedClusterServesWebhook(t *testing.T) {
 	t.Parallel()
 	p := plane.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs, local.Webhook, local.Operator}})
 	w := &world{&namespace.Test{T: t, Plane: p, Namespace: metav1.NamespaceDefault}}
-	// The operator is ready when it is called: there is nothing to wait for.
+	// The operator is ready when the cluster is up, so the first call succeeds.
 	err := w.try(badJob("bad"))
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "$(replicas[nobody])") {
 		t.Errorf("a bad job: %v", err)

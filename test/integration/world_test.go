@@ -20,12 +20,12 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// world is a namespace of its own on a plane that no other test uses at the same time.
+// world is a namespace on a plane that no other test uses at the same time.
 type world struct {
 	*namespace.Test
 }
 
-// newWorld takes a plane and lets the test run at the same time as others.
+// newWorld borrows a plane and lets the test run in parallel with others.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	t.Parallel()
@@ -36,14 +36,15 @@ func newWorld(t *testing.T) *world {
 func newSerialWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{namespace.New(t, planes.Lend(t))}
-	t.Cleanup(func() { // the operator of the next test must not find these jobs
+	t.Cleanup(func() { // the next test's operator must not find these jobs
 		for _, k := range kinds.All {
 			if err := w.Client.DeleteAllOf(w.AfterTest(), k.New().(client.Object), client.InNamespace(w.Namespace)); err != nil {
 				t.Error(err)
 			}
 		}
 	})
-	for _, name := range []string{"t9k-operator", "t9k-scheduler"} { // nobody must wait for those who led in earlier tests
+	// A new leader must not wait for the leaders of earlier tests.
+	for _, name := range []string{"t9k-operator", "t9k-scheduler"} {
 		lease := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: name}}
 		w.Must(client.IgnoreNotFound(w.Client.Delete(t.Context(), lease)))
 	}
@@ -51,10 +52,10 @@ func newSerialWorld(t *testing.T) *world {
 	return w
 }
 
-// in returns the same world for a sub-test.
+// in returns the world for a sub-test.
 func (w *world) in(t *testing.T) *world { return &world{w.In(t)} }
 
-// patch changes a job by a JSON merge patch.
+// patch applies a JSON merge patch to a job.
 func (w *world) patch(job, patch string) {
 	w.Helper()
 	o := &batch.GenericJob{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: job}}
@@ -69,7 +70,7 @@ func (w *world) job(name string) *batch.GenericJob {
 	return j
 }
 
-// awaitPhase waits until a job is in a phase and returns it.
+// awaitPhase waits until a job has the phase, and returns the job.
 func (w *world) awaitPhase(name string, phase batch.JobPhase) *batch.GenericJob {
 	w.Helper()
 	j := &batch.GenericJob{}
@@ -85,11 +86,11 @@ func (w *world) awaitPhase(name string, phase batch.JobPhase) *batch.GenericJob 
 	return j
 }
 
-// awaitReason waits until the Running condition of a job has a reason and returns the condition.
+// awaitReason waits until the Running condition of a job has the reason, and returns the condition.
 func (w *world) awaitReason(name string, reason batch.Reason) batch.JobCondition {
 	w.Helper()
 	var c batch.JobCondition
-	w.Await(fmt.Sprintf("job %s is held up by %s", name, reason), func() error {
+	w.Await(fmt.Sprintf("job %s does not run for the reason %s", name, reason), func() error {
 		j := &batch.GenericJob{}
 		if err := w.Get(name, j); err != nil {
 			return err
@@ -115,9 +116,9 @@ func (w *world) pods() map[string]*corev1.Pod {
 
 func (w *world) awaitNoPods() {
 	w.Helper()
-	w.Await("no pods are left", func() error {
+	w.Await("no pods exist", func() error {
 		if n := len(w.pods()); n > 0 {
-			return fmt.Errorf("%d are", n)
+			return fmt.Errorf("%d pods exist", n)
 		}
 		return nil
 	})
@@ -138,20 +139,20 @@ func (w *world) finish(pod string, code int32) {
 	})
 }
 
-// settle returns when the operator has nothing more to do for what was there before: it handles a new job from its start to
-// its end, which comes after that in every queue.
+// settle returns when the operator has processed everything that happened before. It runs a new job from its start to
+// its end, because the job comes last in every queue.
 func (w *world) settle() {
 	w.Helper()
 	probe := jobs.New("settle-"+fmt.Sprint(time.Now().UnixNano()), jobs.Role("w", 1, kubelet.Exit, "0"))
 	w.Create(probe)
 	w.awaitPhase(probe.Name, batch.JobSucceeded)
 	w.Must(w.Client.Delete(w.Context(), probe))
-	w.Await("the probe is gone", func() error {
+	w.Await("the probe no longer exists", func() error {
 		return namespace.Gone(w.Get(probe.Name+"-w-0", &corev1.Pod{}))
 	})
 }
 
-// events lists the reasons and notes of the events about an object.
+// events returns the reasons and notes of the events about an object.
 func (w *world) events(name string) []string {
 	w.Helper()
 	list, err := w.Core.EventsV1().Events(w.Namespace).List(w.Context(), metav1.ListOptions{

@@ -26,10 +26,10 @@ import (
 	"tensorstack.dev/batch/test/kit/plane"
 )
 
-// countedUser is an operator of which the API server writes down every request, what was sent included.
+// countedUser is the user name of an operator whose requests the API server logs with their bodies.
 const countedUser = "counted-operator"
 
-// TestJobTakesFewRequests counts in the audit log what the life of a job costs in which nothing goes wrong.
+// TestJobTakesFewRequests counts, in the audit log, the requests in the life of a job without incidents.
 func TestJobTakesFewRequests(t *testing.T) {
 	w := newCountedWorld(t)
 	for _, replicas := range []int32{4, 50} {
@@ -38,7 +38,7 @@ func TestJobTakesFewRequests(t *testing.T) {
 	t.Run("1000 replicas", func(t *testing.T) { w.in(t).checkStatusWrites(1000) })
 }
 
-// newCountedWorld is a world on a plane of its own, with an operator whose requests are written down.
+// newCountedWorld returns a world on a plane of its own with an operator whose requests are logged.
 func newCountedWorld(t *testing.T) *world {
 	t.Helper()
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")
@@ -58,7 +58,7 @@ func newCountedWorld(t *testing.T) *world {
 	return w
 }
 
-// live runs a job through its life: all its pods run, then all succeed.
+// live runs a job from its start to its end: all its pods run, then all succeed.
 func (w *world) live(name string, replicas int32) {
 	w.Helper()
 	job := jobs.New(name, jobs.Role("worker", replicas, kubelet.Run))
@@ -69,7 +69,7 @@ func (w *world) live(name string, replicas int32) {
 	w.awaitPhase(name, batch.JobSucceeded)
 }
 
-// endAll ends all running pods with exit code 0, a few at a time.
+// endAll ends all running pods with exit code 0, a few in parallel.
 func (w *world) endAll() {
 	w.Helper()
 	next := make(chan *corev1.Pod)
@@ -97,13 +97,13 @@ func (w *world) endAll() {
 	}
 }
 
-// requests waits until the end of a job has been told by an event, which is the last that its operator does, and lists all
-// requests that concern it or its objects.
+// requests waits for the event of a job's end, which is the operator's last request for it, and returns all requests
+// that concern the job or its objects.
 func (w *world) requests(job string) []audit.Event {
 	w.Helper()
 	var all []audit.Event
 	log := audit.Open(w.Env.AuditLog)
-	w.Await("an event tells of the end", func() error {
+	w.Await("an event reports the end", func() error {
 		more, err := log.Next()
 		if err != nil {
 			return err
@@ -148,7 +148,7 @@ func (w *world) countRequests(replicas int32) {
 	}
 }
 
-// checkStatusWrites looks at the size and at the frequency of the status writes of a large job.
+// checkStatusWrites checks the size and the frequency of the status writes of a large job.
 func (w *world) checkStatusWrites(replicas int32) {
 	w.Helper()
 	const largest = 300 << 10
@@ -161,11 +161,11 @@ func (w *world) checkStatusWrites(replicas int32) {
 		if e.Resource != "genericjobs/status" {
 			continue
 		}
-		if e.Code == 409 { // the lock held: a cache was behind, and nothing was written
+		if e.Code == 409 { // optimistic locking refused a write from an old cache
 			continue
 		}
 		if e.Code != 200 {
-			w.Errorf("a status write was answered by %d", e.Code)
+			w.Errorf("the answer to a status write is %d", e.Code)
 		}
 		writes++
 		if len(e.Body) > largest {
@@ -173,22 +173,22 @@ func (w *world) checkStatusWrites(replicas int32) {
 		}
 		job := &batch.GenericJob{}
 		w.Must(json.Unmarshal(e.Body, job))
-		if before != nil && e.At.Sub(at) < time.Second && !tellsMore(before, &job.Status) {
-			w.Errorf("%v after the last one came a status write that tells of nothing but replica phases", e.At.Sub(at))
+		if before != nil && e.At.Sub(at) < time.Second && !changesMore(before, &job.Status) {
+			w.Errorf("a status write that changes only replica phases came %v after the last one", e.At.Sub(at))
 		}
 		w.Logf("%s: %s, %d KiB, %+v", e.At.Format("15:04:05.000"), job.Status.Phase, len(e.Body)>>10, job.Status.Aggregate)
 		before, at = &job.Status, e.At
 	}
 	if writes < 3 {
-		w.Errorf("%d status writes are in the log", writes)
+		w.Errorf("the log has %d status writes", writes)
 	}
 	if before.Phase != batch.JobSucceeded || before.Aggregate.Succeeded != replicas {
-		w.Errorf("the last status written says %s, %+v", before.Phase, before.Aggregate)
+		w.Errorf("the last written status has %s, %+v", before.Phase, before.Aggregate)
 	}
 }
 
-// tellsMore tells whether two statuses differ in more than the phases of replicas and messages.
-func tellsMore(a, b *batch.GenericJobStatus) bool {
+// changesMore returns whether two statuses differ in more than messages and the phases of replicas.
+func changesMore(a, b *batch.GenericJobStatus) bool {
 	same := slices.EqualFunc(a.Conditions, b.Conditions, func(a, b batch.JobCondition) bool {
 		return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason
 	})

@@ -15,8 +15,9 @@ import (
 	"tensorstack.dev/batch/internal/testing/testenv"
 )
 
-// embedded measures the embedded cluster as people meet it: by its command line, first in an empty directory, then with its data
-// there. It needs what pods need, and examples/hello below the working directory.
+// embedded returns the workload that measures the embedded cluster through its command line: first in an empty
+// directory, then with the data of the first run. It requires what pods require, and examples/hello below the working
+// directory.
 func embedded() workload {
 	empty, again := &system{name: "empty", title: "empty directory"}, &system{name: "again", title: "its data there"}
 	return workload{
@@ -47,7 +48,7 @@ func embedded() workload {
 	}
 }
 
-// ownCluster is an embedded cluster in a state directory that nobody else uses.
+// ownCluster is an embedded cluster in a state directory of its own.
 type ownCluster struct {
 	state      string // its XDG_STATE_HOME
 	t9k, local string // the programs
@@ -65,7 +66,7 @@ func newOwnCluster(s *settings) (*ownCluster, error) {
 	return &ownCluster{state: state, t9k: filepath.Join(filepath.Dir(s.operator), "t9k"), local: binary}, nil
 }
 
-// measure takes the cluster up and down again.
+// measure starts the cluster, runs and deletes examples/hello, and stops the cluster.
 func (c *ownCluster) measure(ctx context.Context) (*result, error) {
 	r := &result{Figures: map[string]float64{}}
 	for _, step := range []struct {
@@ -90,7 +91,7 @@ func (c *ownCluster) measure(ctx context.Context) (*result, error) {
 	return r, c.command(ctx, c.local, "down")
 }
 
-// rest waits until the start has settled, and notes what the cluster needs while there is nothing to do.
+// rest waits until the start has settled and records what the idle cluster uses.
 func (c *ownCluster) rest(ctx context.Context, r *result) error {
 	const settling, span = 30 * time.Second, 60 * time.Second
 	if err := sleep(ctx, settling); err != nil {
@@ -121,22 +122,23 @@ func (c *ownCluster) command(ctx context.Context, program string, args ...string
 	return nil
 }
 
-// remove ends the cluster whatever state it is in.
+// remove deletes the cluster, running or not.
 func (c *ownCluster) remove() {
 	if err := c.command(context.Background(), c.local, "reset"); err != nil {
 		fmt.Fprintln(os.Stderr, "perf:", err)
 	}
-	_ = os.RemoveAll(c.state) // what is left of it is in the directory of temporary files
+	_ = os.RemoveAll(c.state) // what remains is in the directory for temporary files
 }
 
-// usage is what processes have used and hold: processor time so far, and memory in MiB, in which pages that several processes
-// share are counted for each of them (rss) or once (pss).
+// usage is what a set of processes uses: processor time so far, and memory in MiB. A page that several processes
+// share counts once for each of them in rss, and once in all in pss.
 type usage struct {
 	cpu      time.Duration
 	rss, pss float64
 }
 
-// processes adds up what those use that name the state directory on their command line: all that a cluster consists of.
+// processes returns the total usage of the processes that have the state directory on their command line, which are
+// all processes of the cluster.
 func (c *ownCluster) processes() (usage, error) {
 	var all usage
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -146,7 +148,7 @@ func (c *ownCluster) processes() (usage, error) {
 	for _, line := range lines {
 		text, err := os.ReadFile(line)
 		if err != nil || !bytes.Contains(text, []byte(c.state)) {
-			continue // it has ended, or is another's
+			continue // the process has ended or does not belong to the cluster
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(line)))
 		if err != nil {

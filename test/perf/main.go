@@ -1,7 +1,7 @@
 // Command perf measures how fast jobs start and end and what that costs, on a real API server with etcd, the default
-// scheduler and nodes that KWOK simulates. Each measurement has a fresh control plane. Three systems are measured in one
-// run: the floor (a program that creates the same pods and does nothing else), batch/v1 Job (the controller of Kubernetes,
-// in a process of its own) and this repository's operator. docs/performance.md says how to read the result.
+// scheduler and nodes that KWOK simulates. Each measurement has a fresh control plane. One run measures three
+// systems: the floor (a program that only creates the same pods), batch/v1 Job (the controller of Kubernetes, in a
+// process of its own) and this repository's operator. docs/performance.md explains the result.
 package main
 
 import (
@@ -20,12 +20,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// settings are what the command line says.
+// settings are the values of the command line's flags.
 type settings struct {
-	run      *regexp.Regexp // workloads
+	run      *regexp.Regexp // the workloads to measure
 	systems  []string
 	nodes    int
-	pods     int // of the workloads of schedulers
+	pods     int // in the workloads that measure schedulers
 	count    int
 	operator string
 	out      string
@@ -60,7 +60,7 @@ func exit(err error) {
 func parseFlags() (*settings, error) {
 	s := &settings{}
 	run := flag.String("run", "", "workloads to measure, a regular expression; empty: the usual ones; . : all")
-	systems := flag.String("systems", "floor,job,ours", "systems to measure; there is also objects: the floor, and a job object for each job that nobody controls")
+	systems := flag.String("systems", "floor,job,ours", "systems to measure; also available is objects: the floor with a job object for each job, without a controller")
 	list := flag.Bool("list", false, "list the workloads and exit")
 	flag.IntVar(&s.nodes, "nodes", 50, "simulated nodes")
 	flag.IntVar(&s.pods, "pods", 5000, "pods of the workloads of schedulers")
@@ -122,7 +122,7 @@ func bench(ctx context.Context, s *settings) error {
 	return r.save(filepath.Join(s.out, "result.json"))
 }
 
-// all lists all workloads.
+// all returns all workloads.
 func all() []*workload {
 	var list []*workload
 	for _, some := range [][]workload{workloads, schedWorkloads, {embedded()}} {
@@ -133,7 +133,7 @@ func all() []*workload {
 	return list
 }
 
-// measureTogether runs a workload that measures all its columns in one go.
+// measureTogether runs a workload that measures all its columns in one run.
 func measureTogether(ctx context.Context, s *settings, w *workload, r *report) error {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout())
 	defer cancel()
@@ -145,7 +145,7 @@ func measureTogether(ctx context.Context, s *settings, w *workload, r *report) e
 	})
 }
 
-// measure runs one workload on one system, on a plane of its own.
+// measure runs one workload on one system, in a control plane of its own.
 func measure(ctx context.Context, s *settings, w *workload, sys *system) (*result, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout())
 	defer cancel()

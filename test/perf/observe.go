@@ -13,22 +13,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// observer notes when pods and jobs change, as a client that watches them sees it.
+// observer records when pods and jobs change, as seen by a client that watches them.
 type observer struct {
 	mu   sync.Mutex
 	pods map[types.UID]*podSeen
-	// running holds the time when each job said that all its replicas ran, finished when it said that it had succeeded.
+	// running holds the time at which each job reported that all its replicas run; finished, that it succeeded.
 	running, finished map[string]time.Time
 	n                 counts
 	changed           chan struct{}
 }
 
-// counts are numbers of pods, and of jobs that have said so.
+// counts are numbers of pods, and of jobs that have reported a state.
 type counts struct {
 	created int // so far
 	running int // now
 	started int // so far
-	ended   int // so far, by themselves
+	ended   int // so far, without being deleted
 	gone    int // so far
 
 	jobsRunning, jobsFinished int
@@ -39,7 +39,7 @@ type podSeen struct {
 	running, ended time.Time
 }
 
-// observe begins to watch.
+// observe starts to watch the pods and the system's jobs.
 func observe(p *plane, sys *system) (*observer, error) {
 	o := &observer{changed: make(chan struct{}, 1)}
 	o.reset()
@@ -50,8 +50,8 @@ func observe(p *plane, sys *system) (*observer, error) {
 		return o, nil
 	}
 	return o, o.watch(p, sys.jobs(), func(_ watch.EventType, object client.Object, now time.Time) {
-		note := func(times map[string]time.Time, says bool) {
-			if _, known := times[object.GetName()]; !known && says {
+		note := func(times map[string]time.Time, holds bool) {
+			if _, known := times[object.GetName()]; !known && holds {
 				times[object.GetName()] = now
 			}
 		}
@@ -60,14 +60,14 @@ func observe(p *plane, sys *system) (*observer, error) {
 	})
 }
 
-// watch has note called, with everything locked, for each event of the objects that a list holds.
+// watch calls note, with the lock held, for each event of the objects that the list's type selects.
 func (o *observer) watch(p *plane, list client.ObjectList, note func(watch.EventType, client.Object, time.Time)) error {
 	if err := p.client.List(p.ctx, list, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("listing what to watch: %w", err)
 	}
 	version := list.GetResourceVersion()
 	go func() {
-		for { // the API server ends the watches of those who read slowly; they go on from where they were
+		for { // the API server ends the watch of a client that reads slowly; the next one continues from the last version
 			var err error
 			if version, err = o.follow(p, list, version, note); err != nil {
 				p.cancel(fmt.Errorf("watching: %w", err))
@@ -78,7 +78,7 @@ func (o *observer) watch(p *plane, list client.ObjectList, note func(watch.Event
 	return nil
 }
 
-// follow watches until the API server ends the watch, and returns the version up to which everything has been noted.
+// follow watches until the API server ends the watch, and returns the version up to which it has recorded all events.
 func (o *observer) follow(p *plane, list client.ObjectList, version string, note func(watch.EventType, client.Object, time.Time)) (string, error) {
 	w, err := p.client.Watch(p.ctx, list, client.InNamespace(namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version}})
 	if err != nil {
@@ -103,7 +103,7 @@ func (o *observer) follow(p *plane, list client.ObjectList, version string, note
 	return version, p.ctx.Err()
 }
 
-// pod notes an event of a pod.
+// pod records an event of a pod.
 func (o *observer) pod(t watch.EventType, object client.Object, now time.Time) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -135,14 +135,14 @@ func (o *observer) pod(t watch.EventType, object client.Object, now time.Time) {
 	}
 }
 
-// reset forgets everything.
+// reset discards all records.
 func (o *observer) reset() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.pods, o.running, o.finished, o.n = map[types.UID]*podSeen{}, map[string]time.Time{}, map[string]time.Time{}, counts{}
 }
 
-// await returns as soon as a condition holds, which is asked at every event.
+// await returns as soon as the condition holds. It checks the condition after every event.
 func (o *observer) await(ctx context.Context, what string, holds func(counts) bool) error {
 	for {
 		o.mu.Lock()
@@ -160,7 +160,7 @@ func (o *observer) await(ctx context.Context, what string, holds func(counts) bo
 	}
 }
 
-// lastStart is when the last pod was seen to run.
+// lastStart returns the time at which the observer saw the last pod run.
 func (o *observer) lastStart() time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -173,7 +173,7 @@ func (o *observer) lastStart() time.Time {
 	return last
 }
 
-// live lists the names of the pods that have started and not ended.
+// live returns the names of the pods that have started and not ended.
 func (o *observer) live() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -186,22 +186,24 @@ func (o *observer) live() []string {
 	return names
 }
 
-// endLags are, for each job that has finished, the times from the end of its last pod to that of the job.
+// endLags returns, for each job that has finished, the time from the end of its last pod until the job reported
+// success.
 func (o *observer) endLags() []time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.lags(o.finished, func(pod *podSeen) time.Time { return pod.ended })
 }
 
-// startLags are, for each job, the times from the start of its last pod until the job said that all run.
+// startLags returns, for each job, the time from the start of its last pod until the job reported that all replicas
+// run.
 func (o *observer) startLags() []time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.lags(o.running, func(pod *podSeen) time.Time { return pod.running })
 }
 
-// lags are, for each job, the times from what happened to its last pod until the job said so.
-func (o *observer) lags(said map[string]time.Time, happened func(*podSeen) time.Time) []time.Duration {
+// lags returns, for each job in reported, the time from the event of its last pod until the job's report.
+func (o *observer) lags(reported map[string]time.Time, happened func(*podSeen) time.Time) []time.Duration {
 	last := map[string]time.Time{}
 	for _, pod := range o.pods {
 		if at := happened(pod); at.After(last[pod.job]) {
@@ -209,8 +211,8 @@ func (o *observer) lags(said map[string]time.Time, happened func(*podSeen) time.
 		}
 	}
 	var all []time.Duration
-	for job, at := range said {
-		all = append(all, max(0, at.Sub(last[job]))) // the events of pods and jobs come by different connections
+	for job, at := range reported {
+		all = append(all, max(0, at.Sub(last[job]))) // events of pods and jobs arrive on different connections
 	}
 	return all
 }

@@ -16,7 +16,7 @@ import (
 	"tensorstack.dev/batch/internal/testing/kwok"
 )
 
-// parts are what this program runs as processes of its own, by its first argument.
+// parts are the parts of this program that run as processes of their own, by the first argument.
 var parts = map[string]func() error{
 	"kwok":           kwok.Run,
 	"operator":       runProfiledOperator,
@@ -24,7 +24,8 @@ var parts = map[string]func() error{
 	"t9k-scheduler":  runScheduler(plugin.NewCommand),
 }
 
-// runScheduler runs a scheduler with the command line's arguments, and profiles it if that is asked for.
+// runScheduler returns a function that runs a scheduler with the command line's arguments, and profiles it if
+// profileEnv is set.
 func runScheduler(newCommand func() *cobra.Command) func() error {
 	return func() error {
 		dir := os.Getenv(profileEnv)
@@ -35,16 +36,16 @@ func runScheduler(newCommand func() *cobra.Command) func() error {
 	}
 }
 
-// profileEnv names the directory to which the profiles of the operator go.
+// profileEnv is the environment variable that names the directory for profiles.
 const profileEnv = "PERF_PROFILE"
 
-// runProfiledOperator runs the operator with the command line's arguments and profiles it. The operator itself has no
-// switch for that.
+// runProfiledOperator runs the operator with the command line's arguments and profiles it. The operator has no flag
+// for profiles.
 func runProfiledOperator() error {
 	return profiled(os.Getenv(profileEnv), func() error { return operator.NewCommand().ExecuteContext(ctrl.SetupSignalHandler()) })
 }
 
-// profiled writes profiles of what something does to a directory.
+// profiled calls do and writes its CPU and heap profiles to the directory.
 func profiled(dir string, do func() error) (err error) {
 	cpu, err := os.Create(filepath.Join(dir, "cpu.pprof"))
 	if err != nil {

@@ -28,19 +28,19 @@ import (
 	"tensorstack.dev/batch/internal/testing/testenv"
 )
 
-// namespace of everything that is measured.
+// namespace is the namespace of all measured objects.
 const namespace = "default"
 
-// The users of a plane. Each has a token of the same name, and may do everything.
+// The users of a control plane. Each has a token equal to its name, and all rights.
 const (
-	userBench = "bench" // who submits jobs, looks on and ends pods
+	userBench = "bench" // submits jobs, watches them and ends pods
 	userKWOK  = "kwok"
 	userPeer  = "measured" // the system that is measured
 )
 
-// plane is a fresh cluster with the controller of one system.
+// plane is a fresh control plane with the controller of one system.
 type plane struct {
-	ctx    context.Context // ends with the measurement, or with any process of the plane
+	ctx    context.Context // done when the measurement or any process of the control plane ends
 	cancel context.CancelCauseFunc
 	env    *testenv.Env
 	dir    string
@@ -50,7 +50,7 @@ type plane struct {
 	audit  *audit.Log
 
 	processes []*process
-	// controller is that of the system; nil for the floor, which has none.
+	// controller is the system's controller; nil for the floor, which has none.
 	controller *process
 }
 
@@ -97,7 +97,7 @@ func (p *plane) start(s *settings, sys *system) error {
 	return err
 }
 
-// tokens writes the file of the users' tokens.
+// tokens writes the token file of all users and returns its path.
 func (p *plane) tokens() (string, error) {
 	path := filepath.Join(p.dir, "tokens.csv")
 	var lines []string
@@ -121,14 +121,14 @@ func newClient(config *rest.Config) (client.WithWatch, error) {
 	return client.NewWithWatch(config, client.Options{Scheme: scheme})
 }
 
-// as is the configuration of a client of one of the users.
+// as returns the configuration of a client of the user.
 func (p *plane) as(user string) *rest.Config {
 	c := rest.AnonymousClientConfig(p.env.Config)
 	c.BearerToken, c.QPS, c.UserAgent = user, -1, user
 	return c
 }
 
-// kubeconfig writes a kubeconfig of one of the users.
+// kubeconfig writes a kubeconfig of the user and returns its path.
 func (p *plane) kubeconfig(user string) (string, error) {
 	c := clientcmdapi.NewConfig()
 	c.Clusters[user] = &clientcmdapi.Cluster{Server: p.env.Config.Host, CertificateAuthorityData: p.env.Config.CAData}
@@ -139,7 +139,7 @@ func (p *plane) kubeconfig(user string) (string, error) {
 	return path, clientcmd.WriteToFile(*c, path)
 }
 
-// run starts a program of the plane. If it ends before the plane does, the measurement ends with an error.
+// run starts a program of the control plane. If the program ends early, the measurement fails.
 func (p *plane) run(name, program string, args []string, env ...string) (*process, error) {
 	child, err := startProcess(p.dir, name, program, args, env)
 	if err != nil {
@@ -155,7 +155,7 @@ func (p *plane) run(name, program string, args []string, env ...string) (*proces
 	return child, nil
 }
 
-// restartController ends the system's controller and starts another one in the same way.
+// restartController stops the system's controller and starts it again with the same arguments.
 func (p *plane) restartController() error {
 	old := p.controller
 	old.replaced.Store(true)
@@ -165,8 +165,8 @@ func (p *plane) restartController() error {
 	return err
 }
 
-// kwokConfig configures KWOK: every node is its own, and pods run as soon as they are bound. What ends them is the
-// benchmark. Its defaults for pods of a Job would end those at once.
+// kwokConfig configures KWOK: it manages all nodes, and pods run as soon as they are bound. The benchmark ends the
+// pods; with KWOK's defaults, pods of a Job would end at once.
 const kwokConfig = `apiVersion: config.kwok.x-k8s.io/v1alpha1
 kind: KwokConfiguration
 options:
@@ -198,7 +198,7 @@ func (p *plane) startNodes(n int) error {
 		if err := p.client.Create(p.ctx, node); err != nil {
 			return err
 		}
-		// No node controller runs that would take away the taint of nodes that are not ready yet.
+		// No node controller runs that would remove the taint of nodes that are not ready.
 		if err := p.client.Patch(p.ctx, node, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"taints":null}}`))); err != nil {
 			return err
 		}
@@ -229,7 +229,7 @@ func (p *plane) awaitNodes(n int) error {
 	}
 }
 
-// explain adds to an error why the plane ended, if it did, and the end of each program's log.
+// explain adds to an error the cause for which the control plane ended, if it did, and the end of each program's log.
 func (p *plane) explain(err error) error {
 	errs := []error{err, context.Cause(p.ctx)}
 	for _, child := range p.processes {

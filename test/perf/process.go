@@ -16,13 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is a program that runs beside this one, and dies with it.
+// process is a child process. The kernel kills it when its parent dies.
 type process struct {
 	name  string
 	cmd   *exec.Cmd
 	log   string
 	ended chan struct{}
-	// replaced tells that another process takes over, so that the end of this one is none of the plane's.
+	// replaced is true once another process takes over; the end of this one is then no failure.
 	replaced atomic.Bool
 }
 
@@ -42,12 +42,12 @@ func startProcess(dir, name, program string, args, env []string) (*process, erro
 	}
 	go func() {
 		defer close(p.ended)
-		_ = p.cmd.Wait() // its log tells why it ended
+		_ = p.cmd.Wait() // the log holds the reason
 	}()
 	return p, nil
 }
 
-// stop asks the program to end and makes it end.
+// stop sends SIGTERM to the process, and SIGKILL after ten seconds.
 func (p *process) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended already
 	select {
@@ -58,7 +58,7 @@ func (p *process) stop() {
 	}
 }
 
-// cpu is the processor time that the program has used so far.
+// cpu returns the processor time that the process has used so far.
 func (p *process) cpu() (time.Duration, error) {
 	cpu, err := cpuOf(p.cmd.Process.Pid)
 	if err != nil {
@@ -67,9 +67,9 @@ func (p *process) cpu() (time.Duration, error) {
 	return cpu, nil
 }
 
-// cpuOf is the processor time that a process has used so far.
+// cpuOf returns the processor time that the process with this ID has used so far.
 func cpuOf(pid int) (time.Duration, error) {
-	// Linux gives every process a clock of its CPU time, whose number is made of the complement of the process's own.
+	// Linux gives every process a clock of its CPU time. Its number contains the complement of the process's ID.
 	const processClock = 2
 	var t unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|processClock), &t); err != nil {
@@ -78,7 +78,7 @@ func cpuOf(pid int) (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
-// memory is the program's resident memory now and at most so far, in MiB.
+// memory returns the resident memory of the process in MiB: the present and the highest value.
 func (p *process) memory() (now, peak float64, err error) {
 	all, err := fields(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
@@ -87,7 +87,7 @@ func (p *process) memory() (now, peak float64, err error) {
 	return all["VmRSS"], all["VmHWM"], nil
 }
 
-// fields are the amounts of memory in a file of /proc, in MiB.
+// fields returns the amounts of memory in a file of /proc, in MiB by the name of the field.
 func fields(path string) (map[string]float64, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -103,7 +103,7 @@ func fields(path string) (map[string]float64, error) {
 	return all, nil
 }
 
-// tail is the end of the program's log.
+// tail returns the end of the process's log.
 func (p *process) tail() string {
 	const most = 2000
 	text, err := os.ReadFile(p.log)

@@ -14,29 +14,31 @@ import (
 	"time"
 )
 
-// target is what one figure of this repository's programs is to be at most, or at least.
+// target is the bound of one figure of this repository's programs.
 type target struct {
 	figure string
-	// of names the system whose figure it is; empty: ours.
+	// of names the system whose figure has the bound; empty: ours.
 	of    string
 	least bool
-	// against names the system that it is compared with; at most factor times that system's figure. Empty: at most value.
+	// against names the system to compare with: the bound is factor times that system's figure. Empty: the bound is
+	// value.
 	against string
 	factor  float64
 	value   float64
 }
 
-// label says what a figure is.
+// label is the title and unit of a figure.
 type label struct{ name, title, unit string }
 
-// labels of all figures, in the order of the table. What is missing here is shown last, by its own name.
+// labels are the labels of all figures, in the order of the table. Figures without a label come last, under their own
+// names.
 var labels = []label{
 	{"running", "first submit until all pods run", "s"},
 	{"start_p50", "submit until all pods run, median", "ms"},
 	{"start_p99", "submit until all pods run, p99", "ms"},
 	{"recovery", "until all run again", "s"},
-	{"say_p50", "last pod runs until its job says so, median", "s"},
-	{"say_p99", "last pod runs until its job says so, p99", "s"},
+	{"say_p50", "last pod runs until its job is Running, median", "s"},
+	{"say_p99", "last pod runs until its job is Running, p99", "s"},
 	{"lag_p50", "last pod's end until job's, median", "s"},
 	{"lag_p99", "last pod's end until job's, p99", "s"},
 	{"pods_per_s", "pods per second", ""},
@@ -51,7 +53,7 @@ var labels = []label{
 	{"cpu", "controller's CPU", "s"},
 	{"requests", "controller's requests", ""},
 	{"requests_per_job", "… per job", ""},
-	{"watches", "… watches anew, not counted", ""},
+	{"watches", "… new watches, not counted", ""},
 	{"writes", "controller's writes", ""},
 	{"rss", "controller's memory", "MiB"},
 	{"rss_peak", "… at most", "MiB"},
@@ -65,14 +67,14 @@ var labels = []label{
 	{"pss_all", "…, what they share counted once", "MiB"},
 }
 
-// report gathers results.
+// report is the result of a run of this program.
 type report struct {
 	Date time.Time `json:"date"`
 	CPUs int       `json:"cpus"`
 	Go   string    `json:"go"`
-	// Nodes that were simulated.
+	// Nodes is the number of simulated nodes.
 	Nodes int `json:"nodes"`
-	// Pods of the workloads of schedulers.
+	// Pods is the number of pods in the workloads that measure schedulers.
 	Pods      int               `json:"pods"`
 	Workloads []*workloadReport `json:"workloads"`
 }
@@ -80,12 +82,12 @@ type report struct {
 type workloadReport struct {
 	Name  string `json:"name"`
 	Title string `json:"title"`
-	// Systems by name, each with its results in the order of measurement.
+	// Systems holds the results of each system in the order of measurement.
 	Systems map[string][]*result `json:"systems"`
 	Checks  []checked            `json:"checks,omitempty"`
 }
 
-// checked is a target and whether it was met.
+// checked is a target with the measured value.
 type checked struct {
 	Figure  string  `json:"figure"`
 	Of      string  `json:"of,omitempty"`
@@ -116,7 +118,7 @@ func (r *report) of(w *workload) *workloadReport {
 	return report
 }
 
-// median of a figure over the results of a system; false where there is none.
+// median returns the median of a figure over the results of a system; false if there is none.
 func (w *workloadReport) median(system, figure string) (float64, bool) {
 	var all []float64
 	for _, r := range w.Systems[system] {
@@ -131,7 +133,7 @@ func (w *workloadReport) median(system, figure string) (float64, bool) {
 	return all[len(all)/2], true
 }
 
-// check compares the figures with a workload's targets, as far as there are both.
+// check compares the workload's figures with its targets; it skips targets without a figure.
 func (w *workloadReport) check(targets []target) {
 	w.Checks = nil
 	for _, t := range targets {
@@ -149,7 +151,7 @@ func (w *workloadReport) check(targets []target) {
 	}
 }
 
-// print shows a workload's figures side by side.
+// print writes a table of the workload's figures with one column for each system.
 func (r *report) print(out io.Writer, w *workload) {
 	report := r.of(w)
 	report.check(w.targets)
@@ -182,7 +184,7 @@ func (r *report) systems(w *workloadReport) []string {
 	return all
 }
 
-// labels are those of the figures that the workload has.
+// labels returns the labels of the figures that the workload has.
 func (w *workloadReport) labels() []label {
 	have := map[string]bool{}
 	for _, results := range w.Systems {

@@ -15,25 +15,25 @@ import (
 	"tensorstack.dev/batch/internal/testing/audit"
 )
 
-// runLabel tells the objects of one measurement from those of others on the same stage.
+// runLabel distinguishes the objects of one measurement from those of others on the same stage.
 const runLabel = "perf.tensorstack.dev/run"
 
-// contender is a scheduler with pods that come in groups of one size. It is a column of the report.
+// contender is a scheduler with pods in groups of one size. It is a column of the report.
 type contender struct {
 	system
 	part string
 	args []string
-	// scheduler is the name by which pods ask for it.
+	// scheduler is the schedulerName of its pods.
 	scheduler string
-	// size of the groups; those of one pod have no PodGroup.
+	// size is the number of pods in a group. A group of one pod has no PodGroup.
 	size int
-	// gang: the pods of a group have a PodGroup and start together.
+	// gang adds a PodGroup to each group, so that its pods start together.
 	gang bool
-	// ofJobs: the pods say that the operator made them.
+	// ofJobs labels the pods as created by the operator.
 	ofJobs bool
 }
 
-// alone leaves the pods of the default scheduler to another one, as an installation does.
+// alone leaves the pods of the default scheduler to another process, as an installation does.
 var alone = []string{"--no-default-profile"}
 
 func upstream(size int) *contender {
@@ -57,14 +57,14 @@ func columns(all []*contender) []*system {
 	return systems
 }
 
-// groups are what a contender is to schedule at once.
+// groups are groups of pods that a contender schedules.
 type groups struct {
 	*contender
 	run   string
 	names []string
 	cpu   string
 	queue string
-	// selector restricts the pods to some nodes.
+	// selector is the node selector of the pods.
 	selector map[string]string
 }
 
@@ -74,7 +74,7 @@ func (c *contender) groups(run string, pods int, cpu string) *groups {
 
 func (g *groups) pods() int { return len(g.names) * g.size }
 
-// submit makes the groups first and then all pods.
+// submit creates all groups first and then all pods.
 func (st *stage) submit(g *groups) error {
 	if err := parallel(st.ctx, g.names, func(name string) error { return st.submitGroup(g, name) }); err != nil {
 		return err
@@ -119,8 +119,8 @@ func (g *groups) podsOf(name string) []*corev1.Pod {
 	return all
 }
 
-// throughput has a contender schedule pods that are all there when it starts. The clock runs from when its caches are filled
-// until a watch has seen the last binding; CPU and requests count until it is quiet again.
+// throughput measures a contender that starts when all pods exist. The clock runs from the end of the contender's
+// cache sync until a watch has seen the last binding; CPU and requests count until the contender is quiet again.
 func (st *stage) throughput(g *groups) (*result, error) {
 	if err := st.submit(g); err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (st *stage) throughput(g *groups) (*result, error) {
 	return r, st.clearAll(g)
 }
 
-// creation has pods created while no scheduler runs: what admission costs them. Their groups are there.
+// creation measures the creation of pods while no scheduler runs, that is, the cost of admission. Their groups exist.
 func (st *stage) creation(g *groups) (*result, error) {
 	if err := parallel(st.ctx, g.names, func(name string) error { return st.submitGroup(g, name) }); err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func (st *stage) creation(g *groups) (*result, error) {
 	return r, st.clearAll(g)
 }
 
-// clearAll takes away what was submitted.
+// clearAll deletes the submitted groups and waits until their pods are gone.
 func (st *stage) clearAll(g *groups) error {
 	st.seen.reset()
 	if err := st.clear(g.run); err != nil {
@@ -165,8 +165,8 @@ func (st *stage) clearAll(g *groups) error {
 	return st.seen.awaitGone(st.ctx, g.pods())
 }
 
-// running does something while a contender runs, and notes what that cost the contender for a number of pods: CPU and requests
-// from when its caches are filled until it is quiet again.
+// running calls do while the contender runs, and records the contender's cost for the number of pods: CPU and
+// requests from the end of its cache sync until it is quiet again.
 func (st *stage) running(c *contender, r *result, pods int, do func(context.Context) error) error {
 	if _, err := st.audit.Next(); err != nil {
 		return err

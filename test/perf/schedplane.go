@@ -21,7 +21,8 @@ import (
 	"tensorstack.dev/batch/internal/testing/testenv"
 )
 
-// stage is an API server with nodes that exist on paper only: pods are bound and never run. Schedulers come and go on it.
+// stage is an API server with node objects but no kubelets: pods are bound and never run. Schedulers start and stop
+// on it.
 type stage struct {
 	*plane
 	settings *settings
@@ -52,7 +53,7 @@ func (st *stage) start(nodes int) error {
 	st.env, err = testenv.New(testenv.Options{
 		Components:  []string{local.Etcd, local.APIServer, local.CRDs},
 		AuditPolicy: audit.Policy("Metadata", userPeer),
-		// Nobody would take away the taint that new nodes get.
+		// No controller runs that would remove the taint of new nodes.
 		Args: map[string][]string{local.APIServer: {"--token-auth-file=" + tokens, "--disable-admission-plugins=TaintNodesByCondition"}},
 	})
 	if err != nil {
@@ -73,7 +74,7 @@ func (st *stage) start(nodes int) error {
 	return err
 }
 
-// ensureQueue makes a queue that everybody may use, unless it is there.
+// ensureQueue creates a queue that is open to all namespaces, unless it exists.
 func (st *stage) ensureQueue(name string) error {
 	q := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: scheduling.QueueSpec{NamespaceSelector: &metav1.LabelSelector{}}}
 	return client.IgnoreAlreadyExists(st.client.Create(st.ctx, q))
@@ -92,11 +93,12 @@ func (st *stage) addNodes(n int) error {
 	})
 }
 
-// The client limits of both schedulers, in requests per second: those of the embedded cluster.
+// clientQPS and clientBurst are the client limits of both schedulers in requests per second, as in the embedded
+// cluster.
 const clientQPS, clientBurst = "1000", "2000"
 
-// startScheduler runs a scheduler, one of the parts of this program, and returns when its caches are filled. The context that
-// it returns ends with the scheduler.
+// startScheduler starts a scheduler, which is a part of this program, and returns when its caches have synced. The
+// returned context ends with the scheduler.
 func (st *stage) startScheduler(part string, args ...string) (context.Context, *process, error) {
 	kubeconfig, err := st.kubeconfig(userPeer)
 	if err != nil {
@@ -135,7 +137,7 @@ func (st *stage) startScheduler(part string, args ...string) (context.Context, *
 	return ctx, child, awaitServing(ctx, "https://"+address+"/readyz")
 }
 
-// awaitServing waits until a scheduler says that it is ready. Its certificate is its own.
+// awaitServing waits until a scheduler reports that it is ready. The scheduler's certificate is self-signed.
 func awaitServing(ctx context.Context, url string) error {
 	c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer c.CloseIdleConnections()
@@ -156,7 +158,7 @@ func awaitServing(ctx context.Context, url string) error {
 	}
 }
 
-// clear deletes the pods and groups whose names begin a measurement's label.
+// clear deletes the pods and groups that have the measurement's label.
 func (st *stage) clear(run string) error {
 	of := client.MatchingLabels{runLabel: run}
 	in := client.InNamespace(namespace)

@@ -11,16 +11,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// bindings notes when pods come to be and when they are bound, by one watch.
+// bindings records when pods are created and bound, from one watch.
 type bindings struct {
 	*observer
 	bound  map[types.UID]bool
 	groups map[string]*groupSeen
-	// first and last binding since the last reset, and the first eviction.
+	// first and last are the times of the first and last binding since the last reset; evicted is that of the first
+	// eviction.
 	first, last, evicted time.Time
 }
 
-// groupSeen is what was seen of the pods of one group: when the last of them came to be, and when the last of them was bound.
+// groupSeen is the record of one group: the numbers of its created and bound pods, and the times of the last creation
+// and binding.
 type groupSeen struct {
 	created, bound int
 	complete, last time.Time
@@ -82,21 +84,22 @@ func (b *bindings) awaitGone(ctx context.Context, pods int) error {
 	return b.await(ctx, "all pods are gone", func(n counts) bool { return n.gone >= pods })
 }
 
-// span is when the first and the last pod were bound.
+// span returns the times at which the first and the last pod were bound.
 func (b *bindings) span() (first, last time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.first, b.last
 }
 
-// untilEviction is the time from the creation of a group's last pod to the first eviction.
+// untilEviction returns the time from the creation of a group's last pod to the first eviction.
 func (b *bindings) untilEviction(group string) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.evicted.Sub(b.groups[group].complete)
 }
 
-// waits are, for each group that is bound, the time from its last pod's creation until its last pod's binding.
+// waits returns, for each group that is bound, the time from the creation of its last pod until the binding of its
+// last pod.
 func (b *bindings) waits() []time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// schedWorkloads measure the t9k-scheduler beside kube-scheduler.
+// schedWorkloads compare t9k-scheduler with kube-scheduler.
 var schedWorkloads = []workload{
 	rates("sched-500", 500),
 	rates("sched-5000", 5000),
@@ -22,7 +22,8 @@ var schedWorkloads = []workload{
 	preemption(),
 }
 
-// onStage is a workload that measures its contenders on one API server with so many nodes.
+// onStage returns a workload that measures its contenders, one after the other, on one API server with the number of
+// nodes.
 func onStage(name, title string, nodes int, all []*contender, measure func(*stage, *contender) (*result, error), targets ...target) workload {
 	w := workload{name: name, title: title, optional: true, columns: columns(all), targets: targets}
 	w.together = func(ctx context.Context, s *settings, add func(*system, *result)) error {
@@ -43,7 +44,7 @@ func onStage(name, title string, nodes int, all []*contender, measure func(*stag
 	return w
 }
 
-// rates has pods scheduled by kube-scheduler one by one, and by ours one by one and in gangs.
+// rates measures the throughput of kube-scheduler with single pods, and of t9k-scheduler with single pods and gangs.
 func rates(name string, nodes int) workload {
 	var targets []target
 	for _, c := range []string{"gangs8", "gangs64"} {
@@ -55,7 +56,7 @@ func rates(name string, nodes int) workload {
 		}, targets...)
 }
 
-// creations has pods created while no scheduler runs, in a cluster with 20 more queues.
+// creations measures the creation of pods while no scheduler runs, in a cluster with 20 more queues.
 func creations() workload {
 	const queues = 20
 	plain, ofJobs, gang, single := upstream(1), gangs(8), gangs(8), singles()
@@ -66,7 +67,7 @@ func creations() workload {
 			if err := parallel(st.ctx, names("other-", queues), st.ensureQueue); err != nil {
 				return nil, err
 			}
-			// The first pods of a sort cost the API server more, for whatever it compiles or caches.
+			// The first pods of each kind cost the API server more, because it compiles and caches for them.
 			if _, err := st.creation(c.groups(c.name+"-first", 400, "100m")); err != nil {
 				return nil, err
 			}
@@ -74,7 +75,7 @@ func creations() workload {
 		}, target{of: "jobs", figure: "created_per_s", against: "default", factor: 0.85, least: true})
 }
 
-// latencies has groups come one after the other, 80 pods in a second.
+// latencies measures how long groups wait that arrive one after the other, at 80 pods per second.
 func latencies() workload {
 	return onStage("sched-latency", "groups that come one after the other, 80 pods/s, on 500 nodes", 500, []*contender{upstream(8), gangs(8), gangs(64)},
 		func(st *stage, c *contender) (*result, error) {
@@ -84,9 +85,10 @@ func latencies() workload {
 		})
 }
 
-// arrivals submits groups at a constant rate, takes each one away when some later ones have come, and notes how long they wait.
+// arrivals submits groups at a constant rate, deletes each one once some later ones have been submitted, and records
+// how long they wait.
 func (st *stage) arrivals(ctx context.Context, g *groups, r *result) error {
-	const perSecond, stay = 80, 160 // pods
+	const perSecond, stay = 80, 160 // in pods
 	st.seen.reset()
 	next := time.NewTicker(time.Second * time.Duration(g.size) / perSecond)
 	defer next.Stop()
@@ -122,7 +124,7 @@ func (st *stage) arrivals(ctx context.Context, g *groups, r *result) error {
 	return st.clear(g.run)
 }
 
-// unfit has gangs scheduled alone and beside 1,000 groups that do not fit.
+// unfit measures the scheduling of gangs alone and beside 1,000 groups that do not fit.
 func unfit() workload {
 	alone, beside := gangs(8), gangs(8)
 	alone.name, alone.title = "alone", "gangs of 8"
@@ -153,8 +155,9 @@ func unfit() workload {
 		target{of: "beside", figure: "wait_p50", against: "alone", factor: 1.1})
 }
 
-// addUnfit adds 1,000 groups of four pods that do not fit, and notes what it costs to look at all of them. Pods of half of them
-// fit no node; of the others one fits, on the only node where it may be, and then no other.
+// addUnfit adds 1,000 groups of four pods that do not fit, and records the cost of trying all of them. In half of the
+// groups no pod fits a node; in the others one pod fits, on the only node that the selector allows, and no second
+// one.
 func (st *stage) addUnfit(r *result) error {
 	const all, sorts = 1000, 20
 	c := gangs(4)
@@ -180,7 +183,8 @@ func (st *stage) addUnfit(r *result) error {
 	return nil
 }
 
-// preemption has a gang of 64 take the room of 64 of 1,000 pods of a lower queue, which fill 1,000 nodes.
+// preemption measures how fast a gang of 64 preempts 64 of 1,000 pods of a queue with lower priority, which fill
+// 1,000 nodes.
 func preemption() workload {
 	const nodes = 1000
 	return onStage("sched-preempt", "a gang of 64 evicts 64 of 1,000 pods on 1,000 nodes", nodes, []*contender{gangs(64)},

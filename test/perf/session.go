@@ -17,17 +17,17 @@ import (
 	"tensorstack.dev/batch/internal/testing/audit"
 )
 
-// callers is the number of requests that the benchmark has under way at once.
+// callers is the number of concurrent requests of the benchmark.
 const callers = 32
 
-// result is what was measured of one workload on one system.
+// result is the measurement of one workload on one system.
 type result struct {
 	Figures map[string]float64 `json:"figures"`
-	// Requests of the controller by verb and resource, those of its leader election left out.
+	// Requests counts the controller's requests by verb and resource, without those of leader election.
 	Requests map[string]int `json:"requests,omitempty"`
 }
 
-// session is one measurement.
+// session is the measurement of one workload on one system.
 type session struct {
 	*plane
 	sys    *system
@@ -43,7 +43,8 @@ func newSession(p *plane, sys *system) (*session, error) {
 	return &session{plane: p, sys: sys, seen: seen, result: result{Figures: map[string]float64{}}}, nil
 }
 
-// warmUp runs one job to its end, so that every program has loaded, connected and listed what it needs.
+// warmUp runs one job to its end, so that every program has loaded its code, opened its connections and filled its
+// caches.
 func (s *session) warmUp() error {
 	if err := s.submit(4, "warm-up"); err != nil {
 		return err
@@ -64,10 +65,10 @@ func (s *session) warmUp() error {
 	return nil
 }
 
-// set notes a figure; its name says which.
+// set records a figure under its name.
 func (s *session) set(figure string, value float64) { s.result.Figures[figure] = value }
 
-// submit makes jobs with a number of replicas each.
+// submit creates jobs with a number of replicas each.
 func (s *session) submit(replicas int, names ...string) error {
 	var all []client.Object
 	for _, name := range names {
@@ -80,15 +81,15 @@ func (s *session) awaitStarted(pods int) error {
 	return s.seen.await(s.ctx, "all pods run", func(n counts) bool { return n.started >= pods })
 }
 
-// awaitSaid waits until so many jobs have said that all their replicas run. The floor has no jobs.
-func (s *session) awaitSaid(jobs int) error {
+// awaitJobsRunning waits until the number of jobs have reported that all their replicas run. The floor has no jobs.
+func (s *session) awaitJobsRunning(jobs int) error {
 	if s.sys.jobs == nil {
 		return nil
 	}
-	return s.seen.await(s.ctx, "all jobs say that they run", func(n counts) bool { return n.jobsRunning >= jobs })
+	return s.seen.await(s.ctx, "all jobs report that they run", func(n counts) bool { return n.jobsRunning >= jobs })
 }
 
-// awaitFinished waits until so many jobs have said that they succeeded. The floor has no jobs.
+// awaitFinished waits until the number of jobs have reported success. The floor has no jobs.
 func (s *session) awaitFinished(jobs int) error {
 	if s.sys.jobs == nil {
 		return nil
@@ -96,7 +97,7 @@ func (s *session) awaitFinished(jobs int) error {
 	return s.seen.await(s.ctx, "all jobs have finished", func(n counts) bool { return n.jobsFinished >= jobs })
 }
 
-// endPods does what kubelets do when the containers of pods exit with code 0.
+// endPods sets the pods' status as a kubelet does when their containers exit with code 0.
 func (s *session) endPods(names []string) error {
 	return parallel(s.ctx, names, func(name string) error {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -115,7 +116,7 @@ func (s *session) deletePods(names []string) error {
 	})
 }
 
-// cost does something and notes what it cost the controller: CPU, requests, and memory at its end.
+// cost calls do and records its cost for the controller: CPU, requests, and memory at the end.
 func (s *session) cost(do func() error) error {
 	if s.controller == nil {
 		return do()
@@ -153,7 +154,7 @@ func (s *session) cost(do func() error) error {
 	return s.memory()
 }
 
-// memory notes the controller's resident memory.
+// memory records the controller's resident memory.
 func (s *session) memory() error {
 	if s.controller == nil {
 		return nil
@@ -166,15 +167,15 @@ func (s *session) memory() error {
 
 func ofElection(e audit.Event) bool { return e.Resource == "leases" }
 
-// isRead tells whether requests of a sort, as counted, only read.
+// isRead returns whether the requests that audit.Count lists under this key are reads.
 func isRead(sort string) bool {
 	verb, _, _ := strings.Cut(sort, " ")
 	return !(&audit.Event{Verb: verb}).Write()
 }
 
-// quiet waits until the controller has sent nothing for a second.
+// quiet waits until the controller has sent no request for a second.
 func (s *session) quiet() error {
-	log := *s.audit // what is read here counts all the same
+	log := *s.audit // a copy, because the caller counts these events as well
 	for last := time.Now(); time.Since(last) < time.Second; {
 		if err := sleep(s.ctx, 100*time.Millisecond); err != nil {
 			return err
@@ -199,7 +200,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// parallel does something to each of a list, a few at a time. It returns the first error.
+// parallel calls do for each item, a few at a time, and returns the first error.
 func parallel[T any](ctx context.Context, all []T, do func(T) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -224,7 +225,7 @@ func parallel[T any](ctx context.Context, all []T, do func(T) error) error {
 	wg.Wait()
 	err := context.Cause(ctx)
 	if apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("something else makes objects of the same names: %w", err)
+		return fmt.Errorf("another client creates objects with the same names: %w", err)
 	}
 	return err
 }

@@ -17,25 +17,26 @@ import (
 	"tensorstack.dev/batch/internal/testing/testenv"
 )
 
-// system is what makes pods of jobs.
+// system is a way to create the pods of jobs.
 type system struct {
 	name, title string
-	// start starts its controller; nil: there is none.
+	// start starts the system's controller; nil if it has none.
 	start func(*plane, *settings) (*process, error)
-	// objects are what is created to submit a job.
+	// objects returns the objects to create for a job.
 	objects func(name string, replicas int) []client.Object
-	// jobs is a list of its kind of job; nil: there is none.
+	// jobs returns an empty list of the system's kind of job; nil if it has none.
 	jobs func() client.ObjectList
-	// runs tells whether a job says that all its replicas run, or have ended.
+	// runs returns whether a job reports that all its replicas run or have ended.
 	runs func(client.Object) bool
-	// finished tells whether a job says that it has succeeded.
+	// finished returns whether a job reports success.
 	finished func(client.Object) bool
 }
 
 var systems = []*system{
 	{name: "floor", title: "floor", objects: barePods},
 	{
-		// The least that any controller of such jobs can need: it would have to read each, and to create the same pods.
+		// This is the lower bound of any controller of such jobs: it has to read each job and to create the same
+		// pods.
 		name: "objects", title: "floor with jobs",
 		objects: func(job string, replicas int) []client.Object {
 			return append(genericJob(job, replicas), barePods(job, replicas)...)
@@ -102,7 +103,7 @@ func genericJob(name string, replicas int) []client.Object {
 	}}
 }
 
-// jobLabel names the job of a pod, under every system.
+// jobLabel is the label that names the job of a pod, under every system.
 const jobLabel = "perf.tensorstack.dev/job"
 
 func podTemplate(job string) corev1.PodTemplateSpec {
@@ -115,7 +116,7 @@ func podTemplate(job string) corev1.PodTemplateSpec {
 	}
 }
 
-// startJobController runs the controller of batch/v1 Job without any other, and without the limits of its requests.
+// startJobController starts the controller of batch/v1 Job alone, without limits on its requests.
 func startJobController(p *plane, _ *settings) (*process, error) {
 	kubeconfig, err := p.kubeconfig(userPeer)
 	if err != nil {
@@ -130,7 +131,7 @@ func startJobController(p *plane, _ *settings) (*process, error) {
 		"--kube-api-qps=10000", "--kube-api-burst=10000", "--secure-port=0"})
 }
 
-// startOperator runs the operator as it is delivered, its webhook included, or for its profile inside of this program.
+// startOperator starts the operator with its webhook, as released; for a profile, as a part of this program.
 func startOperator(p *plane, s *settings) (*process, error) {
 	kubeconfig, err := p.kubeconfig(userPeer)
 	if err != nil {
@@ -173,7 +174,7 @@ func startOperator(p *plane, s *settings) (*process, error) {
 	return operator, p.awaitHealthy("http://" + health + "/readyz")
 }
 
-// freeAddress is one of this machine that nobody listens on.
+// freeAddress returns an address of this machine with an unused port.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -182,7 +183,7 @@ func freeAddress() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// awaitHealthy waits until a health endpoint says yes.
+// awaitHealthy waits until a health endpoint answers 200.
 func (p *plane) awaitHealthy(url string) error {
 	for {
 		request, err := http.NewRequestWithContext(p.ctx, http.MethodGet, url, nil)

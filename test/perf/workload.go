@@ -12,22 +12,22 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// workload is something to measure.
+// workload is a measurement to run.
 type workload struct {
 	name, title string
-	// optional workloads are measured only when they are asked for.
+	// optional workloads run only when -run selects them.
 	optional bool
-	// systems that it is measured on; nil: all.
+	// systems are the names of the systems to measure; nil: all.
 	systems []string
 	run     func(*session) error
-	// together measures on all columns in one go, without run; columns are what it measures.
+	// together measures all columns in one run, in place of run; columns are the columns.
 	together func(ctx context.Context, s *settings, add func(*system, *result)) error
 	columns  []*system
-	// targets of this repository's programs.
+	// targets are the targets of this repository's programs.
 	targets []target
 }
 
-// on lists the systems that it is measured on, among those that are asked for.
+// on returns the systems among names that the workload measures.
 func (w *workload) on(names []string) []*system {
 	if w.together != nil {
 		return w.columns
@@ -87,7 +87,8 @@ var workloads = []workload{
 	},
 }
 
-// burst submits jobs all at once, waits until all their pods run, ends all pods, and waits until all jobs say so.
+// burst submits all jobs at once, waits until all their pods run, ends all pods, and waits until all jobs report
+// success.
 func burst(name string, jobs, replicas int) workload {
 	return workload{
 		name: name, title: fmt.Sprintf("%d jobs × %d replicas", jobs, replicas),
@@ -115,7 +116,7 @@ func names(prefix string, n int) []string {
 	return all
 }
 
-// lifecycle takes jobs from their creation to their end.
+// lifecycle runs jobs from their creation to their end.
 func (s *session) lifecycle(prefix string, jobs, replicas int) error {
 	began := time.Now()
 	if err := s.submit(replicas, names(prefix, jobs)...); err != nil {
@@ -128,7 +129,7 @@ func (s *session) lifecycle(prefix string, jobs, replicas int) error {
 	if s.sys.jobs == nil {
 		return nil
 	}
-	if err := s.awaitSaid(jobs); err != nil {
+	if err := s.awaitJobsRunning(jobs); err != nil {
 		return err
 	}
 	starts := s.seen.startLags()
@@ -146,7 +147,7 @@ func (s *session) lifecycle(prefix string, jobs, replicas int) error {
 	return s.quiet()
 }
 
-// serial takes one job after the other from its creation to its end, on an otherwise idle cluster.
+// serial runs one job after the other from its creation to its end, in a cluster without other load.
 func serial(s *session) error {
 	const jobs, replicas = 100, 4
 	var starts, lags []time.Duration
@@ -179,7 +180,8 @@ func serial(s *session) error {
 	return nil
 }
 
-// recovery deletes a fifth of the pods of a large job and waits until all run again. The floor makes as many new pods.
+// recovery deletes a fifth of the pods of a large job and waits until all run again. The floor creates as many new
+// pods.
 func recovery(s *session) error {
 	const replicas, lost = 1000, 200
 	if err := s.submit(replicas, "j0"); err != nil {
@@ -246,8 +248,8 @@ func memory(s *session) error {
 	return s.memory()
 }
 
-// largest creates the largest jobs that are accepted, and starts the operator anew beside their pods. No scheduler looks at
-// them: what is measured is what they cost the operator.
+// largest creates the largest jobs that the API server accepts, and restarts the operator while their pods exist. No
+// scheduler binds the pods: the workload measures what they cost the operator.
 func largest(s *session) error {
 	texts := genericJob("texts", 10_000)[0].(*batch.GenericJob)
 	spec := &texts.Spec.ReplicaSpecs[0].Template.Spec
@@ -265,7 +267,7 @@ func largest(s *session) error {
 			return err
 		}
 		pods += int(*job.Spec.ReplicaSpecs[0].Replicas)
-		if err := s.seen.await(s.ctx, "all pods are there", func(n counts) bool { return n.created >= pods }); err != nil {
+		if err := s.seen.await(s.ctx, "all pods exist", func(n counts) bool { return n.created >= pods }); err != nil {
 			return err
 		}
 		if err := s.quiet(); err != nil {
@@ -281,7 +283,7 @@ func largest(s *session) error {
 	if err := s.deletePods([]string{"texts-worker-0"}); err != nil {
 		return err
 	}
-	if err := s.seen.await(s.ctx, "the operator that has started anew works", func(n counts) bool { return n.created > pods }); err != nil {
+	if err := s.seen.await(s.ctx, "the restarted operator creates pods", func(n counts) bool { return n.created > pods }); err != nil {
 		return err
 	}
 	_, peak, err := s.controller.memory()
@@ -292,7 +294,7 @@ func largest(s *session) error {
 // shape is a number of jobs with a number of replicas each.
 type shape struct{ jobs, replicas int }
 
-// growth takes ever more, or ever larger, jobs through their lives and notes by how much the cost of a pod grows.
+// growth runs ever more, or ever larger, jobs and records by how much the cost of a pod grows.
 func growth(shapes []shape) func(*session) error {
 	return func(s *session) error {
 		var cpu, requests []float64
@@ -313,7 +315,7 @@ func growth(shapes []shape) func(*session) error {
 	}
 }
 
-// quantile is the value below which percent of all lie; 0 where there are none.
+// quantile returns the value below which the given percentage of all values lie; 0 if there are none.
 func quantile(all []time.Duration, percent int) time.Duration {
 	if len(all) == 0 {
 		return 0

@@ -20,10 +20,11 @@ import (
 	"tensorstack.dev/batch/test/kit/plane"
 )
 
-// team is a namespace with a label.
+// team is the name of a namespace with a label.
 const team = "team"
 
-// as is a client that somebody else uses, who may create and change everything in all namespaces but has no right to queues.
+// as returns a client that impersonates the user. The user may create and change jobs, TensorBoards, pods and groups
+// in all namespaces but has no right to use queues.
 func (s *stage) as(user string) client.Client {
 	s.Helper()
 	config := rest.CopyConfig(s.Env.Config)
@@ -46,7 +47,7 @@ func (s *stage) allow(user string, rules ...rbacv1.PolicyRule) {
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}}))
 }
 
-// membersOf are one object of each kind that names a queue.
+// membersOf returns one object of each kind that names a queue.
 func membersOf(queue string) map[string]client.Object {
 	all := jobsOf(queue, "1")
 	board := &unstructured.Unstructured{Object: map[string]any{
@@ -67,8 +68,9 @@ func podOf(labels map[string]string) *corev1.Pod {
 		Spec: corev1.PodSpec{SchedulerName: scheduling.SchedulerName, Containers: []corev1.Container{{Name: "main", Image: "none"}}}}
 }
 
-// TestAdmission: clauses 6 and 7, and labels that cannot change, as the API server itself sees to.
-func TestAdmission(t *testing.T) {
+// TestAdmissionEnforcesQueuesAndLabels verifies clauses 6 and 7 and the immutable labels, as far as the API server
+// enforces them by policies.
+func TestAdmissionEnforcesQueuesAndLabels(t *testing.T) {
 	selectors := map[string]*metav1.LabelSelector{
 		"nobody":     nil,
 		"everybody":  {},
@@ -86,9 +88,9 @@ func TestAdmission(t *testing.T) {
 	}
 	s := ruleStage(t, queues)
 	alice := s.as("alice")
-	s.Await("the rules hold", func() error {
+	s.Await("the policies are in force", func() error {
 		if err := alice.Create(t.Context(), membersOf("nobody")["PodGroup"], client.DryRunAll); err == nil {
-			return fmt.Errorf("a group may use a queue that is for nobody")
+			return fmt.Errorf("a group entered a queue that no namespace may use")
 		}
 		return nil
 	})
@@ -114,7 +116,7 @@ func (s *stage) whoMayUse(alice client.Client) {
 		}
 	}
 	if n := len(membersOf("")); n != len(kinds.All)+3 {
-		s.Errorf("%d kinds are looked at", n)
+		s.Errorf("the test covers %d kinds", n)
 	}
 	for queue, ok := range map[string]bool{"nobody": false, "everybody": true, "team-a": true, "team-b": false, "team-in": true, "team-notin": false,
 		"any-team": true, "no-team": false, "missing": true} {
@@ -122,13 +124,13 @@ func (s *stage) whoMayUse(alice client.Client) {
 		check(s.Client, queue, true) // an administrator has all verbs
 	}
 	s.allow("alice", rbacv1.PolicyRule{APIGroups: []string{scheduling.GroupVersion.Group}, Resources: []string{"queues"}, ResourceNames: []string{"team-b"}, Verbs: []string{"use"}})
-	s.Await("the right to use a queue counts", func() error {
+	s.Await("the right to use the queue is in force", func() error {
 		return alice.Create(s.Context(), membersOf("team-b")["GenericJob"], client.DryRunAll)
 	})
 	check(alice, "team-b", true)
 	check(alice, "nobody", false)
 	pod := podOf(map[string]string{scheduling.LabelQueue: "nobody"})
-	pod.Spec.SchedulerName = corev1.DefaultSchedulerName // its label says where it belongs all the same
+	pod.Spec.SchedulerName = corev1.DefaultSchedulerName // the label alone decides the queue
 	if err := alice.Create(s.Context(), pod, client.DryRunAll); !apierrors.IsForbidden(err) {
 		s.Errorf("a pod of the default scheduler with the label of a queue: %v", err)
 	}
@@ -150,7 +152,7 @@ func (s *stage) closedToJobs(alice client.Client) {
 	s.Await("no job enters a closed queue", func() error { return refused(alice, membersOf("closed")["GenericJob"]) })
 	for kind, o := range membersOf("closed") {
 		switch kind {
-		case "Pod", "PodGroup": // those of jobs that are inside come and go
+		case "Pod", "PodGroup": // the operator creates and deletes those of jobs that are in the queue
 			s.Must(alice.Create(s.Context(), o, client.DryRunAll))
 		default:
 			for _, user := range []client.Client{alice, s.Client} {
@@ -166,12 +168,12 @@ func (s *stage) closedToJobs(alice client.Client) {
 			patch = client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"runMode":{"pause":{"enabled":true}}}}`))
 		}
 		if err := alice.Patch(s.Context(), o, patch); err != nil {
-			s.Errorf("a %s that is in the closed queue takes no changes: %v", kind, err)
+			s.Errorf("changing a %s in the closed queue: %v", kind, err)
 		}
 	}
 }
 
-// boardsMove: a TensorBoard gets into another queue by a change, and is held to the same rules.
+// boardsMove verifies that a TensorBoard that changes its queue needs the right to the new one.
 func (s *stage) boardsMove(alice client.Client) {
 	free := membersOf("everybody")["TensorBoard"].(*unstructured.Unstructured)
 	unstructured.RemoveNestedField(free.Object, "spec", "scheduler")
@@ -182,16 +184,17 @@ func (s *stage) boardsMove(alice client.Client) {
 			s.Must(unstructured.SetNestedField(moved.Object, queue, "spec", "scheduler", "t9kScheduler", "queue"))
 			err := alice.Update(s.Context(), moved, client.DryRunAll)
 			if (err == nil) != (words == "") || err != nil && !strings.Contains(err.Error(), words) {
-				s.Errorf("a TensorBoard moves to queue %s: %v", queue, err)
+				s.Errorf("moving a TensorBoard to queue %s: %v", queue, err)
 			}
 		}
 	}
 }
 
-// admissionOfGroups: a pod of a group is in the queue of the group. Of a pod that names no queue the scheduler asks for its author's right.
+// admissionOfGroups verifies that a pod of a group belongs to the group's queue. If a pod names no queue, the
+// scheduler checks the right of the pod's author.
 func (s *stage) admissionOfGroups(alice client.Client) {
 	s.changeQueue(scheduling.DefaultQueue, func(q *scheduling.QueueSpec) { q.NamespaceSelector = nil })
-	s.Await("the default queue is for nobody", func() error {
+	s.Await("the default queue is closed to all namespaces", func() error {
 		if err := alice.Create(s.Context(), podOf(map[string]string{scheduling.LabelQueue: scheduling.DefaultQueue}), client.DryRunAll); !apierrors.IsForbidden(err) {
 			return fmt.Errorf("a pod: %w", err)
 		}
@@ -220,19 +223,19 @@ func (s *stage) admissionOfGroups(alice client.Client) {
 		moved := group.DeepCopy()
 		moved.Spec.Queue = queue
 		if err := alice.Update(s.Context(), moved, client.DryRunAll); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "queue "+queue+" is not for namespace team") {
-			s.Errorf("the group moves to queue %s: %v", queue, err)
+			s.Errorf("moving the group to queue %s: %v", queue, err)
 		}
 	}
 	s.changeQueue("team-a", func(q *scheduling.QueueSpec) { q.NamespaceSelector = nil })
-	s.Await("the queue of the group is for nobody any more", func() error {
+	s.Await("the queue of the group is closed to all namespaces", func() error {
 		if err := alice.Create(s.Context(), membersOf("team-a")["PodGroup"], client.DryRunAll); err == nil {
-			return fmt.Errorf("another group enters it")
+			return fmt.Errorf("another group entered it")
 		}
 		return nil
 	})
 	group.Spec.Priority = 3
 	if err := alice.Update(s.Context(), group); err != nil {
-		s.Errorf("a group that stays in its queue takes no changes: %v", err)
+		s.Errorf("changing a group that stays in its queue: %v", err)
 	}
 }
 
@@ -248,7 +251,7 @@ func (s *stage) labelsStay() {
 		}
 		return nil
 	}
-	s.Await("the rule holds", func() error { return kept(func(l map[string]string) { l[scheduling.LabelQueue] = "team-in" }) })
+	s.Await("the policy is in force", func() error { return kept(func(l map[string]string) { l[scheduling.LabelQueue] = "team-in" }) })
 	for _, change := range []func(map[string]string){
 		func(l map[string]string) { delete(l, scheduling.LabelQueue) },
 		func(l map[string]string) { l[scheduling.LabelGroupName] = "g" },
@@ -262,8 +265,9 @@ func (s *stage) labelsStay() {
 	s.Must(s.Client.Update(s.Context(), pod))
 }
 
-// podsStayInTheirJob: whatever scheduler it has, a pod that a job controls keeps the labels by which the operator finds it. Those that
-// it has lost, as while there was no policy, somebody may put back who may use all queues, as the operator may.
+// podsStayInTheirJob verifies that a pod that a job controls keeps the labels by which the operator finds it,
+// whatever its scheduler. If the labels are lost, for example while the policy did not exist, a user who may use all
+// queues can add them again, as the operator does.
 func (s *stage) podsStayInTheirJob(alice client.Client) {
 	controlled := func(scheduler string, labels map[string]string) *corev1.Pod {
 		p := podOf(labels)
@@ -291,11 +295,11 @@ func (s *stage) podsStayInTheirJob(alice client.Client) {
 			what         string
 			pod          *corev1.Pod
 			label, value string
-			// alice and admin tell whether they may do it.
+			// alice and admin are whether the API server accepts the change from them.
 			alice, admin bool
 		}{
 			{"loses its job", pod, batch.LabelJobName, "", false, false},
-			{"goes to another job", pod, batch.LabelJobName, "other", false, false},
+			{"moves to another job", pod, batch.LabelJobName, "other", false, false},
 			{"gets another rank", pod, batch.LabelReplicaRank, "1", false, true},
 			{"loses its attempt", pod, batch.LabelReplicaAttempt, "", false, true},
 			{"changes otherwise", pod, "mine", "no", true, true},
@@ -319,6 +323,6 @@ func (s *stage) podsStayInTheirJob(alice client.Client) {
 	free.Spec.SchedulerName = corev1.DefaultSchedulerName
 	s.Must(alice.Create(s.Context(), free))
 	if err := put(alice, free, batch.LabelJobName, ""); err != nil {
-		s.Errorf("a pod that is no job's: %v", err)
+		s.Errorf("a pod without a job: %v", err)
 	}
 }

@@ -22,11 +22,12 @@ import (
 	"tensorstack.dev/batch/internal/testing/testenv"
 )
 
-// byBob is how it is noted that bob has asked.
+// byBob is the value of the annotation if bob is the author.
 const byBob = `["bob","system:authenticated"]`
 
-// TestAuthorsOfJobs: each job says who asked for its queue, nobody can make it say otherwise, and it starts by the right of its author.
-func TestAuthorsOfJobs(t *testing.T) {
+// TestJobsStartByTheRightOfTheirAuthor verifies that each job records the author of its choice of queue, that no user
+// can forge the record, and that the job starts only if its author may use the queue.
+func TestJobsStartByTheRightOfTheirAuthor(t *testing.T) {
 	t.Parallel()
 	s := newStageOf(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs, local.Webhook, local.Scheduler, local.Operator}})
 	s.node("n", 64, nil)
@@ -36,7 +37,7 @@ func TestAuthorsOfJobs(t *testing.T) {
 		s.mayUse("bob", queue)
 	}
 	s.mayUse("service", "")
-	s.Await("authors are noted", func() error {
+	s.Await("the API server records authors", func() error {
 		pod, job, forged := podOf(nil), jobsOf(free, "1")["GenericJob"], membersOf(free)["PodGroup"]
 		pod.Namespace, forged = s.Namespace, forged.DeepCopyObject().(client.Object)
 		forged.SetNamespace(s.Namespace)
@@ -49,11 +50,11 @@ func TestAuthorsOfJobs(t *testing.T) {
 	t.Run("a job that is applied again", func(t *testing.T) { s.with(t).authorsOfAppliedJobs(alice, bob) })
 	t.Run("a TensorBoard", func(t *testing.T) { s.with(t).authorsOfBoards(alice) })
 	t.Run("a queue that is narrowed", func(t *testing.T) { s.with(t).narrowedMeanwhile(alice, bob) })
-	t.Run("a queue that comes later", func(t *testing.T) { s.with(t).queueComesLater(alice, bob) })
+	t.Run("a queue that is created later", func(t *testing.T) { s.with(t).queueComesLater(alice, bob) })
 }
 
-// noting gives an object a note.
-func noting[T client.Object](o T, by string) T {
+// withAuthor sets the annotation that records the author.
+func withAuthor[T client.Object](o T, by string) T {
 	annotations := maps.Clone(o.GetAnnotations())
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -85,16 +86,16 @@ func (s *stage) authorsOfNewJobs(alice, service client.Client) {
 			as   client.Client
 			want string
 		}{
-			"without a note":                        {job(), alice, byAlice},
-			"with the note of somebody else":        {noting(job(), byBob), alice, byAlice},
-			"with what is no note":                  {noting(job(), "bob"), alice, byAlice},
-			"beside other annotations":              {noting(mine(job()), byBob), alice, byAlice},
-			"for somebody else, by right":           {noting(job(), byAlice), service, byAlice},
+			"without an author":                     {job(), alice, byAlice},
+			"with another user as the author":       {withAuthor(job(), byBob), alice, byAlice},
+			"with an invalid author":                {withAuthor(job(), "bob"), alice, byAlice},
+			"beside other annotations":              {withAuthor(mine(job()), byBob), alice, byAlice},
+			"for another user, by right":            {withAuthor(job(), byAlice), service, byAlice},
 			"for oneself, with all rights":          {job(), service, `["service","system:authenticated"]`},
 			"without a queue":                       {unqueued(), alice, ""},
-			"by somebody of an odd name":            {job(), somebodyOdd, pod.Annotations[scheduling.AnnotationRequestedBy]},
+			"by a user with an odd name":            {job(), somebodyOdd, pod.Annotations[scheduling.AnnotationRequestedBy]},
 			"with the queue of its namespace":       {elsewhere, alice, byAlice},
-			"without a queue, by the right to name": {noting(unqueued(), byAlice), service, byAlice},
+			"without a queue, by the right to name": {withAuthor(unqueued(), byAlice), service, byAlice},
 		} {
 			s.Run(kind+"/"+name, func(t *testing.T) {
 				if err := errors.Join(test.as.Create(t.Context(), test.job, client.DryRunAll), isBy(test.job, test.want)); err != nil {
@@ -102,12 +103,12 @@ func (s *stage) authorsOfNewJobs(alice, service client.Client) {
 				}
 			})
 		}
-		if o := noting(mine(job()), byBob); alice.Create(s.Context(), o, client.DryRunAll) != nil || o.GetAnnotations()["mine"] != "yes" {
-			s.Errorf("%s: another annotation is lost: %v", kind, o.GetAnnotations())
+		if o := withAuthor(mine(job()), byBob); alice.Create(s.Context(), o, client.DryRunAll) != nil || o.GetAnnotations()["mine"] != "yes" {
+			s.Errorf("%s: the job lost another annotation: %v", kind, o.GetAnnotations())
 		}
 	}
 	if note := pod.Annotations[scheduling.AnnotationRequestedBy]; !strings.Contains(note, "<a&b>") {
-		s.Errorf("the note is %s", note)
+		s.Errorf("the recorded author is %s", note)
 	}
 }
 
@@ -116,7 +117,7 @@ func mine(o *unstructured.Unstructured) *unstructured.Unstructured {
 	return o
 }
 
-// authorsOfLiveJobs: whatever somebody else changes, the author stays who it was.
+// authorsOfLiveJobs verifies that changes by other users do not change the author.
 func (s *stage) authorsOfLiveJobs(alice, bob, service client.Client) {
 	const takenOver = `{"metadata":{"annotations":{"` + scheduling.AnnotationRequestedBy + `":"[\"bob\",\"system:authenticated\"]"}}}`
 	for kind, job := range jobsOf(free, "1") {
@@ -127,15 +128,15 @@ func (s *stage) authorsOfLiveJobs(alice, bob, service client.Client) {
 			return o
 		}
 		for name, patch := range map[string]string{
-			"it is paused":                `{"spec":{"runMode":{"pause":{"enabled":true}}}}`,
-			"it is resumed":               `{"spec":{"runMode":{"pause":{"enabled":false}}}}`,
-			"its priority changes":        `{"spec":{"scheduler":{"t9kScheduler":{"priority":7}}}}`,
-			"the note is removed":         `{"metadata":{"annotations":{"` + scheduling.AnnotationRequestedBy + `":null}}}`,
-			"all annotations are removed": `{"metadata":{"annotations":null}}`,
-			"the note is changed":         `{"metadata":{"annotations":{"` + scheduling.AnnotationRequestedBy + `":"[\"service\"]"}}}`,
-			"somebody takes it over":      takenOver,
+			"it is paused":                    `{"spec":{"runMode":{"pause":{"enabled":true}}}}`,
+			"it is resumed":                   `{"spec":{"runMode":{"pause":{"enabled":false}}}}`,
+			"its priority changes":            `{"spec":{"scheduler":{"t9kScheduler":{"priority":7}}}}`,
+			"the author is removed":           `{"metadata":{"annotations":{"` + scheduling.AnnotationRequestedBy + `":null}}}`,
+			"all annotations are removed":     `{"metadata":{"annotations":null}}`,
+			"the author is changed":           `{"metadata":{"annotations":{"` + scheduling.AnnotationRequestedBy + `":"[\"service\"]"}}}`,
+			"another user becomes the author": takenOver,
 		} {
-			for who, as := range map[string]client.Client{"somebody else": bob, "the author": alice} {
+			for who, as := range map[string]client.Client{"another user": bob, "the author": alice} {
 				o := read()
 				if err := errors.Join(as.Patch(s.Context(), o, mergePatch([]byte(patch))), isBy(o, byAlice), isBy(read(), byAlice)); err != nil {
 					s.Errorf("%s: %s, by %s: %v", kind, name, who, err)
@@ -144,10 +145,10 @@ func (s *stage) authorsOfLiveJobs(alice, bob, service client.Client) {
 		}
 		o := read()
 		if err := errors.Join(service.Patch(s.Context(), o, mergePatch([]byte(takenOver))), isBy(o, byBob)); err != nil {
-			s.Errorf("%s: the author is changed by somebody who may use all queues: %v", kind, err)
+			s.Errorf("%s: changing the author by a user who may use all queues: %v", kind, err)
 		}
 		s.Must(alice.Patch(s.Context(), o, mergePatch([]byte(`{"spec":{"runMode":{"pause":{"enabled":false}}}}`))))
-		s.Await("the group of "+job.GetName()+" says so too", func() error {
+		s.Await("the group of "+job.GetName()+" records the same author", func() error {
 			group := &scheduling.PodGroup{}
 			return errors.Join(s.Client.Get(s.Context(), client.ObjectKeyFromObject(job), group), isBy(group, byBob))
 		})
@@ -155,7 +156,8 @@ func (s *stage) authorsOfLiveJobs(alice, bob, service client.Client) {
 	}
 }
 
-// authorsOfAppliedJobs: a manifest without the note, applied again, leaves the note alone and changes nothing.
+// authorsOfAppliedJobs verifies that applying a manifest without the annotation again keeps the annotation and
+// changes nothing.
 func (s *stage) authorsOfAppliedJobs(alice, bob client.Client) {
 	for kind, job := range jobsOf(free, "1") {
 		manifest := asMap(s, job)
@@ -173,18 +175,19 @@ func (s *stage) authorsOfAppliedJobs(alice, bob client.Client) {
 		for i, as := range []client.Client{alice, alice, bob} {
 			o, err := apply(as)
 			if err := errors.Join(err, isBy(o, byAlice)); err != nil {
-				s.Errorf("%s: applied for the time %d: %v", kind, i+1, err)
+				s.Errorf("%s: apply number %d: %v", kind, i+1, err)
 			}
 			if o.GetGeneration() != 1 {
-				s.Errorf("%s: applied for the time %d it is of generation %d", kind, i+1, o.GetGeneration())
+				s.Errorf("%s: generation after apply number %d: %d", kind, i+1, o.GetGeneration())
 			}
 			for _, f := range o.GetManagedFields() {
 				if f.FieldsV1 != nil && strings.Contains(f.FieldsV1.GetRawString(), "requested-by") {
-					s.Errorf("%s: %s manages the note", kind, f.Manager)
+					s.Errorf("%s: %s manages the annotation", kind, f.Manager)
 				}
 			}
 		}
-		// To replace the whole object by the manifest keeps the note as well. The operator writes the status meanwhile.
+		// Replacing the whole object by the manifest keeps the annotation as well. The operator writes the status at
+		// the same time.
 		live, replaced := asMap(s, job), &unstructured.Unstructured{}
 		s.Await(kind+" is replaced", func() error {
 			s.Must(s.Client.Get(s.Context(), client.ObjectKey{Namespace: s.Namespace, Name: manifest.GetName()}, live))
@@ -199,7 +202,8 @@ func (s *stage) authorsOfAppliedJobs(alice, bob client.Client) {
 	}
 }
 
-// authorsOfBoards: a training job that has but its TensorBoard in a queue is noted too, and hands the note on.
+// authorsOfBoards verifies that a training job with a queue only for its TensorBoard records its author too, and that
+// the TensorBoard gets the record.
 func (s *stage) authorsOfBoards(alice client.Client) {
 	for _, kind := range kinds.All {
 		if kind.Training == nil {
@@ -210,7 +214,7 @@ func (s *stage) authorsOfBoards(alice client.Client) {
 		unstructured.RemoveNestedField(job.Object, "spec", "scheduler")
 		s.Must(unstructured.SetNestedField(job.Object, map[string]any{"image": "none", "trainingLogFilesets": []any{"t9k://pvc/logs/here"},
 			"scheduler": map[string]any{"t9kScheduler": map[string]any{"queue": free}}}, "spec", "tensorboardSpec"))
-		if err := errors.Join(alice.Create(s.Context(), noting(job, byBob)), isBy(job, byAlice)); err != nil {
+		if err := errors.Join(alice.Create(s.Context(), withAuthor(job, byBob)), isBy(job, byAlice)); err != nil {
 			s.Errorf("%s: %v", kind.Name, err)
 		}
 		board := &unstructured.Unstructured{}
@@ -225,7 +229,7 @@ func (s *stage) authorsOfBoards(alice client.Client) {
 	}
 }
 
-// jobsBy has somebody create a job of each kind, with two pods of 1 CPU each. It returns their names.
+// jobsBy creates a job of each kind, with two pods of 1 CPU each, and returns the names of the jobs.
 func (s *stage) jobsBy(as client.Client, author, queue string) (names []string) {
 	s.Helper()
 	for kind, job := range jobsOf(queue, "1") {
@@ -239,10 +243,11 @@ func (s *stage) jobsBy(as client.Client, author, queue string) (names []string) 
 	return names
 }
 
-// awaitJobSays waits until a job of any kind does not run for a reason that it tells in certain words.
-func (s *stage) awaitJobSays(name, words string) {
+// awaitJobReports waits until the condition Running of a job of any kind is False with a message that contains the
+// words.
+func (s *stage) awaitJobReports(name, words string) {
 	s.Helper()
-	s.Await("job "+name+" says that "+words, func() error {
+	s.Await("job "+name+" reports that "+words, func() error {
 		for _, kind := range kinds.All {
 			o := kind.New()
 			if s.Client.Get(s.Context(), client.ObjectKey{Namespace: s.Namespace, Name: name}, o.(client.Object)) != nil {
@@ -253,13 +258,14 @@ func (s *stage) awaitJobSays(name, words string) {
 					return nil
 				}
 			}
-			return fmt.Errorf("it says %+v", kind.Status(o).Conditions)
+			return fmt.Errorf("its conditions are %+v", kind.Status(o).Conditions)
 		}
 		return errors.New("there is no such job")
 	})
 }
 
-// narrowedMeanwhile: while jobs wait, their queue is closed to the namespace. Those start whose authors have the right.
+// narrowedMeanwhile verifies which jobs start if their queue is closed to the namespace while they wait: those whose
+// authors have the right to use it.
 func (s *stage) narrowedMeanwhile(alice, bob client.Client) {
 	s.queue("narrowed", "2", 0)
 	s.group("blocker", "narrowed", 1, "1")
@@ -276,7 +282,8 @@ func (s *stage) narrowedMeanwhile(alice, bob client.Client) {
 	}
 }
 
-// queueComesLater: jobs wait for a queue that does not exist, and when it comes those start whose authors have the right to it.
+// queueComesLater verifies which jobs start when the queue that they wait for is created: those whose authors have
+// the right to use it.
 func (s *stage) queueComesLater(alice, bob client.Client) {
 	hers, his := s.jobsBy(alice, "alice", "later"), s.jobsBy(bob, "bob", "later")
 	for _, name := range slices.Concat(hers, his) {
@@ -290,7 +297,7 @@ func (s *stage) queueComesLater(alice, bob client.Client) {
 	}
 }
 
-// admits wants his jobs to start, and hers to wait for want of a right.
+// admits verifies that his jobs start and that hers wait because she lacks the right.
 func (s *stage) admits(queue string, hers, his []string) {
 	s.Helper()
 	for _, name := range his {
@@ -298,7 +305,7 @@ func (s *stage) admits(queue string, hers, his []string) {
 	}
 	for _, name := range hers {
 		s.awaitReason(name, scheduling.ReasonNotAdmitted)
-		s.awaitJobSays(name, "queue "+queue+" is not for namespace default, which its namespaceSelector does not select, and alice has no right to use it")
+		s.awaitJobReports(name, "queue "+queue+" is not for namespace default, which its namespaceSelector does not select, and alice has no right to use it")
 		if n := s.bound(name); n != 0 {
 			s.Errorf("%d pods of %s have started", n, name)
 		}

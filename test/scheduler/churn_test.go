@@ -12,11 +12,12 @@ import (
 	"tensorstack.dev/batch/internal/local"
 )
 
-var churns = flag.Int("churns", 6, "how often TestChurn takes everything away from under the scheduler")
+var churns = flag.Int("churns", 6, "number of rounds of TestSchedulerSurvivesDeletionsWhileBinding")
 
-// TestChurn takes gangs, their PodGroups and the nodes away while pods are being bound, in random order. The scheduler neither ends
-// nor keeps room for what is gone: after each round a gang that needs all of a new cluster runs.
-func TestChurn(t *testing.T) {
+// TestSchedulerSurvivesDeletionsWhileBinding deletes gangs, their PodGroups and the nodes in random order while the
+// scheduler binds pods. The scheduler neither exits nor reserves room for deleted objects: after each round a gang
+// that needs all nodes of a new cluster runs.
+func TestSchedulerSurvivesDeletionsWhileBinding(t *testing.T) {
 	s := quietStage(t)
 	s.queue("q", "", 0)
 	before := s.restarts()
@@ -48,7 +49,7 @@ func TestChurn(t *testing.T) {
 		s.removeNodes()
 	}
 	if after := s.restarts(); after != before {
-		t.Errorf("the scheduler was started again %d times", after-before)
+		t.Errorf("the scheduler restarted %d times", after-before)
 	}
 }
 
@@ -57,7 +58,7 @@ func (s *stage) removeNodes() {
 	s.Must(s.Client.DeleteAllOf(s.Context(), &corev1.Node{}, client.MatchingLabels{labelStage: s.Namespace}))
 }
 
-// restarts is how often the scheduler was started again.
+// restarts returns how often the scheduler has restarted.
 func (s *stage) restarts() int {
 	s.Helper()
 	status, err := s.Env.Status()

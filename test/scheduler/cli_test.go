@@ -21,7 +21,7 @@ func (s *stage) t9k(args ...string) string {
 	return out.String()
 }
 
-// checkLines wants each line, its words one space apart, among those of a text.
+// checkLines reports an error for each line that the text lacks. It compares lines with their words one space apart.
 func (s *stage) checkLines(text string, lines ...string) {
 	s.Helper()
 	have := map[string]bool{}

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestTableOfClauses: each test that the package's documentation names exists where it says.
-func TestTableOfClauses(t *testing.T) {
+// TestTableOfClausesNamesExistingTests verifies that each test in the table of the package's documentation exists in
+// its package.
+func TestTableOfClausesNamesExistingTests(t *testing.T) {
 	text, err := os.ReadFile("doc.go")
 	if err != nil {
 		t.Fatal(err)
@@ -22,7 +23,7 @@ func TestTableOfClauses(t *testing.T) {
 	for line := range strings.Lines(table) {
 		parts := columns.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
 		if parts == nil {
-			t.Fatalf("the line has not three columns: %q", line)
+			t.Fatalf("the line does not have three columns: %q", line)
 		}
 		for i, dir := range []string{"../../internal/scheduler/core", "."} {
 			for _, name := range word.FindAllString(parts[i+1], -1) {

@@ -16,8 +16,8 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// TestRoleMinimums: clause 1. Pods of one role do not stand in for those of another.
-func TestRoleMinimums(t *testing.T) {
+// TestRoleMinimumsAreSeparate verifies clause 1: pods of one role do not count for the minimum of another.
+func TestRoleMinimumsAreSeparate(t *testing.T) {
 	s := sharedStage(t)
 	s.simulated("n", 10)
 	s.queue("q", "", 0)
@@ -28,10 +28,10 @@ func TestRoleMinimums(t *testing.T) {
 	began := time.Now()
 	s.awaitRefused("g", scheduling.ReasonNotEnoughMembers)
 	if time.Since(began) > soon {
-		await.Overdue(t, "the reason was told late")
+		await.Overdue(t, "the reason was reported late")
 	}
 	if want := "1 of the 1 pods of role ps that it needs do not exist yet"; s.condition("g").Message != want {
-		t.Errorf("it says %q, want %q", s.condition("g").Message, want)
+		t.Errorf("message %q, want %q", s.condition("g").Message, want)
 	}
 	s.member("g-ps", "g", "q", "1", inRole("ps"))
 	s.awaitBound("g", 5)
@@ -44,22 +44,22 @@ func required(key, value string) *corev1.Affinity {
 			{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}}}}}}}
 }
 
-// gangMates are terms about the pods of the pod's own gang.
+// gangMates returns terms that select the pods of the pod's own gang.
 func gangMates(p *corev1.Pod) []corev1.PodAffinityTerm {
 	return []corev1.PodAffinityTerm{{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{
 		MatchLabels: map[string]string{scheduling.LabelGroupName: p.Labels[scheduling.LabelGroupName]}}}}
 }
 
-// TestGangFilters: clause 1. What the pods of a gang ask of nodes, and of one another, holds within one plan: of two gangs the
-// smaller one fits, and the other one has no pod bound.
-func TestGangFilters(t *testing.T) {
+// TestGangPlanRespectsNodeConstraints verifies clause 1: one plan meets the constraints of all pods of a gang on
+// nodes and on each other. The smaller of two gangs fits, and the other one has no pod bound.
+func TestGangPlanRespectsNodeConstraints(t *testing.T) {
 	tests := map[string]struct {
 		nodes        map[string]int // CPUs
 		set          func(*stage)
 		change       func(*corev1.Pod)
 		cpu          string
 		fits, unfit  int
-		reason       string // why unfit waits; empty: NoRoom
+		reason       string // the reason of the gang that does not fit; empty: NoRoom
 		want         []string
 		wantSpreadBy int // pods on each node; 0: any number
 	}{
@@ -145,8 +145,9 @@ func TestGangFilters(t *testing.T) {
 	}
 }
 
-// TestBeyondMinimum: clause 1. Pods beyond the minimum are bound one by one, and say themselves why they wait.
-func TestBeyondMinimum(t *testing.T) {
+// TestPodsBeyondMinimumBindOneByOne verifies clause 1: pods beyond the minimum are bound one by one, and each has a
+// condition with its own reason for waiting.
+func TestPodsBeyondMinimumBindOneByOne(t *testing.T) {
 	s := sharedStage(t)
 	s.simulated("n0", 3)
 	s.queue("q", "", 0)
@@ -154,10 +155,10 @@ func TestBeyondMinimum(t *testing.T) {
 	s.members("g", "q", 5, "1")
 	s.awaitBound("g", 3)
 	s.awaitReason("g", scheduling.ReasonScheduled)
-	s.Await("the two that wait say why", func() error {
+	s.Await("the two waiting pods report the reason", func() error {
 		for _, p := range s.pods("g") {
 			if c := scheduledCondition(&p); p.Spec.NodeName == "" && (c.Status != corev1.ConditionFalse || !strings.Contains(c.Message, "Insufficient cpu")) {
-				return fmt.Errorf("%s says %q", p.Name, c.Message)
+				return fmt.Errorf("%s has the message %q", p.Name, c.Message)
 			}
 		}
 		return nil
@@ -191,8 +192,8 @@ func (s *stage) awaitRunning(group string, n int) {
 	})
 }
 
-// TestFinishedMembersCount: clause 1. The last worker of a job whose others are done is lost, and its replacement does not wait
-// for a quorum.
+// TestFinishedMembersCount verifies clause 1: if the last worker of a job is lost after the others have finished, its
+// replacement does not wait for a quorum.
 func TestFinishedMembersCount(t *testing.T) {
 	s := sharedStage(t)
 	s.simulated("n", 3)
@@ -202,15 +203,15 @@ func TestFinishedMembersCount(t *testing.T) {
 	s.succeed("g-0")
 	s.succeed("g-1")
 	s.group("others", "q", 2, "1")
-	s.awaitBound("others", 2) // there is no room for three any more
+	s.awaitBound("others", 2) // three pods do not fit beside them
 	s.remove("g-2")
-	s.member("g-3", "g", "q", "1") // another name: the node may delete g-2 once more, by its name
+	s.member("g-3", "g", "q", "1") // another name, because the node may delete g-2 once more by its name
 	s.awaitPod("g-3")
 }
 
-// TestReplacementFirst: clause 1. A gang that lost a pod gets its replacement ahead of fair order, and ahead of a group that may
-// evict others.
-func TestReplacementFirst(t *testing.T) {
+// TestReplacementGoesFirst verifies clause 1: a gang that lost a pod gets its replacement ahead of the fair order,
+// and ahead of a group that may preempt others.
+func TestReplacementGoesFirst(t *testing.T) {
 	s := sharedStage(t)
 	s.node("n", 4, nil)
 	s.node("m", 1, nil)
@@ -225,7 +226,7 @@ func TestReplacementFirst(t *testing.T) {
 	s.awaitRefused("first", scheduling.ReasonNoRoom)
 	s.askToEnd("g-1")
 	s.member("g-1b", "g", "low", "2")
-	s.Await("the scheduler knows of the replacement", func() error {
+	s.Await("the scheduler has tried the replacement", func() error {
 		p := &corev1.Pod{}
 		s.Must(s.Client.Get(t.Context(), client.ObjectKey{Namespace: s.Namespace, Name: "g-1b"}, p))
 		if c := scheduledCondition(p); c.Message == "" {
@@ -238,8 +239,9 @@ func TestReplacementFirst(t *testing.T) {
 	s.awaitRefused("first", scheduling.ReasonNoRoom)
 }
 
-// TestPartialGang: clause 11. What a scheduler has left bound in part is completed, and evicted where that cannot be.
-func TestPartialGang(t *testing.T) {
+// TestPartlyBoundGangIsCompletedOrEvicted verifies clause 11: a scheduler completes a gang that its predecessor left
+// bound in part, and evicts it if it cannot be completed.
+func TestPartlyBoundGangIsCompletedOrEvicted(t *testing.T) {
 	for name, room := range map[string]bool{"completed": true, "evicted": false} {
 		t.Run(name, func(t *testing.T) {
 			s := sharedStage(t)
@@ -256,7 +258,7 @@ func TestPartialGang(t *testing.T) {
 				s.awaitBound("g", 3)
 				return
 			}
-			s.Await("the pod that runs is evicted", func() error {
+			s.Await("the running pod is evicted", func() error {
 				if got := s.evicted(); !slices.Equal(got, []string{"g-0"}) {
 					return fmt.Errorf("evicted are %v", got)
 				}

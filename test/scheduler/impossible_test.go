@@ -14,12 +14,14 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// atOnce is within what time it is said that a group is impossible, and within what time it starts when its quota is raised.
+// atOnce is the longest time until the scheduler reports that a group is impossible, and until the group starts after
+// its quota is raised.
 const atOnce = time.Second
 
-// TestImpossibleIsSaidAtOnce: of gangs in a queue too small for one of them it is said that they are impossible, with what is short,
-// and one of them starts when the quota is raised. Times are the medians of some rounds.
-func TestImpossibleIsSaidAtOnce(t *testing.T) {
+// TestImpossibleGangIsReportedAtOnce verifies that the scheduler reports gangs as impossible if their queue is too
+// small for one of them, with the missing amount, and that one of them starts when the quota is raised. It compares
+// the medians of some rounds.
+func TestImpossibleGangIsReportedAtOnce(t *testing.T) {
 	s := quietStage(t)
 	s.node("n", 8, nil)
 	const rounds = 5
@@ -35,14 +37,14 @@ func TestImpossibleIsSaidAtOnce(t *testing.T) {
 		s.awaitRefused(b, scheduling.ReasonImpossible)
 		for _, part := range []string{"1200m cpu needed, 1 in the quota, 200m short", "raise the quota to 1200m cpu"} {
 			if c := s.condition(a); !strings.Contains(c.Message, part) {
-				t.Errorf("it says %q, without %q", c.Message, part)
+				t.Errorf("message %q lacks %q", c.Message, part)
 			}
 		}
 		s.changeQueue(q, func(q *scheduling.QueueSpec) { q.Quota.Requests = cpus("1200m") })
 		began = time.Now()
 		s.Await("one of them starts", func() error {
 			if s.bound(a)+s.bound(b) < 2 {
-				return fmt.Errorf("of %s it is said: %+v", a, s.condition(a))
+				return fmt.Errorf("the condition of %s is %+v", a, s.condition(a))
 			}
 			return nil
 		})
@@ -56,7 +58,7 @@ func TestImpossibleIsSaidAtOnce(t *testing.T) {
 		s.awaitBound(second, 2)
 		s.end(second)
 	}
-	for what, times := range map[string][]time.Duration{"it is said": said, "one starts": started} {
+	for what, times := range map[string][]time.Duration{"reported": said, "started": started} {
 		slices.Sort(times)
 		t.Logf("%s after %v", what, times)
 		if median := times[rounds/2]; median > atOnce {
@@ -65,15 +67,17 @@ func TestImpossibleIsSaidAtOnce(t *testing.T) {
 	}
 }
 
-// TestPodReasons: pods that lack placement are Unschedulable, which autoscalers add nodes for, whether they are
-// alone or of a gang that waits as a whole. Pods that wait for something else say that.
-func TestPodReasons(t *testing.T) {
+// TestPodReasonsDistinguishPlacementFromQuota verifies that pods without a suitable node are Unschedulable, so that
+// autoscalers add nodes for them, whether they are single pods or belong to a waiting gang. Pods that wait for
+// another cause have another reason.
+func TestPodReasonsDistinguishPlacementFromQuota(t *testing.T) {
 	tests := map[string]struct {
-		set    func(*stage) // there is a node n of 4 CPUs, and a queue q with a quota of 100; what is tested is 4 pods of a CPU each
+		// set prepares a cluster with a node n of 4 CPUs and a queue q with a quota of 100, for 4 pods of one CPU each.
+		set    func(*stage)
 		quota  string
 		change func(*corev1.Pod)
 		reason string
-		// then makes it another reason.
+		// then changes the cluster so that the reason becomes another.
 		then    func(*stage)
 		another string
 	}{
@@ -125,10 +129,10 @@ func TestPodReasons(t *testing.T) {
 	}
 }
 
-// awaitPodReasons waits until all pods of a group say why they have no node.
+// awaitPodReasons waits until all pods of a group have the reason in their condition PodScheduled.
 func (s *stage) awaitPodReasons(group string, n int, reason string) {
 	s.Helper()
-	s.Await(fmt.Sprintf("%d pods of %s say %s", n, group, reason), func() error {
+	s.Await(fmt.Sprintf("%d pods of %s have the reason %s", n, group, reason), func() error {
 		said := 0
 		for _, p := range s.pods(group) {
 			c := scheduledCondition(&p)
@@ -139,14 +143,14 @@ func (s *stage) awaitPodReasons(group string, n int, reason string) {
 			}
 		}
 		if said != n {
-			return fmt.Errorf("%d do; the group says %+v", said, s.condition(group))
+			return fmt.Errorf("%d have it; the condition of the group is %+v", said, s.condition(group))
 		}
 		return nil
 	})
 }
 
-// TestAutoscalerAddsNodesForAGang: by Cluster Autoscaler's documented rules a gang of 8 that needs 3 nodes more gets 3, and a gang that
-// waits for quota none.
+// TestAutoscalerAddsNodesForAGang verifies, with Cluster Autoscaler's documented rules, that a gang of 8 that lacks 3
+// nodes gets 3, and that a gang that waits for quota gets none.
 func TestAutoscalerAddsNodesForAGang(t *testing.T) {
 	s := sharedStage(t)
 	s.node("n", 1, nil)
@@ -157,22 +161,22 @@ func TestAutoscalerAddsNodesForAGang(t *testing.T) {
 	s.awaitPodReasons("gang", 8, corev1.PodReasonUnschedulable)
 	s.awaitPodReasons("over", 4, scheduling.ReasonImpossible)
 	free := map[string]int64{s.own("n"): 1000}
-	if got := nodesToAdd(s.all(), free, 3000); got != 3 { // one fits the node that is there; each new one takes three
-		t.Errorf("an autoscaler adds %d nodes, want 3", got)
+	if got := nodesToAdd(s.all(), free, 3000); got != 3 { // one pod fits the existing node; each new node takes three
+		t.Errorf("the autoscaler adds %d nodes, want 3", got)
 	}
 	for i := range 3 {
 		s.node(fmt.Sprint("new", i), 3, nil)
 	}
 	s.awaitBound("gang", 8)
 	if got := nodesToAdd(s.all(), nil, 3000); got != 0 {
-		t.Errorf("when the gang runs, an autoscaler adds %d nodes", got)
+		t.Errorf("while the gang runs, the autoscaler adds %d nodes", got)
 	}
 }
 
-// nodesToAdd is how many nodes of a size, in thousandths of a CPU, Cluster Autoscaler asks for. Its FAQ ("How does scale-up work?",
-// "What are the parameters"): it looks at pods whose condition PodScheduled is False with reason Unschedulable; those that would fit
-// nodes that are there are left out; for the others it packs new nodes of a group's template, largest pods first, each into the first
-// that takes it.
+// nodesToAdd returns how many nodes of a size, in thousandths of a CPU, Cluster Autoscaler requests. Its FAQ ("How
+// does scale-up work?", "What are the parameters") describes the rules: it considers pods whose condition
+// PodScheduled is False with reason Unschedulable, leaves out those that would fit existing nodes, and packs the
+// others on new nodes of a group's template, largest pods first, each onto the first node that takes it.
 func nodesToAdd(pods []corev1.Pod, free map[string]int64, size int64) int {
 	var pending []int64
 	for i := range pods {

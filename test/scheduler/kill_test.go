@@ -15,13 +15,13 @@ import (
 )
 
 var (
-	kills = flag.Int("kills", 6, "how often TestKilled kills the scheduler")
-	// leaders are as many as there are replicas, so that each leads once.
-	leaders = flag.Int("leaders", 2, "how often TestTwoReplicas kills the scheduler that leads")
+	kills = flag.Int("kills", 6, "how often TestKilledSchedulerKeepsGangsAndQuotas kills the scheduler")
+	// leaders is the number of replicas; each of them leads once.
+	leaders = flag.Int("leaders", 2, "how often TestSecondReplicaTakesOver kills the scheduler that leads")
 	seed    = flag.Uint64("seed", 0, "take this order of events; 0: a random one, which is printed")
 )
 
-// seeded is the source of a test's random choices.
+// seeded returns the source of a test's random choices.
 func seeded(t *testing.T) *rand.Rand {
 	t.Helper()
 	from := *seed
@@ -32,7 +32,7 @@ func seeded(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(from, 1))
 }
 
-// arrivals are gangs that come, run as a whole and end.
+// arrivals are gangs that arrive, run as a whole and end.
 type arrivals struct {
 	*stage
 	ledger *ledger.Ledger
@@ -65,7 +65,7 @@ func (a *arrivals) come(n int) {
 	}
 }
 
-// whole is a gang all of which runs; empty where there is none. The ledger is locked.
+// whole returns a gang of which all pods run, or an empty string. The caller holds the ledger's lock.
 func (a *arrivals) whole() string {
 	for name, n := range a.sizes {
 		if a.ledger.Bound(name) == n {
@@ -75,7 +75,7 @@ func (a *arrivals) whole() string {
 	return ""
 }
 
-// drain has all gangs run and end.
+// drain waits for each gang to run and ends it.
 func (a *arrivals) drain() {
 	a.Helper()
 	for len(a.sizes) > 0 {
@@ -95,7 +95,7 @@ func (a *arrivals) finish(name string) {
 	delete(a.sizes, name)
 }
 
-// now and then, a gang that runs as a whole ends.
+// sometimes ends a gang that runs as a whole, in half of the calls.
 func (a *arrivals) sometimes() {
 	a.Helper()
 	name := ""
@@ -105,9 +105,9 @@ func (a *arrivals) sometimes() {
 	}
 }
 
-// TestKilled: clauses 3 and 11. The scheduler is killed again and again while gangs come and go. No gang stays bound in part, the
-// quota is kept at every moment, and every gang has run.
-func TestKilled(t *testing.T) {
+// TestKilledSchedulerKeepsGangsAndQuotas verifies clauses 3 and 11: while the test kills the scheduler repeatedly and
+// gangs arrive and end, no gang remains bound in part, the queue never exceeds its quota, and every gang runs.
+func TestKilledSchedulerKeepsGangsAndQuotas(t *testing.T) {
 	a := newArrivals(quietStage(t), 30)
 	for range *kills {
 		a.come(3)
@@ -117,8 +117,9 @@ func TestKilled(t *testing.T) {
 	a.drain()
 }
 
-// TestTwoReplicas: clause 11. Of two schedulers one leads; when it is killed, the other one takes over what it has begun.
-func TestTwoReplicas(t *testing.T) {
+// TestSecondReplicaTakesOver verifies clause 11: one of two schedulers leads, and after it is killed the other one
+// completes its work.
+func TestSecondReplicaTakesOver(t *testing.T) {
 	t.Parallel()
 	s := newStageOf(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs}})
 	binary, err := testenv.Binary()
@@ -135,7 +136,7 @@ func TestTwoReplicas(t *testing.T) {
 	awaitLeader := func(i int) {
 		s.Await(fmt.Sprintf("replica %d leads", i), func() error {
 			if !leads(i) {
-				return fmt.Errorf("it does not")
+				return fmt.Errorf("it does not lead")
 			}
 			return nil
 		})
@@ -147,7 +148,7 @@ func TestTwoReplicas(t *testing.T) {
 	leader := 0
 	for range *leaders {
 		a.come(3)
-		a.ledger.Await("it works", func() bool { return a.ledger.AnyBound() })
+		a.ledger.Await("the scheduler binds pods", func() bool { return a.ledger.AnyBound() })
 		if leads(1-leader) && replicas[leader].Running() { // it ends when it has lost its lease
 			t.Error("both lead")
 		}

@@ -14,10 +14,10 @@ import (
 	"tensorstack.dev/batch/test/kit/plane"
 )
 
-// parallelTests is the number of tests that run at the same time. They wait most of the time.
+// parallelTests is the number of tests that run at the same time. Most of the time they wait.
 const parallelTests = 8
 
-// kwokPart is the first argument that makes this program KWOK.
+// kwokPart is the first argument with which this program runs KWOK.
 const kwokPart = "kwok"
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,8 @@ func TestMain(m *testing.M) {
 	plane.Main(m, parallelTests, shared, quiet, rules)
 }
 
-// labelSimulated is on the nodes that KWOK looks after. Pods run there as soon as they are bound, and go when they are deleted.
+// labelSimulated is the label of the nodes that KWOK manages. Pods run there as soon as they are bound, and disappear
+// when they are deleted.
 const labelSimulated = "simulated"
 
 const kwokSettings = `apiVersion: config.kwok.x-k8s.io/v1alpha1
@@ -44,7 +45,7 @@ options:
   podsOnNodeSyncParallelism: 1
 `
 
-// startKWOK makes the simulated nodes of a plane run pods.
+// startKWOK starts KWOK, which runs the pods on the simulated nodes of a plane.
 func startKWOK(p *plane.Plane) error {
 	file := filepath.Join(p.Env.Dir, "kwok.yaml")
 	documents := []string{kwokSettings, nodestages.DefaultNodeInit, podstages.DefaultPodReady, podstages.DefaultPodDelete}

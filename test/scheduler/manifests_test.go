@@ -17,8 +17,9 @@ import (
 	"tensorstack.dev/batch/internal/testing/refusal"
 )
 
-// Each file of testdata/bad holds a mistake: a Queue or a PodGroup, or one and then a change of it that it does not take.
-// NAME.txt holds what the API server says to it, and then nothing is different from before.
+// TestBadManifests verifies that the API server refuses each file of testdata/bad. A file holds an invalid Queue or
+// PodGroup, or a valid one and then an invalid change of it. NAME.txt holds the API server's answer. A refused
+// request changes nothing.
 func TestBadManifests(t *testing.T) {
 	s := sharedStage(t)
 	objects, err := dynamic.NewForConfig(s.Env.Config)
@@ -50,9 +51,9 @@ func TestBadManifests(t *testing.T) {
 			left, err := of.Get(t.Context(), all[0].GetName(), metav1.GetOptions{})
 			switch {
 			case stored == nil && !apierrors.IsNotFound(err):
-				t.Errorf("it is there: %v, %v", left, err)
+				t.Errorf("the refused object exists: %v, %v", left, err)
 			case stored != nil && (err != nil || left.GetGeneration() != stored.GetGeneration()):
-				t.Errorf("it has changed: %v, %v", left, err)
+				t.Errorf("the refused change was made: %v, %v", left, err)
 			}
 			if stored != nil {
 				if err := of.Delete(t.Context(), stored.GetName(), metav1.DeleteOptions{}); err != nil {
@@ -63,7 +64,7 @@ func TestBadManifests(t *testing.T) {
 	}
 }
 
-// manifestsIn reads the documents of a YAML file as they are, mistakes included.
+// manifestsIn returns the documents of a YAML file without validating them.
 func manifestsIn(t *testing.T, file string) []*unstructured.Unstructured {
 	t.Helper()
 	data, err := os.ReadFile(file)

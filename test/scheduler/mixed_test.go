@@ -23,14 +23,14 @@ import (
 	"tensorstack.dev/batch/test/kit/ledger"
 )
 
-var mixed = flag.Bool("mixed", false, "give TestMixed its full size: 200 gangs of 1 to 64 pods on 50 nodes, 10 minutes of simulated time")
+var mixed = flag.Bool("mixed", false, "give TestMixedLoadKeepsGangsAndQuotas its full size: 200 gangs of 1 to 64 pods on 50 nodes, 10 minutes of simulated time")
 
-// size is that of the world of TestMixed. Times are simulated seconds.
+// size is the size of the world of TestMixedLoadKeepsGangsAndQuotas. Times are simulated seconds.
 type size struct {
 	nodes, nodeCPU, gangs, largest int
-	// within which gangs come, and how long they run at most.
+	// arrivals is the time within which all gangs arrive; longest is the longest run of a gang.
 	arrivals, longest int
-	// how often a node is drained, and the scheduler killed.
+	// drainEvery and killEvery are the intervals of node drains and of kills of the scheduler.
 	drainEvery, killEvery int
 }
 
@@ -39,13 +39,14 @@ var (
 	fullWorld  = size{nodes: 50, nodeCPU: 16, gangs: 200, largest: 64, arrivals: 460, longest: 180, drainEvery: 15, killEvery: 50}
 )
 
-// second is how long a simulated second lasts at least. It is the pace of what the test does, and nothing waits for it.
+// second is the shortest duration of a simulated second. It sets the pace of the test; no check depends on it.
 const second = 100 * time.Millisecond
 
-// TestMixed: clauses 1, 3, 4 and 11 under load. Gangs of two queues, of which one may evict pods of the other one, come and run
-// for random times, while nodes are drained, taken away and added, and the scheduler is killed. What the test does is what
-// controllers of jobs, people who drain nodes, and jobs do. At each moment the ledger's rules hold, and everything ends.
-func TestMixed(t *testing.T) {
+// TestMixedLoadKeepsGangsAndQuotas verifies clauses 1, 3, 4 and 11 under load. Gangs of two queues, one of which may
+// preempt pods of the other, arrive and run for random times. Meanwhile nodes are drained, removed and added, and the
+// scheduler is killed. The test acts as job controllers, administrators who drain nodes, and jobs. The ledger's rules
+// hold at all times, and every gang ends.
+func TestMixedLoadKeepsGangsAndQuotas(t *testing.T) {
 	t.Parallel()
 	world := smallWorld
 	if *mixed {
@@ -69,26 +70,26 @@ func TestMixed(t *testing.T) {
 	for m.now = 0; len(m.coming)+len(m.jobs) > 0; m.now++ {
 		m.step()
 		if t.Failed() || m.ledger.Failed() {
-			t.FailNow() // the ledger says why
+			t.FailNow() // the ledger has the reason
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("after %d simulated seconds there are still: %s", m.now, m.waiting())
+			t.Fatalf("after %d simulated seconds these gangs remain: %s", m.now, m.waiting())
 		}
 		if m.now%60 == 59 {
-			t.Logf("after %d simulated seconds (%s): %d gangs are to come, %d are there, %d pods were made", m.now+1, time.Since(began).Round(time.Second),
+			t.Logf("after %d simulated seconds (%s): %d gangs will arrive, %d exist, %d pods were created", m.now+1, time.Since(began).Round(time.Second),
 				len(m.coming), len(m.jobs), m.pods)
 		}
 		<-tick.C
 	}
 	if m.kills == 0 || m.drains == 0 || m.replaced == 0 {
-		t.Error("the world was too quiet to try anything")
+		t.Error("nothing was preempted or replaced, so the test proves nothing")
 	}
 	t.Logf("%d gangs with %d pods in %d simulated seconds (%s): %d kills, %d drains, %d nodes added, %d evictions by the scheduler, %d pods replaced; at most %dm and %dm of the quotas %v were used",
 		world.gangs, m.pods, m.now, time.Since(began).Round(time.Second), m.kills, m.drains, m.added-world.nodes, m.ledger.Evictions(), m.replaced,
 		m.ledger.Peak("low"), m.ledger.Peak("high"), quotas)
 }
 
-// mix is the world of TestMixed.
+// mix is the world of the test.
 type mix struct {
 	*stage
 	size
@@ -97,27 +98,28 @@ type mix struct {
 	now    int
 	coming []*job
 	jobs   map[string]*job
-	// nodes that are there, and those of them that are being emptied.
+	// nodes are the names of all nodes; drained are those that are being drained.
 	nodes   []string
 	drained map[string]bool
 
 	added, pods, kills, drains, replaced int
 }
 
-// job is a gang that comes, and the pods that it should have.
+// job is a gang with the pods that it should have.
 type job struct {
 	name, queue, cpu string
 	at, size, min    int
 	priority         int32
-	// runs is how long each of its pods runs once all of them have begun.
+	// runs is how long each pod runs after all of them have started.
 	runs []int
-	// pods are the names of the pods by index, serial counts those that were made; begun is when all of them ran, and 0 before.
+	// pods are the names of the pods by index; serial is the number of pods created so far; begun is the second in
+	// which all of them ran, or 0.
 	pods   []string
 	serial int
 	begun  int
 }
 
-// plan makes up the gangs.
+// plan chooses the gangs at random.
 func (m *mix) plan() {
 	for i := range m.gangs {
 		n := 1 + m.random.IntN(m.largest)
@@ -150,7 +152,7 @@ func (m *mix) addNode() {
 	m.nodes = append(m.nodes, name)
 }
 
-// step lets a simulated second pass.
+// step simulates one second.
 func (m *mix) step() {
 	m.Helper()
 	for len(m.coming) > 0 && m.coming[0].at <= m.now {
@@ -188,7 +190,7 @@ func (m *mix) submit(j *job) {
 	m.makePods(j, func(int) bool { return true })
 }
 
-// makePods makes those pods of a job for which lacks is true.
+// makePods creates those pods of a job for which lacks is true.
 func (m *mix) makePods(j *job, lacks func(i int) bool) {
 	m.Helper()
 	var all []func() error
@@ -225,7 +227,7 @@ func (m *mix) sideBySide(all []func() error) {
 	}
 }
 
-// look does for a job what its controller and its processes do.
+// look acts for a job as its controller and its processes do.
 func (m *mix) look(j *job) {
 	m.Helper()
 	have := m.ledger.States(j.name)
@@ -254,13 +256,13 @@ func (m *mix) look(j *job) {
 		delete(m.jobs, j.name)
 		return
 	}
-	m.makePods(j, func(i int) bool { // those that were deleted, once they have gone
+	m.makePods(j, func(i int) bool { // replaces the deleted pods once they no longer exist
 		_, ok := have[j.pods[i]]
 		return !ok && m.ledger.Saw(j.pods[i])
 	})
 }
 
-// finish lets a pod succeed; it may have been deleted meanwhile.
+// finish makes a pod succeed. The pod may have been deleted.
 func (m *mix) finish(name string) error {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: m.Namespace}}
 	return client.IgnoreNotFound(m.Client.Status().Patch(m.Context(), p, mergePatch([]byte(`{"status":{"phase":"Succeeded"}}`))))
@@ -297,16 +299,16 @@ func (m *mix) evictAll(node string) {
 	m.sideBySide(all)
 }
 
-// endDrains takes nodes back that have become empty, or gives others in their place.
+// endDrains returns empty nodes to service, or replaces them with new ones.
 func (m *mix) endDrains() {
 	m.Helper()
 	for _, name := range slices.Sorted(keysOf(m.drained)) {
 		if len(m.ledger.On(name)) > 0 {
-			m.evictAll(name) // one was bound while the node was being cordoned
+			m.evictAll(name) // a pod was bound while the node was being cordoned
 			continue
 		}
 		if m.random.IntN(4) > 0 {
-			continue // it stays away for a while
+			continue // the node stays cordoned for a while
 		}
 		delete(m.drained, name)
 		if m.random.IntN(2) == 0 {
@@ -319,7 +321,7 @@ func (m *mix) endDrains() {
 	}
 }
 
-// waiting says of the gangs that have not ended how they are.
+// waiting describes the gangs that have not ended.
 func (m *mix) waiting() string {
 	var all []string
 	for _, name := range slices.Sorted(keysOf(m.jobs)) {

@@ -17,7 +17,7 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// mayUse gives a user the right to a queue; an empty name stands for all queues.
+// mayUse grants a user the right to use a queue; an empty name stands for all queues.
 func (s *stage) mayUse(user, queue string) {
 	s.Helper()
 	rule := rbacv1.PolicyRule{APIGroups: []string{scheduling.GroupVersion.Group}, Resources: []string{"queues"}, Verbs: []string{"use"}}
@@ -27,25 +27,26 @@ func (s *stage) mayUse(user, queue string) {
 	s.allow(user, rule)
 }
 
-// byAlice is how it is noted that alice has asked.
+// byAlice is the value of the annotation if alice is the author.
 const byAlice = `["alice","system:authenticated"]`
 
-// refusedWith wants somebody to be refused in certain words.
+// refusedWith returns an error unless err is a refusal that contains the words.
 func refusedWith(err error, words string) error {
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), words) {
-		return fmt.Errorf("the answer is %w, and not one with %q", err, words)
+		return fmt.Errorf("the answer is %w, want one with %q", err, words)
 	}
 	return nil
 }
 
-// TestQueueAdmission: who asked is noted and cannot be forged; pods choose no node; namespaces demand queues; queues bound priorities.
-func TestQueueAdmission(t *testing.T) {
+// TestAdmissionPoliciesProtectQueues verifies that the API server records authors who cannot be forged, that pods
+// cannot choose a node, that namespaces can demand queues, and that queues limit priorities.
+func TestAdmissionPoliciesProtectQueues(t *testing.T) {
 	least, most := int32(10), int32(20)
 	s := ruleStage(t, map[string]scheduling.QueueSpec{free: {NamespaceSelector: &metav1.LabelSelector{}}, "vip": {},
 		"bounded": {NamespaceSelector: &metav1.LabelSelector{}, GroupPriority: &scheduling.PriorityRange{Min: &least, Max: &most}}})
 	alice, operator := s.as("alice"), s.as("operator")
 	s.mayUse("operator", "")
-	s.Await("the rules hold", func() error {
+	s.Await("the policies are in force", func() error {
 		pod := podOf(nil)
 		pod.Spec.NodeName = "any"
 		var told []error
@@ -59,7 +60,7 @@ func TestQueueAdmission(t *testing.T) {
 		)
 		return errors.Join(told...)
 	})
-	t.Run("who asked", func(t *testing.T) { s.with(t).noted(alice, operator) })
+	t.Run("authors", func(t *testing.T) { s.with(t).noted(alice, operator) })
 	t.Run("pods", func(t *testing.T) { s.with(t).podsOfQueues(alice, operator) })
 	t.Run("priorities", func(t *testing.T) { s.with(t).priorities(alice) })
 	t.Run("namespaces", func(t *testing.T) { s.with(t).demands(alice) })
@@ -67,7 +68,7 @@ func TestQueueAdmission(t *testing.T) {
 
 func isBy(o client.Object, want string) error {
 	if got := o.GetAnnotations()[scheduling.AnnotationRequestedBy]; got != want {
-		return fmt.Errorf("a %T is asked for by %s, and not by %s", o, got, want)
+		return fmt.Errorf("the author of a %T is %s, want %s", o, got, want)
 	}
 	return nil
 }
@@ -77,16 +78,16 @@ func (s *stage) noted(alice, operator client.Client) {
 	for kind, o := range membersOf(free) {
 		o.SetAnnotations(map[string]string{scheduling.AnnotationRequestedBy: forged})
 		err := alice.Create(s.Context(), o.DeepCopyObject().(client.Object), client.DryRunAll)
-		if kind != "Pod" { // on pods it is written over
+		if kind != "Pod" { // the API server overwrites the annotation of a pod
 			err = refusedWith(err, "is the API server's to set")
 		}
 		if err != nil {
-			s.Errorf("a %s for somebody else: %v", kind, err)
+			s.Errorf("a %s with a forged author: %v", kind, err)
 		}
 		o.SetAnnotations(map[string]string{scheduling.AnnotationRequestedBy: byAlice})
 		s.Must(operator.Create(s.Context(), o))
 		if err := isBy(o, byAlice); err != nil {
-			s.Errorf("what the operator makes on behalf of alice: %s: %v", kind, err)
+			s.Errorf("an object that the operator creates for alice: %s: %v", kind, err)
 		}
 		o.SetAnnotations(map[string]string{scheduling.AnnotationRequestedBy: forged})
 		err = alice.Update(s.Context(), o)
@@ -96,12 +97,12 @@ func (s *stage) noted(alice, operator client.Client) {
 			err = refusedWith(err, "is the API server's to set")
 		}
 		if err != nil {
-			s.Errorf("a %s that is changed: %v", kind, err)
+			s.Errorf("changing the author of a %s: %v", kind, err)
 		}
 		if kind != "Pod" {
 			o.SetAnnotations(nil)
 			if err := refusedWith(alice.Update(s.Context(), o), "is the API server's to set"); err != nil {
-				s.Errorf("a %s that loses its note: %v", kind, err)
+				s.Errorf("removing the author of a %s: %v", kind, err)
 			}
 		}
 	}
@@ -140,7 +141,7 @@ func (s *stage) podsOfQueues(alice, operator client.Client) {
 	s.Must(operator.Create(s.Context(), ofJob))
 	ofJob.Labels[batch.LabelJobName] = "other"
 	if err := alice.Update(s.Context(), ofJob, client.DryRunAll); err == nil {
-		s.Error("a live pod goes to another job")
+		s.Error("a live pod was moved to another job")
 	}
 	free := podOf(nil)
 	s.Must(alice.Create(s.Context(), free))
@@ -162,14 +163,15 @@ func (s *stage) priorities(alice client.Client) {
 		s.Must(alice.Create(s.Context(), o))
 		s.Must(unstructured.SetNestedField(o.Object, int64(21), field...))
 		if err := refusedWith(alice.Update(s.Context(), o.DeepCopy(), client.DryRunAll), words+"21"); err != nil {
-			s.Errorf("%s that is changed: %v", kind, err)
+			s.Errorf("changing %s: %v", kind, err)
 		}
 		s.Must(unstructured.SetNestedField(o.Object, int64(10), field...))
 		s.Must(alice.Update(s.Context(), o))
 	}
 }
 
-// demands: a namespace that takes nothing without a queue, and one that has a queue for what names none.
+// demands verifies the labels of a namespace that refuses objects without a queue, and of one that has a default
+// queue.
 func (s *stage) demands(alice client.Client) {
 	without := func(namespace, kind string) *unstructured.Unstructured {
 		o := asMap(s, membersOf(free)[kind])

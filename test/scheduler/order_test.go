@@ -17,7 +17,8 @@ func memory(amount string) func(*corev1.Pod) {
 	}
 }
 
-// awaitLaterThan waits until what is created now is younger than a group: creation times are whole seconds.
+// awaitLaterThan waits until a new object would have a later creation time than a group. Creation times have a
+// resolution of one second.
 func (s *stage) awaitLaterThan(group string) {
 	s.Helper()
 	pg := &scheduling.PodGroup{}
@@ -25,9 +26,10 @@ func (s *stage) awaitLaterThan(group string) {
 	<-time.After(time.Until(pg.CreationTimestamp.Add(time.Second)))
 }
 
-// TestOrder: clause 2. Two groups wait for the room of one; it is freed, and the right one has it.
-func TestOrder(t *testing.T) {
-	// The first one is the older one, and the last one by name.
+// TestFirstInOrderGetsTheRoom verifies clause 2: two groups wait for the same room, and when it becomes free the
+// first one in order gets it.
+func TestFirstInOrderGetsTheRoom(t *testing.T) {
+	// The first group is the older one and the last one by name.
 	tests := map[string]struct {
 		queues func(*stage)
 		runs   func(*stage)
@@ -48,7 +50,7 @@ func TestOrder(t *testing.T) {
 			runs: func(s *stage) { s.group("ra", "a", 1, "1") }},
 		"queue priority before share": {first: "a", second: "c", want: "a-second",
 			runs: func(s *stage) { s.group("rc", "c", 1, "1") }},
-		// Of A is used cpu 3/6 and memory 5/8, of B cpu 3/8 and memory 1/2.
+		// Queue A uses cpu 3/6 and memory 5/8; queue B uses cpu 3/8 and memory 1/2.
 		"the example of the specification": {first: "qa", second: "qb", want: "a-second",
 			queues: func(s *stage) {
 				quota := func(cpu, mem string) func(*scheduling.QueueSpec) {
@@ -83,7 +85,7 @@ func TestOrder(t *testing.T) {
 					free -= int(p.Spec.Containers[0].Resources.Requests.Cpu().Value())
 				}
 			}
-			s.group("last", "full", 1, "1") // its room is that of the one group
+			s.group("last", "full", 1, "1") // it occupies the room for one group
 			s.group("rest", "full", 1, resource.NewQuantity(int64(free-1), resource.DecimalSI).String())
 			s.awaitBound("last", 1)
 			s.awaitBound("rest", 1)

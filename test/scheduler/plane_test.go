@@ -16,7 +16,7 @@ import (
 	"tensorstack.dev/batch/test/kit/program"
 )
 
-// Settings of the shared plane's scheduler.
+// Settings of the scheduler on the shared plane.
 const (
 	topologyLabel = "zone"
 	sharedGrace   = "2s"
@@ -25,7 +25,7 @@ const (
 var withScheduler = []string{local.Etcd, local.APIServer, local.CRDs, local.Scheduler}
 
 var (
-	// shared is the plane that most tests use at the same time.
+	// shared is the plane that most tests use in parallel.
 	shared = plane.NewShared(func() (*plane.Plane, error) {
 		p, err := plane.New(testenv.Options{Components: withScheduler, Args: map[string][]string{
 			local.Scheduler: {"--topology-label=" + topologyLabel, "--gang-grace-period=" + sharedGrace}}})
@@ -34,8 +34,8 @@ var (
 		}
 		return p, startKWOK(p)
 	})
-	// quiet holds the plane of tests that run alone on it, so that nothing but what the test does wakes the scheduler, and the
-	// test may kill the scheduler.
+	// quiet holds the plane for tests that run alone on it: only the test wakes the scheduler, and the test may kill
+	// the scheduler.
 	quiet = plane.NewPool(1, func() (*plane.Plane, error) { return plane.New(testenv.Options{Components: withScheduler}) })
 )
 
@@ -59,10 +59,10 @@ func ruleStage(t *testing.T, queues map[string]scheduling.QueueSpec) *stage {
 	return s
 }
 
-// ownPlanes bounds the number of planes that run at the same time besides the shared ones.
+// ownPlanes limits the number of planes that run at the same time besides the shared ones.
 var ownPlanes = make(chan struct{}, 2)
 
-// newStage starts a plane for a test that breaks it, or needs settings of its own for the scheduler.
+// newStage starts a plane for a test that breaks it or needs other settings of the scheduler.
 func newStage(t *testing.T, args ...string) *stage {
 	t.Helper()
 	return newStageOf(t, testenv.Options{Components: withScheduler, Args: map[string][]string{local.Scheduler: args}})
@@ -77,7 +77,7 @@ func newStageOf(t *testing.T, o testenv.Options) *stage {
 	return s
 }
 
-// showLog shows the end of the scheduler's log if the test has failed.
+// showLog logs the end of the scheduler's log if the test has failed.
 func (s *stage) showLog() {
 	if !s.Failed() {
 		return
@@ -87,27 +87,27 @@ func (s *stage) showLog() {
 	}
 }
 
-// sharedStage is a place on the shared plane: nodes, queues and namespace are the test's own.
+// sharedStage returns a stage on the shared plane with nodes, queues and a namespace of the test's own.
 func sharedStage(t *testing.T) *stage {
 	t.Helper()
 	t.Parallel()
 	return newPart(t, shared.Get(t))
 }
 
-// quietStage is a place on a plane on which no other test does anything meanwhile.
+// quietStage returns a stage on a plane that no other test uses at the same time.
 func quietStage(t *testing.T) *stage {
 	t.Helper()
 	t.Parallel()
 	return newPart(t, quiet.Lend(t))
 }
 
-// newPart is a place on a plane where nothing meets what is in other ones.
+// newPart returns a stage on a plane that is separate from the other stages.
 func newPart(t *testing.T, p *plane.Plane) *stage {
 	t.Helper()
 	s := &stage{Test: namespace.New(t, p)}
 	s.prefix = s.Namespace + "-"
 	t.Cleanup(s.showLog)
-	t.Cleanup(func() { // so that the scheduler has less to look at
+	t.Cleanup(func() { // so that the scheduler has fewer objects
 		ctx, now := s.AfterTest(), client.GracePeriodSeconds(0)
 		for _, o := range []client.Object{&corev1.Pod{}, &scheduling.PodGroup{}} {
 			if err := p.Client.DeleteAllOf(ctx, o, client.InNamespace(s.Namespace), now); err != nil {
@@ -121,13 +121,13 @@ func newPart(t *testing.T, p *plane.Plane) *stage {
 	return s
 }
 
-// labelStage is on the nodes of a stage of a plane that is shared.
+// labelStage is the label of the nodes of a stage on a shared plane.
 const labelStage = "stage"
 
-// own is the name of something that is not in a namespace.
+// own returns the name of a cluster-scoped object of the stage.
 func (s *stage) own(name string) string { return s.prefix + name }
 
-// nodeSelector chooses the nodes of the stage.
+// nodeSelector returns a selector of the stage's nodes.
 func (s *stage) nodeSelector() *metav1.LabelSelector {
 	if s.prefix == "" {
 		return nil

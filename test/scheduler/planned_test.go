@@ -14,9 +14,9 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// TestRightWhenPlanned: who asked for a group or a pod is looked at when it could start, for a queue may come later, and its selector may
-// change meanwhile.
-func TestRightWhenPlanned(t *testing.T) {
+// TestQueueRightIsCheckedWhenPlanned verifies that the scheduler checks the author's right when a group or pod could
+// start, because a queue may be created later and its selector may change.
+func TestQueueRightIsCheckedWhenPlanned(t *testing.T) {
 	s := quietStage(t)
 	s.node("n", 8, nil)
 	alice, bob := s.as(s.own("alice")), s.as(s.own("bob"))
@@ -33,7 +33,7 @@ func TestRightWhenPlanned(t *testing.T) {
 	of := func(name string) map[string]string { return map[string]string{scheduling.LabelGroupName: name} }
 	in := func(queue string) map[string]string { return map[string]string{scheduling.LabelQueue: s.own(queue)} }
 
-	// A queue that comes later.
+	// A queue that is created after its groups.
 	group(alice, "hers", "later")
 	pod(alice, "hers-0", of("hers"))
 	pod(alice, "single", in("later"))
@@ -47,7 +47,7 @@ func TestRightWhenPlanned(t *testing.T) {
 		Annotations: map[string]string{scheduling.AnnotationRequestedBy: fmt.Sprintf("[%q]", s.own("bob"))}}, Spec: scheduling.PodGroupSpec{MinMember: 1, Queue: s.own("later")}}
 	s.Must(s.Client.Create(t.Context(), noted))
 	pod(s.Client, "noted-0", map[string]string{scheduling.LabelGroupName: "noted", batch.LabelJobName: "noted"})
-	time.Sleep(time.Second) // what was created within one second is of one age
+	time.Sleep(time.Second) // objects that were created within one second have the same age
 	s.awaitReason("hers", scheduling.ReasonQueueNotFound)
 	s.queue("later", "", 0, func(q *scheduling.QueueSpec) { q.NamespaceSelector = nil })
 	s.awaitPod("his-0")
@@ -56,10 +56,10 @@ func TestRightWhenPlanned(t *testing.T) {
 	s.awaitReason("hers", scheduling.ReasonNotAdmitted)
 	words := fmt.Sprintf("%s has no right to use it", s.own("alice"))
 	for _, name := range []string{"single", "intruder"} {
-		s.awaitWord(name, words)
+		s.awaitPodReports(name, words)
 	}
 
-	// A selector that becomes narrower while a group waits.
+	// A selector that stops selecting the namespace while a group waits.
 	s.queue("narrowed", "1", 0)
 	group(alice, "first", "narrowed")
 	s.pod("first-0", "1", func(p *corev1.Pod) { p.Labels = of("first") })
@@ -73,7 +73,7 @@ func TestRightWhenPlanned(t *testing.T) {
 	s.awaitReason("second", scheduling.ReasonNotAdmitted)
 	s.unbound("job-0", "hers-0", "single", "intruder", "second-0")
 
-	// The right comes, or the namespace is selected.
+	// The author gets the right, or the queue selects the namespace.
 	s.changeQueue("later", func(q *scheduling.QueueSpec) {
 		q.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"open": "yes"}}
 	})
@@ -86,8 +86,9 @@ func TestRightWhenPlanned(t *testing.T) {
 	s.awaitPod("second-0")
 }
 
-// TestGuestsCount: a pod that another scheduler has bound, and that names a queue, counts against its quota.
-func TestGuestsCount(t *testing.T) {
+// TestPodsOfOtherSchedulersCountAgainstQuota verifies that a pod that names a queue and was bound by another
+// scheduler counts against the queue's quota.
+func TestPodsOfOtherSchedulersCountAgainstQuota(t *testing.T) {
 	s := quietStage(t)
 	s.node("n", 8, nil)
 	s.queue("full", "2", 0)
@@ -103,10 +104,10 @@ func TestGuestsCount(t *testing.T) {
 	s.awaitPod("ours-0")
 }
 
-// awaitWord waits until a pod that waits says certain words.
-func (s *stage) awaitWord(name, words string) {
+// awaitPodReports waits until the condition PodScheduled of a waiting pod contains the words.
+func (s *stage) awaitPodReports(name, words string) {
 	s.Helper()
-	s.Await("pod "+name+" says that "+words, func() error {
+	s.Await("pod "+name+" reports that "+words, func() error {
 		p := &corev1.Pod{}
 		s.Must(s.Client.Get(s.Context(), client.ObjectKey{Namespace: s.Namespace, Name: name}, p))
 		for _, c := range p.Status.Conditions {

@@ -19,14 +19,15 @@ func (s *stage) awaitEvicted(pods ...string) {
 		}
 		for _, p := range s.all() {
 			if disrupted(&p) && p.DeletionTimestamp == nil {
-				return fmt.Errorf("%s stays", p.Name)
+				return fmt.Errorf("%s has not been evicted", p.Name)
 			}
 		}
 		return nil
 	})
 }
 
-// TestPreemptionExample: clause 4, the example of the specification. The room of who is evicted is kept for whom it is evicted.
+// TestPreemptionExample verifies clause 4 with the example of the specification. The room of a preempted pod is
+// reserved for the group that preempted it.
 func TestPreemptionExample(t *testing.T) {
 	s := sharedStage(t)
 	s.node("n", 300, nil)
@@ -64,11 +65,11 @@ func TestPreemptionExample(t *testing.T) {
 	}
 	s.Must(s.Client.Get(t.Context(), client.ObjectKeyFromObject(thief), thief))
 	if thief.Spec.NodeName != "" {
-		t.Error("a pod of the default scheduler has the room that was made for another one")
+		t.Error("a pod of the default scheduler took the room that was freed for a group")
 	}
 }
 
-// TestPreemption: clause 4, on three nodes of 4 CPUs.
+// TestPreemption verifies clause 4 on three nodes of 4 CPUs.
 func TestPreemption(t *testing.T) {
 	tests := map[string]struct {
 		runs []string // groups of one pod of 4 CPUs, one after the other, by queue
@@ -125,9 +126,9 @@ func TestPreemption(t *testing.T) {
 	}
 }
 
-// TestNobodyIsEvictedInVain: clause 4. A gang that would not fit after all evictions gets none; one whose preemption is given up
-// leaves the room to others.
-func TestNobodyIsEvictedInVain(t *testing.T) {
+// TestPreemptionEvictsOnlyIfTheGangFits verifies clause 4: a gang that would not fit after all evictions evicts no
+// pod, and a gang that gives up its preemption leaves the room to others.
+func TestPreemptionEvictsOnlyIfTheGangFits(t *testing.T) {
 	s := sharedStage(t)
 	for i := range 3 {
 		s.node(fmt.Sprintf("n%d", i), 4, nil)

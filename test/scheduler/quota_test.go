@@ -11,7 +11,8 @@ import (
 	"tensorstack.dev/batch/test/kit/ledger"
 )
 
-// TestQuota: clause 3. What does not fit says the numbers; quotas may be raised, and lowered below what runs.
+// TestQuota verifies clause 3: a group that exceeds the quota reports the amounts, and quotas may be raised, and
+// lowered below the present use.
 func TestQuota(t *testing.T) {
 	s := sharedStage(t)
 	s.simulated("n", 50)
@@ -20,7 +21,7 @@ func TestQuota(t *testing.T) {
 		t.Helper()
 		s.awaitRefused(group, scheduling.ReasonQuotaExceeded)
 		if want := fmt.Sprintf("the quota of queue %s does not allow it: %s", s.own("q"), numbers); s.condition(group).Message != want {
-			t.Errorf("%s says %q, want %q", group, s.condition(group).Message, want)
+			t.Errorf("%s has the message %q, want %q", group, s.condition(group).Message, want)
 		}
 	}
 	s.group("runs", "q", 2, "4")
@@ -33,14 +34,15 @@ func TestQuota(t *testing.T) {
 	s.group("late", "q", 1, "500m")
 	says("late", "500m cpu needed, 0 of 9 left")
 	if n := s.bound("runs") + s.bound("waits"); n != 4 {
-		t.Errorf("of 4 pods that ran before the quota was lowered, %d do", n)
+		t.Errorf("%d of the 4 pods that ran before the quota was lowered are bound", n)
 	}
 	s.end("waits")
 	s.awaitBound("late", 1)
 }
 
-// TestQuotaConcurrently: clause 3. Many gangs come at once; at no moment does the queue use more than its quota, and all run.
-func TestQuotaConcurrently(t *testing.T) {
+// TestConcurrentGangsStayWithinQuota verifies clause 3: if many gangs arrive at once, the queue never exceeds its
+// quota, and all gangs run.
+func TestConcurrentGangsStayWithinQuota(t *testing.T) {
 	s := sharedStage(t)
 	for i := range 4 {
 		s.simulated(fmt.Sprintf("n%d", i), 50)
@@ -73,6 +75,6 @@ func TestQuotaConcurrently(t *testing.T) {
 		delete(sizes, done)
 	}
 	if peak := l.Peak(s.own("q")); peak < quota*1000-3000 {
-		t.Errorf("never more than %dm of %d CPUs were used: the test tried nothing", peak, quota)
+		t.Errorf("at most %dm of %d CPUs were used, so the test proves nothing", peak, quota)
 	}
 }

@@ -20,26 +20,28 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// free is a queue that everybody may use.
+// free is a queue that all namespaces may use.
 const free = "free"
 
-// way is how somebody gets something into a queue. For the ways that are closed to everybody, fault is a part of what is said.
+// way is a request that puts an object into a queue. For requests that the API server always refuses, fault is a part
+// of the refusal.
 type way struct {
 	name string
-	// try asks the API server for it, as somebody.
+	// try sends the request to the API server by the client.
 	try   func(s *stage, as client.Client, queue string) error
 	fault string
 }
 
-// right is what somebody has, or has not, to a queue.
+// right is a user's right, or lack of right, to use a queue.
 type right struct {
 	name, queue string
 	as          client.Client
 	ok          bool
 }
 
-// TestQueueRights: whatever decides a queue is checked against the person who asks, for each kind of object, on every way.
-func TestQueueRights(t *testing.T) {
+// TestEveryWayIntoAQueueChecksTheRight verifies, for each kind of object and each field that decides a queue, that
+// the API server checks the right of the user who sends the request.
+func TestEveryWayIntoAQueueChecksTheRight(t *testing.T) {
 	labelled := func(team string) *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchLabels: map[string]string{"team": team}}
 	}
@@ -48,7 +50,7 @@ func TestQueueRights(t *testing.T) {
 	nobody, user, wrong := s.as("nobody"), s.as("user"), s.as("wrong")
 	s.mayUse("user", "vip")
 	s.mayUse("wrong", free)
-	s.Await("the rules hold", func() error {
+	s.Await("the policies are in force", func() error {
 		return errors.Join(expect(nobody.Create(t.Context(), membersOf("vip")["PodGroup"], client.DryRunAll), false, "vip"),
 			user.Create(t.Context(), membersOf("vip")["PodGroup"], client.DryRunAll))
 	})
@@ -59,7 +61,7 @@ func TestQueueRights(t *testing.T) {
 		{"the right to use it", "vip", user, true},
 		{"the namespace", "of-team-a", nobody, true},
 		{"all rights", "vip", s.Client, true},
-		{"no queue of that name", "missing", nobody, true}, // it waits until there is one
+		{"no queue of that name", "missing", nobody, true}, // the object waits until the queue exists
 	}
 	seen := map[string]bool{}
 	for kind, ways := range allWays() {
@@ -71,7 +73,7 @@ func TestQueueRights(t *testing.T) {
 					if w.fault == "" {
 						err = expect(err, r.ok, r.queue)
 					} else if err == nil || !strings.Contains(err.Error(), w.fault) {
-						err = fmt.Errorf("the answer is %w, and not one with %q", err, w.fault)
+						err = fmt.Errorf("the answer is %w, want one with %q", err, w.fault)
 					} else {
 						err = nil
 					}
@@ -84,12 +86,12 @@ func TestQueueRights(t *testing.T) {
 	}
 	for _, k := range kinds.All {
 		if !seen[k.Name] {
-			t.Errorf("no ways of a %s are tried", k.Name)
+			t.Errorf("no request for a %s was tried", k.Name)
 		}
 	}
 }
 
-// expect turns the answer to a request into an error unless it is what somebody must hear who has the right to a queue, or not.
+// expect returns an error unless the answer to a request is right for a user who may use the queue (ok), or may not.
 func expect(err error, ok bool, queue string) error {
 	switch {
 	case ok && err != nil:
@@ -97,7 +99,7 @@ func expect(err error, ok bool, queue string) error {
 	case !ok && err == nil:
 		return errors.New("accepted")
 	case !ok && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "queue "+queue+" is not for namespace "+team)):
-		return fmt.Errorf("refused in other words: %w", err)
+		return fmt.Errorf("refused with another message: %w", err)
 	}
 	return nil
 }
@@ -114,14 +116,14 @@ func allWays() map[string][]way {
 	return all
 }
 
-// creates asks for an object of a kind whose spec or label names the queue.
+// creates returns a request to create an object of a kind whose spec or label names the queue.
 func creates(kind string) func(*stage, client.Client, string) error {
 	return func(s *stage, as client.Client, queue string) error {
 		return as.Create(s.Context(), membersOf(queue)[kind], client.DryRunAll)
 	}
 }
 
-// moves asks to change a field of an object that is in a free queue.
+// moves returns a request to change a field of an object that is in the queue free.
 func moves(kind string, field ...string) func(*stage, client.Client, string) error {
 	return func(s *stage, as client.Client, queue string) error {
 		o := asMap(s, membersOf(free)[kind])
@@ -162,7 +164,7 @@ func podWays() []way {
 	}
 }
 
-// relabels asks to put a live pod into a queue.
+// relabels returns a request to put a live pod into a queue.
 func relabels(scheduler string) func(*stage, client.Client, string) error {
 	return func(s *stage, as client.Client, queue string) error {
 		p := podOf(map[string]string{"mine": "yes"})
@@ -173,7 +175,8 @@ func relabels(scheduler string) func(*stage, client.Client, string) error {
 	}
 }
 
-// jobWays are those of a kind of job: its own queue, that of its TensorBoard, and what a template can say.
+// jobWays returns the requests for a kind of job: its own queue, the queue of its TensorBoard, and the fields of its
+// templates.
 func jobWays(k kinds.Kind) []way {
 	ways := []way{
 		{name: "its spec", try: creates(k.Name)},
@@ -191,10 +194,10 @@ func jobWays(k kinds.Kind) []way {
 	for _, gang := range []bool{false, true} {
 		for _, name := range slices.Sorted(maps.Keys(templates(""))) {
 			if !gang && name == "a node" {
-				continue // without the t9k-scheduler a template may choose the node
+				continue // a job without the t9k-scheduler may choose the node in a template
 			}
 			if gang && name == "the scheduler" {
-				continue // the spec says so too
+				continue // the spec names the same scheduler
 			}
 			with, fault := "", "leave them out of the templates"
 			if gang {
@@ -212,7 +215,7 @@ func jobWays(k kinds.Kind) []way {
 	return ways
 }
 
-// templates are what a template might say to get a job's pods into a queue, or past its quota, with the operator's right.
+// templates returns templates that could put a job's pods into a queue, or beyond its quota, by the operator's right.
 func templates(queue string) map[string]map[string]any {
 	labels := func(l map[string]any) map[string]any { return map[string]any{"metadata": map[string]any{"labels": l}} }
 	return map[string]map[string]any{
@@ -227,7 +230,8 @@ func templates(queue string) map[string]map[string]any {
 	}
 }
 
-// fromTemplate asks for a job of a kind whose last role's template says something, with the t9k-scheduler or without it.
+// fromTemplate returns a request to create a job whose last role has the named template, with the t9k-scheduler or
+// without it.
 func fromTemplate(kind, says string, gang bool) func(*stage, client.Client, string) error {
 	return func(s *stage, as client.Client, queue string) error {
 		job := asMap(s, membersOf(free)[kind])
@@ -248,7 +252,7 @@ func fromTemplate(kind, says string, gang bool) func(*stage, client.Client, stri
 	}
 }
 
-// getsQueue asks for a queue for a live job that had none.
+// getsQueue returns a request to set the queue of a live job without a queue.
 func getsQueue(kind string) func(*stage, client.Client, string) error {
 	return func(s *stage, as client.Client, queue string) error {
 		job := asMap(s, membersOf(free)[kind])

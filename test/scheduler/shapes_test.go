@@ -20,13 +20,13 @@ import (
 	"tensorstack.dev/batch/internal/testing/testenv"
 )
 
-// jobsOf are jobs of all kinds of two roles, of which the second requests so many CPUs.
+// jobsOf returns jobs of all kinds with two roles, of which the second requests the amount of CPU.
 func jobsOf(queue, cpu string) map[string]client.Object {
 	meta := metav1.ObjectMeta{GenerateName: "job-", Namespace: metav1.NamespaceDefault}
 	gang := &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: queue}}
 	template := func(main, cpu string) corev1.PodTemplateSpec {
 		return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: main, Image: "none",
-			Resources: corev1.ResourceRequirements{Limits: cpus(cpu)}}}}} // requested, too: the API server makes it so
+			Resources: corev1.ResourceRequirements{Limits: cpus(cpu)}}}}} // the API server sets the requests to the limits
 	}
 	role := func(name, main, cpu string) batch.TrainingReplicaSpec {
 		return batch.TrainingReplicaSpec{Type: name, Template: template(main, cpu)}
@@ -41,7 +41,7 @@ func jobsOf(queue, cpu string) map[string]client.Object {
 	}
 }
 
-// profiles writes the ConfigMap of the resource shapes.
+// profiles writes the ConfigMap with the resource shapes.
 func (s *stage) profiles(data map[string]string) {
 	s.Helper()
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: scheduling.ResourceShapes}, Data: data}
@@ -52,11 +52,11 @@ func (s *stage) profiles(data map[string]string) {
 	s.Must(err)
 }
 
-// awaitShape waits for the condition of a queue whose profile is looked at.
+// awaitShape waits until the condition of a queue's profile has the reason, and returns the queue.
 func (s *stage) awaitShape(queue, reason string) *scheduling.Queue {
 	s.Helper()
 	q := &scheduling.Queue{}
-	s.Await("queue "+queue+" says of its profile: "+reason, func() error {
+	s.Await("queue "+queue+" has a profile with the reason "+reason, func() error {
 		s.Must(s.Client.Get(s.Context(), client.ObjectKey{Name: s.own(queue)}, q))
 		for _, c := range q.Status.Conditions {
 			if c.Type == scheduling.QueueShapeKnown && c.Reason == reason && (c.Status == metav1.ConditionTrue) == (reason == scheduling.ReasonShapeFound) {
@@ -68,7 +68,7 @@ func (s *stage) awaitShape(queue, reason string) *scheduling.Queue {
 	return q
 }
 
-// refused wants an object refused with these words.
+// refused verifies that the API server refuses an object with a message that contains the words.
 func (s *stage) refused(o client.Object, words ...string) {
 	s.Helper()
 	err := s.Client.Create(s.Context(), o, client.DryRunAll)
@@ -86,8 +86,8 @@ func (s *stage) accepted(o client.Object) {
 	}
 }
 
-// TestShapes: clause 9, with the operator of the embedded cluster.
-func TestShapes(t *testing.T) {
+// TestPodsLargerThanTheProfileDoNotStart verifies clause 9 with the operator of the embedded cluster.
+func TestPodsLargerThanTheProfileDoNotStart(t *testing.T) {
 	t.Parallel()
 	s := newStageOf(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs, local.Webhook, local.Scheduler, local.Operator}})
 	sized := func(q *scheduling.QueueSpec) { q.ResourceShapeProfile = "small" }
@@ -97,17 +97,17 @@ func TestShapes(t *testing.T) {
 	job := func(cpu string) client.Object { return jobsOf("sized", cpu)["GenericJob"] }
 
 	s.awaitShape("sized", scheduling.ReasonShapeNotFound)
-	s.Await("admission asks the operator", func() error {
+	s.Await("the operator's webhook is in force", func() error {
 		if err := s.Client.Create(t.Context(), job("1"), client.DryRunAll); err == nil {
-			return errors.New("a job is accepted whose queue's profile does not exist")
+			return errors.New("a job was accepted in a queue whose profile does not exist")
 		}
 		return nil
 	})
 	missing := "the ConfigMap t9k-system/resource-shapes has no key small, which is the queue's resourceShapeProfile: ask an administrator to add it"
 	s.refused(job("1"), "spec.scheduler.t9kScheduler.queue: Forbidden: queue sized takes no pods", missing)
-	s.Await("pods are looked at too", func() error {
+	s.Await("the webhook of pods is in force", func() error {
 		if err := s.Client.Create(t.Context(), s.newPod("p", "1", inQueue("sized")), client.DryRunAll); err == nil {
-			return errors.New("a pod is accepted in a queue whose profile does not exist")
+			return errors.New("a pod was accepted in a queue whose profile does not exist")
 		}
 		return nil
 	})
@@ -131,7 +131,7 @@ func TestShapes(t *testing.T) {
 	t.Run("past admission", func(t *testing.T) { s.with(t).shapesPastAdmission() })
 }
 
-// with is the same stage for a part of a test.
+// with returns the stage for a sub-test.
 func (s *stage) with(t *testing.T) *stage { return &stage{Test: s.In(t), prefix: s.prefix} }
 
 func inQueue(queue string) func(*corev1.Pod) {
@@ -160,7 +160,7 @@ func (s *stage) shapesOfJobs() {
 	}
 }
 
-// countedWithTheirGroup: pods that name a group alone are of the queue of the group, for the status too.
+// countedWithTheirGroup verifies that pods that name only a group count for the group's queue, also in its status.
 func (s *stage) countedWithTheirGroup() {
 	s.podGroup("named", "free", 2)
 	for i := range 2 {
@@ -189,9 +189,9 @@ func (s *stage) shapesOfPods() {
 	always := corev1.ContainerRestartPolicyAlways
 	sidecar.RestartPolicy = &always
 	const words = "a pod is too large for queue sized, whose resourceShapeProfile is small: 5 cpu requested, 4 allowed: request less, or use another queue"
-	s.Await("admission knows the group", func() error {
+	s.Await("the webhook has read the group", func() error {
 		if err := s.Client.Create(s.Context(), s.newPod("p", "5", inGroup("grouped")), client.DryRunAll); err == nil {
-			return errors.New("a pod of it that is too large is accepted")
+			return errors.New("a pod of the group that is too large was accepted")
 		}
 		return nil
 	})
@@ -217,13 +217,14 @@ func (s *stage) shapesOfPods() {
 	for _, pod := range []*corev1.Pod{
 		s.newPod("p", "4", inQueue("sized"), large(requesting("4"))), s.newPod("p", "3", inQueue("sized")), s.newPod("p", "4", inGroup("grouped")),
 		s.newPod("p", "50", inQueue("free")), s.newPod("p", "50"), s.newPod("p", "50", s.byDefault), s.newPod("p", "50", inGroup("unknown")),
-		s.newPod("p", "5", inQueue("sized"), func(p *corev1.Pod) { p.Labels[batch.LabelJobName] = "j" }), // it was looked at with the job
+		// The webhook checked it with the job.
+		s.newPod("p", "5", inQueue("sized"), func(p *corev1.Pod) { p.Labels[batch.LabelJobName] = "j" }),
 	} {
 		s.accepted(pod)
 	}
 	q := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: scheduling.DefaultQueue}}
 	s.Must(s.TryUpdate(q, func() { q.Spec.ResourceShapeProfile = "small" }))
-	s.Await("pods that name no queue are of the default one", func() error {
+	s.Await("pods that name no queue belong to the default queue", func() error {
 		if err := s.Client.Create(s.Context(), s.newPod("p", "5"), client.DryRunAll); err == nil || !strings.Contains(err.Error(), "too large for queue default") {
 			return fmt.Errorf("a pod that is too large: %w", err)
 		}
@@ -236,12 +237,12 @@ func inGroup(group string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Labels = map[string]string{scheduling.LabelGroupName: group} }
 }
 
-// shapesPastAdmission: whatever was admitted, nothing starts that is too large.
+// shapesPastAdmission verifies that pods that are too large do not start even if they passed admission.
 func (s *stage) shapesPastAdmission() {
 	s.group("runs", "sized", 2, "4")
 	s.awaitBound("runs", 2)
 	s.Must(s.Env.StopComponent(local.Operator))
-	s.group("large", "sized", 2, "5") // nobody answers admission
+	s.group("large", "sized", 2, "5") // no webhook is in force
 	s.group("fits", "sized", 2, "4")
 	s.group("other", "free", 2, "5")
 	job := jobsOf("sized", "5")["GenericJob"]
@@ -252,9 +253,9 @@ func (s *stage) shapesPastAdmission() {
 	s.awaitBound("other", 2)
 	s.awaitReason("large", scheduling.ReasonPodTooLarge)
 	if m := s.condition("large").Message; !strings.HasSuffix(m, " is too large for queue sized: 5 cpu requested, 4 allowed") {
-		s.Errorf("the group says: %s", m)
+		s.Errorf("the group's message is: %s", m)
 	}
-	s.Await("the pod without a group says why it waits", func() error {
+	s.Await("the pod without a group reports its reason", func() error {
 		s.Must(s.Client.Get(s.Context(), client.ObjectKeyFromObject(single), single))
 		if !slices.ContainsFunc(single.Status.Conditions, func(c corev1.PodCondition) bool {
 			return c.Type == corev1.PodScheduled && c.Message == "pod single is too large for queue sized: 5 cpu requested, 4 allowed"
@@ -268,7 +269,7 @@ func (s *stage) shapesPastAdmission() {
 	}
 	s.Must(s.Env.StartComponent(local.Operator))
 	s.awaitReason("job", scheduling.ReasonPodTooLarge)
-	s.Await("the job says why it waits", func() error {
+	s.Await("the job reports its reason", func() error {
 		if text := s.t9k("describe", "job"); !strings.Contains(text, "pod job-second-0 is too large for queue sized: 5 cpu requested, 4 allowed") {
 			return errors.New(text)
 		}
@@ -279,7 +280,7 @@ func (s *stage) shapesPastAdmission() {
 	s.awaitShape("sized", scheduling.ReasonShapeNotFound)
 	s.awaitReason("large", scheduling.ReasonShapeUnknown)
 	if m := s.condition("large").Message; !strings.Contains(m, "resourceShapeProfile small in the ConfigMap t9k-system/resource-shapes") {
-		s.Errorf("the group says: %s", m)
+		s.Errorf("the group's message is: %s", m)
 	}
 	if s.bound("runs") != 2 || s.bound("fits") != 2 {
 		s.Error("what runs does not go on")

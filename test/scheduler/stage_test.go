@@ -17,14 +17,14 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// stage is where a test plays: a plane, or a part of the shared one.
+// stage is the place of a test: a plane of its own, or a part of a shared one.
 type stage struct {
 	*namespace.Test
-	// prefix begins the names of what is not in a namespace; empty on a plane of the test's own.
+	// prefix begins the names of cluster-scoped objects; empty on a plane of the test's own.
 	prefix string
 }
 
-// node adds a node with that many CPUs, on which pods are bound and nothing else happens.
+// node adds a node with the number of CPUs. Pods are bound to it and never run.
 func (s *stage) node(name string, cpu int, labels map[string]string) {
 	s.Helper()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.own(name), Labels: map[string]string{corev1.LabelHostname: s.own(name)}}}
@@ -39,10 +39,10 @@ func (s *stage) node(name string, cpu int, labels map[string]string) {
 		n.Status.Allocatable = n.Status.Capacity
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Test"}}
 	})
-	s.changeNode(name, func(n *corev1.Node) { n.Spec.Taints = nil }) // admission taints what is not ready when it is created
+	s.changeNode(name, func(n *corev1.Node) { n.Spec.Taints = nil }) // admission taints new nodes as not ready
 }
 
-// simulated adds a node that KWOK looks after.
+// simulated adds a node that KWOK manages.
 func (s *stage) simulated(name string, cpu int) {
 	s.Helper()
 	s.node(name, cpu, nil)
@@ -65,7 +65,7 @@ func cpus(amount string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(amount)}
 }
 
-// queue adds a queue of the stage's nodes; cpu is its quota, empty for none.
+// queue adds a queue on the stage's nodes; cpu is its quota, empty for none.
 func (s *stage) queue(name string, cpu string, priority int32, change ...func(*scheduling.QueueSpec)) *scheduling.Queue {
 	s.Helper()
 	q := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: s.own(name)}, Spec: scheduling.QueueSpec{Priority: priority,
@@ -80,7 +80,7 @@ func (s *stage) queue(name string, cpu string, priority int32, change ...func(*s
 	return q
 }
 
-// protected keeps a queue's pods from being evicted.
+// protected protects a queue's pods from preemption.
 func protected(q *scheduling.QueueSpec) { no := false; q.Preemptible = &no }
 
 // podGroup adds a PodGroup without pods.
@@ -94,7 +94,7 @@ func (s *stage) podGroup(name, queue string, n int, change ...func(*scheduling.P
 	s.Must(s.Client.Create(s.Context(), pg))
 }
 
-// group adds a PodGroup with n pods that all must start together.
+// group adds a PodGroup with n pods, all of which must start together.
 func (s *stage) group(name, queue string, n int, cpu string, change ...func(*corev1.Pod)) {
 	s.Helper()
 	s.podGroup(name, queue, n)
@@ -116,7 +116,7 @@ func (s *stage) member(name, group, queue, cpu string, change ...func(*corev1.Po
 	}}, change...)...)
 }
 
-// inRole makes a pod a member in a role.
+// inRole gives a pod a role in its group.
 func inRole(role string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Labels[scheduling.LabelRole] = role }
 }
@@ -138,7 +138,7 @@ func (s *stage) newPod(name, cpu string, change ...func(*corev1.Pod)) *corev1.Po
 	return p
 }
 
-// byDefault leaves a pod to the default scheduler, on the stage's nodes.
+// byDefault assigns a pod to the default scheduler, on the stage's nodes.
 func (s *stage) byDefault(p *corev1.Pod) {
 	p.Spec.SchedulerName = corev1.DefaultSchedulerName
 	if s.prefix != "" {
@@ -146,13 +146,13 @@ func (s *stage) byDefault(p *corev1.Pod) {
 	}
 }
 
-// pods lists the pods of a group.
+// pods returns the pods of a group.
 func (s *stage) pods(group string) []corev1.Pod {
 	s.Helper()
 	return s.Pods(client.MatchingLabels{scheduling.LabelGroupName: group})
 }
 
-// all lists all pods.
+// all returns all pods.
 func (s *stage) all() []corev1.Pod {
 	s.Helper()
 	return s.Pods()
@@ -169,7 +169,7 @@ func (s *stage) bound(group string) int {
 	return n
 }
 
-// nodesOf lists the nodes of a group's pods, each once, as the test named them.
+// nodesOf returns the nodes of a group's pods, each once, by the names that the test gave them.
 func (s *stage) nodesOf(group string) []string {
 	s.Helper()
 	var all []string
@@ -182,7 +182,7 @@ func (s *stage) nodesOf(group string) []string {
 	return slices.Compact(all)
 }
 
-// evicted lists the pods that were told to make room.
+// evicted returns the names of the pods that the scheduler has evicted.
 func (s *stage) evicted() (names []string) {
 	s.Helper()
 	for _, p := range s.all() {
@@ -200,7 +200,7 @@ func disrupted(p *corev1.Pod) bool {
 	})
 }
 
-// end removes the pods of a group, and the group.
+// end deletes groups and their pods.
 func (s *stage) end(groups ...string) {
 	s.Helper()
 	for _, group := range groups {
@@ -210,20 +210,20 @@ func (s *stage) end(groups ...string) {
 	}
 }
 
-// remove ends a pod at once, as its kubelet would do.
+// remove deletes a pod at once, as its kubelet would do.
 func (s *stage) remove(name string) {
 	s.Helper()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.Namespace}}
 	s.Must(s.Client.Delete(s.Context(), p, client.GracePeriodSeconds(0)))
 }
 
-// askToEnd asks a pod to end, which it does not do before its kubelet says so.
+// askToEnd requests the deletion of a pod. The pod exists until remove acts for its kubelet.
 func (s *stage) askToEnd(name string) {
 	s.Helper()
 	s.Must(s.Client.Delete(s.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.Namespace}}))
 }
 
-// succeed ends a pod by itself.
+// succeed ends a pod with success.
 func (s *stage) succeed(name string) {
 	s.Helper()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.Namespace}}
@@ -234,13 +234,13 @@ func (s *stage) awaitBound(group string, n int) {
 	s.Helper()
 	s.Await(fmt.Sprintf("%d pods of %s are bound", n, group), func() error {
 		if got := s.bound(group); got != n {
-			return fmt.Errorf("%d are; it is said: %+v", got, s.condition(group))
+			return fmt.Errorf("%d are bound; the group's condition is %+v", got, s.condition(group))
 		}
 		return nil
 	})
 }
 
-// awaitPod waits until a pod has a node, which it returns.
+// awaitPod waits until a pod is bound and returns its node.
 func (s *stage) awaitPod(name string) (node string) {
 	s.Helper()
 	s.Await(name+" is bound", func() error {
@@ -269,15 +269,15 @@ func (s *stage) condition(group string) scheduling.PodGroupCondition {
 
 func (s *stage) awaitReason(group, reason string) {
 	s.Helper()
-	s.Await(group+" says "+reason, func() error {
+	s.Await(group+" has the reason "+reason, func() error {
 		if c := s.condition(group); c.Reason != reason {
-			return fmt.Errorf("it says %s: %s", c.Reason, c.Message)
+			return fmt.Errorf("its condition is %s: %s", c.Reason, c.Message)
 		}
 		return nil
 	})
 }
 
-// awaitRefused waits until a group says why it waits, and holds none of its pods to be bound.
+// awaitRefused waits until a group has the reason and none of its pods is waiting to be bound.
 func (s *stage) awaitRefused(group, reason string) {
 	s.Helper()
 	s.awaitReason(group, reason)
@@ -286,10 +286,11 @@ func (s *stage) awaitRefused(group, reason string) {
 	}
 }
 
-// soon is within what time a group must start that an event has made fit. Without an event, it would be tried after 30 s.
+// soon is the longest time until a group starts after an event that made it fit. Without the event, the scheduler
+// would retry after 30 s.
 const soon = 20 * time.Second
 
-// awaitSoon waits for a group that something has just made fit.
+// awaitSoon waits until a group is bound that an event has just made fit.
 func (s *stage) awaitSoon(group string, n int) {
 	s.Helper()
 	began := time.Now()

@@ -19,7 +19,7 @@ import (
 	"tensorstack.dev/batch/internal/testing/testenv"
 )
 
-// statusWrites is the policy of an audit log that holds each write of the status of a queue or a group.
+// statusWrites is an audit policy that logs each write of the status of a queue or a group.
 const statusWrites = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -42,14 +42,15 @@ func (s *stage) awaitQueue(name string, is func(*scheduling.QueueStatus) bool) {
 	})
 }
 
-// TestStatus: clauses 8, 12 and 13, with the operator, which keeps the status of queues and groups.
-func TestStatus(t *testing.T) {
+// TestStatusOfQueuesAndGroupsIsKept verifies clauses 8, 12 and 13 with the operator, which keeps the status of queues
+// and groups.
+func TestStatusOfQueuesAndGroupsIsKept(t *testing.T) {
 	t.Parallel()
 	s := newStageOf(t, testenv.Options{Components: append(slices.Clone(withScheduler), local.Operator), AuditPolicy: statusWrites})
 	s.Must(s.Env.StopComponent(local.Operator))
 	s.Must(s.Client.Delete(t.Context(), &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: scheduling.DefaultQueue}}))
 	s.Must(s.Env.StartComponent(local.Operator))
-	s.Await("the operator makes the default queue", func() error {
+	s.Await("the operator creates the default queue", func() error {
 		return s.Client.Get(t.Context(), client.ObjectKey{Name: scheduling.DefaultQueue}, &scheduling.Queue{})
 	})
 	s.node("n", 10, nil)
@@ -60,7 +61,7 @@ func TestStatus(t *testing.T) {
 	s.awaitQueue("counted", func(q *scheduling.QueueStatus) bool {
 		return q.PodGroups.Total == 2 && q.Pods.Pending == 4 && q.Allocated.Cpu().Value() == 6
 	})
-	s.Await("the group counts", func() error {
+	s.Await("the group's status is complete", func() error {
 		pg := &scheduling.PodGroup{}
 		s.Must(s.Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "runs"}, pg))
 		if pg.Status.Allocated.Cpu().Value() != 6 || pg.Status.Pending != 2 || len(pg.Status.Conditions) != 2 {
@@ -77,17 +78,17 @@ func TestStatus(t *testing.T) {
 	s.checkLines(s.t9k("queue", "describe", "counted"), "Pods 0 running, 4 pending, 0 succeeded, 0 failed", "cpu 6 of 8 [###############.....] 75 %", "Namespaces all")
 	s.checkLines(s.t9k("queue", "describe", "counted"), "GROUP RUNNING PRIORITY AGE ALLOCATED")
 	if text := s.t9k("queue", "describe", "counted"); !strings.Contains(text, "default/waits") || !strings.Contains(text, "4 cpu needed, 2 of 8 left") {
-		t.Errorf("who waits is not told:\n%s", text)
+		t.Errorf("the output lacks the waiting groups:\n%s", text)
 	}
 	if text := s.t9k("queue", "list"); !strings.Contains(text, "counted") || !strings.Contains(text, "6/8") || !strings.Contains(text, "default") {
 		t.Errorf("the list of queues:\n%s", text)
 	}
 	s.overQuota("counted", "n")
 	s.changeQueue("counted", func(q *scheduling.QueueSpec) { q.MaxDuration = "1ms" })
-	s.Await("pods that are too old go", func() error {
+	s.Await("the operator deletes pods that are too old", func() error {
 		for _, p := range append(s.pods("runs"), s.pods("waits")...) {
 			if p.DeletionTimestamp == nil && p.Spec.NodeName != "" {
-				return fmt.Errorf("%s stays", p.Name)
+				return fmt.Errorf("%s still exists", p.Name)
 			}
 			if !slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 				return c.Type == corev1.DisruptionTarget && c.Reason == string(batch.ReasonQueueMaxDuration)
@@ -100,7 +101,8 @@ func TestStatus(t *testing.T) {
 	s.coalesced()
 }
 
-// overQuota binds a pod of another scheduler into a queue of which 6 of 8 CPUs are in use, and has the queue tell of that.
+// overQuota binds a pod of another scheduler in a queue of which 6 of 8 CPUs are in use, and checks that the queue
+// reports that it exceeds its quota.
 func (s *stage) overQuota(queue, node string) {
 	s.Helper()
 	within := func(status metav1.ConditionStatus, words string) {
@@ -123,7 +125,8 @@ func (s *stage) overQuota(queue, node string) {
 	within(metav1.ConditionTrue, "")
 }
 
-// coalesced: clause 12. Many pods come and go at once, and the status is exact after far fewer writes than there were changes.
+// coalesced verifies clause 12: when many pods change at once, the status becomes exact with far fewer writes than
+// changes.
 func (s *stage) coalesced() {
 	s.Helper()
 	const pods = 100
@@ -154,8 +157,8 @@ func (s *stage) coalesced() {
 	s.Logf("%d changes of the queue's pods took %d writes of its status", 3*pods, writes)
 }
 
-// TestQueueRules are those that the API server itself holds.
-func TestQueueRules(t *testing.T) {
+// TestAPIServerValidatesQueuesAndGroups verifies the rules that the API server enforces without the operator.
+func TestAPIServerValidatesQueuesAndGroups(t *testing.T) {
 	s := sharedStage(t)
 	tests := map[string]struct {
 		change func(*scheduling.Queue)
@@ -180,6 +183,6 @@ func TestQueueRules(t *testing.T) {
 		t.Errorf("roles that ask for more than the group: %v", err)
 	}
 	if q := (&scheduling.Queue{}); s.Client.Get(t.Context(), client.ObjectKey{Name: scheduling.DefaultQueue}, q) != nil || q.Spec.NamespaceSelector == nil {
-		t.Error("there is no queue for everybody")
+		t.Error("no queue is open to all namespaces")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// zonesOf lists the zones of a group's pods, each once.
+// zonesOf returns the number of a group's pods in each zone.
 func (s *stage) zonesOf(group string) map[string]int {
 	s.Helper()
 	zones := map[string]int{}
@@ -22,8 +22,8 @@ func (s *stage) zonesOf(group string) map[string]int {
 	return zones
 }
 
-// TestTopology: clause 10. Zone a has one node, b three, c two; each takes one pod.
-func TestTopology(t *testing.T) {
+// TestGangIsPlacedByTopology verifies clause 10. Zone a has one node, b three, c two; each node takes one pod.
+func TestGangIsPlacedByTopology(t *testing.T) {
 	tests := map[string]struct {
 		policy scheduling.TopologyPolicy
 		n      int
@@ -57,8 +57,9 @@ func TestTopology(t *testing.T) {
 	}
 }
 
-// TestTopologyOfReplacement: clause 10. A replacement goes where its group is, though there is more room elsewhere.
-func TestTopologyOfReplacement(t *testing.T) {
+// TestReplacementStaysInTheGangsZone verifies clause 10: a replacement is bound in the zone of its gang even if
+// another zone has more room.
+func TestReplacementStaysInTheGangsZone(t *testing.T) {
 	s := sharedStage(t)
 	s.node("n0", 2, map[string]string{topologyLabel: s.own("a")})
 	s.queue("q", "", 0)
@@ -72,10 +73,10 @@ func TestTopologyOfReplacement(t *testing.T) {
 		t.Errorf("the replacement is on %s", node)
 	}
 	s.member("g-2", "g", "q", "1")
-	s.Await("there is no room for one more in the group's zone", func() error {
+	s.Await("the scheduler reports that the group's zone is full", func() error {
 		for _, p := range s.pods("g") {
 			if p.Name == "g-2" && scheduledCondition(&p).Message == "" {
-				return fmt.Errorf("it says nothing")
+				return fmt.Errorf("the pod has no condition")
 			}
 		}
 		return nil

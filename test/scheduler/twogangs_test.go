@@ -12,11 +12,11 @@ import (
 	"tensorstack.dev/batch/test/kit/ledger"
 )
 
-var twoGangs = flag.Int("two-gangs", 10, "how often TestTwoGangs submits two gangs that each need 60 % of the nodes")
+var twoGangs = flag.Int("two-gangs", 10, "how often TestOneOfTwoGangsRunsAtATime submits two gangs that each need 60 % of the nodes")
 
-// TestTwoGangs submits, again and again, two gangs together that each need 60 % of the nodes. One runs, then the other, and at
-// no moment do both have pods that are bound.
-func TestTwoGangs(t *testing.T) {
+// TestOneOfTwoGangsRunsAtATime submits, repeatedly, two gangs together that each need 60 % of the nodes. One runs,
+// then the other, and at no time do both have bound pods.
+func TestOneOfTwoGangsRunsAtATime(t *testing.T) {
 	s := sharedStage(t)
 	for i := range 5 {
 		s.node(fmt.Sprintf("n%d", i), 10, nil)
@@ -51,7 +51,7 @@ func TestTwoGangs(t *testing.T) {
 			if l.Bound(b) > 0 {
 				first, second = b, a
 			}
-			ending = l.Bound(first) == 6 // and what ends makes room, pod by pod
+			ending = l.Bound(first) == 6 // an ending gang frees its room pod by pod
 			return ending
 		})
 		if first == a {
@@ -66,5 +66,5 @@ func TestTwoGangs(t *testing.T) {
 		l.Forget(a)
 		l.Forget(b)
 	}
-	t.Logf("%d rounds in %s; the one that was named first went first in %d", *twoGangs, time.Since(began).Round(time.Second), firsts)
+	t.Logf("%d rounds in %s; the first one by name ran first in %d", *twoGangs, time.Since(began).Round(time.Second), firsts)
 }

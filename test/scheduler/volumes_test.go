@@ -24,7 +24,7 @@ func (s *stage) bindVolumes() {
 	s.Cleanup(child.Kill)
 }
 
-// localVolume adds a volume that is on one node.
+// localVolume adds a volume that exists on one node.
 func (s *stage) localVolume(name, node string) {
 	s.Helper()
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: s.own(name)}, Spec: corev1.PersistentVolumeSpec{
@@ -44,9 +44,9 @@ func (s *stage) claim(name string) {
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}}}}))
 }
 
-// TestVolumes: clause 1. Each pod of a gang has a claim of its own, and each of the nodes one volume: together they fit only where
-// no two take the same volume, although one node has most of the CPUs.
-func TestVolumes(t *testing.T) {
+// TestGangPlanRespectsVolumes verifies clause 1. Each pod of a gang has a claim and each node one volume, so the gang
+// fits only with one pod on each node, although one node has most of the CPUs.
+func TestGangPlanRespectsVolumes(t *testing.T) {
 	s := sharedStage(t)
 	s.bindVolumes()
 	late := storagev1.VolumeBindingWaitForFirstConsumer

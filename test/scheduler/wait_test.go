@@ -11,8 +11,9 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// TestBackfill: clause 5. A group that does not fit keeps no smaller one from running, of its own queue or another.
-func TestBackfill(t *testing.T) {
+// TestSmallerGroupsBackfill verifies clause 5: a group that does not fit delays no smaller group, of its own queue or
+// another.
+func TestSmallerGroupsBackfill(t *testing.T) {
 	s := sharedStage(t)
 	s.simulated("n", 4)
 	s.queue("q", "", 5)
@@ -29,11 +30,11 @@ func TestBackfill(t *testing.T) {
 	s.awaitBound("big", 4)
 }
 
-// TestWakes: clause 5. Each event that could make a group fit makes it run: nothing else comes to its help within the time in
-// which this must happen.
-func TestWakes(t *testing.T) {
+// TestEventsWakeWaitingGroups verifies clause 5: each event that makes a group fit makes it start, well before the
+// scheduler would retry it.
+func TestEventsWakeWaitingGroups(t *testing.T) {
 	tests := map[string]struct {
-		set    func(*stage) // there is a node n of 4 CPUs, and a queue q
+		set    func(*stage) // prepares a cluster with a node n of 4 CPUs and a queue q
 		change func(*stage, *corev1.Pod)
 		reason string
 		wake   func(*stage)
@@ -89,7 +90,7 @@ func TestWakes(t *testing.T) {
 				patch := fmt.Appendf(nil, `{"status":{"allocatable":{"cpu":%q}}}`, resource.NewQuantity(5, resource.DecimalSI))
 				s.Must(s.Client.Status().Patch(s.Context(), n, mergePatch(patch)))
 			}},
-		"a pod comes that the group wants to be with": {
+		"a pod starts to which the group has affinity": {
 			set: func(*stage) {},
 			change: func(_ *stage, p *corev1.Pod) {
 				p.Spec.Containers[0].Resources.Requests = cpus("500m")
@@ -99,7 +100,7 @@ func TestWakes(t *testing.T) {
 			wake: func(s *stage) {
 				s.pod("store", "1", s.byDefault, func(p *corev1.Pod) { p.Labels = map[string]string{"app": "store"} })
 			}},
-		"a pod goes that the group cannot be with": {
+		"a pod ends to which the group has anti-affinity": {
 			set: func(s *stage) {
 				s.pod("store", "1", s.byDefault, func(p *corev1.Pod) { p.Labels = map[string]string{"app": "store"} })
 				s.awaitPod("store")
@@ -134,8 +135,9 @@ func TestWakes(t *testing.T) {
 	}
 }
 
-// TestReservation: clause 5. A group that has waited for longer than --reserve-after gets the room of those who end.
-func TestReservation(t *testing.T) {
+// TestWaitingGroupGetsReservation verifies clause 5: a group that has waited longer than --reserve-after gets the
+// room of the pods that end.
+func TestWaitingGroupGetsReservation(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, "--reserve-after=2s")
 	s.node("n", 4, nil)
@@ -160,7 +162,7 @@ func TestReservation(t *testing.T) {
 	s.awaitBound("big", 4)
 	for i := range 3 {
 		if n := s.bound(fmt.Sprintf("late%d", i)); n != 0 {
-			t.Errorf("late%d runs in room that was kept for others", i)
+			t.Errorf("late%d runs in room that is reserved for another group", i)
 		}
 	}
 	s.end("big")
@@ -169,8 +171,9 @@ func TestReservation(t *testing.T) {
 	}
 }
 
-// TestClosedQueue: clause 6. What runs goes on and gets replacements; nothing new starts.
-func TestClosedQueue(t *testing.T) {
+// TestClosedQueueStartsNothingNew verifies clause 6: groups that run continue and get replacements; no new group
+// starts.
+func TestClosedQueueStartsNothingNew(t *testing.T) {
 	s := sharedStage(t)
 	s.node("n", 10, nil)
 	s.queue("q", "", 0)
@@ -183,12 +186,13 @@ func TestClosedQueue(t *testing.T) {
 	s.member("runs-2", "runs", "q", "1")
 	s.awaitPod("runs-2")
 	if n := s.bound("runs"); n != 2 {
-		t.Errorf("%d pods of the group that ran are bound", n)
+		t.Errorf("%d pods of the running group are bound", n)
 	}
 }
 
-// TestDefaultScheduler: pods of either scheduler take no room that those of the other one have.
-func TestDefaultScheduler(t *testing.T) {
+// TestSchedulersDoNotOvercommitNodes verifies that the pods of each scheduler take no room that pods of the other one
+// occupy.
+func TestSchedulersDoNotOvercommitNodes(t *testing.T) {
 	s := sharedStage(t)
 	s.node("n0", 4, nil)
 	s.node("n1", 4, nil)

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// hello builds a small program.
+// hello builds a small program and returns its content.
 func hello(t *testing.T) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "hello")
@@ -29,7 +29,7 @@ func hello(t *testing.T) []byte {
 	return data
 }
 
-// newRelease returns a release in a folder of its own. Every program of it is the given one.
+// newRelease returns a release in a temporary directory. All its programs have the given content.
 func newRelease(t *testing.T, content []byte, args ...string) *release {
 	t.Helper()
 	r, err := parse("release", append([]string{"-out", t.TempDir(), "-platforms", "linux/amd64", "-cli-platforms", "linux/amd64,darwin/arm64,windows/amd64",
@@ -46,7 +46,7 @@ func newRelease(t *testing.T, content []byte, args ...string) *release {
 	return r
 }
 
-func TestRelease(t *testing.T) {
+func TestReleaseHasArchivesChecksumsAndManifests(t *testing.T) {
 	r := newRelease(t, hello(t), "-version", "v0.1.0")
 	stale := filepath.Join(r.out, "t9k-v0.0.9-linux-amd64.tar.gz")
 	for path, data := range map[string]string{stale: "of an older release", filepath.Join(r.out, "mine.txt"): "not ours"} {
@@ -93,7 +93,7 @@ func TestRelease(t *testing.T) {
 		}
 		for _, want := range []string{"kind: Namespace\n", "image: tensorstack/t9k-operator:v0.1.0\n", "image: tensorstack/t9k-scheduler:v0.1.0\n"} {
 			if !strings.Contains(string(data), want) {
-				t.Errorf("it does not have %q", want)
+				t.Errorf("the manifest lacks %q", want)
 			}
 		}
 	})
@@ -151,7 +151,7 @@ func checkKrew(t *testing.T, r *release) {
 		archive, ok := strings.CutPrefix(p.URI, "https://example.com/dl/")
 		sum, err := sha256Of(filepath.Join(r.out, archive))
 		if !ok || err != nil || sum != p.SHA256 {
-			t.Errorf("%s has checksum %s, the manifest says %s: %v", p.URI, sum, p.SHA256, err)
+			t.Errorf("%s has checksum %s, the manifest has %s: %v", p.URI, sum, p.SHA256, err)
 		}
 		if windows := strings.Contains(archive, "windows"); windows != (p.Bin == "t9k.exe") {
 			t.Errorf("%s has the program %s", archive, p.Bin)
@@ -159,7 +159,7 @@ func checkKrew(t *testing.T, r *release) {
 	}
 }
 
-func TestTaggedVersionNeedsASectionOfTheChangelog(t *testing.T) {
+func TestTaggedVersionNeedsAChangelogSection(t *testing.T) {
 	for version, want := range map[string]bool{"v0.1.0": true, "v99.0.0": false, "v99.0.0-3-gabc": true, "devel": true} {
 		if err := newRelease(t, nil, "-version", version).checkChangelog(); (err == nil) != want {
 			t.Errorf("%s: %v", version, err)
@@ -167,14 +167,14 @@ func TestTaggedVersionNeedsASectionOfTheChangelog(t *testing.T) {
 	}
 }
 
-func TestPlatforms(t *testing.T) {
+func TestPlatformsAreParsed(t *testing.T) {
 	got, err := parsePlatforms("linux/amd64,linux/arm64")
 	if err != nil || len(got) != 2 || got[1].Architecture != "arm64" {
 		t.Errorf("got %v: %v", got, err)
 	}
 	for _, bad := range []string{"", "linux", "linux/"} {
 		if _, err := parsePlatforms(bad); err == nil {
-			t.Errorf("%q is accepted", bad)
+			t.Errorf("%q was accepted", bad)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"tensorstack.dev/batch/internal/testing/golden"
 )
 
-func TestConvert(t *testing.T) {
+func TestConvertWritesTheNewForm(t *testing.T) {
 	t.Chdir("..")
 	for _, test := range []struct {
 		file string
@@ -24,9 +24,9 @@ func TestConvert(t *testing.T) {
 	}
 }
 
-// TestConvertYieldsWhatIsValid verifies that the converted form of every test manifest is valid, including the schema's
-// rules.
-func TestConvertYieldsWhatIsValid(t *testing.T) {
+// TestConvertedManifestsAreValid verifies that the converted form of every test manifest is valid, including the
+// schema's rules.
+func TestConvertedManifestsAreValid(t *testing.T) {
 	t.Chdir("..")
 	files, err := filepath.Glob("../convert/testdata/*.yaml")
 	if err != nil || len(files) < 12 {
@@ -39,7 +39,7 @@ func TestConvertYieldsWhatIsValid(t *testing.T) {
 			continue
 		}
 		if said, _, code := clitest.Call(t, cli.Main, out, "validate", "-f", "-"); code != 0 {
-			t.Errorf("what %s becomes is not valid:\n%s", file, said)
+			t.Errorf("the converted form of %s is not valid:\n%s", file, said)
 		}
 	}
 }

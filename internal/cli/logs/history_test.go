@@ -13,9 +13,9 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// TestHistoryOfReplicas verifies that the end of an earlier attempt comes from an event's annotation, not from its
-// message.
-func TestHistoryOfReplicas(t *testing.T) {
+// TestHistoryComesFromAnnotations verifies that the end of an earlier attempt comes from an event's annotation, not
+// from its message.
+func TestHistoryComesFromAnnotations(t *testing.T) {
 	event := func(reason batch.Reason, message string, ends ...engine.ReplicaEnd) corev1.Event {
 		e := corev1.Event{Reason: string(reason), Message: message, EventTime: metav1.NewMicroTime(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))}
 		if ends != nil {

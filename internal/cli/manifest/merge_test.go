@@ -53,7 +53,7 @@ func TestWrongTypeIsTheOnlyFault(t *testing.T) {
 		}
 	}
 	if values < 500 {
-		t.Errorf("%d values were tried", values)
+		t.Errorf("only %d values were tried", values)
 	}
 }
 

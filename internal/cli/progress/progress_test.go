@@ -15,9 +15,8 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// TestInterruptAsTheLastJobEndsTellsTheResult verifies that Ctrl-C at the end of the last job does not change the
-// result.
-func TestInterruptAsTheLastJobEndsTellsTheResult(t *testing.T) {
+// TestInterruptAtTheEndReportsTheResult verifies that Ctrl-C at the end of the last job does not change the result.
+func TestInterruptAtTheEndReportsTheResult(t *testing.T) {
 	var out bytes.Buffer
 	p := kit.New("t9k", genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out})
 	raw := &unstructured.Unstructured{Object: map[string]any{

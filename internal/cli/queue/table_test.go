@@ -10,8 +10,9 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// TestUsedResources verifies that the usage of a resource is shown whether or not the queue has a quota of it.
-func TestUsedResources(t *testing.T) {
+// TestUsedResourcesAreShownWithoutQuota verifies that the usage of a resource is shown whether or not the queue has a
+// quota of it.
+func TestUsedResourcesAreShownWithoutQuota(t *testing.T) {
 	list := func(text string) corev1.ResourceList {
 		l := corev1.ResourceList{}
 		for part := range strings.FieldsSeq(text) {

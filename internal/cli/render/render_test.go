@@ -10,7 +10,7 @@ import (
 	"tensorstack.dev/batch/internal/testing/golden"
 )
 
-func TestRender(t *testing.T) {
+func TestRenderPrintsTheObjectsOfAJob(t *testing.T) {
 	t.Chdir("..")
 	for _, name := range []string{"torchrun", "tensorflow"} {
 		args := []string{"render", "-f", "testdata/render/" + name + ".yaml"}
@@ -33,7 +33,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-func TestRenderRefusesWhatIsWrong(t *testing.T) {
+func TestRenderRefusesInvalidJobs(t *testing.T) {
 	t.Chdir("..")
 	out, errOut, code := clitest.Call(t, cli.Main, "", "render", "-f", "testdata/validate/code.yaml")
 	if code != 1 || out != "" || !strings.Contains(errOut, ": spec.successRules[0]") {

@@ -7,8 +7,8 @@ import (
 	"tensorstack.dev/batch/internal/cli/clitest"
 )
 
-// TestSizeOfALargeJob verifies that a job that the cluster has accepted can be scaled, however large it is.
-func TestSizeOfALargeJob(t *testing.T) {
+// TestLargeJobCanBeScaled verifies that a job that the cluster has accepted can be scaled, however large it is.
+func TestLargeJobCanBeScaled(t *testing.T) {
 	if _, err := scalable(clitest.LargeJob(t)); err == nil || !strings.Contains(err.Error(), "is not elastic") {
 		t.Errorf("scaling: %v", err)
 	}

@@ -6,9 +6,9 @@ import (
 	"tensorstack.dev/batch/internal/cli/clitest"
 )
 
-// TestReplicaOfALargeJob verifies that replicas of a job that the cluster has accepted can be selected, however large
-// it is.
-func TestReplicaOfALargeJob(t *testing.T) {
+// TestReplicaOfALargeJobCanBeSelected verifies that replicas of a job that the cluster has accepted can be selected,
+// however large it is.
+func TestReplicaOfALargeJobCanBeSelected(t *testing.T) {
 	if s, err := New(clitest.LargeJob(t), Options{Ranks: []string{"12344"}}); err != nil || len(s.Replicas()) != 1 {
 		t.Errorf("selecting a replica: %v", err)
 	}

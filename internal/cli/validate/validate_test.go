@@ -12,7 +12,7 @@ import (
 	"tensorstack.dev/batch/internal/testing/golden"
 )
 
-func TestValidate(t *testing.T) {
+func TestValidateReportsFaults(t *testing.T) {
 	t.Chdir("../testdata/validate")
 	for _, test := range []struct {
 		file string
@@ -32,9 +32,9 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestValidateQueues verifies that the verb reports the errors in queues and groups that the API server is recorded to
-// report.
-func TestValidateQueues(t *testing.T) {
+// TestValidateChecksQueuesAndGroups verifies that the verb reports the errors in queues and groups that golden files
+// record for the API server.
+func TestValidateChecksQueuesAndGroups(t *testing.T) {
 	t.Chdir("..")
 	files, err := filepath.Glob("../../test/scheduler/testdata/bad/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -47,8 +47,8 @@ func TestValidateQueues(t *testing.T) {
 	}
 }
 
-// TestValidateAgreesWithTheCluster verifies that the verb agrees with a cluster about the test manifests of the kinds:
-// it reports the errors that the API server is recorded to report, and those that only Go code finds.
+// TestValidateAgreesWithTheCluster verifies that the verb agrees with a cluster about the test manifests of the
+// kinds: it reports the errors that golden files record for the API server, and those that only Go code finds.
 func TestValidateAgreesWithTheCluster(t *testing.T) {
 	t.Chdir("..")
 	const dir = "../kinds/testdata/"
@@ -72,7 +72,7 @@ func TestValidateAgreesWithTheCluster(t *testing.T) {
 			// A forbidden update consists of two jobs that are valid on their own.
 			change := strings.HasPrefix(filepath.Base(file), "update-")
 			if said := strings.Contains(out, file+":"); said == change {
-				t.Errorf("of %s something is said: %t", file, said)
+				t.Errorf("%s is reported: %t", file, said)
 			}
 		}
 	}
@@ -90,9 +90,9 @@ func TestValidateReadsStandardInput(t *testing.T) {
 	}
 }
 
-// TestManifestsThatAreTooMuch verifies that a manifest that no cluster would accept is rejected before it uses up the
-// memory of this machine.
-func TestManifestsThatAreTooMuch(t *testing.T) {
+// TestHugeManifestsAreRejected verifies that a manifest that no cluster would accept is rejected before it exhausts
+// the memory of this machine.
+func TestHugeManifestsAreRejected(t *testing.T) {
 	t.Chdir("..")
 	lists := strings.Repeat(`{"apiVersion":"v1","kind":"List","items":[`, 4500) + strings.Repeat(`]}`, 4500)
 	flows := "a: " + strings.Repeat("[", 9000) + strings.Repeat("]", 9000)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestEscape(t *testing.T) {
+func TestEscapeReplacesControlCharacters(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain text, é, 训练\n\ttwo": "plain text, é, 训练\n\ttwo",
 		"\x1b[2J\x1b]0;title\x07":  `\u001b[2J\u001b]0;title\u0007`,
@@ -35,8 +35,8 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// TestTableOfControlSequences verifies that escaped characters count in the widths of columns.
-func TestTableOfControlSequences(t *testing.T) {
+// TestTableCountsEscapedCharacters verifies that escaped characters count in the widths of columns.
+func TestTableCountsEscapedCharacters(t *testing.T) {
 	table := Table{Header: []string{"NAME", "WHY"}, Rows: [][]Cell{Plainly("a\x1b[2J", "b\r"), Plainly("c", "d")}}
 	want := "NAME         WHY\na\\u001b[2J   b\\r\nc            d"
 	if got := strings.Join(table.Lines(Style{}, "", 0), "\n"); got != want {

@@ -69,7 +69,7 @@ func live(s *batch.JobStatus) Live {
 	return Live{Job: Job{Kind: "GenericJob", Ref: "genericjob/mnist", Namespace: "team", Name: "mnist", Created: start.Time, Status: s}, Ages: ages}
 }
 
-// thirty returns 12 jobs that wait, 9 that run, 8 that have succeeded and one that has failed, in turn.
+// thirty returns 12 pending jobs, 9 running jobs, 8 succeeded jobs and one failed job, in turn.
 func thirty(pending, running *batch.JobStatus) []Live {
 	good := with(st(batch.JobSucceeded, task("worker", 2, batch.ReplicaSucceeded, nil)), batch.JobCompleted, metav1.ConditionTrue, batch.ReasonSuccessRule, "Every replica has succeeded.")
 	bad := with(st(batch.JobFailed, task("worker", 2, batch.ReplicaFailed, nil)), batch.JobFailedCondition, metav1.ConditionTrue, batch.ReasonReplicaFailed,
@@ -97,7 +97,7 @@ func running(s *batch.JobStatus) *batch.JobStatus {
 	return with(s, batch.JobRunningCondition, metav1.ConditionTrue, batch.ReasonReplicasRunning, "305 replicas run, 1 has failed. 2 more are awaited.")
 }
 
-func TestFrame(t *testing.T) {
+func TestFramesFitTheTerminal(t *testing.T) {
 	two := func(rank int, r *batch.ReplicaStatus) {
 		if rank == 1 {
 			r.Phase, r.RestartCount, r.Attempt = batch.ReplicaFailed, 2, 2
@@ -156,7 +156,7 @@ func TestFrame(t *testing.T) {
 	}
 }
 
-func TestTransitions(t *testing.T) {
+func TestTransitionsAreDescribed(t *testing.T) {
 	worker := func(phase batch.ReplicaPhase, edit func(int, *batch.ReplicaStatus)) *batch.JobStatus {
 		return running(st(batch.JobRunning, task("worker", 6, phase, edit)))
 	}
@@ -219,7 +219,7 @@ func TestTransitions(t *testing.T) {
 	golden.Compare(t, "testdata/transitions.txt", b.String())
 }
 
-func TestJobs(t *testing.T) {
+func TestJobsAreListed(t *testing.T) {
 	created := now.Add(-90 * time.Minute)
 	finish := metav1.NewTime(now.Add(-10 * time.Second))
 	over := st(batch.JobFailed, task("worker", 2, batch.ReplicaFailed, func(_ int, r *batch.ReplicaStatus) { r.RestartCount = 3 }))
@@ -236,7 +236,7 @@ func TestJobs(t *testing.T) {
 	golden.Compare(t, "testdata/jobs.txt", b.String())
 }
 
-func TestSummary(t *testing.T) {
+func TestSummaryCountsResults(t *testing.T) {
 	end := metav1.NewTime(now)
 	good := with(st(batch.JobSucceeded, task("worker", 2, batch.ReplicaSucceeded, nil)), batch.JobCompleted, metav1.ConditionTrue, batch.ReasonSuccessRule, "Every replica has succeeded.")
 	bad := with(st(batch.JobFailed, task("worker", 2, batch.ReplicaFailed, func(_ int, r *batch.ReplicaStatus) { r.RestartCount = 3 })),
@@ -249,7 +249,7 @@ func TestSummary(t *testing.T) {
 	golden.Compare(t, "testdata/summary.txt", b.String())
 }
 
-func TestDescription(t *testing.T) {
+func TestDescriptionShowsTheJob(t *testing.T) {
 	limit := int32(3)
 	ttl := 2 * time.Hour
 	template := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
@@ -299,7 +299,7 @@ func training() *engine.Job {
 	}
 }
 
-func TestTraining(t *testing.T) {
+func TestTrainingJobIsShown(t *testing.T) {
 	s := running(st(batch.JobRunning, task("worker", 3, batch.ReplicaRunning, func(rank int, r *batch.ReplicaStatus) {
 		if rank == 1 {
 			r.RestartCount = 1
@@ -327,8 +327,9 @@ func TestTraining(t *testing.T) {
 	golden.Compare(t, "testdata/training.txt", b.String())
 }
 
-// TestDescribedTensorBoard verifies that the description shows the state of a job's TensorBoard in one line.
-func TestDescribedTensorBoard(t *testing.T) {
+// TestDescriptionShowsTheTensorBoard verifies that the description shows the state of a job's TensorBoard in one
+// line.
+func TestDescriptionShowsTheTensorBoard(t *testing.T) {
 	for want, told := range map[string]*batch.DependentStatus{
 		"": nil,
 		`TensorBoard: ready: "t9k tensorboard mnist" shows it`:    {Ready: true, Type: corev1.EventTypeNormal, Reason: "Running", Note: "TensorBoard answers."},

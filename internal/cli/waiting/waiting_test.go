@@ -41,7 +41,7 @@ func waitingPod(name, group, queue, message string) corev1.Pod {
 	return p
 }
 
-func TestWaiters(t *testing.T) {
+func TestWaitersAreListedInOrder(t *testing.T) {
 	const no, yes = metav1.ConditionFalse, metav1.ConditionTrue
 	groups := []scheduling.PodGroup{
 		groupOf("new", "q", time.Second, 0, 2, 0, 2, "", "", ""),
@@ -59,7 +59,7 @@ func TestWaiters(t *testing.T) {
 		waitingPod("new-0", "new", "q", ""), waitingPod("new-1", "new", "q", ""), waitingPod("old-0", "old", "q", ""), waitingPod("old-1", "old", "q", ""),
 		waitingPod("urgent-0", "urgent", "q", ""), waitingPod("reserved-0", "reserved", "q", ""),
 		waitingPod("broken-2", "broken", "q", "the quota does not allow it"), waitingPod("elastic-4", "elastic", "q", "later"), waitingPod("elastic-3", "elastic", "q", "no node has room"),
-		waitingPod("elsewhere-0", "elsewhere", "q", ""), // the queue of its group counts
+		waitingPod("elsewhere-0", "elsewhere", "q", ""), // the queue of its group decides
 		waitingPod("single", "", "q", "no node at all"), waitingPod("default", "", "", ""), leaving,
 	}
 	got := observed.Waiters("q", pointers(groups), pointers(pods))
@@ -88,11 +88,11 @@ func TestWaiters(t *testing.T) {
 		}
 	}
 	if text := Table(nil, noon, view.Style{}, 0); len(text) != 1 || text[0] != "  nobody" {
-		t.Errorf("where nobody waits: %q", text)
+		t.Errorf("without waiting groups: %q", text)
 	}
 }
 
-// words returns a text without its layout, line by line.
+// words returns the words of a text line by line, without its layout.
 func words(text string) string {
 	var lines []string
 	for line := range strings.Lines(strings.TrimSpace(text)) {

@@ -28,7 +28,7 @@ func pod(name, version string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version}}
 }
 
-// script answers requests in order and records them. After its end the context is done.
+// script answers requests in order and records them. When it has no more answers, the context is done.
 type script struct {
 	t       *testing.T
 	answers []answer
@@ -97,7 +97,7 @@ func event(t apiwatch.EventType, o runtime.Object) apiwatch.Event {
 	return apiwatch.Event{Type: t, Object: o}
 }
 
-func TestRun(t *testing.T) {
+func TestRunContinuesAfterInterruptions(t *testing.T) {
 	expired := errExpired.Status()
 	broken := apierrors.NewInternalError(errDown).Status()
 	for _, test := range []struct {
@@ -106,25 +106,25 @@ func TestRun(t *testing.T) {
 		asked   []string
 		told    []string
 	}{{
-		name: "a watch that ends is taken up where it ended",
+		name: "a watch that ends is continued from its last version",
 		answers: []answer{{list: []corev1.Pod{*pod("a", "5")}},
 			ended(event(apiwatch.Added, pod("b", "11")), event(apiwatch.Bookmark, pod("", "20"))),
 			ended(event(apiwatch.Modified, pod("b", "21")), event(apiwatch.Deleted, pod("a", "22")))},
 		asked: []string{"list", "watch from 10", "watch from 20", "watch from 22"},
 		told:  []string{"listed a", "set b", "set b", "gone a"},
 	}, {
-		name: "a version that has expired, told at the start of a watch",
+		name: "an expired version, reported at the start of a watch",
 		answers: []answer{{}, ended(event(apiwatch.Added, pod("a", "11"))), {err: errExpired},
 			{list: []corev1.Pod{*pod("c", "40")}}},
 		asked: []string{"list", "watch from 10", "watch from 11", "list", "watch from 10"},
 		told:  []string{"listed", "set a", "listed c"},
 	}, {
-		name:    "a version that has expired, told within a watch",
+		name:    "an expired version, reported within a watch",
 		answers: []answer{{}, ended(event(apiwatch.Error, &expired)), {list: []corev1.Pod{*pod("c", "40")}}},
 		asked:   []string{"list", "watch from 10", "list", "watch from 10"},
 		told:    []string{"listed", "listed c"},
 	}, {
-		name: "an outage is told once, and its end",
+		name: "an outage is reported once, and its end",
 		answers: []answer{{}, ended(event(apiwatch.Added, pod("a", "11"))), {err: errDown}, {err: errDown}, {err: errDown},
 			ended(event(apiwatch.Modified, pod("a", "12")))},
 		asked: []string{"list", "watch from 10", "watch from 11", "watch from 11", "watch from 11", "watch from 11", "watch from 12"},
@@ -149,10 +149,10 @@ func TestRun(t *testing.T) {
 					t.Errorf("Run: %v", err)
 				}
 				if diff := cmp.Diff(test.asked, s.asked); diff != "" {
-					t.Errorf("asked (-want +got)\n%s", diff)
+					t.Errorf("requests (-want +got)\n%s", diff)
 				}
 				if diff := cmp.Diff(test.told, s.told); diff != "" {
-					t.Errorf("told (-want +got)\n%s", diff)
+					t.Errorf("reports (-want +got)\n%s", diff)
 				}
 			})
 		})
@@ -167,9 +167,9 @@ func TestRunReturnsTheRefusalOfTheFirstList(t *testing.T) {
 	}
 }
 
-// TestRunTriesAgainAtBoundedIntervals verifies that a long outage does not cause a storm of requests, and its end is
-// noticed soon.
-func TestRunTriesAgainAtBoundedIntervals(t *testing.T) {
+// TestRunRetriesAtBoundedIntervals verifies that a long outage does not cause a storm of requests, and that Run
+// notices its end soon.
+func TestRunRetriesAtBoundedIntervals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

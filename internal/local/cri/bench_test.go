@@ -6,7 +6,7 @@ import (
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// BenchmarkPod measures the calls of a pod's life one by one, in milliseconds.
+// BenchmarkPod measures each call in the life of a pod, in milliseconds.
 func BenchmarkPod(b *testing.B) {
 	n := start(b)
 	spent := map[string]float64{}

@@ -11,7 +11,7 @@ import (
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// tmpfs mounts one for the duration of the test.
+// tmpfs mounts a tmpfs until the end of the test.
 func tmpfs(t *testing.T, dir string) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -77,11 +77,11 @@ func TestHostFilesAreSeenAndNeverWritten(t *testing.T) {
 	}
 	for _, p := range []string{"/t9k-test-file", "/usr/t9k-test-file", "/tmp/t9k-test-file", "/dev/t9k-test-file", "/etc/t9k-test-file", "/root/t9k-disk"} {
 		if exists(p) {
-			t.Errorf("%s was made on the host", p)
+			t.Errorf("%s was created on the host", p)
 		}
 	}
 	if !exists("/etc/passwd") || !exists("/usr/bin/env") {
-		t.Error("a file of the host is gone")
+		t.Error("a file of the host no longer exists")
 	}
 	c2 := script("second", "ls /t9k-test-file 2>&1; exec cat /proc/self/mounts")
 	if out := n.output(sb, c2); !strings.Contains(out, "No such file") {
@@ -107,7 +107,7 @@ func TestStateIsHidden(t *testing.T) {
 	}
 }
 
-func TestVolumes(t *testing.T) {
+func TestVolumesAreMounted(t *testing.T) {
 	n := start(t)
 	dir := t.TempDir()
 	tmpfs(t, dir+"/memory")
@@ -123,7 +123,7 @@ func TestVolumes(t *testing.T) {
 	write(t, dir+"/term", "begin\n")
 	write(t, dir+"/token/token", "token\n")
 	c.Mounts = []*pb.Mount{
-		{ContainerPath: "/data/sub/deep", HostPath: dir + "/nested"}, // before what it is in
+		{ContainerPath: "/data/sub/deep", HostPath: dir + "/nested"}, // before its parent
 		{ContainerPath: "/data", HostPath: dir + "/data"},
 		{ContainerPath: "/memory", HostPath: dir + "/memory"},
 		{ContainerPath: "/etc/config", HostPath: dir + "/config", Readonly: true},
@@ -150,7 +150,7 @@ func TestVolumes(t *testing.T) {
 	}
 }
 
-func TestMountsAreSeenAsTheirPropagationSays(t *testing.T) {
+func TestMountsFollowTheirPropagation(t *testing.T) {
 	n := start(t)
 	dir := t.TempDir()
 	tmpfs(t, dir)
@@ -175,7 +175,7 @@ func TestMountsAreSeenAsTheirPropagationSays(t *testing.T) {
 	write(t, dir+"/late/file", "")
 	for path, want := range map[string]int32{"/private": 1, "/slave": 0, "/shared": 0} {
 		if _, code := n.sync(id, "test", "-e", path+"/late/file"); code != want {
-			t.Errorf("a mount made on the host later, at %s: exit code %d, want %d", path, code, want)
+			t.Errorf("a later mount on the host, at %s: exit code %d, want %d", path, code, want)
 		}
 	}
 	if out, code := n.sync(id, "mount", "-t", "tmpfs", "own", "/shared/own"); code != 0 {

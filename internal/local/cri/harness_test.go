@@ -48,7 +48,7 @@ func requireRoot(t testing.TB) {
 	}
 }
 
-// testConfig returns a configuration that nothing else on the machine uses.
+// testConfig returns a configuration with names and addresses that nothing else on the machine uses.
 func testConfig(t testing.TB) Config {
 	t.Helper()
 	requireRoot(t)
@@ -73,7 +73,7 @@ func start(t testing.TB) *node {
 	return serve(t, testConfig(t))
 }
 
-// serve starts a server in this process, which ends with the test at the latest.
+// serve starts a server in this process. It stops at the end of the test at the latest.
 func serve(t testing.TB, cfg Config) *node {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -105,7 +105,7 @@ func (n *node) ctx() context.Context {
 	return ctx
 }
 
-// sandbox runs a sandbox, changed by the given functions.
+// sandbox runs a sandbox whose configuration the given functions change.
 func (n *node) sandbox(name string, change ...func(*pb.PodSandboxConfig)) (string, *pb.PodSandboxConfig) {
 	n.t.Helper()
 	config := sandboxConfig(n, name)
@@ -129,7 +129,7 @@ func sandboxConfig(n *node, name string) *pb.PodSandboxConfig {
 	}
 }
 
-// container describes a container that runs a shell script.
+// script returns the configuration of a container that runs a shell script.
 func script(name, text string) *pb.ContainerConfig {
 	return &pb.ContainerConfig{
 		Metadata: &pb.ContainerMetadata{Name: name}, Image: &pb.ImageSpec{Image: "example.com/" + name + ":v1"},
@@ -179,7 +179,7 @@ func (n *node) wantLog(id, text string) {
 	eventually(n.t, "the container prints "+text, func() bool { return n.log(id) == text })
 }
 
-// sandboxStatus describes a sandbox that exists.
+// sandboxStatus returns the status of a sandbox that exists.
 func (n *node) sandboxStatus(id string) *pb.PodSandboxStatus {
 	n.t.Helper()
 	r, err := n.PodSandboxStatus(n.ctx(), &pb.PodSandboxStatusRequest{PodSandboxId: id})
@@ -196,7 +196,7 @@ func (n *node) removeSandbox(id string) {
 	}
 }
 
-// startAgain starts a container that exists.
+// startAgain starts an existing container.
 func (n *node) startAgain(id string) {
 	n.t.Helper()
 	if _, err := n.StartContainer(n.ctx(), &pb.StartContainerRequest{ContainerId: id}); err != nil {
@@ -266,17 +266,17 @@ func (n *node) sync(id string, argv ...string) (string, int32) {
 	return string(r.Stdout) + string(r.Stderr), r.ExitCode
 }
 
-// eventually waits for a condition that other processes bring about.
+// eventually waits until a condition holds that other processes cause.
 func eventually(t testing.TB, what string, f func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); !f(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
+			t.Fatalf("waited too long until %s", what)
 		}
 	}
 }
 
-// leftovers lists the mounts, processes and devices of a configuration that are still on the machine.
+// leftovers returns the mounts, processes and devices of a configuration that remain on the machine.
 func leftovers(t testing.TB, cfg Config) (out []string) {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
@@ -309,7 +309,7 @@ func leftovers(t testing.TB, cfg Config) (out []string) {
 	return append(out, processesOf(t, cfg)...)
 }
 
-// processesOf lists the processes that the test marked with the configuration's bridge.
+// processesOf returns the processes that the test marked with the configuration's bridge.
 func processesOf(t testing.TB, cfg Config) (out []string) {
 	t.Helper()
 	pids, err := filepath.Glob("/proc/[0-9]*")

@@ -13,14 +13,14 @@ import (
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// gate is a script that runs until the test makes a file.
+// gate is a script that runs until the test creates a file.
 func gate(name, dir, end string) *pb.ContainerConfig {
 	c := script(name, "echo up; until test -e /gate/"+name+"; do sleep 0.01; done; echo on; "+end)
 	c.Mounts = []*pb.Mount{{HostPath: dir, ContainerPath: "/gate"}}
 	return c
 }
 
-func TestKilledServerIsSucceeded(t *testing.T) {
+func TestServerTakesOverFromAKilledOne(t *testing.T) {
 	cfg := testConfig(t)
 	dir := t.TempDir()
 	n, process := serverProcess(t, cfg)
@@ -87,7 +87,7 @@ func readState(t *testing.T, cfg Config, id string) (st containerState) {
 	return st
 }
 
-// A server can die at any line; these tests make the states on disk between the lines that matter.
+// A server can die at any line; these tests create the states on disk between the lines that matter.
 
 func TestHalfMadeSandboxIsRemoved(t *testing.T) {
 	cfg := testConfig(t)
@@ -106,11 +106,11 @@ func TestHalfMadeSandboxIsRemoved(t *testing.T) {
 		}
 	}
 	if got := leftovers(t, cfg); len(got) != 6 { // the bridge, a device, and four mounts
-		t.Fatalf("the test made %q", got)
+		t.Fatalf("the test created %q", got)
 	}
 	serve(t, cfg)
 	if got := leftovers(t, cfg); len(got) != 1 {
-		t.Errorf("left over: %q", got)
+		t.Errorf("remaining: %q", got)
 	}
 	for _, d := range []string{cfg.sandboxes(), cfg.containers()} {
 		if left := must(entryNames(d)); len(left) > 0 {
@@ -145,7 +145,7 @@ func TestContainerThatWasAboutToStart(t *testing.T) {
 
 	n = serve(t, cfg)
 	if !p.ended() {
-		t.Error("the shim that never started its command is still there")
+		t.Error("the shim that never started its command still runs")
 	}
 	if st := n.status(prepared); st.State != pb.ContainerState_CONTAINER_CREATED {
 		t.Fatalf("the container that was not started is %s", st.State)
@@ -185,7 +185,7 @@ func TestNamespacesAreTakenBackFromContainers(t *testing.T) {
 	id := n.run(sb, script("c", "exec sleep 1000"))
 	net, _ := n.sync(id, "readlink", "/proc/self/ns/net")
 	n.stop()
-	// As when the server's mount namespace ended with it.
+	// This is the state after the server's mount namespace ended with it.
 	for _, s := range []string{sb, empty} {
 		if err := unmountNamespaces(cfg.sandboxDir(s)); err != nil {
 			t.Fatal(err)
@@ -199,7 +199,7 @@ func TestNamespacesAreTakenBackFromContainers(t *testing.T) {
 		t.Errorf("the sandbox without a container is %s", st.State)
 	}
 	if exists("/sys/class/net/" + vethName(empty)) {
-		t.Error("its network device is still there")
+		t.Error("its network device still exists")
 	}
 }
 
@@ -222,10 +222,10 @@ func TestCleanupLeavesNothing(t *testing.T) {
 	sandboxes[1], containers[1] = run("stubborn", "trap '' TERM INT HUP; setsid sleep 1001 & echo up; while :; do sleep 0.1; done", own)
 	sandboxes[2], containers[2] = run("host", "setsid sh -c 'sleep 1002 & sleep 1003' & echo up; exec sleep 1004", host)
 	sandboxes[3], containers[3] = run("shared", "setsid sleep 1005 & echo up; exec sleep 1006", &pb.NamespaceOption{Pid: pb.NamespaceMode_POD})
-	// A process started by exec that no PID namespace ends.
+	// A process started by exec is in no PID namespace that would end it.
 	n.sync(containers[2], "sh", "-c", "setsid sleep 1007 >/dev/null 2>&1 &")
 	if got := leftovers(t, cfg); len(got) < 20 {
-		t.Fatalf("the test does not see what there is: %q", got)
+		t.Fatalf("the test does not find everything: %q", got)
 	}
 	kill(t, process)
 	for range 2 {
@@ -233,7 +233,7 @@ func TestCleanupLeavesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := leftovers(t, cfg); len(got) > 0 {
-			t.Errorf("left over: %q", got)
+			t.Errorf("remaining: %q", got)
 		}
 	}
 
@@ -281,7 +281,7 @@ func TestRemovedPodLeavesNothing(t *testing.T) {
 		}
 	}
 	if got := leftovers(t, n.cfg); len(got) != 1 || !strings.HasPrefix(got[0], "bridge") {
-		t.Errorf("left over: %q", got)
+		t.Errorf("remaining: %q", got)
 	}
 	for _, d := range []string{n.cfg.sandboxes(), n.cfg.containers()} {
 		if left := must(entryNames(d)); len(left) > 0 {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// The test program also plays the programs that the tests need: a container's first process (which package shim does
-// by itself), a server that can be killed, and a small network server and client.
+// TestMain also runs the programs that the tests need as processes: a container's first process (which package shim
+// does itself), a server that can be killed, and a small network server and client.
 func TestMain(m *testing.M) {
 	switch role := os.Getenv("T9K_TEST_ROLE"); role {
 	case "":
@@ -34,7 +34,7 @@ func fail(err error) int {
 	return 1
 }
 
-// playServer serves until it is killed, and says so on standard output when it is ready.
+// playServer serves until it is killed, and prints a line when it is ready.
 func playServer() int {
 	var cfg Config
 	if err := json.Unmarshal([]byte(os.Getenv("T9K_TEST_CONFIG")), &cfg); err != nil {
@@ -47,7 +47,7 @@ func playServer() int {
 	select {}
 }
 
-// playEcho answers every connection with what it sent, and says so when it listens.
+// playEcho answers every connection with the data that it received, and prints a line when it listens.
 func playEcho(address string) int {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -127,7 +127,7 @@ func serverProcess(t *testing.T, cfg Config) (*node, *exec.Cmd) {
 	})
 	line := make([]byte, len("ready\n"))
 	if _, err := io.ReadFull(out, line); err != nil || string(line) != "ready\n" {
-		t.Fatalf("the server said %q, %v", line, err)
+		t.Fatalf("the server printed %q, %v", line, err)
 	}
 	return dial(t, cfg), cmd
 }

@@ -77,7 +77,7 @@ func TestPodsReachEachOther(t *testing.T) {
 	}
 }
 
-// testProgram is this program's path, which containers see as the host does.
+// testProgram returns this program's path, which containers see as the host does.
 func testProgram(t *testing.T) string {
 	t.Helper()
 	p, err := os.Executable()
@@ -87,7 +87,7 @@ func testProgram(t *testing.T) string {
 	return p
 }
 
-// streamAddress is where the server listens for streams, on the host's loopback device.
+// streamAddress returns the address on the host's loopback device at which the server listens for streams.
 func (n *node) streamAddress() string {
 	n.t.Helper()
 	sb, _ := n.sandbox("url")
@@ -116,7 +116,7 @@ func TestForeignBridgeIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !exists("/sys/class/net/" + cfg.Bridge) {
-		t.Error("the bridge of another was removed")
+		t.Error("the foreign bridge was removed")
 	}
 	cfg.Subnet = netip.MustParsePrefix("10.250.0.1/30")
 	if err := Serve(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "not ours to change") {

@@ -71,7 +71,7 @@ func TestLogHasEveryByte(t *testing.T) {
 		fmt.Fprintln(&want, i+1)
 	}
 	want.WriteString("tail")
-	// The two streams come in any order.
+	// The order of the two streams is undefined.
 	if strings.Replace(got, "err\n", "", 1) != "out\n"+want.String() {
 		t.Errorf("%d bytes of output, want %d", len(got), want.Len()+len("out\nerr\n"))
 	}
@@ -106,7 +106,7 @@ func TestStop(t *testing.T) {
 			c := script("c", test.script)
 			c.LogPath, c.StopSignal = strings.ReplaceAll(test.name, " ", "-")+".log", test.signal
 			id := n.run(sb, c)
-			eventually(t, "the script is up", func() bool { return n.log(id) == "up\n" })
+			eventually(t, "the script runs", func() bool { return n.log(id) == "up\n" })
 			begun := time.Now()
 			if _, err := n.StopContainer(n.ctx(), &pb.StopContainerRequest{ContainerId: id, Timeout: test.grace}); err != nil {
 				t.Fatal(err)
@@ -144,7 +144,7 @@ func TestProcessesSeeOnlyTheirContainer(t *testing.T) {
 		t.Errorf("%s processes are visible, want a handful", got[1])
 	}
 	if exists("/does") {
-		t.Error("the working directory was made on the host")
+		t.Error("the working directory was created on the host")
 	}
 }
 
@@ -235,11 +235,11 @@ func TestManyPodsAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	if got := leftovers(t, n.cfg); len(got) != 1 {
-		t.Errorf("left over: %q", got)
+		t.Errorf("remaining: %q", got)
 	}
 }
 
-func TestNamespacesOfOthers(t *testing.T) {
+func TestNamespacesCanBeShared(t *testing.T) {
 	n := start(t)
 	t.Run("shared by the pod", func(t *testing.T) {
 		sb, _ := n.sandbox("shared", func(c *pb.PodSandboxConfig) {
@@ -293,14 +293,14 @@ func TestNamespacesOfOthers(t *testing.T) {
 		eventually(t, "the container has the host's namespaces", func() bool { return n.log(id) == want.String()+string(resolv) })
 		before := n.stats(id)
 		if before.GetMemory().GetRssBytes().GetValue() == 0 {
-			t.Error("no memory is counted")
+			t.Error("no memory was counted")
 		}
 		if _, err := n.RemovePodSandbox(n.ctx(), &pb.RemovePodSandboxRequest{PodSandboxId: sb}); err != nil {
 			t.Fatal(err)
 		}
 		for _, p := range hostProcesses(t) {
 			if p == "sleep\x004646\x00" || p == "sleep\x004747\x00" {
-				t.Errorf("%q is still there", p)
+				t.Errorf("%q still exists", p)
 			}
 		}
 	})
@@ -315,7 +315,7 @@ func (n *node) stats(id string) *pb.ContainerStats {
 	return r.Stats
 }
 
-// hostProcesses lists the command lines of all processes.
+// hostProcesses returns the command lines of all processes.
 func hostProcesses(t *testing.T) (out []string) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -12,7 +12,7 @@ import (
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-func TestSandboxesThatCannotBe(t *testing.T) {
+func TestInvalidSandboxesAreRefused(t *testing.T) {
 	n := start(t)
 	for _, test := range []struct {
 		name   string
@@ -71,7 +71,7 @@ func TestSandboxesThatCannotBe(t *testing.T) {
 	}
 }
 
-func TestContainersThatCannotBe(t *testing.T) {
+func TestInvalidContainersAreRefused(t *testing.T) {
 	n := start(t)
 	sb, _ := n.sandbox("a")
 	for _, test := range []struct {
@@ -122,7 +122,7 @@ func TestContainersThatCannotBe(t *testing.T) {
 	}
 }
 
-func TestContainersThatCannotStart(t *testing.T) {
+func TestContainersThatCannotStartReportWhy(t *testing.T) {
 	n := start(t)
 	sb, _ := n.sandbox("a")
 	for _, test := range []struct {
@@ -158,7 +158,7 @@ func TestContainersThatCannotStart(t *testing.T) {
 	}
 }
 
-func TestUnknownNames(t *testing.T) {
+func TestUnknownNamesAreNotFound(t *testing.T) {
 	n := start(t)
 	for _, id := range []string{"", "unknown", "../../../etc", newID()} {
 		t.Run(id, func(t *testing.T) {
@@ -232,7 +232,7 @@ func TestRuntimeIsReady(t *testing.T) {
 	}
 }
 
-func TestConfigurationsThatCannotBe(t *testing.T) {
+func TestInvalidConfigurationsAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	good := Config{Socket: dir + "/s", Root: dir + "/r", Bridge: "t9test", Subnet: netip.MustParsePrefix("10.1.2.1/24")}
 	for name, change := range map[string]func(*Config){

@@ -17,11 +17,11 @@ import (
 	"tensorstack.dev/batch/internal/testing/require"
 )
 
-// TestRootless runs the test below as root of a user namespace in which one ordinary user of the machine is mapped.
+// TestRootless runs TestInsideUserNamespace as root of a user namespace that maps one ordinary user of the machine.
 func TestRootless(t *testing.T) {
 	requireRoot(t)
 	const nobody = 65534
-	dir, err := os.MkdirTemp("", "t9k-rootless") //nolint:usetesting // t.TempDir is not open to other users
+	dir, err := os.MkdirTemp("", "t9k-rootless") //nolint:usetesting // other users cannot read t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestRootless(t *testing.T) {
 func TestInsideUserNamespace(t *testing.T) {
 	dir := os.Getenv("T9K_TEST_ROOTLESS")
 	if dir == "" {
-		t.Skip("is run by TestRootless")
+		t.Skip("TestRootless runs this test")
 	}
 	setUpLoopback(t)
 	cfg := testConfig(t)
@@ -92,7 +92,7 @@ func TestInsideUserNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := leftovers(t, cfg); len(got) > 0 {
-		t.Errorf("left over: %q", got)
+		t.Errorf("remaining: %q", got)
 	}
 }
 
@@ -123,7 +123,8 @@ func refusesForeignIDs(t *testing.T, n *node, sb string) {
 	}
 }
 
-// A state directory that is itself on an overlay cannot hold the upper layer of another one.
+// TestLayersInMemory verifies containers whose state directory is on an overlay, which cannot hold the upper layer of
+// another overlay.
 func TestLayersInMemory(t *testing.T) {
 	cfg := testConfig(t)
 	dir := t.TempDir()
@@ -141,7 +142,7 @@ func TestLayersInMemory(t *testing.T) {
 	n := serve(t, cfg)
 	sb, _ := n.sandbox("a")
 	id := n.run(sb, script("c", "echo x > /file; cat /file; stat -f -c %T /; exec sleep 1000"))
-	eventually(t, "the script is up", func() bool { return n.log(id) == "x\noverlayfs\n" })
+	eventually(t, "the script runs", func() bool { return n.log(id) == "x\noverlayfs\n" })
 	if _, err := n.RemovePodSandbox(n.ctx(), &pb.RemovePodSandboxRequest{PodSandboxId: sb}); err != nil {
 		t.Fatal(err)
 	}

@@ -96,7 +96,7 @@ func TestExecStreams(t *testing.T) {
 	}
 }
 
-// sizes is a terminal whose size changes when the test says so.
+// sizes is a terminal whose size the test changes.
 type sizes chan remotecommand.TerminalSize
 
 func (s sizes) Next() *remotecommand.TerminalSize {
@@ -106,7 +106,7 @@ func (s sizes) Next() *remotecommand.TerminalSize {
 	return nil
 }
 
-// screen collects output that is read while it grows.
+// screen collects output and can be read while it grows.
 type screen struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -150,19 +150,19 @@ func TestExecTerminal(t *testing.T) {
 		s, _ := n.sync(id, "ps", "-eo", "args,tty")
 		return strings.Count(s, "sleep 1000") == 2
 	})
-	_, _ = io.WriteString(keyboard, "\x03exit 5\n") // the key reaches the program, not the shell
+	_, _ = io.WriteString(keyboard, "\x03exit 5\n") // Ctrl-C reaches the program, not the shell
 	wantCode(t, <-done, 5)
 	close(terminal)
 }
 
-// TestCommandsHeedSignals checks that commands in containers do not ignore the signals that the server's process
+// TestCommandsHeedSignals verifies that commands in containers do not ignore the signals that the server's process
 // ignores, for example under nohup.
 func TestCommandsHeedSignals(t *testing.T) {
 	signal.Ignore(syscall.SIGUSR1, syscall.SIGUSR2)
 	n := start(t)
 	sb, _ := n.sandbox("a")
 	const ask = "grep SigIgn /proc/self/status"
-	// ignored are the standard signals that the text of ask names. A C library may have others for itself.
+	// ignored returns the standard signals in the output of ask. A C library may ignore others for itself.
 	ignored := func(text string) uint64 {
 		var mask uint64
 		if _, err := fmt.Sscanf(text, "SigIgn: %x", &mask); err != nil {
@@ -171,7 +171,7 @@ func TestCommandsHeedSignals(t *testing.T) {
 		return mask & (1<<31 - 1)
 	}
 	id := n.run(sb, script("c", ask+"; exec sleep 1000"))
-	eventually(t, "the container's command says what it ignores", func() bool { return n.log(id) != "" })
+	eventually(t, "the container's command prints the signals that it ignores", func() bool { return n.log(id) != "" })
 	if got := n.log(id); ignored(got) != 0 {
 		t.Errorf("a container's command has %q", got)
 	}
@@ -199,7 +199,7 @@ func TestExecEndsWithItsClient(t *testing.T) {
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Errorf("the client ended with %v", err)
 		}
-		eventually(t, "the command is gone", func() bool {
+		eventually(t, "the command no longer runs", func() bool {
 			s, _ := n.sync(id, "ps", "-eo", "args")
 			return !strings.Contains(s, "echo up")
 		})
@@ -229,7 +229,7 @@ func TestAttach(t *testing.T) {
 				}
 				done <- executor(t, r.Url).StreamWithContext(n.ctx(), o)
 			}()
-			// A terminal echoes what is typed, also before the command runs.
+			// A terminal echoes the input, also before the command runs.
 			eventually(t, "the command runs", func() bool { return strings.HasPrefix(n.log(id), "up") })
 			_, _ = io.WriteString(keyboard, "hello\n")
 			eventually(t, "the command answers", func() bool { return out.has("got hello") })
@@ -302,7 +302,7 @@ func TestLogRotation(t *testing.T) {
 	sb, _ := n.sandbox("a")
 	dir := t.TempDir()
 	id := n.run(sb, gate("c", dir, "exit 0"))
-	eventually(t, "the script is up", func() bool { return n.log(id) == "up\n" })
+	eventually(t, "the script runs", func() bool { return n.log(id) == "up\n" })
 	path := n.status(id).LogPath
 	if err := os.Rename(path, path+".1"); err != nil {
 		t.Fatal(err)
@@ -350,7 +350,7 @@ func TestEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Events are sent only after the server has received the call. The first event to arrive shows that it has.
+	// The server sends events only after it has received the call. The first event shows that it has.
 	arrived := make(chan error, 1)
 	go func() {
 		_, err := stream.Recv()

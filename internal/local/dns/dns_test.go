@@ -20,7 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// service makes a Service in the namespace "ns".
+// service returns a Service in the namespace "ns".
 func service(name, ip string, ports ...corev1.ServicePort) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns"},
@@ -28,7 +28,7 @@ func service(name, ip string, ports ...corev1.ServicePort) *corev1.Service {
 	}
 }
 
-// endpointsOf makes an EndpointSlice of a headless Service.
+// endpointsOf returns an EndpointSlice of a headless Service.
 func endpointsOf(name, suffix string, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
@@ -50,7 +50,7 @@ func endpoint(hostname string, ready *bool, addresses ...string) discoveryv1.End
 
 var web = corev1.ServicePort{Name: "web", Port: 80, Protocol: corev1.ProtocolTCP}
 
-// serve runs a server of these objects, whose upstream is a name server that knows example.org, and returns its
+// serve starts a server for these objects whose upstream is a name server that knows example.org, and returns its
 // address.
 func serve(t *testing.T, client kubernetes.Interface) string {
 	t.Helper()
@@ -68,7 +68,7 @@ func serve(t *testing.T, client kubernetes.Interface) string {
 	return address
 }
 
-// serveLater runs a server that receives the objects when start is called.
+// serveLater starts a server that receives the objects when start is called.
 func serveLater(t *testing.T, client kubernetes.Interface, upstream *Upstream) (address string, start func()) {
 	t.Helper()
 	server := NewServer("cluster.local", upstream)
@@ -96,11 +96,11 @@ func relayed(t *testing.T, upstream *Upstream) *Upstream {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	go func() { _ = upstream.Serve(l) }() // until it is closed
+	go func() { _ = upstream.Serve(l) }() // returns when the listener is closed
 	return Socket(path)
 }
 
-// freeAddress finds a port that is free for UDP and TCP.
+// freeAddress returns an address with a port that is free for UDP and TCP.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -124,7 +124,7 @@ func listen(t *testing.T, handler dns.Handler) string {
 	return packets.LocalAddr().String()
 }
 
-// ask returns the answer's code and its records, without their names where those are the question's.
+// ask returns the answer's code and its records, without their names if these are the question's.
 func ask(t *testing.T, network, address, name, kind string) string {
 	t.Helper()
 	client := &dns.Client{Net: network, Timeout: time.Minute}
@@ -239,7 +239,7 @@ func TestAnswersFollowTheObjects(t *testing.T) {
 	}
 	await(a, "NOERROR, A 10.1.0.2")
 
-	// The pod is replaced; another slice holds a second one.
+	// The pod is replaced; another slice has a second one.
 	one.Endpoints[0].Addresses[0] = "10.1.0.9"
 	if _, err := slices.Update(t.Context(), one.DeepCopy(), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
@@ -251,7 +251,7 @@ func TestAnswersFollowTheObjects(t *testing.T) {
 	await(b, "NOERROR, A 10.1.0.3")
 	await(all, "NOERROR, A 10.1.0.3, A 10.1.0.9")
 	if got := ask(t, "udp", address, "2.0.1.10.in-addr.arpa.", "PTR"); got != "NXDOMAIN" {
-		t.Errorf("the address that is gone: %s", got)
+		t.Errorf("the removed address: %s", got)
 	}
 
 	if err := slices.Delete(t.Context(), "job-1", metav1.DeleteOptions{}); err != nil {
@@ -301,8 +301,8 @@ func TestUpstreams(t *testing.T) {
 	}
 }
 
-// TestQuestionsWaitForTheZone checks that a server that has just started does not deny names that it does not know
-// yet: the question waits and is answered when the zone is filled.
+// TestQuestionsWaitForTheZone verifies that a server that has just started does not deny names that it has not read
+// yet: it answers a question after it has filled the zone.
 func TestQuestionsWaitForTheZone(t *testing.T) {
 	address, start := serveLater(t, fake.NewClientset(service("web", "10.0.0.7", web)), ResolvConf(os.DevNull))
 	question := new(dns.Msg).SetQuestion("web.ns.svc.cluster.local.", dns.TypeA)

@@ -18,8 +18,9 @@ import (
 	"tensorstack.dev/batch/internal/local"
 )
 
-// TestLife follows a cluster from its start to its end, through a second start on the same data.
-func TestLife(t *testing.T) {
+// TestClusterLifeLeavesTheMachineUnchanged follows a cluster from its start to its end, with a second start on the
+// same data.
+func TestClusterLifeLeavesTheMachineUnchanged(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	before := machineFiles(t)
@@ -27,7 +28,7 @@ func TestLife(t *testing.T) {
 	config := configOf(t, u.dir("default"))
 	commandsOfOneThatRuns(t, u)
 	if after := machineFiles(t); after != before {
-		t.Errorf("the machine was\n%s\nand is\n%s", before, after)
+		t.Errorf("the machine's files changed from\n%s\nto\n%s", before, after)
 	}
 	podsFindEachOther(t, u, "default")
 
@@ -47,7 +48,7 @@ func TestLife(t *testing.T) {
 	c := u.client(t, "default")
 	awaitPhase(t, c, "asker", corev1.PodSucceeded)
 	if got := logsOf(t, c, "asker"); !strings.HasPrefix(got, "server\n") {
-		t.Errorf("the pod that had ended is said to have printed %q", got)
+		t.Errorf("the log of the ended pod is %q", got)
 	}
 	checkDisrupted(t, awaitPhase(t, c, "server", corev1.PodFailed), "TerminationByKubelet")
 	u.prints(t, "Cluster default is gone", "reset")
@@ -56,11 +57,11 @@ func TestLife(t *testing.T) {
 	}
 	u.leavesNothing(t, "default", config)
 	if after := machineFiles(t); after != before {
-		t.Errorf("the machine was\n%s\nand is\n%s", before, after)
+		t.Errorf("the machine's files changed from\n%s\nto\n%s", before, after)
 	}
 }
 
-// checkDisrupted fails the test unless the pod has the condition DisruptionTarget.
+// checkDisrupted verifies that the pod has the condition DisruptionTarget with the reason.
 func checkDisrupted(t *testing.T, p *corev1.Pod, reason string) {
 	t.Helper()
 	for _, c := range p.Status.Conditions {
@@ -78,7 +79,7 @@ func (u *user) crds(t *testing.T, name string) crdclient.CustomResourceDefinitio
 	return crdclient.NewForConfigOrDie(u.config(t, name)).CustomResourceDefinitions()
 }
 
-// spoilCRD changes a CRD so that it differs from this program's.
+// spoilCRD changes a CRD so that it differs from this program's version.
 func (u *user) spoilCRD(t *testing.T, name string) {
 	t.Helper()
 	wrong := []byte(`{"spec":{"names":{"shortNames":["wrong"]}}}`)
@@ -149,7 +150,7 @@ func commandsOfOneThatRuns(t *testing.T, u *user) {
 	}
 }
 
-// prints runs a command that must succeed and print text among other things.
+// prints runs a command and verifies that it succeeds and that its output contains the text.
 func (u *user) prints(t *testing.T, text string, args ...string) string {
 	t.Helper()
 	out := u.t9k(t, args...)
@@ -162,12 +163,12 @@ func (u *user) prints(t *testing.T, text string, args ...string) string {
 func (u *user) leavesNothing(t *testing.T, name string, c *local.Config) {
 	t.Helper()
 	if found := u.traces(t, name, c); len(found) > 0 {
-		t.Errorf("left on the machine: %s", strings.Join(found, ", "))
+		t.Errorf("remaining on the machine: %s", strings.Join(found, ", "))
 	}
 }
 
-// podsFindEachOther runs a server, and a pod that asks it by its name, by that of a Service with an address, and
-// asks the API server, to its end.
+// podsFindEachOther runs two pods until the second one ends: a server, and a pod that connects to it by the names of
+// the pod and of its Service, and to the API server.
 func podsFindEachOther(t *testing.T, u *user, name string) {
 	t.Helper()
 	c := u.client(t, name)
@@ -194,8 +195,8 @@ func podsFindEachOther(t *testing.T, u *user, name string) {
 	}
 }
 
-// TestKilledComponents kills each program in turn, and each time uses what it is for afterwards.
-func TestKilledComponents(t *testing.T) {
+// TestClusterRecoversFromKilledComponents kills each program in turn, and then uses its function.
+func TestClusterRecoversFromKilledComponents(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	u.t9k(t, "up")
@@ -233,9 +234,9 @@ func TestKilledComponents(t *testing.T) {
 	}
 }
 
-// TestKilledMachine kills the process that holds all others together: down removes what is left, and up starts on the
-// same data whether or not there was a down.
-func TestKilledMachine(t *testing.T) {
+// TestKilledMachineProcessCanBeCleanedUp kills the process that supervises all others: down removes the remains, and
+// up starts on the same data with or without a down.
+func TestKilledMachineProcessCanBeCleanedUp(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	u.t9k(t, "up")
@@ -257,7 +258,7 @@ func TestKilledMachine(t *testing.T) {
 		})
 		if viaDown {
 			if len(u.traces(t, "default", config)) == 0 {
-				t.Error("nothing is left of the pod even before down, so that this test shows nothing")
+				t.Error("no process of the pod remains before down, so the test proves nothing")
 			}
 			u.t9k(t, "down")
 			u.leavesNothing(t, "default", config)
@@ -269,8 +270,8 @@ func TestKilledMachine(t *testing.T) {
 	}
 }
 
-// TestSideBySide runs two clusters, whose pods do not see each other's.
-func TestSideBySide(t *testing.T) {
+// TestTwoClustersAreSeparate runs two clusters, whose pods do not see each other's.
+func TestTwoClustersAreSeparate(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	u.t9k(t, "up", "--name", "one")
@@ -332,7 +333,7 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	if names := u.names(); len(names) > 0 {
-		t.Errorf("a refused command made %v", names)
+		t.Errorf("a refused command created %v", names)
 	}
 	for args, want := range map[string]string{"down": "There is no cluster default.\n", "reset": "There is no cluster default.\n", "list": "There is none"} {
 		if out := u.t9k(t, args); !strings.HasPrefix(out, want) {

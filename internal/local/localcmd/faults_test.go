@@ -25,8 +25,9 @@ import (
 // else to do.
 const soon = 20 * time.Second
 
-// TestFrozenComponents freezes each program in turn: status says that it is not ready, and soon.
-func TestFrozenComponents(t *testing.T) {
+// TestFrozenComponentsAreReported freezes each program in turn and verifies that status reports it as not ready
+// within a bounded time.
+func TestFrozenComponentsAreReported(t *testing.T) {
 	u := newUser(t)
 	u.t9k(t, "up")
 	client := local.NewClient(u.dir("default"))
@@ -36,7 +37,7 @@ func TestFrozenComponents(t *testing.T) {
 			began := time.Now()
 			check(t)
 			if took := time.Since(began); took > soon {
-				t.Errorf("it took %s to say so", took)
+				t.Errorf("status took %s", took)
 			}
 			thaw(t, pid)
 			await(t, "recovery", func() error {
@@ -59,7 +60,7 @@ func TestFrozenComponents(t *testing.T) {
 				t.Fatal(err)
 			}
 			if now := s.Component(c.Name); now.State != local.StateNotReady || s.Ready() {
-				t.Errorf("it is said to be %s (%s)", now.State, now.Message)
+				t.Errorf("it is reported as %s (%s)", now.State, now.Message)
 			}
 		})
 	}
@@ -81,7 +82,7 @@ func freeze(t *testing.T, pid int) {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) }) // it may have ended since
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) }) // the process may have ended
 	await(t, "the stop of all threads", func() error {
 		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 		if err != nil || len(threads) == 0 {
@@ -105,8 +106,8 @@ func thaw(t *testing.T, pid int) {
 	}
 }
 
-// TestEtcdIsFull checks that status reports an etcd that has reached its quota and takes no writes.
-func TestEtcdIsFull(t *testing.T) {
+// TestFullEtcdIsReported verifies that status reports an etcd that has reached its quota and refuses writes.
+func TestFullEtcdIsReported(t *testing.T) {
 	env := testenv.Start(t, testenv.Options{Args: map[string][]string{local.Etcd: {"--quota-backend-bytes=3000000"}}})
 	fill(t, kubernetes.NewForConfigOrDie(env.Config))
 	await(t, "etcd not ready", func() error {
@@ -121,9 +122,9 @@ func TestEtcdIsFull(t *testing.T) {
 	})
 }
 
-// TestFullDisk checks that status and up report a disk without space for etcd, and that the cluster continues once
-// there is space again.
-func TestFullDisk(t *testing.T) {
+// TestFullDiskIsReported verifies that status and up report a disk without space for etcd, and that the cluster
+// continues once there is space again.
+func TestFullDiskIsReported(t *testing.T) {
 	if os.Geteuid() != 0 {
 		require.Missing(t, "root, to mount a small disk")
 	}
@@ -142,7 +143,7 @@ func TestFullDisk(t *testing.T) {
 	waste(t, hog)
 	fill(t, u.client(t, "default"))
 	const want = "no space left on the disk of "
-	await(t, "status that tells of the full disk", func() error {
+	await(t, "status that reports the full disk", func() error {
 		out, err := u.try(t.Context(), "status")
 		if err == nil || !strings.Contains(out, want) {
 			return fmt.Errorf("status printed\n%s", out)
@@ -181,7 +182,7 @@ func waste(t *testing.T, path string) {
 	}
 }
 
-// fill writes to the API server until it takes no more.
+// fill writes to the API server until it refuses.
 func fill(t *testing.T, c kubernetes.Interface) {
 	t.Helper()
 	const most = 1000
@@ -192,5 +193,5 @@ func fill(t *testing.T, c kubernetes.Interface) {
 			return
 		}
 	}
-	t.Fatalf("the API server took %d objects", most)
+	t.Fatalf("the API server accepted %d objects", most)
 }

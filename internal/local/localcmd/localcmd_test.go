@@ -29,7 +29,7 @@ import (
 // user runs commands with its own state directory, so that running clusters are not disturbed.
 type user struct {
 	binary, state string
-	// id is that of a user without privileges, or 0 for the one who runs the test.
+	// id is the ID of a user without privileges, or 0 for the user who runs the test.
 	id uint32
 }
 
@@ -42,7 +42,7 @@ func newUser(t *testing.T) *user {
 	if err != nil {
 		t.Fatal(err)
 	}
-	state, err := os.MkdirTemp("", "t9k") //nolint:usetesting // that of t.TempDir is too long for sockets
+	state, err := os.MkdirTemp("", "t9k") //nolint:usetesting // the path of t.TempDir is too long for sockets
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,29 +61,29 @@ func (u *user) dir(name string) local.Dir {
 }
 
 func (u *user) names() (names []string) {
-	entries, _ := os.ReadDir(filepath.Join(u.state, "t9k/local")) // none: no cluster was made
+	entries, _ := os.ReadDir(filepath.Join(u.state, "t9k/local")) // none: no cluster was created
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
 	return names
 }
 
-// try runs a command and returns what it printed.
+// try runs a command and returns its output.
 func (u *user) try(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, u.binary, args...)
 	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+u.state)
 	if u.id != 0 {
-		cmd.Dir = "/" // one's own directory may be closed to others
+		cmd.Dir = "/" // other users may not be able to read the present directory
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: u.id, Gid: u.id}}
 	}
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
 
-// t9k runs a command that must succeed.
+// t9k runs a command, checks that it succeeds, and returns its output.
 func (u *user) t9k(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := u.try(context.Background(), args...) // in a cleanup too
+	out, err := u.try(context.Background(), args...) // also called in a clean-up function
 	if err != nil {
 		t.Errorf("%s: %v\n%s", strings.Join(args, " "), err, out)
 	}
@@ -127,7 +127,7 @@ func await(t *testing.T, what string, holds func() error) {
 	t.Fatalf("%s: %v", what, err)
 }
 
-// pod makes a pod that runs a shell script.
+// pod returns a pod that runs a shell script.
 func pod(name, script string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"in": "group"}},
@@ -165,14 +165,14 @@ func awaitPhase(t *testing.T, c kubernetes.Interface, name string, phase corev1.
 func logsOf(t *testing.T, c kubernetes.Interface, name string) string {
 	t.Helper()
 	var data []byte
-	await(t, "the log of "+name, func() (err error) { // a kubelet that has just started does not know its pods yet
+	await(t, "the log of "+name, func() (err error) { // a kubelet that has just started may not have read its pods
 		data, err = c.CoreV1().Pods("default").GetLogs(name, &corev1.PodLogOptions{}).DoRaw(t.Context())
 		return err
 	})
 	return string(data)
 }
 
-// traces lists what is on the machine of a cluster that is down.
+// traces returns what remains on the machine of a cluster that is down.
 func (u *user) traces(t *testing.T, name string, c *local.Config) []string {
 	t.Helper()
 	found := processesOf(t, string(u.dir(name)))
@@ -191,7 +191,7 @@ func (u *user) traces(t *testing.T, name string, c *local.Config) []string {
 	return found
 }
 
-// processesOf lists where processes name dir: in their command line, their environment, or what they have mounted.
+// processesOf returns the processes that name dir: in their command line, their environment or their mounts.
 func processesOf(t *testing.T, dir string) (found []string) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/*")
@@ -201,7 +201,7 @@ func processesOf(t *testing.T, dir string) (found []string) {
 	for _, file := range files {
 		switch filepath.Base(file) {
 		case "cmdline", "mountinfo", "environ":
-			data, _ := os.ReadFile(file) // it may have ended, or not be ours
+			data, _ := os.ReadFile(file) // the process may have ended or belong to another user
 			if strings.Contains(string(data), dir) {
 				found = append(found, file)
 			}

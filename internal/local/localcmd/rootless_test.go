@@ -12,9 +12,9 @@ import (
 	"tensorstack.dev/batch/internal/testing/require"
 )
 
-// TestOrdinaryUser runs a cluster as a user without privileges: pods find each other and the machine's name servers,
-// the API server is reached from the machine, and nothing is left after a kill either.
-func TestOrdinaryUser(t *testing.T) {
+// TestOrdinaryUserRunsACluster runs a cluster as a user without privileges: pods find each other and the machine's
+// name servers, the API server is reachable from the machine, and nothing remains, even after a kill.
+func TestOrdinaryUserRunsACluster(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	if os.Geteuid() != 0 {

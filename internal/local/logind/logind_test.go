@@ -18,7 +18,7 @@ const (
 	path    = dbus.ObjectPath("/org/freedesktop/login1")
 )
 
-// start runs a server until the test ends, and returns its socket.
+// start starts a server until the end of the test and returns its socket.
 func start(t *testing.T) (*logind.Server, string) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "a, b.sock")
@@ -35,7 +35,7 @@ func start(t *testing.T) (*logind.Server, string) {
 	return server, socket
 }
 
-// connect connects as a kubelet does, and returns its lock and the channel that receives the signal of a shutdown.
+// connect connects as a kubelet does. It returns the lock and the channel that receives the signal of a shutdown.
 func connect(t *testing.T, socket string) (lock int, signals chan *dbus.Signal) {
 	t.Helper()
 	var conn *dbus.Conn
@@ -86,7 +86,7 @@ func isAnnounced(t *testing.T, signals chan *dbus.Signal) {
 	}
 }
 
-func TestKubeletIsToldAndDelaysTheShutdown(t *testing.T) {
+func TestKubeletDelaysTheShutdown(t *testing.T) {
 	server, socket := start(t)
 	lock, signals := connect(t, socket)
 	await(t, "the lock", server.Delayed)
@@ -101,7 +101,7 @@ func TestKubeletIsToldAndDelaysTheShutdown(t *testing.T) {
 	await(t, "the release of the lock", func() bool { return !server.Delayed() })
 }
 
-func TestKubeletThatConnectsLateIsTold(t *testing.T) {
+func TestLateKubeletGetsTheSignal(t *testing.T) {
 	server, socket := start(t)
 	server.Announce()
 	lock, signals := connect(t, socket)
@@ -120,6 +120,6 @@ func TestOtherCallsAreRefused(t *testing.T) {
 	}
 	defer conn.Close()
 	if call := conn.Object(service, path).Call(manager+".PowerOff", 0, false); call.Err == nil {
-		t.Error("the machine was told to power off, and nothing refused")
+		t.Error("the server accepted a request to power off the machine")
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// endpoint answers each connection with its name and what it was sent, and returns its port.
+// endpoint answers each connection with its name and the received data, and returns its port.
 func endpoint(t *testing.T, name string) int32 {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -73,8 +73,8 @@ func talk(address, request string) (string, error) {
 	return string(answer), err
 }
 
-func TestProxy(t *testing.T) {
-	// All of 127.0.0.0/8 is this machine, so one of its addresses serves as a ClusterIP.
+func TestProxyFollowsServicesAndEndpoints(t *testing.T) {
+	// All of 127.0.0.0/8 is this machine, so one of its addresses can serve as a ClusterIP.
 	const ip = "127.83.7.9"
 	client := fake.NewClientset(&corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: "ns"},
@@ -119,7 +119,7 @@ func TestProxy(t *testing.T) {
 	if err := client.CoreV1().Services("ns").Delete(ctx, "s", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await("after the Service is gone", ip+":2080", refused)
+	await("after the Service was deleted", ip+":2080", refused)
 	cancel()
 	<-done
 }

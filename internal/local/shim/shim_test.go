@@ -39,7 +39,7 @@ func TestLinesBecomeRecords(t *testing.T) {
 	}
 }
 
-func TestFullDiskLosesOutputOnly(t *testing.T) {
+func TestFullDiskLosesOnlyOutput(t *testing.T) {
 	l, err := openLog("/dev/full")
 	if err != nil {
 		t.Skip("needs /dev/full")
@@ -48,7 +48,7 @@ func TestFullDiskLosesOutputOnly(t *testing.T) {
 	w.add([]byte("text\n"))
 }
 
-func TestResolveFollowsLinksToWhatDoesNotExistYet(t *testing.T) {
+func TestResolveFollowsLinksToMissingFiles(t *testing.T) {
 	dir, err := realPath(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

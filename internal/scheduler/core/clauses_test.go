@@ -18,7 +18,7 @@ func TestGangIsAllOrNothing(t *testing.T) {
 		t.Errorf("the gang that does not fit: %d bound, %s: %s", bound(big), d["big"].Reason, d["big"].Message)
 	}
 	if bound(small) != 1 {
-		t.Error("a group that does not fit blocks one that does")
+		t.Error("a group that does not fit blocks another one")
 	}
 }
 
@@ -62,7 +62,7 @@ func TestFinishedMembersCount(t *testing.T) {
 	g := w.group("g", "a", 1, 1)
 	g.Min, g.Roles, g.Finished = 3, map[string]int{"worker": 3}, map[string]int{"worker": 2}
 	if w.round(t); bound(g) != 1 {
-		t.Error("the worker waits for a quorum that is done")
+		t.Error("the worker waits for finished members")
 	}
 }
 
@@ -79,9 +79,9 @@ func TestShortGangGoesFirst(t *testing.T) {
 	}
 }
 
-// TestDominantShare is the example of the specification: group A uses cpu 3/6 and memory 5/8, group B uses cpu 3/8
-// and memory 1/2.
-func TestDominantShare(t *testing.T) {
+// TestDominantShareDecidesTheOrder runs the example of the specification: group A uses cpu 3/6 and memory 5/8, group
+// B uses cpu 3/8 and memory 1/2.
+func TestDominantShareDecidesTheOrder(t *testing.T) {
 	w := newWorld().addNode(7, "", "")
 	w.nodes[0].size["memory"] = 100
 	a, b := w.queue("a", 0, 0), w.queue("b", 0, 0)
@@ -93,11 +93,11 @@ func TestDominantShare(t *testing.T) {
 	older, younger := w.group("older", "a", 1, 1), w.group("younger", "b", 1, 1)
 	w.round(t)
 	if bound(older) != 0 || bound(younger) != 1 {
-		t.Error("A goes before B")
+		t.Error("A starts before B")
 	}
 }
 
-func TestOrder(t *testing.T) {
+func TestGroupsRunInOrder(t *testing.T) {
 	tests := map[string]struct {
 		set  func(w *world, first, second *Group)
 		want string
@@ -135,7 +135,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-func TestQuota(t *testing.T) {
+func TestGroupsStayWithinQuota(t *testing.T) {
 	w := newWorld().addNode(100, "", "")
 	w.queue("a", 10, 0)
 	w.run(w.group("runs", "a", 1, 4), "n00")
@@ -149,8 +149,8 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// TestPreemptionExample is the example of the specification.
-func TestPreemptionExample(t *testing.T) {
+// TestPreemptionExampleOfTheSpecification runs the example of the specification.
+func TestPreemptionExampleOfTheSpecification(t *testing.T) {
 	w := newWorld().addNode(300_000, "", "")
 	for name, q := range map[string][2]int64{"A": {200_000, 1}, "B": {100_000, 1}, "C": {50_000, 2}, "D": {200_000, 2}} {
 		w.queue(name, q[0], int32(q[1]))
@@ -171,16 +171,16 @@ func TestPreemptionExample(t *testing.T) {
 	}
 	w.round(t)
 	if bound(b2)+bound(c2)+bound(d2) != 0 {
-		t.Error("something runs in room that is not free yet")
+		t.Error("a pod was bound before its room is free")
 	}
 	w.end(d["D2"].Evict...)
 	w.round(t)
 	if bound(b2) != 0 || bound(c2) != 0 || bound(d2) != 1 {
-		t.Errorf("after A3 has ended run: B2 %d, C2 %d, D2 %d", bound(b2), bound(c2), bound(d2))
+		t.Errorf("bound after the end of A3: B2 %d, C2 %d, D2 %d", bound(b2), bound(c2), bound(d2))
 	}
 }
 
-func TestPreemption(t *testing.T) {
+func TestPreemptionChoosesVictims(t *testing.T) {
 	tests := map[string]struct {
 		set  func(w *world) // the cluster has 12 CPUs on three nodes
 		want []string
@@ -204,14 +204,14 @@ func TestPreemption(t *testing.T) {
 			}
 			w.group("new", "high", 1, 4)
 		}, nil},
-		"a gang below its minimum goes as a whole": {func(w *world) {
+		"a gang below its minimum is evicted as a whole": {func(w *world) {
 			g := w.group("gang", "low", 3, 4)
 			for i, p := range g.Pods {
 				w.run(g, w.nodes[i].name, p)
 			}
 			w.group("new", "high", 1, 4)
 		}, []string{"gang-worker-0", "gang-worker-1", "gang-worker-2"}},
-		"what is beyond a gang's minimum goes first": {func(w *world) {
+		"pods beyond a gang's minimum are evicted first": {func(w *world) {
 			g := w.group("gang", "low", 3, 4)
 			for i, p := range g.Pods {
 				w.run(g, w.nodes[i].name, p)
@@ -219,7 +219,7 @@ func TestPreemption(t *testing.T) {
 			g.Min = 2
 			w.group("new", "high", 1, 4)
 		}, []string{"gang-worker-2"}},
-		"nobody for a gang that would not fit": {func(w *world) {
+		"no pod for a gang that would not fit": {func(w *world) {
 			w.run(w.group("x", "low", 1, 4), "n00")
 			w.run(w.group("y", "high", 1, 4), "n01")
 			w.group("new", "high", 3, 4)
@@ -229,9 +229,9 @@ func TestPreemption(t *testing.T) {
 			w.run(w.group("half", "low", 1, 2), "n01")
 			w.run(w.group("fixed", "high", 1, 2), "n01")
 			w.run(w.group("other", "high", 1, 4), "n02")
-			w.group("new", "high", 1, 4) // half is the younger one, but does not help
+			w.group("new", "high", 1, 4) // half is younger, but its eviction does not help
 		}, []string{"old-worker-0"}},
-		"nobody where pods end anyway": {func(w *world) {
+		"no pod where pods are ending": {func(w *world) {
 			w.run(w.group("x", "low", 1, 4), "n00")
 			w.run(w.group("y", "mid", 1, 4), "n01").Pods[0].Ending = true
 			w.run(w.group("z", "high", 1, 4), "n02")
@@ -269,8 +269,9 @@ func TestFreedRoomIsKept(t *testing.T) {
 	}
 }
 
-// TestReservation keeps a full cluster busy with small groups, each for four minutes, while a large one waits.
-func TestReservation(t *testing.T) {
+// TestReservationStartsALargeGroup keeps a full cluster busy with small groups, each for four minutes, while a large
+// one waits.
+func TestReservationStartsALargeGroup(t *testing.T) {
 	tests := map[string]struct{ size, quota int64 }{"room": {4, 0}, "quota": {100, 4}}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -322,11 +323,11 @@ func TestClosedAndMissingQueues(t *testing.T) {
 		t.Errorf("lost: %+v", d["lost"])
 	}
 	if bound(half) != 2 {
-		t.Error("a gang that runs gets no replacement because its queue is closed")
+		t.Error("a running gang gets no replacement in a closed queue")
 	}
 }
 
-func TestTopology(t *testing.T) {
+func TestGangsFollowTheirTopologyPolicy(t *testing.T) {
 	tests := map[string]struct {
 		policy Topology
 		n      int

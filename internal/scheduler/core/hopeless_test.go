@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// counted counts what is taken off nodes.
+// counted counts how often pods are removed from nodes.
 type counted struct {
 	*world
 	taken int
@@ -16,8 +16,8 @@ func (c *counted) Take(p *Pod, node string) {
 	c.world.Take(p, node)
 }
 
-// TestFailedSearchForRoomIsNotRepeated checks that a search for room that failed for one group is not repeated for groups like it, and is
-// repeated for those that need less.
+// TestFailedSearchForRoomIsNotRepeated verifies that a search for room that failed for one group is not repeated for
+// groups like it, and is repeated for those that need less.
 func TestFailedSearchForRoomIsNotRepeated(t *testing.T) {
 	run := func(hopeless int) int {
 		w := newWorld()
@@ -38,7 +38,7 @@ func TestFailedSearchForRoomIsNotRepeated(t *testing.T) {
 		small := w.group("small", "high", 8, 3)
 		d := w.round(t)
 		if got := len(d["small"].Evict); got != 8 || small.Reservation == nil {
-			t.Errorf("beside %d hopeless groups, %d pods are evicted for one that fits then", hopeless, got)
+			t.Errorf("beside %d hopeless groups, %d pods are evicted for a group that fits after that", hopeless, got)
 		}
 		if hopeless > 0 && d["hopeless0"].Reason != NoRoom {
 			t.Errorf("a hopeless group: %+v", d["hopeless0"])
@@ -47,9 +47,9 @@ func TestFailedSearchForRoomIsNotRepeated(t *testing.T) {
 	}
 	one, many := run(1), run(20)
 	if one != many {
-		t.Errorf("with one hopeless group pods are taken away %d times, with 20 %d times", one, many)
+		t.Errorf("with one hopeless group pods are removed %d times, with 20 %d times", one, many)
 	}
 	if none := run(0); none == 0 || none >= one {
-		t.Errorf("without a hopeless group pods are taken away %d times, with one %d times", none, one)
+		t.Errorf("without a hopeless group pods are removed %d times, with one %d times", none, one)
 	}
 }

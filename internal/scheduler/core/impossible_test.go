@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestImpossible checks the messages for groups that cannot start, and that groups that can start get none.
-func TestImpossible(t *testing.T) {
+// TestImpossibleGroupsNameTheirObstacle verifies the messages for groups that cannot start, and that groups that can
+// start get none.
+func TestImpossibleGroupsNameTheirObstacle(t *testing.T) {
 	two := func(w *world, shape string) *Group {
 		g := w.group("g", "q", 0, 0)
 		g.Min = 2
@@ -118,15 +119,15 @@ func TestImpossible(t *testing.T) {
 			}
 			for _, part := range test.want {
 				if !strings.Contains(d.Message, part) {
-					t.Errorf("%q does not say %q", d.Message, part)
+					t.Errorf("message %q lacks %q", d.Message, part)
 				}
 			}
 		})
 	}
 }
 
-// TestImpossibleEndsWithItsCause checks that an impossible group starts in the first round after its obstacle is
-// gone.
+// TestImpossibleEndsWithItsCause verifies that an impossible group starts in the first round after its obstacle is
+// removed.
 func TestImpossibleEndsWithItsCause(t *testing.T) {
 	w := newWorld().addNode(4, "s", "")
 	w.queue("q", 3, 0)
@@ -140,9 +141,9 @@ func TestImpossibleEndsWithItsCause(t *testing.T) {
 	}
 }
 
-// TestImpossibleIsNeverSaidOfWhatFits compares the verdict with a search of all placements of small random groups on
+// TestGroupsThatFitAreNeverImpossible compares the verdict with a search of all placements of small random groups on
 // small empty clusters. If all pods are alike, the verdict must also be found for every group that does not fit.
-func TestImpossibleIsNeverSaidOfWhatFits(t *testing.T) {
+func TestGroupsThatFitAreNeverImpossible(t *testing.T) {
 	const worlds = 20000
 	said, silent := 0, 0
 	for seed := uint64(1); seed <= worlds; seed++ {
@@ -153,18 +154,18 @@ func TestImpossibleIsNeverSaidOfWhatFits(t *testing.T) {
 		fits := (&search{w: w, group: g, quota: w.cluster.Queues["q"].Quota, used: map[*node]Resources{}, sum: Resources{}}).any(g.Pods, n)
 		switch {
 		case never != nil && fits:
-			t.Fatalf("seed %d: a placement exists, and it is said: %s", seed, never.message)
+			t.Fatalf("seed %d: a placement exists, and the verdict is: %s", seed, never.message)
 		case never != nil:
 			said++
 		case !fits && alike:
-			t.Fatalf("seed %d: no placement of pods that are alike exists, and nothing is said", seed)
+			t.Fatalf("seed %d: no placement of like pods exists, and there is no verdict", seed)
 		case !fits:
 			silent++
 		}
 	}
-	t.Logf("said of %d of %d groups, and not of %d that do not fit", said, worlds, silent)
+	t.Logf("%d of %d groups are impossible; %d others do not fit", said, worlds, silent)
 	if said < worlds/10 || silent > said/4 {
-		t.Error("it is hardly ever said")
+		t.Error("too few groups are impossible to prove anything")
 	}
 }
 
@@ -214,7 +215,7 @@ type search struct {
 	quota Resources
 	used  map[*node]Resources
 	sum   Resources
-	// domain is where the first pod is, of a group that may be in one alone.
+	// domain is the domain of the first pod, if the group must be in one domain.
 	domain string
 	placed int
 }
@@ -256,7 +257,7 @@ func (s *search) accepts(n *node, p *Pod) bool {
 	return !ok || s.used[n]["pods"] < most
 }
 
-// with does something while a pod is on a node.
+// with calls do while a pod is on a node.
 func (s *search) with(n *node, p *Pod, do func() bool) bool {
 	before, domain := s.used[n], s.domain
 	s.used[n] = Resources{"pods": 1}

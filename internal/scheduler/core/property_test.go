@@ -36,7 +36,7 @@ func TestProperties(t *testing.T) {
 	t.Log(*clusters, "clusters:", stats)
 	for _, k := range []string{"gangs", "extras", "evictions", "gangs evicted", "reservations", "quota", "topology"} {
 		if stats[k] < *clusters/100 {
-			t.Errorf("%s: only %d: the clusters do not try that", k, stats[k])
+			t.Errorf("%s: only %d: the clusters do not cover that", k, stats[k])
 		}
 	}
 }
@@ -46,7 +46,7 @@ type life struct {
 	*world
 	t       testing.TB
 	rand    *rand.Rand
-	ends    map[*Pod]int // the step at which a pod ends by itself
+	ends    map[*Pod]int // the step at which a pod finishes
 	step    int
 	todo    map[*Group]int // pods that have not succeeded
 	stats   map[string]int
@@ -139,7 +139,7 @@ func (l *life) run() {
 	}
 }
 
-// pass advances the clock by a minute: pods end, evicted pods are created again, and now and then a pod is lost.
+// pass advances the clock by a minute: pods end, evicted pods are created again, and sometimes a pod is lost.
 func (l *life) pass() {
 	l.cluster.Now = l.cluster.Now.Add(time.Minute)
 	for _, g := range slices.Clone(l.cluster.Groups) {
@@ -162,7 +162,7 @@ func (l *life) pass() {
 	}
 }
 
-// again creates a pod in place of a deleted one. The group's reservation is dropped, as the planner drops it when the
+// again creates a pod in place of a deleted one. It drops the group's reservation, as the planner does when the
 // members of a group change.
 func (l *life) again(g *Group, p *Pod) {
 	l.serial++
@@ -206,7 +206,7 @@ func (l *life) check() {
 		l.checkGangs(d, was[d.Group])
 		l.checkHold(d, ending)
 		if d.Reason == Impossible { // every group that arrives could run if it were alone
-			l.errorf("group %s is said to be impossible: %s", d.Group.Name, d.Message)
+			l.errorf("group %s has the verdict impossible: %s", d.Group.Name, d.Message)
 		}
 		for _, gang := range d.Gangs {
 			for _, at := range gang {
@@ -298,7 +298,7 @@ func (l *life) checkHold(d *Decision, ending map[*Pod]bool) {
 			gone[p] = true
 		}
 	}
-	for _, g := range l.cluster.Groups { // later reservations build on this one
+	for _, g := range l.cluster.Groups { // later reservations depend on this one
 		if g.Reservation != nil && g.Reservation.Order > res.Order {
 			for _, at := range g.Reservation.Placements {
 				gone[at.Pod] = true
@@ -336,11 +336,11 @@ func (l *life) checkVictim(d *Decision, g *Group, gone map[*Pod]bool) {
 		}
 	}
 	if l.reservationFits(d.Reservation, without) {
-		l.errorf("%s evicts pods of %s in vain", d.Group.Name, g.Name)
+		l.errorf("%s evicts pods of %s needlessly", d.Group.Name, g.Name)
 	}
 }
 
-// losses counts what a group loses by a decision, and what stays of it.
+// losses returns how many pods of a group a decision evicts, and how many remain.
 func losses(d *Decision, g *Group) (evicted, rest int) {
 	for _, p := range g.Pods {
 		switch {
@@ -353,8 +353,8 @@ func losses(d *Decision, g *Group) (evicted, rest int) {
 	return evicted, rest
 }
 
-// reservationFits reports whether the pods of a reservation fit on their planned nodes once the pods in gone have
-// gone. Room reserved for other groups counts as taken.
+// reservationFits reports whether the pods of a reservation fit on their planned nodes once the pods in gone no
+// longer exist. Room reserved for other groups counts as used.
 func (l *life) reservationFits(res *Reservation, gone map[*Pod]bool) bool {
 	mine := map[*Pod]bool{}
 	for _, at := range res.Placements {
@@ -459,7 +459,7 @@ func (l *life) checkOrder(decisions map[string]*Decision) {
 	}
 }
 
-// overtakes tells whether the group of b starts while that of a, which is like it and comes first, waits.
+// overtakes reports whether the group of b starts while the equal group of a, which comes first, waits.
 func overtakes(a, b *Decision) bool {
 	ga, gb := a.Group, b.Group
 	if !alike(ga, gb) || len(a.Gangs) > 0 || bound(ga) > 0 || a.Reservation != nil {

@@ -2,7 +2,7 @@ package core
 
 import "testing"
 
-// TestReplacementGetsRoomThatEnds has a gang lose a pod that is still ending. A group of a higher queue, which could
+// TestReplacementGetsRoomThatEnds lets a gang lose a pod that is still ending. A group of a higher queue, which could
 // evict other pods, must not get that room, neither before nor after the replacement exists.
 func TestReplacementGetsRoomThatEnds(t *testing.T) {
 	w := newWorld().addNode(4, "", "").addNode(1, "", "")
@@ -14,12 +14,12 @@ func TestReplacementGetsRoomThatEnds(t *testing.T) {
 	w.run(w.group("other", "other", 1, 1), "n01")
 	first := w.group("first", "high", 1, 2)
 	if d := w.round(t)["first"]; d.Reservation != nil {
-		t.Errorf("before the replacement exists, its room is promised to another group: %s", d.Message)
+		t.Errorf("before the replacement exists, its room is reserved for another group: %s", d.Message)
 	}
 	w.pod(short, "worker", 2)
 	d := w.round(t)
 	if d["short"].Reason != Reserved || d["first"].Reason != NoRoom || len(d["first"].Evict) > 0 {
-		t.Errorf("short says %s: %s; first says %s: %s", d["short"].Reason, d["short"].Message, d["first"].Reason, d["first"].Message)
+		t.Errorf("short waits for %s: %s; first waits for %s: %s", d["short"].Reason, d["short"].Message, d["first"].Reason, d["first"].Message)
 	}
 	w.end(short.Pods[1])
 	w.round(t)

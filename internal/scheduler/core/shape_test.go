@@ -2,7 +2,7 @@ package core
 
 import "testing"
 
-// Clause 9, for pods that admission has not seen.
+// TestPodsThatAreTooLargeWait verifies clause 9 for pods that admission has not checked.
 func TestPodsThatAreTooLargeWait(t *testing.T) {
 	w := newWorld().addNode(100, "", "")
 	q := w.queue("a", 0, 0)
@@ -28,7 +28,7 @@ func TestPodsThatAreTooLargeWait(t *testing.T) {
 		}
 	}
 	if got, want := d["large"].Message, "pod large-worker-0 is too large for queue a: 5m cpu requested, 4m allowed"; got != want {
-		t.Errorf("it is said: %s", got)
+		t.Errorf("the message is: %s", got)
 	}
 }
 
@@ -41,9 +41,9 @@ func TestNothingStartsWhileTheLimitIsUnknown(t *testing.T) {
 	}
 }
 
-// TestLimitsOfPods changes the pod limits of random clusters all the time. No pod above the limit may get room, now
-// or later, or evict another pod. Once there are no limits, all work must end.
-func TestLimitsOfPods(t *testing.T) {
+// TestRandomPodLimitsAreKept changes the pod limits of random clusters all the time. No pod above the limit may get
+// room, now or later, or evict another pod. Once there are no limits, all work must end.
+func TestRandomPodLimitsAreKept(t *testing.T) {
 	const worlds, restless, last = 600, 40, 600
 	tooLarge, unknown := 0, 0
 	for s := uint64(1); s <= worlds; s++ {
@@ -83,7 +83,7 @@ func TestLimitsOfPods(t *testing.T) {
 		}
 	}
 	if tooLarge < worlds || unknown < worlds {
-		t.Errorf("%d times too large, %d times not known: the clusters do not try that", tooLarge, unknown)
+		t.Errorf("%d times too large, %d times not known: the clusters do not cover that", tooLarge, unknown)
 	}
 }
 

@@ -10,9 +10,9 @@ import (
 
 var crowds = flag.Int("crowds", 1000, "number of random clusters in which large groups wait among small ones")
 
-// TestNoStarvation checks clause 5: small groups arrive all the time and take what becomes free, while large groups
-// wait. Once ReserveAfter has passed, the first large group waits no longer than the longest pod that runs then, and
-// each further one no longer than that again.
+// TestNoStarvation verifies clause 5: small groups arrive all the time and take all room that becomes free, while
+// large groups wait. Once ReserveAfter has passed, the first large group waits no longer than the longest pod that
+// runs then, and each further one no longer than that again.
 func TestNoStarvation(t *testing.T) {
 	waited := 0
 	for s := uint64(1); s <= uint64(*crowds); s++ {
@@ -22,9 +22,9 @@ func TestNoStarvation(t *testing.T) {
 		}
 		waited += c.waited
 	}
-	t.Logf("%d large groups had room kept for them", waited)
+	t.Logf("%d large groups had a reservation", waited)
 	if waited < *crowds/2 {
-		t.Errorf("in %d clusters only %d large groups had to wait so long: they are not crowded", *crowds, waited)
+		t.Errorf("in %d clusters only %d large groups waited long enough: the clusters are not crowded", *crowds, waited)
 	}
 }
 
@@ -46,7 +46,7 @@ func newCrowd(t testing.TB, seed uint64) *crowd {
 	for i := range 1 + l.rand.IntN(3) {
 		l.queue(string(rune('a'+i)), 0, 0)
 	}
-	if total := l.cluster.Queues["a"].Capacity["cpu"]; l.rand.IntN(3) == 0 { // what is scarce is the quota
+	if total := l.cluster.Queues["a"].Capacity["cpu"]; l.rand.IntN(3) == 0 { // the quota is the scarce resource
 		l.cluster.Queues["a"].Quota = Resources{"cpu": max(2, total-int64(l.rand.IntN(int(total))))}
 	}
 	return c
@@ -93,7 +93,7 @@ func (c *crowd) arrive() {
 }
 
 func (c *crowd) run() {
-	const first = 15 // by then it is full
+	const first = 15 // the cluster is full by then
 	for c.step = 0; c.step < first; c.step++ {
 		c.minute()
 	}
@@ -117,7 +117,7 @@ func (c *crowd) run() {
 			}
 		}
 		if limit := first + c.reserve + (done+1)*(c.longest+1); c.step > limit && done < len(c.large) {
-			c.errorf("%d of %d large groups run; what runs otherwise takes %d minutes at most", done, len(c.large), c.longest)
+			c.errorf("%d of %d large groups run; other pods run for at most %d minutes", done, len(c.large), c.longest)
 			return
 		}
 	}
@@ -159,7 +159,7 @@ func (c *crowd) minute() {
 	c.checkNodesOnly()
 }
 
-// checkNodesOnly checks that the pods on a node use no more than it has.
+// checkNodesOnly checks that the pods on a node use no more than its capacity.
 func (c *crowd) checkNodesOnly() {
 	for _, n := range c.nodes {
 		used := int64(0)

@@ -16,7 +16,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 type world struct {
 	cluster Cluster
 	nodes   []*node
-	next    int // where the search begins, as a scheduler's does
+	next    int // the node at which the search begins, as in a scheduler
 }
 
 type node struct {
@@ -152,13 +152,14 @@ func (w *world) Put(p *Pod, name string) {
 func (w *world) Take(p *Pod, name string) {
 	n := w.node(name)
 	if !n.pods[p] {
-		panic(p.Name + " is taken off " + name + " where it is not")
+		panic(p.Name + " is removed from " + name + " but is not bound there")
 	}
 	delete(n.pods, p)
 	n.used.add(p.Requests, -1)
 }
 
-// round runs a round, binds what it decides and keeps its reservations. Evicted pods run on until the test ends them.
+// round runs a round, binds the pods that it decides to bind and keeps its reservations. Evicted pods run until the
+// test ends them.
 func (w *world) round(t testing.TB) map[string]*Decision {
 	t.Helper()
 	for _, g := range w.cluster.Groups { // Round puts reservations itself
@@ -191,7 +192,7 @@ func (w *world) round(t testing.TB) map[string]*Decision {
 	return all
 }
 
-// end removes pods, as if they had been deleted or had finished.
+// end removes pods, as if they were deleted or had finished.
 func (w *world) end(pods ...*Pod) {
 	for _, p := range pods {
 		w.Take(p, p.Node)

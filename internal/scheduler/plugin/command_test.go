@@ -7,18 +7,19 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestHelpTellsOwnDefaults: what --help says of a flag without a value is what the program does without it.
-func TestHelpTellsOwnDefaults(t *testing.T) {
+// TestHelpShowsActualDefaults verifies that the default of each flag in --help is the value that the program uses
+// without the flag.
+func TestHelpShowsActualDefaults(t *testing.T) {
 	cmd := NewCommand()
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if f.Name != "feature-gates" && f.DefValue != f.Value.String() {
-			t.Errorf("--%s: --help says %q, and it is %q", f.Name, f.DefValue, f.Value)
+			t.Errorf("--%s: --help shows %q, and the value is %q", f.Name, f.DefValue, f.Value)
 		}
 	})
 	help := cmd.UsageString()
 	for _, part := range []string{"(default 1000)", "(default 2000)", "NominatedNodeNameForExpectation=true|false (BETA - default=false)"} {
 		if !strings.Contains(help, part) {
-			t.Errorf("--help does not say %q", part)
+			t.Errorf("--help lacks %q", part)
 		}
 	}
 }

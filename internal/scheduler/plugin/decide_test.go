@@ -13,8 +13,8 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/core"
 )
 
-// Planners that get the same events in different orders decide alike: which pods get which nodes in which order, which
-// pods they evict, and for which groups they reserve room.
+// TestEqualRoundsDecideAlike verifies that planners that get the same events in different orders decide alike: which
+// pods get which nodes in which order, which pods they evict, and for which groups they reserve room.
 func TestEqualRoundsDecideAlike(t *testing.T) {
 	for _, c := range []struct {
 		name         string
@@ -39,14 +39,14 @@ func TestEqualRoundsDecideAlike(t *testing.T) {
 				}
 			}
 			if !strings.Contains(want, "gets") || !strings.Contains(want, "waits for") {
-				t.Errorf("little was to be decided:\n%s", want)
+				t.Errorf("the world needs too few decisions:\n%s", want)
 			}
 		})
 	}
 }
 
-// events make a world of 12 nodes that gangs of one queue fill in part, and in which gangs of this and other queues
-// wait.
+// events returns the events of a world of 12 nodes that gangs of one queue fill in part, and in which gangs of this
+// and other queues wait.
 func (r *rig) events() []func() {
 	var all []func()
 	for i := range 12 {
@@ -72,7 +72,7 @@ func (r *rig) events() []func() {
 	return all
 }
 
-// decided tells all that rounds have decided.
+// decided returns all decisions of the rounds as text.
 func (r *rig) decided() string {
 	var b strings.Builder
 	for _, m := range r.ready {
@@ -98,7 +98,8 @@ func (r *rig) decided() string {
 	return b.String()
 }
 
-// Each consecutive failed plan makes its group wait longer. A plan that is carried out resets the delay.
+// TestBackOffEndsWithSuccess verifies that each consecutive failed plan makes its group wait longer, and that a plan
+// that is carried out resets the delay.
 func TestBackOffEndsWithSuccess(t *testing.T) {
 	r := newRig(t, 1)
 	r.queueSeen("q", 0)

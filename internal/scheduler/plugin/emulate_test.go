@@ -6,8 +6,9 @@ import (
 	apiversion "k8s.io/apimachinery/pkg/version"
 )
 
-// TestVersionOfAPIServer: an API server that emulates a version has the kinds and features of that one.
-func TestVersionOfAPIServer(t *testing.T) {
+// TestEmulatedVersionDecidesKindsAndFeatures verifies that an API server that emulates a version has the kinds and
+// features of that version.
+func TestEmulatedVersionDecidesKindsAndFeatures(t *testing.T) {
 	for name, c := range map[string]struct {
 		info apiversion.Info
 		want string // empty: an error
@@ -26,7 +27,8 @@ func TestVersionOfAPIServer(t *testing.T) {
 	}
 }
 
-// TestCostlyFeatureIsOff unless the user sets it, or the emulated version does not know it.
+// TestCostlyFeatureIsOff verifies that the feature is off unless the user enables it or the emulated version does not
+// have it.
 func TestCostlyFeatureIsOff(t *testing.T) {
 	for name, c := range map[string]struct {
 		gates, emulated string

@@ -11,7 +11,7 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// testIndex is an index with a group of three that needs all of them.
+// testIndex returns an index with a group of three pods that needs all of them.
 func testIndex() (*index, *group) {
 	x := newIndex(func(*group) {})
 	x.podGroupSeen(&scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "g", UID: "g"}, Spec: scheduling.PodGroupSpec{MinMember: 3, Queue: "q"}})
@@ -38,44 +38,46 @@ func finishedMembers(g *group) (n int) {
 	return n
 }
 
-// A gang that is evicted is not half-finished: its pods end because they are deleted, and all of them come anew.
-func TestDeletedAreNotFinished(t *testing.T) {
+// TestDeletedPodsAreNotFinished verifies that the pods of an evicted gang do not count as finished: they end because
+// they are deleted, and all of them are created again.
+func TestDeletedPodsAreNotFinished(t *testing.T) {
 	x, g := testIndex()
 	x.finishedSeen(ended("a", "a", true))
 	x.finishedSeen(ended("b", "b", true))
 	x.podSeen(memberOf("c", "c2"))
 	if n := finishedMembers(g); n != 0 || g.core.Complete {
-		t.Errorf("%d of the pods that were deleted count as finished", n)
+		t.Errorf("%d of the deleted pods count as finished", n)
 	}
 	x.finishedSeen(ended("d", "d", false))
 	if n := finishedMembers(g); n != 1 {
-		t.Errorf("%d count as finished, want the one that ended by itself", n)
+		t.Errorf("%d pods count as finished, want 1", n)
 	}
 	x.finishedSeen(ended("d", "d", true))
 	if n := finishedMembers(g); n != 0 {
-		t.Error("one that is deleted after its end still counts as finished")
+		t.Error("a pod that was deleted after its end still counts as finished")
 	}
 }
 
-// A replacement in a group with members that have finished is not planned before it is known whether these are being replaced too.
-func TestReplacementAwaitsNews(t *testing.T) {
+// TestReplacementWaitsForEndsOfOtherMembers verifies that a replacement in a group with finished members is planned
+// only after the time in which the deletion of these would be observed.
+func TestReplacementWaitsForEndsOfOtherMembers(t *testing.T) {
 	x, g := testIndex()
 	x.podSeen(memberOf("a", "a"))
 	if !g.backoff.IsZero() {
-		t.Error("a group that is new is held up")
+		t.Error("a new group is delayed")
 	}
 	x.finishedSeen(ended("b", "b", false))
 	began := time.Now()
 	x.podSeen(memberOf("c", "c"))
 	if g.backoff.Sub(began) < finishedLag {
-		t.Errorf("it is planned %s after the news", g.backoff.Sub(began))
+		t.Errorf("it is planned %s after the event", g.backoff.Sub(began))
 	}
 }
 
-// A gang that runs while one of its pods waits for room has been complete before. A new scheduler learns that from the
-// status of the group, in whatever order the events arrive, and lets the gang run. A gang whose pods have all gone since
-// then is a new one.
-func TestCompleteAfterRestart(t *testing.T) {
+// TestRunningGangStaysCompleteAfterRestart verifies that a gang that runs while one of its pods waits for room counts
+// as complete. A new scheduler reads that from the status of the group, in whatever order the events arrive, and
+// keeps the gang running. A gang whose pods have all been deleted since then counts as new.
+func TestRunningGangStaysCompleteAfterRestart(t *testing.T) {
 	bound := memberOf("a", "a")
 	bound.Spec.NodeName = "n"
 	waits := memberOf("b", "b")
@@ -97,11 +99,11 @@ func TestCompleteAfterRestart(t *testing.T) {
 	x.fill()
 	g := x.groups["ns/g"]
 	if g.core.Complete {
-		t.Error("a group of which nothing runs is complete")
+		t.Error("a group without running pods is complete")
 	}
 	x.podSeen(bound)
 	if g.core.Complete || g.core.Partial.IsZero() {
-		t.Errorf("a new gang, bound in part: complete %t, partly bound since %v", g.core.Complete, g.core.Partial)
+		t.Errorf("a new gang that is bound in part: complete %t, partly bound since %v", g.core.Complete, g.core.Partial)
 	}
 }
 
@@ -111,8 +113,9 @@ func whole() *scheduling.PodGroup {
 	return pg
 }
 
-// A group whose priority is outside of the bounds of its queue, which it may be when these change, has the nearest one within.
-func TestPriorityWithinBounds(t *testing.T) {
+// TestPriorityIsBoundByItsQueue verifies that a group whose priority is outside the bounds of its queue, for example
+// after a change of these, gets the nearest priority within.
+func TestPriorityIsBoundByItsQueue(t *testing.T) {
 	x := newIndex(func(*group) {})
 	for name, priority := range map[string]int32{"low": 0, "middle": 50, "high": 100} {
 		x.podGroupSeen(&scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)},
@@ -144,6 +147,6 @@ func TestPriorityWithinBounds(t *testing.T) {
 	x.podGroupSeen(&scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "late", UID: "late"},
 		Spec: scheduling.PodGroupSpec{MinMember: 1, Queue: "q", Priority: 99}})
 	if got := x.groups["ns/late"].core.Priority; got != 30 {
-		t.Errorf("the priority of a group that comes after the bounds is %d, want 30", got)
+		t.Errorf("the priority of a group that is created after the bounds is %d, want 30", got)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 )
 
-// Work for one key runs one at a time. A newer value replaces one that waits, and work that failed is repeated unless a
-// newer value exists.
+// TestLatestValueTakesEffectLast verifies that work for one key runs one at a time, that a newer value replaces one
+// that waits, and that failed work is repeated unless a newer value exists.
 func TestLatestValueTakesEffectLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, release, took := make(chan string, 10), make(chan error), make(chan string, 10)
@@ -26,7 +26,7 @@ func TestLatestValueTakesEffectLast(t *testing.T) {
 		done := make(chan struct{})
 		go func() { q.run(ctx, 4); close(done) }()
 		defer func() { cancel(); <-done }()
-		away := errors.New("the API server is away")
+		away := errors.New("the API server is unavailable")
 
 		q.put("a", "first")
 		if got := <-began; got != "first" {
@@ -40,7 +40,7 @@ func TestLatestValueTakesEffectLast(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(began) > 0 {
-			t.Fatalf("%s is begun while the first is under way", <-began)
+			t.Fatalf("%s starts while the first one runs", <-began)
 		}
 		release <- nil
 		if a, b := <-took, <-began; a != "first" || b != "third" {
@@ -67,8 +67,9 @@ func TestLatestValueTakesEffectLast(t *testing.T) {
 	})
 }
 
-// Without retries, failed work runs again only if it is added again.
-func TestWorkIsDoneOnce(t *testing.T) {
+// TestFailedWorkRunsOnceWithoutRetries verifies that, without retries, failed work runs again only if it is added
+// again.
+func TestFailedWorkRunsOnceWithoutRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		did := 0
 		q := newLatestQueue(false, func(context.Context, string, int) error { did++; return errors.New("refused") })

@@ -24,7 +24,7 @@ func (r *rig) started() {
 	r.Cleanup(func() { cancel(); done.Wait() })
 }
 
-// cycle is a scheduling cycle of the next pod, as far as Permit.
+// cycle runs the scheduling cycle of the next pod up to Permit.
 func (r *rig) cycle() (*assignment, *fwk.Status, time.Duration) {
 	got := r.next(r.Context(), klog.Background())
 	if got.assignment == nil {
@@ -42,8 +42,9 @@ func (r *rig) cycle() (*assignment, *fwk.Status, time.Duration) {
 	return got.assignment, status, timeout
 }
 
-// Several goroutines send events of pods to the planner, while the scheduling goroutine requests pods and binds them and
-// others fail. The race detector shows that the goroutines share nothing but messages.
+// TestPlannerOwnsItsState sends events of pods to the planner from several goroutines, while the scheduling goroutine
+// requests and binds pods and other attempts fail. The race detector verifies that the goroutines share only
+// messages.
 func TestPlannerOwnsItsState(t *testing.T) {
 	const gangs, size = 40, 4
 	r := newRig(t, 8)
@@ -90,8 +91,8 @@ func TestPlannerOwnsItsState(t *testing.T) {
 	}
 }
 
-// No caller waits for a planner that has ended.
-func TestEndedPlannerAnswers(t *testing.T) {
+// TestEndedPlannerBlocksNoCaller verifies that no caller waits for a planner that has ended.
+func TestEndedPlannerBlocksNoCaller(t *testing.T) {
 	r := newRig(t, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	r.pop = func(klog.Logger) (queued, error) { <-ctx.Done(); return nil, nil }
@@ -118,8 +119,9 @@ func (r *rig) waits() (waits bool) {
 	return waits
 }
 
-// The time for which the pods of a gang wait for one another grows with their number. The status of the group names it.
-func TestPermitWaitsByGangSize(t *testing.T) {
+// TestPermitTimeoutGrowsWithGangSize verifies that the time for which the pods of a gang wait for one another grows
+// with their number, and that the status of the group names it.
+func TestPermitTimeoutGrowsWithGangSize(t *testing.T) {
 	for _, c := range []struct {
 		size int
 		want time.Duration
@@ -151,18 +153,19 @@ func TestPermitWaitsByGangSize(t *testing.T) {
 	said := r.index.groups["default/g"].lastReported
 	for _, part := range []string{"1 of the 3 pods", "within 1m0.3s", "1m0s, and 100ms for each pod"} {
 		if said.reason != scheduling.ReasonBindingFailed || !strings.Contains(said.message, part) {
-			t.Errorf("the group says %s: %q, which lacks %q", said.reason, said.message, part)
+			t.Errorf("the group reports %s: %q, which lacks %q", said.reason, said.message, part)
 		}
 	}
 	if len(r.gathering) != 0 || r.index.groups["default/g"].failures != 1 {
-		t.Error("the attempt goes on")
+		t.Error("the attempt continues")
 	}
 	if status, _ := r.arrive(&assignment{attempt: a, pod: r.ready[0].pod}, now); status.IsSuccess() || status.Code() == fwk.Wait {
 		t.Errorf("its last pod is let through: %v", status)
 	}
 }
 
-// The Unreserve call of a rejected pod may come only after a new plan has a node for the pod.
+// TestLateUnreserveLeavesNewPlanAlone verifies that the Unreserve call of a rejected pod does not affect a new plan
+// that has a node for the pod.
 func TestLateUnreserveLeavesNewPlanAlone(t *testing.T) {
 	r := newRig(t, 1)
 	r.queueSeen("q", 0)
@@ -177,15 +180,15 @@ func TestLateUnreserveLeavesNewPlanAlone(t *testing.T) {
 	m.group.backoff = time.Time{}
 	r.plan()
 	if len(r.ready) != 1 || m.core.Node == "" || m.attempt == old.attempt {
-		t.Fatal("it is not planned again")
+		t.Fatal("the pod is not planned again")
 	}
 	if r.unbound(old); m.core.Node == "" {
 		t.Error("the new plan has lost its node")
 	}
 }
 
-// TestRoundWaitsForTheCache: if a pod has gone and the scheduler's cache still has it, a round would find no room and evict
-// another pod in its place.
+// TestRoundWaitsForTheCache verifies that no round runs while the scheduler's cache contains a deleted pod. Such a
+// round would find no room and evict another pod instead.
 func TestRoundWaitsForTheCache(t *testing.T) {
 	r := newRig(t, 1)
 	r.leads = true

@@ -26,17 +26,17 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/core"
 )
 
-// rig is a scheduler with its plugins, cache and queue and our planner, which a test feeds by hand: there is no API
-// server. The test does what the planner's goroutine would, unless it starts that.
+// rig is a scheduler with its plugins, cache and queue and our planner, without an API server: the test supplies the
+// events. The test acts as the planner's goroutine, unless it starts that.
 type rig struct {
 	testing.TB
 	*planner
 	plugin *Plugin
 	sched  *scheduler.Scheduler
-	// at is where pods are placed.
+	// at returns the nodes on which pods are placed.
 	at     core.Nodes
 	serial int64
-	// list adds a node to those that are listed.
+	// list adds a node to the informer's list.
 	list func(any) error
 }
 
@@ -96,7 +96,7 @@ func (r *rig) queueSeen(name string, priority int32) {
 	r.index.queueSeen(&scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: scheduling.QueueSpec{Priority: priority}})
 }
 
-// group adds a gang that waits.
+// group adds a waiting gang.
 func (r *rig) group(name, queue string, pods int, cpu string) {
 	r.podGroup(name, queue, pods)
 	for i := range pods {
@@ -109,7 +109,7 @@ func (r *rig) podGroup(name, queue string, min int) {
 	r.podGroupAt(name, queue, min, r.serial)
 }
 
-// podGroupAt adds a group that was created at a given time.
+// podGroupAt adds a group with a creation time.
 func (r *rig) podGroupAt(name, queue string, min int, created int64) {
 	r.index.podGroupSeen(podGroupOf(name, queue, min, created))
 }
@@ -120,12 +120,12 @@ func podGroupOf(name, queue string, min int, created int64) *scheduling.PodGroup
 		Spec:       scheduling.PodGroupSpec{MinMember: int32(min), Queue: queue}}
 }
 
-// pod adds a pod that waits, or that is bound if node is not empty.
+// pod adds a waiting pod, or a bound pod if node is not empty.
 func (r *rig) pod(name, group, cpu, node string) *corev1.Pod {
 	return r.podAt(name, group, cpu, node, r.serial)
 }
 
-// podAt adds a pod that was created at a given time.
+// podAt adds a pod with a creation time.
 func (r *rig) podAt(name, group, cpu, node string, created int64) *corev1.Pod {
 	p := podOf(name, group, cpu, node, created)
 	if node == "" {
@@ -146,7 +146,7 @@ func podOf(name, group, cpu, node string, created int64) *corev1.Pod {
 	}
 }
 
-// drop forgets what rounds have planned, so that the next one does the same work again.
+// drop discards the plans of all rounds, so that the next round does the same work again.
 func (r *rig) drop() {
 	for uid := range r.nodes.assumed {
 		r.nodes.forget(r.Context(), uid)
@@ -173,7 +173,7 @@ func (r *rig) plan() {
 	r.round(r.Context())
 }
 
-// nextReady is the next pod that has a node; nil if there is none.
+// nextReady returns the next pod that has a node; nil if there is none.
 func (r *rig) nextReady() *framework.QueuedPodInfo {
 	reply := make(chan popped, 1)
 	r.request = &podRequest{klog.Background(), reply}

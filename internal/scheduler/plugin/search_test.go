@@ -12,9 +12,9 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/core"
 )
 
-// The remembered state of nodes equals a fresh look at all of them, while pods of a few shapes are placed and removed, and
-// running pods are removed and restored.
-func TestSearchKnowsOfChanges(t *testing.T) {
+// TestCachedSearchEqualsFreshSearch verifies that the cached state of nodes equals a fresh evaluation of all of them,
+// while pods of a few shapes are placed and removed, and running pods are removed and restored.
+func TestCachedSearchEqualsFreshSearch(t *testing.T) {
 	for seed := range uint64(30) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		r := newRig(t, 12)
@@ -44,8 +44,9 @@ func TestSearchKnowsOfChanges(t *testing.T) {
 	}
 }
 
-// A pod that ends while a plan has removed it is not restored with the others.
-func TestGoneWhileAway(t *testing.T) {
+// TestPodThatEndsDuringAPlanIsNotRestored verifies that a pod that ends while a plan has removed it is not restored
+// with the others.
+func TestPodThatEndsDuringAPlanIsNotRestored(t *testing.T) {
 	r := newRig(t, 1)
 	r.queueSeen("q", 0)
 	r.podGroup("g", "q", 1)
@@ -62,11 +63,11 @@ func TestGoneWhileAway(t *testing.T) {
 		r.at.Put(r.index.pods[p.UID].core, "n0")
 	}
 	if node, why := r.at.Place(waits, nil); node == "" {
-		t.Error("the room of a pod that is gone is not free:", why())
+		t.Error("the room of a deleted pod is not free:", why())
 	}
 }
 
-// crowd adds pods that wait and pods that run.
+// crowd adds waiting and running pods.
 func (r *rig) crowd(random *rand.Rand) (waiting, running []*core.Pod) {
 	r.queueSeen("q", 0)
 	r.podGroup("g", "q", 1)
@@ -98,7 +99,7 @@ func (r *rig) placeBest(p *core.Pod) string {
 	return node
 }
 
-// look scores all nodes that fit, whatever is known of them.
+// look returns the scores of all nodes that fit, without the cached state.
 func (r *rig) look(p *core.Pod) map[string]int64 {
 	r.nodes.refresh()
 	m, state, known := r.index.pods[types.UID(p.UID)], planningState(), r.nodes.searches

@@ -12,28 +12,30 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// Pods that wait for a plan are not in the queue of the scheduler, which examines all its pods at each event of the
-// cluster. Otherwise, binding n pods while n wait would take n² examinations.
+// TestEventsLeaveWaitingPodsAlone verifies that pods that wait for a plan are not in the queue of the scheduler,
+// which examines all its pods at each event of the cluster. Otherwise, binding n pods while n wait would take n²
+// examinations.
 func TestEventsLeaveWaitingPodsAlone(t *testing.T) {
 	r := newRig(t, 1)
 	r.queueSeen("q", 0)
 	r.group("g", "q", 10, "500m")
 	if pods, _ := r.sched.SchedulingQueue.PendingPods(); len(pods) != 0 {
-		t.Errorf("%d of the 10 pods that wait are in the queue, which looks at them at each event", len(pods))
+		t.Errorf("%d of the 10 waiting pods are in the queue, which examines them at each event", len(pods))
 	}
 	r.plan()
 	for n := range 10 {
 		if r.nextReady() == nil {
-			t.Fatalf("the queue gave out %d of the 10 pods that have a node", n)
+			t.Fatalf("the queue returned %d of the 10 pods that have a node", n)
 		}
 	}
 	if pods, _ := r.sched.SchedulingQueue.PendingPods(); len(pods) != 0 || len(r.sched.SchedulingQueue.InFlightPods()) != 10 {
-		t.Errorf("after all are given out the queue still has %d", len(pods))
+		t.Errorf("after it returned all pods the queue still has %d", len(pods))
 	}
 }
 
-// The deletion of a planned pod ends the attempt of its gang. The pod is planned again in a new version.
-func TestPodsThatGoAreNotHandedOut(t *testing.T) {
+// TestDeletedPodsAreNotReturned verifies that the deletion of a planned pod ends the attempt of its gang, and that a
+// changed pod is planned again in its new version.
+func TestDeletedPodsAreNotReturned(t *testing.T) {
 	r := newRig(t, 1)
 	r.queueSeen("q", 0)
 	r.podGroup("g", "q", 1)
@@ -47,14 +49,14 @@ func TestPodsThatGoAreNotHandedOut(t *testing.T) {
 	}
 	info := r.nextReady()
 	if info == nil || info.Pod.ResourceVersion != "2" {
-		t.Fatalf("handed out is %v, not the pod's last version", info)
+		t.Fatalf("the queue returned %v, want the pod's last version", info)
 	}
 	r.podGroup("h", "q", 1)
 	gone := r.pod("h-0", "h", "1", "")
 	r.plan()
 	r.sched.SchedulingQueue.Delete(gone)
 	if info := r.nextReady(); info != nil {
-		t.Errorf("a pod that is gone is handed out: %v", info.Pod.Name)
+		t.Errorf("the queue returned a deleted pod: %v", info.Pod.Name)
 	}
 }
 
@@ -74,7 +76,7 @@ func (b *slowBinder) Bind(context.Context, fwk.CycleState, *corev1.Pod, string) 
 	return nil
 }
 
-// The number of concurrent bindings does not depend on the number of pods.
+// TestBindingsAreBounded verifies that the number of concurrent bindings does not depend on the number of pods.
 func TestBindingsAreBounded(t *testing.T) {
 	b := &slowBinder{proceed: make(chan struct{})}
 	p := newPlugin(nil, b, Config{})
@@ -91,7 +93,7 @@ func TestBindingsAreBounded(t *testing.T) {
 	}
 	pods.Wait()
 	if most := b.most.Load(); most > bindings {
-		t.Errorf("%d at a time, not %d", most, bindings)
+		t.Errorf("%d concurrent bindings, want %d", most, bindings)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -103,7 +105,8 @@ func TestBindingsAreBounded(t *testing.T) {
 	}
 }
 
-// A new group is planned at once. It does not cause an early repetition of the plans of groups that did not fit.
+// TestPauseBetweenFullRounds verifies that a new group is planned at once, and that it does not cause an early
+// repetition of the plans of groups that did not fit.
 func TestPauseBetweenFullRounds(t *testing.T) {
 	r := newRig(t, 10)
 	r.queueSeen("q", 0)
@@ -122,15 +125,15 @@ func TestPauseBetweenFullRounds(t *testing.T) {
 		}
 	}
 	if unfit.tried == r.index.freed || !r.nextFull.Equal(pause) {
-		t.Error("groups that did not fit are tried again whenever one comes")
+		t.Error("groups that did not fit are tried again for each new group")
 	}
 	if !r.due {
-		t.Error("they are forgotten")
+		t.Error("groups that did not fit are not tried again")
 	}
 	r.nextFull = time.Time{}
 	r.plan()
 	if unfit.tried != r.index.freed || !r.nextFull.After(time.Now()) {
-		t.Error("when it is time they are not tried again, or there is no pause afterwards")
+		t.Error("groups that did not fit are not tried again in time, or there is no pause afterwards")
 	}
 }
 
@@ -183,7 +186,7 @@ func BenchmarkPlacing(b *testing.B) {
 	}
 }
 
-// BenchmarkUnfit looks at 1,000 groups of different sizes that do not fit, once something has been freed.
+// BenchmarkUnfit plans 1,000 groups of different sizes that do not fit, after some room has become free.
 func BenchmarkUnfit(b *testing.B) {
 	r := newRig(b, 500)
 	r.queueSeen("q", 0)
@@ -202,7 +205,7 @@ func BenchmarkUnfit(b *testing.B) {
 	}
 }
 
-// BenchmarkComing plans one gang that comes while 1,000 groups wait that do not fit and something is freed all the time.
+// BenchmarkComing plans one new gang while 1,000 groups that do not fit wait and room becomes free all the time.
 func BenchmarkComing(b *testing.B) {
 	for _, waiting := range []int{0, 1000} {
 		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {

@@ -14,7 +14,7 @@ import (
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// clock plays a TensorBoard through time: each look takes the status of the one before.
+// clock runs a TensorBoard through time: each observation starts from the status of the previous one.
 type clock struct {
 	t    *testing.T
 	now  time.Time
@@ -32,7 +32,7 @@ func readyPod() *corev1.Pod {
 		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}}
 }
 
-// look passes time and has the pod tell its activity.
+// look advances the time and lets the pod report its activity.
 func (c *clock) look(after time.Duration, requests int64, quiet time.Duration) Next {
 	c.t.Helper()
 	c.now = c.now.Add(after)
@@ -52,7 +52,7 @@ func (c *clock) want(next Next, status metav1.ConditionStatus, reason string, pr
 		c.t.Errorf("condition Idle is %+v, want %s %s", got, status, reason)
 	}
 	if next.ProbeAfter != probeAfter || next.Suspend != suspend {
-		c.t.Errorf("the next look is after %s, want %s; suspend: %t, want %t", next.ProbeAfter, probeAfter, next.Suspend, suspend)
+		c.t.Errorf("the next probe is after %s, want %s; suspend: %t, want %t", next.ProbeAfter, probeAfter, next.Suspend, suspend)
 	}
 }
 
@@ -62,21 +62,21 @@ const (
 	unknown = metav1.ConditionUnknown
 )
 
-func TestIdleness(t *testing.T) {
+func TestIdleTensorBoardIsSuspendedInTime(t *testing.T) {
 	c := newClock(t)
 	c.want(c.look(0, 0, 0), no, tensorboard.ReasonActive, time.Hour, false)
 	c.want(c.look(59*time.Minute, 3, 20*time.Minute), no, tensorboard.ReasonActive, 40*time.Minute, false)
 	c.want(c.look(40*time.Minute, 3, time.Hour), yes, tensorboard.ReasonNoRequests, 5*time.Minute, false)
 	since := c.now
-	// A request resets it, and the hours begin anew.
+	// A request resets the condition, and the time without requests starts again.
 	c.want(c.look(20*time.Hour, 4, time.Minute), no, tensorboard.ReasonActive, 59*time.Minute, false)
 	c.want(c.look(59*time.Minute, 4, time.Hour), yes, tensorboard.ReasonNoRequests, 5*time.Minute, false)
 	c.want(c.look(24*time.Hour-2*time.Minute, 4, 25*time.Hour-2*time.Minute), yes, tensorboard.ReasonNoRequests, 2*time.Minute, false)
 	c.want(c.look(2*time.Minute, 4, 25*time.Hour), yes, tensorboard.ReasonNoRequests, leastWait, true)
 	if since.Equal(condition(&c.tb.Status, tensorboard.Idle).LastTransitionTime.Time) {
-		t.Error("the request between has not moved the time of the transition")
+		t.Error("the request in between did not change the transition time")
 	}
-	// Suspended and resumed, it counts as new, whatever it was.
+	// A TensorBoard that was suspended and resumed counts as new, whatever its state was.
 	suspend := true
 	c.tb.Spec.Suspend = &suspend
 	c.want(c.see(Seen{Now: c.now}), no, tensorboard.ReasonSuspended, 0, false)
@@ -85,7 +85,7 @@ func TestIdleness(t *testing.T) {
 	c.want(c.look(time.Minute, 0, 10*time.Second), no, tensorboard.ReasonActive, time.Hour-10*time.Second, false)
 }
 
-// A new pod has had no request; that alone does not make one that was idle active.
+// TestIdleOutlivesPod verifies that a new pod, which has had no request, does not make an idle TensorBoard active.
 func TestIdleOutlivesPod(t *testing.T) {
 	c := newClock(t)
 	c.want(c.look(0, 7, 2*time.Hour), yes, tensorboard.ReasonNoRequests, 5*time.Minute, false)
@@ -95,8 +95,8 @@ func TestIdleOutlivesPod(t *testing.T) {
 	c.want(c.look(0, 1, 0), no, tensorboard.ReasonActive, time.Hour, false)
 }
 
-// Where nobody can tell, nothing is suspended.
-func TestProbeFails(t *testing.T) {
+// TestFailedProbeSuspendsNothing verifies that a TensorBoard whose activity is unknown is not suspended.
+func TestFailedProbeSuspendsNothing(t *testing.T) {
 	c := newClock(t)
 	failed := func(after time.Duration) Next {
 		c.now = c.now.Add(after)
@@ -109,18 +109,18 @@ func TestProbeFails(t *testing.T) {
 	c.want(c.look(time.Second, 1, 102*time.Hour), yes, tensorboard.ReasonNoRequests, leastWait, true)
 }
 
-func TestIdlenessOff(t *testing.T) {
+func TestIdlenessCanBeDisabled(t *testing.T) {
 	c := newClock(t)
 	c.idle.SuspendAfter = 0
 	c.look(0, 1, 2*time.Hour)
 	c.want(c.look(1000*time.Hour, 1, 1002*time.Hour), yes, tensorboard.ReasonNoRequests, 5*time.Minute, false)
 	c.idle.After = 0
 	if next := c.look(0, 1, 2000*time.Hour); condition(&next.Status, tensorboard.Idle) != nil || next.ProbeAfter != 0 || next.Suspend {
-		t.Errorf("idleness is off, and yet: %+v", next)
+		t.Errorf("idleness is off, got %+v", next)
 	}
 }
 
-func TestReady(t *testing.T) {
+func TestReadyReportsTheCause(t *testing.T) {
 	waiting := func(phase corev1.PodPhase, statuses ...corev1.ContainerStatus) *corev1.Pod {
 		return &corev1.Pod{Status: corev1.PodStatus{Phase: phase, ContainerStatuses: statuses}}
 	}
@@ -168,8 +168,9 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// The transition's time moves when the status does, and then alone.
-func TestTransitionTime(t *testing.T) {
+// TestTransitionTimeFollowsTheStatus verifies that the transition time changes only when the status of the condition
+// changes.
+func TestTransitionTimeFollowsTheStatus(t *testing.T) {
 	c := newClock(t)
 	at := func() time.Time { return condition(&c.tb.Status, tensorboard.Ready).LastTransitionTime.Time }
 	c.look(0, 0, 0)
@@ -210,7 +211,7 @@ func TestChoose(t *testing.T) {
 			got = p.Name
 		}
 		if got != test.want {
-			t.Errorf("chosen is %q, want %q", got, test.want)
+			t.Errorf("Choose returned %q, want %q", got, test.want)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 )
 
-// Filesets as people write them, and what they stand for.
-func TestFilesets(t *testing.T) {
+// TestFilesetsAreParsed verifies how filesets in a spec are interpreted.
+func TestFilesetsAreParsed(t *testing.T) {
 	for text, want := range map[string]Logs{
 		"t9k://pvc/codepack-example/codepack/log":                                         ofClaim("codepack-example", "codepack/log"),
 		"t9k://pvc/tutorial/tutorial-examples/em/data-parallel-training/log":              ofClaim("tutorial", "tutorial-examples/em/data-parallel-training/log"),
@@ -26,7 +26,7 @@ func TestFilesets(t *testing.T) {
 			continue
 		}
 		if !slices.Equal(got.Sources, want.Sources) || !slices.Equal(got.Claims, want.Claims) || got.Secret != want.Secret || len(got.Downloads) > 0 {
-			t.Errorf("%s is read as %+v, want %+v", text, *got, want)
+			t.Errorf("%s is parsed as %+v, want %+v", text, *got, want)
 		}
 		if option := "--logdir=" + want.Sources[0].Location; got.Option() != option {
 			t.Errorf("%s yields %s, want %s", text, got.Option(), option)
@@ -38,7 +38,7 @@ func ofClaim(name, dir string) Logs {
 	return Logs{Sources: []Source{{name + "/" + dir, "/logs/" + name + "/" + dir}}, Claims: []string{name}}
 }
 
-// FuzzLower: whatever people write, sources have different names that TensorBoard's list can tell apart.
+// FuzzLower verifies that, for any filesets, sources have different names that TensorBoard's list can separate.
 func FuzzLower(f *testing.F) {
 	f.Add("t9k://pvc/a/b", "t9k://minio/s/b/p")
 	f.Add("t9k://pvc/a,b/c:d", "t9k://pvc//")
@@ -54,7 +54,7 @@ func FuzzLower(f *testing.F) {
 			}
 			names[s.Name] = true
 			if !strings.HasPrefix(s.Location, claimsDir) && !strings.HasPrefix(s.Location, "s3://") {
-				t.Errorf("%q leads to %q", one, s.Location)
+				t.Errorf("%q becomes the location %q", one, s.Location)
 			}
 		}
 	})

@@ -18,7 +18,7 @@ import (
 	"tensorstack.dev/batch/internal/tensorboard/board"
 )
 
-// clock is one that a test sets.
+// clock is a clock that a test sets.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -50,8 +50,9 @@ func get(t *testing.T, address string) (int, string) {
 	return answer.StatusCode, string(body)
 }
 
-// The proxy passes requests on unchanged and counts them, and nothing else; one that is under way is no time of quiet.
-func TestProxy(t *testing.T) {
+// TestProxyCountsRequests verifies that the proxy passes requests on unchanged and counts them, and that the time of
+// an unfinished request does not count as quiet.
+func TestProxyCountsRequests(t *testing.T) {
 	arrived, release := make(chan string, 1), make(chan struct{})
 	behind := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
@@ -82,7 +83,7 @@ func TestProxy(t *testing.T) {
 	want := func(requests int64, quiet float64) {
 		t.Helper()
 		if a := activity(); a.Requests != requests || a.QuietSeconds != quiet {
-			t.Errorf("it tells %+v, want %d requests and %v s", a, requests, quiet)
+			t.Errorf("the activity is %+v, want %d requests and %v s", a, requests, quiet)
 		}
 	}
 
@@ -116,7 +117,8 @@ func TestProxy(t *testing.T) {
 	want(3, 0)
 }
 
-// Without certificate authorities on the system, as in an image from scratch, those of the program serve.
+// TestFetchKnowsCertificateAuthorities verifies that the program uses its own certificate authorities if the system
+// has none, as in an image from scratch.
 func TestFetchKnowsCertificateAuthorities(t *testing.T) {
 	if os.Getenv("SSL_CERT_FILE") != os.DevNull {
 		again := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$")
@@ -132,8 +134,9 @@ func TestFetchKnowsCertificateAuthorities(t *testing.T) {
 	}
 }
 
-// Files of the same name stay apart; what cannot be had is named, without its password, and leaves nothing behind.
-func TestFetch(t *testing.T) {
+// TestFetchStoresFiles verifies that files of the same name are stored separately, and that the error for a file that
+// cannot be fetched names it without its password and leaves no file.
+func TestFetchStoresFiles(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/missing") {
 			http.NotFound(w, r)
@@ -143,7 +146,7 @@ func TestFetch(t *testing.T) {
 	}))
 	defer server.Close()
 	dir := filepath.Join(t.TempDir(), "0")
-	for range 2 { // again, as after a crash
+	for range 2 { // twice, as after a crash
 		if err := fetchAll(t.Context(), dir, []string{server.URL + "/a/events.out.tfevents.1", server.URL + "/b/events.out.tfevents.1", server.URL}); err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +161,7 @@ func TestFetch(t *testing.T) {
 	address := strings.Replace(server.URL, "http://", "http://user:password@", 1) + "/missing/x"
 	err := fetchAll(t.Context(), dir, []string{address})
 	if err == nil || !strings.Contains(err.Error(), "/missing/x: the server answers 404") || strings.Contains(err.Error(), "password") {
-		t.Errorf("of a missing file is said: %v", err)
+		t.Errorf("the error of a missing file is %v", err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 3 {

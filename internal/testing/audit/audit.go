@@ -29,14 +29,14 @@ rules:
 type Event struct {
 	// At is when the API server received it.
 	At time.Time
-	// User who sent it.
+	// User is the user who sent it.
 	User string
 	// Verb is get, list, watch, create, update, patch, delete and so on.
 	Verb string
 	// Resource is the plural, with the subresource if there is one, for example "genericjobs/status".
 	Resource        string
 	Namespace, Name string
-	// Code of the answer.
+	// Code is the status code of the answer.
 	Code int
 	// Body is the object that was sent, as JSON. It is empty at level Metadata.
 	Body json.RawMessage

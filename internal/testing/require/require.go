@@ -1,5 +1,5 @@
-// Package require checks what a test needs of the machine. If something is missing, the test is skipped with a
-// message that names it. If T9K_REQUIRE_ALL is set, the test fails instead, so that CI cannot silently skip tests.
+// Package require checks a test's requirements of the machine. If one is missing, the test is skipped with a message
+// that names it. If T9K_REQUIRE_ALL is set, the test fails instead, so that CI cannot silently skip tests.
 package require
 
 import (
@@ -12,8 +12,7 @@ import (
 // AllEnv is the environment variable that turns every skip of this package into a failure.
 const AllEnv = "T9K_REQUIRE_ALL"
 
-// Missing ends the test because what is missing on the machine: it skips the test, or fails it if T9K_REQUIRE_ALL is
-// set.
+// Missing ends the test because the machine lacks what: it skips the test, or fails it if T9K_REQUIRE_ALL is set.
 func Missing(t testing.TB, what string) {
 	t.Helper()
 	if os.Getenv(AllEnv) != "" {

@@ -11,7 +11,8 @@ import (
 
 const inner = "T9K_REQUIRE_TEST_INNER"
 
-// TestInner is run by TestMissing in a process of its own, since a test cannot look at its own end.
+// TestInner calls Missing in a process of its own, because a test cannot observe how it ends itself. TestMissing runs
+// it.
 func TestInner(t *testing.T) {
 	if os.Getenv(inner) == "" {
 		return

@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	select {}
 }
 
-// TestKilledTest kills a test process and checks that its environment ends and is removed.
-func TestKilledTest(t *testing.T) {
+// TestKilledTestLeavesNothing kills a test process and verifies that its environment ends and is removed.
+func TestKilledTestLeavesNothing(t *testing.T) {
 	if _, err := testenv.Binary(); err != nil { // built here rather than by the helper
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestKilledTest(t *testing.T) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("left: directory %v, processes %v", err, left)
+			t.Fatalf("remaining: directory %v, processes %v", err, left)
 		}
 	}
 }
@@ -85,8 +85,8 @@ func processesOf(t *testing.T, dir string) (found []string) {
 	return found
 }
 
-// TestLinkFlags compares LinkFlags with the flags in the Makefile.
-func TestLinkFlags(t *testing.T) {
+// TestLinkFlagsMatchMakefile compares LinkFlags with the flags in the Makefile.
+func TestLinkFlagsMatchMakefile(t *testing.T) {
 	makefile, err := os.ReadFile("../../../Makefile")
 	if err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ rules: [{level: Metadata}]
 // patience is how long a condition may take to come about on a machine that has much else to do.
 const patience = 3 * time.Minute
 
-func TestAPIOnly(t *testing.T) {
+func TestStartRunsOnlyTheAPIServer(t *testing.T) {
 	env := testenv.Start(t, testenv.Options{AuditPolicy: auditEverything})
 	core := kubernetes.NewForConfigOrDie(env.Config)
 	ctx := t.Context()
@@ -67,7 +67,7 @@ func TestAPIOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := core.CoreV1().Pods("default").Get(ctx, "kept", metav1.GetOptions{}); err == nil {
-		t.Error("a stopped API server answers")
+		t.Error("a stopped API server answered")
 	}
 	if err := env.StartComponent(local.APIServer); err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func TestAPIOnly(t *testing.T) {
 	dir := env.Dir
 	env.Stop()
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("after Stop the directory is there: %v", err)
+		t.Errorf("the directory exists after Stop: %v", err)
 	}
 }
 
@@ -119,7 +119,7 @@ func countAudited(t *testing.T, path, verb, resource string) int {
 	return n
 }
 
-func TestCluster(t *testing.T) {
+func TestStartClusterRunsPods(t *testing.T) {
 	env := testenv.StartCluster(t, testenv.Options{})
 	core := kubernetes.NewForConfigOrDie(env.Config)
 	pod := &corev1.Pod{

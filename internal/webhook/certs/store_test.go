@@ -21,7 +21,7 @@ func renewed(t *testing.T, s store, hosts []string, now time.Time) (store, bool)
 	return readStore(next.data()), changed
 }
 
-// trusted reports whether an API server with the bundle of one store accepts the certificate served from another.
+// trusted reports whether an API server with the bundle of one store accepts the certificate of another store.
 func trusted(bundle, served store, now time.Time) bool {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(bundle.bundle())
@@ -29,9 +29,9 @@ func trusted(bundle, served store, now time.Time) bool {
 	return err == nil
 }
 
-// TestEveryoneTrustsWhatIsServedAtAnyTime verifies that for a year every client trusts the served certificate. The
+// TestServedCertificateIsAlwaysTrusted verifies that for a year every client trusts the served certificate. The
 // operator checks once a minute; API servers and another replica read the Secret three minutes late.
-func TestEveryoneTrustsWhatIsServedAtAnyTime(t *testing.T) {
+func TestServedCertificateIsAlwaysTrusted(t *testing.T) {
 	const late = 3
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	var past [late + 1]store
@@ -49,18 +49,18 @@ func TestEveryoneTrustsWhatIsServedAtAnyTime(t *testing.T) {
 		copy(past[1:], past[:late])
 		past[0] = next
 		if !trusted(past[late], past[0], now) {
-			t.Fatalf("%s: an API server that is behind does not trust what is served", now)
+			t.Fatalf("%s: an API server with an old bundle does not trust the served certificate", now)
 		}
 		if !trusted(past[0], past[late], now) {
-			t.Fatalf("%s: an API server does not trust what a replica serves that is behind", now)
+			t.Fatalf("%s: an API server does not trust the certificate of a replica with an old Secret", now)
 		}
 	}
 	if want := 365 / 60; renewals != want {
-		t.Errorf("%d renewals, not %d", renewals, want)
+		t.Errorf("%d renewals, want %d", renewals, want)
 	}
 }
 
-func TestWhatCannotBeServedIsReplacedAtOnce(t *testing.T) {
+func TestUnusableCertificateIsReplacedAtOnce(t *testing.T) {
 	now := time.Now()
 	good, _ := renewed(t, store{}, hosts, now)
 	other, _ := renewed(t, store{}, []string{"elsewhere.example"}, now)
@@ -86,10 +86,10 @@ func TestWhatCannotBeServedIsReplacedAtOnce(t *testing.T) {
 				t.Errorf("renewed: %t", changed)
 			}
 			if !trusted(next, next, c.now) {
-				t.Error("what is served is not trusted")
+				t.Error("the served certificate is not trusted")
 			}
 			if changed == bytes.Equal(next.bundle(), c.stored.bundle()) {
-				t.Error("the bundle changes exactly when something is renewed")
+				t.Error("want the bundle to change exactly on a renewal")
 			}
 		})
 	}

@@ -41,11 +41,11 @@ type Request struct {
 	Code int
 }
 
-// Fate says what becomes of a request. The zero value lets it pass.
+// Fate is what happens to a request. The zero value passes it on.
 type Fate struct {
 	// Lost keeps the request from the API server. Unanswered keeps the answer from the program.
 	Lost, Unanswered bool
-	// Then is called when the request or the answer has been lost; nil if there is nothing to do.
+	// Then is called when the request or the answer is lost; nil if there is nothing to do.
 	Then func()
 }
 
@@ -80,7 +80,7 @@ func Start(t testing.TB, config *rest.Config) *Proxy {
 	return p
 }
 
-// RoundTrip passes a request on, unless it meets another fate.
+// RoundTrip passes a request on, unless the function set by Decide returns another fate.
 func (p *Proxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	p.mu.Lock()
 	var f Fate
@@ -115,14 +115,15 @@ func (f *Fate) call() {
 	}
 }
 
-// Decide sets what becomes of the requests from now on; nil lets them all pass. f is called for one request at a time.
+// Decide sets the function that returns the fate of each request from now on; nil passes all requests on. f is called
+// for one request at a time.
 func (p *Proxy) Decide(f func(r *http.Request) Fate) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.decide = f
 }
 
-// Seen returns the requests so far that have a method and a path with a suffix.
+// Seen returns the requests so far with the method and a path that has the suffix.
 func (p *Proxy) Seen(method, suffix string) []Request {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package await waits in tests for conditions that come about by themselves. It does not start anything: packages
-// plane and program do. Start reading at Until.
+// Package await waits in tests until a condition holds. It does not start anything: packages plane and program do.
+// Start reading at Until.
 package await
 
 import (
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Patience is how long a condition may take to come about. It is long because the machine may be busy, and because a
+// Patience is the longest time to wait for a condition. It is long because the machine may be busy, and because a
 // controller may retry a lost write only after a while: that of PersistentVolumes does after 15 s.
 const Patience = 3 * time.Minute
 
@@ -23,8 +23,8 @@ const (
 	longestRest = 200 * time.Millisecond
 )
 
-// Until calls check until it returns nil. If that takes longer than Patience, the test fails with what was awaited and
-// with the last error, which says what was seen instead.
+// Until calls check until it returns nil. If that takes longer than Patience, the test fails with the description of
+// the condition and the last error, which describes the state instead.
 func Until(t testing.TB, what string, check func() error) {
 	t.Helper()
 	if err := Try(what, check); err != nil {

@@ -1,5 +1,5 @@
-// Package gate gives orders to processes of real pods. A gate is a directory that pods mount: a process reads its exit code
-// from a pipe there and thus ends when the test says so, and it records each start in a file. Start reading at New; the
+// Package gate controls processes of real pods. A gate is a directory that pods mount. A process reads its exit code
+// from a pipe there, so it ends when the test decides, and it records each start in a file. Start reading at New; the
 // scripts Obey and Idle are the other side.
 package gate
 
@@ -56,8 +56,8 @@ func (g *Gate) AddPipe(replica string) error {
 // ErrNobodyListens is the error of an order that no process waits for.
 var ErrNobodyListens = errors.New("no process waits for an order")
 
-// Order makes the replica that runs Obey end with an exit code. It returns ErrNobodyListens if the replica does not wait
-// yet, or has just been killed.
+// Order makes the replica that runs Obey end with an exit code. It returns ErrNobodyListens if no process of the
+// replica waits for an order: it has not started, or has just been killed.
 func (g *Gate) Order(replica string, code int) error {
 	f, err := g.Open(replica)
 	if err != nil {
@@ -80,7 +80,7 @@ func (g *Gate) Open(replica string) (*os.File, error) {
 	return f, err
 }
 
-// Starts returns how often the processes of a replica have started, by their own account.
+// Starts returns how often the processes of a replica have started, as they recorded it.
 func (g *Gate) Starts(replica string) (int, error) {
 	text, err := g.Read(replica + ".starts")
 	return strings.Count(text, "started"), err

@@ -1,5 +1,6 @@
-// Package history records all versions of the jobs and pods of a namespace, and checks each version of a job against the
-// invariants of every status. A test that records a history therefore tests these invariants too. Start reading at Record.
+// Package history records all versions of the jobs and pods of a namespace, and checks each version of a job against
+// the invariants of every status. A test that records a history therefore tests these invariants too. Start reading
+// at Record.
 package history
 
 import (
@@ -31,7 +32,7 @@ type History struct {
 	mu   sync.Mutex
 	jobs map[string][]client.Object // by name, without versions whose status is the same
 	pods map[types.UID]*corev1.Pod  // as last seen
-	seen map[string]time.Time       // when something was first seen: a pod by its UID, JOB/PHASE, JOB/pods, JOB/gone
+	seen map[string]time.Time       // when an event was first seen: a pod by its UID, JOB/PHASE, JOB/pods, JOB/gone
 }
 
 // Record records the namespace of a test until the test ends.
@@ -55,7 +56,7 @@ func Record(s *namespace.Test) *History {
 	return h
 }
 
-// see records when something was seen for the first time.
+// see records the time of an event that is seen for the first time.
 func (h *History) see(what string) {
 	if _, ok := h.seen[what]; !ok {
 		h.seen[what] = time.Now()
@@ -75,19 +76,19 @@ func (h *History) AwaitSeen(what string) {
 	})
 }
 
-// FirstSeen returns when something was seen for the first time: a pod by its UID, JOB/PHASE, JOB/pods or JOB/gone.
+// FirstSeen returns when an event was first seen: a pod by its UID, JOB/PHASE, JOB/pods or JOB/gone.
 func (h *History) FirstSeen(what string) time.Time {
 	h.s.Helper()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	at, ok := h.seen[what]
 	if !ok {
-		h.s.Fatalf("%s has not been seen", what)
+		h.s.Fatalf("%s has not been observed", what)
 	}
 	return at
 }
 
-// seeJobs sees all jobs of one kind.
+// seeJobs records the objects of one kind of job.
 func (h *History) seeJobs(kind kinds.Kind, objects []client.Object) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -168,7 +169,7 @@ func checkConditions(j client.Object, wrong func(string, ...any)) {
 
 func checkCounts(j client.Object, wrong func(string, ...any)) {
 	if jobs.Condition(j, batch.JobInitialized).Status != metav1.ConditionTrue {
-		return // nothing is counted of a job that was not accepted
+		return // a job that was not accepted has no counts
 	}
 	now, job := jobs.StatusOf(j), jobs.KindOf(j).Convert(j)
 	want := int32(0)
@@ -183,7 +184,8 @@ func checkCounts(j client.Object, wrong func(string, ...any)) {
 		wrong("the aggregate %+v adds up to %d, want %d", a, sum, want)
 	}
 	total := checkTasks(now, job, wrong)
-	// Each charged incident is charged to a replica; in scope Replica those that fail with it restart on their own account.
+	// Each counted incident counts for a replica; in scope Replica, the replicas that fail with it restart for their
+	// own failures.
 	if total < now.BackoffCount || now.Restarts < now.BackoffCount {
 		wrong("%d incidents are charged, of %d, and all restarts add up to %d", now.BackoffCount, now.Restarts, total)
 	}
@@ -206,7 +208,7 @@ func checkTasks(now *batch.JobStatus, job *engine.Job, wrong func(string, ...any
 				wrong("%d restarts of %s, beyond its limit of %d", r.RestartCount, r.Name, *limit)
 			}
 		}
-		// What was charged for replicas that were scaled away stays charged.
+		// Restarts of replicas that were removed by scaling remain in the count of the role.
 		if sum > task.RestartCount || sum < task.RestartCount && job.Elastic == nil {
 			wrong("the restarts of the replicas of %s add up to %d, not to %d", task.Type, sum, task.RestartCount)
 		}
@@ -228,7 +230,7 @@ func checkChange(last, j client.Object, wrong func(string, ...any)) {
 		for _, r := range was.Tasks[i].Replicas {
 			next := jobs.Replica(j, r.Name)
 			if next.Name == "" && elastic {
-				continue // scaled away
+				continue // removed by scaling
 			}
 			if next.RestartCount < r.RestartCount || next.Attempt < r.Attempt {
 				wrong("the counts of %s went from %d restarts at attempt %d to %d at %d", r.Name, r.RestartCount, r.Attempt, next.RestartCount, next.Attempt)
@@ -237,8 +239,8 @@ func checkChange(last, j client.Object, wrong func(string, ...any)) {
 	}
 }
 
-// CatchUp waits until the history contains what the API server has now. The history's watches may be behind those that
-// the test waited with.
+// CatchUp waits until the history contains the API server's present state. The history's watches may lag behind those
+// with which the test waited.
 func (h *History) CatchUp() {
 	h.s.Helper()
 	h.s.Await("the history has caught up", func() error { return h.current(h.s.Context()) })
@@ -314,7 +316,7 @@ func (h *History) Writes(job string) int {
 	return n
 }
 
-// Attempts returns the pods that carried a replica, oldest first.
+// Attempts returns the pods of a replica, oldest first.
 func (h *History) Attempts(replica string) []*corev1.Pod {
 	h.s.Helper()
 	h.CatchUp()
@@ -330,5 +332,5 @@ func (h *History) Attempts(replica string) []*corev1.Pod {
 	return out
 }
 
-// AttemptOf returns the label that says which attempt of its replica a pod is.
+// AttemptOf returns the label with the number of a pod's attempt of its replica.
 func AttemptOf(p *corev1.Pod) string { return p.Labels[batch.LabelReplicaAttempt] }

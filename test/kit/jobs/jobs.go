@@ -1,5 +1,5 @@
-// Package jobs reads the specs and statuses of jobs of any kind, and builds GenericJobs, for tests. It makes no requests.
-// Start reading at KindOf.
+// Package jobs reads the specs and statuses of jobs of any kind, and builds GenericJobs, for tests. It makes no
+// requests. Start reading at KindOf.
 package jobs
 
 import (
@@ -30,7 +30,7 @@ func StatusOf(j client.Object) *batch.JobStatus { return KindOf(j).Status(j) }
 // ListOf returns an empty list of jobs of a kind.
 func ListOf(k kinds.Kind) client.ObjectList { return k.NewList().(client.ObjectList) }
 
-// TrainingOf returns what the specs of all training jobs have in common, or nil for other jobs.
+// TrainingOf returns the part of the spec that all training jobs share, or nil for other jobs.
 func TrainingOf(j client.Object) *batch.TrainingSpec {
 	k := KindOf(j)
 	if k.Training == nil {
@@ -45,10 +45,10 @@ func Ended(s *batch.JobStatus) bool {
 	return s.Phase == batch.JobSucceeded || s.Phase == batch.JobFailed
 }
 
-// Over reports whether a job has ended.
+// Over reports whether a job has ended, by its status.
 func Over(j client.Object) bool { return Ended(StatusOf(j)) }
 
-// Replica returns the status of the replica of a name, or the zero value if the job has none.
+// Replica returns the status of the replica with the name, or the zero value if the job has none.
 func Replica(j client.Object, name string) batch.ReplicaStatus {
 	tasks := StatusOf(j).Tasks
 	for i := range tasks {
@@ -61,7 +61,7 @@ func Replica(j client.Object, name string) batch.ReplicaStatus {
 	return batch.ReplicaStatus{}
 }
 
-// Condition returns the condition of a type, or the zero value if the job has none.
+// Condition returns the condition of the type, or the zero value if the job has none.
 func Condition(j client.Object, t batch.JobConditionType) batch.JobCondition {
 	for _, c := range StatusOf(j).Conditions {
 		if c.Type == t {
@@ -71,23 +71,23 @@ func Condition(j client.Object, t batch.JobConditionType) batch.JobCondition {
 	return batch.JobCondition{}
 }
 
-// IsTrue reports whether the condition of a type is true.
+// IsTrue reports whether the condition of the type is true.
 func IsTrue(j client.Object, t batch.JobConditionType) bool {
 	return Condition(j, t).Status == metav1.ConditionTrue
 }
 
-// New returns a GenericJob of some roles.
+// New returns a GenericJob with the roles.
 func New(name string, roles ...batch.ReplicaSpec) *batch.GenericJob {
 	return &batch.GenericJob{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: batch.GenericJobSpec{ReplicaSpecs: roles}}
 }
 
-// Role returns a role of one container, which runs a command.
+// Role returns a role with one container that runs the command.
 func Role(name string, replicas int32, command ...string) batch.ReplicaSpec {
 	return batch.ReplicaSpec{Type: name, Replicas: &replicas, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		Containers: []corev1.Container{{Name: "main", Image: "example.org/none", Command: command}}}}}
 }
 
-// Unlimited is a number of restarts that has no bound.
+// Unlimited is a restart limit without a bound.
 const Unlimited = -1
 
 // Restarting returns a role with a restart policy. limit may be Unlimited, which leaves the limit out.

@@ -1,5 +1,5 @@
-// Package kubelet simulates what a scheduler and kubelets do to pods, as far as an API server can see it. It starts no
-// processes. Start reading at Start and at the commands that pods may have.
+// Package kubelet simulates a scheduler and kubelets, as far as the API server sees their effect on pods. It starts
+// no processes. Start reading at Start and at the commands that pods may have.
 package kubelet
 
 import (
@@ -21,12 +21,12 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// The first word of a pod's command says what happens to the pod.
+// The first word of a pod's command selects the simulated behaviour of the pod.
 const (
-	// Run makes the pod run until somebody ends it.
+	// Run makes the pod run until End is called for it or it is deleted.
 	Run = "run"
-	// Exit makes the pod exit with the code that follows for the replica's attempt: the first code in the first attempt,
-	// and so on. The last code also holds for all later attempts.
+	// Exit makes the pod exit with the code that follows for the replica's attempt: the first code in the first
+	// attempt, and so on. The last code also holds for all later attempts.
 	Exit = "exit"
 	// Wait keeps the pod from being bound to a node.
 	Wait = "wait"
@@ -53,7 +53,7 @@ type kubelet struct {
 	queue workqueue.TypedRateLimitingInterface[string]
 }
 
-// Start runs a kubelet for all nodes until ctx ends. It survives an API server that goes away.
+// Start runs a kubelet for all nodes until ctx ends. It continues after the API server was unavailable.
 func Start(ctx context.Context, core kubernetes.Interface) error {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](10*time.Millisecond, time.Second)
 	informer := informers.NewSharedInformerFactory(core, 0).Core().V1().Pods().Informer()

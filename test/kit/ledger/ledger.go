@@ -1,5 +1,5 @@
-// Package ledger accounts for all pods of a namespace in the order of their changes, and checks at every moment that no node
-// and no quota gives more than it has, and that no gang stays bound in part. Start reading at Start.
+// Package ledger tracks all pods of a namespace in the order of their changes. After each change it checks that no
+// node and no quota is exceeded and that no gang remains bound in part. Start reading at Start.
 package ledger
 
 import (
@@ -21,17 +21,17 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// Rules are what must be true at every moment.
+// Rules are the limits that hold at all times.
 type Rules struct {
 	// NodeCPU is the CPU of each node, and Quotas the CPU that each queue may use, in thousandths.
 	NodeCPU int64
 	Quotas  map[string]int64
-	// PartFor is how long a gang that was never whole may be bound in part.
+	// PartFor is the longest time for which a gang that was never whole may be bound in part.
 	PartFor time.Duration
 }
 
-// Ledger watches all pods of a namespace. It sees each state of each pod in the order in which the API server accepted
-// them, and checks every moment.
+// Ledger watches all pods of a namespace. It sees each state of each pod in the order in which the API server
+// accepted them, and checks the rules in each.
 type Ledger struct {
 	s     *namespace.Test
 	rules Rules
@@ -44,22 +44,23 @@ type Ledger struct {
 	gangs   map[string]*gang
 	check   func() string
 	wrong   []string
-	// seen are the names of all pods that there were.
+	// seen are the names of all pods that have existed.
 	seen map[string]bool
-	// peak is the most that was used at any time, evictions how often the scheduler evicted a pod.
+	// peak is the highest use of each queue so far; evictions is the number of pods that the scheduler evicted.
 	peak      map[string]int64
 	evictions int
 }
 
-// gang is what a ledger knows of one.
+// gang is the record of a gang.
 type gang struct {
 	min   int
 	pods  map[types.UID]*corev1.Pod
-	whole bool      // its minimum was bound together
-	since time.Time // since when it is bound in part; zero while it is not
+	whole bool      // all pods of its minimum were bound at the same time
+	since time.Time // when it became bound in part; zero if it is not
 }
 
-// Start starts a ledger, which ends with the test and then reports what was wrong. There must be no pods yet.
+// Start starts a ledger, which stops at the end of the test and then reports the violations. The namespace must have
+// no pods yet.
 func Start(s *namespace.Test, rules Rules) *Ledger {
 	s.Helper()
 	l := &Ledger{s: s, rules: rules, changed: make(chan struct{}), pods: map[types.UID]*corev1.Pod{},
@@ -90,28 +91,28 @@ func Start(s *namespace.Test, rules Rules) *Ledger {
 	return l
 }
 
-// CheckAlso makes the ledger call check at every event. check returns what is wrong, or an empty string.
+// CheckAlso makes the ledger call check at every event. check returns a violation, or an empty string.
 func (l *Ledger) CheckAlso(check func() string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.check = check
 }
 
-// Do calls f while no event is handled. f may call Bound.
+// Do calls f while the ledger handles no event. f may call Bound.
 func (l *Ledger) Do(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f()
 }
 
-// Peak returns the most CPU that a queue used at any time, in thousandths. It tells whether the test tried anything.
+// Peak returns the highest CPU use of a queue so far, in thousandths. A test checks with it that it loaded the queue.
 func (l *Ledger) Peak(queue string) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.peak[queue]
 }
 
-// Evictions returns how often the scheduler evicted a pod. It tells whether the test tried anything.
+// Evictions returns the number of pods that the scheduler evicted. A test checks with it that it caused preemption.
 func (l *Ledger) Evictions() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -219,7 +220,7 @@ func (l *Ledger) updateGang(p, now *corev1.Pod) {
 	switch {
 	case n >= g.min:
 		g.whole, g.since = true, time.Time{}
-	case n == 0 || g.whole: // a gang that ran and lost pods waits for room like any other
+	case n == 0 || g.whole: // a gang that ran and lost pods waits for room like others
 		g.since = time.Time{}
 	case g.since.IsZero():
 		g.since = time.Now()
@@ -242,7 +243,7 @@ func (g *gang) count(which func(*corev1.Pod) bool) int {
 	return n
 }
 
-// Expect tells the ledger of a gang before its first pod.
+// Expect registers a gang before its first pod.
 func (l *Ledger) Expect(name string, minimum int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -256,7 +257,8 @@ func (l *Ledger) Forget(name string) {
 	delete(l.gangs, name)
 }
 
-// Bound returns the number of pods of a gang that have a node. It may be called within Do, Await and CheckAlso only.
+// Bound returns the number of pods of a gang that have a node. Only functions passed to Do, Await and CheckAlso may
+// call it.
 func (l *Ledger) Bound(name string) int {
 	if g := l.gangs[name]; g != nil {
 		return g.count(member)
@@ -290,22 +292,22 @@ func (l *Ledger) States(gang string) map[string]*corev1.Pod {
 	return all
 }
 
-// Saw reports whether there ever was a pod of a name.
+// Saw reports whether a pod of this name has ever existed.
 func (l *Ledger) Saw(name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.seen[name]
 }
 
-// Failed reports whether something was wrong.
+// Failed reports whether there was a violation.
 func (l *Ledger) Failed() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.wrong) > 0
 }
 
-// Await waits until isTrue returns true. It calls isTrue after every event, while no other event is handled, so isTrue may
-// call Bound. It ends the test if something is wrong.
+// Await waits until isTrue returns true. It calls isTrue after every event, while the ledger handles no other event,
+// so isTrue may call Bound. It ends the test on a violation.
 func (l *Ledger) Await(what string, isTrue func() bool) {
 	l.s.Helper()
 	deadline := time.After(await.Patience)
@@ -314,7 +316,7 @@ func (l *Ledger) Await(what string, isTrue func() bool) {
 		ok, changed, wrong := isTrue(), l.changed, len(l.wrong) > 0
 		l.mu.Unlock()
 		if wrong {
-			l.s.FailNow() // the ledger says why
+			l.s.FailNow() // the ledger reports the violation
 		}
 		if ok {
 			return
@@ -322,7 +324,7 @@ func (l *Ledger) Await(what string, isTrue func() bool) {
 		select {
 		case <-changed:
 		case <-deadline:
-			l.s.Fatalf("%s: it has not come to that after %s", what, await.Patience)
+			l.s.Fatalf("%s: this did not become true within %s", what, await.Patience)
 		}
 	}
 }

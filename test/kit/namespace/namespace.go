@@ -1,5 +1,5 @@
-// Package namespace gives each test a namespace of its own on a plane, with the calls that tests make all the time. It
-// knows nothing of particular tests or components: the test packages extend Test. Start reading at New.
+// Package namespace gives each test a namespace of its own on a plane, with the calls that most tests need. It does
+// not depend on particular tests or components: the test packages extend Test. Start reading at New.
 package namespace
 
 import (
@@ -37,8 +37,8 @@ type Test struct {
 	Namespace string
 }
 
-// New creates a namespace whose name begins with that of the test. It is deleted when the test ends, and nobody waits
-// until that is done.
+// New creates a namespace whose name begins with that of the test. The namespace is deleted when the test ends; the
+// test does not wait for the deletion.
 func New(t *testing.T, p *plane.Plane) *Test {
 	t.Helper()
 	s := &Test{T: t, Plane: p}
@@ -53,7 +53,7 @@ func New(t *testing.T, p *plane.Plane) *Test {
 	return s
 }
 
-// prefix returns the beginning of a namespace's name for a test.
+// prefix returns the beginning of a namespace's name for the test of this name.
 func prefix(test string) string {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -67,12 +67,12 @@ func prefix(test string) string {
 // In returns the same namespace for a sub-test.
 func (s *Test) In(t *testing.T) *Test { return &Test{T: t, Plane: s.Plane, Namespace: s.Namespace} }
 
-// Beside returns the same test with another namespace; empty for objects that are in no namespace.
+// Beside returns the same test with another namespace; an empty one for cluster-scoped objects.
 func (s *Test) Beside(namespace string) *Test {
 	return &Test{T: s.T, Plane: s.Plane, Namespace: namespace}
 }
 
-// AfterTest returns a context that does not end with the test, for what is done in its clean-up.
+// AfterTest returns a context that does not end with the test, for clean-up functions.
 func (s *Test) AfterTest() context.Context { return context.WithoutCancel(s.Context()) }
 
 // Must ends the test if there is an error.
@@ -91,8 +91,8 @@ func (s *Test) Await(what string, check func() error) {
 	}
 }
 
-// AwaitServiceAccount waits until the namespace has what pods need: their service account and the root certificate. The
-// plane must have a controller manager.
+// AwaitServiceAccount waits until the namespace has the objects that pods need: the default service account and the
+// root certificate. The plane must have a controller manager.
 func (s *Test) AwaitServiceAccount() {
 	s.Helper()
 	s.Await("the namespace has its service account and root certificate", func() error {
@@ -100,7 +100,7 @@ func (s *Test) AwaitServiceAccount() {
 	})
 }
 
-// Get reads the object of a name.
+// Get reads the object with the name.
 func (s *Test) Get(name string, into client.Object) error {
 	return s.Client.Get(s.Context(), types.NamespacedName{Namespace: s.Namespace, Name: name}, into)
 }
@@ -113,7 +113,7 @@ func (s *Test) Create(o client.Object) {
 }
 
 // TryUpdate reads an object, sends the difference that change makes, and returns the API server's refusal, if any. It
-// overwrites nothing that others change at the same time.
+// keeps concurrent changes by other clients.
 func (s *Test) TryUpdate(o client.Object, change func()) error {
 	if err := s.Client.Get(s.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 		return err
@@ -149,9 +149,9 @@ func (s *Test) updateWith(o client.Object, change func(), send func() error) err
 // conflicts is how often a write is tried that others get ahead of.
 var conflicts = wait.Backoff{Steps: 200, Duration: 10 * time.Millisecond, Jitter: 1}
 
-// AwaitList waits until cond holds for the objects of a list in the test's namespace, and returns them. It follows them by
-// a watch, so it sees every version. If that takes longer than await.Patience, the test fails with the state of the
-// namespace.
+// AwaitList waits until cond holds for the objects of a list in the test's namespace, and returns them. It watches
+// the objects, so it sees every version. If that takes longer than await.Patience, the test fails with the state of
+// the namespace.
 func AwaitList[T client.Object](s *Test, what string, list client.ObjectList, cond func([]T) bool, opts ...client.ListOption) []T {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), await.Patience)
@@ -169,7 +169,7 @@ func AwaitList[T client.Object](s *Test, what string, list client.ObjectList, co
 	return got
 }
 
-// Pods returns the pods of the namespace, sorted by name, or those that the options select.
+// Pods returns the pods of the namespace that the options select, sorted by name.
 func (s *Test) Pods(opts ...client.ListOption) []corev1.Pod {
 	s.Helper()
 	var list corev1.PodList
@@ -207,7 +207,7 @@ func (s *Test) Jobs(ctx context.Context) ([]client.Object, error) {
 	return all, nil
 }
 
-// Dump describes the jobs, pods and events of the namespace for the message of a failure.
+// Dump describes the jobs, pods and events of the namespace for a failure message.
 func (s *Test) Dump() string {
 	var b strings.Builder
 	ctx := s.AfterTest()
@@ -239,7 +239,7 @@ func (s *Test) Dump() string {
 	return b.String()
 }
 
-// Gone turns the error of a read into nil if there is no such object, and into an error if there is one.
+// Gone returns nil if err is that of a read that found no object, and an error if the object exists.
 func Gone(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -11,8 +11,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// Main runs the tests of a package, up to atOnce of them at the same time unless -parallel says otherwise, stops what
-// they shared, and exits.
+// Main runs the tests of a package, up to atOnce of them at the same time unless -parallel is set, stops the shared
+// planes, and exits.
 func Main(m *testing.M, atOnce int, shared ...interface{ Stop() }) {
 	flag.Parse()
 	ctrl.SetLogger(logr.Discard())

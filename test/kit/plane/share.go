@@ -13,7 +13,7 @@ type Shared struct {
 	err   error
 }
 
-// NewShared returns a shared plane that start starts.
+// NewShared returns a shared plane; start starts it.
 func NewShared(start func() (*Plane, error)) *Shared { return &Shared{start: start} }
 
 // Get returns the plane, and ends the test if it could not be started.
@@ -33,15 +33,15 @@ func (s *Shared) Stop() {
 	}
 }
 
-// Pool holds planes that are lent to one test at a time, so that the test may break them or change what applies to the
-// whole cluster. Planes start when they are needed.
+// Pool holds planes that are lent to one test at a time, so that the test may break them or change cluster-scoped
+// state. Planes start when they are needed.
 type Pool struct {
 	start func() (*Plane, error)
-	// free holds the planes that no test has; nil stands for one that is yet to be started.
+	// free holds the planes that no test uses; nil stands for a plane that has not been started.
 	free chan *Plane
 }
 
-// NewPool returns a pool of n planes that start starts.
+// NewPool returns a pool of n planes; start starts each of them.
 func NewPool(n int, start func() (*Plane, error)) *Pool {
 	p := &Pool{start: start, free: make(chan *Plane, n)}
 	for range n {
@@ -50,7 +50,7 @@ func NewPool(n int, start func() (*Plane, error)) *Pool {
 	return p
 }
 
-// Lend waits for a plane, which the test has until it ends. The plane of a test that failed is not lent again.
+// Lend waits for a plane, which belongs to the test until it ends. The plane of a failed test is not lent again.
 func (p *Pool) Lend(t testing.TB) *Plane {
 	t.Helper()
 	lent := <-p.free
@@ -72,7 +72,7 @@ func (p *Pool) Lend(t testing.TB) *Plane {
 	return lent
 }
 
-// Stop stops all planes. No test may use one any more.
+// Stop stops all planes. No test may use one afterwards.
 func (p *Pool) Stop() {
 	for range cap(p.free) {
 		if one := <-p.free; one != nil {

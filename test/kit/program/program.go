@@ -13,16 +13,16 @@ import (
 	"testing"
 )
 
-// Program is a running program.
+// Program is a process that a test started.
 type Program struct {
-	// Log is what the program has written to its standard output and standard error.
+	// Log is the standard output and standard error of the program.
 	Log *Log
 
 	cmd   *exec.Cmd
 	ended chan struct{}
 }
 
-// Start starts a program. env holds settings such as NAME=VALUE, which are added to those of the test process.
+// Start starts a program. env holds variables such as NAME=VALUE, which are added to those of the test process.
 func Start(path string, args, env []string) (*Program, error) {
 	p := &Program{Log: &Log{}, cmd: exec.Command(path, args...), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
@@ -35,7 +35,7 @@ func Start(path string, args, env []string) (*Program, error) {
 	}
 	go func() {
 		defer close(p.ended)
-		_ = p.cmd.Wait() // the log tells why it ended
+		_ = p.cmd.Wait() // the log contains the reason
 	}()
 	return p, nil
 }
@@ -94,7 +94,7 @@ func (p *Program) EndWith(t testing.TB) {
 	})
 }
 
-// Tail returns the end of a log that is too long to be shown as a whole.
+// Tail returns the end of a long log.
 func Tail(log string) string {
 	const most = 4000
 	return log[max(0, len(log)-most):]

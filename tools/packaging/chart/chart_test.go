@@ -37,7 +37,8 @@ func load(t *testing.T) *v2.Chart {
 	return c
 }
 
-// valueFiles returns the values of testdata by name. Only the default ones render CRDs, which take most of the time.
+// valueFiles returns the values in testdata by file name. Only the default values render CRDs, which take most of the
+// time.
 func valueFiles(t *testing.T) map[string]map[string]any {
 	t.Helper()
 	paths, err := filepath.Glob("testdata/*.values.yaml")
@@ -59,9 +60,9 @@ func valueFiles(t *testing.T) map[string]map[string]any {
 	return all
 }
 
-// TestGolden renders the chart with each file of values. test/integration has an API server look at the results. What
-// all of them have and TestConfigIsTheSame looks at is left out.
-func TestGolden(t *testing.T) {
+// TestRenderedChartMatchesGoldenFiles renders the chart with each file of values; test/integration applies the
+// results to an API server. The golden files leave out the common part, which TestDefaultsRenderTheSameAsConfig checks.
+func TestRenderedChartMatchesGoldenFiles(t *testing.T) {
 	c := load(t)
 	for name, values := range valueFiles(t) {
 		t.Run(name, func(t *testing.T) {
@@ -94,7 +95,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-func TestLint(t *testing.T) {
+func TestChartPassesLint(t *testing.T) {
 	for name, values := range valueFiles(t) {
 		result := lint.RunAll(filepath.Join(root, Dir), values, Namespace)
 		for _, m := range result.Messages {
@@ -107,7 +108,7 @@ func TestLint(t *testing.T) {
 
 // TestConfigIsTheSame compares what the chart renders by default with what `kubectl apply -k config/default` applies, and
 // the same for the folders of older versions of Kubernetes.
-func TestConfigIsTheSame(t *testing.T) {
+func TestDefaultsRenderTheSameAsConfig(t *testing.T) {
 	for version, dir := range map[string]string{newest.Version: "default", "v1.35.0": "before-1.36", "v1.34.0": "before-1.36", "v1.33.0": "before-1.34"} {
 		t.Run(version, func(t *testing.T) {
 			kubernetes, err := common.ParseKubeVersion(version)
@@ -169,7 +170,7 @@ func key(o *unstructured.Unstructured) string {
 	return fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())
 }
 
-// bare is an object without the labels and the annotations of the chart and of kustomize.
+// bare returns an object without the labels and annotations of the chart and of kustomize.
 func bare(o *unstructured.Unstructured) map[string]any {
 	removeChartLabels(o)
 	annotations := o.GetAnnotations()
@@ -178,8 +179,8 @@ func bare(o *unstructured.Unstructured) map[string]any {
 	return o.Object
 }
 
-// TestGenerated fails if `make generate` would change a file.
-func TestGenerated(t *testing.T) {
+// TestGeneratedFilesAreCurrent fails if `make generate` would change a file.
+func TestGeneratedFilesAreCurrent(t *testing.T) {
 	copied := t.TempDir()
 	for _, dir := range []string{Dir, "config"} {
 		if err := os.CopyFS(filepath.Join(copied, dir), os.DirFS(filepath.Join(root, dir))); err != nil {
@@ -197,7 +198,7 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// tree is the content of the chart and of config by path.
+// tree returns the contents of the files of the chart and of config by path.
 func tree(t *testing.T, root string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -245,7 +246,7 @@ func propertiesOf(prefix string, schema map[string]any, found map[string]bool) {
 	}
 }
 
-// keysOf finds the keys of values, down to where the schema says nothing more.
+// keysOf adds the keys of values to found, down to the keys that the schema does not describe.
 func keysOf(prefix string, values map[string]any, schema, found map[string]bool) {
 	for name, value := range values {
 		found[prefix+name] = true
@@ -279,7 +280,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 	}
 }
 
-// TestNothingForASyncToRevert: the chart names no field that the operator or cert-manager fills in.
+// TestNothingForASyncToRevert verifies that the chart sets no field that the operator or cert-manager fills in.
 func TestNothingForASyncToRevert(t *testing.T) {
 	c := load(t)
 	for name, values := range valueFiles(t) {
@@ -303,8 +304,8 @@ func TestNothingForASyncToRevert(t *testing.T) {
 	}
 }
 
-// TestOtherNamespace: everything follows the namespace of the release.
-func TestOtherNamespace(t *testing.T) {
+// TestObjectsFollowTheReleaseNamespace verifies that all objects use the namespace of the release.
+func TestObjectsFollowTheReleaseNamespace(t *testing.T) {
 	c := load(t)
 	objects, err := renderIn(c, nil, "elsewhere", newest)
 	if err != nil {
@@ -319,8 +320,9 @@ func TestOtherNamespace(t *testing.T) {
 	}
 }
 
-// TestOlderKubernetes: an API server before 1.36 refuses a release with mutating policies, which it does not have.
-func TestOlderKubernetes(t *testing.T) {
+// TestOlderKubernetesGetsNoMutatingPolicies verifies that a release for an API server before 1.36 has no mutating
+// policies, which it would refuse.
+func TestOlderKubernetesGetsNoMutatingPolicies(t *testing.T) {
 	kinds := map[string]map[string]int{}
 	for _, version := range []string{"v1.33.0", "v1.35.4-gke.1", newest.Version} {
 		kubernetes, err := common.ParseKubeVersion(version)
@@ -374,7 +376,7 @@ func TestPackIsReproducible(t *testing.T) {
 			t.Fatal(err)
 		}
 		if again.AppVersion() != "v1.2.3-4-gabcdef" {
-			t.Errorf("the packed chart is of version %s", again.AppVersion())
+			t.Errorf("the packed chart has version %s", again.AppVersion())
 		}
 		objects, err := Render(again, nil)
 		if err != nil || len(objects) < 30 {

@@ -29,7 +29,7 @@ var (
 	platforms = []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"}}
 )
 
-// compile builds testdata/hello for all platforms, in a folder of its own.
+// compile builds testdata/hello for all platforms in a temporary directory.
 func compile(t *testing.T) []Program {
 	t.Helper()
 	dir := t.TempDir()
@@ -55,7 +55,7 @@ func buildHello(t *testing.T) v1.ImageIndex {
 	return index
 }
 
-// written writes an image in all formats into a folder and returns it.
+// written writes an image in all formats to a directory and returns the directory.
 func written(t *testing.T, index v1.ImageIndex) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -73,7 +73,7 @@ func written(t *testing.T, index v1.ImageIndex) string {
 
 const reference = "tensorstack/hello:v1.2.3"
 
-func TestImage(t *testing.T) {
+func TestImageIsReproducibleAndComplete(t *testing.T) {
 	index := buildHello(t)
 	dir := written(t, index)
 	t.Run("a second build has the same digest", func(t *testing.T) {
@@ -97,12 +97,12 @@ func TestImage(t *testing.T) {
 			}
 		}
 	})
-	t.Run("has what a program needs", func(t *testing.T) { checkIndex(t, index) })
+	t.Run("has the files that a program needs", func(t *testing.T) { checkIndex(t, index) })
 	t.Run("the layout can be read", func(t *testing.T) { checkLayout(t, dir) })
 	t.Run("docker's archive can be read", func(t *testing.T) { checkDockerArchive(t, filepath.Join(dir, "docker.tar")) })
 	t.Run("a platform that was not built has no archive", func(t *testing.T) {
 		if err := WriteDockerArchive(filepath.Join(t.TempDir(), "x"), index, v1.Platform{OS: "linux", Architecture: "s390x"}, reference); err == nil {
-			t.Error("it has one")
+			t.Error("the archive exists")
 		}
 	})
 }
@@ -126,7 +126,7 @@ func checkIndex(t *testing.T, index v1.ImageIndex) {
 		t.Errorf("platforms (-want +got)\n%s", diff)
 	}
 	if got := manifest.Annotations["org.opencontainers.image.version"]; got != "v1.2.3" {
-		t.Errorf("the index is of version %q", got)
+		t.Errorf("the index has version %q", got)
 	}
 }
 
@@ -152,7 +152,7 @@ func checkImage(t *testing.T, img v1.Image, platform v1.Platform) {
 	for path, mode := range map[string]int64{"hello": 0o755, RootsPath: 0o644, "usr/share/sbom/hello.cdx.json": 0o644} {
 		f, ok := files[path]
 		if !ok || f.mode != mode {
-			t.Errorf("%s: %s has mode %o, there %t", platform, path, f.mode, ok)
+			t.Errorf("%s: %s has mode %o, exists: %t", platform, path, f.mode, ok)
 		}
 	}
 	if len(files) != 3 {
@@ -182,7 +182,8 @@ func checkBill(t *testing.T, data []byte) {
 	}
 }
 
-// contents returns the regular files of an image. Everything must be of the time of the commit and belong to root.
+// contents returns the regular files of an image and verifies that every file has the time of the commit and belongs
+// to root.
 func contents(t *testing.T, img v1.Image) map[string]file {
 	t.Helper()
 	in := mutate.Extract(img)
@@ -197,7 +198,7 @@ func contents(t *testing.T, img v1.Image) map[string]file {
 			t.Fatal(err)
 		}
 		if !header.ModTime.Equal(commit) || header.Uid != 0 || header.Gid != 0 {
-			t.Errorf("%s is from %s and of %d:%d", header.Name, header.ModTime, header.Uid, header.Gid)
+			t.Errorf("%s has the time %s and the owner %d:%d", header.Name, header.ModTime, header.Uid, header.Gid)
 		}
 		if header.Typeflag == tar.TypeDir {
 			continue
