@@ -40,8 +40,8 @@ func TestJobReportsThatItsQueueIsTooSmall(t *testing.T) {
 		}
 	}
 	s.awaitWaits("large", scheduling.ReasonImpossible, "raise the quota to 60m cpu")
-	s.awaitEvent("large", batch.ReasonImpossible, "60m cpu is needed")
-	s.checkOutput([]string{"describe", "large"}, "60m cpu is needed")
+	s.awaitEvent("large", batch.ReasonImpossible, "60m cpu needed")
+	s.checkOutput([]string{"describe", "large"}, "60m cpu needed")
 	s.editQueue(q, quotaOf("60m"))
 	s.awaitPhase("large", batch.JobRunning)
 	s.finish("large", "w", 2)

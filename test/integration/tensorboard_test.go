@@ -383,7 +383,7 @@ func TestTensorBoardCommandExplainsFailures(t *testing.T) {
 	fails("name a job")
 
 	w.Create(jobs.New("generic", jobs.Role("w", 1, kubelet.Run)))
-	fails("jobs of this kind have none of their own", "generic")
+	fails("jobs of this kind have none", "generic")
 	without := newTraining("without")
 	without.Spec.TensorBoardSpec = nil
 	w.Create(without)

@@ -51,7 +51,7 @@ func TestClusterLifeLeavesTheMachineUnchanged(t *testing.T) {
 		t.Errorf("the log of the ended pod is %q", got)
 	}
 	checkDisrupted(t, awaitPhase(t, c, "server", corev1.PodFailed), "TerminationByKubelet")
-	u.prints(t, "Cluster default is gone", "reset")
+	u.prints(t, "Cluster default and its data are deleted.", "reset")
 	if _, err := os.Stat(string(u.dir("default"))); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("after reset: %v", err)
 	}
@@ -335,7 +335,7 @@ func TestRefusals(t *testing.T) {
 	if names := u.names(); len(names) > 0 {
 		t.Errorf("a refused command created %v", names)
 	}
-	for args, want := range map[string]string{"down": "There is no cluster default.\n", "reset": "There is no cluster default.\n", "list": "There is none"} {
+	for args, want := range map[string]string{"down": "There is no cluster default.\n", "reset": "There is no cluster default.\n", "list": "There is no cluster"} {
 		if out := u.t9k(t, args); !strings.HasPrefix(out, want) {
 			t.Errorf("%s printed %q", args, out)
 		}
