@@ -82,7 +82,7 @@ OLDEST_LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=v1.33.13 -X 
 test-oldest: export T9K_LOCAL = $(BIN)/t9k-local
 test-oldest: export T9K = $(BIN)/t9k
 test-oldest: export T9K_CONTROL_PLANE = $(BIN)/oldest
-test-oldest: build ## Run the tests on the oldest supported Kubernetes, from its own modules (compiles about 4 minutes the first time)
+test-oldest: build ## Run the tests on the oldest supported Kubernetes, from its own modules (compiles all of Kubernetes the first time)
 	@hack/test-oldest $(BIN)/oldest '$(OLDEST_LDFLAGS)' $(OLDEST)
 
 .PHONY: e2e-containers

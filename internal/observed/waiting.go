@@ -127,3 +127,18 @@ func Place(name string, waiting []Waiter) string {
 	}
 	return text
 }
+
+// Running returns the groups of a queue that have bound pods: those of the highest priority first, then the oldest.
+func Running(queue string, groups []*scheduling.PodGroup) []*scheduling.PodGroup {
+	var some []*scheduling.PodGroup
+	for _, g := range groups {
+		if cmp.Or(g.Spec.Queue, scheduling.DefaultQueue) == queue && (g.Status.Running > 0 || len(g.Status.Allocated) > 0) {
+			some = append(some, g)
+		}
+	}
+	slices.SortFunc(some, func(a, b *scheduling.PodGroup) int {
+		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return some
+}

@@ -13,6 +13,9 @@ import (
 // downloadTimeout bounds the download of a manifest.
 const downloadTimeout = time.Minute
 
+// mostRedirects is how often an address may lead to another one.
+const mostRedirects = 10
+
 // isAddress reports whether the name of a manifest is an address.
 func isAddress(name string) bool {
 	scheme, _, found := strings.Cut(name, "://")
@@ -25,10 +28,10 @@ func download(address string) (io.ReadCloser, string, error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("opening the manifest: %w", err)
 	}
-	if u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())) {
+	if !trusted(u) {
 		return nil, "", fmt.Errorf("opening the manifest %s: only https can be trusted over a network", u.Redacted())
 	}
-	client := &http.Client{Timeout: downloadTimeout}
+	client := &http.Client{Timeout: downloadTimeout, CheckRedirect: sameTrust}
 	answer, err := client.Get(address)
 	if err != nil {
 		// The cause is not wrapped: an error of the network would be taken for one of the cluster.
@@ -39,6 +42,22 @@ func download(address string) (io.ReadCloser, string, error) {
 		return nil, "", fmt.Errorf("opening the manifest %s: the server answers %s", u.Redacted(), answer.Status)
 	}
 	return answer.Body, u.Redacted(), nil
+}
+
+// sameTrust refuses redirects that lead from an address that can be trusted to one that cannot.
+func sameTrust(to *http.Request, via []*http.Request) error {
+	if !trusted(to.URL) {
+		return fmt.Errorf("it leads to %s, and only https can be trusted over a network", to.URL.Redacted())
+	}
+	if len(via) >= mostRedirects {
+		return fmt.Errorf("it leads on more than %d times", mostRedirects)
+	}
+	return nil
+}
+
+// trusted reports whether nobody between this machine and an address can change what comes from there.
+func trusted(u *url.URL) bool {
+	return u.Scheme == "https" || u.Scheme == "http" && isLoopback(u.Hostname())
 }
 
 // isLoopback reports whether a host name is this machine's.

@@ -33,13 +33,12 @@ func table(queues []scheduling.Queue, now time.Time) view.Table {
 }
 
 // runningGroups returns a table of groups with bound pods.
-func runningGroups(groups []scheduling.PodGroup, now time.Time) view.Table {
+func runningGroups(groups []*scheduling.PodGroup, now time.Time) view.Table {
 	if len(groups) == 0 {
 		return view.Table{Rows: [][]view.Cell{view.Plainly("nobody")}}
 	}
 	t := view.Table{Header: []string{"GROUP", "RUNNING", "PRIORITY", "AGE", "ALLOCATED"}, Text: true}
-	for i := range groups {
-		g := &groups[i]
+	for _, g := range groups {
 		var parts []string
 		for _, name := range slices.Sorted(maps.Keys(g.Status.Allocated)) {
 			amount := g.Status.Allocated[name]

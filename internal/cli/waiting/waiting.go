@@ -51,7 +51,7 @@ type Groups struct {
 	// Waiting lists the groups with pods that wait, the next one first.
 	Waiting []observed.Waiter
 	// Running lists the groups with pods that are bound, those of the highest priority first, then the oldest.
-	Running []scheduling.PodGroup
+	Running []*scheduling.PodGroup
 	// Within is the namespace of the groups if the user may not list those of all namespaces; otherwise empty.
 	Within string
 }
@@ -74,22 +74,7 @@ func listIn(ctx context.Context, c *kit.Cluster, namespace, queue string) (*Grou
 	if err != nil {
 		return nil, err
 	}
-	return &Groups{Waiting: observed.Waiters(queue, groups, pods), Running: running(queue, groups), Within: namespace}, nil
-}
-
-// running returns the groups of a queue that have bound pods.
-func running(queue string, groups []*scheduling.PodGroup) []scheduling.PodGroup {
-	var some []scheduling.PodGroup
-	for _, g := range groups {
-		if cmp.Or(g.Spec.Queue, scheduling.DefaultQueue) == queue && (g.Status.Running > 0 || g.Status.Allocated != nil) {
-			some = append(some, *g)
-		}
-	}
-	slices.SortFunc(some, func(a, b scheduling.PodGroup) int {
-		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
-			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-	return some
+	return &Groups{Waiting: observed.Waiters(queue, groups, pods), Running: observed.Running(queue, groups), Within: namespace}, nil
 }
 
 // listGroups returns the groups of a namespace, or of all.

@@ -113,10 +113,7 @@ func (in *QueuesInput) card(q *scheduling.Queue, capacity corev1.ResourceList) Q
 			}
 		}
 	}
-	for _, g := range in.Groups {
-		if cmp.Or(g.Spec.Queue, scheduling.DefaultQueue) != q.Name || g.Status.Running == 0 {
-			continue
-		}
+	for _, g := range observed.Running(q.Name, in.Groups) {
 		name := g.Namespace + "/" + g.Name
 		c.Running = append(c.Running, GroupRow{Name: name, Href: in.Paths[name], Pods: g.Status.Running, Uses: quantities(g.Status.Allocated),
 			Since: observed.Scheduled(g).LastTransitionTime.Time, Priority: g.Spec.Priority})

@@ -1,0 +1,39 @@
+package kit
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// TestDownloadFollowsOnlyTrustedRedirects verifies that no redirect leads a download to an address without TLS.
+func TestDownloadFollowsOnlyTrustedRedirects(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/near":
+			http.Redirect(w, r, "/manifest", http.StatusFound)
+		case "/far":
+			http.Redirect(w, r, "http://example.invalid/manifest", http.StatusFound)
+		case "/round":
+			http.Redirect(w, r, "/round", http.StatusFound)
+		default:
+			_, _ = io.WriteString(w, "kind: GenericJob\n")
+		}
+	}))
+	t.Cleanup(server.Close)
+	body, name, err := download(server.URL + "/near")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer body.Close()
+	if text, err := io.ReadAll(body); err != nil || string(text) != "kind: GenericJob\n" || name != server.URL+"/near" {
+		t.Errorf("%q from %s: %v", text, name, err)
+	}
+	for path, want := range map[string]string{"/far": "only https can be trusted", "/round": "more than 10 times"} {
+		if _, _, err := download(server.URL + path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want an error with %q", path, err, want)
+		}
+	}
+}
