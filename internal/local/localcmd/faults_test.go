@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -139,8 +140,7 @@ func TestFullDiskIsReported(t *testing.T) {
 		}
 	})
 	u.t9k(t, "up")
-	hog := filepath.Join(u.state, "hog")
-	waste(t, hog)
+	free := keepFull(t, u.state)
 	fill(t, u.client(t, "default"))
 	const want = "no space left on the disk of "
 	await(t, "status that reports the full disk", func() error {
@@ -155,9 +155,7 @@ func TestFullDiskIsReported(t *testing.T) {
 	if out, err := u.try(ctx, "up"); err == nil || !strings.Contains(out, want) {
 		t.Errorf("up: %v\n%s", err, out)
 	}
-	if err := os.Remove(hog); err != nil {
-		t.Fatal(err)
-	}
+	free()
 	await(t, "the cluster goes on", func() error {
 		if out, err := u.try(t.Context(), "up"); err != nil || !strings.Contains(out, "runs already") {
 			return fmt.Errorf("up: %w\n%s", err, out)
@@ -166,20 +164,50 @@ func TestFullDiskIsReported(t *testing.T) {
 	})
 }
 
-// waste fills the disk.
-func waste(t *testing.T, path string) {
+// keepFull fills the disk of dir and keeps it full until the function that it returns frees the space again. Components that
+// restart free some space: etcd truncates the tail of its log, of up to 64 MB.
+func keepFull(t *testing.T, dir string) (free func()) {
 	t.Helper()
-	f, err := os.Create(path)
+	hog, err := os.Create(filepath.Join(dir, "hog"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	for block := make([]byte, 64<<10); err == nil; {
-		_, err = f.Write(block)
+	waste := func() error {
+		var err error
+		for block := make([]byte, 64<<10); err == nil; {
+			_, err = hog.Write(block)
+		}
+		if errors.Is(err, unix.ENOSPC) {
+			return nil
+		}
+		return err
 	}
-	if !errors.Is(err, unix.ENOSPC) {
+	if err := waste(); err != nil {
 		t.Fatal(err)
 	}
+	stop, stopped := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for again := time.Tick(10 * time.Millisecond); ; {
+			select {
+			case <-stop:
+				stopped <- errors.Join(os.Remove(hog.Name()), hog.Close())
+				return
+			case <-again:
+				if err := waste(); err != nil {
+					stopped <- err
+					return
+				}
+			}
+		}
+	}()
+	free = sync.OnceFunc(func() {
+		close(stop)
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(free)
+	return free
 }
 
 // fill writes to the API server until it refuses.
