@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/discovery"
 	"k8s.io/kubectl/pkg/cmd/apply"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,7 +32,7 @@ import (
 	"tensorstack.dev/batch/test/kit/plane"
 )
 
-// TestInstallIsIdempotentAndRestricted installs config/default on a new cluster, as described in docs/operations.md.
+// TestInstallIsIdempotentAndRestricted installs the product on a new cluster, as described in docs/operations.md.
 func TestInstallIsIdempotentAndRestricted(t *testing.T) {
 	t.Parallel()
 	p := plane.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer}})
@@ -38,7 +40,7 @@ func TestInstallIsIdempotentAndRestricted(t *testing.T) {
 
 	w.checkCLIWithoutKinds()
 
-	const dir = "../../config/default"
+	dir := w.installation()
 	first := w.kubectlApply(dir)
 	w.Await("the CRDs are established", func() error { return crdsEstablished(w) })
 
@@ -80,6 +82,35 @@ func TestInstallOnOlderKubernetes(t *testing.T) {
 	w := &world{&namespace.Test{T: t, Plane: p, Namespace: "t9k-system"}}
 	w.kubectlApply("../../config/before-1.34")
 	w.Await("the CRDs are established", func() error { return crdsEstablished(w) })
+}
+
+// installation returns the folder that docs/operations.md names for the version of the API server.
+func (w *world) installation() string {
+	w.Helper()
+	switch minor := w.minorVersion(); {
+	case minor < 34:
+		return "../../config/before-1.34"
+	case minor < 36:
+		return "../../config/before-1.36"
+	default:
+		return "../../config/default"
+	}
+}
+
+// minorVersion returns the minor version of Kubernetes that the API server has or emulates.
+func (w *world) minorVersion() int {
+	w.Helper()
+	d, err := discovery.NewDiscoveryClientForConfig(w.Env.Config)
+	w.Must(err)
+	info, err := d.ServerVersion()
+	w.Must(err)
+	minor := info.EmulationMinor
+	if minor == "" {
+		minor = info.Minor
+	}
+	n, err := strconv.Atoi(minor)
+	w.Must(err)
+	return n
 }
 
 // kubectlApply runs `kubectl apply --server-side -k DIR` and returns the resource version of each object.
