@@ -22,7 +22,7 @@ COMPILING := Compiling, all of Kubernetes included: about 4 minutes on two cores
 
 .PHONY: build
 build: ## Build all programs into bin/ (first time about 4 minutes on two cores)
-	@GOBUILD_NOTE='$(COMPILING)' hack/gobuild -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/t9k ./cmd/t9k-operator
+	@GOBUILD_NOTE='$(COMPILING)' hack/gobuild -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/t9k ./cmd/t9k-operator ./cmd/t9k-console
 	@hack/gobuild -ldflags '$(LOCAL_LDFLAGS)' -o $(BIN)/ ./cmd/t9k-local ./cmd/t9k-scheduler
 	@ln -sf t9k $(BIN)/kubectl-t9k
 
