@@ -25,6 +25,7 @@ type program struct {
 var programs = []program{
 	{name: "t9k-operator", title: "The controllers and webhooks of TensorStack Batch", image: true},
 	{name: "t9k-scheduler", title: "A scheduler that starts gangs all together or not at all", kubernetes: true, image: true},
+	{name: "t9k-console", title: "The console of TensorStack Batch in a browser", image: true},
 	{name: "t9k-local", title: "A real Kubernetes on one machine", kubernetes: true},
 }
 

@@ -66,10 +66,11 @@ func TestReleaseHasArchivesChecksumsAndManifests(t *testing.T) {
 		listed = append(listed, strings.Fields(line)[1])
 	}
 	if diff := cmp.Diff([]string{
+		"images/t9k-console-linux-amd64.docker.tar", "images/t9k-console.oci.tar",
 		"images/t9k-operator-linux-amd64.docker.tar", "images/t9k-operator.oci.tar",
 		"images/t9k-scheduler-linux-amd64.docker.tar", "images/t9k-scheduler.oci.tar",
 		"krew.yaml",
-		"sbom/t9k-darwin-arm64.cdx.json", "sbom/t9k-linux-amd64.cdx.json", "sbom/t9k-local-linux-amd64.cdx.json",
+		"sbom/t9k-console-linux-amd64.cdx.json", "sbom/t9k-darwin-arm64.cdx.json", "sbom/t9k-linux-amd64.cdx.json", "sbom/t9k-local-linux-amd64.cdx.json",
 		"sbom/t9k-operator-linux-amd64.cdx.json", "sbom/t9k-scheduler-linux-amd64.cdx.json", "sbom/t9k-windows-amd64.cdx.json",
 		"t9k-batch-0.1.0.tgz", "t9k-batch-v0.1.0-linux-amd64.tar.gz", "t9k-batch-v0.1.0.yaml",
 		"t9k-v0.1.0-darwin-arm64.tar.gz", "t9k-v0.1.0-linux-amd64.tar.gz", "t9k-v0.1.0-windows-amd64.zip",
@@ -110,7 +111,7 @@ func checkArchives(t *testing.T, r *release) {
 		fields := strings.Fields(line)
 		names = append(names, fields[0]+" "+fields[len(fields)-1])
 	}
-	want := []string{"-rwxr-xr-x t9k-operator", "-rwxr-xr-x t9k-scheduler", "-rwxr-xr-x t9k-local", "-rw-r--r-- LICENSE"}
+	want := []string{"-rwxr-xr-x t9k-operator", "-rwxr-xr-x t9k-scheduler", "-rwxr-xr-x t9k-console", "-rwxr-xr-x t9k-local", "-rw-r--r-- LICENSE"}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("programs (-want +got)\n%s", diff)
 	}

@@ -35,6 +35,7 @@ var copies = []string{
 	"crd/*.yaml", "rbac/role.yaml", "rbac/role_binding.yaml",
 	"webhook/configuration.yaml", "webhook/defaults.yaml", "webhook/rbac.yaml", "webhook/secret.yaml", "webhook/service.yaml",
 	"scheduler/admission_*.yaml", "scheduler/role.yaml", "scheduler/role_bindings.yaml",
+	"console/role.yaml", "console/role_binding.yaml",
 	"users/[^k]*.yaml",
 }
 
@@ -75,7 +76,7 @@ func copyConfig(root string) error {
 			fresh = append(fresh, to)
 		}
 	}
-	for _, dir := range []string{"crd", "rbac", "webhook", "scheduler", "users"} {
+	for _, dir := range []string{"crd", "rbac", "webhook", "scheduler", "console", "users"} {
 		there, err := filepath.Glob(filepath.Join(files, dir, "*"))
 		if err != nil {
 			return err
@@ -98,12 +99,15 @@ func renderConfig(root string) error {
 	if err != nil {
 		return fmt.Errorf("reading the chart: %w", err)
 	}
-	objects, err := Render(chart, nil)
+	objects, err := Render(chart, map[string]any{"console": map[string]any{"enabled": true}}) // config has it, apart from default
 	if err != nil {
 		return err
 	}
 	for _, o := range objects {
 		file, ok := rendered[o.GetKind()]
+		if o.GetKind() == "Service" && o.GetName() == "t9k-console" { // that of the webhook is in config
+			file, ok = "service.yaml", true
+		}
 		if !ok {
 			continue
 		}

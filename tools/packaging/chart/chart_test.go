@@ -124,6 +124,15 @@ func TestDefaultsRenderTheSameAsConfig(t *testing.T) {
 	}
 }
 
+// TestConsoleRendersTheSameAsConfig compares what console.enabled adds with config/console.
+func TestConsoleRendersTheSameAsConfig(t *testing.T) {
+	added, err := Render(load(t), map[string]any{"console": map[string]any{"enabled": true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkSame(t, slices.DeleteFunc(added, func(o *unstructured.Unstructured) bool { return o.GetName() != "t9k-console" }), "console")
+}
+
 // checkSame compares objects of the chart with those of a folder of config.
 func checkSame(t *testing.T, fromChart []*unstructured.Unstructured, dir string) {
 	t.Helper()
@@ -262,6 +271,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 	c := load(t)
 	for text, want := range map[string]string{
 		"operator: {replica: 3}":                    "replica",
+		"console: {urls: [console.example.org]}":    "urls",
 		"operator: {replicas: -1}":                  "replicas",
 		"certificates: {source: vault}":             "source",
 		"image: {pullSecrets: [registry]}":          "pullSecrets",
