@@ -29,6 +29,25 @@ func TestFaults(t *testing.T) {
 		{"run", "https://127.0.0.1:1/job.yaml"},
 		{"run", "../cli"},
 		{"run", "testdata/validate/good.yaml", "--replace", "-o", "name"},
+		{"run", "mnist.yaml", "--image", "busybox"},
+		{"run", "mnist.yaml", "--", "true"},
+		{"run", "--name", "mnist"},
+		{"run", "--", "true"},
+		{"run", "--name", "mnist", "--image", "busybox", "--replicas", "0"},
+		{"run", "--name", "mnist", "--image", "busybox", "--kind", "torch"},
+		{"run", "--name", "mnist", "--image", "busybox", "--gpus", "two"},
+		{"run", "--name", "mnist", "--image", "busybox", "--gpus", "gpu=2"},
+		{"run", "--name", "mnist", "--image", "busybox", "--cpu", "many"},
+		{"run", "--name", "mnist", "--image", "busybox", "--memory", "-1Gi"},
+		{"run", "--name", "mnist", "--image", "busybox", "--env", "RATE"},
+		{"run", "--name", "mnist", "--image", "busybox", "--env", "RATE=1", "--env", "RATE=2"},
+		{"run", "--name", "MNIST", "--image", "busybox", "--dry-run"},
+		{"run", "--name", "mnist", "--image", "busybox", "--dry-run", "--detach"},
+		{"run", "--name", "mnist", "--image", "busybox", "--dry-run", "-o", "name"},
+		{"run", "mnist.yaml", "--dry-run"},
+		{"run", "mnist.yaml", "--logs", "some"},
+		{"run", "mnist.yaml", "--logs", "all", "--detach"},
+		{"submit", "mnist.yaml"},
 		{"rerun"},
 		{"rerun", "mnist", "-o", "name"},
 		{"top", "pods"},
@@ -83,4 +102,27 @@ func TestPluginHelpNamesTheKubectlCommand(t *testing.T) {
 	if code != 0 || !strings.Contains(out.String(), "kubectl t9k get [JOB...]") || strings.Contains(out.String(), "  t9k get") {
 		t.Errorf("exit code %d, help:\n%s", code, &out)
 	}
+}
+
+// TestJobsDescribedByFlags verifies the manifests of jobs that flags describe, and that "validate" accepts them.
+func TestJobsDescribedByFlags(t *testing.T) {
+	var b strings.Builder
+	for _, args := range [][]string{
+		{"--name", "hello", "--image", "busybox", "--", "echo", "hello"},
+		{"--name", "tool", "--image", "registry.example.com/tool@sha256:" + strings.Repeat("0", 64), "--gpus", "0"},
+		{"--name", "mnist", "--image", "pytorch/pytorch", "--kind", "pytorch", "--replicas", "4", "--gpus", "2", "--cpu", "8", "--memory", "64Gi",
+			"--queue", "research", "--env", "RATE=0.1", "--env", "NOTE=a=b: #c", "--", "python", "train.py", "--epochs", "10"},
+		{"--name", "mnist", "--image", "tensorflow/tensorflow", "--kind", "tensorflow", "--gpus", "amd.com/gpu=1", "--", "sh", "-c", "echo \"$HOME\"\nexit 3"},
+	} {
+		args = append([]string{"run", "--dry-run"}, args...)
+		out, errOut, code := call(t, "", args...)
+		if out2, errOut2, code2 := call(t, out, "validate", "-f", "-"); code2 != 0 {
+			t.Errorf("validate refuses the manifest of %v: %s%s", args, out2, errOut2)
+		}
+		b.WriteString(clitest.Transcript(args, out, errOut, code) + "\n")
+	}
+	args := []string{"run", "--dry-run", "-o", "json", "--name", "hello", "--image", "busybox", "--", "true"}
+	out, errOut, code := call(t, "", args...)
+	b.WriteString(clitest.Transcript(args, out, errOut, code) + "\n")
+	golden.Compare(t, "testdata/flags.txt", b.String())
 }

@@ -18,7 +18,10 @@ import (
 )
 
 type options struct {
-	files  []string
+	files []string
+	// job describes a job without a manifest.
+	job    composer
+	dryRun bool
 	detach bool
 	// replace deletes existing jobs of the same names first.
 	replace bool
@@ -32,8 +35,9 @@ type options struct {
 func Command(p *kit.Program) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use:   "run FILE...",
-		Short: "Apply a manifest and follow its jobs to their end",
+		Use:        "run FILE... | --name NAME --image IMAGE [-- COMMAND...]",
+		SuggestFor: []string{"submit", "apply", "create", "start"},
+		Short:      "Run the jobs of a manifest, or a command in an image, and follow them to their end",
 		Long: `Check manifests, apply them and show their jobs until they end. The exit code is 0 if all jobs have succeeded.
 
 The command applies other objects in the manifest, such as ConfigMaps, first. It uses server-side apply with the field
@@ -44,26 +48,27 @@ FILE is a manifest in YAML or JSON, a directory of manifests, an address that be
 input. A job that has ended never runs again: --replace deletes the jobs of these names first, with their pods, and
 "rerun" runs a copy of a job.
 
+Without a manifest, flags describe one job, whose replicas run the command after the double dash. --dry-run prints the
+manifest of that job and changes nothing: you can keep it and go on from there.
+
 On a terminal, the command updates one view of the job, with the last lines of the output of its first replica below;
 elsewhere it prints a line for each transition, and the output between them. If a job has a replica that decides how it
 ends, that replica counts as the first. Ctrl-C stops the command, and the job continues. If the API server does not answer, the command waits for it. If a job needs more than
 the whole quota of its queue or than all nodes have, the command prints a warning; with --fail-if-impossible it exits.`,
-		Example: p.Example("t9k run job.yaml", "t9k run -f job.yaml --detach", "t9k run experiments/ --replace", "cat job.yaml | t9k run -"),
+		Example: p.Example("t9k run job.yaml", "t9k run -f job.yaml --detach", "t9k run experiments/ --replace", "cat job.yaml | t9k run -",
+			"t9k run --name mnist --image pytorch/pytorch --kind pytorch --replicas 4 --gpus 2 -- python train.py",
+			"t9k run --name mnist --image pytorch/pytorch --dry-run > job.yaml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.files = append(o.files, args...)
-			if o.output != "" && !o.detach {
-				return errors.New("-o prints the applied objects and needs --detach")
-			}
-			if o.failIfImpossible && o.detach {
-				return errors.New("--fail-if-impossible cannot be combined with --detach")
-			}
-			if cmd.Flags().Changed("logs") && o.detach {
-				return errors.New("--logs cannot be combined with --detach: \"logs -f\" shows the output later")
+			o.files = append(o.files, o.job.take(cmd, args)...)
+			if err := o.check(cmd.Flags().Changed("logs")); err != nil {
+				return err
 			}
 			return run(cmd.Context(), p, &o)
 		},
 	}
 	kit.AddFileFlag(cmd, &o.files)
+	o.job.addFlags(cmd)
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "Without a manifest: print the manifest of the job and change nothing")
 	cmd.Flags().BoolVar(&o.replace, "replace", false, "Delete existing jobs of the same names, with their pods, and create them again")
 	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "Return when everything is applied")
 	cmd.Flags().BoolVar(&o.failIfImpossible, "fail-if-impossible", false, "Exit with exit code 1 when the scheduler reports that a job can never start with the present quota and nodes; the job stays")
@@ -72,21 +77,46 @@ the whole quota of its queue or than all nodes have, the command prints a warnin
 	return cmd
 }
 
+// check returns an error if the flags do not fit each other. logs is true if the command line has --logs.
+func (o *options) check(logs bool) error {
+	if o.job.used() {
+		if err := o.job.check(o.files); err != nil {
+			return err
+		}
+		o.files = []string{composed}
+	}
+	switch {
+	case o.dryRun && !o.job.used():
+		return errDryRun
+	case o.dryRun && (o.detach || o.replace || o.failIfImpossible || logs):
+		return errors.New("--dry-run changes nothing: leave out --detach, --replace, --fail-if-impossible and --logs")
+	case o.dryRun && o.output == kit.Name:
+		return errors.New("--dry-run prints a manifest: -o takes yaml or json with it")
+	case o.output != "" && !o.detach && !o.dryRun:
+		return errors.New("-o prints the applied objects and needs --detach")
+	case o.failIfImpossible && o.detach:
+		return errors.New("--fail-if-impossible cannot be combined with --detach")
+	case logs && o.detach:
+		return errors.New("--logs cannot be combined with --detach: \"logs -f\" shows the output later")
+	}
+	return nil
+}
+
 func run(ctx context.Context, p *kit.Program, o *options) error {
+	if o.dryRun {
+		checked, err := o.read(ctx, p)
+		if err != nil {
+			return err
+		}
+		return o.job.print(p, o.output, checked)
+	}
 	// The faults of a manifest are reported even if there is no cluster.
 	c, noCluster := p.Connect()
-	checker := manifest.Checker{Namespace: p.OfflineNamespace(), Limits: observed.AsInstalled}
-	checked, err := checker.CheckFiles(ctx, p.Open, o.files)
-	if err != nil {
+	checked, err := o.read(ctx, p)
+	switch {
+	case err != nil:
 		return err
-	}
-	if len(checked.Faults) > 0 {
-		for _, f := range checked.Faults {
-			fmt.Fprintln(p.ErrOut, f)
-		}
-		return errors.New("the manifest is not valid; nothing was applied")
-	}
-	if noCluster != nil {
+	case noCluster != nil:
 		return noCluster
 	}
 	ap := applier{Program: p, cluster: c, quiet: o.output != "", replace: o.replace}
@@ -112,6 +142,26 @@ func run(ctx context.Context, p *kit.Program, o *options) error {
 	reportRuntime(ctx, p, c)
 	reportFinished(p, c, jobs)
 	return progress.Watch(ctx, p, c, jobs, progress.Options{FailIfImpossible: o.failIfImpossible, Logs: o.logs})
+}
+
+// read reads and checks the manifests, or the one that flags describe. It prints their faults.
+func (o *options) read(ctx context.Context, p *kit.Program) (*manifest.Checked, error) {
+	open := manifest.Opener(p.Open)
+	if o.job.used() {
+		var err error
+		if open, err = o.job.opener(); err != nil {
+			return nil, err
+		}
+	}
+	checker := manifest.Checker{Namespace: p.OfflineNamespace(), Limits: observed.AsInstalled}
+	checked, err := checker.CheckFiles(ctx, open, o.files)
+	if err != nil || len(checked.Faults) == 0 {
+		return checked, err
+	}
+	for _, f := range checked.Faults {
+		fmt.Fprintln(p.ErrOut, f)
+	}
+	return nil, errors.New("the manifest is not valid; nothing was applied")
 }
 
 // reportFinished prints why jobs that have ended do not run again.

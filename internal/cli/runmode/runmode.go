@@ -38,15 +38,28 @@ func flip(ctx context.Context, p *kit.Program, s Switch, on bool, o Options, add
 		return err
 	}
 	var failed []error
+	ended := 0
 	for _, j := range jobs {
 		if finished, _ := observed.Finished(j.Status()); finished && len(addresses) == 0 {
-			continue // -l and --all mean the jobs that can still run
+			ended++ // -l and --all mean the jobs that can still run
+			continue
 		}
 		if err := flipOne(ctx, p, c, j, s, on, o); err != nil {
 			failed = append(failed, err)
 		}
 	}
+	if ended > 0 && ended == len(jobs) {
+		fmt.Fprintf(p.ErrOut, "Nothing to do: %s ended and never runs again.\n", haveEnded(jobs))
+	}
 	return errors.Join(failed...)
+}
+
+// haveEnded names the jobs that have ended, as the beginning of a sentence about them.
+func haveEnded(jobs []*kit.Job) string {
+	if len(jobs) == 1 {
+		return jobs[0].Ref() + " has"
+	}
+	return fmt.Sprintf("each of the %d jobs has", len(jobs))
 }
 
 func flipOne(ctx context.Context, p *kit.Program, c *kit.Cluster, j *kit.Job, s Switch, on bool, o Options) error {

@@ -1,0 +1,113 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/kubelet"
+)
+
+// allow gives a user rights on GenericJobs, and waits until they are in force.
+func (w *world) allow(user string, verbs ...string) {
+	w.Helper()
+	rule := rbacv1.PolicyRule{APIGroups: []string{batch.GroupVersion.Group}, Resources: []string{"genericjobs"}, Verbs: verbs}
+	w.Create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{rule}})
+	w.Create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}}})
+	w.Await("the rights of "+user+" are in force", func() error {
+		if call := w.start("", "get", "--as="+user); <-call.code != 0 {
+			return errors.New(call.err.String())
+		}
+		return nil
+	})
+}
+
+// TestCLIRunsWithoutManifest verifies that flags describe a job, which the manifest of --dry-run describes too.
+func TestCLIRunsWithoutManifest(t *testing.T) {
+	w := newWorld(t)
+	startOperator(t, w.Env.Kubeconfig)
+	command := []string{"--", kubelet.Exit, "0"}
+	flags := []string{"run", "--name", "flags", "--image", "none", "--replicas", "2", "--env", "RATE=0.1", "--logs=none"}
+	w.contains("run", w.t9k(append(flags, command...)...), "genericjob/flags created\n", "genericjob/flags Succeeded in")
+	main := w.job("flags").Spec.ReplicaSpecs[0].Template.Spec.Containers[0]
+	if n := *w.job("flags").Spec.ReplicaSpecs[0].Replicas; n != 2 || main.Image != "none" || len(main.Env) != 1 || main.Env[0].Value != "0.1" {
+		t.Errorf("the job has %d replicas of %+v", n, main)
+	}
+
+	printed := w.t9k("run", "--name", "trains", "--image", "none", "--kind", "pytorch", "--dry-run", "-o", "yaml", "--", "run")
+	if list := w.t9k("get", "-o", "name"); list != "genericjob/flags\n" {
+		t.Errorf("after a dry run there are %q", list)
+	}
+	out, _ := w.start(printed, "run", "-d", "-").ends(0)
+	w.contains("run of the printed manifest", out, "pytorchtrainingjob/trains created")
+	out = w.t9k("run", "-d", "--name", "trains", "--image", "none", "--kind", "pytorch", "--", "run")
+	w.contains("run of the same flags", out, "pytorchtrainingjob/trains unchanged")
+}
+
+// TestCLIReplacesOnlyWithAllRights verifies that run --replace deletes nothing for a user who may delete jobs but not
+// create them.
+func TestCLIReplacesOnlyWithAllRights(t *testing.T) {
+	w := newWorld(t)
+	startOperator(t, w.Env.Kubeconfig)
+	w.apply(manifest("name: job", 1, 0, kubelet.Run))
+	uid := w.job("job").UID
+	w.allow("deleter", "get", "list", "watch", "delete", "patch")
+	_, errOut := w.start(manifest("name: job", 2, 0, kubelet.Run), "run", "--as=deleter", "--replace", "-d", "-").ends(1)
+	w.contains("run --replace", errOut, "applying genericjob/job", "forbidden", `cannot create`)
+	if j := w.job("job"); j.UID != uid || j.DeletionTimestamp != nil {
+		t.Error("the job was deleted")
+	}
+	// With all rights, the same manifest replaces the job.
+	w.allow("owner", "get", "list", "watch", "delete", "patch", "create")
+	out, _ := w.start(manifest("name: job", 2, 0, kubelet.Run), "run", "--as=owner", "--replace", "-d", "-").ends(0)
+	w.contains("run --replace", out, "genericjob/job deleted\n", "genericjob/job created\n")
+}
+
+// TestCLIRerunsScaledJob verifies that a copy of an elastic job has the size that the job was scaled to, and can be
+// scaled itself.
+func TestCLIRerunsScaledJob(t *testing.T) {
+	w := newWorld(t)
+	startOperator(t, w.Env.Kubeconfig)
+	w.apply(fmt.Sprintf(elasticManifest, "job"))
+	w.awaitPyTorch("job", batch.JobRunning, 2)
+	w.t9k("scale", "job", "4")
+	w.awaitPyTorch("job", batch.JobRunning, 4)
+	w.t9k("rerun", "-d", "job")
+	w.awaitPyTorch("job-2", batch.JobRunning, 4)
+	w.t9k("scale", "job-2", "3")
+	w.awaitPyTorch("job-2", batch.JobRunning, 3)
+	if n := w.pytorch("job").Status.Replicas; n != 4 {
+		t.Errorf("scaling the copy has scaled the job to %d", n)
+	}
+}
+
+// TestCLIListsThroughAnOutage verifies that the list of get --watch shows the changes after an outage.
+func TestCLIListsThroughAnOutage(t *testing.T) {
+	w := newWorld(t)
+	startOperator(t, w.Env.Kubeconfig)
+	w.Create(jobs.New("job", jobs.Role("w", 1, kubelet.Run)))
+	w.awaitPhase("job", batch.JobRunning)
+	list := w.start("", "get", "--watch")
+	list.awaitOutput("Running")
+	w.Must(w.Env.StopComponent(local.APIServer))
+	list.awaitOutput("the API server does not answer; trying again: ")
+	w.Must(w.Env.StartComponent(local.APIServer))
+	w.Must(w.Env.AwaitReady(t.Context()))
+	list.awaitOutput("the API server answers again")
+	w.Create(jobs.New("later", jobs.Role("w", 1, kubelet.Run)))
+	w.finish("job-w-0", 0)
+	list.awaitOutput("genericjob/job    Succeeded")
+	list.awaitOutput("genericjob/later  Running")
+	list.interrupt()
+	list.ends(130)
+	w.t9k("delete", "later")
+	_, errOut := w.start("", "pause", "--all").ends(0)
+	w.contains("pause --all of jobs that have ended", errOut, "Nothing to do: genericjob/job has ended and never runs again.")
+}
