@@ -19,6 +19,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/describe"
 	"tensorstack.dev/batch/internal/cli/exec"
 	"tensorstack.dev/batch/internal/cli/get"
+	"tensorstack.dev/batch/internal/cli/history"
 	"tensorstack.dev/batch/internal/cli/kit"
 	"tensorstack.dev/batch/internal/cli/local"
 	"tensorstack.dev/batch/internal/cli/logs"
@@ -108,7 +109,7 @@ You name a job as NAME. If jobs of several kinds have the same name, use KIND/NA
 			root.AddCommand(c)
 		}
 	}
-	add("run", run.Command(p), rerun.Command(p), get.Command(p), describe.Command(p), logs.Command(p), tensorboard.Command(p), queue.Command(p), top.Command(p), ui.Command(p))
+	add("run", run.Command(p), rerun.Command(p), get.Command(p), describe.Command(p), logs.Command(p), tensorboard.Command(p), queue.Command(p), top.Command(p), ui.Command(p), history.Command(p))
 	add("steer", pause.Command(p), pause.ResumeCommand(p), scale.Command(p), debug.Command(p), exec.Command(p), delete.Command(p))
 	add("offline", validate.Command(p), render.Command(p), convert.Command(p), local.Command(p), version.Command(p))
 	return root

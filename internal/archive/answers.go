@@ -1,0 +1,52 @@
+package archive
+
+import "encoding/json"
+
+// These are the answers of the API, see package api.
+
+// JobList is the answer to GET /api/v1/history/jobs.
+type JobList struct {
+	Jobs []*Job `json:"jobs"`
+	// More is true if there are further jobs behind the limit.
+	More bool `json:"more"`
+}
+
+// JobDetails is the answer to GET /api/v1/history/jobs/UID.
+type JobDetails struct {
+	Job
+	Attempts []AttemptDetails  `json:"attempts"`
+	Events   []json.RawMessage `json:"events"`
+}
+
+// AttemptDetails is an attempt with its pod as it was last seen.
+type AttemptDetails struct {
+	Attempt
+	Pod json.RawMessage `json:"pod"`
+}
+
+// LogList is the answer to GET /api/v1/history/jobs/UID/logs.
+type LogList struct {
+	Logs []LogText `json:"logs"`
+}
+
+// LogText is the end of the log of a container of an attempt.
+type LogText struct {
+	Role      string `json:"role"`
+	Rank      int    `json:"rank"`
+	Attempt   int    `json:"attempt"`
+	Container string `json:"container"`
+	// Cut is true if the log began earlier.
+	Cut bool `json:"cut"`
+	// Text has lines that begin with their time. Bytes that are not UTF-8 are replaced.
+	Text string `json:"text"`
+}
+
+// UsageList is the answer to GET /api/v1/history/usage.
+type UsageList struct {
+	Usage []Usage `json:"usage"`
+}
+
+// Error is the answer to a request that failed.
+type Error struct {
+	Error string `json:"error"`
+}

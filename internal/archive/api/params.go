@@ -1,0 +1,99 @@
+package api
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tensorstack.dev/batch/internal/kinds"
+)
+
+// params are the parameters of a request. The first error is kept.
+type params struct {
+	url.Values
+	err error
+}
+
+func (p *params) refuse(err error) {
+	if err != nil && p.err == nil {
+		p.err = &problem{http.StatusBadRequest, err.Error()}
+	}
+}
+
+func (p *params) wrong(name, wanted string) {
+	if p.err == nil {
+		p.err = &problem{http.StatusBadRequest, "the parameter " + name + " is " + strconv.Quote(p.Get(name)) + ": give " + wanted}
+	}
+}
+
+// kind returns the name of a kind that is given in any case; empty if none is.
+func (p *params) kind() string {
+	name := p.Get("kind")
+	if name == "" {
+		return ""
+	}
+	for i := range kinds.All {
+		if strings.EqualFold(kinds.All[i].Name, name) {
+			return kinds.All[i].Name
+		}
+	}
+	p.wrong("kind", "a kind of job")
+	return ""
+}
+
+func (p *params) time(name string, otherwise time.Time) time.Time {
+	text := p.Get(name)
+	if text == "" {
+		return otherwise
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		p.wrong(name, "a time such as 2026-01-31T08:00:00Z")
+	}
+	return t.UTC()
+}
+
+func (p *params) duration(name string) time.Duration {
+	text := p.Get(name)
+	if text == "" {
+		return 0
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < time.Second {
+		p.wrong(name, "a duration of at least a second, such as 24h")
+		return 0
+	}
+	return d
+}
+
+func (p *params) truth(name string) bool {
+	return p.oneOf(name, "false", "true") == "true"
+}
+
+func (p *params) count(name string, otherwise, most int) int {
+	text := p.Get(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 || n > most {
+		p.wrong(name, "a number up to "+strconv.Itoa(most))
+		return otherwise
+	}
+	return n
+}
+
+// oneOf returns the value of a parameter; the first of the possible ones if it is missing.
+func (p *params) oneOf(name string, possible ...string) string {
+	text := p.Get(name)
+	if text == "" {
+		return possible[0]
+	}
+	if !slices.Contains(possible, text) {
+		p.wrong(name, "one of "+strings.Join(possible, ", "))
+	}
+	return text
+}

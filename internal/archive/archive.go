@@ -1,0 +1,149 @@
+// Package archive says what is kept of jobs, so that people can ask about a job after it is gone: the job as it was last
+// seen, the attempts of its replicas, its events and the ends of its logs. It is pure: it derives records from objects,
+// and sums from records. Package store keeps the records, and package recorder writes them. Start reading at JobOf.
+package archive
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/observed"
+)
+
+// Job is what is kept of a job.
+type Job struct {
+	UID string `json:"uid"`
+	// Version is the resourceVersion as a number. A record is replaced by one with a larger version only.
+	Version   int64  `json:"-"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Queue and User are empty if they are not known.
+	Queue string `json:"queue,omitempty"`
+	User  string `json:"user,omitempty"`
+	// Phase is the phase when the job was last seen, and Why explains it in one line.
+	Phase    string    `json:"phase"`
+	Why      string    `json:"why,omitempty"`
+	Created  time.Time `json:"created"`
+	Ended    time.Time `json:"ended,omitzero"`
+	Replicas int32     `json:"replicas"`
+	Restarts int32     `json:"restarts"`
+	// Gone is when the job was found to be deleted; zero while it exists.
+	Gone time.Time `json:"gone,omitzero"`
+	// Object is the job as it was last seen. It is left out of lists.
+	Object json.RawMessage `json:"object,omitempty"`
+	// Conditions are the conditions that the job has now. The store keeps all of them, also those that have changed since.
+	Conditions []Condition `json:"conditions,omitempty"`
+}
+
+// Condition is a condition of a job since it last changed.
+type Condition struct {
+	Type    string    `json:"type"`
+	Status  string    `json:"status"`
+	Reason  string    `json:"reason"`
+	Message string    `json:"message,omitempty"`
+	Since   time.Time `json:"since"`
+}
+
+// JobOf returns the record of a job as the cluster stores it.
+func JobOf(kind *kinds.Kind, raw *unstructured.Unstructured) (*Job, error) {
+	j, err := observed.New(kind, raw)
+	if err != nil {
+		return nil, err
+	}
+	version, err := versionOf(raw)
+	if err != nil {
+		return nil, err
+	}
+	slim := raw.DeepCopy()
+	slim.SetManagedFields(nil)
+	object, err := json.Marshal(slim.Object)
+	if err != nil {
+		return nil, fmt.Errorf("writing %s as JSON: %w", j.Ref(), err)
+	}
+	s := j.Status()
+	r := &Job{UID: string(j.GetUID()), Version: version, Kind: kind.Name, Namespace: j.GetNamespace(), Name: j.GetName(), Queue: j.Queue(), User: j.User(),
+		Phase: string(s.Phase), Why: observed.Explain(s), Created: j.GetCreationTimestamp().UTC(), Replicas: observed.Total(s), Restarts: s.Restarts, Object: object}
+	if s.CompletionTime != nil {
+		r.Ended = s.CompletionTime.UTC()
+	}
+	for _, c := range s.Conditions {
+		r.Conditions = append(r.Conditions, Condition{string(c.Type), string(c.Status), string(c.Reason), c.Message, c.LastTransitionTime.UTC()})
+	}
+	return r, nil
+}
+
+// Observed returns the job of a record as the cluster stored it.
+func (r *Job) Observed() (*observed.Job, error) {
+	kind, err := kinds.ByName(r.Kind)
+	if err != nil {
+		return nil, fmt.Errorf("reading the archive: %w", err)
+	}
+	raw := &unstructured.Unstructured{}
+	if err := json.Unmarshal(r.Object, &raw.Object); err != nil {
+		return nil, fmt.Errorf("reading %s from the archive: %w", observed.Ref(&kind, r.Name), err)
+	}
+	return observed.New(&kind, raw)
+}
+
+// Event is what is kept of an event about a job.
+type Event struct {
+	UID     string          `json:"-"`
+	Version int64           `json:"-"`
+	Job     string          `json:"-"`
+	At      time.Time       `json:"-"`
+	Object  json.RawMessage `json:"event"`
+}
+
+// EventOf returns the record of an event.
+func EventOf(e *corev1.Event) (*Event, error) {
+	version, err := versionOf(e)
+	if err != nil {
+		return nil, err
+	}
+	slim := e.DeepCopy()
+	slim.ManagedFields = nil
+	object, err := json.Marshal(slim)
+	if err != nil {
+		return nil, fmt.Errorf("writing an event as JSON: %w", err)
+	}
+	return &Event{UID: string(e.UID), Version: version, Job: string(e.InvolvedObject.UID), At: observed.EventTime(e).UTC(), Object: object}, nil
+}
+
+// Log is the end of the log of one container of an attempt.
+type Log struct {
+	Attempt, Job, Container string
+	At                      time.Time
+	Text                    []byte
+	// Cut is true if the log began earlier than Text.
+	Cut bool
+}
+
+// JobOfPod returns the UID and kind of the job that a pod belongs to; empty if it belongs to none.
+func JobOfPod(p *corev1.Pod) (uid, kind string) {
+	owner := metav1.GetControllerOf(p)
+	if owner == nil || p.Labels[batch.LabelJobName] == "" {
+		return "", ""
+	}
+	if k, err := kinds.ByName(owner.Kind); err != nil || owner.APIVersion != batch.GroupVersion.String() || k.Name != p.Labels[batch.LabelJobKind] {
+		return "", ""
+	}
+	return string(owner.UID), owner.Kind
+}
+
+// versionOf returns a resourceVersion as a number. Kubernetes promises that those of one resource can be compared so.
+func versionOf(o metav1.Object) (int64, error) {
+	v, err := strconv.ParseInt(o.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("the resourceVersion of %s/%s is no number: %w", o.GetNamespace(), o.GetName(), err)
+	}
+	return v, nil
+}

@@ -1,0 +1,210 @@
+package recorder
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/klog/v2"
+
+	"tensorstack.dev/batch/internal/archive"
+)
+
+// These bound the reading of logs.
+const (
+	// KeptBytes is how much is kept of the end of a log, not counting the times of lines.
+	KeptBytes = 64 << 10
+	// fewLines are read first. Only if they are shorter than KeptBytes, as many lines are read as KeptBytes can have.
+	fewLines = 1000
+	// maxLine bounds a line.
+	maxLine = KeptBytes
+	// atOnce is the largest number of logs that are read at the same time.
+	atOnce = 32
+	// readTime bounds one request, and tries is the largest number of requests.
+	readTime = 20 * time.Second
+	tries    = 3
+)
+
+// logReader reads the logs of pods.
+type logReader struct {
+	core  corev1client.PodsGetter
+	emit  func(context.Context, *archive.Log)
+	slots chan struct{}
+
+	mu sync.Mutex
+	// begun are the pods whose logs are read or were read after their end, and early those that were read when somebody
+	// deleted the pod.
+	begun, early map[string]bool
+}
+
+// read reads the logs of a pod that has ended, or whose deletion somebody has asked for: it may be too late after the end.
+func (l *logReader) read(ctx context.Context, p *corev1.Pod, a *archive.Attempt) {
+	if !l.begin(a) {
+		return
+	}
+	select {
+	case l.slots <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	defer func() { <-l.slots }()
+	statuses := p.Status.ContainerStatuses
+	for i := range statuses {
+		if statuses[i].State.Running == nil && statuses[i].State.Terminated == nil {
+			continue // it has not started
+		}
+		if err := l.container(ctx, p, a, statuses[i].Name); err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) && !apierrors.IsBadRequest(err) {
+			klog.FromContext(ctx).V(2).Info("Cannot read the log of a pod", "pod", klog.KObj(p), "container", statuses[i].Name, "err", err)
+		}
+	}
+}
+
+func (l *logReader) begin(a *archive.Attempt) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.early == nil {
+		l.early = map[string]bool{}
+	}
+	set := l.begun
+	if a.Outcome == "" {
+		set = l.early
+	}
+	if set[a.UID] {
+		return false
+	}
+	set[a.UID] = true
+	return true
+}
+
+// forget drops what is known of a pod that is gone.
+func (l *logReader) forget(uid string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.begun, uid)
+	delete(l.early, uid)
+}
+
+// container reads the end of the log of a container.
+func (l *logReader) container(ctx context.Context, p *corev1.Pod, a *archive.Attempt, container string) error {
+	var err error
+	for try := range tries {
+		if try > 0 {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(time.Duration(try) * time.Second):
+			}
+		}
+		var end *tail
+		if end, err = l.request(ctx, p, container, fewLines); err == nil && end.size < KeptBytes && end.lines >= fewLines {
+			end, err = l.request(ctx, p, container, KeptBytes)
+		}
+		switch {
+		case err == nil && (len(end.text) == 0 || end.later(a)):
+			return nil
+		case err == nil:
+			l.emit(ctx, &archive.Log{Attempt: a.UID, Job: a.Job, Container: container, At: time.Now(), Text: end.text, Cut: end.cut})
+			return nil
+		case apierrors.IsNotFound(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err):
+			return err
+		}
+	}
+	return err
+}
+
+func (l *logReader) request(ctx context.Context, p *corev1.Pod, container string, lines int64) (*tail, error) {
+	ctx, stop := context.WithTimeout(ctx, readTime)
+	defer stop()
+	log, err := l.core.Pods(p.Namespace).GetLogs(p.Name, &corev1.PodLogOptions{Container: container, Timestamps: true, TailLines: &lines}).Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	end := &tail{}
+	if err := end.copy(log); err != nil {
+		return nil, err
+	}
+	end.cut = end.cut || end.lines >= int(lines)
+	return end, nil
+}
+
+// tail is the end of a log, with the times of its lines.
+type tail struct {
+	text []byte
+	// size is the length of the text without the times, and sizes those of its lines.
+	size  int
+	sizes []int
+	// lines counts the lines that were read.
+	lines int
+	cut   bool
+}
+
+func (t *tail) copy(log io.Reader) error {
+	r := bufio.NewReaderSize(log, 4096)
+	for {
+		line, err := readLine(r)
+		if len(line) > 0 {
+			t.add(line)
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// readLine returns a line with its line break, of which only the beginning is kept if it is very long.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		if room := maxLine - len(line); len(part) > room {
+			line = append(line, part[:max(room, 0)]...)
+		} else {
+			line = append(line, part...)
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if n := len(line); err == nil && n > 0 && line[n-1] != '\n' {
+			line = append(line, '\n')
+		}
+		return line, err
+	}
+}
+
+func (t *tail) add(line []byte) {
+	_, bare, stamped := bytes.Cut(line, []byte{' '})
+	if !stamped {
+		bare = line
+	}
+	t.lines++
+	t.text = append(t.text, line...)
+	t.sizes = append(t.sizes, len(bare))
+	t.size += len(bare)
+	for t.size > KeptBytes && len(t.sizes) > 1 {
+		t.size -= t.sizes[0]
+		t.sizes = t.sizes[1:]
+		t.text = t.text[bytes.IndexByte(t.text, '\n')+1:]
+		t.cut = true
+	}
+}
+
+// clockTolerance is the precision of the end of an attempt, and more.
+const clockTolerance = 2 * time.Second
+
+// later reports whether the log began after the end of the attempt, so that it belongs to the next pod of the same name.
+func (t *tail) later(a *archive.Attempt) bool {
+	stamp, _, _ := bytes.Cut(t.text, []byte{' '})
+	first, err := time.Parse(time.RFC3339Nano, string(stamp))
+	return err == nil && a.Outcome != "" && first.After(a.Ended.Add(clockTolerance))
+}

@@ -1,0 +1,272 @@
+// Package recorder writes to the archive what happens to the jobs of a cluster. It watches jobs, their pods and their
+// events, and reads the end of the log of each container that has ended. It keeps no objects. What it has written it may
+// write again after a restart; the store drops repetitions. Start reading at Start.
+package recorder
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"tensorstack.dev/batch/internal/archive"
+	"tensorstack.dev/batch/internal/archive/store"
+	"tensorstack.dev/batch/internal/kinds"
+)
+
+// Options are what a recorder needs.
+type Options struct {
+	// Config is that of a user who may list and watch jobs, pods and events and get pods/log. No other right is used.
+	Config *rest.Config
+	Store  *store.Store
+	// Namespace is the namespace to record; empty for all.
+	Namespace string
+}
+
+// Recorder writes to an archive until its context ends.
+type Recorder struct {
+	Options
+	objects dynamic.Interface
+	core    kubernetes.Interface
+	logs    logReader
+
+	mu      sync.Mutex
+	pending store.Batch
+	// room is signalled when the pending batch has been taken.
+	room *sync.Cond
+	// more tells the writer that something is pending.
+	more chan struct{}
+	// kinds and versions are those of the jobs that exist, by UID.
+	kinds    map[string]string
+	versions map[string]int64
+	// open are the attempts of which no end is recorded, and attempts the last records of pods that exist.
+	open     map[string]bool
+	attempts map[string]*archive.Attempt
+
+	settled <-chan struct{}
+	running sync.WaitGroup
+}
+
+// Start begins to record. It fails if the archive cannot be read. Wait waits for the end, after that of ctx.
+func Start(ctx context.Context, o Options) (*Recorder, error) {
+	r := &Recorder{Options: o, more: make(chan struct{}, 1), attempts: map[string]*archive.Attempt{}}
+	r.room = sync.NewCond(&r.mu)
+	var err error
+	if r.objects, err = dynamic.NewForConfig(o.Config); err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	if r.core, err = kubernetes.NewForConfig(o.Config); err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	known, err := o.Store.Known(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.kinds, r.versions, r.open = known.Jobs, known.Versions, known.Open
+	r.logs = logReader{core: r.core.CoreV1(), emit: r.logged, begun: known.Logged, slots: make(chan struct{}, atOnce)}
+	r.running.Go(func() { r.write(ctx) })
+	r.running.Go(func() {
+		<-ctx.Done()
+		r.room.Broadcast()
+	})
+	r.watch(ctx)
+	return r, nil
+}
+
+// Settled is closed once everything that exists has been seen, as far as the recorder may see it.
+func (r *Recorder) Settled() <-chan struct{} { return r.settled }
+
+// Wait waits for the end of the recorder and for what it still writes.
+func (r *Recorder) Wait() { r.running.Wait() }
+
+// maxPending bounds the number of records that wait. Watches wait while the database is slow or away.
+const maxPending = 20_000
+
+// add adds to the pending batch.
+func (r *Recorder) add(ctx context.Context, f func(*store.Batch)) {
+	r.mu.Lock()
+	for r.pending.Size() > maxPending && ctx.Err() == nil {
+		r.room.Wait()
+	}
+	f(&r.pending)
+	r.mu.Unlock()
+	select {
+	case r.more <- struct{}{}:
+	default:
+	}
+}
+
+// These are the delays of the writer.
+const (
+	// aliveInterval is the longest time between two records that the recorder is at work.
+	aliveInterval = 5 * time.Second
+	firstDelay    = 100 * time.Millisecond
+	maxDelay      = 5 * time.Second
+	// lastTime bounds the last write after the end of the context.
+	lastTime = 5 * time.Second
+)
+
+// write writes what is pending as soon as the write before has ended.
+func (r *Recorder) write(ctx context.Context) {
+	alive := time.NewTicker(aliveInterval)
+	defer alive.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-r.more:
+		case <-alive.C:
+		}
+		batch := r.take()
+		for delay := firstDelay; ; delay = min(2*delay, maxDelay) {
+			err := r.flush(ctx, batch)
+			if err == nil || ctx.Err() != nil {
+				break
+			}
+			klog.FromContext(ctx).Error(err, "Cannot write to the archive", "records", batch.Size(), "retryAfter", delay)
+			select {
+			case <-ctx.Done():
+			case <-time.After(delay):
+			}
+		}
+	}
+}
+
+func (r *Recorder) take() *store.Batch {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	batch := r.pending
+	batch.At = time.Now()
+	r.pending = store.Batch{}
+	r.room.Broadcast()
+	return &batch
+}
+
+// flush writes a batch, also if ctx has just ended.
+func (r *Recorder) flush(ctx context.Context, batch *store.Batch) error {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), max(lastTime, time.Duration(batch.Size())*10*time.Millisecond))
+	defer stop()
+	return r.Store.Write(ctx, batch)
+}
+
+// job records a job. gone is true if it has just been deleted.
+func (r *Recorder) job(ctx context.Context, kind *kinds.Kind, raw *unstructured.Unstructured, gone bool) {
+	j, err := archive.JobOf(kind, raw)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot record a job", "job", klog.KObj(raw))
+		return
+	}
+	if gone {
+		j.Gone = time.Now()
+	}
+	r.add(ctx, func(b *store.Batch) {
+		if gone {
+			delete(r.kinds, j.UID)
+			delete(r.versions, j.UID)
+		} else if r.versions[j.UID] >= j.Version {
+			return
+		} else {
+			r.kinds[j.UID], r.versions[j.UID] = kind.Name, j.Version
+		}
+		b.Jobs = append(b.Jobs, j)
+	})
+}
+
+// jobsAre records the jobs of a kind that no longer exist, because these are all that do.
+func (r *Recorder) jobsAre(ctx context.Context, kind *kinds.Kind, present map[string]bool) {
+	r.add(ctx, func(b *store.Batch) {
+		for uid, of := range r.kinds {
+			if of == kind.Name && !present[uid] {
+				delete(r.kinds, uid)
+				delete(r.versions, uid)
+				b.Gone = append(b.Gone, uid)
+			}
+		}
+	})
+}
+
+// pod records the attempt of a pod. gone is true if the pod has just been deleted.
+func (r *Recorder) pod(ctx context.Context, p *corev1.Pod, gone bool) {
+	a, err := archive.AttemptOf(p)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot record a pod", "pod", klog.KObj(p))
+		return
+	}
+	if a == nil {
+		return
+	}
+	if gone {
+		a.Deleted(p, time.Now(), true)
+		r.logs.forget(a.UID)
+	} else if a.Outcome != "" || p.DeletionTimestamp != nil {
+		r.running.Go(func() { r.logs.read(ctx, p, a) })
+	}
+	r.add(ctx, func(b *store.Batch) {
+		last := r.attempts[a.UID]
+		switch {
+		case gone:
+			delete(r.attempts, a.UID)
+		default:
+			r.attempts[a.UID] = &archive.Attempt{Node: a.Node, Scheduled: a.Scheduled, Started: a.Started, Ended: a.Ended, Outcome: a.Outcome, Cause: a.Cause}
+		}
+		if a.Outcome != "" {
+			delete(r.open, a.UID)
+		} else {
+			r.open[a.UID] = true
+		}
+		if last == nil || !last.Same(a) {
+			b.Attempts = append(b.Attempts, a)
+		}
+	})
+}
+
+// podsAre records the attempts whose pods no longer exist, because these are all that do.
+func (r *Recorder) podsAre(ctx context.Context, present map[string]bool) {
+	r.add(ctx, func(b *store.Batch) {
+		for uid := range r.attempts {
+			if !present[uid] {
+				delete(r.attempts, uid)
+				r.logs.forget(uid)
+			}
+		}
+		for uid := range r.open {
+			if !present[uid] {
+				delete(r.open, uid)
+				b.Lost = append(b.Lost, uid)
+			}
+		}
+	})
+}
+
+// event records an event about a job.
+func (r *Recorder) event(ctx context.Context, e *corev1.Event) {
+	record, err := archive.EventOf(e)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot record an event", "event", klog.KObj(e))
+		return
+	}
+	if record.Job == "" {
+		return
+	}
+	r.add(ctx, func(b *store.Batch) { b.Events = append(b.Events, record) })
+}
+
+// logged records the end of a log.
+func (r *Recorder) logged(ctx context.Context, l *archive.Log) {
+	r.add(ctx, func(b *store.Batch) { b.Logs = append(b.Logs, l) })
+}
+
+func uids[T metav1.Object](all []T) map[string]bool {
+	set := make(map[string]bool, len(all))
+	for _, o := range all {
+		set[string(o.GetUID())] = true
+	}
+	return set
+}

@@ -1,0 +1,150 @@
+package recorder
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/kinds"
+)
+
+// firstLists is how long the pods wait for the first lists of jobs, so that the end of a job is known when pods of it are
+// found missing.
+const firstLists = 10 * time.Second
+
+// watch starts the watches of jobs, events and pods.
+func (r *Recorder) watch(ctx context.Context) {
+	jobs, all := newLatch(len(kinds.All)), newLatch(2*len(kinds.All)+1)
+	for i := range kinds.All {
+		k := &kinds.All[i]
+		listed, counted, noted := jobs.done(), all.done(), all.done()
+		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": batch.GroupVersion.String(), "kind": k.Name}}
+		r.follow(ctx, r.jobs(k), object, &stream[*unstructured.Unstructured]{
+			seen: func(o *unstructured.Unstructured, gone bool) { r.job(ctx, k, o, gone) },
+			all: func(present []*unstructured.Unstructured) {
+				r.jobsAre(ctx, k, uids(present))
+				listed()
+				counted()
+			},
+		})
+		r.follow(ctx, r.events(k), &corev1.Event{}, &stream[*corev1.Event]{
+			seen: func(e *corev1.Event, gone bool) {
+				if !gone {
+					r.event(ctx, e)
+				}
+			},
+			all: func([]*corev1.Event) { noted() },
+		})
+	}
+	r.running.Go(func() {
+		select {
+		case <-jobs.open:
+		case <-time.After(firstLists):
+		case <-ctx.Done():
+		}
+		counted := all.done()
+		r.follow(ctx, r.pods(), &corev1.Pod{}, &stream[*corev1.Pod]{
+			seen: func(p *corev1.Pod, gone bool) { r.pod(ctx, p, gone) },
+			all: func(present []*corev1.Pod) {
+				r.podsAre(ctx, uids(present))
+				counted()
+			},
+		})
+	})
+	r.settled = all.open
+}
+
+// latch opens once a number of things are done.
+type latch struct {
+	mu   sync.Mutex
+	left int
+	open chan struct{}
+}
+
+func newLatch(n int) *latch { return &latch{left: n, open: make(chan struct{})} }
+
+// done returns a function that counts when it is called for the first time.
+func (l *latch) done() func() {
+	return sync.OnceFunc(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.left--; l.left == 0 {
+			close(l.open)
+		}
+	})
+}
+
+// follow lists and watches a resource until ctx ends.
+func (r *Recorder) follow(ctx context.Context, lw cache.ListerWatcher, object runtime.Object, s cache.ReflectorStore) {
+	reflector := cache.NewReflectorWithOptions(lw, object, s, cache.ReflectorOptions{})
+	r.running.Go(func() { reflector.RunWithContext(ctx) })
+}
+
+func (r *Recorder) jobs(k *kinds.Kind) *cache.ListWatch {
+	c := r.objects.Resource(batch.GroupVersion.WithResource(k.Plural)).Namespace(r.Namespace)
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return c.Watch(ctx, o)
+		},
+	}
+}
+
+func (r *Recorder) events(k *kinds.Kind) *cache.ListWatch {
+	return cache.NewListWatchFromClient(r.core.CoreV1().RESTClient(), "events", r.Namespace, fields.OneTermEqualSelector("involvedObject.kind", k.Name))
+}
+
+func (r *Recorder) pods() *cache.ListWatch {
+	return cache.NewFilteredListWatchFromClient(r.core.CoreV1().RESTClient(), "pods", r.Namespace, func(o *metav1.ListOptions) { o.LabelSelector = batch.LabelJobName })
+}
+
+// stream passes on what a watch delivers and stores nothing. It implements cache.ReflectorStore.
+type stream[T any] struct {
+	// seen gets each object whenever it changes, and all gets each complete list.
+	seen func(o T, gone bool)
+	all  func([]T)
+}
+
+// Add implements cache.ReflectorStore.
+func (s *stream[T]) Add(o any) error { return s.Update(o) }
+
+// Update implements cache.ReflectorStore.
+func (s *stream[T]) Update(o any) error {
+	if t, ok := o.(T); ok {
+		s.seen(t, false)
+	}
+	return nil
+}
+
+// Delete implements cache.ReflectorStore.
+func (s *stream[T]) Delete(o any) error {
+	if t, ok := o.(T); ok {
+		s.seen(t, true)
+	}
+	return nil
+}
+
+// Replace implements cache.ReflectorStore.
+func (s *stream[T]) Replace(list []any, _ string) error {
+	all := make([]T, 0, len(list))
+	for _, o := range list {
+		if t, ok := o.(T); ok {
+			all = append(all, t)
+			s.seen(t, false)
+		}
+	}
+	s.all(all)
+	return nil
+}
+
+// Resync implements cache.ReflectorStore.
+func (s *stream[T]) Resync() error { return nil }

@@ -1,0 +1,263 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"tensorstack.dev/batch/internal/archive"
+)
+
+// ErrNone means that the archive has no such record.
+var ErrNone = errors.New("the archive has no such record")
+
+// Place is a kind of job in a namespace. Rights are granted by place.
+type Place struct{ Kind, Namespace string }
+
+// Filter selects jobs. A field with the zero value selects all.
+type Filter struct {
+	// Places are where the jobs may be; nil for everywhere. A place without namespace stands for all namespaces.
+	Places []Place
+	// Text is a part of the name. Name is the whole name.
+	Text, Name, Namespace, Kind, Queue, User, Phase string
+	// From and To select jobs that existed within a span of time.
+	From, To time.Time
+	// Gone selects jobs that no longer exist.
+	Gone bool
+	// Limit is the largest number of jobs to return, and Offset the number of jobs to leave out before.
+	Limit, Offset int
+}
+
+// where returns the condition of a query for jobs, which has the alias j.
+func (f *Filter) where() (string, []any) {
+	all, args := []string{"1 = 1"}, []any{}
+	and := func(condition string, values ...any) {
+		all, args = append(all, condition), append(args, values...)
+	}
+	if f.Places != nil {
+		condition, values := within(f.Places)
+		and(condition, values...)
+	}
+	for column, value := range map[string]string{"j.name": f.Name, "j.namespace": f.Namespace, "j.kind": f.Kind, "j.queue": f.Queue, "j.username": f.User, "j.phase": f.Phase} {
+		if value != "" {
+			and(column+" = ?", value)
+		}
+	}
+	if f.Text != "" {
+		escaped := strings.NewReplacer(`!`, `!!`, `%`, `!%`, `_`, `!_`).Replace(strings.ToLower(f.Text))
+		and("LOWER(j.name) LIKE ? ESCAPE '!'", "%"+escaped+"%")
+	}
+	if f.Gone {
+		and("j.gone > 0")
+	}
+	if !f.To.IsZero() {
+		and("j.created < ?", milli(f.To))
+	}
+	if !f.From.IsZero() {
+		and("(CASE WHEN j.ended > 0 THEN j.ended WHEN j.gone > 0 THEN j.gone ELSE ? END) >= ?", milli(f.From), milli(f.From))
+	}
+	return strings.Join(all, " AND "), args
+}
+
+// within returns the condition that a job is in one of some places.
+func within(places []Place) (string, []any) {
+	all, args := []string{"1 = 0"}, []any{}
+	for _, p := range places {
+		if p.Namespace == "" {
+			all, args = append(all, "j.kind = ?"), append(args, p.Kind)
+		} else {
+			all, args = append(all, "(j.kind = ? AND j.namespace = ?)"), append(args, p.Kind, p.Namespace)
+		}
+	}
+	return "(" + strings.Join(all, " OR ") + ")", args
+}
+
+const jobColumns = "j.uid, j.version, j.kind, j.namespace, j.name, j.queue, j.username, j.phase, j.why, j.created, j.ended, j.replicas, j.restarts, j.gone"
+
+// Jobs returns the selected jobs without their objects, the newest first.
+func (s *Store) Jobs(ctx context.Context, f Filter) ([]*archive.Job, error) {
+	where, args := f.where()
+	query := "SELECT " + jobColumns + " FROM jobs j WHERE " + where + " ORDER BY j.created DESC, j.uid"
+	if f.Limit > 0 {
+		query, args = query+" LIMIT ? OFFSET ?", append(args, f.Limit, f.Offset)
+	}
+	var all []*archive.Job
+	err := s.query(ctx, query, args, func(rows *sql.Rows) error {
+		j, err := scanJob(rows)
+		all = append(all, j)
+		return err
+	})
+	return all, err
+}
+
+func scanJob(rows *sql.Rows, more ...any) (*archive.Job, error) {
+	j := &archive.Job{}
+	var created, ended, gone int64
+	err := rows.Scan(append([]any{&j.UID, &j.Version, &j.Kind, &j.Namespace, &j.Name, &j.Queue, &j.User, &j.Phase, &j.Why, &created, &ended, &j.Replicas, &j.Restarts,
+		&gone}, more...)...)
+	j.Created, j.Ended, j.Gone = moment(created), moment(ended), moment(gone)
+	return j, err
+}
+
+// Job returns a job with its object and all conditions that it has had, the oldest first.
+func (s *Store) Job(ctx context.Context, uid string) (*archive.Job, error) {
+	var j *archive.Job
+	err := s.query(ctx, "SELECT "+jobColumns+", j.object FROM jobs j WHERE j.uid = ?", []any{uid}, func(rows *sql.Rows) error {
+		var object string
+		var err error
+		if j, err = scanJob(rows, &object); err == nil {
+			j.Object = json.RawMessage(object)
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case j == nil:
+		return nil, ErrNone
+	}
+	err = s.query(ctx, "SELECT type, status, reason, message, since FROM conditions WHERE job = ? ORDER BY since, type, status", []any{uid}, func(rows *sql.Rows) error {
+		var c archive.Condition
+		var since int64
+		err := rows.Scan(&c.Type, &c.Status, &c.Reason, &c.Message, &since)
+		c.Since = moment(since)
+		j.Conditions = append(j.Conditions, c)
+		return err
+	})
+	return j, err
+}
+
+const attemptColumns = `a.uid, a.version, a.job, a.replica, a.role, a.replica_rank, a.number, a.node, a.created, a.scheduled, a.started, a.ended, a.outcome,
+	a.exit_code, a.cause, a.requests`
+
+func scanAttempt(rows *sql.Rows, a *archive.Attempt, more ...any) error {
+	var created, scheduled, started, ended int64
+	var code sql.Null[int32]
+	var requests, outcome string
+	if err := rows.Scan(append([]any{&a.UID, &a.Version, &a.Job, &a.Replica, &a.Role, &a.Rank, &a.Number, &a.Node, &created, &scheduled, &started, &ended, &outcome,
+		&code, &a.Cause, &requests}, more...)...); err != nil {
+		return err
+	}
+	a.Created, a.Scheduled, a.Started, a.Ended, a.Outcome = moment(created), moment(scheduled), moment(started), moment(ended), archive.Outcome(outcome)
+	if code.Valid {
+		a.ExitCode = &code.V
+	}
+	return json.Unmarshal([]byte(requests), &a.Requests)
+}
+
+// Attempts returns the attempts of all replicas of a job with their pods, by replica and number.
+func (s *Store) Attempts(ctx context.Context, job string) ([]*archive.Attempt, error) {
+	var all []*archive.Attempt
+	err := s.query(ctx, "SELECT "+attemptColumns+", a.pod FROM attempts a WHERE a.job = ? ORDER BY a.role, a.replica_rank, a.number, a.created", []any{job}, func(rows *sql.Rows) error {
+		a := &archive.Attempt{}
+		var pod string
+		err := scanAttempt(rows, a, &pod)
+		a.Pod = json.RawMessage(pod)
+		all = append(all, a)
+		return err
+	})
+	return all, err
+}
+
+// Events returns the events about a job, the oldest first.
+func (s *Store) Events(ctx context.Context, job string) ([]*archive.Event, error) {
+	var all []*archive.Event
+	err := s.query(ctx, "SELECT uid, version, job, at, object FROM events WHERE job = ? ORDER BY at, version", []any{job}, func(rows *sql.Rows) error {
+		e := &archive.Event{}
+		var at int64
+		var object string
+		err := rows.Scan(&e.UID, &e.Version, &e.Job, &at, &object)
+		e.At, e.Object = moment(at), json.RawMessage(object)
+		all = append(all, e)
+		return err
+	})
+	return all, err
+}
+
+// Logs returns the logs of a job, the oldest first.
+func (s *Store) Logs(ctx context.Context, job string) ([]*archive.Log, error) {
+	var all []*archive.Log
+	err := s.query(ctx, "SELECT attempt, container, job, at, cut, text FROM logs WHERE job = ? ORDER BY at, attempt, container", []any{job}, func(rows *sql.Rows) error {
+		l := &archive.Log{}
+		var at int64
+		var cut int
+		err := rows.Scan(&l.Attempt, &l.Container, &l.Job, &at, &cut, &l.Text)
+		l.At, l.Cut = moment(at), cut != 0
+		all = append(all, l)
+		return err
+	})
+	return all, err
+}
+
+// Places returns where the archive has jobs.
+func (s *Store) Places(ctx context.Context) ([]Place, error) {
+	var all []Place
+	err := s.query(ctx, "SELECT DISTINCT kind, namespace FROM jobs ORDER BY kind, namespace", nil, func(rows *sql.Rows) error {
+		var p Place
+		err := rows.Scan(&p.Kind, &p.Namespace)
+		all = append(all, p)
+		return err
+	})
+	return all, err
+}
+
+// Held calls f for each attempt in some places that held something within a span of time.
+func (s *Store) Held(ctx context.Context, places []Place, from, to time.Time, f func(*archive.Held)) error {
+	filter := Filter{Places: places}
+	where, args := filter.where()
+	args = append(args, milli(to), milli(from))
+	query := "SELECT " + attemptColumns + `, j.namespace, j.queue, j.username FROM attempts a JOIN jobs j ON j.uid = a.job
+		WHERE ` + where + ` AND a.scheduled > 0 AND a.scheduled < ? AND (a.outcome = '' OR a.ended > ?)`
+	return s.query(ctx, query, args, func(rows *sql.Rows) error {
+		h := &archive.Held{}
+		if err := scanAttempt(rows, &h.Attempt, &h.Namespace, &h.Queue, &h.User); err != nil {
+			return err
+		}
+		f(h)
+		return nil
+	})
+}
+
+// Known is what a recorder needs to know of the past.
+type Known struct {
+	// Jobs has the kinds of the jobs that are not known to be gone, and Versions their versions.
+	Jobs     map[string]string
+	Versions map[string]int64
+	// Open are the attempts of which no end is known.
+	Open map[string]bool
+	// Logged are the attempts of those jobs that have a log.
+	Logged map[string]bool
+}
+
+// Known returns what the archive knows of jobs that may still exist.
+func (s *Store) Known(ctx context.Context) (*Known, error) {
+	k := &Known{Jobs: map[string]string{}, Versions: map[string]int64{}, Open: map[string]bool{}, Logged: map[string]bool{}}
+	err := s.query(ctx, "SELECT uid, kind, version FROM jobs WHERE gone = 0", nil, func(rows *sql.Rows) error {
+		var uid, kind string
+		var version int64
+		err := rows.Scan(&uid, &kind, &version)
+		k.Jobs[uid], k.Versions[uid] = kind, version
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	set := func(m map[string]bool) func(rows *sql.Rows) error {
+		return func(rows *sql.Rows) error {
+			var uid string
+			err := rows.Scan(&uid)
+			m[uid] = true
+			return err
+		}
+	}
+	if err := s.query(ctx, "SELECT uid FROM attempts WHERE outcome = ''", nil, set(k.Open)); err != nil {
+		return nil, err
+	}
+	if err := s.query(ctx, "SELECT DISTINCT l.attempt FROM logs l JOIN jobs j ON j.uid = l.job WHERE j.gone = 0", nil, set(k.Logged)); err != nil {
+		return nil, err
+	}
+	return k, nil
+}

@@ -1,0 +1,215 @@
+// Package store keeps the archive in a database: SQLite in one file, or PostgreSQL. It decides nothing about jobs; writing
+// a record twice, or an older one after a newer one, changes nothing. Start reading at Open and Write.
+package store
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	_ "modernc.org/sqlite"             // the driver "sqlite"
+)
+
+// Options bound what is kept.
+type Options struct {
+	// JobLogs and AllLogs are the largest sizes of the logs of one job and of all jobs, in bytes. The oldest go first. Zero
+	// means the default.
+	JobLogs, AllLogs int64
+}
+
+// These are the defaults of Options.
+const (
+	DefaultJobLogs = 4 << 20
+	DefaultAllLogs = 1 << 30
+)
+
+// Store is an archive. Several goroutines may use it at once, and with PostgreSQL also several programs.
+type Store struct {
+	db       *sql.DB
+	postgres bool
+	options  Options
+}
+
+// Open opens the archive at an address, and creates it or brings it up to date. The address is that of a PostgreSQL
+// database, postgres://USER@HOST/DATABASE, or the path of a file.
+func Open(ctx context.Context, address string, o Options) (*Store, error) {
+	if o.JobLogs == 0 {
+		o.JobLogs = DefaultJobLogs
+	}
+	if o.AllLogs == 0 {
+		o.AllLogs = DefaultAllLogs
+	}
+	s := &Store{options: o, postgres: strings.HasPrefix(address, "postgres://") || strings.HasPrefix(address, "postgresql://")}
+	driver, source := "pgx", address
+	if !s.postgres {
+		path, err := filepath.Abs(address)
+		if err != nil {
+			return nil, fmt.Errorf("opening the archive: %w", err)
+		}
+		// A write that others wait for is not lost when the program is killed. Only a crash of the machine may lose the last
+		// ones, which are read from the cluster again.
+		driver, source = "sqlite", (&url.URL{Scheme: "file", OmitHost: true, Path: path,
+			RawQuery: "_pragma=busy_timeout(30000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_txlock=immediate"}).String()
+	}
+	var err error
+	if s.db, err = sql.Open(driver, source); err != nil {
+		return nil, fmt.Errorf("opening the archive: %w", err)
+	}
+	s.db.SetMaxOpenConns(8)
+	if err := s.migrate(ctx); err != nil {
+		s.db.Close()
+		return nil, fmt.Errorf("opening the archive: %w", err)
+	}
+	return s, nil
+}
+
+// Close closes the archive.
+func (s *Store) Close() error { return s.db.Close() }
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// migrationLock is the number of PostgreSQL's advisory lock that one program at a time holds while it changes tables.
+const migrationLock = 0x7439_6b61
+
+// migrate carries out the migrations that the database does not have yet. Their files begin with their numbers.
+func (s *Store) migrate(ctx context.Context) error {
+	return s.transact(ctx, func(tx *tx) error {
+		if s.postgres {
+			tx.exec(`SELECT pg_advisory_xact_lock(?)`, migrationLock)
+		}
+		tx.exec(`CREATE TABLE IF NOT EXISTS migrations (number INTEGER PRIMARY KEY, at BIGINT NOT NULL)`)
+		var done int
+		tx.row(`SELECT COALESCE(MAX(number), 0) FROM migrations`, nil, &done)
+		if tx.err != nil {
+			return tx.err
+		}
+		files, err := fs.Glob(migrations, "migrations/*.sql")
+		if err != nil {
+			return err
+		}
+		if done > len(files) {
+			return fmt.Errorf("a newer program has changed it to version %d, and this one knows version %d: use the newer program", done, len(files))
+		}
+		for i, name := range files {
+			if i < done {
+				continue
+			}
+			script, err := migrations.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			tx.script(string(script))
+			tx.exec(`INSERT INTO migrations (number, at) VALUES (?, ?)`, i+1, milli(time.Now()))
+		}
+		return tx.err
+	})
+}
+
+// script executes the statements of a migration.
+func (t *tx) script(text string) {
+	bytes := "BLOB"
+	if t.postgres {
+		bytes = "BYTEA"
+	}
+	for statement := range strings.SplitSeq(strings.ReplaceAll(text, "$BYTES", bytes), ";\n") {
+		if strings.TrimSpace(statement) != "" {
+			t.exec(statement)
+		}
+	}
+}
+
+// tx is a transaction. After its first error it does nothing more.
+type tx struct {
+	*sql.Tx
+	ctx      context.Context //nolint:containedctx // that of the one call that the transaction belongs to
+	postgres bool
+	err      error
+}
+
+// transact calls f in a transaction, which is undone if f returns an error.
+func (s *Store) transact(ctx context.Context, f func(*tx) error) error {
+	begun, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("beginning a transaction: %w", err)
+	}
+	if err := f(&tx{Tx: begun, ctx: ctx, postgres: s.postgres}); err != nil {
+		_ = begun.Rollback() // the error of f tells more
+		return err
+	}
+	if err := begun.Commit(); err != nil {
+		return fmt.Errorf("committing a transaction: %w", err)
+	}
+	return nil
+}
+
+func (t *tx) exec(query string, args ...any) {
+	if t.err != nil {
+		return
+	}
+	_, t.err = t.ExecContext(t.ctx, numbered(query, t.postgres), args...)
+}
+
+func (t *tx) row(query string, args []any, into ...any) {
+	if t.err != nil {
+		return
+	}
+	t.err = t.QueryRowContext(t.ctx, numbered(query, t.postgres), args...).Scan(into...)
+}
+
+// query calls scan for each row that a query returns.
+func (s *Store) query(ctx context.Context, query string, args []any, scan func(*sql.Rows) error) error {
+	rows, err := s.db.QueryContext(ctx, numbered(query, s.postgres), args...)
+	if err != nil {
+		return fmt.Errorf("reading the archive: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return fmt.Errorf("reading the archive: %w", err)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("reading the archive: %w", err)
+	}
+	return nil
+}
+
+// numbered replaces each ? by $1, $2 and so on, as PostgreSQL has them. No query has a ? that is something else.
+func numbered(query string, postgres bool) string {
+	if !postgres {
+		return query
+	}
+	var b strings.Builder
+	for n := 1; ; n++ {
+		before, after, found := strings.Cut(query, "?")
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		b.WriteString("$" + strconv.Itoa(n))
+		query = after
+	}
+}
+
+func milli(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+func moment(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}

@@ -1,0 +1,123 @@
+// Package postgres starts the PostgreSQL server of this machine for a test, in a directory of its own and without a port.
+package postgres
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"tensorstack.dev/batch/internal/testing/require"
+)
+
+// Start starts a server that ends with the test, and returns the address of an empty database. Without PostgreSQL it ends
+// the test as require.Missing does.
+func Start(t testing.TB) string {
+	t.Helper()
+	programs := programs()
+	if programs == "" {
+		require.Missing(t, "PostgreSQL (Debian's package postgresql)")
+	}
+	dir, err := os.MkdirTemp("", "t9k-pg-") // the path of a socket must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	owner, err := owner(dir)
+	if err != nil {
+		require.Missing(t, "a user for PostgreSQL, which does not run as root: "+err.Error())
+	}
+	data := filepath.Join(dir, "data")
+	run := func(name string, args ...string) *exec.Cmd {
+		cmd := exec.Command(filepath.Join(programs, name), args...)
+		cmd.Dir = dir
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: owner, Pdeathsig: syscall.SIGKILL}
+		return cmd
+	}
+	if out, err := run("initdb", "-D", data, "-U", "test", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync").CombinedOutput(); err != nil {
+		t.Fatalf("initdb: %v: %s", err, out)
+	}
+	server := run("postgres", "-D", data, "-k", dir, "-c", "listen_addresses=", "-c", "fsync=off", "-c", "shared_buffers=16MB")
+	var said bytes.Buffer
+	server.Stdout, server.Stderr = &said, &said
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = server.Wait()
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		_ = server.Process.Signal(syscall.SIGINT) // a fast shutdown
+		<-ended
+	})
+	if err := await(dir, run, ended); err != nil {
+		t.Fatalf("PostgreSQL does not start: %v: %s", err, said.String())
+	}
+	q := url.Values{"host": {dir}, "user": {"test"}}
+	return "postgres:///postgres?" + q.Encode()
+}
+
+// programs returns the directory of the server's newest programs; empty if there are none.
+func programs() string {
+	all, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres") // the pattern is correct
+	slices.Sort(all)
+	if len(all) > 0 {
+		return filepath.Dir(all[len(all)-1])
+	}
+	if path, err := exec.LookPath("postgres"); err == nil {
+		return filepath.Dir(path)
+	}
+	return ""
+}
+
+// owner gives a directory to a user other than root, and returns the user; nil for the one who runs the test.
+func owner(dir string) (*syscall.Credential, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil
+	}
+	who, err := user.Lookup("postgres")
+	if err != nil {
+		return nil, err
+	}
+	uid, err1 := strconv.ParseUint(who.Uid, 10, 32)
+	gid, err2 := strconv.ParseUint(who.Gid, 10, 32)
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
+	}
+	if err := os.Chown(dir, int(uid), int(gid)); err != nil {
+		return nil, err
+	}
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+}
+
+// patience is how long a server may take to start on a busy machine.
+const patience = 2 * time.Minute
+
+func await(dir string, run func(string, ...string) *exec.Cmd, ended <-chan struct{}) error {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		out, err := run("pg_isready", "-h", dir, "-d", "postgres", "-U", "test").CombinedOutput()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ended:
+			return errors.New("it has ended")
+		case <-time.After(50 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+	}
+	return errors.New("it takes too long")
+}
