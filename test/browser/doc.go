@@ -1,0 +1,3 @@
+// Package browser tests the console in a real Chromium: `t9k ui` on an embedded cluster. It has a module of its own, so
+// that what drives the browser is no part of the product. Start reading at open and at TestConsole.
+package browser
