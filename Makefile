@@ -99,6 +99,11 @@ e2e-browser: export T9K = $(BIN)/t9k
 e2e-browser: build ## Use the console in a real browser, on the embedded cluster; needs chromium (Debian: chromium)
 	@cd test/browser && go test -vet=off -timeout 10m -count=1 .
 
+.PHONY: pictures
+pictures: export T9K = $(BIN)/t9k
+pictures: build ## Take the pictures of the console in docs/images
+	@cd test/browser && go test -vet=off -count=1 -run '^TestPictures$$' . -pictures $(CURDIR)/docs/images
+
 .PHONY: bench
 bench: export T9K_LOCAL = $(BIN)/t9k-local
 bench: build ## Measure jobs/s, CPU and requests against batch/v1 Job (BENCH=regexp of workloads, see docs/performance.md)
