@@ -105,6 +105,17 @@ e2e-containers: PLATFORMS = linux/$(shell go env GOARCH)
 e2e-containers: build images $(TOOLS)/helm ## Install the chart on a node with containers and run jobs; needs root and Debian's containerd, runc, containernetworking-plugins, busybox-static
 	@go test -vet=off -timeout 15m -v -run '^TestContainers$$' ./test/e2e -containers
 
+.PHONY: e2e-browser
+e2e-browser: export T9K_LOCAL = $(BIN)/t9k-local
+e2e-browser: export T9K = $(BIN)/t9k
+e2e-browser: build ## Use the console in a real browser, on the embedded cluster; needs chromium (Debian: chromium)
+	@cd test/browser && go test -vet=off -timeout 10m -count=1 .
+
+.PHONY: pictures
+pictures: export T9K = $(BIN)/t9k
+pictures: build ## Take the pictures of the console in docs/images
+	@cd test/browser && go test -vet=off -count=1 -run '^TestPictures$$' . -pictures $(CURDIR)/docs/images
+
 .PHONY: bench
 bench: export T9K_LOCAL = $(BIN)/t9k-local
 bench: build ## Measure jobs/s, CPU and requests against batch/v1 Job (BENCH=regexp of workloads, see docs/performance.md)
@@ -140,7 +151,7 @@ fmt: $(TOOLS)/golangci-lint ## Format all Go files
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## Check style, sizes and the direction of dependencies
-	@hack/lint $(TOOLS)/golangci-lint ./api ./internal/local/shim ./tools ./tools/packaging ./tools/monitoring
+	@hack/lint $(TOOLS)/golangci-lint ./api ./internal/local/shim ./tools ./tools/packaging ./tools/monitoring ./test/browser
 
 # The tools have a module of their own, so that their dependencies never meet those of the product.
 TOOL_PACKAGES := \

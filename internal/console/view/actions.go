@@ -46,7 +46,7 @@ func Actions(j *observed.Job) []Action {
 	}
 	return append(all,
 		Action{Verb: "rerun", Title: "Run again", Effect: "Creates a copy of the job under another name, with the same manifest.",
-			Command: fmt.Sprintf("t9k get -n %s %s -o yaml > job.yaml   # give it another name, then: t9k run -f job.yaml", j.GetNamespace(), j.Ref())},
+			Command: command("rerun") + " --name NAME"},
 		Action{Verb: "delete", Title: "Delete", Effect: "Deletes the job with its pods and their logs. This cannot be undone.", Command: command("delete"), Dangerous: true})
 }
 

@@ -84,13 +84,16 @@ func RowOf(j *observed.Job) JobRow {
 		r.Phase, r.Why = "New", "The operator has not seen the job yet."
 	}
 	if r.Total > 0 {
-		r.Share = 100 * (r.Running + r.Done) / r.Total
+		r.Share = 100 * r.There() / r.Total
 	}
 	if s.CompletionTime != nil {
 		r.Ended = s.CompletionTime.Time
 	}
 	return r
 }
+
+// There returns the number of replicas that run or have succeeded.
+func (r *JobRow) There() int32 { return r.Running + r.Done }
 
 // JobPath returns the path of the page of a job.
 func JobPath(kind *kinds.Kind, namespace, name string) string {

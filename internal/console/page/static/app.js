@@ -196,7 +196,11 @@ function logs() {
     follow.checked = false;
     if (!log.next(l => l.t.toLowerCase().includes(text))) tell(`; none has “${find.value}”`);
   };
-  find.onkeydown = e => { if (e.key === 'Enter') { e.preventDefault(); search(); } };
+  find.form?.addEventListener('submit', e => {
+    if (document.activeElement !== find) return;
+    e.preventDefault();
+    search();
+  });
   /** @type {HTMLElement} */ (document.getElementById('next')).onclick = search;
   /** @type {HTMLElement} */ (document.getElementById('error')).onclick = () => {
     log.at = -1;

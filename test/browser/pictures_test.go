@@ -1,0 +1,207 @@
+package browser
+
+import (
+	"bytes"
+	"cmp"
+	"flag"
+	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+)
+
+// pictures is the directory that pictures of the pages are written to.
+var pictures = flag.String("pictures", "", "directory for pictures of the pages; none are taken if it is empty")
+
+// logText is the log of every replica on the stage.
+const logText = `2026-11-20T08:00:01.000000000Z loading /data/imagenet: 1,281,167 images in 1,000 classes
+2026-11-20T08:00:02.000000000Z world size 8, local rank 0, NCCL 2.21.5
+2026-11-20T08:00:20.000000000Z epoch 1  step 100  loss 6.8124  lr 0.10000  2,941 img/s
+2026-11-20T08:01:20.000000000Z epoch 1  step 200  loss 6.3310  lr 0.10000  2,953 img/s
+2026-11-20T08:02:20.000000000Z epoch 1  step 300  loss 5.9042  lr 0.10000  2,950 img/s
+2026-11-20T08:03:20.000000000Z Traceback (most recent call last):
+2026-11-20T08:03:20.100000000Z   File "/work/train.py", line 212, in <module>
+2026-11-20T08:03:20.200000000Z     loss.backward()
+2026-11-20T08:03:20.300000000Z torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.25 GiB
+2026-11-20T08:03:40.000000000Z resuming from /checkpoints/step-300.pt
+2026-11-20T08:04:40.000000000Z epoch 1  step 400  loss 5.5177  lr 0.10000  2,949 img/s
+`
+
+const hour = time.Hour
+
+// typical returns a stage with a cluster of four nodes that two teams share.
+func typical() *scene {
+	s := &scene{&stage{log: logText}, time.Now()}
+	at := func(first, each int32) func(int32) string {
+		return func(rank int32) string { return fmt.Sprintf("gpu-%d", first+rank/each) }
+	}
+	for i := range 4 {
+		s.node(fmt.Sprintf("gpu-%d", i), true)
+	}
+	s.queue("production", 80, "8", "8", func(q *scheduling.QueueSpec) { q.Preemptible = new(bool) })
+	s.queue("research", 50, "18", "24", func(q *scheduling.QueueSpec) { q.MaxDuration = "7d" })
+	s.queue("notebooks", 10, "0", "4", func(q *scheduling.QueueSpec) { q.Closed = true })
+	for _, p := range []play{
+		{"vision", "resnet50-imagenet", "research", "amelie", batch.JobRunning, 8, 8, "1", 5 * hour, 290 * time.Minute, 0, 2 * hour, "", at(0, 8)},
+		{"speech", "whisper-finetune", "production", "jonas", batch.JobRunning, 8, 8, "1", 26 * hour, 1550 * time.Minute, 0, 0, "", at(1, 8)},
+		{"language", "llama-7b-pretrain", "research", "mei", batch.JobRunning, 8, 8, "1", 51 * hour, 50 * hour, 0, 0, "", at(2, 8)},
+		{"vision", "detr-ablation-3", "research", "amelie", batch.JobRunning, 2, 2, "1", 40 * time.Minute, 38 * time.Minute, 0, 0, "", at(3, 8)},
+		{"language", "llama-13b-pretrain", "research", "mei", batch.JobPending, 8, 0, "2", 3 * hour, 0, 0, 0, "No room: 8 pods with 2 nvidia.com/gpu each need 16 GPUs, and 6 are free in 1 node.", nil},
+		{"speech", "tts-voices", "research", "jonas", batch.JobPending, 4, 0, "2", 70 * time.Minute, 0, 0, 0, "The quota of queue research has 6 nvidia.com/gpu left, and the group requests 8.", nil},
+		{"vision", "detr-ablation-2", "research", "amelie", batch.JobFailed, 2, 0, "1", 4 * hour, 239 * time.Minute, 118 * time.Minute, 0, "Replica detr-ablation-2-worker-0 has failed with exit code 1: torch.cuda.OutOfMemoryError: CUDA out of memory.", at(3, 8)},
+		{"vision", "detr-ablation-1", "research", "amelie", batch.JobSucceeded, 2, 0, "1", 9 * hour, 539 * time.Minute, 300 * time.Minute, 0, "", at(3, 8)},
+		{"language", "tokenizer-64k", "research", "mei", batch.JobSucceeded, 1, 0, "0", 30 * hour, 1799 * time.Minute, 1700 * time.Minute, 0, "", at(3, 8)},
+	} {
+		s.job(&p)
+	}
+	return s
+}
+
+// enormous returns a stage with 1,200 jobs with long names, one of which has 1,200 replicas, on 150 nodes.
+func enormous() *scene {
+	s := &scene{&stage{log: strings.Repeat(logText, 500)}, time.Now()}
+	for i := range 150 {
+		s.node(fmt.Sprintf("gpu-node-with-a-long-name-%03d.rack-%02d.cluster.example.com", i, i/10), i%17 != 3)
+	}
+	at := func(rank int32) string {
+		return fmt.Sprintf("gpu-node-with-a-long-name-%03d.rack-%02d.cluster.example.com", rank/8, rank/80)
+	}
+	s.queue("research", 50, "1200", "1200", func(*scheduling.QueueSpec) {})
+	s.job(&play{"language", "mixture-of-experts-pretraining", "research", "mei", batch.JobRunning, 1200, 1200, "1", 50 * hour, 49 * hour, 0, 7 * hour, "", at})
+	for i := range 1200 {
+		s.job(&play{"language", fmt.Sprintf("hyperparameter-search-with-a-name-that-does-not-end-%04d", i), "research", "somebody.with.a.long.name@research.example.com",
+			batch.JobPending, 1, 0, "8", time.Duration(i) * time.Minute, 0, 0, 0, strings.Repeat("The quota of queue research has 0 nvidia.com/gpu left. ", 8), nil})
+	}
+	return s
+}
+
+// TestPictures looks at each page with typical, with no, and with enormous data, and takes pictures.
+func TestPictures(t *testing.T) {
+	job := "/jobs/vision/genericjob/resnet50-imagenet"
+	for name, c := range map[string]struct {
+		scene *scene
+		paths map[string]string
+	}{
+		"typical": {typical(), map[string]string{"jobs": "/", "job": job,
+			"failed": "/jobs/vision/genericjob/detr-ablation-2", "waiting": "/jobs/speech/genericjob/tts-voices",
+			"logs": job + "/logs?replica=worker-1", "queues": "/queues", "nodes": "/nodes"}},
+		"empty": {&scene{&stage{}, time.Now()}, map[string]string{"jobs": "/", "queues": "/queues", "nodes": "/nodes"}},
+		"enormous": {enormous(), map[string]string{"jobs": "/", "job": "/jobs/language/genericjob/mixture-of-experts-pretraining",
+			"logs": "/jobs/language/genericjob/mixture-of-experts-pretraining/logs", "queues": "/queues", "nodes": "/nodes"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := open(t, serveStage(t, c.scene.stage))
+			for page, path := range c.paths {
+				b.visit(path)
+				switch page {
+				case "logs":
+					b.awaits("the log is there", "document.querySelectorAll('#log .l').length > 5")
+				case "job", "failed":
+					b.awaits("the timeline is there", "document.querySelectorAll('.lane').length > 1")
+				}
+				b.looksGood()
+				b.picture(name, page)
+			}
+		})
+	}
+}
+
+// write writes a picture with at most 256 colours, which is a third of the size.
+func write(path string, data []byte) error {
+	full, err := png.Decode(bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	small := image.NewPaletted(full.Bounds(), paletteOf(full))
+	draw.Draw(small, small.Bounds(), full, image.Point{}, draw.Src)
+	var out bytes.Buffer
+	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, small); err != nil {
+		return err
+	}
+	return os.WriteFile(path, out.Bytes(), 0o644) //nolint:gosec // part of the documentation
+}
+
+// paletteOf returns the most frequent colours of a picture, and those that are the least like any of them.
+func paletteOf(full image.Image) color.Palette {
+	const most, frequent = 256, 100
+	count := map[color.RGBA]int{}
+	for y := range full.Bounds().Dy() {
+		for x := range full.Bounds().Dx() {
+			count[color.RGBAModel.Convert(full.At(x, y)).(color.RGBA)]++
+		}
+	}
+	rest := slices.SortedFunc(maps.Keys(count), func(a, b color.RGBA) int {
+		return cmp.Or(cmp.Compare(count[b], count[a]), bytes.Compare([]byte{a.R, a.G, a.B}, []byte{b.R, b.G, b.B}))
+	})
+	var palette color.Palette
+	nearest := map[color.RGBA]int{}
+	for len(rest) > 0 && len(palette) < most {
+		next := 0
+		if len(palette) >= frequent {
+			for i := range rest {
+				if nearest[rest[i]] > nearest[rest[next]] {
+					next = i
+				}
+			}
+		}
+		c := rest[next]
+		palette, rest = append(palette, c), slices.Delete(rest, next, next+1)
+		for _, r := range rest {
+			d := distance(c, r)
+			if old, known := nearest[r]; !known || d < old {
+				nearest[r] = d
+			}
+		}
+	}
+	return palette
+}
+
+func distance(a, b color.RGBA) int {
+	r, g, d := int(a.R)-int(b.R), int(a.G)-int(b.G), int(a.B)-int(b.B)
+	return r*r + g*g + d*d
+}
+
+// picture takes pictures of the present page: those of typical data for the documentation, in both themes, and with
+// T9K_ALL_PICTURES set those of all data in three widths.
+func (b *tab) picture(scene, page string) {
+	b.Helper()
+	if *pictures == "" {
+		return
+	}
+	widths := []int64{1280}
+	if os.Getenv("T9K_ALL_PICTURES") != "" {
+		widths = []int64{360, 1280, 2560}
+	} else if scene != "typical" {
+		return
+	}
+	for _, theme := range []string{"light", "dark"} {
+		b.theme(theme)
+		for _, width := range widths {
+			b.size(width, 800)
+			data, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+			if err != nil {
+				b.Fatal(err)
+			}
+			file := fmt.Sprintf("console-%s-%s.png", page, theme)
+			if len(widths) > 1 {
+				file = fmt.Sprintf("%s-%s-%s-%d.png", scene, page, theme, width)
+			}
+			if err := write(filepath.Join(*pictures, file), data); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package browser
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"tensorstack.dev/batch/test/kit/plane"
+)
+
+// stage is an API server that only lists and watches what a test has put on it. Unlike a real one it takes any times, so
+// that pages show what takes hours.
+type stage struct {
+	mu sync.Mutex
+	// objects holds what is there, by the plural of its kind, and events what happens after a list.
+	objects map[string][]any
+	events  map[string][]event
+	// log is the log of every pod.
+	log string
+}
+
+// event is an event of a watch.
+type event struct {
+	Type   string `json:"type"`
+	Object any    `json:"object"`
+}
+
+// serveStage starts a console on a stage.
+func serveStage(t *testing.T, s *stage) *console {
+	t.Helper()
+	server := httptest.NewServer(s)
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := plane.WriteKubeconfig(path, &clientcmdapi.Cluster{Server: server.URL}, &clientcmdapi.AuthInfo{}); err != nil {
+		t.Fatal(err)
+	}
+	return serve(t, path)
+}
+
+// add puts an object on the stage.
+func (s *stage) add(plural string, o any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.objects == nil {
+		s.objects, s.events = map[string][]any{}, map[string][]event{}
+	}
+	s.objects[plural] = append(s.objects[plural], o)
+}
+
+// ServeHTTP answers reads.
+func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	plural := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
+	meta := map[string]any{"resourceVersion": "1"}
+	switch {
+	case plural == "version":
+		_, _ = w.Write([]byte(`{"major":"1","minor":"36","gitVersion":"v1.36.3"}`))
+	case plural == "log":
+		w.Header().Set("Content-Type", "text/plain")
+		_, _ = w.Write([]byte(s.log))
+		s.hold(w, r, r.URL.Query().Get("follow") == "true")
+	case r.URL.Query().Get("watch") == "true" || r.URL.Query().Get("watch") == "1":
+		out := json.NewEncoder(w)
+		if r.URL.Query().Get("sendInitialEvents") == "true" {
+			for _, o := range s.objects[plural] {
+				_ = out.Encode(event{"ADDED", o})
+			}
+			meta["annotations"] = map[string]string{"k8s.io/initial-events-end": "true"}
+			_ = out.Encode(event{"BOOKMARK", map[string]any{"kind": kindOf[plural][1], "apiVersion": kindOf[plural][0], "metadata": meta}})
+		}
+		for _, e := range s.events[plural] {
+			_ = out.Encode(e)
+		}
+		s.hold(w, r, true)
+	case kindOf[plural] != nil:
+		items := s.objects[plural]
+		if items == nil || plural == "events" && !strings.Contains(r.URL.Query().Get("fieldSelector"), "GenericJob") {
+			items = []any{}
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"kind": kindOf[plural][1] + "List", "apiVersion": kindOf[plural][0], "metadata": meta, "items": items})
+	default:
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`))
+	}
+}
+
+// hold keeps an answer open until the reader has gone.
+func (s *stage) hold(w http.ResponseWriter, r *http.Request, open bool) {
+	if f, ok := w.(http.Flusher); ok && open {
+		f.Flush()
+		s.mu.Unlock()
+		<-r.Context().Done()
+		s.mu.Lock()
+	}
+}
+
+const (
+	ours      = "batch.tensorstack.dev/v1beta1"
+	scheduler = "scheduler.tensorstack.dev/v1beta1"
+)
+
+// kindOf holds the version and the kind of each plural that the stage serves.
+var kindOf = map[string][]string{
+	"genericjobs": {ours, "GenericJob"}, "pytorchtrainingjobs": {ours, "PyTorchTrainingJob"}, "tensorflowtrainingjobs": {ours, "TensorFlowTrainingJob"},
+	"pods": {"v1", "Pod"}, "nodes": {"v1", "Node"}, "events": {"v1", "Event"},
+	"queues": {scheduler, "Queue"}, "podgroups": {scheduler, "PodGroup"},
+}

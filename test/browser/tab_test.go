@@ -1,0 +1,233 @@
+package browser
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"tensorstack.dev/batch/test/kit/await"
+)
+
+// tab is a tab of the browser. At the end of its test it must not have complained: an error or a warning in the console,
+// an exception, or a violation of the Content-Security-Policy.
+type tab struct {
+	*testing.T
+	*console
+	ctx context.Context
+
+	mu         sync.Mutex
+	complaints []string
+	// expected is a part of complaints that the test provokes.
+	expected []string
+}
+
+// open opens a tab on a console and admits the browser.
+func open(t *testing.T, c *console) *tab {
+	t.Helper()
+	b := newTab(t, c)
+	if c.first != "" {
+		b.visit(strings.TrimPrefix(c.first, c.base))
+		c.first = ""
+	}
+	return b
+}
+
+func newTab(t *testing.T, c *console) *tab {
+	t.Helper()
+	b := &tab{T: t, console: c}
+	ctx, closeTab := chromedp.NewContext(chromium(t), chromedp.WithListener(b.hear))
+	b.ctx = ctx
+	t.Cleanup(func() {
+		closeTab()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, text := range b.complaints {
+			t.Errorf("the browser complains: %s", text)
+		}
+	})
+	// The tab lives as long as the context of the first call.
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatal(err)
+	}
+	call(b, log.Enable, cdp.Empty{})
+	call(b, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "UTC"})
+	b.size(1280, 900)
+	return b
+}
+
+// hear notes what the browser complains about.
+func (b *tab) hear(event any) {
+	text := ""
+	switch e := event.(type) {
+	case *log.EventEntryAdded:
+		if level := string(e.Entry.Level); level == "error" || level == "warning" {
+			text = fmt.Sprintf("%s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL)
+		}
+	case *runtime.EventConsoleAPICalled:
+		if kind := string(e.Type); kind == "error" || kind == "warning" || kind == "assert" {
+			text = fmt.Sprintf("console: %v", e.Args)
+		}
+	case *runtime.EventExceptionThrown:
+		text = fmt.Sprintf("exception: %s %+v", e.ExceptionDetails.Text, e.ExceptionDetails.Exception)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, part := range b.expected {
+		if strings.Contains(text, part) {
+			return
+		}
+	}
+	if text != "" {
+		b.complaints = append(b.complaints, text)
+	}
+}
+
+// expect accepts complaints with the given text.
+func (b *tab) expect(text string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.expected = append(b.expected, text)
+}
+
+// forget returns the complaints so far and forgets them.
+func (b *tab) forget() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := b.complaints
+	b.complaints = nil
+	return all
+}
+
+func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	if err := chromedp.Do(ctx, actions...); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// call sends a command of the protocol.
+func call[P, R any](b *tab, command cdp.Command[P, R], params P) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	if _, err := chromedp.Call(ctx, command, params); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// visit opens a path of the console.
+func (b *tab) visit(path string) {
+	b.Helper()
+	b.do(chromedp.Navigate(b.base + path))
+}
+
+// size sets the size of the window.
+func (b *tab) size(width, height int64) {
+	b.Helper()
+	b.do(chromedp.EmulateViewport(width, height))
+}
+
+// theme selects "light" or "dark".
+func (b *tab) theme(name string) {
+	b.Helper()
+	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+		{Name: "prefers-color-scheme", Value: name}, {Name: "prefers-reduced-motion", Value: "reduce"}}})
+}
+
+// scripts switches JavaScript on or off for the next pages.
+func (b *tab) scripts(on bool) {
+	b.Helper()
+	call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !on})
+}
+
+// evaluate returns the value of an expression in the page.
+func evaluate[V any](b *tab, expression string) V {
+	b.Helper()
+	v, err := tryEvaluate[V](b, expression)
+	if err != nil {
+		b.Fatalf("%s: %v", expression, err)
+	}
+	return v
+}
+
+func tryEvaluate[V any](b *tab, expression string) (V, error) {
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	return chromedp.Run(ctx, chromedp.Evaluate[V](expression, chromedp.EvalAwaitPromise))
+}
+
+// quoted returns a text as a literal of JavaScript.
+func quoted(text string) string {
+	data, err := json.Marshal(text)
+	if err != nil {
+		panic(err) // a string can always be encoded
+	}
+	return string(data)
+}
+
+// awaits waits until an expression is true in the page. The page may be replaced meanwhile.
+func (b *tab) awaits(what, expression string) {
+	b.Helper()
+	await.Until(b, what, func() error {
+		ok, err := tryEvaluate[bool](b, "!!("+expression+")")
+		if err != nil || ok {
+			return err
+		}
+		text, _ := tryEvaluate[string](b, "location.href + '\\n' + document.body.innerText")
+		return errors.New("the page is: " + text)
+	})
+}
+
+// shows waits until the page shows all texts.
+func (b *tab) shows(texts ...string) {
+	b.Helper()
+	for _, text := range texts {
+		b.awaits(fmt.Sprintf("the page shows %q", text), "document.body?.innerText.includes("+quoted(text)+")")
+	}
+}
+
+// at waits until the page has a path.
+func (b *tab) at(path string) {
+	b.Helper()
+	b.awaits("the page is "+path, "document.readyState === 'complete' && location.pathname + location.search === "+quoted(path))
+}
+
+// click clicks into the middle of the first element that a selector finds, as a mouse does.
+func (b *tab) click(selector string) {
+	b.Helper()
+	find := "document.querySelector(" + quoted(selector) + ")"
+	b.awaits(selector+" is there", find+"?.checkVisibility()")
+	place := evaluate[[]float64](b, `(e => {
+		e.scrollIntoView({block: 'center', behavior: 'instant'});
+		const r = e.getBoundingClientRect(), x = r.left + r.width / 2, y = r.top + r.height / 2, hit = document.elementFromPoint(x, y);
+		return e.contains(hit) || hit?.contains(e) ? [x, y] : [];
+	})(`+find+`)`)
+	if len(place) != 2 {
+		b.Fatalf("something covers %s", selector)
+	}
+	b.do(chromedp.MouseClickXY(place[0], place[1]))
+}
+
+// press presses keys.
+func (b *tab) press(keys string) {
+	b.Helper()
+	b.do(chromedp.KeyEvent(keys))
+}
+
+// focused describes the element that has the focus.
+func (b *tab) focused() string {
+	b.Helper()
+	return evaluate[string](b, `(e => e.tagName.toLowerCase() + (e.id ? '#' + e.id : '') + (e.name ? '[' + e.name + ']' : '') + ' ' + (e.getAttribute('aria-label') || e.innerText || e.value || '').trim().slice(0, 40))(document.activeElement)`)
+}
