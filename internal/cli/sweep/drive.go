@@ -190,39 +190,38 @@ func (d *driver) loop(ctx context.Context, incoming <-chan watch.News[string]) e
 	ready := make(chan struct{})
 	close(ready)
 	for ctx.Err() == nil && !d.over() {
-		var now <-chan struct{}
 		next := d.due()
 		if next == nil && d.options.detach {
 			return nil
 		}
+		var now <-chan struct{}
 		if next != nil && d.retry == nil {
 			now = ready
+		} else if err := d.draw(); err != nil {
+			return err
 		}
-		if now == nil {
-			if err := d.draw(); err != nil {
-				return err
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			if err := d.draw(); err != nil {
-				return err
-			}
-		case <-d.retry:
-			d.retry = nil
-		case n := <-incoming:
-			if err := d.takeNews(ctx, n); err != nil {
-				return err
-			}
-		case <-now:
-			if err := d.create(ctx, next); err != nil && ctx.Err() == nil {
-				return err
-			}
+		if err := d.step(ctx, incoming, now, tick.C, next); err != nil && ctx.Err() == nil {
+			return err
 		}
 	}
 	return d.draw()
+}
+
+// step waits for one change, and handles it. When now is ready, it creates the next job instead.
+func (d *driver) step(ctx context.Context, incoming <-chan watch.News[string], now <-chan struct{}, tick <-chan time.Time, next *member) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-tick:
+		return d.draw()
+	case <-d.retry:
+		d.retry = nil
+		return nil
+	case n := <-incoming:
+		return d.takeNews(ctx, n)
+	case <-now:
+		return d.create(ctx, next)
+	}
 }
 
 // create creates a job. A job that exists already was created by an earlier request whose answer was lost, or by another

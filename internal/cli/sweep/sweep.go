@@ -82,15 +82,7 @@ func (o *options) check(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("sweep shows one sweep, not %d", len(args))
 	}
 	if o.file == "" {
-		for _, flag := range []string{"set", "name", "parallel", "keep-going", "detach", "dry-run"} {
-			if cmd.Flags().Changed(flag) {
-				return fmt.Errorf("--%s is for a sweep that starts: name its manifest with -f", flag)
-			}
-		}
-		if o.output != "" && len(args) == 0 {
-			return errors.New("-o prints the jobs of a sweep: name one")
-		}
-		return nil
+		return o.checkShown(cmd, args)
 	}
 	switch {
 	case len(args) > 0:
@@ -103,6 +95,19 @@ func (o *options) check(cmd *cobra.Command, args []string) error {
 		return errors.New("--dry-run prints manifests: -o takes yaml or json with it")
 	case o.output != "" && !o.dryRun && !o.detach:
 		return errors.New("-o prints the jobs and needs --detach or --dry-run")
+	}
+	return nil
+}
+
+// checkShown returns an error unless the command line names a sweep to show, or none.
+func (o *options) checkShown(cmd *cobra.Command, args []string) error {
+	for _, flag := range []string{"set", "name", "parallel", "keep-going", "detach", "dry-run"} {
+		if cmd.Flags().Changed(flag) {
+			return fmt.Errorf("--%s is for a sweep that starts: name its manifest with -f", flag)
+		}
+	}
+	if o.output != "" && len(args) == 0 {
+		return errors.New("-o prints the jobs of a sweep: name one")
 	}
 	return nil
 }

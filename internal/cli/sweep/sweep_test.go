@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -99,7 +100,8 @@ func TestResultsSayWhatToDo(t *testing.T) {
 			d.Out = &out
 			err := d.conclude(test.interrupted)
 			code := 0
-			if exit, ok := err.(*kit.ExitError); ok {
+			var exit *kit.ExitError
+			if errors.As(err, &exit) {
 				code = exit.Code
 			}
 			if code != test.code {
