@@ -29,6 +29,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/rerun"
 	"tensorstack.dev/batch/internal/cli/run"
 	"tensorstack.dev/batch/internal/cli/scale"
+	"tensorstack.dev/batch/internal/cli/sweep"
 	"tensorstack.dev/batch/internal/cli/tensorboard"
 	"tensorstack.dev/batch/internal/cli/top"
 	"tensorstack.dev/batch/internal/cli/ui"
@@ -109,7 +110,8 @@ You name a job as NAME. If jobs of several kinds have the same name, use KIND/NA
 			root.AddCommand(c)
 		}
 	}
-	add("run", run.Command(p), rerun.Command(p), get.Command(p), describe.Command(p), logs.Command(p), tensorboard.Command(p), queue.Command(p), top.Command(p), ui.Command(p), history.Command(p))
+	add("run", run.Command(p), rerun.Command(p), sweep.Command(p), get.Command(p), describe.Command(p), logs.Command(p), tensorboard.Command(p), queue.Command(p),
+		top.Command(p), ui.Command(p), history.Command(p))
 	add("steer", pause.Command(p), pause.ResumeCommand(p), scale.Command(p), debug.Command(p), exec.Command(p), delete.Command(p))
 	add("offline", validate.Command(p), render.Command(p), convert.Command(p), local.Command(p), version.Command(p))
 	return root

@@ -50,6 +50,30 @@ func TestFaults(t *testing.T) {
 		{"submit", "mnist.yaml"},
 		{"rerun"},
 		{"rerun", "mnist", "-o", "name"},
+		{"sweep", "-f", "testdata/sweep/job.yaml"},
+		{"sweep", "-f", "testdata/sweep/job.yaml", "--set", "lr"},
+		{"sweep", "-f", "testdata/sweep/job.yaml", "--set", "1st=1"},
+		{"sweep", "-f", "testdata/sweep/job.yaml", "--set", "lr="},
+		{"sweep", "-f", "testdata/sweep/job.yaml", "--set", "lr=1,,2"},
+		{"sweep", "-f", "testdata/sweep/job.yaml", "--set", "seed=1-3,2"},
+		{"sweep", "-f", "testdata/sweep/job.yaml", "--set", "seed=5-1"},
+		{"sweep", "-f", "testdata/sweep/job.yaml", "--set", "seed=1-100000"},
+		{"sweep", "-f", "testdata/sweep/job.yaml", "--set", "seed=1-500", "--set", "lr=0.1,0.01,0.001"},
+		{"sweep", "-f", "testdata/sweep/job.yaml", "--set", "lr=0.1", "--set", "lr=0.01"},
+		{"sweep", "-f", "testdata/sweep/job.yaml", "--set", "lr=0.1", "--set", "n=1,none"},
+		{"sweep", "-f", "testdata/sweep/job.yaml", "--set", "lr=0.1", "--set", "n=1,0"},
+		{"sweep", "-f", "testdata/sweep/job.yaml", "--set", "lr=0.1", "--set", "n=1", "--set", "MODE=fast"},
+		{"sweep", "-f", "testdata/sweep/job.yaml", "--set", "lr=0.1", "--set", "n=1", "--name", "My_Sweep"},
+		{"sweep", "-f", "testdata/sweep/job.yaml", "--set", "lr=0.1", "--set", "n=1"},
+		{"sweep", "-f", "testdata/sweep/job.yaml", "--set", "lr=0.1", "--parallel", "-1"},
+		{"sweep", "-f", "testdata/sweep/job.yaml", "--set", "lr=0.1", "--parallel", "2", "--detach"},
+		{"sweep", "-f", "testdata/sweep/job.yaml", "mnist"},
+		{"sweep", "-f", "testdata/sweep/two.yaml", "--set", "lr=0.1"},
+		{"sweep", "-f", "testdata/sweep/other.yaml", "--set", "lr=0.1"},
+		{"sweep", "-f", "testdata/sweep/expires.yaml", "--set", "lr=0.1"},
+		{"sweep", "-f", "missing.yaml", "--set", "lr=0.1"},
+		{"sweep", "mnist", "--set", "lr=0.1"},
+		{"sweep", "mnist", "resnet"},
 		{"top", "pods"},
 		{"run", "-f", "testdata/validate/code.yaml"},
 		{"run", "-f", "testdata/validate/good.yaml", "-o", "json"},
@@ -125,4 +149,39 @@ func TestJobsDescribedByFlags(t *testing.T) {
 	out, errOut, code := call(t, "", args...)
 	b.WriteString(clitest.Transcript(args, out, errOut, code) + "\n")
 	golden.Compare(t, "testdata/flags.txt", b.String())
+}
+
+// TestSweepManifests verifies the jobs that a sweep consists of, and that their names depend on their settings alone.
+func TestSweepManifests(t *testing.T) {
+	const file = "testdata/sweep/job.yaml"
+	args := []string{"sweep", "-f", file, "--dry-run", "--set", "lr=0.1,1e-3", "--set", "n=2"}
+	out, errOut, code := call(t, "", args...)
+	golden.Compare(t, "testdata/sweep/jobs.txt", clitest.Transcript(args, out, errOut, code))
+	if out, errOut, code := call(t, out, "validate", "-f", "-"); code != 0 {
+		t.Errorf("validate refuses the jobs: %s%s", out, errOut)
+	}
+	for _, more := range [][]string{
+		{"--set", "n=1-3", "--set", "lr=1e-3,1,0.1"}, // in another order, and with more values
+	} {
+		all, _, _ := call(t, "", append([]string{"sweep", "-f", file, "--dry-run"}, more...)...)
+		for _, name := range names(out) {
+			if !strings.Contains(all, name) {
+				t.Errorf("%v has no job with %q", more, name)
+			}
+		}
+		if n := len(names(all)); n != 9 {
+			t.Errorf("%v makes %d jobs", more, n)
+		}
+	}
+}
+
+// names returns the lines of YAML that name jobs of the sweep.
+func names(manifests string) []string {
+	var all []string
+	for line := range strings.Lines(manifests) {
+		if strings.HasPrefix(line, "  name: mnist-") {
+			all = append(all, line)
+		}
+	}
+	return all
 }

@@ -116,7 +116,7 @@ const (
 
 // Follow reads the log until the container has ended, which the caller signals by closing ended, and everything is
 // read. It returns ErrGone if the pod is deleted before, ctx's error if ctx ends before, and a request's error if the
-// log of the ended container cannot be read.
+// user may not read the log or if the log of the ended container cannot be read.
 func (r *Reader) Follow(ctx context.Context, ended <-chan struct{}) error {
 	r.Options.Follow = true
 	delay, tries := firstDelay, 0
@@ -130,6 +130,8 @@ func (r *Reader) Follow(ctx context.Context, ended <-chan struct{}) error {
 			return ctx.Err()
 		case apierrors.IsNotFound(err):
 			return ErrGone
+		case apierrors.IsForbidden(err):
+			return err // waiting gives no rights
 		case over && err == nil:
 			return nil
 		case over:

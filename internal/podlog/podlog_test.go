@@ -136,6 +136,7 @@ func TestFollowEnds(t *testing.T) {
 	ended := make(chan struct{})
 	close(ended)
 	notFound := apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "p")
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods/log"}, "p", nil)
 	for _, test := range []struct {
 		name  string
 		err   error
@@ -143,6 +144,7 @@ func TestFollowEnds(t *testing.T) {
 		calls int
 	}{
 		{"a pod that does not exist", notFound, ErrGone, 1},
+		{"a log that the user may not read", forbidden, forbidden, 1},
 		{"a pod that has ended, after some retries", errBroken, errBroken, lastTries},
 	} {
 		calls := 0

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -21,7 +22,10 @@ func TestCLIPassesNoControlSequenceOn(t *testing.T) {
 	const evil = "evil \x1b[2J\u009b31m\x07"
 	w := newWorld(t)
 	job := jobs.New("job", jobs.Role("w", 2, kubelet.Run, evil))
-	job.Annotations = map[string]string{"note": evil}
+	values, err := json.Marshal(map[string]string{evil: evil})
+	w.Must(err)
+	job.Labels = map[string]string{batch.LabelSweep: "swept"}
+	job.Annotations = map[string]string{"note": evil, batch.AnnotationParameters: string(values)}
 	w.Create(job)
 	status := func(name string, phase batch.JobPhase, ended batch.JobConditionType) {
 		j := w.job(name)
@@ -56,6 +60,7 @@ func TestCLIPassesNoControlSequenceOn(t *testing.T) {
 		"get", "get -o wide", "get -A", "get job -o json", "get job -o yaml", "get -o name", "get ended --watch", "get " + evil,
 		"describe job ended", "describe job -o yaml", "logs job", "logs " + evil, "run -f -", "run -f - --detach -o json",
 		"queue list", "queue describe " + queue.Name, "queue describe " + evil, "tensorboard " + evil,
+		"sweep", "sweep swept", "sweep " + evil, "sweep -f - --set a=\x1b[2J --detach", "sweep -f - --set " + evil,
 		"rerun job --detach", "top", "pause job", "resume job", "scale job 3", "debug on job -o yaml", "debug off job", "pause ended",
 		"validate -f -", "render -f -", "convert -f -", "delete job --wait=false",
 	} {

@@ -47,6 +47,7 @@ func TestCLIRunsWithoutManifest(t *testing.T) {
 	}
 	out, _ := w.start(printed, "run", "-d", "-").ends(0)
 	w.contains("run of the printed manifest", out, "pytorchtrainingjob/trains created")
+	w.awaitPyTorch("trains", batch.JobRunning, 1) // a status written between two requests would look like a change
 	out = w.t9k("run", "-d", "--name", "trains", "--image", "none", "--kind", "pytorch", "--", "run")
 	w.contains("run of the same flags", out, "pytorchtrainingjob/trains unchanged")
 }

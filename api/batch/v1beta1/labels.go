@@ -32,3 +32,13 @@ const (
 // JSON list of the ends of the replicas that the event's message names. An item has the fields replica (its name),
 // restart and limit (for a charged restart), exitCode or startFailure, and reason (for a replacement without charge).
 const AnnotationReplicaEnds = "batch.tensorstack.dev/replica-ends"
+
+// These mark the jobs of a sweep: jobs of one manifest that differ in the values of parameters. Clients set them.
+const (
+	// LabelSweep is the name of the sweep.
+	LabelSweep = "batch.tensorstack.dev/sweep"
+	// AnnotationParameters holds the values of the parameters by their names, as a JSON object of strings.
+	AnnotationParameters = "batch.tensorstack.dev/parameters"
+	// AnnotationSweepManifest is a digest of the manifest that the sweep was started with.
+	AnnotationSweepManifest = "batch.tensorstack.dev/sweep-manifest"
+)

@@ -22,7 +22,7 @@ type prefixer struct {
 
 // emit prints a line.
 func (p *prefixer) emit(l output.Line) {
-	prefix := output.Prefix(l.Replica.String(), l.Replica, p.style, p.width)
+	prefix := output.Prefix(l.String(), l.Replica, p.style, p.width)
 	if l.Remark {
 		p.write(view.Terminal(prefix + p.style.Paint(view.Dim, view.Escape(output.RemarkText(l.Text))) + "\n"))
 		return

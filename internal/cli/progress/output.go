@@ -104,7 +104,7 @@ func (d *display) startOutputs(ctx context.Context, observe func(topic)) {
 		d.out.width = max(d.out.width, utf8.RuneCountInString(before)+sel.Width)
 		d.out.streamers[t] = &output.Streamer{Cluster: d.cluster, Job: t.Job, Selection: sel, Emit: func(l output.Line) {
 			select {
-			case d.out.lines <- jobLine{l, before + l.Replica.String()}:
+			case d.out.lines <- jobLine{l, before + l.String()}:
 			case <-ctx.Done():
 			}
 		}}

@@ -85,19 +85,29 @@ func (o *options) check(logs bool) error {
 		}
 		o.files = []string{composed}
 	}
+	if o.dryRun {
+		return o.checkDryRun(logs)
+	}
 	switch {
-	case o.dryRun && !o.job.used():
-		return errDryRun
-	case o.dryRun && (o.detach || o.replace || o.failIfImpossible || logs):
-		return errors.New("--dry-run changes nothing: leave out --detach, --replace, --fail-if-impossible and --logs")
-	case o.dryRun && o.output == kit.Name:
-		return errors.New("--dry-run prints a manifest: -o takes yaml or json with it")
-	case o.output != "" && !o.detach && !o.dryRun:
+	case o.output != "" && !o.detach:
 		return errors.New("-o prints the applied objects and needs --detach")
 	case o.failIfImpossible && o.detach:
 		return errors.New("--fail-if-impossible cannot be combined with --detach")
 	case logs && o.detach:
 		return errors.New("--logs cannot be combined with --detach: \"logs -f\" shows the output later")
+	}
+	return nil
+}
+
+// checkDryRun returns an error if other flags do not fit --dry-run.
+func (o *options) checkDryRun(logs bool) error {
+	switch {
+	case !o.job.used():
+		return errDryRun
+	case o.detach || o.replace || o.failIfImpossible || logs:
+		return errors.New("--dry-run changes nothing: leave out --detach, --replace, --fail-if-impossible and --logs")
+	case o.output == kit.Name:
+		return errors.New("--dry-run prints a manifest: -o takes yaml or json with it")
 	}
 	return nil
 }

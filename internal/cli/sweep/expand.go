@@ -1,0 +1,306 @@
+package sweep
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/cli/kit"
+	"tensorstack.dev/batch/internal/cli/manifest"
+	"tensorstack.dev/batch/internal/kinds"
+)
+
+// plan is a sweep: its name and the jobs that belong to it.
+type plan struct {
+	name       string
+	kind       *kinds.Kind
+	parameters []parameter
+	members    []*member
+}
+
+// member is a job of a sweep.
+type member struct {
+	settings settings
+	// object is the job as it is created.
+	object *unstructured.Unstructured
+	// job is the job as the cluster stores it; nil before it is created and once it is deleted.
+	job *kit.Job
+	// deleted is true once the job was deleted.
+	deleted bool
+}
+
+// template is the manifest of a sweep, whose strings name parameters as ${NAME}.
+type template struct {
+	manifest.Doc
+	checker *manifest.Checker
+	kind    *kinds.Kind
+	sweep   string
+	// digest identifies the manifest.
+	digest string
+	// typed holds the places whose whole text is a parameter and that take a number or a truth value.
+	typed map[string]bool
+}
+
+// readTemplate reads the manifest of a sweep, which holds one job and nothing else. name is the name of the sweep; empty
+// for that of the job.
+func readTemplate(open manifest.Opener, checker *manifest.Checker, file, name string) (*template, error) {
+	title, docs, faults, err := manifest.ReadFile(open, file)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(faults) > 0:
+		return nil, errors.New(faults[0].String())
+	case len(docs) != 1:
+		return nil, fmt.Errorf("%s holds %d objects, and a sweep varies one job: apply the others by themselves", title, len(docs))
+	}
+	d := docs[0]
+	t := &template{Doc: d, checker: checker, sweep: name, typed: map[string]bool{}}
+	kind, err := kinds.ByName(d.Object.GetKind())
+	if err != nil || d.Object.GroupVersionKind().Group != batch.GroupVersion.Group {
+		return nil, fmt.Errorf("%s is no job, and a sweep varies one", manifest.NameOf(d.Object))
+	}
+	t.kind = &kind
+	if t.sweep == "" {
+		t.sweep = d.Object.GetName()
+	}
+	if t.sweep == "" {
+		return nil, errors.New(d.Fault("metadata.name", "required, because it names the sweep; or name it with --name").String())
+	}
+	text, err := json.Marshal(d.Object)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", title, err)
+	}
+	t.digest = digest(string(text))
+	return t, nil
+}
+
+// expand returns the sweep. It checks all of its jobs.
+func (t *template) expand(ctx context.Context, parameters []parameter) (*plan, error) {
+	p := &plan{name: t.sweep, kind: t.kind, parameters: parameters}
+	taken := map[string]settings{}
+	for i, s := range combine(parameters) {
+		if i == 0 {
+			if err := t.decideTypes(ctx, s); err != nil {
+				return nil, err
+			}
+		}
+		u, err := t.fill(s)
+		if err != nil {
+			return nil, err
+		}
+		if other, clash := taken[u.GetName()]; clash {
+			return nil, fmt.Errorf("%s and %s make the same name: choose another name for the sweep with --name", s, other)
+		}
+		taken[u.GetName()] = s
+		if err := t.check(ctx, u, s); err != nil {
+			return nil, err
+		}
+		p.members = append(p.members, &member{settings: s, object: u})
+	}
+	return p, nil
+}
+
+// check returns the faults of one job of the sweep.
+func (t *template) check(ctx context.Context, u *unstructured.Unstructured, s settings) error {
+	result, err := t.checker.Check(ctx, t.Become(u))
+	if err != nil {
+		return err
+	}
+	var faults []error
+	for _, f := range result.Faults {
+		faults = append(faults, fmt.Errorf("with %s: %s", s, t.Fault(f.Path, f.Message)))
+	}
+	if len(faults) > 0 {
+		return errors.Join(faults...)
+	}
+	if result.Job.TTL != nil {
+		return errors.New(t.Fault("spec", "ttlSecondsAfterFinished would delete jobs whose results belong to the sweep, and they would run again: leave it out").String())
+	}
+	return nil
+}
+
+// decideTypes finds out which places that are wholly a parameter take a number or a truth value: those where the job has
+// fewer faults with it than with a string.
+func (t *template) decideTypes(ctx context.Context, s settings) error {
+	var places []string
+	visitStrings(t.Object.Object, "", func(path, text string) any {
+		if value, whole := wholly(text, s); whole && literal(value) != nil {
+			places = append(places, path)
+		}
+		return text
+	})
+	faults := func() (int, error) {
+		u, err := t.fill(s)
+		if err != nil {
+			return 0, err
+		}
+		result, err := t.checker.Check(ctx, t.Become(u))
+		return len(result.Faults), err
+	}
+	least, err := faults()
+	if err != nil {
+		return err
+	}
+	for _, place := range places {
+		t.typed[place] = true
+		now, err := faults()
+		if err != nil {
+			return err
+		}
+		if now < least {
+			least = now
+		} else {
+			delete(t.typed, place)
+		}
+	}
+	return nil
+}
+
+// fill returns the job with some settings.
+func (t *template) fill(s settings) (*unstructured.Unstructured, error) {
+	var pairs []string
+	for _, one := range s {
+		pairs = append(pairs, "${"+one.name+"}", one.value)
+	}
+	replacer := strings.NewReplacer(pairs...)
+	filled, _ := visitStrings(t.Object.Object, "", func(path, text string) any {
+		if value, whole := wholly(text, s); whole && t.typed[path] {
+			if v := literal(value); v != nil {
+				return v
+			}
+		}
+		return replacer.Replace(text)
+	}).(map[string]any)
+	u := &unstructured.Unstructured{Object: filled}
+	unstructured.RemoveNestedField(u.Object, "metadata", "generateName")
+	if err := t.addVariables(u, s); err != nil {
+		return nil, err
+	}
+	u.SetName(jobName(t.sweep, s))
+	values, err := json.Marshal(s.byName())
+	if err != nil {
+		return nil, fmt.Errorf("writing the parameters: %w", err)
+	}
+	labels, annotations := u.GetLabels(), u.GetAnnotations()
+	u.SetLabels(with(labels, batch.LabelSweep, t.sweep))
+	annotations = with(annotations, batch.AnnotationParameters, string(values))
+	u.SetAnnotations(with(annotations, batch.AnnotationSweepManifest, t.digest))
+	return u, nil
+}
+
+func with(m map[string]string, key, value string) map[string]string {
+	if m == nil {
+		m = map[string]string{}
+	}
+	m[key] = value
+	return m
+}
+
+// wholly returns the value of the parameter that is the whole of a text.
+func wholly(text string, s settings) (value string, whole bool) {
+	for _, one := range s {
+		if text == "${"+one.name+"}" {
+			return one.value, true
+		}
+	}
+	return "", false
+}
+
+// literal returns the number or truth value that a text is; nil for any other text.
+func literal(text string) any {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return n
+	}
+	switch text {
+	case "true", "false":
+		return text == "true"
+	}
+	return nil
+}
+
+// visitStrings returns a copy of a value in which f has replaced every string.
+func visitStrings(v any, path string, f func(path, text string) any) any {
+	switch v := v.(type) {
+	case string:
+		return f(path, v)
+	case []any:
+		list := make([]any, len(v))
+		for i := range v {
+			list[i] = visitStrings(v[i], fmt.Sprintf("%s[%d]", path, i), f)
+		}
+		return list
+	case map[string]any:
+		m := make(map[string]any, len(v))
+		for key, item := range v {
+			m[key] = visitStrings(item, path+"."+key, f)
+		}
+		return m
+	}
+	return v
+}
+
+// addVariables adds the parameters to the environment of all containers.
+func (t *template) addVariables(u *unstructured.Unstructured, s settings) error {
+	roles, _, _ := unstructured.NestedSlice(u.Object, "spec", "replicaSpecs") // what has another type is a fault of the manifest
+	for i, role := range roles {
+		r, ok := role.(map[string]any)
+		if !ok {
+			continue
+		}
+		for _, list := range []string{"containers", "initContainers"} {
+			containers, found, err := unstructured.NestedSlice(r, "template", "spec", list)
+			if err != nil || !found {
+				continue
+			}
+			for k, c := range containers {
+				path := fmt.Sprintf("spec.replicaSpecs[%d].template.spec.%s[%d].env", i, list, k)
+				if err := t.addTo(c, path, s); err != nil {
+					return err
+				}
+			}
+			if err := unstructured.SetNestedSlice(r, containers, "template", "spec", list); err != nil {
+				return fmt.Errorf("adding the parameters: %w", err)
+			}
+		}
+	}
+	if len(roles) == 0 {
+		return nil
+	}
+	if err := unstructured.SetNestedSlice(u.Object, roles, "spec", "replicaSpecs"); err != nil {
+		return fmt.Errorf("adding the parameters: %w", err)
+	}
+	return nil
+}
+
+// addTo adds the parameters to the environment of a container, which may set them to the same values itself.
+func (t *template) addTo(container any, path string, s settings) error {
+	c, ok := container.(map[string]any)
+	if !ok {
+		return nil
+	}
+	env, _ := c["env"].([]any)
+	var added []any // they come first, because a variable can refer only to those before it
+	for _, one := range s {
+		set := false
+		for i, e := range env {
+			variable, ok := e.(map[string]any)
+			if !ok || variable["name"] != one.name {
+				continue
+			}
+			if set = variable["value"] == one.value; !set {
+				return errors.New(t.Fault(fmt.Sprintf("%s[%d]", path, i), fmt.Sprintf("the container sets %s, which is a parameter of the sweep: leave it out, or write ${%s} as its value", one.name, one.name)).String())
+			}
+		}
+		if !set {
+			added = append(added, map[string]any{"name": one.name, "value": one.value})
+		}
+	}
+	c["env"] = append(added, env...)
+	return nil
+}
