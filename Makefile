@@ -34,6 +34,7 @@ run: build ## Start the embedded cluster and run examples/hello on it, to its en
 	@echo "Run a job of your own:   bin/t9k run -f MANIFEST"
 	@echo "Look at it:              bin/t9k get, bin/t9k describe JOB, bin/t9k logs JOB"
 	@echo "Remove the cluster:      bin/t9k local down"
+	@echo "Look at all of it:       $$($(BIN)/t9k local console)"
 
 ##### Package
 

@@ -41,6 +41,7 @@ func newComponents(d Dir, c *Config, a *apiClient, shutdown *shutdown) []Compone
 		{Name: Scheduler, Needs: schedulerNeeds(c), Args: schedulerArgs(d, c),
 			Ready: a.httpsHealth(c.loopback(Scheduler), "/readyz")},
 		{Name: Operator, Needs: operatorNeeds(c), Args: operatorArgs(d, c), Ready: a.httpHealth(c.loopback(Operator), "/readyz")},
+		{Name: Console, Needs: consoleNeeds(c), Args: consoleArgs(d, c), Ready: a.httpHealth(c.loopback(Console), "/readyz")},
 	}
 	var components []Component
 	for _, component := range all {

@@ -34,19 +34,20 @@ const (
 	Kubelet           = "kubelet"
 	DNS               = "dns"
 	Operator          = "operator"
+	Console           = "console"
 )
 
 // AllComponents lists every component that `up` runs, in the order of their dependencies. They stop in the reverse
 // order: the controllers and the scheduler stop first, so that nobody creates or binds pods while the kubelet ends
 // them, and DNS stops after the kubelet, so that pods resolve names until they end.
 func AllComponents() []string {
-	return []string{Etcd, APIServer, CRDs, Webhook, LostPods, DNS, Kubelet, ControllerManager, Scheduler, Operator}
+	return []string{Etcd, APIServer, CRDs, Webhook, LostPods, DNS, Kubelet, ControllerManager, Scheduler, Operator, Console}
 }
 
 // BareComponents lists the components of a Kubernetes without this repository's own: TensorStack Batch is to be
 // installed in it as in any cluster. Its scheduler is Kubernetes' own.
 func BareComponents() []string {
-	return slices.DeleteFunc(AllComponents(), func(c string) bool { return slices.Contains([]string{CRDs, Webhook, Operator}, c) })
+	return slices.DeleteFunc(AllComponents(), func(c string) bool { return slices.Contains([]string{CRDs, Webhook, Operator, Console}, c) })
 }
 
 // Options are the settings that can change from one start of a cluster to the next.
@@ -175,6 +176,9 @@ func (d Dir) Configure(o Options) (*Config, error) {
 	}
 	c.Options, c.Rootless = o, rootless
 	if err := choosePorts(c.Ports); err != nil {
+		return nil, err
+	}
+	if err := d.makeConsoleKey(); err != nil {
 		return nil, err
 	}
 	c.Bridge = bridgeName(d)

@@ -20,7 +20,7 @@ const (
 )
 
 // portOwners are the components that listen on a port of 127.0.0.1. The operator listens on the port of Webhook, too.
-var portOwners = []string{APIServer, ControllerManager, Scheduler, Operator, Webhook}
+var portOwners = []string{APIServer, ControllerManager, Scheduler, Operator, Webhook, Console}
 
 // choosePorts gives a free port to each owner that has none or whose port is taken.
 func choosePorts(ports map[string]int) error {

@@ -7,15 +7,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net"
-	"net/http"
 	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
 	"tensorstack.dev/batch/internal/console/access"
@@ -68,58 +65,20 @@ func New() *cobra.Command {
 
 // run serves the console and returns when ctx ends or a server fails.
 func (o *options) run(ctx context.Context) error {
-	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	config, err := clientConfig(o.kubeconfig)
 	if err != nil {
-		return fmt.Errorf("loading the client configuration: %w", err)
+		return err
 	}
-	config.QPS = -1 // API Priority and Fairness protects the API server
-	config.UserAgent = "t9k-console"
 	admission, err := o.admission(config)
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	cache, err := live.Start(ctx, config, "")
-	if err != nil {
-		return err
-	}
-	defer cache.Wait()
-	defer stop()
-	console := server.New(server.Options{Cache: cache, Where: o.clusterName, Admission: admission})
-	ended := make(chan error, 2)
-	for _, s := range []struct {
-		what, address, cert, key string
-		handler                  http.Handler
-	}{
-		{"the console", o.address, o.certFile, o.keyFile, console},
-		{"/healthz and /readyz", o.probeAddress, "", "", probes(cache)},
-	} {
-		if s.address == "" || s.address == "0" {
-			continue
+	return serve(ctx, config, func(cache *live.Cache) []endpoint {
+		return []endpoint{
+			{"the console", o.address, o.certFile, o.keyFile, server.New(server.Options{Cache: cache, Where: o.clusterName, Admission: admission})},
+			{"/healthz and /readyz", o.probeAddress, "", "", probes(cache)},
 		}
-		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.address)
-		if err != nil {
-			return fmt.Errorf("serving %s: %w", s.what, err)
-		}
-		web := &http.Server{Handler: s.handler, BaseContext: func(net.Listener) context.Context { return ctx },
-			ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
-		defer web.Close()
-		go func() {
-			serve := func() error { return web.Serve(listener) }
-			if s.cert != "" {
-				serve = func() error { return web.ServeTLS(listener, s.cert, s.key) }
-			}
-			ended <- fmt.Errorf("serving %s: %w", s.what, serve())
-		}()
-		klog.FromContext(ctx).Info("Serving", "what", s.what, "address", listener.Addr().String(), "tls", s.cert != "", "version", version.Version)
-	}
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-ended:
-		return err
-	}
+	})
 }
 
 func (o *options) admission(config *rest.Config) (*access.Admission, error) {
@@ -142,19 +101,4 @@ func (o *options) admission(config *rest.Config) (*access.Admission, error) {
 		return nil, errors.New("--access-cache-time must be more than 0")
 	}
 	return a, nil
-}
-
-// probes serves /healthz, and /readyz, which succeeds once the caches are filled.
-func probes(cache *live.Cache) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "ok") })
-	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		select {
-		case <-cache.Settled():
-			_, _ = fmt.Fprint(w, "ok")
-		default:
-			http.Error(w, "the caches have not synced with the API server yet", http.StatusServiceUnavailable)
-		}
-	})
-	return mux
 }

@@ -7,9 +7,12 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/dynamic"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"tensorstack.dev/batch/internal/console/ticket"
 )
 
 // Gate admits the browser of one user on this machine. A token in the first address, which works once, becomes a cookie.
@@ -17,11 +20,18 @@ import (
 type Gate struct {
 	hosts  []string
 	cookie string
+	// printer is the command that prints new addresses.
+	printer string
+	// key issues tokens, of which those before since are refused; nil if there is one token.
+	key   ticket.Key
+	since time.Time
 
 	mu sync.Mutex
 	// token is the token that opens the next session; empty once it was used.
 	token   string
 	session string
+	// used has the tokens of the key that were used.
+	used map[string]bool
 }
 
 // Local admits the browser of one user on this machine, for whom the console acts with its own rights.
@@ -43,11 +53,39 @@ func (l *Local) Admit(w http.ResponseWriter, r *http.Request) *Caller {
 // NewGate returns a gate for the addresses HOST:PORT of the server. port makes the cookie's name unique, because browsers
 // send cookies to all ports of a host.
 func NewGate(port string, hosts ...string) *Gate {
-	g := &Gate{cookie: "t9k-" + port, token: secret(), session: secret()}
+	g := &Gate{cookie: "t9k-" + port, printer: "t9k ui", token: secret(), session: secret()}
 	for _, h := range hosts {
 		g.hosts = append(g.hosts, h+":"+port)
 	}
 	return g
+}
+
+// NewKeyGate returns a gate for tokens that are issued with a key from now on, each of which works once. Browsers stay
+// admitted when the console starts again. printer is the command that prints addresses with tokens.
+func NewKeyGate(key ticket.Key, printer, port string, hosts ...string) *Gate {
+	g := NewGate(port, hosts...)
+	g.token, g.session = "", base64.RawURLEncoding.EncodeToString(key.Derive("session"))
+	g.key, g.printer, g.since, g.used = key, printer, time.Now(), map[string]bool{}
+	return g
+}
+
+// redeem reports whether a token opens a session, which it does once.
+func (g *Gate) redeem(token string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.key == nil {
+		good := g.token != "" && subtle.ConstantTimeCompare([]byte(token), []byte(g.token)) == 1
+		if good {
+			g.token = ""
+		}
+		return good
+	}
+	issued, err := g.key.Issued(token)
+	if err != nil || issued.Before(g.since) || g.used[token] {
+		return false
+	}
+	g.used[token] = true
+	return true
 }
 
 // Token returns the token for the first address.
@@ -67,7 +105,7 @@ func secret() string {
 func (g *Gate) admit(w http.ResponseWriter, r *http.Request) bool {
 	switch {
 	case !slices.Contains(g.hosts, r.Host):
-		http.Error(w, "This console answers only under the address that t9k ui has printed.", http.StatusForbidden)
+		http.Error(w, "This console answers only under the address that "+g.printer+" has printed.", http.StatusForbidden)
 		return false
 	case !SameOrigin(r, "http://"+r.Host):
 		http.Error(w, "This request comes from another page.", http.StatusForbidden)
@@ -78,7 +116,7 @@ func (g *Gate) admit(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	if !g.hasSession(r) {
-		http.Error(w, "This browser is not admitted: open the address that t9k ui has printed. It works once; t9k ui prints a new one when it starts.", http.StatusUnauthorized)
+		http.Error(w, "This browser is not admitted: open an address that "+g.printer+" prints. Each works once.", http.StatusUnauthorized)
 		return false
 	}
 	return true
@@ -102,17 +140,11 @@ func SameOrigin(r *http.Request, origins ...string) bool {
 
 // open starts the session of the one who knows the token, and leads to the first page.
 func (g *Gate) open(w http.ResponseWriter, r *http.Request, token string) {
-	g.mu.Lock()
-	good := g.token != "" && subtle.ConstantTimeCompare([]byte(token), []byte(g.token)) == 1
-	if good {
-		g.token = ""
-	}
-	g.mu.Unlock()
 	switch {
-	case good:
+	case g.redeem(token):
 		http.SetCookie(w, &http.Cookie{Name: g.cookie, Value: g.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
 	case !g.hasSession(r):
-		http.Error(w, "This address has been used: it works once. Start t9k ui again for a new one.", http.StatusUnauthorized)
+		http.Error(w, "This address has been used, or is too old: it works once. Start "+g.printer+" again for a new one.", http.StatusUnauthorized)
 		return
 	}
 	http.Redirect(w, r, "/", http.StatusSeeOther)

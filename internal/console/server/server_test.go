@@ -7,11 +7,13 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 
 	"tensorstack.dev/batch/internal/console/live"
 	"tensorstack.dev/batch/internal/console/page"
+	"tensorstack.dev/batch/internal/console/ticket"
 )
 
 // host is the address that the tests' server is printed with.
@@ -88,6 +90,35 @@ func TestTokenWorksOnceAndBecomesACookie(t *testing.T) {
 	}
 	if answer := call(s, http.MethodGet, "/?token=", nil); answer.StatusCode != http.StatusUnauthorized {
 		t.Errorf("the empty token, which a used one becomes: %s", answer.Status)
+	}
+}
+
+func TestTokensOfAKeyWorkOnceAndSessionsOutliveARestart(t *testing.T) {
+	key := ticket.NewKey()
+	before := key.Issue(time.Now())
+	s := forbidden(t)
+	s.Admission = &Local{Gate: NewKeyGate(key, "t9k local status", "8080", "127.0.0.1")}
+	first, second := key.Issue(time.Now()), key.Issue(time.Now())
+	answer := call(s, http.MethodGet, "/?token="+first, nil)
+	if answer.StatusCode != http.StatusSeeOther || len(answer.Cookies()) != 1 {
+		t.Fatalf("the first token: %s", answer.Status)
+	}
+	cookies := answer.Cookies()
+	for name, c := range map[string]struct {
+		token string
+		want  int
+	}{"again": {first, 401}, "the second": {second, 303}, "one from before the start": {before, 401}, "one of another key": {ticket.NewKey().Issue(time.Now()), 401}} {
+		if answer := call(s, http.MethodGet, "/?token="+c.token, nil); answer.StatusCode != c.want {
+			t.Errorf("%s: %s, want %d", name, answer.Status, c.want)
+		}
+	}
+	s.Admission = &Local{Gate: NewKeyGate(key, "t9k local status", "8080", "127.0.0.1")}
+	if answer := call(s, http.MethodGet, "/", cookies); answer.StatusCode != http.StatusOK {
+		t.Errorf("the cookie after a restart: %s", answer.Status)
+	}
+	s.Admission = &Local{Gate: NewKeyGate(ticket.NewKey(), "t9k local status", "8080", "127.0.0.1")}
+	if answer := call(s, http.MethodGet, "/", cookies); answer.StatusCode != http.StatusUnauthorized {
+		t.Errorf("the cookie with another key: %s", answer.Status)
 	}
 }
 

@@ -29,6 +29,7 @@ var commands = map[string]func() *cobra.Command{
 	"kubelet":                 newKubeletCommand,
 	"dns":                     newDNSCommand,
 	"operator":                newOperatorCommand,
+	"console-server":          newConsoleCommand,
 }
 
 // newPlainScheduler returns Kubernetes' own scheduler, which knows nothing of the t9k-scheduler.

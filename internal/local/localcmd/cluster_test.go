@@ -3,6 +3,8 @@ package localcmd_test
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/cookiejar"
 	"os"
 	"slices"
 	"strings"
@@ -133,6 +135,28 @@ func (u *user) checkWebhookMended(t *testing.T, name string) {
 	}
 }
 
+// checkConsole opens an address of the console, which works once, in a browser.
+func checkConsole(t *testing.T, address string) {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		browser *http.Client
+		want    int
+	}{{&http.Client{Jar: jar}, http.StatusOK}, {&http.Client{}, http.StatusUnauthorized}} {
+		answer, err := c.browser.Get(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != c.want {
+			t.Errorf("the console answers %s, want %d", answer.Status, c.want)
+		}
+	}
+}
+
 func commandsOfOneThatRuns(t *testing.T, u *user) {
 	t.Helper()
 	u.prints(t, "runs already", "up")
@@ -142,6 +166,7 @@ func commandsOfOneThatRuns(t *testing.T, u *user) {
 	if out := u.prints(t, "Cluster default is ready.", "status"); strings.Count(out, " Ready ") != len(local.AllComponents()) {
 		t.Errorf("status printed\n%s", out)
 	}
+	checkConsole(t, strings.TrimSpace(u.t9k(t, "console")))
 	if out := u.t9k(t, "kubeconfig"); out != u.dir("default").Kubeconfig()+"\n" {
 		t.Errorf("kubeconfig printed %q", out)
 	}

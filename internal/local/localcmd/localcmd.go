@@ -53,7 +53,7 @@ and files, but does not protect the machine from them.`,
 		names, _ := local.Names() // on an error there are no completions
 		return names, cobra.ShellCompDirectiveNoFileComp
 	})
-	root.AddCommand(newUp(c), newDown(c), newReset(c), newStatus(c), newLogs(c), newKubeconfig(c), newList(), newMachine())
+	root.AddCommand(newUp(c), newDown(c), newReset(c), newStatus(c), newLogs(c), newKubeconfig(c), newConsole(c), newList(), newMachine())
 	return root
 }
 

@@ -42,7 +42,11 @@ func newStatus(c *cluster) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			printStatus(out, d, config, status, time.Now())
+			console, err := d.ConsoleURL(config)
+			if err != nil {
+				return err
+			}
+			printStatus(out, d, config, console, status, time.Now())
 			if !status.Ready() {
 				return ErrSilent
 			}
@@ -51,8 +55,8 @@ func newStatus(c *cluster) *cobra.Command {
 	}
 }
 
-// printStatus prints the state of the cluster and a table of its components.
-func printStatus(out io.Writer, d local.Dir, c *local.Config, s *local.Status, now time.Time) {
+// printStatus prints the state of the cluster, the address of its console, and a table of its components.
+func printStatus(out io.Writer, d local.Dir, c *local.Config, console string, s *local.Status, now time.Time) {
 	state := "ready"
 	switch {
 	case s.Shutdown != nil:
@@ -61,7 +65,11 @@ func printStatus(out io.Writer, d local.Dir, c *local.Config, s *local.Status, n
 		state = "not ready"
 	}
 	fmt.Fprintf(out, "Cluster %s is %s.\n\n", d.Name(), state)
-	fmt.Fprintf(out, "API server  %s\nKubeconfig  %s\nRuntime     %s\nDirectory   %s\n\n", c.APIURL(), tilde(d.Kubeconfig()), c.Runtime, tilde(string(d)))
+	fmt.Fprintf(out, "API server  %s\nKubeconfig  %s\nRuntime     %s\nDirectory   %s\n", c.APIURL(), tilde(d.Kubeconfig()), c.Runtime, tilde(string(d)))
+	if console != "" {
+		fmt.Fprintf(out, "Console     %s\n", console)
+	}
+	fmt.Fprintln(out)
 	t := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(t, "COMPONENT\tSTATE\tFOR\tRESTARTS\tPID\t")
 	for _, c := range s.Components {

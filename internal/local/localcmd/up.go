@@ -17,7 +17,7 @@ import (
 // newUp returns the command "up".
 func newUp(c *cluster) *cobra.Command {
 	o := local.Options{Runtime: local.RuntimeProcess, ContainerdSocket: local.DefaultContainerdSocket}
-	bare := false
+	bare, console := false, true
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Start the cluster, unless it runs already",
@@ -33,8 +33,11 @@ the command changes nothing. The cluster has the data of its earlier runs.`,
 			}
 			out := cmd.OutOrStdout()
 			began := time.Now()
-			if bare {
+			switch {
+			case bare:
 				o.Components = local.BareComponents()
+			case !console:
+				o.Components = local.WithoutConsole()
 			}
 			running := d.Running()
 			if running && !optionsGiven(cmd) {
@@ -63,30 +66,42 @@ the command changes nothing. The cluster has the data of its earlier runs.`,
 			} else {
 				fmt.Fprintf(out, "Cluster %s runs already.\n", d.Name())
 			}
-			printUse(out, d)
-			return nil
+			return printUse(out, d)
 		},
 	}
 	f := cmd.Flags()
 	f.Var((*runtimeValue)(&o.Runtime), "runtime", "container runtime: process (without images) or containerd")
 	f.StringVar(&o.ContainerdSocket, "containerd-socket", o.ContainerdSocket, "socket of the containerd that runs on this machine")
 	f.BoolVar(&bare, "bare", false, "start Kubernetes alone, to install TensorStack Batch in it from its chart")
+	f.BoolVar(&console, "console", true, "serve the console, which shows jobs in a browser; its address is for you alone")
 	f.BoolVar(&o.Fsync, "fsync", false, "make etcd wait for the disk: slower, but a crash of the machine loses no data")
 	_ = cmd.RegisterFlagCompletionFunc("runtime", cobra.FixedCompletions([]string{string(local.RuntimeProcess), string(local.RuntimeContainerd)}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
 // printUse prints the commands with which the user can use the running cluster.
-func printUse(out io.Writer, d local.Dir) {
+func printUse(out io.Writer, d local.Dir) error {
+	config, err := d.Load()
+	if err != nil {
+		return err
+	}
+	console, err := d.ConsoleURL(config)
+	if err != nil {
+		return err
+	}
 	t9k := "t9k"
 	if d.Name() != local.DefaultName {
 		t9k += " --local=" + d.Name()
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintf(t, "\nRun a job:\t%s run -f MANIFEST\n", t9k)
+	if console != "" {
+		fmt.Fprintf(t, "Open the console:\t%s\n", console)
+	}
 	fmt.Fprintf(t, "Use kubectl:\texport KUBECONFIG=$(t9k local kubeconfig%s)\n", nameFlag(d))
 	fmt.Fprintf(t, "Stop the cluster:\tt9k local down%s\n", nameFlag(d))
 	_ = t.Flush() // fails only if the terminal is gone
+	return nil
 }
 
 // optionsGiven reports whether the user set a flag of `up` itself.

@@ -101,7 +101,7 @@ func StartCluster(t testing.TB, o Options) *Env {
 		t.Skip(err)
 	}
 	if len(o.Components) == 0 {
-		o.Components = local.AllComponents()
+		o.Components = local.WithoutConsole()
 	}
 	return Start(t, o)
 }

@@ -1,0 +1,89 @@
+package consolecmd
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"tensorstack.dev/batch/internal/console/live"
+	"tensorstack.dev/batch/internal/version"
+)
+
+// clientConfig returns the configuration of the API server's client.
+func clientConfig(kubeconfig string) (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("loading the client configuration: %w", err)
+	}
+	config.QPS = -1 // API Priority and Fairness protects the API server
+	config.UserAgent = "t9k-console"
+	return config, nil
+}
+
+// endpoint is a handler at an address. It serves HTTPS if it has a certificate.
+type endpoint struct {
+	what, address, cert, key string
+	handler                  http.Handler
+}
+
+// serve fills the caches and serves endpoints until ctx ends or one of them fails.
+func serve(ctx context.Context, config *rest.Config, endpoints func(*live.Cache) []endpoint) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	cache, err := live.Start(ctx, config, "")
+	if err != nil {
+		return err
+	}
+	defer cache.Wait()
+	defer stop()
+	all := endpoints(cache)
+	ended := make(chan error, len(all))
+	for _, e := range all {
+		if e.address == "" || e.address == "0" {
+			continue
+		}
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", e.address)
+		if err != nil {
+			return fmt.Errorf("serving %s: %w", e.what, err)
+		}
+		web := &http.Server{Handler: e.handler, BaseContext: func(net.Listener) context.Context { return ctx },
+			ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+		defer web.Close()
+		go func() { ended <- fmt.Errorf("serving %s: %w", e.what, e.on(web, listener)) }()
+		klog.FromContext(ctx).Info("Serving", "what", e.what, "address", listener.Addr().String(), "tls", e.cert != "", "version", version.Version)
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-ended:
+		return err
+	}
+}
+
+func (e *endpoint) on(web *http.Server, listener net.Listener) error {
+	if e.cert != "" {
+		return web.ServeTLS(listener, e.cert, e.key)
+	}
+	return web.Serve(listener)
+}
+
+// probes serves /healthz, and /readyz, which succeeds once the caches are filled.
+func probes(cache *live.Cache) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "ok") })
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+		select {
+		case <-cache.Settled():
+			_, _ = fmt.Fprint(w, "ok")
+		default:
+			http.Error(w, "the caches have not synced with the API server yet", http.StatusServiceUnavailable)
+		}
+	})
+	return mux
+}

@@ -1,0 +1,70 @@
+// Package ticket makes and checks the tokens that open the console of the embedded cluster once. Whoever can read the
+// console's key can make them, so the console need not be asked for one.
+package ticket
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// Key is a secret that the console shares with those who may open it.
+type Key []byte
+
+const (
+	keySize   = 32
+	nonceSize = 16
+	bodySize  = 8 + nonceSize
+)
+
+// NewKey returns a random key.
+func NewKey() Key {
+	k := make(Key, keySize)
+	_, _ = rand.Read(k) // it never fails
+	return k
+}
+
+// ReadKey reads a key from a file.
+func ReadKey(path string) (Key, error) {
+	k, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the key of the console: %w", err)
+	}
+	if len(k) != keySize {
+		return nil, fmt.Errorf("reading the key of the console: %s has %d bytes and not %d", path, len(k), keySize)
+	}
+	return k, nil
+}
+
+// Issue returns a token that was issued at a time.
+func (k Key) Issue(now time.Time) string {
+	body := make([]byte, bodySize)
+	binary.BigEndian.PutUint64(body, uint64(now.UnixNano()))
+	_, _ = rand.Read(body[8:]) // it never fails
+	return base64.RawURLEncoding.EncodeToString(append(body, k.Derive(string(body))...))
+}
+
+// ErrForeign means that a token was not issued with the key.
+var ErrForeign = errors.New("the token was not issued for this console")
+
+// Issued returns when a token was issued.
+func (k Key) Issued(token string) (time.Time, error) {
+	data, err := base64.RawURLEncoding.Strict().DecodeString(token)
+	if err != nil || len(data) != bodySize+sha256.Size || !hmac.Equal(data[bodySize:], k.Derive(string(data[:bodySize]))) {
+		return time.Time{}, ErrForeign
+	}
+	return time.Unix(0, int64(binary.BigEndian.Uint64(data))), nil
+}
+
+// Derive returns a secret for a purpose.
+func (k Key) Derive(purpose string) []byte {
+	mac := hmac.New(sha256.New, k)
+	mac.Write([]byte(purpose))
+	return mac.Sum(nil)
+}

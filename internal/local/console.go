@@ -1,0 +1,60 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"tensorstack.dev/batch/internal/console/ticket"
+)
+
+// consoleKey is the path of the key of the console's tokens. Only the owner can read it, as all of the directory.
+func (d Dir) consoleKey() string { return d.join("console.key") }
+
+// makeConsoleKey makes the key of the console's tokens, unless there is one.
+func (d Dir) makeConsoleKey() error {
+	if _, err := os.Stat(d.consoleKey()); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := writeFile(d.consoleKey(), ticket.NewKey(), 0o600); err != nil {
+		return fmt.Errorf("writing the key of the console: %w", err)
+	}
+	return nil
+}
+
+// ConsoleURL returns an address that opens the console once; empty if the cluster has no console.
+func (d Dir) ConsoleURL(c *Config) (string, error) {
+	if !c.has(Console) {
+		return "", nil
+	}
+	key, err := ticket.ReadKey(d.consoleKey())
+	if err != nil {
+		return "", err
+	}
+	return "http://" + c.loopback(Console) + "/?token=" + key.Issue(time.Now()), nil
+}
+
+// WithoutConsole lists every component of AllComponents but the console.
+func WithoutConsole() []string {
+	return slices.DeleteFunc(AllComponents(), func(c string) bool { return c == Console })
+}
+
+// consoleArgs are the console's command-line arguments.
+func consoleArgs(d Dir, c *Config) []string {
+	return []string{"console-server",
+		"--kubeconfig=" + d.Kubeconfig(),
+		"--bind-address=" + c.loopback(Console),
+		"--key-file=" + d.consoleKey(),
+		"--cluster-name=" + d.Name(),
+	}
+}
+
+// consoleNeeds makes the console wait for the CRDs that it watches.
+func consoleNeeds(c *Config) []string {
+	if c.has(CRDs) {
+		return []string{CRDs}
+	}
+	return []string{APIServer}
+}
