@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
 
 	configv1alpha1 "tensorstack.dev/batch/api/config/v1alpha1"
 )
@@ -102,5 +104,21 @@ func TestDefaultsAreThoseOfTheMarkers(t *testing.T) {
 				t.Errorf("%s: a default is not %s, but\n%s", file, want, data)
 			}
 		}
+	}
+}
+
+// TestInstalledFileIsValid verifies the operator's file of config/default.
+func TestInstalledFileIsValid(t *testing.T) {
+	data, err := os.ReadFile("../../config/operator/config_map.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	installed := &corev1.ConfigMap{}
+	if err := yaml.UnmarshalStrict(data, installed); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Operator([]byte(installed.Data["config.yaml"]), &configv1alpha1.OperatorConfiguration{})
+	if err != nil || c.Metrics.BindAddress != ":8443" || !*c.LeaderElection.Enabled {
+		t.Errorf("the settings are %+v, error %v", c, err)
 	}
 }

@@ -8,10 +8,13 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultbinder"
+	"sigs.k8s.io/yaml"
 
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
@@ -95,6 +98,33 @@ profiles:
 	}
 	if l := c.LeaderElection; l.ResourceName != "mine" || l.LeaseDuration.Duration != 33*time.Second {
 		t.Errorf("the leader election is %+v", l)
+	}
+}
+
+// TestInstalledFileIsValid verifies the file of config/default as the scheduler does when it starts.
+func TestInstalledFileIsValid(t *testing.T) {
+	data, err := os.ReadFile("../../../config/scheduler/config_map.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	installed := &corev1.ConfigMap{}
+	if err := yaml.UnmarshalStrict(data, installed); err != nil {
+		t.Fatal(err)
+	}
+	opts, err := loaded(t, installed.Data["config.yaml"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validation.ValidateKubeSchedulerConfiguration(opts.ComponentConfig); err != nil {
+		t.Error(err)
+	}
+	p := opts.ComponentConfig.Profiles
+	if len(p) != 1 || !enablesPlugin(p[0].Plugins) {
+		t.Fatalf("the profiles are %+v", p)
+	}
+	i := slices.IndexFunc(p[0].PluginConfig, func(c config.PluginConfig) bool { return c.Name == Name })
+	if settings, err := settingsOf(p[0].PluginConfig[i].Args); err != nil || settings.ReserveAfter != 10*time.Minute {
+		t.Errorf("the settings are %+v, error %v", settings, err)
 	}
 }
 
