@@ -77,7 +77,7 @@ func NewCommand() *cobra.Command {
 		showDefault(flag, o[1])
 	}
 	for name, note := range map[string]string{"config": " A KubeSchedulerConfiguration; docs/scheduler.md describes what this program reads in it.",
-		"kubeconfig": " This program reads it in either case."} {
+		"kubeconfig": " t9k-scheduler reads it in that case too."} {
 		f.Lookup(name).Usage += note
 	}
 	return cmd
