@@ -142,7 +142,7 @@ generate: $(TOOLS)/controller-gen $(TOOLS)/applyconfiguration-gen ## Write deepc
 	@$(TOOLS)/controller-gen rbac:roleName=t9k-operator paths=./internal/jobcontroller/... paths=./internal/operator/... paths=./internal/tensorboard/... paths=./internal/queue/... output:rbac:dir=config/rbac
 	@rm -rf api/applyconfiguration
 	@cd api && $(TOOLS)/applyconfiguration-gen --output-dir applyconfiguration --output-pkg tensorstack.dev/batch/api/applyconfiguration $(API_GROUPS:%=tensorstack.dev/batch/api/%)
-	@cd tools && go run ./apidocs ../docs/reference $(API_GROUPS:%=../api/%)
+	@cd tools && go run ./apidocs ../docs/reference $(API_GROUPS:%=../api/%) ../api/config/v1alpha1
 	@go run ./hack/genmetrics docs/reference/metrics.md
 	@$(PACKAGING) generate
 

@@ -40,7 +40,7 @@ func newComponents(d Dir, c *Config, a *apiClient, shutdown *shutdown) []Compone
 			Ready: both(a.httpsHealth(c.loopback(ControllerManager), "/healthz"), a.hasDefaultServiceAccount)},
 		{Name: Scheduler, Needs: schedulerNeeds(c), Args: schedulerArgs(d, c),
 			Ready: a.httpsHealth(c.loopback(Scheduler), "/readyz")},
-		{Name: Operator, Needs: operatorNeeds(c), Args: operatorArgs(d, c), Ready: a.httpHealth(c.loopback(Operator), "/readyz")},
+		{Name: Operator, Needs: operatorNeeds(c), Args: operatorArgs(d), Ready: a.httpHealth(c.loopback(Operator), "/readyz")},
 		{Name: Console, Needs: consoleNeeds(c), Args: consoleArgs(d, c), Ready: a.httpHealth(c.loopback(Console), "/readyz")},
 	}
 	var components []Component
@@ -140,19 +140,19 @@ func schedulerNeeds(c *Config) []string {
 // schedulerArgs are the scheduler's command-line arguments. Without the CRDs the scheduler is Kubernetes' own, so that
 // a t9k-scheduler can be installed beside it.
 func schedulerArgs(d Dir, c *Config) []string {
-	program := "kube-scheduler"
-	if !c.has(CRDs) {
-		program = "plain-kube-scheduler"
+	args := []string{"plain-kube-scheduler"}
+	if c.has(CRDs) {
+		args = []string{"kube-scheduler", "--config=" + d.settingsFile(Scheduler)}
 	}
-	return append([]string{program,
-		"--kubeconfig=" + d.componentKubeconfig(Scheduler),
+	return slices.Concat(append(args,
+		"--kubeconfig="+d.componentKubeconfig(Scheduler),
 		"--leader-elect=false",
 		"--bind-address=127.0.0.1",
-		"--secure-port=" + strconv.Itoa(c.Ports[Scheduler]),
-		"--tls-cert-file=" + d.certFile(loopbackPair),
-		"--tls-private-key-file=" + d.keyFile(loopbackPair),
+		"--secure-port="+strconv.Itoa(c.Ports[Scheduler]),
+		"--tls-cert-file="+d.certFile(loopbackPair),
+		"--tls-private-key-file="+d.keyFile(loopbackPair),
 		"--profiling=false",
-	}, clientLimits()...)
+	), clientLimits())
 }
 
 // dnsArgs are the command-line arguments of the name server and service proxy.
@@ -191,19 +191,11 @@ func operatorNeeds(c *Config) []string {
 }
 
 // operatorArgs are the operator's command-line arguments.
-func operatorArgs(d Dir, c *Config) []string {
-	webhook := "0"
-	if slices.Contains(c.Components, Webhook) {
-		webhook = c.loopback(Webhook)
-	}
+func operatorArgs(d Dir) []string {
 	return []string{"operator",
 		"--kubeconfig=" + d.Kubeconfig(),
-		"--leader-elect=false",
 		"--namespace=" + config.Namespace,
-		"--health-probe-bind-address=" + c.loopback(Operator),
-		"--metrics-bind-address=0",
-		"--webhook-bind-address=" + webhook,
-		"--cluster-domain=" + clusterDomain,
+		"--config=" + d.settingsFile(Operator),
 	}
 }
 

@@ -66,6 +66,9 @@ type Options struct {
 	AuditPolicy string `json:"auditPolicy,omitempty"`
 	// ExtraArgs are additional command-line arguments by component. They come after the standard arguments.
 	ExtraArgs map[string][]string `json:"extraArgs,omitempty"`
+	// Settings are settings of the operator and the arguments of the scheduler's plugin beside the standard ones, by
+	// component: YAML texts of fields, of which later ones replace earlier ones.
+	Settings map[string][]string `json:"settings,omitempty"`
 	// Programs are the paths of programs that run components in place of this binary, by component. They take the same
 	// arguments.
 	Programs map[string]string `json:"programs,omitempty"`

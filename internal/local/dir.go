@@ -101,9 +101,12 @@ func (d Dir) LogFile(component string) string { return d.join("logs", component+
 func (d Dir) AuditLog() string { return d.join("logs", "audit.log") }
 
 func (d Dir) configFile() string { return d.join("cluster.json") }
-func (d Dir) lockFile() string   { return d.join("lock") }
-func (d Dir) socket() string     { return d.join("machine.sock") }
-func (d Dir) etcdSocket() string { return d.join("etcd.sock") }
+
+// settingsFile is the path of the configuration file of a component.
+func (d Dir) settingsFile(component string) string { return d.join(component + ".yaml") }
+func (d Dir) lockFile() string                     { return d.join("lock") }
+func (d Dir) socket() string                       { return d.join("machine.sock") }
+func (d Dir) etcdSocket() string                   { return d.join("etcd.sock") }
 
 // exitErrorFile holds the error with which the machine process ended.
 func (d Dir) exitErrorFile() string { return d.join("machine.error") }

@@ -75,6 +75,9 @@ func (m *Machine) run(ctx context.Context, c *Config) error {
 	if err := makeCredentials(m.Dir, c); err != nil {
 		return err
 	}
+	if err := writeSettings(m.Dir, c); err != nil {
+		return err
+	}
 	a, err := newAPIClient(m.Dir)
 	if err != nil {
 		return err

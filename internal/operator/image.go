@@ -25,7 +25,7 @@ func ownImage(ctx context.Context, live client.Reader) (string, error) {
 	}
 	pod := &corev1.Pod{}
 	if err := live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, pod); err != nil {
-		return "", fmt.Errorf("finding the image of this pod, which --helper-image would say: %w", err)
+		return "", fmt.Errorf("finding the image of this pod, which tensorBoards.helperImage in the configuration file would say: %w", err)
 	}
 	return operatorImage(pod)
 }
@@ -44,6 +44,6 @@ func operatorImage(pod *corev1.Pod) (string, error) {
 	case len(all) == 1:
 		return all[0].Image, nil
 	}
-	return "", fmt.Errorf("finding the image of this program: pod %s/%s has %d containers and none is called %q: set --helper-image",
+	return "", fmt.Errorf("finding the image of this program: pod %s/%s has %d containers and none is called %q: set tensorBoards.helperImage in the configuration file",
 		pod.Namespace, pod.Name, len(all), containerName)
 }

@@ -24,7 +24,7 @@ func TestOperatorImageIsFoundOrTheErrorHelps(t *testing.T) {
 			if got != test.want || (err == nil) != (test.want != "") {
 				t.Errorf("the image is %q (%v), want %q", got, err, test.want)
 			}
-			if err != nil && !strings.Contains(err.Error(), "--helper-image") {
+			if err != nil && !strings.Contains(err.Error(), "tensorBoards.helperImage") {
 				t.Errorf("the error does not explain what to do: %v", err)
 			}
 		})

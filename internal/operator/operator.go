@@ -3,6 +3,7 @@
 package operator
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -25,8 +26,11 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	configv1alpha1 "tensorstack.dev/batch/api/config/v1alpha1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	tensorboardv1beta1 "tensorstack.dev/batch/api/tensorboard/v1beta1"
+	"tensorstack.dev/batch/internal/configuration"
+	"tensorstack.dev/batch/internal/engine"
 	"tensorstack.dev/batch/internal/jobcontroller"
 	"tensorstack.dev/batch/internal/kinds"
 	"tensorstack.dev/batch/internal/queue"
@@ -48,22 +52,17 @@ import (
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
-// options are the command-line settings.
+// options are the settings of one process.
 type options struct {
-	kubeconfig     string
-	leaderElection bool
-	namespace      string
-	probeAddress   string
-	metricsAddress string
-	webhookAddress string
-	webhookCertDir string
-	queuesFile     string
-	jobs           jobcontroller.Options
-	tensorboards   tensorboard.Options
+	kubeconfig string
+	namespace  string
+	configFile string
+	settings   configv1alpha1.OperatorConfiguration
 }
 
-// NewCommand returns the command that runs the operator until its context ends.
-func NewCommand() *cobra.Command {
+// NewCommand returns the command that runs the operator until its context ends. A field that the configuration file
+// does not set has its value in base, and else its default.
+func NewCommand(base *configv1alpha1.OperatorConfiguration) *cobra.Command {
 	o := options{}
 	cmd := &cobra.Command{
 		Use:           "t9k-operator",
@@ -73,37 +72,69 @@ func NewCommand() *cobra.Command {
 		SilenceErrors: true,
 		Version:       version.Version,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.readSettings(base); err != nil {
+				return err
+			}
 			return o.run(cmd.Context())
 		},
 	}
 	cmd.SetVersionTemplate(version.Line(cmd.Name()))
 	f := cmd.Flags()
 	f.Bool("version", false, "print the version and exit") // cobra acts on it; in t9k-local there is one of Kubernetes' packages
+	f.StringVar(&o.configFile, "config", "", "configuration file, an OperatorConfiguration of "+configv1alpha1.GroupVersion+"; unset: the defaults")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "path of the kubeconfig; unset: $KUBECONFIG, or the ServiceAccount of the operator's pod")
-	f.BoolVar(&o.leaderElection, "leader-elect", true, "elect a leader among several operators; only the leader runs the controllers")
 	f.StringVar(&o.namespace, "namespace", podNamespace(), "namespace of the leader's Lease and of the webhook's Secret; unset: the pod's own")
-	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
-	f.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "address of /metrics, which is served over HTTPS to users who may get the path; 0 turns it off")
-	f.StringVar(&o.webhookAddress, "webhook-bind-address", ":9443", "address of the admission webhook; 0 turns it off")
-	f.StringVar(&o.webhookCertDir, "webhook-cert-dir", "", "directory with tls.crt and tls.key of the webhook that another program renews, such as cert-manager; unset: the operator creates and renews its own certificate")
-	f.StringVar(&o.queuesFile, "queues-file", "", "YAML file with queues that the operator creates if they do not exist")
-	f.StringVar(&o.jobs.ClusterDomain, "cluster-domain", "", "DNS domain of the cluster; unset: detected, else "+kinds.DefaultClusterDomain)
-	f.IntVar(&o.jobs.Limits.MaxReplicas, "max-replicas", kinds.DefaultMaxReplicas, "largest number of replicas of one job")
-	f.IntVar(&o.jobs.Engine.MaxListed, "max-listed-replicas", 1000, "number of replicas that a job's status lists one by one")
-	f.DurationVar(&o.jobs.Engine.ForceDeleteAfter, "force-delete-after", 0, "time after which a pod on a lost node is deleted by force (default 5m0s)")
-	f.DurationVar(&o.jobs.Engine.BackoffBase, "restart-backoff", 0, "delay before the second consecutive restart; it doubles with each further one (default 10s)")
-	f.DurationVar(&o.jobs.Engine.BackoffMax, "max-restart-backoff", 0, "longest delay before a restart (default 5m0s)")
-	f.DurationVar(&o.tensorboards.Idleness.After, "tensorboard-idle-after", time.Hour, "time without a request after which a TensorBoard is idle; 0 turns this off")
-	f.DurationVar(&o.tensorboards.Idleness.SuspendAfter, "tensorboard-suspend-after", 24*time.Hour, "time for which a TensorBoard is idle before the operator suspends it; 0 turns this off")
-	f.StringVar(&o.tensorboards.Board.HelperImage, "helper-image", "", "image of this program, for the helpers in the pods of TensorBoards; unset: the image of the operator's own pod")
-	f.StringSliceVar(&o.tensorboards.Board.HelperCommand, "helper-command", []string{"/t9k-operator"}, "command that runs this program in that image")
-	f.Int64Var(&o.tensorboards.Board.User, "tensorboard-user", board.DefaultUser, "user and group that TensorBoards run as by default; 0: those of their images, without the restrictions of Pod Security level restricted")
 	cmd.AddCommand(helper.NewProxyCommand(), helper.NewFetchCommand())
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	klogFlags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(klogFlags)
 	f.AddGoFlag(klogFlags.Lookup("v"))
 	return cmd
+}
+
+// readSettings reads the configuration file, if there is one.
+func (o *options) readSettings(base *configv1alpha1.OperatorConfiguration) error {
+	var text []byte
+	if o.configFile != "" {
+		var err error
+		if text, err = os.ReadFile(o.configFile); err != nil {
+			return fmt.Errorf("reading the configuration: %w", err)
+		}
+		if len(bytes.TrimSpace(text)) == 0 {
+			return fmt.Errorf("the configuration file %s is empty", o.configFile)
+		}
+	}
+	settings, err := configuration.Operator(text, base)
+	if err != nil {
+		return fmt.Errorf("the configuration file %s is invalid: %w", o.configFile, err)
+	}
+	o.settings = *settings
+	return nil
+}
+
+// jobOptions are the settings of the controllers of jobs.
+func (o *options) jobOptions() jobcontroller.Options {
+	c := &o.settings.Jobs
+	return jobcontroller.Options{
+		Engine: engine.Config{ForceDeleteAfter: c.ForceDeleteAfter.Duration, BackoffBase: c.RestartBackoff.Duration,
+			BackoffMax: c.MaxRestartBackoff.Duration, MaxListed: int(*c.MaxListedReplicas)},
+		Limits:        o.limits(),
+		ClusterDomain: c.ClusterDomain,
+	}
+}
+
+// limits are the limits that every job must respect.
+func (o *options) limits() kinds.Limits {
+	return kinds.Limits{MaxReplicas: int(*o.settings.Jobs.MaxReplicas)}
+}
+
+// tensorBoardOptions are the settings of the controller of TensorBoards.
+func (o *options) tensorBoardOptions() tensorboard.Options {
+	c := &o.settings.TensorBoards
+	return tensorboard.Options{
+		Board:    board.Settings{HelperImage: c.HelperImage, HelperCommand: c.HelperCommand, User: *c.User},
+		Idleness: board.Idleness{After: c.IdleAfter.Duration, SuspendAfter: c.SuspendAfter.Duration},
+	}
 }
 
 // run starts the operator and returns when ctx ends or the manager fails.
@@ -113,8 +144,8 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if o.jobs.ClusterDomain == "" {
-		o.jobs.ClusterDomain = detectClusterDomain("/etc/resolv.conf")
+	if o.settings.Jobs.ClusterDomain == "" {
+		o.settings.Jobs.ClusterDomain = detectClusterDomain("/etc/resolv.conf")
 	}
 	mgr, err := o.awaitManager(ctx, config)
 	if err != nil || mgr == nil {
@@ -132,13 +163,13 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	if o.servesWebhook() {
-		opts := webhook.Options{Address: o.webhookAddress, Namespace: o.namespace, CertificateDir: o.webhookCertDir, Limits: o.jobs.Limits, Shapes: shapes, AddReadyzCheck: ready.add}
+		opts := webhook.Options{Address: o.settings.Webhook.BindAddress, Namespace: o.namespace, CertificateDir: o.settings.Webhook.CertDir, Limits: o.limits(), Shapes: shapes, AddReadyzCheck: ready.add}
 		if err := webhook.Add(mgr, opts); err != nil {
 			return err
 		}
 	}
-	mgr.GetLogger().Info("Starting the operator", "version", version.Version, "clusterDomain", o.jobs.ClusterDomain,
-		"maxReplicas", o.jobs.Limits.MaxReplicas, "webhook", o.servesWebhook(), "leaderElection", o.leaderElection)
+	mgr.GetLogger().Info("Starting the operator", "version", version.Version, "configuration", o.configFile, "clusterDomain", o.settings.Jobs.ClusterDomain,
+		"maxReplicas", *o.settings.Jobs.MaxReplicas, "webhook", o.servesWebhook(), "leaderElection", *o.settings.LeaderElection.Enabled)
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running the controllers: %w", err)
 	}
@@ -146,7 +177,7 @@ func (o *options) run(ctx context.Context) error {
 }
 
 // servesWebhook reports whether the admission webhooks are enabled.
-func (o *options) servesWebhook() bool { return o.webhookAddress != "" && o.webhookAddress != "0" }
+func (o *options) servesWebhook() bool { return configuration.Serves(o.settings.Webhook.BindAddress) }
 
 // restConfig returns the configuration of the API server's client.
 func (o *options) restConfig() (*rest.Config, error) {
@@ -216,10 +247,10 @@ func (o *options) manager(config *rest.Config) (manager.Manager, error) {
 	mgr, err := ctrl.NewManager(config, manager.Options{
 		Scheme: scheme, Cache: cacheOptions,
 		// Without a certificate in CertDir, each operator makes one for itself.
-		Metrics: metricsserver.Options{BindAddress: o.metricsAddress, SecureServing: true,
+		Metrics: metricsserver.Options{BindAddress: o.settings.Metrics.BindAddress, SecureServing: true,
 			FilterProvider: filters.WithAuthenticationAndAuthorization},
 		HealthProbeBindAddress:        "0", // package operator serves the probes
-		LeaderElection:                o.leaderElection,
+		LeaderElection:                *o.settings.LeaderElection.Enabled,
 		LeaderElectionID:              "t9k-operator",
 		LeaderElectionNamespace:       o.namespace,
 		LeaderElectionReleaseOnCancel: true,
@@ -246,7 +277,7 @@ func (o *options) addProbes(mgr ctrl.Manager) (*probes, error) {
 	if err := o.addPermissions(mgr, ready); err != nil {
 		return nil, err
 	}
-	return ready, ready.serve(mgr, o.probeAddress)
+	return ready, ready.serve(mgr, o.settings.Health.BindAddress)
 }
 
 // podNamespace returns the namespace of the operator's own pod, or nothing outside of a pod.

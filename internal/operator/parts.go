@@ -39,11 +39,11 @@ func (o *options) addParts(ctx context.Context, mgr ctrl.Manager, shapes *queue.
 
 // leaderParts lists the controllers that run only in the leading operator.
 func (o *options) leaderParts(ctx context.Context, mgr ctrl.Manager, shapes *queue.Shapes) ([]part, error) {
-	initial, err := queue.ReadInitial(o.queuesFile)
+	initial, err := queue.ReadInitial(o.settings.QueuesFile)
 	if err != nil {
 		return nil, err
 	}
-	jobs, err := jobcontroller.New(ctx, mgr, o.jobs)
+	jobs, err := jobcontroller.New(ctx, mgr, o.jobOptions())
 	if err != nil {
 		return nil, err
 	}
@@ -62,12 +62,13 @@ func (o *options) leaderParts(ctx context.Context, mgr ctrl.Manager, shapes *que
 	}
 	return append(parts,
 		part{"tensorboards", []client.Object{board, &appsv1.Deployment{}, service, pod}, func(ctx context.Context) (err error) {
-			if o.tensorboards.Board.HelperImage == "" {
-				if o.tensorboards.Board.HelperImage, err = ownImage(ctx, mgr.GetAPIReader()); err != nil {
+			opts := o.tensorBoardOptions()
+			if opts.Board.HelperImage == "" {
+				if opts.Board.HelperImage, err = ownImage(ctx, mgr.GetAPIReader()); err != nil {
 					return err
 				}
 			}
-			return tensorboard.Add(mgr, o.tensorboards)
+			return tensorboard.Add(mgr, opts)
 		}},
 		part{"queues", []client.Object{&scheduling.Queue{}, group, pod}, func(ctx context.Context) error { return queue.Add(ctx, mgr, shapes, initial) }},
 	), nil

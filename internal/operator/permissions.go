@@ -12,6 +12,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"tensorstack.dev/batch/config"
+	"tensorstack.dev/batch/internal/configuration"
 	"tensorstack.dev/batch/internal/permissions"
 )
 
@@ -62,7 +63,7 @@ func (o *options) neededPermissions() ([]authorizationv1.ResourceAttributes, err
 				continue // outside of a pod, with parts that need no namespace
 			}
 		}
-		if r.GetName() == "t9k-operator-webhook" && (!o.servesWebhook() || o.webhookCertDir != "") {
+		if r.GetName() == "t9k-operator-webhook" && (!o.servesWebhook() || o.settings.Webhook.CertDir != "") {
 			continue
 		}
 		role := &rbacv1.ClusterRole{}
@@ -80,11 +81,11 @@ func (o *options) neededPermissions() ([]authorizationv1.ResourceAttributes, err
 func (o *options) leavesUnused(resource, namespace string) bool {
 	switch resource {
 	case "tokenreviews", "subjectaccessreviews":
-		return o.metricsAddress == "" || o.metricsAddress == "0"
+		return !configuration.Serves(o.settings.Metrics.BindAddress)
 	case "leases":
-		return !o.leaderElection
+		return !*o.settings.LeaderElection.Enabled
 	case "events": // of its own namespace, about the leader
-		return namespace != "" && !o.leaderElection
+		return namespace != "" && !*o.settings.LeaderElection.Enabled
 	}
 	return false
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	configv1alpha1 "tensorstack.dev/batch/api/config/v1alpha1"
 	"tensorstack.dev/batch/internal/permissions"
 )
 
@@ -15,10 +16,10 @@ func TestNeededPermissionsFollowTheSettings(t *testing.T) {
 		o        options
 		yes, not []string
 	}{
-		"everything":   {options{namespace: "ours", leaderElection: true, metricsAddress: ":1", webhookAddress: ":2"}, []string{leases, reviews, secret, shapes}, nil},
-		"cert-manager": {options{namespace: "ours", webhookAddress: ":2", webhookCertDir: "certs"}, []string{shapes}, []string{leases, reviews, secret}},
-		"nothing":      {options{namespace: "ours", metricsAddress: "0", webhookAddress: "0"}, []string{shapes}, []string{leases, reviews, secret}},
-		"no namespace": {options{}, nil, []string{leases, reviews, secret, shapes}},
+		"everything":   {optionsOf("ours", true, ":1", ":2", ""), []string{leases, reviews, secret, shapes}, nil},
+		"cert-manager": {optionsOf("ours", false, "0", ":2", "certs"), []string{shapes}, []string{leases, reviews, secret}},
+		"nothing":      {optionsOf("ours", false, "0", "0", ""), []string{shapes}, []string{leases, reviews, secret}},
+		"no namespace": {optionsOf("", false, "0", "0", ""), nil, []string{leases, reviews, secret, shapes}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			needed, err := test.o.neededPermissions()
@@ -41,4 +42,10 @@ func TestNeededPermissionsFollowTheSettings(t *testing.T) {
 			}
 		})
 	}
+}
+
+func optionsOf(namespace string, election bool, metrics, webhook, certDir string) options {
+	return options{namespace: namespace, settings: configv1alpha1.OperatorConfiguration{
+		LeaderElection: configv1alpha1.LeaderElection{Enabled: &election}, Metrics: configv1alpha1.Metrics{BindAddress: metrics},
+		Webhook: configv1alpha1.Webhook{BindAddress: webhook, CertDir: certDir}}}
 }

@@ -36,7 +36,7 @@ const watchLag = time.Second / 2
 // alone because it measures time. One of three runs must meet the limits, because the machine may be busy. No limit
 // may come early.
 func TestTimeLimitsAreKeptWithinASecond(t *testing.T) {
-	c := ownCluster(t, testenv.Options{Args: map[string][]string{local.Operator: {"--restart-backoff=" + restartDelay.String()}}})
+	c := ownCluster(t, testenv.Options{Settings: map[string][]string{local.Operator: {"jobs: {restartBackoff: " + restartDelay.String() + "}"}}})
 	for kind, disturb := range map[string]func(*space){
 		"PyTorch": func(*space) {},
 		"TensorFlow": func(s *space) {

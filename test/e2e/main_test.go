@@ -28,9 +28,9 @@ var (
 	// fragile holds clusters for tests that stop and kill components. A test has its cluster to itself. The delays
 	// are short, so that much happens between two kills.
 	fragile = plane.NewPool(3, func() (*plane.Plane, error) {
-		return newCluster(testenv.Options{Args: map[string][]string{
-			local.Operator:  {"--restart-backoff=10ms"},
-			local.Scheduler: {"--gang-grace-period=1s"},
+		return newCluster(testenv.Options{Settings: map[string][]string{
+			local.Operator:  {"jobs: {restartBackoff: 10ms}"},
+			local.Scheduler: {"gangGracePeriod: 1s"},
 		}})
 	})
 	// losing holds the cluster for tests that lose its node. The kubelet reports every second, so a lost node is
@@ -47,8 +47,7 @@ var (
 		c, err := newCluster(testenv.Options{Args: map[string][]string{
 			local.Kubelet:           {"--config-dir=" + dropIns},
 			local.ControllerManager: {"--node-monitor-grace-period=5s", "--node-monitor-period=1s"},
-			local.Operator:          {"--force-delete-after=" + forceDeleteAfter.String()},
-		}})
+		}, Settings: map[string][]string{local.Operator: {"jobs: {forceDeleteAfter: " + forceDeleteAfter.String() + "}"}}})
 		if err == nil {
 			c.OnStop(func() { os.RemoveAll(dropIns) })
 		}
@@ -67,13 +66,13 @@ func lend(t *testing.T, clusters *plane.Pool) *space {
 	return newSpaceOn(t, clusters.Lend(t))
 }
 
-// newCluster starts an embedded cluster. Options.Args may add to the components' arguments.
+// newCluster starts an embedded cluster. Options.Settings may replace those of the tests.
 func newCluster(o testenv.Options) (*plane.Plane, error) {
 	o.Components = local.AllComponents()
-	args := map[string][]string{}
-	maps.Copy(args, o.Args)
-	args[local.Operator] = append([]string{"--restart-backoff=" + restartBackoff}, args[local.Operator]...)
-	o.Args = args
+	settings := map[string][]string{}
+	maps.Copy(settings, o.Settings)
+	settings[local.Operator] = append([]string{"jobs: {restartBackoff: " + restartBackoff + "}"}, settings[local.Operator]...)
+	o.Settings = settings
 	return plane.New(o)
 }
 

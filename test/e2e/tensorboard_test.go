@@ -280,7 +280,7 @@ func (b *lockedBuffer) String() string {
 func TestIdleTensorBoardIsSuspended(t *testing.T) {
 	t.Parallel()
 	requireStandIn(t)
-	c := ownCluster(t, testenv.Options{Args: map[string][]string{local.Operator: {"--tensorboard-idle-after=5s", "--tensorboard-suspend-after=30s"}}})
+	c := ownCluster(t, testenv.Options{Settings: map[string][]string{local.Operator: {"tensorBoards: {idleAfter: 5s, suspendAfter: 30s}"}}})
 	s := newSpaceOn(t, c)
 	s.claim("logs")
 	s.startVisitor()

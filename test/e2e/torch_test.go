@@ -29,7 +29,7 @@ var withTorch = flag.Bool("torch", false, "run the tests that train with PyTorch
 // torchCluster is the cluster of the training tests. Its pods use a Python with PyTorch, and the delays between
 // restarts are short.
 var torchCluster = plane.NewShared(func() (*plane.Plane, error) {
-	return newCluster(testenv.Options{Args: map[string][]string{local.Operator: {"--restart-backoff=100ms"}}})
+	return newCluster(testenv.Options{Settings: map[string][]string{local.Operator: {"jobs: {restartBackoff: 100ms}"}}})
 })
 
 // python returns the directory of a Python with PyTorch and of its torchrun. It puts the directory first in the PATH

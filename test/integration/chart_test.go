@@ -210,7 +210,7 @@ func TestWebhookServesProvidedCertificate(t *testing.T) {
 	}
 	secret.Data = nil
 	w.Must(w.Client.Update(t.Context(), secret))
-	startOperator(t, w.Env.Kubeconfig, "--webhook-bind-address="+address, "--webhook-cert-dir="+dir)
+	startOperator(t, w.Env.Kubeconfig, "webhook: {bindAddress: '"+address+"'}", "webhook: {certDir: '"+dir+"'}")
 	w.awaitWebhook()
 	w.Must(w.Client.Get(t.Context(), key, secret))
 	if len(secret.Data) > 0 {
@@ -234,7 +234,7 @@ func TestOperatorCreatesQueuesOfItsFile(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "queues.yaml")
 	w.Must(os.WriteFile(path, []byte(file), 0o600))
-	startOperator(t, w.Env.Kubeconfig, "--queues-file="+path)
+	startOperator(t, w.Env.Kubeconfig, "queuesFile: "+path)
 	w.Await("the queue is created", func() error { return w.Client.Get(t.Context(), client.ObjectKeyFromObject(made), made) })
 	w.Must(w.Client.Get(t.Context(), client.ObjectKeyFromObject(there), there))
 	if there.Spec.Priority != 7 || made.Spec.Priority != 3 {

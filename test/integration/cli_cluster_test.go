@@ -50,7 +50,7 @@ func TestCLIWorksWithRunningPods(t *testing.T) {
 	if err := local.CheckPodSupport(); err != nil {
 		require.Missing(t, err.Error())
 	}
-	p := plane.Start(t, testenv.Options{Components: local.AllComponents(), Args: map[string][]string{local.Operator: {"--restart-backoff=100ms"}}})
+	p := plane.Start(t, testenv.Options{Components: local.AllComponents(), Settings: map[string][]string{local.Operator: {"jobs: {restartBackoff: 100ms}"}}})
 	for name, test := range map[string]func(*world){
 		"the last lines of failed replicas": testLastLines,
 		"run shows output":                  testRunOutput,

@@ -157,7 +157,7 @@ func TestNewLeaderTakesOverFromFrozenLeader(t *testing.T) {
 	w := newWorld(t)
 	w.Must(client.IgnoreAlreadyExists(w.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "t9k-system"}})))
 	lead := []*apiproxy.Proxy{apiproxy.Start(t, w.Env.Config), apiproxy.Start(t, w.Env.Config)}
-	first := startOperator(t, lead[0].Kubeconfig, "--leader-elect=true")
+	first := startOperator(t, lead[0].Kubeconfig, electing)
 	lease := &coordination.Lease{}
 	awaitHolder := func(old string) string {
 		w.Helper()
@@ -173,7 +173,7 @@ func TestNewLeaderTakesOverFromFrozenLeader(t *testing.T) {
 		return *lease.Spec.HolderIdentity
 	}
 	holder := awaitHolder("")
-	second := startOperator(t, lead[1].Kubeconfig, "--leader-elect=true")
+	second := startOperator(t, lead[1].Kubeconfig, electing)
 
 	job := stormy("job", 6)
 	w.Create(job)
@@ -213,7 +213,7 @@ func TestNewLeaderTakesOverFromFrozenLeader(t *testing.T) {
 	versions, err := w.Core.CoordinationV1().Leases("t9k-system").Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=t9k-operator"})
 	w.Must(err)
 	defer versions.Stop()
-	startOperator(t, lead[0].Kubeconfig, "--leader-elect=true")
+	startOperator(t, lead[0].Kubeconfig, electing)
 	second.Signal(syscall.SIGTERM)
 	for e := range versions.ResultChan() {
 		now, ok := e.Object.(*coordination.Lease)
@@ -305,7 +305,7 @@ func TestEventsDuringAFreezeCountOnce(t *testing.T) {
 func TestPodOnALostNodeIsReplaced(t *testing.T) {
 	w := newWorld(t)
 	p := apiproxy.Start(t, w.Env.Config)
-	startOperator(t, p.Kubeconfig, "--force-delete-after=1s")
+	startOperator(t, p.Kubeconfig, "jobs: {forceDeleteAfter: 1s}")
 	for name, ready := range map[string]corev1.ConditionStatus{"lost-ready": corev1.ConditionTrue, "lost-silent": corev1.ConditionUnknown, "lost-gone": ""} {
 		if ready != "" {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}

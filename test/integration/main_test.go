@@ -9,6 +9,7 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	configv1alpha1 "tensorstack.dev/batch/api/config/v1alpha1"
 	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/operator"
 	"tensorstack.dev/batch/internal/testing/audit"
@@ -56,7 +57,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asOperator) == "" {
 		plane.Main(m, parallelTests, planes)
 	}
-	cmd := operator.NewCommand()
+	cmd := operator.NewCommand(&configv1alpha1.OperatorConfiguration{})
 	cmd.SetArgs(os.Args[1:])
 	if err := cmd.ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "t9k-operator:", err)

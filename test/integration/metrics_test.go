@@ -56,7 +56,7 @@ func TestMetricsAreServedAsDocumented(t *testing.T) {
 		}
 		return err
 	})
-	startOperator(t, w.serviceAccountKubeconfig("t9k-operator"), "--metrics-bind-address="+address, "--webhook-bind-address="+hook, "--leader-elect=true")
+	startOperator(t, w.serviceAccountKubeconfig("t9k-operator"), "metrics: {bindAddress: '"+address+"'}", "webhook: {bindAddress: '"+hook+"'}", electing)
 	w.paperNodes("paper-0", "paper-1")
 	scheduler := w.startScheduler()
 	scheduler.awaitProbes(w)

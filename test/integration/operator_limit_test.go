@@ -15,14 +15,14 @@ import (
 // its time to live. A job that has not started fails.
 func TestOperatorContinuesJobsAboveLoweredLimit(t *testing.T) {
 	w := newWorld(t)
-	generous := startOperator(t, w.Env.Kubeconfig, "--max-replicas=10")
+	generous := startOperator(t, w.Env.Kubeconfig, "jobs: {maxReplicas: 10}")
 	job := jobs.New("job", jobs.Restarting(jobs.Role("w", 3, kubelet.Run), batch.RestartOnFailure, 3))
 	job.Spec.CleanUpPolicy = batch.CleanUpAll
 	w.Create(job)
 	w.awaitPhase("job", batch.JobRunning)
 	generous.Kill()
 
-	startOperator(t, w.Env.Kubeconfig, "--max-replicas=2")
+	startOperator(t, w.Env.Kubeconfig, "jobs: {maxReplicas: 2}")
 	w.Create(jobs.New("late", jobs.Role("w", 3, kubelet.Run)))
 	w.awaitPhase("late", batch.JobFailed)
 	if c := jobs.Condition(w.job("late"), batch.JobFailedCondition); c.Reason != batch.ReasonInvalidSpec {

@@ -49,14 +49,14 @@ func TestOperatorUsesExactlyItsPermissions(t *testing.T) {
 
 	// An operator without streaming lists sends list requests.
 	const streaming = "KUBE_FEATURE_WatchListClient"
-	first := startOperatorWith(t, []string{streaming + "=false"}, kubeconfig, "--leader-elect=true")
+	first := startOperatorWith(t, []string{streaming + "=false"}, kubeconfig, electing)
 	w.Create(jobs.New("listed", jobs.Role("w", 1, kubelet.Exit, "0")))
 	w.awaitPhase("listed", batch.JobSucceeded)
 	first.Signal(syscall.SIGTERM) // and releases the lease
 	<-first.Ended()
 	metrics := freeAddress(t)
-	startOperatorWith(t, []string{streaming + "=true"}, kubeconfig, "--leader-elect=true", "--force-delete-after=1ns", "--webhook-bind-address="+address,
-		"--metrics-bind-address="+metrics, "--tensorboard-idle-after=1s", "--tensorboard-suspend-after=1ns")
+	startOperatorWith(t, []string{streaming + "=true"}, kubeconfig, electing, "jobs: {forceDeleteAfter: 1ns}", "webhook: {bindAddress: '"+address+"'}",
+		"metrics: {bindAddress: '"+metrics+"'}", "tensorBoards: {idleAfter: 1s, suspendAfter: 1ns}")
 	w.awaitWebhook()
 	w.checkAccess(metrics, w.metricsToken("reader", "t9k-metrics-reader"), w.metricsToken("other", ""), http.StatusUnauthorized)
 	w.useEverything()

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -283,7 +285,7 @@ func (w *world) startScheduler(more ...string) *installedScheduler {
 	_, port, err := net.SplitHostPort(address)
 	w.Must(err)
 	kubeconfig := w.serviceAccountKubeconfig(d.Spec.Template.Spec.ServiceAccountName)
-	args := append([]string{"kube-scheduler"}, container.Args...)
+	args := append([]string{"kube-scheduler"}, w.withMounted("t9k-scheduler", container.Args)...)
 	args = append(args, "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig, "--bind-address=127.0.0.1", "--secure-port="+port, "--leader-elect-lease-duration=10s", "--leader-elect-renew-deadline=8s", "--leader-elect-retry-period=1s")
 	child, err := program.Start(binary, append(args, more...), nil)
 	w.Must(err)
@@ -293,6 +295,24 @@ func (w *world) startScheduler(more ...string) *installedScheduler {
 		s.probes = append(s.probes, p.HTTPGet.Path)
 	}
 	return s
+}
+
+// withMounted returns the arguments of a container with the path of a file of the ConfigMap in place of the path at which
+// the container has it.
+func (w *world) withMounted(name string, args []string) []string {
+	w.Helper()
+	const flag = "--config="
+	mounted := &corev1.ConfigMap{}
+	w.Must(w.Client.Get(w.Context(), types.NamespacedName{Namespace: config.Namespace, Name: name}, mounted))
+	all := slices.Clone(args)
+	for i, arg := range all {
+		if path, ok := strings.CutPrefix(arg, flag); ok {
+			file := filepath.Join(w.TempDir(), filepath.Base(path))
+			w.Must(os.WriteFile(file, []byte(mounted.Data[filepath.Base(path)]), 0o600))
+			all[i] = flag + file
+		}
+	}
+	return all
 }
 
 // awaitProbes waits until the probes of the Deployment succeed. They are anonymous requests.

@@ -23,10 +23,10 @@ func TestFollowerEnforcesResourceShapes(t *testing.T) {
 	address := freeAddress(t)
 	w.installWebhook(address)
 	lease := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: "t9k-operator"}}
-	startOperator(t, w.Env.Kubeconfig, "--leader-elect=true")
+	startOperator(t, w.Env.Kubeconfig, electing)
 	w.Await("the first operator leads", func() error { return w.Client.Get(t.Context(), client.ObjectKeyFromObject(lease), lease) })
 	leader := *lease.Spec.HolderIdentity
-	startOperator(t, w.Env.Kubeconfig, "--leader-elect=true", "--webhook-bind-address="+address)
+	startOperator(t, w.Env.Kubeconfig, electing, "webhook: {bindAddress: '"+address+"'}")
 	w.awaitWebhook()
 
 	shapes := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: scheduling.ResourceShapesNamespace, Name: scheduling.ResourceShapes}, Data: map[string]string{"small": "cpu: 1"}}

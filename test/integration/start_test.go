@@ -60,7 +60,7 @@ func TestJobsRunWithoutRightToQueues(t *testing.T) {
 	w.awaitRight(false, authorization.ResourceAttributes{Verb: "watch", Group: scheduling.GroupVersion.Group, Resource: "queues"})
 	address := freeAddress(t)
 	w.pointWebhook(address)
-	startOperator(t, w.serviceAccountKubeconfig("t9k-operator"), "--webhook-bind-address="+address)
+	startOperator(t, w.serviceAccountKubeconfig("t9k-operator"), "webhook: {bindAddress: '"+address+"'}")
 	w.awaitWebhook()
 	w.Create(jobs.New("job", jobs.Role("w", 1, kubelet.Exit, "0")))
 	w.awaitPhase("job", batch.JobSucceeded)
@@ -84,7 +84,7 @@ func TestOperatorWaitsForCRDs(t *testing.T) {
 	t.Parallel()
 	p := plane.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer}})
 	health := freeAddress(t)
-	operator := startOperator(t, p.Env.Kubeconfig, "--health-probe-bind-address="+health)
+	operator := startOperator(t, p.Env.Kubeconfig, "health: {bindAddress: '"+health+"'}")
 	await.Until(t, "the operator says what it waits for", func() error {
 		if text := operator.Log.String(); !strings.Contains(text, "waits for the CRDs") || !operator.Running() {
 			return fmt.Errorf("it runs: %t; its log: %s", operator.Running(), text)
@@ -122,7 +122,7 @@ func TestOperatorWaitsForCRDs(t *testing.T) {
 func (w *world) checkStart(kubeconfig, problem string, mend func()) {
 	w.Helper()
 	health, metrics := freeAddress(w.T), freeAddress(w.T)
-	operator := startOperator(w.T, kubeconfig, "--health-probe-bind-address="+health, "--metrics-bind-address="+metrics)
+	operator := startOperator(w.T, kubeconfig, "health: {bindAddress: '"+health+"'}", "metrics: {bindAddress: '"+metrics+"'}")
 	w.Create(jobs.New("job", jobs.Role("w", 1, kubelet.Exit, "0")))
 	w.awaitPhase("job", batch.JobSucceeded)
 	readiness := func() (int, string, error) { return fetch("http://" + health + "/readyz?verbose") }
@@ -198,7 +198,7 @@ func TestMissingPermissionIsNamed(t *testing.T) {
 	w.awaitRight(false, authorization.ResourceAttributes{Verb: "create", Resource: "services"})
 	w.awaitRight(true, authorization.ResourceAttributes{Verb: "list", Resource: "services"})
 	health := freeAddress(t)
-	operator := startOperator(t, w.serviceAccountKubeconfig("t9k-operator"), "--health-probe-bind-address="+health)
+	operator := startOperator(t, w.serviceAccountKubeconfig("t9k-operator"), "health: {bindAddress: '"+health+"'}")
 	const problem = "may not create services: grant its ServiceAccount the roles of config/rbac"
 	w.Await("the operator says that it may not create services", func() error {
 		code, text, err := fetch("http://" + health + "/readyz?verbose")

@@ -248,7 +248,7 @@ func (w *world) awaitIdle(name string, status metav1.ConditionStatus) tensorboar
 // TestIdleConditionFollowsReportedActivity verifies that the idle condition depends only on what the pod reports.
 func TestIdleConditionFollowsReportedActivity(t *testing.T) {
 	w := newWorld(t)
-	startOperator(t, w.Env.Kubeconfig, "--tensorboard-idle-after=1h", "--tensorboard-suspend-after=1ns")
+	startOperator(t, w.Env.Kubeconfig, "tensorBoards: {idleAfter: 1h, suspendAfter: 1ns}")
 	w.Create(newBoard("board"))
 	r := w.runBoard("board", "127.0.0.71")
 	w.awaitBoard("board", tensorboard.ReasonRunning, "")

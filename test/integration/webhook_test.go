@@ -120,7 +120,7 @@ func TestWebhookReportsAllErrors(t *testing.T) {
 	w := newWorld(t)
 	address := freeAddress(t)
 	w.installWebhook(address)
-	startOperator(t, w.Env.Kubeconfig, "--webhook-bind-address="+address)
+	startOperator(t, w.Env.Kubeconfig, "webhook: {bindAddress: '"+address+"'}")
 	w.awaitWebhook()
 	raw, err := dynamic.NewForConfig(w.Env.Config)
 	w.Must(err)
@@ -259,10 +259,10 @@ func TestJobsAreAcceptedWhileWebhookIsDown(t *testing.T) {
 	w := newWorld(t)
 	first, second := freeAddress(t), freeAddress(t)
 	w.installWebhook(first)
-	startOperator(t, w.Env.Kubeconfig, "--leader-elect=true", "--webhook-bind-address="+second)
+	startOperator(t, w.Env.Kubeconfig, electing, "webhook: {bindAddress: '"+second+"'}")
 	w.Create(jobs.New("leader", jobs.Role("w", 1, kubelet.Run)))
 	w.awaitPhase("leader", batch.JobRunning)
-	follower := startOperator(t, w.Env.Kubeconfig, "--leader-elect=true", "--webhook-bind-address="+first)
+	follower := startOperator(t, w.Env.Kubeconfig, electing, "webhook: {bindAddress: '"+first+"'}")
 	w.awaitWebhook()
 	secret := &corev1.Secret{}
 	key := types.NamespacedName{Namespace: config.Namespace, Name: "t9k-webhook-cert"}

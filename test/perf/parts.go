@@ -11,6 +11,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	configv1alpha1 "tensorstack.dev/batch/api/config/v1alpha1"
 	"tensorstack.dev/batch/internal/operator"
 	"tensorstack.dev/batch/internal/scheduler/plugin"
 	"tensorstack.dev/batch/internal/testing/kwok"
@@ -42,7 +43,9 @@ const profileEnv = "PERF_PROFILE"
 // runProfiledOperator runs the operator with the command line's arguments and profiles it. The operator has no flag
 // for profiles.
 func runProfiledOperator() error {
-	return profiled(os.Getenv(profileEnv), func() error { return operator.NewCommand().ExecuteContext(ctrl.SetupSignalHandler()) })
+	return profiled(os.Getenv(profileEnv), func() error {
+		return operator.NewCommand(&configv1alpha1.OperatorConfiguration{}).ExecuteContext(ctrl.SetupSignalHandler())
+	})
 }
 
 // profiled calls do and writes its CPU and heap profiles to the directory.

@@ -22,7 +22,6 @@ const runLabel = "perf.tensorstack.dev/run"
 type contender struct {
 	system
 	part string
-	args []string
 	// scheduler is the schedulerName of its pods.
 	scheduler string
 	// size is the number of pods in a group. A group of one pod has no PodGroup.
@@ -33,20 +32,17 @@ type contender struct {
 	ofJobs bool
 }
 
-// alone leaves the pods of the default scheduler to another process, as an installation does.
-var alone = []string{"--no-default-profile"}
-
 func upstream(size int) *contender {
-	return &contender{system{name: "default", title: "kube-scheduler"}, "kube-scheduler", nil, corev1.DefaultSchedulerName, size, false, false}
+	return &contender{system{name: "default", title: "kube-scheduler"}, "kube-scheduler", corev1.DefaultSchedulerName, size, false, false}
 }
 
 func gangs(size int) *contender {
-	return &contender{system{name: fmt.Sprintf("gangs%d", size), title: fmt.Sprintf("gangs of %d", size)}, "t9k-scheduler", alone,
+	return &contender{system{name: fmt.Sprintf("gangs%d", size), title: fmt.Sprintf("gangs of %d", size)}, "t9k-scheduler",
 		scheduling.SchedulerName, size, true, false}
 }
 
 func singles() *contender {
-	return &contender{system{name: "singles", title: "t9k, single pods"}, "t9k-scheduler", alone, scheduling.SchedulerName, 1, false, false}
+	return &contender{system{name: "singles", title: "t9k, single pods"}, "t9k-scheduler", scheduling.SchedulerName, 1, false, false}
 }
 
 func columns(all []*contender) []*system {
@@ -171,7 +167,7 @@ func (st *stage) running(c *contender, r *result, pods int, do func(context.Cont
 	if _, err := st.audit.Next(); err != nil {
 		return err
 	}
-	ctx, child, err := st.startScheduler(c.part, c.args...)
+	ctx, child, err := st.startScheduler(c.part)
 	if err != nil {
 		return err
 	}

@@ -109,6 +109,18 @@ func (st *stage) startScheduler(part string, args ...string) (context.Context, *
 		return nil, nil, err
 	}
 	port := address[len("127.0.0.1:"):]
+	if part == "t9k-scheduler" {
+		// The pods of the default scheduler are left to another process, as in an installation.
+		settings, err := local.SchedulerSettings([]string{scheduling.SchedulerName})
+		if err != nil {
+			return nil, nil, err
+		}
+		file := filepath.Join(st.dir, "scheduler.yaml")
+		if err := os.WriteFile(file, settings, 0o600); err != nil {
+			return nil, nil, err
+		}
+		args = append([]string{"--config=" + file}, args...)
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, nil, err

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -14,6 +15,7 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/config"
+	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/testing/testenv"
 )
 
@@ -155,8 +157,15 @@ func startOperator(p *plane, s *settings) (*process, error) {
 		}
 	}
 	program := s.operator
-	args := []string{"--kubeconfig=" + kubeconfig, "--namespace=" + config.Namespace,
-		"--webhook-bind-address=" + webhook, "--health-probe-bind-address=" + health, "--metrics-bind-address=0"}
+	settings, err := local.OperatorSettings(fmt.Sprintf("{webhook: {bindAddress: '%s'}, health: {bindAddress: '%s'}, metrics: {bindAddress: '0'}}", webhook, health))
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(p.dir, "operator.yaml")
+	if err := os.WriteFile(file, settings, 0o600); err != nil {
+		return nil, err
+	}
+	args := []string{"--kubeconfig=" + kubeconfig, "--namespace=" + config.Namespace, "--config=" + file}
 	var env []string
 	if s.profile != "" {
 		if err := os.MkdirAll(s.profile, 0o755); err != nil {

@@ -52,7 +52,7 @@ func TestMixedLoadKeepsGangsAndQuotas(t *testing.T) {
 	if *mixed {
 		world = fullWorld
 	}
-	s := newStage(t, "--gang-grace-period=5s", "--reserve-after=20s")
+	s := newStage(t, "gangGracePeriod: 5s", "reserveAfter: 20s")
 	s.Must(startKWOK(s.Plane))
 	m := &mix{stage: s, size: world, random: seeded(t), jobs: map[string]*job{}, drained: map[string]bool{}}
 	for range world.nodes {

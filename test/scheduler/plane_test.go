@@ -27,8 +27,8 @@ var withScheduler = []string{local.Etcd, local.APIServer, local.CRDs, local.Sche
 var (
 	// shared is the plane that most tests use in parallel.
 	shared = plane.NewShared(func() (*plane.Plane, error) {
-		p, err := plane.New(testenv.Options{Components: withScheduler, Args: map[string][]string{
-			local.Scheduler: {"--topology-label=" + topologyLabel, "--gang-grace-period=" + sharedGrace}}})
+		p, err := plane.New(testenv.Options{Components: withScheduler, Settings: map[string][]string{
+			local.Scheduler: {"topologyLabel: " + topologyLabel, "gangGracePeriod: " + sharedGrace}}})
 		if err != nil {
 			return nil, err
 		}
@@ -63,9 +63,9 @@ func ruleStage(t *testing.T, queues map[string]scheduling.QueueSpec) *stage {
 var ownPlanes = make(chan struct{}, 2)
 
 // newStage starts a plane for a test that breaks it or needs other settings of the scheduler.
-func newStage(t *testing.T, args ...string) *stage {
+func newStage(t *testing.T, settings ...string) *stage {
 	t.Helper()
-	return newStageOf(t, testenv.Options{Components: withScheduler, Args: map[string][]string{local.Scheduler: args}})
+	return newStageOf(t, testenv.Options{Components: withScheduler, Settings: map[string][]string{local.Scheduler: settings}})
 }
 
 func newStageOf(t *testing.T, o testenv.Options) *stage {

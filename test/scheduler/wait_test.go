@@ -135,11 +135,11 @@ func TestEventsWakeWaitingGroups(t *testing.T) {
 	}
 }
 
-// TestWaitingGroupGetsReservation verifies clause 5: a group that has waited longer than --reserve-after gets the
+// TestWaitingGroupGetsReservation verifies clause 5: a group that has waited longer than reserveAfter gets the
 // room of the pods that end.
 func TestWaitingGroupGetsReservation(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, "--reserve-after=2s")
+	s := newStage(t, "reserveAfter: 2s")
 	s.node("n", 4, nil)
 	for i := range 4 {
 		s.group(fmt.Sprintf("runs%d", i), "default", 1, "1")

@@ -188,6 +188,7 @@ func (f field) description() string {
 func constraints(markers []string) string {
 	var out []string
 	for _, c := range []struct{ marker, format string }{
+		{"default", "Defaults to `%s`."},
 		{"kubebuilder:validation:Enum", "One of `%s`."},
 		{"kubebuilder:validation:Minimum", "At least %s."},
 		{"kubebuilder:validation:Maximum", "At most %s."},
@@ -204,6 +205,9 @@ func constraints(markers []string) string {
 		}
 		if strings.HasSuffix(c.marker, "Enum") {
 			value = strings.ReplaceAll(value, ";", "`, `")
+		}
+		if c.marker == "default" {
+			value = strings.Trim(value, `"`)
 		}
 		if value == "1" {
 			c.format = strings.NewReplacer("items", "item", "entries", "entry", "characters", "character").Replace(c.format)

@@ -138,3 +138,40 @@ spec:
     matchLabels:
       app.kubernetes.io/component: {{ .component }}
 {{- end }}
+
+{{/* The operator's configuration file. What other values decide replaces the same fields of operator.config. */}}
+{{- define "t9k-batch.operatorConfig" -}}
+{{- $config := deepCopy .Values.operator.config }}
+{{- $own := dict "apiVersion" "config.tensorstack.dev/v1alpha1" "kind" "OperatorConfiguration" }}
+{{- $_ := set $own "metrics" (dict "bindAddress" (ternary (printf ":%d" (int .Values.metrics.port)) "0" .Values.metrics.enabled)) }}
+{{- if eq .Values.certificates.source "cert-manager" }}
+{{- $_ := set $own "webhook" (dict "certDir" "/etc/t9k/webhook-cert") }}
+{{- end }}
+{{- if .Values.queues }}
+{{- $_ := set $own "queuesFile" "/etc/t9k/queues/queues.yaml" }}
+{{- end }}
+{{- toYaml (mergeOverwrite $config $own) }}
+{{- end }}
+
+{{/* The scheduler's configuration file. It has no profile for default-scheduler, whose pods another scheduler has. */}}
+{{- define "t9k-batch.schedulerConfig" -}}
+{{- $args := dict "apiVersion" "config.tensorstack.dev/v1alpha1" "kind" "T9kGangArgs" -}}
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+# With kube-scheduler's own limits, 50 pods would start in a second.
+clientConnection:
+  qps: 1000
+  burst: 2000
+# With these times, another scheduler acts within 15 s.
+leaderElection:
+  resourceName: t9k-scheduler
+  resourceNamespace: {{ .Release.Namespace }}
+  leaseDuration: 10s
+  renewDeadline: 7s
+profiles:
+  - schedulerName: t9k-scheduler
+    pluginConfig:
+      - name: T9kGang
+        args:
+          {{- toYaml (mergeOverwrite (deepCopy .Values.scheduler.config) $args) | nindent 10 }}
+{{- end }}

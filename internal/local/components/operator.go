@@ -6,18 +6,20 @@ import (
 	"github.com/spf13/cobra"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
+	configv1alpha1 "tensorstack.dev/batch/api/config/v1alpha1"
 	"tensorstack.dev/batch/internal/operator"
 )
 
 // newOperatorCommand returns the operator's command with the defaults of the embedded cluster.
 func newOperatorCommand() *cobra.Command {
-	cmd := operator.NewCommand()
-	cmd.SetContext(genericapiserver.SetupSignalContext())
+	base := &configv1alpha1.OperatorConfiguration{}
 	// Containers have no image here, so the TensorBoards' helper is this program instead of the operator's image.
 	if exe, err := os.Executable(); err == nil {
-		_ = cmd.Flags().Set("helper-command", exe+",operator") // every text is a valid list
+		base.TensorBoards.HelperCommand = []string{exe, "operator"}
 	}
 	// TensorBoards run programs of the machine that may be readable only by the user who runs the cluster.
-	_ = cmd.Flags().Set("tensorboard-user", "0") // every number is valid
+	base.TensorBoards.User = new(int64)
+	cmd := operator.NewCommand(base)
+	cmd.SetContext(genericapiserver.SetupSignalContext())
 	return cmd
 }

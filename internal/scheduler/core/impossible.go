@@ -72,7 +72,7 @@ func (r *round) unplaceable(g *Group, n need, pods []*Pod) string {
 		return message
 	}
 	if len(r.Domains) == 0 {
-		return "its topologyPolicy is Required, and no node has a topology domain: label the nodes, or configure the scheduler's --topology-label"
+		return "its topologyPolicy is Required, and no node has a topology domain: label the nodes, or set topologyLabel in the scheduler's configuration"
 	}
 	for _, domain := range r.Domains {
 		within := map[*Sites]*Sites{}

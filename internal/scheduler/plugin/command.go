@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -21,11 +20,8 @@ import (
 	schedulerconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/kubernetes/pkg/scheduler"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultbinder"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 
@@ -37,8 +33,6 @@ import (
 // for pods of the t9k-scheduler beside the default one.
 func NewCommand() *cobra.Command {
 	opts := options.NewOptions()
-	settings := Config{}
-	alone := false
 	cmd := &cobra.Command{
 		Use:          "t9k-scheduler",
 		Short:        "Schedule pods, and those of a group all together or not at all",
@@ -50,6 +44,11 @@ func NewCommand() *cobra.Command {
 	f := cmd.Flags()
 	cmd.RunE = func(*cobra.Command, []string) error {
 		ctx := server.SetupSignalContext()
+		if opts.ConfigFile == "" { // a configuration file says these itself
+			for _, o := range ownDefaults {
+				f.Lookup(o[0]).Changed = true // otherwise kube-scheduler ignores them
+			}
+		}
 		if err := emulate(ctx, opts, f); err != nil {
 			return err
 		}
@@ -62,27 +61,32 @@ func NewCommand() *cobra.Command {
 		if err := opts.ComponentGlobalsRegistry.Set(); err != nil {
 			return err
 		}
-		return run(ctx, opts, settings, alone)
+		return run(ctx, opts)
 	}
 	for _, set := range opts.Flags.FlagSets {
 		f.AddFlagSet(set)
 	}
 	f.Bool("version", false, "print the version and exit") // cobra acts on it; Kubernetes' packages have one that knows theirs only
-	f.DurationVar(&settings.ReserveAfter, "reserve-after", 10*time.Minute, "how long a group waits before the scheduler reserves room for it; 0: never")
-	f.DurationVar(&settings.Grace, "gang-grace-period", 5*time.Minute, "how long a gang may stay partly bound before the scheduler evicts its running pods")
-	f.StringVar(&settings.TopologyLabel, "topology-label", "", "label of nodes that names their topology domain; unset: there are none")
-	f.BoolVar(&alone, "no-default-profile", false, "leave the pods of default-scheduler to another scheduler")
 	showDefault(f.Lookup("feature-gates"), costlyFeature+"=false")
-	for _, o := range [][2]string{
-		{"kube-api-qps", "1000"}, {"kube-api-burst", "2000"}, // with kube-scheduler's own limits, 50 pods start per second
-		{"leader-elect-lease-duration", "10s"}, {"leader-elect-renew-deadline", "7s"}, // so that another scheduler acts within 15 s
-	} {
+	for _, o := range ownDefaults {
 		if err := f.Set(o[0], o[1]); err != nil {
 			panic(fmt.Sprintf("the flags of kube-scheduler have changed: %v", err))
 		}
-		showDefault(f.Lookup(o[0]), o[1])
+		flag := f.Lookup(o[0])
+		flag.Changed = false
+		showDefault(flag, o[1])
+	}
+	for name, note := range map[string]string{"config": " A KubeSchedulerConfiguration; docs/scheduler.md describes what this program reads in it.",
+		"kubeconfig": " t9k-scheduler reads it in that case too."} {
+		f.Lookup(name).Usage += note
 	}
 	return cmd
+}
+
+// ownDefaults are flags of kube-scheduler with defaults of our own.
+var ownDefaults = [][2]string{
+	{"kube-api-qps", "1000"}, {"kube-api-burst", "2000"}, // with kube-scheduler's own limits, 50 pods start per second
+	{"leader-elect-lease-duration", "10s"}, {"leader-elect-renew-deadline", "7s"}, // so that another scheduler acts within 15 s
 }
 
 // showDefault makes --help print the value that this command sets as the default.
@@ -101,12 +105,12 @@ func showDefault(flag *pflag.Flag, value string) {
 	flag.Usage = strings.Join(lines, "\n")
 }
 
-func run(ctx context.Context, opts *options.Options, settings Config, alone bool) error {
+func run(ctx context.Context, opts *options.Options) error {
 	gates := opts.ComponentGlobalsRegistry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
 	if err := logsapi.ValidateAndApply(opts.Logs, gates); err != nil {
 		return fmt.Errorf("setting up logs: %w", err)
 	}
-	cc, sched, err := setup(ctx, opts, settings, alone)
+	cc, sched, err := setup(ctx, opts)
 	if err != nil {
 		return err
 	}
@@ -114,10 +118,9 @@ func run(ctx context.Context, opts *options.Options, settings Config, alone bool
 }
 
 // setup builds a kube-scheduler with the plugin, its profile and its planner.
-func setup(ctx context.Context, opts *options.Options, settings Config, alone bool) (*schedulerconfig.CompletedConfig, *scheduler.Scheduler, error) {
-	var err error
-	if opts.ComponentConfig, err = latest.Default(); err != nil {
-		return nil, nil, fmt.Errorf("making the default configuration: %w", err)
+func setup(ctx context.Context, opts *options.Options) (*schedulerconfig.CompletedConfig, *scheduler.Scheduler, error) {
+	if err := loadConfiguration(ctx, opts); err != nil {
+		return nil, nil, err
 	}
 	if errs := opts.Validate(); len(errs) > 0 {
 		return nil, nil, errs[0]
@@ -125,9 +128,6 @@ func setup(ctx context.Context, opts *options.Options, settings Config, alone bo
 	c, err := opts.Config(ctx)
 	if err != nil {
 		return nil, nil, err
-	}
-	if opts.ConfigFile == "" {
-		c.ComponentConfig.Profiles = profiles(c.ComponentConfig.Profiles, alone)
 	}
 	if c.LeaderElection != nil { // otherwise metrics and logs call every lease kube-scheduler
 		c.LeaderElection.Name = c.ComponentConfig.LeaderElection.ResourceName
@@ -145,7 +145,7 @@ func setup(ctx context.Context, opts *options.Options, settings Config, alone bo
 		scheduler.WithKubeConfig(cc.KubeConfig),
 		scheduler.WithProfiles(cfg.Profiles...),
 		scheduler.WithPercentageOfNodesToScore(cfg.PercentageOfNodesToScore),
-		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: factory(settings, &made)}),
+		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: factory(&made)}),
 		scheduler.WithPodMaxBackoffSeconds(cfg.PodMaxBackoffSeconds),
 		scheduler.WithPodInitialBackoffSeconds(cfg.PodInitialBackoffSeconds),
 		scheduler.WithPodMaxInUnschedulablePodsDuration(cc.PodMaxInUnschedulablePodsDuration),
@@ -171,20 +171,4 @@ func setup(ctx context.Context, opts *options.Options, settings Config, alone bo
 func newNodes(logger klog.Logger, fw framework.Framework, cache internalcache.Cache, snapshot *internalcache.Snapshot, x *index) *nodes {
 	return &nodes{logger: logger, profile: fw, cache: cache, snapshot: snapshot, index: x,
 		assumed: map[types.UID]*corev1.Pod{}, reserved: map[types.UID]fwk.CycleState{}, away: map[string]*absence{}, searches: map[string]*search{}}
-}
-
-// profiles adds the profile of the t9k-scheduler to the default one. The profile has no preemption by pod priority,
-// because the planner evicts by queue.
-func profiles(defaults []config.KubeSchedulerProfile, alone bool) []config.KubeSchedulerProfile {
-	ours := *defaults[0].DeepCopy()
-	ours.SchedulerName = scheduling.SchedulerName
-	plugin := config.PluginSet{Enabled: []config.Plugin{{Name: Name}}}
-	p := ours.Plugins
-	p.PreEnqueue, p.PreFilter, p.Filter, p.Reserve, p.Permit = plugin, plugin, plugin, plugin, plugin
-	p.Bind = config.PluginSet{Enabled: plugin.Enabled, Disabled: []config.Plugin{{Name: defaultbinder.Name}}}
-	p.PostFilter = config.PluginSet{Disabled: []config.Plugin{{Name: "*"}}}
-	if alone {
-		return []config.KubeSchedulerProfile{ours}
-	}
-	return append(defaults, ours)
 }

@@ -48,13 +48,13 @@ func emulate(ctx context.Context, opts *options.Options, f *pflag.FlagSet) error
 	return f.Set("emulated-version", server.String())
 }
 
-// clientConfig returns the configuration of the API server's client, as kube-scheduler does.
+// clientConfig returns the configuration of the API server's client, as loadConfiguration does.
 func clientConfig(ctx context.Context, opts *options.Options, f *pflag.FlagSet) (*rest.Config, error) {
 	kubeconfig := f.Lookup("kubeconfig").Value.String()
-	if opts.ConfigFile != "" {
+	if kubeconfig == "" && opts.ConfigFile != "" {
 		config, err := options.LoadConfigFromFile(klog.FromContext(ctx), opts.ConfigFile)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("the configuration file %s is invalid: %w", opts.ConfigFile, err)
 		}
 		kubeconfig = config.ClientConnection.Kubeconfig
 	}

@@ -117,9 +117,13 @@ func (p *Plugin) Close() error {
 }
 
 // factory returns the function by which the scheduler makes the plugin. The function appends each plugin to made.
-func factory(config Config, made *[]*Plugin) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
-	return func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		p, err := New(ctx, handle, config)
+func factory(made *[]*Plugin) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+	return func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		settings, err := settingsOf(args)
+		if err != nil {
+			return nil, err
+		}
+		p, err := New(ctx, handle, settings)
 		if err != nil {
 			return nil, err
 		}

@@ -57,9 +57,12 @@ func newRig(tb testing.TB, nodes int) *rig {
 	}
 	defaults, err := latest.Default()
 	r.must(err)
+	ours := &defaults.Profiles[0]
+	ours.SchedulerName = scheduling.SchedulerName
+	enablePlugin(ours.Plugins)
 	sched, err := scheduler.New(ctx, client, informers, nil,
 		profile.RecorderFactory(func(string) events.EventRecorderLogger { return events.NewFakeRecorder(1000) }),
-		scheduler.WithProfiles(profiles(defaults.Profiles, true)...),
+		scheduler.WithProfiles(defaults.Profiles...),
 		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: plug}))
 	r.must(err)
 	fw := sched.Profiles[scheduling.SchedulerName]

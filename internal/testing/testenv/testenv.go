@@ -58,6 +58,8 @@ type Options struct {
 	Containerd string
 	// Args are additional command-line arguments by component.
 	Args map[string][]string
+	// Settings are YAML texts with settings of the operator and the scheduler, by component, as in local.Options.
+	Settings map[string][]string
 }
 
 // Env is a running environment.
@@ -130,7 +132,7 @@ func New(o Options) (*Env, error) {
 }
 
 func (e *Env) start(o Options) error {
-	settings := local.Options{Components: o.Components, ExtraArgs: withVersion(o.Args), Programs: controlPlane()}
+	settings := local.Options{Components: o.Components, ExtraArgs: withVersion(o.Args), Settings: o.Settings, Programs: controlPlane()}
 	if o.Containerd != "" {
 		settings.Runtime, settings.ContainerdSocket = local.RuntimeContainerd, o.Containerd
 	}

@@ -41,7 +41,7 @@ var copies = []string{
 
 // rendered lists the files of config that the chart renders, by the kind of the object.
 var rendered = map[string]string{
-	"Deployment": "deployment.yaml", "ServiceAccount": "service_account.yaml", "PodDisruptionBudget": "pod_disruption_budget.yaml",
+	"ConfigMap": "config_map.yaml", "Deployment": "deployment.yaml", "ServiceAccount": "service_account.yaml", "PodDisruptionBudget": "pod_disruption_budget.yaml",
 }
 
 // Generate writes the chart's copies of config, config's part that the chart renders, and the chart's README.

@@ -1,0 +1,28 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// T9kGangArgsKind is the kind of the arguments of the scheduler's plugin.
+const T9kGangArgsKind = "T9kGangArgs"
+
+// T9kGangArgs are the arguments of the plugin T9kGang in the configuration file of the t9k-scheduler (`--config`). The
+// file is a KubeSchedulerConfiguration; the arguments are in the `pluginConfig` of the profile `t9k-scheduler`.
+//
+// +kubebuilder:object:root=true
+type T9kGangArgs struct {
+	metav1.TypeMeta `json:",inline"`
+	// ReserveAfter is how long a group waits before the scheduler reserves room for it. 0s: never.
+	// +optional
+	// +default="10m0s"
+	ReserveAfter *metav1.Duration `json:"reserveAfter,omitempty"`
+	// GangGracePeriod is how long a gang that a crash left partly bound can remain so before the scheduler evicts its
+	// running pods.
+	// +optional
+	// +default="5m0s"
+	GangGracePeriod *metav1.Duration `json:"gangGracePeriod,omitempty"`
+	// TopologyLabel is the label of nodes whose values are the domains of `topologyPolicy`. Unset: there are none.
+	// +optional
+	TopologyLabel string `json:"topologyLabel,omitempty"`
+}

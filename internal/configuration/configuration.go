@@ -1,0 +1,91 @@
+// Package configuration reads the programs' settings of config.tensorstack.dev/v1alpha1: it decodes them strictly, sets
+// their defaults and validates them. It knows no file and no program. Start reading at Operator.
+package configuration
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	configv1alpha1 "tensorstack.dev/batch/api/config/v1alpha1"
+)
+
+// Operator reads the operator's settings from YAML or JSON; empty text has none. A field that the text does not set has
+// its value in base, and else its default.
+func Operator(text []byte, base *configv1alpha1.OperatorConfiguration) (*configv1alpha1.OperatorConfiguration, error) {
+	c := base.DeepCopy()
+	if len(text) > 0 {
+		if err := decode(text, c, configv1alpha1.OperatorConfigurationKind, nil); err != nil {
+			return nil, err
+		}
+	}
+	setOperatorDefaults(c)
+	return c, validateOperator(c).ToAggregate()
+}
+
+// GangArgs reads the arguments of the scheduler's plugin from YAML or JSON; empty text has none. The path is that of the
+// arguments in their file, for errors.
+func GangArgs(text []byte, path *field.Path) (*configv1alpha1.T9kGangArgs, error) {
+	a := &configv1alpha1.T9kGangArgs{}
+	if len(text) > 0 {
+		if err := decode(text, a, configv1alpha1.T9kGangArgsKind, path); err != nil {
+			return nil, err
+		}
+	}
+	setGangDefaults(a)
+	return a, validateGang(a, path).ToAggregate()
+}
+
+// decode reads text into an object of a kind. Every error names the path of its field.
+func decode(text []byte, into any, kind string, path *field.Path) error {
+	data, err := yaml.YAMLToJSONStrict(text) // which finds repeated fields of YAML
+	if err != nil {
+		return fmt.Errorf("reading YAML: %w", err)
+	}
+	if err := checkKind(data, kind, path); err != nil {
+		return err
+	}
+	strict, err := json.UnmarshalStrict(data, into)
+	if err != nil {
+		return fmt.Errorf("reading a %s: %w", kind, err)
+	}
+	for i, err := range strict {
+		var inField json.FieldError
+		if path != nil && errors.As(err, &inField) {
+			inField.SetFieldPath(path.String() + "." + inField.FieldPath())
+		}
+		strict[i] = err
+	}
+	if len(strict) > 0 {
+		return fmt.Errorf("%w: docs/reference/%s.md lists the fields", errors.Join(strict...), strings.ToLower(kind))
+	}
+	return nil
+}
+
+// checkKind verifies the apiVersion and the kind before the fields are read: those of another kind would all be unknown.
+func checkKind(data []byte, kind string, path *field.Path) error {
+	found := metav1.TypeMeta{}
+	if err := json.UnmarshalCaseSensitivePreserveInts(data, &found); err != nil {
+		return fmt.Errorf("reading a %s: %w", kind, err)
+	}
+	var all field.ErrorList
+	if found.APIVersion != configv1alpha1.GroupVersion {
+		all = append(all, field.NotSupported(child(path, "apiVersion"), found.APIVersion, []string{configv1alpha1.GroupVersion}))
+	}
+	if found.Kind != kind {
+		all = append(all, field.NotSupported(child(path, "kind"), found.Kind, []string{kind}))
+	}
+	return all.ToAggregate()
+}
+
+func child(path *field.Path, name string) *field.Path {
+	if path == nil {
+		return field.NewPath(name)
+	}
+	return path.Child(name)
+}

@@ -1,0 +1,86 @@
+package local
+
+import (
+	"fmt"
+
+	"sigs.k8s.io/yaml"
+
+	configv1alpha1 "tensorstack.dev/batch/api/config/v1alpha1"
+	schedulerv1beta1 "tensorstack.dev/batch/api/scheduler/v1beta1"
+)
+
+// OperatorSettings returns a configuration file of the operator with the fields of YAML texts without apiVersion and
+// kind. Fields of later texts replace those of earlier ones.
+func OperatorSettings(texts ...string) ([]byte, error) {
+	c, err := merge(map[string]any{"apiVersion": configv1alpha1.GroupVersion, "kind": configv1alpha1.OperatorConfigurationKind}, texts)
+	if err != nil {
+		return nil, err
+	}
+	return yaml.Marshal(c)
+}
+
+// SchedulerSettings returns a configuration file of the t9k-scheduler whose profiles are for the pods of these
+// schedulers. The arguments of its plugin have the fields of YAML texts without apiVersion and kind.
+func SchedulerSettings(schedulers []string, texts ...string) ([]byte, error) {
+	args, err := merge(map[string]any{"apiVersion": configv1alpha1.GroupVersion, "kind": configv1alpha1.T9kGangArgsKind}, texts)
+	if err != nil {
+		return nil, err
+	}
+	var profiles []any
+	for _, name := range schedulers {
+		profile := map[string]any{"schedulerName": name}
+		if name == schedulerv1beta1.SchedulerName {
+			profile["pluginConfig"] = []any{map[string]any{"name": "T9kGang", "args": args}}
+		}
+		profiles = append(profiles, profile)
+	}
+	return yaml.Marshal(map[string]any{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": profiles})
+}
+
+// merge adds the fields of YAML texts to an object.
+func merge(into map[string]any, texts []string) (map[string]any, error) {
+	for _, text := range texts {
+		fields := map[string]any{}
+		if err := yaml.UnmarshalStrict([]byte(text), &fields); err != nil {
+			return nil, fmt.Errorf("reading the settings %q: %w", text, err)
+		}
+		mergeFields(into, fields)
+	}
+	return into, nil
+}
+
+func mergeFields(into, fields map[string]any) {
+	for name, value := range fields {
+		old, isObject := into[name].(map[string]any)
+		if more, ok := value.(map[string]any); ok && isObject {
+			mergeFields(old, more)
+			continue
+		}
+		into[name] = value
+	}
+}
+
+// writeSettings writes the configuration files of the operator and the scheduler.
+func writeSettings(d Dir, c *Config) error {
+	webhook := "0"
+	if c.has(Webhook) {
+		webhook = c.loopback(Webhook)
+	}
+	base := fmt.Sprintf(`{leaderElection: {enabled: false}, health: {bindAddress: "%s"}, metrics: {bindAddress: "0"}, webhook: {bindAddress: "%s"}, jobs: {clusterDomain: %s}}`,
+		c.loopback(Operator), webhook, clusterDomain)
+	operator, err := OperatorSettings(append([]string{base}, c.Settings[Operator]...)...)
+	if err != nil {
+		return err
+	}
+	if err := writeFile(d.settingsFile(Operator), operator, 0o600); err != nil {
+		return fmt.Errorf("writing the operator's configuration: %w", err)
+	}
+	scheduler, err := SchedulerSettings([]string{"default-scheduler", schedulerv1beta1.SchedulerName}, c.Settings[Scheduler]...)
+	if err != nil {
+		return err
+	}
+	if err := writeFile(d.settingsFile(Scheduler), scheduler, 0o600); err != nil {
+		return fmt.Errorf("writing the scheduler's configuration: %w", err)
+	}
+	return nil
+}

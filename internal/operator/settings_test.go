@@ -1,0 +1,33 @@
+package operator
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	configv1alpha1 "tensorstack.dev/batch/api/config/v1alpha1"
+)
+
+// TestCommandRefusesAFaultyFile verifies that the operator ends with an error that names the file and the field.
+func TestCommandRefusesAFaultyFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	for text, want := range map[string]string{
+		"": "is empty",
+		"apiVersion: config.tensorstack.dev/v1alpha1\nkind: OperatorConfiguration\njobs: {maxReplica: 1}\n": `unknown field "jobs.maxReplica"`,
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := NewCommand(&configv1alpha1.OperatorConfiguration{})
+		cmd.SetArgs([]string{"--config=" + file})
+		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), file) {
+			t.Errorf("%q: the error lacks %q or the file: %v", text, want, err)
+		}
+	}
+	cmd := NewCommand(&configv1alpha1.OperatorConfiguration{})
+	cmd.SetArgs([]string{"--config=" + file + ".missing"})
+	if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "reading the configuration") {
+		t.Errorf("a missing file: %v", err)
+	}
+}
