@@ -22,7 +22,7 @@ COMPILING := Compiling, all of Kubernetes included: about 4 minutes on two cores
 
 .PHONY: build
 build: ## Build all programs into bin/ (first time about 4 minutes on two cores)
-	@GOBUILD_NOTE='$(COMPILING)' hack/gobuild -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/t9k ./cmd/t9k-operator
+	@GOBUILD_NOTE='$(COMPILING)' hack/gobuild -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/t9k ./cmd/t9k-operator ./cmd/t9k-console
 	@hack/gobuild -ldflags '$(LOCAL_LDFLAGS)' -o $(BIN)/ ./cmd/t9k-local ./cmd/t9k-scheduler
 	@ln -sf t9k $(BIN)/kubectl-t9k
 
@@ -60,7 +60,7 @@ release: ## Write everything of a release to dist/: command lines, programs, cha
 .PHONY: test
 test: export T9K_LOCAL = $(BIN)/t9k-local
 test: export T9K = $(BIN)/t9k
-test: build ## Run the tests of all modules, but for those that train (builds bin/ first)
+test: build ## Run the tests of all modules, but for those that have a target of their own below (builds bin/ first)
 	@for m in $(MODULES); do (cd $$m && go test -p 2 -vet=off -timeout 30m ./...) || exit 1; done
 
 .PHONY: test-fast
@@ -73,6 +73,11 @@ test-fast: build ## Run the fast tests: engine, kinds, controller, scheduler cor
 e2e-torch: export T9K_LOCAL = $(BIN)/t9k-local
 e2e-torch: build ## Train with PyTorch on the embedded cluster; needs python3 with torch (Debian: python3-torch)
 	@go test -vet=off -timeout 10m -v -run '^TestTorch' ./test/e2e -torch
+
+.PHONY: e2e-upgrade
+e2e-upgrade: export T9K_LOCAL = $(BIN)/t9k-local
+e2e-upgrade: build ## Upgrade, downgrade and remove the chart by Helm while jobs and gangs live (3 minutes); needs root and the history of git
+	@go test -vet=off -timeout 20m -v -run '^TestUpgradeAndRemoval$$' ./test/upgrade -upgrade
 
 # TestJobsRunOnOlderKubernetes, a part of `make test`, runs jobs and a gang on a whole cluster of each.
 .PHONY: test-versions

@@ -93,9 +93,12 @@ func UserRoles() ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
+// SchedulerClusterRole is the role that the scheduler has beside those of every scheduler.
+func SchedulerClusterRole() (*unstructured.Unstructured, error) { return read("scheduler/role.yaml") }
+
 // SchedulerRole lists what lets a scheduler of this user name follow groups and queues.
 func SchedulerRole(user string) ([]*unstructured.Unstructured, error) {
-	role, err := read("scheduler/role.yaml")
+	role, err := SchedulerClusterRole()
 	if err != nil {
 		return nil, err
 	}

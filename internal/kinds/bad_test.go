@@ -16,12 +16,12 @@ import (
 var testdata embed.FS
 
 // TestBadManifests checks the error messages for invalid jobs and invalid updates. Each file of testdata/bad holds a
-// job, or a job and then an update that a live job does not accept. NAME.lower.txt holds the messages of this package;
+// job, or a job and then an update that a live job does not accept. NAME.validate.txt holds the messages of this package;
 // NAME.server.txt those of the API server, which test/integration compares.
 func TestBadManifests(t *testing.T) {
 	for _, m := range kindtest.Manifests(t, testdata, "testdata/bad") {
 		t.Run(m.Name, func(t *testing.T) {
-			golden.Compare(t, "testdata/bad/"+m.Name+".lower.txt", refusal(t, m.Data))
+			golden.Compare(t, "testdata/bad/"+m.Name+".validate.txt", refusal(t, m.Data))
 		})
 	}
 }

@@ -3,6 +3,8 @@ package operator
 import (
 	"slices"
 	"testing"
+
+	"tensorstack.dev/batch/internal/permissions"
 )
 
 func TestNeededPermissionsFollowTheSettings(t *testing.T) {
@@ -25,7 +27,7 @@ func TestNeededPermissionsFollowTheSettings(t *testing.T) {
 			}
 			var all []string
 			for i := range needed {
-				all = append(all, describe(&needed[i]))
+				all = append(all, permissions.Describe(&needed[i]))
 			}
 			for _, p := range append(slices.Clone(always), test.yes...) {
 				if !slices.Contains(all, p) {

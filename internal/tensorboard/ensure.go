@@ -18,7 +18,7 @@ import (
 // ensure creates or updates the Service and the Deployment of a TensorBoard. A refusal is an error that does not pass
 // by itself. The Deployment is nil if it does not exist or the cache does not show it yet.
 func (r *reconciler) ensure(ctx context.Context, tb *tensorboard.TensorBoard) (*appsv1.Deployment, *board.Refusal, error) {
-	logs, faults := board.Lower(&tb.Spec)
+	logs, faults := board.Convert(&tb.Spec)
 	if len(faults) > 0 {
 		refusal := &board.Refusal{Reason: tensorboard.ReasonInvalidSpec, Message: faults.ToAggregate().Error()}
 		return nil, refusal, r.stop(ctx, tb)

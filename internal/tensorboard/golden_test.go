@@ -47,7 +47,7 @@ func read(t *testing.T, file string) *tensorboard.TensorBoard {
 
 func rendered(t *testing.T, tb *tensorboard.TensorBoard) string {
 	t.Helper()
-	logs, faults := board.Lower(&tb.Spec)
+	logs, faults := board.Convert(&tb.Spec)
 	if len(faults) > 0 {
 		return faults.ToAggregate().Error() + "\n"
 	}
@@ -67,11 +67,11 @@ func rendered(t *testing.T, tb *tensorboard.TensorBoard) string {
 func TestDiffersReportsOnlyChanges(t *testing.T) {
 	tb := read(t, "testdata/fileset-of-a-claim.yaml")
 	same := func(change func(*tensorboard.TensorBoard)) bool {
-		logs, _ := board.Lower(&tb.Spec)
+		logs, _ := board.Convert(&tb.Spec)
 		live := board.Deployment(tb, logs, settings)
 		changed := tb.DeepCopy()
 		change(changed)
-		logs, faults := board.Lower(&changed.Spec)
+		logs, faults := board.Convert(&changed.Spec)
 		if len(faults) > 0 {
 			t.Fatal(faults.ToAggregate())
 		}

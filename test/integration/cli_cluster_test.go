@@ -2,6 +2,8 @@ package integration
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -51,6 +53,8 @@ func TestCLIWorksWithRunningPods(t *testing.T) {
 	p := plane.Start(t, testenv.Options{Components: local.AllComponents(), Args: map[string][]string{local.Operator: {"--restart-backoff=100ms"}}})
 	for name, test := range map[string]func(*world){
 		"the last lines of failed replicas": testLastLines,
+		"run shows output":                  testRunOutput,
+		"run shows output on a terminal":    testRunOutputOnTerminal,
 		"logs":                              testLogs,
 		"logs -f across restarts":           testLogsFollow,
 		"logs -f through an outage":         testLogsOutage,
@@ -89,6 +93,78 @@ func testLastLines(w *world) {
 	}
 }
 
+// gated returns a job of one replica whose attempts each print a line, wait for an order, and print another line. Only
+// the last attempt succeeds.
+func gated(w *world, name string, attempts int) (string, *gate.Gate) {
+	g := gate.New(w.T)
+	for attempt := range attempts {
+		w.Must(g.AddPipe(fmt.Sprint(attempt)))
+	}
+	text := script(name, 1, attempts-1, fmt.Sprintf("echo begin $ATTEMPT; read go < %s/$ATTEMPT; echo end $ATTEMPT; [ $ATTEMPT = %d ] || exit $((5 + ATTEMPT))", gate.MountPath, attempts-1))
+	return text + fmt.Sprintf("              volumeMounts: [{name: gate, mountPath: %s}]\n          volumes: [{name: gate, hostPath: {path: %s}}]\n", gate.MountPath, g.Dir()), g
+}
+
+// testRunOutput checks the output that run shows between the transitions.
+func testRunOutput(w *world) {
+	text, g := gated(w, "retries", 2)
+	run := w.start(text, "run", "-f", "-")
+	for attempt := range 2 {
+		run.awaitOutput(fmt.Sprintf("worker-0 | begin %d\n", attempt))
+		w.Await("the attempt takes an order", func() error { return g.Order(fmt.Sprint(attempt), 0) })
+	}
+	out, _ := run.ends(0)
+	rest := out
+	for _, line := range []string{"begin 0", "end 0", "--- attempt 1 ended with exit code 5 ---", "begin 1", "end 1"} {
+		_, after, found := strings.Cut(rest, "worker-0 | "+line+"\n")
+		if !found {
+			w.Fatalf("run does not print %q in its place:\n%s", line, out)
+		}
+		rest = after
+	}
+	w.contains("run", out, "worker-0 | --- attempt 2 ---\n")
+
+	const talk = "printf 'rank %s \\033[2J\\n' $RANK"
+	out, _ = w.start(script("first", 3, 0, talk), "run", "-").ends(0)
+	w.contains("run", out, "worker-0 | rank 0 \\u001b[2J\n")
+	if strings.Contains(out, "worker-1 |") {
+		w.Errorf("run shows the output of the second replica:\n%s", out)
+	}
+	out, _ = w.start(script("all", 2, 0, talk)+"---"+script("other", 1, 0, talk), "run", "--logs=all", "-").ends(0)
+	w.contains("run --logs=all of two jobs", out, "genericjob/all worker-0   | rank 0", "genericjob/all worker-1   | rank 1", "genericjob/other worker-0 | rank 0")
+	out, _ = w.start(script("silent", 1, 0, talk+"; exit 4"), "run", "--logs=none", "-").ends(1)
+	w.contains("run --logs=none", out, "worker-0 failed: exit code 4")
+	if strings.Contains(out, "rank 0") {
+		w.Errorf("run --logs=none shows output:\n%s", out)
+	}
+}
+
+// testRunOutputOnTerminal checks the output that run shows below its picture.
+func testRunOutputOnTerminal(w *world) {
+	text, g := gated(w, "pictured", 1)
+	file := filepath.Join(w.TempDir(), "job.yaml")
+	w.Must(os.WriteFile(file, []byte(text), 0o600))
+	term := newTerminal(w.T, 70, 24)
+	run := w.startOn(term, "run", file)
+	term.await(w, "\x1b[Gworker-0 | begin 0\x1b[K")
+	w.Await("the job takes an order", func() error { return g.Order("0", 0) })
+	run.ends(0)
+	term.await(w, "genericjob/pictured Succeeded in ")
+	w.contains("the terminal", term.output.String(), "worker-0 | end 0\x1b[K")
+
+	// The output continues after a pause. Ctrl-C ends the picture while output arrives, and the job continues.
+	w.Must(os.WriteFile(file, []byte(script("chats", 1, 0, "while echo chat of $ATTEMPT; do sleep 0.1; done")), 0o600))
+	run = w.startOn(term, "run", file)
+	term.await(w, "worker-0 | chat of 0")
+	w.t9k("pause", "chats")
+	w.awaitPhase("chats", batch.JobPaused)
+	w.t9k("resume", "chats")
+	term.await(w, "worker-0 | chat of 1")
+	run.interrupt()
+	run.ends(130)
+	term.await(w, "Stopped following; genericjob/chats continues.")
+	w.t9k("delete", "chats")
+}
+
 func testLogs(w *world) {
 	w.start(script("speaks", 2, 0, "echo first; echo second of $RANK; echo third"), "run", "-f", "-").ends(0)
 	for _, test := range []struct{ args, want string }{
@@ -119,12 +195,7 @@ func testLogs(w *world) {
 
 func testLogsFollow(w *world) {
 	// Each attempt goes on when its beginning has been followed.
-	g := gate.New(w.T)
-	for attempt := range 3 {
-		w.Must(g.AddPipe(fmt.Sprint(attempt)))
-	}
-	text := script("again", 1, 2, "echo begin $ATTEMPT; read go < "+gate.MountPath+"/$ATTEMPT; echo end $ATTEMPT; [ $ATTEMPT = 2 ] || exit $((5 + ATTEMPT))")
-	text += fmt.Sprintf("              volumeMounts: [{name: gate, mountPath: %s}]\n          volumes: [{name: gate, hostPath: {path: %s}}]\n", gate.MountPath, g.Dir())
+	text, g := gated(w, "again", 3)
 	w.start(text, "run", "-f", "-", "-d").ends(0)
 	logs := w.start("", "logs", "-f", "again")
 	for attempt := range 3 {

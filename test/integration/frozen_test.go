@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"syscall"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -12,6 +14,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/test/kit/jobs"
 	"tensorstack.dev/batch/test/kit/kubelet"
+	"tensorstack.dev/batch/test/kit/program"
 )
 
 // frozenRounds is the number of jobs of each sort in TestEndsDuringAFreezeComeBeforeLaterChanges.
@@ -93,4 +96,72 @@ func TestEndsDuringAFreezeComeBeforeLaterChanges(t *testing.T) {
 	if n := len(before); n != 2*len(sorts)*frozenRounds {
 		t.Errorf("%d pods existed", n)
 	}
+}
+
+// TestFailureWinsOverSimultaneousSuccess verifies that a success waits for failures that are reported late. A failure
+// that happened at the same moment wins, and a later one does not. Two replicas end at known times. The operator is
+// stopped after it has seen the success, and learns of the failure when it continues.
+func TestFailureWinsOverSimultaneousSuccess(t *testing.T) {
+	w := newWorld(t)
+	o := startOperator(t, w.Env.Kubeconfig)
+	for name, c := range map[string]struct {
+		failsAfter time.Duration
+		phase      batch.JobPhase
+		reason     batch.Reason
+	}{
+		"same":  {0, batch.JobFailed, batch.ReasonFailureRule},
+		"later": {3 * time.Second, batch.JobSucceeded, batch.ReasonSuccessRule},
+	} {
+		t.Run(name, func(t *testing.T) { w.in(t).failAfterSuccess(o, name, c.failsAfter, c.phase, c.reason) })
+	}
+}
+
+// failAfterSuccess runs a job whose success the operator sees late, so that it waits for failures for several seconds.
+// A machine that is too busy to report the failure within this time gets further tries.
+func (w *world) failAfterSuccess(o *program.Program, name string, failsAfter time.Duration, phase batch.JobPhase, reason batch.Reason) {
+	w.Helper()
+	const tries = 10
+	for i := range tries {
+		j := jobs.New(fmt.Sprintf("%s-%d", name, i), jobs.Role("a", 1, kubelet.Run), jobs.Role("b", 1, kubelet.Run))
+		j.Spec.SuccessRules, j.Spec.FailureRules = []batch.FinishRule{{"a": {}}}, []batch.FinishRule{{"b": {}}}
+		w.Create(j)
+		w.awaitPhase(j.Name, batch.JobRunning)
+		ended := metav1.NewTime(time.Now().Add(-10 * time.Second).Truncate(time.Second))
+		w.endAt(j.Name+"-a-0", 0, ended)
+		w.Await("the status shows the success of the replica", func() error {
+			j = w.job(j.Name)
+			if p := jobs.Replica(j, j.Name+"-a-0").Phase; p != batch.ReplicaSucceeded {
+				return fmt.Errorf("the replica is %s", p)
+			}
+			return nil
+		})
+		o.Signal(syscall.SIGSTOP)
+		if late := jobs.Over(w.job(j.Name)); !late {
+			w.endAt(j.Name+"-b-0", 1, metav1.NewTime(ended.Add(failsAfter)))
+			o.Signal(syscall.SIGCONT)
+			end := w.awaitPhase(j.Name, phase)
+			if c := jobs.Condition(end, conditionOf(phase)); c.Reason != reason {
+				w.Errorf("the job is %s for reason %s, want %s", phase, c.Reason, reason)
+			}
+			return
+		}
+		o.Signal(syscall.SIGCONT)
+	}
+	w.Errorf("in none of %d tries did a job wait for failures after a success", tries)
+}
+
+// conditionOf returns the type of the condition that is True in a terminal phase.
+func conditionOf(phase batch.JobPhase) batch.JobConditionType {
+	if phase == batch.JobFailed {
+		return batch.JobFailedCondition
+	}
+	return batch.JobCompleted
+}
+
+// endAt reports the end of a pod's container at a time before now.
+func (w *world) endAt(pod string, code int32, at metav1.Time) {
+	w.Helper()
+	p := &corev1.Pod{}
+	w.Must(w.Get(pod, p))
+	w.Must(kubelet.EndAt(w.Context(), w.Core, p, code, at))
 }

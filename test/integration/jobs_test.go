@@ -180,7 +180,7 @@ func TestInvalidJobFailsAndCreatesNothing(t *testing.T) {
 		document.SetNamespace(w.Namespace)
 		_, err := resource.Create(t.Context(), document, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 		if err == nil {
-			text, err := os.ReadFile(kindsDir + "/testdata/bad/" + m.Name + ".lower.txt")
+			text, err := os.ReadFile(kindsDir + "/testdata/bad/" + m.Name + ".validate.txt")
 			w.Must(err)
 			words[document.GetName()] = string(text)
 		} else if !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {

@@ -36,7 +36,7 @@ const operatorUser = "system:serviceaccount:t9k-system:t9k-operator"
 var planes = plane.NewPool(planeCount, func() (*plane.Plane, error) {
 	p, err := plane.New(testenv.Options{
 		Components:  []string{local.Etcd, local.APIServer, local.CRDs, local.ControllerManager},
-		AuditPolicy: audit.Policy("Metadata", operatorUser, schedulerUser),
+		AuditPolicy: audit.Policy("Metadata", operatorUser, schedulerUser, consoleUser),
 		Args: map[string][]string{
 			// Clusters may require that controllers have the right to block the deletion of an owner.
 			local.APIServer: {"--enable-admission-plugins=OwnerReferencesPermissionEnforcement"},

@@ -5,8 +5,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	authorization "k8s.io/api/authorization/v1"
 	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -309,4 +312,38 @@ func (s *installedScheduler) awaitProbes(w *world) {
 			return nil
 		})
 	}
+}
+
+// TestMissingPermissionOfSchedulerIsNamed verifies that a scheduler without a permission is not ready and says which
+// one, and that it needs no new start once the permission is granted.
+func TestMissingPermissionOfSchedulerIsNamed(t *testing.T) {
+	w := newWorld(t)
+	w.installDefault()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "t9k-scheduler"}}
+	var whole []rbacv1.PolicyRule
+	w.Update(role, func() {
+		whole = slices.Clone(role.Rules)
+		role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "podgroups/status") })
+	})
+	w.awaitRightOf(schedulerUser, false, authorization.ResourceAttributes{Verb: "patch", Group: scheduling.GroupVersion.Group, Resource: "podgroups", Subresource: "status"})
+	s := w.startScheduler()
+	c := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // as kubelets do
+	ask := func() (int, string, error) {
+		answer, err := c.Get("https://" + s.address + "/readyz")
+		if err != nil {
+			return 0, "", err
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		return answer.StatusCode, string(text), err
+	}
+	w.Await("the scheduler says what it may not do", func() error {
+		code, text, err := ask()
+		if err == nil && (code != http.StatusInternalServerError || !strings.Contains(text, "the scheduler may not patch podgroups.scheduler.tensorstack.dev/status: ")) {
+			err = fmt.Errorf("%d: %s", code, text)
+		}
+		return err
+	})
+	w.Update(role, func() { role.Rules = whole })
+	s.awaitProbes(w)
 }

@@ -170,7 +170,7 @@ func TestWebhookReportsAllErrors(t *testing.T) {
 			for _, c := range status.Status().Details.Causes {
 				fmt.Fprintf(&words, "%s: %s\n", c.Field, c.Message)
 			}
-			golden.Compare(t, kindsDir+"/testdata/bad/"+m.Name+".lower.txt", words.String())
+			golden.Compare(t, kindsDir+"/testdata/bad/"+m.Name+".validate.txt", words.String())
 		}
 		if denied < 10 {
 			t.Errorf("the webhook refused only %d", denied)

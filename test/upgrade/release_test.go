@@ -20,7 +20,10 @@ import (
 // root is the root of this checkout.
 const root = "../.."
 
-var from = flag.String("from", "", "commit or tag of the version to upgrade from; unset: the last release")
+var (
+	withHelm = flag.Bool("upgrade", false, "run the test that upgrades an installation by Helm (make e2e-upgrade)")
+	from     = flag.String("from", "", "commit or tag of the version to upgrade from; unset: the last release")
+)
 
 // release is a version of the product that can be installed.
 type release struct {

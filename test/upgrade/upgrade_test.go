@@ -24,6 +24,9 @@ const systemNamespace = config.Namespace
 // TestUpgradeAndRemoval has 50 jobs and 10 gangs live through an upgrade from the last release to this version and to one
 // with a further field, through the way back, and through a removal and a new installation. Then they end well.
 func TestUpgradeAndRemoval(t *testing.T) {
+	if !*withHelm {
+		t.Skip("upgrades an installation by Helm: make e2e-upgrade")
+	}
 	require.Root(t)
 	if err := local.CheckPodSupport(); err != nil {
 		require.Missing(t, err.Error())

@@ -50,9 +50,9 @@ func (c *Cluster) jobsSource(kind *kinds.Kind, namespace string, restrict func(*
 	}
 }
 
-// PodSource returns a source that watches the pods of a job.
-func (c *Cluster) PodSource(j *Job) watch.Source {
-	return podSource(j, c.Core.Pods(j.GetNamespace()))
+// PodSource returns a source that watches the pods of a job that match a label selector.
+func (c *Cluster) PodSource(j *Job, labels string) watch.Source {
+	return podSource(labels, c.Core.Pods(j.GetNamespace()))
 }
 
 // PodMetadataSource returns a source that watches the metadata of a job's pods.
@@ -61,21 +61,21 @@ func (c *Cluster) PodMetadataSource(j *Job) (watch.Source, error) {
 	if err != nil {
 		return watch.Source{}, fmt.Errorf("making a client: %w", err)
 	}
-	return podSource(j, client.Resource(podResource).Namespace(j.GetNamespace())), nil
+	return podSource(j.Selector(), client.Resource(podResource).Namespace(j.GetNamespace())), nil
 }
 
-// podSource returns a source that watches the pods of a job with a given client.
-func podSource[L runtime.Object](j *Job, pods interface {
+// podSource returns a source that watches the pods that match a label selector with a given client.
+func podSource[L runtime.Object](labels string, pods interface {
 	List(ctx context.Context, o metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error)
 }) watch.Source {
 	return watch.Source{
 		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.LabelSelector = j.Selector()
+			o.LabelSelector = labels
 			return pods.List(ctx, o)
 		},
 		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-			o.LabelSelector = j.Selector()
+			o.LabelSelector = labels
 			return pods.Watch(ctx, o)
 		},
 	}

@@ -9,6 +9,7 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/cli/kit"
+	"tensorstack.dev/batch/internal/cli/output"
 	"tensorstack.dev/batch/internal/cli/selection"
 	"tensorstack.dev/batch/internal/cli/view"
 	"tensorstack.dev/batch/internal/observed"
@@ -25,8 +26,8 @@ type history struct {
 
 func (l *printer) history(ctx context.Context) *history {
 	// The error is ignored: without events the status still shows the number of attempts.
-	events, _ := l.cluster.Events(ctx, l.job.GetNamespace(), l.job.GetName(), l.job.GetUID())
-	h := newHistory(l.job.Status(), events)
+	events, _ := l.Cluster.Events(ctx, l.Job.GetNamespace(), l.Job.GetName(), l.Job.GetUID())
+	h := newHistory(l.Job.Status(), events)
 	for i := range h.plain {
 		fmt.Fprintln(l.ErrOut, eventLine(&h.plain[i], h.plain[i].Message))
 	}
@@ -60,32 +61,32 @@ func eventLine(e *corev1.Event, words string) string {
 
 // reportEarlier prints the replica's earlier attempts, whose pods are gone.
 func (l *printer) reportEarlier(r selection.Replica, h *history) {
-	name := l.job.GetName() + "-" + r.String()
+	name := l.Job.GetName() + "-" + r.String()
 	ends := h.ends[name]
 	for _, end := range ends {
-		l.lines.remark(r, "earlier attempt, its output is gone: "+end)
+		l.Remark(r, "earlier attempt, its output is gone: "+end)
 	}
 	if s := h.statuses[name]; s != nil && s.UID != "" && int(s.Attempt) > len(ends) && len(h.plain) == 0 {
-		l.lines.remark(r, fmt.Sprintf("this is attempt %d; there are no events about the end of %d before it", s.Attempt+1, int(s.Attempt)-len(ends)))
+		l.Remark(r, fmt.Sprintf("this is attempt %d; there are no events about the end of %d before it", s.Attempt+1, int(s.Attempt)-len(ends)))
 	}
 }
 
 // reportMissing prints the selected replicas that have no pod.
-func (l *printer) reportMissing(present []*pod, h *history) {
+func (l *printer) reportMissing(present []*output.Pod, h *history) {
 	has := map[int]bool{}
 	for _, p := range present {
 		has[p.Index] = true
 	}
 	missing := map[string][]int{}
-	for _, r := range l.selection.Replicas() {
+	for _, r := range l.Selection.Replicas() {
 		if !has[r.Index] {
 			l.reportEarlier(r, h)
 			missing[r.Role] = append(missing[r.Role], r.Rank)
 		}
 	}
-	for _, role := range l.selection.Roles {
+	for _, role := range l.Selection.Roles {
 		if ranks := missing[role.Name]; len(ranks) > 0 {
-			fmt.Fprintf(l.ErrOut, "No output, because there is no pod: %s (the job is %s)\n", view.Several(role.Name, ranks), kit.OrNotStarted(l.job.Status().Phase))
+			fmt.Fprintf(l.ErrOut, "No output, because there is no pod: %s (the job is %s)\n", view.Several(role.Name, ranks), kit.OrNotStarted(l.Job.Status().Phase))
 		}
 	}
 }

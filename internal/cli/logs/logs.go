@@ -3,20 +3,17 @@ package logs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"sort"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/cli/kit"
+	"tensorstack.dev/batch/internal/cli/output"
 	"tensorstack.dev/batch/internal/cli/selection"
 	"tensorstack.dev/batch/internal/engine"
 	"tensorstack.dev/batch/internal/podlog"
@@ -90,10 +87,8 @@ func printLogs(ctx context.Context, p *kit.Program, o *options, address string) 
 	if err != nil {
 		return err
 	}
-	l := &printer{
-		Program: p, cluster: c, job: j, selection: sel, request: o.request(),
-		lines: &prefixer{out: kit.Raw(p.Out), style: kit.StyleOf(p.Out), width: sel.Width, timestamps: o.timestamps, raw: o.raw},
-	}
+	lines := &prefixer{out: kit.Raw(p.Out), style: kit.StyleOf(p.Out), width: sel.Width, timestamps: o.timestamps, raw: o.raw}
+	l := &printer{Program: p, Streamer: &output.Streamer{Cluster: c, Job: j, Selection: sel, Request: o.request(), Emit: lines.emit}}
 	if o.watch {
 		return l.watch(ctx)
 	}
@@ -103,30 +98,7 @@ func printLogs(ctx context.Context, p *kit.Program, o *options, address string) 
 // printer prints the logs of the selected replicas of a job.
 type printer struct {
 	*kit.Program
-	cluster   *kit.Cluster
-	job       *kit.Job
-	selection *selection.Selection
-	request   corev1.PodLogOptions
-	lines     *prefixer
-}
-
-// pod is a pod of a selected replica.
-type pod struct {
-	*corev1.Pod
-	selection.Replica
-	container string
-	// attempt is the replica's attempt that the pod belongs to, counted from 0.
-	attempt int
-}
-
-// podOf returns the pod of a selected replica; nil for any other pod.
-func (l *printer) podOf(p *corev1.Pod) *pod {
-	r, container, selected := l.selection.Find(p)
-	if !selected {
-		return nil
-	}
-	attempt, _ := strconv.Atoi(p.Labels[batch.LabelReplicaAttempt])
-	return &pod{Pod: p, Replica: r, container: container, attempt: attempt}
+	*output.Streamer
 }
 
 // ahead is the number of logs that are requested in advance.
@@ -134,13 +106,13 @@ const ahead = 8
 
 // print prints the logs one replica after the other, by role and rank.
 func (l *printer) print(ctx context.Context) error {
-	list, err := l.cluster.Core.Pods(l.job.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: l.job.Selector()})
+	list, err := l.Cluster.Core.Pods(l.Job.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: l.Selection.Labels(l.Job)})
 	if err != nil {
 		return fmt.Errorf("listing pods: %w", err)
 	}
-	var chosen []*pod
+	var chosen []*output.Pod
 	for i := range list.Items {
-		if p := l.podOf(&list.Items[i]); p != nil {
+		if p := output.PodOf(l.Selection, &list.Items[i]); p != nil {
 			chosen = append(chosen, p)
 		}
 	}
@@ -163,9 +135,9 @@ func (l *printer) print(ctx context.Context) error {
 				return
 			}
 			go func() {
-				opts := l.request
+				opts := l.Request
 				opts.Timestamps = true
-				stream, err := l.open(p)(ctx, &opts)
+				stream, err := p.Open(l.Cluster)(ctx, &opts)
 				turn <- answer{stream, err}
 			}()
 		}
@@ -177,36 +149,23 @@ func (l *printer) print(ctx context.Context) error {
 			return ctx.Err()
 		}
 		got := <-turn
-		reader := podlog.Reader{Emit: l.lines.emitter(p.Replica), Open: func(context.Context, *corev1.PodLogOptions) (io.ReadCloser, error) {
+		reader := podlog.Reader{Emit: l.emitter(p.Replica), Open: func(context.Context, *corev1.PodLogOptions) (io.ReadCloser, error) {
 			return got.stream, got.err
 		}}
 		if err := reader.Once(ctx); err != nil {
-			l.complain(p, err)
+			if why := output.Missing(err); why != "" {
+				l.Remark(p.Replica, why)
+			}
 		}
-		if why := engine.StartFailure(kit.ContainerState(p.Pod, p.container).Terminated); why != "" {
-			l.lines.remark(p.Replica, "its command cannot be started: "+why)
+		if why := engine.StartFailure(kit.ContainerState(p.Pod, p.Container).Terminated); why != "" {
+			l.Remark(p.Replica, "its command cannot be started: "+why)
 		}
 	}
 	l.reportMissing(chosen, history)
 	return ctx.Err()
 }
 
-func (l *printer) open(p *pod) podlog.Opener {
-	return func(ctx context.Context, opts *corev1.PodLogOptions) (io.ReadCloser, error) {
-		opts.Container = p.container
-		return l.cluster.Core.Pods(l.job.GetNamespace()).GetLogs(p.Name, opts).Stream(ctx)
-	}
-}
-
-// complain prints why there is no output of a replica.
-func (l *printer) complain(p *pod, err error) {
-	switch {
-	case errors.Is(err, context.Canceled):
-	case errors.Is(err, podlog.ErrGone), apierrors.IsNotFound(err):
-		l.lines.remark(p.Replica, "its pod was deleted before all of its output was read")
-	case apierrors.IsBadRequest(err):
-		l.lines.remark(p.Replica, "no output: "+err.Error())
-	default:
-		l.lines.remark(p.Replica, "its output cannot be read: "+err.Error())
-	}
+// emitter returns a function that prints the lines of a replica.
+func (l *printer) emitter(r selection.Replica) func(podlog.Line) {
+	return func(line podlog.Line) { l.Emit(output.Line{Replica: r, Time: line.Time, Text: line.Text}) }
 }

@@ -1,13 +1,11 @@
 package logs
 
 import (
-	"fmt"
 	"io"
 	"sync"
 
-	"tensorstack.dev/batch/internal/cli/selection"
+	"tensorstack.dev/batch/internal/cli/output"
 	"tensorstack.dev/batch/internal/cli/view"
-	"tensorstack.dev/batch/internal/podlog"
 )
 
 // prefixer prints lines with the names of their replicas to a writer that does not escape them. Several goroutines may
@@ -22,31 +20,21 @@ type prefixer struct {
 	mutex sync.Mutex
 }
 
-// palette holds the colours of replicas, used in turn.
-var palette = [...]view.Colour{"36", "33", "32", "35", "34", "96", "93", "92", "95", "94"}
-
-func (p *prefixer) emitter(r selection.Replica) func(podlog.Line) {
-	prefix := p.prefix(r)
-	return func(l podlog.Line) {
-		stamp := ""
-		if p.timestamps {
-			stamp = l.Time.UTC().Format("2006-01-02T15:04:05.000000000Z07:00") + " "
-		}
-		if p.raw {
-			p.write(view.Terminal(prefix+stamp) + l.Text + "\n")
-			return
-		}
-		p.write(view.Terminal(prefix + stamp + view.Escape(l.Text) + "\n"))
+// emit prints a line.
+func (p *prefixer) emit(l output.Line) {
+	prefix := output.Prefix(l.Replica.String(), l.Replica, p.style, p.width)
+	if l.Remark {
+		p.write(view.Terminal(prefix + p.style.Paint(view.Dim, view.Escape(output.RemarkText(l.Text))) + "\n"))
+		return
 	}
-}
-
-// remark prints a line of this program among the lines of a replica.
-func (p *prefixer) remark(r selection.Replica, text string) {
-	p.write(view.Terminal(p.prefix(r) + p.style.Paint(view.Dim, "--- "+view.Escape(text)+" ---") + "\n"))
-}
-
-func (p *prefixer) prefix(r selection.Replica) string {
-	return p.style.Paint(palette[r.Index%len(palette)], fmt.Sprintf("%-*s |", p.width, r)) + " "
+	if p.timestamps {
+		prefix += l.Time.UTC().Format("2006-01-02T15:04:05.000000000Z07:00") + " "
+	}
+	if p.raw {
+		p.write(view.Terminal(prefix) + l.Text + "\n")
+		return
+	}
+	p.write(view.Terminal(prefix + view.Escape(l.Text) + "\n"))
 }
 
 func (p *prefixer) write(line string) {

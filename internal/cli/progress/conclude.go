@@ -69,7 +69,7 @@ func (d *display) printFailures(ctx context.Context, j *kit.Job) {
 		if more > 0 {
 			left = fmt.Sprintf("%d more failed. ", more)
 		}
-		fmt.Fprintf(d.Out, "\n%sAll output that still exists: %s\n", left, d.Again(d.cluster, j.GetNamespace(), "logs "+j.Ref()))
+		fmt.Fprintf(d.Out, "\n%sAll output that still exists: %s\n", left, d.outputHint(j))
 	}
 }
 
@@ -88,7 +88,9 @@ func (d *display) printFailure(ctx context.Context, j *kit.Job, role string, r *
 		}
 	}
 	fmt.Fprintf(d.Out, "\n%s %s\n", name, view.Failure(r))
-	d.tail(ctx, j, container, r)
+	if d.options.Logs != NoLogs {
+		d.tail(ctx, j, container, r)
+	}
 }
 
 // tail prints the last lines of a replica's log.

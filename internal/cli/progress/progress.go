@@ -26,6 +26,8 @@ const claimTimeout = 5 * time.Second
 type Options struct {
 	// FailIfImpossible ends the watch with an error once the scheduler reports that a job can never start.
 	FailIfImpossible bool
+	// Logs selects the output of replicas that is shown.
+	Logs Logs
 }
 
 // track is the state of one watched job.
@@ -75,8 +77,18 @@ func (t *track) view() view.Job {
 // topic is the subject of a change: a job or its pods.
 type topic struct {
 	*track
-	pods bool
+	about aspect
 }
+
+// aspect is what a source observes of a job.
+type aspect int
+
+const (
+	ofJob aspect = iota
+	// ofAges means the metadata of all pods, ofOutput the pods whose output is shown.
+	ofAges
+	ofOutput
+)
 
 type news = watch.News[topic]
 
@@ -91,14 +103,11 @@ type display struct {
 	style    view.Style
 	whoWidth int
 	options  Options
+	out      outputs
 }
 
 // Watch shows jobs until all have ended or ctx is done. It returns a kit.ExitError unless all jobs have succeeded.
 func Watch(ctx context.Context, p *kit.Program, c *kit.Cluster, jobs []*kit.Job, o Options) error {
-	var sources sync.WaitGroup
-	defer sources.Wait()
-	watching, stop := context.WithCancel(ctx)
-	defer stop()
 	d := &display{Program: p, cluster: c, style: kit.StyleOf(p.Out), terminal: kit.TerminalOf(p.Out), options: o}
 	if d.terminal != nil {
 		d.screen = view.NewScreen(p.Out)
@@ -108,18 +117,7 @@ func Watch(ctx context.Context, p *kit.Program, c *kit.Cluster, jobs []*kit.Job,
 		d.whoWidth = max(d.whoWidth, utf8.RuneCountInString(j.Ref()))
 	}
 	d.announce()
-	incoming := make(chan news)
-	for _, t := range d.unfinished() {
-		job := c.JobSource(t.Kind, t.GetNamespace(), t.GetName())
-		sources.Go(func() { watch.Send(watching, incoming, topic{track: t}, job) })
-		if d.screen == nil {
-			continue
-		}
-		if pods, err := c.PodMetadataSource(t.Job); err == nil {
-			sources.Go(func() { watch.Send(watching, incoming, topic{track: t, pods: true}, pods) })
-		}
-	}
-	if err := d.loop(ctx, incoming); err != nil {
+	if err := d.watch(ctx); err != nil {
 		return err
 	}
 	if left := d.unfinished(); ctx.Err() != nil && len(left) > 0 {
@@ -127,6 +125,48 @@ func Watch(ctx context.Context, p *kit.Program, c *kit.Cluster, jobs []*kit.Job,
 	}
 	// The results are printed even if Ctrl-C comes when the last job ends.
 	return d.conclude(context.WithoutCancel(ctx))
+}
+
+// watch observes the jobs and shows their changes and output until all have ended or ctx is done.
+func (d *display) watch(ctx context.Context) error {
+	var sources sync.WaitGroup
+	watching, stop := context.WithCancel(ctx)
+	defer func() {
+		stop()
+		sources.Wait()
+		for _, s := range d.out.streamers {
+			s.Wait()
+		}
+	}()
+	incoming := make(chan news)
+	observe := func(about topic) {
+		if source, ok := d.source(about); ok {
+			sources.Go(func() { watch.Send(watching, incoming, about, source) })
+		}
+	}
+	for _, t := range d.unfinished() {
+		observe(topic{track: t, about: ofJob})
+		if d.screen != nil {
+			observe(topic{track: t, about: ofAges})
+		}
+	}
+	d.startOutputs(watching, observe)
+	if err := d.loop(watching, incoming); err != nil || len(d.out.streamers) == 0 || len(d.unfinished()) > 0 {
+		return err
+	}
+	return d.drain(ctx, stop)
+}
+
+// source returns the source that observes a topic.
+func (d *display) source(about topic) (watch.Source, bool) {
+	switch about.about {
+	case ofAges:
+		pods, err := d.cluster.PodMetadataSource(about.Job)
+		return pods, err == nil
+	case ofOutput:
+		return d.cluster.PodSource(about.Job, d.out.streamers[about.track].Selection.Labels(about.Job)), true
+	}
+	return d.cluster.JobSource(about.Kind, about.GetNamespace(), about.GetName()), true
 }
 
 // unfinished returns the jobs that have not ended.
@@ -166,56 +206,66 @@ func (d *display) printWrapped(indent, format string, args ...any) {
 	}
 }
 
+// outputInterval is the least time between two pictures that differ in their output only.
+const outputInterval = 100 * time.Millisecond
+
 // loop handles changes until all jobs have ended or ctx is done.
 func (d *display) loop(ctx context.Context, incoming <-chan news) error {
+	if len(d.unfinished()) == 0 {
+		return nil // all jobs had ended before
+	}
 	late := time.After(claimTimeout)
-	changed := false
-	var tick <-chan time.Time
+	var tick, redraw <-chan time.Time
 	if d.screen != nil {
 		ticker := time.NewTicker(time.Second) // the displayed ages grow between changes
 		defer ticker.Stop()
 		tick = ticker.C
 	}
 	for {
-		running := false
-		for _, t := range d.tracks {
-			running = running || !t.Over()
+		if redraw == nil {
+			if err := d.draw(); err != nil {
+				return err
+			}
 		}
-		if !running && !changed {
-			return nil // all jobs had ended before
-		}
-		if err := d.draw(); err != nil {
-			return err
-		}
-		if !running {
+		if len(d.unfinished()) == 0 {
 			return nil
 		}
-		changed = true
 		select {
 		case <-ctx.Done():
 			return nil
+		case l := <-d.out.lines:
+			d.takeLines(l)
+			if redraw == nil {
+				redraw = time.After(outputInterval)
+			}
+			continue
+		case <-redraw:
 		case <-tick:
 		case <-late:
 			d.remark()
 		case n := <-incoming:
-			if err := d.take(n); err != nil {
+			if err := d.take(ctx, n); err != nil {
 				return err
 			}
 		}
+		redraw = nil
 	}
 }
 
 // take applies a change to a track.
-func (d *display) take(n news) error {
+func (d *display) take(ctx context.Context, n news) error {
 	t := n.About.track
 	switch {
-	case n.Err != nil && n.About.pods:
+	case n.About.about == ofOutput:
+		d.takeOutputPods(ctx, n)
+		return nil
+	case n.About.about == ofAges && n.Err != nil:
 		return nil // the watch continues without ages, because a user may lack the right to read pods
-	case n.Err != nil:
-		return fmt.Errorf("following %s: %w", t.Ref(), n.Err)
-	case n.About.pods:
+	case n.About.about == ofAges:
 		t.takePods(n.Change)
 		return nil
+	case n.Err != nil:
+		return fmt.Errorf("following %s: %w", t.Ref(), n.Err)
 	}
 	switch n.Change.Type {
 	case watch.Lost:
@@ -302,7 +352,9 @@ func (d *display) draw() error {
 		jobs = append(jobs, live)
 	}
 	width, height := d.terminal.Size()
-	return d.screen.Draw(view.Frame(jobs, time.Now(), d.style, width, height-1), width)
+	pane := d.pane(width, height)
+	frame := view.Frame(jobs, time.Now(), d.style, width, height-1-len(pane))
+	return d.screen.Draw(append(frame, pane...), width)
 }
 
 // detached prints how to continue watching.

@@ -17,6 +17,7 @@ import (
 type options struct {
 	name   string
 	detach bool
+	logs   progress.Logs
 	output kit.Format
 }
 
@@ -42,6 +43,7 @@ The copy of mnist is called mnist-2, or has the next number that is free.`,
 	}
 	cmd.Flags().StringVar(&o.name, "name", "", "Name of the new job")
 	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "Return when the job is created")
+	progress.AddLogsFlag(cmd, &o.logs)
 	kit.AddOutputFlag(cmd, &o.output, kit.Name, kit.JSON, kit.YAML)
 	return cmd
 }
@@ -66,7 +68,7 @@ func rerun(ctx context.Context, p *kit.Program, o *options, address string) erro
 	if o.detach {
 		return nil
 	}
-	return progress.Watch(ctx, p, c, []*kit.Job{again}, progress.Options{})
+	return progress.Watch(ctx, p, c, []*kit.Job{again}, progress.Options{Logs: o.logs})
 }
 
 // mostCopies bounds the numbers that are tried for the name of a copy.

@@ -24,6 +24,7 @@ type options struct {
 	replace bool
 	// failIfImpossible ends the watch if a job can never start.
 	failIfImpossible bool
+	logs             progress.Logs
 	output           kit.Format
 }
 
@@ -43,8 +44,9 @@ FILE is a manifest in YAML or JSON, a directory of manifests, an address that be
 input. A job that has ended never runs again: --replace deletes the jobs of these names first, with their pods, and
 "rerun" runs a copy of a job.
 
-On a terminal, the command updates one view of the job; elsewhere it prints a line for each transition. Ctrl-C stops the
-command, and the job continues. If the API server does not answer, the command waits for it. If a job needs more than
+On a terminal, the command updates one view of the job, with the last lines of the output of its first replica below;
+elsewhere it prints a line for each transition, and the output between them. If a job has a replica that decides how it
+ends, that replica counts as the first. Ctrl-C stops the command, and the job continues. If the API server does not answer, the command waits for it. If a job needs more than
 the whole quota of its queue or than all nodes have, the command prints a warning; with --fail-if-impossible it exits.`,
 		Example: p.Example("t9k run job.yaml", "t9k run -f job.yaml --detach", "t9k run experiments/ --replace", "cat job.yaml | t9k run -"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -55,6 +57,9 @@ the whole quota of its queue or than all nodes have, the command prints a warnin
 			if o.failIfImpossible && o.detach {
 				return errors.New("--fail-if-impossible cannot be combined with --detach")
 			}
+			if cmd.Flags().Changed("logs") && o.detach {
+				return errors.New("--logs cannot be combined with --detach: \"logs -f\" shows the output later")
+			}
 			return run(cmd.Context(), p, &o)
 		},
 	}
@@ -62,6 +67,7 @@ the whole quota of its queue or than all nodes have, the command prints a warnin
 	cmd.Flags().BoolVar(&o.replace, "replace", false, "Delete existing jobs of the same names, with their pods, and create them again")
 	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "Return when everything is applied")
 	cmd.Flags().BoolVar(&o.failIfImpossible, "fail-if-impossible", false, "Exit with exit code 1 when the scheduler reports that a job can never start with the present quota and nodes; the job stays")
+	progress.AddLogsFlag(cmd, &o.logs)
 	kit.AddOutputFlag(cmd, &o.output, kit.Name, kit.JSON, kit.YAML)
 	return cmd
 }
@@ -105,7 +111,7 @@ func run(ctx context.Context, p *kit.Program, o *options) error {
 	}
 	reportRuntime(ctx, p, c)
 	reportFinished(p, c, jobs)
-	return progress.Watch(ctx, p, c, jobs, progress.Options{FailIfImpossible: o.failIfImpossible})
+	return progress.Watch(ctx, p, c, jobs, progress.Options{FailIfImpossible: o.failIfImpossible, Logs: o.logs})
 }
 
 // reportFinished prints why jobs that have ended do not run again.

@@ -141,6 +141,19 @@ func (s *Selection) Find(p *corev1.Pod) (r Replica, container string, selected b
 	return Replica{}, "", false
 }
 
+// Labels returns a label selector for the pods of a job that may be selected. It selects one replica or role exactly.
+func (s *Selection) Labels(j *kit.Job) string {
+	labels := j.Selector()
+	if len(s.Roles) != 1 {
+		return labels
+	}
+	labels += "," + batch.LabelReplicaType + "=" + s.Roles[0].Name
+	if ranks := s.Roles[0].ranks; len(ranks) == 1 {
+		labels += "," + batch.LabelReplicaRank + "=" + strconv.Itoa(ranks[0])
+	}
+	return labels
+}
+
 func (r *Role) has(rank int) bool { return r.ranks == nil || slices.Contains(r.ranks, rank) }
 
 // Replicas returns the selected replicas.

@@ -70,7 +70,7 @@ func serve(ctx context.Context, p *kit.Program, o *options) error {
 	}
 	gate := server.NewGate(port, "127.0.0.1", "localhost")
 	web := &http.Server{
-		Handler:     server.New(server.Options{Cache: cache, Objects: c.Objects, Core: c.Core, Where: where(c), Gate: gate}),
+		Handler:     server.New(server.Options{Cache: cache, Where: where(c), Admission: &server.Local{Gate: gate, Objects: c.Objects, Core: c.Core}}),
 		BaseContext: func(net.Listener) context.Context { return ctx }, ReadHeaderTimeout: 10 * time.Second,
 	}
 	ended := make(chan error, 1)

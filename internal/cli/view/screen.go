@@ -4,13 +4,12 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
 )
 
 // Screen draws frames over one another at the lower end of a terminal, so that earlier output scrolls away as usual.
 type Screen struct {
 	out io.Writer
-	// drawn holds the width in characters of each line of the last frame.
+	// drawn holds the width in columns of each line of the last frame.
 	drawn []int
 }
 
@@ -40,12 +39,14 @@ func (s *Screen) Draw(lines []string, width int) error {
 	return nil
 }
 
-// visible returns the number of characters of a line outside of escape sequences.
+// visible returns the number of columns of a line outside of escape sequences.
 func visible(l string) int {
 	n := 0
 	for {
 		before, rest, found := strings.Cut(l, own+"[")
-		n += utf8.RuneCountInString(before)
+		for _, r := range before {
+			n += columnsOf(r)
+		}
 		if !found {
 			return n
 		}

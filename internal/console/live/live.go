@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -21,7 +20,6 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/console/view"
 	"tensorstack.dev/batch/internal/kinds"
-	"tensorstack.dev/batch/internal/observed"
 )
 
 // Cache holds the objects of a cluster. Its objects are shared: nobody may modify them.
@@ -96,16 +94,16 @@ func (c *Cache) build(config *rest.Config) error {
 	v1 := core.CoreV1().RESTClient()
 	for i := range kinds.All {
 		k := &kinds.All[i]
-		c.jobs = append(c.jobs, &source{plural: k.Plural, what: k.Name + "s", client: jobs, object: k.New(), namespaced: true, transform: slim, handler: c.jobHandler(k)})
+		c.jobs = append(c.jobs, &source{group: batch.GroupVersion.Group, plural: k.Plural, what: k.Name + "s", client: jobs, object: k.New(), namespaced: true, transform: slim, handler: c.jobHandler(k)})
 		c.events = append(c.events, &source{plural: "events", what: "events", client: v1, object: &corev1.Event{}, namespaced: true, transform: slim,
 			selector: fields.OneTermEqualSelector("involvedObject.kind", k.Name), handler: c.handler(eventTopic),
 			indexers: cache.Indexers{byName: func(o any) ([]string, error) { return []string{eventTopic(o)}, nil }}})
 	}
 	c.pods = &source{plural: "pods", what: "pods", client: v1, object: &corev1.Pod{}, namespaced: true, transform: slimPod, handler: c.podHandler(),
 		indexers: cache.Indexers{byJob: jobOfPod, waiting: waitsForUs, onNode: nodeOf}}
-	c.groups = &source{plural: "podgroups", what: "PodGroups", client: scheduler, object: &scheduling.PodGroup{}, namespaced: true, transform: slim,
+	c.groups = &source{group: scheduling.GroupVersion.Group, plural: "podgroups", what: "PodGroups", client: scheduler, object: &scheduling.PodGroup{}, namespaced: true, transform: slim,
 		handler: c.handler(func(any) string { return topicQueues })}
-	c.queues = &source{plural: "queues", what: "queues", client: scheduler, object: &scheduling.Queue{}, transform: slim, handler: c.handler(func(any) string { return topicQueues })}
+	c.queues = &source{group: scheduling.GroupVersion.Group, plural: "queues", what: "queues", client: scheduler, object: &scheduling.Queue{}, transform: slim, handler: c.handler(func(any) string { return topicQueues })}
 	c.nodes = &source{plural: "nodes", what: "nodes", client: v1, object: &corev1.Node{}, transform: slim, handler: c.handler(func(any) string { return topicNodes })}
 	return nil
 }
@@ -133,103 +131,3 @@ func clientFor(config *rest.Config, group, version string, register func(*runtim
 	}
 	return client, nil
 }
-
-// Jobs returns the rows of all jobs, in no order.
-func (c *Cache) Jobs() []view.JobRow {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	all := make([]view.JobRow, 0, len(c.rows))
-	for _, r := range c.rows {
-		all = append(all, r)
-	}
-	return all
-}
-
-// Job returns a job; nil if there is none.
-func (c *Cache) Job(kind *kinds.Kind, namespace, name string) *observed.Job {
-	for i := range kinds.All {
-		if kinds.All[i].Name != kind.Name {
-			continue
-		}
-		s := c.jobs[i]
-		s.mu.RLock()
-		defer s.mu.RUnlock()
-		if s.store == nil {
-			return nil
-		}
-		o, found, err := s.store.GetByKey(namespace + "/" + name)
-		if object, ok := o.(kinds.Object); ok && found && err == nil {
-			return &observed.Job{Kind: &kinds.All[i], Object: object}
-		}
-	}
-	return nil
-}
-
-// Input returns what is known about a job, for its page.
-func (c *Cache) Input(j *observed.Job, now time.Time) *view.JobInput {
-	topic := JobTopic(j.Kind.Name, j.GetNamespace(), j.GetName())
-	in := &view.JobInput{Job: j, Groups: list[*scheduling.PodGroup](c.groups), Waiting: c.Waiting(), Now: now, Hidden: c.Hidden(c.pods, c.events[0])}
-	seen := map[string]bool{}
-	for _, p := range indexed[*corev1.Pod](c.pods, byJob, topic) {
-		seen[string(p.UID)] = true
-		in.Pods = append(in.Pods, p)
-	}
-	for _, p := range c.past.of(topic, j.GetUID()) {
-		if !seen[string(p.UID)] {
-			in.Pods = append(in.Pods, p)
-		}
-	}
-	for _, s := range c.events {
-		for _, e := range indexed[*corev1.Event](s, byName, topic) {
-			if e.InvolvedObject.UID == j.GetUID() {
-				in.Events = append(in.Events, e)
-			}
-		}
-	}
-	slices.SortStableFunc(in.Events, func(a, b *corev1.Event) int { return observed.EventTime(a).Compare(observed.EventTime(b)) })
-	return in
-}
-
-// Pods returns the present pods of a job.
-func (c *Cache) Pods(j *observed.Job) []*corev1.Pod {
-	return indexed[*corev1.Pod](c.pods, byJob, JobTopic(j.Kind.Name, j.GetNamespace(), j.GetName()))
-}
-
-// Waiting returns the pods that wait for the t9k-scheduler.
-func (c *Cache) Waiting() []*corev1.Pod { return indexed[*corev1.Pod](c.pods, waiting, "yes") }
-
-// Queues returns what is known about queues.
-func (c *Cache) Queues() *view.QueuesInput {
-	in := &view.QueuesInput{Queues: list[*scheduling.Queue](c.queues), Groups: list[*scheduling.PodGroup](c.groups), Waiting: c.Waiting(),
-		Nodes: list[*corev1.Node](c.nodes), Paths: map[string]string{}, Hidden: c.Hidden(c.queues, c.groups, c.pods)}
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	for _, r := range c.rows {
-		if r.Queue != "" {
-			in.Paths[r.Namespace+"/"+r.Name] = r.Path
-		}
-	}
-	return in
-}
-
-// Nodes returns what is known about nodes.
-func (c *Cache) Nodes() *view.NodesInput {
-	return &view.NodesInput{Nodes: list[*corev1.Node](c.nodes), Pods: indexed[*corev1.Pod](c.pods, onNode, "yes"), Hidden: c.Hidden(c.nodes, c.pods)}
-}
-
-// HiddenJobs returns the kinds of job that the user may not list.
-func (c *Cache) HiddenJobs() []view.Hidden { return c.Hidden(c.jobs...) }
-
-// Hidden returns what the user may not list of some sources.
-func (c *Cache) Hidden(sources ...*source) []view.Hidden {
-	var all []view.Hidden
-	for _, s := range sources {
-		if h := s.isHidden(); h != nil {
-			all = append(all, *h)
-		}
-	}
-	return all
-}
-
-// HiddenPods returns what the user may not list of pods.
-func (c *Cache) HiddenPods() []view.Hidden { return c.Hidden(c.pods) }

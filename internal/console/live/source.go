@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -17,10 +18,10 @@ import (
 
 // source is one resource of the cluster: how it is read, and where its objects go.
 type source struct {
-	// plural is the name of the resource, and what is its name in sentences.
-	plural, what string
-	client       rest.Interface
-	object       runtime.Object
+	// group and plural name the resource, and what is its name in sentences.
+	group, plural, what string
+	client              rest.Interface
+	object              runtime.Object
 	// namespaced is true if a user may have the right to list the resource in one namespace only.
 	namespaced bool
 	selector   fields.Selector
@@ -90,7 +91,12 @@ func (s *source) watch(ctx context.Context, namespace string, settled func()) {
 		s.selector = fields.Everything()
 	}
 	lw := cache.NewListWatchFromClient(s.client, s.plural, namespace, s.selector)
-	informer := cache.NewSharedIndexInformer(lw, s.object, 0, s.indexers)
+	indexers := cache.Indexers{}
+	maps.Copy(indexers, s.indexers)
+	if s.namespaced {
+		indexers[cache.NamespaceIndex] = cache.MetaNamespaceIndexFunc
+	}
+	informer := cache.NewSharedIndexInformer(lw, s.object, 0, indexers)
 	handler := s.handler
 	_ = informer.SetTransform(s.transform)
 	_ = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
@@ -153,6 +159,16 @@ func objects[T any](all []any) []T {
 		}
 	}
 	return typed
+}
+
+// namespaces returns the namespaces that have objects.
+func (s *source) namespaces() []string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.store == nil || !s.namespaced {
+		return nil
+	}
+	return s.store.ListIndexFuncValues(cache.NamespaceIndex)
 }
 
 // isHidden returns what the user may not list of the source; nil if it is complete.

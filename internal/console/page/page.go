@@ -40,8 +40,8 @@ type Frame struct {
 	Title string
 	// Page is the name of the page in the navigation.
 	Page string
-	// Where names the cluster.
-	Where string
+	// Where names the cluster, and User who looks at the page; empty if there is one user.
+	Where, User string
 	// Notice is a message about what has just been done; empty for none.
 	Notice string
 	// Live is true if the page's address also has a stream of changes.

@@ -18,7 +18,7 @@ import (
 const mostForm = 1 << 20
 
 // act carries out an action on one job.
-func (s *Server) act(w http.ResponseWriter, r *http.Request) {
+func (s *visit) act(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
 	j, err := s.find(r)
 	if err != nil {
@@ -30,12 +30,12 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request) {
 		s.problem(w, r, http.StatusConflict, "It was not done", err.Error())
 		return
 	}
-	s.Gate.leave(w, said)
+	s.leaveNotice(w, said)
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
 // do carries out an action. It returns what to tell the user, and the page to show next.
-func (s *Server) do(ctx context.Context, j *observed.Job, verb, name, replicas string) (said, to string, err error) {
+func (s *visit) do(ctx context.Context, j *observed.Job, verb, name, replicas string) (said, to string, err error) {
 	path := view.JobPath(j.Kind, j.GetNamespace(), j.GetName())
 	action := view.ActionOf(j, verb)
 	if action == nil {
@@ -75,7 +75,7 @@ type manyPage struct {
 var many = map[string]bool{"pause": true, "resume": true, "delete": true}
 
 // askMany asks for the confirmation of an action on the selected jobs to which it applies.
-func (s *Server) askMany(w http.ResponseWriter, r *http.Request) {
+func (s *visit) askMany(w http.ResponseWriter, r *http.Request) {
 	verb := r.URL.Query().Get("verb")
 	if !many[verb] {
 		s.problem(w, r, http.StatusNotFound, "There is no such action", "Choose pause, resume or delete.")
@@ -103,7 +103,7 @@ func (s *Server) askMany(w http.ResponseWriter, r *http.Request) {
 }
 
 // actMany carries out an action on several jobs.
-func (s *Server) actMany(w http.ResponseWriter, r *http.Request) {
+func (s *visit) actMany(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
 	verb := r.PostFormValue("verb")
 	if !many[verb] {
@@ -123,12 +123,12 @@ func (s *Server) actMany(w http.ResponseWriter, r *http.Request) {
 		s.problem(w, r, http.StatusConflict, fmt.Sprintf("Done with %d, not with %d", done, len(failed)), errors.Join(failed...).Error())
 		return
 	}
-	s.Gate.leave(w, fmt.Sprintf("%s: accepted for %d jobs.", verb, done))
+	s.leaveNotice(w, fmt.Sprintf("%s: accepted for %d jobs.", verb, done))
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
 // named returns the jobs with the given paths that there are.
-func (s *Server) named(paths []string) []*observed.Job {
+func (s *visit) named(paths []string) []*observed.Job {
 	var all []*observed.Job
 	for _, path := range paths {
 		parts := strings.Split(path, "/") // "", "jobs", NAMESPACE, KIND, NAME

@@ -32,21 +32,28 @@ type feeds struct {
 // feed is the stream of one page.
 type feed struct {
 	content
+	start sync.Once
+	// joined is the number of viewers; the mutex of feeds guards it.
+	joined int
+	stop   context.CancelFunc
+
 	mu sync.Mutex
 	// sections are the sections as the viewers have them.
 	sections []page.Section
 	viewers  map[chan []byte]bool
-	stop     context.CancelFunc
 }
 
-// stream sends the changes of a page until the viewer has gone.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, c content) {
-	f, messages := s.join(r.URL.RequestURI(), c)
-	defer s.leave(r.URL.RequestURI(), f, messages)
+// stream sends the changes of a page until the viewer has gone, or may no longer have them.
+func (s *visit) stream(w http.ResponseWriter, r *http.Request, c content) {
+	ctx, stop := s.guard(r.Context(), "")
+	defer stop()
+	key := s.ID + " " + r.URL.RequestURI()
+	f, messages := s.join(key, c)
+	defer s.leave(key, f, messages)
 	out := newEvents(w)
 	for {
 		select {
-		case <-r.Context().Done():
+		case <-ctx.Done():
 			return
 		case m, open := <-messages:
 			if !open || out.send("patch", m) != nil {
@@ -60,26 +67,21 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c content) {
 	}
 }
 
-// join adds a viewer to the feed of an address. The first message has everything, since the page may have been rendered
-// a while ago.
-func (s *Server) join(key string, c content) (*feed, chan []byte) {
+// join adds a viewer to the feed of an address and a caller. The first message has everything, since the page may have
+// been rendered a while ago.
+func (s *visit) join(key string, c content) (*feed, chan []byte) {
 	s.feeds.mu.Lock()
-	defer s.feeds.mu.Unlock()
 	if s.feeds.open == nil {
 		s.feeds.open = map[string]*feed{}
 	}
 	f := s.feeds.open[key]
 	if f == nil {
-		ctx, stop := context.WithCancel(context.Background()) // it lasts as long as it has viewers
-		f = &feed{content: c, viewers: map[chan []byte]bool{}, stop: stop}
+		f = &feed{content: c, viewers: map[chan []byte]bool{}}
 		s.feeds.open[key] = f
-		f.sections = s.sections(f)
-		notices, end := s.Cache.Subscribe(c.topics...)
-		go func() {
-			defer end()
-			s.run(ctx, f, notices)
-		}()
 	}
+	f.joined++
+	s.feeds.mu.Unlock()
+	f.start.Do(func() { s.begin(f) })
 	messages := make(chan []byte, 16)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -88,22 +90,41 @@ func (s *Server) join(key string, c content) (*feed, chan []byte) {
 	return f, messages
 }
 
+// begin renders a feed for the first time and keeps it up to date as long as it has viewers.
+func (s *visit) begin(f *feed) {
+	ctx, stop := context.WithCancel(context.Background()) // no request's end ends it
+	f.stop = stop
+	notices, end := s.Cache.Subscribe(f.topics...)
+	f.sections, _ = s.sections(f)
+	go func() {
+		defer end()
+		s.run(ctx, f, notices)
+	}()
+}
+
 // leave removes a viewer. The feed ends with its last one.
-func (s *Server) leave(key string, f *feed, messages chan []byte) {
+func (s *visit) leave(key string, f *feed, messages chan []byte) {
+	f.mu.Lock()
+	delete(f.viewers, messages)
+	f.mu.Unlock()
 	s.feeds.mu.Lock()
 	defer s.feeds.mu.Unlock()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.viewers, messages)
-	if len(f.viewers) == 0 && s.feeds.open[key] == f {
+	if f.joined--; f.joined == 0 {
 		delete(s.feeds.open, key)
 		f.stop()
 	}
 }
 
-// run renders a feed after each change and sends what differs.
-func (s *Server) run(ctx context.Context, f *feed, notices <-chan struct{}) {
+// run renders a feed after each change, and where rights can change, at the interval at which they are checked. It sends
+// what differs.
+func (s *visit) run(ctx context.Context, f *feed, notices <-chan struct{}) {
 	pause := coalesce
+	var checked <-chan time.Time
+	if s.Standing != nil {
+		tick := time.NewTicker(s.Standing.Interval())
+		defer tick.Stop()
+		checked = tick.C
+	}
 	for {
 		var moved <-chan time.Time
 		if f.moves != nil && f.moves() {
@@ -114,6 +135,7 @@ func (s *Server) run(ctx context.Context, f *feed, notices <-chan struct{}) {
 			return
 		case <-notices:
 		case <-moved:
+		case <-checked:
 		}
 		select {
 		case <-ctx.Done():
@@ -125,21 +147,36 @@ func (s *Server) run(ctx context.Context, f *feed, notices <-chan struct{}) {
 		default:
 		}
 		began := time.Now()
-		f.update(s.sections(f))
+		now, gone := s.sections(f)
+		f.update(now)
+		if gone && s.Standing != nil {
+			f.dismiss()
+		}
 		pause = max(coalesce, 10*time.Since(began))
 	}
 }
 
-func (s *Server) sections(f *feed) []page.Section {
+// sections renders the parts of a feed's page that change. gone is true if what it shows is gone, or may no longer be seen.
+func (s *Server) sections(f *feed) (all []page.Section, gone bool) {
 	data := f.make(time.Now())
 	if data == nil {
-		return []page.Section{{ID: "main", HTML: `<main id="main"><h1>It is gone</h1><p class="why">What this page showed was deleted.</p><p><a href="/">All jobs</a></p></main>`}}
+		return []page.Section{{ID: "main", HTML: `<main id="main"><h1>It is gone</h1><p class="why">What this page showed was deleted.</p><p><a href="/">All jobs</a></p></main>`}}, true
 	}
 	all, err := s.pages.Sections(f.template, data)
 	if err != nil {
-		return nil
+		return nil, false
 	}
-	return all
+	return all, false
+}
+
+// dismiss sends all viewers away. Their browsers connect again, and are told why they cannot.
+func (f *feed) dismiss() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for viewer := range f.viewers {
+		delete(f.viewers, viewer)
+		close(viewer)
+	}
 }
 
 // update sends the viewers what differs from the sections that they have. A viewer who does not keep up is sent away, and

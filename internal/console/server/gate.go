@@ -5,9 +5,11 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"net/http"
-	"net/url"
 	"slices"
 	"sync"
+
+	"k8s.io/client-go/dynamic"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
 // Gate admits the browser of one user on this machine. A token in the first address, which works once, becomes a cookie.
@@ -20,6 +22,22 @@ type Gate struct {
 	// token is the token that opens the next session; empty once it was used.
 	token   string
 	session string
+}
+
+// Local admits the browser of one user on this machine, for whom the console acts with its own rights.
+type Local struct {
+	*Gate
+	// Objects and Core act with the rights of the user.
+	Objects dynamic.Interface
+	Core    corev1client.CoreV1Interface
+}
+
+// Admit implements Admission.
+func (l *Local) Admit(w http.ResponseWriter, r *http.Request) *Caller {
+	if !l.admit(w, r) {
+		return nil
+	}
+	return &Caller{Objects: l.Objects, Core: l.Core, Cookie: l.cookie}
 }
 
 // NewGate returns a gate for the addresses HOST:PORT of the server. port makes the cookie's name unique, because browsers
@@ -51,7 +69,7 @@ func (g *Gate) admit(w http.ResponseWriter, r *http.Request) bool {
 	case !slices.Contains(g.hosts, r.Host):
 		http.Error(w, "This console answers only under the address that t9k ui has printed.", http.StatusForbidden)
 		return false
-	case !sameOrigin(r):
+	case !SameOrigin(r, "http://"+r.Host):
 		http.Error(w, "This request comes from another page.", http.StatusForbidden)
 		return false
 	}
@@ -66,12 +84,13 @@ func (g *Gate) admit(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// sameOrigin reports whether a request was made by a page of this server, or by the user.
-func sameOrigin(r *http.Request) bool {
+// SameOrigin reports whether a request was made by a page of this server, whose pages have one of some origins, or by the
+// user.
+func SameOrigin(r *http.Request, origins ...string) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	origin := r.Header.Get("Origin")
 	switch {
-	case origin != "" && origin != "http://"+r.Host:
+	case origin != "" && !slices.Contains(origins, origin):
 		return false
 	case r.Method == http.MethodGet || r.Method == http.MethodHead:
 		return site == "" || site == "same-origin" || site == "none" || r.Header.Get("Sec-Fetch-Mode") == "navigate"
@@ -102,26 +121,4 @@ func (g *Gate) open(w http.ResponseWriter, r *http.Request, token string) {
 func (g *Gate) hasSession(r *http.Request) bool {
 	c, err := r.Cookie(g.cookie)
 	return err == nil && subtle.ConstantTimeCompare([]byte(c.Value), []byte(g.session)) == 1
-}
-
-// noticeCookie is the name of the cookie that carries a message to the next page.
-func (g *Gate) noticeCookie() string { return g.cookie + "-notice" }
-
-// leave leaves a message for the next page.
-func (g *Gate) leave(w http.ResponseWriter, text string) {
-	http.SetCookie(w, &http.Cookie{Name: g.noticeCookie(), Value: url.QueryEscape(text[:min(len(text), 2000)]), Path: "/", MaxAge: 60, HttpOnly: true, SameSite: http.SameSiteStrictMode})
-}
-
-// notice returns the message that was left for this page; empty if there is none.
-func (g *Gate) notice(w http.ResponseWriter, r *http.Request) string {
-	c, err := r.Cookie(g.noticeCookie())
-	if err != nil {
-		return ""
-	}
-	http.SetCookie(w, &http.Cookie{Name: g.noticeCookie(), Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode})
-	text, err := url.QueryUnescape(c.Value)
-	if err != nil {
-		return ""
-	}
-	return text
 }

@@ -20,7 +20,7 @@ type jobPage struct {
 	Manifest string
 }
 
-func (s *Server) job(w http.ResponseWriter, r *http.Request) {
+func (s *visit) job(w http.ResponseWriter, r *http.Request) {
 	j, err := s.find(r)
 	if err != nil {
 		s.problem(w, r, http.StatusNotFound, "No such job", err.Error())
@@ -49,7 +49,7 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request) {
 }
 
 // manifest returns the job's manifest as YAML, or why it cannot be shown.
-func (s *Server) manifest(ctx context.Context, j *observed.Job) string {
+func (s *visit) manifest(ctx context.Context, j *observed.Job) string {
 	raw, err := s.steer.Read(ctx, j)
 	if err != nil {
 		return "# " + err.Error()

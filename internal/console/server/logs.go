@@ -87,7 +87,7 @@ func replicasOf(j *observed.Job) (names []string, containers map[string]string) 
 }
 
 // selected returns the present pods of a job that the query selects and that have begun, by replica.
-func (s *Server) selected(j *observed.Job, q logQuery) []logPod {
+func (s *visit) selected(j *observed.Job, q logQuery) []logPod {
 	names, containers := replicasOf(j)
 	index := make(map[string]int, len(names))
 	for i, name := range names {
@@ -121,14 +121,14 @@ func (p *logPod) ended() bool {
 	return p.state().Terminated != nil || p.pod.Status.Phase == corev1.PodSucceeded || p.pod.Status.Phase == corev1.PodFailed
 }
 
-func (s *Server) open(p *logPod, q logQuery) podlog.Opener {
+func (s *visit) open(p *logPod, q logQuery) podlog.Opener {
 	return func(ctx context.Context, o *corev1.PodLogOptions) (io.ReadCloser, error) {
 		o.Container, o.Previous = p.container, q.previous
 		return s.Core.Pods(p.pod.Namespace).GetLogs(p.pod.Name, o).Stream(ctx)
 	}
 }
 
-func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
+func (s *visit) logs(w http.ResponseWriter, r *http.Request) {
 	j, err := s.find(r)
 	if err != nil {
 		s.problem(w, r, http.StatusNotFound, "No such job", err.Error())
@@ -137,7 +137,7 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 	q := logQueryOf(r)
 	s.show(w, r, content{title: "Logs of " + j.GetName(), nav: "jobs", template: "logs", make: func(time.Time) any {
 		row := view.RowOf(j)
-		p := &view.LogsPage{JobRow: row, Replica: q.replica, Previous: q.previous, Hidden: s.Cache.HiddenPods(),
+		p := &view.LogsPage{JobRow: row, Replica: q.replica, Previous: q.previous, Hidden: s.Cache.HiddenPods(j),
 			Stream: row.Path + "/logs/stream?" + q.encode(), Download: row.Path + "/logs/download?" + q.encode(),
 			Command: fmt.Sprintf("t9k logs -f -n %s %s", j.GetNamespace(), j.Ref())}
 		p.Replicas, _ = replicasOf(j)
@@ -159,7 +159,7 @@ func cutLast(name string) (role, rank string, found bool) {
 }
 
 // firstLines returns the last lines of a few replicas, for a page without the script.
-func (s *Server) firstLines(ctx context.Context, j *observed.Job, q logQuery) (lines []view.LogLine, state string) {
+func (s *visit) firstLines(ctx context.Context, j *observed.Job, q logQuery) (lines []view.LogLine, state string) {
 	pods := s.selected(j, q)
 	if len(pods) == 0 {
 		return nil, "There is no pod, so there is no output: the cluster does not keep the output of pods that are gone."
@@ -198,14 +198,14 @@ type stamped struct {
 }
 
 // logStream sends the lines of the selected pods as they are written, also of pods that come later, until the job ends.
-func (s *Server) logStream(w http.ResponseWriter, r *http.Request) {
+func (s *visit) logStream(w http.ResponseWriter, r *http.Request) {
 	j, err := s.find(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
-	ctx, stop := context.WithCancel(r.Context())
-	t := &logTail{Server: s, job: j, query: logQueryOf(r), lines: make(chan stamped, 4096), ends: map[types.UID]*logEnd{}}
+	ctx, stop := s.guard(r.Context(), j.GetNamespace())
+	t := &logTail{visit: s, job: j, query: logQueryOf(r), lines: make(chan stamped, 4096), ends: map[types.UID]*logEnd{}}
 	defer t.readers.Wait()
 	defer stop()
 	notices, end := s.Cache.Subscribe(live.JobTopic(j.Kind.Name, j.GetNamespace(), j.GetName()))
@@ -216,7 +216,7 @@ func (s *Server) logStream(w http.ResponseWriter, r *http.Request) {
 
 // logTail reads the logs of a job's pods.
 type logTail struct {
-	*Server
+	*visit
 	job   *observed.Job
 	query logQuery
 	lines chan stamped
@@ -340,7 +340,7 @@ func (e *events) sendLines(batch []stamped) error {
 }
 
 // logDownload sends the whole logs of the selected pods as a file, one replica after the other.
-func (s *Server) logDownload(w http.ResponseWriter, r *http.Request) {
+func (s *visit) logDownload(w http.ResponseWriter, r *http.Request) {
 	j, err := s.find(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)

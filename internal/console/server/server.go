@@ -1,33 +1,29 @@
-// Package server serves the console: it admits its user's browser alone, turns addresses into pages, streams what changes,
-// and carries out actions with its user's rights. What pages show comes from package view, and how from package page.
+// Package server serves the console: it turns addresses into pages, streams what changes, and carries out actions, all with
+// the rights of those whom its Admission lets in. What pages show comes from package view, and how from package page.
 // Start reading at New.
 package server
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"time"
-
-	"k8s.io/client-go/dynamic"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"tensorstack.dev/batch/internal/console/live"
 	"tensorstack.dev/batch/internal/console/page"
 	"tensorstack.dev/batch/internal/console/view"
 	"tensorstack.dev/batch/internal/observed"
-	"tensorstack.dev/batch/internal/steer"
 )
 
 // Options are what a server needs.
 type Options struct {
 	Cache *live.Cache
-	// Objects and Core act with the rights of the user.
-	Objects dynamic.Interface
-	Core    corev1client.CoreV1Interface
 	// Where names the cluster.
 	Where string
-	// Gate admits requests.
-	Gate *Gate
+	// Admission admits requests.
+	Admission Admission
+	// API serves the archive below /api/v1; nil if there is none. CallerOf tells it who makes a request.
+	API http.Handler
 }
 
 // Server is the console's HTTP handler.
@@ -35,37 +31,40 @@ type Server struct {
 	Options
 	pages *page.Renderer
 	feeds feeds
-	steer steer.Client
 	mux   *http.ServeMux
 }
 
 // New returns a server.
 func New(o Options) *Server {
-	s := &Server{Options: o, pages: page.New(), mux: http.NewServeMux(), steer: steer.Client{Objects: o.Objects, Manager: "t9k"}}
-	s.mux.HandleFunc("GET /{$}", s.jobs)
-	s.mux.HandleFunc("GET /jobs/{namespace}/{kind}/{name}", s.job)
-	s.mux.HandleFunc("POST /jobs/{namespace}/{kind}/{name}/{verb}", s.act)
-	s.mux.HandleFunc("GET /jobs/{namespace}/{kind}/{name}/logs", s.logs)
-	s.mux.HandleFunc("GET /jobs/{namespace}/{kind}/{name}/logs/stream", s.logStream)
-	s.mux.HandleFunc("GET /jobs/{namespace}/{kind}/{name}/logs/download", s.logDownload)
-	s.mux.HandleFunc("GET /act", s.askMany)
-	s.mux.HandleFunc("POST /act", s.actMany)
-	s.mux.HandleFunc("GET /queues", s.queues)
-	s.mux.HandleFunc("GET /nodes", s.nodes)
+	s := &Server{Options: o, pages: page.New(), mux: http.NewServeMux()}
+	s.handle("GET /{$}", (*visit).jobs)
+	s.handle("GET /jobs/{namespace}/{kind}/{name}", (*visit).job)
+	s.handle("POST /jobs/{namespace}/{kind}/{name}/{verb}", (*visit).act)
+	s.handle("GET /jobs/{namespace}/{kind}/{name}/logs", (*visit).logs)
+	s.handle("GET /jobs/{namespace}/{kind}/{name}/logs/stream", (*visit).logStream)
+	s.handle("GET /jobs/{namespace}/{kind}/{name}/logs/download", (*visit).logDownload)
+	s.handle("GET /act", (*visit).askMany)
+	s.handle("POST /act", (*visit).actMany)
+	s.handle("GET /queues", (*visit).queues)
+	s.handle("GET /nodes", (*visit).nodes)
 	s.mux.Handle("GET /static/", staticFiles())
-	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+	if o.API != nil {
+		s.mux.Handle("/api/v1/", o.API)
+	}
+	s.handle("/", func(s *visit, w http.ResponseWriter, r *http.Request) {
 		s.problem(w, r, http.StatusNotFound, "There is no such page", r.URL.Path+" leads nowhere.")
 	})
 	return s
 }
 
-// ServeHTTP serves the requests that the gate admits.
+// ServeHTTP serves the requests that are admitted.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	headers(w.Header())
-	if !s.Gate.admit(w, r) {
+	caller := s.Admission.Admit(w, r)
+	if caller == nil {
 		return
 	}
-	s.mux.ServeHTTP(w, r)
+	s.mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, caller)))
 }
 
 // headers sets what all answers have in common.
@@ -102,7 +101,7 @@ type content struct {
 }
 
 // show answers with a page, or with the stream of its changes if the request asks for one.
-func (s *Server) show(w http.ResponseWriter, r *http.Request, c content) {
+func (s *visit) show(w http.ResponseWriter, r *http.Request, c content) {
 	if r.Header.Get("Accept") == "text/event-stream" {
 		s.stream(w, r, c)
 		return
@@ -113,12 +112,12 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, c content) {
 		s.problem(w, r, http.StatusNotFound, "It is gone", "What this page showed is no longer there.")
 		return
 	}
-	f := page.Frame{Title: c.title, Page: c.nav, Where: s.Where, Live: c.template != "logs" && c.template != "act", Notice: s.Gate.notice(w, r)}
+	f := page.Frame{Title: c.title, Page: c.nav, Where: s.Where, Live: c.template != "logs" && c.template != "act", User: s.Name, Notice: s.notice(w, r)}
 	s.write(w, r, http.StatusOK, f, c.template, data)
 }
 
 // write renders and sends a page.
-func (s *Server) write(w http.ResponseWriter, r *http.Request, code int, f page.Frame, name string, data any) {
+func (s *visit) write(w http.ResponseWriter, r *http.Request, code int, f page.Frame, name string, data any) {
 	html, err := s.pages.Page(f, name, data, time.Now())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -132,11 +131,11 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, code int, f page.
 }
 
 // problem answers with a page that says what is wrong.
-func (s *Server) problem(w http.ResponseWriter, r *http.Request, code int, title, text string) {
-	s.write(w, r, code, page.Frame{Title: title, Where: s.Where}, "problem", struct{ Title, Text string }{title, text})
+func (s *visit) problem(w http.ResponseWriter, r *http.Request, code int, title, text string) {
+	s.write(w, r, code, page.Frame{Title: title, Where: s.Where, User: s.Name}, "problem", struct{ Title, Text string }{title, text})
 }
 
-func (s *Server) jobs(w http.ResponseWriter, r *http.Request) {
+func (s *visit) jobs(w http.ResponseWriter, r *http.Request) {
 	f := view.ParseJobFilter(r.URL.Query())
 	s.show(w, r, content{title: "Jobs", nav: "jobs", template: "jobs", topics: []string{live.TopicJobs}, make: func(now time.Time) any {
 		p := view.Jobs(s.Cache.Jobs(), f, s.Cache.HiddenJobs(), now)
@@ -144,14 +143,14 @@ func (s *Server) jobs(w http.ResponseWriter, r *http.Request) {
 	}})
 }
 
-func (s *Server) queues(w http.ResponseWriter, r *http.Request) {
+func (s *visit) queues(w http.ResponseWriter, r *http.Request) {
 	s.show(w, r, content{title: "Queues", nav: "queues", template: "queues", topics: live.TopicsQueues, make: func(time.Time) any {
 		p := view.Queues(s.Cache.Queues())
 		return &p
 	}})
 }
 
-func (s *Server) nodes(w http.ResponseWriter, r *http.Request) {
+func (s *visit) nodes(w http.ResponseWriter, r *http.Request) {
 	by := r.URL.Query().Get("by")
 	s.show(w, r, content{title: "Nodes", nav: "nodes", template: "nodes", topics: live.TopicsNodes, make: func(time.Time) any {
 		p := view.Nodes(s.Cache.Nodes(), by)
@@ -163,7 +162,7 @@ func (s *Server) nodes(w http.ResponseWriter, r *http.Request) {
 var errNoJob = errors.New("there is no such job, or you may not see it")
 
 // find returns the job that an address names.
-func (s *Server) find(r *http.Request) (*observed.Job, error) {
+func (s *visit) find(r *http.Request) (*observed.Job, error) {
 	kind := view.KindOf(r.PathValue("kind"))
 	if kind == nil {
 		return nil, errNoJob

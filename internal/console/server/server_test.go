@@ -36,7 +36,7 @@ func forbidden(t *testing.T) *Server {
 		cache.Wait()
 	})
 	<-cache.Settled()
-	return New(Options{Cache: cache, Gate: NewGate("8080", "127.0.0.1", "localhost")})
+	return New(Options{Cache: cache, Admission: &Local{Gate: NewGate("8080", "127.0.0.1", "localhost")}})
 }
 
 // call sends a request to the console. header are pairs of names and values.
@@ -57,10 +57,13 @@ func call(s *Server, method, path string, cookies []*http.Cookie, header ...stri
 	return w.Result()
 }
 
+// token returns the token that opens the console.
+func token(s *Server) string { return s.Admission.(*Local).Token() }
+
 // enter opens the console with its token and returns the browser's cookies.
 func enter(t *testing.T, s *Server) []*http.Cookie {
 	t.Helper()
-	answer := call(s, http.MethodGet, "/?token="+url.QueryEscape(s.Gate.Token()), nil)
+	answer := call(s, http.MethodGet, "/?token="+url.QueryEscape(token(s)), nil)
 	if answer.StatusCode != http.StatusSeeOther || len(answer.Cookies()) != 1 {
 		t.Fatalf("the token: %s, cookies %v", answer.Status, answer.Cookies())
 	}
@@ -69,7 +72,7 @@ func enter(t *testing.T, s *Server) []*http.Cookie {
 
 func TestTokenWorksOnceAndBecomesACookie(t *testing.T) {
 	s := forbidden(t)
-	token := s.Gate.Token()
+	token := token(s)
 	if answer := call(s, http.MethodGet, "/?token=guess", nil); answer.StatusCode != http.StatusUnauthorized || len(answer.Cookies()) > 0 {
 		t.Errorf("a guess: %s", answer.Status)
 	}

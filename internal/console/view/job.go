@@ -125,12 +125,17 @@ type Hidden struct {
 	What string
 	// Within is the namespace that is shown nevertheless; empty if nothing is.
 	Within string
+	// Others is true if what the user may list depends on the namespace, and the namespaces where the user may are shown.
+	Others bool `json:",omitempty"`
 }
 
 // String returns the sentence that tells the user.
 func (h Hidden) String() string {
 	if h.Within != "" {
 		return fmt.Sprintf("You may not list %s of all namespaces: only namespace %s is shown.", h.What, h.Within)
+	}
+	if h.Others {
+		return fmt.Sprintf("You may not list %s of all namespaces: only namespaces in which you may are shown.", h.What)
 	}
 	return fmt.Sprintf("You may not list %s.", h.What)
 }

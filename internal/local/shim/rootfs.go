@@ -105,9 +105,23 @@ func (r *rootfs) rebuild(p string) error {
 	if err != nil {
 		return err
 	}
+	return r.rebuildEntries(p, entries)
+}
+
+// rebuildEntries shows entries of the host's directory p. An entry that has been deleted meanwhile, as happens in /tmp,
+// is left out.
+func (r *rootfs) rebuildEntries(p string, entries []fs.DirEntry) error {
 	for _, e := range entries {
-		if err := r.rebuildEntry(path.Join(p, e.Name()), e); err != nil {
-			return fmt.Errorf("showing %s: %w", path.Join(p, e.Name()), err)
+		name := path.Join(p, e.Name())
+		err := r.rebuildEntry(name, e)
+		if err == nil {
+			continue
+		}
+		if _, gone := os.Lstat(name); !errors.Is(gone, fs.ErrNotExist) {
+			return fmt.Errorf("showing %s: %w", name, err)
+		}
+		if err := os.Remove(r.root + name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("leaving out %s: %w", name, err)
 		}
 	}
 	return nil

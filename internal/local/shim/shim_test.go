@@ -48,6 +48,40 @@ func TestFullDiskLosesOnlyOutput(t *testing.T) {
 	w.add([]byte("text\n"))
 }
 
+// TestDeletedEntriesAreLeftOut verifies that a container starts although other programs delete files of a directory
+// that is being shown.
+func TestDeletedEntriesAreLeftOut(t *testing.T) {
+	host := t.TempDir()
+	for _, name := range []string{"gone", "stays"} {
+		if err := os.Mkdir(filepath.Join(host, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("stays", filepath.Join(host, "link")); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"gone", "link"} {
+		if err := os.Remove(filepath.Join(host, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := &rootfs{spec: &Spec{Hide: []string{filepath.Join(host, "stays")}}, root: t.TempDir()}
+	if err := os.MkdirAll(r.root+host, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.rebuildEntries(host, entries); err != nil {
+		t.Fatal(err)
+	}
+	shown, err := os.ReadDir(r.root + host)
+	if err != nil || len(shown) != 1 || shown[0].Name() != "stays" {
+		t.Errorf("%v, %v are shown, want only what stays", shown, err)
+	}
+}
+
 func TestResolveFollowsLinksToMissingFiles(t *testing.T) {
 	dir, err := realPath(t.TempDir())
 	if err != nil {

@@ -134,6 +134,9 @@ func setup(ctx context.Context, opts *options.Options, settings Config, alone bo
 	}
 	registerMetrics()
 	cc := c.Complete()
+	if err := reviewPermissions(ctx, &cc); err != nil {
+		return nil, nil, err
+	}
 	var made []*Plugin
 	cfg := &cc.ComponentConfig
 	recorders := func(name string) events.EventRecorderLogger { return cc.EventBroadcaster.NewRecorder(name) }

@@ -44,68 +44,68 @@ type Logs struct {
 	Downloads []Download
 }
 
-// Lower returns the logs that a spec asks for, or everything that is wrong with the spec.
-func Lower(s *tensorboard.TensorBoardSpec) (*Logs, field.ErrorList) {
+// Convert returns the logs that a spec asks for, or everything that is wrong with the spec.
+func Convert(s *tensorboard.TensorBoardSpec) (*Logs, field.ErrorList) {
 	at := field.NewPath("spec")
 	if errs := Validate(s, at); len(errs) > 0 {
 		return nil, errs
 	}
-	l := &lowering{}
+	c := &conversion{}
 	for i, text := range s.TrainingLogFilesets {
 		set, _ := parseFileset(text) // Validate has accepted it
 		if set.claim != "" {
-			l.claim(set.claim, set.path)
+			c.claim(set.claim, set.path)
 		} else {
-			l.store(set.secret, set.bucket, set.path, at.Child("trainingLogFilesets").Index(i))
+			c.store(set.secret, set.bucket, set.path, at.Child("trainingLogFilesets").Index(i))
 		}
 	}
 	if d := s.LogDir; d != nil {
-		l.logDir(d, at.Child("logDir"))
+		c.logDir(d, at.Child("logDir"))
 	}
-	l.separable(at)
-	return &l.logs, l.errs
+	c.separable(at)
+	return &c.logs, c.errs
 }
 
-// lowering is the state of one call of Lower.
-type lowering struct {
+// conversion is the state of one call of Convert.
+type conversion struct {
 	faults
 	logs Logs
 }
 
 // logDir adds the logs of one logDir.
-func (l *lowering) logDir(d *tensorboard.LogDir, at *field.Path) {
+func (c *conversion) logDir(d *tensorboard.LogDir, at *field.Path) {
 	for _, p := range d.PVC {
 		for _, sub := range orRoot(p.SubPath) {
-			l.claim(p.Name, sub)
+			c.claim(p.Name, sub)
 		}
 	}
 	if d.S3 != nil {
 		for _, uri := range d.S3.URI {
 			u, _ := url.Parse(uri) // Validate has accepted it
-			l.store(d.S3.SecretRef.Name, u.Host, u.Path, at.Child("s3", "secretRef", "name"))
+			c.store(d.S3.SecretRef.Name, u.Host, u.Path, at.Child("s3", "secretRef", "name"))
 		}
 	}
 	if d.HTTP != nil {
-		l.downloads(d.HTTP.URL)
+		c.downloads(d.HTTP.URL)
 	}
 }
 
 // downloads adds files to download. Files of one remote directory are logs of one run, so they share a directory and
 // a source.
-func (l *lowering) downloads(urls []string) {
+func (c *conversion) downloads(urls []string) {
 	byPlace := map[string]int{}
 	for _, address := range urls {
 		u, _ := url.Parse(address) // Validate has accepted it
 		place := path.Join(u.Hostname(), path.Dir(path.Clean("/"+u.Path)))
 		i, known := byPlace[place]
 		if !known {
-			i = len(l.logs.Downloads)
+			i = len(c.logs.Downloads)
 			byPlace[place] = i
 			dir := fmt.Sprintf("%s/%d", fetchedDir, i)
-			l.logs.Downloads = append(l.logs.Downloads, Download{Dir: dir})
-			l.add(place, dir)
+			c.logs.Downloads = append(c.logs.Downloads, Download{Dir: dir})
+			c.add(place, dir)
 		}
-		l.logs.Downloads[i].URLs = append(l.logs.Downloads[i].URLs, address)
+		c.logs.Downloads[i].URLs = append(c.logs.Downloads[i].URLs, address)
 	}
 }
 
@@ -119,48 +119,48 @@ func orRoot(subPaths []string) []string {
 
 // claim adds a directory of a volume. The pod mounts the whole volume and not the directory, because the training may
 // create the directory later.
-func (l *lowering) claim(name, sub string) {
-	if !slices.Contains(l.logs.Claims, name) {
-		l.logs.Claims = append(l.logs.Claims, name)
+func (c *conversion) claim(name, sub string) {
+	if !slices.Contains(c.logs.Claims, name) {
+		c.logs.Claims = append(c.logs.Claims, name)
 	}
-	l.add(path.Join(name, sub), path.Join(claimsDir, name, sub))
+	c.add(path.Join(name, sub), path.Join(claimsDir, name, sub))
 }
 
 // store adds a directory of an object store.
-func (l *lowering) store(secret, bucket, dir string, at *field.Path) {
-	if l.logs.Secret != "" && l.logs.Secret != secret {
-		l.invalid(at, secret, fmt.Sprintf("TensorBoard takes the keys of one store, and those of Secret %q are used already: "+
-			"make another TensorBoard for this one", l.logs.Secret))
+func (c *conversion) store(secret, bucket, dir string, at *field.Path) {
+	if c.logs.Secret != "" && c.logs.Secret != secret {
+		c.invalid(at, secret, fmt.Sprintf("TensorBoard takes the keys of one store, and those of Secret %q are used already: "+
+			"make another TensorBoard for this one", c.logs.Secret))
 		return
 	}
-	l.logs.Secret = secret
-	l.add(path.Join(bucket, dir), "s3://"+path.Join(bucket, dir))
+	c.logs.Secret = secret
+	c.add(path.Join(bucket, dir), "s3://"+path.Join(bucket, dir))
 }
 
 // separators matches the characters that a source's name cannot contain in TensorBoard's list of sources.
 var separators = regexp.MustCompile(`[^A-Za-z0-9._/-]+`)
 
 // add adds a source under a unique name.
-func (l *lowering) add(name, location string) {
+func (c *conversion) add(name, location string) {
 	name = separators.ReplaceAllString(name, "-")
 	free := func(n string) bool {
-		return !slices.ContainsFunc(l.logs.Sources, func(s Source) bool { return s.Name == n })
+		return !slices.ContainsFunc(c.logs.Sources, func(s Source) bool { return s.Name == n })
 	}
 	unique := name
 	for i := 2; !free(unique); i++ {
 		unique = fmt.Sprintf("%s-%d", name, i)
 	}
-	l.logs.Sources = append(l.logs.Sources, Source{Name: unique, Location: location})
+	c.logs.Sources = append(c.logs.Sources, Source{Name: unique, Location: location})
 }
 
 // separable adds an error for locations that contain a separator of TensorBoard's list, if there are several sources.
-func (l *lowering) separable(at *field.Path) {
-	if len(l.logs.Sources) < 2 {
+func (c *conversion) separable(at *field.Path) {
+	if len(c.logs.Sources) < 2 {
 		return
 	}
-	for _, s := range l.logs.Sources {
+	for _, s := range c.logs.Sources {
 		if strings.Contains(s.Location, ",") {
-			l.invalid(at, s.Location, "TensorBoard separates several sources by commas: rename the directory, or make it the only source")
+			c.invalid(at, s.Location, "TensorBoard separates several sources by commas: rename the directory, or make it the only source")
 		}
 	}
 }

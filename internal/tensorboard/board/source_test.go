@@ -20,7 +20,7 @@ func TestFilesetsAreParsed(t *testing.T) {
 		"t9k://minio/keys/bucket":               {Sources: []Source{{"bucket", "s3://bucket"}}, Secret: "keys"},
 		"t9k://minio/keys/bucket/experiments/1": {Sources: []Source{{"bucket/experiments/1", "s3://bucket/experiments/1"}}, Secret: "keys"},
 	} {
-		got, errs := Lower(&tensorboard.TensorBoardSpec{Image: "x", TrainingLogFilesets: []string{text}})
+		got, errs := Convert(&tensorboard.TensorBoardSpec{Image: "x", TrainingLogFilesets: []string{text}})
 		if len(errs) > 0 {
 			t.Errorf("%s: %v", text, errs)
 			continue
@@ -38,12 +38,12 @@ func ofClaim(name, dir string) Logs {
 	return Logs{Sources: []Source{{name + "/" + dir, "/logs/" + name + "/" + dir}}, Claims: []string{name}}
 }
 
-// FuzzLower verifies that, for any filesets, sources have different names that TensorBoard's list can separate.
-func FuzzLower(f *testing.F) {
+// FuzzConvert verifies that, for any filesets, sources have different names that TensorBoard's list can separate.
+func FuzzConvert(f *testing.F) {
 	f.Add("t9k://pvc/a/b", "t9k://minio/s/b/p")
 	f.Add("t9k://pvc/a,b/c:d", "t9k://pvc//")
 	f.Fuzz(func(t *testing.T, one, two string) {
-		logs, errs := Lower(&tensorboard.TensorBoardSpec{Image: "x", TrainingLogFilesets: []string{one, two, one}})
+		logs, errs := Convert(&tensorboard.TensorBoardSpec{Image: "x", TrainingLogFilesets: []string{one, two, one}})
 		if len(errs) > 0 {
 			return
 		}

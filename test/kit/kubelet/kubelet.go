@@ -143,13 +143,17 @@ func exitCodeOf(pod *corev1.Pod) (int32, error) {
 
 // End ends the container of a pod with an exit code.
 func End(ctx context.Context, core kubernetes.Interface, pod *corev1.Pod, code int32) error {
+	return EndAt(ctx, core, pod, code, metav1.Now())
+}
+
+// EndAt reports that the container of a pod ended at a time before now, as a late kubelet does.
+func EndAt(ctx context.Context, core kubernetes.Interface, pod *corev1.Pod, code int32, at metav1.Time) error {
 	phase := corev1.PodSucceeded
 	if code != 0 {
 		phase = corev1.PodFailed
 	}
-	now := metav1.Now()
 	return (&kubelet{core: core}).write(ctx, pod, phase, corev1.ContainerState{
-		Terminated: &corev1.ContainerStateTerminated{ExitCode: code, StartedAt: now, FinishedAt: now}})
+		Terminated: &corev1.ContainerStateTerminated{ExitCode: code, StartedAt: at, FinishedAt: at}})
 }
 
 func (k *kubelet) write(ctx context.Context, pod *corev1.Pod, phase corev1.PodPhase, state corev1.ContainerState) error {

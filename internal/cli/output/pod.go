@@ -1,0 +1,56 @@
+package output
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/cli/kit"
+	"tensorstack.dev/batch/internal/cli/selection"
+	"tensorstack.dev/batch/internal/podlog"
+)
+
+// Pod is a pod of a selected replica.
+type Pod struct {
+	*corev1.Pod
+	selection.Replica
+	Container string
+	// Attempt is the replica's attempt that the pod belongs to, counted from 0.
+	Attempt int
+}
+
+// PodOf returns the pod of a selected replica; nil for any other pod.
+func PodOf(s *selection.Selection, p *corev1.Pod) *Pod {
+	r, container, selected := s.Find(p)
+	if !selected {
+		return nil
+	}
+	attempt, _ := strconv.Atoi(p.Labels[batch.LabelReplicaAttempt])
+	return &Pod{Pod: p, Replica: r, Container: container, Attempt: attempt}
+}
+
+// Open returns a function that requests the pod's log.
+func (p *Pod) Open(c *kit.Cluster) podlog.Opener {
+	return func(ctx context.Context, opts *corev1.PodLogOptions) (io.ReadCloser, error) {
+		opts.Container = p.Container
+		return c.Core.Pods(p.Namespace).GetLogs(p.Name, opts).Stream(ctx)
+	}
+}
+
+// Missing returns why there is no output of a replica; empty if the reading was stopped on purpose.
+func Missing(err error) string {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return ""
+	case errors.Is(err, podlog.ErrGone), apierrors.IsNotFound(err):
+		return "its pod was deleted before all of its output was read"
+	case apierrors.IsBadRequest(err):
+		return "no output: " + err.Error()
+	}
+	return "its output cannot be read: " + err.Error()
+}

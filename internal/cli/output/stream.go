@@ -1,0 +1,172 @@
+package output
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"tensorstack.dev/batch/internal/cli/kit"
+	"tensorstack.dev/batch/internal/cli/selection"
+	"tensorstack.dev/batch/internal/cli/watch"
+	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/podlog"
+)
+
+// Streamer reads the logs of a job's pods as they are written, including the logs of later pods. Its owner passes the
+// changes of the pods to TakePods and calls Finish or Wait at the end.
+type Streamer struct {
+	Cluster   *kit.Cluster
+	Job       *kit.Job
+	Selection *selection.Selection
+	// Request holds the options of the requests for logs.
+	Request corev1.PodLogOptions
+	// Emit receives every line. The goroutines that read logs call it at the same time.
+	Emit func(Line)
+
+	// pods holds the log of each pod that has one, by UID.
+	pods map[types.UID]*stream
+	// streams counts the goroutines that read logs.
+	streams sync.WaitGroup
+}
+
+// stream is the log of a pod that is being read.
+type stream struct {
+	*Pod
+	// ended is closed when the container has ended or the pod is gone.
+	ended  chan struct{}
+	closed bool
+	// cancel stops the reading at once.
+	cancel context.CancelFunc
+	// exit is the end of the container; nil before.
+	exit *corev1.ContainerStateTerminated
+}
+
+// Remark emits a line about the output of a replica.
+func (f *Streamer) Remark(r selection.Replica, text string) {
+	f.Emit(Line{Replica: r, Text: text, Remark: true})
+}
+
+// TakePods applies a change of the job's pods. It starts to read the logs of new pods until ctx is done.
+func (f *Streamer) TakePods(ctx context.Context, change watch.Change) {
+	if change.Type == watch.Lost || change.Type == watch.Back {
+		return
+	}
+	present := map[types.UID]bool{}
+	for _, o := range change.Objects {
+		if pod, ok := o.(*corev1.Pod); ok {
+			present[pod.UID] = true
+			f.takePod(ctx, pod, change.Type == watch.Gone)
+		}
+	}
+	if change.Type != watch.Listed {
+		return
+	}
+	for uid, p := range f.pods {
+		if !present[uid] {
+			p.end()
+		}
+	}
+}
+
+// takePod starts reading the log of a pod once it exists, and records the pod's end.
+func (f *Streamer) takePod(ctx context.Context, pod *corev1.Pod, gone bool) {
+	p := f.pods[pod.UID]
+	if p == nil {
+		selected := PodOf(f.Selection, pod)
+		if selected == nil || gone {
+			return
+		}
+		if state := kit.ContainerState(pod, selected.Container); state.Running == nil && state.Terminated == nil {
+			return
+		}
+		p = &stream{Pod: selected, ended: make(chan struct{})}
+		if f.pods == nil {
+			f.pods = map[types.UID]*stream{}
+		}
+		f.pods[pod.UID] = p
+		f.start(ctx, p)
+	}
+	if t := kit.ContainerState(pod, p.Container).Terminated; t != nil {
+		if !p.closed { // once closed, only the reading goroutine accesses exit
+			p.exit = t
+		}
+		p.end()
+	}
+	if gone || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		p.end()
+	}
+}
+
+func (p *stream) end() {
+	if !p.closed {
+		p.closed = true
+		close(p.ended)
+	}
+}
+
+// start reads a log in the background.
+func (f *Streamer) start(ctx context.Context, p *stream) {
+	ctx, p.cancel = context.WithCancel(ctx)
+	reader := &podlog.Reader{Open: p.Open(f.Cluster), Options: f.Request, Emit: func(l podlog.Line) {
+		f.Emit(Line{Replica: p.Replica, Time: l.Time, Text: l.Text})
+	}}
+	f.streams.Go(func() {
+		if p.Attempt > 0 {
+			f.Remark(p.Replica, fmt.Sprintf("attempt %d", p.Attempt+1))
+		}
+		if err := reader.Follow(ctx, p.ended); err != nil && !errors.Is(err, context.Canceled) {
+			f.Remark(p.Replica, Missing(err))
+			return
+		}
+		if ctx.Err() != nil || p.exit == nil || p.exit.ExitCode == 0 {
+			return
+		}
+		how := fmt.Sprintf("ended with exit code %d", p.exit.ExitCode)
+		if why := engine.StartFailure(p.exit); why != "" {
+			how = "ended: its command cannot be started: " + why
+		}
+		f.Remark(p.Replica, fmt.Sprintf("attempt %d %s", p.Attempt+1, how))
+	})
+}
+
+// Finish reads the rest of the logs after the end of the job. It does not wait for pods that outlive the job. gone says
+// that the job was deleted, and its pods with it.
+func (f *Streamer) Finish(ctx context.Context, gone bool) error {
+	var failed error
+	if !gone {
+		// The job's end may be observed before the ends of its pods.
+		objects, err := f.podsNow(ctx)
+		if err == nil {
+			f.TakePods(ctx, watch.Change{Type: watch.Listed, Objects: objects})
+		}
+		failed = err
+	}
+	for _, p := range f.pods {
+		if !p.closed {
+			p.cancel()
+		}
+	}
+	f.Wait()
+	return failed
+}
+
+// Wait waits until no log is read any more. The owner has ended the contexts of the logs, or their pods have ended.
+func (f *Streamer) Wait() { f.streams.Wait() }
+
+func (f *Streamer) podsNow(ctx context.Context) ([]runtime.Object, error) {
+	list, err := f.Cluster.Core.Pods(f.Job.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: f.Selection.Labels(f.Job)})
+	if err != nil {
+		return nil, fmt.Errorf("listing pods: %w", err)
+	}
+	objects := make([]runtime.Object, len(list.Items))
+	for i := range list.Items {
+		objects[i] = &list.Items[i]
+	}
+	return objects, nil
+}

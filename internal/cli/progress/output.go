@@ -1,0 +1,224 @@
+package progress
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"tensorstack.dev/batch/internal/cli/kit"
+	"tensorstack.dev/batch/internal/cli/output"
+	"tensorstack.dev/batch/internal/cli/selection"
+	"tensorstack.dev/batch/internal/cli/view"
+	"tensorstack.dev/batch/internal/observed"
+)
+
+// Logs selects the output of replicas that a watch shows. The zero value shows only the last lines of failed replicas.
+type Logs string
+
+// These are the values of the flag --logs.
+const (
+	// AllLogs shows the output of all replicas.
+	AllLogs Logs = "all"
+	// FirstLogs shows the output of the replica that decides how the job ends, or of the first one.
+	FirstLogs Logs = "first"
+	// NoLogs shows no output, not even that of failed replicas.
+	NoLogs Logs = "none"
+)
+
+// AddLogsFlag adds the flag --logs.
+func AddLogsFlag(cmd *cobra.Command, l *Logs) {
+	*l = FirstLogs
+	cmd.Flags().Var(l, "logs", "Show the output of all replicas, of the first one, or of none: all, first, none")
+	_ = cmd.RegisterFlagCompletionFunc("logs", cobra.FixedCompletions([]string{string(AllLogs), string(FirstLogs), string(NoLogs)}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// String returns the value as it is written on the command line.
+func (l *Logs) String() string { return string(*l) }
+
+// Type returns the name of the value in help texts.
+func (l *Logs) Type() string { return "replicas" }
+
+// Set takes the value from the command line.
+func (l *Logs) Set(s string) error {
+	switch Logs(s) {
+	case AllLogs, FirstLogs, NoLogs:
+		*l = Logs(s)
+		return nil
+	}
+	return fmt.Errorf("must be one of %s, %s, %s", AllLogs, FirstLogs, NoLogs)
+}
+
+// shows reports whether a watch reads the output of running replicas.
+func (l Logs) shows() bool { return l == AllLogs || l == FirstLogs }
+
+// These bound what is shown of the output of running replicas.
+const (
+	// paneLines is the largest number of lines of output below the picture, and paneShare the share of the terminal's
+	// height that they may take.
+	paneLines = 10
+	paneShare = 3
+	// drainTimeout bounds the time in which the rest of the output is read after the end of the jobs.
+	drainTimeout = 30 * time.Second
+	// pendingLines is the number of lines that wait for the display.
+	pendingLines = 256
+)
+
+// jobLine is a line of the output of a job's replica.
+type jobLine struct {
+	output.Line
+	// name is the replica's name as it is shown.
+	name string
+}
+
+// outputs is the output of replicas that the display shows. The display's goroutine owns it and takes the lines of the
+// goroutines that read logs from a channel.
+type outputs struct {
+	streamers map[*track]*output.Streamer
+	lines     chan jobLine
+	// width is the length of the longest name.
+	width int
+	// last holds the last lines, for a terminal.
+	last []view.OutputLine
+}
+
+// startOutputs begins to watch the pods whose output is shown. The goroutines that read logs end with ctx.
+func (d *display) startOutputs(ctx context.Context, observe func(topic)) {
+	d.out = outputs{streamers: map[*track]*output.Streamer{}, lines: make(chan jobLine, pendingLines)}
+	if !d.options.Logs.shows() {
+		return
+	}
+	for _, t := range d.unfinished() {
+		sel, err := d.options.Logs.selection(t)
+		if err != nil {
+			continue // the spec is invalid, and the job's conditions say why
+		}
+		before := ""
+		if len(d.tracks) > 1 {
+			before = t.Ref() + " "
+		}
+		d.out.width = max(d.out.width, utf8.RuneCountInString(before)+sel.Width)
+		d.out.streamers[t] = &output.Streamer{Cluster: d.cluster, Job: t.Job, Selection: sel, Emit: func(l output.Line) {
+			select {
+			case d.out.lines <- jobLine{l, before + l.Replica.String()}:
+			case <-ctx.Done():
+			}
+		}}
+		observe(topic{track: t, about: ofOutput})
+	}
+}
+
+// selection returns the replicas of a job whose output is shown.
+func (l Logs) selection(t *track) (*selection.Selection, error) {
+	if l == AllLogs || t.normal == nil {
+		return selection.New(t.Job, selection.Options{})
+	}
+	role, rank := firstReplica(t)
+	return selection.New(t.Job, selection.Options{Role: role, Ranks: []string{rank}})
+}
+
+// firstReplica returns the replica that decides how a job ends, or else its first one.
+func firstReplica(t *track) (role, rank string) {
+	if decides := observed.Decides(t.normal); decides != "" {
+		i := strings.LastIndexByte(decides, '-')
+		return decides[:i], decides[i+1:]
+	}
+	for i := range t.normal.Roles {
+		if t.normal.Roles[i].Replicas > 0 {
+			return t.normal.Roles[i].Type, "0"
+		}
+	}
+	return t.normal.Roles[0].Type, "0"
+}
+
+// takeLines shows a line and those that wait behind it.
+func (d *display) takeLines(l jobLine) {
+	d.takeLine(l)
+	for range pendingLines {
+		select {
+		case l = <-d.out.lines:
+			d.takeLine(l)
+		default:
+			return
+		}
+	}
+}
+
+// takeLine prints a line, or keeps it for the picture on a terminal.
+func (d *display) takeLine(l jobLine) {
+	text := view.OutputLine{Name: l.name, Colour: output.Colour(l.Replica), Text: l.Text, Width: d.out.width}
+	if l.Remark {
+		text.Text, text.TextColour = output.RemarkText(l.Text), view.Dim
+	}
+	if d.screen == nil {
+		fmt.Fprintln(d.Out, text.Line(d.style))
+		return
+	}
+	if len(d.out.last) == paneLines {
+		d.out.last = d.out.last[1:]
+	}
+	d.out.last = append(d.out.last, text)
+}
+
+// takeOutputPods applies a change of the pods whose output is shown.
+func (d *display) takeOutputPods(ctx context.Context, n news) {
+	s := d.out.streamers[n.About.track]
+	if n.Err == nil {
+		s.TakePods(ctx, n.Change)
+		return
+	}
+	for _, r := range s.Selection.Replicas() { // a user may lack the right to read pods
+		d.takeLine(jobLine{output.Line{Replica: r, Text: output.Missing(n.Err), Remark: true}, r.String()})
+		return
+	}
+}
+
+// pane returns the lines of output below the picture of a terminal, and an empty line before them.
+func (d *display) pane(width, height int) []string {
+	if len(d.out.last) == 0 {
+		return nil
+	}
+	return append([]string{""}, view.Output(d.out.last, d.style, width, min(paneLines, height/paneShare))...)
+}
+
+// drain shows the rest of the output after the end of all jobs. stop ends the goroutines that read logs.
+func (d *display) drain(ctx context.Context, stop func()) error {
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
+	defer cancel()
+	var reading sync.WaitGroup
+	for t, s := range d.out.streamers {
+		reading.Go(func() {
+			// Without an answer of the API server, the output that has been read so far is all there is.
+			_ = s.Finish(ctx, t.Deleted)
+		})
+	}
+	read := make(chan struct{})
+	go func() {
+		reading.Wait()
+		close(read)
+	}()
+	expired := ctx.Done()
+	for {
+		select {
+		case l := <-d.out.lines:
+			d.takeLine(l)
+		case <-expired:
+			stop()
+			expired = nil
+		case <-read:
+			for len(d.out.lines) > 0 {
+				d.takeLine(<-d.out.lines)
+			}
+			return d.draw()
+		}
+	}
+}
+
+// outputHint returns the command that prints all output of a job.
+func (d *display) outputHint(j *kit.Job) string {
+	return d.Again(d.cluster, j.GetNamespace(), "logs "+j.Ref())
+}

@@ -1,0 +1,161 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	authorization "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+
+	"tensorstack.dev/batch/internal/console/live"
+	"tensorstack.dev/batch/internal/console/server"
+)
+
+// Admission admits whoever has a token that the API server accepts. It implements server.Admission.
+type Admission struct {
+	Reviews *Reviews
+	// Config is how the API server is reached. Its credentials are not used.
+	Config *rest.Config
+	// URLs are the addresses under which browsers reach the console. Without any, every host name is accepted.
+	URLs []*url.URL
+}
+
+// Admit implements server.Admission.
+func (a *Admission) Admit(w http.ResponseWriter, r *http.Request) *server.Caller {
+	secure, addressed := a.addressed(r)
+	switch {
+	case !addressed:
+		http.Error(w, "This console answers only under the addresses that --url names.", http.StatusForbidden)
+		return nil
+	case !server.SameOrigin(r, a.origins(r)...):
+		http.Error(w, "This request comes from another page.", http.StatusForbidden)
+		return nil
+	case strings.HasPrefix(r.URL.Path, "/static/"):
+		return &server.Caller{Rights: nothing{}}
+	}
+	token := bearer(r)
+	if token == "" {
+		refuse(w, "The console does not know who you are: this request has no bearer token.")
+		return nil
+	}
+	caller, err := a.caller(r.Context(), token)
+	switch {
+	case errors.Is(err, ErrToken):
+		refuse(w, "The cluster does not accept the credentials of this request. They may have expired.")
+		return nil
+	case err != nil:
+		http.Error(w, "The console cannot find out who you are: "+err.Error(), http.StatusServiceUnavailable)
+		return nil
+	}
+	caller.Secure, caller.Cookie = secure, "t9k"
+	if secure {
+		caller.Cookie = "__Host-t9k"
+	}
+	return caller
+}
+
+// addressed reports whether a request names an address of the console, and whether its browser uses TLS.
+func (a *Admission) addressed(r *http.Request) (secure, addressed bool) {
+	if len(a.URLs) == 0 {
+		return r.TLS != nil, true
+	}
+	i := slices.IndexFunc(a.URLs, func(u *url.URL) bool { return strings.EqualFold(u.Host, r.Host) })
+	return i >= 0 && a.URLs[i].Scheme == "https", i >= 0
+}
+
+// origins returns the origins of the pages that a request may come from.
+func (a *Admission) origins(r *http.Request) []string {
+	if len(a.URLs) == 0 {
+		return []string{"http://" + r.Host, "https://" + r.Host}
+	}
+	var all []string
+	for _, u := range a.URLs {
+		if strings.EqualFold(u.Host, r.Host) {
+			all = append(all, u.Scheme+"://"+u.Host)
+		}
+	}
+	return all
+}
+
+// bearer returns the token of a request's header; empty if there is none.
+func bearer(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+func refuse(w http.ResponseWriter, why string) {
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	http.Error(w, why, http.StatusUnauthorized)
+}
+
+// caller returns who has a token, with clients that use it.
+func (a *Admission) caller(ctx context.Context, token string) (*server.Caller, error) {
+	user, err := a.Reviews.User(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	config := rest.AnonymousClientConfig(a.Config)
+	config.BearerToken = token
+	config.QPS = -1
+	config.UserAgent = "t9k-console"
+	config.WarningHandler = rest.NoWarnings{}
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	core, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return &server.Caller{Name: user.Username, ID: user.ID, Rights: &Rights{a.Reviews, user}, Objects: objects, Core: core,
+		Standing: &standing{a.Reviews, token, user.ID}}, nil
+}
+
+// nothing are the rights of a caller of whom nothing is known.
+type nothing struct{}
+
+// List implements live.Rights.
+func (nothing) List(schema.GroupResource, []string) live.Scope { return live.Scope{} }
+
+// standing implements server.Standing for the owner of a token.
+type standing struct {
+	reviews *Reviews
+	token   string
+	user    string
+}
+
+// Interval implements server.Standing.
+func (s *standing) Interval() time.Duration { return s.reviews.TTL }
+
+// Check implements server.Standing. What cannot be found out counts as an end, since a stream is opened again.
+func (s *standing) Check(ctx context.Context, logsOf string) error {
+	user, err := s.reviews.User(ctx, s.token)
+	switch {
+	case err != nil:
+		return err
+	case user.ID != s.user:
+		return errors.New("the owner of the token has changed")
+	case logsOf == "":
+		return nil
+	}
+	may, err := s.reviews.May(ctx, user, &authorization.ResourceAttributes{Verb: "get", Resource: "pods", Subresource: "log", Namespace: logsOf})
+	if err != nil {
+		return err
+	}
+	if !may {
+		return errors.New("the user may not read logs")
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+// Package consolecmd assembles the t9k-console, the console of an installation, and contains no decisions of its own. Start
+// reading at New.
+package consolecmd
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"tensorstack.dev/batch/internal/archive/api"
+	"tensorstack.dev/batch/internal/archive/recorder"
+	"tensorstack.dev/batch/internal/archive/store"
+	"tensorstack.dev/batch/internal/console/access"
+	"tensorstack.dev/batch/internal/console/live"
+	"tensorstack.dev/batch/internal/console/server"
+	"tensorstack.dev/batch/internal/version"
+)
+
+// options are the command-line settings.
+type options struct {
+	kubeconfig      string
+	address         string
+	probeAddress    string
+	certFile        string
+	keyFile         string
+	urls            []string
+	clusterName     string
+	accessCacheTime time.Duration
+	archive         string
+	limits          store.Options
+}
+
+// New returns the command that serves the console until its context ends.
+func New() *cobra.Command {
+	o := options{}
+	cmd := &cobra.Command{
+		Use:           "t9k-console",
+		Short:         "Serve the console of TensorStack Batch",
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Version:       version.Version,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	cmd.SetVersionTemplate(version.Line(cmd.Name()))
+	f := cmd.Flags()
+	f.Bool("version", false, "print the version and exit")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "path of the kubeconfig; unset: the ServiceAccount of the console's pod")
+	f.StringVar(&o.address, "bind-address", ":8080", "address of the console")
+	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
+	f.StringVar(&o.certFile, "tls-cert-file", "", "certificate for HTTPS; unset: HTTP, for a proxy that ends TLS")
+	f.StringVar(&o.keyFile, "tls-private-key-file", "", "key of the certificate")
+	f.StringSliceVar(&o.urls, "url", nil, "address under which browsers reach the console, such as https://console.example.org; can be repeated; unset: any")
+	f.StringVar(&o.clusterName, "cluster-name", "", "name of the cluster on all pages")
+	f.DurationVar(&o.accessCacheTime, "access-cache-time", 10*time.Second, "time for which the console keeps what it has asked the API server about users and their rights")
+	f.StringVar(&o.archive, "archive", "", "archive of jobs: path of a file, or address of a PostgreSQL database such as postgres://t9k@db.example.org/t9k, whose password PGPASSWORD may hold; unset: none")
+	f.Int64Var(&o.limits.JobLogs, "archive-job-logs", store.DefaultJobLogs, "largest size of the logs that the archive keeps of one job, in bytes; the oldest go first")
+	f.Int64Var(&o.limits.AllLogs, "archive-logs", store.DefaultAllLogs, "largest size of all logs that the archive keeps, in bytes; the oldest go first")
+	cmd.CompletionOptions.DisableDefaultCmd = true
+	klogFlags := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(klogFlags)
+	f.AddGoFlag(klogFlags.Lookup("v"))
+	return cmd
+}
+
+// run serves the console and returns when ctx ends or a server fails.
+func (o *options) run(ctx context.Context) error {
+	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("loading the client configuration: %w", err)
+	}
+	config.QPS = -1 // API Priority and Fairness protects the API server
+	config.UserAgent = "t9k-console"
+	admission, err := o.admission(config)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	cache, err := live.Start(ctx, config, "")
+	if err != nil {
+		return err
+	}
+	defer cache.Wait()
+	defer stop()
+	history, closeArchive, err := o.record(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer closeArchive()
+	defer stop()
+	console := server.New(server.Options{Cache: cache, Where: o.clusterName, Admission: admission, API: history})
+	ended := make(chan error, 2)
+	for _, s := range []struct {
+		what, address, cert, key string
+		handler                  http.Handler
+	}{
+		{"the console", o.address, o.certFile, o.keyFile, console},
+		{"/healthz and /readyz", o.probeAddress, "", "", probes(cache)},
+	} {
+		if s.address == "" || s.address == "0" {
+			continue
+		}
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.address)
+		if err != nil {
+			return fmt.Errorf("serving %s: %w", s.what, err)
+		}
+		web := &http.Server{Handler: s.handler, BaseContext: func(net.Listener) context.Context { return ctx },
+			ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+		defer web.Close()
+		go func() {
+			serve := func() error { return web.Serve(listener) }
+			if s.cert != "" {
+				serve = func() error { return web.ServeTLS(listener, s.cert, s.key) }
+			}
+			ended <- fmt.Errorf("serving %s: %w", s.what, serve())
+		}()
+		klog.FromContext(ctx).Info("Serving", "what", s.what, "address", listener.Addr().String(), "tls", s.cert != "", "version", version.Version)
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-ended:
+		return err
+	}
+}
+
+// record opens the archive and records to it until ctx ends. It returns the handler of the archive, nil if there is none,
+// and a function that waits for the end.
+func (o *options) record(ctx context.Context, config *rest.Config) (http.Handler, func(), error) {
+	if o.archive == "" {
+		return nil, func() {}, nil
+	}
+	s, err := store.Open(ctx, o.archive, o.limits)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := recorder.Start(ctx, recorder.Options{Config: config, Store: s})
+	if err != nil {
+		return nil, nil, errors.Join(err, s.Close())
+	}
+	handler := api.New(s, func(w http.ResponseWriter, r *http.Request) api.Access {
+		caller := server.CallerOf(r.Context())
+		if caller == nil || caller.Objects == nil {
+			http.Error(w, "This request was not admitted.", http.StatusUnauthorized)
+			return nil
+		}
+		return api.Self{Objects: caller.Objects}
+	})
+	return handler, func() {
+		r.Wait()
+		if err := s.Close(); err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot close the archive")
+		}
+	}, nil
+}
+
+func (o *options) admission(config *rest.Config) (*access.Admission, error) {
+	core, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	a := &access.Admission{Reviews: &access.Reviews{Client: core, TTL: o.accessCacheTime}, Config: config}
+	for _, text := range o.urls {
+		u, err := url.Parse(text)
+		if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || (u.Path != "" && u.Path != "/") {
+			return nil, fmt.Errorf("--url %q is no address such as https://console.example.org", text)
+		}
+		a.URLs = append(a.URLs, u)
+	}
+	if (o.certFile == "") != (o.keyFile == "") {
+		return nil, errors.New("--tls-cert-file and --tls-private-key-file need each other")
+	}
+	if o.accessCacheTime <= 0 {
+		return nil, errors.New("--access-cache-time must be more than 0")
+	}
+	return a, nil
+}
+
+// probes serves /healthz, and /readyz, which succeeds once the caches are filled.
+func probes(cache *live.Cache) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "ok") })
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+		select {
+		case <-cache.Settled():
+			_, _ = fmt.Fprint(w, "ok")
+		default:
+			http.Error(w, "the caches have not synced with the API server yet", http.StatusServiceUnavailable)
+		}
+	})
+	return mux
+}
