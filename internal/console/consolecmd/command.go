@@ -18,9 +18,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
-	"tensorstack.dev/batch/internal/archive/api"
 	"tensorstack.dev/batch/internal/archive/recorder"
 	"tensorstack.dev/batch/internal/archive/store"
+	"tensorstack.dev/batch/internal/archive/web"
 	"tensorstack.dev/batch/internal/console/access"
 	"tensorstack.dev/batch/internal/console/live"
 	"tensorstack.dev/batch/internal/console/server"
@@ -150,13 +150,13 @@ func (o *options) record(ctx context.Context, config *rest.Config) (http.Handler
 	if err != nil {
 		return nil, nil, errors.Join(err, s.Close())
 	}
-	handler := api.New(s, func(w http.ResponseWriter, r *http.Request) api.Access {
+	handler := web.New(s, func(w http.ResponseWriter, r *http.Request) web.Access {
 		caller := server.CallerOf(r.Context())
 		if caller == nil || caller.Objects == nil {
 			http.Error(w, "This request was not admitted.", http.StatusUnauthorized)
 			return nil
 		}
-		return api.Self{Objects: caller.Objects}
+		return web.Self{Objects: caller.Objects}
 	})
 	return handler, func() {
 		r.Wait()

@@ -1,6 +1,6 @@
-// Package api serves the archive as JSON under /api/v1. A caller sees the jobs of a kind in those namespaces where they may
+// Package web serves the archive as JSON under /api/v1. A caller sees the jobs of a kind in those namespaces where they may
 // get jobs of that kind now, and logs if they may get pods/log there. openapi.yaml describes it. Start reading at New.
-package api
+package web
 
 import (
 	"cmp"
