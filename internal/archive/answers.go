@@ -2,7 +2,7 @@ package archive
 
 import "encoding/json"
 
-// These are the answers of the API, see package api.
+// These are the answers of the API, see package web.
 
 // JobList is the answer to GET /api/v1/history/jobs.
 type JobList struct {

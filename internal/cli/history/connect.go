@@ -35,8 +35,8 @@ func (q query) set(name, value string) {
 	}
 }
 
-// connect returns a client with the credentials of the kubeconfig. It sends no request.
-func (o *options) connect() (*client, error) {
+// address returns the address of the console.
+func (o *options) address() (*url.URL, error) {
 	address := o.console
 	if address == "" {
 		address = os.Getenv(consoleEnv)
@@ -50,6 +50,15 @@ func (o *options) connect() (*client, error) {
 	}
 	if base.Scheme == "http" && !isLoopback(base.Hostname()) {
 		return nil, fmt.Errorf("%s has no TLS, so that others could read your token: name an address that begins with https", address)
+	}
+	return base, nil
+}
+
+// connect returns a client with the credentials of the kubeconfig. It sends no request.
+func (o *options) connect() (*client, error) {
+	base, err := o.address()
+	if err != nil {
+		return nil, err
 	}
 	cluster, err := o.Connect()
 	if err != nil {

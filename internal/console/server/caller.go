@@ -48,6 +48,12 @@ type Standing interface {
 
 type callerKey struct{}
 
+// CallerOf returns who makes a request that was admitted; nil for any other.
+func CallerOf(ctx context.Context) *Caller {
+	c, _ := ctx.Value(callerKey{}).(*Caller)
+	return c
+}
+
 // visit is a request with who makes it. Its Cache hides that of the server, so that no page shows more than its caller
 // may see.
 type visit struct {
@@ -60,8 +66,8 @@ type visit struct {
 // handle registers a handler of requests that were admitted.
 func (s *Server) handle(pattern string, f func(*visit, http.ResponseWriter, *http.Request)) {
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		caller, ok := r.Context().Value(callerKey{}).(*Caller)
-		if !ok {
+		caller := CallerOf(r.Context())
+		if caller == nil {
 			http.Error(w, "This request was not admitted.", http.StatusUnauthorized)
 			return
 		}

@@ -22,6 +22,8 @@ type Options struct {
 	Where string
 	// Admission admits requests.
 	Admission Admission
+	// API serves the archive below /api/v1; nil if there is none. CallerOf tells it who makes a request.
+	API http.Handler
 }
 
 // Server is the console's HTTP handler.
@@ -46,6 +48,9 @@ func New(o Options) *Server {
 	s.handle("GET /queues", (*visit).queues)
 	s.handle("GET /nodes", (*visit).nodes)
 	s.mux.Handle("GET /static/", staticFiles())
+	if o.API != nil {
+		s.mux.Handle("/api/v1/", o.API)
+	}
 	s.handle("/", func(s *visit, w http.ResponseWriter, r *http.Request) {
 		s.problem(w, r, http.StatusNotFound, "There is no such page", r.URL.Path+" leads nowhere.")
 	})

@@ -27,7 +27,7 @@ func Start(t testing.TB) string {
 	if programs == "" {
 		require.Missing(t, "PostgreSQL (Debian's package postgresql)")
 	}
-	dir, err := os.MkdirTemp("", "t9k-pg-") // the path of a socket must be short
+	dir, err := os.MkdirTemp("", "t9k-pg-") //nolint:usetesting // the path of a socket must be short, and its user must reach it
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,9 @@
-// Package api serves the archive as JSON under /api/v1. A caller sees the jobs of a kind in those namespaces where they may
-// get jobs of that kind now. openapi.yaml describes it. Start reading at New.
-package api
+// Package web serves the archive as JSON under /api/v1. A caller sees the jobs of a kind in those namespaces where they may
+// get jobs of that kind now, and logs if they may get pods/log there. openapi.yaml describes it. Start reading at New.
+package web
 
 import (
+	"cmp"
 	"context"
 	_ "embed" // the description
 	"encoding/json"
@@ -12,17 +13,17 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	"tensorstack.dev/batch/internal/archive"
 	"tensorstack.dev/batch/internal/archive/store"
-	"tensorstack.dev/batch/internal/kinds"
 )
 
 // Access says what the caller of a request may see.
 type Access interface {
-	// MayGet returns whether the caller may get jobs of a kind in a namespace; the empty one stands for all.
-	MayGet(ctx context.Context, kind *kinds.Kind, namespace string) (bool, error)
+	// MayGet returns whether the caller may get a resource, such as pods/log, in a namespace; the empty one stands for all.
+	MayGet(ctx context.Context, resource schema.GroupResource, namespace string) (bool, error)
 }
 
 // API is the HTTP handler.
@@ -192,6 +193,9 @@ func (a *API) logs(r *http.Request, in *scope) (any, error) {
 	j, err := a.find(r, in)
 	if err != nil {
 		return nil, err
+	}
+	if may, err := in.access.MayGet(r.Context(), schema.GroupResource{Resource: "pods/log"}, j.Namespace); err != nil || !may {
+		return nil, cmp.Or(err, error(&problem{http.StatusForbidden, "you may not read logs in namespace " + j.Namespace}))
 	}
 	logs, err := a.store.Logs(r.Context(), j.UID)
 	if err != nil {

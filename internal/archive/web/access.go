@@ -1,4 +1,4 @@
-package api
+package web
 
 import (
 	"context"
@@ -9,8 +9,9 @@ import (
 	authorization "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
-	"k8s.io/client-go/rest"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/archive/store"
@@ -33,7 +34,7 @@ func (s *scope) may(ctx context.Context, p store.Place) (bool, error) {
 			if err != nil {
 				return false, nil //nolint:nilerr // nobody may get jobs of a kind that no longer exists
 			}
-			if allowed, err = s.access.MayGet(ctx, &kind, p.Namespace); err != nil {
+			if allowed, err = s.access.MayGet(ctx, batch.GroupVersion.WithResource(kind.Plural).GroupResource(), p.Namespace); err != nil {
 				return false, err
 			}
 			s.known[p] = allowed
@@ -68,15 +69,21 @@ func (s *scope) places(ctx context.Context, kind, namespace string) ([]store.Pla
 }
 
 // Self is the access of whoever a client belongs to.
-type Self struct {
-	Client authorizationclient.SelfSubjectAccessReviewsGetter
-}
+type Self struct{ Objects dynamic.Interface }
+
+// reviews is the resource by which callers ask what they may do.
+var reviews = authorization.SchemeGroupVersion.WithResource("selfsubjectaccessreviews")
 
 // MayGet implements Access.
-func (s Self) MayGet(ctx context.Context, kind *kinds.Kind, namespace string) (bool, error) {
-	review := &authorization.SelfSubjectAccessReview{Spec: authorization.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorization.ResourceAttributes{
-		Verb: "get", Group: batch.GroupVersion.Group, Resource: kind.Plural, Namespace: namespace}}}
-	answer, err := s.Client.SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+func (s Self) MayGet(ctx context.Context, resource schema.GroupResource, namespace string) (bool, error) {
+	attributes := map[string]any{"verb": "get", "group": resource.Group, "namespace": namespace}
+	attributes["resource"] = resource.Resource
+	if of, part, divided := strings.Cut(resource.Resource, "/"); divided {
+		attributes["resource"], attributes["subresource"] = of, part
+	}
+	review := &unstructured.Unstructured{Object: map[string]any{"apiVersion": authorization.SchemeGroupVersion.String(), "kind": "SelfSubjectAccessReview",
+		"spec": map[string]any{"resourceAttributes": attributes}}}
+	answer, err := s.Objects.Resource(reviews).Create(ctx, review, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsUnauthorized(err):
 		return false, &problem{http.StatusUnauthorized, "the cluster does not accept your credentials"}
@@ -85,26 +92,9 @@ func (s Self) MayGet(ctx context.Context, kind *kinds.Kind, namespace string) (b
 	case err != nil:
 		return false, fmt.Errorf("asking what you may see: %w", err)
 	}
-	return answer.Status.Allowed, nil
-}
-
-// Bearer returns a function for New that admits whoever has a token of the API server that config leads to. Credentials in
-// config are not used.
-func Bearer(config *rest.Config) func(http.ResponseWriter, *http.Request) Access {
-	return func(w http.ResponseWriter, r *http.Request) Access {
-		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		if token = strings.TrimSpace(token); token == "" || !strings.EqualFold(scheme, "Bearer") {
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			fail(w, &problem{http.StatusUnauthorized, "the request has no bearer token"})
-			return nil
-		}
-		c := rest.AnonymousClientConfig(config)
-		c.BearerToken, c.QPS = token, -1
-		client, err := authorizationclient.NewForConfig(c)
-		if err != nil {
-			fail(w, fmt.Errorf("making a client: %w", err))
-			return nil
-		}
-		return Self{client}
+	allowed, _, err := unstructured.NestedBool(answer.Object, "status", "allowed")
+	if err != nil {
+		return false, fmt.Errorf("asking what you may see: %w", err)
 	}
+	return allowed, nil
 }

@@ -1,0 +1,144 @@
+package integration
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/archive"
+	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/kubelet"
+	"tensorstack.dev/batch/test/kit/plane"
+)
+
+// history calls t9k history with the person's token.
+func (p *person) history(args ...string) *called {
+	p.Helper()
+	path := filepath.Join(p.TempDir(), "kubeconfig")
+	p.Must(plane.WriteKubeconfig(path, &clientcmdapi.Cluster{Server: p.Env.Config.Host,
+		CertificateAuthorityData: p.Env.Config.CAData, CertificateAuthority: p.Env.Config.CAFile}, &clientcmdapi.AuthInfo{Token: p.token}))
+	return p.startVia(path, "", append([]string{"history", "--console", p.base}, args...)...)
+}
+
+// awaitHistory waits until t9k history prints some texts, and returns its output.
+func (p *person) awaitHistory(args []string, texts ...string) string {
+	p.Helper()
+	var out string
+	p.Await(fmt.Sprintf("history %q prints %q", args, texts), func() error {
+		call := p.history(args...)
+		code := <-call.code
+		out = call.out.String()
+		for _, text := range texts {
+			if code != 0 || !strings.Contains(out, text) {
+				return fmt.Errorf("exit code %d: %s%s", code, out, call.err.String())
+			}
+		}
+		return nil
+	})
+	return out
+}
+
+// awaitGone waits until a job no longer exists.
+func (w *world) awaitGone(name string) {
+	w.Helper()
+	w.Await("job "+name+" is gone", func() error {
+		if err := w.Get(name, &batch.GenericJob{}); !apierrors.IsNotFound(err) {
+			return errors.New("it exists")
+		}
+		return nil
+	})
+}
+
+func TestHistoryOutlivesJobs(t *testing.T) {
+	w := newWorld(t)
+	startOperator(t, w.Env.Kubeconfig)
+	i := w.startConsole("--archive=" + filepath.Join(t.TempDir(), "archive.db"))
+	viewer, stranger := w.person(i, "viewer", look...), w.person(i, "stranger")
+
+	gone := jobs.New("short", jobs.Restarting(jobs.Role("w", 2, kubelet.Exit, "3", "0"), batch.RestartOnFailure, 3))
+	now := int32(0)
+	gone.Spec.TTLSecondsAfterFinished = &now
+	w.Create(gone)
+	w.awaitGone("short")
+	list := viewer.awaitHistory([]string{"list"}, "short", "Succeeded")
+	if strings.Count(list, "short") != 1 {
+		t.Errorf("the job is listed more than once:\n%s", list)
+	}
+	w.contains("the description", viewer.awaitHistory([]string{"describe", "short"}), "SuccessRuleMet", "Failed, exit code 3", "Succeeded", "History of the conditions:",
+		"The job is gone since ", "ReplicaRestarted")
+	var details archive.JobDetails
+	w.Must(json.Unmarshal([]byte(viewer.awaitHistory([]string{"describe", "gj/short", "-o", "json"})), &details))
+	if n := len(details.Attempts); n != 4 || details.UID != string(gone.UID) {
+		t.Errorf("%d attempts of job %s, want 4 of job %s", n, details.UID, gone.UID)
+	}
+	for _, a := range details.Attempts {
+		if want := map[int]int32{0: 3, 1: 0}[a.Number]; a.ExitCode == nil || *a.ExitCode != want || a.Ended.IsZero() || a.Node == "" {
+			t.Errorf("attempt %d of %s-%d: %+v", a.Number, a.Role, a.Rank, a.Attempt)
+		}
+	}
+
+	held := jobs.New("held", jobs.Role("w", 1, kubelet.Run))
+	held.Spec.ReplicaSpecs[0].Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"example.com/gpu": resource.MustParse("3600")}
+	held.Spec.ReplicaSpecs[0].Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"example.com/gpu": resource.MustParse("3600")}
+	w.Create(held)
+	w.awaitPhase("held", batch.JobRunning)
+	viewer.awaitHistory([]string{"usage", "--by", "namespace", "-o", "csv"}, "from,to,namespace,resource,hours", ","+w.Namespace+",example.com/gpu,")
+
+	// Whoever may not get jobs sees none, and learns nothing about them.
+	call := stranger.history("list", "-A")
+	if out, errOut := call.ends(0); out != "" || !strings.Contains(errOut, "The archive has no such jobs that you may see.") {
+		t.Errorf("a stranger's list:\n%s%s", out, errOut)
+	}
+	for _, path := range []string{"", "/logs"} {
+		if code, body := stranger.call("GET", "/api/v1/history/jobs/"+string(gone.UID)+path, nil); code != 404 || !strings.Contains(body, "or you may not see it") {
+			t.Errorf("a stranger gets %s: %d %s", path, code, body)
+		}
+	}
+	if _, body := stranger.call("GET", "/api/v1/history/usage", nil); strings.Contains(body, "example.com/gpu") {
+		t.Errorf("a stranger's usage: %s", body)
+	}
+	if code, body := viewer.call("GET", "/api/v1/history/jobs/"+string(gone.UID)+"/logs", nil); code != 403 || !strings.Contains(body, "you may not read logs") {
+		t.Errorf("logs without the right to: %d %s", code, body)
+	}
+	if code, body := viewer.call("GET", "/api/v1/history/jobs?limit=many", nil); code != 400 || !strings.Contains(body, "a number up to 1000") {
+		t.Errorf("a wrong parameter: %d %s", code, body)
+	}
+}
+
+// What ended while the console was down and still exists is archived when it comes back, and what vanished is missed.
+func TestHistoryCatchesUp(t *testing.T) {
+	w := newWorld(t)
+	startOperator(t, w.Env.Kubeconfig)
+	file := "--archive=" + filepath.Join(t.TempDir(), "archive.db")
+	for _, name := range []string{"ends", "vanishes"} {
+		w.Create(jobs.New(name, jobs.Role("w", 1, kubelet.Run)))
+		w.awaitPhase(name, batch.JobRunning)
+	}
+	var viewer *person
+	t.Run("up", func(t *testing.T) {
+		w := w.in(t)
+		viewer = w.person(w.startConsole(file), "viewer", look...)
+		viewer.awaitHistory([]string{"list"}, "ends", "vanishes")
+		viewer.awaitHistory([]string{"describe", "vanishes"}, "Attempts:")
+	})
+	w.finish("ends-w-0", 5)
+	w.awaitPhase("ends", batch.JobFailed)
+	w.Must(w.Client.Delete(t.Context(), w.job("vanishes")))
+	w.awaitGone("vanishes")
+	t.Run("up again", func(t *testing.T) {
+		w := w.in(t)
+		viewer = &person{w.startConsole(file), viewer.name, viewer.token}
+		viewer.awaitHistory([]string{"describe", "ends"}, "Failed, exit code 5", "FailureRuleMet")
+		viewer.awaitHistory([]string{"list"}, "Deleted")
+		viewer.awaitHistory([]string{"describe", "vanishes"}, "Lost")
+	})
+}
