@@ -27,6 +27,26 @@ const (
 type feeds struct {
 	mu   sync.Mutex
 	open map[string]*feed
+	// closed is true after Close: no feed begins any more.
+	closed  bool
+	running sync.WaitGroup
+}
+
+// Close ends the streams of all pages and waits for the end of what renders them.
+func (s *Server) Close() {
+	s.feeds.mu.Lock()
+	s.feeds.closed = true
+	for _, f := range s.feeds.open {
+		f.stop()
+		f.mu.Lock()
+		for viewer := range f.viewers {
+			delete(f.viewers, viewer)
+			close(viewer)
+		}
+		f.mu.Unlock()
+	}
+	s.feeds.mu.Unlock()
+	s.feeds.running.Wait()
 }
 
 // feed is the stream of one page.
@@ -41,7 +61,7 @@ type feed struct {
 
 // stream sends the changes of a page until the viewer has gone.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, c content) {
-	f, messages := s.join(r.URL.RequestURI(), c)
+	f, messages := s.join(r.Context(), r.URL.RequestURI(), c)
 	defer s.leave(r.URL.RequestURI(), f, messages)
 	out := newEvents(w)
 	for {
@@ -62,25 +82,30 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c content) {
 
 // join adds a viewer to the feed of an address. The first message has everything, since the page may have been rendered
 // a while ago.
-func (s *Server) join(key string, c content) (*feed, chan []byte) {
+func (s *Server) join(ctx context.Context, key string, c content) (*feed, chan []byte) {
 	s.feeds.mu.Lock()
 	defer s.feeds.mu.Unlock()
+	messages := make(chan []byte, 16)
+	if s.feeds.closed {
+		close(messages)
+		return &feed{viewers: map[chan []byte]bool{}, stop: func() {}}, messages
+	}
 	if s.feeds.open == nil {
 		s.feeds.open = map[string]*feed{}
 	}
 	f := s.feeds.open[key]
 	if f == nil {
-		ctx, stop := context.WithCancel(context.Background()) // it lasts as long as it has viewers
+		// It lasts as long as it has viewers, whichever of them came first. Close waits for it.
+		ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 		f = &feed{content: c, viewers: map[chan []byte]bool{}, stop: stop}
 		s.feeds.open[key] = f
 		f.sections = s.sections(f)
 		notices, end := s.Cache.Subscribe(c.topics...)
-		go func() {
+		s.feeds.running.Go(func() {
 			defer end()
 			s.run(ctx, f, notices)
-		}()
+		})
 	}
-	messages := make(chan []byte, 16)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.viewers[messages] = true
