@@ -69,8 +69,10 @@ func serve(ctx context.Context, p *kit.Program, o *options) error {
 		return fmt.Errorf("listening: %w", err)
 	}
 	gate := server.NewGate(port, "127.0.0.1", "localhost")
+	console := server.New(server.Options{Cache: cache, Where: where(c), Admission: &server.Local{Gate: gate, Objects: c.Objects, Core: c.Core}})
+	defer console.Close()
 	web := &http.Server{
-		Handler:     server.New(server.Options{Cache: cache, Where: where(c), Admission: &server.Local{Gate: gate, Objects: c.Objects, Core: c.Core}}),
+		Handler:     console,
 		BaseContext: func(net.Listener) context.Context { return ctx }, ReadHeaderTimeout: 10 * time.Second,
 	}
 	ended := make(chan error, 1)

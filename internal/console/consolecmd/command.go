@@ -91,9 +91,10 @@ func (o *options) run(ctx context.Context) error {
 	defer closeArchive()
 	defer stop() // a server that fails ends the recording too
 	return serve(ctx, config, func(cache *live.Cache) []endpoint {
+		console := server.New(server.Options{Cache: cache, Where: o.clusterName, Admission: admission, API: history})
 		return []endpoint{
-			{"the console", o.address, o.certFile, o.keyFile, server.New(server.Options{Cache: cache, Where: o.clusterName, Admission: admission, API: history})},
-			{"/healthz and /readyz", o.probeAddress, "", "", probes(cache)},
+			{"the console", o.address, o.certFile, o.keyFile, console, console.Close},
+			{"/healthz and /readyz", o.probeAddress, "", "", probes(cache), nil},
 		}
 	})
 }

@@ -66,6 +66,6 @@ func (o *localOptions) run(ctx context.Context) error {
 		mux := http.NewServeMux()
 		mux.Handle("/readyz", probes(cache))
 		mux.Handle("/", console)
-		return []endpoint{{what: "the console", address: o.address, handler: mux}}
+		return []endpoint{{what: "the console", address: o.address, handler: mux, end: console.Close}}
 	})
 }

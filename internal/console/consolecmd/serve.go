@@ -30,6 +30,8 @@ func clientConfig(kubeconfig string) (*rest.Config, error) {
 type endpoint struct {
 	what, address, cert, key string
 	handler                  http.Handler
+	// end ends what the handler has begun; nil for nothing.
+	end func()
 }
 
 // serve fills the caches and serves endpoints until ctx ends or one of them fails.
@@ -54,7 +56,12 @@ func serve(ctx context.Context, config *rest.Config, endpoints func(*live.Cache)
 		}
 		web := &http.Server{Handler: e.handler, BaseContext: func(net.Listener) context.Context { return ctx },
 			ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
-		defer web.Close()
+		defer func() {
+			_ = web.Close() // it only says that a listener was closed before
+			if e.end != nil {
+				e.end()
+			}
+		}()
 		go func() { ended <- fmt.Errorf("serving %s: %w", e.what, e.on(web, listener)) }()
 		klog.FromContext(ctx).Info("Serving", "what", e.what, "address", listener.Addr().String(), "tls", e.cert != "", "version", version.Version)
 	}

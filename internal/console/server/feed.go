@@ -27,12 +27,28 @@ const (
 type feeds struct {
 	mu   sync.Mutex
 	open map[string]*feed
+	// closed is true after Close: no feed begins any more.
+	closed  bool
+	running sync.WaitGroup
 }
 
-// feed is the stream of one page.
+// Close ends the streams of all pages and waits for the end of what renders them.
+func (s *Server) Close() {
+	s.feeds.mu.Lock()
+	s.feeds.closed = true
+	for _, f := range s.feeds.open {
+		f.stop()
+		f.end()
+	}
+	s.feeds.mu.Unlock()
+	s.feeds.running.Wait()
+}
+
+// feed is the stream of one page. It lasts as long as it has viewers, whichever of them came first.
 type feed struct {
 	content
-	start sync.Once
+	// start begins it; each viewer calls it.
+	start func()
 	// joined is the number of viewers; the mutex of feeds guards it.
 	joined int
 	stop   context.CancelFunc
@@ -41,6 +57,8 @@ type feed struct {
 	// sections are the sections as the viewers have them.
 	sections []page.Section
 	viewers  map[chan []byte]bool
+	// ended is true once the feed takes no more viewers.
+	ended bool
 }
 
 // stream sends the changes of a page until the viewer has gone, or may no longer have them.
@@ -48,7 +66,10 @@ func (s *visit) stream(w http.ResponseWriter, r *http.Request, c content) {
 	ctx, stop := s.guard(r.Context(), "")
 	defer stop()
 	key := s.ID + " " + r.URL.RequestURI()
-	f, messages := s.join(key, c)
+	f, messages := s.join(r.Context(), key, c)
+	if f == nil {
+		return // the console ends
+	}
 	defer s.leave(key, f, messages)
 	out := newEvents(w)
 	for {
@@ -68,35 +89,53 @@ func (s *visit) stream(w http.ResponseWriter, r *http.Request, c content) {
 }
 
 // join adds a viewer to the feed of an address and a caller. The first message has everything, since the page may have
-// been rendered a while ago.
-func (s *visit) join(key string, c content) (*feed, chan []byte) {
-	s.feeds.mu.Lock()
-	if s.feeds.open == nil {
-		s.feeds.open = map[string]*feed{}
-	}
-	f := s.feeds.open[key]
+// been rendered a while ago. After Close there is no feed.
+func (s *visit) join(ctx context.Context, key string, c content) (*feed, chan []byte) {
+	f := s.feedOf(ctx, key, c)
 	if f == nil {
-		f = &feed{content: c, viewers: map[chan []byte]bool{}}
-		s.feeds.open[key] = f
+		return nil, nil
 	}
-	f.joined++
-	s.feeds.mu.Unlock()
-	f.start.Do(func() { s.begin(f) })
+	f.start()
 	messages := make(chan []byte, 16)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.ended {
+		close(messages)
+		return f, messages
+	}
 	f.viewers[messages] = true
 	messages <- encode(f.sections)
 	return f, messages
 }
 
-// begin renders a feed for the first time and keeps it up to date as long as it has viewers.
-func (s *visit) begin(f *feed) {
-	ctx, stop := context.WithCancel(context.Background()) // no request's end ends it
-	f.stop = stop
+// feedOf returns the feed for a key with one viewer more; nil after Close. The caller starts it.
+func (s *visit) feedOf(ctx context.Context, key string, c content) *feed {
+	s.feeds.mu.Lock()
+	defer s.feeds.mu.Unlock()
+	if s.feeds.closed {
+		return nil
+	}
+	if s.feeds.open == nil {
+		s.feeds.open = map[string]*feed{}
+	}
+	f := s.feeds.open[key]
+	if f == nil {
+		ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+		f = &feed{content: c, viewers: map[chan []byte]bool{}, stop: stop}
+		f.start = sync.OnceFunc(func() { s.begin(ctx, f) })
+		s.feeds.open[key] = f
+		s.feeds.running.Add(1) // at a time when Close does not wait yet
+	}
+	f.joined++
+	return f
+}
+
+// begin renders a feed for the first time and keeps it up to date until it is stopped.
+func (s *visit) begin(ctx context.Context, f *feed) {
 	notices, end := s.Cache.Subscribe(f.topics...)
 	f.sections, _ = s.sections(f)
 	go func() {
+		defer s.feeds.running.Done()
 		defer end()
 		s.run(ctx, f, notices)
 	}()
@@ -173,6 +212,19 @@ func (s *Server) sections(f *feed) (all []page.Section, gone bool) {
 func (f *feed) dismiss() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.release()
+}
+
+// end dismisses all viewers and those who still join.
+func (f *feed) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = true
+	f.release()
+}
+
+// release closes the channels of all viewers. The caller holds the lock.
+func (f *feed) release() {
 	for viewer := range f.viewers {
 		delete(f.viewers, viewer)
 		close(viewer)

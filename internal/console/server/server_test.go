@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -178,6 +179,42 @@ func TestPagesSayWhatTheUserMayNotSee(t *testing.T) {
 		if answer.StatusCode != http.StatusOK || !strings.Contains(b.String(), want) {
 			t.Errorf("%s: %s without %q", path, answer.Status, want)
 		}
+	}
+}
+
+func TestCloseEndsStreams(t *testing.T) {
+	s := forbidden(t)
+	cookies := enter(t, s)
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Host = host
+		s.ServeHTTP(w, r)
+	}))
+	defer web.Close()
+	stream := func() *http.Response {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, web.URL+"/queues", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Accept", "text/event-stream")
+		r.AddCookie(cookies[0])
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { answer.Body.Close() })
+		return answer
+	}
+	answer := stream()
+	begin := make([]byte, len("event: patch"))
+	if _, err := io.ReadFull(answer.Body, begin); err != nil || string(begin) != "event: patch" {
+		t.Fatalf("the stream begins with %q, %v", begin, err)
+	}
+	s.Close()
+	for range 2 { // one that was open, and one that comes too late
+		if _, err := io.ReadAll(answer.Body); err != nil {
+			t.Errorf("the stream ended with %v", err)
+		}
+		answer = stream()
 	}
 }
 
