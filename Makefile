@@ -80,12 +80,14 @@ e2e-upgrade: export T9K_LOCAL = $(BIN)/t9k-local
 e2e-upgrade: build ## Upgrade, downgrade and remove the chart by Helm while jobs and gangs live (3 minutes); needs root and the history of git
 	@go test -vet=off -timeout 20m -v -run '^TestUpgradeAndRemoval$$' ./test/upgrade -upgrade
 
-# TestJobsRunOnOlderKubernetes, a part of `make test`, runs jobs and a gang on a whole cluster of each.
+# `make test` runs jobs and a gang on a whole cluster of the oldest one.
 .PHONY: test-versions
 test-versions: export T9K_LOCAL = $(BIN)/t9k-local
 test-versions: export T9K = $(BIN)/t9k
-test-versions: build ## Run the integration tests on API servers that emulate each older supported Kubernetes
-	@for v in 1.33 1.34 1.35; do echo "Kubernetes $$v:"; T9K_EMULATE=$$v go test -vet=off -count 1 -timeout 30m ./test/integration || exit 1; done
+test-versions: build ## Run the integration tests, and jobs on a whole cluster, on API servers that emulate each older supported Kubernetes
+	@for v in 1.33 1.34 1.35; do echo "Kubernetes $$v:"; export T9K_EMULATE=$$v; \
+		go test -vet=off -count 1 -timeout 30m ./test/integration && \
+		go test -vet=off -count 1 -timeout 10m -run '^TestJobsRunOnOlderKubernetes$$' ./test/e2e || exit 1; done
 
 # The control plane of the oldest supported Kubernetes, built from its own modules.
 OLDEST := 1.33

@@ -17,7 +17,7 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-var gangKills = flag.Int("gang-kills", 10, "how often TestGangsSurviveKillsOfOperatorAndScheduler kills the operator or the scheduler")
+var gangKills = flag.Int("gang-kills", 6, "how often TestGangsSurviveKillsOfOperatorAndScheduler kills the operator or the scheduler")
 
 // together is a script whose replica continues once %d replicas of its job have started, so a gang that starts in
 // part hangs.

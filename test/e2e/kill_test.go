@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	kills    = flag.Int("kills", 20, "how often TestJobsEndTheSameWhenTheOperatorIsKilled kills the operator")
+	kills    = flag.Int("kills", 8, "how often TestJobsEndTheSameWhenTheOperatorIsKilled kills the operator; internal/sim does so at any call")
 	killSeed = flag.Uint64("seed", 0, "seed of the times of the kills; 0 chooses a new one")
 )
 

@@ -11,7 +11,6 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/local"
-	"tensorstack.dev/batch/internal/testing/testenv"
 	"tensorstack.dev/batch/test/kit/await"
 	"tensorstack.dev/batch/test/kit/gate"
 	"tensorstack.dev/batch/test/kit/jobs"
@@ -36,7 +35,8 @@ const watchLag = time.Second / 2
 // alone because it measures time. One of three runs must meet the limits, because the machine may be busy. No limit
 // may come early.
 func TestTimeLimitsAreKeptWithinASecond(t *testing.T) {
-	c := ownCluster(t, testenv.Options{Settings: map[string][]string{local.Operator: {"jobs: {restartBackoff: " + restartDelay.String() + "}"}}})
+	requireCluster(t)
+	c := timed.Get(t)
 	for kind, disturb := range map[string]func(*space){
 		"PyTorch": func(*space) {},
 		"TensorFlow": func(s *space) {

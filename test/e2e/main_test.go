@@ -17,7 +17,9 @@ import (
 // cores take seconds to start a pod.
 const parallelTests = 10
 
-func TestMain(m *testing.M) { plane.Main(m, parallelTests, shared, fragile, losing, torchCluster) }
+func TestMain(m *testing.M) {
+	plane.Main(m, parallelTests, shared, fragile, losing, timed, torchCluster)
+}
 
 // restartBackoff is the base of the delay between restarts on the clusters of the tests, in place of 10 s.
 const restartBackoff = "1s"
@@ -32,6 +34,12 @@ var (
 			local.Operator:  {"jobs: {restartBackoff: 10ms}"},
 			local.Scheduler: {"gangGracePeriod: 1s"},
 		}})
+	})
+	// timed is the cluster for tests of the operator's delays. They are long enough to be measured, or short enough for
+	// a test to wait for them.
+	timed = plane.NewShared(func() (*plane.Plane, error) {
+		return newCluster(testenv.Options{Settings: map[string][]string{local.Operator: {
+			"jobs: {restartBackoff: " + restartDelay.String() + "}", "tensorBoards: {idleAfter: 5s, suspendAfter: 30s}"}}})
 	})
 	// losing holds the cluster for tests that lose its node. The kubelet reports every second, so a lost node is
 	// detected in seconds rather than minutes.

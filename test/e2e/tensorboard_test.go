@@ -27,9 +27,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 	"tensorstack.dev/batch/internal/cli"
-	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/testing/require"
-	"tensorstack.dev/batch/internal/testing/testenv"
 	"tensorstack.dev/batch/test/kit/follow"
 	"tensorstack.dev/batch/test/kit/gate"
 	"tensorstack.dev/batch/test/kit/jobs"
@@ -280,8 +278,8 @@ func (b *lockedBuffer) String() string {
 func TestIdleTensorBoardIsSuspended(t *testing.T) {
 	t.Parallel()
 	requireStandIn(t)
-	c := ownCluster(t, testenv.Options{Settings: map[string][]string{local.Operator: {"tensorBoards: {idleAfter: 5s, suspendAfter: 30s}"}}})
-	s := newSpaceOn(t, c)
+	requireCluster(t)
+	s := newSpaceOn(t, timed.Get(t))
 	s.claim("logs")
 	s.startVisitor()
 	s.Create(&tensorboard.TensorBoard{ObjectMeta: metav1.ObjectMeta{Name: "board"}, Spec: tensorboard.TensorBoardSpec{

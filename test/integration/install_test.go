@@ -39,6 +39,7 @@ func TestInstallIsIdempotentAndRestricted(t *testing.T) {
 	w := &world{&namespace.Test{T: t, Plane: p, Namespace: "t9k-system"}}
 
 	w.checkCLIWithoutKinds()
+	t.Run("an operator that is there before the CRDs waits for them", func(t *testing.T) { w.in(t).checkWaitForCRDs() })
 
 	dir := w.installation()
 	first := w.kubectlApply(dir)

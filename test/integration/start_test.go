@@ -21,13 +21,9 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 	"tensorstack.dev/batch/config"
-	"tensorstack.dev/batch/internal/local"
-	"tensorstack.dev/batch/internal/testing/testenv"
-	"tensorstack.dev/batch/test/kit/await"
 	"tensorstack.dev/batch/test/kit/jobs"
 	"tensorstack.dev/batch/test/kit/kubelet"
 	"tensorstack.dev/batch/test/kit/namespace"
-	"tensorstack.dev/batch/test/kit/plane"
 )
 
 const boardCRD = "tensorboards.tensorstack.dev"
@@ -79,33 +75,27 @@ func TestMissingCRDStopsOnlyItsController(t *testing.T) {
 	w.checkStart(w.Env.Kubeconfig, "apply its CRD", func() { w.Must(w.Client.Create(t.Context(), crd)) })
 }
 
-// An operator that starts before the CRDs waits for them. It did end, and so restarted in each installation by Helm.
-func TestOperatorWaitsForCRDs(t *testing.T) {
-	t.Parallel()
-	p := plane.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer}})
-	health := freeAddress(t)
-	operator := startOperator(t, p.Env.Kubeconfig, "health: {bindAddress: '"+health+"'}")
-	await.Until(t, "the operator says what it waits for", func() error {
+// checkWaitForCRDs starts an operator before the CRDs exist. It waits for them, and becomes ready without a restart,
+// which matters to each installation by Helm.
+func (w *world) checkWaitForCRDs() {
+	w.Helper()
+	health := freeAddress(w.T)
+	operator := startOperator(w.T, w.Env.Kubeconfig, "health: {bindAddress: '"+health+"'}")
+	w.Await("the operator says what it waits for", func() error {
 		if text := operator.Log.String(); !strings.Contains(text, "waits for the CRDs") || !operator.Running() {
 			return fmt.Errorf("it runs: %t; its log: %s", operator.Running(), text)
 		}
 		return nil
 	})
 	files, err := fs.Glob(config.CRDs, "crd/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.Must(err)
 	for _, file := range files {
 		data, err := config.CRDs.ReadFile(file)
 		crd := &apiextensions.CustomResourceDefinition{}
-		if err := errors.Join(err, yaml.Unmarshal(data, crd)); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Client.Create(t.Context(), crd); err != nil {
-			t.Fatal(err)
-		}
+		w.Must(errors.Join(err, yaml.Unmarshal(data, crd)))
+		w.Must(w.Client.Create(w.Context(), crd))
 	}
-	await.Until(t, "the operator is ready", func() error {
+	w.Await("the operator is ready", func() error {
 		code, text, err := fetch("http://" + health + "/readyz?verbose")
 		if err == nil && code != http.StatusOK {
 			err = fmt.Errorf("%d: %s", code, text)
@@ -113,7 +103,7 @@ func TestOperatorWaitsForCRDs(t *testing.T) {
 		return err
 	})
 	if !operator.Running() {
-		t.Error("the operator has ended")
+		w.Error("the operator has ended")
 	}
 }
 

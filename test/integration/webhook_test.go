@@ -33,14 +33,11 @@ import (
 	"tensorstack.dev/batch/config"
 	"tensorstack.dev/batch/internal/kinds"
 	"tensorstack.dev/batch/internal/kinds/kindtest"
-	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/testing/golden"
-	"tensorstack.dev/batch/internal/testing/testenv"
 	"tensorstack.dev/batch/internal/webhook/certs"
 	"tensorstack.dev/batch/test/kit/jobs"
 	"tensorstack.dev/batch/test/kit/kubelet"
 	"tensorstack.dev/batch/test/kit/namespace"
-	"tensorstack.dev/batch/test/kit/plane"
 )
 
 // givenPorts are those that freeAddress has returned. Its lock also keeps two tests from trying one at the same time.
@@ -367,17 +364,4 @@ func TestRotatedCertificateIsTrustedAtAllTimes(t *testing.T) {
 		w.Must(w.Client.Create(t.Context(), configuration))
 	}
 	w.awaitWebhook()
-}
-
-// TestEmbeddedClusterServesWebhook verifies that kubectl reports all faults of a manifest on the embedded cluster.
-func TestEmbeddedClusterServesWebhook(t *testing.T) {
-	t.Parallel()
-	p := plane.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs, local.Webhook, local.Operator}})
-	w := &world{&namespace.Test{T: t, Plane: p, Namespace: metav1.NamespaceDefault}}
-	// The operator is ready when the cluster is up, so the first call succeeds.
-	err := w.try(badJob("bad"))
-	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "$(replicas[nobody])") {
-		t.Errorf("a bad job: %v", err)
-	}
-	w.Must(w.try(jobs.New("good", jobs.Role("w", 1, kubelet.Run))))
 }

@@ -20,8 +20,8 @@ import (
 	"tensorstack.dev/batch/internal/local"
 )
 
-// TestClusterLifeLeavesTheMachineUnchanged follows a cluster from its start to its end, with a second start on the
-// same data.
+// TestClusterLifeLeavesTheMachineUnchanged follows a cluster from its start to its end, with further starts on the
+// same data: after a stop, and after the process that supervises all others was killed.
 func TestClusterLifeLeavesTheMachineUnchanged(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
@@ -53,6 +53,7 @@ func TestClusterLifeLeavesTheMachineUnchanged(t *testing.T) {
 		t.Errorf("the log of the ended pod is %q", got)
 	}
 	checkDisrupted(t, awaitPhase(t, c, "server", corev1.PodFailed), "TerminationByKubelet")
+	u.checkKilledMachine(t, config)
 	u.prints(t, "Cluster default and its data are deleted.", "reset")
 	if _, err := os.Stat(string(u.dir("default"))); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("after reset: %v", err)
@@ -220,52 +221,10 @@ func podsFindEachOther(t *testing.T, u *user, name string) {
 	}
 }
 
-// TestClusterRecoversFromKilledComponents kills each program in turn, and then uses its function.
-func TestClusterRecoversFromKilledComponents(t *testing.T) {
-	t.Parallel()
-	u := newUser(t)
-	u.t9k(t, "up")
-	c := u.client(t, "default")
-	create(t, c, pod("steady", "sleep 1000000"))
-	steady := awaitPhase(t, c, "steady", corev1.PodRunning).Status.ContainerStatuses[0].ContainerID
-
-	for _, name := range local.AllComponents() {
-		if name == local.CRDs || name == local.Webhook || name == local.LostPods {
-			continue
-		}
-		before := u.status(t, "default")
-		kill(t, pidOf(t, before, name))
-		await(t, "recovery from the end of "+name, func() error {
-			s := u.status(t, "default")
-			if now := s.Component(name); now.State != local.StateReady || now.PID == before.Component(name).PID || !s.Ready() {
-				return fmt.Errorf("%+v", now)
-			}
-			return nil
-		})
-		for _, now := range u.status(t, "default").Components {
-			if was := before.Component(now.Name); now.Name != name && now.PID != was.PID {
-				t.Errorf("the end of %s ended %s: process %d, was %d", name, now.Name, now.PID, was.PID)
-			}
-		}
-		probe := "after-" + name
-		create(t, c, pod(probe, "getent hosts kubernetes.default && echo done"))
-		awaitPhase(t, c, probe, corev1.PodSucceeded)
-		if got := logsOf(t, c, probe); !strings.HasSuffix(got, "done\n") {
-			t.Errorf("after the end of %s a pod printed %q", name, got)
-		}
-	}
-	if got := awaitPhase(t, c, "steady", corev1.PodRunning).Status.ContainerStatuses[0]; got.ContainerID != steady || got.RestartCount != 0 {
-		t.Errorf("the pod's container is %s (%d restarts), was %s", got.ContainerID, got.RestartCount, steady)
-	}
-}
-
-// TestKilledMachineProcessCanBeCleanedUp kills the process that supervises all others: down removes the remains, and
-// up starts on the same data with or without a down.
-func TestKilledMachineProcessCanBeCleanedUp(t *testing.T) {
-	t.Parallel()
-	u := newUser(t)
-	u.t9k(t, "up")
-	config := configOf(t, u.dir("default"))
+// checkKilledMachine kills the process that supervises all others: down removes the remains, and up starts on the same
+// data with or without a down.
+func (u *user) checkKilledMachine(t *testing.T, config *local.Config) {
+	t.Helper()
 	for _, viaDown := range []bool{true, false} {
 		c := u.client(t, "default")
 		name := fmt.Sprintf("runs-%v", viaDown)
@@ -295,12 +254,14 @@ func TestKilledMachineProcessCanBeCleanedUp(t *testing.T) {
 	}
 }
 
-// TestTwoClustersAreSeparate runs two clusters, whose pods do not see each other's.
+// TestTwoClustersAreSeparate runs two clusters, whose pods do not see each other's. The second one is without
+// TensorStack Batch: it runs pods by Kubernetes' own scheduler, and has nothing that an installation would meet.
 func TestTwoClustersAreSeparate(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	u.t9k(t, "up", "--name", "one")
-	u.t9k(t, "up", "--name", "two")
+	u.prints(t, "Cluster two is ready.", "up", "--name", "two", "--bare")
+	u.prints(t, "Cluster two runs already.", "up", "--name", "two")
 	podsFindEachOther(t, u, "one")
 	podsFindEachOther(t, u, "two")
 	one, two := configOf(t, u.dir("one")), configOf(t, u.dir("two"))
@@ -310,30 +271,18 @@ func TestTwoClustersAreSeparate(t *testing.T) {
 	if out := u.t9k(t, "list"); strings.Count(out, " Ready ") != 2 {
 		t.Errorf("list printed\n%s", out)
 	}
+	if out := u.t9k(t, "status", "--name", "two"); strings.Contains(out, "operator") {
+		t.Errorf("status printed\n%s", out)
+	}
+	crds, err := u.crds(t, "two").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(crds.Items) > 0 {
+		t.Errorf("%d CRDs: %v", len(crds.Items), err)
+	}
 	u.t9k(t, "reset", "--name", "one")
 	u.leavesNothing(t, "one", one)
 	c := u.client(t, "two")
 	create(t, c, pod("still", "true"))
 	awaitPhase(t, c, "still", corev1.PodSucceeded)
-}
-
-// TestBare: a cluster without TensorStack Batch runs pods by Kubernetes' own scheduler, and has nothing that an
-// installation would meet.
-func TestBare(t *testing.T) {
-	t.Parallel()
-	u := newUser(t)
-	u.prints(t, "Cluster default is ready.", "up", "--bare")
-	u.prints(t, "Cluster default runs already.", "up")
-	if out := u.t9k(t, "status"); strings.Contains(out, "operator") {
-		t.Errorf("status printed\n%s", out)
-	}
-	crds, err := u.crds(t, "default").List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(crds.Items) > 0 {
-		t.Errorf("%d CRDs: %v", len(crds.Items), err)
-	}
-	c := u.client(t, "default")
-	create(t, c, pod("plain", "true"))
-	awaitPhase(t, c, "plain", corev1.PodSucceeded)
 }
 
 func TestRefusals(t *testing.T) {

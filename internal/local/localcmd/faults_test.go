@@ -26,11 +26,18 @@ import (
 // else to do.
 const soon = 20 * time.Second
 
-// TestFrozenComponentsAreReported freezes each program in turn and verifies that status reports it as not ready
-// within a bounded time.
-func TestFrozenComponentsAreReported(t *testing.T) {
+// TestFrozenAndKilledComponents freezes and kills each program of a cluster in turn. It runs alone, since status has to
+// report a frozen program within a bounded time.
+func TestFrozenAndKilledComponents(t *testing.T) {
 	u := newUser(t)
 	u.t9k(t, "up")
+	t.Run("frozen components are reported", u.checkFrozenComponents)
+	t.Run("the cluster recovers from killed components", u.checkKilledComponents)
+}
+
+// checkFrozenComponents freezes each program in turn and verifies that status reports it as not ready.
+func (u *user) checkFrozenComponents(t *testing.T) {
+	t.Helper()
 	client := local.NewClient(u.dir("default"))
 	frozen := func(name string, pid int, check func(*testing.T)) {
 		t.Run(name, func(t *testing.T) {
@@ -74,6 +81,43 @@ func TestFrozenComponentsAreReported(t *testing.T) {
 	defer thaw(t, pidOf(t, all, local.Scheduler))
 	if out, err := u.try(t.Context(), "status"); err == nil || !strings.Contains(out, "not ready") || !strings.Contains(out, "NotReady") {
 		t.Errorf("with a frozen scheduler status printed\n%s", out)
+	}
+}
+
+// checkKilledComponents kills each program in turn, and then uses its function.
+func (u *user) checkKilledComponents(t *testing.T) {
+	t.Helper()
+	c := u.client(t, "default")
+	create(t, c, pod("steady", "sleep 1000000"))
+	steady := awaitPhase(t, c, "steady", corev1.PodRunning).Status.ContainerStatuses[0].ContainerID
+
+	for _, name := range local.AllComponents() {
+		if name == local.CRDs || name == local.Webhook || name == local.LostPods {
+			continue
+		}
+		before := u.status(t, "default")
+		kill(t, pidOf(t, before, name))
+		await(t, "recovery from the end of "+name, func() error {
+			s := u.status(t, "default")
+			if now := s.Component(name); now.State != local.StateReady || now.PID == before.Component(name).PID || !s.Ready() {
+				return fmt.Errorf("%+v", now)
+			}
+			return nil
+		})
+		for _, now := range u.status(t, "default").Components {
+			if was := before.Component(now.Name); now.Name != name && now.PID != was.PID {
+				t.Errorf("the end of %s ended %s: process %d, was %d", name, now.Name, now.PID, was.PID)
+			}
+		}
+		probe := "after-" + name
+		create(t, c, pod(probe, "getent hosts kubernetes.default && echo done"))
+		awaitPhase(t, c, probe, corev1.PodSucceeded)
+		if got := logsOf(t, c, probe); !strings.HasSuffix(got, "done\n") {
+			t.Errorf("after the end of %s a pod printed %q", name, got)
+		}
+	}
+	if got := awaitPhase(t, c, "steady", corev1.PodRunning).Status.ContainerStatuses[0]; got.ContainerID != steady || got.RestartCount != 0 {
+		t.Errorf("the pod's container is %s (%d restarts), was %s", got.ContainerID, got.RestartCount, steady)
 	}
 }
 

@@ -32,10 +32,6 @@ func TestOrdinaryUserRunsACluster(t *testing.T) {
 	}
 	podsFindEachOther(t, u, "default")
 	config := configOf(t, u.dir("default"))
-	u.t9k(t, "down")
-	u.leavesNothing(t, "default", config)
-
-	u.t9k(t, "up")
 	c := u.client(t, "default")
 	create(t, c, pod("runs", "sleep 1000000"))
 	awaitPhase(t, c, "runs", corev1.PodRunning)
@@ -44,6 +40,8 @@ func TestOrdinaryUserRunsACluster(t *testing.T) {
 	u.leavesNothing(t, "default", config)
 	u.t9k(t, "up")
 	awaitPhase(t, u.client(t, "default"), "runs", corev1.PodFailed)
+	u.t9k(t, "down")
+	u.leavesNothing(t, "default", config)
 	u.t9k(t, "reset")
 }
 
