@@ -147,3 +147,39 @@ func TestNodeClocksDoNotKeepSidecars(t *testing.T) {
 		})
 	}
 }
+
+// TestSlowNodeClocksProveNoSuccess verifies that a pod that was taken away and then exited with 0 has not succeeded,
+// although its node says that it exited before: the node's clock is behind.
+func TestSlowNodeClocksProveNoSuccess(t *testing.T) {
+	const skew = -5 * time.Minute
+	preempted := func(p *play, reason string) {
+		p.pod(0).Status.Conditions = append(p.pod(0).Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget,
+			Status: corev1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.NewTime(p.now)})
+	}
+	for name, c := range map[string]struct {
+		end  func(*play)
+		want batch.JobPhase
+	}{
+		"deletion, then exit": {func(p *play) {
+			at, grace := metav1.NewTime(p.now.Add(30*time.Second)), int64(30)
+			p.pod(0).DeletionTimestamp, p.pod(0).DeletionGracePeriodSeconds = &at, &grace
+			p.after(time.Second).exit(0, 0).skew(0, skew)
+		}, batch.JobPending},
+		"preemption, then exit": {func(p *play) {
+			p.after(time.Second).exit(0, 0).skew(0, skew).after(-time.Second)
+			preempted(p, corev1.PodReasonPreemptionByScheduler)
+		}, batch.JobPending},
+		"exit, then eviction by the kubelet": {func(p *play) {
+			p.exit(0, 0).after(2 * time.Second)
+			preempted(p, corev1.PodReasonTerminationByKubelet)
+			p.skew(0, skew)
+		}, batch.JobSucceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newTraining(t, 1, 3).pass().run(0).pass().want(batch.JobRunning, 0).after(time.Minute)
+			p.job.Roles[0].MainDecides = true
+			c.end(p)
+			p.after(2*time.Second).pass().want(c.want, 0)
+		})
+	}
+}
