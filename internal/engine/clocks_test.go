@@ -79,6 +79,30 @@ func TestNodeClocksDoNotChangeBackoff(t *testing.T) {
 	}
 }
 
+// TestNodeClockBehindDoesNotSkipBackoff verifies that a clock that is behind shortens the delay after a long run by no
+// more than a kubelet may be late, if a pass has seen the pod run.
+func TestNodeClockBehindDoesNotSkipBackoff(t *testing.T) {
+	p := secondEnd(t, func(p *play) { p.after(9*time.Minute).pass().after(time.Second).exit(0, 1) })
+	p.skew(0, -5*time.Minute).pass().want(batch.JobPending, 1)
+	if p.plan.RequeueAfter != 10*time.Second-time.Second-reportLag {
+		t.Errorf("the next pass is in %s", p.plan.RequeueAfter)
+	}
+}
+
+// TestLateReportDoesNotProlongBackoff verifies that the delay counts from the end if the kubelet says for a second
+// longer that the pod runs.
+func TestLateReportDoesNotProlongBackoff(t *testing.T) {
+	p := secondEnd(t, func(p *play) { p.exit(0, 1) })
+	ended := p.pod(0).Status
+	p.pod(0).Status = corev1.PodStatus{Phase: corev1.PodRunning}
+	p.after(time.Second).pass()
+	p.pod(0).Status = ended
+	p.after(time.Second).pass().want(batch.JobPending, 1)
+	if p.plan.RequeueAfter != 8*time.Second {
+		t.Errorf("the next pass is in %s, want 8 s", p.plan.RequeueAfter)
+	}
+}
+
 // TestNodeClocksDoNotDelayTheFirstRestart verifies that the first restart comes at once, whatever the node's clock.
 func TestNodeClocksDoNotDelayTheFirstRestart(t *testing.T) {
 	for clock, skew := range skews {
@@ -115,8 +139,8 @@ func TestOwnClockDoesNotChangeBackoff(t *testing.T) {
 			p := secondEnd(t, backoffEnds["failure"])
 			p.pod(0).CreationTimestamp = metav1.NewTime(p.pod(0).CreationTimestamp.Add(-skew))
 			p.skew(0, -skew).pass()
-			if d := p.plan.RequeueAfter; d > 10*time.Second || d < 8*time.Second {
-				t.Errorf("the next pass is in %s, want 10 s, or up to the 2 s less that the pod ran", d)
+			if d := p.plan.RequeueAfter; d > 10*time.Second || d < 8*time.Second-reportLag {
+				t.Errorf("the next pass is in %s, want 10 s, or up to 4 s less: the pod ran for 2 s, and its end may be reported late", d)
 			}
 		})
 	}
@@ -140,10 +164,10 @@ func TestNodeClocksDoNotKeepSidecars(t *testing.T) {
 		t.Run(clock, func(t *testing.T) {
 			p := newSidecars(t, 0)
 			p.after(time.Minute).pass().exitMain(1, 0).skew(1, skew).pass().wantReplica(1, batch.ReplicaSucceeded, "")
-			if len(p.plan.Stop) > 0 || p.plan.RequeueAfter != sidecarGrace {
-				t.Fatalf("stopped are %+v, the next pass is in %s", p.plan.Stop, p.plan.RequeueAfter)
+			if d := p.plan.RequeueAfter; len(p.plan.Stop) > 0 || d > sidecarGrace || d < sidecarGrace-reportLag {
+				t.Fatalf("stopped are %+v, the next pass is in %s", p.plan.Stop, d)
 			}
-			p.after(sidecarGrace).pass().stop(1)
+			p.after(p.plan.RequeueAfter).pass().stop(1)
 		})
 	}
 }

@@ -17,10 +17,14 @@ func (p *pass) nextStart(r *replica) time.Time {
 	return p.endedSince(r).Add(delay)
 }
 
+// reportLag is how long a pod may seem to run after its end: one second until its kubelet notices, and one for the
+// rounding of times.
+const reportLag = 2 * time.Second
+
 // endedSince returns when the pod of an ended replica ended, by the clock of Seen.Now. The pod shows that by the clock
 // of its node, which may be wrong by any amount. Therefore it only decides within what this clock knows: the end was
-// not before the last pass, which did not show it, nor before the creation of the pod, and it is not in the future.
-// Later passes return the same time.
+// not long before the last pass, which did not show it, nor before the creation of the pod, and it is not in the
+// future. Later passes return the same time.
 func (p *pass) endedSince(r *replica) time.Time {
 	at, known := p.seen.Ends[r.pod.UID]
 	if !known {
@@ -31,7 +35,7 @@ func (p *pass) endedSince(r *replica) time.Time {
 		now := p.seen.Now
 		ago := min(now.Sub(finished), now.Sub(r.pod.CreationTimestamp.Time))
 		if !p.seen.LastPass.IsZero() {
-			ago = min(ago, now.Sub(p.seen.LastPass))
+			ago = min(ago, now.Sub(p.seen.LastPass)+reportLag)
 		}
 		at = now.Add(-max(ago, 0)) // keeps the monotonic reading of now, so that later steps of the clock change nothing
 	}
