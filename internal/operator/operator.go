@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
@@ -63,8 +64,11 @@ type options struct {
 }
 
 // NewCommand returns the command that runs the operator until its context ends.
-func NewCommand() *cobra.Command {
-	o := options{}
+func NewCommand() *cobra.Command { return NewCommandWithClock(clock.RealClock{}) }
+
+// NewCommandWithClock is NewCommand with another clock for the controllers of jobs. Tests make it jump.
+func NewCommandWithClock(c clock.PassiveClock) *cobra.Command {
+	o := options{jobs: jobcontroller.Options{Clock: c}}
 	cmd := &cobra.Command{
 		Use:           "t9k-operator",
 		Short:         "Run the controllers of TensorStack Batch",

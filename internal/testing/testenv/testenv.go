@@ -58,6 +58,8 @@ type Options struct {
 	Containerd string
 	// Args are additional command-line arguments by component.
 	Args map[string][]string
+	// Parent is the directory in which that of the environment is made. The default is that of temporary files.
+	Parent string
 }
 
 // Env is a running environment.
@@ -116,7 +118,7 @@ func New(o Options) (*Env, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "t9k-env-")
+	dir, err := os.MkdirTemp(o.Parent, "t9k-env-")
 	if err != nil {
 		return nil, err
 	}
