@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
@@ -110,7 +111,8 @@ func (x *Role) ends(pod *corev1.Pod) iter.Seq[*corev1.ContainerStateTerminated] 
 // one second. An end within the same second counts as caused by the disruption, in favour of the job.
 func endedBeforeDisruption(t *corev1.ContainerStateTerminated, pod *corev1.Pod) bool {
 	c := disruption(pod)
-	return c != nil && t.FinishedAt.Time.Before(c.LastTransitionTime.Time)
+	sameClock := c != nil && c.Reason == corev1.PodReasonTerminationByKubelet
+	return c != nil && (sameClock || !clockBehind(pod)) && t.FinishedAt.Time.Before(c.LastTransitionTime.Time)
 }
 
 // isDisrupted reports whether others took a pod away or rejected it. A component that takes a running pod away sets the
@@ -156,7 +158,23 @@ func disruptionReason(pod *corev1.Pod) string {
 // such pods.
 func (x *Role) finishedBeforeDeletion(pod *corev1.Pod) bool {
 	_, finished := x.lifetime(pod)
-	return !finished.IsZero() && finished.Before(deletionAsked(pod))
+	return !finished.IsZero() && !clockBehind(pod) && finished.Before(deletionAsked(pod))
+}
+
+// clockBehind reports whether the clock of the pod's node is certainly behind that of the API server: a container is
+// said to have started before the pod was created. What the node says to have come before a request to the API server
+// may then have come after it.
+func clockBehind(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(c corev1.ContainerStatus) bool {
+		var started metav1.Time
+		switch s := &c.State; {
+		case s.Running != nil:
+			started = s.Running.StartedAt
+		case s.Terminated != nil:
+			started = s.Terminated.StartedAt
+		}
+		return !started.IsZero() && started.Before(&pod.CreationTimestamp)
+	})
 }
 
 // deletionAsked returns the time of the request to delete the pod; zero if there was none or the time is no longer

@@ -63,6 +63,7 @@ func (p *play) pass() *play {
 	} else if p.seen.ContestedSince.IsZero() {
 		p.seen.ContestedSince = p.now
 	}
+	p.seen.LastPass, p.seen.Ends = p.now, p.plan.Ends
 	if p.plan.Status != nil {
 		p.stat = p.plan.Status
 	}

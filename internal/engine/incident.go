@@ -299,7 +299,7 @@ func (p *pass) recovered(s *batch.JobStatus, at time.Time) {
 // is replaced.
 func (p *pass) describe(r *replica) batch.Incident {
 	at := r.endedAt()
-	if at.IsZero() {
+	if at.IsZero() || at.After(p.seen.Now) { // the clock of its node is ahead
 		at = p.seen.Now
 	}
 	i := batch.Incident{Replica: r.name, Scope: batch.RestartReplica, Charged: !r.disrupted, ExitCode: r.exit, Reason: r.reason,

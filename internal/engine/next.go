@@ -23,6 +23,9 @@ type Plan struct {
 	Refresh bool
 	// Contested is true while a success waits for failures of the same time that may not have been seen yet.
 	Contested bool
+	// Ends holds, by UID, when pods ended whose restarts or sidecars have to wait, by the clock of Seen.Now. The observer
+	// passes them to the next call: Next determines them when it first sees the ends.
+	Ends map[types.UID]time.Time
 	// Status is the status to write under an optimistic lock; nil if no status is to be written now.
 	Status *batch.JobStatus
 	// MaxDelay is the time for which the plan may be delayed while the API server is busy. It is zero if the plan may
@@ -259,7 +262,7 @@ func (p *pass) observe() {
 		if keep {
 			r.watched = p.seen.Succeeded[r.knownUID()]
 		}
-		r.observe(p.mode, keep, p.cfg)
+		r.observe(p, keep)
 		p.noteFailure(r)
 		if p.old.RunMode == batch.RunPause && r.disrupted { // the pause took the pod away, not a disruption
 			r.disrupted, r.uid, r.reason = false, "", ""

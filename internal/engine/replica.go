@@ -85,7 +85,7 @@ func (r *record) finalResult() ending {
 func (r *replica) final() bool { return r.result != notEnded && !r.due }
 
 // observe sets the replica's state from its pod and its record. keepResults is true if recorded results still count.
-func (r *replica) observe(mode batch.RunModeType, keepResults bool, cfg *Config) {
+func (r *replica) observe(p *pass, keepResults bool) {
 	r.restarts, r.attempt, r.backoff, r.incident = r.past.restarts, r.past.attempt, r.past.backoff, r.past.incident
 	r.uid = r.past.uid
 	if r.pod == nil {
@@ -108,23 +108,23 @@ func (r *replica) observe(mode batch.RunModeType, keepResults bool, cfg *Config)
 		end = recorded // the end was seen before the pod was deleted, or before the state that a stale cache shows
 	}
 	switch {
-	case wrongMode(r.pod, mode, end):
+	case wrongMode(r.pod, p.mode, end):
 		r.phase, r.reason = batch.ReplicaDeleted, reasonModeChanged
 		r.remove, r.create = true, true
 	case end == notEnded:
 		r.phase = podPhase(r.pod)
 		r.reason = waitingReason(r.pod)
 	case end == disrupted:
-		r.observeDisrupted(cfg)
+		r.observeDisrupted(p)
 	default:
 		r.result, r.exit = end, r.endCode()
 		r.phase = batch.ReplicaSucceeded
 		if end == failed {
 			r.phase, r.reason = batch.ReplicaFailed, r.role.endReason(r.pod)
 		}
-		r.dueAt = r.nextStart(cfg)
-		if mode == batch.RunDebug {
-			r.observeDebugEnd(cfg)
+		r.dueAt = p.nextStart(r)
+		if p.mode == batch.RunDebug {
+			r.observeDebugEnd(p.cfg)
 		}
 	}
 }
@@ -234,7 +234,7 @@ func (r *replica) observeAbsent(keepResults bool) {
 }
 
 // observeDisrupted handles a pod that was taken away: it ended or is being deleted for reasons outside of the replica.
-func (r *replica) observeDisrupted(cfg *Config) {
+func (r *replica) observeDisrupted(p *pass) {
 	r.disrupted, r.create, r.remove = true, true, true
 	r.phase = batch.ReplicaDeleted
 	switch {
@@ -248,8 +248,8 @@ func (r *replica) observeDisrupted(cfg *Config) {
 		r.reason = "Disrupted"
 	}
 	if r.pod.DeletionTimestamp == nil {
-		r.dueAt = r.nextStart(cfg)
-		r.backoff = r.nextBackoff(cfg)
+		r.dueAt = p.nextStart(r)
+		r.backoff = r.nextBackoff(p.cfg)
 	}
 }
 
@@ -273,40 +273,6 @@ func (r *replica) nextBackoff(cfg *Config) int32 {
 		return 1
 	}
 	return count(r.pod.Annotations[batch.AnnotationBackoff]) + 1
-}
-
-// nextStart returns the earliest time of the pod's replacement. The first replacement comes at once, the second after
-// BackoffBase; the delay then doubles up to BackoffMax.
-func (r *replica) nextStart(cfg *Config) time.Time {
-	_, finished := r.role.lifetime(r.pod)
-	if finished.IsZero() {
-		finished = disruptedAt(r.pod)
-	}
-	return finished.Add(backoffDelay(r.nextBackoff(cfg), cfg))
-}
-
-// backoffDelay returns the delay before the n-th consecutive replacement.
-func backoffDelay(n int32, cfg *Config) time.Duration {
-	if n <= 1 {
-		return 0
-	}
-	d := cfg.BackoffBase
-	for i := int32(2); i < n && d < cfg.BackoffMax; i++ {
-		d *= 2
-	}
-	return min(d, cfg.BackoffMax)
-}
-
-// disruptedAt returns the time of the disruption of a pod that has no ended container: the latest transition of its
-// conditions.
-func disruptedAt(pod *corev1.Pod) time.Time {
-	at := pod.CreationTimestamp.Time
-	for i := range pod.Status.Conditions {
-		if t := pod.Status.Conditions[i].LastTransitionTime.Time; t.After(at) {
-			at = t
-		}
-	}
-	return at
 }
 
 // waitingReason returns the reason for which a container of the pod does not start, for example ImagePullBackOff; empty

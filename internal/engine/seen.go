@@ -32,6 +32,10 @@ type Seen struct {
 	// ContestedSince is the time of the first of the preceding consecutive passes whose plans were Contested; zero if
 	// the last plan was not.
 	ContestedSince time.Time
+	// LastPass is Now of the observer's last call of Next for the job that was not answered with Plan.Refresh, and Ends
+	// is Plan.Ends of that call. Both are empty at the first call.
+	LastPass time.Time
+	Ends     map[types.UID]time.Time
 	// Service is true if the job's Service exists.
 	Service bool
 	// Group is the job's PodGroup; nil if it does not exist.

@@ -27,8 +27,7 @@ func (p *pass) stopSidecars(r *replica) {
 	if end := r.role.classify(r.pod); end == notEnded || end == disrupted {
 		return
 	}
-	_, finished := r.role.lifetime(r.pod)
-	if at := finished.Add(sidecarGrace); p.seen.Now.Before(at) {
+	if at := p.endedSince(r).Add(sidecarGrace); p.seen.Now.Before(at) {
 		p.wakeAt(at)
 		return
 	}

@@ -49,6 +49,8 @@ type Options struct {
 	Limits kinds.Limits
 	// ClusterDomain is the DNS domain of the cluster. The default is "cluster.local".
 	ClusterDomain string
+	// Clock is the clock of the controllers. The default is that of the system.
+	Clock clock.PassiveClock
 }
 
 // Controllers are the controllers of all kinds of job. They share the limits of requests.
@@ -63,6 +65,9 @@ type Controllers struct {
 
 // New returns the controllers of a manager. It starts none.
 func New(ctx context.Context, mgr ctrl.Manager, opts Options) (*Controllers, error) {
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
+	}
 	recorder, err := newRecorder(ctx, mgr)
 	if err != nil {
 		return nil, err
@@ -83,7 +88,7 @@ func (c *Controllers) Add(ctx context.Context, kind kinds.Kind) error {
 		return err
 	}
 	r := newReconciler(kind, c.opts, API{
-		Client: c.mgr.GetClient(), Live: c.mgr.GetAPIReader(), Statuses: statuses, Recorder: c.recorder, Clock: clock.RealClock{},
+		Client: c.mgr.GetClient(), Live: c.mgr.GetAPIReader(), Statuses: statuses, Recorder: c.recorder, Clock: c.opts.Clock,
 	}, c.limits)
 	err = builder.ControllerManagedBy(c.mgr).
 		Named(kind.Plural).

@@ -33,6 +33,9 @@ type expectations struct {
 	// contestedSince is the time of the first of the latest passes in a row that found the job's success contested.
 	// It is zero if the last pass did not.
 	contestedSince time.Time
+	// ends and lastPass are Plan.Ends and Seen.Now of the last pass.
+	ends     map[types.UID]time.Time
+	lastPass time.Time
 	// live is the last view of the pods that was read from the API server; nil once the cache is as new.
 	live *liveView
 	// vanishedSince is when a live view first lacked a pod that the cache shows alive; zero if the last one had all.

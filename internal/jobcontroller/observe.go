@@ -32,7 +32,8 @@ type observer struct {
 // observe reads the state of a job from the caches, and from the expectations what the caches do not show yet.
 func (o *observer) observe(ctx context.Context, obj kinds.Object, job *engine.Job, exp *expectations) (engine.Seen, error) {
 	seen := engine.Seen{Now: o.clock.Now(), Status: o.kind.Status(obj), LastWrite: exp.writtenAt, Refusals: exp.refusals,
-		Unwritten: !exp.tried && o.fence.includes(obj), ContestedSince: exp.contestedSince}
+		Unwritten: !exp.tried && o.fence.includes(obj), ContestedSince: exp.contestedSince,
+		LastPass: exp.lastPass, Ends: exp.ends}
 	if !exp.tried && seen.Status.RunMode != "" {
 		seen.LastWrite = time.Time{} // by another process, who knows when: one that is killed again and again would wait for ever
 	}

@@ -170,6 +170,7 @@ func (r *Reconciler) decide(ctx context.Context, job *engine.Job, seen engine.Se
 		seen.Pods, seen.Live, seen.Now = view.list(seen.Pods), true, r.clock.Now()
 		plan = engine.Next(job, seen, r.opts.Engine)
 	}
+	exp.lastPass, exp.ends = seen.Now, plan.Ends
 	if !plan.Contested {
 		exp.contestedSince = time.Time{}
 	} else if exp.contestedSince.IsZero() {

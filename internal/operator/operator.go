@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
@@ -58,12 +59,18 @@ type options struct {
 	namespace  string
 	configFile string
 	settings   configv1alpha1.OperatorConfiguration
+	clock      clock.PassiveClock
 }
 
 // NewCommand returns the command that runs the operator until its context ends. A field that the configuration file
 // does not set has its value in base, and else its default.
 func NewCommand(base *configv1alpha1.OperatorConfiguration) *cobra.Command {
-	o := options{}
+	return NewCommandWithClock(base, clock.RealClock{})
+}
+
+// NewCommandWithClock is NewCommand with another clock for the controllers of jobs. Tests make it jump.
+func NewCommandWithClock(base *configv1alpha1.OperatorConfiguration, c clock.PassiveClock) *cobra.Command {
+	o := options{clock: c}
 	cmd := &cobra.Command{
 		Use:           "t9k-operator",
 		Short:         "Run the controllers of TensorStack Batch",
@@ -120,6 +127,7 @@ func (o *options) jobOptions() jobcontroller.Options {
 			BackoffMax: c.MaxRestartBackoff.Duration, MaxListed: int(*c.MaxListedReplicas)},
 		Limits:        o.limits(),
 		ClusterDomain: c.ClusterDomain,
+		Clock:         o.clock,
 	}
 }
 

@@ -98,7 +98,7 @@ func (w *world) checkSteps(s *batch.JobStatus) {
 // since the incident before, or the replica failed for the second time in it.
 func (w *world) checkBegin(s *batch.JobStatus) {
 	i, before := s.Incident, w.status.Incident
-	if !i.Charged {
+	if !i.Charged || w.skew < 0 { // the incident began at a time of a node
 		return
 	}
 	since := time.Time{}

@@ -20,6 +20,7 @@ import (
 func Run(seed uint64, steps int, trace func(format string, args ...any)) error {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	w := newWorld(rand.New(rand.NewPCG(seed, 1)), trace)
+	w.skew = anySkew(rand.New(rand.NewPCG(seed, 3)))
 	l := newLeadership(w, rng)
 	l.begin(rng)
 	for range steps {
@@ -47,6 +48,11 @@ func Run(seed uint64, steps int, trace func(format string, args ...any)) error {
 		return fmt.Errorf("seed %d: %s", seed, strings.Join(w.errs, "; "))
 	}
 	return nil
+}
+
+// anySkew returns 0 in most worlds.
+func anySkew(rng *rand.Rand) time.Duration {
+	return []time.Duration{time.Hour, -time.Hour, 10 * time.Second, 0, 0, 0, 0, 0, 0, 0, 0, 0}[rng.IntN(12)]
 }
 
 // calm ends all trouble.

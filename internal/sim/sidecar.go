@@ -14,7 +14,7 @@ func (w *world) started(pod *corev1.Pod) []corev1.ContainerStatus {
 	var all []corev1.ContainerStatus
 	for _, c := range pod.Spec.Containers {
 		all = append(all, corev1.ContainerStatus{Name: c.Name, State: corev1.ContainerState{
-			Running: &corev1.ContainerStateRunning{StartedAt: stamp(w.now)}}})
+			Running: &corev1.ContainerStateRunning{StartedAt: w.nodeStamp(w.now)}}})
 	}
 	return all
 }
@@ -23,7 +23,7 @@ func (w *world) started(pod *corev1.Pod) []corev1.ContainerStatus {
 func (w *world) terminate(s *corev1.ContainerStatus, code int32, at time.Time) {
 	if s.State.Terminated == nil {
 		s.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			ExitCode: code, StartedAt: s.State.Running.StartedAt, FinishedAt: stamp(at)}}
+			ExitCode: code, StartedAt: s.State.Running.StartedAt, FinishedAt: w.nodeStamp(at)}}
 	}
 }
 

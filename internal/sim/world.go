@@ -65,7 +65,9 @@ type world struct {
 	// objects holds the job's Service and its PodGroup, by kind. They are never modified.
 	objects map[string]client.Object
 	lost    map[string]bool // lost nodes
-	refuses bool            // a quota refuses what is to be created
+	// skew is how far the clocks of the nodes are ahead of the others.
+	skew    time.Duration
+	refuses bool // a quota refuses what is to be created
 	nextUID int
 	// codes are the exit codes of failures.
 	codes []int32
@@ -205,6 +207,9 @@ func (w *world) newUID() types.UID {
 // stamp returns a time in whole seconds, as the API server stores it.
 func stamp(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
 
+// nodeStamp returns a time as the nodes write it.
+func (w *world) nodeStamp(t time.Time) metav1.Time { return stamp(t.Add(w.skew)) }
+
 func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
@@ -307,11 +312,12 @@ func (w *world) evict(pod *corev1.Pod) {
 	}
 	w.inc.disturbed = w.now
 	// Nothing distinguishes a failure from a consequence of the disruption, nor does it a success of the same second.
-	if main := mainOf(pod).State.Terminated; main != nil && (main.ExitCode != 0 || !main.FinishedAt.Before(new(stamp(w.now)))) {
+	if main := mainOf(pod).State.Terminated; main != nil && (main.ExitCode != 0 || !main.FinishedAt.Before(new(w.nodeStamp(w.now)))) {
 		w.last(pod.Name).ambiguous = true
 	}
 	pod.Status.Reason = "Evicted"
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: stamp(w.now)}}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
+		Reason: corev1.PodReasonTerminationByKubelet, LastTransitionTime: w.nodeStamp(w.now)}}
 	w.end(pod, 137, w.now)
 }
 

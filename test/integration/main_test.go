@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asOperator) == "" {
 		plane.Main(m, parallelTests, planes)
 	}
-	cmd := operator.NewCommand(&configv1alpha1.OperatorConfiguration{})
+	cmd := operator.NewCommandWithClock(&configv1alpha1.OperatorConfiguration{}, wallClock(os.Getenv(asClock)))
 	cmd.SetArgs(os.Args[1:])
 	if err := cmd.ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "t9k-operator:", err)

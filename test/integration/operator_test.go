@@ -3,7 +3,9 @@ package integration
 import (
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
+	"time"
 
 	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/test/kit/program"
@@ -26,6 +28,17 @@ func startOperator(t testing.TB, kubeconfig string, settings ...string) *program
 // startOperatorWith starts an operator with additional environment variables.
 func startOperatorWith(t testing.TB, env []string, kubeconfig string, settings ...string) *program.Program {
 	t.Helper()
+	p, err := runOperator(env, kubeconfig, operatorSettings(t, settings...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.EndWith(t)
+	return p
+}
+
+// operatorSettings returns the path of a configuration file with settings beside ofTests.
+func operatorSettings(t testing.TB, settings ...string) string {
+	t.Helper()
 	text, err := local.OperatorSettings(append([]string{ofTests}, settings...)...)
 	if err != nil {
 		t.Fatal(err)
@@ -34,10 +47,73 @@ func startOperatorWith(t testing.TB, env []string, kubeconfig string, settings .
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := program.Start("/proc/self/exe", []string{"--kubeconfig=" + kubeconfig, "--namespace=t9k-system", "--config=" + file}, append(env, asOperator+"=1"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.EndWith(t)
-	return p
+	return file
+}
+
+// runOperator starts an operator, with the configuration file at settings, that the caller ends.
+func runOperator(env []string, kubeconfig, settings string) (*program.Program, error) {
+	return program.Start("/proc/self/exe", []string{"--kubeconfig=" + kubeconfig, "--namespace=t9k-system", "--config=" + settings}, append(env, asOperator+"=1"))
+}
+
+// revived is an operator that is started again whenever it ends, as the kubelet of its pod does.
+type revived struct {
+	mu      sync.Mutex
+	current *program.Program
+	starts  int
+}
+
+// reviveOperator starts an operator that is revived until the test ends.
+func reviveOperator(t *testing.T, kubeconfig string, settings ...string) *revived {
+	t.Helper()
+	r := &revived{current: startOperator(t, kubeconfig, settings...), starts: 1}
+	file := operatorSettings(t, settings...)
+	every(t, 500*time.Millisecond, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.current.Running() {
+			return
+		}
+		next, err := runOperator(nil, kubeconfig, file)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		next.EndWith(t)
+		r.current, r.starts = next, r.starts+1
+	})
+	t.Cleanup(func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		t.Logf("the operator was started %d times", r.starts)
+	})
+	return r
+}
+
+// kill kills the operator that runs now.
+func (r *revived) kill() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.current.Kill()
+}
+
+// every calls f again and again, with a pause in between, until the test ends or the function that it returns is called.
+func every(t *testing.T, pause time.Duration, f func()) (stop func()) {
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-quit:
+				return
+			case <-time.After(pause):
+				f()
+			}
+		}
+	}()
+	stop = sync.OnceFunc(func() {
+		close(quit)
+		<-done
+	})
+	t.Cleanup(stop)
+	return stop
 }

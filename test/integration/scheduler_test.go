@@ -49,7 +49,7 @@ func TestInstalledSchedulerUsesExactlyItsPermissions(t *testing.T) {
 
 	// A scheduler without streaming lists sends list requests.
 	first := w.startScheduler("--feature-gates=WatchListClient=false")
-	leader := w.awaitLeader("")
+	leader := w.awaitLeader("t9k-scheduler", "")
 	second := w.startScheduler()
 	second.awaitProbes(w)
 	w.useScheduler()
@@ -58,7 +58,7 @@ func TestInstalledSchedulerUsesExactlyItsPermissions(t *testing.T) {
 	w.awaitBound("left", 1)
 	first.Kill()
 	w.gangOf("taken-over", "paper", 4, "1")
-	w.awaitLeader(leader)
+	w.awaitLeader("t9k-scheduler", leader)
 	w.awaitBound("taken-over", 4)
 	w.awaitBound("left", 1)
 	second.Signal(syscall.SIGTERM)
@@ -246,19 +246,19 @@ func (w *world) checkGroup(name string, status metav1.ConditionStatus, reason st
 	return fmt.Errorf("its conditions are %+v", g.Status.Conditions)
 }
 
-// awaitLeader waits until another replica than the given one leads, and returns its name.
-func (w *world) awaitLeader(old string) (holder string) {
+// awaitLeader waits until another replica of a program than the given one leads, and returns its name.
+func (w *world) awaitLeader(program, old string) (holder string) {
 	w.Helper()
-	w.Await("a scheduler leads", func() error {
+	w.Await("a "+program+" leads", func() error {
 		lease := &coordination.Lease{}
-		if err := w.Client.Get(w.Context(), types.NamespacedName{Namespace: config.Namespace, Name: "t9k-scheduler"}, lease); err != nil {
+		if err := w.Client.Get(w.Context(), types.NamespacedName{Namespace: config.Namespace, Name: program}, lease); err != nil {
 			return err
 		}
 		if h := lease.Spec.HolderIdentity; h != nil && *h != "" && *h != old {
 			holder = *h
 			return nil
 		}
-		return errors.New("no scheduler leads")
+		return errors.New("none leads")
 	})
 	return holder
 }

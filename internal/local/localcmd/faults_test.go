@@ -2,23 +2,20 @@ package localcmd_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"tensorstack.dev/batch/internal/local"
-	"tensorstack.dev/batch/internal/testing/require"
+	"tensorstack.dev/batch/internal/testing/smalldisk"
 	"tensorstack.dev/batch/internal/testing/testenv"
 )
 
@@ -170,21 +167,11 @@ func TestFullEtcdIsReported(t *testing.T) {
 // TestFullDiskIsReported verifies that status and up report a disk without space for etcd, and that the cluster
 // continues once there is space again.
 func TestFullDiskIsReported(t *testing.T) {
-	if os.Geteuid() != 0 {
-		require.Missing(t, "root, to mount a small disk")
-	}
 	u := newUser(t)
-	if err := unix.Mount("small", u.state, "tmpfs", 0, "size=250m,mode=755"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		u.t9k(t, "reset", "--grace", "0s")
-		if err := unix.Unmount(u.state, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
+	smalldisk.Mount(t, u.state)
+	t.Cleanup(func() { u.t9k(t, "reset", "--grace", "0s") })
 	u.t9k(t, "up")
-	free := keepFull(t, u.state)
+	free := smalldisk.KeepFull(t, u.state)
 	fill(t, u.client(t, "default"))
 	const want = "no space left on the disk of "
 	await(t, "status that reports the full disk", func() error {
@@ -206,52 +193,6 @@ func TestFullDiskIsReported(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// keepFull fills the disk of dir and keeps it full until the function that it returns frees the space again. Components that
-// restart free some space: etcd truncates the tail of its log, of up to 64 MB.
-func keepFull(t *testing.T, dir string) (free func()) {
-	t.Helper()
-	hog, err := os.Create(filepath.Join(dir, "hog"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	waste := func() error {
-		var err error
-		for block := make([]byte, 64<<10); err == nil; {
-			_, err = hog.Write(block)
-		}
-		if errors.Is(err, unix.ENOSPC) {
-			return nil
-		}
-		return err
-	}
-	if err := waste(); err != nil {
-		t.Fatal(err)
-	}
-	stop, stopped := make(chan struct{}), make(chan error, 1)
-	go func() {
-		for again := time.Tick(10 * time.Millisecond); ; {
-			select {
-			case <-stop:
-				stopped <- errors.Join(os.Remove(hog.Name()), hog.Close())
-				return
-			case <-again:
-				if err := waste(); err != nil {
-					stopped <- err
-					return
-				}
-			}
-		}
-	}()
-	free = sync.OnceFunc(func() {
-		close(stop)
-		if err := <-stopped; err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(free)
-	return free
 }
 
 // fill writes to the API server until it refuses.

@@ -60,6 +60,8 @@ type Options struct {
 	Args map[string][]string
 	// Settings are YAML texts with settings of the operator and the scheduler, by component, as in local.Options.
 	Settings map[string][]string
+	// Parent is the directory in which that of the environment is made. The default is that of temporary files.
+	Parent string
 }
 
 // Env is a running environment.
@@ -118,7 +120,7 @@ func New(o Options) (*Env, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "t9k-env-")
+	dir, err := os.MkdirTemp(o.Parent, "t9k-env-")
 	if err != nil {
 		return nil, err
 	}

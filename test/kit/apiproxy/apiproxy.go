@@ -1,9 +1,12 @@
-// Package apiproxy is a proxy between a program and the API server that records the program's requests and can lose
-// requests and answers. Start reading at Start.
+// Package apiproxy is a proxy between a program and the API server that records the program's requests, can lose
+// requests and answers, can answer in place of the API server, and can end watches. Start reading at Start.
 package apiproxy
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -14,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -30,6 +34,7 @@ type Proxy struct {
 	mu       sync.Mutex
 	requests []Request
 	decide   func(r *http.Request) Fate
+	watches  map[*watchBody]bool
 }
 
 // Request is a request of the program.
@@ -45,6 +50,8 @@ type Request struct {
 type Fate struct {
 	// Lost keeps the request from the API server. Unanswered keeps the answer from the program.
 	Lost, Unanswered bool
+	// Code keeps the request from the API server and answers it with this HTTP status; 0 does not.
+	Code int
 	// Then is called when the request or the answer is lost; nil if there is nothing to do.
 	Then func()
 }
@@ -62,7 +69,7 @@ func Start(t testing.TB, config *rest.Config) *Proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{transport: transport}
+	p := &Proxy{transport: transport, watches: map[*watchBody]bool{}}
 	server := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     p,
@@ -94,6 +101,10 @@ func (p *Proxy) RoundTrip(r *http.Request) (*http.Response, error) {
 		f.call()
 		return nil, errLost
 	}
+	if f.Code != 0 {
+		f.call()
+		return p.refuse(r, this, f.Code), nil
+	}
 	answer, err := p.transport.RoundTrip(r)
 	if err != nil {
 		return nil, err
@@ -106,7 +117,67 @@ func (p *Proxy) RoundTrip(r *http.Request) (*http.Response, error) {
 		f.call()
 		return nil, errLost
 	}
+	if IsWatch(r) && answer.StatusCode == http.StatusOK {
+		p.track(answer)
+	}
 	return answer, nil
+}
+
+// refuse answers a request as an API server does that refuses it.
+func (p *Proxy) refuse(r *http.Request, number, code int) *http.Response {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.requests[number].Code = code
+	reasons := map[int]metav1.StatusReason{
+		http.StatusConflict: metav1.StatusReasonConflict, http.StatusGone: metav1.StatusReasonExpired,
+		http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests, http.StatusInternalServerError: metav1.StatusReasonInternalError,
+	}
+	text, _ := json.Marshal(metav1.Status{ // plain data always has a JSON form
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
+		Code: int32(code), Reason: reasons[code], Message: "refused on purpose by the test"})
+	answer := &http.Response{StatusCode: code, ProtoMajor: 1, ProtoMinor: 1, Request: r, ContentLength: int64(len(text)),
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(text))}
+	if code == http.StatusTooManyRequests {
+		answer.Header.Set("Retry-After", "1")
+	}
+	return answer
+}
+
+// track makes BreakWatches end the answer to a watch.
+func (p *Proxy) track(answer *http.Response) {
+	body := &watchBody{ReadCloser: answer.Body, p: p}
+	answer.Body = body
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.watches[body] = true
+}
+
+// BreakWatches ends all watches that are open and returns their number.
+func (p *Proxy) BreakWatches() int {
+	p.mu.Lock()
+	var all []*watchBody
+	for w := range p.watches {
+		all = append(all, w)
+	}
+	p.mu.Unlock()
+	for _, w := range all {
+		_ = w.Close() // the reader gets the error
+	}
+	return len(all)
+}
+
+// watchBody is the answer to a watch.
+type watchBody struct {
+	io.ReadCloser
+	p *Proxy
+}
+
+// Close ends the watch.
+func (w *watchBody) Close() error {
+	w.p.mu.Lock()
+	delete(w.p.watches, w)
+	w.p.mu.Unlock()
+	return w.ReadCloser.Close()
 }
 
 func (f *Fate) call() {
@@ -123,6 +194,13 @@ func (p *Proxy) Decide(f func(r *http.Request) Fate) {
 	p.decide = f
 }
 
+// Do calls f while no request is decided about. f may change what the function given to Decide reads.
+func (p *Proxy) Do(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f()
+}
+
 // Seen returns the requests so far with the method and a path that has the suffix.
 func (p *Proxy) Seen(method, suffix string) []Request {
 	p.mu.Lock()
@@ -134,6 +212,11 @@ func (p *Proxy) Seen(method, suffix string) []Request {
 		}
 	}
 	return some
+}
+
+// IsWatch reports whether a request is a watch.
+func IsWatch(r *http.Request) bool {
+	return r.Method == http.MethodGet && r.URL.Query().Get("watch") == "true"
 }
 
 // IsWrite reports whether a request changes an object other than an event.

@@ -81,6 +81,19 @@ func (p *Program) Running() bool {
 	}
 }
 
+// Memory returns the resident memory of the program in bytes.
+func (p *Program) Memory() (int, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	var size, resident int
+	if _, err := fmt.Sscan(string(text), &size, &resident); err != nil {
+		return 0, fmt.Errorf("reading the memory of %s: %w", p.cmd.Path, err)
+	}
+	return resident * os.Getpagesize(), nil
+}
+
 // EndWith kills the program at the end of the test. The test fails if the program has panicked; if the test has failed,
 // it shows the end of the log.
 func (p *Program) EndWith(t testing.TB) {

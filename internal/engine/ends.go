@@ -1,0 +1,71 @@
+package engine
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// nextStart returns the earliest time of the replacement of a replica's pod; zero means at once. The first replacement
+// comes at once, the second after BackoffBase; the delay then doubles up to BackoffMax.
+func (p *pass) nextStart(r *replica) time.Time {
+	delay := backoffDelay(r.nextBackoff(p.cfg), p.cfg)
+	if delay == 0 {
+		return time.Time{}
+	}
+	return p.endedSince(r).Add(delay)
+}
+
+// reportLag is how long a pod may seem to run after its end: one second until its kubelet notices, and one for the
+// rounding of times.
+const reportLag = 2 * time.Second
+
+// endedSince returns when the pod of an ended replica ended, by the clock of Seen.Now. The pod shows that by the clock
+// of its node, which may be wrong by any amount. Therefore it only decides within what this clock knows: the end was
+// not long before the last pass, which did not show it, nor before the creation of the pod, and it is not in the
+// future. Later passes return the same time.
+func (p *pass) endedSince(r *replica) time.Time {
+	at, known := p.seen.Ends[r.pod.UID]
+	if !known {
+		_, finished := r.role.lifetime(r.pod)
+		if finished.IsZero() {
+			finished = disruptedAt(r.pod)
+		}
+		now := p.seen.Now
+		ago := min(now.Sub(finished), now.Sub(r.pod.CreationTimestamp.Time))
+		if !p.seen.LastPass.IsZero() {
+			ago = min(ago, now.Sub(p.seen.LastPass)+reportLag)
+		}
+		at = now.Add(-max(ago, 0)) // keeps the monotonic reading of now, so that later steps of the clock change nothing
+	}
+	if p.plan.Ends == nil {
+		p.plan.Ends = map[types.UID]time.Time{}
+	}
+	p.plan.Ends[r.pod.UID] = at
+	return at
+}
+
+// backoffDelay returns the delay before the n-th consecutive replacement.
+func backoffDelay(n int32, cfg *Config) time.Duration {
+	if n <= 1 {
+		return 0
+	}
+	d := cfg.BackoffBase
+	for i := int32(2); i < n && d < cfg.BackoffMax; i++ {
+		d *= 2
+	}
+	return min(d, cfg.BackoffMax)
+}
+
+// disruptedAt returns the time of the disruption of a pod that has no ended container: the latest transition of its
+// conditions.
+func disruptedAt(pod *corev1.Pod) time.Time {
+	at := pod.CreationTimestamp.Time
+	for i := range pod.Status.Conditions {
+		if t := pod.Status.Conditions[i].LastTransitionTime.Time; t.After(at) {
+			at = t
+		}
+	}
+	return at
+}

@@ -1,0 +1,169 @@
+package integration
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/test/kit/apiproxy"
+	"tensorstack.dev/batch/test/kit/history"
+	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/kubelet"
+)
+
+var (
+	outage  = flag.Duration("outage", 15*time.Second, "how long the API server is away in TestJobsSurviveLongOutage")
+	foreign = flag.Int("foreign", 1_000, "number of pods and jobs of others in TestJobsSurviveForeignObjects")
+)
+
+const (
+	// loadJobs is the number of jobs of a load that restart, and loadReplicas that of the replicas of each.
+	loadJobs, loadReplicas = 4, 5
+	// loadPods is the number of pods that these jobs need: each replica fails three times.
+	loadPods = loadJobs * loadReplicas * 4
+	// loadRuns is the number of replicas of the job that runs throughout.
+	loadRuns = 3
+)
+
+// load is what an operator has to do while something fails: jobs that restart and end, with Services and PodGroups,
+// and a job that runs throughout and must not be touched.
+type load struct {
+	*world
+	proxy   *apiproxy.Proxy
+	history *history.History
+	began   time.Time
+	runs    map[string]types.UID // the pods of the job that runs
+	all     []*batch.GenericJob
+}
+
+// newLoad prepares a load on a plane. The operator must be started with the kubeconfig of proxy.
+func newLoad(w *world) *load {
+	w.Helper()
+	return &load{world: w, proxy: apiproxy.Start(w.T, w.Env.Config), history: history.Record(w.Test), runs: map[string]types.UID{}}
+}
+
+// settleIn creates the job that runs throughout, and returns when it runs.
+func (l *load) settleIn() {
+	l.Helper()
+	l.Create(jobs.New("runs", jobs.Restarting(jobs.Role("w", loadRuns, kubelet.Run), batch.RestartOnFailure, 3)))
+	l.awaitPhase("runs", batch.JobRunning)
+	for name, pod := range l.pods() {
+		l.runs[name] = pod.UID
+	}
+}
+
+// begin creates the jobs that restart, and returns when the first of their pods is there.
+func (l *load) begin() {
+	l.Helper()
+	l.began = time.Now()
+	for i := range loadJobs {
+		l.all = append(l.all, stormy(fmt.Sprintf("job-%d", i), loadReplicas))
+		l.Create(l.all[i])
+	}
+	l.Await("a pod of a job that restarts is there", func() error {
+		if len(l.pods()) <= loadRuns {
+			return errors.New("there is none")
+		}
+		return nil
+	})
+}
+
+// awaitWrite waits until a write has succeeded that an operator sent after a time, and returns how long after. The
+// operators use the given proxies, or that of the load.
+func (l *load) awaitWrite(after time.Time, proxies ...*apiproxy.Proxy) (first time.Duration) {
+	l.Helper()
+	if proxies == nil {
+		proxies = []*apiproxy.Proxy{l.proxy}
+	}
+	l.Await("a write of an operator succeeds", func() error {
+		found := false
+		for _, p := range proxies {
+			for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
+				for _, r := range p.Seen(method, "") {
+					if d := r.At.Sub(after); d > 0 && r.Code >= 200 && r.Code < 300 && strings.Contains(r.Path, l.Namespace) && (!found || d < first) {
+						first, found = d, true
+					}
+				}
+			}
+		}
+		if !found {
+			return errors.New("there is none")
+		}
+		return nil
+	})
+	return first
+}
+
+// finish checks that each job comes to its end with the right counts, that every pod was needed, and that nothing is
+// left when the jobs are deleted. It returns how long the load took.
+func (l *load) finish() time.Duration {
+	l.Helper()
+	for _, job := range l.all {
+		l.checkStormy(job)
+	}
+	took := time.Since(l.began)
+	l.settle()
+	created := 0
+	for _, job := range l.all {
+		for rank := range loadReplicas {
+			created += len(l.history.Attempts(fmt.Sprintf("%s-w-%d", job.Name, rank)))
+		}
+	}
+	l.Logf("%d pods created, %d needed; the jobs took %s", created, loadPods, took.Round(10*time.Millisecond))
+	if created != loadPods {
+		l.Errorf("%d pods were created, and %d were needed", created, loadPods)
+	}
+	if runs := l.awaitPhase("runs", batch.JobRunning); runs.Status.Restarts != 0 {
+		l.Errorf("the job that runs throughout has had %d incidents", runs.Status.Restarts)
+	}
+	pods := l.pods()
+	for name, uid := range l.runs {
+		if pods[name] == nil || pods[name].UID != uid {
+			l.Errorf("pod %s of the job that runs throughout was replaced", name)
+		}
+	}
+	l.checkNothingLeft()
+	return took
+}
+
+// checkNothingLeft deletes all jobs and waits until nothing that was made for them is left.
+func (l *load) checkNothingLeft() {
+	l.Helper()
+	in := client.InNamespace(l.Namespace)
+	l.Must(l.Client.DeleteAllOf(l.Context(), &batch.GenericJob{}, in))
+	l.Await("nothing of the jobs is left", func() error {
+		for _, list := range []client.ObjectList{&batch.GenericJobList{}, &corev1.PodList{}, &corev1.ServiceList{}, &scheduling.PodGroupList{}} {
+			if err := l.Client.List(l.Context(), list, in); err != nil {
+				return err
+			}
+			switch list := list.(type) {
+			case *batch.GenericJobList:
+				if n := len(list.Items); n > 0 {
+					return fmt.Errorf("%d jobs are", n)
+				}
+			case *corev1.PodList:
+				if n := len(list.Items); n > 0 {
+					return fmt.Errorf("%d pods are, among them %s", n, list.Items[0].Name)
+				}
+			case *corev1.ServiceList:
+				if n := len(list.Items); n > 0 {
+					return fmt.Errorf("%d Services are", n)
+				}
+			case *scheduling.PodGroupList:
+				if n := len(list.Items); n > 0 {
+					return fmt.Errorf("%d PodGroups are", n)
+				}
+			}
+		}
+		return nil
+	})
+}

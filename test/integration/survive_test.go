@@ -1,0 +1,234 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/internal/testing/smalldisk"
+	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/test/kit/apiproxy"
+	"tensorstack.dev/batch/test/kit/kubelet"
+	"tensorstack.dev/batch/test/kit/namespace"
+	"tensorstack.dev/batch/test/kit/plane"
+)
+
+// The tests of this file and of wrongclocks_test.go and foreign_test.go are those of the table in docs/reliability.md.
+// Each prints what the table says was measured.
+
+// TestJobsWithoutFault runs the load of the other tests without a fault. The figures of those compare with its own.
+func TestJobsWithoutFault(t *testing.T) {
+	l := newLoad(newWorld(t))
+	startOperator(t, l.proxy.Kubeconfig)
+	l.settleIn()
+	l.begin()
+	l.finish()
+}
+
+// TestJobsSurviveLongOutage stops the API server for so long that the operator loses its lease and ends, and kills etcd
+// meanwhile.
+func TestJobsSurviveLongOutage(t *testing.T) {
+	l := newLoad(newWorld(t))
+	l.createOperatorNamespace()
+	reviveOperator(t, l.proxy.Kubeconfig, "--leader-elect=true")
+	l.settleIn()
+	l.begin()
+	l.Must(l.Env.StopComponent(local.APIServer))
+	away := time.After(*outage)
+	l.Must(l.Env.Kill(local.Etcd))
+	<-away
+	l.Must(l.Env.StartComponent(local.APIServer))
+	l.Must(l.Env.AwaitReady(t.Context()))
+	back := time.Now()
+	l.Logf("%s away; the operator wrote again %s after the API server was ready", *outage, l.awaitWrite(back).Round(10*time.Millisecond))
+	l.finish()
+}
+
+// TestJobsSurviveLeadersKilledAtWrites runs two operators and kills the leader in the middle of the jobs: the first one
+// after a write and before the answer, its successor before a write arrives.
+func TestJobsSurviveLeadersKilledAtWrites(t *testing.T) {
+	const after = 15 // writes
+	l := newLoad(newWorld(t))
+	l.createOperatorNamespace()
+	second := apiproxy.Start(t, l.Env.Config)
+	killed := make(chan time.Time, 2)
+	fates := []apiproxy.Fate{{Unanswered: true}, {Lost: true}}
+	kill := func(p *apiproxy.Proxy, fate apiproxy.Fate) {
+		o := reviveOperator(t, p.Kubeconfig, "--leader-elect=true")
+		writes := 0
+		fate.Then = func() {
+			o.kill()
+			killed <- time.Now()
+		}
+		p.Decide(func(r *http.Request) apiproxy.Fate {
+			if !apiproxy.IsWrite(r) || !strings.Contains(r.URL.Path, l.Namespace) {
+				return apiproxy.Fate{}
+			}
+			if writes++; writes == after {
+				return fate
+			}
+			return apiproxy.Fate{}
+		})
+	}
+	kill(l.proxy, fates[0])
+	l.awaitLeader("t9k-operator", "")
+	kill(second, fates[1])
+	l.settleIn()
+	l.begin()
+	for range fates {
+		at := l.awaitKill(killed)
+		l.Logf("%s after the leader was killed, an operator wrote again", l.awaitWrite(at, l.proxy, second).Round(10*time.Millisecond))
+	}
+	l.finish()
+}
+
+// TestJobsSurviveSlowEtcd delays every request to etcd by 200 ms, as an overloaded disk does.
+func TestJobsSurviveSlowEtcd(t *testing.T) {
+	w := newWorld(t)
+	w.slowEtcd(100 * time.Millisecond)
+	l := newLoad(w)
+	startOperator(t, l.proxy.Kubeconfig)
+	l.settleIn()
+	l.begin()
+	l.finish()
+}
+
+// TestJobsSurviveFailingWrites lets 5 % of the operator's writes fail: as conflicts, as too many, by an internal error,
+// without an answer after they were made, and before they arrive.
+func TestJobsSurviveFailingWrites(t *testing.T) {
+	const percent = 5
+	l := newLoad(newWorld(t))
+	faults := []struct {
+		name string
+		fate apiproxy.Fate
+	}{
+		{"409", apiproxy.Fate{Code: http.StatusConflict}}, {"429", apiproxy.Fate{Code: http.StatusTooManyRequests}},
+		{"500", apiproxy.Fate{Code: http.StatusInternalServerError}}, {"made but unanswered", apiproxy.Fate{Unanswered: true}},
+		{"lost", apiproxy.Fate{Lost: true}},
+	}
+	random := rand.New(rand.NewPCG(5, 6))
+	writes, failed := 0, map[string]int{}
+	l.proxy.Decide(func(r *http.Request) apiproxy.Fate {
+		if !apiproxy.IsWrite(r) {
+			return apiproxy.Fate{}
+		}
+		if writes++; random.IntN(100) >= percent {
+			return apiproxy.Fate{}
+		}
+		f := faults[random.IntN(len(faults))]
+		failed[f.name]++
+		return f.fate
+	})
+	startOperator(t, l.proxy.Kubeconfig)
+	l.settleIn()
+	l.begin()
+	l.finish()
+	l.proxy.Do(func() { l.Logf("of %d writes failed %v", writes, failed) })
+}
+
+// TestJobsSurviveLostWatches ends all watches of the operator again and again. Every other time the API server no longer
+// has what they missed, so that the operator must list everything.
+func TestJobsSurviveLostWatches(t *testing.T) {
+	l := newLoad(newWorld(t))
+	gone, refused, broken := false, 0, 0
+	l.proxy.Decide(func(r *http.Request) apiproxy.Fate {
+		if gone && apiproxy.IsWatch(r) {
+			refused++
+			return apiproxy.Fate{Code: http.StatusGone}
+		}
+		return apiproxy.Fate{}
+	})
+	startOperator(t, l.proxy.Kubeconfig)
+	l.settleIn()
+	stop := every(t, 300*time.Millisecond, func() {
+		n := l.proxy.BreakWatches()
+		l.proxy.Do(func() { gone, broken = !gone, broken+n })
+	})
+	l.begin()
+	for _, job := range l.all {
+		l.awaitPhase(job.Name, batch.JobSucceeded)
+	}
+	l.Await("watches were ended and refused", func() (err error) {
+		l.proxy.Do(func() {
+			if broken == 0 || refused == 0 {
+				err = fmt.Errorf("%d were ended, and %d were refused", broken, refused)
+			}
+		})
+		return err
+	})
+	stop()
+	l.proxy.Do(func() { gone = false })
+	l.finish()
+	l.proxy.Do(func() { l.Logf("%d watches were ended, and %d were answered with 410", broken, refused) })
+}
+
+// TestJobsSurviveFullDisk fills the disk of etcd while jobs restart, until nothing can be written, and then frees it.
+func TestJobsSurviveFullDisk(t *testing.T) {
+	t.Parallel()
+	disk := t.TempDir()
+	smalldisk.Mount(t, disk)
+	p := plane.Start(t, testenv.Options{Parent: disk, Components: []string{local.Etcd, local.APIServer, local.CRDs, local.ControllerManager},
+		Args: map[string][]string{local.ControllerManager: {"--controllers=garbage-collector-controller,serviceaccount-controller,root-ca-certificate-publisher-controller"}}})
+	if err := kubelet.Start(t.Context(), p.Core); err != nil {
+		t.Fatal(err)
+	}
+	w := &world{namespace.New(t, p)}
+	w.AwaitServiceAccount()
+	l := newLoad(w)
+	startOperator(t, l.proxy.Kubeconfig, "jobs: {restartBackoff: 4s, maxRestartBackoff: 4s}") // jobs that last until the disk is full
+	l.settleIn()
+	l.begin()
+	free := smalldisk.KeepFull(t, disk)
+	l.fill()
+	free()
+	freed := time.Now()
+	l.Must(l.Env.AwaitReady(t.Context()))
+	l.Logf("the cluster was ready %s after the disk was freed, and the operator wrote %s after that", time.Since(freed).Round(10*time.Millisecond),
+		l.awaitWrite(time.Now()).Round(10*time.Millisecond))
+	l.finish()
+}
+
+// fill writes objects until etcd cannot store another one.
+func (l *load) fill() {
+	l.Helper()
+	const most = 1000
+	for i := range most {
+		filling := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("fill-%d", i)}, BinaryData: map[string][]byte{"data": make([]byte, 512<<10)}}
+		if _, err := l.Core.CoreV1().ConfigMaps(l.Namespace).Create(l.Context(), filling, metav1.CreateOptions{}); err != nil {
+			l.Logf("the disk is full after %d objects and %s: %v", i, time.Since(l.began).Round(10*time.Millisecond), err)
+			return
+		}
+	}
+	l.Fatalf("etcd stores %d objects and more", most)
+}
+
+// createOperatorNamespace creates the namespace of the operator's Lease.
+func (w *world) createOperatorNamespace() {
+	w.Helper()
+	err := w.Client.Create(w.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "t9k-system"}})
+	w.Must(client.IgnoreAlreadyExists(err))
+}
+
+// awaitKill returns when the next leader was killed.
+func (w *world) awaitKill(killed <-chan time.Time) (at time.Time) {
+	w.Helper()
+	w.Await("a leader is killed", func() error {
+		select {
+		case at = <-killed:
+			return nil
+		default:
+			return errors.New("it has not made enough writes")
+		}
+	})
+	return at
+}

@@ -1,0 +1,61 @@
+package integration
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// clockFile is the file of the operator's wallClock.
+type clockFile string
+
+func newClockFile(t *testing.T) clockFile { return clockFile(filepath.Join(t.TempDir(), "clock")) }
+
+// env returns the environment variable for the operator.
+func (f clockFile) env() []string { return []string{asClock + "=" + string(f)} }
+
+// set makes the clock wrong by a time.
+func (f clockFile) set(t *testing.T, ahead time.Duration) {
+	next := string(f) + ".next"
+	if err := os.WriteFile(next, []byte(strconv.Itoa(int(ahead/time.Second))), 0o600); err != nil {
+		t.Error(err)
+	}
+	if err := os.Rename(next, string(f)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestJobsSurviveClockJumps sets the operator's clock an hour ahead and an hour back while jobs restart.
+func TestJobsSurviveClockJumps(t *testing.T) {
+	l := newLoad(newWorld(t))
+	file := newClockFile(t)
+	startOperatorWith(t, file.env(), l.proxy.Kubeconfig, "jobs: {restartBackoff: 100ms, maxRestartBackoff: 200ms}")
+	l.settleIn()
+	jumps := 0
+	stop := every(t, 200*time.Millisecond, func() {
+		jumps++
+		file.set(t, []time.Duration{time.Hour, 0, -time.Hour, 0}[jumps%4])
+	})
+	l.begin()
+	l.finish()
+	stop()
+	l.Logf("%d jumps", jumps)
+}
+
+// TestWrongClocksDoNotDelayJobs runs an operator whose clock is an hour behind those of the nodes and of the API server,
+// and one whose clock is an hour ahead. An end an hour in the future must not delay the restart by an hour.
+func TestWrongClocksDoNotDelayJobs(t *testing.T) {
+	for name, ahead := range map[string]time.Duration{"behind": -time.Hour, "ahead": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			l := newLoad(newWorld(t))
+			file := newClockFile(t)
+			file.set(t, ahead)
+			startOperatorWith(t, file.env(), l.proxy.Kubeconfig, "jobs: {restartBackoff: 100ms, maxRestartBackoff: 200ms}")
+			l.settleIn()
+			l.begin()
+			l.finish()
+		})
+	}
+}
