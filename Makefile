@@ -100,6 +100,12 @@ e2e-containers: PLATFORMS = linux/$(shell go env GOARCH)
 e2e-containers: build images $(TOOLS)/helm ## Install the chart on a node with containers and run jobs; needs root and Debian's containerd, runc, containernetworking-plugins, busybox-static
 	@go test -vet=off -timeout 15m -v -run '^TestContainers$$' ./test/e2e -containers
 
+FUZZTIME ?= 1m
+
+.PHONY: fuzz
+fuzz: ## Give each fuzz target random input (FUZZTIME=30s for each; FUZZ=part of a name: only these)
+	@hack/fuzz $(FUZZTIME) $(FUZZ)
+
 .PHONY: bench
 bench: export T9K_LOCAL = $(BIN)/t9k-local
 bench: build ## Measure jobs/s, CPU and requests against batch/v1 Job (BENCH=regexp of workloads, see docs/performance.md)
