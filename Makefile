@@ -119,6 +119,12 @@ pictures: export T9K = $(BIN)/t9k
 pictures: build ## Take the pictures of the console in docs/images
 	@cd test/browser && go test -vet=off -count=1 -run '^TestPictures$$' . -pictures $(CURDIR)/docs/images
 
+FUZZTIME ?= 1m
+
+.PHONY: fuzz
+fuzz: ## Give each fuzz target random input (FUZZTIME=30s for each; FUZZ=part of a name: only these)
+	@hack/fuzz $(FUZZTIME) $(FUZZ)
+
 .PHONY: bench
 bench: export T9K_LOCAL = $(BIN)/t9k-local
 bench: build ## Measure jobs/s, CPU and requests against batch/v1 Job (BENCH=regexp of workloads, see docs/performance.md)

@@ -23,7 +23,6 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
@@ -256,7 +255,7 @@ func (o *options) manager(config *rest.Config) (manager.Manager, error) {
 		Scheme: scheme, Cache: cacheOptions,
 		// Without a certificate in CertDir, each operator makes one for itself.
 		Metrics: metricsserver.Options{BindAddress: o.settings.Metrics.BindAddress, SecureServing: true,
-			FilterProvider: filters.WithAuthenticationAndAuthorization},
+			FilterProvider: guardMetrics},
 		HealthProbeBindAddress:        "0", // package operator serves the probes
 		LeaderElection:                *o.settings.LeaderElection.Enabled,
 		LeaderElectionID:              "t9k-operator",

@@ -60,6 +60,19 @@ func (s *space) can(user, namespace, verb, group, resource string) bool {
 	return review.Status.Allowed
 }
 
+// canReadMetrics reports whether a user may get /metrics from the operator and the scheduler.
+func (s *space) canReadMetrics(user string) bool {
+	s.Helper()
+	review, err := s.Core.AuthorizationV1().SubjectAccessReviews().Create(s.Context(), &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{User: user, Groups: []string{"system:authenticated"},
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return review.Status.Allowed
+}
+
 // right is a set of actions with the roles that allow them.
 type right struct {
 	verbs, group, resource, roles string
@@ -100,19 +113,26 @@ func namespacedRights() []right {
 // another one.
 func TestRolesAllowWhatTheyAreFor(t *testing.T) {
 	s := newSpace(t)
-	roles := map[string]bool{"view": false, "edit": false, "admin": false, "t9k-queue-viewer": true, "t9k-queue-user": true, "t9k-queue-manager": true}
+	roles := map[string]bool{"view": false, "edit": false, "admin": false, "t9k-queue-viewer": true, "t9k-queue-user": true, "t9k-queue-manager": true,
+		"t9k-metrics-reader": true}
 	for role, everywhere := range roles {
 		user := s.Namespace + "-" + role
 		s.bind(user, role, everywhere)
 		// Kubernetes aggregates the rights on jobs into its own roles, and the API server reads bindings with a
 		// delay.
 		s.awaitRights(role+" is in force", func() bool {
+			if role == "t9k-metrics-reader" {
+				return s.canReadMetrics(user)
+			}
 			if everywhere {
 				return s.can(user, "", "get", "scheduler.tensorstack.dev", "queues")
 			}
 			return s.can(user, s.Namespace, "list", "batch.tensorstack.dev", "genericjobs") && s.can(user, s.Namespace, "get", "", "pods/log") &&
 				(role == "view" || s.can(user, s.Namespace, "create", "batch.tensorstack.dev", "genericjobs"))
 		})
+		if role != "t9k-metrics-reader" && s.canReadMetrics(user) {
+			t.Errorf("%s may read metrics", role)
+		}
 		for _, r := range namespacedRights() {
 			for _, verb := range strings.Fields(r.verbs) {
 				want := strings.Contains(" "+r.roles+" ", " "+role+" ")

@@ -1,0 +1,32 @@
+package escape
+
+import (
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+)
+
+// FuzzEscape verifies that no text keeps a character that a terminal interprets or that changes the direction of text,
+// and that harmless text stays as it is.
+func FuzzEscape(f *testing.F) {
+	for _, s := range []string{"plain\tä\n", "\x1b[2J", "\u009b2J", "\x80\xff", "a\rb", "\u202egpj.exe", "\ufffd", "\x00"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		visible, directed := Control(s), Directed(s)
+		if strings.ContainsFunc(visible, control) || !utf8.ValidString(visible) {
+			t.Errorf("%q became %q", s, visible)
+		}
+		turns := func(r rune) bool { return unicode.Is(unicode.Bidi_Control, r) }
+		if strings.ContainsFunc(directed, control) || strings.ContainsFunc(directed, turns) || !utf8.ValidString(directed) {
+			t.Errorf("%q became %q", s, directed)
+		}
+		if Control(visible) != visible || Directed(directed) != directed {
+			t.Errorf("%q is escaped twice", s)
+		}
+		if utf8.ValidString(s) && !strings.ContainsFunc(s, control) && visible != s {
+			t.Errorf("%q is harmless and became %q", s, visible)
+		}
+	})
+}
