@@ -5,6 +5,10 @@ import "time"
 // Resources are amounts by resource, in the smallest unit that the caller counts (thousandths of a CPU, bytes).
 type Resources map[string]int64
 
+// MaxRequest is the largest request of a pod that a round can add up: larger than any node, and so small that the
+// requests of 100,000 pods do not overflow. Callers count larger requests as this.
+const MaxRequest = 1 << 46
+
 // Queue is a share of the cluster.
 type Queue struct {
 	Name string

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -17,16 +18,23 @@ import (
 func ours(pod *corev1.Pod) bool { return pod.Spec.SchedulerName == scheduling.SchedulerName }
 
 func requestsOf(pod *corev1.Pod) core.Resources {
-	return amounts(resource.PodRequests(pod, resource.PodResourcesOptions{}))
+	return amountsUpTo(core.MaxRequest, resource.PodRequests(pod, resource.PodResourcesOptions{}))
 }
 
 // amounts converts a resource list: CPUs in thousandths, and everything else in its own unit.
-func amounts(list corev1.ResourceList) core.Resources {
+func amounts(list corev1.ResourceList) core.Resources { return amountsUpTo(math.MaxInt64, list) }
+
+// amountsUpTo is amounts in which no amount is larger than most. A quantity can be larger than an int64, whose value
+// would then be negative.
+func amountsUpTo(most int64, list corev1.ResourceList) core.Resources {
 	r := make(core.Resources, len(list))
 	for name, q := range list {
-		if name == corev1.ResourceCPU {
+		switch cpu := name == corev1.ResourceCPU; {
+		case cpu && q.CmpInt64(most/1000) > 0, q.CmpInt64(most) > 0:
+			r[string(name)] = most
+		case cpu:
 			r[string(name)] = q.MilliValue()
-		} else {
+		default:
 			r[string(name)] = q.Value()
 		}
 	}
