@@ -54,8 +54,10 @@ type life struct {
 	reserve int
 }
 
-func newLife(t testing.TB, seed uint64) *life {
-	l := &life{world: newWorld(), t: t, rand: random(seed), ends: map[*Pod]int{}, todo: map[*Group]int{}, stats: map[string]int{}, reserve: 10}
+func newLife(t testing.TB, seed uint64) *life { return newLifeOf(t, random(seed)) }
+
+func newLifeOf(t testing.TB, random *rand.Rand) *life {
+	l := &life{world: newWorld(), t: t, rand: random, ends: map[*Pod]int{}, todo: map[*Group]int{}, stats: map[string]int{}, reserve: 10}
 	for range 1 + l.rand.IntN(7) {
 		l.addNode(int64(2+l.rand.IntN(7)), []string{"s", "t"}[l.rand.IntN(2)], []string{"", "a", "b"}[l.rand.IntN(3)])
 	}
