@@ -245,3 +245,29 @@ func TestSteps(t *testing.T) {
 		}
 	}
 }
+
+// TestThreatModelNamesExistingTests verifies that each test that threat-model.md and reliability.md name exists.
+func TestThreatModelNamesExistingTests(t *testing.T) {
+	exist := map[string]bool{}
+	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	for _, top := range []string{"config", "internal", "test", "tools"} {
+		walk(t, top, func(path string) {
+			if strings.HasSuffix(path, "_test.go") {
+				for _, m := range declared.FindAllStringSubmatch(read(t, path), -1) {
+					exist[m[1]] = true
+				}
+			}
+		})
+	}
+	for _, page := range []string{"docs/threat-model.md", "docs/reliability.md"} {
+		named := regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w+)`").FindAllStringSubmatch(read(t, page), -1)
+		if len(named) == 0 {
+			t.Errorf("%s names no test", page)
+		}
+		for _, m := range named {
+			if !exist[m[1]] {
+				t.Errorf("%s: there is no %s", page, m[1])
+			}
+		}
+	}
+}
