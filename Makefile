@@ -173,10 +173,25 @@ $(TOOLS)/helm: tools/packaging/go.mod
 	@cd tools/packaging && GOBIN=$(TOOLS) go install helm.sh/helm/v4/cmd/helm@$$(go list -m -f '{{.Version}}' helm.sh/helm/v4)
 	@touch $@
 
+# It is built with versions of its own, since it has to understand the newest Go.
+GOVULNCHECK := v1.9.0
+$(TOOLS)/govulncheck: Makefile
+	@GOBIN=$(TOOLS) go install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK)
+	@touch $@
+
 $(TOOLS)/%: export GOBUILD_NOTE = Compiling $*, once. golangci-lint takes about 3 minutes on two cores.
 $(TOOLS)/%: tools/go.mod tools/go.sum
 	@cd tools && ../hack/gobuild -o $@ $(filter %/$*,$(TOOL_PACKAGES))
 	@touch $@
+
+.PHONY: licenses
+licenses: ## Check and print the licences of all modules that are compiled into the programs
+	@$(PACKAGING) licenses
+
+# The database is at https://vuln.go.dev; GOVULNDB names another one, such as file:///path/of/a/copy.
+.PHONY: vulncheck
+vulncheck: $(TOOLS)/govulncheck ## Look for known vulnerabilities in what the programs call; needs the vulnerability database of Go (GOVULNDB)
+	@$(TOOLS)/govulncheck $${GOVULNDB:+-db $$GOVULNDB} ./cmd/...
 
 .PHONY: clean
 clean: ## Remove bin/ and dist/

@@ -18,6 +18,9 @@ import (
 // checksumFile has the checksums of a release, for `sha256sum --check`.
 const checksumFile = "SHA256SUMS"
 
+// noticesFile has the licences of what is compiled into the programs.
+const noticesFile = "THIRD_PARTY_LICENSES"
+
 // packed is a file of an archive.
 type packed struct {
 	name string
@@ -25,7 +28,7 @@ type packed struct {
 	mode os.FileMode
 }
 
-// archive writes programs and the licence as one archive: a zip if its name says so, otherwise a tar.gz.
+// archive writes programs, the licence and those of others as one archive: a zip if its name says so, otherwise a tar.gz.
 func (r *release) archive(name string, programs ...string) error {
 	var files []packed
 	for _, path := range programs {
@@ -39,7 +42,7 @@ func (r *release) archive(name string, programs ...string) error {
 	if err != nil {
 		return err
 	}
-	files = append(files, packed{"LICENSE", license, 0o644})
+	files = append(files, packed{"LICENSE", license, 0o644}, packed{noticesFile, r.notices, 0o644})
 	pack := r.tarball
 	if strings.HasSuffix(name, ".zip") {
 		pack = r.zip

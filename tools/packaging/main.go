@@ -3,8 +3,9 @@
 //	packaging generate   writes the chart's copies of config, config's copies of the chart, and the chart's README
 //	packaging images     builds the programs of the servers and writes their images
 //	packaging release    does the same, and writes everything else of a release
+//	packaging licenses   checks and prints the licences of everything that is compiled into the programs
 //
-// `make generate`, `make images` and `make release` call it.
+// `make generate`, `make images`, `make release` and `make licenses` call it.
 package main
 
 import (
@@ -41,6 +42,8 @@ type release struct {
 	// compile writes a program for a platform to a path.
 	compile func(ctx context.Context, p program, platform v1.Platform, path string) error
 	built   map[string]bool
+	// notices are the licences of what is compiled into the programs.
+	notices []byte
 }
 
 func main() {
@@ -54,7 +57,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New("usage: packaging generate|images|release [flags]")
+		return errors.New("usage: packaging generate|images|release|licenses [flags]")
 	}
 	r, err := parse(args[0], args[1:])
 	if err != nil {
@@ -67,6 +70,8 @@ func run(ctx context.Context, args []string) error {
 		return r.images(ctx)
 	case "release":
 		return r.all(ctx)
+	case "licenses":
+		return r.licenses(ctx)
 	}
 	return fmt.Errorf("unknown command %q", args[0])
 }

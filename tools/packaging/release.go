@@ -23,7 +23,7 @@ func (r *release) all(ctx context.Context) error {
 	if err := r.clean(); err != nil {
 		return err
 	}
-	steps := []func(context.Context) error{r.images, r.commandLines, r.servers, r.charts, r.krew, r.checksums}
+	steps := []func(context.Context) error{r.collectNotices, r.images, r.commandLines, r.servers, r.charts, r.krew, r.checksums}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return err

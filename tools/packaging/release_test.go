@@ -111,7 +111,7 @@ func checkArchives(t *testing.T, r *release) {
 		fields := strings.Fields(line)
 		names = append(names, fields[0]+" "+fields[len(fields)-1])
 	}
-	want := []string{"-rwxr-xr-x t9k-operator", "-rwxr-xr-x t9k-scheduler", "-rwxr-xr-x t9k-console", "-rwxr-xr-x t9k-local", "-rw-r--r-- LICENSE"}
+	want := []string{"-rwxr-xr-x t9k-operator", "-rwxr-xr-x t9k-scheduler", "-rwxr-xr-x t9k-console", "-rwxr-xr-x t9k-local", "-rw-r--r-- LICENSE", "-rw-r--r-- THIRD_PARTY_LICENSES"}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("programs (-want +got)\n%s", diff)
 	}
@@ -124,7 +124,7 @@ func checkArchives(t *testing.T, r *release) {
 	for _, f := range windows.File {
 		names = append(names, f.Name)
 	}
-	if !slices.Equal(names, []string{"t9k.exe", "LICENSE"}) {
+	if !slices.Equal(names, []string{"t9k.exe", "LICENSE", "THIRD_PARTY_LICENSES"}) {
 		t.Errorf("the archive for Windows has %v", names)
 	}
 }
