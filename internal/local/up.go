@@ -24,11 +24,17 @@ func Up(ctx context.Context, d Dir, o Options, report func(ComponentStatus)) (st
 	if err := o.validate(); err != nil {
 		return false, err
 	}
-	err = prepare(ctx, d, o)
-	if errors.Is(err, errLocked) && awaitDown(ctx, d) {
+	for {
 		err = prepare(ctx, d, o)
-	}
-	if errors.Is(err, errLocked) {
+		if errors.Is(err, errLocked) && awaitDown(ctx, d) {
+			err = prepare(ctx, d, o)
+		}
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, errLocked) {
+			return false, err
+		}
 		c, err := d.Load()
 		if err != nil {
 			return false, err
@@ -36,10 +42,9 @@ func Up(ctx context.Context, d Dir, o Options, report func(ComponentStatus)) (st
 		if !reflect.DeepEqual(c.Options, o) {
 			return false, fmt.Errorf("cluster %s runs with other options: stop it first by `t9k local down%s`", d.Name(), nameFlag(d))
 		}
-		return false, awaitReady(ctx, d, nil, report)
-	}
-	if err != nil {
-		return false, err
+		if err := awaitReady(ctx, d, nil, report); !errors.Is(err, errGone) {
+			return false, err
+		}
 	}
 	ended, err := startMachine(d)
 	if err != nil {
@@ -47,6 +52,10 @@ func Up(ctx context.Context, d Dir, o Options, report func(ComponentStatus)) (st
 	}
 	return true, awaitReady(ctx, d, ended, report)
 }
+
+// errGone means that the cluster has ended that another command had started. A machine process that was killed holds its
+// lock until the kernel has taken it apart, which takes a while on a busy machine.
+var errGone = errors.New("the cluster has ended")
 
 // awaitDown waits until a cluster that is shutting down has ended. It reports false if the cluster was not shutting
 // down or ctx ended first.
@@ -114,11 +123,13 @@ func startMachine(d Dir) (<-chan error, error) {
 }
 
 // awaitReady waits until every component is ready. It fails if the machine process ends, unless another process,
-// started at the same time, has taken the lock. ended may be nil.
+// started at the same time, has taken the lock. ended is nil if another command has started the machine process; its end
+// is then errGone.
 func awaitReady(ctx context.Context, d Dir, ended <-chan error, report func(ComponentStatus)) error {
 	ctx, cancel := context.WithTimeout(ctx, upTimeout)
 	defer cancel()
 	client := NewClient(d)
+	others := ended == nil
 	reported := map[string]bool{}
 	last, statusErr := &Status{}, error(nil) // last status, and why there is no newer one
 	probed := time.Now()
@@ -141,6 +152,9 @@ func awaitReady(ctx context.Context, d Dir, ended <-chan error, report func(Comp
 			if err := blockedComponent(d, status); err != nil {
 				return err
 			}
+		}
+		if others && err != nil && !d.Running() {
+			return errGone
 		}
 		select {
 		case exitErr := <-ended:

@@ -189,7 +189,13 @@ func TestRandomScalingsEndAtTheLastSize(t *testing.T) {
 		}
 		s.checkStarts(map[string]int{name: 1})
 	}
-	if now := read(s, j); now.Status.BackoffCount != 0 || now.Status.ObservedGeneration != now.Generation {
-		t.Errorf("%d restarts, generation %d of %d", now.Status.BackoffCount, now.Status.ObservedGeneration, now.Generation)
+	s.Await("the status of the last size", func() error {
+		if now := read(s, j); now.Status.ObservedGeneration != now.Generation {
+			return fmt.Errorf("generation %d of %d", now.Status.ObservedGeneration, now.Generation)
+		}
+		return nil
+	})
+	if now := read(s, j); now.Status.BackoffCount != 0 {
+		t.Errorf("%d restarts", now.Status.BackoffCount)
 	}
 }

@@ -61,7 +61,7 @@ func TestCLIPassesNoControlSequenceOn(t *testing.T) {
 		"describe job ended", "describe job -o yaml", "logs job", "logs " + evil, "run -f -", "run -f - --detach -o json",
 		"queue list", "queue describe " + queue.Name, "queue describe " + evil, "tensorboard " + evil,
 		"sweep", "sweep swept", "sweep " + evil, "sweep -f - --set a=\x1b[2J --detach", "sweep -f - --set " + evil,
-		"rerun job --detach", "top", "pause job", "resume job", "scale job 3", "debug on job -o yaml", "debug off job", "pause ended",
+		"rerun job --detach", "top", "pause job", "resume job", "scale job 3", "debug on job -o yaml", "debug off job", "pause ended", "history describe " + evil + " --console http://127.0.0.1:1",
 		"validate -f -", "render -f -", "convert -f -", "delete job --wait=false",
 	} {
 		args := strings.Split(line, " ")

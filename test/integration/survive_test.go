@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,7 +41,7 @@ func TestJobsWithoutFault(t *testing.T) {
 func TestJobsSurviveLongOutage(t *testing.T) {
 	l := newLoad(newWorld(t))
 	l.createOperatorNamespace()
-	reviveOperator(t, l.proxy.Kubeconfig, "--leader-elect=true")
+	reviveOperator(t, l.proxy.Kubeconfig, electing)
 	l.settleIn()
 	l.begin()
 	l.Must(l.Env.StopComponent(local.APIServer))
@@ -61,28 +62,33 @@ func TestJobsSurviveLeadersKilledAtWrites(t *testing.T) {
 	l := newLoad(newWorld(t))
 	l.createOperatorNamespace()
 	second := apiproxy.Start(t, l.Env.Config)
-	killed := make(chan time.Time, 2)
 	fates := []apiproxy.Fate{{Unanswered: true}, {Lost: true}}
-	kill := func(p *apiproxy.Proxy, fate apiproxy.Fate) {
-		o := reviveOperator(t, p.Kubeconfig, "--leader-elect=true")
-		writes := 0
-		fate.Then = func() {
-			o.kill()
-			killed <- time.Now()
-		}
+	killed := make(chan time.Time, len(fates))
+	var mu sync.Mutex
+	writes, left := 0, fates
+	start := func(p *apiproxy.Proxy) { // each fate is for the one that leads then
+		o := reviveOperator(t, p.Kubeconfig, electing)
 		p.Decide(func(r *http.Request) apiproxy.Fate {
-			if !apiproxy.IsWrite(r) || !strings.Contains(r.URL.Path, l.Namespace) {
+			mu.Lock()
+			defer mu.Unlock()
+			if len(left) == 0 || !apiproxy.IsWrite(r) || !strings.Contains(r.URL.Path, l.Namespace) {
 				return apiproxy.Fate{}
 			}
-			if writes++; writes == after {
-				return fate
+			if writes++; writes < after {
+				return apiproxy.Fate{}
 			}
-			return apiproxy.Fate{}
+			fate := left[0]
+			fate.Then = func() {
+				o.kill()
+				killed <- time.Now()
+			}
+			writes, left = 0, left[1:]
+			return fate
 		})
 	}
-	kill(l.proxy, fates[0])
+	start(l.proxy)
 	l.awaitLeader("t9k-operator", "")
-	kill(second, fates[1])
+	start(second)
 	l.settleIn()
 	l.begin()
 	for range fates {
