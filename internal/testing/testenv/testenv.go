@@ -260,18 +260,20 @@ func (e *Env) AwaitReady(ctx context.Context) error {
 		case <-e.ended:
 			return fmt.Errorf("the machine process has ended: %s", bytes.TrimSpace(e.output.Bytes()))
 		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err, notReady(status))
+			return errors.Join(ctx.Err(), err, e.notReady(status))
 		case <-time.After(readyInterval):
 		}
 	}
 }
 
-// notReady returns an error that names the components that are not ready.
-func notReady(s *local.Status) error {
+// notReady returns an error that names the components that are not ready, with the ends of their logs.
+func (e *Env) notReady(s *local.Status) error {
+	const end = 2000 // bytes
 	var errs []error
 	for _, c := range s.Components {
 		if c.State != local.StateReady {
-			errs = append(errs, fmt.Errorf("%s: %s (%d restarts): %s", c.Name, c.State, c.Restarts, c.Message))
+			log, err := os.ReadFile(e.LogFile(c.Name))
+			errs = append(errs, fmt.Errorf("%s: %s (%d restarts): %s\n%s", c.Name, c.State, c.Restarts, c.Message, log[max(0, len(log)-end):]), err)
 		}
 	}
 	return errors.Join(errs...)
