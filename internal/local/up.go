@@ -153,7 +153,7 @@ func awaitReady(ctx context.Context, d Dir, ended <-chan error, report func(Comp
 				return err
 			}
 		}
-		if others && err != nil && !d.Running() {
+		if others && hasEnded(d, err) {
 			return errGone
 		}
 		select {
@@ -168,6 +168,9 @@ func awaitReady(ctx context.Context, d Dir, ended <-chan error, report func(Comp
 		}
 	}
 }
+
+// hasEnded reports whether a machine process that has answered with err has ended.
+func hasEnded(d Dir, err error) bool { return err != nil && !d.Running() }
 
 // reportReady calls report with the components that have become ready since the last call.
 func reportReady(status *Status, reported map[string]bool, report func(ComponentStatus)) {
