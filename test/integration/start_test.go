@@ -1,10 +1,8 @@
 package integration
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"slices"
 	"strings"
@@ -15,12 +13,10 @@ import (
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
-	"tensorstack.dev/batch/config"
 	"tensorstack.dev/batch/test/kit/jobs"
 	"tensorstack.dev/batch/test/kit/kubelet"
 	"tensorstack.dev/batch/test/kit/namespace"
@@ -87,14 +83,7 @@ func (w *world) checkWaitForCRDs() {
 		}
 		return nil
 	})
-	files, err := fs.Glob(config.CRDs, "crd/*.yaml")
-	w.Must(err)
-	for _, file := range files {
-		data, err := config.CRDs.ReadFile(file)
-		crd := &apiextensions.CustomResourceDefinition{}
-		w.Must(errors.Join(err, yaml.Unmarshal(data, crd)))
-		w.Must(w.Client.Create(w.Context(), crd))
-	}
+	w.kubectlApply("../../config/crd")
 	w.Await("the operator is ready", func() error {
 		code, text, err := fetch("http://" + health + "/readyz?verbose")
 		if err == nil && code != http.StatusOK {
