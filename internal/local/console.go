@@ -25,9 +25,10 @@ func (d Dir) makeConsoleKey() error {
 }
 
 // ConsoleURL returns an address that opens the console once; empty if the cluster has no console.
-func (d Dir) ConsoleURL(c *Config) (string, error) {
-	if !c.has(Console) {
-		return "", nil
+func (d Dir) ConsoleURL() (string, error) {
+	c, err := d.Load()
+	if err != nil || !c.has(Console) {
+		return "", err
 	}
 	key, err := ticket.ReadKey(d.consoleKey())
 	if err != nil {

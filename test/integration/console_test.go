@@ -76,18 +76,26 @@ func (b *browser) listen(path string) *program.Log {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { answer.Body.Close() })
-	pushed := &program.Log{}
+	pushed, _ := collect(answer.Body)
+	return pushed
+}
+
+// collect reads a stream line by line in the background. The channel is closed at its end.
+func collect(stream io.Reader) (lines *program.Log, ended <-chan struct{}) {
+	lines = &program.Log{}
+	done := make(chan struct{})
 	go func() {
-		lines := bufio.NewReader(answer.Body)
+		defer close(done)
+		in := bufio.NewReader(stream)
 		for {
-			line, err := lines.ReadString('\n')
+			line, err := in.ReadString('\n')
 			if err != nil {
 				return
 			}
-			_, _ = pushed.Write([]byte(line))
+			_, _ = lines.Write([]byte(line))
 		}
 	}()
-	return pushed
+	return lines, done
 }
 
 func (b *browser) awaitPush(pushed *program.Log, texts ...string) {

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -163,20 +162,7 @@ func (p *person) listen(path string) (pushed *program.Log, ended <-chan struct{}
 		p.Fatalf("%s listens to %s: %s", p.name, path, answer.Status)
 	}
 	p.Cleanup(func() { answer.Body.Close() })
-	pushed = &program.Log{}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		lines := bufio.NewReader(answer.Body)
-		for {
-			line, err := lines.ReadString('\n')
-			if err != nil {
-				return
-			}
-			_, _ = pushed.Write([]byte(line))
-		}
-	}()
-	return pushed, done
+	return collect(answer.Body)
 }
 
 func rule(group, resources, verbs string) rbacv1.PolicyRule {

@@ -75,6 +75,8 @@ func Start(ctx context.Context, o Options) (*Recorder, error) {
 	r.running.Go(func() { r.write(ctx) })
 	r.running.Go(func() {
 		<-ctx.Done()
+		r.mu.Lock() // nobody is between looking at ctx and waiting
+		defer r.mu.Unlock()
 		r.room.Broadcast()
 	})
 	r.watch(ctx)

@@ -17,11 +17,16 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// find returns the newest job with an address, or that with a UID. It tells the user of older ones.
-func (o *options) find(ctx context.Context, c *client, address, uid string) (*archive.JobDetails, error) {
+// find connects to the console and returns the newest job with an address, or that with a UID. It tells the user of
+// older ones.
+func (o *options) find(ctx context.Context, address, uid string) (*client, *archive.JobDetails, error) {
+	c, err := o.connect()
+	if err != nil {
+		return nil, nil, err
+	}
 	kind, name, err := kit.ParseAddress(address)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	q := query{}
 	q.set("namespace", c.Namespace)
@@ -32,16 +37,16 @@ func (o *options) find(ctx context.Context, c *client, address, uid string) (*ar
 	var found archive.JobList
 	if uid == "" {
 		if err := c.get(ctx, "jobs", q, &found); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if len(found.Jobs) == 0 {
-			return nil, fmt.Errorf("the archive has no job %q in namespace %q that you may see", address, c.Namespace)
+			return nil, nil, fmt.Errorf("the archive has no job %q in namespace %q that you may see", address, c.Namespace)
 		}
 		uid = found.Jobs[0].UID
 	}
 	var j archive.JobDetails
 	if err := c.get(ctx, "jobs/"+uid, nil, &j); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if len(found.Jobs) > 1 {
 		older := make([]string, 0, len(found.Jobs)-1)
@@ -50,7 +55,7 @@ func (o *options) find(ctx context.Context, c *client, address, uid string) (*ar
 		}
 		fmt.Fprintf(o.ErrOut, "This is the newest job of that name. Older ones: %s\n", strings.Join(older[:min(len(older), 5)], ", "))
 	}
-	return &j, nil
+	return c, &j, nil
 }
 
 func (o *options) describeCommand() *cobra.Command {
@@ -63,11 +68,7 @@ func (o *options) describeCommand() *cobra.Command {
 		Example: o.Example("t9k history describe mnist", "t9k history describe gj/mnist -o json"),
 		Args:    kit.NeedJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.connect()
-			if err != nil {
-				return err
-			}
-			j, err := o.find(cmd.Context(), c, args[0], uid)
+			_, j, err := o.find(cmd.Context(), args[0], uid)
 			if err != nil {
 				return err
 			}
@@ -153,11 +154,7 @@ each, as far as it could be read before the pod was gone.`,
 		Example: o.Example("t9k history logs mnist", "t9k history logs mnist -r worker-0 --timestamps"),
 		Args:    kit.NeedJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.connect()
-			if err != nil {
-				return err
-			}
-			j, err := o.find(cmd.Context(), c, args[0], uid)
+			c, j, err := o.find(cmd.Context(), args[0], uid)
 			if err != nil {
 				return err
 			}

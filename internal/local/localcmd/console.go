@@ -14,21 +14,14 @@ func newConsole(c *cluster) *cobra.Command {
 		Short: "Print an address that opens the console of the running cluster, once",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			d, err := c.dir()
+			d, err := c.existing()
 			if err != nil {
-				return err
-			}
-			if err := mustExist(d); err != nil {
 				return err
 			}
 			if !d.Running() {
 				return fmt.Errorf("cluster %s is down; %q starts it", d.Name(), "t9k local up"+nameFlag(d))
 			}
-			config, err := d.Load()
-			if err != nil {
-				return err
-			}
-			console, err := d.ConsoleURL(config)
+			console, err := d.ConsoleURL()
 			if err != nil {
 				return err
 			}

@@ -26,6 +26,15 @@ type cluster struct{ name string }
 // dir returns the directory of the selected cluster.
 func (c *cluster) dir() (local.Dir, error) { return local.NamedDir(c.name) }
 
+// existing is dir of a cluster that exists. The error names "up" if there is none.
+func (c *cluster) existing() (local.Dir, error) {
+	d, err := c.dir()
+	if err == nil && !d.Exists() {
+		err = fmt.Errorf("there is no cluster %s; `t9k local up%s` creates it", d.Name(), nameFlag(d))
+	}
+	return d, err
+}
+
 // New returns the root command.
 func New() *cobra.Command {
 	c := &cluster{}
@@ -173,25 +182,14 @@ func newKubeconfig(c *cluster) *cobra.Command {
 		Example: `  export KUBECONFIG=$(t9k local kubeconfig)`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			d, err := c.dir()
+			d, err := c.existing()
 			if err != nil {
-				return err
-			}
-			if err := mustExist(d); err != nil {
 				return err
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), d.Kubeconfig())
 			return nil
 		},
 	}
-}
-
-// mustExist returns an error that names "up" if there is no cluster in d.
-func mustExist(d local.Dir) error {
-	if d.Exists() {
-		return nil
-	}
-	return fmt.Errorf("there is no cluster %s; `t9k local up%s` creates it", d.Name(), nameFlag(d))
 }
 
 // nameFlag is the flag that names the cluster on the command line. It is empty for the default cluster.

@@ -36,11 +36,8 @@ func newLogs(c *cluster) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
-			d, err := c.dir()
+			d, err := c.existing()
 			if err != nil {
-				return err
-			}
-			if err := mustExist(d); err != nil {
 				return err
 			}
 			f, err := os.Open(d.LogFile(args[0]))

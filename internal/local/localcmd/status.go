@@ -22,11 +22,8 @@ func newStatus(c *cluster) *cobra.Command {
 		Long:  "Ask each component of the cluster whether it serves, and show the answers. The exit code is 1 unless all do.",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			d, err := c.dir()
+			d, err := c.existing()
 			if err != nil {
-				return err
-			}
-			if err := mustExist(d); err != nil {
 				return err
 			}
 			out := cmd.OutOrStdout()
@@ -42,7 +39,7 @@ func newStatus(c *cluster) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			console, err := d.ConsoleURL(config)
+			console, err := d.ConsoleURL()
 			if err != nil {
 				return err
 			}

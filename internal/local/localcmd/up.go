@@ -81,11 +81,7 @@ the command changes nothing. The cluster has the data of its earlier runs.`,
 
 // printUse prints the commands with which the user can use the running cluster.
 func printUse(out io.Writer, d local.Dir) error {
-	config, err := d.Load()
-	if err != nil {
-		return err
-	}
-	console, err := d.ConsoleURL(config)
+	console, err := d.ConsoleURL()
 	if err != nil {
 		return err
 	}
