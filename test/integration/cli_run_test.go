@@ -102,7 +102,9 @@ func TestCLIListsThroughAnOutage(t *testing.T) {
 	w.Must(w.Env.StartComponent(local.APIServer))
 	w.Must(w.Env.AwaitReady(t.Context()))
 	list.awaitOutput("the API server answers again")
+	// The names' column is as wide as the longest name so far: the list must know of the second job first.
 	w.Create(jobs.New("later", jobs.Role("w", 1, kubelet.Run)))
+	list.awaitOutput("genericjob/later  ")
 	w.finish("job-w-0", 0)
 	list.awaitOutput("genericjob/job    Succeeded")
 	list.awaitOutput("genericjob/later  Running")
