@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -41,6 +40,9 @@ const (
 	LostPrefix = "lost"
 
 	defaultNode = "usual"
+
+	// patience is how long one request may take, as a kubelet's own requests time out.
+	patience = 30 * time.Second
 )
 
 // Workers is the number of pods that are handled at the same time.
@@ -83,8 +85,11 @@ func (k *kubelet) work(ctx context.Context) {
 		if stop {
 			return
 		}
-		err := k.sync(ctx, key)
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		// Whatever the error, the pod is looked at again: a pod that has gone or moved on meanwhile needs nothing then.
+		once, cancel := context.WithTimeout(ctx, patience)
+		err := k.sync(once, key)
+		cancel()
+		if err != nil {
 			k.queue.AddRateLimited(key)
 		} else {
 			k.queue.Forget(key)
