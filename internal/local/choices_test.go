@@ -3,6 +3,7 @@ package local
 import (
 	"crypto/x509"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -84,6 +85,38 @@ func TestConfigureKeepsItsChoices(t *testing.T) {
 	}
 	if third.Pods != first.Pods || third.Services != first.Services {
 		t.Errorf("networks %s %s, were %s %s", third.Pods, third.Services, first.Pods, first.Services)
+	}
+}
+
+// TestPortsOfRunningClusterStayReserved verifies that no other cluster chooses the port of a component that does not
+// listen at the moment.
+func TestPortsOfRunningClusterStayReserved(t *testing.T) {
+	ports := map[string]int{}
+	if err := choosePorts(ports); err != nil {
+		t.Fatal(err)
+	}
+	release, err := reservePorts(ports)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := maps.Clone(ports)
+	if err := choosePorts(other); err != nil {
+		t.Fatal(err)
+	}
+	for owner, port := range ports {
+		if other[owner] == port {
+			t.Errorf("another cluster has port %d for %s, too", port, owner)
+		}
+	}
+	if _, err := reservePorts(map[string]int{Operator: ports[Operator]}); err == nil || !strings.Contains(err.Error(), "start again") {
+		t.Errorf("a port was reserved twice: %v", err)
+	}
+	if err := release(); err != nil {
+		t.Fatal(err)
+	}
+	again := maps.Clone(ports)
+	if err := choosePorts(again); err != nil || !maps.Equal(again, ports) {
+		t.Errorf("after the end of the cluster its ports are %v, were %v: %v", again, ports, err)
 	}
 }
 

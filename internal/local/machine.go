@@ -30,11 +30,16 @@ func (m *Machine) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	release, err := reservePorts(c.Ports)
+	if err != nil {
+		return err
+	}
 	if c.hasNode() {
 		err = m.runNode(ctx, c)
 	} else {
 		err = m.run(ctx, c)
 	}
+	err = errors.Join(err, release())
 	if m.Ephemeral && (ctx.Err() != nil || err != nil) {
 		err = errors.Join(err, m.Dir.remove())
 	}

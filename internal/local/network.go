@@ -4,10 +4,14 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
+	"time"
 
 	"github.com/vishvananda/netlink"
 )
@@ -50,13 +54,59 @@ func freePort(taken map[int]bool) (int, error) {
 	return 0, fmt.Errorf("no free port found on 127.0.0.1 between %d and %d", firstPort, lastPort)
 }
 
-// portIsFree reports whether this process can listen on a port of 127.0.0.1.
+// portIsFree reports whether this process can listen on a port of 127.0.0.1, and no other cluster has reserved it.
 func portIsFree(p int) bool {
 	l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(p))
 	if err != nil {
 		return false
 	}
-	return l.Close() == nil
+	if l.Close() != nil {
+		return false
+	}
+	reservation, err := reservePort(p)
+	if err != nil {
+		return false
+	}
+	return reservation.Close() == nil
+}
+
+// reservePort keeps a port from being chosen until the result is closed or this process ends. A reservation is an
+// abstract socket: it belongs to a network namespace, as ports do, and leaves no file behind.
+//
+// An earlier process of the same cluster that was killed may have lost its lock and not yet its reservations, so a port
+// counts as taken only after endOfProcess.
+func reservePort(p int) (r io.Closer, err error) {
+	for end := time.Now().Add(endOfProcess); ; {
+		r, err = net.Listen("unix", "@t9k-local-port-"+strconv.Itoa(p))
+		if err == nil || time.Now().After(end) {
+			return r, err
+		}
+		time.Sleep(endOfProcess / 100)
+	}
+}
+
+// endOfProcess is how long the kernel may take to close the files of a process that has ended.
+const endOfProcess = time.Second
+
+// reservePorts reserves the ports of a running cluster. Otherwise another cluster could choose the port of a component
+// that is stopped or starts again, which could not listen on it for as long as the other cluster lives.
+func reservePorts(ports map[string]int) (release func() error, err error) {
+	var held []io.Closer
+	release = func() error {
+		var errs []error
+		for _, r := range held {
+			errs = append(errs, r.Close())
+		}
+		return errors.Join(errs...)
+	}
+	for _, owner := range slices.Sorted(maps.Keys(ports)) {
+		r, err := reservePort(ports[owner])
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("another cluster has just taken port %d, which was chosen for %s: start again: %w", ports[owner], owner, err), release())
+		}
+		held = append(held, r)
+	}
+	return release, nil
 }
 
 // bridgeName returns a name for the network device, derived from the directory's path. It has at most 15 characters,

@@ -185,7 +185,7 @@ func (w *world) checkAccess(address, token, other string, anonymous int) {
 	for _, test := range []struct {
 		token string
 		want  int
-	}{{"", anonymous}, {other, http.StatusForbidden}} {
+	}{{"", anonymous}, {other, http.StatusForbidden}, {"forged", http.StatusUnauthorized}} {
 		if code, _, err := fetchMetrics(address, test.token); err != nil || code != test.want {
 			w.Errorf("the answer is %d (%v), want %d", code, err, test.want)
 		}

@@ -1,10 +1,12 @@
 package integration
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -146,19 +148,28 @@ func TestJobsSurviveFailingWrites(t *testing.T) {
 // has what they missed, so that the operator must list everything.
 func TestJobsSurviveLostWatches(t *testing.T) {
 	l := newLoad(newWorld(t))
-	gone, refused, broken := false, 0, 0
+	refused, broken := 0, 0
+	var kept map[string]bool // the resources whose next watch the API server can continue; nil: all
 	l.proxy.Decide(func(r *http.Request) apiproxy.Fate {
-		if gone && apiproxy.IsWatch(r) {
-			refused++
-			return apiproxy.Fate{Code: http.StatusGone}
+		if !apiproxy.IsWatch(r) || kept == nil || kept[r.URL.Path] {
+			return apiproxy.Fate{}
 		}
-		return apiproxy.Fate{}
+		kept[r.URL.Path] = true
+		refused++
+		return apiproxy.Fate{Code: http.StatusGone}
 	})
 	startOperator(t, l.proxy.Kubeconfig)
 	l.settleIn()
 	stop := every(t, 300*time.Millisecond, func() {
 		n := l.proxy.BreakWatches()
-		l.proxy.Do(func() { gone, broken = !gone, broken+n })
+		l.proxy.Do(func() {
+			broken += n
+			if kept == nil {
+				kept = map[string]bool{}
+			} else {
+				kept = nil
+			}
+		})
 	})
 	l.begin()
 	for _, job := range l.all {
@@ -173,7 +184,7 @@ func TestJobsSurviveLostWatches(t *testing.T) {
 		return err
 	})
 	stop()
-	l.proxy.Do(func() { gone = false })
+	l.proxy.Do(func() { kept = nil })
 	l.finish()
 	l.proxy.Do(func() { l.Logf("%d watches were ended, and %d were answered with 410", broken, refused) })
 }
@@ -204,18 +215,31 @@ func TestJobsSurviveFullDisk(t *testing.T) {
 	l.finish()
 }
 
-// fill writes objects until etcd cannot store another one.
+// fill writes objects until etcd has ended because it cannot store another one.
 func (l *load) fill() {
 	l.Helper()
 	const most = 1000
+	ends := l.ends(local.Etcd)
 	for i := range most {
 		filling := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("fill-%d", i)}, BinaryData: map[string][]byte{"data": make([]byte, 512<<10)}}
-		if _, err := l.Core.CoreV1().ConfigMaps(l.Namespace).Create(l.Context(), filling, metav1.CreateOptions{}); err != nil {
+		ctx, cancel := context.WithTimeout(l.Context(), 10*time.Second) // the API server itself would wait for etcd longer
+		_, err := l.Core.CoreV1().ConfigMaps(l.Namespace).Create(ctx, filling, metav1.CreateOptions{})
+		cancel()
+		if err != nil && l.ends(local.Etcd) > ends { // otherwise the machine is slow
 			l.Logf("the disk is full after %d objects and %s: %v", i, time.Since(l.began).Round(10*time.Millisecond), err)
 			return
 		}
 	}
 	l.Fatalf("etcd stores %d objects and more", most)
+}
+
+// ends returns how often a component has ended.
+func (l *load) ends(component string) int {
+	l.Helper()
+	status, err := l.Env.Status()
+	l.Must(err)
+	i := slices.IndexFunc(status.Components, func(c local.ComponentStatus) bool { return c.Name == component })
+	return status.Components[i].Restarts
 }
 
 // createOperatorNamespace creates the namespace of the operator's Lease.

@@ -18,9 +18,6 @@ import (
 // checksumFile has the checksums of a release, for `sha256sum --check`.
 const checksumFile = "SHA256SUMS"
 
-// noticesFile has the licences of what is compiled into the programs.
-const noticesFile = "THIRD_PARTY_LICENSES"
-
 // packed is a file of an archive.
 type packed struct {
 	name string
@@ -38,11 +35,11 @@ func (r *release) archive(name string, programs ...string) error {
 		}
 		files = append(files, packed{filepath.Base(path), data, 0o755})
 	}
-	license, err := os.ReadFile(filepath.Join(r.root, "LICENSE"))
+	texts, err := r.licenseTexts()
 	if err != nil {
 		return err
 	}
-	files = append(files, packed{"LICENSE", license, 0o644}, packed{noticesFile, r.notices, 0o644})
+	files = append(files, packed{licenseFile, texts[licenseFile], 0o644}, packed{noticesFile, texts[noticesFile], 0o644})
 	pack := r.tarball
 	if strings.HasSuffix(name, ".zip") {
 		pack = r.zip

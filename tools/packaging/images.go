@@ -9,6 +9,14 @@ import (
 	"tensorstack.dev/batch/tools/packaging/image"
 )
 
+// allImages writes the images alone.
+func (r *release) allImages(ctx context.Context) error {
+	if err := r.collectNotices(ctx); err != nil {
+		return err
+	}
+	return r.images(ctx)
+}
+
 // images builds the programs that have images, and writes their images as OCI layouts and as archives.
 func (r *release) images(ctx context.Context) error {
 	dir := filepath.Join(r.out, "images")
@@ -35,8 +43,12 @@ func (r *release) image(ctx context.Context, p program, dir string) error {
 		}
 		built = append(built, image.Program{Platform: platform, Path: path})
 	}
+	texts, err := r.licenseTexts()
+	if err != nil {
+		return err
+	}
 	index, err := image.Build(image.Spec{Name: p.name, Title: p.title, Version: r.version, Revision: r.revision,
-		Source: source, Licenses: "Apache-2.0", Created: r.created}, built)
+		Source: source, Licenses: "Apache-2.0", LicenseTexts: texts, Created: r.created}, built)
 	if err != nil {
 		return err
 	}

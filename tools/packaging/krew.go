@@ -30,7 +30,7 @@ func (r *release) krew(context.Context) error {
 			"uri":      r.downloads + "/" + archive,
 			"sha256":   sum,
 			"bin":      program,
-			"files":    []any{map[string]any{"from": program, "to": "."}, map[string]any{"from": "LICENSE", "to": "."}, map[string]any{"from": noticesFile, "to": "."}},
+			"files":    []any{map[string]any{"from": program, "to": "."}, map[string]any{"from": licenseFile, "to": "."}, map[string]any{"from": noticesFile, "to": "."}},
 		})
 	}
 	data, err := yaml.Marshal(map[string]any{

@@ -67,7 +67,7 @@ func run(ctx context.Context, args []string) error {
 	case "generate":
 		return chart.Generate(r.root)
 	case "images":
-		return r.images(ctx)
+		return r.allImages(ctx)
 	case "release":
 		return r.all(ctx)
 	case "licenses":

@@ -3,9 +3,18 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"tensorstack.dev/batch/tools/packaging/licenses"
+)
+
+const (
+	// licenseFile has our licence.
+	licenseFile = "LICENSE"
+	// noticesFile has the licences of what is compiled into the programs.
+	noticesFile = "THIRD_PARTY_LICENSES"
 )
 
 // modules returns the modules that are compiled into the programs, with their licences.
@@ -32,6 +41,15 @@ func (r *release) licenses(ctx context.Context) error {
 	}
 	fmt.Println(len(modules), "modules")
 	return nil
+}
+
+// licenseTexts returns what accompanies the programs, by file name: our licence, and those of others.
+func (r *release) licenseTexts() (map[string][]byte, error) {
+	ours, err := os.ReadFile(filepath.Join(r.root, licenseFile))
+	if err != nil {
+		return nil, err
+	}
+	return map[string][]byte{licenseFile: ours, noticesFile: r.notices}, nil
 }
 
 // collectNotices reads the licences that accompany the programs.

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"archive/tar"
 	"archive/zip"
 	"context"
+	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"sigs.k8s.io/yaml"
 )
 
@@ -86,6 +91,7 @@ func TestReleaseHasArchivesChecksumsAndManifests(t *testing.T) {
 		t.Error(err)
 	}
 	t.Run("archives", func(t *testing.T) { checkArchives(t, r) })
+	t.Run("images", func(t *testing.T) { checkImages(t, r) })
 	t.Run("manifest of krew", func(t *testing.T) { checkKrew(t, r) })
 	t.Run("manifest for kubectl", func(t *testing.T) {
 		data, err := os.ReadFile(filepath.Join(r.out, "t9k-batch-v0.1.0.yaml"))
@@ -126,6 +132,62 @@ func checkArchives(t *testing.T, r *release) {
 	}
 	if !slices.Equal(names, []string{"t9k.exe", "LICENSE", "THIRD_PARTY_LICENSES"}) {
 		t.Errorf("the archive for Windows has %v", names)
+	}
+}
+
+// checkImages verifies that each image has the licences, and is the same without the rest of the release.
+func checkImages(t *testing.T, r *release) {
+	t.Helper()
+	alone := *r
+	alone.out, alone.notices = t.TempDir(), nil
+	if err := alone.allImages(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"t9k-operator", "t9k-scheduler", "t9k-console"} {
+		archive := filepath.Join("images", name+"-linux-amd64.docker.tar")
+		img, err := tarball.ImageFromPath(filepath.Join(r.out, archive), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts := unpack(t, img, "licenses/")
+		if !strings.Contains(texts["licenses/LICENSE"], "Apache License") {
+			t.Errorf("%s lacks our licence", name)
+		}
+		if theirs := texts["licenses/THIRD_PARTY_LICENSES"]; theirs != string(r.notices) || !strings.Contains(theirs, "\nk8s.io/client-go ") {
+			t.Errorf("%s lacks the licences of others: %d bytes", name, len(theirs))
+		}
+		first, err := sha256Of(filepath.Join(r.out, archive))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if second, err := sha256Of(filepath.Join(alone.out, archive)); err != nil || first != second {
+			t.Errorf("two versions of %s: %v", archive, err)
+		}
+	}
+}
+
+// unpack returns the regular files of an image whose paths have a prefix.
+func unpack(t *testing.T, img v1.Image, prefix string) map[string]string {
+	t.Helper()
+	in := mutate.Extract(img)
+	defer in.Close()
+	files := map[string]string{}
+	for r := tar.NewReader(in); ; {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if header.Typeflag != tar.TypeReg || !strings.HasPrefix(header.Name, prefix) {
+			continue
+		}
+		data, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[header.Name] = string(data)
 	}
 }
 

@@ -145,6 +145,11 @@ func (p part) firstLine() int {
 	return p.line + 1
 }
 
+// lastLine returns the last line of the part, counted in the file. The parser can stop behind it.
+func (p part) lastLine() int {
+	return p.line + 1 + bytes.Count(bytes.TrimSuffix(p.text, []byte("\n")), []byte("\n"))
+}
+
 // split splits a stream into documents: consecutive JSON values, or YAML between lines of "---".
 func split(data []byte) []part {
 	if parts := splitJSON(data); parts != nil {
@@ -237,6 +242,7 @@ func (p part) syntax(err error) syntaxErrors {
 			if parserError.MatchString(l) {
 				line++
 			}
+			line = min(line, p.lastLine())
 		}
 		all = append(all, Fault{Line: line, Message: "not valid YAML: " + l})
 	}

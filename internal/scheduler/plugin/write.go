@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/scheduler/util"
@@ -135,23 +136,44 @@ func (e *evictions) add(pod *corev1.Pod, d *core.Decision) {
 }
 
 // evict deletes a pod. Before that, it writes the reason to the pod, so that its controller knows that the pod did
-// not fail.
+// not fail. It counts and logs only pods that were not being deleted already: the planner may ask for an eviction again
+// before its cache shows the first one.
 func (e *evictions) evict(ctx context.Context, uid types.UID, v eviction) error {
-	pod, status := v.pod, v.pod.Status.DeepCopy()
-	podutil.UpdatePodCondition(status, &corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
-		Reason: corev1.PodReasonPreemptionByScheduler, Message: v.message})
-	if err := util.PatchPodStatus(ctx, e.core, pod.Name, pod.Namespace, &pod.Status, status); apierrors.IsNotFound(err) {
+	pod, err := e.mark(ctx, v)
+	switch {
+	case apierrors.IsNotFound(err) || apierrors.IsConflict(err): // the pod is gone; another one may have its name
+		return nil
+	case err != nil:
+		return fmt.Errorf("marking pod %s for eviction: %w", podKey(v.pod), err)
+	case pod.DeletionTimestamp != nil:
+		return nil
+	}
+	err = e.core.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *metav1.NewPreconditionDeleteOptions(string(uid)))
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	} else if err != nil {
-		return fmt.Errorf("marking pod %s for eviction: %w", podKey(pod), err)
-	}
-	err := e.core.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *metav1.NewPreconditionDeleteOptions(string(uid)))
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("evicting pod %s: %w", podKey(pod), err)
 	}
-	if err == nil && pod.DeletionTimestamp == nil {
-		evictedPods.WithLabelValues(v.cause).Inc()
-	}
+	evictedPods.WithLabelValues(v.cause).Inc()
 	klog.FromContext(ctx).Info("Evicted a pod", "pod", klog.KObj(pod), "reason", v.message)
 	return nil
+}
+
+// mark writes to a pod why it is evicted, and returns the pod as it is now.
+func (e *evictions) mark(ctx context.Context, v eviction) (*corev1.Pod, error) {
+	status := v.pod.Status.DeepCopy()
+	podutil.UpdatePodCondition(status, &corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
+		Reason: corev1.PodReasonPreemptionByScheduler, Message: v.message})
+	_, condition := podutil.GetPodCondition(status, corev1.DisruptionTarget)
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": v.pod.UID},
+		"status": map[string]any{"conditions": []*corev1.PodCondition{condition}}})
+	if err != nil {
+		return nil, err
+	}
+	var marked *corev1.Pod
+	err = retry.OnError(retry.DefaultBackoff, util.Retriable, func() error {
+		marked, err = e.core.CoreV1().Pods(v.pod.Namespace).Patch(ctx, v.pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+		return err
+	})
+	return marked, err
 }

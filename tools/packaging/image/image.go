@@ -1,5 +1,5 @@
 // Package image builds the container images of this project without a container runtime. It is not a general builder:
-// an image is one static program, certificate authorities and a bill of materials. Two builds of the same program
+// an image is one static program, certificate authorities, licences and a bill of materials. Two builds of the same program
 // yield the same digest. Start reading at Build.
 package image
 
@@ -28,6 +28,8 @@ const (
 	RootsPath = "etc/ssl/certs/ca-certificates.crt"
 	// billDir holds the bill of materials of the program.
 	billDir = "usr/share/sbom"
+	// licenseDir holds the licence texts, where distributors look for them.
+	licenseDir = "licenses"
 )
 
 // Spec describes an image.
@@ -40,6 +42,8 @@ type Spec struct {
 	Revision string
 	Source   string
 	Licenses string
+	// LicenseTexts are the texts of the product's licence and of those of others, by file name.
+	LicenseTexts map[string][]byte
 	// Created is the time of everything in the image.
 	Created time.Time
 }
@@ -61,9 +65,17 @@ func Build(spec Spec, programs []Program) (v1.ImageIndex, error) {
 	if err != nil {
 		return nil, err
 	}
+	texts := map[string]file{}
+	for name, data := range spec.LicenseTexts {
+		texts[path.Join(licenseDir, name)] = file{data: data, mode: 0o644}
+	}
+	textsLayer, err := layer(spec.Created, texts)
+	if err != nil {
+		return nil, err
+	}
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, p := range programs {
-		img, err := build(spec, p, rootsLayer)
+		img, err := build(spec, p, rootsLayer, textsLayer)
 		if err != nil {
 			return nil, fmt.Errorf("building the image of %s for %s: %w", spec.Name, p.Platform, err)
 		}
@@ -73,7 +85,7 @@ func Build(spec Spec, programs []Program) (v1.ImageIndex, error) {
 }
 
 // build returns the image of one platform.
-func build(spec Spec, p Program, roots v1.Layer) (v1.Image, error) {
+func build(spec Spec, p Program, roots, licenses v1.Layer) (v1.Image, error) {
 	data, err := os.ReadFile(p.Path)
 	if err != nil {
 		return nil, err
@@ -92,6 +104,7 @@ func build(spec Spec, p Program, roots v1.Layer) (v1.Image, error) {
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	img, err = mutate.Append(img,
 		mutate.Addendum{Layer: roots, History: v1.History{Created: v1.Time{Time: spec.Created}, CreatedBy: "certificate authorities of Mozilla"}},
+		mutate.Addendum{Layer: licenses, History: v1.History{Created: v1.Time{Time: spec.Created}, CreatedBy: "licences"}},
 		mutate.Addendum{Layer: program, History: v1.History{Created: v1.Time{Time: spec.Created}, CreatedBy: spec.Name + " " + spec.Version}})
 	if err != nil {
 		return nil, err

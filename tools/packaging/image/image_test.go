@@ -24,8 +24,9 @@ import (
 )
 
 var (
-	commit    = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	spec      = Spec{Name: "hello", Title: "Says hello", Version: "v1.2.3", Revision: "abc", Source: "https://example.com", Licenses: "Apache-2.0", Created: commit}
+	commit = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	spec   = Spec{Name: "hello", Title: "Says hello", Version: "v1.2.3", Revision: "abc", Source: "https://example.com", Licenses: "Apache-2.0", Created: commit,
+		LicenseTexts: map[string][]byte{"LICENSE": []byte("ours"), "THIRD_PARTY_LICENSES": []byte("theirs")}}
 	platforms = []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"}}
 )
 
@@ -149,14 +150,17 @@ func checkImage(t *testing.T, img v1.Image, platform v1.Platform) {
 		t.Errorf("%s: architecture %s, created %s", platform, config.Architecture, config.Created)
 	}
 	files := contents(t, img)
-	for path, mode := range map[string]int64{"hello": 0o755, RootsPath: 0o644, "usr/share/sbom/hello.cdx.json": 0o644} {
+	for path, mode := range map[string]int64{"hello": 0o755, RootsPath: 0o644, "usr/share/sbom/hello.cdx.json": 0o644, "licenses/LICENSE": 0o644, "licenses/THIRD_PARTY_LICENSES": 0o644} {
 		f, ok := files[path]
 		if !ok || f.mode != mode {
 			t.Errorf("%s: %s has mode %o, exists: %t", platform, path, f.mode, ok)
 		}
 	}
-	if len(files) != 3 {
+	if len(files) != 5 {
 		t.Errorf("%s: %d files", platform, len(files))
+	}
+	if ours, theirs := string(files["licenses/LICENSE"].data), string(files["licenses/THIRD_PARTY_LICENSES"].data); ours != "ours" || theirs != "theirs" {
+		t.Errorf("%s: licences %q and %q", platform, ours, theirs)
 	}
 	if !x509.NewCertPool().AppendCertsFromPEM(files[RootsPath].data) {
 		t.Error("no certificate authorities can be read")

@@ -1,0 +1,86 @@
+package manifest
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"tensorstack.dev/batch/internal/kinds"
+)
+
+// FuzzCheck reads and checks any manifest, beginning with those of this repository. Nothing panics, no object is
+// changed, every fault has a line of the manifest and a message, an object without faults has a job, and what was
+// checked without lines has the same faults.
+func FuzzCheck(f *testing.F) {
+	for _, dir := range []string{"../../../examples", "../../kinds/testdata", "../../convert/testdata"} {
+		addManifests(f, dir)
+	}
+	checker := &Checker{Namespace: "default", Limits: kinds.Limits{}}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		docs, faults, err := Read("m.yaml", bytes.NewReader(data))
+		if err != nil {
+			return // too large
+		}
+		checkFaults(t, data, faults)
+		for _, d := range docs {
+			before := d.Object.DeepCopy()
+			r, err := checker.Check(t.Context(), d)
+			if err != nil {
+				t.Fatalf("the check failed: %v", err)
+			}
+			if !equal(t, before, d.Object) {
+				t.Error("the object was changed")
+			}
+			if valid := r.Kind != nil && len(r.Faults) == 0; valid != (r.Job != nil) {
+				t.Errorf("faults %v, job %v", r.Faults, r.Job)
+			}
+			checkFaults(t, data, slices.Concat(r.Faults, r.Warnings))
+		}
+	})
+}
+
+// checkFaults verifies that faults can be shown.
+func checkFaults(t *testing.T, data []byte, faults []Fault) {
+	t.Helper()
+	lines := bytes.Count(data, []byte("\n")) + 1
+	for _, f := range faults {
+		if f.File != "m.yaml" || f.Line < 1 || f.Line > lines || strings.TrimSpace(f.Message) == "" {
+			t.Errorf("fault %+v of a manifest of %d lines", f, lines)
+		}
+	}
+}
+
+func equal(t *testing.T, a, b *unstructured.Unstructured) bool {
+	t.Helper()
+	left, err := yaml.Marshal(a.Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	right, err := yaml.Marshal(b.Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Equal(left, right)
+}
+
+func addManifests(f *testing.F, dir string) {
+	f.Helper()
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".yaml") {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		f.Add(data)
+		return err
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+}
