@@ -217,6 +217,24 @@ func TestLanesOfManyReplicasAreGrouped(t *testing.T) {
 	}
 }
 
+// TestHeatMap verifies that a heat map of 10,000 replicas shows a single failed replica, the state that most are in
+// elsewhere, and shades by the share of the replicas.
+func TestHeatMap(t *testing.T) {
+	timeline := manyReplicas(10_000, func(rank int) bool { return rank == 7 || rank >= 125 && rank < 250 }).timeline()
+	if !timeline.Heat || len(timeline.Lanes) != heatRows || timeline.Grouped != 125 {
+		t.Fatalf("heat map %v with %d rows of %d replicas", timeline.Heat, len(timeline.Lanes), timeline.Grouped)
+	}
+	for i, want := range []Segment{{State: "failed", Heat: 1}, {State: "failed", Heat: 4}, {State: "running", Heat: 4}} {
+		lane := timeline.Lanes[i]
+		if !slices.ContainsFunc(lane.Segments, func(s Segment) bool { return s.State == want.State && s.Heat == want.Heat }) {
+			t.Errorf("%s has no segment that is %s with shade %d: %+v", lane.Label, want.State, want.Heat, lane.Segments)
+		}
+	}
+	if manyReplicas(1000, func(int) bool { return false }).timeline().Heat {
+		t.Error("1,000 replicas are a heat map")
+	}
+}
+
 func TestQueues(t *testing.T) {
 	quota := func(cpu string) corev1.ResourceList { return corev1.ResourceList{"cpu": resource.MustParse(cpu)} }
 	low := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: "low"}, Spec: scheduling.QueueSpec{Closed: true, Quota: scheduling.QueueQuota{Requests: quota("4")}},
