@@ -4,7 +4,6 @@
 package observed
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
@@ -66,11 +65,7 @@ func (j *Job) Queue() string {
 
 // User returns the user who asked for the job's queue, as admission recorded it; empty if it recorded none.
 func (j *Job) User() string {
-	var requester []string
-	if err := json.Unmarshal([]byte(j.GetAnnotations()[scheduling.AnnotationRequestedBy]), &requester); err != nil || len(requester) == 0 {
-		return ""
-	}
-	return requester[0]
+	return Requester(j.GetAnnotations()[scheduling.AnnotationRequestedBy])
 }
 
 // Selector returns the label selector of the job's pods.

@@ -11,8 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
-	batch "tensorstack.dev/batch/api/batch/v1beta1"
-	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 	"tensorstack.dev/batch/internal/cli/kit"
 	"tensorstack.dev/batch/internal/cli/view"
 	"tensorstack.dev/batch/internal/cli/waiting"
@@ -67,9 +65,7 @@ func describe(ctx context.Context, p *kit.Program, c *kit.Cluster, j *kit.Job) e
 		// reason.
 		d.Place, _ = waiting.Place(ctx, c, j, d.Normal.Gang.Queue)
 	}
-	if j.Kind.Training != nil {
-		d.TensorBoard = boardOf(j)
-	}
+	d.TensorBoard = observed.Board(j)
 	// A user who may read jobs may lack the right to read pods or events. The verb then shows the rest.
 	var ages, events error
 	d.Ages, ages = c.Ages(ctx, j)
@@ -78,15 +74,6 @@ func describe(ctx context.Context, p *kit.Program, c *kit.Cluster, j *kit.Job) e
 		fmt.Fprintf(p.ErrOut, "Some of it is missing: %v\n", err)
 	}
 	return kit.PrintLines(p.Out, d.Lines(time.Now(), kit.StyleOf(p.Out), kit.TerminalOf(p.Out).Width()))
-}
-
-// boardOf returns the state of a training job's TensorBoard; nil if the job has none.
-func boardOf(j *kit.Job) *batch.DependentStatus {
-	spec, status := j.Kind.Training(j.Object)
-	if spec.TensorBoardSpec != nil && status.TensorBoard == nil {
-		return &batch.DependentStatus{Type: corev1.EventTypeNormal, Reason: tensorboard.ReasonStarting, Note: "It does not exist yet."}
-	}
-	return status.TensorBoard
 }
 
 // eventsOfAll returns the events about a job and about its troubled pods, the oldest first.

@@ -9,11 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"tensorstack.dev/batch/internal/cli/kit"
 	"tensorstack.dev/batch/internal/cli/manifest"
-	"tensorstack.dev/batch/internal/engine"
 	"tensorstack.dev/batch/internal/observed"
 )
 
@@ -58,14 +56,8 @@ func rendered(c *manifest.Checked) iter.Seq2[*unstructured.Unstructured, error] 
 			if r.Job == nil {
 				continue
 			}
-			plan := engine.Next(r.Job, engine.Seen{Now: time.Now()}, engine.Config{})
-			for object := range plan.Objects(r.Job) {
-				content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-				if err != nil {
-					err = fmt.Errorf("rendering %s: %w", object.GetName(), err)
-				}
-				delete(content, "status") // the status of a new object is empty
-				if !yield(&unstructured.Unstructured{Object: content}, err) {
+			for object, err := range observed.Rendered(r.Job, time.Now(), 0) {
+				if !yield(object, err) {
 					return
 				}
 			}

@@ -35,6 +35,7 @@ func pod(node string, phase corev1.PodPhase, requests string, change func(*corev
 func node(name, allocatable string) corev1.Node {
 	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	n.Status.Allocatable = amounts(allocatable)
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	return n
 }
 

@@ -2,7 +2,6 @@ package top
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,10 +9,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	componentresource "k8s.io/component-helpers/resource"
 
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/cli/view"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 // unknown is the name of the user of pods of which nobody recorded who asked for them.
@@ -67,36 +66,22 @@ func count(nodes []corev1.Node, queues []scheduling.Queue, groups []scheduling.P
 			q.note = "closed"
 		}
 	}
-	byName := make(map[string]*scheduling.PodGroup, len(groups))
-	for i := range groups {
-		byName[groups[i].Namespace+"/"+groups[i].Name] = &groups[i]
-	}
-	for i := range pods {
-		p := &pods[i]
-		if p.Spec.NodeName == "" || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
-			continue
+	for _, d := range observed.Demands(pointers(pods), pointers(groups)) {
+		c.nodes.add(d.Pod.Spec.NodeName, d.Requests)
+		if d.Queue != "" {
+			c.queues.add(d.Queue, d.Requests)
 		}
-		requests := componentresource.PodRequests(p, componentresource.PodResourcesOptions{})
-		c.nodes.add(p.Spec.NodeName, requests)
-		queue, by := p.Labels[scheduling.LabelQueue], p.Annotations[scheduling.AnnotationRequestedBy]
-		if g := byName[p.Namespace+"/"+p.Labels[scheduling.LabelGroupName]]; g != nil {
-			queue, by = g.Spec.Queue, cmp.Or(g.Annotations[scheduling.AnnotationRequestedBy], by)
-		}
-		if p.Spec.SchedulerName == scheduling.SchedulerName {
-			c.queues.add(cmp.Or(queue, scheduling.DefaultQueue), requests)
-		}
-		c.users.add(userOf(by), requests)
+		c.users.add(cmp.Or(d.User, unknown), d.Requests)
 	}
 	return c
 }
 
-// userOf returns the user in a value of scheduling.AnnotationRequestedBy.
-func userOf(note string) string {
-	var names []string
-	if err := json.Unmarshal([]byte(note), &names); err != nil || len(names) == 0 || names[0] == "" {
-		return unknown
+func pointers[T any](values []T) []*T {
+	all := make([]*T, len(values))
+	for i := range values {
+		all[i] = &values[i]
 	}
-	return names[0]
+	return all
 }
 
 // nodeNote says why no new pod can be placed on a node; empty if it can.
@@ -105,10 +90,8 @@ func nodeNote(n *corev1.Node) string {
 	if n.Spec.Unschedulable {
 		notes = append(notes, "cordoned")
 	}
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
-			notes = append(notes, "not ready")
-		}
+	if !observed.Ready(n) {
+		notes = append(notes, "not ready")
 	}
 	return strings.Join(notes, ", ")
 }

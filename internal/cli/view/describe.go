@@ -114,11 +114,11 @@ func (d *Description) board() (string, Colour) {
 	case b == nil:
 		return "", Plain
 	case b.Ready:
-		return fmt.Sprintf("ready: \"t9k tensorboard %s\" shows it", d.Name), Good
+		return observed.BoardText(d.Name, b), Good
 	case b.Type == corev1.EventTypeWarning:
-		return b.Reason + ": " + observed.OneLine(b.Note), Bad
+		return observed.BoardText(d.Name, b), Bad
 	default:
-		return b.Reason + ": " + observed.OneLine(b.Note), Wait
+		return observed.BoardText(d.Name, b), Wait
 	}
 }
 

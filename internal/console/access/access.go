@@ -29,6 +29,9 @@ const (
 	atOnce = 16
 	// refusedFor is for how long the refusal of a token is kept.
 	refusedFor = 2 * time.Second
+	// denied is for how many TTLs a list leaves out a namespace that was refused to a user. A user without rights in the
+	// whole cluster would otherwise cost a review for each namespace and resource in each TTL.
+	denied = 6
 )
 
 // Reviews asks the API server who has a token and what users may do. Several goroutines may use it at once.
@@ -54,7 +57,7 @@ var ErrToken = errors.New("the cluster does not accept these credentials")
 
 // User returns who has a token; ErrToken if the API server does not accept it.
 func (r *Reviews) User(ctx context.Context, token string) (*User, error) {
-	return r.users.get(ctx, sha256.Sum256([]byte(token)), func() (*User, time.Duration, error) {
+	return r.users.get(ctx, sha256.Sum256([]byte(token)), nil, func() (*User, time.Duration, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout) // the answer also serves others who wait for it
 		defer cancel()
 		review, err := r.Client.AuthenticationV1().TokenReviews().Create(ctx, &authentication.TokenReview{Spec: authentication.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
@@ -90,8 +93,14 @@ type question struct {
 
 // May returns whether a user may do something.
 func (r *Reviews) May(ctx context.Context, u *User, a *authorization.ResourceAttributes) (bool, error) {
+	return r.may(ctx, u, a, r.TTL)
+}
+
+// may returns whether a user may do something. A refusal may be as old as refused.
+func (r *Reviews) may(ctx context.Context, u *User, a *authorization.ResourceAttributes, refused time.Duration) (bool, error) {
+	fresh := func(asked time.Time) bool { return r.rights.now().Sub(asked) < refused }
 	q := question{u.ID, a.Verb, a.Group, a.Resource, a.Subresource, a.Namespace, a.Name}
-	return r.rights.get(ctx, q, func() (bool, time.Duration, error) {
+	return r.rights.get(ctx, q, fresh, func() (bool, time.Duration, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout) // the answer also serves others who wait for it
 		defer cancel()
 		extra := map[string]authorization.ExtraValue{}
@@ -104,7 +113,10 @@ func (r *Reviews) May(ctx context.Context, u *User, a *authorization.ResourceAtt
 		if err != nil {
 			return false, 0, fmt.Errorf("asking what a user may do: %w", err)
 		}
-		return review.Status.Allowed, r.TTL, nil
+		if !review.Status.Allowed {
+			return false, denied * r.TTL, nil
+		}
+		return true, r.TTL, nil
 	})
 }
 
@@ -117,16 +129,20 @@ type Rights struct {
 // List implements live.Rights. The right to list a resource is all that is asked for: who may list can see at any time
 // what a watch shows.
 func (r *Rights) List(resource schema.GroupResource, namespaces []string) live.Scope {
-	may := func(namespace string) bool {
-		allowed, err := r.Reviews.May(context.Background(), r.User, &authorization.ResourceAttributes{ // bounded by May
-			Verb: "list", Group: resource.Group, Resource: resource.Resource, Namespace: namespace})
+	may := func(namespace string, refused time.Duration) bool {
+		allowed, err := r.Reviews.may(context.Background(), r.User, &authorization.ResourceAttributes{ // bounded by may
+			Verb: "list", Group: resource.Group, Resource: resource.Resource, Namespace: namespace}, refused)
 		return err == nil && allowed
 	}
-	if may("") {
+	if may("", r.Reviews.TTL) {
 		return live.Scope{All: true}
 	}
+	refused := r.Reviews.TTL
+	if len(namespaces) > 1 { // a question about one namespace is about a page of its own
+		refused *= denied
+	}
 	scope := live.Scope{In: make(map[string]bool, len(namespaces))}
-	for i, allowed := range each(namespaces, may) {
+	for i, allowed := range each(namespaces, func(namespace string) bool { return may(namespace, refused) }) {
 		scope.In[namespaces[i]] = allowed
 	}
 	return scope

@@ -13,6 +13,15 @@ type answers[K comparable, V any] struct {
 	all map[K]*answer[V]
 	// swept is when answers that are too old were last removed.
 	swept time.Time
+	// clock replaces the time in tests.
+	clock func() time.Time
+}
+
+func (a *answers[K, V]) now() time.Time {
+	if a.clock != nil {
+		return a.clock()
+	}
+	return time.Now()
 }
 
 type answer[V any] struct {
@@ -20,23 +29,24 @@ type answer[V any] struct {
 	done  chan struct{}
 	value V
 	err   error
-	// until is how long the answer holds.
-	until time.Time
+	// asked is when the question was asked, and until how long the answer holds.
+	asked, until time.Time
 }
 
 // sweepInterval is the interval at which old answers are removed.
 const sweepInterval = time.Minute
 
-// get returns the answer to a question. ask finds it out, and returns for how long it holds.
-func (a *answers[K, V]) get(ctx context.Context, key K, ask func() (V, time.Duration, error)) (V, error) {
-	now := time.Now()
+// get returns the answer to a question. ask finds it out, and returns for how long it holds. fresh reports whether an
+// answer that still holds may be given at a moment, given when it was asked for; nil stands for always.
+func (a *answers[K, V]) get(ctx context.Context, key K, fresh func(asked time.Time) bool, ask func() (V, time.Duration, error)) (V, error) {
+	now := a.now()
 	a.mu.Lock()
 	if now.Sub(a.swept) > sweepInterval {
 		a.sweep(now)
 	}
 	known := a.all[key]
-	if known == nil || known.old(now) {
-		known = &answer[V]{done: make(chan struct{})}
+	if known == nil || known.old(now) || fresh != nil && !fresh(known.asked) {
+		known = &answer[V]{done: make(chan struct{}), asked: now}
 		if a.all == nil {
 			a.all = map[K]*answer[V]{}
 		}

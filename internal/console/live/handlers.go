@@ -161,7 +161,7 @@ func slim(o any) (any, error) {
 	return o, nil
 }
 
-// slimPod drops all of a pod's spec but what requests, places and names it.
+// slimPod drops all of a pod's spec but what requests, places and names it, and all annotations but that of the user.
 func slimPod(o any) (any, error) {
 	p, ok := o.(*corev1.Pod)
 	if !ok {
@@ -169,7 +169,11 @@ func slimPod(o any) (any, error) {
 	}
 	spec := corev1.PodSpec{NodeName: p.Spec.NodeName, SchedulerName: p.Spec.SchedulerName, Overhead: p.Spec.Overhead,
 		Containers: slimContainers(p.Spec.Containers), InitContainers: slimContainers(p.Spec.InitContainers)}
-	p.Spec, p.ManagedFields, p.Annotations = spec, nil, nil
+	var by map[string]string
+	if user, ok := p.Annotations[scheduling.AnnotationRequestedBy]; ok {
+		by = map[string]string{scheduling.AnnotationRequestedBy: user}
+	}
+	p.Spec, p.ManagedFields, p.Annotations = spec, nil, by
 	return p, nil
 }
 

@@ -164,7 +164,7 @@ func (v *View) Queues() *view.QueuesInput {
 func (v *View) Nodes() *view.NodesInput {
 	c := v.cache
 	return &view.NodesInput{Nodes: visible(v, c.nodes, list[*corev1.Node](c.nodes)), Pods: visible(v, c.pods, indexed[*corev1.Pod](c.pods, onNode, "yes")),
-		Hidden: v.Hidden(c.nodes, c.pods)}
+		Groups: visible(v, c.groups, list[*scheduling.PodGroup](c.groups)), Hidden: v.Hidden(c.nodes, c.pods)}
 }
 
 // HiddenJobs returns the kinds of job that the user may not list.

@@ -30,6 +30,7 @@ func row(text string) view.JobRow {
 type jobPage struct {
 	view.JobPage
 	Manifest string
+	Forms    []view.Link
 }
 
 // models returns a model for each page, in which every text is the same.
@@ -45,11 +46,13 @@ func models(text string) map[string]any {
 	events := job
 	events.Tab, events.Events = "events", []view.EventRow{{At: noon, Reason: text, Object: text, Message: text, Count: 2}}
 	manifest := job
-	manifest.Tab = "manifest"
+	manifest.Tab, manifest.Forms = "manifest", view.ManifestForms("/jobs/ns/genericjob/mnist", true)
+	explain := job
+	explain.Tab, explain.Waits = "explain", []observed.Wait{{Who: text, For: text, Why: text}}
 	conditions := job
 	conditions.Tab, conditions.Conditions = "conditions", []view.ConditionRow{{Type: text, Status: text, Reason: text, Message: text, Since: noon}}
 	return map[string]any{
-		"jobs": &jobs, "job": &job, "job events": &events, "job manifest": &manifest, "job conditions": &conditions,
+		"jobs": &jobs, "job": &job, "job events": &events, "job manifest": &manifest, "job explain": &explain, "job conditions": &conditions,
 		"logs": &view.LogsPage{JobRow: r, Replicas: []string{text}, Replica: text, Command: text, State: text, Lines: []view.LogLine{{Replica: text, Text: text, Error: true}}},
 		"queues": &view.QueuesPage{Queues: []view.QueueCard{{ID: "queue-q", Name: text, Notes: []string{text}, Dominant: text, Bars: []view.Bar{{Name: text, Text: text, Share: 40}, {Name: text, Share: -1}},
 			Running: []view.GroupRow{{Name: text, Uses: text, Since: noon}}, Waiting: []view.WaiterRow{{Place: 1, Name: text, Why: text, Created: noon}}}}},

@@ -71,9 +71,10 @@ func (in *JobInput) lanesOf() []lane {
 		l := add(p.Name, p.Labels[batch.LabelReplicaType], rank)
 		l.attempts = append(l.attempts, attemptOf(p))
 	}
+	pods, ends := in.attemptsOf(), in.ends()
 	for name, l := range lanes {
 		slices.SortFunc(l.attempts, func(a, b attempt) int { return cmp.Or(cmp.Compare(a.number, b.number), a.created.Compare(b.created)) })
-		in.addEarlier(name, l)
+		in.addEarlier(l, pods[name], ends[name])
 	}
 	in.addUnseen(lanes)
 	roles := map[string]int{}
@@ -168,32 +169,48 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// addEarlier adds attempts whose pods were not seen, from the events about their ends.
-func (in *JobInput) addEarlier(name string, l *lane) {
-	first := in.attemptsOf(name)
+// replaced is an event about the end of a replica.
+type replaced struct {
+	at  time.Time
+	end engine.ReplicaEnd
+}
+
+// ends returns the ends of each replica that the events tell of, by its name, the oldest first.
+func (in *JobInput) ends() map[string][]replaced {
+	all := map[string][]replaced{}
+	for _, event := range in.Events {
+		ends, _, _ := observed.Ends(event)
+		for _, e := range ends {
+			all[e.Replica] = append(all[e.Replica], replaced{observed.EventTime(event), e})
+		}
+	}
+	return all
+}
+
+// addEarlier adds attempts whose pods were not seen, from the events about their ends. first is the number of pods that
+// the replica had before its present one.
+func (in *JobInput) addEarlier(l *lane, first int, ends []replaced) {
 	for _, a := range l.attempts {
 		first = min(first, a.number)
 	}
 	var past []attempt
-	for i := len(in.Events) - 1; i >= 0 && first > 0; i-- {
-		ends, _, _ := observed.Ends(in.Events[i])
-		for _, e := range ends {
-			if e.Replica != name || first == 0 || in.covered(l, observed.EventTime(in.Events[i])) {
-				continue
-			}
-			first--
-			a := attempt{number: first, over: observed.EventTime(in.Events[i]), end: stateEvicted, detail: cmp.Or(e.Reason, "replaced"), guessed: true}
-			if e.Restart > 0 {
-				a.end, a.detail = stateFailed, "ended"
-			}
-			if e.ExitCode != nil {
-				a.detail = fmt.Sprintf("exit code %d", *e.ExitCode)
-				if *e.ExitCode == 0 {
-					a.end = stateSucceeded
-				}
-			}
-			past = append(past, a)
+	for i := len(ends) - 1; i >= 0 && first > 0; i-- {
+		at, e := ends[i].at, ends[i].end
+		if covered(l, at) {
+			continue
 		}
+		first--
+		a := attempt{number: first, over: at, end: stateEvicted, detail: cmp.Or(e.Reason, "replaced"), guessed: true}
+		if e.Restart > 0 {
+			a.end, a.detail = stateFailed, "ended"
+		}
+		if e.ExitCode != nil {
+			a.detail = fmt.Sprintf("exit code %d", *e.ExitCode)
+			if *e.ExitCode == 0 {
+				a.end = stateSucceeded
+			}
+		}
+		past = append(past, a)
 	}
 	slices.Reverse(past)
 	begin := in.begin()
@@ -205,7 +222,7 @@ func (in *JobInput) addEarlier(name string, l *lane) {
 }
 
 // covered reports whether an event tells of the end of a pod that was seen.
-func (in *JobInput) covered(l *lane, at time.Time) bool {
+func covered(l *lane, at time.Time) bool {
 	for i := range l.attempts {
 		a := &l.attempts[i]
 		if a.end != "" && !a.guessed && !at.Before(a.over.Truncate(time.Second)) && at.Sub(a.over) < coverTime {
@@ -218,17 +235,17 @@ func (in *JobInput) covered(l *lane, at time.Time) bool {
 // coverTime is the longest time from the end of a pod to the event about it.
 const coverTime = 30 * time.Second
 
-// attemptsOf returns how many pods a replica had before its present one, as the status says.
-func (in *JobInput) attemptsOf(name string) int {
+// attemptsOf returns how many pods each replica had before its present one, as the status says, by its name.
+func (in *JobInput) attemptsOf() map[string]int {
+	all := map[string]int{}
 	s := in.Job.Status()
 	for i := range s.Tasks {
 		for k := range s.Tasks[i].Replicas {
-			if r := &s.Tasks[i].Replicas[k]; r.Name == name {
-				return int(r.Attempt)
-			}
+			r := &s.Tasks[i].Replicas[k]
+			all[r.Name] = int(r.Attempt)
 		}
 	}
-	return 0
+	return all
 }
 
 // addUnseen adds an attempt to each replica that has ended and whose pod is gone, so that its lane is not empty.

@@ -82,14 +82,16 @@ type JobPage struct {
 	More       int
 	Events     []EventRow
 	Conditions []ConditionRow
-	Actions    []Action
-	Hidden     []Hidden
+	// Waits are what the job waits for.
+	Waits   []observed.Wait
+	Actions []Action
+	Hidden  []Hidden
 }
 
 // shownReplicas is the largest number of replicas that a page lists.
 const shownReplicas = 200
 
-var tabs = []string{"replicas", "events", "conditions", "manifest"}
+var tabs = []string{"replicas", "explain", "events", "conditions", "manifest"}
 
 // JobOf returns the page of a job with one of its tabs.
 func JobOf(in *JobInput, tab string) JobPage {
@@ -106,6 +108,7 @@ func JobOf(in *JobInput, tab string) JobPage {
 	}
 	p.Tabs = append(p.Tabs, Link{Text: "Logs", Href: p.Path + "/logs"})
 	p.Facts = in.facts()
+	p.Waits = observed.Waits(in.Job, in.Pods, in.Groups, in.Waiting)
 	p.Actions = Actions(in.Job)
 	in.fillReplicas(&p)
 	for i := len(in.Events) - 1; i >= 0; i-- {
@@ -115,6 +118,11 @@ func JobOf(in *JobInput, tab string) JobPage {
 		p.Conditions = append(p.Conditions, ConditionRow{string(c.Type), string(c.Status), string(c.Reason), c.Message, c.LastTransitionTime.Time})
 	}
 	return p
+}
+
+// ManifestForms returns the links to the two forms of a job's manifest.
+func ManifestForms(path string, lowered bool) []Link {
+	return []Link{{"as submitted", path + "?tab=manifest", !lowered}, {"what the operator creates from it", path + "?tab=manifest&form=lowered", lowered}}
 }
 
 func eventRow(e *corev1.Event) EventRow {
@@ -169,6 +177,10 @@ func (in *JobInput) facts() []Fact {
 		if n.TTL != nil {
 			add("Deleted", Age(*n.TTL)+" after its end", "")
 		}
+		add("Decided by", observed.Decides(n), "")
+	}
+	if b := observed.Board(j); b != nil {
+		add("TensorBoard", observed.BoardText(j.GetName(), b), "")
 	}
 	return all
 }

@@ -165,6 +165,7 @@ func Jobs(rows []JobRow, f JobFilter, hidden []Hidden, now time.Time) JobsPage {
 	}
 	p.offer(rows)
 	count := map[string]int{}
+	var found []*JobRow
 	for i := range rows {
 		r := &rows[i]
 		if !f.selects(r, selector) {
@@ -172,13 +173,13 @@ func Jobs(rows []JobRow, f JobFilter, hidden []Hidden, now time.Time) JobsPage {
 		}
 		count[r.Phase]++
 		if len(f.Phases) == 0 || slices.Contains(f.Phases, r.Phase) {
-			p.Rows = append(p.Rows, *r)
+			found = append(found, r)
 		}
 	}
-	p.Found = len(p.Rows)
+	p.Found = len(found)
 	p.count(count)
-	p.sort(now)
-	p.cut()
+	p.sort(found, now)
+	p.cut(found)
 	return p
 }
 
@@ -243,15 +244,15 @@ func (p *JobsPage) count(count map[string]int) {
 }
 
 // sort orders the rows. Without a choice of the user, the newest come first.
-func (p *JobsPage) sort(now time.Time) {
+func (p *JobsPage) sort(found []*JobRow, now time.Time) {
 	key, descending := strings.CutPrefix(p.Filter.Sort, "-")
 	c := columnOf(cmp.Or(key, "age"))
-	slices.SortStableFunc(p.Rows, func(a, b JobRow) int {
-		order := c.compare(&a, &b, now)
+	slices.SortFunc(found, func(a, b *JobRow) int {
+		order := c.compare(a, b, now)
 		if descending {
 			order = -order
 		}
-		return cmp.Or(order, b.Created.Compare(a.Created), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Kind, b.Kind))
+		return cmp.Or(order, b.Created.Compare(a.Created), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Kind, b.Kind), strings.Compare(a.ID, b.ID))
 	})
 	f := p.Filter
 	f.Page = 1
@@ -271,12 +272,14 @@ func (p *JobsPage) sort(now time.Time) {
 	}
 }
 
-// cut leaves the rows of the selected page.
-func (p *JobsPage) cut() {
-	pages := max(1, (len(p.Rows)+PageSize-1)/PageSize)
+// cut takes the rows of the selected page.
+func (p *JobsPage) cut(found []*JobRow) {
+	pages := max(1, (len(found)+PageSize-1)/PageSize)
 	p.Filter.Page = max(1, min(p.Filter.Page, pages))
 	first := (p.Filter.Page - 1) * PageSize
-	p.Rows = p.Rows[first:min(first+PageSize, len(p.Rows))]
+	for _, r := range found[first:min(first+PageSize, len(found))] {
+		p.Rows = append(p.Rows, *r)
+	}
 	p.First = first + 1
 	f := p.Filter
 	if f.Page < pages {

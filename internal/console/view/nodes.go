@@ -9,10 +9,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	resourcehelper "k8s.io/component-helpers/resource"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 // Share is what one owner uses of a resource of a node.
@@ -52,7 +52,7 @@ type Owner struct {
 
 // NodesPage shows what the nodes are used for.
 type NodesPage struct {
-	// By is "job" or "queue": whose colours the tiles have.
+	// By is "job", "queue" or "user": whose colours the tiles have.
 	By     string
 	Views  []Link
 	Nodes  []NodeTile
@@ -64,7 +64,9 @@ type NodesPage struct {
 type NodesInput struct {
 	Nodes []*corev1.Node
 	// Pods are all pods that have a node and have not ended.
-	Pods   []*corev1.Pod
+	Pods []*corev1.Pod
+	// Groups give the queue and the user of their pods.
+	Groups []*scheduling.PodGroup
 	Hidden []Hidden
 }
 
@@ -77,30 +79,35 @@ const otherColour = -1
 // maxCells is the largest number of units of a resource that are drawn one by one.
 const maxCells = 16
 
-// Nodes returns the nodes with what uses them, coloured by "job" or by "queue".
+// owned is what a pod on a node requests, with the name of the owner whose colour it has.
+type owned struct {
+	observed.Demand
+	owner string
+}
+
+// Nodes returns the nodes with what uses them, coloured by "job", by "queue" or by "user".
 func Nodes(in *NodesInput, by string) NodesPage {
-	if by != "queue" {
+	if by != "queue" && by != "user" {
 		by = "job"
 	}
-	p := NodesPage{By: by, Hidden: in.Hidden, Views: []Link{{"by job", "/nodes", by == "job"}, {"by queue", "/nodes?by=queue", by == "queue"}}}
-	owners, names := map[string]*Owner{}, map[string]string{}
-	on := map[string][]*corev1.Pod{}
-	for _, pod := range in.Pods {
-		on[pod.Spec.NodeName] = append(on[pod.Spec.NodeName], pod)
-		name, href := ownerOf(pod, by)
+	p := NodesPage{By: by, Hidden: in.Hidden, Views: []Link{{"by job", "/nodes", by == "job"}, {"by queue", "/nodes?by=queue", by == "queue"}, {"by user", "/nodes?by=user", by == "user"}}}
+	owners := map[string]*Owner{}
+	on := map[string][]owned{}
+	for _, d := range observed.Demands(in.Pods, in.Groups) {
+		name, href := ownerOf(&d, by)
 		o := owners[name]
 		if o == nil {
 			o = &Owner{Name: name, Href: href}
 			owners[name] = o
 		}
 		o.Pods++
-		names[string(pod.UID)] = name
+		on[d.Pod.Spec.NodeName] = append(on[d.Pod.Spec.NodeName], owned{d, name})
 	}
 	paint(owners)
 	nodes := slices.Clone(in.Nodes)
 	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	for _, n := range nodes {
-		p.Nodes = append(p.Nodes, tile(n, on[n.Name], owners, names))
+		p.Nodes = append(p.Nodes, tile(n, on[n.Name], owners))
 	}
 	for _, name := range slices.Sorted(maps.Keys(owners)) {
 		p.Owners = append(p.Owners, *owners[name])
@@ -110,19 +117,22 @@ func Nodes(in *NodesInput, by string) NodesPage {
 	return p
 }
 
-// ownerOf returns the job or the queue that a pod belongs to, and the path of its page.
-func ownerOf(p *corev1.Pod, by string) (name, href string) {
-	job := p.Labels[batch.LabelJobName]
-	if by == "queue" {
-		queue := p.Labels[scheduling.LabelQueue]
-		if queue == "" && p.Spec.SchedulerName == scheduling.SchedulerName {
-			queue = scheduling.DefaultQueue
-		}
-		if queue != "" {
-			return queue, "/queues#queue-" + queue
+// ownerOf returns the job, the queue or the user that a pod belongs to, and the path of a page about it.
+func ownerOf(d *observed.Demand, by string) (name, href string) {
+	p := d.Pod
+	switch by {
+	case "queue":
+		if d.Queue != "" {
+			return d.Queue, "/queues#queue-" + d.Queue
 		}
 		return "no queue", ""
+	case "user":
+		if d.User != "" {
+			return d.User, JobFilter{User: d.User}.Href()
+		}
+		return "not recorded", ""
 	}
+	job := p.Labels[batch.LabelJobName]
 	if kind := KindOf(strings.ToLower(p.Labels[batch.LabelJobKind])); job != "" && kind != nil {
 		return p.Namespace + "/" + job, JobPath(kind, p.Namespace, job)
 	}
@@ -151,21 +161,19 @@ func paint(owners map[string]*Owner) {
 	}
 }
 
-func tile(n *corev1.Node, pods []*corev1.Pod, owners map[string]*Owner, names map[string]string) NodeTile {
+func tile(n *corev1.Node, pods []owned, owners map[string]*Owner) NodeTile {
 	t := NodeTile{ID: "node-" + n.Name, Name: n.Name, State: "not ready", Tone: Bad, Pods: len(pods)}
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-			t.State, t.Tone = "ready", Good
-		}
+	if observed.Ready(n) {
+		t.State, t.Tone = "ready", Good
 	}
 	if n.Spec.Unschedulable {
 		t.State, t.Tone = t.State+", cordoned", Wait
 	}
-	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
-		return cmp.Or(strings.Compare(names[string(a.UID)], names[string(b.UID)]), strings.Compare(a.Name, b.Name))
+	slices.SortFunc(pods, func(a, b owned) int {
+		return cmp.Or(strings.Compare(a.owner, b.owner), strings.Compare(a.Pod.Name, b.Pod.Name))
 	})
 	for _, name := range metered(n) {
-		t.Meters = append(t.Meters, meter(name, n, pods, owners, names))
+		t.Meters = append(t.Meters, meter(name, n, pods, owners))
 	}
 	return t
 }
@@ -182,20 +190,20 @@ func metered(n *corev1.Node) []corev1.ResourceName {
 	return append(all, corev1.ResourceCPU, corev1.ResourceMemory)
 }
 
-func meter(name corev1.ResourceName, n *corev1.Node, pods []*corev1.Pod, owners map[string]*Owner, names map[string]string) Meter {
+func meter(name corev1.ResourceName, n *corev1.Node, pods []owned, owners map[string]*Owner) Meter {
 	whole := n.Status.Allocatable[name]
 	m := Meter{Name: string(name)}
 	if strings.Contains(m.Name, "/") && whole.Value() <= maxCells {
 		m.Cells = int(whole.Value())
 	}
 	sum := corev1.ResourceList{}
-	for _, p := range pods {
-		request, ok := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})[name]
+	for i := range pods {
+		request, ok := pods[i].Requests[name]
 		if !ok || request.IsZero() {
 			continue
 		}
 		used := sum[name]
-		x, owner := share(used, whole), names[string(p.UID)]
+		x, owner := share(used, whole), pods[i].owner
 		add(sum, corev1.ResourceList{name: request})
 		used = sum[name]
 		if w := min(100, share(used, whole)) - x; w > 0 {

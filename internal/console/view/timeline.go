@@ -37,6 +37,8 @@ type Segment struct {
 	Text string
 	// Guessed is true if the beginning is not known.
 	Guessed bool
+	// Heat is the shade of a cell of a heat map, from 1 to 4; 0 in other lanes.
+	Heat int `json:",omitempty"`
 }
 
 // Lane is a row of the timeline.
@@ -67,6 +69,8 @@ type Timeline struct {
 	Ticks []Tick
 	// Grouped is the number of replicas that share a lane; 1 if each has its own.
 	Grouped int
+	// Heat is true if the lanes are the rows of a heat map.
+	Heat bool `json:",omitempty"`
 	// States are the states in the picture, for the legend.
 	States []string
 }
@@ -100,10 +104,13 @@ func (s scale) x(t time.Time) float64 {
 
 func round(x float64) float64 { return float64(int64(x*100+0.5)) / 100 }
 
-// ownLanes is the largest number of replicas that have a lane each, and manyLanes the largest number of lanes of groups.
+// ownLanes is the largest number of replicas that have a lane each, and groupedLanes that of replicas in lanes of groups;
+// more are a heat map. manyLanes is about the largest number of lanes of groups, and heatRows that of rows of a heat map.
 const (
-	ownLanes  = 100
-	manyLanes = 50
+	ownLanes     = 100
+	groupedLanes = 1000
+	manyLanes    = 50
+	heatRows     = 80
 )
 
 // timeline returns the timeline of a job.
@@ -122,9 +129,13 @@ func (in *JobInput) timeline() Timeline {
 		t.End = t.Begin.Add(time.Second)
 	}
 	s := scale{t.Begin, t.End}
-	if len(lanes) > ownLanes {
-		t.group(lanes, s)
-	} else {
+	switch {
+	case len(lanes) > groupedLanes:
+		t.Heat = true
+		t.group(lanes, s, heatRows, hottest)
+	case len(lanes) > ownLanes:
+		t.group(lanes, s, manyLanes, mostUrgent)
+	default:
 		for i := range lanes {
 			t.Lanes = append(t.Lanes, lanes[i].draw(s, t.End))
 		}

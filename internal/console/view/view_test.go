@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -177,6 +178,17 @@ func TestPagesOfManyJobs(t *testing.T) {
 	}
 }
 
+// BenchmarkJobs measures the list of 10,000 jobs.
+func BenchmarkJobs(b *testing.B) {
+	var many []JobRow
+	for i := range 10_000 {
+		many = append(many, JobRow{ID: "job-" + strconv.Itoa(i), Name: "job-" + strconv.Itoa(i), Namespace: "ns", Phase: "Running", Created: noon.Add(time.Duration(i*7919%10_000) * time.Second)})
+	}
+	for b.Loop() {
+		Jobs(many, JobFilter{Page: 1}, nil, noon)
+	}
+}
+
 // manyReplicas is a job with n replicas that all run, but for those that fail.
 func manyReplicas(n int, failing func(rank int) bool) *JobInput {
 	replicas := int32(n)
@@ -217,6 +229,24 @@ func TestLanesOfManyReplicasAreGrouped(t *testing.T) {
 	}
 }
 
+// TestHeatMap verifies that a heat map of 10,000 replicas shows a single failed replica, the state that most are in
+// elsewhere, and shades by the share of the replicas.
+func TestHeatMap(t *testing.T) {
+	timeline := manyReplicas(10_000, func(rank int) bool { return rank == 7 || rank >= 125 && rank < 250 }).timeline()
+	if !timeline.Heat || len(timeline.Lanes) != heatRows || timeline.Grouped != 125 {
+		t.Fatalf("heat map %v with %d rows of %d replicas", timeline.Heat, len(timeline.Lanes), timeline.Grouped)
+	}
+	for i, want := range []Segment{{State: "failed", Heat: 1}, {State: "failed", Heat: 4}, {State: "running", Heat: 4}} {
+		lane := timeline.Lanes[i]
+		if !slices.ContainsFunc(lane.Segments, func(s Segment) bool { return s.State == want.State && s.Heat == want.Heat }) {
+			t.Errorf("%s has no segment that is %s with shade %d: %+v", lane.Label, want.State, want.Heat, lane.Segments)
+		}
+	}
+	if manyReplicas(1000, func(int) bool { return false }).timeline().Heat {
+		t.Error("1,000 replicas are a heat map")
+	}
+}
+
 func TestQueues(t *testing.T) {
 	quota := func(cpu string) corev1.ResourceList { return corev1.ResourceList{"cpu": resource.MustParse(cpu)} }
 	low := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: "low"}, Spec: scheduling.QueueSpec{Closed: true, Quota: scheduling.QueueQuota{Requests: quota("4")}},
@@ -241,13 +271,15 @@ func TestNodes(t *testing.T) {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: "gpu-1",
 			Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("4")}}}}}}
 		if i < 2 {
+			p.Spec.SchedulerName = scheduling.SchedulerName
+			p.Annotations = map[string]string{scheduling.AnnotationRequestedBy: `["mei"]`}
 			p.Labels = map[string]string{batch.LabelJobName: "train", batch.LabelJobKind: "GenericJob", scheduling.LabelQueue: "research"}
 			p.Spec.Containers[0].Resources.Requests["nvidia.com/gpu"] = resource.MustParse("2")
 		}
 		pods = append(pods, p)
 	}
 	in := &NodesInput{Nodes: []*corev1.Node{node}, Pods: pods}
-	golden.Compare(t, "testdata/nodes.golden", asYAML(t, map[string]any{"job": Nodes(in, "job"), "queue": Nodes(in, "queue")}))
+	golden.Compare(t, "testdata/nodes.golden", asYAML(t, map[string]any{"job": Nodes(in, "job"), "queue": Nodes(in, "queue"), "user": Nodes(in, "user")}))
 }
 
 func TestErrorLines(t *testing.T) {

@@ -1,0 +1,65 @@
+package observed
+
+import (
+	"cmp"
+	"encoding/json"
+
+	corev1 "k8s.io/api/core/v1"
+	componentresource "k8s.io/component-helpers/resource"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+)
+
+// Demand is what a pod on a node requests, and for whom.
+type Demand struct {
+	Pod      *corev1.Pod
+	Requests corev1.ResourceList
+	// Queue is the queue of the t9k-scheduler; empty for a pod of another scheduler.
+	Queue string
+	// User is who asked for the queue; empty if nobody recorded it.
+	User string
+}
+
+// Demands returns the demands of the pods that occupy a node. Groups give the queue and the user of their pods.
+func Demands(pods []*corev1.Pod, groups []*scheduling.PodGroup) []Demand {
+	byName := make(map[string]*scheduling.PodGroup, len(groups))
+	for _, g := range groups {
+		byName[g.Namespace+"/"+g.Name] = g
+	}
+	all := make([]Demand, 0, len(pods))
+	for _, p := range pods {
+		if p.Spec.NodeName == "" || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		d := Demand{Pod: p, Requests: componentresource.PodRequests(p, componentresource.PodResourcesOptions{})}
+		queue, by := p.Labels[scheduling.LabelQueue], p.Annotations[scheduling.AnnotationRequestedBy]
+		if g := byName[p.Namespace+"/"+p.Labels[scheduling.LabelGroupName]]; g != nil {
+			queue, by = g.Spec.Queue, cmp.Or(g.Annotations[scheduling.AnnotationRequestedBy], by)
+		}
+		if p.Spec.SchedulerName == scheduling.SchedulerName {
+			d.Queue = cmp.Or(queue, scheduling.DefaultQueue)
+		}
+		d.User = Requester(by)
+		all = append(all, d)
+	}
+	return all
+}
+
+// Requester returns the user in a value of scheduling.AnnotationRequestedBy; empty if there is none.
+func Requester(note string) string {
+	var names []string
+	if err := json.Unmarshal([]byte(note), &names); err != nil || len(names) == 0 {
+		return ""
+	}
+	return names[0]
+}
+
+// Ready reports whether a node is ready.
+func Ready(n *corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

@@ -1,0 +1,136 @@
+package observed
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
+)
+
+// Wait says that a job, its group or some of its replicas wait.
+type Wait struct {
+	// Who waits, and For what, in a few words each.
+	Who, For string
+	// Why is the reason as a sentence; empty if there is none to tell.
+	Why string
+}
+
+// Waits returns what a job waits for, beginning with what holds all of it. pods are the job's pods, groups the groups of
+// all jobs, and unplaced the pods of all jobs that wait for the t9k-scheduler.
+func Waits(j *Job, pods []*corev1.Pod, groups []*scheduling.PodGroup, unplaced []*corev1.Pod) []Wait {
+	s := j.Status()
+	finished, _ := Finished(s)
+	switch {
+	case finished || j.GetDeletionTimestamp() != nil:
+		return ending(pods)
+	case s.Phase == "":
+		return []Wait{{"the job", "the operator", "The operator has not seen it yet."}}
+	case s.Phase == batch.JobPaused:
+		return append([]Wait{{"the job", "somebody to resume it", Explain(s)}}, ending(pods)...)
+	}
+	all := waitsOfGroup(j, groups, unplaced)
+	return append(all, waitsOfReplicas(s, pods, len(all) > 0)...)
+}
+
+// ending returns the pods that have yet to end.
+func ending(pods []*corev1.Pod) []Wait {
+	n := 0
+	for _, p := range pods {
+		if p.DeletionTimestamp != nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return []Wait{{"the job", fmt.Sprintf("%d pods to end", n), "They were asked to end, and have their grace period for it."}}
+}
+
+// waitsOfGroup returns what the group of a job waits for: room, and those who are ahead of it.
+func waitsOfGroup(j *Job, groups []*scheduling.PodGroup, unplaced []*corev1.Pod) []Wait {
+	queue := j.Queue()
+	i := slices.IndexFunc(groups, func(g *scheduling.PodGroup) bool { return g.Namespace == j.GetNamespace() && g.Name == j.GetName() })
+	if i < 0 || Scheduled(groups[i]).Status == metav1.ConditionTrue {
+		return nil
+	}
+	queue = cmp.Or(groups[i].Spec.Queue, queue, scheduling.DefaultQueue)
+	all := []Wait{{"the group of its pods", "room in queue " + queue, cmp.Or(Scheduled(groups[i]).Message, "The scheduler has not tried it yet.")}}
+	waiting := Waiters(queue, groups, unplaced)
+	name := j.GetNamespace() + "/" + j.GetName()
+	at := slices.IndexFunc(waiting, func(w Waiter) bool { return w.Name == name })
+	if at > 0 {
+		all = append(all, Wait{"the group of its pods", "its turn", "It is " + Place(name, waiting) + "."})
+	}
+	for _, w := range waiting[:max(0, min(at, namedAhead))] {
+		all = append(all, Wait{w.Name + ", which is ahead", "room in queue " + queue, cmp.Or(w.Why, "The scheduler has not tried it yet.")})
+	}
+	return all
+}
+
+// waitsOfReplicas returns what replicas wait for, one entry for those with the same reason. Replicas without a node are
+// left out if their group waits, because they wait with it.
+func waitsOfReplicas(s *batch.JobStatus, pods []*corev1.Pod, withGroup bool) []Wait {
+	present := map[string]*corev1.Pod{}
+	for _, p := range pods {
+		present[string(p.UID)] = p
+	}
+	who := map[Wait][]string{}
+	var order []Wait
+	for i := range s.Tasks {
+		for k := range s.Tasks[i].Replicas {
+			r := &s.Tasks[i].Replicas[k]
+			w := waitOf(r, present[r.UID])
+			if w.For == "" || withGroup && w.For == forNode {
+				continue
+			}
+			if who[w] == nil {
+				order = append(order, w)
+			}
+			who[w] = append(who[w], fmt.Sprintf("%s-%d", s.Tasks[i].Type, RankOf(r.Name)))
+		}
+	}
+	for i, w := range order {
+		order[i].Who = several(who[w])
+	}
+	return order
+}
+
+const forNode = "a node"
+
+// waitOf returns what a replica waits for, without its name; nothing if it does not wait.
+func waitOf(r *batch.ReplicaStatus, p *corev1.Pod) Wait {
+	switch {
+	case r.Reason == engine.ReasonBackOff:
+		return Wait{For: "its restart", Why: "Its last attempt has ended, and the delay before the next one is not over."}
+	case r.Phase == batch.ReplicaCreating:
+		return Wait{For: "the operator to create its pod", Why: OneLine(r.Reason)}
+	case r.Phase != batch.ReplicaPending:
+		return Wait{}
+	case p == nil:
+		return Wait{For: "its pod to start", Why: Detail(r)}
+	case p.Spec.NodeName == "":
+		return Wait{For: forNode, Why: OneLine(whyPod(p))}
+	}
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		if w := c.State.Waiting; w != nil && w.Reason != "PodInitializing" {
+			return Wait{For: "its containers to start", Why: strings.TrimSuffix(OneLine(w.Reason+": "+w.Message), ":")}
+		}
+	}
+	return Wait{For: "its containers to start", Why: Detail(r)}
+}
+
+// several names some replicas: worker-0, worker-1, worker-2 and 5 more.
+func several(names []string) string {
+	text := strings.Join(names[:min(len(names), namedAhead)], ", ")
+	if more := len(names) - namedAhead; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
