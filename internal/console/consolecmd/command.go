@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net/http"
 	"net/url"
 	"time"
 
@@ -16,9 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"tensorstack.dev/batch/internal/archive/recorder"
 	"tensorstack.dev/batch/internal/archive/store"
-	"tensorstack.dev/batch/internal/archive/web"
 	"tensorstack.dev/batch/internal/console/access"
 	"tensorstack.dev/batch/internal/console/live"
 	"tensorstack.dev/batch/internal/console/server"
@@ -84,49 +81,19 @@ func (o *options) run(ctx context.Context) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	history, closeArchive, err := o.record(ctx, config)
+	kept, err := record(ctx, config, o.archive, o.limits)
 	if err != nil {
 		return err
 	}
-	defer closeArchive()
+	defer kept.close(ctx)
 	defer stop() // a server that fails ends the recording too
 	return serve(ctx, config, func(cache *live.Cache) []endpoint {
-		console := server.New(server.Options{Cache: cache, Where: o.clusterName, Admission: admission, API: history})
+		console := server.New(server.Options{Cache: cache, Where: o.clusterName, Admission: admission, API: kept.handler(callerMay)})
 		return []endpoint{
-			{"the console", o.address, o.certFile, o.keyFile, console, console.Close},
-			{"/healthz and /readyz", o.probeAddress, "", "", probes(cache), nil},
+			{what: "the console", address: o.address, cert: o.certFile, key: o.keyFile, handler: console, end: console.Close},
+			{what: "/healthz and /readyz", address: o.probeAddress, handler: probes(cache)},
 		}
 	})
-}
-
-// record opens the archive and records to it until ctx ends. It returns the handler of the archive, nil if there is none,
-// and a function that waits for the end.
-func (o *options) record(ctx context.Context, config *rest.Config) (http.Handler, func(), error) {
-	if o.archive == "" {
-		return nil, func() {}, nil
-	}
-	s, err := store.Open(ctx, o.archive, o.limits)
-	if err != nil {
-		return nil, nil, err
-	}
-	r, err := recorder.Start(ctx, recorder.Options{Config: config, Store: s})
-	if err != nil {
-		return nil, nil, errors.Join(err, s.Close())
-	}
-	handler := web.New(s, func(w http.ResponseWriter, r *http.Request) web.Access {
-		caller := server.CallerOf(r.Context())
-		if caller == nil || caller.Objects == nil {
-			http.Error(w, "This request was not admitted.", http.StatusUnauthorized)
-			return nil
-		}
-		return web.Self{Objects: caller.Objects}
-	})
-	return handler, func() {
-		r.Wait()
-		if err := s.Close(); err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot close the archive")
-		}
-	}, nil
 }
 
 func (o *options) admission(config *rest.Config) (*access.Admission, error) {
