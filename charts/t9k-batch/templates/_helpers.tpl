@@ -60,7 +60,10 @@ refuses such rules for their cost. The webhook and the operator check the same.
 {{- end }}
 {{- end }}
 
-{{/* What the pods of both programs have in common. Takes a dict of root, component and values. */}}
+{{/*
+What the pods of all programs have in common. Takes a dict of root, component, values and, if the program writes to a
+volume, ownsFiles.
+*/}}
 {{- define "t9k-batch.pod" -}}
 serviceAccountName: t9k-{{ .component }}
 {{- with .root.Values.image.pullSecrets }}
@@ -74,6 +77,10 @@ securityContext:
   runAsNonRoot: true
   runAsUser: 65532
   runAsGroup: 65532
+  {{- if .ownsFiles }}
+  fsGroup: 65532
+  fsGroupChangePolicy: OnRootMismatch
+  {{- end }}
   seccompProfile:
     type: RuntimeDefault
 # If a node is lost, one replica is lost and not both.

@@ -59,9 +59,10 @@ func Open(ctx context.Context, address string, o Options) (*Store, error) {
 			return nil, fmt.Errorf("opening the archive: %w", err)
 		}
 		// A write that others wait for is not lost when the program is killed. Only a crash of the machine may lose the last
-		// ones, which are read from the cluster again.
+		// ones, which are read from the cluster again. SQLite sorts in memory, because there may be no other directory to
+		// write to.
 		driver, source = "sqlite", (&url.URL{Scheme: "file", OmitHost: true, Path: path,
-			RawQuery: "_pragma=busy_timeout(30000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_txlock=immediate"}).String()
+			RawQuery: "_pragma=busy_timeout(30000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=temp_store(MEMORY)&_txlock=immediate"}).String()
 	}
 	var err error
 	if s.db, err = sql.Open(driver, source); err != nil {

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"net/url"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,6 +37,9 @@ type options struct {
 	limits          store.Options
 }
 
+// archiveEnv is the environment variable with the address of the archive. Others cannot see it, unlike an argument.
+const archiveEnv = "T9K_ARCHIVE"
+
 // New returns the command that serves the console until its context ends.
 func New() *cobra.Command {
 	o := options{}
@@ -59,7 +63,8 @@ func New() *cobra.Command {
 	f.StringSliceVar(&o.urls, "url", nil, "address under which browsers reach the console, such as https://console.example.org; can be repeated; unset: any")
 	f.StringVar(&o.clusterName, "cluster-name", "", "name of the cluster on all pages")
 	f.DurationVar(&o.accessCacheTime, "access-cache-time", 10*time.Second, "time for which the console keeps what it has asked the API server about users and their rights")
-	f.StringVar(&o.archive, "archive", "", "archive of jobs: path of a file, or address of a PostgreSQL database such as postgres://t9k@db.example.org/t9k, whose password PGPASSWORD may hold; unset: none")
+	f.StringVar(&o.archive, "archive", os.Getenv(archiveEnv), "archive of jobs: path of a file, or address of a PostgreSQL database such as postgres://t9k@db.example.org/t9k, whose password PGPASSWORD may hold; unset: what the variable "+archiveEnv+" says; none without it")
+	f.Lookup("archive").DefValue = "" // it may hold a password
 	f.Int64Var(&o.limits.JobLogs, "archive-job-logs", store.DefaultJobLogs, "largest size of the logs that the archive keeps of one job, in bytes; the oldest go first")
 	f.Int64Var(&o.limits.AllLogs, "archive-logs", store.DefaultAllLogs, "largest size of all logs that the archive keeps, in bytes; the oldest go first")
 	cmd.CompletionOptions.DisableDefaultCmd = true
