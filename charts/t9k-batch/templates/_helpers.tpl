@@ -154,6 +154,11 @@ spec:
 {{- if eq .Values.certificates.source "cert-manager" }}
 {{- $_ := set $own "webhook" (dict "certDir" "/etc/t9k/webhook-cert") }}
 {{- end }}
+{{- with .Values.console }}
+{{- if and .enabled .archive.enabled .archive.logs }}
+{{- $_ := set $own "jobs" (dict "logReadTime" .archive.logReadTime) }}
+{{- end }}
+{{- end }}
 {{- if .Values.queues }}
 {{- $_ := set $own "queuesFile" "/etc/t9k/queues/queues.yaml" }}
 {{- end }}
