@@ -21,6 +21,7 @@ func setOperatorDefaults(c *configv1alpha1.OperatorConfiguration) {
 	duration(&c.Jobs.ForceDeleteAfter, 5*time.Minute)
 	duration(&c.Jobs.RestartBackoff, 10*time.Second)
 	duration(&c.Jobs.MaxRestartBackoff, 5*time.Minute)
+	duration(&c.Jobs.LogReadTime, 0)
 	duration(&c.TensorBoards.IdleAfter, time.Hour)
 	duration(&c.TensorBoards.SuspendAfter, 24*time.Hour)
 	set(&c.TensorBoards.User, 65532)

@@ -46,6 +46,7 @@ func validateOperator(c *configv1alpha1.OperatorConfiguration) field.ErrorList {
 	if c.Jobs.MaxRestartBackoff.Duration < c.Jobs.RestartBackoff.Duration {
 		add(field.Invalid(jobs.Child("maxRestartBackoff"), c.Jobs.MaxRestartBackoff.Duration.String(), "must be at least jobs.restartBackoff, "+c.Jobs.RestartBackoff.Duration.String()))
 	}
+	add(notNegative(jobs.Child("logReadTime"), c.Jobs.LogReadTime))
 	boards := field.NewPath("tensorBoards")
 	add(notNegative(boards.Child("idleAfter"), c.TensorBoards.IdleAfter))
 	add(notNegative(boards.Child("suspendAfter"), c.TensorBoards.SuspendAfter))

@@ -8,13 +8,36 @@ import (
 )
 
 // nextStart returns the earliest time of the replacement of a replica's pod; zero means at once. The first replacement
-// comes at once, the second after BackoffBase; the delay then doubles up to BackoffMax.
+// comes at once, the second after BackoffBase; the delay then doubles up to BackoffMax. No delay is shorter than the time to
+// read the log.
 func (p *pass) nextStart(r *replica) time.Time {
-	delay := backoffDelay(r.nextBackoff(p.cfg), p.cfg)
+	delay := max(backoffDelay(r.nextBackoff(p.cfg), p.cfg), p.logReadTime(r))
 	if delay == 0 {
 		return time.Time{}
 	}
 	return p.endedSince(r).Add(delay)
+}
+
+// logReadTime returns how long the pod of an ended replica stays after its end because it may have a log.
+func (p *pass) logReadTime(r *replica) time.Duration {
+	if started, _ := r.role.lifetime(r.pod); started.IsZero() {
+		return 0
+	}
+	return p.cfg.LogReadTime
+}
+
+// logUnread reports whether the pod of an ended replica has to stay because its log may not have been read yet.
+func (p *pass) logUnread(r *replica) bool {
+	stays := p.logReadTime(r)
+	if stays == 0 || r.pod.DeletionTimestamp != nil {
+		return false
+	}
+	until := p.endedSince(r).Add(stays)
+	if !p.seen.Now.Before(until) {
+		return false
+	}
+	p.wakeAt(until)
+	return true
 }
 
 // reportLag is how long a pod may seem to run after its end: one second until its kubelet notices, and one for the

@@ -345,7 +345,8 @@ func (p *pass) cleanUp(r *replica) {
 	if r.superseded || r.remove && r.result == notEnded && !r.disrupted {
 		r.phase, r.reason = batch.ReplicaDeleted, ""
 	}
-	if p.deletedAtEnd(r.role.classify(r.pod) != notEnded) {
+	ended := r.role.classify(r.pod) != notEnded
+	if p.deletedAtEnd(ended) && (!ended || !p.logUnread(r)) {
 		p.deletePod(r.pod)
 		if r.result == notEnded {
 			r.phase, r.reason = batch.ReplicaDeleted, "Terminating"
@@ -379,7 +380,7 @@ func (p *pass) expire() {
 	if p.old.CompletionTime != nil {
 		end = p.old.CompletionTime.Time
 	}
-	at := end.Add(*p.TTL)
+	at := end.Add(max(*p.TTL, p.cfg.LogReadTime))
 	if p.seen.Now.Before(at) {
 		p.wakeAt(at)
 		return

@@ -82,6 +82,9 @@ type Config struct {
 	// Coalesce is the least time between two status writes that report nothing but replica phases. It grows by its own
 	// value for every 400 replicas of the job. Default 1 s.
 	Coalesce time.Duration
+	// LogReadTime is how long the pod of an ended replica stays at least, so that its log can be read, before it is deleted
+	// for a restart, for clean-up or with the job at the end of its TTL. Default 0.
+	LogReadTime time.Duration
 }
 
 // WithDefaults returns the config with unset fields set to their defaults.

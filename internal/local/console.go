@@ -49,6 +49,11 @@ func consoleArgs(d Dir, c *Config) []string {
 		"--bind-address=" + c.loopback(Console),
 		"--key-file=" + d.consoleKey(),
 		"--cluster-name=" + d.Name(),
+		"--archive=" + d.join("archive.db"),
+		"--archive-bind-address=" + c.loopback(archiveServer),
+		"--tls-cert-file=" + d.certFile(loopbackPair),
+		"--tls-private-key-file=" + d.keyFile(loopbackPair),
+		"--client-ca-file=" + d.certFile("ca"),
 	}
 }
 

@@ -1,16 +1,21 @@
 package local
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"strconv"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"tensorstack.dev/batch/internal/archive"
 )
 
 // writeKubeconfig writes a kubeconfig with the certificate of an identity, given by the base name of its files. The
-// certificate is embedded, so that a copy of the kubeconfig works anywhere on this machine.
+// certificate is embedded, so that a copy of the kubeconfig works anywhere on this machine. The kubeconfig also says where
+// the archive is, if the cluster has one.
 func writeKubeconfig(d Dir, c *Config, path, file string) error {
 	ca, err := os.ReadFile(d.certFile("ca"))
 	if err != nil {
@@ -27,6 +32,13 @@ func writeKubeconfig(d Dir, c *Config, path, file string) error {
 	name := "t9k-local-" + d.Name()
 	config := clientcmdapi.NewConfig()
 	config.Clusters[name] = &clientcmdapi.Cluster{Server: c.APIURL(), CertificateAuthorityData: ca}
+	if c.has(Console) {
+		address, err := json.Marshal(archive.Address{Server: "https://" + c.loopback(archiveServer), Authority: ca})
+		if err != nil {
+			return fmt.Errorf("writing a kubeconfig: %w", err)
+		}
+		config.Clusters[name].Extensions = map[string]runtime.Object{archive.KubeconfigExtension: &runtime.Unknown{Raw: address, ContentType: runtime.ContentTypeJSON}}
+	}
 	config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: cert, ClientKeyData: key}
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	config.CurrentContext = name

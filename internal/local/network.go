@@ -23,8 +23,12 @@ const (
 	lastPort  = 31999
 )
 
-// portOwners are the components that listen on a port of 127.0.0.1. The operator listens on the port of Webhook, too.
-var portOwners = []string{APIServer, ControllerManager, Scheduler, Operator, Webhook, Console}
+// archiveServer is the owner of the port at which the console serves the archive to the users of the cluster.
+const archiveServer = "archive"
+
+// portOwners are the components that listen on a port of 127.0.0.1. The operator listens on the port of Webhook, too, and
+// the console on that of the archive.
+var portOwners = []string{APIServer, ControllerManager, Scheduler, Operator, Webhook, Console, archiveServer}
 
 // choosePorts gives a free port to each owner that has none or whose port is taken.
 func choosePorts(ports map[string]int) error {

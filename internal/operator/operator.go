@@ -123,7 +123,7 @@ func (o *options) jobOptions() jobcontroller.Options {
 	c := &o.settings.Jobs
 	return jobcontroller.Options{
 		Engine: engine.Config{ForceDeleteAfter: c.ForceDeleteAfter.Duration, BackoffBase: c.RestartBackoff.Duration,
-			BackoffMax: c.MaxRestartBackoff.Duration, MaxListed: int(*c.MaxListedReplicas)},
+			BackoffMax: c.MaxRestartBackoff.Duration, MaxListed: int(*c.MaxListedReplicas), LogReadTime: c.LogReadTime.Duration},
 		Limits:        o.limits(),
 		ClusterDomain: c.ClusterDomain,
 		Clock:         o.clock,

@@ -83,8 +83,9 @@ type leadership struct {
 }
 
 func newLeadership(w *world, rng *rand.Rand) *leadership {
+	coalesce := 1 + rng.IntN(20)
 	l := &leadership{w: w, trouble: true, opts: jobcontroller.Options{
-		Engine: engine.Config{MaxListed: 1000, Coalesce: time.Duration(1+rng.IntN(20)) * time.Second}}}
+		Engine: engine.Config{MaxListed: 1000, Coalesce: time.Duration(coalesce) * time.Second, LogReadTime: time.Duration(coalesce%2*5) * time.Second}}}
 	if rng.IntN(4) == 0 {
 		l.slow = 300 * time.Millisecond
 	}

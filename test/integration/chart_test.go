@@ -59,6 +59,19 @@ func TestAPIServerAcceptsRenderedChart(t *testing.T) {
 		})
 	}
 	t.Run("an upgrade or a sync reverts nothing that the operator writes", func(t *testing.T) { w.in(t).checkNoDrift() })
+	t.Run("a console gets an archive, a database for it, and loses it again", func(t *testing.T) {
+		w := w.in(t)
+		for _, name := range []string{"console", "archive", "archive-database", "archive", "console"} {
+			for _, o := range renderedObjects(t, filepath.Join(renderedCharts, name+".golden.yaml")) {
+				if o.GetKind() != "Deployment" || o.GetName() != "t9k-console" {
+					continue
+				}
+				if err := w.applyRendered(o); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		}
+	})
 }
 
 // crdOfOthers returns a CRD for a kind of another project. Its objects may have any content.

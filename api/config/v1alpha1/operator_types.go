@@ -105,6 +105,12 @@ type Jobs struct {
 	// +optional
 	// +default="5m0s"
 	MaxRestartBackoff *metav1.Duration `json:"maxRestartBackoff,omitempty"`
+	// LogReadTime is for how long after the end of a replica its pod stays at least, before the operator deletes it for a
+	// restart, for clean-up, or with its job at the end of the TTL, so that the archive of the console can read its log.
+	// What users ask for, such as a pause, never waits.
+	// +optional
+	// +default="0s"
+	LogReadTime *metav1.Duration `json:"logReadTime,omitempty"`
 }
 
 // TensorBoards are the settings of TensorBoards.

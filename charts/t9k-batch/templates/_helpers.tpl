@@ -60,7 +60,10 @@ refuses such rules for their cost. The webhook and the operator check the same.
 {{- end }}
 {{- end }}
 
-{{/* What the pods of both programs have in common. Takes a dict of root, component and values. */}}
+{{/*
+What the pods of all programs have in common. Takes a dict of root, component, values and, if the program writes to a
+volume, ownsFiles.
+*/}}
 {{- define "t9k-batch.pod" -}}
 serviceAccountName: t9k-{{ .component }}
 {{- with .root.Values.image.pullSecrets }}
@@ -74,6 +77,10 @@ securityContext:
   runAsNonRoot: true
   runAsUser: 65532
   runAsGroup: 65532
+  {{- if .ownsFiles }}
+  fsGroup: 65532
+  fsGroupChangePolicy: OnRootMismatch
+  {{- end }}
   seccompProfile:
     type: RuntimeDefault
 # If a node is lost, one replica is lost and not both.
@@ -146,6 +153,11 @@ spec:
 {{- $_ := set $own "metrics" (dict "bindAddress" (ternary (printf ":%d" (int .Values.metrics.port)) "0" .Values.metrics.enabled)) }}
 {{- if eq .Values.certificates.source "cert-manager" }}
 {{- $_ := set $own "webhook" (dict "certDir" "/etc/t9k/webhook-cert") }}
+{{- end }}
+{{- with .Values.console }}
+{{- if and .enabled .archive.enabled .archive.logs }}
+{{- $_ := set $own "jobs" (dict "logReadTime" .archive.logReadTime) }}
+{{- end }}
 {{- end }}
 {{- if .Values.queues }}
 {{- $_ := set $own "queuesFile" "/etc/t9k/queues/queues.yaml" }}

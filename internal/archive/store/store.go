@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -54,10 +55,14 @@ func Open(ctx context.Context, address string, o Options) (*Store, error) {
 		if err != nil {
 			return nil, fmt.Errorf("opening the archive: %w", err)
 		}
+		if err := private(path); err != nil {
+			return nil, fmt.Errorf("opening the archive: %w", err)
+		}
 		// A write that others wait for is not lost when the program is killed. Only a crash of the machine may lose the last
-		// ones, which are read from the cluster again.
+		// ones, which are read from the cluster again. SQLite sorts in memory, because there may be no other directory to
+		// write to.
 		driver, source = "sqlite", (&url.URL{Scheme: "file", OmitHost: true, Path: path,
-			RawQuery: "_pragma=busy_timeout(30000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_txlock=immediate"}).String()
+			RawQuery: "_pragma=busy_timeout(30000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=temp_store(MEMORY)&_txlock=immediate"}).String()
 	}
 	var err error
 	if s.db, err = sql.Open(driver, source); err != nil {
@@ -69,6 +74,15 @@ func Open(ctx context.Context, address string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("opening the archive: %w", err)
 	}
 	return s, nil
+}
+
+// private creates a file that only its owner can read, if there is none. SQLite gives its further files the same mode.
+func private(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // Close closes the archive.

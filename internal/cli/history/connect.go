@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,46 +36,66 @@ func (q query) set(name, value string) {
 	}
 }
 
-// address returns the address of the console.
-func (o *options) address() (*url.URL, error) {
-	address := o.console
-	if address == "" {
-		address = os.Getenv(consoleEnv)
+// console is where the archive is, and how its server is known.
+type console struct {
+	base *url.URL
+	tls  rest.TLSClientConfig
+}
+
+// where returns where the archive is: at the console that the user names, or where the kubeconfig says. cluster is the
+// connection to the cluster of the kubeconfig.
+func (o *options) where(cluster *rest.Config) (*console, error) {
+	c := &console{tls: rest.TLSClientConfig{CAFile: o.authority}}
+	named := cmp.Or(o.console, os.Getenv(consoleEnv))
+	if named == "" {
+		address, err := o.Archive()
+		if err != nil {
+			return nil, err
+		}
+		if address == nil {
+			return nil, fmt.Errorf("no console is named, which keeps the archive: name its address with --console or %s", consoleEnv)
+		}
+		named = address.Server
+		if o.authority == "" {
+			c.tls.CAData = address.Authority
+		}
+		// This server knows the same users as the API server.
+		c.tls.CertFile, c.tls.CertData = cluster.CertFile, cluster.CertData
+		c.tls.KeyFile, c.tls.KeyData = cluster.KeyFile, cluster.KeyData
 	}
-	if address == "" {
-		return nil, fmt.Errorf("no console is named, which keeps the archive: name its address with --console or %s", consoleEnv)
+	var err error
+	c.base, err = url.Parse(named)
+	if err != nil || c.base.Host == "" || c.base.Scheme != "http" && c.base.Scheme != "https" {
+		return nil, fmt.Errorf("%q is no address of a console, such as https://console.example.org", named)
 	}
-	base, err := url.Parse(address)
-	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return nil, fmt.Errorf("%q is no address of a console, such as https://console.example.org", address)
+	if c.base.Scheme == "http" && !isLoopback(c.base.Hostname()) {
+		return nil, fmt.Errorf("%s has no TLS, so that others could read your token: name an address that begins with https", named)
 	}
-	if base.Scheme == "http" && !isLoopback(base.Hostname()) {
-		return nil, fmt.Errorf("%s has no TLS, so that others could read your token: name an address that begins with https", address)
-	}
-	return base, nil
+	return c, nil
 }
 
 // connect returns a client with the credentials of the kubeconfig. It sends no request.
 func (o *options) connect() (*client, error) {
-	base, err := o.address()
+	cluster, err := o.Connect()
 	if err != nil {
 		return nil, err
 	}
-	cluster, err := o.Connect()
+	to, err := o.where(cluster.Config)
 	if err != nil {
 		return nil, err
 	}
 	if cluster.Config.Impersonate.UserName != "" {
 		return nil, errors.New("history cannot be read as somebody else: leave out --as")
 	}
-	// The console is another server than the API server: of its configuration only the token, or what obtains it, is used.
+	// The console is another server than the API server: of its configuration only the credentials are used.
 	config := rest.AnonymousClientConfig(cluster.Config)
-	config.TLSClientConfig = rest.TLSClientConfig{CAFile: o.authority}
-	config.Host = base.Host
+	config.TLSClientConfig = to.tls
+	config.Host = to.base.Host
 	config.BearerToken, config.BearerTokenFile = cluster.Config.BearerToken, cluster.Config.BearerTokenFile
 	config.AuthProvider, config.ExecProvider = cluster.Config.AuthProvider, cluster.Config.ExecProvider
 	config.Proxy, config.Dial = nil, nil
-	if config.BearerToken == "" && config.BearerTokenFile == "" && config.AuthProvider == nil && config.ExecProvider == nil {
+	hasCertificate := len(to.tls.CertData) > 0 || to.tls.CertFile != ""
+	if !hasCertificate && config.BearerToken == "" && config.BearerTokenFile == "" && config.AuthProvider == nil && config.ExecProvider == nil {
 		return nil, errors.New("the kubeconfig has no bearer token, which the console needs to know you by: add one, for example with --token")
 	}
 	web, err := rest.HTTPClientFor(config)
@@ -83,7 +104,7 @@ func (o *options) connect() (*client, error) {
 	}
 	// The token goes to the console alone.
 	web.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &client{web, base, cluster.Namespace}, nil
+	return &client{web, to.base, cluster.Namespace}, nil
 }
 
 func isLoopback(host string) bool {

@@ -29,10 +29,11 @@ func Command(p *kit.Program) *cobra.Command {
 events, the ends of their logs, and what they used.
 
 --console or the variable T9K_CONSOLE names the console. The command sends it the bearer token of your kubeconfig, and
-the console shows the jobs of those namespaces where you may get jobs now.`,
+the console shows the jobs of those namespaces where you may get jobs now. The kubeconfig of an embedded cluster says
+where its archive is.`,
 		Example: p.Example("t9k history list --since 24h", "t9k history describe mnist", "t9k history logs mnist", "t9k history usage --by user --since 720h"),
 	}
-	cmd.PersistentFlags().StringVar(&o.console, "console", "", "Address of the console, such as https://console.example.org; the default is that in T9K_CONSOLE")
+	cmd.PersistentFlags().StringVar(&o.console, "console", "", "Address of the console, such as https://console.example.org; the default is that in T9K_CONSOLE, or else the archive that the kubeconfig names")
 	cmd.PersistentFlags().StringVar(&o.authority, "console-ca", "", "File with the certificate authority of the console; without it, those of this machine")
 	cmd.AddCommand(o.listCommand(), o.describeCommand(), o.logsCommand(), o.usageCommand())
 	return cmd

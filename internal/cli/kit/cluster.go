@@ -1,18 +1,22 @@
 package kit
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/archive"
 	"tensorstack.dev/batch/internal/kinds"
 	"tensorstack.dev/batch/internal/steer"
 )
@@ -58,6 +62,32 @@ func (p *Program) Connect() (*Cluster, error) {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
 	return c, nil
+}
+
+// Archive returns where the archive of the cluster is, as the kubeconfig says; nil if it does not. Connect has to be called
+// before.
+func (p *Program) Archive() (*archive.Address, error) {
+	raw, err := p.Flags.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	name := *p.Flags.ClusterName
+	if context := raw.Contexts[cmp.Or(*p.Flags.Context, raw.CurrentContext)]; name == "" && context != nil {
+		name = context.Cluster
+	}
+	cluster := raw.Clusters[name]
+	if cluster == nil || *p.Flags.APIServer != "" {
+		return nil, nil
+	}
+	extension, ok := cluster.Extensions[archive.KubeconfigExtension].(*runtime.Unknown)
+	if !ok {
+		return nil, nil
+	}
+	var address archive.Address
+	if err := json.Unmarshal(extension.Raw, &address); err != nil {
+		return nil, fmt.Errorf("reading the extension %s of the kubeconfig: %w", archive.KubeconfigExtension, err)
+	}
+	return &address, nil
 }
 
 // resolve selects the kubeconfig. It selects that of the embedded cluster if --local asks for it or no other cluster is

@@ -7,8 +7,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net/http"
 	"net/url"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,9 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"tensorstack.dev/batch/internal/archive/recorder"
 	"tensorstack.dev/batch/internal/archive/store"
-	"tensorstack.dev/batch/internal/archive/web"
 	"tensorstack.dev/batch/internal/console/access"
 	"tensorstack.dev/batch/internal/console/live"
 	"tensorstack.dev/batch/internal/console/server"
@@ -38,6 +36,9 @@ type options struct {
 	archive         string
 	limits          store.Options
 }
+
+// archiveEnv is the environment variable with the address of the archive. Others cannot see it, unlike an argument.
+const archiveEnv = "T9K_ARCHIVE"
 
 // New returns the command that serves the console until its context ends.
 func New() *cobra.Command {
@@ -62,7 +63,8 @@ func New() *cobra.Command {
 	f.StringSliceVar(&o.urls, "url", nil, "address under which browsers reach the console, such as https://console.example.org; can be repeated; unset: any")
 	f.StringVar(&o.clusterName, "cluster-name", "", "name of the cluster on all pages")
 	f.DurationVar(&o.accessCacheTime, "access-cache-time", 10*time.Second, "time for which the console keeps what it has asked the API server about users and their rights")
-	f.StringVar(&o.archive, "archive", "", "archive of jobs: path of a file, or address of a PostgreSQL database such as postgres://t9k@db.example.org/t9k, whose password PGPASSWORD may hold; unset: none")
+	f.StringVar(&o.archive, "archive", os.Getenv(archiveEnv), "archive of jobs: path of a file, or address of a PostgreSQL database such as postgres://t9k@db.example.org/t9k, whose password PGPASSWORD may hold; unset: what the variable "+archiveEnv+" says; none without it")
+	f.Lookup("archive").DefValue = "" // it may hold a password
 	f.Int64Var(&o.limits.JobLogs, "archive-job-logs", store.DefaultJobLogs, "largest size of the logs that the archive keeps of one job, in bytes; the oldest go first")
 	f.Int64Var(&o.limits.AllLogs, "archive-logs", store.DefaultAllLogs, "largest size of all logs that the archive keeps, in bytes; the oldest go first")
 	cmd.CompletionOptions.DisableDefaultCmd = true
@@ -84,49 +86,19 @@ func (o *options) run(ctx context.Context) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	history, closeArchive, err := o.record(ctx, config)
+	kept, err := record(ctx, config, o.archive, o.limits)
 	if err != nil {
 		return err
 	}
-	defer closeArchive()
+	defer kept.close(ctx)
 	defer stop() // a server that fails ends the recording too
 	return serve(ctx, config, func(cache *live.Cache) []endpoint {
-		console := server.New(server.Options{Cache: cache, Where: o.clusterName, Admission: admission, API: history})
+		console := server.New(server.Options{Cache: cache, Where: o.clusterName, Admission: admission, API: kept.handler(callerMay)})
 		return []endpoint{
-			{"the console", o.address, o.certFile, o.keyFile, console, console.Close},
-			{"/healthz and /readyz", o.probeAddress, "", "", probes(cache), nil},
+			{what: "the console", address: o.address, cert: o.certFile, key: o.keyFile, handler: console, end: console.Close},
+			{what: "/healthz and /readyz", address: o.probeAddress, handler: probes(cache)},
 		}
 	})
-}
-
-// record opens the archive and records to it until ctx ends. It returns the handler of the archive, nil if there is none,
-// and a function that waits for the end.
-func (o *options) record(ctx context.Context, config *rest.Config) (http.Handler, func(), error) {
-	if o.archive == "" {
-		return nil, func() {}, nil
-	}
-	s, err := store.Open(ctx, o.archive, o.limits)
-	if err != nil {
-		return nil, nil, err
-	}
-	r, err := recorder.Start(ctx, recorder.Options{Config: config, Store: s})
-	if err != nil {
-		return nil, nil, errors.Join(err, s.Close())
-	}
-	handler := web.New(s, func(w http.ResponseWriter, r *http.Request) web.Access {
-		caller := server.CallerOf(r.Context())
-		if caller == nil || caller.Objects == nil {
-			http.Error(w, "This request was not admitted.", http.StatusUnauthorized)
-			return nil
-		}
-		return web.Self{Objects: caller.Objects}
-	})
-	return handler, func() {
-		r.Wait()
-		if err := s.Close(); err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot close the archive")
-		}
-	}, nil
 }
 
 func (o *options) admission(config *rest.Config) (*access.Admission, error) {

@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/dynamic"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/kubernetes"
 
+	"tensorstack.dev/batch/internal/archive/store"
+	"tensorstack.dev/batch/internal/console/access"
 	"tensorstack.dev/batch/internal/console/live"
 	"tensorstack.dev/batch/internal/console/server"
 	"tensorstack.dev/batch/internal/console/ticket"
@@ -17,7 +20,8 @@ import (
 
 // localOptions are the command-line settings of the console of the embedded cluster.
 type localOptions struct {
-	kubeconfig, address, keyFile, cluster string
+	kubeconfig, address, keyFile, cluster                        string
+	archive, archiveAddress, certFile, certKeyFile, clientCAFile string
 }
 
 // NewLocal returns the command that serves the console of the embedded cluster, with the rights of a kubeconfig, to
@@ -36,8 +40,16 @@ func NewLocal() *cobra.Command {
 	f.StringVar(&o.address, "bind-address", "", "address of the console on 127.0.0.1")
 	f.StringVar(&o.keyFile, "key-file", "", "file with the key of the tokens")
 	f.StringVar(&o.cluster, "cluster-name", "", "name of the cluster on all pages")
+	f.StringVar(&o.archive, "archive", "", "path of the archive")
+	f.StringVar(&o.archiveAddress, "archive-bind-address", "", "address on 127.0.0.1 of the archive for clients with credentials of the cluster")
+	f.StringVar(&o.certFile, "tls-cert-file", "", "certificate of that address")
+	f.StringVar(&o.certKeyFile, "tls-private-key-file", "", "key of the certificate")
+	f.StringVar(&o.clientCAFile, "client-ca-file", "", "certificate authority of the users of the cluster")
 	return cmd
 }
+
+// localAccessTime is for how long the console of the embedded cluster keeps what it has asked about users.
+const localAccessTime = time.Second
 
 func (o *localOptions) run(ctx context.Context) error {
 	config, err := clientConfig(o.kubeconfig)
@@ -56,16 +68,29 @@ func (o *localOptions) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	core, err := corev1client.NewForConfig(config)
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	kept, err := record(ctx, config, o.archive, store.Options{})
+	if err != nil {
+		return err
+	}
+	defer kept.close(ctx)
+	defer stop() // a server that fails ends the recording too
 	return serve(ctx, config, func(cache *live.Cache) []endpoint {
 		gate := server.NewKeyGate(key, "t9k local status", port, host, "localhost")
-		console := server.New(server.Options{Cache: cache, Where: o.cluster, Admission: &server.Local{Gate: gate, Objects: objects, Core: core}})
+		console := server.New(server.Options{Cache: cache, Where: o.cluster, Admission: &server.Local{Gate: gate, Objects: objects, Core: client.CoreV1()},
+			API: kept.handler(callerMay)})
 		mux := http.NewServeMux()
 		mux.Handle("/readyz", probes(cache))
 		mux.Handle("/", console)
-		return []endpoint{{what: "the console", address: o.address, handler: mux, end: console.Close}}
+		endpoints := []endpoint{{what: "the console", address: o.address, handler: mux, end: console.Close}}
+		if history := kept.handler(clusterUsers(&access.Reviews{Client: client, TTL: localAccessTime})); history != nil {
+			endpoints = append(endpoints, endpoint{what: "the archive", address: o.archiveAddress, cert: o.certFile, key: o.certKeyFile, clients: o.clientCAFile, handler: history})
+		}
+		return endpoints
 	})
 }

@@ -2,6 +2,7 @@ package consolecmd
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
 
 	"tensorstack.dev/batch/internal/console/live"
@@ -29,7 +31,10 @@ func clientConfig(kubeconfig string) (*rest.Config, error) {
 // endpoint is a handler at an address. It serves HTTPS if it has a certificate.
 type endpoint struct {
 	what, address, cert, key string
-	handler                  http.Handler
+	// clients is the file with the certificate authority of clients, whose certificates the handler may then trust; empty
+	// for none.
+	clients string
+	handler http.Handler
 	// end ends what the handler has begun; nil for nothing.
 	end func()
 }
@@ -74,6 +79,13 @@ func serve(ctx context.Context, config *rest.Config, endpoints func(*live.Cache)
 }
 
 func (e *endpoint) on(web *http.Server, listener net.Listener) error {
+	if e.clients != "" {
+		authority, err := certutil.NewPool(e.clients)
+		if err != nil {
+			return fmt.Errorf("reading the certificate authority of clients: %w", err)
+		}
+		web.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, ClientCAs: authority, ClientAuth: tls.VerifyClientCertIfGiven}
+	}
 	if e.cert != "" {
 		return web.ServeTLS(listener, e.cert, e.key)
 	}

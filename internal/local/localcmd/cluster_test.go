@@ -33,6 +33,7 @@ func TestClusterLifeLeavesTheMachineUnchanged(t *testing.T) {
 		t.Errorf("the machine's files changed from\n%s\nto\n%s", before, after)
 	}
 	podsFindEachOther(t, u, "default")
+	historyKeeps(t, u)
 
 	u.spoilCRD(t, "default")
 	u.spoilWebhook(t, "default")
@@ -45,6 +46,7 @@ func TestClusterLifeLeavesTheMachineUnchanged(t *testing.T) {
 	u.prints(t, "was not running", "down")
 
 	u.prints(t, "Cluster default is ready.", "up")
+	u.awaitHistory(t, "What is kept", "logs", "kept")
 	u.checkCRDMended(t, "default")
 	u.checkWebhookMended(t, "default")
 	c := u.client(t, "default")

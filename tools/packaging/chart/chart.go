@@ -35,7 +35,7 @@ var copies = []string{
 	"crd/*.yaml", "rbac/role.yaml", "rbac/role_binding.yaml",
 	"webhook/configuration.yaml", "webhook/defaults.yaml", "webhook/rbac.yaml", "webhook/secret.yaml", "webhook/service.yaml",
 	"scheduler/admission_*.yaml", "scheduler/role.yaml", "scheduler/role_bindings.yaml",
-	"console/role.yaml", "console/role_binding.yaml",
+	"console/role.yaml", "console/role_binding.yaml", "console/archive_role.yaml",
 	"users/[^k]*.yaml",
 }
 

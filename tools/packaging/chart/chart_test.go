@@ -133,6 +133,33 @@ func TestConsoleRendersTheSameAsConfig(t *testing.T) {
 	checkSame(t, slices.DeleteFunc(added, func(o *unstructured.Unstructured) bool { return o.GetName() != "t9k-console" }), "console")
 }
 
+// TestConsoleReadsLogsOnlyIfAsked verifies that the right to read the logs of all pods is granted only if the values ask
+// for it, and only for an archive.
+func TestConsoleReadsLogsOnlyIfAsked(t *testing.T) {
+	for text, want := range map[string]int{
+		"console: {enabled: true}":                                       0,
+		"console: {enabled: true, archive: {logs: true}}":                0,
+		"console: {enabled: true, archive: {enabled: true}}":             0,
+		"console: {archive: {enabled: true, logs: true}}":                0,
+		"console: {enabled: true, archive: {enabled: true, logs: true}}": 2,
+	} {
+		values, err := common.ReadValues([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects, err := renderIn(load(t), values, "elsewhere", newest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		granted := slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool {
+			return o.GetName() != "t9k-console-archive" || !strings.HasPrefix(o.GetKind(), "ClusterRole")
+		})
+		if len(granted) != want {
+			t.Errorf("%s: %d objects grant the right, want %d", text, len(granted), want)
+		}
+	}
+}
+
 // checkSame compares objects of the chart with those of a folder of config.
 func checkSame(t *testing.T, fromChart []*unstructured.Unstructured, dir string) {
 	t.Helper()
@@ -270,15 +297,18 @@ func keysOf(prefix string, values map[string]any, schema, found map[string]bool)
 func TestWrongValuesAreRefused(t *testing.T) {
 	c := load(t)
 	for text, want := range map[string]string{
-		"operator: {replica: 3}":                    "replica",
-		"console: {urls: [console.example.org]}":    "urls",
-		"operator: {replicas: -1}":                  "replicas",
-		"certificates: {source: vault}":             "source",
-		"image: {pullSecrets: [registry]}":          "pullSecrets",
-		"queues: [{spec: {}}]":                      "name",
-		"operator: {image: {digest: latest}}":       "digest",
-		"priorityClasses: [{name: high}]":           "value",
-		"metrics: {serviceMonitor: {interval: 30}}": "interval",
+		"operator: {replica: 3}":                                                  "replica",
+		"console: {urls: [console.example.org]}":                                  "urls",
+		"operator: {replicas: -1}":                                                "replicas",
+		"console: {archive: {enabled: true, volume: {size: large}}}":              "size",
+		"console: {enabled: true, replicas: 2, archive: {enabled: true}}":         "one console writes the file",
+		"console: {archive: {database: {secret: t9k-archive, password: secret}}}": "password",
+		"certificates: {source: vault}":                                           "source",
+		"image: {pullSecrets: [registry]}":                                        "pullSecrets",
+		"queues: [{spec: {}}]":                                                    "name",
+		"operator: {image: {digest: latest}}":                                     "digest",
+		"priorityClasses: [{name: high}]":                                         "value",
+		"metrics: {serviceMonitor: {interval: 30}}":                               "interval",
 	} {
 		values, err := common.ReadValues([]byte(text))
 		if err != nil {

@@ -1,0 +1,118 @@
+package localcmd_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	authentication "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"tensorstack.dev/batch/internal/archive"
+	"tensorstack.dev/batch/internal/cli"
+)
+
+// history calls t9k history with the kubeconfig of a cluster, and nothing else that says where the archive is.
+func (u *user) history(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out strings.Builder
+	args = append([]string{"t9k", "history", "--kubeconfig", u.dir("default").Kubeconfig()}, args...)
+	if code := cli.Main(t.Context(), args, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out}); code != 0 {
+		return "", fmt.Errorf("%s: exit code %d: %s", args, code, out.String())
+	}
+	return out.String(), nil
+}
+
+// awaitHistory waits until t9k history prints a text.
+func (u *user) awaitHistory(t *testing.T, text string, args ...string) {
+	t.Helper()
+	await(t, fmt.Sprintf("history %q prints %q", args, text), func() error {
+		out, err := u.history(t, args...)
+		if err == nil && !strings.Contains(out, text) {
+			err = errors.New(out)
+		}
+		return err
+	})
+}
+
+// ended is a job that ends at once.
+const ended = `{"apiVersion": "batch.tensorstack.dev/v1beta1", "kind": "GenericJob", "metadata": {"name": "kept"}, "spec": {"replicaSpecs": [{"type": "w", "replicas": 1,
+	"restartPolicy": {"policy": "Never"}, "template": {"spec": {"containers": [{"name": "main", "image": "none", "command": ["echo", "What is kept"]}]}}}]}}`
+
+// historyKeeps runs a job, which t9k history shows from then on to whoever may get it.
+func historyKeeps(t *testing.T, u *user) {
+	t.Helper()
+	jobs := u.client(t, "default").Discovery().RESTClient()
+	const path = "/apis/batch.tensorstack.dev/v1beta1/namespaces/default/genericjobs"
+	await(t, "the job is created", func() error { // the webhook may not answer yet
+		return jobs.Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body([]byte(ended)).Do(t.Context()).Error()
+	})
+	u.awaitHistory(t, "Succeeded", "list")
+	u.awaitHistory(t, "What is kept", "logs", "kept")
+	if err := jobs.Delete().AbsPath(path + "/kept").Do(t.Context()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	u.awaitHistory(t, "kept", "list", "--gone")
+	u.awaitHistory(t, "The job is gone since", "describe", "kept")
+	u.archiveKnowsUsers(t)
+}
+
+// archiveKnowsUsers verifies that the archive shows nothing to those who may not get jobs, and answers nobody else.
+func (u *user) archiveKnowsUsers(t *testing.T) {
+	t.Helper()
+	kubeconfig, err := clientcmd.LoadFromFile(u.dir("default").Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := kubeconfig.Clusters[kubeconfig.Contexts[kubeconfig.CurrentContext].Cluster]
+	var address archive.Address
+	if err := json.Unmarshal(cluster.Extensions[archive.KubeconfigExtension].(*runtime.Unknown).Raw, &address); err != nil {
+		t.Fatal(err)
+	}
+	admin := u.config(t, "default")
+	scheduler, err := clientcmd.BuildConfigFromFlags("", string(u.dir("default"))+"/pki/kube-scheduler.kubeconfig")
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := u.client(t, "default").CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "default", &authentication.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	authority := rest.TLSClientConfig{CAData: address.Authority}
+	for name, c := range map[string]struct {
+		config *rest.Config
+		code   int
+		text   string
+	}{
+		"the administrator":                 {admin, 200, `"name":"kept"`},
+		"a certificate without the right":   {scheduler, 200, `{"jobs":[],"more":false}`},
+		"a token without the right":         {&rest.Config{TLSClientConfig: authority, BearerToken: token.Status.Token}, 200, `{"jobs":[],"more":false}`},
+		"a token that nobody knows":         {&rest.Config{TLSClientConfig: authority, BearerToken: "guess"}, 401, "does not accept the credentials"},
+		"neither a certificate nor a token": {&rest.Config{TLSClientConfig: authority}, 401, "neither a client certificate nor a bearer token"},
+	} {
+		client, err := rest.HTTPClientFor(c.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := client.Get(address.Server + "/api/v1/history/jobs")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err != nil || answer.StatusCode != c.code || !strings.Contains(string(body), c.text) {
+			t.Errorf("%s: %s, %v: %s", name, answer.Status, err, body)
+		}
+	}
+	if _, err := http.Get(address.Server); err == nil {
+		t.Error("the archive has a certificate that this machine trusts")
+	}
+}
