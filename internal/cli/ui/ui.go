@@ -86,7 +86,7 @@ func serve(ctx context.Context, p *kit.Program, o *options) error {
 	}
 	address := fmt.Sprintf("http://127.0.0.1:%s/?token=%s", port, gate.Token())
 	fmt.Fprintln(p.Out, address)
-	fmt.Fprintln(p.ErrOut, "The address works once. Ctrl-C ends the console.")
+	fmt.Fprintf(p.ErrOut, "The address works once, within %.0f minutes. Ctrl-C ends the console.\n", server.TokenLifetime.Minutes())
 	if !o.noBrowser && kit.HasBrowser() {
 		if err := kit.Browse(ctx, address); err != nil {
 			fmt.Fprintf(p.ErrOut, "No browser could be opened: %v\n", err)

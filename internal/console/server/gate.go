@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/base64"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -22,17 +23,22 @@ type Gate struct {
 	cookie string
 	// printer is the command that prints new addresses.
 	printer string
-	// key issues tokens, of which those before since are refused; nil if there is one token.
+	// key issues tokens, of which those before since are refused; nil if there is one token, which was made at since.
 	key   ticket.Key
 	since time.Time
+	now   func() time.Time
 
 	mu sync.Mutex
 	// token is the token that opens the next session; empty once it was used.
 	token   string
 	session string
-	// used has the tokens of the key that were used.
-	used map[string]bool
+	// used has the tokens of the key that were used and are not too old, with the times when they were issued.
+	used map[string]time.Time
 }
+
+// TokenLifetime is how long a token can open a session. An address stays in the scrollback of a terminal and in the log
+// of whatever has started the command.
+const TokenLifetime = 15 * time.Minute
 
 // Local admits the browser of one user on this machine, for whom the console acts with its own rights.
 type Local struct {
@@ -53,7 +59,7 @@ func (l *Local) Admit(w http.ResponseWriter, r *http.Request) *Caller {
 // NewGate returns a gate for the addresses HOST:PORT of the server. port makes the cookie's name unique, because browsers
 // send cookies to all ports of a host.
 func NewGate(port string, hosts ...string) *Gate {
-	g := &Gate{cookie: "t9k-" + port, printer: "t9k ui", token: secret(), session: secret()}
+	g := &Gate{cookie: "t9k-" + port, printer: "t9k ui", token: secret(), session: secret(), since: time.Now(), now: time.Now}
 	for _, h := range hosts {
 		g.hosts = append(g.hosts, h+":"+port)
 	}
@@ -65,26 +71,28 @@ func NewGate(port string, hosts ...string) *Gate {
 func NewKeyGate(key ticket.Key, printer, port string, hosts ...string) *Gate {
 	g := NewGate(port, hosts...)
 	g.token, g.session = "", base64.RawURLEncoding.EncodeToString(key.Derive("session"))
-	g.key, g.printer, g.since, g.used = key, printer, time.Now(), map[string]bool{}
+	g.key, g.printer, g.used = key, printer, map[string]time.Time{}
 	return g
 }
 
-// redeem reports whether a token opens a session, which it does once.
+// redeem reports whether a token opens a session, which it does once and while it is not too old.
 func (g *Gate) redeem(token string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	oldest := g.now().Add(-TokenLifetime)
 	if g.key == nil {
-		good := g.token != "" && subtle.ConstantTimeCompare([]byte(token), []byte(g.token)) == 1
+		good := g.token != "" && !g.since.Before(oldest) && subtle.ConstantTimeCompare([]byte(token), []byte(g.token)) == 1
 		if good {
 			g.token = ""
 		}
 		return good
 	}
 	issued, err := g.key.Issued(token)
-	if err != nil || issued.Before(g.since) || g.used[token] {
+	if _, used := g.used[token]; used || err != nil || issued.Before(g.since) || issued.Before(oldest) {
 		return false
 	}
-	g.used[token] = true
+	maps.DeleteFunc(g.used, func(_ string, issued time.Time) bool { return issued.Before(oldest) })
+	g.used[token] = issued
 	return true
 }
 

@@ -123,6 +123,37 @@ func TestTokensOfAKeyWorkOnceAndSessionsOutliveARestart(t *testing.T) {
 	}
 }
 
+func TestTokensThatNobodyHasUsedExpire(t *testing.T) {
+	key := ticket.NewKey()
+	for name, c := range map[string]struct {
+		gate  *Gate
+		token func(*Gate) string
+	}{
+		"of one gate": {NewGate("8080", "127.0.0.1"), (*Gate).Token},
+		"of a key":    {NewKeyGate(key, "t9k local status", "8080", "127.0.0.1"), func(*Gate) string { return key.Issue(time.Now()) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := forbidden(t)
+			s.Admission = &Local{Gate: c.gate}
+			token := c.token(c.gate)
+			for _, step := range []struct {
+				name string
+				age  time.Duration
+				want int
+			}{{"too old", TokenLifetime + time.Minute, http.StatusUnauthorized}, {"old enough still", TokenLifetime - time.Minute, http.StatusSeeOther}} {
+				c.gate.now = func() time.Time { return time.Now().Add(step.age) }
+				if answer := call(s, http.MethodGet, "/?token="+token, nil); answer.StatusCode != step.want {
+					t.Errorf("%s: %s, want %d", step.name, answer.Status, step.want)
+				}
+			}
+			c.gate.now = time.Now
+			if answer := call(s, http.MethodGet, "/?token="+token, nil); answer.StatusCode != http.StatusUnauthorized {
+				t.Errorf("used before: %s", answer.Status)
+			}
+		})
+	}
+}
+
 func TestOnlyTheBrowserOfTheUserGetsIn(t *testing.T) {
 	s := forbidden(t)
 	cookies := enter(t, s)
