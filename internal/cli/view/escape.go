@@ -24,13 +24,26 @@ func Terminal(text string) string {
 		if !found {
 			return b.String()
 		}
-		n := strings.IndexFunc(rest, func(r rune) bool { return r != '[' && r != ';' && (r < '0' || r > '9') })
-		if n < 1 || !strings.ContainsRune("mAGJK", rune(rest[n])) {
+		end, ok := sequence(rest)
+		if !ok {
 			b.WriteString(Escape(own))
 			text = rest
 			continue
 		}
-		b.WriteString("\x1b" + rest[:n+1])
-		text = rest[n+1:]
+		b.WriteString("\x1b" + rest[:end])
+		text = rest[end:]
 	}
+}
+
+// sequence returns the length of the control sequence at the beginning of a text, without the escape character: a
+// bracket, parameters and a letter. It reports false if there is none of those that this package writes.
+func sequence(text string) (end int, ok bool) {
+	if !strings.HasPrefix(text, "[") {
+		return 0, false
+	}
+	n := 1 + strings.IndexFunc(text[1:], func(r rune) bool { return r != ';' && (r < '0' || r > '9') })
+	if n < 1 || !strings.ContainsRune("mAGJK", rune(text[n])) {
+		return 0, false
+	}
+	return n + 1, true
 }
