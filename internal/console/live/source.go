@@ -104,7 +104,8 @@ func (s *source) watch(ctx context.Context, namespace string, settled func()) {
 			stop()
 		}
 	})
-	if _, err := informer.AddEventHandler(handler); err != nil {
+	registration, err := informer.AddEventHandler(handler)
+	if err != nil {
 		return
 	}
 	s.mu.Lock()
@@ -112,7 +113,7 @@ func (s *source) watch(ctx context.Context, namespace string, settled func()) {
 	s.mu.Unlock()
 	var synced sync.WaitGroup
 	synced.Go(func() {
-		if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) { // the handler has rows of what the store holds
 			settled()
 		}
 	})

@@ -1,0 +1,262 @@
+package live
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/kinds"
+)
+
+// api is an API server that lists and watches what a test puts there, where the user may.
+type api struct {
+	mu      sync.Mutex
+	objects map[string][]any // by the path of their list
+	watches map[string]chan any
+	// forbidden are the paths that the user may not list. What is neither there nor forbidden is not served.
+	forbidden map[string]bool
+}
+
+// listOf holds the version and the kind of the list of each plural that a test uses.
+var listOf = map[string][2]string{"genericjobs": {"batch.tensorstack.dev/v1beta1", "GenericJobList"}, "pods": {"v1", "PodList"}, "events": {"v1", "EventList"}}
+
+const (
+	ofBatch = "/apis/batch.tensorstack.dev/v1beta1/"
+	inRed   = "namespaces/red/"
+)
+
+// ServeHTTP answers lists and watches.
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	objects, served := a.objects[r.URL.Path]
+	forbidden, events := a.forbidden[r.URL.Path], a.watches[r.URL.Path]
+	a.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	refuse := func(code int, reason string) {
+		w.WriteHeader(code)
+		_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d}`, reason, code)
+	}
+	q := r.URL.Query()
+	switch {
+	case forbidden:
+		refuse(http.StatusForbidden, "Forbidden")
+	case !served:
+		refuse(http.StatusNotFound, "NotFound")
+	case q.Get("sendInitialEvents") != "":
+		refuse(http.StatusUnprocessableEntity, "Invalid") // the client lists instead
+	case q.Get("watch") != "":
+		_ = http.NewResponseController(w).Flush()
+		for {
+			select {
+			case <-r.Context().Done():
+				return
+			case e := <-events:
+				_ = json.NewEncoder(w).Encode(e)
+				_ = http.NewResponseController(w).Flush()
+			}
+		}
+	default:
+		_ = json.NewEncoder(w).Encode(map[string]any{"kind": listOf[path.Base(r.URL.Path)][1], "apiVersion": listOf[path.Base(r.URL.Path)][0], "metadata": map[string]string{"resourceVersion": "1"}, "items": objects})
+	}
+}
+
+func job(namespace, name string, uid types.UID) *batch.GenericJob {
+	return &batch.GenericJob{TypeMeta: metav1.TypeMeta{APIVersion: batch.GroupVersion.String(), Kind: "GenericJob"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: uid, ResourceVersion: "1"}}
+}
+
+// start starts a cache of an API server, and waits until it is filled. It ends with the test.
+func start(t *testing.T, a *api, namespace string) *Cache {
+	t.Helper()
+	server := httptest.NewServer(a)
+	ctx, stop := context.WithCancel(context.Background())
+	c, err := Start(ctx, &rest.Config{Host: server.URL, QPS: -1}, namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stop()
+		c.Wait()
+		server.CloseClientConnections()
+		server.Close()
+	})
+	await(t, c.Settled(), "the cache is filled")
+	return c
+}
+
+func await[T any](t *testing.T, ch <-chan T, what string) {
+	t.Helper()
+	select {
+	case <-ch:
+	case <-time.After(2 * time.Minute):
+		t.Fatal(what + ": it has not happened")
+	}
+}
+
+func names(v *View) map[string]bool {
+	all := map[string]bool{}
+	for _, r := range v.Jobs() {
+		all[r.Namespace+"/"+r.Name] = true
+	}
+	return all
+}
+
+// TestCacheHoldsWhatTheUserMayList verifies that the cache falls back to one namespace, says what is missing, and passes
+// on changes.
+func TestCacheHoldsWhatTheUserMayList(t *testing.T) {
+	jobs := ofBatch + inRed + "genericjobs"
+	a := &api{objects: map[string][]any{jobs: {job("red", "a", "1")}, "/api/v1/pods": {}},
+		watches:   map[string]chan any{jobs: make(chan any)},
+		forbidden: map[string]bool{ofBatch + "genericjobs": true, "/api/v1/nodes": true, "/api/v1/events": true, "/api/v1/namespaces/red/events": true}}
+	c := start(t, a, "red")
+	v := c.For(nil)
+	if diff := cmp.Diff(map[string]bool{"red/a": true}, names(v)); diff != "" {
+		t.Errorf("jobs (-want +got):\n%s", diff)
+	}
+	var hidden []string
+	for _, h := range append(v.Nodes().Hidden, v.HiddenJobs()[0]) {
+		hidden = append(hidden, h.String())
+	}
+	if diff := cmp.Diff([]string{"You may not list nodes.", "You may not list GenericJobs of all namespaces: only namespace red is shown."}, hidden); diff != "" {
+		t.Errorf("hidden (-want +got):\n%s", diff)
+	}
+	notices, end := c.Subscribe(TopicJobs)
+	defer end()
+	b := job("red", "b", "2")
+	a.watches[jobs] <- map[string]any{"type": "ADDED", "object": b}
+	for !names(v)["red/b"] {
+		await(t, notices, "a notice of the new job")
+	}
+	a.watches[jobs] <- map[string]any{"type": "DELETED", "object": b}
+	for names(v)["red/b"] {
+		await(t, notices, "a notice of the deletion")
+	}
+	if v.Job(&kinds.All[0], "red", "b") != nil {
+		t.Error("the deleted job is there")
+	}
+}
+
+// rights are the namespaces in which a viewer may list anything.
+type rights []string
+
+// List implements Rights.
+func (r rights) List(_ schema.GroupResource, namespaces []string) Scope {
+	s := Scope{In: map[string]bool{}}
+	for _, n := range namespaces {
+		s.In[n] = strings.Contains(strings.Join(r, " "), n)
+	}
+	return s
+}
+
+// TestViewsHideWhatTheirViewersMayNotList verifies that viewers of one cache see what they may and nothing else.
+func TestViewsHideWhatTheirViewersMayNotList(t *testing.T) {
+	pod := func(namespace string) *corev1.Pod {
+		return &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a-w-0", UID: types.UID(namespace), ResourceVersion: "1",
+			Labels: map[string]string{batch.LabelJobName: "a", batch.LabelJobKind: "GenericJob"}, Annotations: map[string]string{"large": "value", scheduling.AnnotationRequestedBy: `["mei"]`}},
+			Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "main", Command: []string{"python"}}}}}
+	}
+	c := start(t, &api{objects: map[string][]any{ofBatch + "genericjobs": {job("red", "a", "1"), job("blue", "a", "2")}, "/api/v1/pods": {pod("red"), pod("blue")}, "/api/v1/events": {}}}, "")
+	for _, test := range []struct {
+		rights Rights
+		jobs   map[string]bool
+		pods   int
+	}{
+		{nil, map[string]bool{"red/a": true, "blue/a": true}, 2}, {rights{"red"}, map[string]bool{"red/a": true}, 1}, {rights{}, map[string]bool{}, 0},
+	} {
+		v := c.For(test.rights)
+		if diff := cmp.Diff(test.jobs, names(v)); diff != "" {
+			t.Errorf("%v: jobs (-want +got):\n%s", test.rights, diff)
+		}
+		if got := len(v.Nodes().Pods); got != test.pods {
+			t.Errorf("%v: %d pods on nodes, want %d", test.rights, got, test.pods)
+		}
+		for _, namespace := range []string{"red", "blue"} {
+			j := v.Job(&kinds.All[0], namespace, "a")
+			if (j != nil) != test.jobs[namespace+"/a"] {
+				t.Errorf("%v: the job in %s is there: %v", test.rights, namespace, j != nil)
+			}
+			if j != nil && len(v.Pods(j)) != 1 {
+				t.Errorf("%v: %d pods of the job in %s", test.rights, len(v.Pods(j)), namespace)
+			}
+		}
+	}
+	kept := c.For(nil).Nodes().Pods[0]
+	if diff := cmp.Diff(map[string]string{scheduling.AnnotationRequestedBy: `["mei"]`}, kept.Annotations); diff != "" || kept.Spec.Containers[0].Command != nil {
+		t.Errorf("the cache keeps of a pod what no page shows: %v", kept)
+	}
+}
+
+// TestSubscriptions verifies that a notice reaches those whom it concerns, and that unread notices become one.
+func TestSubscriptions(t *testing.T) {
+	c := &Cache{}
+	notices, end := c.Subscribe("a", "b")
+	other, endOther := c.Subscribe("c")
+	defer endOther()
+	for range 3 {
+		c.hub.publish("a")
+		c.hub.publish("b")
+	}
+	if len(notices) != 1 || len(other) != 0 {
+		t.Errorf("%d and %d notices, want 1 and 0", len(notices), len(other))
+	}
+	c.hub.publish("")
+	if len(other) != 1 {
+		t.Error("a notice that concerns all has not come")
+	}
+	<-notices
+	end()
+	c.hub.publish("a")
+	if len(notices) != 0 || len(c.hub.subscribers) != 1 {
+		t.Errorf("%d notices after the end of the subscription, topics %v", len(notices), c.hub.subscribers)
+	}
+}
+
+// TestPastPods verifies that pods that are deleted are kept with their job, bounded in number, and forgotten with it.
+func TestPastPods(t *testing.T) {
+	var p past
+	pod := func(n int, owner types.UID) *corev1.Pod {
+		now := metav1.Now()
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("w-", n), UID: types.UID(fmt.Sprint(owner, n)), DeletionTimestamp: &now,
+			Labels:          map[string]string{batch.LabelJobName: "a", batch.LabelJobKind: "GenericJob"},
+			OwnerReferences: []metav1.OwnerReference{{UID: owner, Controller: new(true)}}}}
+	}
+	alive := pod(0, "one")
+	alive.DeletionTimestamp = nil
+	p.note(alive)
+	topic := JobTopic("GenericJob", "ns", "a")
+	if got := len(p.of(topic, "one")); got != 0 {
+		t.Errorf("%d pods that nobody deletes are kept", got)
+	}
+	p.note(pod(1, "one"))
+	p.note(pod(1, "one"))
+	p.note(pod(2, "other"))
+	if one, other := len(p.of(topic, "one")), len(p.of(topic, "other")); one != 1 || other != 1 {
+		t.Errorf("%d and %d pods of two jobs of one name, want 1 each", one, other)
+	}
+	for n := range mostPast {
+		p.note(pod(n+3, "one"))
+	}
+	if p.kept != mostPast {
+		t.Errorf("%d pods are kept, want %d", p.kept, mostPast)
+	}
+	p.forget(topic)
+	if p.kept != 0 || len(p.pods) != 0 {
+		t.Errorf("%d pods are kept of a job that is gone", p.kept)
+	}
+}
