@@ -15,6 +15,8 @@ type evictionUnit struct {
 	pods  []*Pod
 	// rest means that the group falls below its minimum without this unit.
 	rest bool
+	// ends means that the pods end without an eviction for the group.
+	ends bool
 }
 
 // preempt plans evictions from lower queues for a group that does not fit now and would fit then.
@@ -123,7 +125,7 @@ func (r *round) endings(g *Group) []evictionUnit {
 		var all []evictionUnit
 		for _, p := range o.Pods {
 			if p.Node != "" && (p.Ending || r.leaving[p]) {
-				all = append(all, evictionUnit{group: o, pods: []*Pod{p}})
+				all = append(all, evictionUnit{group: o, pods: []*Pod{p}, ends: true})
 			}
 		}
 		if len(all) > 0 && (o == g || !r.started(o) || r.lacks(o).total == 0) {
@@ -226,6 +228,9 @@ func (r *round) displace(g *Group, d *Decision, n need, pods []*Pod, units []evi
 	res := &Reservation{Placements: r.planned(g), Order: r.order + 1, Preempting: preempting}
 	for _, u := range out {
 		res.Blockers = append(res.Blockers, u.pods...)
+		if preempting && !u.ends {
+			res.Victims = append(res.Victims, u.pods...)
+		}
 	}
 	r.rollback(mark)
 	r.keep(g, res)

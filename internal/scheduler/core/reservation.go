@@ -32,17 +32,18 @@ func (res *Reservation) pending() bool {
 	return slices.ContainsFunc(res.Blockers, func(p *Pod) bool { return !p.Gone })
 }
 
-// waitFor records in the decision that the group waits for the blockers of its reservation. It evicts them if the
-// reservation preempts.
+// waitFor records in the decision that the group waits for the blockers of its reservation. It evicts the
+// victims among them that nobody evicts yet.
 func (r *round) waitFor(d *Decision, res *Reservation) {
 	d.Reservation = res
 	left := 0
 	for _, p := range res.Blockers {
-		if p.Gone {
-			continue
+		if !p.Gone {
+			left++
 		}
-		left++
-		if res.Preempting && !p.Ending {
+	}
+	for _, p := range res.Victims {
+		if !p.Gone && !p.Ending && !r.leaving[p] {
 			d.Evict = append(d.Evict, p)
 			r.leaving[p] = true
 		}

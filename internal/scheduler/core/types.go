@@ -93,9 +93,12 @@ type Reservation struct {
 	Placements []Placement
 	// Blockers are the pods whose end the group waits for.
 	Blockers []*Pod
+	// Victims are the blockers that the scheduler evicts for the group. The others were ending already, or are evicted
+	// for another group.
+	Victims []*Pod
 	// Order is the position of the reservation: it may build on the room of reservations with a lower order only.
 	Order int
-	// Preempting means that the scheduler evicts the blockers. Otherwise they end by themselves.
+	// Preempting means that the scheduler evicts pods. Otherwise all blockers end by themselves.
 	Preempting bool
 
 	group *Group
