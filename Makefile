@@ -56,16 +56,15 @@ release: ## Write everything of a release to dist/: command lines, programs, cha
 
 ##### Test
 
-# The packages that take longest begin first, so that they do not run alone in the end. Three run at a time: those with
-# API servers wait as long as they compute. `make lint` vets, and not for two minutes all of Kubernetes, as go test would
-# do first.
+# The packages that take longest begin first, so that they do not run alone in the end. Two run at a time, since each may
+# start API servers of its own. `make lint` vets, and not for two minutes all of Kubernetes, as go test would do first.
 LONGEST := ./test/integration ./test/e2e ./internal/local/localcmd ./test/scheduler ./internal/sim
 
 .PHONY: test
 test: export T9K_LOCAL = $(BIN)/t9k-local
 test: export T9K = $(BIN)/t9k
 test: build ## Run the tests of all modules, but for those that have a target of their own below (builds bin/ first)
-	@go test -p 3 -vet=off -timeout 30m $(LONGEST) ./...
+	@go test -p 2 -vet=off -timeout 30m $(LONGEST) ./...
 	@for m in $(filter-out .,$(MODULES)); do (cd $$m && go test -vet=off -timeout 30m ./...) || exit 1; done
 
 .PHONY: test-fast
