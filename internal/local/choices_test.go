@@ -2,6 +2,7 @@ package local
 
 import (
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -108,10 +109,23 @@ func TestPortsOfRunningClusterStayReserved(t *testing.T) {
 			t.Errorf("another cluster has port %d for %s, too", port, owner)
 		}
 	}
-	if _, err := reservePorts(map[string]int{Operator: ports[Operator]}); err == nil || !strings.Contains(err.Error(), "start again") {
+	if _, err := reservePorts(map[string]int{Operator: ports[Operator]}); err == nil || !strings.Contains(err.Error(), "another cluster has taken port") {
 		t.Errorf("a port was reserved twice: %v", err)
 	}
-	if err := release(); err != nil {
+	d, c := testDir(t), &Config{Ports: maps.Clone(ports)}
+	releaseOther, err := d.takePorts(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for owner, port := range ports {
+		if c.Ports[owner] == port {
+			t.Errorf("a cluster that had chosen port %d for %s keeps it, but another cluster has it", port, owner)
+		}
+	}
+	if saved, err := d.Load(); err != nil || !maps.Equal(saved.Ports, c.Ports) {
+		t.Errorf("the ports %v are saved, and %v are reserved: %v", saved, c.Ports, err)
+	}
+	if err := errors.Join(release(), releaseOther()); err != nil {
 		t.Fatal(err)
 	}
 	again := maps.Clone(ports)

@@ -30,7 +30,16 @@ func (m *Machine) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	release, err := reservePorts(c.Ports)
+	err = m.runOn(ctx, c)
+	if m.Ephemeral && (ctx.Err() != nil || err != nil) {
+		err = errors.Join(err, m.Dir.remove())
+	}
+	return err
+}
+
+// runOn runs a cluster, which keeps its ports meanwhile.
+func (m *Machine) runOn(ctx context.Context, c *Config) error {
+	release, err := m.Dir.takePorts(c)
 	if err != nil {
 		return err
 	}
@@ -39,11 +48,7 @@ func (m *Machine) Run(ctx context.Context) error {
 	} else {
 		err = m.run(ctx, c)
 	}
-	err = errors.Join(err, release())
-	if m.Ephemeral && (ctx.Err() != nil || err != nil) {
-		err = errors.Join(err, m.Dir.remove())
-	}
-	return err
+	return errors.Join(err, release())
 }
 
 // runNode runs a cluster that has a node. It removes what an earlier machine process left of the pods before it

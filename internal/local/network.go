@@ -32,9 +32,9 @@ var portOwners = []string{APIServer, ControllerManager, Scheduler, Operator, Web
 
 // choosePorts gives a free port to each owner that has none or whose port is taken.
 func choosePorts(ports map[string]int) error {
-	taken := map[int]bool{}
+	taken, end := map[int]bool{}, time.Now().Add(endOfProcess)
 	for _, owner := range portOwners {
-		if p := ports[owner]; p != 0 && !taken[p] && portIsFree(p) {
+		if p := ports[owner]; p != 0 && !taken[p] && portIsFree(p, end) {
 			taken[p] = true
 			continue
 		}
@@ -51,15 +51,15 @@ func choosePorts(ports map[string]int) error {
 func freePort(taken map[int]bool) (int, error) {
 	for range 1000 {
 		p := firstPort + rand.IntN(lastPort-firstPort+1)
-		if !taken[p] && portIsFree(p) {
+		if !taken[p] && portIsFree(p, time.Time{}) {
 			return p, nil
 		}
 	}
 	return 0, fmt.Errorf("no free port found on 127.0.0.1 between %d and %d", firstPort, lastPort)
 }
 
-// portIsFree reports whether this process can listen on a port of 127.0.0.1, and no other cluster has reserved it.
-func portIsFree(p int) bool {
+// portIsFree reports whether this process can listen on a port of 127.0.0.1, and no other cluster reserves it until end.
+func portIsFree(p int, end time.Time) bool {
 	l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(p))
 	if err != nil {
 		return false
@@ -67,7 +67,7 @@ func portIsFree(p int) bool {
 	if l.Close() != nil {
 		return false
 	}
-	reservation, err := reservePort(p)
+	reservation, err := reservePort(p, end)
 	if err != nil {
 		return false
 	}
@@ -78,9 +78,9 @@ func portIsFree(p int) bool {
 // abstract socket: it belongs to a network namespace, as ports do, and leaves no file behind.
 //
 // An earlier process of the same cluster that was killed may have lost its lock and not yet its reservations, so a port
-// counts as taken only after endOfProcess.
-func reservePort(p int) (r io.Closer, err error) {
-	for end := time.Now().Add(endOfProcess); ; {
+// that is reserved counts as taken only after end.
+func reservePort(p int, end time.Time) (r io.Closer, err error) {
+	for {
 		r, err = net.Listen("unix", "@t9k-local-port-"+strconv.Itoa(p))
 		if err == nil || time.Now().After(end) {
 			return r, err
@@ -91,6 +91,24 @@ func reservePort(p int) (r io.Closer, err error) {
 
 // endOfProcess is how long the kernel may take to close the files of a process that has ended.
 const endOfProcess = time.Second
+
+// takePorts reserves the ports of a cluster. It chooses others for those that another cluster, which started at the same
+// time, has reserved since they were chosen.
+func (d Dir) takePorts(c *Config) (release func() error, err error) {
+	const attempts = 5
+	for range attempts {
+		if release, err = reservePorts(c.Ports); err == nil {
+			return release, nil
+		}
+		if err := choosePorts(c.Ports); err != nil {
+			return nil, err
+		}
+		if err := d.saveConfig(c); err != nil {
+			return nil, err
+		}
+	}
+	return nil, err
+}
 
 // reservePorts reserves the ports of a running cluster. Otherwise another cluster could choose the port of a component
 // that is stopped or starts again, which could not listen on it for as long as the other cluster lives.
@@ -103,10 +121,11 @@ func reservePorts(ports map[string]int) (release func() error, err error) {
 		}
 		return errors.Join(errs...)
 	}
+	end := time.Now().Add(endOfProcess)
 	for _, owner := range slices.Sorted(maps.Keys(ports)) {
-		r, err := reservePort(ports[owner])
+		r, err := reservePort(ports[owner], end)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("another cluster has just taken port %d, which was chosen for %s: start again: %w", ports[owner], owner, err), release())
+			return nil, errors.Join(fmt.Errorf("another cluster has taken port %d, which was chosen for %s: %w", ports[owner], owner, err), release())
 		}
 		held = append(held, r)
 	}
