@@ -8,12 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
 // Line is one line of a log.
@@ -25,6 +29,26 @@ type Line struct {
 
 // Opener requests a log. The options ask for timestamps.
 type Opener func(ctx context.Context, opts *corev1.PodLogOptions) (io.ReadCloser, error)
+
+// OpenerOf returns what requests the log of a pod. Logs are requested by the names of pods, and the next attempt of a
+// replica has the name of the one before: a log that is not of this pod is answered as that of a pod that is gone.
+func OpenerOf(pods corev1client.PodInterface, name string, uid types.UID) Opener {
+	return func(ctx context.Context, opts *corev1.PodLogOptions) (io.ReadCloser, error) {
+		stream, err := pods.GetLogs(name, opts).Stream(ctx)
+		if err != nil {
+			return nil, err
+		}
+		// A pod that is there now was there when its log was opened. Users who may list pods may not always get them.
+		list, err := pods.List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()})
+		if err == nil && !slices.ContainsFunc(list.Items, func(p corev1.Pod) bool { return p.UID == uid }) {
+			err = apierrors.NewNotFound(corev1.Resource("pods"), name)
+		}
+		if err != nil {
+			return nil, errors.Join(err, stream.Close())
+		}
+		return stream, nil
+	}
+}
 
 // ErrGone means that the pod was deleted before its log was read to the end.
 var ErrGone = errors.New("the pod is gone")
@@ -115,31 +139,32 @@ const (
 )
 
 // Follow reads the log until the container has ended, which the caller signals by closing ended, and everything is
-// read. It returns ErrGone if the pod is deleted before, ctx's error if ctx ends before, and a request's error if the
+// read. It returns ErrGone if the pod is deleted before; what ended without an error right before is everything. It returns
+// ctx's error if ctx ends before, and a request's error if the
 // user may not read the log or if the log of the ended container cannot be read.
 func (r *Reader) Follow(ctx context.Context, ended <-chan struct{}) error {
 	r.Options.Follow = true
-	delay, tries := firstDelay, 0
+	delay, tries, whole := firstDelay, 0, false
 	for {
 		over := closed(ended)
-		before := r.seen
-		at := r.last
+		before := *r
 		err := r.Once(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case apierrors.IsNotFound(err):
+		case apierrors.IsNotFound(err) && !whole:
 			return ErrGone
 		case apierrors.IsForbidden(err):
 			return err // waiting gives no rights
-		case over && err == nil:
+		case apierrors.IsNotFound(err), over && err == nil:
 			return nil
 		case over:
 			if tries++; tries == lastTries {
 				return err
 			}
 		}
-		if r.seen != before || !r.last.Equal(at) {
+		whole = err == nil
+		if r.seen != before.seen || !r.last.Equal(before.last) {
 			delay = firstDelay
 		}
 		// If a log ends before the container's end is observed, it is read once more after the end.
@@ -147,14 +172,22 @@ func (r *Reader) Follow(ctx context.Context, ended <-chan struct{}) error {
 		if over {
 			wait = nil
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-wait:
-		case <-time.After(delay):
+		if err := pause(ctx, wait, delay); err != nil {
+			return err
 		}
 		delay = min(2*delay, maxDelay)
 	}
+}
+
+// pause waits for a delay, or until ended is closed. It returns ctx's error if ctx ends before.
+func pause(ctx context.Context, ended <-chan struct{}, delay time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-ended:
+	case <-time.After(delay):
+	}
+	return nil
 }
 
 func closed(c <-chan struct{}) bool {

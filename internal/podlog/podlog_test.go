@@ -13,7 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
 )
 
 var errBroken = errors.New("connection reset by peer")
@@ -129,6 +132,36 @@ func TestFollowContinuesAfterAnEarlyEnd(t *testing.T) {
 	}
 	if diff := cmp.Diff(all, got); diff != "" {
 		t.Errorf("lines (-want +got)\n%s", diff)
+	}
+}
+
+// TestLogOfTheNextAttemptIsNotReadAsOwn verifies that a pod's log is never that of a later pod of the same name.
+func TestLogOfTheNextAttemptIsNotReadAsOwn(t *testing.T) {
+	pods := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "new"}}).CoreV1().Pods("n")
+	for uid, gone := range map[types.UID]bool{"new": false, "old": true} {
+		stream, err := OpenerOf(pods, "p", uid)(t.Context(), &corev1.PodLogOptions{})
+		if apierrors.IsNotFound(err) != gone || (err == nil) == gone {
+			t.Errorf("the log of pod %s: %v", uid, err)
+		}
+		if stream != nil {
+			stream.Close()
+		}
+	}
+}
+
+func TestWholeLogOfPodThatIsGoneThenIsEnough(t *testing.T) {
+	s, ended := &server{lines: logOf(rand.New(rand.NewPCG(3, 3)), 10)}, make(chan struct{})
+	r := &Reader{Emit: func(Line) {}}
+	r.Open = func(ctx context.Context, o *corev1.PodLogOptions) (io.ReadCloser, error) {
+		if s.calls == 1 {
+			return nil, apierrors.NewNotFound(corev1.Resource("pods"), "p")
+		}
+		stream, err := s.open(ctx, o)
+		close(ended)
+		return stream, err
+	}
+	if err := r.Follow(t.Context(), ended); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"tensorstack.dev/batch/internal/archive"
+	"tensorstack.dev/batch/internal/podlog"
 )
 
 // These bound the reading of logs.
@@ -122,7 +123,8 @@ func (l *logReader) container(ctx context.Context, p *corev1.Pod, a *archive.Att
 func (l *logReader) request(ctx context.Context, p *corev1.Pod, container string, lines int64) (*tail, error) {
 	ctx, stop := context.WithTimeout(ctx, readTime)
 	defer stop()
-	log, err := l.core.Pods(p.Namespace).GetLogs(p.Name, &corev1.PodLogOptions{Container: container, Timestamps: true, TailLines: &lines}).Stream(ctx)
+	open := podlog.OpenerOf(l.core.Pods(p.Namespace), p.Name, p.UID)
+	log, err := open(ctx, &corev1.PodLogOptions{Container: container, Timestamps: true, TailLines: &lines})
 	if err != nil {
 		return nil, err
 	}

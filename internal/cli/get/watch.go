@@ -55,7 +55,9 @@ func watchList(ctx context.Context, p *kit.Program, c *kit.Cluster, o *options, 
 	incoming := make(chan news)
 	for i := range kinds.All {
 		kind := &kinds.All[i]
-		sources.Go(func() { watch.Send(ctx, incoming, kind, c.JobsSource(kind, o.namespace(c), o.labels)) })
+		source := c.JobsSource(kind, o.namespace(c), o.labels)
+		source.Answered = true
+		sources.Go(func() { watch.Send(ctx, incoming, kind, source) })
 	}
 	return l.loop(ctx, incoming)
 }

@@ -36,9 +36,10 @@ func PodOf(s *selection.Selection, p *corev1.Pod) *Pod {
 
 // Open returns a function that requests the pod's log.
 func (p *Pod) Open(c *kit.Cluster) podlog.Opener {
+	open := podlog.OpenerOf(c.Core.Pods(p.Namespace), p.Name, p.UID)
 	return func(ctx context.Context, opts *corev1.PodLogOptions) (io.ReadCloser, error) {
 		opts.Container = p.Container
-		return c.Core.Pods(p.Namespace).GetLogs(p.Name, opts).Stream(ctx)
+		return open(ctx, opts)
 	}
 }
 

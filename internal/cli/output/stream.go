@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,6 +32,8 @@ type Streamer struct {
 
 	// pods holds the log of each pod that has one, by UID.
 	pods map[types.UID]*stream
+	// read holds for each replica, by its index, what is closed when the log of its latest pod has been read.
+	read map[int]chan struct{}
 	// streams counts the goroutines that read logs.
 	streams sync.WaitGroup
 }
@@ -110,13 +113,30 @@ func (p *stream) end() {
 	}
 }
 
+// attemptDelay is how long the output of an attempt waits for the end of that of the attempt before, which may be on a
+// node that does not answer.
+const attemptDelay = 5 * time.Second
+
 // start reads a log in the background.
 func (f *Streamer) start(ctx context.Context, p *stream) {
 	ctx, p.cancel = context.WithCancel(ctx)
 	reader := &podlog.Reader{Open: p.Open(f.Cluster), Options: f.Request, Emit: func(l podlog.Line) {
 		f.Emit(Line{Replica: p.Replica, Time: l.Time, Text: l.Text})
 	}}
+	if f.read == nil {
+		f.read = map[int]chan struct{}{}
+	}
+	before, read := f.read[p.Index], make(chan struct{})
+	f.read[p.Index] = read
 	f.streams.Go(func() {
+		defer close(read)
+		if before != nil {
+			select {
+			case <-before:
+			case <-ctx.Done():
+			case <-time.After(attemptDelay):
+			}
+		}
 		if p.Attempt > 0 {
 			f.Remark(p.Replica, fmt.Sprintf("attempt %d", p.Attempt+1))
 		}

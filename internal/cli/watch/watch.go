@@ -18,6 +18,8 @@ import (
 type Source struct {
 	List  func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error)
 	Watch func(ctx context.Context, opts metav1.ListOptions) (apiwatch.Interface, error)
+	// Answered means that the API server has answered before, so that it is an outage if it does not.
+	Answered bool
 }
 
 // Type is the type of a Change.
@@ -60,8 +62,8 @@ type watcher struct {
 }
 
 // Run passes every change to emit until ctx is done, beginning with a list of the existing objects. It returns ctx's
-// error, or the API server's error about the first list. It treats later errors as outages, because a starting API
-// server rejects many requests for a moment.
+// error, or the error of the first list unless that is an outage of a server that has answered before. It treats later
+// errors as outages, because a starting API server rejects many requests for a moment.
 func Run(ctx context.Context, src Source, emit func(Change)) error {
 	w := &watcher{src: src, emit: emit}
 	delay := firstDelay
@@ -71,7 +73,7 @@ func Run(ctx context.Context, src Source, emit func(Change)) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err != nil && !w.known:
+		case w.ends(err):
 			return err
 		case apierrors.IsResourceExpired(err) || apierrors.IsGone(err):
 			w.version = ""
@@ -96,6 +98,14 @@ func Run(ctx context.Context, src Source, emit func(Change)) error {
 		}
 	}
 }
+
+// ends reports whether an error is that of the first list, and no outage of a server that has answered before.
+func (w *watcher) ends(err error) bool {
+	return err != nil && !w.known && !w.down && (refused(err) || !w.src.Answered)
+}
+
+// refused reports whether the API server answers that there is nothing to list for this user.
+func refused(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) }
 
 // once lists if necessary, and watches until the watch ends. It returns nil if the watch ends without an error.
 func (w *watcher) once(ctx context.Context) error {

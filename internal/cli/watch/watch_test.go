@@ -167,6 +167,27 @@ func TestRunReturnsTheRefusalOfTheFirstList(t *testing.T) {
 	}
 }
 
+// TestRunWaitsForServerThatHasAnsweredBefore verifies that an outage at the first list is one like any other.
+func TestRunWaitsForServerThatHasAnsweredBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errDown)
+		s := &script{t: t, cancel: cancel, answers: []answer{{err: errDown}, {err: forbidden}, {list: []corev1.Pod{*pod("a", "5")}}}}
+		src := s.source()
+		src.Answered = true
+		if err := Run(ctx, src, s.emit); !errors.Is(err, context.Canceled) {
+			t.Errorf("Run: %v", err)
+		}
+		if diff := cmp.Diff([]string{"lost", "back", "listed a"}, s.told); diff != "" {
+			t.Errorf("reports (-want +got)\n%s", diff)
+		}
+	})
+	s := &script{t: t, cancel: func() {}, answers: []answer{{err: errDown}}}
+	if err := Run(t.Context(), s.source(), s.emit); !errors.Is(err, errDown) {
+		t.Errorf("Run of a source that has never answered: %v", err)
+	}
+}
+
 // TestRunRetriesAtBoundedIntervals verifies that a long outage does not cause a storm of requests, and that Run
 // notices its end soon.
 func TestRunRetriesAtBoundedIntervals(t *testing.T) {

@@ -122,9 +122,10 @@ func (p *logPod) ended() bool {
 }
 
 func (s *visit) open(p *logPod, q logQuery) podlog.Opener {
+	open := podlog.OpenerOf(s.Core.Pods(p.pod.Namespace), p.pod.Name, p.pod.UID)
 	return func(ctx context.Context, o *corev1.PodLogOptions) (io.ReadCloser, error) {
 		o.Container, o.Previous = p.container, q.previous
-		return s.Core.Pods(p.pod.Namespace).GetLogs(p.pod.Name, o).Stream(ctx)
+		return open(ctx, o)
 	}
 }
 
