@@ -250,7 +250,7 @@ func (l *live) backButton(t *testing.T, run string) {
 	b.at(list)
 	b.click("#rows .c-name a")
 	b.at(run)
-	b.click(".tabs a:nth-child(2)")
+	b.click(`.tabs a[href$="tab=events"]`)
 	b.at(run + "?tab=events")
 	back := func(to string) {
 		t.Helper()
