@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -250,6 +251,33 @@ func TestPreemptionChoosesVictims(t *testing.T) {
 				t.Errorf("%s: %s: evicted (-want +got):\n%s", d.Reason, d.Message, diff)
 			}
 		})
+	}
+}
+
+// TestEvictionThatFailedIsMadeForWhoStillNeedsIt verifies that a group which counted on another group's eviction evicts
+// the pod itself if that eviction failed and the other group is gone.
+func TestEvictionThatFailedIsMadeForWhoStillNeedsIt(t *testing.T) {
+	w := newWorld().addNode(4, "", "").addNode(4, "", "")
+	w.queue("low", 0, 0)
+	w.queue("high", 0, 1)
+	low := w.group("low", "low", 2, 4)
+	w.run(w.run(low, "n00", low.Pods[0]), "n01", low.Pods[1])
+	low.Min, low.Complete = 1, true
+	victim := low.Pods[1]
+	first, second := w.group("first", "high", 1, 2), w.group("second", "high", 1, 2)
+	d := w.round(t)
+	if len(d["first"].Evict) != 1 || len(d["second"].Evict) != 0 || second.Reservation == nil {
+		t.Fatalf("first evicts %v, second %v, which waits: %+v", names(d["first"].Evict), names(d["second"].Evict), second.Reservation)
+	}
+	victim.Ending = false // the eviction has failed
+	if d = w.round(t); len(d["first"].Evict) != 1 || len(d["second"].Evict) != 0 {
+		t.Errorf("again, first evicts %v, second %v", names(d["first"].Evict), names(d["second"].Evict))
+	}
+	victim.Ending = false
+	w.Take(first.Pods[0], victim.Node)
+	w.cluster.Groups = slices.DeleteFunc(w.cluster.Groups, func(g *Group) bool { return g == first })
+	if d = w.round(t); len(d["second"].Evict) != 1 {
+		t.Errorf("alone, second evicts %v: %s: %s", names(d["second"].Evict), d["second"].Reason, d["second"].Message)
 	}
 }
 

@@ -239,7 +239,7 @@ func (r *round) start(g *Group, d *Decision, n need, pods []*Pod) (again bool) {
 		r.evictStranded(g, d)
 		return false
 	}
-	if res := r.reservations[g]; res != nil && res.pending() && (!res.Preempting || no.reason == NoRoom) {
+	if res := r.reservations[g]; res != nil && res.pending() && (!res.Preempting || no.reason == NoRoom && !r.forsaken(res)) {
 		r.keep(g, res)
 		r.waitFor(d, res)
 		return false
