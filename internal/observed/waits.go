@@ -50,7 +50,7 @@ func ending(pods []*corev1.Pod) []Wait {
 	if n == 0 {
 		return nil
 	}
-	return []Wait{{"the job", fmt.Sprintf("%d pods to end", n), "They were asked to end, and have their grace period for it."}}
+	return []Wait{{"the job", "the end of its pods", fmt.Sprintf("Pods that were asked to end, and have their grace period for it: %d.", n)}}
 }
 
 // waitsOfGroup returns what the group of a job waits for: room, and those who are ahead of it.
@@ -109,10 +109,10 @@ func waitOf(r *batch.ReplicaStatus, p *corev1.Pod) Wait {
 	switch {
 	case r.Reason == engine.ReasonBackOff:
 		return Wait{For: "its restart", Why: "Its last attempt has ended, and the delay before the next one is not over."}
-	case r.Phase == batch.ReplicaCreating:
-		return Wait{For: "the operator to create its pod", Why: OneLine(r.Reason)}
-	case r.Phase != batch.ReplicaPending:
+	case r.Phase != batch.ReplicaCreating && r.Phase != batch.ReplicaPending:
 		return Wait{}
+	case p == nil && r.Phase == batch.ReplicaCreating:
+		return Wait{For: "the operator to create its pod", Why: OneLine(r.Reason)}
 	case p == nil:
 		return Wait{For: "its pod to start", Why: Detail(r)}
 	case p.Spec.NodeName == "":

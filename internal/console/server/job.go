@@ -98,7 +98,7 @@ func loweredOf(kind *kinds.Kind, manifest *unstructured.Unstructured) (string, e
 	}
 	for i := range n.Roles {
 		if more := n.Roles[i].Replicas - 1; more > 0 {
-			all = append(all, fmt.Sprintf("# %d more pods of role %s\n", more, n.Roles[i].Type))
+			all = append(all, fmt.Sprintf("# further pods of role %s: %d\n", n.Roles[i].Type, more))
 		}
 	}
 	return strings.Join(all, "---\n"), nil
