@@ -97,7 +97,7 @@ func TestPictures(t *testing.T) {
 	}{
 		"typical": {typical(), map[string]string{"jobs": "/", "job": job,
 			"failed": "/jobs/vision/genericjob/detr-ablation-2", "waiting": "/jobs/speech/genericjob/tts-voices",
-			"logs": job + "/logs?replica=worker-2", "queues": "/queues", "nodes": "/nodes"}},
+			"logs": job + "/logs?replica=worker-1", "queues": "/queues", "nodes": "/nodes"}},
 		"empty": {&scene{&stage{}, time.Now()}, map[string]string{"jobs": "/", "queues": "/queues", "nodes": "/nodes"}},
 		"enormous": {enormous(), map[string]string{"jobs": "/", "job": "/jobs/language/genericjob/mixture-of-experts-pretraining",
 			"logs": "/jobs/language/genericjob/mixture-of-experts-pretraining/logs", "queues": "/queues", "nodes": "/nodes"}},

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -85,6 +86,9 @@ func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.hold(w, r, true)
 	case kindOf[plural] != nil:
 		items := s.objects[plural]
+		if strings.Contains(r.URL.Query().Get("fieldSelector"), "metadata.name=") {
+			items = s.present(plural)
+		}
 		if items == nil || plural == "events" && !strings.Contains(r.URL.Query().Get("fieldSelector"), "GenericJob") {
 			items = []any{}
 		}
@@ -93,6 +97,18 @@ func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`))
 	}
+}
+
+// present returns what is there after all events.
+func (s *stage) present(plural string) []any {
+	all := slices.Clone(s.objects[plural])
+	for _, e := range s.events[plural] {
+		all = slices.DeleteFunc(all, func(o any) bool { return o == e.Object })
+		if e.Type != "DELETED" {
+			all = append(all, e.Object)
+		}
+	}
+	return all
 }
 
 // hold keeps an answer open until the reader has gone.
