@@ -110,16 +110,18 @@ func (d *Description) head(now time.Time) Table {
 
 // board returns the state of the job's TensorBoard as text.
 func (d *Description) board() (string, Colour) {
-	switch b := d.TensorBoard; {
-	case b == nil:
+	b := d.TensorBoard
+	if b == nil {
 		return "", Plain
-	case b.Ready:
-		return observed.BoardText(d.Name, b), Good
-	case b.Type == corev1.EventTypeWarning:
-		return observed.BoardText(d.Name, b), Bad
-	default:
-		return observed.BoardText(d.Name, b), Wait
 	}
+	colour := Wait
+	switch {
+	case b.Ready:
+		colour = Good
+	case b.Type == corev1.EventTypeWarning:
+		colour = Bad
+	}
+	return observed.BoardText(d.Name, b), colour
 }
 
 func (d *Description) service() string {
