@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -35,6 +36,12 @@ func TestErrorsNameTheFieldAndTheRemedy(t *testing.T) {
 		"certificate":      {operatorHeader + "webhook: {bindAddress: '0', certDir: /certs}\n", []string{"webhook.certDir: Invalid value", "remove it, or set webhook.bindAddress"}},
 		"numbers":          {operatorHeader + "jobs: {maxReplicas: 0, maxListedReplicas: -1, clusterDomain: A_B}\ntensorBoards: {user: -1}\n", []string{"jobs.maxReplicas: Invalid value: 0: must be at least 1", "jobs.maxListedReplicas: Invalid value: -1", "jobs.clusterDomain", "tensorBoards.user: Invalid value: -1: must be at least 0"}},
 		"durations":        {operatorHeader + "jobs: {forceDeleteAfter: 0s, restartBackoff: 1h}\ntensorBoards: {idleAfter: -1s}\n", []string{"jobs.forceDeleteAfter: Invalid value: \"0s\": must be more than 0s", "jobs.maxRestartBackoff: Invalid value: \"5m0s\": must be at least jobs.restartBackoff, 1h0m0s", "tensorBoards.idleAfter"}},
+		"no endpoint":      {operatorHeader + "tracing: {}\n", []string{"tracing.endpoint: Required value", "HOST:PORT"}},
+		"endpoint: URL":    {operatorHeader + "tracing: {endpoint: 'http://collector:4317'}\n", []string{`tracing.endpoint: Invalid value: "http://collector:4317"`, "without a scheme"}},
+		"endpoint: port":   {operatorHeader + "tracing: {endpoint: 'collector:0'}\n", []string{"tracing.endpoint: Invalid value"}},
+		"endpoint: host":   {operatorHeader + "tracing: {endpoint: ':4317'}\n", []string{"tracing.endpoint: Invalid value"}},
+		"sampling rate":    {operatorHeader + "tracing: {endpoint: 'collector:4317', samplingRatePerMillion: 1000001}\n", []string{"tracing.samplingRatePerMillion: Invalid value: 1000001: must be from 0 to 1000000"}},
+		"negative rate":    {operatorHeader + "tracing: {endpoint: '[::1]:4317', samplingRatePerMillion: -1}\n", []string{"tracing.samplingRatePerMillion: Invalid value: -1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Operator([]byte(test.text), &configv1alpha1.OperatorConfiguration{})
@@ -61,15 +68,33 @@ func TestFileReplacesBaseAndBaseReplacesDefaults(t *testing.T) {
 	}
 }
 
+func TestTracingIsOffUnlessSet(t *testing.T) {
+	for text, want := range map[string]*configv1alpha1.Tracing{
+		"": nil,
+		operatorHeader + "tracing: {endpoint: 'collector.monitoring:4317'}\n":                 {Endpoint: "collector.monitoring:4317", SamplingRatePerMillion: new(int32(1000000))},
+		operatorHeader + "tracing: {endpoint: '[::1]:4317', samplingRatePerMillion: 0}\n":     {Endpoint: "[::1]:4317", SamplingRatePerMillion: new(int32)},
+		operatorHeader + "tracing: {endpoint: '10.0.0.1:4317', samplingRatePerMillion: 10}\n": {Endpoint: "10.0.0.1:4317", SamplingRatePerMillion: new(int32(10))},
+	} {
+		c, err := Operator([]byte(text), &configv1alpha1.OperatorConfiguration{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(c.Tracing, want) {
+			t.Errorf("%q: tracing is %+v, want %+v", text, c.Tracing, want)
+		}
+	}
+}
+
 func TestGangArgsErrorsNameThePathInTheFile(t *testing.T) {
 	path := field.NewPath("profiles").Key("t9k-scheduler").Child("pluginConfig").Key("T9kGang").Child("args")
 	const header = "apiVersion: config.tensorstack.dev/v1alpha1\nkind: T9kGangArgs\n"
 	for text, want := range map[string]string{
-		"kind: T9kGangArgs\n":             `profiles[t9k-scheduler].pluginConfig[T9kGang].args.apiVersion: Unsupported value`,
-		header + "reserve: 1s\n":          `unknown field "profiles[t9k-scheduler].pluginConfig[T9kGang].args.reserve"`,
-		header + "reserveAfter: -1s\n":    `profiles[t9k-scheduler].pluginConfig[T9kGang].args.reserveAfter: Invalid value: "-1s": must not be negative`,
-		header + "gangGracePeriod: 0s\n":  `args.gangGracePeriod: Invalid value: "0s": must be more than 0s`,
-		header + "topologyLabel: a/b/c\n": `args.topologyLabel: Invalid value: "a/b/c"`,
+		"kind: T9kGangArgs\n":                     `profiles[t9k-scheduler].pluginConfig[T9kGang].args.apiVersion: Unsupported value`,
+		header + "reserve: 1s\n":                  `unknown field "profiles[t9k-scheduler].pluginConfig[T9kGang].args.reserve"`,
+		header + "reserveAfter: -1s\n":            `profiles[t9k-scheduler].pluginConfig[T9kGang].args.reserveAfter: Invalid value: "-1s": must not be negative`,
+		header + "gangGracePeriod: 0s\n":          `args.gangGracePeriod: Invalid value: "0s": must be more than 0s`,
+		header + "topologyLabel: a/b/c\n":         `args.topologyLabel: Invalid value: "a/b/c"`,
+		header + "tracing: {endpoint: nowhere}\n": `profiles[t9k-scheduler].pluginConfig[T9kGang].args.tracing.endpoint: Invalid value: "nowhere"`,
 	} {
 		if _, err := GangArgs([]byte(text), path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: the error lacks %q: %v", text, want, err)
@@ -86,7 +111,9 @@ func TestDefaultsAreThoseOfTheMarkers(t *testing.T) {
 	operator, gang := &configv1alpha1.OperatorConfiguration{}, &configv1alpha1.T9kGangArgs{}
 	setOperatorDefaults(operator)
 	setGangDefaults(gang)
-	for file, c := range map[string]any{"operator_types.go": operator, "scheduler_types.go": gang} {
+	tracing := &configv1alpha1.Tracing{}
+	setTracingDefaults(tracing)
+	for file, c := range map[string]any{"operator_types.go": operator, "scheduler_types.go": gang, "tracing_types.go": tracing} {
 		source, err := os.ReadFile("../../api/config/v1alpha1/" + file)
 		if err != nil {
 			t.Fatal(err)
@@ -96,7 +123,7 @@ func TestDefaultsAreThoseOfTheMarkers(t *testing.T) {
 			t.Fatal(err)
 		}
 		all := marked.FindAllStringSubmatch(string(source), -1)
-		if len(all) < 2 || len(all) != strings.Count(string(source), "+default=") {
+		if len(all) < 1 || len(all) != strings.Count(string(source), "+default=") {
 			t.Errorf("%s: found %d of %d markers", file, len(all), strings.Count(string(source), "+default="))
 		}
 		for _, m := range all {

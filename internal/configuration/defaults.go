@@ -28,12 +28,20 @@ func setOperatorDefaults(c *configv1alpha1.OperatorConfiguration) {
 	if len(c.TensorBoards.HelperCommand) == 0 {
 		c.TensorBoards.HelperCommand = []string{"/t9k-operator"}
 	}
+	setTracingDefaults(c.Tracing)
+}
+
+func setTracingDefaults(t *configv1alpha1.Tracing) {
+	if t != nil {
+		set(&t.SamplingRatePerMillion, 1000000)
+	}
 }
 
 func setGangDefaults(a *configv1alpha1.T9kGangArgs) {
 	a.TypeMeta = metav1.TypeMeta{APIVersion: configv1alpha1.GroupVersion, Kind: configv1alpha1.T9kGangArgsKind}
 	duration(&a.ReserveAfter, 10*time.Minute)
 	duration(&a.GangGracePeriod, 5*time.Minute)
+	setTracingDefaults(a.Tracing)
 }
 
 func set[T any](field **T, value T) {

@@ -51,7 +51,7 @@ func validateOperator(c *configv1alpha1.OperatorConfiguration) field.ErrorList {
 	add(notNegative(boards.Child("idleAfter"), c.TensorBoards.IdleAfter))
 	add(notNegative(boards.Child("suspendAfter"), c.TensorBoards.SuspendAfter))
 	add(atLeast(boards.Child("user"), *c.TensorBoards.User, 0))
-	return all
+	return append(all, validateTracing(c.Tracing, field.NewPath("tracing"))...)
 }
 
 // validateGang validates arguments whose defaults are set.
@@ -69,7 +69,34 @@ func validateGang(a *configv1alpha1.T9kGangArgs, path *field.Path) field.ErrorLi
 			add(field.Invalid(child(path, "topologyLabel"), a.TopologyLabel, problem))
 		}
 	}
+	return append(all, validateTracing(a.Tracing, child(path, "tracing"))...)
+}
+
+// validateTracing validates where traces go; nil is nowhere.
+func validateTracing(t *configv1alpha1.Tracing, path *field.Path) field.ErrorList {
+	if t == nil {
+		return nil
+	}
+	var all field.ErrorList
+	if t.Endpoint == "" {
+		all = append(all, field.Required(path.Child("endpoint"), "name the collector as HOST:PORT, or remove "+path.String()))
+	} else if !isEndpoint(t.Endpoint) {
+		all = append(all, field.Invalid(path.Child("endpoint"), t.Endpoint, "must be HOST:PORT without a scheme, such as otel-collector.monitoring:4317"))
+	}
+	if rate := *t.SamplingRatePerMillion; rate < 0 || rate > 1000000 {
+		all = append(all, field.Invalid(path.Child("samplingRatePerMillion"), rate, "must be from 0 to 1000000"))
+	}
 	return all
+}
+
+// isEndpoint reports whether an address is HOST:PORT, where HOST is a name or an IP address.
+func isEndpoint(address string) bool {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || net.ParseIP(host) == nil && len(validation.IsDNS1123Subdomain(host)) > 0 {
+		return false
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && n > 0
 }
 
 func checkAddress(path *field.Path, address string) *field.Error {

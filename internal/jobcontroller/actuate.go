@@ -20,6 +20,7 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/engine"
 	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/tracing"
 )
 
 // maxInFlightPerJob limits the concurrent creations and deletions of pods of one job.
@@ -44,10 +45,13 @@ type actuator struct {
 	inFlight  *concurrencyLimiter
 	maxPerJob int
 	clock     clock.PassiveClock
+	// spans is nil if no traces are wanted.
+	spans *tracing.Recorder
 }
 
-// actuate executes a plan in the order that engine.Plan defines. It stops at the first error.
-func (a *actuator) actuate(ctx context.Context, obj kinds.Object, job *engine.Job, plan engine.Plan, exp *expectations) error {
+// actuate executes a plan in the order that engine.Plan defines. It stops at the first error. The pods are those that
+// were observed.
+func (a *actuator) actuate(ctx context.Context, obj kinds.Object, job *engine.Job, pods []*corev1.Pod, plan engine.Plan, exp *expectations) error {
 	if plan.Confirm {
 		if err := a.confirm(ctx, obj); err != nil {
 			return err
@@ -56,6 +60,9 @@ func (a *actuator) actuate(ctx context.Context, obj kinds.Object, job *engine.Jo
 	if plan.Status != nil {
 		if err := a.writeStatus(ctx, exp, obj, plan.Status); err != nil {
 			return err
+		}
+		if a.spans.Enabled() {
+			a.spans.Record(ctx, startSpans(job, obj.GetCreationTimestamp().Time, a.kind.Status(obj), plan.Status, pods)...)
 		}
 	}
 	if plan.Confirm || plan.Status != nil {

@@ -105,8 +105,10 @@ func trimSidecars(all []corev1.Container) []corev1.Container {
 func trimConditions(all []corev1.PodCondition) []corev1.PodCondition {
 	var out []corev1.PodCondition
 	for _, c := range all {
-		waits := c.Type == corev1.PodScheduled && c.Status != corev1.ConditionTrue
-		if waits || c.Type == corev1.DisruptionTarget {
+		switch {
+		case c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue: // for traces
+			out = append(out, corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})
+		case c.Type == corev1.PodScheduled, c.Type == corev1.DisruptionTarget:
 			out = append(out, c)
 		}
 	}

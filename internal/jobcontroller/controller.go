@@ -26,6 +26,7 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 	"tensorstack.dev/batch/internal/kinds"
 	"tensorstack.dev/batch/internal/metrics"
+	"tensorstack.dev/batch/internal/tracing"
 )
 
 // The permissions for jobs themselves are in zz_generated.rbac.go.
@@ -51,6 +52,8 @@ type Options struct {
 	ClusterDomain string
 	// Clock is the clock of the controllers. The default is that of the system.
 	Clock clock.PassiveClock
+	// Spans receives traces of the starts of jobs; nil if nobody does.
+	Spans *tracing.Recorder
 }
 
 // Controllers are the controllers of all kinds of job. They share the limits of requests.

@@ -78,7 +78,7 @@ func newReconciler(kind kinds.Kind, opts Options, api API, limits limits) *Recon
 	r.observer = observer{kind: kind, engine: opts.Engine, cached: api.Client, live: api.Live, fence: &r.fence,
 		eventReads: limits.eventReads, clock: api.Clock}
 	r.actuator = actuator{kind: kind, client: api.Client, live: api.Live, statuses: api.Statuses, recorder: api.Recorder,
-		inFlight: limits.inFlight, maxPerJob: limits.perJob, clock: api.Clock}
+		inFlight: limits.inFlight, maxPerJob: limits.perJob, clock: api.Clock, spans: opts.Spans}
 	return r
 }
 
@@ -118,7 +118,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		defer func() { r.progress.charge(began, r.clock.Now()) }()
 	}
-	switch err := r.actuator.actuate(ctx, obj, job, plan, exp); {
+	switch err := r.actuator.actuate(ctx, obj, job, seen.Pods, plan, exp); {
 	case errors.Is(err, errStale):
 		log.FromContext(ctx).V(1).Info("the cache is behind", "job", req.String())
 		return reconcile.Result{RequeueAfter: staleDelay}, nil

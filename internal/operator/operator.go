@@ -37,6 +37,7 @@ import (
 	"tensorstack.dev/batch/internal/tensorboard"
 	"tensorstack.dev/batch/internal/tensorboard/board"
 	"tensorstack.dev/batch/internal/tensorboard/helper"
+	"tensorstack.dev/batch/internal/tracing"
 	"tensorstack.dev/batch/internal/version"
 	"tensorstack.dev/batch/internal/webhook"
 )
@@ -59,6 +60,8 @@ type options struct {
 	configFile string
 	settings   configv1alpha1.OperatorConfiguration
 	clock      clock.PassiveClock
+	// spans is nil if no traces are wanted.
+	spans *tracing.Recorder
 }
 
 // NewCommand returns the command that runs the operator until its context ends. A field that the configuration file
@@ -127,6 +130,7 @@ func (o *options) jobOptions() jobcontroller.Options {
 		Limits:        o.limits(),
 		ClusterDomain: c.ClusterDomain,
 		Clock:         o.clock,
+		Spans:         o.spans,
 	}
 }
 
@@ -145,8 +149,16 @@ func (o *options) tensorBoardOptions() tensorboard.Options {
 }
 
 // run starts the operator and returns when ctx ends or the manager fails.
-func (o *options) run(ctx context.Context) error {
+func (o *options) run(ctx context.Context) (err error) {
 	ctrl.SetLogger(klog.Background())
+	if o.spans, err = tracing.NewRecorder(ctx, o.settings.Tracing, "t9k-operator"); err != nil {
+		return err
+	}
+	defer func() {
+		if err := o.spans.Close(ctx); err != nil {
+			klog.FromContext(ctx).Error(err, "Traces may be incomplete")
+		}
+	}()
 	config, err := o.restConfig()
 	if err != nil {
 		return err

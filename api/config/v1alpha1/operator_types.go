@@ -37,6 +37,9 @@ type OperatorConfiguration struct {
 	// TensorBoards are the settings of TensorBoards.
 	// +optional
 	TensorBoards TensorBoards `json:"tensorBoards,omitzero"`
+	// Tracing says where the operator sends traces of the starts of jobs. Unset: nowhere.
+	// +optional
+	Tracing *Tracing `json:"tracing,omitempty"`
 }
 
 // LeaderElection says whether operators elect a leader.

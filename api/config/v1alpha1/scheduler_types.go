@@ -25,4 +25,7 @@ type T9kGangArgs struct {
 	// TopologyLabel is the label of nodes whose values are the domains of `topologyPolicy`. Unset: there are none.
 	// +optional
 	TopologyLabel string `json:"topologyLabel,omitempty"`
+	// Tracing says where the scheduler sends traces of how groups are scheduled. Unset: nowhere.
+	// +optional
+	Tracing *Tracing `json:"tracing,omitempty"`
 }

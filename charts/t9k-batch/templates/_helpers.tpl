@@ -162,12 +162,22 @@ spec:
 {{- if .Values.queues }}
 {{- $_ := set $own "queuesFile" "/etc/t9k/queues/queues.yaml" }}
 {{- end }}
+{{- with .Values.tracing }}
+{{- if .endpoint }}
+{{- $_ := set $own "tracing" (dict "endpoint" .endpoint "samplingRatePerMillion" (int .samplingRatePerMillion)) }}
+{{- end }}
+{{- end }}
 {{- toYaml (mergeOverwrite $config $own) }}
 {{- end }}
 
 {{/* The scheduler's configuration file. It has no profile for default-scheduler, whose pods another scheduler has. */}}
 {{- define "t9k-batch.schedulerConfig" -}}
-{{- $args := dict "apiVersion" "config.tensorstack.dev/v1alpha1" "kind" "T9kGangArgs" -}}
+{{- $args := dict "apiVersion" "config.tensorstack.dev/v1alpha1" "kind" "T9kGangArgs" }}
+{{- with .Values.tracing }}
+{{- if .endpoint }}
+{{- $_ := set $args "tracing" (dict "endpoint" .endpoint "samplingRatePerMillion" (int .samplingRatePerMillion)) }}
+{{- end }}
+{{- end -}}
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 # With kube-scheduler's own limits, 50 pods would start in a second.

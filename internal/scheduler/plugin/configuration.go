@@ -76,5 +76,5 @@ func settingsOf(args runtime.Object) (Config, error) {
 	if err != nil {
 		return Config{}, fmt.Errorf("the configuration file is invalid: %w", err)
 	}
-	return Config{ReserveAfter: a.ReserveAfter.Duration, Grace: a.GangGracePeriod.Duration, TopologyLabel: a.TopologyLabel}, nil
+	return Config{ReserveAfter: a.ReserveAfter.Duration, Grace: a.GangGracePeriod.Duration, TopologyLabel: a.TopologyLabel, Tracing: a.Tracing}, nil
 }

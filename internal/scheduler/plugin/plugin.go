@@ -17,6 +17,9 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	configv1alpha1 "tensorstack.dev/batch/api/config/v1alpha1"
+	"tensorstack.dev/batch/internal/tracing"
 )
 
 // Name is the name of the plugin.
@@ -32,6 +35,8 @@ type Config struct {
 	Grace time.Duration
 	// TopologyLabel is the node label that names topology domains; empty if there are none.
 	TopologyLabel string
+	// Tracing says where traces go; nil is nowhere.
+	Tracing *configv1alpha1.Tracing
 }
 
 // Plugin is the part that the scheduling framework calls. It asks the planner and has no state of groups of its own.
@@ -45,6 +50,8 @@ type Plugin struct {
 
 	binder  fwk.BindPlugin
 	binding *semaphore.Weighted
+	// spans is nil if no traces are wanted.
+	spans *tracing.Recorder
 
 	// stop ends the goroutines that the plugin has started. Background counts them.
 	stop       context.CancelFunc
@@ -68,6 +75,9 @@ func New(ctx context.Context, handle fwk.Handle, config Config) (*Plugin, error)
 		return nil, fmt.Errorf("making the default plugin that binds: %w", err)
 	}
 	p := newPlugin(handle, binder, config)
+	if p.spans, err = tracing.NewRecorder(ctx, config.Tracing, "t9k-scheduler"); err != nil {
+		return nil, err
+	}
 	ctx, p.stop = context.WithCancel(ctx)
 	if err := p.watch(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("watching pods, groups and queues: %w", err), p.Close())
@@ -113,7 +123,7 @@ func (p *Plugin) connect(sched *scheduler.Scheduler, n *nodes) {
 func (p *Plugin) Close() error {
 	p.stop()
 	p.background.Wait()
-	return nil
+	return p.spans.Close(context.Background()) // Close of the framework is given no context
 }
 
 // factory returns the function by which the scheduler makes the plugin. The function appends each plugin to made.

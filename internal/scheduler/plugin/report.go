@@ -11,6 +11,7 @@ import (
 
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/scheduler/core"
+	"tensorstack.dev/batch/internal/tracing"
 )
 
 // FieldManager is the field manager that owns the condition GroupScheduled of PodGroups.
@@ -113,10 +114,12 @@ func (pl *planner) completed(g *group) {
 	case g.single || g.spec == nil:
 	case g.core.Complete:
 		now := time.Now()
+		var spans []tracing.Span
 		if g.lastReported.status != metav1.ConditionTrue {
 			g.countWait(now)
+			spans = pl.scheduleSpans(g, now)
 		}
-		pl.reportGroup(g, metav1.ConditionTrue, scheduling.ReasonScheduled, "", now)
+		pl.reportGroup(g, metav1.ConditionTrue, scheduling.ReasonScheduled, "", now, spans...)
 	case g.lastReported.status == metav1.ConditionTrue:
 		pl.reportGroup(g, metav1.ConditionFalse, scheduling.ReasonNotEnoughMembers, "", time.Now())
 	}
@@ -128,8 +131,8 @@ func (pl *planner) reportFailure(g *group, why string) {
 	}
 }
 
-// reportGroup queues a write of the group's condition if it has changed.
-func (pl *planner) reportGroup(g *group, status metav1.ConditionStatus, reason, message string, now time.Time) {
+// reportGroup queues a write of the group's condition if it has changed. The spans are recorded once it is written.
+func (pl *planner) reportGroup(g *group, status metav1.ConditionStatus, reason, message string, now time.Time, spans ...tracing.Span) {
 	s := &g.lastReported
 	if s.status == status && s.reason == reason && s.message == message {
 		return
@@ -142,6 +145,6 @@ func (pl *planner) reportGroup(g *group, status metav1.ConditionStatus, reason, 
 		s.changed = now
 	}
 	s.status, s.reason, s.message, s.at = status, reason, message, now
-	pl.conditions.groups.put(g.key, scheduling.PodGroupCondition{Type: scheduling.GroupScheduled, Status: status, Reason: reason, Message: message,
-		LastTransitionTime: metav1.NewTime(s.changed), TransitionID: string(uuid.NewUUID())})
+	pl.conditions.groups.put(g.key, groupWrite{scheduling.PodGroupCondition{Type: scheduling.GroupScheduled, Status: status, Reason: reason, Message: message,
+		LastTransitionTime: metav1.NewTime(s.changed), TransitionID: string(uuid.NewUUID())}, spans})
 }

@@ -52,7 +52,7 @@ func newRig(tb testing.TB, nodes int) *rig {
 		pl := p.planner
 		pl.nodeLister = informers.Core().V1().Nodes().Lister()
 		pl.synced = func() bool { return true }
-		pl.conditions, pl.evictions = newConditions(nil, client, nil), newEvictions(client)
+		pl.conditions, pl.evictions = newConditions(nil, client, nil, nil), newEvictions(client)
 		return p, nil
 	}
 	defaults, err := latest.Default()

@@ -147,7 +147,7 @@ func (p *Plugin) watchObjects(ctx context.Context, config *rest.Config, add adde
 	if err := add(queues, handlers(posted(pl, pl.index.queueSeen), posted(pl, pl.index.queueGone))); err != nil {
 		return err
 	}
-	pl.conditions = newConditions(c, p.handle.ClientSet(), p.handle.SharedInformerFactory().Core().V1().Pods().Lister())
+	pl.conditions = newConditions(c, p.handle.ClientSet(), p.handle.SharedInformerFactory().Core().V1().Pods().Lister(), p.spans)
 	pl.evictions = newEvictions(p.handle.ClientSet())
 	// Unfinished writes may be lost at the end: the next leader derives them again from what it observes.
 	p.background.Go(func() { pl.conditions.run(ctx) })

@@ -21,6 +21,7 @@ import (
 	schedulingapply "tensorstack.dev/batch/api/applyconfiguration/scheduler/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/scheduler/core"
+	"tensorstack.dev/batch/internal/tracing"
 )
 
 // conditions writes the conditions of groups and pods. Groups have their own queue, so that they do not wait for the
@@ -29,8 +30,16 @@ type conditions struct {
 	client client.Client
 	core   kubernetes.Interface
 	lister corelisters.PodLister
-	groups *latestQueue[types.NamespacedName, scheduling.PodGroupCondition]
+	groups *latestQueue[types.NamespacedName, groupWrite]
 	pods   *latestQueue[types.UID, podWrite]
+	// spans is nil if no traces are wanted.
+	spans *tracing.Recorder
+}
+
+// groupWrite is a condition to write to a PodGroup, and the spans that end with it.
+type groupWrite struct {
+	scheduling.PodGroupCondition
+	spans []tracing.Span
 }
 
 // podWrite is a report to write to the pod of this name.
@@ -39,8 +48,8 @@ type podWrite struct {
 	podReport
 }
 
-func newConditions(c client.Client, core kubernetes.Interface, pods corelisters.PodLister) *conditions {
-	all := &conditions{client: c, core: core, lister: pods}
+func newConditions(c client.Client, core kubernetes.Interface, pods corelisters.PodLister, spans *tracing.Recorder) *conditions {
+	all := &conditions{client: c, core: core, lister: pods, spans: spans}
 	all.groups, all.pods = newLatestQueue(true, all.writeGroup), newLatestQueue(true, all.writePod)
 	return all
 }
@@ -53,7 +62,7 @@ func (c *conditions) run(ctx context.Context) {
 }
 
 // writeGroup writes the condition of a PodGroup.
-func (c *conditions) writeGroup(ctx context.Context, key types.NamespacedName, condition scheduling.PodGroupCondition) error {
+func (c *conditions) writeGroup(ctx context.Context, key types.NamespacedName, condition groupWrite) error {
 	applied := schedulingapply.PodGroupCondition().WithType(condition.Type).WithStatus(condition.Status).WithReason(condition.Reason).
 		WithLastTransitionTime(condition.LastTransitionTime).WithTransitionID(condition.TransitionID)
 	if condition.Message != "" {
@@ -70,6 +79,9 @@ func (c *conditions) writeGroup(ctx context.Context, key types.NamespacedName, c
 	}
 	logger.Info("Wrote a group's condition", "podGroup", key, "condition", condition.Type, "status", condition.Status,
 		"reason", condition.Reason, "message", condition.Message)
+	if err == nil {
+		c.spans.Record(ctx, condition.spans...)
+	}
 	return nil
 }
 

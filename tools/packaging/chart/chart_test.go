@@ -309,6 +309,8 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"operator: {image: {digest: latest}}":                                     "digest",
 		"priorityClasses: [{name: high}]":                                         "value",
 		"metrics: {serviceMonitor: {interval: 30}}":                               "interval",
+		"tracing: {endpoint: 'http://collector:4317'}":                            "endpoint",
+		"tracing: {samplingRatePerMillion: 2000000}":                              "samplingRatePerMillion",
 	} {
 		values, err := common.ReadValues([]byte(text))
 		if err != nil {

@@ -1,0 +1,55 @@
+package tracing
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"k8s.io/klog/v2"
+)
+
+// reportInterval is the shortest time between two lines of the log about a collector that takes no spans.
+const reportInterval = 5 * time.Minute
+
+// exporter sends spans and logs failures, few of them: a collector may be away for long, and nothing depends on it.
+type exporter struct {
+	sdktrace.SpanExporter
+	logger   klog.Logger
+	endpoint string
+	close    sync.Once
+
+	mu       sync.Mutex
+	lost     int
+	reported time.Time
+}
+
+func newExporter(ctx context.Context, sender sdktrace.SpanExporter, endpoint string) *exporter {
+	return &exporter{SpanExporter: sender, logger: klog.FromContext(ctx), endpoint: endpoint}
+}
+
+// ExportSpans sends spans. It returns no error, because the SDK would log each one, by a logger that is global.
+func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	if err := e.SpanExporter.ExportSpans(ctx, spans); err != nil {
+		e.failed(err, len(spans), time.Now())
+	}
+	return nil
+}
+
+// failed counts lost spans and logs them, unless it has done so a short time ago.
+func (e *exporter) failed(err error, spans int, now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lost += spans
+	if now.Sub(e.reported) < reportInterval {
+		return
+	}
+	e.logger.Error(err, "Spans are lost, because the collector does not take them", "endpoint", e.endpoint, "spans", e.lost)
+	e.reported, e.lost = now, 0
+}
+
+// Shutdown ends the sender. Only the first call has an effect.
+func (e *exporter) Shutdown(ctx context.Context) (err error) {
+	e.close.Do(func() { err = e.SpanExporter.Shutdown(ctx) })
+	return err
+}

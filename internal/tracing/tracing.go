@@ -1,0 +1,161 @@
+// Package tracing sends OpenTelemetry spans of objects of the cluster to a collector. The identifiers of a span are
+// functions of its object, so that several programs, and a program that was restarted, add to one trace without telling
+// each other. The package does not know what the spans describe. Start reading at Recorder.
+package tracing
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.40.0"
+	"go.opentelemetry.io/otel/trace"
+	"k8s.io/apimachinery/pkg/types"
+
+	configv1alpha1 "tensorstack.dev/batch/api/config/v1alpha1"
+	"tensorstack.dev/batch/internal/version"
+)
+
+// Span is an interval in the life of an object.
+type Span struct {
+	// Object is the UID of the object. All spans of one object are in one trace.
+	Object types.UID
+	// Name says what happens in the interval.
+	Name string
+	// Repetition distinguishes spans of one object that have the same name; empty for the first.
+	Repetition string
+	// Parent is the name of the span that contains this one; empty if none does.
+	Parent string
+	// Start and End are the bounds of the interval.
+	Start, End time.Time
+	Attributes []attribute.KeyValue
+	// Failure says why what the span describes has failed; empty if it has not.
+	Failure string
+}
+
+const (
+	// batchDelay is the longest time for which a span waits for others to be sent with it. A process that is killed
+	// loses the spans that wait.
+	batchDelay = time.Second
+	// exportTimeout is the longest time for sending spans once.
+	exportTimeout = 5 * time.Second
+	// closeTimeout is the longest time for which a process that ends waits until its last spans are sent.
+	closeTimeout = 5 * time.Second
+)
+
+// Recorder sends spans in the background. It never blocks: while the collector is away, it keeps the last spans up to a
+// limit and drops others. Recorder nil records nothing.
+type Recorder struct {
+	provider *sdktrace.TracerProvider
+	tracer   trace.Tracer
+	exporter *exporter
+}
+
+// NewRecorder returns a recorder for a service, which is the name of a program; nil without settings. The context
+// provides the logger. The collector need not be there.
+func NewRecorder(ctx context.Context, settings *configv1alpha1.Tracing, service string) (*Recorder, error) {
+	if settings == nil {
+		return nil, nil
+	}
+	sender, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpoint(settings.Endpoint), otlptracegrpc.WithInsecure(), otlptracegrpc.WithTimeout(exportTimeout))
+	if err != nil {
+		return nil, fmt.Errorf("making the sender of traces to %s: %w", settings.Endpoint, err)
+	}
+	return newRecorder(ctx, sender, settings, service), nil
+}
+
+func newRecorder(ctx context.Context, sender sdktrace.SpanExporter, settings *configv1alpha1.Tracing, service string) *Recorder {
+	e := newExporter(ctx, sender, settings.Endpoint)
+	provider := sdktrace.NewTracerProvider(
+		sdktrace.WithBatcher(e, sdktrace.WithBatchTimeout(batchDelay), sdktrace.WithExportTimeout(exportTimeout)),
+		sdktrace.WithSampler(sdktrace.TraceIDRatioBased(float64(*settings.SamplingRatePerMillion)/1e6)),
+		sdktrace.WithIDGenerator(identities{}),
+		sdktrace.WithResource(resource.NewWithAttributes(semconv.SchemaURL, semconv.ServiceName(service), semconv.ServiceVersion(version.Version))),
+	)
+	return &Recorder{provider: provider, tracer: provider.Tracer("tensorstack.dev/batch"), exporter: e}
+}
+
+// Enabled reports whether the recorder records spans. Callers need not compute spans otherwise.
+func (r *Recorder) Enabled() bool { return r != nil }
+
+// Record records spans that have ended.
+func (r *Recorder) Record(ctx context.Context, spans ...Span) {
+	if r == nil {
+		return
+	}
+	for _, s := range spans {
+		ctx := context.WithValue(ctx, identity{}, &s)
+		options := []trace.SpanStartOption{trace.WithTimestamp(s.Start), trace.WithAttributes(s.Attributes...)}
+		if s.Parent == "" {
+			options = append(options, trace.WithNewRoot())
+		} else {
+			ctx = trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{
+				TraceID: traceID(s.Object), SpanID: spanID(s.Object, s.Parent, ""), TraceFlags: trace.FlagsSampled}))
+		}
+		_, span := r.tracer.Start(ctx, s.Name, options...)
+		if s.Failure != "" {
+			span.SetStatus(codes.Error, s.Failure)
+		}
+		span.End(trace.WithTimestamp(s.End))
+	}
+}
+
+// Close sends the spans that wait, for at most closeTimeout, and ends the recorder.
+func (r *Recorder) Close(ctx context.Context) error {
+	if r == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	// The provider leaves the exporter running if it did not end in time.
+	if err := errors.Join(r.provider.Shutdown(ctx), r.exporter.Shutdown(ctx)); err != nil {
+		return fmt.Errorf("sending the last traces: %w", err)
+	}
+	return nil
+}
+
+// identity is the key of the span in the context of its creation.
+type identity struct{}
+
+// identities gives spans the identifiers that follow from their objects.
+type identities struct{}
+
+var _ sdktrace.IDGenerator = identities{}
+
+// NewIDs implements sdktrace.IDGenerator.
+func (identities) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	s := spanIn(ctx)
+	return traceID(s.Object), spanID(s.Object, s.Name, s.Repetition)
+}
+
+// NewSpanID implements sdktrace.IDGenerator.
+func (identities) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
+	s := spanIn(ctx)
+	return spanID(s.Object, s.Name, s.Repetition)
+}
+
+func spanIn(ctx context.Context) *Span {
+	s, ok := ctx.Value(identity{}).(*Span)
+	if !ok {
+		return &Span{} // only Record starts spans
+	}
+	return s
+}
+
+// traceID and spanID return digests. The fields are separated by a character that no name has.
+func traceID(object types.UID) trace.TraceID {
+	digest := sha256.Sum256([]byte(object))
+	return trace.TraceID(digest[:16])
+}
+
+func spanID(object types.UID, name, repetition string) trace.SpanID {
+	digest := sha256.Sum256([]byte(string(object) + "\n" + name + "\n" + repetition))
+	return trace.SpanID(digest[:8])
+}
