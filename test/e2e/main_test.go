@@ -28,9 +28,9 @@ var (
 	// shared is the cluster of most tests.
 	shared = plane.NewShared(func() (*plane.Plane, error) { return newCluster(testenv.Options{}) })
 	// fragile holds clusters for tests that stop and kill components. A test has its cluster to itself. The delays
-	// are short, so that much happens between two kills.
+	// are short, so that much happens between two kills. Here the console has to become ready again, too.
 	fragile = plane.NewPool(3, func() (*plane.Plane, error) {
-		return newCluster(testenv.Options{Settings: map[string][]string{
+		return newCluster(testenv.Options{Components: local.AllComponents(), Settings: map[string][]string{
 			local.Operator:  {"jobs: {restartBackoff: 10ms}"},
 			local.Scheduler: {"gangGracePeriod: 1s"},
 		}})
@@ -74,9 +74,12 @@ func lend(t *testing.T, clusters *plane.Pool) *space {
 	return newSpaceOn(t, clusters.Lend(t))
 }
 
-// newCluster starts an embedded cluster. Options.Settings may replace those of the tests.
+// newCluster starts an embedded cluster. Options.Settings may replace those of the tests. The console runs only if
+// Options.Components name it, because no test here asks it anything and it watches everything that the tests do.
 func newCluster(o testenv.Options) (*plane.Plane, error) {
-	o.Components = local.AllComponents()
+	if len(o.Components) == 0 {
+		o.Components = local.WithoutConsole()
+	}
 	settings := map[string][]string{}
 	maps.Copy(settings, o.Settings)
 	settings[local.Operator] = append([]string{"jobs: {restartBackoff: " + restartBackoff + "}"}, settings[local.Operator]...)

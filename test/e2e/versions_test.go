@@ -23,7 +23,7 @@ func TestJobsRunOnOlderKubernetes(t *testing.T) {
 	version := cmp.Or(os.Getenv(testenv.EmulateEnv), oldestVersion)
 	t.Run(version, func(t *testing.T) {
 		t.Parallel()
-		c := ownCluster(t, testenv.Options{Args: map[string][]string{local.APIServer: {"--emulated-version=" + version}}})
+		c := ownCluster(t, testenv.Options{Components: local.AllComponents(), Args: map[string][]string{local.APIServer: {"--emulated-version=" + version}}})
 		s := newSpaceOn(t, c)
 		// The webhook is in force as soon as the cluster is up.
 		if err := s.Client.Create(t.Context(), s.newJob("bad", role("w", 1, "echo $(replicas[nobody])"))); !apierrors.IsInvalid(err) ||

@@ -27,6 +27,8 @@ const (
 	// Exit makes the pod exit with the code that follows for the replica's attempt: the first code in the first
 	// attempt, and so on. The last code also holds for all later attempts.
 	Exit = "exit"
+	// RunBound is Run for a pod that another scheduler binds to a node.
+	RunBound = "run-bound"
 	// Wait keeps the pod from being bound to a node.
 	Wait = "wait"
 	// Stick binds the pod to a node, where it never starts.
@@ -117,7 +119,7 @@ func (k *kubelet) sync(ctx context.Context, key string) error {
 		}
 		return k.core.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &pod.UID}})
-	case len(command) == 0 || command[0] == Wait:
+	case waits(pod):
 		return nil
 	case pod.Spec.NodeName == "":
 		return k.core.CoreV1().Pods(pod.Namespace).Bind(ctx, &corev1.Binding{
@@ -134,6 +136,12 @@ func (k *kubelet) sync(ctx context.Context, key string) error {
 		return End(ctx, k.core, pod, code)
 	}
 	return nil
+}
+
+// waits reports whether the kubelet leaves a pod as it is.
+func waits(pod *corev1.Pod) bool {
+	command := pod.Spec.Containers[0].Command
+	return len(command) == 0 || command[0] == Wait || command[0] == RunBound && pod.Spec.NodeName == ""
 }
 
 func exitCodeOf(pod *corev1.Pod) (int32, error) {
