@@ -9,6 +9,8 @@ type JobList struct {
 	Jobs []*Job `json:"jobs"`
 	// More is true if there are further jobs behind the limit.
 	More bool `json:"more"`
+	// Next is the cursor after which the further jobs come; empty if there are none.
+	Next string `json:"next,omitempty"`
 }
 
 // JobDetails is the answer to GET /api/v1/history/jobs/UID.

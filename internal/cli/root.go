@@ -36,6 +36,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/validate"
 	"tensorstack.dev/batch/internal/cli/version"
 	"tensorstack.dev/batch/internal/cli/view"
+	build "tensorstack.dev/batch/internal/version"
 )
 
 // Main runs the program and returns its exit code. args is the command line with the program's name first. Under the
@@ -94,6 +95,9 @@ You name a job as NAME. If jobs of several kinds have the same name, use KIND/NA
 	}
 	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: p.Name}
 	root.Long = p.Named(root.Long)
+	root.Version = build.Version
+	root.SetVersionTemplate(build.Line(p.Name))
+	root.Flags().Bool("version", false, "Print the version of this program")
 	root.SetOut(p.Out)
 	root.SetErr(p.ErrOut)
 	root.SetIn(p.In)

@@ -128,6 +128,15 @@ func TestPluginHelpNamesTheKubectlCommand(t *testing.T) {
 	}
 }
 
+// TestVersionIsAVerbAndAFlag verifies that --version, which all programs have, prints what the verb prints.
+func TestVersionIsAVerbAndAFlag(t *testing.T) {
+	verb, _, _ := call(t, "", "version")
+	flag, errOut, code := call(t, "", "--version")
+	if code != 0 || errOut != "" || flag != verb || !strings.HasPrefix(flag, "t9k ") {
+		t.Errorf("exit code %d: %q %q, want %q", code, flag, errOut, verb)
+	}
+}
+
 // TestJobsDescribedByFlags verifies the manifests of jobs that flags describe, and that "validate" accepts them.
 func TestJobsDescribedByFlags(t *testing.T) {
 	var b strings.Builder

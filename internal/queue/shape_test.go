@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/yaml"
+
+	"tensorstack.dev/batch/internal/observed"
 )
 
 func TestReadShape(t *testing.T) {
@@ -59,7 +61,7 @@ func TestRequestsAreThoseOfTheScheduler(t *testing.T) {
 				}
 			}
 			before := spec.DeepCopy()
-			if got := Requests(&spec); !apiequality.Semantic.DeepEqual(got, want) {
+			if got := observed.Requests(&spec); !apiequality.Semantic.DeepEqual(got, want) {
 				t.Errorf("got %v, want %v", got, want)
 			}
 			if !apiequality.Semantic.DeepEqual(&spec, before) {

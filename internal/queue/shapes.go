@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 // +kubebuilder:rbac:groups="",resources=configmaps,resourceNames=resource-shapes,namespace=t9k-system,verbs=list;watch
@@ -140,7 +141,7 @@ func (s *Shape) Fault(pod *corev1.PodSpec) string {
 	if s.Problem != "" {
 		return fmt.Sprintf("queue %s takes no pods, because their largest size is not known: %s, or use another queue", s.Queue, s.Problem)
 	}
-	faults := over(Requests(pod), s.Requests)
+	faults := over(observed.Requests(pod), s.Requests)
 	if len(faults) == 0 {
 		return ""
 	}

@@ -104,13 +104,8 @@ func Manifest(raw *unstructured.Unstructured) *unstructured.Unstructured {
 	return u
 }
 
-// Copy creates a job with the manifest of another one under a new name, and returns it. The copy is neither paused nor in
-// debug mode.
-func (c Client) Copy(ctx context.Context, j *observed.Job, name string) (*unstructured.Unstructured, error) {
-	raw, err := c.Read(ctx, j)
-	if err != nil {
-		return nil, err
-	}
+// CopyOf returns the manifest of a copy of a stored job under a new name, which is neither paused nor in debug mode.
+func CopyOf(raw *unstructured.Unstructured, name string) *unstructured.Unstructured {
 	u := Manifest(raw)
 	u.SetName(name)
 	for _, s := range []Switch{Pause, Debug} {
@@ -118,7 +113,17 @@ func (c Client) Copy(ctx context.Context, j *observed.Job, name string) (*unstru
 			unstructured.RemoveNestedField(u.Object, "spec", "runMode", string(s), spelling)
 		}
 	}
-	created, err := c.jobs(j).Create(ctx, u, metav1.CreateOptions{FieldManager: c.Manager, FieldValidation: metav1.FieldValidationStrict})
+	return u
+}
+
+// Copy creates a job with the manifest of another one under a new name, and returns it. The copy is neither paused nor in
+// debug mode.
+func (c Client) Copy(ctx context.Context, j *observed.Job, name string) (*unstructured.Unstructured, error) {
+	raw, err := c.Read(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	created, err := c.jobs(j).Create(ctx, CopyOf(raw, name), metav1.CreateOptions{FieldManager: c.Manager, FieldValidation: metav1.FieldValidationStrict})
 	if err != nil {
 		return nil, fmt.Errorf("creating %s: %w", observed.Ref(j.Kind, name), err)
 	}

@@ -58,7 +58,7 @@ func TestConsole(t *testing.T) {
 	}
 	chromium(t)
 	p := plane.Start(t, testenv.Options{Components: local.AllComponents()})
-	l := &live{namespace.New(t, p), serve(t, p.Env.Kubeconfig)}
+	l := &live{namespace.New(t, p), serve(t, record(t, p.Env.Kubeconfig, p.Env.Config))}
 	l.AwaitServiceAccount()
 	open(t, l.console)
 	run, failed := l.create(manifest, "prime"), l.create(failing, "fails")
@@ -69,9 +69,11 @@ func TestConsole(t *testing.T) {
 	t.Run("LiveUpdate", l.liveUpdate)
 	t.Run("Buttons", func(t *testing.T) { l.buttons(t, run, paused) })
 	t.Run("SelectedJobs", l.selectedJobs)
+	t.Run("Submit", l.submit)
 	t.Run("BackButton", func(t *testing.T) { l.backButton(t, run) })
 	t.Run("KeyboardOnly", l.keyboardOnly)
 	t.Run("Refused", l.refused)
+	t.Run("History", func(t *testing.T) { l.history(t, failed) })
 }
 
 func (l *live) pages(t *testing.T, run, failed, paused string) {
@@ -82,8 +84,8 @@ func (l *live) pages(t *testing.T, run, failed, paused string) {
 	b.shows("Failed", "exit code 3", "<script>alert(1)</script>")
 	for path, text := range map[string]string{
 		"/": "Namespace", "/?q=nothing+is+called+so": "No job matches", "/?label=%3D": "cannot be read", "/queues": "default", "/nodes": "ready", "/nodes?by=queue": "queue",
-		"/act?verb=delete&job=" + run: "Delete 1 job?",
-		run:                           "worker-0", run + "?tab=events": "Reason", run + "?tab=conditions": "Condition", run + "?tab=manifest": "kind: GenericJob", run + "/logs": "lines",
+		"/act?verb=delete&job=" + run: "Delete 1 job?", "/submit": "Submit jobs",
+		run: "worker-0", run + "?tab=events": "Reason", run + "?tab=conditions": "Condition", run + "?tab=manifest": "kind: GenericJob", run + "/logs": "lines",
 		failed: "failed", failed + "/logs": "reversed", paused: "Paused",
 	} {
 		b.visit(path)
@@ -272,7 +274,7 @@ func (l *live) backButton(t *testing.T, run string) {
 func (l *live) keyboardOnly(t *testing.T) {
 	path := l.create(manifest, "keys")
 	b := open(t, l.console)
-	for _, page := range []string{"/?ns=" + l.Namespace, path, path + "/logs", "/queues", "/nodes"} {
+	for _, page := range []string{"/?ns=" + l.Namespace, path, path + "/logs", "/queues", "/nodes", "/submit"} {
 		b.visit(page)
 		b.shows("t9k")
 		b.reachable()

@@ -88,29 +88,69 @@ func enormous() *scene {
 	return s
 }
 
+// gpus is a manifest for the stage of typical data.
+const gpus = `apiVersion: batch.tensorstack.dev/v1beta1
+kind: PyTorchTrainingJob
+metadata:
+  name: detr-ablation-4
+spec:
+  scheduler: {t9kScheduler: {queue: research}}
+  torchrunConfig: {enabled: true, procPerNode: "2"}
+  replicaSpecs:
+    - type: node
+      replicas: 4
+      template:
+        spec:
+          containers:
+            - name: pytorch
+              image: registry.example.com/research/train:2.4
+              args: [train.py, --config, detr.yaml]
+              resources:
+                requests: {cpu: 8, memory: 64Gi}
+                limits: {nvidia.com/gpu: 2}
+`
+
+// typed holds what is typed into the page Submit, by the scene and the name of the picture.
+var typed = map[string]string{
+	"typical submit": gpus,
+	"typical faults": strings.NewReplacer("replicas: 4", "replica: 4", "image:", "imgae:", "64Gi", "64 GB", "- type: node", "- type: node\n      restartPolicy: Sometimes").Replace(gpus),
+	"enormous submit": strings.Repeat(strings.NewReplacer("detr-ablation-4", strings.Repeat("long-name-", 5)+"job", "replicas: 4", "replicas: 4000",
+		"detr.yaml", strings.Repeat("a-long-argument-", 20)).Replace(gpus)+"---\n", 3) + strings.Repeat("# a comment\n", 300),
+}
+
 // TestPictures looks at each page with typical, with no, and with enormous data, and takes pictures.
 func TestPictures(t *testing.T) {
 	job := "/jobs/vision/genericjob/resnet50-imagenet"
 	for name, c := range map[string]struct {
 		scene *scene
+		// past is what the archive has; nil for nothing.
+		past  *scene
 		paths map[string]string
 	}{
-		"typical": {typical(), map[string]string{"jobs": "/", "job": job,
+		"typical": {typical(), month(), map[string]string{"jobs": "/", "job": job,
 			"failed": "/jobs/vision/genericjob/detr-ablation-2", "waiting": "/jobs/speech/genericjob/tts-voices",
-			"logs": job + "/logs?replica=worker-1", "queues": "/queues", "nodes": "/nodes"}},
-		"empty": {&scene{&stage{}, time.Now()}, map[string]string{"jobs": "/", "queues": "/queues", "nodes": "/nodes"}},
-		"enormous": {enormous(), map[string]string{"jobs": "/", "job": "/jobs/language/genericjob/mixture-of-experts-pretraining",
-			"logs": "/jobs/language/genericjob/mixture-of-experts-pretraining/logs", "queues": "/queues", "nodes": "/nodes"}},
+			"logs": job + "/logs?replica=worker-1", "queues": "/queues", "nodes": "/nodes", "submit": "/submit?ns=vision", "faults": "/submit?ns=vision",
+			"history": "/history", "past": "/history/language-llama-7b-pretrain-67", "past-logs": "/history/language-llama-7b-pretrain-67/logs", "usage": "/history/usage"}},
+		"empty": {&scene{&stage{}, time.Now()}, nil, map[string]string{"jobs": "/", "queues": "/queues", "nodes": "/nodes", "submit": "/submit", "history": "/history", "history-none": "/history?q=nothing", "usage": "/history/usage"}},
+		"enormous": {enormous(), ages(), map[string]string{"jobs": "/", "job": "/jobs/language/genericjob/mixture-of-experts-pretraining",
+			"logs": "/jobs/language/genericjob/mixture-of-experts-pretraining/logs", "queues": "/queues", "nodes": "/nodes", "submit": "/submit",
+			"history": "/history", "past": "/history/language-mixture-of-experts-pretraining", "past-logs": "/history/language-mixture-of-experts-pretraining/logs",
+			"usage": "/history/usage?by=user"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := open(t, serveStage(t, c.scene.stage))
+			b := open(t, serveStage(t, c.scene.stage, c.past))
 			for page, path := range c.paths {
 				b.visit(path)
 				switch page {
-				case "logs":
+				case "logs", "past-logs":
 					b.awaits("the log is there", "document.querySelectorAll('#log .l').length > 5")
-				case "job", "failed":
+				case "job", "failed", "past":
 					b.awaits("the timeline is there", "document.querySelectorAll('.lane').length > 1")
+				case "submit", "faults":
+					if text := typed[name+" "+page]; text != "" {
+						b.enters(text)
+						b.awaits("it is checked", "document.querySelector('.fault, #ask-run')")
+					}
 				}
 				b.looksGood()
 				b.picture(name, page)

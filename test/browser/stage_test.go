@@ -2,6 +2,8 @@ package browser
 
 import (
 	"encoding/json"
+	"encoding/pem"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -32,19 +34,24 @@ type event struct {
 	Object any    `json:"object"`
 }
 
-// serveStage starts a console on a stage.
-func serveStage(t *testing.T, s *stage) *console {
+// serveStage starts a console on a stage, with an archive of what another scene has; nil for an empty archive.
+func serveStage(t *testing.T, s *stage, past *scene) *console {
 	t.Helper()
-	server := httptest.NewServer(s)
+	server := httptest.NewTLSServer(s) // no client sends credentials without TLS
 	t.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()
 	})
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := plane.WriteKubeconfig(path, &clientcmdapi.Cluster{Server: server.URL}, &clientcmdapi.AuthInfo{}); err != nil {
+	if err := plane.WriteKubeconfig(path, &clientcmdapi.Cluster{Server: server.URL, CertificateAuthorityData: authority}, &clientcmdapi.AuthInfo{Token: "stage"}); err != nil {
 		t.Fatal(err)
 	}
-	return serve(t, path)
+	kept := newArchive(t)
+	if past != nil {
+		past.keep(t, kept)
+	}
+	return serve(t, withArchive(t, path, kept, everything{}))
 }
 
 // add puts an object on the stage.
@@ -57,7 +64,7 @@ func (s *stage) add(plural string, o any) {
 	s.objects[plural] = append(s.objects[plural], o)
 }
 
-// ServeHTTP answers reads.
+// ServeHTTP answers reads, and tries of new objects.
 func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,6 +72,10 @@ func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	plural := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
 	meta := map[string]any{"resourceVersion": "1"}
 	switch {
+	case r.Method == http.MethodPost: // it accepts what is only tried
+		object, _ := io.ReadAll(r.Body)
+		w.WriteHeader(http.StatusCreated)
+		_, _ = w.Write(object)
 	case plural == "version":
 		_, _ = w.Write([]byte(`{"major":"1","minor":"36","gitVersion":"v1.36.3"}`))
 	case plural == "log":

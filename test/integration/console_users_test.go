@@ -236,15 +236,16 @@ func TestConsoleShowsAndDoesWhatEachUserMay(t *testing.T) {
 		logs              string
 		queues, nodes     string
 		pause, pauseThere string
+		submit            string
 	}{
-		"admin":  {"HERE THERE", "w-0 EVENT", "w-0", "-not-read", "QUEUE", "NODE", notForbidden, notForbidden},
-		"editor": {"HERE -THERE", "w-0 EVENT", "404", "-not-read", "-QUEUE", "-NODE", notForbidden, unseen},
-		"viewer": {"HERE -THERE", "w-0 EVENT", "404", "not-read", "-QUEUE", "-NODE", forbidden, unseen},
-		"lister": {"HERE -THERE", "-w-0 -EVENT NOPODS", "404", "no-pod", "-QUEUE", "-NODE", forbidden, unseen},
-		"other":  {"-HERE THERE", "404", "w-0", "404", "-QUEUE", "-NODE", unseen, notForbidden},
-		"ops":    {"-HERE -THERE", "404", "404", "404", "QUEUE", "NODE", unseen, unseen},
-		"nobody": {"-HERE -THERE", "404", "404", "404", "-QUEUE", "-NODE", unseen, unseen},
-		"blind":  {"-HERE -THERE", "404", "404", "404", "-QUEUE", "-NODE", unseen, unseen},
+		"admin":  {"HERE THERE", "w-0 EVENT", "w-0", "-not-read", "QUEUE", "NODE", notForbidden, notForbidden, notForbidden},
+		"editor": {"HERE -THERE", "w-0 EVENT", "404", "-not-read", "-QUEUE", "-NODE", notForbidden, unseen, notForbidden},
+		"viewer": {"HERE -THERE", "w-0 EVENT", "404", "not-read", "-QUEUE", "-NODE", forbidden, unseen, forbidden},
+		"lister": {"HERE -THERE", "-w-0 -EVENT NOPODS", "404", "no-pod", "-QUEUE", "-NODE", forbidden, unseen, forbidden},
+		"other":  {"-HERE THERE", "404", "w-0", "404", "-QUEUE", "-NODE", unseen, notForbidden, forbidden},
+		"ops":    {"-HERE -THERE", "404", "404", "404", "QUEUE", "NODE", unseen, unseen, forbidden},
+		"nobody": {"-HERE -THERE", "404", "404", "404", "-QUEUE", "-NODE", unseen, unseen, forbidden},
+		"blind":  {"-HERE -THERE", "404", "404", "404", "-QUEUE", "-NODE", unseen, unseen, unseen},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := *users[name]
@@ -257,6 +258,7 @@ func TestConsoleShowsAndDoesWhatEachUserMay(t *testing.T) {
 			for path, want := range map[string]string{here: c.pause, there: c.pauseThere} {
 				p.pauses(path, want)
 			}
+			p.submits(name, c.submit)
 		})
 	}
 	t.Run("the console uses exactly its permissions", func(t *testing.T) {

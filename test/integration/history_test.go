@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/archive"
@@ -48,10 +49,10 @@ func (p *person) awaitHistory(args []string, texts ...string) string {
 }
 
 // awaitGone waits until a job no longer exists.
-func (w *world) awaitGone(name string) {
+func (w *world) awaitGone(name string, o client.Object) {
 	w.Helper()
-	w.Await("job "+name+" is gone", func() error {
-		if err := w.Get(name, &batch.GenericJob{}); !apierrors.IsNotFound(err) {
+	w.Await(fmt.Sprintf("%T %s is gone", o, name), func() error {
+		if err := w.Get(name, o); !apierrors.IsNotFound(err) {
 			return errors.New("it exists")
 		}
 		return nil
@@ -68,13 +69,13 @@ func TestHistoryOutlivesJobs(t *testing.T) {
 	now := int32(0)
 	gone.Spec.TTLSecondsAfterFinished = &now
 	w.Create(gone)
-	w.awaitGone("short")
+	w.awaitGone("short", &batch.GenericJob{})
 	list := viewer.awaitHistory([]string{"list"}, "short", "Succeeded")
 	if strings.Count(list, "short") != 1 {
 		t.Errorf("the job is listed more than once:\n%s", list)
 	}
 	w.contains("the description", viewer.awaitHistory([]string{"describe", "short"}), "SuccessRuleMet", "Failed, exit code 3", "Succeeded", "History of the conditions:",
-		"The job is gone since ", "ReplicaRestarted")
+		"Gone:", "ReplicaRestarted")
 	var details archive.JobDetails
 	w.Must(json.Unmarshal([]byte(viewer.awaitHistory([]string{"describe", "gj/short", "-o", "json"})), &details))
 	if n := len(details.Attempts); n != 4 || details.UID != string(gone.UID) {
@@ -109,6 +110,29 @@ func TestHistoryOutlivesJobs(t *testing.T) {
 	if code, body := viewer.call("GET", "/api/v1/history/jobs/"+string(gone.UID)+"/logs", nil); code != 403 || !strings.Contains(body, "you may not read logs") {
 		t.Errorf("logs without the right to: %d %s", code, body)
 	}
+	// The pages show the same.
+	page := "/history/" + string(gone.UID)
+	for _, c := range []struct {
+		who  *person
+		path string
+		code int
+		has  string
+	}{
+		{viewer, "/history", 200, `href="` + page + `"`}, {viewer, page, 200, "exit code 3"}, {viewer, page + "?tab=manifest", 200, "kind: GenericJob"},
+		{viewer, page + "/logs", 403, "you may not read logs"}, {viewer, "/jobs/" + w.Namespace + "/genericjob/short", 404, `href="` + page + `"`},
+		{viewer, "/history/usage?by=namespace", 200, ">" + w.Namespace + "<"}, {viewer, "/history/usage.csv", 200, "example.com/gpu"},
+		{stranger, "/history", 200, "No jobs yet"}, {stranger, page, 404, "or you may not see it"}, {stranger, page + "/logs", 404, "or you may not see it"},
+		{stranger, "/history/usage", 200, "Nothing was used"}, {stranger, "/history/usage.csv", 200, "from,to,queue,resource,hours\n"},
+		{stranger, "/jobs/" + w.Namespace + "/genericjob/short", 404, "or you may not see it"},
+	} {
+		c.who.Await(fmt.Sprintf("%s gets %d with %q from %s", c.who.name, c.code, c.has, c.path), func() error { // the console may still know the job
+			code, body := c.who.call("GET", c.path, nil)
+			if code != c.code || !strings.Contains(body, c.has) || c.who == stranger && (strings.Contains(body, string(gone.UID)+`"`) || strings.Contains(body, "exit code 3")) {
+				return fmt.Errorf("%d %s", code, body)
+			}
+			return nil
+		})
+	}
 	if code, body := viewer.call("GET", "/api/v1/history/jobs?limit=many", nil); code != 400 || !strings.Contains(body, "a number up to 1000") {
 		t.Errorf("a wrong parameter: %d %s", code, body)
 	}
@@ -133,12 +157,13 @@ func TestHistoryCatchesUp(t *testing.T) {
 	w.finish("ends-w-0", 5)
 	w.awaitPhase("ends", batch.JobFailed)
 	w.Must(w.Client.Delete(t.Context(), w.job("vanishes")))
-	w.awaitGone("vanishes")
+	w.awaitGone("vanishes", &batch.GenericJob{})
+	w.awaitGone("vanishes-w-0", &corev1.Pod{}) // or its end would still be seen
 	t.Run("up again", func(t *testing.T) {
 		w := w.in(t)
 		viewer = &person{w.startConsole(file), viewer.name, viewer.token}
 		viewer.awaitHistory([]string{"describe", "ends"}, "Failed, exit code 5", "FailureRuleMet")
 		viewer.awaitHistory([]string{"list"}, "Deleted")
-		viewer.awaitHistory([]string{"describe", "vanishes"}, "Lost")
+		viewer.awaitHistory([]string{"describe", "vanishes"}, "Lost", "Deleted, was Running")
 	})
 }

@@ -125,7 +125,7 @@ func bench(ctx context.Context, s *settings) error {
 // all returns all workloads.
 func all() []*workload {
 	var list []*workload
-	for _, some := range [][]workload{workloads, schedWorkloads, {embedded()}} {
+	for _, some := range [][]workload{workloads, schedWorkloads, {embedded(), consoleWorkload()}} {
 		for i := range some {
 			list = append(list, &some[i])
 		}

@@ -101,7 +101,11 @@ func (p *plane) start(s *settings, sys *system) error {
 func (p *plane) tokens() (string, error) {
 	path := filepath.Join(p.dir, "tokens.csv")
 	var lines []string
-	for _, user := range []string{userBench, userKWOK, userPeer} {
+	users := []string{userBench, userKWOK, userPeer}
+	for i := range consoleViewers {
+		users = append(users, viewer(i))
+	}
+	for _, user := range users {
 		lines = append(lines, fmt.Sprintf("%s,%s,%s,system:masters", user, user, user))
 	}
 	return path, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600)

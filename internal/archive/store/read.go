@@ -17,47 +17,45 @@ var ErrNone = errors.New("the archive has no such record")
 // Place is a kind of job in a namespace. Rights are granted by place.
 type Place struct{ Kind, Namespace string }
 
-// Filter selects jobs. A field with the zero value selects all.
-type Filter struct {
-	// Places are where the jobs may be; nil for everywhere. A place without namespace stands for all namespaces.
-	Places []Place
-	// Text is a part of the name. Name is the whole name.
-	Text, Name, Namespace, Kind, Queue, User, Phase string
-	// From and To select jobs that existed within a span of time.
-	From, To time.Time
-	// Gone selects jobs that no longer exist.
-	Gone bool
-	// Limit is the largest number of jobs to return, and Offset the number of jobs to leave out before.
-	Limit, Offset int
-}
-
-// where returns the condition of a query for jobs, which has the alias j.
-func (f *Filter) where() (string, []any) {
+// conditions returns the condition of a query for jobs, which has the alias j. Jobs may be in some places; nil stands for
+// everywhere, and a place without namespace for all namespaces.
+func conditions(places []Place, q *archive.JobQuery) (string, []any) {
 	all, args := []string{"1 = 1"}, []any{}
 	and := func(condition string, values ...any) {
 		all, args = append(all, condition), append(args, values...)
 	}
-	if f.Places != nil {
-		condition, values := within(f.Places)
+	if places != nil {
+		condition, values := within(places)
 		and(condition, values...)
 	}
-	for column, value := range map[string]string{"j.name": f.Name, "j.namespace": f.Namespace, "j.kind": f.Kind, "j.queue": f.Queue, "j.username": f.User, "j.phase": f.Phase} {
+	for column, value := range map[string]string{"j.name": q.Name, "j.namespace": q.Namespace, "j.kind": q.Kind, "j.queue": q.Queue, "j.username": q.User, "j.phase": q.Phase} {
 		if value != "" {
 			and(column+" = ?", value)
 		}
 	}
-	if f.Text != "" {
-		escaped := strings.NewReplacer(`!`, `!!`, `%`, `!%`, `_`, `!_`).Replace(strings.ToLower(f.Text))
+	if q.Text != "" {
+		escaped := strings.NewReplacer(`!`, `!!`, `%`, `!%`, `_`, `!_`).Replace(strings.ToLower(q.Text))
 		and("LOWER(j.name) LIKE ? ESCAPE '!'", "%"+escaped+"%")
 	}
-	if f.Gone {
+	const deleted = "j.ended = 0 AND j.gone > 0"
+	switch q.Outcome {
+	case "":
+	case archive.Deleted:
+		and(deleted)
+	default:
+		and("j.phase = ? AND NOT ("+deleted+")", q.Outcome)
+	}
+	if q.Gone {
 		and("j.gone > 0")
 	}
-	if !f.To.IsZero() {
-		and("j.created < ?", milli(f.To))
+	if !q.To.IsZero() {
+		and("j.created < ?", milli(q.To))
 	}
-	if !f.From.IsZero() {
-		and("(CASE WHEN j.ended > 0 THEN j.ended WHEN j.gone > 0 THEN j.gone ELSE ? END) >= ?", milli(f.From), milli(f.From))
+	if !q.From.IsZero() {
+		and("(CASE WHEN j.ended > 0 THEN j.ended WHEN j.gone > 0 THEN j.gone ELSE ? END) >= ?", milli(q.From), milli(q.From))
+	}
+	if q.After.UID != "" {
+		and("(j.created, j.uid) < (?, ?)", milli(q.After.Created), q.After.UID)
 	}
 	return strings.Join(all, " AND "), args
 }
@@ -77,12 +75,13 @@ func within(places []Place) (string, []any) {
 
 const jobColumns = "j.uid, j.version, j.kind, j.namespace, j.name, j.queue, j.username, j.phase, j.why, j.created, j.ended, j.replicas, j.restarts, j.gone"
 
-// Jobs returns the selected jobs without their objects, the newest first.
-func (s *Store) Jobs(ctx context.Context, f Filter) ([]*archive.Job, error) {
-	where, args := f.where()
-	query := "SELECT " + jobColumns + " FROM jobs j WHERE " + where + " ORDER BY j.created DESC, j.uid"
-	if f.Limit > 0 {
-		query, args = query+" LIMIT ? OFFSET ?", append(args, f.Limit, f.Offset)
+// Jobs returns the selected jobs of some places without their objects, the newest first. No places stand for everywhere if
+// they are nil, and a place without namespace for all namespaces.
+func (s *Store) Jobs(ctx context.Context, places []Place, q *archive.JobQuery) ([]*archive.Job, error) {
+	where, args := conditions(places, q)
+	query := "SELECT " + jobColumns + " FROM jobs j WHERE " + where + " ORDER BY j.created DESC, j.uid DESC"
+	if q.Limit > 0 {
+		query, args = query+" LIMIT ?", append(args, q.Limit)
 	}
 	var all []*archive.Job
 	err := s.query(ctx, query, args, func(rows *sql.Rows) error {
@@ -206,8 +205,7 @@ func (s *Store) Places(ctx context.Context) ([]Place, error) {
 
 // Held calls f for each attempt in some places that held something within a span of time.
 func (s *Store) Held(ctx context.Context, places []Place, from, to time.Time, f func(*archive.Held)) error {
-	filter := Filter{Places: places}
-	where, args := filter.where()
+	where, args := conditions(places, &archive.JobQuery{})
 	args = append(args, milli(to), milli(from))
 	query := "SELECT " + attemptColumns + `, j.namespace, j.queue, j.username FROM attempts a JOIN jobs j ON j.uid = a.job
 		WHERE ` + where + ` AND a.scheduled > 0 AND a.scheduled < ? AND (a.outcome = '' OR a.ended > ?)`

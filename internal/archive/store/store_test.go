@@ -217,28 +217,36 @@ func TestJobsAreFoundWhereOneMayLook(t *testing.T) {
 			job("3", 1, func(j *archive.Job) {
 				j.Name, j.Kind, j.User, j.Queue, j.Created = "eval", "PyTorchTrainingJob", "bob", "", at(20)
 			}),
+			job("4", 1, func(j *archive.Job) {
+				j.Name, j.Kind, j.Namespace, j.User, j.Queue, j.Created, j.Gone = "cut", "Gone", "third", "eve", "", at(20), at(30)
+			}),
 		}})
 		for _, tc := range []struct {
 			name   string
-			filter Filter
+			places []Place
+			query  archive.JobQuery
 			want   string
 		}{
-			{"all, the newest first", Filter{}, "3 2 1"},
-			{"nowhere", Filter{Places: []Place{}}, ""},
-			{"one namespace", Filter{Places: []Place{{"GenericJob", "ns"}, {"PyTorchTrainingJob", "other"}}}, "1"},
-			{"a kind everywhere", Filter{Places: []Place{{"GenericJob", ""}}}, "2 1"},
-			{"part of a name", Filter{Text: "TRAIN"}, "2 1"},
-			{"a part with a character of patterns", Filter{Text: "n_a"}, "1"},
-			{"a name", Filter{Name: "eval"}, "3"},
-			{"a user", Filter{User: "bob"}, "3"},
-			{"a queue", Filter{Queue: "q"}, "2 1"},
-			{"an outcome", Filter{Phase: "Succeeded"}, "1"},
-			{"those that are gone", Filter{Gone: true}, "1"},
-			{"those that were there after a time", Filter{From: at(6)}, "3 2"},
-			{"those that were there before a time", Filter{To: at(10)}, "1"},
-			{"the second one", Filter{Limit: 1, Offset: 1}, "2"},
+			{"all, the newest first", nil, archive.JobQuery{}, "4 3 2 1"},
+			{"nowhere", []Place{}, archive.JobQuery{}, ""},
+			{"one namespace", []Place{{"GenericJob", "ns"}, {"PyTorchTrainingJob", "other"}}, archive.JobQuery{}, "1"},
+			{"a kind everywhere", []Place{{"GenericJob", ""}}, archive.JobQuery{}, "2 1"},
+			{"part of a name", nil, archive.JobQuery{Text: "TRAIN"}, "2 1"},
+			{"a part with a character of patterns", nil, archive.JobQuery{Text: "n_a"}, "1"},
+			{"a name", nil, archive.JobQuery{Name: "eval"}, "3"},
+			{"a user", nil, archive.JobQuery{User: "bob"}, "3"},
+			{"a queue", nil, archive.JobQuery{Queue: "q"}, "2 1"},
+			{"an outcome", nil, archive.JobQuery{Phase: "Succeeded"}, "1"},
+			{"those that are gone", nil, archive.JobQuery{Gone: true}, "4 1"},
+			{"those that were there after a time", nil, archive.JobQuery{From: at(6)}, "4 3 2"},
+			{"those that were there before a time", nil, archive.JobQuery{To: at(10)}, "1"},
+			{"jobs that succeeded", nil, archive.JobQuery{Outcome: "Succeeded"}, "1"},
+			{"jobs that were deleted before their ends", nil, archive.JobQuery{Outcome: "Deleted"}, "4"},
+			{"jobs that run", nil, archive.JobQuery{Outcome: "Running"}, "3 2"},
+			{"the second one", nil, archive.JobQuery{Limit: 1, After: archive.Cursor{Created: at(20), UID: "4"}}, "3"},
+			{"those after the last one", nil, archive.JobQuery{After: archive.Cursor{Created: at(0), UID: "1"}}, ""},
 		} {
-			jobs, err := s.Jobs(t.Context(), tc.filter)
+			jobs, err := s.Jobs(t.Context(), tc.places, &tc.query)
 			if err != nil {
 				t.Errorf("%s: %v", tc.name, err)
 			}
@@ -283,6 +291,62 @@ func TestNewerArchiveIsRefused(t *testing.T) {
 		}
 		if again, err := Open(t.Context(), address, Options{}); err == nil || !strings.Contains(err.Error(), "use the newer program") {
 			t.Errorf("%v, %v", again, err)
+		}
+	})
+}
+
+// TestListsGoOnWhereTheyEnded: the pages of a list have each job once, also those of one moment, and also if jobs come
+// and go meanwhile.
+func TestListsGoOnWhereTheyEnded(t *testing.T) {
+	onBoth(t, func(t *testing.T, address string) {
+		s := open(t, address, Options{})
+		for i := range 25 {
+			write(t, s, &Batch{Jobs: []*archive.Job{job(fmt.Sprintf("%02d", i), 1, func(j *archive.Job) { j.Created = at(i / 10) })}})
+		}
+		var got []string
+		q := archive.JobQuery{Limit: 4}
+		for range 10 {
+			page, err := s.Jobs(t.Context(), nil, &q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, j := range page {
+				got = append(got, j.UID)
+			}
+			if len(page) < q.Limit {
+				break
+			}
+			if q.After, err = archive.ParseCursor(archive.CursorOf(page[len(page)-1]).String()); err != nil {
+				t.Fatal(err)
+			}
+			write(t, s, &Batch{Jobs: []*archive.Job{job(fmt.Sprintf("new-%d", len(got)), 1, func(j *archive.Job) { j.Created = at(100) })}})
+		}
+		var want []string
+		for i := 24; i >= 0; i-- {
+			want = append(want, fmt.Sprintf("%02d", i))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// TestOlderArchiveIsBroughtUpToDate takes the last migration back and opens the archive again.
+func TestOlderArchiveIsBroughtUpToDate(t *testing.T) {
+	onBoth(t, func(t *testing.T, address string) {
+		s := open(t, address, Options{})
+		write(t, s, &Batch{Jobs: []*archive.Job{job("j", 1, nil)}})
+		for _, statement := range []string{"DROP INDEX jobs_place", "DROP INDEX jobs_queue", "DROP INDEX jobs_user", "DELETE FROM migrations WHERE number = 2"} {
+			if _, err := s.db.Exec(statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		again := open(t, address, Options{})
+		if _, err := again.db.Exec("DROP INDEX jobs_place"); err != nil {
+			t.Errorf("the index was not created: %v", err)
+		}
+		if j := get(t, again, "j"); j.Name != "job-j" {
+			t.Errorf("the job is called %q", j.Name)
 		}
 	})
 }

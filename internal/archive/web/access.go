@@ -13,60 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
-	batch "tensorstack.dev/batch/api/batch/v1beta1"
-	"tensorstack.dev/batch/internal/archive/store"
-	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/archive"
 )
-
-// scope is what the caller of one request may see.
-type scope struct {
-	access Access
-	store  *store.Store
-	known  map[store.Place]bool
-}
-
-// may returns whether the caller may see the jobs of a place.
-func (s *scope) may(ctx context.Context, p store.Place) (bool, error) {
-	for _, p := range []store.Place{{Kind: p.Kind}, p} {
-		allowed, known := s.known[p]
-		if !known {
-			kind, err := kinds.ByName(p.Kind)
-			if err != nil {
-				return false, nil //nolint:nilerr // nobody may get jobs of a kind that no longer exists
-			}
-			if allowed, err = s.access.MayGet(ctx, batch.GroupVersion.WithResource(kind.Plural).GroupResource(), p.Namespace); err != nil {
-				return false, err
-			}
-			s.known[p] = allowed
-		}
-		if allowed {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
-// places returns the places that the caller may see, of one kind and namespace or, if they are empty, of all.
-func (s *scope) places(ctx context.Context, kind, namespace string) ([]store.Place, error) {
-	all, err := s.store.Places(ctx)
-	if err != nil {
-		return nil, err
-	}
-	visible := []store.Place{}
-	for _, p := range all {
-		if kind != "" && p.Kind != kind || namespace != "" && p.Namespace != namespace {
-			continue
-		}
-		may, err := s.may(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		if may {
-			visible = append(visible, p)
-		}
-	}
-	return visible, nil
-}
 
 // Self is the access of whoever a client belongs to.
 type Self struct{ Objects dynamic.Interface }
@@ -86,7 +34,7 @@ func (s Self) MayGet(ctx context.Context, resource schema.GroupResource, namespa
 	answer, err := s.Objects.Resource(reviews).Create(ctx, review, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsUnauthorized(err):
-		return false, &problem{http.StatusUnauthorized, "the cluster does not accept your credentials"}
+		return false, archive.Refuse(http.StatusUnauthorized, "the cluster does not accept your credentials")
 	case apierrors.IsForbidden(err): // anonymous users may not even ask
 		return false, nil
 	case err != nil:

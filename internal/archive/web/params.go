@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"tensorstack.dev/batch/internal/archive"
 	"tensorstack.dev/batch/internal/kinds"
 )
 
@@ -17,15 +18,9 @@ type params struct {
 	err error
 }
 
-func (p *params) refuse(err error) {
-	if err != nil && p.err == nil {
-		p.err = &problem{http.StatusBadRequest, err.Error()}
-	}
-}
-
 func (p *params) wrong(name, wanted string) {
 	if p.err == nil {
-		p.err = &problem{http.StatusBadRequest, "the parameter " + name + " is " + strconv.Quote(p.Get(name)) + ": give " + wanted}
+		p.err = archive.Refuse(http.StatusBadRequest, "the parameter %s is %q: give %s", name, p.Get(name), wanted)
 	}
 }
 
@@ -84,6 +79,14 @@ func (p *params) count(name string, otherwise, most int) int {
 		return otherwise
 	}
 	return n
+}
+
+func (p *params) cursor(name string) archive.Cursor {
+	c, err := archive.ParseCursor(p.Get(name))
+	if err != nil {
+		p.wrong(name, "what next was in the answer before")
+	}
+	return c
 }
 
 // oneOf returns the value of a parameter; the first of the possible ones if it is missing.

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"tensorstack.dev/batch/internal/cli/kit"
-	"tensorstack.dev/batch/internal/cli/manifest"
 	"tensorstack.dev/batch/internal/convert"
+	"tensorstack.dev/batch/internal/manifest"
 )
 
 // Command returns the verb.

@@ -9,8 +9,8 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/cli/kit"
-	"tensorstack.dev/batch/internal/cli/manifest"
 	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/manifest"
 	"tensorstack.dev/batch/internal/observed"
 )
 

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"tensorstack.dev/batch/internal/archive"
+	"tensorstack.dev/batch/internal/cli/archiveclient"
 	"tensorstack.dev/batch/internal/cli/kit"
 	"tensorstack.dev/batch/internal/cli/view"
 	"tensorstack.dev/batch/internal/observed"
@@ -19,7 +20,7 @@ import (
 
 // find connects to the console and returns the newest job with an address, or that with a UID. It tells the user of
 // older ones.
-func (o *options) find(ctx context.Context, address, uid string) (*client, *archive.JobDetails, error) {
+func (o *options) find(ctx context.Context, address, uid string) (*archiveclient.Client, *archive.JobDetails, error) {
 	c, err := o.connect()
 	if err != nil {
 		return nil, nil, err
@@ -28,15 +29,13 @@ func (o *options) find(ctx context.Context, address, uid string) (*client, *arch
 	if err != nil {
 		return nil, nil, err
 	}
-	q := query{}
-	q.set("namespace", c.Namespace)
-	q.set("name", name)
+	q := archive.JobQuery{Namespace: c.Namespace, Name: name}
 	if kind != nil {
-		q.set("kind", kind.Name)
+		q.Kind = kind.Name
 	}
-	var found archive.JobList
+	found := &archive.JobList{}
 	if uid == "" {
-		if err := c.get(ctx, "jobs", q, &found); err != nil {
+		if found, err = c.Jobs(ctx, &q); err != nil {
 			return nil, nil, err
 		}
 		if len(found.Jobs) == 0 {
@@ -44,8 +43,8 @@ func (o *options) find(ctx context.Context, address, uid string) (*client, *arch
 		}
 		uid = found.Jobs[0].UID
 	}
-	var j archive.JobDetails
-	if err := c.get(ctx, "jobs/"+uid, nil, &j); err != nil {
+	j, err := c.Job(ctx, uid)
+	if err != nil {
 		return nil, nil, err
 	}
 	if len(found.Jobs) > 1 {
@@ -55,7 +54,7 @@ func (o *options) find(ctx context.Context, address, uid string) (*client, *arch
 		}
 		fmt.Fprintf(o.ErrOut, "This is the newest job of that name. Older ones: %s\n", strings.Join(older[:min(len(older), 5)], ", "))
 	}
-	return c, &j, nil
+	return c, j, nil
 }
 
 func (o *options) describeCommand() *cobra.Command {
@@ -88,7 +87,7 @@ func (o *options) describe(j *archive.JobDetails) error {
 	if err != nil {
 		return err
 	}
-	d := view.Description{Job: kit.View(job), Meta: job}
+	d := view.Description{Job: kit.View(job), Meta: job, Gone: j.Gone}
 	if d.Normal, err = job.Normal(); err != nil {
 		d.Invalid = err.Error()
 	}
@@ -110,9 +109,6 @@ func (o *options) describe(j *archive.JobDetails) error {
 	}
 	if len(j.Conditions) > 0 {
 		add("History of the conditions:", conditions(j.Conditions))
-	}
-	if !j.Gone.IsZero() {
-		lines = append(lines, "", "The job is gone since "+stamp(j.Gone)+".")
 	}
 	return kit.PrintLines(o.Out, lines)
 }
@@ -158,10 +154,8 @@ each, as far as it could be read before the pod was gone.`,
 			if err != nil {
 				return err
 			}
-			q := query{}
-			q.set("replica", replica)
-			var answer archive.LogList
-			if err := c.get(cmd.Context(), "jobs/"+j.UID+"/logs", q, &answer); err != nil {
+			answer, err := c.Logs(cmd.Context(), j.UID, replica)
+			if err != nil {
 				return err
 			}
 			if len(answer.Logs) == 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tensorstack.dev/batch/internal/archive"
+	"tensorstack.dev/batch/internal/cli/archiveclient"
 	"tensorstack.dev/batch/internal/cli/kit"
 	"tensorstack.dev/batch/internal/cli/view"
 )
@@ -16,7 +17,11 @@ import (
 // options are the flags of all verbs of history.
 type options struct {
 	*kit.Program
-	console, authority string
+	from archiveclient.Options
+}
+
+func (o *options) connect() (*archiveclient.Client, error) {
+	return archiveclient.Connect(o.Program, o.from)
 }
 
 // Command returns the verb.
@@ -33,21 +38,10 @@ the console shows the jobs of those namespaces where you may get jobs now. The k
 where its archive is.`,
 		Example: p.Example("t9k history list --since 24h", "t9k history describe mnist", "t9k history logs mnist", "t9k history usage --by user --since 720h"),
 	}
-	cmd.PersistentFlags().StringVar(&o.console, "console", "", "Address of the console, such as https://console.example.org; the default is that in T9K_CONSOLE, or else the archive that the kubeconfig names")
-	cmd.PersistentFlags().StringVar(&o.authority, "console-ca", "", "File with the certificate authority of the console; without it, those of this machine")
+	cmd.PersistentFlags().StringVar(&o.from.Console, "console", "", "Address of the console, such as https://console.example.org; the default is that in T9K_CONSOLE, or else the archive that the kubeconfig names")
+	cmd.PersistentFlags().StringVar(&o.from.Authority, "console-ca", "", "File with the certificate authority of the console; without it, those of this machine")
 	cmd.AddCommand(o.listCommand(), o.describeCommand(), o.logsCommand(), o.usageCommand())
 	return cmd
-}
-
-// outcome returns how a job ended; its phase as long as it exists or if it had ended before it was deleted.
-func outcome(j *archive.Job) string {
-	if j.Ended.IsZero() && !j.Gone.IsZero() {
-		return "Deleted"
-	}
-	if j.Phase == "" {
-		return "New"
-	}
-	return j.Phase
 }
 
 // stamp returns a time for tables; a dash for the zero time.
@@ -76,11 +70,11 @@ func (o *options) printJSON(answer any) error {
 }
 
 type listOptions struct {
-	output                   kit.Format
-	allNamespaces, gone      bool
-	user, queue, phase, text string
-	since                    time.Duration
-	limit                    int
+	output                            kit.Format
+	allNamespaces, gone               bool
+	user, queue, phase, outcome, text string
+	since                             time.Duration
+	limit                             int
 }
 
 func (o *options) listCommand() *cobra.Command {
@@ -97,24 +91,18 @@ ended. Times are in UTC.`,
 			if err != nil {
 				return err
 			}
-			q := query{}
+			q := archive.JobQuery{User: l.user, Queue: l.queue, Phase: l.phase, Outcome: l.outcome, Text: l.text, Gone: l.gone, Limit: l.limit}
 			if !l.allNamespaces {
-				q.set("namespace", c.Namespace)
-			}
-			for name, value := range map[string]string{"user": l.user, "queue": l.queue, "phase": l.phase, "text": l.text, "limit": fmt.Sprint(l.limit)} {
-				q.set(name, value)
+				q.Namespace = c.Namespace
 			}
 			if l.since > 0 {
-				q.set("from", time.Now().Add(-l.since).UTC().Format(time.RFC3339))
+				q.From = time.Now().Add(-l.since)
 			}
-			if l.gone {
-				q.set("gone", "true")
-			}
-			var answer archive.JobList
-			if err := c.get(cmd.Context(), "jobs", q, &answer); err != nil {
+			answer, err := c.Jobs(cmd.Context(), &q)
+			if err != nil {
 				return err
 			}
-			return o.printList(&l, &answer, c.Namespace)
+			return o.printList(&l, answer, c.Namespace)
 		},
 	}
 	kit.AddOutputFlag(cmd, &l.output, kit.JSON)
@@ -124,6 +112,7 @@ ended. Times are in UTC.`,
 	f.StringVar(&l.user, "submitted-by", "", "Only jobs that this user submitted to a queue")
 	f.StringVar(&l.queue, "queue", "", "Only jobs of this queue")
 	f.StringVar(&l.phase, "phase", "", "Only jobs with this last phase, such as Failed")
+	f.StringVar(&l.outcome, "outcome", "", "Only jobs with this outcome, such as Deleted")
 	f.StringVar(&l.text, "text", "", "Only jobs whose names contain this text")
 	f.DurationVar(&l.since, "since", 0, "Only jobs that existed within this time, such as 24h, and had not ended before")
 	f.IntVar(&l.limit, "limit", 100, "Largest number of jobs")
@@ -147,7 +136,7 @@ func (o *options) printList(l *listOptions, answer *archive.JobList, namespace s
 		t.Header = append([]string{"NAMESPACE"}, t.Header...)
 	}
 	for _, j := range answer.Jobs {
-		row := view.Plainly(j.Kind, j.Name, outcome(j), fmt.Sprint(j.Replicas), fmt.Sprint(j.Restarts), dash(j.Queue), dash(j.User), stamp(j.Created), stamp(j.Ended), stamp(j.Gone))
+		row := view.Plainly(j.Kind, j.Name, j.Outcome(), fmt.Sprint(j.Replicas), fmt.Sprint(j.Restarts), dash(j.Queue), dash(j.User), stamp(j.Created), stamp(j.Ended), stamp(j.Gone))
 		if l.allNamespaces {
 			row = append(view.Plainly(j.Namespace), row...)
 		}
@@ -183,21 +172,13 @@ neither queue nor user.`,
 				return err
 			}
 			now := time.Now().UTC().Truncate(time.Second)
-			q := query{}
-			q.set("by", by)
-			q.set("to", now.Format(time.RFC3339))
-			q.set("from", now.Add(-since).Format(time.RFC3339))
-			q.set("extended", fmt.Sprint(!all))
-			if step > 0 {
-				q.set("step", step.String())
-			}
-			var answer archive.UsageList
-			if err := c.get(cmd.Context(), "usage", q, &answer); err != nil {
+			answer, err := c.Usage(cmd.Context(), &archive.UsageQuery{Span: archive.Span{From: now.Add(-since), To: now, Step: step}, By: archive.By(by), Extended: !all})
+			if err != nil {
 				return err
 			}
 			switch format {
 			case "json":
-				return o.printJSON(&answer)
+				return o.printJSON(answer)
 			case "csv":
 				return archive.WriteCSV(kit.Raw(o.Out), archive.By(by), answer.Usage)
 			}

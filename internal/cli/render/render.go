@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"tensorstack.dev/batch/internal/cli/kit"
-	"tensorstack.dev/batch/internal/cli/manifest"
+	"tensorstack.dev/batch/internal/manifest"
 	"tensorstack.dev/batch/internal/observed"
 )
 

@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"tensorstack.dev/batch/internal/cli/kit"
-	"tensorstack.dev/batch/internal/cli/manifest"
 	"tensorstack.dev/batch/internal/cli/progress"
 	"tensorstack.dev/batch/internal/cli/view"
+	"tensorstack.dev/batch/internal/manifest"
 	"tensorstack.dev/batch/internal/observed"
 )
 

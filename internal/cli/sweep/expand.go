@@ -12,8 +12,8 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/cli/kit"
-	"tensorstack.dev/batch/internal/cli/manifest"
 	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/manifest"
 )
 
 // plan is a sweep: its name and the jobs that belong to it.

@@ -3,6 +3,7 @@ package ui
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tensorstack.dev/batch/internal/cli/archiveclient"
 	"tensorstack.dev/batch/internal/cli/kit"
 	"tensorstack.dev/batch/internal/console/live"
 	"tensorstack.dev/batch/internal/console/server"
@@ -27,11 +29,12 @@ func Command(p *kit.Program) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "ui",
-		Short: "Look at jobs, logs, queues and nodes in a browser",
+		Short: "Look at jobs, logs, queues, nodes and history in a browser",
 		Long: `Serve the console on this machine, print its address, and open it in a browser if there is one. Ctrl-C ends it.
 
 The console shows and does what you may see and do with your kubeconfig. It listens on 127.0.0.1 alone. The address works
-once: it gives the browser that opens it a cookie.`,
+once: it gives the browser that opens it a cookie. The page History shows the archive of the console that the variable
+T9K_CONSOLE or the kubeconfig names.`,
 		Example: p.Example("t9k ui", "t9k ui --no-browser --port 8899"),
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), p, &o) },
@@ -69,7 +72,8 @@ func serve(ctx context.Context, p *kit.Program, o *options) error {
 		return fmt.Errorf("listening: %w", err)
 	}
 	gate := server.NewGate(port, "127.0.0.1", "localhost")
-	console := server.New(server.Options{Cache: cache, Where: where(c), Admission: &server.Local{Gate: gate, Objects: c.Objects, Core: c.Core}})
+	console := server.New(server.Options{Cache: cache, Where: where(c), Namespace: c.Namespace, Admission: &server.Local{Gate: gate, Objects: c.Objects, Core: c.Core},
+		History: history(p)})
 	defer console.Close()
 	web := &http.Server{
 		Handler:     console,
@@ -98,6 +102,15 @@ func serve(ctx context.Context, p *kit.Program, o *options) error {
 	case err := <-ended:
 		return fmt.Errorf("serving the console: %w", err)
 	}
+}
+
+// history returns the archive of the console that the user has named, or that the kubeconfig names; nil if neither does.
+func history(p *kit.Program) func(*server.Caller) (server.History, error) {
+	client, err := archiveclient.Connect(p, archiveclient.Options{})
+	if errors.Is(err, archiveclient.ErrNone) {
+		return nil
+	}
+	return func(*server.Caller) (server.History, error) { return client, err }
 }
 
 // where names the cluster by the host of its API server.

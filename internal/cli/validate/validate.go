@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"tensorstack.dev/batch/internal/cli/kit"
-	"tensorstack.dev/batch/internal/cli/manifest"
 	"tensorstack.dev/batch/internal/cli/view"
+	"tensorstack.dev/batch/internal/manifest"
 )
 
 // Command returns the verb.

@@ -25,6 +25,8 @@ type Description struct {
 	Place string
 	// TensorBoard is the state of the job's own TensorBoard; nil if it has none.
 	TensorBoard *batch.DependentStatus
+	// Gone is when the job was found to be gone; zero as long as it exists.
+	Gone time.Time
 	// Events are the events about the job and about its pods that do not run.
 	Events []corev1.Event
 }
@@ -39,13 +41,18 @@ func (d *Description) Lines(now time.Time, st Style, width int) []string {
 	if d.Normal != nil {
 		lines = append(lines, section("Roles", d.roles(), st, width)...)
 	}
-	replicas, more := d.replicas(now)
-	lines = append(lines, section("Replicas", replicas, st, width)...)
-	if more > 0 {
-		lines = append(lines, st.Paint(Dim, fmt.Sprintf("  … and %d more", more)))
+	if !d.cutOff() {
+		replicas, more := d.replicas(now)
+		lines = append(lines, section("Replicas", replicas, st, width)...)
+		if more > 0 {
+			lines = append(lines, st.Paint(Dim, fmt.Sprintf("  … and %d more", more)))
+		}
 	}
 	return append(lines, section("Events", d.events(now), st, width)...)
 }
+
+// cutOff reports whether the job was deleted before it had ended: its status says forever what was so before.
+func (d *Description) cutOff() bool { return !d.Gone.IsZero() && d.Status.CompletionTime == nil }
 
 func section(title string, t Table, st Style, width int) []string {
 	if len(t.Rows) == 0 {
@@ -67,13 +74,21 @@ func (d *Description) head(now time.Time) Table {
 	add("Kind", d.Kind, Plain)
 	add("Labels", pairs(d.Meta.GetLabels()), Plain)
 	add("Created", at(d.Created, now), Plain)
-	add("Phase", orDash(string(s.Phase)), phaseColour(string(s.Phase)))
-	add("Why", observed.Explain(s), Plain)
+	until := now
+	if d.cutOff() {
+		until = d.Gone
+		add("Phase", "Deleted, was "+orDash(string(s.Phase)), Bad)
+	} else {
+		add("Phase", orDash(string(s.Phase)), phaseColour(string(s.Phase)))
+		add("Why", observed.Explain(s), Plain)
+	}
 	add("Invalid", d.Invalid, Bad)
 	if d.Meta.GetDeletionTimestamp() != nil {
 		add("Deleted", at(d.Meta.GetDeletionTimestamp().Time, now)+", waiting for its pods to end", Wait)
 	}
-	add("Running", ready(s), Plain)
+	if !d.cutOff() {
+		add("Running", ready(s), Plain)
+	}
 	if d.Normal != nil && d.Normal.Elastic != nil {
 		add("Replicas", size(d.Normal), Plain)
 	}
@@ -85,7 +100,10 @@ func (d *Description) head(now time.Time) Table {
 	if s.CompletionTime != nil {
 		add("Finished", at(s.CompletionTime.Time, now), Plain)
 	}
-	waited, ran := d.times(now)
+	if !d.Gone.IsZero() {
+		add("Gone", at(d.Gone, now), Plain)
+	}
+	waited, ran := d.times(until)
 	add("Waited", waited, Plain)
 	add("Ran", ran, Plain)
 	add("Run mode", string(s.RunMode), Plain)

@@ -283,6 +283,10 @@ func TestDescriptionShowsTheJob(t *testing.T) {
 	invalid := Description{Job: Job{Kind: "GenericJob", Name: "bad", Namespace: "team", Created: start.Time, Status: &batch.JobStatus{}},
 		Meta: &metav1.ObjectMeta{}, Invalid: "spec.replicaSpecs: Required value"}
 	text += "\n" + strings.Join(invalid.Lines(now, Style{}, 0), "\n") + "\n"
+	gone := d
+	gone.Gone, gone.Events = now.Add(-time.Minute), nil
+	gone.Status = running(st(batch.JobRunning, task("worker", 2, batch.ReplicaRunning, nil)))
+	text += "\n" + strings.Join(gone.Lines(now, Style{}, 0), "\n") + "\n"
 	golden.Compare(t, "testdata/description.txt", text)
 }
 

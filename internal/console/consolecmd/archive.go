@@ -49,6 +49,17 @@ func (k *kept) handler(admit func(http.ResponseWriter, *http.Request) web.Access
 	return web.New(k.store, admit)
 }
 
+// history returns the archive for the pages of the console; nil if there is none. Like the API, they show a caller what the
+// API server says that they may get.
+func (k *kept) history() func(*server.Caller) (server.History, error) {
+	if k.store == nil {
+		return nil
+	}
+	return func(c *server.Caller) (server.History, error) {
+		return web.NewReader(k.store, web.Self{Objects: c.Objects}), nil
+	}
+}
+
 // close waits for the end of the recorder, which is after that of its context, and closes the archive.
 func (k *kept) close(ctx context.Context) {
 	if k.store == nil {

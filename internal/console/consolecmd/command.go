@@ -93,7 +93,7 @@ func (o *options) run(ctx context.Context) error {
 	defer kept.close(ctx)
 	defer stop() // a server that fails ends the recording too
 	return serve(ctx, config, func(cache *live.Cache) []endpoint {
-		console := server.New(server.Options{Cache: cache, Where: o.clusterName, Admission: admission, API: kept.handler(callerMay)})
+		console := server.New(server.Options{Cache: cache, Where: o.clusterName, Admission: admission, API: kept.handler(callerMay), History: kept.history()})
 		return []endpoint{
 			{what: "the console", address: o.address, cert: o.certFile, key: o.keyFile, handler: console, end: console.Close},
 			{what: "/healthz and /readyz", address: o.probeAddress, handler: probes(cache)},

@@ -83,7 +83,7 @@ func (o *localOptions) run(ctx context.Context) error {
 	return serve(ctx, config, func(cache *live.Cache) []endpoint {
 		gate := server.NewKeyGate(key, "t9k local status", port, host, "localhost")
 		console := server.New(server.Options{Cache: cache, Where: o.cluster, Admission: &server.Local{Gate: gate, Objects: objects, Core: client.CoreV1()},
-			API: kept.handler(callerMay)})
+			API: kept.handler(callerMay), History: kept.history()})
 		mux := http.NewServeMux()
 		mux.Handle("/readyz", probes(cache))
 		mux.Handle("/", console)

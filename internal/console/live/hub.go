@@ -22,6 +22,8 @@ var (
 type hub struct {
 	mu   sync.Mutex
 	next int
+	// published counts the notices by topic.
+	published map[string]uint64
 	// subscribers are the channels by topic and by the number of the subscription. The empty topic is nobody's.
 	subscribers map[string]map[int]chan struct{}
 }
@@ -56,10 +58,26 @@ func (c *Cache) Subscribe(topics ...string) (notices <-chan struct{}, end func()
 	}
 }
 
+// Version returns a number that grows with each change of the topics.
+func (v *View) Version(topics ...string) uint64 {
+	h := &v.cache.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := h.published[""]
+	for _, t := range topics {
+		n += h.published[t]
+	}
+	return n
+}
+
 // publish tells the subscribers of a topic. The empty topic concerns all.
 func (h *hub) publish(topic string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.published == nil {
+		h.published = map[string]uint64{}
+	}
+	h.published[topic]++
 	if topic == "" {
 		for t := range h.subscribers {
 			h.tell(t)

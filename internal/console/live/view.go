@@ -1,7 +1,9 @@
 package live
 
 import (
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,6 +58,38 @@ func (v *View) scope(s *source, namespaces ...string) Scope {
 	}
 	return v.rights.List(schema.GroupResource{Group: s.group, Resource: s.plural}, namespaces)
 }
+
+// scopes returns what the viewer may list of some sources, as a text that is the same for viewers who may list the same.
+func (v *View) scopes(sources ...*source) string {
+	var b strings.Builder
+	for _, s := range sources {
+		scope := v.scope(s)
+		b.WriteString(s.plural + "." + s.group + ":")
+		if scope.All {
+			b.WriteString("*\n")
+			continue
+		}
+		for _, namespace := range slices.Sorted(maps.Keys(scope.In)) {
+			if scope.In[namespace] {
+				b.WriteString(namespace + ",")
+			}
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// JobsScope returns what the viewer may list of that which Jobs and HiddenJobs return.
+func (v *View) JobsScope() string { return v.scopes(v.cache.jobs...) }
+
+// QueuesScope returns what the viewer may list of that which Queues returns.
+func (v *View) QueuesScope() string {
+	c := v.cache
+	return v.scopes(append([]*source{c.queues, c.groups, c.pods, c.nodes}, c.jobs...)...)
+}
+
+// NodesScope returns what the viewer may list of that which Nodes returns.
+func (v *View) NodesScope() string { return v.scopes(v.cache.nodes, v.cache.pods, v.cache.groups) }
 
 // visible returns those objects of a source that the viewer may list.
 func visible[T metav1.Object](v *View, s *source, all []T) []T {

@@ -114,12 +114,18 @@ func (r *Renderer) parse() *set {
 			}
 			return settled(waited(&row))
 		},
-		"again":  func(name string) string { return name[:min(len(name), 58)] + "-again" },
-		"colour": colour,
-		"cells":  cells,
+		"again":   Again,
+		"stamp":   stamp,
+		"minute":  func(t time.Time) string { return strings.TrimSuffix(stamp(t), t.UTC().Format(":05")) },
+		"settled": settled,
+		"colour":  colour,
+		"cells":   cells,
 	}).ParseFS(templates, "templates/*.html"))
 	return s
 }
+
+// Again returns the name that a copy of a job gets if nobody chooses another.
+func Again(name string) string { return name[:min(len(name), 58)] + "-again" }
 
 // waited returns for how long a job that runs or has ended waited, which no longer changes.
 func waited(row *view.JobRow) time.Duration {
@@ -141,6 +147,14 @@ func (s *set) since(t time.Time) template.HTML {
 	}
 	at := t.UTC().Format(time.RFC3339)
 	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s">%s</time>`, at, at, text)) //nolint:gosec // of times alone
+}
+
+// stamp returns a time of the past, of which the day matters; empty if it is not known.
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02 15:04:05")
 }
 
 func settled(d time.Duration) template.HTML {
@@ -191,7 +205,7 @@ func (r *Renderer) Page(f Frame, name string, data any, now time.Time) (string, 
 		Nav     []view.Link
 		Content template.HTML
 	}{Frame: f, Content: template.HTML(content)} //nolint:gosec // rendered by a template above
-	for _, l := range []view.Link{{Text: "Jobs", Href: "/"}, {Text: "Queues", Href: "/queues"}, {Text: "Nodes", Href: "/nodes"}} {
+	for _, l := range []view.Link{{Text: "Jobs", Href: "/"}, {Text: "Queues", Href: "/queues"}, {Text: "Nodes", Href: "/nodes"}, {Text: "Submit", Href: "/submit"}, {Text: "History", Href: view.HistoryPath}} {
 		l.Current = strings.EqualFold(l.Text, f.Page)
 		layout.Nav = append(layout.Nav, l)
 	}
@@ -201,7 +215,7 @@ func (r *Renderer) Page(f Frame, name string, data any, now time.Time) (string, 
 // sections names the templates of the sections of pages, by the page's template.
 var sections = map[string][]string{
 	"jobs": {"jobs-counts", "jobs-notes", "jobs-pager"}, "job": {"job-head", "job-actions", "job-timeline", "job-tab"},
-	"queues": {"queues-all"}, "nodes": {"nodes-all"},
+	"queues": {"queues-all"}, "nodes": {"nodes-all"}, "submit": {"submit-numbers", "submit-result"},
 }
 
 // Sections renders the parts of a page that change.

@@ -3,8 +3,10 @@ package page
 import (
 	"html"
 	"io/fs"
+	"maps"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode"
@@ -33,6 +35,39 @@ type jobPage struct {
 	Forms    []view.Link
 }
 
+type historyJobPage struct {
+	*view.HistoryJobPage
+	Manifest string
+	Forms    []view.Link
+}
+
+// past returns models of the pages of the archive.
+func past(text string, r view.JobRow, job view.JobPage) map[string]any {
+	r.Path = "/history/uid"
+	list := &view.HistoryPage{Tabs: []view.Link{{Text: "Jobs", Href: "/history", Current: true}}, Filter: view.HistoryFilter{Text: text, Namespace: text, Queue: text, User: text, Outcome: text, From: text, To: text, Gone: true},
+		Outcomes: []string{text, "Deleted"}, Rows: []view.HistoryRow{{JobRow: r, Gone: noon, Took: time.Hour}, {JobRow: r, Took: time.Millisecond}}, First: "/history", Next: "/history?after=1.uid", Problem: text}
+	attempts := &historyJobPage{HistoryJobPage: &view.HistoryJobPage{JobPage: job, Live: "/jobs/ns/genericjob/mnist", Rerun: text, MoreAttempts: 2,
+		Attempts: []view.AttemptRow{{Replica: text, Number: 2, Node: text, End: text, Tone: view.Bad, Scheduled: noon, Begun: noon, Ended: noon.Add(time.Minute), Ran: time.Minute, Logs: "/history/uid/logs?replica=w-0&attempt=2"}}}}
+	attempts.JobRow, attempts.Tab = r, "attempts"
+	empty := &historyJobPage{HistoryJobPage: &view.HistoryJobPage{JobPage: view.JobPage{JobRow: r, Tab: "attempts"}}}
+	key := view.UsageKey{Link: view.Link{Text: text, Href: "/history?queue=q"}, Hours: "12.5", Share: 40}
+	return map[string]any{
+		"history": list, "history empty": &view.HistoryPage{Tabs: []view.Link{{Text: text, Href: "/history"}}}, "history none": &view.HistoryPage{Filter: view.HistoryFilter{Text: text}},
+		"history-job": attempts, "history-job empty": empty,
+		"history-logs": &view.HistoryLogsPage{LogsPage: view.LogsPage{JobRow: r, Replicas: []string{text}, Replica: text, Command: text, State: text, Stream: "/history/uid/logs/stream",
+			Lines: []view.LogLine{{Replica: text, Text: text, Error: true}}}, Attempts: []int{1, 2}, Attempt: 2},
+		"history-usage": &view.UsagePage{Bys: []view.Link{{Text: "by queue", Href: "/history/usage", Current: true}}, Spans: []view.Link{{Text: "7 days", Href: "/history/usage?from=2026-01-01"}}, By: text,
+			Filter: view.UsageFilter{By: "queue", Namespace: text, From: text}, Resources: []string{text}, Resource: text, Unit: text, Total: "31", CSV: "/history/usage.csv", Problem: text,
+			Bars: []view.UsageBar{{X: 1, W: 2, Parts: []view.UsagePart{{Y: 40, H: 60, Title: text}}}}, Ticks: []view.Tick{{X: 2, Text: "1 Jan"}}, Lines: []view.UsageTick{{Y: 50, Text: "20"}},
+			Keys: []view.UsageKey{key, {Hours: "1", Colour: -1}}},
+		"history-usage empty": &view.UsagePage{Resource: text, Unit: text, Total: "0"},
+		"history-missing": &struct {
+			Title, Text, Help string
+			Jobs              []view.Link
+		}{text, text, text, []view.Link{{Text: text, Href: "/history/uid"}}},
+	}
+}
+
 // models returns a model for each page, in which every text is the same.
 func models(text string) map[string]any {
 	r := row(text)
@@ -51,24 +86,36 @@ func models(text string) map[string]any {
 	explain.Tab, explain.Waits = "explain", []observed.Wait{{Who: text, For: text, Why: text}}
 	conditions := job
 	conditions.Tab, conditions.Conditions = "conditions", []view.ConditionRow{{Type: text, Status: text, Reason: text, Message: text, Since: noon}}
-	return map[string]any{
+	fault := view.FaultCard{SubmitFault: view.SubmitFault{Line: 2, Path: text, Message: text}, Source: []view.SourceLine{{N: 1, Text: text}, {N: 2, Text: text, Bad: true}}}
+	all := past(text, r, job.JobPage)
+	maps.Copy(all, map[string]any{
 		"jobs": &jobs, "job": &job, "job events": &events, "job manifest": &manifest, "job explain": &explain, "job conditions": &conditions,
 		"logs": &view.LogsPage{JobRow: r, Replicas: []string{text}, Replica: text, Command: text, State: text, Lines: []view.LogLine{{Replica: text, Text: text, Error: true}}},
 		"queues": &view.QueuesPage{Queues: []view.QueueCard{{ID: "queue-q", Name: text, Notes: []string{text}, Dominant: text, Bars: []view.Bar{{Name: text, Text: text, Share: 40}, {Name: text, Share: -1}},
 			Running: []view.GroupRow{{Name: text, Uses: text, Since: noon}}, Waiting: []view.WaiterRow{{Place: 1, Name: text, Why: text, Created: noon}}}}},
+		"submit": &view.SubmitPage{Text: text, Namespace: text, Namespaces: []string{text}, Rows: 2, Numbers: []view.NumberRun{{Text: "1\n"}, {Text: "2\n", Bad: true}}, Checked: true,
+			Problem: text, Summary: text, Hint: text, MoreFaults: 1, Faults: []view.FaultCard{fault}},
+		"submit valid": &view.SubmitPage{Text: text, Namespace: text, Checked: true, Summary: text, Warnings: []view.FaultCard{fault}, Valid: true, Title: "Run 1 job", Effect: text, Command: text,
+			Objects: []view.SubmitCard{{Ref: text, Namespace: text, Line: 1, Replicas: text, More: 3, Rendered: []view.Rendered{{Name: text, Text: text}},
+				Room: &view.Room{Queue: text, Href: "/queues#queue-q", Verdict: text, Why: text, Tone: view.Wait, Rows: []view.RoomRow{{Name: text, Needs: text, Left: text, Free: text}}}}}},
+		"submit empty": &view.SubmitPage{Namespace: text, Rows: 2},
 		"nodes": &view.NodesPage{Owners: []view.Owner{{Name: text}}, Nodes: []view.NodeTile{{ID: "node-n", Name: text, State: text,
 			Meters: []view.Meter{{Name: text, Text: text, Cells: 4, Shares: []view.Share{{X: 0, W: 25, Title: text}}}}}}},
-	}
+	})
+	return all
 }
+
+// shared returns one renderer for all tests, because parsing the templates takes longer than rendering a page.
+var shared = sync.OnceValue(New)
 
 func render(t *testing.T, name string, model any) string {
 	t.Helper()
 	content, _, _ := strings.Cut(name, " ")
-	text, err := New().Page(Frame{Title: "T", Page: content, Where: "cluster"}, content, model, noon)
+	text, err := shared().Page(Frame{Title: "T", Page: content, Where: "cluster"}, content, model, noon)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.ReplaceAll(text, New().version, "VERSION")
+	return strings.ReplaceAll(text, shared().version, "VERSION")
 }
 
 func TestPages(t *testing.T) {

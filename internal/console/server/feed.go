@@ -47,6 +47,8 @@ func (s *Server) Close() {
 // feed is the stream of one page. It lasts as long as it has viewers, whichever of them came first.
 type feed struct {
 	content
+	// address is that of the page, and key that of the feed in feeds.
+	address, key string
 	// start begins it; each viewer calls it.
 	start func()
 	// joined is the number of viewers; the mutex of feeds guards it.
@@ -65,12 +67,11 @@ type feed struct {
 func (s *visit) stream(w http.ResponseWriter, r *http.Request, c content) {
 	ctx, stop := s.guard(r.Context(), "")
 	defer stop()
-	key := s.ID + " " + r.URL.RequestURI()
-	f, messages := s.join(r.Context(), key, c)
+	f, messages := s.join(r.Context(), r.URL.RequestURI(), c)
 	if f == nil {
 		return // the console ends
 	}
-	defer s.leave(key, f, messages)
+	defer s.leave(f, messages)
 	out := newEvents(w)
 	for {
 		select {
@@ -90,8 +91,8 @@ func (s *visit) stream(w http.ResponseWriter, r *http.Request, c content) {
 
 // join adds a viewer to the feed of an address and a caller. The first message has everything, since the page may have
 // been rendered a while ago. After Close there is no feed.
-func (s *visit) join(ctx context.Context, key string, c content) (*feed, chan []byte) {
-	f := s.feedOf(ctx, key, c)
+func (s *visit) join(ctx context.Context, address string, c content) (*feed, chan []byte) {
+	f := s.feedOf(ctx, address, c)
 	if f == nil {
 		return nil, nil
 	}
@@ -108,8 +109,8 @@ func (s *visit) join(ctx context.Context, key string, c content) (*feed, chan []
 	return f, messages
 }
 
-// feedOf returns the feed for a key with one viewer more; nil after Close. The caller starts it.
-func (s *visit) feedOf(ctx context.Context, key string, c content) *feed {
+// feedOf returns the feed of an address and a caller with one viewer more; nil after Close. The caller starts it.
+func (s *visit) feedOf(ctx context.Context, address string, c content) *feed {
 	s.feeds.mu.Lock()
 	defer s.feeds.mu.Unlock()
 	if s.feeds.closed {
@@ -118,10 +119,11 @@ func (s *visit) feedOf(ctx context.Context, key string, c content) *feed {
 	if s.feeds.open == nil {
 		s.feeds.open = map[string]*feed{}
 	}
+	key := s.ID + " " + address
 	f := s.feeds.open[key]
 	if f == nil {
 		ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-		f = &feed{content: c, viewers: map[chan []byte]bool{}, stop: stop}
+		f = &feed{content: c, address: address, key: key, viewers: map[chan []byte]bool{}, stop: stop}
 		f.start = sync.OnceFunc(func() { s.begin(ctx, f) })
 		s.feeds.open[key] = f
 		s.feeds.running.Add(1) // at a time when Close does not wait yet
@@ -133,7 +135,7 @@ func (s *visit) feedOf(ctx context.Context, key string, c content) *feed {
 // begin renders a feed for the first time and keeps it up to date until it is stopped.
 func (s *visit) begin(ctx context.Context, f *feed) {
 	notices, end := s.Cache.Subscribe(f.topics...)
-	f.sections, _ = s.sections(f)
+	f.sections = s.rendered(f).sections
 	go func() {
 		defer s.feeds.running.Done()
 		defer end()
@@ -142,14 +144,14 @@ func (s *visit) begin(ctx context.Context, f *feed) {
 }
 
 // leave removes a viewer. The feed ends with its last one.
-func (s *visit) leave(key string, f *feed, messages chan []byte) {
+func (s *visit) leave(f *feed, messages chan []byte) {
 	f.mu.Lock()
 	delete(f.viewers, messages)
 	f.mu.Unlock()
 	s.feeds.mu.Lock()
 	defer s.feeds.mu.Unlock()
 	if f.joined--; f.joined == 0 {
-		delete(s.feeds.open, key)
+		delete(s.feeds.open, f.key)
 		f.stop()
 	}
 }
@@ -157,7 +159,8 @@ func (s *visit) leave(key string, f *feed, messages chan []byte) {
 // run renders a feed after each change, and where rights can change, at the interval at which they are checked. It sends
 // what differs.
 func (s *visit) run(ctx context.Context, f *feed, notices <-chan struct{}) {
-	pause := coalesce
+	// next is the earliest time of the next rendering.
+	var next time.Time
 	var checked <-chan time.Time
 	if s.Standing != nil {
 		tick := time.NewTicker(s.Standing.Interval())
@@ -179,33 +182,19 @@ func (s *visit) run(ctx context.Context, f *feed, notices <-chan struct{}) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(pause):
+		case <-time.After(max(coalesce, time.Until(next))):
 		}
 		select { // what has changed meanwhile is rendered too
 		case <-notices:
 		default:
 		}
-		began := time.Now()
-		now, gone := s.sections(f)
-		f.update(now)
-		if gone && s.Standing != nil {
+		now := s.rendered(f)
+		f.update(now.sections)
+		if now.gone && s.Standing != nil {
 			f.dismiss()
 		}
-		pause = max(coalesce, 10*time.Since(began))
+		next = time.Now().Add(10 * now.took)
 	}
-}
-
-// sections renders the parts of a feed's page that change. gone is true if what it shows is gone, or may no longer be seen.
-func (s *Server) sections(f *feed) (all []page.Section, gone bool) {
-	data := f.make(time.Now())
-	if data == nil {
-		return []page.Section{{ID: "main", HTML: `<main id="main"><h1>It is gone</h1><p class="why">What this page showed was deleted.</p><p><a href="/">All jobs</a></p></main>`}}, true
-	}
-	all, err := s.pages.Sections(f.template, data)
-	if err != nil {
-		return nil, false
-	}
-	return all, false
 }
 
 // dismiss sends all viewers away. Their browsers connect again, and are told why they cannot.

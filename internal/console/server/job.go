@@ -27,7 +27,7 @@ type jobPage struct {
 func (s *visit) job(w http.ResponseWriter, r *http.Request) {
 	j, err := s.find(r)
 	if err != nil {
-		s.problem(w, r, http.StatusNotFound, "No such job", err.Error())
+		s.missing(w, r, err)
 		return
 	}
 	tab := r.URL.Query().Get("tab")
@@ -60,10 +60,16 @@ func (s *visit) manifest(ctx context.Context, j *observed.Job, lowered bool) str
 	if err != nil {
 		return "# " + err.Error()
 	}
+	return manifestText(j.Kind, raw, lowered)
+}
+
+// manifestText returns the manifest of a stored job as YAML, or what the operator creates from it, or why it cannot be shown.
+func manifestText(kind *kinds.Kind, raw *unstructured.Unstructured, lowered bool) string {
 	submitted := steer.Manifest(raw)
 	var text string
+	var err error
 	if lowered {
-		text, err = loweredOf(j.Kind, submitted)
+		text, err = loweredOf(kind, submitted)
 	} else {
 		text, err = asYAML(submitted)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"tensorstack.dev/batch/internal/console/live"
 	"tensorstack.dev/batch/internal/console/page"
+	"tensorstack.dev/batch/internal/console/submit"
 	"tensorstack.dev/batch/internal/console/view"
 	"tensorstack.dev/batch/internal/observed"
 )
@@ -20,10 +21,14 @@ type Options struct {
 	Cache *live.Cache
 	// Where names the cluster.
 	Where string
+	// Namespace is that of submitted objects that name none, unless their user chooses one; empty for "default".
+	Namespace string
 	// Admission admits requests.
 	Admission Admission
 	// API serves the archive below /api/v1; nil if there is none. CallerOf tells it who makes a request.
 	API http.Handler
+	// History returns the archive as the caller of a request may read it; nil if there is none.
+	History func(*Caller) (History, error)
 }
 
 // Server is the console's HTTP handler.
@@ -31,12 +36,16 @@ type Server struct {
 	Options
 	pages *page.Renderer
 	feeds feeds
-	mux   *http.ServeMux
+	// renderings are those that feeds of several users share.
+	renderings renderings
+	// checker finds the faults of submitted manifests.
+	checker *submit.Checker
+	mux     *http.ServeMux
 }
 
 // New returns a server.
 func New(o Options) *Server {
-	s := &Server{Options: o, pages: page.New(), mux: http.NewServeMux()}
+	s := &Server{Options: o, pages: page.New(), checker: submit.NewChecker(), mux: http.NewServeMux()}
 	s.handle("GET /{$}", (*visit).jobs)
 	s.handle("GET /jobs/{namespace}/{kind}/{name}", (*visit).job)
 	s.handle("POST /jobs/{namespace}/{kind}/{name}/{verb}", (*visit).act)
@@ -47,6 +56,9 @@ func New(o Options) *Server {
 	s.handle("POST /act", (*visit).actMany)
 	s.handle("GET /queues", (*visit).queues)
 	s.handle("GET /nodes", (*visit).nodes)
+	s.handle("GET /submit", (*visit).submitForm)
+	s.handle("POST /submit", (*visit).submit)
+	s.handleHistory()
 	s.mux.Handle("GET /static/", staticFiles())
 	if o.API != nil {
 		s.mux.Handle("/api/v1/", o.API)
@@ -99,6 +111,9 @@ type content struct {
 	make func(now time.Time) any
 	// moves is true if the content changes with time alone.
 	moves func() bool
+	// scope returns what the viewer may see of what make uses: at one address, viewers with the same scope see the same. nil
+	// if nobody shares the content.
+	scope func() string
 }
 
 // show answers with a page, or with the stream of its changes if the request asks for one.
@@ -138,14 +153,14 @@ func (s *visit) problem(w http.ResponseWriter, r *http.Request, code int, title,
 
 func (s *visit) jobs(w http.ResponseWriter, r *http.Request) {
 	f := view.ParseJobFilter(r.URL.Query())
-	s.show(w, r, content{title: "Jobs", nav: "jobs", template: "jobs", topics: []string{live.TopicJobs}, make: func(now time.Time) any {
+	s.show(w, r, content{title: "Jobs", nav: "jobs", template: "jobs", topics: []string{live.TopicJobs}, scope: s.Cache.JobsScope, make: func(now time.Time) any {
 		p := view.Jobs(s.Cache.Jobs(), f, s.Cache.HiddenJobs(), now)
 		return &p
 	}})
 }
 
 func (s *visit) queues(w http.ResponseWriter, r *http.Request) {
-	s.show(w, r, content{title: "Queues", nav: "queues", template: "queues", topics: live.TopicsQueues, make: func(time.Time) any {
+	s.show(w, r, content{title: "Queues", nav: "queues", template: "queues", topics: live.TopicsQueues, scope: s.Cache.QueuesScope, make: func(time.Time) any {
 		p := view.Queues(s.Cache.Queues())
 		return &p
 	}})
@@ -153,7 +168,7 @@ func (s *visit) queues(w http.ResponseWriter, r *http.Request) {
 
 func (s *visit) nodes(w http.ResponseWriter, r *http.Request) {
 	by := r.URL.Query().Get("by")
-	s.show(w, r, content{title: "Nodes", nav: "nodes", template: "nodes", topics: live.TopicsNodes, make: func(time.Time) any {
+	s.show(w, r, content{title: "Nodes", nav: "nodes", template: "nodes", topics: live.TopicsNodes, scope: s.Cache.NodesScope, make: func(time.Time) any {
 		p := view.Nodes(s.Cache.Nodes(), by)
 		return &p
 	}})

@@ -15,6 +15,7 @@ import (
 	"tensorstack.dev/batch/internal/console/live"
 	"tensorstack.dev/batch/internal/console/page"
 	"tensorstack.dev/batch/internal/console/ticket"
+	"tensorstack.dev/batch/internal/console/view"
 )
 
 // host is the address that the tests' server is printed with.
@@ -246,6 +247,51 @@ func TestCloseEndsStreams(t *testing.T) {
 			t.Errorf("the stream ended with %v", err)
 		}
 		answer = stream()
+	}
+}
+
+// TestUsersWhoMaySeeTheSameShareARendering verifies that feeds of one address and scope are rendered once for each
+// version, and that nobody gets what was rendered while the rights of somebody else changed.
+func TestUsersWhoMaySeeTheSameShareARendering(t *testing.T) {
+	s := forbidden(t)
+	made := 0
+	user := func(scopes ...string) (*visit, *feed) {
+		asked := 0
+		v := &visit{Server: s, Caller: &Caller{}, Cache: s.Cache.For(nil)}
+		return v, &feed{address: "/nodes", content: content{template: "nodes", topics: live.TopicsNodes,
+			make: func(time.Time) any {
+				made++
+				p := view.Nodes(v.Cache.Nodes(), "")
+				return &p
+			},
+			scope: func() string {
+				asked++
+				return scopes[min(asked, len(scopes))-1]
+			}}}
+	}
+	for _, step := range []struct {
+		name   string
+		scopes []string
+		want   int
+	}{
+		{"the first", []string{"all"}, 1}, {"one with the same rights", []string{"all"}, 1}, {"one with other rights", []string{"some"}, 2},
+		{"one whose rights change", []string{"none", "all"}, 3}, {"one who has the rights that the other had", []string{"none"}, 4}, {"one with the same rights again", []string{"all"}, 4},
+	} {
+		v, f := user(step.scopes...)
+		if r := v.rendered(f); made != step.want || len(r.sections) == 0 {
+			t.Errorf("%s: %d renderings, want %d; %d sections", step.name, made, step.want, len(r.sections))
+		}
+	}
+	now := time.Now()
+	first := s.renderings.current("key", 1, now)
+	if again := s.renderings.current("key", 1, now.Add(moveInterval/2)); again != first {
+		t.Error("a rendering of the same version is not shared")
+	}
+	if again := s.renderings.current("key", 2, now); again == first {
+		t.Error("a rendering of an old version is shared")
+	}
+	if s.renderings.current("other", 1, now.Add(2*moveInterval)); len(s.renderings.newest) != 1 {
+		t.Errorf("%d renderings are kept, want the one that is in use", len(s.renderings.newest))
 	}
 }
 

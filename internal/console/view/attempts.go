@@ -71,6 +71,10 @@ func (in *JobInput) lanesOf() []lane {
 		l := add(p.Name, p.Labels[batch.LabelReplicaType], rank)
 		l.attempts = append(l.attempts, attemptOf(p))
 	}
+	for _, a := range in.Attempts {
+		l := add(a.Replica, a.Role, a.Rank)
+		l.attempts = append(l.attempts, attemptOfArchive(a))
+	}
 	pods, ends := in.attemptsOf(), in.ends()
 	for name, l := range lanes {
 		slices.SortFunc(l.attempts, func(a, b attempt) int { return cmp.Or(cmp.Compare(a.number, b.number), a.created.Compare(b.created)) })

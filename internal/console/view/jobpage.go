@@ -11,6 +11,7 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/archive"
 	"tensorstack.dev/batch/internal/observed"
 )
 
@@ -19,6 +20,8 @@ type JobInput struct {
 	Job *observed.Job
 	// Pods are the job's pods, also those that are gone, as they were last seen.
 	Pods []*corev1.Pod
+	// Attempts are the attempts of a job of the archive, in place of Pods.
+	Attempts []*archive.Attempt
 	// Events are the events about the job and about its pods, the oldest first.
 	Events []*corev1.Event
 	// Groups and Waiting are the groups of all jobs and the pods that wait for nodes.
@@ -99,14 +102,7 @@ func JobOf(in *JobInput, tab string) JobPage {
 		tab = tabs[0]
 	}
 	p := JobPage{JobRow: RowOf(in.Job), Tab: tab, Hidden: in.Hidden, Timeline: in.timeline()}
-	for _, t := range tabs {
-		href := p.Path + "?tab=" + t
-		if t == tabs[0] {
-			href = p.Path
-		}
-		p.Tabs = append(p.Tabs, Link{Text: strings.ToUpper(t[:1]) + t[1:], Href: href, Current: t == tab})
-	}
-	p.Tabs = append(p.Tabs, Link{Text: "Logs", Href: p.Path + "/logs"})
+	p.Tabs = tabLinks(p.Path, tabs, tab)
 	p.Facts = in.facts()
 	p.Waits = observed.Waits(in.Job, in.Pods, in.Groups, in.Waiting)
 	p.Actions = Actions(in.Job)
@@ -118,6 +114,19 @@ func JobOf(in *JobInput, tab string) JobPage {
 		p.Conditions = append(p.Conditions, ConditionRow{string(c.Type), string(c.Status), string(c.Reason), c.Message, c.LastTransitionTime.Time})
 	}
 	return p
+}
+
+// tabLinks returns the links to the tabs of a job's page, of which the first one has the page's own path, and to its logs.
+func tabLinks(path string, tabs []string, current string) []Link {
+	var all []Link
+	for _, t := range tabs {
+		href := path + "?tab=" + t
+		if t == tabs[0] {
+			href = path
+		}
+		all = append(all, Link{Text: strings.ToUpper(t[:1]) + t[1:], Href: href, Current: t == current})
+	}
+	return append(all, Link{Text: "Logs", Href: path + "/logs"})
 }
 
 // ManifestForms returns the links to the two forms of a job's manifest.
@@ -200,6 +209,9 @@ func (in *JobInput) fillReplicas(p *JobPage) {
 	created := map[string]time.Time{}
 	for _, pod := range in.Pods {
 		created[string(pod.UID)] = pod.CreationTimestamp.Time
+	}
+	for _, a := range in.Attempts {
+		created[a.UID] = a.Created
 	}
 	decides, wanted := observed.Decides(normal), 0
 	for i := range s.Tasks {

@@ -3,6 +3,7 @@ package view
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -271,12 +272,27 @@ func ticks(s scale) []Tick {
 		step *= 2
 	}
 	var all []Tick
-	for at := step; at < whole; at += step {
+	for n := time.Duration(1); n <= whole/step && n*step < whole; n++ {
+		at := n * step
 		if x := s.x(s.begin.Add(at)); x < 96 {
-			all = append(all, Tick{x, Age(at)})
+			all = append(all, Tick{x, mark(at)})
 		}
 	}
 	return all
+}
+
+// mark returns a multiple of a step as a text without units that are zero: 45s, 1m30s, 2h, 3d.
+func mark(d time.Duration) string {
+	if d%(24*time.Hour) == 0 {
+		return fmt.Sprintf("%dd", d/(24*time.Hour))
+	}
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
 }
 
 // isWarning reports whether an event is a warning.

@@ -61,7 +61,7 @@ func historyKeeps(t *testing.T, u *user) {
 		t.Fatal(err)
 	}
 	u.awaitHistory(t, "kept", "list", "--gone")
-	u.awaitHistory(t, "The job is gone since", "describe", "kept")
+	u.awaitHistory(t, "Gone:", "describe", "kept")
 	u.archiveKnowsUsers(t)
 }
 

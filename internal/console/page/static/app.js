@@ -209,3 +209,65 @@ function logs() {
   };
 }
 logs();
+
+/** submit checks a manifest while it is written, and takes files. */
+function submit() {
+  const form = /** @type {HTMLFormElement | null} */ (document.getElementById('submit'));
+  if (!form) return;
+  const text = /** @type {HTMLTextAreaElement} */ (document.getElementById('submit-text'));
+  const namespace = /** @type {HTMLInputElement} */ (document.getElementById('submit-ns'));
+  const file = /** @type {HTMLInputElement} */ (document.getElementById('submit-file'));
+  const state = /** @type {HTMLElement} */ (document.getElementById('submit-state'));
+  const wait = 500, most = 128 * 1024;
+  let timer = 0, running = new AbortController();
+  const check = async () => {
+    running = new AbortController();
+    state.textContent = 'Checking…';
+    try {
+      const body = new URLSearchParams({manifest: text.value, ns: namespace.value, step: 'check'});
+      const answer = await fetch('/submit', {method: 'POST', body, headers: {Accept: 'application/json'}, signal: running.signal});
+      if (!answer.ok) throw new Error(String(answer.status));
+      for (const [id, html] of await answer.json()) replace(id, html, true);
+      state.textContent = '';
+    } catch (e) {
+      if (/** @type {Error} */ (e).name !== 'AbortError') state.textContent = 'The console does not answer. Check again.';
+    }
+  };
+  const changed = () => {
+    clearTimeout(timer);
+    running.abort();
+    // What was checked is not what would be submitted now.
+    document.getElementById('ask-run')?.setAttribute('disabled', '');
+    text.rows = Math.max(22, text.value.split('\n').length + 1);
+    timer = setTimeout(check, wait);
+  };
+  /** @param {File | undefined} f */
+  const take = async f => {
+    if (!f) return;
+    if (f.size > most) { state.textContent = `${f.name} is larger than ${most / 1024} KiB.`; return; }
+    text.value = await f.text();
+    changed();
+  };
+  text.addEventListener('input', changed);
+  namespace.addEventListener('input', changed);
+  file.onchange = () => { take(file.files?.[0]); file.value = ''; };
+  form.addEventListener('dragover', e => { e.preventDefault(); text.classList.add('drop'); });
+  form.addEventListener('dragleave', () => text.classList.remove('drop'));
+  form.addEventListener('drop', e => {
+    text.classList.remove('drop');
+    if (!e.dataTransfer?.files.length) return;
+    e.preventDefault();
+    take(e.dataTransfer.files[0]);
+  });
+  form.addEventListener('click', e => {
+    const line = Number(/** @type {HTMLElement} */ (e.target).dataset.line);
+    if (!line) return;
+    e.preventDefault();
+    const lines = text.value.split('\n'), from = lines.slice(0, line - 1).join('\n').length + (line > 1 ? 1 : 0);
+    text.focus({preventScroll: true});
+    text.setSelectionRange(from, from + (lines[line - 1] || '').length);
+    text.scrollIntoView({block: 'nearest'});
+    scrollTo({top: text.getBoundingClientRect().top + scrollY + (line - 1) * lineHeight - innerHeight / 3});
+  });
+}
+submit();

@@ -1,4 +1,6 @@
-package history
+// Package archiveclient reads the archive of a console over HTTP, with the credentials of the user's kubeconfig. Start reading
+// at Connect.
+package archiveclient
 
 import (
 	"cmp"
@@ -15,25 +17,27 @@ import (
 	"k8s.io/client-go/rest"
 
 	"tensorstack.dev/batch/internal/archive"
+	"tensorstack.dev/batch/internal/cli/kit"
 )
 
 // consoleEnv is the environment variable with the address of the console.
 const consoleEnv = "T9K_CONSOLE"
 
-// client reads the archive through the console.
-type client struct {
-	web       *http.Client
-	base      *url.URL
-	Namespace string
+// Options say where the archive is. Without them it is where T9K_CONSOLE or the kubeconfig says.
+type Options struct {
+	// Console is the address of the console, and Authority the file with its certificate authority.
+	Console, Authority string
 }
 
-// query has the parameters of a request.
-type query map[string]string
+// ErrNone means that nothing says where an archive is.
+var ErrNone = errors.New("no console is named, which keeps the archive: name its address with --console or " + consoleEnv)
 
-func (q query) set(name, value string) {
-	if value != "" {
-		q[name] = value
-	}
+// Client reads the archive through the console. Its errors that the console has answered are of type archive.Refusal.
+type Client struct {
+	web  *http.Client
+	base *url.URL
+	// Namespace is that of the kubeconfig.
+	Namespace string
 }
 
 // console is where the archive is, and how its server is known.
@@ -44,19 +48,19 @@ type console struct {
 
 // where returns where the archive is: at the console that the user names, or where the kubeconfig says. cluster is the
 // connection to the cluster of the kubeconfig.
-func (o *options) where(cluster *rest.Config) (*console, error) {
-	c := &console{tls: rest.TLSClientConfig{CAFile: o.authority}}
-	named := cmp.Or(o.console, os.Getenv(consoleEnv))
+func (o *Options) where(p *kit.Program, cluster *rest.Config) (*console, error) {
+	c := &console{tls: rest.TLSClientConfig{CAFile: o.Authority}}
+	named := cmp.Or(o.Console, os.Getenv(consoleEnv))
 	if named == "" {
-		address, err := o.Archive()
+		address, err := p.Archive()
 		if err != nil {
 			return nil, err
 		}
 		if address == nil {
-			return nil, fmt.Errorf("no console is named, which keeps the archive: name its address with --console or %s", consoleEnv)
+			return nil, ErrNone
 		}
 		named = address.Server
-		if o.authority == "" {
+		if o.Authority == "" {
 			c.tls.CAData = address.Authority
 		}
 		// This server knows the same users as the API server.
@@ -74,13 +78,13 @@ func (o *options) where(cluster *rest.Config) (*console, error) {
 	return c, nil
 }
 
-// connect returns a client with the credentials of the kubeconfig. It sends no request.
-func (o *options) connect() (*client, error) {
-	cluster, err := o.Connect()
+// Connect returns a client with the credentials of the kubeconfig. It sends no request.
+func Connect(p *kit.Program, o Options) (*Client, error) {
+	cluster, err := p.Connect()
 	if err != nil {
 		return nil, err
 	}
-	to, err := o.where(cluster.Config)
+	to, err := o.where(p, cluster.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +108,7 @@ func (o *options) connect() (*client, error) {
 	}
 	// The token goes to the console alone.
 	web.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &client{web, to.base, cluster.Namespace}, nil
+	return &Client{web, to.base, cluster.Namespace}, nil
 }
 
 func isLoopback(host string) bool {
@@ -112,37 +116,58 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// get reads the answer to a request below /api/v1/history.
-func (c *client) get(ctx context.Context, path string, q query, answer any) error {
-	values := url.Values{}
-	for name, value := range q {
-		values.Set(name, value)
+// Jobs returns jobs, the newest first.
+func (c *Client) Jobs(ctx context.Context, q *archive.JobQuery) (*archive.JobList, error) {
+	return get[archive.JobList](ctx, c, q.Values(), "jobs")
+}
+
+// Job returns a job with everything that is kept of it except its logs.
+func (c *Client) Job(ctx context.Context, uid string) (*archive.JobDetails, error) {
+	return get[archive.JobDetails](ctx, c, nil, "jobs", url.PathEscape(uid))
+}
+
+// Logs returns the ends of the logs of a job's attempts, of one replica or, if it is empty, of all.
+func (c *Client) Logs(ctx context.Context, uid, replica string) (*archive.LogList, error) {
+	q := url.Values{}
+	if replica != "" {
+		q.Set("replica", replica)
 	}
-	u := c.base.JoinPath("api", "v1", "history", path)
-	u.RawQuery = values.Encode()
+	return get[archive.LogList](ctx, c, q, "jobs", url.PathEscape(uid), "logs")
+}
+
+// Usage returns what jobs held.
+func (c *Client) Usage(ctx context.Context, q *archive.UsageQuery) (*archive.UsageList, error) {
+	return get[archive.UsageList](ctx, c, q.Values(), "usage")
+}
+
+// get reads the answer to a request below /api/v1/history.
+func get[T any](ctx context.Context, c *Client, q url.Values, path ...string) (*T, error) {
+	u := c.base.JoinPath(append([]string{"api", "v1", "history"}, path...)...)
+	u.RawQuery = q.Encode()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return fmt.Errorf("asking the console: %w", err)
+		return nil, fmt.Errorf("asking the console: %w", err)
 	}
 	response, err := c.web.Do(r)
 	if err != nil {
-		return fmt.Errorf("asking the console: %w", err)
+		return nil, fmt.Errorf("asking the console: %w", err)
 	}
 	defer response.Body.Close()
 	isJSON := strings.HasPrefix(response.Header.Get("Content-Type"), "application/json")
 	switch {
 	case response.StatusCode == http.StatusOK && isJSON:
+		answer := new(T)
 		if err := json.NewDecoder(response.Body).Decode(answer); err != nil {
-			return fmt.Errorf("reading the console's answer: %w", err)
+			return nil, fmt.Errorf("reading the console's answer: %w", err)
 		}
-		return nil
+		return answer, nil
 	case isJSON:
 		var problem archive.Error
 		if err := json.NewDecoder(response.Body).Decode(&problem); err == nil && problem.Error != "" {
-			return fmt.Errorf("the console at %s: %s", c.base.Host, problem.Error)
+			return nil, archive.Refuse(response.StatusCode, "the console at %s: %s", c.base.Host, problem.Error)
 		}
 	case response.StatusCode == http.StatusNotFound || response.StatusCode == http.StatusOK:
-		return fmt.Errorf("%s keeps no archive", c.base)
+		return nil, archive.Refuse(http.StatusNotFound, "%s keeps no archive", c.base)
 	}
-	return fmt.Errorf("the console at %s answers %s", c.base.Host, response.Status)
+	return nil, archive.Refuse(response.StatusCode, "the console at %s answers %s", c.base.Host, response.Status)
 }

@@ -13,7 +13,7 @@ import (
 // TestWrongTypeIsTheOnlyFault verifies that a value of a wrong type in a manifest without other faults is the only
 // fault reported: fields that depend on the value are not checked.
 func TestWrongTypeIsTheOnlyFault(t *testing.T) {
-	files, err := filepath.Glob("../../kinds/testdata/good/*.yaml")
+	files, err := filepath.Glob("../kinds/testdata/good/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no manifests: %v", err)
 	}

@@ -19,7 +19,7 @@ import (
 // changed, every fault has a line of the manifest and a message, an object without faults has a job, and what was
 // checked without lines has the same faults.
 func FuzzCheck(f *testing.F) {
-	for _, dir := range []string{"../../../examples", "../../kinds/testdata", "../../convert/testdata"} {
+	for _, dir := range []string{"../../examples", "../kinds/testdata", "../convert/testdata"} {
 		addManifests(f, dir)
 	}
 	checker := &Checker{Namespace: "default", Limits: kinds.Limits{}}

@@ -79,17 +79,28 @@ func (c *Checker) CheckFiles(ctx context.Context, open Opener, files []string) (
 		if len(docs)+len(faults) == 0 {
 			return nil, fmt.Errorf("%s holds no object", name)
 		}
-		for _, d := range docs {
-			result, err := c.Check(ctx, d)
-			if err != nil {
-				return nil, err
-			}
-			all.Results = append(all.Results, result)
-			faults = append(faults, result.Faults...)
+		one, err := c.CheckDocs(ctx, docs, faults)
+		if err != nil {
+			return nil, err
 		}
-		Sort(faults)
-		all.Faults = append(all.Faults, faults...)
+		all.Results = append(all.Results, one.Results...)
+		all.Faults = append(all.Faults, one.Faults...)
 	}
+	return all, nil
+}
+
+// CheckDocs checks the documents of one file. faults are those that reading it has found.
+func (c *Checker) CheckDocs(ctx context.Context, docs []Doc, faults []Fault) (*Checked, error) {
+	all := &Checked{Faults: faults}
+	for _, d := range docs {
+		result, err := c.Check(ctx, d)
+		if err != nil {
+			return nil, err
+		}
+		all.Results = append(all.Results, result)
+		all.Faults = append(all.Faults, result.Faults...)
+	}
+	Sort(all.Faults)
 	return all, nil
 }
 

@@ -23,6 +23,9 @@ type Checker struct {
 	Namespace string
 	// Limits are the limits that jobs are validated against.
 	Limits kinds.Limits
+	// MostFaults is the largest number of faults that are reported for one object; zero means all. Finding the line of a
+	// fault takes the longer, the more fields the object has.
+	MostFaults int
 
 	definitions map[schema.GroupVersionResource]*definition
 }
@@ -38,12 +41,15 @@ type Result struct {
 	Job  *engine.Job
 	// Unknown is true for objects that were not checked because this program has no schema for them.
 	Unknown bool
+
+	// most is Checker.MostFaults.
+	most int
 }
 
 // Check returns the faults and warnings that admission would return for an object. The error is a failure of this
 // program, not of the manifest.
 func (c *Checker) Check(ctx context.Context, d Doc) (Result, error) {
-	r := Result{Doc: d}
+	r := Result{Doc: d, most: c.MostFaults}
 	gvk := d.Object.GroupVersionKind()
 	names, version := known(gvk.Group)
 	switch {
@@ -72,6 +78,9 @@ func (c *Checker) Check(ctx context.Context, d Doc) (Result, error) {
 }
 
 func (r *Result) fault(path, message string) {
+	if r.most > 0 && len(r.Faults) >= r.most {
+		return
+	}
 	r.Faults = append(r.Faults, r.Fault(path, message))
 }
 

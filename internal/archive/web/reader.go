@@ -1,0 +1,204 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/archive"
+	"tensorstack.dev/batch/internal/archive/store"
+	"tensorstack.dev/batch/internal/kinds"
+)
+
+// Reader reads the archive for the caller of one request, and returns nothing that they may not see. The API and the pages
+// of the console read through it.
+type Reader struct {
+	access Access
+	store  *store.Store
+	// known are the places that were asked about, and whether the caller may see their jobs.
+	known map[store.Place]bool
+}
+
+// NewReader returns the reader for the caller of one request.
+func NewReader(s *store.Store, access Access) *Reader {
+	return &Reader{access: access, store: s, known: map[store.Place]bool{}}
+}
+
+// may returns whether the caller may see the jobs of a place.
+func (r *Reader) may(ctx context.Context, p store.Place) (bool, error) {
+	for _, p := range []store.Place{{Kind: p.Kind}, p} {
+		allowed, known := r.known[p]
+		if !known {
+			kind, err := kinds.ByName(p.Kind)
+			if err != nil {
+				return false, nil //nolint:nilerr // nobody may get jobs of a kind that no longer exists
+			}
+			if allowed, err = r.access.MayGet(ctx, batch.GroupVersion.WithResource(kind.Plural).GroupResource(), p.Namespace); err != nil {
+				return false, err
+			}
+			r.known[p] = allowed
+		}
+		if allowed {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// places returns the places that the caller may see, of one kind and namespace or, if they are empty, of all.
+func (r *Reader) places(ctx context.Context, kind, namespace string) ([]store.Place, error) {
+	all, err := r.store.Places(ctx)
+	if err != nil {
+		return nil, err
+	}
+	visible := []store.Place{}
+	for _, p := range all {
+		if kind != "" && p.Kind != kind || namespace != "" && p.Namespace != namespace {
+			continue
+		}
+		may, err := r.may(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		if may {
+			visible = append(visible, p)
+		}
+	}
+	return visible, nil
+}
+
+// These bound lists.
+const (
+	defaultLimit = 100
+	maxLimit     = 1000
+)
+
+// Jobs returns the selected jobs that the caller may see, the newest first.
+func (r *Reader) Jobs(ctx context.Context, q *archive.JobQuery) (*archive.JobList, error) {
+	places, err := r.places(ctx, q.Kind, q.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	more := *q
+	more.Limit++
+	all, err := r.store.Jobs(ctx, places, &more)
+	if err != nil {
+		return nil, err
+	}
+	list := archive.JobList{Jobs: all[:min(len(all), q.Limit)], More: len(all) > q.Limit}
+	if list.Jobs == nil {
+		list.Jobs = []*archive.Job{}
+	}
+	if list.More && q.Limit > 0 {
+		list.Next = archive.CursorOf(all[q.Limit-1]).String()
+	}
+	return &list, nil
+}
+
+// find returns a job if the caller may see it.
+func (r *Reader) find(ctx context.Context, uid string) (*archive.Job, error) {
+	missing := archive.Refuse(http.StatusNotFound, "the archive has no such job, or you may not see it")
+	j, err := r.store.Job(ctx, uid)
+	if errors.Is(err, store.ErrNone) {
+		return nil, missing
+	}
+	if err != nil {
+		return nil, err
+	}
+	may, err := r.may(ctx, store.Place{Kind: j.Kind, Namespace: j.Namespace})
+	if err != nil {
+		return nil, err
+	}
+	if !may {
+		return nil, missing
+	}
+	return j, nil
+}
+
+// Job returns a job with everything that is kept of it except its logs.
+func (r *Reader) Job(ctx context.Context, uid string) (*archive.JobDetails, error) {
+	j, err := r.find(ctx, uid)
+	if err != nil {
+		return nil, err
+	}
+	attempts, err := r.store.Attempts(ctx, j.UID)
+	if err != nil {
+		return nil, err
+	}
+	events, err := r.store.Events(ctx, j.UID)
+	if err != nil {
+		return nil, err
+	}
+	answer := &archive.JobDetails{Job: *j, Attempts: []archive.AttemptDetails{}, Events: []json.RawMessage{}}
+	for _, x := range attempts {
+		answer.Attempts = append(answer.Attempts, archive.AttemptDetails{Attempt: *x, Pod: x.Pod})
+	}
+	for _, e := range events {
+		answer.Events = append(answer.Events, e.Object)
+	}
+	return answer, nil
+}
+
+// Logs returns the ends of the logs of a job's attempts, of one replica or, if it is empty, of all.
+func (r *Reader) Logs(ctx context.Context, uid, replica string) (*archive.LogList, error) {
+	j, err := r.find(ctx, uid)
+	if err != nil {
+		return nil, err
+	}
+	may, err := r.access.MayGet(ctx, schema.GroupResource{Resource: "pods/log"}, j.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	if !may {
+		return nil, archive.Refuse(http.StatusForbidden, "you may not read logs in namespace %s", j.Namespace)
+	}
+	logs, err := r.store.Logs(ctx, j.UID)
+	if err != nil {
+		return nil, err
+	}
+	byAttempt := map[string][]*archive.Log{}
+	for _, l := range logs {
+		byAttempt[l.Attempt] = append(byAttempt[l.Attempt], l)
+	}
+	attempts, err := r.store.Attempts(ctx, j.UID)
+	if err != nil {
+		return nil, err
+	}
+	answer := &archive.LogList{Logs: []archive.LogText{}}
+	for _, x := range attempts {
+		if replica != "" && replica != fmt.Sprintf("%s-%d", x.Role, x.Rank) {
+			continue
+		}
+		for _, l := range byAttempt[x.UID] {
+			answer.Logs = append(answer.Logs, archive.LogText{Role: x.Role, Rank: x.Rank, Attempt: x.Number, Container: l.Container, Cut: l.Cut,
+				Text: strings.ToValidUTF8(string(l.Text), "\uFFFD")})
+		}
+	}
+	return answer, nil
+}
+
+// Usage returns what jobs held that the caller may see.
+func (r *Reader) Usage(ctx context.Context, q *archive.UsageQuery) (*archive.UsageList, error) {
+	sums := archive.Sums{Span: q.Span, By: q.By, Extended: q.Extended}
+	if now := time.Now().UTC().Truncate(time.Second); sums.Span.To.After(now) {
+		sums.Span.To = now // running attempts have not held the future
+	}
+	if err := sums.Span.Check(); err != nil {
+		return nil, archive.Refuse(http.StatusBadRequest, "%s", err)
+	}
+	places, err := r.places(ctx, "", q.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.store.Held(ctx, places, sums.Span.From, sums.Span.To, sums.Add); err != nil {
+		return nil, err
+	}
+	return &archive.UsageList{Usage: sums.Rows()}, nil
+}

@@ -1,0 +1,249 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"tensorstack.dev/batch/internal/archive"
+	"tensorstack.dev/batch/internal/console/page"
+	"tensorstack.dev/batch/internal/console/view"
+	"tensorstack.dev/batch/internal/escape"
+	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/steer"
+)
+
+// History is the archive as one caller may read it. An error that is an archive.Refusal says what the caller did wrong or
+// may not see.
+type History interface {
+	Jobs(ctx context.Context, q *archive.JobQuery) (*archive.JobList, error)
+	Job(ctx context.Context, uid string) (*archive.JobDetails, error)
+	Logs(ctx context.Context, uid, replica string) (*archive.LogList, error)
+	Usage(ctx context.Context, q *archive.UsageQuery) (*archive.UsageList, error)
+}
+
+// handleHistory registers the pages of the archive.
+func (s *Server) handleHistory() {
+	for pattern, serve := range map[string]func(*visit, History, http.ResponseWriter, *http.Request) error{
+		"GET " + view.HistoryPath:                          (*visit).history,
+		"GET " + view.UsagePath:                            (*visit).usage,
+		"GET " + view.UsagePath + ".csv":                   (*visit).usageFile,
+		"GET " + view.HistoryPath + "/{uid}":               (*visit).historyJob,
+		"GET " + view.HistoryPath + "/{uid}/logs":          (*visit).historyLogs,
+		"GET " + view.HistoryPath + "/{uid}/logs/stream":   (*visit).historyLogStream,
+		"GET " + view.HistoryPath + "/{uid}/logs/download": (*visit).historyLogFile,
+	} {
+		s.handle(pattern, func(v *visit, w http.ResponseWriter, r *http.Request) {
+			if v.History == nil {
+				v.showMissing(w, r, http.StatusNotFound, missingPage{Title: "This console keeps no archive",
+					Text: "The t9k-console of an installation keeps the history of jobs if it is started with --archive, and so does the embedded cluster. t9k ui shows the archive of the console that T9K_CONSOLE names:",
+					Help: "T9K_CONSOLE=https://console.example.org t9k ui"})
+				return
+			}
+			h, err := v.History(v.Caller)
+			if err == nil {
+				err = serve(v, h, w, r)
+			}
+			v.historyProblem(w, r, err)
+		})
+	}
+}
+
+// historyProblem answers a request that failed before anything was sent.
+func (s *visit) historyProblem(w http.ResponseWriter, r *http.Request, err error) {
+	var refusal *archive.Refusal
+	switch {
+	case err == nil:
+	case errors.As(err, &refusal):
+		title := map[int]string{http.StatusNotFound: "No such job", http.StatusForbidden: "You may not see this"}[refusal.Status]
+		s.problem(w, r, refusal.Status, cmp.Or(title, "The archive does not answer this"), refusal.Text)
+	default:
+		s.problem(w, r, http.StatusServiceUnavailable, "The archive cannot be read", err.Error())
+	}
+}
+
+// missingPage says that something is not there, and what the archive has instead.
+type missingPage struct {
+	Title, Text, Help string
+	Jobs              []view.Link
+}
+
+func (s *visit) showMissing(w http.ResponseWriter, r *http.Request, code int, p missingPage) {
+	s.write(w, r, code, page.Frame{Title: p.Title, Page: "history", Where: s.Where, User: s.Name}, "history-missing", &p)
+}
+
+// formerJobs is the largest number of jobs that the page of a job that is gone leads to.
+const formerJobs = 10
+
+// missing answers a request for the page of a job that is not there: it leads to what the archive has of that name.
+func (s *visit) missing(w http.ResponseWriter, r *http.Request, problem error) {
+	p := missingPage{Title: "No such job", Text: problem.Error()}
+	if kind := view.KindOf(r.PathValue("kind")); kind != nil && s.History != nil {
+		if h, err := s.History(s.Caller); err == nil {
+			// Without an answer of the archive the page is what it is without an archive.
+			if list, err := h.Jobs(r.Context(), &archive.JobQuery{Kind: kind.Name, Namespace: r.PathValue("namespace"), Name: r.PathValue("name"), Limit: formerJobs}); err == nil {
+				p.Jobs = view.Links(list.Jobs)
+			}
+		}
+	}
+	s.write(w, r, http.StatusNotFound, page.Frame{Title: p.Title, Where: s.Where, User: s.Name}, "history-missing", &p)
+}
+
+// showHistory answers with a page of the archive, which has no stream of changes.
+func (s *visit) showHistory(w http.ResponseWriter, r *http.Request, title, template string, data any) {
+	s.write(w, r, http.StatusOK, page.Frame{Title: title, Page: "history", Where: s.Where, User: s.Name, Notice: s.notice(w, r)}, template, data)
+}
+
+func (s *visit) history(h History, w http.ResponseWriter, r *http.Request) error {
+	f := view.ParseHistoryFilter(r.URL.Query())
+	q, problem := f.Query()
+	list, err := h.Jobs(r.Context(), &q)
+	if err != nil {
+		return err
+	}
+	p := view.History(f, list, problem)
+	s.showHistory(w, r, "History", "history", &p)
+	return nil
+}
+
+// historyJobPage is the page of a job of the archive with its manifest.
+type historyJobPage struct {
+	*view.HistoryJobPage
+	Manifest string
+	Forms    []view.Link
+}
+
+func (s *visit) historyJob(h History, w http.ResponseWriter, r *http.Request) error {
+	j, err := h.Job(r.Context(), r.PathValue("uid"))
+	if err != nil {
+		return err
+	}
+	p, err := view.HistoryJob(j, r.URL.Query().Get("tab"), time.Now())
+	if err != nil {
+		return err
+	}
+	kind, err := kinds.ByName(j.Kind)
+	if err != nil {
+		return err
+	}
+	raw := &unstructured.Unstructured{}
+	if err := raw.UnmarshalJSON(j.Object); err != nil {
+		return fmt.Errorf("reading the manifest of %s: %w", j.Name, err)
+	}
+	lowered := r.URL.Query().Get("form") == "lowered"
+	data := &historyJobPage{HistoryJobPage: p, Forms: view.ManifestForms(p.Path, lowered)}
+	if p.Tab == "manifest" {
+		data.Manifest = manifestText(&kind, raw.DeepCopy(), lowered)
+	}
+	if p.Rerun, err = asYAML(steer.CopyOf(raw, page.Again(j.Name))); err != nil {
+		return err
+	}
+	s.showHistory(w, r, j.Name, "history-job", data)
+	return nil
+}
+
+// logsOf returns the logs that a request names, and the chosen replica and attempt.
+func logsOf(h History, r *http.Request) (list *archive.LogList, replica string, attempt int, err error) {
+	q := r.URL.Query()
+	replica = q.Get("replica")
+	attempt, _ = strconv.Atoi(q.Get("attempt")) // anything else stands for all
+	list, err = h.Logs(r.Context(), r.PathValue("uid"), replica)
+	return list, replica, max(0, attempt), err
+}
+
+func (s *visit) historyLogs(h History, w http.ResponseWriter, r *http.Request) error {
+	j, err := h.Job(r.Context(), r.PathValue("uid"))
+	if err != nil {
+		return err
+	}
+	list, replica, attempt, err := logsOf(h, r)
+	if err != nil {
+		return err
+	}
+	p := view.HistoryLogs(j, list, replica, attempt)
+	v := url.Values{"replica": {replica}, "attempt": {strconv.Itoa(attempt)}}.Encode()
+	p.Download = p.Path + "/logs/download?" + v
+	if len(p.Lines) > 0 {
+		p.Stream = p.Path + "/logs/stream?" + v
+	}
+	s.showHistory(w, r, "Logs of "+j.Name, "history-logs", p)
+	return nil
+}
+
+// historyLogStream sends all lines at once, in the form in which those of pods come.
+func (s *visit) historyLogStream(h History, w http.ResponseWriter, r *http.Request) error {
+	list, _, attempt, err := logsOf(h, r)
+	if err != nil {
+		return err
+	}
+	var all []stamped
+	for _, l := range view.HistoryLines(list, attempt) {
+		l.Replica, l.Text = escape.Directed(l.Replica), escape.Directed(l.Text)
+		all = append(all, stamped{l.At, l.LogLine})
+	}
+	out := newEvents(w)
+	if out.sendLines(all) == nil {
+		_ = out.send("end", []byte("the archive has no more")) // nobody is left to tell
+	}
+	return nil
+}
+
+func (s *visit) historyLogFile(h History, w http.ResponseWriter, r *http.Request) error {
+	j, err := h.Job(r.Context(), r.PathValue("uid"))
+	if err != nil {
+		return err
+	}
+	list, _, attempt, err := logsOf(h, r)
+	if err != nil {
+		return err
+	}
+	attachment(w, "text/plain; charset=utf-8", j.Name+".log")
+	for _, l := range view.HistoryLines(list, attempt) {
+		if _, err := fmt.Fprintf(w, "%s %s %s\n", l.At.UTC().Format(time.RFC3339Nano), l.Replica, l.Text); err != nil {
+			return nil //nolint:nilerr // nobody is left to tell
+		}
+	}
+	return nil
+}
+
+// attachment sets the headers of a file.
+func attachment(w http.ResponseWriter, kind, name string) {
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Disposition", `attachment; filename="`+name+`"`)
+}
+
+// usageOf returns the sums that a request names.
+func usageOf(h History, r *http.Request, now time.Time) (f view.UsageFilter, q archive.UsageQuery, list *archive.UsageList, problem string, err error) {
+	f = view.ParseUsageFilter(r.URL.Query())
+	q, problem = f.Query(now)
+	list, err = h.Usage(r.Context(), &q)
+	return f, q, list, problem, err
+}
+
+func (s *visit) usage(h History, w http.ResponseWriter, r *http.Request) error {
+	now := time.Now()
+	f, q, list, problem, err := usageOf(h, r, now)
+	if err != nil {
+		return err
+	}
+	p := view.Usage(f, &q, list.Usage, problem, now)
+	s.showHistory(w, r, "What jobs used", "history-usage", &p)
+	return nil
+}
+
+func (s *visit) usageFile(h History, w http.ResponseWriter, r *http.Request) error {
+	f, q, list, _, err := usageOf(h, r, time.Now())
+	if err != nil {
+		return err
+	}
+	attachment(w, "text/csv; charset=utf-8", "usage-by-"+string(q.By)+".csv")
+	_ = archive.WriteCSV(w, q.By, view.SumsOf(list.Usage, f.MostUsed(list.Usage))) // nobody is left to tell
+	return nil
+}

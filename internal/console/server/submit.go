@@ -1,0 +1,205 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"tensorstack.dev/batch/internal/console/live"
+	"tensorstack.dev/batch/internal/console/page"
+	"tensorstack.dev/batch/internal/console/submit"
+	"tensorstack.dev/batch/internal/console/view"
+	"tensorstack.dev/batch/internal/manifest"
+	"tensorstack.dev/batch/internal/observed"
+)
+
+const (
+	// submitTime bounds how long the cluster is asked about one manifest.
+	submitTime = 20 * time.Second
+	// appearTime is how long the way to the page of a new job waits for the cache to have the job.
+	appearTime = 5 * time.Second
+	// renderedPerRole is the largest number of pods of a role that are rendered, and mostRendered is about the largest size of
+	// everything that is rendered for one manifest.
+	renderedPerRole = 4
+	mostRendered    = 1 << 20
+)
+
+// submitForm shows the page that takes manifests.
+func (s *visit) submitForm(w http.ResponseWriter, r *http.Request) {
+	s.showSubmit(w, r, http.StatusOK, &view.SubmitInput{Namespace: s.submitTo(r.URL.Query().Get("ns"))})
+}
+
+// submitTo returns the namespace for objects that name none.
+func (s *visit) submitTo(chosen string) string {
+	for _, namespace := range []string{strings.TrimSpace(chosen), s.Namespace} {
+		if namespace != "" {
+			return namespace
+		}
+	}
+	return "default"
+}
+
+// submit checks a manifest and, if the form asks for it, creates its objects.
+func (s *visit) submit(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, 4*submit.MostText)
+	if err := r.ParseForm(); err != nil {
+		code, title := http.StatusBadRequest, "The form cannot be read"
+		if large := new(http.MaxBytesError); errors.As(err, &large) {
+			code, title = http.StatusRequestEntityTooLarge, "The manifest is too large"
+		}
+		s.problem(w, r, code, title, fmt.Sprintf("The console takes up to %d KiB. Submit it with t9k run.", submit.MostText>>10))
+		return
+	}
+	text := strings.ReplaceAll(r.PostForm.Get("manifest"), "\r\n", "\n")
+	run := r.PostForm.Get("step") == "run"
+	ctx, cancel := context.WithTimeout(r.Context(), submitTime)
+	defer cancel()
+	draft, err := s.checker.Check(ctx, text, s.submitTo(r.PostForm.Get("ns")))
+	if err != nil {
+		s.problem(w, r, http.StatusInternalServerError, "The manifest could not be checked", err.Error())
+		return
+	}
+	var created []submit.Created
+	if len(draft.Faults) == 0 && len(draft.Objects) > 0 {
+		client := submit.Client{Objects: s.Objects, REST: s.Core.RESTClient(), Manager: "t9k"}
+		if run {
+			created, err = client.Create(ctx, draft)
+		} else {
+			err = client.Try(ctx, draft)
+		}
+	}
+	switch {
+	case len(created) > 0 && err != nil:
+		s.problem(w, r, http.StatusConflict, "Only a part was created", fmt.Sprintf("Created: %s. %s", refs(created), err))
+	case len(created) > 0:
+		s.leaveNotice(w, refs(created)+" created.")
+		http.Redirect(w, r, s.pathOf(ctx, created), http.StatusSeeOther)
+	default:
+		code := http.StatusOK
+		if run {
+			code = http.StatusConflict
+		}
+		s.showSubmit(w, r, code, s.input(draft, err))
+	}
+}
+
+// showSubmit answers with the page, or with its sections as JSON if the script asks for them.
+func (s *visit) showSubmit(w http.ResponseWriter, r *http.Request, code int, in *view.SubmitInput) {
+	in.Jobs = s.Cache.Jobs()
+	p := view.Submit(in)
+	if r.Header.Get("Accept") != "application/json" {
+		s.write(w, r, code, page.Frame{Title: "Submit", Page: "submit", Where: s.Where, User: s.Name, Notice: s.notice(w, r)}, "submit", &p)
+		return
+	}
+	sections, err := s.pages.Sections("submit", &p)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(encode(sections))
+}
+
+// input returns what the page shows of a draft. problem is why the cluster could not be asked; nil if it was.
+func (s *visit) input(d *submit.Draft, problem error) *view.SubmitInput {
+	in := &view.SubmitInput{Text: d.Text, Namespace: d.Namespace, Names: true, Checked: true, Queues: s.Cache.Queues(), Nodes: s.Cache.Nodes(), Faults: faults(d.Faults)}
+	if problem != nil {
+		in.Problem = problem.Error()
+	}
+	size := 0
+	for i := range d.Objects {
+		o := &d.Objects[i]
+		in.Warnings = append(in.Warnings, faults(o.Warnings)...)
+		submitted := view.Submitted{Ref: manifest.NameOf(o.Object), Namespace: o.Object.GetNamespace(), Line: o.Line, Job: o.Job}
+		if submitted.Namespace == "" && o.Kind != nil {
+			submitted.Namespace = d.Namespace
+		}
+		in.Names = in.Names && o.Object.GetNamespace() != ""
+		if o.Job != nil && len(d.Faults) == 0 {
+			size += render(&submitted, mostRendered-size)
+		}
+		in.Objects = append(in.Objects, submitted)
+	}
+	slices.SortStableFunc(in.Warnings, func(a, b view.SubmitFault) int { return a.Line - b.Line })
+	return in
+}
+
+// render fills in what the operator would create for a job, as far as the text is no longer than most, and returns its size.
+func render(o *view.Submitted, most int) int {
+	size := 0
+	o.More = o.Job.Replicas()
+	if o.Job.Pause {
+		o.More = 0 // it creates nothing yet
+	}
+	for object, err := range observed.Rendered(o.Job, time.Now(), renderedPerRole) {
+		if err != nil || size >= most {
+			break
+		}
+		text, err := asYAML(object)
+		if err != nil {
+			break
+		}
+		size += len(text)
+		o.Rendered = append(o.Rendered, view.Rendered{Name: manifest.NameOf(object), Text: strings.TrimSpace(text)})
+		if object.GetKind() == "Pod" {
+			o.More--
+		}
+	}
+	return size
+}
+
+func faults(all []manifest.Fault) []view.SubmitFault {
+	shown := make([]view.SubmitFault, 0, len(all))
+	for _, f := range all {
+		shown = append(shown, view.SubmitFault{Line: f.Line, Path: f.Path, Message: f.Message})
+	}
+	return shown
+}
+
+func refs(all []submit.Created) string {
+	names := make([]string, 0, len(all))
+	for _, c := range all {
+		names = append(names, c.Ref)
+	}
+	return strings.Join(names, ", ")
+}
+
+// pathOf returns the path of the page of the one job that was created, once the cache has it, or of the list of jobs.
+func (s *visit) pathOf(ctx context.Context, created []submit.Created) string {
+	var jobs []submit.Created
+	for _, c := range created {
+		if c.Kind != nil {
+			jobs = append(jobs, c)
+		}
+	}
+	if len(jobs) == 0 {
+		return "/submit"
+	}
+	j := jobs[0]
+	if len(jobs) > 1 {
+		for _, other := range jobs {
+			if other.Namespace != j.Namespace {
+				return "/"
+			}
+		}
+		return "/?ns=" + url.QueryEscape(j.Namespace)
+	}
+	ctx, cancel := context.WithTimeout(ctx, appearTime)
+	defer cancel()
+	notices, end := s.Cache.Subscribe(live.JobTopic(j.Kind.Name, j.Namespace, j.Name))
+	defer end()
+	for s.Cache.Job(j.Kind, j.Namespace, j.Name) == nil {
+		select {
+		case <-notices:
+		case <-ctx.Done():
+			return "/?q=" + url.QueryEscape(j.Name)
+		}
+	}
+	return view.JobPath(j.Kind, j.Namespace, j.Name)
+}

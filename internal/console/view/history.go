@@ -1,0 +1,190 @@
+package view
+
+import (
+	"net/url"
+	"strings"
+	"time"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/archive"
+)
+
+// HistoryPath is the path of the list of the archive's jobs, and UsagePath that of what they used.
+const (
+	HistoryPath = "/history"
+	UsagePath   = "/history/usage"
+)
+
+// HistorySize is the number of jobs on one page of the archive's list.
+const HistorySize = 100
+
+// HistoryFilter selects jobs of the archive. It is a part of the URL.
+type HistoryFilter struct {
+	Text, Namespace, Queue, User, Outcome string
+	// From and To are as in the URL: days such as 2026-01-31, or times.
+	From, To string
+	// Gone selects jobs that no longer exist.
+	Gone bool
+	// After is the cursor after which the page begins.
+	After string
+}
+
+// ParseHistoryFilter reads a filter from the values of a URL.
+func ParseHistoryFilter(v url.Values) HistoryFilter {
+	get := func(key string) string { return strings.TrimSpace(v.Get(key)) }
+	return HistoryFilter{Text: get("q"), Namespace: get("ns"), Queue: get("queue"), User: get("user"), Outcome: get("outcome"), From: get("from"), To: get("to"),
+		Gone: get("gone") == "1", After: get("after")}
+}
+
+func (f HistoryFilter) values() url.Values {
+	v := url.Values{}
+	for key, value := range map[string]string{"q": f.Text, "ns": f.Namespace, "queue": f.Queue, "user": f.User, "outcome": f.Outcome, "from": f.From, "to": f.To, "after": f.After} {
+		if value != "" {
+			v.Set(key, value)
+		}
+	}
+	if f.Gone {
+		v.Set("gone", "1")
+	}
+	return v
+}
+
+// Href returns the path of the list with this filter.
+func (f HistoryFilter) Href() string { return pathWith(HistoryPath, f.values()) }
+
+func pathWith(path string, v url.Values) string {
+	if len(v) == 0 {
+		return path
+	}
+	return path + "?" + v.Encode()
+}
+
+// Narrow reports whether the filter hides any job.
+func (f HistoryFilter) Narrow() bool {
+	f.After = ""
+	return len(f.values()) > 0
+}
+
+// Query returns the query for the filter's page. problem says which value has no meaning and was left out; empty if all
+// have one.
+func (f HistoryFilter) Query() (q archive.JobQuery, problem string) {
+	q = archive.JobQuery{Text: f.Text, Namespace: f.Namespace, Queue: f.Queue, User: f.User, Outcome: f.Outcome, Gone: f.Gone, Limit: HistorySize}
+	if q.From, problem = timeOf(f.From, false); problem != "" {
+		return q, problem
+	}
+	if q.To, problem = timeOf(f.To, true); problem != "" {
+		return q, problem
+	}
+	var err error
+	if q.After, err = archive.ParseCursor(f.After); err != nil {
+		return q, "The address names no place in the list, so the newest jobs are shown."
+	}
+	return q, ""
+}
+
+// timeOf reads a day or a time of a URL. As the end of a span, a day stands for its end.
+func timeOf(text string, end bool) (at time.Time, problem string) {
+	if text == "" {
+		return time.Time{}, ""
+	}
+	if day, err := time.Parse(time.DateOnly, text); err == nil {
+		if end {
+			day = day.AddDate(0, 0, 1)
+		}
+		return day, ""
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}, "A time cannot be read: write it like 2026-01-31 or 2026-01-31T08:00:00Z."
+	}
+	return at.UTC(), ""
+}
+
+// HistoryRow is what the archive's list shows of a job.
+type HistoryRow struct {
+	JobRow
+	// Gone is when the job was found to be deleted; zero while it exists.
+	Gone time.Time
+	// Took is the time from the creation of the job to its end, if it has one.
+	Took time.Duration
+}
+
+// Over returns when the job ended or was deleted; zero while it lasts.
+func (r *HistoryRow) Over() time.Time {
+	if r.Ended.IsZero() {
+		return r.Gone
+	}
+	return r.Ended
+}
+
+// historyRowOf returns the row of a job of the archive. Its phase is the outcome.
+func historyRowOf(j *archive.Job) HistoryRow {
+	r := HistoryRow{Gone: j.Gone, JobRow: JobRow{ID: "job-" + j.UID, Path: archivedPath(j.UID), Kind: j.Kind, Namespace: j.Namespace, Name: j.Name,
+		Phase: j.Outcome(), Tone: toneOf(j.Outcome()), Why: j.Why, Total: j.Replicas, Restarts: j.Restarts, Queue: j.Queue, User: j.User, Created: j.Created, Ended: j.Ended}}
+	if r.Phase == archive.Deleted {
+		r.Tone, r.Why = Quiet, deletedWhy(j)
+	}
+	if over := r.Over(); !over.IsZero() {
+		r.Took = max(0, over.Sub(r.Created))
+	}
+	return r
+}
+
+// deletedWhy explains the outcome of a job that was deleted before it had ended.
+func deletedWhy(j *archive.Job) string {
+	why := "The job was deleted before it had ended"
+	if j.Phase != "" {
+		why += ", when it was " + j.Phase
+	}
+	return why + "."
+}
+
+func archivedPath(uid string) string { return HistoryPath + "/" + url.PathEscape(uid) }
+
+// HistoryPage is the list of the archive's jobs.
+type HistoryPage struct {
+	Tabs     []Link
+	Filter   HistoryFilter
+	Outcomes []string
+	Rows     []HistoryRow
+	// First and Next are the paths of the newest jobs and of the following ones; empty if they are those that are shown or if
+	// there are none.
+	First, Next string
+	// Problem says which value of the filter has no meaning; empty for none.
+	Problem string
+}
+
+// outcomes are the outcomes that the filter offers.
+var outcomes = []string{string(batch.JobSucceeded), string(batch.JobFailed), archive.Deleted, string(batch.JobRunning), string(batch.JobPending), string(batch.JobPaused)}
+
+// History returns the page of a filter, of which list is what the archive has.
+func History(f HistoryFilter, list *archive.JobList, problem string) HistoryPage {
+	p := HistoryPage{Tabs: historyTabs(HistoryPath), Filter: f, Problem: problem, Outcomes: outcomes}
+	for _, j := range list.Jobs {
+		p.Rows = append(p.Rows, historyRowOf(j))
+	}
+	other := f
+	if list.Next != "" {
+		other.After = list.Next
+		p.Next = other.Href()
+	}
+	if f.After != "" {
+		other.After = ""
+		p.First = other.Href()
+	}
+	return p
+}
+
+// historyTabs returns the links between the pages of the archive.
+func historyTabs(current string) []Link {
+	return []Link{{"Jobs", HistoryPath, current == HistoryPath}, {"GPU-hours", UsagePath, current == UsagePath}}
+}
+
+// Links returns links to some jobs of the archive, with when each was created.
+func Links(jobs []*archive.Job) []Link {
+	var all []Link
+	for _, j := range jobs {
+		all = append(all, Link{Text: strings.ToLower(j.Kind) + "/" + j.Name + ", created " + j.Created.UTC().Format("2006-01-02 15:04:05") + " UTC: " + j.Outcome(), Href: archivedPath(j.UID)})
+	}
+	return all
+}

@@ -1,0 +1,172 @@
+package view
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/archive"
+	"tensorstack.dev/batch/internal/observed"
+)
+
+// AttemptRow is what the page of an archived job shows of a pod.
+type AttemptRow struct {
+	Replica string
+	// Number counts from 1.
+	Number                           int
+	Node, End                        string
+	Tone                             Tone
+	Created, Scheduled, Begun, Ended time.Time
+	Ran                              time.Duration
+	Logs                             string
+}
+
+// HistoryJobPage is the page of a job of the archive.
+type HistoryJobPage struct {
+	JobPage
+	Attempts []AttemptRow
+	// MoreAttempts is the number of attempts that are not listed.
+	MoreAttempts int
+	// Live is the path of the job's page as long as it exists; empty once it is gone.
+	Live string
+	// Rerun is the manifest of a copy of the job.
+	Rerun string
+}
+
+// shownAttempts is the largest number of attempts that a page lists.
+const shownAttempts = 500
+
+var historyJobTabs = []string{"attempts", "replicas", "events", "conditions", "manifest"}
+
+// HistoryJob returns the page of an archived job with one of its tabs.
+func HistoryJob(j *archive.JobDetails, tab string, now time.Time) (*HistoryJobPage, error) {
+	in, err := archivedInput(j, now)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains(historyJobTabs, tab) {
+		tab = historyJobTabs[0]
+	}
+	p := &HistoryJobPage{JobPage: JobPage{JobRow: RowOf(in.Job), Tab: tab, Timeline: in.timeline(), Facts: in.facts()}}
+	p.Path = archivedPath(j.UID)
+	p.Tabs = tabLinks(p.Path, historyJobTabs, tab)
+	in.fillReplicas(&p.JobPage)
+	for _, e := range slices.Backward(in.Events) {
+		p.Events = append(p.Events, eventRow(e))
+	}
+	for _, c := range slices.Backward(j.Conditions) {
+		p.Conditions = append(p.Conditions, ConditionRow{c.Type, c.Status, c.Reason, c.Message, c.Since})
+	}
+	for i := range j.Attempts[:min(len(j.Attempts), shownAttempts)] {
+		p.Attempts = append(p.Attempts, attemptRow(p.Path, &j.Attempts[i].Attempt))
+	}
+	p.MoreAttempts = len(j.Attempts) - len(p.Attempts)
+	if j.Gone.IsZero() {
+		p.Live = JobPath(in.Job.Kind, j.Namespace, j.Name)
+	} else {
+		p.bury(j)
+	}
+	return p, nil
+}
+
+// archivedInput returns what the archive holds about a job in the form of what the cluster held. The job's life ends when
+// it was found to be gone.
+func archivedInput(j *archive.JobDetails, now time.Time) (*JobInput, error) {
+	job, err := j.Observed()
+	if err != nil {
+		return nil, err
+	}
+	in := &JobInput{Job: job, Now: now}
+	if !j.Gone.IsZero() {
+		in.Now = j.Gone
+	}
+	in.Attempts = make([]*archive.Attempt, len(j.Attempts))
+	for i := range j.Attempts {
+		in.Attempts[i] = &j.Attempts[i].Attempt
+	}
+	for _, raw := range j.Events {
+		e := &corev1.Event{}
+		if err := json.Unmarshal(raw, e); err != nil {
+			return nil, fmt.Errorf("reading an event of %s from the archive: %w", job.Ref(), err)
+		}
+		in.Events = append(in.Events, e)
+	}
+	return in, nil
+}
+
+// bury makes the page that of a job that is gone: nothing of it runs or moves, whatever its status said last.
+func (p *HistoryJobPage) bury(j *archive.JobDetails) {
+	p.Facts = append(p.Facts, Fact{Name: "Gone", At: j.Gone})
+	p.Timeline.Live, p.Deleting, p.Running = false, false, 0
+	if j.Outcome() != archive.Deleted {
+		return
+	}
+	p.Phase, p.Tone, p.Why, p.Ended = archive.Deleted, Quiet, deletedWhy(&j.Job), j.Gone
+	p.Ran = observed.RunTime{Before: p.Ran.At(j.Gone)}
+	for i := range p.Replicas {
+		r := &p.Replicas[i]
+		if r.Phase != string(batch.ReplicaSucceeded) && r.Phase != string(batch.ReplicaFailed) {
+			r.Phase, r.Tone, r.Detail = string(batch.ReplicaDeleted), Quiet, ""
+		}
+	}
+	for i := range p.Roles {
+		p.Roles[i].Counts = fmt.Sprintf("%d, last %s", p.Roles[i].Total, p.Roles[i].Counts)
+	}
+}
+
+// attemptOfArchive returns a recorded attempt for the timeline.
+func attemptOfArchive(r *archive.Attempt) attempt {
+	a := attempt{number: r.Number, created: r.Created, scheduled: r.Scheduled, started: r.Started, over: r.Ended, node: r.Node, detail: endText(r)}
+	switch r.Outcome {
+	case "":
+		a.over = time.Time{}
+	case archive.Succeeded:
+		a.end = stateSucceeded
+	case archive.Failed:
+		a.end = stateFailed
+	case archive.Evicted:
+		a.end = stateEvicted
+	case archive.Lost:
+		a.end, a.guessed = stateStopped, true
+	default:
+		a.end = stateStopped
+	}
+	return a
+}
+
+// endText describes the end of an attempt in a few words.
+func endText(r *archive.Attempt) string {
+	switch {
+	case r.Outcome == archive.Lost:
+		return "ended unseen"
+	case r.Outcome == archive.Failed && r.ExitCode != nil:
+		return fmt.Sprintf("exit code %d", *r.ExitCode)
+	case r.Outcome == archive.Failed:
+		return cmp.Or(r.Cause, "failed")
+	}
+	return strings.ToLower(string(r.Outcome))
+}
+
+var toneOfOutcome = map[archive.Outcome]Tone{"": Busy, archive.Succeeded: Good, archive.Failed: Bad, archive.Evicted: Wait, archive.Stopped: Quiet, archive.Lost: Quiet}
+
+func attemptRow(path string, r *archive.Attempt) AttemptRow {
+	name := fmt.Sprintf("%s-%d", r.Role, r.Rank)
+	row := AttemptRow{Replica: name, Number: r.Number + 1, Node: r.Node, End: endText(r), Tone: toneOfOutcome[r.Outcome], Created: r.Created, Scheduled: r.Scheduled,
+		Begun: r.Started, Ended: r.Ended, Logs: fmt.Sprintf("%s/logs?replica=%s&attempt=%d", path, name, r.Number+1)}
+	if r.Outcome == "" {
+		row.End = "lasts"
+	}
+	if cause := observed.OneLine(r.Cause); cause != "" && cause != "Error" && cause != row.End {
+		row.End += ", " + cause
+	}
+	if !r.Started.IsZero() && !r.Ended.IsZero() {
+		row.Ran = max(0, r.Ended.Sub(r.Started))
+	}
+	return row
+}

@@ -1,0 +1,108 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tensorstack.dev/batch/internal/archive"
+)
+
+// HistoryLogsPage is the page of the logs that the archive keeps of a job.
+type HistoryLogsPage struct {
+	LogsPage
+	// Attempts are the numbers of attempts to choose from, and Attempt is the chosen one; 0 for all.
+	Attempts []int
+	Attempt  int
+}
+
+// HistoryLogs returns the page of the logs of a job, of which list has those of the chosen replica or of all.
+func HistoryLogs(j *archive.JobDetails, list *archive.LogList, replica string, attempt int) *HistoryLogsPage {
+	row := historyRowOf(&j.Job)
+	p := &HistoryLogsPage{LogsPage: LogsPage{JobRow: row.JobRow, Replica: replica, Command: fmt.Sprintf("t9k history logs -n %s %s --uid %s", j.Namespace, strings.ToLower(j.Kind)+"/"+j.Name, j.UID)},
+		Attempt: attempt}
+	if replica != "" {
+		p.Command += " -r " + replica
+	}
+	for i := range j.Attempts {
+		a := &j.Attempts[i]
+		if name := fmt.Sprintf("%s-%d", a.Role, a.Rank); !slices.Contains(p.Replicas, name) {
+			p.Replicas = append(p.Replicas, name)
+		}
+		if !slices.Contains(p.Attempts, a.Number+1) {
+			p.Attempts = append(p.Attempts, a.Number+1)
+		}
+	}
+	slices.Sort(p.Attempts)
+	lines := HistoryLines(list, attempt)
+	p.State = fmt.Sprintf("The last %d of %d lines.", min(len(lines), shownLines), len(lines))
+	if len(lines) == 0 {
+		p.State = "The archive has no such log. It keeps the end of a log if it could be read before the pod was gone, and the oldest logs go first."
+	}
+	for _, l := range lines[max(0, len(lines)-shownLines):] {
+		p.Lines = append(p.Lines, l.LogLine)
+	}
+	return p
+}
+
+// shownLines is the largest number of lines of a page without the script.
+const shownLines = 800
+
+// HistoryLine is a line of a log of the archive, with its time; zero if it is not known.
+type HistoryLine struct {
+	LogLine
+	At time.Time
+}
+
+// HistoryLines returns the lines of logs in the order of their times, of one attempt or, if it is 0, of all. Where a log
+// began earlier, a line says so.
+func HistoryLines(list *archive.LogList, attempt int) []HistoryLine {
+	containers, order := map[string]map[string]bool{}, map[string]int{}
+	for i := range list.Logs {
+		name := replicaOfLog(&list.Logs[i])
+		if containers[name] == nil {
+			containers[name], order[name] = map[string]bool{}, len(order)
+		}
+		containers[name][list.Logs[i].Container] = true
+	}
+	var all []HistoryLine
+	for i := range list.Logs {
+		l := &list.Logs[i]
+		if l.Text == "" || attempt != 0 && attempt != l.Attempt+1 {
+			continue
+		}
+		name := replicaOfLog(l)
+		colour := ColourOf(order[name])
+		if len(containers[name]) > 1 {
+			name += "/" + l.Container
+		}
+		if l.Attempt > 0 {
+			name += "#" + strconv.Itoa(l.Attempt+1)
+		}
+		all = append(all, linesOf(l, name, colour)...)
+	}
+	slices.SortStableFunc(all, func(a, b HistoryLine) int { return a.At.Compare(b.At) })
+	return all
+}
+
+func replicaOfLog(l *archive.LogText) string { return fmt.Sprintf("%s-%d", l.Role, l.Rank) }
+
+// linesOf returns the lines of one log. A line without a time has that of the line before.
+func linesOf(l *archive.LogText, name string, colour int) []HistoryLine {
+	var all []HistoryLine
+	var last time.Time
+	for text := range strings.SplitSeq(strings.TrimSuffix(l.Text, "\n"), "\n") {
+		stamp, rest, _ := strings.Cut(text, " ")
+		if at, err := time.Parse(time.RFC3339Nano, stamp); err == nil {
+			text = rest
+			if last.IsZero() && l.Cut {
+				all = append(all, HistoryLine{NewLogLine(name, colour, "--- the archive has the end of this log alone ---"), at})
+			}
+			last = at
+		}
+		all = append(all, HistoryLine{NewLogLine(name, colour, text), last})
+	}
+	return all
+}

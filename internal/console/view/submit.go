@@ -1,0 +1,239 @@
+package view
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tensorstack.dev/batch/internal/engine"
+)
+
+// SubmitFault is what is wrong on a line of a manifest.
+type SubmitFault struct {
+	Line          int
+	Path, Message string
+}
+
+// Rendered is an object that the operator would create.
+type Rendered struct{ Name, Text string }
+
+// Submitted is an object of a manifest.
+type Submitted struct {
+	Ref, Namespace string
+	Line           int
+	// Job is the job if the object is one and has no faults.
+	Job      *engine.Job
+	Rendered []Rendered
+	// More is the number of objects that are not rendered.
+	More int
+}
+
+// SubmitInput is a manifest that somebody may submit, and what the cluster holds about queues and nodes.
+type SubmitInput struct {
+	Text, Namespace string
+	// Names are true if the manifest names every namespace itself.
+	Names bool
+	// Checked is false for a page that nothing was sent to. Problem is why the cluster could not say what it would do.
+	Checked bool
+	Problem string
+	Faults  []SubmitFault
+	// Warnings are about fields without effect.
+	Warnings []SubmitFault
+	Objects  []Submitted
+	Queues   *QueuesInput
+	Nodes    *NodesInput
+	Jobs     []JobRow
+}
+
+// NumberRun is some lines of the column of line numbers, with or without faults.
+type NumberRun struct {
+	Text string
+	Bad  bool
+}
+
+// SourceLine is a line of the manifest.
+type SourceLine struct {
+	N    int
+	Text string
+	Bad  bool
+}
+
+// FaultCard is a fault with the lines that it is about.
+type FaultCard struct {
+	SubmitFault
+	Source []SourceLine
+}
+
+// SubmitCard is an object that would be created.
+type SubmitCard struct {
+	Ref, Namespace string
+	Line           int
+	// Replicas counts the replicas of a job by role; empty for an object that is no job.
+	Replicas string
+	Room     *Room
+	Rendered []Rendered
+	More     int
+}
+
+// SubmitPage is the page that takes manifests.
+type SubmitPage struct {
+	Text, Namespace string
+	Namespaces      []string
+	// Rows is the number of lines of the text field.
+	Rows    int
+	Numbers []NumberRun
+	Checked bool
+	Problem string
+	// Summary says what was found.
+	Summary  string
+	Faults   []FaultCard
+	Warnings []FaultCard
+	// MoreFaults is the number of faults that are not listed. Hint is about all of them; empty for none.
+	MoreFaults int
+	Hint       string
+	Objects    []SubmitCard
+	// Valid is true if the objects can be created. Title and Effect say what the button does, and Command is the t9k command
+	// that does the same.
+	Valid                  bool
+	Title, Effect, Command string
+	Hidden                 []Hidden
+}
+
+const (
+	// leastRows is the smallest height of the text field.
+	leastRows = 22
+	// listedFaults is the largest number of faults that a page lists.
+	listedFaults = 50
+	// longestSource is the largest number of characters of a line that a fault shows.
+	longestSource = 200
+)
+
+// Submit returns the page of a manifest.
+func Submit(in *SubmitInput) SubmitPage {
+	lines := strings.Split(in.Text, "\n")
+	p := SubmitPage{Text: in.Text, Namespace: in.Namespace, Rows: max(leastRows, len(lines)+1), Checked: in.Checked, Problem: in.Problem}
+	for i := range in.Jobs {
+		p.Namespaces = append(p.Namespaces, in.Jobs[i].Namespace)
+	}
+	slices.Sort(p.Namespaces)
+	p.Namespaces = slices.Compact(p.Namespaces)
+	p.number(in.Faults)
+	if !in.Checked {
+		return p
+	}
+	p.Faults, p.Warnings = cards(in.Faults, lines), cards(in.Warnings, lines)
+	p.MoreFaults = len(in.Faults) - len(p.Faults)
+	for i := range in.Objects {
+		p.Objects = append(p.Objects, in.submitCard(&in.Objects[i]))
+	}
+	p.Hidden = in.Queues.Hidden
+	p.Valid = len(in.Faults) == 0 && len(in.Objects) > 0 && in.Problem == ""
+	switch {
+	case len(in.Faults) == 1:
+		p.Summary = "1 fault. Nothing can be created before it is corrected."
+	case len(in.Faults) > 1:
+		p.Summary = fmt.Sprintf("%d faults. Nothing can be created before they are corrected.", len(in.Faults))
+	case len(in.Objects) == 0:
+		p.Summary = "The text holds no object."
+	case in.Problem == "":
+		p.Summary = "No faults. The cluster accepts it."
+	default:
+		p.Summary = "No faults, but the cluster could not be asked whether it accepts it."
+	}
+	if at := templated.FindStringIndex(in.Text); len(in.Faults) > 0 && at != nil {
+		p.Hint = fmt.Sprintf("Line %d has %s, a variable of a template. The console submits manifests as they are: fill in variables first.",
+			1+strings.Count(in.Text[:at[0]], "\n"), in.Text[at[0]:min(at[1], at[0]+longestSource)])
+	}
+	p.ask(in)
+	return p
+}
+
+// templated matches the variables of templates.
+var templated = regexp.MustCompile(`\{\{[^}\n]*\}\}|\$\{\w+\}`)
+
+// number writes the line numbers, and marks those with faults.
+func (p *SubmitPage) number(faults []SubmitFault) {
+	bad := map[int]bool{}
+	for _, f := range faults {
+		bad[f.Line] = true
+	}
+	var b strings.Builder
+	for n := 1; n <= p.Rows; n++ {
+		b.WriteString(strconv.Itoa(n) + "\n")
+		if n == p.Rows || bad[n+1] != bad[n] {
+			p.Numbers = append(p.Numbers, NumberRun{b.String(), bad[n]})
+			b.Reset()
+		}
+	}
+}
+
+// cards returns the first faults with their lines.
+func cards(faults []SubmitFault, lines []string) []FaultCard {
+	var all []FaultCard
+	for _, f := range faults[:min(len(faults), listedFaults)] {
+		c := FaultCard{SubmitFault: f}
+		for n := max(1, f.Line-1); n <= min(f.Line, len(lines)); n++ {
+			text := []rune(lines[n-1][:min(len(lines[n-1]), 4*longestSource)])
+			if len(text) > longestSource {
+				text = append(text[:longestSource], '…')
+			}
+			c.Source = append(c.Source, SourceLine{N: n, Text: string(text), Bad: n == f.Line})
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// ask fills in what the button does.
+func (p *SubmitPage) ask(in *SubmitInput) {
+	jobs := 0
+	for i := range in.Objects {
+		if in.Objects[i].Job != nil {
+			jobs++
+		}
+	}
+	others := len(in.Objects) - jobs
+	counted := func(n int, one, many string) string {
+		if n == 1 {
+			return "1 " + one
+		}
+		return fmt.Sprintf("%d %s", n, many)
+	}
+	switch {
+	case others == 0:
+		p.Title = "Run " + counted(jobs, "job", "jobs")
+	case jobs == 0:
+		p.Title = "Create " + counted(others, "object", "objects")
+	default:
+		p.Title = fmt.Sprintf("Run %s, with %s", counted(jobs, "job", "jobs"), counted(others, "other object", "other objects"))
+	}
+	var names []string
+	for i := range in.Objects {
+		o := &in.Objects[i]
+		names = append(names, strings.TrimPrefix(o.Namespace+"/", "/")+o.Ref)
+	}
+	if more := len(names) - 5; more > 0 {
+		names = append(names[:5], fmt.Sprintf("%d more", more))
+	}
+	p.Effect = "Creates " + strings.Join(names, ", ") + "."
+	p.Command = "t9k run -f job.yaml"
+	if !in.Names {
+		p.Command = "t9k run -n " + in.Namespace + " -f job.yaml"
+	}
+}
+
+func (in *SubmitInput) submitCard(o *Submitted) SubmitCard {
+	c := SubmitCard{Ref: o.Ref, Namespace: o.Namespace, Line: o.Line, Rendered: o.Rendered, More: o.More}
+	if o.Job == nil {
+		return c
+	}
+	var roles []string
+	for i := range o.Job.Roles {
+		roles = append(roles, fmt.Sprintf("%s × %d", o.Job.Roles[i].Type, o.Job.Roles[i].Replicas))
+	}
+	c.Replicas = strings.Join(roles, ", ")
+	c.Room = in.room(o.Job)
+	return c
+}

@@ -1,0 +1,108 @@
+package browser
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"tensorstack.dev/batch/internal/archive/recorder"
+	"tensorstack.dev/batch/internal/archive/web"
+)
+
+// record records a cluster in an archive until the test ends, and returns a kubeconfig that names the archive.
+func record(t *testing.T, kubeconfig string, config *rest.Config) string {
+	t.Helper()
+	s := newArchive(t)
+	r, err := recorder.Start(t.Context(), recorder.Options{Config: config, Store: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Wait)
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return withArchive(t, kubeconfig, s, web.Self{Objects: objects})
+}
+
+// history looks at a job that is gone: from the address of its page to its attempts and logs, and runs it again.
+func (l *live) history(t *testing.T, failed string) {
+	b := open(t, l.console)
+	b.visit(failed + "/logs")
+	b.shows("reversed") // the log can be read, so the archive has it once it has the end of the job
+	b.visit("/history?ns=" + l.Namespace + "&q=fails")
+	b.awaitsReload("the archive has the failed job", "document.querySelector('.past .bad')")
+	l.t9k(t, "delete", "-n", l.Namespace, "fails")
+	b.expect("404")
+	b.visit(failed)
+	b.awaitsReload("the page of the job leads to the archive", `document.querySelector('h1').innerText === 'No such job' && document.querySelector('main li a[href^="/history/"]')`)
+	b.looksGood()
+	b.click(`main li a[href^="/history/"]`)
+	b.shows("Failed", "worker-0", "exit code 3", "Attempts")
+	path := evaluate[string](b, "location.pathname")
+	for tab, text := range map[string]string{"": "exit code 3", "replicas": "sh -c", "events": "Reason", "conditions": "FailureRuleMet", "manifest": "kind: GenericJob", "manifest&form=lowered": "kind: Pod"} {
+		b.visit(path + "?tab=" + tab)
+		b.shows(text)
+		b.looksGood()
+		b.reachable()
+	}
+	b.visit(path)
+	if n := evaluate[int](b, "document.querySelectorAll('#job-actions button').length"); n != 0 {
+		t.Errorf("%d buttons act on a job that is gone", n)
+	}
+	b.click(`.actions a[href$="/logs"]`)
+	b.shows("1 lines; the archive has no more", "<script>alert(1)</script>")
+	b.looksGood()
+	b.reachable()
+	b.do(chromedp.SetValue("select[name=attempt]", "1"))
+	b.click("#logform > button")
+	b.at(path + "/logs?replica=&attempt=1")
+	b.shows("1 lines")
+	if got := evaluate[string](b, `fetch(document.querySelector('a[download]').href).then(r => r.text())`); !strings.Contains(got, "worker-0 <script>") {
+		t.Errorf("the download is %q", got)
+	}
+	b.visit(path)
+	b.click(".actions form button")
+	b.shows("The cluster accepts it", "fails-again")
+	b.visit("/history/usage?resource=cpu")
+	b.shows("core-hours")
+	b.looksGood()
+	b.reachable()
+	l.historyByKeys(t, path)
+	b.scripts(false)
+	for page, text := range map[string]string{"/history?q=fails": "fails", path: "exit code 3", path + "/logs": "&lt;script&gt;alert(1)&lt;/script&gt;", "/history/usage": "History"} {
+		b.visit(page)
+		if html := b.html(); !strings.Contains(html, text) {
+			t.Errorf("%s without JavaScript lacks %q: %s", page, text, html)
+		}
+	}
+	b.scripts(true)
+}
+
+// historyByKeys finds a job with the keyboard alone.
+func (l *live) historyByKeys(t *testing.T, path string) {
+	b := open(t, l.console)
+	b.visit("/")
+	b.tabTo("a History")
+	b.press(kb.Enter)
+	b.at("/history")
+	b.looksGood()
+	b.reachable()
+	b.tabTo("input[q] Part of the name")
+	b.press("FAIL" + kb.Enter)
+	b.shows("fails")
+	b.awaits("the search is in the address", "location.search.includes('q=FAIL')")
+	b.tabTo("a fails")
+	b.press(kb.Enter)
+	b.at(path)
+}
+
+// awaitsReload waits until an expression is true in the page, which is loaded again as long as it is not.
+func (b *tab) awaitsReload(what, expression string) {
+	b.Helper()
+	b.awaits(what, "("+expression+") || (setTimeout(() => location.reload(), 300), false)")
+}
