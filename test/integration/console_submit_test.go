@@ -156,8 +156,12 @@ func TestConsoleSubmits(t *testing.T) {
 		}
 		return nil
 	})
-	_, _, page = b.submits("check", ns, in("two", closed.Name))
-	w.contains("a closed queue", page, "queue "+closed.Name+" is closed and takes no new jobs")
+	w.Await("the API server's policy knows the closed queue", func() error {
+		if _, _, page := b.submits("check", ns, in("two", closed.Name)); !strings.Contains(page, "queue "+closed.Name+" is closed and takes no new jobs") {
+			return errors.New(page)
+		}
+		return nil
+	})
 	_, _, page = b.submits("check", ns, in("two", open.Name)+"---\n"+in("three", "q-"+elsewhere))
 	w.contains("the room in queues", page, "There is no queue q-"+elsewhere, "podgroup/two", "Run 2 jobs")
 }

@@ -28,7 +28,7 @@ const (
 	consoleChanges = 50
 	// consolePause is the time from the arrival of a change to the next one.
 	consolePause = time.Second
-	consoleReads   = 30
+	consoleReads = 30
 )
 
 // consoleWorkload returns the workload that measures the t9k-console: its Jobs page, and the time from a change at the
