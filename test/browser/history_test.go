@@ -76,28 +76,7 @@ func (everything) MayGet(context.Context, schema.GroupResource, string) (bool, e
 func (s *scene) keep(t *testing.T, to *store.Store) {
 	t.Helper()
 	b := &store.Batch{At: s.now}
-	owners := map[string]*archive.Job{}
-	for _, o := range s.objects["genericjobs"] {
-		raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		u := &unstructured.Unstructured{Object: raw}
-		u.SetResourceVersion("1")
-		kind, err := kinds.ByName(u.GetKind())
-		if err != nil {
-			t.Fatal(err)
-		}
-		j, err := archive.JobOf(&kind, u)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if gone := j.Ended.Add(time.Hour); !j.Ended.IsZero() && gone.Before(s.now) {
-			j.Gone = gone
-		}
-		owners[j.Namespace+"/"+j.Name] = j
-		b.Jobs = append(b.Jobs, j)
-	}
+	owners := s.keepJobs(t, b)
 	pods := map[*corev1.Pod]bool{}
 	for _, o := range s.objects["pods"] {
 		pods[o.(*corev1.Pod)] = true
@@ -136,6 +115,34 @@ func (s *scene) keep(t *testing.T, to *store.Store) {
 	if err := to.Write(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// keepJobs adds the jobs of a scene to a batch, and returns them by namespace and name.
+func (s *scene) keepJobs(t *testing.T, b *store.Batch) map[string]*archive.Job {
+	t.Helper()
+	owners := map[string]*archive.Job{}
+	for _, o := range s.objects["genericjobs"] {
+		raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := &unstructured.Unstructured{Object: raw}
+		u.SetResourceVersion("1")
+		kind, err := kinds.ByName(u.GetKind())
+		if err != nil {
+			t.Fatal(err)
+		}
+		j, err := archive.JobOf(&kind, u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if gone := j.Ended.Add(time.Hour); !j.Ended.IsZero() && gone.Before(s.now) {
+			j.Gone = gone
+		}
+		owners[j.Namespace+"/"+j.Name] = j
+		b.Jobs = append(b.Jobs, j)
+	}
+	return owners
 }
 
 // month returns a scene with what a month of work leaves.

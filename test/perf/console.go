@@ -239,25 +239,11 @@ func (c *consoleBench) watched(viewers int, user func(int) string) (times []time
 		if err := sleep(c.ctx, consolePause); err != nil {
 			return nil, 0, err
 		}
-		c.changed++
-		mark := fmt.Sprintf("mark-%d.", c.changed)
-		at := time.Now()
-		j := c.all[consoleJobs-1-c.changed%20] // it is on the first page
-		running := &j.Status.Conditions[0]
-		running.Status, running.Reason, running.Message = metav1.ConditionFalse, batch.ReasonUnschedulable, "It waits for "+mark // the row shows it
-		if err := c.client.Status().Update(c.ctx, j); err != nil {
+		row, err := c.change(viewers, seen)
+		if err != nil {
 			return nil, 0, err
 		}
-		for got := 0; got < viewers; {
-			text, err := await(c.ctx, seen)
-			if err != nil {
-				return nil, 0, fmt.Errorf("awaiting %s: %w", mark, err)
-			}
-			if text == mark {
-				got++
-				times = append(times, time.Since(at))
-			}
-		}
+		times = append(times, row...)
 	}
 	span := time.Since(began)
 	events, err := c.audit.Next()
@@ -268,6 +254,29 @@ func (c *consoleBench) watched(viewers int, user func(int) string) (times []time
 		}
 	}
 	return times, float64(total) / span.Seconds(), err
+}
+
+// change changes a job whose row all viewers see, and returns the times until each of them has got the change.
+func (c *consoleBench) change(viewers int, seen <-chan string) (times []time.Duration, err error) {
+	c.changed++
+	mark := fmt.Sprintf("mark-%d.", c.changed)
+	at := time.Now()
+	j := c.all[consoleJobs-1-c.changed%20] // it is on the first page
+	running := &j.Status.Conditions[0]
+	running.Status, running.Reason, running.Message = metav1.ConditionFalse, batch.ReasonUnschedulable, "It waits for "+mark // the row shows it
+	if err := c.client.Status().Update(c.ctx, j); err != nil {
+		return nil, err
+	}
+	for len(times) < viewers {
+		text, err := await(c.ctx, seen)
+		if err != nil {
+			return nil, fmt.Errorf("awaiting %s: %w", mark, err)
+		}
+		if text == mark {
+			times = append(times, time.Since(at))
+		}
+	}
+	return times, nil
 }
 
 // streamEnded begins a mark that says why a stream ended.

@@ -156,7 +156,7 @@ func TestUsageFilterBecomesAQuery(t *testing.T) {
 		if !q.From.Equal(c.from) || !q.To.Equal(c.to) || q.Step != c.step || !strings.Contains(problem, c.problem) || (problem == "") != (c.problem == "") {
 			t.Errorf("%q: %s to %s by %s, %q", query, q.From, q.To, q.Step, problem)
 		}
-		if err := q.Span.Check(); err != nil {
+		if err := q.Check(); err != nil {
 			t.Errorf("%q: %v", query, err)
 		}
 	}
