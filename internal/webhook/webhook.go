@@ -81,7 +81,7 @@ func newServer(mgr ctrl.Manager, opts Options, to webhook.Options) (webhook.Serv
 	if opts.CertificateDir != "" {
 		to.CertDir = opts.CertificateDir
 		to.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.MinVersion = tls.VersionTLS13 }}
-		server = webhook.NewServer(to)
+		server = &draining{Server: webhook.NewServer(to)}
 		ready, certificate = server.StartedChecker(), certificateIn(opts.CertificateDir)
 	} else {
 		keeper, err := newKeeper(mgr, opts)
@@ -89,7 +89,7 @@ func newServer(mgr ctrl.Manager, opts Options, to webhook.Options) (webhook.Serv
 			return nil, err
 		}
 		to.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.MinVersion, c.GetCertificate = tls.VersionTLS13, keeper.GetCertificate }}
-		server, ready = webhook.NewServer(to), keeper.Ready
+		server, ready = &draining{Server: webhook.NewServer(to)}, keeper.Ready
 		certificate = func() (*tls.Certificate, error) { return keeper.GetCertificate(nil) }
 	}
 	if err := addExpiry(mgr, certificate); err != nil {

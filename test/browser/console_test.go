@@ -370,9 +370,10 @@ func (l *live) refused(t *testing.T) {
 // html returns the source of the present page, also without JavaScript.
 func (b *tab) html() string {
 	b.Helper()
-	text, err := chromedp.Run(b.ctx, chromedp.OuterHTML("html"))
-	if err != nil {
-		b.Fatal(fmt.Errorf("reading the page: %w", err))
-	}
+	var text string
+	await.Until(b, "the page can be read, which one that is being left cannot", func() (err error) {
+		text, err = chromedp.Run(b.ctx, chromedp.OuterHTML("html"))
+		return err
+	})
 	return text
 }
