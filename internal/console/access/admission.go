@@ -18,6 +18,7 @@ import (
 
 	"tensorstack.dev/batch/internal/console/live"
 	"tensorstack.dev/batch/internal/console/server"
+	"tensorstack.dev/batch/internal/console/signin"
 )
 
 // Admission admits whoever has a token that the API server accepts. It implements server.Admission.
@@ -27,11 +28,13 @@ type Admission struct {
 	Config *rest.Config
 	// URLs are the addresses under which browsers reach the console. Without any, every host name is accepted.
 	URLs []*url.URL
+	// SignIn signs in those who have no bearer token; nil if a proxy does. It needs URLs.
+	SignIn *signin.SignIn
 }
 
 // Admit implements server.Admission.
 func (a *Admission) Admit(w http.ResponseWriter, r *http.Request) *server.Caller {
-	secure, addressed := a.addressed(r)
+	site, addressed := a.site(r)
 	switch {
 	case !addressed:
 		http.Error(w, "This console answers only under the addresses that --url names.", http.StatusForbidden)
@@ -43,12 +46,21 @@ func (a *Admission) Admit(w http.ResponseWriter, r *http.Request) *server.Caller
 		return &server.Caller{Rights: nothing{}}
 	}
 	token := bearer(r)
-	if token == "" {
-		refuse(w, "The console does not know who you are: this request has no bearer token.")
-		return nil
+	signIn := a.SignIn != nil && token == ""
+	if signIn {
+		if a.SignIn.Serve(w, r, site) {
+			return nil
+		}
+		token = a.SignIn.Token(r, site)
 	}
 	caller, err := a.caller(r.Context(), token)
 	switch {
+	case errors.Is(err, ErrToken) && signIn:
+		a.SignIn.Ask(w, r, site)
+		return nil
+	case errors.Is(err, ErrToken) && token == "":
+		refuse(w, "The console does not know who you are: this request has no bearer token.")
+		return nil
 	case errors.Is(err, ErrToken):
 		refuse(w, "The cluster does not accept the credentials of this request. They may have expired.")
 		return nil
@@ -56,20 +68,23 @@ func (a *Admission) Admit(w http.ResponseWriter, r *http.Request) *server.Caller
 		http.Error(w, "The console cannot find out who you are: "+err.Error(), http.StatusServiceUnavailable)
 		return nil
 	}
-	caller.Secure, caller.Cookie = secure, "t9k"
-	if secure {
-		caller.Cookie = "__Host-t9k"
-	}
+	caller.Secure, caller.Cookie, caller.SignOut = site.URL.Scheme == "https", site.Cookie, signIn
 	return caller
 }
 
-// addressed reports whether a request names an address of the console, and whether its browser uses TLS.
-func (a *Admission) addressed(r *http.Request) (secure, addressed bool) {
-	if len(a.URLs) == 0 {
-		return r.TLS != nil, true
+// site returns the address of the console that a request names, and whether it may.
+func (a *Admission) site(r *http.Request) (site signin.Site, addressed bool) {
+	site.URL = &url.URL{Scheme: "http", Host: r.Host}
+	if i := slices.IndexFunc(a.URLs, func(u *url.URL) bool { return strings.EqualFold(u.Host, r.Host) }); i >= 0 {
+		site.URL = a.URLs[i]
+	} else if r.TLS != nil {
+		site.URL.Scheme = "https"
 	}
-	i := slices.IndexFunc(a.URLs, func(u *url.URL) bool { return strings.EqualFold(u.Host, r.Host) })
-	return i >= 0 && a.URLs[i].Scheme == "https", i >= 0
+	site.Cookie = "t9k"
+	if site.URL.Scheme == "https" {
+		site.Cookie = "__Host-t9k"
+	}
+	return site, len(a.URLs) == 0 || slices.Contains(a.URLs, site.URL)
 }
 
 // origins returns the origins of the pages that a request may come from.
@@ -100,8 +115,11 @@ func refuse(w http.ResponseWriter, why string) {
 	http.Error(w, why, http.StatusUnauthorized)
 }
 
-// caller returns who has a token, with clients that use it.
+// caller returns who has a token, with clients that use it; ErrToken if nobody has.
 func (a *Admission) caller(ctx context.Context, token string) (*server.Caller, error) {
+	if token == "" {
+		return nil, ErrToken
+	}
 	user, err := a.Reviews.User(ctx, token)
 	if err != nil {
 		return nil, err

@@ -33,6 +33,7 @@ type options struct {
 	urls            []string
 	clusterName     string
 	accessCacheTime time.Duration
+	signIn          signInOptions
 	archive         string
 	limits          store.Options
 }
@@ -63,6 +64,7 @@ func New() *cobra.Command {
 	f.StringSliceVar(&o.urls, "url", nil, "address under which browsers reach the console, such as https://console.example.org; can be repeated; unset: any")
 	f.StringVar(&o.clusterName, "cluster-name", "", "name of the cluster on all pages")
 	f.DurationVar(&o.accessCacheTime, "access-cache-time", 10*time.Second, "time for which the console keeps what it has asked the API server about users and their rights")
+	o.signIn.flags(f)
 	f.StringVar(&o.archive, "archive", os.Getenv(archiveEnv), "archive of jobs: path of a file, or address of a PostgreSQL database such as postgres://t9k@db.example.org/t9k, whose password PGPASSWORD may hold; unset: what the variable "+archiveEnv+" says; none without it")
 	f.Lookup("archive").DefValue = "" // it may hold a password
 	f.Int64Var(&o.limits.JobLogs, "archive-job-logs", store.DefaultJobLogs, "largest size of the logs that the archive keeps of one job, in bytes; the oldest go first")
@@ -113,6 +115,9 @@ func (o *options) admission(config *rest.Config) (*access.Admission, error) {
 			return nil, fmt.Errorf("--url %q is no address such as https://console.example.org", text)
 		}
 		a.URLs = append(a.URLs, u)
+	}
+	if a.SignIn, err = o.signIn.new(a.Reviews, len(a.URLs) > 0, o.clusterName); err != nil {
+		return nil, err
 	}
 	if (o.certFile == "") != (o.keyFile == "") {
 		return nil, errors.New("--tls-cert-file and --tls-private-key-file need each other")

@@ -46,6 +46,16 @@ type Frame struct {
 	Notice string
 	// Live is true if the page's address also has a stream of changes.
 	Live bool
+	// SignOut is true if the user can sign out. A page that is Bare is for somebody who is not signed in.
+	SignOut, Bare bool
+}
+
+// Problem is the model of the template of the same name: a page that says why there is no other.
+type Problem struct {
+	Title, Text string
+	// Links lead on, Apart in tabs of their own; none stands for one to all jobs.
+	Links []view.Link
+	Apart bool
 }
 
 // Section is a part of a page that is replaced as a whole when it changes.

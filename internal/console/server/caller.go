@@ -33,6 +33,8 @@ type Caller struct {
 	// Cookie is how the names of the console's cookies begin. Secure is true if they are sent over TLS only.
 	Cookie string
 	Secure bool
+	// SignOut is true if they have signed in to the console, and can sign out.
+	SignOut bool
 	// Standing is what can end while a stream is open; nil for nothing.
 	Standing Standing
 }

@@ -76,7 +76,7 @@ type missingPage struct {
 }
 
 func (s *visit) showMissing(w http.ResponseWriter, r *http.Request, code int, p missingPage) {
-	s.write(w, r, code, page.Frame{Title: p.Title, Page: "history", Where: s.Where, User: s.Name}, "history-missing", &p)
+	s.write(w, r, code, page.Frame{Title: p.Title, Page: "history"}, "history-missing", &p)
 }
 
 // formerJobs is the largest number of jobs that the page of a job that is gone leads to.
@@ -93,12 +93,12 @@ func (s *visit) missing(w http.ResponseWriter, r *http.Request, problem error) {
 			}
 		}
 	}
-	s.write(w, r, http.StatusNotFound, page.Frame{Title: p.Title, Where: s.Where, User: s.Name}, "history-missing", &p)
+	s.write(w, r, http.StatusNotFound, page.Frame{Title: p.Title}, "history-missing", &p)
 }
 
 // showHistory answers with a page of the archive, which has no stream of changes.
 func (s *visit) showHistory(w http.ResponseWriter, r *http.Request, title, template string, data any) {
-	s.write(w, r, http.StatusOK, page.Frame{Title: title, Page: "history", Where: s.Where, User: s.Name, Notice: s.notice(w, r)}, template, data)
+	s.write(w, r, http.StatusOK, page.Frame{Title: title, Page: "history", Notice: s.notice(w, r)}, template, data)
 }
 
 func (s *visit) history(h History, w http.ResponseWriter, r *http.Request) error {

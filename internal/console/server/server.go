@@ -134,6 +134,7 @@ func (s *visit) show(w http.ResponseWriter, r *http.Request, c content) {
 
 // write renders and sends a page.
 func (s *visit) write(w http.ResponseWriter, r *http.Request, code int, f page.Frame, name string, data any) {
+	f.Where, f.User, f.SignOut = s.Where, s.Name, s.SignOut
 	html, err := s.pages.Page(f, name, data, time.Now())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -148,7 +149,7 @@ func (s *visit) write(w http.ResponseWriter, r *http.Request, code int, f page.F
 
 // problem answers with a page that says what is wrong.
 func (s *visit) problem(w http.ResponseWriter, r *http.Request, code int, title, text string) {
-	s.write(w, r, code, page.Frame{Title: title, Where: s.Where, User: s.Name}, "problem", struct{ Title, Text string }{title, text})
+	s.write(w, r, code, page.Frame{Title: title}, "problem", page.Problem{Title: title, Text: text})
 }
 
 func (s *visit) jobs(w http.ResponseWriter, r *http.Request) {

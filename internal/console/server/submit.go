@@ -93,7 +93,7 @@ func (s *visit) showSubmit(w http.ResponseWriter, r *http.Request, code int, in 
 	in.Jobs = s.Cache.Jobs()
 	p := view.Submit(in)
 	if r.Header.Get("Accept") != "application/json" {
-		s.write(w, r, code, page.Frame{Title: "Submit", Page: "submit", Where: s.Where, User: s.Name, Notice: s.notice(w, r)}, "submit", &p)
+		s.write(w, r, code, page.Frame{Title: "Submit", Page: "submit", Notice: s.notice(w, r)}, "submit", &p)
 		return
 	}
 	sections, err := s.pages.Sections("submit", &p)

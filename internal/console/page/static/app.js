@@ -68,7 +68,15 @@ function live() {
     source.onerror = () => {
       light.className = 'link off';
       light.textContent = 'not connected';
+      if (source?.readyState === EventSource.CLOSED) refused();
     };
+  };
+  // A browser does not try again what was refused. Whoever is no longer signed in signs in by loading the page.
+  const refused = async () => {
+    close();
+    const answer = await fetch(location.href, {method: 'HEAD'}).catch(() => null);
+    if (answer?.status === 401) location.reload();
+    else setTimeout(() => { if (!document.hidden) open(); }, 5000);
   };
   const close = () => { source?.close(); source = null; };
   document.addEventListener('visibilitychange', () => document.hidden ? close() : open());
@@ -230,6 +238,7 @@ function submit() {
       for (const [id, html] of await answer.json()) replace(id, html, true);
       state.textContent = '';
     } catch (e) {
+      if (/** @type {Error} */ (e).message === '401') { state.textContent = 'You are no longer signed in. Sign in in another tab, then check again.'; return; }
       if (/** @type {Error} */ (e).name !== 'AbortError') state.textContent = 'The console does not answer. Check again.';
     }
   };

@@ -1,0 +1,280 @@
+// Package signin signs the users of a console in with a provider of OpenID Connect, by the authorization code flow with
+// PKCE. Browsers keep the ID token, which the API server accepts, in sealed cookies; the console keeps nothing, so that
+// several replicas need to share nothing. Start reading at SignIn.Ask.
+package signin
+
+import (
+	"context"
+	"crypto/cipher"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"tensorstack.dev/batch/internal/console/page"
+	"tensorstack.dev/batch/internal/console/view"
+)
+
+// Options say where users sign in.
+type Options struct {
+	// Issuer is the address of the provider, such as https://login.example.org.
+	Issuer string
+	// ClientID and ClientSecret are those of the console at the provider. The key of the cookies is derived from the secret,
+	// so whoever replaces it signs everybody out.
+	ClientID, ClientSecret string
+	// ExtraScopes are asked for in addition to openid, profile and email.
+	ExtraScopes []string
+	// Client reaches the provider.
+	Client *http.Client
+	// Accepts returns ErrRefused if the cluster does not accept a token.
+	Accepts func(ctx context.Context, token string) error
+	// Where names the cluster on pages.
+	Where string
+}
+
+// ErrRefused means that the cluster does not accept a token of the provider.
+var ErrRefused = errors.New("the cluster does not accept the token")
+
+// SignIn signs users in and out. Several goroutines may use it at once.
+type SignIn struct {
+	Options
+	box   cipher.AEAD
+	pages *page.Renderer
+
+	mu    sync.Mutex
+	known *provider
+	// failed is why the provider could not be reached, at a time.
+	failed   error
+	failedAt time.Time
+}
+
+// provider is what the issuer says of itself.
+type provider struct {
+	*oidc.Provider
+	// EndSession is where users sign out of the provider; empty if it does not say.
+	EndSession string `json:"end_session_endpoint"`
+}
+
+// Site is the address under which a browser reaches the console, and how the names of its cookies begin there.
+type Site struct {
+	URL    *url.URL
+	Cookie string
+}
+
+func (s Site) secure() bool { return s.URL.Scheme == "https" }
+
+func (s Site) address(path string) string {
+	return (&url.URL{Scheme: s.URL.Scheme, Host: s.URL.Host, Path: path}).String()
+}
+
+// These are the paths that SignIn serves.
+const (
+	callbackPath  = "/oidc/callback"
+	signOutPath   = "/oidc/logout"
+	signedOutPath = "/oidc/signed-out"
+)
+
+const (
+	// patience is for how long a user may take to sign in.
+	patience = 10 * time.Minute
+	// discoveryTime is how long the provider may take to answer, and retryAfter how long a failure is kept.
+	discoveryTime, retryAfter = 10 * time.Second, 3 * time.Second
+	// longestReturn is the length of the longest address to which a sign-in leads back. Providers limit the state.
+	longestReturn = 600
+)
+
+// New returns a SignIn.
+func New(o Options) (*SignIn, error) {
+	box, err := newBox(o.ClientSecret)
+	if err != nil {
+		return nil, err
+	}
+	return &SignIn{Options: o, box: box, pages: page.New()}, nil
+}
+
+// Serve answers the requests of the sign-in itself, and reports whether this was one.
+func (s *SignIn) Serve(w http.ResponseWriter, r *http.Request, site Site) bool {
+	switch {
+	case r.URL.Path == callbackPath && r.Method == http.MethodGet:
+		s.callback(w, r, site)
+	case r.URL.Path == signOutPath && r.Method == http.MethodPost:
+		forget(w, r, site)
+		http.Redirect(w, r, signedOutPath, http.StatusSeeOther)
+	case r.URL.Path == signedOutPath && r.Method == http.MethodGet:
+		s.signedOut(w, r, site)
+	default:
+		return false
+	}
+	return true
+}
+
+// Ask asks whoever makes a request to sign in. It leads those who open a page to the provider, and refuses what a page or
+// a program requests.
+func (s *SignIn) Ask(w http.ResponseWriter, r *http.Request, site Site) {
+	mode, html := r.Header.Get("Sec-Fetch-Mode"), strings.Contains(r.Header.Get("Accept"), "text/html")
+	opens := mode == "navigate" || mode == "" && html
+	switch {
+	case r.Method == http.MethodGet && opens && !strings.HasPrefix(r.URL.Path, "/api/"):
+		s.lead(w, r, site)
+	case r.Method == http.MethodPost && opens:
+		s.show(w, http.StatusUnauthorized, &page.Problem{Title: "Your session has ended", Text: "Nothing was done. Sign in in another tab, then reload this page to send the form again.",
+			Links: []view.Link{{Text: "Sign in in another tab", Href: "/"}}, Apart: true})
+	default:
+		http.Error(w, "You are not signed in, or your session has ended.", http.StatusUnauthorized)
+	}
+}
+
+// lead leads a browser to the provider, and back to the page that it asked for.
+func (s *SignIn) lead(w http.ResponseWriter, r *http.Request, site Site) {
+	p, err := s.provider(r.Context())
+	if err != nil {
+		s.tell(w, http.StatusServiceUnavailable, "You cannot sign in now", "The provider "+s.Issuer+" cannot be reached: "+err.Error())
+		return
+	}
+	// The path cannot begin with two slashes, which would lead to another host.
+	back := (&url.URL{Path: "/" + strings.TrimLeft(r.URL.Path, `/\`), RawQuery: r.URL.RawQuery}).String()
+	if len(back) > longestReturn {
+		back = "/"
+	}
+	a := attempt{Verifier: oauth2.GenerateVerifier(), Nonce: rand.Text(), Browser: browserOf(w, r, site), Back: back, Until: time.Now().Add(patience)}
+	http.Redirect(w, r, s.client(p, site).AuthCodeURL(seal(s.box, "state", a), oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), http.StatusFound)
+}
+
+// attempt is what a sign-in needs when the browser comes back. The provider returns it as the state.
+type attempt struct {
+	Verifier, Nonce string
+	// Browser is a secret of the browser that began: nobody can make another one end it.
+	Browser string
+	Back    string
+	Until   time.Time
+}
+
+// client returns the console as a client of the provider.
+func (s *SignIn) client(p *provider, site Site) *oauth2.Config {
+	return &oauth2.Config{ClientID: s.ClientID, ClientSecret: s.ClientSecret, Endpoint: p.Endpoint(), RedirectURL: site.address(callbackPath),
+		Scopes: append([]string{oidc.ScopeOpenID, "profile", "email"}, s.ExtraScopes...)}
+}
+
+// provider returns what the issuer says of itself, which is asked for once.
+func (s *SignIn) provider(ctx context.Context) (*provider, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known != nil {
+		return s.known, nil
+	}
+	if time.Since(s.failedAt) < retryAfter {
+		return nil, s.failed
+	}
+	ctx, cancel := context.WithTimeout(oidc.ClientContext(context.WithoutCancel(ctx), s.Client), discoveryTime)
+	defer cancel()
+	p := &provider{}
+	var err error
+	if p.Provider, err = oidc.NewProvider(ctx, s.Issuer); err == nil {
+		err = p.Claims(p)
+	}
+	if err != nil {
+		s.failed, s.failedAt = err, time.Now()
+		return nil, err
+	}
+	s.known = p
+	return p, nil
+}
+
+// callback ends a sign-in.
+func (s *SignIn) callback(w http.ResponseWriter, r *http.Request, site Site) {
+	again := view.Link{Text: "Sign in again", Href: "/"}
+	q := r.URL.Query()
+	var a attempt
+	if !open(s.box, "state", q.Get("state"), &a) || time.Now().After(a.Until) || !isBrowser(r, site, a.Browser) {
+		s.tell(w, http.StatusBadRequest, "This sign-in cannot be completed", "It took too long, or began in another browser or at another address of the console.", again)
+		return
+	}
+	again.Href = a.Back
+	if reason := q.Get("error"); reason != "" {
+		s.tell(w, http.StatusForbidden, "You are not signed in", strings.TrimSuffix("The provider says: "+reason+": "+q.Get("error_description"), ": "), again)
+		return
+	}
+	token, until, err := s.redeem(r.Context(), site, &a, q.Get("code"))
+	if err != nil {
+		s.tell(w, http.StatusBadGateway, "You are not signed in", "The answer of the provider is of no use: "+err.Error(), again)
+		return
+	}
+	switch err := s.Accepts(r.Context(), token); {
+	case errors.Is(err, ErrRefused):
+		s.tell(w, http.StatusForbidden, "The cluster does not know you", "The provider has signed you in, but the cluster does not accept its token. The API server must trust the issuer "+s.Issuer+
+			" with the audience "+s.ClientID+": an administrator sets this in its AuthenticationConfiguration.", again)
+		return
+	case err != nil:
+		s.tell(w, http.StatusServiceUnavailable, "You are not signed in", "The console cannot find out who you are: "+err.Error(), again)
+		return
+	}
+	if err := remember(w, r, site, seal(s.box, "session", token), until); err != nil {
+		s.tell(w, http.StatusBadGateway, "You are not signed in", err.Error(), again)
+		return
+	}
+	http.Redirect(w, r, a.Back, http.StatusFound)
+}
+
+// redeem exchanges a code for an ID token, which is valid until a time.
+func (s *SignIn) redeem(ctx context.Context, site Site, a *attempt, code string) (token string, until time.Time, err error) {
+	p, err := s.provider(ctx)
+	if err != nil {
+		return "", until, err
+	}
+	ctx = oidc.ClientContext(ctx, s.Client)
+	answer, err := s.client(p, site).Exchange(ctx, code, oauth2.VerifierOption(a.Verifier))
+	if err != nil {
+		return "", until, err
+	}
+	token, _ = answer.Extra("id_token").(string)
+	if token == "" {
+		return "", until, errors.New("it has no id_token")
+	}
+	id, err := p.Verifier(&oidc.Config{ClientID: s.ClientID}).Verify(ctx, token)
+	if err != nil {
+		return "", until, err
+	}
+	if id.Nonce != a.Nonce {
+		return "", until, errors.New("its id_token is for another sign-in")
+	}
+	return token, id.Expiry, nil
+}
+
+// signedOut tells users that they are signed out, and how to end the session of the provider, which would sign them in
+// again without a question.
+func (s *SignIn) signedOut(w http.ResponseWriter, r *http.Request, site Site) {
+	links := []view.Link{{Text: "Sign in", Href: "/"}}
+	if p, err := s.provider(r.Context()); err == nil && p.EndSession != "" {
+		if end, err := url.Parse(p.EndSession); err == nil && end.Scheme == "https" {
+			q := end.Query()
+			q.Set("client_id", s.ClientID)
+			q.Set("post_logout_redirect_uri", site.address(signedOutPath))
+			end.RawQuery = q.Encode()
+			links = append(links, view.Link{Text: "Sign out of " + end.Host + " too", Href: end.String()})
+		}
+	}
+	s.tell(w, http.StatusOK, "You are signed out", "This browser is no longer signed in to the console.", links...)
+}
+
+// tell answers with a page that says why there is no other.
+func (s *SignIn) tell(w http.ResponseWriter, code int, title, text string, links ...view.Link) {
+	s.show(w, code, &page.Problem{Title: title, Text: text, Links: links})
+}
+
+func (s *SignIn) show(w http.ResponseWriter, code int, p *page.Problem) {
+	html, err := s.pages.Page(page.Frame{Title: p.Title, Where: s.Where, Bare: true}, "problem", p, time.Now())
+	if err != nil {
+		http.Error(w, fmt.Sprintf("rendering the page: %v", err), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(code)
+	_, _ = w.Write([]byte(html))
+}
