@@ -37,20 +37,8 @@ const providerTime = 10 * time.Second
 
 // new returns the sign-in; nil if there is none.
 func (o *signInOptions) new(reviews *access.Reviews, addressed bool, where string) (*signin.SignIn, error) {
-	if o.issuer == "" {
-		if o.clientID != "" || o.secretFile != "" || o.caFile != "" || len(o.extraScopes) > 0 {
-			return nil, errors.New("--oidc-client-id, --oidc-client-secret-file, --oidc-extra-scope and --oidc-ca-file need --oidc-issuer-url")
-		}
-		return nil, nil
-	}
-	u, err := url.Parse(o.issuer)
-	switch {
-	case err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "":
-		return nil, fmt.Errorf("--oidc-issuer-url %q is no address such as https://login.example.org", o.issuer)
-	case o.clientID == "" || o.secretFile == "":
-		return nil, errors.New("--oidc-issuer-url needs --oidc-client-id and --oidc-client-secret-file")
-	case !addressed:
-		return nil, errors.New("--oidc-issuer-url needs --url: the provider leads users back to it")
+	if err := o.check(addressed); err != nil || o.issuer == "" {
+		return nil, err
 	}
 	secret, err := os.ReadFile(o.secretFile)
 	if err != nil {
@@ -60,13 +48,9 @@ func (o *signInOptions) new(reviews *access.Reviews, addressed bool, where strin
 	if text == "" {
 		return nil, fmt.Errorf("reading the secret of the console at the provider: %s is empty", o.secretFile)
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	if o.caFile != "" {
-		pool, err := certutil.NewPool(o.caFile)
-		if err != nil {
-			return nil, fmt.Errorf("reading the certificate authority of the provider: %w", err)
-		}
-		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
+	provider, err := o.client()
+	if err != nil {
+		return nil, err
 	}
 	accepts := func(ctx context.Context, token string) error {
 		_, err := reviews.User(ctx, token)
@@ -75,6 +59,38 @@ func (o *signInOptions) new(reviews *access.Reviews, addressed bool, where strin
 		}
 		return err
 	}
-	return signin.New(signin.Options{Issuer: o.issuer, ClientID: o.clientID, ClientSecret: text, ExtraScopes: o.extraScopes,
-		Client: &http.Client{Transport: transport, Timeout: providerTime}, Accepts: accepts, Where: where})
+	return signin.New(signin.Options{Issuer: o.issuer, ClientID: o.clientID, ClientSecret: text, ExtraScopes: o.extraScopes, Client: provider, Accepts: accepts, Where: where})
+}
+
+// check returns what is wrong with the flags. addressed is true if the console knows its addresses.
+func (o *signInOptions) check(addressed bool) error {
+	if o.issuer == "" {
+		if o.clientID != "" || o.secretFile != "" || o.caFile != "" || len(o.extraScopes) > 0 {
+			return errors.New("--oidc-client-id, --oidc-client-secret-file, --oidc-extra-scope and --oidc-ca-file need --oidc-issuer-url")
+		}
+		return nil
+	}
+	u, err := url.Parse(o.issuer)
+	switch {
+	case err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "":
+		return fmt.Errorf("--oidc-issuer-url %q is no address such as https://login.example.org", o.issuer)
+	case o.clientID == "" || o.secretFile == "":
+		return errors.New("--oidc-issuer-url needs --oidc-client-id and --oidc-client-secret-file")
+	case !addressed:
+		return errors.New("--oidc-issuer-url needs --url: the provider leads users back to it")
+	}
+	return nil
+}
+
+// client returns the HTTP client that reaches the provider.
+func (o *signInOptions) client() (*http.Client, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if o.caFile != "" {
+		pool, err := certutil.NewPool(o.caFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading the certificate authority of the provider: %w", err)
+		}
+		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
+	}
+	return &http.Client{Transport: transport, Timeout: providerTime}, nil
 }

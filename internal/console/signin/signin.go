@@ -124,8 +124,8 @@ func (s *SignIn) Ask(w http.ResponseWriter, r *http.Request, site Site) {
 	case r.Method == http.MethodGet && opens && !strings.HasPrefix(r.URL.Path, "/api/"):
 		s.lead(w, r, site)
 	case r.Method == http.MethodPost && opens:
-		s.show(w, http.StatusUnauthorized, &page.Problem{Title: "Your session has ended", Text: "Nothing was done. Sign in in another tab, then reload this page to send the form again.",
-			Links: []view.Link{{Text: "Sign in in another tab", Href: "/"}}, Apart: true})
+		s.show(w, http.StatusUnauthorized, &page.Problem{Title: "Your session has ended", Text: "Nothing was done. Sign in again in another tab, then reload this page to send the form again.",
+			Links: []view.Link{{Text: "Sign in again in another tab", Href: "/"}}, Apart: true})
 	default:
 		http.Error(w, "You are not signed in, or your session has ended.", http.StatusUnauthorized)
 	}

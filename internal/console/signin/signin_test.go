@@ -213,4 +213,6 @@ func TestAProviderThatIsAwayIsAskedAgain(t *testing.T) {
 // away reaches nobody.
 type away struct{}
 
-func (away) RoundTrip(*http.Request) (*http.Response, error) { return nil, errors.New("no route to host") }
+func (away) RoundTrip(*http.Request) (*http.Response, error) {
+	return nil, errors.New("no route to host")
+}

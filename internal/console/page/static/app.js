@@ -238,7 +238,7 @@ function submit() {
       for (const [id, html] of await answer.json()) replace(id, html, true);
       state.textContent = '';
     } catch (e) {
-      if (/** @type {Error} */ (e).message === '401') { state.textContent = 'You are no longer signed in. Sign in in another tab, then check again.'; return; }
+      if (/** @type {Error} */ (e).message === '401') { state.textContent = 'You are no longer signed in. Sign in again in another tab, then check again.'; return; }
       if (/** @type {Error} */ (e).name !== 'AbortError') state.textContent = 'The console does not answer. Check again.';
     }
   };
