@@ -38,18 +38,26 @@ type installation struct {
 	base string
 }
 
-// startConsole starts the console as the ServiceAccount of config/console.
-func (w *world) startConsole(args ...string) *installation {
+// prepareConsole installs config/console, and returns the arguments of a console that runs as its ServiceAccount, and its
+// addresses.
+func (w *world) prepareConsole(args ...string) (all []string, address, probes string) {
 	w.Helper()
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: config.Namespace}}
 	w.Must(client.IgnoreAlreadyExists(w.Client.Create(w.Context(), system)))
 	w.kubectlApply("../../config/console")
 	w.awaitRightOf(consoleUser, true, authorization.ResourceAttributes{Verb: "create", Group: "authorization.k8s.io", Resource: "subjectaccessreviews"})
 	w.awaitRightOf(consoleUser, true, authorization.ResourceAttributes{Verb: "watch", Resource: "nodes"})
-	address, probes := freeAddress(w.T), freeAddress(w.T)
+	address, probes = freeAddress(w.T), freeAddress(w.T)
+	return append([]string{"--kubeconfig=" + w.serviceAccountKubeconfig("t9k-console"), "--bind-address=" + address, "--health-probe-bind-address=" + probes,
+		"--access-cache-time=500ms"}, args...), address, probes
+}
+
+// startConsole starts the console as the ServiceAccount of config/console.
+func (w *world) startConsole(args ...string) *installation {
+	w.Helper()
+	args, address, probes := w.prepareConsole(args...)
 	cmd := consolecmd.New()
-	cmd.SetArgs(append([]string{"--kubeconfig=" + w.serviceAccountKubeconfig("t9k-console"), "--bind-address=" + address, "--health-probe-bind-address=" + probes,
-		"--access-cache-time=500ms"}, args...))
+	cmd.SetArgs(args)
 	ctx, stop := context.WithCancel(w.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.ExecuteContext(ctx) }()
@@ -59,18 +67,21 @@ func (w *world) startConsole(args ...string) *installation {
 			w.Error(err)
 		}
 	})
-	w.Await("the console is ready", func() error {
-		answer, err := http.Get("http://" + probes + "/readyz")
-		if err != nil {
-			return err
-		}
-		answer.Body.Close()
-		if answer.StatusCode != http.StatusOK {
-			return errors.New(answer.Status)
-		}
-		return nil
-	})
+	w.Await("the console is ready", func() error { return consoleReady(probes) })
 	return &installation{w, "http://" + address}
+}
+
+// consoleReady returns why a console is not ready.
+func consoleReady(probes string) error {
+	answer, err := http.Get("http://" + probes + "/readyz")
+	if err != nil {
+		return err
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return errors.New(answer.Status)
+	}
+	return nil
 }
 
 // person is a user with a bearer token, as a proxy before the console passes it on.

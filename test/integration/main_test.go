@@ -7,9 +7,11 @@ import (
 	"os"
 	"testing"
 
+	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	configv1alpha1 "tensorstack.dev/batch/api/config/v1alpha1"
+	"tensorstack.dev/batch/internal/console/consolecmd"
 	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/operator"
 	"tensorstack.dev/batch/internal/testing/audit"
@@ -21,6 +23,9 @@ import (
 // asOperator is the environment variable that makes this program run the t9k-operator, so that tests can kill an
 // operator that is built from the present code.
 const asOperator = "T9K_TEST_AS_OPERATOR"
+
+// asConsole makes it run the t9k-console.
+const asConsole = "T9K_TEST_AS_CONSOLE"
 
 const (
 	// parallelTests is the number of tests that may run at the same time. Most of them wait for a plane.
@@ -54,13 +59,18 @@ var planes = plane.NewPool(planeCount, func() (*plane.Plane, error) {
 })
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asOperator) == "" {
+	var cmd *cobra.Command
+	switch {
+	case os.Getenv(asOperator) != "":
+		cmd = operator.NewCommandWithClock(&configv1alpha1.OperatorConfiguration{}, wallClock(os.Getenv(asClock)))
+	case os.Getenv(asConsole) != "":
+		cmd = consolecmd.New()
+	default:
 		plane.Main(m, parallelTests, planes)
 	}
-	cmd := operator.NewCommandWithClock(&configv1alpha1.OperatorConfiguration{}, wallClock(os.Getenv(asClock)))
 	cmd.SetArgs(os.Args[1:])
 	if err := cmd.ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
-		fmt.Fprintln(os.Stderr, "t9k-operator:", err)
+		fmt.Fprintln(os.Stderr, cmd.Name()+":", err)
 		os.Exit(1)
 	}
 }

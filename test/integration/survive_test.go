@@ -67,24 +67,27 @@ func TestJobsSurviveLeadersKilledAtWrites(t *testing.T) {
 	fates := []apiproxy.Fate{{Unanswered: true}, {Lost: true}}
 	killed := make(chan time.Time, len(fates))
 	var mu sync.Mutex
-	writes, left := 0, fates
+	writes, left, pending := 0, fates, false
 	start := func(p *apiproxy.Proxy) { // each fate is for the one that leads then
 		o := reviveOperator(t, p.Kubeconfig, electing)
 		p.Decide(func(r *http.Request) apiproxy.Fate {
 			mu.Lock()
 			defer mu.Unlock()
-			if len(left) == 0 || !apiproxy.IsWrite(r) || !strings.Contains(r.URL.Path, l.Namespace) {
+			if len(left) == 0 || pending || !apiproxy.IsWrite(r) || !strings.Contains(r.URL.Path, l.Namespace) {
 				return apiproxy.Fate{}
 			}
 			if writes++; writes < after {
 				return apiproxy.Fate{}
 			}
 			fate := left[0]
+			pending = true // until the kill: the leader's other writes go on meanwhile, and are not those of the next one
 			fate.Then = func() {
 				o.kill()
+				mu.Lock()
+				writes, left, pending = 0, left[1:], false
+				mu.Unlock()
 				killed <- time.Now()
 			}
-			writes, left = 0, left[1:]
 			return fate
 		})
 	}

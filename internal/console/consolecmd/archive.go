@@ -60,6 +60,14 @@ func (k *kept) history() func(*server.Caller) (server.History, error) {
 	}
 }
 
+// settled is closed once the archive knows everything that exists; nil if there is none.
+func (k *kept) settled() <-chan struct{} {
+	if k.recorder == nil {
+		return nil
+	}
+	return k.recorder.Settled()
+}
+
 // close waits for the end of the recorder, which is after that of its context, and closes the archive.
 func (k *kept) close(ctx context.Context) {
 	if k.store == nil {

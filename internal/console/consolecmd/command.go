@@ -98,7 +98,7 @@ func (o *options) run(ctx context.Context) error {
 		console := server.New(server.Options{Cache: cache, Where: o.clusterName, Admission: admission, API: kept.handler(callerMay), History: kept.history()})
 		return []endpoint{
 			{what: "the console", address: o.address, cert: o.certFile, key: o.keyFile, handler: console, end: console.Close},
-			{what: "/healthz and /readyz", address: o.probeAddress, handler: probes(cache)},
+			{what: "/healthz and /readyz", address: o.probeAddress, handler: probes(cache.Settled(), kept.settled())},
 		}
 	})
 }

@@ -85,7 +85,7 @@ func (o *localOptions) run(ctx context.Context) error {
 		console := server.New(server.Options{Cache: cache, Where: o.cluster, Admission: &server.Local{Gate: gate, Objects: objects, Core: client.CoreV1()},
 			API: kept.handler(callerMay), History: kept.history()})
 		mux := http.NewServeMux()
-		mux.Handle("/readyz", probes(cache))
+		mux.Handle("/readyz", probes(cache.Settled(), kept.settled()))
 		mux.Handle("/", console)
 		endpoints := []endpoint{{what: "the console", address: o.address, handler: mux, end: console.Close}}
 		if history := kept.handler(clusterUsers(&access.Reviews{Client: client, TTL: localAccessTime})); history != nil {

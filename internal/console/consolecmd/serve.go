@@ -92,17 +92,22 @@ func (e *endpoint) on(web *http.Server, listener net.Listener) error {
 	return web.Serve(listener)
 }
 
-// probes serves /healthz, and /readyz, which succeeds once the caches are filled.
-func probes(cache *live.Cache) http.Handler {
+// probes serves /healthz, and /readyz, which succeeds once everything has settled. nil settles at once.
+func probes(settled ...<-chan struct{}) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "ok") })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		select {
-		case <-cache.Settled():
-			_, _ = fmt.Fprint(w, "ok")
-		default:
-			http.Error(w, "the caches have not synced with the API server yet", http.StatusServiceUnavailable)
+		for _, s := range settled {
+			select {
+			case <-s:
+			default:
+				if s != nil {
+					http.Error(w, "the caches have not synced with the API server yet", http.StatusServiceUnavailable)
+					return
+				}
+			}
 		}
+		_, _ = fmt.Fprint(w, "ok")
 	})
 	return mux
 }

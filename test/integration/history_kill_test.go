@@ -1,0 +1,290 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/archive"
+	"tensorstack.dev/batch/test/kit/follow"
+	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/kubelet"
+	"tensorstack.dev/batch/test/kit/program"
+)
+
+// shortJobs is the number of jobs in TestHistoryOfAConsoleThatIsKilled.
+var shortJobs = flag.Int("short-jobs", 300, "number of jobs in TestHistoryOfAConsoleThatIsKilled")
+
+const (
+	// lifetime is how long the pods of short jobs run.
+	lifetime = 2 * time.Second
+	// killInterval is how long a console is up before it is killed.
+	killInterval = 5 * time.Second
+	// lag is how long before it is killed a console must have been told of what it is to keep, and late is by how much the
+	// test itself may be told later that a job is gone.
+	lag, late = 2 * time.Second, time.Second
+)
+
+// shortLives runs short jobs with TTL 0, and notes when they were gone and what their pods were.
+type shortLives struct {
+	*world
+	mu   sync.Mutex
+	uids map[string]types.UID
+	gone map[string]time.Time
+	pods map[string]*corev1.Pod // by job
+	ends map[string]bool        // jobs whose pods have been told to end
+	left chan struct{}          // closed once all jobs are gone
+}
+
+// startShortLives creates n jobs, each of which requests from one to eight GPUs.
+func (w *world) startShortLives(n int) *shortLives {
+	w.Helper()
+	l := &shortLives{world: w, uids: map[string]types.UID{}, gone: map[string]time.Time{}, pods: map[string]*corev1.Pod{}, ends: map[string]bool{}, left: make(chan struct{})}
+	ctx, stop := context.WithCancel(w.Context())
+	var running sync.WaitGroup
+	w.Cleanup(running.Wait)
+	w.Cleanup(stop)
+	running.Go(func() {
+		_ = follow.Objects(ctx, w.Client, &batch.GenericJobList{}, func(all []client.Object) bool { return l.seeJobs(all, n) }, client.InNamespace(w.Namespace))
+	})
+	running.Go(func() {
+		_ = follow.Objects(ctx, w.Client, &corev1.PodList{}, func(all []client.Object) bool { l.seePods(ctx, all); return false }, client.InNamespace(w.Namespace))
+	})
+	const creators = 4
+	for c := range creators {
+		running.Go(func() {
+			for i := c; i < n && ctx.Err() == nil; i += creators {
+				l.create(ctx, i)
+			}
+		})
+	}
+	return l
+}
+
+func (l *shortLives) create(ctx context.Context, i int) {
+	now := int32(0)
+	j := jobs.New("short-"+strconv.Itoa(i), jobs.Role("w", 1, kubelet.Run))
+	j.Namespace, j.Spec.TTLSecondsAfterFinished = l.Namespace, &now
+	gpus := corev1.ResourceList{"example.com/gpu": *resource.NewQuantity(int64(1+i%8), resource.DecimalSI)}
+	j.Spec.ReplicaSpecs[0].Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: gpus, Limits: gpus}
+	if err := l.Client.Create(ctx, j); err != nil && ctx.Err() == nil {
+		l.Error(err)
+	}
+}
+
+func (l *shortLives) seeJobs(all []client.Object, n int) (done bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	there := make(map[string]bool, len(all))
+	for _, j := range all {
+		there[j.GetName()] = true
+		l.uids[j.GetName()] = j.GetUID()
+	}
+	for name := range l.uids {
+		if _, known := l.gone[name]; !known && !there[name] {
+			l.gone[name] = time.Now()
+		}
+	}
+	if done = len(l.gone) == n; done {
+		close(l.left)
+	}
+	return done
+}
+
+// seePods ends each pod once it has run for its lifetime.
+func (l *shortLives) seePods(ctx context.Context, all []client.Object) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range follow.Typed[*corev1.Pod](all) {
+		job := p.Labels[batch.LabelJobName]
+		l.pods[job] = p
+		if p.Status.Phase == corev1.PodRunning && !l.ends[job] {
+			l.ends[job] = true
+			time.AfterFunc(lifetime, func() { l.end(ctx, p) })
+		}
+	}
+}
+
+// end makes the container of a pod exit.
+func (l *shortLives) end(ctx context.Context, p *corev1.Pod) {
+	_ = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) { // ends with ctx
+		now, err := l.Core.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
+		return apierrors.IsNotFound(err) || err == nil && kubelet.End(ctx, l.Core, now, 0) == nil, nil
+	})
+}
+
+// gpuSeconds returns what the pod of a job held, from its binding to the end of its container.
+func (l *shortLives) gpuSeconds(job string) float64 {
+	l.mu.Lock()
+	p := l.pods[job]
+	l.mu.Unlock()
+	gpus := p.Spec.Containers[0].Resources.Requests["example.com/gpu"]
+	for _, c := range p.Status.Conditions {
+		if end := p.Status.ContainerStatuses; c.Type == corev1.PodScheduled && len(end) == 1 && end[0].State.Terminated != nil {
+			return gpus.AsApproximateFloat64() * end[0].State.Terminated.FinishedAt.Sub(c.LastTransitionTime.Time).Seconds()
+		}
+	}
+	l.Errorf("pod %s: %+v", p.Name, p.Status)
+	return 0
+}
+
+// span is a time in which a console was up.
+type span struct{ from, to time.Time }
+
+// killedConsoles runs one console after the other until the jobs are gone. Each is killed. It returns when they were up.
+func (l *shortLives) killedConsoles(args []string, probes string) (up []span) {
+	l.Helper()
+	for {
+		select {
+		case <-l.left:
+			if len(up) > 1 {
+				return up
+			}
+		default:
+		}
+		p, err := program.Start("/proc/self/exe", args, []string{asConsole + "=1"})
+		l.Must(err)
+		p.EndWith(l.T)
+		l.Await("the console is ready", func() error { return consoleReady(probes) })
+		ready := time.Now()
+		<-time.After(killInterval)
+		killed := time.Now()
+		p.Kill()
+		<-p.Ended()
+		up = append(up, span{ready, killed})
+	}
+}
+
+// archived returns the jobs of the archive by name, and fails if one is there twice.
+func (p *person) archived() map[string]*archive.Job {
+	p.Helper()
+	all := map[string]*archive.Job{}
+	for after := ""; ; {
+		code, body := p.call("GET", "/api/v1/history/jobs?limit=500&namespace="+p.Namespace+"&after="+after, nil)
+		var list archive.JobList
+		if err := json.Unmarshal([]byte(body), &list); err != nil || code != 200 {
+			p.Fatalf("the list: %d %s", code, body)
+		}
+		for _, j := range list.Jobs {
+			if all[j.Name] != nil {
+				p.Errorf("%s is there twice", j.Name)
+			}
+			all[j.Name] = j
+		}
+		if after = list.Next; !list.More {
+			return all
+		}
+	}
+}
+
+// TestHistoryOfAConsoleThatIsKilled runs jobs that live for 2 s with TTL 0 while the console is killed every 5 s. Those
+// that ended while it was up are in the archive with their ends and what they held, and none is there twice.
+func TestHistoryOfAConsoleThatIsKilled(t *testing.T) {
+	w := newWorld(t)
+	startOperator(t, w.Env.Kubeconfig)
+	args, _, probes := w.prepareConsole("--archive=" + filepath.Join(t.TempDir(), "archive.db"))
+	l := w.startShortLives(*shortJobs)
+	up := l.killedConsoles(args, probes)
+
+	viewer := w.person(w.startConsole(args[len(args)-1]), "viewer", look...)
+	all := viewer.archived()
+	var seen, down, caught, lost int
+	var held, want float64
+	for name, at := range l.gone {
+		j := all[name]
+		ended := j != nil && j.Phase == string(batch.JobSucceeded) && !j.Gone.IsZero()
+		switch {
+		case !duringOne(up, at):
+			if down++; ended {
+				caught++
+			} else if j == nil {
+				lost++
+			}
+			continue
+		case !ended || j.UID != string(l.uids[name]):
+			t.Errorf("%s was gone at %s while a console was up, and the archive has %+v", name, at.Format(time.TimeOnly+".000"), j)
+			continue
+		}
+		seen++
+		want += l.gpuSeconds(name)
+		held += viewer.gpuSeconds(j.UID)
+	}
+	if seen == 0 {
+		t.Error("no job ended while a console was up")
+	}
+	if math.Abs(held-want) > want/1000 {
+		t.Errorf("they held %.0f GPU-seconds, and the archive says %.0f", want, held)
+	}
+	t.Logf("%d jobs, %d consoles were killed: %d jobs ended while one was up, all are archived with %.0f GPU-seconds; %d ended around a kill: %d are archived with their ends, %d were never seen",
+		len(l.gone), len(up), seen, held, down, caught, lost)
+}
+
+// duringOne reports whether a console was up at a time and was not killed soon afterwards.
+func duringOne(up []span, at time.Time) bool {
+	for _, s := range up {
+		if at.After(s.from.Add(late)) && at.Add(lag).Before(s.to) {
+			return true
+		}
+	}
+	return false
+}
+
+// gpuSeconds returns what the archive says that a job held.
+func (p *person) gpuSeconds(uid string) float64 {
+	p.Helper()
+	code, body := p.call("GET", "/api/v1/history/jobs/"+uid, nil)
+	var j archive.JobDetails
+	if err := json.Unmarshal([]byte(body), &j); err != nil || code != 200 || len(j.Attempts) != 1 {
+		p.Errorf("job %s: %d %s", uid, code, body)
+		return 0
+	}
+	a := j.Attempts[0]
+	gpus := a.Requests["example.com/gpu"]
+	return gpus.AsApproximateFloat64() * a.Held(time.Time{}, a.Ended).Seconds()
+}
+
+// TestUsageIsThatOfThePods compares GPU-hours with the pods that there were.
+func TestUsageIsThatOfThePods(t *testing.T) {
+	w := newWorld(t)
+	startOperator(t, w.Env.Kubeconfig)
+	viewer := w.person(w.startConsole("--archive="+filepath.Join(t.TempDir(), "archive.db")), "viewer", look...)
+	l := w.startShortLives(40)
+	<-l.left
+	want := 0.0
+	for name := range l.gone {
+		want += l.gpuSeconds(name) / 3600
+	}
+	w.Await("the archive has what the pods held", func() error {
+		code, body := viewer.call("GET", "/api/v1/history/usage?by=namespace", nil)
+		var list archive.UsageList
+		if err := json.Unmarshal([]byte(body), &list); err != nil || code != 200 {
+			return fmt.Errorf("%d %s", code, body)
+		}
+		got := 0.0
+		for _, u := range list.Usage {
+			if u.Key == w.Namespace && u.Resource == "example.com/gpu" {
+				got += u.Hours
+			}
+		}
+		if math.Abs(got-want) > want/1000 {
+			return fmt.Errorf("the archive says %.5f GPU-hours, the pods held %.5f", got, want)
+		}
+		return nil
+	})
+}
