@@ -56,15 +56,15 @@ release: ## Write everything of a release to dist/: command lines, programs, cha
 
 ##### Test
 
-# The packages that take longest begin first, so that they do not run alone in the end. Two run at a time, since each may
-# start API servers of its own. `make lint` vets, and not for two minutes all of Kubernetes, as go test would do first.
-LONGEST := ./test/integration ./test/e2e ./internal/local/localcmd ./test/scheduler ./internal/sim
+# The packages that take longest begin first, so that they do not run alone in the end. Three run at a time, since each may
+# start API servers of its own, and all of them wait much. `make lint` vets, and not for two minutes all of Kubernetes, as go test would do first.
+LONGEST := ./test/e2e ./test/integration ./internal/local/localcmd ./test/scheduler ./internal/sim
 
 .PHONY: test
 test: export T9K_LOCAL = $(BIN)/t9k-local
 test: export T9K = $(BIN)/t9k
 test: build ## Run the tests of all modules, but for those that have a target of their own below (builds bin/ first)
-	@go test -p 2 -vet=off -timeout 30m $(LONGEST) ./...
+	@go test -p 3 -vet=off -timeout 30m $(LONGEST) ./...
 	@for m in $(filter-out .,$(MODULES)); do (cd $$m && go test -vet=off -timeout 30m ./...) || exit 1; done
 
 .PHONY: test-fast
@@ -72,6 +72,14 @@ test-fast: export T9K_LOCAL = $(BIN)/t9k-local
 test-fast: build ## Run the fast tests: engine, kinds, controller, scheduler core, command line, simulator (1 minute)
 	@go test -vet=off -skip '^TestNewKind$$' ./internal/engine ./internal/kinds/... ./internal/jobcontroller ./internal/scheduler/core ./internal/cli/... ./internal/convert
 	@go test -vet=off ./internal/sim -worlds 1000
+
+# Each kind of tests runs alone, for the figures of docs/reliability.md.
+.PHONY: test-faults
+test-faults: export T9K_LOCAL = $(BIN)/t9k-local
+test-faults: export T9K = $(BIN)/t9k
+test-faults: build ## Kill, stop and slow down everything while jobs run (5 minutes)
+	@go test -vet=off -count 1 -timeout 20m -v ./test/integration -faults -run '^(TestJobs(WithoutFault|Survive)|TestWrongClocks|TestHistoryOfAConsoleThatIsKilled)'
+	@go test -vet=off -count 1 -timeout 20m -v ./test/e2e -faults -run '^Test(JobsEndTheSame|GangsSurvive|JobsContinueAfterAPIServerOutage)'
 
 .PHONY: e2e-torch
 e2e-torch: export T9K_LOCAL = $(BIN)/t9k-local

@@ -27,6 +27,7 @@ const together = nth + `until [ $(cat /gate/%s-w-*.starts | wc -l) -ge %d ]; do 
 // do not all fit the quota. Each job ends with the same result and counts as without kills, no gang starts in part,
 // and the quota is never exceeded.
 func TestGangsSurviveKillsOfOperatorAndScheduler(t *testing.T) {
+	requireFaults(t)
 	s := lend(t, fragile)
 	q, short := s.queue("q", "50m"), s.queue("short", "", func(q *scheduling.QueueSpec) { q.MaxDuration = "2s" })
 	s.watchQuota(50)

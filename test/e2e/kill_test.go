@@ -29,6 +29,7 @@ var (
 // and are cleaned up. Each job must end with the same result and counts as in a round without kills, by the status,
 // by the remaining pods and by the records of the processes. (History checks that no status contradicts itself.)
 func TestJobsEndTheSameWhenTheOperatorIsKilled(t *testing.T) {
+	requireFaults(t)
 	s := lend(t, fragile)
 	s.playRound(0)
 	want := s.outcome(0)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"flag"
 	"maps"
 	"os"
 	"path/filepath"
@@ -21,6 +22,16 @@ func TestMain(m *testing.M) {
 	plane.Main(m, parallelTests, shared, fragile, losing, timed, torchCluster)
 }
 
+var faults = flag.Bool("faults", false, "run the tests that kill and stop components again and again (make test-faults)")
+
+// requireFaults ends the test unless the fault suite is to run.
+func requireFaults(t *testing.T) {
+	t.Helper()
+	if !*faults {
+		t.Skip("kills and stops components while jobs run: make test-faults")
+	}
+}
+
 // restartBackoff is the base of the delay between restarts on the clusters of the tests, in place of 10 s.
 const restartBackoff = "1s"
 
@@ -29,7 +40,7 @@ var (
 	shared = plane.NewShared(func() (*plane.Plane, error) { return newCluster(testenv.Options{}) })
 	// fragile holds clusters for tests that stop and kill components. A test has its cluster to itself. The delays
 	// are short, so that much happens between two kills. Here the console has to become ready again, too.
-	fragile = plane.NewPool(3, func() (*plane.Plane, error) {
+	fragile = plane.NewPool(2, func() (*plane.Plane, error) {
 		return newCluster(testenv.Options{Components: local.AllComponents(), Settings: map[string][]string{
 			local.Operator:  {"jobs: {restartBackoff: 10ms}"},
 			local.Scheduler: {"gangGracePeriod: 1s"},

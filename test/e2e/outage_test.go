@@ -61,6 +61,7 @@ func TestOperatorCatchesUpAfterDowntime(t *testing.T) {
 // TestJobsContinueAfterAPIServerOutage verifies §5: without an API server the processes continue and end; when it is
 // available again, the jobs continue without help, with the usual counts.
 func TestJobsContinueAfterAPIServerOutage(t *testing.T) {
+	requireFaults(t)
 	s := lend(t, fragile)
 	s.Create(s.newJob("stays", jobs.Restarting(role("worker", 3, gate.Obey), batch.RestartOnFailure, 2)))
 	s.orders("stays-worker-0", 1)

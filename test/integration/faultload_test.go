@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,8 +22,9 @@ import (
 )
 
 var (
-	outage  = flag.Duration("outage", 15*time.Second, "how long the API server is away in TestJobsSurviveLongOutage")
-	foreign = flag.Int("foreign", 1_000, "number of pods and jobs of others in TestJobsSurviveForeignObjects")
+	faults  = flag.Bool("faults", false, "run the tests that break something while jobs run (make test-faults)")
+	outage  = flag.Duration("outage", time.Minute, "how long the API server is away in TestJobsSurviveLongOutage")
+	foreign = flag.Int("foreign", 10_000, "number of pods and jobs of others in TestJobsSurviveForeignObjects")
 )
 
 const (
@@ -45,8 +47,22 @@ type load struct {
 	all     []*batch.GenericJob
 }
 
+// requireFaults ends the test unless the fault suite is to run.
+func requireFaults(t *testing.T) {
+	t.Helper()
+	if !*faults {
+		t.Skip("breaks something while jobs run: make test-faults")
+	}
+}
+
 // newLoad prepares a load on a plane. The operator must be started with the kubeconfig of proxy.
-func newLoad(w *world) *load {
+func newLoad(t *testing.T) *load {
+	t.Helper()
+	requireFaults(t)
+	return newLoadOn(newWorld(t))
+}
+
+func newLoadOn(w *world) *load {
 	w.Helper()
 	return &load{world: w, proxy: apiproxy.Start(w.T, w.Env.Config), history: history.Record(w.Test), runs: map[string]types.UID{}}
 }

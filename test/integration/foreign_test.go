@@ -20,7 +20,7 @@ import (
 // TestJobsSurviveForeignObjects fills the cluster with pods and jobs of others, some of which claim to be the operator's.
 // The operator touches none.
 func TestJobsSurviveForeignObjects(t *testing.T) {
-	l := newLoad(newWorld(t))
+	l := newLoad(t)
 	o := startOperator(t, l.proxy.Kubeconfig)
 	l.settleIn()
 	before := memoryOf(t, o)

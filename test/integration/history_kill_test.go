@@ -29,7 +29,7 @@ import (
 )
 
 // shortJobs is the number of jobs in TestHistoryOfAConsoleThatIsKilled.
-var shortJobs = flag.Int("short-jobs", 300, "number of jobs in TestHistoryOfAConsoleThatIsKilled")
+var shortJobs = flag.Int("short-jobs", 1_000, "number of jobs in TestHistoryOfAConsoleThatIsKilled")
 
 const (
 	// lifetime is how long the pods of short jobs run.
@@ -196,6 +196,7 @@ func (p *person) archived() map[string]*archive.Job {
 // TestHistoryOfAConsoleThatIsKilled runs jobs that live for 2 s with TTL 0 while the console is killed every 5 s. Those
 // that ended while it was up are in the archive with their ends and what they held, and none is there twice.
 func TestHistoryOfAConsoleThatIsKilled(t *testing.T) {
+	requireFaults(t)
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
 	args, _, probes := w.prepareConsole("--archive=" + filepath.Join(t.TempDir(), "archive.db"))

@@ -31,7 +31,7 @@ import (
 
 // TestJobsWithoutFault runs the load of the other tests without a fault. The figures of those compare with its own.
 func TestJobsWithoutFault(t *testing.T) {
-	l := newLoad(newWorld(t))
+	l := newLoad(t)
 	startOperator(t, l.proxy.Kubeconfig)
 	l.settleIn()
 	l.begin()
@@ -41,7 +41,7 @@ func TestJobsWithoutFault(t *testing.T) {
 // TestJobsSurviveLongOutage stops the API server for so long that the operator loses its lease and ends, and kills etcd
 // meanwhile.
 func TestJobsSurviveLongOutage(t *testing.T) {
-	l := newLoad(newWorld(t))
+	l := newLoad(t)
 	l.createOperatorNamespace()
 	reviveOperator(t, l.proxy.Kubeconfig, electing)
 	l.settleIn()
@@ -61,7 +61,7 @@ func TestJobsSurviveLongOutage(t *testing.T) {
 // after a write and before the answer, its successor before a write arrives.
 func TestJobsSurviveLeadersKilledAtWrites(t *testing.T) {
 	const after = 15 // writes
-	l := newLoad(newWorld(t))
+	l := newLoad(t)
 	l.createOperatorNamespace()
 	second := apiproxy.Start(t, l.Env.Config)
 	fates := []apiproxy.Fate{{Unanswered: true}, {Lost: true}}
@@ -105,9 +105,8 @@ func TestJobsSurviveLeadersKilledAtWrites(t *testing.T) {
 
 // TestJobsSurviveSlowEtcd delays every request to etcd by 200 ms, as an overloaded disk does.
 func TestJobsSurviveSlowEtcd(t *testing.T) {
-	w := newWorld(t)
-	w.slowEtcd(100 * time.Millisecond)
-	l := newLoad(w)
+	l := newLoad(t)
+	l.slowEtcd(100 * time.Millisecond)
 	startOperator(t, l.proxy.Kubeconfig)
 	l.settleIn()
 	l.begin()
@@ -118,7 +117,7 @@ func TestJobsSurviveSlowEtcd(t *testing.T) {
 // without an answer after they were made, and before they arrive.
 func TestJobsSurviveFailingWrites(t *testing.T) {
 	const percent = 5
-	l := newLoad(newWorld(t))
+	l := newLoad(t)
 	faults := []struct {
 		name string
 		fate apiproxy.Fate
@@ -150,7 +149,7 @@ func TestJobsSurviveFailingWrites(t *testing.T) {
 // TestJobsSurviveLostWatches ends all watches of the operator again and again. Every other time the API server no longer
 // has what they missed, so that the operator must list everything.
 func TestJobsSurviveLostWatches(t *testing.T) {
-	l := newLoad(newWorld(t))
+	l := newLoad(t)
 	refused, broken := 0, 0
 	var kept map[string]bool // the resources whose next watch the API server can continue; nil: all
 	l.proxy.Decide(func(r *http.Request) apiproxy.Fate {
@@ -194,6 +193,7 @@ func TestJobsSurviveLostWatches(t *testing.T) {
 
 // TestJobsSurviveFullDisk fills the disk of etcd while jobs restart, until nothing can be written, and then frees it.
 func TestJobsSurviveFullDisk(t *testing.T) {
+	requireFaults(t)
 	t.Parallel()
 	disk := t.TempDir()
 	smalldisk.Mount(t, disk)
@@ -204,7 +204,7 @@ func TestJobsSurviveFullDisk(t *testing.T) {
 	}
 	w := &world{namespace.New(t, p)}
 	w.AwaitServiceAccount()
-	l := newLoad(w)
+	l := newLoadOn(w)
 	startOperator(t, l.proxy.Kubeconfig, "jobs: {restartBackoff: 4s, maxRestartBackoff: 4s}") // jobs that last until the disk is full
 	l.settleIn()
 	l.begin()

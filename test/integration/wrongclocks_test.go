@@ -29,7 +29,7 @@ func (f clockFile) set(t *testing.T, ahead time.Duration) {
 
 // TestJobsSurviveClockJumps sets the operator's clock an hour ahead and an hour back while jobs restart.
 func TestJobsSurviveClockJumps(t *testing.T) {
-	l := newLoad(newWorld(t))
+	l := newLoad(t)
 	file := newClockFile(t)
 	startOperatorWith(t, file.env(), l.proxy.Kubeconfig, "jobs: {restartBackoff: 100ms, maxRestartBackoff: 200ms}")
 	l.settleIn()
@@ -49,7 +49,7 @@ func TestJobsSurviveClockJumps(t *testing.T) {
 func TestWrongClocksDoNotDelayJobs(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{"behind": -time.Hour, "ahead": time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			l := newLoad(newWorld(t))
+			l := newLoad(t)
 			file := newClockFile(t)
 			file.set(t, ahead)
 			startOperatorWith(t, file.env(), l.proxy.Kubeconfig, "jobs: {restartBackoff: 100ms, maxRestartBackoff: 200ms}")
