@@ -58,7 +58,7 @@ func TestDisruptedPodsAreReplacedWithoutCharge(t *testing.T) {
 // TestPodOverItsStorageLimitIsCharged verifies §5: a pod that its kubelet evicts because it exceeds the size limit of
 // its volume is a failure of the replica, so a replica that always exceeds the limit ends its job.
 func TestPodOverItsStorageLimitIsCharged(t *testing.T) {
-	s := newSpace(t)
+	s := lend(t, quick)
 	worker := jobs.Restarting(role("worker", 1, `echo started >> /gate/$HOSTNAME.starts; head -c 3000000 /dev/zero > /scratch/full; exec sleep 1000000`),
 		batch.RestartOnFailure, 1)
 	limit := resource.MustParse("1Mi")

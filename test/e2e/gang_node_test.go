@@ -14,7 +14,7 @@ import (
 // TestGangOnALostNodeIsReplacedTogether verifies that the pods of a gang whose node is lost are replaced without
 // charge. The replacements wait together until there is a node, and the job reports that.
 func TestGangOnALostNodeIsReplacedTogether(t *testing.T) {
-	s := lend(t, losing)
+	s := lend(t, quick)
 	q := s.queue("q", "100m")
 	worker := requesting(role("w", 2, gate.Obey), "40m")
 	worker.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: spaceEnv, Value: s.Namespace}}

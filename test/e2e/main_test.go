@@ -19,7 +19,7 @@ import (
 const parallelTests = 10
 
 func TestMain(m *testing.M) {
-	plane.Main(m, parallelTests, shared, fragile, losing, timed, torchCluster)
+	plane.Main(m, parallelTests, shared, fragile, quick, timed, torchCluster)
 }
 
 var faults = flag.Bool("faults", false, "run the tests that kill and stop components again and again (make test-faults)")
@@ -52,14 +52,14 @@ var (
 		return newCluster(testenv.Options{Settings: map[string][]string{local.Operator: {
 			"jobs: {restartBackoff: " + restartDelay.String() + "}", "tensorBoards: {idleAfter: 5s, suspendAfter: 30s}"}}})
 	})
-	// losing holds the cluster for tests that lose its node. The kubelet reports every second, so a lost node is
-	// detected in seconds rather than minutes.
-	losing = plane.NewPool(1, func() (*plane.Plane, error) {
+	// quick holds the cluster whose kubelet reports every second and measures volumes as often, so that a lost node or a
+	// volume over its limit is detected in seconds rather than minutes. A test may lose its node.
+	quick = plane.NewPool(1, func() (*plane.Plane, error) {
 		dropIns, err := os.MkdirTemp("", "t9k-e2e-")
 		if err != nil {
 			return nil, err
 		}
-		often := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nnodeLeaseDurationSeconds: 4\nenforceNodeAllocatable: [none]\n"
+		often := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nnodeLeaseDurationSeconds: 4\nvolumeStatsAggPeriod: 1s\nenforceNodeAllocatable: [none]\n"
 		if err := os.WriteFile(filepath.Join(dropIns, "lease.conf"), []byte(often), 0o600); err != nil {
 			return nil, err
 		}

@@ -20,7 +20,7 @@ import (
 // node is known to be lost, and not before. The kubelet reports once a second and the time limits are short, so the
 // loss is detected in seconds.
 func TestPodOnALostNodeIsReplaced(t *testing.T) {
-	s := lend(t, losing)
+	s := lend(t, quick)
 	worker := role("worker", 1, gate.Obey)
 	worker.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: spaceEnv, Value: s.Namespace}}
 	s.Create(s.newJob("lost", worker))
