@@ -114,6 +114,7 @@ func TestDebugSwitchReplacesPodsWithoutCharge(t *testing.T) {
 
 // TestOlderSpellingOfEnabledIsAccepted verifies §8: the operator reads `enable` if `enabled` is unset.
 func TestOlderSpellingOfEnabledIsAccepted(t *testing.T) {
+	t.Parallel()
 	t.Run("debug", func(t *testing.T) {
 		s := newSpace(t)
 		j := s.newJob("old", role("worker", 1, gate.Obey))

@@ -33,6 +33,7 @@ func (s *space) awaitReason(job string, reason batch.Reason, parts ...string) {
 // TestJobReportsMissingConfigMap verifies §13: the job reports the ConfigMap that its pods lack, and continues when
 // it is created.
 func TestJobReportsMissingConfigMap(t *testing.T) {
+	t.Parallel()
 	settings := corev1.LocalObjectReference{Name: "settings"}
 	for name, add := range map[string]func(*corev1.PodSpec){
 		"environment": func(p *corev1.PodSpec) {

@@ -40,7 +40,7 @@ var (
 	shared = plane.NewShared(func() (*plane.Plane, error) { return newCluster(testenv.Options{}) })
 	// fragile holds clusters for tests that stop and kill components. A test has its cluster to itself. The delays
 	// are short, so that much happens between two kills. Here the console has to become ready again, too.
-	fragile = plane.NewPool(2, func() (*plane.Plane, error) {
+	fragile = plane.NewPool(3, func() (*plane.Plane, error) {
 		return newCluster(testenv.Options{Components: local.AllComponents(), Settings: map[string][]string{
 			local.Operator:  {"jobs: {restartBackoff: 10ms}"},
 			local.Scheduler: {"gangGracePeriod: 1s"},

@@ -53,6 +53,7 @@ func gangMates(p *corev1.Pod) []corev1.PodAffinityTerm {
 // TestGangPlanRespectsNodeConstraints verifies clause 1: one plan meets the constraints of all pods of a gang on
 // nodes and on each other. The smaller of two gangs fits, and the other one has no pod bound.
 func TestGangPlanRespectsNodeConstraints(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		nodes        map[string]int // CPUs
 		set          func(*stage)
@@ -242,6 +243,7 @@ func TestReplacementGoesFirst(t *testing.T) {
 // TestPartlyBoundGangIsCompletedOrEvicted verifies clause 11: a scheduler completes a gang that its predecessor left
 // bound in part, and evicts it if it cannot be completed.
 func TestPartlyBoundGangIsCompletedOrEvicted(t *testing.T) {
+	t.Parallel()
 	for name, room := range map[string]bool{"completed": true, "evicted": false} {
 		t.Run(name, func(t *testing.T) {
 			s := sharedStage(t)

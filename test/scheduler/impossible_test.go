@@ -71,6 +71,7 @@ func TestImpossibleGangIsReportedAtOnce(t *testing.T) {
 // autoscalers add nodes for them, whether they are single pods or belong to a waiting gang. Pods that wait for
 // another cause have another reason.
 func TestPodReasonsDistinguishPlacementFromQuota(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		// set prepares a cluster with a node n of 4 CPUs and a queue q with a quota of 100, for 4 pods of one CPU each.
 		set    func(*stage)

@@ -29,6 +29,7 @@ func (s *stage) awaitLaterThan(group string) {
 // TestFirstInOrderGetsTheRoom verifies clause 2: two groups wait for the same room, and when it becomes free the
 // first one in order gets it.
 func TestFirstInOrderGetsTheRoom(t *testing.T) {
+	t.Parallel()
 	// The first group is the older one and the last one by name.
 	tests := map[string]struct {
 		queues func(*stage)

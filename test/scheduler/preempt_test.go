@@ -71,6 +71,7 @@ func TestPreemptionExample(t *testing.T) {
 
 // TestPreemption verifies clause 4 on three nodes of 4 CPUs.
 func TestPreemption(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		runs []string // groups of one pod of 4 CPUs, one after the other, by queue
 		set  func(*stage)

@@ -150,6 +150,7 @@ func thaw(t *testing.T, pid int) {
 
 // TestFullEtcdIsReported verifies that status reports an etcd that has reached its quota and refuses writes.
 func TestFullEtcdIsReported(t *testing.T) {
+	t.Parallel()
 	env := testenv.Start(t, testenv.Options{Args: map[string][]string{local.Etcd: {"--quota-backend-bytes=3000000"}}})
 	fill(t, kubernetes.NewForConfigOrDie(env.Config))
 	await(t, "etcd not ready", func() error {
@@ -167,6 +168,7 @@ func TestFullEtcdIsReported(t *testing.T) {
 // TestFullDiskIsReported verifies that status and up report a disk without space for etcd, and that the cluster
 // continues once there is space again.
 func TestFullDiskIsReported(t *testing.T) {
+	t.Parallel()
 	u := newUser(t)
 	smalldisk.Mount(t, u.state)
 	t.Cleanup(func() { u.t9k(t, "reset", "--grace", "0s") })
