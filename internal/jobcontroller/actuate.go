@@ -66,7 +66,7 @@ func (a *actuator) actuate(ctx context.Context, obj kinds.Object, job *engine.Jo
 		}
 	}
 	if plan.Confirm || plan.Status != nil {
-		exp.succeeded.prune()
+		exp.departed.prune()
 	}
 	a.record(ctx, obj, plan.Events) // before the calls below can fail: once the status is written, no pass decides these events again
 	if err := a.deletePods(ctx, job, plan.Delete, exp); err != nil {

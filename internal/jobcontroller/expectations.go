@@ -1,6 +1,9 @@
 package jobcontroller
 
 import (
+	"iter"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,9 +50,11 @@ type expectations struct {
 	// sent is the status last written, until it comes back as an update of the job. The event handlers read it too.
 	sent atomic.Pointer[batch.JobStatus]
 
-	// succeeded holds pods that were seen to succeed before they were deleted, until the status records their
-	// success.
-	succeeded successes
+	// departed holds the pods whose deletion the event handler has received, until the status no longer needs them.
+	departed departures
+	// unheardSince is when the cache first lacked a pod whose deletion the event handler had not received; zero if the
+	// last pass found none.
+	unheardSince time.Time
 
 	// created holds created pods by name. Deleted holds times of deletion by UID.
 	created map[string]madePod
@@ -137,6 +142,21 @@ func (exp *expectations) merge(cached []corev1.Pod, now time.Time) []*corev1.Pod
 	return pods
 }
 
+// lateCreations returns the names of the pods that this process created cacheLag ago or longer and that are not in the
+// cache.
+func (exp *expectations) lateCreations(cached []corev1.Pod, now time.Time) []string {
+	late := map[string]bool{}
+	for name, made := range exp.created {
+		if now.After(made.until) {
+			late[name] = true
+		}
+	}
+	for i := 0; i < len(cached) && len(late) > 0; i++ {
+		delete(late, cached[i].Name)
+	}
+	return slices.Collect(maps.Keys(late))
+}
+
 // asDeleted returns a pod as deleted if this process has deleted it and the cache does not show that yet.
 func (exp *expectations) asDeleted(pod *corev1.Pod) *corev1.Pod {
 	at, ok := exp.deleted[pod.UID]
@@ -165,42 +185,82 @@ func (exp *expectations) forgetAfter(now time.Time) time.Duration {
 	return next
 }
 
-// successes holds pods by UID. The event handlers add pods, so it has a lock.
-type successes struct {
-	mu   sync.Mutex
-	pods map[types.UID]*corev1.Pod
+// departures holds what the event handlers know of pods that are deleted, by UID. It has a lock, since the handlers run
+// beside the passes.
+type departures struct {
+	mu sync.Mutex
+	// succeeded holds the pods that were seen to succeed before they were deleted.
+	succeeded map[types.UID]*corev1.Pod
+	// gone holds the pods whose deletion the handlers have received.
+	gone map[types.UID]bool
 	// unneeded lists the pods that the last pass did not need. The next pass may need them if the status that this pass
 	// saw was not current.
 	unneeded []types.UID
 }
 
-func (s *successes) add(pod *corev1.Pod) {
+func (s *departures) addSuccess(pod *corev1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.pods == nil {
-		s.pods = map[types.UID]*corev1.Pod{}
+	if s.succeeded == nil {
+		s.succeeded = map[types.UID]*corev1.Pod{}
 	}
-	s.pods[pod.UID] = pod
+	s.succeeded[pod.UID] = pod
 }
 
-// open returns the pods that a pass may need: pods that still exist, and pods of replicas whose end the status does not
-// record.
-func (s *successes) open(status *batch.JobStatus, seen []*corev1.Pod) map[types.UID]*corev1.Pod {
+func (s *departures) addGone(pod types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.pods) == 0 {
+	if s.gone == nil {
+		s.gone = map[types.UID]bool{}
+	}
+	s.gone[pod] = true
+}
+
+// unheard reports whether the cache lacks a living pod of the status whose deletion the handlers have not received. A
+// cache is ahead of its handlers for a moment, and only they know whether the pod succeeded before it was deleted. The
+// handlers never receive deletions from before this process began to watch.
+func (s *departures) unheard(status *batch.JobStatus, seen []*corev1.Pod) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	present := make(map[types.UID]bool, len(seen))
+	for _, pod := range seen {
+		present[pod.UID] = true
+	}
+	for i := range status.Tasks {
+		for k := range status.Tasks[i].Replicas {
+			r := &status.Tasks[i].Replicas[k]
+			uid := types.UID(r.UID)
+			if uid != "" && !hasEnded(r) && r.Phase != batch.ReplicaDeleted && !present[uid] && !s.gone[uid] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func hasEnded(r *batch.ReplicaStatus) bool {
+	return r.Phase == batch.ReplicaSucceeded || r.Phase == batch.ReplicaFailed
+}
+
+// open returns the succeeded pods that a pass may need: pods that still exist, and pods of replicas whose end the status
+// does not record.
+func (s *departures) open(status *batch.JobStatus, seen []*corev1.Pod) map[types.UID]*corev1.Pod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.succeeded)+len(s.gone) == 0 {
 		return nil
 	}
-	open := map[types.UID]*corev1.Pod{}
+	open, needed := map[types.UID]*corev1.Pod{}, map[types.UID]bool{}
 	need := func(uid types.UID) {
-		if pod := s.pods[uid]; pod != nil {
+		needed[uid] = true
+		if pod := s.succeeded[uid]; pod != nil {
 			open[uid] = pod
 		}
 	}
 	for i := range status.Tasks {
 		for k := range status.Tasks[i].Replicas {
 			r := &status.Tasks[i].Replicas[k]
-			if r.Phase != batch.ReplicaSucceeded && r.Phase != batch.ReplicaFailed {
+			if !hasEnded(r) {
 				need(types.UID(r.UID))
 			}
 		}
@@ -209,20 +269,23 @@ func (s *successes) open(status *batch.JobStatus, seen []*corev1.Pod) map[types.
 		need(pod.UID)
 	}
 	s.unneeded = nil
-	for uid := range s.pods {
-		if open[uid] == nil {
-			s.unneeded = append(s.unneeded, uid)
+	for _, uids := range []iter.Seq[types.UID]{maps.Keys(s.succeeded), maps.Keys(s.gone)} {
+		for uid := range uids {
+			if !needed[uid] {
+				s.unneeded = append(s.unneeded, uid)
+			}
 		}
 	}
 	return open
 }
 
 // prune forgets the pods that the last pass did not need. The status that this pass saw must have been current.
-func (s *successes) prune() {
+func (s *departures) prune() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, uid := range s.unneeded {
-		delete(s.pods, uid)
+		delete(s.succeeded, uid)
+		delete(s.gone, uid)
 	}
 	s.unneeded = nil
 }
@@ -263,9 +326,23 @@ func (s *expectationStore) forget(key types.NamespacedName) {
 	delete(s.jobs, key)
 }
 
-// noteSuccess records that a pod of a job succeeded before it was deleted. The job may be new to this process. A pass
-// must follow, which forgets the job if it has gone.
+// noteSuccess records that a pod of a job succeeded before it was deleted. A pass must follow, as for departuresOf.
 func (s *expectationStore) noteSuccess(key types.NamespacedName, job types.UID, pod *corev1.Pod) {
+	if d := s.departuresOf(key, job); d != nil {
+		d.addSuccess(pod)
+	}
+}
+
+// noteGone records that a pod of a job has gone. A pass must follow, as for departuresOf.
+func (s *expectationStore) noteGone(key types.NamespacedName, job, pod types.UID) {
+	if d := s.departuresOf(key, job); d != nil {
+		d.addGone(pod)
+	}
+}
+
+// departuresOf returns the departures of a job; nil if the name is another job's. The job may be new to this process. A
+// pass must follow, which forgets the job if it has gone.
+func (s *expectationStore) departuresOf(key types.NamespacedName, job types.UID) *departures {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	exp := s.jobs[key]
@@ -273,9 +350,10 @@ func (s *expectationStore) noteSuccess(key types.NamespacedName, job types.UID, 
 		exp = newExpectations(job, s.clock.Now())
 		s.jobs[key] = exp
 	}
-	if exp.uid == job {
-		exp.succeeded.add(pod)
+	if exp.uid != job {
+		return nil
 	}
+	return &exp.departed
 }
 
 // size returns the number of replicas of a job, or 0 if it is unknown.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
 )
 
 // TestSuccessesAreKeptUntilACurrentStatusDoesNotNeedThem verifies that only a pass with the newest status discards a
@@ -27,7 +28,7 @@ func TestSuccessesAreKeptUntilACurrentStatusDoesNotNeedThem(t *testing.T) {
 		}
 		return &batch.JobStatus{Tasks: []batch.Tasks{task}}
 	}
-	var s successes
+	var s departures
 	if open := s.open(status(batch.ReplicaRunning, "a"), nil); len(open) > 0 {
 		t.Errorf("without successes %d are open", len(open))
 	}
@@ -49,7 +50,8 @@ func TestSuccessesAreKeptUntilACurrentStatusDoesNotNeedThem(t *testing.T) {
 		{"the status names another pod", "", status(batch.ReplicaRunning, "c"), nil, true, nil},
 	} {
 		if step.add != "" {
-			s.add(pod(step.add))
+			s.addSuccess(pod(step.add))
+			s.addGone(types.UID(step.add))
 		}
 		var got []types.UID
 		for uid := range s.open(step.status, step.seen) {
@@ -62,7 +64,7 @@ func TestSuccessesAreKeptUntilACurrentStatusDoesNotNeedThem(t *testing.T) {
 			s.prune()
 		}
 	}
-	if n := len(s.pods); n != 0 {
+	if n := len(s.succeeded) + len(s.gone); n != 0 {
 		t.Errorf("%d are kept", n)
 	}
 }
@@ -79,10 +81,47 @@ func TestLastWrittenStatusCountsWhileTheCacheIsLate(t *testing.T) {
 	}
 }
 
+// TestPassAwaitsTheHandlerOfPods verifies that a pod that has left the cache counts as gone when the handler has received
+// that, and after a second at the latest.
+func TestPassAwaitsTheHandlerOfPods(t *testing.T) {
+	now := time.Now()
+	for name, test := range map[string]struct {
+		phase  batch.ReplicaPhase
+		cached bool
+		heard  types.UID
+		want   bool
+	}{
+		"the cache has it":                   {phase: batch.ReplicaRunning, cached: true},
+		"the handler is behind":              {phase: batch.ReplicaRunning, want: true},
+		"the handler is behind the creation": {phase: batch.ReplicaCreating, want: true},
+		"the handler has received it":        {phase: batch.ReplicaRunning, heard: "a"},
+		"it has received another":            {phase: batch.ReplicaRunning, heard: "b", want: true},
+		"it had ended":                       {phase: batch.ReplicaFailed},
+		"it was deleted by a pause":          {phase: batch.ReplicaDeleted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			exp := newExpectations("job", now)
+			seen := engine.Seen{Now: now, Status: &batch.JobStatus{Tasks: []batch.Tasks{{Replicas: []batch.ReplicaStatus{{UID: "a", Phase: test.phase}}}}}}
+			if test.cached {
+				seen.Pods = []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: "a"}}}
+			}
+			if test.heard != "" {
+				exp.departed.addGone(test.heard)
+			}
+			if got := exp.awaitsHandler(&seen); got != test.want {
+				t.Errorf("the pass waits: %t, want %t", got, test.want)
+			}
+			if seen.Now = now.Add(vanishedWait); exp.awaitsHandler(&seen) {
+				t.Error("the pass waits for more than a second")
+			}
+		})
+	}
+}
+
 func TestSuccessIsRecordedBeforeTheFirstPass(t *testing.T) {
 	store, key := newExpectationStore(clock.RealClock{}), types.NamespacedName{Namespace: "ns", Name: "job"}
 	store.noteSuccess(key, "job", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a"}})
-	if n := len(store.of(key, "job").succeeded.pods); n != 1 {
+	if n := len(store.of(key, "job").departed.succeeded); n != 1 {
 		t.Errorf("%d successes are recorded, want 1", n)
 	}
 }
@@ -91,7 +130,7 @@ func TestSuccessOfAnotherJobIsNotRecorded(t *testing.T) {
 	store, key := newExpectationStore(clock.RealClock{}), types.NamespacedName{Namespace: "ns", Name: "job"}
 	exp := store.of(key, "job")
 	store.noteSuccess(key, "predecessor", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a"}})
-	if n := len(exp.succeeded.pods); n != 0 || store.of(key, "job") != exp {
+	if n := len(exp.departed.succeeded); n != 0 || store.of(key, "job") != exp {
 		t.Errorf("%d successes are recorded, want 0", n)
 	}
 }

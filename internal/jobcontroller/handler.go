@@ -39,8 +39,12 @@ func (r *Reconciler) PodHandler() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { wake(e.Object, q, 0) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-			if e.ObjectNew.GetDeletionTimestamp() != nil || e.ObjectNew.GetUID() != e.ObjectOld.GetUID() {
+			replaced := e.ObjectNew.GetUID() != e.ObjectOld.GetUID()
+			if e.ObjectNew.GetDeletionTimestamp() != nil || replaced {
 				r.noteSuccess(e.ObjectOld)
+			}
+			if replaced {
+				r.noteGone(e.ObjectOld)
 			}
 			if podPhase(e.ObjectOld) != podPhase(e.ObjectNew) {
 				wake(e.ObjectNew, q, 1)
@@ -50,6 +54,7 @@ func (r *Reconciler) PodHandler() handler.EventHandler {
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
 			r.noteSuccess(e.Object)
+			r.noteGone(e.Object)
 			wake(e.Object, q, 0)
 		},
 	}
@@ -61,6 +66,13 @@ func (r *Reconciler) noteSuccess(last client.Object) {
 	owner := metav1.GetControllerOfNoCopy(last)
 	if ok && owner != nil && owner.Kind == r.kind.Name && engine.SucceededUndeleted(pod) {
 		r.store.noteSuccess(types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}, owner.UID, pod)
+	}
+}
+
+// noteGone records that a pod has gone, after what noteSuccess has to say of it.
+func (r *Reconciler) noteGone(last client.Object) {
+	if owner := metav1.GetControllerOfNoCopy(last); owner != nil && owner.Kind == r.kind.Name {
+		r.store.noteGone(types.NamespacedName{Namespace: last.GetNamespace(), Name: owner.Name}, owner.UID, last.GetUID())
 	}
 }
 

@@ -42,8 +42,11 @@ func (o *observer) observe(ctx context.Context, obj kinds.Object, job *engine.Jo
 		client.UnsafeDisableDeepCopy); err != nil {
 		return seen, fmt.Errorf("listing the pods of %s/%s: %w", job.Namespace, job.Name, err)
 	}
+	if err := o.confirmCreated(ctx, job, pods.Items, exp, seen.Now); err != nil {
+		return seen, err
+	}
 	seen.Pods = exp.merge(pods.Items, seen.Now)
-	seen.Succeeded = exp.succeeded.open(seen.Status, seen.Pods)
+	seen.Succeeded = exp.departed.open(seen.Status, seen.Pods)
 	exp.replicas.Store(int64(job.Replicas()))
 	if job.Service != nil {
 		ours, err := o.ownsService(ctx, job)
@@ -66,6 +69,25 @@ func (o *observer) observe(ctx context.Context, obj kinds.Object, job *engine.Jo
 	}
 	seen.LostNodes, err = o.lostNodes(ctx, seen)
 	return seen, err
+}
+
+// confirmCreated asks the API server for pods that this process created cacheLag ago or longer and that the cache does
+// not show yet. Those that are still there count as created now, and merge forgets the others.
+func (o *observer) confirmCreated(ctx context.Context, job *engine.Job, cached []corev1.Pod, exp *expectations, now time.Time) error {
+	late := exp.lateCreations(cached, now)
+	if len(late) == 0 {
+		return nil
+	}
+	view, err := o.readLive(ctx, job)
+	if err != nil {
+		return err
+	}
+	for _, name := range late {
+		if pod := view.pods[exp.created[name].pod.UID]; pod != nil {
+			exp.created[name] = madePod{pod, now.Add(cacheLag)}
+		}
+	}
+	return nil
 }
 
 // readGroup returns the job's PodGroup, or nil.

@@ -103,6 +103,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	if exp.awaitsHandler(&seen) {
+		return reconcile.Result{RequeueAfter: staleDelay}, nil
+	}
 	plan, err := r.decide(ctx, job, seen, exp)
 	if errors.Is(err, errVanished) {
 		return reconcile.Result{RequeueAfter: vanishedWait}, nil // the event of the pod comes sooner
@@ -148,6 +151,18 @@ const vanishedWait = time.Second
 
 // errVanished means that a pod has gone and that the cache does not show its end yet.
 var errVanished = errors.New("the cache does not show the end of a pod that has gone")
+
+// awaitsHandler reports whether a pass has to wait for the event handler of pods, for up to vanishedWait.
+func (exp *expectations) awaitsHandler(seen *engine.Seen) bool {
+	if !exp.departed.unheard(seen.Status, seen.Pods) {
+		exp.unheardSince = time.Time{}
+		return false
+	}
+	if exp.unheardSince.IsZero() {
+		exp.unheardSince = seen.Now
+	}
+	return seen.Now.Before(exp.unheardSince.Add(vanishedWait))
+}
 
 // decide calls the engine. If the engine asks for it, decide reads the pods from the API server and calls the engine
 // again.

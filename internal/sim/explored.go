@@ -100,6 +100,7 @@ func (p *exploredWorld) prepare(stage Stage) {
 	p.pass(step{})
 	if stage == Ending {
 		o.syncPods(o, func() bool { return true })
+		o.handle()
 	}
 }
 
@@ -245,6 +246,7 @@ func (p *exploredWorld) sync(name string) {
 		o.nextOfJob(o)
 	case p.w.podLog[name] != nil:
 		o.nextOfPod(name, o)
+		o.handle()
 	default:
 		o.nextOfObject(name, o)
 	}

@@ -39,6 +39,9 @@ type operator struct {
 	// frozen is the number of turns for which the process does nothing. latePods and lateJob are the numbers of turns
 	// for which it then gets no events of pods and of the job.
 	frozen, latePods, lateJob int
+	// unhandled are the events of pods that the cache shows and the handler has not received yet: in a process the two
+	// are separate goroutines.
+	unhandled []func()
 }
 
 // newOperator starts an operator that leads. Its caches have begun earlier.
@@ -123,9 +126,10 @@ func versionOf(o client.Object) int {
 	return n
 }
 
-// sync advances the caches by a few events, or by all.
+// sync advances the caches by a few events, or by all. Handlers are at most one turn behind.
 func (o *operator) sync(all bool) {
 	w := o.w
+	o.handle()
 	if o.lateJob > 0 && !all {
 		o.lateJob--
 	} else {
@@ -137,6 +141,9 @@ func (o *operator) sync(all bool) {
 		o.latePods--
 	} else {
 		o.syncPods(o, func() bool { return all || w.chance(80) })
+	}
+	if all || w.chance(70) {
+		o.handle()
 	}
 	for _, kind := range sortedKeys(w.objectLog) {
 		for o.objectPos[kind] < len(w.objectLog[kind]) && (all || w.chance(50)) {
@@ -152,17 +159,27 @@ func (o *operator) jobEvent(before, after client.Object) {
 	}
 }
 
-// podEvent passes a change of a pod to the handler of the operator.
+// handle passes the events of pods that the cache shows to the handler of the operator.
+func (o *operator) handle() {
+	for _, handle := range o.unhandled {
+		handle()
+	}
+	o.unhandled = nil
+}
+
+// podEvent queues a change of a pod for the handler of the operator.
 func (o *operator) podEvent(before, after *corev1.Pod) {
 	ctx := context.Background()
-	switch {
-	case before == nil:
-		o.pods.Create(ctx, event.CreateEvent{Object: after}, o.queue())
-	case after == nil:
-		o.pods.Delete(ctx, event.DeleteEvent{Object: before}, o.queue())
-	default:
-		o.pods.Update(ctx, event.UpdateEvent{ObjectOld: before, ObjectNew: after}, o.queue())
-	}
+	o.unhandled = append(o.unhandled, func() {
+		switch {
+		case before == nil:
+			o.pods.Create(ctx, event.CreateEvent{Object: after}, o.queue())
+		case after == nil:
+			o.pods.Delete(ctx, event.DeleteEvent{Object: before}, o.queue())
+		default:
+			o.pods.Update(ctx, event.UpdateEvent{ObjectOld: before, ObjectNew: after}, o.queue())
+		}
+	})
 }
 
 // objectEvent enqueues the job for an event of an object that it owns. Of Services, only deletions count.

@@ -202,7 +202,7 @@ func (l *leadership) replaceDead() {
 }
 
 // idle reports whether the operator's last pass left nothing to do and nothing to wait for.
-func (o *operator) idle() bool { return o.current() && o.wake.IsZero() }
+func (o *operator) idle() bool { return o.current() && len(o.unhandled) == 0 && o.wake.IsZero() }
 
 // step changes something in the world, trouble included.
 func (w *world) step() {

@@ -186,9 +186,12 @@ func TestMissingPermissionIsNamed(t *testing.T) {
 		}
 		return err
 	})
-	if log := operator.Log.String(); strings.Count(log, "create services") != 1 {
-		t.Errorf("the log does not say once that it may not create services:\n%s", log)
-	}
+	w.Await("the log says so once", func() error { // it comes after the answer
+		if log := operator.Log.String(); strings.Count(log, "create services") != 1 {
+			return fmt.Errorf("the log does not say once that it may not create services:\n%s", log)
+		}
+		return nil
+	})
 	w.Must(w.Client.Get(t.Context(), types.NamespacedName{Name: "t9k-operator"}, role))
 	role.Rules = whole.Rules
 	w.Must(w.Client.Update(t.Context(), role))
