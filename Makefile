@@ -56,8 +56,9 @@ release: ## Write everything of a release to dist/: command lines, programs, cha
 
 ##### Test
 
-# The packages that take longest begin first, so that they do not run alone in the end. Three run at a time, since each may
-# start API servers of its own, and all of them wait much. `make lint` vets, and not for two minutes all of Kubernetes, as go test would do first.
+# The packages that take longest begin first, so that they do not run alone in the end. Three run at a time: each may start
+# API servers of its own, and waits a lot. `make lint` vets, and not for two minutes all of Kubernetes, as go test would do
+# first.
 LONGEST := ./test/e2e ./test/integration ./internal/local/localcmd ./test/scheduler ./internal/sim
 
 .PHONY: test
@@ -73,7 +74,6 @@ test-fast: build ## Run the fast tests: engine, kinds, controller, scheduler cor
 	@go test -vet=off -skip '^TestNewKind$$' ./internal/engine ./internal/kinds/... ./internal/jobcontroller ./internal/scheduler/core ./internal/cli/... ./internal/convert
 	@go test -vet=off ./internal/sim -worlds 1000
 
-# Each kind of tests runs alone, for the figures of docs/reliability.md.
 .PHONY: test-faults
 test-faults: export T9K_LOCAL = $(BIN)/t9k-local
 test-faults: export T9K = $(BIN)/t9k
