@@ -1,6 +1,10 @@
 package archive
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+)
 
 // These are the answers of the API, see package web.
 
@@ -33,14 +37,31 @@ type LogList struct {
 
 // LogText is the end of the log of a container of an attempt.
 type LogText struct {
-	Role      string `json:"role"`
-	Rank      int    `json:"rank"`
+	Role string `json:"role"`
+	Rank int    `json:"rank"`
+	// Attempt counts from 0, as Attempt.Number does.
 	Attempt   int    `json:"attempt"`
 	Container string `json:"container"`
 	// Cut is true if the log began earlier.
 	Cut bool `json:"cut"`
 	// Text has lines that begin with their time. Bytes that are not UTF-8 are replaced.
 	Text string `json:"text"`
+}
+
+// Replica returns the name of the log's replica in its job.
+func (l *LogText) Replica() string { return fmt.Sprintf("%s-%d", l.Role, l.Rank) }
+
+// Source returns where lines of the log come from, for people: the replica, the container if the replica has several
+// with logs, and the attempt unless it is the first.
+func (l *LogText) Source(severalContainers bool) string {
+	name := l.Replica()
+	if severalContainers {
+		name += "/" + l.Container
+	}
+	if l.Attempt > 0 {
+		name += "#" + strconv.Itoa(Ordinal(l.Attempt))
+	}
+	return name
 }
 
 // UsageList is the answer to GET /api/v1/history/usage.

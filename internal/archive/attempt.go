@@ -38,7 +38,7 @@ type Attempt struct {
 	Replica string `json:"replica"`
 	Role    string `json:"role"`
 	Rank    int    `json:"rank"`
-	// Number counts the attempts of a replica from 0.
+	// Number counts the attempts of a replica from 0, as the label of the pod does. People read its Ordinal.
 	Number    int       `json:"attempt"`
 	Node      string    `json:"node,omitempty"`
 	Created   time.Time `json:"created"`
@@ -54,6 +54,9 @@ type Attempt struct {
 	// Pod is the pod as it was last seen, without what no page shows.
 	Pod json.RawMessage `json:"-"`
 }
+
+// Ordinal returns the number of an attempt as people read and choose it: the first attempt is 1.
+func Ordinal(number int) int { return number + 1 }
 
 // AttemptOf returns the record of a pod; nil if the pod belongs to no job.
 func AttemptOf(p *corev1.Pod) (*Attempt, error) {

@@ -126,7 +126,7 @@ func attempts(all []archive.AttemptDetails) view.Table {
 		if a.Cause != "" {
 			end += ", " + observed.OneLine(a.Cause)
 		}
-		t.Rows = append(t.Rows, view.Plainly(fmt.Sprintf("%s-%d", a.Role, a.Rank), fmt.Sprint(a.Number), dash(a.Node), stamp(a.Created), stamp(a.Started), stamp(a.Ended), end))
+		t.Rows = append(t.Rows, view.Plainly(fmt.Sprintf("%s-%d", a.Role, a.Rank), fmt.Sprint(archive.Ordinal(a.Number)), dash(a.Node), stamp(a.Created), stamp(a.Started), stamp(a.Ended), end))
 	}
 	return t
 }
@@ -146,7 +146,7 @@ func (o *options) logsCommand() *cobra.Command {
 		Use:   "logs JOB",
 		Short: "Print the ends of the logs of a job's replicas",
 		Long: `Print the end of the log of each attempt of each replica, in the order of their times. The archive keeps the last 64 KiB of
-each, as far as it could be read before the pod was gone.`,
+each, as far as it could be read before the pod was gone. worker-0#2 is the second attempt of worker-0.`,
 		Example: o.Example("t9k history logs mnist", "t9k history logs mnist -r worker-0 --timestamps"),
 		Args:    kit.NeedJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -179,21 +179,14 @@ func merged(logs []archive.LogText, timestamps bool) []string {
 	}
 	containers := map[string]map[string]bool{}
 	for _, l := range logs {
-		key := fmt.Sprintf("%s-%d", l.Role, l.Rank)
-		if containers[key] == nil {
-			containers[key] = map[string]bool{}
+		if containers[l.Replica()] == nil {
+			containers[l.Replica()] = map[string]bool{}
 		}
-		containers[key][l.Container] = true
+		containers[l.Replica()][l.Container] = true
 	}
 	var all []line
 	for _, l := range logs {
-		name := fmt.Sprintf("%s-%d", l.Role, l.Rank)
-		if len(containers[name]) > 1 {
-			name += "/" + l.Container
-		}
-		if l.Attempt > 0 {
-			name += fmt.Sprintf("#%d", l.Attempt)
-		}
+		name := l.Source(len(containers[l.Replica()]) > 1)
 		var last time.Time
 		for text := range strings.SplitSeq(strings.TrimSuffix(l.Text, "\n"), "\n") {
 			stamp, rest, _ := strings.Cut(text, " ")

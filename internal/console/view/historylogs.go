@@ -3,7 +3,6 @@ package view
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -31,8 +30,8 @@ func HistoryLogs(j *archive.JobDetails, list *archive.LogList, replica string, a
 		if name := fmt.Sprintf("%s-%d", a.Role, a.Rank); !slices.Contains(p.Replicas, name) {
 			p.Replicas = append(p.Replicas, name)
 		}
-		if !slices.Contains(p.Attempts, a.Number+1) {
-			p.Attempts = append(p.Attempts, a.Number+1)
+		if n := archive.Ordinal(a.Number); !slices.Contains(p.Attempts, n) {
+			p.Attempts = append(p.Attempts, n)
 		}
 	}
 	slices.Sort(p.Attempts)
@@ -56,12 +55,12 @@ type HistoryLine struct {
 	At time.Time
 }
 
-// HistoryLines returns the lines of logs in the order of their times, of one attempt or, if it is 0, of all. Where a log
-// began earlier, a line says so.
+// HistoryLines returns the lines of logs in the order of their times, of one attempt, counted from 1, or, if it is 0, of
+// all. Where a log began earlier, a line says so.
 func HistoryLines(list *archive.LogList, attempt int) []HistoryLine {
 	containers, order := map[string]map[string]bool{}, map[string]int{}
 	for i := range list.Logs {
-		name := replicaOfLog(&list.Logs[i])
+		name := list.Logs[i].Replica()
 		if containers[name] == nil {
 			containers[name], order[name] = map[string]bool{}, len(order)
 		}
@@ -70,24 +69,15 @@ func HistoryLines(list *archive.LogList, attempt int) []HistoryLine {
 	var all []HistoryLine
 	for i := range list.Logs {
 		l := &list.Logs[i]
-		if l.Text == "" || attempt != 0 && attempt != l.Attempt+1 {
+		if l.Text == "" || attempt != 0 && attempt != archive.Ordinal(l.Attempt) {
 			continue
 		}
-		name := replicaOfLog(l)
-		colour := ColourOf(order[name])
-		if len(containers[name]) > 1 {
-			name += "/" + l.Container
-		}
-		if l.Attempt > 0 {
-			name += "#" + strconv.Itoa(l.Attempt+1)
-		}
-		all = append(all, linesOf(l, name, colour)...)
+		name := l.Replica()
+		all = append(all, linesOf(l, l.Source(len(containers[name]) > 1), ColourOf(order[name]))...)
 	}
 	slices.SortStableFunc(all, func(a, b HistoryLine) int { return a.At.Compare(b.At) })
 	return all
 }
-
-func replicaOfLog(l *archive.LogText) string { return fmt.Sprintf("%s-%d", l.Role, l.Rank) }
 
 // linesOf returns the lines of one log. A line without a time has that of the line before.
 func linesOf(l *archive.LogText, name string, colour int) []HistoryLine {
