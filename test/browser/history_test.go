@@ -27,7 +27,7 @@ import (
 )
 
 // newArchive opens an empty archive.
-func newArchive(t *testing.T) *store.Store {
+func newArchive(t testing.TB) *store.Store {
 	t.Helper()
 	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "archive.db"), store.Options{})
 	if err != nil {
@@ -42,7 +42,7 @@ func newArchive(t *testing.T) *store.Store {
 }
 
 // withArchive serves an archive to whoever may see what access says, and returns a copy of a kubeconfig that names it.
-func withArchive(t *testing.T, kubeconfig string, s *store.Store, access web.Access) string {
+func withArchive(t testing.TB, kubeconfig string, s *store.Store, access web.Access) string {
 	t.Helper()
 	server := httptest.NewServer(web.New(s, func(http.ResponseWriter, *http.Request) web.Access { return access }))
 	t.Cleanup(server.Close)
@@ -73,7 +73,7 @@ func (everything) MayGet(context.Context, schema.GroupResource, string) (bool, e
 }
 
 // keep puts the jobs and pods of a scene into an archive. Jobs that have ended are gone since an hour after.
-func (s *scene) keep(t *testing.T, to *store.Store) {
+func (s *scene) keep(t testing.TB, to *store.Store) {
 	t.Helper()
 	b := &store.Batch{At: s.now}
 	owners := s.keepJobs(t, b)
@@ -118,7 +118,7 @@ func (s *scene) keep(t *testing.T, to *store.Store) {
 }
 
 // keepJobs adds the jobs of a scene to a batch, and returns them by namespace and name.
-func (s *scene) keepJobs(t *testing.T, b *store.Batch) map[string]*archive.Job {
+func (s *scene) keepJobs(t testing.TB, b *store.Batch) map[string]*archive.Job {
 	t.Helper()
 	owners := map[string]*archive.Job{}
 	for _, o := range s.objects["genericjobs"] {

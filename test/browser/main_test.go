@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 var stopChromium func()
 
 // chromium starts the browser that all tests share and returns its context. If there is none, the test ends.
-func chromium(t *testing.T) context.Context {
+func chromium(t testing.TB) context.Context {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
 	if err != nil {
@@ -82,7 +82,7 @@ type console struct {
 }
 
 // serve starts `t9k ui` with a kubeconfig. It ends with the test.
-func serve(t *testing.T, kubeconfig string) *console {
+func serve(t testing.TB, kubeconfig string) *console {
 	t.Helper()
 	p, err := program.Start(binary(), []string{"ui", "--no-browser", "--kubeconfig", kubeconfig}, nil)
 	if err != nil {

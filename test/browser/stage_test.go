@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -24,8 +25,9 @@ type stage struct {
 	// objects holds what is there, by the plural of its kind, and events what happens after a list.
 	objects map[string][]any
 	events  map[string][]event
-	// log is the log of every pod.
-	log string
+	// log is the log of every pod, and written what pods write to it while it is followed; nil if they write nothing.
+	log     string
+	written chan string
 }
 
 // event is an event of a watch.
@@ -35,7 +37,7 @@ type event struct {
 }
 
 // serveStage starts a console on a stage, with an archive of what another scene has; nil for an empty archive.
-func serveStage(t *testing.T, s *stage, past *scene) *console {
+func serveStage(t testing.TB, s *stage, past *scene) *console {
 	t.Helper()
 	server := httptest.NewTLSServer(s) // no client sends credentials without TLS
 	t.Cleanup(func() {
@@ -80,7 +82,9 @@ func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte(`{"major":"1","minor":"36","gitVersion":"v1.36.3"}`))
 	case plural == "log":
 		w.Header().Set("Content-Type", "text/plain")
-		_, _ = w.Write([]byte(s.log))
+		s.mu.Unlock() // the reader asks for the pod before it reads
+		_, _ = io.WriteString(w, s.lastLines(r.URL.Query().Get("tailLines")))
+		s.mu.Lock()
 		s.hold(w, r, r.URL.Query().Get("follow") == "true")
 	case r.URL.Query().Get("watch") == "true" || r.URL.Query().Get("watch") == "1":
 		out := json.NewEncoder(w)
@@ -122,13 +126,40 @@ func (s *stage) present(plural string) []any {
 	return all
 }
 
-// hold keeps an answer open until the reader has gone.
+// lastLines returns the last lines of the log; all of it if tail is no number.
+func (s *stage) lastLines(tail string) string {
+	n, err := strconv.Atoi(tail)
+	if err != nil {
+		return s.log
+	}
+	from := len(s.log)
+	for ; n > 0 && from > 0; n-- {
+		from = strings.LastIndexByte(s.log[:from-1], '\n') + 1
+	}
+	return s.log[from:]
+}
+
+// hold keeps an answer open until the reader has gone. Followers of a log get what is written meanwhile.
 func (s *stage) hold(w http.ResponseWriter, r *http.Request, open bool) {
-	if f, ok := w.(http.Flusher); ok && open {
-		f.Flush()
-		s.mu.Unlock()
-		<-r.Context().Done()
-		s.mu.Lock()
+	f, ok := w.(http.Flusher)
+	if !ok || !open {
+		return
+	}
+	f.Flush()
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	written := s.written
+	if !strings.HasSuffix(r.URL.Path, "/log") {
+		written = nil
+	}
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case text := <-written:
+			_, _ = io.WriteString(w, text)
+			f.Flush()
+		}
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 // tab is a tab of the browser. At the end of its test it must not have complained: an error or a warning in the console,
 // an exception, or a violation of the Content-Security-Policy.
 type tab struct {
-	*testing.T
+	testing.TB
 	*console
 	ctx context.Context
 
@@ -32,7 +32,7 @@ type tab struct {
 }
 
 // open opens a tab on a console and admits the browser.
-func open(t *testing.T, c *console) *tab {
+func open(t testing.TB, c *console) *tab {
 	t.Helper()
 	b := newTab(t, c)
 	if c.first != "" {
@@ -42,9 +42,9 @@ func open(t *testing.T, c *console) *tab {
 	return b
 }
 
-func newTab(t *testing.T, c *console) *tab {
+func newTab(t testing.TB, c *console) *tab {
 	t.Helper()
-	b := &tab{T: t, console: c}
+	b := &tab{TB: t, console: c}
 	ctx, closeTab := chromedp.NewContext(chromium(t), chromedp.WithListener(b.hear))
 	b.ctx = ctx
 	t.Cleanup(func() {

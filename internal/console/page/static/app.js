@@ -90,6 +90,9 @@ if (document.body.dataset.live === 'true') live();
 
 const lineHeight = 20, perChunk = 200;
 
+/** A log that is followed for days must not fill the memory of the browser: the oldest lines go above these bounds. */
+const mostLines = 200_000, mostCharacters = 50_000_000;
+
 /** Log shows lines in chunks of equal height. Only chunks near the visible part have elements. */
 class Log {
   /** @param {HTMLElement} box */
@@ -97,6 +100,9 @@ class Log {
     this.box = box;
     /** @type {Line[]} */
     this.lines = [];
+    this.characters = 0;
+    /** The number of the oldest lines that have been removed, whole chunks. */
+    this.removed = 0;
     /** @type {HTMLElement[]} */
     this.chunks = [];
     /** @type {Set<HTMLElement>} */
@@ -111,13 +117,16 @@ class Log {
 
   /** @param {Line[]} lines */
   add(lines) {
-    for (const l of lines) this.lines.push(l);
+    for (const l of lines) {
+      this.lines.push(l);
+      this.characters += l.t.length;
+    }
     const need = Math.ceil(this.lines.length / perChunk);
     const last = this.chunks[this.chunks.length - 1];
     while (this.chunks.length < need) {
       const chunk = document.createElement('div');
       chunk.className = 'k';
-      chunk.dataset.n = String(this.chunks.length);
+      chunk.dataset.first = String(this.removed + this.chunks.length * perChunk);
       this.chunks.push(chunk);
       this.size(chunk);
       this.box.append(chunk);
@@ -127,14 +136,33 @@ class Log {
       this.size(last);
       if (this.filled.has(last)) this.fill(last);
     }
+    this.trim();
     if (this.follow) this.box.scrollTop = this.box.scrollHeight;
   }
 
-  /** @param {HTMLElement} chunk @returns {Line[]} */
-  of(chunk) {
-    const first = Number(chunk.dataset.n) * perChunk;
-    return this.lines.slice(first, first + perChunk);
+  /** trim removes the oldest chunks above the bounds. What is visible stays where it is. */
+  trim() {
+    let gone = 0;
+    while (this.lines.length - gone > mostLines || this.characters > mostCharacters && this.chunks.length > 1) {
+      for (let i = gone; i < gone + perChunk; i++) this.characters -= this.lines[i].t.length;
+      const chunk = /** @type {HTMLElement} */ (this.chunks.shift());
+      this.observer.unobserve(chunk);
+      this.filled.delete(chunk);
+      chunk.remove();
+      gone += perChunk;
+    }
+    if (!gone) return;
+    this.lines.splice(0, gone);
+    this.removed += gone;
+    this.at = Math.max(-1, this.at - gone);
+    this.box.scrollTop -= gone * lineHeight;
   }
+
+  /** first returns the index of the first line of a chunk. @param {HTMLElement} chunk @returns {number} */
+  first(chunk) { return Number(chunk.dataset.first) - this.removed; }
+
+  /** @param {HTMLElement} chunk @returns {Line[]} */
+  of(chunk) { return this.lines.slice(this.first(chunk), this.first(chunk) + perChunk); }
 
   /** @param {HTMLElement} chunk */
   size(chunk) { chunk.style.height = this.of(chunk).length * lineHeight + 'px'; }
@@ -152,7 +180,7 @@ class Log {
 
   /** @param {HTMLElement} chunk */
   fill(chunk) {
-    const first = Number(chunk.dataset.n) * perChunk;
+    const first = this.first(chunk);
     chunk.replaceChildren(...this.of(chunk).map((l, i) => {
       const row = document.createElement('div'), who = document.createElement('b'), text = document.createElement('span');
       row.className = 'l' + (l.e ? ' e' : '') + (first + i === this.at ? ' hit' : '');
@@ -192,16 +220,22 @@ function logs() {
   box.replaceChildren();
   const log = new Log(box);
   const source = new EventSource(box.dataset.stream);
-  const tell = (/** @type {string} */ what) => { state.textContent = `${log.lines.length.toLocaleString('en')} lines${what}`; };
+  const number = (/** @type {number} */ n) => n.toLocaleString('en');
+  const tell = (/** @type {string} */ what) => {
+    state.textContent = `${number(log.removed + log.lines.length)} lines${log.removed ? `, the last ${number(log.lines.length)} here` : ''}${what}`;
+  };
   source.addEventListener('lines', e => { log.add(JSON.parse(e.data)); tell(', live'); });
   source.addEventListener('end', e => { source.close(); tell(e.data ? '; ' + e.data : ''); });
   source.onerror = () => { source.close(); tell('; the connection is lost, reload the page to go on'); };
   follow.onchange = () => { log.follow = follow.checked; if (log.follow) box.scrollTop = box.scrollHeight; };
-  box.addEventListener('wheel', e => { if (e.deltaY < 0) { log.follow = follow.checked = false; } }, {passive: true});
+  const rest = () => { log.follow = follow.checked = false; };
+  box.addEventListener('wheel', e => { if (e.deltaY < 0) rest(); }, {passive: true});
+  // Whoever leaves the end with the keys or the scroll bar wants to read there, too.
+  box.addEventListener('scroll', () => { if (box.scrollHeight - box.scrollTop - box.clientHeight > 2 * lineHeight) rest(); }, {passive: true});
   const search = () => {
     const text = find.value.toLowerCase();
     if (!text) return;
-    follow.checked = false;
+    rest();
     if (!log.next(l => l.t.toLowerCase().includes(text))) tell(`; none has “${find.value}”`);
   };
   find.form?.addEventListener('submit', e => {
@@ -212,7 +246,7 @@ function logs() {
   /** @type {HTMLElement} */ (document.getElementById('next')).onclick = search;
   /** @type {HTMLElement} */ (document.getElementById('error')).onclick = () => {
     log.at = -1;
-    follow.checked = false;
+    rest();
     if (!log.next(l => l.e)) tell('; no error was found');
   };
 }

@@ -1,0 +1,214 @@
+package browser
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+const (
+	// longLog is the number of lines of a long log, failedAt that of its only line that tells of an error, and longestAt
+	// that of its longest line.
+	longLog, failedAt, longestAt = 100_000, 61_234, 123
+	// keptLines is the largest number of lines that a page keeps, and mostRows that of lines that have elements.
+	keptLines, mostRows = 200_000, 1_200
+)
+
+// logLines returns the lines of a log from one number to another.
+func logLines(from, to int) string {
+	var b strings.Builder
+	for n := from; n <= to; n++ {
+		text := "step %06d  loss 2.3172  lr 0.00031  2,941 img/s"
+		if n == longestAt {
+			text += strings.Repeat("  tensor(0.1)", 40)
+		}
+		if n == failedAt {
+			text = "ValueError: bad batch at step %06d "
+		}
+		at := time.Date(2026, 11, 20, 8, 0, 0, n*1000, time.UTC).Add(time.Duration(n) * 100 * time.Millisecond)
+		fmt.Fprintf(&b, "%s "+text+"\n", at.Format("2006-01-02T15:04:05.000000000Z"), n)
+	}
+	return b.String()
+}
+
+// talkative returns a stage with a job whose only pod has a long log.
+func talkative() *scene {
+	s := &scene{&stage{log: logLines(1, longLog), written: make(chan string)}, time.Now()}
+	s.node("gpu-0", true)
+	s.job(&play{"vision", "talkative", "", "amelie", batch.JobRunning, 1, 1, "1", hour, hour, 0, 0, "", func(int32) string { return "gpu-0" }})
+	return s
+}
+
+const talkativeLogs = "/jobs/vision/genericjob/talkative/logs"
+
+// lineVisible is an expression that is true if a line of the log is within its visible part.
+func lineVisible(n int) string {
+	return fmt.Sprintf(`(box => {
+		const all = box.getBoundingClientRect();
+		return [...box.querySelectorAll('.l')].some(l => {
+			const r = l.getBoundingClientRect();
+			return l.textContent.includes('step %06d ') && r.top >= all.top - 1 && r.bottom <= all.bottom + 1;
+		});
+	})(document.getElementById('log'))`, n)
+}
+
+// sampledRows scrolls through the log in 50 steps and returns the largest number of lines that had elements at once, and
+// how many of the visible parts were not full.
+const sampledRows = `(async () => {
+	const box = document.getElementById('log'), frame = () => new Promise(requestAnimationFrame);
+	let rows = 0, gaps = 0;
+	for (let i = 0; i <= 50; i++) {
+		box.scrollTop = box.scrollHeight * i / 50;
+		for (let i = 0; i < 3; i++) await frame();
+		const all = box.getBoundingClientRect(), lines = [...box.querySelectorAll('.l')];
+		rows = Math.max(rows, lines.length);
+		const visible = lines.filter(l => l.getBoundingClientRect().bottom > all.top && l.getBoundingClientRect().top < all.bottom);
+		if (visible.length < Math.floor(box.clientHeight / 20)) gaps++;
+	}
+	return [rows, gaps];
+})()`
+
+// allLines scrolls through the log and returns the numbers of the first and of the last line, how many there are, and how
+// many are not followed by the next one. The box is large meanwhile, so that it takes few steps.
+const allLines = `(async () => {
+	const box = document.getElementById('log'), seen = new Set(), frame = () => new Promise(requestAnimationFrame), step = 40_000;
+	box.style.height = step + 'px';
+	for (let top = 0; top < box.scrollHeight; top += step) {
+		box.scrollTop = top;
+		for (let i = 0; i < 4; i++) await frame();
+		for (const l of box.querySelectorAll('.l')) seen.add(Number(l.textContent.match(/step ([0-9]+)/)?.[1]));
+	}
+	box.style.height = '';
+	const sorted = [...seen].sort((a, b) => a - b);
+	return [sorted[0], sorted[sorted.length - 1], sorted.length, sorted.filter((n, i) => i > 0 && n !== sorted[i - 1] + 1).length];
+})()`
+
+func TestLongLog(t *testing.T) {
+	s := talkative()
+	b := open(t, serveStage(t, s.stage, nil))
+	b.visit(talkativeLogs)
+	b.shows("100,000 lines, live")
+	b.awaits("the last line is shown, because the page follows", lineVisible(longLog))
+	s.written <- logLines(longLog+1, longLog+1)
+	b.awaits("a line is shown as soon as it is written", lineVisible(longLog+1))
+	b.click("#error")
+	b.awaits("the first error is shown", lineVisible(failedAt))
+	b.click("#find")
+	b.press("STEP 000123 " + kb.Enter)
+	b.awaits("what was searched is shown", lineVisible(longestAt))
+	b.awaits("a line that is wider than the page can be read", `(box => {
+		box.scrollLeft = 1e6;
+		const end = [...box.querySelectorAll('.l span')].find(l => l.textContent.includes('step 000123 ')).getBoundingClientRect().right;
+		return box.scrollLeft > 0 && end <= box.getBoundingClientRect().right;
+	})(document.getElementById('log'))`)
+	s.written <- logLines(longLog+2, longLog+2)
+	b.shows("100,002 lines, live")
+	b.awaits("the page stays where the user has looked", lineVisible(longestAt))
+	if got := evaluate[[]int](b, sampledRows); got[0] > mostRows || got[1] > 0 {
+		t.Errorf("%d lines have elements at once, and %d visible parts were not full", got[0], got[1])
+	}
+	if got, want := evaluate[[]int](b, allLines), []int{1, longLog + 2, longLog + 2, 0}; !slices.Equal(got, want) {
+		t.Errorf("the first line, the last line, all lines and gaps are %d, want %d", got, want)
+	}
+}
+
+// TestLogIsBounded follows a log that grows for long.
+func TestLogIsBounded(t *testing.T) {
+	s := talkative()
+	b := open(t, serveStage(t, s.stage, nil))
+	b.visit(talkativeLogs)
+	b.shows("100,000 lines, live")
+	const last, removed = keptLines + 20_001, 20_200 // whole chunks are removed
+	s.written <- logLines(longLog+1, last)
+	b.shows("220,001 lines, the last 199,801 here")
+	b.awaits("the last line is shown", lineVisible(last))
+	if got, want := evaluate[[]int](b, allLines), []int{removed + 1, last, last - removed, 0}; !slices.Equal(got, want) {
+		t.Errorf("the first line, the last line, all lines and gaps are %d, want %d", got, want)
+	}
+	b.click("#follow") // allLines has scrolled away from the end
+	b.awaits("the last line is shown again", lineVisible(last))
+	b.do(chromedp.Focus("#log"))
+	b.press(kb.PageUp)
+	b.awaits("whoever leaves the end by keys does not follow", "!document.getElementById('follow').checked")
+	b.click("#find")
+	b.press("step 200000 " + kb.Enter)
+	b.awaits("a line is found", lineVisible(200_000))
+	s.written <- logLines(last+1, last+500)
+	b.shows("220,501 lines")
+	b.awaits("it stays when older lines are removed", lineVisible(200_000))
+}
+
+// BenchmarkLongLog measures how long it takes from the click until the last line of a long log is shown, and how smooth it
+// scrolls: the longest task of the page's thread, and the longest time between two frames.
+func BenchmarkLongLog(b *testing.B) {
+	c := serveStage(b, talkative().stage, nil)
+	tab := open(b, c)
+	var load, loadTask, scrollTask, frame, heap []float64
+	for b.Loop() {
+		tab.visit("/")
+		tab.visit(talkativeLogs)
+		load = append(load, evaluate[float64](tab, `new Promise(done => {
+			const look = () => `+lineVisible(longLog)+` ? done(performance.now()) : requestAnimationFrame(look);
+			look();
+		})`))
+		loadTask = append(loadTask, evaluate[float64](tab, longestTask))
+		got := evaluate[[]float64](tab, `(async () => {
+			const box = document.getElementById('log'), from = performance.now(), wheel = new WheelEvent('wheel', {deltaY: -100});
+			box.dispatchEvent(wheel);
+			let last = await new Promise(requestAnimationFrame), worst = 0;
+			for (let i = 0; i < 600; i++) {
+				box.scrollTop -= i < 300 ? 120 : 6000;
+				const now = await new Promise(requestAnimationFrame);
+				worst = Math.max(worst, now - last);
+				last = now;
+			}
+			return [worst, from];
+		})()`)
+		frame = append(frame, got[0])
+		scrollTask = append(scrollTask, evaluate[float64](tab, strings.ReplaceAll(longestTask, "from = 0", fmt.Sprintf("from = %f", got[1]))))
+		heap = append(heap, tab.heap())
+	}
+	b.ReportMetric(median(load), "load-ms")
+	b.ReportMetric(median(loadTask), "longest-task-of-load-ms")
+	b.ReportMetric(median(scrollTask), "longest-task-of-scrolling-ms")
+	b.ReportMetric(median(frame), "longest-frame-of-scrolling-ms")
+	b.ReportMetric(median(heap)/(1<<20), "heap-MiB")
+	b.ReportMetric(0, "ns/op")
+}
+
+// longestTask is an expression for the length of the longest task that blocked the page since a time; 0 if none took 50 ms.
+const longestTask = `new Promise(done => {
+	const from = 0, watch = new PerformanceObserver(list => {
+		watch.disconnect();
+		done(Math.max(0, ...list.getEntries().filter(e => e.startTime >= from).map(e => e.duration)));
+	});
+	watch.observe({type: 'longtask', buffered: true});
+	setTimeout(() => done(0), 500);
+})`
+
+// heap returns how many bytes the script of the page uses after a garbage collection.
+func (b *tab) heap() float64 {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	usage, err := chromedp.Call(ctx, runtime.GetHeapUsage, cdp.Empty{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return usage.UsedSize
+}
+
+func median(all []float64) float64 {
+	all = slices.Sorted(slices.Values(all))
+	return all[len(all)/2]
+}
