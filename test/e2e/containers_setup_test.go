@@ -191,6 +191,9 @@ func (d *containerd) connect(t *testing.T) {
 	subnet := &net.IPNet{IP: net.IPv4(10, 250, byte(os.Getpid()%250), 0), Mask: net.CIDRMask(24, 32)}
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name = d.bridge
+	// Without an address of its own the bridge takes one of its ports and changes it as pods come and go. The other pods
+	// then send to the old one for half a minute.
+	attributes.HardwareAddr = net.HardwareAddr{2, 't', '9', 'k', 0, 1}
 	bridge := &netlink.Bridge{LinkAttrs: attributes}
 	gateway := &net.IPNet{IP: net.IPv4(10, 250, byte(os.Getpid()%250), 1), Mask: subnet.Mask}
 	for _, do := range []func() error{
