@@ -115,9 +115,11 @@ test-oldest: build ## Run the tests on the oldest supported Kubernetes, from its
 e2e-containers: export T9K_LOCAL = $(BIN)/t9k-local
 e2e-containers: export T9K_IMAGES = $(CURDIR)/dist/images
 e2e-containers: export HELM = $(TOOLS)/helm
+e2e-containers: export KUBEROUTER = $(BIN)/kuberouter
 e2e-containers: PLATFORMS = linux/$(shell go env GOARCH)
-e2e-containers: build images $(TOOLS)/helm ## Install the chart on a node with containers and run jobs; needs root and Debian's containerd, runc, containernetworking-plugins, busybox-static
-	@go test -vet=off -timeout 15m -v -run '^TestContainers$$' ./test/e2e -containers
+e2e-containers: build images $(TOOLS)/helm ## Install the chart on a node with containers and run jobs; needs root and Debian's containerd, runc, containernetworking-plugins, busybox-static, iptables, ipset
+	@cd test/kuberouter && ../../hack/gobuild -ldflags '-s -w' -o $(KUBEROUTER) .
+	@go test $(if $(filter 0,$(shell id -u)),-exec 'unshare --net') -vet=off -timeout 15m -v -run '^TestContainers$$' ./test/e2e -containers
 
 .PHONY: e2e-browser
 e2e-browser: export T9K_LOCAL = $(BIN)/t9k-local
@@ -171,7 +173,7 @@ fmt: $(TOOLS)/golangci-lint ## Format all Go files
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## Check style, sizes and the direction of dependencies
-	@hack/lint $(TOOLS)/golangci-lint ./api ./internal/local/shim ./tools ./tools/packaging ./tools/monitoring ./test/browser
+	@hack/lint $(TOOLS)/golangci-lint ./api ./internal/local/shim ./tools ./tools/packaging ./tools/monitoring ./test/browser ./test/kuberouter
 
 # The tools have a module of their own, so that their dependencies never meet those of the product.
 TOOL_PACKAGES := \

@@ -29,7 +29,7 @@ const pauseImage = "localhost/pause:1"
 // pathEnv is where containers look for programs.
 const pathEnv = "PATH=/usr/local/go/bin:/usr/bin:/bin"
 
-// importImages imports the images of operator and scheduler as `make images` wrote them, and images for the examples that
+// importImages imports the images of the programs as `make images` wrote them, and images for the examples that
 // hold programs of this machine. A node that pulls nothing has all that it needs then.
 func (d *containerd) importImages(t *testing.T) {
 	t.Helper()
@@ -43,7 +43,7 @@ func (d *containerd) importImages(t *testing.T) {
 	d.importImage(t, image.Image{Names: []string{pauseImage}, Files: map[string]string{"pause": pause}, Entrypoint: []string{"/pause"}})
 	d.importImage(t, pythonImage(t, shell))
 	d.importImage(t, d.goImage(t, shell))
-	for _, name := range []string{"t9k-operator", "t9k-scheduler"} {
+	for _, name := range []string{"t9k-operator", "t9k-scheduler", "t9k-console"} {
 		d.ctr(t, "images", "import", filepath.Join(d.tools.images, name+".oci.tar"))
 	}
 }

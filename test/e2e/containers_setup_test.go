@@ -44,6 +44,7 @@ func requireContainers(t *testing.T) containerTools {
 		t.Skip("installs the chart in a cluster of containers: make e2e-containers")
 	}
 	require.Root(t)
+	requireNetworkNamespace(t)
 	requireCluster(t)
 	for _, name := range []string{"containerd", "runc", "ctr"} {
 		if _, err := exec.LookPath(name); err != nil {
@@ -72,6 +73,26 @@ func requireContainers(t *testing.T) containerTools {
 	}
 	tools.tag = tagOf(t, tools.images)
 	return tools
+}
+
+// requireNetworkNamespace ends the test unless it has a network namespace of its own, apart from the first process's. The
+// bridge of the pods and the rules of the network policy controller end with it, and no other cluster sees them.
+func requireNetworkNamespace(t *testing.T) {
+	t.Helper()
+	own, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first, err := os.Readlink("/proc/1/ns/net"); err == nil && own == first {
+		t.Fatal("the test changes the rules of its network namespace, which must not be the machine's: use make e2e-containers")
+	}
+	loopback, err := netlink.LinkByName("lo")
+	if err == nil {
+		err = netlink.LinkSetUp(loopback) // it is down in a new namespace
+	}
+	if err != nil {
+		t.Fatal("setting up the loopback device: ", err)
+	}
 }
 
 // tagOf returns the tag of the images in a folder.
@@ -132,8 +153,8 @@ state = "%[1]s/state"
     conf_dir = "%[1]s/cni"
 `
 
-// cniConfig connects pods by a bridge, which the test makes: the plugin would turn on forwarding of packets for the whole
-// machine if it made the bridge a gateway.
+// cniConfig connects pods by a bridge, which the test makes: the plugin would turn on forwarding of packets if it made the
+// bridge a gateway, and the embedded cluster works without.
 const cniConfig = `{"cniVersion": "0.4.0", "name": "t9k-test", "plugins": [{"type": "bridge", "bridge": "%s", "ipam": {
   "type": "host-local", "dataDir": "%s/addresses", "ranges": [[{"subnet": "%s"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
 `

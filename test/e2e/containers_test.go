@@ -33,7 +33,8 @@ func TestContainers(t *testing.T) {
 	began := time.Now()
 	c.install()
 	t.Logf("installed in %s", time.Since(began).Round(time.Second))
-	t.Run("operator and scheduler run as restricted pods", c.step((*containers).checkPrograms))
+	t.Run("the programs run as restricted pods", c.step((*containers).checkPrograms))
+	t.Run("network policies hold", c.step((*containers).checkNetworkPolicies))
 	t.Run("examples", c.step((*containers).checkExamples))
 	t.Run("a job goes on while kubelet and containerd restart", c.step((*containers).checkRestarts))
 	t.Run("the webhook answers throughout a rolling upgrade", c.step((*containers).checkRollingUpgrade))
@@ -81,12 +82,12 @@ func (c *containers) install() {
 	s.Must(c.Client.Create(c.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: config.Namespace,
 		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}))
 	c.helm("install", "t9k-batch", chartDir, "--namespace", config.Namespace, "--wait", "--timeout", "3m",
-		"--set", "image.tag="+c.daemon.tools.tag, "--set", "networkPolicy.enabled=true")
+		"--set", "image.tag="+c.daemon.tools.tag, "--values", chartValues)
 	applyPullPolicy(s.Beside(metav1.NamespaceDefault))
 }
 
-// checkPrograms looks at the pods of the installation: two ready ones of each program, in containers that have not
-// restarted.
+// checkPrograms looks at the pods of the installation: two ready ones of operator and scheduler, and one of the console,
+// in containers that have not restarted.
 func (c *containers) checkPrograms() {
 	s := c.system()
 	count := map[string]int{}
@@ -98,7 +99,7 @@ func (c *containers) checkPrograms() {
 		}
 		count[p.Labels["app.kubernetes.io/component"]]++
 	}
-	if count["operator"] != 2 || count["scheduler"] != 2 || len(count) != 2 {
+	if count["operator"] != 2 || count["scheduler"] != 2 || count["console"] != 1 || len(count) != 3 {
 		c.Errorf("pods by program: %v", count)
 	}
 	s.Must(c.Client.Get(c.Context(), types.NamespacedName{Name: scheduling.DefaultQueue}, &scheduling.Queue{}))
