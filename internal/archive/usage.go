@@ -79,14 +79,20 @@ func (s *Sums) Add(h *Held) {
 	if s.sums == nil {
 		s.sums = map[sumKey]float64{}
 	}
-	key := map[By]string{ByQueue: h.Queue, ByNamespace: h.Namespace, ByUser: h.User}[s.By]
-	s.each(h, func(step int, held time.Duration) {
-		for name, q := range h.Requests {
-			if amount := amountOf(name, q.AsApproximateFloat64(), s.Extended); amount > 0 {
-				s.sums[sumKey{step, key, string(name)}] += amount * held.Hours()
-			}
+	key := ""
+	switch s.By {
+	case ByQueue:
+		key = h.Queue
+	case ByNamespace:
+		key = h.Namespace
+	case ByUser:
+		key = h.User
+	}
+	for name, q := range h.Requests {
+		if amount := amountOf(name, q.AsApproximateFloat64(), s.Extended); amount > 0 {
+			s.each(h, func(step int, held time.Duration) { s.sums[sumKey{step, key, string(name)}] += amount * held.Hours() })
 		}
-	})
+	}
 }
 
 // each calls f for each step in which the attempt held something.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"tensorstack.dev/batch/internal/archive"
 )
 
@@ -132,12 +134,12 @@ func (s *Store) Job(ctx context.Context, uid string) (*archive.Job, error) {
 const attemptColumns = `a.uid, a.version, a.job, a.replica, a.role, a.replica_rank, a.number, a.node, a.created, a.scheduled, a.started, a.ended, a.outcome,
 	a.exit_code, a.cause, a.requests`
 
-func scanAttempt(rows *sql.Rows, a *archive.Attempt, more ...any) error {
+func scanAttempt(rows *sql.Rows, a *archive.Attempt, pod *string) error {
 	var created, scheduled, started, ended int64
 	var code sql.Null[int32]
 	var requests, outcome string
-	if err := rows.Scan(append([]any{&a.UID, &a.Version, &a.Job, &a.Replica, &a.Role, &a.Rank, &a.Number, &a.Node, &created, &scheduled, &started, &ended, &outcome,
-		&code, &a.Cause, &requests}, more...)...); err != nil {
+	if err := rows.Scan(&a.UID, &a.Version, &a.Job, &a.Replica, &a.Role, &a.Rank, &a.Number, &a.Node, &created, &scheduled, &started, &ended, &outcome,
+		&code, &a.Cause, &requests, pod); err != nil {
 		return err
 	}
 	a.Created, a.Scheduled, a.Started, a.Ended, a.Outcome = moment(created), moment(scheduled), moment(started), moment(ended), archive.Outcome(outcome)
@@ -203,18 +205,31 @@ func (s *Store) Places(ctx context.Context) ([]Place, error) {
 	return all, err
 }
 
-// Held calls f for each attempt in some places that held something within a span of time.
+// Held calls f for each attempt in some places that held something within a span of time. There may be many, so it reads
+// only what is counted. f must not change or keep what it gets.
 func (s *Store) Held(ctx context.Context, places []Place, from, to time.Time, f func(*archive.Held)) error {
 	where, args := conditions(places, &archive.JobQuery{})
 	args = append(args, milli(to), milli(from))
-	query := "SELECT " + attemptColumns + `, j.namespace, j.queue, j.username FROM attempts a JOIN jobs j ON j.uid = a.job
+	query := `SELECT a.scheduled, a.ended, a.outcome, a.requests, j.namespace, j.queue, j.username FROM attempts a JOIN jobs j ON j.uid = a.job
 		WHERE ` + where + ` AND a.scheduled > 0 AND a.scheduled < ? AND (a.outcome = '' OR a.ended > ?)`
+	parsed := map[string]corev1.ResourceList{} // many attempts request the same
+	var h archive.Held
+	var scheduled, ended int64
+	var requests sql.RawBytes
 	return s.query(ctx, query, args, func(rows *sql.Rows) error {
-		h := &archive.Held{}
-		if err := scanAttempt(rows, &h.Attempt, &h.Namespace, &h.Queue, &h.User); err != nil {
+		if err := rows.Scan(&scheduled, &ended, &h.Outcome, &requests, &h.Namespace, &h.Queue, &h.User); err != nil {
 			return err
 		}
-		f(h)
+		h.Scheduled, h.Ended = moment(scheduled), moment(ended)
+		list, known := parsed[string(requests)]
+		if !known {
+			if err := json.Unmarshal(requests, &list); err != nil {
+				return err
+			}
+			parsed[string(requests)] = list
+		}
+		h.Requests = list
+		f(&h)
 		return nil
 	})
 }

@@ -130,11 +130,11 @@ func (s *Store) migrate(ctx context.Context) error {
 
 // script executes the statements of a migration.
 func (t *tx) script(text string) {
-	bytes := "BLOB"
+	words := strings.NewReplacer("$BYTES", "BLOB", "$AND_REQUESTS", ", requests")
 	if t.postgres {
-		bytes = "BYTEA"
+		words = strings.NewReplacer("$BYTES", "BYTEA", "$AND_REQUESTS", "")
 	}
-	for statement := range strings.SplitSeq(strings.ReplaceAll(text, "$BYTES", bytes), ";\n") {
+	for statement := range strings.SplitSeq(words.Replace(text), ";\n") {
 		if strings.TrimSpace(statement) != "" {
 			t.exec(statement)
 		}
