@@ -244,7 +244,7 @@ func TestEventsDuringAFreezeCountOnce(t *testing.T) {
 	w.Create(job)
 	w.awaitPhase("job", batch.JobRunning)
 
-	o.Signal(syscall.SIGSTOP)
+	o.Freeze(t)
 	w.finish("job-w-0", 1) // is restarted
 	w.finish("job-w-1", 0) // is done
 	w.Must(w.Client.Delete(t.Context(), w.pods()["job-w-2"]))
@@ -284,7 +284,7 @@ func TestEventsDuringAFreezeCountOnce(t *testing.T) {
 	})
 
 	// While the operator is stopped, the job is paused, resumed and deleted, and another job of its name is created.
-	o.Signal(syscall.SIGSTOP)
+	o.Freeze(t)
 	w.patch("job", `{"spec":{"runMode":{"pause":{"enabled":true}}}}`)
 	w.patch("job", `{"spec":{"runMode":{"pause":{"enabled":false}}}}`)
 	w.Must(w.Client.Delete(t.Context(), job))

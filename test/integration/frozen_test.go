@@ -70,7 +70,7 @@ func TestEndsDuringAFreezeComeBeforeLaterChanges(t *testing.T) {
 	each(func(sort int, name string) { j, _ := jobOf(sort, name); w.Create(j) })
 	each(func(sort int, name string) { awaitPhase(sort, name, batch.JobRunning) })
 
-	o.Signal(syscall.SIGSTOP)
+	o.Freeze(t)
 	before := map[string]metav1.Object{}
 	each(func(sort int, name string) {
 		for rank, code := range sorts[sort].codes {
@@ -135,7 +135,7 @@ func (w *world) failAfterSuccess(o *program.Program, name string, failsAfter tim
 			}
 			return nil
 		})
-		o.Signal(syscall.SIGSTOP)
+		o.Freeze(w)
 		if late := jobs.Over(w.job(j.Name)); !late {
 			w.endAt(j.Name+"-b-0", 1, metav1.NewTime(ended.Add(failsAfter)))
 			o.Signal(syscall.SIGCONT)

@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+
+	"tensorstack.dev/batch/test/kit/await"
 )
 
 // Program is a process that a test started.
@@ -61,6 +64,27 @@ func (p *Program) Kill() {
 
 // Signal sends a signal to the program. It does nothing if the program has ended.
 func (p *Program) Signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
+
+// Freeze stops the program by SIGSTOP and returns when all its threads have stopped: the signal alone leaves them time to
+// do something more. SIGCONT continues it.
+func (p *Program) Freeze(t testing.TB) {
+	t.Helper()
+	p.Signal(syscall.SIGSTOP)
+	await.Until(t, "the stop of all threads", func() error {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
+		if err != nil {
+			return err
+		}
+		for _, thread := range threads {
+			stat, err := os.ReadFile(thread)
+			// The state follows the name, which is in parentheses.
+			if _, state, found := strings.Cut(string(stat), ") "); err == nil && found && state[0] != 'T' {
+				return fmt.Errorf("a thread is in state %c", state[0])
+			}
+		}
+		return nil
+	})
+}
 
 // Ended returns a channel that is closed when the program has ended.
 func (p *Program) Ended() <-chan struct{} { return p.ended }
