@@ -3,8 +3,6 @@ package localcmd_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +15,7 @@ import (
 	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/testing/smalldisk"
 	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/internal/testing/threads"
 )
 
 // soon is how long it may take to say that a program does not answer. It is a second or two unless the machine has much
@@ -125,20 +124,7 @@ func freeze(t *testing.T, pid int) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) }) // the process may have ended
-	await(t, "the stop of all threads", func() error {
-		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-		if err != nil || len(threads) == 0 {
-			return fmt.Errorf("no threads of process %d: %w", pid, err)
-		}
-		for _, thread := range threads {
-			stat, err := os.ReadFile(thread)
-			// The state follows the name, which is in parentheses.
-			if _, state, found := strings.Cut(string(stat), ") "); err == nil && found && state[0] != 'T' {
-				return fmt.Errorf("a thread is in state %c", state[0])
-			}
-		}
-		return nil
-	})
+	await(t, "the stop of all threads", func() error { return threads.Stopped(pid) })
 }
 
 func thaw(t *testing.T, pid int) {

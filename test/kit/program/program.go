@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
+	"tensorstack.dev/batch/internal/testing/threads"
 	"tensorstack.dev/batch/test/kit/await"
 )
 
@@ -70,20 +70,7 @@ func (p *Program) Signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 func (p *Program) Freeze(t testing.TB) {
 	t.Helper()
 	p.Signal(syscall.SIGSTOP)
-	await.Until(t, "the stop of all threads", func() error {
-		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
-		if err != nil {
-			return err
-		}
-		for _, thread := range threads {
-			stat, err := os.ReadFile(thread)
-			// The state follows the name, which is in parentheses.
-			if _, state, found := strings.Cut(string(stat), ") "); err == nil && found && state[0] != 'T' {
-				return fmt.Errorf("a thread is in state %c", state[0])
-			}
-		}
-		return nil
-	})
+	await.Until(t, "the stop of all threads", func() error { return threads.Stopped(p.cmd.Process.Pid) })
 }
 
 // Ended returns a channel that is closed when the program has ended.

@@ -1,0 +1,29 @@
+// Package threads tells whether a process that was sent SIGSTOP has stopped: the signal leaves its threads time to do
+// something more.
+package threads
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Stopped returns an error as long as a thread of a process has not stopped.
+func Stopped(pid int) error {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil {
+		return err
+	}
+	if len(threads) == 0 {
+		return fmt.Errorf("there is no process %d", pid)
+	}
+	for _, thread := range threads {
+		stat, err := os.ReadFile(thread)
+		// The state follows the name, which is in parentheses.
+		if _, state, found := strings.Cut(string(stat), ") "); err == nil && found && state[0] != 'T' {
+			return fmt.Errorf("a thread of process %d is in state %c", pid, state[0])
+		}
+	}
+	return nil
+}
