@@ -148,6 +148,35 @@ func TestLogIsBounded(t *testing.T) {
 	b.awaits("it stays when older lines are removed", lineVisible(200_000))
 }
 
+// TestJumpEndsScrolling searches while the page still scrolls because of a key.
+func TestJumpEndsScrolling(t *testing.T) {
+	s := talkative()
+	b := open(t, serveStage(t, s.stage, nil))
+	b.visit(talkativeLogs)
+	b.awaits("the last line is shown", lineVisible(longLog))
+	b.do(chromedp.Focus("#log"))
+	evaluate[bool](b, `(box => {
+		box.addEventListener('scroll', () => document.getElementById('error').click(), {once: true});
+		return true;
+	})(document.getElementById('log'))`)
+	b.press(kb.PageUp)
+	b.awaits("the first error is shown", lineVisible(failedAt))
+	if !evaluate[bool](b, `new Promise(done => {
+		const box = document.getElementById('log');
+		let top = box.scrollTop, rested = 0;
+		const look = () => {
+			rested = box.scrollTop === top ? rested + 1 : 0;
+			top = box.scrollTop;
+			rested < 60 ? requestAnimationFrame(look) : done(`+lineVisible(failedAt)+`);
+		};
+		look();
+	})`) {
+		t.Error("the page scrolled on after it had shown the first error")
+	}
+	b.press(kb.PageUp)
+	b.awaits("the keys scroll from there", "!("+lineVisible(failedAt)+")")
+}
+
 // BenchmarkLongLog measures how long it takes from the click until the last line of a long log is shown, and how smooth it
 // scrolls: the longest task of the page's thread, and the longest time between two frames.
 func BenchmarkLongLog(b *testing.B) {

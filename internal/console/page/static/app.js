@@ -192,12 +192,22 @@ class Log {
     }));
   }
 
+  /** scroll shows a place at once and for good. A key or a wheel scrolls over several frames, and a browser adds what is left
+   * of that way to a place that is set meanwhile, unless the box had no layout in between.
+   * @param {number} top */
+  scroll(top) {
+    this.box.style.display = 'none';
+    void this.box.offsetHeight;
+    this.box.style.display = '';
+    this.box.scrollTop = top;
+  }
+
   /** go shows a line in the middle. @param {number} n */
   go(n) {
     this.at = n;
     this.follow = false;
     for (const chunk of this.filled) this.fill(chunk);
-    this.box.scrollTop = n * lineHeight - this.box.clientHeight / 2;
+    this.scroll(n * lineHeight - this.box.clientHeight / 2);
   }
 
   /** next shows the next line after the present one that fits, and says whether there is one.
@@ -227,7 +237,7 @@ function logs() {
   source.addEventListener('lines', e => { log.add(JSON.parse(e.data)); tell(', live'); });
   source.addEventListener('end', e => { source.close(); tell(e.data ? '; ' + e.data : ''); });
   source.onerror = () => { source.close(); tell('; the connection is lost, reload the page to go on'); };
-  follow.onchange = () => { log.follow = follow.checked; if (log.follow) box.scrollTop = box.scrollHeight; };
+  follow.onchange = () => { log.follow = follow.checked; if (log.follow) log.scroll(box.scrollHeight); };
   const rest = () => { log.follow = follow.checked = false; };
   box.addEventListener('wheel', e => { if (e.deltaY < 0) rest(); }, {passive: true});
   // Whoever leaves the end with the keys or the scroll bar wants to read there, too.
