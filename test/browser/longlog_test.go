@@ -148,30 +148,40 @@ func TestLogIsBounded(t *testing.T) {
 	b.awaits("it stays when older lines are removed", lineVisible(200_000))
 }
 
-// TestJumpEndsScrolling searches while the page still scrolls because of a key.
+// TestJumpEndsScrolling jumps while the page still scrolls because of a key.
 func TestJumpEndsScrolling(t *testing.T) {
 	s := talkative()
 	b := open(t, serveStage(t, s.stage, nil))
 	b.visit(talkativeLogs)
-	b.awaits("the last line is shown", lineVisible(longLog))
-	b.do(chromedp.Focus("#log"))
-	evaluate[bool](b, `(box => {
-		box.addEventListener('scroll', () => document.getElementById('error').click(), {once: true});
-		return true;
-	})(document.getElementById('log'))`)
-	b.press(kb.PageUp)
-	b.awaits("the first error is shown", lineVisible(failedAt))
-	if !evaluate[bool](b, `new Promise(done => {
-		const box = document.getElementById('log');
-		let top = box.scrollTop, rested = 0;
-		const look = () => {
-			rested = box.scrollTop === top ? rested + 1 : 0;
-			top = box.scrollTop;
-			rested < 60 ? requestAnimationFrame(look) : done(`+lineVisible(failedAt)+`);
-		};
-		look();
-	})`) {
-		t.Error("the page scrolled on after it had shown the first error")
+	for _, jump := range []struct {
+		to   string
+		line int
+	}{{"follow", longLog}, {"error", failedAt}} {
+		b.awaits("the last line is shown", lineVisible(longLog))
+		b.do(chromedp.Focus("#log"))
+		evaluate[bool](b, `(box => {
+			window.jumped = false;
+			box.onscroll = () => {
+				if (jumped || box.scrollHeight - box.scrollTop - box.clientHeight < 60) return; // it has not left the end yet
+				jumped = true;
+				document.getElementById(`+quoted(jump.to)+`).click();
+			};
+			return true;
+		})(document.getElementById('log'))`)
+		b.press(kb.PageUp)
+		b.awaits("the key has scrolled", "jumped")
+		if !evaluate[bool](b, `new Promise(done => {
+			const box = document.getElementById('log');
+			let top = box.scrollTop, rested = 0;
+			const look = () => {
+				rested = box.scrollTop === top ? rested + 1 : 0;
+				top = box.scrollTop;
+				rested < 60 ? requestAnimationFrame(look) : done(`+lineVisible(jump.line)+`);
+			};
+			look();
+		})`) {
+			t.Errorf("#%s: the page scrolled on after the jump", jump.to)
+		}
 	}
 	b.press(kb.PageUp)
 	b.awaits("the keys scroll from there", "!("+lineVisible(failedAt)+")")

@@ -192,8 +192,8 @@ class Log {
     }));
   }
 
-  /** scroll shows a place at once and for good. A key or a wheel scrolls over several frames, and a browser adds what is left
-   * of that way to a place that is set meanwhile, unless the box had no layout in between.
+  /** scroll shows a place at once and for good. A key scrolls over several frames, and Chromium adds what is left of that way to
+   * a place that is set meanwhile, unless the box had no layout in between.
    * @param {number} top */
   scroll(top) {
     this.box.style.display = 'none';
