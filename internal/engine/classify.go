@@ -117,19 +117,13 @@ func endedBeforeDisruption(t *corev1.ContainerStateTerminated, pod *corev1.Pod) 
 
 // isDisrupted reports whether others took a pod away or rejected it. A component that takes a running pod away sets the
 // condition DisruptionTarget. A kubelet that evicts a pod for exceeding its own storage limits does not set it, and
-// gives the same reason as a kubelet under pressure that rejects a pod; only the evicted pod has started containers.
+// gives the same reason as a kubelet under pressure that rejects a pod. Only the evicted pod has container statuses;
+// they may show no container that has started, because the kubelet removes the containers of such a pod at once.
 func isDisrupted(pod *corev1.Pod) bool {
 	r := pod.Status.Reason
-	refused := slices.Contains(admissionReasons, r) || strings.HasPrefix(r, "OutOf") || r == reasonEvicted && !anyStarted(pod)
+	refused := slices.Contains(admissionReasons, r) || strings.HasPrefix(r, "OutOf") ||
+		r == reasonEvicted && len(pod.Status.InitContainerStatuses) == 0 && len(pod.Status.ContainerStatuses) == 0
 	return refused || disruption(pod) != nil
-}
-
-// anyStarted reports whether a container of the pod has started. A started container may still be shown as running
-// after its pod has ended, because a slow kubelet reports the end later.
-func anyStarted(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(c corev1.ContainerStatus) bool {
-		return c.State.Running != nil || c.State.Terminated != nil
-	})
 }
 
 // disruption returns the pod's DisruptionTarget condition if it is true; otherwise nil.

@@ -21,6 +21,13 @@ func TestFailedPodsAreClassifiedByWhatEndedThem(t *testing.T) {
 	running := []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 	waiting := []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
 		Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}}}
+	// The kubelet removes the containers of a pod that it evicts, also before it has read how they ended. What it then
+	// reports first is a container that waits to be created and has been terminated.
+	removed := []corev1.ContainerStatus{{Name: "main",
+		State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}},
+		LastTerminationState: untracked[0].State}}
+	creating := []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
+		Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}}
 	target := func(reason string) []corev1.PodCondition {
 		return []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason}}
 	}
@@ -32,6 +39,8 @@ func TestFailedPodsAreClassifiedByWhatEndedThem(t *testing.T) {
 		"emptyDir or ephemeral limit":      {corev1.PodStatus{Reason: "Evicted", ContainerStatuses: killed}, failed},
 		"limit, container lost track of":   {corev1.PodStatus{Reason: "Evicted", ContainerStatuses: untracked}, failed},
 		"limit, end not written yet":       {corev1.PodStatus{Reason: "Evicted", ContainerStatuses: running}, failed},
+		"limit, container removed":         {corev1.PodStatus{Reason: "Evicted", ContainerStatuses: removed}, failed},
+		"limit, start not written yet":     {corev1.PodStatus{Reason: "Evicted", ContainerStatuses: creating}, failed},
 		"limit broken by init container":   {corev1.PodStatus{Reason: "Evicted", InitContainerStatuses: killed, ContainerStatuses: waiting}, failed},
 		"node pressure":                    {corev1.PodStatus{Reason: "Evicted", ContainerStatuses: killed, Conditions: target("TerminationByKubelet")}, disrupted},
 		"node under pressure refuses":      {corev1.PodStatus{Reason: "Evicted"}, disrupted},

@@ -74,7 +74,7 @@ func (s *space) checkStarts(want map[string]int) {
 	for replica, n := range want {
 		s.awaitStarts(replica, n)
 		if got := s.starts(replica); got != n {
-			s.Errorf("%s has started %d times, want %d", replica, got, n)
+			s.Errorf("%s has started %d times, want %d\n%s", replica, got, n, s.Dump())
 		}
 	}
 }
