@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,11 +12,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/archive"
+	"tensorstack.dev/batch/internal/archive/store"
+	"tensorstack.dev/batch/internal/console/consolecmd"
 	"tensorstack.dev/batch/test/kit/jobs"
 	"tensorstack.dev/batch/test/kit/kubelet"
 	"tensorstack.dev/batch/test/kit/plane"
@@ -166,4 +170,31 @@ func TestHistoryCatchesUp(t *testing.T) {
 		viewer.awaitHistory([]string{"list"}, "Deleted")
 		viewer.awaitHistory([]string{"describe", "vanishes"}, "Lost", "Deleted, was Running")
 	})
+}
+
+// TestArchiveOfAnotherClusterIsRefused: a console does not write to the archive of another cluster, until the archive is
+// given to its own cluster as docs/history.md says.
+func TestArchiveOfAnotherClusterIsRefused(t *testing.T) {
+	w := newWorld(t)
+	file := filepath.Join(t.TempDir(), "archive.db")
+	s, err := store.Open(t.Context(), file, store.Options{})
+	w.Must(err)
+	w.Must(s.Claim(t.Context(), "another-cluster"))
+	w.Must(s.Close())
+	var system corev1.Namespace
+	w.Must(w.Client.Get(t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, &system))
+
+	args, _, _ := w.prepareConsole("--archive=" + file)
+	cmd := consolecmd.New()
+	cmd.SetArgs(args)
+	want := fmt.Sprintf("that of the cluster another-cluster, and this cluster is %s", system.UID)
+	if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Fatalf("the console ends with %v, want %q", err, want)
+	}
+
+	db, err := sql.Open("sqlite", file)
+	w.Must(err)
+	_, err = db.ExecContext(t.Context(), "UPDATE cluster SET uid = '"+string(system.UID)+"'")
+	w.Must(errors.Join(err, db.Close()))
+	w.startConsole("--archive=" + file)
 }

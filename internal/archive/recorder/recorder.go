@@ -10,10 +10,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
@@ -24,7 +26,8 @@ import (
 
 // Options are what a recorder needs.
 type Options struct {
-	// Config is that of a user who may list and watch jobs, pods and events and get pods/log. No other right is used.
+	// Config is that of a user who may list and watch jobs, pods and events and get pods/log and the namespace kube-system.
+	// No other right is used.
 	Config *rest.Config
 	Store  *store.Store
 	// Namespace is the namespace to record; empty for all.
@@ -55,7 +58,8 @@ type Recorder struct {
 	running sync.WaitGroup
 }
 
-// Start begins to record. It fails if the archive cannot be read. Wait waits for the end, after that of ctx.
+// Start begins to record, once the API server answers. It fails if the archive cannot be read or is that of another
+// cluster. Wait waits for the end, after that of ctx.
 func Start(ctx context.Context, o Options) (*Recorder, error) {
 	r := &Recorder{Options: o, more: make(chan struct{}, 1), attempts: map[string]*archive.Attempt{}}
 	r.room = sync.NewCond(&r.mu)
@@ -65,6 +69,13 @@ func Start(ctx context.Context, o Options) (*Recorder, error) {
 	}
 	if r.core, err = kubernetes.NewForConfig(o.Config); err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	uid, err := clusterUID(ctx, r.core.CoreV1().Namespaces())
+	if err != nil {
+		return nil, err
+	}
+	if err := o.Store.Claim(ctx, uid); err != nil {
+		return nil, err
 	}
 	known, err := o.Store.Known(ctx)
 	if err != nil {
@@ -81,6 +92,25 @@ func Start(ctx context.Context, o Options) (*Recorder, error) {
 	})
 	r.watch(ctx)
 	return r, nil
+}
+
+// clusterUID returns the UID of the namespace kube-system, which a cluster keeps for as long as it exists. It waits for an
+// API server that does not answer.
+func clusterUID(ctx context.Context, namespaces corev1client.NamespaceInterface) (string, error) {
+	for delay := firstDelay; ; delay = min(2*delay, maxDelay) {
+		ns, err := namespaces.Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+		switch {
+		case err == nil:
+			return string(ns.UID), nil
+		case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || ctx.Err() != nil:
+			return "", fmt.Errorf("reading the UID of the namespace kube-system, which says whose archive this is: %w", err)
+		}
+		klog.FromContext(ctx).Error(err, "Cannot read which cluster this is", "retryAfter", delay)
+		select {
+		case <-ctx.Done():
+		case <-time.After(delay):
+		}
+	}
 }
 
 // Settled is closed once everything that exists has been seen, as far as the recorder may see it.

@@ -76,6 +76,24 @@ func Open(ctx context.Context, address string, o Options) (*Store, error) {
 	return s, nil
 }
 
+// Claim binds the archive to the cluster with a UID. It returns an error if the archive is bound to another cluster: the
+// records of both would mix, and what one cluster has would be missing in the other.
+func (s *Store) Claim(ctx context.Context, uid string) error {
+	err := s.transact(ctx, func(tx *tx) error {
+		tx.exec(`INSERT INTO cluster (number, uid) VALUES (1, ?) ON CONFLICT DO NOTHING`, uid)
+		var owner string
+		tx.row(`SELECT uid FROM cluster`, nil, &owner)
+		if tx.err == nil && owner != uid {
+			return fmt.Errorf("it is that of the cluster %s, and this cluster is %s: give each cluster an archive of its own", owner, uid)
+		}
+		return tx.err
+	})
+	if err != nil {
+		return fmt.Errorf("claiming the archive: %w", err)
+	}
+	return nil
+}
+
 // private creates a file that only its owner can read, if there is none. SQLite gives its further files the same mode.
 func private(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -291,6 +293,33 @@ func TestNewerArchiveIsRefused(t *testing.T) {
 		}
 		if again, err := Open(t.Context(), address, Options{}); err == nil || !strings.Contains(err.Error(), "use the newer program") {
 			t.Errorf("%v, %v", again, err)
+		}
+	})
+}
+
+// TestArchiveIsOfOneCluster: of the clusters that claim an archive at once one gets it, and has it when it is opened again.
+func TestArchiveIsOfOneCluster(t *testing.T) {
+	onBoth(t, func(t *testing.T, address string) {
+		errs := make([]error, 4)
+		var claims sync.WaitGroup
+		for i := range errs {
+			s := open(t, address, Options{})
+			claims.Go(func() { errs[i] = s.Claim(t.Context(), fmt.Sprint("uid-", i)) })
+		}
+		claims.Wait()
+		owner := slices.Index(errs, nil)
+		if owner < 0 {
+			t.Fatal("no cluster has the archive:", errors.Join(errs...))
+		}
+		again := open(t, address, Options{})
+		for i := range errs {
+			err, uid := again.Claim(t.Context(), fmt.Sprint("uid-", i)), fmt.Sprint("uid-", owner)
+			switch {
+			case i == owner && err != nil:
+				t.Errorf("%s cannot have its archive: %v", uid, err)
+			case i != owner && (errs[i] == nil || err == nil || !strings.Contains(err.Error(), "that of the cluster "+uid+", and this cluster is uid-"+fmt.Sprint(i))):
+				t.Errorf("uid-%d got the archive of %s, too: %v, then %v", i, uid, errs[i], err)
+			}
 		}
 	})
 }
