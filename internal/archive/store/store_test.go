@@ -366,7 +366,7 @@ func TestOlderArchiveIsBroughtUpToDate(t *testing.T) {
 		s := open(t, address, Options{})
 		write(t, s, &Batch{Jobs: []*archive.Job{job("j", 1, nil)}})
 		for _, statement := range []string{"DROP INDEX jobs_place", "DROP INDEX jobs_queue", "DROP INDEX jobs_user", "DROP INDEX attempts_held", "CREATE INDEX attempts_scheduled ON attempts (scheduled)",
-			"DELETE FROM migrations WHERE number > 1"} {
+			"DROP TABLE cluster", "DELETE FROM migrations WHERE number > 1"} {
 			if _, err := s.db.Exec(statement); err != nil {
 				t.Fatal(err)
 			}
