@@ -97,6 +97,23 @@ func (c *Cache) podHandler() cache.ResourceEventHandlerFuncs {
 	}
 }
 
+// warningHandler publishes the jobs of the pods that warnings are about. A pod that is not seen yet publishes its job when it
+// is.
+func (c *Cache) warningHandler() cache.ResourceEventHandlerFuncs {
+	publish := func(o any) {
+		e, ok := o.(*corev1.Event)
+		if !ok {
+			return
+		}
+		for _, p := range keyed[*corev1.Pod](c.pods, e.InvolvedObject.Namespace+"/"+e.InvolvedObject.Name) {
+			if topics, err := jobOfPod(p); err == nil && len(topics) > 0 {
+				c.hub.publish(topics[0])
+			}
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{AddFunc: publish, UpdateFunc: func(_, o any) { publish(o) }, DeleteFunc: func(o any) { publish(last(o)) }}
+}
+
 // past holds the pods of jobs that are being deleted or are gone, as they were last seen, so that a timeline shows them.
 type past struct {
 	mu   sync.Mutex
@@ -177,6 +194,18 @@ func slimPod(o any) (any, error) {
 	return p, nil
 }
 
+// slimEvent drops what no page shows of an event. The warnings about all pods of the cluster are kept, not only those of jobs.
+func slimEvent(o any) (any, error) {
+	e, ok := o.(*corev1.Event)
+	if !ok {
+		return o, nil
+	}
+	of := e.InvolvedObject
+	return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name, UID: e.UID, ResourceVersion: e.ResourceVersion, CreationTimestamp: e.CreationTimestamp},
+		InvolvedObject: corev1.ObjectReference{Kind: of.Kind, Namespace: of.Namespace, Name: of.Name, UID: of.UID}, Reason: e.Reason, Message: e.Message, Type: e.Type,
+		FirstTimestamp: e.FirstTimestamp, LastTimestamp: e.LastTimestamp, EventTime: e.EventTime, Count: e.Count, Series: e.Series}, nil
+}
+
 func slimContainers(all []corev1.Container) []corev1.Container {
 	slim := make([]corev1.Container, len(all))
 	for i := range all {
@@ -207,6 +236,14 @@ func nodeOf(o any) ([]string, error) {
 		return nil, nil
 	}
 	return []string{"yes"}, nil
+}
+
+func uidOfPod(o any) ([]string, error) {
+	e, ok := o.(*corev1.Event)
+	if !ok {
+		return nil, nil
+	}
+	return []string{string(e.InvolvedObject.UID)}, nil
 }
 
 func eventTopic(o any) string {

@@ -26,6 +26,7 @@ import (
 type Cache struct {
 	jobs                        []*source // by the index of the kind in kinds.All
 	events                      []*source // about jobs, by the index of the kind
+	warnings                    *source   // the events about pods that are warnings
 	pods, groups, queues, nodes *source
 
 	hub  hub
@@ -39,11 +40,12 @@ type Cache struct {
 	running sync.WaitGroup
 }
 
-// byJob is the index of pods by the job that they belong to, byName that of events by the object that they are about, and
-// waiting that of pods that wait for the t9k-scheduler.
+// byJob is the index of pods by the job that they belong to, byName that of events by the object that they are about, byUID
+// that of events by the UID of that object, and waiting that of pods that wait for the t9k-scheduler.
 const (
 	byJob   = "job"
 	byName  = "name"
+	byUID   = "uid"
 	waiting = "waiting"
 	onNode  = "node"
 )
@@ -75,7 +77,7 @@ func (c *Cache) Settled() <-chan struct{} { return c.settled }
 func (c *Cache) Wait() { c.running.Wait() }
 
 func (c *Cache) sources() []*source {
-	return append(slices.Concat(c.jobs, c.events), c.pods, c.groups, c.queues, c.nodes)
+	return append(slices.Concat(c.jobs, c.events), c.warnings, c.pods, c.groups, c.queues, c.nodes)
 }
 
 func (c *Cache) build(config *rest.Config) error {
@@ -99,6 +101,9 @@ func (c *Cache) build(config *rest.Config) error {
 			selector: fields.OneTermEqualSelector("involvedObject.kind", k.Name), handler: c.handler(eventTopic),
 			indexers: cache.Indexers{byName: func(o any) ([]string, error) { return []string{eventTopic(o)}, nil }}})
 	}
+	c.warnings = &source{plural: "events", what: "events", client: v1, object: &corev1.Event{}, namespaced: true, transform: slimEvent,
+		selector: fields.AndSelectors(fields.OneTermEqualSelector("involvedObject.kind", "Pod"), fields.OneTermEqualSelector("type", corev1.EventTypeWarning)),
+		handler:  c.warningHandler(), indexers: cache.Indexers{byUID: uidOfPod}}
 	c.pods = &source{plural: "pods", what: "pods", client: v1, object: &corev1.Pod{}, namespaced: true, transform: slimPod, handler: c.podHandler(),
 		indexers: cache.Indexers{byJob: jobOfPod, waiting: waitsForUs, onNode: nodeOf}}
 	c.groups = &source{group: scheduling.GroupVersion.Group, plural: "podgroups", what: "PodGroups", client: scheduler, object: &scheduling.PodGroup{}, namespaced: true, transform: slim,

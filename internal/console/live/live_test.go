@@ -202,6 +202,43 @@ func TestViewsHideWhatTheirViewersMayNotList(t *testing.T) {
 	}
 }
 
+// TestWarningsAboutPods verifies that a job has the warnings about its pods and no others, and that each tells those who look
+// at the job.
+func TestWarningsAboutPods(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "red", Name: "a-w-0", UID: "pod", ResourceVersion: "1", Labels: map[string]string{batch.LabelJobName: "a", batch.LabelJobKind: "GenericJob"}}}
+	about := func(namespace, name, pod string, uid types.UID) *corev1.Event {
+		return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name), ResourceVersion: "1"}, Type: "Warning", Reason: "FailedMount", Message: name,
+			LastTimestamp: metav1.Unix(int64(len(name)), 0), InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: pod, UID: uid}, ReportingController: "kubelet"}
+	}
+	c := start(t, &api{objects: map[string][]any{ofBatch + "genericjobs": {job("red", "a", "1")}, "/api/v1/pods": {pod}, "/api/v1/events": {
+		about("red", "later", "a-w-0", "pod"), about("red", "soon", "a-w-0", "pod"), about("blue", "forged", "a-w-0", "pod"), about("red", "of another", "b-w-0", "other")}}}, "")
+	for _, test := range []struct {
+		rights Rights
+		want   []string
+	}{{nil, []string{"soon", "later"}}, {rights{"red"}, []string{"soon", "later"}}} {
+		v := c.For(test.rights)
+		var got []string
+		for _, e := range v.Input(v.Job(&kinds.All[0], "red", "a"), time.Now()).Warnings {
+			got = append(got, e.Message)
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%v: warnings (-want +got):\n%s", test.rights, diff)
+		}
+	}
+	ofJob, end := c.Subscribe(JobTopic("GenericJob", "red", "a"))
+	defer end()
+	ofOther, endOther := c.Subscribe(JobTopic("GenericJob", "red", "b"), TopicJobs, topicNodes)
+	defer endOther()
+	c.warningHandler().OnAdd(about("red", "of another", "b-w-0", "other"), false)
+	if len(ofJob) != 0 {
+		t.Error("a warning about another pod tells those who look at the job")
+	}
+	c.warningHandler().OnUpdate(nil, about("red", "soon", "a-w-0", "pod"))
+	if len(ofJob) != 1 || len(ofOther) != 0 {
+		t.Errorf("a warning gives %d notices of the job and %d of others, want 1 and 0", len(ofJob), len(ofOther))
+	}
+}
+
 // TestSubscriptions verifies that a notice reaches those whom it concerns, and that unread notices become one.
 func TestSubscriptions(t *testing.T) {
 	c := &Cache{}

@@ -152,6 +152,20 @@ func indexed[T any](s *source, index, value string) []T {
 	return objects[T](found)
 }
 
+// keyed returns the object of the store with a key, if there is one.
+func keyed[T any](s *source, key string) []T {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.store == nil {
+		return nil
+	}
+	o, found, err := s.store.GetByKey(key)
+	if !found || err != nil {
+		return nil
+	}
+	return objects[T]([]any{o})
+}
+
 func objects[T any](all []any) []T {
 	typed := make([]T, 0, len(all))
 	for _, o := range all {

@@ -124,14 +124,7 @@ func (v *View) Job(kind *kinds.Kind, namespace, name string) *observed.Job {
 	if i < 0 || !v.scope(v.cache.jobs[i], namespace).Includes(namespace) {
 		return nil
 	}
-	s := v.cache.jobs[i]
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.store == nil {
-		return nil
-	}
-	o, found, err := s.store.GetByKey(namespace + "/" + name)
-	if object, ok := o.(kinds.Object); ok && found && err == nil {
+	for _, object := range keyed[kinds.Object](v.cache.jobs[i], namespace+"/"+name) {
 		return &observed.Job{Kind: &kinds.All[i], Object: object}
 	}
 	return nil
@@ -156,16 +149,30 @@ func (v *View) Input(j *observed.Job, now time.Time) *view.JobInput {
 		}
 	}
 	if v.scope(c.events[0], j.GetNamespace()).Includes(j.GetNamespace()) {
-		for _, s := range c.events {
-			for _, e := range indexed[*corev1.Event](s, byName, topic) {
-				if e.InvolvedObject.UID == j.GetUID() {
-					in.Events = append(in.Events, e)
-				}
+		v.addEvents(in, topic)
+	}
+	return in
+}
+
+// addEvents adds the events about a job, and the warnings about those of its pods that the viewer may see.
+func (v *View) addEvents(in *view.JobInput, topic string) {
+	for _, s := range v.cache.events {
+		for _, e := range indexed[*corev1.Event](s, byName, topic) {
+			if e.InvolvedObject.UID == in.Job.GetUID() {
+				in.Events = append(in.Events, e)
 			}
 		}
 	}
-	slices.SortStableFunc(in.Events, func(a, b *corev1.Event) int { return observed.EventTime(a).Compare(observed.EventTime(b)) })
-	return in
+	for _, p := range in.Pods {
+		for _, e := range indexed[*corev1.Event](v.cache.warnings, byUID, string(p.UID)) {
+			if e.Namespace == p.Namespace { // an event of another namespace may name any UID
+				in.Warnings = append(in.Warnings, e)
+			}
+		}
+	}
+	for _, all := range [][]*corev1.Event{in.Events, in.Warnings} {
+		slices.SortStableFunc(all, func(a, b *corev1.Event) int { return observed.EventTime(a).Compare(observed.EventTime(b)) })
+	}
 }
 
 // Pods returns the present pods of a job.

@@ -79,7 +79,8 @@ func models(text string) map[string]any {
 		Timeline: view.Timeline{Begin: noon, Lanes: []view.Lane{{Label: text, Segments: []view.Segment{{X: 1, W: 20, State: "failed", Title: text, Text: text}}}}, States: []string{"failed"}},
 		Actions:  []view.Action{{Verb: "pause", Title: "Pause", Effect: text, Command: text}}}}
 	events := job
-	events.Tab, events.Events = "events", []view.EventRow{{At: noon, Reason: text, Object: text, Message: text, Count: 2}}
+	events.Tab, events.Events = "events", []view.EventRow{{At: noon, Reason: text, Pod: text, Others: 3, Message: text, Count: 2}}
+	events.MoreEvents = 7
 	manifest := job
 	manifest.Tab, manifest.Forms = "manifest", view.ManifestForms("/jobs/ns/genericjob/mnist", true)
 	explain := job

@@ -57,9 +57,7 @@ func HistoryJob(j *archive.JobDetails, tab string, now time.Time) (*HistoryJobPa
 	p.Path = archivedPath(j.UID)
 	p.Tabs = tabLinks(p.Path, historyJobTabs, tab)
 	in.fillReplicas(&p.JobPage)
-	for _, e := range slices.Backward(in.Events) {
-		p.Events = append(p.Events, eventRow(e))
-	}
+	in.fillEvents(&p.JobPage)
 	for _, c := range slices.Backward(j.Conditions) {
 		p.Conditions = append(p.Conditions, ConditionRow{c.Type, c.Status, c.Reason, c.Message, c.Since})
 	}
@@ -95,7 +93,11 @@ func archivedInput(j *archive.JobDetails, now time.Time) (*JobInput, error) {
 		if err := json.Unmarshal(raw, e); err != nil {
 			return nil, fmt.Errorf("reading an event of %s from the archive: %w", job.Ref(), err)
 		}
-		in.Events = append(in.Events, e)
+		if e.InvolvedObject.Kind == "Pod" {
+			in.Warnings = append(in.Warnings, e)
+		} else {
+			in.Events = append(in.Events, e)
+		}
 	}
 	return in, nil
 }

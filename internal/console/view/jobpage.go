@@ -22,8 +22,8 @@ type JobInput struct {
 	Pods []*corev1.Pod
 	// Attempts are the attempts of a job of the archive, in place of Pods.
 	Attempts []*archive.Attempt
-	// Events are the events about the job and about its pods, the oldest first.
-	Events []*corev1.Event
+	// Events are the events about the job and Warnings those about its pods that are warnings, the oldest first.
+	Events, Warnings []*corev1.Event
 	// Groups and Waiting are the groups of all jobs and the pods that wait for nodes.
 	Groups  []*scheduling.PodGroup
 	Waiting []*corev1.Pod
@@ -51,12 +51,15 @@ type ReplicaRow struct {
 	Decides bool
 }
 
-// EventRow is an event.
+// EventRow is an event about a job, or what warnings about its pods have in common.
 type EventRow struct {
-	At                            time.Time
-	Reason, Object, Message, Type string
-	Count                         int32
-	Tone                          Tone
+	At              time.Time
+	Reason, Message string
+	// Pod is the pod of a warning, and Others is the number of further pods that have the same.
+	Pod    string
+	Others int
+	Count  int32
+	Tone   Tone
 }
 
 // ConditionRow is a condition of a job.
@@ -82,8 +85,10 @@ type JobPage struct {
 	Roles    []RoleRow
 	Replicas []ReplicaRow
 	// More is the number of replicas that are not listed.
-	More       int
-	Events     []EventRow
+	More   int
+	Events []EventRow
+	// MoreEvents is the number of older events that are not listed.
+	MoreEvents int
 	Conditions []ConditionRow
 	// Waits are what the job waits for.
 	Waits   []observed.Wait
@@ -107,9 +112,7 @@ func JobOf(in *JobInput, tab string) JobPage {
 	p.Waits = observed.Waits(in.Job, in.Pods, in.Groups, in.Waiting)
 	p.Actions = Actions(in.Job)
 	in.fillReplicas(&p)
-	for i := len(in.Events) - 1; i >= 0; i-- {
-		p.Events = append(p.Events, eventRow(in.Events[i]))
-	}
+	in.fillEvents(&p)
 	for _, c := range in.Job.Status().Conditions {
 		p.Conditions = append(p.Conditions, ConditionRow{string(c.Type), string(c.Status), string(c.Reason), c.Message, c.LastTransitionTime.Time})
 	}
@@ -132,15 +135,6 @@ func tabLinks(path string, tabs []string, current string) []Link {
 // ManifestForms returns the links to the two forms of a job's manifest.
 func ManifestForms(path string, lowered bool) []Link {
 	return []Link{{"as submitted", path + "?tab=manifest", !lowered}, {"what the operator creates from it", path + "?tab=manifest&form=lowered", lowered}}
-}
-
-func eventRow(e *corev1.Event) EventRow {
-	r := EventRow{At: observed.EventTime(e), Reason: e.Reason, Message: observed.OneLine(e.Message), Type: e.Type, Count: observed.EventCount(e),
-		Object: strings.ToLower(e.InvolvedObject.Kind) + "/" + e.InvolvedObject.Name, Tone: Quiet}
-	if isWarning(e) {
-		r.Tone = Wait
-	}
-	return r
 }
 
 // facts returns the properties of the job that have a value.

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
@@ -294,6 +293,3 @@ func mark(d time.Duration) string {
 	}
 	return text
 }
-
-// isWarning reports whether an event is a warning.
-func isWarning(e *corev1.Event) bool { return e.Type == corev1.EventTypeWarning }
