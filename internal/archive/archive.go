@@ -94,7 +94,7 @@ func (r *Job) Observed() (*observed.Job, error) {
 	return observed.New(&kind, raw)
 }
 
-// Event is what is kept of an event about a job.
+// Event is what is kept of an event about a job, or of a warning about one of its pods.
 type Event struct {
 	UID     string          `json:"-"`
 	Version int64           `json:"-"`

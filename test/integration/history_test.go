@@ -98,6 +98,19 @@ func TestHistoryOutlivesJobs(t *testing.T) {
 	w.awaitPhase("held", batch.JobRunning)
 	viewer.awaitHistory([]string{"usage", "--by", "namespace", "-o", "csv"}, "from,to,namespace,resource,hours", ","+w.Namespace+",example.com/gpu,")
 
+	// A warning about a pod is shown with its job, in the archive and on the page.
+	pod := &corev1.Pod{}
+	w.Must(w.Get("held-w-0", pod))
+	w.Create(&corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "volume"}, Reason: "FailedMount", Message: "the volume data is not there", Type: corev1.EventTypeWarning, LastTimestamp: metav1.Now(),
+		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: w.Namespace, Name: pod.Name, UID: pod.UID}})
+	viewer.awaitHistory([]string{"describe", "held"}, "pod/held-w-0", "the volume data is not there")
+	w.Await("the page shows the warning", func() error {
+		if code, body := viewer.call("GET", "/jobs/"+w.Namespace+"/genericjob/held?tab=events", nil); code != 200 || !strings.Contains(body, "the volume data is not there") {
+			return fmt.Errorf("%d %s", code, body)
+		}
+		return nil
+	})
+
 	// Whoever may not get jobs sees none, and learns nothing about them.
 	call := stranger.history("list", "-A")
 	if out, errOut := call.ends(0); out != "" || !strings.Contains(errOut, "The archive has no such jobs that you may see.") {

@@ -6,6 +6,7 @@ package recorder
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -52,16 +54,24 @@ type Recorder struct {
 	versions map[string]int64
 	// open are the attempts of which no end is recorded, and attempts the last records of pods that exist.
 	open     map[string]bool
-	attempts map[string]*archive.Attempt
+	attempts map[string]*attempt
+	// early are the last warnings about pods that have not been seen, of which most belong to no job.
+	early []*corev1.Event
 
 	settled <-chan struct{}
 	running sync.WaitGroup
 }
 
+// attempt is what is remembered of the record of a pod that exists, and the namespace of the pod.
+type attempt struct {
+	archive.Attempt
+	namespace string
+}
+
 // Start begins to record, once the API server answers. It fails if the archive cannot be read or is that of another
 // cluster. Wait waits for the end, after that of ctx.
 func Start(ctx context.Context, o Options) (*Recorder, error) {
-	r := &Recorder{Options: o, more: make(chan struct{}, 1), attempts: map[string]*archive.Attempt{}}
+	r := &Recorder{Options: o, more: make(chan struct{}, 1), attempts: map[string]*attempt{}}
 	r.room = sync.NewCond(&r.mu)
 	var err error
 	if r.objects, err = dynamic.NewForConfig(o.Config); err != nil {
@@ -246,7 +256,7 @@ func (r *Recorder) pod(ctx context.Context, p *corev1.Pod, gone bool) {
 		case gone:
 			delete(r.attempts, a.UID)
 		default:
-			r.attempts[a.UID] = &archive.Attempt{Node: a.Node, Scheduled: a.Scheduled, Started: a.Started, Ended: a.Ended, Outcome: a.Outcome, Cause: a.Cause}
+			r.attempts[a.UID] = &attempt{archive.Attempt{Job: a.Job, Node: a.Node, Scheduled: a.Scheduled, Started: a.Started, Ended: a.Ended, Outcome: a.Outcome, Cause: a.Cause}, p.Namespace}
 		}
 		if a.Outcome != "" {
 			delete(r.open, a.UID)
@@ -255,6 +265,9 @@ func (r *Recorder) pod(ctx context.Context, p *corev1.Pod, gone bool) {
 		}
 		if last == nil || !last.Same(a) {
 			b.Attempts = append(b.Attempts, a)
+		}
+		if last == nil {
+			r.addEarly(ctx, b, p.UID)
 		}
 	})
 }
@@ -288,6 +301,45 @@ func (r *Recorder) event(ctx context.Context, e *corev1.Event) {
 		return
 	}
 	r.add(ctx, func(b *store.Batch) { b.Events = append(b.Events, record) })
+}
+
+// maxEarly bounds the number of warnings that wait for their pods.
+const maxEarly = 1_000
+
+// warning records a warning about a pod. One about a pod that has not been seen waits until it is.
+func (r *Recorder) warning(ctx context.Context, e *corev1.Event) {
+	r.add(ctx, func(b *store.Batch) {
+		if r.addWarning(ctx, b, e) {
+			return
+		}
+		if len(r.early) == maxEarly {
+			r.early = slices.Delete(r.early, 0, 1)
+		}
+		r.early = append(r.early, e)
+	})
+}
+
+// addEarly adds the warnings about a pod that were seen before it.
+func (r *Recorder) addEarly(ctx context.Context, b *store.Batch, pod types.UID) {
+	r.early = slices.DeleteFunc(r.early, func(e *corev1.Event) bool { return e.InvolvedObject.UID == pod && r.addWarning(ctx, b, e) })
+}
+
+// addWarning adds a warning if its pod is one of a job. It replaces the one with the same reason about that pod, because a job
+// may wait for days, with new warnings about each of its pods in every hour. An event of another namespace than the pod's may
+// name any UID.
+func (r *Recorder) addWarning(ctx context.Context, b *store.Batch, e *corev1.Event) bool {
+	a := r.attempts[string(e.InvolvedObject.UID)]
+	if a == nil || a.namespace != e.Namespace {
+		return false
+	}
+	record, err := archive.EventOf(e)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot record an event", "event", klog.KObj(e))
+		return true
+	}
+	record.UID, record.Job = string(e.InvolvedObject.UID)+"/"+e.Reason, a.Job
+	b.Events = append(b.Events, record)
+	return true
 }
 
 // logged records the end of a log.

@@ -21,9 +21,9 @@ import (
 // found missing.
 const firstLists = 10 * time.Second
 
-// watch starts the watches of jobs, events and pods.
+// watch starts the watches of jobs, of events about them, of pods, and then of warnings about pods.
 func (r *Recorder) watch(ctx context.Context) {
-	jobs, all := newLatch(len(kinds.All)), newLatch(2*len(kinds.All)+1)
+	jobs, all := newLatch(len(kinds.All)), newLatch(2*len(kinds.All)+2)
 	for i := range kinds.All {
 		k := &kinds.All[i]
 		listed, counted, noted := jobs.done(), all.done(), all.done()
@@ -51,12 +51,23 @@ func (r *Recorder) watch(ctx context.Context) {
 		case <-time.After(firstLists):
 		case <-ctx.Done():
 		}
-		counted := all.done()
+		counted, warned := all.done(), all.done()
+		warnings := sync.OnceFunc(func() {
+			r.follow(ctx, r.warnings(), &corev1.Event{}, &stream[*corev1.Event]{
+				seen: func(e *corev1.Event, gone bool) {
+					if !gone {
+						r.warning(ctx, e)
+					}
+				},
+				all: func([]*corev1.Event) { warned() },
+			})
+		})
 		r.follow(ctx, r.pods(), &corev1.Pod{}, &stream[*corev1.Pod]{
 			seen: func(p *corev1.Pod, gone bool) { r.pod(ctx, p, gone) },
 			all: func(present []*corev1.Pod) {
 				r.podsAre(ctx, uids(present))
 				counted()
+				warnings()
 			},
 		})
 	})
@@ -101,6 +112,11 @@ func (r *Recorder) jobs(k *kinds.Kind) *cache.ListWatch {
 
 func (r *Recorder) events(k *kinds.Kind) *cache.ListWatch {
 	return cache.NewListWatchFromClient(r.core.CoreV1().RESTClient(), "events", r.Namespace, fields.OneTermEqualSelector("involvedObject.kind", k.Name))
+}
+
+func (r *Recorder) warnings() *cache.ListWatch {
+	return cache.NewListWatchFromClient(r.core.CoreV1().RESTClient(), "events", r.Namespace,
+		fields.AndSelectors(fields.OneTermEqualSelector("involvedObject.kind", "Pod"), fields.OneTermEqualSelector("type", corev1.EventTypeWarning)))
 }
 
 func (r *Recorder) pods() *cache.ListWatch {
