@@ -40,7 +40,7 @@ var (
 	shared = plane.NewShared(func() (*plane.Plane, error) { return newCluster(testenv.Options{}) })
 	// fragile holds clusters for tests that stop and kill components. A test has its cluster to itself. The delays
 	// are short, so that much happens between two kills. Here the console has to become ready again, too.
-	fragile = plane.NewPool(3, func() (*plane.Plane, error) {
+	fragile = plane.NewPool(2, func() (*plane.Plane, error) {
 		return newCluster(testenv.Options{Components: local.AllComponents(), Settings: map[string][]string{
 			local.Operator:  {"jobs: {restartBackoff: 10ms}"},
 			local.Scheduler: {"gangGracePeriod: 1s"},
@@ -81,7 +81,6 @@ const forceDeleteAfter = 2 * time.Second
 func lend(t *testing.T, clusters *plane.Pool) *space {
 	t.Helper()
 	requireCluster(t)
-	t.Parallel()
 	return newSpaceOn(t, clusters.Lend(t))
 }
 

@@ -18,6 +18,7 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 	"tensorstack.dev/batch/test/kit/kubelet"
 	"tensorstack.dev/batch/test/kit/namespace"
+	"tensorstack.dev/batch/test/kit/plane"
 )
 
 // world is a namespace on a plane that no other test uses at the same time.
@@ -28,14 +29,18 @@ type world struct {
 // newWorld borrows a plane and lets the test run in parallel with others.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	t.Parallel()
-	return newSerialWorld(t)
+	return newWorldOn(t, planes.Lend(t))
 }
 
 // newSerialWorld is newWorld for a test that sets environment variables of this process.
 func newSerialWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{namespace.New(t, planes.Lend(t))}
+	return newWorldOn(t, planes.LendSerial(t))
+}
+
+func newWorldOn(t *testing.T, p *plane.Plane) *world {
+	t.Helper()
+	w := &world{namespace.New(t, p)}
 	t.Cleanup(func() { // the next test's operator must not find these jobs
 		for _, k := range kinds.All {
 			if err := w.Client.DeleteAllOf(w.AfterTest(), k.New().(client.Object), client.InNamespace(w.Namespace)); err != nil {

@@ -97,7 +97,6 @@ func sharedStage(t *testing.T) *stage {
 // quietStage returns a stage on a plane that no other test uses at the same time.
 func quietStage(t *testing.T) *stage {
 	t.Helper()
-	t.Parallel()
 	return newPart(t, quiet.Lend(t))
 }
 

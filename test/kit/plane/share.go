@@ -33,50 +33,96 @@ func (s *Shared) Stop() {
 	}
 }
 
-// Pool holds planes that are lent to one test at a time, so that the test may break them or change cluster-scoped
-// state. Planes start when they are needed.
+// Pool lends planes to one test at a time, so that the test may break them or change cluster-scoped state. Planes start
+// when they are needed, and stop as soon as no further test waits for one, because an idle plane takes processor time
+// from the other tests.
 type Pool struct {
 	start func() (*Plane, error)
-	// free holds the planes that no test uses; nil stands for a plane that has not been started.
-	free chan *Plane
+	lent  chan struct{} // has an element for each test that has a plane
+
+	mu     sync.Mutex
+	wanted int      // tests that will ask for a plane or wait for one
+	idle   []*Plane // planes that no test has
 }
 
-// NewPool returns a pool of n planes; start starts each of them.
+// NewPool returns a pool of at most n planes at a time; start starts each of them.
 func NewPool(n int, start func() (*Plane, error)) *Pool {
-	p := &Pool{start: start, free: make(chan *Plane, n)}
-	for range n {
-		p.free <- nil
-	}
-	return p
+	return &Pool{start: start, lent: make(chan struct{}, n)}
 }
 
-// Lend waits for a plane, which belongs to the test until it ends. The plane of a failed test is not lent again.
-func (p *Pool) Lend(t testing.TB) *Plane {
+// Lend lets the test run in parallel with others and waits for a plane, which belongs to the test until it ends. The
+// plane of a failed test is not lent again.
+func (p *Pool) Lend(t *testing.T) *Plane {
 	t.Helper()
-	lent := <-p.free
+	p.want() // all tests do so before the first parallel one goes on, so that no plane stops too early
+	t.Parallel()
+	return p.take(t)
+}
+
+// LendSerial is Lend for a test that cannot run in parallel with others.
+func (p *Pool) LendSerial(t *testing.T) *Plane {
+	t.Helper()
+	p.want()
+	return p.take(t)
+}
+
+func (p *Pool) want() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wanted++
+}
+
+func (p *Pool) take(t *testing.T) *Plane {
+	t.Helper()
+	p.lent <- struct{}{}
+	plane := p.pop()
 	t.Cleanup(func() {
-		if t.Failed() && lent != nil {
-			lent.Stop()
-			lent = nil
+		if plane != nil && (t.Failed() || !p.push(plane)) {
+			plane.Stop()
 		}
-		p.free <- lent
+		<-p.lent
 	})
-	if lent == nil {
-		started, err := p.start()
-		if err != nil {
+	if plane == nil {
+		var err error
+		if plane, err = p.start(); err != nil {
 			t.Fatal(err)
 		}
-		lent = started
 	}
-	lent.AwaitReady(t)
-	return lent
+	plane.AwaitReady(t)
+	return plane
 }
 
-// Stop stops all planes. No test may use one afterwards.
-func (p *Pool) Stop() {
-	for range cap(p.free) {
-		if one := <-p.free; one != nil {
-			one.Stop()
-		}
+// pop returns an idle plane, or nil if there is none.
+func (p *Pool) pop() *Plane {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wanted--
+	if len(p.idle) == 0 {
+		return nil
 	}
+	last := len(p.idle) - 1
+	plane := p.idle[last]
+	p.idle = p.idle[:last]
+	return plane
+}
+
+// push makes a plane idle. It returns false if no further test needs it.
+func (p *Pool) push(plane *Plane) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.wanted <= len(p.idle) {
+		return false
+	}
+	p.idle = append(p.idle, plane)
+	return true
+}
+
+// Stop stops the planes that a failed run has left. No test may use one afterwards.
+func (p *Pool) Stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, plane := range p.idle {
+		plane.Stop()
+	}
+	p.idle = nil
 }
