@@ -18,14 +18,20 @@ import (
 func TestEqualRoundsDecideAlike(t *testing.T) {
 	for _, c := range []struct {
 		name         string
+		nodes        int
 		reserveAfter time.Duration
-	}{{"others are evicted", 0}, {"room is kept", time.Minute}} {
+		decisions    []string
+	}{
+		{"others are evicted", 12, 0, []string{"gets", "waits for"}},
+		{"room is kept", 12, time.Minute, []string{"gets", "waits for"}},
+		{"more nodes fit than are examined", 3 * enough, 0, []string{"gets"}},
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			want := ""
 			for seed := range uint64(20) {
 				r := newRig(t, 0)
 				r.config.ReserveAfter = c.reserveAfter
-				events := r.events()
+				events := r.events(c.nodes)
 				rand.New(rand.NewPCG(seed, 0)).Shuffle(len(events), func(i, k int) { events[i], events[k] = events[k], events[i] })
 				for _, feed := range events {
 					feed()
@@ -38,18 +44,81 @@ func TestEqualRoundsDecideAlike(t *testing.T) {
 					t.Fatalf("the order of events %d leads to other decisions than the first one:\n%s", seed, diff)
 				}
 			}
-			if !strings.Contains(want, "gets") || !strings.Contains(want, "waits for") {
-				t.Errorf("the world needs too few decisions:\n%s", want)
+			for _, decision := range c.decisions {
+				if !strings.Contains(want, decision) {
+					t.Errorf("the world needs too few decisions:\n%s", want)
+				}
 			}
 		})
 	}
 }
 
-// events returns the events of a world of 12 nodes that gangs of one queue fill in part, and in which gangs of this
-// and other queues wait.
-func (r *rig) events() []func() {
+// TestEarlierRoundsDoNotChangeDecisions verifies that a round depends on its input alone: a planner that has planned
+// another gang before, which has gone, decides as a new planner does. There are more nodes than a search examines.
+func TestEarlierRoundsDoNotChangeDecisions(t *testing.T) {
+	decide := func(before func(r *rig)) string {
+		r := newRig(t, 3*enough)
+		r.queueSeen("q", 0)
+		before(r)
+		r.podGroupAt("g", "q", 4, 5)
+		for i := range 4 {
+			r.podAt(fmt.Sprintf("g-%d", i), "g", "1", "", 5)
+		}
+		r.plan()
+		if len(r.ready) != 4 {
+			t.Fatalf("%d of 4 pods have a node", len(r.ready))
+		}
+		return r.decided()
+	}
+	fresh := decide(func(*rig) {})
+	later := decide(func(r *rig) {
+		r.podGroupAt("earlier", "q", 4, 1)
+		var pods []*corev1.Pod
+		for i := range 4 {
+			pods = append(pods, r.podAt(fmt.Sprintf("earlier-%d", i), "earlier", "2", "", 1))
+		}
+		r.plan()
+		r.drop()
+		for _, pod := range pods {
+			r.podGone(pod)
+		}
+		r.index.podGroupGone(podGroupOf("earlier", "q", 4, 1))
+	})
+	if diff := cmp.Diff(fresh, later); diff != "" {
+		t.Errorf("a gang gets other nodes after an earlier round:\n%s", diff)
+	}
+}
+
+// TestGroupsSpreadOverManyNodes verifies that different groups begin their searches at different nodes, so that they do
+// not all get the first nodes of a large cluster.
+func TestGroupsSpreadOverManyNodes(t *testing.T) {
+	r := newRig(t, 5*enough)
+	r.queueSeen("q", 0)
+	used := map[string]bool{}
+	for i := range 20 {
+		r.group(fmt.Sprintf("g%d", i), "q", 1, "1")
+		r.plan()
+		if len(r.ready) != i+1 {
+			t.Fatalf("%d groups have a node, want %d", len(r.ready), i+1)
+		}
+		used[r.ready[i].core.Node] = true
+	}
+	first := 0
+	for _, info := range r.nodes.order.sorted[:enough] {
+		if used[info.Node().Name] {
+			first++
+		}
+	}
+	if first > 10 {
+		t.Errorf("%d of 20 groups are on the first fifth of the nodes", first)
+	}
+}
+
+// events returns the events of a world of nodes of which gangs of one queue fill the first nine in part, and in which
+// gangs of this and other queues wait.
+func (r *rig) events(nodes int) []func() {
 	var all []func()
-	for i := range 12 {
+	for i := range nodes {
 		all = append(all, func() { r.node(fmt.Sprintf("n%d", i), r.list) })
 	}
 	for i, name := range []string{"low", "high", "also"} {

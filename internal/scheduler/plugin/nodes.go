@@ -30,12 +30,9 @@ type nodes struct {
 	away map[string]*absence
 	// stale means that the cache has changed since the snapshot was taken.
 	stale bool
-	// searches are the searches of this round, by queue and shape. Start is the position at which the next one
-	// begins.
+	// searches are the searches of this round, by queue and shape.
 	searches map[string]*search
-	start    int
-	// listed is the snapshot's list of nodes. Sorted holds the same nodes in the order of the search.
-	listed, sorted []fwk.NodeInfo
+	order    nodeOrder
 	// edits counts the changes of the snapshot that are not in the cache.
 	edits int64
 	err   error
@@ -89,6 +86,7 @@ func (n *nodes) begin() error {
 	n.stale, n.err = true, nil
 	clear(n.searches)
 	n.refresh()
+	n.order.check()
 	return n.err
 }
 

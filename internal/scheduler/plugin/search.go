@@ -3,10 +3,10 @@ package plugin
 import (
 	"cmp"
 	"context"
+	"hash/fnv"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	utilnode "k8s.io/component-helpers/node/topology"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
@@ -61,10 +61,11 @@ var notOfQueue = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node(s) are no
 
 // lookup prepares the search for a node for a pod. The PreFilter plugins must have run.
 func (n *nodes) lookup(state fwk.CycleState, m *member, result *fwk.PreFilterResult, among func(string) bool) (*lookup, error) {
-	all, err := n.list()
+	listed, err := n.snapshot.List()
 	if err != nil {
 		return nil, err
 	}
+	all := n.order.of(listed)
 	queue := m.group.queue()
 	l := &lookup{nodes: n, state: state, member: m, queue: n.index.queues[queue], all: all}
 	if among != nil || !result.AllNodes() {
@@ -75,60 +76,42 @@ func (n *nodes) lookup(state fwk.CycleState, m *member, result *fwk.PreFilterRes
 			return nil
 		}
 	}
-	l.search = n.searchFor(state, queue, m.core.Shape)
+	l.search = n.searchFor(state, queue, m, len(all))
 	return l, nil
 }
 
-// list returns the nodes in the order of the search. The order of the snapshot depends on when each node was added.
-func (n *nodes) list() ([]fwk.NodeInfo, error) {
-	listed, err := n.snapshot.List()
-	if err != nil {
-		return nil, err
+// searchFor returns the search that pods of a shape share, or a new one if the fit of the pod depends on other pods. A
+// new search begins at a node that depends on the group alone, so that groups spread over a large cluster and that
+// equal rounds decide alike.
+func (n *nodes) searchFor(state fwk.CycleState, queue string, m *member, nodes int) *search {
+	from := m.group.position(nodes)
+	if m.core.Shape == "" || !state.GetSkipFilterPlugins().HasAll(names.InterPodAffinity, names.PodTopologySpread) {
+		return &search{from: from}
 	}
-	if len(listed) != len(n.listed) || len(listed) > 0 && &listed[0] != &n.listed[0] { // the snapshot allocates a new list when nodes come or go
-		n.listed, n.sorted = listed, acrossZones(listed)
-	}
-	return n.sorted, nil
-}
-
-// acrossZones orders nodes so that neighbours are in different zones, as the snapshot does. A search among many nodes
-// examines only some of them.
-func acrossZones(nodes []fwk.NodeInfo) []fwk.NodeInfo {
-	zones := map[string][]fwk.NodeInfo{}
-	for _, info := range nodes {
-		zone := utilnode.GetZoneKey(info.Node())
-		zones[zone] = append(zones[zone], info)
-	}
-	names := sortedNames(zones)
-	for _, zone := range names {
-		slices.SortFunc(zones[zone], func(a, b fwk.NodeInfo) int { return cmp.Compare(a.Node().Name, b.Node().Name) })
-	}
-	all := make([]fwk.NodeInfo, 0, len(nodes))
-	for i := 0; len(all) < len(nodes); i++ {
-		for _, zone := range names {
-			if i < len(zones[zone]) {
-				all = append(all, zones[zone][i])
-			}
-		}
-	}
-	return all
-}
-
-// searchFor returns the search that pods of a shape share, or a new one if the fit of the pod depends on other pods.
-func (n *nodes) searchFor(state fwk.CycleState, queue, shape string) *search {
-	if shape == "" || !state.GetSkipFilterPlugins().HasAll(names.InterPodAffinity, names.PodTopologySpread) {
-		return &search{from: n.start}
-	}
-	key := queue + "\x00" + shape
+	key := queue + "\x00" + m.core.Shape
 	s := n.searches[key]
 	if s == nil {
 		if len(n.searches) == mostSearches {
 			clear(n.searches)
 		}
-		s = &search{from: n.start}
+		s = &search{from: from}
 		n.searches[key] = s
 	}
 	return s
+}
+
+// position returns a position among n, which is the same for a group in all rounds and differs between groups.
+func (g *group) position(n int) int {
+	if n == 0 {
+		return 0
+	}
+	id := g.core.Name // it has the UID of a pod that is a group of its own
+	if g.spec != nil {
+		id = string(g.spec.UID)
+	}
+	hash := fnv.New32a()
+	hash.Write([]byte(id))
+	return int(hash.Sum32() % uint32(n))
 }
 
 // run examines nodes until enough of them fit.
@@ -137,7 +120,6 @@ func (l *lookup) run(ctx context.Context) {
 		info := l.all[(l.from+i)%len(l.all)].(*framework.NodeInfo)
 		if i == len(l.found) {
 			l.found = append(l.found, finding{})
-			l.start = (l.start + i + 1) % len(l.all)
 		}
 		if l.refuse != nil && l.refuse(info.Node().Name) != nil {
 			continue

@@ -3,9 +3,11 @@ package plugin
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -126,4 +128,35 @@ func highest(scores map[string]int64) (best int64) {
 		best = max(best, v)
 	}
 	return best
+}
+
+// TestOrderOfNodesFollowsTheirZones verifies that a planner orders nodes whose zone has changed as a new planner does.
+func TestOrderOfNodesFollowsTheirZones(t *testing.T) {
+	zoned := func(name, zone string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelTopologyZone: zone}}}
+	}
+	first := map[string]string{"a": "z1", "b": "z1", "c": "z2", "d": "z2"}
+	last := map[string]string{"a": "z1", "b": "z2", "c": "z2", "d": "z1"}
+	order := func(r *rig) (order []string) {
+		r.must(r.nodes.begin())
+		listed, err := r.nodes.snapshot.List()
+		r.must(err)
+		for _, info := range r.nodes.order.of(listed) {
+			order = append(order, info.Node().Name)
+		}
+		return order
+	}
+	fresh, changed := newRig(t, 0), newRig(t, 0)
+	for name, zone := range last {
+		fresh.sched.Cache.AddNode(klog.Background(), zoned(name, zone))
+		changed.sched.Cache.AddNode(klog.Background(), zoned(name, first[name]))
+	}
+	before := order(changed)
+	for name, zone := range last {
+		changed.sched.Cache.UpdateNode(klog.Background(), zoned(name, first[name]), zoned(name, zone))
+	}
+	want, got := order(fresh), order(changed)
+	if !slices.Equal(got, want) || slices.Equal(got, before) {
+		t.Errorf("the nodes are in the order %v after their zones changed, want %v; they were in the order %v", got, want, before)
+	}
 }
