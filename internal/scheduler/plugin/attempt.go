@@ -63,14 +63,14 @@ func (a *attempt) bind() (done bool) {
 
 // handOut answers the scheduling goroutine with the next pod that has a planned node. It returns false if there is
 // none.
-func (pl *planner) handOut(ctx context.Context) bool {
+func (pl *planner) handOut(ctx context.Context, now time.Time) bool {
 	for len(pl.ready) > 0 {
 		m := pl.ready[0]
 		pl.ready = pl.ready[1:]
 		pl.nodes.forget(ctx, m.pod.UID) // the scheduling cycle takes the room again
 		as := &assignment{attempt: m.attempt, pod: m.pod, node: m.core.Node}
 		if as.attempt.why != "" {
-			pl.giveUp(as)
+			pl.giveUp(as, now)
 			continue
 		}
 		var info *framework.QueuedPodInfo
@@ -78,8 +78,8 @@ func (pl *planner) handOut(ctx context.Context) bool {
 			info = pl.queue.take(ctx, pl.request.logger, m.pod)
 		}
 		if info == nil || info.Pod == nil {
-			pl.fail(as.attempt, "pod "+m.pod.Name+" is no longer in the queue")
-			pl.giveUp(as)
+			pl.fail(as.attempt, "pod "+m.pod.Name+" is no longer in the queue", now)
+			pl.giveUp(as, now)
 			continue
 		}
 		pl.last = as
@@ -91,14 +91,14 @@ func (pl *planner) handOut(ctx context.Context) bool {
 
 // finishLast handles the end of the last scheduling cycle. A pod that did not reach Permit ends the attempt of its
 // gang.
-func (pl *planner) finishLast() {
+func (pl *planner) finishLast(now time.Time) {
 	as := pl.last
 	pl.last = nil
 	switch {
 	case as == nil:
 	case !as.attempt.arrived[as.pod.UID]:
-		pl.fail(as.attempt, "pod "+as.pod.Name+" did not get through its scheduling cycle")
-		pl.giveUp(as)
+		pl.fail(as.attempt, "pod "+as.pod.Name+" did not get through its scheduling cycle", now)
+		pl.giveUp(as, now)
 	case as.attempt.why != "": // fail may have run before the framework registered this pod as waiting
 		pl.rejectWaiting(as.attempt)
 	}
@@ -142,27 +142,27 @@ func (pl *planner) overdue(now time.Time) {
 			pl.gathering = append(pl.gathering, a)
 		default:
 			pl.fail(a, fmt.Sprintf("%d of the %d pods that must start together did not get through their scheduling cycles within %s, the time that "+
-				"a group of that size has: %s, and %s for each pod", missing, a.size, permitTimeout(a.size), permitBase, permitPerPod))
+				"a group of that size has: %s, and %s for each pod", missing, a.size, permitTimeout(a.size), permitBase, permitPerPod), now)
 		}
 	}
 }
 
 // unbound handles a pod that passed its scheduling cycle and was not bound.
-func (pl *planner) unbound(as *assignment) {
-	pl.fail(as.attempt, "pod "+as.pod.Name+" could not be bound")
-	pl.giveUp(as)
+func (pl *planner) unbound(as *assignment, now time.Time) {
+	pl.fail(as.attempt, "pod "+as.pod.Name+" could not be bound", now)
+	pl.giveUp(as, now)
 }
 
 // fail ends an attempt. It rejects the pods that wait at Permit. Pods that are already binding go on.
-func (pl *planner) fail(a *attempt, why string) {
+func (pl *planner) fail(a *attempt, why string, now time.Time) {
 	if a.why != "" {
 		return
 	}
 	a.why = why
 	attempts.WithLabelValues(attemptFailed).Inc()
 	pl.rejectWaiting(a)
-	pl.index.backOff(a.group, time.Now())
-	pl.reportFailure(a.group, why)
+	pl.index.backOff(a.group, now)
+	pl.reportFailure(a.group, why, now)
 }
 
 // rejectWaiting rejects the waiting pods of a failed attempt at Permit, unless all had arrived: then they bind.
@@ -181,12 +181,12 @@ func (x *index) backOff(g *group, now time.Time) {
 }
 
 // giveUp takes the planned node away from a pod that is not bound to it.
-func (pl *planner) giveUp(as *assignment) {
+func (pl *planner) giveUp(as *assignment, now time.Time) {
 	x := pl.index
 	if m := x.pods[as.pod.UID]; m != nil && m.attempt == as.attempt && !m.bound() {
 		x.place(m, "")
 		m.group.changed = true
 		x.freed++
-		x.touch(m.group)
+		x.touch(m.group, now)
 	}
 }

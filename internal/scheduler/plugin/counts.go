@@ -17,7 +17,7 @@ type podCounts struct {
 }
 
 // touch updates all state that is derived from the pods of a group. Call it after each change of them.
-func (x *index) touch(g *group) {
+func (x *index) touch(g *group, now time.Time) {
 	if g.spec == nil && len(g.core.Pods) > 0 {
 		x.setQueue(g, queueLabel(x.pods[types.UID(g.core.Pods[0].UID)].pod))
 	}
@@ -25,9 +25,9 @@ func (x *index) touch(g *group) {
 	started, whole := n.placed+n.finished > 0, n.bound+n.finished >= g.core.Min && x.rolesBound(g)
 	g.core.Complete = started && (g.core.Complete || whole)
 	if x.filled && (g.core.Complete || !started) {
-		x.completed(g)
+		x.completed(g, now)
 	}
-	g.setTimes(n)
+	g.setTimes(n, now)
 	if n.waits > 0 || g.core.Reservation != nil {
 		x.waiting[g] = true
 		x.wake()
@@ -41,14 +41,14 @@ func (x *index) touch(g *group) {
 
 // fill marks the index as complete. It reads from the last reported condition of each group whether its minimum was
 // bound before.
-func (x *index) fill() {
+func (x *index) fill(now time.Time) {
 	x.filled = true
 	for _, g := range x.groups {
 		if g.spec != nil {
 			g.lastReported = groupReportOf(g.spec)
 			g.core.Complete = g.lastReported.status == metav1.ConditionTrue
 		}
-		x.touch(g)
+		x.touch(g, now)
 	}
 }
 
@@ -74,7 +74,7 @@ func (x *index) deadlines(now time.Time, c Config) {
 }
 
 // setTimes sets since when a group waits and since when it is partly bound.
-func (g *group) setTimes(n podCounts) {
+func (g *group) setTimes(n podCounts, now time.Time) {
 	g.core.Since = time.Time{}
 	if n.waits > 0 && n.placed+n.finished+n.waits >= g.core.Min {
 		g.core.Since = n.latest
@@ -82,7 +82,7 @@ func (g *group) setTimes(n podCounts) {
 	if n.placed == 0 || g.core.Complete || n.waits == 0 {
 		g.core.Partial = time.Time{}
 	} else if g.core.Partial.IsZero() {
-		g.core.Partial = time.Now()
+		g.core.Partial = now
 	}
 }
 

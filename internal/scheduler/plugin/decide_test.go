@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"tensorstack.dev/batch/internal/scheduler/core"
 )
@@ -30,7 +31,7 @@ func TestEqualRoundsDecideAlike(t *testing.T) {
 			want := ""
 			for seed := range uint64(20) {
 				r := newRig(t, 0)
-				r.config.ReserveAfter = c.reserveAfter
+				r.clock, r.config.ReserveAfter = clocktesting.NewFakeClock(t0), c.reserveAfter
 				events := r.events(c.nodes)
 				rand.New(rand.NewPCG(seed, 0)).Shuffle(len(events), func(i, k int) { events[i], events[k] = events[k], events[i] })
 				for _, feed := range events {
@@ -58,6 +59,7 @@ func TestEqualRoundsDecideAlike(t *testing.T) {
 func TestEarlierRoundsDoNotChangeDecisions(t *testing.T) {
 	decide := func(before func(r *rig)) string {
 		r := newRig(t, 3*enough)
+		r.clock = clocktesting.NewFakeClock(t0)
 		r.queueSeen("q", 0)
 		before(r)
 		r.podGroupAt("g", "q", 4, 5)
@@ -80,9 +82,9 @@ func TestEarlierRoundsDoNotChangeDecisions(t *testing.T) {
 		r.plan()
 		r.drop()
 		for _, pod := range pods {
-			r.podGone(pod)
+			r.podGone(pod, r.now())
 		}
-		r.index.podGroupGone(podGroupOf("earlier", "q", 4, 1))
+		r.index.podGroupGone(podGroupOf("earlier", "q", 4, 1), r.now())
 	})
 	if diff := cmp.Diff(fresh, later); diff != "" {
 		t.Errorf("a gang gets other nodes after an earlier round:\n%s", diff)
@@ -141,7 +143,7 @@ func (r *rig) events(nodes int) []func() {
 	return all
 }
 
-// decided returns all decisions of the rounds as text.
+// decided returns all decisions of the rounds as text, with their times.
 func (r *rig) decided() string {
 	var b strings.Builder
 	for _, m := range r.ready {
@@ -155,7 +157,7 @@ func (r *rig) decided() string {
 	}
 	for _, name := range sortedNames(r.index.groups) {
 		g := r.index.groups[name]
-		fmt.Fprintf(&b, "%s: %s %s\n", name, g.lastReported.reason, g.lastReported.message)
+		fmt.Fprintf(&b, "%s: %+v; bound in part since %s; next report at %s\n", name, g.lastReported, g.core.Partial, g.reportAt)
 		if h := g.core.Reservation; h != nil {
 			fmt.Fprintf(&b, "%s, number %d, waits for %v\n", name, h.Order, names(h.Blockers))
 			for _, at := range h.Placements {
@@ -187,13 +189,13 @@ func TestBackOffEndsWithSuccess(t *testing.T) {
 		return m.attempt
 	}
 	waits := func(failed *attempt) time.Duration {
-		began := time.Now()
-		r.fail(failed, "a test")
+		now := r.now()
+		r.fail(failed, "a test", now)
 		for _, pod := range pods {
 			r.nodes.forget(r.Context(), pod.UID)
-			r.giveUp(&assignment{attempt: failed, pod: pod})
+			r.giveUp(&assignment{attempt: failed, pod: pod}, now)
 		}
-		return g.backoff.Sub(began).Truncate(firstBackoff)
+		return g.backoff.Sub(now)
 	}
 	for i, want := range []time.Duration{firstBackoff, 2 * firstBackoff, 4 * firstBackoff} {
 		if got := waits(try()); got != want {
@@ -203,13 +205,13 @@ func TestBackOffEndsWithSuccess(t *testing.T) {
 	try()
 	for i, pod := range pods {
 		r.nodes.forget(r.Context(), pod.UID)
-		r.podSeen(boundTo(pod, "n0"))
+		r.podSeen(boundTo(pod, "n0"), r.now())
 		if whole := i == len(pods)-1; whole != (g.failures == 0) {
 			t.Errorf("with %d of 2 pods bound %d failures count", i+1, g.failures)
 		}
 	}
 	for i := range pods {
-		r.podGone(boundTo(pods[i], "n0"))
+		r.podGone(boundTo(pods[i], "n0"), r.now())
 		pods[i] = r.pod(fmt.Sprintf("again-%d", i), "g", "1", "")
 	}
 	if got := waits(try()); got != firstBackoff {

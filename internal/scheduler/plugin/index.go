@@ -38,7 +38,7 @@ type index struct {
 	woken bool
 	alarm time.Time
 	// completed is called with groups whose minimum is bound and with groups of which nothing has started.
-	completed func(*group)
+	completed func(g *group, now time.Time)
 }
 
 // member is a pod of a group. Only core.Node holds its node, be it planned or bound.
@@ -77,8 +77,6 @@ type group struct {
 	// single marks the group of a single pod that belongs to no PodGroup.
 	single   bool
 	finished map[types.UID]*metav1.PartialObjectMetadata
-	// counted is the queue to which the use of the group's pods is charged.
-	counted string
 	// changed means that the next round tries the group even if no room was freed since the last try.
 	changed bool
 	tried   uint64
@@ -93,7 +91,7 @@ type group struct {
 	lastReported groupReport
 }
 
-func newIndex(completed func(*group)) *index {
+func newIndex(completed func(g *group, now time.Time)) *index {
 	return &index{pods: map[types.UID]*member{}, groups: map[string]*group{}, waiting: map[*group]bool{}, queues: map[string]*queue{},
 		used: map[string]core.Resources{}, foreign: map[types.UID]foreignPod{}, attracted: map[types.UID]bool{}, completed: completed, nodesChanged: true}
 }
@@ -140,7 +138,7 @@ func (x *index) groupOf(pod *corev1.Pod) *group {
 }
 
 // podSeen adds or updates a pod that has not finished.
-func (x *index) podSeen(pod *corev1.Pod) {
+func (x *index) podSeen(pod *corev1.Pod, now time.Time) {
 	if !ours(pod) {
 		x.foreignPodSeen(pod)
 		return
@@ -162,7 +160,7 @@ func (x *index) podSeen(pod *corev1.Pod) {
 			x.attracted[pod.UID] = true
 		}
 		if len(m.group.finished) > 0 && pod.Spec.NodeName == "" {
-			x.await(m.group)
+			x.await(m.group, now)
 		}
 	}
 	if a := m.attempt; a != nil && !m.bound() && pod.Spec.NodeName != "" && a.bind() {
@@ -179,7 +177,7 @@ func (x *index) podSeen(pod *corev1.Pod) {
 		}
 		x.place(m, pod.Spec.NodeName)
 	}
-	x.touch(m.group)
+	x.touch(m.group, now)
 }
 
 // inOrder inserts a pod into the pods of its group, the oldest first, so that the order does not depend on the order
@@ -196,8 +194,8 @@ const finishedLag = 200 * time.Millisecond
 
 // await delays the plan of a group, so that deletions of finished members can arrive first. Otherwise a gang that is
 // restarted as a whole would look half finished.
-func (x *index) await(g *group) {
-	if until := time.Now().Add(finishedLag); g.backoff.Before(until) {
+func (x *index) await(g *group, now time.Time) {
+	if until := now.Add(finishedLag); g.backoff.Before(until) {
 		g.backoff = until
 		x.wakeAt(until)
 	}
@@ -216,7 +214,7 @@ func equal(a, b core.Resources) bool {
 }
 
 // podGone removes a pod that has finished or is deleted.
-func (x *index) podGone(pod *corev1.Pod) {
+func (x *index) podGone(pod *corev1.Pod, now time.Time) {
 	if !ours(pod) {
 		x.foreignPodGone(pod)
 		return
@@ -232,7 +230,7 @@ func (x *index) podGone(pod *corev1.Pod) {
 	g := m.group
 	g.core.Pods = slices.DeleteFunc(g.core.Pods, func(p *core.Pod) bool { return p == m.core })
 	x.freed++
-	x.touch(g)
+	x.touch(g, now)
 }
 
 // podOf returns the API object of a member.
@@ -244,7 +242,6 @@ func (x *index) place(m *member, node string) {
 		return
 	}
 	q := m.group.queue()
-	m.group.counted = q
 	if m.core.Node == "" || node == "" {
 		sign := int64(1)
 		if node == "" {
@@ -294,9 +291,9 @@ func (x *index) setQueue(g *group, queue string) {
 
 // finishedSeen records a member of a group that has finished, which the scheduler's own caches do not hold. Members
 // that are being deleted do not count: they were evicted or will be replaced.
-func (x *index) finishedSeen(o *metav1.PartialObjectMetadata) {
+func (x *index) finishedSeen(o *metav1.PartialObjectMetadata, now time.Time) {
 	if o.DeletionTimestamp != nil {
-		x.finishedGone(o)
+		x.finishedGone(o, now)
 		return
 	}
 	name := o.Labels[scheduling.LabelGroupName]
@@ -304,13 +301,13 @@ func (x *index) finishedSeen(o *metav1.PartialObjectMetadata) {
 	if g.finished[o.UID] == nil {
 		g.finished[o.UID] = o
 		g.changed = true
-		x.touch(g)
+		x.touch(g, now)
 	}
 }
 
-func (x *index) finishedGone(o *metav1.PartialObjectMetadata) {
+func (x *index) finishedGone(o *metav1.PartialObjectMetadata, now time.Time) {
 	if g := x.groups[groupKey(o.Namespace, o.Labels[scheduling.LabelGroupName])]; g != nil {
 		delete(g.finished, o.UID)
-		x.touch(g)
+		x.touch(g, now)
 	}
 }

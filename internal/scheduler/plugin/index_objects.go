@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -15,7 +16,7 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/core"
 )
 
-func (x *index) podGroupSeen(pg *scheduling.PodGroup) {
+func (x *index) podGroupSeen(pg *scheduling.PodGroup, now time.Time) {
 	g := x.group(groupKey(pg.Namespace, pg.Name), types.NamespacedName{Namespace: pg.Namespace, Name: pg.Name})
 	fresh := g.spec == nil || g.spec.UID != pg.UID
 	changed := fresh || !apiequality.Semantic.DeepEqual(g.spec.Spec, pg.Spec)
@@ -39,13 +40,13 @@ func (x *index) podGroupSeen(pg *scheduling.PodGroup) {
 	}
 	x.setQueue(g, queue)
 	c.Priority = x.priority(g)
-	x.touch(g)
+	x.touch(g, now)
 }
 
-func (x *index) podGroupGone(pg *scheduling.PodGroup) {
+func (x *index) podGroupGone(pg *scheduling.PodGroup, now time.Time) {
 	if g := x.groups[groupKey(pg.Namespace, pg.Name)]; g != nil {
 		g.spec = nil
-		x.touch(g)
+		x.touch(g, now)
 	}
 }
 

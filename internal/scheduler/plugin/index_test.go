@@ -11,10 +11,13 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
+// t0 is the time of the events of tests in which no time passes.
+var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // testIndex returns an index with a group of three pods that needs all of them.
 func testIndex() (*index, *group) {
-	x := newIndex(func(*group) {})
-	x.podGroupSeen(&scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "g", UID: "g"}, Spec: scheduling.PodGroupSpec{MinMember: 3, Queue: "q"}})
+	x := newIndex(func(*group, time.Time) {})
+	x.podGroupSeen(&scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "g", UID: "g"}, Spec: scheduling.PodGroupSpec{MinMember: 3, Queue: "q"}}, t0)
 	return x, x.groups["ns/g"]
 }
 
@@ -26,7 +29,7 @@ func memberOf(name, uid string) *corev1.Pod {
 func ended(name, uid string, deleted bool) *metav1.PartialObjectMetadata {
 	o := &metav1.PartialObjectMetadata{ObjectMeta: memberOf(name, uid).ObjectMeta}
 	if deleted {
-		o.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		o.DeletionTimestamp = &metav1.Time{Time: t0}
 	}
 	return o
 }
@@ -42,17 +45,17 @@ func finishedMembers(g *group) (n int) {
 // they are deleted, and all of them are created again.
 func TestDeletedPodsAreNotFinished(t *testing.T) {
 	x, g := testIndex()
-	x.finishedSeen(ended("a", "a", true))
-	x.finishedSeen(ended("b", "b", true))
-	x.podSeen(memberOf("c", "c2"))
+	x.finishedSeen(ended("a", "a", true), t0)
+	x.finishedSeen(ended("b", "b", true), t0)
+	x.podSeen(memberOf("c", "c2"), t0)
 	if n := finishedMembers(g); n != 0 || g.core.Complete {
 		t.Errorf("%d of the deleted pods count as finished", n)
 	}
-	x.finishedSeen(ended("d", "d", false))
+	x.finishedSeen(ended("d", "d", false), t0)
 	if n := finishedMembers(g); n != 1 {
 		t.Errorf("%d pods count as finished, want 1", n)
 	}
-	x.finishedSeen(ended("d", "d", true))
+	x.finishedSeen(ended("d", "d", true), t0)
 	if n := finishedMembers(g); n != 0 {
 		t.Error("a pod that was deleted after its end still counts as finished")
 	}
@@ -62,15 +65,14 @@ func TestDeletedPodsAreNotFinished(t *testing.T) {
 // only after the time in which the deletion of these would be observed.
 func TestReplacementWaitsForEndsOfOtherMembers(t *testing.T) {
 	x, g := testIndex()
-	x.podSeen(memberOf("a", "a"))
+	x.podSeen(memberOf("a", "a"), t0)
 	if !g.backoff.IsZero() {
 		t.Error("a new group is delayed")
 	}
-	x.finishedSeen(ended("b", "b", false))
-	began := time.Now()
-	x.podSeen(memberOf("c", "c"))
-	if g.backoff.Sub(began) < finishedLag {
-		t.Errorf("it is planned %s after the event", g.backoff.Sub(began))
+	x.finishedSeen(ended("b", "b", false), t0)
+	x.podSeen(memberOf("c", "c"), t0)
+	if wait := g.backoff.Sub(t0); wait != finishedLag {
+		t.Errorf("it is planned %s after the event, want %s", wait, finishedLag)
 	}
 }
 
@@ -82,26 +84,26 @@ func TestRunningGangStaysCompleteAfterRestart(t *testing.T) {
 	bound.Spec.NodeName = "n"
 	waits := memberOf("b", "b")
 	for name, pods := range map[string][]*corev1.Pod{"bound first": {bound, waits}, "bound last": {waits, bound}} {
-		x := newIndex(func(*group) {})
-		x.podGroupSeen(whole())
+		x := newIndex(func(*group, time.Time) {})
+		x.podGroupSeen(whole(), t0)
 		for _, p := range pods {
-			x.podSeen(p)
+			x.podSeen(p, t0)
 		}
-		x.fill()
+		x.fill(t0)
 		if g := x.groups["ns/g"]; !g.core.Complete || !g.core.Partial.IsZero() {
 			t.Errorf("%s: complete %t, partly bound since %v", name, g.core.Complete, g.core.Partial)
 		}
 	}
 
-	x := newIndex(func(*group) {})
-	x.podGroupSeen(whole())
-	x.podSeen(waits)
-	x.fill()
+	x := newIndex(func(*group, time.Time) {})
+	x.podGroupSeen(whole(), t0)
+	x.podSeen(waits, t0)
+	x.fill(t0)
 	g := x.groups["ns/g"]
 	if g.core.Complete {
 		t.Error("a group without running pods is complete")
 	}
-	x.podSeen(bound)
+	x.podSeen(bound, t0)
 	if g.core.Complete || g.core.Partial.IsZero() {
 		t.Errorf("a new gang that is bound in part: complete %t, partly bound since %v", g.core.Complete, g.core.Partial)
 	}
@@ -116,10 +118,10 @@ func whole() *scheduling.PodGroup {
 // TestPriorityIsBoundByItsQueue verifies that a group whose priority is outside the bounds of its queue, for example
 // after a change of these, gets the nearest priority within.
 func TestPriorityIsBoundByItsQueue(t *testing.T) {
-	x := newIndex(func(*group) {})
+	x := newIndex(func(*group, time.Time) {})
 	for name, priority := range map[string]int32{"low": 0, "middle": 50, "high": 100} {
 		x.podGroupSeen(&scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)},
-			Spec: scheduling.PodGroupSpec{MinMember: 1, Queue: "q", Priority: priority}})
+			Spec: scheduling.PodGroupSpec{MinMember: 1, Queue: "q", Priority: priority}}, t0)
 	}
 	bounded := func(least, most *int32) *scheduling.Queue {
 		return &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}, Spec: scheduling.QueueSpec{GroupPriority: &scheduling.PriorityRange{Min: least, Max: most}}}
@@ -145,7 +147,7 @@ func TestPriorityIsBoundByItsQueue(t *testing.T) {
 	}
 	x.queueSeen(bounded(new(int32(20)), new(int32(30))))
 	x.podGroupSeen(&scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "late", UID: "late"},
-		Spec: scheduling.PodGroupSpec{MinMember: 1, Queue: "q", Priority: 99}})
+		Spec: scheduling.PodGroupSpec{MinMember: 1, Queue: "q", Priority: 99}}, t0)
 	if got := x.groups["ns/late"].core.Priority; got != 30 {
 		t.Errorf("the priority of a group that is created after the bounds is %d, want 30", got)
 	}

@@ -1,19 +1,22 @@
 package plugin
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // mailbox is an unbounded queue of messages to the planner. Post never blocks, not even during a round, so event
 // handlers may call it while they hold locks.
 type mailbox struct {
 	mu       sync.Mutex
-	messages []func()
+	messages []func(now time.Time)
 	// filled holds an element if there may be messages.
 	filled chan struct{}
 }
 
 func newMailbox() *mailbox { return &mailbox{filled: make(chan struct{}, 1)} }
 
-func (b *mailbox) post(message func()) {
+func (b *mailbox) post(message func(now time.Time)) {
 	b.mu.Lock()
 	b.messages = append(b.messages, message)
 	b.mu.Unlock()
@@ -24,7 +27,7 @@ func (b *mailbox) post(message func()) {
 }
 
 // take returns all messages and empties the mailbox.
-func (b *mailbox) take() []func() {
+func (b *mailbox) take() []func(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	messages := b.messages

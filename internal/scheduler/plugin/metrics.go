@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/utils/clock"
 
 	"tensorstack.dev/batch/internal/metrics"
 	"tensorstack.dev/batch/internal/scheduler/core"
@@ -29,24 +30,27 @@ var registerMetrics = sync.OnceFunc(func() {
 // busyClock measures for how long the planner's goroutine has been at work. It is a prometheus.Collector, which reads it
 // from the goroutine of a scrape.
 type busyClock struct {
-	desc *prometheus.Desc
+	clock clock.PassiveClock
+	desc  *prometheus.Desc
 	// since is the time at which the work began, in nanoseconds since 1970; 0 while the planner waits.
 	since atomic.Int64
 }
 
-func newBusyClock() *busyClock { return &busyClock{desc: metrics.SchedulerPlannerBusy.Desc()} }
+func newBusyClock(c clock.PassiveClock) *busyClock {
+	return &busyClock{clock: c, desc: metrics.SchedulerPlannerBusy.Desc()}
+}
 
 // begin and end enclose the planner's work.
-func (b *busyClock) begin() { b.since.Store(time.Now().UnixNano()) }
+func (b *busyClock) begin() { b.since.Store(b.clock.Now().UnixNano()) }
 func (b *busyClock) end()   { b.since.Store(0) }
 
 // busy returns the time since the work began; 0 while the planner waits.
-func (b *busyClock) busy(now time.Time) time.Duration {
+func (b *busyClock) busy() time.Duration {
 	since := b.since.Load()
 	if since == 0 {
 		return 0
 	}
-	return max(now.Sub(time.Unix(0, since)), 0)
+	return max(b.clock.Since(time.Unix(0, since)), 0)
 }
 
 // Describe implements prometheus.Collector.
@@ -54,7 +58,7 @@ func (b *busyClock) Describe(out chan<- *prometheus.Desc) { out <- b.desc }
 
 // Collect implements prometheus.Collector.
 func (b *busyClock) Collect(out chan<- prometheus.Metric) {
-	out <- prometheus.MustNewConstMetric(b.desc, prometheus.GaugeValue, b.busy(time.Now()).Seconds())
+	out <- prometheus.MustNewConstMetric(b.desc, prometheus.GaugeValue, b.busy().Seconds())
 }
 
 // serve serves the metric until ctx ends. A process serves that of one planner.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/clock"
 )
 
 const (
@@ -34,9 +35,11 @@ type podRequest struct {
 
 // planner decides about groups between scheduling cycles. One goroutine, run, owns everything here: the index of
 // pods, groups and queues, the nodes, the attempts to bind gangs and the reservations. Other goroutines send it
-// messages. All methods run on that goroutine unless their comment names another one.
+// messages. All methods run on that goroutine unless their comment names another one. Each message, call and round has
+// one time, which is the argument now of what it does.
 type planner struct {
 	config     Config
+	clock      clock.WithTicker
 	handle     fwk.Handle
 	index      *index
 	nodes      *nodes
@@ -51,7 +54,7 @@ type planner struct {
 	// inbox holds events in the order in which they happened. Calls come from goroutines that wait for the result,
 	// and take precedence over events.
 	inbox *mailbox
-	calls chan func(context.Context)
+	calls chan func(ctx context.Context, now time.Time)
 	// ended is closed when the planner stops answering.
 	ended chan struct{}
 
@@ -78,13 +81,14 @@ type planner struct {
 	nextFull time.Time
 	due      bool
 
-	// clock is read by scrapes of metrics too.
-	clock *busyClock
+	// busy is read by scrapes of metrics too.
+	busy *busyClock
 }
 
 // newPlanner returns a planner with an empty index.
-func newPlanner(handle fwk.Handle, config Config) *planner {
-	pl := &planner{config: config, handle: handle, inbox: newMailbox(), clock: newBusyClock(), calls: make(chan func(context.Context)), ended: make(chan struct{}), others: make(chan popped), leaving: map[*corev1.Pod]time.Time{}}
+func newPlanner(handle fwk.Handle, config Config, c clock.WithTicker) *planner {
+	pl := &planner{config: config, clock: c, handle: handle, inbox: newMailbox(), busy: newBusyClock(c), calls: make(chan func(context.Context, time.Time)),
+		ended: make(chan struct{}), others: make(chan popped), leaving: map[*corev1.Pod]time.Time{}}
 	pl.index = newIndex(pl.completed)
 	return pl
 }
@@ -94,11 +98,11 @@ func (pl *planner) run(ctx context.Context) {
 	var feeder sync.WaitGroup
 	defer feeder.Wait()
 	defer close(pl.ended)
-	ticker := time.NewTicker(tick)
+	ticker := pl.clock.NewTicker(tick)
 	defer ticker.Stop()
 	feeding := false
 	for ticks := 0; ; {
-		pl.clock.begin()
+		pl.busy.begin()
 		pl.read(ctx)
 		pl.serve(ctx)
 		if pl.leads && !feeding {
@@ -110,24 +114,24 @@ func (pl *planner) run(ctx context.Context) {
 		if pl.request != nil {
 			others = pl.others
 		}
-		timer := time.NewTimer(pl.sleep(time.Now()))
-		pl.clock.end()
+		timer := pl.clock.NewTimer(pl.sleep(pl.clock.Now()))
+		pl.busy.end()
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return
 		case call := <-pl.calls:
-			pl.clock.begin()
-			call(ctx)
+			pl.busy.begin()
+			call(ctx, pl.clock.Now())
 		case <-pl.inbox.filled:
 		case pod := <-others:
 			pl.answer(pod)
-		case now := <-ticker.C:
-			pl.clock.begin()
+		case <-ticker.C():
+			pl.busy.begin()
 			ticks++
-			pl.tick(ticks, now)
-		case now := <-timer.C:
-			pl.index.alarmed(now)
+			pl.tick(ticks, pl.clock.Now())
+		case <-timer.C():
+			pl.index.alarmed(pl.clock.Now())
 		}
 		timer.Stop()
 	}
@@ -137,10 +141,10 @@ func (pl *planner) run(ctx context.Context) {
 // for each call.
 func (pl *planner) read(ctx context.Context) {
 	for _, message := range pl.inbox.take() {
-		message()
+		message(pl.clock.Now())
 		select {
 		case call := <-pl.calls:
-			call(ctx)
+			call(ctx, pl.clock.Now())
 		default:
 		}
 	}
@@ -149,9 +153,9 @@ func (pl *planner) read(ctx context.Context) {
 // serve answers the open request of the scheduling goroutine with a pod that has a node. It runs rounds while there
 // is no such pod and a round is requested.
 func (pl *planner) serve(ctx context.Context) {
-	for pl.request != nil && !pl.handOut(ctx) && pl.index.woken && ctx.Err() == nil {
+	for pl.request != nil && !pl.handOut(ctx, pl.clock.Now()) && pl.index.woken && ctx.Err() == nil {
 		pl.index.woken = false
-		pl.round(ctx)
+		pl.round(ctx, pl.clock.Now())
 		pl.read(ctx)
 	}
 }
@@ -203,10 +207,10 @@ func (pl *planner) feed(ctx context.Context, logger klog.Logger) {
 
 // call runs do on the planner's goroutine and waits for it. It runs on the goroutine of the caller, and returns false
 // if the planner has ended.
-func (pl *planner) call(do func(context.Context)) bool {
+func (pl *planner) call(do func(ctx context.Context, now time.Time)) bool {
 	done := make(chan struct{})
 	select {
-	case pl.calls <- func(ctx context.Context) { do(ctx); close(done) }:
+	case pl.calls <- func(ctx context.Context, now time.Time) { do(ctx, now); close(done) }:
 		<-done
 		return true
 	case <-pl.ended:
@@ -217,10 +221,10 @@ func (pl *planner) call(do func(context.Context)) bool {
 // next returns the pod for the next scheduling cycle. It runs on the scheduling goroutine.
 func (pl *planner) next(ctx context.Context, logger klog.Logger) popped {
 	reply := make(chan popped, 1)
-	if !pl.call(func(ctx context.Context) {
-		pl.finishLast()
+	if !pl.call(func(ctx context.Context, now time.Time) {
+		pl.finishLast(now)
 		pl.request, pl.leads = &podRequest{logger, reply}, true
-		pl.handOut(ctx)
+		pl.handOut(ctx, now)
 	}) {
 		return popped{}
 	}
@@ -233,17 +237,17 @@ func (pl *planner) next(ctx context.Context, logger klog.Logger) popped {
 	return popped{}
 }
 
-func (pl *planner) podSeen(pod *corev1.Pod) {
+func (pl *planner) podSeen(pod *corev1.Pod, now time.Time) {
 	if pod.Spec.NodeName != "" {
 		pl.queue.pods.remove(pod.UID)
 	}
-	pl.index.podSeen(pod)
+	pl.index.podSeen(pod, now)
 }
 
-func (pl *planner) podGone(pod *corev1.Pod) {
+func (pl *planner) podGone(pod *corev1.Pod, now time.Time) {
 	pl.queue.pods.remove(pod.UID)
 	if pod.Spec.NodeName != "" && pl.leads {
-		pl.leaving[pod] = time.Now().Add(tick)
+		pl.leaving[pod] = now.Add(tick)
 	}
-	pl.index.podGone(pod)
+	pl.index.podGone(pod, now)
 }

@@ -50,7 +50,7 @@ func TestPlannerOwnsItsState(t *testing.T) {
 	r := newRig(t, 8)
 	r.plugin.stop = func() {}
 	r.started()
-	r.inbox.post(func() { r.queueSeen("q", 0) })
+	r.inbox.post(func(time.Time) { r.queueSeen("q", 0) })
 	var events sync.WaitGroup
 	for g := range gangs {
 		name := fmt.Sprintf("g%d", g)
@@ -86,7 +86,7 @@ func TestPlannerOwnsItsState(t *testing.T) {
 		}
 	}
 	events.Wait()
-	if !r.call(func(context.Context) {}) {
+	if !r.call(func(context.Context, time.Time) {}) {
 		t.Error("the planner has ended")
 	}
 }
@@ -115,7 +115,7 @@ func TestEndedPlannerBlocksNoCaller(t *testing.T) {
 }
 
 func (r *rig) waits() (waits bool) {
-	r.call(func(context.Context) { waits = r.request != nil })
+	r.call(func(context.Context, time.Time) { waits = r.request != nil })
 	return waits
 }
 
@@ -134,7 +134,7 @@ func TestPermitTimeoutGrowsWithGangSize(t *testing.T) {
 	r.queueSeen("q", 0)
 	r.group("g", "q", 3, "1")
 	r.plan()
-	a, now := r.ready[0].attempt, time.Now()
+	a, now := r.ready[0].attempt, r.now()
 	for range 2 {
 		if r.nextReady() == nil {
 			t.Fatal("no pod has a node")
@@ -142,7 +142,7 @@ func TestPermitTimeoutGrowsWithGangSize(t *testing.T) {
 		if status, timeout := r.arrive(r.last, now); status.Code() != fwk.Wait || !now.Add(timeout).After(a.deadline) {
 			t.Fatalf("%v, %s: the framework's bound does not come after the planner's", status, timeout)
 		}
-		r.finishLast()
+		r.finishLast(now)
 		now = now.Add(30 * time.Second)
 	}
 	now = now.Add(-time.Minute)
@@ -175,14 +175,14 @@ func TestLateUnreserveLeavesNewPlanAlone(t *testing.T) {
 	old := &assignment{attempt: m.attempt, pod: m.pod}
 	r.nodes.forget(t.Context(), m.pod.UID)
 	r.ready = nil
-	r.fail(old.attempt, "a test")
-	r.giveUp(old)
+	r.fail(old.attempt, "a test", r.now())
+	r.giveUp(old, r.now())
 	m.group.backoff = time.Time{}
 	r.plan()
 	if len(r.ready) != 1 || m.core.Node == "" || m.attempt == old.attempt {
 		t.Fatal("the pod is not planned again")
 	}
-	if r.unbound(old); m.core.Node == "" {
+	if r.unbound(old, r.now()); m.core.Node == "" {
 		t.Error("the new plan has lost its node")
 	}
 }
@@ -197,15 +197,15 @@ func TestRoundWaitsForTheCache(t *testing.T) {
 	if err := r.nodes.cache.AddPod(klog.Background(), pod); err != nil {
 		t.Fatal(err)
 	}
-	now := time.Now()
-	r.podGone(pod)
+	now := r.now()
+	r.podGone(pod, now)
 	if !r.awaitsCache(now) {
 		t.Error("a round runs before the cache has removed the pod")
 	}
 	if r.awaitsCache(now.Add(2 * tick)) {
 		t.Error("a round waits without end")
 	}
-	r.podGone(pod)
+	r.podGone(pod, now)
 	if err := r.nodes.cache.RemovePod(klog.Background(), pod); err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/clock"
 
 	configv1alpha1 "tensorstack.dev/batch/api/config/v1alpha1"
 	"tensorstack.dev/batch/internal/tracing"
@@ -74,7 +75,7 @@ func New(ctx context.Context, handle fwk.Handle, config Config) (*Plugin, error)
 	if err != nil {
 		return nil, fmt.Errorf("making the default plugin that binds: %w", err)
 	}
-	p := newPlugin(handle, binder, config)
+	p := newPlugin(handle, binder, config, clock.RealClock{})
 	if p.spans, err = tracing.NewRecorder(ctx, config.Tracing, "t9k-scheduler"); err != nil {
 		return nil, err
 	}
@@ -86,8 +87,8 @@ func New(ctx context.Context, handle fwk.Handle, config Config) (*Plugin, error)
 }
 
 // newPlugin returns a plugin whose planner has an empty index.
-func newPlugin(handle fwk.Handle, binder fwk.BindPlugin, config Config) *Plugin {
-	return &Plugin{handle: handle, planner: newPlanner(handle, config), queued: &queuedPods{pods: map[types.UID]*corev1.Pod{}},
+func newPlugin(handle fwk.Handle, binder fwk.BindPlugin, config Config, c clock.WithTicker) *Plugin {
+	return &Plugin{handle: handle, planner: newPlanner(handle, config, c), queued: &queuedPods{pods: map[types.UID]*corev1.Pod{}},
 		binder: binder, binding: semaphore.NewWeighted(bindings), stop: func() {}}
 }
 
@@ -106,7 +107,7 @@ func (p *Plugin) attach(ctx context.Context, sched *scheduler.Scheduler, n *node
 	p.stop = func() { also(); stop() }
 	p.background.Go(func() { pl.run(ctx) })
 	p.background.Go(func() {
-		if err := pl.clock.serve(ctx); err != nil {
+		if err := pl.busy.serve(ctx); err != nil {
 			klog.FromContext(ctx).Error(err, "The planner's metric is missing")
 		}
 	})
@@ -202,7 +203,7 @@ func (p *Plugin) Reserve(context.Context, fwk.CycleState, *corev1.Pod, string) *
 // scheduling cycle and is not bound.
 func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ string) {
 	if as := assignedIn(state); as != nil { // planned states have no assignment: the planner undoes its own placements
-		p.planner.inbox.post(func() { p.planner.unbound(as) })
+		p.planner.inbox.post(func(now time.Time) { p.planner.unbound(as, now) })
 	}
 }
 
@@ -212,7 +213,7 @@ func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ 
 	if as == nil {
 		return fwk.NewStatus(fwk.Unschedulable, "waits until its group is planned"), 0
 	}
-	if !p.planner.call(func(context.Context) { status, timeout = p.planner.arrive(as, time.Now()) }) {
+	if !p.planner.call(func(_ context.Context, now time.Time) { status, timeout = p.planner.arrive(as, now) }) {
 		return fwk.NewStatus(fwk.Unschedulable, "the scheduler is ending"), 0
 	}
 	return status, timeout

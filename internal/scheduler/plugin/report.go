@@ -109,11 +109,10 @@ func podReportOf(pod *corev1.Pod) podReport {
 
 // completed reports that the minimum of a group is bound, or that none of its pods has started. A new leader reads
 // this from the condition.
-func (pl *planner) completed(g *group) {
+func (pl *planner) completed(g *group, now time.Time) {
 	switch {
 	case g.single || g.spec == nil:
 	case g.core.Complete:
-		now := time.Now()
 		var spans []tracing.Span
 		if g.lastReported.status != metav1.ConditionTrue {
 			g.countWait(now)
@@ -121,13 +120,13 @@ func (pl *planner) completed(g *group) {
 		}
 		pl.reportGroup(g, metav1.ConditionTrue, scheduling.ReasonScheduled, "", now, spans...)
 	case g.lastReported.status == metav1.ConditionTrue:
-		pl.reportGroup(g, metav1.ConditionFalse, scheduling.ReasonNotEnoughMembers, "", time.Now())
+		pl.reportGroup(g, metav1.ConditionFalse, scheduling.ReasonNotEnoughMembers, "", now)
 	}
 }
 
-func (pl *planner) reportFailure(g *group, why string) {
+func (pl *planner) reportFailure(g *group, why string, now time.Time) {
 	if !g.single && !g.core.Complete {
-		pl.reportGroup(g, metav1.ConditionFalse, scheduling.ReasonBindingFailed, why, time.Now())
+		pl.reportGroup(g, metav1.ConditionFalse, scheduling.ReasonBindingFailed, why, now)
 	}
 }
 

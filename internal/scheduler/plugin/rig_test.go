@@ -21,6 +21,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/profile"
+	"k8s.io/utils/clock"
 
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/scheduler/core"
@@ -48,7 +49,7 @@ func newRig(tb testing.TB, nodes int) *rig {
 	r := &rig{TB: tb}
 	var p *Plugin
 	plug := func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		p = newPlugin(handle, nil, Config{})
+		p = newPlugin(handle, nil, Config{}, clock.RealClock{})
 		pl := p.planner
 		pl.nodeLister = informers.Core().V1().Nodes().Lister()
 		pl.synced = func() bool { return true }
@@ -76,6 +77,8 @@ func newRig(tb testing.TB, nodes int) *rig {
 	}
 	return r
 }
+
+func (r *rig) now() time.Time { return r.clock.Now() }
 
 func (r *rig) must(err error) {
 	r.Helper()
@@ -114,7 +117,7 @@ func (r *rig) podGroup(name, queue string, min int) {
 
 // podGroupAt adds a group with a creation time.
 func (r *rig) podGroupAt(name, queue string, min int, created int64) {
-	r.index.podGroupSeen(podGroupOf(name, queue, min, created))
+	r.index.podGroupSeen(podGroupOf(name, queue, min, created), r.now())
 }
 
 func podGroupOf(name, queue string, min int, created int64) *scheduling.PodGroup {
@@ -136,7 +139,7 @@ func (r *rig) podAt(name, group, cpu, node string, created int64) *corev1.Pod {
 	} else {
 		r.must(r.sched.Cache.AddPod(klog.Background(), p))
 	}
-	r.podSeen(p)
+	r.podSeen(p, r.now())
 	return p
 }
 
@@ -157,7 +160,7 @@ func (r *rig) drop() {
 	for _, m := range r.ready {
 		r.index.place(m, "")
 		m.group.changed = true
-		r.index.touch(m.group)
+		r.index.touch(m.group, r.now())
 	}
 	for _, g := range r.index.groups {
 		if g.core.Reservation != nil {
@@ -173,14 +176,14 @@ type queued = *framework.QueuedPodInfo
 // plan runs a round.
 func (r *rig) plan() {
 	r.Helper()
-	r.round(r.Context())
+	r.round(r.Context(), r.now())
 }
 
 // nextReady returns the next pod that has a node; nil if there is none.
 func (r *rig) nextReady() *framework.QueuedPodInfo {
 	reply := make(chan popped, 1)
 	r.request = &podRequest{klog.Background(), reply}
-	if !r.handOut(r.Context()) {
+	if !r.handOut(r.Context(), r.now()) {
 		return nil
 	}
 	return (<-reply).info

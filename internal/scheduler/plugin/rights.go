@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync"
+	"maps"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -22,17 +22,15 @@ const answerTTL = 10 * time.Second
 
 // rights decides who may use which queue: all authors in the namespaces that the queue selects, and users with the
 // verb "use" on the queue. The planner asks about groups that have not started. Rights asks the API server for
-// answers that it does not have.
+// answers that it does not have. It belongs to the planner; only review runs on other goroutines.
 type rights struct {
 	namespaces corelisters.NamespaceLister
 	reviews    authorizationclient.SubjectAccessReviewInterface
-	// answered is called when an answer has arrived.
-	answered func()
 	// reviewQueue sends questions to the API server. The values are the user and their groups.
 	reviewQueue *latestQueue[question, []string]
-
-	mu      sync.Mutex
-	answers map[question]answer
+	// answered sends an answer of the API server to the planner.
+	answered func(q question, allowed bool)
+	answers  map[question]answer
 }
 
 // question asks whether a user may use a queue. by is a value of scheduling.AnnotationRequestedBy.
@@ -43,7 +41,7 @@ type answer struct {
 	at      time.Time
 }
 
-func newRights(namespaces corelisters.NamespaceLister, reviews authorizationclient.SubjectAccessReviewInterface, answered func()) *rights {
+func newRights(namespaces corelisters.NamespaceLister, reviews authorizationclient.SubjectAccessReviewInterface, answered func(q question, allowed bool)) *rights {
 	r := &rights{namespaces: namespaces, reviews: reviews, answered: answered, answers: map[question]answer{}}
 	r.reviewQueue = newLatestQueue(true, r.review)
 	return r
@@ -75,8 +73,6 @@ func (r *rights) fault(q *queue, namespace, by string, now time.Time) (why strin
 }
 
 func (r *rights) ask(q question, who []string, now time.Time) (allowed, known bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if a, ok := r.answers[q]; ok && now.Sub(a.at) < answerTTL {
 		return a.allowed, true
 	}
@@ -84,6 +80,13 @@ func (r *rights) ask(q question, who []string, now time.Time) (allowed, known bo
 	return false, false
 }
 
+// answer records an answer, and drops those that are no longer valid.
+func (r *rights) answer(q question, allowed bool, now time.Time) {
+	maps.DeleteFunc(r.answers, func(_ question, a answer) bool { return now.Sub(a.at) >= answerTTL })
+	r.answers[q] = answer{allowed, now}
+}
+
+// review asks the API server one question.
 func (r *rights) review(ctx context.Context, q question, who []string) error {
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: who[0], Groups: who[1:],
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Group: scheduling.GroupVersion.Group, Resource: "queues", Name: q.queue, Verb: "use"}}}
@@ -91,16 +94,7 @@ func (r *rights) review(ctx context.Context, q question, who []string) error {
 	if err != nil {
 		return fmt.Errorf("asking whether %s may use queue %s: %w", who[0], q.queue, err)
 	}
-	now := time.Now()
-	r.mu.Lock()
-	for old, a := range r.answers {
-		if now.Sub(a.at) >= answerTTL {
-			delete(r.answers, old)
-		}
-	}
-	r.answers[q] = answer{got.Status.Allowed, now}
-	r.mu.Unlock()
-	r.answered()
+	r.answered(q, got.Status.Allowed)
 	return nil
 }
 

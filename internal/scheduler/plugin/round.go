@@ -26,18 +26,17 @@ const (
 )
 
 // round decides about the waiting groups, and makes the pods that get a node ready for their scheduling cycles.
-func (pl *planner) round(ctx context.Context) {
+func (pl *planner) round(ctx context.Context, now time.Time) {
 	if !pl.synced() { // without the running pods, the quotas and the room would be wrong
-		pl.nextFull, pl.due = time.Now().Add(syncPoll), true
+		pl.nextFull, pl.due = now.Add(syncPoll), true
 		return
 	}
 	x := pl.index
 	if !x.filled {
-		x.fill()
+		x.fill(now)
 	}
-	began := time.Now()
-	if pl.awaitsCache(began) {
-		x.wakeAt(began.Add(cachePoll))
+	if pl.awaitsCache(now) {
+		x.wakeAt(now.Add(cachePoll))
 		return
 	}
 	if x.nodesChanged {
@@ -48,32 +47,33 @@ func (pl *planner) round(ctx context.Context) {
 		x.capacities(list, pl.config.TopologyLabel)
 	}
 	pl.releaseReservations(ctx)
-	groups, skipped, full := pl.choose(began)
+	groups, skipped, full := pl.choose(now)
 	if len(groups) == 0 {
 		return
 	}
-	defer func() { roundSeconds.WithLabelValues().Observe(time.Since(began).Seconds()) }()
+	defer func() { roundSeconds.WithLabelValues().Observe(pl.clock.Since(now).Seconds()) }()
 	if err := pl.nodes.begin(); err != nil {
 		klog.ErrorS(err, "Taking a snapshot of the nodes")
 		return
 	}
-	c := pl.cluster(ctx, began, groups)
+	c := pl.cluster(ctx, now, groups)
 	c.Skip = func(g *core.Group) bool { return skipped[g] }
 	result := core.Round(c)
 	if pl.nodes.err != nil {
-		pl.discard(ctx, result)
+		pl.discard(ctx, result, now)
 		return
 	}
 	missed := false
 	for _, d := range result.Decisions {
 		missed = missed || len(d.Gangs) == 0
-		pl.carryOut(d, began)
+		pl.carryOut(d, now)
 	}
 	switch {
 	case result.More:
 		x.wake()
 	case full && missed:
-		pl.nextFull = time.Now().Add(min(fullShare*time.Since(began), longestPause))
+		end := pl.clock.Now()
+		pl.nextFull = end.Add(min(fullShare*end.Sub(now), longestPause))
 	}
 }
 
@@ -209,7 +209,7 @@ func (n *nodes) exists(node string) bool {
 }
 
 // discard undoes a round whose changes the scheduler's cache refused, and schedules another round.
-func (pl *planner) discard(ctx context.Context, result core.Result) {
+func (pl *planner) discard(ctx context.Context, result core.Result, now time.Time) {
 	klog.ErrorS(pl.nodes.err, "Discarding a round of planning")
 	for uid := range pl.nodes.assumed {
 		pl.nodes.forget(ctx, uid)
@@ -218,7 +218,7 @@ func (pl *planner) discard(ctx context.Context, result core.Result) {
 	for _, d := range result.Decisions {
 		d.Group.Reservation = nil
 	}
-	pl.nextFull = time.Now().Add(tick)
+	pl.nextFull = now.Add(tick)
 	pl.due = true
 }
 
@@ -246,5 +246,5 @@ func (pl *planner) carryOut(d *core.Decision, now time.Time) {
 		}
 	}
 	pl.report(g, d, now)
-	x.touch(g)
+	x.touch(g, now)
 }

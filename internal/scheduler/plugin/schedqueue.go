@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -41,7 +42,7 @@ func (q *planningQueue) keep(pod *corev1.Pod) bool {
 	}
 	kept, fresh := q.pods.keep(pod)
 	if fresh {
-		q.planner.inbox.post(q.planner.index.wake)
+		q.planner.inbox.post(func(time.Time) { q.planner.index.wake() })
 	}
 	return kept
 }
@@ -67,7 +68,7 @@ func (q *planningQueue) take(ctx context.Context, logger klog.Logger, pod *corev
 func (q *planningQueue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk.ClusterEvent, old, obj any, check internalqueue.PreEnqueueCheck) {
 	q.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, event, old, obj, check)
 	if x := q.planner.index; mayMakeRoom(event) || mayAttract(event) {
-		q.planner.inbox.post(func() { x.wakeFor(event) })
+		q.planner.inbox.post(func(time.Time) { x.wakeFor(event) })
 	}
 }
 

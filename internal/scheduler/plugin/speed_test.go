@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
 )
 
 // TestEventsLeaveWaitingPodsAlone verifies that pods that wait for a plan are not in the queue of the scheduler,
@@ -79,7 +80,7 @@ func (b *slowBinder) Bind(context.Context, fwk.CycleState, *corev1.Pod, string) 
 // TestBindingsAreBounded verifies that the number of concurrent bindings does not depend on the number of pods.
 func TestBindingsAreBounded(t *testing.T) {
 	b := &slowBinder{proceed: make(chan struct{})}
-	p := newPlugin(nil, b, Config{})
+	p := newPlugin(nil, b, Config{}, clock.RealClock{})
 	var pods sync.WaitGroup
 	for range 3 * bindings {
 		pods.Go(func() {
@@ -114,7 +115,7 @@ func TestPauseBetweenFullRounds(t *testing.T) {
 	r.plan()
 	unfit := r.index.groups["default/unfit"]
 	r.index.roomMade(false)
-	r.nextFull = time.Now().Add(time.Hour)
+	r.nextFull = r.now().Add(time.Hour)
 	pause := r.nextFull
 	for i := range 3 {
 		r.group(fmt.Sprint("fits", i), "q", 2, "1")
@@ -132,7 +133,7 @@ func TestPauseBetweenFullRounds(t *testing.T) {
 	}
 	r.nextFull = time.Time{}
 	r.plan()
-	if unfit.tried != r.index.freed || !r.nextFull.After(time.Now()) {
+	if unfit.tried != r.index.freed || !r.nextFull.After(r.now()) {
 		t.Error("groups that did not fit are not tried again in time, or there is no pause afterwards")
 	}
 }

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -37,7 +38,7 @@ func (p *Plugin) watch(ctx context.Context) error {
 	core := factory.Core().V1()
 	if err := add(core.Pods().Informer(), handlers(func(pod *corev1.Pod) {
 		if ours(pod) || isForeign(pod) {
-			pl.inbox.post(func() { pl.podSeen(pod) })
+			pl.inbox.post(func(now time.Time) { pl.podSeen(pod, now) })
 		}
 	}, posted(pl, pl.podGone))); err != nil {
 		return err
@@ -64,7 +65,12 @@ func (p *Plugin) watch(ctx context.Context) error {
 	if err := add(core.Namespaces().Informer(), namespaces); err != nil {
 		return err
 	}
-	pl.rights = newRights(core.Namespaces().Lister(), p.handle.ClientSet().AuthorizationV1().SubjectAccessReviews(), func() { pl.inbox.post(pl.index.answered) })
+	pl.rights = newRights(core.Namespaces().Lister(), p.handle.ClientSet().AuthorizationV1().SubjectAccessReviews(), func(q question, allowed bool) {
+		pl.inbox.post(func(now time.Time) {
+			pl.rights.answer(q, allowed, now)
+			pl.index.answered()
+		})
+	})
 	if err := p.watchFinished(ctx, config, add); err != nil {
 		return err
 	}
@@ -84,12 +90,12 @@ func (p *Plugin) watch(ctx context.Context) error {
 
 // roomMade posts to the planner that there may be more room. Any goroutine may call it.
 func (pl *planner) roomMade(nodes bool) {
-	pl.inbox.post(func() { pl.index.roomMade(nodes) })
+	pl.inbox.post(func(time.Time) { pl.index.roomMade(nodes) })
 }
 
 // posted returns a function that posts a call of do to the planner.
-func posted[T any](pl *planner, do func(T)) func(T) {
-	return func(o T) { pl.inbox.post(func() { do(o) }) }
+func posted[T any](pl *planner, do func(o T, now time.Time)) func(T) {
+	return func(o T) { pl.inbox.post(func(now time.Time) { do(o, now) }) }
 }
 
 type adder = func(interface {
@@ -144,7 +150,9 @@ func (p *Plugin) watchObjects(ctx context.Context, config *rest.Config, add adde
 	if err != nil {
 		return err
 	}
-	if err := add(queues, handlers(posted(pl, pl.index.queueSeen), posted(pl, pl.index.queueGone))); err != nil {
+	queueSeen := func(q *scheduling.Queue, _ time.Time) { pl.index.queueSeen(q) }
+	queueGone := func(q *scheduling.Queue, _ time.Time) { pl.index.queueGone(q) }
+	if err := add(queues, handlers(posted(pl, queueSeen), posted(pl, queueGone))); err != nil {
 		return err
 	}
 	pl.conditions = newConditions(c, p.handle.ClientSet(), p.handle.SharedInformerFactory().Core().V1().Pods().Lister(), p.spans)
