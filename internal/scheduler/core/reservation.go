@@ -7,7 +7,6 @@ import (
 
 // keep places the pods of a reservation on their planned nodes, so that no other pod takes that room.
 func (r *round) keep(g *Group, res *Reservation) {
-	res.group = g
 	r.order = max(r.order, res.Order)
 	for _, at := range res.Placements {
 		r.put(g, at.Pod, at.Node)
@@ -17,9 +16,9 @@ func (r *round) keep(g *Group, res *Reservation) {
 }
 
 // lift frees the room of a reservation, so that the round can test whether its group fits now.
-func (r *round) lift(res *Reservation) {
+func (r *round) lift(g *Group, res *Reservation) {
 	for _, at := range res.Placements {
-		r.take(res.group, at.Pod, at.Node)
+		r.take(g, at.Pod, at.Node)
 		delete(r.reserved, at.Pod)
 	}
 	clear(r.fitLimits) // there is more room now

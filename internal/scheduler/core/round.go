@@ -43,7 +43,8 @@ type round struct {
 // reservations, groups come in the order of queue priority, share, group priority and age. Round leaves on the nodes
 // the pods that it binds or reserves, and changes nothing else of the cluster.
 func Round(c *Cluster) Result {
-	r := &round{Cluster: c, used: c.usedNow(), at: map[*Pod]string{}, bound: map[*Pod]bool{}, reserved: map[*Pod]bool{}, reservations: map[*Group]*Reservation{},
+	cluster := *c
+	r := &round{Cluster: &cluster, used: c.usedNow(), at: map[*Pod]string{}, bound: map[*Pod]bool{}, reserved: map[*Pod]bool{}, reservations: map[*Group]*Reservation{},
 		leaving: map[*Pod]bool{}, fitLimits: map[string]fitLimit{}, knownFailures: map[string]int{}, decisions: map[*Group]*Decision{}}
 	if r.Domain == nil {
 		r.Domain = func(string) string { return "" }
@@ -146,7 +147,7 @@ func (r *round) serve(p *pendingGroups) {
 func (r *round) serveReserved(groups []*Group) {
 	slices.SortFunc(groups, func(a, b *Group) int { return cmp.Compare(a.Reservation.Order, b.Reservation.Order) })
 	for _, g := range groups {
-		r.lift(r.reservations[g])
+		r.lift(g, r.reservations[g])
 	}
 	for _, g := range groups {
 		for r.try(g) {

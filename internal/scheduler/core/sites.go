@@ -17,7 +17,8 @@ type Site struct {
 	Count int
 }
 
-// Sites are the nodes that pods with the same constraints may use.
+// Sites are the nodes that pods with the same constraints may use. They cache their answers, so one goroutine at a time
+// may use them.
 type Sites struct {
 	sites []Site
 	total Resources

@@ -100,11 +100,11 @@ type Reservation struct {
 	Order int
 	// Preempting means that the scheduler evicts pods. Otherwise all blockers end by themselves.
 	Preempting bool
-
-	group *Group
 }
 
-// Nodes places pods on nodes. Each call takes effect at once: the next Place sees it.
+// Nodes places pods on nodes. Each call takes effect at once: the next Place sees it. Round undoes each call but those
+// that place the pods of its decisions. Nodes may change between two calls for other reasons, for example because a
+// pod of another scheduler ends.
 type Nodes interface {
 	// Place puts a waiting pod on the best node that among allows (nil: all nodes). If no node takes it, Place
 	// returns an empty name and a function that explains why; the function is valid until the next placement.
@@ -115,7 +115,8 @@ type Nodes interface {
 	Take(p *Pod, node string)
 }
 
-// Cluster is the input of a round.
+// Cluster is the input of a round. The round only reads it, and what it points to; Nodes is the exception, and Sites
+// cache what they have computed.
 type Cluster struct {
 	Queues map[string]*Queue
 	// Groups are all groups with a waiting pod or a reservation.
@@ -123,7 +124,7 @@ type Cluster struct {
 	// Running lists all groups with a pod that has a node; nil means those in Groups. The round calls it only when it
 	// looks for room to free.
 	Running func() []*Group
-	// Used is what the pods with a node use, by queue; nil means the sum over Groups. Round changes a copy of it.
+	// Used is what the pods with a node use, by queue; nil means the sum over Groups.
 	Used  map[string]Resources
 	Nodes Nodes
 	// Sites returns the nodes that a pod of a group may use, as if nothing ran on them. Nil means that they are

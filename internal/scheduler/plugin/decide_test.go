@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"tensorstack.dev/batch/internal/scheduler/core"
@@ -166,7 +167,29 @@ func (r *rig) decided() string {
 		}
 	}
 	fmt.Fprintln(&b, "evicted:", sortedNames(r.evictions.queue.values))
+	r.checkAssumed()
 	return b.String()
+}
+
+// checkAssumed verifies that rounds have left the pods of their decisions on the nodes, and nothing else.
+func (r *rig) checkAssumed() {
+	want, got := map[types.UID]string{}, map[types.UID]string{}
+	for _, m := range r.ready {
+		want[m.pod.UID] = m.core.Node
+	}
+	for _, g := range r.index.groups {
+		if h := g.core.Reservation; h != nil {
+			for _, at := range h.Placements {
+				want[types.UID(at.Pod.UID)] = at.Node
+			}
+		}
+	}
+	for uid, pod := range r.nodes.assumed {
+		got[uid] = pod.Spec.NodeName
+	}
+	if diff := cmp.Diff(want, got); diff != "" || len(r.nodes.away) > 0 {
+		r.Errorf("the nodes differ from the decisions; %d pods are still taken away:\n%s", len(r.nodes.away), diff)
+	}
 }
 
 // TestBackOffEndsWithSuccess verifies that each consecutive failed plan makes its group wait longer, and that a plan
