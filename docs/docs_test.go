@@ -231,7 +231,7 @@ func read(t *testing.T, path string) string {
 }
 
 // step matches a step of architecture.md: a file and a function in it.
-var step = regexp.MustCompile("(?m)^[0-9]+\\. `([a-z/0-9]+\\.go)`: `([A-Za-z]+)`")
+var step = regexp.MustCompile("(?m)^[0-9]+\\. `([a-z/0-9_]+\\.go)`: `([A-Za-z]+)`")
 
 // TestSteps verifies that each function that architecture.md places in a file is there.
 func TestSteps(t *testing.T) {

@@ -8,9 +8,9 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // registers the metrics of client-go
 	_ "k8s.io/component-base/metrics/prometheus/version"  // registers the version metric
 
-	"tensorstack.dev/batch/internal/scheduler/plugin"
+	"tensorstack.dev/batch/internal/scheduler/schedulercmd"
 )
 
 func main() {
-	os.Exit(cli.Run(plugin.NewCommand()))
+	os.Exit(cli.Run(schedulercmd.NewCommand()))
 }

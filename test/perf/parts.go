@@ -13,7 +13,7 @@ import (
 
 	configv1alpha1 "tensorstack.dev/batch/api/config/v1alpha1"
 	"tensorstack.dev/batch/internal/operator"
-	"tensorstack.dev/batch/internal/scheduler/plugin"
+	"tensorstack.dev/batch/internal/scheduler/schedulercmd"
 	"tensorstack.dev/batch/internal/testing/kwok"
 )
 
@@ -22,7 +22,7 @@ var parts = map[string]func() error{
 	"kwok":           kwok.Run,
 	"operator":       runProfiledOperator,
 	"kube-scheduler": runScheduler(func() *cobra.Command { return app.NewSchedulerCommand() }),
-	"t9k-scheduler":  runScheduler(plugin.NewCommand),
+	"t9k-scheduler":  runScheduler(schedulercmd.NewCommand),
 }
 
 // runScheduler returns a function that runs a scheduler with the command line's arguments, and profiles it if

@@ -16,7 +16,7 @@ import (
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	kubescheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 
-	scheduler "tensorstack.dev/batch/internal/scheduler/plugin"
+	"tensorstack.dev/batch/internal/scheduler/schedulercmd"
 )
 
 // commands are the constructors of the Cobra programs by component. Run calls only the one that it needs: the
@@ -24,7 +24,7 @@ import (
 var commands = map[string]func() *cobra.Command{
 	"kube-apiserver":          apiserver.NewAPIServerCommand,
 	"kube-controller-manager": controllermanager.NewControllerManagerCommand,
-	"kube-scheduler":          scheduler.NewCommand,
+	"kube-scheduler":          schedulercmd.NewCommand,
 	"plain-kube-scheduler":    newPlainScheduler,
 	"kubelet":                 newKubeletCommand,
 	"dns":                     newDNSCommand,

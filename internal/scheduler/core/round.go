@@ -20,8 +20,8 @@ type round struct {
 	leaving   map[*Pod]bool
 	log       []step
 	fitLimits map[string]fitLimit
-	// knownFailures is the smallest need, by equivalence key, that did not fit with all the room that could be freed for
-	// it.
+	// knownFailures is the smallest need, by equivalence key, that did not fit with all the room that could be freed
+	// for it.
 	knownFailures map[string]int
 	// runs are the groups that hold room; nil until running fills it. Lowest is the lowest priority among their
 	// preemptible queues.

@@ -9,45 +9,35 @@ import (
 
 	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/utils/clock"
 
 	configv1alpha1 "tensorstack.dev/batch/api/config/v1alpha1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/configuration"
+	"tensorstack.dev/batch/internal/scheduler/placement"
+	"tensorstack.dev/batch/internal/scheduler/planner"
+	"tensorstack.dev/batch/internal/scheduler/podqueue"
 	"tensorstack.dev/batch/internal/tracing"
 )
 
 // Name is the name of the plugin.
-const Name = "T9kGang"
-
-var everything = labels.Everything()
-
-// Config are the settings of the plugin.
-type Config struct {
-	// ReserveAfter is how long a group waits before room is reserved for it.
-	ReserveAfter time.Duration
-	// Grace is how long a gang may stay partly bound before its pods are evicted.
-	Grace time.Duration
-	// TopologyLabel is the node label that names topology domains; empty if there are none.
-	TopologyLabel string
-	// Tracing says where traces go; nil is nowhere.
-	Tracing *configv1alpha1.Tracing
-}
+const Name = planner.PluginName
 
 // Plugin is the part that the scheduling framework calls. It asks the planner and has no state of groups of its own.
 type Plugin struct {
 	handle  fwk.Handle
-	planner *planner
-	queued  *queuedPods
+	planner *planner.Planner
+	// queue is nil until the scheduler has been attached.
+	queue *podqueue.Queue
 	// current is the assignment of the running scheduling cycle; nil for a pod of another profile. It belongs to the
 	// scheduling goroutine.
-	current *assignment
+	current *planner.Assignment
 
 	binder  fwk.BindPlugin
 	binding *semaphore.Weighted
@@ -70,53 +60,73 @@ var (
 )
 
 // New returns the plugin of a profile. Its planner runs once the scheduler has been attached.
-func New(ctx context.Context, handle fwk.Handle, config Config) (*Plugin, error) {
+func New(ctx context.Context, args runtime.Object, handle fwk.Handle) (*Plugin, error) {
+	settings, err := Settings(args)
+	if err != nil {
+		return nil, err
+	}
 	binder, err := newBinder(ctx, handle)
 	if err != nil {
 		return nil, fmt.Errorf("making the default plugin that binds: %w", err)
 	}
-	p := newPlugin(handle, binder, config, clock.RealClock{})
-	if p.spans, err = tracing.NewRecorder(ctx, config.Tracing, "t9k-scheduler"); err != nil {
+	p := newPlugin(handle, binder)
+	if p.spans, err = tracing.NewRecorder(ctx, settings.Tracing, "t9k-scheduler"); err != nil {
 		return nil, err
 	}
 	ctx, p.stop = context.WithCancel(ctx)
-	if err := p.watch(ctx); err != nil {
+	if err := p.watch(ctx, settings); err != nil {
 		return nil, errors.Join(fmt.Errorf("watching pods, groups and queues: %w", err), p.Close())
 	}
 	return p, nil
 }
 
-// newPlugin returns a plugin whose planner has an empty index.
-func newPlugin(handle fwk.Handle, binder fwk.BindPlugin, config Config, c clock.WithTicker) *Plugin {
-	return &Plugin{handle: handle, planner: newPlanner(handle, config, c), queued: &queuedPods{pods: map[types.UID]*corev1.Pod{}},
-		binder: binder, binding: semaphore.NewWeighted(bindings), stop: func() {}}
+// newPlugin returns a plugin without a planner.
+func newPlugin(handle fwk.Handle, binder fwk.BindPlugin) *Plugin {
+	return &Plugin{handle: handle, binder: binder, binding: semaphore.NewWeighted(bindings), stop: func() {}}
 }
 
-// attach makes the scheduler take its pods from the planner, and starts the planner.
-func (p *Plugin) attach(ctx context.Context, sched *scheduler.Scheduler, n *nodes) {
-	pl := p.planner
-	pl.pop = sched.NextPod
+// Settings reads the plugin's arguments.
+func Settings(args runtime.Object) (*configv1alpha1.T9kGangArgs, error) {
+	var text []byte
+	if args != nil {
+		unknown, ok := args.(*runtime.Unknown)
+		if !ok {
+			return nil, fmt.Errorf("the arguments of plugin %s are a %T", Name, args)
+		}
+		text = unknown.Raw
+	}
+	path := field.NewPath("profiles").Key(scheduling.SchedulerName).Child("pluginConfig").Key(Name).Child("args")
+	settings, err := configuration.GangArgs(text, path)
+	if err != nil {
+		return nil, fmt.Errorf("the configuration file is invalid: %w", err)
+	}
+	return settings, nil
+}
+
+// Attach makes the scheduler take its pods from the planner, and starts the planner, which places pods on the nodes.
+func (p *Plugin) Attach(ctx context.Context, sched *scheduler.Scheduler, n *placement.Nodes) {
 	p.connect(sched, n)
 	sched.NextPod = func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
-		got := pl.next(ctx, logger)
-		p.current = got.assignment
-		return got.info, got.err
+		got := p.planner.Next(ctx, logger)
+		p.current = got.Assignment
+		return got.Info, got.Err
 	}
 	ctx, stop := context.WithCancel(ctx)
 	also := p.stop
 	p.stop = func() { also(); stop() }
-	p.background.Go(func() { pl.run(ctx) })
+	p.background.Go(func() { p.planner.Run(ctx) })
 	p.background.Go(func() {
-		if err := pl.busy.serve(ctx); err != nil {
+		if err := p.planner.ServeMetric(ctx); err != nil {
 			klog.FromContext(ctx).Error(err, "The planner's metric is missing")
 		}
 	})
 }
 
-// connect replaces the scheduler's queue by a planningQueue, and gives the planner its nodes.
-func (p *Plugin) connect(sched *scheduler.Scheduler, n *nodes) {
-	p.planner.nodes, p.planner.queue = n, &planningQueue{sched.SchedulingQueue, p.queued, p.planner}
-	sched.SchedulingQueue = p.planner.queue
+// connect replaces the scheduler's queue by one that keeps waiting pods apart, and gives the planner its scheduler.
+func (p *Plugin) connect(sched *scheduler.Scheduler, n *placement.Nodes) {
+	p.queue = podqueue.New(sched.SchedulingQueue, p.planner)
+	sched.SchedulingQueue = p.queue
+	p.planner.Connect(planner.Scheduler{Queue: p.queue, Nodes: n, Pop: sched.NextPod})
 }
 
 // Close ends the goroutines that the plugin has started, and waits for them. The scheduler calls it after it has
@@ -125,22 +135,6 @@ func (p *Plugin) Close() error {
 	p.stop()
 	p.background.Wait()
 	return p.spans.Close(context.Background()) // Close of the framework is given no context
-}
-
-// factory returns the function by which the scheduler makes the plugin. The function appends each plugin to made.
-func factory(made *[]*Plugin) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
-	return func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		settings, err := settingsOf(args)
-		if err != nil {
-			return nil, err
-		}
-		p, err := New(ctx, handle, settings)
-		if err != nil {
-			return nil, err
-		}
-		*made = append(*made, p)
-		return p, nil
-	}
 }
 
 // Name implements fwk.Plugin.
@@ -155,23 +149,36 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 // PreEnqueue holds pods back until a plan has a node for them. A pod enters the queue only for its scheduling cycle,
 // or after one has failed.
 func (p *Plugin) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
-	if p.queued.isTaken(pod.UID) {
+	if p.queue.Admits(pod.UID) {
 		return nil
 	}
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "waits until its group is planned")
 }
 
 // assigned returns the assignment of a pod's scheduling cycle; nil if there is none.
-func (p *Plugin) assigned(pod *corev1.Pod) *assignment {
-	if p.current == nil || p.current.pod.UID != pod.UID {
+func (p *Plugin) assigned(pod *corev1.Pod) *planner.Assignment {
+	if p.current == nil || p.current.Pod.UID != pod.UID {
 		return nil
 	}
 	return p.current
 }
 
+// assignedKey is the key of the assignment in the state of a scheduling cycle.
+const assignedKey fwk.StateKey = Name + "/assigned"
+
+// assignedIn returns the assignment in the state of a scheduling cycle; nil if there is none.
+func assignedIn(state fwk.CycleState) *planner.Assignment {
+	data, err := state.Read(assignedKey)
+	if err != nil {
+		return nil
+	}
+	as, _ := data.(*planner.Assignment)
+	return as
+}
+
 // PreFilter restricts a pod to its planned node.
 func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	if isPlanned(state) {
+	if placement.IsPlanned(state) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	as := p.assigned(pod)
@@ -179,7 +186,7 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "waits until its group is planned")
 	}
 	state.Write(assignedKey, as)
-	return &fwk.PreFilterResult{NodeNames: sets.New(as.node)}, nil
+	return &fwk.PreFilterResult{NodeNames: sets.New(as.Node)}, nil
 }
 
 // PreFilterExtensions implements fwk.PreFilterPlugin.
@@ -187,7 +194,7 @@ func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 // Filter rejects all nodes but the planned one, even if another one is nominated for the pod.
 func (p *Plugin) Filter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, info fwk.NodeInfo) *fwk.Status {
-	if as := p.assigned(pod); as != nil && as.node == info.Node().Name {
+	if as := p.assigned(pod); as != nil && as.Node == info.Node().Name {
 		return nil
 	}
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node(s) are not the planned one")
@@ -203,18 +210,15 @@ func (p *Plugin) Reserve(context.Context, fwk.CycleState, *corev1.Pod, string) *
 // scheduling cycle and is not bound.
 func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ string) {
 	if as := assignedIn(state); as != nil { // planned states have no assignment: the planner undoes its own placements
-		p.planner.inbox.post(func(now time.Time) { p.planner.unbound(as, now) })
+		p.planner.Unbound(as)
 	}
 }
 
 // Permit makes the pods of a gang wait for one another.
-func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) (status *fwk.Status, timeout time.Duration) {
+func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) (*fwk.Status, time.Duration) {
 	as := p.assigned(pod)
 	if as == nil {
 		return fwk.NewStatus(fwk.Unschedulable, "waits until its group is planned"), 0
 	}
-	if !p.planner.call(func(_ context.Context, now time.Time) { status, timeout = p.planner.arrive(as, now) }) {
-		return fwk.NewStatus(fwk.Unschedulable, "the scheduler is ending"), 0
-	}
-	return status, timeout
+	return p.planner.Permit(as)
 }

@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -12,98 +11,95 @@ import (
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	configv1alpha1 "tensorstack.dev/batch/api/config/v1alpha1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/scheduler/planner"
+	"tensorstack.dev/batch/internal/scheduler/rights"
+	"tensorstack.dev/batch/internal/scheduler/writer"
 )
 
-// watch sends all relevant events to the planner.
-func (p *Plugin) watch(ctx context.Context) error {
-	pl := p.planner
+// watches are event handlers that have been added to informers.
+type watches []cache.ResourceEventHandlerRegistration
+
+// add adds an event handler to an informer.
+func (w *watches) add(informer interface {
+	AddEventHandler(cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error)
+}, handler cache.ResourceEventHandler) error {
+	r, err := informer.AddEventHandler(handler)
+	if err == nil {
+		*w = append(*w, r)
+	}
+	return err
+}
+
+// synced reports whether all handlers have got the objects that existed when they were added.
+func (w *watches) synced() bool {
+	for _, r := range *w {
+		if !r.HasSynced() {
+			return false
+		}
+	}
+	return true
+}
+
+// watch makes the planner and sends all relevant events to it.
+func (p *Plugin) watch(ctx context.Context, settings *configv1alpha1.T9kGangArgs) error {
 	config := rest.CopyConfig(p.handle.KubeConfig())
 	config.ContentType, config.AcceptContentTypes = "", ""
-	factory := p.handle.SharedInformerFactory()
-	pl.nodeLister = factory.Core().V1().Nodes().Lister()
-	var registered []func() bool
-	add := func(informer interface {
-		AddEventHandler(cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error)
-	}, handler cache.ResourceEventHandler) error {
-		r, err := informer.AddEventHandler(handler)
-		if err == nil {
-			registered = append(registered, r.HasSynced)
-		}
+	scheme := runtime.NewScheme()
+	if err := scheduling.AddToScheme(scheme); err != nil {
 		return err
 	}
-	core := factory.Core().V1()
-	if err := add(core.Pods().Informer(), handlers(func(pod *corev1.Pod) {
-		if ours(pod) || isForeign(pod) {
-			pl.inbox.post(func(now time.Time) { pl.podSeen(pod, now) })
-		}
-	}, posted(pl, pl.podGone))); err != nil {
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
 		return err
 	}
-	nodes := cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { pl.roomMade(true) },
-		UpdateFunc: func(old, o any) {
-			if !alike(old.(*corev1.Node), o.(*corev1.Node)) {
-				pl.roomMade(true)
-			}
-		},
-		DeleteFunc: func(any) { pl.roomMade(true) },
-	}
-	if err := add(core.Nodes().Informer(), nodes); err != nil {
+	w, informers := &watches{}, p.handle.SharedInformerFactory().Core().V1()
+	out := writer.New(c, p.handle.ClientSet(), informers.Pods().Lister(), p.spans)
+	answered := func(q rights.Question, allowed bool) { p.planner.Answered(q, allowed) }
+	who := rights.New(informers.Namespaces().Lister(), p.handle.ClientSet().AuthorizationV1().SubjectAccessReviews(), answered)
+	p.planner = planner.New(
+		planner.Config{ReserveAfter: settings.ReserveAfter.Duration, Grace: settings.GangGracePeriod.Duration, TopologyLabel: settings.TopologyLabel, Traced: p.spans.Enabled()},
+		clock.RealClock{},
+		planner.Sources{Nodes: informers.Nodes().Lister(), Synced: w.synced, WaitingPod: p.handle.GetWaitingPod, Rights: who}, out)
+	if err := p.watchCore(w); err != nil {
 		return err
 	}
-	namespaces := cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(old, o any) { // its labels may now match a queue's namespace selector
-			if !apiequality.Semantic.DeepEqual(old.(*corev1.Namespace).Labels, o.(*corev1.Namespace).Labels) {
-				pl.roomMade(false)
-			}
-		},
-	}
-	if err := add(core.Namespaces().Informer(), namespaces); err != nil {
+	if err := p.watchFinished(ctx, config, w); err != nil {
 		return err
 	}
-	pl.rights = newRights(core.Namespaces().Lister(), p.handle.ClientSet().AuthorizationV1().SubjectAccessReviews(), func(q question, allowed bool) {
-		pl.inbox.post(func(now time.Time) {
-			pl.rights.answer(q, allowed, now)
-			pl.index.answered()
-		})
-	})
-	if err := p.watchFinished(ctx, config, add); err != nil {
+	if err := p.watchObjects(ctx, config, scheme, w); err != nil {
 		return err
 	}
-	if err := p.watchObjects(ctx, config, add); err != nil {
-		return err
-	}
-	pl.synced = func() bool {
-		for _, synced := range registered {
-			if !synced() {
-				return false
-			}
-		}
-		return true
-	}
+	p.background.Go(func() { out.Run(ctx) })
+	p.background.Go(func() { who.Run(ctx) })
 	return nil
 }
 
-// roomMade posts to the planner that there may be more room. Any goroutine may call it.
-func (pl *planner) roomMade(nodes bool) {
-	pl.inbox.post(func(time.Time) { pl.index.roomMade(nodes) })
+// watchCore watches pods, nodes and namespaces by the scheduler's informers.
+func (p *Plugin) watchCore(w *watches) error {
+	pl, informers := p.planner, p.handle.SharedInformerFactory().Core().V1()
+	if err := w.add(informers.Pods().Informer(), handlers(pl.PodSeen, pl.PodGone)); err != nil {
+		return err
+	}
+	nodes := handlers(func(n *corev1.Node) { pl.NodeSeen(nil, n) }, pl.NodeGone)
+	nodes.UpdateFunc = func(old, o any) { pl.NodeSeen(old.(*corev1.Node), o.(*corev1.Node)) }
+	if err := w.add(informers.Nodes().Informer(), nodes); err != nil {
+		return err
+	}
+	return w.add(informers.Namespaces().Informer(), cache.ResourceEventHandlerFuncs{UpdateFunc: func(old, o any) {
+		if !apiequality.Semantic.DeepEqual(old.(*corev1.Namespace).Labels, o.(*corev1.Namespace).Labels) {
+			pl.NamespaceLabeled()
+		}
+	}})
 }
-
-// posted returns a function that posts a call of do to the planner.
-func posted[T any](pl *planner, do func(o T, now time.Time)) func(T) {
-	return func(o T) { pl.inbox.post(func(now time.Time) { do(o, now) }) }
-}
-
-type adder = func(interface {
-	AddEventHandler(cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error)
-}, cache.ResourceEventHandler) error
 
 // watchFinished watches the finished members of groups, which the scheduler's own informer leaves out.
-func (p *Plugin) watchFinished(ctx context.Context, config *rest.Config, add adder) error {
+func (p *Plugin) watchFinished(ctx context.Context, config *rest.Config, w *watches) error {
 	c, err := metadata.NewForConfig(config)
 	if err != nil {
 		return err
@@ -113,7 +109,7 @@ func (p *Plugin) watchFinished(ctx context.Context, config *rest.Config, add add
 		o.FieldSelector = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
 	})
 	informer := factory.ForResource(corev1.SchemeGroupVersion.WithResource("pods")).Informer()
-	if err := add(informer, handlers(posted(p.planner, p.planner.index.finishedSeen), posted(p.planner, p.planner.index.finishedGone))); err != nil {
+	if err := w.add(informer, handlers(p.planner.FinishedSeen, p.planner.FinishedGone)); err != nil {
 		return err
 	}
 	factory.Start(ctx.Done())
@@ -124,18 +120,9 @@ func (p *Plugin) watchFinished(ctx context.Context, config *rest.Config, add add
 	return nil
 }
 
-// watchObjects watches PodGroups and Queues, and creates the client that writes to them.
-func (p *Plugin) watchObjects(ctx context.Context, config *rest.Config, add adder) error {
-	pl := p.planner
-	scheme := runtime.NewScheme()
-	if err := scheduling.AddToScheme(scheme); err != nil {
-		return err
-	}
+// watchObjects watches PodGroups and Queues.
+func (p *Plugin) watchObjects(ctx context.Context, config *rest.Config, scheme *runtime.Scheme, w *watches) error {
 	objects, err := ctrlcache.New(config, ctrlcache.Options{Scheme: scheme, DefaultTransform: ctrlcache.TransformStripManagedFields()})
-	if err != nil {
-		return err
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return err
 	}
@@ -143,24 +130,16 @@ func (p *Plugin) watchObjects(ctx context.Context, config *rest.Config, add adde
 	if err != nil {
 		return err
 	}
-	if err := add(groups, handlers(posted(pl, pl.index.podGroupSeen), posted(pl, pl.index.podGroupGone))); err != nil {
+	if err := w.add(groups, handlers(p.planner.PodGroupSeen, p.planner.PodGroupGone)); err != nil {
 		return err
 	}
 	queues, err := objects.GetInformer(ctx, &scheduling.Queue{}, ctrlcache.BlockUntilSynced(false))
 	if err != nil {
 		return err
 	}
-	queueSeen := func(q *scheduling.Queue, _ time.Time) { pl.index.queueSeen(q) }
-	queueGone := func(q *scheduling.Queue, _ time.Time) { pl.index.queueGone(q) }
-	if err := add(queues, handlers(posted(pl, queueSeen), posted(pl, queueGone))); err != nil {
+	if err := w.add(queues, handlers(p.planner.QueueSeen, p.planner.QueueGone)); err != nil {
 		return err
 	}
-	pl.conditions = newConditions(c, p.handle.ClientSet(), p.handle.SharedInformerFactory().Core().V1().Pods().Lister(), p.spans)
-	pl.evictions = newEvictions(p.handle.ClientSet())
-	// Unfinished writes may be lost at the end: the next leader derives them again from what it observes.
-	p.background.Go(func() { pl.conditions.run(ctx) })
-	p.background.Go(func() { pl.evictions.run(ctx) })
-	p.background.Go(func() { pl.rights.reviewQueue.run(ctx, 4) })
 	p.background.Go(func() { _ = objects.Start(ctx) }) // Start fails only if the cache was started before
 	return nil
 }

@@ -1,0 +1,69 @@
+package planner
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/scheduler/rights"
+)
+
+// admit sets on a group, or on each of its waiting pods, whether the author may use the queue. It returns false while
+// that is unknown.
+func (x *index) admit(g *group, r *rights.Rights, now time.Time) (known bool) {
+	q := x.queues[g.queueName()]
+	free := r == nil || q == nil || r.Selects(q.users, g.key.Namespace)
+	if free && !g.asked {
+		return true
+	}
+	g.asked, known = !free, true
+	fault := func(o metav1.Object) string {
+		if free {
+			return ""
+		}
+		why, ok := r.Fault(q.Name, g.key.Namespace, o.GetAnnotations()[scheduling.AnnotationRequestedBy], now)
+		known = known && ok
+		return why
+	}
+	g.Barred = ""
+	for _, p := range g.Pods {
+		pod := x.objectOf(p)
+		switch {
+		case p.Node != "":
+		case g.single:
+			g.Barred = fault(pod)
+		case pod.Labels[batch.LabelJobName] == "":
+			p.Barred = fault(pod)
+		case g.spec != nil && g.Barred == "":
+			g.Barred = g.jobFault(q, free, fault)
+		}
+	}
+	g.asking = !known
+	return known
+}
+
+// jobFault returns why the job of a group may not use its queue; empty if it may. It does not check the author of the
+// pods, which is the operator.
+func (g *group) jobFault(q *queue, free bool, fault func(metav1.Object) string) string {
+	switch {
+	case g.spec.Annotations[scheduling.AnnotationRequestedBy] != "":
+		return fault(g.spec)
+	case !free && g.Created.Before(q.created): // admission checked the author of a younger job
+		return fmt.Sprintf("queue %s is not for namespace %s, which its namespaceSelector does not select, and is newer than the job, "+
+			"so the right of the job's author to it was not checked: create the job again, or choose another queue", q.Name, g.key.Namespace)
+	}
+	return ""
+}
+
+// answered marks the groups whose rights were unknown to be tried.
+func (x *index) answered() {
+	for g := range x.waiting {
+		if g.asking {
+			g.asking, g.changed = false, true
+		}
+	}
+	x.wake()
+}

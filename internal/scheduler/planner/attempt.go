@@ -1,0 +1,196 @@
+package planner
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// PluginName is the name under which the planner's plugin acts for the scheduler.
+const PluginName = "T9kGang"
+
+const (
+	// firstBackoff is the delay before a group is planned again after its plan failed. It doubles with each failure
+	// in a row, up to longestBackoff.
+	firstBackoff   = 100 * time.Millisecond
+	longestBackoff = 30 * time.Second
+)
+
+// The pods of a gang reach Permit in consecutive scheduling cycles, so the timeout grows with the number of pods. The
+// framework's own timeout, which is at most 15 minutes, comes after the planner's by permitSlack.
+const (
+	permitBase    = time.Minute
+	permitPerPod  = 100 * time.Millisecond
+	permitLongest = 14 * time.Minute
+	permitSlack   = 30 * time.Second
+)
+
+// permitTimeout returns how long the pods of a gang of this size wait for one another at Permit.
+func permitTimeout(size int) time.Duration {
+	return min(permitBase+time.Duration(size)*permitPerPod, permitLongest)
+}
+
+// attempt is the execution of one plan. Its pods bind when all of them have reached Permit, or none of them binds.
+type attempt struct {
+	group *group
+	size  int
+	// arrived are the pods that have reached Permit. Bound is how many are known to be bound.
+	arrived map[types.UID]bool
+	bound   int
+	// deadline is when all pods must have reached Permit; zero before the first one has.
+	deadline time.Time
+	// why is the reason why the attempt failed; empty if it has not failed.
+	why string
+}
+
+// Assignment is the node that a plan gives to a pod. The scheduling goroutine reads it, so it never changes.
+type Assignment struct {
+	// Pod and Node are what the plan says.
+	Pod     *corev1.Pod
+	Node    string
+	attempt *attempt
+}
+
+// Clone implements fwk.StateData.
+func (as *Assignment) Clone() fwk.StateData { return as }
+
+// bind counts a bound pod and reports whether it was the last one of an attempt that has not failed.
+func (a *attempt) bind() (done bool) {
+	a.bound++
+	return a.why == "" && a.bound == a.size
+}
+
+// handOut answers the scheduling goroutine with the next pod that has a planned node. It returns false if there is
+// none.
+func (pl *Planner) handOut(ctx context.Context, now time.Time) bool {
+	for len(pl.ready) > 0 {
+		m := pl.ready[0]
+		pl.ready = pl.ready[1:]
+		pl.scheduler.Nodes.Forget(ctx, m.object.UID) // the scheduling cycle takes the room again
+		as := &Assignment{Pod: m.object, Node: m.Node, attempt: m.attempt}
+		if as.attempt.why != "" {
+			pl.giveUp(as, now)
+			continue
+		}
+		var info *framework.QueuedPodInfo
+		if as.Node != "" { // an empty node means that the pod has gone
+			info = pl.scheduler.Queue.Take(ctx, pl.request.logger, m.object)
+		}
+		if info == nil || info.Pod == nil {
+			pl.fail(as.attempt, "pod "+m.object.Name+" is no longer in the queue", now)
+			pl.giveUp(as, now)
+			continue
+		}
+		pl.last = as
+		pl.answer(Popped{Info: info, Assignment: as})
+		return true
+	}
+	return false
+}
+
+// finishLast handles the end of the last scheduling cycle. A pod that did not reach Permit ends the attempt of its
+// gang.
+func (pl *Planner) finishLast(now time.Time) {
+	as := pl.last
+	pl.last = nil
+	switch {
+	case as == nil:
+	case !as.attempt.arrived[as.Pod.UID]:
+		pl.fail(as.attempt, "pod "+as.Pod.Name+" did not get through its scheduling cycle", now)
+		pl.giveUp(as, now)
+	case as.attempt.why != "": // fail may have run before the framework registered this pod as waiting
+		pl.rejectWaiting(as.attempt)
+	}
+}
+
+// arrive is Permit for one pod of an attempt. Pods wait until the last one arrives, which allows all of them to bind.
+func (pl *Planner) arrive(as *Assignment, now time.Time) (*fwk.Status, time.Duration) {
+	a := as.attempt
+	if a.why != "" {
+		return fwk.NewStatus(fwk.Unschedulable, "the plan for its group has failed: "+a.why), 0
+	}
+	a.arrived[as.Pod.UID] = true
+	if len(a.arrived) < a.size {
+		if a.deadline.IsZero() {
+			a.deadline = now.Add(permitTimeout(a.size))
+			pl.gathering = append(pl.gathering, a)
+		}
+		return fwk.NewStatus(fwk.Wait), a.deadline.Sub(now) + permitSlack
+	}
+	pl.atPermit(a, func(w fwk.WaitingPod) { w.Allow(PluginName) })
+	return nil, 0
+}
+
+// atPermit calls do with each pod of an attempt that waits at Permit.
+func (pl *Planner) atPermit(a *attempt, do func(fwk.WaitingPod)) {
+	for uid := range a.arrived {
+		if w := pl.sources.WaitingPod(uid); w != nil {
+			do(w)
+		}
+	}
+}
+
+// overdue fails the attempts whose deadline has passed.
+func (pl *Planner) overdue(now time.Time) {
+	all := pl.gathering
+	pl.gathering = nil
+	for _, a := range all {
+		switch missing := a.size - len(a.arrived); {
+		case a.why != "" || missing == 0:
+		case now.Before(a.deadline):
+			pl.gathering = append(pl.gathering, a)
+		default:
+			pl.fail(a, fmt.Sprintf("%d of the %d pods that must start together did not get through their scheduling cycles within %s, the time that "+
+				"a group of that size has: %s, and %s for each pod", missing, a.size, permitTimeout(a.size), permitBase, permitPerPod), now)
+		}
+	}
+}
+
+// unbound handles a pod that passed its scheduling cycle and was not bound.
+func (pl *Planner) unbound(as *Assignment, now time.Time) {
+	pl.fail(as.attempt, "pod "+as.Pod.Name+" could not be bound", now)
+	pl.giveUp(as, now)
+}
+
+// fail ends an attempt. It rejects the pods that wait at Permit. Pods that are already binding go on.
+func (pl *Planner) fail(a *attempt, why string, now time.Time) {
+	if a.why != "" {
+		return
+	}
+	a.why = why
+	attempts.WithLabelValues(attemptFailed).Inc()
+	pl.rejectWaiting(a)
+	pl.index.backOff(a.group, now)
+	pl.reportFailure(a.group, why, now)
+}
+
+// rejectWaiting rejects the waiting pods of a failed attempt at Permit, unless all had arrived: then they bind.
+func (pl *Planner) rejectWaiting(a *attempt) {
+	if len(a.arrived) < a.size {
+		pl.atPermit(a, func(w fwk.WaitingPod) { w.Reject(PluginName, a.why) })
+	}
+}
+
+// backOff delays the next plan for a group. The delay grows with each failure in a row.
+func (x *index) backOff(g *group, now time.Time) {
+	g.backoff = now.Add(min(firstBackoff<<min(g.failures, 20), longestBackoff))
+	g.failures++
+	g.changed = true
+	x.wakeAt(g.backoff)
+}
+
+// giveUp takes the planned node away from a pod that is not bound to it.
+func (pl *Planner) giveUp(as *Assignment, now time.Time) {
+	x := pl.index
+	if m := x.pods[as.Pod.UID]; m != nil && m.attempt == as.attempt && !m.bound() {
+		x.setNode(m, "")
+		m.group.changed = true
+		x.freed++
+		x.touch(m.group, now)
+	}
+}

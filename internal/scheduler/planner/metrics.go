@@ -1,0 +1,83 @@
+package planner
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/utils/clock"
+
+	"tensorstack.dev/batch/internal/metrics"
+)
+
+var (
+	roundSeconds = metrics.SchedulerRound.Histogram()
+	attempts     = metrics.SchedulerAttempts.Counter()
+	groupWait    = metrics.SchedulerGroupWait.Histogram()
+)
+
+// Metrics are the metrics of all planners of a process. That of one planner comes with ServeMetric.
+var Metrics = []prometheus.Collector{roundSeconds, attempts, groupWait}
+
+// busyClock measures for how long the planner's goroutine has been at work. It is a prometheus.Collector, which reads
+// it from the goroutine of a scrape.
+type busyClock struct {
+	clock clock.PassiveClock
+	desc  *prometheus.Desc
+	// since is the time at which the work began, in nanoseconds since 1970; 0 while the planner waits.
+	since atomic.Int64
+}
+
+func newBusyClock(c clock.PassiveClock) *busyClock {
+	return &busyClock{clock: c, desc: metrics.SchedulerPlannerBusy.Desc()}
+}
+
+// begin and end enclose the planner's work.
+func (b *busyClock) begin() { b.since.Store(b.clock.Now().UnixNano()) }
+func (b *busyClock) end()   { b.since.Store(0) }
+
+// duration returns the time since the work began; 0 while the planner waits.
+func (b *busyClock) duration() time.Duration {
+	since := b.since.Load()
+	if since == 0 {
+		return 0
+	}
+	return max(b.clock.Since(time.Unix(0, since)), 0)
+}
+
+// Describe implements prometheus.Collector.
+func (b *busyClock) Describe(out chan<- *prometheus.Desc) { out <- b.desc }
+
+// Collect implements prometheus.Collector.
+func (b *busyClock) Collect(out chan<- prometheus.Metric) {
+	out <- prometheus.MustNewConstMetric(b.desc, prometheus.GaugeValue, b.duration().Seconds())
+}
+
+// ServeMetric serves the metric of how long the planner has been at work, until ctx ends. A process serves that of one
+// planner. Any goroutine may call it.
+func (pl *Planner) ServeMetric(ctx context.Context) error {
+	return metrics.Registered(legacyregistry.Registerer(), pl.busy)(ctx)
+}
+
+// Results of attempts.
+const (
+	attemptBound  = "bound"
+	attemptFailed = "failed"
+)
+
+// countWait counts how long a group waited whose minimum is bound now. It counts from the youngest pod, since the group
+// could not start before.
+func (g *group) countWait(now time.Time) {
+	var youngest time.Time
+	for _, p := range g.Pods {
+		if p.Created.After(youngest) {
+			youngest = p.Created
+		}
+	}
+	if youngest.IsZero() {
+		return
+	}
+	groupWait.WithLabelValues(g.spec.Spec.Queue).Observe(max(now.Sub(youngest), 0).Seconds())
+}

@@ -1,0 +1,170 @@
+package planner
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/scheduler/core"
+	"tensorstack.dev/batch/internal/tracing"
+)
+
+// quiet is the minimum interval between writes of a message whose reason stays the same.
+const quiet = 10 * time.Second
+
+// settling is how long missing pods of a new group are not reported.
+const settling = 2 * time.Second
+
+// groupReport is the content of a group's condition.
+type groupReport struct {
+	status          metav1.ConditionStatus
+	reason, message string
+	at, changed     time.Time
+}
+
+// groupReportOf returns what the condition of a PodGroup reports, which an earlier leader may have written.
+func groupReportOf(pg *scheduling.PodGroup) groupReport {
+	for _, c := range pg.Status.Conditions {
+		if c.Type == scheduling.GroupScheduled {
+			return groupReport{status: c.Status, reason: c.Reason, message: c.Message, changed: c.LastTransitionTime.Time}
+		}
+	}
+	return groupReport{}
+}
+
+// report writes why a group waits: to its condition if the group still has to start, and to its pods.
+func (pl *Planner) report(g *group, d *core.Decision, now time.Time) {
+	if d.Reason == core.Scheduled {
+		return
+	}
+	if d.Reason == core.NotEnoughMembers && now.Sub(g.Created) < settling {
+		g.reportAt = g.Created.Add(settling)
+		return // the controller is still creating its pods
+	}
+	if !d.Extra && !g.single && !g.Complete {
+		pl.reportGroup(g, metav1.ConditionFalse, string(d.Reason), d.Message, now)
+		pl.reportPods(g, podReason(d), fmt.Sprintf("waits until all of PodGroup %s can start: its condition %s says what is missing", g.key.Name, scheduling.GroupScheduled), now)
+		return
+	}
+	pl.reportPods(g, podReason(d), d.Message, now)
+}
+
+// podReason returns the reason of the condition PodScheduled of waiting pods. Autoscalers add nodes for Unschedulable
+// pods, so it returns another reason if more nodes do not help.
+func podReason(d *core.Decision) string {
+	if d.LacksNodes {
+		return corev1.PodReasonUnschedulable
+	}
+	return string(d.Reason)
+}
+
+// reportPods writes to the waiting pods of a group why they wait. If the group starts as a whole, the message points
+// to the group's condition, so that a pod costs a write only when its reason changes.
+func (pl *Planner) reportPods(g *group, reason, message string, now time.Time) {
+	for _, o := range g.Pods {
+		m := pl.index.pods[types.UID(o.UID)]
+		if m == nil || o.Node != "" || o.Ending {
+			continue
+		}
+		if m.lastReported == (podReport{}) {
+			m.lastReported = podReportOf(m.object) // an earlier leader may have written it
+		}
+		if m.lastReported.reason == reason && m.lastReported.message == message {
+			continue
+		}
+		if until := m.lastReported.at.Add(quiet); now.Before(until) {
+			if g.reportAt.IsZero() || until.Before(g.reportAt) {
+				g.reportAt = until
+			}
+			continue
+		}
+		m.lastReported = podReport{reason: reason, message: message, at: now}
+		pl.writer.Pod(m.object, reason, message)
+	}
+}
+
+// podReport is the content of a pod's condition PodScheduled.
+type podReport struct {
+	reason, message string
+	at              time.Time
+}
+
+// podReportOf returns what the condition of a pod reports.
+func podReportOf(pod *corev1.Pod) podReport {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return podReport{reason: c.Reason, message: c.Message}
+		}
+	}
+	return podReport{}
+}
+
+// reportStarts reports of the groups whose pods have changed which have their minimum bound, and which have lost all
+// pods that had started. A new leader reads this from the condition.
+func (pl *Planner) reportStarts(now time.Time) {
+	touched := pl.index.touched
+	pl.index.touched = nil
+	if !pl.index.filled {
+		return
+	}
+	for _, g := range touched {
+		pl.reportStart(g, now)
+	}
+}
+
+func (pl *Planner) reportStart(g *group, now time.Time) {
+	switch {
+	case g.single || g.spec == nil:
+	case g.Complete:
+		var spans []tracing.Span
+		if g.lastReported.status != metav1.ConditionTrue {
+			g.countWait(now)
+			spans = pl.scheduleSpans(g, now)
+		}
+		pl.reportGroup(g, metav1.ConditionTrue, scheduling.ReasonScheduled, "", now, spans...)
+	case !g.started && g.lastReported.status == metav1.ConditionTrue:
+		pl.reportGroup(g, metav1.ConditionFalse, scheduling.ReasonNotEnoughMembers, "", now)
+	}
+}
+
+func (pl *Planner) reportFailure(g *group, why string, now time.Time) {
+	if !g.single && !g.Complete {
+		pl.reportGroup(g, metav1.ConditionFalse, scheduling.ReasonBindingFailed, why, now)
+	}
+}
+
+// reportGroup queues a write of the group's condition if it has changed. The spans are recorded once it is written.
+func (pl *Planner) reportGroup(g *group, status metav1.ConditionStatus, reason, message string, now time.Time, spans ...tracing.Span) {
+	s := &g.lastReported
+	if s.status == status && s.reason == reason && s.message == message {
+		return
+	}
+	if s.status == status && s.reason == reason && now.Sub(s.at) < quiet {
+		g.reportAt = s.at.Add(quiet)
+		return
+	}
+	if s.status != status {
+		s.changed = now
+	}
+	s.status, s.reason, s.message, s.at = status, reason, message, now
+	pl.writer.Group(g.key, scheduling.PodGroupCondition{Type: scheduling.GroupScheduled, Status: status, Reason: reason, Message: message,
+		LastTransitionTime: metav1.NewTime(s.changed), TransitionID: string(uuid.NewUUID())}, spans)
+}
+
+// evict evicts the pods of a decision.
+func (pl *Planner) evict(d *core.Decision) {
+	message, cause := fmt.Sprintf("%s: preempting to make room for group %s", scheduling.SchedulerName, d.Group.Name), "preemption"
+	if d.Reservation == nil {
+		message, cause = fmt.Sprintf("%s: group %s was bound in part only and could not be completed", scheduling.SchedulerName, d.Group.Name), "incomplete"
+	}
+	for _, p := range d.Evict {
+		if m := pl.index.pods[types.UID(p.UID)]; m != nil {
+			pl.writer.Evict(m.object, message, cause)
+		}
+	}
+}

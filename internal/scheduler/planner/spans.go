@@ -1,0 +1,60 @@
+package planner
+
+import (
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/tracing"
+)
+
+// scheduleSpans returns the span of a group whose minimum is bound now; none if no traces are wanted.
+func (pl *Planner) scheduleSpans(g *group, now time.Time) []tracing.Span {
+	if !pl.config.Traced {
+		return nil
+	}
+	pods := make([]*corev1.Pod, 0, len(g.Pods))
+	for _, o := range g.Pods {
+		if m := pl.index.pods[types.UID(o.UID)]; m != nil && m.bound() {
+			pods = append(pods, m.object)
+		}
+	}
+	return []tracing.Span{g.scheduleSpan(pods, now)}
+}
+
+// scheduleSpan returns the span from the creation of the youngest of the group's bound pods, since the group could not
+// start before, until the last of them was bound. It is part of the trace of the group's job, and else a trace of its
+// own. Its times are those of API objects, in whole seconds, as the operator's are.
+func (g *group) scheduleSpan(pods []*corev1.Pod, now time.Time) tracing.Span {
+	s := tracing.Span{Object: g.spec.UID, Name: tracing.SchedulePods, Start: g.spec.CreationTimestamp.Time, Attributes: []attribute.KeyValue{
+		tracing.Namespace.String(g.spec.Namespace), tracing.PodGroup.String(g.spec.Name), tracing.Queue.String(g.queueName()),
+		tracing.Pods.Int(len(pods)), tracing.MinMember.Int(g.Min)}}
+	if owner := metav1.GetControllerOfNoCopy(g.spec); owner != nil && owner.APIVersion == batch.GroupVersion.String() {
+		s.Object, s.Parent = owner.UID, tracing.StartJob
+	}
+	for _, pod := range pods {
+		if at := pod.CreationTimestamp.Time; at.After(s.Start) {
+			s.Start = at
+		}
+		if _, c := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionTrue && c.LastTransitionTime.After(s.End) {
+			s.End = c.LastTransitionTime.Time
+		}
+		// A group is scheduled again only after all of its pods were replaced.
+		s.Repetition = max(s.Repetition, string(pod.UID))
+	}
+	if s.End.IsZero() { // its pods have finished already
+		s.End = now.Truncate(time.Second)
+	}
+	if s.End.Before(s.Start) {
+		s.End = s.Start
+	}
+	if was := g.lastReported; was.status == metav1.ConditionFalse {
+		s.Attributes = append(s.Attributes, tracing.WaitReason.String(was.reason))
+	}
+	return s
+}

@@ -1,0 +1,94 @@
+package schedulercmd
+
+import (
+	"context"
+	"fmt"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordination "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	componentconfig "k8s.io/component-base/config"
+	schedulerconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
+
+	"tensorstack.dev/batch/config"
+	"tensorstack.dev/batch/internal/permissions"
+)
+
+// readyzPath is the path of the readiness probe.
+const readyzPath = "/readyz"
+
+// mend says what to do about missing permissions.
+const mend = "bind the roles t9k-scheduler, system:kube-scheduler and system:volume-scheduler to its user, as config/scheduler does, for example by upgrading the installation"
+
+// kubeSchedulerRules lists the rights of Kubernetes' own roles system:kube-scheduler and system:volume-scheduler
+// without which no group is planned or bound. The roles have more, and that depends on the version of Kubernetes.
+var kubeSchedulerRules = []rbacv1.PolicyRule{
+	{APIGroups: []string{""}, Resources: []string{"pods", "nodes", "namespaces", "persistentvolumes", "persistentvolumeclaims"}, Verbs: []string{"list", "watch"}},
+	{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"delete"}}, // evictions by queue
+	{APIGroups: []string{""}, Resources: []string{"pods/binding"}, Verbs: []string{"create"}},
+	{APIGroups: []string{""}, Resources: []string{"pods/status"}, Verbs: []string{"patch"}},
+	{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"storageclasses", "csinodes", "csidrivers", "csistoragecapacities"}, Verbs: []string{"list", "watch"}},
+	{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+	{APIGroups: []string{authorizationv1.GroupName}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}}, // who may use a queue
+}
+
+// neededPermissions lists the permissions that the scheduler needs with its settings of leader election.
+func neededPermissions(election componentconfig.LeaderElectionConfiguration) ([]authorizationv1.ResourceAttributes, error) {
+	manifest, err := config.SchedulerClusterRole()
+	if err != nil {
+		return nil, fmt.Errorf("reading the scheduler's role: %w", err)
+	}
+	role := &rbacv1.ClusterRole{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(manifest.Object, role); err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", manifest.GetKind(), manifest.GetName(), err)
+	}
+	all := func(string) bool { return false }
+	var needed []authorizationv1.ResourceAttributes
+	for _, rules := range [][]rbacv1.PolicyRule{role.Rules, kubeSchedulerRules} {
+		for _, rule := range rules {
+			needed = append(needed, permissions.Of(rule, "", all)...)
+		}
+	}
+	if !election.LeaderElect {
+		return needed, nil
+	}
+	lease := rbacv1.PolicyRule{APIGroups: []string{coordination.GroupName}, Resources: []string{"leases"}, Verbs: []string{"create"}}
+	needed = append(needed, permissions.Of(lease, election.ResourceNamespace, all)...)
+	lease.ResourceNames, lease.Verbs = []string{election.ResourceName}, []string{"get", "update"}
+	return append(needed, permissions.Of(lease, election.ResourceNamespace, all)...), nil
+}
+
+// reviewPermissions starts the review of the scheduler's permissions, which ends with ctx, and makes /readyz answer 500
+// while one is missing.
+func reviewPermissions(ctx context.Context, cc *schedulerconfig.CompletedConfig) error {
+	needed, err := neededPermissions(cc.ComponentConfig.LeaderElection)
+	if err != nil {
+		return err
+	}
+	review := &permissions.Review{Program: "the scheduler", Mend: mend, Client: cc.Client.AuthorizationV1().SelfSubjectAccessReviews(), Needed: needed}
+	if cc.Authorization.Authorizer != nil { // nil if the scheduler serves nothing
+		cc.Authorization.Authorizer = &readinessGate{cc.Authorization.Authorizer, review.Problem}
+	}
+	go review.Run(ctx)
+	return nil
+}
+
+// readinessGate fails requests for /readyz while the scheduler has a problem. kube-scheduler builds its handler itself
+// and takes no further checks; its authorizer is the one part of the handler that is given to it, and an error of the
+// authorizer is answered with 500 and the error's text.
+type readinessGate struct {
+	authorizer.Authorizer
+	problem func() error
+}
+
+// Authorize implements authorizer.Authorizer.
+func (g *readinessGate) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	if !a.IsResourceRequest() && a.GetPath() == readyzPath {
+		if err := g.problem(); err != nil {
+			return authorizer.DecisionNoOpinion, "", fmt.Errorf("the scheduler is not ready: %w", err)
+		}
+	}
+	return g.Authorizer.Authorize(ctx, a)
+}
