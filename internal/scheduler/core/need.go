@@ -73,7 +73,7 @@ func (r *round) node(p *Pod) string {
 
 // stays reports whether a pod holds room and is neither being deleted, nor evicted by this round, nor only reserved.
 func (r *round) stays(p *Pod) bool {
-	return r.node(p) != "" && !p.Ending && !r.leaving[p] && !r.reserved[p]
+	return r.node(p) != "" && !p.Ending && !r.evicted[p] && !r.reserved[p]
 }
 
 // waits reports whether a pod has no node yet.

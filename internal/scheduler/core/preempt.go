@@ -97,7 +97,7 @@ func (r *round) reserve(g *Group, d *Decision, n need, pods []*Pod) bool {
 	units := r.endings(g)
 	for _, o := range r.running() {
 		for _, p := range o.Pods {
-			if o != g && p.Node != "" && !p.Ending && !r.leaving[p] {
+			if o != g && p.Node != "" && !p.Ending && !r.evicted[p] {
 				units = append(units, evictionUnit{group: o, pods: []*Pod{p}})
 			}
 		}
@@ -124,7 +124,7 @@ func (r *round) endings(g *Group) []evictionUnit {
 	for _, o := range r.running() {
 		var all []evictionUnit
 		for _, p := range o.Pods {
-			if p.Node != "" && (p.Ending || r.leaving[p]) {
+			if p.Node != "" && (p.Ending || r.evicted[p]) {
 				all = append(all, evictionUnit{group: o, pods: []*Pod{p}, ends: true})
 			}
 		}
@@ -206,7 +206,7 @@ func (r *round) unitsOf(g *Group) []evictionUnit {
 }
 
 // displace finds the fewest units, taken in order, without which the group fits, and reserves their room for it.
-func (r *round) displace(g *Group, d *Decision, n need, pods []*Pod, units []evictionUnit, preempting bool) bool {
+func (r *round) displace(g *Group, d *Decision, n need, pods []*Pod, units []evictionUnit, evicts bool) bool {
 	mark := r.mark()
 	r.simulating = true
 	defer func() { r.simulating = false }()
@@ -225,10 +225,10 @@ func (r *round) displace(g *Group, d *Decision, n need, pods []*Pod, units []evi
 		r.commit(g, d)
 		return true
 	}
-	res := &Reservation{Placements: r.planned(g), Order: r.order + 1, Preempting: preempting}
+	res := &Reservation{Placements: r.planned(g), Order: r.order + 1, Evicts: evicts}
 	for _, u := range out {
 		res.Blockers = append(res.Blockers, u.pods...)
-		if preempting && !u.ends {
+		if evicts && !u.ends {
 			res.Victims = append(res.Victims, u.pods...)
 		}
 	}

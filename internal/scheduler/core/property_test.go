@@ -282,7 +282,7 @@ func (l *life) checkHold(d *Decision, ending map[*Pod]bool) {
 		}
 		return
 	}
-	if !res.Preempting {
+	if !res.Evicts {
 		l.stats["reservations"]++
 		if len(d.Evict) > 0 {
 			l.errorf("group %s evicts %v to reserve room", d.Group.Name, names(d.Evict))

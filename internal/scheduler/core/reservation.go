@@ -31,11 +31,11 @@ func (res *Reservation) pending() bool {
 	return slices.ContainsFunc(res.Blockers, func(p *Pod) bool { return !p.Gone })
 }
 
-// forsaken reports whether a preempting reservation waits for a pod that does not end: the group for which it was to be
+// forsaken reports whether a reservation that evicts waits for a pod that does not end: the group for which it was to be
 // evicted no longer wants that, and the eviction has failed.
 func (r *round) forsaken(res *Reservation) bool {
 	return slices.ContainsFunc(res.Blockers, func(p *Pod) bool {
-		if p.Gone || p.Ending || r.leaving[p] {
+		if p.Gone || p.Ending || r.evicted[p] {
 			return false
 		}
 		for _, other := range r.reservations {
@@ -58,12 +58,12 @@ func (r *round) waitFor(d *Decision, res *Reservation) {
 		}
 	}
 	for _, p := range res.Victims {
-		if !p.Gone && !p.Ending && !r.leaving[p] {
+		if !p.Gone && !p.Ending && !r.evicted[p] {
 			d.Evict = append(d.Evict, p)
-			r.leaving[p] = true
+			r.evicted[p] = true
 		}
 	}
-	if res.Preempting {
+	if res.Evicts {
 		d.refuse(Preempting, "waits for the end of %s of lower queues, which the scheduler evicts for it", count(left, "pod"))
 	} else {
 		d.refuse(Reserved, "room is reserved for it: it waits for the end of %s", count(left, "pod"))

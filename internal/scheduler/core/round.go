@@ -16,8 +16,8 @@ type round struct {
 	bound, reserved map[*Pod]bool
 	// reservations are the current reservations, until their groups start or lose them.
 	reservations map[*Group]*Reservation
-	// leaving are the pods that this round evicts.
-	leaving   map[*Pod]bool
+	// evicted are the pods that this round evicts.
+	evicted   map[*Pod]bool
 	log       []step
 	fitLimits map[string]fitLimit
 	// knownFailures is the smallest need, by equivalence key, that did not fit with all the room that could be freed
@@ -45,7 +45,7 @@ type round struct {
 func Round(c *Cluster) Result {
 	cluster := *c
 	r := &round{Cluster: &cluster, used: c.usedNow(), at: map[*Pod]string{}, bound: map[*Pod]bool{}, reserved: map[*Pod]bool{}, reservations: map[*Group]*Reservation{},
-		leaving: map[*Pod]bool{}, fitLimits: map[string]fitLimit{}, knownFailures: map[string]int{}, decisions: map[*Group]*Decision{}}
+		evicted: map[*Pod]bool{}, fitLimits: map[string]fitLimit{}, knownFailures: map[string]int{}, decisions: map[*Group]*Decision{}}
 	if r.Domain == nil {
 		r.Domain = func(string) string { return "" }
 	}
@@ -240,7 +240,7 @@ func (r *round) start(g *Group, d *Decision, n need, pods []*Pod) (again bool) {
 		r.evictStranded(g, d)
 		return false
 	}
-	if res := r.reservations[g]; res != nil && res.pending() && (!res.Preempting || no.reason == NoRoom && !r.forsaken(res)) {
+	if res := r.reservations[g]; res != nil && res.pending() && (!res.Evicts || no.reason == NoRoom && !r.forsaken(res)) {
 		r.keep(g, res)
 		r.waitFor(d, res)
 		return false

@@ -98,8 +98,8 @@ type Reservation struct {
 	Victims []*Pod
 	// Order is the position of the reservation: it may build on the room of reservations with a lower order only.
 	Order int
-	// Preempting means that the scheduler evicts pods. Otherwise all blockers end by themselves.
-	Preempting bool
+	// Evicts means that the scheduler evicts pods. Otherwise all blockers end by themselves.
+	Evicts bool
 }
 
 // Nodes places pods on nodes. Each call takes effect at once: the next Place sees it. Round undoes each call but those

@@ -60,7 +60,7 @@ func (x *index) deadlines(now time.Time, c Config) {
 		stranded := !g.Partial.IsZero() && now.Sub(g.Partial) >= c.Grace
 		retried := !g.backoff.IsZero() && now.After(g.backoff)
 		unreported := !g.reportAt.IsZero() && now.After(g.reportAt)
-		evicting := g.Reservation != nil && g.Reservation.Preempting
+		evicting := g.Reservation != nil && g.Reservation.Evicts
 		if stranded || retried || unreported || evicting {
 			g.changed = true
 			x.wake()
