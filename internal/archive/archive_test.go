@@ -114,7 +114,7 @@ func TestDeletedPodEndsItsAttempt(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", tc.name, err)
 		}
-		if a.Deleted(tc.pod, at(50), tc.inTime); a.Outcome != tc.outcome || !a.Ended.Equal(tc.end) {
+		if a.MarkDeleted(tc.pod, at(50), tc.inTime); a.Outcome != tc.outcome || !a.Ended.Equal(tc.end) {
 			t.Errorf("%s: %s at %s, want %s at %s", tc.name, a.Outcome, a.Ended, tc.outcome, tc.end)
 		}
 	}

@@ -125,9 +125,9 @@ func (a *Attempt) end(p *corev1.Pod, over time.Time) {
 	}
 }
 
-// Deleted records that the pod is gone, which was noticed at a time. inTime is true if the deletion itself was seen, and
+// MarkDeleted records that the pod is gone, which was noticed at a time. inTime is true if the deletion itself was seen, and
 // false if the pod was found missing, perhaps long after its end.
-func (a *Attempt) Deleted(p *corev1.Pod, at time.Time, inTime bool) {
+func (a *Attempt) MarkDeleted(p *corev1.Pod, at time.Time, inTime bool) {
 	if a.Outcome != "" {
 		return
 	}

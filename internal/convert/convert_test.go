@@ -51,8 +51,8 @@ func files(t *testing.T, pattern string) []string {
 	return all
 }
 
-// lower decodes a converted job strictly and returns the engine's form of it.
-func lower(t *testing.T, u *unstructured.Unstructured) (kinds.Object, *engine.Job) {
+// normalOf decodes a converted job strictly and returns the engine's form of it.
+func normalOf(t *testing.T, u *unstructured.Unstructured) (kinds.Object, *engine.Job) {
 	t.Helper()
 	kind, err := kinds.ByName(u.GetKind())
 	if err != nil {
@@ -83,7 +83,7 @@ func TestJobIsConverted(t *testing.T) {
 			if fmt.Sprint(before.Object) != fmt.Sprint(from.Object) {
 				t.Error("the manifest was changed")
 			}
-			lower(t, to)
+			normalOf(t, to)
 			text, err := yaml.Marshal(to.Object)
 			if err != nil {
 				t.Fatal(err)
@@ -117,7 +117,7 @@ func TestLauncherVariablesResolve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, job := lower(t, to)
+	_, job := normalOf(t, to)
 	spec := job.Roles[1].Template.Spec.DeepCopy()
 	job.Roles[1].Expand(0, spec)
 	known := map[string]string{}

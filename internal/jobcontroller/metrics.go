@@ -21,11 +21,11 @@ var (
 	timeToFirstPod = metrics.JobTimeToFirstPod.Histogram()
 	timeToRunning  = metrics.JobTimeToRunning.Histogram()
 	timeToFinish   = metrics.JobTimeToFinish.Histogram()
-	restarts       = metrics.JobRestarts.Counter()
+	restartCounter = metrics.JobRestarts.Counter()
 )
 
 func init() {
-	ctrlmetrics.Registry.MustRegister(timeToFirstPod, timeToRunning, timeToFinish, restarts)
+	ctrlmetrics.Registry.MustRegister(timeToFirstPod, timeToRunning, timeToFinish, restartCounter)
 }
 
 // transition is what one write of a status changes, as far as metrics count it. A time is nil if the write does not
@@ -109,7 +109,7 @@ func (t *transition) count(kind string, phase batch.JobPhase) {
 		timeToFinish.WithLabelValues(kind, string(phase)).Observe(t.finished.Seconds())
 	}
 	if t.restarts > 0 {
-		restarts.WithLabelValues(kind, string(t.scope), t.cause).Add(float64(t.restarts))
+		restartCounter.WithLabelValues(kind, string(t.scope), t.cause).Add(float64(t.restarts))
 	}
 }
 

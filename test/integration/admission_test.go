@@ -176,7 +176,7 @@ func (s server) testSharedManifests(t *testing.T) {
 
 // checkTFConfig compares the TF_CONFIG of each pod of a job with the value that the job's own replicas require.
 func checkTFConfig(t *testing.T, stored *unstructured.Unstructured) {
-	job := lowered(t, stored)
+	job := normalOf(t, stored)
 	type task struct {
 		Type  string `json:"type"`
 		Index int    `json:"index"`

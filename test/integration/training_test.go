@@ -185,7 +185,7 @@ func checkPyTorch(t *testing.T, stored *unstructured.Unstructured) {
 		total += r.(map[string]any)["replicas"].(int64)
 	}
 	master := fmt.Sprintf("%s-%s-0", stored.GetName(), roles[0].(map[string]any)["type"])
-	pods, next := firstPods(lowered(t, stored)), 0
+	pods, next := firstPods(normalOf(t, stored)), 0
 	for _, r := range roles {
 		role := r.(map[string]any)
 		container, _, _ := unstructured.NestedSlice(role, "template", "spec", "containers")
@@ -238,8 +238,8 @@ func texts(list any) []string {
 	return out
 }
 
-// lowered returns the normal form of a stored job.
-func lowered(t *testing.T, stored *unstructured.Unstructured) *engine.Job {
+// normalOf returns the normal form of a stored job.
+func normalOf(t *testing.T, stored *unstructured.Unstructured) *engine.Job {
 	t.Helper()
 	data, err := stored.MarshalJSON()
 	if err != nil {

@@ -245,7 +245,7 @@ func (r *Recorder) pod(ctx context.Context, p *corev1.Pod, gone bool) {
 		return
 	}
 	if gone {
-		a.Deleted(p, time.Now(), true)
+		a.MarkDeleted(p, time.Now(), true)
 		r.logs.forget(a.UID)
 	} else if a.Outcome != "" || p.DeletionTimestamp != nil {
 		r.running.Go(func() { r.logs.read(ctx, p, a) })

@@ -122,7 +122,7 @@ func (t *tx) lost(uid string, at time.Time) {
 		end = max(ended, scheduled)
 	}
 	var a archive.Attempt
-	a.Deleted(&p, moment(min(end, milli(at))), false)
+	a.MarkDeleted(&p, moment(min(end, milli(at))), false)
 	t.exec(`UPDATE attempts SET outcome = ?, ended = ?, cause = ? WHERE uid = ?`, string(a.Outcome), milli(a.Ended), text(a.Cause), uid)
 }
 

@@ -49,11 +49,12 @@ type track struct {
 
 func newTrack(j *kit.Job) *track {
 	t := &track{WatchedJob: kit.WatchedJob{Job: j}, ages: view.Ages{}}
-	t.lower()
+	t.convert()
 	return t
 }
 
-func (t *track) lower() {
+// convert sets the normal form of the job as it is now.
+func (t *track) convert() {
 	t.normal = nil
 	if normal, err := t.Normal(); err == nil {
 		t.normal = normal
@@ -63,7 +64,7 @@ func (t *track) lower() {
 // take applies a change to the job.
 func (t *track) take(change watch.Change) error {
 	err := t.Take(change)
-	t.lower()
+	t.convert()
 	return err
 }
 
@@ -324,12 +325,12 @@ func (d *display) remark() {
 	for _, t := range d.tracks {
 		if t.Status().Phase == "" && !t.Deleted {
 			t.unclaimed = true
-			d.report(t.Ref(), unclaimed, view.Wait)
+			d.report(t.Ref(), unclaimedNotice, view.Wait)
 		}
 	}
 }
 
-const unclaimed = "no operator has handled the job yet; is it installed and running?"
+const unclaimedNotice = "no operator has handled the job yet; is it installed and running?"
 
 // draw redraws the picture.
 func (d *display) draw() error {
@@ -345,7 +346,7 @@ func (d *display) draw() error {
 		case t.lost != nil:
 			live.Notice = fmt.Sprintf("the API server has not answered for %s; trying again: %s", time.Since(t.lostSince).Round(time.Second), kit.Cause(t.lost))
 		case t.unclaimed && t.Status().Phase == "":
-			live.Notice = unclaimed
+			live.Notice = unclaimedNotice
 		case t.impossible:
 			live.Notice = impossibleNotice
 		}
