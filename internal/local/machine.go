@@ -66,9 +66,11 @@ func (m *Machine) runNode(ctx context.Context, c *Config) error {
 		}
 	}
 	if c.Rootless {
-		if err := joinNetworks(ctx, c); err != nil {
+		stop, err := joinNetworks(ctx, c)
+		if err != nil {
 			return err
 		}
+		defer stop()
 	}
 	if err := writeKubeletConfig(m.Dir, c); err != nil {
 		return err

@@ -91,24 +91,32 @@ func runInUserNamespace(d Dir, c *Config, lock *os.File) (code int, err error) {
 }
 
 // joinNetworks sets up the new network namespace: it starts the loopback device and forwards the API server's port of
-// the machine to the API server.
-func joinNetworks(ctx context.Context, c *Config) error {
+// the machine to the API server. It accepts connections until the end of ctx, when the shutdown begins. Those that are
+// open then last until the caller calls stop, which waits for them, so that users can watch the shutdown.
+func joinNetworks(ctx context.Context, c *Config) (stop func(), err error) {
 	loopback, err := netlink.LinkByName("lo")
 	if err != nil {
-		return fmt.Errorf("looking for the loopback device: %w", err)
+		return nil, fmt.Errorf("looking for the loopback device: %w", err)
 	}
 	if err := netlink.LinkSetUp(loopback); err != nil {
-		return fmt.Errorf("setting up the loopback device: %w", err)
+		return nil, fmt.Errorf("setting up the loopback device: %w", err)
 	}
 	unix.CloseOnExec(listenerFD)
 	listenerFile := os.NewFile(listenerFD, "front")
 	listener, err := net.FileListener(listenerFile)
 	if err != nil {
-		return fmt.Errorf("taking over the API server's port: %w", err)
+		return nil, fmt.Errorf("taking over the API server's port: %w", err)
 	}
 	listenerFile.Close()
-	// The goroutine ends with the listener, and its connections end with the machine process, so nothing waits for it.
 	context.AfterFunc(ctx, func() { listener.Close() })
-	go serviceproxy.Forward(ctx, listener, func() []string { return []string{c.loopback(APIServer)} })
-	return nil
+	connected, disconnect := context.WithCancel(context.WithoutCancel(ctx))
+	var forwarding sync.WaitGroup
+	forwarding.Go(func() {
+		serviceproxy.Forward(connected, listener, func() []string { return []string{c.loopback(APIServer)} })
+	})
+	return func() {
+		listener.Close()
+		disconnect()
+		forwarding.Wait()
+	}, nil
 }

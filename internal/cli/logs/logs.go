@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sort"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -118,14 +119,12 @@ func (l *printer) print(ctx context.Context) error {
 	}
 	sort.Slice(chosen, func(a, b int) bool { return chosen[a].Index < chosen[b].Index })
 	history := l.history(ctx)
-	type answer struct {
-		stream io.ReadCloser
-		err    error
-	}
 	answers := make(chan chan answer, ahead)
 	ctx, stop := context.WithCancel(ctx)
+	var requests sync.WaitGroup
+	defer requests.Wait()
 	defer stop()
-	go func() {
+	requests.Go(func() {
 		defer close(answers)
 		for _, p := range chosen {
 			turn := make(chan answer, 1)
@@ -134,14 +133,9 @@ func (l *printer) print(ctx context.Context) error {
 			case <-ctx.Done():
 				return
 			}
-			go func() {
-				opts := l.Request
-				opts.Timestamps = true
-				stream, err := p.Open(l.Cluster)(ctx, &opts)
-				turn <- answer{stream, err}
-			}()
+			requests.Go(func() { turn <- l.open(ctx, p) })
 		}
-	}()
+	})
 	for _, p := range chosen {
 		l.reportEarlier(p.Replica, history)
 		turn, ok := <-answers
@@ -163,6 +157,20 @@ func (l *printer) print(ctx context.Context) error {
 	}
 	l.reportMissing(chosen, history)
 	return ctx.Err()
+}
+
+// answer is the answer of the API server to the request of a log.
+type answer struct {
+	stream io.ReadCloser
+	err    error
+}
+
+// open requests the log of a replica.
+func (l *printer) open(ctx context.Context, p *output.Pod) answer {
+	opts := l.Request
+	opts.Timestamps = true
+	stream, err := p.Open(l.Cluster)(ctx, &opts)
+	return answer{stream, err}
 }
 
 // emitter returns a function that prints the lines of a replica.

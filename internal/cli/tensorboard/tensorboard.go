@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -190,6 +191,10 @@ func forward(ctx context.Context, p *kit.Program, c *kit.Cluster, o *options, tb
 	if err != nil {
 		return err
 	}
+	ctx, stop := context.WithCancel(ctx)
+	var forwarding sync.WaitGroup
+	defer forwarding.Wait()
+	defer stop()
 	ready := make(chan struct{})
 	ports := []string{fmt.Sprintf("%d:%d", o.port, board.Port())}
 	f, err := portforward.NewOnAddressesForStreaming(dialer, []string{"127.0.0.1"}, ports, ctx.Done(), ready, io.Discard, p.ErrOut)
@@ -197,7 +202,7 @@ func forward(ctx context.Context, p *kit.Program, c *kit.Cluster, o *options, tb
 		return fmt.Errorf("forwarding a port: %w", err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- f.ForwardPorts() }()
+	forwarding.Go(func() { ended <- f.ForwardPorts() })
 	select {
 	case err := <-ended:
 		return fmt.Errorf("forwarding a port to pod %s: %w", tb.Status.Pod.Reference.Name, err)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -80,7 +81,9 @@ func serve(ctx context.Context, p *kit.Program, o *options) error {
 		BaseContext: func(net.Listener) context.Context { return ctx }, ReadHeaderTimeout: 10 * time.Second,
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- web.Serve(listener) }()
+	var serving sync.WaitGroup
+	serving.Go(func() { ended <- web.Serve(listener) })
+	defer serving.Wait()
 	defer web.Close()
 	select {
 	case <-cache.Settled():

@@ -60,6 +60,8 @@ func runMachine(ctx context.Context, d local.Dir, ephemeral bool) error {
 // holds the other end of a pipe ends.
 func untilInputEnds(ctx context.Context, input io.Reader) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
+	// Nothing waits for the goroutine, because nothing can end its read of a standard input that stays open. It ends with
+	// this process.
 	go func() {
 		defer cancel()
 		_, _ = io.Copy(io.Discard, input) // an error ends the input, too

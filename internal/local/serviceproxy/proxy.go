@@ -167,8 +167,10 @@ func readyAddresses(slice *discoveryv1.EndpointSlice, port uint16) []string {
 }
 
 // Forward accepts connections until the listener is closed. It forwards each to the first address that accepts a
-// connection.
+// connection. It returns when all connections have ended, at the latest after the end of ctx.
 func Forward(ctx context.Context, l net.Listener, addresses func() []string) {
+	var connections sync.WaitGroup
+	defer connections.Wait()
 	for {
 		client, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -178,7 +180,8 @@ func Forward(ctx context.Context, l net.Listener, addresses func() []string) {
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
-		go forwardConn(ctx, client.(*net.TCPConn), addresses())
+		targets := addresses()
+		connections.Go(func() { forwardConn(ctx, client.(*net.TCPConn), targets) })
 	}
 }
 
@@ -191,6 +194,11 @@ func forwardConn(ctx context.Context, client *net.TCPConn, addresses []string) {
 		if err != nil {
 			continue
 		}
+		end := context.AfterFunc(ctx, func() {
+			client.Close()
+			conn.Close()
+		})
+		defer end()
 		join(client, conn.(*net.TCPConn))
 		return
 	}

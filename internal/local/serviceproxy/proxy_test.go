@@ -3,6 +3,7 @@ package serviceproxy
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -155,5 +156,52 @@ func TestJoinEndsWithEitherSide(t *testing.T) {
 		t.Error("the endpoint's connection outlives the client's")
 	} else if e, ok := err.(net.Error); ok && e.Timeout() { //nolint:errorlint // a net.Error is never wrapped here
 		t.Error("the endpoint's connection outlives the client's")
+	}
+}
+
+// TestForwardEndsItsConnections verifies that no connection outlives Forward, which ends with its context.
+func TestForwardEndsItsConnections(t *testing.T) {
+	front, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer back.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		Forward(ctx, front, func() []string { return []string{back.Addr().String()} })
+		close(ended)
+	}()
+	client, err := net.Dial("tcp", front.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	server, err := back.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	front.Close()
+	if _, err := server.Write([]byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(client, make([]byte, 1)); err != nil {
+		t.Fatalf("the connection does not outlive the listener: %v", err)
+	}
+	cancel()
+	<-ended
+	for name, conn := range map[string]net.Conn{"client": client, "endpoint": server} {
+		if err := conn.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		var timeout net.Error
+		if _, err := conn.Read(make([]byte, 1)); errors.As(err, &timeout) && timeout.Timeout() {
+			t.Errorf("the connection of the %s is still open", name)
+		}
 	}
 }

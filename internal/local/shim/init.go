@@ -154,7 +154,7 @@ func (c *container) start() error {
 	}
 	s.started()
 	c.control = &control{out: c.out, stdin: s.stdin, terminal: s.terminal, stdinOnce: c.spec.StdinOnce, pid: c.pid}
-	go c.control.serve(c.listener)
+	go c.control.serve(c.listener) // ends with this process, which answers clients as long as the container lives
 	go func() {
 		s.pump(c.out)
 		close(c.pumps)

@@ -119,6 +119,15 @@ func run(ctx context.Context, opts *options.Options) error {
 	if err != nil {
 		return err
 	}
+	review, err := reviewPermissions(cc)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	var reviewing sync.WaitGroup
+	reviewing.Go(func() { review.Run(ctx) })
+	defer reviewing.Wait()
+	defer stop()
 	return app.Run(ctx, cc, sched)
 }
 
@@ -139,9 +148,6 @@ func setup(ctx context.Context, opts *options.Options) (*schedulerconfig.Complet
 	}
 	registerMetrics()
 	cc := c.Complete()
-	if err := reviewPermissions(ctx, &cc); err != nil {
-		return nil, nil, err
-	}
 	var made []*plugin.Plugin
 	cfg := &cc.ComponentConfig
 	recorders := func(name string) events.EventRecorderLogger { return cc.EventBroadcaster.NewRecorder(name) }

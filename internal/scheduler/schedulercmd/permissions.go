@@ -60,19 +60,17 @@ func neededPermissions(election componentconfig.LeaderElectionConfiguration) ([]
 	return append(needed, permissions.Of(lease, election.ResourceNamespace, all)...), nil
 }
 
-// reviewPermissions starts the review of the scheduler's permissions, which ends with ctx, and makes /readyz answer 500
-// while one is missing.
-func reviewPermissions(ctx context.Context, cc *schedulerconfig.CompletedConfig) error {
+// reviewPermissions returns the review of the scheduler's permissions, and makes /readyz answer 500 while one is missing.
+func reviewPermissions(cc *schedulerconfig.CompletedConfig) (*permissions.Review, error) {
 	needed, err := neededPermissions(cc.ComponentConfig.LeaderElection)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	review := &permissions.Review{Program: "the scheduler", Mend: mend, Client: cc.Client.AuthorizationV1().SelfSubjectAccessReviews(), Needed: needed}
 	if cc.Authorization.Authorizer != nil { // nil if the scheduler serves nothing
 		cc.Authorization.Authorizer = &readinessGate{cc.Authorization.Authorizer, review.Problem}
 	}
-	go review.Run(ctx)
-	return nil
+	return review, nil
 }
 
 // readinessGate fails requests for /readyz while the scheduler has a problem. kube-scheduler builds its handler itself
