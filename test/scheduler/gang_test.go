@@ -50,70 +50,74 @@ func gangMates(p *corev1.Pod) []corev1.PodAffinityTerm {
 		MatchLabels: map[string]string{scheduling.LabelGroupName: p.Labels[scheduling.LabelGroupName]}}}}
 }
 
+// constraintCase is a constraint that the smaller of two gangs meets.
+type constraintCase struct {
+	nodes        map[string]int // CPUs
+	set          func(*stage)
+	change       func(*corev1.Pod)
+	cpu          string
+	fits, unfit  int
+	reason       string // the reason of the gang that does not fit; empty: NoRoom
+	want         []string
+	wantSpreadBy int // pods on each node; 0: any number
+}
+
+var constraintCases = map[string]constraintCase{
+	"node selector": {nodes: map[string]int{"n0": 4, "n1": 4, "n2": 4}, cpu: "4", fits: 2, unfit: 3, want: []string{"n0", "n1"},
+		set: func(s *stage) {
+			for _, n := range []string{"n0", "n1"} {
+				s.changeNode(n, func(n *corev1.Node) { n.Labels["disk"] = "ssd" })
+			}
+		},
+		change: func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }, reason: scheduling.ReasonImpossible},
+	"node affinity": {nodes: map[string]int{"n0": 4, "n1": 4, "n2": 4}, cpu: "4", fits: 2, unfit: 3, want: []string{"n0", "n1"},
+		set: func(s *stage) {
+			for _, n := range []string{"n0", "n1"} {
+				s.changeNode(n, func(n *corev1.Node) { n.Labels["disk"] = "ssd" })
+			}
+		},
+		change: func(p *corev1.Pod) { p.Spec.Affinity = required("disk", "ssd") }, reason: scheduling.ReasonImpossible},
+	"taints": {nodes: map[string]int{"n0": 4, "n1": 4, "n2": 4}, cpu: "4", fits: 2, unfit: 3, want: []string{"n0", "n1"},
+		set: func(s *stage) {
+			s.changeNode("n2", func(n *corev1.Node) {
+				n.Spec.Taints = []corev1.Taint{{Key: "mine", Value: "all", Effect: corev1.TaintEffectNoSchedule}}
+			})
+		},
+		change: func(*corev1.Pod) {}, reason: scheduling.ReasonImpossible},
+	"tolerated taints": {nodes: map[string]int{"n0": 4, "n1": 4, "n2": 4}, cpu: "4", fits: 3, unfit: 4, reason: scheduling.ReasonImpossible, want: []string{"n0", "n1", "n2"},
+		set: func(s *stage) {
+			s.changeNode("n2", func(n *corev1.Node) {
+				n.Spec.Taints = []corev1.Taint{{Key: "mine", Value: "all", Effect: corev1.TaintEffectNoSchedule}}
+			})
+		},
+		change: func(p *corev1.Pod) {
+			p.Spec.Tolerations = []corev1.Toleration{{Key: "mine", Operator: corev1.TolerationOpExists}}
+		}},
+	"pod anti-affinity": {nodes: map[string]int{"n0": 8, "n1": 8, "n2": 8}, cpu: "1", fits: 3, unfit: 4, want: []string{"n0", "n1", "n2"},
+		change: func(p *corev1.Pod) {
+			p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: gangMates(p)}}
+		}},
+	"pod affinity": {nodes: map[string]int{"n0": 4, "n1": 4}, cpu: "2", fits: 2, unfit: 3,
+		change: func(p *corev1.Pod) {
+			p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: gangMates(p)}}
+		}, wantSpreadBy: 2},
+	"topology spread": {nodes: map[string]int{"n0": 16, "n1": 2}, cpu: "1", fits: 4, unfit: 6, want: []string{"n0", "n1"}, wantSpreadBy: 2,
+		change: func(p *corev1.Pod) {
+			p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: corev1.LabelHostname,
+				WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: gangMates(p)[0].LabelSelector}}
+			p.Spec.NodeSelector = map[string]string{labelStage: p.Namespace} // the spread counts all nodes that the pod may use
+		}},
+	"host ports": {nodes: map[string]int{"n0": 8, "n1": 8}, cpu: "1", fits: 2, unfit: 3, want: []string{"n0", "n1"},
+		change: func(p *corev1.Pod) {
+			p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 8080}}
+		}},
+}
+
 // TestGangPlanRespectsNodeConstraints verifies clause 1: one plan meets the constraints of all pods of a gang on
 // nodes and on each other. The smaller of two gangs fits, and the other one has no pod bound.
 func TestGangPlanRespectsNodeConstraints(t *testing.T) {
 	t.Parallel()
-	tests := map[string]struct {
-		nodes        map[string]int // CPUs
-		set          func(*stage)
-		change       func(*corev1.Pod)
-		cpu          string
-		fits, unfit  int
-		reason       string // the reason of the gang that does not fit; empty: NoRoom
-		want         []string
-		wantSpreadBy int // pods on each node; 0: any number
-	}{
-		"node selector": {nodes: map[string]int{"n0": 4, "n1": 4, "n2": 4}, cpu: "4", fits: 2, unfit: 3, want: []string{"n0", "n1"},
-			set: func(s *stage) {
-				for _, n := range []string{"n0", "n1"} {
-					s.changeNode(n, func(n *corev1.Node) { n.Labels["disk"] = "ssd" })
-				}
-			},
-			change: func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }, reason: scheduling.ReasonImpossible},
-		"node affinity": {nodes: map[string]int{"n0": 4, "n1": 4, "n2": 4}, cpu: "4", fits: 2, unfit: 3, want: []string{"n0", "n1"},
-			set: func(s *stage) {
-				for _, n := range []string{"n0", "n1"} {
-					s.changeNode(n, func(n *corev1.Node) { n.Labels["disk"] = "ssd" })
-				}
-			},
-			change: func(p *corev1.Pod) { p.Spec.Affinity = required("disk", "ssd") }, reason: scheduling.ReasonImpossible},
-		"taints": {nodes: map[string]int{"n0": 4, "n1": 4, "n2": 4}, cpu: "4", fits: 2, unfit: 3, want: []string{"n0", "n1"},
-			set: func(s *stage) {
-				s.changeNode("n2", func(n *corev1.Node) {
-					n.Spec.Taints = []corev1.Taint{{Key: "mine", Value: "all", Effect: corev1.TaintEffectNoSchedule}}
-				})
-			},
-			change: func(*corev1.Pod) {}, reason: scheduling.ReasonImpossible},
-		"tolerated taints": {nodes: map[string]int{"n0": 4, "n1": 4, "n2": 4}, cpu: "4", fits: 3, unfit: 4, reason: scheduling.ReasonImpossible, want: []string{"n0", "n1", "n2"},
-			set: func(s *stage) {
-				s.changeNode("n2", func(n *corev1.Node) {
-					n.Spec.Taints = []corev1.Taint{{Key: "mine", Value: "all", Effect: corev1.TaintEffectNoSchedule}}
-				})
-			},
-			change: func(p *corev1.Pod) {
-				p.Spec.Tolerations = []corev1.Toleration{{Key: "mine", Operator: corev1.TolerationOpExists}}
-			}},
-		"pod anti-affinity": {nodes: map[string]int{"n0": 8, "n1": 8, "n2": 8}, cpu: "1", fits: 3, unfit: 4, want: []string{"n0", "n1", "n2"},
-			change: func(p *corev1.Pod) {
-				p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: gangMates(p)}}
-			}},
-		"pod affinity": {nodes: map[string]int{"n0": 4, "n1": 4}, cpu: "2", fits: 2, unfit: 3,
-			change: func(p *corev1.Pod) {
-				p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: gangMates(p)}}
-			}, wantSpreadBy: 2},
-		"topology spread": {nodes: map[string]int{"n0": 16, "n1": 2}, cpu: "1", fits: 4, unfit: 6, want: []string{"n0", "n1"}, wantSpreadBy: 2,
-			change: func(p *corev1.Pod) {
-				p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: corev1.LabelHostname,
-					WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: gangMates(p)[0].LabelSelector}}
-				p.Spec.NodeSelector = map[string]string{labelStage: p.Namespace} // the spread counts all nodes that the pod may use
-			}},
-		"host ports": {nodes: map[string]int{"n0": 8, "n1": 8}, cpu: "1", fits: 2, unfit: 3, want: []string{"n0", "n1"},
-			change: func(p *corev1.Pod) {
-				p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 8080}}
-			}},
-	}
-	for name, test := range tests {
+	for name, test := range constraintCases {
 		t.Run(name, func(t *testing.T) {
 			s := sharedStage(t)
 			for n, cpu := range test.nodes {

@@ -30,90 +30,94 @@ func TestSmallerGroupsBackfill(t *testing.T) {
 	s.awaitBound("big", 4)
 }
 
+// wakingEvent is an event that lets a group fit which waits before.
+type wakingEvent struct {
+	set    func(*stage) // prepares a cluster with a node n of 4 CPUs and a queue q
+	change func(*stage, *corev1.Pod)
+	reason string
+	wake   func(*stage)
+}
+
+var wakingEvents = map[string]wakingEvent{
+	"a node is added": {
+		set:  func(s *stage) { s.group("runs", "q", 1, "1"); s.awaitBound("runs", 1) },
+		wake: func(s *stage) { s.node("n2", 4, nil) }},
+	"a pod is deleted": {
+		set:  func(s *stage) { s.group("runs", "q", 1, "1"); s.awaitBound("runs", 1) },
+		wake: func(s *stage) { s.end("runs") }},
+	"a pod finishes": {
+		set:  func(s *stage) { s.group("runs", "q", 1, "1"); s.awaitBound("runs", 1) },
+		wake: func(s *stage) { s.succeed("runs-0") }},
+	"a pod of the default scheduler is deleted": {
+		set:  func(s *stage) { s.pod("runs", "1", s.byDefault); s.awaitPod("runs") },
+		wake: func(s *stage) { s.remove("runs") }},
+	"the quota is raised": {reason: scheduling.ReasonImpossible,
+		set:  func(s *stage) { s.changeQueue("q", func(q *scheduling.QueueSpec) { q.Quota.Requests = cpus("3") }) },
+		wake: func(s *stage) { s.changeQueue("q", func(q *scheduling.QueueSpec) { q.Quota.Requests = cpus("4") }) }},
+	"the queue may use more nodes": {reason: scheduling.ReasonImpossible,
+		set: func(s *stage) {
+			s.changeQueue("q", func(q *scheduling.QueueSpec) { q.NodeSelector.MatchLabels["more"] = "yes" })
+		},
+		wake: func(s *stage) {
+			s.changeQueue("q", func(q *scheduling.QueueSpec) { q.NodeSelector = s.nodeSelector() })
+		}},
+	"the queue is opened": {reason: scheduling.ReasonQueueClosed,
+		set:  func(s *stage) { s.changeQueue("q", func(q *scheduling.QueueSpec) { q.Closed = true }) },
+		wake: func(s *stage) { s.changeQueue("q", func(q *scheduling.QueueSpec) { q.Closed = false }) }},
+	"the queue is created": {reason: scheduling.ReasonQueueNotFound,
+		set: func(s *stage) {
+			s.Must(s.Client.Delete(s.Context(), &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: s.own("q")}}))
+		},
+		wake: func(s *stage) { s.queue("q", "", 0) }},
+	"a taint is removed": {reason: scheduling.ReasonImpossible,
+		set: func(s *stage) {
+			s.changeNode("n", func(n *corev1.Node) {
+				n.Spec.Taints = []corev1.Taint{{Key: "mine", Effect: corev1.TaintEffectNoSchedule}}
+			})
+		},
+		wake: func(s *stage) { s.changeNode("n", func(n *corev1.Node) { n.Spec.Taints = nil }) }},
+	"a node is uncordoned": {
+		set:  func(s *stage) { s.changeNode("n", func(n *corev1.Node) { n.Spec.Unschedulable = true }) },
+		wake: func(s *stage) { s.changeNode("n", func(n *corev1.Node) { n.Spec.Unschedulable = false }) }},
+	"a node gets a label": {reason: scheduling.ReasonImpossible,
+		set:    func(*stage) {},
+		change: func(_ *stage, p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} },
+		wake:   func(s *stage) { s.changeNode("n", func(n *corev1.Node) { n.Labels["disk"] = "ssd" }) }},
+	"a node grows": {
+		set: func(s *stage) { s.group("runs", "q", 1, "1"); s.awaitBound("runs", 1) },
+		wake: func(s *stage) {
+			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.own("n")}}
+			patch := fmt.Appendf(nil, `{"status":{"allocatable":{"cpu":%q}}}`, resource.NewQuantity(5, resource.DecimalSI))
+			s.Must(s.Client.Status().Patch(s.Context(), n, mergePatch(patch)))
+		}},
+	"a pod starts to which the group has affinity": {
+		set: func(*stage) {},
+		change: func(_ *stage, p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Requests = cpus("500m")
+			p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+				TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "store"}}}}}}
+		},
+		wake: func(s *stage) {
+			s.pod("store", "1", s.byDefault, func(p *corev1.Pod) { p.Labels = map[string]string{"app": "store"} })
+		}},
+	"a pod ends to which the group has anti-affinity": {
+		set: func(s *stage) {
+			s.pod("store", "1", s.byDefault, func(p *corev1.Pod) { p.Labels = map[string]string{"app": "store"} })
+			s.awaitPod("store")
+		},
+		change: func(_ *stage, p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Requests = cpus("500m")
+			p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+				TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "store"}}}}}}
+		},
+		wake: func(s *stage) { s.remove("store") }},
+}
+
 // TestEventsWakeWaitingGroups verifies clause 5: each event that makes a group fit makes it start, well before the
 // scheduler would retry it.
 func TestEventsWakeWaitingGroups(t *testing.T) {
-	tests := map[string]struct {
-		set    func(*stage) // prepares a cluster with a node n of 4 CPUs and a queue q
-		change func(*stage, *corev1.Pod)
-		reason string
-		wake   func(*stage)
-	}{
-		"a node is added": {
-			set:  func(s *stage) { s.group("runs", "q", 1, "1"); s.awaitBound("runs", 1) },
-			wake: func(s *stage) { s.node("n2", 4, nil) }},
-		"a pod is deleted": {
-			set:  func(s *stage) { s.group("runs", "q", 1, "1"); s.awaitBound("runs", 1) },
-			wake: func(s *stage) { s.end("runs") }},
-		"a pod finishes": {
-			set:  func(s *stage) { s.group("runs", "q", 1, "1"); s.awaitBound("runs", 1) },
-			wake: func(s *stage) { s.succeed("runs-0") }},
-		"a pod of the default scheduler is deleted": {
-			set:  func(s *stage) { s.pod("runs", "1", s.byDefault); s.awaitPod("runs") },
-			wake: func(s *stage) { s.remove("runs") }},
-		"the quota is raised": {reason: scheduling.ReasonImpossible,
-			set:  func(s *stage) { s.changeQueue("q", func(q *scheduling.QueueSpec) { q.Quota.Requests = cpus("3") }) },
-			wake: func(s *stage) { s.changeQueue("q", func(q *scheduling.QueueSpec) { q.Quota.Requests = cpus("4") }) }},
-		"the queue may use more nodes": {reason: scheduling.ReasonImpossible,
-			set: func(s *stage) {
-				s.changeQueue("q", func(q *scheduling.QueueSpec) { q.NodeSelector.MatchLabels["more"] = "yes" })
-			},
-			wake: func(s *stage) {
-				s.changeQueue("q", func(q *scheduling.QueueSpec) { q.NodeSelector = s.nodeSelector() })
-			}},
-		"the queue is opened": {reason: scheduling.ReasonQueueClosed,
-			set:  func(s *stage) { s.changeQueue("q", func(q *scheduling.QueueSpec) { q.Closed = true }) },
-			wake: func(s *stage) { s.changeQueue("q", func(q *scheduling.QueueSpec) { q.Closed = false }) }},
-		"the queue is created": {reason: scheduling.ReasonQueueNotFound,
-			set: func(s *stage) {
-				s.Must(s.Client.Delete(s.Context(), &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: s.own("q")}}))
-			},
-			wake: func(s *stage) { s.queue("q", "", 0) }},
-		"a taint is removed": {reason: scheduling.ReasonImpossible,
-			set: func(s *stage) {
-				s.changeNode("n", func(n *corev1.Node) {
-					n.Spec.Taints = []corev1.Taint{{Key: "mine", Effect: corev1.TaintEffectNoSchedule}}
-				})
-			},
-			wake: func(s *stage) { s.changeNode("n", func(n *corev1.Node) { n.Spec.Taints = nil }) }},
-		"a node is uncordoned": {
-			set:  func(s *stage) { s.changeNode("n", func(n *corev1.Node) { n.Spec.Unschedulable = true }) },
-			wake: func(s *stage) { s.changeNode("n", func(n *corev1.Node) { n.Spec.Unschedulable = false }) }},
-		"a node gets a label": {reason: scheduling.ReasonImpossible,
-			set:    func(*stage) {},
-			change: func(_ *stage, p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} },
-			wake:   func(s *stage) { s.changeNode("n", func(n *corev1.Node) { n.Labels["disk"] = "ssd" }) }},
-		"a node grows": {
-			set: func(s *stage) { s.group("runs", "q", 1, "1"); s.awaitBound("runs", 1) },
-			wake: func(s *stage) {
-				n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.own("n")}}
-				patch := fmt.Appendf(nil, `{"status":{"allocatable":{"cpu":%q}}}`, resource.NewQuantity(5, resource.DecimalSI))
-				s.Must(s.Client.Status().Patch(s.Context(), n, mergePatch(patch)))
-			}},
-		"a pod starts to which the group has affinity": {
-			set: func(*stage) {},
-			change: func(_ *stage, p *corev1.Pod) {
-				p.Spec.Containers[0].Resources.Requests = cpus("500m")
-				p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
-					TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "store"}}}}}}
-			},
-			wake: func(s *stage) {
-				s.pod("store", "1", s.byDefault, func(p *corev1.Pod) { p.Labels = map[string]string{"app": "store"} })
-			}},
-		"a pod ends to which the group has anti-affinity": {
-			set: func(s *stage) {
-				s.pod("store", "1", s.byDefault, func(p *corev1.Pod) { p.Labels = map[string]string{"app": "store"} })
-				s.awaitPod("store")
-			},
-			change: func(_ *stage, p *corev1.Pod) {
-				p.Spec.Containers[0].Resources.Requests = cpus("500m")
-				p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
-					TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "store"}}}}}}
-			},
-			wake: func(s *stage) { s.remove("store") }},
-	}
 	quiet := quietStage(t)
-	for name, test := range tests {
+	for name, test := range wakingEvents {
 		t.Run(name, func(t *testing.T) {
 			s := newPart(t, quiet.Plane)
 			s.node("n", 4, nil)

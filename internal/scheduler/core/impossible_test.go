@@ -7,101 +7,107 @@ import (
 	"testing"
 )
 
+// impossibleCase is a group of queue q in a world of two nodes of 4 CPUs, of the classes s and t and the domains a and b.
+type impossibleCase struct {
+	quota  int64
+	set    func(w *world) *Group
+	want   []string // parts of the message; none: not impossible
+	nodes  bool
+	reason Reason
+}
+
+var impossibleCases = map[string]impossibleCase{
+	"more than the whole quota": {quota: 1000, set: func(w *world) *Group { return w.group("g", "q", 2, 600) },
+		want: []string{"quota of queue q", "1200m cpu needed, 1 in the quota, 200m short", "raise the quota to 1200m cpu"}},
+	"a pod more than the whole quota": {quota: 2, set: func(w *world) *Group { return w.group("g", "q", 1, 3) }, want: []string{"quota"}},
+	"no more than the quota":          {quota: 6, set: func(w *world) *Group { return w.group("g", "q", 2, 3) }},
+	"used quota": {quota: 6, reason: QuotaExceeded, set: func(w *world) *Group {
+		w.run(w.group("runs", "q", 1, 3), "n00")
+		return w.group("g", "q", 2, 3)
+	}},
+	"a pod larger than any node": {nodes: true, set: func(w *world) *Group { return w.group("g", "q", 1, 5) },
+		want: []string{"pod g-worker-0 is too large", "closest has 4m of 5m cpu"}},
+	"one pod of two larger than any node": {nodes: true, set: func(w *world) *Group {
+		g := w.group("g", "q", 1, 1)
+		w.pod(g, "worker", 5)
+		g.Min = 2
+		return g
+	}, want: []string{"pod g-worker-1 is too large"}},
+	"a larger pod beyond the minimum": {reason: NoRoom, nodes: true, set: func(w *world) *Group {
+		g := w.group("g", "q", 1, 1)
+		w.pod(g, "worker", 5)
+		return g
+	}},
+	"more pods than fit on empty nodes": {nodes: true, set: func(w *world) *Group { return w.group("g", "q", 3, 3) },
+		want: []string{"only 2 of the 3 pods that must start together fit", "each requests 3m cpu: 1 short", "add nodes for 1 pod more"}},
+	"of different sizes, more than all nodes have": {nodes: true, set: func(w *world) *Group {
+		g := w.group("g", "q", 2, 3)
+		w.pod(g, "worker", 2)
+		w.pod(g, "worker", 1)
+		g.Min = 4
+		return g
+	}, want: []string{"request 9m cpu and all nodes that they may use have 8m, 1m short"}},
+	"of different sizes, which fit": {set: func(w *world) *Group {
+		g := w.group("g", "q", 2, 3)
+		w.pod(g, "worker", 1)
+		g.Min = 3
+		return g
+	}},
+	"a label that no node carries": {nodes: true, set: func(w *world) *Group { return twoShapes(w, "u/3") }, want: []string{"no node is of class u"}},
+	"a label that a node carries":  {set: func(w *world) *Group { return twoShapes(w, "t/3") }},
+	"nodes that are full": {reason: NoRoom, nodes: true, set: func(w *world) *Group {
+		w.run(w.group("runs", "other", 1, 3), "n00")
+		return w.group("g", "q", 2, 3)
+	}},
+	"in no domain": {nodes: true, set: func(w *world) *Group {
+		g := w.group("g", "q", 2, 3)
+		g.Topology = Required
+		return g
+	}, want: []string{"none of the 2 topology domains takes all of it"}},
+	"in one domain": {set: func(w *world) *Group {
+		g := w.group("g", "q", 2, 2)
+		g.Topology = Required
+		return g
+	}},
+	"members that have finished": {set: func(w *world) *Group {
+		g := w.group("g", "q", 2, 3)
+		g.Min, g.Finished = 3, map[string]int{"worker": 1}
+		return g
+	}},
+	"a resource from elsewhere": {reason: NoRoom, nodes: true, set: func(w *world) *Group {
+		g := w.group("g", "q", 1, 1)
+		g.Pods[0].Requests["claimed"] = 1
+		w.cluster.Uncounted = func(name string) bool { return name == "claimed" }
+		return g
+	}},
+	"a resource that no node has": {nodes: true, set: func(w *world) *Group {
+		g := w.group("g", "q", 1, 1)
+		g.Pods[0].Requests["gpu"] = 1
+		return g
+	}, want: []string{"0 of 1 gpu"}},
+	"quota that is used, and a pod too large": {quota: 6, set: func(w *world) *Group {
+		w.run(w.group("runs", "q", 1, 3), "n00")
+		return w.group("g", "q", 1, 5)
+	}, want: []string{"too large"}},
+}
+
+// twoShapes adds a group of two pods, of which the second has this shape.
+func twoShapes(w *world, shape string) *Group {
+	g := w.group("g", "q", 0, 0)
+	g.Min = 2
+	for i := range 2 {
+		p := w.pod(g, "worker", 3)
+		if p.Shape = "any/3"; i == 1 {
+			p.Shape = shape
+		}
+	}
+	return g
+}
+
 // TestImpossibleGroupsNameTheirObstacle verifies the messages for groups that cannot start, and that groups that can
 // start get none.
 func TestImpossibleGroupsNameTheirObstacle(t *testing.T) {
-	two := func(w *world, shape string) *Group {
-		g := w.group("g", "q", 0, 0)
-		g.Min = 2
-		for i := range 2 {
-			p := w.pod(g, "worker", 3)
-			if p.Shape = "any/3"; i == 1 {
-				p.Shape = shape
-			}
-		}
-		return g
-	}
-	tests := map[string]struct {
-		quota  int64
-		set    func(w *world) *Group // two nodes of 4 CPUs, classes s and t, domains a and b, and queue q
-		want   []string              // parts of the message; none: not impossible
-		nodes  bool
-		reason Reason
-	}{
-		"more than the whole quota": {quota: 1000, set: func(w *world) *Group { return w.group("g", "q", 2, 600) },
-			want: []string{"quota of queue q", "1200m cpu needed, 1 in the quota, 200m short", "raise the quota to 1200m cpu"}},
-		"a pod more than the whole quota": {quota: 2, set: func(w *world) *Group { return w.group("g", "q", 1, 3) }, want: []string{"quota"}},
-		"no more than the quota":          {quota: 6, set: func(w *world) *Group { return w.group("g", "q", 2, 3) }},
-		"used quota": {quota: 6, reason: QuotaExceeded, set: func(w *world) *Group {
-			w.run(w.group("runs", "q", 1, 3), "n00")
-			return w.group("g", "q", 2, 3)
-		}},
-		"a pod larger than any node": {nodes: true, set: func(w *world) *Group { return w.group("g", "q", 1, 5) },
-			want: []string{"pod g-worker-0 is too large", "closest has 4m of 5m cpu"}},
-		"one pod of two larger than any node": {nodes: true, set: func(w *world) *Group {
-			g := w.group("g", "q", 1, 1)
-			w.pod(g, "worker", 5)
-			g.Min = 2
-			return g
-		}, want: []string{"pod g-worker-1 is too large"}},
-		"a larger pod beyond the minimum": {reason: NoRoom, nodes: true, set: func(w *world) *Group {
-			g := w.group("g", "q", 1, 1)
-			w.pod(g, "worker", 5)
-			return g
-		}},
-		"more pods than fit on empty nodes": {nodes: true, set: func(w *world) *Group { return w.group("g", "q", 3, 3) },
-			want: []string{"only 2 of the 3 pods that must start together fit", "each requests 3m cpu: 1 short", "add nodes for 1 pod more"}},
-		"of different sizes, more than all nodes have": {nodes: true, set: func(w *world) *Group {
-			g := w.group("g", "q", 2, 3)
-			w.pod(g, "worker", 2)
-			w.pod(g, "worker", 1)
-			g.Min = 4
-			return g
-		}, want: []string{"request 9m cpu and all nodes that they may use have 8m, 1m short"}},
-		"of different sizes, which fit": {set: func(w *world) *Group {
-			g := w.group("g", "q", 2, 3)
-			w.pod(g, "worker", 1)
-			g.Min = 3
-			return g
-		}},
-		"a label that no node carries": {nodes: true, set: func(w *world) *Group { return two(w, "u/3") }, want: []string{"no node is of class u"}},
-		"a label that a node carries":  {set: func(w *world) *Group { return two(w, "t/3") }},
-		"nodes that are full": {reason: NoRoom, nodes: true, set: func(w *world) *Group {
-			w.run(w.group("runs", "other", 1, 3), "n00")
-			return w.group("g", "q", 2, 3)
-		}},
-		"in no domain": {nodes: true, set: func(w *world) *Group {
-			g := w.group("g", "q", 2, 3)
-			g.Topology = Required
-			return g
-		}, want: []string{"none of the 2 topology domains takes all of it"}},
-		"in one domain": {set: func(w *world) *Group {
-			g := w.group("g", "q", 2, 2)
-			g.Topology = Required
-			return g
-		}},
-		"members that have finished": {set: func(w *world) *Group {
-			g := w.group("g", "q", 2, 3)
-			g.Min, g.Finished = 3, map[string]int{"worker": 1}
-			return g
-		}},
-		"a resource from elsewhere": {reason: NoRoom, nodes: true, set: func(w *world) *Group {
-			g := w.group("g", "q", 1, 1)
-			g.Pods[0].Requests["claimed"] = 1
-			w.cluster.Uncounted = func(name string) bool { return name == "claimed" }
-			return g
-		}},
-		"a resource that no node has": {nodes: true, set: func(w *world) *Group {
-			g := w.group("g", "q", 1, 1)
-			g.Pods[0].Requests["gpu"] = 1
-			return g
-		}, want: []string{"0 of 1 gpu"}},
-		"quota that is used, and a pod too large": {quota: 6, set: func(w *world) *Group {
-			w.run(w.group("runs", "q", 1, 3), "n00")
-			return w.group("g", "q", 1, 5)
-		}, want: []string{"too large"}},
-	}
-	for name, test := range tests {
+	for name, test := range impossibleCases {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld().addNode(4, "s", "a").addNode(4, "t", "b")
 			w.queue("q", test.quota, 0)

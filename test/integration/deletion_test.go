@@ -1,0 +1,107 @@
+package integration
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/test/kit/apiproxy"
+	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/kubelet"
+	"tensorstack.dev/batch/test/kit/namespace"
+)
+
+// TestOperatorDoesNotBlockNamespaceDeletion verifies that a namespace that is being deleted, and so refuses new
+// objects, disappears, and that the operator does not keep trying to create pods.
+func TestOperatorDoesNotBlockNamespaceDeletion(t *testing.T) {
+	w := newWorld(t)
+	p := apiproxy.Start(t, w.Env.Config)
+	startOperator(t, p.Kubeconfig)
+	doomed := &world{w.Beside(w.Namespace + "-doomed")}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: doomed.Namespace}}
+	w.Must(w.Client.Create(t.Context(), ns))
+	doomed.Await("the namespace has its service account", func() error { return doomed.Get("default", &corev1.ServiceAccount{}) })
+	// The ConfigMap's finalizer delays the deletion of the namespace, so that the operator sees it terminating for a
+	// while. The job also remains.
+	anchor := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "anchor", Finalizers: []string{"example.org/hold"}}}
+	doomed.Create(anchor)
+	job := jobs.New("job", jobs.Restarting(jobs.Role("w", 3, kubelet.Run), batch.RestartAlways, 100))
+	job.Finalizers = []string{"example.org/hold"}
+	doomed.Create(job)
+	other := jobs.New("other", jobs.Role("w", 3, kubelet.Wait))
+	doomed.Create(other)
+	doomed.awaitPhase("job", batch.JobRunning)
+
+	w.Must(w.Client.Delete(t.Context(), ns))
+	doomed.awaitNoPods()
+	w.settle()
+	if n := len(p.Seen("POST", doomed.Namespace+"/pods")); n > 40 {
+		t.Errorf("%d attempts to create pods", n)
+	}
+	doomed.patch("job", `{"metadata":{"finalizers":null}}`)
+	w.Must(w.Client.Patch(t.Context(), anchor, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+	w.Await("the namespace no longer exists", func() error {
+		return namespace.Gone(w.Client.Get(t.Context(), types.NamespacedName{Name: doomed.Namespace}, ns))
+	})
+}
+
+// TestJobDeletedWhileStartingLeavesNothing verifies that a job that is deleted while it starts leaves no objects, for
+// each way of deletion.
+func TestJobDeletedWhileStartingLeavesNothing(t *testing.T) {
+	w := newWorld(t)
+	startOperator(t, w.Env.Kubeconfig)
+	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {
+		t.Run(string(policy), func(t *testing.T) {
+			w := w.in(t)
+			job := jobs.New("job", jobs.Role("w", 40, kubelet.Run))
+			job.Spec.Service = &batch.ServiceOption{}
+			w.Create(job)
+			w.Await("the first pod exists", func() error {
+				if len(w.pods()) == 0 {
+					return errors.New("there are no pods")
+				}
+				return nil
+			})
+			w.Must(w.Client.Delete(t.Context(), job, client.PropagationPolicy(policy)))
+			w.Await("the job no longer exists", func() error { return namespace.Gone(w.Get("job", job)) })
+			w.settle()
+			w.awaitNoPods()
+			w.Await("the Service no longer exists", func() error { return namespace.Gone(w.Get("job", &corev1.Service{})) })
+		})
+	}
+}
+
+// TestFinishedJobIsDeletedAfterItsTimeToLive verifies that the operator deletes a finished job after its time to
+// live, and its pods with it.
+func TestFinishedJobIsDeletedAfterItsTimeToLive(t *testing.T) {
+	w := newWorld(t)
+	p := apiproxy.Start(t, w.Env.Config)
+	startOperator(t, p.Kubeconfig)
+	job := jobs.New("job", jobs.Role("w", 2, kubelet.Exit, "0"))
+	one := int32(1)
+	job.Spec.TTLSecondsAfterFinished = &one
+	w.Create(job)
+	w.Await("the job no longer exists", func() error { return namespace.Gone(w.Get("job", job)) })
+	w.awaitNoPods()
+	writes, deletions := p.Seen("PUT", w.Namespace+"/genericjobs/job/status"), p.Seen("DELETE", w.Namespace+"/genericjobs/job")
+	if len(deletions) != 1 {
+		t.Fatalf("%d deletions", len(deletions))
+	}
+	// The deletion of the pods may be logged while the job is being deleted.
+	end := writes[0].At
+	for _, write := range writes {
+		if write.At.Before(deletions[0].At) {
+			end = write.At
+		}
+	}
+	// Times in a status have a resolution of a second. How late it may be at most TestTimeLimits of test/e2e measures.
+	if lived := deletions[0].At.Sub(end); lived < 10*time.Millisecond {
+		t.Errorf("it was deleted %s after its end", lived)
+	}
+}
