@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"tensorstack.dev/batch/test/kit/await"
 )
 
 // testSupervisor is a supervisor of shell scripts that write their starts and ends to a file.
@@ -79,11 +81,12 @@ func (w *testSupervisor) status(name string) ComponentStatus {
 
 func (w *testSupervisor) await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not in time; %+v", what, w.Status())
+	await.Until(t, what, func() error {
+		if !holds() {
+			return fmt.Errorf("%+v", w.Status())
 		}
-	}
+		return nil
+	})
 }
 
 func (w *testSupervisor) awaitState(t *testing.T, name string, state State) {

@@ -21,6 +21,7 @@ import (
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"tensorstack.dev/batch/internal/testing/require"
+	"tensorstack.dev/batch/test/kit/await"
 )
 
 // node is a server under test with a client.
@@ -176,7 +177,7 @@ func (n *node) wantExit(id string, code int32, log string) {
 // wantLog waits until a container has printed the text.
 func (n *node) wantLog(id, text string) {
 	n.t.Helper()
-	eventually(n.t, "the container prints "+text, func() bool { return n.log(id) == text })
+	await.That(n.t, "the container prints "+text, func() bool { return n.log(id) == text })
 }
 
 // sandboxStatus returns the status of a sandbox that exists.
@@ -208,7 +209,7 @@ func (n *node) startAgain(id string) {
 func (n *node) exited(id string) *pb.ContainerStatus {
 	n.t.Helper()
 	var st *pb.ContainerStatus
-	eventually(n.t, "the container ends", func() bool {
+	await.That(n.t, "the container ends", func() bool {
 		st = n.status(id)
 		return st.State == pb.ContainerState_CONTAINER_EXITED
 	})
@@ -264,16 +265,6 @@ func (n *node) sync(id string, argv ...string) (string, int32) {
 		n.t.Fatalf("ExecSync %v: %v", argv, err)
 	}
 	return string(r.Stdout) + string(r.Stderr), r.ExitCode
-}
-
-// eventually waits until a condition holds that other processes cause.
-func eventually(t testing.TB, what string, f func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !f(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited too long until %s", what)
-		}
-	}
 }
 
 // leftovers returns the mounts, processes and devices of a configuration that remain on the machine.

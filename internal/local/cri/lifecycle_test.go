@@ -11,6 +11,8 @@ import (
 	"time"
 
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"tensorstack.dev/batch/test/kit/await"
 )
 
 // gate is a script that runs until the test creates a file.
@@ -43,7 +45,7 @@ func TestServerTakesOverFromAKilledOne(t *testing.T) {
 	if err := syscall.Kill(victim.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "two containers end without a server", func() bool {
+	await.That(t, "two containers end without a server", func() bool {
 		return !readState(t, cfg, ends).Process.alive() && !victim.alive()
 	})
 

@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"tensorstack.dev/batch/test/kit/await"
 )
 
 func TestAddressesAreReusedAsLateAsPossible(t *testing.T) {
@@ -64,7 +66,7 @@ func TestPodsReachEachOther(t *testing.T) {
 		return c
 	}
 	server := n.run(a, play("server", "echo", ":7000"))
-	eventually(t, "the server listens", func() bool { return n.log(server) == "listening\n" })
+	await.That(t, "the server listens", func() bool { return n.log(server) == "listening\n" })
 	if got := n.output(b, play("client", "ask", ip(a)+":7000")); got != "word\n" {
 		t.Errorf("over the bridge: %q", got)
 	}

@@ -14,6 +14,8 @@ import (
 	"batch.tensorstack.dev/shim"
 	"github.com/google/go-cmp/cmp"
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"tensorstack.dev/batch/test/kit/await"
 )
 
 func TestContainerRunsToItsEnd(t *testing.T) {
@@ -106,7 +108,7 @@ func TestStop(t *testing.T) {
 			c := script("c", test.script)
 			c.LogPath, c.StopSignal = strings.ReplaceAll(test.name, " ", "-")+".log", test.signal
 			id := n.run(sb, c)
-			eventually(t, "the script runs", func() bool { return n.log(id) == "up\n" })
+			await.That(t, "the script runs", func() bool { return n.log(id) == "up\n" })
 			begun := time.Now()
 			if _, err := n.StopContainer(n.ctx(), &pb.StopContainerRequest{ContainerId: id, Timeout: test.grace}); err != nil {
 				t.Fatal(err)
@@ -251,7 +253,7 @@ func TestNamespacesCanBeShared(t *testing.T) {
 		}
 		first := n.run(sb, share(script("first", "exec sleep 4242")))
 		second := n.run(sb, share(script("second", "setsid sleep 4343 & exec sleep 4444")))
-		eventually(t, "each sees the other", func() bool {
+		await.That(t, "each sees the other", func() bool {
 			out, _ := n.sync(second, "ps", "-eo", "args")
 			return strings.Contains(out, "sleep 4242") && strings.Contains(out, "sleep 4343")
 		})
@@ -290,7 +292,7 @@ func TestNamespacesCanBeShared(t *testing.T) {
 			fmt.Fprintln(&want, link)
 		}
 		resolv, _ := os.ReadFile("/etc/resolv.conf") // a host may have none
-		eventually(t, "the container has the host's namespaces", func() bool { return n.log(id) == want.String()+string(resolv) })
+		await.That(t, "the container has the host's namespaces", func() bool { return n.log(id) == want.String()+string(resolv) })
 		before := n.stats(id)
 		if before.GetMemory().GetRssBytes().GetValue() == 0 {
 			t.Error("no memory was counted")

@@ -15,6 +15,7 @@ import (
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"tensorstack.dev/batch/internal/testing/require"
+	"tensorstack.dev/batch/test/kit/await"
 )
 
 // TestRootless runs TestInsideUserNamespace as root of a user namespace that maps one ordinary user of the machine.
@@ -142,7 +143,7 @@ func TestLayersInMemory(t *testing.T) {
 	n := serve(t, cfg)
 	sb, _ := n.sandbox("a")
 	id := n.run(sb, script("c", "echo x > /file; cat /file; stat -f -c %T /; exec sleep 1000"))
-	eventually(t, "the script runs", func() bool { return n.log(id) == "x\noverlayfs\n" })
+	await.That(t, "the script runs", func() bool { return n.log(id) == "x\noverlayfs\n" })
 	if _, err := n.RemovePodSandbox(n.ctx(), &pb.RemovePodSandboxRequest{PodSandboxId: sb}); err != nil {
 		t.Fatal(err)
 	}

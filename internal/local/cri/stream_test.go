@@ -24,6 +24,8 @@ import (
 	"k8s.io/client-go/transport/spdy"
 	utilexec "k8s.io/client-go/util/exec"
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"tensorstack.dev/batch/test/kit/await"
 )
 
 func TestExecSync(t *testing.T) {
@@ -139,14 +141,14 @@ func TestExecTerminal(t *testing.T) {
 		done <- executor(t, r.Url).StreamWithContext(n.ctx(), remotecommand.StreamOptions{Stdin: in, Stdout: out, Tty: true, TerminalSizeQueue: terminal})
 	}()
 	terminal <- remotecommand.TerminalSize{Width: 91, Height: 37}
-	eventually(t, "the size arrives", func() bool {
+	await.That(t, "the size arrives", func() bool {
 		_, _ = io.WriteString(keyboard, "stty size\n")
 		return out.has("37 91")
 	})
 	_, _ = io.WriteString(keyboard, "tty; echo $TERM\n")
-	eventually(t, "the terminal has a name", func() bool { return out.has("/dev/pts/0") && out.has("xterm") })
+	await.That(t, "the terminal has a name", func() bool { return out.has("/dev/pts/0") && out.has("xterm") })
 	_, _ = io.WriteString(keyboard, "sleep 1000\n")
-	eventually(t, "the program runs", func() bool {
+	await.That(t, "the program runs", func() bool {
 		s, _ := n.sync(id, "ps", "-eo", "args,tty")
 		return strings.Count(s, "sleep 1000") == 2
 	})
@@ -171,7 +173,7 @@ func TestCommandsHeedSignals(t *testing.T) {
 		return mask & (1<<31 - 1)
 	}
 	id := n.run(sb, script("c", ask+"; exec sleep 1000"))
-	eventually(t, "the container's command prints the signals that it ignores", func() bool { return n.log(id) != "" })
+	await.That(t, "the container's command prints the signals that it ignores", func() bool { return n.log(id) != "" })
 	if got := n.log(id); ignored(got) != 0 {
 		t.Errorf("a container's command has %q", got)
 	}
@@ -194,12 +196,12 @@ func TestExecEndsWithItsClient(t *testing.T) {
 		go func() {
 			done <- executor(t, r.Url).StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: out, Tty: tty})
 		}()
-		eventually(t, "the command runs", func() bool { return out.has("up") })
+		await.That(t, "the command runs", func() bool { return out.has("up") })
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Errorf("the client ended with %v", err)
 		}
-		eventually(t, "the command no longer runs", func() bool {
+		await.That(t, "the command no longer runs", func() bool {
 			s, _ := n.sync(id, "ps", "-eo", "args")
 			return !strings.Contains(s, "echo up")
 		})
@@ -230,12 +232,12 @@ func TestAttach(t *testing.T) {
 				done <- executor(t, r.Url).StreamWithContext(n.ctx(), o)
 			}()
 			// A terminal echoes the input, also before the command runs.
-			eventually(t, "the command runs", func() bool { return strings.HasPrefix(n.log(id), "up") })
+			await.That(t, "the command runs", func() bool { return strings.HasPrefix(n.log(id), "up") })
 			_, _ = io.WriteString(keyboard, "hello\n")
-			eventually(t, "the command answers", func() bool { return out.has("got hello") })
+			await.That(t, "the command answers", func() bool { return out.has("got hello") })
 			if tty {
 				terminal <- remotecommand.TerminalSize{Width: 93, Height: 31}
-				eventually(t, "the size arrives", func() bool {
+				await.That(t, "the size arrives", func() bool {
 					_, _ = io.WriteString(keyboard, "size\n")
 					return out.has("31 93")
 				})
@@ -263,7 +265,7 @@ func TestPortForward(t *testing.T) {
 	c := script("c", "exec "+testProgram(t))
 	c.Envs = []*pb.KeyValue{{Key: "T9K_TEST_ROLE", Value: []byte("echo")}, {Key: "T9K_TEST_ADDRESS", Value: []byte("127.0.0.1:7000")}}
 	id := n.run(sb, c)
-	eventually(t, "the server listens", func() bool { return n.log(id) == "listening\n" })
+	await.That(t, "the server listens", func() bool { return n.log(id) == "listening\n" })
 	r, err := n.PortForward(n.ctx(), &pb.PortForwardRequest{PodSandboxId: sb, Port: []int32{7000}})
 	if err != nil {
 		t.Fatal(err)
@@ -302,7 +304,7 @@ func TestLogRotation(t *testing.T) {
 	sb, _ := n.sandbox("a")
 	dir := t.TempDir()
 	id := n.run(sb, gate("c", dir, "exit 0"))
-	eventually(t, "the script runs", func() bool { return n.log(id) == "up\n" })
+	await.That(t, "the script runs", func() bool { return n.log(id) == "up\n" })
 	path := n.status(id).LogPath
 	if err := os.Rename(path, path+".1"); err != nil {
 		t.Fatal(err)
@@ -328,7 +330,7 @@ func TestStats(t *testing.T) {
 	sb, _ := n.sandbox("a")
 	// The text is anonymous memory of the shell. Pages of its program file can be dropped at any time.
 	id := n.run(sb, script("c", `x=$(head -c 4194304 /dev/zero | tr '\0' x); while :; do :; done`))
-	eventually(t, "CPU time and memory are counted", func() bool {
+	await.That(t, "CPU time and memory are counted", func() bool {
 		s := n.stats(id)
 		return s.Cpu.UsageCoreNanoSeconds.Value >= uint64(20*time.Millisecond) &&
 			s.Memory.WorkingSetBytes.Value >= 4<<20 && s.Memory.RssBytes.Value >= 4<<20
@@ -356,7 +358,7 @@ func TestEvents(t *testing.T) {
 		_, err := stream.Recv()
 		arrived <- err
 	}()
-	eventually(t, "the stream is open", func() bool {
+	await.That(t, "the stream is open", func() bool {
 		first, _ := n.sandbox("first")
 		n.removeSandbox(first)
 		return len(arrived) > 0

@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/ptr"
+
+	"tensorstack.dev/batch/test/kit/await"
 )
 
 // service returns a Service in the namespace "ns".
@@ -130,15 +132,10 @@ func ask(t *testing.T, network, address, name, kind string) string {
 	client := &dns.Client{Net: network, Timeout: time.Minute}
 	question := new(dns.Msg).SetQuestion(name, dns.StringToType[kind])
 	var answer *dns.Msg
-	var err error
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if answer, _, err = client.Exchange(question, address); err == nil {
-			break // the server may only be starting
-		}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	await.Until(t, "the server answers", func() (err error) { // it may only be starting
+		answer, _, err = client.Exchange(question, address)
+		return err
+	})
 	var records []string
 	for _, r := range answer.Answer {
 		f := strings.Fields(r.String())
@@ -220,24 +217,23 @@ func TestAnswersFollowTheObjects(t *testing.T) {
 	client := fake.NewClientset(service("job", "None"))
 	address := serve(t, client)
 	slices := client.DiscoveryV1().EndpointSlices("ns")
-	await := func(name, want string) {
+	awaitAnswer := func(name, want string) {
 		t.Helper()
-		got := ""
-		for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-			if got = ask(t, "udp", address, name, "A"); got == want {
-				return
+		await.Until(t, name+" is "+want, func() error {
+			if got := ask(t, "udp", address, name, "A"); got != want {
+				return fmt.Errorf("it is %s", got)
 			}
-		}
-		t.Fatalf("%s: %s, want %s", name, got, want)
+			return nil
+		})
 	}
 	const a, b, all = "a.job.ns.svc.cluster.local.", "b.job.ns.svc.cluster.local.", "job.ns.svc.cluster.local."
-	await(a, "NXDOMAIN denied")
+	awaitAnswer(a, "NXDOMAIN denied")
 
 	one := endpointsOf("job", "1", endpoint("a", nil, "10.1.0.2"))
 	if _, err := slices.Create(t.Context(), one, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(a, "NOERROR, A 10.1.0.2")
+	awaitAnswer(a, "NOERROR, A 10.1.0.2")
 
 	// The pod is replaced; another slice has a second one.
 	one.Endpoints[0].Addresses[0] = "10.1.0.9"
@@ -247,9 +243,9 @@ func TestAnswersFollowTheObjects(t *testing.T) {
 	if _, err := slices.Create(t.Context(), endpointsOf("job", "2", endpoint("b", nil, "10.1.0.3")), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(a, "NOERROR, A 10.1.0.9")
-	await(b, "NOERROR, A 10.1.0.3")
-	await(all, "NOERROR, A 10.1.0.3, A 10.1.0.9")
+	awaitAnswer(a, "NOERROR, A 10.1.0.9")
+	awaitAnswer(b, "NOERROR, A 10.1.0.3")
+	awaitAnswer(all, "NOERROR, A 10.1.0.3, A 10.1.0.9")
 	if got := ask(t, "udp", address, "2.0.1.10.in-addr.arpa.", "PTR"); got != "NXDOMAIN" {
 		t.Errorf("the removed address: %s", got)
 	}
@@ -257,17 +253,17 @@ func TestAnswersFollowTheObjects(t *testing.T) {
 	if err := slices.Delete(t.Context(), "job-1", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(a, "NXDOMAIN denied")
-	await(all, "NOERROR, A 10.1.0.3")
+	awaitAnswer(a, "NXDOMAIN denied")
+	awaitAnswer(all, "NOERROR, A 10.1.0.3")
 	if err := client.CoreV1().Services("ns").Delete(t.Context(), "job", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := slices.Delete(t.Context(), "job-2", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(all, "NXDOMAIN denied")
-	await("svc.cluster.local.", "NXDOMAIN denied")
-	await("cluster.local.", "NOERROR denied")
+	awaitAnswer(all, "NXDOMAIN denied")
+	awaitAnswer("svc.cluster.local.", "NXDOMAIN denied")
+	awaitAnswer("cluster.local.", "NOERROR denied")
 }
 
 func TestLongAnswersGoByTCP(t *testing.T) {

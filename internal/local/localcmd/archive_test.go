@@ -18,6 +18,7 @@ import (
 
 	"tensorstack.dev/batch/internal/archive"
 	"tensorstack.dev/batch/internal/cli"
+	"tensorstack.dev/batch/test/kit/await"
 )
 
 // history calls t9k history with the kubeconfig of a cluster, and nothing else that says where the archive is.
@@ -34,7 +35,7 @@ func (u *user) history(t *testing.T, args ...string) (string, error) {
 // awaitHistory waits until t9k history prints a text.
 func (u *user) awaitHistory(t *testing.T, text string, args ...string) {
 	t.Helper()
-	await(t, fmt.Sprintf("history %q prints %q", args, text), func() error {
+	await.Until(t, fmt.Sprintf("history %q prints %q", args, text), func() error {
 		out, err := u.history(t, args...)
 		if err == nil && !strings.Contains(out, text) {
 			err = errors.New(out)
@@ -52,7 +53,7 @@ func historyKeeps(t *testing.T, u *user) {
 	t.Helper()
 	jobs := u.client(t, "default").Discovery().RESTClient()
 	const path = "/apis/batch.tensorstack.dev/v1beta1/namespaces/default/genericjobs"
-	await(t, "the job is created", func() error { // the webhook may not answer yet
+	await.Until(t, "the job is created", func() error { // the webhook may not answer yet
 		return jobs.Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body([]byte(ended)).Do(t.Context()).Error()
 	})
 	u.awaitHistory(t, "Succeeded", "list")

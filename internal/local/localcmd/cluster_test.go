@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/test/kit/await"
 )
 
 // TestClusterLifeLeavesTheMachineUnchanged follows a cluster from its start to its end, with further starts on the
@@ -234,7 +235,7 @@ func (u *user) checkKilledMachine(t *testing.T, config *local.Config) {
 		awaitPhase(t, c, name, corev1.PodRunning)
 		s := u.status(t, "default")
 		kill(t, s.PID)
-		await(t, "the end of the components", func() error {
+		await.Until(t, "the end of the components", func() error {
 			for _, component := range s.Components {
 				if component.PID != 0 && alive(component.PID) {
 					return fmt.Errorf("%s is alive", component.Name)

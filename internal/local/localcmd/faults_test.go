@@ -16,6 +16,7 @@ import (
 	"tensorstack.dev/batch/internal/testing/smalldisk"
 	"tensorstack.dev/batch/internal/testing/testenv"
 	"tensorstack.dev/batch/internal/testing/threads"
+	"tensorstack.dev/batch/test/kit/await"
 )
 
 // soon is how long it may take to say that a program does not answer. It is a second or two unless the machine has much
@@ -44,7 +45,7 @@ func (u *user) checkFrozenComponents(t *testing.T) {
 				t.Errorf("status took %s", took)
 			}
 			thaw(t, pid)
-			await(t, "recovery", func() error {
+			await.Until(t, "recovery", func() error {
 				s, err := client.Probe(t.Context())
 				if err == nil && !s.Ready() {
 					err = fmt.Errorf("%+v", s)
@@ -93,7 +94,7 @@ func (u *user) checkKilledComponents(t *testing.T) {
 		}
 		before := u.status(t, "default")
 		kill(t, pidOf(t, before, name))
-		await(t, "recovery from the end of "+name, func() error {
+		await.Until(t, "recovery from the end of "+name, func() error {
 			s := u.status(t, "default")
 			if now := s.Component(name); now.State != local.StateReady || now.PID == before.Component(name).PID || !s.Ready() {
 				return fmt.Errorf("%+v", now)
@@ -124,7 +125,7 @@ func freeze(t *testing.T, pid int) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) }) // the process may have ended
-	await(t, "the stop of all threads", func() error { return threads.Stopped(pid) })
+	await.Until(t, "the stop of all threads", func() error { return threads.Stopped(pid) })
 }
 
 func thaw(t *testing.T, pid int) {
@@ -139,7 +140,7 @@ func TestFullEtcdIsReported(t *testing.T) {
 	t.Parallel()
 	env := testenv.Start(t, testenv.Options{Args: map[string][]string{local.Etcd: {"--quota-backend-bytes=3000000"}}})
 	fill(t, kubernetes.NewForConfigOrDie(env.Config))
-	await(t, "etcd not ready", func() error {
+	await.Until(t, "etcd not ready", func() error {
 		s, err := local.NewClient(local.Dir(env.Dir)).Probe(t.Context())
 		if err != nil {
 			return err
@@ -162,20 +163,20 @@ func TestFullDiskIsReported(t *testing.T) {
 	free := smalldisk.KeepFull(t, u.state)
 	fill(t, u.client(t, "default"))
 	const want = "no space left on the disk of "
-	await(t, "status that reports the full disk", func() error {
+	await.Until(t, "status that reports the full disk", func() error {
 		out, err := u.try(t.Context(), "status")
 		if err == nil || !strings.Contains(out, want) {
 			return fmt.Errorf("status printed\n%s", out)
 		}
 		return nil
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	if out, err := u.try(ctx, "up"); err == nil || !strings.Contains(out, want) {
 		t.Errorf("up: %v\n%s", err, out)
 	}
 	free()
-	await(t, "the cluster goes on", func() error {
+	await.Until(t, "the cluster goes on", func() error {
 		if out, err := u.try(t.Context(), "up"); err != nil || !strings.Contains(out, "runs already") {
 			return fmt.Errorf("up: %w\n%s", err, out)
 		}

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +23,7 @@ import (
 	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/testing/require"
 	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/test/kit/await"
 )
 
 // user runs commands with its own state directory, so that running clusters are not disturbed.
@@ -113,20 +113,6 @@ func (u *user) status(t *testing.T, name string) *local.Status {
 	return s
 }
 
-// patience is how long a condition may take to come about on a machine that has much else to do.
-const patience = 3 * time.Minute
-
-func await(t *testing.T, what string, holds func() error) {
-	t.Helper()
-	var err error
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if err = holds(); err == nil {
-			return
-		}
-	}
-	t.Fatalf("%s: %v", what, err)
-}
-
 // pod returns a pod that runs a shell script.
 func pod(name, script string) *corev1.Pod {
 	return &corev1.Pod{
@@ -149,7 +135,7 @@ func create(t *testing.T, c kubernetes.Interface, p *corev1.Pod) {
 func awaitPhase(t *testing.T, c kubernetes.Interface, name string, phase corev1.PodPhase) *corev1.Pod {
 	t.Helper()
 	var p *corev1.Pod
-	await(t, name+" "+string(phase), func() error {
+	await.Until(t, name+" "+string(phase), func() error {
 		var err error
 		if p, err = c.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{}); err != nil {
 			return err
@@ -165,7 +151,7 @@ func awaitPhase(t *testing.T, c kubernetes.Interface, name string, phase corev1.
 func logsOf(t *testing.T, c kubernetes.Interface, name string) string {
 	t.Helper()
 	var data []byte
-	await(t, "the log of "+name, func() (err error) { // a kubelet that has just started may not have read its pods
+	await.Until(t, "the log of "+name, func() (err error) { // a kubelet that has just started may not have read its pods
 		data, err = c.CoreV1().Pods("default").GetLogs(name, &corev1.PodLogOptions{}).DoRaw(t.Context())
 		return err
 	})

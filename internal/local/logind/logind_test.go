@@ -10,6 +10,7 @@ import (
 	"github.com/godbus/dbus/v5"
 
 	"tensorstack.dev/batch/internal/local/logind"
+	"tensorstack.dev/batch/test/kit/await"
 )
 
 const (
@@ -39,7 +40,7 @@ func start(t *testing.T) (*logind.Server, string) {
 func connect(t *testing.T, socket string) (lock int, signals chan *dbus.Signal) {
 	t.Helper()
 	var conn *dbus.Conn
-	await(t, "the server", func() (ok bool) {
+	await.That(t, "the server", func() (ok bool) {
 		var err error
 		conn, err = dbus.Connect(logind.Address(socket))
 		return err == nil
@@ -65,15 +66,6 @@ func connect(t *testing.T, socket string) (lock int, signals chan *dbus.Signal) 
 	return int(fd), signals
 }
 
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not in time", what)
-		}
-	}
-}
-
 func isAnnounced(t *testing.T, signals chan *dbus.Signal) {
 	t.Helper()
 	select {
@@ -89,7 +81,7 @@ func isAnnounced(t *testing.T, signals chan *dbus.Signal) {
 func TestKubeletDelaysTheShutdown(t *testing.T) {
 	server, socket := start(t)
 	lock, signals := connect(t, socket)
-	await(t, "the lock", server.Delayed)
+	await.That(t, "the lock", server.Delayed)
 	server.Announce()
 	isAnnounced(t, signals)
 	if !server.Delayed() {
@@ -98,7 +90,7 @@ func TestKubeletDelaysTheShutdown(t *testing.T) {
 	if err := syscall.Close(lock); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the release of the lock", func() bool { return !server.Delayed() })
+	await.That(t, "the release of the lock", func() bool { return !server.Delayed() })
 }
 
 func TestLateKubeletGetsTheSignal(t *testing.T) {

@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/ptr"
+
+	"tensorstack.dev/batch/test/kit/await"
 )
 
 // endpoint answers each connection with its name and the received data, and returns its port.
@@ -96,31 +98,29 @@ func TestProxyFollowsServicesAndEndpoints(t *testing.T) {
 		close(done)
 	}()
 
-	await := func(what, address string, ok func(answer string, err error) bool) {
+	awaitAnswer := func(what, address string, ok func(answer string, err error) bool) {
 		t.Helper()
-		var answer string
-		var err error
-		for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-			if answer, err = talk(address, "hello"); ok(answer, err) {
-				return
+		await.Until(t, "the expected answer "+what, func() error {
+			if answer, err := talk(address, "hello"); !ok(answer, err) {
+				return fmt.Errorf("got %q, %v", answer, err)
 			}
-		}
-		t.Fatalf("%s: %q, %v", what, answer, err)
+			return nil
+		})
 	}
 	refused := func(_ string, err error) bool { return err != nil }
-	await("without a ready endpoint", ip+":2080", refused)
+	awaitAnswer("without a ready endpoint", ip+":2080", refused)
 
 	port := endpoint(t, "first")
 	if _, err := client.DiscoveryV1().EndpointSlices("ns").Create(ctx, slice("s", port, true), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await("with a ready endpoint", ip+":2080", func(answer string, _ error) bool { return answer == "first got hello" })
-	await("on the port that no endpoint has", ip+":2081", refused)
+	awaitAnswer("with a ready endpoint", ip+":2080", func(answer string, _ error) bool { return answer == "first got hello" })
+	awaitAnswer("on the port that no endpoint has", ip+":2081", refused)
 
 	if err := client.CoreV1().Services("ns").Delete(ctx, "s", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await("after the Service was deleted", ip+":2080", refused)
+	awaitAnswer("after the Service was deleted", ip+":2080", refused)
 	cancel()
 	<-done
 }

@@ -2,7 +2,6 @@ package planner
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -94,12 +93,7 @@ func TestEndedPlannerBlocksNoCaller(t *testing.T) {
 	asked := make(chan Popped)
 	go func() { asked <- r.Next(t.Context(), klog.Background()) }()
 	stop := r.started()
-	await.Until(t, "the scheduling goroutine waits for a pod", func() error {
-		if !r.waits() {
-			return errors.New("it has not asked yet")
-		}
-		return nil
-	})
+	await.That(t, "the scheduling goroutine waits for a pod", r.waits)
 	stop()
 	if got := <-asked; got.Info != nil {
 		t.Error(got)

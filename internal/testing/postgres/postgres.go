@@ -14,9 +14,9 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
-	"time"
 
 	"tensorstack.dev/batch/internal/testing/require"
+	"tensorstack.dev/batch/test/kit/await"
 )
 
 // Start starts a server that ends with the test, and returns the address of an empty database. Without PostgreSQL it ends
@@ -61,7 +61,7 @@ func Start(t testing.TB) string {
 		_ = server.Process.Signal(syscall.SIGINT) // a fast shutdown
 		<-ended
 	})
-	if err := await(dir, run, ended); err != nil {
+	if err := ready(dir, run, ended); err != nil {
 		t.Fatalf("PostgreSQL does not start: %v: %s", err, said.String())
 	}
 	q := url.Values{"host": {dir}, "user": {"test"}}
@@ -101,23 +101,24 @@ func owner(dir string) (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 }
 
-// patience is how long a server may take to start on a busy machine.
-const patience = 2 * time.Minute
-
-func await(dir string, run func(string, ...string) *exec.Cmd, ended <-chan struct{}) error {
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
-		out, err := run("pg_isready", "-h", dir, "-d", "postgres", "-U", "test").CombinedOutput()
-		if err == nil {
-			return nil
-		}
+// ready waits until the server takes connections, and fails if it ends before.
+func ready(dir string, run func(string, ...string) *exec.Cmd, ended <-chan struct{}) error {
+	over := false
+	err := await.Try("the server is ready", func() error {
 		select {
 		case <-ended:
-			return errors.New("it has ended")
-		case <-time.After(50 * time.Millisecond):
+			over = true
+			return nil
+		default:
 		}
-		if time.Now().After(deadline) {
+		out, err := run("pg_isready", "-h", dir, "-d", "postgres", "-U", "test").CombinedOutput()
+		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
+		return nil
+	})
+	if over {
+		return errors.New("it has ended")
 	}
-	return errors.New("it takes too long")
+	return err
 }

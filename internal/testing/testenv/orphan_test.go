@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/test/kit/await"
 )
 
 // helperVariable is the environment variable that turns this test binary into a program that starts an environment
@@ -57,16 +57,13 @@ func TestKilledTestLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = helper.Wait() // reports the signal
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	await.Until(t, "nothing remains", func() error {
 		_, err := os.Stat(dir)
-		left := processesOf(t, dir)
-		if errors.Is(err, os.ErrNotExist) && len(left) == 0 {
-			return
+		if left := processesOf(t, dir); !errors.Is(err, os.ErrNotExist) || len(left) > 0 {
+			return fmt.Errorf("directory %v, processes %v", err, left)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("remaining: directory %v, processes %v", err, left)
-		}
-	}
+		return nil
+	})
 }
 
 // processesOf lists the processes that name dir in their command line.

@@ -6,9 +6,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +16,7 @@ import (
 
 	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/testing/testenv"
+	"tensorstack.dev/batch/test/kit/await"
 )
 
 const auditEverything = `
@@ -24,9 +25,6 @@ kind: Policy
 omitStages: [RequestReceived]
 rules: [{level: Metadata}]
 `
-
-// patience is how long a condition may take to come about on a machine that has much else to do.
-const patience = 3 * time.Minute
 
 func TestStartRunsOnlyTheAPIServer(t *testing.T) {
 	env := testenv.Start(t, testenv.Options{AuditPolicy: auditEverything})
@@ -53,9 +51,10 @@ func TestStartRunsOnlyTheAPIServer(t *testing.T) {
 	}
 	// A client may have the answer before the request is in the log.
 	created := 0
-	for deadline := time.Now().Add(patience); created == 0 && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	await.That(t, "the creation of the pod is in the audit log", func() bool {
 		created = countAudited(t, env.AuditLog, "create", "pods")
-	}
+		return created > 0
+	})
 	if created != 1 {
 		t.Errorf("the audit log has %d creations of pods, want 1", created)
 	}
@@ -86,7 +85,7 @@ func TestStartRunsOnlyTheAPIServer(t *testing.T) {
 
 func awaitReady(t *testing.T, env *testenv.Env) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	if err := env.AwaitReady(ctx); err != nil {
 		t.Fatal(err)
@@ -132,16 +131,11 @@ func TestStartClusterRunsPods(t *testing.T) {
 	if _, err := core.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	await.Until(t, "the pod succeeds", func() error {
 		got, err := core.CoreV1().Pods("default").Get(t.Context(), "quick", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
+		if err == nil && got.Status.Phase != corev1.PodSucceeded {
+			err = fmt.Errorf("it is %s", got.Status.Phase)
 		}
-		if got.Status.Phase == corev1.PodSucceeded {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the pod is %s", got.Status.Phase)
-		}
-	}
+		return err
+	})
 }

@@ -3,6 +3,7 @@
 package await
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -30,6 +31,17 @@ func Until(t testing.TB, what string, check func() error) {
 	if err := Try(what, check); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// That calls holds until it returns true, as Until does.
+func That(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	Until(t, what, func() error {
+		if !holds() {
+			return errors.New("it does not hold")
+		}
+		return nil
+	})
 }
 
 // TimedRuns is how often a test that measures time may try to be in time.
