@@ -101,10 +101,12 @@ func TestProxyFollowsServicesAndEndpoints(t *testing.T) {
 	awaitAnswer := func(what, address string, ok func(answer string, err error) bool) {
 		t.Helper()
 		await.Until(t, "the expected answer "+what, func() error {
-			if answer, err := talk(address, "hello"); !ok(answer, err) {
-				return fmt.Errorf("got %q, %v", answer, err)
+			answer, err := talk(address, "hello")
+			if ok(answer, err) {
+				return nil
 			}
-			return nil
+			got := fmt.Sprintf("%q, %v", answer, err)
+			return errors.New("got " + got)
 		})
 	}
 	refused := func(_ string, err error) bool { return err != nil }

@@ -59,8 +59,9 @@ func TestKilledTestLeavesNothing(t *testing.T) {
 	_ = helper.Wait() // reports the signal
 	await.Until(t, "nothing remains", func() error {
 		_, err := os.Stat(dir)
-		if left := processesOf(t, dir); !errors.Is(err, os.ErrNotExist) || len(left) > 0 {
-			return fmt.Errorf("directory %v, processes %v", err, left)
+		gone := errors.Is(err, os.ErrNotExist)
+		if left := processesOf(t, dir); !gone || len(left) > 0 {
+			return fmt.Errorf("the directory is gone: %t; processes: %v", gone, left)
 		}
 		return nil
 	})
