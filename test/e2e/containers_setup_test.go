@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"net"
@@ -33,8 +32,8 @@ type containerTools struct {
 	// plugins is the folder of the CNI plugins.
 	plugins string
 	helm    string
-	// images is the folder that `make images` writes, and tag is their tag.
-	images, tag string
+	// images is the folder that `make images` writes.
+	images string
 }
 
 // requireContainers finds what the tests with containers need, or ends the test.
@@ -71,7 +70,6 @@ func requireContainers(t *testing.T) containerTools {
 	if tools.helm == "" || tools.images == "" {
 		t.Fatal("HELM must name Helm's program and T9K_IMAGES the folder of images: use make e2e-containers")
 	}
-	tools.tag = tagOf(t, tools.images)
 	return tools
 }
 
@@ -93,22 +91,6 @@ func requireNetworkNamespace(t *testing.T) {
 	if err != nil {
 		t.Fatal("setting up the loopback device: ", err)
 	}
-}
-
-// tagOf returns the tag of the images in a folder.
-func tagOf(t *testing.T, images string) string {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join(images, "t9k-operator", "index.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var index struct {
-		Manifests []struct{ Annotations map[string]string }
-	}
-	if err := json.Unmarshal(data, &index); err != nil || len(index.Manifests) != 1 {
-		t.Fatalf("the layout of the operator's image: %v\n%s", err, data)
-	}
-	return index.Manifests[0].Annotations["org.opencontainers.image.ref.name"]
 }
 
 // runHelm runs Helm, which must succeed.

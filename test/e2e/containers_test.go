@@ -3,6 +3,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -82,7 +83,7 @@ func (c *containers) install() {
 	s.Must(c.Client.Create(c.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: config.Namespace,
 		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}))
 	c.helm("install", "t9k-batch", chartDir, "--namespace", config.Namespace, "--wait", "--timeout", "3m",
-		"--set", "image.tag="+c.daemon.tools.tag, "--values", chartValues)
+		"--values", filepath.Join(c.daemon.tools.images, "values.yaml"), "--values", chartValues)
 	applyPullPolicy(s.Beside(metav1.NamespaceDefault))
 }
 
@@ -133,7 +134,7 @@ func (c *containers) createDefaulted() error {
 	return nil
 }
 
-// checkExamples runs the examples that need no PyTorch, as TestExamples does where containers are processes.
+// checkExamples runs the examples that need no PyTorch, as TestExamplesDoWhatTheyDescribe does where containers are processes.
 func (c *containers) checkExamples() {
 	for name, run := range examplesWithoutTorch {
 		c.Run(name, func(t *testing.T) {

@@ -96,7 +96,7 @@ func (r *release) zip(files []packed) ([]byte, error) {
 // checksums writes the SHA-256 of every file that people download.
 func (r *release) checksums(context.Context) error {
 	var lines []string
-	for _, pattern := range []string{"t9k-*", krewFile, "images/*.tar", "sbom/*"} {
+	for _, pattern := range []string{"t9k-*", krewFile, "images/*.tar", valuesFile, "sbom/*"} {
 		paths, err := filepath.Glob(filepath.Join(r.out, pattern))
 		if err != nil {
 			return err

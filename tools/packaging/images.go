@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+
+	"sigs.k8s.io/yaml"
 
 	"tensorstack.dev/batch/tools/packaging/image"
 )
@@ -17,7 +20,8 @@ func (r *release) allImages(ctx context.Context) error {
 	return r.images(ctx)
 }
 
-// images builds the programs that have images, and writes their images as OCI layouts and as archives.
+// images builds the programs that have images, and writes their images as OCI layouts and as archives, and the values of
+// the chart for them.
 func (r *release) images(ctx context.Context) error {
 	dir := filepath.Join(r.out, "images")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -31,7 +35,31 @@ func (r *release) images(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	values, err := r.imageValues()
+	if err != nil {
+		return err
+	}
+	return r.write(valuesFile, values)
+}
+
+// valuesFile has the names and the tag of the images as values of the chart.
+const valuesFile = "images/values.yaml"
+
+// imageValues returns the values that have the chart use the images. Typed on a command line, a tag of digits alone would
+// be a number, which the chart refuses.
+func (r *release) imageValues() ([]byte, error) {
+	values := map[string]any{"image": map[string]any{"tag": r.version}}
+	for _, p := range programs {
+		if p.image {
+			component := strings.TrimPrefix(p.name, "t9k-")
+			values[component] = map[string]any{"image": map[string]any{"repository": r.registry + "/" + p.name}}
+		}
+	}
+	data, err := yaml.Marshal(values)
+	if err != nil {
+		return nil, fmt.Errorf("writing the values of the images: %w", err)
+	}
+	return append([]byte("# Values with which the chart uses the images beside this file: helm install --values dist/images/values.yaml\n"), data...), nil
 }
 
 func (r *release) image(ctx context.Context, p program, dir string) error {

@@ -17,7 +17,11 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"helm.sh/helm/v4/pkg/chart/common"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"tensorstack.dev/batch/tools/packaging/chart"
 )
 
 // hello builds a small program and returns its content.
@@ -73,7 +77,7 @@ func TestReleaseHasArchivesChecksumsAndManifests(t *testing.T) {
 	if diff := cmp.Diff([]string{
 		"images/t9k-console-linux-amd64.docker.tar", "images/t9k-console.oci.tar",
 		"images/t9k-operator-linux-amd64.docker.tar", "images/t9k-operator.oci.tar",
-		"images/t9k-scheduler-linux-amd64.docker.tar", "images/t9k-scheduler.oci.tar",
+		"images/t9k-scheduler-linux-amd64.docker.tar", "images/t9k-scheduler.oci.tar", "images/values.yaml",
 		"krew.yaml",
 		"sbom/t9k-console-linux-amd64.cdx.json", "sbom/t9k-darwin-arm64.cdx.json", "sbom/t9k-linux-amd64.cdx.json", "sbom/t9k-local-linux-amd64.cdx.json",
 		"sbom/t9k-operator-linux-amd64.cdx.json", "sbom/t9k-scheduler-linux-amd64.cdx.json", "sbom/t9k-windows-amd64.cdx.json",
@@ -164,6 +168,56 @@ func checkImages(t *testing.T, r *release) {
 			t.Errorf("two versions of %s: %v", archive, err)
 		}
 	}
+}
+
+// TestImagesComeWithTheirValues verifies that the values beside the images have the chart use exactly these, also if the
+// version consists of digits, as an abbreviated commit may, and if the names of the images have another prefix.
+func TestImagesComeWithTheirValues(t *testing.T) {
+	for _, version := range []string{"v0.1.0", "0123456", "12e4567", "v0.1.0-3-gabcdef0-dirty"} {
+		r := newRelease(t, nil, "-version", version, "-registry", "registry.example.com/mine")
+		data, err := r.imageValues()
+		if err != nil {
+			t.Fatal(err)
+		}
+		values, err := common.ReadValues(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		values["console"].(map[string]any)["enabled"] = true
+		c, err := chart.Load(r.root, "v9.9.9", r.created)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects, err := chart.Render(c, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, o := range objects {
+			if o.GetKind() == "Deployment" {
+				got = append(got, imagesOf(t, o)...)
+			}
+		}
+		slices.Sort(got)
+		prefix := "registry.example.com/mine/"
+		if diff := cmp.Diff([]string{prefix + "t9k-console:" + version, prefix + "t9k-operator:" + version, prefix + "t9k-scheduler:" + version}, got); diff != "" {
+			t.Errorf("images of the chart with the values (-want +got)\n%s", diff)
+		}
+	}
+}
+
+// imagesOf lists the images of a Deployment.
+func imagesOf(t *testing.T, o *unstructured.Unstructured) []string {
+	t.Helper()
+	containers, _, err := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, c := range containers {
+		names = append(names, c.(map[string]any)["image"].(string))
+	}
+	return names
 }
 
 // unpack returns the regular files of an image whose paths have a prefix.
