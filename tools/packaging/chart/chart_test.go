@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -106,7 +107,7 @@ func TestChartPassesLint(t *testing.T) {
 	}
 }
 
-// TestConfigIsTheSame compares what the chart renders by default with what `kubectl apply -k config/default` applies, and
+// TestDefaultsRenderTheSameAsConfig compares what the chart renders by default with what `kubectl apply -k config/default` applies, and
 // the same for the folders of older versions of Kubernetes.
 func TestDefaultsRenderTheSameAsConfig(t *testing.T) {
 	for version, dir := range map[string]string{newest.Version: "default", "v1.35.0": "before-1.36", "v1.34.0": "before-1.36", "v1.33.0": "before-1.34"} {
@@ -119,7 +120,7 @@ func TestDefaultsRenderTheSameAsConfig(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			checkSame(t, fromChart, dir)
+			checkSame(t, fromChart, configDir(dir))
 		})
 	}
 }
@@ -130,7 +131,38 @@ func TestConsoleRendersTheSameAsConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkSame(t, slices.DeleteFunc(added, func(o *unstructured.Unstructured) bool { return o.GetName() != "t9k-console" }), "console")
+	checkSame(t, slices.DeleteFunc(added, func(o *unstructured.Unstructured) bool { return o.GetName() != "t9k-console" }), configDir("console"))
+}
+
+var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+
+// TestArchiveOverlayOfTheGuide compares the overlay of history.md, which adds an archive to config/console, with what the
+// chart renders for the same archive.
+func TestArchiveOverlayOfTheGuide(t *testing.T) {
+	guide, err := os.ReadFile(filepath.Join(root, "docs", "history.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := yamlBlock.FindAllSubmatch(guide, -1)
+	if len(blocks) != 1 {
+		t.Fatalf("history.md has %d blocks of YAML", len(blocks))
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "config"), os.DirFS(filepath.Join(root, "config"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), blocks[0][1], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	values, err := common.ReadValues([]byte("console: {enabled: true, archive: {enabled: true, logs: true, database: {secret: t9k-archive}}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	added, err := Render(load(t), values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkSame(t, slices.DeleteFunc(added, func(o *unstructured.Unstructured) bool { return !strings.HasPrefix(o.GetName(), "t9k-console") }), dir)
 }
 
 // TestConsoleReadsLogsOnlyIfAsked verifies that the right to read the logs of all pods is granted only if the values ask
@@ -160,10 +192,13 @@ func TestConsoleReadsLogsOnlyIfAsked(t *testing.T) {
 	}
 }
 
-// checkSame compares objects of the chart with those of a folder of config.
+// configDir returns the path of a folder of config.
+func configDir(name string) string { return filepath.Join(root, "config", name) }
+
+// checkSame compares objects of the chart with those that kustomize makes of a folder.
 func checkSame(t *testing.T, fromChart []*unstructured.Unstructured, dir string) {
 	t.Helper()
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, "config", dir))
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
