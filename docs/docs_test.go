@@ -246,28 +246,61 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestThreatModelNamesExistingTests verifies that each test that threat-model.md and reliability.md name exists.
-func TestThreatModelNamesExistingTests(t *testing.T) {
+var (
+	declaredTest = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
+	namedTest    = regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z]\w*`)
+	// prose is a line of a comment, apart from the examples of code in it.
+	prose = regexp.MustCompile(`(?m)(?:^|\s)// .*$`)
+)
+
+// TestNamesOfTestsExist verifies that each test exists that a page, a script or a comment names. After -run, the beginning
+// of a name is enough.
+func TestNamesOfTestsExist(t *testing.T) {
+	var pages []string
 	exist := map[string]bool{}
-	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
-	for _, top := range []string{"config", "internal", "test", "tools"} {
-		walk(t, top, func(path string) {
-			if strings.HasSuffix(path, "_test.go") {
-				for _, m := range declared.FindAllStringSubmatch(read(t, path), -1) {
-					exist[m[1]] = true
+	files := func(path string) {
+		switch {
+		case strings.HasSuffix(path, ".go"):
+			for _, m := range declaredTest.FindAllStringSubmatch(read(t, path), -1) {
+				exist[m[1]] = true
+			}
+			pages = append(pages, path)
+		case strings.HasSuffix(path, ".md"), filepath.Ext(path) == "":
+			pages = append(pages, path)
+		}
+	}
+	for _, top := range []string{".ci", "api", "charts", "cmd", "config", "docs", "examples", "hack", "internal", "test", "tools"} {
+		walk(t, top, files)
+	}
+	for _, path := range []string{"CHANGELOG.md", "CONTRIBUTING.md", "Makefile", "README.md", "SECURITY.md"} {
+		files(path)
+	}
+	named := 0
+	for _, page := range pages {
+		text := read(t, page)
+		if strings.HasSuffix(page, ".go") {
+			text = strings.Join(prose.FindAllString(text, -1), "\n")
+		}
+		for line := range strings.Lines(text) {
+			for _, name := range namedTest.FindAllString(line, -1) {
+				named++
+				if !exist[name] && !(strings.Contains(line, "-run ") && begins(exist, name)) {
+					t.Errorf("%s: there is no %s", page, name)
 				}
 			}
-		})
-	}
-	for _, page := range []string{"docs/threat-model.md", "docs/reliability.md"} {
-		named := regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w+)`").FindAllStringSubmatch(read(t, page), -1)
-		if len(named) == 0 {
-			t.Errorf("%s names no test", page)
-		}
-		for _, m := range named {
-			if !exist[m[1]] {
-				t.Errorf("%s: there is no %s", page, m[1])
-			}
 		}
 	}
+	if named < 100 {
+		t.Errorf("only %d names of tests were found", named)
+	}
+}
+
+// begins reports whether a name in a set begins with a prefix.
+func begins(names map[string]bool, prefix string) bool {
+	for name := range names {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
 }

@@ -100,7 +100,8 @@ func TestFinishedJobIsDeletedAfterItsTimeToLive(t *testing.T) {
 			end = write.At
 		}
 	}
-	// Times in a status have a resolution of a second. How late it may be at most TestTimeLimits of test/e2e measures.
+	// Times in a status have a resolution of a second. TestTimeLimitsAreKeptWithinASecond of test/e2e measures how late it
+	// may be.
 	if lived := deletions[0].At.Sub(end); lived < 10*time.Millisecond {
 		t.Errorf("it was deleted %s after its end", lived)
 	}
