@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tensorstack.dev/batch/internal/testing/require"
 	"tensorstack.dev/batch/internal/testing/testenv"
 )
 
@@ -46,31 +47,39 @@ func git(args ...string) (string, error) {
 
 var heading = regexp.MustCompile(`(?m)^## \[(\d+\.\d+\.\d+)\]`)
 
-// lastRelease returns the version of the last release and its commit: that of its tag or, where tags are missing, the one
-// that brought its section of the changelog to this branch.
+// lastRelease returns the version and the commit of the last release before this commit.
 func lastRelease() (version, commit string, err error) {
 	changelog, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
 	if err != nil {
 		return "", "", err
 	}
-	found := heading.FindStringSubmatch(string(changelog))
-	if found == nil {
-		return "", "", errors.New("CHANGELOG.md names no release")
-	}
-	version = found[1]
-	if commit, err = git("rev-parse", "--verify", "--quiet", "v"+version+"^{commit}"); err == nil {
-		return version, commit, nil
-	}
-	if shallow, err := git("rev-parse", "--is-shallow-repository"); err != nil || shallow == "true" {
-		return "", "", errors.Join(fmt.Errorf("there is no tag v%s and not the whole history", version), err)
-	}
-	if commit, err = git("log", "-1", "--first-parent", "-m", "--format=%H", "-S## ["+version+"]", "--", "CHANGELOG.md"); err != nil {
+	head, err := git("rev-parse", "HEAD")
+	if err != nil {
 		return "", "", err
 	}
-	if commit == "" {
-		return "", "", fmt.Errorf("no commit has brought version %s to CHANGELOG.md", version)
+	for _, found := range heading.FindAllStringSubmatch(string(changelog), -1) {
+		version = found[1]
+		if commit, err = commitOf(version); err != nil || commit != head {
+			return version, commit, err
+		}
 	}
-	return version, commit, nil
+	return "", "", errors.New("CHANGELOG.md names no release before this commit")
+}
+
+// commitOf returns the commit of a version: that of its tag or, where tags are missing, the one that brought its section
+// of the changelog to this branch.
+func commitOf(version string) (string, error) {
+	if commit, err := git("rev-parse", "--verify", "--quiet", "v"+version+"^{commit}"); err == nil {
+		return commit, nil
+	}
+	if shallow, err := git("rev-parse", "--is-shallow-repository"); err != nil || shallow == "true" {
+		return "", errors.Join(fmt.Errorf("there is no tag v%s and not the whole history", version), err)
+	}
+	commit, err := git("log", "-1", "--first-parent", "-m", "--format=%H", "-S## ["+version+"]", "--", "CHANGELOG.md")
+	if err == nil && commit == "" {
+		err = fmt.Errorf("no commit has brought version %s to CHANGELOG.md", version)
+	}
+	return commit, err
 }
 
 // chosenRelease returns the version and the commit that -from names, or those of the last release.
@@ -82,15 +91,19 @@ func chosenRelease() (version, commit string, err error) {
 	return "0.0.1", commit, err
 }
 
-// oldRelease returns the version to upgrade from. Without the history of this checkout, that is this checkout too.
+// oldRelease returns the version to upgrade from. Without the history of this checkout, that is this checkout too, unless
+// everything is required.
 func oldRelease(t *testing.T) release {
 	t.Helper()
 	version, commit, err := chosenRelease()
 	if err != nil && *from != "" {
 		t.Fatal(err)
 	}
+	if err != nil && os.Getenv(require.AllEnv) != "" {
+		require.Missing(t, fmt.Sprintf("the last release: %v", err))
+	}
 	if err != nil {
-		t.Logf("missing: the last release (%v); the test upgrades from this checkout instead", err)
+		t.Logf("missing: the last release: %v; the test upgrades from this checkout instead", err)
 		return thisRelease(t, "0.0.1")
 	}
 	t.Logf("upgrading from %s, commit %s", version, commit)
