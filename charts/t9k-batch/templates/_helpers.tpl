@@ -190,6 +190,7 @@ leaderElection:
   resourceNamespace: {{ .Release.Namespace }}
   leaseDuration: 10s
   renewDeadline: 7s
+  retryPeriod: 1s
 profiles:
   - schedulerName: t9k-scheduler
     pluginConfig:
