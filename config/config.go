@@ -113,7 +113,7 @@ func SchedulerRole(user string) ([]*unstructured.Unstructured, error) {
 // OperatorRoles lists the roles of the operator: ClusterRoles and Roles in its namespace.
 func OperatorRoles() ([]*unstructured.Unstructured, error) {
 	var roles []*unstructured.Unstructured
-	for _, file := range []string{"rbac/role.yaml", "webhook/rbac.yaml"} {
+	for _, file := range []string{"rbac/role.yaml", "webhook/rbac.yaml", "webhook/certificate_rbac.yaml"} {
 		data, err := files.ReadFile(file)
 		if err != nil {
 			return nil, err

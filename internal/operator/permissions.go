@@ -63,9 +63,6 @@ func (o *options) neededPermissions() ([]authorizationv1.ResourceAttributes, err
 				continue // outside of a pod, with parts that need no namespace
 			}
 		}
-		if r.GetName() == "t9k-operator-webhook" && (!o.servesWebhook() || o.settings.Webhook.CertDir != "") {
-			continue
-		}
 		role := &rbacv1.ClusterRole{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(r.Object, role); err != nil {
 			return nil, fmt.Errorf("reading %s %s: %w", r.GetKind(), r.GetName(), err)
@@ -82,6 +79,10 @@ func (o *options) leavesUnused(resource, namespace string) bool {
 	switch resource {
 	case "tokenreviews", "subjectaccessreviews":
 		return !configuration.Serves(o.settings.Metrics.BindAddress)
+	case "validatingwebhookconfigurations":
+		return !o.servesWebhook()
+	case "secrets", "mutatingwebhookconfigurations": // for the certificate that the operator makes
+		return !o.servesWebhook() || o.settings.Webhook.CertDir != ""
 	case "leases":
 		return !*o.settings.LeaderElection.Enabled
 	case "events": // of its own namespace, about the leader

@@ -11,15 +11,17 @@ import (
 func TestNeededPermissionsFollowTheSettings(t *testing.T) {
 	const leases, reviews, secret, shapes = "get leases.coordination.k8s.io t9k-operator in ours", "create tokenreviews.authentication.k8s.io",
 		"update secrets t9k-webhook-cert in ours", "list configmaps resource-shapes in ours"
+	const podHook, bundles = "patch validatingwebhookconfigurations.admissionregistration.k8s.io t9k-batch",
+		"patch mutatingwebhookconfigurations.admissionregistration.k8s.io t9k-batch"
 	always := []string{"create pods", "patch pods/status", "update genericjobs.batch.tensorstack.dev/status", "list queues.scheduler.tensorstack.dev"}
 	for name, test := range map[string]struct {
 		o        options
 		yes, not []string
 	}{
-		"everything":   {optionsOf("ours", true, ":1", ":2", ""), []string{leases, reviews, secret, shapes}, nil},
-		"cert-manager": {optionsOf("ours", false, "0", ":2", "certs"), []string{shapes}, []string{leases, reviews, secret}},
-		"nothing":      {optionsOf("ours", false, "0", "0", ""), []string{shapes}, []string{leases, reviews, secret}},
-		"no namespace": {optionsOf("", false, "0", "0", ""), nil, []string{leases, reviews, secret, shapes}},
+		"everything":   {optionsOf("ours", true, ":1", ":2", ""), []string{leases, reviews, secret, shapes, podHook, bundles}, nil},
+		"cert-manager": {optionsOf("ours", false, "0", ":2", "certs"), []string{shapes, podHook}, []string{leases, reviews, secret, bundles}},
+		"nothing":      {optionsOf("ours", false, "0", "0", ""), []string{shapes}, []string{leases, reviews, secret, podHook, bundles}},
+		"no namespace": {optionsOf("", false, "0", "0", ""), nil, []string{leases, reviews, secret, shapes, podHook, bundles}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			needed, err := test.o.neededPermissions()

@@ -33,7 +33,7 @@ var newest = common.KubeVersion{Version: "v1.36.0", Major: "1", Minor: "36"}
 // copies lists the files of config that the chart has copies of, as patterns.
 var copies = []string{
 	"crd/*.yaml", "rbac/role.yaml", "rbac/role_binding.yaml",
-	"webhook/configuration.yaml", "webhook/defaults.yaml", "webhook/rbac.yaml", "webhook/secret.yaml", "webhook/service.yaml",
+	"webhook/configuration.yaml", "webhook/defaults.yaml", "webhook/rbac.yaml", "webhook/certificate_rbac.yaml", "webhook/secret.yaml", "webhook/service.yaml",
 	"scheduler/admission_*.yaml", "scheduler/role.yaml", "scheduler/role_bindings.yaml",
 	"console/role.yaml", "console/role_binding.yaml", "console/archive_role.yaml",
 	"users/[^k]*.yaml",
