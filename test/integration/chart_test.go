@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	admissionregistration "k8s.io/api/admissionregistration/v1"
+	authorization "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -199,11 +200,14 @@ func (w *world) checkThreeWayMerge(o *unstructured.Unstructured) {
 }
 
 // TestWebhookServesProvidedCertificate verifies that the operator serves the webhook with a certificate from files,
-// such as those of cert-manager, and creates none of its own.
+// such as those of cert-manager, and creates none of its own. The roles that the chart grants for that are enough for
+// everything else that the webhooks need, and no more than that.
 func TestWebhookServesProvidedCertificate(t *testing.T) {
 	w := newWorld(t)
+	w.installDefault()
+	w.grantForCertManager()
 	address := freeAddress(t)
-	w.installWebhook(address)
+	w.pointWebhook(address)
 	key := types.NamespacedName{Namespace: config.Namespace, Name: "t9k-webhook-cert"}
 	keeper := &certs.Keeper{Client: w.Client, Secret: key, Configuration: "t9k-batch"}
 	ctx, stop := context.WithCancel(t.Context())
@@ -223,8 +227,21 @@ func TestWebhookServesProvidedCertificate(t *testing.T) {
 	}
 	secret.Data = nil
 	w.Must(w.Client.Update(t.Context(), secret))
-	startOperator(t, w.Env.Kubeconfig, "webhook: {bindAddress: '"+address+"'}", "webhook: {certDir: '"+dir+"'}")
+	from := auditEnd(t, w.Env.AuditLog)
+	startOperator(t, w.serviceAccountKubeconfig("t9k-operator"), "webhook: {bindAddress: '"+address+"'}", "webhook: {certDir: '"+dir+"'}")
 	w.awaitWebhook()
+	queue := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{GenerateName: "sized-"}, Spec: scheduling.QueueSpec{ResourceShapeProfile: "small"}}
+	w.Must(w.Client.Create(t.Context(), queue))
+	w.deleteLater(queue)
+	w.Await("the webhook of pods is registered", func() error {
+		c := &admissionregistration.ValidatingWebhookConfiguration{}
+		w.Must(w.Client.Get(t.Context(), types.NamespacedName{Name: "t9k-batch"}, c))
+		if len(c.Webhooks) < 2 {
+			return fmt.Errorf("there are %d webhooks", len(c.Webhooks))
+		}
+		return nil
+	})
+	w.checkUse(operatorUser, from, []string{"t9k-operator-webhook"}, noException)
 	w.Must(w.Client.Get(t.Context(), key, secret))
 	if len(secret.Data) > 0 {
 		t.Error("the operator has created a certificate of its own")
@@ -253,4 +270,27 @@ func TestOperatorCreatesQueuesOfItsFile(t *testing.T) {
 	if there.Spec.Priority != 7 || made.Spec.Priority != 3 {
 		t.Errorf("priorities %d and %d", there.Spec.Priority, made.Spec.Priority)
 	}
+}
+
+// grantForCertManager replaces the roles for the webhooks by those that the chart grants with cert-manager.
+func (w *world) grantForCertManager() {
+	w.Helper()
+	isRole := func(o *unstructured.Unstructured) bool {
+		return strings.HasPrefix(o.GetName(), "t9k-operator-webhook") && strings.Contains(o.GetKind(), "Role")
+	}
+	for _, o := range renderedObjects(w.T, filepath.Join(renderedCharts, "default.golden.yaml")) {
+		if isRole(o) {
+			w.Must(w.Client.Delete(w.Context(), o))
+		}
+	}
+	secret := authorization.ResourceAttributes{Verb: "update", Resource: "secrets", Namespace: config.Namespace, Name: "t9k-webhook-cert"}
+	w.awaitRight(false, secret)
+	for _, o := range renderedObjects(w.T, filepath.Join(renderedCharts, "cert-manager.golden.yaml")) {
+		if isRole(o) {
+			w.Must(w.applyRendered(o))
+			w.deleteLater(o) // other tests install config/default, which has another owner
+		}
+	}
+	w.awaitRight(true, authorization.ResourceAttributes{Verb: "patch", Group: admissionregistration.GroupName, Resource: "validatingwebhookconfigurations", Name: "t9k-batch"})
+	w.awaitRight(false, secret)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	authorization "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -210,4 +211,24 @@ func TestArchiveOfAnotherClusterIsRefused(t *testing.T) {
 	_, err = db.ExecContext(t.Context(), "UPDATE cluster SET uid = '"+string(system.UID)+"'")
 	w.Must(errors.Join(err, db.Close()))
 	w.startConsole("--archive=" + file)
+}
+
+// TestConsoleWithAnArchiveUsesExactlyItsPermissions verifies the roles of a console that keeps jobs and logs. The pods are
+// those of simulated kubelets, so no log is read, but each is requested.
+func TestConsoleWithAnArchiveUsesExactlyItsPermissions(t *testing.T) {
+	w := newWorld(t)
+	for _, o := range renderedObjects(t, "../../config/console/archive_role.yaml") {
+		w.Must(w.applyRendered(o))
+		w.deleteLater(o)
+	}
+	w.awaitRightOf(consoleUser, true, authorization.ResourceAttributes{Verb: "get", Resource: "pods", Subresource: "log"})
+	startOperator(t, w.Env.Kubeconfig)
+	from := auditEnd(t, w.Env.AuditLog)
+	i := w.startConsole("--archive=" + filepath.Join(t.TempDir(), "archive.db"))
+	viewer := w.person(i, "viewer", look...)
+	w.Create(jobs.New("job", jobs.Role("w", 1, kubelet.Exit, "0")))
+	viewer.awaitHistory([]string{"describe", "job"}, "Succeeded")
+	viewer.page("/")
+	w.awaitUse(consoleUser, permission{verb: "get", resource: "pods/log", namespace: w.Namespace})
+	w.checkUse(consoleUser, from, []string{"t9k-console", "t9k-console-archive"}, noException)
 }
