@@ -114,6 +114,7 @@ test-oldest: build ## Run the tests on the oldest supported Kubernetes, from its
 
 .PHONY: e2e-containers
 e2e-containers: export T9K_LOCAL = $(BIN)/t9k-local
+e2e-containers: export T9K = $(BIN)/t9k
 e2e-containers: export T9K_IMAGES = $(CURDIR)/dist/images
 e2e-containers: export HELM = $(TOOLS)/helm
 e2e-containers: export KUBEROUTER = $(BIN)/kuberouter

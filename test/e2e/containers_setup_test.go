@@ -30,8 +30,8 @@ type containerTools struct {
 	// busybox is a busybox that needs no libraries.
 	busybox string
 	// plugins is the folder of the CNI plugins.
-	plugins string
-	helm    string
+	plugins   string
+	helm, t9k string
 	// images is the folder that `make images` writes.
 	images string
 }
@@ -50,7 +50,7 @@ func requireContainers(t *testing.T) containerTools {
 			require.Missing(t, name+" (Debian: apt-get install --no-install-recommends containerd runc)")
 		}
 	}
-	tools := containerTools{helm: os.Getenv("HELM"), images: os.Getenv("T9K_IMAGES")}
+	tools := containerTools{helm: os.Getenv("HELM"), t9k: os.Getenv("T9K"), images: os.Getenv("T9K_IMAGES")}
 	for _, dir := range []string{"/usr/lib/cni", "/opt/cni/bin"} {
 		if _, err := os.Stat(filepath.Join(dir, "bridge")); err == nil {
 			tools.plugins = dir
@@ -67,8 +67,8 @@ func requireContainers(t *testing.T) containerTools {
 	if tools.busybox == "" {
 		require.Missing(t, "a static busybox (Debian: apt-get install busybox-static)")
 	}
-	if tools.helm == "" || tools.images == "" {
-		t.Fatal("HELM must name Helm's program and T9K_IMAGES the folder of images: use make e2e-containers")
+	if tools.helm == "" || tools.t9k == "" || tools.images == "" {
+		t.Fatal("HELM and T9K must name Helm's program and ours, and T9K_IMAGES the folder of images: use make e2e-containers")
 	}
 	return tools
 }
@@ -214,19 +214,35 @@ func (d *containerd) connect(t *testing.T) {
 	await.Until(t, "containerd has a network", func() error { return containerdcheck.Check(t.Context(), d.socket, d.dir) })
 }
 
-// ctr runs a command of containerd's client in the namespace of the kubelet.
-func (d *containerd) ctr(t *testing.T, args ...string) {
+// ctr runs a command of containerd's client in the namespace of the kubelet, and returns its output.
+func (d *containerd) ctr(t *testing.T, args ...string) string {
 	t.Helper()
-	args = append([]string{"--address", d.socket, "--namespace", "k8s.io"}, args...)
-	if out, err := exec.Command("ctr", args...).CombinedOutput(); err != nil {
-		t.Fatalf("ctr %s: %v\n%s", strings.Join(args, " "), err, out)
+	out, err := d.tryCtr(args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func (d *containerd) tryCtr(args ...string) (string, error) {
+	out, err := exec.Command("ctr", append([]string{"--address", d.socket, "--namespace", "k8s.io"}, args...)...).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("ctr %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out), err
+}
+
+// signal sends a signal to the process of a container.
+func (d *containerd) signal(t *testing.T, id, signal string) {
+	t.Helper()
+	if err := d.trySignal(id, signal); err != nil {
+		t.Fatal(err)
 	}
 }
 
-// kill kills the process of a container by SIGKILL.
-func (d *containerd) kill(t *testing.T, id string) {
-	t.Helper()
-	d.ctr(t, "task", "kill", "--signal", "SIGKILL", strings.TrimPrefix(id, "containerd://"))
+func (d *containerd) trySignal(id, signal string) error {
+	_, err := d.tryCtr("task", "kill", "--signal", signal, strings.TrimPrefix(id, "containerd://"))
+	return err
 }
 
 // remove ends containerd and removes what it has left. Its pods have gone with the cluster.

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -37,10 +35,9 @@ func TestContainers(t *testing.T) {
 	t.Run("the programs run as restricted pods", c.step((*containers).checkPrograms))
 	t.Run("network policies hold", c.step((*containers).checkNetworkPolicies))
 	t.Run("examples", c.step((*containers).checkExamples))
-	t.Run("a job goes on while kubelet and containerd restart", c.step((*containers).checkRestarts))
+	t.Run("a gang and examples go on while kubelet and containerd restart", c.step((*containers).checkRestarts))
 	t.Run("the webhook answers throughout a rolling upgrade", c.step((*containers).checkRollingUpgrade))
-	t.Run("the other operator acts when the leader is killed", c.step((*containers).checkOperatorKilled))
-	t.Run("the other scheduler acts when the leader is killed", c.step((*containers).checkSchedulerKilled))
+	c.checkTakeovers()
 }
 
 // containers is a cluster whose pods run in containers of a containerd.
@@ -51,11 +48,13 @@ type containers struct {
 	helm   func(args ...string)
 }
 
-// newContainers starts a containerd, which has all images, and a Kubernetes without TensorStack Batch on it.
+// newContainers starts a containerd, which has all images, and a Kubernetes without TensorStack Batch on it. Before that, a
+// cluster of the command line runs on it: a containerd has one kubelet.
 func newContainers(t *testing.T) *containers {
 	tools := requireContainers(t)
 	d := startContainerd(t, tools)
 	d.importImages(t)
+	t.Run("t9k local runs a cluster on containerd", d.checkCommandLine)
 	p := plane.Start(t, testenv.Options{Components: local.BareComponents(), Containerd: d.socket})
 	c := &containers{T: t, Plane: p, daemon: d}
 	c.helm = func(args ...string) { tools.runHelm(t, p.Env.Kubeconfig, args...) }
@@ -87,8 +86,8 @@ func (c *containers) install() {
 	applyPullPolicy(s.Beside(metav1.NamespaceDefault))
 }
 
-// checkPrograms looks at the pods of the installation: two ready ones of operator and scheduler, and one of the console,
-// in containers that have not restarted.
+// checkPrograms looks at the pods of the installation: two ready ones of each program, in containers that have not
+// restarted.
 func (c *containers) checkPrograms() {
 	s := c.system()
 	count := map[string]int{}
@@ -100,7 +99,7 @@ func (c *containers) checkPrograms() {
 		}
 		count[p.Labels["app.kubernetes.io/component"]]++
 	}
-	if count["operator"] != 2 || count["scheduler"] != 2 || count["console"] != 1 || len(count) != 3 {
+	if count["operator"] != 2 || count["scheduler"] != 2 || count["console"] != 2 || len(count) != 3 {
 		c.Errorf("pods by program: %v", count)
 	}
 	s.Must(c.Client.Get(c.Context(), types.NamespacedName{Name: scheduling.DefaultQueue}, &scheduling.Queue{}))
@@ -148,33 +147,54 @@ func (c *containers) checkExamples() {
 	}
 }
 
-// checkRestarts kills kubelet and containerd while a job runs.
+// untilTold is the command of a replica that ends once tellToEnd has told it to.
+var untilTold = []string{"sh", "-c", "until [ -e /tmp/end ]; do sleep 0.2; done"}
+
+func tellToEnd(s *space, pod string) { s.exec(s.Namespace, pod, "main", "touch /tmp/end") }
+
+// checkRestarts kills kubelet and containerd while a job, a gang of a queue and two examples run.
 func (c *containers) checkRestarts() {
 	s := newSpaceOn(c.T, c.Plane)
-	role := jobs.Role("worker", 2, "sh", "-c", "until [ -e /tmp/end ]; do sleep 0.2; done")
+	role := jobs.Role("worker", 2, untilTold...)
 	role.Template.Spec.Containers[0].Image = "busybox"
 	s.Create(jobs.New("long", role))
-	s.awaitPhase("long", batch.JobRunning)
-	before := containerIDs(s.Test)
-	system := containerIDs(c.system())
+	gang := jobs.New("together", role)
+	gang.Spec.Scheduler = inQueue(scheduling.DefaultQueue)
+	s.Create(gang)
+	examples := map[string]func(*space){"debug": exampleDebug, "pause": examplePause}
+	names := []string{"long", "together"}
+	for name := range examples {
+		s.example(name)
+		names = append(names, name)
+	}
+	for _, name := range names {
+		s.awaitPhase(name, batch.JobRunning)
+	}
+	before, system := containerIDs(s.Test), containerIDs(c.system())
 	s.Must(c.Env.Kill(local.Kubelet))
 	c.daemon.restart(c.T)
 	c.AwaitReady(c.T)
-	for rank := range 2 {
-		pod := fmt.Sprintf("long-worker-%d", rank)
-		s.Await("the kubelet knows the pod again", func() error {
-			return s.Core.CoreV1().Pods(s.Namespace).GetLogs(pod, &corev1.PodLogOptions{}).Do(s.Context()).Error()
+	for _, p := range s.Pods() {
+		s.Await("the kubelet knows pod "+p.Name+" again", func() error {
+			return s.Core.CoreV1().Pods(s.Namespace).GetLogs(p.Name, &corev1.PodLogOptions{}).Do(s.Context()).Error()
 		})
-		s.exec(s.Namespace, pod, "main", "touch /tmp/end")
-	}
-	j := s.awaitPhase("long", batch.JobSucceeded)
-	for rank := range 2 {
-		if r := jobs.Replica(j, fmt.Sprintf("long-worker-%d", rank)); r.RestartCount != 0 {
-			c.Errorf("%s was charged %d restarts", r.Name, r.RestartCount)
-		}
 	}
 	if after := containerIDs(s.Test); after != before {
-		c.Errorf("the containers of the job were\n%s\nand are\n%s", before, after)
+		c.Errorf("the containers of the jobs were\n%s\nand are\n%s", before, after)
+	}
+	for _, name := range []string{"long", "together"} {
+		for rank := range 2 {
+			tellToEnd(s, fmt.Sprintf("%s-worker-%d", name, rank))
+		}
+		j := s.awaitPhase(name, batch.JobSucceeded)
+		for rank := range 2 {
+			if r := jobs.Replica(j, fmt.Sprintf("%s-worker-%d", name, rank)); r.RestartCount != 0 || r.Attempt != 0 {
+				c.Errorf("%s was charged %d restarts, in attempt %d", r.Name, r.RestartCount, r.Attempt)
+			}
+		}
+	}
+	for _, run := range examples {
+		run(s)
 	}
 	for _, p := range c.system().Pods() {
 		for _, state := range p.Status.ContainerStatuses {
@@ -228,63 +248,6 @@ func (c *containers) checkRollingUpgrade() {
 	if len(failures) > 0 {
 		c.Errorf("%d of %d creations failed, the first one: %s", len(failures), created, failures[0])
 	}
-}
-
-// checkOperatorKilled kills the leading operator and creates a job.
-func (c *containers) checkOperatorKilled() {
-	s := newSpaceOn(c.T, c.Plane)
-	killed := c.killLeader("t9k-operator")
-	began := time.Now()
-	s.example("hello")
-	s.pods("hello", "there are some", func(p []*corev1.Pod) bool { return len(p) > 0 })
-	c.Logf("operator %s was killed; %s acted after %s", killed, c.leader("t9k-operator"), time.Since(began).Round(100*time.Millisecond))
-	s.awaitPhase("hello", batch.JobSucceeded)
-}
-
-// checkSchedulerKilled kills the leading scheduler and creates a gang.
-func (c *containers) checkSchedulerKilled() {
-	s := newSpaceOn(c.T, c.Plane)
-	killed := c.killLeader("t9k-scheduler")
-	began := time.Now()
-	s.example("gang")
-	s.pods("gang", "they have nodes", func(p []*corev1.Pod) bool { return len(p) == 4 && p[0].Spec.NodeName != "" })
-	c.Logf("scheduler %s was killed; %s acted after %s", killed, c.leader("t9k-scheduler"), time.Since(began).Round(100*time.Millisecond))
-	s.awaitPhase("gang", batch.JobSucceeded)
-}
-
-// leader returns the identity of the process that leads: the name of its pod and a random part.
-func (c *containers) leader(lease string) string {
-	c.Helper()
-	l := &coordinationv1.Lease{}
-	c.system().Must(c.system().Get(lease, l))
-	if l.Spec.HolderIdentity == nil {
-		return ""
-	}
-	return *l.Spec.HolderIdentity
-}
-
-// killLeader kills the process of a program that leads, by SIGKILL, and returns its identity. All replicas of the program
-// are ready before.
-func (c *containers) killLeader(program string) string {
-	c.Helper()
-	s := c.system()
-	s.Await("all replicas are ready and one leads", func() error {
-		d := &appsv1.Deployment{}
-		if err := s.Get(program, d); err != nil {
-			return err
-		}
-		if d.Status.ReadyReplicas != *d.Spec.Replicas || d.Status.Replicas != *d.Spec.Replicas {
-			return fmt.Errorf("%+v", d.Status)
-		}
-		name, _, _ := strings.Cut(c.leader(program), "_")
-		return s.Get(name, &corev1.Pod{})
-	})
-	holder := c.leader(program)
-	name, _, _ := strings.Cut(holder, "_")
-	p := &corev1.Pod{}
-	s.Must(s.Get(name, p))
-	c.daemon.kill(c.T, p.Status.ContainerStatuses[0].ContainerID)
-	return holder
 }
 
 // containerIDs lists the containers of all pods in a namespace.

@@ -1,0 +1,143 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// takeover is the longest time from the moment at which a leader is killed or frozen to the first act of another replica.
+const takeover = 15 * time.Second
+
+// acts are, for each program that has a leader, an example and what the leader does for it first.
+var acts = []struct {
+	program, example, what string
+	done                   func([]*corev1.Pod) bool
+}{
+	{"t9k-operator", "hello", "there are some", func(p []*corev1.Pod) bool { return len(p) > 0 }},
+	{"t9k-scheduler", "gang", "one has a node", func(p []*corev1.Pod) bool { return len(p) == 4 && p[0].Spec.NodeName != "" }},
+}
+
+// outages are what befalls a leader. Each keeps the leader from acting until the function that it returns is called.
+var outages = map[string]func(c *containers, leader *corev1.Pod) (end func()){
+	"killed": (*containers).keepKilled,
+	"frozen": (*containers).keepFrozen,
+}
+
+// checkTakeovers runs a sub-test for each program and each outage of its leader.
+func (c *containers) checkTakeovers() {
+	for i := range acts {
+		for how := range outages {
+			c.Run(fmt.Sprintf("another %s acts when the leader is %s", acts[i].program, how), c.step(func(c *containers) { c.checkTakeover(i, how) }))
+		}
+	}
+}
+
+// checkTakeover creates a job while the leader of a program cannot act for it. The other replica must do so in time.
+func (c *containers) checkTakeover(i int, how string) {
+	act := acts[i]
+	s := newSpaceOn(c.T, c.Plane)
+	leader := c.awaitLeader(act.program)
+	began := time.Now()
+	end := outages[how](c, leader)
+	s.example(act.example)
+	s.pods(act.example, act.what, act.done)
+	took := time.Since(began)
+	successor := podOf(c.leader(act.program))
+	end()
+	c.Logf("%s was %s; %s acted after %s", leader.Name, how, successor, took.Round(100*time.Millisecond))
+	if successor == leader.Name || !strings.HasPrefix(successor, act.program+"-") {
+		c.Errorf("pod %q acted, want the other replica", successor)
+	}
+	if took > takeover {
+		c.Errorf("it acted after %s, want at most %s", took, takeover)
+	}
+	s.awaitPhase(act.example, batch.JobSucceeded)
+}
+
+// leader returns the identity of the process that leads: the name of its pod and a random part.
+func (c *containers) leader(lease string) string {
+	c.Helper()
+	l := &coordinationv1.Lease{}
+	c.system().Must(c.system().Get(lease, l))
+	if l.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *l.Spec.HolderIdentity
+}
+
+// podOf returns the name of the pod in an identity.
+func podOf(identity string) string {
+	name, _, _ := strings.Cut(identity, "_")
+	return name
+}
+
+// awaitLeader waits until all replicas of a program are ready and one leads, and returns the pod of that one.
+func (c *containers) awaitLeader(program string) *corev1.Pod {
+	c.Helper()
+	s, leader := c.system(), &corev1.Pod{}
+	s.Await("all replicas are ready and one leads", func() error {
+		d := &appsv1.Deployment{}
+		if err := s.Get(program, d); err != nil {
+			return err
+		}
+		if d.Status.ReadyReplicas != *d.Spec.Replicas || d.Status.Replicas != *d.Spec.Replicas {
+			return fmt.Errorf("%+v", d.Status)
+		}
+		return s.Get(podOf(c.leader(program)), leader)
+	})
+	return leader
+}
+
+// keepKilled kills the process of a leader by SIGKILL, and again whenever the kubelet has started it anew. It could lead
+// again otherwise.
+func (c *containers) keepKilled(leader *corev1.Pod) (end func()) {
+	c.Helper()
+	id := leader.Status.ContainerStatuses[0].ContainerID
+	c.daemon.signal(c.T, id, "SIGKILL")
+	ctx, cancel := context.WithCancel(c.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+			p, err := c.Core.CoreV1().Pods(leader.Namespace).Get(ctx, leader.Name, metav1.GetOptions{})
+			if err == nil && p.Status.ContainerStatuses[0].State.Running != nil && p.Status.ContainerStatuses[0].ContainerID != id {
+				id = p.Status.ContainerStatuses[0].ContainerID
+				_ = c.daemon.trySignal(id, "SIGKILL") // if it has just ended, so much the better
+			}
+			return false, nil
+		})
+	}()
+	return func() { cancel(); <-ended }
+}
+
+// keepFrozen stops the process of a leader by SIGSTOP. In the end it continues, and has to end itself, since another one
+// leads.
+func (c *containers) keepFrozen(leader *corev1.Pod) (end func()) {
+	c.Helper()
+	before := leader.Status.ContainerStatuses[0]
+	c.daemon.signal(c.T, before.ContainerID, "SIGSTOP")
+	return func() {
+		c.daemon.signal(c.T, before.ContainerID, "SIGCONT")
+		c.system().Await("the old leader has ended", func() error {
+			p := &corev1.Pod{}
+			if err := c.system().Get(leader.Name, p); err != nil {
+				return err
+			}
+			if p.Status.ContainerStatuses[0].RestartCount == before.RestartCount {
+				return errors.New("its container has not been started again")
+			}
+			return nil
+		})
+	}
+}
