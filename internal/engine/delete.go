@@ -31,7 +31,7 @@ func (p *pass) forceDelete(pod *corev1.Pod) {
 		p.wakeAt(overdue)
 	case p.seen.LostNodes[pod.Spec.NodeName]:
 		p.plan.Delete = append(p.plan.Delete, Deletion{Name: pod.Name, UID: pod.UID, Force: true})
-		p.lost = append(p.lost, because(pod.Name, pod.Spec.NodeName))
+		p.lost = append(p.lost, pod)
 	default:
 		p.wakeAt(p.seen.Now.Add(nodeRecheck))
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -206,6 +207,9 @@ func TestPodOnALostNodeIsReplaced(t *testing.T) {
 	p.seen.LostNodes = map[string]bool{"node": true}
 	if p.pass(); len(p.plan.Delete) != 1 || !p.plan.Delete[0].Force {
 		t.Fatalf("deletions %+v", p.plan.Delete)
+	}
+	if e := p.plan.Events; len(e) != 1 || e[0].Reason != batch.EventNodeLost || !slices.Equal(e[0].Replicas, []string{"job-worker-0"}) {
+		t.Errorf("events %+v", e)
 	}
 	p.pass().want(batch.JobPending, 0)
 	if len(p.pods) != 1 {

@@ -16,8 +16,11 @@ type Event struct {
 	Type    string
 	Reason  batch.Reason
 	Message string
-	// Ends lists the ends of the replicas that the message names, in a form that programs can read; nil for a
-	// transition that replaces no replica.
+	// Replicas lists the names of the replicas that the transition is about, as far as the message names them; nil for a
+	// transition of the whole job.
+	Replicas []string
+	// Ends lists the ends of these replicas, in a form that programs can read; nil for a transition that replaces no
+	// replica.
 	Ends []ReplicaEnd
 }
 
@@ -30,6 +33,12 @@ func normal(reason batch.Reason, format string, args ...any) Event {
 
 func warning(reason batch.Reason, format string, args ...any) Event {
 	return Event{Type: corev1.EventTypeWarning, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// of returns the event with the replicas that it is about.
+func (e Event) of(replicas ...string) Event {
+	e.Replicas = replicas[:min(len(replicas), maxNamed)]
+	return e
 }
 
 func (p *pass) event(e Event) { p.plan.Events = append(p.plan.Events, e) }
@@ -67,7 +76,7 @@ func (p *pass) incidentEvent(next *batch.JobStatus) {
 	if p.inc.together {
 		who += " together"
 	}
-	p.event(warning(batch.EventIncident, "%s. %s.", p.incidentText(next), who))
+	p.event(warning(batch.EventIncident, "%s. %s.", p.incidentText(next), who).of(next.Incident.Replica))
 }
 
 func (p *pass) modeEvents(next *batch.JobStatus) {
@@ -86,7 +95,7 @@ func (p *pass) modeEvents(next *batch.JobStatus) {
 
 func (p *pass) replicaEvents() {
 	var restarted, lost []ReplicaEnd
-	var failures []string
+	var failures, failed []string
 	for _, r := range p.restarts {
 		restarted = append(restarted, r.chargedEnd(p.Roles[r.Role].Restart.Limit))
 	}
@@ -96,7 +105,7 @@ func (p *pass) replicaEvents() {
 			lost = append(lost, ReplicaEnd{Replica: r.name, Reason: r.past.reason})
 		}
 		if p.mode != batch.RunDebug && r.newlyFailed() {
-			failures = append(failures, r.name+" failed"+r.endText())
+			failures, failed = append(failures, r.name+" failed"+r.endText()), append(failed, r.name)
 		}
 	}
 	if len(restarted) > 0 {
@@ -106,8 +115,20 @@ func (p *pass) replicaEvents() {
 		p.event(ofEnds(warning(batch.EventReplicaDisrupted, "Replaced after a disruption, no restart counted: %s.", fewEnds(lost)), lost))
 	}
 	if len(failures) > 0 {
-		p.event(warning(batch.ReasonReplicaFailed, "For good: %s.", few(failures)))
+		p.event(warning(batch.ReasonReplicaFailed, "For good: %s.", few(failures)).of(failed...))
 	}
+}
+
+// lostEvent emits an event about the pods that are deleted by force. A pod has the name of its replica.
+func (p *pass) lostEvent() {
+	if len(p.lost) == 0 {
+		return
+	}
+	var names, clauses []string
+	for _, pod := range p.lost {
+		names, clauses = append(names, pod.Name), append(clauses, because(pod.Name, pod.Spec.NodeName))
+	}
+	p.event(warning(batch.EventNodeLost, "Deleting by force, because their nodes are lost: %s.", few(clauses)).of(names...))
 }
 
 // replacedUncharged reports whether the replica has a new pod without a charged restart.

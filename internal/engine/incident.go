@@ -292,7 +292,7 @@ func (p *pass) setIncident(s *batch.JobStatus) {
 func (p *pass) recovered(s *batch.JobStatus, at time.Time) {
 	t := metav1.NewTime(at).Rfc3339Copy()
 	s.Incident.RecoveryTime = &t
-	p.event(normal(batch.EventRecovered, "All replicas run again %s after %s.", recoveryTime(s.Incident), ended(s.Incident)))
+	p.event(normal(batch.EventRecovered, "All replicas run again %s after %s.", recoveryTime(s.Incident), ended(s.Incident)).of(s.Incident.Replica))
 }
 
 // describe returns the description of the incident that a replica begins. The caller calls it before the replica's pod

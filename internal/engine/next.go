@@ -109,8 +109,8 @@ type pass struct {
 	create   []*replica
 	// leftovers are the pods of a rejected job.
 	leftovers []*corev1.Pod
-	// lost lists the names of the pods that are deleted by force, with their nodes.
-	lost []string
+	// lost are the pods that are deleted by force.
+	lost []*corev1.Pod
 	// restarts lists the replicas that restart alone in this pass; replaced counts all replicas that restart.
 	restarts []*replica
 	replaced int
@@ -155,9 +155,7 @@ func Next(job *Job, seen Seen, cfg Config) Plan {
 // finish completes the plan from the decisions of the pass.
 func (p *pass) finish() {
 	p.writeStatus()
-	if len(p.lost) > 0 {
-		p.event(warning(batch.EventNodeLost, "Deleting by force, because their nodes are lost: %s.", few(p.lost)))
-	}
+	p.lostEvent()
 	p.build()
 	if len(p.plan.Create)+len(p.plan.Pods)+len(p.plan.Update)+len(p.plan.Stop) > 0 {
 		p.plan.MaxDelay = 0

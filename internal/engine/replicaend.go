@@ -38,9 +38,12 @@ func (r *replica) chargedEnd(limit *int32) ReplicaEnd {
 	return ReplicaEnd{Replica: r.name, Restart: r.restarts, Limit: limit, ExitCode: r.exit, StartFailure: r.startFailure()}
 }
 
-// ofEnds returns the event with the ends that its message names.
+// ofEnds returns the event with the ends that its message names, and with their replicas.
 func ofEnds(e Event, ends []ReplicaEnd) Event {
 	e.Ends = ends[:min(len(ends), maxNamed)]
+	for _, end := range e.Ends {
+		e.Replicas = append(e.Replicas, end.Replica)
+	}
 	return e
 }
 

@@ -32,6 +32,9 @@ func TestEventsCarryEndsOfReplicas(t *testing.T) {
 		for _, end := range e.Ends {
 			clauses = append(clauses, end.String())
 		}
+		if len(e.Replicas) != maxNamed || e.Replicas[0] != e.Ends[0].Replica {
+			t.Errorf("the event is about %v", e.Replicas)
+		}
 		if want := fmt.Sprintf("Restarting: %s and 2 more.", strings.Join(clauses, ", ")); e.Message != want || len(clauses) != maxNamed {
 			t.Errorf("the event's message is\n%s\nand it has %d ends\n%s", e.Message, len(clauses), want)
 		}

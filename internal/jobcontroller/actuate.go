@@ -102,7 +102,11 @@ func (a *actuator) record(ctx context.Context, obj kinds.Object, events []engine
 		case batch.EventIncident, batch.EventRecovered, batch.EventReplicaRestarted, batch.EventReplicaDisrupted, batch.EventNodeLost:
 			logger = logger.V(2)
 		}
-		logger.Info("Decided on a job", "job", klog.KObj(obj), "reason", e.Reason, "message", e.Message)
+		logger = logger.WithValues("job", klog.KObj(obj), "reason", e.Reason)
+		if len(e.Replicas) > 0 {
+			logger = logger.WithValues("replicas", e.Replicas)
+		}
+		logger.Info("Decided on a job", "message", e.Message)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -36,7 +37,7 @@ func (a *actuator) adopt(ctx context.Context, want engine.Object, live *metav1.P
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: live.Namespace, Name: live.Name}}
 	switch err := a.client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch)); {
 	case err == nil:
-		log.FromContext(ctx).Info("Put the labels back on a pod that had lost the name of its job", "pod", live.Namespace+"/"+live.Name, "job", name)
+		log.FromContext(ctx).Info("Put the labels back on a pod that had lost the name of its job", "pod", klog.KObj(live), "job", klog.KRef(live.Namespace, name))
 		return nil
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // it has gone in the meantime
 		return errStale

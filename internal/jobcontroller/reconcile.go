@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -123,10 +124,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	switch err := r.actuator.actuate(ctx, obj, job, seen.Pods, plan, exp); {
 	case errors.Is(err, errStale):
-		log.FromContext(ctx).V(1).Info("the cache is behind", "job", req.String())
+		log.FromContext(ctx).V(2).Info("The cache is behind", "job", klog.KRef(req.Namespace, req.Name))
 		return reconcile.Result{RequeueAfter: staleDelay}, nil
 	case errors.Is(err, errNameTaken):
-		log.FromContext(ctx).V(1).Info("a name that the job needs is taken", "job", req.String(), "refusal", exp.refusals)
+		log.FromContext(ctx).V(2).Info("A name that the job needs is taken", "job", klog.KRef(req.Namespace, req.Name), "refusals", exp.refusals)
 		return reconcile.Result{RequeueAfter: sooner(nameDelay(&seen), sooner(plan.RequeueAfter, exp.forgetAfter(seen.Now)))}, nil
 	case err != nil:
 		return reconcile.Result{}, err
