@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -118,7 +119,7 @@ func (s *starter) try(ctx context.Context, log logr.Logger, p part, checked map[
 	s.mu.Unlock()
 	switch {
 	case problem != "" && problem != known:
-		log.Info("A controller cannot start; the others run without it", "controller", p.name, "problem", problem)
+		log.Error(errors.New(problem), "A controller cannot start; the others run without it", "controller", p.name)
 	case problem == "" && known != "":
 		log.Info("A controller that could not start starts now", "controller", p.name)
 	}

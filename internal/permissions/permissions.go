@@ -112,7 +112,7 @@ func (r *Review) set(ctx context.Context, missing []string) {
 	logger := klog.FromContext(ctx)
 	switch {
 	case problem != nil && (before == nil || before.Error() != problem.Error()):
-		logger.Info("Permissions are missing; the program is not ready", "program", r.Program, "missing", missing, "mend", r.Mend)
+		logger.Error(problem, "The program is not ready, because permissions are missing", "program", r.Program, "missing", missing)
 	case problem == nil && (before != nil || first):
 		logger.Info("The program has all permissions that it needs", "program", r.Program, "reviewed", len(r.Needed))
 	}

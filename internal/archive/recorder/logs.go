@@ -62,7 +62,7 @@ func (l *logReader) read(ctx context.Context, p *corev1.Pod, a *archive.Attempt)
 			continue // it has not started
 		}
 		if err := l.container(ctx, p, a, statuses[i].Name); err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) && !apierrors.IsBadRequest(err) {
-			klog.FromContext(ctx).V(2).Info("Cannot read the log of a pod", "pod", klog.KObj(p), "container", statuses[i].Name, "err", err)
+			klog.FromContext(ctx).V(2).Info("Cannot read the log of a pod", "pod", klog.KObj(p), "container", statuses[i].Name, "problem", err)
 		}
 	}
 }

@@ -117,7 +117,10 @@ func (w *Writer) writeGroup(ctx context.Context, key types.NamespacedName, condi
 	}
 	group := schedulingapply.PodGroup(key.Name, key.Namespace).WithStatus(schedulingapply.PodGroupStatus().WithConditions(applied))
 	err := w.client.Status().Apply(ctx, group, client.FieldOwner(FieldManager), client.ForceOwnership)
-	if err != nil && !apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err): // the group is deleted
+		return nil
+	case err != nil:
 		return fmt.Errorf("writing the condition of PodGroup %s: %w", key, err)
 	}
 	logger := klog.FromContext(ctx)
@@ -126,9 +129,7 @@ func (w *Writer) writeGroup(ctx context.Context, key types.NamespacedName, condi
 	}
 	logger.Info("Wrote a group's condition", "podGroup", key, "condition", condition.Type, "status", condition.Status,
 		"reason", condition.Reason, "message", condition.Message)
-	if err == nil {
-		w.spans.Record(ctx, condition.spans...)
-	}
+	w.spans.Record(ctx, condition.spans...)
 	return nil
 }
 
@@ -183,7 +184,11 @@ func (w *Writer) evict(ctx context.Context, uid types.UID, v eviction) error {
 		return fmt.Errorf("evicting pod %s: %w", podspec.Key(pod), err)
 	}
 	EvictedPods.WithLabelValues(v.cause).Inc()
-	klog.FromContext(ctx).Info("Evicted a pod", "pod", klog.KObj(pod), "reason", v.message)
+	logger := klog.FromContext(ctx).WithValues("pod", klog.KObj(pod))
+	if group := pod.Labels[scheduling.LabelGroupName]; group != "" {
+		logger = logger.WithValues("podGroup", klog.KRef(pod.Namespace, group))
+	}
+	logger.Info("Evicted a pod", "reason", v.message)
 	return nil
 }
 
