@@ -1,29 +1,16 @@
 package e2e
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	batch "tensorstack.dev/batch/api/batch/v1beta1"
-	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
-	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
-	"tensorstack.dev/batch/internal/cli"
 	"tensorstack.dev/batch/internal/kinds"
-	"tensorstack.dev/batch/test/kit/await"
-	"tensorstack.dev/batch/test/kit/gate"
 )
 
 // bind binds a cluster role to a user, in the space's namespace or, if everywhere, in all namespaces.
@@ -160,128 +147,4 @@ func (s *space) awaitRights(what string, granted func() bool) {
 		}
 		return nil
 	})
-}
-
-// tenant returns a user with the role edit in the space's namespace and the right to read queues.
-func (s *space) tenant() (user string, as client.Client) {
-	s.Helper()
-	user = s.Namespace + "-alice"
-	s.bind(user, "edit", false)
-	s.bind(user, "t9k-queue-viewer", true)
-	config := rest.CopyConfig(s.Env.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
-	as, err := client.New(config, client.Options{Scheme: s.Client.Scheme()})
-	if err != nil {
-		s.Fatal(err)
-	}
-	s.awaitRights("the rights are in force", func() bool {
-		return s.can(user, s.Namespace, "create", "batch.tensorstack.dev", "genericjobs") && s.can(user, s.Namespace, "get", "", "pods/log") &&
-			s.can(user, "", "list", "scheduler.tensorstack.dev", "queues")
-	})
-	return user, as
-}
-
-// t9kAs runs the command line as a user and returns its output and exit code.
-func (s *space) t9kAs(user string, args ...string) (out, errOut string, code int) {
-	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), await.Patience)
-	defer cancel()
-	var stdout, stderr bytes.Buffer
-	line := append([]string{"t9k", "--kubeconfig", s.Env.Kubeconfig, "--as", user, "--as-group", "system:authenticated"}, args...)
-	code = cli.Main(ctx, line, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr})
-	return stdout.String(), stderr.String(), code
-}
-
-// TestTenantWithEditDoesTheGuides verifies that a user with only the role edit can follow the guides with the command
-// line.
-func TestTenantWithEditDoesTheGuides(t *testing.T) {
-	s := newSpace(t)
-	user, as := s.tenant()
-	do := func(args ...string) string {
-		t.Helper()
-		out, errOut, code := s.t9kAs(user, append([]string{"-n", s.Namespace}, args...)...)
-		if code != 0 || strings.Contains(out+errOut, "forbidden") {
-			t.Fatalf("t9k %s: exit code %d\n%s%s", strings.Join(args, " "), code, out, errOut)
-		}
-		return out + errOut
-	}
-	do("validate", "-f", examples+"/hello/job.yaml")
-	do("run", "-f", examples+"/hello/job.yaml")
-	for _, c := range []struct{ want, line string }{
-		{"hello", "get"}, {"Succeeded", "describe hello"}, {"Hello from replica 1", "logs hello"}, {"default", "queue list"}, {"Only namespace " + s.Namespace, "queue describe default"},
-	} {
-		if out := do(strings.Fields(c.line)...); !strings.Contains(out, c.want) {
-			t.Errorf("the output of t9k %s lacks %q:\n%s", c.line, c.want, out)
-		}
-	}
-	job := s.newJob("work", role("w", 2, gate.Obey))
-	if err := as.Create(t.Context(), job); err != nil {
-		t.Fatal(err)
-	}
-	s.awaitPhase("work", batch.JobRunning)
-	do("exec", "work", "--", "true")
-	do("pause", "work")
-	s.awaitPhase("work", batch.JobPaused)
-	do("resume", "work")
-	s.awaitPhase("work", batch.JobRunning)
-	do("debug", "on", "work")
-	do("debug", "off", "work")
-	do("describe", "work")
-	do("delete", "work")
-
-	elastic := s.newElastic("elastic", 1, 2, 1, role("worker", 1, gate.Obey))
-	if err := as.Create(t.Context(), elastic); err != nil {
-		t.Fatal(err)
-	}
-	do("scale", "elastic", "2")
-	s.awaitStarts("elastic-worker-1", 1)
-}
-
-// TestTenantReachesNothingOfAnother verifies that a user with the role edit in one namespace cannot reach another
-// namespace, through the API or through the programs of this repository.
-func TestTenantReachesNothingOfAnother(t *testing.T) {
-	theirs := newSpace(t)
-	s := newSpaceOn(t, theirs.Plane)
-	user, as := s.tenant()
-	theirs.Create(theirs.newJob("secret", role("w", 1, gate.Obey)))
-	theirs.awaitPhase("secret", batch.JobRunning)
-
-	for _, line := range []string{"get", "get secret", "describe secret", "logs secret", "exec secret -- true", "pause secret", "resume secret", "delete secret",
-		"debug on secret", "tensorboard secret", "get -A", "queue describe no-such-queue"} {
-		out, errOut, code := s.t9kAs(user, append([]string{"-n", theirs.Namespace}, strings.Fields(line)...)...)
-		if code == 0 || strings.Contains(out, "Running") {
-			t.Errorf("t9k %s in another's namespace: exit code %d\n%s%s", line, code, out, errOut)
-		}
-		if strings.HasPrefix(line, "queue") {
-			continue
-		}
-		if !strings.Contains(errOut, "forbidden") {
-			t.Errorf("the output of t9k %s lacks the refusal:\n%s", line, errOut)
-		}
-	}
-
-	closed := s.queue("theirs", "4", func(q *scheduling.QueueSpec) {
-		q.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: theirs.Namespace}}
-	})
-	intruder := s.newJob("intruder", role("w", 1, gate.Obey))
-	intruder.Spec.Scheduler = inQueue(closed)
-	s.Await("a job in another's queue is refused", func() error { // the API server hears of a queue a moment later
-		if err := as.Create(t.Context(), intruder.DeepCopy(), client.DryRunAll); !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
-			return fmt.Errorf("the answer is %w", err)
-		}
-		return nil
-	})
-	intruder.Spec.Scheduler = nil
-	intruder.Annotations = map[string]string{scheduling.AnnotationRequestedBy: "somebody-else"}
-	if err := as.Create(t.Context(), intruder); err == nil {
-		t.Error("a tenant recorded another author")
-	}
-	board := &tensorboard.TensorBoard{ObjectMeta: metav1.ObjectMeta{Namespace: theirs.Namespace, Name: "board"}}
-	if err := as.Create(t.Context(), board); !apierrors.IsForbidden(err) {
-		t.Errorf("a TensorBoard in another's namespace: %v", err)
-	}
-	// The rights of a tenant's job are those of its pods: the operator adds no volume, account or privilege.
-	if got := s.can(fmt.Sprintf("system:serviceaccount:%s:default", s.Namespace), theirs.Namespace, "get", "", "secrets"); got {
-		t.Error("the ServiceAccount of a tenant's pods may read secrets")
-	}
 }

@@ -216,13 +216,19 @@ func TestTensorBoardBelongsToItsJob(t *testing.T) {
 // forwarded verifies that `t9k tensorboard` forwards requests to a TensorBoard.
 func (s *space) forwarded(address string, args ...string) {
 	s.Helper()
+	s.forwardedTo(s.Env.Kubeconfig, address, args...)
+}
+
+// forwardedTo does the same for the user of a kubeconfig.
+func (s *space) forwardedTo(kubeconfig, address string, args ...string) {
+	s.Helper()
 	ctx, cancel := context.WithCancel(s.Context())
 	out, in := io.Pipe()
 	var errs lockedBuffer
 	code := make(chan int, 1)
 	go func() {
 		defer in.Close()
-		code <- s.t9k(ctx, in, &errs, append([]string{"tensorboard", address}, args...)...)
+		code <- s.t9kWith(ctx, kubeconfig, in, &errs, append([]string{"tensorboard", address}, args...)...)
 	}()
 	defer func() {
 		cancel()
@@ -251,7 +257,12 @@ func (s *space) forwarded(address string, args ...string) {
 
 // t9k runs the command line on the space's cluster and returns its exit code.
 func (s *space) t9k(ctx context.Context, out, errs io.Writer, args ...string) int {
-	line := append([]string{"t9k", "--kubeconfig", s.Env.Kubeconfig, "-n", s.Namespace}, args...)
+	return s.t9kWith(ctx, s.Env.Kubeconfig, out, errs, args...)
+}
+
+// t9kWith does the same for the user of a kubeconfig.
+func (s *space) t9kWith(ctx context.Context, kubeconfig string, out, errs io.Writer, args ...string) int {
+	line := append([]string{"t9k", "--kubeconfig", kubeconfig, "-n", s.Namespace}, args...)
 	return cli.Main(ctx, line, genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: errs})
 }
 
