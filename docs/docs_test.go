@@ -253,8 +253,8 @@ var (
 	prose = regexp.MustCompile(`(?m)(?:^|\s)// .*$`)
 )
 
-// TestNamesOfTestsExist verifies that each test exists that a page, a script or a comment names. After -run, the beginning
-// of a name is enough.
+// TestNamesOfTestsExist verifies that each test exists that a page, a script or a comment names. After -run, the
+// beginning of a name is enough.
 func TestNamesOfTestsExist(t *testing.T) {
 	var pages []string
 	exist := map[string]bool{}

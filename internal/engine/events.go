@@ -16,8 +16,8 @@ type Event struct {
 	Type    string
 	Reason  batch.Reason
 	Message string
-	// Replicas lists the names of the replicas that the transition is about, as far as the message names them; nil for a
-	// transition of the whole job.
+	// Replicas lists the names of the replicas that the transition is about, as far as the message names them; nil for
+	// a transition of the whole job.
 	Replicas []string
 	// Ends lists the ends of these replicas, in a form that programs can read; nil for a transition that replaces no
 	// replica.

@@ -41,8 +41,8 @@ func TestAnotherReplicaLeadsWithinFifteenSeconds(t *testing.T) {
 }
 
 // leaderTakesOver returns how long it takes at most until another replica leads after the last renewal of the lease. It
-// looks at the lease after random times of at most 1+JitterFactor periods. It may see the last renewal one such time late,
-// and the end of the lease another one.
+// looks at the lease after random times of at most 1+JitterFactor periods. It may see the last renewal one such time
+// late, and the end of the lease another one.
 func leaderTakesOver(lease, retry time.Duration) time.Duration {
 	return lease + 2*time.Duration((1+leaderelection.JitterFactor)*float64(retry))
 }

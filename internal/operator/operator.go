@@ -243,9 +243,9 @@ func (o *options) awaitManager(ctx context.Context, config *rest.Config) (manage
 // awaitCRDs is the interval at which an operator that lacks the kinds of jobs looks for them.
 const awaitCRDs = time.Second
 
-// A leader that has not renewed its lease for renewDeadline ends, and another operator leads after leaseDuration. It looks
-// at the lease every 1 to 2.2 retryPeriods, so it leads at most 4.4 of them later. With the defaults of controller-runtime
-// that could be 24 s after the leader was killed.
+// A leader that has not renewed its lease for renewDeadline ends, and another operator leads after leaseDuration. It
+// looks at the lease every 1 to 2.2 retryPeriods, so it leads at most 4.4 of them later. With the defaults of
+// controller-runtime that could be 24 s after the leader was killed.
 const (
 	leaseDuration = 10 * time.Second
 	renewDeadline = 7 * time.Second

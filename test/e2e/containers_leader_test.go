@@ -16,7 +16,8 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// takeover is the longest time from the moment at which a leader is killed or frozen to the first act of another replica.
+// takeover is the longest time from the moment at which a leader is killed or frozen to the first act of another
+// replica.
 const takeover = 15 * time.Second
 
 // acts are, for each program that has a leader, an example and what the leader does for it first.
@@ -99,8 +100,8 @@ func (c *containers) awaitLeader(program string) *corev1.Pod {
 	return leader
 }
 
-// keepKilled kills the process of a leader by SIGKILL, and again whenever the kubelet has started it anew. It could lead
-// again otherwise.
+// keepKilled kills the process of a leader by SIGKILL, and again whenever the kubelet has started it anew. It could
+// lead again otherwise.
 func (c *containers) keepKilled(leader *corev1.Pod) (end func()) {
 	c.Helper()
 	id := leader.Status.ContainerStatuses[0].ContainerID
@@ -121,8 +122,8 @@ func (c *containers) keepKilled(leader *corev1.Pod) (end func()) {
 	return func() { cancel(); <-ended }
 }
 
-// keepFrozen stops the process of a leader by SIGSTOP. In the end it continues, and has to end itself, since another one
-// leads.
+// keepFrozen stops the process of a leader by SIGSTOP. In the end it continues, and has to end itself, since another
+// one leads.
 func (c *containers) keepFrozen(leader *corev1.Pod) (end func()) {
 	c.Helper()
 	before := leader.Status.ContainerStatuses[0]

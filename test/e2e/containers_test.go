@@ -48,8 +48,8 @@ type containers struct {
 	helm   func(args ...string)
 }
 
-// newContainers starts a containerd, which has all images, and a Kubernetes without TensorStack Batch on it. Before that, a
-// cluster of the command line runs on it: a containerd has one kubelet.
+// newContainers starts a containerd, which has all images, and a Kubernetes without TensorStack Batch on it. Before
+// that, a cluster of the command line runs on it: a containerd has one kubelet.
 func newContainers(t *testing.T) *containers {
 	tools := requireContainers(t)
 	d := startContainerd(t, tools)
@@ -133,7 +133,8 @@ func (c *containers) createDefaulted() error {
 	return nil
 }
 
-// checkExamples runs the examples that need no PyTorch, as TestExamplesDoWhatTheyDescribe does where containers are processes.
+// checkExamples runs the examples that need no PyTorch, as TestExamplesDoWhatTheyDescribe does where containers are
+// processes.
 func (c *containers) checkExamples() {
 	for name, run := range examplesWithoutTorch {
 		c.Run(name, func(t *testing.T) {

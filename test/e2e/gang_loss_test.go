@@ -132,8 +132,8 @@ func TestElasticJobLosesSpareReplicasFirst(t *testing.T) {
 	s.awaitSize(j, map[string]int{"node": 4})
 }
 
-// TestJobOlderThanItsQueueAllowsFails verifies that a job whose pods are older than its queue allows fails with that reason,
-// and is not restarted for it however much its policy would allow.
+// TestJobOlderThanItsQueueAllowsFails verifies that a job whose pods are older than its queue allows fails with that
+// reason, and is not restarted for it however much its policy would allow.
 func TestJobOlderThanItsQueueAllowsFails(t *testing.T) {
 	t.Parallel()
 	for policy, left := range map[batch.CleanUpPolicy]string{

@@ -30,7 +30,8 @@ type tenant struct {
 	user string
 }
 
-// tenant returns a tenant of the space's namespace. It is a ServiceAccount with a token, as a user of a provider would be.
+// tenant returns a tenant of the space's namespace. It is a ServiceAccount with a token, as a user of a provider would
+// be.
 func (s *space) tenant() *tenant {
 	s.Helper()
 	const name = "alice"

@@ -96,8 +96,8 @@ func (t *tenant) isRefusedBoardAndSecret(theirs *space) {
 	}
 }
 
-// getsNoSecretByReference has the tenant's own objects name the Secret and the claim of the other namespace. A name is one
-// of the own namespace, and names no other one.
+// getsNoSecretByReference has the tenant's own objects name the Secret and the claim of the other namespace. A name is
+// one of the own namespace, and names no other one.
 func (t *tenant) getsNoSecretByReference() {
 	t.Helper()
 	worker := role("w", 1, "echo $KEY")

@@ -17,8 +17,8 @@ import (
 	"tensorstack.dev/batch/test/kit/program"
 )
 
-// TestOperatorLogsEachDecisionOnce takes jobs through what people ask about later, and reads the operator's log: it has one
-// line for each decision, with the job, the reason, and the replicas that it is about.
+// TestOperatorLogsEachDecisionOnce takes jobs through what people ask about later, and reads the operator's log: it has
+// one line for each decision, with the job, the reason, and the replicas that it is about.
 func TestOperatorLogsEachDecisionOnce(t *testing.T) {
 	w := newWorld(t)
 	address := freeAddress(t)
@@ -123,8 +123,8 @@ func (w *world) pauseAndResume(name string) []string {
 	return []string{"ReplicasRunning", "JobPaused", "JobResumed", "ReplicasRunning"}
 }
 
-// TestSchedulerLogsEachDecisionOnce reads from the scheduler's log which gang started, which waits and why, and whom a gang
-// preempted.
+// TestSchedulerLogsEachDecisionOnce reads from the scheduler's log which gang started, which waits and why, and whom a
+// gang preempted.
 func TestSchedulerLogsEachDecisionOnce(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()

@@ -213,8 +213,8 @@ func TestArchiveOfAnotherClusterIsRefused(t *testing.T) {
 	w.startConsole("--archive=" + file)
 }
 
-// TestConsoleWithAnArchiveUsesExactlyItsPermissions verifies the roles of a console that keeps jobs and logs. The pods are
-// those of simulated kubelets, so no log is read, but each is requested.
+// TestConsoleWithAnArchiveUsesExactlyItsPermissions verifies the roles of a console that keeps jobs and logs. The pods
+// are those of simulated kubelets, so no log is read, but each is requested.
 func TestConsoleWithAnArchiveUsesExactlyItsPermissions(t *testing.T) {
 	w := newWorld(t)
 	for _, o := range renderedObjects(t, "../../config/console/archive_role.yaml") {

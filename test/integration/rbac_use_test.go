@@ -30,8 +30,8 @@ func (p permission) String() string {
 	return text
 }
 
-// checkUse fails unless a user has used each permission of our own roles since a place in the audit log, and was refused
-// nothing. except returns why the log does not show the use of a permission, and nothing for most.
+// checkUse fails unless a user has used each permission of our own roles since a place in the audit log, and was
+// refused nothing. except returns why the log does not show the use of a permission, and nothing for most.
 func (w *world) checkUse(user string, from int64, roles []string, except func(permission) string) {
 	w.Helper()
 	used := usedPermissions(w.T, w.Env.AuditLog, from, user)

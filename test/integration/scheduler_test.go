@@ -38,9 +38,9 @@ const schedulerUser = "system:serviceaccount:t9k-system:t9k-scheduler"
 
 // TestInstalledSchedulerUsesExactlyItsPermissions runs the two replicas of config/scheduler with the installed
 // arguments and ServiceAccount. One of them leads, and the other one takes over when the leader is killed. No request
-// is forbidden, and the replicas use every permission of their own roles. The other roles that config/scheduler binds are
-// Kubernetes' own: system:kube-scheduler, system:volume-scheduler and extension-apiserver-authentication-reader. Every
-// scheduler gets them, and what they grant is not ours to choose.
+// is forbidden, and the replicas use every permission of their own roles. The other roles that config/scheduler binds
+// are Kubernetes' own: system:kube-scheduler, system:volume-scheduler and extension-apiserver-authentication-reader.
+// Every scheduler gets them, and what they grant is not ours to choose.
 func TestInstalledSchedulerUsesExactlyItsPermissions(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()

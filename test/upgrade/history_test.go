@@ -44,8 +44,8 @@ func TestLastReleaseIsFoundInAClone(t *testing.T) {
 	})
 }
 
-// TestUpgradeNeedsTheLastRelease runs TestUpgradeAndRemoval in a clone that lacks the last release, where all that tests
-// require has to be there.
+// TestUpgradeNeedsTheLastRelease runs TestUpgradeAndRemoval in a clone that lacks the last release, where all that
+// tests require has to be there.
 func TestUpgradeNeedsTheLastRelease(t *testing.T) {
 	require.Root(t)
 	require.MountNamespaces(t)

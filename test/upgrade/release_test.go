@@ -66,8 +66,8 @@ func lastRelease() (version, commit string, err error) {
 	return "", "", errors.New("CHANGELOG.md names no release before this commit")
 }
 
-// commitOf returns the commit of a version: that of its tag or, where tags are missing, the one that brought its section
-// of the changelog to this branch.
+// commitOf returns the commit of a version: that of its tag or, where tags are missing, the one that brought its
+// section of the changelog to this branch.
 func commitOf(version string) (string, error) {
 	if commit, err := git("rev-parse", "--verify", "--quiet", "v"+version+"^{commit}"); err == nil {
 		return commit, nil
@@ -91,8 +91,8 @@ func chosenRelease() (version, commit string, err error) {
 	return "0.0.1", commit, err
 }
 
-// oldRelease returns the version to upgrade from. Without the history of this checkout, that is this checkout too, unless
-// everything is required.
+// oldRelease returns the version to upgrade from. Without the history of this checkout, that is this checkout too,
+// unless everything is required.
 func oldRelease(t *testing.T) release {
 	t.Helper()
 	version, commit, err := chosenRelease()

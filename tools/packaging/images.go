@@ -20,8 +20,8 @@ func (r *release) allImages(ctx context.Context) error {
 	return r.images(ctx)
 }
 
-// images builds the programs that have images, and writes their images as OCI layouts and as archives, and the values of
-// the chart for them.
+// images builds the programs that have images, and writes their images as OCI layouts and as archives, and the values
+// of the chart for them.
 func (r *release) images(ctx context.Context) error {
 	dir := filepath.Join(r.out, "images")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -45,8 +45,8 @@ func (r *release) images(ctx context.Context) error {
 // valuesFile has the names and the tag of the images as values of the chart.
 const valuesFile = "images/values.yaml"
 
-// imageValues returns the values that have the chart use the images. Typed on a command line, a tag of digits alone would
-// be a number, which the chart refuses.
+// imageValues returns the values that have the chart use the images. Typed on a command line, a tag of digits alone
+// would be a number, which the chart refuses.
 func (r *release) imageValues() ([]byte, error) {
 	values := map[string]any{"image": map[string]any{"tag": r.version}}
 	for _, p := range programs {

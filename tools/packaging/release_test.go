@@ -170,8 +170,8 @@ func checkImages(t *testing.T, r *release) {
 	}
 }
 
-// TestImagesComeWithTheirValues verifies that the values beside the images have the chart use exactly these, also if the
-// version consists of digits, as an abbreviated commit may, and if the names of the images have another prefix.
+// TestImagesComeWithTheirValues verifies that the values beside the images have the chart use exactly these, also if
+// the version consists of digits, as an abbreviated commit may, and if the names of the images have another prefix.
 func TestImagesComeWithTheirValues(t *testing.T) {
 	for _, version := range []string{"v0.1.0", "0123456", "12e4567", "v0.1.0-3-gabcdef0-dirty"} {
 		r := newRelease(t, nil, "-version", version, "-registry", "registry.example.com/mine")

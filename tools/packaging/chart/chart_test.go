@@ -107,8 +107,8 @@ func TestChartPassesLint(t *testing.T) {
 	}
 }
 
-// TestDefaultsRenderTheSameAsConfig compares what the chart renders by default with what `kubectl apply -k config/default` applies, and
-// the same for the folders of older versions of Kubernetes.
+// TestDefaultsRenderTheSameAsConfig compares what the chart renders by default with what `kubectl apply -k
+// config/default` applies, and the same for the folders of older versions of Kubernetes.
 func TestDefaultsRenderTheSameAsConfig(t *testing.T) {
 	for version, dir := range map[string]string{newest.Version: "default", "v1.35.0": "before-1.36", "v1.34.0": "before-1.36", "v1.33.0": "before-1.34"} {
 		t.Run(version, func(t *testing.T) {
@@ -136,8 +136,8 @@ func TestConsoleRendersTheSameAsConfig(t *testing.T) {
 
 var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 
-// TestArchiveOverlayOfTheGuide compares the overlay of history.md, which adds an archive to config/console, with what the
-// chart renders for the same archive.
+// TestArchiveOverlayOfTheGuide compares the overlay of history.md, which adds an archive to config/console, with what
+// the chart renders for the same archive.
 func TestArchiveOverlayOfTheGuide(t *testing.T) {
 	guide, err := os.ReadFile(filepath.Join(root, "docs", "history.md"))
 	if err != nil {
