@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/duration"
-
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/kinds"
 	"tensorstack.dev/batch/internal/observed"
@@ -118,9 +116,6 @@ func (r *JobRow) Waited(now time.Time) time.Duration {
 	}
 	return max(0, end.Sub(r.Created)-r.Ran.At(now))
 }
-
-// Age returns a duration as text, as kubectl writes it.
-func Age(d time.Duration) string { return duration.HumanDuration(max(0, d)) }
 
 // Hidden is something that the user may not see.
 type Hidden struct {

@@ -172,7 +172,7 @@ func (in *JobInput) facts() []Fact {
 			add("Restarts", fmt.Sprintf("%d of %d", s.BackoffCount, *n.RestartLimit), "")
 		}
 		if n.Deadline != nil {
-			add("Deadline", n.Deadline.String(), "")
+			add("Deadline", Age(*n.Deadline), "")
 		}
 		if n.Rendezvous != nil {
 			add("Rendezvous", n.Rendezvous.Endpoint, "")

@@ -81,24 +81,26 @@ func (f JobFilter) Narrow() bool {
 // column is a column by which jobs can be sorted.
 type column struct {
 	key, title string
-	compare    func(a, b *JobRow, now time.Time) int
+	// num is true for a column of numbers and times.
+	num     bool
+	compare func(a, b *JobRow, now time.Time) int
 }
 
 var columns = []column{
-	{"name", "Job", func(a, b *JobRow, _ time.Time) int { return strings.Compare(a.Name, b.Name) }},
-	{"ns", "Namespace", func(a, b *JobRow, _ time.Time) int { return strings.Compare(a.Namespace, b.Namespace) }},
-	{"phase", "Phase", func(a, b *JobRow, _ time.Time) int {
+	{"name", "Job", false, func(a, b *JobRow, _ time.Time) int { return strings.Compare(a.Name, b.Name) }},
+	{"ns", "Namespace", false, func(a, b *JobRow, _ time.Time) int { return strings.Compare(a.Namespace, b.Namespace) }},
+	{"phase", "Phase", false, func(a, b *JobRow, _ time.Time) int {
 		return cmp.Compare(slices.Index(phases, a.Phase), slices.Index(phases, b.Phase))
 	}},
-	{"ready", "Replicas", func(a, b *JobRow, _ time.Time) int {
+	{"ready", "Replicas", true, func(a, b *JobRow, _ time.Time) int {
 		return cmp.Or(cmp.Compare(a.Total, b.Total), cmp.Compare(a.Running, b.Running))
 	}},
-	{"restarts", "Restarts", func(a, b *JobRow, _ time.Time) int { return cmp.Compare(a.Restarts, b.Restarts) }},
-	{"queue", "Queue", func(a, b *JobRow, _ time.Time) int { return strings.Compare(a.Queue, b.Queue) }},
-	{"user", "User", func(a, b *JobRow, _ time.Time) int { return strings.Compare(a.User, b.User) }},
-	{"waited", "Waited", func(a, b *JobRow, now time.Time) int { return cmp.Compare(a.Waited(now), b.Waited(now)) }},
-	{"ran", "Ran", func(a, b *JobRow, now time.Time) int { return cmp.Compare(a.Ran.At(now), b.Ran.At(now)) }},
-	{"age", "Age", func(a, b *JobRow, _ time.Time) int { return b.Created.Compare(a.Created) }},
+	{"restarts", "Restarts", true, func(a, b *JobRow, _ time.Time) int { return cmp.Compare(a.Restarts, b.Restarts) }},
+	{"queue", "Queue", false, func(a, b *JobRow, _ time.Time) int { return strings.Compare(a.Queue, b.Queue) }},
+	{"user", "User", false, func(a, b *JobRow, _ time.Time) int { return strings.Compare(a.User, b.User) }},
+	{"waited", "Waited", true, func(a, b *JobRow, now time.Time) int { return cmp.Compare(a.Waited(now), b.Waited(now)) }},
+	{"ran", "Ran", true, func(a, b *JobRow, now time.Time) int { return cmp.Compare(a.Ran.At(now), b.Ran.At(now)) }},
+	{"age", "Age", true, func(a, b *JobRow, _ time.Time) int { return b.Created.Compare(a.Created) }},
 }
 
 // phases lists the phases of jobs, the most urgent first.
@@ -126,6 +128,8 @@ type Link struct {
 type Column struct {
 	Link
 	Key string
+	// Num is true for a column of numbers and times.
+	Num bool
 	// Order is "ascending", "descending" or empty.
 	Order string
 }
@@ -257,7 +261,7 @@ func (p *JobsPage) sort(found []*JobRow, now time.Time) {
 	f := p.Filter
 	f.Page = 1
 	for i := range columns {
-		head := Column{Key: columns[i].key}
+		head := Column{Key: columns[i].key, Num: columns[i].num}
 		f.Sort = columns[i].key
 		if columns[i].key == cmp.Or(key, "age") {
 			head.Order = "ascending"

@@ -3,7 +3,6 @@ package view
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -274,22 +273,8 @@ func ticks(s scale) []Tick {
 	for n := time.Duration(1); n <= whole/step && n*step < whole; n++ {
 		at := n * step
 		if x := s.x(s.begin.Add(at)); x < 96 {
-			all = append(all, Tick{x, mark(at)})
+			all = append(all, Tick{x, Age(at)})
 		}
 	}
 	return all
-}
-
-// mark returns a multiple of a step as a text without units that are zero: 45s, 1m30s, 2h, 3d.
-func mark(d time.Duration) string {
-	if d%(24*time.Hour) == 0 {
-		return fmt.Sprintf("%dd", d/(24*time.Hour))
-	}
-	text := d.String()
-	for _, zero := range []string{"m0s", "h0m"} {
-		if strings.HasSuffix(text, zero) {
-			text = text[:len(text)-2]
-		}
-	}
-	return text
 }

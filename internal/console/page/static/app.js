@@ -4,19 +4,15 @@
 
 document.documentElement.classList.add('js');
 
-/** age writes a duration like kubectl does. @param {number} seconds @returns {string} */
+/** The units of durations in seconds, the largest one first. @type {[number, string][]} */
+const units = [[365 * 86400, 'y'], [86400, 'd'], [3600, 'h'], [60, 'm'], [1, 's']];
+
+/** age writes a duration in its two largest units, as the server does. @param {number} seconds @returns {string} */
 function age(seconds) {
-  const s = Math.max(0, Math.floor(seconds)), m = Math.floor(s / 60), h = Math.floor(s / 3600), d = Math.floor(s / 86400);
-  /** @param {number} a @param {string} unit @param {number} b @param {string} small @returns {string} */
-  const two = (a, unit, b, small) => b ? `${a}${unit}${b}${small}` : `${a}${unit}`;
-  if (s < 120) return `${s}s`;
-  if (m < 10) return two(m, 'm', s % 60, 's');
-  if (h < 3) return `${m}m`;
-  if (h < 8) return two(h, 'h', m % 60, 'm');
-  if (h < 48) return `${h}h`;
-  if (d < 8) return two(d, 'd', h % 24, 'h');
-  if (d < 730) return `${d}d`;
-  return two(Math.floor(d / 365), 'y', d % 365, 'd');
+  const s = Math.max(0, Math.floor(seconds)), i = units.findIndex(([of]) => s >= of);
+  if (i < 0) return '0s';
+  const [of, unit] = units[i], [small, second] = units[i + 1] || [1, ''], rest = Math.floor(s % of / small);
+  return `${Math.floor(s / of)}${unit}` + (rest ? rest + second : '');
 }
 
 /** tick writes the ages below an element. @param {ParentNode} root */
