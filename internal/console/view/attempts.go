@@ -32,14 +32,17 @@ type lane struct {
 	role     string
 	rank     int
 	attempts []attempt
-	// restarts is true if the replica will have another attempt.
-	restarts bool
+	// restarts is true if the replica will have another attempt, and paused if it will have one once the job is resumed.
+	restarts, paused bool
+	// pauses are those of the job.
+	pauses []interval
 }
 
 func (l *lane) name() string { return l.role + "-" + strconv.Itoa(l.rank) }
 
-// lanesOf returns the attempts of every replica, by role and rank, from pods, events and the status.
-func (in *JobInput) lanesOf() []lane {
+// lanesOf returns the attempts of every replica, by role and rank, from pods, events and the status, and the pauses of the
+// job.
+func (in *JobInput) lanesOf() (all []lane, pauses []interval) {
 	lanes := map[string]*lane{}
 	var order []string
 	add := func(name, role string, rank int) *lane {
@@ -55,7 +58,9 @@ func (in *JobInput) lanesOf() []lane {
 		t := &s.Tasks[i]
 		for k := range t.Replicas {
 			l := add(t.Replicas[k].Name, t.Type, observed.RankOf(t.Replicas[k].Name))
-			l.restarts = in.Job.Status().CompletionTime == nil && (t.Replicas[k].Reason == engine.ReasonBackOff || t.Replicas[k].Phase == batch.ReplicaCreating)
+			if r := &t.Replicas[k]; s.CompletionTime == nil {
+				l.restarts, l.paused = r.Reason == engine.ReasonBackOff || r.Phase == batch.ReplicaCreating, r.Phase == batch.ReplicaDeleted
+			}
 		}
 		for _, o := range t.Omitted {
 			engine.EachRank(o.Ranks, maxLanes, func(rank int) {
@@ -75,9 +80,11 @@ func (in *JobInput) lanesOf() []lane {
 		l := add(a.Replica, a.Role, a.Rank)
 		l.attempts = append(l.attempts, attemptOfArchive(a))
 	}
+	pauses = in.pauses(lanes)
 	pods, ends := in.attemptsOf(), in.ends()
 	for name, l := range lanes {
-		slices.SortFunc(l.attempts, func(a, b attempt) int { return cmp.Or(cmp.Compare(a.number, b.number), a.created.Compare(b.created)) })
+		slices.SortFunc(l.attempts, func(a, b attempt) int { return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.number, b.number)) })
+		l.pauses = pauses
 		in.addEarlier(l, pods[name], ends[name])
 	}
 	in.addUnseen(lanes)
@@ -85,14 +92,14 @@ func (in *JobInput) lanesOf() []lane {
 	for i := range s.Tasks {
 		roles[s.Tasks[i].Type] = i
 	}
-	all := make([]lane, 0, len(order))
+	all = make([]lane, 0, len(order))
 	for _, name := range order {
 		all = append(all, *lanes[name])
 	}
 	slices.SortStableFunc(all, func(a, b lane) int {
 		return cmp.Or(cmp.Compare(roles[a.role], roles[b.role]), cmp.Compare(a.rank, b.rank))
 	})
-	return all
+	return all, pauses
 }
 
 // maxLanes bounds the number of replicas that are looked at.
@@ -191,38 +198,62 @@ func (in *JobInput) ends() map[string][]replaced {
 	return all
 }
 
-// addEarlier adds attempts whose pods were not seen, from the events about their ends. first is the number of pods that
-// the replica had before its present one.
+// addEarlier adds attempts whose pods were not seen, from the events about their ends and from pauses, which end what runs.
+// first is the number of pods that the replica had before its present one.
 func (in *JobInput) addEarlier(l *lane, first int, ends []replaced) {
 	for _, a := range l.attempts {
 		first = min(first, a.number)
 	}
 	var past []attempt
-	for i := len(ends) - 1; i >= 0 && first > 0; i-- {
-		at, e := ends[i].at, ends[i].end
-		if covered(l, at) {
-			continue
+	for _, e := range slices.Backward(ends) {
+		if len(past) < first && !covered(l, e.at) {
+			past = append(past, e.attempt())
 		}
-		first--
-		a := attempt{number: first, over: at, end: stateEvicted, detail: cmp.Or(e.Reason, "replaced"), guessed: true}
-		if e.Restart > 0 {
-			a.end, a.detail = stateFailed, "ended"
-		}
-		if e.ExitCode != nil {
-			a.detail = fmt.Sprintf("exit code %d", *e.ExitCode)
-			if *e.ExitCode == 0 {
-				a.end = stateSucceeded
-			}
-		}
-		past = append(past, a)
 	}
-	slices.Reverse(past)
+	for _, p := range slices.Backward(l.pauses) {
+		if len(past) < first && !l.knows(p.from) {
+			past = append(past, attempt{over: p.from, end: stateStopped, detail: "stopped by a pause", guessed: true})
+		}
+	}
+	slices.SortFunc(past, func(a, b attempt) int { return a.over.Compare(b.over) })
 	begin := in.begin()
 	for i := range past {
-		past[i].created, past[i].started = begin, begin
+		begin = l.resumed(begin, past[i].over)
+		past[i].number, past[i].created, past[i].started = first-len(past)+i, begin, begin
 		begin = past[i].over
 	}
 	l.attempts = append(past, l.attempts...)
+}
+
+// attempt returns the attempt that an event tells the end of.
+func (r *replaced) attempt() attempt {
+	e := &r.end
+	a := attempt{over: r.at, end: stateEvicted, detail: cmp.Or(e.Reason, "replaced"), guessed: true}
+	if e.Restart > 0 {
+		a.end, a.detail = stateFailed, "ended"
+	}
+	if e.ExitCode != nil {
+		a.detail = fmt.Sprintf("exit code %d", *e.ExitCode)
+		if *e.ExitCode == 0 {
+			a.end = stateSucceeded
+		}
+	}
+	return a
+}
+
+// knows reports whether the first attempt that was seen had begun by a time, so that it tells what was then.
+func (l *lane) knows(at time.Time) bool {
+	return len(l.attempts) > 0 && !l.attempts[0].created.After(at)
+}
+
+// resumed returns the end of the last pause within a time in which a replica has run; without a pause, the time's beginning.
+func (l *lane) resumed(from, to time.Time) time.Time {
+	for _, p := range l.pauses {
+		if p.to.After(from) && p.to.Before(to) {
+			from = p.to
+		}
+	}
+	return from
 }
 
 // covered reports whether an event tells of the end of a pod that was seen.
@@ -258,25 +289,31 @@ func (in *JobInput) addUnseen(lanes map[string]*lane) {
 	for i := range s.Tasks {
 		for k := range s.Tasks[i].Replicas {
 			r := &s.Tasks[i].Replicas[k]
-			l := lanes[r.Name]
-			if n := len(l.attempts); n > 0 && l.attempts[n-1].number >= int(r.Attempt) || s.StartTime == nil {
+			l, end := lanes[r.Name], endOf[r.Phase]
+			last := int(r.Attempt)
+			if r.Phase == batch.ReplicaDeleted && r.UID == "" { // the number is that of the next pod
+				last = max(0, last-1)
+			}
+			n := len(l.attempts)
+			if end == "" || s.StartTime == nil || n > 0 && l.attempts[n-1].number >= last {
 				continue
 			}
-			a := attempt{number: int(r.Attempt), created: in.begin(), started: in.begin(), over: in.end(), guessed: true, detail: observed.Detail(r), node: r.NodeName}
-			if n := len(l.attempts); n > 0 {
-				a.created, a.started = l.attempts[n-1].over, l.attempts[n-1].over
+			a := attempt{number: last, created: in.begin(), over: in.end(), end: end, guessed: true, detail: cmp.Or(observed.Detail(r), string(end)), node: r.NodeName}
+			if n > 0 {
+				a.created = l.attempts[n-1].over
 			}
-			switch r.Phase {
-			case batch.ReplicaSucceeded:
-				a.end = stateSucceeded
-			case batch.ReplicaFailed:
-				a.end = stateFailed
-			case batch.ReplicaDeleted:
-				a.end = stateStopped
-			default:
-				continue
+			if end == stateStopped {
+				a.detail = string(end)
+				if n := len(l.pauses); n > 0 && l.paused {
+					a.over = l.pauses[n-1].from
+				}
 			}
+			a.created = l.resumed(a.created, a.over)
+			a.started = a.created
 			l.attempts = append(l.attempts, a)
 		}
 	}
 }
+
+// endOf is how a replica's attempt has ended, by the replica's phase.
+var endOf = map[batch.ReplicaPhase]state{batch.ReplicaSucceeded: stateSucceeded, batch.ReplicaFailed: stateFailed, batch.ReplicaDeleted: stateStopped}

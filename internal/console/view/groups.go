@@ -10,7 +10,7 @@ import (
 const bins = 120
 
 // urgency lists the states, the one first that a lane of a group shows if any of its replicas is in it.
-var urgency = []state{stateFailed, stateEvicted, stateRestarting, stateQueued, stateStarting, stateStopped, stateRunning, stateSucceeded}
+var urgency = []state{stateFailed, stateEvicted, stateRestarting, stateQueued, stateStarting, stateStopped, stateRunning, stateSucceeded, statePaused}
 
 // choice returns the state that a lane of a group shows at a moment, and its shade in a heat map. The state is empty if
 // no replica is in any.
@@ -49,7 +49,7 @@ func drawGroup(lanes []lane, s scale, end time.Time, choose choice) Lane {
 	for b := range bins {
 		title, sum := summary(counts[b])
 		shown, heat := choose(counts[b], sum)
-		if shown == "" {
+		if shown == "" || shown == statePaused {
 			continue
 		}
 		x, w := round(float64(b)*100/bins), round(100.0/bins)

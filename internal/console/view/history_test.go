@@ -18,7 +18,12 @@ import (
 // archived returns what the archive has of the job of a file. change changes the job's record and attempts.
 func archived(t *testing.T, file string, change func(*archive.JobDetails)) *archive.JobDetails {
 	t.Helper()
-	in := world(t, file)
+	return archivedOf(t, world(t, file), change)
+}
+
+// archivedOf returns what the archive has of a job.
+func archivedOf(t *testing.T, in *JobInput, change func(*archive.JobDetails)) *archive.JobDetails {
+	t.Helper()
 	encode := func(o any) json.RawMessage {
 		data, err := json.Marshal(o)
 		if err != nil {

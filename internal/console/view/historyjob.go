@@ -80,7 +80,7 @@ func archivedInput(j *archive.JobDetails, now time.Time) (*JobInput, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &JobInput{Job: job, Now: now}
+	in := &JobInput{Job: job, Now: now, Conditions: j.Conditions}
 	if !j.Gone.IsZero() {
 		in.Now = j.Gone
 	}

@@ -5,9 +5,6 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/observed"
 )
 
@@ -24,6 +21,8 @@ const (
 	stateFailed     state = "failed"
 	stateEvicted    state = "evicted"
 	stateStopped    state = "stopped"
+	// statePaused is that of a replica without a pod in a paused job. It has no segment: a span shows the pause.
+	statePaused state = "paused"
 )
 
 // Segment is a piece of a lane. X and W are percentages of the width.
@@ -116,7 +115,7 @@ const (
 func (in *JobInput) timeline() Timeline {
 	finished, _ := observed.Finished(in.Job.Status())
 	t := Timeline{Begin: in.begin(), End: in.end(), Live: !finished, Grouped: 1}
-	lanes := in.lanesOf()
+	lanes, pauses := in.lanesOf()
 	for i := range lanes {
 		for _, a := range lanes[i].attempts {
 			if a.over.After(t.End) { // pods that end after the job
@@ -139,7 +138,7 @@ func (in *JobInput) timeline() Timeline {
 			t.Lanes = append(t.Lanes, lanes[i].draw(s, t.End))
 		}
 	}
-	t.Spans = in.spans(s, t.End)
+	t.Spans = in.spans(s, pauses, t.End)
 	t.Ticks = ticks(s)
 	for _, l := range t.Lanes {
 		for _, g := range l.Segments {
@@ -153,7 +152,7 @@ func (in *JobInput) timeline() Timeline {
 }
 
 // stateOrder lists the states in the order of the legend.
-var stateOrder = []state{stateQueued, stateStarting, stateRunning, stateRestarting, stateSucceeded, stateFailed, stateEvicted, stateStopped}
+var stateOrder = []state{stateQueued, stateStarting, stateRunning, stateRestarting, stateSucceeded, stateFailed, stateEvicted, stateStopped, statePaused}
 
 // piece is a part of a lane with times.
 type piece struct {
@@ -172,8 +171,9 @@ func (l *lane) pieces(end time.Time) []piece {
 	}
 	for i := range l.attempts {
 		a := &l.attempts[i]
-		if i > 0 {
-			add(l.attempts[i-1].over, a.created, stateRestarting, a)
+		// An attempt with a lower number belongs to a replica that was scaled away and added again.
+		if i > 0 && a.number > l.attempts[i-1].number {
+			l.without(l.attempts[i-1].over, a.created, true, func(from, to time.Time, s state) { add(from, to, s, a) })
 		}
 		over := end
 		if a.end != "" {
@@ -198,8 +198,8 @@ func (l *lane) pieces(end time.Time) []piece {
 		}
 		add(started, over, ran, a)
 	}
-	if n := len(l.attempts); n > 0 && l.restarts && l.attempts[n-1].end != "" {
-		add(l.attempts[n-1].over, end, stateRestarting, &l.attempts[n-1])
+	if n := len(l.attempts); n > 0 && (l.restarts || l.paused) && l.attempts[n-1].end != "" {
+		l.without(l.attempts[n-1].over, end, l.restarts, func(from, to time.Time, s state) { add(from, to, s, &l.attempts[n-1]) })
 	}
 	return all
 }
@@ -208,6 +208,9 @@ func (l *lane) pieces(end time.Time) []piece {
 func (l *lane) draw(s scale, end time.Time) Lane {
 	row := Lane{Label: l.name()}
 	for _, p := range l.pieces(end) {
+		if p.state == statePaused {
+			continue
+		}
 		x := s.x(p.from)
 		g := Segment{X: x, W: round(max(0.3, s.x(p.to)-x)), State: string(p.state), Guessed: p.a.guessed,
 			Title: fmt.Sprintf("%s, attempt %d: %s for %s", l.name(), p.a.number+1, p.state, Age(p.to.Sub(p.from)))}
@@ -225,31 +228,16 @@ func (l *lane) draw(s scale, end time.Time) Lane {
 	return row
 }
 
-// spans returns the pauses and the times in which not all replicas ran after an incident.
-func (in *JobInput) spans(s scale, end time.Time) []Span {
+// spans returns the pauses, and the end of the job if some pods went on after it.
+func (in *JobInput) spans(s scale, pauses []interval, end time.Time) []Span {
 	var all []Span
-	var paused time.Time
-	add := func(from, to time.Time, kind, title string) {
-		if x := s.x(from); to.After(from) {
-			all = append(all, Span{X: x, W: round(max(0.2, s.x(to)-x)), Kind: kind, Title: title + " for " + Age(to.Sub(from))})
-		}
-	}
-	for _, e := range in.Events {
-		switch batch.Reason(e.Reason) {
-		case batch.EventJobPaused:
-			paused = observed.EventTime(e)
-		case batch.EventJobResumed:
-			if !paused.IsZero() {
-				add(paused, observed.EventTime(e), "paused", "Paused")
-			}
-			paused = time.Time{}
+	for _, p := range pauses {
+		if x := s.x(p.from); p.to.After(p.from) {
+			all = append(all, Span{X: x, W: round(max(0.2, s.x(p.to)-x)), Kind: "paused", Title: "Paused for " + Age(p.to.Sub(p.from))})
 		}
 	}
 	if c := in.Job.Status().CompletionTime; c != nil && end.Sub(c.Time) > time.Second {
 		all = append(all, Span{X: s.x(c.Time), W: 0.15, Kind: "ended", Title: "The job ended; some pods went on"})
-	}
-	if c := observed.Condition(in.Job.Status(), batch.JobPausedCondition); c.Status == metav1.ConditionTrue {
-		add(c.LastTransitionTime.Time, end, "paused", "Paused")
 	}
 	return all
 }
