@@ -39,11 +39,18 @@ type play struct {
 	node    func(rank int32) string
 }
 
+func (p *play) uid() types.UID { return types.UID(p.namespace + "-" + p.name) }
+
+// owned is what the objects of the job have in common.
+func (p *play) owned() []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: ours, Kind: "GenericJob", Name: p.name, UID: p.uid(), Controller: new(true)}}
+}
+
 const gpu = "nvidia.com/gpu"
 
 // job puts a job with its pods, its group and its events on the stage.
 func (s *scene) job(p *play) {
-	meta := metav1.ObjectMeta{Namespace: p.namespace, Name: p.name, UID: types.UID(p.namespace + "-" + p.name), CreationTimestamp: s.ago(p.created)}
+	meta := metav1.ObjectMeta{Namespace: p.namespace, Name: p.name, UID: p.uid(), CreationTimestamp: s.ago(p.created)}
 	requester, err := json.Marshal([]string{p.user})
 	if err != nil {
 		panic(err) // a list of strings can always be encoded
@@ -103,7 +110,8 @@ func (s *scene) replica(p *play, spec corev1.PodSpec, rank int32) batch.ReplicaS
 	r := batch.ReplicaStatus{Name: name, UID: p.namespace + name, Phase: batch.ReplicaPending}
 	pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, Spec: spec, ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name, UID: types.UID(r.UID),
 		CreationTimestamp: s.ago(p.created - time.Second), Labels: map[string]string{batch.LabelJobName: p.name, batch.LabelJobKind: "GenericJob", batch.LabelReplicaType: "worker",
-			batch.LabelReplicaRank: strconv.Itoa(int(rank)), batch.LabelReplicaAttempt: "0", scheduling.LabelQueue: p.queue, scheduling.LabelGroupName: p.name}}}
+			batch.LabelReplicaRank: strconv.Itoa(int(rank)), batch.LabelReplicaAttempt: "0", scheduling.LabelQueue: p.queue, scheduling.LabelGroupName: p.name},
+		OwnerReferences: p.owned()}}
 	pod.Status.Phase = corev1.PodPending
 	if p.node == nil {
 		s.add("pods", pod)
@@ -160,7 +168,7 @@ func (s *scene) replica(p *play, spec corev1.PodSpec, rank int32) batch.ReplicaS
 // group puts the group of a job on the stage.
 func (s *scene) group(p *play, requests corev1.ResourceList) {
 	g := &scheduling.PodGroup{TypeMeta: metav1.TypeMeta{APIVersion: scheduler, Kind: "PodGroup"}, ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.name,
-		UID: types.UID("group-" + p.namespace + p.name), CreationTimestamp: s.ago(p.created)}, Spec: scheduling.PodGroupSpec{Queue: p.queue, MinMember: p.replicas}}
+		UID: types.UID("group-" + p.namespace + p.name), CreationTimestamp: s.ago(p.created), OwnerReferences: p.owned()}, Spec: scheduling.PodGroupSpec{Queue: p.queue, MinMember: p.replicas}}
 	c := scheduling.PodGroupCondition{Type: scheduling.GroupScheduled, Status: metav1.ConditionFalse, Reason: scheduling.ReasonNoRoom, Message: p.message}
 	switch {
 	case p.ended > 0:

@@ -142,7 +142,8 @@ func (c *consoleBench) job(i, nodes int) error {
 		return err
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: replica.Name, Labels: map[string]string{batch.LabelJobName: j.Name, batch.LabelJobKind: "GenericJob",
-		batch.LabelReplicaType: "worker", batch.LabelReplicaRank: "0", batch.LabelReplicaAttempt: "0"}}, Spec: *template.Spec.DeepCopy()}
+		batch.LabelReplicaType: "worker", batch.LabelReplicaRank: "0", batch.LabelReplicaAttempt: "0"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: batch.GroupVersion.String(), Kind: "GenericJob", Name: j.Name, UID: j.UID, Controller: new(true)}}}, Spec: *template.Spec.DeepCopy()}
 	pod.Spec.NodeName = fmt.Sprintf("node-%d", i%nodes)
 	return c.client.Create(c.ctx, pod)
 }

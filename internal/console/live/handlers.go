@@ -1,12 +1,9 @@
 package live
 
 import (
-	"sync"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
@@ -49,8 +46,11 @@ func (c *Cache) jobHandler(k *kinds.Kind) cache.ResourceEventHandlerFuncs {
 		c.hub.publish(topic)
 	}
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    set,
-		UpdateFunc: func(_, o any) { set(o) },
+		AddFunc: set,
+		UpdateFunc: func(old, o any) {
+			c.replaced(k, old, o)
+			set(o)
+		},
 		DeleteFunc: func(o any) {
 			object, ok := last(o).(kinds.Object)
 			if !ok {
@@ -60,10 +60,28 @@ func (c *Cache) jobHandler(k *kinds.Kind) cache.ResourceEventHandlerFuncs {
 			c.mu.Lock()
 			delete(c.rows, topic)
 			c.mu.Unlock()
-			c.past.forget(topic)
+			c.past.forget(topic + "/" + string(object.GetUID()))
 			c.hub.publish(TopicJobs)
 			c.hub.publish(topic)
 		},
+	}
+}
+
+// replaced keeps what an update of a job has replaced: the condition Paused. A job that was created again is another one.
+func (c *Cache) replaced(k *kinds.Kind, old, now any) {
+	was, ok := old.(kinds.Object)
+	is, same := now.(kinds.Object)
+	if !ok || !same {
+		return
+	}
+	key := JobTopic(k.Name, was.GetNamespace(), was.GetName()) + "/" + string(was.GetUID())
+	if was.GetUID() != is.GetUID() {
+		c.past.forget(key)
+		return
+	}
+	before, after := observed.Condition(k.Status(was), batch.JobPausedCondition), observed.Condition(k.Status(is), batch.JobPausedCondition)
+	if before.Type != "" && !before.LastTransitionTime.Equal(&after.LastTransitionTime) {
+		c.past.noteCondition(key, &before)
 	}
 }
 
@@ -83,15 +101,11 @@ func (c *Cache) podHandler() cache.ResourceEventHandlerFuncs {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: publish,
 		UpdateFunc: func(_, o any) {
-			if p, ok := o.(*corev1.Pod); ok {
-				c.past.note(p)
-			}
+			c.notePod(o)
 			publish(o)
 		},
 		DeleteFunc: func(o any) {
-			if p, ok := last(o).(*corev1.Pod); ok {
-				c.past.note(p)
-			}
+			c.notePod(last(o))
 			publish(last(o))
 		},
 	}
@@ -114,60 +128,23 @@ func (c *Cache) warningHandler() cache.ResourceEventHandlerFuncs {
 	return cache.ResourceEventHandlerFuncs{AddFunc: publish, UpdateFunc: func(_, o any) { publish(o) }, DeleteFunc: func(o any) { publish(last(o)) }}
 }
 
-// past holds the pods of jobs that are being deleted or are gone, as they were last seen, so that a timeline shows them.
-type past struct {
-	mu   sync.Mutex
-	pods map[string]map[types.UID]*corev1.Pod
-	kept int
-}
-
-// mostPast bounds the number of pods that are kept.
-const mostPast = 20_000
-
-// note keeps a pod that somebody deletes.
-func (p *past) note(pod *corev1.Pod) {
-	topics, err := jobOfPod(pod)
-	if err != nil || len(topics) == 0 || pod.DeletionTimestamp == nil {
+// notePod keeps a pod that somebody deletes, while its job is there. Pods may outlive their job.
+func (c *Cache) notePod(o any) {
+	p, ok := o.(*corev1.Pod)
+	if !ok || p.DeletionTimestamp == nil {
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.pods == nil {
-		p.pods = map[string]map[types.UID]*corev1.Pod{}
+	topics, _ := jobOfPod(p)
+	keys, _ := ownerOfPod(p)
+	if len(keys) == 0 {
+		return
 	}
-	of := p.pods[topics[0]]
-	if of == nil {
-		of = map[types.UID]*corev1.Pod{}
-		p.pods[topics[0]] = of
+	c.mu.RLock()
+	row, there := c.rows[topics[0]]
+	c.mu.RUnlock()
+	if there && keys[0] == topics[0]+"/"+row.UID {
+		c.past.note(keys[0], p)
 	}
-	if _, known := of[pod.UID]; !known {
-		if p.kept >= mostPast {
-			return
-		}
-		p.kept++
-	}
-	of[pod.UID] = pod
-}
-
-// of returns the pods that are kept of a job.
-func (p *past) of(topic string, job types.UID) []*corev1.Pod {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var all []*corev1.Pod
-	for _, pod := range p.pods[topic] {
-		if owner := metav1.GetControllerOf(pod); owner == nil || owner.UID == job {
-			all = append(all, pod)
-		}
-	}
-	return all
-}
-
-// forget drops the pods of a job that is gone.
-func (p *past) forget(topic string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.kept -= len(p.pods[topic])
-	delete(p.pods, topic)
 }
 
 // slim drops what no page shows.
@@ -220,6 +197,21 @@ func jobOfPod(o any) ([]string, error) {
 		return nil, nil
 	}
 	return []string{JobTopic(p.Labels[batch.LabelJobKind], p.Namespace, p.Labels[batch.LabelJobName])}, nil
+}
+
+// ownerOfPod returns the topic and the UID of the job that a pod belongs to: jobs that follow each other under one name are
+// different.
+func ownerOfPod(o any) ([]string, error) {
+	topics, err := jobOfPod(o)
+	p, ok := o.(*corev1.Pod)
+	if !ok || len(topics) == 0 {
+		return nil, err
+	}
+	owner := metav1.GetControllerOf(p)
+	if owner == nil {
+		return nil, nil
+	}
+	return []string{topics[0] + "/" + string(owner.UID)}, nil
 }
 
 func waitsForUs(o any) ([]string, error) {

@@ -105,7 +105,7 @@ func (c *Cache) build(config *rest.Config) error {
 		selector: fields.AndSelectors(fields.OneTermEqualSelector("involvedObject.kind", "Pod"), fields.OneTermEqualSelector("type", corev1.EventTypeWarning)),
 		handler:  c.warningHandler(), indexers: cache.Indexers{byUID: uidOfPod}}
 	c.pods = &source{plural: "pods", what: "pods", client: v1, object: &corev1.Pod{}, namespaced: true, transform: slimPod, handler: c.podHandler(),
-		indexers: cache.Indexers{byJob: jobOfPod, waiting: waitsForUs, onNode: nodeOf}}
+		indexers: cache.Indexers{byJob: ownerOfPod, waiting: waitsForUs, onNode: nodeOf}}
 	c.groups = &source{group: scheduling.GroupVersion.Group, plural: "podgroups", what: "PodGroups", client: scheduler, object: &scheduling.PodGroup{}, namespaced: true, transform: slim,
 		handler: c.handler(func(any) string { return topicQueues })}
 	c.queues = &source{group: scheduling.GroupVersion.Group, plural: "queues", what: "queues", client: scheduler, object: &scheduling.Queue{}, transform: slim, handler: c.handler(func(any) string { return topicQueues })}

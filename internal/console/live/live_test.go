@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,7 +22,9 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/console/view"
 	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 // api is an API server that lists and watches what a test puts there, where the user may.
@@ -168,7 +171,8 @@ func (r rights) List(_ schema.GroupResource, namespaces []string) Scope {
 func TestViewsHideWhatTheirViewersMayNotList(t *testing.T) {
 	pod := func(namespace string) *corev1.Pod {
 		return &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a-w-0", UID: types.UID(namespace), ResourceVersion: "1",
-			Labels: map[string]string{batch.LabelJobName: "a", batch.LabelJobKind: "GenericJob"}, Annotations: map[string]string{"large": "value", scheduling.AnnotationRequestedBy: `["mei"]`}},
+			Labels: map[string]string{batch.LabelJobName: "a", batch.LabelJobKind: "GenericJob"}, Annotations: map[string]string{"large": "value", scheduling.AnnotationRequestedBy: `["mei"]`},
+			OwnerReferences: []metav1.OwnerReference{{UID: map[string]types.UID{"red": "1", "blue": "2"}[namespace], Controller: new(true)}}},
 			Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "main", Command: []string{"python"}}}}}
 	}
 	c := start(t, &api{objects: map[string][]any{ofBatch + "genericjobs": {job("red", "a", "1"), job("blue", "a", "2")}, "/api/v1/pods": {pod("red"), pod("blue")}, "/api/v1/events": {}}}, "")
@@ -205,7 +209,8 @@ func TestViewsHideWhatTheirViewersMayNotList(t *testing.T) {
 // TestWarningsAboutPods verifies that a job has the warnings about its pods and no others, and that each tells those who look
 // at the job.
 func TestWarningsAboutPods(t *testing.T) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "red", Name: "a-w-0", UID: "pod", ResourceVersion: "1", Labels: map[string]string{batch.LabelJobName: "a", batch.LabelJobKind: "GenericJob"}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "red", Name: "a-w-0", UID: "pod", ResourceVersion: "1", Labels: map[string]string{batch.LabelJobName: "a", batch.LabelJobKind: "GenericJob"},
+		OwnerReferences: []metav1.OwnerReference{{UID: "1", Controller: new(true)}}}}
 	about := func(namespace, name, pod string, uid types.UID) *corev1.Event {
 		return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name), ResourceVersion: "1"}, Type: "Warning", Reason: "FailedMount", Message: name,
 			LastTimestamp: metav1.Unix(int64(len(name)), 0), InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: pod, UID: uid}, ReportingController: "kubelet"}
@@ -264,36 +269,89 @@ func TestSubscriptions(t *testing.T) {
 	}
 }
 
-// TestPastPods verifies that pods that are deleted are kept with their job, bounded in number, and forgotten with it.
+// podOf returns a pod of the job a in the namespace red, which somebody deletes.
+func podOf(owner types.UID, n int) *corev1.Pod {
+	now := metav1.Now()
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "red", Name: fmt.Sprint("w-", n), UID: types.UID(fmt.Sprint(owner, "-", n)), ResourceVersion: "1", DeletionTimestamp: &now,
+		Labels:          map[string]string{batch.LabelJobName: "a", batch.LabelJobKind: "GenericJob"},
+		OwnerReferences: []metav1.OwnerReference{{UID: owner, Controller: new(true)}}}}
+}
+
+// TestPastPods verifies that pods that are deleted are kept with their job, the newest of them, and forgotten with it.
 func TestPastPods(t *testing.T) {
-	var p past
-	pod := func(n int, owner types.UID) *corev1.Pod {
-		now := metav1.Now()
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("w-", n), UID: types.UID(fmt.Sprint(owner, n)), DeletionTimestamp: &now,
-			Labels:          map[string]string{batch.LabelJobName: "a", batch.LabelJobKind: "GenericJob"},
-			OwnerReferences: []metav1.OwnerReference{{UID: owner, Controller: new(true)}}}}
+	c := &Cache{rows: map[string]view.JobRow{}}
+	jobs, pods := c.jobHandler(&kinds.All[0]), c.podHandler()
+	key := func(uid types.UID) string {
+		return keyOf(&observed.Job{Kind: &kinds.All[0], Object: job("red", "a", uid)})
 	}
-	alive := pod(0, "one")
+	kept := func(uid types.UID) int {
+		all, _ := c.past.of(key(uid))
+		return len(all)
+	}
+	jobs.OnAdd(job("red", "a", "one"), false)
+	alive := podOf("one", 0)
 	alive.DeletionTimestamp = nil
-	p.note(alive)
-	topic := JobTopic("GenericJob", "ns", "a")
-	if got := len(p.of(topic, "one")); got != 0 {
-		t.Errorf("%d pods that nobody deletes are kept", got)
-	}
-	p.note(pod(1, "one"))
-	p.note(pod(1, "one"))
-	p.note(pod(2, "other"))
-	if one, other := len(p.of(topic, "one")), len(p.of(topic, "other")); one != 1 || other != 1 {
-		t.Errorf("%d and %d pods of two jobs of one name, want 1 each", one, other)
+	pods.OnUpdate(alive, alive)
+	pods.OnUpdate(alive, podOf("other", 1))
+	pods.OnUpdate(alive, podOf("one", 2))
+	pods.OnDelete(podOf("one", 2))
+	if one, other := kept("one"), kept("other"); one != 1 || other != 0 {
+		t.Errorf("%d pods of the job and %d of another one of its name are kept, want 1 and 0", one, other)
 	}
 	for n := range mostPast {
-		p.note(pod(n+3, "one"))
+		pods.OnDelete(podOf("one", n+3))
 	}
-	if p.kept != mostPast {
-		t.Errorf("%d pods are kept, want %d", p.kept, mostPast)
+	all, _ := c.past.of(key("one"))
+	if len(all) != mostPast || slices.ContainsFunc(all, func(p *corev1.Pod) bool { return p.Name == "w-2" }) {
+		t.Errorf("%d pods are kept, want the newest %d", len(all), mostPast)
 	}
-	p.forget(topic)
-	if p.kept != 0 || len(p.pods) != 0 {
-		t.Errorf("%d pods are kept of a job that is gone", p.kept)
+	jobs.OnDelete(job("red", "a", "one"))
+	pods.OnDelete(podOf("one", 2)) // a job that is deleted in the background goes before its pods
+	jobs.OnAdd(job("red", "a", "two"), false)
+	pods.OnDelete(podOf("one", 3))
+	pods.OnDelete(podOf("two", 4))
+	if one, two := kept("one"), kept("two"); one != 0 || two != 1 || c.past.kept != 1 {
+		t.Errorf("%d pods of the job that is gone and %d of its successor are kept, want 0 and 1", one, two)
+	}
+	jobs.OnUpdate(job("red", "a", "two"), job("red", "a", "three")) // the watch was interrupted meanwhile
+	for n := range 2 * mostPast {
+		pods.OnDelete(podOf("three", n))
+		c.past.forget(key("three"))
+	}
+	if c.past.kept != 0 || len(c.past.pods) != 0 || len(c.past.order) > 2*mostPast {
+		t.Errorf("of jobs that are gone %d pods are kept, in a list of %d", c.past.kept, len(c.past.order))
+	}
+}
+
+// TestFormerConditions verifies that a job keeps when it was paused, which the next pause replaces.
+func TestFormerConditions(t *testing.T) {
+	c := &Cache{rows: map[string]view.JobRow{}}
+	jobs := c.jobHandler(&kinds.All[0])
+	paused := func(reason batch.Reason, since int64) *batch.GenericJob {
+		j := job("red", "a", "one")
+		j.Status.Conditions = []batch.JobCondition{{Type: batch.JobPausedCondition, Reason: reason, LastTransitionTime: metav1.Unix(since, 0)}}
+		return j
+	}
+	states := []*batch.GenericJob{job("red", "a", "one"), paused(batch.ReasonNotPaused, 1), paused(batch.ReasonPaused, 2), paused(batch.ReasonPaused, 2), paused(batch.ReasonResumed, 3), paused(batch.ReasonPaused, 4)}
+	for i := 1; i < len(states); i++ {
+		jobs.OnUpdate(states[i-1], states[i])
+	}
+	_, all := c.past.of(keyOf(&observed.Job{Kind: &kinds.All[0], Object: states[0]}))
+	var got []string
+	for _, c := range all {
+		got = append(got, fmt.Sprint(c.Reason, c.LastTransitionTime.Unix()))
+	}
+	if diff := cmp.Diff([]string{"NotPaused1", "Paused2", "Resumed3"}, got); diff != "" {
+		t.Errorf("conditions (-want +got):\n%s", diff)
+	}
+}
+
+// TestPodsOfAFormerJob verifies that a job does not have the pods of one that had its name.
+func TestPodsOfAFormerJob(t *testing.T) {
+	c := start(t, &api{objects: map[string][]any{ofBatch + "genericjobs": {job("red", "a", "new")}, "/api/v1/pods": {podOf("old", 0), podOf("new", 1)}, "/api/v1/events": {}}}, "")
+	v := c.For(nil)
+	in := v.Input(v.Job(&kinds.All[0], "red", "a"), time.Now())
+	if len(in.Pods) != 1 || in.Pods[0].UID != "new-1" {
+		t.Errorf("the job has %d pods, of which the first is %v", len(in.Pods), in.Pods)
 	}
 }

@@ -132,7 +132,6 @@ func (v *View) Job(kind *kinds.Kind, namespace, name string) *observed.Job {
 
 // Input returns what is known about a job, for its page.
 func (v *View) Input(j *observed.Job, now time.Time) *view.JobInput {
-	topic := JobTopic(j.Kind.Name, j.GetNamespace(), j.GetName())
 	c := v.cache
 	in := &view.JobInput{Job: j, Groups: visible(v, c.groups, list[*scheduling.PodGroup](c.groups)), Waiting: v.Waiting(), Now: now,
 		Hidden: v.hiddenIn(j.GetNamespace(), c.pods, c.events[0])}
@@ -141,15 +140,17 @@ func (v *View) Input(j *observed.Job, now time.Time) *view.JobInput {
 		seen[string(p.UID)] = true
 		in.Pods = append(in.Pods, p)
 	}
+	pods, conditions := c.past.of(keyOf(j))
+	in.Conditions = conditions
 	if v.scope(c.pods, j.GetNamespace()).Includes(j.GetNamespace()) {
-		for _, p := range c.past.of(topic, j.GetUID()) {
+		for _, p := range pods {
 			if !seen[string(p.UID)] {
 				in.Pods = append(in.Pods, p)
 			}
 		}
 	}
 	if v.scope(c.events[0], j.GetNamespace()).Includes(j.GetNamespace()) {
-		v.addEvents(in, topic)
+		v.addEvents(in, JobTopic(j.Kind.Name, j.GetNamespace(), j.GetName()))
 	}
 	return in
 }
@@ -180,7 +181,12 @@ func (v *View) Pods(j *observed.Job) []*corev1.Pod {
 	if !v.scope(v.cache.pods, j.GetNamespace()).Includes(j.GetNamespace()) {
 		return nil
 	}
-	return indexed[*corev1.Pod](v.cache.pods, byJob, JobTopic(j.Kind.Name, j.GetNamespace(), j.GetName()))
+	return indexed[*corev1.Pod](v.cache.pods, byJob, keyOf(j))
+}
+
+// keyOf returns the key of a job in the index of its pods.
+func keyOf(j *observed.Job) string {
+	return JobTopic(j.Kind.Name, j.GetNamespace(), j.GetName()) + "/" + string(j.GetUID())
 }
 
 // Waiting returns the pods that wait for the t9k-scheduler.

@@ -247,7 +247,7 @@ func (r *Renderer) Sections(name string, data any) ([]Section, error) {
 			if err != nil {
 				return nil, err
 			}
-			rows.Rows = append(rows.Rows, Section{ID: jobs.Rows[i].ID, HTML: html})
+			rows.Rows = append(rows.Rows, Section{ID: jobs.Rows[i].ID(), HTML: html})
 			b.WriteString(html)
 		}
 		rows.HTML = b.String() + "</tbody>"

@@ -25,7 +25,7 @@ var hostile = []string{
 }
 
 func row(text string) view.JobRow {
-	return view.JobRow{ID: "job-1", Path: "/jobs/ns/genericjob/mnist", Kind: "GenericJob", Namespace: text, Name: text, Ref: text, Phase: "Running", Tone: view.Busy, Why: text,
+	return view.JobRow{UID: "1", Path: "/jobs/ns/genericjob/mnist", Kind: "GenericJob", Namespace: text, Name: text, Ref: text, Phase: "Running", Tone: view.Busy, Why: text,
 		Running: 1, Total: 2, Share: 50, Restarts: 1, Queue: text, User: text, Created: noon.Add(-time.Hour), Ran: observed.RunTime{Before: time.Minute, Since: noon.Add(-time.Minute)}}
 }
 

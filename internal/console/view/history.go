@@ -119,7 +119,7 @@ func (r *HistoryRow) Over() time.Time {
 
 // historyRowOf returns the row of a job of the archive. Its phase is the outcome.
 func historyRowOf(j *archive.Job) HistoryRow {
-	r := HistoryRow{Gone: j.Gone, JobRow: JobRow{ID: "job-" + j.UID, Path: archivedPath(j.UID), Kind: j.Kind, Namespace: j.Namespace, Name: j.Name,
+	r := HistoryRow{Gone: j.Gone, JobRow: JobRow{UID: j.UID, Path: archivedPath(j.UID), Kind: j.Kind, Namespace: j.Namespace, Name: j.Name,
 		Phase: j.Outcome(), Tone: toneOf(j.Outcome()), Why: j.Why, Total: j.Replicas, Restarts: j.Restarts, Queue: j.Queue, User: j.User, Created: j.Created, Ended: j.Ended}}
 	if r.Phase == archive.Deleted {
 		r.Tone, r.Why = Quiet, deletedWhy(j)

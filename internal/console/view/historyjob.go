@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/archive"
@@ -80,13 +81,16 @@ func archivedInput(j *archive.JobDetails, now time.Time) (*JobInput, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &JobInput{Job: job, Now: now, Conditions: j.Conditions}
+	in := &JobInput{Job: job, Now: now}
 	if !j.Gone.IsZero() {
 		in.Now = j.Gone
 	}
 	in.Attempts = make([]*archive.Attempt, len(j.Attempts))
 	for i := range j.Attempts {
 		in.Attempts[i] = &j.Attempts[i].Attempt
+	}
+	for _, c := range j.Conditions {
+		in.Conditions = append(in.Conditions, batch.JobCondition{Type: batch.JobConditionType(c.Type), Reason: batch.Reason(c.Reason), LastTransitionTime: metav1.NewTime(c.Since)})
 	}
 	for _, raw := range j.Events {
 		e := &corev1.Event{}

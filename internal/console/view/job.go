@@ -43,8 +43,7 @@ func toneOf(phase string) Tone {
 
 // JobRow is what lists show of a job.
 type JobRow struct {
-	// ID identifies the job's row in a page.
-	ID string
+	UID string
 	// Path is the path of the job's page.
 	Path                       string
 	Kind, Namespace, Name, Ref string
@@ -71,7 +70,7 @@ type JobRow struct {
 func RowOf(j *observed.Job) JobRow {
 	s := j.Status()
 	r := JobRow{
-		ID: "job-" + string(j.GetUID()), Path: JobPath(j.Kind, j.GetNamespace(), j.GetName()),
+		UID: string(j.GetUID()), Path: JobPath(j.Kind, j.GetNamespace(), j.GetName()),
 		Kind: j.Kind.Name, Namespace: j.GetNamespace(), Name: j.GetName(), Ref: j.Ref(),
 		Phase: string(s.Phase), Tone: toneOf(string(s.Phase)), Why: observed.Explain(s),
 		Running: s.Aggregate.Running, Done: s.Aggregate.Succeeded, Total: observed.Total(s), Restarts: s.Restarts,
@@ -89,6 +88,9 @@ func RowOf(j *observed.Job) JobRow {
 	}
 	return r
 }
+
+// ID identifies the job's row in a page.
+func (r *JobRow) ID() string { return "job-" + r.UID }
 
 // There returns the number of replicas that run or have succeeded.
 func (r *JobRow) There() int32 { return r.Running + r.Done }

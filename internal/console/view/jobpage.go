@@ -20,9 +20,10 @@ type JobInput struct {
 	Job *observed.Job
 	// Pods are the job's pods, also those that are gone, as they were last seen.
 	Pods []*corev1.Pod
-	// Attempts are the attempts of a job of the archive, in place of Pods, and Conditions all conditions that it has had.
-	Attempts   []*archive.Attempt
-	Conditions []archive.Condition
+	// Attempts are the attempts of a job of the archive, in place of Pods.
+	Attempts []*archive.Attempt
+	// Conditions are those that the job has had, as far as they are known.
+	Conditions []batch.JobCondition
 	// Events are the events about the job and Warnings those about its pods that are warnings, the oldest first.
 	Events, Warnings []*corev1.Event
 	// Groups and Waiting are the groups of all jobs and the pods that wait for nodes.

@@ -256,7 +256,7 @@ func (p *JobsPage) sort(found []*JobRow, now time.Time) {
 		if descending {
 			order = -order
 		}
-		return cmp.Or(order, b.Created.Compare(a.Created), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Kind, b.Kind), strings.Compare(a.ID, b.ID))
+		return cmp.Or(order, b.Created.Compare(a.Created), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Kind, b.Kind), strings.Compare(a.UID, b.UID))
 	})
 	f := p.Filter
 	f.Page = 1

@@ -29,16 +29,9 @@ func (in *JobInput) turns() []turn {
 			all = append(all, turn{observed.EventTime(e), false})
 		}
 	}
-	add := func(reason batch.Reason, since time.Time) {
-		if reason == batch.ReasonPaused || reason == batch.ReasonResumed {
-			all = append(all, turn{since, reason == batch.ReasonPaused})
-		}
-	}
-	last := observed.Condition(in.Job.Status(), batch.JobPausedCondition)
-	add(last.Reason, last.LastTransitionTime.Time)
-	for _, c := range in.Conditions {
-		if c.Type == string(batch.JobPausedCondition) {
-			add(batch.Reason(c.Reason), c.Since)
+	for _, c := range slices.Concat(in.Conditions, in.Job.Status().Conditions) {
+		if c.Type == batch.JobPausedCondition && (c.Reason == batch.ReasonPaused || c.Reason == batch.ReasonResumed) {
+			all = append(all, turn{c.LastTransitionTime.Time, c.Reason == batch.ReasonPaused})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b turn) int { return a.at.Compare(b.at) })

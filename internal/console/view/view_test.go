@@ -99,7 +99,7 @@ func TestJobPages(t *testing.T) {
 func rows() []JobRow {
 	var all []JobRow
 	add := func(name, namespace, phase, queue string, age time.Duration, labels map[string]string) {
-		all = append(all, JobRow{ID: name, Name: name, Namespace: namespace, Kind: "GenericJob", Phase: phase, Queue: queue, Created: noon.Add(-age), Labels: labels})
+		all = append(all, JobRow{UID: name, Name: name, Namespace: namespace, Kind: "GenericJob", Phase: phase, Queue: queue, Created: noon.Add(-age), Labels: labels})
 	}
 	add("a", "blue", "Running", "q", time.Hour, map[string]string{"team": "vision"})
 	add("b", "blue", "Failed", "", time.Minute, nil)
@@ -182,7 +182,7 @@ func TestPagesOfManyJobs(t *testing.T) {
 func BenchmarkJobs(b *testing.B) {
 	var many []JobRow
 	for i := range 10_000 {
-		many = append(many, JobRow{ID: "job-" + strconv.Itoa(i), Name: "job-" + strconv.Itoa(i), Namespace: "ns", Phase: "Running", Created: noon.Add(time.Duration(i*7919%10_000) * time.Second)})
+		many = append(many, JobRow{UID: strconv.Itoa(i), Name: "job-" + strconv.Itoa(i), Namespace: "ns", Phase: "Running", Created: noon.Add(time.Duration(i*7919%10_000) * time.Second)})
 	}
 	for b.Loop() {
 		Jobs(many, JobFilter{Page: 1}, nil, noon)
