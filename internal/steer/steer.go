@@ -86,28 +86,25 @@ func (c Client) Read(ctx context.Context, j *observed.Job) (*unstructured.Unstru
 	return raw, nil
 }
 
-// Manifest returns a stored job as its user would submit it: without status and without what the cluster has added to its
-// metadata.
+// Manifest returns a stored job as its user would submit it: without status and without what the cluster, clients and
+// admission have added to its metadata.
 func Manifest(raw *unstructured.Unstructured) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": raw.GetAPIVersion(), "kind": raw.GetKind()}}
 	u.SetName(raw.GetName())
 	u.SetNamespace(raw.GetNamespace())
 	u.SetLabels(raw.GetLabels())
-	annotations := raw.GetAnnotations()
-	for _, key := range ours {
-		delete(annotations, key)
-	}
-	if len(annotations) > 0 {
-		u.SetAnnotations(annotations)
-	}
+	u.SetAnnotations(without(raw.GetAnnotations(), "kubectl.kubernetes.io/last-applied-configuration", scheduling.AnnotationRequestedBy))
 	u.Object["spec"] = raw.DeepCopy().Object["spec"]
 	return u
 }
 
-// CopyOf returns the manifest of a copy of a stored job under a new name, which is neither paused nor in debug mode.
+// CopyOf returns the manifest of a copy of a stored job under a new name, which is neither paused nor in debug mode, and no
+// job of a sweep.
 func CopyOf(raw *unstructured.Unstructured, name string) *unstructured.Unstructured {
 	u := Manifest(raw)
 	u.SetName(name)
+	u.SetLabels(without(u.GetLabels(), batch.LabelSweep))
+	u.SetAnnotations(without(u.GetAnnotations(), batch.AnnotationParameters, batch.AnnotationSweepManifest))
 	for _, s := range []Switch{Pause, Debug} {
 		for _, spelling := range []string{"enabled", "enable"} {
 			unstructured.RemoveNestedField(u.Object, "spec", "runMode", string(s), spelling)
@@ -130,5 +127,13 @@ func (c Client) Copy(ctx context.Context, j *observed.Job, name string) (*unstru
 	return created, nil
 }
 
-// ours are annotations that clients and admission write, which do not belong to a manifest.
-var ours = []string{"kubectl.kubernetes.io/last-applied-configuration", scheduling.AnnotationRequestedBy}
+// without removes some keys from a map that is a copy, and returns the map; nil if nothing is left.
+func without(m map[string]string, keys ...string) map[string]string {
+	for _, key := range keys {
+		delete(m, key)
+	}
+	if len(m) == 0 {
+		return nil
+	}
+	return m
+}
