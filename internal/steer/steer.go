@@ -1,11 +1,14 @@
 // Package steer changes jobs on behalf of a user: it pauses, resumes, debugs, scales, copies and deletes them, each with
-// one request. The command line and the console share it. Start reading at Client.
+// one request, which has no effect on another job that has got the name meanwhile. The command line and the console share
+// it. Start reading at Client.
 package steer
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +32,23 @@ func (c Client) jobs(j *observed.Job) dynamic.ResourceInterface {
 	return c.Objects.Resource(batch.GroupVersion.WithResource(j.Kind.Plural)).Namespace(j.GetNamespace())
 }
 
+// ErrReplaced means that a job was deleted, and that another one has its name now.
+var ErrReplaced = errors.New("it was deleted, and another job has its name now")
+
+// explain returns the error of a request that names the UID of a job: ErrReplaced if the job has another one.
+func explain(err error) error {
+	status := apierrors.APIStatus(nil)
+	if !errors.As(err, &status) {
+		return err
+	}
+	details := status.Status().Details
+	changed := details != nil && slices.ContainsFunc(details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
+	if apierrors.IsConflict(err) || apierrors.IsInvalid(err) && changed {
+		return ErrReplaced
+	}
+	return err
+}
+
 // Switch is one of the switches in spec.runMode.
 type Switch string
 
@@ -40,13 +60,13 @@ const (
 
 // Set sets a switch and returns the changed job.
 func (c Client) Set(ctx context.Context, j *observed.Job, s Switch, on bool) (*unstructured.Unstructured, error) {
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"runMode": map[string]any{string(s): map[string]any{"enabled": on}}}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": j.GetUID()}, "spec": map[string]any{"runMode": map[string]any{string(s): map[string]any{"enabled": on}}}})
 	if err != nil {
 		return nil, fmt.Errorf("writing the patch: %w", err)
 	}
 	raw, err := c.jobs(j).Patch(ctx, j.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: c.Manager})
 	if err != nil {
-		return nil, fmt.Errorf("changing %s: %w", j.Ref(), err)
+		return nil, fmt.Errorf("changing %s: %w", j.Ref(), explain(err))
 	}
 	return raw, nil
 }
@@ -72,7 +92,7 @@ func (c Client) Delete(ctx context.Context, j *observed.Job) error {
 	policy, uid := metav1.DeletePropagationForeground, j.GetUID()
 	err := c.jobs(j).Delete(ctx, j.GetName(), metav1.DeleteOptions{PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &uid}})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("deleting %s: %w", j.Ref(), err)
+		return fmt.Errorf("deleting %s: %w", j.Ref(), explain(err))
 	}
 	return nil
 }
@@ -113,12 +133,14 @@ func CopyOf(raw *unstructured.Unstructured, name string) *unstructured.Unstructu
 	return u
 }
 
-// Copy creates a job with the manifest of another one under a new name, and returns it. The copy is neither paused nor in
-// debug mode.
+// Copy creates a job with the manifest of another one under a new name, as CopyOf has it, and returns it.
 func (c Client) Copy(ctx context.Context, j *observed.Job, name string) (*unstructured.Unstructured, error) {
 	raw, err := c.Read(ctx, j)
 	if err != nil {
 		return nil, err
+	}
+	if raw.GetUID() != j.GetUID() {
+		return nil, fmt.Errorf("copying %s: %w", j.Ref(), ErrReplaced)
 	}
 	created, err := c.jobs(j).Create(ctx, CopyOf(raw, name), metav1.CreateOptions{FieldManager: c.Manager, FieldValidation: metav1.FieldValidationStrict})
 	if err != nil {

@@ -113,22 +113,26 @@ func (b *browser) awaitPush(pushed *program.Log, texts ...string) {
 // posts presses a button of a page.
 func (b *browser) posts(path string, form url.Values) string {
 	b.Helper()
-	r, err := http.NewRequestWithContext(b.Context(), http.MethodPost, b.base+path, strings.NewReader(form.Encode()))
-	if err != nil {
-		b.Fatal(err)
+	code, body := b.presses(path, form)
+	if code != http.StatusOK {
+		b.Fatalf("%s: %d: %s", path, code, body)
 	}
+	return body
+}
+
+// presses presses a button of a page, which may have no effect.
+func (b *browser) presses(path string, form url.Values) (code int, body string) {
+	b.Helper()
+	r, err := http.NewRequestWithContext(b.Context(), http.MethodPost, b.base+path, strings.NewReader(form.Encode()))
+	b.Must(err)
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.Header.Set("Origin", b.base)
 	answer, err := b.Do(r)
-	if err != nil {
-		b.Fatal(err)
-	}
+	b.Must(err)
 	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil || answer.StatusCode != http.StatusOK {
-		b.Fatalf("%s: %s, %v: %s", path, answer.Status, err, body)
-	}
-	return string(body)
+	data, err := io.ReadAll(answer.Body)
+	b.Must(err)
+	return answer.StatusCode, string(data)
 }
 
 func TestConsolePushesWhatChanges(t *testing.T) {

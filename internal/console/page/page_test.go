@@ -99,6 +99,11 @@ func models(text string) map[string]any {
 		"submit valid": &view.SubmitPage{Text: text, Namespace: text, Checked: true, Summary: text, Warnings: []view.FaultCard{fault}, Valid: true, Title: "Run 1 job", Effect: text, Command: text,
 			Objects: []view.SubmitCard{{Ref: text, Namespace: text, Line: 1, Replicas: text, More: 3, Rendered: []view.Rendered{{Name: text, Text: text}},
 				Room: &view.Room{Queue: text, Href: "/queues#queue-q", Verdict: text, Why: text, Tone: view.Wait, Rows: []view.RoomRow{{Name: text, Needs: text, Left: text, Free: text}}}}}},
+		"act": &struct {
+			Verb, Title, Effect, Command, Back, Filter string
+			Jobs                                       []view.JobRow
+			Left                                       int
+		}{"delete", "Delete", text, text, "/?ns=ns", text, []view.JobRow{r}, 2},
 		"submit empty": &view.SubmitPage{Namespace: text, Rows: 2},
 		"nodes": &view.NodesPage{Owners: []view.Owner{{Name: text}}, Nodes: []view.NodeTile{{ID: "node-n", Name: text, State: text,
 			Meters: []view.Meter{{Name: text, Text: text, Cells: 4, Shares: []view.Share{{X: 0, W: 25, Title: text}}}}}}},

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
+	"tensorstack.dev/batch/internal/console/page"
 	"tensorstack.dev/batch/internal/console/view"
 	"tensorstack.dev/batch/internal/observed"
 	"tensorstack.dev/batch/internal/steer"
@@ -25,6 +27,10 @@ func (s *visit) act(w http.ResponseWriter, r *http.Request) {
 		s.problem(w, r, http.StatusNotFound, "No such job", err.Error())
 		return
 	}
+	if uid := r.PostFormValue("uid"); uid != "" && uid != string(j.GetUID()) {
+		s.problem(w, r, http.StatusConflict, "It was not done", another(j))
+		return
+	}
 	said, to, err := s.do(r.Context(), j, r.PathValue("verb"), r.PostFormValue("name"), r.PostFormValue("replicas"))
 	if err != nil {
 		s.problem(w, r, http.StatusConflict, "It was not done", err.Error())
@@ -32,6 +38,11 @@ func (s *visit) act(w http.ResponseWriter, r *http.Request) {
 	}
 	s.leaveNotice(w, said)
 	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+// another says that a job is not the one that its user acts on.
+func another(j *observed.Job) string {
+	return j.Ref() + " is another job than the page showed: that one was deleted, and another one has its name now. Look at it before you act on it."
 }
 
 // do carries out an action. It returns what to tell the user, and the page to show next.
@@ -69,6 +80,10 @@ func (s *visit) do(ctx context.Context, j *observed.Job, verb, name, replicas st
 type manyPage struct {
 	Verb, Title, Effect, Command string
 	Jobs                         []view.JobRow
+	// Left is the number of selected jobs that are left out.
+	Left int
+	// Back is the path of the list with the filter and the page on which the jobs were selected, and Filter is its query.
+	Back, Filter string
 }
 
 // many lists the actions that can be done with several jobs.
@@ -76,17 +91,22 @@ var many = map[string]bool{"pause": true, "resume": true, "delete": true}
 
 // askMany asks for the confirmation of an action on the selected jobs to which it applies.
 func (s *visit) askMany(w http.ResponseWriter, r *http.Request) {
-	verb := r.URL.Query().Get("verb")
+	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
+	verb := r.FormValue("verb")
 	if !many[verb] {
 		s.problem(w, r, http.StatusNotFound, "There is no such action", "Choose pause, resume or delete.")
 		return
 	}
-	p := &manyPage{Verb: verb, Title: strings.ToUpper(verb[:1]) + verb[1:]}
+	p := &manyPage{Verb: verb, Title: strings.ToUpper(verb[:1]) + verb[1:], Filter: r.FormValue("filter")}
+	p.Back = listOf(p.Filter)
 	in := map[string][]string{}
 	var order []string
-	for _, j := range s.named(r.URL.Query()["job"]) {
+	jobs, gone := s.named(r.Form["job"])
+	p.Left = len(gone)
+	for _, j := range jobs {
 		a := view.ActionOf(j, verb)
 		if a == nil {
+			p.Left++
 			continue
 		}
 		p.Effect = a.Effect
@@ -111,37 +131,62 @@ func (s *visit) actMany(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	done := 0
-	var failed []error
-	for _, j := range s.named(r.PostForm["job"]) {
+	jobs, failed := s.named(r.PostForm["job"])
+	for _, j := range jobs {
 		if _, _, err := s.do(r.Context(), j, verb, "", ""); err != nil {
 			failed = append(failed, err)
 			continue
 		}
 		done++
 	}
+	back := listOf(r.PostForm.Get("filter"))
 	if len(failed) > 0 {
-		s.problem(w, r, http.StatusConflict, fmt.Sprintf("Done with %d, not with %d", done, len(failed)), errors.Join(failed...).Error())
+		title := fmt.Sprintf("Done with %d, not with %d", done, len(failed))
+		s.write(w, r, http.StatusConflict, page.Frame{Title: title}, "problem",
+			page.Problem{Title: title, Text: errors.Join(failed...).Error(), Links: []view.Link{{Text: "Back to the jobs", Href: back}}})
 		return
 	}
-	s.leaveNotice(w, fmt.Sprintf("%s: accepted for %d jobs.", verb, done))
-	http.Redirect(w, r, "/", http.StatusSeeOther)
+	s.leaveNotice(w, fmt.Sprintf("%s: accepted for %d %s.", verb, done, map[bool]string{true: "job", false: "jobs"}[done == 1]))
+	http.Redirect(w, r, back, http.StatusSeeOther)
 }
 
-// named returns the jobs with the given paths that there are.
-func (s *visit) named(paths []string) []*observed.Job {
-	var all []*observed.Job
-	for _, path := range paths {
-		parts := strings.Split(path, "/") // "", "jobs", NAMESPACE, KIND, NAME
-		if len(parts) != 5 {
-			continue
-		}
-		kind := view.KindOf(parts[3])
-		if kind == nil {
-			continue
-		}
-		if j := s.Cache.Job(kind, parts[2], parts[4]); j != nil {
-			all = append(all, j)
+// listOf returns the path of the list of jobs with the filter of a query; of all if it cannot be read.
+func listOf(query string) string {
+	v, err := url.ParseQuery(query)
+	if err != nil {
+		return "/"
+	}
+	return view.ParseJobFilter(v).Href()
+}
+
+// named returns the jobs that addresses PATH?uid=UID name, and why it leaves others out: they are gone, perhaps with another
+// job in their place.
+func (s *visit) named(addresses []string) (jobs []*observed.Job, left []error) {
+	for _, address := range addresses {
+		path, query, _ := strings.Cut(address, "?")
+		j := s.at(path)
+		uid := strings.TrimPrefix(query, "uid=")
+		switch {
+		case j == nil:
+			left = append(left, fmt.Errorf("%s: %w", path, errNoJob))
+		case uid != "" && uid != string(j.GetUID()):
+			left = append(left, errors.New(another(j)))
+		default:
+			jobs = append(jobs, j)
 		}
 	}
-	return all
+	return jobs, left
+}
+
+// at returns the job whose page has a path; nil if there is none.
+func (s *visit) at(path string) *observed.Job {
+	parts := strings.Split(path, "/") // "", "jobs", NAMESPACE, KIND, NAME
+	if len(parts) != 5 {
+		return nil
+	}
+	kind := view.KindOf(parts[3])
+	if kind == nil {
+		return nil
+	}
+	return s.Cache.Job(kind, parts[2], parts[4])
 }

@@ -53,6 +53,7 @@ func New(o Options) *Server {
 	s.handle("GET /jobs/{namespace}/{kind}/{name}/logs/stream", (*visit).logStream)
 	s.handle("GET /jobs/{namespace}/{kind}/{name}/logs/download", (*visit).logDownload)
 	s.handle("GET /act", (*visit).askMany)
+	s.handle("POST /act/ask", (*visit).askMany) // the addresses of 200 jobs are more than many a proxy takes in one of a page
 	s.handle("POST /act", (*visit).actMany)
 	s.handle("GET /queues", (*visit).queues)
 	s.handle("GET /nodes", (*visit).nodes)

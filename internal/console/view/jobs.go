@@ -64,9 +64,12 @@ func (f JobFilter) values() url.Values {
 	return v
 }
 
+// Query returns the filter as the query of a URL.
+func (f JobFilter) Query() string { return f.values().Encode() }
+
 // Href returns the path of the list with this filter.
 func (f JobFilter) Href() string {
-	if q := f.values().Encode(); q != "" {
+	if q := f.Query(); q != "" {
 		return "/?" + q
 	}
 	return "/"

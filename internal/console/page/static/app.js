@@ -46,6 +46,22 @@ function replace(id, html, quiet) {
   if (focused) document.getElementById(focused)?.focus({preventScroll: true});
 }
 
+/** pick selects all jobs of the page with one box, which shows whether some or all are selected. */
+function pick() {
+  const all = /** @type {HTMLInputElement | null} */ (document.getElementById('pick-all'));
+  const boxes = () => /** @type {HTMLInputElement[]} */ ([...document.querySelectorAll('#rows input[name=job]')]);
+  const show = () => {
+    if (!all) return;
+    const chosen = boxes().filter(b => b.checked).length;
+    all.checked = chosen > 0 && chosen === boxes().length;
+    all.indeterminate = chosen > 0 && !all.checked;
+  };
+  all?.addEventListener('change', () => { for (const b of boxes()) b.checked = all.checked; });
+  document.querySelector('.bulk')?.addEventListener('change', show);
+  for (const event of ['pageshow', 'patched']) addEventListener(event, show);
+}
+pick();
+
 /** live keeps a page up to date while it is visible. The stream has the page's own address. */
 function live() {
   const light = /** @type {HTMLElement} */ (document.getElementById('link'));
@@ -60,6 +76,7 @@ function live() {
       light.textContent = 'live';
       for (const [id, html] of JSON.parse(e.data)) replace(id, html, first);
       first = false;
+      dispatchEvent(new Event('patched'));
     });
     source.onerror = () => {
       light.className = 'link off';
