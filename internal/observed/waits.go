@@ -23,8 +23,9 @@ type Wait struct {
 }
 
 // Waits returns what a job waits for, beginning with what holds all of it. pods are the job's pods, groups the groups of
-// all jobs, and unplaced the pods of all jobs that wait for the t9k-scheduler.
-func Waits(j *Job, pods []*corev1.Pod, groups []*scheduling.PodGroup, unplaced []*corev1.Pod) []Wait {
+// all jobs, and unplaced the pods of all jobs that wait for the t9k-scheduler. partial is true if the user may see some of
+// the groups and of these pods only.
+func Waits(j *Job, pods []*corev1.Pod, groups []*scheduling.PodGroup, unplaced []*corev1.Pod, partial bool) []Wait {
 	s := j.Status()
 	finished, _ := Finished(s)
 	switch {
@@ -35,7 +36,7 @@ func Waits(j *Job, pods []*corev1.Pod, groups []*scheduling.PodGroup, unplaced [
 	case s.Phase == batch.JobPaused:
 		return append([]Wait{{"the job", "somebody to resume it", Explain(s)}}, ending(pods)...)
 	}
-	all := waitsOfGroup(j, groups, unplaced)
+	all := waitsOfGroup(j, groups, unplaced, partial)
 	return append(all, waitsOfReplicas(s, pods, len(all) > 0)...)
 }
 
@@ -54,7 +55,7 @@ func ending(pods []*corev1.Pod) []Wait {
 }
 
 // waitsOfGroup returns what the group of a job waits for: room, and those who are ahead of it.
-func waitsOfGroup(j *Job, groups []*scheduling.PodGroup, unplaced []*corev1.Pod) []Wait {
+func waitsOfGroup(j *Job, groups []*scheduling.PodGroup, unplaced []*corev1.Pod, partial bool) []Wait {
 	queue := j.Queue()
 	i := slices.IndexFunc(groups, func(g *scheduling.PodGroup) bool { return g.Namespace == j.GetNamespace() && g.Name == j.GetName() })
 	if i < 0 || Scheduled(groups[i]).Status == metav1.ConditionTrue {
@@ -65,8 +66,8 @@ func waitsOfGroup(j *Job, groups []*scheduling.PodGroup, unplaced []*corev1.Pod)
 	waiting := Waiters(queue, groups, unplaced)
 	name := j.GetNamespace() + "/" + j.GetName()
 	at := slices.IndexFunc(waiting, func(w Waiter) bool { return w.Name == name })
-	if at > 0 {
-		all = append(all, Wait{"the group of its pods", "its turn", "It is " + Place(name, waiting) + "."})
+	if at > 0 || at == 0 && partial {
+		all = append(all, Wait{"the group of its pods", "its turn", "It is " + Place(name, waiting, partial) + "."})
 	}
 	for _, w := range waiting[:max(0, min(at, namedAhead))] {
 		all = append(all, Wait{w.Name + ", which is ahead", "room in queue " + queue, cmp.Or(w.Why, "The scheduler has not tried it yet.")})

@@ -52,7 +52,7 @@ func TestWaits(t *testing.T) {
 			job := &batch.GenericJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job"}, Status: batch.GenericJobStatus{JobStatus: batch.JobStatus{Phase: batch.JobPending,
 				Tasks: []batch.Tasks{{Type: "worker", Replicas: []batch.ReplicaStatus{
 					{Name: "job-worker-0", UID: "0", Phase: test.phase, Reason: test.reason}, {Name: "job-worker-1", UID: "1", Phase: test.phase, Reason: test.reason}}}}}}}
-			got := Waits(&Job{Kind: &kinds.All[slices.IndexFunc(kinds.All, func(k kinds.Kind) bool { return k.Name == "GenericJob" })], Object: job}, test.pods, test.groups, test.unplaced)
+			got := Waits(&Job{Kind: &kinds.All[slices.IndexFunc(kinds.All, func(k kinds.Kind) bool { return k.Name == "GenericJob" })], Object: job}, test.pods, test.groups, test.unplaced, false)
 			for i := range got {
 				if got[i].For == "its turn" {
 					got[i].Why = "" // the place has tests of its own

@@ -108,7 +108,7 @@ func Place(ctx context.Context, c *kit.Cluster, j *kit.Job, queue string) (strin
 	if err != nil {
 		return "", err
 	}
-	return observed.Place(j.GetNamespace()+"/"+j.GetName(), observed.Waiters(queue, groups, pods)), nil
+	return observed.Place(j.GetNamespace()+"/"+j.GetName(), observed.Waiters(queue, groups, pods), false), nil
 }
 
 // pointers returns pointers to the items of a list.

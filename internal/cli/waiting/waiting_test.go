@@ -83,7 +83,7 @@ func TestWaitersAreListedInOrder(t *testing.T) {
 		"ns/broken": "1 of 7 that wait", "ns/urgent": "3 of 7 that wait, behind ns/broken, ns/reserved",
 		"ns/old": "5 of 7 that wait, behind ns/broken, ns/reserved, ns/urgent and 1 more", "ns/paused": "",
 	} {
-		if got := observed.Place(name, got); got != want {
+		if got := observed.Place(name, got, false); got != want {
 			t.Errorf("the place of %s: %q, want %q", name, got, want)
 		}
 	}

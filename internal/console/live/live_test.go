@@ -37,7 +37,8 @@ type api struct {
 }
 
 // listOf holds the version and the kind of the list of each plural that a test uses.
-var listOf = map[string][2]string{"genericjobs": {"batch.tensorstack.dev/v1beta1", "GenericJobList"}, "pods": {"v1", "PodList"}, "events": {"v1", "EventList"}}
+var listOf = map[string][2]string{"genericjobs": {"batch.tensorstack.dev/v1beta1", "GenericJobList"}, "pods": {"v1", "PodList"}, "events": {"v1", "EventList"},
+	"podgroups": {"scheduler.tensorstack.dev/v1beta1", "PodGroupList"}}
 
 const (
 	ofBatch = "/apis/batch.tensorstack.dev/v1beta1/"
@@ -175,7 +176,8 @@ func TestViewsHideWhatTheirViewersMayNotList(t *testing.T) {
 			OwnerReferences: []metav1.OwnerReference{{UID: map[string]types.UID{"red": "1", "blue": "2"}[namespace], Controller: new(true)}}},
 			Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "main", Command: []string{"python"}}}}}
 	}
-	c := start(t, &api{objects: map[string][]any{ofBatch + "genericjobs": {job("red", "a", "1"), job("blue", "a", "2")}, "/api/v1/pods": {pod("red"), pod("blue")}, "/api/v1/events": {}}}, "")
+	c := start(t, &api{objects: map[string][]any{ofBatch + "genericjobs": {job("red", "a", "1"), job("blue", "a", "2")}, "/api/v1/pods": {pod("red"), pod("blue")}, "/api/v1/events": {},
+		"/apis/scheduler.tensorstack.dev/v1beta1/podgroups": {}}}, "")
 	for _, test := range []struct {
 		rights Rights
 		jobs   map[string]bool
@@ -197,6 +199,9 @@ func TestViewsHideWhatTheirViewersMayNotList(t *testing.T) {
 			}
 			if j != nil && len(v.Pods(j)) != 1 {
 				t.Errorf("%v: %d pods of the job in %s", test.rights, len(v.Pods(j)), namespace)
+			}
+			if j != nil && v.Input(j, time.Now()).Partial != (test.rights != nil) {
+				t.Errorf("%v: what waits beside the job in %s is partial: %t", test.rights, namespace, test.rights == nil)
 			}
 		}
 	}

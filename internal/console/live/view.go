@@ -133,7 +133,7 @@ func (v *View) Job(kind *kinds.Kind, namespace, name string) *observed.Job {
 // Input returns what is known about a job, for its page.
 func (v *View) Input(j *observed.Job, now time.Time) *view.JobInput {
 	c := v.cache
-	in := &view.JobInput{Job: j, Groups: visible(v, c.groups, list[*scheduling.PodGroup](c.groups)), Waiting: v.Waiting(), Now: now,
+	in := &view.JobInput{Job: j, Groups: visible(v, c.groups, list[*scheduling.PodGroup](c.groups)), Waiting: v.Waiting(), Partial: len(v.Hidden(c.groups, c.pods)) > 0, Now: now,
 		Hidden: v.hiddenIn(j.GetNamespace(), c.pods, c.events[0])}
 	seen := map[string]bool{}
 	for _, p := range v.Pods(j) {

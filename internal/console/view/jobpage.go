@@ -29,6 +29,8 @@ type JobInput struct {
 	// Groups and Waiting are the groups of all jobs and the pods that wait for nodes.
 	Groups  []*scheduling.PodGroup
 	Waiting []*corev1.Pod
+	// Partial is true if the user may see those of some namespaces only.
+	Partial bool
 	Hidden  []Hidden
 	Now     time.Time
 }
@@ -111,7 +113,7 @@ func JobOf(in *JobInput, tab string) JobPage {
 	p := JobPage{JobRow: RowOf(in.Job), Tab: tab, Hidden: in.Hidden, Timeline: in.timeline()}
 	p.Tabs = tabLinks(p.Path, tabs, tab)
 	p.Facts = in.facts()
-	p.Waits = observed.Waits(in.Job, in.Pods, in.Groups, in.Waiting)
+	p.Waits = observed.Waits(in.Job, in.Pods, in.Groups, in.Waiting, in.Partial)
 	p.Actions = Actions(in.Job)
 	in.fillReplicas(&p)
 	in.fillEvents(&p)
@@ -192,7 +194,7 @@ func (in *JobInput) facts() []Fact {
 
 // place returns the job's place among the groups that wait in its queue; empty if it does not wait.
 func (in *JobInput) place(queue string) string {
-	return observed.Place(in.Job.GetNamespace()+"/"+in.Job.GetName(), observed.Waiters(queue, in.Groups, in.Waiting))
+	return observed.Place(in.Job.GetNamespace()+"/"+in.Job.GetName(), observed.Waiters(queue, in.Groups, in.Waiting), in.Partial)
 }
 
 // fillReplicas lists the roles and the replicas. In a large job those come first that need attention.

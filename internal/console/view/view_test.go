@@ -262,6 +262,25 @@ func TestQueues(t *testing.T) {
 	golden.Compare(t, "testdata/queues.golden", asYAML(t, p))
 }
 
+// TestPlaceSaysWhatItIsAmong verifies that somebody who may see the groups of one namespace is not told that nobody is ahead.
+func TestPlaceSaysWhatItIsAmong(t *testing.T) {
+	in := world(t, "testdata/restarting.yaml")
+	in.Job.Object.(*batch.GenericJob).Spec.Scheduler = &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: "q"}}
+	in.Groups = []*scheduling.PodGroup{{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mnist"}, Spec: scheduling.PodGroupSpec{Queue: "q", MinMember: 1}}}
+	in.Waiting = []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mnist-worker-1", Labels: map[string]string{scheduling.LabelGroupName: "mnist"}}}}
+	for partial, want := range map[bool]string{false: "1 of 1 that wait", true: "1 of 1 that wait and that you may see"} {
+		in.Partial = partial
+		p := JobOf(in, "explain")
+		if i := slices.IndexFunc(p.Facts, func(f Fact) bool { return f.Name == "Place" }); i < 0 || p.Facts[i].Text != want {
+			t.Errorf("partial %t: the facts are %v, want the place %q", partial, p.Facts, want)
+		}
+		turn := slices.ContainsFunc(p.Waits, func(w observed.Wait) bool { return w.For == "its turn" && w.Why == "It is "+want+"." })
+		if turn != partial {
+			t.Errorf("partial %t: it waits for %v", partial, p.Waits)
+		}
+	}
+}
+
 func TestNodes(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gpu-1"}, Spec: corev1.NodeSpec{Unschedulable: true},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
