@@ -198,11 +198,9 @@ func (v *View) Waiting() []*corev1.Pod {
 func (v *View) Queues() *view.QueuesInput {
 	c := v.cache
 	in := &view.QueuesInput{Queues: visible(v, c.queues, list[*scheduling.Queue](c.queues)), Groups: visible(v, c.groups, list[*scheduling.PodGroup](c.groups)),
-		Waiting: v.Waiting(), Nodes: visible(v, c.nodes, list[*corev1.Node](c.nodes)), Paths: map[string]string{}, Hidden: v.Hidden(c.queues, c.groups, c.pods)}
+		Waiting: v.Waiting(), Nodes: visible(v, c.nodes, list[*corev1.Node](c.nodes)), Paths: map[string]bool{}, Hidden: v.Hidden(c.queues, c.groups, c.pods)}
 	for _, r := range v.Jobs() {
-		if r.Queue != "" {
-			in.Paths[r.Namespace+"/"+r.Name] = r.Path
-		}
+		in.Paths[r.Path] = true
 	}
 	return in
 }

@@ -11,9 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/observed"
+	"tensorstack.dev/batch/internal/scheduler/core"
 )
 
 // Bar is what is used of something.
@@ -50,7 +52,8 @@ type QueueCard struct {
 	// Notes are properties in a few words each: closed, longest duration, not preemptible.
 	Notes []string
 	Bars  []Bar
-	// Dominant is the largest share of the cluster's resources that the queue uses, as text; empty if it is not known.
+	// Dominant is the share by which the scheduler orders the queues, and of which resource it is, as text; empty if the queue
+	// uses nothing or the share is not known.
 	Dominant string
 	Running  []GroupRow
 	Waiting  []WaiterRow
@@ -64,8 +67,8 @@ type QueuesInput struct {
 	Groups  []*scheduling.PodGroup
 	Waiting []*corev1.Pod
 	Nodes   []*corev1.Node
-	// Paths are the paths of the pages of jobs by NAMESPACE/NAME.
-	Paths  map[string]string
+	// Paths has the paths of the pages of all jobs.
+	Paths  map[string]bool
 	Hidden []Hidden
 }
 
@@ -85,14 +88,29 @@ func Queues(in *QueuesInput) QueuesPage {
 	slices.SortFunc(queues, func(a, b *scheduling.Queue) int {
 		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), strings.Compare(a.Name, b.Name))
 	})
-	capacity := corev1.ResourceList{}
-	for _, n := range in.Nodes {
-		add(capacity, n.Status.Allocatable)
-	}
+	hrefs := in.hrefs()
 	for _, q := range queues {
-		p.Queues = append(p.Queues, in.card(q, capacity))
+		p.Queues = append(p.Queues, in.card(q, hrefs))
 	}
 	return p
+}
+
+// hrefs returns the paths of the pages of the jobs that own groups, by NAMESPACE/NAME of the group. Jobs of several kinds may
+// have one name.
+func (in *QueuesInput) hrefs() map[string]string {
+	all := map[string]string{}
+	for _, g := range in.Groups {
+		owner := metav1.GetControllerOf(g)
+		if owner == nil {
+			continue
+		}
+		if kind := KindOf(strings.ToLower(owner.Kind)); kind != nil {
+			if path := JobPath(kind, g.Namespace, owner.Name); in.Paths[path] {
+				all[g.Namespace+"/"+g.Name] = path
+			}
+		}
+	}
+	return all
 }
 
 func add(sum, more corev1.ResourceList) {
@@ -103,29 +121,61 @@ func add(sum, more corev1.ResourceList) {
 	}
 }
 
-func (in *QueuesInput) card(q *scheduling.Queue, capacity corev1.ResourceList) QueueCard {
-	c := QueueCard{ID: "queue-" + q.Name, Name: q.Name, Priority: q.Spec.Priority, Notes: notes(q), Bars: bars(q)}
-	dominant := 0.0
-	for name, used := range q.Status.Allocated {
-		if whole := capacity[name]; !whole.IsZero() {
-			if share := share(used, whole); share > dominant {
-				dominant, c.Dominant = share, fmt.Sprintf("%.0f %% of the cluster's %s", share, name)
-			}
-		}
-	}
+func (in *QueuesInput) card(q *scheduling.Queue, hrefs map[string]string) QueueCard {
+	c := QueueCard{ID: "queue-" + q.Name, Name: q.Name, Priority: q.Spec.Priority, Notes: notes(q), Bars: bars(q), Dominant: in.dominant(q)}
 	for _, g := range observed.Running(q.Name, in.Groups) {
 		name := g.Namespace + "/" + g.Name
-		c.Running = append(c.Running, GroupRow{Name: name, Href: in.Paths[name], Pods: g.Status.Running, Uses: quantities(g.Status.Allocated),
+		c.Running = append(c.Running, GroupRow{Name: name, Href: hrefs[name], Pods: g.Status.Running, Uses: quantities(g.Status.Allocated),
 			Since: observed.Scheduled(g).LastTransitionTime.Time, Priority: g.Spec.Priority})
 	}
 	slices.SortFunc(c.Running, func(a, b GroupRow) int { return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.Name, b.Name)) })
 	for i, w := range observed.Waiters(q.Name, in.Groups, in.Waiting) {
-		c.Waiting = append(c.Waiting, WaiterRow{Place: i + 1, Name: w.Name, Href: in.Paths[w.Name], Pods: w.Pods, Priority: w.Priority, Created: w.Created,
+		c.Waiting = append(c.Waiting, WaiterRow{Place: i + 1, Name: w.Name, Href: hrefs[w.Name], Pods: w.Pods, Priority: w.Priority, Created: w.Created,
 			Why: cmp.Or(w.Why, "not tried yet")})
 	}
 	c.MoreRunning, c.MoreWaiting = max(0, len(c.Running)-listedGroups), max(0, len(c.Waiting)-listedGroups)
 	c.Running, c.Waiting = c.Running[:min(listedGroups, len(c.Running))], c.Waiting[:min(listedGroups, len(c.Waiting))]
 	return c
+}
+
+// dominant returns the dominant share of a queue, as text.
+func (in *QueuesInput) dominant(q *scheduling.Queue) string {
+	whole := core.Queue{Quota: amounts(q.Spec.Quota.Requests), Capacity: core.Resources{}}
+	of := map[bool]string{false: "the cluster's", true: "its nodes'"}[q.Spec.NodeSelector != nil]
+	selector := labels.Everything()
+	if s, err := metav1.LabelSelectorAsSelector(q.Spec.NodeSelector); err == nil && q.Spec.NodeSelector != nil {
+		selector = s
+	}
+	for _, n := range in.Nodes {
+		if selector.Matches(labels.Set(n.Labels)) {
+			for name, v := range amounts(n.Status.Allocatable) {
+				whole.Capacity[name] += v
+			}
+		}
+	}
+	used, largest, text := amounts(q.Status.Allocated), 0.0, ""
+	for _, name := range slices.Sorted(maps.Keys(used)) {
+		_, bound := whole.Quota[name]
+		if !bound && len(in.Nodes) == 0 { // they cannot be seen
+			continue
+		}
+		if share := whole.Share(core.Resources{name: used[name]}); share > largest {
+			largest, text = share, fmt.Sprintf("dominant share %.0f %%: %s %s", 100*share, map[bool]string{true: "its quota of", false: of}[bound], name)
+		}
+	}
+	return text
+}
+
+// amounts returns resources in the units of the scheduler: CPU in thousandths, and everything else as it is.
+func amounts(list corev1.ResourceList) core.Resources {
+	all := core.Resources{}
+	for name, q := range list {
+		all[string(name)] = q.Value()
+		if name == corev1.ResourceCPU {
+			all[string(name)] = q.MilliValue()
+		}
+	}
+	return all
 }
 
 func notes(q *scheduling.Queue) []string {

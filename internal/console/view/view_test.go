@@ -252,14 +252,54 @@ func TestQueues(t *testing.T) {
 	low := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: "low"}, Spec: scheduling.QueueSpec{Closed: true, Quota: scheduling.QueueQuota{Requests: quota("4")}},
 		Status: scheduling.QueueStatus{Allocated: quota("3800m")}}
 	high := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Spec: scheduling.QueueSpec{Priority: 9, MaxDuration: "1d"}}
-	group := &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "runs"}, Spec: scheduling.PodGroupSpec{Queue: "low", MinMember: 2},
+	group := &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "runs",
+		OwnerReferences: []metav1.OwnerReference{{Kind: "PyTorchTrainingJob", Name: "runs", Controller: new(true)}}}, Spec: scheduling.PodGroupSpec{Queue: "low", MinMember: 2},
 		Status: scheduling.PodGroupStatus{Running: 2, Allocated: quota("3800m"),
 			Conditions: []scheduling.PodGroupCondition{{Type: scheduling.GroupScheduled, Status: metav1.ConditionTrue, LastTransitionTime: at(0)}}}}
 	waits := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "single", Labels: map[string]string{scheduling.LabelQueue: "low"}, CreationTimestamp: at(5)}}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Allocatable: quota("8")}}
 	p := Queues(&QueuesInput{Queues: []*scheduling.Queue{low, high}, Groups: []*scheduling.PodGroup{group}, Waiting: []*corev1.Pod{waits}, Nodes: []*corev1.Node{node},
-		Paths: map[string]string{"ns/runs": "/jobs/ns/genericjob/runs"}, Hidden: []Hidden{{What: "pods", Within: "ns"}}})
+		Paths: map[string]bool{"/jobs/ns/genericjob/runs": true, "/jobs/ns/pytorchtrainingjob/runs": true, "/jobs/ns/genericjob/single": true}, Hidden: []Hidden{{What: "pods", Within: "ns"}}})
 	golden.Compare(t, "testdata/queues.golden", asYAML(t, p))
+}
+
+// TestDominantShareIsThatOfTheScheduler verifies which resource and whole a queue's share is of, in each of many renderings.
+func TestDominantShareIsThatOfTheScheduler(t *testing.T) {
+	list := func(pairs ...string) corev1.ResourceList {
+		l := corev1.ResourceList{}
+		for i := 0; i < len(pairs); i += 2 {
+			l[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+		}
+		return l
+	}
+	node := func(pool string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: pool, Labels: map[string]string{"pool": pool}}, Status: corev1.NodeStatus{Allocatable: list("cpu", "10", "memory", "10Gi", "nvidia.com/gpu", "8")}}
+	}
+	both := []*corev1.Node{node("a"), node("b")}
+	for name, c := range map[string]struct {
+		used, quota corev1.ResourceList
+		selector    *metav1.LabelSelector
+		nodes       []*corev1.Node
+		want        string
+	}{
+		"nothing":                 {nil, list("cpu", "4"), nil, both, ""},
+		"of the cluster":          {list("cpu", "5", "memory", "4Gi"), nil, nil, both, "dominant share 25 %: the cluster's cpu"},
+		"of its quota":            {list("cpu", "3800m", "memory", "4Gi"), list("cpu", "4"), nil, both, "dominant share 95 %: its quota of cpu"},
+		"above its quota":         {list("cpu", "8"), list("cpu", "4"), nil, both, "dominant share 200 %: its quota of cpu"},
+		"of its nodes":            {list("cpu", "5"), nil, &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}, both, "dominant share 50 %: its nodes' cpu"},
+		"equal":                   {list("memory", "10Gi", "cpu", "10", "nvidia.com/gpu", "8"), nil, nil, both, "dominant share 50 %: the cluster's cpu"},
+		"of what there is none":   {list("example.com/fpga", "1", "cpu", "5"), nil, nil, both, "dominant share 100 %: the cluster's example.com/fpga"},
+		"with a quota of nothing": {list("cpu", "1"), list("cpu", "0"), nil, both, "dominant share 100 %: its quota of cpu"},
+		"nodes are hidden":        {list("cpu", "1", "memory", "4Gi"), list("cpu", "10"), nil, nil, "dominant share 10 %: its quota of cpu"},
+	} {
+		q := &scheduling.Queue{Spec: scheduling.QueueSpec{Quota: scheduling.QueueQuota{Requests: c.quota}, NodeSelector: c.selector}, Status: scheduling.QueueStatus{Allocated: c.used}}
+		for range 20 {
+			if got := Queues(&QueuesInput{Queues: []*scheduling.Queue{q}, Nodes: c.nodes}).Queues[0].Dominant; got != c.want {
+				t.Errorf("%s: %q, want %q", name, got, c.want)
+				break
+			}
+		}
+	}
 }
 
 // TestPlaceSaysWhatItIsAmong verifies that somebody who may see the groups of one namespace is not told that nobody is ahead.
