@@ -181,9 +181,10 @@ func TestConsoleHasTheRightsOfItsUser(t *testing.T) {
 	})
 	b := w.browse("--as=alice")
 	path := "/jobs/" + w.Namespace + "/genericjob/seen"
-	w.contains("the list", b.page("/"), path, "You may not list GenericJobs of all namespaces: only namespace "+w.Namespace+" is shown.", "You may not list PyTorchTrainingJobs.")
-	w.contains("the job", b.page(path), "All replicas run.", "You may not list pods.", "You may not list events.")
-	w.contains("nodes", b.page("/nodes"), "You may not list nodes.")
+	w.contains("the list", b.page("/"), path, "You may not list GenericJobs of all namespaces: only namespace "+w.Namespace+" is shown. t9k ui -n NAMESPACE shows another one.",
+		"You may not list PyTorchTrainingJobs")
+	w.contains("the job", b.page(path), "All replicas run.", "You may not list pods and events.")
+	w.contains("nodes", b.page("/nodes"), "You may not list nodes and pods.")
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.base+path+"/pause", nil)
 	if err != nil {
 		t.Fatal(err)

@@ -133,11 +133,8 @@ func TestCacheHoldsWhatTheUserMayList(t *testing.T) {
 	if diff := cmp.Diff(map[string]bool{"red/a": true}, names(v)); diff != "" {
 		t.Errorf("jobs (-want +got):\n%s", diff)
 	}
-	var hidden []string
-	for _, h := range append(v.Nodes().Hidden, v.HiddenJobs()[0]) {
-		hidden = append(hidden, h.String())
-	}
-	if diff := cmp.Diff([]string{"You may not list nodes.", "You may not list GenericJobs of all namespaces: only namespace red is shown."}, hidden); diff != "" {
+	hidden := view.HiddenNotes(append(v.Nodes().Hidden, v.HiddenJobs()[0]))
+	if diff := cmp.Diff([]string{"You may not list nodes.", "You may not list GenericJobs of all namespaces: only namespace red is shown. t9k ui -n NAMESPACE shows another one."}, hidden); diff != "" {
 		t.Errorf("hidden (-want +got):\n%s", diff)
 	}
 	notices, end := c.Subscribe(TopicJobs)

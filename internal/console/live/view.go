@@ -235,6 +235,7 @@ func (v *View) hiddenIn(namespace string, sources ...*source) []view.Hidden {
 	var all []view.Hidden
 	for _, s := range sources {
 		switch h := s.isHidden(); {
+		case h != nil && h.Within == namespace: // nothing of it is hidden
 		case h != nil:
 			all = append(all, *h)
 		case !v.scope(s, namespace).Includes(namespace):

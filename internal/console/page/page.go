@@ -128,6 +128,7 @@ func (r *Renderer) parse() *set {
 		"stamp":   stamp,
 		"minute":  func(t time.Time) string { return strings.TrimSuffix(stamp(t), t.UTC().Format(":05")) },
 		"settled": settled,
+		"notes":   view.HiddenNotes,
 		"colour":  colour,
 		"cells":   cells,
 	}).ParseFS(templates, "templates/*.html"))

@@ -73,6 +73,10 @@ func models(text string) map[string]any {
 	r := row(text)
 	jobs := view.Jobs([]view.JobRow{r}, view.JobFilter{Text: "", Page: 1}, []view.Hidden{{What: text}}, noon)
 	jobs.Kinds = []string{"GenericJob"} // a further kind changes no page
+	none := map[string]view.JobsPage{
+		"jobs none": view.Jobs(nil, view.JobFilter{Page: 1}, nil, noon), "jobs hidden": view.Jobs(nil, view.JobFilter{Page: 1}, []view.Hidden{{What: text}}, noon),
+		"jobs unmatched": view.Jobs([]view.JobRow{r}, view.JobFilter{Queue: "another", Page: 1}, []view.Hidden{{What: text}}, noon),
+	}
 	job := jobPage{Manifest: text, JobPage: view.JobPage{JobRow: r, Tab: "replicas", Facts: []view.Fact{{Name: text, Text: text}, {Name: "Created", At: noon.Add(-time.Hour)}},
 		Roles:    []view.RoleRow{{Role: text, Counts: text, Image: text, Command: text}},
 		Replicas: []view.ReplicaRow{{Name: text, Phase: text, Node: text, Detail: text, Created: noon, Logs: "/jobs/ns/genericjob/mnist/logs?replica=w-0"}},
@@ -89,6 +93,10 @@ func models(text string) map[string]any {
 	conditions.Tab, conditions.Conditions = "conditions", []view.ConditionRow{{Type: text, Status: text, Reason: text, Message: text, Since: noon}}
 	fault := view.FaultCard{SubmitFault: view.SubmitFault{Line: 2, Path: text, Message: text}, Source: []view.SourceLine{{N: 1, Text: text}, {N: 2, Text: text, Bad: true}}}
 	all := past(text, r, job.JobPage)
+	for name, p := range none {
+		p.Kinds, p.Namespaces = nil, []string{text}
+		all[name] = &p
+	}
 	maps.Copy(all, map[string]any{
 		"jobs": &jobs, "job": &job, "job events": &events, "job manifest": &manifest, "job explain": &explain, "job conditions": &conditions,
 		"logs": &view.LogsPage{JobRow: r, Replicas: []string{text}, Replica: text, Command: text, State: text, Lines: []view.LogLine{{Replica: text, Text: text, Error: true}}},

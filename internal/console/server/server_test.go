@@ -202,7 +202,7 @@ func TestOnlyTheBrowserOfTheUserGetsIn(t *testing.T) {
 func TestPagesSayWhatTheUserMayNotSee(t *testing.T) {
 	s := forbidden(t)
 	cookies := enter(t, s)
-	for path, want := range map[string]string{"/": "You may not list GenericJobs.", "/queues": "You may not list queues.", "/nodes": "You may not list nodes."} {
+	for path, want := range map[string]string{"/": "You may not list GenericJobs", "/queues": "You may not list queues", "/nodes": "You may not list nodes"} {
 		answer := call(s, http.MethodGet, path, cookies)
 		var b strings.Builder
 		if err := answer.Write(&b); err != nil {

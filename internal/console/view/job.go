@@ -4,7 +4,6 @@
 package view
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -117,25 +116,4 @@ func (r *JobRow) Waited(now time.Time) time.Duration {
 		end = r.Ended
 	}
 	return max(0, end.Sub(r.Created)-r.Ran.At(now))
-}
-
-// Hidden is something that the user may not see.
-type Hidden struct {
-	// What is the plural of what is hidden, for example "pods".
-	What string
-	// Within is the namespace that is shown nevertheless; empty if nothing is.
-	Within string
-	// Others is true if what the user may list depends on the namespace, and the namespaces where the user may are shown.
-	Others bool `json:",omitempty"`
-}
-
-// String returns the sentence that tells the user.
-func (h Hidden) String() string {
-	if h.Within != "" {
-		return fmt.Sprintf("You may not list %s of all namespaces: only namespace %s is shown.", h.What, h.Within)
-	}
-	if h.Others {
-		return fmt.Sprintf("You may not list %s of all namespaces: only namespaces in which you may are shown.", h.What)
-	}
-	return fmt.Sprintf("You may not list %s.", h.What)
 }

@@ -1,0 +1,57 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Hidden is something that the user may not see.
+type Hidden struct {
+	// What is the plural of what is hidden, for example "pods".
+	What string
+	// Within is the namespace that is shown nevertheless; empty if nothing is. It is that of t9k ui.
+	Within string
+	// Others is true if what the user may list depends on the namespace, and the namespaces where the user may are shown.
+	Others bool `json:",omitempty"`
+}
+
+// HiddenNotes returns the sentences that tell the user what is hidden, one for all that is hidden in the same way.
+func HiddenNotes(all []Hidden) []string {
+	what := map[Hidden][]string{}
+	var order []Hidden
+	for _, h := range all {
+		way := h
+		way.What = ""
+		if what[way] == nil {
+			order = append(order, way)
+		}
+		if !slices.Contains(what[way], h.What) {
+			what[way] = append(what[way], h.What)
+		}
+	}
+	notes := make([]string, 0, len(order))
+	for _, way := range order {
+		notes = append(notes, way.note(enumeration(what[way])))
+	}
+	return notes
+}
+
+func (h Hidden) note(what string) string {
+	switch {
+	case h.Within != "":
+		return fmt.Sprintf("You may not list %s of all namespaces: only namespace %s is shown. t9k ui -n NAMESPACE shows another one.", what, h.Within)
+	case h.Others:
+		return fmt.Sprintf("You may not list %s of all namespaces: only namespaces in which you may are shown.", what)
+	}
+	return fmt.Sprintf("You may not list %s.", what)
+}
+
+// enumeration joins words: a, b and c.
+func enumeration(words []string) string {
+	last := len(words) - 1
+	if last <= 0 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " and " + words[last]
+}
