@@ -24,6 +24,27 @@ type JobDetails struct {
 	Events   []json.RawMessage `json:"events"`
 }
 
+// plain is a Job without its methods.
+type plain Job
+
+// MarshalJSON adds the outcome, which follows from the other fields.
+func (r Job) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		plain
+		Outcome string `json:"outcome"`
+	}{plain(r), r.Outcome()})
+}
+
+// MarshalJSON adds the outcome, as that of Job does.
+func (d JobDetails) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		plain
+		Outcome  string            `json:"outcome"`
+		Attempts []AttemptDetails  `json:"attempts"`
+		Events   []json.RawMessage `json:"events"`
+	}{plain(d.Job), d.Outcome(), d.Attempts, d.Events})
+}
+
 // AttemptDetails is an attempt with its pod as it was last seen.
 type AttemptDetails struct {
 	Attempt

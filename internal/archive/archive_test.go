@@ -2,7 +2,9 @@ package archive
 
 import (
 	"bytes"
+	"encoding/json"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -208,5 +210,30 @@ func TestCSVHoldsNoFormulas(t *testing.T) {
 	want := "from,to,user,resource,hours\n2026-11-23T08:00:00Z,2026-11-23T09:00:00Z,'=cmd(),nvidia.com/gpu,1.000000\n"
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestJobsInJSONHaveTheirOutcome verifies that answers name the outcome and lose nothing.
+func TestJobsInJSONHaveTheirOutcome(t *testing.T) {
+	begin := time.Date(2026, 1, 23, 8, 0, 0, 0, time.UTC)
+	deleted := Job{UID: "u", Kind: "GenericJob", Namespace: "ns", Name: "j", Phase: "Running", Created: begin, Gone: begin.Add(time.Hour), Conditions: []Condition{{Type: "Running", Since: begin}}}
+	for want, j := range map[string]Job{"Deleted": deleted, "New": {UID: "n", Created: begin}, "Failed": {UID: "f", Phase: "Failed", Created: begin, Ended: begin, Gone: begin}} {
+		data, err := json.Marshal(&JobList{Jobs: []*Job{&j}})
+		if err != nil || !strings.Contains(string(data), `"outcome":"`+want+`"`) {
+			t.Errorf("%s: %s, %v", want, data, err)
+		}
+		d := JobDetails{Job: j, Attempts: []AttemptDetails{{Attempt: Attempt{UID: "a", Job: "u"}, Pod: json.RawMessage(`{}`)}}, Events: []json.RawMessage{json.RawMessage(`{}`)}}
+		data, err = json.Marshal(d)
+		if err != nil || !strings.Contains(string(data), `"outcome":"`+want+`"`) {
+			t.Errorf("%s: %s, %v", want, data, err)
+		}
+		var back JobDetails
+		if err := json.Unmarshal(data, &back); err != nil {
+			t.Fatal(err)
+		}
+		d.Attempts[0].Job = "" // is not in answers
+		if diff := cmp.Diff(d, back); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", want, diff)
+		}
 	}
 }
