@@ -67,7 +67,7 @@ func (l *live) history(t *testing.T, failed string) {
 	}
 	b.visit(path)
 	b.click(".actions form button")
-	b.shows("The cluster accepts it", "fails-again")
+	b.shows("The cluster accepts it", "fails-2")
 	b.visit("/history/usage?resource=cpu")
 	b.shows("core-hours")
 	b.looksGood()

@@ -134,7 +134,7 @@ func (v *View) Job(kind *kinds.Kind, namespace, name string) *observed.Job {
 func (v *View) Input(j *observed.Job, now time.Time) *view.JobInput {
 	c := v.cache
 	in := &view.JobInput{Job: j, Groups: visible(v, c.groups, list[*scheduling.PodGroup](c.groups)), Waiting: v.Waiting(), Partial: len(v.Hidden(c.groups, c.pods)) > 0, Now: now,
-		Hidden: v.hiddenIn(j.GetNamespace(), c.pods, c.events[0])}
+		Taken: func(name string) bool { return v.Job(j.Kind, j.GetNamespace(), name) != nil }, Hidden: v.hiddenIn(j.GetNamespace(), c.pods, c.events[0])}
 	seen := map[string]bool{}
 	for _, p := range v.Pods(j) {
 		seen[string(p.UID)] = true

@@ -124,7 +124,6 @@ func (r *Renderer) parse() *set {
 			}
 			return settled(waited(&row))
 		},
-		"again":   Again,
 		"stamp":   stamp,
 		"minute":  func(t time.Time) string { return strings.TrimSuffix(stamp(t), t.UTC().Format(":05")) },
 		"settled": settled,
@@ -134,9 +133,6 @@ func (r *Renderer) parse() *set {
 	}).ParseFS(templates, "templates/*.html"))
 	return s
 }
-
-// Again returns the name that a copy of a job gets if nobody chooses another.
-func Again(name string) string { return name[:min(len(name), 58)] + "-again" }
 
 // waited returns for how long a job that runs or has ended waited, which no longer changes.
 func waited(row *view.JobRow) time.Duration {

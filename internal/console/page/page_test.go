@@ -44,7 +44,7 @@ type historyJobPage struct {
 // past returns models of the pages of the archive.
 func past(text string, r view.JobRow, job view.JobPage) map[string]any {
 	r.Path = "/history/uid"
-	list := &view.HistoryPage{Tabs: []view.Link{{Text: "Jobs", Href: "/history", Current: true}}, Filter: view.HistoryFilter{Text: text, Namespace: text, Queue: text, User: text, Outcome: text, From: text, To: text, Gone: true},
+	list := &view.HistoryPage{Tabs: []view.Link{{Text: "Jobs", Href: "/history", Current: true}}, About: text, Filter: view.HistoryFilter{Text: text, Namespace: text, Queue: text, User: text, Outcome: text, From: text, To: text, Gone: true},
 		Outcomes: []string{text, "Deleted"}, Rows: []view.HistoryRow{{JobRow: r, Gone: noon, Took: time.Hour}, {JobRow: r, Took: time.Millisecond}}, First: "/history", Next: "/history?after=1.uid", Problem: text}
 	attempts := &historyJobPage{HistoryJobPage: &view.HistoryJobPage{JobPage: job, Live: "/jobs/ns/genericjob/mnist", Rerun: text, MoreAttempts: 2,
 		Attempts: []view.AttemptRow{{Replica: text, Number: 2, Node: text, End: text, Tone: view.Bad, Scheduled: noon, Begun: noon, Ended: noon.Add(time.Minute), Ran: time.Minute, Logs: "/history/uid/logs?replica=w-0&attempt=2"}}}}
@@ -81,7 +81,7 @@ func models(text string) map[string]any {
 		Roles:    []view.RoleRow{{Role: text, Counts: text, Image: text, Command: text}},
 		Replicas: []view.ReplicaRow{{Name: text, Phase: text, Node: text, Detail: text, Created: noon, Logs: "/jobs/ns/genericjob/mnist/logs?replica=w-0"}},
 		Timeline: view.Timeline{Begin: noon, Lanes: []view.Lane{{Label: text, Segments: []view.Segment{{X: 1, W: 20, State: "failed", Title: text, Text: text}}}}, States: []string{"failed"}},
-		Actions:  []view.Action{{Verb: "pause", Title: "Pause", Effect: text, Command: text}}}}
+		Actions:  []view.Action{{Verb: "pause", Title: "Pause", Effect: text, Command: text}, {Verb: "rerun", Title: "Run again", Effect: text, Command: text, Name: text}}}}
 	events := job
 	events.Tab, events.Events = "events", []view.EventRow{{At: noon, Reason: text, Pod: text, Others: 3, Message: text, Count: 2}}
 	events.MoreEvents = 7
@@ -106,7 +106,7 @@ func models(text string) map[string]any {
 			Problem: text, Summary: text, Hint: text, MoreFaults: 1, Faults: []view.FaultCard{fault}},
 		"submit valid": &view.SubmitPage{Text: text, Namespace: text, Checked: true, Summary: text, Warnings: []view.FaultCard{fault}, Valid: true, Title: "Run 1 job", Effect: text, Command: text,
 			Objects: []view.SubmitCard{{Ref: text, Namespace: text, Line: 1, Replicas: text, More: 3, Rendered: []view.Rendered{{Name: text, Text: text}},
-				Room: &view.Room{Queue: text, Href: "/queues#queue-q", Verdict: text, Why: text, Tone: view.Wait, Rows: []view.RoomRow{{Name: text, Needs: text, Left: text, Free: text}}}}}},
+				Room: &view.Room{Queue: text, Href: "/queues#queue-q", Verdict: text, Why: text, Tone: view.Wait, Rows: []view.RoomRow{{Name: text, Needs: text, Left: text, Free: text}, {Name: text, Needs: text, Short: true}}}}}},
 		"act": &struct {
 			Verb, Title, Effect, Command, Back, Filter string
 			Jobs                                       []view.JobRow

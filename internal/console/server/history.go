@@ -17,6 +17,7 @@ import (
 	"tensorstack.dev/batch/internal/console/view"
 	"tensorstack.dev/batch/internal/escape"
 	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/observed"
 	"tensorstack.dev/batch/internal/steer"
 )
 
@@ -142,7 +143,12 @@ func (s *visit) historyJob(h History, w http.ResponseWriter, r *http.Request) er
 	if p.Tab == "manifest" {
 		data.Manifest = manifestText(&kind, raw.DeepCopy(), lowered)
 	}
-	if p.Rerun, err = asYAML(steer.CopyOf(raw, page.Again(j.Name))); err != nil {
+	job, err := observed.New(&kind, raw)
+	if err != nil {
+		return err
+	}
+	name := view.CopyName(job, func(name string) bool { return s.Cache.Job(&kind, j.Namespace, name) != nil })
+	if p.Rerun, err = asYAML(steer.CopyOf(raw, name)); err != nil {
 		return err
 	}
 	s.showHistory(w, r, j.Name, "history-job", data)

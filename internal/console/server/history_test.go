@@ -78,7 +78,7 @@ func TestHistoryPagesShowWhatTheirCallerMayGet(t *testing.T) {
 		{"admin", "/history?from=never", ok, "cannot&#32;be&#32;read /history/blue", "nothing"},
 		{"blue", "/history?ns=red", ok, "matches", "/history/red"},
 		{"nobody", "/history/blue", none, "or you may not see it", "node-blue"},
-		{"blue", "/history/blue", ok, "node-blue exit&#32;code&#32;3 lane image-of-blue job-again", "red enabled"},
+		{"blue", "/history/blue", ok, "node-blue exit&#32;code&#32;3 lane image-of-blue job-2", "red enabled"},
 		{"blue", "/history/blue?tab=events", ok, "ReasonInblue", "ReasonInred"},
 		{"blue", "/history/blue?tab=replicas", ok, "Replica", "node-red"},
 		{"blue", "/history/blue?tab=conditions", ok, "Condition", "node-red"},

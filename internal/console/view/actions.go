@@ -19,6 +19,8 @@ type Action struct {
 	Dangerous bool
 	// Least and Most bound the number that the action asks for, and Now is the present one; all zero if it asks for none.
 	Least, Most, Now int
+	// Name is the name that the action proposes for what it creates; empty if it creates nothing.
+	Name string
 }
 
 // Actions returns what can be done with a job in its present state.

@@ -143,8 +143,10 @@ func archivedPath(uid string) string { return HistoryPath + "/" + url.PathEscape
 
 // HistoryPage is the list of the archive's jobs.
 type HistoryPage struct {
-	Tabs     []Link
-	Filter   HistoryFilter
+	Tabs   []Link
+	Filter HistoryFilter
+	// About says what the list has.
+	About    string
 	Outcomes []string
 	Rows     []HistoryRow
 	// First and Next are the paths of the newest jobs and of the following ones; empty if they are those that are shown or if
@@ -159,7 +161,10 @@ var outcomes = []string{string(batch.JobSucceeded), string(batch.JobFailed), arc
 
 // History returns the page of a filter, of which list is what the archive has.
 func History(f HistoryFilter, list *archive.JobList, problem string) HistoryPage {
-	p := HistoryPage{Tabs: historyTabs(HistoryPath), Filter: f, Problem: problem, Outcomes: outcomes}
+	p := HistoryPage{Tabs: historyTabs(HistoryPath), Filter: f, Problem: problem, Outcomes: outcomes, About: "All jobs that the archive has, the newest first: those that are gone, and those that still exist."}
+	if f.Gone {
+		p.About = "Jobs that are gone, the newest first."
+	}
 	for _, j := range list.Jobs {
 		p.Rows = append(p.Rows, historyRowOf(j))
 	}

@@ -31,8 +31,10 @@ type JobInput struct {
 	Waiting []*corev1.Pod
 	// Partial is true if the user may see those of some namespaces only.
 	Partial bool
-	Hidden  []Hidden
-	Now     time.Time
+	// Taken reports whether the job's kind has a job with a name in its namespace.
+	Taken  func(name string) bool
+	Hidden []Hidden
+	Now    time.Time
 }
 
 // Fact is a property of a job.
@@ -115,6 +117,11 @@ func JobOf(in *JobInput, tab string) JobPage {
 	p.Facts = in.facts()
 	p.Waits = observed.Waits(in.Job, in.Pods, in.Groups, in.Waiting, in.Partial)
 	p.Actions = Actions(in.Job)
+	for i := range p.Actions {
+		if a := &p.Actions[i]; a.Verb == "rerun" {
+			a.Name = CopyName(in.Job, in.Taken)
+		}
+	}
 	in.fillReplicas(&p)
 	in.fillEvents(&p)
 	for _, c := range in.Job.Status().Conditions {

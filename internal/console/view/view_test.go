@@ -39,7 +39,7 @@ func world(t *testing.T, file string) *JobInput {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := &JobInput{Now: noon.Add(3 * time.Minute)}
+	in := &JobInput{Now: noon.Add(3 * time.Minute), Taken: func(string) bool { return false }}
 	for _, doc := range strings.Split(string(data), "\n---\n") {
 		var meta metav1.TypeMeta
 		if err := yaml.Unmarshal([]byte(doc), &meta); err != nil {
