@@ -80,6 +80,7 @@ func models(text string) map[string]any {
 	job := jobPage{Manifest: text, JobPage: view.JobPage{JobRow: r, Tab: "replicas", Facts: []view.Fact{{Name: text, Text: text}, {Name: "Created", At: noon.Add(-time.Hour)}},
 		Roles:    []view.RoleRow{{Role: text, Counts: text, Image: text, Command: text}},
 		Replicas: []view.ReplicaRow{{Name: text, Phase: text, Node: text, Detail: text, Created: noon, Logs: "/jobs/ns/genericjob/mnist/logs?replica=w-0"}},
+		Earlier:  []view.AttemptRow{{Replica: text, Number: 1, Node: text, End: text, Tone: view.Bad, Ended: noon}}, MoreEarlier: 3,
 		Timeline: view.Timeline{Begin: noon, Lanes: []view.Lane{{Label: text, Segments: []view.Segment{{X: 1, W: 20, State: "failed", Title: text, Text: text}}}}, States: []string{"failed"}},
 		Actions:  []view.Action{{Verb: "pause", Title: "Pause", Effect: text, Command: text}, {Verb: "rerun", Title: "Run again", Effect: text, Command: text, Name: text}}}}
 	events := job

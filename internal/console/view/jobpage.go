@@ -91,8 +91,12 @@ type JobPage struct {
 	Roles    []RoleRow
 	Replicas []ReplicaRow
 	// More is the number of replicas that are not listed.
-	More   int
-	Events []EventRow
+	More int
+	// Earlier are the attempts that have ended and that Replicas does not show, the newest first. MoreEarlier is the number of
+	// older ones.
+	Earlier     []AttemptRow
+	MoreEarlier int
+	Events      []EventRow
 	// MoreEvents is the number of older events that are not listed.
 	MoreEvents int
 	Conditions []ConditionRow
@@ -112,7 +116,9 @@ func JobOf(in *JobInput, tab string) JobPage {
 	if !slices.Contains(tabs, tab) {
 		tab = tabs[0]
 	}
-	p := JobPage{JobRow: RowOf(in.Job), Tab: tab, Hidden: in.Hidden, Timeline: in.timeline()}
+	p := JobPage{JobRow: RowOf(in.Job), Tab: tab, Hidden: in.Hidden}
+	lanes, pauses := in.lanesOf()
+	p.Timeline = in.timeline(lanes, pauses)
 	p.Tabs = tabLinks(p.Path, tabs, tab)
 	p.Facts = in.facts()
 	p.Waits = observed.Waits(in.Job, in.Pods, in.Groups, in.Waiting, in.Partial)
@@ -123,6 +129,7 @@ func JobOf(in *JobInput, tab string) JobPage {
 		}
 	}
 	in.fillReplicas(&p)
+	in.fillEarlier(&p, lanes)
 	in.fillEvents(&p)
 	for _, c := range in.Job.Status().Conditions {
 		p.Conditions = append(p.Conditions, ConditionRow{string(c.Type), string(c.Status), string(c.Reason), c.Message, c.LastTransitionTime.Time})

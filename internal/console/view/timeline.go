@@ -111,11 +111,10 @@ const (
 	heatRows     = 80
 )
 
-// timeline returns the timeline of a job.
-func (in *JobInput) timeline() Timeline {
+// timeline returns the timeline of a job, of which lanes are the replicas.
+func (in *JobInput) timeline(lanes []lane, pauses []interval) Timeline {
 	finished, _ := observed.Finished(in.Job.Status())
 	t := Timeline{Begin: in.begin(), End: in.end(), Live: !finished, Grouped: 1}
-	lanes, pauses := in.lanesOf()
 	for i := range lanes {
 		for _, a := range lanes[i].attempts {
 			if a.over.After(t.End) { // pods that end after the job

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -149,10 +150,12 @@ var lives = map[string]func() *life{
 	},
 }
 
+func (in *JobInput) wholeTimeline() Timeline { return in.timeline(in.lanesOf()) }
+
 func TestTimelines(t *testing.T) {
 	for name, life := range lives {
 		t.Run(name, func(t *testing.T) {
-			golden.Compare(t, "testdata/timeline-"+name+".golden", asYAML(t, life().in.timeline()))
+			golden.Compare(t, "testdata/timeline-"+name+".golden", asYAML(t, life().in.wholeTimeline()))
 		})
 	}
 }
@@ -198,7 +201,7 @@ func TestPausedReplicasAreNoTrouble(t *testing.T) {
 		}
 		l.pod("w", 0, 0, 0, 0)
 		l.in.Pods = slices.Delete(l.in.Pods, 0, 2) // the pod of rank 0 does not end
-		timeline := l.in.timeline()
+		timeline := l.in.wholeTimeline()
 		if !timeline.Paused() {
 			t.Errorf("%d replicas: no pause is shown", n)
 		}
@@ -213,5 +216,32 @@ func TestPausedReplicasAreNoTrouble(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestEarlierAttempts verifies that the attempts that no row of a replica shows are listed, the newest first, and that they
+// are few.
+func TestEarlierAttempts(t *testing.T) {
+	l := lives["scaled"]()
+	l.in.Taken = func(string) bool { return false }
+	for i := range l.job.Status.Tasks[0].Replicas {
+		l.job.Status.Tasks[0].Replicas[i].UID = "present"
+	}
+	show := func(p JobPage) (all []string) {
+		for _, a := range p.Earlier {
+			all = append(all, fmt.Sprintf("%s %d %s %s", a.Replica, a.Number, a.End, Age(a.Ran)))
+		}
+		return all
+	}
+	want := []string{"w-1 2 stopped 30m", "w-2 1 stopped 1h", "w-1 1 stopped 20m"}
+	if diff := cmp.Diff(want, show(JobOf(l.in, ""))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for n := range 2 * shownEarlier {
+		l.pod("w", 0, n+1, 200+n, 201+n)
+	}
+	p := JobOf(l.in, "")
+	if len(p.Earlier) != shownEarlier || p.MoreEarlier != shownEarlier+len(want)-1 || p.Earlier[0].Number != 2*shownEarlier {
+		t.Errorf("%d are listed and %d are not; the first one is %+v", len(p.Earlier), p.MoreEarlier, p.Earlier[0])
 	}
 }

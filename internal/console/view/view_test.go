@@ -216,7 +216,7 @@ func podName(rank int) string {
 }
 
 func TestLanesOfManyReplicasAreGrouped(t *testing.T) {
-	timeline := manyReplicas(1000, func(rank int) bool { return rank < 3 }).timeline()
+	timeline := manyReplicas(1000, func(rank int) bool { return rank < 3 }).wholeTimeline()
 	if len(timeline.Lanes) != 50 || timeline.Grouped != 20 {
 		t.Fatalf("%d lanes of %d replicas", len(timeline.Lanes), timeline.Grouped)
 	}
@@ -232,7 +232,7 @@ func TestLanesOfManyReplicasAreGrouped(t *testing.T) {
 // TestHeatMap verifies that a heat map of 10,000 replicas shows a single failed replica, the state that most are in
 // elsewhere, and shades by the share of the replicas.
 func TestHeatMap(t *testing.T) {
-	timeline := manyReplicas(10_000, func(rank int) bool { return rank == 7 || rank >= 125 && rank < 250 }).timeline()
+	timeline := manyReplicas(10_000, func(rank int) bool { return rank == 7 || rank >= 125 && rank < 250 }).wholeTimeline()
 	if !timeline.Heat || len(timeline.Lanes) != heatRows || timeline.Grouped != 125 {
 		t.Fatalf("heat map %v with %d rows of %d replicas", timeline.Heat, len(timeline.Lanes), timeline.Grouped)
 	}
@@ -242,7 +242,7 @@ func TestHeatMap(t *testing.T) {
 			t.Errorf("%s has no segment that is %s with shade %d: %+v", lane.Label, want.State, want.Heat, lane.Segments)
 		}
 	}
-	if manyReplicas(1000, func(int) bool { return false }).timeline().Heat {
+	if manyReplicas(1000, func(int) bool { return false }).wholeTimeline().Heat {
 		t.Error("1,000 replicas are a heat map")
 	}
 }

@@ -1,0 +1,47 @@
+package view
+
+import (
+	"slices"
+	"strconv"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/archive"
+)
+
+// shownEarlier is the largest number of earlier attempts that a page lists.
+const shownEarlier = 100
+
+var toneOfState = map[state]Tone{stateSucceeded: Good, stateFailed: Bad, stateEvicted: Wait, stateStopped: Quiet}
+
+// fillEarlier lists how the attempts ended that the rows of replicas do not show: all but the present one of each replica.
+func (in *JobInput) fillEarlier(p *JobPage, lanes []lane) {
+	present := map[string]bool{}
+	s := in.Job.Status()
+	for i := range s.Tasks {
+		for k := range s.Tasks[i].Replicas {
+			r := &s.Tasks[i].Replicas[k]
+			present[r.Name] = r.UID != "" || r.Phase != batch.ReplicaDeleted
+		}
+	}
+	for i := range lanes {
+		l := &lanes[i]
+		for k := range l.attempts {
+			last := k == len(l.attempts)-1
+			if a := &l.attempts[k]; a.end != "" && !(last && present[in.Job.GetName()+"-"+l.name()]) {
+				p.Earlier = append(p.Earlier, l.row(a))
+			}
+		}
+	}
+	slices.SortStableFunc(p.Earlier, func(a, b AttemptRow) int { return b.Ended.Compare(a.Ended) })
+	p.MoreEarlier = max(0, len(p.Earlier)-shownEarlier)
+	p.Earlier = p.Earlier[:len(p.Earlier)-p.MoreEarlier]
+}
+
+// row returns an attempt that has ended as a row of a table.
+func (l *lane) row(a *attempt) AttemptRow {
+	r := AttemptRow{Replica: l.role + "-" + strconv.Itoa(l.rank), Number: archive.Ordinal(a.number), Node: a.node, End: a.detail, Tone: toneOfState[a.end], Created: a.created, Scheduled: a.scheduled, Ended: a.over}
+	if !a.guessed && !a.started.IsZero() {
+		r.Begun, r.Ran = a.started, max(0, a.over.Sub(a.started))
+	}
+	return r
+}
