@@ -101,3 +101,44 @@ func (b *browser) refused(path string, form url.Values, texts ...string) {
 	}
 	b.contains(fmt.Sprintf("the answer to %s", path), body, texts...)
 }
+
+// TestManifestFollowsItsJob verifies that the tab Manifest shows what the job is now, to those who had it open and to those who
+// open it beside them: after a change, and after another job has got the name.
+func TestManifestFollowsItsJob(t *testing.T) {
+	w := newWorld(t)
+	b := w.browse()
+	w.Create(jobs.New("job", jobs.Role("w", 1, kubelet.Run)))
+	path := "/jobs/" + w.Namespace + "/genericjob/job?tab=manifest"
+	w.Await("the page is there", func() error { return b.opensOr(path) })
+	open := b.listen(path)
+	b.awaitPush(open, "kind: GenericJob")
+	w.patch("job", `{"metadata":{"labels":{"changed":"once"}}}`)
+	b.awaitPush(open, "changed: once")
+	b.awaitPush(b.listen(path), "changed: once")
+
+	w.Must(w.Client.Delete(w.Context(), w.job("job")))
+	b.awaitPush(open, "It is gone")
+	w.awaitGone("job", &batch.GenericJob{})
+	again := jobs.New("job", jobs.Role("w", 1, kubelet.Run))
+	again.Labels = map[string]string{"changed": "twice"}
+	w.Create(again)
+	b.awaitPush(open, "changed: twice")
+	beside := b.listen(path)
+	b.awaitPush(beside, "changed: twice")
+	if strings.Contains(beside.String(), "changed: once") {
+		t.Errorf("a page that was opened later shows the manifest of the job that is gone:\n%s", beside)
+	}
+}
+
+// opensOr returns why a page does not open.
+func (b *browser) opensOr(path string) error {
+	answer, err := b.Get(b.base + path)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return errors.New(answer.Status)
+	}
+	return nil
+}

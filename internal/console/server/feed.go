@@ -46,7 +46,6 @@ func (s *Server) Close() {
 
 // feed is the stream of one page. It lasts as long as it has viewers, whichever of them came first.
 type feed struct {
-	content
 	// address is that of the page, and key that of the feed in feeds.
 	address, key string
 	// start begins it; each viewer calls it.
@@ -56,6 +55,8 @@ type feed struct {
 	stop   context.CancelFunc
 
 	mu sync.Mutex
+	// content is that of the newest viewer, whose token is the last one to expire.
+	content content
 	// sections are the sections as the viewers have them.
 	sections []page.Section
 	viewers  map[chan []byte]bool
@@ -123,18 +124,28 @@ func (s *visit) feedOf(ctx context.Context, address string, c content) *feed {
 	f := s.feeds.open[key]
 	if f == nil {
 		ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-		f = &feed{content: c, address: address, key: key, viewers: map[chan []byte]bool{}, stop: stop}
+		f = &feed{address: address, key: key, viewers: map[chan []byte]bool{}, stop: stop}
 		f.start = sync.OnceFunc(func() { s.begin(ctx, f) })
 		s.feeds.open[key] = f
 		s.feeds.running.Add(1) // at a time when Close does not wait yet
 	}
 	f.joined++
+	f.mu.Lock()
+	f.content = c
+	f.mu.Unlock()
 	return f
+}
+
+// shown returns what the feed shows.
+func (f *feed) shown() content {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.content
 }
 
 // begin renders a feed for the first time and keeps it up to date until it is stopped.
 func (s *visit) begin(ctx context.Context, f *feed) {
-	notices, end := s.Cache.Subscribe(f.topics...)
+	notices, end := s.Cache.Subscribe(f.shown().topics...)
 	f.sections = s.rendered(f).sections
 	go func() {
 		defer s.feeds.running.Done()
@@ -169,7 +180,7 @@ func (s *visit) run(ctx context.Context, f *feed, notices <-chan struct{}) {
 	}
 	for {
 		var moved <-chan time.Time
-		if f.moves != nil && f.moves() {
+		if moves := f.shown().moves; moves != nil && moves() {
 			moved = time.After(moveInterval)
 		}
 		select {

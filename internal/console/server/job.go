@@ -31,19 +31,20 @@ func (s *visit) job(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	tab := r.URL.Query().Get("tab")
-	manifest := ""
 	lowered := r.URL.Query().Get("form") == "lowered"
-	if tab == "manifest" {
-		manifest = s.manifest(r.Context(), j, lowered)
-	}
+	manifest := s.manifests(context.WithoutCancel(r.Context()), lowered) // a feed outlives the request that it began with
 	kind, namespace, name := j.Kind, j.GetNamespace(), j.GetName()
+	path := view.JobPath(kind, namespace, name)
 	s.show(w, r, content{title: name, nav: "jobs", template: "job", topics: []string{live.JobTopic(kind.Name, namespace, name)}, make: func(now time.Time) any {
 		j := s.Cache.Job(kind, namespace, name)
 		if j == nil {
 			return nil
 		}
-		p := view.JobOf(s.Cache.Input(j, now), tab)
-		return &jobPage{p, manifest, view.ManifestForms(p.Path, lowered)}
+		p := &jobPage{JobPage: view.JobOf(s.Cache.Input(j, now), tab), Forms: view.ManifestForms(path, lowered)}
+		if p.Tab == "manifest" {
+			p.Manifest = manifest(j)
+		}
+		return p
 	}, moves: func() bool {
 		j := s.Cache.Job(kind, namespace, name)
 		if j == nil {
@@ -54,13 +55,27 @@ func (s *visit) job(w http.ResponseWriter, r *http.Request) {
 	}})
 }
 
-// manifest returns the job's manifest as YAML, or what the operator creates from it, or why it cannot be shown.
-func (s *visit) manifest(ctx context.Context, j *observed.Job, lowered bool) string {
-	raw, err := s.steer.Read(ctx, j)
-	if err != nil {
-		return "# " + err.Error()
+// readTime bounds how long a page waits for a manifest.
+const readTime = 10 * time.Second
+
+// manifests returns a function that returns the manifest of a job as YAML, or what the operator creates from it, or why it
+// cannot be shown. The function reads it again when the job has another one. ctx outlives the page.
+func (s *visit) manifests(ctx context.Context, lowered bool) func(*observed.Job) string {
+	version, text := "", ""
+	return func(j *observed.Job) string {
+		now := fmt.Sprint(j.GetUID(), j.GetGeneration(), j.GetLabels(), j.GetAnnotations())
+		if now == version {
+			return text
+		}
+		ctx, cancel := context.WithTimeout(ctx, readTime)
+		defer cancel()
+		raw, err := s.steer.Read(ctx, j)
+		if err != nil {
+			return "# " + err.Error()
+		}
+		version, text = now, manifestText(j.Kind, raw, lowered)
+		return text
 	}
-	return manifestText(j.Kind, raw, lowered)
 }
 
 // manifestText returns the manifest of a stored job as YAML, or what the operator creates from it, or why it cannot be shown.

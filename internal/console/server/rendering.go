@@ -53,30 +53,31 @@ func (r *renderings) current(key string, version uint64, now time.Time) *renderi
 
 // rendered returns what a feed shows now.
 func (s *visit) rendered(f *feed) *rendering {
-	if f.scope == nil {
-		return s.render(f, &rendering{began: time.Now()})
+	c := f.shown()
+	if c.scope == nil {
+		return s.render(c, &rendering{began: time.Now()})
 	}
-	scope, mine := f.scope(), false
-	r := s.renderings.current(f.address+"\n"+scope, s.Cache.Version(f.topics...), time.Now())
+	scope, mine := c.scope(), false
+	r := s.renderings.current(f.address+"\n"+scope, s.Cache.Version(c.topics...), time.Now())
 	r.once.Do(func() {
 		mine = true
-		s.render(f, r)
-		r.private = f.scope() != scope
+		s.render(c, r)
+		r.private = c.scope() != scope
 	})
 	if r.private && !mine {
-		return s.render(f, &rendering{began: time.Now()})
+		return s.render(c, &rendering{began: time.Now()})
 	}
 	return r
 }
 
-// render renders the parts of a feed's page that change.
-func (s *visit) render(f *feed, r *rendering) *rendering {
-	data := f.make(r.began)
+// render renders the parts of a page that change.
+func (s *visit) render(c content, r *rendering) *rendering {
+	data := c.make(r.began)
 	if data == nil {
 		r.sections, r.gone = []page.Section{{ID: "main", HTML: `<main id="main"><h1>It is gone</h1><p class="why">What this page showed was deleted.</p><p><a href="/">All jobs</a> · <a href="/history">History</a></p></main>`}}, true
 		return r
 	}
-	sections, err := s.pages.Sections(f.template, data)
+	sections, err := s.pages.Sections(c.template, data)
 	if err == nil {
 		r.sections = sections
 	}
