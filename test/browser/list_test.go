@@ -6,6 +6,7 @@ import (
 	"time"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/console/view"
 )
 
 // twins returns a scene with 230 jobs, of which each two in different namespaces have one name.
@@ -56,6 +57,15 @@ func TestManyJobs(t *testing.T) {
 		b.looksGood()
 		b.click(".choose a")
 		b.at("/?page=2&sort=name")
+	})
+	t.Run("Ages", func(t *testing.T) { // the script writes them as the server does
+		b := open(t, c)
+		b.visit("/")
+		for _, d := range []time.Duration{0, 59 * time.Second, time.Minute, 90 * time.Second, time.Hour - time.Second, time.Hour, 119 * time.Minute, 8*time.Hour + 50*time.Minute, 48 * time.Hour, 53 * time.Hour, 400 * 24 * time.Hour} {
+			if got := evaluate[string](b, fmt.Sprintf("age(%v)", d.Seconds())); got != view.Age(d) {
+				t.Errorf("%v is %q in the browser and %q on the server", d, got, view.Age(d))
+			}
+		}
 	})
 	t.Run("Phone", func(t *testing.T) {
 		b := open(t, c)

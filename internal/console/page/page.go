@@ -219,6 +219,15 @@ func (r *Renderer) Page(f Frame, name string, data any, now time.Time) (string, 
 	return r.execute("layout", layout, now)
 }
 
+// Gone is the title of what replaces a page whose content is no longer there.
+const Gone = "It is gone"
+
+// Instead renders the section that replaces the whole content of a page with a problem.
+func (r *Renderer) Instead(p Problem) (Section, error) {
+	html, err := r.execute("problem", p, time.Time{})
+	return Section{ID: "main", HTML: `<main id="main">` + html + `</main>`}, err
+}
+
 // sections names the templates of the sections of pages, by the page's template.
 var sections = map[string][]string{
 	"jobs": {"jobs-counts", "jobs-notes", "jobs-pager"}, "job": {"job-head", "job-actions", "job-timeline", "job-tab"},

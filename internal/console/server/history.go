@@ -83,14 +83,15 @@ func (s *visit) showMissing(w http.ResponseWriter, r *http.Request, code int, p 
 // formerJobs is the largest number of jobs that the page of a job that is gone leads to.
 const formerJobs = 10
 
-// missing answers a request for the page of a job that is not there: it leads to what the archive has of that name.
-func (s *visit) missing(w http.ResponseWriter, r *http.Request, problem error) {
+// missing answers a request for a page of a job that is not there: it leads to what the archive has of that name. tail is what
+// follows the path of the job's page.
+func (s *visit) missing(w http.ResponseWriter, r *http.Request, problem error, tail string) {
 	p := missingPage{Title: "No such job", Text: problem.Error()}
 	if kind := view.KindOf(r.PathValue("kind")); kind != nil && s.History != nil {
 		if h, err := s.History(s.Caller); err == nil {
 			// Without an answer of the archive the page is what it is without an archive.
 			if list, err := h.Jobs(r.Context(), &archive.JobQuery{Kind: kind.Name, Namespace: r.PathValue("namespace"), Name: r.PathValue("name"), Limit: formerJobs}); err == nil {
-				p.Jobs = view.Links(list.Jobs)
+				p.Jobs = view.Links(list.Jobs, tail)
 			}
 		}
 	}

@@ -104,6 +104,8 @@ func TestHistoryPagesShowWhatTheirCallerMayGet(t *testing.T) {
 		{"unlucky", "/history", down, "does not answer", "user-blue"},
 		{"unlucky", "/history/usage.csv", down, "does not answer", "user-blue"},
 		{"admin", "/jobs/blue/genericjob/job", none, `href="/history/blue"`, "/history/red"},
+		{"admin", "/jobs/blue/genericjob/job/logs", none, `href="/history/blue/logs"`, "/history/red"},
+		{"blue", "/jobs/red/genericjob/job/logs", none, "may&#32;not&#32;see", "/history/red"},
 		{"blue", "/jobs/red/genericjob/job", none, "may&#32;not&#32;see", "/history/red"},
 		{"unlucky", "/jobs/blue/genericjob/job", none, "may&#32;not&#32;see", "/history/blue"},
 	} {

@@ -27,20 +27,24 @@ type jobPage struct {
 func (s *visit) job(w http.ResponseWriter, r *http.Request) {
 	j, err := s.find(r)
 	if err != nil {
-		s.missing(w, r, err)
+		s.missing(w, r, err, "")
 		return
 	}
 	tab := r.URL.Query().Get("tab")
 	lowered := r.URL.Query().Get("form") == "lowered"
 	manifest := s.manifests(context.WithoutCancel(r.Context()), lowered) // a feed outlives the request that it began with
-	kind, namespace, name := j.Kind, j.GetNamespace(), j.GetName()
+	kind, namespace, name, uid := j.Kind, j.GetNamespace(), j.GetName(), j.GetUID()
 	path := view.JobPath(kind, namespace, name)
 	s.show(w, r, content{title: name, nav: "jobs", template: "job", topics: []string{live.JobTopic(kind.Name, namespace, name)}, make: func(now time.Time) any {
 		j := s.Cache.Job(kind, namespace, name)
 		if j == nil {
 			return nil
 		}
+		uid = j.GetUID()
 		p := &jobPage{JobPage: view.JobOf(s.Cache.Input(j, now), tab), Forms: view.ManifestForms(path, lowered)}
+		if s.History != nil {
+			p.Facts = append(p.Facts, view.Fact{Name: "History", Text: "what the archive has of it", Href: view.ArchivedPath(string(uid))})
+		}
 		if p.Tab == "manifest" {
 			p.Manifest = manifest(j)
 		}
@@ -52,6 +56,11 @@ func (s *visit) job(w http.ResponseWriter, r *http.Request) {
 		}
 		finished, _ := observed.Finished(j.Status())
 		return !finished
+	}, former: func() []view.Link {
+		if s.History == nil {
+			return nil
+		}
+		return []view.Link{{Text: "What the history has of it", Href: view.ArchivedPath(string(uid))}}
 	}})
 }
 

@@ -74,7 +74,10 @@ func (s *visit) rendered(f *feed) *rendering {
 func (s *visit) render(c content, r *rendering) *rendering {
 	data := c.make(r.began)
 	if data == nil {
-		r.sections, r.gone = []page.Section{{ID: "main", HTML: `<main id="main"><h1>It is gone</h1><p class="why">What this page showed was deleted.</p><p><a href="/">All jobs</a> · <a href="/history">History</a></p></main>`}}, true
+		r.gone = true
+		if gone, err := s.pages.Instead(c.gone()); err == nil {
+			r.sections = []page.Section{gone}
+		}
 		return r
 	}
 	sections, err := s.pages.Sections(c.template, data)

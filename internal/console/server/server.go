@@ -49,7 +49,13 @@ func New(o Options) *Server {
 	s.handle("GET /{$}", (*visit).jobs)
 	s.handle("GET /jobs/{namespace}/{kind}/{name}", (*visit).job)
 	s.handle("POST /jobs/{namespace}/{kind}/{name}/{verb}", (*visit).act)
-	s.handle("GET /jobs/{namespace}/{kind}/{name}/logs", (*visit).logs)
+	s.handle("GET /jobs/{namespace}/{kind}/{name}/logs", func(s *visit, w http.ResponseWriter, r *http.Request) {
+		if _, err := s.find(r); err != nil {
+			s.missing(w, r, err, "/logs")
+			return
+		}
+		s.logs(w, r)
+	})
 	s.handle("GET /jobs/{namespace}/{kind}/{name}/logs/stream", (*visit).logStream)
 	s.handle("GET /jobs/{namespace}/{kind}/{name}/logs/download", (*visit).logDownload)
 	s.handle("GET /act", (*visit).askMany)
@@ -112,9 +118,21 @@ type content struct {
 	make func(now time.Time) any
 	// moves is true if the content changes with time alone.
 	moves func() bool
+	// former returns links to what is left of what the page shows, once that is gone; nil for none.
+	former func() []view.Link
 	// scope returns what the viewer may see of what make uses: at one address, viewers with the same scope see the same. nil
 	// if nobody shares the content.
 	scope func() string
+}
+
+// gone returns what to show in place of content that is no longer there.
+func (c *content) gone() page.Problem {
+	p := page.Problem{Title: page.Gone, Text: "What this page showed was deleted, or you may no longer see it."}
+	if c.former != nil {
+		p.Links = append(p.Links, c.former()...)
+	}
+	p.Links = append(p.Links, view.Link{Text: "All jobs", Href: "/"})
+	return p
 }
 
 // show answers with a page, or with the stream of its changes if the request asks for one.
@@ -126,7 +144,7 @@ func (s *visit) show(w http.ResponseWriter, r *http.Request, c content) {
 	now := time.Now()
 	data := c.make(now)
 	if data == nil {
-		s.problem(w, r, http.StatusNotFound, "It is gone", "What this page showed is no longer there.")
+		s.write(w, r, http.StatusNotFound, page.Frame{Title: page.Gone}, "problem", c.gone())
 		return
 	}
 	f := page.Frame{Title: c.title, Page: c.nav, Where: s.Where, Live: c.template != "logs" && c.template != "act", User: s.Name, Notice: s.notice(w, r)}

@@ -119,7 +119,7 @@ func (r *HistoryRow) Over() time.Time {
 
 // historyRowOf returns the row of a job of the archive. Its phase is the outcome.
 func historyRowOf(j *archive.Job) HistoryRow {
-	r := HistoryRow{Gone: j.Gone, JobRow: JobRow{UID: j.UID, Path: archivedPath(j.UID), Kind: j.Kind, Namespace: j.Namespace, Name: j.Name,
+	r := HistoryRow{Gone: j.Gone, JobRow: JobRow{UID: j.UID, Path: ArchivedPath(j.UID), Kind: j.Kind, Namespace: j.Namespace, Name: j.Name,
 		Phase: j.Outcome(), Tone: toneOf(j.Outcome()), Why: j.Why, Total: j.Replicas, Restarts: j.Restarts, Queue: j.Queue, User: j.User, Created: j.Created, Ended: j.Ended}}
 	if r.Phase == archive.Deleted {
 		r.Tone, r.Why = Quiet, deletedWhy(j)
@@ -139,7 +139,8 @@ func deletedWhy(j *archive.Job) string {
 	return why + "."
 }
 
-func archivedPath(uid string) string { return HistoryPath + "/" + url.PathEscape(uid) }
+// ArchivedPath returns the path of the page that the archive has of a job.
+func ArchivedPath(uid string) string { return HistoryPath + "/" + url.PathEscape(uid) }
 
 // HistoryPage is the list of the archive's jobs.
 type HistoryPage struct {
@@ -185,11 +186,11 @@ func historyTabs(current string) []Link {
 	return []Link{{"Jobs", HistoryPath, current == HistoryPath}, {"GPU-hours", UsagePath, current == UsagePath}}
 }
 
-// Links returns links to some jobs of the archive, with when each was created.
-func Links(jobs []*archive.Job) []Link {
+// Links returns links to some jobs of the archive, with when each was created. tail is what follows their paths.
+func Links(jobs []*archive.Job, tail string) []Link {
 	var all []Link
 	for _, j := range jobs {
-		all = append(all, Link{Text: strings.ToLower(j.Kind) + "/" + j.Name + ", created " + j.Created.UTC().Format("2006-01-02 15:04:05") + " UTC: " + j.Outcome(), Href: archivedPath(j.UID)})
+		all = append(all, Link{Text: strings.ToLower(j.Kind) + "/" + j.Name + ", created " + j.Created.UTC().Format("2006-01-02 15:04:05") + " UTC: " + j.Outcome(), Href: ArchivedPath(j.UID) + tail})
 	}
 	return all
 }

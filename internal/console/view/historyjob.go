@@ -55,7 +55,7 @@ func HistoryJob(j *archive.JobDetails, tab string, now time.Time) (*HistoryJobPa
 		tab = historyJobTabs[0]
 	}
 	p := &HistoryJobPage{JobPage: JobPage{JobRow: RowOf(in.Job), Tab: tab, Timeline: in.timeline(in.lanesOf()), Facts: in.facts()}}
-	p.Path = archivedPath(j.UID)
+	p.Path = ArchivedPath(j.UID)
 	p.Tabs = tabLinks(p.Path, historyJobTabs, tab)
 	in.fillReplicas(&p.JobPage)
 	in.fillEvents(&p.JobPage)
