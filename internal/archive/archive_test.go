@@ -73,6 +73,22 @@ func TestAttemptEndsAsItsPodDid(t *testing.T) {
 			ended(corev1.PodFailed, 143, "Error")(p)
 			disrupted(p)
 		}), outcome: Evicted, cause: "PreemptionByScheduler", code: code(143), end: at(9)},
+		{name: "it was deleted, and its container ended", pod: pod(func(p *corev1.Pod) {
+			ended(corev1.PodFailed, 143, "Error")(p)
+			deleted(8, 30)(p)
+		}), outcome: Stopped, code: code(143), end: at(9)},
+		{name: "it was deleted, and its container ended well", pod: pod(func(p *corev1.Pod) {
+			ended(corev1.PodSucceeded, 0, "Completed")(p)
+			deleted(9, 30)(p)
+		}), outcome: Stopped, end: at(9)},
+		{name: "it failed, and was deleted before its kubelet said so", pod: pod(func(p *corev1.Pod) {
+			ended(corev1.PodFailed, 1, "Error")(p)
+			deleted(10, 30)(p)
+		}), outcome: Failed, cause: "Error", code: code(1), end: at(9)},
+		{name: "it failed, and was deleted then", pod: pod(func(p *corev1.Pod) {
+			ended(corev1.PodFailed, 1, "Error")(p)
+			deleted(9, 0)(p)
+		}), outcome: Failed, cause: "Error", code: code(1), end: at(9)},
 		{name: "the kubelet refused it", pod: pod(func(p *corev1.Pod) {
 			p.Status.Phase, p.Status.Reason, p.Status.ContainerStatuses = corev1.PodFailed, "UnexpectedAdmissionError", nil
 		}), outcome: Failed, cause: "UnexpectedAdmissionError", end: at(1)},
@@ -90,6 +106,38 @@ func TestAttemptEndsAsItsPodDid(t *testing.T) {
 		if bytes.Contains(a.Pod, []byte("sesame")) {
 			t.Errorf("%s: the pod keeps values of variables: %s", tc.name, a.Pod)
 		}
+	}
+}
+
+// deleted is a request to delete a pod after some seconds, with a grace period.
+func deleted(after int, grace int64) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = new(stamp(after+int(grace))), &grace
+	}
+}
+
+// The last version of a pod does not tell any more that its deletion has ended it.
+func TestStoppedAttemptStaysStopped(t *testing.T) {
+	killed, confirmed := pod(ended(corev1.PodFailed, 143, "Error")), pod(ended(corev1.PodFailed, 143, "Error"))
+	deleted(8, 30)(killed)
+	deleted(10, 0)(confirmed)
+	last, err := AttemptOf(killed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, err := AttemptOf(confirmed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now.Follow(last); now.Outcome != Stopped || now.Cause != "" || !now.Ended.Equal(at(9)) {
+		t.Errorf("it is %s, %q, at %s", now.Outcome, now.Cause, now.Ended)
+	}
+	failed, err := AttemptOf(confirmed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if failed.Follow(&Attempt{}); failed.Outcome != Failed {
+		t.Errorf("an attempt that failed is %s", failed.Outcome)
 	}
 }
 

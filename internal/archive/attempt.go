@@ -13,6 +13,7 @@ import (
 	"k8s.io/component-helpers/resource"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 // Outcome is how an attempt ended.
@@ -104,7 +105,10 @@ func (a *Attempt) begin(at metav1.Time) {
 // end sets the end of an attempt whose pod has ended. over is the end of the last container; zero if it is not known.
 func (a *Attempt) end(p *corev1.Pod, over time.Time) {
 	disrupted, why := disruption(p)
+	ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 	switch {
+	case ended && !disrupted && observed.Stopped(p):
+		a.Outcome, a.Cause = Stopped, ""
 	case p.Status.Phase == corev1.PodSucceeded:
 		a.Outcome, a.Cause = Succeeded, ""
 		if a.ExitCode == nil {
@@ -122,6 +126,14 @@ func (a *Attempt) end(p *corev1.Pod, over time.Time) {
 	a.Ended = over.UTC()
 	if over.IsZero() {
 		a.Ended = endedAt(p).UTC()
+	}
+}
+
+// Follow takes over from the last record of the pod what a newer version of the pod no longer tells: that its deletion has
+// ended it.
+func (a *Attempt) Follow(last *Attempt) {
+	if last.Outcome == Stopped && (a.Outcome == Failed || a.Outcome == Succeeded) {
+		a.Outcome, a.Cause = Stopped, ""
 	}
 }
 

@@ -199,6 +199,10 @@ func (l *live) buttons(t *testing.T, run, elastic string) {
 		ask(step[0], step[1])
 		confirm(step[0])
 		b.shows(step[2], step[3])
+		if step[0] == "resume" {
+			b.awaits("the timeline has the pause and no restart", "document.querySelector('.spans .paused') && document.querySelectorAll('.lane .s.running').length === 2 && !document.querySelector('.lane .s.restarting')")
+			b.shows("Earlier attempts", "stopped")
+		}
 	}
 	ask("rerun", "t9k rerun")
 	b.click("#do-rerun input[name=name]")

@@ -252,6 +252,9 @@ func (r *Recorder) pod(ctx context.Context, p *corev1.Pod, gone bool) {
 	}
 	r.add(ctx, func(b *store.Batch) {
 		last := r.attempts[a.UID]
+		if last != nil {
+			a.Follow(&last.Attempt)
+		}
 		switch {
 		case gone:
 			delete(r.attempts, a.UID)

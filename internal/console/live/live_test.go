@@ -325,6 +325,32 @@ func TestPastPods(t *testing.T) {
 	}
 }
 
+// TestPastPodsTellWhenTheyWereDeleted verifies that a pod that a pause has ended does not look like one that failed.
+func TestPastPodsTellWhenTheyWereDeleted(t *testing.T) {
+	c := &Cache{rows: map[string]view.JobRow{}}
+	c.jobHandler(&kinds.All[0]).OnAdd(job("red", "a", "one"), false)
+	pods := c.podHandler()
+	asked := metav1.Unix(100, 0)
+	version := func(deleted metav1.Time, grace int64, ended bool) *corev1.Pod {
+		p := podOf("one", 0)
+		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &deleted, &grace
+		if ended {
+			p.Status.Phase = corev1.PodFailed
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 143, FinishedAt: metav1.Unix(101, 0)}}}}
+		}
+		return p
+	}
+	running, killed, confirmed := version(metav1.Unix(130, 0), 30, false), version(metav1.Unix(130, 0), 30, true), version(metav1.Unix(102, 0), 0, true)
+	pods.OnUpdate(running, running)
+	pods.OnUpdate(running, killed)
+	pods.OnUpdate(killed, confirmed)
+	pods.OnDelete(confirmed)
+	all, _ := c.past.of(keyOf(&observed.Job{Kind: &kinds.All[0], Object: job("red", "a", "one")}))
+	if len(all) != 1 || !observed.Stopped(all[0]) || all[0].DeletionTimestamp.Unix() != asked.Unix()+30 || *confirmed.DeletionGracePeriodSeconds != 0 {
+		t.Errorf("what is kept is %+v", all)
+	}
+}
+
 // TestFormerConditions verifies that a job keeps when it was paused, which the next pause replaces.
 func TestFormerConditions(t *testing.T) {
 	c := &Cache{rows: map[string]view.JobRow{}}

@@ -44,11 +44,12 @@ func (p *past) note(key string, pod *corev1.Pod) {
 		of = map[types.UID]*corev1.Pod{}
 		p.pods[key] = of
 	}
-	if _, known := of[pod.UID]; !known {
+	last, known := of[pod.UID]
+	if !known {
 		p.kept++
 		p.order = append(p.order, pastPod{key, pod.UID})
 	}
-	of[pod.UID] = pod
+	of[pod.UID] = asked(last, pod)
 	for p.kept > mostPast {
 		p.drop(p.order[0])
 		p.order = p.order[1:]
@@ -56,6 +57,17 @@ func (p *past) note(key string, pod *corev1.Pod) {
 	if len(p.order) > 2*mostPast {
 		p.order = slices.DeleteFunc(p.order, func(o pastPod) bool { return p.pods[o.key][o.uid] == nil })
 	}
+}
+
+// asked returns a pod with what its last version, if there is one, says of the request to delete it: once the kubelet has
+// confirmed the end of the pod, the pod does not tell any more when that was.
+func asked(last, pod *corev1.Pod) *corev1.Pod {
+	if last == nil || pod.DeletionGracePeriodSeconds == nil || *pod.DeletionGracePeriodSeconds > 0 {
+		return pod
+	}
+	pod = pod.DeepCopy()
+	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = last.DeletionTimestamp, last.DeletionGracePeriodSeconds
+	return pod
 }
 
 // drop forgets a pod, if it is kept.

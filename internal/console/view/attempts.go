@@ -139,7 +139,10 @@ func (a *attempt) finish(p *corev1.Pod, code *int32) {
 	disrupted := slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
 	})
+	over := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 	switch {
+	case over && !disrupted && observed.Stopped(p):
+		a.end, a.detail = stateStopped, "stopped"
 	case p.Status.Phase == corev1.PodSucceeded:
 		a.end, a.detail = stateSucceeded, "succeeded"
 	case p.Status.Phase == corev1.PodFailed && disrupted:

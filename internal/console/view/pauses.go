@@ -76,11 +76,14 @@ func lastEnd(lanes map[string]*lane, before time.Time) time.Time {
 	return last
 }
 
-// without calls add for the parts of a time in which a replica had no pod. Before a pause it was restarting, if it was to
-// have another attempt, and after a pause it was waiting for a pod again.
-func (l *lane) without(from, to time.Time, waits bool, add func(from, to time.Time, s state)) {
-	s := stateRestarting
+// without calls add for the parts of the time after an attempt in which a replica had no pod. If it is to have another
+// attempt, it was restarting before a pause, and after a pause, which has ended what ran, it was waiting for a pod again.
+func (l *lane) without(a *attempt, to time.Time, waits bool, add func(from, to time.Time, s state)) {
+	from, s := a.over, stateRestarting
 	for _, p := range l.pauses {
+		if p.from.After(a.created) && !p.from.After(a.over) {
+			s = stateQueued
+		}
 		if !p.to.After(from) || !p.from.Before(to) {
 			continue
 		}

@@ -172,7 +172,7 @@ func (l *lane) pieces(end time.Time) []piece {
 		a := &l.attempts[i]
 		// An attempt with a lower number belongs to a replica that was scaled away and added again.
 		if i > 0 && a.number > l.attempts[i-1].number {
-			l.without(l.attempts[i-1].over, a.created, true, func(from, to time.Time, s state) { add(from, to, s, a) })
+			l.without(&l.attempts[i-1], a.created, true, func(from, to time.Time, s state) { add(from, to, s, a) })
 		}
 		over := end
 		if a.end != "" {
@@ -198,7 +198,7 @@ func (l *lane) pieces(end time.Time) []piece {
 		add(started, over, ran, a)
 	}
 	if n := len(l.attempts); n > 0 && (l.restarts || l.paused) && l.attempts[n-1].end != "" {
-		l.without(l.attempts[n-1].over, end, l.restarts, func(from, to time.Time, s state) { add(from, to, s, &l.attempts[n-1]) })
+		l.without(&l.attempts[n-1], end, l.restarts, func(from, to time.Time, s state) { add(from, to, s, &l.attempts[n-1]) })
 	}
 	return all
 }

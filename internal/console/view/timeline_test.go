@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -46,12 +47,17 @@ func (l *life) pod(role string, rank, attempt, created, stopped int) {
 	p.Spec.NodeName, p.Status.Phase = "n1", corev1.PodRunning
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: minute(created)}}
 	state := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: minute(created)}}
-	if stopped > 0 {
-		p.DeletionTimestamp = new(minute(stopped))
+	if stopped > 0 { // as the kubelet reports the end of a pod with a grace period of a minute
+		p.DeletionTimestamp, p.DeletionGracePeriodSeconds, p.Status.Phase = new(minute(stopped+1)), new(int64(60)), corev1.PodFailed
 		state = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: minute(created), FinishedAt: minute(stopped), ExitCode: 143}}
 	}
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: state}}
 	l.in.Pods = append(l.in.Pods, p)
+}
+
+// ended makes a pod one that ended by itself, and was deleted then.
+func ended(p *corev1.Pod, phase corev1.PodPhase) {
+	p.Status.Phase, p.DeletionGracePeriodSeconds, p.DeletionTimestamp = phase, new(int64), new(metav1.NewTime(p.DeletionTimestamp.Add(-time.Minute)))
 }
 
 // replica adds the status of a replica.
@@ -116,11 +122,21 @@ var lives = map[string]func() *life{
 		l.replica("w", 1, batch.ReplicaPending, 0)
 		return l
 	},
+	"paused-shortly": func() *life { // it was resumed before its pods had ended
+		l := newLife(100, map[string]int32{"w": 1})
+		l.paused(batch.ReasonResumed, 52)
+		l.event(batch.EventJobPaused, 50)
+		l.event(batch.EventJobResumed, 52)
+		l.pod("w", 0, 0, 0, 60)
+		l.pod("w", 0, 1, 64, 0)
+		l.replica("w", 0, batch.ReplicaRunning, 1)
+		return l
+	},
 	"paused-in-backoff": func() *life {
 		l := newLife(100, map[string]int32{"w": 1})
 		l.paused(batch.ReasonPaused, 50)
 		l.pod("w", 0, 0, 0, 40)
-		l.in.Pods[0].Status.Phase = corev1.PodFailed
+		ended(l.in.Pods[0], corev1.PodFailed)
 		l.replica("w", 0, batch.ReplicaDeleted, 1)
 		return l
 	},
@@ -143,7 +159,7 @@ var lives = map[string]func() *life{
 		l.pod("ps", 0, 0, 0, 55)
 		l.pod("ps", 0, 1, 100, 0)
 		l.pod("w", 0, 0, 0, 30)
-		l.in.Pods[2].Status.Phase = corev1.PodSucceeded
+		ended(l.in.Pods[2], corev1.PodSucceeded)
 		l.replica("ps", 0, batch.ReplicaRunning, 1)
 		l.replica("w", 0, batch.ReplicaSucceeded, 0)
 		return l
@@ -178,7 +194,7 @@ func TestTimelineOfAJobThatWasDeletedWhilePaused(t *testing.T) {
 		}
 		d.Gone = minute(150).Time
 		for i := range d.Attempts {
-			d.Attempts[i].Outcome, d.Attempts[i].Ended = archive.Stopped, l.in.Pods[i].DeletionTimestamp.Time
+			d.Attempts[i].Outcome, d.Attempts[i].Ended = archive.Stopped, minute([]int{20, 101}[i]).Time
 		}
 	})
 	p, err := HistoryJob(d, "", minute(500).Time)
