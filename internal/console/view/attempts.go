@@ -83,9 +83,8 @@ func (in *JobInput) lanesOf() (all []lane, pauses []interval) {
 	pauses = in.pauses(lanes)
 	pods, ends := in.attemptsOf(), in.ends()
 	for name, l := range lanes {
-		slices.SortFunc(l.attempts, func(a, b attempt) int { return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.number, b.number)) })
 		l.pauses = pauses
-		in.addEarlier(l, pods[name], ends[name])
+		in.complete(l, pods[name], ends[name])
 	}
 	in.addUnseen(lanes)
 	roles := map[string]int{}
@@ -100,6 +99,19 @@ func (in *JobInput) lanesOf() (all []lane, pauses []interval) {
 		return cmp.Or(cmp.Compare(roles[a.role], roles[b.role]), cmp.Compare(a.rank, b.rank))
 	})
 	return all, pauses
+}
+
+// complete puts the attempts of a lane in their order, with those that were not seen, and says which of them a pause has ended.
+func (in *JobInput) complete(l *lane, first int, ends []replaced) {
+	slices.SortFunc(l.attempts, func(a, b attempt) int {
+		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.number, b.number))
+	})
+	in.addEarlier(l, first, ends)
+	for i := range l.attempts {
+		if a := &l.attempts[i]; a.end == stateStopped && l.pausedDuring(a) {
+			a.detail = byPause
+		}
+	}
 }
 
 // maxLanes bounds the number of replicas that are looked at.
@@ -140,25 +152,21 @@ func (a *attempt) finish(p *corev1.Pod, code *int32) {
 		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
 	})
 	over := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+	taken := !over || observed.Stopped(p)
 	switch {
-	case over && !disrupted && observed.Stopped(p):
+	case !over && p.DeletionTimestamp == nil:
+		a.over = time.Time{} // other containers still run
+		return
+	case disrupted && (taken || p.Status.Phase == corev1.PodFailed):
+		a.end, a.detail = stateEvicted, "evicted"
+	case taken:
 		a.end, a.detail = stateStopped, "stopped"
 	case p.Status.Phase == corev1.PodSucceeded:
 		a.end, a.detail = stateSucceeded, "succeeded"
-	case p.Status.Phase == corev1.PodFailed && disrupted:
-		a.end, a.detail = stateEvicted, "evicted"
-	case p.Status.Phase == corev1.PodFailed:
-		a.end, a.detail = stateFailed, cmp.Or(p.Status.Reason, "failed")
-	case p.DeletionTimestamp != nil && disrupted:
-		a.end, a.detail = stateEvicted, "evicted"
-	case p.DeletionTimestamp != nil:
-		a.end, a.detail = stateStopped, "stopped"
+	case code != nil:
+		a.end, a.detail = stateFailed, fmt.Sprintf("exit code %d", *code)
 	default:
-		a.over = time.Time{} // other containers still run
-		return
-	}
-	if code != nil && a.end == stateFailed {
-		a.detail = fmt.Sprintf("exit code %d", *code)
+		a.end, a.detail = stateFailed, cmp.Or(p.Status.Reason, "failed")
 	}
 	if a.over.IsZero() {
 		a.over = deletedAt(p)
@@ -209,13 +217,13 @@ func (in *JobInput) addEarlier(l *lane, first int, ends []replaced) {
 	}
 	var past []attempt
 	for _, e := range slices.Backward(ends) {
-		if len(past) < first && !covered(l, e.at) {
+		if len(past) < first && !covered(l, e.at) && (e.end.ExitCode != nil || !l.pausedAt(e.at)) {
 			past = append(past, e.attempt())
 		}
 	}
 	for _, p := range slices.Backward(l.pauses) {
 		if len(past) < first && !l.knows(p.from) {
-			past = append(past, attempt{over: p.from, end: stateStopped, detail: "stopped by a pause", guessed: true})
+			past = append(past, attempt{over: p.from, end: stateStopped, detail: byPause, guessed: true})
 		}
 	}
 	slices.SortFunc(past, func(a, b attempt) int { return a.over.Compare(b.over) })
@@ -227,6 +235,9 @@ func (in *JobInput) addEarlier(l *lane, first int, ends []replaced) {
 	}
 	l.attempts = append(past, l.attempts...)
 }
+
+// byPause describes the end of an attempt that a pause has ended.
+const byPause = "stopped by a pause"
 
 // attempt returns the attempt that an event tells the end of.
 func (r *replaced) attempt() attempt {

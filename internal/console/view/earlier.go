@@ -27,7 +27,7 @@ func (in *JobInput) fillEarlier(p *JobPage, lanes []lane) {
 		l := &lanes[i]
 		for k := range l.attempts {
 			last := k == len(l.attempts)-1
-			if a := &l.attempts[k]; a.end != "" && !(last && present[in.Job.GetName()+"-"+l.name()]) {
+			if a := &l.attempts[k]; a.end != "" && (!last || !present[in.Job.GetName()+"-"+l.name()]) {
 				p.Earlier = append(p.Earlier, l.row(a))
 			}
 		}

@@ -244,8 +244,12 @@ func (in *JobInput) fillReplicas(p *JobPage) {
 		for k := range t.Replicas {
 			r := &t.Replicas[k]
 			name := fmt.Sprintf("%s-%d", t.Type, observed.RankOf(r.Name))
+			attempt := r.Attempt
+			if r.Phase == batch.ReplicaDeleted && r.UID == "" && attempt > 0 { // it is the number of the next pod
+				attempt--
+			}
 			p.Replicas = append(p.Replicas, ReplicaRow{Name: name, Phase: string(r.Phase), Tone: toneOf(string(r.Phase)), Node: r.NodeName, Restarts: r.RestartCount,
-				Attempt: r.Attempt, Detail: observed.Detail(r), Created: created[r.UID], Logs: p.Path + "/logs?replica=" + name, Decides: name == decides})
+				Attempt: attempt, Detail: observed.Detail(r), Created: created[r.UID], Logs: p.Path + "/logs?replica=" + name, Decides: name == decides})
 		}
 	}
 	rank := func(r *ReplicaRow) int { return slices.Index(observed.PhaseOrder, batch.ReplicaPhase(r.Phase)) }

@@ -11,6 +11,21 @@ import (
 // interval is a span of time.
 type interval struct{ from, to time.Time }
 
+// during reports whether a pause began during an attempt, which it has ended then.
+func (p *interval) during(a *attempt) bool {
+	return p.from.After(a.created) && !p.from.Truncate(time.Second).After(a.over)
+}
+
+// pausedDuring reports whether a pause began during an attempt.
+func (l *lane) pausedDuring(a *attempt) bool {
+	return slices.ContainsFunc(l.pauses, func(p interval) bool { return p.during(a) })
+}
+
+// pausedAt reports whether the job was paused at a time.
+func (l *lane) pausedAt(at time.Time) bool {
+	return slices.ContainsFunc(l.pauses, func(p interval) bool { return !at.Before(p.from) && at.Before(p.to) })
+}
+
 // turn is a moment at which the job was paused or resumed.
 type turn struct {
 	at     time.Time
@@ -81,7 +96,7 @@ func lastEnd(lanes map[string]*lane, before time.Time) time.Time {
 func (l *lane) without(a *attempt, to time.Time, waits bool, add func(from, to time.Time, s state)) {
 	from, s := a.over, stateRestarting
 	for _, p := range l.pauses {
-		if p.from.After(a.created) && !p.from.After(a.over) {
+		if p.during(a) {
 			s = stateQueued
 		}
 		if !p.to.After(from) || !p.from.Before(to) {

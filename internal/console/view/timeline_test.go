@@ -118,6 +118,8 @@ var lives = map[string]func() *life{
 		l.event(batch.EventJobPaused, 30)
 		l.event(batch.EventJobResumed, 60)
 		l.event(batch.EventJobPaused, 90)
+		l.event(batch.EventReplicaDisrupted, 91)
+		l.in.Events[3].Annotations = map[string]string{batch.AnnotationReplicaEnds: `[{"replica":"j-w-0","reason":"Terminating"}]`}
 		l.replica("w", 0, batch.ReplicaDeleted, 2)
 		l.replica("w", 1, batch.ReplicaPending, 0)
 		return l
