@@ -204,6 +204,9 @@ func (l *live) buttons(t *testing.T, run, elastic string) {
 			b.shows("Earlier attempts", "stopped")
 		}
 	}
+	b.click(`.facts a[href^="/history/"]`)
+	b.awaitsReload("the archive has the attempts that the pause stopped", "[...document.querySelectorAll('.attempts td:nth-child(3)')].filter(e => e.innerText.trim() === 'stopped').length >= 2 && !document.querySelector('.lane .s.failed')")
+	b.visit(run)
 	ask("rerun", "t9k rerun")
 	b.click("#do-rerun input[name=name]")
 	b.do(chromedp.SetValue("#do-rerun input[name=name]", "copied"))

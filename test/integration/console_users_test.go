@@ -226,8 +226,8 @@ func TestConsoleShowsAndDoesWhatEachUserMay(t *testing.T) {
 		})
 	}
 	i := w.startConsole()
-	change := rule(batch.GroupVersion.Group, "genericjobs", "patch create delete")
-	list := rule(batch.GroupVersion.Group, "genericjobs", "list")
+	change := rule(batch.GroupVersion.Group, "genericjobs pytorchtrainingjobs pytorchtrainingjobs/scale", "patch create delete update")
+	list := rule(batch.GroupVersion.Group, "genericjobs pytorchtrainingjobs", "list")
 	users := map[string]*person{
 		"admin":  w.person(i, "admin").everywhere(rule("*", "*", "*")),
 		"editor": w.person(i, "editor", slices.Concat(look, []rbacv1.PolicyRule{change, rule("", "pods/log", "get")})...),
@@ -238,35 +238,51 @@ func TestConsoleShowsAndDoesWhatEachUserMay(t *testing.T) {
 		"nobody": w.person(i, "nobody"),
 		"blind":  w.person(i, "blind", change), // may change what it may not see
 	}
+	for _, in := range []*world{w, other} {
+		for k := range deeds {
+			deeds[k].prepare(in, users["admin"])
+		}
+	}
 	here, there := "/jobs/"+w.Namespace+"/genericjob/job", "/jobs/"+other.Namespace+"/genericjob/job"
 	// What a page must show is separated by spaces; what it must not show begins with a minus.
 	const notForbidden, forbidden, unseen = "done", "forbidden", "no such job"
 	for name, c := range map[string]struct {
 		jobs, here, there string
-		logs              string
+		logs, logsThere   string
 		queues, nodes     string
-		pause, pauseThere string
+		acts, actsThere   string
 		submit            string
 	}{
-		"admin":  {"HERE THERE", "w-0 EVENT", "w-0", "-not-read", "QUEUE", "NODE", notForbidden, notForbidden, notForbidden},
-		"editor": {"HERE -THERE", "w-0 EVENT", "404", "-not-read", "-QUEUE", "-NODE", notForbidden, unseen, notForbidden},
-		"viewer": {"HERE -THERE", "w-0 EVENT", "404", "not-read", "-QUEUE", "-NODE", forbidden, unseen, forbidden},
-		"lister": {"HERE -THERE", "-w-0 -EVENT NOPODS", "404", "no-pod", "-QUEUE", "-NODE", forbidden, unseen, forbidden},
-		"other":  {"-HERE THERE", "404", "w-0", "404", "-QUEUE", "-NODE", unseen, notForbidden, forbidden},
-		"ops":    {"-HERE -THERE", "404", "404", "404", "QUEUE", "NODE", unseen, unseen, forbidden},
-		"nobody": {"-HERE -THERE", "404", "404", "404", "-QUEUE", "-NODE", unseen, unseen, forbidden},
-		"blind":  {"-HERE -THERE", "404", "404", "404", "-QUEUE", "-NODE", unseen, unseen, unseen},
+		"admin":  {"HERE THERE", "w-0 EVENT", "w-0", "-not-read", "-not-read", "QUEUE", "NODE", notForbidden, notForbidden, notForbidden},
+		"editor": {"HERE -THERE", "w-0 EVENT", "404", "-not-read", "404", "-QUEUE", "-NODE", notForbidden, unseen, notForbidden},
+		"viewer": {"HERE -THERE", "w-0 EVENT", "404", "not-read", "404", "-QUEUE", "-NODE", forbidden, unseen, forbidden},
+		"lister": {"HERE -THERE", "-w-0 -EVENT NOPODS", "404", "no-pod", "404", "-QUEUE", "-NODE", forbidden, unseen, forbidden},
+		"other":  {"-HERE THERE", "404", "w-0", "404", "not-read", "-QUEUE", "-NODE", unseen, notForbidden, forbidden},
+		"ops":    {"-HERE -THERE", "404", "404", "404", "404", "QUEUE", "NODE", unseen, unseen, forbidden},
+		"nobody": {"-HERE -THERE", "404", "404", "404", "404", "-QUEUE", "-NODE", unseen, unseen, forbidden},
+		"blind":  {"-HERE -THERE", "404", "404", "404", "404", "-QUEUE", "-NODE", unseen, unseen, unseen},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := *users[name]
 			p.installation = &installation{w.in(t), i.base}
 			words := strings.NewReplacer("HERE", here, "THERE", there, "w-0", `<bdi>w-0</bdi>`, "EVENT", "told-"+w.Namespace, "QUEUE", ">"+queue.Name+"<",
 				"NODE", ">"+node.Name+"<", "NOPODS", "You&#32;may&#32;not&#32;list&#32;pods&#32;of&#32;namespace", "not-read", "you&#32;may&#32;not&#32;read", "no-pod", "There&#32;is&#32;no&#32;pod")
-			for path, want := range map[string]string{"/": c.jobs, here + "?tab=events": c.here, there + "?tab=replicas": c.there, here + "/logs": c.logs, "/queues": c.queues, "/nodes": c.nodes} {
+			for path, want := range map[string]string{"/": c.jobs, here + "?tab=events": c.here, there + "?tab=replicas": c.there, here + "/logs": c.logs, there + "/logs": c.logsThere, "/queues": c.queues, "/nodes": c.nodes} {
 				p.Await("page "+path+" shows "+want, func() error { return p.shows(path, want, words) })
 			}
-			for path, want := range map[string]string{here: c.pause, there: c.pauseThere} {
-				p.pauses(path, want)
+			for path, want := range map[string]string{here: c.logs, there: c.logsThere} {
+				for _, part := range []string{"/logs/stream", "/logs/download"} {
+					if want != "404" { // the pages say whether those who see the job may read its logs
+						continue
+					}
+					if code, body := p.call(http.MethodGet, path+part, nil); code != http.StatusNotFound {
+						t.Errorf("%s%s: %d %s", path, part, code, body)
+					}
+				}
+			}
+			for k := range deeds {
+				p.does(&deeds[k], &world{p.Beside(w.Namespace)}, users["admin"], c.acts)
+				p.does(&deeds[k], &world{p.Beside(other.Namespace)}, users["admin"], c.actsThere)
 			}
 			p.submits(name, c.submit)
 		})
@@ -308,44 +324,6 @@ func (p *person) shows(path, want string, words *strings.Replacer) error {
 		}
 	}
 	return nil
-}
-
-// pauses has a person pause a job, and demands what comes of it.
-func (p *person) pauses(path, want string) {
-	p.Helper()
-	code, body := p.call(http.MethodPost, path+"/pause", nil)
-	namespace := strings.Split(path, "/")[2]
-	paused := func() bool {
-		j := (&world{p.Beside(namespace)}).job("job")
-		return j.Spec.RunMode != nil && j.Spec.RunMode.Pause != nil && j.Spec.RunMode.Pause.Enabled != nil && *j.Spec.RunMode.Pause.Enabled
-	}
-	switch want {
-	case "done":
-		if code != http.StatusSeeOther || !paused() {
-			p.Errorf("pausing %s: %d, paused: %t: %s", path, code, paused(), body)
-		}
-		p.resumes(path)
-	case "forbidden":
-		if code != http.StatusConflict || !strings.Contains(body, "forbidden") || !strings.Contains(body, p.name) || paused() {
-			p.Errorf("pausing %s without the right to: %d, paused: %t: %s", path, code, paused(), body)
-		}
-	default:
-		if code != http.StatusNotFound || paused() {
-			p.Errorf("pausing %s, which they may not see: %d, paused: %t: %s", path, code, paused(), body)
-		}
-	}
-}
-
-// resumes ends the pause of a job and waits until the console knows.
-func (p *person) resumes(path string) {
-	p.Helper()
-	(&world{p.Beside(strings.Split(path, "/")[2])}).patch("job", `{"spec":{"runMode":null}}`)
-	p.Await("the console has seen the end of the pause", func() error {
-		if !strings.Contains(p.page(path), "do-pause") {
-			return errors.New("it has not")
-		}
-		return nil
-	})
 }
 
 // A viewer whose right, or whose account, is withdrawn no longer gets changes.

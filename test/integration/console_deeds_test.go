@@ -1,0 +1,156 @@
+package integration
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/test/kit/namespace"
+)
+
+// deed is something that a user does with a job on which nothing else is tried.
+type deed struct {
+	name string
+	// mode is spec.runMode of the job as JSON. An elastic job is a PyTorchTrainingJob.
+	mode    string
+	elastic bool
+	// verb is what is done. With many, it is done with one of several jobs.
+	verb string
+	many bool
+	form url.Values
+	// done reports whether it has been done, by the job as it is; nil if it is gone.
+	done func(w *world, job *unstructured.Unstructured) bool
+}
+
+// deeds are all actions of the console's pages.
+var deeds = []deed{
+	{name: "pause", verb: "pause", done: switched("pause", true)}, {name: "resume", mode: paused, verb: "resume", done: switched("pause", false)},
+	{name: "debug", verb: "debug-on", done: switched("debug", true)}, {name: "leave-debug", mode: `{debug: {enabled: true}}`, verb: "debug-off", done: switched("debug", false)},
+	{name: "scale", elastic: true, verb: "scale", form: url.Values{"replicas": {"3"}}, done: func(_ *world, job *unstructured.Unstructured) bool {
+		n, _, _ := unstructured.NestedInt64(job.Object, "spec", "elastic", "expectedReplicas")
+		return n == 3
+	}},
+	{name: "rerun", verb: "rerun", form: url.Values{"name": {"copy"}}, done: func(w *world, _ *unstructured.Unstructured) bool {
+		return w.stored(&deed{name: "copy"}) != nil
+	}},
+	{name: "delete", verb: "delete", done: deleted},
+	{name: "pause-many", verb: "pause", many: true, done: switched("pause", true)}, {name: "resume-many", mode: paused, verb: "resume", many: true, done: switched("pause", false)},
+	{name: "delete-many", verb: "delete", many: true, done: deleted},
+}
+
+const paused = `{pause: {enabled: true}}`
+
+// switched reports whether a switch of a job's run mode is on or off.
+func switched(name string, on bool) func(*world, *unstructured.Unstructured) bool {
+	return func(_ *world, job *unstructured.Unstructured) bool {
+		is, _, _ := unstructured.NestedBool(job.Object, "spec", "runMode", name, "enabled")
+		return is == on
+	}
+}
+
+func deleted(_ *world, job *unstructured.Unstructured) bool {
+	return job == nil || job.GetDeletionTimestamp() != nil
+}
+
+func (d *deed) kind() string {
+	if d.elastic {
+		return "PyTorchTrainingJob"
+	}
+	return "GenericJob"
+}
+
+// path returns the path of the page of the job.
+func (d *deed) path(w *world) string {
+	return "/jobs/" + w.Namespace + "/" + strings.ToLower(d.kind()) + "/" + d.name
+}
+
+// object returns the job.
+func (d *deed) object(w *world) *unstructured.Unstructured {
+	w.Helper()
+	spec := `{runMode: MODE, replicaSpecs: [{type: w, template: {spec: {containers: [{name: main, image: busybox}]}}}]}`
+	if d.elastic {
+		spec = `{runMode: MODE, elastic: {enabled: true, minReplicas: 2, maxReplicas: 4, expectedReplicas: 2}, torchrunConfig: {enabled: true, procPerNode: "1"},
+			replicaSpecs: [{type: node, restartPolicy: OnFailure, template: {spec: {containers: [{name: pytorch, image: pytorch}]}}}]}`
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": batch.GroupVersion.String(), "kind": d.kind()}}
+	var content any
+	mode := d.mode
+	if mode == "" {
+		mode = "null"
+	}
+	w.Must(yaml.Unmarshal([]byte(strings.ReplaceAll(spec, "MODE", mode)), &content))
+	u.Object["spec"] = content
+	u.SetNamespace(w.Namespace)
+	u.SetName(d.name)
+	return u
+}
+
+// stored returns the job of a deed as the cluster stores it; nil if there is none.
+func (w *world) stored(d *deed) *unstructured.Unstructured {
+	w.Helper()
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": batch.GroupVersion.String(), "kind": d.kind()}}
+	err := w.Client.Get(w.Context(), types.NamespacedName{Namespace: w.Namespace, Name: d.name}, u)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	w.Must(err)
+	return u
+}
+
+// prepare creates the job of a deed, or creates it again, and waits until a page of an admin offers the deed.
+func (d *deed) prepare(w *world, admin *person) {
+	w.Helper()
+	for _, gone := range []*deed{d, {name: "copy"}} {
+		if u := w.stored(gone); u != nil {
+			w.Must(client.IgnoreNotFound(w.Client.Delete(w.Context(), u)))
+			w.Await("job "+gone.name+" is gone", func() error {
+				return namespace.Gone(w.Client.Get(w.Context(), client.ObjectKeyFromObject(u), u))
+			})
+		}
+	}
+	w.Must(w.Client.Create(w.Context(), d.object(w)))
+	uid := `value="` + string(w.stored(d).GetUID()) + `"`
+	w.Await("the console offers to "+d.name, func() error {
+		code, body := admin.call(http.MethodGet, d.path(w), nil)
+		if code != http.StatusOK || !strings.Contains(body, "do-"+d.verb) || !strings.Contains(body, uid) {
+			return errors.New(body)
+		}
+		return nil
+	})
+}
+
+// does has a person do a deed in a world, and demands what comes of it: "done", "forbidden", or "no such job" if they may not
+// see the job.
+func (p *person) does(d *deed, w *world, admin *person, want string) {
+	p.Helper()
+	path, form := d.path(w)+"/"+d.verb, d.form
+	unseen := http.StatusNotFound
+	if d.many {
+		path, form, unseen = "/act", url.Values{"verb": {d.verb}, "job": {d.path(w)}}, http.StatusConflict
+	}
+	code, body := p.call(http.MethodPost, path, form)
+	done := d.done(w, w.stored(d))
+	switch want {
+	case "done":
+		if code != http.StatusSeeOther || !done {
+			p.Errorf("%s in %s: %d, done: %t: %s", d.name, w.Namespace, code, done, body)
+		}
+		d.prepare(w, admin)
+	case "forbidden":
+		if code != http.StatusConflict || !strings.Contains(body, "forbidden") || !strings.Contains(body, p.name) || done {
+			p.Errorf("%s in %s without the right to: %d, done: %t: %s", d.name, w.Namespace, code, done, body)
+		}
+	default:
+		if code != unseen || !strings.Contains(body, "there is no such job, or you may not see it") || done {
+			p.Errorf("%s in %s, where they may not see the job: %d, done: %t: %s", d.name, w.Namespace, code, done, body)
+		}
+	}
+}
