@@ -154,16 +154,6 @@ func (p *person) request(method, path string, form url.Values, header ...string)
 	return answer
 }
 
-// page returns the HTML of a page that the person gets.
-func (p *person) page(path string) string {
-	p.Helper()
-	code, body := p.call(http.MethodGet, path, nil)
-	if code != http.StatusOK {
-		p.Fatalf("%s gets %s: %d %s", p.name, path, code, body)
-	}
-	return body
-}
-
 // listen returns what is pushed to an open page, and a channel that is closed when the stream ends.
 func (p *person) listen(path string) (pushed *program.Log, ended <-chan struct{}) {
 	p.Helper()
