@@ -129,8 +129,8 @@ func (a *Attempt) end(p *corev1.Pod, over time.Time) {
 	}
 }
 
-// Follow takes over from the last record of the pod what a newer version of the pod no longer tells: that its deletion has
-// ended it.
+// Follow takes over from the last record of the pod what a newer version of the pod no longer tells: that its deletion
+// has ended it.
 func (a *Attempt) Follow(last *Attempt) {
 	if last.Outcome == Stopped && (a.Outcome == Failed || a.Outcome == Succeeded) {
 		a.Outcome, a.Cause = Stopped, ""

@@ -107,8 +107,8 @@ func Scheduled(g *scheduling.PodGroup) scheduling.PodGroupCondition {
 // namedAhead is the largest number of waiters ahead of a job that are named.
 const namedAhead = 3
 
-// Place returns a group's place among the waiters and the waiters ahead of it, as text; empty if it does not wait. partial is
-// true if the user may see some of the waiters only.
+// Place returns a group's place among the waiters and the waiters ahead of it, as text; empty if it does not wait.
+// partial is true if the user may see some of the waiters only.
 func Place(name string, waiting []Waiter, partial bool) string {
 	at := slices.IndexFunc(waiting, func(w Waiter) bool { return w.Name == name })
 	if at < 0 {

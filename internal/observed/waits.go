@@ -22,9 +22,9 @@ type Wait struct {
 	Why string
 }
 
-// Waits returns what a job waits for, beginning with what holds all of it. pods are the job's pods, groups the groups of
-// all jobs, and unplaced the pods of all jobs that wait for the t9k-scheduler. partial is true if the user may see some of
-// the groups and of these pods only.
+// Waits returns what a job waits for, beginning with what holds all of it. pods are the job's pods, groups the groups
+// of all jobs, and unplaced the pods of all jobs that wait for the t9k-scheduler. partial is true if the user may see
+// some of the groups and of these pods only.
 func Waits(j *Job, pods []*corev1.Pod, groups []*scheduling.PodGroup, unplaced []*corev1.Pod, partial bool) []Wait {
 	s := j.Status()
 	finished, _ := Finished(s)

@@ -1,6 +1,6 @@
-// Package steer changes jobs on behalf of a user: it pauses, resumes, debugs, scales, copies and deletes them, each with
-// one request, which has no effect on another job that has got the name meanwhile. The command line and the console share
-// it. Start reading at Client.
+// Package steer changes jobs on behalf of a user: it pauses, resumes, debugs, scales, copies and deletes them, each
+// with one request, which has no effect on another job that has got the name meanwhile. The command line and the
+// console share it. Start reading at Client.
 package steer
 
 import (
@@ -118,8 +118,8 @@ func Manifest(raw *unstructured.Unstructured) *unstructured.Unstructured {
 	return u
 }
 
-// CopyOf returns the manifest of a copy of a stored job under a new name, which is neither paused nor in debug mode, and no
-// job of a sweep.
+// CopyOf returns the manifest of a copy of a stored job under a new name, which is neither paused nor in debug mode,
+// and no job of a sweep.
 func CopyOf(raw *unstructured.Unstructured, name string) *unstructured.Unstructured {
 	u := Manifest(raw)
 	u.SetName(name)

@@ -26,8 +26,8 @@ func twins() *scene {
 	return s
 }
 
-// TestManyJobs uses the list of more jobs than a page has: it selects all of a page and acts on them, and comes back to that
-// page. On a phone it sorts the list, and tells apart two jobs of one name.
+// TestManyJobs uses the list of more jobs than a page has: it selects all of a page and acts on them, and comes back to
+// that page. On a phone it sorts the list, and tells apart two jobs of one name.
 func TestManyJobs(t *testing.T) {
 	c := serveStage(t, twins().stage, nil)
 	t.Run("SelectAll", func(t *testing.T) {

@@ -127,8 +127,8 @@ func (d *deed) prepare(w *world, admin *person) {
 	})
 }
 
-// does has a person do a deed in a world, and demands what comes of it: "done", "forbidden", or "no such job" if they may not
-// see the job.
+// does has a person do a deed in a world, and demands what comes of it: "done", "forbidden", or "no such job" if they
+// may not see the job.
 func (p *person) does(d *deed, w *world, admin *person, want string) {
 	p.Helper()
 	path, form := d.path(w)+"/"+d.verb, d.form

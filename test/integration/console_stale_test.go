@@ -32,8 +32,8 @@ func (w *world) again(name string) (gone *batch.GenericJob) {
 	return gone
 }
 
-// TestNothingIsDoneToAJobThatWasCreatedAgain verifies that whoever acts on a job does not change another one that has got its
-// name meanwhile.
+// TestNothingIsDoneToAJobThatWasCreatedAgain verifies that whoever acts on a job does not change another one that has
+// got its name meanwhile.
 func TestNothingIsDoneToAJobThatWasCreatedAgain(t *testing.T) {
 	w := newWorld(t)
 	objects, err := dynamic.NewForConfig(w.Env.Config)
@@ -102,8 +102,8 @@ func (b *browser) refused(path string, form url.Values, texts ...string) {
 	b.contains(fmt.Sprintf("the answer to %s", path), body, texts...)
 }
 
-// TestManifestFollowsItsJob verifies that the tab Manifest shows what the job is now, to those who had it open and to those who
-// open it beside them: after a change, and after another job has got the name.
+// TestManifestFollowsItsJob verifies that the tab Manifest shows what the job is now, to those who had it open and to
+// those who open it beside them: after a change, and after another job has got the name.
 func TestManifestFollowsItsJob(t *testing.T) {
 	w := newWorld(t)
 	b := w.browse()

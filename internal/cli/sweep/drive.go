@@ -94,8 +94,8 @@ func (d *driver) foreign(m *member) error {
 	return fmt.Errorf("%s exists and does not belong to sweep %s: choose another name with --name", observed.Ref(d.kind, m.object.GetName()), d.name)
 }
 
-// take applies the state of a job. It ignores jobs that carry the sweep's label and are none of its jobs, such as those that
-// somebody copied with their labels.
+// take applies the state of a job. It ignores jobs that carry the sweep's label and are none of its jobs, such as those
+// that somebody copied with their labels.
 func (d *driver) take(u *unstructured.Unstructured) error {
 	m := d.byName[u.GetName()]
 	if m == nil {

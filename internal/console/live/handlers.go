@@ -67,7 +67,8 @@ func (c *Cache) jobHandler(k *kinds.Kind) cache.ResourceEventHandlerFuncs {
 	}
 }
 
-// replaced keeps what an update of a job has replaced: the condition Paused. A job that was created again is another one.
+// replaced keeps what an update of a job has replaced: the condition Paused. A job that was created again is another
+// one.
 func (c *Cache) replaced(k *kinds.Kind, old, now any) {
 	was, ok := old.(kinds.Object)
 	is, same := now.(kinds.Object)
@@ -199,8 +200,8 @@ func jobOfPod(o any) ([]string, error) {
 	return []string{JobTopic(p.Labels[batch.LabelJobKind], p.Namespace, p.Labels[batch.LabelJobName])}, nil
 }
 
-// ownerOfPod returns the topic and the UID of the job that a pod belongs to: jobs that follow each other under one name are
-// different.
+// ownerOfPod returns the topic and the UID of the job that a pod belongs to: jobs that follow each other under one name
+// are different.
 func ownerOfPod(o any) ([]string, error) {
 	topics, err := jobOfPod(o)
 	p, ok := o.(*corev1.Pod)

@@ -10,8 +10,8 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// past holds what the cluster has forgotten of its jobs, so that a timeline shows it: pods that are being deleted or are gone,
-// as they were last seen, and former conditions. Keys are those of ownerOfPod.
+// past holds what the cluster has forgotten of its jobs, so that a timeline shows it: pods that are being deleted or
+// are gone, as they were last seen, and former conditions. Keys are those of ownerOfPod.
 type past struct {
 	mu         sync.Mutex
 	pods       map[string]map[types.UID]*corev1.Pod
@@ -26,7 +26,8 @@ type pastPod struct {
 	uid types.UID
 }
 
-// mostPast bounds the number of pods that are kept, and mostConditions that of conditions of one job. The oldest go first.
+// mostPast bounds the number of pods that are kept, and mostConditions that of conditions of one job. The oldest go
+// first.
 const (
 	mostPast       = 20_000
 	mostConditions = 500
@@ -59,8 +60,8 @@ func (p *past) note(key string, pod *corev1.Pod) {
 	}
 }
 
-// asked returns a pod with what its last version, if there is one, says of the request to delete it: once the kubelet has
-// confirmed the end of the pod, the pod does not tell any more when that was.
+// asked returns a pod with what its last version, if there is one, says of the request to delete it: once the kubelet
+// has confirmed the end of the pod, the pod does not tell any more when that was.
 func asked(last, pod *corev1.Pod) *corev1.Pod {
 	if last == nil || pod.DeletionGracePeriodSeconds == nil || *pod.DeletionGracePeriodSeconds > 0 {
 		return pod

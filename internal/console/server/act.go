@@ -82,7 +82,8 @@ type manyPage struct {
 	Jobs                         []view.JobRow
 	// Left is the number of selected jobs that are left out.
 	Left int
-	// Back is the path of the list with the filter and the page on which the jobs were selected, and Filter is its query.
+	// Back is the path of the list with the filter and the page on which the jobs were selected, and Filter is its
+	// query.
 	Back, Filter string
 }
 
@@ -159,8 +160,8 @@ func listOf(query string) string {
 	return view.ParseJobFilter(v).Href()
 }
 
-// named returns the jobs that addresses PATH?uid=UID name, and why it leaves others out: they are gone, perhaps with another
-// job in their place.
+// named returns the jobs that addresses PATH?uid=UID name, and why it leaves others out: they are gone, perhaps with
+// another job in their place.
 func (s *visit) named(addresses []string) (jobs []*observed.Job, left []error) {
 	for _, address := range addresses {
 		path, query, _ := strings.Cut(address, "?")

@@ -83,8 +83,8 @@ func (s *visit) showMissing(w http.ResponseWriter, r *http.Request, code int, p 
 // formerJobs is the largest number of jobs that the page of a job that is gone leads to.
 const formerJobs = 10
 
-// missing answers a request for a page of a job that is not there: it leads to what the archive has of that name. tail is what
-// follows the path of the job's page.
+// missing answers a request for a page of a job that is not there: it leads to what the archive has of that name. tail
+// is what follows the path of the job's page.
 func (s *visit) missing(w http.ResponseWriter, r *http.Request, problem error, tail string) {
 	p := missingPage{Title: "No such job", Text: problem.Error()}
 	if kind := view.KindOf(r.PathValue("kind")); kind != nil && s.History != nil {

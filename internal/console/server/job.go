@@ -67,8 +67,8 @@ func (s *visit) job(w http.ResponseWriter, r *http.Request) {
 // readTime bounds how long a page waits for a manifest.
 const readTime = 10 * time.Second
 
-// manifests returns a function that returns the manifest of a job as YAML, or what the operator creates from it, or why it
-// cannot be shown. The function reads it again when the job has another one. ctx outlives the page.
+// manifests returns a function that returns the manifest of a job as YAML, or what the operator creates from it, or why
+// it cannot be shown. The function reads it again when the job has another one. ctx outlives the page.
 func (s *visit) manifests(ctx context.Context, lowered bool) func(*observed.Job) string {
 	version, text := "", ""
 	return func(j *observed.Job) string {

@@ -11,8 +11,8 @@ var units = []struct {
 	name string
 }{{365 * day, "y"}, {day, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}}
 
-// Age returns a duration in its two largest units, the second one only if it is not zero: 45s, 1m30s, 2h, 8h50m, 3d4h. The
-// script writes ages in the same way.
+// Age returns a duration in its two largest units, the second one only if it is not zero: 45s, 1m30s, 2h, 8h50m, 3d4h.
+// The script writes ages in the same way.
 func Age(d time.Duration) string {
 	d = max(0, d)
 	for i, u := range units[:len(units)-1] {

@@ -32,7 +32,8 @@ type lane struct {
 	role     string
 	rank     int
 	attempts []attempt
-	// restarts is true if the replica will have another attempt, and paused if it will have one once the job is resumed.
+	// restarts is true if the replica will have another attempt, and paused if it will have one once the job is
+	// resumed.
 	restarts, paused bool
 	// pauses are those of the job.
 	pauses []interval
@@ -40,8 +41,8 @@ type lane struct {
 
 func (l *lane) name() string { return l.role + "-" + strconv.Itoa(l.rank) }
 
-// lanesOf returns the attempts of every replica, by role and rank, from pods, events and the status, and the pauses of the
-// job.
+// lanesOf returns the attempts of every replica, by role and rank, from pods, events and the status, and the pauses of
+// the job.
 func (in *JobInput) lanesOf() (all []lane, pauses []interval) {
 	lanes := map[string]*lane{}
 	var order []string
@@ -101,7 +102,8 @@ func (in *JobInput) lanesOf() (all []lane, pauses []interval) {
 	return all, pauses
 }
 
-// complete puts the attempts of a lane in their order, with those that were not seen, and says which of them a pause has ended.
+// complete puts the attempts of a lane in their order, with those that were not seen, and says which of them a pause
+// has ended.
 func (in *JobInput) complete(l *lane, first int, ends []replaced) {
 	slices.SortFunc(l.attempts, func(a, b attempt) int {
 		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.number, b.number))
@@ -209,8 +211,8 @@ func (in *JobInput) ends() map[string][]replaced {
 	return all
 }
 
-// addEarlier adds attempts whose pods were not seen, from the events about their ends and from pauses, which end what runs.
-// first is the number of pods that the replica had before its present one.
+// addEarlier adds attempts whose pods were not seen, from the events about their ends and from pauses, which end what
+// runs. first is the number of pods that the replica had before its present one.
 func (in *JobInput) addEarlier(l *lane, first int, ends []replaced) {
 	for _, a := range l.attempts {
 		first = min(first, a.number)
@@ -260,7 +262,8 @@ func (l *lane) knows(at time.Time) bool {
 	return len(l.attempts) > 0 && !l.attempts[0].created.After(at)
 }
 
-// resumed returns the end of the last pause within a time in which a replica has run; without a pause, the time's beginning.
+// resumed returns the end of the last pause within a time in which a replica has run; without a pause, the time's
+// beginning.
 func (l *lane) resumed(from, to time.Time) time.Time {
 	for _, p := range l.pauses {
 		if p.to.After(from) && p.to.Before(to) {

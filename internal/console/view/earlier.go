@@ -13,7 +13,8 @@ const shownEarlier = 100
 
 var toneOfState = map[state]Tone{stateSucceeded: Good, stateFailed: Bad, stateEvicted: Wait, stateStopped: Quiet}
 
-// fillEarlier lists how the attempts ended that the rows of replicas do not show: all but the present one of each replica.
+// fillEarlier lists how the attempts ended that the rows of replicas do not show: all but the present one of each
+// replica.
 func (in *JobInput) fillEarlier(p *JobPage, lanes []lane) {
 	present := map[string]bool{}
 	s := in.Job.Status()

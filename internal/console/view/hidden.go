@@ -12,7 +12,8 @@ type Hidden struct {
 	What string
 	// Within is the namespace that is shown nevertheless; empty if nothing is. It is that of t9k ui.
 	Within string
-	// Others is true if what the user may list depends on the namespace, and the namespaces where the user may are shown.
+	// Others is true if what the user may list depends on the namespace, and the namespaces where the user may are
+	// shown.
 	Others bool `json:",omitempty"`
 }
 

@@ -92,8 +92,8 @@ type JobPage struct {
 	Replicas []ReplicaRow
 	// More is the number of replicas that are not listed.
 	More int
-	// Earlier are the attempts that have ended and that Replicas does not show, the newest first. MoreEarlier is the number of
-	// older ones.
+	// Earlier are the attempts that have ended and that Replicas does not show, the newest first. MoreEarlier is the
+	// number of older ones.
 	Earlier     []AttemptRow
 	MoreEarlier int
 	Events      []EventRow

@@ -32,8 +32,8 @@ type turn struct {
 	paused bool
 }
 
-// turns returns when the job was paused and resumed, as its events and its conditions tell, the oldest first. The cluster
-// forgets events after about an hour, and a job in the cluster has its last conditions alone.
+// turns returns when the job was paused and resumed, as its events and its conditions tell, the oldest first. The
+// cluster forgets events after about an hour, and a job in the cluster has its last conditions alone.
 func (in *JobInput) turns() []turn {
 	var all []turn
 	for _, e := range in.Events {
@@ -53,8 +53,8 @@ func (in *JobInput) turns() []turn {
 	return all
 }
 
-// pauses returns the times in which the job was paused, the oldest first. A pause of which only the end is known began when
-// the last attempt before ended.
+// pauses returns the times in which the job was paused, the oldest first. A pause of which only the end is known began
+// when the last attempt before ended.
 func (in *JobInput) pauses(lanes map[string]*lane) []interval {
 	var all []interval
 	var from time.Time
@@ -92,7 +92,8 @@ func lastEnd(lanes map[string]*lane, before time.Time) time.Time {
 }
 
 // without calls add for the parts of the time after an attempt in which a replica had no pod. If it is to have another
-// attempt, it was restarting before a pause, and after a pause, which has ended what ran, it was waiting for a pod again.
+// attempt, it was restarting before a pause, and after a pause, which has ended what ran, it was waiting for a pod
+// again.
 func (l *lane) without(a *attempt, to time.Time, waits bool, add func(from, to time.Time, s state)) {
 	from, s := a.over, stateRestarting
 	for _, p := range l.pauses {

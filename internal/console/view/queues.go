@@ -52,8 +52,8 @@ type QueueCard struct {
 	// Notes are properties in a few words each: closed, longest duration, not preemptible.
 	Notes []string
 	Bars  []Bar
-	// Dominant is the share by which the scheduler orders the queues, and of which resource it is, as text; empty if the queue
-	// uses nothing or the share is not known.
+	// Dominant is the share by which the scheduler orders the queues, and of which resource it is, as text; empty if
+	// the queue uses nothing or the share is not known.
 	Dominant string
 	Running  []GroupRow
 	Waiting  []WaiterRow
@@ -95,8 +95,8 @@ func Queues(in *QueuesInput) QueuesPage {
 	return p
 }
 
-// hrefs returns the paths of the pages of the jobs that own groups, by NAMESPACE/NAME of the group. Jobs of several kinds may
-// have one name.
+// hrefs returns the paths of the pages of the jobs that own groups, by NAMESPACE/NAME of the group. Jobs of several
+// kinds may have one name.
 func (in *QueuesInput) hrefs() map[string]string {
 	all := map[string]string{}
 	for _, g := range in.Groups {

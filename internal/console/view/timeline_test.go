@@ -39,7 +39,8 @@ func newLife(now int, roles map[string]int32) *life {
 
 func minute(n int) metav1.Time { return at(60 * n) }
 
-// pod adds a pod of a replica that was created, ran and was stopped at some times. It still runs if it was stopped at 0.
+// pod adds a pod of a replica that was created, ran and was stopped at some times. It still runs if it was stopped at
+// 0.
 func (l *life) pod(role string, rank, attempt, created, stopped int) {
 	name := fmt.Sprintf("j-%s-%d", role, rank)
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(fmt.Sprintf("%s-%d", name, created)), CreationTimestamp: minute(created),
@@ -178,7 +179,8 @@ func TestTimelines(t *testing.T) {
 	}
 }
 
-// TestTimelineOfAJobThatWasDeletedWhilePaused verifies that the archive's conditions tell of pauses whose events are lost.
+// TestTimelineOfAJobThatWasDeletedWhilePaused verifies that the archive's conditions tell of pauses whose events are
+// lost.
 func TestTimelineOfAJobThatWasDeletedWhilePaused(t *testing.T) {
 	l := newLife(200, map[string]int32{"w": 1})
 	l.paused(batch.ReasonPaused, 100)
@@ -237,8 +239,8 @@ func TestPausedReplicasAreNoTrouble(t *testing.T) {
 	}
 }
 
-// TestEarlierAttempts verifies that the attempts that no row of a replica shows are listed, the newest first, and that they
-// are few.
+// TestEarlierAttempts verifies that the attempts that no row of a replica shows are listed, the newest first, and that
+// they are few.
 func TestEarlierAttempts(t *testing.T) {
 	l := lives["scaled"]()
 	l.in.Taken = func(string) bool { return false }

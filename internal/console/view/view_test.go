@@ -263,7 +263,8 @@ func TestQueues(t *testing.T) {
 	golden.Compare(t, "testdata/queues.golden", asYAML(t, p))
 }
 
-// TestDominantShareIsThatOfTheScheduler verifies which resource and whole a queue's share is of, in each of many renderings.
+// TestDominantShareIsThatOfTheScheduler verifies which resource and whole a queue's share is of, in each of many
+// renderings.
 func TestDominantShareIsThatOfTheScheduler(t *testing.T) {
 	list := func(pairs ...string) corev1.ResourceList {
 		l := corev1.ResourceList{}
@@ -302,7 +303,8 @@ func TestDominantShareIsThatOfTheScheduler(t *testing.T) {
 	}
 }
 
-// TestPlaceSaysWhatItIsAmong verifies that somebody who may see the groups of one namespace is not told that nobody is ahead.
+// TestPlaceSaysWhatItIsAmong verifies that somebody who may see the groups of one namespace is not told that nobody is
+// ahead.
 func TestPlaceSaysWhatItIsAmong(t *testing.T) {
 	in := world(t, "testdata/restarting.yaml")
 	in.Job.Object.(*batch.GenericJob).Spec.Scheduler = &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: "q"}}
