@@ -154,6 +154,16 @@ func (p *person) request(method, path string, form url.Values, header ...string)
 	return answer
 }
 
+// page returns a page that the person may see.
+func (p *person) page(path string) string {
+	p.Helper()
+	code, body := p.call(http.MethodGet, path, nil)
+	if code != http.StatusOK {
+		p.Fatalf("%s gets %s: %d %s", p.name, path, code, body)
+	}
+	return body
+}
+
 // listen returns what is pushed to an open page, and a channel that is closed when the stream ends.
 func (p *person) listen(path string) (pushed *program.Log, ended <-chan struct{}) {
 	p.Helper()

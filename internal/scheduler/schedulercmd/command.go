@@ -91,7 +91,8 @@ func NewCommand() *cobra.Command {
 // ownDefaults are flags of kube-scheduler with defaults of our own.
 var ownDefaults = [][2]string{
 	{"kube-api-qps", "1000"}, {"kube-api-burst", "2000"}, // with kube-scheduler's own limits, 50 pods start per second
-	{"leader-elect-lease-duration", "10s"}, {"leader-elect-renew-deadline", "7s"}, // so that another scheduler acts within 15 s
+	// so that another scheduler acts within 15 s
+	{"leader-elect-lease-duration", "10s"}, {"leader-elect-renew-deadline", "7s"}, {"leader-elect-retry-period", "1s"},
 }
 
 // showDefault makes --help print the value that this command sets as the default.
