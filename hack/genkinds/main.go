@@ -1,5 +1,5 @@
-// Command genkinds generates from kinds.All whatever has to name each kind of job, and fits the CRDs that controller-gen
-// has written. Its argument is the root of the tree. `make generate` calls it.
+// Command genkinds generates from kinds.All whatever has to name each kind of job, and fits the CRDs that
+// controller-gen has written. Its argument is the root of the tree. `make generate` calls it.
 package main
 
 import (

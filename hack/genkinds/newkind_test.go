@@ -18,8 +18,8 @@ import (
 	"tensorstack.dev/batch/internal/testing/require"
 )
 
-// newKind is a tree of what somebody writes to add a kind of job; lines are the lines that are added to files of the tree, each
-// behind another one.
+// newKind is a tree of what somebody writes to add a kind of job; lines are the lines that are added to files of the
+// tree, each behind another one.
 const newKind = "testdata/newkind"
 
 var lines = []struct{ file, behind, line string }{
@@ -28,8 +28,8 @@ var lines = []struct{ file, behind, line string }{
 		"| [docs/xgboost.md](docs/xgboost.md) | guide: XGBoostTrainingJob |\n"},
 }
 
-// A kind of job is its types, a file that converts and validates it, a line in kinds.All, test data, a guide and an example. All
-// else that names each kind comes from `make generate`.
+// A kind of job is its types, a file that converts and validates it, a line in kinds.All, test data, a guide and an
+// example. All else that names each kind comes from `make generate`.
 func TestNewKind(t *testing.T) {
 	for _, tool := range []string{"go", "make"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -75,8 +75,8 @@ func TestNewKind(t *testing.T) {
 	t.Logf("%d files touched by hand", len(byHand))
 }
 
-// cloneDir returns an empty directory for the clone, always the same one for a checkout: Go's build cache knows packages by
-// their directories.
+// cloneDir returns an empty directory for the clone, always the same one for a checkout: Go's build cache knows
+// packages by their directories.
 func cloneDir(t *testing.T, source string) string {
 	t.Helper()
 	dir := filepath.Join(source, "bin", "newkind")

@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// FuzzJob converts any manifest, beginning with the jobs of the tests. It never panics and does not modify the manifest;
-// each note and each error names a field.
+// FuzzJob converts any manifest, beginning with the jobs of the tests. It never panics and does not modify the
+// manifest; each note and each error names a field.
 func FuzzJob(f *testing.F) {
 	for _, dir := range []string{"testdata", "testdata/bad"} {
 		entries, err := testdata.ReadDir(dir)

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Control replaces control characters and bytes that are not UTF-8 by the escapes of JSON and Go, so that the text shows
-// them and nothing interprets them. Line breaks and tabs stay.
+// Control replaces control characters and bytes that are not UTF-8 by the escapes of JSON and Go, so that the text
+// shows them and nothing interprets them. Line breaks and tabs stay.
 func Control(s string) string { return replace(s, control) }
 
 // Directed is Control that also replaces the characters that change the direction of a text, with which a text can show

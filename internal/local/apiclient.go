@@ -82,8 +82,8 @@ func (a *apiClient) applyOrReplace(ctx context.Context, object *unstructured.Uns
 	return a.apply(ctx, object)
 }
 
-// apply applies an object by server-side apply and takes over fields that others own. The object's resource must be
-// the regular plural of its kind.
+// apply applies an object by server-side apply and takes over fields that others own. The object's resource must be the
+// regular plural of its kind.
 func (a *apiClient) apply(ctx context.Context, object *unstructured.Unstructured) error {
 	resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
 	_, err := a.dynamic.Resource(resource).Namespace(object.GetNamespace()).Apply(ctx, object.GetName(), object,

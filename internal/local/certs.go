@@ -16,8 +16,7 @@ import (
 	"time"
 )
 
-// certLifetime is how long a certificate is valid. A certificate in the last tenth of it is renewed at the next
-// start.
+// certLifetime is how long a certificate is valid. A certificate in the last tenth of it is renewed at the next start.
 const certLifetime = 10 * 365 * 24 * time.Hour
 
 // identity is the subject of a certificate.
@@ -82,8 +81,8 @@ func (a *authority) ensure(id identity) error {
 	return nil
 }
 
-// sign generates a key, signs a certificate made from template, and writes both files. An authority without a key
-// signs its own certificate.
+// sign generates a key, signs a certificate made from template, and writes both files. An authority without a key signs
+// its own certificate.
 func (a *authority) sign(file string, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -150,8 +149,7 @@ func certHosts(cert *x509.Certificate) []string {
 	return hosts
 }
 
-// loadKeyPair reads a certificate and its key. It fails if either file is missing or the key is another
-// certificate's.
+// loadKeyPair reads a certificate and its key. It fails if either file is missing or the key is another certificate's.
 func loadKeyPair(d Dir, file string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	data, err := os.ReadFile(d.certFile(file))
 	if err != nil {

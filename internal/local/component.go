@@ -6,8 +6,7 @@ import (
 	"slices"
 )
 
-// Component is one part of a cluster: either a program (Args) that is kept running, or a step (Run) that is done
-// once.
+// Component is one part of a cluster: either a program (Args) that is kept running, or a step (Run) that is done once.
 type Component struct {
 	Name string
 	// Needs are the components that must have been ready once before this one starts. They come earlier in the list.
@@ -26,8 +25,7 @@ type Component struct {
 	Ready func(context.Context) error
 	// Usable returns nil if the components that use this one may start although Ready still fails. It may be nil.
 	Usable func(context.Context) error
-	// Cause returns why the component cannot serve until a person acts, or nil if it sees no such cause. It may be
-	// nil.
+	// Cause returns why the component cannot serve until a person acts, or nil if it sees no such cause. It may be nil.
 	Cause func() error
 	// Drain ends what the program runs. It is called before the program is stopped, and may be nil.
 	Drain func(context.Context)

@@ -54,8 +54,8 @@ func newComponents(d Dir, c *Config, a *apiClient, shutdown *shutdown) []Compone
 	return components
 }
 
-// etcdArgs are etcd's command-line arguments. etcd listens on a socket in the cluster's directory, because whoever
-// can write to etcd controls the cluster and every user of the machine can reach a port. etcd requires a port in the
+// etcdArgs are etcd's command-line arguments. etcd listens on a socket in the cluster's directory, because whoever can
+// write to etcd controls the cluster and every user of the machine can reach a port. etcd requires a port in the
 // advertised URLs; nobody calls them.
 func etcdArgs(d Dir, c *Config) []string {
 	return []string{"etcd",
@@ -109,8 +109,8 @@ func apiServerArgs(d Dir, c *Config) []string {
 	return args
 }
 
-// clientLimits are arguments that raise a component's client-side rate limits, in requests per second. The defaults
-// are meant for clusters of many nodes.
+// clientLimits are arguments that raise a component's client-side rate limits, in requests per second. The defaults are
+// meant for clusters of many nodes.
 func clientLimits() []string { return []string{"--kube-api-qps=1000", "--kube-api-burst=2000"} }
 
 // controllerManagerArgs are the controller manager's command-line arguments.
@@ -172,8 +172,8 @@ func dnsArgs(d Dir, c *Config) []string {
 	return args
 }
 
-// kubeletNeeds makes the kubelet wait for LostPods. Otherwise the kubelet would report the lost pods' containers
-// before the step fails those pods.
+// kubeletNeeds makes the kubelet wait for LostPods. Otherwise the kubelet would report the lost pods' containers before
+// the step fails those pods.
 func kubeletNeeds(c *Config) []string {
 	if slices.Contains(c.Components, LostPods) {
 		return []string{LostPods}

@@ -59,9 +59,9 @@ func (a *apiClient) installCRD(ctx context.Context, file string) error {
 	return a.awaitServed(ctx, crd)
 }
 
-// dropRankRules removes the rules of a job's spec that read ranks, as config/before-1.34 does, and reports whether there
-// were any. An API server before 1.34 takes a rank for a text without a bound, and refuses such rules for their cost. The
-// webhook and the operator check the same.
+// dropRankRules removes the rules of a job's spec that read ranks, as config/before-1.34 does, and reports whether
+// there were any. An API server before 1.34 takes a rank for a text without a bound, and refuses such rules for their
+// cost. The webhook and the operator check the same.
 func dropRankRules(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	dropped := false
 	for i := range crd.Spec.Versions {
@@ -105,8 +105,8 @@ func isEstablished(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	})
 }
 
-// awaitServed returns when discovery lists the CRD's resource. Discovery costs the API server far less than reading
-// the CRD repeatedly.
+// awaitServed returns when discovery lists the CRD's resource. Discovery costs the API server far less than reading the
+// CRD repeatedly.
 func (a *apiClient) awaitServed(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) error {
 	version := crd.Spec.Group + "/" + crd.Spec.Versions[0].Name
 	for {

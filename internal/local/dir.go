@@ -43,8 +43,8 @@ func StateRoot() (string, error) {
 	return filepath.Join(base, "t9k", "local"), nil
 }
 
-// NamedDir returns the directory of the cluster called name. It fails if name is not a lower-case DNS label of at
-// most 32 characters, or if the path is too long for Unix sockets.
+// NamedDir returns the directory of the cluster called name. It fails if name is not a lower-case DNS label of at most
+// 32 characters, or if the path is too long for Unix sockets.
 func NamedDir(name string) (Dir, error) {
 	if !validName.MatchString(name) {
 		return "", fmt.Errorf("%q cannot be a cluster's name: use at most 32 lower-case letters, digits and '-', with a letter or digit at both ends", name)

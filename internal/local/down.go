@@ -25,9 +25,9 @@ func (d Dir) Exists() bool {
 	return err == nil
 }
 
-// Down stops every process of the cluster, including its pods, and removes its mounts and network devices. It works
-// in any state of the cluster. Pods have grace to end; report is called repeatedly with the progress. The cluster's
-// data remain for the next Up. ran reports whether the cluster was running.
+// Down stops every process of the cluster, including its pods, and removes its mounts and network devices. It works in
+// any state of the cluster. Pods have grace to end; report is called repeatedly with the progress. The cluster's data
+// remain for the next Up. ran reports whether the cluster was running.
 func Down(ctx context.Context, d Dir, grace time.Duration, report func(ShutdownStatus)) (ran bool, err error) {
 	if !d.Exists() {
 		return false, nil
@@ -49,8 +49,8 @@ func Remove(ctx context.Context, d Dir, grace time.Duration, report func(Shutdow
 	return ran, d.remove()
 }
 
-// stopMachine stops the machine process and returns the directory's lock. It kills a machine process that does not
-// stop in time; the components die with it.
+// stopMachine stops the machine process and returns the directory's lock. It kills a machine process that does not stop
+// in time; the components die with it.
 func stopMachine(ctx context.Context, d Dir, grace time.Duration, report func(ShutdownStatus)) (*os.File, error) {
 	client := NewClient(d)
 	deadline := time.Now().Add(grace + reportTime + downTimeout)

@@ -13,8 +13,8 @@ import (
 	"tensorstack.dev/batch/config"
 )
 
-// installQueue creates the default queue if it is missing, and applies the scheduler's role, the admission
-// policies of queues and the roles of people.
+// installQueue creates the default queue if it is missing, and applies the scheduler's role, the admission policies of
+// queues and the roles of people.
 func (a *apiClient) installQueue(ctx context.Context) error {
 	queue, err := config.DefaultQueue()
 	if err != nil {

@@ -51,8 +51,8 @@ func (m *Machine) runOn(ctx context.Context, c *Config) error {
 	return errors.Join(err, release())
 }
 
-// runNode runs a cluster that has a node. It removes what an earlier machine process left of the pods before it
-// starts, and all pods at the end.
+// runNode runs a cluster that has a node. It removes what an earlier machine process left of the pods before it starts,
+// and all pods at the end.
 func (m *Machine) runNode(ctx context.Context, c *Config) error {
 	if err := removeNode(ctx, m.Dir, c); err != nil {
 		return fmt.Errorf("removing what is left of an earlier run: %w", err)

@@ -14,15 +14,15 @@ import (
 )
 
 // The kubelet writes to some paths of the machine that its configuration cannot change. The machine process of a
-// cluster with a node therefore runs in its own mount namespace, in which other mounts cover those paths. The
-// namespace ends with its last process, so nothing has to be undone.
+// cluster with a node therefore runs in its own mount namespace, in which other mounts cover those paths. The namespace
+// ends with its last process, so nothing has to be undone.
 
 // lockVariable is the environment variable that tells a process that it already runs in the namespaces. It holds the
 // file descriptor of the directory's lock.
 const lockVariable = "T9K_LOCAL_LOCK"
 
-// Enter takes the directory's lock and, if the cluster has a node, moves this process into its own namespaces. It
-// does so by running the program again with the same arguments: Enter returns only in the new program.
+// Enter takes the directory's lock and, if the cluster has a node, moves this process into its own namespaces. It does
+// so by running the program again with the same arguments: Enter returns only in the new program.
 func Enter(ctx context.Context, d Dir) (lock *os.File, err error) {
 	if fd, err := strconv.Atoi(os.Getenv(lockVariable)); err == nil {
 		unix.CloseOnExec(fd) // a child that outlives this process must not hold the lock
@@ -83,8 +83,8 @@ var kubeletSysctls = map[string]string{
 	"kernel/keys/root_maxbytes": "25000000",
 }
 
-// coverKubeletPaths covers the paths of the machine that the kubelet changes, in this process's mount namespace.
-// Mounts of the machine still propagate into the namespace; mounts made here do not propagate out.
+// coverKubeletPaths covers the paths of the machine that the kubelet changes, in this process's mount namespace. Mounts
+// of the machine still propagate into the namespace; mounts made here do not propagate out.
 func coverKubeletPaths(d Dir, c *Config) error {
 	volumes := -1
 	if c.Runtime == RuntimeContainerd {
@@ -117,8 +117,8 @@ func coverKubeletPaths(d Dir, c *Config) error {
 	return coverSysctls(d)
 }
 
-// shareVolumes makes the kubelet's directory a shared mount. containerd runs in the machine's mount namespace and
-// must see the volumes that the kubelet mounts in its own.
+// shareVolumes makes the kubelet's directory a shared mount. containerd runs in the machine's mount namespace and must
+// see the volumes that the kubelet mounts in its own.
 func shareVolumes(d Dir) error {
 	if err := unmountBelow(string(d)); err != nil {
 		return err
@@ -157,8 +157,8 @@ func coverSysctls(d Dir) error {
 	return nil
 }
 
-// coverDirectory mounts an empty directory over path. If path does not exist, its parent is covered with a copy
-// first, so that path is not created on the machine.
+// coverDirectory mounts an empty directory over path. If path does not exist, its parent is covered with a copy first,
+// so that path is not created on the machine.
 func coverDirectory(d Dir, path string) error {
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		if err := coverWithCopy(d, filepath.Dir(path)); err != nil {

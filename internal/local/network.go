@@ -26,8 +26,8 @@ const (
 // archiveServer is the owner of the port at which the console serves the archive to the users of the cluster.
 const archiveServer = "archive"
 
-// portOwners are the components that listen on a port of 127.0.0.1. The operator listens on the port of Webhook, too, and
-// the console on that of the archive.
+// portOwners are the components that listen on a port of 127.0.0.1. The operator listens on the port of Webhook, too,
+// and the console on that of the archive.
 var portOwners = []string{APIServer, ControllerManager, Scheduler, Operator, Webhook, Console, archiveServer}
 
 // choosePorts gives a free port to each owner that has none or whose port is taken.
@@ -58,7 +58,8 @@ func freePort(taken map[int]bool) (int, error) {
 	return 0, fmt.Errorf("no free port found on 127.0.0.1 between %d and %d", firstPort, lastPort)
 }
 
-// portIsFree reports whether this process can listen on a port of 127.0.0.1, and no other cluster reserves it until end.
+// portIsFree reports whether this process can listen on a port of 127.0.0.1, and no other cluster reserves it until
+// end.
 func portIsFree(p int, end time.Time) bool {
 	l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(p))
 	if err != nil {
@@ -92,8 +93,8 @@ func reservePort(p int, end time.Time) (r io.Closer, err error) {
 // endOfProcess is how long the kernel may take to close the files of a process that has ended.
 const endOfProcess = time.Second
 
-// takePorts reserves the ports of a cluster. It chooses others for those that another cluster, which started at the same
-// time, has reserved since they were chosen.
+// takePorts reserves the ports of a cluster. It chooses others for those that another cluster, which started at the
+// same time, has reserved since they were chosen.
 func (d Dir) takePorts(c *Config) (release func() error, err error) {
 	const attempts = 5
 	for range attempts {

@@ -105,8 +105,8 @@ func kubeletArgs(d Dir, c *Config) []string {
 	}
 }
 
-// kubeletEnv is the kubelet's additional environment: the cluster's directory, and the D-Bus socket that announces
-// the cluster's shutdown.
+// kubeletEnv is the kubelet's additional environment: the cluster's directory, and the D-Bus socket that announces the
+// cluster's shutdown.
 func kubeletEnv(d Dir) []string {
 	return []string{DirVariable + "=" + string(d), "DBUS_SYSTEM_BUS_ADDRESS=" + logind.Address(d.logindSocket())}
 }

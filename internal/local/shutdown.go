@@ -97,8 +97,8 @@ func (s *shutdown) drain(a *apiClient) func(context.Context) {
 	}
 }
 
-// drained records the remaining pods and reports whether there is nothing left to wait for. If the API server could
-// not list the pods, the kubelet's inhibitor lock shows whether pods remain.
+// drained records the remaining pods and reports whether there is nothing left to wait for. If the API server could not
+// list the pods, the kubelet's inhibitor lock shows whether pods remain.
 func (s *shutdown) drained(remaining []corev1.Pod, listErr error, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,8 +141,8 @@ const (
 )
 
 // failLostPods sets the phase Failed on pods that the API server believes to run on the node. It runs before the
-// kubelet starts, when no pod can be running: the machine process was killed, or ended before these pods did. The
-// pods get the condition DisruptionTarget, because they did not fail by themselves.
+// kubelet starts, when no pod can be running: the machine process was killed, or ended before these pods did. The pods
+// get the condition DisruptionTarget, because they did not fail by themselves.
 func (a *apiClient) failLostPods(ctx context.Context) error {
 	pods, err := a.unfinishedPods(ctx)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"tensorstack.dev/batch/internal/local/logind"
 )
 
-// TestShutdownWaitsForPods verifies how long a shutdown waits for pods, measured from its start with a grace period
-// of 30 s.
+// TestShutdownWaitsForPods verifies how long a shutdown waits for pods, measured from its start with a grace period of
+// 30 s.
 func TestShutdownWaitsForPods(t *testing.T) {
 	pod := func(grace int64) corev1.Pod {
 		return corev1.Pod{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &grace}}

@@ -214,8 +214,8 @@ func (c *supervisedComponent) awaitWanted(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// awaitRestart waits for d before the next start. It returns early if a client asks for a start or if the cause of
-// the last failure is gone.
+// awaitRestart waits for d before the next start. It returns early if a client asks for a start or if the cause of the
+// last failure is gone.
 func (c *supervisedComponent) awaitRestart(ctx context.Context, d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		blocked := c.currentStatus().Blocked
@@ -263,8 +263,8 @@ func (c *supervisedComponent) kill() {
 	}
 }
 
-// consumeKilled reports whether the last end was requested by kill, and clears that mark. Such an end does not
-// increase the restart delay.
+// consumeKilled reports whether the last end was requested by kill, and clears that mark. Such an end does not increase
+// the restart delay.
 func (c *supervisedComponent) consumeKilled() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -64,9 +64,9 @@ type ComponentStatus struct {
 // blockedError is a readiness error that persists until a person does what the error says.
 type blockedError struct{ error }
 
-// Supervisor keeps components running. A component starts when the components it needs have been ready, restarts with
-// a growing delay whenever it ends, and stops after the components that need it. Its programs die with the
-// supervising process.
+// Supervisor keeps components running. A component starts when the components it needs have been ready, restarts with a
+// growing delay whenever it ends, and stops after the components that need it. Its programs die with the supervising
+// process.
 type Supervisor struct {
 	binary     string
 	logFile    func(component string) string
@@ -132,8 +132,8 @@ func (s *Supervisor) Status() []ComponentStatus {
 	return list
 }
 
-// Probe checks every ready component again and returns the status of all. It finds components that are frozen or
-// cannot be reached, and takes at most probeTimeout.
+// Probe checks every ready component again and returns the status of all. It finds components that are frozen or cannot
+// be reached, and takes at most probeTimeout.
 func (s *Supervisor) Probe(ctx context.Context) []ComponentStatus {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -155,8 +155,8 @@ func (s *Supervisor) Probe(ctx context.Context) []ComponentStatus {
 	return list
 }
 
-// reportMissingDependencies sets the message of each component that is no longer ready to its first dependency that
-// is not ready.
+// reportMissingDependencies sets the message of each component that is no longer ready to its first dependency that is
+// not ready.
 func (s *Supervisor) reportMissingDependencies(list []ComponentStatus) {
 	for i, c := range s.components {
 		for j := range i {
@@ -284,8 +284,8 @@ func (s *Supervisor) runOnce(ctx context.Context, c *supervisedComponent) error 
 	return err
 }
 
-// startProgram starts the program on the spawner's thread. It returns ctx's error if ctx, which also ends the
-// spawner, ends first.
+// startProgram starts the program on the spawner's thread. It returns ctx's error if ctx, which also ends the spawner,
+// ends first.
 func (s *Supervisor) startProgram(ctx context.Context, c *supervisedComponent, cmd *exec.Cmd) error {
 	started := make(chan error, 1)
 	select {

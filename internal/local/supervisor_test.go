@@ -244,8 +244,8 @@ func TestSupervisorRepeatsAStepUntilItSucceeds(t *testing.T) {
 	}
 }
 
-// TestSupervisorStartsNothingAfterItsEnd verifies that a component that is about to start when the supervisor ends
-// does not wait for the spawner, which has ended too.
+// TestSupervisorStartsNothingAfterItsEnd verifies that a component that is about to start when the supervisor ends does
+// not wait for the spawner, which has ended too.
 func TestSupervisorStartsNothingAfterItsEnd(t *testing.T) {
 	w := newTestSupervisor(t)
 	s, err := NewSupervisor("/bin/sh", []Component{w.script("a")}, func(string) string { return os.DevNull })

@@ -15,10 +15,9 @@ import (
 // upTimeout is how long a start may take, also on a slow machine, before it is reported as failed.
 const upTimeout = 5 * time.Minute
 
-// Up starts the cluster in the background, unless it runs already, and returns when every component is ready. It
-// calls report with each component that becomes ready. The start continues in the background if ctx ends first. Up
-// fails if the machine cannot run pods, if the cluster runs with other options, or if a component does not become
-// ready.
+// Up starts the cluster in the background, unless it runs already, and returns when every component is ready. It calls
+// report with each component that becomes ready. The start continues in the background if ctx ends first. Up fails if
+// the machine cannot run pods, if the cluster runs with other options, or if a component does not become ready.
 func Up(ctx context.Context, d Dir, o Options, report func(ComponentStatus)) (started bool, err error) {
 	o.complete()
 	if err := o.validate(); err != nil {
@@ -53,8 +52,8 @@ func Up(ctx context.Context, d Dir, o Options, report func(ComponentStatus)) (st
 	return true, awaitReady(ctx, d, ended, report)
 }
 
-// errGone means that the cluster has ended that another command had started. A machine process that was killed holds its
-// lock until the kernel has taken it apart, which takes a while on a busy machine.
+// errGone means that the cluster has ended that another command had started. A machine process that was killed holds
+// its lock until the kernel has taken it apart, which takes a while on a busy machine.
 var errGone = errors.New("the cluster has ended")
 
 // awaitDown waits until a cluster that is shutting down has ended. It reports false if the cluster was not shutting
@@ -123,8 +122,8 @@ func startMachine(d Dir) (<-chan error, error) {
 }
 
 // awaitReady waits until every component is ready. It fails if the machine process ends, unless another process,
-// started at the same time, has taken the lock. ended is nil if another command has started the machine process; its end
-// is then errGone.
+// started at the same time, has taken the lock. ended is nil if another command has started the machine process; its
+// end is then errGone.
 func awaitReady(ctx context.Context, d Dir, ended <-chan error, report func(ComponentStatus)) error {
 	ctx, cancel := context.WithTimeout(ctx, upTimeout)
 	defer cancel()
@@ -224,8 +223,8 @@ func notReadyError(ctx context.Context, d Dir, status *Status, statusErr error) 
 	return errors.New(text)
 }
 
-// lastLines returns the last n lines of a file, or the reason why it cannot be read. It returns nothing for a file
-// that does not exist, because a component that is a step has no log.
+// lastLines returns the last n lines of a file, or the reason why it cannot be read. It returns nothing for a file that
+// does not exist, because a component that is a step has no log.
 func lastLines(path string, n int) string {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {

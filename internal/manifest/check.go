@@ -23,8 +23,8 @@ type Checker struct {
 	Namespace string
 	// Limits are the limits that jobs are validated against.
 	Limits kinds.Limits
-	// MostFaults is the largest number of faults that are reported for one object; zero means all. Finding the line of a
-	// fault takes the longer, the more fields the object has.
+	// MostFaults is the largest number of faults that are reported for one object; zero means all. Finding the line of
+	// a fault takes the longer, the more fields the object has.
 	MostFaults int
 
 	definitions map[schema.GroupVersionResource]*definition

@@ -24,8 +24,8 @@ type Checked struct {
 	Faults  []Fault
 }
 
-// Expand replaces each directory among the names of manifests by the manifests in it, sorted by name: the files that end
-// with .yaml, .yml or .json. It does not look into directories below it.
+// Expand replaces each directory among the names of manifests by the manifests in it, sorted by name: the files that
+// end with .yaml, .yml or .json. It does not look into directories below it.
 func Expand(names []string) ([]string, error) {
 	var files []string
 	for _, name := range names {

@@ -116,7 +116,8 @@ func ExitText(r *batch.ReplicaStatus) string {
 	return ""
 }
 
-// Detail returns what the phase of a replica alone does not show: how the containers ended, or why they have not started.
+// Detail returns what the phase of a replica alone does not show: how the containers ended, or why they have not
+// started.
 func Detail(r *batch.ReplicaStatus) string {
 	parts := make([]string, 0, 2)
 	if r.Reason != "" {

@@ -33,8 +33,8 @@ const (
 	classInOrder
 )
 
-// Waiters returns the waiters of a queue, the next one first. pods are the pods that have no node. A pod with a
-// group waits in the group's queue.
+// Waiters returns the waiters of a queue, the next one first. pods are the pods that have no node. A pod with a group
+// waits in the group's queue.
 func Waiters(queue string, groups []*scheduling.PodGroup, pods []*corev1.Pod) []Waiter {
 	byName := make(map[string]*scheduling.PodGroup, len(groups))
 	for _, g := range groups {

@@ -128,8 +128,8 @@ func TestStatusOfAGroupIsWritten(t *testing.T) {
 	}
 }
 
-// TestStatusOfAQueueCountsItsPods verifies that the pods of a queue are those of its groups, whatever queue they
-// name, and those that name it and have no group elsewhere.
+// TestStatusOfAQueueCountsItsPods verifies that the pods of a queue are those of its groups, whatever queue they name,
+// and those that name it and have no group elsewhere.
 func TestStatusOfAQueueCountsItsPods(t *testing.T) {
 	foreign := podNamed("foreign", 0, scheduling.LabelQueue, "q")
 	foreign.Spec.SchedulerName = "another"

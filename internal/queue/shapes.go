@@ -49,8 +49,7 @@ func NewShapes(mgr ctrl.Manager) (*Shapes, error) {
 	return &Shapes{objects: mgr.GetClient(), cache: mgr.GetCache(), profiles: profiles}, nil
 }
 
-// Watch starts to watch queues, groups and profiles. Without it the first admission request would wait for the
-// caches.
+// Watch starts to watch queues, groups and profiles. Without it the first admission request would wait for the caches.
 func (s *Shapes) Watch(ctx context.Context) error {
 	later := cache.BlockUntilSynced(false)
 	for _, c := range []struct {

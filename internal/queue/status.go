@@ -14,8 +14,8 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// groupStatus computes the status of a group except for the condition that the scheduler owns. A condition that
-// changes gets the given transition ID.
+// groupStatus computes the status of a group except for the condition that the scheduler owns. A condition that changes
+// gets the given transition ID.
 func groupStatus(g *scheduling.PodGroup, pods []corev1.Pod, now time.Time, transition string) scheduling.PodGroupStatus {
 	s := scheduling.PodGroupStatus{Allocated: allocated(pods)}
 	members := int32(0)

@@ -43,8 +43,8 @@ import (
 // workers is the number of TensorBoards that are reconciled concurrently.
 const workers = 4
 
-// staleDelay is the delay before a retry when a cache was stale. refusedDelay is the delay when the API server
-// refused an object.
+// staleDelay is the delay before a retry when a cache was stale. refusedDelay is the delay when the API server refused
+// an object.
 const (
 	staleDelay   = 50 * time.Millisecond
 	refusedDelay = 15 * time.Second
@@ -81,8 +81,8 @@ func Add(mgr ctrl.Manager, opts Options) error {
 	return nil
 }
 
-// newCache returns a cache of the objects that belong to TensorBoards. The manager's cache holds the pods and
-// Services of jobs.
+// newCache returns a cache of the objects that belong to TensorBoards. The manager's cache holds the pods and Services
+// of jobs.
 func newCache(mgr ctrl.Manager) (cache.Cache, error) {
 	ours, err := labels.NewRequirement(tensorboard.LabelTensorBoard, selection.Exists, nil)
 	if err != nil {

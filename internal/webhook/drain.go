@@ -17,8 +17,8 @@ const (
 )
 
 // draining is a webhook server that asks its clients to leave before it ends. An API server keeps its connections, also
-// to a pod that is no longer an endpoint of the Service. net/http closes idle connections without a word, and
-// a request that is on its way then is lost: its job would be created without the webhook.
+// to a pod that is no longer an endpoint of the Service. net/http closes idle connections without a word, and a request
+// that is on its way then is lost: its job would be created without the webhook.
 type draining struct {
 	webhook.Server
 	ending atomic.Bool

@@ -55,8 +55,8 @@ func startReplica(t *testing.T, certificate *tls.Certificate) *replica {
 	return r
 }
 
-// TestServersEndWithoutLosingRequests replaces servers while clients send requests, as an API server does to a Service: it speaks HTTP/1.1,
-// opens connections to what serves now, and keeps those that it has.
+// TestServersEndWithoutLosingRequests replaces servers while clients send requests, as an API server does to a Service:
+// it speaks HTTP/1.1, opens connections to what serves now, and keeps those that it has.
 func TestServersEndWithoutLosingRequests(t *testing.T) {
 	certPEM, keyPEM, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
 	if err != nil {

@@ -100,8 +100,8 @@ func (c *cluster) Patch(_ context.Context, o client.Object, _ client.Patch, _ ..
 	return nil
 }
 
-// TestPodHookFollowsQueues verifies that the webhook of pods exists while a queue limits the size of pods, selects
-// only such queues, and is written only on changes. A read error changes nothing.
+// TestPodHookFollowsQueues verifies that the webhook of pods exists while a queue limits the size of pods, selects only
+// such queues, and is written only on changes. A read error changes nothing.
 func TestPodHookFollowsQueues(t *testing.T) {
 	path := Path
 	c := &cluster{config: &admissionregistration.ValidatingWebhookConfiguration{Webhooks: []admissionregistration.ValidatingWebhook{{

@@ -23,8 +23,8 @@ import (
 // team is the name of a namespace with a label.
 const team = "team"
 
-// as returns a client that impersonates the user. The user may create and change jobs, TensorBoards, pods and groups
-// in all namespaces but has no right to use queues.
+// as returns a client that impersonates the user. The user may create and change jobs, TensorBoards, pods and groups in
+// all namespaces but has no right to use queues.
 func (s *stage) as(user string) client.Client {
 	s.Helper()
 	config := rest.CopyConfig(s.Env.Config)
@@ -190,8 +190,8 @@ func (s *stage) boardsMove(alice client.Client) {
 	}
 }
 
-// admissionOfGroups verifies that a pod of a group belongs to the group's queue. If a pod names no queue, the
-// scheduler checks the right of the pod's author.
+// admissionOfGroups verifies that a pod of a group belongs to the group's queue. If a pod names no queue, the scheduler
+// checks the right of the pod's author.
 func (s *stage) admissionOfGroups(alice client.Client) {
 	s.changeQueue(scheduling.DefaultQueue, func(q *scheduling.QueueSpec) { q.NamespaceSelector = nil })
 	s.Await("the default queue is closed to all namespaces", func() error {
@@ -265,9 +265,9 @@ func (s *stage) labelsStay() {
 	s.Must(s.Client.Update(s.Context(), pod))
 }
 
-// podsStayInTheirJob verifies that a pod that a job controls keeps the labels by which the operator finds it,
-// whatever its scheduler. If the labels are lost, for example while the policy did not exist, a user who may use all
-// queues can add them again, as the operator does.
+// podsStayInTheirJob verifies that a pod that a job controls keeps the labels by which the operator finds it, whatever
+// its scheduler. If the labels are lost, for example while the policy did not exist, a user who may use all queues can
+// add them again, as the operator does.
 func (s *stage) podsStayInTheirJob(alice client.Client) {
 	controlled := func(scheduler string, labels map[string]string) *corev1.Pod {
 		p := podOf(labels)

@@ -156,8 +156,8 @@ func (s *stage) authorsOfLiveJobs(alice, bob, service client.Client) {
 	}
 }
 
-// authorsOfAppliedJobs verifies that applying a manifest without the annotation again keeps the annotation and
-// changes nothing.
+// authorsOfAppliedJobs verifies that applying a manifest without the annotation again keeps the annotation and changes
+// nothing.
 func (s *stage) authorsOfAppliedJobs(alice, bob client.Client) {
 	for kind, job := range jobsOf(free, "1") {
 		manifest := asMap(s, job)
@@ -282,8 +282,8 @@ func (s *stage) narrowedMeanwhile(alice, bob client.Client) {
 	}
 }
 
-// queueComesLater verifies which jobs start when the queue that they wait for is created: those whose authors have
-// the right to use it.
+// queueComesLater verifies which jobs start when the queue that they wait for is created: those whose authors have the
+// right to use it.
 func (s *stage) queueComesLater(alice, bob client.Client) {
 	hers, his := s.jobsBy(alice, "alice", "later"), s.jobsBy(bob, "bob", "later")
 	for _, name := range slices.Concat(hers, his) {

@@ -15,8 +15,8 @@ import (
 var churns = flag.Int("churns", 6, "number of rounds of TestSchedulerSurvivesDeletionsWhileBinding")
 
 // TestSchedulerSurvivesDeletionsWhileBinding deletes gangs, their PodGroups and the nodes in random order while the
-// scheduler binds pods. The scheduler neither exits nor reserves room for deleted objects: after each round a gang
-// that needs all nodes of a new cluster runs.
+// scheduler binds pods. The scheduler neither exits nor reserves room for deleted objects: after each round a gang that
+// needs all nodes of a new cluster runs.
 func TestSchedulerSurvivesDeletionsWhileBinding(t *testing.T) {
 	s := quietStage(t)
 	s.queue("q", "", 0)

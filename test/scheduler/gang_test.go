@@ -113,8 +113,8 @@ var constraintCases = map[string]constraintCase{
 		}},
 }
 
-// TestGangPlanRespectsNodeConstraints verifies clause 1: one plan meets the constraints of all pods of a gang on
-// nodes and on each other. The smaller of two gangs fits, and the other one has no pod bound.
+// TestGangPlanRespectsNodeConstraints verifies clause 1: one plan meets the constraints of all pods of a gang on nodes
+// and on each other. The smaller of two gangs fits, and the other one has no pod bound.
 func TestGangPlanRespectsNodeConstraints(t *testing.T) {
 	t.Parallel()
 	for name, test := range constraintCases {
@@ -214,8 +214,8 @@ func TestFinishedMembersCount(t *testing.T) {
 	s.awaitPod("g-3")
 }
 
-// TestReplacementGoesFirst verifies clause 1: a gang that lost a pod gets its replacement ahead of the fair order,
-// and ahead of a group that may preempt others.
+// TestReplacementGoesFirst verifies clause 1: a gang that lost a pod gets its replacement ahead of the fair order, and
+// ahead of a group that may preempt others.
 func TestReplacementGoesFirst(t *testing.T) {
 	s := sharedStage(t)
 	s.node("n", 4, nil)
@@ -254,7 +254,8 @@ func TestPartlyBoundGangIsCompletedOrEvicted(t *testing.T) {
 			s.node("n", map[bool]int{true: 6, false: 4}[room], nil)
 			s.queue("q", "", 0)
 			s.podGroup("g", "q", 3)
-			// No node is for the first pod, so that the scheduler does not start the gang before the test binds that pod.
+			// No node is for the first pod, so that the scheduler does not start the gang before the test binds that
+			// pod.
 			s.member("g-0", "g", "q", "2", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "none"} })
 			s.member("g-1", "g", "q", "2")
 			s.member("g-2", "g", "q", "2")

@@ -19,8 +19,8 @@ import (
 const atOnce = time.Second
 
 // TestImpossibleGangIsReportedAtOnce verifies that the scheduler reports gangs as impossible if their queue is too
-// small for one of them, with the missing amount, and that one of them starts when the quota is raised. It compares
-// the medians of some rounds.
+// small for one of them, with the missing amount, and that one of them starts when the quota is raised. It compares the
+// medians of some rounds.
 func TestImpossibleGangIsReportedAtOnce(t *testing.T) {
 	s := quietStage(t)
 	s.node("n", 8, nil)
@@ -68,8 +68,8 @@ func TestImpossibleGangIsReportedAtOnce(t *testing.T) {
 }
 
 // TestPodReasonsDistinguishPlacementFromQuota verifies that pods without a suitable node are Unschedulable, so that
-// autoscalers add nodes for them, whether they are single pods or belong to a waiting gang. Pods that wait for
-// another cause have another reason.
+// autoscalers add nodes for them, whether they are single pods or belong to a waiting gang. Pods that wait for another
+// cause have another reason.
 func TestPodReasonsDistinguishPlacementFromQuota(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -174,10 +174,10 @@ func TestAutoscalerAddsNodesForAGang(t *testing.T) {
 	}
 }
 
-// nodesToAdd returns how many nodes of a size, in thousandths of a CPU, Cluster Autoscaler requests. Its FAQ ("How
-// does scale-up work?", "What are the parameters") describes the rules: it considers pods whose condition
-// PodScheduled is False with reason Unschedulable, leaves out those that would fit existing nodes, and packs the
-// others on new nodes of a group's template, largest pods first, each onto the first node that takes it.
+// nodesToAdd returns how many nodes of a size, in thousandths of a CPU, Cluster Autoscaler requests. Its FAQ ("How does
+// scale-up work?", "What are the parameters") describes the rules: it considers pods whose condition PodScheduled is
+// False with reason Unschedulable, leaves out those that would fit existing nodes, and packs the others on new nodes of
+// a group's template, largest pods first, each onto the first node that takes it.
 func nodesToAdd(pods []corev1.Pod, free map[string]int64, size int64) int {
 	var pending []int64
 	for i := range pods {

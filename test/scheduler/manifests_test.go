@@ -18,8 +18,8 @@ import (
 )
 
 // TestBadManifests verifies that the API server refuses each file of testdata/bad. A file holds an invalid Queue or
-// PodGroup, or a valid one and then an invalid change of it. NAME.txt holds the API server's answer. A refused
-// request changes nothing.
+// PodGroup, or a valid one and then an invalid change of it. NAME.txt holds the API server's answer. A refused request
+// changes nothing.
 func TestBadManifests(t *testing.T) {
 	s := sharedStage(t)
 	objects, err := dynamic.NewForConfig(s.Env.Config)

@@ -170,8 +170,7 @@ func (s *stage) priorities(alice client.Client) {
 	}
 }
 
-// demands verifies the labels of a namespace that refuses objects without a queue, and of one that has a default
-// queue.
+// demands verifies the labels of a namespace that refuses objects without a queue, and of one that has a default queue.
 func (s *stage) demands(alice client.Client) {
 	without := func(namespace, kind string) *unstructured.Unstructured {
 		o := asMap(s, membersOf(free)[kind])

@@ -26,8 +26,8 @@ func (s *stage) awaitLaterThan(group string) {
 	<-time.After(time.Until(pg.CreationTimestamp.Add(time.Second)))
 }
 
-// TestFirstInOrderGetsTheRoom verifies clause 2: two groups wait for the same room, and when it becomes free the
-// first one in order gets it.
+// TestFirstInOrderGetsTheRoom verifies clause 2: two groups wait for the same room, and when it becomes free the first
+// one in order gets it.
 func TestFirstInOrderGetsTheRoom(t *testing.T) {
 	t.Parallel()
 	// The first group is the older one and the last one by name.

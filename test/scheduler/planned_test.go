@@ -86,8 +86,8 @@ func TestQueueRightIsCheckedWhenPlanned(t *testing.T) {
 	s.awaitPod("second-0")
 }
 
-// TestPodsOfOtherSchedulersCountAgainstQuota verifies that a pod that names a queue and was bound by another
-// scheduler counts against the queue's quota.
+// TestPodsOfOtherSchedulersCountAgainstQuota verifies that a pod that names a queue and was bound by another scheduler
+// counts against the queue's quota.
 func TestPodsOfOtherSchedulersCountAgainstQuota(t *testing.T) {
 	s := quietStage(t)
 	s.node("n", 8, nil)

@@ -127,8 +127,8 @@ func TestPreemption(t *testing.T) {
 	}
 }
 
-// TestPreemptionEvictsOnlyIfTheGangFits verifies clause 4: a gang that would not fit after all evictions evicts no
-// pod, and a gang that gives up its preemption leaves the room to others.
+// TestPreemptionEvictsOnlyIfTheGangFits verifies clause 4: a gang that would not fit after all evictions evicts no pod,
+// and a gang that gives up its preemption leaves the room to others.
 func TestPreemptionEvictsOnlyIfTheGangFits(t *testing.T) {
 	s := sharedStage(t)
 	for i := range 3 {

@@ -39,8 +39,8 @@ type right struct {
 	ok          bool
 }
 
-// TestEveryWayIntoAQueueChecksTheRight verifies, for each kind of object and each field that decides a queue, that
-// the API server checks the right of the user who sends the request.
+// TestEveryWayIntoAQueueChecksTheRight verifies, for each kind of object and each field that decides a queue, that the
+// API server checks the right of the user who sends the request.
 func TestEveryWayIntoAQueueChecksTheRight(t *testing.T) {
 	labelled := func(team string) *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchLabels: map[string]string{"team": team}}

@@ -286,8 +286,8 @@ func (s *stage) awaitRefused(group, reason string) {
 	}
 }
 
-// soon is the longest time until a group starts after an event that made it fit. Without the event, the scheduler
-// would retry after 30 s.
+// soon is the longest time until a group starts after an event that made it fit. Without the event, the scheduler would
+// retry after 30 s.
 const soon = 20 * time.Second
 
 // awaitSoon waits until a group is bound that an event has just made fit.

@@ -57,8 +57,8 @@ func TestGangIsPlacedByTopology(t *testing.T) {
 	}
 }
 
-// TestReplacementStaysInTheGangsZone verifies clause 10: a replacement is bound in the zone of its gang even if
-// another zone has more room.
+// TestReplacementStaysInTheGangsZone verifies clause 10: a replacement is bound in the zone of its gang even if another
+// zone has more room.
 func TestReplacementStaysInTheGangsZone(t *testing.T) {
 	s := sharedStage(t)
 	s.node("n0", 2, map[string]string{topologyLabel: s.own("a")})

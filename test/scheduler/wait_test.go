@@ -139,8 +139,8 @@ func TestEventsWakeWaitingGroups(t *testing.T) {
 	}
 }
 
-// TestWaitingGroupGetsReservation verifies clause 5: a group that has waited longer than reserveAfter gets the
-// room of the pods that end.
+// TestWaitingGroupGetsReservation verifies clause 5: a group that has waited longer than reserveAfter gets the room of
+// the pods that end.
 func TestWaitingGroupGetsReservation(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, "reserveAfter: 2s")

@@ -1,10 +1,10 @@
 // Package crd fits the CRD files that controller-gen writes. It removes the descriptions of Kubernetes' own fields from
-// pod templates, makes the schemas ask for what the API server requires of every pod, and adds the rules of the kinds of
-// job. Start reading at Fit.
+// pod templates, makes the schemas ask for what the API server requires of every pod, and adds the rules of the kinds
+// of job. Start reading at Fit.
 //
-// The descriptions are two thirds of such a CRD and say what `kubectl explain pod` says. Without them a CRD stays
-// below the 256 KiB that client-side `kubectl apply` can carry and costs the API server less memory. Descriptions of
-// the product's own fields stay whole.
+// The descriptions are two thirds of such a CRD and say what `kubectl explain pod` says. Without them a CRD stays below
+// the 256 KiB that client-side `kubectl apply` can carry and costs the API server less memory. Descriptions of the
+// product's own fields stay whole.
 package crd
 
 import (
@@ -51,14 +51,13 @@ func slim(n *yaml.Node) {
 	}
 }
 
-// isPodTemplate reports whether a schema describes an object with spec.containers. Only pod templates have that
-// field.
+// isPodTemplate reports whether a schema describes an object with spec.containers. Only pod templates have that field.
 func isPodTemplate(schema *yaml.Node) bool {
 	return value(schema, "properties", "spec", "properties", "containers") != nil
 }
 
-// strip removes the descriptions of a set of properties and of everything below them. It keeps a key named
-// description inside `properties`, because that is a field.
+// strip removes the descriptions of a set of properties and of everything below them. It keeps a key named description
+// inside `properties`, because that is a field.
 func strip(properties *yaml.Node) {
 	if properties == nil || properties.Kind != yaml.MappingNode {
 		return

@@ -16,8 +16,8 @@ const quantity = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTP
 const mostResources = 64
 
 // fit limits every value that may be a number or a string to what the Go types can hold. The API server checks the
-// format of integers but not of these values, and one stored object that cannot be decoded would keep a controller
-// from reading any object.
+// format of integers but not of these values, and one stored object that cannot be decoded would keep a controller from
+// reading any object.
 func fit(n *yaml.Node) {
 	if flag := value(n, "x-kubernetes-int-or-string"); flag != nil && flag.Value == "true" {
 		if pattern := value(n, "pattern"); pattern != nil && strings.Contains(pattern.Value, "KMGTPE") {

@@ -2,8 +2,8 @@ package crd
 
 import "go.yaml.in/yaml/v3"
 
-// mostKeys is the largest number of labels, and of annotations, in a template. The cost of rules that read each of
-// them must be bounded.
+// mostKeys is the largest number of labels, and of annotations, in a template. The cost of rules that read each of them
+// must be bounded.
 const mostKeys = 256
 
 // longestValue is the largest length of a label's value.

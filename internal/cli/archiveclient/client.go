@@ -1,5 +1,5 @@
-// Package archiveclient reads the archive of a console over HTTP, with the credentials of the user's kubeconfig. Start reading
-// at Connect.
+// Package archiveclient reads the archive of a console over HTTP, with the credentials of the user's kubeconfig. Start
+// reading at Connect.
 package archiveclient
 
 import (

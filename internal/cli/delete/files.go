@@ -44,8 +44,8 @@ func inFiles(ctx context.Context, p *kit.Program, files []string) (*kit.Cluster,
 	return c, jobs, nil
 }
 
-// readFiles returns the objects of manifests, which must have names. It does not validate them further: a job that older
-// rules accepted can be deleted by its manifest too.
+// readFiles returns the objects of manifests, which must have names. It does not validate them further: a job that
+// older rules accepted can be deleted by its manifest too.
 func readFiles(p *kit.Program, files []string) ([]manifest.Doc, error) {
 	files, err := manifest.Expand(files)
 	if err != nil {

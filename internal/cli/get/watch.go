@@ -25,8 +25,8 @@ import (
 // news is a change of the jobs of one kind.
 type news = watch.News[*kinds.Kind]
 
-// list shows the jobs of a namespace, or of all, and their changes: as one table that is redrawn on a terminal, elsewhere
-// as a table followed by a line for each change of a job's phase.
+// list shows the jobs of a namespace, or of all, and their changes: as one table that is redrawn on a terminal,
+// elsewhere as a table followed by a line for each change of a job's phase.
 type list struct {
 	*kit.Program
 	options *options

@@ -19,8 +19,8 @@ type Choice struct {
 	All bool
 }
 
-// AddChoiceFlags adds the flags -l and --all, which stand for the names of jobs. The help text of --all says what happens
-// to all jobs.
+// AddChoiceFlags adds the flags -l and --all, which stand for the names of jobs. The help text of --all says what
+// happens to all jobs.
 func AddChoiceFlags(cmd *cobra.Command, o *Choice, all string) {
 	AddLabelFlag(cmd, &o.Labels)
 	cmd.Flags().BoolVar(&o.All, "all", false, all)
@@ -62,8 +62,8 @@ func CheckLabels(selector string) error {
 	return nil
 }
 
-// Choose connects and returns the named jobs or, if there are no names, the selected ones. It prints which kinds it left
-// out because the user may not list them.
+// Choose connects and returns the named jobs or, if there are no names, the selected ones. It prints which kinds it
+// left out because the user may not list them.
 func (p *Program) Choose(ctx context.Context, o *Choice, names []string) (*Cluster, []*Job, error) {
 	if o.named() {
 		return p.FindAll(ctx, names)

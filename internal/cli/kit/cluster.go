@@ -64,8 +64,8 @@ func (p *Program) Connect() (*Cluster, error) {
 	return c, nil
 }
 
-// Archive returns where the archive of the cluster is, as the kubeconfig says; nil if it does not. Connect has to be called
-// before.
+// Archive returns where the archive of the cluster is, as the kubeconfig says; nil if it does not. Connect has to be
+// called before.
 func (p *Program) Archive() (*archive.Address, error) {
 	raw, err := p.Flags.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {

@@ -96,8 +96,8 @@ func AddFileFlag(cmd *cobra.Command, files *[]string) {
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
 }
 
-// Open opens a manifest and returns its name for messages. The name "-" means standard input, and a name that begins with
-// https:// an address.
+// Open opens a manifest and returns its name for messages. The name "-" means standard input, and a name that begins
+// with https:// an address.
 func (p *Program) Open(name string) (io.ReadCloser, string, error) {
 	switch {
 	case name == "-":

@@ -109,8 +109,8 @@ func (p *applier) apply(ctx context.Context) ([]*kit.Job, error) {
 	return jobs, nil
 }
 
-// try applies a job without effect. A job that will be replaced is tried as a new one, under a made-up name of the
-// same length, because a live job of its own name accepts fewer changes.
+// try applies a job without effect. A job that will be replaced is tried as a new one, under a made-up name of the same
+// length, because a live job of its own name accepts fewer changes.
 func (p *applier) try(ctx context.Context, t target) (*unstructured.Unstructured, error) {
 	if name := t.Object.GetName(); p.replace && name != "" {
 		t.Object = t.Object.DeepCopy()

@@ -87,7 +87,8 @@ func composedKinds() map[string]*kinds.Kind {
 
 func composedKindNames() []string { return slices.Sorted(maps.Keys(composedKinds())) }
 
-// mainContainer returns the name of the main container of a kind of job. Training jobs name it after what they train with.
+// mainContainer returns the name of the main container of a kind of job. Training jobs name it after what they train
+// with.
 func mainContainer(flag string, kind *kinds.Kind) string {
 	if strings.EqualFold(kind.Name, flag+"TrainingJob") {
 		return flag

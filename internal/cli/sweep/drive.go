@@ -22,8 +22,8 @@ import (
 // retryDelay is the delay before a job is created again after the API server did not answer.
 const retryDelay = 2 * time.Second
 
-// driver creates the jobs of a sweep, as many at a time as its options allow, and shows them. All of its state is in the
-// cluster: a job exists or it does not, under a name that follows from its settings.
+// driver creates the jobs of a sweep, as many at a time as its options allow, and shows them. All of its state is in
+// the cluster: a job exists or it does not, under a name that follows from its settings.
 type driver struct {
 	*kit.Program
 	*plan
@@ -225,8 +225,8 @@ func (d *driver) step(ctx context.Context, incoming <-chan watch.News[string], n
 	}
 }
 
-// create creates a job. A job that exists already was created by an earlier request whose answer was lost, or by another
-// command for the same sweep.
+// create creates a job. A job that exists already was created by an earlier request whose answer was lost, or by
+// another command for the same sweep.
 func (d *driver) create(ctx context.Context, m *member) error {
 	u, err := d.client.Create(ctx, m.object, metav1.CreateOptions{FieldManager: kit.FieldManager, FieldValidation: metav1.FieldValidationStrict})
 	if apierrors.IsAlreadyExists(err) {

@@ -47,8 +47,8 @@ type template struct {
 	typed map[string]bool
 }
 
-// readTemplate reads the manifest of a sweep, which holds one job and nothing else. name is the name of the sweep; empty
-// for that of the job.
+// readTemplate reads the manifest of a sweep, which holds one job and nothing else. name is the name of the sweep;
+// empty for that of the job.
 func readTemplate(open manifest.Opener, checker *manifest.Checker, file, name string) (*template, error) {
 	title, docs, faults, err := manifest.ReadFile(open, file)
 	switch {
@@ -125,8 +125,8 @@ func (t *template) check(ctx context.Context, u *unstructured.Unstructured, s se
 	return nil
 }
 
-// decideTypes finds out which places that are wholly a parameter take a number or a truth value: those where the job has
-// fewer faults with it than with a string.
+// decideTypes finds out which places that are wholly a parameter take a number or a truth value: those where the job
+// has fewer faults with it than with a string.
 func (t *template) decideTypes(ctx context.Context, s settings) error {
 	var places []string
 	visitStrings(t.Object.Object, "", func(path, text string) any {

@@ -139,8 +139,8 @@ func combine(parameters []parameter) []settings {
 // are as likely as one in two million.
 const digestLength = 8
 
-// jobName returns the name of the job of a sweep with some settings. It depends on nothing else, so that a sweep that is
-// started again, or with more values, finds the jobs that it has started.
+// jobName returns the name of the job of a sweep with some settings. It depends on nothing else, so that a sweep that
+// is started again, or with more values, finds the jobs that it has started.
 func jobName(sweep string, s settings) string {
 	sorted := slices.SortedFunc(slices.Values(s), func(a, b setting) int { return strings.Compare(a.name, b.name) })
 	return sweep + "-" + digest(fmt.Sprintf("%q", sorted))[:digestLength]

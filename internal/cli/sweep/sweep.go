@@ -1,6 +1,6 @@
-// Package sweep is "t9k sweep", which runs a job once for each combination of the values of some parameters, and shows the
-// results. The jobs exist in the cluster alone: the command keeps no state, so that the same command continues a sweep.
-// Start reading at start.
+// Package sweep is "t9k sweep", which runs a job once for each combination of the values of some parameters, and shows
+// the results. The jobs exist in the cluster alone: the command keeps no state, so that the same command continues a
+// sweep. Start reading at start.
 package sweep
 
 import (

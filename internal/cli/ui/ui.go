@@ -107,7 +107,8 @@ func serve(ctx context.Context, p *kit.Program, o *options) error {
 	}
 }
 
-// history returns the archive of the console that the user has named, or that the kubeconfig names; nil if neither does.
+// history returns the archive of the console that the user has named, or that the kubeconfig names; nil if neither
+// does.
 func history(p *kit.Program) func(*server.Caller) (server.History, error) {
 	client, err := archiveclient.Connect(p, archiveclient.Options{})
 	if errors.Is(err, archiveclient.ErrNone) {

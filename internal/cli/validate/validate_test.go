@@ -47,8 +47,8 @@ func TestValidateChecksQueuesAndGroups(t *testing.T) {
 	}
 }
 
-// TestValidateAgreesWithTheCluster verifies that the verb agrees with a cluster about the test manifests of the
-// kinds: it reports the errors that golden files record for the API server, and those that only Go code finds.
+// TestValidateAgreesWithTheCluster verifies that the verb agrees with a cluster about the test manifests of the kinds:
+// it reports the errors that golden files record for the API server, and those that only Go code finds.
 func TestValidateAgreesWithTheCluster(t *testing.T) {
 	t.Chdir("..")
 	const dir = "../kinds/testdata/"
@@ -90,8 +90,8 @@ func TestValidateReadsStandardInput(t *testing.T) {
 	}
 }
 
-// TestHugeManifestsAreRejected verifies that a manifest that no cluster would accept is rejected before it exhausts
-// the memory of this machine.
+// TestHugeManifestsAreRejected verifies that a manifest that no cluster would accept is rejected before it exhausts the
+// memory of this machine.
 func TestHugeManifestsAreRejected(t *testing.T) {
 	t.Chdir("..")
 	lists := strings.Repeat(`{"apiVersion":"v1","kind":"List","items":[`, 4500) + strings.Repeat(`]}`, 4500)

@@ -10,8 +10,8 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// Plan returns in one line how large a training job is, which replica decides its end and what bounds it; empty if
-// the spec has none of these.
+// Plan returns in one line how large a training job is, which replica decides its end and what bounds it; empty if the
+// spec has none of these.
 func (j *Job) Plan() string {
 	n := j.Normal
 	if n == nil {

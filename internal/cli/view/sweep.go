@@ -99,8 +99,8 @@ func SweepSums(rows []SweepRow) string {
 	return strings.Join(parts, ", ")
 }
 
-// SweepFrame renders a sweep in at most height lines of at most width characters. If its jobs do not all fit, those that
-// failed, wait or run come first. whole reports whether all of them fit.
+// SweepFrame renders a sweep in at most height lines of at most width characters. If its jobs do not all fit, those
+// that failed, wait or run come first. whole reports whether all of them fit.
 func SweepFrame(title string, parameters []string, rows []SweepRow, now time.Time, st Style, width, height int) (lines []string, whole bool) {
 	lines = []string{st.Paint(Bold, cut(title+": "+SweepSums(rows), width)), ""}
 	sorted := slices.Clone(rows)

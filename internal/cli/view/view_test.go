@@ -331,8 +331,7 @@ func TestTrainingJobIsShown(t *testing.T) {
 	golden.Compare(t, "testdata/training.txt", b.String())
 }
 
-// TestDescriptionShowsTheTensorBoard verifies that the description shows the state of a job's TensorBoard in one
-// line.
+// TestDescriptionShowsTheTensorBoard verifies that the description shows the state of a job's TensorBoard in one line.
 func TestDescriptionShowsTheTensorBoard(t *testing.T) {
 	for want, told := range map[string]*batch.DependentStatus{
 		"": nil,

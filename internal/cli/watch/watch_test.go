@@ -188,8 +188,8 @@ func TestRunWaitsForServerThatHasAnsweredBefore(t *testing.T) {
 	}
 }
 
-// TestRunRetriesAtBoundedIntervals verifies that a long outage does not cause a storm of requests, and that Run
-// notices its end soon.
+// TestRunRetriesAtBoundedIntervals verifies that a long outage does not cause a storm of requests, and that Run notices
+// its end soon.
 func TestRunRetriesAtBoundedIntervals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

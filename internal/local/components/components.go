@@ -1,5 +1,5 @@
-// Package components holds the programs that a cluster is made of: etcd, Kubernetes' own, and those of this
-// repository. Apart from it, nothing of the embedded cluster imports k8s.io/kubernetes.
+// Package components holds the programs that a cluster is made of: etcd, Kubernetes' own, and those of this repository.
+// Apart from it, nothing of the embedded cluster imports k8s.io/kubernetes.
 package components
 
 import (
@@ -38,9 +38,9 @@ func newPlainScheduler() *cobra.Command { return kubescheduler.NewSchedulerComma
 // startTime is how long a component starts at most, and so how long the garbage collector runs less often.
 const startTime = 10 * time.Second
 
-// collectRarely lets the heap grow further than usual before each garbage collection until d has passed, and then
-// frees the garbage. During a start the heap is small and fills quickly, and collections at the default rate take a
-// quarter of the API server's CPU time.
+// collectRarely lets the heap grow further than usual before each garbage collection until d has passed, and then frees
+// the garbage. During a start the heap is small and fills quickly, and collections at the default rate take a quarter
+// of the API server's CPU time.
 func collectRarely(d time.Duration) {
 	if os.Getenv("GOGC") != "" {
 		return // an explicit setting wins

@@ -14,8 +14,7 @@ import (
 	"tensorstack.dev/batch/internal/local/cri"
 )
 
-// newKubeletCommand returns the kubelet's command. The process runtime runs in the same process if the cluster uses
-// it.
+// newKubeletCommand returns the kubelet's command. The process runtime runs in the same process if the cluster uses it.
 func newKubeletCommand() *cobra.Command {
 	cmd := kubeletapp.NewKubeletCommand(context.Background())
 	run := cmd.RunE

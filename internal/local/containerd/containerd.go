@@ -43,7 +43,8 @@ func with(ctx context.Context, socket, logs string, f func(context.Context, *cli
 }
 
 // Check returns an error unless the containerd at socket answers, has a network for pods, and runs no pods of another
-// kubelet. Two kubelets on one containerd remove each other's pods. logs is the directory of the cluster's own pod logs.
+// kubelet. Two kubelets on one containerd remove each other's pods. logs is the directory of the cluster's own pod
+// logs.
 func Check(ctx context.Context, socket, logs string) error {
 	return with(ctx, socket, logs, func(ctx context.Context, c *client) error {
 		if _, err := c.Version(ctx, &pb.VersionRequest{}); err != nil {

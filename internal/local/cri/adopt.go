@@ -13,8 +13,7 @@ import (
 )
 
 // adopt takes over the sandboxes and containers of an earlier server. Running containers continue under the same IDs,
-// containers that ended are reported with their exit codes, and directories that were created only in part are
-// removed.
+// containers that ended are reported with their exit codes, and directories that were created only in part are removed.
 func (s *server) adopt(ctx context.Context) error {
 	ids, err := entryNames(s.cfg.sandboxes())
 	if err != nil {
@@ -134,9 +133,9 @@ func (s *server) checkSandbox(sb *sandbox) error {
 	return errors.Join(removeVeth(sb.ID), unmountNamespaces(dir), writeJSON(filepath.Join(dir, stateFile), sb.sandboxState))
 }
 
-// restoreNamespaces reports whether the sandbox has its namespaces. Their mounts are lost after a reboot, and when
-// the mount namespace of the earlier server has ended. In the second case they are mounted again from a running
-// container, if there is one.
+// restoreNamespaces reports whether the sandbox has its namespaces. Their mounts are lost after a reboot, and when the
+// mount namespace of the earlier server has ended. In the second case they are mounted again from a running container,
+// if there is one.
 func (s *server) restoreNamespaces(sb *sandbox) bool {
 	alive := 0
 	for _, c := range s.containers {

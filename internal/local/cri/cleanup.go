@@ -19,10 +19,10 @@ import (
 // cleanupTimeout limits the wait for killed processes. A process in the middle of a disk access can take long to end.
 const cleanupTimeout = 30 * time.Second
 
-// Cleanup removes what a server that no longer runs left behind: processes, mounts, network devices and the bridge,
-// if the files in cfg.Root show that they are its own. It keeps the records of containers, so that the next server
-// can report how they ended; the caller may delete the directory afterwards. Cleanup fails while a server uses
-// cfg.Root, and can be repeated.
+// Cleanup removes what a server that no longer runs left behind: processes, mounts, network devices and the bridge, if
+// the files in cfg.Root show that they are its own. It keeps the records of containers, so that the next server can
+// report how they ended; the caller may delete the directory afterwards. Cleanup fails while a server uses cfg.Root,
+// and can be repeated.
 func Cleanup(ctx context.Context, cfg Config) error {
 	if err := cfg.complete(); err != nil {
 		return err
@@ -125,8 +125,7 @@ func startKill(dir string) (endingContainer, error) {
 }
 
 // killInNamespaces kills every process in the given mount namespaces, identified by their inode numbers. It ends
-// processes that exec started in a container that shares the host's PID namespace: they do not end with the
-// container.
+// processes that exec started in a container that shares the host's PID namespace: they do not end with the container.
 func killInNamespaces(ctx context.Context, namespaces map[uint64]bool) error {
 	if len(namespaces) == 0 {
 		return nil

@@ -74,8 +74,8 @@ func (c *command) copyInput(in io.Reader) error {
 	return nil
 }
 
-// closeChildEnds closes the command's ends of the pipes in this process, once the command has inherited them or
-// failed to start.
+// closeChildEnds closes the command's ends of the pipes in this process, once the command has inherited them or failed
+// to start.
 func (c *command) closeChildEnds() {
 	for _, f := range c.childEnds {
 		f.Close()

@@ -18,8 +18,8 @@
 // containers run as root of the machine. They can read every file that their user can read, and they share the kernel
 // without a seccomp filter or an AppArmor or SELinux profile. There are no cgroups, and the runtime does not measure
 // layers, so it does not enforce limits of CPU, memory and ephemeral storage. User, groups, capabilities,
-// noNewPrivileges, readOnlyRootFilesystem and privileged work as usual, except that a pod does not get the supplementary
-// groups of its user on the machine.
+// noNewPrivileges, readOnlyRootFilesystem and privileged work as usual, except that a pod does not get the
+// supplementary groups of its user on the machine.
 //
 // The runtime refuses, with a reason: containers without a command, image volumes, host ports, user namespaces of pods,
 // runtime handlers, CDI devices, and sysctls that would change the machine.

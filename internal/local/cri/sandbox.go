@@ -159,8 +159,8 @@ func (s *sandbox) writeFiles(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "resolv.conf"), resolvConf(s.config.DnsConfig), 0o644)
 }
 
-// mountShm mounts a pod's shared memory. Its size is the kernel's default, half of the machine's memory, because the
-// 64 MiB of other runtimes are too little for data loaders.
+// mountShm mounts a pod's shared memory. Its size is the kernel's default, half of the machine's memory, because the 64
+// MiB of other runtimes are too little for data loaders.
 func mountShm(dir string) error {
 	if err := unix.Mount("shm", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=1777"); err != nil {
 		return fmt.Errorf("mounting /dev/shm: %w", err)

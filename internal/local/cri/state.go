@@ -40,8 +40,7 @@ func newID() string {
 	return hex.EncodeToString(b)
 }
 
-// writeFile replaces a file atomically. It does not sync to disk, because no container survives a crash of the
-// machine.
+// writeFile replaces a file atomically. It does not sync to disk, because no container survives a crash of the machine.
 func writeFile(path string, b []byte) error {
 	t := path + ".tmp"
 	if err := os.WriteFile(t, b, 0o600); err != nil {
@@ -71,8 +70,8 @@ func readJSON(path string, v any) error {
 	return nil
 }
 
-// writeState writes the files of a new sandbox or container. The state file comes last, because it marks the
-// directory as complete.
+// writeState writes the files of a new sandbox or container. The state file comes last, because it marks the directory
+// as complete.
 func writeState(dir string, state any, config proto.Message) error {
 	b, err := proto.Marshal(config)
 	if err != nil {

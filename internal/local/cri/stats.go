@@ -15,8 +15,8 @@ import (
 // tick is the unit of CPU times in /proc. The kernel reports hundredths of a second to programs on every machine.
 const tick = 10 * time.Millisecond
 
-// stats adds up the CPU time and memory of the container's processes, because the container has no cgroup. It does
-// not measure the container's layer.
+// stats adds up the CPU time and memory of the container's processes, because the container has no cgroup. It does not
+// measure the container's layer.
 func (c *container) stats() *pb.ContainerStats {
 	now := time.Now().UnixNano()
 	var cpu, resident, shared uint64

@@ -25,8 +25,8 @@ type Server struct {
 	synced   []cache.InformerSynced // report whether the zone holds the initial objects
 }
 
-// NewServer returns a server that is authoritative for domain, such as "cluster.local", and forwards other questions
-// to upstream.
+// NewServer returns a server that is authoritative for domain, such as "cluster.local", and forwards other questions to
+// upstream.
 func NewServer(domain string, upstream *Upstream) *Server {
 	s := &Server{domain: strings.ToLower(domain), upstream: upstream, zone: newZone()}
 	s.zone.set("", []record{{name: s.domain + "."}}) // the domain exists even if it is empty
@@ -70,8 +70,8 @@ func handler[T any](set func(key string, object T), remove func(key string)) cac
 	}
 }
 
-// Serve answers on an address over UDP and TCP until ctx ends. The address may be added to the machine later.
-// Questions wait until the zone is filled, because an earlier answer would deny names that exist.
+// Serve answers on an address over UDP and TCP until ctx ends. The address may be added to the machine later. Questions
+// wait until the zone is filled, because an earlier answer would deny names that exist.
 func (s *Server) Serve(ctx context.Context, address string) error {
 	listen := freebind.Config()
 	packets, err := listen.ListenPacket(ctx, "udp", address)

@@ -16,9 +16,9 @@ type Upstream struct {
 	addresses func() []string
 }
 
-// ResolvConf returns an upstream that asks the name servers in a file like /etc/resolv.conf. It reads the file for
-// each question, because the machine's network can change while the cluster runs. A file that cannot be read counts
-// as empty.
+// ResolvConf returns an upstream that asks the name servers in a file like /etc/resolv.conf. It reads the file for each
+// question, because the machine's network can change while the cluster runs. A file that cannot be read counts as
+// empty.
 func ResolvConf(path string) *Upstream {
 	return &Upstream{addresses: func() []string {
 		config, err := dns.ClientConfigFromFile(path)

@@ -12,8 +12,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// ttl is how long an answer may be cached, in seconds. It is short because endpoints change often and a question
-// costs little.
+// ttl is how long an answer may be cached, in seconds. It is short because endpoints change often and a question costs
+// little.
 const ttl = 1
 
 // record is a DNS record of the cluster.
@@ -22,8 +22,8 @@ type record struct {
 	data dns.RR // without a header, which lookup adds
 }
 
-// zone holds the records of the cluster by name. All records of one owner, the object they are made from, are
-// replaced together.
+// zone holds the records of the cluster by name. All records of one owner, the object they are made from, are replaced
+// together.
 type zone struct {
 	mu     sync.RWMutex
 	owners map[string][]record

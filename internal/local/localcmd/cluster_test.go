@@ -21,8 +21,8 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// TestClusterLifeLeavesTheMachineUnchanged follows a cluster from its start to its end, with further starts on the
-// same data: after a stop, and after the process that supervises all others was killed.
+// TestClusterLifeLeavesTheMachineUnchanged follows a cluster from its start to its end, with further starts on the same
+// data: after a stop, and after the process that supervises all others was killed.
 func TestClusterLifeLeavesTheMachineUnchanged(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)

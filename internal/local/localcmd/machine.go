@@ -48,8 +48,8 @@ func runMachine(ctx context.Context, d local.Dir, ephemeral bool) error {
 	}
 	defer lock.Close()
 	if ephemeral {
-		// Whoever reads the output may be gone, too. Without a channel, a log line would then end this process before it
-		// has deleted the directory. Ignoring the signal instead would be inherited by all components.
+		// Whoever reads the output may be gone, too. Without a channel, a log line would then end this process before
+		// it has deleted the directory. Ignoring the signal instead would be inherited by all components.
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 		ctx = untilInputEnds(ctx, os.Stdin)
 	}
@@ -60,8 +60,8 @@ func runMachine(ctx context.Context, d local.Dir, ephemeral bool) error {
 // holds the other end of a pipe ends.
 func untilInputEnds(ctx context.Context, input io.Reader) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
-	// Nothing waits for the goroutine, because nothing can end its read of a standard input that stays open. It ends with
-	// this process.
+	// Nothing waits for the goroutine, because nothing can end its read of a standard input that stays open. It ends
+	// with this process.
 	go func() {
 		defer cancel()
 		_, _ = io.Copy(io.Discard, input) // an error ends the input, too

@@ -12,8 +12,8 @@ import (
 	"tensorstack.dev/batch/internal/testing/require"
 )
 
-// TestOrdinaryUserRunsACluster runs a cluster as a user without privileges: pods find each other and the machine's
-// name servers, the API server is reachable from the machine, and nothing remains, even after a kill.
+// TestOrdinaryUserRunsACluster runs a cluster as a user without privileges: pods find each other and the machine's name
+// servers, the API server is reachable from the machine, and nothing remains, even after a kill.
 func TestOrdinaryUserRunsACluster(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)

@@ -1,7 +1,7 @@
 // Package logind implements the part of systemd's logind through which a kubelet learns that its machine shuts down:
 // the kubelet takes an inhibitor lock, receives the signal PrepareForShutdown, ends its pods, and releases the lock.
-// The server speaks the D-Bus protocol on its own socket and needs no systemd; it implements no other interface.
-// Start reading at Server.Serve.
+// The server speaks the D-Bus protocol on its own socket and needs no systemd; it implements no other interface. Start
+// reading at Server.Serve.
 package logind
 
 import (

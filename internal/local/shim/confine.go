@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Confine drops the capabilities and privileges that processes started by the calling thread must not have. The
-// caller must have locked the goroutine to the thread and must let the thread end with the goroutine.
+// Confine drops the capabilities and privileges that processes started by the calling thread must not have. The caller
+// must have locked the goroutine to the thread and must let the thread end with the goroutine.
 func Confine(s *Spec) error {
 	for _, capability := range s.DropCaps {
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {

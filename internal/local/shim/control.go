@@ -133,8 +133,8 @@ func accept(l *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(conn), "client"), nil
 }
 
-// serve answers clients until the listener fails. It does not wait for them: a client may stay attached, or be silent, as
-// long as it likes. All of this ends with the process, whose only state are files.
+// serve answers clients until the listener fails. It does not wait for them: a client may stay attached, or be silent,
+// as long as it likes. All of this ends with the process, whose only state are files.
 func (c *control) serve(l *os.File) {
 	for {
 		conn, err := accept(l)

@@ -27,8 +27,8 @@ func init() {
 	os.Exit(run())
 }
 
-// run is the main function of a shim. It returns the command's exit code as its own, so that the parent learns it
-// even if the exit file cannot be written.
+// run is the main function of a shim. It returns the command's exit code as its own, so that the parent learns it even
+// if the exit file cannot be written.
 func run() int {
 	unix.CloseOnExec(3)
 	unix.CloseOnExec(4)
@@ -229,8 +229,8 @@ func (c *container) writeExit(e Exit) {
 	}
 }
 
-// killRemaining kills the remaining processes of the container: all of the PID namespace if it is the container's
-// own, and otherwise the shim's descendants. Orphans become children of the shim, which is their subreaper.
+// killRemaining kills the remaining processes of the container: all of the PID namespace if it is the container's own,
+// and otherwise the shim's descendants. Orphans become children of the shim, which is their subreaper.
 func killRemaining() {
 	if os.Getpid() == 1 { // in another PID namespace, kill(-1) would kill every process of the machine
 		_ = unix.Kill(-1, unix.SIGKILL)

@@ -24,8 +24,8 @@ var skippedTypes = map[string]bool{"nsfs": true, "autofs": true, "overlay": true
 // Containers see the directories below them.
 const CoverSource = "t9k-local"
 
-// hostMounts lists the mounts that an overlay of / does not show, parents first. It omits mounts in the directories
-// in except.
+// hostMounts lists the mounts that an overlay of / does not show, parents first. It omits mounts in the directories in
+// except.
 func hostMounts(except []string) ([]hostMount, error) {
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -248,8 +248,8 @@ func resolve(p string) (string, error) {
 	return done, nil
 }
 
-// ensureExists creates the file or directory p if it is missing. If the parent is read-only or its owner is not
-// mapped in the user namespace, a copy in memory covers the nearest existing directory first.
+// ensureExists creates the file or directory p if it is missing. If the parent is read-only or its owner is not mapped
+// in the user namespace, a copy in memory covers the nearest existing directory first.
 func ensureExists(p string, dir bool) error {
 	if _, err := os.Lstat(p); err == nil {
 		return nil

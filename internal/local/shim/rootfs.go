@@ -15,9 +15,9 @@ import (
 )
 
 // rootfs builds a container's root from the host's. The root is an overlay, so that the container's writes go to its
-// own layer. In a user namespace the kernel denies an overlay of a tree that contains mounts; then each directory
-// above the mounts is rebuilt, and each part below gets its own overlay. What no overlay can show is bound read-only.
-// Nothing is ever written to the host's files.
+// own layer. In a user namespace the kernel denies an overlay of a tree that contains mounts; then each directory above
+// the mounts is rebuilt, and each part below gets its own overlay. What no overlay can show is bound read-only. Nothing
+// is ever written to the host's files.
 type rootfs struct {
 	spec    *Spec
 	dir     string // the container's directory
@@ -180,8 +180,7 @@ func (r *rootfs) rebuildDirectory(p string) error {
 	return r.bindReadOnly(p, true)
 }
 
-// overlay mounts an overlay of the host's directory p, with a layer of the container, at the same path in the new
-// root.
+// overlay mounts an overlay of the host's directory p, with a layer of the container, at the same path in the new root.
 func (r *rootfs) overlay(p string) error {
 	if strings.ContainsAny(p, `:,\"`) {
 		return errors.New("the path has characters that mount options cannot hold")
@@ -253,8 +252,8 @@ func (r *rootfs) bindReadOnly(p string, recursive bool) error {
 	return bind(p, r.root+p, recursive, unix.MOUNT_ATTR_RDONLY)
 }
 
-// addBase records the mount at p of the new root for finishReadOnly. It keeps a file descriptor, because a later
-// mount can cover the path.
+// addBase records the mount at p of the new root for finishReadOnly. It keeps a file descriptor, because a later mount
+// can cover the path.
 func (r *rootfs) addBase(p string) error {
 	if !r.spec.ReadOnlyRoot {
 		return nil

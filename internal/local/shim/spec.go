@@ -9,12 +9,12 @@ import (
 	"syscall"
 )
 
-// Name is the argv[0] under which a program that imports this package becomes a shim. Its working directory is then
-// the container's directory, file descriptor 3 the write end of the status pipe, and 4 the read end of the go pipe.
+// Name is the argv[0] under which a program that imports this package becomes a shim. Its working directory is then the
+// container's directory, file descriptor 3 the write end of the status pipe, and 4 the read end of the go pipe.
 //
-// The shim prepares the container, waits for one byte on the go pipe (end of file means that the server died: the
-// shim ends without having started anything), starts the command and writes to the status pipe: [StatusOK],
-// followed by remarks one a line, or else the reason why the container cannot run.
+// The shim prepares the container, waits for one byte on the go pipe (end of file means that the server died: the shim
+// ends without having started anything), starts the command and writes to the status pipe: [StatusOK], followed by
+// remarks one a line, or else the reason why the container cannot run.
 const Name = "t9k-shim"
 
 // Pause as the only argument starts a process that holds a PID namespace and reaps the processes that end in it. It
@@ -77,8 +77,8 @@ type Exit struct {
 	Message  string
 }
 
-// LookPath finds a program by the container's PATH and working directory. It looks at the files that the calling
-// thread sees.
+// LookPath finds a program by the container's PATH and working directory. It looks at the files that the calling thread
+// sees.
 func (s *Spec) LookPath(name string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil

@@ -60,8 +60,8 @@ func (r *round) fill(g *Group, n need, pods []*Pod, where nodesFor) *refusal {
 	return n.refusal(fitted, last)
 }
 
-// fillFrom places pods until none is lacking. It returns how many pods are still lacking, and the last refusal. If
-// all pods are alike, it stops at the first one that does not fit.
+// fillFrom places pods until none is lacking. It returns how many pods are still lacking, and the last refusal. If all
+// pods are alike, it stops at the first one that does not fit.
 func (r *round) fillFrom(g *Group, left need, pods []*Pod, where nodesFor, alike bool) (lacking int, last *refusal) {
 	last = &refusal{NoRoom, "no nodes"}
 	for _, p := range pods {
@@ -128,8 +128,8 @@ func (r *round) inDomain(domain string) func(string) bool {
 	return func(node string) bool { return r.Domain(node) == domain }
 }
 
-// inOneDomain places a group in one topology domain: the domain where it already has pods, or else the first that
-// takes all of it.
+// inOneDomain places a group in one topology domain: the domain where it already has pods, or else the first that takes
+// all of it.
 func (r *round) inOneDomain(g *Group, n need, pods []*Pod) *refusal {
 	domains := r.Domains
 	if have := r.domainsOf(g); len(have) > 0 {

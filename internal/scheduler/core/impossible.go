@@ -63,8 +63,8 @@ func (r *round) counted(pods []*Pod) []*Pod {
 	return all
 }
 
-// unplaceable returns a message if no nodes take the minimum of the group even when nothing runs on them, and an
-// empty string otherwise.
+// unplaceable returns a message if no nodes take the minimum of the group even when nothing runs on them, and an empty
+// string otherwise.
 func (r *round) unplaceable(g *Group, n need, pods []*Pod) string {
 	sites := func(p *Pod) *Sites { return r.Sites(g, p) }
 	message := n.unplaceable(pods, sites)
@@ -97,8 +97,8 @@ type podClass struct {
 	fit   int
 }
 
-// unplaceable returns a message if the sites do not take as many of the pods as are needed. It does not try to
-// combine pods of different sizes on one node, so an empty result does not promise that the pods fit.
+// unplaceable returns a message if the sites do not take as many of the pods as are needed. It does not try to combine
+// pods of different sizes on one node, so an empty result does not promise that the pods fit.
 func (n need) unplaceable(pods []*Pod, sites func(*Pod) *Sites) string {
 	var alike []*podClass
 	var fitting []*Pod
@@ -154,8 +154,8 @@ func (n need) atLeast(some, all []*Pod) int {
 	return max(least, n.total-(len(all)-len(some)))
 }
 
-// least returns a lower bound of what the needed pods request: for each resource, the smallest sum over all choices
-// of pods.
+// least returns a lower bound of what the needed pods request: for each resource, the smallest sum over all choices of
+// pods.
 func (n need) least(pods []*Pod) Resources {
 	sum := Resources{}
 	names := map[string]bool{}
@@ -170,8 +170,8 @@ func (n need) least(pods []*Pod) Resources {
 	return sum
 }
 
-// leastOf returns the bound of least for one resource. It takes the smallest pods that each role requires, and then
-// the smallest of all others.
+// leastOf returns the bound of least for one resource. It takes the smallest pods that each role requires, and then the
+// smallest of all others.
 func (n need) leastOf(name string, pods []*Pod) int64 {
 	pods = slices.SortedStableFunc(slices.Values(pods), func(a, b *Pod) int { return cmp.Compare(a.Requests[name], b.Requests[name]) })
 	must, left, sum := n.clone().roles, n.total-n.ofRoles(), int64(0)

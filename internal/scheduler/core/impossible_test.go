@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// impossibleCase is a group of queue q in a world of two nodes of 4 CPUs, of the classes s and t and the domains a and b.
+// impossibleCase is a group of queue q in a world of two nodes of 4 CPUs, of the classes s and t and the domains a and
+// b.
 type impossibleCase struct {
 	quota  int64
 	set    func(w *world) *Group

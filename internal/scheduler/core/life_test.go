@@ -135,8 +135,8 @@ func (l *life) pass() {
 	}
 }
 
-// again creates a pod in place of a deleted one. It drops the group's reservation, as the planner does when the
-// members of a group change.
+// again creates a pod in place of a deleted one. It drops the group's reservation, as the planner does when the members
+// of a group change.
 func (l *life) again(g *Group, p *Pod) {
 	l.serial++
 	o := *p

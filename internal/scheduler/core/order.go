@@ -29,8 +29,8 @@ func newPendingGroups(groups []*Group) *pendingGroups {
 	return p
 }
 
-// next returns the group to try next at the current use of the queues; nil if none is left. Queues come in the order
-// of priority, and then of the smaller dominant share.
+// next returns the group to try next at the current use of the queues; nil if none is left. Queues come in the order of
+// priority, and then of the smaller dominant share.
 func (p *pendingGroups) next(r *round) *Group {
 	var best *Group
 	var bestPriority int32

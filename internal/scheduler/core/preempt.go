@@ -51,8 +51,8 @@ func (r *round) unlessKnownToFail(how string, g *Group, n need, pods []*Pod, try
 	return false
 }
 
-// equivalenceKey returns a key that is equal for equivalent groups: if one fits, the other fits too as long as it
-// lacks no more. It is empty if the group cannot be compared.
+// equivalenceKey returns a key that is equal for equivalent groups: if one fits, the other fits too as long as it lacks
+// no more. It is empty if the group cannot be compared.
 func (r *round) equivalenceKey(g *Group, n need, pods []*Pod) string {
 	mine := func(p *Pod) bool { return p.Node != "" } // its own pods are no victims for itself, but may be for others
 	if r.Shapeless || g.Topology != "" || slices.ContainsFunc(g.Pods, mine) {
@@ -88,8 +88,8 @@ func (r *round) replace(g *Group, d *Decision, n need, pods []*Pod) bool {
 	return len(units) > 0 && r.displace(g, d, n, pods, units, false)
 }
 
-// reserve reserves room for a group that has waited for ReserveAfter. The group gets the room when the pods that use
-// it end.
+// reserve reserves room for a group that has waited for ReserveAfter. The group gets the room when the pods that use it
+// end.
 func (r *round) reserve(g *Group, d *Decision, n need, pods []*Pod) bool {
 	if !r.starves(g) || !r.couldFit(g, n, pods) {
 		return false
@@ -238,8 +238,8 @@ func (r *round) displace(g *Group, d *Decision, n need, pods []*Pod, units []evi
 	return true
 }
 
-// fewest returns how many units must go before the group fits, and leaves the group placed. The group must fit once
-// all units have gone.
+// fewest returns how many units must go before the group fits, and leaves the group placed. The group must fit once all
+// units have gone.
 func (r *round) fewest(g *Group, n need, pods []*Pod, units []evictionUnit, mark int, fits func(int) bool) int {
 	if !r.Shapeless && g.Topology == "" && uniform(g, pods) != "" {
 		r.rollback(mark)

@@ -215,8 +215,8 @@ func losses(d *Decision, g *Group) (evicted, rest int) {
 	return evicted, rest
 }
 
-// reservationFits reports whether the pods of a reservation fit on their planned nodes once the pods in gone no
-// longer exist. Room reserved for other groups counts as used.
+// reservationFits reports whether the pods of a reservation fit on their planned nodes once the pods in gone no longer
+// exist. Room reserved for other groups counts as used.
 func (l *life) reservationFits(res *Reservation, gone map[*Pod]bool) bool {
 	mine := map[*Pod]bool{}
 	for _, at := range res.Placements {

@@ -31,8 +31,8 @@ func (res *Reservation) pending() bool {
 	return slices.ContainsFunc(res.Blockers, func(p *Pod) bool { return !p.Gone })
 }
 
-// forsaken reports whether a reservation that evicts waits for a pod that does not end: the group for which it was to be
-// evicted no longer wants that, and the eviction has failed.
+// forsaken reports whether a reservation that evicts waits for a pod that does not end: the group for which it was to
+// be evicted no longer wants that, and the eviction has failed.
 func (r *round) forsaken(res *Reservation) bool {
 	return slices.ContainsFunc(res.Blockers, func(p *Pod) bool {
 		if p.Gone || p.Ending || r.evicted[p] {
@@ -47,8 +47,8 @@ func (r *round) forsaken(res *Reservation) bool {
 	})
 }
 
-// waitFor records in the decision that the group waits for the blockers of its reservation. It evicts the
-// victims among them that nobody evicts yet.
+// waitFor records in the decision that the group waits for the blockers of its reservation. It evicts the victims among
+// them that nobody evicts yet.
 func (r *round) waitFor(d *Decision, res *Reservation) {
 	d.Reservation = res
 	left := 0

@@ -38,10 +38,10 @@ type round struct {
 	result   Result
 }
 
-// Round decides about all waiting groups. It tries the classes in this order: started gangs that lack pods, groups
-// with a reservation, groups that have waited for ReserveAfter, all others. Within the classes, except for
-// reservations, groups come in the order of queue priority, share, group priority and age. Round leaves on the nodes
-// the pods that it binds or reserves, and changes nothing else of the cluster.
+// Round decides about all waiting groups. It tries the classes in this order: started gangs that lack pods, groups with
+// a reservation, groups that have waited for ReserveAfter, all others. Within the classes, except for reservations,
+// groups come in the order of queue priority, share, group priority and age. Round leaves on the nodes the pods that it
+// binds or reserves, and changes nothing else of the cluster.
 func Round(c *Cluster) Result {
 	cluster := *c
 	r := &round{Cluster: &cluster, used: c.usedNow(), at: map[*Pod]string{}, bound: map[*Pod]bool{}, reserved: map[*Pod]bool{}, reservations: map[*Group]*Reservation{},
@@ -261,8 +261,8 @@ func (r *round) evictStranded(g *Group, d *Decision) {
 	}
 }
 
-// stranded returns the running pods of a gang. The caller knows that the gang was never bound as a whole, so they
-// hold room without use.
+// stranded returns the running pods of a gang. The caller knows that the gang was never bound as a whole, so they hold
+// room without use.
 func (r *round) stranded(g *Group) []*Pod {
 	var all []*Pod
 	for _, p := range g.Pods {

@@ -23,8 +23,8 @@ func (q *Queue) admitted(pods []*Pod) (fit []*Pod, why string) {
 	return fit, why
 }
 
-// allowed returns the waiting pods whose authors may use the queue. The message why describes the first of the
-// others; it is empty if there are none.
+// allowed returns the waiting pods whose authors may use the queue. The message why describes the first of the others;
+// it is empty if there are none.
 func (r *round) allowed(g *Group) (pods []*Pod, why string) {
 	for _, p := range r.candidates(g) {
 		if p.Barred == "" {

@@ -41,8 +41,8 @@ const (
 type Pod struct {
 	UID, Name, Role string
 	Requests        Resources
-	// Shape is equal for pods that need the same room on the same nodes, whatever else runs there. It is empty for
-	// pods whose placement depends on other pods too.
+	// Shape is equal for pods that need the same room on the same nodes, whatever else runs there. It is empty for pods
+	// whose placement depends on other pods too.
 	Shape   string
 	Created time.Time
 	// Node is empty while the pod waits.
@@ -68,15 +68,14 @@ type Group struct {
 	// Finished counts the pods that ended by themselves, by role. They count towards the minimum.
 	Finished map[string]int
 	Pods     []*Pod
-	// Barred is why the group may not start: its author has no right to its queue. It is empty if the group may
-	// start.
+	// Barred is why the group may not start: its author has no right to its queue. It is empty if the group may start.
 	Barred string
 	// Since is when the group began to wait with all of its minimum present; zero while pods are missing.
 	Since time.Time
 	// Partial is when the group was first seen to be partly bound; zero while it is not.
 	Partial time.Time
-	// Complete means that the whole minimum was bound once. A complete group that loses pods is not a gang that
-	// failed to start.
+	// Complete means that the whole minimum was bound once. A complete group that loses pods is not a gang that failed
+	// to start.
 	Complete bool
 	// Reservation is the room that an earlier round reserved for the group.
 	Reservation *Reservation
@@ -103,11 +102,11 @@ type Reservation struct {
 }
 
 // Nodes places pods on nodes. Each call takes effect at once: the next Place sees it. Round undoes each call but those
-// that place the pods of its decisions. Nodes may change between two calls for other reasons, for example because a
-// pod of another scheduler ends.
+// that place the pods of its decisions. Nodes may change between two calls for other reasons, for example because a pod
+// of another scheduler ends.
 type Nodes interface {
-	// Place puts a waiting pod on the best node that among allows (nil: all nodes). If no node takes it, Place
-	// returns an empty name and a function that explains why; the function is valid until the next placement.
+	// Place puts a waiting pod on the best node that among allows (nil: all nodes). If no node takes it, Place returns
+	// an empty name and a function that explains why; the function is valid until the next placement.
 	Place(p *Pod, among func(node string) bool) (node string, why func() string)
 	// Put puts a pod on a node without a check that it fits.
 	Put(p *Pod, node string)
@@ -192,7 +191,7 @@ type Decision struct {
 // Result is the outcome of a round. Decisions are in the order in which the round took them.
 type Result struct {
 	Decisions []*Decision
-	// More means that another round should follow at once: this one left groups out, or freed room that earlier
-	// groups did not see.
+	// More means that another round should follow at once: this one left groups out, or freed room that earlier groups
+	// did not see.
 	More bool
 }

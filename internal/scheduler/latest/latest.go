@@ -21,8 +21,8 @@ const (
 // ErrAgain asks for another attempt at a write without an error in the log.
 var ErrAgain = errors.New("again")
 
-// Queue is a workqueue of keys with the latest value of each. Work for one key runs one at a time and uses the
-// latest value, so an older value never overwrites a newer one.
+// Queue is a workqueue of keys with the latest value of each. Work for one key runs one at a time and uses the latest
+// value, so an older value never overwrites a newer one.
 type Queue[K comparable, V any] struct {
 	queue workqueue.TypedRateLimitingInterface[K]
 	do    func(context.Context, K, V) error

@@ -196,8 +196,8 @@ func (l *lookup) best(ctx context.Context) (string, error) {
 	return l.found[best].info.Node().Name, nil
 }
 
-// independent reports whether the score of a node does not depend on other nodes, so that it stays valid until the
-// node changes. Scores that are scaled by those of other nodes are not independent.
+// independent reports whether the score of a node does not depend on other nodes, so that it stays valid until the node
+// changes. Scores that are scaled by those of other nodes are not independent.
 func (l *lookup) independent(infos []fwk.NodeInfo) bool {
 	if !l.state.GetSkipScorePlugins().HasAll(names.InterPodAffinity, names.PodTopologySpread, names.NodeAffinity) {
 		return false

@@ -15,8 +15,8 @@ import (
 const PluginName = "T9kGang"
 
 const (
-	// firstBackoff is the delay before a group is planned again after its plan failed. It doubles with each failure
-	// in a row, up to longestBackoff.
+	// firstBackoff is the delay before a group is planned again after its plan failed. It doubles with each failure in
+	// a row, up to longestBackoff.
 	firstBackoff   = 100 * time.Millisecond
 	longestBackoff = 30 * time.Second
 )

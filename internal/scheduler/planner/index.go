@@ -16,8 +16,8 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/sites"
 )
 
-// index holds what the planner knows of pods, groups and queues: what events reported and what the planner has
-// decided. The planner owns it; no other goroutine reads or writes it.
+// index holds what the planner knows of pods, groups and queues: what events reported and what the planner has decided.
+// The planner owns it; no other goroutine reads or writes it.
 type index struct {
 	pods   map[types.UID]*member
 	groups map[string]*group
@@ -185,8 +185,8 @@ func (x *index) podSeen(pod *corev1.Pod, now time.Time) {
 	x.touch(m.group, now)
 }
 
-// inOrder inserts a pod into the pods of its group, the oldest first, so that the order does not depend on the order
-// of events.
+// inOrder inserts a pod into the pods of its group, the oldest first, so that the order does not depend on the order of
+// events.
 func inOrder(pods []*core.Pod, p *core.Pod) []*core.Pod {
 	at, _ := slices.BinarySearchFunc(pods, p, func(a, b *core.Pod) int {
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))

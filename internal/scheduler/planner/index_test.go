@@ -77,8 +77,8 @@ func TestReplacementWaitsForEndsOfOtherMembers(t *testing.T) {
 }
 
 // TestRunningGangStaysCompleteAfterRestart verifies that a gang that runs while one of its pods waits for room counts
-// as complete. A new scheduler reads that from the status of the group, in whatever order the events arrive, and
-// keeps the gang running. A gang whose pods have all been deleted since then counts as new.
+// as complete. A new scheduler reads that from the status of the group, in whatever order the events arrive, and keeps
+// the gang running. A gang whose pods have all been deleted since then counts as new.
 func TestRunningGangStaysCompleteAfterRestart(t *testing.T) {
 	bound := memberOf("a", "a")
 	bound.Spec.NodeName = "n"

@@ -97,15 +97,15 @@ type Planner struct {
 	scheduler Scheduler
 	index     *index
 
-	// inbox holds events in the order in which they happened. Calls come from goroutines that wait for the result,
-	// and take precedence over events.
+	// inbox holds events in the order in which they happened. Calls come from goroutines that wait for the result, and
+	// take precedence over events.
 	inbox *mailbox
 	calls chan func(ctx context.Context, now time.Time)
 	// ended is closed when the planner stops answering.
 	ended chan struct{}
 
-	// request is the open request of the scheduling goroutine. It is nil during a scheduling cycle, which then owns
-	// the snapshot of the nodes.
+	// request is the open request of the scheduling goroutine. It is nil during a scheduling cycle, which then owns the
+	// snapshot of the nodes.
 	request *podRequest
 	// leads means that the scheduling goroutine has asked for a pod. It asks only once this scheduler leads.
 	leads bool
@@ -202,8 +202,8 @@ func (pl *Planner) read(ctx context.Context) {
 	}
 }
 
-// serve answers the open request of the scheduling goroutine with a pod that has a node. It runs rounds while there
-// is no such pod and a round is requested.
+// serve answers the open request of the scheduling goroutine with a pod that has a node. It runs rounds while there is
+// no such pod and a round is requested.
 func (pl *Planner) serve(ctx context.Context) {
 	for pl.request != nil && ctx.Err() == nil {
 		if pl.step(func(now time.Time) { pl.handOut(ctx, now) }); pl.request == nil || !pl.index.woken {

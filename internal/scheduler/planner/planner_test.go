@@ -40,8 +40,7 @@ func (r *rig) cycle() (*Assignment, *fwk.Status, time.Duration) {
 }
 
 // TestPlannerOwnsItsState sends events of pods to the planner from several goroutines, while the scheduling goroutine
-// requests and binds pods and other attempts fail. The race detector verifies that the goroutines share only
-// messages.
+// requests and binds pods and other attempts fail. The race detector verifies that the goroutines share only messages.
 func TestPlannerOwnsItsState(t *testing.T) {
 	const gangs, size = 40, 4
 	r := newRig(t, 8)

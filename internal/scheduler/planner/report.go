@@ -63,8 +63,8 @@ func podReason(d *core.Decision) string {
 	return string(d.Reason)
 }
 
-// reportPods writes to the waiting pods of a group why they wait. If the group starts as a whole, the message points
-// to the group's condition, so that a pod costs a write only when its reason changes.
+// reportPods writes to the waiting pods of a group why they wait. If the group starts as a whole, the message points to
+// the group's condition, so that a pod costs a write only when its reason changes.
 func (pl *Planner) reportPods(g *group, reason, message string, now time.Time) {
 	for _, o := range g.Pods {
 		m := pl.index.pods[types.UID(o.UID)]

@@ -92,8 +92,8 @@ func (pl *Planner) awaitsCache(now time.Time) bool {
 	return false
 }
 
-// choose returns the groups of a round by name: the groups to try, and groups with a reservation, which are skipped
-// if they are not to be tried. A full round also tries groups that did not fit before and have not changed; nextFull
+// choose returns the groups of a round by name: the groups to try, and groups with a reservation, which are skipped if
+// they are not to be tried. A full round also tries groups that did not fit before and have not changed; nextFull
 // limits how often that happens.
 func (pl *Planner) choose(now time.Time) (groups []*core.Group, skipped map[*core.Group]bool, full bool) {
 	x := pl.index

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestEventsLeaveWaitingPodsAlone verifies that pods that wait for a plan are not in the queue of the scheduler,
-// which examines all its pods at each event of the cluster. Otherwise, binding n pods while n wait would take n²
+// TestEventsLeaveWaitingPodsAlone verifies that pods that wait for a plan are not in the queue of the scheduler, which
+// examines all its pods at each event of the cluster. Otherwise, binding n pods while n wait would take n²
 // examinations.
 func TestEventsLeaveWaitingPodsAlone(t *testing.T) {
 	r := newRig(t, 1)

@@ -9,9 +9,9 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultbinder"
 )
 
-// bindings is the largest number of pods that are being bound at once. By default, an API server allows 100
-// concurrent requests per connection, and requests beyond that need a new connection. Half of them are left for
-// events and conditions.
+// bindings is the largest number of pods that are being bound at once. By default, an API server allows 100 concurrent
+// requests per connection, and requests beyond that need a new connection. Half of them are left for events and
+// conditions.
 const bindings = 50
 
 // newBinder returns the framework's default bind plugin.

@@ -129,8 +129,8 @@ func (p *Plugin) connect(sched *scheduler.Scheduler, n *placement.Nodes) {
 	p.planner.Connect(planner.Scheduler{Queue: p.queue, Nodes: n, Pop: sched.NextPod})
 }
 
-// Close ends the goroutines that the plugin has started, and waits for them. The scheduler calls it after it has
-// closed its queue.
+// Close ends the goroutines that the plugin has started, and waits for them. The scheduler calls it after it has closed
+// its queue.
 func (p *Plugin) Close() error {
 	p.stop()
 	p.background.Wait()
@@ -146,8 +146,8 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 	return nil, nil
 }
 
-// PreEnqueue holds pods back until a plan has a node for them. A pod enters the queue only for its scheduling cycle,
-// or after one has failed.
+// PreEnqueue holds pods back until a plan has a node for them. A pod enters the queue only for its scheduling cycle, or
+// after one has failed.
 func (p *Plugin) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
 	if p.queue.Admits(pod.UID) {
 		return nil
@@ -200,8 +200,7 @@ func (p *Plugin) Filter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, in
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node(s) are not the planned one")
 }
 
-// Reserve implements fwk.ReservePlugin. It has nothing to do, because the index counts the pod since the plan was
-// made.
+// Reserve implements fwk.ReservePlugin. It has nothing to do, because the index counts the pod since the plan was made.
 func (p *Plugin) Reserve(context.Context, fwk.CycleState, *corev1.Pod, string) *fwk.Status {
 	return nil
 }

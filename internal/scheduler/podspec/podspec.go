@@ -46,8 +46,8 @@ func amountsUpTo(most int64, list corev1.ResourceList) core.Resources {
 	return r
 }
 
-// Shape returns a string that is equal for pods that need the same room on the same nodes. It is empty for pods
-// whose placement depends on other pods, on volumes or on host ports.
+// Shape returns a string that is equal for pods that need the same room on the same nodes. It is empty for pods whose
+// placement depends on other pods, on volumes or on host ports.
 func Shape(pod *corev1.Pod, requests core.Resources) string {
 	s := &pod.Spec
 	if s.Affinity != nil || len(s.TopologySpreadConstraints) > 0 || len(s.ResourceClaims) > 0 || s.NodeName != "" {

@@ -26,8 +26,8 @@ const (
 	reviewers = 4
 )
 
-// Rights decides who may use which queue: all authors in the namespaces that the queue selects, and users with the
-// verb "use" on the queue. It asks the API server for answers that it does not have. All methods but Run belong to one
+// Rights decides who may use which queue: all authors in the namespaces that the queue selects, and users with the verb
+// "use" on the queue. It asks the API server for answers that it does not have. All methods but Run belong to one
 // goroutine, which also hands each answer to Answer: the goroutines of Run only send it.
 type Rights struct {
 	namespaces corelisters.NamespaceLister

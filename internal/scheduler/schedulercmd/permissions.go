@@ -60,7 +60,8 @@ func neededPermissions(election componentconfig.LeaderElectionConfiguration) ([]
 	return append(needed, permissions.Of(lease, election.ResourceNamespace, all)...), nil
 }
 
-// reviewPermissions returns the review of the scheduler's permissions, and makes /readyz answer 500 while one is missing.
+// reviewPermissions returns the review of the scheduler's permissions, and makes /readyz answer 500 while one is
+// missing.
 func reviewPermissions(cc *schedulerconfig.CompletedConfig) (*permissions.Review, error) {
 	needed, err := neededPermissions(cc.ComponentConfig.LeaderElection)
 	if err != nil {

@@ -164,8 +164,8 @@ func (w *Writer) patchPod(ctx context.Context, pod *corev1.Pod, report podWrite)
 	return err
 }
 
-// evict deletes a pod. Before that, it writes the reason to the pod, so that its controller knows that the pod did
-// not fail. It counts and logs only pods that were not being deleted already: the planner may ask for an eviction again
+// evict deletes a pod. Before that, it writes the reason to the pod, so that its controller knows that the pod did not
+// fail. It counts and logs only pods that were not being deleted already: the planner may ask for an eviction again
 // before its cache shows the first one.
 func (w *Writer) evict(ctx context.Context, uid types.UID, v eviction) error {
 	pod, err := w.mark(ctx, v)

@@ -155,8 +155,8 @@ func Deployment(tb *tensorboard.TensorBoard, logs *Logs, o Settings) *appsv1.Dep
 	return d
 }
 
-// securityContext returns the spec's security context or, by default, one that Pod Security's level restricted
-// accepts. It names a user, because most images with TensorBoard run as root otherwise.
+// securityContext returns the spec's security context or, by default, one that Pod Security's level restricted accepts.
+// It names a user, because most images with TensorBoard run as root otherwise.
 func securityContext(tb *tensorboard.TensorBoard, o Settings) *corev1.PodSecurityContext {
 	if tb.Spec.SecurityContext != nil {
 		return tb.Spec.SecurityContext

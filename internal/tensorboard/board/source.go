@@ -90,8 +90,8 @@ func (c *conversion) logDir(d *tensorboard.LogDir, at *field.Path) {
 	}
 }
 
-// downloads adds files to download. Files of one remote directory are logs of one run, so they share a directory and
-// a source.
+// downloads adds files to download. Files of one remote directory are logs of one run, so they share a directory and a
+// source.
 func (c *conversion) downloads(urls []string) {
 	byPlace := map[string]int{}
 	for _, address := range urls {

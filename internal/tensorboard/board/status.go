@@ -27,8 +27,8 @@ type Seen struct {
 	Refusal    *Refusal
 	Deployment *appsv1.Deployment
 	Pod        *corev1.Pod
-	// Activity is what the pod reports about its requests. It is nil if the pod was not probed or, with ProbeError
-	// set, did not answer.
+	// Activity is what the pod reports about its requests. It is nil if the pod was not probed or, with ProbeError set,
+	// did not answer.
 	Activity   *Activity
 	ProbeError error
 }
@@ -88,8 +88,8 @@ func Ready(pod *corev1.Pod) bool {
 	})
 }
 
-// Choose returns the pod that represents a TensorBoard: the newest of the ready ones or else of all. It returns nil
-// if there is none.
+// Choose returns the pod that represents a TensorBoard: the newest of the ready ones or else of all. It returns nil if
+// there is none.
 func Choose(pods []corev1.Pod) *corev1.Pod {
 	live := slices.DeleteFunc(slices.Clone(pods), func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
 	if len(live) == 0 {

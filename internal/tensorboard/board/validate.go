@@ -96,8 +96,8 @@ type fileset struct {
 	path string
 }
 
-// parseFileset parses t9k://pvc/NAME/SUBPATH or t9k://minio/SECRET/BUCKET/SUBPATH. fault says what is wrong with
-// text, or is empty.
+// parseFileset parses t9k://pvc/NAME/SUBPATH or t9k://minio/SECRET/BUCKET/SUBPATH. fault says what is wrong with text,
+// or is empty.
 func parseFileset(text string) (set fileset, fault string) {
 	const forms = "write t9k://pvc/NAME/SUBPATH or t9k://minio/SECRET/BUCKET/SUBPATH"
 	rest, ok := strings.CutPrefix(text, "t9k://")

@@ -50,8 +50,8 @@ func get(t *testing.T, address string) (int, string) {
 	return answer.StatusCode, string(body)
 }
 
-// TestProxyCountsRequests verifies that the proxy passes requests on unchanged and counts them, and that the time of
-// an unfinished request does not count as quiet.
+// TestProxyCountsRequests verifies that the proxy passes requests on unchanged and counts them, and that the time of an
+// unfinished request does not count as quiet.
 func TestProxyCountsRequests(t *testing.T) {
 	arrived, release := make(chan string, 1), make(chan struct{})
 	behind := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -117,8 +117,8 @@ func TestProxyCountsRequests(t *testing.T) {
 	want(3, 0)
 }
 
-// TestFetchKnowsCertificateAuthorities verifies that the program uses its own certificate authorities if the system
-// has none, as in an image from scratch.
+// TestFetchKnowsCertificateAuthorities verifies that the program uses its own certificate authorities if the system has
+// none, as in an image from scratch.
 func TestFetchKnowsCertificateAuthorities(t *testing.T) {
 	if os.Getenv("SSL_CERT_FILE") != os.DevNull {
 		again := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$")

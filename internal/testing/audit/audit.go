@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Policy returns an audit policy that logs only the requests of the given users. At level Request the log contains
-// the objects that were sent; at level Metadata it does not.
+// Policy returns an audit policy that logs only the requests of the given users. At level Request the log contains the
+// objects that were sent; at level Metadata it does not.
 func Policy(level string, users ...string) string {
 	list, _ := json.Marshal(users) // strings can always be encoded
 	return fmt.Sprintf(`apiVersion: audit.k8s.io/v1

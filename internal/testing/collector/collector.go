@@ -1,5 +1,5 @@
-// Package collector receives OpenTelemetry spans over gRPC, as a collector does, and keeps them for tests. Start reading
-// at Start.
+// Package collector receives OpenTelemetry spans over gRPC, as a collector does, and keeps them for tests. Start
+// reading at Start.
 package collector
 
 import (

@@ -1,4 +1,5 @@
-// Package postgres starts the PostgreSQL server of this machine for a test, in a directory of its own and without a port.
+// Package postgres starts the PostgreSQL server of this machine for a test, in a directory of its own and without a
+// port.
 package postgres
 
 import (
@@ -19,8 +20,8 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// Start starts a server that ends with the test, and returns the address of an empty database. Without PostgreSQL it ends
-// the test as require.Missing does.
+// Start starts a server that ends with the test, and returns the address of an empty database. Without PostgreSQL it
+// ends the test as require.Missing does.
 func Start(t testing.TB) string {
 	t.Helper()
 	programs := programs()

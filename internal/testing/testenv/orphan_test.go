@@ -14,8 +14,8 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// helperVariable is the environment variable that turns this test binary into a program that starts an environment
-// and waits to be killed.
+// helperVariable is the environment variable that turns this test binary into a program that starts an environment and
+// waits to be killed.
 const helperVariable = "T9K_TESTENV_HELPER"
 
 func TestMain(m *testing.M) {

@@ -97,8 +97,8 @@ func Start(t testing.TB, o Options) *Env {
 	return e
 }
 
-// StartCluster starts a whole cluster with a node that runs pods as processes. If the machine cannot run pods, it
-// skips the test with the reason. The environment ends with the test.
+// StartCluster starts a whole cluster with a node that runs pods as processes. If the machine cannot run pods, it skips
+// the test with the reason. The environment ends with the test.
 func StartCluster(t testing.TB, o Options) *Env {
 	t.Helper()
 	if err := local.CheckPodSupport(); err != nil {

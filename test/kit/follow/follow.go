@@ -18,8 +18,8 @@ import (
 // retryDelay is the pause before a watch starts again after it was lost.
 const retryDelay = 50 * time.Millisecond
 
-// Objects calls see with all objects of a list, sorted by name, first as they are and then after every change, until see
-// returns true or ctx ends. It returns the last error of the API server if ctx ended first.
+// Objects calls see with all objects of a list, sorted by name, first as they are and then after every change, until
+// see returns true or ctx ends. It returns the last error of the API server if ctx ended first.
 func Objects(ctx context.Context, c client.WithWatch, list client.ObjectList, see func([]client.Object) bool, opts ...client.ListOption) error {
 	var last error
 	for ctx.Err() == nil {

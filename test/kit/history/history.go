@@ -1,6 +1,6 @@
 // Package history records all versions of the jobs and pods of a namespace, and checks each version of a job against
-// the invariants of every status. A test that records a history therefore tests these invariants too. Start reading
-// at Record.
+// the invariants of every status. A test that records a history therefore tests these invariants too. Start reading at
+// Record.
 package history
 
 import (

@@ -1,5 +1,5 @@
-// Package kubelet simulates a scheduler and kubelets, as far as the API server sees their effect on pods. It starts
-// no processes. Start reading at Start and at the commands that pods may have.
+// Package kubelet simulates a scheduler and kubelets, as far as the API server sees their effect on pods. It starts no
+// processes. Start reading at Start and at the commands that pods may have.
 package kubelet
 
 import (

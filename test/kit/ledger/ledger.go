@@ -1,5 +1,5 @@
-// Package ledger tracks all pods of a namespace in the order of their changes. After each change it checks that no
-// node and no quota is exceeded and that no gang remains bound in part. Start reading at Start.
+// Package ledger tracks all pods of a namespace in the order of their changes. After each change it checks that no node
+// and no quota is exceeded and that no gang remains bound in part. Start reading at Start.
 package ledger
 
 import (
@@ -30,8 +30,8 @@ type Rules struct {
 	PartFor time.Duration
 }
 
-// Ledger watches all pods of a namespace. It sees each state of each pod in the order in which the API server
-// accepted them, and checks the rules in each.
+// Ledger watches all pods of a namespace. It sees each state of each pod in the order in which the API server accepted
+// them, and checks the rules in each.
 type Ledger struct {
 	s     *namespace.Test
 	rules Rules
@@ -59,8 +59,8 @@ type gang struct {
 	since time.Time // when it became bound in part; zero if it is not
 }
 
-// Start starts a ledger, which stops at the end of the test and then reports the violations. The namespace must have
-// no pods yet.
+// Start starts a ledger, which stops at the end of the test and then reports the violations. The namespace must have no
+// pods yet.
 func Start(s *namespace.Test, rules Rules) *Ledger {
 	s.Helper()
 	l := &Ledger{s: s, rules: rules, changed: make(chan struct{}), pods: map[types.UID]*corev1.Pod{},
@@ -306,8 +306,8 @@ func (l *Ledger) Failed() bool {
 	return len(l.wrong) > 0
 }
 
-// Await waits until isTrue returns true. It calls isTrue after every event, while the ledger handles no other event,
-// so isTrue may call Bound. It ends the test on a violation.
+// Await waits until isTrue returns true. It calls isTrue after every event, while the ledger handles no other event, so
+// isTrue may call Bound. It ends the test on a violation.
 func (l *Ledger) Await(what string, isTrue func() bool) {
 	l.s.Helper()
 	deadline := time.After(await.Patience)

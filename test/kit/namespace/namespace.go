@@ -1,5 +1,5 @@
-// Package namespace gives each test a namespace of its own on a plane, with the calls that most tests need. It does
-// not depend on particular tests or components: the test packages extend Test. Start reading at New.
+// Package namespace gives each test a namespace of its own on a plane, with the calls that most tests need. It does not
+// depend on particular tests or components: the test packages extend Test. Start reading at New.
 package namespace
 
 import (
@@ -149,9 +149,9 @@ func (s *Test) updateWith(o client.Object, change func(), send func() error) err
 // conflicts is how often a write is tried that others get ahead of.
 var conflicts = wait.Backoff{Steps: 200, Duration: 10 * time.Millisecond, Jitter: 1}
 
-// AwaitList waits until cond holds for the objects of a list in the test's namespace, and returns them. It watches
-// the objects, so it sees every version. If that takes longer than await.Patience, the test fails with the state of
-// the namespace.
+// AwaitList waits until cond holds for the objects of a list in the test's namespace, and returns them. It watches the
+// objects, so it sees every version. If that takes longer than await.Patience, the test fails with the state of the
+// namespace.
 func AwaitList[T client.Object](s *Test, what string, list client.ObjectList, cond func([]T) bool, opts ...client.ListOption) []T {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), await.Patience)

@@ -1,6 +1,6 @@
-// Package plane starts control planes for tests, with clients for them, and shares them between tests.
-// testenv.Options select the components of a plane; package namespace provides namespaces for tests. Start reading at
-// New; Shared and Pool are the two ways of sharing.
+// Package plane starts control planes for tests, with clients for them, and shares them between tests. testenv.Options
+// select the components of a plane; package namespace provides namespaces for tests. Start reading at New; Shared and
+// Pool are the two ways of sharing.
 package plane
 
 import (

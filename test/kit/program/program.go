@@ -43,8 +43,8 @@ func Start(path string, args, env []string) (*Program, error) {
 	return p, nil
 }
 
-// spawner returns where the thread takes orders that starts all programs. The kernel kills a program when the thread that
-// started it ends, and Go ends a thread whose goroutine had locked it.
+// spawner returns where the thread takes orders that starts all programs. The kernel kills a program when the thread
+// that started it ends, and Go ends a thread whose goroutine had locked it.
 var spawner = sync.OnceValue(func() chan<- func() {
 	orders := make(chan func())
 	go func() {
@@ -65,8 +65,8 @@ func (p *Program) Kill() {
 // Signal sends a signal to the program. It does nothing if the program has ended.
 func (p *Program) Signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 
-// Freeze stops the program by SIGSTOP and returns when all its threads have stopped: the signal alone leaves them time to
-// do something more. SIGCONT continues it.
+// Freeze stops the program by SIGSTOP and returns when all its threads have stopped: the signal alone leaves them time
+// to do something more. SIGCONT continues it.
 func (p *Program) Freeze(t testing.TB) {
 	t.Helper()
 	p.Signal(syscall.SIGSTOP)
