@@ -77,8 +77,8 @@ func TestShortGangGoesFirst(t *testing.T) {
 	}
 }
 
-// TestDominantShareDecidesTheOrder runs the example of the specification: group A uses cpu 3/6 and memory 5/8, group B
-// uses cpu 3/8 and memory 1/2.
+// TestDominantShareDecidesTheOrder runs the example of the specification: group A uses cpu 3/6 and memory 5/8, and
+// group B uses cpu 3/8 and memory 1/2.
 func TestDominantShareDecidesTheOrder(t *testing.T) {
 	w := newWorld().addNode(7, "", "")
 	w.nodes[0].size["memory"] = 100

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// byteSource is a source of random numbers that a fuzzer chooses, one byte each; after them come those of a seed.
+// byteSource is a source of random numbers that a fuzzer chooses, one byte each. When the bytes are used up, it
+// continues with the numbers of a seed.
 type byteSource struct {
 	bytes []byte
 	then  rand.Source
@@ -27,15 +28,16 @@ func chosen(bytes []byte) *rand.Rand {
 	return rand.New(&byteSource{bytes: bytes, then: rand.NewPCG(uint64(len(bytes)), 7)})
 }
 
-// FuzzLife runs the clusters of TestProperties, as the fuzzer chooses them, until their work has ended.
+// FuzzLife verifies that clusters like those of TestProperties keep the invariants when a fuzzer chooses their random
+// numbers.
 func FuzzLife(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte("nodes, queues and groups of different sizes"))
 	f.Fuzz(func(t *testing.T, bytes []byte) { newLifeOf(t, chosen(bytes)).run() })
 }
 
-// FuzzRound runs rounds on clusters whose numbers are at the bounds of what the API accepts. A round must not panic,
-// must decide the same each time, and must not let a queue exceed its quota.
+// FuzzRound verifies that a round on a cluster with numbers at the bounds of the API does not panic, decides the same
+// each time, and does not let a queue exceed its quota.
 func FuzzRound(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255})
@@ -83,13 +85,13 @@ func extreme(bytes []byte) *world {
 			g.Finished["worker"] = int(of(0, 1, math.MaxInt32))
 		}
 		if random.IntN(3) == 0 && n > 0 && w.cluster.Queues[g.Queue] != nil {
-			w.run(g, w.nodes[random.IntN(len(w.nodes))].name) // whether it fits or not
+			w.run(g, w.nodes[random.IntN(len(w.nodes))].name) // whether the pod fits or not
 		}
 	}
 	return w
 }
 
-// exactUse returns what the pods with a node use, by queue and resource.
+// exactUse returns the sum of the requests of pods with a node, by queue and resource.
 func exactUse(w *world) map[[2]string]*big.Int {
 	sums := map[[2]string]*big.Int{}
 	for _, g := range w.cluster.Groups {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// refusal is the reason why pods cannot be placed, and the message that explains it.
+// refusal is the reason why pods cannot be placed, with its message.
 type refusal struct {
 	reason  Reason
 	message string
@@ -15,8 +15,8 @@ type refusal struct {
 // nodesFor returns the filter of nodes for one pod. A nil nodesFor allows all nodes.
 type nodesFor func(p *Pod) func(node string) bool
 
-// fitLimit records the most pods of one shape that fitted in this round, and why no more did. It holds as long as room
-// only becomes less.
+// fitLimit records the largest number of pods of one shape that fitted in this round, and why no more did. It remains
+// valid as long as the free room only decreases.
 type fitLimit struct {
 	fitted int
 	why    string
@@ -60,8 +60,8 @@ func (r *round) fill(g *Group, n need, pods []*Pod, where nodesFor) *refusal {
 	return n.refusal(fitted, last)
 }
 
-// fillFrom places pods until none is lacking. It returns how many pods are still lacking, and the last refusal. If all
-// pods are alike, it stops at the first one that does not fit.
+// fillFrom places pods until the need is met. It returns the number of pods that are still lacking, and the last
+// refusal. If all pods are alike, it stops at the first pod that does not fit.
 func (r *round) fillFrom(g *Group, left need, pods []*Pod, where nodesFor, alike bool) (lacking int, last *refusal) {
 	last = &refusal{NoRoom, "no nodes"}
 	for _, p := range pods {
@@ -87,7 +87,7 @@ func (r *round) fillFrom(g *Group, left need, pods []*Pod, where nodesFor, alike
 	return left.total, last
 }
 
-// refusal returns the refusal of a whole gang: last, preceded by the number of pods that fitted before it.
+// refusal returns the refusal of a whole gang. Its message is that of last, preceded by the number of pods that fitted.
 func (n need) refusal(fitted int, last *refusal) *refusal {
 	if n.total == 1 {
 		return last
@@ -128,8 +128,8 @@ func (r *round) inDomain(domain string) func(string) bool {
 	return func(node string) bool { return r.Domain(node) == domain }
 }
 
-// inOneDomain places a group in one topology domain: the domain where it already has pods, or else the first that takes
-// all of it.
+// inOneDomain places a group in one topology domain: the domain where it already has pods, or else the first domain
+// with enough room.
 func (r *round) inOneDomain(g *Group, n need, pods []*Pod) *refusal {
 	domains := r.Domains
 	if have := r.domainsOf(g); len(have) > 0 {
@@ -146,8 +146,8 @@ func (r *round) inOneDomain(g *Group, n need, pods []*Pod) *refusal {
 	return no
 }
 
-// inFewDomains places a group in one topology domain if one takes all of it. Otherwise it fills the domains that take
-// most of it, one after the other.
+// inFewDomains places a group in one topology domain if a domain has enough room. Otherwise it fills the domains one
+// after the other, starting with the domain in which the most pods fit.
 func (r *round) inFewDomains(g *Group, n need, pods []*Pod) *refusal {
 	type room struct {
 		domain string
@@ -181,7 +181,7 @@ func (r *round) inFewDomains(g *Group, n need, pods []*Pod) *refusal {
 	}())
 }
 
-// count returns how many of the pods fit on the nodes that among allows. It leaves nothing placed.
+// count returns the number of the pods that fit on the nodes that among allows. It leaves nothing placed.
 func (r *round) count(g *Group, n need, pods []*Pod, among func(string) bool) int {
 	mark, left := r.mark(), n.clone()
 	for _, p := range pods {
@@ -193,7 +193,7 @@ func (r *round) count(g *Group, n need, pods []*Pod, among func(string) bool) in
 	return n.total - left.total
 }
 
-// fillInOrder places each pod in the first of the parts that takes it. Each part is a filter of nodes.
+// fillInOrder places each pod in the first part in which it fits. Each part is a filter of nodes.
 func (r *round) fillInOrder(g *Group, n need, pods []*Pod, parts []func(string) bool) *refusal {
 	mark, left := r.mark(), n.clone()
 	no := &refusal{NoRoom, "no nodes"}
@@ -218,7 +218,7 @@ func (r *round) fillInOrder(g *Group, n need, pods []*Pod, parts []func(string) 
 	return n.refusal(n.total-left.total, no)
 }
 
-// whereMore returns the filter of nodes for a pod beyond the minimum; nil allows all nodes.
+// whereMore returns the filter of nodes for a pod beyond the minimum. A nil filter allows all nodes.
 func (r *round) whereMore(g *Group) func(string) bool {
 	have := r.domainsOf(g)
 	if g.Topology != Required || len(have) == 0 {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// counted counts how often pods are removed from nodes.
+// counted is a world that counts how often pods are removed from nodes.
 type counted struct {
 	*world
 	taken int
@@ -17,7 +17,7 @@ func (c *counted) Take(p *Pod, node string) {
 }
 
 // TestFailedSearchForRoomIsNotRepeated verifies that a search for room that failed for one group is not repeated for
-// groups like it, and is repeated for those that need less.
+// equivalent groups, unless they need less.
 func TestFailedSearchForRoomIsNotRepeated(t *testing.T) {
 	run := func(hopeless int) int {
 		w := newWorld()

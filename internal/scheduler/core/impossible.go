@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// impossible returns a refusal if the group cannot start even when everything else ends. Its message names what is
-// short and the smallest change that helps. It returns nil if the group may start or if that is not known. It checks
-// the quota of the queue, and what nodes have when nothing runs on them.
+// impossible returns a refusal if the group cannot start even when nothing else runs. Its message names what is short
+// and the smallest change that helps. It returns nil if the group can start or if that is not known. It checks the
+// quota of the queue and the room of empty nodes.
 func (r *round) impossible(g *Group, n need, pods []*Pod) *refusal {
 	if message := r.Queues[g.Queue].tooSmall(n.least(pods)); message != "" {
 		return &refusal{Impossible, message}
@@ -23,7 +23,8 @@ func (r *round) impossible(g *Group, n need, pods []*Pod) *refusal {
 	return nil
 }
 
-// tooSmall returns a message if the whole quota of the queue is smaller than needs, and an empty string otherwise.
+// tooSmall returns a message if the quota of the queue is smaller than needs even when the queue is empty, and an empty
+// string otherwise.
 func (q *Queue) tooSmall(needs Resources) string {
 	var short, raise []string
 	for _, name := range q.exceeds(Resources{}, needs) {
@@ -38,8 +39,8 @@ func (q *Queue) tooSmall(needs Resources) string {
 		q.Name, strings.Join(short, "; "), strings.Join(raise, ", "))
 }
 
-// counted returns the pods without the requests for resources that Uncounted names: nodes are not known to have or to
-// lack these.
+// counted returns the pods without requests for the resources that Uncounted reports, because it is not known whether
+// nodes have them.
 func (r *round) counted(pods []*Pod) []*Pod {
 	if r.Uncounted == nil {
 		return pods
@@ -63,8 +64,8 @@ func (r *round) counted(pods []*Pod) []*Pod {
 	return all
 }
 
-// unplaceable returns a message if no nodes take the minimum of the group even when nothing runs on them, and an empty
-// string otherwise.
+// unplaceable returns a message if the minimum of the group does not fit on the nodes even when they are empty, and an
+// empty string otherwise.
 func (r *round) unplaceable(g *Group, n need, pods []*Pod) string {
 	sites := func(p *Pod) *Sites { return r.Sites(g, p) }
 	message := n.unplaceable(pods, sites)
@@ -90,15 +91,16 @@ func (r *round) unplaceable(g *Group, n need, pods []*Pod) string {
 		count(len(r.Domains), "topology domain"))
 }
 
-// podClass is a set of pods with equal requests and the same sites. fit is how many of them the sites take at most.
+// podClass is a set of pods with equal requests and the same sites. fit is the largest number of them that the sites
+// can hold.
 type podClass struct {
 	sites *Sites
 	pods  []*Pod
 	fit   int
 }
 
-// unplaceable returns a message if the sites do not take as many of the pods as are needed. It does not try to combine
-// pods of different sizes on one node, so an empty result does not promise that the pods fit.
+// unplaceable returns a message if the sites cannot hold the needed number of pods. It does not combine pods of
+// different sizes on one node, so an empty result does not mean that the pods fit.
 func (n need) unplaceable(pods []*Pod, sites func(*Pod) *Sites) string {
 	var alike []*podClass
 	var fitting []*Pod
@@ -138,7 +140,7 @@ func (n need) short(pods []*Pod) bool {
 	return left.total > 0
 }
 
-// atLeast returns the smallest number of pods of some that any choice of the needed pods from all contains.
+// atLeast returns the smallest number of pods of some that every choice of the needed pods from all includes.
 func (n need) atLeast(some, all []*Pod) int {
 	have, mine := map[string]int{}, map[string]int{}
 	for _, p := range all {
@@ -154,8 +156,8 @@ func (n need) atLeast(some, all []*Pod) int {
 	return max(least, n.total-(len(all)-len(some)))
 }
 
-// least returns a lower bound of what the needed pods request: for each resource, the smallest sum over all choices of
-// pods.
+// least returns a lower bound of the requests of the needed pods: for each resource, the smallest sum over all choices
+// of pods.
 func (n need) least(pods []*Pod) Resources {
 	sum := Resources{}
 	names := map[string]bool{}
@@ -170,8 +172,8 @@ func (n need) least(pods []*Pod) Resources {
 	return sum
 }
 
-// leastOf returns the bound of least for one resource. It takes the smallest pods that each role requires, and then the
-// smallest of all others.
+// leastOf returns the lower bound for one resource. It takes the smallest pods of each role that the role requires, and
+// then the smallest of all other pods.
 func (n need) leastOf(name string, pods []*Pod) int64 {
 	pods = slices.SortedStableFunc(slices.Values(pods), func(a, b *Pod) int { return cmp.Compare(a.Requests[name], b.Requests[name]) })
 	must, left, sum := n.clone().roles, n.total-n.ofRoles(), int64(0)
@@ -187,7 +189,7 @@ func (n need) leastOf(name string, pods []*Pod) int64 {
 	return sum
 }
 
-// noNodeFor returns the message for a pod that no site takes.
+// noNodeFor returns the message for a pod that fits on no site.
 func (s *Sites) noNodeFor(p *Pod) string {
 	if len(s.sites) == 0 {
 		return cmp.Or(s.lack, "there is no node for its pods: add one")
@@ -200,7 +202,8 @@ func (s *Sites) noNodeFor(p *Pod) string {
 	return message
 }
 
-// tooMany returns the message for alike pods of which the sites take fewer than the least that must start together.
+// tooMany returns the message for the pods of the class if the sites can hold fewer of them than must start together,
+// which is least.
 func (k *podClass) tooMany(least int) string {
 	var each []string
 	for _, name := range sortedKeys(k.pods[0].Requests) {

@@ -12,7 +12,7 @@ import (
 type impossibleCase struct {
 	quota  int64
 	set    func(w *world) *Group
-	want   []string // parts of the message; none: not impossible
+	want   []string // parts of the message; empty if the group is not impossible
 	nodes  bool
 	reason Reason
 }
@@ -92,7 +92,7 @@ var impossibleCases = map[string]impossibleCase{
 	}, want: []string{"too large"}},
 }
 
-// twoShapes adds a group of two pods, of which the second has this shape.
+// twoShapes adds a group of two pods. The second pod has the given shape.
 func twoShapes(w *world, shape string) *Group {
 	g := w.group("g", "q", 0, 0)
 	g.Min = 2
@@ -149,7 +149,8 @@ func TestImpossibleEndsWithItsCause(t *testing.T) {
 }
 
 // TestGroupsThatFitAreNeverImpossible compares the verdict with a search of all placements of small random groups on
-// small empty clusters. If all pods are alike, the verdict must also be found for every group that does not fit.
+// small empty clusters. A group that fits must not be Impossible. If all pods of a group are alike and it does not fit,
+// it must be Impossible.
 func TestGroupsThatFitAreNeverImpossible(t *testing.T) {
 	const worlds = 20000
 	said, silent := 0, 0
@@ -222,7 +223,7 @@ type search struct {
 	quota Resources
 	used  map[*node]Resources
 	sum   Resources
-	// domain is the domain of the first pod, if the group must be in one domain.
+	// domain is the domain of the first pod if the group must be in one domain.
 	domain string
 	placed int
 }
@@ -264,7 +265,7 @@ func (s *search) accepts(n *node, p *Pod) bool {
 	return !ok || s.used[n]["pods"] < most
 }
 
-// with calls do while a pod is on a node.
+// with calls do while a pod is placed on a node.
 func (s *search) with(n *node, p *Pod, do func() bool) bool {
 	before, domain := s.used[n], s.domain
 	s.used[n] = Resources{"pods": 1}

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// input is a copy of what Round reads of a cluster.
+// input is a copy of the parts of a cluster that Round reads.
 type input struct {
 	Queues       map[string]Queue
 	Groups       []Group
@@ -47,7 +47,7 @@ func inputOf(c *Cluster) input {
 	return in
 }
 
-// roundOnly runs a round and verifies that it changes nothing of its input: its only effects are its calls of Nodes.
+// roundOnly runs a round and verifies that it does not change its input. Calls of Nodes must be its only effects.
 func roundOnly(t testing.TB, c *Cluster) Result {
 	t.Helper()
 	before := inputOf(c)
@@ -58,8 +58,8 @@ func roundOnly(t testing.TB, c *Cluster) Result {
 	return result
 }
 
-// TestRoundChangesOnlyNodes verifies that a round leaves its input as it is, whether it binds, reserves or evicts. All
-// other tests of rounds verify the same.
+// TestRoundChangesOnlyNodes verifies that a round does not change its input, whether it binds, reserves or evicts. All
+// other tests of rounds check this too.
 func TestRoundChangesOnlyNodes(t *testing.T) {
 	w := newWorld().addNode(4, "", "").addNode(4, "", "")
 	w.cluster.Domain = nil
@@ -68,7 +68,7 @@ func TestRoundChangesOnlyNodes(t *testing.T) {
 	w.run(w.group("runs", "low", 1, 4), "n00")
 	w.run(w.group("also", "low", 1, 4), "n01")
 	w.group("gang", "high", 2, 4)
-	for range 2 { // the second round keeps the reservation of the first one
+	for range 2 { // the second round keeps the reservation of the first round
 		if d := w.round(t)["gang"]; d.Reservation == nil {
 			t.Fatalf("nothing is reserved: %s: %s", d.Reason, d.Message)
 		}

@@ -23,7 +23,7 @@ type life struct {
 
 func newLife(t testing.TB, seed uint64) *life {
 	l := newLifeOf(t, random(seed))
-	l.unchecked = seed%10 != 0 // it takes as long as the round itself
+	l.unchecked = seed%10 != 0 // the check takes as long as the round itself
 	return l
 }
 
@@ -43,7 +43,7 @@ func newLifeOf(t testing.TB, random *rand.Rand) *life {
 	return l
 }
 
-// arrive adds a job of a random kind that fits the cluster if it is alone.
+// arrive adds a job of a random kind that fits the otherwise empty cluster.
 func (l *life) arrive() {
 	l.serial++
 	queues := sortedKeys(l.cluster.Queues)
@@ -112,7 +112,8 @@ func (l *life) run() {
 	}
 }
 
-// pass advances the clock by a minute: pods end, evicted pods are created again, and sometimes a pod is lost.
+// pass advances the clock by a minute: pods finish or are deleted, evicted pods are created again, and sometimes a pod
+// is lost.
 func (l *life) pass() {
 	l.cluster.Now = l.cluster.Now.Add(time.Minute)
 	for _, g := range slices.Clone(l.cluster.Groups) {
@@ -135,8 +136,7 @@ func (l *life) pass() {
 	}
 }
 
-// again creates a pod in place of a deleted one. It drops the group's reservation, as the planner does when the members
-// of a group change.
+// again creates a pod that replaces a deleted one.
 func (l *life) again(g *Group, p *Pod) {
 	l.serial++
 	o := *p

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestMain makes the garbage collector run less often, because a round makes many small objects that live for
+// TestMain makes the garbage collector run less often, because a round allocates many small objects that live for
 // microseconds.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400)

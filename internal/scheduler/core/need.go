@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// need is the number of pods that a group lacks of its minimum. roles is how many of these each role requires.
+// need is the number of pods that a group lacks of its minimum. roles is the part of it that each role requires.
 type need struct {
 	total int
 	roles map[string]int
 }
 
-// ofRoles returns how many pods of the total are required by role.
+// ofRoles returns the number of pods of the total that roles require.
 func (n *need) ofRoles() int {
 	sum := 0
 	for _, v := range n.roles {
@@ -40,7 +40,7 @@ func (n need) clone() need {
 	return c
 }
 
-// lacks returns what the group lacks of its minimum. Pods that hold room and stay count, and so do pods that have
+// lacks returns the need of a group. Pods that hold room and stay count towards the minimum, and so do pods that have
 // finished.
 func (r *round) lacks(g *Group) need {
 	have, n := map[string]int{}, need{total: g.Min, roles: map[string]int{}}
@@ -76,7 +76,7 @@ func (r *round) stays(p *Pod) bool {
 	return r.node(p) != "" && !p.Ending && !r.evicted[p] && !r.reserved[p]
 }
 
-// waits reports whether a pod has no node yet.
+// waits reports whether a pod has no node yet and is not being deleted.
 func (r *round) waits(p *Pod) bool { return r.node(p) == "" && !p.Ending }
 
 // started reports whether a group has pods that run or have finished.
@@ -84,8 +84,8 @@ func (r *round) started(g *Group) bool {
 	return len(g.Finished) > 0 || slices.ContainsFunc(g.Pods, r.stays)
 }
 
-// candidates lists the waiting pods: the largest first, and among pods of one size those of the role with the most
-// waiting pods first. The pods that are easiest to place come last and fill what is left.
+// candidates lists the waiting pods, the largest first. Among pods of one size, pods of the role with the most waiting
+// pods come first. The pods that are easiest to place come last and fill the remaining room.
 func (r *round) candidates(g *Group) []*Pod {
 	var all []*Pod
 	members := map[string]int{}
@@ -135,7 +135,7 @@ func (n need) missing(g *Group, pods []*Pod) string {
 	return ""
 }
 
-// minimum returns the sum of requests of the pods that the round tries first.
+// minimum returns the sum of the requests of the pods that the round tries first.
 func (n need) minimum(pods []*Pod) Resources {
 	sum, left := Resources{}, n.clone()
 	for _, p := range pods {

@@ -11,7 +11,7 @@ type pendingGroups struct {
 	names  []string
 }
 
-// compareGroups compares two groups of one queue: higher priority first, then the older one, then by name.
+// compareGroups orders groups of one queue: by higher priority, then by age, then by name.
 func compareGroups(a, b *Group) int {
 	return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
 }
@@ -29,8 +29,8 @@ func newPendingGroups(groups []*Group) *pendingGroups {
 	return p
 }
 
-// next returns the group to try next at the current use of the queues; nil if none is left. Queues come in the order of
-// priority, and then of the smaller dominant share.
+// next returns the group to try next; nil if none is left. Queues are ordered by priority, and then by the smaller
+// dominant share of their current use.
 func (p *pendingGroups) next(r *round) *Group {
 	var best *Group
 	var bestPriority int32

@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// evictionUnit is a set of pods that are evicted together: one pod beyond the minimum of its group, or all the others
-// of a gang.
+// evictionUnit is a set of pods that are evicted together: one pod beyond the minimum of its group, or all other pods
+// of the group.
 type evictionUnit struct {
 	group *Group
 	pods  []*Pod
-	// rest means that the group falls below its minimum without this unit.
+	// rest is true if the group falls below its minimum without this unit.
 	rest bool
-	// ends means that the pods end without an eviction for the group.
+	// ends is true if the pods terminate anyway and need not be evicted.
 	ends bool
 }
 
-// preempt plans evictions from lower queues for a group that does not fit now and would fit then.
+// preempt plans evictions from lower queues for a group that fits only after them.
 func (r *round) preempt(g *Group, d *Decision, n need, pods []*Pod, no *refusal) bool {
 	if no.reason != NoRoom || !r.couldFit(g, n, pods) {
 		return false
@@ -34,7 +34,7 @@ func (r *round) preempt(g *Group, d *Decision, n need, pods []*Pod, no *refusal)
 }
 
 // unlessKnownToFail calls try for a group, unless the same attempt failed in this round for an equivalent group that
-// needed no more.
+// needed at most as many pods.
 func (r *round) unlessKnownToFail(how string, g *Group, n need, pods []*Pod, try func() bool) bool {
 	key := r.equivalenceKey(g, n, pods)
 	if key == "" {
@@ -51,10 +51,10 @@ func (r *round) unlessKnownToFail(how string, g *Group, n need, pods []*Pod, try
 	return false
 }
 
-// equivalenceKey returns a key that is equal for equivalent groups: if one fits, the other fits too as long as it lacks
-// no more. It is empty if the group cannot be compared.
+// equivalenceKey returns a key that is equal for equivalent groups: if one fits, another that lacks no more pods fits
+// too. It is empty if the group cannot be compared.
 func (r *round) equivalenceKey(g *Group, n need, pods []*Pod) string {
-	mine := func(p *Pod) bool { return p.Node != "" } // its own pods are no victims for itself, but may be for others
+	mine := func(p *Pod) bool { return p.Node != "" } // a group cannot evict its own pods, but others may
 	if r.Shapeless || g.Topology != "" || slices.ContainsFunc(g.Pods, mine) {
 		return ""
 	}
@@ -79,7 +79,7 @@ func (r *round) equivalenceKey(g *Group, n need, pods []*Pod) string {
 	return b.String()
 }
 
-// replace reserves the room of pods that are ending for a started gang that lacks pods.
+// replace reserves the room of terminating pods for a started gang that lacks pods.
 func (r *round) replace(g *Group, d *Decision, n need, pods []*Pod) bool {
 	if !r.started(g) || !r.couldFit(g, n, pods) {
 		return false
@@ -89,7 +89,7 @@ func (r *round) replace(g *Group, d *Decision, n need, pods []*Pod) bool {
 }
 
 // reserve reserves room for a group that has waited for ReserveAfter. The group gets the room when the pods that use it
-// end.
+// terminate.
 func (r *round) reserve(g *Group, d *Decision, n need, pods []*Pod) bool {
 	if !r.starves(g) || !r.couldFit(g, n, pods) {
 		return false
@@ -117,8 +117,8 @@ func (r *round) couldFit(g *Group, n need, pods []*Pod) bool {
 	return true
 }
 
-// endings lists the pods that are ending, whose room the group can have without an eviction. It leaves out pods of
-// other gangs that have started and lack pods: their room is for the replacements.
+// endings lists the terminating pods whose room the group can have without an eviction. It leaves out pods of other
+// gangs that have started and lack pods, because their room is for the replacements.
 func (r *round) endings(g *Group) []evictionUnit {
 	var units []evictionUnit
 	for _, o := range r.running() {
@@ -135,9 +135,9 @@ func (r *round) endings(g *Group) []evictionUnit {
 	return units
 }
 
-// victims lists what queue q may evict, in the order of eviction: the lowest queue first, then the group of lowest
-// priority, then the group whose queue has the larger share, then the youngest. Of each gang the pods beyond its
-// minimum come first, and then all others together.
+// victims lists the units that queue q may evict, in the order of eviction: from the lowest queue first, then from the
+// group of the lowest priority, then from the group whose queue has the larger share, then from the youngest group. The
+// pods beyond the minimum of a gang come first, and then all its other pods together.
 func (r *round) victims(q *Queue) []evictionUnit {
 	var groups []*Group
 	running := r.running()
@@ -164,7 +164,7 @@ func (r *round) victims(q *Queue) []evictionUnit {
 
 func (r *round) share(g *Group) float64 { return r.Queues[g.Queue].Share(r.used[g.Queue]) }
 
-// evictable returns the running pods of a group that are not ending, the youngest first.
+// evictable returns the running pods of a group that are not terminating, the youngest first.
 func (r *round) evictable(g *Group) []*Pod {
 	var all []*Pod
 	for _, p := range g.Pods {
@@ -205,7 +205,8 @@ func (r *round) unitsOf(g *Group) []evictionUnit {
 	return units
 }
 
-// displace finds the fewest units, taken in order, without which the group fits, and reserves their room for it.
+// displace finds the smallest number of units, taken in order, without which the group fits, and reserves their room
+// for it.
 func (r *round) displace(g *Group, d *Decision, n need, pods []*Pod, units []evictionUnit, evicts bool) bool {
 	mark := r.mark()
 	r.simulating = true
@@ -221,7 +222,7 @@ func (r *round) displace(g *Group, d *Decision, n need, pods []*Pod, units []evi
 	}
 	k := r.fewest(g, n, pods, units, mark, fits)
 	out := r.reprieve(g, n, pods, slices.Clone(units[:k]))
-	if len(out) == 0 { // the group fits without evictions if it is placed in another order
+	if len(out) == 0 { // in another order of placement, the group fits without evictions
 		r.commit(g, d)
 		return true
 	}
@@ -238,8 +239,8 @@ func (r *round) displace(g *Group, d *Decision, n need, pods []*Pod, units []evi
 	return true
 }
 
-// fewest returns how many units must go before the group fits, and leaves the group placed. The group must fit once all
-// units have gone.
+// fewest returns the smallest number of units without which the group fits, and leaves the group placed. The group must
+// fit without all units.
 func (r *round) fewest(g *Group, n need, pods []*Pod, units []evictionUnit, mark int, fits func(int) bool) int {
 	if !r.Shapeless && g.Topology == "" && uniform(g, pods) != "" {
 		r.rollback(mark)
@@ -255,8 +256,9 @@ func (r *round) fewest(g *Group, n need, pods []*Pod, units []evictionUnit, mark
 	return k
 }
 
-// grow takes away one unit after the other and places the pods that fit in between. All pods of the group must be
-// alike. Placed pods need not move, because the number of such pods that a node takes does not depend on other nodes.
+// grow removes one unit after the other and, after each removal, places the pods that fit. All pods of the group must
+// be alike. Placed pods need not move, because the number of such pods that a node can hold does not depend on other
+// nodes.
 func (r *round) grow(g *Group, left need, pods []*Pod, units []evictionUnit) (taken int, ok bool) {
 	for ; ; taken++ {
 		for len(pods) > 0 && left.total > 0 {
@@ -312,7 +314,7 @@ func (r *round) reprieve(g *Group, n need, pods []*Pod, out []evictionUnit) []ev
 	return out
 }
 
-// tied reports whether a pod beyond the minimum must be evicted because the rest of its group is evicted.
+// tied reports whether a pod beyond the minimum must be evicted because all other pods of its gang are evicted.
 func tied(u evictionUnit, out []evictionUnit) bool {
 	return !u.rest && slices.ContainsFunc(out, func(o evictionUnit) bool { return o.rest && o.group == u.group })
 }
@@ -320,8 +322,8 @@ func tied(u evictionUnit, out []evictionUnit) bool {
 // is reports whether two units are the same.
 func (u evictionUnit) is(o evictionUnit) bool { return u.pods[0] == o.pods[0] }
 
-// giveBack puts units back on their nodes if the gang still fits. It places the whole gang again if anew is set;
-// otherwise the gang's pods keep their planned nodes.
+// giveBack puts units back on their nodes if the gang still fits. If anew is set, it places the whole gang again.
+// Otherwise the gang's pods keep their planned nodes.
 func (r *round) giveBack(g *Group, n need, pods []*Pod, units []evictionUnit, anew bool) bool {
 	mark := r.mark()
 	affected := map[string]bool{}
@@ -358,7 +360,7 @@ func (r *round) giveBack(g *Group, n need, pods []*Pod, units []evictionUnit, an
 }
 
 // withinQuota reports whether the queue of a planned group stays within its quota of the resources that the group
-// needs.
+// requests.
 func (r *round) withinQuota(g *Group, needs Resources) bool {
 	used := r.used[g.Queue]
 	for name, limit := range r.Queues[g.Queue].Quota {

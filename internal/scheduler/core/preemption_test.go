@@ -111,9 +111,9 @@ func TestPreemptionChoosesVictims(t *testing.T) {
 	}
 }
 
-// TestEvictionThatFailedIsMadeForWhoStillNeedsIt verifies that a group which counted on another group's eviction evicts
-// the pod itself if that eviction failed and the other group is gone.
-func TestEvictionThatFailedIsMadeForWhoStillNeedsIt(t *testing.T) {
+// TestFailedEvictionIsRepeatedForWaitingGroup verifies that a group that relied on another group's eviction evicts the
+// pod itself if that eviction failed and the other group no longer exists.
+func TestFailedEvictionIsRepeatedForWaitingGroup(t *testing.T) {
 	w := newWorld().addNode(4, "", "").addNode(4, "", "")
 	w.queue("low", 0, 0)
 	w.queue("high", 0, 1)

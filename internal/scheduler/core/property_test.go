@@ -14,7 +14,8 @@ var (
 	seed     = flag.Uint64("seed", 0, "take this cluster alone")
 )
 
-// TestProperties runs random clusters until all their work has ended. A failure prints the seed of its cluster.
+// TestProperties verifies the invariants in random clusters, which run until all their work has finished. A failure
+// prints the seed of its cluster.
 func TestProperties(t *testing.T) {
 	if *seed != 0 {
 		newLife(t, *seed).run()
@@ -66,7 +67,7 @@ func (l *life) check() {
 	for _, name := range sortedKeys(decisions) {
 		d := decisions[name]
 		l.checkGangs(d, was[d.Group])
-		l.checkHold(d, ending)
+		l.checkReservation(d, ending)
 		if d.Reason == Impossible { // every group that arrives could run if it were alone
 			l.errorf("group %s has the verdict impossible: %s", d.Group.Name, d.Message)
 		}
@@ -82,7 +83,7 @@ func (l *life) check() {
 		}
 	}
 	l.checkNodes()
-	if !kept { // a reservation that was dropped may have freed room after a group was tried
+	if !kept { // a dropped reservation may have freed room after a group was tried
 		l.checkConserving(decisions)
 	}
 	l.checkOrder(decisions)
@@ -129,8 +130,9 @@ func (l *life) checkGangs(d *Decision, was before) {
 	}
 }
 
-// checkHold checks that only pods that may be evicted are evicted, for a group that fits then, and none without need.
-func (l *life) checkHold(d *Decision, ending map[*Pod]bool) {
+// checkReservation checks that a group evicts only pods that may be evicted, that it fits without them, and that none
+// of the evictions is unnecessary.
+func (l *life) checkReservation(d *Decision, ending map[*Pod]bool) {
 	res := d.Reservation
 	if res == nil {
 		if len(d.Evict) > 0 {
@@ -172,7 +174,7 @@ func (l *life) checkHold(d *Decision, ending map[*Pod]bool) {
 	}
 }
 
-// checkVictim checks that each group loses only pods that may be evicted and that are needed.
+// checkVictim checks that each group loses only pods that may be evicted and whose eviction is necessary.
 func (l *life) checkVictim(d *Decision, g *Group, gone map[*Pod]bool) {
 	evicted, rest := losses(d, g)
 	if evicted == 0 {
@@ -191,7 +193,7 @@ func (l *life) checkVictim(d *Decision, g *Group, gone map[*Pod]bool) {
 	if !l.reservationFits(d.Reservation, gone) {
 		return
 	}
-	without := maps.Clone(gone) // at least one of what this group loses must be needed
+	without := maps.Clone(gone) // the eviction of at least one of these pods must be necessary
 	for _, p := range d.Evict {
 		if slices.Contains(g.Pods, p) {
 			delete(without, p)
@@ -202,7 +204,7 @@ func (l *life) checkVictim(d *Decision, g *Group, gone map[*Pod]bool) {
 	}
 }
 
-// losses returns how many pods of a group a decision evicts, and how many remain.
+// losses returns the number of pods of a group that a decision evicts, and the number that remain.
 func losses(d *Decision, g *Group) (evicted, rest int) {
 	for _, p := range g.Pods {
 		switch {
@@ -215,7 +217,7 @@ func losses(d *Decision, g *Group) (evicted, rest int) {
 	return evicted, rest
 }
 
-// reservationFits reports whether the pods of a reservation fit on their planned nodes once the pods in gone no longer
+// reservationFits reports whether the pods of a reservation fit on their planned nodes when the pods in gone no longer
 // exist. Room reserved for other groups counts as used.
 func (l *life) reservationFits(res *Reservation, gone map[*Pod]bool) bool {
 	mine := map[*Pod]bool{}
@@ -241,7 +243,7 @@ func (l *life) reservationFits(res *Reservation, gone map[*Pod]bool) bool {
 	return true
 }
 
-// checkNodes checks that bound pods fit their nodes, and that nodes hold no other pods than those bound or reserved.
+// checkNodes checks that bound pods fit their nodes, and that nodes hold only pods that are bound or reserved.
 func (l *life) checkNodes() {
 	on := map[*Pod]string{}
 	for _, g := range l.cluster.Groups {
@@ -283,7 +285,7 @@ func (l *life) checkNode(n *node, on, reserved map[*Pod]string) {
 	}
 }
 
-// checkConserving checks that a group refused for want of room does not fit at the end of the round either.
+// checkConserving checks that a group refused for lack of room still does not fit at the end of the round.
 func (l *life) checkConserving(decisions map[string]*Decision) {
 	for _, name := range sortedKeys(decisions) {
 		d := decisions[name]
@@ -301,7 +303,7 @@ func (l *life) checkConserving(decisions map[string]*Decision) {
 		n := r.lacks(d.Group)
 		pods := r.candidates(d.Group)
 		if mixed := slices.ContainsFunc(pods, func(p *Pod) bool { return p.Shape == "" && p.Role != pods[0].Role }); n.total == 0 || mixed {
-			continue // where placement depends on other pods, the order matters
+			continue // if placement depends on other pods, the order matters
 		}
 		if no := r.gang(d.Group, n, pods, nil); no == nil {
 			l.errorf("group %s waits (%s) and would fit", name, d.Message)
@@ -310,7 +312,7 @@ func (l *life) checkConserving(decisions map[string]*Decision) {
 	}
 }
 
-// checkOrder checks that of two equal groups in one queue the later one does not overtake the first.
+// checkOrder checks that the later of two equal groups in one queue does not overtake the earlier one.
 func (l *life) checkOrder(decisions map[string]*Decision) {
 	for _, a := range decisions {
 		for _, b := range decisions {

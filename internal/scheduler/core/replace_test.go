@@ -2,8 +2,9 @@ package core
 
 import "testing"
 
-// TestReplacementGetsRoomThatEnds lets a gang lose a pod that is still ending. A group of a higher queue, which could
-// evict other pods, must not get that room, neither before nor after the replacement exists.
+// TestReplacementGetsRoomThatEnds verifies that the room of a terminating pod of a gang is kept for its replacement. A
+// group of a higher queue, which could evict other pods, must not get that room, neither before nor after the
+// replacement exists.
 func TestReplacementGetsRoomThatEnds(t *testing.T) {
 	w := newWorld().addNode(4, "", "").addNode(1, "", "")
 	w.queue("low", 0, 0).Preemptible = false

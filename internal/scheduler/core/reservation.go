@@ -21,7 +21,7 @@ func (r *round) lift(g *Group, res *Reservation) {
 		r.take(g, at.Pod, at.Node)
 		delete(r.reserved, at.Pod)
 	}
-	clear(r.fitLimits) // there is more room now
+	clear(r.fitLimits) // more room is free now
 	clear(r.knownFailures)
 	r.log = nil
 }
@@ -31,9 +31,9 @@ func (res *Reservation) pending() bool {
 	return slices.ContainsFunc(res.Blockers, func(p *Pod) bool { return !p.Gone })
 }
 
-// forsaken reports whether a reservation that evicts waits for a pod that does not end: the group for which it was to
-// be evicted no longer wants that, and the eviction has failed.
-func (r *round) forsaken(res *Reservation) bool {
+// abandoned reports whether a preempting reservation waits for a pod that will not terminate: another group was to
+// evict that pod, the eviction failed, and the other group no longer needs it.
+func (r *round) abandoned(res *Reservation) bool {
 	return slices.ContainsFunc(res.Blockers, func(p *Pod) bool {
 		if p.Gone || p.Ending || r.evicted[p] {
 			return false
@@ -47,8 +47,8 @@ func (r *round) forsaken(res *Reservation) bool {
 	})
 }
 
-// waitFor records in the decision that the group waits for the blockers of its reservation. It evicts the victims among
-// them that nobody evicts yet.
+// waitFor records in the decision that the group waits for the blockers of its reservation. It evicts the victims that
+// are not terminating yet.
 func (r *round) waitFor(d *Decision, res *Reservation) {
 	d.Reservation = res
 	left := 0

@@ -11,37 +11,39 @@ import (
 type round struct {
 	*Cluster
 	used map[string]Resources
-	// at is the node on which a pod that waits has been placed. Bound and reserved are those of them that stay there.
+	// at maps each waiting pod that has been placed to its node. bound and reserved are the pods among them that stay
+	// there.
 	at              map[*Pod]string
 	bound, reserved map[*Pod]bool
-	// reservations are the current reservations, until their groups start or lose them.
+	// reservations are the current reservations. A group is removed when it starts or loses its reservation.
 	reservations map[*Group]*Reservation
 	// evicted are the pods that this round evicts.
 	evicted   map[*Pod]bool
 	log       []step
 	fitLimits map[string]fitLimit
-	// knownFailures is the smallest need, by equivalence key, that did not fit with all the room that could be freed
-	// for it.
+	// knownFailures is the smallest need, by equivalence key, that did not fit even with all the room that could be
+	// freed for it.
 	knownFailures map[string]int
-	// runs are the groups that hold room; nil until running fills it. Lowest is the lowest priority among their
+	// runs are the groups that hold room; nil until running fills it. lowest is the lowest priority among their
 	// preemptible queues.
 	runs   []*Group
 	lowest int32
-	// simulating means that running pods have been taken away to test what would fit.
+	// simulating is true while running pods are removed to test what would fit.
 	simulating bool
 	decisions  map[*Group]*Decision
 	placed     int
-	// order is the highest order of a reservation so far.
+	// order is the highest order of all reservations so far.
 	order int
-	// released means that reserved room has become free, which earlier groups of this round did not see.
+	// released is true if reserved room became free. Groups that were tried earlier in this round did not see that
+	// room.
 	released bool
 	result   Result
 }
 
 // Round decides about all waiting groups. It tries the classes in this order: started gangs that lack pods, groups with
-// a reservation, groups that have waited for ReserveAfter, all others. Within the classes, except for reservations,
-// groups come in the order of queue priority, share, group priority and age. Round leaves on the nodes the pods that it
-// binds or reserves, and changes nothing else of the cluster.
+// a reservation, groups that have waited for ReserveAfter, all others. Within each class except the reservations,
+// groups are ordered by queue priority, share, group priority and age. Round leaves on the nodes the pods that it binds
+// or reserves, and changes nothing else of the cluster.
 func Round(c *Cluster) Result {
 	cluster := *c
 	r := &round{Cluster: &cluster, used: c.usedNow(), at: map[*Pod]string{}, bound: map[*Pod]bool{}, reserved: map[*Pod]bool{}, reservations: map[*Group]*Reservation{},
@@ -105,7 +107,7 @@ const (
 	classOther
 )
 
-// class returns the class of a group; ok is false if the group is not to be tried.
+// class returns the class of a group; ok is false if the round must not try the group.
 func (r *round) class(g *Group) (class int, ok bool) {
 	if r.Skip != nil && r.Skip(g) {
 		return 0, false
@@ -142,8 +144,8 @@ func (r *round) serve(p *pendingGroups) {
 	}
 }
 
-// serveReserved tries the groups with reservations, in the order of these. Each may take room that only later
-// reservations hold.
+// serveReserved tries the groups with reservations, in the order of their reservations. Each may take room that only
+// later reservations hold.
 func (r *round) serveReserved(groups []*Group) {
 	slices.SortFunc(groups, func(a, b *Group) int { return cmp.Compare(a.Reservation.Order, b.Reservation.Order) })
 	for _, g := range groups {
@@ -155,7 +157,7 @@ func (r *round) serveReserved(groups []*Group) {
 	}
 }
 
-// decide returns the decision for a group, which it makes on the first call.
+// decide returns the decision for a group, which the first call creates.
 func (r *round) decide(g *Group) *Decision {
 	d := r.decisions[g]
 	if d == nil {
@@ -171,7 +173,7 @@ func (d *Decision) refuse(reason Reason, format string, args ...any) {
 	d.Reason, d.Message, d.LacksNodes = reason, fmt.Sprintf(format, args...), reason == NoRoom
 }
 
-// try does one step for a group and reports whether there is another one.
+// try does one step for a group and reports whether the group needs another step.
 func (r *round) try(g *Group) (again bool) {
 	d, n := r.decide(g), r.lacks(g)
 	d.Extra = n.total == 0
@@ -190,7 +192,7 @@ func (r *round) try(g *Group) (again bool) {
 	return false
 }
 
-// admitted returns the pods of a group that its queue admits. It refuses the group if these are too few.
+// admitted returns the pods of a group that its queue admits. It refuses the group if they are too few.
 func (r *round) admitted(g *Group, d *Decision, n need) (pods []*Pod, refused bool) {
 	q := r.Queues[g.Queue]
 	if q == nil {
@@ -217,7 +219,7 @@ func (r *round) admitted(g *Group, d *Decision, n need) (pods []*Pod, refused bo
 	return nil, true
 }
 
-// dropReservation drops the reservation of a group, whose room has been lifted.
+// dropReservation drops the reservation of a group. The caller has already freed its room with lift.
 func (r *round) dropReservation(g *Group) {
 	if r.reservations[g] != nil {
 		delete(r.reservations, g)
@@ -240,7 +242,7 @@ func (r *round) start(g *Group, d *Decision, n need, pods []*Pod) (again bool) {
 		r.evictStranded(g, d)
 		return false
 	}
-	if res := r.reservations[g]; res != nil && res.pending() && (!res.Evicts || no.reason == NoRoom && !r.forsaken(res)) {
+	if res := r.reservations[g]; res != nil && res.pending() && (!res.Evicts || no.reason == NoRoom && !r.abandoned(res)) {
 		r.keep(g, res)
 		r.waitFor(d, res)
 		return false
@@ -261,8 +263,8 @@ func (r *round) evictStranded(g *Group, d *Decision) {
 	}
 }
 
-// stranded returns the running pods of a gang. The caller knows that the gang was never bound as a whole, so they hold
-// room without use.
+// stranded returns the running pods of a gang. The caller knows that the gang was never bound as a whole, so these pods
+// hold room without use.
 func (r *round) stranded(g *Group) []*Pod {
 	var all []*Pod
 	for _, p := range g.Pods {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// admitted returns the pods whose requests are within the pod limit of the queue. The message why describes the first
-// of the others; it is empty if there are none.
+// admitted returns the pods whose requests are within the pod limit of the queue. why is the message about the first of
+// the other pods; it is empty if there are none.
 func (q *Queue) admitted(pods []*Pod) (fit []*Pod, why string) {
 	if len(q.PodLimit) == 0 {
 		return pods, ""
@@ -23,8 +23,8 @@ func (q *Queue) admitted(pods []*Pod) (fit []*Pod, why string) {
 	return fit, why
 }
 
-// allowed returns the waiting pods whose authors may use the queue. The message why describes the first of the others;
-// it is empty if there are none.
+// allowed returns the waiting pods whose authors may use the queue. why is the message about the first of the other
+// pods; it is empty if there are none.
 func (r *round) allowed(g *Group) (pods []*Pod, why string) {
 	for _, p := range r.candidates(g) {
 		if p.Barred == "" {

@@ -41,8 +41,8 @@ func TestNothingStartsWhileTheLimitIsUnknown(t *testing.T) {
 	}
 }
 
-// TestRandomPodLimitsAreKept changes the pod limits of random clusters all the time. No pod above the limit may get
-// room, now or later, or evict another pod. Once there are no limits, all work must end.
+// TestRandomPodLimitsAreKept verifies that the pod limits of random clusters are kept while they change continuously.
+// No pod above the limit may get room, now or later, or evict another pod. Without limits, all work must finish.
 func TestRandomPodLimitsAreKept(t *testing.T) {
 	const worlds, restless, last = 600, 40, 600
 	tooLarge, unknown := 0, 0

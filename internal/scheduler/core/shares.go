@@ -15,7 +15,8 @@ func (r Resources) add(o Resources, sign int64) {
 }
 
 // Share returns the dominant share of a queue with this use: the largest ratio of use to quota, or to capacity for a
-// resource without a quota. If the queue uses a resource of which there is none, its share of that resource is 1.
+// resource without a quota. If the queue uses a resource of which the cluster has none, its share of that resource is
+// 1.
 func (q *Queue) Share(used Resources) float64 {
 	share := 0.0
 	for name, v := range used {
@@ -57,8 +58,8 @@ func (q *Queue) quotaMessage(used, more Resources, format func(resource string, 
 	return fmt.Sprintf("the quota of queue %s does not allow it: %s", q.Name, strings.Join(parts, "; "))
 }
 
-// amount formats a quantity of a resource: CPU in cores or thousandths, memory in Mi where it is even, and everything
-// else as a plain number.
+// amount formats a quantity of a resource: CPU in cores or millicores, memory in Mi if it is a whole number of Mi, and
+// everything else as a plain number.
 func amount(resource string, v int64) string {
 	if resource != "cpu" || v%1000 == 0 {
 		if resource == "cpu" {
@@ -88,7 +89,7 @@ func used(groups []*Group) map[string]Resources {
 	return sums
 }
 
-// usedNow returns what the pods with a node use, by queue. The round may change the result.
+// usedNow returns the sum of the requests of pods with a node, by queue. The round may change the result.
 func (c *Cluster) usedNow() map[string]Resources {
 	if c.Used == nil {
 		return used(c.Groups)

@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// Site is an empty node, or several alike.
+// Site is an empty node, or several equal ones.
 type Site struct {
-	// Room is what the pods of the node may request together. Its entry "pods" is the number of pods that the node
-	// takes. The node has none of a resource that is not listed.
+	// Room is the largest sum of requests of the pods on the node. Its entry "pods" is the largest number of pods. The
+	// node has none of a resource that is not listed.
 	Room   Resources
 	Domain string
 	// Count is the number of such nodes.
 	Count int
 }
 
-// Sites are the nodes that pods with the same constraints may use. They cache their answers, so one goroutine at a time
-// may use them.
+// Sites are the nodes that pods with the same constraints may use. They cache their answers, so only one goroutine at a
+// time may use them.
 type Sites struct {
 	sites []Site
 	total Resources
@@ -27,8 +27,8 @@ type Sites struct {
 	fits map[string]int
 }
 
-// NewSites returns the nodes that pods with some constraints may use. Lack names the constraint that excludes all
-// nodes, or some that pods may want; it is empty if none does.
+// NewSites returns the nodes that pods with some constraints may use. lack names the constraint that excludes all
+// nodes, or some nodes that pods may want; it is empty if none does.
 func NewSites(all []Site, lack string) *Sites {
 	s := &Sites{sites: all, total: Resources{}, lack: lack, fits: map[string]int{}}
 	for _, site := range all {
@@ -42,10 +42,10 @@ func (s *Sites) inDomain(domain string) *Sites {
 	return NewSites(slices.DeleteFunc(slices.Clone(s.sites), func(site Site) bool { return site.Domain != domain }), s.lack)
 }
 
-// plenty is more pods than any group has.
+// plenty is a number of pods that no group exceeds.
 const plenty = math.MaxInt32
 
-// fit returns how many pods with these requests the sites take. It caches the result.
+// fit returns the number of pods with these requests that the sites can hold. It caches the result.
 func (s *Sites) fit(requests Resources) int {
 	key := keyOf(requests)
 	n, ok := s.fits[key]
@@ -66,7 +66,7 @@ func keyOf(requests Resources) string {
 	return b.String()
 }
 
-// fit returns how many pods with these requests one empty node takes.
+// fit returns the number of pods with these requests that one empty node can hold.
 func (s *Site) fit(requests Resources) int {
 	n := int64(plenty)
 	if most, ok := s.Room["pods"]; ok {
@@ -80,7 +80,8 @@ func (s *Site) fit(requests Resources) int {
 	return int(max(n, 0))
 }
 
-// closest returns what a pod with these requests lacks on the site that lacks least. The pod must fit on no site.
+// closest returns what the best site has of the resources that a pod with these requests lacks there. The caller must
+// know that the pod fits on no site.
 func (s *Sites) closest(requests Resources) string {
 	var best []string
 	least := math.Inf(1)

@@ -10,9 +10,9 @@ import (
 
 var crowds = flag.Int("crowds", 1000, "number of random clusters in which large groups wait among small ones")
 
-// TestNoStarvation verifies clause 5: small groups arrive all the time and take all room that becomes free, while large
-// groups wait. Once ReserveAfter has passed, the first large group waits no longer than the longest pod that runs then,
-// and each further one no longer than that again.
+// TestNoStarvation verifies clause 5: small groups arrive continuously and take all room that becomes free, while large
+// groups wait. Once ReserveAfter has passed, the first large group waits no longer than the longest pod that is then
+// running, and each further large group waits no longer than that again.
 func TestNoStarvation(t *testing.T) {
 	waited := 0
 	for s := uint64(1); s <= uint64(*crowds); s++ {
@@ -28,7 +28,7 @@ func TestNoStarvation(t *testing.T) {
 	}
 }
 
-// crowd is a cluster that is always full. One step is a minute.
+// crowd is a cluster that is always full. Each step is one minute.
 type crowd struct {
 	*life
 	longest int
@@ -52,8 +52,8 @@ func newCrowd(t testing.TB, seed uint64) *crowd {
 	return c
 }
 
-// small adds more small groups than there is room for. Groups that have waited for half of ReserveAfter give up,
-// because groups that wait as long as a large one are ordered by queue and priority.
+// small adds more small groups than fit. Groups that have waited for half of ReserveAfter give up, because groups that
+// wait as long as a large one are ordered by queue and priority.
 func (c *crowd) small() {
 	names := sortedKeys(c.cluster.Queues)
 	waiting := 0
@@ -123,7 +123,8 @@ func (c *crowd) run() {
 	}
 }
 
-// fitTogether reports whether the quota allows all large groups at once, so that none waits for another one to end.
+// fitTogether reports whether the quota allows all large groups at once, so that no large group waits for another one
+// to finish.
 func (c *crowd) fitTogether() bool {
 	sum := int64(0)
 	for _, g := range c.large {
@@ -135,7 +136,7 @@ func (c *crowd) fitTogether() bool {
 	return sum <= c.cluster.Queues["a"].Capacity["cpu"] && (!ok || sum <= quota)
 }
 
-// minute ends pods, adds groups and runs a round.
+// minute terminates pods, adds groups and runs a round.
 func (c *crowd) minute() {
 	c.cluster.Now = c.cluster.Now.Add(time.Minute)
 	for _, g := range slices.Clone(c.cluster.Groups) {

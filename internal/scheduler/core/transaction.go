@@ -1,6 +1,6 @@
 package core
 
-// step is one placement or removal of a pod. The log of steps is what rollback undoes.
+// step is one placement or removal of a pod. rollback undoes the steps in the log.
 type step struct {
 	group *Group
 	pod   *Pod
@@ -64,7 +64,7 @@ func (r *round) take(g *Group, p *Pod, node string) {
 	r.log = append(r.log, s)
 }
 
-// place puts a pod on the best node that among allows, if the quota of its queue allows it.
+// place puts a pod on the best node that among allows, if the quota of its queue allows that.
 func (r *round) place(g *Group, p *Pod, among func(string) bool) *refusal {
 	q := r.Queues[g.Queue]
 	if len(q.exceeds(r.used[g.Queue], p.Requests)) > 0 {
@@ -73,7 +73,7 @@ func (r *round) place(g *Group, p *Pod, among func(string) bool) *refusal {
 	node, why := r.Nodes.Place(p, among)
 	if node == "" {
 		no := &refusal{reason: NoRoom}
-		if !r.simulating { // nobody reads the message of a simulation, and it costs time
+		if !r.simulating { // a simulation does not use the message, which takes time to compose
 			no.message = why()
 		}
 		return no
@@ -84,7 +84,7 @@ func (r *round) place(g *Group, p *Pod, among func(string) bool) *refusal {
 	return nil
 }
 
-// planned returns the pods of a group that this transaction has placed, and neither bound nor reserved.
+// planned returns the pods of a group that this transaction has placed and that are neither bound nor reserved.
 func (r *round) planned(g *Group) []Placement {
 	var all []Placement
 	for _, p := range g.Pods {

@@ -11,13 +11,13 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// world is a cluster of plain nodes. A pod of shape "s/CPUS" fits nodes of class "s" only, and one of "any/CPUS" fits
-// all nodes. A pod without a shape refuses nodes that have a pod of its role.
+// world is a cluster of plain nodes. A pod of shape "s/CPUS" fits only nodes of class "s", and a pod of shape
+// "any/CPUS" fits all nodes. A pod without a shape does not fit nodes that have a pod of its role.
 type world struct {
 	cluster Cluster
 	nodes   []*node
 	next    int // the node at which the search begins, as in a scheduler
-	// unchecked means that round does not verify that the round leaves its input alone.
+	// unchecked disables the check that a round does not change its input.
 	unchecked bool
 }
 
@@ -161,10 +161,10 @@ func (w *world) Take(p *Pod, name string) {
 }
 
 // round runs a round, binds the pods that it decides to bind and keeps its reservations. Evicted pods run until the
-// test ends them.
+// test deletes them.
 func (w *world) round(t testing.TB) map[string]*Decision {
 	t.Helper()
-	for _, g := range w.cluster.Groups { // Round puts reservations itself
+	for _, g := range w.cluster.Groups { // Round places the pods of reservations itself
 		if g.Reservation != nil {
 			for _, at := range g.Reservation.Placements {
 				if w.node(at.Node).pods[at.Pod] {
