@@ -146,7 +146,8 @@ func (r *round) victims(q *Queue) []evictionUnit {
 	}
 	for _, g := range running {
 		o := r.Queues[g.Queue]
-		fresh := r.decisions[g] != nil && len(r.decisions[g].Gangs) > 0 // the round cannot undo a gang that it has just bound
+		// The round cannot undo a gang that it has just bound.
+		fresh := r.decisions[g] != nil && len(r.decisions[g].Gangs) > 0
 		if o != nil && o.Preemptible && o.Priority < q.Priority && !fresh && len(r.evictable(g)) > 0 {
 			groups = append(groups, g)
 		}

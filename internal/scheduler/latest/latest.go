@@ -1,5 +1,5 @@
-// Package latest does work for keys, each with the latest value that was set for it. The writers to the API server are
-// made of it.
+// Package latest provides a workqueue that does work for keys with the latest value of each key. The writers to the API
+// server use it.
 package latest
 
 import (
@@ -12,13 +12,13 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// retryWrite and longestRetry bound the delay before a failed write to the API server is tried again.
+// retryWrite and longestRetry bound the delay before a failed write to the API server is retried.
 const (
 	retryWrite   = time.Second
 	longestRetry = 5 * time.Second
 )
 
-// ErrAgain asks for another attempt at a write without an error in the log.
+// ErrAgain requests another attempt at a write without logging an error.
 var ErrAgain = errors.New("again")
 
 // Queue is a workqueue of keys with the latest value of each. Work for one key runs one at a time and uses the latest
@@ -26,15 +26,15 @@ var ErrAgain = errors.New("again")
 type Queue[K comparable, V any] struct {
 	queue workqueue.TypedRateLimitingInterface[K]
 	do    func(context.Context, K, V) error
-	// retries means that failed work is done again, unless there is a newer value.
+	// retries is true if failed work is done again, unless there is a newer value.
 	retries bool
 
 	mu     sync.Mutex
 	values map[K]V
 }
 
-// New returns a queue that does its work with do. Retries says whether failed work is done again, unless there is a
-// newer value.
+// New returns a queue that does its work with do. If retries is set, failed work is done again, unless there is a newer
+// value.
 func New[K comparable, V any](retries bool, do func(context.Context, K, V) error) *Queue[K, V] {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[K](retryWrite, longestRetry)
 	return &Queue[K, V]{queue: workqueue.NewTypedRateLimitingQueue(limiter), do: do, retries: retries, values: map[K]V{}}
@@ -48,7 +48,7 @@ func (q *Queue[K, V]) Put(key K, value V) {
 	q.queue.Add(key)
 }
 
-// Drop removes the value of a key. It reports whether there was a value whose work had not begun.
+// Drop removes the value of a key. It reports whether there was a value for which the work had not begun.
 func (q *Queue[K, V]) Drop(key K) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -82,7 +82,7 @@ func (q *Queue[K, V]) next(ctx context.Context) bool {
 	value, ok := q.values[key]
 	delete(q.values, key)
 	q.mu.Unlock()
-	if !ok { // the value was dropped, or done by another run before this retry
+	if !ok { // the value was dropped, or an earlier run has used it
 		return true
 	}
 	err := q.do(ctx, key, value)

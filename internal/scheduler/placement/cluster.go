@@ -24,15 +24,15 @@ func (n *Nodes) HasNode(name string) bool {
 	return err == nil
 }
 
-// PodsRefuseOthers reports whether running pods refuse others by their anti-affinity, so that pods of one shape do not
-// always fit the same nodes.
+// PodsRefuseOthers reports whether running pods exclude other pods from their nodes by anti-affinity, so that pods of
+// one shape do not always fit the same nodes.
 func (n *Nodes) PodsRefuseOthers() bool {
 	refusing, err := n.snapshot.HavePodsWithRequiredAntiAffinityList()
 	return err == nil && len(refusing) > 0
 }
 
-// Domains returns the topology domains of the nodes by a label: that of each node that has one, and all of them in
-// order.
+// Domains returns the topology domains of the nodes by a label: of is the domain of each node that has one, and all
+// lists the domains in order.
 func (n *Nodes) Domains(label string) (of map[string]string, all []string) {
 	listed, err := n.snapshot.List()
 	if err != nil {
@@ -49,9 +49,9 @@ func (n *Nodes) Domains(label string) (of map[string]string, all []string) {
 	return of, slices.Sorted(maps.Keys(seen))
 }
 
-// Uncounted returns a function that reports whether a pod may get a resource that is not in the allocatable of its
-// node. It returns nil if the profile lacks a filter whose result sites computes: then it is not known where a pod may
-// run.
+// Uncounted returns a function that reports whether a pod may get a resource from a source other than the allocatable
+// resources of its node. It returns nil if the profile lacks a filter that package sites evaluates, because it is then
+// unknown where a pod may run.
 func (n *Nodes) Uncounted() func(resource string) bool {
 	if n.ignored == nil {
 		return nil
@@ -65,11 +65,11 @@ func (n *Nodes) Uncounted() func(resource string) bool {
 	}
 }
 
-// judged are the framework's filters whose result on an empty node sites computes.
+// judged are the filters of the framework that package sites evaluates for empty nodes.
 var judged = []string{names.NodeResourcesFit, names.NodeAffinity, names.TaintToleration}
 
 // ignoredResources returns a function that reports which resources the filters of the t9k-scheduler's profile do not
-// count on nodes. It returns nil if one of the judged filters is missing.
+// check on nodes. It returns nil if one of the judged filters is missing.
 func ignoredResources(profiles []config.KubeSchedulerProfile, filters []config.Plugin) func(resource string) bool {
 	for _, name := range judged {
 		if !slices.ContainsFunc(filters, func(p config.Plugin) bool { return p.Name == name }) {

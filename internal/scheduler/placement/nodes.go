@@ -18,24 +18,25 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/sites"
 )
 
-// Pod is what a placement must know of a waiting pod.
+// Pod is a waiting pod with the data that its placement needs.
 type Pod struct {
 	Object *corev1.Pod
-	// Pool is the nodes that the queue of the pod may use.
+	// Pool is the set of nodes that the queue of the pod may use.
 	Pool *sites.Pool
-	// Group is the same for the pods of a group. Their searches begin at the same node.
+	// Group identifies the group of the pod. The searches for the pods of a group begin at the same node.
 	Group string
 }
 
-// Nodes implements placement for core. It assumes waiting pods in the scheduler's cache. It removes running pods from
-// the snapshot only, which nobody else reads: the planner owns Nodes, and with it the snapshot while the scheduling
-// goroutine waits for a pod. The cache is shared with the scheduler's event handlers, and so may change during a round.
+// Nodes implements placement for core. It assumes waiting pods in the scheduler's cache. It removes running pods only
+// from the snapshot. The planner owns Nodes, and it owns the snapshot while the scheduling goroutine waits for a pod,
+// so no other goroutine reads the snapshot during a round. The scheduler's event handlers share the cache, so the cache
+// may change during a round.
 type Nodes struct {
 	logger   klog.Logger
 	profile  framework.Framework
 	cache    internalcache.Cache
 	snapshot *internalcache.Snapshot
-	// waiting returns a waiting pod of this round; nil if there is none of this UID.
+	// waiting returns a waiting pod of this round; nil if there is none with this UID.
 	waiting func(types.UID) *Pod
 	// assumed are the pods that have been assumed in the cache.
 	assumed map[types.UID]*corev1.Pod
@@ -43,20 +44,20 @@ type Nodes struct {
 	reserved map[types.UID]fwk.CycleState
 	// away are the pods that have been removed from the snapshot, by node.
 	away map[string]*absence
-	// stale means that the cache has changed since the snapshot was taken.
+	// stale is true if the cache has changed since the snapshot was taken.
 	stale bool
 	// searches are the searches of this round, by queue and shape.
 	searches map[string]*search
 	order    order
-	// edits counts the changes of the snapshot that are not in the cache.
+	// edits counts the changes of the snapshot that were not made in the cache.
 	edits int64
 	err   error
-	// ignored reports whether the profile's filters ignore a resource; nil if the filters are not those that sites
-	// evaluates.
+	// ignored reports whether the profile's filters ignore a resource; nil if the profile lacks a filter that package
+	// sites evaluates.
 	ignored func(resource string) bool
 }
 
-// New returns the nodes of a scheduler with these profiles, one of which is that of the framework.
+// New returns the nodes of a scheduler with these profiles. fw is the framework of one of them.
 func New(logger klog.Logger, fw framework.Framework, cache internalcache.Cache, profiles []config.KubeSchedulerProfile) (*Nodes, error) {
 	snapshot, ok := fw.SnapshotSharedLister().(*internalcache.Snapshot)
 	if !ok {
@@ -72,8 +73,8 @@ type absence struct {
 	pods       map[types.UID]fwk.PodInfo
 }
 
-// roundNodes implements core.Nodes for one round. Its functions pass on the context of the round, because core has
-// none: it does no I/O.
+// roundNodes implements core.Nodes for one round. Its functions capture the context of the round, because core does no
+// I/O and has no contexts.
 type roundNodes struct {
 	place     func(p *core.Pod, among func(string) bool) (node string, why func() string)
 	put, take func(p *core.Pod, node string)
@@ -97,7 +98,7 @@ func (n *Nodes) Within(ctx context.Context) core.Nodes {
 		take:  func(p *core.Pod, node string) { n.take(ctx, p, node) }}
 }
 
-// Begin takes the snapshot for a round. Waiting returns a waiting pod; nil if there is none of this UID.
+// Begin takes the snapshot for a round. waiting returns a waiting pod; nil if there is none with this UID.
 func (n *Nodes) Begin(waiting func(types.UID) *Pod) error {
 	n.waiting, n.stale, n.err = waiting, true, nil
 	clear(n.searches)
@@ -106,10 +107,10 @@ func (n *Nodes) Begin(waiting func(types.UID) *Pod) error {
 	return n.err
 }
 
-// Err returns the first error since Begin; nil if there is none. It voids the whole round.
+// Err returns the first error since Begin; nil if there is none. An error voids the whole round.
 func (n *Nodes) Err() error { return n.err }
 
-// Reset frees all room that is assumed, and puts back all pods that have been taken away.
+// Reset frees the room of all assumed pods, and restores all removed pods.
 func (n *Nodes) Reset(ctx context.Context) {
 	for uid := range n.assumed {
 		n.Forget(ctx, uid)
@@ -127,13 +128,14 @@ func (n *Nodes) refresh() {
 	}
 	n.stale = false
 	for name, a := range n.away {
-		if info := n.info(name); info != nil && info.Generation != a.generation { // the snapshot has a new copy from the cache
+		// The snapshot has a new copy from the cache.
+		if info := n.info(name); info != nil && info.Generation != a.generation {
 			n.takeAgain(info, a)
 		}
 	}
 }
 
-// takeAgain removes the pods of an absence from a node again. It drops those that the cache no longer has.
+// takeAgain removes the pods of an absence from a node again. It drops the pods that the cache no longer has.
 func (n *Nodes) takeAgain(info *framework.NodeInfo, a *absence) {
 	for uid := range a.pods {
 		if a.pods[uid] = find(info, uid); a.pods[uid] == nil {
@@ -160,7 +162,7 @@ func (n *Nodes) edited(info *framework.NodeInfo, a *absence) {
 	a.generation = info.Generation
 }
 
-// find returns the pod of this UID on a node; nil if it is not there.
+// find returns the pod with this UID on a node; nil if there is none.
 func find(info *framework.NodeInfo, uid types.UID) fwk.PodInfo {
 	for _, p := range info.Pods {
 		if p.GetPod().UID == uid {

@@ -20,7 +20,8 @@ type order struct {
 
 // of returns the nodes in the order of the search.
 func (o *order) of(listed []fwk.NodeInfo) []fwk.NodeInfo {
-	if len(listed) != len(o.listed) || len(listed) > 0 && &listed[0] != &o.listed[0] { // the snapshot allocates a new list when nodes come or go
+	// The snapshot allocates a new list when nodes are added or removed.
+	if len(listed) != len(o.listed) || len(listed) > 0 && &listed[0] != &o.listed[0] {
 		o.listed, o.sorted, o.nodes = listed, acrossZones(listed), make([]*corev1.Node, len(listed))
 		for i, info := range listed {
 			o.nodes[i] = info.Node()
@@ -29,7 +30,7 @@ func (o *order) of(listed []fwk.NodeInfo) []fwk.NodeInfo {
 	return o.sorted
 }
 
-// check makes of sort the nodes again if one of them is in another zone now.
+// check drops the sorted list if a node is in another zone now, so that of sorts the nodes again.
 func (o *order) check() {
 	for i, info := range o.listed {
 		if node := info.Node(); node != o.nodes[i] {

@@ -26,15 +26,15 @@ func planningState() fwk.CycleState {
 	return state
 }
 
-// IsPlanned reports whether a cycle state is that of a pod which the planner places, and not that of a scheduling
-// cycle. The framework calls plugins for both.
+// IsPlanned reports whether a cycle state belongs to a pod that the planner places, and not to a scheduling cycle. The
+// framework calls plugins for both.
 func IsPlanned(state fwk.CycleState) bool {
 	_, err := state.Read(plannedKey)
 	return err == nil
 }
 
-// reserve runs the profile's Reserve plugins for an assumed pod. They hold its volumes and devices, so that the next
-// pod of the plan does not count on them.
+// reserve runs the profile's Reserve plugins for an assumed pod. The plugins hold its volumes and devices, so that the
+// next pod of the plan cannot get them.
 func (n *Nodes) reserve(ctx context.Context, state fwk.CycleState, uid types.UID) *fwk.Status {
 	pod := n.assumed[uid]
 	if pod == nil || !podspec.Reserves(pod) {

@@ -24,7 +24,7 @@ const (
 // search is the cached state of nodes for pods of one shape within one round. The search for the next pod of a gang
 // skips nodes that have not changed.
 type search struct {
-	// from is the position in the list of nodes at which the search began. Found are the results from there on.
+	// from is the position in the list of nodes at which the search began. found are the results from there on.
 	from  int
 	found []finding
 }
@@ -39,7 +39,7 @@ type finding struct {
 	score  int64
 }
 
-// current reports whether the node has not changed since.
+// current reports whether the node is unchanged since the finding was made.
 func (f *finding) current(info *framework.NodeInfo) bool {
 	return f.info == info && f.generation == info.Generation
 }
@@ -51,9 +51,10 @@ type lookup struct {
 	state fwk.CycleState
 	pod   *Pod
 	all   []fwk.NodeInfo
-	// refuse returns why a node must not be examined, and nil for all others. A nil function refuses none.
+	// refuse returns why a node must not be examined; nil for all other nodes. If refuse is nil, all nodes are
+	// examined.
 	refuse func(name string) *fwk.Status
-	// fits are the positions in found of the nodes that fit.
+	// fits are the positions in found of the nodes on which the pod fits.
 	fits []int
 }
 
@@ -80,8 +81,8 @@ func (n *Nodes) lookup(state fwk.CycleState, p *core.Pod, w *Pod, result *fwk.Pr
 	return l, nil
 }
 
-// searchFor returns the search that pods of a shape share, or a new one if the fit of the pod depends on other pods. A
-// new search begins at a node that depends on the group alone, so that groups spread over a large cluster and that
+// searchFor returns the search that the pods of a shape share, or a new one if the fit of the pod depends on other
+// pods. A new search begins at a node that depends only on the group, so that groups spread over a large cluster and
 // equal rounds decide alike.
 func (n *Nodes) searchFor(state fwk.CycleState, w *Pod, shape string, nodes int) *search {
 	from := w.position(nodes)
@@ -100,7 +101,7 @@ func (n *Nodes) searchFor(state fwk.CycleState, w *Pod, shape string, nodes int)
 	return s
 }
 
-// position returns a position among n, which is the same for a group in all rounds and differs between groups.
+// position returns a position below n. It is the same for a group in all rounds and differs between groups.
 func (w *Pod) position(n int) int {
 	if n == 0 {
 		return 0
@@ -110,7 +111,7 @@ func (w *Pod) position(n int) int {
 	return int(hash.Sum32() % uint32(n))
 }
 
-// run examines nodes until enough of them fit.
+// run examines nodes until the pod fits on enough of them.
 func (l *lookup) run(ctx context.Context) {
 	for i := range l.all {
 		info := l.all[(l.from+i)%len(l.all)].(*framework.NodeInfo)
@@ -144,7 +145,7 @@ func (l *lookup) look(ctx context.Context, info *framework.NodeInfo) *fwk.Status
 	return nil
 }
 
-// why explains why no node fits, as kube-scheduler does.
+// why explains why the pod fits on no node, in the words of kube-scheduler.
 func (l *lookup) why() string {
 	d := framework.Diagnosis{NodeToStatus: framework.NewDefaultNodeToStatus()}
 	for i := range l.all {
@@ -160,7 +161,7 @@ func (l *lookup) why() string {
 	return (&framework.FitError{Pod: l.pod.Object, NumAllNodes: len(l.all), Diagnosis: d}).Error()
 }
 
-// best returns the node with the highest score among those that fit.
+// best returns the node with the highest score among the nodes on which the pod fits.
 func (l *lookup) best(ctx context.Context) (string, error) {
 	infos := make([]fwk.NodeInfo, len(l.fits))
 	for i, at := range l.fits {
@@ -197,7 +198,7 @@ func (l *lookup) best(ctx context.Context) (string, error) {
 }
 
 // independent reports whether the score of a node does not depend on other nodes, so that it stays valid until the node
-// changes. Scores that are scaled by those of other nodes are not independent.
+// changes. A score that is normalized over all nodes is not independent.
 func (l *lookup) independent(infos []fwk.NodeInfo) bool {
 	if !l.state.GetSkipScorePlugins().HasAll(names.InterPodAffinity, names.PodTopologySpread, names.NodeAffinity) {
 		return false

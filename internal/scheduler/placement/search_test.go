@@ -23,7 +23,7 @@ type rig struct {
 	testing.TB
 	*Nodes
 	sched *kubescheduler.Scheduler
-	// at returns the nodes on which pods are placed.
+	// at returns the nodes on which the test places pods.
 	at   core.Nodes
 	pods map[types.UID]*Pod
 }
@@ -68,7 +68,7 @@ func (r *rig) pod(name, cpu, node string) *core.Pod {
 	return &core.Pod{UID: string(pod.UID), Name: name, Requests: requests, Shape: podspec.Shape(pod, requests), Node: node}
 }
 
-// TestCachedSearchEqualsFreshSearch verifies that the cached state of nodes equals a fresh evaluation of all of them,
+// TestCachedSearchEqualsFreshSearch verifies that the cached state of nodes equals a fresh evaluation of all nodes,
 // while pods of a few shapes are placed and removed, and running pods are removed and restored.
 func TestCachedSearchEqualsFreshSearch(t *testing.T) {
 	for seed := range uint64(30) {
@@ -100,8 +100,8 @@ func TestCachedSearchEqualsFreshSearch(t *testing.T) {
 	}
 }
 
-// TestPodThatEndsDuringAPlanIsNotRestored verifies that a pod that ends while a plan has removed it is not restored
-// with the others.
+// TestPodThatEndsDuringAPlanIsNotRestored verifies that a pod that terminates while a plan has removed it is not
+// restored with the others.
 func TestPodThatEndsDuringAPlanIsNotRestored(t *testing.T) {
 	r := newRig(t, 1)
 	gone, stays, waits := r.pod("gone", "3", "n0"), r.pod("stays", "3", "n0"), r.pod("waits", "5", "")
@@ -136,7 +136,7 @@ func (r *rig) crowd(random *rand.Rand) (waiting, running []*core.Pod) {
 	return waiting, running
 }
 
-// placeBest places a pod, which must get one of the best nodes if one fits.
+// placeBest places a pod and verifies that it gets one of the best nodes if it fits on any node.
 func (r *rig) placeBest(p *core.Pod) string {
 	scores := r.look(p)
 	node, _ := r.at.Place(p, nil)
@@ -149,7 +149,7 @@ func (r *rig) placeBest(p *core.Pod) string {
 	return node
 }
 
-// look returns the scores of all nodes that fit, without the cached state.
+// look returns the scores of all nodes on which the pod fits, without the cached state.
 func (r *rig) look(p *core.Pod) map[string]int64 {
 	r.refresh()
 	w, state, known := r.pods[types.UID(p.UID)], planningState(), r.searches
@@ -178,7 +178,8 @@ func highest(scores map[string]int64) (best int64) {
 	return best
 }
 
-// TestOrderOfNodesFollowsTheirZones verifies that a planner orders nodes whose zone has changed as a new planner does.
+// TestOrderOfNodesFollowsTheirZones verifies that a planner orders nodes whose zone has changed in the same way as a
+// new planner.
 func TestOrderOfNodesFollowsTheirZones(t *testing.T) {
 	zoned := func(name, zone string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelTopologyZone: zone}}}

@@ -11,8 +11,8 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/rights"
 )
 
-// admit sets on a group, or on each of its waiting pods, whether the author may use the queue. It returns false while
-// that is unknown.
+// admit records in a group, or in each of its waiting pods, why the author may not use the queue. It returns false
+// while that is unknown.
 func (x *index) admit(g *group, r *rights.Rights, now time.Time) (known bool) {
 	q := x.queues[g.queueName()]
 	free := r == nil || q == nil || r.Selects(q.users, g.key.Namespace)
@@ -51,14 +51,14 @@ func (g *group) jobFault(q *queue, free bool, fault func(metav1.Object) string) 
 	switch {
 	case g.spec.Annotations[scheduling.AnnotationRequestedBy] != "":
 		return fault(g.spec)
-	case !free && g.Created.Before(q.created): // admission checked the author of a younger job
+	case !free && g.Created.Before(q.created): // admission checked the author of a job that is younger than the queue
 		return fmt.Sprintf("queue %s is not for namespace %s, which its namespaceSelector does not select, and is newer than the job, "+
 			"so the right of the job's author to it was not checked: create the job again, or choose another queue", q.Name, g.key.Namespace)
 	}
 	return ""
 }
 
-// answered marks the groups whose rights were unknown to be tried.
+// answered marks the groups whose rights were unknown, so that the next round tries them.
 func (x *index) answered() {
 	for g := range x.waiting {
 		if g.asking {

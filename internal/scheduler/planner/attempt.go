@@ -11,7 +11,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// PluginName is the name under which the planner's plugin acts for the scheduler.
+// PluginName is the name under which the planner allows and rejects pods at Permit.
 const PluginName = "T9kGang"
 
 const (
@@ -22,7 +22,7 @@ const (
 )
 
 // The pods of a gang reach Permit in consecutive scheduling cycles, so the timeout grows with the number of pods. The
-// framework's own timeout, which is at most 15 minutes, comes after the planner's by permitSlack.
+// framework's own timeout, which is at most 15 minutes, expires permitSlack after the planner's timeout.
 const (
 	permitBase    = time.Minute
 	permitPerPod  = 100 * time.Millisecond
@@ -39,18 +39,18 @@ func permitTimeout(size int) time.Duration {
 type attempt struct {
 	group *group
 	size  int
-	// arrived are the pods that have reached Permit. Bound is how many are known to be bound.
+	// arrived are the pods that have reached Permit. bound is the number of pods that are known to be bound.
 	arrived map[types.UID]bool
 	bound   int
-	// deadline is when all pods must have reached Permit; zero before the first one has.
+	// deadline is the time by which all pods must have reached Permit; zero before the first pod has.
 	deadline time.Time
 	// why is the reason why the attempt failed; empty if it has not failed.
 	why string
 }
 
-// Assignment is the node that a plan gives to a pod. The scheduling goroutine reads it, so it never changes.
+// Assignment is the node that a plan gives to a pod. It is immutable, because the scheduling goroutine reads it too.
 type Assignment struct {
-	// Pod and Node are what the plan says.
+	// Pod and Node are the pod and its planned node.
 	Pod     *corev1.Pod
 	Node    string
 	attempt *attempt
@@ -59,7 +59,7 @@ type Assignment struct {
 // Clone implements fwk.StateData.
 func (as *Assignment) Clone() fwk.StateData { return as }
 
-// bind counts a bound pod and reports whether it was the last one of an attempt that has not failed.
+// bind counts a bound pod. It reports whether the pod was the last one of an attempt that has not failed.
 func (a *attempt) bind() (done bool) {
 	a.bound++
 	return a.why == "" && a.bound == a.size
@@ -71,14 +71,14 @@ func (pl *Planner) handOut(ctx context.Context, now time.Time) bool {
 	for len(pl.ready) > 0 {
 		m := pl.ready[0]
 		pl.ready = pl.ready[1:]
-		pl.scheduler.Nodes.Forget(ctx, m.object.UID) // the scheduling cycle takes the room again
+		pl.scheduler.Nodes.Forget(ctx, m.object.UID) // the scheduling cycle assumes the pod again
 		as := &Assignment{Pod: m.object, Node: m.Node, attempt: m.attempt}
 		if as.attempt.why != "" {
 			pl.giveUp(as, now)
 			continue
 		}
 		var info *framework.QueuedPodInfo
-		if as.Node != "" { // an empty node means that the pod has gone
+		if as.Node != "" { // an empty node means that the pod is gone
 			info = pl.scheduler.Queue.Take(ctx, pl.request.logger, m.object)
 		}
 		if info == nil || info.Pod == nil {
@@ -93,8 +93,8 @@ func (pl *Planner) handOut(ctx context.Context, now time.Time) bool {
 	return false
 }
 
-// finishLast handles the end of the last scheduling cycle. A pod that did not reach Permit ends the attempt of its
-// gang.
+// finishLast handles the end of the last scheduling cycle. If its pod did not reach Permit, the attempt of its gang
+// fails.
 func (pl *Planner) finishLast(now time.Time) {
 	as := pl.last
 	pl.last = nil
@@ -108,7 +108,8 @@ func (pl *Planner) finishLast(now time.Time) {
 	}
 }
 
-// arrive is Permit for one pod of an attempt. Pods wait until the last one arrives, which allows all of them to bind.
+// arrive decides at Permit about one pod of an attempt. Pods wait until the last one arrives, which allows all of them
+// to bind.
 func (pl *Planner) arrive(as *Assignment, now time.Time) (*fwk.Status, time.Duration) {
 	a := as.attempt
 	if a.why != "" {
@@ -157,7 +158,7 @@ func (pl *Planner) unbound(as *Assignment, now time.Time) {
 	pl.giveUp(as, now)
 }
 
-// fail ends an attempt. It rejects the pods that wait at Permit. Pods that are already binding go on.
+// fail ends an attempt. It rejects the pods that wait at Permit. Pods that are already being bound continue.
 func (pl *Planner) fail(a *attempt, why string, now time.Time) {
 	if a.why != "" {
 		return
@@ -169,14 +170,15 @@ func (pl *Planner) fail(a *attempt, why string, now time.Time) {
 	pl.reportFailure(a.group, why, now)
 }
 
-// rejectWaiting rejects the waiting pods of a failed attempt at Permit, unless all had arrived: then they bind.
+// rejectWaiting rejects the pods of a failed attempt that wait at Permit. If all pods had arrived, it does nothing:
+// they are being bound.
 func (pl *Planner) rejectWaiting(a *attempt) {
 	if len(a.arrived) < a.size {
 		pl.atPermit(a, func(w fwk.WaitingPod) { w.Reject(PluginName, a.why) })
 	}
 }
 
-// backOff delays the next plan for a group. The delay grows with each failure in a row.
+// backOff delays the next plan for a group. The delay grows with each consecutive failure.
 func (x *index) backOff(g *group, now time.Time) {
 	g.backoff = now.Add(min(firstBackoff<<min(g.failures, 20), longestBackoff))
 	g.failures++
@@ -184,7 +186,7 @@ func (x *index) backOff(g *group, now time.Time) {
 	x.wakeAt(g.backoff)
 }
 
-// giveUp takes the planned node away from a pod that is not bound to it.
+// giveUp removes the planned node from a pod that is not bound to it.
 func (pl *Planner) giveUp(as *Assignment, now time.Time) {
 	x := pl.index
 	if m := x.pods[as.Pod.UID]; m != nil && m.attempt == as.attempt && !m.bound() {

@@ -38,8 +38,8 @@ func (x *index) touch(g *group, now time.Time) {
 	}
 }
 
-// fill marks the index as complete. It reads from the last reported condition of each group whether its minimum was
-// bound before.
+// fill marks the index as complete. It determines from the last reported condition of each group whether the minimum of
+// the group was bound before.
 func (x *index) fill(now time.Time) {
 	x.filled = true
 	for _, g := range x.groups {
@@ -51,11 +51,11 @@ func (x *index) fill(now time.Time) {
 	}
 }
 
-// deadlines marks the groups that are to be tried because of the time that has passed.
+// deadlines marks the groups that the next round must try because of the time that has passed.
 func (x *index) deadlines(now time.Time, c Config) {
 	starved := false
 	for g := range x.waiting {
-		// Many groups may starve, so they are not marked as changed: a full round tries them.
+		// Many groups may starve, so they are not marked as changed. Instead, a full round tries them.
 		starved = starved || c.ReserveAfter > 0 && g.Reservation == nil && !g.Since.IsZero() && now.Sub(g.Since) >= c.ReserveAfter
 		stranded := !g.Partial.IsZero() && now.Sub(g.Partial) >= c.Grace
 		retried := !g.backoff.IsZero() && now.After(g.backoff)
@@ -72,7 +72,7 @@ func (x *index) deadlines(now time.Time, c Config) {
 	}
 }
 
-// setTimes sets since when a group waits and since when it is partly bound.
+// setTimes sets the times since which a group waits and since which it is partly bound.
 func (g *group) setTimes(n podCounts, now time.Time) {
 	g.Since = time.Time{}
 	if n.waits > 0 && n.placed+n.finished+n.waits >= g.Min {
@@ -106,7 +106,7 @@ func (x *index) countPods(g *group) (n podCounts) {
 	}
 	g.Finished = map[string]int{}
 	for _, o := range g.finished {
-		if !names[o.Name] { // a pod of the same name proves that the finished one is deleted
+		if !names[o.Name] { // a new pod of the same name proves that the finished one was deleted
 			g.Finished[o.Labels[scheduling.LabelRole]]++
 			n.finished++
 		}

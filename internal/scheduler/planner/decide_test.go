@@ -58,8 +58,8 @@ func TestEqualRoundsDecideAlike(t *testing.T) {
 	}
 }
 
-// TestEarlierRoundsDoNotChangeDecisions verifies that a round depends on its input alone: a planner that has planned
-// another gang before, which has gone, decides as a new planner does. There are more nodes than a search examines.
+// TestEarlierRoundsDoNotChangeDecisions verifies that a round depends only on its input: a planner that has planned
+// another gang, which is gone, decides like a new planner. There are more nodes than a search examines.
 func TestEarlierRoundsDoNotChangeDecisions(t *testing.T) {
 	decide := func(before func(r *rig)) string {
 		r := newRig(t, 300)
@@ -126,8 +126,8 @@ func TestGroupsSpreadOverManyNodes(t *testing.T) {
 	}
 }
 
-// events returns the events of a world of nodes of which gangs of one queue fill the first nine in part, and in which
-// gangs of this and other queues wait.
+// events returns the events of a world in which gangs of one queue partly fill the first nine nodes, and in which gangs
+// of this and other queues wait.
 func (r *rig) events(nodes int) []func() {
 	var all []func()
 	for i := range nodes {
@@ -180,7 +180,7 @@ func (r *rig) decided() string {
 	return b.String()
 }
 
-// checkAssumed verifies that rounds have left the pods of their decisions on the nodes, and nothing else.
+// checkAssumed verifies that rounds have left exactly the pods of their decisions on the nodes.
 func (r *rig) checkAssumed() {
 	want, got := map[types.UID]string{}, map[types.UID]string{}
 	for _, m := range r.ready {

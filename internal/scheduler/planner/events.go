@@ -11,68 +11,68 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/rights"
 )
 
-// The methods of this file are the messages to the planner. Any goroutine may call them: they never block.
+// The methods of this file send messages to the planner. Any goroutine may call them, and they never block.
 
-// PodSeen means that a pod that has not finished is new or has changed.
+// PodSeen reports a new or changed pod that has not finished.
 func (pl *Planner) PodSeen(pod *corev1.Pod) {
 	if podspec.Ours(pod) || isForeign(pod) {
 		pl.inbox.post(func(now time.Time) { pl.podSeen(pod, now) })
 	}
 }
 
-// PodGone means that a pod has finished or is deleted.
+// PodGone reports a pod that has finished or was deleted.
 func (pl *Planner) PodGone(pod *corev1.Pod) {
 	pl.inbox.post(func(now time.Time) { pl.podGone(pod, now) })
 }
 
-// FinishedSeen means that a member of a group has finished.
+// FinishedSeen reports a finished member of a group.
 func (pl *Planner) FinishedSeen(o *metav1.PartialObjectMetadata) {
 	pl.inbox.post(func(now time.Time) { pl.index.finishedSeen(o, now) })
 }
 
-// FinishedGone means that a finished member of a group is deleted.
+// FinishedGone reports that a finished member of a group was deleted.
 func (pl *Planner) FinishedGone(o *metav1.PartialObjectMetadata) {
 	pl.inbox.post(func(now time.Time) { pl.index.finishedGone(o, now) })
 }
 
-// PodGroupSeen means that a PodGroup is new or has changed.
+// PodGroupSeen reports a new or changed PodGroup.
 func (pl *Planner) PodGroupSeen(pg *scheduling.PodGroup) {
 	pl.inbox.post(func(now time.Time) { pl.index.podGroupSeen(pg, now) })
 }
 
-// PodGroupGone means that a PodGroup is deleted.
+// PodGroupGone reports that a PodGroup was deleted.
 func (pl *Planner) PodGroupGone(pg *scheduling.PodGroup) {
 	pl.inbox.post(func(now time.Time) { pl.index.podGroupGone(pg, now) })
 }
 
-// QueueSeen means that a queue is new or has changed.
+// QueueSeen reports a new or changed queue.
 func (pl *Planner) QueueSeen(q *scheduling.Queue) {
 	pl.inbox.post(func(time.Time) { pl.index.queueSeen(q) })
 }
 
-// QueueGone means that a queue is deleted.
+// QueueGone reports that a queue was deleted.
 func (pl *Planner) QueueGone(q *scheduling.Queue) {
 	pl.inbox.post(func(time.Time) { pl.index.queueGone(q) })
 }
 
-// NodeSeen means that a node is new, or that its last version was old.
+// NodeSeen reports a new or changed node. old is nil for a new node.
 func (pl *Planner) NodeSeen(old, node *corev1.Node) {
 	if old == nil || !alike(old, node) {
 		pl.inbox.post(func(time.Time) { pl.index.roomMade(true) })
 	}
 }
 
-// NodeGone means that a node is deleted.
+// NodeGone reports that a node was deleted.
 func (pl *Planner) NodeGone(*corev1.Node) {
 	pl.inbox.post(func(time.Time) { pl.index.roomMade(true) })
 }
 
-// NamespaceLabeled means that the labels of a namespace have changed, which a queue may select now.
+// NamespaceLabeled reports that the labels of a namespace have changed, so that other queues may select it.
 func (pl *Planner) NamespaceLabeled() {
 	pl.inbox.post(func(time.Time) { pl.index.roomMade(false) })
 }
 
-// Answered means that the API server has answered a question about a right.
+// Answered reports the API server's answer to a question about a right.
 func (pl *Planner) Answered(q rights.Question, allowed bool) {
 	pl.inbox.post(func(now time.Time) {
 		pl.sources.Rights.Answer(q, allowed, now)
@@ -80,7 +80,7 @@ func (pl *Planner) Answered(q rights.Question, allowed bool) {
 	})
 }
 
-// Unbound means that a pod passed its scheduling cycle and was not bound.
+// Unbound reports a pod that passed its scheduling cycle and was not bound.
 func (pl *Planner) Unbound(as *Assignment) {
 	pl.inbox.post(func(now time.Time) { pl.unbound(as, now) })
 }

@@ -8,8 +8,8 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/podspec"
 )
 
-// foreignPod is a pod that another scheduler has bound and that has the label of a queue. Its requests count against
-// the quota.
+// foreignPod is a pod that another scheduler has bound and that has a queue label. Its requests count against the
+// quota.
 type foreignPod struct {
 	queueName string
 	requests  core.Resources

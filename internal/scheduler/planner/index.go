@@ -16,8 +16,8 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/sites"
 )
 
-// index holds what the planner knows of pods, groups and queues: what events reported and what the planner has decided.
-// The planner owns it; no other goroutine reads or writes it.
+// index is the planner's state of pods, groups and queues: what events reported and what the planner has decided. The
+// planner owns it; no other goroutine reads or writes it.
 type index struct {
 	pods   map[types.UID]*member
 	groups map[string]*group
@@ -27,23 +27,24 @@ type index struct {
 	used    map[string]core.Resources
 	// foreign are the pods of other schedulers that name a queue.
 	foreign map[types.UID]foreignPod
-	// attracted are the waiting pods that other pods may make fit, because of affinity or topology spread.
+	// attracted are the waiting pods that may fit after other pods start, because of affinity or topology spread.
 	attracted map[types.UID]bool
-	// freed counts the events that may have made room.
+	// freed counts the events that may have freed room.
 	freed uint64
-	// nodesChanged means that the capacities of the queues and the sites must be computed again.
+	// nodesChanged is true if the capacities of the queues and the sites must be computed again.
 	nodesChanged bool
 	sites        *sites.Sites
-	// filled means that the index is complete: the planner starts to plan only after all caches have synced.
+	// filled is true if the index is complete. The planner begins to plan only after all caches have synced.
 	filled bool
-	// woken means that there is work for a round. Alarm is when to wake without an event; zero means never.
+	// woken is true if a round is requested. alarm is the time at which to request a round without an event; zero means
+	// never.
 	woken bool
 	alarm time.Time
-	// touched are the groups whose pods have changed since the planner last took them.
+	// touched are the groups whose pods have changed since the planner last took this list.
 	touched []*group
 }
 
-// member is a pod of a group. Only its Node holds its node, be it planned or bound.
+// member is a pod of a group. Its field Node is the planned or the bound node.
 type member struct {
 	*core.Pod
 	object *corev1.Pod
@@ -64,7 +65,7 @@ type queue struct {
 	core.Queue
 	spec  scheduling.QueueSpec
 	shape *scheduling.ResourceShape
-	// pool is the nodes that the queue may use.
+	// pool is the set of nodes that the queue may use.
 	pool *sites.Pool
 	// users selects the namespaces whose users may use the queue; nil selects none.
 	users   labels.Selector
@@ -80,18 +81,18 @@ type group struct {
 	// single marks the group of a single pod that belongs to no PodGroup.
 	single   bool
 	finished map[types.UID]*metav1.PartialObjectMetadata
-	// started means that a pod has a node or has finished.
+	// started is true if a pod has a node or has finished.
 	started bool
-	// changed means that the next round tries the group even if no room was freed since the last try.
+	// changed is true if the next round must try the group even if no room was freed since the last try.
 	changed bool
 	tried   uint64
-	// asked means that the queue does not select the group's namespace. Asking means that the API server has not
-	// answered yet whether the author may use the queue.
+	// asked is true if the queue does not select the group's namespace. asking is true until the API server has
+	// answered whether the author may use the queue.
 	asked, asking bool
-	// failures counts the plans in a row that failed. The group is not planned before backoff.
+	// failures is the number of consecutive failed plans. The group is not planned before backoff.
 	failures int
 	backoff  time.Time
-	// reportAt is when a report that was held back may be written; zero if there is none.
+	// reportAt is the time at which a postponed report may be written; zero if there is none.
 	reportAt     time.Time
 	lastReported groupReport
 }
@@ -104,14 +105,14 @@ func newIndex() *index {
 // wake requests a round.
 func (x *index) wake() { x.woken = true }
 
-// wakeAt requests a round at time t, or earlier if one is requested earlier.
+// wakeAt requests a round at time t, unless one is already requested for an earlier time.
 func (x *index) wakeAt(t time.Time) {
 	if x.alarm.IsZero() || t.Before(x.alarm) {
 		x.alarm = t
 	}
 }
 
-// alarmed handles the timer of alarm.
+// alarmed handles the expiry of the alarm.
 func (x *index) alarmed(now time.Time) {
 	if !x.alarm.After(now) {
 		x.alarm = time.Time{}
@@ -185,8 +186,8 @@ func (x *index) podSeen(pod *corev1.Pod, now time.Time) {
 	x.touch(m.group, now)
 }
 
-// inOrder inserts a pod into the pods of its group, the oldest first, so that the order does not depend on the order of
-// events.
+// inOrder inserts a pod into the pods of its group, which are sorted by age, so that the result does not depend on the
+// order of events.
 func inOrder(pods []*core.Pod, p *core.Pod) []*core.Pod {
 	at, _ := slices.BinarySearchFunc(pods, p, func(a, b *core.Pod) int {
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
@@ -241,7 +242,7 @@ func (x *index) podGone(pod *corev1.Pod, now time.Time) {
 // objectOf returns the API object of a member.
 func (x *index) objectOf(p *core.Pod) *corev1.Pod { return x.pods[types.UID(p.UID)].object }
 
-// setNode sets the node on which a pod is bound or planned; an empty node means none. It updates the use of the queue.
+// setNode sets the planned or bound node of a pod, and updates the use of the queue. An empty node means none.
 func (x *index) setNode(m *member, node string) {
 	if m.Node == node {
 		return
@@ -268,7 +269,8 @@ func (x *index) count(name string, r core.Resources, sign int64) {
 	}
 }
 
-// uid returns the UID of the PodGroup, or a name that has the UID of a pod that is a group of its own.
+// uid returns the UID of the PodGroup. For a pod that is its own group, it returns a name that contains the UID of the
+// pod.
 func (g *group) uid() string {
 	if g.spec == nil {
 		return g.Name
@@ -302,8 +304,8 @@ func (x *index) setQueue(g *group, name string) {
 	}
 }
 
-// finishedSeen records a member of a group that has finished, which the scheduler's own caches do not hold. Members
-// that are being deleted do not count: they were evicted or will be replaced.
+// finishedSeen records a finished member of a group, which the scheduler's own caches do not contain. Members that are
+// being deleted do not count: they were evicted or will be replaced.
 func (x *index) finishedSeen(o *metav1.PartialObjectMetadata, now time.Time) {
 	if o.DeletionTimestamp != nil {
 		x.finishedGone(o, now)

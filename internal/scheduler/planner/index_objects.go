@@ -67,7 +67,7 @@ func (x *index) queueSeen(q *scheduling.Queue) {
 	x.retry(q.Name)
 }
 
-// retry marks the waiting groups of a queue to be tried in the next round.
+// retry marks the waiting groups of a queue, so that the next round tries them.
 func (x *index) retry(name string) {
 	for g := range x.waiting {
 		g.changed = g.changed || g.queueName() == name
@@ -102,7 +102,7 @@ func (x *index) poolOf(queueName string) *sites.Pool {
 	return nil
 }
 
-// priority returns the priority of a group within the bounds of its queue.
+// priority returns the priority of a group, limited to the bounds of its queue.
 func (x *index) priority(g *group) int32 {
 	priority, q := g.spec.Spec.Priority, x.queues[g.queueName()]
 	if q == nil || q.spec.GroupPriority == nil {
@@ -125,17 +125,18 @@ func alike(old, node *corev1.Node) bool {
 		apiequality.Semantic.DeepEqual(old.Status.Allocatable, node.Status.Allocatable)
 }
 
-// roomMade requests a round that tries all waiting groups. Nodes tells whether nodes have changed.
+// roomMade requests a round that tries all waiting groups. nodes is true if nodes have changed.
 func (x *index) roomMade(nodes bool) {
 	x.nodesChanged = x.nodesChanged || nodes
 	x.freed++
 	x.wake()
 }
 
-// capacities computes the sites, and what the nodes that each queue may use have.
+// capacities computes the sites and, for each queue, the total capacity of the nodes that it may use.
 func (x *index) capacities(nodes []*corev1.Node, topologyLabel string) {
 	x.nodesChanged = false
-	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) }) // a lister's order is random
+	// A lister returns the nodes in random order.
+	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
 	x.sites = sites.New(nodes, topologyLabel)
 	for _, q := range x.queues {
 		q.Capacity = core.Resources{}

@@ -11,7 +11,7 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// t0 is the time of the events of tests in which no time passes.
+// t0 is the time of the events in tests in which no time passes.
 var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // testIndex returns an index with a group of three pods that needs all of them.
@@ -41,8 +41,8 @@ func finishedMembers(g *group) (n int) {
 	return n
 }
 
-// TestDeletedPodsAreNotFinished verifies that the pods of an evicted gang do not count as finished: they end because
-// they are deleted, and all of them are created again.
+// TestDeletedPodsAreNotFinished verifies that the pods of an evicted gang do not count as finished: they terminate
+// because they are deleted, and all of them are created again.
 func TestDeletedPodsAreNotFinished(t *testing.T) {
 	x, g := testIndex()
 	x.finishedSeen(ended("a", "a", true), t0)
@@ -61,8 +61,8 @@ func TestDeletedPodsAreNotFinished(t *testing.T) {
 	}
 }
 
-// TestReplacementWaitsForEndsOfOtherMembers verifies that a replacement in a group with finished members is planned
-// only after the time in which the deletion of these would be observed.
+// TestReplacementWaitsForEndsOfOtherMembers verifies that the planner waits before it plans a replacement in a group
+// with finished members, until it would have observed the deletion of those members.
 func TestReplacementWaitsForEndsOfOtherMembers(t *testing.T) {
 	x, g := testIndex()
 	x.podSeen(memberOf("a", "a"), t0)
@@ -77,8 +77,8 @@ func TestReplacementWaitsForEndsOfOtherMembers(t *testing.T) {
 }
 
 // TestRunningGangStaysCompleteAfterRestart verifies that a gang that runs while one of its pods waits for room counts
-// as complete. A new scheduler reads that from the status of the group, in whatever order the events arrive, and keeps
-// the gang running. A gang whose pods have all been deleted since then counts as new.
+// as complete. A new scheduler reads this from the status of the group, in whatever order the events arrive, and keeps
+// the gang running. A gang whose pods have all been deleted in the meantime counts as new.
 func TestRunningGangStaysCompleteAfterRestart(t *testing.T) {
 	bound := memberOf("a", "a")
 	bound.Spec.NodeName = "n"
@@ -116,7 +116,7 @@ func whole() *scheduling.PodGroup {
 }
 
 // TestPriorityIsBoundByItsQueue verifies that a group whose priority is outside the bounds of its queue, for example
-// after a change of these, gets the nearest priority within.
+// after the bounds changed, gets the nearest allowed priority.
 func TestPriorityIsBoundByItsQueue(t *testing.T) {
 	x := newIndex()
 	for name, priority := range map[string]int32{"low": 0, "middle": 50, "high": 100} {

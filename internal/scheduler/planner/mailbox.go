@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// mailbox is an unbounded queue of messages to the planner. Post never blocks, not even during a round, so event
+// mailbox is an unbounded queue of messages to the planner. post never blocks, not even during a round, so event
 // handlers may call it while they hold locks.
 type mailbox struct {
 	mu       sync.Mutex

@@ -18,11 +18,11 @@ var (
 	groupWait    = metrics.SchedulerGroupWait.Histogram()
 )
 
-// Metrics are the metrics of all planners of a process. That of one planner comes with ServeMetric.
+// Metrics are the metrics that all planners of a process share. ServeMetric serves the metric of a single planner.
 var Metrics = []prometheus.Collector{roundSeconds, attempts, groupWait}
 
-// busyClock measures for how long the planner's goroutine has been at work. It is a prometheus.Collector, which reads
-// it from the goroutine of a scrape.
+// busyClock measures how long the planner's goroutine has been busy. It is a prometheus.Collector, which is called on
+// the goroutine of a scrape.
 type busyClock struct {
 	clock clock.PassiveClock
 	desc  *prometheus.Desc
@@ -55,8 +55,8 @@ func (b *busyClock) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(b.desc, prometheus.GaugeValue, b.duration().Seconds())
 }
 
-// ServeMetric serves the metric of how long the planner has been at work, until ctx ends. A process serves that of one
-// planner. Any goroutine may call it.
+// ServeMetric serves the metric of how long the planner has been busy, until ctx ends. A process serves this metric for
+// only one planner. Any goroutine may call ServeMetric.
 func (pl *Planner) ServeMetric(ctx context.Context) error {
 	return metrics.Registered(legacyregistry.Registerer(), pl.busy)(ctx)
 }
@@ -67,8 +67,8 @@ const (
 	attemptFailed = "failed"
 )
 
-// countWait counts how long a group waited whose minimum is bound now. It counts from the youngest pod, since the group
-// could not start before.
+// countWait records how long a group waited before its minimum was bound. It measures from the creation of the youngest
+// pod, because the group could not start before.
 func (g *group) countWait(now time.Time) {
 	var youngest time.Time
 	for _, p := range g.Pods {

@@ -23,40 +23,40 @@ import (
 const (
 	// deadlineInterval is the interval at which deadlines are checked.
 	deadlineInterval = time.Second
-	// reviewEvery is the number of these intervals after which all waiting groups are tried without a known reason.
+	// reviewEvery is the number of deadline intervals after which all waiting groups are tried without a known reason.
 	reviewEvery = 30
 )
 
-// Config are the settings of a planner.
+// Config is the configuration of a planner.
 type Config struct {
-	// ReserveAfter is how long a group waits before room is reserved for it.
+	// ReserveAfter is the time that a group waits before room is reserved for it.
 	ReserveAfter time.Duration
-	// Grace is how long a gang may stay partly bound before its pods are evicted.
+	// Grace is the time for which a gang may stay partly bound before its pods are evicted.
 	Grace time.Duration
 	// TopologyLabel is the node label that names topology domains; empty if there are none.
 	TopologyLabel string
-	// Traced means that the starts of groups are described to the Writer as spans.
+	// Traced is true if the Writer gets spans for the starts of groups.
 	Traced bool
 }
 
-// Sources are what a planner reads of the cluster beside the events that it gets.
+// Sources are the parts of the cluster that a planner reads in addition to the events that it gets.
 type Sources struct {
 	Nodes corelisters.NodeLister
 	// Synced reports whether the planner has got the events of all objects that existed at its start.
 	Synced func() bool
-	// WaitingPod returns a pod that waits at Permit; nil if it does not.
+	// WaitingPod returns a pod that waits at Permit; nil if the pod does not wait.
 	WaitingPod func(types.UID) fwk.WaitingPod
-	// Rights is nil if everybody may use all queues.
+	// Rights is nil if all users may use all queues.
 	Rights *rights.Rights
 }
 
-// Writer writes to the API server what the planner has decided. Its methods do not block.
+// Writer writes the planner's decisions to the API server. Its methods do not block.
 type Writer interface {
 	// Group writes the condition of a PodGroup, and records the spans once it is written.
 	Group(key types.NamespacedName, condition scheduling.PodGroupCondition, spans []tracing.Span)
-	// Pod writes to a pod why it waits.
+	// Pod writes to a pod the reason why it waits.
 	Pod(pod *corev1.Pod, reason, message string)
-	// DropPod drops what is not yet written to a pod. It reports whether there was something.
+	// DropPod drops the pending write for a pod. It reports whether there was one.
 	DropPod(uid types.UID) bool
 	// Evict evicts a pod.
 	Evict(pod *corev1.Pod, message, cause string)
@@ -83,12 +83,12 @@ type podRequest struct {
 	reply  chan<- Popped
 }
 
-// Planner decides about groups between scheduling cycles. One goroutine, Run, owns everything here: the index of pods,
-// groups and queues, the nodes, the attempts to bind gangs and the reservations. Other goroutines send it messages, by
-// the methods in events.go. All other methods run on that goroutine unless their comment names another one.
+// Planner decides about groups between scheduling cycles. One goroutine, Run, owns all its state: the index of pods,
+// groups and queues, the nodes, the attempts to bind gangs and the reservations. Other goroutines send it messages
+// through the methods in events.go. All other methods run on that goroutine unless their comment names another one.
 //
-// The goroutine goes from step to step: a message, a call or a round. Each step has one time, which is the argument now
-// of what it does.
+// The goroutine executes one step after the other: a message, a call or a round. The argument now is the time of the
+// whole step.
 type Planner struct {
 	config    Config
 	clock     clock.WithTicker
@@ -97,8 +97,8 @@ type Planner struct {
 	scheduler Scheduler
 	index     *index
 
-	// inbox holds events in the order in which they happened. Calls come from goroutines that wait for the result, and
-	// take precedence over events.
+	// inbox holds events in the order in which they happened. calls are functions of goroutines that wait for the
+	// result, and take precedence over events.
 	inbox *mailbox
 	calls chan func(ctx context.Context, now time.Time)
 	// ended is closed when the planner stops answering.
@@ -107,38 +107,39 @@ type Planner struct {
 	// request is the open request of the scheduling goroutine. It is nil during a scheduling cycle, which then owns the
 	// snapshot of the nodes.
 	request *podRequest
-	// leads means that the scheduling goroutine has asked for a pod. It asks only once this scheduler leads.
+	// leads is true once the scheduling goroutine has asked for a pod. It asks only when this scheduler leads.
 	leads bool
 	// others are pods of other profiles, which the feeder takes out of the scheduler's queue.
 	others chan Popped
 
-	// ready are the pods with a planned node that wait for their scheduling cycle. Last is the assignment of the
+	// ready are the pods with a planned node that wait for their scheduling cycle. last is the assignment of the
 	// current or last cycle.
 	ready []*member
 	last  *Assignment
 	// gathering are the attempts with some pods at Permit and others missing.
 	gathering []*attempt
-	// departed are bound pods that have gone, of which the scheduler's cache may not know yet, with the time until
-	// which a round waits for it. Without their room, a round would evict others in their place.
+	// departed are bound pods that are gone but that the scheduler's cache may still contain, with the time until which
+	// a round waits for their removal. Until then, the cache lacks their room, and a round might evict other pods
+	// instead.
 	departed map[*corev1.Pod]time.Time
-	// nextFull is when groups that did not fit may be tried again. Due means that there are such groups.
+	// nextFull is the time at which groups that did not fit may be tried again. due is true if there are such groups.
 	nextFull time.Time
 	due      bool
 
-	// busy is read by scrapes of metrics too.
+	// busy is also read by scrapes of metrics.
 	busy *busyClock
 }
 
-// New returns a planner that knows no pod, group or queue.
+// New returns a planner with an empty index.
 func New(config Config, c clock.WithTicker, sources Sources, w Writer) *Planner {
 	return &Planner{config: config, clock: c, sources: sources, writer: w, index: newIndex(), inbox: newMailbox(), busy: newBusyClock(c),
 		calls: make(chan func(context.Context, time.Time)), ended: make(chan struct{}), others: make(chan Popped), departed: map[*corev1.Pod]time.Time{}}
 }
 
-// Connect gives the planner the scheduler whose pods it plans. Call it before Run.
+// Connect sets the scheduler whose pods the planner plans. Call it before Run.
 func (pl *Planner) Connect(s Scheduler) { pl.scheduler = s }
 
-// Run is the planner's goroutine. It ends with ctx.
+// Run is the planner's goroutine. It returns when ctx ends.
 func (pl *Planner) Run(ctx context.Context) {
 	var feeder sync.WaitGroup
 	defer feeder.Wait()
@@ -182,7 +183,7 @@ func (pl *Planner) Run(ctx context.Context) {
 	}
 }
 
-// step does one step, and reports which groups have started by it.
+// step executes one step, and then reports which groups have started.
 func (pl *Planner) step(do func(now time.Time)) {
 	now := pl.clock.Now()
 	do(now)
@@ -220,7 +221,7 @@ func (pl *Planner) answer(pod Popped) {
 	pl.request = nil
 }
 
-// sleep returns how long the planner has nothing to do unless a message arrives.
+// sleep returns how long the planner may sleep if no message arrives.
 func (pl *Planner) sleep(now time.Time) time.Duration {
 	at := pl.index.alarm
 	if pl.due && (at.IsZero() || pl.nextFull.Before(at)) {
@@ -232,7 +233,7 @@ func (pl *Planner) sleep(now time.Time) time.Duration {
 	return max(0, at.Sub(now))
 }
 
-// checkDeadlines does what has become due; n is the number of the check.
+// checkDeadlines handles everything that has become due. n is the number of the check.
 func (pl *Planner) checkDeadlines(n int, now time.Time) {
 	switch {
 	case !pl.leads:
@@ -295,7 +296,7 @@ func (pl *Planner) Next(ctx context.Context, logger klog.Logger) Popped {
 // Permit makes the pods of a gang wait for one another. It runs on the scheduling goroutine.
 func (pl *Planner) Permit(as *Assignment) (status *fwk.Status, timeout time.Duration) {
 	if !pl.call(func(_ context.Context, now time.Time) { status, timeout = pl.arrive(as, now) }) {
-		return fwk.NewStatus(fwk.Unschedulable, "the scheduler is ending"), 0
+		return fwk.NewStatus(fwk.Unschedulable, "the scheduler is shutting down"), 0
 	}
 	return status, timeout
 }

@@ -39,8 +39,8 @@ func (r *rig) cycle() (*Assignment, *fwk.Status, time.Duration) {
 	return got.Assignment, status, timeout
 }
 
-// TestPlannerOwnsItsState sends events of pods to the planner from several goroutines, while the scheduling goroutine
-// requests and binds pods and other attempts fail. The race detector verifies that the goroutines share only messages.
+// TestPlannerOwnsItsState verifies with the race detector that goroutines share only messages with the planner: several
+// goroutines send events of pods, while the scheduling goroutine requests and binds pods and other attempts fail.
 func TestPlannerOwnsItsState(t *testing.T) {
 	const gangs, size = 40, 4
 	r := newRig(t, 8)
@@ -70,7 +70,7 @@ func TestPlannerOwnsItsState(t *testing.T) {
 		if last != status.IsSuccess() || !last && (status.Code() != fwk.Wait || timeout < permitTimeout(size)-time.Second) {
 			t.Fatalf("pod %d of %s: %v, %s", seen[group], group, status, timeout)
 		}
-		if bound++; last { // its pods run and end; another goroutine sends each of these events
+		if bound++; last { // its pods run and finish; another goroutine sends each of these events
 			for i := range size {
 				pod := kubescheduler.Bound(kubescheduler.Pod(fmt.Sprintf("%s-%d", group, i), group, "1", as.Node, 0), as.Node)
 				events.Go(func() {
@@ -86,7 +86,7 @@ func TestPlannerOwnsItsState(t *testing.T) {
 	}
 }
 
-// TestEndedPlannerBlocksNoCaller verifies that no caller waits for a planner that has ended.
+// TestEndedPlannerBlocksNoCaller verifies that callers do not wait for a planner that has ended.
 func TestEndedPlannerBlocksNoCaller(t *testing.T) {
 	r := newRig(t, 1)
 	asked := make(chan Popped)
@@ -108,7 +108,7 @@ func (r *rig) waits() (waits bool) {
 }
 
 // TestPermitTimeoutGrowsWithGangSize verifies that the time for which the pods of a gang wait for one another grows
-// with their number, and that the status of the group names it.
+// with their number, and that the status of the group names this time.
 func TestPermitTimeoutGrowsWithGangSize(t *testing.T) {
 	for _, c := range []struct {
 		size int

@@ -17,7 +17,7 @@ import (
 // quiet is the minimum interval between writes of a message whose reason stays the same.
 const quiet = 10 * time.Second
 
-// settling is how long missing pods of a new group are not reported.
+// settling is the time for which missing pods of a new group are not reported.
 const settling = 2 * time.Second
 
 // groupReport is the content of a group's condition.
@@ -27,7 +27,7 @@ type groupReport struct {
 	at, changed     time.Time
 }
 
-// groupReportOf returns what the condition of a PodGroup reports, which an earlier leader may have written.
+// groupReportOf returns the report in the condition of a PodGroup, which an earlier leader may have written.
 func groupReportOf(pg *scheduling.PodGroup) groupReport {
 	for _, c := range pg.Status.Conditions {
 		if c.Type == scheduling.GroupScheduled {
@@ -37,14 +37,14 @@ func groupReportOf(pg *scheduling.PodGroup) groupReport {
 	return groupReport{}
 }
 
-// report writes why a group waits: to its condition if the group still has to start, and to its pods.
+// report writes the reason why a group waits to its condition, if the group has not started yet, and to its pods.
 func (pl *Planner) report(g *group, d *core.Decision, now time.Time) {
 	if d.Reason == core.Scheduled {
 		return
 	}
 	if d.Reason == core.NotEnoughMembers && now.Sub(g.Created) < settling {
 		g.reportAt = g.Created.Add(settling)
-		return // the controller is still creating its pods
+		return // the controller is still creating the pods
 	}
 	if !d.Extra && !g.single && !g.Complete {
 		pl.reportGroup(g, metav1.ConditionFalse, string(d.Reason), d.Message, now)
@@ -54,8 +54,8 @@ func (pl *Planner) report(g *group, d *core.Decision, now time.Time) {
 	pl.reportPods(g, podReason(d), d.Message, now)
 }
 
-// podReason returns the reason of the condition PodScheduled of waiting pods. Autoscalers add nodes for Unschedulable
-// pods, so it returns another reason if more nodes do not help.
+// podReason returns the reason for the condition PodScheduled of waiting pods. Autoscalers add nodes for Unschedulable
+// pods, so podReason returns a different reason if more nodes would not help.
 func podReason(d *core.Decision) string {
 	if d.LacksNodes {
 		return corev1.PodReasonUnschedulable
@@ -63,8 +63,8 @@ func podReason(d *core.Decision) string {
 	return string(d.Reason)
 }
 
-// reportPods writes to the waiting pods of a group why they wait. If the group starts as a whole, the message points to
-// the group's condition, so that a pod costs a write only when its reason changes.
+// reportPods writes the reason why they wait to the waiting pods of a group. If the group starts as a whole, the
+// message refers to the group's condition, so that a pod needs a write only when its reason changes.
 func (pl *Planner) reportPods(g *group, reason, message string, now time.Time) {
 	for _, o := range g.Pods {
 		m := pl.index.pods[types.UID(o.UID)]
@@ -94,7 +94,7 @@ type podReport struct {
 	at              time.Time
 }
 
-// podReportOf returns what the condition of a pod reports.
+// podReportOf returns the report in the condition of a pod.
 func podReportOf(pod *corev1.Pod) podReport {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
@@ -104,8 +104,8 @@ func podReportOf(pod *corev1.Pod) podReport {
 	return podReport{}
 }
 
-// reportStarts reports of the groups whose pods have changed which have their minimum bound, and which have lost all
-// pods that had started. A new leader reads this from the condition.
+// reportStarts reports, for each group whose pods have changed, that its minimum is bound or that it has lost all pods
+// that had started. A new leader reads this from the condition.
 func (pl *Planner) reportStarts(now time.Time) {
 	touched := pl.index.touched
 	pl.index.touched = nil

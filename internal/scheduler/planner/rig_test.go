@@ -23,7 +23,7 @@ import (
 )
 
 // rig is a scheduler with its plugins, cache and queue and our planner, without an API server: the test supplies the
-// events, and acts as the planner's goroutine.
+// events, and acts as the planner's goroutine unless it starts the planner.
 type rig struct {
 	testing.TB
 	*Planner
@@ -32,7 +32,7 @@ type rig struct {
 	serial int64
 }
 
-// record is a Writer that keeps what the planner wants written.
+// record is a Writer that records its calls.
 type record struct {
 	evicted map[types.UID]bool
 }
@@ -42,7 +42,7 @@ func (*record) Pod(*corev1.Pod, string, string)                                 
 func (*record) DropPod(types.UID) bool                                                   { return false }
 func (w *record) Evict(pod *corev1.Pod, _, _ string)                                     { w.evicted[pod.UID] = true }
 
-// gate is the part of the plugin without which pods cannot be taken out of the queue.
+// gate is the part of the plugin that lets pods be taken out of the queue.
 type gate struct{ r *rig }
 
 func (g gate) Name() string { return PluginName }

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// podsPerRound is about how many pods one round plans.
+	// podsPerRound is the approximate number of pods that one round plans.
 	podsPerRound = 128
 	// fullShare is the ratio of the pause after a full round to the duration of the round.
 	fullShare = 19
@@ -23,12 +23,11 @@ const (
 	longestPause = 5 * time.Second
 	// syncPoll is the interval at which the planner checks whether all caches have synced.
 	syncPoll = 20 * time.Millisecond
-	// cachePoll is the interval at which a round checks whether the scheduler's cache has removed the pods that have
-	// gone.
+	// cachePoll is the interval at which a round checks whether the scheduler's cache has removed pods that are gone.
 	cachePoll = 2 * time.Millisecond
 )
 
-// round decides about the waiting groups, and makes the pods that get a node ready for their scheduling cycles.
+// round decides about the waiting groups, and queues the pods that get a node for their scheduling cycles.
 func (pl *Planner) round(ctx context.Context, now time.Time) {
 	if !pl.sources.Synced() { // without the running pods, the quotas and the room would be wrong
 		pl.nextFull, pl.due = now.Add(syncPoll), true
@@ -80,8 +79,8 @@ func (pl *Planner) round(ctx context.Context, now time.Time) {
 	}
 }
 
-// awaitsCache reports whether the scheduler's cache still has a pod that has gone. The cache learns of it from another
-// event handler, which may run later than the planner's.
+// awaitsCache reports whether the scheduler's cache still has a pod that is gone. Another event handler updates the
+// cache, and may run later than the planner's.
 func (pl *Planner) awaitsCache(now time.Time) bool {
 	for pod, until := range pl.departed {
 		if pl.scheduler.Nodes.HasPod(pod) && now.Before(until) {
@@ -92,9 +91,9 @@ func (pl *Planner) awaitsCache(now time.Time) bool {
 	return false
 }
 
-// choose returns the groups of a round by name: the groups to try, and groups with a reservation, which are skipped if
-// they are not to be tried. A full round also tries groups that did not fit before and have not changed; nextFull
-// limits how often that happens.
+// choose returns the groups of a round, sorted by name: the groups to try and the groups with a reservation. skipped
+// contains the groups of the second kind that the round must not try. full is true for a round that also tries groups
+// that did not fit before and have not changed; nextFull limits how often that happens.
 func (pl *Planner) choose(now time.Time) (groups []*core.Group, skipped map[*core.Group]bool, full bool) {
 	x := pl.index
 	skipped, pl.due, x.alarm = map[*core.Group]bool{}, false, time.Time{}
@@ -138,7 +137,7 @@ func (pl *Planner) queued(g *group) bool {
 	})
 }
 
-// waitingPod returns what a placement must know of a pod; nil if there is no such pod.
+// waitingPod returns a pod with the data that its placement needs; nil if there is no such pod.
 func (pl *Planner) waitingPod(uid types.UID) *placement.Pod {
 	m := pl.index.pods[uid]
 	if m == nil {
@@ -147,7 +146,7 @@ func (pl *Planner) waitingPod(uid types.UID) *placement.Pod {
 	return &placement.Pod{Object: m.object, Pool: pl.index.poolOf(m.group.queueName()), Group: m.group.uid()}
 }
 
-// byName compares groups by their name, which is unique, so that a round does not depend on the order of events.
+// byName compares groups by name, which is unique, so that a round does not depend on the order of events.
 func byName(a, b *core.Group) int { return cmp.Compare(a.Name, b.Name) }
 
 // input returns the input of a round.

@@ -13,7 +13,7 @@ import (
 	"tensorstack.dev/batch/internal/tracing"
 )
 
-// scheduleSpans returns the span of a group whose minimum is bound now; none if no traces are wanted.
+// scheduleSpans returns the span of a group whose minimum is now bound; none if tracing is disabled.
 func (pl *Planner) scheduleSpans(g *group, now time.Time) []tracing.Span {
 	if !pl.config.Traced {
 		return nil
@@ -27,9 +27,9 @@ func (pl *Planner) scheduleSpans(g *group, now time.Time) []tracing.Span {
 	return []tracing.Span{g.scheduleSpan(pods, now)}
 }
 
-// scheduleSpan returns the span from the creation of the youngest of the group's bound pods, since the group could not
-// start before, until the last of them was bound. It is part of the trace of the group's job, and else a trace of its
-// own. Its times are those of API objects, in whole seconds, as the operator's are.
+// scheduleSpan returns the span from the creation of the youngest bound pod of the group, because the group could not
+// start before, until the last pod was bound. It belongs to the trace of the group's job if there is one, and to a
+// separate trace otherwise. Like the operator's spans, it uses times of API objects, which are in whole seconds.
 func (g *group) scheduleSpan(pods []*corev1.Pod, now time.Time) tracing.Span {
 	s := tracing.Span{Object: g.spec.UID, Name: tracing.SchedulePods, Start: g.spec.CreationTimestamp.Time, Attributes: []attribute.KeyValue{
 		tracing.Namespace.String(g.spec.Namespace), tracing.PodGroup.String(g.spec.Name), tracing.Queue.String(g.queueName()),
@@ -44,10 +44,10 @@ func (g *group) scheduleSpan(pods []*corev1.Pod, now time.Time) tracing.Span {
 		if _, c := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionTrue && c.LastTransitionTime.After(s.End) {
 			s.End = c.LastTransitionTime.Time
 		}
-		// A group is scheduled again only after all of its pods were replaced.
+		// A group is scheduled again only after all of its pods have been replaced.
 		s.Repetition = max(s.Repetition, string(pod.UID))
 	}
-	if s.End.IsZero() { // its pods have finished already
+	if s.End.IsZero() { // its pods have already finished
 		s.End = now.Truncate(time.Second)
 	}
 	if s.End.Before(s.Start) {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestEventsLeaveWaitingPodsAlone verifies that pods that wait for a plan are not in the queue of the scheduler, which
+// TestEventsLeaveWaitingPodsAlone verifies that pods that wait for a plan are not in the scheduler's queue, which
 // examines all its pods at each event of the cluster. Otherwise, binding n pods while n wait would take n²
 // examinations.
 func TestEventsLeaveWaitingPodsAlone(t *testing.T) {
@@ -54,8 +54,8 @@ func TestDeletedPodsAreNotReturned(t *testing.T) {
 	}
 }
 
-// TestPauseBetweenFullRounds verifies that a new group is planned at once, and that it does not cause an early
-// repetition of the plans of groups that did not fit.
+// TestPauseBetweenFullRounds verifies that a new group is planned at once, and that it does not cause groups that did
+// not fit to be planned again early.
 func TestPauseBetweenFullRounds(t *testing.T) {
 	r := newRig(t, 10)
 	r.queueSeen("q", 0)
@@ -86,7 +86,7 @@ func TestPauseBetweenFullRounds(t *testing.T) {
 	}
 }
 
-// BenchmarkPreemption plans evictions for a gang of 64 on 1,000 nodes that gangs of a lower queue fill.
+// BenchmarkPreemption plans evictions for a gang of 64 pods on 1,000 nodes that are full of gangs of a lower queue.
 func BenchmarkPreemption(b *testing.B) {
 	const nodes = 1000
 	r := newRig(b, nodes)
@@ -154,7 +154,7 @@ func BenchmarkUnfit(b *testing.B) {
 	}
 }
 
-// BenchmarkComing plans one new gang while 1,000 groups that do not fit wait and room becomes free all the time.
+// BenchmarkComing plans one new gang while 1,000 groups that do not fit wait and room becomes free continuously.
 func BenchmarkComing(b *testing.B) {
 	for _, waiting := range []int{0, 1000} {
 		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {

@@ -9,9 +9,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultbinder"
 )
 
-// bindings is the largest number of pods that are being bound at once. By default, an API server allows 100 concurrent
-// requests per connection, and requests beyond that need a new connection. Half of them are left for events and
-// conditions.
+// bindings is the largest number of concurrent bindings. By default, an API server allows 100 concurrent requests per
+// connection, and requests beyond that need a new connection. Half of them are left for events and conditions.
 const bindings = 50
 
 // newBinder returns the framework's default bind plugin.
@@ -27,7 +26,7 @@ func newBinder(ctx context.Context, handle fwk.Handle) (fwk.BindPlugin, error) {
 	return binder, nil
 }
 
-// Bind calls the default bind plugin for a bounded number of pods at a time, because all pods of a gang are bound at
+// Bind calls the default bind plugin for a limited number of pods at a time, because all pods of a gang are bound at
 // once.
 func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	if err := p.binding.Acquire(ctx, 1); err != nil {

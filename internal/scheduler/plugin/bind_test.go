@@ -10,7 +10,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// slowBinder holds each binding until proceed allows it, and counts the concurrent bindings.
+// slowBinder blocks each binding until proceed allows it, and counts the concurrent bindings.
 type slowBinder struct {
 	fwk.BindPlugin
 	now, most atomic.Int64

@@ -29,7 +29,7 @@ import (
 // Name is the name of the plugin.
 const Name = planner.PluginName
 
-// Plugin is the part that the scheduling framework calls. It asks the planner and has no state of groups of its own.
+// Plugin is the plugin that the scheduling framework calls. It asks the planner and has no state of groups.
 type Plugin struct {
 	handle  fwk.Handle
 	planner *planner.Planner
@@ -41,10 +41,10 @@ type Plugin struct {
 
 	binder  fwk.BindPlugin
 	binding *semaphore.Weighted
-	// spans is nil if no traces are wanted.
+	// spans is nil if tracing is disabled.
 	spans *tracing.Recorder
 
-	// stop ends the goroutines that the plugin has started. Background counts them.
+	// stop ends the goroutines that the plugin has started, and background waits for them.
 	stop       context.CancelFunc
 	background sync.WaitGroup
 }
@@ -103,7 +103,7 @@ func Settings(args runtime.Object) (*configv1alpha1.T9kGangArgs, error) {
 	return settings, nil
 }
 
-// Attach makes the scheduler take its pods from the planner, and starts the planner, which places pods on the nodes.
+// Attach lets the scheduler take its pods from the planner, and starts the planner, which places pods on the nodes.
 func (p *Plugin) Attach(ctx context.Context, sched *scheduler.Scheduler, n *placement.Nodes) {
 	p.connect(sched, n)
 	sched.NextPod = func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
@@ -122,7 +122,8 @@ func (p *Plugin) Attach(ctx context.Context, sched *scheduler.Scheduler, n *plac
 	})
 }
 
-// connect replaces the scheduler's queue by one that keeps waiting pods apart, and gives the planner its scheduler.
+// connect replaces the scheduler's queue by one that keeps waiting pods separately, and connects the planner to the
+// scheduler.
 func (p *Plugin) connect(sched *scheduler.Scheduler, n *placement.Nodes) {
 	p.queue = podqueue.New(sched.SchedulingQueue, p.planner)
 	sched.SchedulingQueue = p.queue
@@ -134,7 +135,7 @@ func (p *Plugin) connect(sched *scheduler.Scheduler, n *placement.Nodes) {
 func (p *Plugin) Close() error {
 	p.stop()
 	p.background.Wait()
-	return p.spans.Close(context.Background()) // Close of the framework is given no context
+	return p.spans.Close(context.Background()) // the framework passes no context to Close
 }
 
 // Name implements fwk.Plugin.
@@ -147,7 +148,7 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 }
 
 // PreEnqueue holds pods back until a plan has a node for them. A pod enters the queue only for its scheduling cycle, or
-// after one has failed.
+// after its cycle has failed.
 func (p *Plugin) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
 	if p.queue.Admits(pod.UID) {
 		return nil
@@ -192,7 +193,7 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 // PreFilterExtensions implements fwk.PreFilterPlugin.
 func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// Filter rejects all nodes but the planned one, even if another one is nominated for the pod.
+// Filter rejects all nodes except the planned one, even if another node is nominated for the pod.
 func (p *Plugin) Filter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, info fwk.NodeInfo) *fwk.Status {
 	if as := p.assigned(pod); as != nil && as.Node == info.Node().Name {
 		return nil
@@ -200,7 +201,7 @@ func (p *Plugin) Filter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, in
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node(s) are not the planned one")
 }
 
-// Reserve implements fwk.ReservePlugin. It has nothing to do, because the index counts the pod since the plan was made.
+// Reserve implements fwk.ReservePlugin. It does nothing, because the index already counts the planned pod.
 func (p *Plugin) Reserve(context.Context, fwk.CycleState, *corev1.Pod, string) *fwk.Status {
 	return nil
 }

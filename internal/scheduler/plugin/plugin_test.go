@@ -50,9 +50,9 @@ func attached(t *testing.T) (*Plugin, *kubescheduler.Scheduler) {
 	return p, sched
 }
 
-// TestCyclesFollowThePlan verifies that the pods of a gang come to the scheduling goroutine one after the other, that
-// each is restricted to its planned node, and that the last one ends the waiting of the others. A pod without a plan
-// passes nowhere.
+// TestCyclesFollowThePlan verifies that the scheduling goroutine gets the pods of a gang one after the other, that each
+// pod is restricted to its planned node, and that the arrival of the last pod lets all pods bind. A pod without a plan
+// cannot be scheduled.
 func TestCyclesFollowThePlan(t *testing.T) {
 	const size = 3
 	p, sched := attached(t)
@@ -85,7 +85,7 @@ func TestCyclesFollowThePlan(t *testing.T) {
 	}
 }
 
-// checkCycle verifies that a cycle of a pod may use one node only.
+// checkCycle verifies that a cycle of a pod may use only one node.
 func checkCycle(t *testing.T, p *Plugin, pod *corev1.Pod, node string) {
 	t.Helper()
 	state := framework.NewCycleState()

@@ -36,7 +36,7 @@ func (w *watches) add(informer interface {
 	return err
 }
 
-// synced reports whether all handlers have got the objects that existed when they were added.
+// synced reports whether all handlers have received the objects that existed when they were added.
 func (w *watches) synced() bool {
 	for _, r := range *w {
 		if !r.HasSynced() {
@@ -46,7 +46,7 @@ func (w *watches) synced() bool {
 	return true
 }
 
-// watch makes the planner and sends all relevant events to it.
+// watch creates the planner and sends it all relevant events.
 func (p *Plugin) watch(ctx context.Context, settings *configv1alpha1.T9kGangArgs) error {
 	config := rest.CopyConfig(p.handle.KubeConfig())
 	config.ContentType, config.AcceptContentTypes = "", ""
@@ -80,7 +80,7 @@ func (p *Plugin) watch(ctx context.Context, settings *configv1alpha1.T9kGangArgs
 	return nil
 }
 
-// watchCore watches pods, nodes and namespaces by the scheduler's informers.
+// watchCore watches pods, nodes and namespaces with the scheduler's informers.
 func (p *Plugin) watchCore(w *watches) error {
 	pl, informers := p.planner, p.handle.SharedInformerFactory().Core().V1()
 	if err := w.add(informers.Pods().Informer(), handlers(pl.PodSeen, pl.PodGone)); err != nil {

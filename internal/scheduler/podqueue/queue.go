@@ -1,5 +1,5 @@
-// Package podqueue is kube-scheduler's queue without the pods that wait for a plan. The scheduler's queue goes through
-// all of its pods at each event, and no event makes these pods fit without a plan.
+// Package podqueue provides kube-scheduler's queue without the pods that wait for a plan. The scheduler's queue
+// examines all of its pods at each event, but an event alone cannot make a pod schedulable that waits for a plan.
 package podqueue
 
 import (
@@ -16,37 +16,37 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/podspec"
 )
 
-// Listener hears of what may let groups be planned. The queue calls it on the goroutines of the scheduler's event
-// handlers, which hold locks: it must not block.
+// Listener is notified of changes after which groups may be planned. The queue calls it on the goroutines of the
+// scheduler's event handlers, which hold locks, so the methods must not block.
 type Listener interface {
-	// PodArrived means that the queue has received a new pod.
+	// PodArrived reports that the queue has received a new pod.
 	PodArrived()
-	// RoomMade means that something has gone that may let a pod fit.
+	// RoomMade reports that an object is gone, after which a pod may fit.
 	RoomMade()
-	// PodAttracts means that a bound pod has come or has new labels, which may let a pod fit that it attracts.
+	// PodAttracts reports that a bound pod is new or has new labels, after which a pod with affinity to it may fit.
 	PodAttracts()
 }
 
 // Queue keeps the pods of the t9k-scheduler out of the scheduler's own queue until Take. The planner's informers may
-// see these pods at another time. A gang is planned only when all of its pods are here, because only then can they be
-// taken.
+// see these pods at another time. A gang is planned only when the queue has all of its pods, because only then can they
+// be taken.
 //
-// Queue passes events that may let pods fit to the listener after the scheduler's cache has processed them. The
+// Queue passes events after which pods may fit to the listener when the scheduler's cache has processed them. The
 // planner's own informers may see the event earlier, when a round would not see its effect yet.
 type Queue struct {
 	internalqueue.SchedulingQueue
 	listener Listener
 
-	// The queue is not the planner's alone, so it has a lock: event handlers must know at once whether a pod is kept,
-	// and the scheduler's queue calls Admits under its own lock, on any goroutine.
+	// mu protects the fields below. The planner is not the only user of the queue: event handlers must know immediately
+	// whether a pod is kept, and the scheduler's queue calls Admits under its own lock, on any goroutine.
 	mu sync.Mutex
-	// pods has a nil value for pods that are in the scheduler's queue.
+	// pods are the pods of the t9k-scheduler. The value is nil for pods that are in the scheduler's queue.
 	pods map[types.UID]*corev1.Pod
 	// taken is the pod that is being taken out of the scheduler's queue.
 	taken types.UID
 }
 
-// New returns a queue around the scheduler's.
+// New returns a queue around the scheduler's queue.
 func New(queue internalqueue.SchedulingQueue, listener Listener) *Queue {
 	return &Queue{SchedulingQueue: queue, listener: listener, pods: map[types.UID]*corev1.Pod{}}
 }
@@ -71,7 +71,7 @@ func (q *Queue) Delete(pod *corev1.Pod) {
 	q.SchedulingQueue.Delete(pod)
 }
 
-// keep stores a new pod, or a new version of a stored one. It returns false if the pod belongs into the scheduler's
+// keep stores a new pod, or a new version of a stored one. It returns false if the pod belongs in the scheduler's
 // queue.
 func (q *Queue) keep(pod *corev1.Pod) bool {
 	if !podspec.Ours(pod) {
@@ -95,7 +95,7 @@ func (q *Queue) store(pod *corev1.Pod) (kept, fresh bool) {
 	return true, !known
 }
 
-// Remove forgets a pod that is bound or has gone.
+// Remove forgets a pod that is bound or gone.
 func (q *Queue) Remove(uid types.UID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -110,18 +110,19 @@ func (q *Queue) Has(uid types.UID) bool {
 	return ok
 }
 
-// Take removes a pod from the queue for its scheduling cycle; nil if it is no longer there.
+// Take removes a pod from the queue for its scheduling cycle. It returns nil if the pod is no longer there.
 func (q *Queue) Take(ctx context.Context, logger klog.Logger, pod *corev1.Pod) *framework.QueuedPodInfo {
 	if kept := q.release(pod.UID); kept != nil {
-		q.SchedulingQueue.Add(klog.NewContext(ctx, logger), kept) // PreEnqueue holds the pod back, so that no other caller pops it
+		// PreEnqueue holds the pod back, so that no other caller pops it.
+		q.SchedulingQueue.Add(klog.NewContext(ctx, logger), kept)
 	}
 	q.setTaken(pod.UID)
 	defer q.setTaken("")
 	return q.PopSpecificPod(logger, pod)
 }
 
-// Admits reports whether PreEnqueue may let a pod pass, which it may only while the pod is being taken. PreEnqueue gets
-// no context from its caller that could say so.
+// Admits reports whether PreEnqueue may let a pod pass, which is allowed only while the pod is being taken. The queue
+// keeps this state because the caller of PreEnqueue passes no context.
 func (q *Queue) Admits(uid types.UID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -135,7 +136,8 @@ func (q *Queue) setTaken(uid types.UID) {
 	q.taken = uid
 }
 
-// release removes and returns a stored pod that goes into the scheduler's queue; nil if it is not stored.
+// release removes and returns a stored pod that moves to the scheduler's queue. It returns nil if the pod is not
+// stored.
 func (q *Queue) release(uid types.UID) *corev1.Pod {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -157,7 +159,7 @@ func (q *Queue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk.Clus
 	}
 }
 
-// makesRoom reports whether an event may let a pod fit because something has gone.
+// makesRoom reports whether a pod may fit after an event because an object is gone.
 func makesRoom(event fwk.ClusterEvent) bool {
 	const frees = fwk.Delete | fwk.UpdatePodScaleDown
 	switch event.Resource {
@@ -169,7 +171,7 @@ func makesRoom(event fwk.ClusterEvent) bool {
 	return true
 }
 
-// attracts reports whether an event may let a pod fit because another pod has come that attracts it.
+// attracts reports whether a pod may fit after an event because of its affinity to another pod.
 func attracts(event fwk.ClusterEvent) bool {
 	return event.Resource == framework.EventAssignedPodAdd.Resource && event.ActionType != fwk.Update &&
 		event.ActionType&(fwk.Add|fwk.UpdatePodLabel) != 0

@@ -13,7 +13,7 @@ import (
 	"tensorstack.dev/batch/internal/testing/kubescheduler"
 )
 
-// heard counts what a queue reports.
+// heard counts the calls of a queue to its listener.
 type heard struct{ arrived, room, attracts int }
 
 func (h *heard) PodArrived()  { h.arrived++ }
@@ -44,8 +44,8 @@ func newQueue(t *testing.T) (*Queue, *heard) {
 	return q, h
 }
 
-// TestQueueKeepsPodsUntilTheyAreTaken verifies that a waiting pod is not in the scheduler's queue, that it is taken in
-// its last version, once, and that its arrival is reported once. Pods of other schedulers are not kept.
+// TestQueueKeepsPodsUntilTheyAreTaken verifies that a waiting pod is not in the scheduler's queue, that it can be taken
+// once, in its last version, and that its arrival is reported once. Pods of other schedulers are not kept.
 func TestQueueKeepsPodsUntilTheyAreTaken(t *testing.T) {
 	q, h := newQueue(t)
 	pod, foreign := kubescheduler.Pod("p", "g", "1", "", 0), kubescheduler.Pod("other", "g", "1", "", 0)
@@ -70,7 +70,8 @@ func TestQueueKeepsPodsUntilTheyAreTaken(t *testing.T) {
 	}
 }
 
-// TestEventsWakeThePlanner verifies which events may let a waiting pod fit. Others would only cost a round.
+// TestEventsWakeThePlanner verifies which events may let a waiting pod fit. Other events must not wake the planner,
+// because each round has a cost.
 func TestEventsWakeThePlanner(t *testing.T) {
 	node, pod := fwk.Node, framework.EventAssignedPodAdd.Resource
 	for name, test := range map[string]struct {

@@ -1,5 +1,5 @@
-// Package podspec says what the scheduler must know of a pod, from its object alone: whose it is, what it requests, and
-// which pods are alike.
+// Package podspec derives from a pod's object the properties that the scheduler needs: which scheduler places it, its
+// requests, and which pods are alike.
 package podspec
 
 import (
@@ -21,7 +21,7 @@ import (
 // Ours reports whether the t9k-scheduler places a pod.
 func Ours(pod *corev1.Pod) bool { return pod.Spec.SchedulerName == scheduling.SchedulerName }
 
-// Requests returns the sum of what a pod requests. No amount is larger than core.MaxRequest.
+// Requests returns the sum of the requests of a pod. No amount is larger than core.MaxRequest.
 func Requests(pod *corev1.Pod) core.Resources {
 	return amountsUpTo(core.MaxRequest, resource.PodRequests(pod, resource.PodResourcesOptions{}))
 }
@@ -29,8 +29,8 @@ func Requests(pod *corev1.Pod) core.Resources {
 // Amounts converts a resource list: CPUs in thousandths, and everything else in its own unit.
 func Amounts(list corev1.ResourceList) core.Resources { return amountsUpTo(math.MaxInt64, list) }
 
-// amountsUpTo is Amounts in which no amount is larger than most. A quantity can be larger than an int64, whose value
-// would then be negative.
+// amountsUpTo is like Amounts, but limits each amount to most. A quantity can exceed an int64, and its Value would then
+// be negative.
 func amountsUpTo(most int64, list corev1.ResourceList) core.Resources {
 	r := make(core.Resources, len(list))
 	for name, q := range list {
@@ -94,7 +94,7 @@ func Key(pod *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 }
 
-// Constraints returns a string that is equal for pods that may use the same nodes by labels and taints.
+// Constraints returns a string that is equal for pods that may use the same nodes according to labels and taints.
 func Constraints(pod *corev1.Pod) string {
 	asked := struct {
 		Selector    map[string]string    `json:",omitempty"`
@@ -105,7 +105,7 @@ func Constraints(pod *corev1.Pod) string {
 		asked.Affinity = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	}
 	text, err := json.Marshal(asked)
-	if err != nil { // these types always marshal
+	if err != nil { // these types can always be marshaled
 		return string(pod.UID)
 	}
 	return string(text)
@@ -116,7 +116,7 @@ func Reserves(pod *corev1.Pod) bool {
 	return len(pod.Spec.ResourceClaims) > 0 || slices.ContainsFunc(pod.Spec.Volumes, bindsToNodes)
 }
 
-// Attracted reports whether new pods elsewhere can make a pod fit.
+// Attracted reports whether a pod may fit after new pods start elsewhere.
 func Attracted(pod *corev1.Pod) bool {
 	a := pod.Spec.Affinity
 	return a != nil && a.PodAffinity != nil && len(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 ||

@@ -10,8 +10,7 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/core"
 )
 
-// TestHugeRequestsCountAgainstQuotas verifies that nobody gets round a quota with requests whose sum does not fit an
-// int64.
+// TestHugeRequestsCountAgainstQuotas verifies that requests whose sum does not fit an int64 cannot circumvent a quota.
 func TestHugeRequestsCountAgainstQuotas(t *testing.T) {
 	for _, text := range []string{"9223372036854775807", "9223372036854775", "9223372036854776", "9E", "4611686018427387904"} {
 		for _, containers := range []int{1, 2, 3} {

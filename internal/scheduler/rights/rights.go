@@ -1,4 +1,4 @@
-// Package rights decides who may use which queue. It asks the API server about users, and keeps the answers for a
+// Package rights decides who may use which queue. It asks the API server about users, and caches the answers for a
 // while.
 package rights
 
@@ -22,17 +22,17 @@ import (
 const (
 	// answerTTL is how long an answer of the API server about a right stays valid.
 	answerTTL = 10 * time.Second
-	// reviewers is the number of questions that are asked at once.
+	// reviewers is the number of concurrent questions to the API server.
 	reviewers = 4
 )
 
 // Rights decides who may use which queue: all authors in the namespaces that the queue selects, and users with the verb
-// "use" on the queue. It asks the API server for answers that it does not have. All methods but Run belong to one
-// goroutine, which also hands each answer to Answer: the goroutines of Run only send it.
+// "use" on the queue. It asks the API server for answers that it does not have. All methods except Run belong to one
+// goroutine. That goroutine also calls Answer with each answer: the goroutines of Run only send the answers to it.
 type Rights struct {
 	namespaces corelisters.NamespaceLister
 	reviews    authorizationclient.SubjectAccessReviewInterface
-	// questions are for the API server. The values are the user and their groups.
+	// questions are the open questions for the API server. Each value is the user, followed by the user's groups.
 	questions *latest.Queue[Question, []string]
 	// answered sends an answer of the API server to the goroutine to which Rights belongs.
 	answered func(q Question, allowed bool)
@@ -47,7 +47,7 @@ type answer struct {
 	at      time.Time
 }
 
-// New returns rights without an answer. Answered is called on goroutines of Run.
+// New returns rights without answers. The goroutines of Run call answered.
 func New(namespaces corelisters.NamespaceLister, reviews authorizationclient.SubjectAccessReviewInterface, answered func(q Question, allowed bool)) *Rights {
 	r := &Rights{namespaces: namespaces, reviews: reviews, answered: answered, answers: map[Question]answer{}}
 	r.questions = latest.New(true, r.review)
@@ -57,7 +57,7 @@ func New(namespaces corelisters.NamespaceLister, reviews authorizationclient.Sub
 // Run asks the API server until ctx ends, and waits for its goroutines.
 func (r *Rights) Run(ctx context.Context) { r.questions.Run(ctx, reviewers) }
 
-// Selects reports whether a queue whose users have this selector admits everybody in a namespace. A nil selector
+// Selects reports whether a queue with this selector of namespaces admits all users in a namespace. A nil selector
 // selects no namespace.
 func (r *Rights) Selects(users labels.Selector, namespace string) bool {
 	if users == nil {
@@ -67,8 +67,8 @@ func (r *Rights) Selects(users labels.Selector, namespace string) bool {
 	return err == nil && users.Matches(labels.Set(ns.Labels))
 }
 
-// Fault returns why a request may not start in a queue that does not select its namespace; empty if it may. Known is
-// false until the API server has answered.
+// Fault returns why the pods of a requester may not start in a queue that does not select their namespace; empty if
+// they may. known is false until the API server has answered.
 func (r *Rights) Fault(queue, namespace, by string, now time.Time) (why string, known bool) {
 	var who []string
 	if err := json.Unmarshal([]byte(by), &who); err != nil || len(who) == 0 {
@@ -91,7 +91,7 @@ func (r *Rights) ask(q Question, who []string, now time.Time) (allowed, known bo
 	return false, false
 }
 
-// Answer records an answer, and drops those that are no longer valid.
+// Answer records an answer, and drops answers that are no longer valid.
 func (r *Rights) Answer(q Question, allowed bool, now time.Time) {
 	maps.DeleteFunc(r.answers, func(_ Question, a answer) bool { return now.Sub(a.at) >= answerTTL })
 	r.answers[q] = answer{allowed, now}

@@ -44,7 +44,7 @@ func TestRightsAskOnceAndForgetAnswers(t *testing.T) {
 			{by: `["ann"]`, after: answerTTL - time.Nanosecond, known: true, asked: 2},
 			{by: `["ann"]`, after: time.Nanosecond, asked: 3},
 		} {
-			time.Sleep(step.after) // the clock of the test
+			time.Sleep(step.after) // advances the clock of the test
 			why, known := r.Fault("q", "ns", step.by, time.Now())
 			synctest.Wait()
 			if known != step.known || (why == "") != (step.why == "") || !strings.Contains(why, step.why) || asked != step.asked {

@@ -34,13 +34,13 @@ import (
 	"tensorstack.dev/batch/internal/version"
 )
 
-// NewCommand returns the command that runs the scheduler: a kube-scheduler with its flags. Its process has a profile
-// for pods of the t9k-scheduler beside the default one.
+// NewCommand returns the command that runs the scheduler: a kube-scheduler with its flags, and with a profile for pods
+// of the t9k-scheduler in addition to the default profile.
 func NewCommand() *cobra.Command {
 	opts := options.NewOptions()
 	cmd := &cobra.Command{
 		Use:          "t9k-scheduler",
-		Short:        "Schedule pods, and those of a group all together or not at all",
+		Short:        "Schedule pods, and start the pods of a group all together or not at all",
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		Version:      version.Version,
@@ -49,7 +49,7 @@ func NewCommand() *cobra.Command {
 	f := cmd.Flags()
 	cmd.RunE = func(*cobra.Command, []string) error {
 		ctx := server.SetupSignalContext()
-		if opts.ConfigFile == "" { // a configuration file says these itself
+		if opts.ConfigFile == "" { // with a configuration file, the file sets these fields
 			for _, o := range ownDefaults {
 				f.Lookup(o[0]).Changed = true // otherwise kube-scheduler ignores them
 			}
@@ -71,7 +71,8 @@ func NewCommand() *cobra.Command {
 	for _, set := range opts.Flags.FlagSets {
 		f.AddFlagSet(set)
 	}
-	f.Bool("version", false, "print the version and exit") // cobra acts on it; Kubernetes' packages have one that knows theirs only
+	// Cobra handles the flag; the one of Kubernetes' packages prints only Kubernetes' version.
+	f.Bool("version", false, "print the version and exit")
 	showDefault(f.Lookup("feature-gates"), costlyFeature+"=false")
 	for _, o := range ownDefaults {
 		if err := f.Set(o[0], o[1]); err != nil {
@@ -88,14 +89,14 @@ func NewCommand() *cobra.Command {
 	return cmd
 }
 
-// ownDefaults are flags of kube-scheduler with defaults of our own.
+// ownDefaults are flags of kube-scheduler for which this program has other defaults.
 var ownDefaults = [][2]string{
 	{"kube-api-qps", "1000"}, {"kube-api-burst", "2000"}, // with kube-scheduler's own limits, 50 pods start per second
 	// so that another scheduler acts within 15 s
 	{"leader-elect-lease-duration", "10s"}, {"leader-elect-renew-deadline", "7s"}, {"leader-elect-retry-period", "1s"},
 }
 
-// showDefault makes --help print the value that this command sets as the default.
+// showDefault makes --help print the default that this command sets.
 func showDefault(flag *pflag.Flag, value string) {
 	gate, setting, isGate := strings.Cut(value, "=")
 	if !isGate {
@@ -144,7 +145,7 @@ func setup(ctx context.Context, opts *options.Options) (*schedulerconfig.Complet
 	if err != nil {
 		return nil, nil, err
 	}
-	if c.LeaderElection != nil { // otherwise metrics and logs call every lease kube-scheduler
+	if c.LeaderElection != nil { // otherwise metrics and logs name every lease "kube-scheduler"
 		c.LeaderElection.Name = c.ComponentConfig.LeaderElection.ResourceName
 	}
 	registerMetrics()
@@ -178,7 +179,7 @@ func setup(ctx context.Context, opts *options.Options) (*schedulerconfig.Complet
 	return &cc, sched, nil
 }
 
-// factory returns the function by which the scheduler makes the plugin. The function appends each plugin to made.
+// factory returns the function with which the scheduler creates the plugin. The function appends each plugin to made.
 func factory(made *[]*plugin.Plugin) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 	return func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		p, err := plugin.New(ctx, args, handle)
@@ -190,8 +191,8 @@ func factory(made *[]*plugin.Plugin) func(context.Context, runtime.Object, fwk.H
 	}
 }
 
-// registerMetrics adds the scheduler's metrics to those of the kube-scheduler. It is not an init function, because
-// other programs that contain this package serve the same registry.
+// registerMetrics adds the scheduler's metrics to the metrics of the kube-scheduler. It is not an init function,
+// because other programs that contain this package use the same registry.
 var registerMetrics = sync.OnceFunc(func() {
 	legacyregistry.Registerer().MustRegister(append(planner.Metrics, writer.EvictedPods)...)
 })

@@ -14,9 +14,9 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/plugin"
 )
 
-// loadConfiguration sets the component configuration from the file, or to the default with the profiles
-// default-scheduler and t9k-scheduler. Flags that the user has set replace fields of either: kube-scheduler would
-// ignore most of them, the kubeconfig among them, if there is a file.
+// loadConfiguration sets the component configuration from the file or, without a file, to the default with the profiles
+// default-scheduler and t9k-scheduler. In both cases, flags that the user has set replace fields of it. With a file,
+// kube-scheduler itself would ignore most of these flags, including the kubeconfig.
 func loadConfiguration(ctx context.Context, opts *options.Options) error {
 	var err error
 	if opts.ConfigFile != "" {
@@ -40,7 +40,7 @@ func loadConfiguration(ctx context.Context, opts *options.Options) error {
 	return nil
 }
 
-// enablesPlugin reports whether the configuration file itself says where the plugin runs.
+// enablesPlugin reports whether a profile of the configuration file already enables the plugin.
 func enablesPlugin(p *config.Plugins) bool {
 	return slices.ContainsFunc([]config.PluginSet{p.MultiPoint, p.Permit}, func(s config.PluginSet) bool {
 		return slices.ContainsFunc(s.Enabled, func(enabled config.Plugin) bool { return enabled.Name == plugin.Name })

@@ -22,7 +22,8 @@ import (
 
 const fileHeader = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
-// loaded returns the options after loadConfiguration has read a file with a text; no file if the text is empty.
+// loaded returns the options after loadConfiguration has read a file with the given text. Without a text there is no
+// file.
 func loaded(t *testing.T, text string, flags ...string) (*options.Options, error) {
 	t.Helper()
 	opts := options.NewOptions()
@@ -102,7 +103,7 @@ profiles:
 	}
 }
 
-// TestInstalledFileIsValid verifies the file of config/default as the scheduler does when it starts.
+// TestInstalledFileIsValid verifies that the scheduler accepts the file of config/default when it starts.
 func TestInstalledFileIsValid(t *testing.T) {
 	data, err := os.ReadFile("../../../config/scheduler/config_map.yaml")
 	if err != nil {

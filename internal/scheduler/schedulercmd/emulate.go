@@ -23,7 +23,7 @@ import (
 var oldest = version.MajorMinor(1, 33)
 
 // emulate sets --emulated-version to the version of the API server if that is older than this program, unless the user
-// has set the flag. A scheduler may not be newer than its API server: it would wait without end for kinds that the API
+// has set the flag. A scheduler must not be newer than its API server: it would wait forever for kinds that the API
 // server does not serve.
 func emulate(ctx context.Context, opts *options.Options, f *pflag.FlagSet) error {
 	if f.Changed("emulated-version") {
@@ -98,7 +98,7 @@ func versionOf(i *apiversion.Info) (*version.Version, error) {
 	return v, nil
 }
 
-// costlyFeature costs a write for each pod that waits at Permit.
+// costlyFeature is a feature that costs a write for each pod that waits at Permit.
 const costlyFeature = string(features.NominatedNodeNameForExpectation)
 
 // turnsOffCostlyFeature reports whether to turn costlyFeature off, given the values of --feature-gates and

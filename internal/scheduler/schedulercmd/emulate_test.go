@@ -11,7 +11,7 @@ import (
 func TestEmulatedVersionDecidesKindsAndFeatures(t *testing.T) {
 	for name, c := range map[string]struct {
 		info apiversion.Info
-		want string // empty: an error
+		want string // empty if an error is expected
 	}{
 		"its own":            {apiversion.Info{Major: "1", Minor: "35"}, "1.35"},
 		"of a provider":      {apiversion.Info{Major: "1", Minor: "34+"}, "1.34"},

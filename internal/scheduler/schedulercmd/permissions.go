@@ -19,11 +19,11 @@ import (
 // readyzPath is the path of the readiness probe.
 const readyzPath = "/readyz"
 
-// mend says what to do about missing permissions.
-const mend = "bind the roles t9k-scheduler, system:kube-scheduler and system:volume-scheduler to its user, as config/scheduler does, for example by upgrading the installation"
+// remedy is the instruction for missing permissions.
+const remedy = "bind the roles t9k-scheduler, system:kube-scheduler and system:volume-scheduler to its user, as config/scheduler does, for example by upgrading the installation"
 
-// kubeSchedulerRules lists the rights of Kubernetes' own roles system:kube-scheduler and system:volume-scheduler
-// without which no group is planned or bound. The roles have more, and that depends on the version of Kubernetes.
+// kubeSchedulerRules lists the rights from Kubernetes' own roles system:kube-scheduler and system:volume-scheduler
+// without which no group is planned or bound. The other rights in these roles depend on the version of Kubernetes.
 var kubeSchedulerRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{""}, Resources: []string{"pods", "nodes", "namespaces", "persistentvolumes", "persistentvolumeclaims"}, Verbs: []string{"list", "watch"}},
 	{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"delete"}}, // evictions by queue
@@ -31,7 +31,8 @@ var kubeSchedulerRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{""}, Resources: []string{"pods/status"}, Verbs: []string{"patch"}},
 	{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"storageclasses", "csinodes", "csidrivers", "csistoragecapacities"}, Verbs: []string{"list", "watch"}},
 	{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
-	{APIGroups: []string{authorizationv1.GroupName}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}}, // who may use a queue
+	// The scheduler asks who may use a queue.
+	{APIGroups: []string{authorizationv1.GroupName}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
 }
 
 // neededPermissions lists the permissions that the scheduler needs with its settings of leader election.
@@ -60,14 +61,14 @@ func neededPermissions(election componentconfig.LeaderElectionConfiguration) ([]
 	return append(needed, permissions.Of(lease, election.ResourceNamespace, all)...), nil
 }
 
-// reviewPermissions returns the review of the scheduler's permissions, and makes /readyz answer 500 while one is
-// missing.
+// reviewPermissions returns the review of the scheduler's permissions, and makes /readyz answer with status 500 while a
+// permission is missing.
 func reviewPermissions(cc *schedulerconfig.CompletedConfig) (*permissions.Review, error) {
 	needed, err := neededPermissions(cc.ComponentConfig.LeaderElection)
 	if err != nil {
 		return nil, err
 	}
-	review := &permissions.Review{Program: "the scheduler", Mend: mend, Client: cc.Client.AuthorizationV1().SelfSubjectAccessReviews(), Needed: needed}
+	review := &permissions.Review{Program: "the scheduler", Mend: remedy, Client: cc.Client.AuthorizationV1().SelfSubjectAccessReviews(), Needed: needed}
 	if cc.Authorization.Authorizer != nil { // nil if the scheduler serves nothing
 		cc.Authorization.Authorizer = &readinessGate{cc.Authorization.Authorizer, review.Problem}
 	}
@@ -75,8 +76,8 @@ func reviewPermissions(cc *schedulerconfig.CompletedConfig) (*permissions.Review
 }
 
 // readinessGate fails requests for /readyz while the scheduler has a problem. kube-scheduler builds its handler itself
-// and takes no further checks; its authorizer is the one part of the handler that is given to it, and an error of the
-// authorizer is answered with 500 and the error's text.
+// and accepts no further checks. The authorizer is the only replaceable part of the handler, and an error of the
+// authorizer is answered with status 500 and the text of the error.
 type readinessGate struct {
 	authorizer.Authorizer
 	problem func() error

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Pool is the nodes that a queue may use. It never changes. A nil pool is all nodes.
+// Pool is the set of nodes that a queue may use. It is immutable. A nil pool contains all nodes.
 type Pool struct {
 	queue        string
 	nodeSelector *metav1.LabelSelector
@@ -14,7 +14,7 @@ type Pool struct {
 	selector labels.Selector
 }
 
-// NewPool returns the nodes that a queue may use. Without a selector, these are all nodes.
+// NewPool returns the set of nodes that a queue may use. Without a selector, it contains all nodes.
 func NewPool(queue string, nodeSelector *metav1.LabelSelector) *Pool {
 	pool := &Pool{queue: queue, nodeSelector: nodeSelector}
 	if nodeSelector != nil {
@@ -23,8 +23,8 @@ func NewPool(queue string, nodeSelector *metav1.LabelSelector) *Pool {
 	return pool
 }
 
-// SelectorOf returns the selector of a queue. It selects nothing if the selector is invalid, because the API server
-// does not validate selectors completely.
+// SelectorOf returns the selector of a queue. If the selector is invalid, the result selects nothing, because the API
+// server does not validate selectors completely.
 func SelectorOf(s *metav1.LabelSelector) labels.Selector {
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {

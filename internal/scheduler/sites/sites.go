@@ -50,8 +50,8 @@ func (s *Sites) domain(n *corev1.Node) string {
 	return n.Labels[s.topologyLabel]
 }
 
-// Of returns the nodes of a pool that a pod may use by their labels and taints. Constraints are those of the pod, as
-// podspec.Constraints returns them.
+// Of returns the nodes of a pool that a pod may use according to their labels and taints. constraints is the result of
+// podspec.Constraints for the pod.
 func (s *Sites) Of(pool *Pool, pod *corev1.Pod, constraints string) *core.Sites {
 	key := pool.Queue() + "\x00" + constraints
 	if s.known[key] == nil {
@@ -122,22 +122,21 @@ func (t *taintedNodes) String() string {
 	}
 }
 
-// passing are prefixes of taints that come and go by themselves. A group is not reported as impossible because a node
-// restarts.
+// passing lists the prefixes of temporary taints, so that a group is not reported as impossible while a node restarts.
 var passing = []string{"node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler", "startup-taint.cluster-autoscaler.kubernetes.io/",
 	"ignore-taint.cluster-autoscaler.kubernetes.io/", "karpenter.sh/", "node.cilium.io/"}
 
-// lastingTaint returns a taint that keeps a pod off a node and that does not go away by itself.
+// lastingTaint returns a taint that excludes a pod from a node and is not temporary.
 func lastingTaint(n *corev1.Node, pod *corev1.Pod) (corev1.Taint, bool) {
 	lasts := func(t *corev1.Taint) bool {
 		keepsAway := t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
 		return keepsAway && !slices.ContainsFunc(passing, func(prefix string) bool { return strings.HasPrefix(t.Key, prefix) })
 	}
-	// Comparison operators of tolerations are an alpha feature. If it is off, this may miss a taint.
+	// The comparison operators of tolerations are an alpha feature. If it is disabled, this call may miss a taint.
 	return corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, pod.Spec.Tolerations, lasts, true)
 }
 
-// missingLabel returns the message for a pod whose required labels no node has.
+// missingLabel returns the message for a pod that requires labels that no node has.
 func missingLabel(pool *Pool, pod *corev1.Pod, nodes []*corev1.Node) string {
 	whose := "no node"
 	if pool.selector != nil {

@@ -19,7 +19,7 @@ func node(name string, l map[string]string, taints ...corev1.Taint) *corev1.Node
 		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}}}
 }
 
-// TestSitesFollowLabelsAndTaints verifies which nodes a pod may use. Nodes with a taint that goes away by itself count.
+// TestSitesFollowLabelsAndTaints verifies which nodes a pod may use. Nodes with a temporary taint count.
 func TestSitesFollowLabelsAndTaints(t *testing.T) {
 	lasting := corev1.Taint{Key: "mine", Effect: corev1.TaintEffectNoSchedule}
 	passing := corev1.Taint{Key: "node.kubernetes.io/not-ready", Effect: corev1.TaintEffectNoExecute}
@@ -31,7 +31,7 @@ func TestSitesFollowLabelsAndTaints(t *testing.T) {
 	}
 	const tainted = "1 node that its labels allow has the taint mine:NoSchedule, which its pods do not tolerate: let them tolerate it"
 	for name, test := range map[string]struct {
-		selector *metav1.LabelSelector // of the queue
+		selector *metav1.LabelSelector // the selector of the queue
 		spec     corev1.PodSpec
 		want     []core.Site
 		lack     string
@@ -56,8 +56,7 @@ func TestSitesFollowLabelsAndTaints(t *testing.T) {
 	}
 }
 
-// TestInvalidSelectorSelectsNothing verifies that a selector that the API server has let pass by mistake selects no
-// node.
+// TestInvalidSelectorSelectsNothing verifies that an invalid selector that the API server has accepted selects no node.
 func TestInvalidSelectorSelectsNothing(t *testing.T) {
 	invalid := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "zone", Operator: "Is", Values: []string{"x"}}}}
 	if NewPool("q", invalid).Allows(node("a", map[string]string{"zone": "x"})) {
@@ -65,7 +64,7 @@ func TestInvalidSelectorSelectsNothing(t *testing.T) {
 	}
 }
 
-// TestMissingLabelIsNamed verifies that the message for pods that no node takes names the first label without a node.
+// TestMissingLabelIsNamed verifies that the message for pods that fit on no node names the first label without a node.
 func TestMissingLabelIsNamed(t *testing.T) {
 	nodes := []*corev1.Node{node("a", map[string]string{"disk": "ssd"}), node("b", map[string]string{"gpu": "yes"})}
 	for want, selector := range map[string]map[string]string{

@@ -1,5 +1,5 @@
-// Package writer writes to the API server what the scheduler has decided: the conditions of groups and pods, and
-// evictions. Callers never wait for it.
+// Package writer writes the decisions of the scheduler to the API server: the conditions of groups and pods, and
+// evictions. Its callers never wait for a write.
 package writer
 
 import (
@@ -34,40 +34,39 @@ const FieldManager = "t9k-scheduler"
 // EvictedPods counts the pods that were evicted, by cause.
 var EvictedPods = metrics.SchedulerEvictedPods.Counter()
 
-// Numbers of requests at once.
+// Numbers of concurrent requests.
 const (
 	groupWriters = 4
 	podWriters   = 4
 	evictors     = 8
 )
 
-// Writer writes conditions and evicts pods. Groups have a queue of their own, so that they do not wait for the many
-// pods.
+// Writer writes conditions and evicts pods. Groups have a separate queue, so that they do not wait for the many pods.
 type Writer struct {
 	client    client.Client
 	clientset kubernetes.Interface
 	lister    corelisters.PodLister
 	groups    *latest.Queue[types.NamespacedName, groupWrite]
 	pods      *latest.Queue[types.UID, podWrite]
-	// evictions are not tried again: the planner asks again for those that it still wants.
+	// evictions are not retried, because the planner repeats the evictions that it still needs.
 	evictions *latest.Queue[types.UID, eviction]
-	// spans is nil if no traces are wanted.
+	// spans is nil if tracing is disabled.
 	spans *tracing.Recorder
 }
 
-// groupWrite is a condition to write to a PodGroup, and the spans that end with it.
+// groupWrite is a condition to write to a PodGroup, with the spans that end with it.
 type groupWrite struct {
 	scheduling.PodGroupCondition
 	spans []tracing.Span
 }
 
-// podWrite is why the pod of this name waits.
+// podWrite is the reason why a pod waits, with the name of the pod.
 type podWrite struct {
 	key             types.NamespacedName
 	reason, message string
 }
 
-// eviction is a pod as the planner saw it, and what the eviction reports.
+// eviction is a pod as the planner saw it, with the message and the cause of its eviction.
 type eviction struct {
 	pod            *corev1.Pod
 	message, cause string
@@ -80,8 +79,8 @@ func New(c client.Client, clientset kubernetes.Interface, pods corelisters.PodLi
 	return w
 }
 
-// Run writes until ctx ends, and waits for its goroutines. It drops what is not yet written then: the next leader
-// derives it again from what it observes.
+// Run writes until ctx ends, and waits for its goroutines. It drops pending writes when ctx ends, because the next
+// leader derives them again from its observations.
 func (w *Writer) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { w.groups.Run(ctx, groupWriters) })
@@ -100,7 +99,7 @@ func (w *Writer) Pod(pod *corev1.Pod, reason, message string) {
 	w.pods.Put(pod.UID, podWrite{podspec.Key(pod), reason, message})
 }
 
-// DropPod drops the condition of a pod that waits no longer. It reports whether there was one that is not yet written.
+// DropPod drops the pending condition of a pod that no longer waits. It reports whether there was one.
 func (w *Writer) DropPod(uid types.UID) bool { return w.pods.Drop(uid) }
 
 // Evict queues the eviction of a pod.
@@ -125,7 +124,7 @@ func (w *Writer) writeGroup(ctx context.Context, key types.NamespacedName, condi
 	}
 	logger := klog.FromContext(ctx)
 	if condition.Status != metav1.ConditionTrue {
-		logger = logger.V(2) // a group may change its reason often
+		logger = logger.V(2) // the reason of a group may change often
 	}
 	logger.Info("Wrote a group's condition", "podGroup", key, "condition", condition.Type, "status", condition.Status,
 		"reason", condition.Reason, "message", condition.Message)
@@ -133,7 +132,7 @@ func (w *Writer) writeGroup(ctx context.Context, key types.NamespacedName, condi
 	return nil
 }
 
-// writePod writes to a pod why it waits, if it still waits.
+// writePod writes the reason why it waits to a pod, if the pod still waits.
 func (w *Writer) writePod(ctx context.Context, uid types.UID, report podWrite) error {
 	pod, err := w.lister.Pods(report.key.Namespace).Get(report.key.Name)
 	if err != nil || pod.UID != uid || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
@@ -164,13 +163,13 @@ func (w *Writer) patchPod(ctx context.Context, pod *corev1.Pod, report podWrite)
 	return err
 }
 
-// evict deletes a pod. Before that, it writes the reason to the pod, so that its controller knows that the pod did not
-// fail. It counts and logs only pods that were not being deleted already: the planner may ask for an eviction again
-// before its cache shows the first one.
+// evict deletes a pod. Before that, it writes the reason to the pod, so that the controller of the pod knows that the
+// pod did not fail. It counts and logs only pods that were not already being deleted, because the planner may repeat an
+// eviction before its cache shows the first one.
 func (w *Writer) evict(ctx context.Context, uid types.UID, v eviction) error {
 	pod, err := w.mark(ctx, v)
 	switch {
-	case apierrors.IsNotFound(err) || apierrors.IsConflict(err): // the pod is gone; another one may have its name
+	case apierrors.IsNotFound(err) || apierrors.IsConflict(err): // the pod is gone, and another one may have its name
 		return nil
 	case err != nil:
 		return fmt.Errorf("marking pod %s for eviction: %w", podspec.Key(v.pod), err)
@@ -192,7 +191,7 @@ func (w *Writer) evict(ctx context.Context, uid types.UID, v eviction) error {
 	return nil
 }
 
-// mark writes to a pod why it is evicted, and returns the pod as it is now.
+// mark writes the reason for its eviction to a pod, and returns the current pod.
 func (w *Writer) mark(ctx context.Context, v eviction) (*corev1.Pod, error) {
 	status := v.pod.Status.DeepCopy()
 	podutil.UpdatePodCondition(status, &corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,

@@ -23,8 +23,8 @@ func evicted(t *testing.T, cause string) int {
 	return int(m.Counter.GetValue())
 }
 
-// TestEvictionsCountPodsOnce verifies that the metric has pods and not requests: the planner asks again for an eviction
-// until its cache shows the first one.
+// TestEvictionsCountPodsOnce verifies that the metric counts pods, not requests: the planner repeats an eviction until
+// its cache shows the first one.
 func TestEvictionsCountPodsOnce(t *testing.T) {
 	seen := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}}
 	terminating := seen.DeepCopy()
@@ -56,7 +56,7 @@ func TestEvictionsCountPodsOnce(t *testing.T) {
 	}
 }
 
-// TestEvictionSparesNamesake verifies that a pod which has the name of the one to evict is neither marked nor deleted.
+// TestEvictionSparesNamesake verifies that a pod with the same name as the evicted pod is neither marked nor deleted.
 func TestEvictionSparesNamesake(t *testing.T) {
 	seen := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}}
 	client := fake.NewClientset()
