@@ -68,8 +68,8 @@ func adminHTTP(d Dir) (*http.Client, error) {
 	return &http.Client{Transport: t}, nil
 }
 
-// applyOrReplace applies an object. It deletes and creates a webhook configuration that the API server refuses to
-// update: somebody made that configuration call a Service, and the two forms cannot be merged.
+// applyOrReplace applies an object. If the API server refuses to update a webhook configuration, applyOrReplace deletes
+// and creates it: another client has changed it to call a Service, and the two forms cannot be merged.
 func (a *apiClient) applyOrReplace(ctx context.Context, object *unstructured.Unstructured) error {
 	err := a.apply(ctx, object)
 	if !apierrors.IsInvalid(err) || object.GroupVersionKind().Group != admissionregistrationv1.GroupName {
@@ -82,8 +82,8 @@ func (a *apiClient) applyOrReplace(ctx context.Context, object *unstructured.Uns
 	return a.apply(ctx, object)
 }
 
-// apply applies an object by server-side apply and takes over fields that others own. The object's resource must be the
-// regular plural of its kind.
+// apply applies an object by server-side apply, and takes over fields of other field managers. The object's resource
+// must be the regular plural of its kind.
 func (a *apiClient) apply(ctx context.Context, object *unstructured.Unstructured) error {
 	resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
 	_, err := a.dynamic.Resource(resource).Namespace(object.GetNamespace()).Apply(ctx, object.GetName(), object,

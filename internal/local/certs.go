@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// certLifetime is how long a certificate is valid. A certificate in the last tenth of it is renewed at the next start.
+// certLifetime is how long a certificate is valid. A certificate in the last tenth of its lifetime is renewed at the
+// next start.
 const certLifetime = 10 * 365 * 24 * time.Hour
 
 // identity is the subject of a certificate.
@@ -24,7 +25,7 @@ type identity struct {
 	file   string // base name of its two files in pki/
 	name   string
 	groups []string
-	hosts  []string // DNS names and IP addresses that it may serve under; none for a client
+	hosts  []string // DNS names and IP addresses at which it may serve; none for a client
 }
 
 // authority is the cluster's certificate authority.
@@ -57,8 +58,8 @@ func ensureAuthority(d Dir) (*authority, error) {
 	return a, nil
 }
 
-// ensure creates the certificate and key of id. It keeps existing ones that this authority signed for the same hosts
-// and that do not expire soon.
+// ensure creates the certificate and key of id. It keeps an existing certificate that this authority signed for the
+// same hosts and that does not expire soon.
 func (a *authority) ensure(id identity) error {
 	cert, _, err := loadKeyPair(a.dir, id.file)
 	if err == nil && stillValid(cert, time.Now()) && cert.CheckSignatureFrom(a.cert) == nil && slices.Equal(certHosts(cert), id.hosts) {
@@ -149,7 +150,8 @@ func certHosts(cert *x509.Certificate) []string {
 	return hosts
 }
 
-// loadKeyPair reads a certificate and its key. It fails if either file is missing or the key is another certificate's.
+// loadKeyPair reads a certificate and its key. It fails if either file is missing or if the key belongs to another
+// certificate.
 func loadKeyPair(d Dir, file string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	data, err := os.ReadFile(d.certFile(file))
 	if err != nil {

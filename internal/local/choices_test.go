@@ -89,8 +89,8 @@ func TestConfigureKeepsItsChoices(t *testing.T) {
 	}
 }
 
-// TestPortsOfRunningClusterStayReserved verifies that no other cluster chooses the port of a component that does not
-// listen at the moment.
+// TestPortsOfRunningClusterStayReserved verifies that no other cluster chooses the port of a component that is not
+// listening at the moment.
 func TestPortsOfRunningClusterStayReserved(t *testing.T) {
 	ports := map[string]int{}
 	if err := choosePorts(ports); err != nil {
@@ -244,7 +244,7 @@ func TestCredentialsAreKept(t *testing.T) {
 		}
 	}
 
-	// If the authority is lost, it and every certificate that it signed are renewed. The token key stays.
+	// If the authority is lost, the authority and every certificate that it signed are renewed. The token key stays.
 	if err := os.Remove(d.keyFile("ca")); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Component is one part of a cluster: either a program (Args) that is kept running, or a step (Run) that is done once.
+// Component is one part of a cluster: either a program (Args) that is kept running, or a step (Run) that runs once.
 type Component struct {
 	Name string
 	// Needs are the components that must have been ready once before this one starts. They come earlier in the list.
@@ -15,19 +15,20 @@ type Component struct {
 	Uses []string
 	// Args are the command-line arguments with which the program runs the component.
 	Args []string
-	// Program is the path of the program; empty: this binary.
+	// Program is the path of the program. Empty means this binary.
 	Program string
-	// Env are variables added to the environment of the machine process, as NAME=value.
+	// Env are variables, as NAME=value, that the component gets in addition to the environment of the machine process.
 	Env []string
-	// Run does the step. It is repeated with a growing delay until it succeeds.
+	// Run executes the step. It is repeated with a growing delay until it succeeds.
 	Run func(context.Context) error
-	// Ready returns nil if the component serves, and otherwise what is missing.
+	// Ready returns nil if the component serves, and otherwise an error that says what is missing.
 	Ready func(context.Context) error
-	// Usable returns nil if the components that use this one may start although Ready still fails. It may be nil.
+	// Usable returns nil if the components that use this one may start even though Ready still fails. It may be nil.
 	Usable func(context.Context) error
-	// Cause returns why the component cannot serve until a person acts, or nil if it sees no such cause. It may be nil.
+	// Cause returns an error that says why the component cannot serve until a person acts. It returns nil if it sees no
+	// such cause. Cause may be nil.
 	Cause func() error
-	// Drain ends what the program runs. It is called before the program is stopped, and may be nil.
+	// Drain ends everything that the program runs. It is called before the program is stopped, and may be nil.
 	Drain func(context.Context)
 }
 

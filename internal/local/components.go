@@ -16,16 +16,16 @@ const kubeletPort = 10250
 const dnsPort = 53
 
 // usableEndpoint is the API server's readiness without the post-start hooks that the other components do not need.
-// Those hooks poll once a second and would delay the start: nobody creates pods with a system priority class, and the
-// components act as the administrator, as the node, which has its own authorizer, or under a role that a later step
-// installs. The controller manager waits for all hooks, because it exits if /healthz does not succeed within 10 s of
-// its start.
+// These hooks poll once a second and would delay the start. They are not needed because no pod is created with a system
+// priority class, and because the components act as the administrator, as the node, which has a separate authorizer, or
+// under a role that a later step installs. The controller manager waits for all hooks, because it exits if /healthz
+// does not succeed within 10 s of its start.
 const usableEndpoint = "/readyz?exclude=poststarthook/rbac/bootstrap-roles&exclude=poststarthook/scheduling/bootstrap-system-priority-classes"
 
 // clusterDomain is the DNS domain of the cluster.
 const clusterDomain = "cluster.local"
 
-// newComponents lists the components that c asks for. The kubelet's Drain ends the pods as shutdown says.
+// newComponents lists the components that c selects. The kubelet's Drain ends the pods as shutdown says.
 func newComponents(d Dir, c *Config, a *apiClient, shutdown *shutdown) []Component {
 	all := []Component{
 		{Name: Etcd, Args: etcdArgs(d, c), Ready: etcdReady(d), Cause: diskFull(d)},
@@ -54,9 +54,9 @@ func newComponents(d Dir, c *Config, a *apiClient, shutdown *shutdown) []Compone
 	return components
 }
 
-// etcdArgs are etcd's command-line arguments. etcd listens on a socket in the cluster's directory, because whoever can
-// write to etcd controls the cluster and every user of the machine can reach a port. etcd requires a port in the
-// advertised URLs; nobody calls them.
+// etcdArgs are etcd's command-line arguments. etcd listens on a socket in the cluster's directory instead of a port:
+// every user of the machine can reach a port, and a client that can write to etcd controls the cluster. etcd requires a
+// port in the advertised URLs, which no client uses.
 func etcdArgs(d Dir, c *Config) []string {
 	return []string{"etcd",
 		"--name=" + d.Name(),
@@ -137,7 +137,7 @@ func schedulerNeeds(c *Config) []string {
 	return []string{APIServer}
 }
 
-// schedulerArgs are the scheduler's command-line arguments. Without the CRDs the scheduler is Kubernetes' own, so that
+// schedulerArgs are the scheduler's command-line arguments. Without the CRDs, the scheduler is Kubernetes' own, so that
 // a t9k-scheduler can be installed beside it.
 func schedulerArgs(d Dir, c *Config) []string {
 	args := []string{"plain-kube-scheduler"}

@@ -19,7 +19,7 @@ const (
 	RuntimeContainerd Runtime = "containerd"
 )
 
-// DefaultContainerdSocket is the path of containerd's socket if the options name no other.
+// DefaultContainerdSocket is the path of containerd's socket if the options do not name another one.
 const DefaultContainerdSocket = "/run/containerd/containerd.sock"
 
 // Names of the components of a cluster, as the command line and the logs show them.
@@ -28,7 +28,7 @@ const (
 	APIServer         = "kube-apiserver"
 	CRDs              = "crds"      // not a program: the step that installs the repository's CRDs
 	Webhook           = "webhook"   // not a program: the step that registers the operator's webhook with the API server
-	LostPods          = "lost-pods" // not a program: the step that fails the pods that were lost when the node last ended
+	LostPods          = "lost-pods" // not a program: fails the pods that were lost when the node last shut down
 	ControllerManager = "kube-controller-manager"
 	Scheduler         = "kube-scheduler"
 	Kubelet           = "kubelet"
@@ -38,14 +38,14 @@ const (
 )
 
 // AllComponents lists every component that `up` runs, in the order of their dependencies. They stop in the reverse
-// order: the controllers and the scheduler stop first, so that nobody creates or binds pods while the kubelet ends
-// them, and DNS stops after the kubelet, so that pods resolve names until they end.
+// order. The controllers and the scheduler stop first, so that they do not create or bind pods while the kubelet
+// terminates them. DNS stops after the kubelet, so that pods resolve names until they terminate.
 func AllComponents() []string {
 	return []string{Etcd, APIServer, CRDs, Webhook, LostPods, DNS, Kubelet, ControllerManager, Scheduler, Operator, Console}
 }
 
-// BareComponents lists the components of a Kubernetes without this repository's own: TensorStack Batch is to be
-// installed in it as in any cluster. Its scheduler is Kubernetes' own.
+// BareComponents lists the components of a Kubernetes cluster without this repository's own components, in which
+// TensorStack Batch can be installed as in any cluster. Its scheduler is Kubernetes' own.
 func BareComponents() []string {
 	return slices.DeleteFunc(AllComponents(), func(c string) bool { return slices.Contains([]string{CRDs, Webhook, Operator, Console}, c) })
 }
@@ -59,17 +59,17 @@ type Options struct {
 	// ContainerdSocket is the path of containerd's socket under RuntimeContainerd. The default is
 	// DefaultContainerdSocket.
 	ContainerdSocket string `json:"containerdSocket,omitempty"`
-	// Fsync makes etcd wait for the disk on each write. Without it a crash of the whole machine can lose the last
-	// writes; a crash of a process loses nothing.
+	// Fsync makes etcd wait for the disk on each write. Without it, a crash of the whole machine can lose the last
+	// writes, but a crash of a process loses nothing.
 	Fsync bool `json:"fsync,omitempty"`
 	// AuditPolicy is the path of an audit policy file. If it is set, the API server writes Dir.AuditLog.
 	AuditPolicy string `json:"auditPolicy,omitempty"`
 	// ExtraArgs are additional command-line arguments by component. They come after the standard arguments.
 	ExtraArgs map[string][]string `json:"extraArgs,omitempty"`
-	// Settings are settings of the operator and the arguments of the scheduler's plugin beside the standard ones, by
-	// component: YAML texts of fields, of which later ones replace earlier ones.
+	// Settings are, by component, settings of the operator and arguments of the scheduler's plugin in addition to the
+	// standard ones. Each is a YAML text of fields. Fields of later texts replace fields of earlier ones.
 	Settings map[string][]string `json:"settings,omitempty"`
-	// Programs are the paths of programs that run components in place of this binary, by component. They take the same
+	// Programs are the paths of programs that run components instead of this binary, by component. They take the same
 	// arguments.
 	Programs map[string]string `json:"programs,omitempty"`
 }
@@ -108,7 +108,7 @@ type Config struct {
 	Rootless bool `json:"rootless,omitempty"`
 	// Ports are the ports on 127.0.0.1 by component.
 	Ports map[string]int `json:"ports"`
-	// Bridge is the name of the network device that connects the pods. Its address is the first of Pods.
+	// Bridge is the name of the network device that connects the pods. Its address is the first address of Pods.
 	Bridge string `json:"bridge"`
 	// Pods and Services are the address ranges of pods and Services, each a /24.
 	Pods     netip.Prefix `json:"pods"`
@@ -121,7 +121,7 @@ func (c *Config) hasNode() bool { return slices.Contains(c.Components, Kubelet) 
 // has reports whether the cluster runs a component.
 func (c *Config) has(component string) bool { return slices.Contains(c.Components, component) }
 
-// gateway is the address of the node and the DNS server. Pods reach the API server at it, too.
+// gateway is the address of the node and the DNS server. Pods also reach the API server at this address.
 func (c *Config) gateway() netip.Addr { return c.Pods.Addr().Next() }
 
 // apiService is the ClusterIP of the Service "kubernetes", the first address of the range.
@@ -156,8 +156,8 @@ func (d Dir) saveConfig(c *Config) error {
 }
 
 // Configure prepares the directory for a start with these options. It chooses ports and addresses the first time, and
-// replaces a port that another program has taken since. It fails if the cluster is to run pods and this machine does
-// not let this user run any. It must not be called while the cluster runs.
+// replaces a port that another program has taken in the meantime. It fails if the cluster is to run pods and this user
+// cannot run pods on this machine. It must not be called while the cluster runs.
 func (d Dir) Configure(o Options) (*Config, error) {
 	o.complete()
 	if err := o.validate(); err != nil {

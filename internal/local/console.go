@@ -10,10 +10,11 @@ import (
 	"tensorstack.dev/batch/internal/console/ticket"
 )
 
-// consoleKey is the path of the key of the console's tokens. Only the owner can read it, as all of the directory.
+// consoleKey is the path of the key of the console's tokens. Only the owner can read it, like everything in the
+// directory.
 func (d Dir) consoleKey() string { return d.join("console.key") }
 
-// makeConsoleKey makes the key of the console's tokens, unless there is one.
+// makeConsoleKey creates the key of the console's tokens if it is missing.
 func (d Dir) makeConsoleKey() error {
 	if _, err := os.Stat(d.consoleKey()); !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -37,7 +38,7 @@ func (d Dir) ConsoleURL() (string, error) {
 	return "http://" + c.loopback(Console) + "/?token=" + key.Issue(time.Now()), nil
 }
 
-// WithoutConsole lists every component of AllComponents but the console.
+// WithoutConsole lists every component of AllComponents except the console.
 func WithoutConsole() []string {
 	return slices.DeleteFunc(AllComponents(), func(c string) bool { return c == Console })
 }

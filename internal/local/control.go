@@ -73,12 +73,12 @@ func (c *control) serve(ctx context.Context, d Dir) error {
 	return nil
 }
 
-// handler returns the routes: status, probe, stop, and start, stop or kill of a component.
+// handler returns the routes: status, probe and stop of the cluster, and start, stop and kill of a component.
 func (c *control) handler() http.Handler {
 	mux := http.NewServeMux()
 	answer := func(w http.ResponseWriter, components []ComponentStatus) {
 		status := Status{PID: os.Getpid(), Components: components, Shutdown: c.shutdown.currentStatus()}
-		_ = json.NewEncoder(w).Encode(status) // fails only if the client has left
+		_ = json.NewEncoder(w).Encode(status) // fails only if the client has disconnected
 	}
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { answer(w, c.supervisor.Status()) })
 	mux.HandleFunc("GET /probe", func(w http.ResponseWriter, r *http.Request) { answer(w, c.supervisor.Probe(r.Context())) })
@@ -122,7 +122,7 @@ func (c *Client) Probe(ctx context.Context) (*Status, error) {
 	return s, c.do(ctx, http.MethodGet, "/probe", s)
 }
 
-// answerTime is how long the machine process may take to answer, in addition to the time of a probe.
+// answerTime is how long the machine process may take to answer, in addition to the duration of a probe.
 const answerTime = 500 * time.Millisecond
 
 // Status returns the last known status of the components, without checking them again.
@@ -131,12 +131,12 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 	return s, c.do(ctx, http.MethodGet, "/status", s)
 }
 
-// Stop requests a shutdown of the cluster in which pods have grace to end. It does not wait.
+// Stop requests a shutdown of the cluster in which pods have grace to terminate. It does not wait.
 func (c *Client) Stop(ctx context.Context, grace time.Duration) error {
 	return c.do(ctx, http.MethodPost, "/stop?grace="+grace.String(), nil)
 }
 
-// StopComponent stops a component's program and keeps it stopped. It returns when the program has ended.
+// StopComponent stops a component's program and keeps it stopped. It returns when the program has exited.
 func (c *Client) StopComponent(ctx context.Context, name string) error {
 	return c.do(ctx, http.MethodPost, "/components/"+name+"/stop", nil)
 }
@@ -146,7 +146,7 @@ func (c *Client) StartComponent(ctx context.Context, name string) error {
 	return c.do(ctx, http.MethodPost, "/components/"+name+"/start", nil)
 }
 
-// KillComponent ends a component's program by SIGKILL. The supervisor starts it again.
+// KillComponent kills a component's program with SIGKILL. The supervisor starts it again.
 func (c *Client) KillComponent(ctx context.Context, name string) error {
 	return c.do(ctx, http.MethodPost, "/components/"+name+"/kill", nil)
 }

@@ -60,8 +60,8 @@ func (a *apiClient) installCRD(ctx context.Context, file string) error {
 }
 
 // dropRankRules removes the rules of a job's spec that read ranks, as config/before-1.34 does, and reports whether
-// there were any. An API server before 1.34 takes a rank for a text without a bound, and refuses such rules for their
-// cost. The webhook and the operator check the same.
+// there were any. An API server before 1.34 treats a rank as an unbounded string and rejects the rules because of their
+// estimated cost. The webhook and the operator make the same checks.
 func dropRankRules(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	dropped := false
 	for i := range crd.Spec.Versions {
@@ -78,8 +78,8 @@ func dropRankRules(crd *apiextensionsv1.CustomResourceDefinition) bool {
 }
 
 // putCRD creates or updates a CRD. It does not write an established CRD that is already up to date, because a read
-// costs the API server far less. It always writes a CRD that is not established: an API server that was killed while
-// establishing one continues only when the CRD changes.
+// costs the API server far less. It always writes a CRD that is not established: an API server that was killed while it
+// established a CRD continues only when the CRD changes.
 func (a *apiClient) putCRD(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) error {
 	there, err := a.crds.Get(ctx, crd.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultName is the name of the cluster if the user gives none.
+// DefaultName is the name of the cluster if the user does not name one.
 const DefaultName = "default"
 
 // DirVariable is the environment variable that holds the cluster's directory for its components.
@@ -108,10 +108,10 @@ func (d Dir) lockFile() string                     { return d.join("lock") }
 func (d Dir) socket() string                       { return d.join("machine.sock") }
 func (d Dir) etcdSocket() string                   { return d.join("etcd.sock") }
 
-// exitErrorFile holds the error with which the machine process ended.
+// exitErrorFile contains the error with which the machine process exited.
 func (d Dir) exitErrorFile() string { return d.join("machine.error") }
 
-// RecordExit records the error with which the machine process ends, for the command that started it.
+// RecordExit records the error with which the machine process exits, for the command that started it.
 func (d Dir) RecordExit(err error) error {
 	return os.WriteFile(d.exitErrorFile(), []byte(err.Error()), 0o600)
 }
@@ -120,7 +120,7 @@ func (d Dir) join(parts ...string) string {
 	return filepath.Join(append([]string{string(d)}, parts...)...)
 }
 
-// create makes the directory and its subdirectories. Only the owner can read them, because they hold keys.
+// create creates the directory and its subdirectories. Only the owner can read them, because they contain keys.
 func (d Dir) create() error {
 	for _, p := range []string{"", "logs", "pki"} {
 		if err := os.MkdirAll(d.join(p), 0o700); err != nil {
@@ -162,7 +162,7 @@ func (d Dir) Running() bool {
 	return errors.Is(err, errLocked)
 }
 
-// writeFile replaces a file atomically, so that a crash never leaves half of it.
+// writeFile replaces a file atomically, so that a crash never leaves a partial file.
 func writeFile(path string, data []byte, mode os.FileMode) error {
 	temporary := path + ".new"
 	if err := os.WriteFile(temporary, data, mode); err != nil {

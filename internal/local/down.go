@@ -26,8 +26,8 @@ func (d Dir) Exists() bool {
 }
 
 // Down stops every process of the cluster, including its pods, and removes its mounts and network devices. It works in
-// any state of the cluster. Pods have grace to end; report is called repeatedly with the progress. The cluster's data
-// remain for the next Up. ran reports whether the cluster was running.
+// any state of the cluster. Pods have grace to terminate. Down calls report repeatedly with the progress. The cluster's
+// data remain for the next Up. ran reports whether the cluster was running.
 func Down(ctx context.Context, d Dir, grace time.Duration, report func(ShutdownStatus)) (ran bool, err error) {
 	if !d.Exists() {
 		return false, nil
@@ -50,7 +50,7 @@ func Remove(ctx context.Context, d Dir, grace time.Duration, report func(Shutdow
 }
 
 // stopMachine stops the machine process and returns the directory's lock. It kills a machine process that does not stop
-// in time; the components die with it.
+// in time, and the components die with it.
 func stopMachine(ctx context.Context, d Dir, grace time.Duration, report func(ShutdownStatus)) (*os.File, error) {
 	client := NewClient(d)
 	deadline := time.Now().Add(grace + reportTime + downTimeout)
@@ -61,7 +61,7 @@ func stopMachine(ctx context.Context, d Dir, grace time.Duration, report func(Sh
 			return lock, err
 		}
 		if !asked {
-			asked = client.Stop(ctx, grace) == nil // fails while the process is only just starting
+			asked = client.Stop(ctx, grace) == nil // fails while the machine process is still starting
 		} else if status, err := client.Status(ctx); err == nil && status.Shutdown != nil {
 			report(*status.Shutdown)
 		}
@@ -72,7 +72,7 @@ func stopMachine(ctx context.Context, d Dir, grace time.Duration, report func(Sh
 			killed = true
 			deadline = deadline.Add(downTimeout)
 			if pid := d.machinePID(); pid > 1 {
-				_ = unix.Kill(pid, unix.SIGKILL) // it holds the lock, so the number is its own
+				_ = unix.Kill(pid, unix.SIGKILL) // it holds the lock, so no other process has this ID
 			}
 		}
 		if !sleep(ctx, readyInterval) {
@@ -118,7 +118,7 @@ func removeLeftovers(ctx context.Context, d Dir) error {
 	return unmountBelow(string(d))
 }
 
-// remove unmounts everything below the directory and deletes it. Unmounting comes first, because a mount can show the
+// remove unmounts everything below the directory and deletes it. It unmounts first, because a mount can contain the
 // user's own files.
 func (d Dir) remove() error {
 	if err := unmountBelow(string(d)); err != nil {
@@ -126,7 +126,7 @@ func (d Dir) remove() error {
 	}
 	err := os.RemoveAll(string(d))
 	if errors.Is(err, fs.ErrPermission) {
-		// The kernel makes directories of overlays that deny access even to their owner.
+		// The kernel creates directories of overlays that deny access even to their owner.
 		_ = filepath.WalkDir(string(d), func(path string, e fs.DirEntry, _ error) error {
 			if e != nil && e.IsDir() {
 				_ = os.Chmod(path, 0o700)

@@ -23,7 +23,7 @@ func (a *apiClient) installQueue(ctx context.Context) error {
 	resource, _ := meta.UnsafeGuessKindToResource(queue.GroupVersionKind())
 	_, err = a.dynamic.Resource(resource).Get(ctx, queue.GetName(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		err = a.apply(ctx, queue) // apply, since the API server delays a create by 2 s while the CRD is new
+		err = a.apply(ctx, queue) // apply, because the API server delays a create by 2 s while the CRD is new
 	}
 	if err != nil {
 		return fmt.Errorf("installing the queue %s: %w", queue.GetName(), err)
@@ -44,7 +44,7 @@ func (a *apiClient) installQueue(ctx context.Context) error {
 	for _, object := range objects {
 		switch err := a.apply(ctx, object); {
 		case apierrors.IsNotFound(err) && strings.HasPrefix(object.GetKind(), "MutatingAdmissionPolicy"):
-			// An API server before 1.36 has no such policies. docs/operations.md says what is missing then.
+			// An API server before 1.36 does not have these policies. docs/operations.md describes the consequences.
 		case err != nil:
 			return fmt.Errorf("installing the %s %s: %w", object.GetKind(), object.GetName(), err)
 		}

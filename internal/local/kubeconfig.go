@@ -14,8 +14,8 @@ import (
 )
 
 // writeKubeconfig writes a kubeconfig with the certificate of an identity, given by the base name of its files. The
-// certificate is embedded, so that a copy of the kubeconfig works anywhere on this machine. The kubeconfig also says
-// where the archive is, if the cluster has one.
+// certificate is embedded, so that a copy of the kubeconfig works anywhere on this machine. The kubeconfig also
+// contains the address of the archive, if the cluster has one.
 func writeKubeconfig(d Dir, c *Config, path, file string) error {
 	ca, err := os.ReadFile(d.certFile("ca"))
 	if err != nil {

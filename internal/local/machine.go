@@ -15,12 +15,12 @@ import (
 // Machine is the process that runs a cluster.
 type Machine struct {
 	Dir Dir
-	// Ephemeral means that the cluster is deleted when the context of Run ends: its pods are killed at once and its
-	// directory is removed.
+	// Ephemeral makes Run delete the cluster when its context ends: it kills the pods immediately and removes the
+	// directory.
 	Ephemeral bool
 }
 
-// Run runs the configured cluster until ctx ends or a client requests a shutdown. Nothing of the cluster runs when it
+// Run runs the configured cluster until ctx ends or a client requests a shutdown. No part of the cluster runs when it
 // returns. The caller must have called Enter.
 func (m *Machine) Run(ctx context.Context) error {
 	if err := m.Dir.writePID(); err != nil {
@@ -37,7 +37,7 @@ func (m *Machine) Run(ctx context.Context) error {
 	return err
 }
 
-// runOn runs a cluster, which keeps its ports meanwhile.
+// runOn runs a cluster and keeps its ports reserved while it runs.
 func (m *Machine) runOn(ctx context.Context, c *Config) error {
 	release, err := m.Dir.takePorts(c)
 	if err != nil {
@@ -51,8 +51,8 @@ func (m *Machine) runOn(ctx context.Context, c *Config) error {
 	return errors.Join(err, release())
 }
 
-// runNode runs a cluster that has a node. It removes what an earlier machine process left of the pods before it starts,
-// and all pods at the end.
+// runNode runs a cluster that has a node. Before the start, it removes the remaining pods of an earlier machine
+// process. At the end, it removes all pods.
 func (m *Machine) runNode(ctx context.Context, c *Config) error {
 	if err := removeNode(ctx, m.Dir, c); err != nil {
 		return fmt.Errorf("removing what is left of an earlier run: %w", err)
@@ -125,7 +125,7 @@ func (m *Machine) serve(ctx context.Context, c *Config, supervisor *Supervisor, 
 	return servers.Wait()
 }
 
-// grace is how long pods may take to end when the context of Run ends.
+// grace is how long pods may take to terminate when the context of Run ends.
 func (m *Machine) grace() time.Duration {
 	if m.Ephemeral {
 		return 0

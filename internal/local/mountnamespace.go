@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kubelet writes to some paths of the machine that its configuration cannot change. The machine process of a
-// cluster with a node therefore runs in its own mount namespace, in which other mounts cover those paths. The namespace
-// ends with its last process, so nothing has to be undone.
+// The kubelet writes to some paths of the machine that its configuration cannot change. Therefore the machine process
+// of a cluster with a node runs in a separate mount namespace, in which other mounts cover these paths. The kernel
+// removes the namespace with its last process, so nothing has to be undone.
 
-// lockVariable is the environment variable that tells a process that it already runs in the namespaces. It holds the
+// lockVariable is the environment variable that shows a process that it already runs in the namespaces. It contains the
 // file descriptor of the directory's lock.
 const lockVariable = "T9K_LOCAL_LOCK"
 
@@ -42,7 +42,7 @@ func Enter(ctx context.Context, d Dir) (lock *os.File, err error) {
 	return lock, nil
 }
 
-// enterNamespaces runs this program again in namespaces of its own. It returns only if it fails.
+// enterNamespaces runs this program again in new namespaces. It returns only if it fails.
 func enterNamespaces(d Dir, c *Config, lock *os.File) error {
 	if c.Rootless {
 		code, err := runInUserNamespace(d, c, lock)
@@ -112,7 +112,7 @@ func coverKubeletPaths(d Dir, c *Config) error {
 		}
 	}
 	if c.Rootless {
-		return nil // the kernel does not let sysctls be changed from a user namespace
+		return nil // in a user namespace, the kernel does not allow sysctls to be changed
 	}
 	return coverSysctls(d)
 }
@@ -135,7 +135,7 @@ func shareVolumes(d Dir) error {
 	return nil
 }
 
-// coverSysctls mounts files with the wanted values over the sysctls, so that the kubelet finds nothing to change.
+// coverSysctls mounts files with the wanted values over the sysctls, so that the kubelet has nothing to change.
 func coverSysctls(d Dir) error {
 	dir := d.join("sysctl")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -144,7 +144,7 @@ func coverSysctls(d Dir) error {
 	for name, value := range kubeletSysctls {
 		target := filepath.Join("/proc/sys", name)
 		if _, err := os.Stat(target); errors.Is(err, os.ErrNotExist) {
-			continue // this kernel does not have it, and the kubelet reports that
+			continue // this kernel lacks it, which the kubelet reports
 		}
 		file := filepath.Join(dir, strings.ReplaceAll(name, "/", "."))
 		if err := os.WriteFile(file, []byte(value+"\n"), 0o600); err != nil {
@@ -206,7 +206,7 @@ func coverWithCopy(d Dir, path string) error {
 	return os.Remove(original)
 }
 
-// bindEntry makes the path to show what is at the path from. It copies symbolic links and binds everything else.
+// bindEntry makes the contents of from visible at to. It copies symbolic links and bind-mounts everything else.
 func bindEntry(from, to string, kind os.FileMode) error {
 	switch {
 	case kind&os.ModeSymlink != 0:

@@ -16,8 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Ports are chosen below Linux's range for outgoing connections, so that a free port stays free until its owner
-// listens.
+// The ports are below Linux's range for outgoing connections, so that a free port stays free until its owner listens.
 const (
 	firstPort = 20000
 	lastPort  = 31999
@@ -26,11 +25,11 @@ const (
 // archiveServer is the owner of the port at which the console serves the archive to the users of the cluster.
 const archiveServer = "archive"
 
-// portOwners are the components that listen on a port of 127.0.0.1. The operator listens on the port of Webhook, too,
-// and the console on that of the archive.
+// portOwners are the components that listen on a port of 127.0.0.1. The operator also listens on the port of Webhook,
+// and the console on the port of the archive.
 var portOwners = []string{APIServer, ControllerManager, Scheduler, Operator, Webhook, Console, archiveServer}
 
-// choosePorts gives a free port to each owner that has none or whose port is taken.
+// choosePorts assigns a free port to each owner without a port or whose port is taken.
 func choosePorts(ports map[string]int) error {
 	taken, end := map[int]bool{}, time.Now().Add(endOfProcess)
 	for _, owner := range portOwners {
@@ -58,8 +57,8 @@ func freePort(taken map[int]bool) (int, error) {
 	return 0, fmt.Errorf("no free port found on 127.0.0.1 between %d and %d", firstPort, lastPort)
 }
 
-// portIsFree reports whether this process can listen on a port of 127.0.0.1, and no other cluster reserves it until
-// end.
+// portIsFree reports whether this process can listen on a port of 127.0.0.1 and no other cluster reserves the port
+// until end.
 func portIsFree(p int, end time.Time) bool {
 	l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(p))
 	if err != nil {
@@ -75,11 +74,11 @@ func portIsFree(p int, end time.Time) bool {
 	return reservation.Close() == nil
 }
 
-// reservePort keeps a port from being chosen until the result is closed or this process ends. A reservation is an
-// abstract socket: it belongs to a network namespace, as ports do, and leaves no file behind.
+// reservePort reserves a port, so that no other cluster chooses it until the result is closed or this process exits. A
+// reservation is an abstract socket: it belongs to a network namespace, as ports do, and leaves no file behind.
 //
-// An earlier process of the same cluster that was killed may have lost its lock and not yet its reservations, so a port
-// that is reserved counts as taken only after end.
+// A killed process of the same cluster may have lost its lock but not yet its reservations. Therefore a reserved port
+// counts as taken only after end.
 func reservePort(p int, end time.Time) (r io.Closer, err error) {
 	for {
 		r, err = net.Listen("unix", "@t9k-local-port-"+strconv.Itoa(p))
@@ -90,11 +89,11 @@ func reservePort(p int, end time.Time) (r io.Closer, err error) {
 	}
 }
 
-// endOfProcess is how long the kernel may take to close the files of a process that has ended.
+// endOfProcess is how long the kernel may take to close the files of a process that has exited.
 const endOfProcess = time.Second
 
-// takePorts reserves the ports of a cluster. It chooses others for those that another cluster, which started at the
-// same time, has reserved since they were chosen.
+// takePorts reserves the ports of a cluster. It replaces ports that another cluster, which started at the same time,
+// has reserved in the meantime.
 func (d Dir) takePorts(c *Config) (release func() error, err error) {
 	const attempts = 5
 	for range attempts {
@@ -112,7 +111,7 @@ func (d Dir) takePorts(c *Config) (release func() error, err error) {
 }
 
 // reservePorts reserves the ports of a running cluster. Otherwise another cluster could choose the port of a component
-// that is stopped or starts again, which could not listen on it for as long as the other cluster lives.
+// that is stopped or restarts, which could then not listen on it while the other cluster runs.
 func reservePorts(ports map[string]int) (release func() error, err error) {
 	var held []io.Closer
 	release = func() error {
@@ -140,7 +139,7 @@ func bridgeName(d Dir) string {
 	return fmt.Sprintf("t9k-%x", sum[:5])
 }
 
-// podRange and serviceRange are the ranges of all clusters. A cluster gets the /24 with the same index of each.
+// podRange and serviceRange are the ranges of all clusters. A cluster gets the /24 with the same index from each range.
 var (
 	podRange     = netip.MustParsePrefix("10.160.0.0/11")
 	serviceRange = netip.MustParsePrefix("10.192.0.0/11")
@@ -162,8 +161,8 @@ func chooseNetworks() (pods, services netip.Prefix, err error) {
 	return pods, services, nil
 }
 
-// pickNetworks draws indices by intN until neither network overlaps one in used. A second attempt ignores routes
-// shorter than /12, such as a company's 10.0.0.0/8: the more specific route of the cluster wins over them.
+// pickNetworks draws indices with intN until neither network overlaps one in used. A second attempt ignores routes
+// shorter than /12, such as a company's 10.0.0.0/8, because the more specific route of the cluster takes precedence.
 func pickNetworks(used []netip.Prefix, intN func(int) int) (pods, services netip.Prefix, ok bool) {
 	for _, shortest := range []int{0, 12} {
 		for range 200 {

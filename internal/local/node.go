@@ -30,7 +30,7 @@ func RuntimeConfig(d Dir, c *Config) cri.Config {
 	}
 }
 
-// removeNode ends the pods of a cluster whose kubelet does not run, and removes its network devices.
+// removeNode terminates the pods of a cluster whose kubelet does not run, and removes its network devices.
 func removeNode(ctx context.Context, d Dir, c *Config) error {
 	if c.Runtime == RuntimeProcess {
 		return cri.Cleanup(ctx, RuntimeConfig(d, c))
@@ -84,13 +84,13 @@ func (d Dir) runtimeSocket() string { return d.join("cri.sock") }
 
 func (d Dir) logindSocket() string { return d.join("logind.sock") }
 
-// ContainerLogs is the directory in which the kubelet links the containers' logs, in place of /var/log/containers.
+// ContainerLogs is the directory in which the kubelet links the containers' logs, instead of /var/log/containers.
 func (d Dir) ContainerLogs() string { return d.join("containers") }
 
 func (d Dir) kubeletRoot() string { return d.join("kubelet") }
 
 // resolvConf is the resolv.conf of pods with the DNS policy Default. It names the cluster's DNS server, because pods
-// may be unable to reach the machine's name servers; the DNS server forwards to them.
+// may be unable to reach the machine's name servers. The DNS server forwards to them.
 func (d Dir) resolvConf() string { return d.join("resolv.conf") }
 
 // kubeletArgs are the kubelet's command-line arguments.
@@ -115,7 +115,7 @@ func kubeletEnv(d Dir) []string {
 const maxGrace = 24 * time.Hour
 
 // writeKubeletConfig writes the kubelet's configuration file. The kubelet does not manage cgroups or the firewall, so
-// pods have no resource limits. It does not evict pods when the disk fills up, because the disk is the user's.
+// pods have no resource limits. It does not evict pods when the disk is full, because the disk belongs to the user.
 func writeKubeletConfig(d Dir, c *Config) error {
 	endpoint := d.runtimeSocket()
 	if c.Runtime == RuntimeContainerd {
@@ -139,7 +139,7 @@ func writeKubeletConfig(d Dir, c *Config) error {
 		"tlsPrivateKeyFile": d.keyFile(kubeletServing),
 		"clusterDNS":        []string{c.gateway().String()},
 		"resolvConf":        d.resolvConf(),
-		// The gate makes the kubelet ignore what the kernel denies in a user namespace.
+		// The gate makes the kubelet ignore operations that the kernel denies in a user namespace.
 		"featureGates":                map[string]bool{"KubeletInUserNamespace": c.Rootless},
 		"clusterDomain":               clusterDomain,
 		"podLogsDir":                  d.podLogs(),
@@ -159,7 +159,7 @@ func writeKubeletConfig(d Dir, c *Config) error {
 		"kubeAPIQPS":                  500,
 		"kubeAPIBurst":                1000,
 		"nodeStatusUpdateFrequency":   "10s",
-		// All pods end at the same time with their own grace periods. The machine process limits the total.
+		// All pods terminate at the same time with their own grace periods. The machine process limits the total.
 		"shutdownGracePeriodByPodPriority": []any{map[string]any{"priority": 0, "shutdownGracePeriodSeconds": int(maxGrace.Seconds())}},
 	}
 	data, err := json.MarshalIndent(config, "", "  ") // JSON is YAML

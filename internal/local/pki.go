@@ -8,7 +8,7 @@ const (
 	kubeletPair    = "kubelet-client"
 	kubeletServing = "kubelet"
 	schedulerPair  = "scheduler"
-	loopbackPair   = "loopback" // the health endpoints of controller manager and scheduler
+	loopbackPair   = "loopback" // for the health endpoints of controller manager and scheduler
 	tokenKey       = "service-account"
 )
 

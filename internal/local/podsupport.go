@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CheckPodSupport returns nil if this machine lets this user run pods. Otherwise the error says what is missing and
+// CheckPodSupport returns nil if this user can run pods on this machine. Otherwise the error says what is missing and
 // what to do.
 func CheckPodSupport() error {
 	_, err := needsUserNamespace()
@@ -63,8 +63,8 @@ func tryNamespaces() error {
 	return nil
 }
 
-// tryUserNamespace mounts an overlay in a user namespace. The mount is tried because some systems allow user namespaces
-// but deny every mount in them.
+// tryUserNamespace mounts an overlay in a user namespace, because some systems allow user namespaces but deny every
+// mount in them.
 func tryUserNamespace() error {
 	cmd := exec.Command("mount", "-t", "overlay", "-o", "lowerdir=/usr:/etc", "t9k-check", "/usr")
 	cmd.SysProcAttr = userNamespace()

@@ -20,11 +20,12 @@ import (
 )
 
 // The cluster of an unprivileged user runs in a user namespace, in which the user is root, and in a network namespace,
-// because the user may not change the machine's network. An outer process outside both namespaces does what needs the
-// machine's network: it listens on the API server's port and forwards DNS questions to the machine's name servers.
+// because the user may not change the machine's network. An outer process outside both namespaces handles everything
+// that needs the machine's network: it listens on the API server's port and forwards DNS questions to the machine's
+// name servers.
 
-// File descriptors that the inner process inherits from the outer one: the API server's listener, and the directory's
-// lock. Both processes hold the lock, so it is released when both have ended.
+// File descriptors that the inner process inherits from the outer process: the API server's listener, and the
+// directory's lock. Both processes hold the lock, so it is released when both have exited.
 const (
 	listenerFD = 3
 	lockFD     = 4
@@ -80,7 +81,7 @@ func runInUserNamespace(d Dir, c *Config, lock *os.File) (code int, err error) {
 	}
 	helpers.Go(func() {
 		for s := range signals {
-			_ = cmd.Process.Signal(s) // fails only if the process has just ended
+			_ = cmd.Process.Signal(s) // fails only if the process has just exited
 		}
 	})
 	var exit *exec.ExitError
@@ -91,8 +92,8 @@ func runInUserNamespace(d Dir, c *Config, lock *os.File) (code int, err error) {
 }
 
 // joinNetworks sets up the new network namespace: it starts the loopback device and forwards the API server's port of
-// the machine to the API server. It accepts connections until the end of ctx, when the shutdown begins. Those that are
-// open then last until the caller calls stop, which waits for them, so that users can watch the shutdown.
+// the machine to the API server. It accepts connections until ctx ends, when the shutdown begins. Open connections then
+// last until the caller calls stop, which waits for them, so that users can watch the shutdown.
 func joinNetworks(ctx context.Context, c *Config) (stop func(), err error) {
 	loopback, err := netlink.LinkByName("lo")
 	if err != nil {

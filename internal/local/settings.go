@@ -10,7 +10,7 @@ import (
 )
 
 // OperatorSettings returns a configuration file of the operator with the fields of YAML texts without apiVersion and
-// kind. Fields of later texts replace those of earlier ones.
+// kind. Fields of later texts replace fields of earlier ones.
 func OperatorSettings(texts ...string) ([]byte, error) {
 	c, err := merge(map[string]any{"apiVersion": configv1alpha1.GroupVersion, "kind": configv1alpha1.OperatorConfigurationKind}, texts)
 	if err != nil {
@@ -19,8 +19,8 @@ func OperatorSettings(texts ...string) ([]byte, error) {
 	return yaml.Marshal(c)
 }
 
-// SchedulerSettings returns a configuration file of the t9k-scheduler whose profiles are for the pods of these
-// schedulers. The arguments of its plugin have the fields of YAML texts without apiVersion and kind.
+// SchedulerSettings returns a configuration file of the t9k-scheduler with a profile for each of the schedulers. The
+// arguments of its plugin have the fields of YAML texts without apiVersion and kind.
 func SchedulerSettings(schedulers []string, texts ...string) ([]byte, error) {
 	args, err := merge(map[string]any{"apiVersion": configv1alpha1.GroupVersion, "kind": configv1alpha1.T9kGangArgsKind}, texts)
 	if err != nil {

@@ -16,25 +16,26 @@ import (
 	"tensorstack.dev/batch/internal/local/logind"
 )
 
-// DefaultGrace is how long pods may take to end when the cluster shuts down.
+// DefaultGrace is how long pods may take to terminate when the cluster shuts down.
 const DefaultGrace = 30 * time.Second
 
 const (
-	// reportTime is how long the kubelet may take after the grace period to report the pods that ended with it.
+	// reportTime is how long the kubelet may take after the grace period to report the pods that it killed at the end
+	// of it.
 	reportTime = 3 * time.Second
-	// drainInterval is how often the API server is asked for the pods that have not ended.
+	// drainInterval is how often the API server is asked for the pods that have not terminated.
 	drainInterval = 100 * time.Millisecond
 )
 
 // ShutdownStatus is the progress of a shutdown.
 type ShutdownStatus struct {
-	// Pods is the number of pods that have not ended.
+	// Pods is the number of pods that have not terminated.
 	Pods int `json:"pods"`
-	// Deadline is when the remaining pods are killed.
+	// Deadline is the time at which the remaining pods are killed.
 	Deadline time.Time `json:"deadline"`
 }
 
-// shutdown is the shutdown of a cluster. The kubelet ends the pods as on any machine that shuts down.
+// shutdown is the shutdown of a cluster. The kubelet terminates the pods as on any machine that shuts down.
 type shutdown struct {
 	endSupervision func() // cancels the context of Supervisor.Run
 	logind         *logind.Server
@@ -45,8 +46,8 @@ type shutdown struct {
 	status     ShutdownStatus
 }
 
-// request starts the shutdown, in which pods have grace to end. A later request can shorten that time but not extend
-// it.
+// request starts the shutdown, in which pods have grace to terminate. A later request can shorten that time but not
+// extend it.
 func (s *shutdown) request(grace time.Duration) {
 	s.mu.Lock()
 	deadline := time.Now().Add(grace)
@@ -59,8 +60,8 @@ func (s *shutdown) request(grace time.Duration) {
 	s.endSupervision()
 }
 
-// startGracePeriod starts the pods' grace period now, so that the components that stop earlier use none of it. It
-// reports whether there is any grace period.
+// startGracePeriod starts the pods' grace period now, so that the components that stop earlier do not use up any of it.
+// It reports whether there is a grace period.
 func (s *shutdown) startGracePeriod() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,8 +81,8 @@ func (s *shutdown) currentStatus() *ShutdownStatus {
 	return &status
 }
 
-// drain returns the kubelet's Drain: it makes the kubelet end the pods, and returns when the API server has recorded
-// how they ended or when their time is up.
+// drain returns the kubelet's Drain: it makes the kubelet terminate the pods, and returns when the API server has
+// recorded how they terminated or when their time is up.
 func (s *shutdown) drain(a *apiClient) func(context.Context) {
 	return func(ctx context.Context) {
 		if !s.startGracePeriod() {
@@ -109,7 +110,7 @@ func (s *shutdown) drained(remaining []corev1.Pod, listErr error, now time.Time)
 	grace := s.status.Deadline.Sub(s.graceStart)
 	end := s.status.Deadline
 	for i := range remaining {
-		// The kubelet has killed this pod at the deadline and still has to report its end.
+		// The kubelet has killed this pod at the deadline and still has to report its termination.
 		if own := remaining[i].Spec.TerminationGracePeriodSeconds; own == nil || time.Duration(*own)*time.Second <= grace {
 			end = s.status.Deadline.Add(reportTime)
 		}
@@ -135,14 +136,14 @@ const (
 	apiTimeout = 3 * time.Second
 	// maxConcurrentWrites is the number of pods that are written concurrently.
 	maxConcurrentWrites = 16
-	// reasonNodeLost is the reason in the status of a pod that ended with its node.
+	// reasonNodeLost is the reason in the status of a pod that was lost with its node.
 	reasonNodeLost = "NodeLost"
 	messageLost    = "The cluster was killed while the pod ran, which ended the pod."
 )
 
-// failLostPods sets the phase Failed on pods that the API server believes to run on the node. It runs before the
-// kubelet starts, when no pod can be running: the machine process was killed, or ended before these pods did. The pods
-// get the condition DisruptionTarget, because they did not fail by themselves.
+// failLostPods sets the phase Failed on pods that the API server considers to be running on the node. It runs before
+// the kubelet starts, when no pod can be running: the machine process was killed, or exited before these pods did. The
+// pods get the condition DisruptionTarget, because they did not fail by themselves.
 func (a *apiClient) failLostPods(ctx context.Context) error {
 	pods, err := a.unfinishedPods(ctx)
 	if err != nil {

@@ -20,7 +20,7 @@ type supervisedComponent struct {
 	mu             sync.Mutex
 	status         ComponentStatus
 	process        *os.Process   // nil while none runs
-	ended          chan struct{} // closed when process has ended
+	ended          chan struct{} // closed when process has exited
 	wanted         bool
 	killed         bool
 	messageIsCause bool // status.Message is the text of Cause
@@ -67,7 +67,7 @@ func (c *supervisedComponent) startProcess(cmd *exec.Cmd) error {
 	return nil
 }
 
-// recordEnd records that the program has ended.
+// recordEnd records that the program has exited.
 func (c *supervisedComponent) recordEnd() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,7 +115,7 @@ func failureMessage(err, cause error) (message string, blocked bool) {
 	return err.Error(), errors.As(err, new(*blockedError))
 }
 
-// awaitReady checks the component until it is ready or ctx, the lifetime of its program, ends.
+// awaitReady checks the component until it is ready or ctx ends. ctx lives as long as the component's program.
 func (c *supervisedComponent) awaitReady(ctx context.Context) {
 	for {
 		err := checkOnce(ctx, c.Ready)
@@ -164,14 +164,15 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// closeOnce closes a channel unless it is already closed. The caller holds mu or is the only one that closes it.
+// closeOnce closes a channel unless it is already closed. The caller holds mu or is the only one that closes the
+// channel.
 func closeOnce(c chan struct{}) {
 	if !isClosed(c) {
 		close(c)
 	}
 }
 
-// becomeReady records that the component is ready, unless its program has ended since it answered.
+// becomeReady records that the component is ready, unless its program has exited since it answered.
 func (c *supervisedComponent) becomeReady() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -232,7 +233,7 @@ func (c *supervisedComponent) awaitRestart(ctx context.Context, d time.Duration)
 	}
 }
 
-// stop ends the program by SIGTERM, and by SIGKILL after stopGrace. It returns when the program has ended.
+// stop terminates the program with SIGTERM, or with SIGKILL after stopGrace. It returns when the program has exited.
 func (c *supervisedComponent) stop() {
 	c.setWanted(false)
 	c.mu.Lock()
@@ -241,7 +242,7 @@ func (c *supervisedComponent) stop() {
 	if process == nil {
 		return
 	}
-	_ = process.Signal(syscall.SIGTERM) // fails only if it has just ended
+	_ = process.Signal(syscall.SIGTERM) // fails only if it has just exited
 	select {
 	case <-ended:
 	case <-time.After(stopGrace):
@@ -250,7 +251,7 @@ func (c *supervisedComponent) stop() {
 	}
 }
 
-// kill ends the program by SIGKILL. It returns when the program has ended, so that a caller does not see the old
+// kill kills the program with SIGKILL. It returns when the program has exited, so that a caller does not see the old
 // program as ready.
 func (c *supervisedComponent) kill() {
 	c.mu.Lock()
@@ -263,8 +264,8 @@ func (c *supervisedComponent) kill() {
 	}
 }
 
-// consumeKilled reports whether the last end was requested by kill, and clears that mark. Such an end does not increase
-// the restart delay.
+// consumeKilled reports whether the last exit was requested by kill, and clears that mark. Such an exit does not
+// increase the restart delay.
 func (c *supervisedComponent) consumeKilled() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

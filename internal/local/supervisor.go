@@ -19,9 +19,9 @@ const (
 	// firstBackoff and lastBackoff are the shortest and the longest delay before a restart.
 	firstBackoff = 100 * time.Millisecond
 	lastBackoff  = 10 * time.Second
-	// steadyAfter is how long a program must run for the restart delay to start over.
+	// steadyAfter is how long a program must run before the restart delay is reset.
 	steadyAfter = 10 * time.Second
-	// stopGrace is how long a program may take to end after SIGTERM.
+	// stopGrace is how long a program may take to exit after SIGTERM.
 	stopGrace = 3 * time.Second
 	// causeInterval is how often a Cause that delays a restart is checked again.
 	causeInterval = 500 * time.Millisecond
@@ -40,11 +40,11 @@ type State string
 
 // The states of a component.
 const (
-	StateWaiting  State = "Waiting"  // for what it needs
+	StateWaiting  State = "Waiting"  // for its dependencies
 	StateStarting State = "Starting" // runs, but does not serve yet
 	StateReady    State = "Ready"
 	StateNotReady State = "NotReady" // was ready, and does not serve now
-	StateCrashed  State = "Crashed"  // ended by itself; starts again after a delay
+	StateCrashed  State = "Crashed"  // exited by itself; starts again after a delay
 	StateStopped  State = "Stopped"  // by request
 )
 
@@ -55,9 +55,9 @@ type ComponentStatus struct {
 	PID      int       `json:"pid,omitempty"`
 	Since    time.Time `json:"since"` // of the state
 	Restarts int       `json:"restarts"`
-	// Message says what the component waits for or how it ended.
+	// Message says what the component waits for or how it exited.
 	Message string `json:"message,omitempty"`
-	// Blocked means that the component will not serve until a person does what the message says.
+	// Blocked is true if the component will not serve until a person does what the message says.
 	Blocked bool `json:"blocked,omitempty"`
 }
 
@@ -65,7 +65,7 @@ type ComponentStatus struct {
 type blockedError struct{ error }
 
 // Supervisor keeps components running. A component starts when the components it needs have been ready, restarts with a
-// growing delay whenever it ends, and stops after the components that need it. Its programs die with the supervising
+// growing delay whenever it exits, and stops after the components that need it. Its programs die with the supervising
 // process.
 type Supervisor struct {
 	binary     string
@@ -89,7 +89,7 @@ func NewSupervisor(binary string, components []Component, logFile func(component
 	return s, nil
 }
 
-// Run keeps the components running until ctx ends. Then it stops them, the last one first, and returns.
+// Run keeps the components running until ctx ends. Then it stops them in reverse order and returns.
 func (s *Supervisor) Run(ctx context.Context) {
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -132,8 +132,8 @@ func (s *Supervisor) Status() []ComponentStatus {
 	return list
 }
 
-// Probe checks every ready component again and returns the status of all. It finds components that are frozen or cannot
-// be reached, and takes at most probeTimeout.
+// Probe checks every ready component again and returns the status of all components. It detects components that are
+// frozen or unreachable, and takes at most probeTimeout.
 func (s *Supervisor) Probe(ctx context.Context) []ComponentStatus {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -179,7 +179,7 @@ func (s *Supervisor) Start(name string) error {
 	return s.withComponent(name, func(c *supervisedComponent) { c.setWanted(true) })
 }
 
-// Kill ends a component's program by SIGKILL. The program restarts without a longer delay.
+// Kill kills a component's program with SIGKILL. The program restarts without a longer delay.
 func (s *Supervisor) Kill(name string) error {
 	return s.withComponent(name, (*supervisedComponent).kill)
 }
@@ -195,7 +195,7 @@ func (s *Supervisor) withComponent(name string, do func(*supervisedComponent)) e
 	return fmt.Errorf("there is no component %q here", name)
 }
 
-// supervise runs a component after its dependencies and restarts it until ctx ends. It logs every start and end.
+// supervise runs a component after its dependencies and restarts it until ctx ends. It logs every start and exit.
 func (s *Supervisor) supervise(ctx context.Context, c *supervisedComponent) {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "component", c.Name)
 	ctx = klog.NewContext(ctx, logger)
@@ -250,7 +250,7 @@ func (s *Supervisor) component(name string) *supervisedComponent {
 	return s.components[slices.IndexFunc(s.components, func(c *supervisedComponent) bool { return c.Name == name })]
 }
 
-// runOnce does the component's step once, or runs its program until it ends. It returns nil only for a step that
+// runOnce executes the component's step once, or runs its program until it exits. It returns nil only for a step that
 // succeeded.
 func (s *Supervisor) runOnce(ctx context.Context, c *supervisedComponent) error {
 	c.setState(StateStarting, "")
@@ -284,8 +284,8 @@ func (s *Supervisor) runOnce(ctx context.Context, c *supervisedComponent) error 
 	return err
 }
 
-// startProgram starts the program on the spawner's thread. It returns ctx's error if ctx, which also ends the spawner,
-// ends first.
+// startProgram starts the program on the spawner's thread. It returns ctx's error if ctx ends first, which also ends
+// the spawner.
 func (s *Supervisor) startProgram(ctx context.Context, c *supervisedComponent, cmd *exec.Cmd) error {
 	started := make(chan error, 1)
 	select {

@@ -16,7 +16,7 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// testSupervisor is a supervisor of shell scripts that write their starts and ends to a file.
+// testSupervisor is a supervisor of shell scripts that write their starts and exits to a file.
 type testSupervisor struct {
 	*Supervisor
 	events string
@@ -43,7 +43,8 @@ func newTestSupervisor(t *testing.T) *testSupervisor {
 	return &testSupervisor{events: filepath.Join(t.TempDir(), "events")}
 }
 
-// start starts a supervisor of these components until the end of the test or the call of the returned function.
+// start starts a supervisor of these components. It runs until the end of the test or until the returned function is
+// called.
 func (w *testSupervisor) start(t *testing.T, components ...Component) (stop func()) {
 	t.Helper()
 	dir := t.TempDir()
@@ -245,7 +246,7 @@ func TestSupervisorRepeatsAStepUntilItSucceeds(t *testing.T) {
 }
 
 // TestSupervisorStartsNothingAfterItsEnd verifies that a component that is about to start when the supervisor ends does
-// not wait for the spawner, which has ended too.
+// not wait for the spawner, which has also ended.
 func TestSupervisorStartsNothingAfterItsEnd(t *testing.T) {
 	w := newTestSupervisor(t)
 	s, err := NewSupervisor("/bin/sh", []Component{w.script("a")}, func(string) string { return os.DevNull })

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// upTimeout is how long a start may take, also on a slow machine, before it is reported as failed.
+// upTimeout is how long a start may take before it is reported as failed. It is long enough for slow machines.
 const upTimeout = 5 * time.Minute
 
-// Up starts the cluster in the background, unless it runs already, and returns when every component is ready. It calls
-// report with each component that becomes ready. The start continues in the background if ctx ends first. Up fails if
+// Up starts the cluster in the background, unless it already runs, and returns when every component is ready. It calls
+// report with each component that becomes ready. If ctx ends first, the start continues in the background. Up fails if
 // the machine cannot run pods, if the cluster runs with other options, or if a component does not become ready.
 func Up(ctx context.Context, d Dir, o Options, report func(ComponentStatus)) (started bool, err error) {
 	o.complete()
@@ -52,8 +52,8 @@ func Up(ctx context.Context, d Dir, o Options, report func(ComponentStatus)) (st
 	return true, awaitReady(ctx, d, ended, report)
 }
 
-// errGone means that the cluster has ended that another command had started. A machine process that was killed holds
-// its lock until the kernel has taken it apart, which takes a while on a busy machine.
+// errGone means that the cluster, which another command had started, has ended. A killed machine process holds its lock
+// until the kernel has cleaned it up, which takes a while on a busy machine.
 var errGone = errors.New("the cluster has ended")
 
 // awaitDown waits until a cluster that is shutting down has ended. It reports false if the cluster was not shutting
@@ -73,7 +73,7 @@ func awaitDown(ctx context.Context, d Dir) bool {
 }
 
 // prepare makes the directory ready for a start with these options, or returns errLocked. It first removes the
-// leftovers of an earlier run, because they can be found only by the options of that run.
+// leftovers of an earlier run, because finding them requires the options of that run.
 func prepare(ctx context.Context, d Dir, o Options) error {
 	if err := CheckPodSupport(); err != nil {
 		return err
@@ -93,8 +93,8 @@ func prepare(ctx context.Context, d Dir, o Options) error {
 	return err
 }
 
-// startMachine starts the machine process in a session of its own. The returned channel receives the process's exit
-// error when it ends.
+// startMachine starts the machine process in a new session. The returned channel receives the process's exit error when
+// it exits.
 func startMachine(d Dir) (<-chan error, error) {
 	binary, err := os.Executable()
 	if err != nil {
@@ -121,9 +121,9 @@ func startMachine(d Dir) (<-chan error, error) {
 	return ended, nil
 }
 
-// awaitReady waits until every component is ready. It fails if the machine process ends, unless another process,
-// started at the same time, has taken the lock. ended is nil if another command has started the machine process; its
-// end is then errGone.
+// awaitReady waits until every component is ready. It fails if the machine process exits, unless another process,
+// started at the same time, has taken the lock. ended is nil if another command has started the machine process;
+// awaitReady then returns errGone if that process exits.
 func awaitReady(ctx context.Context, d Dir, ended <-chan error, report func(ComponentStatus)) error {
 	ctx, cancel := context.WithTimeout(ctx, upTimeout)
 	defer cancel()
@@ -134,7 +134,7 @@ func awaitReady(ctx context.Context, d Dir, ended <-chan error, report func(Comp
 	probed := time.Now()
 	for {
 		status, err := client.Status(ctx)
-		// Status shows a component as ready once it was; only Probe finds one that has stopped serving since.
+		// Status shows a component as ready once it was. Only Probe detects that a component has stopped serving.
 		if err == nil && (status.Ready() || time.Since(probed) > probeEvery) {
 			status, err = client.Probe(ctx)
 			probed = time.Now()
@@ -168,7 +168,7 @@ func awaitReady(ctx context.Context, d Dir, ended <-chan error, report func(Comp
 	}
 }
 
-// hasEnded reports whether a machine process that has answered with err has ended.
+// hasEnded reports whether a machine process that has answered with err has exited.
 func hasEnded(d Dir, err error) bool { return err != nil && !d.Running() }
 
 // reportReady calls report with the components that have become ready since the last call.
@@ -191,7 +191,7 @@ func blockedComponent(d Dir, status *Status) error {
 	return nil
 }
 
-// machineExitError returns why the machine process ended: the error that it recorded, or otherwise its exit status and
+// machineExitError returns why the machine process exited: the error that it recorded, or otherwise its exit status and
 // the end of its log.
 func machineExitError(d Dir, exitErr error) error {
 	if recorded, err := os.ReadFile(d.exitErrorFile()); err == nil {

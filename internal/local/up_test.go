@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// TestEndOfAForeignClusterIsNoticed verifies that a command that waits for the cluster of another one returns when that
-// cluster has ended: its machine process may have been dying when the command began.
+// TestEndOfAForeignClusterIsNoticed verifies that a command that waits for a cluster that another command started
+// returns when that cluster has ended. The machine process of the cluster may already have been exiting when the
+// command began.
 func TestEndOfAForeignClusterIsNoticed(t *testing.T) {
 	d := Dir(t.TempDir())
 	lock, err := d.lock()

@@ -1,5 +1,5 @@
-// Package components holds the programs that a cluster is made of: etcd, Kubernetes' own, and those of this repository.
-// Apart from it, nothing of the embedded cluster imports k8s.io/kubernetes.
+// Package components holds the programs of which a cluster consists: etcd, the Kubernetes components, and the programs
+// of this repository. It is the only part of the embedded cluster that imports k8s.io/kubernetes.
 package components
 
 import (
@@ -19,8 +19,8 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/schedulercmd"
 )
 
-// commands are the constructors of the Cobra programs by component. Run calls only the one that it needs: the
-// constructors of Kubernetes install signal handlers and panic if a second one in the same process does.
+// commands are the constructors of the Cobra programs, by component. Run calls only the constructor that it needs: the
+// constructors of Kubernetes install signal handlers, and a second one in the same process panics.
 var commands = map[string]func() *cobra.Command{
 	"kube-apiserver":          apiserver.NewAPIServerCommand,
 	"kube-controller-manager": controllermanager.NewControllerManagerCommand,
@@ -32,18 +32,18 @@ var commands = map[string]func() *cobra.Command{
 	"console-server":          newConsoleCommand,
 }
 
-// newPlainScheduler returns Kubernetes' own scheduler, which knows nothing of the t9k-scheduler.
+// newPlainScheduler returns Kubernetes' own scheduler, without the plugin of the t9k-scheduler.
 func newPlainScheduler() *cobra.Command { return kubescheduler.NewSchedulerCommand() }
 
-// startTime is how long a component starts at most, and so how long the garbage collector runs less often.
-const startTime = 10 * time.Second
+// maxStartTime is the longest start of a component, and the time for which the garbage collector runs less often.
+const maxStartTime = 10 * time.Second
 
 // collectRarely lets the heap grow further than usual before each garbage collection until d has passed, and then frees
 // the garbage. During a start the heap is small and fills quickly, and collections at the default rate take a quarter
 // of the API server's CPU time.
 func collectRarely(d time.Duration) {
 	if os.Getenv("GOGC") != "" {
-		return // an explicit setting wins
+		return // an explicit setting takes precedence
 	}
 	normal := debug.SetGCPercent(400)
 	time.AfterFunc(d, func() {
@@ -55,7 +55,7 @@ func collectRarely(d time.Duration) {
 // Run runs the component called name with its command-line arguments and returns the exit code of the process. ok is
 // false if there is no such component. Run must be called at most once in a process.
 func Run(name string, args []string) (code int, ok bool) {
-	collectRarely(startTime)
+	collectRarely(maxStartTime)
 	if name == "etcd" {
 		os.Args = append([]string{"etcd"}, args...)
 		etcdmain.Main(os.Args)

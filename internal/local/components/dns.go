@@ -22,7 +22,7 @@ import (
 	"tensorstack.dev/batch/internal/local/serviceproxy"
 )
 
-// network is the component "dns": it serves the names and the ClusterIPs of Services to pods.
+// network is the component "dns": it serves the DNS names and the ClusterIPs of Services to pods.
 type network struct {
 	kubeconfig string
 	domain     string
@@ -35,8 +35,8 @@ type network struct {
 	apiServer  string // address at which the API server listens
 }
 
-// newDNSCommand returns the command of the name server. It also runs the proxy of Services, which watches the same
-// objects.
+// newDNSCommand returns the command of the name server. The command also runs the proxy of Services, which watches the
+// same objects.
 func newDNSCommand() *cobra.Command {
 	n := &network{}
 	cmd := &cobra.Command{
@@ -109,7 +109,7 @@ func (n *network) run(ctx context.Context) error {
 }
 
 // routeServices adds a local route for the ClusterIPs, so that the machine accepts packets to them. It waits for the
-// bridge, which the kubelet's process creates; the kernel removes the route together with the bridge.
+// bridge, which the kubelet's process creates. The kernel removes the route together with the bridge.
 func routeServices(ctx context.Context, bridge, services string) error {
 	prefix, err := netip.ParsePrefix(services)
 	if err != nil {

@@ -22,8 +22,8 @@ const timeout = 30 * time.Second
 // client is a CRI client of a containerd.
 type client struct {
 	pb.RuntimeServiceClient
-	// logs is the directory of the pod logs of the cluster. The log path of a container shows whether it is the
-	// cluster's.
+	// logs is the directory of the pod logs of the cluster. The log path of a container shows whether the container
+	// belongs to the cluster.
 	logs string
 }
 
@@ -43,8 +43,8 @@ func with(ctx context.Context, socket, logs string, f func(context.Context, *cli
 }
 
 // Check returns an error unless the containerd at socket answers, has a network for pods, and runs no pods of another
-// kubelet. Two kubelets on one containerd remove each other's pods. logs is the directory of the cluster's own pod
-// logs.
+// kubelet. Two kubelets on one containerd remove each other's pods. logs is the directory of the pod logs of the
+// cluster.
 func Check(ctx context.Context, socket, logs string) error {
 	return with(ctx, socket, logs, func(ctx context.Context, c *client) error {
 		if _, err := c.Version(ctx, &pb.VersionRequest{}); err != nil {
@@ -80,7 +80,7 @@ func (c *client) networkReady(ctx context.Context) error {
 	return nil
 }
 
-// RemovePods stops and removes the cluster's pods and leaves those of other kubelets.
+// RemovePods stops and removes the cluster's pods. It does not touch the pods of other kubelets.
 func RemovePods(ctx context.Context, socket, logs string) error {
 	return with(ctx, socket, logs, func(ctx context.Context, c *client) error {
 		pods, err := c.pods(ctx)
@@ -104,7 +104,7 @@ func RemovePods(ctx context.Context, socket, logs string) error {
 type pod struct {
 	sandbox, name string
 	containers    []string
-	foreign       bool // another kubelet's
+	foreign       bool // belongs to another kubelet
 }
 
 // pods lists all pods of the containerd.

@@ -13,7 +13,7 @@ import (
 )
 
 // adopt takes over the sandboxes and containers of an earlier server. Running containers continue under the same IDs,
-// containers that ended are reported with their exit codes, and directories that were created only in part are removed.
+// exited containers are reported with their exit codes, and directories that were created only in part are removed.
 func (s *server) adopt(ctx context.Context) error {
 	ids, err := entryNames(s.cfg.sandboxes())
 	if err != nil {
@@ -93,8 +93,8 @@ func (s *server) adoptContainer(ctx context.Context, id string) error {
 	return nil
 }
 
-// resolveStart reports whether a container has started that the earlier server was starting when it died. If it has
-// not, resolveStart ends the shim, so that the container can be started again.
+// resolveStart reports whether a container has started that the earlier server was starting when it died. If the
+// container has not started, resolveStart ends the shim, so that the container can be started again.
 func (s *server) resolveStart(ctx context.Context, c *container) (started bool, err error) {
 	file := filepath.Join(s.cfg.containerDir(c.ID), shim.StartedFile)
 	if exists(file) {
@@ -134,8 +134,8 @@ func (s *server) checkSandbox(sb *sandbox) error {
 }
 
 // restoreNamespaces reports whether the sandbox has its namespaces. Their mounts are lost after a reboot, and when the
-// mount namespace of the earlier server has ended. In the second case they are mounted again from a running container,
-// if there is one.
+// mount namespace of the earlier server no longer exists. In the second case, restoreNamespaces mounts them again from
+// a running container, if there is one.
 func (s *server) restoreNamespaces(sb *sandbox) bool {
 	alive := 0
 	for _, c := range s.containers {

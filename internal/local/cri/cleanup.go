@@ -16,13 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cleanupTimeout limits the wait for killed processes. A process in the middle of a disk access can take long to end.
+// cleanupTimeout limits the wait for killed processes. A process in the middle of a disk access can take long to exit.
 const cleanupTimeout = 30 * time.Second
 
 // Cleanup removes what a server that no longer runs left behind: processes, mounts, network devices and the bridge, if
-// the files in cfg.Root show that they are its own. It keeps the records of containers, so that the next server can
-// report how they ended; the caller may delete the directory afterwards. Cleanup fails while a server uses cfg.Root,
-// and can be repeated.
+// the files in cfg.Root show that they belong to it. It keeps the records of containers, so that the next server can
+// report their exits; the caller may delete the directory afterwards. Cleanup fails while a server uses cfg.Root, and
+// can be repeated.
 func Cleanup(ctx context.Context, cfg Config) error {
 	if err := cfg.complete(); err != nil {
 		return err
@@ -55,7 +55,7 @@ func Cleanup(ctx context.Context, cfg Config) error {
 	return errors.Join(errs...)
 }
 
-// endingContainer is a container whose shim was asked to end it.
+// endingContainer is a container whose shim was asked to kill it.
 type endingContainer struct {
 	id      string
 	process *process
@@ -63,7 +63,7 @@ type endingContainer struct {
 	mounts *os.File
 }
 
-// endContainers ends the running containers, all at the same time.
+// endContainers kills the running containers, all at the same time.
 func endContainers(ctx context.Context, cfg Config, ids []string) error {
 	var list []endingContainer
 	var errs []error
@@ -99,7 +99,7 @@ func endContainers(ctx context.Context, cfg Config, ids []string) error {
 	return errors.Join(append(errs, killInNamespaces(ctx, namespaces))...)
 }
 
-// startKill asks the shim of the container in dir to end the container. It returns errGone if nothing runs.
+// startKill asks the shim of the container in dir to kill the container. It returns errGone if nothing runs.
 func startKill(dir string) (endingContainer, error) {
 	var st containerState
 	if err := readJSON(filepath.Join(dir, stateFile), &st); err != nil {
@@ -124,8 +124,9 @@ func startKill(dir string) (endingContainer, error) {
 	return endingContainer{process: p, mounts: ns}, nil
 }
 
-// killInNamespaces kills every process in the given mount namespaces, identified by their inode numbers. It ends
-// processes that exec started in a container that shares the host's PID namespace: they do not end with the container.
+// killInNamespaces kills every process in the given mount namespaces, which are identified by their inode numbers. It
+// kills processes that exec started in a container that shares the host's PID namespace, because they do not end with
+// the container.
 func killInNamespaces(ctx context.Context, namespaces map[uint64]bool) error {
 	if len(namespaces) == 0 {
 		return nil
@@ -157,7 +158,7 @@ func killInNamespaces(ctx context.Context, namespaces map[uint64]bool) error {
 	return errors.Join(errs...)
 }
 
-// endSandbox ends the sandbox's pause process and removes its network device and mounts.
+// endSandbox kills the sandbox's pause process and removes its network device and mounts.
 func endSandbox(ctx context.Context, cfg Config, id string) error {
 	if len(id) != len(newID()) {
 		return nil // not a directory of this runtime

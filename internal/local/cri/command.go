@@ -15,8 +15,8 @@ import (
 // outputDelay is how long processes that a command left behind may keep its output open.
 const outputDelay = 5 * time.Second
 
-// command is a program that exec runs in a container. It creates its own pipes and not those of os/exec, because the
-// pipes must belong to the command's user: otherwise the user could not open /dev/stdout by name.
+// command is a program that exec runs in a container. It does not use the pipes of os/exec, because the pipes must
+// belong to the command's user: otherwise the user could not open /dev/stdout by name.
 type command struct {
 	cmd        *exec.Cmd
 	childEnds  []*os.File // the command's ends of its pipes, until it has started
@@ -50,13 +50,13 @@ func (c *command) copyOutput(output *io.Writer, w io.Writer) error {
 	c.childEnds, c.parentEnds = append(c.childEnds, child), append(c.parentEnds, r)
 	c.copies.Go(func() {
 		_, _ = io.Copy(w, r)
-		r.Close() // if w failed, the command's next write fails, too
+		r.Close() // if w failed, the command's next write fails too
 	})
 	return nil
 }
 
 // copyInput connects the command's input to in. Nothing waits for the copying goroutine, because a client may never
-// send anything. The streaming server closes in after the command has ended, and that ends the goroutine.
+// send anything. The goroutine ends when the streaming server closes in after the command has exited.
 func (c *command) copyInput(in io.Reader) error {
 	if in == nil {
 		return nil
@@ -82,7 +82,7 @@ func (c *command) closeChildEnds() {
 	}
 }
 
-// wait returns when the command has ended and its output was copied. The error carries the exit code.
+// wait returns when the command has exited and its output was copied. The error contains the exit code.
 func (c *command) wait() error {
 	err := c.cmd.Wait()
 	c.stop()

@@ -45,7 +45,7 @@ func newContainer(st containerState, config *pb.ContainerConfig, spec *shim.Spec
 	return c
 }
 
-// Reasons in the status of a container. Other runtimes use the same.
+// Reasons in the status of a container. Other runtimes use the same reasons.
 const (
 	reasonCompleted  = "Completed"
 	reasonError      = "Error"
@@ -131,7 +131,7 @@ func (s *server) StartContainer(ctx context.Context, q *pb.StartContainerRequest
 	return &pb.StartContainerResponse{}, nil
 }
 
-// watch waits until the container ends and records its exit. It returns without a record if ctx ends first.
+// watch waits until the container exits and records that. It returns without a record if ctx ends first.
 func (s *server) watch(ctx context.Context, c *container, p *process) {
 	ws, reaped, err := p.wait(ctx)
 	if err != nil {
@@ -147,8 +147,8 @@ func (s *server) watch(ctx context.Context, c *container, p *process) {
 	s.recordExit(c, fallback)
 }
 
-// recordExit records how a container ended whose shim is gone. The exit code is what the shim wrote or, if it wrote
-// nothing, its own wait status in fallback.
+// recordExit records the exit of a container whose shim is gone. The exit code is the one that the shim wrote or, if it
+// wrote none, the shim's own wait status in fallback.
 func (s *server) recordExit(c *container, fallback *unix.WaitStatus) {
 	var e shim.Exit
 	if err := readJSON(filepath.Join(s.cfg.containerDir(c.ID), shim.ExitFile), &e); err != nil {
@@ -185,7 +185,7 @@ func (s *server) container(id string) (*container, error) {
 	return nil, status.Errorf(codes.NotFound, "there is no container %q", id)
 }
 
-// running returns the container with this ID and its process, or an error if it does not run.
+// running returns the container with this ID and its process, or an error if the container does not run.
 func (s *server) running(id string) (*container, *process, error) {
 	c, err := s.container(id)
 	if err != nil {
@@ -211,11 +211,11 @@ func (s *server) containersOf(sandbox string) (out []*container) {
 	return out
 }
 
-// StopContainer stops the container: by its stop signal and, after the timeout of the request, by SIGKILL.
+// StopContainer stops the container with its stop signal and, after the timeout of the request, with SIGKILL.
 func (s *server) StopContainer(ctx context.Context, q *pb.StopContainerRequest) (*pb.StopContainerResponse, error) {
 	c, err := s.container(q.ContainerId)
 	if err != nil {
-		return &pb.StopContainerResponse{}, nil // the CRI wants success for an unknown container
+		return &pb.StopContainerResponse{}, nil // the CRI requires success for an unknown container
 	}
 	return &pb.StopContainerResponse{}, s.stop(ctx, c, time.Duration(q.Timeout)*time.Second)
 }
@@ -224,7 +224,7 @@ func (s *server) StopContainer(ctx context.Context, q *pb.StopContainerRequest) 
 func (s *server) RemoveContainer(ctx context.Context, q *pb.RemoveContainerRequest) (*pb.RemoveContainerResponse, error) {
 	c, err := s.container(q.ContainerId)
 	if err != nil {
-		return &pb.RemoveContainerResponse{}, nil // the CRI wants success for an unknown container
+		return &pb.RemoveContainerResponse{}, nil // the CRI requires success for an unknown container
 	}
 	return &pb.RemoveContainerResponse{}, s.remove(ctx, c)
 }

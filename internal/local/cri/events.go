@@ -7,8 +7,8 @@ import (
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// eventBuffer is the number of events that a slow watcher can be behind before it loses some. The kubelet lists
-// containers periodically, so a lost event only delays it.
+// eventBuffer is the number of events that a slow watcher can lag behind before it loses events. The kubelet also lists
+// containers periodically, so a lost event only delays its reaction.
 const eventBuffer = 1024
 
 // notify sends an event to all watchers. id is a container's ID, or the sandbox's for an event of the sandbox itself.

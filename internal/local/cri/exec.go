@@ -22,7 +22,7 @@ import (
 
 // startInContainer starts a command in a container, with its namespaces, files, user, environment and limits. prepare
 // completes the command on a thread that has already joined the container. The caller must wait for the command. The
-// command's process group is killed when ctx or the container ends.
+// command's process group is killed when ctx ends or the container exits.
 func (s *server) startInContainer(ctx context.Context, id string, argv []string, prepare func(*command) error) (*command, error) {
 	c, p, err := s.running(id)
 	if err != nil {
@@ -94,7 +94,7 @@ const maxOutput = maxMessage / 4
 // limitedBuffer keeps the first maxOutput bytes and discards the rest.
 type limitedBuffer struct{ bytes.Buffer }
 
-// Write appends b as far as there is room. It never fails.
+// Write appends b up to the limit. It never fails.
 func (l *limitedBuffer) Write(b []byte) (int, error) {
 	if room := maxOutput - l.Len(); room < len(b) {
 		l.Buffer.Write(b[:room])

@@ -11,7 +11,7 @@ import (
 
 // image returns the description of an image of this name.
 func image(name string) *pb.Image {
-	// The kubelet takes a size of 0 for an error.
+	// The kubelet treats a size of 0 as an error.
 	return &pb.Image{Id: name, RepoTags: []string{name}, Size: 1, Uid: &pb.Int64Value{Value: 0}, Spec: &pb.ImageSpec{Image: name}}
 }
 

@@ -18,14 +18,14 @@ import (
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// self is the path of this program. It is valid even if the program's file was replaced since the start.
+// self is the path of this program. It remains valid if the program's file is replaced.
 const self = "/proc/self/exe"
 
 // shimEnv keeps the Go runtime of a shim small.
 var shimEnv = []string{"GOMAXPROCS=2", "GOGC=50"}
 
 // launch starts the container's shim in the sandbox's namespaces and returns when the command runs. If this process
-// dies at any point, the shim is either recorded or ends by itself.
+// dies at any point, the shim is either recorded or exits by itself.
 func (s *server) launch(ctx context.Context, c *container) (*process, error) {
 	statusR, statusW, err := os.Pipe()
 	if err != nil {
@@ -132,12 +132,12 @@ func (s *server) recordShim(c *container, pid int) (*process, error) {
 	c.Process = id
 	if err := s.saveContainer(c); err != nil {
 		p.close()
-		return nil, err // the shim ends when the caller closes the pipe
+		return nil, err // the shim exits when the caller closes the pipe
 	}
 	return p, nil
 }
 
-// logRemarks logs the limitations that a shim reported, one per line. It logs each only once.
+// logRemarks logs the limitations that a shim reported, one per line. It logs each limitation only once.
 func (s *server) logRemarks(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,8 +152,8 @@ func (s *server) logRemarks(text string) {
 // killReportTimeout is how long a shim may take to write the last output and the exit code of a killed command.
 const killReportTimeout = 3 * time.Second
 
-// stop stops the container: by its stop signal and, after the grace period, by SIGKILL. It returns when the container
-// has ended.
+// stop stops the container with its stop signal and, after the grace period, with SIGKILL. It returns when the
+// container has exited.
 func (s *server) stop(ctx context.Context, c *container, grace time.Duration) error {
 	s.mu.Lock()
 	p := c.process
@@ -196,7 +196,7 @@ func askToKill(dir string) error {
 	return errors.Join(err, conn.Close())
 }
 
-// wait waits for at most d and reports whether the container has ended.
+// wait waits for at most d and reports whether the container has exited.
 func (c *container) wait(ctx context.Context, d time.Duration) (ended bool, err error) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -210,7 +210,7 @@ func (c *container) wait(ctx context.Context, d time.Duration) (ended bool, err 
 	}
 }
 
-// stopSignal is the signal that asks the container's command to end.
+// stopSignal is the signal that asks the container's command to exit.
 func (c *container) stopSignal() unix.Signal {
 	if c.config.StopSignal == pb.Signal_RUNTIME_DEFAULT {
 		return unix.SIGTERM
@@ -241,7 +241,7 @@ func rtSignal(base int, offset string) int {
 }
 
 // dialControl connects to the control socket of the shim in dir. It uses a path that fits a Unix socket address
-// whatever the length of dir.
+// regardless of the length of dir.
 func dialControl(dir string) (net.Conn, error) {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -72,7 +72,7 @@ func TestServerTakesOverFromAKilledOne(t *testing.T) {
 	}
 }
 
-// kill ends a server as kill -9 does.
+// kill kills a server with SIGKILL.
 func kill(t *testing.T, server *exec.Cmd) {
 	t.Helper()
 	if err := server.Process.Kill(); err != nil {
@@ -89,7 +89,7 @@ func readState(t *testing.T, cfg Config, id string) (st containerState) {
 	return st
 }
 
-// A server can die at any line; these tests create the states on disk between the lines that matter.
+// A server can die at any line. These tests create the different states on disk that this can leave.
 
 func TestHalfMadeSandboxIsRemoved(t *testing.T) {
 	cfg := testConfig(t)
@@ -127,7 +127,7 @@ func TestContainerThatWasAboutToStart(t *testing.T) {
 	sb, _ := n.sandbox("a")
 	prepared := n.create(sb, script("prepared", "echo ran; exit 4"))
 	n.stop()
-	// The shim waits for the start, because its server died before it.
+	// The shim waits for the byte that starts the command, because its server died before it sent the byte.
 	s := loaded(t, cfg)
 	c := s.containers[prepared]
 	r, w, err := os.Pipe()
@@ -187,7 +187,7 @@ func TestNamespacesAreTakenBackFromContainers(t *testing.T) {
 	id := n.run(sb, script("c", "exec sleep 1000"))
 	net, _ := n.sync(id, "readlink", "/proc/self/ns/net")
 	n.stop()
-	// This is the state after the server's mount namespace ended with it.
+	// This is the state after the server's mount namespace was removed with it.
 	for _, s := range []string{sb, empty} {
 		if err := unmountNamespaces(cfg.sandboxDir(s)); err != nil {
 			t.Fatal(err)
@@ -224,7 +224,7 @@ func TestCleanupLeavesNothing(t *testing.T) {
 	sandboxes[1], containers[1] = run("stubborn", "trap '' TERM INT HUP; setsid sleep 1001 & echo up; while :; do sleep 0.1; done", own)
 	sandboxes[2], containers[2] = run("host", "setsid sh -c 'sleep 1002 & sleep 1003' & echo up; exec sleep 1004", host)
 	sandboxes[3], containers[3] = run("shared", "setsid sleep 1005 & echo up; exec sleep 1006", &pb.NamespaceOption{Pid: pb.NamespaceMode_POD})
-	// A process started by exec is in no PID namespace that would end it.
+	// A process that exec started is in no PID namespace whose removal would kill it.
 	n.sync(containers[2], "sh", "-c", "setsid sleep 1007 >/dev/null 2>&1 &")
 	if got := leftovers(t, cfg); len(got) < 20 {
 		t.Fatalf("the test does not find everything: %q", got)
@@ -257,9 +257,9 @@ func TestCleanupLeavesNothing(t *testing.T) {
 
 func TestOnlyOneServerAtATime(t *testing.T) {
 	n := start(t)
-	patience, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	shortly, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := Serve(patience, n.cfg); err == nil || !strings.Contains(err.Error(), "another runtime uses") {
+	if err := Serve(shortly, n.cfg); err == nil || !strings.Contains(err.Error(), "another runtime uses") {
 		t.Errorf("a second server: %v", err)
 	}
 	if _, err := n.Version(n.ctx(), &pb.VersionRequest{}); err != nil {

@@ -101,7 +101,7 @@ func ask(t *testing.T, address string) string {
 	return answer
 }
 
-// serverProcess starts a server in a process of its own.
+// serverProcess starts a server in a separate process.
 func serverProcess(t *testing.T, cfg Config) (*node, *exec.Cmd) {
 	t.Helper()
 	b, err := json.Marshal(struct {

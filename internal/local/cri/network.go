@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ensureBridge creates the bridge and its address if they are missing. It uses a bridge that another program created
-// only if that has the address, and Cleanup never removes such a bridge.
+// ensureBridge creates the bridge and its address if they are missing. It uses a bridge of another program only if that
+// bridge has the address. Cleanup never removes such a bridge.
 func ensureBridge(cfg Config) error {
 	address := &netlink.Addr{IPNet: ipNet(cfg.Subnet)}
 	link, err := netlink.LinkByName(cfg.Bridge)
@@ -49,19 +49,19 @@ func ensureBridge(cfg Config) error {
 	return netlink.LinkSetUp(link)
 }
 
-// addBridge creates the bridge with a random hardware address that is first written to a file. The address identifies
-// the bridge as this runtime's own. It is fixed also because a bridge otherwise takes the address of a port, and the
-// pods' neighbour tables would become wrong when that changes.
+// addBridge creates the bridge with a random hardware address, which it first writes to a file. The address identifies
+// the bridge as one that this runtime created. The address is also fixed because a bridge without a fixed address takes
+// the address of a port, and the pods' neighbour tables would become wrong when that address changes.
 func addBridge(cfg Config) (netlink.Link, error) {
 	mac := make(net.HardwareAddr, 6)
 	_, _ = rand.Read(mac)
-	mac[0] = mac[0]&^1 | 2 // unicast, locally administered
+	mac[0] = mac[0]&^1 | 2 // a unicast address that is locally administered
 	if err := writeFile(bridgeFile(cfg), []byte(mac.String())); err != nil {
 		return nil, err
 	}
 	a := netlink.NewLinkAttrs()
 	a.Name, a.HardwareAddr = cfg.Bridge, mac
-	snooping := false // nothing here uses multicast groups
+	snooping := false // no program here uses multicast groups
 	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: a, MulticastSnooping: &snooping}); err != nil {
 		return nil, fmt.Errorf("making it: %w", err)
 	}
@@ -90,7 +90,7 @@ func ipNet(p netip.Prefix) *net.IPNet {
 }
 
 // nextAddress returns the first unused address after last. It cycles through the whole subnet, so that an address is
-// reused as late as possible: clients may still use an old one.
+// reused as late as possible, because clients may still use an old one.
 func nextAddress(subnet netip.Prefix, last netip.Addr, used map[netip.Addr]string) (netip.Addr, error) {
 	first := binary.BigEndian.Uint32(subnet.Masked().Addr().AsSlice())
 	size := uint32(1) << (32 - subnet.Bits())

@@ -105,7 +105,7 @@ func TestForeignBridgeIsLeftAlone(t *testing.T) {
 	cfg := testConfig(t)
 	other := cfg
 	other.Root += "-other"
-	other.Socket += "-other" // a server that ends removes its socket, perhaps only after the next one listens
+	other.Socket += "-other" // an ending server removes its socket, perhaps only after the next one listens
 	serve(t, other).stop()
 	t.Cleanup(func() {
 		if err := Cleanup(context.WithoutCancel(t.Context()), other); err != nil {

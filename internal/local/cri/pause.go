@@ -12,7 +12,7 @@ import (
 )
 
 // startPause starts the first process of a PID namespace that the containers of a pod share. The caller writes a byte
-// to start once the process ID is on disk. The process ends if start is closed without that byte.
+// to start once the process ID is on disk. The process exits if start is closed without that byte.
 func startPause() (id processID, start *os.File, err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -30,11 +30,11 @@ func startPause() (id processID, start *os.File, err error) {
 	return id, w, cmd.Process.Release() // process.wait reaps it through its pidfd
 }
 
-// stopPause ends the sandbox's pause process, if there is one.
+// stopPause kills the sandbox's pause process, if there is one.
 func (s *server) stopPause(ctx context.Context, sb *sandbox) error {
 	p, err := sb.Pause.open()
 	if err != nil {
-		return nil // there is none, or it has ended
+		return nil // there is none, or it has exited
 	}
 	defer p.close()
 	return p.kill(ctx)

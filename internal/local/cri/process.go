@@ -26,7 +26,7 @@ type process struct {
 	fd *os.File
 }
 
-// errGone means that a process has ended or never existed.
+// errGone means that a process has exited or never existed.
 var errGone = errors.New("the process is gone")
 
 // identify returns the processID of the running process pid.
@@ -81,7 +81,7 @@ func (id processID) alive() bool {
 	return err == nil
 }
 
-// openChild opens a process that may have ended but was not reaped, such as a child. It returns errGone if there is
+// openChild opens a process that may have exited but was not reaped, such as a child. It returns errGone if there is
 // none.
 func (id processID) openChild() (*process, error) {
 	if id.PID <= 0 {
@@ -106,7 +106,7 @@ func (p *process) signal(sig unix.Signal) error {
 	return p.withFD(func(fd int) error { return unix.PidfdSendSignal(fd, sig, nil, 0) })
 }
 
-// signalIfAlive sends a signal and succeeds if the process has already ended.
+// signalIfAlive sends a signal. It succeeds if the process has already exited.
 func (p *process) signalIfAlive(sig unix.Signal) error {
 	err := p.signal(sig)
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, os.ErrClosed) {
@@ -128,20 +128,20 @@ func (p *process) withFD(f func(fd int) error) error {
 	return result
 }
 
-// isReadable reports whether a pidfd is readable, which means that its process has ended.
+// isReadable reports whether a pidfd is readable, which means that its process has exited.
 func isReadable(fd int) bool {
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	n, err := unix.Poll(fds, 0)
 	return err == nil && n > 0
 }
 
-// ended reports whether the process has ended.
+// ended reports whether the process has exited.
 func (p *process) ended() (yes bool) {
 	_ = p.withFD(func(fd int) error { yes = isReadable(fd); return nil })
 	return yes
 }
 
-// wait returns when the process has ended, or with ctx's error. It reaps a child of this process and returns its wait
+// wait returns when the process has exited, or with ctx's error. It reaps a child of this process and returns its wait
 // status. ok is false for a process that another process reaps.
 func (p *process) wait(ctx context.Context) (status unix.WaitStatus, ok bool, err error) {
 	stop := context.AfterFunc(ctx, func() { _ = p.fd.SetReadDeadline(time.Unix(1, 0)) })
@@ -158,7 +158,7 @@ func (p *process) wait(ctx context.Context) (status unix.WaitStatus, ok bool, er
 	return status, err == nil && pid == p.id.PID, nil
 }
 
-// kill ends the process by SIGKILL and returns when it has ended.
+// kill kills the process with SIGKILL and returns when it has exited.
 func (p *process) kill(ctx context.Context) error {
 	if err := p.signalIfAlive(unix.SIGKILL); err != nil {
 		return err

@@ -124,8 +124,8 @@ func refusesForeignIDs(t *testing.T, n *node, sb string) {
 	}
 }
 
-// TestLayersInMemory verifies containers whose state directory is on an overlay, which cannot hold the upper layer of
-// another overlay.
+// TestLayersInMemory verifies that containers run if the state directory is on an overlay, which cannot hold the upper
+// layer of another overlay.
 func TestLayersInMemory(t *testing.T) {
 	cfg := testConfig(t)
 	dir := t.TempDir()

@@ -30,7 +30,7 @@ func (s *server) RuntimeConfig(context.Context, *pb.RuntimeConfigRequest) (*pb.R
 	return &pb.RuntimeConfigResponse{Linux: &pb.LinuxRuntimeConfiguration{CgroupDriver: pb.CgroupDriver_CGROUPFS}}, nil
 }
 
-// UpdateRuntimeConfig has no effect: pods get addresses from the bridge's subnet and not from the node's pod range.
+// UpdateRuntimeConfig has no effect: pods get addresses from the bridge's subnet, not from the node's pod range.
 func (s *server) UpdateRuntimeConfig(context.Context, *pb.UpdateRuntimeConfigRequest) (*pb.UpdateRuntimeConfigResponse, error) {
 	return &pb.UpdateRuntimeConfigResponse{}, nil
 }

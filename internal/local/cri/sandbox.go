@@ -57,7 +57,7 @@ func (s *server) RunPodSandbox(_ context.Context, q *pb.RunPodSandboxRequest) (*
 	return &pb.RunPodSandboxResponse{PodSandboxId: sb.ID}, nil
 }
 
-// refuseSandbox returns an error if the pod asks for something that this runtime does not support.
+// refuseSandbox returns an error if the pod requires a feature that this runtime does not support.
 func refuseSandbox(q *pb.RunPodSandboxRequest) error {
 	refuse := func(format string, a ...any) error {
 		return status.Errorf(codes.InvalidArgument, "the process runtime "+format, a...)
@@ -70,7 +70,8 @@ func refuseSandbox(q *pb.RunPodSandboxRequest) error {
 	}
 	options := q.Config.GetLinux().GetSecurityContext().GetNamespaceOptions()
 	for _, p := range q.Config.PortMappings {
-		if p.HostPort != 0 && options.GetNetwork() != pb.NamespaceMode_NODE { // there the two are the same port
+		// In the host's network, the two are the same port.
+		if p.HostPort != 0 && options.GetNetwork() != pb.NamespaceMode_NODE {
 			return refuse("has no host ports (the pod asks for %d): use hostNetwork or a port-forward", p.HostPort)
 		}
 	}
@@ -93,7 +94,7 @@ func isIPCSysctl(k string) bool {
 	return strings.HasPrefix(k, "kernel.shm") || strings.HasPrefix(k, "kernel.msg") || k == "kernel.sem" || strings.HasPrefix(k, "fs.mqueue.")
 }
 
-// makeSandbox creates and records the sandbox. The caller removes what remains of it after an error.
+// makeSandbox creates and records the sandbox. After an error, the caller removes the remaining parts.
 func (s *server) makeSandbox(sb *sandbox) error {
 	dir := s.cfg.sandboxDir(sb.ID)
 	if err := sb.writeFiles(dir); err != nil {

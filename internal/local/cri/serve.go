@@ -34,17 +34,17 @@ type Config struct {
 	Bridge string
 	// Subnet is the bridge's IPv4 address and the length of the prefix. Pods get the other addresses.
 	Subnet netip.Prefix
-	// Rootless means that the process is root only in a user namespace.
+	// Rootless is true if the process is root only in a user namespace.
 	Rootless bool
-	// Log receives the errors that no CRI answer can carry. The zero value discards them.
+	// Log receives the errors that no CRI response can contain. The zero value discards them.
 	Log logr.Logger
 }
 
 // maxMessage is the limit of a CRI message in bytes. The kubelet has the same limit.
 const maxMessage = 16 << 20
 
-// server is the CRI server. It holds in memory what Root holds in files. mu guards the maps and the state in their
-// values; the configurations in the values never change.
+// server is the CRI server. Its maps are a copy in memory of the files in Root. mu guards the maps and the state in
+// their values. The configurations in the values never change.
 type server struct {
 	pb.UnimplementedRuntimeServiceServer
 	pb.UnimplementedImageServiceServer
@@ -53,8 +53,8 @@ type server struct {
 	hide    []string
 	ids     idMaps
 	streams streaming.Server
-	// startWatch starts watch for a container in a goroutine of work, whose context ends with the server and not with
-	// the call that starts the container.
+	// startWatch starts watch for a container in a goroutine of work. Its context ends with the server, not with the
+	// call that starts the container.
 	startWatch func(*container, *process)
 	// work holds the goroutines that run until the server ends.
 	work sync.WaitGroup
@@ -69,8 +69,8 @@ type server struct {
 	loggedRemarks map[string]bool
 }
 
-// Serve takes over what an earlier server left in cfg.Root, and returns when the socket answers. It serves until ctx
-// ends. The containers continue to run after that; the next server takes them over, or [Cleanup] ends them.
+// Serve takes over the state of an earlier server in cfg.Root, and returns when the socket answers. It serves until ctx
+// ends. The containers then continue to run, until the next server takes them over or [Cleanup] kills them.
 func Serve(ctx context.Context, cfg Config) error {
 	if err := cfg.complete(); err != nil {
 		return err
@@ -158,7 +158,7 @@ func (s *server) start(ctx context.Context, unlock func()) error {
 }
 
 // catchIgnoredSignals handles every signal that this process inherited as ignored. Otherwise the processes of
-// containers would ignore them, too: SIGHUP under nohup, SIGINT and SIGQUIT in a script's background job.
+// containers would also ignore these signals: SIGHUP under nohup, SIGINT and SIGQUIT in a script's background job.
 func catchIgnoredSignals() {
 	for sig := unix.Signal(1); sig <= unix.SIGSYS; sig++ {
 		if signal.Ignored(sig) {
@@ -213,7 +213,7 @@ func (c Config) hidden() []string {
 	return out
 }
 
-// lockTimeout is how long a server waits for the earlier one to release the lock.
+// lockTimeout is how long a server waits for the earlier server to release the lock.
 const lockTimeout = 10 * time.Second
 
 // lock makes the caller the only user of root. The kernel releases the lock when the process dies.

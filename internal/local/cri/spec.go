@@ -13,8 +13,8 @@ import (
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// spec translates the kubelet's configuration of a container into the shim's. It fails if the container asks for
-// something that this runtime does not support.
+// spec translates the kubelet's configuration of a container to the shim's. It fails if the container requires a
+// feature that this runtime does not support.
 func (s *server) spec(sb *sandbox, config *pb.ContainerConfig) (*shim.Spec, error) {
 	if err := refuseContainer(config); err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (s *server) spec(sb *sandbox, config *pb.ContainerConfig) (*shim.Spec, erro
 	return out, err
 }
 
-// refuseContainer returns an error if the container asks for something that this runtime does not support.
+// refuseContainer returns an error if the container requires a feature that this runtime does not support.
 func refuseContainer(config *pb.ContainerConfig) error {
 	name := config.GetMetadata().GetName()
 	switch {
@@ -75,8 +75,8 @@ func refuseContainer(config *pb.ContainerConfig) error {
 	return nil
 }
 
-// environment is the container's environment, each variable once. PATH defaults to the machine's, because there is no
-// image that sets it.
+// environment is the container's environment, each variable once. PATH defaults to the machine's PATH, because there is
+// no image that sets it.
 func environment(config *pb.ContainerConfig, home, hostname string) []string {
 	path := os.Getenv("PATH")
 	if path == "" {
@@ -131,7 +131,8 @@ func (s *server) mounts(sb *sandbox, config *pb.ContainerConfig) ([]shim.Mount, 
 	for _, d := range config.Devices {
 		out = append(out, shim.Mount{Src: d.HostPath, Dst: filepath.Clean(d.ContainerPath), Propagation: unix.MS_PRIVATE})
 	}
-	// The order by depth keeps a mount from hiding one inside it. It is stable, so the later of two at one path wins.
+	// The order by depth keeps a mount from hiding another one inside it. The sort is stable, so the later of two
+	// mounts at one path takes precedence.
 	sort.SliceStable(out, func(i, j int) bool { return strings.Count(out[i].Dst, "/") < strings.Count(out[j].Dst, "/") })
 	return out, nil
 }

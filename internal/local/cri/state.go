@@ -95,7 +95,8 @@ func loadState(dir string, state any, config proto.Message) error {
 	return proto.Unmarshal(b, config)
 }
 
-// readLastAddress returns the address that was assigned last, or the bridge's if there is none in the subnet.
+// readLastAddress returns the address that was assigned last, or the bridge's address if the file contains no address
+// in the subnet.
 func (c Config) readLastAddress() netip.Addr {
 	b, err := os.ReadFile(filepath.Join(c.Root, "address"))
 	if err != nil {

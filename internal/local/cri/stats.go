@@ -23,7 +23,7 @@ func (c *container) stats() *pb.ContainerStats {
 	for i, dir := range c.processes() {
 		f, err := statFields(filepath.Join(dir, "stat"))
 		if err != nil {
-			continue // it ended in the meantime
+			continue // it exited in the meantime
 		}
 		for _, ticks := range f[statUTime : statUTime+4] {
 			cpu += parseCount(ticks) * uint64(tick)
@@ -57,11 +57,12 @@ func parseCount(s string) uint64 {
 }
 
 // processes lists the /proc directories of the container's processes, the shim first. They are all processes of the
-// container's PID namespace or, if it has none of its own, the shim's descendants.
+// container's PID namespace or, if it has none, the shim's descendants.
 func (c *container) processes() []string {
 	shim := fmt.Sprintf("/proc/%d", c.Process.PID)
 	own := c.config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetPid() == pb.NamespaceMode_CONTAINER
-	if _, err := os.Readlink(shim + "/root/proc/self"); own && err != nil { // the container's /proc belongs to another PID namespace
+	// The container's /proc belongs to another PID namespace.
+	if _, err := os.Readlink(shim + "/root/proc/self"); own && err != nil {
 		dirs := []string{shim}
 		inside, _ := filepath.Glob(shim + "/root/proc/[0-9]*") // the pattern is valid
 		for _, d := range inside {

@@ -38,7 +38,7 @@ func (s *server) PortForward(_ context.Context, q *pb.PortForwardRequest) (*pb.P
 	return s.streams.GetPortForward(q)
 }
 
-// ReopenContainerLog makes the shim continue in a new log file, and returns when it does.
+// ReopenContainerLog makes the shim continue in a new log file. It returns when the shim has switched to the file.
 func (s *server) ReopenContainerLog(_ context.Context, q *pb.ReopenContainerLogRequest) (*pb.ReopenContainerLogResponse, error) {
 	c, _, err := s.running(q.ContainerId)
 	if err != nil {
@@ -62,10 +62,10 @@ func (s *server) ReopenContainerLog(_ context.Context, q *pb.ReopenContainerLogR
 	return &pb.ReopenContainerLogResponse{}, nil
 }
 
-// streamRuntime implements what the streaming server calls when a client opens a URL.
+// streamRuntime implements the interface that the streaming server calls when a client opens a URL.
 type streamRuntime struct{ *server }
 
-// Exec runs a command with the given streams until it ends.
+// Exec runs a command with the given streams until it exits.
 func (s streamRuntime) Exec(ctx context.Context, id string, argv []string, in io.Reader, out, errOut io.WriteCloser, tty bool, resize <-chan remotecommand.TerminalSize) error {
 	if tty {
 		return s.execTerminal(ctx, id, argv, in, out, resize)
@@ -87,7 +87,7 @@ func writer(w io.WriteCloser) io.Writer {
 	return w
 }
 
-// execTerminal runs a command on a new terminal until it ends.
+// execTerminal runs a command on a new terminal until it exits.
 func (s streamRuntime) execTerminal(ctx context.Context, id string, argv []string, in io.Reader, out io.Writer, resize <-chan remotecommand.TerminalSize) error {
 	var master *os.File
 	x, err := s.startInContainer(ctx, id, argv, func(x *command) error {
@@ -107,7 +107,8 @@ func (s streamRuntime) execTerminal(ctx context.Context, id string, argv []strin
 	if err != nil {
 		return err
 	}
-	// Nothing waits for these two goroutines: the streaming server closes what they read when this function returns.
+	// Nothing waits for these two goroutines: the streaming server closes the streams that they read when this function
+	// returns.
 	go func() {
 		for size := range resize {
 			_ = unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: size.Height, Col: size.Width})
@@ -120,7 +121,7 @@ func (s streamRuntime) execTerminal(ctx context.Context, id string, argv []strin
 	go func() {
 		if out != nil {
 			_, _ = io.Copy(out, master)
-			master.Close() // if the client has left, the command gets SIGHUP
+			master.Close() // if the client has disconnected, the command gets SIGHUP
 		}
 		close(copied)
 	}()
@@ -132,7 +133,7 @@ func (s streamRuntime) execTerminal(ctx context.Context, id string, argv []strin
 	return err
 }
 
-// Attach connects the streams to a container's command until the container ends or the client leaves.
+// Attach connects the streams to a container's command until the container exits or the client disconnects.
 func (s streamRuntime) Attach(ctx context.Context, id string, in io.Reader, out, errOut io.WriteCloser, _ bool, resize <-chan remotecommand.TerminalSize) error {
 	c, _, err := s.running(id)
 	if err != nil {
@@ -158,7 +159,7 @@ func (s streamRuntime) Attach(ctx context.Context, id string, in io.Reader, out,
 		}
 	}
 	// Nothing waits for these goroutines: conn is closed when this function returns, and the streaming server then
-	// closes what they read.
+	// closes the streams that they read.
 	go writeFrames(conn, toShim, done)
 	go func() {
 		for size := range resize {
@@ -204,11 +205,11 @@ func writeFrames(w io.Writer, frames <-chan frame, done <-chan struct{}) {
 	}
 }
 
-// copyFrames copies the command's output until the container ends.
+// copyFrames copies the command's output until the container exits.
 func copyFrames(r io.Reader, out, errOut io.Writer) error {
 	for {
 		kind, b, err := shim.ReadFrame(r)
-		if err != nil { // the container ended, or the client left
+		if err != nil { // the container exited, or the client disconnected
 			return nil
 		}
 		w := out

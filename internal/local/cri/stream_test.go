@@ -157,14 +157,14 @@ func TestExecTerminal(t *testing.T) {
 	close(terminal)
 }
 
-// TestCommandsHeedSignals verifies that commands in containers do not ignore the signals that the server's process
-// ignores, for example under nohup.
-func TestCommandsHeedSignals(t *testing.T) {
+// TestCommandsReceiveSignalsThatTheServerIgnores verifies that commands in containers do not inherit ignored signals
+// from the server's process, for example under nohup.
+func TestCommandsReceiveSignalsThatTheServerIgnores(t *testing.T) {
 	signal.Ignore(syscall.SIGUSR1, syscall.SIGUSR2)
 	n := start(t)
 	sb, _ := n.sandbox("a")
 	const ask = "grep SigIgn /proc/self/status"
-	// ignored returns the standard signals in the output of ask. A C library may ignore others for itself.
+	// ignored returns the ignored standard signals in the output of ask. A C library may ignore others for itself.
 	ignored := func(text string) uint64 {
 		var mask uint64
 		if _, err := fmt.Sscanf(text, "SigIgn: %x", &mask); err != nil {
@@ -231,7 +231,7 @@ func TestAttach(t *testing.T) {
 				}
 				done <- executor(t, r.Url).StreamWithContext(n.ctx(), o)
 			}()
-			// A terminal echoes the input, also before the command runs.
+			// A terminal echoes the input, even before the command runs.
 			await.That(t, "the command runs", func() bool { return strings.HasPrefix(n.log(id), "up") })
 			_, _ = io.WriteString(keyboard, "hello\n")
 			await.That(t, "the command answers", func() bool { return out.has("got hello") })
@@ -352,7 +352,7 @@ func TestEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The server sends events only after it has received the call. The first event shows that it has.
+	// The server sends events only after it has received the call, which the first event shows.
 	arrived := make(chan error, 1)
 	go func() {
 		_, err := stream.Recv()

@@ -126,7 +126,7 @@ func listen(t *testing.T, handler dns.Handler) string {
 	return packets.LocalAddr().String()
 }
 
-// ask returns the answer's code and its records, without their names if these are the question's.
+// ask returns the answer's code and its records. It omits the name of a record if it is the name in the question.
 func ask(t *testing.T, network, address, name, kind string) string {
 	t.Helper()
 	client := &dns.Client{Net: network, Timeout: time.Minute}
@@ -298,7 +298,7 @@ func TestUpstreams(t *testing.T) {
 }
 
 // TestQuestionsWaitForTheZone verifies that a server that has just started does not deny names that it has not read
-// yet: it answers a question after it has filled the zone.
+// yet. It must answer a question only after it has filled the zone.
 func TestQuestionsWaitForTheZone(t *testing.T) {
 	address, start := serveLater(t, fake.NewClientset(service("web", "10.0.0.7", web)), ResolvConf(os.DevNull))
 	question := new(dns.Msg).SetQuestion("web.ns.svc.cluster.local.", dns.TypeA)

@@ -31,8 +31,8 @@ func serviceRecords(s *corev1.Service, domain string) []record {
 	return records
 }
 
-// sliceRecords returns the records of the endpoints of a headless Service. Each endpoint has a name made of its
-// hostname or its address. It returns nothing for other Services.
+// sliceRecords returns the records of the endpoints of a headless Service. The name of each endpoint is derived from
+// its hostname or its address. For other Services, sliceRecords returns nothing.
 func sliceRecords(s *discoveryv1.EndpointSlice, domain string) []record {
 	if _, headless := s.Labels[corev1.IsHeadlessService]; !headless {
 		return nil

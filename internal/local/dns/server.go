@@ -33,7 +33,7 @@ func NewServer(domain string, upstream *Upstream) *Server {
 	return s
 }
 
-// Watch keeps the server's records in step with the Services and EndpointSlices of factory. The caller starts the
+// Watch keeps the server's records up to date with the Services and EndpointSlices of factory. The caller starts the
 // factory.
 func (s *Server) Watch(factory informers.SharedInformerFactory) error {
 	services, err := factory.Core().V1().Services().Informer().AddEventHandler(handler(func(key string, service *corev1.Service) {
@@ -114,7 +114,7 @@ func (s *Server) ServeDNS(w dns.ResponseWriter, request *dns.Msg) {
 		}
 		reply.Truncate(size)
 	}
-	_ = w.WriteMsg(reply) // fails only if the client has left
+	_ = w.WriteMsg(reply) // fails only if the client has disconnected
 }
 
 // answer returns the reply to a message: from the zone, or from the upstream for names outside the domain.
@@ -143,7 +143,7 @@ func (s *Server) answer(request *dns.Msg, overTCP bool) *dns.Msg {
 	return reply
 }
 
-// owns reports whether a name is in the server's domain, so that no other server can know it.
+// owns reports whether a name is in the server's domain, for which no other server has records.
 func (s *Server) owns(name string) bool { return dns.IsSubDomain(s.domain+".", name) }
 
 // resolveAlias appends the records of the target to an answer that is a CNAME record.
@@ -161,7 +161,7 @@ func (s *Server) resolveAlias(answers []dns.RR, q dns.Question, overTCP bool) []
 	return append(answers, s.upstream.ask(new(dns.Msg).SetQuestion(alias.Target, q.Qtype), overTCP).Answer...)
 }
 
-// authority is the SOA record of a negative answer. It says how long the answer may be cached.
+// authority is the SOA record of a negative answer. It contains the time for which clients may cache the answer.
 func (s *Server) authority() dns.RR {
 	return &dns.SOA{
 		Hdr: dns.RR_Header{Name: s.domain + ".", Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: ttl},

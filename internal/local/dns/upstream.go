@@ -63,10 +63,10 @@ func (u *Upstream) ServeDNS(w dns.ResponseWriter, request *dns.Msg) {
 	if reply.Truncated {
 		reply = u.ask(request, true)
 	}
-	_ = w.WriteMsg(reply) // fails only if the client has left
+	_ = w.WriteMsg(reply) // fails only if the client has disconnected
 }
 
-// Serve answers at a stream listener until the listener is closed.
+// Serve answers on a stream listener until the listener is closed.
 func (u *Upstream) Serve(l net.Listener) error {
 	return (&dns.Server{Listener: l, Handler: u}).ActivateAndServe()
 }

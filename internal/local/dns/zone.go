@@ -1,5 +1,5 @@
-// Package dns is the cluster's name server: it answers for Services and their endpoints as the Kubernetes DNS
-// specification (v1.1) says, and forwards every other question to the machine's own name servers. It has no records for
+// Package dns is the cluster's name server. It answers for Services and their endpoints according to the Kubernetes DNS
+// specification (v1.1), and forwards every other question to the machine's own name servers. It has no records for
 // single pods. Start reading at Server.
 package dns
 
@@ -22,8 +22,8 @@ type record struct {
 	data dns.RR // without a header, which lookup adds
 }
 
-// zone holds the records of the cluster by name. All records of one owner, the object they are made from, are replaced
-// together.
+// zone holds the records of the cluster by name. All records of one owner, which is the object that they are derived
+// from, are replaced together.
 type zone struct {
 	mu     sync.RWMutex
 	owners map[string][]record
@@ -95,8 +95,8 @@ func parent(name string) string {
 	return rest
 }
 
-// lookup returns the records of a name and type. Their order is random, so that clients that take the first record
-// spread over all. exists reports whether there are records of any type at the name or below it.
+// lookup returns the records of a name and type. Their order is random, so that clients that use the first record are
+// spread over all records. exists reports whether there are records of any type at the name or below it.
 func (z *zone) lookup(name string, kind uint16) (answers []dns.RR, exists bool) {
 	z.mu.RLock()
 	defer z.mu.RUnlock()

@@ -1,4 +1,4 @@
-// Package freebind listens on addresses that the machine may have only later.
+// Package freebind listens on addresses that the machine may get later.
 package freebind
 
 import (
@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// Config returns a listen configuration that accepts addresses which do not exist on the machine yet (IP_FREEBIND).
+// Config returns a listen configuration that accepts addresses that do not exist on the machine yet (IP_FREEBIND).
 func Config() *net.ListenConfig {
 	return &net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var err error

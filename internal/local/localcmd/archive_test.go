@@ -21,7 +21,7 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// history calls t9k history with the kubeconfig of a cluster, and nothing else that says where the archive is.
+// history calls t9k history with the kubeconfig of a cluster as the only source of the archive's address.
 func (u *user) history(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out strings.Builder
@@ -44,11 +44,11 @@ func (u *user) awaitHistory(t *testing.T, text string, args ...string) {
 	})
 }
 
-// ended is a job that ends at once.
+// ended is a job that succeeds immediately.
 const ended = `{"apiVersion": "batch.tensorstack.dev/v1beta1", "kind": "GenericJob", "metadata": {"name": "kept"}, "spec": {"replicaSpecs": [{"type": "w", "replicas": 1,
 	"restartPolicy": {"policy": "Never"}, "template": {"spec": {"containers": [{"name": "main", "image": "none", "command": ["echo", "What is kept"]}]}}}]}}`
 
-// historyKeeps runs a job, which t9k history shows from then on to whoever may get it.
+// historyKeeps runs a job and verifies that t9k history then shows it to users who may get it.
 func historyKeeps(t *testing.T, u *user) {
 	t.Helper()
 	jobs := u.client(t, "default").Discovery().RESTClient()
@@ -66,7 +66,8 @@ func historyKeeps(t *testing.T, u *user) {
 	u.archiveKnowsUsers(t)
 }
 
-// archiveKnowsUsers verifies that the archive shows nothing to those who may not get jobs, and answers nobody else.
+// archiveKnowsUsers verifies that the archive shows no jobs to users who may not get them, and refuses unauthenticated
+// clients.
 func (u *user) archiveKnowsUsers(t *testing.T) {
 	t.Helper()
 	kubeconfig, err := clientcmd.LoadFromFile(u.dir("default").Kubeconfig())

@@ -21,15 +21,15 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// TestClusterLifeLeavesTheMachineUnchanged follows a cluster from its start to its end, with further starts on the same
-// data: after a stop, and after the process that supervises all others was killed.
+// TestClusterLifeLeavesTheMachineUnchanged verifies that nothing remains on the machine after the whole life of a
+// cluster, which includes restarts on the same data after a stop and after a kill of the machine process.
 func TestClusterLifeLeavesTheMachineUnchanged(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	before := machineFiles(t)
 	u.prints(t, "Cluster default is ready.", "up")
 	config := configOf(t, u.dir("default"))
-	commandsOfOneThatRuns(t, u)
+	commandsOfRunningCluster(t, u)
 	if after := machineFiles(t); after != before {
 		t.Errorf("the machine's files changed from\n%s\nto\n%s", before, after)
 	}
@@ -48,8 +48,8 @@ func TestClusterLifeLeavesTheMachineUnchanged(t *testing.T) {
 
 	u.prints(t, "Cluster default is ready.", "up")
 	u.awaitHistory(t, "What is kept", "logs", "kept")
-	u.checkCRDMended(t, "default")
-	u.checkWebhookMended(t, "default")
+	u.checkCRDRepaired(t, "default")
+	u.checkWebhookRepaired(t, "default")
 	c := u.client(t, "default")
 	awaitPhase(t, c, "asker", corev1.PodSucceeded)
 	if got := logsOf(t, c, "asker"); !strings.HasPrefix(got, "server\n") {
@@ -94,7 +94,7 @@ func (u *user) spoilCRD(t *testing.T, name string) {
 	}
 }
 
-func (u *user) checkCRDMended(t *testing.T, name string) {
+func (u *user) checkCRDRepaired(t *testing.T, name string) {
 	t.Helper()
 	mended, err := u.crds(t, name).Get(t.Context(), queues, metav1.GetOptions{})
 	if err != nil {
@@ -126,7 +126,7 @@ func (u *user) spoilWebhook(t *testing.T, name string) {
 	}
 }
 
-func (u *user) checkWebhookMended(t *testing.T, name string) {
+func (u *user) checkWebhookRepaired(t *testing.T, name string) {
 	t.Helper()
 	c, err := u.client(t, name).AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), "t9k-batch", metav1.GetOptions{})
 	if err != nil {
@@ -161,9 +161,9 @@ func checkConsole(t *testing.T, address string) {
 	}
 }
 
-func commandsOfOneThatRuns(t *testing.T, u *user) {
+func commandsOfRunningCluster(t *testing.T, u *user) {
 	t.Helper()
-	u.prints(t, "runs already", "up")
+	u.prints(t, "is already running", "up")
 	if out, err := u.try(t.Context(), "up", "--fsync"); err == nil || !strings.Contains(out, "runs with other options") {
 		t.Errorf("up with other options: %v\n%s", err, out)
 	}
@@ -196,8 +196,8 @@ func (u *user) leavesNothing(t *testing.T, name string, c *local.Config) {
 	}
 }
 
-// podsFindEachOther runs two pods until the second one ends: a server, and a pod that connects to it by the names of
-// the pod and of its Service, and to the API server.
+// podsFindEachOther runs two pods until the second one terminates: a server, and a pod that connects to it by the names
+// of the pod and of its Service, and to the API server.
 func podsFindEachOther(t *testing.T, u *user, name string) {
 	t.Helper()
 	c := u.client(t, name)
@@ -224,8 +224,8 @@ func podsFindEachOther(t *testing.T, u *user, name string) {
 	}
 }
 
-// checkKilledMachine kills the process that supervises all others: down removes the remains, and up starts on the same
-// data with or without a down.
+// checkKilledMachine kills the machine process and verifies that down removes the remains, and that up starts on the
+// same data with or without a down.
 func (u *user) checkKilledMachine(t *testing.T, config *local.Config) {
 	t.Helper()
 	for _, viaDown := range []bool{true, false} {
@@ -257,14 +257,15 @@ func (u *user) checkKilledMachine(t *testing.T, config *local.Config) {
 	}
 }
 
-// TestTwoClustersAreSeparate runs two clusters, whose pods do not see each other's. The second one is without
-// TensorStack Batch: it runs pods by Kubernetes' own scheduler, and has nothing that an installation would meet.
+// TestTwoClustersAreSeparate verifies that the pods of one cluster do not see the pods of another. The second cluster
+// is without TensorStack Batch: it runs pods with Kubernetes' own scheduler, and contains no objects with which an
+// installation would conflict.
 func TestTwoClustersAreSeparate(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	u.t9k(t, "up", "--name", "one")
 	u.prints(t, "Cluster two is ready.", "up", "--name", "two", "--bare")
-	u.prints(t, "Cluster two runs already.", "up", "--name", "two")
+	u.prints(t, "Cluster two is already running.", "up", "--name", "two")
 	podsFindEachOther(t, u, "one")
 	podsFindEachOther(t, u, "two")
 	one, two := configOf(t, u.dir("one")), configOf(t, u.dir("two"))

@@ -19,12 +19,13 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// soon is how long it may take to say that a program does not answer. It is a second or two unless the machine has much
-// else to do.
+// soon is the longest time until status reports a program that does not answer. On an idle machine it takes one or two
+// seconds.
 const soon = 20 * time.Second
 
-// TestFrozenAndKilledComponents freezes and kills each program of a cluster in turn. It runs alone, since status has to
-// report a frozen program within a bounded time.
+// TestFrozenAndKilledComponents verifies that a cluster reports frozen programs and restarts killed ones, for each of
+// its programs in turn. It does not run in parallel with other tests, because status must report a frozen program
+// within a limited time.
 func TestFrozenAndKilledComponents(t *testing.T) {
 	u := newUser(t)
 	u.t9k(t, "up")
@@ -118,13 +119,13 @@ func (u *user) checkKilledComponents(t *testing.T) {
 	}
 }
 
-// freeze stops a process. It returns when all threads have stopped: until then the process can still answer.
+// freeze stops a process. It returns when all threads have stopped, because until then the process can still answer.
 func freeze(t *testing.T, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) }) // the process may have ended
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) }) // the process may have exited
 	await.Until(t, "the stop of all threads", func() error { return threads.Stopped(pid) })
 }
 
@@ -153,7 +154,7 @@ func TestFullEtcdIsReported(t *testing.T) {
 }
 
 // TestFullDiskIsReported verifies that status and up report a disk without space for etcd, and that the cluster
-// continues once there is space again.
+// continues when there is space again.
 func TestFullDiskIsReported(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
@@ -177,14 +178,14 @@ func TestFullDiskIsReported(t *testing.T) {
 	}
 	free()
 	await.Until(t, "the cluster goes on", func() error {
-		if out, err := u.try(t.Context(), "up"); err != nil || !strings.Contains(out, "runs already") {
+		if out, err := u.try(t.Context(), "up"); err != nil || !strings.Contains(out, "is already running") {
 			return fmt.Errorf("up: %w\n%s", err, out)
 		}
 		return nil
 	})
 }
 
-// fill writes to the API server until it refuses.
+// fill writes to the API server until it refuses writes.
 func fill(t *testing.T, c kubernetes.Interface) {
 	t.Helper()
 	const most = 1000

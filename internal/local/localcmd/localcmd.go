@@ -17,7 +17,7 @@ import (
 	"tensorstack.dev/batch/internal/version"
 )
 
-// ErrSilent is returned by commands that have already printed everything and only set the exit code.
+// ErrSilent is returned by commands that have already printed their output, so that only the exit code is set.
 var ErrSilent = errors.New("")
 
 // cluster is the --name flag, which all commands share.
@@ -26,7 +26,8 @@ type cluster struct{ name string }
 // dir returns the directory of the selected cluster.
 func (c *cluster) dir() (local.Dir, error) { return local.NamedDir(c.name) }
 
-// existing is dir of a cluster that exists. The error names "up" if there is none.
+// existing returns the directory of the selected cluster. If the cluster does not exist, the error tells the user to
+// run "up".
 func (c *cluster) existing() (local.Dir, error) {
 	d, err := c.dir()
 	if err == nil && !d.Exists() {
@@ -71,7 +72,7 @@ type shutdownFlags struct{ grace time.Duration }
 
 // addFlag adds --grace to cmd.
 func (f *shutdownFlags) addFlag(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&f.grace, "grace", local.DefaultGrace, "longest time for pods to end; 0 kills them at once")
+	cmd.Flags().DurationVar(&f.grace, "grace", local.DefaultGrace, "longest time for pods to terminate; 0 kills them immediately")
 }
 
 // validate returns an error if the grace period is negative.
@@ -115,10 +116,10 @@ func newDown(c *cluster) *cobra.Command {
 		Use:   "down",
 		Short: "Stop the cluster and all its pods, and keep its data",
 		Long: `Stop every process of the cluster, including its pods, and remove its mounts and
-network devices, even if parts of the cluster were killed. Pods end as on a machine
-that shuts down: they get SIGTERM and their own grace period, but at most --grace,
-and no restart counts. The data of the cluster stay, and the next "up" uses them;
-"reset" deletes them too.`,
+network devices, even if parts of the cluster were killed. Pods terminate as on a
+machine that shuts down: they get SIGTERM and their own grace period, but at most
+--grace, and no restart counts. The data of the cluster remain, and the next "up" uses
+them; "reset" deletes them too.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d, err := c.dir()
@@ -132,9 +133,9 @@ and no restart counts. The data of the cluster stay, and the next "up" uses them
 			}
 			switch {
 			case ran:
-				fmt.Fprintf(out, "Cluster %s is down. Its data stay in %s;\n%q deletes them.\n", d.Name(), tilde(string(d)), "t9k local reset"+nameFlag(d))
+				fmt.Fprintf(out, "Cluster %s is down. Its data remain in %s;\n%q deletes them.\n", d.Name(), tilde(string(d)), "t9k local reset"+nameFlag(d))
 			case d.Exists():
-				fmt.Fprintf(out, "Cluster %s was not running. What was left of it is removed.\n", d.Name())
+				fmt.Fprintf(out, "Cluster %s was not running. Its leftovers were removed.\n", d.Name())
 			default:
 				fmt.Fprintf(out, "There is no cluster %s.\n", d.Name())
 			}

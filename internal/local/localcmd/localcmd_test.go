@@ -61,7 +61,7 @@ func (u *user) dir(name string) local.Dir {
 }
 
 func (u *user) names() (names []string) {
-	entries, _ := os.ReadDir(filepath.Join(u.state, "t9k/local")) // none: no cluster was created
+	entries, _ := os.ReadDir(filepath.Join(u.state, "t9k/local")) // none if no cluster was created
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
@@ -73,7 +73,7 @@ func (u *user) try(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, u.binary, args...)
 	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+u.state)
 	if u.id != 0 {
-		cmd.Dir = "/" // other users may not be able to read the present directory
+		cmd.Dir = "/" // other users may not be able to read the current directory
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: u.id, Gid: u.id}}
 	}
 	out, err := cmd.CombinedOutput()
@@ -83,7 +83,7 @@ func (u *user) try(ctx context.Context, args ...string) (string, error) {
 // t9k runs a command, checks that it succeeds, and returns its output.
 func (u *user) t9k(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := u.try(context.Background(), args...) // also called in a clean-up function
+	out, err := u.try(context.Background(), args...) // also called in clean-up functions
 	if err != nil {
 		t.Errorf("%s: %v\n%s", strings.Join(args, " "), err, out)
 	}
@@ -151,14 +151,15 @@ func awaitPhase(t *testing.T, c kubernetes.Interface, name string, phase corev1.
 func logsOf(t *testing.T, c kubernetes.Interface, name string) string {
 	t.Helper()
 	var data []byte
-	await.Until(t, "the log of "+name, func() (err error) { // a kubelet that has just started may not have read its pods
+	// A kubelet that has just started may not know its pods yet.
+	await.Until(t, "the log of "+name, func() (err error) {
 		data, err = c.CoreV1().Pods("default").GetLogs(name, &corev1.PodLogOptions{}).DoRaw(t.Context())
 		return err
 	})
 	return string(data)
 }
 
-// traces returns what remains on the machine of a cluster that is down.
+// traces returns everything that remains on the machine of a cluster that is down.
 func (u *user) traces(t *testing.T, name string, c *local.Config) []string {
 	t.Helper()
 	found := processesOf(t, string(u.dir(name)))
@@ -187,7 +188,7 @@ func processesOf(t *testing.T, dir string) (found []string) {
 	for _, file := range files {
 		switch filepath.Base(file) {
 		case "cmdline", "mountinfo", "environ":
-			data, _ := os.ReadFile(file) // the process may have ended or belong to another user
+			data, _ := os.ReadFile(file) // the process may have exited or belong to another user
 			if strings.Contains(string(data), dir) {
 				found = append(found, file)
 			}
@@ -258,7 +259,8 @@ func alive(pid int) bool {
 	return !strings.HasPrefix(rest, "Z")
 }
 
-// TestVersion: Kubernetes' packages have a flag --version of their own, which must not reach our programs.
+// TestVersion verifies that --version prints our version: Kubernetes' packages define a flag of the same name, which
+// must not be used.
 func TestVersion(t *testing.T) {
 	binary, err := testenv.Binary()
 	if err != nil {

@@ -19,7 +19,7 @@ func newMachine() *cobra.Command {
 	var ephemeral bool
 	cmd := &cobra.Command{
 		Use:    "machine",
-		Short:  "Hold a cluster together (started by up)",
+		Short:  "Run the machine process of a cluster (started by up)",
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -34,11 +34,12 @@ func newMachine() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&path, "dir", "", "the cluster's directory")
-	cmd.Flags().BoolVar(&ephemeral, "ephemeral", false, "end, and delete the directory, when the standard input ends")
+	cmd.Flags().BoolVar(&ephemeral, "ephemeral", false, "stop and delete the directory at the end of the standard input")
 	return cmd
 }
 
-// runMachine runs the cluster of a directory until a signal or, if it is ephemeral, until the standard input ends.
+// runMachine runs the cluster of a directory until it gets a signal. An ephemeral cluster also stops at the end of the
+// standard input.
 func runMachine(ctx context.Context, d local.Dir, ephemeral bool) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -48,23 +49,24 @@ func runMachine(ctx context.Context, d local.Dir, ephemeral bool) error {
 	}
 	defer lock.Close()
 	if ephemeral {
-		// Whoever reads the output may be gone, too. Without a channel, a log line would then end this process before
-		// it has deleted the directory. Ignoring the signal instead would be inherited by all components.
+		// The reader of the output may also be gone. If the signal were not handled, a log line would then kill this
+		// process before it has deleted the directory. The signal must not be ignored, because all components would
+		// inherit that.
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 		ctx = untilInputEnds(ctx, os.Stdin)
 	}
 	return (&local.Machine{Dir: d, Ephemeral: ephemeral}).Run(ctx)
 }
 
-// untilInputEnds returns a context that ends at the end of input. That happens at the latest when the process that
-// holds the other end of a pipe ends.
+// untilInputEnds returns a context that ends at the end of input. If input is a pipe, this happens at the latest when
+// the process at its other end exits.
 func untilInputEnds(ctx context.Context, input io.Reader) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
-	// Nothing waits for the goroutine, because nothing can end its read of a standard input that stays open. It ends
-	// with this process.
+	// Nothing waits for the goroutine, because its read of a standard input that stays open cannot be interrupted. It
+	// ends with this process.
 	go func() {
 		defer cancel()
-		_, _ = io.Copy(io.Discard, input) // an error ends the input, too
+		_, _ = io.Copy(io.Discard, input) // an error also ends the input
 	}()
 	return ctx
 }

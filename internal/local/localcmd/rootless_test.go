@@ -12,8 +12,8 @@ import (
 	"tensorstack.dev/batch/internal/testing/require"
 )
 
-// TestOrdinaryUserRunsACluster runs a cluster as a user without privileges: pods find each other and the machine's name
-// servers, the API server is reachable from the machine, and nothing remains, even after a kill.
+// TestOrdinaryUserRunsACluster verifies a cluster of a user without privileges: pods reach each other and the machine's
+// name servers, the API server is reachable from the machine, and nothing remains, even after a kill.
 func TestOrdinaryUserRunsACluster(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
@@ -45,7 +45,7 @@ func TestOrdinaryUserRunsACluster(t *testing.T) {
 	u.t9k(t, "reset")
 }
 
-// becomeNobody gives u's state, and a copy of the program that others may run, to an ordinary user.
+// becomeNobody makes an ordinary user the owner of u's state and of a copy of the program that others may run.
 func becomeNobody(t *testing.T, u *user) {
 	t.Helper()
 	const nobody = 65534

@@ -76,7 +76,7 @@ func printStatus(out io.Writer, d local.Dir, c *local.Config, console string, s 
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", c.Name, c.State, duration.HumanDuration(now.Sub(c.Since)), c.Restarts, pid, firstLine(c.Message))
 	}
-	_ = t.Flush() // fails only if the terminal is gone
+	_ = t.Flush() // fails only if the terminal is closed
 }
 
 // firstLine returns s up to its first line break.

@@ -20,8 +20,8 @@ func newUp(c *cluster) *cobra.Command {
 	bare, console := false, true
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Start the cluster, unless it runs already",
-		Long: `Start the cluster in the background and wait until it is ready. If it runs already,
+		Short: "Start the cluster, unless it is already running",
+		Long: `Start the cluster in the background and wait until it is ready. If it is already running,
 the command changes nothing. The cluster has the data of its earlier runs.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -64,7 +64,7 @@ the command changes nothing. The cluster has the data of its earlier runs.`,
 			if started {
 				fmt.Fprintf(out, "Cluster %s is ready.\n", d.Name())
 			} else {
-				fmt.Fprintf(out, "Cluster %s runs already.\n", d.Name())
+				fmt.Fprintf(out, "Cluster %s is already running.\n", d.Name())
 			}
 			return printUse(out, d)
 		},
@@ -72,8 +72,8 @@ the command changes nothing. The cluster has the data of its earlier runs.`,
 	f := cmd.Flags()
 	f.Var((*runtimeValue)(&o.Runtime), "runtime", "container runtime: process (without images) or containerd")
 	f.StringVar(&o.ContainerdSocket, "containerd-socket", o.ContainerdSocket, "socket of the containerd that runs on this machine")
-	f.BoolVar(&bare, "bare", false, "start Kubernetes alone, to install TensorStack Batch in it from its chart")
-	f.BoolVar(&console, "console", true, "serve the console, which shows jobs in a browser; its address is for you alone")
+	f.BoolVar(&bare, "bare", false, "start only Kubernetes, to install TensorStack Batch in it from its chart")
+	f.BoolVar(&console, "console", true, "serve the console, which shows jobs in a browser; its address is only for you")
 	f.BoolVar(&o.Fsync, "fsync", false, "make etcd wait for the disk: slower, but a crash of the machine loses no data")
 	_ = cmd.RegisterFlagCompletionFunc("runtime", cobra.FixedCompletions([]string{string(local.RuntimeProcess), string(local.RuntimeContainerd)}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -96,7 +96,7 @@ func printUse(out io.Writer, d local.Dir) error {
 	}
 	fmt.Fprintf(t, "Use kubectl:\texport KUBECONFIG=$(t9k local kubeconfig%s)\n", nameFlag(d))
 	fmt.Fprintf(t, "Stop the cluster:\tt9k local down%s\n", nameFlag(d))
-	_ = t.Flush() // fails only if the terminal is gone
+	_ = t.Flush() // fails only if the terminal is closed
 	return nil
 }
 

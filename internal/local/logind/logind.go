@@ -1,6 +1,6 @@
-// Package logind implements the part of systemd's logind through which a kubelet learns that its machine shuts down:
-// the kubelet takes an inhibitor lock, receives the signal PrepareForShutdown, ends its pods, and releases the lock.
-// The server speaks the D-Bus protocol on its own socket and needs no systemd; it implements no other interface. Start
+// Package logind implements the part of systemd's logind that tells a kubelet that its machine shuts down: the kubelet
+// takes an inhibitor lock, receives the signal PrepareForShutdown, terminates its pods, and releases the lock. The
+// server speaks the D-Bus protocol on its own socket and does not need systemd. It implements no other interface. Start
 // reading at Server.Serve.
 package logind
 
@@ -36,7 +36,7 @@ const (
 // Address is the value of DBUS_SYSTEM_BUS_ADDRESS with which a kubelet finds the server at a socket.
 func Address(socket string) string { return "unix:path=" + dbus.EscapeBusAddressValue(socket) }
 
-// Server announces a shutdown to the kubelets that are connected.
+// Server announces a shutdown to the connected kubelets.
 type Server struct {
 	mu        sync.Mutex
 	announced bool
@@ -47,7 +47,7 @@ type Server struct {
 // NewServer returns a server that has not announced a shutdown.
 func NewServer() *Server { return &Server{listeners: map[*net.UnixConn]bool{}} }
 
-// Announce sends the signal of the shutdown to every connected kubelet, and to each that connects later.
+// Announce sends the shutdown signal to every connected kubelet, and to each kubelet that connects later.
 func (s *Server) Announce() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,14 +109,14 @@ func (s *Server) serve(ctx context.Context, wg *sync.WaitGroup, conn *net.UnixCo
 	}
 }
 
-// removeListener removes a client from those that receive the signal.
+// removeListener removes a client from the clients that receive the signal.
 func (s *Server) removeListener(conn *net.UnixConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.listeners, conn)
 }
 
-// handshake authenticates a client. It accepts everybody, because only the owner can open the socket's directory.
+// handshake authenticates a client. It accepts all clients, because only the owner can open the socket's directory.
 func handshake(in *bufio.Reader, out io.Writer) error {
 	if _, err := in.ReadByte(); err != nil { // the null byte that begins a connection
 		return err
@@ -165,8 +165,8 @@ func (s *Server) answer(ctx context.Context, wg *sync.WaitGroup, conn *net.UnixC
 	}})
 }
 
-// inhibit hands out a lock: the write end of a pipe. The lock is released when the pipe is closed, also if its holder
-// dies.
+// inhibit hands out a lock: the write end of a pipe. The lock is released when the pipe is closed, which also happens
+// if its holder dies.
 func (s *Server) inhibit(ctx context.Context, wg *sync.WaitGroup, conn *net.UnixConn, call *dbus.Message) error {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -181,7 +181,7 @@ func (s *Server) inhibit(ctx context.Context, wg *sync.WaitGroup, conn *net.Unix
 	s.addLocks(1)
 	wg.Go(func() {
 		stop := context.AfterFunc(ctx, func() { _ = r.SetReadDeadline(time.Unix(1, 0)) })
-		_, _ = r.Read(make([]byte, 1)) // nobody writes, so Read returns when the pipe is closed
+		_, _ = r.Read(make([]byte, 1)) // nothing is written, so Read returns when the pipe is closed
 		stop()
 		r.Close()
 		s.addLocks(-1)
@@ -196,8 +196,8 @@ func (s *Server) addLocks(change int) {
 	s.locks += change
 }
 
-// listen adds a client to those that receive the signal. If the shutdown is already announced, it sends the signal at
-// once.
+// listen adds a client to the clients that receive the signal. If the shutdown has already been announced, listen sends
+// the signal immediately.
 func (s *Server) listen(conn *net.UnixConn, call *dbus.Message) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -36,7 +36,7 @@ func start(t *testing.T) (*logind.Server, string) {
 	return server, socket
 }
 
-// connect connects as a kubelet does. It returns the lock and the channel that receives the signal of a shutdown.
+// connect connects as a kubelet does. It returns the lock and the channel that receives the shutdown signal.
 func connect(t *testing.T, socket string) (lock int, signals chan *dbus.Signal) {
 	t.Helper()
 	var conn *dbus.Conn

@@ -113,7 +113,7 @@ func (p *Proxy) servicePorts() map[servicePort]bool {
 	ports := map[servicePort]bool{}
 	services, err := p.services.List(labels.Everything())
 	if err != nil {
-		return ports // a lister over a cache never fails
+		return ports // a lister of a cache never fails
 	}
 	for _, s := range services {
 		for _, ip := range s.Spec.ClusterIPs {
@@ -166,8 +166,8 @@ func readyAddresses(slice *discoveryv1.EndpointSlice, port uint16) []string {
 	return addresses
 }
 
-// Forward accepts connections until the listener is closed. It forwards each to the first address that accepts a
-// connection. It returns when all connections have ended, at the latest after the end of ctx.
+// Forward accepts connections until the listener is closed. It forwards each connection to the first address that
+// accepts it. It returns when all connections have ended, which is at the latest when ctx ends.
 func Forward(ctx context.Context, l net.Listener, addresses func() []string) {
 	var connections sync.WaitGroup
 	defer connections.Wait()
@@ -202,10 +202,10 @@ func forwardConn(ctx context.Context, client *net.TCPConn, addresses []string) {
 		join(client, conn.(*net.TCPConn))
 		return
 	}
-	_ = client.SetLinger(0) // close by a reset, so that the client sees a refused connection
+	_ = client.SetLinger(0) // closes with a reset, so that the client sees a refused connection
 }
 
-// join copies in both directions until both have ended or one fails.
+// join copies data in both directions until both have ended or one fails.
 func join(a, b *net.TCPConn) {
 	defer b.Close()
 	var wg sync.WaitGroup

@@ -37,7 +37,7 @@ func endpoint(t *testing.T, name string) int32 {
 			}
 			go func() {
 				defer conn.Close()
-				data, _ := io.ReadAll(conn) // until the other side has sent all
+				data, _ := io.ReadAll(conn) // until the other side has sent everything
 				fmt.Fprintf(conn, "%s got %s", name, data)
 			}()
 		}
@@ -150,7 +150,7 @@ func TestJoinEndsWithEitherSide(t *testing.T) {
 	if err := client.(*net.TCPConn).SetLinger(0); err != nil {
 		t.Fatal(err)
 	}
-	client.Close() // breaks off
+	client.Close() // aborts the request
 	if err := server.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestJoinEndsWithEitherSide(t *testing.T) {
 	}
 }
 
-// TestForwardEndsItsConnections verifies that no connection outlives Forward, which ends with its context.
+// TestForwardEndsItsConnections verifies that no connection outlives Forward, which returns when its context ends.
 func TestForwardEndsItsConnections(t *testing.T) {
 	front, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -32,7 +32,7 @@ func Confine(s *Spec) error {
 	return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 }
 
-// pause is the main function of the process that holds a PID namespace. It reaps the processes that end in the
+// pause is the main function of the process that holds a PID namespace. It reaps the processes that exit in the
 // namespace.
 func pause() int {
 	signals := make(chan os.Signal, 1)

@@ -14,9 +14,9 @@ import (
 
 // Requests on the control socket: a client sends one of these bytes.
 const (
-	ControlReopen = 'r' // reopen the log; the answer is StatusOK or what went wrong
-	ControlKill   = 'k' // end the command by SIGKILL, and with it the container; there is no answer
-	ControlAttach = 'a' // frames follow in both directions until the container ends
+	ControlReopen = 'r' // reopen the log; the answer is StatusOK or an error message
+	ControlKill   = 'k' // kill the command with SIGKILL, and with it the container; there is no answer
+	ControlAttach = 'a' // frames follow in both directions until the container exits
 )
 
 // A frame is its type (one byte), the length of its payload (four bytes, big endian) and the payload.
@@ -133,8 +133,8 @@ func accept(l *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(conn), "client"), nil
 }
 
-// serve answers clients until the listener fails. It does not wait for them: a client may stay attached, or be silent,
-// as long as it likes. All of this ends with the process, whose only state are files.
+// serve answers clients until the listener fails. It does not wait for the clients, which may stay attached or silent
+// for any time. All of them end with the process, which keeps its state only in files.
 func (c *control) serve(l *os.File) {
 	for {
 		conn, err := accept(l)
@@ -162,7 +162,7 @@ func (c *control) handle(conn *os.File) {
 		}
 		_, _ = io.WriteString(conn, answer)
 	case ControlKill:
-		if !c.ended.Load() { // the PID of an ended command may be reused
+		if !c.ended.Load() { // the PID of an exited command may be reused
 			_ = unix.Kill(c.pid, unix.SIGKILL)
 		}
 	case ControlAttach:
@@ -193,7 +193,7 @@ func (c *control) attach(conn *os.File) {
 	}
 }
 
-// closeStdin closes the command's input. It leaves a terminal open, because that is the output as well.
+// closeStdin closes the command's input. It leaves a terminal open, because the terminal is also the output.
 func (c *control) closeStdin() {
 	if c.stdin != nil && c.terminal == nil {
 		c.stdin.Close()

@@ -29,14 +29,14 @@ func (r *rootfs) kernelFilesystems() error {
 	return nil
 }
 
-// proc mounts /proc: a new one of the container's PID namespace, or the host's.
+// proc mounts /proc: a new one for the container's PID namespace, or the host's.
 func (r *rootfs) proc() error {
 	if !r.spec.HostPID {
 		err := unix.Mount("proc", r.root+"/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 		if err == nil {
 			return nil
 		}
-		// In a container whose own /proc is partly covered, the kernel denies a new one.
+		// If a container's own /proc is partly covered, the kernel denies a new one.
 		r.remarks = append(r.remarks, "/proc shows the host's processes: the kernel allows no new one here")
 	}
 	return bind("/proc", r.root+"/proc", true, 0)
@@ -104,7 +104,7 @@ func (r *rootfs) device(e fs.DirEntry) error {
 	case e.Type()&fs.ModeSymlink != 0:
 		link, err := os.Readlink(from)
 		if err != nil {
-			return nil // gone in the meantime
+			return nil // deleted in the meantime
 		}
 		return os.Symlink(link, to)
 	case e.IsDir():
@@ -125,7 +125,7 @@ func (r *rootfs) device(e fs.DirEntry) error {
 // ownDevices are the entries of /dev that are not the host's: dev creates new ones or none.
 var ownDevices = map[string]bool{"shm": true, "mqueue": true, "pts": true, "ptmx": true, "console": true, "log": true}
 
-// isPublicDevice reports whether every container may have a device: it is a character device and no terminal of the
+// isPublicDevice reports whether every container may have a device: a character device that is not a terminal of the
 // machine.
 func isPublicDevice(e fs.DirEntry) bool {
 	terminal := e.Name() != "tty" && (strings.HasPrefix(e.Name(), "tty") || strings.HasPrefix(e.Name(), "vcs"))

@@ -27,8 +27,8 @@ func init() {
 	os.Exit(run())
 }
 
-// run is the main function of a shim. It returns the command's exit code as its own, so that the parent learns it even
-// if the exit file cannot be written.
+// run is the main function of a shim. It returns the command's exit code, so that the parent gets it even if the exit
+// file cannot be written.
 func run() int {
 	unix.CloseOnExec(3)
 	unix.CloseOnExec(4)
@@ -41,7 +41,7 @@ func run() int {
 		return StartFailed
 	}
 	if n, err := start.Read(make([]byte, 1)); n == 0 || err != nil {
-		return StartFailed // the server has died; the next one starts the container again
+		return StartFailed // the server has died, and the next one starts the container again
 	}
 	start.Close()
 	if err := c.start(); err != nil {
@@ -65,11 +65,11 @@ type container struct {
 	remarks  []string
 
 	control *control
-	pumps   chan struct{} // closed at the end of the output
+	pumps   chan struct{} // closed when the output has ended
 	pid     int
 }
 
-// prepare builds the container's root and drops privileges. Only the command remains to be started.
+// prepare builds the container's root and drops privileges. Then only the command remains to be started.
 func prepare() (*container, error) {
 	s, err := readSpec()
 	if err != nil {
@@ -79,7 +79,7 @@ func prepare() (*container, error) {
 	if c.dir, err = unix.Open(".", unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
 		return nil, err
 	}
-	for _, f := range []string{ControlSock, StartedFile, ExitFile} { // of an earlier attempt
+	for _, f := range []string{ControlSock, StartedFile, ExitFile} { // from an earlier attempt
 		if err := os.Remove(f); err != nil && !os.IsNotExist(err) {
 			return nil, err
 		}
@@ -108,12 +108,12 @@ func prepare() (*container, error) {
 	return c, c.findCommand()
 }
 
-// dropPrivileges drops what the command must not have. The shim itself keeps its capabilities.
+// dropPrivileges drops the privileges that the command must not have. The shim itself keeps its capabilities.
 func (c *container) dropPrivileges() error {
 	if err := Confine(c.spec); err != nil {
 		return err
 	}
-	// If the container has no PID namespace of its own, its orphans would become children of the host's init.
+	// If the container has no PID namespace, its orphans would become children of the host's init.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (c *container) start() error {
 	}
 	s.started()
 	c.control = &control{out: c.out, stdin: s.stdin, terminal: s.terminal, stdinOnce: c.spec.StdinOnce, pid: c.pid}
-	go c.control.serve(c.listener) // ends with this process, which answers clients as long as the container lives
+	go c.control.serve(c.listener) // ends with this process, which answers clients while the container lives
 	go func() {
 		s.pump(c.out)
 		close(c.pumps)
@@ -162,12 +162,12 @@ func (c *container) start() error {
 	return nil
 }
 
-// supervise forwards signals and reaps processes until the command ends. It returns the command's exit code.
+// supervise forwards signals and reaps processes until the command exits. It returns the command's exit code.
 func (c *container) supervise() int32 {
 	for sig := range c.signals {
 		n, ok := sig.(syscall.Signal)
 		switch {
-		case !ok, n == unix.SIGURG, n == unix.SIGPIPE: // the Go runtime's own
+		case !ok, n == unix.SIGURG, n == unix.SIGPIPE: // the Go runtime uses these signals itself
 		case n == unix.SIGCHLD:
 			if ws, ended := c.reap(); ended {
 				return c.finish(ws)
@@ -179,7 +179,7 @@ func (c *container) supervise() int32 {
 	return StartFailed
 }
 
-// reap reaps the children that have ended, and reports whether the command is one of them.
+// reap reaps the children that have exited, and reports whether the command is one of them.
 func (c *container) reap() (status unix.WaitStatus, ended bool) {
 	for {
 		var ws unix.WaitStatus
@@ -197,10 +197,10 @@ func (c *container) reap() (status unix.WaitStatus, ended bool) {
 	}
 }
 
-// outputGrace is how long the rest of the output may take after all processes of the container have ended.
+// outputGrace is how long the rest of the output may take after all processes of the container have exited.
 const outputGrace = 2 * time.Second
 
-// finish kills the processes that the command left and records the exit code.
+// finish kills the remaining processes and records the exit code of the command.
 func (c *container) finish(ws unix.WaitStatus) int32 {
 	e := Exit{Code: int32(ws.ExitStatus()), Finished: time.Now().UnixNano()}
 	if ws.Signaled() {
@@ -229,8 +229,8 @@ func (c *container) writeExit(e Exit) {
 	}
 }
 
-// killRemaining kills the remaining processes of the container: all of the PID namespace if it is the container's own,
-// and otherwise the shim's descendants. Orphans become children of the shim, which is their subreaper.
+// killRemaining kills the remaining processes of the container: all processes of the PID namespace if the container has
+// one, and otherwise the shim's descendants. Orphans become children of the shim, which is their subreaper.
 func killRemaining() {
 	if os.Getpid() == 1 { // in another PID namespace, kill(-1) would kill every process of the machine
 		_ = unix.Kill(-1, unix.SIGKILL)

@@ -13,8 +13,8 @@ import (
 // maxLine is the largest part of a line in one record of the log, in bytes.
 const maxLine = 16 << 10
 
-// logFile is a log in the CRI's format: "TIME STREAM TAG TEXT". The tag is F for text that ends a line and P for other
-// text.
+// logFile is a log in the format of the CRI: "TIME STREAM TAG TEXT". The tag is F for text that ends a line and P for
+// other text.
 type logFile struct {
 	mu   sync.Mutex
 	dir  int // open directory, because the log has no path in the container's root

@@ -21,7 +21,7 @@ type hostMount struct {
 var skippedTypes = map[string]bool{"nsfs": true, "autofs": true, "overlay": true, "rpc_pipefs": true, "binfmt_misc": true}
 
 // CoverSource is the source of the mounts with which the cluster covers the machine's directories for its kubelet.
-// Containers see the directories below them.
+// Containers see the directories below these mounts.
 const CoverSource = "t9k-local"
 
 // hostMounts lists the mounts that an overlay of / does not show, parents first. It omits mounts in the directories in
@@ -72,8 +72,8 @@ func insideAny(p string, mounts []hostMount) bool {
 	return false
 }
 
-// unescape decodes the octal escapes of a mountinfo table. This module imports no library that does it; doc.go says
-// why.
+// unescape decodes the octal escapes of a mountinfo table. The module imports no library for this; doc.go gives the
+// reason.
 func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
@@ -159,7 +159,7 @@ func realPath(p string) (string, error) {
 }
 
 // attach mounts the sources at their destinations. It runs in the new root, where absolute symbolic links such as
-// /var/run lead to the container's own directories.
+// /var/run refer to the container's own directories.
 func attach(mounts []Mount, sources []source, hide []string) error {
 	for i, m := range mounts {
 		from := sources[i]

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rootfs builds a container's root from the host's. The root is an overlay, so that the container's writes go to its
-// own layer. In a user namespace the kernel denies an overlay of a tree that contains mounts; then each directory above
-// the mounts is rebuilt, and each part below gets its own overlay. What no overlay can show is bound read-only. Nothing
-// is ever written to the host's files.
+// rootfs builds a container's root from the host's. The root is an overlay, so that the container's writes go to a
+// separate layer. In a user namespace, the kernel denies an overlay of a tree that contains mounts. In this case, each
+// directory above the mounts is rebuilt, and each part below gets a separate overlay. Parts that no overlay can show
+// are bound read-only. Nothing is ever written to the host's files.
 type rootfs struct {
 	spec    *Spec
 	dir     string // the container's directory
@@ -108,8 +108,8 @@ func (r *rootfs) rebuild(p string) error {
 	return r.rebuildEntries(p, entries)
 }
 
-// rebuildEntries shows entries of the host's directory p. An entry that has been deleted meanwhile, as happens in /tmp,
-// is left out.
+// rebuildEntries shows entries of the host's directory p. It leaves out an entry that was deleted in the meantime, as
+// happens in /tmp.
 func (r *rootfs) rebuildEntries(p string, entries []fs.DirEntry) error {
 	for _, e := range entries {
 		name := path.Join(p, e.Name())
@@ -201,7 +201,7 @@ func (r *rootfs) overlay(p string) error {
 	if r.spec.Rootless {
 		options += ",userxattr" // trusted.* attributes belong to the host's root
 	}
-	// nodev disables device files that the command creates by mknod.
+	// nodev disables device files that the command creates with mknod.
 	if err := unix.Mount("overlay", r.root+p, "overlay", unix.MS_NODEV, options); err != nil {
 		return err
 	}
@@ -265,7 +265,7 @@ func (r *rootfs) addBase(p string) error {
 	return err
 }
 
-// finishReadOnly makes the mounts of the root read-only, but not the volumes in it.
+// finishReadOnly makes the mounts of the root read-only, except the volumes in it.
 func (r *rootfs) finishReadOnly() error {
 	for _, fd := range r.base {
 		if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
@@ -276,7 +276,7 @@ func (r *rootfs) finishReadOnly() error {
 	return nil
 }
 
-// hide covers the directories that no container may read, such as the one with the cluster's keys.
+// hide covers the directories that no container may read, such as the directory with the cluster's keys.
 func (r *rootfs) hide() error {
 	for _, h := range r.spec.Hide {
 		if err := coverWithEmpty(r.root + h); err != nil {

@@ -12,12 +12,12 @@ import (
 // Name is the argv[0] under which a program that imports this package becomes a shim. Its working directory is then the
 // container's directory, file descriptor 3 the write end of the status pipe, and 4 the read end of the go pipe.
 //
-// The shim prepares the container, waits for one byte on the go pipe (end of file means that the server died: the shim
-// ends without having started anything), starts the command and writes to the status pipe: [StatusOK], followed by
-// remarks one a line, or else the reason why the container cannot run.
+// The shim prepares the container and waits for one byte on the go pipe. End of file means that the server died: the
+// shim then exits without having started anything. Otherwise it starts the command and writes to the status pipe:
+// [StatusOK], followed by remarks, one per line, or else the reason why the container cannot run.
 const Name = "t9k-shim"
 
-// Pause as the only argument starts a process that holds a PID namespace and reaps the processes that end in it. It
+// Pause as the only argument starts a process that holds a PID namespace and reaps the processes that exit in it. It
 // starts when it reads a byte from file descriptor 3, and exits if it reads end of file.
 const Pause = "pause"
 
@@ -29,7 +29,7 @@ const (
 	SpecFile    = "spec.json" // written by the server: a Spec
 	StartedFile = "started"   // exists if the command may have been started
 	ExitFile    = "exit.json" // written last: an Exit
-	ControlSock = "control"   // see control.go for what it understands
+	ControlSock = "control"   // control.go describes its protocol
 )
 
 // StartFailed is the exit code of a container whose command could not be started.
@@ -39,20 +39,20 @@ const StartFailed = 128
 type Spec struct {
 	Argv []string
 	Env  []string // KEY=VALUE, each key once
-	Cwd  string   // made if it does not exist
+	Cwd  string   // created if it does not exist
 
 	LogPath   string // the CRI log on the host, empty for none
 	TTY       bool
 	Stdin     bool // keep standard input open for attach; otherwise it is /dev/null
-	StdinOnce bool // close it when the first attached client leaves
+	StdinOnce bool // close it when the first attached client disconnects
 
-	Mounts []Mount  // in the order in which they are made
+	Mounts []Mount  // in the order in which they are mounted
 	Shm    string   // host directory for /dev/shm
 	Hide   []string // host directories that the container sees empty
 	// MaskedPaths are covered and ReadOnlyPaths are made read-only. Paths that do not exist are ignored.
 	MaskedPaths, ReadOnlyPaths []string
 
-	HostNet, HostPID bool // the namespace is the host's, and so is what /sys and /proc show
+	HostNet, HostPID bool // use the host's namespace, which /sys and /proc then show
 	Privileged       bool // all devices, writable /sys
 	ReadOnlyRoot     bool
 	NoNewPrivs       bool
@@ -72,13 +72,13 @@ type Mount struct {
 
 // Exit is the content of the exit file.
 type Exit struct {
-	Code     int32 // 128 + the signal's number for a command that a signal ended
+	Code     int32 // 128 + the signal's number for a command that was killed by a signal
 	Finished int64 // Unix time in nanoseconds
 	Message  string
 }
 
-// LookPath finds a program by the container's PATH and working directory. It looks at the files that the calling thread
-// sees.
+// LookPath finds a program in the container's PATH and working directory. It uses the file system of the calling
+// thread.
 func (s *Spec) LookPath(name string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
