@@ -12,8 +12,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/kit"
 )
 
-// Commands in guides and examples are between backquotes or at the beginning of an indented line. They end at a
-// comment.
+// Commands in guides and examples are between backquotes or at the beginning of an indented line. A comment ends them.
 var (
 	quotedCommand = regexp.MustCompile("`(?:bin/)?t9k ([^`]+)`")
 	shownCommand  = regexp.MustCompile(`^(?:#\s{3}| {4}\$? ?|.*; )(?:bin/)?t9k ([a-z].*)$`)

@@ -7,8 +7,8 @@ import (
 	"tensorstack.dev/batch/internal/cli/clitest"
 )
 
-// TestJobsAboveTheDefaultLimitAreSent verifies that the program sends jobs of any size to the cluster, which has its
-// own limit.
+// TestJobsAboveTheDefaultLimitAreSent verifies that the program sends jobs of any size to the cluster, because the
+// cluster enforces its own limit.
 func TestJobsAboveTheDefaultLimitAreSent(t *testing.T) {
 	manifest, err := clitest.LargeJob(t).Raw.MarshalJSON()
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 	"tensorstack.dev/batch/internal/testing/golden"
 )
 
-// call runs the program as from a shell without a kubeconfig, and returns its output and exit code.
+// call runs the program as a shell without a kubeconfig would, and returns its output and exit code.
 func call(t *testing.T, stdin string, args ...string) (out, errOut string, code int) {
 	t.Helper()
 	return clitest.Call(t, Main, stdin, args...)
 }
 
-// TestFaults checks the messages for wrong command lines and for a missing cluster.
+// TestFaults verifies the messages for wrong command lines and for a missing cluster.
 func TestFaults(t *testing.T) {
 	var b strings.Builder
 	for _, args := range [][]string{
@@ -128,7 +128,7 @@ func TestPluginHelpNamesTheKubectlCommand(t *testing.T) {
 	}
 }
 
-// TestVersionIsAVerbAndAFlag verifies that --version, which all programs have, prints what the verb prints.
+// TestVersionIsAVerbAndAFlag verifies that --version, which all programs have, prints the same text as the verb.
 func TestVersionIsAVerbAndAFlag(t *testing.T) {
 	verb, _, _ := call(t, "", "version")
 	flag, errOut, code := call(t, "", "--version")
@@ -160,7 +160,7 @@ func TestJobsDescribedByFlags(t *testing.T) {
 	golden.Compare(t, "testdata/flags.txt", b.String())
 }
 
-// TestSweepManifests verifies the jobs that a sweep consists of, and that their names depend on their settings alone.
+// TestSweepManifests verifies the jobs of a sweep, and that their names depend only on their settings.
 func TestSweepManifests(t *testing.T) {
 	const file = "testdata/sweep/job.yaml"
 	args := []string{"sweep", "-f", file, "--dry-run", "--set", "lr=0.1,1e-3", "--set", "n=2"}

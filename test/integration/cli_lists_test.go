@@ -107,7 +107,7 @@ func TestCLIRunsAgain(t *testing.T) {
 	}
 
 	out, errOut := w.start("", "delete", "-f", dir).ends(0)
-	w.contains("delete -f", out+errOut, "configmap/settings stays: it is no job", "genericjob/job is deleted")
+	w.contains("delete -f", out+errOut, "configmap/settings is not a job and is kept", "genericjob/job is deleted")
 	if err := namespace.Gone(w.Get("job", &batch.GenericJob{})); err != nil {
 		t.Errorf("after delete -f, the job: %v", err)
 	}

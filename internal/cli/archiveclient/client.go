@@ -23,31 +23,31 @@ import (
 // consoleEnv is the environment variable with the address of the console.
 const consoleEnv = "T9K_CONSOLE"
 
-// Options say where the archive is. Without them it is where T9K_CONSOLE or the kubeconfig says.
+// Options are the address of the archive. Without them, T9K_CONSOLE or the kubeconfig contains the address.
 type Options struct {
 	// Console is the address of the console, and Authority the file with its certificate authority.
 	Console, Authority string
 }
 
-// ErrNone means that nothing says where an archive is.
-var ErrNone = errors.New("no console is named, which keeps the archive: name its address with --console or " + consoleEnv)
+// ErrNone means that neither a flag, T9K_CONSOLE nor the kubeconfig names an archive.
+var ErrNone = errors.New("no console with an archive is named: name its address with --console or " + consoleEnv)
 
-// Client reads the archive through the console. Its errors that the console has answered are of type archive.Refusal.
+// Client reads the archive through the console. Error responses of the console are returned as archive.Refusal.
 type Client struct {
 	web  *http.Client
 	base *url.URL
-	// Namespace is that of the kubeconfig.
+	// Namespace is the namespace of the kubeconfig.
 	Namespace string
 }
 
-// console is where the archive is, and how its server is known.
+// console is the address of the archive, with the TLS configuration of its server.
 type console struct {
 	base *url.URL
 	tls  rest.TLSClientConfig
 }
 
-// where returns where the archive is: at the console that the user names, or where the kubeconfig says. cluster is the
-// connection to the cluster of the kubeconfig.
+// where returns the address of the archive: the console that the user names, or else the address in the kubeconfig.
+// cluster is the client configuration of the kubeconfig's cluster.
 func (o *Options) where(p *kit.Program, cluster *rest.Config) (*console, error) {
 	c := &console{tls: rest.TLSClientConfig{CAFile: o.Authority}}
 	named := cmp.Or(o.Console, os.Getenv(consoleEnv))
@@ -70,7 +70,7 @@ func (o *Options) where(p *kit.Program, cluster *rest.Config) (*console, error) 
 	var err error
 	c.base, err = url.Parse(named)
 	if err != nil || c.base.Host == "" || c.base.Scheme != "http" && c.base.Scheme != "https" {
-		return nil, fmt.Errorf("%q is no address of a console, such as https://console.example.org", named)
+		return nil, fmt.Errorf("%q is not the address of a console, such as https://console.example.org", named)
 	}
 	if c.base.Scheme == "http" && !isLoopback(c.base.Hostname()) {
 		return nil, fmt.Errorf("%s has no TLS, so that others could read your token: name an address that begins with https", named)
@@ -89,9 +89,10 @@ func Connect(p *kit.Program, o Options) (*Client, error) {
 		return nil, err
 	}
 	if cluster.Config.Impersonate.UserName != "" {
-		return nil, errors.New("history cannot be read as somebody else: leave out --as")
+		return nil, errors.New("history cannot be read as another user: leave out --as")
 	}
-	// The console is another server than the API server: of its configuration only the credentials are used.
+	// The console is a different server from the API server, so only the credentials of the client configuration are
+	// used.
 	config := rest.AnonymousClientConfig(cluster.Config)
 	config.TLSClientConfig = to.tls
 	config.Host = to.base.Host
@@ -100,13 +101,13 @@ func Connect(p *kit.Program, o Options) (*Client, error) {
 	config.Proxy, config.Dial = nil, nil
 	hasCertificate := len(to.tls.CertData) > 0 || to.tls.CertFile != ""
 	if !hasCertificate && config.BearerToken == "" && config.BearerTokenFile == "" && config.AuthProvider == nil && config.ExecProvider == nil {
-		return nil, errors.New("the kubeconfig has no bearer token, which the console needs to know you by: add one, for example with --token")
+		return nil, errors.New("the kubeconfig has no bearer token, which the console needs to identify you: add one, for example with --token")
 	}
 	web, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client of the console: %w", err)
 	}
-	// The token goes to the console alone.
+	// Redirects are not followed, so that the token is sent only to the console.
 	web.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Client{web, to.base, cluster.Namespace}, nil
 }
@@ -121,12 +122,12 @@ func (c *Client) Jobs(ctx context.Context, q *archive.JobQuery) (*archive.JobLis
 	return get[archive.JobList](ctx, c, q.Values(), "jobs")
 }
 
-// Job returns a job with everything that is kept of it except its logs.
+// Job returns all archived data of a job except its logs.
 func (c *Client) Job(ctx context.Context, uid string) (*archive.JobDetails, error) {
 	return get[archive.JobDetails](ctx, c, nil, "jobs", url.PathEscape(uid))
 }
 
-// Logs returns the ends of the logs of a job's attempts, of one replica or, if it is empty, of all.
+// Logs returns the ends of the logs of a job's attempts. If replica is empty, it returns the logs of all replicas.
 func (c *Client) Logs(ctx context.Context, uid, replica string) (*archive.LogList, error) {
 	q := url.Values{}
 	if replica != "" {
@@ -135,7 +136,7 @@ func (c *Client) Logs(ctx context.Context, uid, replica string) (*archive.LogLis
 	return get[archive.LogList](ctx, c, q, "jobs", url.PathEscape(uid), "logs")
 }
 
-// Usage returns what jobs held.
+// Usage returns the usage of jobs.
 func (c *Client) Usage(ctx context.Context, q *archive.UsageQuery) (*archive.UsageList, error) {
 	return get[archive.UsageList](ctx, c, q.Values(), "usage")
 }

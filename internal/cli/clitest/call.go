@@ -11,10 +11,10 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// Main is cli.Main, which the packages below it cannot import.
+// Main is cli.Main, which the packages of the verbs cannot import.
 type Main func(ctx context.Context, args []string, streams genericiooptions.IOStreams) int
 
-// Call runs the program as from a shell without any kubeconfig. It returns the program's output and exit code.
+// Call runs the program as a shell without a kubeconfig would. It returns the program's output and exit code.
 func Call(t *testing.T, program Main, stdin string, args ...string) (out, errOut string, code int) {
 	t.Helper()
 	home := t.TempDir()

@@ -21,8 +21,8 @@ func Command(p *kit.Program) *cobra.Command {
 		Use:   "convert -f FILE",
 		Short: "Convert training jobs of Kubeflow",
 		Long: `Convert PyTorchJob and TFJob of kubeflow.org/v1 to PyTorchTrainingJob and TensorFlowTrainingJob, and print the result. The
-command needs no cluster. It carries every field over or names it on standard error, with what became of it, why, and what
-you can do:
+command needs no cluster. It converts every field exactly, or prints on standard error how it converted the field, why, and
+what you can do:
 
   FILE:LINE: PATH: MESSAGE
 
@@ -34,7 +34,7 @@ The command prints other objects unchanged. If it cannot convert a job, it print
 			if err != nil {
 				return err
 			}
-			// A converted job may still break a rule that both kinds of job have.
+			// A converted job can still break a rule that applies to both kinds of job.
 			checker := manifest.Checker{Namespace: p.OfflineNamespace()}
 			for i := 0; i < len(objects) && len(faults) == 0; i++ {
 				result, err := checker.Check(cmd.Context(), objects[i])
@@ -65,8 +65,8 @@ The command prints other objects unchanged. If it cannot convert a job, it print
 	return cmd
 }
 
-// convertAll reads manifests and converts the Kubeflow jobs in them. It prints notes about fields that are not
-// converted unchanged. The faults are the fields that cannot be converted.
+// convertAll reads manifests and converts the Kubeflow jobs in them. It prints notes about fields whose conversion is
+// not exact. The faults are the fields that cannot be converted.
 func convertAll(p *kit.Program, files []string) (all []manifest.Doc, faults []string, err error) {
 	if len(files) == 0 {
 		return nil, nil, manifest.ErrNoFile

@@ -17,7 +17,7 @@ func Command(p *kit.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete JOB...",
 		Short: "Delete jobs with all their pods",
-		Long: `Delete jobs and everything that belongs to them, and wait until it is gone. Ctrl-C ends the wait and not the deletion.
+		Long: `Delete jobs with all objects that belong to them, and wait until they are deleted. Ctrl-C stops the wait, not the deletion.
 
 With -f, the command deletes the jobs of a manifest. It keeps the other objects of the manifest, such as ConfigMaps and
 volumes, which other jobs may use.`,
@@ -38,7 +38,7 @@ volumes, which other jobs may use.`,
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return remove(cmd.Context(), p, &o, args) }
 	kit.AddFileFlag(cmd, &o.files)
-	cmd.Flags().BoolVar(&o.wait, "wait", true, "Wait until the jobs and their pods are gone")
+	cmd.Flags().BoolVar(&o.wait, "wait", true, "Wait until the jobs and their pods are deleted")
 	kit.AddOutputFlag(cmd, &o.output, kit.Name)
 	return cmd
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // inFiles connects and returns the jobs that manifests name and that exist. It prints which jobs do not exist and which
-// objects are no jobs.
+// objects are not jobs.
 func inFiles(ctx context.Context, p *kit.Program, files []string) (*kit.Cluster, []*kit.Job, error) {
 	named, err := readFiles(p, files)
 	if err != nil {
@@ -28,7 +28,7 @@ func inFiles(ctx context.Context, p *kit.Program, files []string) (*kit.Cluster,
 	var jobs []*kit.Job
 	for _, d := range named {
 		if d.Object.GroupVersionKind().GroupVersion() != batch.GroupVersion {
-			fmt.Fprintf(p.ErrOut, "%s stays: it is no job\n", manifest.NameOf(d.Object))
+			fmt.Fprintf(p.ErrOut, "%s is not a job and is kept\n", manifest.NameOf(d.Object))
 			continue
 		}
 		j, err := existing(ctx, c, d)
@@ -44,8 +44,8 @@ func inFiles(ctx context.Context, p *kit.Program, files []string) (*kit.Cluster,
 	return c, jobs, nil
 }
 
-// readFiles returns the objects of manifests, which must have names. It does not validate them further: a job that
-// older rules accepted can be deleted by its manifest too.
+// readFiles returns the objects of manifests, which must have names. It does not validate them further, so that a job
+// that only older rules accepted can still be deleted by its manifest.
 func readFiles(p *kit.Program, files []string) ([]manifest.Doc, error) {
 	files, err := manifest.Expand(files)
 	if err != nil {

@@ -61,12 +61,12 @@ func describe(ctx context.Context, p *kit.Program, c *kit.Cluster, j *kit.Job) e
 		d.Invalid = err.Error()
 	}
 	if d.Normal != nil && d.Normal.Gang != nil {
-		// The error is ignored: a user may lack the right to list other waiting groups, and the job's status gives the
+		// The error is ignored: a user may not be allowed to list other waiting groups, and the job's status gives the
 		// reason.
 		d.Place, _ = waiting.Place(ctx, c, j, d.Normal.Gang.Queue)
 	}
 	d.TensorBoard = observed.Board(j)
-	// A user who may read jobs may lack the right to read pods or events. The verb then shows the rest.
+	// A user who may read jobs may not be allowed to read pods or events. The verb then shows the rest.
 	var ages, events error
 	d.Ages, ages = c.Ages(ctx, j)
 	d.Events, events = eventsOfAll(ctx, c, j)

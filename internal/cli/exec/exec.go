@@ -42,7 +42,7 @@ the input or output is a file or a pipe, the command gets no terminal, and no in
 		Args:              execArgs,
 		ValidArgsFunction: p.CompleteJobs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			// On a terminal the command gets a terminal too, unless the flags say otherwise.
+			// On a terminal, the command also gets a terminal, unless the flags say otherwise.
 			interactive := kit.TerminalOf(p.In) != nil && kit.TerminalOf(p.Out) != nil
 			if !cmd.Flags().Changed("tty") {
 				o.tty = interactive
@@ -135,7 +135,7 @@ func newExecutor(c *kit.Cluster, u *url.URL) (remotecommand.Executor, error) {
 	return executor, nil
 }
 
-// result converts the command's exit code to that of the program.
+// result converts the command's exit code to the program's exit code.
 func result(err error) error {
 	var exit utilexec.ExitError
 	if errors.As(err, &exit) && exit.Exited() {
@@ -167,7 +167,7 @@ func runs(ctx context.Context, c *kit.Cluster, j *kit.Job, pod string) error {
 	switch {
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("there is no pod %s: %s is %s", pod, j.Ref(), kit.OrNotStarted(j.Status().Phase))
-	case apierrors.IsForbidden(err): // a user without the right to get pods may still run commands in them
+	case apierrors.IsForbidden(err): // a user without the right to get pods can still have the right to run commands
 		return nil
 	case err != nil:
 		return fmt.Errorf("getting pod %s: %w", pod, err)

@@ -21,7 +21,7 @@ type options struct {
 	watch         bool
 }
 
-// namespace returns the namespace to list; empty for all.
+// namespace returns the namespace to list; empty for all namespaces.
 func (o *options) namespace(c *kit.Cluster) string {
 	if o.allNamespaces {
 		return ""
@@ -38,7 +38,7 @@ func Command(p *kit.Program) *cobra.Command {
 		Long: `List the jobs of a namespace, of all kinds in one table, or the named jobs.
 
 READY is the number of running replicas and the number of all replicas. With --watch, the command shows named jobs until
-they end, in the same way as "run". Its exit code is then 0 if all of them have succeeded. Without names, --watch shows
+they finish, as "run" does. Its exit code is then 0 if all of them have succeeded. Without names, --watch shows
 the list and its changes until Ctrl-C.`,
 		Example: p.Example(
 			"t9k get",
@@ -57,7 +57,7 @@ the list and its changes until Ctrl-C.`,
 	kit.AddOutputFlag(cmd, &o.output, kit.Wide, kit.Name, kit.JSON, kit.YAML)
 	kit.AddLabelFlag(cmd, &o.labels)
 	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "List the jobs of all namespaces")
-	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "Follow the named jobs to their end, or the list until Ctrl-C")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "Watch the named jobs until they finish, or the list until Ctrl-C")
 	return cmd
 }
 

@@ -22,11 +22,11 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// news is a change of the jobs of one kind.
-type news = watch.News[*kinds.Kind]
+// update is a change of the jobs of one kind.
+type update = watch.Update[*kinds.Kind]
 
-// list shows the jobs of a namespace, or of all, and their changes: as one table that is redrawn on a terminal,
-// elsewhere as a table followed by a line for each change of a job's phase.
+// list shows the jobs of a namespace, or of all namespaces, and their changes. On a terminal, it shows one table that
+// it redraws. Otherwise it prints a table, followed by a line for each change of a job's phase.
 type list struct {
 	*kit.Program
 	options *options
@@ -52,7 +52,7 @@ func watchList(ctx context.Context, p *kit.Program, c *kit.Cluster, o *options, 
 	defer sources.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	incoming := make(chan news)
+	incoming := make(chan update)
 	for i := range kinds.All {
 		kind := &kinds.All[i]
 		source := c.JobsSource(kind, o.namespace(c), o.labels)
@@ -63,8 +63,8 @@ func watchList(ctx context.Context, p *kit.Program, c *kit.Cluster, o *options, 
 }
 
 // loop handles changes until ctx is done.
-func (l *list) loop(ctx context.Context, incoming <-chan news) error {
-	tick := time.NewTicker(time.Second) // the displayed ages grow between changes
+func (l *list) loop(ctx context.Context, incoming <-chan update) error {
+	tick := time.NewTicker(time.Second) // to update the displayed ages
 	defer tick.Stop()
 	for {
 		if err := l.draw(); err != nil {
@@ -82,13 +82,13 @@ func (l *list) loop(ctx context.Context, incoming <-chan news) error {
 	}
 }
 
-// take applies a change. Kinds that are not installed, or that the user may not list, were reported before.
-func (l *list) take(n news) error {
+// take applies a change. Kinds that are not installed, or that the user may not list, have already been reported.
+func (l *list) take(n update) error {
 	switch {
 	case n.Err != nil && (kit.NotServed(n.Err) || apierrors.IsForbidden(n.Err)):
 		return nil
 	case n.Err != nil:
-		return fmt.Errorf("following %s: %w", n.About.Plural, n.Err)
+		return fmt.Errorf("watching %s: %w", n.About.Plural, n.Err)
 	}
 	switch n.Change.Type {
 	case watch.Lost:
@@ -113,8 +113,8 @@ func (l *list) take(n news) error {
 	return nil
 }
 
-// set applies new versions of jobs. A list of all jobs of a kind removes those that it does not hold.
-func (l *list) set(n news) error {
+// set applies new versions of jobs. A list of all jobs of a kind removes the jobs that it does not contain.
+func (l *list) set(n update) error {
 	seen := map[types.UID]bool{}
 	for _, o := range n.Change.Objects {
 		u, ok := o.(*unstructured.Unstructured)

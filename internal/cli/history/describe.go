@@ -18,8 +18,8 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// find connects to the console and returns the newest job with an address, or that with a UID. It tells the user of
-// older ones.
+// find connects to the console and returns the newest job with the name, or the job with the UID. It prints the UIDs of
+// older jobs with the same name.
 func (o *options) find(ctx context.Context, address, uid string) (*archiveclient.Client, *archive.JobDetails, error) {
 	c, err := o.connect()
 	if err != nil {
@@ -52,7 +52,7 @@ func (o *options) find(ctx context.Context, address, uid string) (*archiveclient
 		for _, j := range found.Jobs[1:] {
 			older = append(older, fmt.Sprintf("--uid %s (%s, %s)", j.UID, strings.ToLower(j.Kind), stamp(j.Created)))
 		}
-		fmt.Fprintf(o.ErrOut, "This is the newest job of that name. Older ones: %s\n", strings.Join(older[:min(len(older), 5)], ", "))
+		fmt.Fprintf(o.ErrOut, "This is the newest job with that name. Older ones: %s\n", strings.Join(older[:min(len(older), 5)], ", "))
 	}
 	return c, j, nil
 }
@@ -78,7 +78,7 @@ func (o *options) describeCommand() *cobra.Command {
 		},
 	}
 	kit.AddOutputFlag(cmd, &output, kit.JSON)
-	cmd.Flags().StringVar(&uid, "uid", "", "The job with this UID, if several had the name")
+	cmd.Flags().StringVar(&uid, "uid", "", "Select the job with this UID if several jobs had the name")
 	return cmd
 }
 
@@ -145,8 +145,8 @@ func (o *options) logsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs JOB",
 		Short: "Print the ends of the logs of a job's replicas",
-		Long: `Print the end of the log of each attempt of each replica, in the order of their times. The archive keeps the last 64 KiB of
-each, as far as it could be read before the pod was gone. worker-0#2 is the second attempt of worker-0.`,
+		Long: `Print the end of the log of each attempt of each replica, ordered by time. The archive keeps the last 64 KiB of each log,
+as far as it could be read before the pod was deleted. worker-0#2 is the second attempt of worker-0.`,
 		Example: o.Example("t9k history logs mnist", "t9k history logs mnist -r worker-0 --timestamps"),
 		Args:    kit.NeedJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -165,13 +165,13 @@ each, as far as it could be read before the pod was gone. worker-0#2 is the seco
 			return kit.PrintLines(o.Out, merged(answer.Logs, timestamps))
 		},
 	}
-	cmd.Flags().StringVar(&uid, "uid", "", "The job with this UID, if several had the name")
+	cmd.Flags().StringVar(&uid, "uid", "", "Select the job with this UID if several jobs had the name")
 	cmd.Flags().StringVarP(&replica, "replica", "r", "", "Only this replica, as ROLE-RANK")
 	cmd.Flags().BoolVar(&timestamps, "timestamps", false, "Begin each line with its time")
 	return cmd
 }
 
-// merged returns the lines of all logs by time, each with the name of its replica.
+// merged returns the lines of all logs, sorted by time, each with the name of its replica.
 func merged(logs []archive.LogText, timestamps bool) []string {
 	type line struct {
 		at   time.Time

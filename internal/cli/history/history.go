@@ -1,4 +1,4 @@
-// Package history is "t9k history", which shows jobs from the archive of the console, also those that are gone.
+// Package history is "t9k history", which shows jobs from the console's archive, including deleted jobs.
 package history
 
 import (
@@ -14,7 +14,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/view"
 )
 
-// options are the flags of all verbs of history.
+// options are the flags that all verbs of history share.
 type options struct {
 	*kit.Program
 	from archiveclient.Options
@@ -29,22 +29,22 @@ func Command(p *kit.Program) *cobra.Command {
 	o := &options{Program: p}
 	cmd := &cobra.Command{
 		Use:   "history",
-		Short: "Show jobs that have been, also those that are gone",
-		Long: `Show jobs from the archive of the console, also those that no longer exist, with the attempts of their replicas, their
-events, the ends of their logs, and what they used.
+		Short: "Show past jobs, including deleted ones",
+		Long: `Show jobs from the console's archive, including deleted jobs, with the attempts of their replicas, their events, the ends
+of their logs, and their usage.
 
 --console or the variable T9K_CONSOLE names the console. The command sends it the bearer token of your kubeconfig, and
-the console shows the jobs of those namespaces where you may get jobs now. The kubeconfig of an embedded cluster says
-where its archive is.`,
+the console shows the jobs of the namespaces in which you may get jobs now. The kubeconfig of an embedded cluster contains
+the address of its archive.`,
 		Example: p.Example("t9k history list --since 24h", "t9k history describe mnist", "t9k history logs mnist", "t9k history usage --by user --since 720h"),
 	}
-	cmd.PersistentFlags().StringVar(&o.from.Console, "console", "", "Address of the console, such as https://console.example.org; the default is that in T9K_CONSOLE, or else the archive that the kubeconfig names")
-	cmd.PersistentFlags().StringVar(&o.from.Authority, "console-ca", "", "File with the certificate authority of the console; without it, those of this machine")
+	cmd.PersistentFlags().StringVar(&o.from.Console, "console", "", "Address of the console, such as https://console.example.org; default: $T9K_CONSOLE, or the archive that the kubeconfig names")
+	cmd.PersistentFlags().StringVar(&o.from.Authority, "console-ca", "", "File with the certificate authority of the console; default: the authorities that this machine trusts")
 	cmd.AddCommand(o.listCommand(), o.describeCommand(), o.logsCommand(), o.usageCommand())
 	return cmd
 }
 
-// stamp returns a time for tables; a dash for the zero time.
+// stamp formats a time for tables. The zero time is a dash.
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -59,7 +59,7 @@ func dash(s string) string {
 	return s
 }
 
-// printJSON prints what the console has answered.
+// printJSON prints the response of the console.
 func (o *options) printJSON(answer any) error {
 	e := json.NewEncoder(o.Out)
 	e.SetIndent("", "  ")
@@ -82,8 +82,8 @@ func (o *options) listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List jobs, the newest first",
-		Long: `List the jobs of a namespace, the newest first. The outcome "Deleted" means that the job was deleted before it had
-ended. Times are in UTC.`,
+		Long: `List the jobs of a namespace, the newest first. The outcome "Deleted" means that the job was deleted before it
+finished. Times are in UTC.`,
 		Example: o.Example("t9k history list -A --since 24h --phase Failed", "t9k history list --text mnist --gone"),
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -114,7 +114,7 @@ ended. Times are in UTC.`,
 	f.StringVar(&l.phase, "phase", "", "Only jobs with this last phase, such as Failed")
 	f.StringVar(&l.outcome, "outcome", "", "Only jobs with this outcome, such as Deleted")
 	f.StringVar(&l.text, "text", "", "Only jobs whose names contain this text")
-	f.DurationVar(&l.since, "since", 0, "Only jobs that existed within this time, such as 24h, and had not ended before")
+	f.DurationVar(&l.since, "since", 0, "Only jobs that had not finished before this period, such as 24h")
 	f.IntVar(&l.limit, "limit", 100, "Largest number of jobs")
 	return cmd
 }
@@ -158,9 +158,9 @@ func (o *options) usageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "usage",
 		Short: "Show the GPU-hours of queues, namespaces or users",
-		Long: `Show for how many hours jobs held extended resources such as nvidia.com/gpu: what their pods requested, from the moment at
-which each was bound to a node to its end. --all adds core-hours of CPU and GiB-hours of memory. Jobs without a queue have
-neither queue nor user.`,
+		Long: `Show for how many hours jobs held extended resources such as nvidia.com/gpu: the requests of their pods, from the time at
+which each pod was bound to a node until it terminated. --all adds core-hours of CPU and GiB-hours of memory. Jobs without
+a queue have neither queue nor user.`,
 		Example: o.Example("t9k history usage --since 168h --step 24h", "t9k history usage --by user -o csv > usage.csv"),
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -194,9 +194,9 @@ neither queue nor user.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&by, "by", "queue", "What to sum by: queue, namespace, user")
-	f.DurationVar(&since, "since", 30*24*time.Hour, "Length of the time to count, up to now")
-	f.DurationVar(&step, "step", 0, "Length of the parts to sum apart, such as 24h; 0 for one sum")
+	f.StringVar(&by, "by", "queue", "Key of the sums: queue, namespace or user")
+	f.DurationVar(&since, "since", 30*24*time.Hour, "Length of the period to count, which ends now")
+	f.DurationVar(&step, "step", 0, "Interval for which separate sums are printed, such as 24h; 0 prints one sum")
 	f.BoolVar(&all, "all", false, "Also count CPU and memory")
 	f.StringVarP(&format, "output", "o", "", "Output format: csv, json")
 	return cmd

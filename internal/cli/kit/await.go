@@ -11,7 +11,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/watch"
 )
 
-// AwaitGone waits until a job is gone or another job has its name.
+// AwaitGone waits until a job is deleted or another job has its name.
 func (c *Cluster) AwaitGone(ctx context.Context, p *Program, j *Job) error {
 	ctx, gone := context.WithCancel(ctx)
 	defer gone()

@@ -15,7 +15,7 @@ func opener() string {
 	return "xdg-open"
 }
 
-// HasBrowser reports whether this machine is likely to have a browser that the user sees.
+// HasBrowser reports whether this machine probably has a browser that the user can see.
 func HasBrowser() bool {
 	if _, err := exec.LookPath(opener()); err != nil {
 		return false

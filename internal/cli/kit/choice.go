@@ -11,16 +11,15 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// Choice selects jobs of a namespace without naming them: by their labels, or all.
+// Choice selects jobs of a namespace without their names: by labels, or all jobs.
 type Choice struct {
-	// Labels is a label selector as kubectl takes it; empty selects by name.
+	// Labels is a label selector in kubectl's format. Empty means that jobs are selected by name.
 	Labels string
 	// All selects every job.
 	All bool
 }
 
-// AddChoiceFlags adds the flags -l and --all, which stand for the names of jobs. The help text of --all says what
-// happens to all jobs.
+// AddChoiceFlags adds the flags -l and --all, which replace the names of jobs. all is the help text of --all.
 func AddChoiceFlags(cmd *cobra.Command, o *Choice, all string) {
 	AddLabelFlag(cmd, &o.Labels)
 	cmd.Flags().BoolVar(&o.All, "all", false, all)

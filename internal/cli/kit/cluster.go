@@ -46,7 +46,8 @@ func (p *Program) Connect() (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
-	// The client-side rate limit is off: the API server limits requests itself, and the logs of large jobs take many.
+	// The client-side rate limit is off, because the API server limits requests itself, and the logs of large jobs need
+	// many requests.
 	config.QPS = -1
 	config.UserAgent = FieldManager
 	config.WarningHandler = rest.NewWarningWriter(p.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
@@ -64,8 +65,8 @@ func (p *Program) Connect() (*Cluster, error) {
 	return c, nil
 }
 
-// Archive returns where the archive of the cluster is, as the kubeconfig says; nil if it does not. Connect has to be
-// called before.
+// Archive returns the address of the cluster's archive from the kubeconfig; nil if the kubeconfig has none. Call
+// Connect first.
 func (p *Program) Archive() (*archive.Address, error) {
 	raw, err := p.Flags.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
@@ -90,8 +91,8 @@ func (p *Program) Archive() (*archive.Address, error) {
 	return &address, nil
 }
 
-// resolve selects the kubeconfig. It selects that of the embedded cluster if --local asks for it or no other cluster is
-// configured.
+// resolve selects the kubeconfig. It selects the kubeconfig of the embedded cluster if --local requests it or if no
+// other cluster is configured.
 func (p *Program) resolve() error {
 	p.kubeconfig = *p.Flags.KubeConfig
 	switch {
@@ -129,8 +130,8 @@ func (c *Cluster) Jobs(kind *kinds.Kind, namespace string) dynamic.ResourceInter
 	return c.Objects.Resource(batch.GroupVersion.WithResource(kind.Plural)).Namespace(namespace)
 }
 
-// Place sets the namespace of an object of a manifest, called ref in the error, to the default namespace unless the
-// manifest has one. It returns an error if the manifest's differs from the one on the command line.
+// Place sets the namespace of an object of a manifest to the default namespace, unless the manifest sets it. It returns
+// an error if the manifest and the command line name different namespaces. ref names the object in the error.
 func (c *Cluster) Place(u *unstructured.Unstructured, ref string, namespaced bool) error {
 	switch {
 	case !namespaced:
@@ -147,5 +148,5 @@ func (c *Cluster) Steer() steer.Client {
 	return steer.Client{Objects: c.Objects, Manager: FieldManager}
 }
 
-// RequestTimeout bounds optional requests: without their answers the output is only less complete.
+// RequestTimeout limits optional requests: without their answers, the output is only less complete.
 const RequestTimeout = 5 * time.Second

@@ -13,7 +13,7 @@ import (
 // Completion returns completions of an argument or a flag.
 type Completion = func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective)
 
-// Complete returns what find finds in the cluster, and nothing if there is no cluster. It neither blocks nor prints
+// Complete returns the completions that find returns, and none if there is no cluster. It neither blocks nor prints
 // anything.
 func (p *Program) Complete(ctx context.Context, find func(context.Context, *Cluster) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	quiet := *p

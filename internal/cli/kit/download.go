@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// downloadTimeout bounds the download of a manifest.
+// downloadTimeout limits the download of a manifest.
 const downloadTimeout = time.Minute
 
-// mostRedirects is how often an address may lead to another one.
+// mostRedirects is the largest number of redirects that download follows.
 const mostRedirects = 10
 
 // isAddress reports whether the name of a manifest is an address.
@@ -34,7 +34,7 @@ func download(address string) (io.ReadCloser, string, error) {
 	client := &http.Client{Timeout: downloadTimeout, CheckRedirect: sameTrust}
 	answer, err := client.Get(address)
 	if err != nil {
-		// The cause is not wrapped: an error of the network would be taken for one of the cluster.
+		// The cause is not wrapped, because callers would treat a network error as an error of the cluster.
 		return nil, "", fmt.Errorf("opening the manifest %s: %s", u.Redacted(), Cause(err))
 	}
 	if answer.StatusCode != http.StatusOK {
@@ -44,23 +44,24 @@ func download(address string) (io.ReadCloser, string, error) {
 	return answer.Body, u.Redacted(), nil
 }
 
-// sameTrust refuses redirects that lead from an address that can be trusted to one that cannot.
+// sameTrust refuses redirects from a trusted address to an untrusted one.
 func sameTrust(to *http.Request, via []*http.Request) error {
 	if !trusted(to.URL) {
-		return fmt.Errorf("it leads to %s, and only https can be trusted over a network", to.URL.Redacted())
+		return fmt.Errorf("it redirects to %s, and only https can be trusted over a network", to.URL.Redacted())
 	}
 	if len(via) >= mostRedirects {
-		return fmt.Errorf("it leads on more than %d times", mostRedirects)
+		return fmt.Errorf("it redirects more than %d times", mostRedirects)
 	}
 	return nil
 }
 
-// trusted reports whether nobody between this machine and an address can change what comes from there.
+// trusted reports whether a response from an address is protected against tampering: the address uses TLS or is on this
+// machine.
 func trusted(u *url.URL) bool {
 	return u.Scheme == "https" || u.Scheme == "http" && isLoopback(u.Hostname())
 }
 
-// isLoopback reports whether a host name is this machine's.
+// isLoopback reports whether a host name refers to this machine.
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()

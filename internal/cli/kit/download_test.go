@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestDownloadFollowsOnlyTrustedRedirects verifies that no redirect leads a download to an address without TLS.
+// TestDownloadFollowsOnlyTrustedRedirects verifies that a download does not follow a redirect to an address without
+// TLS.
 func TestDownloadFollowsOnlyTrustedRedirects(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {

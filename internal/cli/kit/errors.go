@@ -11,14 +11,14 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// These are the exit codes other than 0.
+// Exit codes other than 0.
 const (
 	ExitFailed = 1
-	// ExitInterrupted is the exit code that shells expect of a program ended by Ctrl-C.
+	// ExitInterrupted is the exit code that shells expect of a program that Ctrl-C has stopped.
 	ExitInterrupted = 130
 )
 
-// ExitError ends the program with an exit code. Err is nil if everything has been reported already.
+// ExitError exits the program with an exit code. Err is nil if everything has already been reported.
 type ExitError struct {
 	Code int
 	Err  error

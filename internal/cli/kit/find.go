@@ -38,7 +38,7 @@ func ParseAddress(address string) (*kinds.Kind, string, error) {
 	return nil, "", fmt.Errorf("%q is not a kind of job; the kinds are: %s", kindName, strings.Join(known, ", "))
 }
 
-// ErrNotInstalled means that the cluster serves no kind of job.
+// ErrNotInstalled means that the cluster does not serve any kind of job.
 var ErrNotInstalled = errors.New("the kinds of job are not installed in this cluster")
 
 // NeedJobs returns an error unless the command line names at least one job.
@@ -63,7 +63,7 @@ func NotServed(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// Find returns the job with an address. It searches all kinds if the address names none.
+// Find returns the job with an address. It searches all kinds if the address does not name a kind.
 func (c *Cluster) Find(ctx context.Context, address string) (*Job, error) {
 	kind, name, err := ParseAddress(address)
 	if err != nil {
@@ -140,9 +140,9 @@ func (c *Cluster) notFound(ctx context.Context, candidates []kinds.Kind, name st
 	return err
 }
 
-// List returns the jobs of some kinds in a namespace, or in all namespaces if it is empty, that match a label selector,
-// or all jobs if it is empty. hidden holds the errors of kinds that the user may not list. err is set only if the user
-// may list none.
+// List returns the jobs of some kinds that match a label selector. An empty namespace selects all namespaces, and an
+// empty selector selects all jobs. hidden holds the errors of kinds that the user may not list. err is set only if the
+// user may not list any of the kinds.
 func (c *Cluster) List(ctx context.Context, of []kinds.Kind, namespace, labels string) (jobs []*Job, hidden []error, err error) {
 	served := 0
 	for i := range of {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// DefaultLocal is the name of the embedded cluster if none is given.
+// DefaultLocal is the name of the embedded cluster if the user does not name one.
 const DefaultLocal = "default"
 
 // localDir returns the directory of an embedded cluster of this user.

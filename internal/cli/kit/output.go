@@ -19,7 +19,7 @@ import (
 // Format is the output format that -o selects; empty for readable text.
 type Format string
 
-// These are the output formats.
+// Output formats.
 const (
 	Wide Format = "wide"
 	Name Format = "name"
@@ -78,7 +78,7 @@ func (w safeWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Raw returns the writer below a safeWriter, for bytes that must not be changed.
+// Raw returns the writer inside a safeWriter, for bytes that must not be changed.
 func Raw(w io.Writer) io.Writer {
 	if safe, ok := w.(safeWriter); ok {
 		return safe.out
@@ -117,7 +117,7 @@ func ListOfObjects(objects []*unstructured.Unstructured) *unstructured.Unstructu
 	return list
 }
 
-// PrintJobs prints jobs as JSON or YAML: as a v1 List, or one job alone if single is true.
+// PrintJobs prints jobs as JSON or YAML: as a v1 List, or as a single object if single is true.
 func PrintJobs(w io.Writer, o Format, jobs []*Job, single bool) error {
 	if single {
 		return PrintObject(w, o, jobs[0].Raw)

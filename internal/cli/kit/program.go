@@ -1,6 +1,6 @@
-// Package kit holds what the verbs of the command line share: the program's flags and streams, the connection to a
-// cluster, finding jobs, output, terminals, completion and errors. It knows no verb. Start reading at Program and
-// Cluster.
+// Package kit provides what the verbs of the command line share: the program's flags and streams, the connection to a
+// cluster, finding jobs, output, terminals, completion and errors. It does not depend on any verb. Start reading at
+// Program and Cluster.
 package kit
 
 import (
@@ -40,18 +40,18 @@ func New(program string, streams genericiooptions.IOStreams) *Program {
 	return p
 }
 
-// isPlugin reports whether kubectl calls a program with this name as its plug-in or for the plug-in's completion.
+// isPlugin reports whether kubectl calls a program with this name as a plug-in or for the completion of a plug-in.
 func isPlugin(program string) bool {
 	return strings.HasPrefix(program, "kubectl-") || strings.HasPrefix(program, "kubectl_complete-")
 }
 
-// AddFlags adds the flags that select the cluster. It hides kubectl's flags that few people set.
+// AddFlags adds the flags that select the cluster. It hides kubectl flags that few users need.
 func (p *Program) AddFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
 	p.Flags.AddFlags(flags)
 	shown := map[string]bool{"kubeconfig": true, "context": true, "namespace": true}
 	flags.VisitAll(func(f *pflag.Flag) { f.Hidden = !shown[f.Name] })
-	flags.StringVar(&p.local, "local", "", "Use the embedded cluster of this name, whatever the kubeconfig says (default name: default)")
+	flags.StringVar(&p.local, "local", "", "Use the embedded cluster of this name instead of the kubeconfig (default name: default)")
 	flags.Lookup("local").NoOptDefVal = DefaultLocal
 	_ = root.RegisterFlagCompletionFunc("namespace", p.completeNamespaces)
 	_ = root.RegisterFlagCompletionFunc("context", p.completeContexts)
@@ -97,7 +97,7 @@ func AddFileFlag(cmd *cobra.Command, files *[]string) {
 }
 
 // Open opens a manifest and returns its name for messages. The name "-" means standard input, and a name that begins
-// with https:// an address.
+// with https:// is an address.
 func (p *Program) Open(name string) (io.ReadCloser, string, error) {
 	switch {
 	case name == "-":

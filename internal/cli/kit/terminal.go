@@ -64,11 +64,11 @@ type sizes struct {
 	width, height int
 }
 
-// sizeInterval is the interval at which the size is polled. The system call is cheap, and not every system has a signal
+// sizeInterval is the interval at which the size is polled. The system call is cheap, and some systems have no signal
 // for changes.
 const sizeInterval = 250 * time.Millisecond
 
-// Next waits for a size that differs from the last one. It returns nil at the end.
+// Next waits for a size that differs from the last one. It returns nil when the queue has ended.
 func (s *sizes) Next() *remotecommand.TerminalSize {
 	for {
 		width, height := s.terminal.Size()

@@ -29,13 +29,13 @@ func (c *Cluster) JobSource(kind *kinds.Kind, namespace, name string) watch.Sour
 	return c.jobsSource(kind, namespace, func(o *metav1.ListOptions) { o.FieldSelector = only })
 }
 
-// JobsSource returns a source that watches the jobs of a kind in a namespace, or in all if it is empty, that match a
-// label selector.
+// JobsSource returns a source that watches the jobs of a kind that match a label selector. An empty namespace selects
+// all namespaces.
 func (c *Cluster) JobsSource(kind *kinds.Kind, namespace, labels string) watch.Source {
 	return c.jobsSource(kind, namespace, func(o *metav1.ListOptions) { o.LabelSelector = labels })
 }
 
-// jobsSource returns a source that watches the jobs that restrict lets through.
+// jobsSource returns a source that watches the jobs that restrict selects.
 func (c *Cluster) jobsSource(kind *kinds.Kind, namespace string, restrict func(*metav1.ListOptions)) watch.Source {
 	client := c.Jobs(kind, namespace)
 	return watch.Source{
@@ -84,11 +84,11 @@ func podSource[L runtime.Object](labels string, pods interface {
 // WatchedJob is the latest version of a watched job.
 type WatchedJob struct {
 	*Job
-	// Deleted is true once the job is gone or another job has its name.
+	// Deleted is true once the job is deleted or another job has its name.
 	Deleted bool
 }
 
-// Over reports whether the job has ended or is gone.
+// Over reports whether the job has finished or is deleted.
 func (w *WatchedJob) Over() bool {
 	finished, _ := observed.Finished(w.Status())
 	return finished || w.Deleted
@@ -133,7 +133,7 @@ func (c *Cluster) Ages(ctx context.Context, j *Job) (view.Ages, error) {
 }
 
 // Events returns the events about an object, the oldest first. An empty uid selects the events of all objects with the
-// name, because events of a pod outlive it.
+// name, because the events of a pod outlive the pod.
 func (c *Cluster) Events(ctx context.Context, namespace, name string, uid types.UID) ([]corev1.Event, error) {
 	about := fields.Set{"involvedObject.name": name}
 	if uid != "" {
@@ -149,7 +149,8 @@ func (c *Cluster) Events(ctx context.Context, namespace, name string, uid types.
 	return list.Items, nil
 }
 
-// ContainerState returns the state of a container or init container; the zero value if the pod's status has none.
+// ContainerState returns the state of a container or init container. It returns the zero value if the pod's status has
+// none.
 func ContainerState(pod *corev1.Pod, name string) corev1.ContainerState {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
 		for i := range statuses {
@@ -161,7 +162,7 @@ func ContainerState(pod *corev1.Pod, name string) corev1.ContainerState {
 	return corev1.ContainerState{}
 }
 
-// OrNotStarted returns a phase, or a text if the phase is empty.
+// OrNotStarted returns a phase, or "not started yet" if the phase is empty.
 func OrNotStarted[T ~string](phase T) string {
 	if phase == "" {
 		return "not started yet"

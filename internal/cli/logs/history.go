@@ -15,11 +15,11 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// history describes attempts whose pods are gone.
+// history describes attempts whose pods are deleted.
 type history struct {
-	// ends lists how earlier attempts ended, by the name of the replica.
+	// ends describes, by the name of the replica, how earlier attempts ended.
 	ends map[string][]string
-	// plain holds events about such ends without a typed list, which an older operator wrote.
+	// plain holds events about ended attempts without a typed list, which an older operator wrote.
 	plain    []corev1.Event
 	statuses map[string]*batch.ReplicaStatus
 }
@@ -54,12 +54,12 @@ func newHistory(status *batch.JobStatus, events []corev1.Event) *history {
 	return h
 }
 
-// eventLine returns an event in one line, with words in place of its message.
+// eventLine returns an event in one line, with words instead of its message.
 func eventLine(e *corev1.Event, words string) string {
 	return observed.EventTime(e).UTC().Format(time.RFC3339) + " " + e.Reason + ": " + words
 }
 
-// reportEarlier prints the replica's earlier attempts, whose pods are gone.
+// reportEarlier prints the replica's earlier attempts, whose pods are deleted.
 func (l *printer) reportEarlier(r selection.Replica, h *history) {
 	name := l.Job.GetName() + "-" + r.String()
 	ends := h.ends[name]

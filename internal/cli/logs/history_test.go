@@ -13,7 +13,7 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// TestHistoryComesFromAnnotations verifies that the end of an earlier attempt comes from an event's annotation, not
+// TestHistoryComesFromAnnotations verifies that the end of an earlier attempt is read from an event's annotation, not
 // from its message.
 func TestHistoryComesFromAnnotations(t *testing.T) {
 	event := func(reason batch.Reason, message string, ends ...engine.ReplicaEnd) corev1.Event {

@@ -105,7 +105,7 @@ type printer struct {
 // ahead is the number of logs that are requested in advance.
 const ahead = 8
 
-// print prints the logs one replica after the other, by role and rank.
+// print prints the logs of one replica after the other, by role and rank.
 func (l *printer) print(ctx context.Context) error {
 	list, err := l.Cluster.Core.Pods(l.Job.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: l.Selection.Labels(l.Job)})
 	if err != nil {
@@ -159,7 +159,7 @@ func (l *printer) print(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// answer is the answer of the API server to the request of a log.
+// answer is the API server's answer to the request for a log.
 type answer struct {
 	stream io.ReadCloser
 	err    error

@@ -8,8 +8,8 @@ import (
 	"tensorstack.dev/batch/internal/cli/view"
 )
 
-// prefixer prints lines with the names of their replicas to a writer that does not escape them. Several goroutines may
-// use it at once.
+// prefixer prints lines with the names of their replicas to a writer that does not escape them. It is safe for
+// concurrent use.
 type prefixer struct {
 	out        io.Writer
 	style      view.Style
@@ -40,6 +40,6 @@ func (p *prefixer) emit(l output.Line) {
 func (p *prefixer) write(line string) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	// The error is ignored: if the reader of the output is gone, the next request fails or a signal ends the program.
+	// The error is ignored: if the reader of the output is gone, the next request fails or a signal stops the program.
 	_, _ = io.WriteString(p.out, line)
 }

@@ -17,15 +17,15 @@ const (
 	ofPods
 )
 
-type news = watch.News[topic]
+type update = watch.Update[topic]
 
-// watch prints the output of the replicas until the job has ended and everything is printed.
+// watch prints the output of the replicas until the job has finished and all output is printed.
 func (l *printer) watch(ctx context.Context) error {
 	var sources sync.WaitGroup
 	defer sources.Wait()
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	incoming := make(chan news)
+	incoming := make(chan update)
 	t := &kit.WatchedJob{Job: l.Job}
 	job := l.Cluster.JobSource(l.Job.Kind, l.Job.GetNamespace(), l.Job.GetName())
 	sources.Go(func() { watch.Send(watching, incoming, ofJob, job) })
@@ -42,7 +42,7 @@ func (l *printer) watch(ctx context.Context) error {
 			return ctx.Err()
 		case n := <-incoming:
 			if n.Err != nil {
-				return fmt.Errorf("following %s: %w", l.Job.Ref(), n.Err)
+				return fmt.Errorf("watching %s: %w", l.Job.Ref(), n.Err)
 			}
 			listed = listed || n.About == ofPods && n.Change.Type == watch.Listed
 			if err := l.take(ctx, t, n); err != nil {
@@ -59,7 +59,7 @@ func (l *printer) watch(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (l *printer) take(ctx context.Context, t *kit.WatchedJob, n news) error {
+func (l *printer) take(ctx context.Context, t *kit.WatchedJob, n update) error {
 	switch {
 	case n.About == ofPods && n.Change.Type == watch.Lost:
 		fmt.Fprintf(l.ErrOut, "The API server does not answer; trying again: %s\n", kit.Cause(n.Change.Err))

@@ -13,10 +13,10 @@ import (
 // Line is one line of the output of a replica.
 type Line struct {
 	selection.Replica
-	// Time is when the replica wrote the line; zero for a remark.
+	// Time is the time at which the replica wrote the line; zero for a remark.
 	Time time.Time
 	Text string
-	// Remark is true for a line about the output, which this program adds.
+	// Remark is true for a line about the output that this program adds.
 	Remark bool
 }
 

@@ -20,7 +20,7 @@ type Pod struct {
 	*corev1.Pod
 	selection.Replica
 	Container string
-	// Attempt is the replica's attempt that the pod belongs to, counted from 0.
+	// Attempt is the number of the replica's attempt to which the pod belongs, counted from 0.
 	Attempt int
 }
 
@@ -43,7 +43,7 @@ func (p *Pod) Open(c *kit.Cluster) podlog.Opener {
 	}
 }
 
-// Missing returns why there is no output of a replica; empty if the reading was stopped on purpose.
+// Missing returns why there is no output of a replica. It returns an empty text if the reading was stopped on purpose.
 func Missing(err error) string {
 	switch {
 	case errors.Is(err, context.Canceled):

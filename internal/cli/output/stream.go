@@ -27,12 +27,12 @@ type Streamer struct {
 	Selection *selection.Selection
 	// Request holds the options of the requests for logs.
 	Request corev1.PodLogOptions
-	// Emit receives every line. The goroutines that read logs call it at the same time.
+	// Emit receives every line. The goroutines that read logs call it concurrently.
 	Emit func(Line)
 
 	// pods holds the log of each pod that has one, by UID.
 	pods map[types.UID]*stream
-	// read holds for each replica, by its index, what is closed when the log of its latest pod has been read.
+	// read holds, by replica index, the channel that is closed when the log of the replica's latest pod has been read.
 	read map[int]chan struct{}
 	// streams counts the goroutines that read logs.
 	streams sync.WaitGroup
@@ -41,12 +41,12 @@ type Streamer struct {
 // stream is the log of a pod that is being read.
 type stream struct {
 	*Pod
-	// ended is closed when the container has ended or the pod is gone.
+	// ended is closed when the container has terminated or the pod is deleted.
 	ended  chan struct{}
 	closed bool
-	// cancel stops the reading at once.
+	// cancel stops the reading immediately.
 	cancel context.CancelFunc
-	// exit is the end of the container; nil before.
+	// exit is the final state of the container; nil until the container has terminated.
 	exit *corev1.ContainerStateTerminated
 }
 
@@ -55,7 +55,7 @@ func (f *Streamer) Remark(r selection.Replica, text string) {
 	f.Emit(Line{Replica: r, Text: text, Remark: true})
 }
 
-// TakePods applies a change of the job's pods. It starts to read the logs of new pods until ctx is done.
+// TakePods applies a change of the job's pods. It begins to read the logs of new pods, until ctx is done.
 func (f *Streamer) TakePods(ctx context.Context, change watch.Change) {
 	if change.Type == watch.Lost || change.Type == watch.Back {
 		return
@@ -77,7 +77,7 @@ func (f *Streamer) TakePods(ctx context.Context, change watch.Change) {
 	}
 }
 
-// takePod starts reading the log of a pod once it exists, and records the pod's end.
+// takePod begins to read the log of a pod once there is one, and records the termination of the pod.
 func (f *Streamer) takePod(ctx context.Context, pod *corev1.Pod, gone bool) {
 	p := f.pods[pod.UID]
 	if p == nil {
@@ -113,8 +113,8 @@ func (p *stream) end() {
 	}
 }
 
-// attemptDelay is how long the output of an attempt waits for the end of that of the attempt before, which may be on a
-// node that does not answer.
+// attemptDelay is how long the output of an attempt waits for the rest of the previous attempt's output, which may be
+// on a node that does not answer.
 const attemptDelay = 5 * time.Second
 
 // start reads a log in the background.
@@ -155,12 +155,12 @@ func (f *Streamer) start(ctx context.Context, p *stream) {
 	})
 }
 
-// Finish reads the rest of the logs after the end of the job. It does not wait for pods that outlive the job. gone says
-// that the job was deleted, and its pods with it.
+// Finish reads the rest of the logs after the job has finished. It does not wait for pods that outlive the job. gone is
+// true if the job was deleted, and its pods with it.
 func (f *Streamer) Finish(ctx context.Context, gone bool) error {
 	var failed error
 	if !gone {
-		// The job's end may be observed before the ends of its pods.
+		// The end of the job may be observed before the termination of its pods.
 		objects, err := f.podsNow(ctx)
 		if err == nil {
 			f.TakePods(ctx, watch.Change{Type: watch.Listed, Objects: objects})
@@ -176,7 +176,8 @@ func (f *Streamer) Finish(ctx context.Context, gone bool) error {
 	return failed
 }
 
-// Wait waits until no log is read any more. The owner has ended the contexts of the logs, or their pods have ended.
+// Wait waits until all logs have been read. The owner must have cancelled the contexts of the logs, or their pods must
+// have terminated.
 func (f *Streamer) Wait() { f.streams.Wait() }
 
 func (f *Streamer) podsNow(ctx context.Context) ([]runtime.Object, error) {

@@ -12,9 +12,10 @@ import (
 func Command(p *kit.Program) *cobra.Command {
 	return runmode.Command(p, &cobra.Command{
 		Use:   "pause JOB...",
-		Short: "End the pods of jobs and keep the jobs",
-		Long: `End the pods of jobs, each with its own grace period, and keep the jobs with their restart counts. "resume" starts the
-pods again. The command returns when the API server has accepted the request; "get JOB --watch" shows how the pods end.`,
+		Short: "Terminate the pods of jobs and keep the jobs",
+		Long: `Terminate the pods of jobs, each with its own grace period, and keep the jobs with their restart counts. "resume" starts
+the pods again. The command returns when the API server has accepted the request; "get JOB --watch" shows how the pods
+terminate.`,
 		Example: p.Example("t9k pause mnist", "t9k pause -l team=vision", "t9k pause --all"),
 	}, runmode.Pause, true, runmode.Options{Done: "is pausing", Already: "is paused already"})
 }

@@ -17,7 +17,7 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// These bound what is shown of failed replicas after the end of their job.
+// Limits of the output about failed replicas after their job has finished.
 const (
 	failedShown = 3
 	linesShown  = 10
@@ -79,7 +79,7 @@ func (d *display) printFailure(ctx context.Context, j *kit.Job, role string, r *
 	defer cancel()
 	name := d.style.Paint(view.Bad, fmt.Sprintf("%s-%d", role, observed.RankOf(r.Name)))
 	container := mainContainer(j, role)
-	// The error is ignored: a user without the right to read pods may still read their logs.
+	// The error is ignored: a user without the right to read pods may still have the right to read their logs.
 	if pod, err := d.cluster.Core.Pods(j.GetNamespace()).Get(ctx, r.Name, metav1.GetOptions{}); err == nil {
 		if why := engine.StartFailure(kit.ContainerState(pod, container).Terminated); why != "" {
 			fmt.Fprintf(d.Out, "\n%s failed: its command could not be started:\n", name)

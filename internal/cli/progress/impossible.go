@@ -11,8 +11,8 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// impossible returns the scheduler's message about a job that could not start even if nothing else ran; empty for any
-// other job.
+// impossible returns the scheduler's message about a job that could not start even if nothing else ran. It returns an
+// empty text for any other job.
 func impossible(s *batch.JobStatus) string {
 	c := observed.Condition(s, batch.JobRunningCondition)
 	if c.Status == metav1.ConditionTrue || c.Reason != batch.ReasonImpossible {
@@ -23,7 +23,7 @@ func impossible(s *batch.JobStatus) string {
 
 const impossibleNotice = "can never start with the present quota and nodes; it waits until they change"
 
-// takeImpossible warns once about a job that can never start. It returns an error if the options ask to stop then.
+// takeImpossible warns once about a job that can never start. If the options request it, it returns an error.
 func (d *display) takeImpossible(t *track) error {
 	message := impossible(t.Status())
 	defer func() { t.impossible = message != "" }()

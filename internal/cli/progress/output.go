@@ -20,13 +20,13 @@ import (
 // Logs selects the output of replicas that a watch shows. The zero value shows only the last lines of failed replicas.
 type Logs string
 
-// These are the values of the flag --logs.
+// Values of the flag --logs.
 const (
 	// AllLogs shows the output of all replicas.
 	AllLogs Logs = "all"
-	// FirstLogs shows the output of the replica that decides how the job ends, or of the first one.
+	// FirstLogs shows the output of the replica that decides the job's result, or else of the first replica.
 	FirstLogs Logs = "first"
-	// NoLogs shows no output, not even that of failed replicas.
+	// NoLogs shows no output, including the output of failed replicas.
 	NoLogs Logs = "none"
 )
 
@@ -43,7 +43,7 @@ func (l *Logs) String() string { return string(*l) }
 // Type returns the name of the value in help texts.
 func (l *Logs) Type() string { return "replicas" }
 
-// Set takes the value from the command line.
+// Set sets the value from the command line.
 func (l *Logs) Set(s string) error {
 	switch Logs(s) {
 	case AllLogs, FirstLogs, NoLogs:
@@ -56,27 +56,27 @@ func (l *Logs) Set(s string) error {
 // shows reports whether a watch reads the output of running replicas.
 func (l Logs) shows() bool { return l == AllLogs || l == FirstLogs }
 
-// These bound what is shown of the output of running replicas.
+// Limits of the output of running replicas.
 const (
-	// paneLines is the largest number of lines of output below the picture, and paneShare the share of the terminal's
-	// height that they may take.
+	// paneLines is the largest number of lines of output below the live view. paneShare limits them to this fraction of
+	// the terminal's height: one third.
 	paneLines = 10
 	paneShare = 3
-	// drainTimeout bounds the time in which the rest of the output is read after the end of the jobs.
+	// drainTimeout limits the time for which the rest of the output is read after the jobs have finished.
 	drainTimeout = 30 * time.Second
-	// pendingLines is the number of lines that wait for the display.
+	// pendingLines is the number of lines that can wait for the display.
 	pendingLines = 256
 )
 
 // jobLine is a line of the output of a job's replica.
 type jobLine struct {
 	output.Line
-	// name is the replica's name as it is shown.
+	// name is the displayed name of the replica.
 	name string
 }
 
-// outputs is the output of replicas that the display shows. The display's goroutine owns it and takes the lines of the
-// goroutines that read logs from a channel.
+// outputs is the output of replicas that the display shows. The display's goroutine owns it, and receives the lines
+// from the goroutines that read logs through a channel.
 type outputs struct {
 	streamers map[*track]*output.Streamer
 	lines     chan jobLine
@@ -95,7 +95,7 @@ func (d *display) startOutputs(ctx context.Context, observe func(topic)) {
 	for _, t := range d.unfinished() {
 		sel, err := d.options.Logs.selection(t)
 		if err != nil {
-			continue // the spec is invalid, and the job's conditions say why
+			continue // the spec is invalid, and the job's conditions give the reason
 		}
 		before := ""
 		if len(d.tracks) > 1 {
@@ -121,7 +121,7 @@ func (l Logs) selection(t *track) (*selection.Selection, error) {
 	return selection.New(t.Job, selection.Options{Role: role, Ranks: []string{rank}})
 }
 
-// firstReplica returns the replica that decides how a job ends, or else its first one.
+// firstReplica returns the replica that decides the job's result, or else the first replica.
 func firstReplica(t *track) (role, rank string) {
 	if decides := observed.Decides(t.normal); decides != "" {
 		i := strings.LastIndexByte(decides, '-')
@@ -135,7 +135,7 @@ func firstReplica(t *track) (role, rank string) {
 	return t.normal.Roles[0].Type, "0"
 }
 
-// takeLines shows a line and those that wait behind it.
+// takeLines shows a line and the lines that wait behind it.
 func (d *display) takeLines(l jobLine) {
 	d.takeLine(l)
 	for range pendingLines {
@@ -148,7 +148,7 @@ func (d *display) takeLines(l jobLine) {
 	}
 }
 
-// takeLine prints a line, or keeps it for the picture on a terminal.
+// takeLine prints a line or, on a terminal, keeps it for the live view.
 func (d *display) takeLine(l jobLine) {
 	text := view.OutputLine{Name: l.name, Colour: output.Colour(l.Replica), Text: l.Text, Width: d.out.width}
 	if l.Remark {
@@ -165,19 +165,19 @@ func (d *display) takeLine(l jobLine) {
 }
 
 // takeOutputPods applies a change of the pods whose output is shown.
-func (d *display) takeOutputPods(ctx context.Context, n news) {
+func (d *display) takeOutputPods(ctx context.Context, n update) {
 	s := d.out.streamers[n.About.track]
 	if n.Err == nil {
 		s.TakePods(ctx, n.Change)
 		return
 	}
-	for _, r := range s.Selection.Replicas() { // a user may lack the right to read pods
+	for _, r := range s.Selection.Replicas() { // a user may not be allowed to read pods
 		d.takeLine(jobLine{output.Line{Replica: r, Text: output.Missing(n.Err), Remark: true}, r.String()})
 		return
 	}
 }
 
-// pane returns the lines of output below the picture of a terminal, and an empty line before them.
+// pane returns the lines of output below the live view of a terminal, with an empty line before them.
 func (d *display) pane(width, height int) []string {
 	if len(d.out.last) == 0 {
 		return nil
@@ -185,14 +185,14 @@ func (d *display) pane(width, height int) []string {
 	return append([]string{""}, view.Output(d.out.last, d.style, width, min(paneLines, height/paneShare))...)
 }
 
-// drain shows the rest of the output after the end of all jobs. stop ends the goroutines that read logs.
+// drain shows the rest of the output after all jobs have finished. stop ends the goroutines that read logs.
 func (d *display) drain(ctx context.Context, stop func()) error {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
 	var reading sync.WaitGroup
 	for t, s := range d.out.streamers {
 		reading.Go(func() {
-			// Without an answer of the API server, the output that has been read so far is all there is.
+			// If the API server does not answer, only the output that was read so far is shown.
 			_ = s.Finish(ctx, t.Deleted)
 		})
 	}

@@ -36,8 +36,8 @@ func TestLogsSelectTheFirstReplica(t *testing.T) {
 	}
 }
 
-// TestOutputIsPrintedOrKept verifies that lines are printed at once without a terminal, and that a terminal keeps the
-// last ones for its picture.
+// TestOutputIsPrintedOrKept verifies that lines are printed immediately without a terminal, and that a terminal keeps
+// the last lines for its live view.
 func TestOutputIsPrintedOrKept(t *testing.T) {
 	var out bytes.Buffer
 	p := kit.New("t9k", genericiooptions.IOStreams{Out: &out, ErrOut: &out})

@@ -1,5 +1,5 @@
-// Package progress shows the progress of jobs until they end: as a live picture on a terminal, elsewhere as a line for
-// each transition. The verbs run and get --watch use it. Start reading at Watch.
+// Package progress shows the progress of jobs until they finish: as a live view on a terminal, and otherwise as one
+// line per transition. The verbs run and get --watch use it. Start reading at Watch.
 package progress
 
 import (
@@ -22,11 +22,11 @@ import (
 // claimTimeout is how long a job may stay without a status before it is reported that no controller handles it.
 const claimTimeout = 5 * time.Second
 
-// Options select when a watch ends early.
+// Options select when a watch stops early and which output it shows.
 type Options struct {
-	// FailIfImpossible ends the watch with an error once the scheduler reports that a job can never start.
+	// FailIfImpossible stops the watch with an error once the scheduler reports that a job can never start.
 	FailIfImpossible bool
-	// Logs selects the output of replicas that is shown.
+	// Logs selects the replicas whose output is shown.
 	Logs Logs
 }
 
@@ -35,7 +35,7 @@ type track struct {
 	kit.WatchedJob
 	// reported is the status whose transitions have been reported; nil at first.
 	reported *batch.JobStatus
-	// lost is the reason why the API server does not answer; nil while it does.
+	// lost is the error for which the API server does not answer; nil while it answers.
 	lost      error
 	lostSince time.Time
 	// unclaimed is true if no controller has handled the job in time.
@@ -53,7 +53,7 @@ func newTrack(j *kit.Job) *track {
 	return t
 }
 
-// convert sets the normal form of the job as it is now.
+// convert sets the normal form of the current job.
 func (t *track) convert() {
 	t.normal = nil
 	if normal, err := t.Normal(); err == nil {
@@ -81,19 +81,19 @@ type topic struct {
 	about aspect
 }
 
-// aspect is what a source observes of a job.
+// aspect is the part of a job that a source observes.
 type aspect int
 
 const (
 	ofJob aspect = iota
-	// ofAges means the metadata of all pods, ofOutput the pods whose output is shown.
+	// ofAges is the metadata of all pods, and ofOutput the pods whose output is shown.
 	ofAges
 	ofOutput
 )
 
-type news = watch.News[topic]
+type update = watch.Update[topic]
 
-// display shows jobs until they end.
+// display shows jobs until they finish.
 type display struct {
 	*kit.Program
 	cluster *kit.Cluster
@@ -107,7 +107,7 @@ type display struct {
 	out      outputs
 }
 
-// Watch shows jobs until all have ended or ctx is done. It returns a kit.ExitError unless all jobs have succeeded.
+// Watch shows jobs until all have finished or ctx is done. It returns a kit.ExitError unless all jobs have succeeded.
 func Watch(ctx context.Context, p *kit.Program, c *kit.Cluster, jobs []*kit.Job, o Options) error {
 	d := &display{Program: p, cluster: c, style: kit.StyleOf(p.Out), terminal: kit.TerminalOf(p.Out), options: o}
 	if d.terminal != nil {
@@ -124,11 +124,11 @@ func Watch(ctx context.Context, p *kit.Program, c *kit.Cluster, jobs []*kit.Job,
 	if left := d.unfinished(); ctx.Err() != nil && len(left) > 0 {
 		return d.detached(left)
 	}
-	// The results are printed even if Ctrl-C comes when the last job ends.
+	// The results are printed even if Ctrl-C arrives when the last job finishes.
 	return d.conclude(context.WithoutCancel(ctx))
 }
 
-// watch observes the jobs and shows their changes and output until all have ended or ctx is done.
+// watch observes the jobs and shows their changes and output until all have finished or ctx is done.
 func (d *display) watch(ctx context.Context) error {
 	var sources sync.WaitGroup
 	watching, stop := context.WithCancel(ctx)
@@ -139,7 +139,7 @@ func (d *display) watch(ctx context.Context) error {
 			s.Wait()
 		}
 	}()
-	incoming := make(chan news)
+	incoming := make(chan update)
 	observe := func(about topic) {
 		if source, ok := d.source(about); ok {
 			sources.Go(func() { watch.Send(watching, incoming, about, source) })
@@ -170,7 +170,7 @@ func (d *display) source(about topic) (watch.Source, bool) {
 	return d.cluster.JobSource(about.Kind, about.GetNamespace(), about.GetName()), true
 }
 
-// unfinished returns the jobs that have not ended.
+// unfinished returns the jobs that have not finished.
 func (d *display) unfinished() []*track {
 	var left []*track
 	for _, t := range d.tracks {
@@ -207,18 +207,18 @@ func (d *display) printWrapped(indent, format string, args ...any) {
 	}
 }
 
-// outputInterval is the least time between two pictures that differ in their output only.
+// outputInterval is the shortest time between two live views that differ only in their output.
 const outputInterval = 100 * time.Millisecond
 
-// loop handles changes until all jobs have ended or ctx is done.
-func (d *display) loop(ctx context.Context, incoming <-chan news) error {
+// loop handles changes until all jobs have finished or ctx is done.
+func (d *display) loop(ctx context.Context, incoming <-chan update) error {
 	if len(d.unfinished()) == 0 {
-		return nil // all jobs had ended before
+		return nil // all jobs had already finished
 	}
 	late := time.After(claimTimeout)
 	var tick, redraw <-chan time.Time
 	if d.screen != nil {
-		ticker := time.NewTicker(time.Second) // the displayed ages grow between changes
+		ticker := time.NewTicker(time.Second) // to update the displayed ages
 		defer ticker.Stop()
 		tick = ticker.C
 	}
@@ -254,19 +254,19 @@ func (d *display) loop(ctx context.Context, incoming <-chan news) error {
 }
 
 // take applies a change to a track.
-func (d *display) take(ctx context.Context, n news) error {
+func (d *display) take(ctx context.Context, n update) error {
 	t := n.About.track
 	switch {
 	case n.About.about == ofOutput:
 		d.takeOutputPods(ctx, n)
 		return nil
 	case n.About.about == ofAges && n.Err != nil:
-		return nil // the watch continues without ages, because a user may lack the right to read pods
+		return nil // the watch continues without ages, because a user may not be allowed to read pods
 	case n.About.about == ofAges:
 		t.takePods(n.Change)
 		return nil
 	case n.Err != nil:
-		return fmt.Errorf("following %s: %w", t.Ref(), n.Err)
+		return fmt.Errorf("watching %s: %w", t.Ref(), n.Err)
 	}
 	switch n.Change.Type {
 	case watch.Lost:
@@ -308,7 +308,7 @@ func (d *display) takeJob(t *track, change watch.Change) error {
 	return d.takeImpossible(t)
 }
 
-// report prints a transition if there is no live picture.
+// report prints a transition if there is no live view.
 func (d *display) report(who, what string, colour view.Colour) {
 	if d.screen != nil {
 		return
@@ -332,7 +332,7 @@ func (d *display) remark() {
 
 const unclaimedNotice = "no operator has handled the job yet; is it installed and running?"
 
-// draw redraws the picture.
+// draw redraws the live view.
 func (d *display) draw() error {
 	if d.screen == nil {
 		return nil

@@ -15,7 +15,8 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// TestInterruptAtTheEndReportsTheResult verifies that Ctrl-C at the end of the last job does not change the result.
+// TestInterruptAtTheEndReportsTheResult verifies that Ctrl-C does not change the result when the last job has just
+// finished.
 func TestInterruptAtTheEndReportsTheResult(t *testing.T) {
 	var out bytes.Buffer
 	p := kit.New("t9k", genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out})

@@ -26,8 +26,8 @@ func Command(p *kit.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "queue",
 		Short: "Show the queues of the t9k-scheduler and the groups that wait in them",
-		Long: `Show the queues of the t9k-scheduler: the quota and the usage of each queue, and the groups of pods that wait in it, with the
-reasons.`,
+		Long: `Show the queues of the t9k-scheduler: the quota and the usage of each queue, and the groups of pods that wait in it, with
+the reasons.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -69,7 +69,7 @@ func listCommand(p *kit.Program) *cobra.Command {
 func describeCommand(p *kit.Program) *cobra.Command {
 	return &cobra.Command{
 		Use:     "describe QUEUE...",
-		Short:   "Show queues with their limits and usage, the waiting groups in order, with the reasons, and those that run",
+		Short:   "Show queues with their limits and usage, their waiting groups with reasons, and their running groups",
 		Example: p.Example("t9k queue describe default"),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -95,7 +95,7 @@ func describeCommand(p *kit.Program) *cobra.Command {
 	}
 }
 
-// describeQueue prints a queue and its waiters in order.
+// describeQueue prints a queue and its waiting groups in order.
 func describeQueue(ctx context.Context, p *kit.Program, c *kit.Cluster, name string) error {
 	q, err := getQueue(ctx, c, name)
 	if err != nil {
@@ -105,7 +105,7 @@ func describeQueue(ctx context.Context, p *kit.Program, c *kit.Cluster, name str
 	style, width := kit.StyleOf(p.Out), kit.TerminalOf(p.Out).Width()
 	lines := describe(q, style, width)
 	switch {
-	case apierrors.IsForbidden(err): // a user who may read queues may lack the right to list groups
+	case apierrors.IsForbidden(err): // a user who may read queues may not be allowed to list groups
 		lines = append(lines, view.Wrap("not shown: "+err.Error(), "  ", width)...)
 	case err != nil:
 		return err

@@ -50,7 +50,7 @@ func runningGroups(groups []*scheduling.PodGroup, now time.Time) view.Table {
 	return t
 }
 
-// used returns the queue's usage of each resource that it uses or has a quota of, as text.
+// used returns the queue's usage as text, for each resource that it uses or for which it has a quota.
 func used(q *scheduling.Queue) string {
 	var parts []string
 	for _, name := range resourcesOf(q) {
@@ -66,14 +66,14 @@ func used(q *scheduling.Queue) string {
 	return cmp.Or(strings.Join(parts, ", "), "-")
 }
 
-// resourcesOf returns the sorted resources that a queue uses or has a quota of.
+// resourcesOf returns the sorted names of the resources that a queue uses or for which it has a quota.
 func resourcesOf(q *scheduling.Queue) []corev1.ResourceName {
 	names := slices.Concat(slices.Collect(maps.Keys(q.Status.Allocated)), slices.Collect(maps.Keys(q.Spec.Quota.Requests)))
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// describe renders a queue up to the heading of its waiters.
+// describe renders a queue up to the heading of its waiting groups.
 func describe(q *scheduling.Queue, style view.Style, width int) []string {
 	lines := []string{style.Paint(view.Bold, "queue/"+q.Name)}
 	facts := view.Table{Text: true, Rows: [][]view.Cell{

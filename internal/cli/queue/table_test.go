@@ -11,7 +11,7 @@ import (
 )
 
 // TestUsedResourcesAreShownWithoutQuota verifies that the usage of a resource is shown whether or not the queue has a
-// quota of it.
+// quota for it.
 func TestUsedResourcesAreShownWithoutQuota(t *testing.T) {
 	list := func(text string) corev1.ResourceList {
 		l := corev1.ResourceList{}

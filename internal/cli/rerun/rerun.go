@@ -27,10 +27,10 @@ func Command(p *kit.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rerun JOB",
 		Short: "Run a job again, as a copy under another name",
-		Long: `Create a job with the spec, the labels and the annotations of another one, and follow it to its end as "run" does. The
-other job may have ended or still run; it does not change. A copy of a job that is paused or in debug mode runs at once.
+		Long: `Create a job with the spec, labels and annotations of another job, and watch it until it finishes, as "run" does. The
+other job may have finished or still run; it does not change. A copy of a job that is paused or in debug mode runs at once.
 
-The copy of mnist is called mnist-2, or has the next number that is free.`,
+The copy of mnist is called mnist-2, or has the next free number.`,
 		Example:           p.Example("t9k rerun mnist", "t9k rerun mnist --name mnist-large --detach"),
 		Args:              kit.NeedJob,
 		ValidArgsFunction: p.CompleteJobs(1),
@@ -71,10 +71,10 @@ func rerun(ctx context.Context, p *kit.Program, o *options, address string) erro
 	return progress.Watch(ctx, p, c, []*kit.Job{again}, progress.Options{Logs: o.logs})
 }
 
-// mostCopies bounds the numbers that are tried for the name of a copy.
+// mostCopies is the largest number that is tried in the name of a copy.
 const mostCopies = 1000
 
-// create creates a copy of a job with a name, or with the first numbered name that is free if it is empty.
+// create creates a copy of a job. If name is empty, the copy gets the first free numbered name.
 func create(ctx context.Context, c *kit.Cluster, j *kit.Job, name string) (*kit.Job, error) {
 	put := func(name string) (*kit.Job, error) {
 		raw, err := c.Steer().Copy(ctx, j, name)

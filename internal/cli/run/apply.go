@@ -29,7 +29,7 @@ type applier struct {
 	*kit.Program
 	cluster *kit.Cluster
 	quiet   bool
-	// replace deletes jobs that exist before they are applied.
+	// replace deletes existing jobs before the manifest's jobs are applied.
 	replace bool
 	// others are applied before jobs, which may need them.
 	others, jobs []target
@@ -79,7 +79,7 @@ func (p *applier) apply(ctx context.Context) ([]*kit.Job, error) {
 		if kit.NotServed(err) {
 			return nil, kit.ErrNotInstalled
 		}
-		// A missing namespace is no error here, because the same manifest may create it.
+		// A missing namespace is not an error here, because the same manifest may create it.
 		if err != nil && !apierrors.IsNotFound(err) {
 			return nil, fmt.Errorf("applying %s: %w", manifest.NameOf(t.Object), err)
 		}
@@ -109,8 +109,8 @@ func (p *applier) apply(ctx context.Context) ([]*kit.Job, error) {
 	return jobs, nil
 }
 
-// try applies a job without effect. A job that will be replaced is tried as a new one, under a made-up name of the same
-// length, because a live job of its own name accepts fewer changes.
+// try applies a job as a dry run. A job that will be replaced is tried as a new one, under a generated name of the same
+// length, because a live job accepts fewer changes.
 func (p *applier) try(ctx context.Context, t target) (*unstructured.Unstructured, error) {
 	if name := t.Object.GetName(); p.replace && name != "" {
 		t.Object = t.Object.DeepCopy()
@@ -119,7 +119,7 @@ func (p *applier) try(ctx context.Context, t target) (*unstructured.Unstructured
 	return p.put(ctx, t, true)
 }
 
-// removeJobs deletes the jobs of the manifest that exist, and waits until they are gone with their pods.
+// removeJobs deletes the existing jobs of the manifest, and waits until they and their pods are deleted.
 func (p *applier) removeJobs(ctx context.Context) error {
 	var old []*kit.Job
 	for _, t := range p.jobs {
@@ -161,7 +161,7 @@ func (p *applier) applyOne(ctx context.Context, t target) (*unstructured.Unstruc
 		switch {
 		case err == nil:
 			before, word = old.GetResourceVersion(), "configured"
-		case apierrors.IsForbidden(err): // a user without the right to get objects may still apply them
+		case apierrors.IsForbidden(err): // a user who may not get objects can still be allowed to apply them
 			word = "applied"
 		case !apierrors.IsNotFound(err):
 			return nil, fmt.Errorf("getting %s: %w", manifest.NameOf(t.Object), err)
@@ -195,7 +195,7 @@ func (p *applier) put(ctx context.Context, t target, dry bool) (*unstructured.Un
 	if err != nil {
 		return nil, err
 	}
-	// The manifest overrides changes that other field managers made since.
+	// The manifest overrides changes of other field managers.
 	force := true
 	return t.client.Patch(ctx, t.Object.GetName(), types.ApplyPatchType, data, metav1.PatchOptions{
 		FieldManager: kit.FieldManager, FieldValidation: metav1.FieldValidationStrict, Force: &force, DryRun: dryRun,

@@ -26,13 +26,13 @@ import (
 // composed is the name of the manifest that flags describe, for messages.
 const composed = "the flags"
 
-// composer describes a job by flags in place of a manifest.
+// composer describes a job by flags instead of a manifest.
 type composer struct {
 	name, image, kind, queue string
 	gpus, cpu, memory        string
 	replicas                 int32
 	env                      []string
-	// command is what stands after the double dash.
+	// command is the command line after the double dash.
 	command []string
 	// set holds the names of the flags on the command line.
 	set []string
@@ -41,7 +41,7 @@ type composer struct {
 // composeFlags are the flags of a composer.
 var composeFlags = []string{"name", "image", "kind", "queue", "gpus", "cpu", "memory", "replicas", "env"}
 
-// defaultGPU is the resource that --gpus means unless it names another.
+// defaultGPU is the resource that --gpus means unless the flag names another one.
 const defaultGPU = "nvidia.com/gpu"
 
 func (c *composer) addFlags(cmd *cobra.Command) {
@@ -50,7 +50,7 @@ func (c *composer) addFlags(cmd *cobra.Command) {
 	f.StringVar(&c.image, "image", "", "Without a manifest: image of its containers")
 	f.StringVar(&c.kind, "kind", "generic", "Without a manifest: kind of the job, one of "+strings.Join(composedKindNames(), ", "))
 	f.Int32Var(&c.replicas, "replicas", 1, "Without a manifest: number of replicas")
-	f.StringVar(&c.gpus, "gpus", "", "Without a manifest: GPUs of each replica, such as 2, or amd.com/gpu=2 for other ones than "+defaultGPU)
+	f.StringVar(&c.gpus, "gpus", "", "Without a manifest: GPUs of each replica, such as 2, or amd.com/gpu=2 for a resource other than "+defaultGPU)
 	f.StringVar(&c.cpu, "cpu", "", "Without a manifest: CPUs that each replica requests, such as 4 or 500m")
 	f.StringVar(&c.memory, "memory", "", "Without a manifest: memory that each replica requests, such as 16Gi")
 	f.StringVar(&c.queue, "queue", "", "Without a manifest: queue of the t9k-scheduler")
@@ -58,7 +58,7 @@ func (c *composer) addFlags(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(composedKindNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 
-// take takes what the command line says and returns the names of manifests on it.
+// take reads the job's description from the command line, and returns the names of manifests in the arguments.
 func (c *composer) take(cmd *cobra.Command, args []string) (files []string) {
 	if at := cmd.ArgsLenAtDash(); at >= 0 {
 		args, c.command = args[:at], args[at:]
@@ -87,8 +87,8 @@ func composedKinds() map[string]*kinds.Kind {
 
 func composedKindNames() []string { return slices.Sorted(maps.Keys(composedKinds())) }
 
-// mainContainer returns the name of the main container of a kind of job. Training jobs name it after what they train
-// with.
+// mainContainer returns the name of the main container of a kind of job. In training jobs, it is the name of the
+// framework.
 func mainContainer(flag string, kind *kinds.Kind) string {
 	if strings.EqualFold(kind.Name, flag+"TrainingJob") {
 		return flag
@@ -96,7 +96,7 @@ func mainContainer(flag string, kind *kinds.Kind) string {
 	return "main"
 }
 
-// These types hold the fields of a manifest in the order in which people write them.
+// These types contain the fields of a manifest in their usual order.
 type (
 	jobText struct {
 		APIVersion string   `yaml:"apiVersion"`
@@ -219,7 +219,7 @@ func (c *composer) variables() ([]envText, error) {
 
 var wholeNumber = regexp.MustCompile(`^[0-9]+$`)
 
-// resources returns what each replica requests; nil for nothing.
+// resources returns the requests of each replica; nil if there are none.
 func (c *composer) resources() (*resourcesText, error) {
 	r := &resourcesText{Requests: map[string]string{}, Limits: map[string]string{}}
 	for _, q := range []struct{ flag, value, resource string }{{"cpu", c.cpu, "cpu"}, {"memory", c.memory, "memory"}} {
@@ -264,7 +264,7 @@ func (c *composer) opener() (manifest.Opener, error) {
 	}, nil
 }
 
-// print writes the manifest as a person would write it, or as JSON.
+// print writes the manifest in its usual form as YAML, or as JSON.
 func (c *composer) print(p *kit.Program, o kit.Format, checked *manifest.Checked) error {
 	if cmp.Or(o, kit.YAML) != kit.YAML {
 		return kit.PrintObject(p.Out, o, checked.Results[0].Object)

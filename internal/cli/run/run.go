@@ -1,4 +1,4 @@
-// Package run is "t9k run", which applies a manifest and watches its jobs until they end.
+// Package run is "t9k run", which applies a manifest and watches its jobs until they finish.
 package run
 
 import (
@@ -23,9 +23,9 @@ type options struct {
 	job    composer
 	dryRun bool
 	detach bool
-	// replace deletes existing jobs of the same names first.
+	// replace first deletes existing jobs with the same names.
 	replace bool
-	// failIfImpossible ends the watch if a job can never start.
+	// failIfImpossible stops the watch if a job can never start.
 	failIfImpossible bool
 	logs             progress.Logs
 	output           kit.Format
@@ -37,24 +37,25 @@ func Command(p *kit.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "run FILE... | --name NAME --image IMAGE [-- COMMAND...]",
 		SuggestFor: []string{"submit", "apply", "create", "start"},
-		Short:      "Run the jobs of a manifest, or a command in an image, and follow them to their end",
-		Long: `Check manifests, apply them and show their jobs until they end. The exit code is 0 if all jobs have succeeded.
+		Short:      "Run the jobs of a manifest, or a command in an image, and watch them until they finish",
+		Long: `Check manifests, apply them and show their jobs until they finish. The exit code is 0 if all jobs have succeeded.
 
 The command applies other objects in the manifest, such as ConfigMaps, first. It uses server-side apply with the field
 manager "t9k", so it applies changes of a manifest to live jobs, if the fields can change. If "validate" finds a fault, the
 command changes nothing. Each run creates a new job from a manifest with generateName.
 
 FILE is a manifest in YAML or JSON, a directory of manifests, an address that begins with https://, or "-" for standard
-input. A job that has ended never runs again: --replace deletes the jobs of these names first, with their pods, and
-"rerun" runs a copy of a job.
+input. A job that has finished never runs again: --replace first deletes existing jobs with the same names, with their
+pods, and "rerun" runs a copy of a job.
 
 Without a manifest, flags describe one job, whose replicas run the command after the double dash. --dry-run prints the
-manifest of that job and changes nothing: you can keep it and go on from there.
+manifest of that job and changes nothing: you can save and extend it.
 
 On a terminal, the command updates one view of the job, with the last lines of the output of its first replica below;
-elsewhere it prints a line for each transition, and the output between them. If a job has a replica that decides how it
-ends, that replica counts as the first. Ctrl-C stops the command, and the job continues. If the API server does not answer, the command waits for it. If a job needs more than
-the whole quota of its queue or than all nodes have, the command prints a warning; with --fail-if-impossible it exits.`,
+otherwise it prints a line for each transition, and the output between them. If one replica decides the result of the job,
+that replica counts as the first. Ctrl-C stops the command, and the job continues. If the API server does not answer, the
+command waits for it. If a job needs more than the whole quota of its queue, or more than all nodes have, the command
+prints a warning; with --fail-if-impossible it exits.`,
 		Example: p.Example("t9k run job.yaml", "t9k run -f job.yaml --detach", "t9k run experiments/ --replace", "cat job.yaml | t9k run -",
 			"t9k run --name mnist --image pytorch/pytorch --kind pytorch --replicas 4 --gpus 2 -- python train.py",
 			"t9k run --name mnist --image pytorch/pytorch --dry-run > job.yaml"),
@@ -69,9 +70,9 @@ the whole quota of its queue or than all nodes have, the command prints a warnin
 	kit.AddFileFlag(cmd, &o.files)
 	o.job.addFlags(cmd)
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "Without a manifest: print the manifest of the job and change nothing")
-	cmd.Flags().BoolVar(&o.replace, "replace", false, "Delete existing jobs of the same names, with their pods, and create them again")
+	cmd.Flags().BoolVar(&o.replace, "replace", false, "Delete existing jobs with the same names, with their pods, and create them again")
 	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "Return when everything is applied")
-	cmd.Flags().BoolVar(&o.failIfImpossible, "fail-if-impossible", false, "Exit with exit code 1 when the scheduler reports that a job can never start with the present quota and nodes; the job stays")
+	cmd.Flags().BoolVar(&o.failIfImpossible, "fail-if-impossible", false, "Exit with exit code 1 when the scheduler reports that a job can never start with the present quota and nodes; the job is kept")
 	progress.AddLogsFlag(cmd, &o.logs)
 	kit.AddOutputFlag(cmd, &o.output, kit.Name, kit.JSON, kit.YAML)
 	return cmd
@@ -146,7 +147,7 @@ func run(ctx context.Context, p *kit.Program, o *options) error {
 	case o.detach:
 		return nil
 	case len(jobs) == 0:
-		fmt.Fprintln(p.ErrOut, "There is no job in the manifest to follow.")
+		fmt.Fprintln(p.ErrOut, "There is no job in the manifest to watch.")
 		return nil
 	}
 	reportRuntime(ctx, p, c)
@@ -154,7 +155,7 @@ func run(ctx context.Context, p *kit.Program, o *options) error {
 	return progress.Watch(ctx, p, c, jobs, progress.Options{FailIfImpossible: o.failIfImpossible, Logs: o.logs})
 }
 
-// read reads and checks the manifests, or the one that flags describe. It prints their faults.
+// read reads and checks the manifests, or the manifest that flags describe. It prints their faults.
 func (o *options) read(ctx context.Context, p *kit.Program) (*manifest.Checked, error) {
 	open := manifest.Opener(p.Open)
 	if o.job.used() {
@@ -174,7 +175,7 @@ func (o *options) read(ctx context.Context, p *kit.Program) (*manifest.Checked, 
 	return nil, errors.New("the manifest is not valid; nothing was applied")
 }
 
-// reportFinished prints why jobs that have ended do not run again.
+// reportFinished prints why jobs that have finished do not run again.
 func reportFinished(p *kit.Program, c *kit.Cluster, jobs []*kit.Job) {
 	for _, j := range jobs {
 		if finished, _ := observed.Finished(j.Status()); finished {

@@ -1,4 +1,4 @@
-// Package runmode implements the verbs pause, resume and debug: it sets the switches in spec.runMode of jobs.
+// Package runmode implements the verbs pause, resume and debug, which set the switches in spec.runMode of jobs.
 package runmode
 
 import (
@@ -17,7 +17,7 @@ import (
 // Switch is one of the switches in spec.runMode.
 type Switch = steer.Switch
 
-// These are the switches.
+// Switches in spec.runMode.
 const (
 	Pause = steer.Pause
 	Debug = steer.Debug
@@ -41,7 +41,7 @@ func flip(ctx context.Context, p *kit.Program, s Switch, on bool, o Options, add
 	ended := 0
 	for _, j := range jobs {
 		if finished, _ := observed.Finished(j.Status()); finished && len(addresses) == 0 {
-			ended++ // -l and --all mean the jobs that can still run
+			ended++ // -l and --all select the jobs that can still run
 			continue
 		}
 		if err := flipOne(ctx, p, c, j, s, on, o); err != nil {
@@ -54,7 +54,7 @@ func flip(ctx context.Context, p *kit.Program, s Switch, on bool, o Options, add
 	return errors.Join(failed...)
 }
 
-// haveEnded names the jobs that have ended, as the beginning of a sentence about them.
+// haveEnded names the finished jobs, as the beginning of a sentence about them.
 func haveEnded(jobs []*kit.Job) string {
 	if len(jobs) == 1 {
 		return jobs[0].Ref() + " has"
@@ -92,7 +92,7 @@ func flipOne(ctx context.Context, p *kit.Program, c *kit.Cluster, j *kit.Job, s 
 	return nil
 }
 
-// switchedOn returns the value of a switch as the controller reads it: the older spelling counts if the newer one is
+// switchedOn returns the value of a switch as the controller reads it: the older spelling applies if the newer one is
 // unset.
 func switchedOn(u *unstructured.Unstructured, s Switch) bool {
 	for _, spelling := range []string{"enabled", "enable"} {

@@ -65,7 +65,8 @@ func parseSize(s string) (int, error) {
 	return int(n), nil
 }
 
-// scale changes the size of a job. After a conflict it finds the job again, which may be a different one by then.
+// scale changes the size of a job. After a conflict, it finds the job again, because another job may then have its
+// name.
 func scale(ctx context.Context, p *kit.Program, c *kit.Cluster, address string, n int, o kit.Format) error {
 	var before, after *kit.Job
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -111,7 +112,7 @@ func resize(ctx context.Context, c *kit.Cluster, j *kit.Job, n int) error {
 	return err
 }
 
-// scalable converts a job that can be scaled. It returns an error that explains why a job cannot.
+// scalable converts a job that can be scaled. For any other job, it returns an error that explains why.
 func scalable(j *kit.Job) (*engine.Job, error) {
 	if finished, _ := observed.Finished(j.Status()); finished {
 		return nil, fmt.Errorf("%s has finished (%s): scaling it would have no effect", j.Ref(), j.Status().Phase)
@@ -131,7 +132,7 @@ func scalable(j *kit.Job) (*engine.Job, error) {
 	return normal, nil
 }
 
-// resized returns the job with n replicas, or an error that explains why it cannot have that many.
+// resized returns the job with n replicas, or an error that explains why it cannot have that number of replicas.
 func resized(j *kit.Job, n int) (*kit.Job, error) {
 	normal, err := scalable(j)
 	if err != nil {

@@ -28,7 +28,7 @@ func (r Replica) String() string { return r.Role + "-" + strconv.Itoa(r.Rank) }
 type Options struct {
 	// Role is the selected role; empty means all.
 	Role string
-	// Ranks are ranks or ranges such as 0 or 0-3; none means all.
+	// Ranks are ranks or ranges such as 0 or 0-3; empty means all.
 	Ranks []string
 	// Container is the selected container; empty means the main one.
 	Container string
@@ -45,14 +45,14 @@ type Selection struct {
 // Role is a selected role.
 type Role struct {
 	Name string
-	// Replicas is the number of the role's replicas. first is the index of the first.
+	// Replicas is the number of the role's replicas. first is the index of the first replica.
 	Replicas, first int
 	// ranks are the selected ranks; nil means all.
 	ranks     []int
 	Container string
 }
 
-// New returns the selection that the flags make from a job.
+// New returns the selection of replicas of a job that the flags describe.
 func New(j *kit.Job, o Options) (*Selection, error) {
 	normal, err := j.Normal()
 	if err != nil {
@@ -104,7 +104,7 @@ func hasContainer(spec *corev1.PodSpec, name string) error {
 	return fmt.Errorf("no container %q; it has: %s", name, strings.Join(names, ", "))
 }
 
-// maxRanges bounds the number of ranks in a list of ranges.
+// maxRanges limits the number of ranks in a list of ranges.
 const maxRanges = 1_000_000
 
 // parseRanks parses ranks such as 0 or 0-3.
@@ -141,7 +141,8 @@ func (s *Selection) Find(p *corev1.Pod) (r Replica, container string, selected b
 	return Replica{}, "", false
 }
 
-// Labels returns a label selector for the pods of a job that may be selected. It selects one replica or role exactly.
+// Labels returns a label selector for the pods of a job that may be selected. The label selector is exact if the
+// selection is a single replica or role.
 func (s *Selection) Labels(j *kit.Job) string {
 	labels := j.Selector()
 	if len(s.Roles) != 1 {

@@ -23,7 +23,7 @@ import (
 const retryDelay = 2 * time.Second
 
 // driver creates the jobs of a sweep, as many at a time as its options allow, and shows them. All of its state is in
-// the cluster: a job exists or it does not, under a name that follows from its settings.
+// the cluster: a job exists or does not exist, under a name that is derived from its settings.
 type driver struct {
 	*kit.Program
 	*plan
@@ -35,9 +35,9 @@ type driver struct {
 	screen   *view.Screen
 	terminal *kit.Terminal
 	style    view.Style
-	// whole is true if the last picture had room for all jobs.
+	// whole is true if all jobs fitted into the last live view.
 	whole bool
-	// lost is why the API server does not answer; nil while it does.
+	// lost is the error for which the API server does not answer; nil while it answers.
 	lost error
 	// retry fires when a job may be created again after an outage; nil if there was none.
 	retry <-chan time.Time
@@ -57,8 +57,8 @@ func (d *driver) namespace() string { return d.members[0].object.GetNamespace() 
 // selector returns the label selector of the sweep.
 func selector(sweep string) string { return batch.LabelSweep + "=" + sweep }
 
-// prepare finds the jobs that exist, and verifies that they come from the same manifest and that the API server accepts
-// the first job that is missing. It changes nothing.
+// prepare finds the existing jobs, verifies that they come from the same manifest, and verifies that the API server
+// accepts the first missing job. It changes nothing.
 func (d *driver) prepare(ctx context.Context, digest string) error {
 	list, err := d.client.List(ctx, metav1.ListOptions{LabelSelector: selector(d.name)})
 	switch {
@@ -125,7 +125,7 @@ func (d *driver) next() *member {
 	return nil
 }
 
-// tally counts the jobs that have not ended and those that have not succeeded and never will.
+// tally counts the unfinished jobs, and the jobs that have failed or were deleted.
 func (d *driver) tally() (unfinished, failed int) {
 	for _, m := range d.members {
 		switch {
@@ -152,7 +152,7 @@ func (d *driver) due() *member {
 	return d.next()
 }
 
-// over reports whether nothing runs and nothing will be created.
+// over reports whether no job runs and no job remains to be created.
 func (d *driver) over() bool {
 	unfinished, _ := d.tally()
 	return unfinished == 0 && d.due() == nil
@@ -170,7 +170,7 @@ func (d *driver) run(ctx context.Context) error {
 	defer sources.Wait()
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	incoming := make(chan watch.News[string])
+	incoming := make(chan watch.Update[string])
 	source := d.cluster.JobsSource(d.kind, d.namespace(), selector(d.name))
 	if !d.options.detach {
 		sources.Go(func() { watch.Send(watching, incoming, d.name, source) })
@@ -184,9 +184,9 @@ func (d *driver) run(ctx context.Context) error {
 	return d.conclude(ctx.Err() != nil)
 }
 
-// loop creates jobs and handles changes until the sweep is over, or until all jobs are created if nobody waits.
-func (d *driver) loop(ctx context.Context, incoming <-chan watch.News[string]) error {
-	tick := time.NewTicker(time.Second) // the displayed ages grow between changes
+// loop creates jobs and handles changes until the sweep is over. With --detach, it returns when all jobs are created.
+func (d *driver) loop(ctx context.Context, incoming <-chan watch.Update[string]) error {
+	tick := time.NewTicker(time.Second) // to update the displayed ages
 	defer tick.Stop()
 	ready := make(chan struct{})
 	close(ready)
@@ -208,8 +208,8 @@ func (d *driver) loop(ctx context.Context, incoming <-chan watch.News[string]) e
 	return d.draw()
 }
 
-// step waits for one change, and handles it. When now is ready, it creates the next job instead.
-func (d *driver) step(ctx context.Context, incoming <-chan watch.News[string], now <-chan struct{}, tick <-chan time.Time, next *member) error {
+// step waits for one change and handles it. If now is ready, it creates the next job instead.
+func (d *driver) step(ctx context.Context, incoming <-chan watch.Update[string], now <-chan struct{}, tick <-chan time.Time, next *member) error {
 	select {
 	case <-ctx.Done():
 		return nil
@@ -219,13 +219,13 @@ func (d *driver) step(ctx context.Context, incoming <-chan watch.News[string], n
 		d.retry = nil
 		return nil
 	case n := <-incoming:
-		return d.takeNews(ctx, n)
+		return d.takeUpdate(ctx, n)
 	case <-now:
 		return d.create(ctx, next)
 	}
 }
 
-// create creates a job. A job that exists already was created by an earlier request whose answer was lost, or by
+// create creates a job. If the job already exists, it was created by an earlier request whose answer was lost, or by
 // another command for the same sweep.
 func (d *driver) create(ctx context.Context, m *member) error {
 	u, err := d.client.Create(ctx, m.object, metav1.CreateOptions{FieldManager: kit.FieldManager, FieldValidation: metav1.FieldValidationStrict})
@@ -241,7 +241,7 @@ func (d *driver) create(ctx context.Context, m *member) error {
 			d.report(observed.Ref(d.kind, u.GetName()), "created: "+m.settings.String(), view.Plain)
 		}
 		return d.take(u)
-	case passing(err) && ctx.Err() == nil:
+	case temporary(err) && ctx.Err() == nil:
 		if d.lost == nil {
 			d.report(observed.Ref(d.kind, m.object.GetName()), "cannot be created yet; trying again: "+kit.Cause(err), view.Wait)
 		}
@@ -251,17 +251,18 @@ func (d *driver) create(ctx context.Context, m *member) error {
 	return fmt.Errorf("creating %s: %w\nThe jobs that exist continue. The same command continues the sweep", observed.Ref(d.kind, m.object.GetName()), err)
 }
 
-// passing reports whether a request may succeed later: the API server did not answer, or could not do its work.
-func passing(err error) bool {
+// temporary reports whether an error is temporary: the API server did not answer, or reported an overload or an
+// internal error.
+func temporary(err error) bool {
 	var status apierrors.APIStatus
 	return !errors.As(err, &status) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) ||
 		apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) || status.Status().Code >= 500
 }
 
-// takeNews applies a change of the sweep's jobs.
-func (d *driver) takeNews(ctx context.Context, n watch.News[string]) error {
+// takeUpdate applies a change of the sweep's jobs.
+func (d *driver) takeUpdate(ctx context.Context, n watch.Update[string]) error {
 	if n.Err != nil {
-		return fmt.Errorf("following sweep %s: %w", d.name, n.Err)
+		return fmt.Errorf("watching sweep %s: %w", d.name, n.Err)
 	}
 	switch n.Change.Type {
 	case watch.Lost:
@@ -294,8 +295,8 @@ func (d *driver) takeNews(ctx context.Context, n watch.News[string]) error {
 	return nil
 }
 
-// confirm removes the jobs that a list does not have. The list may be older than jobs that this command has created, so
-// these are looked up.
+// confirm marks jobs as deleted that are missing from a list. The list may be older than the creation of some jobs, so
+// confirm reads the missing jobs from the API server.
 func (d *driver) confirm(ctx context.Context, present map[string]bool) {
 	for _, m := range d.members {
 		name := m.object.GetName()
@@ -315,7 +316,7 @@ func (d *driver) remove(name string) {
 	}
 }
 
-// report prints a change unless the picture shows it.
+// report prints a change unless the live view shows it.
 func (d *driver) report(who, what string, colour view.Colour) {
 	if d.screen != nil {
 		return

@@ -31,11 +31,11 @@ type member struct {
 	object *unstructured.Unstructured
 	// job is the job as the cluster stores it; nil before it is created and once it is deleted.
 	job *kit.Job
-	// deleted is true once the job was deleted.
+	// deleted is true if the job was deleted.
 	deleted bool
 }
 
-// template is the manifest of a sweep, whose strings name parameters as ${NAME}.
+// template is the manifest of a sweep, in whose strings ${NAME} is a parameter.
 type template struct {
 	manifest.Doc
 	checker *manifest.Checker
@@ -43,12 +43,12 @@ type template struct {
 	sweep   string
 	// digest identifies the manifest.
 	digest string
-	// typed holds the places whose whole text is a parameter and that take a number or a truth value.
+	// typed holds the paths of values that consist of one parameter and become a number or a boolean.
 	typed map[string]bool
 }
 
-// readTemplate reads the manifest of a sweep, which holds one job and nothing else. name is the name of the sweep;
-// empty for that of the job.
+// readTemplate reads the manifest of a sweep, which must contain exactly one job. name is the name of the sweep; empty
+// for the name of the job.
 func readTemplate(open manifest.Opener, checker *manifest.Checker, file, name string) (*template, error) {
 	title, docs, faults, err := manifest.ReadFile(open, file)
 	switch {
@@ -63,7 +63,7 @@ func readTemplate(open manifest.Opener, checker *manifest.Checker, file, name st
 	t := &template{Doc: d, checker: checker, sweep: name, typed: map[string]bool{}}
 	kind, err := kinds.ByName(d.Object.GetKind())
 	if err != nil || d.Object.GroupVersionKind().Group != batch.GroupVersion.Group {
-		return nil, fmt.Errorf("%s is no job, and a sweep varies one", manifest.NameOf(d.Object))
+		return nil, fmt.Errorf("%s is not a job, and a sweep varies a job", manifest.NameOf(d.Object))
 	}
 	t.kind = &kind
 	if t.sweep == "" {
@@ -125,8 +125,8 @@ func (t *template) check(ctx context.Context, u *unstructured.Unstructured, s se
 	return nil
 }
 
-// decideTypes finds out which places that are wholly a parameter take a number or a truth value: those where the job
-// has fewer faults with it than with a string.
+// decideTypes determines which values that consist of one parameter become a number or a boolean: those for which the
+// job then has fewer faults than with a string.
 func (t *template) decideTypes(ctx context.Context, s settings) error {
 	var places []string
 	visitStrings(t.Object.Object, "", func(path, text string) any {
@@ -202,7 +202,8 @@ func with(m map[string]string, key, value string) map[string]string {
 	return m
 }
 
-// wholly returns the value of the parameter that is the whole of a text.
+// wholly returns the value of the parameter of which a text consists. whole is false if the text is not exactly one
+// parameter.
 func wholly(text string, s settings) (value string, whole bool) {
 	for _, one := range s {
 		if text == "${"+one.name+"}" {
@@ -212,7 +213,7 @@ func wholly(text string, s settings) (value string, whole bool) {
 	return "", false
 }
 
-// literal returns the number or truth value that a text is; nil for any other text.
+// literal parses a whole number or a boolean. It returns nil for any other text.
 func literal(text string) any {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return n
@@ -247,7 +248,8 @@ func visitStrings(v any, path string, f func(path, text string) any) any {
 
 // addVariables adds the parameters to the environment of all containers.
 func (t *template) addVariables(u *unstructured.Unstructured, s settings) error {
-	roles, _, _ := unstructured.NestedSlice(u.Object, "spec", "replicaSpecs") // what has another type is a fault of the manifest
+	// A value of another type is a fault that validation reports.
+	roles, _, _ := unstructured.NestedSlice(u.Object, "spec", "replicaSpecs")
 	for i, role := range roles {
 		r, ok := role.(map[string]any)
 		if !ok {
@@ -278,14 +280,15 @@ func (t *template) addVariables(u *unstructured.Unstructured, s settings) error 
 	return nil
 }
 
-// addTo adds the parameters to the environment of a container, which may set them to the same values itself.
+// addTo adds the parameters to the environment of a container. The container may already set a parameter, but only to
+// the same value.
 func (t *template) addTo(container any, path string, s settings) error {
 	c, ok := container.(map[string]any)
 	if !ok {
 		return nil
 	}
 	env, _ := c["env"].([]any)
-	var added []any // they come first, because a variable can refer only to those before it
+	var added []any // they come first, because a variable can refer only to earlier ones
 	for _, one := range s {
 		set := false
 		for i, e := range env {

@@ -14,7 +14,7 @@ import (
 // maxJobs is the largest number of jobs of a sweep.
 const maxJobs = 1000
 
-// parameter is a parameter with the values that it takes.
+// parameter is a parameter with its values.
 type parameter struct {
 	name   string
 	values []string
@@ -44,7 +44,7 @@ func (s settings) byName() map[string]string {
 }
 
 var (
-	// parameterName matches what is both a variable of an environment and a name between ${ and }.
+	// parameterName matches names that are valid both as environment variables and in ${NAME}.
 	parameterName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	// integerRange matches a range of whole numbers without leading zeros.
 	integerRange = regexp.MustCompile(`^(0|[1-9][0-9]*)-(0|[1-9][0-9]*)$`)
@@ -135,12 +135,12 @@ func combine(parameters []parameter) []settings {
 	return all
 }
 
-// digestLength is the number of characters of a digest in a name: 40 bits, so that among 1000 jobs two of the same name
-// are as likely as one in two million.
+// digestLength is the number of characters of a digest in a name. They represent 40 bits, so the probability that two
+// of 1000 jobs get the same name is about 1 in 2 million.
 const digestLength = 8
 
-// jobName returns the name of the job of a sweep with some settings. It depends on nothing else, so that a sweep that
-// is started again, or with more values, finds the jobs that it has started.
+// jobName returns the name of a job of a sweep. It depends only on the sweep and the settings, so that a sweep that is
+// started again, or with more values, finds the jobs that already exist.
 func jobName(sweep string, s settings) string {
 	sorted := slices.SortedFunc(slices.Values(s), func(a, b setting) int { return strings.Compare(a.name, b.name) })
 	return sweep + "-" + digest(fmt.Sprintf("%q", sorted))[:digestLength]

@@ -15,7 +15,7 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// rows returns the jobs of the sweep as they are shown.
+// rows returns the rows of the sweep's table.
 func (d *driver) rows() []view.SweepRow {
 	var rows []view.SweepRow
 	for _, m := range d.members {
@@ -39,7 +39,7 @@ func (d *driver) parameterNames() []string {
 	return names
 }
 
-// announce prints what the sweep consists of and how to stop.
+// announce prints the size of the sweep and how to stop.
 func (d *driver) announce() {
 	created := 0
 	for _, m := range d.members {
@@ -60,7 +60,7 @@ func (d *driver) announce() {
 	}
 }
 
-// draw redraws the picture.
+// draw redraws the live view.
 func (d *driver) draw() error {
 	if d.screen == nil {
 		return nil
@@ -77,7 +77,7 @@ func (d *driver) draw() error {
 // conclude prints the table of results, and what to do next.
 func (d *driver) conclude(interrupted bool) error {
 	rows := d.rows()
-	if !d.whole { // a picture of all jobs stays on the terminal and is their table
+	if !d.whole { // a live view with all jobs stays on the terminal as their table
 		fmt.Fprintln(d.Out)
 		if err := d.PrintTable(view.SweepTable(d.parameterNames(), rows, time.Now())); err != nil {
 			return err
@@ -98,7 +98,7 @@ func (d *driver) conclude(interrupted bool) error {
 	return &kit.ExitError{Code: kit.ExitFailed}
 }
 
-// left says what becomes of the jobs when the command is interrupted.
+// left returns what happens to the jobs if the command is interrupted, as text.
 func (d *driver) left(unfinished int) string {
 	missing := 0
 	for _, m := range d.members {
@@ -138,7 +138,7 @@ func (d *driver) printCreated() error {
 	return nil
 }
 
-// show prints the jobs of a sweep that was started before.
+// show prints the jobs of a sweep that was started earlier.
 func show(ctx context.Context, p *kit.Program, o *options, name string) error {
 	if err := kit.CheckLabels(selector(name)); err != nil {
 		return fmt.Errorf("%q is not the name of a sweep: %w", name, err)
@@ -158,7 +158,7 @@ func show(ctx context.Context, p *kit.Program, o *options, name string) error {
 	values := make([]map[string]string, len(jobs))
 	all := map[string]bool{}
 	for i, j := range jobs {
-		// A value that cannot be read was written by somebody else; its columns stay empty.
+		// A value that cannot be read was not written by this program. Its columns stay empty.
 		_ = json.Unmarshal([]byte(j.Raw.GetAnnotations()[batch.AnnotationParameters]), &values[i])
 		for parameter := range values[i] {
 			all[parameter] = true

@@ -1,6 +1,5 @@
 // Package sweep is "t9k sweep", which runs a job once for each combination of the values of some parameters, and shows
-// the results. The jobs exist in the cluster alone: the command keeps no state, so that the same command continues a
-// sweep. Start reading at start.
+// the results. All state is in the cluster's jobs, so the same command can continue a sweep. Start reading at start.
 package sweep
 
 import (
@@ -21,7 +20,7 @@ import (
 type options struct {
 	file, name string
 	sets       []string
-	// parallel is the largest number of jobs that have not ended; 0 for all at once.
+	// parallel is the largest number of unfinished jobs; 0 creates all jobs immediately.
 	parallel  int
 	keepGoing bool
 	detach    bool
@@ -35,18 +34,18 @@ func Command(p *kit.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sweep [SWEEP] | -f FILE --set NAME=VALUES...",
 		Short: "Run a job for every combination of some parameters, and show the results",
-		Long: `Create one job for each combination of the values of some parameters, follow them to their end, and show a table of their
-results. The exit code is 0 if all jobs have succeeded.
+		Long: `Create one job for each combination of the values of some parameters, watch them until they finish, and show a table of
+their results. The exit code is 0 if all jobs have succeeded.
 
 VALUES is a list such as 0.1,0.01 or a range of whole numbers such as 1-5. In the manifest, ${NAME} stands for the value.
-Besides, each container gets the value as an environment variable of that name.
+Each container also gets the value as an environment variable of that name.
 
 Without --parallel, the command creates all jobs at once, and a queue limits how many run. With --parallel, it creates
-the next job when one has ended. When a job fails, it creates no more, unless you add --keep-going; jobs that exist run
-on. If the command is interrupted, these jobs continue, and the same command continues the sweep: it creates no job
-twice. With more values, it creates the jobs that are missing. To try a failed job again, delete it first.
+the next job when another one has finished. When a job fails, it creates no further jobs, unless you add --keep-going;
+existing jobs continue. They also continue if the command is interrupted. The same command then continues the sweep: it
+creates no job twice. With more values, it creates the missing jobs. To try a failed job again, delete it first.
 
-With the name of a sweep alone, the command shows its jobs; without any, it lists the sweeps.`,
+With only the name of a sweep, the command shows its jobs; without a name, it lists the sweeps.`,
 		Example: p.Example(
 			"t9k sweep -f job.yaml --set lr=0.1,0.01 --set seed=1-5 --parallel 4",
 			"t9k sweep mnist",
@@ -67,9 +66,9 @@ With the name of a sweep alone, the command shows its jobs; without any, it list
 	f.StringVarP(&o.file, "filename", "f", "", `Manifest of the job in YAML or JSON, or its https address; "-" reads standard input`)
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
 	f.StringArrayVar(&o.sets, "set", nil, "Parameter with its values: NAME=VALUE,VALUE or NAME=1-5. May be given several times")
-	f.StringVar(&o.name, "name", "", "Name of the sweep; by default that of the job in the manifest")
-	f.IntVar(&o.parallel, "parallel", 0, "Let at most this number of jobs be unfinished at a time; 0 creates all at once")
-	f.BoolVar(&o.keepGoing, "keep-going", false, "Create further jobs when one has failed")
+	f.StringVar(&o.name, "name", "", "Name of the sweep; by default the name of the job in the manifest")
+	f.IntVar(&o.parallel, "parallel", 0, "Largest number of unfinished jobs at a time; 0 creates all jobs immediately")
+	f.BoolVar(&o.keepGoing, "keep-going", false, "Create further jobs after a job has failed")
 	f.BoolVarP(&o.detach, "detach", "d", false, "Create all jobs and return")
 	f.BoolVar(&o.dryRun, "dry-run", false, "Print the manifests of the jobs and change nothing")
 	kit.AddOutputFlag(cmd, &o.output, kit.Name, kit.JSON, kit.YAML)
@@ -99,7 +98,8 @@ func (o *options) check(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// checkShown returns an error unless the command line names a sweep to show, or none.
+// checkShown returns an error if the command line has flags that apply only to a new sweep, or if it has -o without the
+// name of a sweep.
 func (o *options) checkShown(cmd *cobra.Command, args []string) error {
 	for _, flag := range []string{"set", "name", "parallel", "keep-going", "detach", "dry-run"} {
 		if cmd.Flags().Changed(flag) {
@@ -121,8 +121,8 @@ func start(ctx context.Context, p *kit.Program, o *options) error {
 		}
 		return p.PrintEach(cmp.Or(o.output, kit.YAML), sweep.objects())
 	}
-	// The faults of a manifest are reported even if there is no cluster. Connect selects the kubeconfig, so it comes
-	// before the manifest's namespace is known.
+	// The faults of a manifest are reported even if there is no cluster. Connect selects the kubeconfig, so it must run
+	// before the namespace of the manifest is determined.
 	c, noCluster := p.Connect()
 	t, sweep, err := o.read(ctx, p)
 	switch {

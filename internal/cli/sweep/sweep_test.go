@@ -46,14 +46,14 @@ func TestParametersCombine(t *testing.T) {
 	}
 }
 
-// TestDriverLimitsJobs verifies which job the driver creates next, by the states of those that exist.
+// TestDriverLimitsJobs verifies which job the driver creates next, depending on the states of the existing jobs.
 func TestDriverLimitsJobs(t *testing.T) {
 	const running, good, bad = "Running", "Succeeded", "Failed"
 	for name, test := range map[string]struct {
 		parallel  int
 		keepGoing bool
 		phases    []string
-		// due is the index of the job that is due; -1 for none.
+		// due is the index of the next job to create; -1 for none.
 		due  int
 		over bool
 	}{
@@ -116,10 +116,10 @@ func TestResultsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// ends holds the conditions of jobs that have ended, by their phases.
+// ends holds the conditions of finished jobs, by their phases.
 var ends = map[string]batch.JobConditionType{string(batch.JobSucceeded): batch.JobCompleted, string(batch.JobFailed): batch.JobFailedCondition}
 
-// driverOf returns a driver of jobs in some phases; empty means not created.
+// driverOf returns a driver of jobs with these phases. An empty phase means that the job has not been created.
 func driverOf(t *testing.T, phases []string) *driver {
 	t.Helper()
 	d := &driver{Program: kit.New("t9k", genericiooptions.NewTestIOStreamsDiscard()), options: &options{}, plan: &plan{

@@ -42,7 +42,7 @@ func Command(p *kit.Program) *cobra.Command {
 		Use:   "tensorboard JOB|NAME",
 		Short: "Forward a port to a TensorBoard",
 		Long: `Forward a port of this machine to the TensorBoard of a job, or to a TensorBoard without a job, and print the address.
-The TensorBoard of a job has the name of the job. Ctrl-C ends the forwarding.
+The TensorBoard of a job has the name of the job. Ctrl-C stops the forwarding.
 
 The operator suspends a TensorBoard that has had no request for a long time. --resume starts it again.`,
 		Example:           p.Example("t9k tensorboard mnist", "t9k tensorboard mnist --open", "t9k tensorboard mnist --resume"),
@@ -120,7 +120,7 @@ func getTensorBoard(ctx context.Context, c *kit.Cluster, name string) (*tensorbo
 	return tb, nil
 }
 
-// findTensorBoard returns the TensorBoard with a name or of a job. If there is none, the error contains the reason in
+// findTensorBoard returns the TensorBoard with a name or of a job. If there is none, the error contains the reason from
 // the job's status.
 func findTensorBoard(ctx context.Context, c *kit.Cluster, address string) (*tensorboard.TensorBoard, error) {
 	kind, name, err := kit.ParseAddress(address)

@@ -1,4 +1,4 @@
-// Package top is "t9k top", which shows what pods request of the cluster's resources, by node, queue and user.
+// Package top is "t9k top", which shows the resource requests of pods by node, queue and user.
 package top
 
 import (
@@ -18,19 +18,19 @@ import (
 	"tensorstack.dev/batch/internal/cli/view"
 )
 
-// sections are the tables, in their order.
+// sections are the names of the tables, in order.
 var sections = []string{"nodes", "queues", "users"}
 
 // Command returns the verb.
 func Command(p *kit.Program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "top [nodes|queues|users]",
-		Short: "Show what is requested of GPUs, CPUs and memory, by node, queue and user",
-		Long: `Show what the pods on nodes request of every extended resource, such as nvidia.com/gpu, of CPUs and of memory, and how
-much of it there is: on nodes what they can allocate, in queues their quota.
+		Short: "Show requests of GPUs, CPUs and memory by node, queue and user",
+		Long: `Show how much of every extended resource, such as nvidia.com/gpu, of CPU and of memory the pods on nodes request, and how
+much there is: the allocatable resources of nodes, and the quotas of queues.
 
-A pod of another scheduler belongs to no queue. Its user, and that of a pod without a queue, is not recorded. If you may
-not list the pods of all namespaces, the command counts those of yours.`,
+A pod of another scheduler belongs to no queue. The user of a pod without a queue is not recorded. If you may not list the
+pods of all namespaces, the command counts the pods of your namespace.`,
 		Example:   p.Example("t9k top", "t9k top queues"),
 		ValidArgs: sections,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -92,10 +92,10 @@ func top(ctx context.Context, p *kit.Program, which []string) error {
 	return nil
 }
 
-// reader lists what top counts.
+// reader lists the objects that top counts.
 type reader struct {
 	*kit.Cluster
-	// namespace is the one whose pods and groups are counted; empty for all.
+	// namespace is the namespace whose pods and groups are counted; empty for all.
 	namespace string
 }
 
@@ -107,7 +107,7 @@ func (r *reader) pods(ctx context.Context) ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
-// list reads objects of the t9k-scheduler. It returns none if they are not installed, or the user may not list them.
+// list reads objects of the t9k-scheduler. It returns none if they are not installed or if the user may not list them.
 func (r *reader) list(ctx context.Context, p *kit.Program, resource, namespace string, into runtime.Object) error {
 	raw, err := optional(p, func() (*listed, error) {
 		u, err := r.Objects.Resource(scheduling.GroupVersion.WithResource(resource)).Namespace(namespace).List(ctx, metav1.ListOptions{})
@@ -128,8 +128,8 @@ func (r *reader) list(ctx context.Context, p *kit.Program, resource, namespace s
 // listed is the content of a list; nil if there is none.
 type listed struct{ content map[string]any }
 
-// optional returns the answer of a request, or nothing if the user lacks the right to it or what is asked for is not
-// installed. It prints that the user lacks the right.
+// optional returns the answer of a request, or an empty answer if the user may not make the request or if the resource
+// is not installed. If the user may not make it, optional prints that.
 func optional[T any](p *kit.Program, request func() (*T, error)) (*T, error) {
 	answer, err := request()
 	switch {

@@ -39,7 +39,7 @@ func node(name, allocatable string) corev1.Node {
 	return n
 }
 
-// TestTables verifies the three tables of a cluster with pods of all sorts.
+// TestTables verifies the three tables of a cluster with many different pods.
 func TestTables(t *testing.T) {
 	gone := node("n2", "cpu=4 memory=8Gi")
 	gone.Spec.Unschedulable = true

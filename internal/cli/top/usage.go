@@ -15,20 +15,21 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// unknown is the name of the user of pods of which nobody recorded who asked for them.
+// unknown is the user name for pods without a recorded requester.
 const unknown = "(not recorded)"
 
-// holder is something that pods with a node belong to: a node, a queue or a user.
+// holder is a node, a queue or a user to which pods with a node belong.
 type holder struct {
 	name string
 	pods int
-	// requested is the sum of the pods' requests, and room what there is of it at most; nil if there is no bound.
+	// requested is the sum of the pods' requests. room is the allocatable amount or the quota; nil if there is no
+	// limit.
 	requested, room corev1.ResourceList
-	// note is what else is to be known about the holder.
+	// note is an additional remark, such as "cordoned".
 	note string
 }
 
-// holders are the pods' holders by name.
+// holders are the holders of the pods, by name.
 type holders map[string]*holder
 
 func (h holders) get(name string) *holder {
@@ -49,10 +50,10 @@ func (h holders) add(name string, requests corev1.ResourceList) {
 	}
 }
 
-// cluster holds what top shows.
+// cluster contains the data that top shows.
 type cluster struct{ nodes, queues, users holders }
 
-// count assigns the requests of all pods that occupy a node. Groups give the queue and the user of their pods.
+// count adds up the requests of all pods that occupy a node. groups determine the queue and the user of their pods.
 func count(nodes []corev1.Node, queues []scheduling.Queue, groups []scheduling.PodGroup, pods []corev1.Pod) cluster {
 	c := cluster{holders{}, holders{}, holders{}}
 	for i := range nodes {
@@ -84,7 +85,7 @@ func pointers[T any](values []T) []*T {
 	return all
 }
 
-// nodeNote says why no new pod can be placed on a node; empty if it can.
+// nodeNote returns why no new pod can be placed on a node; empty if one can.
 func nodeNote(n *corev1.Node) string {
 	var notes []string
 	if n.Spec.Unschedulable {
@@ -96,7 +97,7 @@ func nodeNote(n *corev1.Node) string {
 	return strings.Join(notes, ", ")
 }
 
-// columns returns the resources to show: CPU, memory, and every extended resource that somebody has or requests.
+// columns returns the resources to show: CPU, memory, and every extended resource that a node has or a pod requests.
 func (c *cluster) columns() []corev1.ResourceName {
 	extended := map[corev1.ResourceName]bool{}
 	for _, all := range []holders{c.nodes, c.queues, c.users} {
@@ -113,7 +114,7 @@ func (c *cluster) columns() []corev1.ResourceName {
 	return append(slices.Sorted(maps.Keys(extended)), corev1.ResourceCPU, corev1.ResourceMemory)
 }
 
-// table returns the holders as a table. what names them.
+// table returns the holders as a table. what is the header of the first column.
 func (h holders) table(what string, columns []corev1.ResourceName) view.Table {
 	t := view.Table{Header: []string{what, "PODS"}, Text: true}
 	for _, name := range columns {
@@ -155,7 +156,7 @@ func (h *holder) row(columns []corev1.ResourceName) []view.Cell {
 	return append(cells, view.Cell{Text: h.note, Colour: view.Wait})
 }
 
-// cell returns what is requested of a resource, of how much, and the share.
+// cell returns the requested amount of a resource, the limit and the percentage, as text.
 func (h *holder) cell(name corev1.ResourceName) view.Cell {
 	used := h.requested[name]
 	room, bounded := h.room[name]
@@ -178,7 +179,7 @@ func (h *holder) cell(name corev1.ResourceName) view.Cell {
 	return view.Cell{Text: fmt.Sprintf("%s/%s %3.0f%%", amount(name, used), amount(name, room), 100*share), Colour: colour}
 }
 
-// amount returns a quantity as people read it: memory in Gi, everything else as it is.
+// amount formats a quantity: memory in Gi, everything else unchanged.
 func amount(name corev1.ResourceName, q resource.Quantity) string {
 	if name == corev1.ResourceMemory {
 		return fmt.Sprintf("%.1fGi", q.AsApproximateFloat64()/(1<<30))

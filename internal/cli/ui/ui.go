@@ -30,12 +30,12 @@ func Command(p *kit.Program) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "ui",
-		Short: "Look at jobs, logs, queues, nodes and history in a browser",
-		Long: `Serve the console on this machine, print its address, and open it in a browser if there is one. Ctrl-C ends it.
+		Short: "Show jobs, logs, queues, nodes and history in a browser",
+		Long: `Serve the console on this machine, print its address, and open it in a browser if there is one. Ctrl-C stops it.
 
-The console shows and does what you may see and do with your kubeconfig. It listens on 127.0.0.1 alone. The address works
-once: it gives the browser that opens it a cookie. The page History shows the archive of the console that the variable
-T9K_CONSOLE or the kubeconfig names.`,
+The console shows what your kubeconfig allows you to see, and does what it allows you to do. It listens only on 127.0.0.1.
+The address works once: it gives a cookie to the browser that opens it. The page History shows the archive of the console
+that the variable T9K_CONSOLE or the kubeconfig names.`,
 		Example: p.Example("t9k ui", "t9k ui --no-browser --port 8899"),
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), p, &o) },
@@ -45,7 +45,7 @@ T9K_CONSOLE or the kubeconfig names.`,
 	return cmd
 }
 
-// settleTime is how long the first page waits for the caches. What comes later is pushed.
+// settleTime is how long the first page waits for the caches. Later objects are pushed to the page.
 const settleTime = 5 * time.Second
 
 func serve(ctx context.Context, p *kit.Program, o *options) error {
@@ -107,8 +107,8 @@ func serve(ctx context.Context, p *kit.Program, o *options) error {
 	}
 }
 
-// history returns the archive of the console that the user has named, or that the kubeconfig names; nil if neither
-// does.
+// history returns a function that returns the archive of the console that the user or the kubeconfig names; nil if
+// there is none.
 func history(p *kit.Program) func(*server.Caller) (server.History, error) {
 	client, err := archiveclient.Connect(p, archiveclient.Options{})
 	if errors.Is(err, archiveclient.ErrNone) {

@@ -17,7 +17,7 @@ func Command(p *kit.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate -f FILE",
 		Short: "Check a manifest",
-		Long: `Report without a cluster what admission would refuse, one line for each fault:
+		Long: `Report the faults for which admission would refuse a manifest, one line for each, without a cluster:
 
   FILE:LINE: PATH: MESSAGE
 

@@ -48,7 +48,7 @@ func TestValidateChecksQueuesAndGroups(t *testing.T) {
 }
 
 // TestValidateAgreesWithTheCluster verifies that the verb agrees with a cluster about the test manifests of the kinds:
-// it reports the errors that golden files record for the API server, and those that only Go code finds.
+// it reports the errors that golden files record for the API server, and the errors that only Go code finds.
 func TestValidateAgreesWithTheCluster(t *testing.T) {
 	t.Chdir("..")
 	const dir = "../kinds/testdata/"
@@ -69,7 +69,7 @@ func TestValidateAgreesWithTheCluster(t *testing.T) {
 			t.Errorf("%s manifests: exit code %d\n%s%s", test.kind, code, out, errOut)
 		}
 		for _, file := range files {
-			// A forbidden update consists of two jobs that are valid on their own.
+			// A forbidden update consists of two jobs, each of which is valid.
 			change := strings.HasPrefix(filepath.Base(file), "update-")
 			if said := strings.Contains(out, file+":"); said == change {
 				t.Errorf("%s is reported: %t", file, said)
@@ -90,7 +90,7 @@ func TestValidateReadsStandardInput(t *testing.T) {
 	}
 }
 
-// TestHugeManifestsAreRejected verifies that a manifest that no cluster would accept is rejected before it exhausts the
+// TestHugeManifestsAreRejected verifies that a manifest that no cluster would accept is rejected before it uses up the
 // memory of this machine.
 func TestHugeManifestsAreRejected(t *testing.T) {
 	t.Chdir("..")

@@ -20,12 +20,12 @@ type Description struct {
 	Ages Ages
 	// Invalid is the reason why the spec cannot be converted; empty if it can.
 	Invalid string
-	// Place is the job's place among the waiting groups of its queue; empty if it does not wait or the place is not
+	// Place is the job's place among the waiting groups of its queue; empty if it does not wait or if the place is not
 	// known.
 	Place string
 	// TensorBoard is the state of the job's own TensorBoard; nil if it has none.
 	TensorBoard *batch.DependentStatus
-	// Gone is when the job was found to be gone; zero as long as it exists.
+	// Gone is the time at which the recorder found the job deleted; zero while the job exists.
 	Gone time.Time
 	// Events are the events about the job and about its pods that do not run.
 	Events []corev1.Event
@@ -51,7 +51,7 @@ func (d *Description) Lines(now time.Time, st Style, width int) []string {
 	return append(lines, section("Events", d.events(now), st, width)...)
 }
 
-// cutOff reports whether the job was deleted before it had ended: its status says forever what was so before.
+// cutOff reports whether the job was deleted before it finished. Its archived status then still shows it as unfinished.
 func (d *Description) cutOff() bool { return !d.Gone.IsZero() && d.Status.CompletionTime == nil }
 
 func section(title string, t Table, st Style, width int) []string {
@@ -153,7 +153,7 @@ func (d *Description) service() string {
 	return strings.Join(append([]string{d.Name}, ports...), ", ")
 }
 
-// at returns a time and how long ago it was, as text.
+// at returns a time, and how long ago it was, as text.
 func at(t, now time.Time) string {
 	return fmt.Sprintf("%s (%s ago)", t.UTC().Format(time.RFC3339), age(t, now))
 }
@@ -190,7 +190,7 @@ func (d *Description) roles() Table {
 	return t
 }
 
-// replicas returns a table of the most urgent replicas. more is the number of replicas left out.
+// replicas returns a table of the most urgent replicas. more is the number of replicas that were left out.
 func (d *Description) replicas(now time.Time) (t Table, more int) {
 	all := listed(d.Status)
 	want := int(observed.Total(d.Status))

@@ -10,8 +10,8 @@ import (
 // it does not occur in UTF-8, and Escape removes it from other bytes.
 const own = "\xff"
 
-// Escape replaces control characters and bytes that are not UTF-8 by the escapes of JSON and Go, so that a terminal
-// shows them and does not interpret them. Line breaks and tabs stay.
+// Escape replaces control characters and bytes that are not UTF-8 with the escapes of JSON and Go, so that a terminal
+// shows them instead of interpreting them. Line breaks and tabs stay.
 func Escape(s string) string { return escape.Control(s) }
 
 // Terminal returns a text for a terminal: the control sequences of this package take effect, and all others are
@@ -36,7 +36,7 @@ func Terminal(text string) string {
 }
 
 // sequence returns the length of the control sequence at the beginning of a text, without the escape character: a
-// bracket, parameters and a letter. It reports false if there is none of those that this package writes.
+// bracket, parameters and a letter. ok is false if the text does not begin with a sequence that this package writes.
 func sequence(text string) (end int, ok bool) {
 	if !strings.HasPrefix(text, "[") {
 		return 0, false

@@ -10,8 +10,8 @@ import (
 // ours matches the control sequences that Terminal may write.
 var ours = regexp.MustCompile("\x1b\\[[0-9;]*[mAGJK]")
 
-// FuzzTerminal verifies that a text of others, which passes through Escape, cannot steer a terminal, and that nothing
-// but this package's own sequences is ever written to it.
+// FuzzTerminal verifies that untrusted text that passes through Escape cannot control a terminal, and that only this
+// package's own control sequences are written to it.
 func FuzzTerminal(f *testing.F) {
 	for _, s := range []string{"plain", own + "[31mred" + own + "[0m", "\x1b]52;c;aGk=\a", own + "[2K\x1b[2J", "\u009b31m", own + own + "[", own + "[1x"} {
 		f.Add(s)

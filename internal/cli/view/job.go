@@ -55,8 +55,8 @@ func Jobs(jobs []Job, now time.Time, withNamespace, wide bool) Table {
 	return t
 }
 
-// JobList renders a table of jobs in at most height lines of at most width characters. If the jobs do not all fit,
-// those that have ended are left out first, and a last line counts what was left out.
+// JobList renders a table of jobs in at most height lines of at most width characters. If the jobs do not all fit, it
+// first leaves out finished ones. A last line then counts the jobs that were left out.
 func JobList(jobs []Job, now time.Time, st Style, withNamespace, wide bool, width, height int) []string {
 	if len(jobs) == 0 {
 		return []string{"No jobs."}
@@ -103,7 +103,7 @@ func phaseColour(phase string) Colour {
 	}
 }
 
-// ready returns the numbers of running and of wanted replicas as text.
+// ready returns the number of running replicas and the number of wanted replicas, as text.
 func ready(s *batch.JobStatus) string {
 	if s.Phase == "" {
 		return "-"
@@ -111,7 +111,7 @@ func ready(s *batch.JobStatus) string {
 	return fmt.Sprintf("%d/%d", s.Aggregate.Running, observed.Total(s))
 }
 
-// Age returns how long ago a time was, as text; a dash for the zero time.
+// Age returns how long ago a time was, as text. For the zero time, it returns a dash.
 func Age(t, now time.Time) string { return age(t, now) }
 
 func age(t, now time.Time) string {

@@ -14,7 +14,7 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// Live is the input for the live picture of one job.
+// Live is the input for the live view of one job.
 type Live struct {
 	Job
 	Ages Ages
@@ -24,10 +24,10 @@ type Live struct {
 
 // Frame renders jobs one below the other, in at most height lines of at most width characters. If the replicas of a job
 // do not all fit, the frame counts them by role and lists the most urgent ones. If the jobs do not all fit, each takes
-// one line, the most urgent ones first.
+// one line, the most urgent jobs first.
 func Frame(jobs []Live, now time.Time, st Style, width, height int) []string {
 	heads := make([][]string, len(jobs))
-	left := height - (len(jobs) - 1) // the space besides all heads and the lines between them
+	left := height - (len(jobs) - 1) // the space without all heads and the empty lines between them
 	for i := range jobs {
 		heads[i] = jobs[i].head(now, st, width)
 		left -= len(heads[i])
@@ -40,7 +40,7 @@ func Frame(jobs []Live, now time.Time, st Style, width, height int) []string {
 		if i > 0 {
 			lines = append(lines, "")
 		}
-		// Later jobs get the lines that earlier ones do not need.
+		// Later jobs get the lines that earlier jobs do not need.
 		share := left / (len(jobs) - i)
 		drawn := jobs[i].lines(heads[i], now, st, width, len(heads[i])+share)
 		left -= len(drawn) - len(heads[i])
@@ -65,7 +65,7 @@ func (j *Live) lines(head []string, now time.Time, st Style, width, height int) 
 	if len(lines) > height {
 		return clip(head, height)
 	}
-	// This leaves room for an empty line, the header and the line that counts what is left out.
+	// This leaves room for an empty line, the header and the line that counts the remaining replicas.
 	room := height - len(lines) - 3
 	if room < 1 {
 		return lines
@@ -112,7 +112,7 @@ func overview(jobs []Live, now time.Time, st Style, width, height int) []string 
 	for i := range sorted {
 		t.Rows = append(t.Rows, sorted[i].overviewRow(now))
 	}
-	// This leaves room for an empty line and the line that counts what is left out.
+	// This leaves room for an empty line and the line that counts the remaining jobs.
 	table, shown := firstOf(t.blocks(st, "", width), height-len(lines)-2)
 	if shown == 0 {
 		return clip(lines, height)
@@ -228,7 +228,7 @@ func Count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Summary renders a job that has ended: its result, how long it took and why it ended.
+// Summary renders a finished job: its result, its duration and the reason for its result.
 func Summary(j Job, st Style, width int) []string {
 	_, succeeded := observed.Finished(j.Status)
 	word := Cell{Text: "Failed", Colour: Bad}

@@ -29,8 +29,8 @@ func (l OutputLine) prefix(st Style) string {
 	return st.Paint(l.Colour, fmt.Sprintf("%-*s |", l.Width, l.Name)) + " "
 }
 
-// Output renders the end of some output in at most height lines of at most width columns. A line that is too long
-// continues below. Of a line that a replica has overwritten, as progress bars do, Output shows the last version.
+// Output renders the last lines of some output in at most height lines of at most width columns. A line that is too
+// long is wrapped. If a replica has overwritten a line, as progress bars do, Output shows the last version.
 func Output(lines []OutputLine, st Style, width, height int) []string {
 	var rows []string
 	for i := len(lines) - 1; i >= 0 && len(rows) < height; i-- {
@@ -47,13 +47,13 @@ func Output(lines []OutputLine, st Style, width, height int) []string {
 	return rows
 }
 
-// overwritten returns what a terminal shows of a line with carriage returns.
+// overwritten returns the visible text of a line with carriage returns, as a terminal shows it.
 func overwritten(s string) string {
 	s = strings.TrimRight(s, "\r")
 	return s[strings.LastIndexByte(s, '\r')+1:]
 }
 
-// expand replaces tabs by spaces up to the next multiple of eight columns.
+// expand replaces tabs with spaces up to the next multiple of eight columns.
 func expand(s string) string {
 	if !strings.ContainsRune(s, '\t') {
 		return s

@@ -41,7 +41,7 @@ func TestOutputFitsTheTerminal(t *testing.T) {
 	}
 }
 
-// TestScreenCountsColumns verifies that a line of wide characters counts with the columns that it takes.
+// TestScreenCountsColumns verifies that each wide character counts as the columns that it occupies.
 func TestScreenCountsColumns(t *testing.T) {
 	var b strings.Builder
 	s := NewScreen(&b)

@@ -10,8 +10,8 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// Plan returns in one line how large a training job is, which replica decides its end and what bounds it; empty if the
-// spec has none of these.
+// Plan returns in one line the size of a training job, the replica that decides its result, and its limits; empty if
+// the spec has none of these.
 func (j *Job) Plan() string {
 	n := j.Normal
 	if n == nil {
@@ -61,7 +61,7 @@ func rendezvous(n *engine.Job) string {
 	return fmt.Sprintf("%s by %s", n.Rendezvous.Endpoint, n.Rendezvous.Backend)
 }
 
-// restarts returns the number of incidents, or of charged incidents if there is a limit, as text: 1 of 3 restarts.
+// restarts returns the number of incidents as text. If there is a limit, only charged incidents count: 1 of 3 restarts.
 func (j *Job) restarts() string {
 	number, of := j.restartCount()
 	if of == 1 {

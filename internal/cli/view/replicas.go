@@ -61,8 +61,8 @@ func (r *replica) detailColour() Colour {
 	return Dim
 }
 
-// byUrgency returns the replicas sorted by urgency: failed ones first, then those that do not start, then restarted
-// ones.
+// byUrgency returns the replicas sorted by urgency: failed replicas first, then replicas that do not start, then
+// restarted ones.
 func byUrgency(all []replica) []replica {
 	sorted := slices.Clone(all)
 	sort.SliceStable(sorted, func(a, b int) bool {
@@ -109,7 +109,7 @@ func Several(role string, ranks []int) string {
 	return fmt.Sprintf("%s-[%s]", role, engine.FormatRanks(ranks))
 }
 
-// Failure returns how a failed replica ended, as text to follow its name.
+// Failure returns how a failed replica ended, as text that follows its name.
 func Failure(r *batch.ReplicaStatus) string {
 	return join("failed", observed.Detail(r))
 }

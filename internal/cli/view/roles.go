@@ -46,7 +46,7 @@ func restartPolicy(job *engine.Job, r engine.Restart) string {
 	return policy
 }
 
-// codes returns exit codes as text if they matter: " but after exit code 137, 143".
+// codes returns exit codes as text, if matter is set: " but after exit code 137, 143".
 func codes(what string, ranges []engine.CodeRange, matter bool) string {
 	if !matter || len(ranges) == 0 {
 		return ""

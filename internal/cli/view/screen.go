@@ -17,7 +17,7 @@ type Screen struct {
 func NewScreen(out io.Writer) *Screen { return &Screen{out: out} }
 
 // Draw replaces the last frame. width is the terminal's current width: Draw also clears lines of the last frame that
-// the terminal has wrapped since.
+// the terminal has wrapped in the meantime.
 func (s *Screen) Draw(lines []string, width int) error {
 	var b strings.Builder
 	up := 0

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// display is an unbounded terminal that interprets the output of Screen and wraps nothing.
+// display is a terminal of unlimited size that interprets the output of Screen and does not wrap lines.
 type display struct {
 	lines    [][]rune
 	row, col int

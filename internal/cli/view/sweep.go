@@ -12,19 +12,19 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// SweepRow is a job of a sweep, or one that does not exist.
+// SweepRow is a job of a sweep, which may not have been created yet.
 type SweepRow struct {
 	Job
 	// Values are the values of the parameters.
 	Values []string
-	// Deleted is true for a job that was deleted. A job that was neither created nor deleted is yet to start.
+	// Deleted is true for a job that was deleted. A job that was neither created nor deleted has not started yet.
 	Deleted bool
 }
 
-// exists reports whether the row is about a job of the cluster.
+// exists reports whether the job exists in the cluster.
 func (r *SweepRow) exists() bool { return r.Status != nil }
 
-// phase returns what became of the job, as text.
+// phase returns the phase of the job as text, or "Deleted", "not started" or "New".
 func (r *SweepRow) phase() Cell {
 	switch {
 	case r.Deleted:
@@ -37,7 +37,8 @@ func (r *SweepRow) phase() Cell {
 	return phaseCell(r.Status.Phase)
 }
 
-// exit returns the exit code of a job that has ended: 0 if it succeeded, else that of the first replica that failed.
+// exit returns the exit code of a finished job: 0 if it succeeded, and otherwise the exit code of the first replica
+// that failed.
 func (r *SweepRow) exit() string {
 	if !r.exists() {
 		return "-"
@@ -62,7 +63,7 @@ func (r *SweepRow) exit() string {
 	return "-"
 }
 
-// SweepTable returns the table of a sweep's jobs. It ends with the reason of those that failed or wait.
+// SweepTable returns the table of a sweep's jobs. Its last column contains the reasons of jobs that failed or wait.
 func SweepTable(parameters []string, rows []SweepRow, now time.Time) Table {
 	t := Table{Header: append(slices.Clone(parameters), "JOB", "PHASE", "RESTARTS", "WAITED", "RAN", "EXIT", "WHY"), Text: true}
 	for i := range rows {
@@ -99,8 +100,8 @@ func SweepSums(rows []SweepRow) string {
 	return strings.Join(parts, ", ")
 }
 
-// SweepFrame renders a sweep in at most height lines of at most width characters. If its jobs do not all fit, those
-// that failed, wait or run come first. whole reports whether all of them fit.
+// SweepFrame renders a sweep in at most height lines of at most width characters. If its jobs do not all fit, jobs that
+// failed, wait or run come first. whole reports whether all of them fit.
 func SweepFrame(title string, parameters []string, rows []SweepRow, now time.Time, st Style, width, height int) (lines []string, whole bool) {
 	lines = []string{st.Paint(Bold, cut(title+": "+SweepSums(rows), width)), ""}
 	sorted := slices.Clone(rows)
@@ -118,7 +119,7 @@ func SweepFrame(title string, parameters []string, rows []SweepRow, now time.Tim
 	return append(append(lines, table...), andMore(len(sorted)-shown, "", st, width)...), shown == len(sorted)
 }
 
-// urgency orders rows: what failed, what waits, what runs, what has succeeded, what has not started.
+// urgency orders rows by state: failed, waiting, running, succeeded, not started.
 func (r *SweepRow) urgency() int {
 	switch {
 	case r.Deleted:
@@ -129,7 +130,7 @@ func (r *SweepRow) urgency() int {
 	return slices.Index(phaseUrgency, r.Status.Phase)
 }
 
-// SortSweep sorts rows by the values of their parameters, which count as numbers if they are numbers.
+// SortSweep sorts rows by the values of their parameters. Values that are numbers are compared as numbers.
 func SortSweep(rows []SweepRow) {
 	slices.SortStableFunc(rows, func(a, b SweepRow) int {
 		for i := range min(len(a.Values), len(b.Values)) {

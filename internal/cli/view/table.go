@@ -24,19 +24,19 @@ func Plainly(texts ...string) []Cell {
 type Table struct {
 	Header []string
 	Rows   [][]Cell
-	// Text is true if the last column holds sentences. If there is little room, they are placed below their rows.
+	// Text is true if the last column contains sentences. If there is little room, they are placed below their rows.
 	Text bool
 }
 
 const (
 	columnGap = 3
-	// leastText is the least width of a column of sentences. hanging is the indent of sentences below their row.
+	// leastText is the smallest width of a column of sentences. hanging is the indent of sentences below their row.
 	leastText = 30
 	hanging   = "    "
 )
 
-// Lines renders the table. Each line is indented and at most width characters long; 0 means unbounded. A table that is
-// too wide loses its empty columns, and then its cells are wrapped. Nothing is cut off.
+// Lines renders the table. Each line is indented and at most width characters long; 0 means unlimited. If the table is
+// too wide, Lines first drops its empty columns and then wraps its cells. It cuts nothing off.
 func (t Table) Lines(st Style, indent string, width int) []string {
 	var lines []string
 	for _, block := range t.blocks(st, indent, width) {
@@ -87,7 +87,7 @@ type layout struct {
 	Table
 	gap    int
 	widths []int
-	// below is the width of the last column if it is placed below its rows, otherwise 0.
+	// below is the width of the last column if it is placed below its rows, and 0 otherwise.
 	below int
 }
 
@@ -160,7 +160,7 @@ func (l *layout) fit(room int) {
 	}
 }
 
-// dropEmpty removes the columns that are empty in all rows, except for the first column, which identifies the row.
+// dropEmpty removes the columns that are empty in all rows, except the first column, which identifies the row.
 func (l *layout) dropEmpty() {
 	var says []bool
 	for _, row := range l.Rows {
@@ -231,7 +231,7 @@ func (l *layout) draw(st Style, indent string, row []Cell) []string {
 	return lines
 }
 
-// Wrap breaks a text into indented lines of at most width characters; 0 means unbounded. It returns no lines for an
+// Wrap breaks a text into indented lines of at most width characters; 0 means unlimited. It returns no lines for an
 // empty text.
 func Wrap(s, indent string, width int) []string {
 	if s == "" {
@@ -244,7 +244,7 @@ func Wrap(s, indent string, width int) []string {
 	return lines
 }
 
-// wrap breaks a text into lines of at most width characters, between words if possible; 0 means unbounded.
+// wrap breaks a text into lines of at most width characters, between words if possible; 0 means unlimited.
 func wrap(s string, width int) []string {
 	if width <= 0 || utf8.RuneCountInString(s) <= width {
 		return []string{s}

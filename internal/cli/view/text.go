@@ -1,5 +1,5 @@
-// Package view renders jobs as text for people: tables, the live picture of a running job, transitions and the full
-// description. It is pure: the clock, the width and the height are arguments. Start reading at Job.
+// Package view renders jobs as text: tables, the live view of a running job, transitions and the full description. It
+// is pure: the clock, the width and the height are arguments. Start reading at Job.
 package view
 
 import (
@@ -9,7 +9,7 @@ import (
 // Colour is the SGR parameter of a text; empty for plain text.
 type Colour string
 
-// These are the colours in use and their meanings.
+// Colours and their meanings.
 const (
 	Plain Colour = ""
 	Bold  Colour = "1"

@@ -8,7 +8,7 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// ran returns for how long the job has run in total, without debug mode.
+// ran returns the total time for which the job has run, without debug mode.
 func (j *Job) ran(now time.Time) time.Duration { return observed.Ran(j.Status).At(now) }
 
 // lasted returns the time from the job's creation to its end, or until now.
@@ -22,7 +22,8 @@ func (j *Job) lasted(now time.Time) time.Duration {
 	return max(0, now.Sub(j.Created))
 }
 
-// waited returns for how long the job has existed without running: it was in a queue, starting, restarting or paused.
+// waited returns the total time for which the job has existed without running: in a queue, starting, restarting or
+// paused.
 func (j *Job) waited(now time.Time) time.Duration { return max(0, j.lasted(now)-j.ran(now)) }
 
 // times returns how long the job waited and ran, as texts; empty if its creation time is not known.

@@ -23,10 +23,10 @@ func (t Transition) Line(at string, st Style, whoWidth int) string {
 	return fmt.Sprintf("%s  %-*s  %s", at, whoWidth, t.Who, st.Paint(t.Colour, t.What))
 }
 
-// grouped is the least number of replicas with the same transition that share one line.
+// grouped is the smallest number of replicas with the same transition that share one line.
 const grouped = 4
 
-// Transitions returns the changes between two states of a job. A nil first state means an empty one.
+// Transitions returns the changes between two states of a job. If the first state is nil, it counts as empty.
 func Transitions(ref string, old, now *batch.JobStatus) []Transition {
 	if old == nil {
 		old = &batch.JobStatus{}
@@ -42,8 +42,8 @@ func Transitions(ref string, old, now *batch.JobStatus) []Transition {
 	return all
 }
 
-// JobTransition returns the change of a job's phase, or of what it waits for, between two states. It returns false if
-// neither has changed. A nil first state means an empty one.
+// JobTransition returns the change of a job's phase, or of the reason why it waits, between two states. It returns
+// false if neither has changed. If the first state is nil, it counts as empty.
 func JobTransition(ref string, old, now *batch.JobStatus) (Transition, bool) {
 	if old == nil {
 		old = &batch.JobStatus{}
@@ -58,7 +58,7 @@ func JobTransition(ref string, old, now *batch.JobStatus) (Transition, bool) {
 	return Transition{Who: ref, What: what, Colour: phaseColour(string(now.Phase))}, true
 }
 
-// waitsFor returns why a job does not run, if people can do something about it. It ignores changes of the number of
+// waitsFor returns why a job does not run, if a user can do something about it. It ignores changes of the number of
 // running replicas.
 func waitsFor(s *batch.JobStatus) string {
 	c := observed.Condition(s, batch.JobRunningCondition)
@@ -111,7 +111,7 @@ func replicaTransitions(old, now *batch.JobStatus) []Transition {
 	return all
 }
 
-// replicaChange returns the change of a replica as text; empty if it is not worth a line.
+// replicaChange returns the change of a replica as text; empty if the change does not need a line.
 func replicaChange(old, now *batch.ReplicaStatus) (string, Colour) {
 	colour := phaseColour(string(now.Phase))
 	switch {
@@ -129,8 +129,8 @@ func replicaChange(old, now *batch.ReplicaStatus) (string, Colour) {
 	return join(string(now.Phase), observed.Detail(now)), colour
 }
 
-// firstSeen returns a text about a replica that is being created when it is seen for the first time; empty if it is not
-// worth a line.
+// firstSeen returns a text about a replica that is first seen while it is being created; empty if it does not need a
+// line.
 func firstSeen(now *batch.ReplicaStatus) string {
 	switch {
 	case now.RestartCount > 0: // it restarted before the first observation

@@ -23,7 +23,8 @@ import (
 
 var groupResource = scheduling.GroupVersion.WithResource("podgroups")
 
-// waitingPods returns the pods of a namespace, or of all, that wait for the t9k-scheduler, in all queues.
+// waitingPods returns the pods that wait for the t9k-scheduler, in all queues. An empty namespace selects all
+// namespaces.
 func waitingPods(ctx context.Context, c *kit.Cluster, namespace string) ([]*corev1.Pod, error) {
 	list, err := c.Core.Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.Set{
 		"spec.schedulerName": scheduling.SchedulerName, "spec.nodeName": "", "status.phase": string(corev1.PodPending)}.String()})
@@ -33,7 +34,7 @@ func waitingPods(ctx context.Context, c *kit.Cluster, namespace string) ([]*core
 	return pointers(list.Items), nil
 }
 
-// Table renders waiters in their order.
+// Table renders waiting groups in order.
 func Table(waiting []observed.Waiter, now time.Time, style view.Style, width int) []string {
 	if len(waiting) == 0 {
 		return []string{"  nobody"}
@@ -48,11 +49,11 @@ func Table(waiting []observed.Waiter, now time.Time, style view.Style, width int
 
 // Groups are the groups of a queue.
 type Groups struct {
-	// Waiting lists the groups with pods that wait, the next one first.
+	// Waiting lists the groups with waiting pods, the next group first.
 	Waiting []observed.Waiter
-	// Running lists the groups with pods that are bound, those of the highest priority first, then the oldest.
+	// Running lists the groups with bound pods, by priority and then by age.
 	Running []*scheduling.PodGroup
-	// Within is the namespace of the groups if the user may not list those of all namespaces; otherwise empty.
+	// Within is the namespace of the groups if the user may not list the groups of all namespaces; otherwise empty.
 	Within string
 }
 
@@ -77,7 +78,7 @@ func listIn(ctx context.Context, c *kit.Cluster, namespace, queue string) (*Grou
 	return &Groups{Waiting: observed.Waiters(queue, groups, pods), Running: observed.Running(queue, groups), Within: namespace}, nil
 }
 
-// listGroups returns the groups of a namespace, or of all.
+// listGroups returns the groups of a namespace. An empty namespace selects all namespaces.
 func listGroups(ctx context.Context, c *kit.Cluster, namespace string) ([]*scheduling.PodGroup, error) {
 	list, err := c.Objects.Resource(groupResource).Namespace(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -92,7 +93,7 @@ func listGroups(ctx context.Context, c *kit.Cluster, namespace string) ([]*sched
 	return pointers(groups), nil
 }
 
-// Place returns a job's place among the waiters of its queue as text; empty if it does not wait.
+// Place returns a job's place among the waiting groups of its queue as text; empty if it does not wait.
 func Place(ctx context.Context, c *kit.Cluster, j *kit.Job, queue string) (string, error) {
 	pods, err := waitingPods(ctx, c, metav1.NamespaceAll)
 	if err != nil {

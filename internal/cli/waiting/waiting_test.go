@@ -16,7 +16,7 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// groupOf returns a group with bound pods that have a node and waiting pods that have none.
+// groupOf returns a group with bound and waiting pods. Only the bound pods have a node.
 func groupOf(name, queue string, age time.Duration, priority, least, bound, waiting int32, status metav1.ConditionStatus, reason, message string) scheduling.PodGroup {
 	g := scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, CreationTimestamp: metav1.NewTime(noon.Add(-age))},
 		Spec:   scheduling.PodGroupSpec{Queue: queue, Priority: priority, MinMember: least},
@@ -59,7 +59,7 @@ func TestWaitersAreListedInOrder(t *testing.T) {
 		waitingPod("new-0", "new", "q", ""), waitingPod("new-1", "new", "q", ""), waitingPod("old-0", "old", "q", ""), waitingPod("old-1", "old", "q", ""),
 		waitingPod("urgent-0", "urgent", "q", ""), waitingPod("reserved-0", "reserved", "q", ""),
 		waitingPod("broken-2", "broken", "q", "the quota does not allow it"), waitingPod("elastic-4", "elastic", "q", "later"), waitingPod("elastic-3", "elastic", "q", "no node has room"),
-		waitingPod("elsewhere-0", "elsewhere", "q", ""), // the queue of its group decides
+		waitingPod("elsewhere-0", "elsewhere", "q", ""), // the queue of its group applies
 		waitingPod("single", "", "q", "no node at all"), waitingPod("default", "", "", ""), leaving,
 	}
 	got := observed.Waiters("q", pointers(groups), pointers(pods))

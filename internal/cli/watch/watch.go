@@ -18,7 +18,7 @@ import (
 type Source struct {
 	List  func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error)
 	Watch func(ctx context.Context, opts metav1.ListOptions) (apiwatch.Interface, error)
-	// Answered means that the API server has answered before, so that it is an outage if it does not.
+	// Answered is true if the API server has answered before, so that a missing answer is treated as an outage.
 	Answered bool
 }
 
@@ -26,7 +26,8 @@ type Source struct {
 type Type int
 
 const (
-	// Listed means that Objects are all existing objects; objects known before that are not among them are gone.
+	// Listed means that Objects are all existing objects. Objects that were known before and are not among them are
+	// deleted.
 	Listed Type = iota
 	// Set means that Objects holds one new or changed object.
 	Set
@@ -45,7 +46,7 @@ type Change struct {
 	Err     error
 }
 
-// These are the delays between attempts to reach an API server that does not answer.
+// Delays between attempts to reach an API server that does not answer.
 const (
 	firstDelay = 200 * time.Millisecond
 	maxDelay   = 3 * time.Second
@@ -82,7 +83,7 @@ func Run(ctx context.Context, src Source, emit func(Change)) error {
 			w.down = true
 			w.emit(Change{Type: Lost, Err: err})
 		}
-		// A watch usually ends by itself. The delay prevents a busy loop if watches end at once.
+		// A watch usually ends by itself. The delay prevents a busy loop if watches end immediately.
 		if err == nil && time.Since(began) > maxDelay {
 			delay = firstDelay
 			continue
@@ -99,12 +100,14 @@ func Run(ctx context.Context, src Source, emit func(Change)) error {
 	}
 }
 
-// ends reports whether an error is that of the first list, and no outage of a server that has answered before.
+// ends reports whether Run returns an error: the error of the first list, unless it is an outage of a server that has
+// answered before.
 func (w *watcher) ends(err error) bool {
 	return err != nil && !w.known && !w.down && (refused(err) || !w.src.Answered)
 }
 
-// refused reports whether the API server answers that there is nothing to list for this user.
+// refused reports whether the API server answered that this user may not list the resource or that the resource does
+// not exist.
 func refused(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) }
 
 // once lists if necessary, and watches until the watch ends. It returns nil if the watch ends without an error.
@@ -165,8 +168,8 @@ func (w *watcher) back() {
 	}
 }
 
-// News is a change from one of several sources, or the end of the source.
-type News[T any] struct {
+// Update is a change from one of several sources, or the end of a source.
+type Update[T any] struct {
 	// About identifies the source.
 	About  T
 	Change Change
@@ -175,13 +178,13 @@ type News[T any] struct {
 }
 
 // Send runs a source and sends its changes until ctx is done, and finally the error of Run.
-func Send[T any](ctx context.Context, to chan<- News[T], about T, src Source) {
-	send := func(n News[T]) {
+func Send[T any](ctx context.Context, to chan<- Update[T], about T, src Source) {
+	send := func(n Update[T]) {
 		select {
 		case to <- n:
 		case <-ctx.Done():
 		}
 	}
-	err := Run(ctx, src, func(change Change) { send(News[T]{About: about, Change: change}) })
-	send(News[T]{About: about, Err: err})
+	err := Run(ctx, src, func(change Change) { send(Update[T]{About: about, Change: change}) })
+	send(Update[T]{About: about, Err: err})
 }

@@ -167,7 +167,8 @@ func TestRunReturnsTheRefusalOfTheFirstList(t *testing.T) {
 	}
 }
 
-// TestRunWaitsForServerThatHasAnsweredBefore verifies that an outage at the first list is one like any other.
+// TestRunWaitsForServerThatHasAnsweredBefore verifies that an outage during the first list is handled like any other
+// outage.
 func TestRunWaitsForServerThatHasAnsweredBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -188,8 +189,8 @@ func TestRunWaitsForServerThatHasAnsweredBefore(t *testing.T) {
 	}
 }
 
-// TestRunRetriesAtBoundedIntervals verifies that a long outage does not cause a storm of requests, and that Run notices
-// its end soon.
+// TestRunRetriesAtBoundedIntervals verifies that a long outage does not cause a storm of requests, and that Run soon
+// notices the end of the outage.
 func TestRunRetriesAtBoundedIntervals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
