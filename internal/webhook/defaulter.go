@@ -11,11 +11,11 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// defaulter is the mutating webhook that sets unset fields of jobs that other programs read.
+// defaulter is the mutating webhook that sets the defaults of fields of jobs that other programs read.
 type defaulter struct{ decoder admission.Decoder }
 
 // Handle answers one request. The patch contains only the defaulted fields. It does not marshal the Go types again,
-// because that would change the form of the object that was sent.
+// because that would change the form of the object that the client sent.
 func (d *defaulter) Handle(_ context.Context, req admission.Request) admission.Response {
 	if req.SubResource != "" || req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
 		return admission.Allowed("")

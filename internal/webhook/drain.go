@@ -10,19 +10,20 @@ import (
 )
 
 const (
-	// quiet is how long no request has come when a server that ends counts as one that clients have left.
+	// quiet is how long a server that shuts down must have received no request before it assumes that all clients have
+	// left.
 	quiet = 300 * time.Millisecond
-	// drainTime is the longest time for which a server that ends waits for that.
+	// drainTime is the longest time for which a server that shuts down waits for clients to leave.
 	drainTime = 3 * time.Second
 )
 
-// draining is a webhook server that asks its clients to leave before it ends. An API server keeps its connections, also
-// to a pod that is no longer an endpoint of the Service. net/http closes idle connections without a word, and a request
-// that is on its way then is lost: its job would be created without the webhook.
+// draining is a webhook server that asks its clients to close their connections before it shuts down. An API server
+// keeps its connections, even to a pod that is no longer an endpoint of the Service. net/http closes idle connections
+// without notice, so a request in flight is lost, and the API server creates the job without the webhook.
 type draining struct {
 	webhook.Server
 	ending atomic.Bool
-	// last is when the last request came, in nanoseconds since 1970.
+	// last is the time of the last request, in nanoseconds since 1970.
 	last atomic.Int64
 }
 
@@ -48,7 +49,7 @@ func (d *draining) Start(ctx context.Context) error {
 	return d.Server.Start(serving)
 }
 
-// drain asks clients to leave and returns when they have left, or after drainTime.
+// drain asks clients to leave. It returns when they have left, or after drainTime.
 func (d *draining) drain(ctx context.Context) {
 	d.ending.Store(true)
 	began := time.Now()

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
-// replica is a webhook server at an address of its own.
+// replica is a webhook server at a separate address.
 type replica struct {
 	address string
 	end     context.CancelFunc
@@ -42,7 +42,7 @@ func startReplica(t *testing.T, certificate *tls.Certificate) *replica {
 		c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate, nil }
 	}}})}
 	server.Register("/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(w, r.Body) // what is lost shows at the client
+		_, _ = io.Copy(w, r.Body) // clients detect lost requests
 	}))
 	ctx, end := context.WithCancel(t.Context())
 	r.end = end
@@ -55,8 +55,9 @@ func startReplica(t *testing.T, certificate *tls.Certificate) *replica {
 	return r
 }
 
-// TestServersEndWithoutLosingRequests replaces servers while clients send requests, as an API server does to a Service:
-// it speaks HTTP/1.1, opens connections to what serves now, and keeps those that it has.
+// TestServersEndWithoutLosingRequests verifies that no request is lost while servers are replaced. The clients behave
+// like an API server that calls a Service: they use HTTP/1.1, connect to a current server, and keep existing
+// connections.
 func TestServersEndWithoutLosingRequests(t *testing.T) {
 	certPEM, keyPEM, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
 	if err != nil {
@@ -68,7 +69,8 @@ func TestServersEndWithoutLosingRequests(t *testing.T) {
 	}
 	var endpoint atomic.Pointer[replica]
 	endpoint.Store(startReplica(t, &certificate))
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // the test is about connections
+	trust := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the test is about connections
+	transport := &http.Transport{TLSClientConfig: trust,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", endpoint.Load().address)
 		}}
@@ -105,9 +107,10 @@ func TestServersEndWithoutLosingRequests(t *testing.T) {
 	}
 }
 
-// echo sends a text and demands that it comes back.
+// echo sends a text and verifies that the server returns it.
 func echo(client *http.Client, text string) error {
-	answer, err := client.Post("https://webhook/", "text/plain", strings.NewReader(text)) //nolint:noctx // a request that hangs fails the test
+	body := strings.NewReader(text)
+	answer, err := client.Post("https://webhook/", "text/plain", body) //nolint:noctx // a hang fails the test
 	if err != nil {
 		return err
 	}

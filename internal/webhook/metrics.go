@@ -12,7 +12,7 @@ import (
 	"tensorstack.dev/batch/internal/metrics"
 )
 
-// expiryCollector reports when the certificate expires that the webhook serves at the time of a scrape.
+// expiryCollector reports the expiry time of the certificate that the webhook serves at the time of a scrape.
 type expiryCollector struct {
 	desc *prometheus.Desc
 	// certificate returns the certificate, or an error while there is none.
@@ -28,13 +28,13 @@ func addExpiry(mgr manager.Manager, certificate func() (*tls.Certificate, error)
 	return nil
 }
 
-// everywhere is a runnable that runs in every replica and not only in the leader.
+// everywhere is a runnable that runs in every replica, not only in the leader.
 type everywhere struct{ manager.RunnableFunc }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (everywhere) NeedLeaderElection() bool { return false }
 
-// certificateIn returns a function that reads the certificate of a folder.
+// certificateIn returns a function that reads the certificate in a directory.
 func certificateIn(dir string) func() (*tls.Certificate, error) {
 	return func() (*tls.Certificate, error) {
 		cert, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))

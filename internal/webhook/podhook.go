@@ -22,8 +22,8 @@ import (
 
 const (
 	podHookName = "pods.scheduler.tensorstack.dev"
-	// podHookEvery is the interval at which the configuration is checked without an event, because somebody may have
-	// changed it.
+	// podHookEvery is the interval at which the configuration is checked without an event, because another client may
+	// have changed it.
 	podHookEvery = 30 * time.Second
 	// podHookRetry is the delay before the configuration is checked again after an error.
 	podHookRetry = time.Second
@@ -31,18 +31,18 @@ const (
 	podHookTimeout = 3
 )
 
-// podHook registers the webhook of pods in the configuration while a queue bounds the size of its pods, and removes it
+// podHook registers the webhook of pods in the configuration while a queue limits the size of its pods, and removes it
 // otherwise. The API server calls the webhook only for pods that may be in such a queue, because a call costs more than
 // everything else that the API server does for a pod.
 type podHook struct {
-	// queues reads from a cache, direct from the API server.
+	// queues reads from a cache, and direct reads from the API server.
 	queues client.Reader
 	direct client.Client
 	due    chan struct{}
 }
 
 // AddPodHook adds a runnable to mgr that registers the webhook of pods while a queue needs it. It runs in every
-// replica; all replicas write the same. The manager must be able to list and watch queues.
+// replica, and all replicas write the same. The manager must be able to list and watch queues.
 func AddPodHook(ctx context.Context, mgr ctrl.Manager) error {
 	direct, err := directClient(mgr)
 	if err != nil {
@@ -116,8 +116,8 @@ func (h *podHook) ensure(ctx context.Context) error {
 	return nil
 }
 
-// setPodHook adds the webhook of pods to a configuration for the queues that bound the size of pods, or removes it if
-// there are none. It returns whether the configuration has changed.
+// setPodHook adds the webhook of pods to a configuration for the queues that limit the size of pods, or removes it if
+// there are none. It reports whether the configuration has changed.
 func setPodHook(c *admissionregistration.ValidatingWebhookConfiguration, bounded []string) (changed bool) {
 	is := func(w admissionregistration.ValidatingWebhook) bool { return w.Name == podHookName }
 	at := slices.IndexFunc(c.Webhooks, is)
@@ -149,7 +149,7 @@ func newPodHook(call admissionregistration.WebhookClientConfig, bounded []string
 		url := strings.TrimSuffix(*call.URL, Path) + PodPath
 		call.URL = &url
 	}
-	// Failures may be ignored, because the scheduler checks the size of pods too.
+	// Failures may be ignored, because the scheduler also checks the size of pods.
 	ignore, none, timeout := admissionregistration.Ignore, admissionregistration.SideEffectClassNone, int32(podHookTimeout)
 	namespaced := admissionregistration.NamespacedScope
 	return admissionregistration.ValidatingWebhook{

@@ -72,7 +72,7 @@ func TestPodsAreBoundByTheShapeOfTheirQueue(t *testing.T) {
 	}
 }
 
-// cluster holds the objects that a podHook reads and writes.
+// cluster contains the objects that a podHook reads and writes.
 type cluster struct {
 	client.Client
 	queues  []scheduling.Queue

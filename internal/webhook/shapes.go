@@ -15,8 +15,8 @@ import (
 	"tensorstack.dev/batch/internal/queue"
 )
 
-// unchecked is the warning to users if the size of pods could not be checked. The request is allowed nevertheless,
-// because the scheduler checks the size of pods too.
+// unchecked is the warning for users if the size of pods could not be checked. The request is still allowed, because
+// the scheduler also checks the size of pods.
 const unchecked = "the size of the pods could not be compared with their queue's resourceShapeProfile: pods that are too large will wait, and their PodScheduled condition says why"
 
 // queueShapes looks up the largest pod that a queue accepts. queue.Shapes implements it.

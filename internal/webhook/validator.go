@@ -54,7 +54,7 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	for _, w := range kind.Warnings(obj, job) {
 		warnings = append(warnings, w.String())
 	}
-	if req.Operation == admissionv1.Create { // neither the queue nor the templates of a live job change
+	if req.Operation == admissionv1.Create { // the queue and the templates of a live job do not change
 		var unknown string
 		if faults, unknown = tooLarge(ctx, v.shapes, job); unknown != "" {
 			warnings = append(warnings, unknown)
@@ -78,7 +78,7 @@ func (v *validator) read(kind kinds.Kind, raw runtime.RawExtension) (kinds.Objec
 	return obj, v.decoder.DecodeRaw(raw, obj)
 }
 
-// answer returns a response with all errors at once. Its status and messages have the form of those of a CRD's own
+// answer returns a response with all errors at once. Its status and messages have the same form as those of a CRD's own
 // rules.
 func answer(req admission.Request, warnings []string, faults field.ErrorList) admission.Response {
 	if len(faults) == 0 {

@@ -1,5 +1,5 @@
 // Package webhook implements admission for jobs and pods. It validates jobs with package kinds beyond the CRDs' rules,
-// sets defaults that other programs read, records who asked for a job's queue, and checks the size of jobs' and queues'
+// sets defaults that other programs read, records who requested a job's queue, and checks the size of jobs' and queues'
 // pods. It does not manage the certificate; see package certs. Start reading at Add.
 package webhook
 
@@ -44,7 +44,7 @@ type Options struct {
 	CertificateDir string
 	// CertificateLifetime is the lifetime of a certificate that the webhook manages. Zero means certs.DefaultLifetime.
 	CertificateLifetime time.Duration
-	// Limits are the limits that jobs are validated against.
+	// Limits are the limits against which jobs are validated.
 	Limits kinds.Limits
 	// Shapes looks up the largest size of the pods of each queue.
 	Shapes *queue.Shapes

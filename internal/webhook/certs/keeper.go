@@ -1,6 +1,6 @@
 // Package certs manages the certificate of an admission webhook: it creates the certificate, renews it in time, and
-// writes it into the webhook configurations. Several processes may do so at once for the same webhook. Start reading at
-// Keeper.
+// writes it into the webhook configurations. Several processes may manage the certificate of the same webhook at once.
+// Start reading at Keeper.
 package certs
 
 import (
@@ -81,7 +81,7 @@ func (k *Keeper) Ready(*http.Request) error {
 	}
 }
 
-// Start manages the certificate until ctx ends. It returns no error: it logs errors and tries again.
+// Start manages the certificate until ctx ends. It never returns an error, because it logs errors and tries again.
 func (k *Keeper) Start(ctx context.Context) error {
 	normal := min(checkEvery, k.lifetime()/20)
 	wait, retry := time.Duration(0), firstRetry
@@ -104,11 +104,11 @@ func (k *Keeper) Start(ctx context.Context) error {
 	}
 }
 
-// lostRace reports whether another replica wrote first: an update then fails with a conflict, and a patch with a failed
-// test.
+// lostRace reports whether an error means that another replica wrote first: a conflict for an update, or a failed test
+// operation for a patch.
 func lostRace(err error) bool { return apierrors.IsConflict(err) || apierrors.IsInvalid(err) }
 
-// report records the certificate to serve from now on, if there is one, and the error, if there is one.
+// report records the new certificate to serve, if there is one, and the error, if there is one.
 func (k *Keeper) report(cert *tls.Certificate, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -226,7 +226,7 @@ func (k *Keeper) lifetime() time.Duration {
 	return k.Lifetime
 }
 
-// hostsOf returns the host names under which API servers call the webhook.
+// hostsOf returns the host names with which API servers call the webhook.
 func hostsOf(configurations []configuration) ([]string, error) {
 	var hosts []string
 	for _, c := range configurations {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// clockSkew is how far the clocks of the API servers may be behind.
+// clockSkew is the longest time by which the clocks of the API servers may be behind.
 const clockSkew = time.Hour
 
 // pair is a self-signed certificate and its key. Clients trust the certificate itself, so there is no authority whose
@@ -64,8 +64,8 @@ func newPair(hosts []string, now time.Time, lifetime time.Duration) (*pair, erro
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
-// readPair parses a certificate and its key. It returns an error if they do not match or are not as newPair creates
-// them.
+// readPair parses a certificate and its key. It returns an error if they do not match or do not have the form that
+// newPair creates.
 func readPair(certPEM, keyPEM []byte) (*pair, error) {
 	if len(certPEM) == 0 || len(keyPEM) == 0 {
 		return nil, errors.New("there is no certificate or no key")

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// These are the keys of the Secret's data in addition to those of every TLS Secret.
+// Keys of the Secret's data in addition to those of every TLS Secret.
 const (
 	previousCert = "previous.crt"
 	previousKey  = "previous.key"
@@ -67,7 +67,7 @@ func (s store) serving(hosts []string, now time.Time, lifetime time.Duration) *p
 	return s.newest
 }
 
-// bundle returns the certificates that the API servers are to trust, as PEM. It depends only on the Secret, so that
+// bundle returns the certificates that the API servers must trust, as PEM. It depends only on the Secret, so that
 // replicas with different clocks agree.
 func (s store) bundle() []byte {
 	var all [][]byte

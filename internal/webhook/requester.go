@@ -15,9 +15,9 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// requesterAnnotator is the mutating webhook that records in an annotation who asked for a new job's queue. It
-// overwrites the annotation of a new job and preserves that of a live job. The conditions in
-// config/webhook/defaults.yaml select the jobs: those that name a queue, unless the requester may name other authors.
+// requesterAnnotator is the mutating webhook that records in an annotation who requested a new job's queue. It
+// overwrites the annotation of a new job and preserves the annotation of a live job. The matchConditions in
+// config/webhook/defaults.yaml select the jobs: jobs that name a queue, unless the requester may set other authors.
 type requesterAnnotator struct{}
 
 // Handle answers one request. It reads only metadata: the API server reports a spec that cannot be decoded.
