@@ -16,11 +16,11 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// maxWrongValues bounds how many values of a wrong type are reported for one object.
+// maxWrongValues limits the number of values of a wrong type that are reported for one object.
 const maxWrongValues = 50
 
 // checkBuiltIn reports unknown fields and values of a wrong type in an object of Kubernetes itself. A decoder stops at
-// the first value of a wrong type, so the function removes that value and decodes the rest again.
+// the first value of a wrong type. checkBuiltIn therefore removes that value and decodes the rest again.
 func (r *Result) checkBuiltIn() {
 	u := r.Object.DeepCopy()
 	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
@@ -81,7 +81,8 @@ func (r *Result) wrongValue(u *unstructured.Unstructured, err error) bool {
 // wrongType returns a decoder's error about a value of a wrong type; nil for any other error.
 func wrongType(err error) *json.UnmarshalTypeError {
 	var wrong *json.UnmarshalTypeError
-	if !errors.As(err, &wrong) || wrong.Field == "" || strings.Contains(wrong.Value, " ") { // "number 1.5" for an integer has the right type and a wrong value
+	// For "number 1.5", the type is right and the value is wrong.
+	if !errors.As(err, &wrong) || wrong.Field == "" || strings.Contains(wrong.Value, " ") {
 		return nil
 	}
 	return wrong

@@ -19,12 +19,12 @@ import (
 
 // Checker checks objects. It loads each definition once, when it is first needed.
 type Checker struct {
-	// Namespace is the namespace of objects that name none.
+	// Namespace is the namespace of objects that do not name one.
 	Namespace string
-	// Limits are the limits that jobs are validated against.
+	// Limits are the limits against which jobs are validated.
 	Limits kinds.Limits
-	// MostFaults is the largest number of faults that are reported for one object; zero means all. Finding the line of
-	// a fault takes the longer, the more fields the object has.
+	// MostFaults is the largest number of faults that are reported for one object; zero means all. The time to find the
+	// line of a fault grows with the number of fields in the object.
 	MostFaults int
 
 	definitions map[schema.GroupVersionResource]*definition
@@ -36,7 +36,7 @@ type Result struct {
 	Faults []Fault
 	// Warnings are about fields of a valid object that have no effect.
 	Warnings []Fault
-	// Kind is set for a job. Job is the converted job if it has no faults.
+	// Kind is set for a job. Job is the converted job if the job has no faults.
 	Kind *kinds.Kind
 	Job  *engine.Job
 	// Unknown is true for objects that were not checked because this program has no schema for them.
@@ -138,7 +138,7 @@ func (c *Checker) checkCustom(ctx context.Context, r *Result, of schema.GroupVer
 	}
 	errs, complete := s.checkValues(u, namespaced)
 	broken := code.check(u, errs)
-	// The Go code finds the errors that the rules find too, and returns more precise paths.
+	// The Go code also finds the errors that the rules find, and returns more precise paths.
 	if complete && len(broken) == 0 {
 		broken = s.checkRules(ctx, u)
 	}

@@ -24,14 +24,14 @@ type Checked struct {
 	Faults  []Fault
 }
 
-// Expand replaces each directory among the names of manifests by the manifests in it, sorted by name: the files that
-// end with .yaml, .yml or .json. It does not look into directories below it.
+// Expand replaces each directory in a list of manifests with the manifests in it, sorted by name: the files that end
+// with .yaml, .yml or .json. It does not look into subdirectories.
 func Expand(names []string) ([]string, error) {
 	var files []string
 	for _, name := range names {
 		info, err := os.Stat(name)
 		if err != nil || !info.IsDir() {
-			files = append(files, name) // whoever opens it reports the error, and knows names that are no files
+			files = append(files, name) // the Opener reports the error, and accepts names that are not files
 			continue
 		}
 		entries, err := os.ReadDir(name)
@@ -89,7 +89,7 @@ func (c *Checker) CheckFiles(ctx context.Context, open Opener, files []string) (
 	return all, nil
 }
 
-// CheckDocs checks the documents of one file. faults are those that reading it has found.
+// CheckDocs checks the documents of one file. faults are the faults that were found when the file was read.
 func (c *Checker) CheckDocs(ctx context.Context, docs []Doc, faults []Fault) (*Checked, error) {
 	all := &Checked{Faults: faults}
 	for _, d := range docs {

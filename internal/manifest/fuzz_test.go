@@ -15,9 +15,9 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// FuzzCheck reads and checks any manifest, beginning with those of this repository. Nothing panics, no object is
-// changed, every fault has a line of the manifest and a message, an object without faults has a job, and what was
-// checked without lines has the same faults.
+// FuzzCheck reads and checks arbitrary manifests, starting with the manifests of this repository. It verifies that
+// nothing panics, that no object is changed, that every fault has a line of the manifest and a message, that a job
+// without faults is converted, and that checks with and without line numbers return the same faults.
 func FuzzCheck(f *testing.F) {
 	for _, dir := range []string{"../../examples", "../kinds/testdata", "../convert/testdata"} {
 		addManifests(f, dir)

@@ -60,7 +60,7 @@ func cannotBeRead(e *field.Error) bool {
 // standInName is a name that no manifest uses.
 const standInName = "stand-in"
 
-// standIn returns a value that can be decoded in place of the one that e reports. The value differs from defaults, so
+// standIn returns a value that can be decoded instead of the value that e reports. The value differs from defaults, so
 // that errors that depend on it differ too: a number is large, and a name is unusual.
 func standIn(e *field.Error) any {
 	_, wanted, _ := strings.Cut(e.Detail, "must be of type ")
@@ -82,7 +82,7 @@ func standIn(e *field.Error) any {
 	return []any{}
 }
 
-// standInObject returns an object for a path. It sets the fields that other checks depend on.
+// standInObject returns an object for a path. It sets the fields on which other checks depend.
 func standInObject(path string) map[string]any {
 	switch lastName(path) {
 	case "elastic":
@@ -98,7 +98,7 @@ func standInObject(path string) map[string]any {
 	return map[string]any{}
 }
 
-// follows reports whether an error may follow from a value that was left out, whatever its stand-in.
+// follows reports whether an error may be a consequence of a value that was left out, regardless of its stand-in.
 func follows(e *field.Error, left string) bool {
 	at := plain(e.Field)
 	switch {
@@ -128,8 +128,8 @@ func merge(schema, code field.ErrorList) field.ErrorList {
 	}
 	for i, e := range code {
 		twice := slices.ContainsFunc(code[:i], func(c *field.Error) bool { return c.Error() == e.Error() })
-		// An error about a whole may follow from an error in a part of it, and an error about a part from the missing
-		// whole.
+		// An error about a value may be a consequence of an error in a part of it, and an error about a part may be a
+		// consequence of the missing value.
 		follows := slices.ContainsFunc(schema, func(s *field.Error) bool {
 			at, of := plain(s.Field), plain(e.Field)
 			return at != of && (within(at, of) || s.Type == field.ErrorTypeRequired && within(of, at))
@@ -143,7 +143,7 @@ func merge(schema, code field.ErrorList) field.ErrorList {
 
 var keyInBrackets = regexp.MustCompile(`\[([^\]]*[^\]\d][^\]]*)\]`)
 
-// plain returns a path in a canonical form: with .KEY in place of [KEY].
+// plain returns a path in a canonical form: with .KEY instead of [KEY].
 func plain(path string) string { return keyInBrackets.ReplaceAllString(path, ".$1") }
 
 // within reports whether a path lies inside another one.
@@ -171,8 +171,8 @@ func replace(value any, path string, by any) bool {
 	return visit(value, path, func(_ any, put func(any)) { put(by) })
 }
 
-// visit calls f with the value at a path and a function to replace it, which removes a field if it is given nil. It
-// returns false if there is no value at the path.
+// visit calls f with the value at a path and with a function that replaces the value, or removes the field if it is
+// called with nil. It returns false if there is no value at the path.
 func visit(value any, path string, f func(v any, put func(any))) bool {
 	path = strings.TrimPrefix(path, ".")
 	switch holder := value.(type) {
@@ -202,7 +202,7 @@ func visit(value any, path string, f func(v any, put func(any))) bool {
 	return false
 }
 
-// firstStep returns the longest key that a path begins with, written as .KEY or [KEY]. Keys may contain dots.
+// firstStep returns the longest key at the beginning of a path, written as .KEY or [KEY]. Keys may contain dots.
 func firstStep(holder map[string]any, path string) (name, rest string, ok bool) {
 	for key := range holder {
 		for _, form := range []string{key, "[" + key + "]"} {

@@ -75,7 +75,7 @@ func pathsOf(path string, value any) []string {
 	return slices.Clip(all)
 }
 
-// wrongFor returns a value of another type than the given one.
+// wrongFor returns a value of a type other than that of the given value.
 func wrongFor(value any) any {
 	switch value.(type) {
 	case map[string]any, []any:

@@ -29,7 +29,7 @@ var others = []other{
 	{of: scheduling.GroupVersion.WithKind("PodGroup"), plural: "podgroups", namespaced: true},
 }
 
-// known returns the kinds and the version of an API group of this project; nothing for other groups.
+// known returns the kinds and the version of an API group of this project. It returns nothing for other groups.
 func known(group string) (names []string, version string) {
 	if group == batch.GroupVersion.Group {
 		for _, k := range kinds.All {

@@ -12,15 +12,15 @@ import (
 type positions struct {
 	// root is the document; nil if only its first line is known.
 	root *yamlnode.Node
-	// before is the number of lines in the file before the text that root was parsed from. first is the line on which
-	// the document begins.
+	// before is the number of lines in the file before the text from which root was parsed. first is the line on which
+	// the document starts.
 	before, first int
 }
 
-// newPositions parses the text of a document for the positions of its fields.
+// newPositions parses the text of a document to find the positions of its fields.
 func newPositions(p part) *positions {
 	text := p.text
-	if p.json { // in JSON a tab outside of a string is white space, in YAML it is not
+	if p.json { // in JSON, a tab outside of a string is white space; in YAML, it is not
 		text = bytes.ReplaceAll(text, []byte("\t"), []byte(" "))
 	}
 	at := &positions{before: p.line, first: p.firstLine()}
@@ -32,7 +32,7 @@ func newPositions(p part) *positions {
 	return at
 }
 
-// depth returns how deep lists and mappings are nested, at most limit.
+// depth returns the depth to which lists and mappings are nested, at most limit.
 func depth(n *yamlnode.Node, limit int) int {
 	if n == nil || limit == 0 {
 		return 0
@@ -53,8 +53,8 @@ func (p *positions) line(path string) int {
 	return p.before + key.Line
 }
 
-// find follows a path such as spec.replicaSpecs[0].template as far as it exists. It returns the node to report (the key
-// or list item), its value, and the rest of the path that does not exist.
+// find resolves a path such as spec.replicaSpecs[0].template as far as it exists. It returns the node to report (the
+// key or list item), its value, and the rest of the path that does not exist.
 func find(key, value *yamlnode.Node, path string) (at, what *yamlnode.Node, rest string) {
 	for value.Kind == yamlnode.AliasNode {
 		value = value.Alias
@@ -86,8 +86,8 @@ func find(key, value *yamlnode.Node, path string) (at, what *yamlnode.Node, rest
 	return key, value, path
 }
 
-// entry returns the index of the key that a path begins with, written as .KEY or [KEY]; -1 if there is none. Keys may
-// contain dots.
+// entry returns the index of the key at the beginning of a path, written as .KEY or [KEY]; -1 if there is none. Keys
+// may contain dots.
 func entry(mapping *yamlnode.Node, path string) (i int, after string) {
 	i = -1
 	longest := 0
@@ -103,7 +103,8 @@ func entry(mapping *yamlnode.Node, path string) (i int, after string) {
 	return i, after
 }
 
-// search completes a path without list indices, as decoders write it. It returns the path of the first value that fits.
+// search completes a path without list indices, as decoders write it. It returns the path of the first value for which
+// fits returns true.
 func search(value *yamlnode.Node, names []string, fits func(*yamlnode.Node) bool) (path string, found bool) {
 	for value.Kind == yamlnode.AliasNode {
 		value = value.Alias

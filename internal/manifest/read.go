@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// These bound the size of manifests. No cluster accepts larger objects, and reading more would exhaust the memory of
-// this machine.
+// Limits of the size of manifests. No cluster accepts larger objects, and reading more would use up the memory of this
+// machine.
 const (
 	maxFile      = 32 << 20
 	maxDocument  = 3 << 20 // the API server's limit for a request
@@ -30,7 +30,7 @@ const (
 
 // Doc is one object of a manifest.
 type Doc struct {
-	// File is the name of the manifest. Line is the line in it on which the object begins.
+	// File is the name of the manifest. Line is the line of the file on which the object begins.
 	File string
 	Line int
 	// Path is the path of the object in its document; nil unless it is an item of a list.
@@ -41,7 +41,7 @@ type Doc struct {
 	at *positions
 }
 
-// Become returns the document with another object, whose fields have no lines of their own.
+// Become returns the document with another object. The fields of that object have no lines.
 func (d Doc) Become(object *unstructured.Unstructured) Doc {
 	return Doc{File: d.File, Line: d.Line, Object: object}
 }
@@ -63,7 +63,7 @@ func (d Doc) Fault(path, message string) Fault {
 type Fault struct {
 	File string
 	Line int
-	// Path is the path of the field; empty if the fault belongs to no field.
+	// Path is the path of the field; empty if the fault does not belong to a field.
 	Path    string
 	Message string
 }
@@ -77,7 +77,7 @@ func (f Fault) String() string {
 }
 
 // Read splits a manifest into its objects. The manifest is YAML or JSON with any number of documents; items of lists
-// count as objects. Text that cannot be parsed is a fault. The error is an error of reading.
+// count as objects. Text that cannot be parsed is a fault. The error is a read error.
 func Read(file string, r io.Reader) ([]Doc, []Fault, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err != nil {
@@ -145,7 +145,7 @@ func (p part) firstLine() int {
 	return p.line + 1
 }
 
-// lastLine returns the last line of the part, counted in the file. The parser can stop behind it.
+// lastLine returns the last line of the part, counted in the file. The parser can stop after it.
 func (p part) lastLine() int {
 	return p.line + 1 + bytes.Count(bytes.TrimSuffix(p.text, []byte("\n")), []byte("\n"))
 }
@@ -196,8 +196,8 @@ func (s syntaxErrors) Error() string { return fmt.Sprintf("%d syntax errors", le
 var (
 	errNoObject = errors.New("not an object: a manifest begins with apiVersion and kind")
 	lineNumber  = regexp.MustCompile(`^line (\d+): `)
-	// parserError matches the errors of the YAML parser whose lines count from 0. The lines of other errors count from
-	// 1.
+	// parserError matches the errors of the YAML parser whose line numbers start from 0. The line numbers of other
+	// errors start from 1.
 	parserError = regexp.MustCompile(`^did not find expected (<|node content|key|'-' indicator|',' or)`)
 )
 
@@ -249,7 +249,7 @@ func (p part) syntax(err error) syntaxErrors {
 	return all
 }
 
-// objects returns the objects in lists, and checks what every object must have.
+// objects returns the objects in lists, and checks the fields that every object must have.
 func objects(d Doc) (all []Doc, faults []Fault) {
 	if !d.Object.IsList() {
 		switch {

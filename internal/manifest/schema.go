@@ -30,7 +30,8 @@ import (
 	"tensorstack.dev/batch/internal/nearest"
 )
 
-// definition is a CustomResourceDefinition as the API server applies it: it uses the same packages in the same order.
+// definition is a CustomResourceDefinition that is applied as the API server applies it: with the same packages in the
+// same order.
 type definition struct {
 	structural *structuralschema.Structural
 	values     validation.SchemaValidator
@@ -102,7 +103,7 @@ func (s *definition) decode(u *unstructured.Unstructured) []problem {
 }
 
 // readMeta decodes the metadata of an object. It returns the unknown fields and the values of a wrong type. A decoder
-// stops at the first value of a wrong type, so the function removes that value and decodes the rest again.
+// stops at the first value of a wrong type. readMeta therefore removes that value and decodes the rest again.
 func readMeta(u *unstructured.Unstructured) (meta *metav1.ObjectMeta, unknown []string, faults []problem) {
 	for range maxWrongValues {
 		meta, _, unknown, err := objectmeta.GetObjectMetaWithOptions(u.Object, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
@@ -139,7 +140,7 @@ func wrongMeta(u *unstructured.Unstructured, err error) (problem, bool) {
 		}
 	}
 	wrong := problem{path, fmt.Sprintf("cannot be %s: write %s", article(found.Value), wanted(found.Type.String()))}
-	if path == "metadata.name" || path == "metadata.generateName" { // so that the missing name is not reported too
+	if path == "metadata.name" || path == "metadata.generateName" { // otherwise the missing name would be reported too
 		return wrong, replace(u.Object, path, standInName)
 	}
 	return wrong, remove(u.Object, path)
@@ -184,7 +185,7 @@ func (s *definition) checkValues(u *unstructured.Unstructured, namespaced bool) 
 }
 
 // oneForType reduces several errors about the type of one value to one. If a schema offers alternative types, each type
-// that does not match is an error, and so is the lack of a matching one.
+// that does not match is an error, and so is the lack of a matching type.
 func oneForType(errs field.ErrorList) field.ErrorList {
 	first := map[string]*field.Error{}
 	return slices.DeleteFunc(errs, func(e *field.Error) bool {
@@ -225,10 +226,10 @@ func hidesRules(err *field.Error) bool {
 	return false
 }
 
-// longest is the largest number of characters of a value that a fault quotes.
+// longest is the largest number of characters in a quoted value of a fault.
 const longest = 80
 
-// These are texts of the schema that describe replaces.
+// Texts of the schema that describe replaces.
 const (
 	quantityPattern = `(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]{1,2}))?$`
 	noQuantity      = "not a quantity: write a number such as 2, 500m or 8Gi"
