@@ -170,7 +170,7 @@ func (r *reconciler) observe(ctx context.Context, tb *tensorboard.TensorBoard) (
 	return seen, nil
 }
 
-// write updates the status if it changed. The update carries the resourceVersion that was read.
+// write updates the status if it changed. The update contains the resourceVersion that was read.
 func (r *reconciler) write(ctx context.Context, tb *tensorboard.TensorBoard, status tensorboard.TensorBoardStatus) error {
 	if equality.Semantic.DeepEqual(tb.Status, status) {
 		return nil
@@ -192,7 +192,7 @@ func (r *reconciler) write(ctx context.Context, tb *tensorboard.TensorBoard, sta
 	return nil
 }
 
-// suspend stops an idle TensorBoard, unless it was changed since it was read.
+// suspend stops an idle TensorBoard, unless the TensorBoard was changed since it was read.
 func (r *reconciler) suspend(ctx context.Context, tb *tensorboard.TensorBoard) error {
 	yes := true
 	next := tb.DeepCopy()

@@ -15,8 +15,8 @@ import (
 	"tensorstack.dev/batch/internal/tensorboard/board"
 )
 
-// ensure creates or updates the Service and the Deployment of a TensorBoard. A refusal is an error that does not pass
-// by itself. The Deployment is nil if it does not exist or the cache does not show it yet.
+// ensure creates or updates the Service and the Deployment of a TensorBoard. A refusal is an error that retries do not
+// solve. The Deployment is nil if it does not exist or if the cache does not show it yet.
 func (r *reconciler) ensure(ctx context.Context, tb *tensorboard.TensorBoard) (*appsv1.Deployment, *board.Refusal, error) {
 	logs, faults := board.Convert(&tb.Spec)
 	if len(faults) > 0 {
@@ -43,7 +43,7 @@ func (r *reconciler) ensure(ctx context.Context, tb *tensorboard.TensorBoard) (*
 	return next, nil, nil
 }
 
-// stop scales the Deployment of a TensorBoard to zero. It is for a suspended TensorBoard whose spec is invalid.
+// stop scales the Deployment of a TensorBoard to zero. It is called for a suspended TensorBoard whose spec is invalid.
 func (r *reconciler) stop(ctx context.Context, tb *tensorboard.TensorBoard) error {
 	if !board.Suspended(tb) {
 		return nil
@@ -85,7 +85,7 @@ func (r *reconciler) ensureOne(ctx context.Context, tb *tensorboard.TensorBoard,
 	return nil, fmt.Errorf("creating %s %s/%s: %w", kind, want.GetNamespace(), want.GetName(), err)
 }
 
-// checkOwner returns a refusal if an object of a needed name exists and does not belong to the TensorBoard.
+// checkOwner returns a refusal if an object with a needed name exists and does not belong to the TensorBoard.
 func (r *reconciler) checkOwner(ctx context.Context, tb *tensorboard.TensorBoard, want client.Object) (*board.Refusal, error) {
 	gvk := want.GetObjectKind().GroupVersionKind()
 	live := &metav1.PartialObjectMetadata{}

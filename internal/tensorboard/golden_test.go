@@ -17,8 +17,8 @@ import (
 var settings = board.Settings{HelperImage: "t9k-operator:test", HelperCommand: []string{"/t9k-operator"}, Proxy: true,
 	User: board.DefaultUser}
 
-// TestObjectsMatchGoldenFiles compares the objects, or the faults, of each manifest in testdata with the golden file
-// beside it.
+// TestObjectsMatchGoldenFiles verifies that the objects, or the faults, of each manifest in testdata equal the golden
+// file beside it.
 func TestObjectsMatchGoldenFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -63,7 +63,8 @@ func rendered(t *testing.T, tb *tensorboard.TensorBoard) string {
 	return b.String()
 }
 
-// TestDiffersReportsOnlyChanges verifies that Differs is false for an unchanged spec and true for each change of it.
+// TestDiffersReportsOnlyChanges verifies that Differs is false for an unchanged spec and true for each change of the
+// spec.
 func TestDiffersReportsOnlyChanges(t *testing.T) {
 	tb := read(t, "testdata/fileset-of-a-claim.yaml")
 	same := func(change func(*tensorboard.TensorBoard)) bool {

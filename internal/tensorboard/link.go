@@ -41,7 +41,7 @@ func AddLink(mgr ctrl.Manager, kind kinds.Kind) error {
 	return nil
 }
 
-// link creates the TensorBoards that jobs of one kind ask for, and writes their state into the jobs' status.
+// link creates the TensorBoards that jobs of one kind specify, and writes their state into the jobs' status.
 type link struct {
 	kind   kinds.Kind
 	client client.Client
@@ -93,7 +93,7 @@ func (l *link) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.
 	return result, nil
 }
 
-// board returns the TensorBoard that a job asks for.
+// board returns the TensorBoard that a job specifies.
 func (l *link) board(job kinds.Object) *tensorboard.TensorBoard {
 	spec, _ := l.kind.Training(job)
 	tb := &tensorboard.TensorBoard{
@@ -104,7 +104,7 @@ func (l *link) board(job kinds.Object) *tensorboard.TensorBoard {
 		},
 		Spec: *spec.TensorBoardSpec.DeepCopy(),
 	}
-	if by := job.GetAnnotations()[scheduling.AnnotationRequestedBy]; by != "" { // the job's user and not the operator
+	if by := job.GetAnnotations()[scheduling.AnnotationRequestedBy]; by != "" { // the job's user, not the operator
 		tb.Annotations = map[string]string{scheduling.AnnotationRequestedBy: by}
 	}
 	return tb
@@ -112,7 +112,7 @@ func (l *link) board(job kinds.Object) *tensorboard.TensorBoard {
 
 func (l *link) gvk() schema.GroupVersionKind { return batch.GroupVersion.WithKind(l.kind.Name) }
 
-// dependentStatus summarises the status of a TensorBoard.
+// dependentStatus summarizes the status of a TensorBoard.
 func dependentStatus(tb *tensorboard.TensorBoard) *batch.DependentStatus {
 	dependent := &batch.DependentStatus{
 		Dependent: &corev1.ObjectReference{APIVersion: tensorboard.GroupVersion.String(), Kind: "TensorBoard",
@@ -133,7 +133,7 @@ func dependentStatus(tb *tensorboard.TensorBoard) *batch.DependentStatus {
 	return dependent
 }
 
-// write updates the TensorBoard's state in the job's status. The update carries the resourceVersion that was read. A
+// write updates the TensorBoard's state in the job's status. The update contains the resourceVersion that was read. A
 // job without a status is left alone, because its own controller writes the first one.
 func (l *link) write(ctx context.Context, job kinds.Object, dependent *batch.DependentStatus) error {
 	_, status := l.kind.Training(job)
@@ -149,8 +149,7 @@ func (l *link) write(ctx context.Context, job kinds.Object, dependent *batch.Dep
 	return nil
 }
 
-// changes lets events pass of jobs that ask for a TensorBoard: when they are created and when they get their first
-// status.
+// changes passes only events of jobs with a TensorBoard, when the job is created or gets its first status.
 func (l *link) changes() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return l.wantsTensorBoard(e.Object) },
@@ -166,7 +165,7 @@ func (l *link) changes() predicate.Predicate {
 	}
 }
 
-// wantsTensorBoard reports whether a job asks for a TensorBoard.
+// wantsTensorBoard reports whether a job specifies a TensorBoard.
 func (l *link) wantsTensorBoard(o client.Object) bool {
 	spec, _ := l.kind.Training(o.(kinds.Object))
 	return spec.TensorBoardSpec != nil

@@ -76,7 +76,7 @@ func TestIdleTensorBoardIsSuspendedInTime(t *testing.T) {
 	if since.Equal(condition(&c.tb.Status, tensorboard.Idle).LastTransitionTime.Time) {
 		t.Error("the request in between did not change the transition time")
 	}
-	// A TensorBoard that was suspended and resumed counts as new, whatever its state was.
+	// A TensorBoard that was suspended and resumed counts as new, regardless of its earlier state.
 	suspend := true
 	c.tb.Spec.Suspend = &suspend
 	c.want(c.see(Seen{Now: c.now}), no, tensorboard.ReasonSuspended, 0, false)

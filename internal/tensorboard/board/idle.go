@@ -9,7 +9,7 @@ import (
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 )
 
-// Activity is what the proxy of a TensorBoard reports about its requests.
+// Activity is the report of a TensorBoard's proxy about its requests.
 type Activity struct {
 	// Requests is the number of requests since the proxy started.
 	Requests int64 `json:"requests"`
@@ -26,8 +26,8 @@ type Idleness struct {
 	SuspendAfter time.Duration
 }
 
-// mostWait is the longest time between two probes of an idle TensorBoard; it is shorter if idleness is. A probe that
-// failed is repeated after retry.
+// The time between two probes is a twelfth of Idleness.After, but at least leastWait and at most mostWait. A failed
+// probe is repeated after retry.
 const (
 	leastWait = 100 * time.Millisecond
 	mostWait  = 5 * time.Minute
@@ -48,7 +48,7 @@ func (n *Next) idleness(tb *tensorboard.TensorBoard, seen Seen, o Idleness) {
 	case Suspended(tb):
 		idleWhileSuspended(old, &c)
 	case !Ready(seen.Pod):
-		// A TensorBoard that does not run gets no requests, so the earlier condition still holds.
+		// A TensorBoard that does not run gets no requests, so its condition does not change.
 		if isNew(old) {
 			c.Status, c.Reason, c.Message = metav1.ConditionUnknown, tensorboard.ReasonNotRunning, "It does not run yet."
 		}
@@ -61,7 +61,7 @@ func (n *Next) idleness(tb *tensorboard.TensorBoard, seen Seen, o Idleness) {
 	n.set(tb, c, seen.Now)
 }
 
-// isNew reports whether a TensorBoard has not run before or not since it was suspended.
+// isNew reports whether a TensorBoard has never run, or has not run since it was suspended.
 func isNew(old *tensorboard.Condition) bool {
 	return old == nil || old.Reason == tensorboard.ReasonSuspended
 }
@@ -78,7 +78,7 @@ func idleWhileSuspended(old, c *tensorboard.Condition) {
 	}
 }
 
-// idleWithoutActivity sets the condition when the pod's activity is unknown. The earlier status stays.
+// idleWithoutActivity sets the condition when the pod's activity is unknown. The condition keeps its status.
 func idleWithoutActivity(old, c *tensorboard.Condition, fault error) {
 	if isNew(old) {
 		c.Status = metav1.ConditionUnknown
@@ -95,7 +95,7 @@ func (n *Next) idleFromActivity(old, c *tensorboard.Condition, seen Seen, o Idle
 	was := old != nil && old.Status == metav1.ConditionTrue
 	now := metav1.NewTime(seen.Now)
 	c.LastProbeTime = &now
-	// A new pod has had no request yet. That does not end the idleness of its TensorBoard.
+	// A new pod has had no requests yet, which does not end the idleness of its TensorBoard.
 	if quiet < o.After && (!was || seen.Activity.Requests > 0) {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, tensorboard.ReasonActive, fmt.Sprintf("It has had a request, or was started, within %s.", o.After)
 		n.ProbeAfter = max(o.After-quiet, leastWait)

@@ -34,7 +34,7 @@ const (
 	FetchCommand = "tensorboard-fetch"
 )
 
-// annotationSpec is the annotation of a Deployment that holds the fingerprint of the spec it was created from.
+// annotationSpec is the annotation of a Deployment that holds the fingerprint of the spec from which it was created.
 const annotationSpec = "tensorstack.dev/tensorboard-spec"
 
 // keys are the environment variables that are read from the Secret of an object store. The first requiredKeys of them
@@ -51,7 +51,7 @@ type Settings struct {
 	// HelperImage and HelperCommand are the image and the command of the operator's own program.
 	HelperImage   string
 	HelperCommand []string
-	// Proxy adds a proxy before TensorBoard that records its requests.
+	// Proxy adds a proxy in front of TensorBoard that records its requests.
 	Proxy bool
 	// User is the default user and group of TensorBoards. Zero means the user of the image, without restrictions.
 	User int64
@@ -76,7 +76,7 @@ func URL(tb *tensorboard.TensorBoard) string {
 // Port returns the port of a TensorBoard's pod that receives the requests.
 func Port() int { return port }
 
-// Suspended reports whether the spec asks for the TensorBoard to be stopped.
+// Suspended reports whether the spec requires the TensorBoard to be stopped.
 func Suspended(tb *tensorboard.TensorBoard) bool { return tb.Spec.Suspend != nil && *tb.Spec.Suspend }
 
 func meta(tb *tensorboard.TensorBoard) metav1.ObjectMeta {
@@ -107,7 +107,8 @@ func Deployment(tb *tensorboard.TensorBoard, logs *Logs, o Settings) *appsv1.Dep
 	replicas, history, grace, no := int32(1), int32(1), int64(5), false
 	pod := corev1.PodSpec{
 		Containers: []corev1.Container{mainContainer(tb, logs, o)},
-		// TensorBoard does not call the API server. Variables of other Services could be taken for its own settings.
+		// TensorBoard does not call the API server. It could interpret the variables of other Services as its own
+		// settings.
 		AutomountServiceAccountToken: &no,
 		EnableServiceLinks:           &no,
 		// TensorBoard has no state, so it may be killed early.
@@ -156,7 +157,7 @@ func Deployment(tb *tensorboard.TensorBoard, logs *Logs, o Settings) *appsv1.Dep
 }
 
 // securityContext returns the spec's security context or, by default, one that Pod Security's level restricted accepts.
-// It names a user, because most images with TensorBoard run as root otherwise.
+// The default names a user, because most images with TensorBoard otherwise run as root.
 func securityContext(tb *tensorboard.TensorBoard, o Settings) *corev1.PodSecurityContext {
 	if tb.Spec.SecurityContext != nil {
 		return tb.Spec.SecurityContext
@@ -178,7 +179,7 @@ func unprivileged() *corev1.SecurityContext {
 	return &corev1.SecurityContext{AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
 }
 
-// fingerprint returns a hash of a spec as this package computes it, so that defaults added by the API server do not
+// fingerprint returns a hash of a spec as this package computes it, so that defaults that the API server adds do not
 // matter.
 func fingerprint(spec *appsv1.DeploymentSpec) string {
 	text, err := json.Marshal(spec)
@@ -259,7 +260,7 @@ const (
 // claimVolume returns the name of the volume of the ith claim.
 func claimVolume(i int) string { return fmt.Sprintf("claim-%d", i) }
 
-// literal escapes a command so that the kubelet expands no references in it.
+// literal escapes a command so that the kubelet does not expand references in it.
 func literal(command []string) []string {
 	out := slices.Clone(command)
 	for i := range out {
@@ -283,7 +284,7 @@ func fetch(i int, d *Download, o Settings) corev1.Container {
 	return c
 }
 
-// helper returns a container of the operator's own program. It sets limits, because a namespace with a quota may
+// helper returns a container that runs the operator's own program. It sets limits, because a namespace with a quota may
 // require them.
 func helper(name string, o Settings, args ...string) corev1.Container {
 	security, yes := unprivileged(), true

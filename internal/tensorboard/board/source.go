@@ -39,12 +39,12 @@ type Logs struct {
 	Sources []Source
 	// Claims are the PersistentVolumeClaims to mount, each at claimsDir/CLAIM.
 	Claims []string
-	// Secret is the Secret with the keys of the object store, or empty if none is read.
+	// Secret is the Secret with the keys of the object store; empty if no object store is read.
 	Secret    string
 	Downloads []Download
 }
 
-// Convert returns the logs that a spec asks for, or everything that is wrong with the spec.
+// Convert returns the logs that a spec selects, or all errors in the spec.
 func Convert(s *tensorboard.TensorBoardSpec) (*Logs, field.ErrorList) {
 	at := field.NewPath("spec")
 	if errs := Validate(s, at); len(errs) > 0 {
@@ -117,8 +117,8 @@ func orRoot(subPaths []string) []string {
 	return subPaths
 }
 
-// claim adds a directory of a volume. The pod mounts the whole volume and not the directory, because the training may
-// create the directory later.
+// claim adds a directory of a volume. The pod mounts the whole volume instead of the directory, because the training
+// may create the directory later.
 func (c *conversion) claim(name, sub string) {
 	if !slices.Contains(c.logs.Claims, name) {
 		c.logs.Claims = append(c.logs.Claims, name)

@@ -27,8 +27,8 @@ type Seen struct {
 	Refusal    *Refusal
 	Deployment *appsv1.Deployment
 	Pod        *corev1.Pod
-	// Activity is what the pod reports about its requests. It is nil if the pod was not probed or, with ProbeError set,
-	// did not answer.
+	// Activity is the pod's report about its requests. It is nil if the pod was not probed or, with ProbeError set, did
+	// not answer.
 	Activity   *Activity
 	ProbeError error
 }
@@ -42,7 +42,7 @@ type Next struct {
 	ProbeAfter time.Duration
 }
 
-// Observe computes the status of a TensorBoard and when it must be observed again.
+// Observe computes the status of a TensorBoard and the time at which it must be observed again.
 func Observe(tb *tensorboard.TensorBoard, seen Seen, idle Idleness) Next {
 	next := Next{Status: tensorboard.TensorBoardStatus{URL: URL(tb), ObservedGeneration: tb.Generation}}
 	if p := seen.Pod; p != nil && !Suspended(tb) {
@@ -88,7 +88,7 @@ func Ready(pod *corev1.Pod) bool {
 	})
 }
 
-// Choose returns the pod that represents a TensorBoard: the newest of the ready ones or else of all. It returns nil if
+// Choose returns the pod that represents a TensorBoard: the newest ready pod, or else the newest pod. It returns nil if
 // there is none.
 func Choose(pods []corev1.Pod) *corev1.Pod {
 	live := slices.DeleteFunc(slices.Clone(pods), func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
@@ -131,7 +131,7 @@ func phaseAndReady(tb *tensorboard.TensorBoard, seen Seen) (tensorboard.Phase, t
 	return tensorboard.Pending, no(tensorboard.ReasonStarting, "It is being started.")
 }
 
-// startProblem returns what keeps a TensorBoard from running, or nothing.
+// startProblem returns the reason why a TensorBoard does not run; empty if there is none.
 func startProblem(seen Seen) (reason, message string) {
 	if seen.Pod == nil {
 		if seen.Deployment == nil {
@@ -159,7 +159,7 @@ func startProblem(seen Seen) (reason, message string) {
 	return "", ""
 }
 
-// containerProblem returns what keeps a container from running, or nothing.
+// containerProblem returns the reason why a container does not run; empty if there is none.
 func containerProblem(c *corev1.ContainerStatus) (reason, message string) {
 	ended := c.State.Terminated
 	if ended == nil && c.RestartCount > 0 {
@@ -188,7 +188,7 @@ func shorten(s string) string {
 	return "… " + strings.ToValidUTF8(s[len(s)-limit:], "")
 }
 
-// Wrong reports whether a condition Ready describes a problem: any reason but running, starting or suspended.
+// Wrong reports whether a condition Ready describes a problem: any reason except running, starting or suspended.
 func Wrong(c tensorboard.Condition) bool {
 	switch c.Reason {
 	case tensorboard.ReasonRunning, tensorboard.ReasonStarting, tensorboard.ReasonSuspended:

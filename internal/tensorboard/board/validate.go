@@ -10,7 +10,7 @@ import (
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 )
 
-// Validate lists what is wrong with a spec. path is the spec's own path.
+// Validate returns the errors in a spec. path is the path of the spec.
 func Validate(s *tensorboard.TensorBoardSpec, path *field.Path) field.ErrorList {
 	var f faults
 	if s.Image == "" {
@@ -70,7 +70,7 @@ func (f *faults) logDir(d *tensorboard.LogDir, path *field.Path) {
 	}
 }
 
-// escapes reports whether a relative path can lead out of its directory.
+// escapes reports whether a relative path can refer to a place outside its directory.
 func escapes(path string) bool { return slices.Contains(strings.Split(path, "/"), "..") }
 
 // urls validates a list of addresses that is not empty. form describes a valid address.
@@ -88,7 +88,7 @@ func (f *faults) urls(list, schemes []string, form string, path *field.Path) {
 
 // fileset is a source of logs in the older notation.
 type fileset struct {
-	// claim is the PersistentVolumeClaim, or empty for an object store.
+	// claim is the PersistentVolumeClaim; empty for an object store.
 	claim string
 	// secret is the Secret with the keys of the object store, and bucket is its bucket.
 	secret, bucket string
@@ -96,8 +96,8 @@ type fileset struct {
 	path string
 }
 
-// parseFileset parses t9k://pvc/NAME/SUBPATH or t9k://minio/SECRET/BUCKET/SUBPATH. fault says what is wrong with text,
-// or is empty.
+// parseFileset parses t9k://pvc/NAME/SUBPATH or t9k://minio/SECRET/BUCKET/SUBPATH. fault is the error in text; empty if
+// there is none.
 func parseFileset(text string) (set fileset, fault string) {
 	const forms = "write t9k://pvc/NAME/SUBPATH or t9k://minio/SECRET/BUCKET/SUBPATH"
 	rest, ok := strings.CutPrefix(text, "t9k://")

@@ -33,8 +33,8 @@ func NewFetchCommand() *cobra.Command {
 	return cmd
 }
 
-// fetchAll downloads files one after the other. Each file name begins with the index in the list, so that files of the
-// same name do not collide and keep their order.
+// fetchAll downloads files one after the other. Each file name begins with the index in the list, so that files with
+// the same name do not collide and keep their order.
 func fetchAll(ctx context.Context, dir string, addresses []string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("making the directory of the files: %w", err)

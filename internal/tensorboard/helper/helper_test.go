@@ -50,7 +50,7 @@ func get(t *testing.T, address string) (int, string) {
 	return answer.StatusCode, string(body)
 }
 
-// TestProxyCountsRequests verifies that the proxy passes requests on unchanged and counts them, and that the time of an
+// TestProxyCountsRequests verifies that the proxy forwards requests unchanged and counts them, and that the time of an
 // unfinished request does not count as quiet.
 func TestProxyCountsRequests(t *testing.T) {
 	arrived, release := make(chan string, 1), make(chan struct{})
@@ -134,8 +134,8 @@ func TestFetchKnowsCertificateAuthorities(t *testing.T) {
 	}
 }
 
-// TestFetchStoresFiles verifies that files of the same name are stored separately, and that the error for a file that
-// cannot be fetched names it without its password and leaves no file.
+// TestFetchStoresFiles verifies that files with the same name are stored separately. If a file cannot be fetched, the
+// error must name it without its password, and no file may remain.
 func TestFetchStoresFiles(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/missing") {

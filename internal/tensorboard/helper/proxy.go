@@ -22,7 +22,7 @@ import (
 // headerTimeout is how long a client may take to send the header of a request.
 const headerTimeout = 30 * time.Second
 
-// stopTimeout is how long requests in progress may take to end when the proxy stops.
+// stopTimeout is how long requests in progress may take when the proxy stops.
 const stopTimeout = 3 * time.Second
 
 // traffic records when requests start and end.
@@ -69,7 +69,7 @@ func (t *traffic) activity() board.Activity {
 // ServeHTTP answers with the Activity as JSON.
 func (t *traffic) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(t.activity()) // fails only if the client has left
+	_ = json.NewEncoder(w).Encode(t.activity()) // fails only if the client has disconnected
 }
 
 // forward returns a handler that forwards requests to TensorBoard.
@@ -80,8 +80,8 @@ func forward(to *url.URL) http.Handler {
 			r.SetXForwarded()
 			r.Out.Host = r.In.Host
 		},
-		// Each request has its own connection: on a reused one, a server that writes header and body separately waits
-		// 40 ms for the acknowledgement of the header.
+		// Each request has its own connection: on a reused connection, a server that writes header and body separately
+		// waits 40 ms for the acknowledgement of the header.
 		Transport:     &http.Transport{DisableKeepAlives: true},
 		FlushInterval: -1,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
@@ -108,8 +108,8 @@ func NewProxyCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&listen, "listen", ":6006", "address that takes requests")
-	f.StringVar(&activity, "activity", ":6008", "address that tells when the last request came")
+	f.StringVar(&listen, "listen", ":6006", "address on which the proxy receives requests")
+	f.StringVar(&activity, "activity", ":6008", "address that reports the time since the last request")
 	f.StringVar(&to, "to", "http://127.0.0.1:6007", "address of TensorBoard")
 	return cmd
 }
@@ -130,7 +130,7 @@ func serve(ctx context.Context, handlers map[string]http.Handler) error {
 			<-ctx.Done()
 			stopping, done := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 			defer done()
-			_ = s.Shutdown(stopping) // remaining requests end with the program
+			_ = s.Shutdown(stopping) // remaining requests are aborted when the program exits
 		})
 	}
 	wg.Wait()
