@@ -45,7 +45,7 @@ import (
 const (
 	// fieldManager is the field manager of the status of queues and of the counts of groups.
 	fieldManager = "t9k-operator-queue"
-	// delay is the time during which changes are collected before a status is written.
+	// delay is the time for which changes are collected before a status is written.
 	delay = 300 * time.Millisecond
 
 	// workers is the number of groups, and also of queues, that are reconciled concurrently.
@@ -54,19 +54,19 @@ const (
 	byGroup, byQueue = "group", "queue"
 )
 
-// reconciler reconciles queues and groups. It reads the t9k-scheduler's pods from its own cache, because the manager's
-// cache holds only the pods of jobs.
+// reconciler reconciles queues and groups. It reads the t9k-scheduler's pods from a separate cache, because the
+// manager's cache holds only the pods of jobs.
 type reconciler struct {
 	client client.Client
 	pods   cache.Cache
 	// foreignPods is the cache of the pods of other schedulers that name a queue.
 	foreignPods cache.Cache
 	shapes      *Shapes
-	// began is when the first queue was reconciled, or zero before that.
+	// began is the time at which the first queue was reconciled; nil before that.
 	began atomic.Pointer[time.Time]
 }
 
-// Add adds the controllers to a manager, and what creates the initial queues.
+// Add adds the controllers to a manager, and a runnable that creates the initial queues.
 func Add(ctx context.Context, mgr ctrl.Manager, shapes *Shapes, initial []client.Object) error {
 	pods, err := cache.New(mgr.GetConfig(), cache.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: map[client.Object]cache.ByObject{
 		&corev1.Pod{}: {Field: fields.OneTermEqualSelector("spec.schedulerName", scheduling.SchedulerName), Transform: trim}}})
@@ -119,7 +119,7 @@ func Add(ctx context.Context, mgr ctrl.Manager, shapes *Shapes, initial []client
 	return nil
 }
 
-// addGroupStatus adds the controller of the status of groups.
+// addGroupStatus adds the controller that writes the status of PodGroups.
 func (k *reconciler) addGroupStatus(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("podgroup-status").
 		Watches(&scheduling.PodGroup{}, later(func(_ context.Context, o client.Object) []types.NamespacedName {
@@ -129,7 +129,7 @@ func (k *reconciler) addGroupStatus(mgr ctrl.Manager) error {
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).Complete(reconcile.Func(k.group))
 }
 
-// addQueueStatus adds the controller of the status of queues.
+// addQueueStatus adds the controller that writes the status of queues.
 func (k *reconciler) addQueueStatus(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("queue-status").
 		Watches(&scheduling.Queue{}, later(func(_ context.Context, o client.Object) []types.NamespacedName {
@@ -213,7 +213,7 @@ func (k *reconciler) group(ctx context.Context, req reconcile.Request) (reconcil
 	return reconcile.Result{}, nil
 }
 
-// sameGroup compares two statuses except for the condition that the scheduler owns.
+// sameGroup compares two statuses, except for the condition that the scheduler owns.
 func sameGroup(a, b *scheduling.PodGroupStatus) bool {
 	old := a.DeepCopy()
 	old.Conditions = nil
@@ -225,7 +225,7 @@ func sameGroup(a, b *scheduling.PodGroupStatus) bool {
 	return apiequality.Semantic.DeepEqual(old, b)
 }
 
-// queue reconciles the status of a queue and ends its pods that are too old.
+// queue reconciles the status of a queue and ends the queue's pods that are too old.
 func (k *reconciler) queue(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	q := &scheduling.Queue{}
 	if err := k.client.Get(ctx, req.NamespacedName, q); err != nil {
@@ -258,7 +258,7 @@ func (k *reconciler) queue(ctx context.Context, req reconcile.Request) (reconcil
 }
 
 // apply writes a status by server-side apply. Fields that the status does not set keep their other owners. into is the
-// status of the configuration.
+// status of the apply configuration.
 func (k *reconciler) apply(ctx context.Context, configuration runtime.ApplyConfiguration, into, status any) error {
 	data, err := json.Marshal(status)
 	if err != nil {

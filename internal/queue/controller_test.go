@@ -37,7 +37,7 @@ func testScheme(t *testing.T) *runtime.Scheme {
 	return s
 }
 
-// storeCache is a cache with the contents of an API server in memory. ours selects the pods that it has.
+// storeCache is a cache with the contents of an API server in memory. ours selects the pods that it contains.
 type storeCache struct {
 	cache.Cache
 	client client.Client
@@ -128,8 +128,8 @@ func TestStatusOfAGroupIsWritten(t *testing.T) {
 	}
 }
 
-// TestStatusOfAQueueCountsItsPods verifies that the pods of a queue are those of its groups, whatever queue they name,
-// and those that name it and have no group elsewhere.
+// TestStatusOfAQueueCountsItsPods verifies which pods belong to a queue: the pods of its groups, whatever queue they
+// name, and the pods that name the queue and have no group elsewhere.
 func TestStatusOfAQueueCountsItsPods(t *testing.T) {
 	foreign := podNamed("foreign", 0, scheduling.LabelQueue, "q")
 	foreign.Spec.SchedulerName = "another"
@@ -146,7 +146,7 @@ func TestStatusOfAQueueCountsItsPods(t *testing.T) {
 	if err := k.client.Get(t.Context(), client.ObjectKey{Name: "q"}, q); err != nil {
 		t.Fatal(err)
 	}
-	// The request of the foreign pod counts, the pod does not.
+	// The requests of the foreign pod count, but the pod does not.
 	if got := q.Status.Allocated.Cpu().String(); got != "4" || q.Status.Pods.Running != 3 {
 		t.Errorf("allocated %s, want 4: %+v", got, q.Status)
 	}
@@ -199,7 +199,7 @@ func TestShapesOfQueuesAndPods(t *testing.T) {
 		groupIn("g", "q"), queueNamed(scheduling.DefaultQueue, none))
 	for name, test := range map[string]struct {
 		labels map[string]string
-		reason string // empty: no shape
+		reason string // empty if there is no shape
 	}{
 		"by its queue":              {map[string]string{scheduling.LabelQueue: "q"}, scheduling.ReasonShapeFound},
 		"by its group":              {map[string]string{scheduling.LabelQueue: "free", scheduling.LabelGroupName: "g"}, scheduling.ReasonShapeFound},
@@ -222,7 +222,7 @@ func TestShapesOfQueuesAndPods(t *testing.T) {
 	if got := k.queuesWithProfile(t.Context(), profiles); len(got) != 4 {
 		t.Errorf("a change of the profiles triggers %v", got)
 	}
-	for _, name := range []string{"q", "b"} { // the state of the profile goes into the status
+	for _, name := range []string{"q", "b"} { // the state of the profile is part of the status
 		if _, err := k.queue(t.Context(), named(name)); err != nil {
 			t.Fatal(err)
 		}
@@ -258,8 +258,8 @@ func TestChangesTriggerBothQueues(t *testing.T) {
 	}
 }
 
-// TestControllersAreAddedToAManager adds the controllers to a manager that is not started, so that the test needs no
-// API server.
+// TestControllersAreAddedToAManager verifies that the controllers can be added to a manager. The manager is not
+// started, so the test needs no API server.
 func TestControllersAreAddedToAManager(t *testing.T) {
 	mgr, err := ctrl.NewManager(&rest.Config{Host: "http://127.0.0.1:1"}, ctrl.Options{Scheme: testScheme(t), Metrics: metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: "0", MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {

@@ -24,8 +24,8 @@ import (
 	"tensorstack.dev/batch/config"
 )
 
-// ReadInitial returns the queues that an installation begins with: those of a file, unless its name is empty, and the
-// default queue, which every installation has.
+// ReadInitial returns the queues with which an installation begins: the queues in a file, unless its name is empty, and
+// the default queue, which every installation has.
 func ReadInitial(path string) ([]client.Object, error) {
 	var initial []client.Object
 	if path != "" {
@@ -38,7 +38,7 @@ func ReadInitial(path string) ([]client.Object, error) {
 		}
 	}
 	if slices.ContainsFunc(initial, func(q client.Object) bool { return q.GetName() == scheduling.DefaultQueue }) {
-		return initial, nil // the file decides what the default queue is like
+		return initial, nil // the file may define the default queue
 	}
 	byDefault, err := config.DefaultQueue()
 	if err != nil {
@@ -76,8 +76,9 @@ func parseQueues(data []byte) ([]client.Object, error) {
 	}
 }
 
-// ensure creates the queues that do not exist. They are not part of the manifests, because these are applied together
-// with the CRD and the API server would refuse them. A queue that cannot be created does not hold the others up.
+// ensure creates the queues that do not exist. They are not part of the manifests, because the manifests are applied
+// together with the CRD and the API server would refuse the queues. A queue that cannot be created does not block the
+// others.
 func ensure(ctx context.Context, c client.Client, queues []client.Object) error {
 	left := slices.Clone(queues)
 	_ = wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {

@@ -12,7 +12,7 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// podsOf lists the pods of a queue: those of its groups, and those that name the queue and have no group.
+// podsOf lists the pods of a queue: the pods of its groups, and the pods that name the queue and have no group.
 func (k *reconciler) podsOf(ctx context.Context, queue string, groups []scheduling.PodGroup) ([]corev1.Pod, error) {
 	var named corev1.PodList
 	if err := k.pods.List(ctx, &named, client.MatchingFields{byQueue: queue}, client.UnsafeDisableDeepCopy); err != nil {
@@ -50,7 +50,8 @@ func (k *reconciler) podsOf(ctx context.Context, queue string, groups []scheduli
 	return pods, nil
 }
 
-// groupQueue returns the queue of a pod's group, or nothing if the pod has no group or the group does not exist.
+// groupQueue returns the queue of a pod's group. It returns nothing if the pod has no group or the group does not
+// exist.
 func (k *reconciler) groupQueue(ctx context.Context, pod client.Object) (string, error) {
 	keys := groupsOf(pod)
 	if len(keys) == 0 {
@@ -94,7 +95,7 @@ func groupsOf(o client.Object) []types.NamespacedName {
 func (k *reconciler) queuesWithProfile(ctx context.Context, _ client.Object) []types.NamespacedName {
 	var queues scheduling.QueueList
 	if err := k.client.List(ctx, &queues); err != nil {
-		return nil // only a cache that has ended fails, and then the manager ends too
+		return nil // only an ended cache fails, and then the manager also ends
 	}
 	var names []types.NamespacedName
 	for i := range queues.Items {

@@ -15,10 +15,10 @@ import (
 	"tensorstack.dev/batch/internal/metrics"
 )
 
-// scrapeTimeout is the time that a scrape waits for the cache.
+// scrapeTimeout is the longest time for which a scrape waits for the cache.
 const scrapeTimeout = 5 * time.Second
 
-// collector reports the statuses of queues, as the cache has them when it is scraped.
+// collector reports the statuses of queues as they are in the cache at the time of a scrape.
 type collector struct {
 	cached client.Reader
 
@@ -39,7 +39,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(out chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout) // a collector is given no context
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout) // collectors get no context
 	defer cancel()
 	var queues scheduling.QueueList
 	var groups scheduling.PodGroupList
@@ -58,7 +58,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
-	// Groups that name a missing queue are not reported: anybody could add label values with them.
+	// Groups that name a missing queue are not reported, because every user could add label values with them.
 	for i := range queues.Items {
 		q := &queues.Items[i]
 		gauge(c.pods, float64(q.Status.Pods.Pending), q.Name, string(corev1.PodPending))
@@ -87,7 +87,8 @@ func isPending(g *scheduling.PodGroup) bool {
 	return true
 }
 
-// waitsSince returns when a pending group began to wait: when it was found not to be scheduled, or else its creation.
+// waitsSince returns the time since which a pending group waits: the time at which it was found not to be scheduled, or
+// else its creation.
 func waitsSince(g *scheduling.PodGroup) time.Time {
 	for _, c := range g.Status.Conditions {
 		if c.Type == scheduling.GroupScheduled && !c.LastTransitionTime.IsZero() {

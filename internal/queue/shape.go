@@ -13,7 +13,7 @@ import (
 )
 
 // ReadShape parses the value of a profile: the largest requests by resource, as YAML. It fails if a name is not a
-// resource that pods can request, for example because it is misspelt.
+// resource that pods can request, for example because it is misspelled.
 func ReadShape(text string) (corev1.ResourceList, error) {
 	var limits corev1.ResourceList
 	if err := yaml.UnmarshalStrict([]byte(text), &limits); err != nil {
@@ -43,7 +43,7 @@ func requestable(name string) bool {
 	return strings.HasPrefix(name, corev1.ResourceHugePagesPrefix) || strings.Contains(name, "/") && len(validation.IsQualifiedName(name)) == 0
 }
 
-// over describes the resources of which a pod requests more than it may.
+// over describes the resources of which a pod requests more than the limits.
 func over(requests, limits corev1.ResourceList) []string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(limits)) {

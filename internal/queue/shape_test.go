@@ -35,7 +35,7 @@ func TestReadShape(t *testing.T) {
 	}
 }
 
-// TestRequestsAreThoseOfTheScheduler verifies that the requests of a pod are those that the API server and the
+// TestRequestsAreThoseOfTheScheduler verifies that the requests of a pod equal the requests that the API server and the
 // scheduler compute.
 func TestRequestsAreThoseOfTheScheduler(t *testing.T) {
 	tests := map[string]struct{ spec, want string }{

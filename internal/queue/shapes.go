@@ -20,12 +20,12 @@ import (
 
 const profilesName = scheduling.ResourceShapesNamespace + "/" + scheduling.ResourceShapes
 
-// Shapes looks up how large the pods of queues may be. Every replica of the operator has one, because every replica
+// Shapes looks up the largest size of the pods of queues. Every replica of the operator has one, because every replica
 // answers admission requests.
 type Shapes struct {
 	objects client.Reader
 	cache   cache.Cache
-	// profiles is a cache of the one ConfigMap.
+	// profiles is a cache of only one ConfigMap.
 	profiles cache.Cache
 }
 
@@ -49,7 +49,7 @@ func NewShapes(mgr ctrl.Manager) (*Shapes, error) {
 	return &Shapes{objects: mgr.GetClient(), cache: mgr.GetCache(), profiles: profiles}, nil
 }
 
-// Watch starts to watch queues, groups and profiles. Without it the first admission request would wait for the caches.
+// Watch begins to watch queues, groups and profiles. Without it, the first admission request would wait for the caches.
 func (s *Shapes) Watch(ctx context.Context) error {
 	later := cache.BlockUntilSynced(false)
 	for _, c := range []struct {
@@ -63,13 +63,13 @@ func (s *Shapes) Watch(ctx context.Context) error {
 	return nil
 }
 
-// Shape is how large the pods of a queue may be.
+// Shape is the largest size of the pods of a queue.
 type Shape struct {
 	Queue, Profile string
 	// Requests are the largest requests by resource, or nil if the profile cannot be read.
 	Requests corev1.ResourceList
-	// Reason and Problem are those of the queue's condition ResourceShapeKnown. Problem is empty if the profile has
-	// been read.
+	// Reason and Problem are the reason and the message of the queue's condition ResourceShapeKnown. Problem is empty
+	// if the profile has been read.
 	Reason, Problem string
 }
 
@@ -85,8 +85,8 @@ func (s *Shapes) OfQueue(ctx context.Context, name string) (*Shape, error) {
 	return s.of(ctx, q)
 }
 
-// OfPod returns the shape of the queue in which a pod would wait: its group's, the one that it names, or the default.
-// It returns nil if that queue is not known yet.
+// OfPod returns the shape of the queue in which a pod would wait: the queue of its group, the queue that it names, or
+// the default queue. It returns nil if that queue is not known yet.
 func (s *Shapes) OfPod(ctx context.Context, namespace string, labels map[string]string) (*Shape, error) {
 	queue := labels[scheduling.LabelQueue]
 	if name := labels[scheduling.LabelGroupName]; name != "" {
@@ -132,7 +132,7 @@ func (s *Shapes) of(ctx context.Context, q *scheduling.Queue) (*Shape, error) {
 	return shape, nil
 }
 
-// Fault returns why a pod may not start in the queue and how to change that, or nothing if it may.
+// Fault returns why a pod may not start in the queue and how to change that; empty if it may start.
 func (s *Shape) Fault(pod *corev1.PodSpec) string {
 	if s == nil {
 		return ""

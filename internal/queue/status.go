@@ -14,8 +14,8 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// groupStatus computes the status of a group except for the condition that the scheduler owns. A condition that changes
-// gets the given transition ID.
+// groupStatus computes the status of a group, except for the condition that the scheduler owns. A condition that
+// changes gets the given transition ID.
 func groupStatus(g *scheduling.PodGroup, pods []corev1.Pod, now time.Time, transition string) scheduling.PodGroupStatus {
 	s := scheduling.PodGroupStatus{Allocated: allocated(pods)}
 	members := int32(0)
@@ -57,7 +57,7 @@ func groupStatus(g *scheduling.PodGroup, pods []corev1.Pod, now time.Time, trans
 }
 
 // queueStatus computes the status of a queue. shape is nil if the queue has no profile. foreign are pods of other
-// schedulers that name the queue; their requests count against the quota.
+// schedulers that name the queue. Their requests count against the quota.
 func queueStatus(q *scheduling.Queue, shape *Shape, groups int, pods, foreign []corev1.Pod, now time.Time) scheduling.QueueStatus {
 	s := scheduling.QueueStatus{Allocated: allocated(slices.Concat(pods, foreign)), PodGroups: scheduling.QueuePodGroups{Total: int32(groups)}}
 	for i := range pods {
@@ -97,9 +97,9 @@ func queueStatus(q *scheduling.Queue, shape *Shape, groups int, pods, foreign []
 	return s
 }
 
-// withinQuota returns the condition that says whether the pods of a queue request at most its quota. The scheduler
-// enforces the quota, so the requests exceed it only after the quota was lowered or if pods were bound by another
-// scheduler.
+// withinQuota returns the condition that reports whether the requests of a queue's pods are within its quota. The
+// scheduler enforces the quota, so the requests exceed it only after the quota was lowered or if pods were bound by
+// another scheduler.
 func withinQuota(q *scheduling.Queue, allocated corev1.ResourceList, foreign []corev1.Pod) scheduling.QueueCondition {
 	c := scheduling.QueueCondition{Type: scheduling.QueueWithinQuota, Status: metav1.ConditionTrue, Reason: scheduling.ReasonWithinQuota}
 	var over []string
@@ -126,8 +126,8 @@ func withinQuota(q *scheduling.Queue, allocated corev1.ResourceList, foreign []c
 	return c
 }
 
-// since returns when a condition got its status: its earlier transition time if the status is the same, and otherwise
-// now.
+// since returns the time at which a condition got its status: its earlier transition time if the status is the same,
+// and otherwise now.
 func since(c *scheduling.QueueCondition, before []scheduling.QueueCondition, now time.Time) metav1.Time {
 	for _, old := range before {
 		if old.Type == c.Type && old.Status == c.Status {
