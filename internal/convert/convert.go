@@ -18,7 +18,7 @@ const (
 	Version = "v1"
 )
 
-// These are the kinds of Kubeflow that can be converted.
+// Kinds of Kubeflow that can be converted.
 const (
 	pyTorchJob = "PyTorchJob"
 	tfJob      = "TFJob"
@@ -45,8 +45,8 @@ func (e Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Job converts a job of Kubeflow without modifying it. The notes name, by path, every field that is not converted
-// unchanged. The error is of type Error.
+// Job converts a job of Kubeflow without modifying it. The notes name, by path, every field whose conversion is not
+// exact. The error is of type Error.
 func Job(from *unstructured.Unstructured) (*unstructured.Unstructured, []Note, error) {
 	c := &conversion{source: source{from.DeepCopy().Object}, spec: map[string]any{}}
 	gvk := from.GroupVersionKind()

@@ -32,7 +32,7 @@ func read(t *testing.T, file string) *unstructured.Unstructured {
 	if err := yaml.Unmarshal(data, &u.Object); err != nil {
 		t.Fatal(err)
 	}
-	// In JSON, whole numbers are int64.
+	// Decode from JSON, because the code expects whole numbers as int64.
 	if data, err = yaml.YAMLToJSON(data); err == nil {
 		err = u.UnmarshalJSON(data)
 	}

@@ -82,7 +82,7 @@ func (c *conversion) bounds(roles []*role) {
 	}
 }
 
-// rendezvous returns torchrun's options for the rendezvous settings of Kubeflow that torchrunConfig has no field for.
+// rendezvous returns torchrun's options for the rendezvous settings of Kubeflow for which torchrunConfig has no field.
 // They come last among the extra options, so they take precedence.
 func (c *conversion) rendezvous(roles []*role) []any {
 	var options []any

@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// FuzzJob converts any manifest, beginning with the jobs of the tests. It never panics and does not modify the
-// manifest; each note and each error names a field.
+// FuzzJob verifies for arbitrary manifests, starting with the jobs of the tests, that the conversion never panics and
+// does not modify the manifest, and that each note and each error names a field.
 func FuzzJob(f *testing.F) {
 	for _, dir := range []string{"testdata", "testdata/bad"} {
 		entries, err := testdata.ReadDir(dir)
@@ -36,7 +36,8 @@ func FuzzJob(f *testing.F) {
 		if (to == nil) == (err == nil) {
 			t.Errorf("the result is %v with the error %v", to, err)
 		}
-		if faults, ok := err.(Error); err != nil && (!ok || len(faults) == 0) { //nolint:errorlint // documented as of this very type
+		faults, ok := err.(Error) //nolint:errorlint // Job documents the type Error
+		if err != nil && (!ok || len(faults) == 0) {
 			t.Errorf("the error is %T", err)
 		} else {
 			notes = append(notes, faults...)

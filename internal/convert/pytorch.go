@@ -44,7 +44,7 @@ func (c *conversion) pyTorch() {
 const defaultProcesses = "auto"
 
 // plain converts how the processes of a job of fixed size start. Kubeflow configures a torchrun in the command by
-// environment variables. A command that only calls torchrun becomes torchrunConfig; any other command gets the same
+// environment variables. A command that only calls torchrun becomes torchrunConfig. Any other command gets the same
 // variables.
 func (c *conversion) plain(roles []*role, processes string) {
 	calls, bare := false, true
@@ -85,7 +85,7 @@ func setLauncher(roles []*role, processes string) {
 	for _, r := range roles {
 		r.setEnv("PET_NNODES", strconv.FormatInt(total, 10))
 		r.setEnv("PET_NPROC_PER_NODE", processes)
-		// The operator sets the variables that these refer to.
+		// The operator sets the variables to which these refer.
 		r.setEnv("PET_NODE_RANK", "$(RANK)")
 		r.setEnv("PET_MASTER_ADDR", "$(MASTER_ADDR)")
 		r.setEnv("PET_MASTER_PORT", "$(MASTER_PORT)")
@@ -94,7 +94,7 @@ func setLauncher(roles []*role, processes string) {
 
 var (
 	usesTorchrun = regexp.MustCompile(`torchrun|torch\.distributed\.run|\bPET_`)
-	// launcherVariables matches the variables that a caller of torchrun reads; torchrunConfig does not set them.
+	// launcherVariables matches the variables that a caller of torchrun reads and that torchrunConfig does not set.
 	launcherVariables = regexp.MustCompile(`\b(PET_[A-Z_]+|RANK|WORLD_SIZE)\b`)
 	python            = regexp.MustCompile(`^python[0-9.]*$`)
 )
@@ -110,8 +110,8 @@ func (r *role) list(field string) []string {
 	return list
 }
 
-// torchrunArgs returns the arguments of torchrun in the main container's command; false if the command does anything
-// else.
+// torchrunArgs returns the arguments of torchrun in the main container's command. It returns false if the command does
+// anything else.
 func (r *role) torchrunArgs() ([]string, bool) {
 	words := append(r.list("command"), r.list("args")...)
 	if len(r.list("command")) == 0 {
@@ -132,14 +132,14 @@ func (r *role) torchrunArgs() ([]string, bool) {
 	return nil, false
 }
 
-// These are the options that torchrunConfig and the operator decide, and the options of torchrun without a value.
+// The options that torchrunConfig and the operator set, and the options of torchrun without a value.
 var (
 	decided = []string{"nnodes", "nproc_per_node", "rdzv_backend", "rdzv_endpoint", "rdzv_id", "rdzv_conf", "standalone",
 		"max_restarts", "node_rank", "master_addr", "master_port"}
 	switches = []string{"standalone", "m", "module", "no_python", "run_path"}
 )
 
-// ownOptions returns the options of a torchrun call that torchrunConfig decides.
+// ownOptions returns the options of a torchrun call that torchrunConfig sets itself.
 func ownOptions(args []string) []string {
 	var own []string
 	for i := 0; i < len(args) && strings.HasPrefix(args[i], "-"); i++ {

@@ -20,7 +20,7 @@ type framework struct {
 	// roles lists pairs of Kubeflow's role name and ours, in the order of ranks.
 	roles [][2]string
 	// container is the name of the main container in both APIs. port is the name of its port in Kubeflow, and newPort
-	// ours.
+	// the name in our API.
 	container, port, newPort string
 	// restart is Kubeflow's default restart policy of a role.
 	restart string
@@ -28,13 +28,13 @@ type framework struct {
 
 // role is one role of a job.
 type role struct {
-	// key is the role's name in the manifest, and path its path.
+	// key is the role's name in the manifest. path is the role's path.
 	key, path string
 	// replicas is the number of replicas, 1 by default.
 	replicas int64
 	// spec is the role's entry in the new replicaSpecs.
 	spec map[string]any
-	// main is the main container in spec, and mainPath its path in the manifest.
+	// main is the main container in spec. mainPath is its path in the manifest.
 	main     map[string]any
 	mainPath string
 }
@@ -132,7 +132,7 @@ func (r *role) template(c *conversion, f *framework, given any) {
 	r.ports(c, f)
 }
 
-// ports renames the port by which replicas find each other.
+// ports renames the port at which replicas find each other.
 func (r *role) ports(c *conversion, f *framework) {
 	list, _ := r.main["ports"].([]any)
 	renamed, taken := false, -1
@@ -154,7 +154,7 @@ func (r *role) ports(c *conversion, f *framework) {
 	}
 }
 
-// podMetadata keeps the parts of a template's metadata that pods use.
+// podMetadata keeps the parts of a template's metadata that apply to pods.
 func (c *conversion) podMetadata(template map[string]any, path string) {
 	meta, _ := template["metadata"].(map[string]any)
 	for field := range meta {

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// source holds the unconverted part of a manifest. Reading a field removes it, so the rest are the fields that nothing
-// has read.
+// source holds the unconverted part of a manifest. Reading a field removes it, so the remaining fields are those that
+// were never read.
 type source struct {
 	fields map[string]any
 }
@@ -81,7 +81,7 @@ func (c *conversion) text(path ...string) (string, bool) {
 	return "", false
 }
 
-// flag removes and returns a switch.
+// flag removes and returns a boolean.
 func (c *conversion) flag(path ...string) bool {
 	v, ok := c.take(path...)
 	if !ok {
@@ -94,7 +94,7 @@ func (c *conversion) flag(path ...string) bool {
 	return on
 }
 
-// quoted returns a value as a manifest would have it.
+// quoted returns a value as it would be written in a manifest.
 func quoted(v any) string {
 	if s, ok := v.(string); ok {
 		return strconv.Quote(s)

@@ -9,7 +9,8 @@ var tensorFlow = framework{
 	container: "tensorflow", port: "tfjob-port", newPort: "tensorflow", restart: "Never",
 }
 
-// successPolicies maps the policies that select the deciding replicas.
+// successPolicies are the values of Kubeflow's successPolicy other than the default. This API has no counterpart for
+// them.
 var successPolicies = map[string]string{"AllWorkers": "AllWorkers"}
 
 func (c *conversion) tensorFlow() {
