@@ -21,7 +21,7 @@ func Board(j *Job) *batch.DependentStatus {
 	return status.TensorBoard
 }
 
-// BoardText returns the state of the TensorBoard of the job with a name as text.
+// BoardText returns the state of the TensorBoard of the job with this name as text.
 func BoardText(name string, b *batch.DependentStatus) string {
 	if b.Ready {
 		return fmt.Sprintf("ready: \"t9k tensorboard %s\" shows it", name)

@@ -1,6 +1,6 @@
-// Package observed holds a job of any kind as the cluster stores it, and reads what its status and its events say:
-// whether it has ended and why, how long it has run, and how each replica ended. It also orders the groups that wait in
-// a queue. It is pure; the command line and the console render what it returns. Start reading at Job.
+// Package observed interprets stored jobs of any kind, their statuses and their events: whether a job has finished and
+// why, how long it has run, and how each replica ended. It also orders the groups that wait in a queue. It is pure; the
+// command line and the console render its results. Start reading at Job.
 package observed
 
 import (
@@ -43,8 +43,7 @@ func (j *Job) Ref() string { return Ref(j.Kind, j.GetName()) }
 // Status returns the job's status, which has the same type for all kinds.
 func (j *Job) Status() *batch.JobStatus { return j.Kind.Status(j.Object) }
 
-// AsInstalled are limits that accept jobs of any size, because the reader of a job does not know the limit of the
-// cluster's operator.
+// AsInstalled accepts jobs of any size, because a client does not know the limit of the cluster's operator.
 var AsInstalled = kinds.Limits{MaxReplicas: math.MaxInt32}
 
 // Normal returns the job as an engine.Job, or an error with the faults of the job.
@@ -55,7 +54,7 @@ func (j *Job) Normal() (*engine.Job, error) {
 	return j.Kind.Convert(j.Object), nil
 }
 
-// Queue returns the queue of the t9k-scheduler that the job names; empty if it names none.
+// Queue returns the queue of the t9k-scheduler that the job names; empty if the job names none.
 func (j *Job) Queue() string {
 	if g := j.Kind.Convert(j.Object).Gang; g != nil {
 		return g.Queue
@@ -63,7 +62,7 @@ func (j *Job) Queue() string {
 	return ""
 }
 
-// User returns the user who asked for the job's queue, as admission recorded it; empty if it recorded none.
+// User returns the user who requested the job's queue, as recorded by admission; empty if it was not recorded.
 func (j *Job) User() string {
 	return Requester(j.GetAnnotations()[scheduling.AnnotationRequestedBy])
 }

@@ -12,8 +12,8 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// Rendered yields the objects that the operator creates for a job when it first starts, in that order: PodGroup,
-// Service and pods, of which it yields at most perRole of each role. Zero stands for all.
+// Rendered yields the objects that the operator creates for a job when it first starts, in this order: PodGroup,
+// Service and pods. It yields at most perRole pods of each role; zero means all.
 func Rendered(n *engine.Job, now time.Time, perRole int) iter.Seq2[*unstructured.Unstructured, error] {
 	return func(yield func(*unstructured.Unstructured, error) bool) {
 		plan := engine.Next(n, engine.Seen{Now: now}, engine.Config{})

@@ -24,7 +24,7 @@ func Condition(s *batch.JobStatus, t batch.JobConditionType) batch.JobCondition 
 	return batch.JobCondition{}
 }
 
-// Finished reports whether a job has ended, and whether it has succeeded.
+// Finished reports whether a job has finished, and whether it has succeeded.
 func Finished(s *batch.JobStatus) (finished, succeeded bool) {
 	succeeded = Condition(s, batch.JobCompleted).Status == metav1.ConditionTrue
 	return succeeded || Condition(s, batch.JobFailedCondition).Status == metav1.ConditionTrue, succeeded
@@ -64,15 +64,15 @@ func Total(s *batch.JobStatus) int32 {
 	return a.Creating + a.Pending + a.Running + a.Succeeded + a.Failed + a.Unknown + a.Deleted
 }
 
-// RunTime is a time that a job has run. It grows while Since is set.
+// RunTime is a time for which a job has run. It grows while Since is set.
 type RunTime struct {
-	// Before is the time of the runs that have ended.
+	// Before is the total duration of the completed runs.
 	Before time.Duration
-	// Since is the beginning of the present run; zero if there is none.
+	// Since is the start of the current run; zero if there is none.
 	Since time.Time
 }
 
-// At returns the whole time at a moment.
+// At returns the total time at a moment.
 func (r RunTime) At(now time.Time) time.Duration {
 	if r.Since.IsZero() {
 		return r.Before
@@ -80,7 +80,7 @@ func (r RunTime) At(now time.Time) time.Duration {
 	return r.Before + max(0, now.Sub(r.Since))
 }
 
-// Ran returns for how long the job has run in total, without debug mode.
+// Ran returns the total time for which the job has run, without debug mode.
 func Ran(s *batch.JobStatus) RunTime {
 	ran := RunTime{Before: time.Duration(s.RunSeconds) * time.Second}
 	if c := Condition(s, batch.JobRunningCondition); c.Status == metav1.ConditionTrue && s.RunMode != batch.RunDebug {
@@ -98,7 +98,7 @@ func RankOf(name string) int {
 	return rank
 }
 
-// ExitText returns an exit code other than zero with which a replica ended as text, with the container's name if the
+// ExitText returns, as text, an exit code other than zero with which a replica ended, with the container's name if the
 // replica has several containers; empty if there is none.
 func ExitText(r *batch.ReplicaStatus) string {
 	if r.Phase == batch.ReplicaSucceeded { // the exit codes of sidecars do not count
@@ -116,8 +116,7 @@ func ExitText(r *batch.ReplicaStatus) string {
 	return ""
 }
 
-// Detail returns what the phase of a replica alone does not show: how the containers ended, or why they have not
-// started.
+// Detail returns details of a replica in addition to its phase: how the containers ended, or why they have not started.
 func Detail(r *batch.ReplicaStatus) string {
 	parts := make([]string, 0, 2)
 	if r.Reason != "" {
@@ -151,7 +150,7 @@ func CountPhases(task *batch.Tasks) (count map[batch.ReplicaPhase]int, sum int) 
 	return count, sum
 }
 
-// Decides returns the one replica whose end decides the job, as ROLE-RANK; empty if there is no such replica.
+// Decides returns the replica that alone decides the job's result, as ROLE-RANK; empty if there is no such replica.
 func Decides(n *engine.Job) string {
 	if n == nil || len(n.Success) != 1 || len(n.Failure) != 1 || len(n.Success[0].Members) != 1 ||
 		!slices.Equal(n.Success[0].Members, n.Failure[0].Members) {

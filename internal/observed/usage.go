@@ -10,17 +10,17 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// Demand is what a pod on a node requests, and for whom.
+// Demand is the requests of a pod on a node, with the queue and user to which they are charged.
 type Demand struct {
 	Pod      *corev1.Pod
 	Requests corev1.ResourceList
 	// Queue is the queue of the t9k-scheduler; empty for a pod of another scheduler.
 	Queue string
-	// User is who asked for the queue; empty if nobody recorded it.
+	// User is the user who requested the queue; empty if it was not recorded.
 	User string
 }
 
-// Demands returns the demands of the pods that occupy a node. Groups give the queue and the user of their pods.
+// Demands returns the demands of the pods that occupy a node. groups determine the queue and the user of their pods.
 func Demands(pods []*corev1.Pod, groups []*scheduling.PodGroup) []Demand {
 	byName := make(map[string]*scheduling.PodGroup, len(groups))
 	for _, g := range groups {

@@ -17,7 +17,7 @@ import (
 type Waiter struct {
 	// Name is NAMESPACE/NAME.
 	Name string
-	// Pods is the number of pods that wait.
+	// Pods is the number of waiting pods.
 	Pods     int
 	Priority int32
 	Created  time.Time
@@ -26,14 +26,14 @@ type Waiter struct {
 	class int
 }
 
-// These are the classes of waiters, in the order in which the scheduler tries them.
+// Classes of waiters, in the order in which the scheduler tries them.
 const (
 	classIncomplete = iota // a running gang that lacks pods
 	classReserved          // the scheduler reserves room for it
 	classInOrder
 )
 
-// Waiters returns the waiters of a queue, the next one first. pods are the pods that have no node. A pod with a group
+// Waiters returns the waiters of a queue, the next one first. pods are the pods without a node. A pod with a group
 // waits in the group's queue.
 func Waiters(queue string, groups []*scheduling.PodGroup, pods []*corev1.Pod) []Waiter {
 	byName := make(map[string]*scheduling.PodGroup, len(groups))
@@ -72,7 +72,7 @@ func waiterOf(g *scheduling.PodGroup, pods []*corev1.Pod) Waiter {
 	c := Scheduled(g)
 	w.Why = c.Message
 	switch {
-	case c.Status == metav1.ConditionTrue: // the missing pods' conditions hold the reason
+	case c.Status == metav1.ConditionTrue: // the missing pods' conditions contain the reason
 		w.Why = whyPod(slices.MinFunc(pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) }))
 		bound := g.Status.Pending + g.Status.Running + g.Status.Unknown - int32(len(pods))
 		if bound+g.Status.Succeeded < g.Spec.MinMember {
@@ -132,7 +132,7 @@ func Place(name string, waiting []Waiter, partial bool) string {
 	return text
 }
 
-// Running returns the groups of a queue that have bound pods: those of the highest priority first, then the oldest.
+// Running returns the groups of a queue that have bound pods, by priority and then by age.
 func Running(queue string, groups []*scheduling.PodGroup) []*scheduling.PodGroup {
 	var some []*scheduling.PodGroup
 	for _, g := range groups {

@@ -14,11 +14,11 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// Wait says that a job, its group or some of its replicas wait.
+// Wait is a reason for which a job, its group or some of its replicas wait.
 type Wait struct {
-	// Who waits, and For what, in a few words each.
+	// Who is what waits, and For what it waits for, in a few words each.
 	Who, For string
-	// Why is the reason as a sentence; empty if there is none to tell.
+	// Why is the reason as a sentence; empty if it is not known.
 	Why string
 }
 
@@ -40,7 +40,7 @@ func Waits(j *Job, pods []*corev1.Pod, groups []*scheduling.PodGroup, unplaced [
 	return append(all, waitsOfReplicas(s, pods, len(all) > 0)...)
 }
 
-// ending returns the pods that have yet to end.
+// ending returns the terminating pods.
 func ending(pods []*corev1.Pod) []Wait {
 	n := 0
 	for _, p := range pods {
@@ -51,7 +51,7 @@ func ending(pods []*corev1.Pod) []Wait {
 	if n == 0 {
 		return nil
 	}
-	return []Wait{{"the job", "the end of its pods", fmt.Sprintf("Pods that were asked to end, and have their grace period for it: %d.", n)}}
+	return []Wait{{"the job", "the end of its pods", fmt.Sprintf("Pods that are terminating within their grace period: %d.", n)}}
 }
 
 // waitsOfGroup returns what the group of a job waits for: room, and those who are ahead of it.
@@ -75,8 +75,8 @@ func waitsOfGroup(j *Job, groups []*scheduling.PodGroup, unplaced []*corev1.Pod,
 	return all
 }
 
-// waitsOfReplicas returns what replicas wait for, one entry for those with the same reason. Replicas without a node are
-// left out if their group waits, because they wait with it.
+// waitsOfReplicas returns what replicas wait for, with one entry for all replicas with the same reason. If withGroup is
+// set, it leaves out replicas without a node, because they wait with their group.
 func waitsOfReplicas(s *batch.JobStatus, pods []*corev1.Pod, withGroup bool) []Wait {
 	present := map[string]*corev1.Pod{}
 	for _, p := range pods {
@@ -105,7 +105,7 @@ func waitsOfReplicas(s *batch.JobStatus, pods []*corev1.Pod, withGroup bool) []W
 
 const forNode = "a node"
 
-// waitOf returns what a replica waits for, without its name; nothing if it does not wait.
+// waitOf returns what a replica waits for, without its name; empty if it does not wait.
 func waitOf(r *batch.ReplicaStatus, p *corev1.Pod) Wait {
 	switch {
 	case r.Reason == engine.ReasonBackOff:

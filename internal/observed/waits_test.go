@@ -55,7 +55,7 @@ func TestWaits(t *testing.T) {
 			got := Waits(&Job{Kind: &kinds.All[slices.IndexFunc(kinds.All, func(k kinds.Kind) bool { return k.Name == "GenericJob" })], Object: job}, test.pods, test.groups, test.unplaced, false)
 			for i := range got {
 				if got[i].For == "its turn" {
-					got[i].Why = "" // the place has tests of its own
+					got[i].Why = "" // other tests check the place
 				}
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
