@@ -1,4 +1,4 @@
-// Package escape makes control characters visible in texts that come from others: names, messages and logs.
+// Package escape makes control characters visible in untrusted text, such as names, messages and logs.
 package escape
 
 import (
@@ -8,12 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// Control replaces control characters and bytes that are not UTF-8 by the escapes of JSON and Go, so that the text
-// shows them and nothing interprets them. Line breaks and tabs stay.
+// Control replaces control characters and bytes that are not UTF-8 with the escapes of JSON and Go, so that the text
+// shows them and no program interprets them. Line breaks and tabs stay.
 func Control(s string) string { return replace(s, control) }
 
-// Directed is Control that also replaces the characters that change the direction of a text, with which a text can show
-// something else than it says.
+// Directed does what Control does, and also escapes characters that change the text direction, because they can make
+// text display differently from its content.
 func Directed(s string) string {
 	return replace(s, func(r rune) bool { return control(r) || unicode.Is(unicode.Bidi_Control, r) })
 }

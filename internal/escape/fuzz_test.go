@@ -8,7 +8,7 @@ import (
 )
 
 // FuzzEscape verifies that no text keeps a character that a terminal interprets or that changes the direction of text,
-// and that harmless text stays as it is.
+// and that harmless text is unchanged.
 func FuzzEscape(f *testing.F) {
 	for _, s := range []string{"plain\tä\n", "\x1b[2J", "\u009b2J", "\x80\xff", "a\rb", "\u202egpj.exe", "\ufffd", "\x00"} {
 		f.Add(s)

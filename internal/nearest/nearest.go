@@ -7,7 +7,7 @@ import (
 )
 
 // Names returns at most n of the names that are similar to wanted, the most similar first: names that differ from
-// wanted in few letters, or that wanted is a prefix of.
+// wanted in few letters, or that begin with wanted.
 func Names(wanted string, names []string, n int) []string {
 	type candidate struct {
 		name     string
@@ -60,8 +60,8 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// OneOff returns the name that differs from wanted in one letter or in the order of two. It returns the empty string if
-// there is none or if wanted itself is a name.
+// OneOff returns the name that differs from wanted in one letter or in the order of two letters. It returns an empty
+// string if there is none or if wanted itself is a name.
 func OneOff(wanted string, names []string) string {
 	found := ""
 	for _, name := range names {

@@ -24,7 +24,7 @@ import (
 // Client changes jobs with the rights of its user.
 type Client struct {
 	Objects dynamic.Interface
-	// Manager is the field manager of what it writes.
+	// Manager is the field manager of its writes.
 	Manager string
 }
 
@@ -52,7 +52,7 @@ func explain(err error) error {
 // Switch is one of the switches in spec.runMode.
 type Switch string
 
-// These are the switches.
+// Switches in spec.runMode.
 const (
 	Pause Switch = "pause"
 	Debug Switch = "debug"
@@ -86,8 +86,8 @@ func (c Client) Resize(ctx context.Context, j *observed.Job, n int) error {
 	return err
 }
 
-// Delete deletes a job in the foreground, so that it goes last, after its pods. A job that is gone is no error, and
-// another job of its name stays.
+// Delete deletes a job with foreground propagation, so that the job is removed after its pods. It returns no error if
+// the job is already deleted, and does not delete another job with the same name.
 func (c Client) Delete(ctx context.Context, j *observed.Job) error {
 	policy, uid := metav1.DeletePropagationForeground, j.GetUID()
 	err := c.jobs(j).Delete(ctx, j.GetName(), metav1.DeleteOptions{PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &uid}})

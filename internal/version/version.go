@@ -9,7 +9,8 @@ import (
 // Version is set by the linker.
 var Version = "devel"
 
-// Line returns what a program prints as its version. Each extra text names a version of what the program is built from.
+// Line returns the version line of a program. Each extra text names the version of a component that the program
+// contains.
 func Line(program string, extra ...string) string {
 	details := ""
 	for _, text := range append(extra, runtime.Version(), Platform()) {
