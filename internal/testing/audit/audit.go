@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Policy returns an audit policy that logs only the requests of the given users. At level Request the log contains the
-// objects that were sent; at level Metadata it does not.
+// Policy returns an audit policy that logs only the requests of the given users. At level Request, the log contains the
+// objects that were sent; at level Metadata, it does not.
 func Policy(level string, users ...string) string {
 	list, _ := json.Marshal(users) // strings can always be encoded
 	return fmt.Sprintf(`apiVersion: audit.k8s.io/v1
@@ -27,9 +27,9 @@ rules:
 
 // Event is one request.
 type Event struct {
-	// At is when the API server received it.
+	// At is the time at which the API server received the request.
 	At time.Time
-	// User is the user who sent it.
+	// User is the user who sent the request.
 	User string
 	// Verb is get, list, watch, create, update, patch, delete and so on.
 	Verb string
@@ -42,7 +42,7 @@ type Event struct {
 	Body json.RawMessage
 }
 
-// Write reports whether the request asks for a change.
+// Write reports whether the request is a write.
 func (e *Event) Write() bool {
 	switch e.Verb {
 	case "get", "list", "watch":
@@ -51,7 +51,7 @@ func (e *Event) Write() bool {
 	return true
 }
 
-// line holds the fields of a line of the log that this package reads.
+// line contains the fields of a line of the log that this package reads.
 type line struct {
 	Stage string `json:"stage"`
 	Verb  string `json:"verb"`

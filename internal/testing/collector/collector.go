@@ -1,4 +1,4 @@
-// Package collector receives OpenTelemetry spans over gRPC, as a collector does, and keeps them for tests. Start
+// Package collector receives OpenTelemetry spans over gRPC, as a collector does, and stores them for tests. Start
 // reading at Start.
 package collector
 
@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Span is a span as it was received.
+// Span is a received span.
 type Span struct {
 	// Service is the program that sent the span.
 	Service           string
@@ -26,7 +26,7 @@ type Span struct {
 	Start, End        time.Time
 	// Attributes holds strings and integers.
 	Attributes map[string]any
-	// Failure is the message of the status Error; empty without one.
+	// Failure is the message of the status Error; empty if there is none.
 	Failure string
 }
 
@@ -51,7 +51,7 @@ func Start(t testing.TB) *Collector {
 	server := grpc.NewServer()
 	otlp.RegisterTraceServiceServer(server, c)
 	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(l) }) // it fails when the server stops
+	serving.Go(func() { _ = server.Serve(l) }) // fails when the server stops
 	t.Cleanup(func() { server.Stop(); serving.Wait() })
 	return c
 }
@@ -93,7 +93,7 @@ func spanOf(service string, s *tracev1.Span) Span {
 	return span
 }
 
-// Spans returns the spans that have arrived, in the order of their arrival.
+// Spans returns the spans that have arrived, in order of arrival.
 func (c *Collector) Spans() []Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package kubescheduler makes a real kube-scheduler with its plugins, cache and queue, but without an API server: a
-// test supplies the events. Nothing of it runs.
+// Package kubescheduler creates a real kube-scheduler with its plugins, cache and queue, but without an API server: a
+// test supplies the events. It starts no goroutine of the scheduler.
 package kubescheduler
 
 import (
@@ -27,7 +27,7 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// Scheduler is a kube-scheduler with one profile, that of the t9k-scheduler.
+// Scheduler is a kube-scheduler with the profile of the t9k-scheduler as its only profile.
 type Scheduler struct {
 	*scheduler.Scheduler
 	Framework framework.Framework
@@ -38,7 +38,7 @@ type Scheduler struct {
 	informer cache.Store
 }
 
-// New makes a scheduler. Enable adds the plugin of this name, which plug makes, to the default plugins.
+// New creates a scheduler. enable adds the plugin with this name to the default plugins, and plug creates the plugin.
 func New(tb testing.TB, name string, enable func(*config.Plugins), plug func(fwk.Handle) fwk.Plugin) *Scheduler {
 	tb.Helper()
 	client := fake.NewClientset()
@@ -73,7 +73,7 @@ func (s *Scheduler) AddNode(n *corev1.Node) {
 	s.Cache.AddNode(klog.Background(), n)
 }
 
-// AddPod adds a pod as the informer does: to the queue if it waits, and to the cache if it is bound.
+// AddPod adds a pod as the informer does: to the queue if it waits, or to the cache if it is bound.
 func (s *Scheduler) AddPod(pod *corev1.Pod) {
 	s.tb.Helper()
 	if pod.Spec.NodeName == "" {
@@ -91,14 +91,14 @@ func Node(name string) *corev1.Node {
 		Status: corev1.NodeStatus{Capacity: room, Allocatable: room}}
 }
 
-// PodGroup returns a group of the namespace default. Created is in seconds.
+// PodGroup returns a group in the namespace default. created is in seconds.
 func PodGroup(name, queue string, min int, created int64) *scheduling.PodGroup {
 	return &scheduling.PodGroup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), CreationTimestamp: metav1.Unix(created, 0)},
 		Spec:       scheduling.PodGroupSpec{MinMember: int32(min), Queue: queue}}
 }
 
-// Pod returns a pod of a group. It waits if the node is empty. Created is in seconds.
+// Pod returns a pod of a group. If node is empty, the pod waits. created is in seconds.
 func Pod(name, group, cpu, node string, created int64) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.Unix(created, 0),
@@ -108,7 +108,7 @@ func Pod(name, group, cpu, node string, created int64) *corev1.Pod {
 	}
 }
 
-// Bound returns a pod as it is once it is bound to a node.
+// Bound returns a copy of a pod that is bound to a node.
 func Bound(pod *corev1.Pod, node string) *corev1.Pod {
 	bound := pod.DeepCopy()
 	bound.Spec.NodeName = node

@@ -1,4 +1,4 @@
-// Package postgres starts the PostgreSQL server of this machine for a test, in a directory of its own and without a
+// Package postgres starts the PostgreSQL server of this machine for a test, in a temporary directory and without a
 // port.
 package postgres
 
@@ -20,15 +20,15 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// Start starts a server that ends with the test, and returns the address of an empty database. Without PostgreSQL it
-// ends the test as require.Missing does.
+// Start starts a server that stops when the test ends, and returns the address of an empty database. Without
+// PostgreSQL, it ends the test as require.Missing does.
 func Start(t testing.TB) string {
 	t.Helper()
 	programs := programs()
 	if programs == "" {
 		require.Missing(t, "PostgreSQL (Debian's package postgresql)")
 	}
-	dir, err := os.MkdirTemp("", "t9k-pg-") //nolint:usetesting // the path of a socket must be short, and its user must reach it
+	dir, err := os.MkdirTemp("", "t9k-pg-") //nolint:usetesting // a socket needs a short path that its user can reach
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func Start(t testing.TB) string {
 		close(ended)
 	}()
 	t.Cleanup(func() {
-		_ = server.Process.Signal(syscall.SIGINT) // a fast shutdown
+		_ = server.Process.Signal(syscall.SIGINT) // requests a fast shutdown
 		<-ended
 	})
 	if err := ready(dir, run, ended); err != nil {
@@ -82,7 +82,8 @@ func programs() string {
 	return ""
 }
 
-// owner gives a directory to a user other than root, and returns the user; nil for the one who runs the test.
+// owner gives a directory to a user other than root, and returns the user. It returns nil if the test does not run as
+// root.
 func owner(dir string) (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -102,7 +103,7 @@ func owner(dir string) (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 }
 
-// ready waits until the server takes connections, and fails if it ends before.
+// ready waits until the server accepts connections. It fails if the server exits first.
 func ready(dir string, run func(string, ...string) *exec.Cmd, ended <-chan struct{}) error {
 	over := false
 	err := await.Try("the server is ready", func() error {

@@ -21,7 +21,7 @@ func Missing(t testing.TB, what string) {
 	t.Skipf("missing: %s", what)
 }
 
-// Root ends the test as Missing does unless it runs as root.
+// Root ends the test as Missing does, unless the test runs as root.
 func Root(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -29,8 +29,8 @@ func Root(t testing.TB) {
 	}
 }
 
-// MountNamespaces ends the test as Missing does unless this user can create mount, PID, network, UTS and IPC namespaces
-// and mount in them, as root or in a user namespace.
+// MountNamespaces ends the test as Missing does, unless this user can create mount, PID, network, UTS and IPC
+// namespaces and mount in them, as root or in a user namespace.
 func MountNamespaces(t testing.TB) {
 	t.Helper()
 	if err := tryNamespaces(); err != nil {

@@ -11,8 +11,7 @@ import (
 
 const inner = "T9K_REQUIRE_TEST_INNER"
 
-// TestInner calls Missing in a process of its own, because a test cannot observe how it ends itself. TestMissing runs
-// it.
+// TestInner calls Missing in a separate process, because a test cannot observe how it ends itself. TestMissing runs it.
 func TestInner(t *testing.T) {
 	if os.Getenv(inner) == "" {
 		return

@@ -15,7 +15,7 @@ import (
 )
 
 // Mount mounts a disk of 250 MB on a directory until the test ends. That is enough for the log and the data of an etcd
-// with little in it.
+// with little data.
 func Mount(t testing.TB, dir string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -31,8 +31,8 @@ func Mount(t testing.TB, dir string) {
 	})
 }
 
-// KeepFull fills the disk of a directory and keeps it full until the function that it returns frees the space again.
-// Components that restart free some space: etcd truncates the tail of its log, of up to 64 MB.
+// KeepFull fills the disk of a directory and keeps it full until the returned function is called, which frees the space
+// again. Components that restart free some space: etcd truncates the tail of its log, which has up to 64 MB.
 func KeepFull(t testing.TB, dir string) (free func()) {
 	t.Helper()
 	hog, err := os.Create(filepath.Join(dir, "hog"))

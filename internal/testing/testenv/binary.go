@@ -14,13 +14,13 @@ import (
 
 const modulePath = "tensorstack.dev/batch"
 
-// LinkFlags are LOCAL_LDFLAGS of the Makefile. A test compares the two: with different flags each of them would link
-// the program again.
+// LinkFlags equals LOCAL_LDFLAGS of the Makefile, which a test checks. With different flags, the Makefile and the tests
+// would each link the program again.
 const LinkFlags = "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3" +
 	" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
 
-// Binary returns the path of the t9k-local to test: the one that the environment variable T9K_LOCAL names, or
-// bin/t9k-local of this module, which it builds if it is not up to date.
+// Binary returns the path of the t9k-local to test: the path in the environment variable T9K_LOCAL, or else
+// bin/t9k-local of this module. Binary builds that file if it is not up to date.
 var Binary = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv("T9K_LOCAL"); path != "" {
 		if _, err := os.Stat(path); err != nil {

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	select {}
 }
 
-// TestKilledTestLeavesNothing kills a test process and verifies that its environment ends and is removed.
+// TestKilledTestLeavesNothing verifies that the environment of a killed test process stops and is removed.
 func TestKilledTestLeavesNothing(t *testing.T) {
 	if _, err := testenv.Binary(); err != nil { // built here rather than by the helper
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func processesOf(t *testing.T, dir string) (found []string) {
 		t.Fatal(err)
 	}
 	for _, f := range files {
-		data, _ := os.ReadFile(f) // the process may have ended
+		data, _ := os.ReadFile(f) // the process may have exited
 		if strings.Contains(string(data), dir) {
 			found = append(found, filepath.Dir(f))
 		}
@@ -83,7 +83,7 @@ func processesOf(t *testing.T, dir string) (found []string) {
 	return found
 }
 
-// TestLinkFlagsMatchMakefile compares LinkFlags with the flags in the Makefile.
+// TestLinkFlagsMatchMakefile verifies that LinkFlags equals the flags in the Makefile.
 func TestLinkFlagsMatchMakefile(t *testing.T) {
 	makefile, err := os.ReadFile("../../../Makefile")
 	if err != nil {

@@ -33,18 +33,18 @@ const (
 	// startTimeout is long enough for a machine that runs other tests at the same time.
 	startTimeout = 5 * time.Minute
 	stopTimeout  = 2 * time.Minute
-	// readyInterval is the time between two looks at the components. It is long enough to take no processor time from
-	// those that start.
+	// readyInterval is the time between two checks of the components. It is long enough not to slow down components
+	// that are starting.
 	readyInterval = 50 * time.Millisecond
-	// garbage is GOGC of the components: tests have more memory than CPU time.
+	// garbage is the GOGC of the components: tests have more memory than CPU time.
 	garbage = "400"
 )
 
 const (
 	// ControlPlaneEnv is the environment variable with the path of a program that runs etcd, the API server and the
-	// controller manager of another version of Kubernetes, in place of t9k-local. test/oldest has such a program.
+	// controller manager of another Kubernetes version instead of t9k-local, such as test/oldest.
 	ControlPlaneEnv = "T9K_CONTROL_PLANE"
-	// EmulateEnv is the environment variable with the version that API servers emulate unless Options.Args has one.
+	// EmulateEnv is the environment variable with the version that API servers emulate, unless Options.Args has one.
 	EmulateEnv = "T9K_EMULATE"
 )
 
@@ -60,7 +60,8 @@ type Options struct {
 	Args map[string][]string
 	// Settings are YAML texts with settings of the operator and the scheduler, by component, as in local.Options.
 	Settings map[string][]string
-	// Parent is the directory in which that of the environment is made. The default is that of temporary files.
+	// Parent is the directory in which the environment's directory is created. The default is the directory for
+	// temporary files.
 	Parent string
 }
 
@@ -86,7 +87,7 @@ type Env struct {
 
 // Start starts an API server with its etcd and the repository's CRDs, and the components in o. It takes a few seconds
 // and needs no privileges. There is no controller manager unless o names it, so no garbage is collected and deleted
-// namespaces are not emptied. The environment ends with the test.
+// namespaces are not emptied. The environment stops when the test ends.
 func Start(t testing.TB, o Options) *Env {
 	t.Helper()
 	e, err := New(o)
@@ -98,7 +99,7 @@ func Start(t testing.TB, o Options) *Env {
 }
 
 // StartCluster starts a whole cluster with a node that runs pods as processes. If the machine cannot run pods, it skips
-// the test with the reason. The environment ends with the test.
+// the test with the reason. The environment stops when the test ends.
 func StartCluster(t testing.TB, o Options) *Env {
 	t.Helper()
 	if err := local.CheckPodSupport(); err != nil {
@@ -110,8 +111,8 @@ func StartCluster(t testing.TB, o Options) *Env {
 	return Start(t, o)
 }
 
-// New does what Start does without a test, as in TestMain. The caller must call Stop. The environment ends with the
-// process at the latest.
+// New does the same as Start without a test, for example in TestMain. The caller must call Stop. The environment stops
+// at the latest when the process exits.
 func New(o Options) (*Env, error) {
 	if len(o.Components) == 0 {
 		o.Components = []string{local.Etcd, local.APIServer, local.CRDs}
@@ -159,7 +160,7 @@ func (e *Env) start(o Options) error {
 	return nil
 }
 
-// withVersion adds the version of EmulateEnv to the arguments of the API server, unless they have one.
+// withVersion adds the version of EmulateEnv to the arguments of the API server, unless they already contain a version.
 func withVersion(args map[string][]string) map[string][]string {
 	const flag = "--emulated-version="
 	version := os.Getenv(EmulateEnv)
@@ -185,7 +186,7 @@ func controlPlane() map[string]string {
 	return programs
 }
 
-// Up starts the environment again on its data after Down or KillMachine, and returns when every component is ready.
+// Up starts the environment again on its data after Down or KillMachine. It returns when every component is ready.
 func (e *Env) Up() error {
 	if err := e.launch(); err != nil {
 		return err
@@ -195,7 +196,7 @@ func (e *Env) Up() error {
 	return e.AwaitReady(ctx)
 }
 
-// Down stops the environment as `t9k local down` does and keeps its data. Pods have grace to end.
+// Down stops the environment as `t9k local down` does and keeps its data. Pods have grace to terminate.
 func (e *Env) Down(grace time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), grace+stopTimeout)
 	defer cancel()
@@ -205,7 +206,7 @@ func (e *Env) Down(grace time.Duration) error {
 	return e.awaitEnd(ctx)
 }
 
-// KillMachine kills the machine process by SIGKILL. Every component dies with it.
+// KillMachine kills the machine process with SIGKILL. Every component dies with it.
 func (e *Env) KillMachine() error {
 	if err := e.machine.Process.Kill(); err != nil {
 		return err
@@ -224,8 +225,8 @@ func (e *Env) awaitEnd(ctx context.Context) error {
 	}
 }
 
-// launch starts the machine process. It ends and removes the directory when this process closes the other end of its
-// standard input, which also happens when this process is killed.
+// launch starts the machine process. The machine process stops and removes the directory when this process closes the
+// other end of its standard input, which also happens when this process is killed.
 func (e *Env) launch() error {
 	e.output.Reset()
 	e.machine = exec.Command(e.binary, "machine", "--ephemeral", "--dir", e.Dir)
@@ -243,13 +244,13 @@ func (e *Env) launch() error {
 	e.input, e.ended = input, ended
 	go func() {
 		defer close(ended)
-		_ = machine.Wait() // requests fail once the process has ended, and its output contains the reason
+		_ = machine.Wait() // requests fail once the process has exited, and its output contains the reason
 	}()
 	return nil
 }
 
-// AwaitReady waits until every component is ready, also after a kill or restart. If ctx ends or the environment dies
-// first, the error names what is missing.
+// AwaitReady waits until every component is ready, for example after a kill or restart. If ctx ends or the environment
+// dies first, the error names what is missing.
 func (e *Env) AwaitReady(ctx context.Context) error {
 	for {
 		status, err := e.client.Status(ctx)
@@ -279,7 +280,7 @@ func (e *Env) notReady(s *local.Status) error {
 	return errors.Join(errs...)
 }
 
-// Kill kills a component by SIGKILL. The supervisor restarts it; AwaitReady waits for that.
+// Kill kills a component with SIGKILL. The supervisor restarts it; AwaitReady waits for that.
 func (e *Env) Kill(component string) error {
 	return e.request((*local.Client).KillComponent, component)
 }
@@ -321,7 +322,7 @@ func (e *Env) Stop() {
 			<-e.ended
 		}
 	}
-	// A killed machine process leaves its pods, and one that was stopped leaves its data.
+	// A killed machine process leaves its pods behind, and a stopped one leaves its data.
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	if _, err := local.Remove(ctx, e.dir, 0, func(local.ShutdownStatus) {}); err != nil {

@@ -1,5 +1,5 @@
-// Package threads tells whether a process that was sent SIGSTOP has stopped: the signal leaves its threads time to do
-// something more.
+// Package threads checks whether all threads of a process have stopped after SIGSTOP, because the signal does not stop
+// them immediately.
 package threads
 
 import (
@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Stopped returns an error as long as a thread of a process has not stopped.
+// Stopped returns an error while a thread of a process has not stopped.
 func Stopped(pid int) error {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	if err != nil {
