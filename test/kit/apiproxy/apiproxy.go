@@ -1,5 +1,5 @@
-// Package apiproxy is a proxy between a program and the API server that records the program's requests, can lose
-// requests and answers, can answer in place of the API server, and can end watches. Start reading at Start.
+// Package apiproxy is a proxy between a program and the API server. It records the program's requests, can drop
+// requests and answers, can answer instead of the API server, and can end watches. Start reading at Start.
 package apiproxy
 
 import (
@@ -26,7 +26,7 @@ import (
 
 // Proxy stands between a program and the API server.
 type Proxy struct {
-	// Kubeconfig is the path of a kubeconfig that leads through the proxy.
+	// Kubeconfig is the path of a kubeconfig that contains the address of the proxy.
 	Kubeconfig string
 
 	transport http.RoundTripper
@@ -40,17 +40,19 @@ type Proxy struct {
 // Request is a request of the program.
 type Request struct {
 	At time.Time
-	// Method and Path are those of the request.
+	// Method and Path are the method and the path of the request.
 	Method, Path string
 	// Code is the status code of the answer; 0 if there was none.
 	Code int
 }
 
-// Fate is what happens to a request. The zero value passes it on.
+// Fate is what happens to a request. The zero value forwards it.
 type Fate struct {
-	// Lost keeps the request from the API server. Unanswered keeps the answer from the program.
+	// Lost drops the request before it reaches the API server. Unanswered drops the answer before it reaches the
+	// program.
 	Lost, Unanswered bool
-	// Code keeps the request from the API server and answers it with this HTTP status; 0 does not.
+	// Code is the HTTP status with which the proxy answers the request instead of the API server; 0 if the proxy does
+	// not answer it.
 	Code int
 	// Then is called when the request or the answer is lost; nil if there is nothing to do.
 	Then func()
@@ -73,7 +75,7 @@ func Start(t testing.TB, config *rest.Config) *Proxy {
 	server := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     p,
-		FlushInterval: -1, // watches must pass without delay
+		FlushInterval: -1, // watches must be forwarded without delay
 		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	})
 	t.Cleanup(func() {
@@ -87,7 +89,7 @@ func Start(t testing.TB, config *rest.Config) *Proxy {
 	return p
 }
 
-// RoundTrip passes a request on, unless the function set by Decide returns another fate.
+// RoundTrip forwards a request, unless the function set by Decide returns another fate.
 func (p *Proxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	p.mu.Lock()
 	var f Fate
@@ -123,7 +125,7 @@ func (p *Proxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// refuse answers a request as an API server does that refuses it.
+// refuse answers a request like an API server that refuses it.
 func (p *Proxy) refuse(r *http.Request, number, code int) *http.Response {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,7 +134,7 @@ func (p *Proxy) refuse(r *http.Request, number, code int) *http.Response {
 		http.StatusConflict: metav1.StatusReasonConflict, http.StatusGone: metav1.StatusReasonExpired,
 		http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests, http.StatusInternalServerError: metav1.StatusReasonInternalError,
 	}
-	text, _ := json.Marshal(metav1.Status{ // plain data always has a JSON form
+	text, _ := json.Marshal(metav1.Status{ // plain data can always be encoded as JSON
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
 		Code: int32(code), Reason: reasons[code], Message: "refused on purpose by the test"})
 	answer := &http.Response{StatusCode: code, ProtoMajor: 1, ProtoMinor: 1, Request: r, ContentLength: int64(len(text)),
@@ -143,7 +145,7 @@ func (p *Proxy) refuse(r *http.Request, number, code int) *http.Response {
 	return answer
 }
 
-// track makes BreakWatches end the answer to a watch.
+// track registers the answer to a watch, so that BreakWatches can end it.
 func (p *Proxy) track(answer *http.Response) {
 	body := &watchBody{ReadCloser: answer.Body, p: p}
 	answer.Body = body
@@ -152,7 +154,7 @@ func (p *Proxy) track(answer *http.Response) {
 	p.watches[body] = true
 }
 
-// BreakWatches ends all watches that are open and returns their number.
+// BreakWatches ends all open watches and returns their number.
 func (p *Proxy) BreakWatches() int {
 	p.mu.Lock()
 	var all []*watchBody
@@ -186,15 +188,15 @@ func (f *Fate) call() {
 	}
 }
 
-// Decide sets the function that returns the fate of each request from now on; nil passes all requests on. f is called
-// for one request at a time.
+// Decide sets the function that decides the fate of all further requests; nil forwards all requests. f is called for
+// one request at a time.
 func (p *Proxy) Decide(f func(r *http.Request) Fate) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.decide = f
 }
 
-// Do calls f while no request is decided about. f may change what the function given to Decide reads.
+// Do calls f while no request is being decided. f may change data that the function given to Decide reads.
 func (p *Proxy) Do(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// Patience is the longest time to wait for a condition. It is long because the machine may be busy, and because a
-// controller may retry a lost write only after a while: that of PersistentVolumes does after 15 s.
+// Patience is the longest time to wait for a condition. It is long because the machine may be busy, and because
+// controllers may retry a lost write late: the PersistentVolume controller retries after 15 s.
 const Patience = 3 * time.Minute
 
 // The pause between two checks doubles from shortest to longest. It is at least restOf times as long as the check has
-// taken, but no longer than longestRest: tests that wait must leave the processors to what they wait for.
+// taken, but no longer than longestRest: tests that wait must leave the processors to the programs for which they wait.
 const (
 	shortest    = 5 * time.Millisecond
 	longest     = 40 * time.Millisecond
@@ -25,7 +25,7 @@ const (
 )
 
 // Until calls check until it returns nil. If that takes longer than Patience, the test fails with the description of
-// the condition and the last error, which describes the state instead.
+// the condition and the last error, which describes the actual state.
 func Until(t testing.TB, what string, check func() error) {
 	t.Helper()
 	if err := Try(what, check); err != nil {
@@ -44,11 +44,10 @@ func That(t testing.TB, what string, holds func() bool) {
 	})
 }
 
-// TimedRuns is how often a test that measures time may try to be in time.
+// TimedRuns is the number of attempts that a test with a time limit has.
 const TimedRuns = 3
 
-// Overdue fails a test that has measured too long a time, unless the machine has so much else to do that it can keep no
-// time.
+// Overdue fails a test whose measured time is too long, unless the machine is too busy for time measurements.
 func Overdue(t testing.TB, what string) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/loadavg")
@@ -66,7 +65,7 @@ func Overdue(t testing.TB, what string) {
 	t.Error(what)
 }
 
-// Try does what Until does and returns the error.
+// Try does the same as Until, but returns the error.
 func Try(what string, check func() error) error {
 	deadline := time.Now().Add(Patience)
 	for pause := shortest; ; pause = min(2*pause, longest) {

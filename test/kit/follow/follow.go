@@ -1,5 +1,5 @@
-// Package follow follows lists of objects by watches that survive an API server that goes away. Unlike an informer it
-// shows each version of each object. Start reading at Objects.
+// Package follow watches lists of objects and continues after outages of the API server. Unlike an informer, it shows
+// each version of each object. Start reading at Objects.
 package follow
 
 import (
@@ -15,11 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// retryDelay is the pause before a watch starts again after it was lost.
+// retryDelay is the pause before a lost watch is started again.
 const retryDelay = 50 * time.Millisecond
 
-// Objects calls see with all objects of a list, sorted by name, first as they are and then after every change, until
-// see returns true or ctx ends. It returns the last error of the API server if ctx ended first.
+// Objects calls see with all objects of a list, sorted by name: first with the current objects and then after every
+// change, until see returns true or ctx ends. If ctx ends first, Objects returns the last error of the API server.
 func Objects(ctx context.Context, c client.WithWatch, list client.ObjectList, see func([]client.Object) bool, opts ...client.ListOption) error {
 	var last error
 	for ctx.Err() == nil {
@@ -97,5 +97,5 @@ func Typed[T client.Object](objects []client.Object) []T {
 	return out
 }
 
-// Named selects the object of a name.
+// Named selects the object with a name.
 func Named(name string) client.ListOption { return client.MatchingFields{"metadata.name": name} }

@@ -1,6 +1,6 @@
 // Package gate controls processes of real pods. A gate is a directory that pods mount. A process reads its exit code
-// from a pipe there, so it ends when the test decides, and it records each start in a file. Start reading at New; the
-// scripts Obey and Idle are the other side.
+// from a pipe there, so that the test decides when it exits, and it records each start in a file. Start reading at New.
+// The pods run the scripts Obey and Idle.
 package gate
 
 import (
@@ -18,11 +18,11 @@ import (
 // MountPath is the path of the gate in containers.
 const MountPath = "/gate"
 
-// Obey is a script that records its start, waits for an order and ends with the exit code in it. It uses no processor
-// time while it waits.
+// Obey is a script that records its start, waits for an order and exits with the code in it. It uses no processor time
+// while it waits.
 const Obey = `echo started >> /gate/$HOSTNAME.starts; read code < /gate/$HOSTNAME; echo "ending with $code"; exit $code`
 
-// Idle is a script that records its start and never ends by itself.
+// Idle is a script that records its start and never exits by itself.
 const Idle = `echo started >> /gate/$HOSTNAME.starts; exec sleep 1000000`
 
 // Gate is a directory of the machine.
@@ -45,7 +45,7 @@ func (g *Gate) Mount(spec *corev1.PodSpec) {
 	}
 }
 
-// AddPipe creates the pipe through which a replica gets its orders. It does nothing if there is one.
+// AddPipe creates the pipe through which a replica gets its orders. It does nothing if the pipe exists.
 func (g *Gate) AddPipe(replica string) error {
 	if err := unix.Mkfifo(g.File(replica), 0o666); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("creating the pipe of %s: %w", replica, err)
@@ -53,11 +53,11 @@ func (g *Gate) AddPipe(replica string) error {
 	return nil
 }
 
-// ErrNobodyListens is the error of an order that no process waits for.
+// ErrNobodyListens is the error of an order for which no process waits.
 var ErrNobodyListens = errors.New("no process waits for an order")
 
-// Order makes the replica that runs Obey end with an exit code. It returns ErrNobodyListens if no process of the
-// replica waits for an order: it has not started, or has just been killed.
+// Order makes the replica that runs Obey exit with an exit code. It returns ErrNobodyListens if no process of the
+// replica waits for an order, because it has not started or has just been killed.
 func (g *Gate) Order(replica string, code int) error {
 	f, err := g.Open(replica)
 	if err != nil {
@@ -70,8 +70,9 @@ func (g *Gate) Order(replica string, code int) error {
 	return err
 }
 
-// Open opens the pipe to a replica that runs Obey and waits for the number that is written to it, its exit code. It
-// returns ErrNobodyListens if the replica does not wait yet. Whoever closes the pipe without an order ends the replica.
+// Open opens the pipe to a replica that runs Obey and waits for its exit code, which the caller writes to the pipe. It
+// returns ErrNobodyListens if the replica does not wait yet. Closing the pipe without writing an exit code also ends
+// the replica.
 func (g *Gate) Open(replica string) (*os.File, error) {
 	f, err := os.OpenFile(g.File(replica), os.O_WRONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ENXIO) {
@@ -80,7 +81,7 @@ func (g *Gate) Open(replica string) (*os.File, error) {
 	return f, err
 }
 
-// Starts returns how often the processes of a replica have started, as they recorded it.
+// Starts returns the number of starts that the processes of a replica have recorded.
 func (g *Gate) Starts(replica string) (int, error) {
 	text, err := g.Read(replica + ".starts")
 	return strings.Count(text, "started"), err
@@ -89,7 +90,7 @@ func (g *Gate) Starts(replica string) (int, error) {
 // File returns the path of a file in the gate.
 func (g *Gate) File(name string) string { return filepath.Join(g.dir, name) }
 
-// Read returns what the processes have written to a file in the gate; empty if there is no such file yet.
+// Read returns the text that the processes have written to a file in the gate; empty if there is no such file yet.
 func (g *Gate) Read(name string) (string, error) {
 	data, err := os.ReadFile(g.File(name))
 	if err != nil && !os.IsNotExist(err) {

@@ -31,7 +31,7 @@ type History struct {
 
 	mu   sync.Mutex
 	jobs map[string][]client.Object // by name, without versions whose status is the same
-	pods map[types.UID]*corev1.Pod  // as last seen
+	pods map[types.UID]*corev1.Pod  // in the last seen version
 	seen map[string]time.Time       // when an event was first seen: a pod by its UID, JOB/PHASE, JOB/pods, JOB/gone
 }
 
@@ -56,14 +56,14 @@ func Record(s *namespace.Test) *History {
 	return h
 }
 
-// see records the time of an event that is seen for the first time.
+// see records the time of an event when it is first seen.
 func (h *History) see(what string) {
 	if _, ok := h.seen[what]; !ok {
 		h.seen[what] = time.Now()
 	}
 }
 
-// AwaitSeen waits until something has been seen, as FirstSeen names it.
+// AwaitSeen waits until an event has been seen. FirstSeen describes the names of events.
 func (h *History) AwaitSeen(what string) {
 	h.s.Helper()
 	h.s.Await(what+" is seen", func() error {
@@ -76,7 +76,8 @@ func (h *History) AwaitSeen(what string) {
 	})
 }
 
-// FirstSeen returns when an event was first seen: a pod by its UID, JOB/PHASE, JOB/pods or JOB/gone.
+// FirstSeen returns the time at which an event was first seen. The events are the UID of a pod, JOB/PHASE, JOB/pods and
+// JOB/gone.
 func (h *History) FirstSeen(what string) time.Time {
 	h.s.Helper()
 	h.mu.Lock()
@@ -184,7 +185,7 @@ func checkCounts(j client.Object, wrong func(string, ...any)) {
 		wrong("the aggregate %+v adds up to %d, want %d", a, sum, want)
 	}
 	total := checkTasks(now, job, wrong)
-	// Each counted incident counts for a replica; in scope Replica, the replicas that fail with it restart for their
+	// Each counted incident counts for a replica. In scope Replica, the replicas that fail with it restart for their
 	// own failures.
 	if total < now.BackoffCount || now.Restarts < now.BackoffCount {
 		wrong("%d incidents are charged, of %d, and all restarts add up to %d", now.BackoffCount, now.Restarts, total)
@@ -239,8 +240,8 @@ func checkChange(last, j client.Object, wrong func(string, ...any)) {
 	}
 }
 
-// CatchUp waits until the history contains the API server's present state. The history's watches may lag behind those
-// with which the test waited.
+// CatchUp waits until the history contains the API server's current state. The history's watches may lag behind the
+// watches with which the test waited.
 func (h *History) CatchUp() {
 	h.s.Helper()
 	h.s.Await("the history has caught up", func() error { return h.current(h.s.Context()) })
@@ -273,7 +274,7 @@ func (h *History) current(ctx context.Context) error {
 	return nil
 }
 
-// Phases returns the phases that a job went through.
+// Phases returns the phases of a job, in order.
 func (h *History) Phases(job string) []batch.JobPhase {
 	h.s.Helper()
 	h.CatchUp()

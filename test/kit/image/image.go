@@ -1,5 +1,5 @@
-// Package image writes container images of files of this machine, for tests on nodes that pull nothing. Start reading
-// at Write.
+// Package image writes container images from files of this machine, for tests on nodes that pull no images. Start
+// reading at Write.
 package image
 
 import (
@@ -19,16 +19,17 @@ import (
 
 // Image describes an image of one layer. All files belong to root.
 type Image struct {
-	// Names are full names of the image, each with its registry and its tag.
+	// Names are the full names of the image, each with its registry and its tag.
 	Names []string
-	// Files are files and folders of this machine by their paths in the image. A folder brings what is in it.
+	// Files are files and directories of this machine, by their paths in the image. A directory is added with its
+	// contents.
 	Files map[string]string
 	// Links are symbolic links: targets by path.
 	Links map[string]string
-	// Entrypoint and Env are the command and the environment that a container gets by default.
+	// Entrypoint and Env are the default command and environment of a container.
 	Entrypoint []string
 	Env        []string
-	// Skip says which files of folders to leave out, by their paths on this machine. It may be nil.
+	// Skip reports which files of directories to leave out, by their paths on this machine. It may be nil.
 	Skip func(path string, entry fs.DirEntry) bool
 }
 
@@ -80,7 +81,7 @@ type writer struct {
 	skip func(string, fs.DirEntry) bool
 }
 
-// addAll writes everything of the image, and a folder for temporary files.
+// addAll writes all files of the image, and a directory for temporary files.
 func (w *writer) addAll(i Image) error {
 	if err := w.folder("tmp", 0o1777); err != nil {
 		return err
@@ -102,7 +103,7 @@ func (w *writer) addAll(i Image) error {
 	return w.Close()
 }
 
-// addTree writes a file or a folder with everything in it.
+// addTree writes a file, or a directory with its contents.
 func (w *writer) addTree(to, from string) error {
 	from, err := filepath.EvalSymlinks(from)
 	if err != nil {
@@ -135,7 +136,7 @@ func (w *writer) addTree(to, from string) error {
 	})
 }
 
-// file writes one file, which everybody may read, and the folders above it.
+// file writes one file, which all users may read, and the directories above it.
 func (w *writer) file(name, path string) error {
 	if err := w.parents(name); err != nil {
 		return err
@@ -156,7 +157,7 @@ func (w *writer) file(name, path string) error {
 	return err
 }
 
-// parents writes the folders above a path.
+// parents writes the directories above a path.
 func (w *writer) parents(name string) error {
 	dir := filepath.Dir(name)
 	if dir == "." {
@@ -165,7 +166,7 @@ func (w *writer) parents(name string) error {
 	return errors.Join(w.parents(dir), w.folder(dir, 0o755))
 }
 
-// folder writes a folder, once.
+// folder writes a directory, unless it has already been written.
 func (w *writer) folder(name string, mode int64) error {
 	if w.made[name] || name == "" || name == "." {
 		return nil

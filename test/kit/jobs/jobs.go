@@ -40,12 +40,12 @@ func TrainingOf(j client.Object) *batch.TrainingSpec {
 	return spec
 }
 
-// Ended reports whether a status is that of a job that has ended.
+// Ended reports whether a status belongs to a finished job.
 func Ended(s *batch.JobStatus) bool {
 	return s.Phase == batch.JobSucceeded || s.Phase == batch.JobFailed
 }
 
-// Over reports whether a job has ended, by its status.
+// Over reports whether a job has finished, according to its status.
 func Over(j client.Object) bool { return Ended(StatusOf(j)) }
 
 // Replica returns the status of the replica with the name, or the zero value if the job has none.

@@ -1,5 +1,5 @@
-// Package kubelet simulates a scheduler and kubelets, as far as the API server sees their effect on pods. It starts no
-// processes. Start reading at Start and at the commands that pods may have.
+// Package kubelet simulates the effects of a scheduler and of kubelets on pods, as far as they are visible in the API
+// server. It starts no processes. Start reading at Start and at the commands that pods may have.
 package kubelet
 
 import (
@@ -20,12 +20,12 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// The first word of a pod's command selects the simulated behaviour of the pod.
+// Commands of pods. The first word of a pod's command selects the simulated behaviour of the pod.
 const (
 	// Run makes the pod run until End is called for it or it is deleted.
 	Run = "run"
 	// Exit makes the pod exit with the code that follows for the replica's attempt: the first code in the first
-	// attempt, and so on. The last code also holds for all later attempts.
+	// attempt, and so on. The last code applies to all later attempts.
 	Exit = "exit"
 	// RunBound is Run for a pod that another scheduler binds to a node.
 	RunBound = "run-bound"
@@ -38,13 +38,13 @@ const (
 const (
 	// NodeKey is the key of a nodeSelector that names the pod's node.
 	NodeKey = "node"
-	// LostPrefix begins the names of nodes on which pods start and never end.
+	// LostPrefix is the beginning of the names of nodes on which pods start and never terminate.
 	LostPrefix = "lost"
 
 	defaultNode = "usual"
 
-	// patience is how long one request may take, as a kubelet's own requests time out.
-	patience = 30 * time.Second
+	// requestTimeout is how long one request may take, like the timeout of a kubelet's own requests.
+	requestTimeout = 30 * time.Second
 )
 
 // Workers is the number of pods that are handled at the same time.
@@ -57,7 +57,7 @@ type kubelet struct {
 	queue workqueue.TypedRateLimitingInterface[string]
 }
 
-// Start runs a kubelet for all nodes until ctx ends. It continues after the API server was unavailable.
+// Start runs a kubelet for all nodes until ctx ends. It continues after an outage of the API server.
 func Start(ctx context.Context, core kubernetes.Interface) error {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](10*time.Millisecond, time.Second)
 	informer := informers.NewSharedInformerFactory(core, 0).Core().V1().Pods().Informer()
@@ -87,8 +87,9 @@ func (k *kubelet) work(ctx context.Context) {
 		if stop {
 			return
 		}
-		// Whatever the error, the pod is looked at again: a pod that has gone or moved on meanwhile needs nothing then.
-		once, cancel := context.WithTimeout(ctx, patience)
+		// After any error, the pod is handled again. If the pod is gone or has changed in the meantime, the next
+		// attempt does nothing.
+		once, cancel := context.WithTimeout(ctx, requestTimeout)
 		err := k.sync(once, key)
 		cancel()
 		if err != nil {
@@ -100,7 +101,7 @@ func (k *kubelet) work(ctx context.Context) {
 	}
 }
 
-// sync brings a pod one step further. The pod's next version leads to the next step.
+// sync moves a pod to its next state. The new version of the pod triggers the next call.
 func (k *kubelet) sync(ctx context.Context, key string) error {
 	o, ok, err := k.pods.GetByKey(key)
 	if !ok || err != nil {
@@ -138,7 +139,7 @@ func (k *kubelet) sync(ctx context.Context, key string) error {
 	return nil
 }
 
-// waits reports whether the kubelet leaves a pod as it is.
+// waits reports whether the kubelet leaves a pod unchanged.
 func waits(pod *corev1.Pod) bool {
 	command := pod.Spec.Containers[0].Command
 	return len(command) == 0 || command[0] == Wait || command[0] == RunBound && pod.Spec.NodeName == ""
@@ -154,12 +155,12 @@ func exitCodeOf(pod *corev1.Pod) (int32, error) {
 	return int32(code), err
 }
 
-// End ends the container of a pod with an exit code.
+// End terminates the container of a pod with an exit code.
 func End(ctx context.Context, core kubernetes.Interface, pod *corev1.Pod, code int32) error {
 	return EndAt(ctx, core, pod, code, metav1.Now())
 }
 
-// EndAt reports that the container of a pod ended at a time before now, as a late kubelet does.
+// EndAt reports that the container of a pod terminated at a time before now, as a late kubelet does.
 func EndAt(ctx context.Context, core kubernetes.Interface, pod *corev1.Pod, code int32, at metav1.Time) error {
 	phase := corev1.PodSucceeded
 	if code != 0 {

@@ -1,5 +1,5 @@
-// Package ledger tracks all pods of a namespace in the order of their changes. After each change it checks that no node
-// and no quota is exceeded and that no gang remains bound in part. Start reading at Start.
+// Package ledger tracks all pods of a namespace in the order of their changes. After each change, it checks that no
+// node and no quota is exceeded and that no gang remains partly bound. Start reading at Start.
 package ledger
 
 import (
@@ -23,15 +23,15 @@ import (
 
 // Rules are the limits that hold at all times.
 type Rules struct {
-	// NodeCPU is the CPU of each node, and Quotas the CPU that each queue may use, in thousandths.
+	// NodeCPU is the CPU of each node. Quotas are the CPU that each queue may use. Both are in thousandths of a CPU.
 	NodeCPU int64
 	Quotas  map[string]int64
-	// PartFor is the longest time for which a gang that was never whole may be bound in part.
+	// PartFor is the longest time for which a gang that was never whole may be partly bound.
 	PartFor time.Duration
 }
 
-// Ledger watches all pods of a namespace. It sees each state of each pod in the order in which the API server accepted
-// them, and checks the rules in each.
+// Ledger watches all pods of a namespace. It sees each state of each pod, in the order in which the API server accepted
+// the states, and checks the rules in each.
 type Ledger struct {
 	s     *namespace.Test
 	rules Rules
@@ -46,7 +46,7 @@ type Ledger struct {
 	wrong   []string
 	// seen are the names of all pods that have existed.
 	seen map[string]bool
-	// peak is the highest use of each queue so far; evictions is the number of pods that the scheduler evicted.
+	// peak is the highest use of each queue so far. evictions is the number of pods that the scheduler has evicted.
 	peak      map[string]int64
 	evictions int
 }
@@ -56,7 +56,7 @@ type gang struct {
 	min   int
 	pods  map[types.UID]*corev1.Pod
 	whole bool      // all pods of its minimum were bound at the same time
-	since time.Time // when it became bound in part; zero if it is not
+	since time.Time // when it became partly bound; zero if it is not
 }
 
 // Start starts a ledger, which stops at the end of the test and then reports the violations. The namespace must have no
@@ -98,21 +98,23 @@ func (l *Ledger) CheckAlso(check func() string) {
 	l.check = check
 }
 
-// Do calls f while the ledger handles no event. f may call Bound.
+// Do calls f while the ledger does not handle events. f may call Bound.
 func (l *Ledger) Do(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f()
 }
 
-// Peak returns the highest CPU use of a queue so far, in thousandths. A test checks with it that it loaded the queue.
+// Peak returns the highest CPU use of a queue so far, in thousandths of a CPU. A test uses it to check that it loaded
+// the queue.
 func (l *Ledger) Peak(queue string) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.peak[queue]
 }
 
-// Evictions returns the number of pods that the scheduler evicted. A test checks with it that it caused preemption.
+// Evictions returns the number of pods that the scheduler has evicted. A test uses it to check that it caused
+// preemption.
 func (l *Ledger) Evictions() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -257,8 +259,8 @@ func (l *Ledger) Forget(name string) {
 	delete(l.gangs, name)
 }
 
-// Bound returns the number of pods of a gang that have a node. Only functions passed to Do, Await and CheckAlso may
-// call it.
+// Bound returns the number of pods of a gang that have a node. Only functions that are passed to Do, Await and
+// CheckAlso may call it.
 func (l *Ledger) Bound(name string) int {
 	if g := l.gangs[name]; g != nil {
 		return g.count(member)
@@ -266,7 +268,7 @@ func (l *Ledger) Bound(name string) int {
 	return 0
 }
 
-// On returns the names of the pods on a node that have not ended, sorted.
+// On returns the sorted names of the pods on a node that have not terminated.
 func (l *Ledger) On(node string) (names []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -279,7 +281,7 @@ func (l *Ledger) On(node string) (names []string) {
 	return names
 }
 
-// States returns the pods of a gang that exist, by name.
+// States returns the existing pods of a gang, by name.
 func (l *Ledger) States(gang string) map[string]*corev1.Pod {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -292,7 +294,7 @@ func (l *Ledger) States(gang string) map[string]*corev1.Pod {
 	return all
 }
 
-// Saw reports whether a pod of this name has ever existed.
+// Saw reports whether a pod with this name has ever existed.
 func (l *Ledger) Saw(name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

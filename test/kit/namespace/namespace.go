@@ -1,4 +1,4 @@
-// Package namespace gives each test a namespace of its own on a plane, with the calls that most tests need. It does not
+// Package namespace gives each test a separate namespace on a plane, with the calls that most tests need. It does not
 // depend on particular tests or components: the test packages extend Test. Start reading at New.
 package namespace
 
@@ -37,7 +37,7 @@ type Test struct {
 	Namespace string
 }
 
-// New creates a namespace whose name begins with that of the test. The namespace is deleted when the test ends; the
+// New creates a namespace whose name begins with the name of the test. The namespace is deleted when the test ends; the
 // test does not wait for the deletion.
 func New(t *testing.T, p *plane.Plane) *Test {
 	t.Helper()
@@ -53,7 +53,7 @@ func New(t *testing.T, p *plane.Plane) *Test {
 	return s
 }
 
-// prefix returns the beginning of a namespace's name for the test of this name.
+// prefix returns the beginning of a namespace's name for the test with this name.
 func prefix(test string) string {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -67,7 +67,7 @@ func prefix(test string) string {
 // In returns the same namespace for a sub-test.
 func (s *Test) In(t *testing.T) *Test { return &Test{T: t, Plane: s.Plane, Namespace: s.Namespace} }
 
-// Beside returns the same test with another namespace; an empty one for cluster-scoped objects.
+// Beside returns the same test with another namespace. An empty namespace is for cluster-scoped objects.
 func (s *Test) Beside(namespace string) *Test {
 	return &Test{T: s.T, Plane: s.Plane, Namespace: namespace}
 }
@@ -83,7 +83,7 @@ func (s *Test) Must(err error) {
 	}
 }
 
-// Await waits until check returns nil, as await.Until does. A failure shows the state of the namespace too.
+// Await waits until check returns nil, as await.Until does. A failure message also contains the state of the namespace.
 func (s *Test) Await(what string, check func() error) {
 	s.Helper()
 	if err := await.Try(what, check); err != nil {
@@ -112,8 +112,8 @@ func (s *Test) Create(o client.Object) {
 	s.Must(s.Client.Create(s.Context(), o))
 }
 
-// TryUpdate reads an object, sends the difference that change makes, and returns the API server's refusal, if any. It
-// keeps concurrent changes by other clients.
+// TryUpdate reads an object, sends only the difference that change makes, and returns the API server's refusal, if any.
+// It keeps concurrent changes of other clients.
 func (s *Test) TryUpdate(o client.Object, change func()) error {
 	if err := s.Client.Get(s.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 		return err
@@ -123,14 +123,14 @@ func (s *Test) TryUpdate(o client.Object, change func()) error {
 	return s.Client.Patch(s.Context(), o, client.MergeFrom(before))
 }
 
-// Update changes an object that others may change too: it reads the object, changes it and sends all of it, again if
-// somebody else has changed it meanwhile.
+// Update changes an object that other clients may change too: it reads the object, changes it and sends the whole
+// object. If another client has changed the object in the meantime, it tries again.
 func (s *Test) Update(o client.Object, change func()) {
 	s.Helper()
 	s.Must(s.updateWith(o, change, func() error { return s.Client.Update(s.Context(), o) }))
 }
 
-// UpdateStatus does for the status of an object what Update does for the rest.
+// UpdateStatus is Update for the status of an object.
 func (s *Test) UpdateStatus(o client.Object, change func()) {
 	s.Helper()
 	s.Must(s.updateWith(o, change, func() error { return s.Client.Status().Update(s.Context(), o) }))
@@ -146,7 +146,7 @@ func (s *Test) updateWith(o client.Object, change func(), send func() error) err
 	})
 }
 
-// conflicts is how often a write is tried that others get ahead of.
+// conflicts limits the attempts for a write that fails with conflicts.
 var conflicts = wait.Backoff{Steps: 200, Duration: 10 * time.Millisecond, Jitter: 1}
 
 // AwaitList waits until cond holds for the objects of a list in the test's namespace, and returns them. It watches the
@@ -224,7 +224,7 @@ func (s *Test) Dump() string {
 		fmt.Fprintln(&b, err)
 	}
 	for _, j := range all {
-		text, _ := yaml.Marshal(jobs.StatusOf(j)) // plain data always has a YAML form
+		text, _ := yaml.Marshal(jobs.StatusOf(j)) // plain data can always be encoded as YAML
 		fmt.Fprintf(&b, "--- job %s\n%s", j.GetName(), text)
 	}
 	for i := range pods.Items {
@@ -239,7 +239,7 @@ func (s *Test) Dump() string {
 	return b.String()
 }
 
-// Gone returns nil if err is that of a read that found no object, and an error if the object exists.
+// Gone returns nil if err is the error of a read that found no object, and an error if the object exists.
 func Gone(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -10,9 +10,8 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// Patient returns a client whose writes are tried again while the API server does not have the types by which its
-// policies change custom resources. It may not have them when it has just started, and may lose them again while it
-// takes in further CRDs of the group.
+// Patient returns a client that retries writes while the API server has no types for mutating admission policies on
+// custom resources. This happens shortly after a start, and while the API server adds CRDs of the same group.
 func Patient(c client.WithWatch) client.WithWatch { return patient{c} }
 
 type patient struct{ client.WithWatch }

@@ -1,6 +1,6 @@
 // Package plane starts control planes for tests, with clients for them, and shares them between tests. testenv.Options
-// select the components of a plane; package namespace provides namespaces for tests. Start reading at New; Shared and
-// Pool are the two ways of sharing.
+// select the components of a plane, and package namespace provides namespaces for tests. Start reading at New. Shared
+// and Pool are the two ways of sharing.
 package plane
 
 import (
@@ -48,7 +48,7 @@ func New(o testenv.Options) (*Plane, error) {
 	return p, nil
 }
 
-// Start starts a plane that ends with the test.
+// Start starts a plane that stops when the test ends.
 func Start(t testing.TB, o testenv.Options) *Plane {
 	t.Helper()
 	p, err := New(o)
@@ -85,7 +85,7 @@ func (p *Plane) OnStop(f func()) {
 	p.stop = append(p.stop, f)
 }
 
-// Launch starts a program that works on the plane and ends with it.
+// Launch starts a program that works on the plane and stops with it.
 func (p *Plane) Launch(path string, args ...string) (*program.Program, error) {
 	child, err := program.Start(path, args, nil)
 	if err == nil {
@@ -105,7 +105,7 @@ func (p *Plane) Stop() {
 	p.Env.Stop()
 }
 
-// AwaitReady waits until every component is ready, as after a kill.
+// AwaitReady waits until every component is ready, for example after a kill.
 func (p *Plane) AwaitReady(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Shared is a plane that several tests use at the same time. It starts when the first test asks for it.
+// Shared is a plane that several tests use at the same time. It starts when the first test requests it.
 type Shared struct {
 	start func() (*Plane, error)
 	once  sync.Once
@@ -16,7 +16,7 @@ type Shared struct {
 // NewShared returns a shared plane; start starts it.
 func NewShared(start func() (*Plane, error)) *Shared { return &Shared{start: start} }
 
-// Get returns the plane, and ends the test if it could not be started.
+// Get returns the plane. It ends the test if the plane could not be started.
 func (s *Shared) Get(t testing.TB) *Plane {
 	t.Helper()
 	s.once.Do(func() { s.plane, s.err = s.start() })
@@ -33,28 +33,28 @@ func (s *Shared) Stop() {
 	}
 }
 
-// Pool lends planes to one test at a time, so that the test may break them or change cluster-scoped state. Planes start
-// when they are needed, and stop as soon as no further test waits for one, because an idle plane takes processor time
-// from the other tests.
+// Pool lends each plane to one test at a time, so that the test may break it or change cluster-scoped state. Planes
+// start when they are needed, and stop as soon as no further test waits for one, because an idle plane takes processor
+// time from the other tests.
 type Pool struct {
 	start func() (*Plane, error)
 	lent  chan struct{} // has an element for each test that has a plane
 
 	mu     sync.Mutex
-	wanted int      // tests that will ask for a plane or wait for one
-	idle   []*Plane // planes that no test has
+	wanted int      // tests that will request a plane or wait for one
+	idle   []*Plane // planes that no test uses
 }
 
-// NewPool returns a pool of at most n planes at a time; start starts each of them.
+// NewPool returns a pool of at most n planes at a time. start starts each of them.
 func NewPool(n int, start func() (*Plane, error)) *Pool {
 	return &Pool{start: start, lent: make(chan struct{}, n)}
 }
 
-// Lend lets the test run in parallel with others and waits for a plane, which belongs to the test until it ends. The
-// plane of a failed test is not lent again.
+// Lend lets the test run in parallel with others and waits for a plane, which belongs to the test until the test ends.
+// The plane of a failed test is not lent again.
 func (p *Pool) Lend(t *testing.T) *Plane {
 	t.Helper()
-	p.want() // all tests do so before the first parallel one goes on, so that no plane stops too early
+	p.want() // all tests do so before the first parallel one continues, so that no plane stops too early
 	t.Parallel()
 	return p.take(t)
 }

@@ -1,4 +1,5 @@
-// Package program runs programs beside a test. They die with the test process, however it ends. Start reading at Start.
+// Package program runs programs beside a test. They die with the test process, however it exits. Start reading at
+// Start.
 package program
 
 import (
@@ -25,7 +26,7 @@ type Program struct {
 	ended chan struct{}
 }
 
-// Start starts a program. env holds variables such as NAME=VALUE, which are added to those of the test process.
+// Start starts a program. env contains variables as NAME=VALUE, which are added to the environment of the test process.
 func Start(path string, args, env []string) (*Program, error) {
 	p := &Program{Log: &Log{}, cmd: exec.Command(path, args...), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
@@ -43,7 +44,7 @@ func Start(path string, args, env []string) (*Program, error) {
 	return p, nil
 }
 
-// spawner returns where the thread takes orders that starts all programs. The kernel kills a program when the thread
+// spawner returns the channel of the OS thread that starts all programs. The kernel kills a program when the thread
 // that started it ends, and Go ends a thread whose goroutine had locked it.
 var spawner = sync.OnceValue(func() chan<- func() {
 	orders := make(chan func())
@@ -56,33 +57,33 @@ var spawner = sync.OnceValue(func() chan<- func() {
 	return orders
 })
 
-// Kill ends the program by SIGKILL and waits for its end.
+// Kill kills the program with SIGKILL and waits until it has exited.
 func (p *Program) Kill() {
 	p.Signal(syscall.SIGKILL)
 	<-p.ended
 }
 
-// Signal sends a signal to the program. It does nothing if the program has ended.
+// Signal sends a signal to the program. It does nothing if the program has exited.
 func (p *Program) Signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 
-// Freeze stops the program by SIGSTOP and returns when all its threads have stopped: the signal alone leaves them time
-// to do something more. SIGCONT continues it.
+// Freeze stops the program with SIGSTOP and returns when all its threads have stopped, because the signal does not stop
+// them immediately. SIGCONT continues the program.
 func (p *Program) Freeze(t testing.TB) {
 	t.Helper()
 	p.Signal(syscall.SIGSTOP)
 	await.Until(t, "the stop of all threads", func() error { return threads.Stopped(p.cmd.Process.Pid) })
 }
 
-// Ended returns a channel that is closed when the program has ended.
+// Ended returns a channel that is closed when the program has exited.
 func (p *Program) Ended() <-chan struct{} { return p.ended }
 
-// ExitCode waits for the end of the program and returns its exit code; -1 if a signal ended it.
+// ExitCode waits until the program has exited and returns its exit code; -1 if a signal killed it.
 func (p *Program) ExitCode() int {
 	<-p.ended
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// Running reports whether the program has not ended.
+// Running reports whether the program has not exited.
 func (p *Program) Running() bool {
 	select {
 	case <-p.ended:
@@ -105,8 +106,8 @@ func (p *Program) Memory() (int, error) {
 	return resident * os.Getpagesize(), nil
 }
 
-// EndWith kills the program at the end of the test. The test fails if the program has panicked; if the test has failed,
-// it shows the end of the log.
+// EndWith kills the program at the end of the test. The test fails if the program has panicked. If the test has failed,
+// EndWith shows the end of the log.
 func (p *Program) EndWith(t testing.TB) {
 	t.Cleanup(func() {
 		p.Kill()
