@@ -69,7 +69,7 @@ func podOf(labels map[string]string) *corev1.Pod {
 }
 
 // TestAdmissionEnforcesQueuesAndLabels verifies clauses 6 and 7 and the immutable labels, as far as the API server
-// enforces them by policies.
+// enforces them with policies.
 func TestAdmissionEnforcesQueuesAndLabels(t *testing.T) {
 	selectors := map[string]*metav1.LabelSelector{
 		"nobody":     nil,
@@ -109,8 +109,8 @@ func (s *stage) whoMayUse(alice client.Client) {
 			"ask for the verb \"use\" on it, or choose another queue", queue)
 		for kind, o := range membersOf(queue) {
 			err := user.Create(s.Context(), o, client.DryRunAll)
-			told := err == nil || apierrors.IsForbidden(err) && strings.Contains(err.Error(), words)
-			if (err == nil) != ok || !told {
+			expected := err == nil || apierrors.IsForbidden(err) && strings.Contains(err.Error(), words)
+			if (err == nil) != ok || !expected {
 				s.Errorf("a %s in queue %s: %v", kind, queue, err)
 			}
 		}
@@ -130,7 +130,7 @@ func (s *stage) whoMayUse(alice client.Client) {
 	check(alice, "team-b", true)
 	check(alice, "nobody", false)
 	pod := podOf(map[string]string{scheduling.LabelQueue: "nobody"})
-	pod.Spec.SchedulerName = corev1.DefaultSchedulerName // the label alone decides the queue
+	pod.Spec.SchedulerName = corev1.DefaultSchedulerName // the label alone determines the queue
 	if err := alice.Create(s.Context(), pod, client.DryRunAll); !apierrors.IsForbidden(err) {
 		s.Errorf("a pod of the default scheduler with the label of a queue: %v", err)
 	}
@@ -152,7 +152,7 @@ func (s *stage) closedToJobs(alice client.Client) {
 	s.Await("no job enters a closed queue", func() error { return refused(alice, membersOf("closed")["GenericJob"]) })
 	for kind, o := range membersOf("closed") {
 		switch kind {
-		case "Pod", "PodGroup": // the operator creates and deletes those of jobs that are in the queue
+		case "Pod", "PodGroup": // the operator creates and deletes the objects of jobs in the queue
 			s.Must(alice.Create(s.Context(), o, client.DryRunAll))
 		default:
 			for _, user := range []client.Client{alice, s.Client} {
@@ -173,7 +173,7 @@ func (s *stage) closedToJobs(alice client.Client) {
 	}
 }
 
-// boardsMove verifies that a TensorBoard that changes its queue needs the right to the new one.
+// boardsMove verifies that a change of a TensorBoard's queue requires the right to the new queue.
 func (s *stage) boardsMove(alice client.Client) {
 	free := membersOf("everybody")["TensorBoard"].(*unstructured.Unstructured)
 	unstructured.RemoveNestedField(free.Object, "spec", "scheduler")
@@ -265,9 +265,9 @@ func (s *stage) labelsStay() {
 	s.Must(s.Client.Update(s.Context(), pod))
 }
 
-// podsStayInTheirJob verifies that a pod that a job controls keeps the labels by which the operator finds it, whatever
-// its scheduler. If the labels are lost, for example while the policy did not exist, a user who may use all queues can
-// add them again, as the operator does.
+// podsStayInTheirJob verifies that a pod that a job controls keeps the labels by which the operator finds it,
+// regardless of its scheduler. If the labels are lost, for example while the policy did not exist, a user who may use
+// all queues can add them again, as the operator does.
 func (s *stage) podsStayInTheirJob(alice client.Client) {
 	controlled := func(scheduler string, labels map[string]string) *corev1.Pod {
 		p := podOf(labels)
@@ -295,7 +295,7 @@ func (s *stage) podsStayInTheirJob(alice client.Client) {
 			what         string
 			pod          *corev1.Pod
 			label, value string
-			// alice and admin are whether the API server accepts the change from them.
+			// alice and admin report whether the API server accepts the change from each of them.
 			alice, admin bool
 		}{
 			{"loses its job", pod, batch.LabelJobName, "", false, false},

@@ -25,8 +25,8 @@ import (
 // byBob is the value of the annotation if bob is the author.
 const byBob = `["bob","system:authenticated"]`
 
-// TestJobsStartByTheRightOfTheirAuthor verifies that each job records the author of its choice of queue, that no user
-// can forge the record, and that the job starts only if its author may use the queue.
+// TestJobsStartByTheRightOfTheirAuthor verifies that each job records the user who chose its queue, that no user can
+// forge the record, and that the job starts only if that user may use the queue.
 func TestJobsStartByTheRightOfTheirAuthor(t *testing.T) {
 	t.Parallel()
 	s := newStageOf(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs, local.Webhook, local.Scheduler, local.Operator}})
@@ -186,8 +186,8 @@ func (s *stage) authorsOfAppliedJobs(alice, bob client.Client) {
 				}
 			}
 		}
-		// Replacing the whole object by the manifest keeps the annotation as well. The operator writes the status at
-		// the same time.
+		// Replacing the whole object with the manifest also keeps the annotation. The operator writes the status at the
+		// same time.
 		live, replaced := asMap(s, job), &unstructured.Unstructured{}
 		s.Await(kind+" is replaced", func() error {
 			s.Must(s.Client.Get(s.Context(), client.ObjectKey{Namespace: s.Namespace, Name: manifest.GetName()}, live))
@@ -202,8 +202,8 @@ func (s *stage) authorsOfAppliedJobs(alice, bob client.Client) {
 	}
 }
 
-// authorsOfBoards verifies that a training job with a queue only for its TensorBoard records its author too, and that
-// the TensorBoard gets the record.
+// authorsOfBoards verifies that a training job that names a queue only for its TensorBoard also records its author, and
+// that the TensorBoard gets the record.
 func (s *stage) authorsOfBoards(alice client.Client) {
 	for _, kind := range kinds.All {
 		if kind.Training == nil {
@@ -264,46 +264,46 @@ func (s *stage) awaitJobReports(name, words string) {
 	})
 }
 
-// narrowedMeanwhile verifies which jobs start if their queue is closed to the namespace while they wait: those whose
-// authors have the right to use it.
+// narrowedMeanwhile verifies which jobs start if their queue is closed to the namespace while they wait: only jobs
+// whose authors have the right to use it.
 func (s *stage) narrowedMeanwhile(alice, bob client.Client) {
 	s.queue("narrowed", "2", 0)
 	s.group("blocker", "narrowed", 1, "1")
 	s.awaitBound("blocker", 1)
-	hers, his := s.jobsBy(alice, "alice", "narrowed"), s.jobsBy(bob, "bob", "narrowed")
-	for _, name := range slices.Concat(hers, his) {
+	ofAlice, ofBob := s.jobsBy(alice, "alice", "narrowed"), s.jobsBy(bob, "bob", "narrowed")
+	for _, name := range slices.Concat(ofAlice, ofBob) {
 		s.awaitReason(name, scheduling.ReasonQuotaExceeded)
 	}
 	s.changeQueue("narrowed", func(q *scheduling.QueueSpec) { q.NamespaceSelector = nil; q.Quota.Requests = cpus("20") })
-	s.admits("narrowed", hers, his)
+	s.admits("narrowed", ofAlice, ofBob)
 	s.mayUse("alice", "narrowed")
-	for _, name := range hers {
+	for _, name := range ofAlice {
 		s.awaitBound(name, 2)
 	}
 }
 
-// queueComesLater verifies which jobs start when the queue that they wait for is created: those whose authors have the
-// right to use it.
+// queueComesLater verifies which jobs start when the queue that they wait for is created: only jobs whose authors have
+// the right to use it.
 func (s *stage) queueComesLater(alice, bob client.Client) {
-	hers, his := s.jobsBy(alice, "alice", "later"), s.jobsBy(bob, "bob", "later")
-	for _, name := range slices.Concat(hers, his) {
+	ofAlice, ofBob := s.jobsBy(alice, "alice", "later"), s.jobsBy(bob, "bob", "later")
+	for _, name := range slices.Concat(ofAlice, ofBob) {
 		s.awaitReason(name, scheduling.ReasonQueueNotFound)
 	}
 	s.queue("later", "", 0, func(q *scheduling.QueueSpec) { q.NamespaceSelector = nil })
-	s.admits("later", hers, his)
+	s.admits("later", ofAlice, ofBob)
 	s.changeQueue("later", func(q *scheduling.QueueSpec) { q.NamespaceSelector = &metav1.LabelSelector{} })
-	for _, name := range hers {
+	for _, name := range ofAlice {
 		s.awaitBound(name, 2)
 	}
 }
 
-// admits verifies that his jobs start and that hers wait because she lacks the right.
-func (s *stage) admits(queue string, hers, his []string) {
+// admits verifies that bob's jobs start and that alice's jobs wait, because alice lacks the right.
+func (s *stage) admits(queue string, ofAlice, ofBob []string) {
 	s.Helper()
-	for _, name := range his {
+	for _, name := range ofBob {
 		s.awaitBound(name, 2)
 	}
-	for _, name := range hers {
+	for _, name := range ofAlice {
 		s.awaitReason(name, scheduling.ReasonNotAdmitted)
 		s.awaitJobReports(name, "queue "+queue+" is not for namespace default, which its namespaceSelector does not select, and alice has no right to use it")
 		if n := s.bound(name); n != 0 {

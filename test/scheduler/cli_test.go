@@ -9,7 +9,7 @@ import (
 	"tensorstack.dev/batch/internal/cli"
 )
 
-// t9k runs the command line and returns what it prints.
+// t9k runs the command line and returns its output.
 func (s *stage) t9k(args ...string) string {
 	s.Helper()
 	var out, errs bytes.Buffer
@@ -21,7 +21,8 @@ func (s *stage) t9k(args ...string) string {
 	return out.String()
 }
 
-// checkLines reports an error for each line that the text lacks. It compares lines with their words one space apart.
+// checkLines reports an error for each line that the text lacks. It reduces the space between words to a single space
+// before it compares lines.
 func (s *stage) checkLines(text string, lines ...string) {
 	s.Helper()
 	have := map[string]bool{}

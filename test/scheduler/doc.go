@@ -1,7 +1,6 @@
 // Package scheduler tests the t9k-scheduler on a real API server. KWOK simulates the nodes, or the nodes are objects
 // without a kubelet if a test itself decides when a pod is gone. Most tests share one API server and one scheduler,
-// each with a namespace, queues and nodes of its own. Tests that kill the scheduler or change its settings start their
-// own.
+// each with its own namespace, queues and nodes. Tests that kill the scheduler or change its settings start their own.
 //
 // The table lists the clauses of the scheduler's specification and the tests of each. The tests of the first column are
 // in package core, where a round is a function of a cluster. Random clusters test all clauses together: TestProperties

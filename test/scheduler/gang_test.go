@@ -16,7 +16,7 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// TestRoleMinimumsAreSeparate verifies clause 1: pods of one role do not count for the minimum of another.
+// TestRoleMinimumsAreSeparate verifies clause 1: pods of one role do not count towards the minimum of another role.
 func TestRoleMinimumsAreSeparate(t *testing.T) {
 	s := sharedStage(t)
 	s.simulated("n", 10)
@@ -50,16 +50,16 @@ func gangMates(p *corev1.Pod) []corev1.PodAffinityTerm {
 		MatchLabels: map[string]string{scheduling.LabelGroupName: p.Labels[scheduling.LabelGroupName]}}}}
 }
 
-// constraintCase is a constraint that the smaller of two gangs meets.
+// constraintCase is a constraint that only the smaller of two gangs can meet.
 type constraintCase struct {
 	nodes        map[string]int // CPUs
 	set          func(*stage)
 	change       func(*corev1.Pod)
 	cpu          string
 	fits, unfit  int
-	reason       string // the reason of the gang that does not fit; empty: NoRoom
+	reason       string // the reason of the gang that does not fit; empty for NoRoom
 	want         []string
-	wantSpreadBy int // pods on each node; 0: any number
+	wantSpreadBy int // pods on each node; 0 for any number
 }
 
 var constraintCases = map[string]constraintCase{
@@ -105,7 +105,8 @@ var constraintCases = map[string]constraintCase{
 		change: func(p *corev1.Pod) {
 			p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: corev1.LabelHostname,
 				WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: gangMates(p)[0].LabelSelector}}
-			p.Spec.NodeSelector = map[string]string{labelStage: p.Namespace} // the spread counts all nodes that the pod may use
+			// The spread counts all nodes that the pod may use.
+			p.Spec.NodeSelector = map[string]string{labelStage: p.Namespace}
 		}},
 	"host ports": {nodes: map[string]int{"n0": 8, "n1": 8}, cpu: "1", fits: 2, unfit: 3, want: []string{"n0", "n1"},
 		change: func(p *corev1.Pod) {
@@ -114,7 +115,7 @@ var constraintCases = map[string]constraintCase{
 }
 
 // TestGangPlanRespectsNodeConstraints verifies clause 1: one plan meets the constraints of all pods of a gang on nodes
-// and on each other. The smaller of two gangs fits, and the other one has no pod bound.
+// and on each other. The smaller of two gangs fits, and no pod of the other gang is bound.
 func TestGangPlanRespectsNodeConstraints(t *testing.T) {
 	t.Parallel()
 	for name, test := range constraintCases {
@@ -150,8 +151,8 @@ func TestGangPlanRespectsNodeConstraints(t *testing.T) {
 	}
 }
 
-// TestPodsBeyondMinimumBindOneByOne verifies clause 1: pods beyond the minimum are bound one by one, and each has a
-// condition with its own reason for waiting.
+// TestPodsBeyondMinimumBindOneByOne verifies clause 1: pods beyond the minimum are bound one by one, and each waiting
+// pod has a condition with its own reason.
 func TestPodsBeyondMinimumBindOneByOne(t *testing.T) {
 	s := sharedStage(t)
 	s.simulated("n0", 3)
@@ -208,14 +209,14 @@ func TestFinishedMembersCount(t *testing.T) {
 	s.succeed("g-0")
 	s.succeed("g-1")
 	s.group("others", "q", 2, "1")
-	s.awaitBound("others", 2) // three pods do not fit beside them
+	s.awaitBound("others", 2) // no room remains for three further pods
 	s.remove("g-2")
-	s.member("g-3", "g", "q", "1") // another name, because the node may delete g-2 once more by its name
+	s.member("g-3", "g", "q", "1") // another name, because the node may delete g-2 again by its name
 	s.awaitPod("g-3")
 }
 
-// TestReplacementGoesFirst verifies clause 1: a gang that lost a pod gets its replacement ahead of the fair order, and
-// ahead of a group that may preempt others.
+// TestReplacementGoesFirst verifies clause 1: a gang that lost a pod gets its replacement before groups that come
+// earlier in the fair order, and before a group that may preempt others.
 func TestReplacementGoesFirst(t *testing.T) {
 	s := sharedStage(t)
 	s.node("n", 4, nil)
@@ -245,7 +246,7 @@ func TestReplacementGoesFirst(t *testing.T) {
 }
 
 // TestPartlyBoundGangIsCompletedOrEvicted verifies clause 11: a scheduler completes a gang that its predecessor left
-// bound in part, and evicts it if it cannot be completed.
+// partly bound, or evicts the gang if it cannot be completed.
 func TestPartlyBoundGangIsCompletedOrEvicted(t *testing.T) {
 	t.Parallel()
 	for name, room := range map[string]bool{"completed": true, "evicted": false} {
@@ -254,7 +255,7 @@ func TestPartlyBoundGangIsCompletedOrEvicted(t *testing.T) {
 			s.node("n", map[bool]int{true: 6, false: 4}[room], nil)
 			s.queue("q", "", 0)
 			s.podGroup("g", "q", 3)
-			// No node is for the first pod, so that the scheduler does not start the gang before the test binds that
+			// The first pod fits on no node, so that the scheduler does not start the gang before the test binds that
 			// pod.
 			s.member("g-0", "g", "q", "2", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "none"} })
 			s.member("g-1", "g", "q", "2")

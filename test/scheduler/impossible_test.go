@@ -78,7 +78,7 @@ func TestPodReasonsDistinguishPlacementFromQuota(t *testing.T) {
 		quota  string
 		change func(*corev1.Pod)
 		reason string
-		// then changes the cluster so that the reason becomes another.
+		// then changes the cluster so that the reason changes.
 		then    func(*stage)
 		another string
 	}{
@@ -150,8 +150,8 @@ func (s *stage) awaitPodReasons(group string, n int, reason string) {
 	})
 }
 
-// TestAutoscalerAddsNodesForAGang verifies, with Cluster Autoscaler's documented rules, that a gang of 8 that lacks 3
-// nodes gets 3, and that a gang that waits for quota gets none.
+// TestAutoscalerAddsNodesForAGang verifies, with Cluster Autoscaler's documented rules, that a gang of 8 pods that
+// lacks 3 nodes gets 3 nodes, and that a gang that waits for quota gets none.
 func TestAutoscalerAddsNodesForAGang(t *testing.T) {
 	s := sharedStage(t)
 	s.node("n", 1, nil)
@@ -162,7 +162,7 @@ func TestAutoscalerAddsNodesForAGang(t *testing.T) {
 	s.awaitPodReasons("gang", 8, corev1.PodReasonUnschedulable)
 	s.awaitPodReasons("over", 4, scheduling.ReasonImpossible)
 	free := map[string]int64{s.own("n"): 1000}
-	if got := nodesToAdd(s.all(), free, 3000); got != 3 { // one pod fits the existing node; each new node takes three
+	if got := nodesToAdd(s.all(), free, 3000); got != 3 { // one pod fits the existing node, three fit each new node
 		t.Errorf("the autoscaler adds %d nodes, want 3", got)
 	}
 	for i := range 3 {
@@ -174,10 +174,10 @@ func TestAutoscalerAddsNodesForAGang(t *testing.T) {
 	}
 }
 
-// nodesToAdd returns how many nodes of a size, in thousandths of a CPU, Cluster Autoscaler requests. Its FAQ ("How does
-// scale-up work?", "What are the parameters") describes the rules: it considers pods whose condition PodScheduled is
-// False with reason Unschedulable, leaves out those that would fit existing nodes, and packs the others on new nodes of
-// a group's template, largest pods first, each onto the first node that takes it.
+// nodesToAdd returns the number of nodes of a size, in thousandths of a CPU, that Cluster Autoscaler requests. Its FAQ
+// ("How does scale-up work?", "What are the parameters") describes the rules: it considers pods whose condition
+// PodScheduled is False with reason Unschedulable, leaves out pods that would fit existing nodes, and packs the others
+// on new nodes of a group's template, largest pods first, each onto the first node with enough room.
 func nodesToAdd(pods []corev1.Pod, free map[string]int64, size int64) int {
 	var pending []int64
 	for i := range pods {

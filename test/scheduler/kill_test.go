@@ -16,7 +16,7 @@ import (
 
 var (
 	kills = flag.Int("kills", 6, "how often TestKilledSchedulerKeepsGangsAndQuotas kills the scheduler")
-	// leaders is the number of replicas; each of them leads once.
+	// leaders is the number of replicas. Each of them leads once.
 	leaders = flag.Int("leaders", 2, "how often TestSecondReplicaTakesOver kills the scheduler that leads")
 	seed    = flag.Uint64("seed", 0, "take this order of events; 0: a random one, which is printed")
 )
@@ -53,8 +53,8 @@ func newArrivals(s *stage, quota int) *arrivals {
 	return a
 }
 
-// come submits gangs.
-func (a *arrivals) come(n int) {
+// submit submits n gangs.
+func (a *arrivals) submit(n int) {
 	a.Helper()
 	for range n {
 		a.serial++
@@ -65,7 +65,7 @@ func (a *arrivals) come(n int) {
 	}
 }
 
-// whole returns a gang of which all pods run, or an empty string. The caller holds the ledger's lock.
+// whole returns a gang whose pods all run, or an empty string. The caller holds the ledger's lock.
 func (a *arrivals) whole() string {
 	for name, n := range a.sizes {
 		if a.ledger.Bound(name) == n {
@@ -75,7 +75,7 @@ func (a *arrivals) whole() string {
 	return ""
 }
 
-// drain waits for each gang to run and ends it.
+// drain waits until each gang runs, and then ends it.
 func (a *arrivals) drain() {
 	a.Helper()
 	for len(a.sizes) > 0 {
@@ -95,8 +95,8 @@ func (a *arrivals) finish(name string) {
 	delete(a.sizes, name)
 }
 
-// sometimes ends a gang that runs as a whole, in half of the calls.
-func (a *arrivals) sometimes() {
+// maybeFinish ends a gang that runs as a whole, in half of the calls.
+func (a *arrivals) maybeFinish() {
 	a.Helper()
 	name := ""
 	a.ledger.Do(func() { name = a.whole() })
@@ -106,18 +106,18 @@ func (a *arrivals) sometimes() {
 }
 
 // TestKilledSchedulerKeepsGangsAndQuotas verifies clauses 3 and 11: while the test kills the scheduler repeatedly and
-// gangs arrive and end, no gang remains bound in part, the queue never exceeds its quota, and every gang runs.
+// gangs arrive and end, no gang remains partly bound, the queue never exceeds its quota, and every gang runs.
 func TestKilledSchedulerKeepsGangsAndQuotas(t *testing.T) {
 	a := newArrivals(quietStage(t), 30)
 	for range *kills {
-		a.come(3)
+		a.submit(3)
 		a.Must(a.Env.Kill(local.Scheduler))
-		a.sometimes()
+		a.maybeFinish()
 	}
 	a.drain()
 }
 
-// TestSecondReplicaTakesOver verifies clause 11: one of two schedulers leads, and after it is killed the other one
+// TestSecondReplicaTakesOver verifies clause 11: one of two schedulers leads, and after it is killed, the other one
 // completes its work.
 func TestSecondReplicaTakesOver(t *testing.T) {
 	t.Parallel()
@@ -147,16 +147,16 @@ func TestSecondReplicaTakesOver(t *testing.T) {
 	a := newArrivals(s, 30)
 	leader := 0
 	for range *leaders {
-		a.come(3)
+		a.submit(3)
 		a.ledger.Await("the scheduler binds pods", func() bool { return a.ledger.AnyBound() })
-		if leads(1-leader) && replicas[leader].Running() { // it ends when it has lost its lease
+		if leads(1-leader) && replicas[leader].Running() { // it exits when it has lost its lease
 			t.Error("both lead")
 		}
 		replicas[leader].Kill()
 		leader = 1 - leader
 		awaitLeader(leader)
 		start(1 - leader)
-		a.sometimes()
+		a.maybeFinish()
 	}
 	a.drain()
 }

@@ -28,7 +28,7 @@ var mixed = flag.Bool("mixed", false, "give TestMixedLoadKeepsGangsAndQuotas its
 // size is the size of the world of TestMixedLoadKeepsGangsAndQuotas. Times are simulated seconds.
 type size struct {
 	nodes, nodeCPU, gangs, largest int
-	// arrivals is the time within which all gangs arrive; longest is the longest run of a gang.
+	// arrivals is the time within which all gangs arrive. longest is the longest run of a gang.
 	arrivals, longest int
 	// drainEvery and killEvery are the intervals of node drains and of kills of the scheduler.
 	drainEvery, killEvery int
@@ -39,13 +39,13 @@ var (
 	fullWorld  = size{nodes: 50, nodeCPU: 16, gangs: 200, largest: 64, arrivals: 460, longest: 180, drainEvery: 15, killEvery: 50}
 )
 
-// second is the shortest duration of a simulated second. It sets the pace of the test; no check depends on it.
+// second is the shortest duration of a simulated second. It determines the speed of the test; no check depends on it.
 const second = 100 * time.Millisecond
 
 // TestMixedLoadKeepsGangsAndQuotas verifies clauses 1, 3, 4 and 11 under load. Gangs of two queues, one of which may
-// preempt pods of the other, arrive and run for random times. Meanwhile nodes are drained, removed and added, and the
-// scheduler is killed. The test acts as job controllers, administrators who drain nodes, and jobs. The ledger's rules
-// hold at all times, and every gang ends.
+// preempt pods of the other, arrive and run for random times. At the same time, nodes are drained, removed and added,
+// and the scheduler is killed. The test acts as the job controllers, the administrators who drain nodes, and the jobs.
+// The ledger's rules must hold at all times, and every gang must end.
 func TestMixedLoadKeepsGangsAndQuotas(t *testing.T) {
 	t.Parallel()
 	world := smallWorld
@@ -89,7 +89,7 @@ func TestMixedLoadKeepsGangsAndQuotas(t *testing.T) {
 		m.ledger.Peak("low"), m.ledger.Peak("high"), quotas)
 }
 
-// mix is the world of the test.
+// mix is the simulated world of the test.
 type mix struct {
 	*stage
 	size
@@ -98,7 +98,7 @@ type mix struct {
 	now    int
 	coming []*job
 	jobs   map[string]*job
-	// nodes are the names of all nodes; drained are those that are being drained.
+	// nodes are the names of all nodes. drained are the nodes that are being drained.
 	nodes   []string
 	drained map[string]bool
 
@@ -110,10 +110,10 @@ type job struct {
 	name, queue, cpu string
 	at, size, min    int
 	priority         int32
-	// runs is how long each pod runs after all of them have started.
+	// runs is how long each pod runs after all pods have started.
 	runs []int
-	// pods are the names of the pods by index; serial is the number of pods created so far; begun is the second in
-	// which all of them ran, or 0.
+	// pods are the names of the pods by index. serial is the number of pods created so far. begun is the second in
+	// which all pods ran, or 0.
 	pods   []string
 	serial int
 	begun  int
@@ -168,7 +168,7 @@ func (m *mix) step() {
 		m.Must(m.Env.Kill(local.Scheduler))
 	}
 	for _, name := range slices.Sorted(keysOf(m.jobs)) {
-		m.look(m.jobs[name])
+		m.act(m.jobs[name])
 	}
 }
 
@@ -190,7 +190,7 @@ func (m *mix) submit(j *job) {
 	m.makePods(j, func(int) bool { return true })
 }
 
-// makePods creates those pods of a job for which lacks is true.
+// makePods creates the pods of a job for which lacks is true.
 func (m *mix) makePods(j *job, lacks func(i int) bool) {
 	m.Helper()
 	var all []func() error
@@ -227,8 +227,8 @@ func (m *mix) sideBySide(all []func() error) {
 	}
 }
 
-// look acts for a job as its controller and its processes do.
-func (m *mix) look(j *job) {
+// act does the work of a job's controller and of its processes.
+func (m *mix) act(j *job) {
 	m.Helper()
 	have := m.ledger.States(j.name)
 	running, done := 0, 0

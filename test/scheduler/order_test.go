@@ -26,15 +26,15 @@ func (s *stage) awaitLaterThan(group string) {
 	<-time.After(time.Until(pg.CreationTimestamp.Add(time.Second)))
 }
 
-// TestFirstInOrderGetsTheRoom verifies clause 2: two groups wait for the same room, and when it becomes free the first
-// one in order gets it.
+// TestFirstInOrderGetsTheRoom verifies clause 2: if two groups wait for the same room, the first one in order gets it
+// when it becomes free.
 func TestFirstInOrderGetsTheRoom(t *testing.T) {
 	t.Parallel()
-	// The first group is the older one and the last one by name.
+	// The first group is the older one, and the last one by name.
 	tests := map[string]struct {
 		queues func(*stage)
 		runs   func(*stage)
-		first  string // its queue
+		first  string // the queue of the first group
 		second string
 		spec   func(name string, g *scheduling.PodGroupSpec)
 		want   string
@@ -86,7 +86,7 @@ func TestFirstInOrderGetsTheRoom(t *testing.T) {
 					free -= int(p.Spec.Containers[0].Resources.Requests.Cpu().Value())
 				}
 			}
-			s.group("last", "full", 1, "1") // it occupies the room for one group
+			s.group("last", "full", 1, "1") // it occupies the room of one group
 			s.group("rest", "full", 1, resource.NewQuantity(int64(free-1), resource.DecimalSI).String())
 			s.awaitBound("last", 1)
 			s.awaitBound("rest", 1)

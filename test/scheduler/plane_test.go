@@ -39,12 +39,13 @@ var (
 	quiet = plane.NewPool(1, func() (*plane.Plane, error) { return plane.New(testenv.Options{Components: withScheduler}) })
 )
 
-// rules is the plane of the tests of what the API server itself sees to, which nobody writes to but these tests.
+// rules is the plane for tests of rules that the API server itself enforces. No other tests write to it.
 var rules = plane.NewShared(func() (*plane.Plane, error) {
 	return plane.New(testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs}})
 })
 
-// ruleStage is the plane of rules, with the namespace team. Queues of the same name are the same in all tests.
+// ruleStage returns a stage on the plane of rules, with the namespace team. Queues with the same name have the same
+// spec in all tests.
 func ruleStage(t *testing.T, queues map[string]scheduling.QueueSpec) *stage {
 	t.Helper()
 	t.Parallel()
@@ -59,7 +60,7 @@ func ruleStage(t *testing.T, queues map[string]scheduling.QueueSpec) *stage {
 	return s
 }
 
-// ownPlanes limits the number of planes that run at the same time besides the shared ones.
+// ownPlanes limits the number of planes that run at the same time in addition to the shared planes.
 var ownPlanes = make(chan struct{}, 2)
 
 // newStage starts a plane for a test that breaks it or needs other settings of the scheduler.
@@ -87,7 +88,7 @@ func (s *stage) showLog() {
 	}
 }
 
-// sharedStage returns a stage on the shared plane with nodes, queues and a namespace of the test's own.
+// sharedStage returns a stage on the shared plane with separate nodes, queues and a namespace.
 func sharedStage(t *testing.T) *stage {
 	t.Helper()
 	t.Parallel()
@@ -100,7 +101,7 @@ func quietStage(t *testing.T) *stage {
 	return newPart(t, quiet.Lend(t))
 }
 
-// newPart returns a stage on a plane that is separate from the other stages.
+// newPart returns a stage that is a separate part of a plane.
 func newPart(t *testing.T, p *plane.Plane) *stage {
 	t.Helper()
 	s := &stage{Test: namespace.New(t, p)}

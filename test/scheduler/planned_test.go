@@ -33,7 +33,7 @@ func TestQueueRightIsCheckedWhenPlanned(t *testing.T) {
 	of := func(name string) map[string]string { return map[string]string{scheduling.LabelGroupName: name} }
 	in := func(queue string) map[string]string { return map[string]string{scheduling.LabelQueue: s.own(queue)} }
 
-	// A queue that is created after its groups.
+	// A queue is created after its groups.
 	group(alice, "hers", "later")
 	pod(alice, "hers-0", of("hers"))
 	pod(alice, "single", in("later"))
@@ -47,7 +47,7 @@ func TestQueueRightIsCheckedWhenPlanned(t *testing.T) {
 		Annotations: map[string]string{scheduling.AnnotationRequestedBy: fmt.Sprintf("[%q]", s.own("bob"))}}, Spec: scheduling.PodGroupSpec{MinMember: 1, Queue: s.own("later")}}
 	s.Must(s.Client.Create(t.Context(), noted))
 	pod(s.Client, "noted-0", map[string]string{scheduling.LabelGroupName: "noted", batch.LabelJobName: "noted"})
-	time.Sleep(time.Second) // objects that were created within one second have the same age
+	time.Sleep(time.Second) // creation times have a resolution of one second
 	s.awaitReason("hers", scheduling.ReasonQueueNotFound)
 	s.queue("later", "", 0, func(q *scheduling.QueueSpec) { q.NamespaceSelector = nil })
 	s.awaitPod("his-0")
@@ -59,7 +59,7 @@ func TestQueueRightIsCheckedWhenPlanned(t *testing.T) {
 		s.awaitPodReports(name, words)
 	}
 
-	// A selector that stops selecting the namespace while a group waits.
+	// A selector no longer selects the namespace while a group waits.
 	s.queue("narrowed", "1", 0)
 	group(alice, "first", "narrowed")
 	s.pod("first-0", "1", func(p *corev1.Pod) { p.Labels = of("first") })

@@ -26,7 +26,7 @@ func (s *stage) awaitEvicted(pods ...string) {
 	})
 }
 
-// TestPreemptionExample verifies clause 4 with the example of the specification. The room of a preempted pod is
+// TestPreemptionExample verifies clause 4 with the example of the specification. The room of a preempted pod must be
 // reserved for the group that preempted it.
 func TestPreemptionExample(t *testing.T) {
 	s := sharedStage(t)
@@ -73,7 +73,7 @@ func TestPreemptionExample(t *testing.T) {
 func TestPreemption(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		runs []string // groups of one pod of 4 CPUs, one after the other, by queue
+		runs []string // groups of one pod of 4 CPUs that start one after the other, by queue
 		set  func(*stage)
 		want []string
 	}{

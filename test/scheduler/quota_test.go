@@ -11,8 +11,8 @@ import (
 	"tensorstack.dev/batch/test/kit/ledger"
 )
 
-// TestQuota verifies clause 3: a group that exceeds the quota reports the amounts, and quotas may be raised, and
-// lowered below the present use.
+// TestQuota verifies clause 3: a group that exceeds the quota reports the amounts, and quotas may be raised, and may be
+// lowered below the current use.
 func TestQuota(t *testing.T) {
 	s := sharedStage(t)
 	s.simulated("n", 50)

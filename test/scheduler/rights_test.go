@@ -27,7 +27,7 @@ const free = "free"
 // of the refusal.
 type way struct {
 	name string
-	// try sends the request to the API server by the client.
+	// try sends the request to the API server with the client.
 	try   func(s *stage, as client.Client, queue string) error
 	fault string
 }
@@ -39,8 +39,8 @@ type right struct {
 	ok          bool
 }
 
-// TestEveryWayIntoAQueueChecksTheRight verifies, for each kind of object and each field that decides a queue, that the
-// API server checks the right of the user who sends the request.
+// TestEveryWayIntoAQueueChecksTheRight verifies, for each kind of object and each field that determines a queue, that
+// the API server checks the right of the user who sends the request.
 func TestEveryWayIntoAQueueChecksTheRight(t *testing.T) {
 	labelled := func(team string) *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchLabels: map[string]string{"team": team}}
@@ -91,7 +91,8 @@ func TestEveryWayIntoAQueueChecksTheRight(t *testing.T) {
 	}
 }
 
-// expect returns an error unless the answer to a request is right for a user who may use the queue (ok), or may not.
+// expect returns an error unless the answer to a request is correct for a user who may use the queue (ok) or may not
+// use it.
 func expect(err error, ok bool, queue string) error {
 	switch {
 	case ok && err != nil:
@@ -175,8 +176,8 @@ func relabels(scheduler string) func(*stage, client.Client, string) error {
 	}
 }
 
-// jobWays returns the requests for a kind of job: its own queue, the queue of its TensorBoard, and the fields of its
-// templates.
+// jobWays returns the requests for a kind of job: they set its own queue, the queue of its TensorBoard, or the fields
+// of its templates.
 func jobWays(k kinds.Kind) []way {
 	ways := []way{
 		{name: "its spec", try: creates(k.Name)},
@@ -215,7 +216,7 @@ func jobWays(k kinds.Kind) []way {
 	return ways
 }
 
-// templates returns templates that could put a job's pods into a queue, or beyond its quota, by the operator's right.
+// templates returns templates that could put a job's pods into a queue, or beyond its quota, with the operator's right.
 func templates(queue string) map[string]map[string]any {
 	labels := func(l map[string]any) map[string]any { return map[string]any{"metadata": map[string]any{"labels": l}} }
 	return map[string]map[string]any{

@@ -20,13 +20,14 @@ import (
 	"tensorstack.dev/batch/internal/testing/testenv"
 )
 
-// jobsOf returns jobs of all kinds with two roles, of which the second requests the amount of CPU.
+// jobsOf returns jobs of all kinds with two roles. The second role requests the amount of CPU.
 func jobsOf(queue, cpu string) map[string]client.Object {
 	meta := metav1.ObjectMeta{GenerateName: "job-", Namespace: metav1.NamespaceDefault}
 	gang := &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: queue}}
 	template := func(main, cpu string) corev1.PodTemplateSpec {
 		return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: main, Image: "none",
-			Resources: corev1.ResourceRequirements{Limits: cpus(cpu)}}}}} // the API server sets the requests to the limits
+			// The API server sets the requests to the limits.
+			Resources: corev1.ResourceRequirements{Limits: cpus(cpu)}}}}}
 	}
 	role := func(name, main, cpu string) batch.TrainingReplicaSpec {
 		return batch.TrainingReplicaSpec{Type: name, Template: template(main, cpu)}
@@ -160,7 +161,7 @@ func (s *stage) shapesOfJobs() {
 	}
 }
 
-// countedWithTheirGroup verifies that pods that name only a group count for the group's queue, also in its status.
+// countedWithTheirGroup verifies that pods that name only a group count in the group's queue, including its status.
 func (s *stage) countedWithTheirGroup() {
 	s.podGroup("named", "free", 2)
 	for i := range 2 {
@@ -217,7 +218,7 @@ func (s *stage) shapesOfPods() {
 	for _, pod := range []*corev1.Pod{
 		s.newPod("p", "4", inQueue("sized"), large(requesting("4"))), s.newPod("p", "3", inQueue("sized")), s.newPod("p", "4", inGroup("grouped")),
 		s.newPod("p", "50", inQueue("free")), s.newPod("p", "50"), s.newPod("p", "50", s.byDefault), s.newPod("p", "50", inGroup("unknown")),
-		// The webhook checked it with the job.
+		// The webhook has checked it with the job.
 		s.newPod("p", "5", inQueue("sized"), func(p *corev1.Pod) { p.Labels[batch.LabelJobName] = "j" }),
 	} {
 		s.accepted(pod)
@@ -237,7 +238,7 @@ func inGroup(group string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Labels = map[string]string{scheduling.LabelGroupName: group} }
 }
 
-// shapesPastAdmission verifies that pods that are too large do not start even if they passed admission.
+// shapesPastAdmission verifies that pods that are too large do not start even if admission accepted them.
 func (s *stage) shapesPastAdmission() {
 	s.group("runs", "sized", 2, "4")
 	s.awaitBound("runs", 2)

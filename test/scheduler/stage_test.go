@@ -17,10 +17,10 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// stage is the place of a test: a plane of its own, or a part of a shared one.
+// stage is the environment of a test: a separate plane, or a part of a shared one.
 type stage struct {
 	*namespace.Test
-	// prefix begins the names of cluster-scoped objects; empty on a plane of the test's own.
+	// prefix is the beginning of the names of cluster-scoped objects; empty on a separate plane.
 	prefix string
 }
 
@@ -46,7 +46,8 @@ func (s *stage) node(name string, cpu int, labels map[string]string) {
 func (s *stage) simulated(name string, cpu int) {
 	s.Helper()
 	s.node(name, cpu, nil)
-	s.changeNode(name, func(n *corev1.Node) { n.Labels[labelSimulated] = "" }) // KWOK would give it what a node has by default
+	// KWOK would give a new node its default properties.
+	s.changeNode(name, func(n *corev1.Node) { n.Labels[labelSimulated] = "" })
 }
 
 func (s *stage) changeNode(name string, change func(*corev1.Node)) {
@@ -65,7 +66,7 @@ func cpus(amount string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(amount)}
 }
 
-// queue adds a queue on the stage's nodes; cpu is its quota, empty for none.
+// queue adds a queue on the stage's nodes. cpu is its quota; empty for none.
 func (s *stage) queue(name string, cpu string, priority int32, change ...func(*scheduling.QueueSpec)) *scheduling.Queue {
 	s.Helper()
 	q := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: s.own(name)}, Spec: scheduling.QueueSpec{Priority: priority,
@@ -169,7 +170,7 @@ func (s *stage) bound(group string) int {
 	return n
 }
 
-// nodesOf returns the nodes of a group's pods, each once, by the names that the test gave them.
+// nodesOf returns the nodes of a group's pods, each once, with the names that the test gave them.
 func (s *stage) nodesOf(group string) []string {
 	s.Helper()
 	var all []string
@@ -210,7 +211,7 @@ func (s *stage) end(groups ...string) {
 	}
 }
 
-// remove deletes a pod at once, as its kubelet would do.
+// remove deletes a pod immediately, as its kubelet would do.
 func (s *stage) remove(name string) {
 	s.Helper()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.Namespace}}
@@ -223,7 +224,7 @@ func (s *stage) askToEnd(name string) {
 	s.Must(s.Client.Delete(s.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.Namespace}}))
 }
 
-// succeed ends a pod with success.
+// succeed makes a pod succeed.
 func (s *stage) succeed(name string) {
 	s.Helper()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.Namespace}}
@@ -290,7 +291,7 @@ func (s *stage) awaitRefused(group, reason string) {
 // retry after 30 s.
 const soon = 20 * time.Second
 
-// awaitSoon waits until a group is bound that an event has just made fit.
+// awaitSoon waits until a group is bound that fits because of an event that has just happened.
 func (s *stage) awaitSoon(group string, n int) {
 	s.Helper()
 	began := time.Now()

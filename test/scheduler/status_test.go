@@ -42,8 +42,8 @@ func (s *stage) awaitQueue(name string, is func(*scheduling.QueueStatus) bool) {
 	})
 }
 
-// TestStatusOfQueuesAndGroupsIsKept verifies clauses 8, 12 and 13 with the operator, which keeps the status of queues
-// and groups.
+// TestStatusOfQueuesAndGroupsIsKept verifies clauses 8, 12 and 13 with the operator, which maintains the status of
+// queues and groups.
 func TestStatusOfQueuesAndGroupsIsKept(t *testing.T) {
 	t.Parallel()
 	s := newStageOf(t, testenv.Options{Components: append(slices.Clone(withScheduler), local.Operator), AuditPolicy: statusWrites})
@@ -149,9 +149,10 @@ func (s *stage) coalesced() {
 			writes++
 		}
 	}
-	const changes = 3 * pods // each pod is created, bound and ends
+	const changes = 3 * pods // each pod is created, is bound and terminates
 	slow := int(max(0, time.Since(began)-20*time.Second) / time.Second)
-	if writes == 0 || writes > changes/5+3*slow && writes > changes/2 { // a status is written up to three times a second
+	// A status is written up to three times a second.
+	if writes == 0 || writes > changes/5+3*slow && writes > changes/2 {
 		s.Errorf("%d changes of the queue's pods took %d writes of its status", changes, writes)
 	}
 	s.Logf("%d changes of the queue's pods took %d writes of its status", 3*pods, writes)

@@ -22,12 +22,13 @@ func (s *stage) zonesOf(group string) map[string]int {
 	return zones
 }
 
-// TestGangIsPlacedByTopology verifies clause 10. Zone a has one node, b three, c two; each node takes one pod.
+// TestGangIsPlacedByTopology verifies clause 10. Zone a has one node, zone b three nodes and zone c two nodes. Each
+// node has room for one pod.
 func TestGangIsPlacedByTopology(t *testing.T) {
 	tests := map[string]struct {
 		policy scheduling.TopologyPolicy
 		n      int
-		zones  int // 0: the group waits
+		zones  int // 0 if the group waits
 	}{
 		"required, fits in one":                      {scheduling.TopologyRequired, 3, 1},
 		"required, does not fit in one":              {scheduling.TopologyRequired, 4, 0},

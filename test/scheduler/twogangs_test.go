@@ -14,8 +14,8 @@ import (
 
 var twoGangs = flag.Int("two-gangs", 10, "how often TestOneOfTwoGangsRunsAtATime submits two gangs that each need 60 % of the nodes")
 
-// TestOneOfTwoGangsRunsAtATime submits, repeatedly, two gangs together that each need 60 % of the nodes. One runs, then
-// the other, and at no time do both have bound pods.
+// TestOneOfTwoGangsRunsAtATime verifies that two gangs that each need 60 % of the nodes, and that are repeatedly
+// submitted together, run one after the other, and that they never both have bound pods.
 func TestOneOfTwoGangsRunsAtATime(t *testing.T) {
 	s := sharedStage(t)
 	for i := range 5 {

@@ -35,7 +35,7 @@ func (s *stage) localVolume(name, node string) {
 	s.Must(s.Client.Create(s.Context(), pv))
 }
 
-// claim adds a claim for one of the local volumes, which is bound when a pod uses it.
+// claim adds a claim for one of the local volumes. The claim is bound when a pod uses it.
 func (s *stage) claim(name string) {
 	s.Helper()
 	class := s.own("local")
@@ -44,8 +44,8 @@ func (s *stage) claim(name string) {
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}}}}))
 }
 
-// TestGangPlanRespectsVolumes verifies clause 1. Each pod of a gang has a claim and each node one volume, so the gang
-// fits only with one pod on each node, although one node has most of the CPUs.
+// TestGangPlanRespectsVolumes verifies clause 1. Each pod of a gang has a claim and each node has one volume, so the
+// gang fits only with one pod on each node, although one node has most of the CPUs.
 func TestGangPlanRespectsVolumes(t *testing.T) {
 	s := sharedStage(t)
 	s.bindVolumes()

@@ -30,7 +30,7 @@ func TestSmallerGroupsBackfill(t *testing.T) {
 	s.awaitBound("big", 4)
 }
 
-// wakingEvent is an event that lets a group fit which waits before.
+// wakingEvent is an event that makes a waiting group fit.
 type wakingEvent struct {
 	set    func(*stage) // prepares a cluster with a node n of 4 CPUs and a queue q
 	change func(*stage, *corev1.Pod)
@@ -113,7 +113,7 @@ var wakingEvents = map[string]wakingEvent{
 		wake: func(s *stage) { s.remove("store") }},
 }
 
-// TestEventsWakeWaitingGroups verifies clause 5: each event that makes a group fit makes it start, well before the
+// TestEventsWakeWaitingGroups verifies clause 5: each event that makes a group fit starts the group, well before the
 // scheduler would retry it.
 func TestEventsWakeWaitingGroups(t *testing.T) {
 	quiet := quietStage(t)
@@ -140,7 +140,7 @@ func TestEventsWakeWaitingGroups(t *testing.T) {
 }
 
 // TestWaitingGroupGetsReservation verifies clause 5: a group that has waited longer than reserveAfter gets the room of
-// the pods that end.
+// pods that terminate.
 func TestWaitingGroupGetsReservation(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, "reserveAfter: 2s")
@@ -175,7 +175,7 @@ func TestWaitingGroupGetsReservation(t *testing.T) {
 	}
 }
 
-// TestClosedQueueStartsNothingNew verifies clause 6: groups that run continue and get replacements; no new group
+// TestClosedQueueStartsNothingNew verifies clause 6: running groups continue and get replacements, but no new group
 // starts.
 func TestClosedQueueStartsNothingNew(t *testing.T) {
 	s := sharedStage(t)
@@ -194,8 +194,8 @@ func TestClosedQueueStartsNothingNew(t *testing.T) {
 	}
 }
 
-// TestSchedulersDoNotOvercommitNodes verifies that the pods of each scheduler take no room that pods of the other one
-// occupy.
+// TestSchedulersDoNotOvercommitNodes verifies that the pods of each scheduler do not use room that pods of the other
+// scheduler occupy.
 func TestSchedulersDoNotOvercommitNodes(t *testing.T) {
 	s := sharedStage(t)
 	s.node("n0", 4, nil)

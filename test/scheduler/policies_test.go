@@ -17,7 +17,7 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// mayUse grants a user the right to use a queue; an empty name stands for all queues.
+// mayUse grants a user the right to use a queue. An empty name means all queues.
 func (s *stage) mayUse(user, queue string) {
 	s.Helper()
 	rule := rbacv1.PolicyRule{APIGroups: []string{scheduling.GroupVersion.Group}, Resources: []string{"queues"}, Verbs: []string{"use"}}
@@ -38,8 +38,8 @@ func refusedWith(err error, words string) error {
 	return nil
 }
 
-// TestAdmissionPoliciesProtectQueues verifies that the API server records authors who cannot be forged, that pods
-// cannot choose a node, that namespaces can demand queues, and that queues limit priorities.
+// TestAdmissionPoliciesProtectQueues verifies that the API server records authors and rejects forged ones, that pods
+// cannot choose a node, that namespaces can require queues, and that queues limit priorities.
 func TestAdmissionPoliciesProtectQueues(t *testing.T) {
 	least, most := int32(10), int32(20)
 	s := ruleStage(t, map[string]scheduling.QueueSpec{free: {NamespaceSelector: &metav1.LabelSelector{}}, "vip": {},
@@ -49,16 +49,16 @@ func TestAdmissionPoliciesProtectQueues(t *testing.T) {
 	s.Await("the policies are in force", func() error {
 		pod := podOf(nil)
 		pod.Spec.NodeName = "any"
-		var told []error
+		var errs []error
 		pods := membersOf(free)["Pod"]
-		told = append(told, alice.Create(t.Context(), pods, client.DryRunAll), isBy(pods, byAlice))
+		errs = append(errs, alice.Create(t.Context(), pods, client.DryRunAll), isBy(pods, byAlice))
 		forged := membersOf(free)["PodGroup"]
 		forged.SetAnnotations(map[string]string{scheduling.AnnotationRequestedBy: `["operator"]`})
-		told = append(told, refusedWith(alice.Create(t.Context(), forged, client.DryRunAll), "is the API server's to set"))
-		told = append(told, refusedWith(s.Client.Create(t.Context(), pod, client.DryRunAll), "leave nodeName out"),
+		errs = append(errs, refusedWith(alice.Create(t.Context(), forged, client.DryRunAll), "is the API server's to set"))
+		errs = append(errs, refusedWith(s.Client.Create(t.Context(), pod, client.DryRunAll), "leave nodeName out"),
 			operator.Create(t.Context(), membersOf("vip")["PodGroup"], client.DryRunAll),
 		)
-		return errors.Join(told...)
+		return errors.Join(errs...)
 	})
 	t.Run("authors", func(t *testing.T) { s.with(t).noted(alice, operator) })
 	t.Run("pods", func(t *testing.T) { s.with(t).podsOfQueues(alice, operator) })
@@ -170,7 +170,8 @@ func (s *stage) priorities(alice client.Client) {
 	}
 }
 
-// demands verifies the labels of a namespace that refuses objects without a queue, and of one that has a default queue.
+// demands verifies the labels of a namespace that refuses objects without a queue, and of a namespace that has a
+// default queue.
 func (s *stage) demands(alice client.Client) {
 	without := func(namespace, kind string) *unstructured.Unstructured {
 		o := asMap(s, membersOf(free)[kind])
