@@ -1,4 +1,4 @@
-// Command t9k-local runs a Kubernetes cluster on this machine, out of this one binary.
+// Command t9k-local runs a Kubernetes cluster on this machine. All components are contained in this one binary.
 package main
 
 import (
@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"os"
 
-	_ "batch.tensorstack.dev/shim" // the first process of each container: this program again
+	// Package shim runs a container if this program was started as the first process of one.
+	_ "batch.tensorstack.dev/shim"
 	"github.com/spf13/pflag"
 
 	"tensorstack.dev/batch/internal/local/components"
@@ -20,7 +21,8 @@ func main() {
 			os.Exit(code)
 		}
 	}
-	pflag.CommandLine = pflag.NewFlagSet("", pflag.ContinueOnError) // Kubernetes' packages put flags of theirs into it
+	// The flag set is replaced because Kubernetes' packages add their own flags to it.
+	pflag.CommandLine = pflag.NewFlagSet("", pflag.ContinueOnError)
 	err := localcmd.New().ExecuteContext(context.Background())
 	if err != nil && !errors.Is(err, localcmd.ErrSilent) {
 		fmt.Fprintln(os.Stderr, "t9k local:", err)

@@ -1,4 +1,5 @@
-// Command t9k-scheduler schedules groups of pods all together or not at all, and all other pods as kube-scheduler does.
+// Command t9k-scheduler schedules the pods of a group all together or not at all, and all other pods like
+// kube-scheduler.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command t9k runs batch and training jobs on Kubernetes. Called as kubectl-t9k it is a plug-in of kubectl.
+// Command t9k runs batch and training jobs on Kubernetes. Called as kubectl-t9k, it is a plug-in of kubectl.
 package main
 
 import (
@@ -15,10 +15,10 @@ import (
 )
 
 func main() {
-	// Libraries log what the errors they return say too.
+	// Libraries also log the errors that they return, which would show each error twice.
 	klog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// A second Ctrl-C ends the program at once.
+	// A second Ctrl-C stops the program immediately.
 	context.AfterFunc(ctx, stop)
 	os.Exit(cli.Main(ctx, os.Args, genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}))
 }

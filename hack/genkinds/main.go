@@ -1,4 +1,4 @@
-// Command genkinds generates from kinds.All whatever has to name each kind of job, and fits the CRDs that
+// Command genkinds generates, from kinds.All, all text that names each kind of job, and fits the CRDs that
 // controller-gen has written. Its argument is the root of the tree. `make generate` calls it.
 package main
 
@@ -30,7 +30,7 @@ func main() {
 	}
 }
 
-// generate writes everything that names each kind below the root of a tree.
+// generate writes all text that names each kind in the tree below root.
 func generate(root string, all []kinds.Kind) error {
 	g := generator{root: root, all: all}
 	return errors.Join(g.scheme(), g.permissions(), g.schemas(), g.crds(), g.rows(), g.guide())
@@ -62,7 +62,7 @@ func (g generator) scheme() error {
 		"// addKinds registers the types of all kinds of job.\nfunc addKinds(s *runtime.Scheme) {\n\ts.AddKnownTypes(GroupVersion,\n"+types+"\n\t)\n}\n")
 }
 
-// permissions writes the markers from which controller-gen makes the operator's role.
+// permissions writes the markers from which controller-gen generates the operator's role.
 func (g generator) permissions() error {
 	plural := func(suffix string) func(kinds.Kind) string {
 		return func(k kinds.Kind) string { return k.Plural + suffix }
@@ -71,7 +71,7 @@ func (g generator) permissions() error {
 		g.marker(plural(""), "get;list;watch;delete")+g.marker(plural("/status"), "update")+g.marker(plural("/finalizers"), "update"))
 }
 
-// marker returns a line that asks controller-gen for permissions.
+// marker returns a line that requests permissions from controller-gen.
 func (g generator) marker(resource func(kinds.Kind) string, verbs string) string {
 	return fmt.Sprintf("// +kubebuilder:rbac:groups=%s,resources=%s,verbs=%s\n", batch.GroupVersion.Group, g.each(";", resource), verbs)
 }
@@ -81,7 +81,7 @@ func crdFile(k kinds.Kind) string {
 	return fmt.Sprintf("%s_%s.yaml", batch.GroupVersion.Group, k.Plural)
 }
 
-// schemas fits all CRDs. Those of kinds of job get the rules that package kinds has for them.
+// schemas fits all CRDs. The CRDs of kinds of job get the rules of package kinds.
 func (g generator) schemas() error {
 	files, err := filepath.Glob(filepath.Join(g.root, "config/crd/*.yaml"))
 	if err != nil {
@@ -128,7 +128,8 @@ func (g generator) crds() error {
 	return g.write(dir+"/kustomization.yml", list.String())
 }
 
-// row matches a list of resources in a manifest: the text before the list, and the note that names the resources in it.
+// row matches a list of resources in a manifest: the text before the list, and the comment that names the resources in
+// it.
 var row = regexp.MustCompile(`(?m)^( *resources: )\[[^]]*\](  # generated: (.*))$`)
 
 // rows fills in the resources of webhooks and admission policies for jobs.
@@ -179,7 +180,7 @@ func (g generator) rows() error {
 	return nil
 }
 
-// scale returns the subresource by which the jobs of a kind are scaled, or nothing if their CRD has none.
+// scale returns the subresource through which the jobs of a kind are scaled, or nothing if the kind's CRD has none.
 func (g generator) scale(k kinds.Kind) string {
 	data, err := os.ReadFile(filepath.Join(g.root, "config/crd", crdFile(k)))
 	definition := &apiextensions.CustomResourceDefinition{}
@@ -211,7 +212,7 @@ func (g generator) guide() error {
 	return g.write(page, string(names.ReplaceAll(data, []byte("${1}| kind | short name |\n|---|---|\n"+list+"${2}"))))
 }
 
-// write writes a file unless it has this content already.
+// write writes a file unless it already has this content.
 func (g generator) write(path, content string) error {
 	file := filepath.Join(g.root, path)
 	if old, err := os.ReadFile(file); err == nil && string(old) == content {

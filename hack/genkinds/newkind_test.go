@@ -18,18 +18,18 @@ import (
 	"tensorstack.dev/batch/internal/testing/require"
 )
 
-// newKind is a tree of what somebody writes to add a kind of job; lines are the lines that are added to files of the
-// tree, each behind another one.
+// newKind is a tree of the files that a developer writes to add a kind of job.
 const newKind = "testdata/newkind"
 
-var lines = []struct{ file, behind, line string }{
+// lines are the lines to add to existing files, each after a given line.
+var lines = []struct{ file, after, line string }{
 	{"internal/kinds/kinds.go", "\ttensorFlowTrainingJob,\n", "\txgBoostTrainingJob,\n"},
 	{"README.md", "| [docs/tensorflow.md](docs/tensorflow.md) | guide: TensorFlowTrainingJob |\n",
 		"| [docs/xgboost.md](docs/xgboost.md) | guide: XGBoostTrainingJob |\n"},
 }
 
-// A kind of job is its types, a file that converts and validates it, a line in kinds.All, test data, a guide and an
-// example. All else that names each kind comes from `make generate`.
+// TestNewKind verifies that a kind of job needs only its types, a file that converts and validates it, a line in
+// kinds.All, test data, a guide and an example, and that `make generate` writes everything else.
 func TestNewKind(t *testing.T) {
 	for _, tool := range []string{"go", "make"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -44,7 +44,7 @@ func TestNewKind(t *testing.T) {
 	copyTree(t, source, root, ".git", "bin", "bench", "dist")
 	byHand := copyTree(t, newKind, root)
 	for _, l := range lines {
-		insert(t, filepath.Join(root, l.file), l.behind, l.line)
+		insert(t, filepath.Join(root, l.file), l.after, l.line)
 		byHand = append(byHand, l.file)
 	}
 	slices.Sort(byHand)
@@ -75,8 +75,8 @@ func TestNewKind(t *testing.T) {
 	t.Logf("%d files touched by hand", len(byHand))
 }
 
-// cloneDir returns an empty directory for the clone, always the same one for a checkout: Go's build cache knows
-// packages by their directories.
+// cloneDir returns an empty directory for the clone. It is always the same for one checkout, because Go's build cache
+// identifies packages by directory.
 func cloneDir(t *testing.T, source string) string {
 	t.Helper()
 	dir := filepath.Join(source, "bin", "newkind")
@@ -87,7 +87,7 @@ func cloneDir(t *testing.T, source string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil { // a second run of this test waits
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil { // a second run of this test waits here
 		t.Fatal(err)
 	}
 	remove := func() {
@@ -95,7 +95,7 @@ func cloneDir(t *testing.T, source string) string {
 			t.Error(err)
 		}
 	}
-	remove() // what a killed run has left
+	remove() // left by a killed run
 	t.Cleanup(func() {
 		remove()
 		lock.Close()
@@ -103,7 +103,7 @@ func cloneDir(t *testing.T, source string) string {
 	return dir
 }
 
-// namedEverywhere checks that every file that names all other kinds names the new one.
+// namedEverywhere checks that every file that names all other kinds names the new kind.
 func namedEverywhere(t *testing.T, root string) {
 	t.Helper()
 	found := 0
@@ -137,7 +137,8 @@ func mentions(text []byte, word string) bool {
 	return regexp.MustCompile(`(?i)` + word + `(List)?(\b|_)`).Match(text)
 }
 
-// copyTree copies the files below a directory, but for those below some of its own. It returns their paths.
+// copyTree copies the files below a directory, except those in the given subdirectories. It returns the paths of the
+// copied files.
 func copyTree(t *testing.T, from, to string, except ...string) []string {
 	t.Helper()
 	paths := files(t, from, except...)
@@ -157,7 +158,7 @@ func copyTree(t *testing.T, from, to string, except ...string) []string {
 		if err := os.WriteFile(target, data, info.Mode().Perm()); err != nil {
 			t.Fatal(err)
 		}
-		// make goes by the times of files.
+		// make compares modification times.
 		if err := os.Chtimes(target, info.ModTime(), info.ModTime()); err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +166,7 @@ func copyTree(t *testing.T, from, to string, except ...string) []string {
 	return paths
 }
 
-// files lists the regular files below a directory by their paths from there.
+// files lists the regular files below a directory by their relative paths.
 func files(t *testing.T, dir string, except ...string) []string {
 	t.Helper()
 	var paths []string
@@ -186,22 +187,22 @@ func files(t *testing.T, dir string, except ...string) []string {
 	return paths
 }
 
-// insert adds a line to a file.
-func insert(t *testing.T, file, behind, line string) {
+// insert adds a line to a file, after a given line.
+func insert(t *testing.T, file, after, line string) {
 	t.Helper()
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if bytes.Count(data, []byte(behind)) != 1 {
-		t.Fatalf("%s does not hold %q once", file, behind)
+	if bytes.Count(data, []byte(after)) != 1 {
+		t.Fatalf("%s does not hold %q once", file, after)
 	}
-	if err := os.WriteFile(file, bytes.Replace(data, []byte(behind), []byte(behind+line), 1), 0o644); err != nil {
+	if err := os.WriteFile(file, bytes.Replace(data, []byte(after), []byte(after+line), 1), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// run runs a command in a directory, which must succeed.
+// run runs a command in a directory. The command must succeed.
 func run(t *testing.T, dir, name string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)

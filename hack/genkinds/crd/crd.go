@@ -1,10 +1,10 @@
 // Package crd fits the CRD files that controller-gen writes. It removes the descriptions of Kubernetes' own fields from
-// pod templates, makes the schemas ask for what the API server requires of every pod, and adds the rules of the kinds
+// pod templates, makes the schemas require what the API server requires of every pod, and adds the rules of the kinds
 // of job. Start reading at Fit.
 //
-// The descriptions are two thirds of such a CRD and say what `kubectl explain pod` says. Without them a CRD stays below
-// the 256 KiB that client-side `kubectl apply` can carry and costs the API server less memory. Descriptions of the
-// product's own fields stay whole.
+// The descriptions are two thirds of such a CRD, and `kubectl explain pod` shows the same descriptions. Without them, a
+// CRD stays below the 256 KiB that client-side `kubectl apply` can handle and costs the API server less memory.
+// Descriptions of the product's own fields are kept.
 package crd
 
 import (
@@ -15,8 +15,8 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// Fit returns a CRD file with fitted schemas and with rules behind those that it has. The result is a fixed point: Fit
-// does not change it again.
+// Fit returns a CRD file with fitted schemas and with the given rules appended to its existing rules. Fit is
+// idempotent.
 func Fit(file []byte, rules []kinds.SchemaRule) ([]byte, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(file, &doc); err != nil {
@@ -38,7 +38,7 @@ func Fit(file []byte, rules []kinds.SchemaRule) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// slim walks the schema and strips everything below each pod template.
+// slim traverses the schema and strips everything below each pod template.
 func slim(n *yaml.Node) {
 	if isPodTemplate(n) {
 		strip(value(n, "properties"))

@@ -15,7 +15,7 @@ const quantity = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTP
 // bounded, and the Go type cannot express this bound.
 const mostResources = 64
 
-// fit limits every value that may be a number or a string to what the Go types can hold. The API server checks the
+// fit limits every value that may be a number or a string to the range of the Go types. The API server checks the
 // format of integers but not of these values, and one stored object that cannot be decoded would keep a controller from
 // reading any object.
 func fit(n *yaml.Node) {

@@ -11,8 +11,7 @@ import (
 // validations is the keyword of a schema under which the API server finds rules.
 const validations = "x-kubernetes-validations"
 
-// addRules adds rules to the schema of each version of a CRD, behind those that it has. A rule that is there already
-// stays where it is.
+// addRules appends rules to the schema of each version of a CRD. It does not move rules that already exist.
 func addRules(doc *yaml.Node, rules []kinds.SchemaRule) error {
 	if len(rules) == 0 {
 		return nil

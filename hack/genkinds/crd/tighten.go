@@ -5,9 +5,9 @@ import "go.yaml.in/yaml/v3"
 // name is the pattern of a DNS label.
 const name = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
-// tighten makes a pod template's schema require what the API server requires of every pod, and what the schema
-// generated from Kubernetes' types does not. Schema checks cost almost nothing, whereas a CEL rule that reads a
-// template costs about half a millisecond for each write.
+// tighten makes a pod template's schema require what the API server requires of every pod and what the schema generated
+// from Kubernetes' types does not require. Schema checks cost almost nothing, whereas a CEL rule that reads a template
+// costs about half a millisecond for each write.
 func tighten(template *yaml.Node) {
 	require(template, "spec")
 	spec := value(template, "properties", "spec", "properties")
@@ -24,7 +24,7 @@ func tighten(template *yaml.Node) {
 	}
 }
 
-// require adds a property to the required ones of an object.
+// require adds a property to the required properties of an object.
 func require(schema *yaml.Node, property string) {
 	if schema == nil {
 		return
@@ -49,7 +49,7 @@ func set(schema *yaml.Node, keyword string, to any) {
 	}
 	var n yaml.Node
 	if err := n.Encode(to); err != nil {
-		panic(err) // a number or a string always encodes
+		panic(err) // a number or a string can always be encoded
 	}
 	if old := value(schema, keyword); old != nil {
 		*old = n
