@@ -9,16 +9,16 @@ MODULES := . ./api ./internal/local/shim ./tools/packaging ./tools/monitoring
 
 VERSION := $(shell git describe --tags --match 'v*' --always --dirty 2>/dev/null || echo devel)
 LDFLAGS := -s -w -X tensorstack.dev/batch/internal/version.Version=$(VERSION)
-# Without our own version, so that a commit alone does not link the largest program again.
+# Leaves out our own version, so that a commit without code changes does not link the largest program again.
 LOCAL_LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36
 
 .PHONY: help
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
 ##### Build and run
 
-COMPILING := Compiling, all of Kubernetes included: about 4 minutes on two cores the first time, seconds afterwards.
+COMPILING := Compiling, including all of Kubernetes: about 4 minutes on two cores the first time, seconds afterwards.
 
 .PHONY: build
 build: ## Build all programs into bin/ (first time about 4 minutes on two cores)
@@ -27,45 +27,46 @@ build: ## Build all programs into bin/ (first time about 4 minutes on two cores)
 	@ln -sf t9k $(BIN)/kubectl-t9k
 
 .PHONY: run
-run: build ## Start the embedded cluster and run examples/hello on it, to its end
+run: build ## Start the embedded cluster and run examples/hello on it until it finishes
 	@$(BIN)/t9k local up
 	@$(BIN)/t9k run -f examples/hello/job.yaml
 	@echo
-	@echo "Run a job of your own:   bin/t9k run -f MANIFEST"
-	@echo "Look at it:              bin/t9k get, bin/t9k describe JOB, bin/t9k logs JOB"
-	@echo "Remove the cluster:      bin/t9k local down"
-	@echo "Look at all of it:       $$($(BIN)/t9k local console)"
+	@echo "Run your own job:        bin/t9k run -f MANIFEST"
+	@echo "Show it:                 bin/t9k get, bin/t9k describe JOB, bin/t9k logs JOB"
+	@echo "Stop the cluster:        bin/t9k local down"
+	@echo "Open the console:        $$($(BIN)/t9k local console)"
 
 ##### Package
 
 PLATFORMS ?= linux/amd64,linux/arm64
 REGISTRY  ?= tensorstack
-# Everything in an image or an archive bears the time of the commit, so that two builds of it are the same.
+# All files in an image or archive get the time of the commit, so that builds are reproducible.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 PACKAGING = cd tools/packaging && go run .
 PACKAGE_FLAGS = -version $(VERSION) -revision "$(shell git rev-parse HEAD 2>/dev/null)" -created $(SOURCE_DATE_EPOCH) -platforms $(PLATFORMS) \
 	-registry $(REGISTRY) -ldflags '$(LDFLAGS)' -kubernetes-ldflags '$(LOCAL_LDFLAGS)'
 
 .PHONY: images
-images: ## Write the container images to dist/images (PLATFORMS=linux/amd64: only these; REGISTRY=prefix of their names)
+images: ## Write the container images to dist/images (PLATFORMS=linux/amd64: only this platform; REGISTRY: prefix of their names)
 	@$(PACKAGING) images $(PACKAGE_FLAGS)
 
 .PHONY: release
-release: ## Write everything of a release to dist/: command lines, programs, chart, images, checksums, bills of materials
+release: ## Write all files of a release to dist/: command lines, programs, chart, images, checksums, bills of materials
 	@$(PACKAGING) release $(PACKAGE_FLAGS)
 
 ##### Test
 
-# The packages that take longest begin first, so that they do not run alone in the end. Three run at a time: each may start
-# API servers of its own, and waits a lot. `make lint` vets, and not for two minutes all of Kubernetes, as go test would do
-# first. A test program without debug information is linked in half the time.
+# The packages that take longest start first, so that they do not run alone at the end. Three packages run at a time,
+# because each may start its own API servers and waits most of the time. Vet is off, because `go test` would vet all of
+# Kubernetes for two minutes; `make lint` vets this module. A test program without debug information is linked in half
+# the time.
 TESTFLAGS := -vet=off -ldflags='-s -w -linkmode=internal'
 LONGEST := ./test/e2e ./test/integration ./internal/local/localcmd ./test/scheduler ./internal/sim
 
 .PHONY: test
 test: export T9K_LOCAL = $(BIN)/t9k-local
 test: export T9K = $(BIN)/t9k
-test: build ## Run the tests of all modules, but for those that have a target of their own below (builds bin/ first)
+test: build ## Run the tests of all modules, except those with a separate target below (builds bin/ first)
 	@go test -p 3 $(TESTFLAGS) -timeout 30m $(LONGEST) ./...
 	@for m in $(filter-out .,$(MODULES)); do (cd $$m && go test $(TESTFLAGS) -timeout 30m ./...) || exit 1; done
 
@@ -78,7 +79,7 @@ test-fast: build ## Run the fast tests: engine, kinds, controller, scheduler cor
 .PHONY: test-faults
 test-faults: export T9K_LOCAL = $(BIN)/t9k-local
 test-faults: export T9K = $(BIN)/t9k
-test-faults: build ## Kill, stop and slow down everything while jobs run (5 minutes)
+test-faults: build ## Kill, stop and slow down all components while jobs run (5 minutes)
 	@go test -vet=off -count 1 -timeout 20m -v ./test/integration -faults -run '^(TestJobs(WithoutFault|Survive)|TestWrongClocks|TestHistoryOfAConsoleThatIsKilled)'
 	@go test -vet=off -count 1 -timeout 20m -v ./test/e2e -faults -run '^Test(JobsEndTheSame|GangsSurvive|JobsContinueAfterAPIServerOutage)'
 
@@ -89,10 +90,10 @@ e2e-torch: build ## Train with PyTorch on the embedded cluster; needs python3 wi
 
 .PHONY: e2e-upgrade
 e2e-upgrade: export T9K_LOCAL = $(BIN)/t9k-local
-e2e-upgrade: build ## Upgrade, downgrade and remove the chart by Helm while jobs and gangs live (3 minutes); needs root and the history of git
+e2e-upgrade: build ## Upgrade, downgrade and remove the chart with Helm while jobs and gangs run (3 minutes); needs root and the git history
 	@go test -vet=off -timeout 20m -v -run '^TestUpgradeAndRemoval$$' ./test/upgrade -upgrade
 
-# `make test` runs jobs and a gang on a whole cluster of the oldest one.
+# `make test` runs jobs and a gang on a whole cluster that emulates the oldest version.
 .PHONY: test-versions
 test-versions: export T9K_LOCAL = $(BIN)/t9k-local
 test-versions: export T9K = $(BIN)/t9k
@@ -137,24 +138,24 @@ pictures: build ## Take the pictures of the console in docs/images
 FUZZTIME ?= 1m
 
 .PHONY: fuzz
-fuzz: ## Give each fuzz target random input (FUZZTIME=30s for each; FUZZ=part of a name: only these)
+fuzz: ## Run each fuzz target (FUZZTIME=30s: time for each; FUZZ: part of the names of the targets to run)
 	@hack/fuzz $(FUZZTIME) $(FUZZ)
 
 .PHONY: bench
 bench: export T9K_LOCAL = $(BIN)/t9k-local
-bench: build ## Measure jobs/s, CPU and requests against batch/v1 Job (BENCH=regexp of workloads, see docs/performance.md)
+bench: build ## Compare jobs/s, CPU and requests with batch/v1 Job (BENCH: regexp of workloads, see docs/performance.md)
 	@hack/gobuild -o $(BIN)/perf ./test/perf
 	@$(BIN)/perf -run '$(BENCH)' -operator $(BIN)/t9k-operator -out $(CURDIR)/bench
 
 ##### Code
 
-# What is compared is the files before and after, so that work that is not yet committed can be verified too.
+# Compares the files before and after, so that uncommitted work can be verified too.
 .PHONY: verify
 verify: ## Generate, format and lint; fail if that changes a file or finds anything
 	@mkdir -p $(BIN) && hack/checksums >$(BIN)/before
 	@$(MAKE) generate fmt lint
 	@hack/checksums >$(BIN)/after
-	@diff $(BIN)/before $(BIN)/after || { echo "verify: the files above were not as \`make generate fmt\` writes them; now they are"; exit 1; }
+	@diff $(BIN)/before $(BIN)/after || { echo "verify: \`make generate fmt\` has changed the files above: commit the changes"; exit 1; }
 
 API_GROUPS := batch/v1beta1 scheduler/v1beta1 tensorboard/v1beta1
 
@@ -177,18 +178,18 @@ fmt: $(TOOLS)/golangci-lint ## Format all Go files
 lint: $(TOOLS)/golangci-lint ## Check style, sizes and the direction of dependencies
 	@hack/lint $(TOOLS)/golangci-lint ./api ./internal/local/shim ./tools ./tools/packaging ./tools/monitoring ./test/browser ./test/kuberouter
 
-# The tools have a module of their own, so that their dependencies never meet those of the product.
+# The tools are in a separate module, so that their dependencies do not affect the product's.
 TOOL_PACKAGES := \
 	github.com/golangci/golangci-lint/v2/cmd/golangci-lint \
 	k8s.io/code-generator/cmd/applyconfiguration-gen \
 	sigs.k8s.io/controller-tools/cmd/controller-gen
 
-# Helm is a program that people have. Its version is the one of the library that the tests of the chart use.
+# Users install Helm themselves. This version matches the Helm library that the chart tests use.
 $(TOOLS)/helm: tools/packaging/go.mod
 	@cd tools/packaging && GOBIN=$(TOOLS) go install helm.sh/helm/v4/cmd/helm@$$(go list -m -f '{{.Version}}' helm.sh/helm/v4)
 	@touch $@
 
-# It is built with versions of its own, since it has to understand the newest Go.
+# govulncheck has its own dependencies, because it must support the newest Go.
 GOVULNCHECK := v1.9.0
 $(TOOLS)/govulncheck: Makefile
 	@GOBIN=$(TOOLS) go install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK)
@@ -203,9 +204,9 @@ $(TOOLS)/%: tools/go.mod tools/go.sum
 licenses: ## Check and print the licences of all modules that are compiled into the programs
 	@$(PACKAGING) licenses
 
-# The database is at https://vuln.go.dev; GOVULNDB names another one, such as file:///path/of/a/copy.
+# The database is https://vuln.go.dev. GOVULNDB names another one, such as file:///path/of/a/copy.
 .PHONY: vulncheck
-vulncheck: $(TOOLS)/govulncheck ## Look for known vulnerabilities in what the programs call; needs the vulnerability database of Go (GOVULNDB)
+vulncheck: $(TOOLS)/govulncheck ## Look for known vulnerabilities in the code that the programs call; needs Go's vulnerability database (GOVULNDB)
 	@$(TOOLS)/govulncheck $${GOVULNDB:+-db $$GOVULNDB} ./cmd/...
 
 .PHONY: clean
