@@ -147,22 +147,22 @@ func TestJobLosesNothing(t *testing.T) {
 			changed := from.DeepCopy()
 			set(changed.Object, at, strange)
 			to, notes, err := Job(changed)
-			said := ""
+			reported := ""
 			for _, n := range notes {
 				// A note about a removed part does not name the fields in it.
 				if strings.Contains(n.Path, strange) || strings.HasPrefix(pathTo(at), n.Path) && strings.HasPrefix(n.Message, "left out") {
-					said += strange
+					reported += strange
 				}
 			}
 			var refused Error
 			if errors.As(err, &refused) && strings.HasPrefix(pathTo(at)+"."+strange, refused[0].Path) {
-				said += strange
+				reported += strange
 			}
 			if to != nil {
 				text, _ := yaml.Marshal(to.Object)
-				said += string(text)
+				reported += string(text)
 			}
-			if !strings.Contains(said, strange) {
+			if !strings.Contains(reported, strange) {
 				t.Errorf("%s: %s in %s is lost", file, strange, pathTo(at))
 			}
 			tried++

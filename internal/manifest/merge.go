@@ -41,8 +41,8 @@ func (check codeCheck) check(u *unstructured.Unstructured, known field.ErrorList
 				return nil
 			}
 			return slices.DeleteFunc(errs, func(e *field.Error) bool {
-				said := slices.ContainsFunc(others, func(o *field.Error) bool { return o.Error() == e.Error() })
-				return !said || slices.ContainsFunc(left, func(l string) bool { return follows(e, l) })
+				again := slices.ContainsFunc(others, func(o *field.Error) bool { return o.Error() == e.Error() })
+				return !again || slices.ContainsFunc(left, func(l string) bool { return follows(e, l) })
 			})
 		case len(known) == 0:
 			return field.ErrorList{field.Invalid(nil, field.OmitValueType{}, err.Error())}
@@ -118,11 +118,11 @@ func merge(schema, code field.ErrorList) field.ErrorList {
 	var all field.ErrorList
 	for _, e := range schema {
 		path := plain(e.Field)
-		told := slices.ContainsFunc(code, func(c *field.Error) bool {
+		reported := slices.ContainsFunc(code, func(c *field.Error) bool {
 			at := plain(c.Field)
 			return at == path || e.Type == field.ErrorTypeDuplicate && (at == path+".type" || at == path+".name")
 		})
-		if !told {
+		if !reported {
 			all = append(all, e)
 		}
 	}

@@ -333,13 +333,13 @@ func TestTrainingJobIsShown(t *testing.T) {
 
 // TestDescriptionShowsTheTensorBoard verifies that the description shows the state of a job's TensorBoard in one line.
 func TestDescriptionShowsTheTensorBoard(t *testing.T) {
-	for want, told := range map[string]*batch.DependentStatus{
+	for want, board := range map[string]*batch.DependentStatus{
 		"": nil,
 		`TensorBoard: ready: "t9k tensorboard mnist" shows it`:    {Ready: true, Type: corev1.EventTypeNormal, Reason: "Running", Note: "TensorBoard answers."},
 		"TensorBoard: Starting: It is being started.":             {Type: corev1.EventTypeNormal, Reason: "Starting", Note: "It is being started."},
 		"TensorBoard: NameTaken: delete it, or rename the job it": {Type: corev1.EventTypeWarning, Reason: "NameTaken", Note: "delete it,\nor rename the job it"},
 	} {
-		d := Description{Job: live(st(batch.JobRunning)).Job, Meta: &metav1.ObjectMeta{}, TensorBoard: told}
+		d := Description{Job: live(st(batch.JobRunning)).Job, Meta: &metav1.ObjectMeta{}, TensorBoard: board}
 		got := ""
 		for _, line := range d.Lines(now, Style{}, 0) {
 			if strings.HasPrefix(line, "TensorBoard:") {

@@ -33,7 +33,7 @@ type script struct {
 	t       *testing.T
 	answers []answer
 	asked   []string
-	told    []string
+	changes []string
 	cancel  context.CancelFunc
 }
 
@@ -88,7 +88,7 @@ func (s *script) emit(c Change) {
 		names = append(names, o.(*corev1.Pod).Name)
 	}
 	word := [...]string{"listed", "set", "gone", "lost", "back"}[c.Type]
-	s.told = append(s.told, strings.TrimSpace(fmt.Sprint(word, " ", strings.Join(names, ","))))
+	s.changes = append(s.changes, strings.TrimSpace(fmt.Sprint(word, " ", strings.Join(names, ","))))
 }
 
 func ended(events ...apiwatch.Event) answer { return answer{events: events} }
@@ -104,42 +104,42 @@ func TestRunContinuesAfterInterruptions(t *testing.T) {
 		name    string
 		answers []answer
 		asked   []string
-		told    []string
+		changes []string
 	}{{
 		name: "a watch that ends is continued from its last version",
 		answers: []answer{{list: []corev1.Pod{*pod("a", "5")}},
 			ended(event(apiwatch.Added, pod("b", "11")), event(apiwatch.Bookmark, pod("", "20"))),
 			ended(event(apiwatch.Modified, pod("b", "21")), event(apiwatch.Deleted, pod("a", "22")))},
-		asked: []string{"list", "watch from 10", "watch from 20", "watch from 22"},
-		told:  []string{"listed a", "set b", "set b", "gone a"},
+		asked:   []string{"list", "watch from 10", "watch from 20", "watch from 22"},
+		changes: []string{"listed a", "set b", "set b", "gone a"},
 	}, {
 		name: "an expired version, reported at the start of a watch",
 		answers: []answer{{}, ended(event(apiwatch.Added, pod("a", "11"))), {err: errExpired},
 			{list: []corev1.Pod{*pod("c", "40")}}},
-		asked: []string{"list", "watch from 10", "watch from 11", "list", "watch from 10"},
-		told:  []string{"listed", "set a", "listed c"},
+		asked:   []string{"list", "watch from 10", "watch from 11", "list", "watch from 10"},
+		changes: []string{"listed", "set a", "listed c"},
 	}, {
 		name:    "an expired version, reported within a watch",
 		answers: []answer{{}, ended(event(apiwatch.Error, &expired)), {list: []corev1.Pod{*pod("c", "40")}}},
 		asked:   []string{"list", "watch from 10", "list", "watch from 10"},
-		told:    []string{"listed", "listed c"},
+		changes: []string{"listed", "listed c"},
 	}, {
 		name: "an outage is reported once, and its end",
 		answers: []answer{{}, ended(event(apiwatch.Added, pod("a", "11"))), {err: errDown}, {err: errDown}, {err: errDown},
 			ended(event(apiwatch.Modified, pod("a", "12")))},
-		asked: []string{"list", "watch from 10", "watch from 11", "watch from 11", "watch from 11", "watch from 11", "watch from 12"},
-		told:  []string{"listed", "set a", "lost", "back", "set a"},
+		asked:   []string{"list", "watch from 10", "watch from 11", "watch from 11", "watch from 11", "watch from 11", "watch from 12"},
+		changes: []string{"listed", "set a", "lost", "back", "set a"},
 	}, {
 		name:    "an error within a watch is an outage",
 		answers: []answer{{}, ended(event(apiwatch.Error, &broken)), ended()},
 		asked:   []string{"list", "watch from 10", "watch from 10", "watch from 10"},
-		told:    []string{"listed", "lost", "back"},
+		changes: []string{"listed", "lost", "back"},
 	}, {
 		name: "an outage during which the version expires",
 		answers: []answer{{}, {err: errDown}, {err: errExpired}, {err: errDown},
 			{err: apierrors.NewForbidden(schema.GroupResource{}, "", errDown)}, {list: []corev1.Pod{*pod("z", "9")}}},
-		asked: []string{"list", "watch from 10", "watch from 10", "list", "list", "list", "watch from 10"},
-		told:  []string{"listed", "lost", "back", "listed z"},
+		asked:   []string{"list", "watch from 10", "watch from 10", "list", "list", "list", "watch from 10"},
+		changes: []string{"listed", "lost", "back", "listed z"},
 	}} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestRunContinuesAfterInterruptions(t *testing.T) {
 				if diff := cmp.Diff(test.asked, s.asked); diff != "" {
 					t.Errorf("requests (-want +got)\n%s", diff)
 				}
-				if diff := cmp.Diff(test.told, s.told); diff != "" {
+				if diff := cmp.Diff(test.changes, s.changes); diff != "" {
 					t.Errorf("reports (-want +got)\n%s", diff)
 				}
 			})
@@ -179,7 +179,7 @@ func TestRunWaitsForServerThatHasAnsweredBefore(t *testing.T) {
 		if err := Run(ctx, src, s.emit); !errors.Is(err, context.Canceled) {
 			t.Errorf("Run: %v", err)
 		}
-		if diff := cmp.Diff([]string{"lost", "back", "listed a"}, s.told); diff != "" {
+		if diff := cmp.Diff([]string{"lost", "back", "listed a"}, s.changes); diff != "" {
 			t.Errorf("reports (-want +got)\n%s", diff)
 		}
 	})

@@ -18,7 +18,8 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// TestRootless runs TestInsideUserNamespace as root of a user namespace that maps one ordinary user of the machine.
+// TestRootless verifies the runtime in a user namespace: it runs TestInsideUserNamespace as root of a user namespace
+// that maps one ordinary user of the machine.
 func TestRootless(t *testing.T) {
 	requireRoot(t)
 	const nobody = 65534

@@ -77,7 +77,7 @@ func TestShortGangGoesFirst(t *testing.T) {
 	}
 }
 
-// TestDominantShareDecidesTheOrder runs the example of the specification: group A uses cpu 3/6 and memory 5/8, and
+// TestDominantShareDecidesTheOrder verifies the example of the specification: group A uses cpu 3/6 and memory 5/8, and
 // group B uses cpu 3/8 and memory 1/2.
 func TestDominantShareDecidesTheOrder(t *testing.T) {
 	w := newWorld().addNode(7, "", "")
@@ -147,8 +147,8 @@ func TestGroupsStayWithinQuota(t *testing.T) {
 	}
 }
 
-// TestReservationStartsALargeGroup keeps a full cluster busy with small groups, each for four minutes, while a large
-// one waits.
+// TestReservationStartsALargeGroup verifies that a large group gets room by its reservation while small groups, each of
+// which runs for four minutes, keep the cluster full.
 func TestReservationStartsALargeGroup(t *testing.T) {
 	tests := map[string]struct{ size, quota int64 }{"room": {4, 0}, "quota": {100, 4}}
 	for name, test := range tests {

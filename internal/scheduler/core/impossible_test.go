@@ -148,12 +148,12 @@ func TestImpossibleEndsWithItsCause(t *testing.T) {
 	}
 }
 
-// TestGroupsThatFitAreNeverImpossible compares the verdict with a search of all placements of small random groups on
+// TestGroupsThatFitAreNeverImpossible verifies the verdict against a search of all placements of small random groups on
 // small empty clusters. A group that fits must not be Impossible. If all pods of a group are alike and it does not fit,
 // it must be Impossible.
 func TestGroupsThatFitAreNeverImpossible(t *testing.T) {
 	const worlds = 20000
-	said, silent := 0, 0
+	found, missed := 0, 0
 	for seed := uint64(1); seed <= worlds; seed++ {
 		w, g, alike := smallWorld(random(seed))
 		r := &round{Cluster: &w.cluster, used: map[string]Resources{}}
@@ -164,15 +164,15 @@ func TestGroupsThatFitAreNeverImpossible(t *testing.T) {
 		case never != nil && fits:
 			t.Fatalf("seed %d: a placement exists, and the verdict is: %s", seed, never.message)
 		case never != nil:
-			said++
+			found++
 		case !fits && alike:
 			t.Fatalf("seed %d: no placement of like pods exists, and there is no verdict", seed)
 		case !fits:
-			silent++
+			missed++
 		}
 	}
-	t.Logf("%d of %d groups are impossible; %d others do not fit", said, worlds, silent)
-	if said < worlds/10 || silent > said/4 {
+	t.Logf("%d of %d groups are impossible; %d others do not fit", found, worlds, missed)
+	if found < worlds/10 || missed > found/4 {
 		t.Error("too few groups are impossible to prove anything")
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestPreemptionExampleOfTheSpecification runs the example of the specification.
+// TestPreemptionExampleOfTheSpecification verifies the example of the specification.
 func TestPreemptionExampleOfTheSpecification(t *testing.T) {
 	w := newWorld().addNode(300_000, "", "")
 	for name, q := range map[string][2]int64{"A": {200_000, 1}, "B": {100_000, 1}, "C": {50_000, 2}, "D": {200_000, 2}} {

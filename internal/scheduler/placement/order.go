@@ -30,7 +30,8 @@ func (o *order) of(listed []fwk.NodeInfo) []fwk.NodeInfo {
 	return o.sorted
 }
 
-// check drops the sorted list if a node is in another zone now, so that of sorts the nodes again.
+// check drops the sorted list if a node is in another zone now. The next call of the method of then sorts the nodes
+// again.
 func (o *order) check() {
 	for i, info := range o.listed {
 		if node := info.Node(); node != o.nodes[i] {

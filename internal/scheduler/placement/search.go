@@ -123,7 +123,7 @@ func (l *lookup) run(ctx context.Context) {
 		}
 		f := &l.found[i]
 		if !f.current(info) {
-			*f = finding{info: info, generation: info.Generation, status: l.look(ctx, info)}
+			*f = finding{info: info, generation: info.Generation, status: l.filter(ctx, info)}
 		}
 		if f.status != nil {
 			continue
@@ -134,8 +134,8 @@ func (l *lookup) run(ctx context.Context) {
 	}
 }
 
-// look runs the filters for one node.
-func (l *lookup) look(ctx context.Context, info *framework.NodeInfo) *fwk.Status {
+// filter runs the filters for one node.
+func (l *lookup) filter(ctx context.Context, info *framework.NodeInfo) *fwk.Status {
 	if !l.pod.Pool.Allows(info.Node()) {
 		return notOfQueue
 	}

@@ -138,7 +138,7 @@ func (r *rig) crowd(random *rand.Rand) (waiting, running []*core.Pod) {
 
 // placeBest places a pod and verifies that it gets one of the best nodes if it fits on any node.
 func (r *rig) placeBest(p *core.Pod) string {
-	scores := r.look(p)
+	scores := r.scores(p)
 	node, _ := r.at.Place(p, nil)
 	r.must(r.Err())
 	if score, fits := scores[node]; fits != (len(scores) > 0) {
@@ -149,8 +149,8 @@ func (r *rig) placeBest(p *core.Pod) string {
 	return node
 }
 
-// look returns the scores of all nodes on which the pod fits, without the cached state.
-func (r *rig) look(p *core.Pod) map[string]int64 {
+// scores returns the scores of all nodes on which the pod fits, without the cached state.
+func (r *rig) scores(p *core.Pod) map[string]int64 {
 	r.refresh()
 	w, state, known := r.pods[types.UID(p.UID)], planningState(), r.searches
 	r.searches = map[string]*search{}

@@ -198,8 +198,8 @@ func inOrder(pods []*core.Pod, p *core.Pod) []*core.Pod {
 // finishedLag is how long the planner waits for late events about finished pods.
 const finishedLag = 200 * time.Millisecond
 
-// await delays the plan of a group, so that deletions of finished members can arrive first. Otherwise a gang that is
-// restarted as a whole would look half finished.
+// await delays the planning of a group, so that deletions of finished members can arrive first. Otherwise a gang that
+// is restarted as a whole would appear to be half finished.
 func (x *index) await(g *group, now time.Time) {
 	if until := now.Add(finishedLag); g.backoff.Before(until) {
 		g.backoff = until

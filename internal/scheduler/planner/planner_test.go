@@ -138,10 +138,10 @@ func TestPermitTimeoutGrowsWithGangSize(t *testing.T) {
 		t.Fatalf("before its time: %q", a.why)
 	}
 	r.overdue(now.Add(permitTimeout(3)))
-	said := r.index.groups["default/g"].lastReported
+	reported := r.index.groups["default/g"].lastReported
 	for _, part := range []string{"1 of the 3 pods", "within 1m0.3s", "1m0s, and 100ms for each pod"} {
-		if said.reason != scheduling.ReasonBindingFailed || !strings.Contains(said.message, part) {
-			t.Errorf("the group reports %s: %q, which lacks %q", said.reason, said.message, part)
+		if reported.reason != scheduling.ReasonBindingFailed || !strings.Contains(reported.message, part) {
+			t.Errorf("the group reports %s: %q, which lacks %q", reported.reason, reported.message, part)
 		}
 	}
 	if len(r.gathering) != 0 || r.index.groups["default/g"].failures != 1 {

@@ -69,7 +69,7 @@ func reviewPermissions(cc *schedulerconfig.CompletedConfig) (*permissions.Review
 		return nil, err
 	}
 	review := &permissions.Review{Program: "the scheduler", Mend: remedy, Client: cc.Client.AuthorizationV1().SelfSubjectAccessReviews(), Needed: needed}
-	if cc.Authorization.Authorizer != nil { // nil if the scheduler serves nothing
+	if cc.Authorization.Authorizer != nil { // nil if the scheduler has no HTTPS server
 		cc.Authorization.Authorizer = &readinessGate{cc.Authorization.Authorizer, review.Problem}
 	}
 	return review, nil

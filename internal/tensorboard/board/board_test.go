@@ -32,8 +32,8 @@ func readyPod() *corev1.Pod {
 		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}}
 }
 
-// look advances the time and lets the pod report its activity.
-func (c *clock) look(after time.Duration, requests int64, quiet time.Duration) Next {
+// probe advances the time and lets the pod report its activity.
+func (c *clock) probe(after time.Duration, requests int64, quiet time.Duration) Next {
 	c.t.Helper()
 	c.now = c.now.Add(after)
 	return c.see(Seen{Now: c.now, Pod: readyPod(), Activity: &Activity{Requests: requests, QuietSeconds: quiet.Seconds()}})
@@ -64,15 +64,15 @@ const (
 
 func TestIdleTensorBoardIsSuspendedInTime(t *testing.T) {
 	c := newClock(t)
-	c.want(c.look(0, 0, 0), no, tensorboard.ReasonActive, time.Hour, false)
-	c.want(c.look(59*time.Minute, 3, 20*time.Minute), no, tensorboard.ReasonActive, 40*time.Minute, false)
-	c.want(c.look(40*time.Minute, 3, time.Hour), yes, tensorboard.ReasonNoRequests, 5*time.Minute, false)
+	c.want(c.probe(0, 0, 0), no, tensorboard.ReasonActive, time.Hour, false)
+	c.want(c.probe(59*time.Minute, 3, 20*time.Minute), no, tensorboard.ReasonActive, 40*time.Minute, false)
+	c.want(c.probe(40*time.Minute, 3, time.Hour), yes, tensorboard.ReasonNoRequests, 5*time.Minute, false)
 	since := c.now
 	// A request resets the condition, and the time without requests starts again.
-	c.want(c.look(20*time.Hour, 4, time.Minute), no, tensorboard.ReasonActive, 59*time.Minute, false)
-	c.want(c.look(59*time.Minute, 4, time.Hour), yes, tensorboard.ReasonNoRequests, 5*time.Minute, false)
-	c.want(c.look(24*time.Hour-2*time.Minute, 4, 25*time.Hour-2*time.Minute), yes, tensorboard.ReasonNoRequests, 2*time.Minute, false)
-	c.want(c.look(2*time.Minute, 4, 25*time.Hour), yes, tensorboard.ReasonNoRequests, leastWait, true)
+	c.want(c.probe(20*time.Hour, 4, time.Minute), no, tensorboard.ReasonActive, 59*time.Minute, false)
+	c.want(c.probe(59*time.Minute, 4, time.Hour), yes, tensorboard.ReasonNoRequests, 5*time.Minute, false)
+	c.want(c.probe(24*time.Hour-2*time.Minute, 4, 25*time.Hour-2*time.Minute), yes, tensorboard.ReasonNoRequests, 2*time.Minute, false)
+	c.want(c.probe(2*time.Minute, 4, 25*time.Hour), yes, tensorboard.ReasonNoRequests, leastWait, true)
 	if since.Equal(condition(&c.tb.Status, tensorboard.Idle).LastTransitionTime.Time) {
 		t.Error("the request in between did not change the transition time")
 	}
@@ -82,17 +82,17 @@ func TestIdleTensorBoardIsSuspendedInTime(t *testing.T) {
 	c.want(c.see(Seen{Now: c.now}), no, tensorboard.ReasonSuspended, 0, false)
 	suspend = false
 	c.want(c.see(Seen{Now: c.now}), unknown, tensorboard.ReasonNotRunning, 0, false)
-	c.want(c.look(time.Minute, 0, 10*time.Second), no, tensorboard.ReasonActive, time.Hour-10*time.Second, false)
+	c.want(c.probe(time.Minute, 0, 10*time.Second), no, tensorboard.ReasonActive, time.Hour-10*time.Second, false)
 }
 
 // TestIdleOutlivesPod verifies that a new pod, which has had no request, does not make an idle TensorBoard active.
 func TestIdleOutlivesPod(t *testing.T) {
 	c := newClock(t)
-	c.want(c.look(0, 7, 2*time.Hour), yes, tensorboard.ReasonNoRequests, 5*time.Minute, false)
+	c.want(c.probe(0, 7, 2*time.Hour), yes, tensorboard.ReasonNoRequests, 5*time.Minute, false)
 	c.want(c.see(Seen{Now: c.now.Add(time.Minute)}), yes, tensorboard.ReasonNoRequests, 0, false) // between the pods
-	c.want(c.look(10*time.Hour, 0, time.Second), yes, tensorboard.ReasonNoRequests, 5*time.Minute, false)
-	c.want(c.look(14*time.Hour, 0, 14*time.Hour), yes, tensorboard.ReasonNoRequests, leastWait, true)
-	c.want(c.look(0, 1, 0), no, tensorboard.ReasonActive, time.Hour, false)
+	c.want(c.probe(10*time.Hour, 0, time.Second), yes, tensorboard.ReasonNoRequests, 5*time.Minute, false)
+	c.want(c.probe(14*time.Hour, 0, 14*time.Hour), yes, tensorboard.ReasonNoRequests, leastWait, true)
+	c.want(c.probe(0, 1, 0), no, tensorboard.ReasonActive, time.Hour, false)
 }
 
 // TestFailedProbeSuspendsNothing verifies that a TensorBoard whose activity is unknown is not suspended.
@@ -104,18 +104,18 @@ func TestFailedProbeSuspendsNothing(t *testing.T) {
 	}
 	c.want(failed(0), unknown, tensorboard.ReasonProbeFailed, retry, false)
 	c.want(failed(100*time.Hour), unknown, tensorboard.ReasonProbeFailed, retry, false)
-	c.want(c.look(0, 1, 2*time.Hour), yes, tensorboard.ReasonNoRequests, 5*time.Minute, false)
+	c.want(c.probe(0, 1, 2*time.Hour), yes, tensorboard.ReasonNoRequests, 5*time.Minute, false)
 	c.want(failed(100*time.Hour), yes, tensorboard.ReasonProbeFailed, retry, false)
-	c.want(c.look(time.Second, 1, 102*time.Hour), yes, tensorboard.ReasonNoRequests, leastWait, true)
+	c.want(c.probe(time.Second, 1, 102*time.Hour), yes, tensorboard.ReasonNoRequests, leastWait, true)
 }
 
 func TestIdlenessCanBeDisabled(t *testing.T) {
 	c := newClock(t)
 	c.idle.SuspendAfter = 0
-	c.look(0, 1, 2*time.Hour)
-	c.want(c.look(1000*time.Hour, 1, 1002*time.Hour), yes, tensorboard.ReasonNoRequests, 5*time.Minute, false)
+	c.probe(0, 1, 2*time.Hour)
+	c.want(c.probe(1000*time.Hour, 1, 1002*time.Hour), yes, tensorboard.ReasonNoRequests, 5*time.Minute, false)
 	c.idle.After = 0
-	if next := c.look(0, 1, 2000*time.Hour); condition(&next.Status, tensorboard.Idle) != nil || next.ProbeAfter != 0 || next.Suspend {
+	if next := c.probe(0, 1, 2000*time.Hour); condition(&next.Status, tensorboard.Idle) != nil || next.ProbeAfter != 0 || next.Suspend {
 		t.Errorf("idleness is off, got %+v", next)
 	}
 }
@@ -173,8 +173,8 @@ func TestReadyReportsTheCause(t *testing.T) {
 func TestTransitionTimeFollowsTheStatus(t *testing.T) {
 	c := newClock(t)
 	at := func() time.Time { return condition(&c.tb.Status, tensorboard.Ready).LastTransitionTime.Time }
-	c.look(0, 0, 0)
-	c.look(time.Minute, 0, time.Minute)
+	c.probe(0, 0, 0)
+	c.probe(time.Minute, 0, time.Minute)
 	if !at().Equal(start) {
 		t.Errorf("ready since %s, want %s", at(), start)
 	}

@@ -48,8 +48,8 @@ func Start(t testing.TB) string {
 		t.Fatalf("initdb: %v: %s", err, out)
 	}
 	server := run("postgres", "-D", data, "-k", dir, "-c", "listen_addresses=", "-c", "fsync=off", "-c", "shared_buffers=16MB")
-	var said bytes.Buffer
-	server.Stdout, server.Stderr = &said, &said
+	var output bytes.Buffer
+	server.Stdout, server.Stderr = &output, &output
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func Start(t testing.TB) string {
 		<-ended
 	})
 	if err := ready(dir, run, ended); err != nil {
-		t.Fatalf("PostgreSQL does not start: %v: %s", err, said.String())
+		t.Fatalf("PostgreSQL does not start: %v: %s", err, output.String())
 	}
 	q := url.Values{"host": {dir}, "user": {"test"}}
 	return "postgres:///postgres?" + q.Encode()
