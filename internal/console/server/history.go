@@ -15,7 +15,6 @@ import (
 	"tensorstack.dev/batch/internal/archive"
 	"tensorstack.dev/batch/internal/console/page"
 	"tensorstack.dev/batch/internal/console/view"
-	"tensorstack.dev/batch/internal/escape"
 	"tensorstack.dev/batch/internal/kinds"
 	"tensorstack.dev/batch/internal/observed"
 	"tensorstack.dev/batch/internal/steer"
@@ -192,8 +191,7 @@ func (s *visit) historyLogStream(h History, w http.ResponseWriter, r *http.Reque
 	}
 	var all []stamped
 	for _, l := range view.HistoryLines(list, attempt) {
-		l.Replica, l.Text = escape.Directed(l.Replica), escape.Directed(l.Text)
-		all = append(all, stamped{l.At, l.LogLine})
+		all = append(all, stamped{l.At, l.Line})
 	}
 	out := newEvents(w)
 	if out.sendLines(all) == nil {
@@ -213,7 +211,7 @@ func (s *visit) historyLogFile(h History, w http.ResponseWriter, r *http.Request
 	}
 	attachment(w, "text/plain; charset=utf-8", j.Name+".log")
 	for _, l := range view.HistoryLines(list, attempt) {
-		if _, err := fmt.Fprintf(w, "%s %s %s\n", l.At.UTC().Format(time.RFC3339Nano), l.Replica, l.Text); err != nil {
+		if _, err := fmt.Fprintf(w, "%s %s %s\n", l.At.UTC().Format(time.RFC3339Nano), l.Source, l.Text); err != nil {
 			return nil //nolint:nilerr // nobody is left to tell
 		}
 	}

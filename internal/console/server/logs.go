@@ -22,7 +22,6 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/console/live"
 	"tensorstack.dev/batch/internal/console/view"
-	"tensorstack.dev/batch/internal/escape"
 	"tensorstack.dev/batch/internal/observed"
 	"tensorstack.dev/batch/internal/podlog"
 )
@@ -121,6 +120,11 @@ func (p *logPod) ended() bool {
 	return p.state().Terminated != nil || p.pod.Status.Phase == corev1.PodSucceeded || p.pod.Status.Phase == corev1.PodFailed
 }
 
+// source returns what makes the lines of the log for pages.
+func (p *logPod) source() *view.LogSource {
+	return &view.LogSource{Replica: p.replica, Colour: view.ColourOf(p.index)}
+}
+
 func (s *visit) open(p *logPod, q logQuery) podlog.Opener {
 	open := podlog.OpenerOf(s.Core.Pods(p.pod.Namespace), p.pod.Name, p.pod.UID)
 	return func(ctx context.Context, o *corev1.PodLogOptions) (io.ReadCloser, error) {
@@ -170,11 +174,12 @@ func (s *visit) firstLines(ctx context.Context, j *observed.Job, q logQuery) (li
 	tail := int64(firstTail)
 	for i := range pods[:min(len(pods), firstPods)] {
 		p := &pods[i]
+		source := p.source()
 		reader := podlog.Reader{Open: s.open(p, q), Options: corev1.PodLogOptions{TailLines: &tail}, Emit: func(l podlog.Line) {
-			lines = append(lines, view.NewLogLine(p.replica, view.ColourOf(p.index), l.Text))
+			lines = append(lines, source.Line(l.Time, l.Text))
 		}}
 		if err := reader.Once(ctx); err != nil {
-			lines = append(lines, view.NewLogLine(p.replica, view.ColourOf(p.index), "--- "+complaint(err)+" ---"))
+			lines = append(lines, source.Remark(complaint(err)))
 		}
 	}
 	return lines, fmt.Sprintf("The last lines of %d of %d replicas.", min(len(pods), firstPods), len(pods))
@@ -262,16 +267,16 @@ func (t *logTail) look(ctx context.Context) {
 }
 
 func (t *logTail) read(ctx context.Context, p *logPod, tail int64, ended <-chan struct{}) {
-	emit := func(at time.Time, text string) {
-		line := view.NewLogLine(escape.Directed(p.replica), view.ColourOf(p.index), escape.Directed(text))
+	source := p.source()
+	emit := func(at time.Time, line view.LogLine) {
 		select {
 		case t.lines <- stamped{at, line}:
 		case <-ctx.Done():
 		}
 	}
-	reader := podlog.Reader{Open: t.open(p, t.query), Options: corev1.PodLogOptions{TailLines: &tail}, Emit: func(l podlog.Line) { emit(l.Time, l.Text) }}
+	reader := podlog.Reader{Open: t.open(p, t.query), Options: corev1.PodLogOptions{TailLines: &tail}, Emit: func(l podlog.Line) { emit(l.Time, source.Line(l.Time, l.Text)) }}
 	if err := reader.Follow(ctx, ended); err != nil && ctx.Err() == nil {
-		emit(time.Now(), "--- "+complaint(err)+" ---")
+		emit(time.Now(), source.Remark(complaint(err)))
 	}
 }
 

@@ -178,10 +178,10 @@ func TestHistoryLinesAreInOrder(t *testing.T) {
 		var all []string
 		for _, l := range HistoryLines(list, attempt) {
 			mark := ""
-			if l.Error {
+			if l.Line.Error {
 				mark = "!"
 			}
-			all = append(all, mark+l.Replica+": "+l.Text)
+			all = append(all, mark+l.Line.Replica+": "+l.Line.Text)
 		}
 		return strings.Join(all, "\n")
 	}
@@ -189,7 +189,7 @@ func TestHistoryLinesAreInOrder(t *testing.T) {
 	if got := show(0); got != want {
 		t.Errorf("%s\n\nwant\n%s", got, want)
 	}
-	if got := show(2); got != "w-0#2: again" {
+	if got := show(2); got != ": again" { // of one log no name is shown
 		t.Errorf("the second attempts: %s", got)
 	}
 	p := HistoryLogs(&archive.JobDetails{Job: archive.Job{UID: "u", Kind: "GenericJob", Namespace: "ns", Name: "j"}}, &archive.LogList{}, "w-0", 0)

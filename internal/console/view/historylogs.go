@@ -41,7 +41,7 @@ func HistoryLogs(j *archive.JobDetails, list *archive.LogList, replica string, a
 		p.State = "The archive has no such log. It keeps the end of a log if it could be read before the pod was gone, and the oldest logs go first."
 	}
 	for _, l := range lines[max(0, len(lines)-shownLines):] {
-		p.Lines = append(p.Lines, l.LogLine)
+		p.Lines = append(p.Lines, l.Line)
 	}
 	return p
 }
@@ -49,16 +49,19 @@ func HistoryLogs(j *archive.JobDetails, list *archive.LogList, replica string, a
 // shownLines is the largest number of lines of a page without the script.
 const shownLines = 800
 
-// HistoryLine is a line of a log of the archive, with its time; zero if it is not known.
+// HistoryLine is a line of a log of the archive.
 type HistoryLine struct {
-	LogLine
-	At time.Time
+	// Source names the log, Text is the whole line, and At its time; zero if it is not known.
+	Source, Text string
+	At           time.Time
+	// Line is the line as pages show it.
+	Line LogLine
 }
 
 // HistoryLines returns the lines of logs in the order of their times, of one attempt, counted from 1, or, if it is 0, of
 // all. Where a log began earlier, a line says so.
 func HistoryLines(list *archive.LogList, attempt int) []HistoryLine {
-	containers, order := map[string]map[string]bool{}, map[string]int{}
+	containers, order, sources := map[string]map[string]bool{}, map[string]int{}, 0
 	for i := range list.Logs {
 		name := list.Logs[i].Replica()
 		if containers[name] == nil {
@@ -74,6 +77,12 @@ func HistoryLines(list *archive.LogList, attempt int) []HistoryLine {
 		}
 		name := l.Replica()
 		all = append(all, linesOf(l, l.Source(len(containers[name]) > 1), ColourOf(order[name]))...)
+		sources++
+	}
+	if sources == 1 { // its name before each line would say nothing
+		for i := range all {
+			all[i].Line.Replica = ""
+		}
 	}
 	slices.SortStableFunc(all, func(a, b HistoryLine) int { return a.At.Compare(b.At) })
 	return all
@@ -81,6 +90,7 @@ func HistoryLines(list *archive.LogList, attempt int) []HistoryLine {
 
 // linesOf returns the lines of one log. A line without a time has that of the line before.
 func linesOf(l *archive.LogText, name string, colour int) []HistoryLine {
+	source := LogSource{Replica: name, Colour: colour}
 	var all []HistoryLine
 	var last time.Time
 	for text := range strings.SplitSeq(strings.TrimSuffix(l.Text, "\n"), "\n") {
@@ -88,11 +98,12 @@ func linesOf(l *archive.LogText, name string, colour int) []HistoryLine {
 		if at, err := time.Parse(time.RFC3339Nano, stamp); err == nil {
 			text = rest
 			if last.IsZero() && l.Cut {
-				all = append(all, HistoryLine{NewLogLine(name, colour, "--- the archive has the end of this log alone ---"), at})
+				remark := source.Remark("the archive has the end of this log alone")
+				all = append(all, HistoryLine{name, remark.Text, at, remark})
 			}
 			last = at
 		}
-		all = append(all, HistoryLine{NewLogLine(name, colour, text), last})
+		all = append(all, HistoryLine{name, text, last, source.Line(last, text)})
 	}
 	return all
 }

@@ -1,19 +1,31 @@
 package view
 
 import (
-	"regexp"
-	"slices"
 	"strings"
+	"time"
+
+	"tensorstack.dev/batch/internal/escape"
 )
 
 // LogLine is a line of the log of a replica. Its names in JSON are short, because there are many.
 type LogLine struct {
-	Replica string `json:"r"`
+	// Replica is empty if all lines of a page are of one replica.
+	Replica string `json:"r,omitempty"`
 	// Colour is the number of the replica's colour.
-	Colour int    `json:"c"`
+	Colour int    `json:"c,omitempty"`
 	Text   string `json:"t"`
+	// At is when the line was written, in milliseconds since 1970; 0 if that is not known.
+	At int64 `json:"a,omitempty"`
 	// Error is true if the line tells of an error.
 	Error bool `json:"e,omitempty"`
+}
+
+// Time returns when the line was written; zero if that is not known.
+func (l *LogLine) Time() time.Time {
+	if l.At == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(l.At)
 }
 
 // LogsPage is the page of the logs of a job.
@@ -38,29 +50,31 @@ const logColours = 4
 // ColourOf returns the number of the colour of the replica with an index.
 func ColourOf(index int) int { return index % logColours }
 
-// errorLine matches lines that tell of an error in the languages and frameworks that people train with.
-var errorLine = regexp.MustCompile(`^Traceback \(most recent call last\)|^\w*(\.\w+)*(Error|Exception|Interrupt)(:|$)|\b(ERROR|FATAL|CRITICAL|PANIC)\b|^panic: |^fatal( error)?:|` +
-	`^[EF][0-9]{4} |\b(Segmentation fault|core dumped|Out of memory|OutOfMemoryError|CUDA error|NCCL error|No such file or directory|command not found)\b|^error:|level=(error|fatal)|"level":"(error|fatal)"`)
-
-// errorWords are texts of which every line that errorLine matches has one. Looking for them is much cheaper.
-var errorWords = []string{"rror", "ERROR", "xception", "nterrupt", "FATAL", "fatal", "CRITICAL", "PANIC", "panic", "Traceback", "fault", "dumped", "emory", "No such", "not found"}
-
-// isError reports whether a line tells of an error.
-func isError(line string) bool {
-	if line == "" {
-		return false
-	}
-	glog := line[0] == 'E' || line[0] == 'F'
-	return (glog || slices.ContainsFunc(errorWords, func(w string) bool { return strings.Contains(line, w) })) && errorLine.MatchString(line)
-}
-
 // longestLine is the largest number of bytes of a line that is shown.
 const longestLine = 8 << 10
 
-// NewLogLine returns the line of a replica for a page.
-func NewLogLine(replica string, colour int, text string) LogLine {
+// LogSource makes the lines of one log for a page, in their order.
+type LogSource struct {
+	// Replica and Colour are those of its lines.
+	Replica string
+	Colour  int
+	errors  errorScanner
+}
+
+// Line returns the next line of the log, with its control characters made visible.
+func (s *LogSource) Line(at time.Time, text string) LogLine {
+	l := LogLine{Replica: escape.Directed(s.Replica), Colour: s.Colour, Error: s.errors.scan(text)}
 	if len(text) > longestLine {
 		text = strings.ToValidUTF8(text[:longestLine], "") + " … (cut: the download has the whole line)"
 	}
-	return LogLine{Replica: replica, Colour: colour, Text: text, Error: isError(text)}
+	if !at.IsZero() {
+		l.At = at.UnixMilli()
+	}
+	l.Text = escape.Directed(text)
+	return l
+}
+
+// Remark returns a line of the page itself about the log.
+func (s *LogSource) Remark(text string) LogLine {
+	return LogLine{Replica: escape.Directed(s.Replica), Colour: s.Colour, Text: "--- " + escape.Directed(text) + " ---"}
 }

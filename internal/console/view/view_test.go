@@ -343,20 +343,9 @@ func TestNodes(t *testing.T) {
 	golden.Compare(t, "testdata/nodes.golden", asYAML(t, map[string]any{"job": Nodes(in, "job"), "queue": Nodes(in, "queue"), "user": Nodes(in, "user")}))
 }
 
-func TestErrorLines(t *testing.T) {
-	for line, want := range map[string]bool{
-		"Traceback (most recent call last):": true, "RuntimeError: CUDA error: out of memory": true, "torch.cuda.OutOfMemoryError: full": true,
-		"2026-01-01 ERROR nothing works": true, "panic: runtime error": true, "E0102 10:00:00 main.go:1] x": true, `{"level":"error"}`: true,
-		"sh: train.py: command not found": true, "step 1 error 0.3": false, "mean squared error: 0.1": false, "Epoch 1": false, "": false, "memory 3 Gi": false,
-	} {
-		if got := NewLogLine("w-0", 0, line).Error; got != want {
-			t.Errorf("%q: %v, want %v", line, got, want)
-		}
-	}
-}
-
 func TestLongLinesAreCut(t *testing.T) {
-	l := NewLogLine("w-0", 0, strings.Repeat("ä", 10_000))
+	source := LogSource{Replica: "w-0"}
+	l := source.Line(time.Time{}, strings.Repeat("ä", 10_000))
 	if len(l.Text) > longestLine+100 || !strings.HasSuffix(l.Text, "has the whole line)") || strings.Contains(l.Text, "\ufffd") {
 		t.Errorf("%d bytes: …%s", len(l.Text), l.Text[len(l.Text)-60:])
 	}

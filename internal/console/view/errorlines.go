@@ -1,0 +1,190 @@
+package view
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// errorScanner finds the lines of one log that tell of an error. It sees all lines in their order, because a traceback
+// takes several: it is marked as a whole. A line that only may tell of an error is not marked.
+type errorScanner struct {
+	// tracebacks are those of Python that have begun. Several processes may write theirs at the same time.
+	tracebacks []*traceback
+	// frames is true after an error that frames of Java or JavaScript may follow, and dump within the dump of goroutines that
+	// follows a panic.
+	frames, dump bool
+}
+
+// scan reports whether the next line tells of an error.
+func (s *errorScanner) scan(line string) bool {
+	line = unadorned(line)
+	if len(s.tracebacks) == 0 && !s.frames && !s.dump && !mayBeError(line) {
+		return false
+	}
+	if prefix, found := tracebackHeader(line); found {
+		s.tracebacks = append(s.tracebacks, &traceback{prefix: prefix, bare: prefix == "", whole: rankPrefix.MatchString(prefix)})
+		s.frames, s.dump = false, false
+		return true
+	}
+	bare := line[len(processPrefix.FindString(line)):]
+	if s.dump = s.dump && goDump.MatchString(bare) || goPanic.MatchString(bare); s.dump {
+		return true
+	}
+	if s.frames && stackFrame.MatchString(bare) {
+		return true
+	}
+	found := s.continues(line)
+	found = found || mayBeError(line) && (errorBegin.MatchString(bare) || errorWithin.MatchString(line)) && !noError.MatchString(line)
+	s.frames = found
+	return found
+}
+
+var (
+	ansi = regexp.MustCompile(`\x1b\[[0-9;:?]*[ -/]*[@-~]`)
+	// processPrefix is what launchers of several processes write before each line.
+	processPrefix = regexp.MustCompile(`^(\[\w+\]: ?|\(\w+ pid=[^)]*\) )+`)
+	// errorBegin matches the beginnings, after the prefix of the process, of lines that tell of an error in the languages and
+	// frameworks that people train with. errorWithin matches what tells of one anywhere in a line, and noError what does not.
+	errorBegin = regexp.MustCompile(`^(\w+\.)*(\w+Error|\w*Exception|\w+Interrupt)(: |:?$)|^(\S+: )?(line \d+: )?[Ee]rror: +[^\d\s.+-]|^[Ff]atal( error| Python error)?: |^Exception in thread |^thread '.*' panicked at |` +
+		`^\[?[EF][0-9]{4} |^FATAL|^terminate called |^\s+what\(\): |^\s*(Caused by|Suppressed): |^Killed$|^(\S+: )?(line )?\d+: +\d+ (Killed|Aborted|Terminated) |` +
+		`^During handling of the above exception, another |^The above exception was the direct cause of |^(free|malloc|munmap_chunk)\(\): (invalid|corrupt)|^(\S+: )*(line )?(\d+: )?\S+: (command )?not found$`)
+	errorWithin = regexp.MustCompile(`\b(ERROR|FATAL|CRITICAL|PANIC)\b|"level(name)?": ?"(error|fatal|critical)"|\blevel=(error|fatal)\b|\b(Segmentation fault|Bus error|core dumped|Out of memory|OutOfMemoryError|No such file or directory|Permission denied|No space left on device)\b|` +
+		`\b(CUDA|NCCL|cuDNN|HIP|MPI) error\b|\bNCCL WARN\b|\b(cudaError[A-Z]|nccl\w+Error\b)|\b(CUBLAS|CUDNN|CUFFT|CUSOLVER|CUSPARSE)_STATUS_([A-RT-Z]|S[A-TV-Z])|device-side assert triggered|exited on signal \d`)
+	noError = regexp.MustCompile(`(?i)\b(0|no|without) errors?\b|\blog[-_ ]?level\W+(to )?error`)
+	// A panic or fatal error of Go, and the lines of the dump that follows it.
+	goPanic = regexp.MustCompile(`^(panic|fatal error): |^[\d/]+ [\d:.]+ http: panic serving |^goroutine \d+ \[.*\]:$`)
+	goDump  = regexp.MustCompile(`^$|^\t?panic: |^\[signal |^goroutine \d+ .*:$|^[^\s(]+\.\S*\(.*\)$|^\t\S+:\d+( \+0x[0-9a-f]+)?$|^created by |^runtime stack:$|^exit status \d+$|^\.\.\.additional frames elided`)
+	// stackFrame matches what follows the first line of an error of Java or JavaScript.
+	stackFrame = regexp.MustCompile(`^\s+at \S|^\s+\.\.\. \d+ |^(Caused by|\s+Suppressed): `)
+)
+
+// errorWords are texts of which every line that begins or tells of an error has one. Looking for them is much cheaper than
+// the expressions.
+var errorWords = []string{"rror", "ERROR", "xception", "nterrupt", "FATAL", "atal", "CRITICAL", "critical", "PANIC", "panic", "Traceback", "fault", "dumped", "emory", "No such", "not found",
+	"denied", "goroutine", "terminate", "what()", "Caused by", "Suppressed", "Killed", "Aborted", "Terminated", "()", "NCCL", "_STATUS_", "No space", "triggered", "on signal"}
+
+// mayBeError reports whether a line has anything that lines about errors have.
+func mayBeError(line string) bool {
+	if line == "" {
+		return false
+	}
+	glog := line[0] == 'E' || line[0] == 'F' || line[0] == '['
+	return glog || slices.ContainsFunc(errorWords, func(w string) bool { return strings.Contains(line, w) })
+}
+
+// unadorned returns a line as it reads on a terminal: without colours, and without what a progress bar has overwritten.
+func unadorned(line string) string {
+	line = strings.TrimRight(line, "\r")
+	if strings.IndexByte(line, '\x1b') >= 0 {
+		line = ansi.ReplaceAllString(line, "")
+	}
+	return line[strings.LastIndexByte(line, '\r')+1:]
+}
+
+// traceback is one of Python that has begun.
+type traceback struct {
+	// prefix is what is before its first line, such as "[rank0]: ". The other lines have the same, apart from digits, or, if bare
+	// is true, none. known is true once a second line has told which.
+	prefix      string
+	bare, known bool
+	// whole is true if the prefix is that of an uncaught exception alone, so that every line with it belongs to it.
+	whole bool
+	// raised is true after the line with the exception.
+	raised bool
+	// foreign is the number of other lines since its last one.
+	foreign int
+}
+
+// foreignLines is the largest number of lines of others within a traceback.
+const foreignLines = 500
+
+var (
+	rankPrefix = regexp.MustCompile(`\[rank\d+\]: $`)
+	// exceptionLine matches the line of a traceback that names the exception.
+	exceptionLine = regexp.MustCompile(`^[A-Za-z_][\w.]*(:( .*)?)?$`)
+)
+
+// tracebackHeader returns what is before the first line of a traceback, if that is what a line is.
+func tracebackHeader(line string) (prefix string, found bool) {
+	prefix, rest, found := strings.Cut(line, "Traceback (most recent call last)")
+	switch {
+	case !found:
+		return "", false
+	case strings.HasPrefix(prefix, "╭"): // with a frame around it
+		return "", true
+	}
+	return prefix, strings.TrimRight(rest, " ") == ":"
+}
+
+// continues reports whether a line belongs to a traceback that has begun.
+func (s *errorScanner) continues(line string) bool {
+	if len(s.tracebacks) == 0 {
+		return false
+	}
+	of, rest := s.of(line)
+	found := of != nil && of.takes(rest)
+	s.tracebacks = slices.DeleteFunc(s.tracebacks, func(t *traceback) bool {
+		if t == of && found {
+			t.foreign = 0
+			return false
+		}
+		t.foreign++
+		return t.foreign > foreignLines || t == of && t.raised
+	})
+	return found
+}
+
+// of returns the traceback that a line may belong to, and the line without its prefix; nil if it belongs to none.
+func (s *errorScanner) of(line string) (of *traceback, rest string) {
+	for _, exactly := range []bool{true, false} {
+		for _, t := range s.tracebacks {
+			fits := strings.HasPrefix(line, t.prefix) || !exactly && !t.whole && sameButDigits(line, t.prefix)
+			if (!t.bare || !t.known) && t.prefix != "" && fits && (of == nil || len(t.prefix) > len(of.prefix)) {
+				of = t
+			}
+		}
+		if of != nil {
+			of.bare, of.known = false, true
+			return of, line[len(of.prefix):]
+		}
+	}
+	for _, t := range slices.Backward(s.tracebacks) {
+		if t.bare || !t.known && isFrame(line) {
+			t.bare, t.known = true, true
+			return t, line
+		}
+	}
+	return nil, ""
+}
+
+// takes reports whether a line, without its prefix, belongs to the traceback.
+func (t *traceback) takes(rest string) bool {
+	switch {
+	case t.whole && !t.bare:
+		return true
+	case t.raised: // a message of several lines; a progress bar may begin with spaces
+		return strings.HasPrefix(rest, "\t")
+	}
+	t.raised = exceptionLine.MatchString(rest)
+	return t.raised || isFrame(rest)
+}
+
+// isFrame reports whether a line without its prefix is one of those between the first line and the exception.
+func isFrame(line string) bool {
+	return line != "" && (line[0] == ' ' || line[0] == '\t' || strings.HasPrefix(line, "│") || strings.HasPrefix(line, "╰"))
+}
+
+// sameButDigits reports whether a line begins with a prefix, apart from the values of digits.
+func sameButDigits(line, prefix string) bool {
+	if len(line) < len(prefix) {
+		return false
+	}
+	digit := func(c byte) bool { return c >= '0' && c <= '9' }
+	for i := range len(prefix) {
+		if line[i] != prefix[i] && !(digit(line[i]) && digit(prefix[i])) {
+			return false
+		}
+	}
+	return true
+}
