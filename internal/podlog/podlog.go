@@ -53,28 +53,40 @@ func OpenerOf(pods corev1client.PodInterface, name string, uid types.UID) Opener
 // ErrGone means that the pod was deleted before its log was read to the end.
 var ErrGone = errors.New("the pod is gone")
 
+// Position is how far a log has been read. The zero value is its beginning.
+type Position struct {
+	// Time is that of the last line, and Seen the number of lines with this time: requests return them again.
+	Time time.Time
+	Seen int
+}
+
+// Pass moves the position behind a line with the given time.
+func (p *Position) Pass(at time.Time) {
+	if p.Seen == 0 || !at.Equal(p.Time) {
+		*p = Position{Time: at}
+	}
+	p.Seen++
+}
+
 // Reader reads the log of one container.
 type Reader struct {
 	Open Opener
-	// Options are the options of the first request. Later requests continue from the last line.
+	// Options are the options of the first request, unless it continues from a position. Later requests continue from the last
+	// line.
 	Options corev1.PodLogOptions
+	// Position is where the next request continues.
+	Position Position
 	// Emit receives each line.
 	Emit func(Line)
-
-	last time.Time
-	// seen is the number of lines with the timestamp last. Further requests return them again.
-	seen int
-	// read is true once a line has been read.
-	read bool
 }
 
 // Once reads the log up to its current end.
 func (r *Reader) Once(ctx context.Context) error {
 	opts := r.Options
 	opts.Timestamps = true
-	if r.read {
+	if r.Position.Seen > 0 {
 		// The API accepts whole seconds only, so it returns lines again; copy skips them.
-		since := metav1.NewTime(r.last.Truncate(time.Second))
+		since := metav1.NewTime(r.Position.Time.Truncate(time.Second))
 		opts.SinceTime, opts.SinceSeconds, opts.TailLines = &since, nil, nil
 	}
 	stream, err := r.Open(ctx, &opts)
@@ -87,7 +99,7 @@ func (r *Reader) Once(ctx context.Context) error {
 
 // copy emits the lines that have not been emitted yet.
 func (r *Reader) copy(stream io.Reader) error {
-	from, skip := r.last, r.seen
+	from, skip := r.Position, r.Position.Seen
 	lines := bufio.NewReader(stream)
 	for {
 		text, err := lines.ReadString('\n')
@@ -96,28 +108,20 @@ func (r *Reader) copy(stream io.Reader) error {
 			return fmt.Errorf("reading the log: %w", err)
 		}
 		if text != "" {
-			l := parse(strings.TrimSuffix(text, "\n"), r.last)
+			l := parse(strings.TrimSuffix(text, "\n"), r.Position.Time)
 			switch {
-			case r.read && l.Time.Before(from):
-			case r.read && l.Time.Equal(from) && skip > 0:
+			case from.Seen > 0 && l.Time.Before(from.Time):
+			case l.Time.Equal(from.Time) && skip > 0:
 				skip--
 			default:
-				r.take(l)
+				r.Position.Pass(l.Time)
+				r.Emit(l)
 			}
 		}
 		if err != nil {
 			return nil
 		}
 	}
-}
-
-func (r *Reader) take(l Line) {
-	if !r.read || !l.Time.Equal(r.last) {
-		r.last, r.seen = l.Time, 0
-	}
-	r.read = true
-	r.seen++
-	r.Emit(l)
 }
 
 // parse splits a line into timestamp and text. A line without a timestamp gets the timestamp of the line before.
@@ -139,15 +143,15 @@ const (
 )
 
 // Follow reads the log until the container has ended, which the caller signals by closing ended, and everything is
-// read. It returns ErrGone if the pod is deleted before; what ended without an error right before is everything. It returns
-// ctx's error if ctx ends before, and a request's error if the
-// user may not read the log or if the log of the ended container cannot be read.
+// read. It returns ErrGone if the pod is deleted before; what ended without an error right before is everything. It
+// returns ctx's error if ctx ends before, and a request's error if the user may not read the log or if the log of the ended
+// container cannot be read.
 func (r *Reader) Follow(ctx context.Context, ended <-chan struct{}) error {
 	r.Options.Follow = true
 	delay, tries, whole := firstDelay, 0, false
 	for {
 		over := closed(ended)
-		before := *r
+		before := r.Position
 		err := r.Once(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -164,7 +168,7 @@ func (r *Reader) Follow(ctx context.Context, ended <-chan struct{}) error {
 			}
 		}
 		whole = err == nil
-		if r.seen != before.seen || !r.last.Equal(before.last) {
+		if r.Position != before {
 			delay = firstDelay
 		}
 		// If a log ends before the container's end is observed, it is read once more after the end.

@@ -90,6 +90,31 @@ func TestEveryLineIsReadOnceDespiteBrokenConnections(t *testing.T) {
 	}
 }
 
+func TestReaderContinuesFromAPosition(t *testing.T) {
+	for seed := range uint64(100) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		all := logOf(r, 1+r.IntN(30))
+		var at Position
+		var got []Line
+		for _, part := range [][]Line{all[:r.IntN(len(all)+1)], all, all} {
+			tail := int64(1)
+			reader := &Reader{Open: (&server{lines: part}).open, Position: at, Emit: func(l Line) { got = append(got, l); at.Pass(l.Time) }}
+			if at.Seen > 0 {
+				reader.Options.TailLines = &tail // counts at the beginning only
+			}
+			if err := reader.Once(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if reader.Position != at {
+				t.Fatalf("seed %d: the reader is at %v, its lines end at %v", seed, reader.Position, at)
+			}
+		}
+		if diff := cmp.Diff(all, got); diff != "" {
+			t.Fatalf("seed %d: lines (-want +got)\n%s", seed, diff)
+		}
+	}
+}
+
 func TestTailCountsOnTheFirstRequestOnly(t *testing.T) {
 	s := &server{lines: logOf(rand.New(rand.NewPCG(7, 7)), 20), breaks: []int{70}}
 	tail := int64(5)

@@ -1,0 +1,66 @@
+package podlog
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// stampOf is when the values of the tests of Merge were written, in milliseconds.
+func stampOf(v int) time.Time { return time.UnixMilli(int64(v / 1000)) }
+
+func TestMergeIsInOrderOfTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for seed := range uint64(50) {
+			r := rand.New(rand.NewPCG(seed, 3))
+			var want []int
+			sources := make([]<-chan int, r.IntN(130))
+			for i := range sources {
+				source := make(chan int)
+				sources[i] = source
+				values := make([]int, r.IntN(40))
+				for k := range values {
+					values[k] = r.IntN(200)*1000 + i
+				}
+				slices.Sort(values)
+				want = append(want, values...)
+				go func() {
+					defer close(source)
+					for _, v := range values {
+						time.Sleep(time.Duration(r.IntN(3)) * time.Millisecond)
+						source <- v
+					}
+				}()
+			}
+			var got []int
+			Merge(t.Context(), sources, stampOf, time.Second, func(v int) { got = append(got, v) })
+			slices.Sort(want)
+			if !slices.Equal(got, want) {
+				t.Fatalf("seed %d: %d of %d values, in order: %t", seed, len(got), len(want), slices.IsSorted(got))
+			}
+		}
+	})
+}
+
+// A node that does not answer keeps back nothing but its own logs.
+func TestMergeDoesNotWaitForSilentSources(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		talks := make(chan int, 3)
+		talks <- 1000
+		talks <- 2000
+		talks <- 3000
+		close(talks)
+		var got []int
+		Merge(t.Context(), []<-chan int{make(chan int), talks, make(chan int)}, stampOf, 3*time.Second, func(v int) { got = append(got, v) })
+		if !slices.Equal(got, []int{1000, 2000, 3000}) || time.Since(begin) != 3*time.Second {
+			t.Errorf("%d after %s", got, time.Since(begin))
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		Merge(ctx, []<-chan int{make(chan int)}, stampOf, time.Hour, func(int) {})
+	})
+}
