@@ -87,7 +87,7 @@ func (l *live) pages(t *testing.T, run, failed, paused string) {
 		"/act?verb=delete&job=" + run: "Delete 1 job?", "/submit": "Submit jobs",
 		run: "worker-0", run + "?tab=events": "Reason", run + "?tab=conditions": "Condition", run + "?tab=manifest": "kind: GenericJob", run + "/logs": "lines",
 		run + "?tab=explain": "Nothing waits", run + "?tab=manifest&form=lowered": "kind: Pod", paused + "?tab=explain": "somebody to resume it",
-		failed: "failed", failed + "/logs": "reversed", paused: "Paused",
+		run + "/logs?ranks=0-1,x": "is no list of ranks", run + "/logs?replica=worker-0&times=1": "lines", failed: "failed", failed + "/logs": "reversed", paused: "Paused",
 	} {
 		b.visit(path)
 		b.shows(text)
@@ -144,10 +144,13 @@ func (l *live) logs(t *testing.T, run string) {
 	b.press(kb.Enter)
 	b.click("#follow")
 	b.awaits("the end of the log is shown again", visible("line 200"))
-	b.do(chromedp.SetValue("select[name=replica]", "worker-1"))
-	b.click("#logform > button")
-	b.at(run + "/logs?replica=worker-1")
+	b.click("input[name=ranks]")
+	b.press("1" + kb.Enter)
+	b.at(run + "/logs?ranks=1&state=")
 	b.shows("401 lines")
+	if n := evaluate[int](b, "document.querySelectorAll('#log b').length"); n != 0 {
+		t.Errorf("the only replica is named before %d lines", n)
+	}
 	got := evaluate[string](b, `fetch(document.querySelector('a[download]').href).then(r => r.text()).then(t => String(t.split('\n').length))`)
 	if got != "402" {
 		t.Errorf("the download has %s lines", got)

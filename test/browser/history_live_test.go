@@ -68,13 +68,13 @@ func (l *live) history(t *testing.T, failed string) {
 		t.Errorf("%d buttons act on a job that is gone", n)
 	}
 	b.click(`.actions a[href$="/logs"]`)
-	b.shows("1 lines; the archive has no more", "<script>alert(1)</script>")
+	b.shows("1 line; the archive has no more", "<script>alert(1)</script>")
 	b.looksGood()
 	b.reachable()
 	b.do(chromedp.SetValue("select[name=attempt]", "1"))
 	b.click("#logform > button")
 	b.at(path + "/logs?replica=&attempt=1")
-	b.shows("1 lines")
+	b.shows("1 line;")
 	if got := evaluate[string](b, `fetch(document.querySelector('a[download]').href).then(r => r.text())`); !strings.Contains(got, "worker-0 <script>") {
 		t.Errorf("the download is %q", got)
 	}

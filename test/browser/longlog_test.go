@@ -3,8 +3,15 @@ package browser
 import (
 	"context"
 	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,9 +110,11 @@ func TestLongLog(t *testing.T) {
 	b.awaits("a line is shown as soon as it is written", lineVisible(longLog+1))
 	b.click("#error")
 	b.awaits("the first error is shown", lineVisible(failedAt))
-	b.click("#find")
+	b.do(chromedp.Focus("#log"))
+	b.shortcut("/")
 	b.press("STEP 000123 " + kb.Enter)
 	b.awaits("what was searched is shown", lineVisible(longestAt))
+	b.shows("1 of 1")
 	b.awaits("a line that is wider than the page can be read", `(box => {
 		box.scrollLeft = 1e6;
 		const end = [...box.querySelectorAll('.l span')].find(l => l.textContent.includes('step 000123 ')).getBoundingClientRect().right;
@@ -146,6 +155,128 @@ func TestLogIsBounded(t *testing.T) {
 	s.written <- logLines(last+1, last+500)
 	b.shows("220,501 lines")
 	b.awaits("it stays when older lines are removed", lineVisible(200_000))
+}
+
+// TestSearchInLog goes to the lines with a text, forth and back.
+func TestSearchInLog(t *testing.T) {
+	s := talkative()
+	b := open(t, serveStage(t, s.stage, nil))
+	b.visit(talkativeLogs)
+	b.shows("100,000 lines, live")
+	b.click("#find")
+	b.press("4321 " + kb.Enter)
+	at := func(n, of, line int) {
+		t.Helper()
+		b.awaits("the place among the lines is shown", fmt.Sprintf("document.getElementById('hits').innerText === '%d of %d'", n, of))
+		b.awaits("the line is shown", lineVisible(line))
+	}
+	at(1, 10, 4_321)
+	b.click("#next")
+	at(2, 10, 14_321)
+	b.click("#previous")
+	b.click("#previous") // it goes on at the other end
+	at(10, 10, 94_321)
+	b.do(chromedp.Focus("#log"))
+	b.shortcut("n")
+	at(1, 10, 4_321)
+	b.shortcut("N")
+	at(10, 10, 94_321)
+	s.written <- logLines(104_321, 104_321)
+	b.awaits("a line that comes counts", "document.getElementById('hits').innerText === '10 of 11'")
+	b.shortcut("/")
+	if got := evaluate[string](b, "document.getElementById('find').value"); got != "4321 " {
+		t.Errorf("the search holds %q", got)
+	}
+	b.press("nothing has this" + kb.Enter)
+	b.awaits("it says that there is none", "document.getElementById('hits').innerText === 'no line'")
+}
+
+// TestTimesOfLog shows the times of lines, which the address holds.
+func TestTimesOfLog(t *testing.T) {
+	s := talkative()
+	s.log = logLines(1, 50)
+	b := open(t, serveStage(t, s.stage, nil))
+	b.visit(talkativeLogs)
+	b.shows("50 lines, live")
+	const first = "2026-11-20 08:00:00.100 step 000001"
+	text := `document.getElementById('log').innerText.replaceAll('\n', ' ')`
+	if got := evaluate[string](b, text); strings.Contains(got, "08:00:00") || strings.Contains(got, "worker-0") {
+		t.Errorf("times or the name of the only replica are shown: %.200s", got)
+	}
+	b.click("#times")
+	b.awaits("the times are shown", text+".includes("+quoted(first)+")")
+	b.at(talkativeLogs + "?times=1")
+	b.looksGood()
+	b.scripts(false)
+	b.visit(talkativeLogs + "?times=1")
+	if html := b.html(); !strings.Contains(html, "<i>2026-11-20 08:00:00.100</i>") {
+		t.Errorf("without JavaScript: %s", html)
+	}
+	b.scripts(true)
+	b.visit(talkativeLogs + "?times=1")
+	b.awaits("the times are shown", text+".includes("+quoted(first)+")")
+	b.click("#times")
+	b.at(talkativeLogs)
+}
+
+// link is a console behind a proxy that can be cut.
+type link struct {
+	*httptest.Server
+	down atomic.Bool
+}
+
+// behindLink returns a console behind a link.
+func behindLink(t *testing.T, c *console) (*link, *console) {
+	t.Helper()
+	to, err := url.Parse(c.base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &link{}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0)}
+	l.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if l.down.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		l.CloseClientConnections()
+		l.Close()
+	})
+	return l, &console{kubeconfig: c.kubeconfig, base: l.URL, first: strings.Replace(c.first, c.base, l.URL, 1)}
+}
+
+func (l *link) cut() {
+	l.down.Store(true)
+	l.CloseClientConnections()
+}
+
+// TestLogGoesOnAfterALostConnection cuts the connection of a page while lines are written.
+func TestLogGoesOnAfterALostConnection(t *testing.T) {
+	s := talkative()
+	s.log = logLines(1, 1000)
+	l, c := behindLink(t, serveStage(t, s.stage, nil))
+	b := open(t, c)
+	b.expect("net::ERR_")
+	b.visit(talkativeLogs)
+	b.shows("1,000 lines, live")
+	last := 1000
+	for range 3 {
+		l.cut()
+		b.shows("the connection is lost, trying again")
+		s.grow(logLines(last+1, last+5))
+		last += 5
+		l.down.Store(false)
+		b.shows(fmt.Sprintf("1,%03d lines, live", last-1000))
+		s.written <- logLines(last+1, last+1)
+		s.grow(logLines(last+1, last+1))
+		last++
+		b.shows(fmt.Sprintf("1,%03d lines, live", last-1000))
+	}
+	if got, want := evaluate[[]int](b, allLines), []int{1, last, last, 0}; !slices.Equal(got, want) {
+		t.Errorf("the first line, the last line, all lines and gaps are %d, want %d", got, want)
+	}
 }
 
 // TestJumpEndsScrolling jumps while the page still scrolls because of a key.

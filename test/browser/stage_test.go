@@ -83,7 +83,7 @@ func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case plural == "log":
 		w.Header().Set("Content-Type", "text/plain")
 		s.mu.Unlock() // the reader asks for the pod before it reads
-		_, _ = io.WriteString(w, s.lastLines(r.URL.Query().Get("tailLines")))
+		_, _ = io.WriteString(w, s.lines(r.URL.Query().Get("tailLines"), r.URL.Query().Get("sinceTime")))
 		s.mu.Lock()
 		s.hold(w, r, r.URL.Query().Get("follow") == "true")
 	case r.URL.Query().Get("watch") == "true" || r.URL.Query().Get("watch") == "1":
@@ -126,17 +126,28 @@ func (s *stage) present(plural string) []any {
 	return all
 }
 
-// lastLines returns the last lines of the log; all of it if tail is no number.
-func (s *stage) lastLines(tail string) string {
-	n, err := strconv.Atoi(tail)
-	if err != nil {
-		return s.log
+// grow adds lines to the log, which nobody follows.
+func (s *stage) grow(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.log += text
+}
+
+// lines returns the last lines of the log, or all if tail is no number, from the first one that is not older than since.
+func (s *stage) lines(tail, since string) string {
+	s.mu.Lock()
+	log := s.log
+	s.mu.Unlock()
+	from := 0
+	if n, err := strconv.Atoi(tail); err == nil {
+		for from = len(log); n > 0 && from > 0; n-- {
+			from = strings.LastIndexByte(log[:from-1], '\n') + 1
+		}
 	}
-	from := len(s.log)
-	for ; n > 0 && from > 0; n-- {
-		from = strings.LastIndexByte(s.log[:from-1], '\n') + 1
+	for since != "" && from < len(log) && log[from:] < strings.TrimSuffix(since, "Z") {
+		from += strings.IndexByte(log[from:], '\n') + 1
 	}
-	return s.log[from:]
+	return log[from:]
 }
 
 // hold keeps an answer open until the reader has gone. Followers of a log get what is written meanwhile.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
@@ -224,6 +225,18 @@ func (b *tab) click(selector string) {
 func (b *tab) press(keys string) {
 	b.Helper()
 	b.do(chromedp.KeyEvent(keys))
+}
+
+// shortcut presses a key that a page may take for itself, in which case it types nothing.
+func (b *tab) shortcut(key string) {
+	b.Helper()
+	for _, kind := range []input.DispatchKeyEventType{input.DispatchKeyEventTypeKeyDown, input.DispatchKeyEventTypeKeyUp} {
+		text := key
+		if kind == input.DispatchKeyEventTypeKeyUp {
+			text = ""
+		}
+		call(b, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: kind, Key: key, Text: text})
+	}
 }
 
 // focused describes the element that has the focus.

@@ -124,7 +124,13 @@ func (r *Renderer) parse() *set {
 			}
 			return settled(waited(&row))
 		},
-		"stamp":   stamp,
+		"stamp": stamp,
+		"milli": func(t time.Time) string {
+			if t.IsZero() {
+				return ""
+			}
+			return t.UTC().Format("2006-01-02 15:04:05.000")
+		},
 		"minute":  func(t time.Time) string { return strings.TrimSuffix(stamp(t), t.UTC().Format(":05")) },
 		"settled": settled,
 		"notes":   view.HiddenNotes,

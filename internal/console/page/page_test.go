@@ -54,8 +54,8 @@ func past(text string, r view.JobRow, job view.JobPage) map[string]any {
 	return map[string]any{
 		"history": list, "history empty": &view.HistoryPage{Tabs: []view.Link{{Text: text, Href: "/history"}}}, "history none": &view.HistoryPage{Filter: view.HistoryFilter{Text: text}},
 		"history-job": attempts, "history-job empty": empty,
-		"history-logs": &view.HistoryLogsPage{LogsPage: view.LogsPage{JobRow: r, Replicas: []string{text}, Replica: text, Command: text, State: text, Stream: "/history/uid/logs/stream",
-			Lines: []view.LogLine{{Replica: text, Text: text, Error: true}}}, Attempts: []int{1, 2}, Attempt: 2},
+		"history-logs": &view.HistoryLogsPage{JobRow: r, LogView: view.LogView{Command: text, State: text, Stream: "/history/uid/logs/stream",
+			Lines: []view.LogLine{{Replica: text, Text: text, Error: true}}}, Replicas: []string{text}, Replica: text, Attempts: []int{1, 2}, Attempt: 2, Live: "/jobs/ns/genericjob/mnist/logs"},
 		"history-usage": &view.UsagePage{Bys: []view.Link{{Text: "by queue", Href: "/history/usage", Current: true}}, Spans: []view.Link{{Text: "7 days", Href: "/history/usage?from=2026-01-01"}}, By: text,
 			Filter: view.UsageFilter{By: "queue", Namespace: text, From: text}, Resources: []string{text}, Resource: text, Unit: text, Total: "31", CSV: "/history/usage.csv", Problem: text,
 			Bars: []view.UsageBar{{X: 1, W: 2, Parts: []view.UsagePart{{Y: 40, H: 60, Title: text}}}}, Ticks: []view.Tick{{X: 2, Text: "1 Jan"}}, Lines: []view.UsageTick{{Y: 50, Text: "20"}},
@@ -100,7 +100,9 @@ func models(text string) map[string]any {
 	}
 	maps.Copy(all, map[string]any{
 		"jobs": &jobs, "job": &job, "job events": &events, "job manifest": &manifest, "job explain": &explain, "job conditions": &conditions,
-		"logs": &view.LogsPage{JobRow: r, Replicas: []string{text}, Replica: text, Command: text, State: text, Lines: []view.LogLine{{Replica: text, Text: text, Error: true}}},
+		"logs": &view.LogsPage{JobRow: r, LogView: view.LogView{Command: text, State: text, Times: true, Stream: "/jobs/ns/genericjob/mnist/logs/stream",
+			Lines: []view.LogLine{{Replica: text, Text: text, Error: true, At: noon.UnixMilli()}, {Text: text}}}, Filter: view.LogFilter{Role: "ps", Ranks: "1", State: "failed", Problem: text}, Roles: []string{"ps", text}, Many: true,
+			Note: text, Attempts: []view.Link{{Text: text, Href: "/history/uid/logs?attempt=1"}, {Text: text}}, Earlier: text, Kept: "/history/uid/logs"},
 		"queues": &view.QueuesPage{Queues: []view.QueueCard{{ID: "queue-q", Name: text, Notes: []string{text}, Dominant: text, Bars: []view.Bar{{Name: text, Text: text, Share: 40}, {Name: text, Share: -1}},
 			Running: []view.GroupRow{{Name: text, Uses: text, Since: noon}}, Waiting: []view.WaiterRow{{Place: 1, Name: text, Why: text, Created: noon}}}}},
 		"submit": &view.SubmitPage{Text: text, Namespace: text, Namespaces: []string{text}, Rows: 2, Numbers: []view.NumberRun{{Text: "1\n"}, {Text: "2\n", Bad: true}}, Checked: true,

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -174,6 +175,7 @@ func (s *visit) historyLogs(h History, w http.ResponseWriter, r *http.Request) e
 		return err
 	}
 	p := view.HistoryLogs(j, list, replica, attempt)
+	p.Times = r.URL.Query().Get("times") == "1"
 	v := url.Values{"replica": {replica}, "attempt": {strconv.Itoa(attempt)}}.Encode()
 	p.Download = p.Path + "/logs/download?" + v
 	if len(p.Lines) > 0 {
@@ -189,14 +191,17 @@ func (s *visit) historyLogStream(h History, w http.ResponseWriter, r *http.Reque
 	if err != nil {
 		return err
 	}
-	var all []stamped
+	var all []view.LogLine
 	for _, l := range view.HistoryLines(list, attempt) {
-		all = append(all, stamped{l.At, l.Line})
+		all = append(all, l.Line)
 	}
 	out := newEvents(w)
-	if out.sendLines(all) == nil {
-		_ = out.send("end", []byte("the archive has no more")) // nobody is left to tell
+	for part := range slices.Chunk(all, mostAtOnce) {
+		if out.sendLines(part, "") != nil {
+			return nil // nobody is left to tell
+		}
 	}
+	_ = out.send("end", []byte("the archive has no more")) // nobody is left to tell
 	return nil
 }
 

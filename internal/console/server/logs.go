@@ -3,12 +3,10 @@ package server
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,56 +15,29 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
-	"tensorstack.dev/batch/internal/console/live"
+	"tensorstack.dev/batch/internal/archive"
 	"tensorstack.dev/batch/internal/console/view"
 	"tensorstack.dev/batch/internal/observed"
 	"tensorstack.dev/batch/internal/podlog"
 )
 
-// These are the bounds of logs.
-const (
-	// mostReaders is the largest number of pods whose logs are read at once.
-	mostReaders = 100
-	// oneTail is the largest number of lines of one replica, and allTail that of all replicas together.
-	oneTail, allTail = 100_000, 100_000
-	// firstTail is the number of lines of each replica that a page has without the script, firstPods that of the replicas,
-	// and firstTimeout how long the page waits for them.
-	firstTail, firstPods, firstTimeout = 200, 4, 2 * time.Second
-	// gather is how long lines are gathered before they are sent, in the order of their times.
-	gather = 150 * time.Millisecond
-)
+// These bound what a page of logs has without the script: the lines of each replica, the replicas, and for how long the page
+// waits for them.
+const firstTail, firstPods, firstTimeout = 100, 8, 2 * time.Second
+
+// archiveTimeout is for how long the page of logs waits for the attempts of a replica in the archive.
+const archiveTimeout = 2 * time.Second
 
 // logPod is a pod whose log is read.
 type logPod struct {
-	pod       *corev1.Pod
-	replica   string
-	container string
-	index     int
-}
-
-// logQuery is the choice of logs in an address.
-type logQuery struct {
-	replica  string
-	previous bool
-}
-
-func logQueryOf(r *http.Request) logQuery {
-	q := r.URL.Query()
-	return logQuery{q.Get("replica"), q.Get("previous") == "1"}
-}
-
-func (q logQuery) encode() string {
-	v := url.Values{}
-	if q.replica != "" {
-		v.Set("replica", q.replica)
-	}
-	if q.previous {
-		v.Set("previous", "1")
-	}
-	return v.Encode()
+	pod *corev1.Pod
+	// replica is the name of the replica, and index its place in the job. attempt counts from 0.
+	replica        string
+	index, attempt int
+	container      string
 }
 
 // replicasOf returns the names of a job's replicas, by role and rank, and the main container of each role.
@@ -85,8 +56,8 @@ func replicasOf(j *observed.Job) (names []string, containers map[string]string) 
 	return names, containers
 }
 
-// selected returns the present pods of a job that the query selects and that have begun, by replica.
-func (s *visit) selected(j *observed.Job, q logQuery) []logPod {
+// selected returns the present pods of a job that the filter selects and that have begun, by role and rank.
+func (s *visit) selected(j *observed.Job, f *view.LogFilter) []logPod {
 	names, containers := replicasOf(j)
 	index := make(map[string]int, len(names))
 	for i, name := range names {
@@ -95,15 +66,30 @@ func (s *visit) selected(j *observed.Job, q logQuery) []logPod {
 	var all []logPod
 	for _, p := range s.Cache.Pods(j) {
 		role := p.Labels[batch.LabelReplicaType]
-		name := role + "-" + p.Labels[batch.LabelReplicaRank]
-		if (q.replica == "" || q.replica == name) && containers[role] != "" {
-			all = append(all, logPod{p, name, containers[role], index[name]})
+		rank, _ := strconv.Atoi(p.Labels[batch.LabelReplicaRank]) // the operator writes both numbers
+		attempt, _ := strconv.Atoi(p.Labels[batch.LabelReplicaAttempt])
+		owner := metav1.GetControllerOf(p)
+		l := logPod{p, role + "-" + strconv.Itoa(rank), 0, attempt, containers[role]}
+		l.index = index[l.replica]
+		if l.container != "" && l.begun() && (owner == nil || owner.UID == j.GetUID()) && f.Selects(role, rank, l.failed(), !l.ended()) {
+			all = append(all, l)
 		}
 	}
 	slices.SortFunc(all, func(a, b logPod) int {
 		return cmp.Or(cmp.Compare(a.index, b.index), strings.Compare(a.pod.Name, b.pod.Name))
 	})
 	return all
+}
+
+// failedFirst sorts pods so that those of failed replicas come first.
+func failedFirst(all []logPod) {
+	rank := func(p *logPod) int {
+		if p.failed() {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(all, func(a, b logPod) int { return cmp.Compare(rank(&a), rank(&b)) })
 }
 
 // state returns the state of the container whose log is read.
@@ -116,73 +102,33 @@ func (p *logPod) state() corev1.ContainerState {
 	return corev1.ContainerState{}
 }
 
+// begun reports whether the container has or had a process, so that there is a log.
+func (p *logPod) begun() bool { return p.state().Running != nil || p.state().Terminated != nil }
+
 func (p *logPod) ended() bool {
 	return p.state().Terminated != nil || p.pod.Status.Phase == corev1.PodSucceeded || p.pod.Status.Phase == corev1.PodFailed
 }
 
-// source returns what makes the lines of the log for pages.
-func (p *logPod) source() *view.LogSource {
-	return &view.LogSource{Replica: p.replica, Colour: view.ColourOf(p.index)}
+func (p *logPod) failed() bool {
+	t := p.state().Terminated
+	return t != nil && t.ExitCode != 0 || p.pod.Status.Phase == corev1.PodFailed
 }
 
-func (s *visit) open(p *logPod, q logQuery) podlog.Opener {
+// source returns what makes the lines of the log for pages. Their replica is named where a page shows several.
+func (p *logPod) source(several bool) *view.LogSource {
+	s := &view.LogSource{Colour: view.ColourOf(p.index)}
+	if several {
+		s.Replica = p.replica
+	}
+	return s
+}
+
+func (s *visit) open(p *logPod) podlog.Opener {
 	open := podlog.OpenerOf(s.Core.Pods(p.pod.Namespace), p.pod.Name, p.pod.UID)
 	return func(ctx context.Context, o *corev1.PodLogOptions) (io.ReadCloser, error) {
-		o.Container, o.Previous = p.container, q.previous
+		o.Container = p.container
 		return open(ctx, o)
 	}
-}
-
-func (s *visit) logs(w http.ResponseWriter, r *http.Request) {
-	j, err := s.find(r)
-	if err != nil {
-		s.problem(w, r, http.StatusNotFound, "No such job", err.Error())
-		return
-	}
-	q := logQueryOf(r)
-	s.show(w, r, content{title: "Logs of " + j.GetName(), nav: "jobs", template: "logs", make: func(time.Time) any {
-		row := view.RowOf(j)
-		p := &view.LogsPage{JobRow: row, Replica: q.replica, Previous: q.previous, Hidden: s.Cache.HiddenPods(j),
-			Stream: row.Path + "/logs/stream?" + q.encode(), Download: row.Path + "/logs/download?" + q.encode(),
-			Command: fmt.Sprintf("t9k logs -f -n %s %s", j.GetNamespace(), j.Ref())}
-		p.Replicas, _ = replicasOf(j)
-		if role, rank, found := cutLast(q.replica); found {
-			p.Command += " --role " + role + " --rank " + rank
-		}
-		p.Lines, p.State = s.firstLines(r.Context(), j, q)
-		return p
-	}})
-}
-
-// cutLast cuts a replica's name into role and rank.
-func cutLast(name string) (role, rank string, found bool) {
-	i := strings.LastIndexByte(name, '-')
-	if i < 0 {
-		return "", "", false
-	}
-	return name[:i], name[i+1:], true
-}
-
-// firstLines returns the last lines of a few replicas, for a page without the script.
-func (s *visit) firstLines(ctx context.Context, j *observed.Job, q logQuery) (lines []view.LogLine, state string) {
-	pods := s.selected(j, q)
-	if len(pods) == 0 {
-		return nil, "There is no pod, so there is no output: the cluster does not keep the output of pods that are gone."
-	}
-	ctx, cancel := context.WithTimeout(ctx, firstTimeout)
-	defer cancel()
-	tail := int64(firstTail)
-	for i := range pods[:min(len(pods), firstPods)] {
-		p := &pods[i]
-		source := p.source()
-		reader := podlog.Reader{Open: s.open(p, q), Options: corev1.PodLogOptions{TailLines: &tail}, Emit: func(l podlog.Line) {
-			lines = append(lines, source.Line(l.Time, l.Text))
-		}}
-		if err := reader.Once(ctx); err != nil {
-			lines = append(lines, source.Remark(complaint(err)))
-		}
-	}
-	return lines, fmt.Sprintf("The last lines of %d of %d replicas.", min(len(pods), firstPods), len(pods))
 }
 
 // complaint returns why a log cannot be read.
@@ -197,152 +143,81 @@ func complaint(err error) string {
 	}
 }
 
-// stamped is a line with its time.
-type stamped struct {
-	at   time.Time
-	line view.LogLine
-}
-
-// logStream sends the lines of the selected pods as they are written, also of pods that come later, until the job ends.
-func (s *visit) logStream(w http.ResponseWriter, r *http.Request) {
+func (s *visit) logs(w http.ResponseWriter, r *http.Request) {
 	j, err := s.find(r)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusNotFound)
+		s.missing(w, r, err)
 		return
 	}
-	ctx, stop := s.guard(r.Context(), j.GetNamespace())
-	t := &logTail{visit: s, job: j, query: logQueryOf(r), lines: make(chan stamped, 4096), ends: map[types.UID]*logEnd{}}
-	defer t.readers.Wait()
+	f := view.LogFilterOf(j, r.URL.Query())
+	s.show(w, r, content{title: "Logs of " + j.GetName(), nav: "jobs", template: "logs", make: func(now time.Time) any {
+		in := s.Cache.Input(j, now)
+		p := view.Logs(in, f)
+		p.Hidden = s.Cache.HiddenPods(j)
+		s.addAttempts(r.Context(), in, p)
+		pods := s.selected(j, &f)
+		failedFirst(pods)
+		first := pods[:min(len(pods), firstPods)]
+		p.Lines = s.firstLines(r.Context(), first, p.Several())
+		p.Describe(len(first), len(pods))
+		return p
+	}})
+}
+
+// addAttempts adds to a page what leads to the logs of attempts, also of earlier ones that the archive has.
+func (s *visit) addAttempts(ctx context.Context, in *view.JobInput, p *view.LogsPage) {
+	present, inAnyState := -1, p.Filter
+	inAnyState.State = ""
+	if pods := s.selected(in.Job, &inAnyState); inAnyState.One() && len(pods) > 0 {
+		present = pods[0].attempt
+	}
+	kept, err := s.keptOf(ctx, in.Job)
+	if kept == nil {
+		p.AddAttempts(in, present, "")
+		if err != nil && p.Earlier != "" {
+			p.Earlier = "The logs of earlier attempts cannot be shown: " + err.Error() + "."
+		}
+		return
+	}
+	in.AddArchived(kept.Attempts)
+	p.AddAttempts(in, present, view.HistoryPath+"/"+kept.UID+"/logs")
+}
+
+// keptOf returns what the archive has of a job; nil if there is no archive.
+func (s *visit) keptOf(ctx context.Context, j *observed.Job) (*archive.JobDetails, error) {
+	if s.History == nil {
+		return nil, nil
+	}
+	ctx, stop := context.WithTimeout(ctx, archiveTimeout)
 	defer stop()
-	notices, end := s.Cache.Subscribe(live.JobTopic(j.Kind.Name, j.GetNamespace(), j.GetName()))
-	defer end()
-	t.look(ctx)
-	t.send(ctx, newEvents(w), notices)
-}
-
-// logTail reads the logs of a job's pods.
-type logTail struct {
-	*visit
-	job   *observed.Job
-	query logQuery
-	lines chan stamped
-	// ends holds the end of each pod whose log is read, by UID.
-	ends    map[types.UID]*logEnd
-	readers sync.WaitGroup
-}
-
-// logEnd tells a reader that its container has ended.
-type logEnd struct {
-	ended chan struct{}
-	tell  func()
-}
-
-// look starts to read the logs of new pods, and tells the readers of pods that have ended or are gone.
-func (t *logTail) look(ctx context.Context) {
-	pods := t.selected(t.job, t.query)
-	present := map[types.UID]bool{}
-	tail := int64(oneTail)
-	if len(pods) > 1 {
-		tail = max(100, int64(allTail/min(len(pods), mostReaders)))
+	h, err := s.History(s.Caller)
+	if err != nil {
+		return nil, err
 	}
+	return h.Job(ctx, string(j.GetUID()))
+}
+
+// firstLines returns the last lines of a few replicas in the order of their times, for a page without the script.
+func (s *visit) firstLines(ctx context.Context, pods []logPod, several bool) []view.LogLine {
+	ctx, cancel := context.WithTimeout(ctx, firstTimeout)
+	defer cancel()
+	tail := int64(firstTail)
+	parts := make([][]logItem, len(pods))
+	var reading sync.WaitGroup
 	for i := range pods {
-		p := &pods[i]
-		present[p.pod.UID] = true
-		e := t.ends[p.pod.UID]
-		if st := p.state(); e == nil && (st.Running != nil || st.Terminated != nil) && len(t.ends) < mostReaders {
-			ended := make(chan struct{})
-			e = &logEnd{ended, sync.OnceFunc(func() { close(ended) })}
-			t.ends[p.pod.UID] = e
-			t.readers.Go(func() { t.read(ctx, p, tail, ended) })
-		}
-		if e != nil && (p.ended() || t.query.previous) {
-			e.tell()
-		}
-	}
-	for uid, e := range t.ends {
-		if !present[uid] {
-			e.tell()
-		}
-	}
-}
-
-func (t *logTail) read(ctx context.Context, p *logPod, tail int64, ended <-chan struct{}) {
-	source := p.source()
-	emit := func(at time.Time, line view.LogLine) {
-		select {
-		case t.lines <- stamped{at, line}:
-		case <-ctx.Done():
-		}
-	}
-	reader := podlog.Reader{Open: t.open(p, t.query), Options: corev1.PodLogOptions{TailLines: &tail}, Emit: func(l podlog.Line) { emit(l.Time, source.Line(l.Time, l.Text)) }}
-	if err := reader.Follow(ctx, ended); err != nil && ctx.Err() == nil {
-		emit(time.Now(), source.Remark(complaint(err)))
-	}
-}
-
-// send sends gathered lines, in the order of their times, until the viewer has gone, or the job has ended and nothing more
-// comes.
-func (t *logTail) send(ctx context.Context, out *events, notices <-chan struct{}) {
-	tick := time.NewTicker(gather)
-	defer tick.Stop()
-	var batch []stamped
-	quiet := time.Now()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-notices:
-			t.look(ctx)
-		case l := <-t.lines:
-			batch = append(batch, l)
-		case <-tick.C:
-			if len(batch) == 0 {
-				if t.over() && time.Since(quiet) > 2*time.Second {
-					_ = out.send("end", []byte("the job has ended"))
-					return
-				}
-				if time.Since(quiet) > keepAlive && out.ping() != nil {
-					return
-				}
-				continue
+		reading.Go(func() {
+			source := pods[i].source(several)
+			last := time.Time{}
+			reader := podlog.Reader{Open: s.open(&pods[i]), Options: corev1.PodLogOptions{TailLines: &tail}, Emit: func(l podlog.Line) {
+				parts[i], last = append(parts[i], logItem{at: l.Time, line: source.Line(l.Time, l.Text)}), l.Time
+			}}
+			if err := reader.Once(ctx); err != nil {
+				parts[i] = append(parts[i], logItem{at: last, line: source.Remark(complaint(err))})
 			}
-			quiet = time.Now()
-			if out.sendLines(batch) != nil {
-				return
-			}
-			batch = batch[:0]
-		}
+		})
 	}
-}
-
-// over reports whether the job has ended or is gone.
-func (t *logTail) over() bool {
-	j := t.Cache.Job(t.job.Kind, t.job.GetNamespace(), t.job.GetName())
-	if j == nil {
-		return true
-	}
-	finished, _ := observed.Finished(j.Status())
-	return finished && !slices.ContainsFunc(t.selected(j, t.query), func(p logPod) bool { return !p.ended() })
-}
-
-func (e *events) sendLines(batch []stamped) error {
-	slices.SortStableFunc(batch, func(a, b stamped) int { return a.at.Compare(b.at) })
-	for len(batch) > 0 {
-		part := batch[:min(len(batch), 5000)]
-		batch = batch[len(part):]
-		lines := make([]view.LogLine, len(part))
-		for i := range part {
-			lines[i] = part[i].line
-		}
-		data, err := json.Marshal(lines)
-		if err != nil {
-			return err
-		}
-		if err := e.send("lines", data); err != nil {
-			return err
-		}
-	}
-	return nil
+	reading.Wait()
+	return linesInOrder(slices.Concat(parts...))
 }
 
 // logDownload sends the whole logs of the selected pods as a file, one replica after the other.
@@ -352,13 +227,16 @@ func (s *visit) logDownload(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
-	q := logQueryOf(r)
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("Content-Disposition", `attachment; filename="`+j.GetName()+`.log"`)
-	pods := s.selected(j, q)
+	f := view.LogFilterOf(j, r.URL.Query())
+	if f.Problem != "" {
+		http.Error(w, f.Problem, http.StatusBadRequest)
+		return
+	}
+	attachment(w, "text/plain; charset=utf-8", j.GetName()+".log")
+	pods := s.selected(j, &f)
 	for i := range pods {
 		p := &pods[i]
-		reader := podlog.Reader{Open: s.open(p, q), Emit: func(l podlog.Line) {
+		reader := podlog.Reader{Open: s.open(p), Emit: func(l podlog.Line) {
 			_, _ = fmt.Fprintf(w, "%s %s %s\n", l.Time.UTC().Format(time.RFC3339Nano), p.replica, l.Text)
 		}}
 		if err := reader.Once(r.Context()); err != nil {

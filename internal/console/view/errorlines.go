@@ -137,17 +137,12 @@ func (s *errorScanner) continues(line string) bool {
 
 // of returns the traceback that a line may belong to, and the line without its prefix; nil if it belongs to none.
 func (s *errorScanner) of(line string) (of *traceback, rest string) {
-	for _, exactly := range []bool{true, false} {
-		for _, t := range s.tracebacks {
-			fits := strings.HasPrefix(line, t.prefix) || !exactly && !t.whole && sameButDigits(line, t.prefix)
-			if (!t.bare || !t.known) && t.prefix != "" && fits && (of == nil || len(t.prefix) > len(of.prefix)) {
-				of = t
-			}
-		}
-		if of != nil {
-			of.bare, of.known = false, true
-			return of, line[len(of.prefix):]
-		}
+	if of = s.prefixed(line, strings.HasPrefix); of == nil {
+		of = s.prefixed(line, sameButDigits)
+	}
+	if of != nil {
+		of.bare, of.known = false, true
+		return of, line[len(of.prefix):]
 	}
 	for _, t := range slices.Backward(s.tracebacks) {
 		if t.bare || !t.known && isFrame(line) {
@@ -156,6 +151,19 @@ func (s *errorScanner) of(line string) (of *traceback, rest string) {
 		}
 	}
 	return nil, ""
+}
+
+// prefixed returns the traceback with the longest prefix that fits a line; nil if none does.
+func (s *errorScanner) prefixed(line string, fits func(line, prefix string) bool) (of *traceback) {
+	for _, t := range s.tracebacks {
+		if (t.bare && t.known) || t.prefix == "" || !fits(line, t.prefix) {
+			continue
+		}
+		if of == nil || len(t.prefix) > len(of.prefix) {
+			of = t
+		}
+	}
+	return of
 }
 
 // takes reports whether a line, without its prefix, belongs to the traceback.
@@ -175,14 +183,15 @@ func isFrame(line string) bool {
 	return line != "" && (line[0] == ' ' || line[0] == '\t' || strings.HasPrefix(line, "│") || strings.HasPrefix(line, "╰"))
 }
 
-// sameButDigits reports whether a line begins with a prefix, apart from the values of digits.
+// sameButDigits reports whether a line begins with a prefix, such as that of a logger with the time, apart from the values
+// of digits. Digits of ranks count.
 func sameButDigits(line, prefix string) bool {
-	if len(line) < len(prefix) {
+	if len(line) < len(prefix) || rankPrefix.MatchString(prefix) {
 		return false
 	}
 	digit := func(c byte) bool { return c >= '0' && c <= '9' }
 	for i := range len(prefix) {
-		if line[i] != prefix[i] && !(digit(line[i]) && digit(prefix[i])) {
+		if same := line[i] == prefix[i] || digit(line[i]) && digit(prefix[i]); !same {
 			return false
 		}
 	}

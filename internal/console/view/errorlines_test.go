@@ -1,8 +1,8 @@
 package view
 
 import (
-	"os"
-	"path/filepath"
+	"embed"
+	"path"
 	"strings"
 	"testing"
 	"time"
@@ -10,16 +10,20 @@ import (
 	"tensorstack.dev/batch/internal/testing/golden"
 )
 
+//go:embed testdata/errors/*.log
+var errorLogs embed.FS
+
 // TestErrorLines reads logs in which each line that tells of an error begins with "!". In the files, \x1b and \r stand for
 // these characters.
 func TestErrorLines(t *testing.T) {
-	files, err := filepath.Glob("testdata/errors/*.log")
-	if err != nil || len(files) < 7 {
-		t.Fatalf("%d files, %v", len(files), err)
+	files, err := errorLogs.ReadDir("testdata/errors")
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			data, err := os.ReadFile(file)
+	for _, f := range files {
+		t.Run(f.Name(), func(t *testing.T) {
+			file := path.Join("testdata/errors", f.Name())
+			data, err := errorLogs.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,28 +2,42 @@ package view
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"tensorstack.dev/batch/internal/archive"
+	"tensorstack.dev/batch/internal/kinds"
 )
 
 // HistoryLogsPage is the page of the logs that the archive keeps of a job.
 type HistoryLogsPage struct {
-	LogsPage
+	JobRow
+	LogView
+	// Replicas are the replicas to choose from, and Replica is the chosen one; empty for all.
+	Replicas []string
+	Replica  string
 	// Attempts are the numbers of attempts to choose from, and Attempt is the chosen one; 0 for all.
 	Attempts []int
 	Attempt  int
+	// Live is the path of the logs of the present pods; empty once the job is gone.
+	Live string
 }
 
 // HistoryLogs returns the page of the logs of a job, of which list has those of the chosen replica or of all.
 func HistoryLogs(j *archive.JobDetails, list *archive.LogList, replica string, attempt int) *HistoryLogsPage {
 	row := historyRowOf(&j.Job)
-	p := &HistoryLogsPage{LogsPage: LogsPage{JobRow: row.JobRow, Replica: replica, Command: fmt.Sprintf("t9k history logs -n %s %s --uid %s", j.Namespace, strings.ToLower(j.Kind)+"/"+j.Name, j.UID)},
-		Attempt: attempt}
+	p := &HistoryLogsPage{JobRow: row.JobRow, Replica: replica, Attempt: attempt}
+	p.Command = fmt.Sprintf("t9k history logs -n %s %s --uid %s", j.Namespace, strings.ToLower(j.Kind)+"/"+j.Name, j.UID)
 	if replica != "" {
 		p.Command += " -r " + replica
+	}
+	if kind, err := kinds.ByName(j.Kind); err == nil && j.Gone.IsZero() {
+		p.Live = JobPath(&kind, j.Namespace, j.Name) + "/logs"
+		if replica != "" {
+			p.Live += "?replica=" + url.QueryEscape(replica)
+		}
 	}
 	for i := range j.Attempts {
 		a := &j.Attempts[i]

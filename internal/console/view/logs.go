@@ -28,20 +28,17 @@ func (l *LogLine) Time() time.Time {
 	return time.UnixMilli(l.At)
 }
 
-// LogsPage is the page of the logs of a job.
-type LogsPage struct {
-	JobRow
-	// Replicas are the replicas to choose from, and Replica is the chosen one; empty for all.
-	Replicas []string
-	Replica  string
-	// Previous selects the container that ran before the present one in the same pod.
-	Previous         bool
+// LogView is what pages of logs have in common.
+type LogView struct {
+	// Stream and Download are the paths of the stream of lines and of the file; Stream is empty if there are no lines.
 	Stream, Download string
-	Command          string
+	// Command prints the same logs.
+	Command string
 	// Lines are the last lines, for pages without the script. State describes them.
-	Lines  []LogLine
-	State  string
-	Hidden []Hidden
+	Lines []LogLine
+	State string
+	// Times shows the times of lines.
+	Times bool
 }
 
 // logColours is the number of colours of replicas in logs.

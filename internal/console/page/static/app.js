@@ -99,7 +99,8 @@ function live() {
 }
 if (document.body.dataset.live === 'true') live();
 
-/** @typedef {{r: string, c: number, t: string, e?: boolean}} Line */
+/** A line of a log: its replica if the page shows several, its colour, its text, its time in milliseconds, and whether it tells of an error.
+ * @typedef {{r?: string, c?: number, t: string, a?: number, e?: boolean}} Line */
 
 const lineHeight = 20, perChunk = 200;
 
@@ -111,6 +112,22 @@ class Log {
   /** @param {HTMLElement} box */
   constructor(box) {
     this.box = box;
+    this.follow = true;
+    this.times = box.classList.contains('times');
+    /** What is searched, in lower case, and the numbers of the lines that have it. A number counts the removed lines, too. */
+    this.wanted = '';
+    /** @type {number[]} */
+    this.hits = [];
+    this.observer = new IntersectionObserver(all => {
+      for (const i of all) this.show(/** @type {HTMLElement} */ (i.target), i.isIntersecting);
+    }, {root: box, rootMargin: '1200px 0px'});
+    this.clear();
+  }
+
+  /** clear removes all lines. */
+  clear() {
+    this.observer.disconnect();
+    this.box.replaceChildren();
     /** @type {Line[]} */
     this.lines = [];
     this.characters = 0;
@@ -120,19 +137,20 @@ class Log {
     this.chunks = [];
     /** @type {Set<HTMLElement>} */
     this.filled = new Set();
-    this.follow = true;
+    /** The length of the longest name of a replica. */
+    this.widest = 0;
+    /** The number of the line that was jumped to; -1 for none. */
     this.at = -1;
-    this.find = '';
-    this.observer = new IntersectionObserver(all => {
-      for (const i of all) this.show(/** @type {HTMLElement} */ (i.target), i.isIntersecting);
-    }, {root: box, rootMargin: '1200px 0px'});
+    this.hits = [];
   }
 
   /** @param {Line[]} lines */
   add(lines) {
     for (const l of lines) {
+      this.note(l, this.removed + this.lines.length);
       this.lines.push(l);
       this.characters += l.t.length;
+      if (l.r && l.r.length > this.widest) this.box.style.setProperty('--who', `${this.widest = l.r.length}ch`);
     }
     const need = Math.ceil(this.lines.length / perChunk);
     const last = this.chunks[this.chunks.length - 1];
@@ -167,7 +185,8 @@ class Log {
     if (!gone) return;
     this.lines.splice(0, gone);
     this.removed += gone;
-    this.at = Math.max(-1, this.at - gone);
+    if (this.at < this.removed) this.at = -1;
+    this.hits.splice(0, this.hits.findLastIndex(n => n < this.removed) + 1);
     this.box.scrollTop -= gone * lineHeight;
   }
 
@@ -193,17 +212,26 @@ class Log {
 
   /** @param {HTMLElement} chunk */
   fill(chunk) {
-    const first = this.first(chunk);
+    const first = Number(chunk.dataset.first);
     chunk.replaceChildren(...this.of(chunk).map((l, i) => {
-      const row = document.createElement('div'), who = document.createElement('b'), text = document.createElement('span');
+      const row = document.createElement('div');
       row.className = 'l' + (l.e ? ' e' : '') + (first + i === this.at ? ' hit' : '');
-      who.className = 'o' + l.c;
-      who.textContent = l.r;
-      text.textContent = l.t;
-      row.append(who, text);
+      /** @param {string} tag @param {string} text @param {string} [kind] */
+      const part = (tag, text, kind) => {
+        const e = document.createElement(tag);
+        e.textContent = text;
+        if (kind) e.className = kind;
+        row.append(e);
+      };
+      if (this.times) part('i', l.a ? new Date(l.a).toISOString().slice(0, -1).replace('T', ' ') : '');
+      if (l.r) part('b', l.r, 'o' + (l.c ?? 0));
+      part('span', l.t);
       return row;
     }));
   }
+
+  /** refill shows again what is near the visible part. */
+  refill() { for (const chunk of this.filled) this.fill(chunk); }
 
   /** scroll shows a place at once and for good. A key scrolls over several frames, and Chromium adds what is left of that way to
    * a place that is set meanwhile, unless the box had no layout in between.
@@ -219,59 +247,137 @@ class Log {
   go(n) {
     this.at = n;
     this.follow = false;
-    for (const chunk of this.filled) this.fill(chunk);
-    this.scroll(n * lineHeight - this.box.clientHeight / 2);
+    this.refill();
+    this.scroll((n - this.removed) * lineHeight - this.box.clientHeight / 2);
   }
 
-  /** next shows the next line after the present one that fits, and says whether there is one.
-   * @param {(l: Line) => boolean | undefined} fits @returns {boolean} */
-  next(fits) {
-    for (let k = 1; k <= this.lines.length; k++) {
-      const n = (this.at + k) % this.lines.length;
-      if (fits(this.lines[n])) { this.go(n); return true; }
-    }
-    return false;
+  /** note remembers a line if it has what is searched. @param {Line} l @param {number} n */
+  note(l, n) { if (this.wanted && l.t.toLowerCase().includes(this.wanted)) this.hits.push(n); }
+
+  /** search finds the lines with a text. @param {string} text */
+  search(text) {
+    if (text === this.wanted) return;
+    this.wanted = text;
+    this.hits = [];
+    this.lines.forEach((l, i) => this.note(l, this.removed + i));
   }
+
+  /** step goes to the next hit from the present line, or back to the one before. It goes on at the other end.
+   * @param {boolean} back */
+  step(back) {
+    if (!this.hits.length) return;
+    const last = this.hits.length - 1;
+    let i = back ? this.hits.findLastIndex(n => n < this.at) : this.hits.findIndex(n => n > this.at);
+    if (i < 0) i = back ? last : 0;
+    this.go(this.hits[i]);
+  }
+
+  /** error goes to the first line that tells of an error, and says whether there is one. @returns {boolean} */
+  error() {
+    const i = this.lines.findIndex(l => l.e);
+    if (i >= 0) this.go(this.removed + i);
+    return i >= 0;
+  }
+}
+
+/** number writes a number for people. @param {number} n */
+const number = n => n.toLocaleString('en');
+
+/** stream adds what comes to a log, and says how it stands. If the connection is lost, it goes on behind the last line.
+ * @param {string} address @param {Log} log @param {(what: string) => void} tell */
+function stream(address, log, tell) {
+  const firstWait = 500, longestWait = 15_000;
+  const note = document.getElementById('lognote');
+  let after = '', wait = firstWait;
+  const open = () => {
+    const source = new EventSource(address + (after ? '&after=' + encodeURIComponent(after) : ''));
+    let fresh = !after;
+    source.addEventListener('lines', e => {
+      if (fresh) log.clear();
+      fresh = false;
+      wait = firstWait;
+      after = e.lastEventId;
+      log.add(JSON.parse(e.data));
+      tell(', live');
+    });
+    source.addEventListener('note', e => { if (note) note.hidden = !(note.textContent = JSON.parse(e.data)); });
+    source.addEventListener('end', e => { source.close(); tell(e.data ? '; ' + e.data : ''); });
+    source.onopen = () => tell(', live');
+    source.onerror = async () => {
+      source.close();
+      tell('; the connection is lost, trying again');
+      // Whoever is no longer signed in signs in by loading the page.
+      const answer = await fetch('/static/app.js', {method: 'HEAD'}).catch(() => null);
+      if (answer?.status === 401) location.reload();
+      else setTimeout(open, wait);
+      wait = Math.min(2 * wait, longestWait);
+    };
+  };
+  open();
 }
 
 function logs() {
   const box = document.getElementById('log');
   if (!box || !box.dataset.stream) return;
-  const state = /** @type {HTMLElement} */ (document.getElementById('logstate'));
-  const follow = /** @type {HTMLInputElement} */ (document.getElementById('follow'));
-  const find = /** @type {HTMLInputElement} */ (document.getElementById('find'));
-  box.replaceChildren();
+  /** @param {string} id */
+  const input = id => /** @type {HTMLInputElement} */ (document.getElementById(id));
+  const state = /** @type {HTMLElement} */ (document.getElementById('logstate')), hits = /** @type {HTMLElement} */ (document.getElementById('hits'));
+  const follow = input('follow'), find = input('find'), times = input('times');
   const log = new Log(box);
-  const source = new EventSource(box.dataset.stream);
-  const number = (/** @type {number} */ n) => n.toLocaleString('en');
-  const tell = (/** @type {string} */ what) => {
-    state.textContent = `${number(log.removed + log.lines.length)} lines${log.removed ? `, the last ${number(log.lines.length)} here` : ''}${what}`;
+  const count = () => {
+    const at = log.hits.indexOf(log.at);
+    hits.textContent = !log.wanted ? '' : !log.hits.length ? 'no line' : `${at < 0 ? '' : number(at + 1) + ' of '}${number(log.hits.length)}`;
   };
-  source.addEventListener('lines', e => { log.add(JSON.parse(e.data)); tell(', live'); });
-  source.addEventListener('end', e => { source.close(); tell(e.data ? '; ' + e.data : ''); });
-  source.onerror = () => { source.close(); tell('; the connection is lost, reload the page to go on'); };
+  stream(box.dataset.stream, log, what => {
+    const all = log.removed + log.lines.length;
+    state.textContent = `${all ? number(all) : 'No'} line${all === 1 ? '' : 's'}${log.removed ? `, the last ${number(log.lines.length)} here` : ''}${what}`;
+    count();
+  });
   follow.onchange = () => { log.follow = follow.checked; if (log.follow) log.scroll(box.scrollHeight); };
   const rest = () => { log.follow = follow.checked = false; };
   box.addEventListener('wheel', e => { if (e.deltaY < 0) rest(); }, {passive: true});
   // Whoever leaves the end with the keys or the scroll bar wants to read there, too.
   box.addEventListener('scroll', () => { if (box.scrollHeight - box.scrollTop - box.clientHeight > 2 * lineHeight) rest(); }, {passive: true});
-  const search = () => {
-    const text = find.value.toLowerCase();
-    if (!text) return;
-    rest();
-    if (!log.next(l => l.t.toLowerCase().includes(text))) tell(`; none has “${find.value}”`);
+  times.onchange = () => {
+    log.times = times.checked;
+    box.classList.toggle('times', times.checked);
+    log.refill();
+    const address = new URL(location.href);
+    if (times.checked) address.searchParams.set('times', '1');
+    else address.searchParams.delete('times');
+    history.replaceState(null, '', address);
+  };
+  const search = (/** @type {boolean} */ back) => {
+    log.search(find.value.toLowerCase());
+    if (log.hits.length) rest();
+    log.step(back);
+    count();
   };
   find.form?.addEventListener('submit', e => {
     if (document.activeElement !== find) return;
     e.preventDefault();
-    search();
+    search(false);
   });
-  /** @type {HTMLElement} */ (document.getElementById('next')).onclick = search;
-  /** @type {HTMLElement} */ (document.getElementById('error')).onclick = () => {
-    log.at = -1;
+  find.addEventListener('keydown', e => {
+    if (e.key !== 'Enter' || !e.shiftKey) return;
+    e.preventDefault();
+    search(true);
+  });
+  input('next').onclick = () => search(false);
+  input('previous').onclick = () => search(true);
+  input('error').onclick = () => {
+    if (!log.error()) { hits.textContent = 'no error'; return; }
     rest();
-    if (!log.next(l => l.e)) tell('; no error was found');
+    count();
   };
+  addEventListener('keydown', e => {
+    const typing = e.target instanceof HTMLInputElement && e.target.type !== 'checkbox' || e.target instanceof HTMLSelectElement;
+    if (typing || e.ctrlKey || e.metaKey || e.altKey || !['/', 'n', 'N'].includes(e.key)) return;
+    e.preventDefault();
+    if (e.key !== '/') { search(e.key === 'N'); return; }
+    find.focus();
+    find.select();
+  });
 }
 logs();
 

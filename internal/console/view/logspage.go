@@ -1,0 +1,271 @@
+package view
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tensorstack.dev/batch/internal/archive"
+	"tensorstack.dev/batch/internal/observed"
+)
+
+// ShownLogs is the largest number of replicas whose logs a page shows.
+const ShownLogs = 100
+
+// LogFilter selects replicas for the page of the logs of a job.
+type LogFilter struct {
+	// Role and Ranks select replicas by role and rank; empty for all. Ranks is a list such as 0-3,7.
+	Role, Ranks string
+	// State is logFailed or logRunning; empty for any state.
+	State string
+	Times bool
+	// Problem says why the filter cannot be read; empty if it can. Such a filter selects nothing.
+	Problem string
+	ranks   [][2]int
+}
+
+// These are the states that a LogFilter selects.
+const (
+	logFailed  = "failed"
+	logRunning = "running"
+)
+
+// LogFilterOf reads a filter of a job's replicas from the parameters of an address. The parameter replica names one replica.
+func LogFilterOf(j *observed.Job, v url.Values) LogFilter {
+	f := parseLogFilter(v)
+	roles, known := []string{}, f.Role == ""
+	n := j.Kind.Convert(j.Object)
+	for i := range n.Roles {
+		roles = append(roles, n.Roles[i].Type)
+		known = known || n.Roles[i].Type == f.Role
+	}
+	switch {
+	case f.Problem != "":
+	case !known:
+		f.Problem = fmt.Sprintf("The job has no role %q; it has: %s.", f.Role, strings.Join(roles, ", "))
+	case len(roles) == 1 && f.Ranks != "":
+		f.Role = roles[0]
+	}
+	return f
+}
+
+func parseLogFilter(v url.Values) LogFilter {
+	f := LogFilter{Role: v.Get("role"), Ranks: strings.ReplaceAll(v.Get("ranks"), " ", ""), Times: v.Get("times") == "1"}
+	if state := v.Get("state"); state == logFailed || state == logRunning {
+		f.State = state
+	}
+	if name := v.Get("replica"); name != "" {
+		i := strings.LastIndexByte(name, '-')
+		if i < 0 {
+			f.Problem = fmt.Sprintf("%q names no replica: a name such as worker-0 has a role and a rank.", name)
+			return f
+		}
+		f.Role, f.Ranks = name[:i], name[i+1:]
+	}
+	for part := range strings.SplitSeq(f.Ranks, ",") {
+		from, to, isRange := strings.Cut(part, "-")
+		if !isRange {
+			to = from
+		}
+		first, err1 := strconv.ParseUint(from, 10, 31)
+		last, err2 := strconv.ParseUint(to, 10, 31)
+		switch {
+		case f.Ranks == "":
+		case err1 != nil || err2 != nil || last < first:
+			f.Problem = fmt.Sprintf("%q is no list of ranks: write ranks and ranges such as 0-3,7.", f.Ranks)
+			return f
+		default:
+			f.ranks = append(f.ranks, [2]int{int(first), int(last)}) //nolint:gosec // they have 31 bits
+		}
+	}
+	return f
+}
+
+// Encode returns the filter as the parameters of an address.
+func (f *LogFilter) Encode() string {
+	v := url.Values{}
+	for name, value := range map[string]string{"role": f.Role, "ranks": f.Ranks, "state": f.State} {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
+	if f.Times {
+		v.Set("times", "1")
+	}
+	return v.Encode()
+}
+
+// One reports whether the filter selects a single replica by its name.
+func (f *LogFilter) One() bool {
+	return f.Role != "" && len(f.ranks) == 1 && f.ranks[0][0] == f.ranks[0][1]
+}
+
+// Selects reports whether the filter selects a replica.
+func (f *LogFilter) Selects(role string, rank int, failed, running bool) bool {
+	switch {
+	case f.Problem != "" || f.Role != "" && f.Role != role:
+		return false
+	case f.State == logFailed && !failed || f.State == logRunning && !running:
+		return false
+	}
+	return f.Ranks == "" || slices.ContainsFunc(f.ranks, func(r [2]int) bool { return r[0] <= rank && rank <= r[1] })
+}
+
+// LogsPage is the page of the logs of a job.
+type LogsPage struct {
+	JobRow
+	LogView
+	Filter LogFilter
+	// Roles are the roles of a job with several, and Many is true if the job has several replicas.
+	Roles []string
+	Many  bool
+	// Note says what is not shown.
+	Note string
+	// Attempts lead to the logs of the attempts of a chosen replica. Earlier says why those of earlier attempts cannot be read.
+	Attempts []Link
+	Earlier  string
+	// Kept is the path of the logs of all attempts in the archive; empty if there is nothing that this page does not have.
+	Kept   string
+	Hidden []Hidden
+}
+
+// Logs returns the page of the logs of a job without any lines.
+func Logs(in *JobInput, f LogFilter) *LogsPage {
+	j := in.Job
+	p := &LogsPage{JobRow: RowOf(j), Filter: f}
+	p.Times = f.Times
+	p.Stream, p.Download = p.Path+"/logs/stream?"+f.Encode(), p.Path+"/logs/download?"+f.Encode()
+	p.Command = fmt.Sprintf("t9k logs -f -n %s %s", j.GetNamespace(), j.Ref())
+	if f.Role != "" {
+		p.Command += " --role " + f.Role
+	}
+	if f.Ranks != "" {
+		p.Command += " --rank " + f.Ranks
+	}
+	n, replicas := j.Kind.Convert(j.Object), 0
+	for i := range n.Roles {
+		replicas += n.Roles[i].Replicas
+		if len(n.Roles) > 1 {
+			p.Roles = append(p.Roles, n.Roles[i].Type)
+		}
+	}
+	if f.Problem != "" {
+		p.Stream = ""
+	}
+	p.Many = replicas > 1
+	return p
+}
+
+// Several reports whether the lines of the page are of several replicas.
+func (p *LogsPage) Several() bool { return p.Many && !p.Filter.One() }
+
+// Describe says of how many selected replicas with output the page shows some of the last lines.
+func (p *LogsPage) Describe(shown, all int) {
+	switch all {
+	case 0:
+		p.State = "There is no pod that has started, so there is no output."
+	case 1:
+		p.State = "The last lines."
+	default:
+		p.State = fmt.Sprintf("The last lines of %d of %d replicas.", shown, all)
+	}
+	p.Note = LogNote(min(all, ShownLogs), all, 0)
+}
+
+// LogNote says which of all selected replicas are shown; empty if all are. failed is the number of failed ones that are not.
+func LogNote(shown, all, failed int) string {
+	if shown == all {
+		return ""
+	}
+	text := fmt.Sprintf("%d of %d replicas are shown: failed ones first, then by role and rank.", shown, all)
+	switch failed {
+	case 0:
+	case 1:
+		text += " One that has failed is not among them."
+	default:
+		text += fmt.Sprintf(" %d that have failed are not among them.", failed)
+	}
+	return text + " Select others by rank or state."
+}
+
+// AddArchived adds the attempts that the archive has.
+func (in *JobInput) AddArchived(all []archive.AttemptDetails) {
+	seen := map[string]bool{}
+	for _, p := range in.Pods {
+		seen[string(p.UID)] = true
+	}
+	for i := range all {
+		if !seen[all[i].UID] {
+			in.Attempts = append(in.Attempts, &all[i].Attempt)
+		}
+	}
+}
+
+// mostAttempts is the largest number of attempts that the page of logs names.
+const mostAttempts = 12
+
+// AddAttempts adds what leads to the logs of attempts. present is the number of the attempt of the chosen replica whose pod
+// is there; -1 if none is. archived is the path of the job's logs in the archive; empty if it has none.
+func (p *LogsPage) AddAttempts(in *JobInput, present int, archived string) {
+	for _, n := range in.attemptsOf() {
+		if n > 0 {
+			p.Kept = archived
+		}
+	}
+	if !p.Filter.One() {
+		return
+	}
+	for _, l := range in.lanesOf() {
+		if l.role == p.Filter.Role && l.rank == p.Filter.ranks[0][0] {
+			p.listAttempts(&l, present, archived, in.Now)
+		}
+	}
+}
+
+// listAttempts adds links to the attempts of a replica, the newest first.
+func (p *LogsPage) listAttempts(l *lane, present int, archived string, now time.Time) {
+	for i := range slices.Backward(l.attempts) {
+		a := &l.attempts[i]
+		link := Link{Text: attemptText(a, now), Current: a.number == present}
+		switch {
+		case link.Current:
+			link.Href = p.Path + "/logs?" + p.Filter.Encode()
+		case archived != "":
+			link.Href = fmt.Sprintf("%s?replica=%s&attempt=%d", archived, l.name(), archive.Ordinal(a.number))
+		default:
+			p.Earlier = "The output of earlier attempts went with their pods."
+		}
+		if len(p.Attempts) < mostAttempts {
+			p.Attempts = append(p.Attempts, link)
+		}
+	}
+	if len(l.attempts) == 1 && p.Attempts[0].Current {
+		p.Attempts = nil
+	}
+}
+
+// attemptText describes an attempt and its time.
+func attemptText(a *attempt, now time.Time) string {
+	text := fmt.Sprintf("attempt %d", archive.Ordinal(a.number))
+	switch {
+	case a.end == "" && a.started.IsZero():
+		return text
+	case a.end == "":
+		return text + ", since " + clock(a.started, now)
+	case a.guessed || a.started.IsZero():
+		return fmt.Sprintf("%s: %s, until %s", text, a.detail, clock(a.over, now))
+	}
+	return fmt.Sprintf("%s: %s, %s–%s", text, a.detail, clock(a.started, now), clock(a.over, a.started))
+}
+
+// clock returns a time in hours and minutes, with the day unless it is that of another time.
+func clock(t, other time.Time) string {
+	t, other = t.UTC(), other.UTC()
+	if t.YearDay() == other.YearDay() && t.Year() == other.Year() {
+		return t.Format("15:04")
+	}
+	return t.Format("Jan 2 15:04")
+}
