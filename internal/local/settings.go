@@ -60,14 +60,22 @@ func mergeFields(into, fields map[string]any) {
 	}
 }
 
+// logReadTime is for how long after its end the pod of a replica stays, so that the archive of the console has its log before
+// a restart or a clean-up. The chart has the same. docs/designs/0022-logs-before-deletion.md has the reasons.
+const logReadTime = "3s"
+
 // writeSettings writes the configuration files of the operator and the scheduler.
 func writeSettings(d Dir, c *Config) error {
 	webhook := "0"
 	if c.has(Webhook) {
 		webhook = c.loopback(Webhook)
 	}
-	base := fmt.Sprintf(`{leaderElection: {enabled: false}, health: {bindAddress: "%s"}, metrics: {bindAddress: "0"}, webhook: {bindAddress: "%s"}, jobs: {clusterDomain: %s}}`,
-		c.loopback(Operator), webhook, clusterDomain)
+	stays := "0s" // nobody reads the logs
+	if c.has(Console) {
+		stays = logReadTime
+	}
+	base := fmt.Sprintf(`{leaderElection: {enabled: false}, health: {bindAddress: "%s"}, metrics: {bindAddress: "0"}, webhook: {bindAddress: "%s"}, jobs: {clusterDomain: %s, logReadTime: %s}}`,
+		c.loopback(Operator), webhook, clusterDomain, stays)
 	operator, err := OperatorSettings(append([]string{base}, c.Settings[Operator]...)...)
 	if err != nil {
 		return err

@@ -42,7 +42,7 @@ var (
 	// are short, so that much happens between two kills. Here the console has to become ready again, too.
 	fragile = plane.NewPool(2, func() (*plane.Plane, error) {
 		return newCluster(testenv.Options{Components: local.AllComponents(), Settings: map[string][]string{
-			local.Operator:  {"jobs: {restartBackoff: 10ms}"},
+			local.Operator:  {"jobs: {restartBackoff: 10ms, logReadTime: 0s}"},
 			local.Scheduler: {"gangGracePeriod: 1s"},
 		}})
 	})

@@ -48,6 +48,10 @@ func (u *user) awaitHistory(t *testing.T, text string, args ...string) {
 const ended = `{"apiVersion": "batch.tensorstack.dev/v1beta1", "kind": "GenericJob", "metadata": {"name": "kept"}, "spec": {"replicaSpecs": [{"type": "w", "replicas": 1,
 	"restartPolicy": {"policy": "Never"}, "template": {"spec": {"containers": [{"name": "main", "image": "none", "command": ["echo", "What is kept"]}]}}}]}}`
 
+// restarted are jobs whose only replica fails, restarts at once, and fails again.
+const restarted = `{"apiVersion": "batch.tensorstack.dev/v1beta1", "kind": "GenericJob", "metadata": {"name": "again-%d"}, "spec": {"replicaSpecs": [{"type": "w", "replicas": 1,
+	"restartPolicy": {"policy": "OnFailure", "limit": 1}, "template": {"spec": {"containers": [{"name": "main", "image": "none", "command": ["sh", "-c", "echo What failed; exit 1"]}]}}}]}}`
+
 // historyKeeps runs a job and verifies that t9k history then shows it to users who may get it.
 func historyKeeps(t *testing.T, u *user) {
 	t.Helper()
@@ -60,6 +64,20 @@ func historyKeeps(t *testing.T, u *user) {
 	u.awaitHistory(t, "What is kept", "logs", "kept")
 	if err := jobs.Delete().AbsPath(path + "/kept").Do(t.Context()).Error(); err != nil {
 		t.Fatal(err)
+	}
+	// The log of a replica is kept before its next attempt replaces it, also if several end at once.
+	for i := range 5 {
+		if err := jobs.Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body(fmt.Appendf(nil, restarted, i)).Do(t.Context()).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 5 {
+		job := fmt.Sprintf("again-%d", i)
+		u.awaitHistory(t, "FailureRuleMet", "describe", job)
+		u.awaitHistory(t, "[w-0#2] What failed", "logs", job)
+		if out, err := u.history(t, "logs", job); err != nil || strings.Count(out, "What failed") != 2 {
+			t.Errorf("%v; the logs of %s, which was restarted:\n%s", err, job, out)
+		}
 	}
 	u.awaitHistory(t, "kept", "list", "--gone")
 	u.awaitHistory(t, "Gone:", "describe", "kept")
