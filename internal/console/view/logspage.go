@@ -261,11 +261,11 @@ func attemptText(a *attempt, now time.Time) string {
 	return fmt.Sprintf("%s: %s, %s–%s", text, a.detail, clock(a.started, now), clock(a.over, a.started))
 }
 
-// clock returns a time in hours and minutes, with the day unless it is that of another time.
+// clock returns a time of day, with the day unless it is that of another time.
 func clock(t, other time.Time) string {
 	t, other = t.UTC(), other.UTC()
 	if t.YearDay() == other.YearDay() && t.Year() == other.Year() {
-		return t.Format("15:04")
+		return t.Format("15:04:05")
 	}
-	return t.Format("Jan 2 15:04")
+	return t.Format("Jan 2 15:04:05")
 }

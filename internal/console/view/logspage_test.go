@@ -114,11 +114,11 @@ func TestLogAttempts(t *testing.T) {
 		earlier     bool
 	}{
 		{"the archive has the earlier one", "replica=w-0", 1, kept, []*corev1.Pod{podOf("1", 360)}, []archive.AttemptDetails{first, second},
-			[]Link{{"attempt 2, since 12:06", "/jobs/ns/genericjob/j/logs?ranks=0&role=w", true}, {"attempt 1: exit code 1, Dec 31 12:00–Jan 1 12:05", kept + "?replica=w-0&attempt=1", false}}, kept, false},
+			[]Link{{"attempt 2, since 12:06:00", "/jobs/ns/genericjob/j/logs?ranks=0&role=w", true}, {"attempt 1: exit code 1, Dec 31 12:00:00–Jan 1 12:05:00", kept + "?replica=w-0&attempt=1", false}}, kept, false},
 		{"the replica is gone", "replica=w-0", -1, kept, nil, []archive.AttemptDetails{first},
-			[]Link{{"attempt 1: exit code 1, Dec 31 12:00–Jan 1 12:05", kept + "?replica=w-0&attempt=1", false}}, kept, false},
+			[]Link{{"attempt 1: exit code 1, Dec 31 12:00:00–Jan 1 12:05:00", kept + "?replica=w-0&attempt=1", false}}, kept, false},
 		{"there is no archive", "replica=w-0", 1, "", []*corev1.Pod{podOf("0", 0), podOf("1", 360)}, nil,
-			[]Link{{"attempt 2, since 12:06", "/jobs/ns/genericjob/j/logs?ranks=0&role=w", true}, {"attempt 1, since 12:00", "", false}}, "", true},
+			[]Link{{"attempt 2, since 12:06:00", "/jobs/ns/genericjob/j/logs?ranks=0&role=w", true}, {"attempt 1, since 12:00:00", "", false}}, "", true},
 		{"there is one attempt", "replica=w-0", 0, kept, []*corev1.Pod{podOf("0", 0)}, nil, nil, kept, false},
 		{"all replicas", "", -1, kept, []*corev1.Pod{podOf("1", 360)}, []archive.AttemptDetails{first}, nil, kept, false},
 	} {
