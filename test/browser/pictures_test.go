@@ -129,7 +129,7 @@ func TestPictures(t *testing.T) {
 	}{
 		"typical": {typical(), month(), map[string]string{"jobs": "/", "job": job,
 			"failed": "/jobs/vision/genericjob/detr-ablation-2", "waiting": "/jobs/speech/genericjob/tts-voices",
-			"logs": job + "/logs?replica=worker-1", "queues": "/queues", "nodes": "/nodes", "submit": "/submit?ns=vision", "faults": "/submit?ns=vision",
+			"logs": job + "/logs?replica=worker-0", "queues": "/queues", "nodes": "/nodes", "submit": "/submit?ns=vision", "faults": "/submit?ns=vision",
 			"history": "/history", "past": "/history/language-llama-7b-pretrain-67", "past-logs": "/history/language-llama-7b-pretrain-67/logs", "usage": "/history/usage"}},
 		"empty": {&scene{&stage{}, time.Now()}, nil, map[string]string{"jobs": "/", "queues": "/queues", "nodes": "/nodes", "submit": "/submit", "history": "/history", "history-none": "/history?q=nothing", "usage": "/history/usage"}},
 		"enormous": {enormous(), ages(), map[string]string{"jobs": "/", "job": "/jobs/language/genericjob/mixture-of-experts-pretraining",

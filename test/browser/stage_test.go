@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"tensorstack.dev/batch/test/kit/plane"
@@ -101,8 +102,8 @@ func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.hold(w, r, true)
 	case kindOf[plural] != nil:
 		items := s.objects[plural]
-		if strings.Contains(r.URL.Query().Get("fieldSelector"), "metadata.name=") {
-			items = s.present(plural)
+		if _, name, found := strings.Cut(r.URL.Query().Get("fieldSelector"), "metadata.name="); found {
+			items = slices.DeleteFunc(s.present(plural), func(o any) bool { return o.(metav1.Object).GetName() != name })
 		}
 		if items == nil || plural == "events" && !strings.Contains(r.URL.Query().Get("fieldSelector"), "GenericJob") {
 			items = []any{}

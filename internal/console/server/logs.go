@@ -171,6 +171,7 @@ func (s *visit) addAttempts(ctx context.Context, in *view.JobInput, p *view.Logs
 	if pods := s.selected(in.Job, &inAnyState); inAnyState.One() && len(pods) > 0 {
 		present = pods[0].attempt
 	}
+	p.Archive = s.History != nil
 	kept, err := s.keptOf(ctx, in.Job)
 	if kept == nil {
 		p.AddAttempts(in, present, "")

@@ -127,6 +127,8 @@ type LogsPage struct {
 	// Attempts lead to the logs of the attempts of a chosen replica. Earlier says why those of earlier attempts cannot be read.
 	Attempts []Link
 	Earlier  string
+	// Archive is true if the console has an archive.
+	Archive bool
 	// Kept is the path of the logs of all attempts in the archive; empty if there is nothing that this page does not have.
 	Kept   string
 	Hidden []Hidden
