@@ -1,12 +1,14 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
@@ -52,14 +54,15 @@ func TestCLIWorksWithRunningPods(t *testing.T) {
 	}
 	p := plane.Start(t, testenv.Options{Components: local.AllComponents(), Settings: map[string][]string{local.Operator: {"jobs: {restartBackoff: 100ms}"}}})
 	for name, test := range map[string]func(*world){
-		"the last lines of failed replicas": testLastLines,
-		"run shows output":                  testRunOutput,
-		"run shows output on a terminal":    testRunOutputOnTerminal,
-		"logs":                              testLogs,
-		"logs -f across restarts":           testLogsFollow,
-		"logs -f through an outage":         testLogsOutage,
-		"exec":                              testExec,
-		"training jobs":                     testTrainingPods,
+		"the last lines of failed replicas":    testLastLines,
+		"the last lines of a pod that is gone": testArchivedLines,
+		"run shows output":                     testRunOutput,
+		"run shows output on a terminal":       testRunOutputOnTerminal,
+		"logs":                                 testLogs,
+		"logs -f across restarts":              testLogsFollow,
+		"logs -f through an outage":            testLogsOutage,
+		"exec":                                 testExec,
+		"training jobs":                        testTrainingPods,
 	} {
 		t.Run(name, func(t *testing.T) {
 			test(&world{&namespace.Test{T: t, Plane: p, Namespace: metav1.NamespaceDefault}})
@@ -91,6 +94,28 @@ func testLastLines(w *world) {
 	if told == 0 {
 		w.Errorf("the output lacks the last lines of the failed replica:\n%s", out)
 	}
+}
+
+// testArchivedLines deletes the pod of a failed replica before its job ends.
+func testArchivedLines(w *world) {
+	g := gate.New(w.T)
+	w.Must(g.AddPipe("1"))
+	text := script("lost", 2, 0, fmt.Sprintf("for i in $(seq 20); do echo rank $RANK line $i; done; [ $RANK = 0 ] || read code < %s/1; exit 3", gate.MountPath)) +
+		fmt.Sprintf("              volumeMounts: [{name: gate, mountPath: %s}]\n          volumes: [{name: gate, hostPath: {path: %s}}]\n", gate.MountPath, g.Dir())
+	text = strings.Replace(text, "spec:", "spec:\n  successRules: [{worker: [1]}]\n  failureRules: [{worker: []}]", 1)
+	run := w.start(text, "run", "-f", "-")
+	w.Await("the archive has the log of the failed replica", func() error {
+		call := w.start("", "history", "logs", "lost")
+		if <-call.code != 0 || !strings.Contains(call.out.String(), "rank 0 line 20") {
+			return errors.New(call.out.String() + call.err.String())
+		}
+		return nil
+	})
+	w.Must(w.Client.Delete(w.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "lost-worker-0"}}))
+	w.awaitGone("lost-worker-0", &corev1.Pod{})
+	w.Await("the other replica takes an order", func() error { return g.Order("1", 3) })
+	out, _ := run.ends(1)
+	w.contains("run", out, "worker-0 failed: exit code 3\n  its pod is gone; from the archive:\n  | rank 0 line 11\n", "  | rank 0 line 20\n", "  | rank 1 line 20\n")
 }
 
 // gated returns a job of one replica whose attempts each print a line, wait for an order, and print another line. Only

@@ -89,19 +89,19 @@ func (d *display) printFailure(ctx context.Context, j *kit.Job, role string, r *
 	}
 	fmt.Fprintf(d.Out, "\n%s %s\n", name, view.Failure(r))
 	if d.options.Logs != NoLogs {
-		d.tail(ctx, j, container, r)
+		d.tail(ctx, j, role, container, r)
 	}
 }
 
 // tail prints the last lines of a replica's log.
-func (d *display) tail(ctx context.Context, j *kit.Job, container string, r *batch.ReplicaStatus) {
+func (d *display) tail(ctx context.Context, j *kit.Job, role, container string, r *batch.ReplicaStatus) {
 	lines := int64(linesShown)
 	stream, err := d.cluster.Core.Pods(j.GetNamespace()).GetLogs(r.Name, &corev1.PodLogOptions{
 		Container: container, TailLines: &lines,
 	}).Stream(ctx)
 	switch {
 	case apierrors.IsNotFound(err):
-		fmt.Fprintln(d.Out, d.style.Paint(view.Dim, "  its pod is gone, and its log with it"))
+		d.archivedTail(ctx, j, fmt.Sprintf("%s-%d", role, observed.RankOf(r.Name)), container)
 		return
 	case err != nil:
 		fmt.Fprintln(d.Out, d.style.Paint(view.Dim, fmt.Sprintf("  its log cannot be read: %v", err)))

@@ -1,0 +1,57 @@
+package progress
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"tensorstack.dev/batch/internal/archive"
+	"tensorstack.dev/batch/internal/cli/archiveclient"
+	"tensorstack.dev/batch/internal/cli/kit"
+	"tensorstack.dev/batch/internal/cli/view"
+)
+
+// archivedTail prints the last lines of the log of a replica whose pod is gone, if there is an archive that has them.
+func (d *display) archivedTail(ctx context.Context, j *kit.Job, replica, container string) {
+	lines := d.archived(ctx, j, replica, container)
+	if len(lines) == 0 {
+		fmt.Fprintln(d.Out, d.style.Paint(view.Dim, "  its pod is gone, and its log with it"))
+		return
+	}
+	fmt.Fprintln(d.Out, d.style.Paint(view.Dim, "  its pod is gone; from the archive:"))
+	for _, line := range lines {
+		fmt.Fprintf(d.Out, "  %s %s\n", d.style.Paint(view.Dim, "|"), view.Escape(line))
+	}
+}
+
+// archived returns the last lines of the last attempt of a replica. Whatever is wrong with the archive is no reason to say
+// more of it here: it is only asked for what the cluster no longer has.
+func (d *display) archived(ctx context.Context, j *kit.Job, replica, container string) []string {
+	c, err := archiveclient.Connect(d.Program, archiveclient.Options{})
+	if err != nil {
+		return nil
+	}
+	list, err := c.Logs(ctx, string(j.GetUID()), replica)
+	if err != nil {
+		return nil
+	}
+	var last *archive.LogText
+	for i := range list.Logs {
+		if l := &list.Logs[i]; l.Container == container && l.Text != "" && (last == nil || l.Attempt > last.Attempt) {
+			last = l
+		}
+	}
+	if last == nil {
+		return nil
+	}
+	lines := strings.Split(strings.TrimSuffix(last.Text, "\n"), "\n")
+	lines = lines[max(0, len(lines)-linesShown):]
+	for i := range lines {
+		stamp, text, _ := strings.Cut(lines[i], " ")
+		if _, err := time.Parse(time.RFC3339Nano, stamp); err == nil {
+			lines[i] = text
+		}
+	}
+	return lines
+}
