@@ -1,0 +1,104 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/test/kit/follow"
+	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/kubelet"
+)
+
+// archiveDelay is the longest time from the end of a job until the archive has it.
+const archiveDelay = 5 * time.Second
+
+// followEnds notes when jobs were seen to end, by name, until the test ends.
+func (w *world) followEnds() (endOf func(job string) time.Time) {
+	w.Helper()
+	var mu sync.Mutex
+	ends := map[string]time.Time{}
+	ctx, stop := context.WithCancel(w.Context())
+	var running sync.WaitGroup
+	w.Cleanup(running.Wait)
+	w.Cleanup(stop)
+	running.Go(func() {
+		_ = follow.Objects(ctx, w.Client, &batch.GenericJobList{}, func(all []client.Object) bool { // ends with ctx
+			mu.Lock()
+			defer mu.Unlock()
+			for _, j := range all {
+				if _, known := ends[j.GetName()]; !known && jobs.Over(j) {
+					ends[j.GetName()] = time.Now()
+				}
+			}
+			return false
+		}, client.InNamespace(w.Namespace))
+	})
+	return func(job string) time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		return ends[job]
+	}
+}
+
+// TestJobsAreArchivedSoon: a job is in the archive 5 s after its end, also if the console was down then and the job still
+// exists.
+func TestJobsAreArchivedSoon(t *testing.T) {
+	w := newWorld(t)
+	startOperator(t, w.Env.Kubeconfig)
+	endOf := w.followEnds()
+	const before, after = 10, 30
+	run := func(from, to int) {
+		for i := from; i < to; i++ {
+			w.Create(jobs.New(fmt.Sprintf("ends-%d", i), jobs.Role("w", 1, kubelet.Exit, fmt.Sprint(i%2))))
+		}
+	}
+	run(0, before)
+	for i := range before {
+		w.Await("the job has ended", func() error {
+			if name := fmt.Sprintf("ends-%d", i); endOf(name).IsZero() {
+				return errors.New(name + " has not")
+			}
+			return nil
+		})
+	}
+	viewer := w.person(w.startConsole("--archive="+filepath.Join(t.TempDir(), "archive.db")), "viewer", look...)
+	up := time.Now()
+	var longest time.Duration
+	archived := map[string]bool{}
+	await := func(n int) {
+		t.Helper()
+		w.Await(fmt.Sprintf("the archive has %d jobs with their ends", n), func() error {
+			for name, j := range viewer.archived() {
+				if archived[name] || j.Ended.IsZero() || endOf(name).IsZero() {
+					continue
+				}
+				archived[name] = true
+				since := endOf(name)
+				if since.Before(up) {
+					since = up
+				}
+				longest = max(longest, time.Since(since))
+			}
+			if len(archived) < n {
+				return fmt.Errorf("it has %d", len(archived))
+			}
+			return nil
+		})
+	}
+	await(before)
+	t.Logf("the archive had the jobs that had ended before the console started %s later", longest)
+	run(before, after)
+	await(after)
+	if longest > archiveDelay {
+		t.Errorf("a job was archived %s after its end, want %s at most", longest, archiveDelay)
+	}
+	t.Logf("the archive had each job within %s of its end", longest)
+}
