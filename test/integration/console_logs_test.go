@@ -341,6 +341,16 @@ func TestConsoleLogsNeedTheRight(t *testing.T) {
 	if code, body := viewer.call(http.MethodGet, job.path("/stream"), nil); code != http.StatusForbidden || strings.Contains(body, "nobody else") {
 		t.Errorf("the stream: %d %s", code, body)
 	}
+	if code, _ := viewer.call(http.MethodHead, job.path("/stream"), nil); code != http.StatusForbidden {
+		t.Errorf("the script, which asks why: %d", code)
+	}
+	reader := w.person(viewer.installation, "reader", append(slices.Clone(look), readLogs)...)
+	reader.awaitPods(job.path(""), "nobody&#32;else")
+	for path, want := range map[string]int{job.path("/stream"): http.StatusOK, strings.Replace(job.path("/stream"), "/secret/", "/other/", 1): http.StatusNotFound, job.path("/stream?ranks=x"): http.StatusBadRequest} {
+		if code, _ := reader.call(http.MethodHead, path, nil); code != want {
+			t.Errorf("the script asks for %s: %d, want %d", path, code, want)
+		}
+	}
 	for _, path := range []string{"", "/download"} {
 		viewer.awaitPods(job.path(path), "you")
 		if _, body := viewer.call(http.MethodGet, job.path(path), nil); strings.Contains(body, "nobody else") {

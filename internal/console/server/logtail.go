@@ -50,6 +50,9 @@ func (s *visit) logStream(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	if r.Method == http.MethodHead {
+		return // a script asks why its stream has ended
+	}
 	ctx, stop := s.guard(r.Context(), j.GetNamespace())
 	t := &logTail{visit: s, job: j, filter: f, after: parsePositions(r.URL.Query().Get("after")), lines: make(chan logItem, 1024), merged: make(chan struct{}),
 		readers: map[types.UID]*logReader{}, shown: map[string]bool{}, positions: map[types.UID]podlog.Position{}}
@@ -280,7 +283,7 @@ func (t *logTail) send(ctx context.Context, out *events, notices <-chan struct{}
 	tick := time.NewTicker(gather)
 	defer tick.Stop()
 	var batch []logItem
-	quiet, noted := time.Now(), ""
+	quiet, noted, changed := time.Now(), "", false
 	for {
 		if t.note != noted {
 			if noted = t.note; out.sendText("note", noted) != nil {
@@ -291,15 +294,19 @@ func (t *logTail) send(ctx context.Context, out *events, notices <-chan struct{}
 		case <-ctx.Done():
 			return
 		case <-notices:
-			for _, r := range t.look() {
-				t.start(ctx, r)
-			}
+			changed = true
 			continue
 		case i := <-t.lines:
 			if batch = append(batch, i); len(batch) < mostAtOnce {
 				continue
 			}
 		case <-tick.C:
+			if changed { // the pods of a large job change often
+				changed = false
+				for _, r := range t.look() {
+					t.start(ctx, r)
+				}
+			}
 		}
 		if len(batch) > 0 {
 			if t.sendBatch(out, batch) != nil {

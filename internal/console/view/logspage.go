@@ -166,6 +166,9 @@ func (p *LogsPage) Several() bool { return p.Many && !p.Filter.One() }
 
 // Describe says of how many selected replicas with output the page shows some of the last lines.
 func (p *LogsPage) Describe(shown, all int) {
+	if p.Filter.Problem != "" {
+		return
+	}
 	switch all {
 	case 0:
 		p.State = "There is no pod that has started, so there is no output."

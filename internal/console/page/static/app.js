@@ -306,10 +306,11 @@ function stream(address, log, tell) {
     source.onerror = async () => {
       source.close();
       tell('; the connection is lost, trying again');
-      // Whoever is no longer signed in signs in by loading the page.
-      const answer = await fetch('/static/app.js', {method: 'HEAD'}).catch(() => null);
-      if (answer?.status === 401) location.reload();
-      else setTimeout(open, wait);
+      const answer = await fetch(address, {method: 'HEAD'}).catch(() => null);
+      if (answer?.status === 401) { location.reload(); return; } // whoever is no longer signed in signs in by loading the page
+      if (answer?.status === 404) { tell('; the job is gone'); return; }
+      if (answer?.status === 403) tell('; you may no longer read these logs');
+      setTimeout(open, wait);
       wait = Math.min(2 * wait, longestWait);
     };
   };
