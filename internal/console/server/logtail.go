@@ -80,7 +80,7 @@ type logTail struct {
 	// note tells what is not shown.
 	note    string
 	running sync.WaitGroup
-	// Readers send to lines. Those that are there at the beginning send to channels of their own until merged is closed.
+	// Readers send to lines. Several that are there at the beginning send to channels of their own until merged is closed.
 	lines  chan logItem
 	merged chan struct{}
 }
@@ -92,7 +92,7 @@ type logReader struct {
 	several  bool
 	tail     int64
 	position podlog.Position
-	// backlog takes what the log has at the beginning; nil if the pod came later.
+	// backlog takes what the log has at the beginning; nil if there is nothing to merge it with.
 	backlog chan logItem
 	// ended is closed by end when the container has ended, and done when all of its log has been read.
 	ended, done chan struct{}
@@ -101,15 +101,15 @@ type logReader struct {
 	abandon func()
 }
 
-// begin starts to read what is there, whose lines up to now come in the order of their times.
+// begin starts to read what is there. The lines that several logs have now come in the order of their times.
 func (t *logTail) begin(ctx context.Context) {
-	t.look()
+	readers := t.look()
 	var backlogs []<-chan logItem
-	for _, r := range t.readers {
-		r.backlog = make(chan logItem)
-		backlogs = append(backlogs, r.backlog)
-	}
-	for _, r := range t.readers {
+	for _, r := range readers {
+		if len(readers) > 1 {
+			r.backlog = make(chan logItem)
+			backlogs = append(backlogs, r.backlog)
+		}
 		t.start(ctx, r)
 	}
 	t.running.Go(func() {
