@@ -86,7 +86,7 @@ func (l *live) pages(t *testing.T, run, failed, paused string) {
 		"/": "Namespace", "/?q=nothing+is+called+so": "No job matches", "/?label=%3D": "cannot be read", "/queues": "default", "/nodes": "ready", "/nodes?by=queue": "queue",
 		"/act?verb=delete&job=" + run: "Delete 1 job?", "/submit": "Submit jobs",
 		run: "worker-0", run + "?tab=events": "Reason", run + "?tab=conditions": "Condition", run + "?tab=manifest": "kind: GenericJob", run + "/logs": "lines",
-		run + "?tab=explain": "Nothing waits", run + "?tab=manifest&form=lowered": "kind: Pod", paused + "?tab=explain": "somebody to resume it",
+		run + "?tab=explain": "Nothing waits", run + "?tab=manifest&form=pods": "kind: Pod", paused + "?tab=explain": "somebody to resume it",
 		run + "/logs?ranks=0-1,x": "is no list of ranks", run + "/logs?replica=worker-0&times=1": "lines", failed: "failed", failed + "/logs": "reversed", paused: "Paused",
 	} {
 		b.visit(path)

@@ -57,7 +57,7 @@ func (l *live) history(t *testing.T, failed string) {
 	b.click(`main li a[href^="/history/"]`)
 	b.shows("Failed", "worker-0", "exit code 3", "Attempts")
 	path := evaluate[string](b, "location.pathname")
-	for tab, text := range map[string]string{"": "exit code 3", "replicas": "sh -c", "events": "Reason", "conditions": "FailureRuleMet", "manifest": "kind: GenericJob", "manifest&form=lowered": "kind: Pod"} {
+	for tab, text := range map[string]string{"": "exit code 3", "replicas": "sh -c", "events": "Reason", "conditions": "FailureRuleMet", "manifest": "kind: GenericJob", "manifest&form=pods": "kind: Pod"} {
 		b.visit(path + "?tab=" + tab)
 		b.shows(text)
 		b.looksGood()

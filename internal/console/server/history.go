@@ -139,10 +139,10 @@ func (s *visit) historyJob(h History, w http.ResponseWriter, r *http.Request) er
 	if err := raw.UnmarshalJSON(j.Object); err != nil {
 		return fmt.Errorf("reading the manifest of %s: %w", j.Name, err)
 	}
-	lowered := r.URL.Query().Get("form") == "lowered"
-	data := &historyJobPage{HistoryJobPage: p, Forms: view.ManifestForms(p.Path, lowered)}
+	asPods := r.URL.Query().Get("form") == "pods"
+	data := &historyJobPage{HistoryJobPage: p, Forms: view.ManifestForms(p.Path, asPods)}
 	if p.Tab == "manifest" {
-		data.Manifest = manifestText(&kind, raw.DeepCopy(), lowered)
+		data.Manifest = manifestText(&kind, raw.DeepCopy(), asPods)
 	}
 	job, err := observed.New(&kind, raw)
 	if err != nil {

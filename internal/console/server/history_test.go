@@ -83,7 +83,7 @@ func TestHistoryPagesShowWhatTheirCallerMayGet(t *testing.T) {
 		{"blue", "/history/blue?tab=replicas", ok, "Replica", "node-red"},
 		{"blue", "/history/blue?tab=conditions", ok, "Condition", "node-red"},
 		{"blue", "/history/blue?tab=manifest", ok, "image:&#32;image-of-blue", "image-of-red"},
-		{"blue", "/history/blue?tab=manifest&form=lowered", ok, "job-w-0", "image-of-red"},
+		{"blue", "/history/blue?tab=manifest&form=pods", ok, "job-w-0", "image-of-red"},
 		{"blue", "/history/red", none, "or you may not see it", "node-red"},
 		{"blue", "/history/green", none, "or you may not see it", "node-red"},
 		{"blue", "/history/blue/logs", denied, "you may not read logs", "printed"},

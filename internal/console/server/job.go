@@ -31,8 +31,8 @@ func (s *visit) job(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	tab := r.URL.Query().Get("tab")
-	lowered := r.URL.Query().Get("form") == "lowered"
-	manifest := s.manifests(context.WithoutCancel(r.Context()), lowered) // a feed outlives the request that it began with
+	asPods := r.URL.Query().Get("form") == "pods"
+	manifest := s.manifests(context.WithoutCancel(r.Context()), asPods) // a feed outlives the request that it began with
 	kind, namespace, name, uid := j.Kind, j.GetNamespace(), j.GetName(), j.GetUID()
 	path := view.JobPath(kind, namespace, name)
 	s.show(w, r, content{title: name, nav: "jobs", template: "job", topics: []string{live.JobTopic(kind.Name, namespace, name)}, make: func(now time.Time) any {
@@ -41,9 +41,9 @@ func (s *visit) job(w http.ResponseWriter, r *http.Request) {
 			return nil
 		}
 		uid = j.GetUID()
-		p := &jobPage{JobPage: view.JobOf(s.Cache.Input(j, now), tab), Forms: view.ManifestForms(path, lowered)}
+		p := &jobPage{JobPage: view.JobOf(s.Cache.Input(j, now), tab), Forms: view.ManifestForms(path, asPods)}
 		if s.History != nil {
-			p.Facts = append(p.Facts, view.Fact{Name: "History", Text: "what the archive has of it", Href: view.ArchivedPath(string(uid))})
+			p.LinkArchive(view.ArchivedPath(string(uid)))
 		}
 		if p.Tab == "manifest" {
 			p.Manifest = manifest(j)
@@ -69,7 +69,7 @@ const readTime = 10 * time.Second
 
 // manifests returns a function that returns the manifest of a job as YAML, or what the operator creates from it, or why
 // it cannot be shown. The function reads it again when the job has another one. ctx outlives the page.
-func (s *visit) manifests(ctx context.Context, lowered bool) func(*observed.Job) string {
+func (s *visit) manifests(ctx context.Context, asPods bool) func(*observed.Job) string {
 	version, text := "", ""
 	return func(j *observed.Job) string {
 		now := fmt.Sprint(j.GetUID(), j.GetGeneration(), j.GetLabels(), j.GetAnnotations())
@@ -82,17 +82,17 @@ func (s *visit) manifests(ctx context.Context, lowered bool) func(*observed.Job)
 		if err != nil {
 			return "# " + err.Error()
 		}
-		version, text = now, manifestText(j.Kind, raw, lowered)
+		version, text = now, manifestText(j.Kind, raw, asPods)
 		return text
 	}
 }
 
 // manifestText returns the manifest of a stored job as YAML, or what the operator creates from it, or why it cannot be shown.
-func manifestText(kind *kinds.Kind, raw *unstructured.Unstructured, lowered bool) string {
+func manifestText(kind *kinds.Kind, raw *unstructured.Unstructured, asPods bool) string {
 	submitted := steer.Manifest(raw)
 	var text string
 	var err error
-	if lowered {
+	if asPods {
 		text, err = loweredOf(kind, submitted)
 	} else {
 		text, err = asYAML(submitted)

@@ -15,7 +15,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/archive"
@@ -68,10 +67,9 @@ func (s *visit) selected(j *observed.Job, f *view.LogFilter) []logPod {
 		role := p.Labels[batch.LabelReplicaType]
 		rank, _ := strconv.Atoi(p.Labels[batch.LabelReplicaRank]) // the operator writes both numbers
 		attempt, _ := strconv.Atoi(p.Labels[batch.LabelReplicaAttempt])
-		owner := metav1.GetControllerOf(p)
 		l := logPod{p, role + "-" + strconv.Itoa(rank), 0, attempt, containers[role]}
 		l.index = index[l.replica]
-		if l.container != "" && l.begun() && (owner == nil || owner.UID == j.GetUID()) && f.Selects(role, rank, l.failed(), !l.ended()) {
+		if l.container != "" && l.begun() && f.Selects(role, rank, l.failed(), !l.ended()) {
 			all = append(all, l)
 		}
 	}
@@ -146,7 +144,7 @@ func complaint(err error) string {
 func (s *visit) logs(w http.ResponseWriter, r *http.Request) {
 	j, err := s.find(r)
 	if err != nil {
-		s.missing(w, r, err)
+		s.missing(w, r, err, "/logs")
 		return
 	}
 	f := view.LogFilterOf(j, r.URL.Query())
@@ -181,7 +179,7 @@ func (s *visit) addAttempts(ctx context.Context, in *view.JobInput, p *view.Logs
 		return
 	}
 	in.AddArchived(kept.Attempts)
-	p.AddAttempts(in, present, view.HistoryPath+"/"+kept.UID+"/logs")
+	p.AddAttempts(in, present, view.ArchivedPath(kept.UID))
 }
 
 // keptOf returns what the archive has of a job; nil if there is no archive.

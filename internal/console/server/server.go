@@ -49,13 +49,7 @@ func New(o Options) *Server {
 	s.handle("GET /{$}", (*visit).jobs)
 	s.handle("GET /jobs/{namespace}/{kind}/{name}", (*visit).job)
 	s.handle("POST /jobs/{namespace}/{kind}/{name}/{verb}", (*visit).act)
-	s.handle("GET /jobs/{namespace}/{kind}/{name}/logs", func(s *visit, w http.ResponseWriter, r *http.Request) {
-		if _, err := s.find(r); err != nil {
-			s.missing(w, r, err, "/logs")
-			return
-		}
-		s.logs(w, r)
-	})
+	s.handle("GET /jobs/{namespace}/{kind}/{name}/logs", (*visit).logs)
 	s.handle("GET /jobs/{namespace}/{kind}/{name}/logs/stream", (*visit).logStream)
 	s.handle("GET /jobs/{namespace}/{kind}/{name}/logs/download", (*visit).logDownload)
 	s.handle("GET /act", (*visit).askMany)

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -45,4 +46,18 @@ func (l *lane) row(a *attempt) AttemptRow {
 		r.Begun, r.Ran = a.started, max(0, a.over.Sub(a.started))
 	}
 	return r
+}
+
+// LinkArchive links the page to the job's record in the archive, whose page has the path, and earlier attempts to their
+// logs there.
+func (p *JobPage) LinkArchive(path string) {
+	p.Facts = append(p.Facts, Fact{Name: "History", Text: "the archive's record of it", Href: path})
+	for i := range p.Earlier {
+		p.Earlier[i].Logs = logsOfAttempt(path, p.Earlier[i].Replica, p.Earlier[i].Number)
+	}
+}
+
+// logsOfAttempt returns the address of an archived log. number counts from 1.
+func logsOfAttempt(path, replica string, number int) string {
+	return fmt.Sprintf("%s/logs?replica=%s&attempt=%d", path, replica, number)
 }

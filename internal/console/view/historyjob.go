@@ -164,7 +164,7 @@ var toneOfOutcome = map[archive.Outcome]Tone{"": Busy, archive.Succeeded: Good, 
 func attemptRow(path string, r *archive.Attempt) AttemptRow {
 	name := fmt.Sprintf("%s-%d", r.Role, r.Rank)
 	row := AttemptRow{Replica: name, Number: archive.Ordinal(r.Number), Node: r.Node, End: endText(r), Tone: toneOfOutcome[r.Outcome], Created: r.Created, Scheduled: r.Scheduled,
-		Begun: r.Started, Ended: r.Ended, Logs: fmt.Sprintf("%s/logs?replica=%s&attempt=%d", path, name, archive.Ordinal(r.Number))}
+		Begun: r.Started, Ended: r.Ended, Logs: logsOfAttempt(path, name, archive.Ordinal(r.Number))}
 	if r.Outcome == "" {
 		row.End = "lasts"
 	}

@@ -151,8 +151,8 @@ func tabLinks(path string, tabs []string, current string) []Link {
 }
 
 // ManifestForms returns the links to the two forms of a job's manifest.
-func ManifestForms(path string, lowered bool) []Link {
-	return []Link{{"as submitted", path + "?tab=manifest", !lowered}, {"what the operator creates from it", path + "?tab=manifest&form=lowered", lowered}}
+func ManifestForms(path string, asPods bool) []Link {
+	return []Link{{"as submitted", path + "?tab=manifest", !asPods}, {"what the operator creates from it", path + "?tab=manifest&form=pods", asPods}}
 }
 
 // facts returns the properties of the job that have a value.

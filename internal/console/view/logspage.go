@@ -213,17 +213,18 @@ func (in *JobInput) AddArchived(all []archive.AttemptDetails) {
 const mostAttempts = 12
 
 // AddAttempts adds what leads to the logs of attempts. present is the number of the attempt of the chosen replica whose pod
-// is there; -1 if none is. archived is the path of the job's logs in the archive; empty if it has none.
+// is there; -1 if none is. archived is the path of the job in the archive; empty if it has none.
 func (p *LogsPage) AddAttempts(in *JobInput, present int, archived string) {
 	for _, n := range in.attemptsOf() {
-		if n > 0 {
-			p.Kept = archived
+		if n > 0 && archived != "" {
+			p.Kept = archived + "/logs"
 		}
 	}
 	if !p.Filter.One() {
 		return
 	}
-	for _, l := range in.lanesOf() {
+	lanes, _ := in.lanesOf()
+	for _, l := range lanes {
 		if l.role == p.Filter.Role && l.rank == p.Filter.ranks[0][0] {
 			p.listAttempts(&l, present, archived, in.Now)
 		}
@@ -239,7 +240,7 @@ func (p *LogsPage) listAttempts(l *lane, present int, archived string, now time.
 		case link.Current:
 			link.Href = p.Path + "/logs?" + p.Filter.Encode()
 		case archived != "":
-			link.Href = fmt.Sprintf("%s?replica=%s&attempt=%d", archived, l.name(), archive.Ordinal(a.number))
+			link.Href = logsOfAttempt(archived, l.name(), archive.Ordinal(a.number))
 		default:
 			p.Earlier = "The output of earlier attempts went with their pods."
 		}
