@@ -39,7 +39,7 @@ func judged(t *testing.T, data []byte, begun bool) (*engine.Job, engine.Plan) {
 func TestJobThatHasStartedContinues(t *testing.T) {
 	for _, name := range []string{"good/everything", "good/pytorch-everything", "good/pytorch-elastic", "good/pytorch-elastic-roles", "good/tensorflow-everything"} {
 		t.Run(name, func(t *testing.T) {
-			want := accepted(t, manifest(t, name))
+			want := kindtest.Job(t, manifest(t, name))
 			got, plan := judged(t, manifest(t, name), true)
 			if plan.Status.Phase == batch.JobFailed || len(plan.Pods) != want.Replicas() || got.Replicas() != want.Replicas() || len(got.Success) != len(want.Success) || len(got.Failure) != len(want.Failure) ||
 				(got.Elastic == nil) != (want.Elastic == nil) || got.Elastic != nil && *got.Elastic != *want.Elastic {

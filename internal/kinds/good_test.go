@@ -2,14 +2,11 @@ package kinds_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/engine"
@@ -23,8 +20,19 @@ import (
 func TestGoodManifests(t *testing.T) {
 	for _, m := range kindtest.Manifests(t, testdata, "testdata/good") {
 		t.Run(m.Name, func(t *testing.T) {
-			objects := created(accepted(t, m.Data), nil)
-			golden.Compare(t, "testdata/good/"+m.Name+".objects.txt", asYAML(t, objects))
+			objects := kindtest.Created(kindtest.Job(t, m.Data), nil)
+			golden.Compare(t, "testdata/good/"+m.Name+".objects.txt", kindtest.YAML(t, objects))
+		})
+	}
+}
+
+// TestManifestsOfUsers checks the pods of jobs that people have written for their own programs. The manifests in
+// testdata/users stay as they are: what they use must go on to work. NAME.pods.txt holds the pods.
+func TestManifestsOfUsers(t *testing.T) {
+	for _, m := range kindtest.Manifests(t, testdata, "testdata/users") {
+		t.Run(m.Name, func(t *testing.T) {
+			pods := kindtest.Pods(kindtest.Job(t, m.Data), nil)
+			golden.Compare(t, "testdata/users/"+m.Name+".pods.txt", kindtest.YAML(t, pods))
 		})
 	}
 }
@@ -36,18 +44,14 @@ func TestResumedPods(t *testing.T) {
 	}}
 	for _, name := range []string{"everything", "pytorch-everything", "pytorch-torchrun", "tensorflow-everything"} {
 		t.Run(name, func(t *testing.T) {
-			job := accepted(t, manifest(t, "good/"+name))
-			pods := slices.DeleteFunc(created(job, &paused), func(o engine.Object) bool {
-				_, isPod := o.(*corev1.Pod)
-				return !isPod
-			})
-			golden.Compare(t, "testdata/good/"+name+".resumed.txt", asYAML(t, pods))
+			pods := kindtest.Pods(kindtest.Job(t, manifest(t, "good/"+name)), &paused)
+			golden.Compare(t, "testdata/good/"+name+".resumed.txt", kindtest.YAML(t, pods))
 		})
 	}
 }
 
 func TestNormalForm(t *testing.T) {
-	job := accepted(t, manifest(t, "good/everything"))
+	job := kindtest.Job(t, manifest(t, "good/everything"))
 	hour := time.Hour
 	three := int32(3)
 	if diff := cmp.Diff(&hour, job.TTL); diff != "" {
@@ -75,7 +79,7 @@ func TestNormalForm(t *testing.T) {
 }
 
 func TestDefaults(t *testing.T) {
-	job := accepted(t, manifest(t, "good/minimal"))
+	job := kindtest.Job(t, manifest(t, "good/minimal"))
 	none := int32(0)
 	role := &job.Roles[0]
 	if role.Replicas != 1 || role.Main != 0 || role.Expand != nil {
@@ -125,47 +129,6 @@ func benchmark(b *testing.B, f func(kinds.Object)) {
 	for b.Loop() {
 		f(o[0])
 	}
-}
-
-// accepted converts the one job of a manifest, which must be valid.
-func accepted(t testing.TB, data []byte) *engine.Job {
-	t.Helper()
-	objects, err := kindtest.Decode(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	k, err := kinds.ByName(objects[0].GetObjectKind().GroupVersionKind().Kind)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if objects[0].GetNamespace() == "" {
-		objects[0].SetNamespace("default")
-	}
-	objects[0].SetUID("d9a1b2c3-0000-4000-8000-000000000001")
-	if errs := k.Validate(objects[0], kinds.Limits{}); len(errs) > 0 {
-		t.Fatalf("refused: %v", errs)
-	}
-	return k.Convert(objects[0])
-}
-
-// created returns the objects that are created for a job that has only a status.
-func created(job *engine.Job, status *batch.JobStatus) []engine.Object {
-	seen := engine.Seen{Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Status: status}
-	plan := engine.Next(job, seen, engine.Config{})
-	return slices.Collect(plan.Objects(job))
-}
-
-func asYAML(t testing.TB, objects []engine.Object) string {
-	t.Helper()
-	documents := make([]string, len(objects))
-	for i, o := range objects {
-		data, err := yaml.Marshal(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		documents[i] = string(data)
-	}
-	return strings.Join(documents, "---\n")
 }
 
 func manifest(t testing.TB, name string) []byte {

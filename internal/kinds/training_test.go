@@ -14,7 +14,7 @@ import (
 )
 
 func TestTrainingNormalForm(t *testing.T) {
-	job := accepted(t, manifest(t, "good/pytorch-everything"))
+	job := kindtest.Job(t, manifest(t, "good/pytorch-everything"))
 	day, hour := 24*time.Hour, time.Hour
 	if diff := cmp.Diff([]*time.Duration{&day, &hour}, []*time.Duration{job.Deadline, job.TTL}); diff != "" {
 		t.Error("deadline and time to live (-want +got)\n" + diff)
@@ -34,17 +34,17 @@ func TestTrainingNormalForm(t *testing.T) {
 		}
 	}
 
-	job = accepted(t, manifest(t, "good/tensorflow-minimal"))
+	job = kindtest.Job(t, manifest(t, "good/tensorflow-minimal"))
 	if *job.RestartLimit != 3 || job.Deadline != nil || job.CleanUp != batch.CleanUpNone || job.Success[0].Text != `{"worker":[0]}` {
 		t.Errorf("by default: %d restarts, deadline %v, clean-up %s, master %s", *job.RestartLimit, job.Deadline, job.CleanUp, job.Success[0].Text)
 	}
 	for name, want := range map[string]string{"tensorflow-cluster": `{"chief":[0]}`, "tensorflow-everything": `{"worker":[0]}`} {
-		if got := accepted(t, manifest(t, "good/"+name)).Failure[0].Text; got != want {
+		if got := kindtest.Job(t, manifest(t, "good/"+name)).Failure[0].Text; got != want {
 			t.Errorf("%s: %s decides, want %s", name, got, want)
 		}
 	}
 
-	job = accepted(t, manifest(t, "good/pytorch-elastic"))
+	job = kindtest.Job(t, manifest(t, "good/pytorch-elastic"))
 	if diff := cmp.Diff(&engine.Elastic{Min: 2, Max: 4}, job.Elastic); diff != "" {
 		t.Error("bounds (-want +got)\n" + diff)
 	}
@@ -97,7 +97,7 @@ func TestWarningsOfTorchrun(t *testing.T) {
 	if got := warningsOf(p, job); !slices.Equal(got, want) {
 		t.Errorf("the warnings are %q", got)
 	}
-	if o := decoded(t, "pytorch-everything"); len(warningsOf(o, accepted(t, manifest(t, "good/pytorch-everything")))) > 0 {
+	if o := decoded(t, "pytorch-everything"); len(warningsOf(o, kindtest.Job(t, manifest(t, "good/pytorch-everything")))) > 0 {
 		t.Error("warnings without torchrun")
 	}
 }

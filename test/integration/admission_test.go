@@ -2,15 +2,10 @@ package integration
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,11 +19,7 @@ import (
 	"tensorstack.dev/batch/internal/testing/refusal"
 )
 
-const (
-	kindsDir = "../../internal/kinds"
-	// sharedManifests is the directory of manifests of other users of the API. Not every checkout has it.
-	sharedManifests = "../../../shared/manifests"
-)
+const kindsDir = "../../internal/kinds"
 
 // TestCRDRefusesWhatCELCanCheck verifies the validation of jobs in a cluster without webhooks, by the CRDs' CEL
 // rules.
@@ -56,7 +47,7 @@ func TestCRDRefusesWhatCELCanCheck(t *testing.T) {
 	t.Run("allowed changes of a live job", s.testChanges)
 	t.Run("a change together with a status", s.testChangeWithStatus)
 	t.Run("very many rules", s.testManyRules)
-	t.Run("manifests of other users", s.testSharedManifests)
+	t.Run("manifests of users", s.testManifestsOfUsers)
 }
 
 func (s server) testChanges(t *testing.T) {
@@ -147,71 +138,17 @@ func (s server) testManyRules(t *testing.T) {
 	s.create(t, job)
 }
 
-// testSharedManifests creates every shared manifest unchanged and checks the pods of its job.
-func (s server) testSharedManifests(t *testing.T) {
-	if _, err := os.Stat(sharedManifests); errors.Is(err, os.ErrNotExist) {
-		t.Skip("the shared manifests are not beside this checkout")
-	}
-	seen := map[string]int{}
-	for _, m := range kindtest.Manifests(t, os.DirFS(sharedManifests), ".") {
-		for i, document := range documents(t, m.Data) {
-			check := map[string]func(*testing.T, *unstructured.Unstructured){
-				"GenericJob": checkTFConfig, "TensorFlowTrainingJob": checkTFConfig, "PyTorchTrainingJob": checkPyTorch,
-			}[document.GetKind()]
-			if check == nil {
-				continue
+// testManifestsOfUsers creates the manifests of users unchanged. The stored job has the pods of its golden file.
+func (s server) testManifestsOfUsers(t *testing.T) {
+	for _, m := range kindtest.Manifests(t, os.DirFS(kindsDir), "testdata/users") {
+		t.Run(m.Name, func(t *testing.T) {
+			stored, err := s.create(t, documents(t, m.Data)[0]).MarshalJSON()
+			if err != nil {
+				t.Fatal(err)
 			}
-			seen[document.GetKind()]++
-			t.Run(fmt.Sprintf("%s document %d", m.Name, i+1), func(t *testing.T) {
-				check(t, s.create(t, document))
-			})
-		}
-	}
-	for _, k := range kinds.All {
-		if seen[k.Name] == 0 {
-			t.Errorf("no %s among the shared manifests", k.Name)
-		}
-	}
-}
-
-// checkTFConfig compares the TF_CONFIG of each pod of a job with the value that the job's own replicas require.
-func checkTFConfig(t *testing.T, stored *unstructured.Unstructured) {
-	job := normalOf(t, stored)
-	type task struct {
-		Type  string `json:"type"`
-		Index int    `json:"index"`
-	}
-	type config struct {
-		Cluster map[string][]string `json:"cluster"`
-		Task    task                `json:"task"`
-	}
-	cluster := map[string][]string{}
-	var want []config
-	for _, role := range job.Roles {
-		for rank := range role.Replicas {
-			address := fmt.Sprintf("%s-%s-%d:%d", stored.GetName(), role.Type, rank, job.Service.Ports[0].Port)
-			cluster[role.Type] = append(cluster[role.Type], address)
-			want = append(want, config{cluster, task{role.Type, rank}})
-		}
-	}
-	for _, pod := range firstPods(job) {
-		env := pod.Spec.Containers[0].Env
-		i := slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == "TF_CONFIG" })
-		wanted, err := json.Marshal(want[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		want = want[1:]
-		var got config
-		if err := json.Unmarshal([]byte(env[i].Value), &got); err != nil {
-			t.Fatalf("pod %s: TF_CONFIG %s: %v", pod.Name, env[i].Value, err)
-		}
-		if text, err := json.Marshal(got); err != nil || string(text) != string(wanted) {
-			t.Errorf("pod %s: TF_CONFIG is %s, not %s (%v)", pod.Name, text, wanted, err)
-		}
-	}
-	if len(want) > 0 {
-		t.Errorf("%d pods are missing", len(want))
+			pods := kindtest.Pods(kindtest.Job(t, stored), nil)
+			golden.Compare(t, kindsDir+"/testdata/users/"+m.Name+".pods.txt", kindtest.YAML(t, pods))
+		})
 	}
 }
 

@@ -3,15 +3,12 @@ package integration
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,10 +18,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/kubectl/pkg/cmd/scale"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
-
-	"tensorstack.dev/batch/internal/engine"
-	"tensorstack.dev/batch/internal/kinds"
-	"tensorstack.dev/batch/internal/kinds/kindtest"
 )
 
 // TestScaleSubresourceKeepsToTheBounds verifies the scale subresource of elastic jobs, which kubectl scale and
@@ -172,98 +165,4 @@ func asJSON(t *testing.T, v any) string {
 		t.Fatal(err)
 	}
 	return string(data)
-}
-
-// checkPyTorch compares the command and environment of each pod of a job with the manifest.
-func checkPyTorch(t *testing.T, stored *unstructured.Unstructured) {
-	spec := stored.Object["spec"].(map[string]any)
-	roles := spec["replicaSpecs"].([]any)
-	run, _ := spec["torchrunConfig"].(map[string]any)
-	debug, _, _ := unstructured.NestedSlice(spec, "runMode", "debug", "replicaSpecs")
-	total := int64(0)
-	for _, r := range roles {
-		total += r.(map[string]any)["replicas"].(int64)
-	}
-	master := fmt.Sprintf("%s-%s-0", stored.GetName(), roles[0].(map[string]any)["type"])
-	pods, next := firstPods(normalOf(t, stored)), 0
-	for _, r := range roles {
-		role := r.(map[string]any)
-		container, _, _ := unstructured.NestedSlice(role, "template", "spec", "containers")
-		main := container[0].(map[string]any)
-		command, args := texts(main["command"]), texts(main["args"])
-		if run != nil {
-			command = []string{
-				"torchrun", "--nnodes", fmt.Sprint(total), "--nproc_per_node", run["procPerNode"].(string), "--rdzv_backend", "c10d",
-				"--rdzv_endpoint", master + ":29500", "--rdzv_id", string(stored.GetUID()), "--max_restarts", fmt.Sprint(run["maxRestarts"]),
-			}
-		}
-		if len(debug) > 0 {
-			command, args = texts(debug[0].(map[string]any)["command"]), nil
-		}
-		for rank := range role["replicas"].(int64) {
-			env := []string{"MASTER_ADDR=" + master, "MASTER_PORT=29500", "PYTHONUNBUFFERED=1"}
-			if run == nil {
-				env = append(env, fmt.Sprintf("RANK=%d", next), fmt.Sprintf("WORLD_SIZE=%d", total))
-			}
-			if next == len(pods) {
-				t.Fatalf("there are only %d pods", len(pods))
-			}
-			pod := pods[next]
-			next++
-			got := pod.Spec.Containers[0]
-			var have []string
-			for _, e := range got.Env {
-				have = append(have, e.Name+"="+e.Value)
-			}
-			slices.Sort(have)
-			if name := fmt.Sprintf("%s-%s-%d", stored.GetName(), role["type"], rank); pod.Name != name || pod.Spec.Hostname != name {
-				t.Errorf("pod %s has the host name %s, and not both %s", pod.Name, pod.Spec.Hostname, name)
-			}
-			if diff := cmp.Diff([][]string{command, args, env}, [][]string{got.Command, got.Args, have}); diff != "" {
-				t.Errorf("pod %s: command, arguments, environment (-want +got)\n%s", pod.Name, diff)
-			}
-		}
-	}
-	if next < len(pods) {
-		t.Errorf("pods beside the first %d: %d", next, len(pods)-next)
-	}
-}
-
-func texts(list any) []string {
-	all, _ := list.([]any)
-	var out []string
-	for _, s := range all {
-		out = append(out, s.(string))
-	}
-	return out
-}
-
-// normalOf returns the normal form of a stored job.
-func normalOf(t *testing.T, stored *unstructured.Unstructured) *engine.Job {
-	t.Helper()
-	data, err := stored.MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects, err := kindtest.Decode(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kind, err := kinds.ByName(stored.GetKind())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if errs := kind.Validate(objects[0], kinds.Limits{}); len(errs) > 0 {
-		t.Fatalf("refused: %v", errs)
-	}
-	return kind.Convert(objects[0])
-}
-
-// firstPods returns the pods of a new job.
-func firstPods(job *engine.Job) []*corev1.Pod {
-	var pods []*corev1.Pod
-	for _, n := range engine.Next(job, engine.Seen{}, engine.Config{}).Pods {
-		pods = append(pods, job.Pod(n))
-	}
-	return pods
 }

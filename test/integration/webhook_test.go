@@ -174,7 +174,8 @@ func TestWebhookReportsAllErrors(t *testing.T) {
 		}
 	})
 	t.Run("good", func(t *testing.T) {
-		for _, m := range kindtest.Manifests(t, os.DirFS(kindsDir), "testdata/good") {
+		files := os.DirFS(kindsDir)
+		for _, m := range slices.Concat(kindtest.Manifests(t, files, "testdata/good"), kindtest.Manifests(t, files, "testdata/users")) {
 			job := documents(t, m.Data)[0]
 			job.SetNamespace(w.Namespace)
 			job.SetName("good-" + m.Name)

@@ -55,7 +55,7 @@ func TestValidateAgreesWithTheCluster(t *testing.T) {
 	for _, test := range []struct {
 		kind string
 		code int
-	}{{"good", 0}, {"bad", 1}} {
+	}{{"good", 0}, {"users", 0}, {"bad", 1}} {
 		files, err := filepath.Glob(dir + test.kind + "/*.yaml")
 		if err != nil || len(files) == 0 {
 			t.Fatalf("no manifests in %s%s: %v", dir, test.kind, err)
