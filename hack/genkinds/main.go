@@ -11,9 +11,6 @@ import (
 	"regexp"
 	"strings"
 
-	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"sigs.k8s.io/yaml"
-
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/hack/genkinds/crd"
 	"tensorstack.dev/batch/internal/kinds"
@@ -146,10 +143,10 @@ func (g generator) rows() error {
 			}
 			return k.Plural
 		}),
-		"kinds of job with a scale": g.each(", ", g.scale),
+		"kinds of job with a scale": g.each(", ", scale),
 		"subresources of all kinds of job": g.each(", ", func(k kinds.Kind) string {
-			if scale := g.scale(k); scale != "" {
-				return k.Plural + "/status, " + scale
+			if k.Elastic {
+				return k.Plural + "/status, " + scale(k)
 			}
 			return k.Plural + "/status"
 		}),
@@ -180,19 +177,12 @@ func (g generator) rows() error {
 	return nil
 }
 
-// scale returns the subresource through which the jobs of a kind are scaled, or nothing if the kind's CRD has none.
-func (g generator) scale(k kinds.Kind) string {
-	data, err := os.ReadFile(filepath.Join(g.root, "config/crd", crdFile(k)))
-	definition := &apiextensions.CustomResourceDefinition{}
-	if err != nil || yaml.Unmarshal(data, definition) != nil {
-		return "" // schemas has reported the error
+// scale returns the subresource by which the jobs of a kind are scaled, or nothing if they cannot be.
+func scale(k kinds.Kind) string {
+	if !k.Elastic {
+		return ""
 	}
-	for _, version := range definition.Spec.Versions {
-		if version.Subresources != nil && version.Subresources.Scale != nil {
-			return k.Plural + "/scale"
-		}
-	}
-	return ""
+	return k.Plural + "/scale"
 }
 
 // names matches the list of short names in the guide to the command line.

@@ -44,6 +44,8 @@ type Kind struct {
 	Default func(Object)
 	// warn returns warnings about fields without effect that only this kind has; nil if there are none.
 	warn func(Object, *engine.Job) warnings
+	// Elastic is true if a job of this kind can be elastic. The kind's CRD then has the scale subresource.
+	Elastic bool
 	// Status returns a pointer to the object's status.
 	Status func(Object) *batch.JobStatus
 	// Training returns pointers to the parts that all training jobs have in common; nil for kinds that are no training

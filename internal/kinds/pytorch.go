@@ -28,6 +28,7 @@ var pyTorchTrainingJob = Kind{
 	schema:         pyTorchSchema,
 	Default:        defaultPyTorch,
 	warn:           warnPyTorch,
+	Elastic:        true,
 	Status:         func(o Object) *batch.JobStatus { return &o.(*batch.PyTorchTrainingJob).Status.JobStatus },
 	Training: func(o Object) (*batch.TrainingSpec, *batch.TrainingStatus) {
 		j := o.(*batch.PyTorchTrainingJob)

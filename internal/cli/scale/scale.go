@@ -17,6 +17,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/kit"
 	"tensorstack.dev/batch/internal/cli/view"
 	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/kinds"
 	"tensorstack.dev/batch/internal/observed"
 )
 
@@ -122,14 +123,25 @@ func scalable(j *kit.Job) (*engine.Job, error) {
 		return nil, fmt.Errorf("%s has an invalid spec: %w", j.Ref(), err)
 	}
 	if normal.Elastic == nil {
-		return nil, fmt.Errorf("%s is not elastic and keeps its %s: only a PyTorchTrainingJob that was created with "+
-			"elastic.enabled can be scaled", j.Ref(), view.Count(normal.Replicas(), "replica"))
+		return nil, fmt.Errorf("%s is not elastic and keeps its %s: only a %s that was created with "+
+			"elastic.enabled can be scaled", j.Ref(), view.Count(normal.Replicas(), "replica"), elasticKinds())
 	}
 	if j.Status().Aggregate.Succeeded > 0 && j.Status().RunMode != batch.RunDebug {
 		return nil, fmt.Errorf("a replica of %s has succeeded, and from then on the job keeps its size: scaling it would "+
 			"have no effect", j.Ref())
 	}
 	return normal, nil
+}
+
+// elasticKinds returns the names of the kinds whose jobs can be elastic.
+func elasticKinds() string {
+	var names []string
+	for _, k := range kinds.All {
+		if k.Elastic {
+			names = append(names, k.Name)
+		}
+	}
+	return strings.Join(names, " or ")
 }
 
 // resized returns the job with n replicas, or an error that explains why it cannot have that number of replicas.
