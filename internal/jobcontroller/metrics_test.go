@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
-	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/kinds/kindtest"
 )
 
 func TestTransitionsAreCountedOnce(t *testing.T) {
@@ -110,7 +110,7 @@ func TestOldestJobWithoutPods(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(slices.Clone(others), test.more...)...).Build()
-			counts, oldest, err := newJobCollector(kinds.All[0], c).count(t.Context(), now)
+			counts, oldest, err := newJobCollector(*kindtest.Named("GenericJob"), c).count(t.Context(), now)
 			if err != nil || oldest != test.want || counts[batch.JobPaused] != 1 {
 				t.Errorf("the oldest is %s old, want %s; counts %v (%v)", oldest, test.want, counts, err)
 			}

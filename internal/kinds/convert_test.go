@@ -79,7 +79,7 @@ func TestInvalidTimesAreIgnored(t *testing.T) {
 // TestObjectsOfOtherKindsAreNotConverted verifies that nil objects and objects of other kinds are not converted.
 func TestObjectsOfOtherKindsAreNotConverted(t *testing.T) {
 	for _, o := range []kinds.Object{&batch.PyTorchTrainingJob{}, (*batch.GenericJob)(nil), nil} {
-		k := kinds.All[0]
+		k := kindtest.Named("GenericJob")
 		if job, errs := k.Convert(o), k.Validate(o, kinds.Limits{}); len(job.Roles) > 0 || len(errs) != 1 || len(k.ValidateUpdate(o, o)) != 1 {
 			t.Errorf("%T is a %s: %v", o, k.Name, errs)
 		}

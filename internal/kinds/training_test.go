@@ -56,20 +56,20 @@ func TestTrainingNormalForm(t *testing.T) {
 func TestDefaultsOfElasticJobs(t *testing.T) {
 	for name, want := range map[string]int32{"pytorch-elastic": 2, "pytorch-elastic-roles": 6} {
 		p := decoded(t, name).(*batch.PyTorchTrainingJob)
-		kinds.All[1].Default(p)
+		kindtest.Named("PyTorchTrainingJob").Default(p)
 		if n := p.Spec.Elastic.ExpectedReplicas; n == nil || *n != want {
 			t.Errorf("%s: %v replicas, want %d", name, n, want)
 		}
 	}
 	p := decoded(t, "pytorch-torchrun").(*batch.PyTorchTrainingJob)
-	if kinds.All[1].Default(p); p.Spec.Elastic != nil {
+	if kindtest.Named("PyTorchTrainingJob").Default(p); p.Spec.Elastic != nil {
 		t.Error("a job that was not elastic became elastic")
 	}
 }
 
 // warningsOf returns the warnings about a PyTorchTrainingJob as text.
 func warningsOf(o kinds.Object, job *engine.Job) (texts []string) {
-	for _, w := range kinds.All[1].Warnings(o, job) {
+	for _, w := range kindtest.Named("PyTorchTrainingJob").Warnings(o, job) {
 		texts = append(texts, w.String())
 	}
 	return texts
@@ -81,10 +81,10 @@ func TestWarningsOfTorchrun(t *testing.T) {
 	p.Spec.ReplicaSpecs[0].Replicas = &three
 	p.Spec.Elastic = &batch.ElasticConfig{Enabled: new(true), MinReplicas: &two, MaxReplicas: &two}
 	p.Spec.ReplicaSpecs[0].Template.Spec.Containers[0].Args = nil
-	if errs := kinds.All[1].Validate(p, kinds.Limits{}); len(errs) > 0 {
+	if errs := kindtest.Named("PyTorchTrainingJob").Validate(p, kinds.Limits{}); len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	job := kinds.All[1].Convert(p)
+	job := kindtest.Named("PyTorchTrainingJob").Convert(p)
 	if diff := cmp.Diff(&engine.Rendezvous{Endpoint: "train-node-0:23456", Backend: "etcd-v2"}, job.Rendezvous); diff != "" {
 		t.Error("rendezvous (-want +got)\n" + diff)
 	}
@@ -187,10 +187,10 @@ func TestRestartScopeIsRecommended(t *testing.T) {
 	} {
 		p := decoded(t, "pytorch-everything").(*batch.PyTorchTrainingJob)
 		change.to(p)
-		if errs := kinds.All[1].Validate(p, kinds.Limits{}); len(errs) > 0 {
+		if errs := kindtest.Named("PyTorchTrainingJob").Validate(p, kinds.Limits{}); len(errs) > 0 {
 			t.Fatal(errs)
 		}
-		if got := slices.Contains(warningsOf(p, kinds.All[1].Convert(p)), want); got != change.warns {
+		if got := slices.Contains(warningsOf(p, kindtest.Named("PyTorchTrainingJob").Convert(p)), want); got != change.warns {
 			t.Errorf("%s: warned %t", name, got)
 		}
 	}

@@ -50,10 +50,10 @@ func TestLiveJobAcceptsUpdates(t *testing.T) {
 			old := objects[0].(*batch.GenericJob)
 			updated := old.DeepCopy()
 			c.change(&updated.Spec)
-			if errs := kinds.All[0].ValidateUpdate(updated, old); len(errs) > 0 {
+			if errs := kindtest.Named("GenericJob").ValidateUpdate(updated, old); len(errs) > 0 {
 				t.Errorf("refused: %v", errs)
 			}
-			if errs := kinds.All[0].Validate(updated, kinds.Limits{}); len(errs) > 0 {
+			if errs := kindtest.Named("GenericJob").Validate(updated, kinds.Limits{}); len(errs) > 0 {
 				t.Errorf("the new job is refused: %v", errs)
 			}
 		})

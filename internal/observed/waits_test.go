@@ -1,7 +1,6 @@
 package observed
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,7 +11,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/engine"
-	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/kinds/kindtest"
 )
 
 // TestWaits verifies what a job with two workers waits for.
@@ -52,7 +51,7 @@ func TestWaits(t *testing.T) {
 			job := &batch.GenericJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job"}, Status: batch.GenericJobStatus{JobStatus: batch.JobStatus{Phase: batch.JobPending,
 				Tasks: []batch.Tasks{{Type: "worker", Replicas: []batch.ReplicaStatus{
 					{Name: "job-worker-0", UID: "0", Phase: test.phase, Reason: test.reason}, {Name: "job-worker-1", UID: "1", Phase: test.phase, Reason: test.reason}}}}}}}
-			got := Waits(&Job{Kind: &kinds.All[slices.IndexFunc(kinds.All, func(k kinds.Kind) bool { return k.Name == "GenericJob" })], Object: job}, test.pods, test.groups, test.unplaced, false)
+			got := Waits(&Job{Kind: kindtest.Named("GenericJob"), Object: job}, test.pods, test.groups, test.unplaced, false)
 			for i := range got {
 				if got[i].For == "its turn" {
 					got[i].Why = "" // other tests check the place

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"tensorstack.dev/batch/internal/kinds"
 	"tensorstack.dev/batch/test/kit/plane"
 )
 
@@ -181,8 +182,13 @@ const (
 )
 
 // kindOf holds the version and the kind of each plural that the stage serves.
-var kindOf = map[string][]string{
-	"genericjobs": {ours, "GenericJob"}, "pytorchtrainingjobs": {ours, "PyTorchTrainingJob"}, "tensorflowtrainingjobs": {ours, "TensorFlowTrainingJob"},
-	"pods": {"v1", "Pod"}, "nodes": {"v1", "Node"}, "events": {"v1", "Event"},
-	"queues": {scheduler, "Queue"}, "podgroups": {scheduler, "PodGroup"},
-}
+var kindOf = func() map[string][]string {
+	all := map[string][]string{
+		"pods": {"v1", "Pod"}, "nodes": {"v1", "Node"}, "events": {"v1", "Event"},
+		"queues": {scheduler, "Queue"}, "podgroups": {scheduler, "PodGroup"},
+	}
+	for _, k := range kinds.All {
+		all[k.Plural] = []string{ours, k.Name}
+	}
+	return all
+}()

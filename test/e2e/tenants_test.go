@@ -90,10 +90,13 @@ func namespacedRights() []right {
 			right{"get", batchGroup, k.Plural + "/status", "view edit admin"},
 			right{"update patch", batchGroup, k.Plural + "/status", ""},
 			right{"update", batchGroup, k.Plural + "/finalizers", ""})
+		if k.Elastic {
+			rights = append(rights,
+				right{"get", batchGroup, k.Plural + "/scale", "view edit admin"},
+				right{"update patch", batchGroup, k.Plural + "/scale", "edit admin"})
+		}
 	}
-	return append(rights,
-		right{"get", batchGroup, "pytorchtrainingjobs/scale", "view edit admin"},
-		right{"update patch", batchGroup, "pytorchtrainingjobs/scale", "edit admin"})
+	return rights
 }
 
 // TestRolesAllowWhatTheyAreFor compares every role for people with a table, in the namespace of its binding and in

@@ -23,6 +23,7 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/config"
 	"tensorstack.dev/batch/internal/console/consolecmd"
+	"tensorstack.dev/batch/internal/kinds"
 	"tensorstack.dev/batch/test/kit/jobs"
 	"tensorstack.dev/batch/test/kit/kubelet"
 	"tensorstack.dev/batch/test/kit/program"
@@ -179,9 +180,18 @@ func rule(group, resources, verbs string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: strings.Fields(resources), Verbs: strings.Fields(verbs)}
 }
 
+// plurals returns the resources of all kinds of job.
+func plurals() []string {
+	var all []string
+	for _, k := range kinds.All {
+		all = append(all, k.Plural)
+	}
+	return all
+}
+
 // look are the rights of who may see all of a job.
 var look = []rbacv1.PolicyRule{
-	rule(batch.GroupVersion.Group, "genericjobs pytorchtrainingjobs tensorflowtrainingjobs", "get list watch"),
+	rule(batch.GroupVersion.Group, strings.Join(plurals(), " "), "get list watch"),
 	rule(scheduling.GroupVersion.Group, "podgroups", "get list watch"), rule("", "pods events", "get list watch"),
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,6 +27,8 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/config"
+	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/kinds/kindtest"
 	"tensorstack.dev/batch/internal/webhook"
 	"tensorstack.dev/batch/test/kit/jobs"
 	"tensorstack.dev/batch/test/kit/kubelet"
@@ -183,15 +187,11 @@ func (w *world) useEverything() {
 	// Restarts delete pods, and the end of its time to live deletes the job.
 	short := jobs.New("short", jobs.Restarting(jobs.Role("w", 2, kubelet.Exit, "1", "1", "0"), batch.RestartOnFailure, 3))
 	short.Spec.Service, short.Spec.Scheduler, short.Spec.TTLSecondsAfterFinished = &batch.ServiceOption{}, gang, &second
-	training := batch.TrainingSpec{Scheduler: gang, RunPolicy: &batch.RunPolicy{TTLSecondsAfterFinished: &second}}
-	worker := batch.TrainingReplicaSpec{Type: "worker", Template: jobs.Role("worker", 1, kubelet.Exit, "1", "1", "0").Template}
-	worker.Template.Spec.Containers[0].Name = "tensorflow"
-	all := []client.Object{
-		short,
-		&batch.PyTorchTrainingJob{ObjectMeta: metav1.ObjectMeta{Name: "short-torch"},
-			Spec: batch.PyTorchTrainingJobSpec{TrainingSpec: training, ReplicaSpecs: []batch.PyTorchReplicaSpec{{TrainingReplicaSpec: worker}}}},
-		&batch.TensorFlowTrainingJob{ObjectMeta: metav1.ObjectMeta{Name: "short-tensorflow"},
-			Spec: batch.TensorFlowTrainingJobSpec{TrainingSpec: training, ReplicaSpecs: []batch.TrainingReplicaSpec{worker}}},
+	all := []client.Object{short}
+	for _, k := range kinds.All {
+		if k.Training != nil {
+			all = append(all, w.shortTraining(k))
+		}
 	}
 	for _, job := range all {
 		w.Create(job)
@@ -249,6 +249,21 @@ func (w *world) useEverything() {
 		}
 		return nil
 	})
+}
+
+// shortTraining returns a training job in a queue that restarts twice, succeeds and is deleted.
+func (w *world) shortTraining(k kinds.Kind) client.Object {
+	w.Helper()
+	job := kindtest.Minimal(w, os.DirFS(kindsDir), k)
+	job.SetName("short-" + k.ShortName)
+	w.Must(unstructured.SetNestedField(job.Object, "default", "spec", "scheduler", "t9kScheduler", "queue"))
+	w.Must(unstructured.SetNestedField(job.Object, int64(1), "spec", "runPolicy", "ttlSecondsAfterFinished"))
+	role := job.Object["spec"].(map[string]any)["replicaSpecs"].([]any)[0].(map[string]any)
+	containers, _, err := unstructured.NestedSlice(role, "template", "spec", "containers")
+	w.Must(err)
+	containers[0].(map[string]any)["command"] = []any{kubelet.Exit, "1", "1", "0"}
+	w.Must(unstructured.SetNestedSlice(role, containers, "template", "spec", "containers"))
+	return job
 }
 
 // useStop keeps a container running in a pod whose main container has ended. The operator patches the pod to stop it.

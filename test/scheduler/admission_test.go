@@ -48,8 +48,8 @@ func (s *stage) allow(user string, rules ...rbacv1.PolicyRule) {
 }
 
 // membersOf returns one object of each kind that names a queue.
-func membersOf(queue string) map[string]client.Object {
-	all := jobsOf(queue, "1")
+func (s *stage) membersOf(queue string) map[string]client.Object {
+	all := s.jobsOf(queue, "1")
 	board := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": tensorboard.GroupVersion.String(), "kind": "TensorBoard", "metadata": map[string]any{"generateName": "m-"},
 		"spec": map[string]any{"image": "none", "scheduler": map[string]any{"t9kScheduler": map[string]any{"queue": queue}},
@@ -89,7 +89,7 @@ func TestAdmissionEnforcesQueuesAndLabels(t *testing.T) {
 	s := ruleStage(t, queues)
 	alice := s.as("alice")
 	s.Await("the policies are in force", func() error {
-		if err := alice.Create(t.Context(), membersOf("nobody")["PodGroup"], client.DryRunAll); err == nil {
+		if err := alice.Create(t.Context(), s.membersOf("nobody")["PodGroup"], client.DryRunAll); err == nil {
 			return fmt.Errorf("a group entered a queue that no namespace may use")
 		}
 		return nil
@@ -107,7 +107,7 @@ func (s *stage) whoMayUse(alice client.Client) {
 		s.Helper()
 		words := fmt.Sprintf("queue %s is not for namespace team, which its namespaceSelector does not select, and alice has no right to use it: "+
 			"ask for the verb \"use\" on it, or choose another queue", queue)
-		for kind, o := range membersOf(queue) {
+		for kind, o := range s.membersOf(queue) {
 			err := user.Create(s.Context(), o, client.DryRunAll)
 			expected := err == nil || apierrors.IsForbidden(err) && strings.Contains(err.Error(), words)
 			if (err == nil) != ok || !expected {
@@ -115,7 +115,7 @@ func (s *stage) whoMayUse(alice client.Client) {
 			}
 		}
 	}
-	if n := len(membersOf("")); n != len(kinds.All)+3 {
+	if n := len(s.membersOf("")); n != len(kinds.All)+3 {
 		s.Errorf("the test covers %d kinds", n)
 	}
 	for queue, ok := range map[string]bool{"nobody": false, "everybody": true, "team-a": true, "team-b": false, "team-in": true, "team-notin": false,
@@ -125,7 +125,7 @@ func (s *stage) whoMayUse(alice client.Client) {
 	}
 	s.allow("alice", rbacv1.PolicyRule{APIGroups: []string{scheduling.GroupVersion.Group}, Resources: []string{"queues"}, ResourceNames: []string{"team-b"}, Verbs: []string{"use"}})
 	s.Await("the right to use the queue is in force", func() error {
-		return alice.Create(s.Context(), membersOf("team-b")["GenericJob"], client.DryRunAll)
+		return alice.Create(s.Context(), s.membersOf("team-b")["GenericJob"], client.DryRunAll)
 	})
 	check(alice, "team-b", true)
 	check(alice, "nobody", false)
@@ -137,7 +137,7 @@ func (s *stage) whoMayUse(alice client.Client) {
 }
 
 func (s *stage) closedToJobs(alice client.Client) {
-	inside := membersOf("closed")
+	inside := s.membersOf("closed")
 	for _, o := range inside {
 		s.Must(alice.Create(s.Context(), o))
 	}
@@ -149,8 +149,8 @@ func (s *stage) closedToJobs(alice client.Client) {
 		}
 		return nil
 	}
-	s.Await("no job enters a closed queue", func() error { return refused(alice, membersOf("closed")["GenericJob"]) })
-	for kind, o := range membersOf("closed") {
+	s.Await("no job enters a closed queue", func() error { return refused(alice, s.membersOf("closed")["GenericJob"]) })
+	for kind, o := range s.membersOf("closed") {
 		switch kind {
 		case "Pod", "PodGroup": // the operator creates and deletes the objects of jobs in the queue
 			s.Must(alice.Create(s.Context(), o, client.DryRunAll))
@@ -175,9 +175,9 @@ func (s *stage) closedToJobs(alice client.Client) {
 
 // boardsMove verifies that a change of a TensorBoard's queue requires the right to the new queue.
 func (s *stage) boardsMove(alice client.Client) {
-	free := membersOf("everybody")["TensorBoard"].(*unstructured.Unstructured)
+	free := s.membersOf("everybody")["TensorBoard"].(*unstructured.Unstructured)
 	unstructured.RemoveNestedField(free.Object, "spec", "scheduler")
-	for _, board := range []*unstructured.Unstructured{free, membersOf("everybody")["TensorBoard"].(*unstructured.Unstructured)} {
+	for _, board := range []*unstructured.Unstructured{free, s.membersOf("everybody")["TensorBoard"].(*unstructured.Unstructured)} {
 		s.Must(alice.Create(s.Context(), board))
 		for queue, words := range map[string]string{"team-a": "", "nobody": "queue nobody is not for namespace team", "closed": "queue closed is closed"} {
 			moved := board.DeepCopy()
@@ -228,7 +228,7 @@ func (s *stage) admissionOfGroups(alice client.Client) {
 	}
 	s.changeQueue("team-a", func(q *scheduling.QueueSpec) { q.NamespaceSelector = nil })
 	s.Await("the queue of the group is closed to all namespaces", func() error {
-		if err := alice.Create(s.Context(), membersOf("team-a")["PodGroup"], client.DryRunAll); err == nil {
+		if err := alice.Create(s.Context(), s.membersOf("team-a")["PodGroup"], client.DryRunAll); err == nil {
 			return fmt.Errorf("another group entered it")
 		}
 		return nil

@@ -38,7 +38,7 @@ func TestJobsStartByTheRightOfTheirAuthor(t *testing.T) {
 	}
 	s.mayUse("service", "")
 	s.Await("the API server records authors", func() error {
-		pod, job, forged := podOf(nil), jobsOf(free, "1")["GenericJob"], membersOf(free)["PodGroup"]
+		pod, job, forged := podOf(nil), s.jobsOf(free, "1")["GenericJob"], s.membersOf(free)["PodGroup"]
 		pod.Namespace, forged = s.Namespace, forged.DeepCopyObject().(client.Object)
 		forged.SetNamespace(s.Namespace)
 		forged.SetAnnotations(map[string]string{scheduling.AnnotationRequestedBy: byBob})
@@ -72,8 +72,8 @@ func (s *stage) authorsOfNewJobs(alice, service client.Client) {
 	s.Must(somebodyOdd.Create(s.Context(), pod, client.DryRunAll))
 	generous := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "generous", Labels: map[string]string{scheduling.LabelDefaultQueue: free}}}
 	s.Must(s.Client.Create(s.Context(), generous))
-	for kind := range jobsOf(free, "1") {
-		job := func() *unstructured.Unstructured { return asMap(s, jobsOf(free, "1")[kind]) }
+	for kind := range s.jobsOf(free, "1") {
+		job := func() *unstructured.Unstructured { return asMap(s, s.jobsOf(free, "1")[kind]) }
 		unqueued := func() *unstructured.Unstructured {
 			o := job()
 			unstructured.RemoveNestedField(o.Object, "spec", "scheduler")
@@ -120,7 +120,7 @@ func mine(o *unstructured.Unstructured) *unstructured.Unstructured {
 // authorsOfLiveJobs verifies that changes by other users do not change the author.
 func (s *stage) authorsOfLiveJobs(alice, bob, service client.Client) {
 	const takenOver = `{"metadata":{"annotations":{"` + scheduling.AnnotationRequestedBy + `":"[\"bob\",\"system:authenticated\"]"}}}`
-	for kind, job := range jobsOf(free, "1") {
+	for kind, job := range s.jobsOf(free, "1") {
 		s.Must(alice.Create(s.Context(), job))
 		read := func() *unstructured.Unstructured {
 			o := asMap(s, job)
@@ -159,7 +159,7 @@ func (s *stage) authorsOfLiveJobs(alice, bob, service client.Client) {
 // authorsOfAppliedJobs verifies that applying a manifest without the annotation again keeps the annotation and changes
 // nothing.
 func (s *stage) authorsOfAppliedJobs(alice, bob client.Client) {
-	for kind, job := range jobsOf(free, "1") {
+	for kind, job := range s.jobsOf(free, "1") {
 		manifest := asMap(s, job)
 		manifest.SetName("applied-" + strings.ToLower(kind))
 		manifest.SetGenerateName("")
@@ -209,7 +209,7 @@ func (s *stage) authorsOfBoards(alice client.Client) {
 		if kind.Training == nil {
 			continue
 		}
-		job := asMap(s, jobsOf(free, "1")[kind.Name])
+		job := asMap(s, s.jobsOf(free, "1")[kind.Name])
 		job.SetName("boards-" + strings.ToLower(kind.Name))
 		unstructured.RemoveNestedField(job.Object, "spec", "scheduler")
 		s.Must(unstructured.SetNestedField(job.Object, map[string]any{"image": "none", "trainingLogFilesets": []any{"t9k://pvc/logs/here"},
@@ -232,7 +232,7 @@ func (s *stage) authorsOfBoards(alice client.Client) {
 // jobsBy creates a job of each kind, with two pods of 1 CPU each, and returns the names of the jobs.
 func (s *stage) jobsBy(as client.Client, author, queue string) (names []string) {
 	s.Helper()
-	for kind, job := range jobsOf(queue, "1") {
+	for kind, job := range s.jobsOf(queue, "1") {
 		name := strings.ToLower(fmt.Sprintf("%s-%s-%s", queue, author, kind))
 		job.SetName(name)
 		job.SetGenerateName("")

@@ -15,6 +15,7 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/kinds"
 )
 
 // mayUse grants a user the right to use a queue. An empty name means all queues.
@@ -50,13 +51,13 @@ func TestAdmissionPoliciesProtectQueues(t *testing.T) {
 		pod := podOf(nil)
 		pod.Spec.NodeName = "any"
 		var errs []error
-		pods := membersOf(free)["Pod"]
+		pods := s.membersOf(free)["Pod"]
 		errs = append(errs, alice.Create(t.Context(), pods, client.DryRunAll), isBy(pods, byAlice))
-		forged := membersOf(free)["PodGroup"]
+		forged := s.membersOf(free)["PodGroup"]
 		forged.SetAnnotations(map[string]string{scheduling.AnnotationRequestedBy: `["operator"]`})
 		errs = append(errs, refusedWith(alice.Create(t.Context(), forged, client.DryRunAll), "is the API server's to set"))
 		errs = append(errs, refusedWith(s.Client.Create(t.Context(), pod, client.DryRunAll), "leave nodeName out"),
-			operator.Create(t.Context(), membersOf("vip")["PodGroup"], client.DryRunAll),
+			operator.Create(t.Context(), s.membersOf("vip")["PodGroup"], client.DryRunAll),
 		)
 		return errors.Join(errs...)
 	})
@@ -75,7 +76,7 @@ func isBy(o client.Object, want string) error {
 
 func (s *stage) noted(alice, operator client.Client) {
 	const forged = `["operator","system:masters"]`
-	for kind, o := range membersOf(free) {
+	for kind, o := range s.membersOf(free) {
 		o.SetAnnotations(map[string]string{scheduling.AnnotationRequestedBy: forged})
 		err := alice.Create(s.Context(), o.DeepCopyObject().(client.Object), client.DryRunAll)
 		if kind != "Pod" { // the API server overwrites the annotation of a pod
@@ -107,7 +108,7 @@ func (s *stage) noted(alice, operator client.Client) {
 		}
 	}
 	for name, annotations := range map[string]map[string]string{"kept": {"mine": "yes"}, "removed": nil, "forged": {scheduling.AnnotationRequestedBy: forged}} {
-		pod := membersOf(free)["Pod"]
+		pod := s.membersOf(free)["Pod"]
 		pod.SetAnnotations(annotations)
 		s.Must(alice.Create(s.Context(), pod))
 		s.Must(isBy(pod, byAlice))
@@ -153,9 +154,12 @@ func (s *stage) podsOfQueues(alice, operator client.Client) {
 
 func (s *stage) priorities(alice client.Client) {
 	const words = "queue bounded takes groups of the priorities 10 to 20, not "
-	for kind, field := range map[string][]string{"PodGroup": {"spec", "priority"}, "GenericJob": {"spec", "scheduler", "t9kScheduler", "priority"},
-		"PyTorchTrainingJob": {"spec", "scheduler", "t9kScheduler", "priority"}} {
-		o := asMap(s, membersOf("bounded")[kind])
+	fields := map[string][]string{"PodGroup": {"spec", "priority"}}
+	for _, k := range kinds.All {
+		fields[k.Name] = []string{"spec", "scheduler", "t9kScheduler", "priority"}
+	}
+	for kind, field := range fields {
+		o := asMap(s, s.membersOf("bounded")[kind])
 		if err := refusedWith(alice.Create(s.Context(), o.DeepCopy(), client.DryRunAll), words+"0"); err != nil {
 			s.Errorf("%s without a priority: %v", kind, err)
 		}
@@ -174,7 +178,7 @@ func (s *stage) priorities(alice client.Client) {
 // default queue.
 func (s *stage) demands(alice client.Client) {
 	without := func(namespace, kind string) *unstructured.Unstructured {
-		o := asMap(s, membersOf(free)[kind])
+		o := asMap(s, s.membersOf(free)[kind])
 		o.SetNamespace(namespace)
 		unstructured.RemoveNestedField(o.Object, "spec", "scheduler")
 		return o
@@ -183,14 +187,14 @@ func (s *stage) demands(alice client.Client) {
 		"stingy": {scheduling.LabelDefaultQueue, "vip"}} {
 		s.Must(s.Client.Create(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{label[0]: label[1]}}}))
 	}
-	for kind := range membersOf(free) {
+	for kind := range s.membersOf(free) {
 		if kind == "Pod" || kind == "PodGroup" {
 			continue
 		}
 		s.Await("a "+kind+" without a queue is refused", func() error {
 			return refusedWith(alice.Create(s.Context(), without("strict", kind), client.DryRunAll), "namespace strict takes no "+kind+" without a queue")
 		})
-		named := asMap(s, membersOf(free)[kind])
+		named := asMap(s, s.membersOf(free)[kind])
 		named.SetNamespace("strict")
 		s.Must(alice.Create(s.Context(), named, client.DryRunAll))
 		o := without("generous", kind)

@@ -51,8 +51,8 @@ func TestEveryWayIntoAQueueChecksTheRight(t *testing.T) {
 	s.mayUse("user", "vip")
 	s.mayUse("wrong", free)
 	s.Await("the policies are in force", func() error {
-		return errors.Join(expect(nobody.Create(t.Context(), membersOf("vip")["PodGroup"], client.DryRunAll), false, "vip"),
-			user.Create(t.Context(), membersOf("vip")["PodGroup"], client.DryRunAll))
+		return errors.Join(expect(nobody.Create(t.Context(), s.membersOf("vip")["PodGroup"], client.DryRunAll), false, "vip"),
+			user.Create(t.Context(), s.membersOf("vip")["PodGroup"], client.DryRunAll))
 	})
 	rights := []right{
 		{"no right", "vip", nobody, false},
@@ -120,14 +120,14 @@ func allWays() map[string][]way {
 // creates returns a request to create an object of a kind whose spec or label names the queue.
 func creates(kind string) func(*stage, client.Client, string) error {
 	return func(s *stage, as client.Client, queue string) error {
-		return as.Create(s.Context(), membersOf(queue)[kind], client.DryRunAll)
+		return as.Create(s.Context(), s.membersOf(queue)[kind], client.DryRunAll)
 	}
 }
 
 // moves returns a request to change a field of an object that is in the queue free.
 func moves(kind string, field ...string) func(*stage, client.Client, string) error {
 	return func(s *stage, as client.Client, queue string) error {
-		o := asMap(s, membersOf(free)[kind])
+		o := asMap(s, s.membersOf(free)[kind])
 		s.Must(s.Client.Create(s.Context(), o))
 		s.Must(unstructured.SetNestedField(o.Object, queue, field...))
 		return as.Update(s.Context(), o, client.DryRunAll)
@@ -139,7 +139,7 @@ func asMap(s *stage, o client.Object) *unstructured.Unstructured {
 	s.Must(err)
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	s.Must(err)
-	u := &unstructured.Unstructured{Object: fields}
+	u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(fields)}
 	u.SetGroupVersionKind(gvk)
 	return u
 }
@@ -186,7 +186,7 @@ func jobWays(k kinds.Kind) []way {
 	}
 	if k.Training != nil {
 		ways = append(ways, way{name: "its TensorBoard", try: func(s *stage, as client.Client, queue string) error {
-			job := asMap(s, membersOf(free)[k.Name])
+			job := asMap(s, s.membersOf(free)[k.Name])
 			s.Must(unstructured.SetNestedField(job.Object, map[string]any{"image": "none", "trainingLogFilesets": []any{"t9k://pvc/logs/here"},
 				"scheduler": map[string]any{"t9kScheduler": map[string]any{"queue": queue}}}, "spec", "tensorboardSpec"))
 			return as.Create(s.Context(), job, client.DryRunAll)
@@ -235,7 +235,7 @@ func templates(queue string) map[string]map[string]any {
 // without it.
 func fromTemplate(kind, says string, gang bool) func(*stage, client.Client, string) error {
 	return func(s *stage, as client.Client, queue string) error {
-		job := asMap(s, membersOf(free)[kind])
+		job := asMap(s, s.membersOf(free)[kind])
 		if !gang {
 			unstructured.RemoveNestedField(job.Object, "spec", "scheduler")
 		}
@@ -256,7 +256,7 @@ func fromTemplate(kind, says string, gang bool) func(*stage, client.Client, stri
 // getsQueue returns a request to set the queue of a live job without a queue.
 func getsQueue(kind string) func(*stage, client.Client, string) error {
 	return func(s *stage, as client.Client, queue string) error {
-		job := asMap(s, membersOf(free)[kind])
+		job := asMap(s, s.membersOf(free)[kind])
 		unstructured.RemoveNestedField(job.Object, "spec", "scheduler")
 		s.Must(s.Client.Create(s.Context(), job))
 		s.Must(unstructured.SetNestedField(job.Object, queue, "spec", "scheduler", "t9kScheduler", "queue"))

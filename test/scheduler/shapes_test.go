@@ -3,6 +3,7 @@ package scheduler
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -11,35 +12,53 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/config"
+	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/kinds/kindtest"
 	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/testing/testenv"
 )
 
-// jobsOf returns jobs of all kinds with two roles. The second role requests the amount of CPU.
-func jobsOf(queue, cpu string) map[string]client.Object {
-	meta := metav1.ObjectMeta{GenerateName: "job-", Namespace: metav1.NamespaceDefault}
-	gang := &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: queue}}
-	template := func(main, cpu string) corev1.PodTemplateSpec {
-		return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: main, Image: "none",
-			// The API server sets the requests to the limits.
-			Resources: corev1.ResourceRequirements{Limits: cpus(cpu)}}}}}
+// kindsDir is the directory of package kinds.
+var kindsDir = os.DirFS("../../internal/kinds")
+
+// jobsOf returns a job of each kind, by the names of the kinds. It has two replicas, which request the amount of CPU.
+func (s *stage) jobsOf(queue, cpu string) map[string]client.Object {
+	s.Helper()
+	all := map[string]client.Object{}
+	for _, k := range kinds.All {
+		job := kindtest.Minimal(s, kindsDir, k)
+		job.SetName("")
+		job.SetGenerateName("job-")
+		job.SetNamespace(metav1.NamespaceDefault)
+		s.Must(unstructured.SetNestedField(job.Object, queue, "spec", "scheduler", "t9kScheduler", "queue"))
+		role := rolesOf(job)[0]
+		role["replicas"] = int64(2)
+		setCPU(role, cpu)
+		all[k.Name] = job
 	}
-	role := func(name, main, cpu string) batch.TrainingReplicaSpec {
-		return batch.TrainingReplicaSpec{Type: name, Template: template(main, cpu)}
+	return all
+}
+
+// rolesOf returns the roles of a job. Changes of a role change the job.
+func rolesOf(job *unstructured.Unstructured) []map[string]any {
+	var roles []map[string]any
+	for _, role := range job.Object["spec"].(map[string]any)["replicaSpecs"].([]any) {
+		roles = append(roles, role.(map[string]any))
 	}
-	return map[string]client.Object{
-		"GenericJob": &batch.GenericJob{ObjectMeta: meta, Spec: batch.GenericJobSpec{Scheduler: gang, ReplicaSpecs: []batch.ReplicaSpec{
-			{Type: "first", Template: template("main", "1")}, {Type: "second", Template: template("main", cpu)}}}},
-		"PyTorchTrainingJob": &batch.PyTorchTrainingJob{ObjectMeta: meta, Spec: batch.PyTorchTrainingJobSpec{TrainingSpec: batch.TrainingSpec{Scheduler: gang},
-			ReplicaSpecs: []batch.PyTorchReplicaSpec{{TrainingReplicaSpec: role("first", "pytorch", "1")}, {TrainingReplicaSpec: role("second", "pytorch", cpu)}}}},
-		"TensorFlowTrainingJob": &batch.TensorFlowTrainingJob{ObjectMeta: meta, Spec: batch.TensorFlowTrainingJobSpec{TrainingSpec: batch.TrainingSpec{Scheduler: gang},
-			ReplicaSpecs: []batch.TrainingReplicaSpec{role("ps", "tensorflow", "1"), role("worker", "tensorflow", cpu)}}},
-	}
+	return roles
+}
+
+// setCPU sets what the first container of a role requests: the API server sets the requests to the limits.
+func setCPU(role map[string]any, cpu string) {
+	containers := role["template"].(map[string]any)["spec"].(map[string]any)["containers"].([]any)
+	containers[0].(map[string]any)["resources"] = map[string]any{"limits": map[string]any{"cpu": cpu}}
 }
 
 // profiles writes the ConfigMap with the resource shapes.
@@ -95,7 +114,7 @@ func TestPodsLargerThanTheProfileDoNotStart(t *testing.T) {
 	s.node("n", 100, nil)
 	s.queue("sized", "", 0, sized)
 	s.queue("free", "", 0)
-	job := func(cpu string) client.Object { return jobsOf("sized", cpu)["GenericJob"] }
+	job := func(cpu string) client.Object { return s.jobsOf("sized", cpu)["GenericJob"] }
 
 	s.awaitShape("sized", scheduling.ReasonShapeNotFound)
 	s.Await("the operator's webhook is in force", func() error {
@@ -117,7 +136,7 @@ func TestPodsLargerThanTheProfileDoNotStart(t *testing.T) {
 	s.profiles(map[string]string{"small": "cpu: [4]"})
 	s.awaitShape("sized", scheduling.ReasonShapeInvalid)
 	s.refused(job("1"), "queue sized takes no pods", "cannot be read", "ask an administrator to correct it")
-	for _, o := range jobsOf("free", "50") {
+	for _, o := range s.jobsOf("free", "50") {
 		s.accepted(o)
 	}
 
@@ -140,28 +159,41 @@ func inQueue(queue string) func(*corev1.Pod) {
 }
 
 func (s *stage) shapesOfJobs() {
-	for kind, o := range jobsOf("sized", "4500m") {
-		err := s.Client.Create(s.Context(), o, client.DryRunAll)
-		var status apierrors.APIStatus
-		if !apierrors.IsInvalid(err) || !errors.As(err, &status) || len(status.Status().Details.Causes) != 1 {
-			s.Errorf("%s: %v", kind, err)
-			continue
-		}
-		cause := status.Status().Details.Causes[0]
-		const want = "Forbidden: a pod is too large for queue sized, whose resourceShapeProfile is small: 4500m cpu requested, 4 allowed: request less, or use another queue"
-		if cause.Field != "spec.replicaSpecs[1].template.spec" || cause.Message != want {
-			s.Errorf("%s: %s: %s", kind, cause.Field, cause.Message)
-		}
+	for kind, o := range s.jobsOf("sized", "4500m") {
+		s.refusedAsLarge(o, kind, "spec.replicaSpecs[0].template.spec")
 	}
-	for _, o := range jobsOf("sized", "4") {
+	job := s.jobsOf("sized", "1")["GenericJob"].(*unstructured.Unstructured)
+	second := runtime.DeepCopyJSON(rolesOf(job)[0])
+	second["type"] = "second"
+	setCPU(second, "4500m")
+	s.Must(unstructured.SetNestedSlice(job.Object, []any{rolesOf(job)[0], second}, "spec", "replicaSpecs"))
+	s.refusedAsLarge(job, "the second role", "spec.replicaSpecs[1].template.spec")
+	for _, o := range s.jobsOf("sized", "4") {
 		s.accepted(o)
 	}
-	for _, o := range jobsOf("free", "50") {
+	for _, o := range s.jobsOf("free", "50") {
 		s.accepted(o)
 	}
 }
 
-// countedWithTheirGroup verifies that pods that name only a group count in the group's queue, including its status.
+// refusedAsLarge verifies that the API server refuses a job because the pods of the role whose field is named are larger
+// than the profile allows.
+func (s *stage) refusedAsLarge(job client.Object, name, field string) {
+	s.Helper()
+	err := s.Client.Create(s.Context(), job, client.DryRunAll)
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || len(status.Status().Details.Causes) != 1 {
+		s.Errorf("%s: %v", name, err)
+		return
+	}
+	cause := status.Status().Details.Causes[0]
+	const want = "Forbidden: a pod is too large for queue sized, whose resourceShapeProfile is small: 4500m cpu requested, 4 allowed: request less, or use another queue"
+	if cause.Field != field || cause.Message != want {
+		s.Errorf("%s: %s: %s", name, cause.Field, cause.Message)
+	}
+}
+
+// countedWithTheirGroup verifies that pods that name only a group count for the group's queue, also in its status.
 func (s *stage) countedWithTheirGroup() {
 	s.podGroup("named", "free", 2)
 	for i := range 2 {
@@ -246,7 +278,7 @@ func (s *stage) shapesPastAdmission() {
 	s.group("large", "sized", 2, "5") // no webhook is in force
 	s.group("fits", "sized", 2, "4")
 	s.group("other", "free", 2, "5")
-	job := jobsOf("sized", "5")["GenericJob"]
+	job := s.jobsOf("sized", "5")["GenericJob"]
 	job.SetName("job")
 	s.Must(s.Client.Create(s.Context(), job))
 	single := s.pod("single", "5", inQueue("sized"))
@@ -271,7 +303,7 @@ func (s *stage) shapesPastAdmission() {
 	s.Must(s.Env.StartComponent(local.Operator))
 	s.awaitReason("job", scheduling.ReasonPodTooLarge)
 	s.Await("the job reports its reason", func() error {
-		if text := s.t9k("describe", "job"); !strings.Contains(text, "pod job-second-0 is too large for queue sized: 5 cpu requested, 4 allowed") {
+		if text := s.t9k("describe", "job"); !strings.Contains(text, "pod job-worker-0 is too large for queue sized: 5 cpu requested, 4 allowed") {
 			return errors.New(text)
 		}
 		return nil

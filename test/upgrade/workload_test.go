@@ -19,6 +19,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/kinds/kindtest"
 	"tensorstack.dev/batch/test/kit/gate"
 	"tensorstack.dev/batch/test/kit/jobs"
 	"tensorstack.dev/batch/test/kit/namespace"
@@ -211,7 +212,7 @@ func (w *workload) probe() {
 	for _, kind := range kinds.All {
 		w.Must(w.create(kind, "probe-"+kind.Plural, "", succeeds, 1, "Never"))
 	}
-	w.Must(w.create(kinds.All[0], "probe-gang", scheduling.DefaultQueue, succeeds, 2, "Never"))
+	w.Must(w.create(*kindtest.Named("GenericJob"), "probe-gang", scheduling.DefaultQueue, succeeds, 2, "Never"))
 	w.Await("the probes have succeeded", func() error {
 		for name, status := range w.statuses() {
 			if strings.HasPrefix(name, "probe-") && status.Phase != batch.JobSucceeded {
@@ -221,7 +222,7 @@ func (w *workload) probe() {
 		return nil
 	})
 	w.Await("the webhook refuses an invalid job", func() error {
-		err := w.create(kinds.All[0], "probe-invalid", "", "echo $(replicas[nobody])", 1, "Never")
+		err := w.create(*kindtest.Named("GenericJob"), "probe-invalid", "", "echo $(replicas[nobody])", 1, "Never")
 		if err == nil {
 			w.delete("probe-invalid")
 		}

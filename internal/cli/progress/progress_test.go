@@ -11,7 +11,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"tensorstack.dev/batch/internal/cli/kit"
-	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/kinds/kindtest"
 	"tensorstack.dev/batch/internal/observed"
 )
 
@@ -27,7 +27,7 @@ func TestInterruptAtTheEndReportsTheResult(t *testing.T) {
 			map[string]any{"type": "Completed", "status": string(metav1.ConditionTrue), "reason": "SuccessRuleMet", "message": "All have succeeded."},
 		}},
 	}}
-	j, err := observed.New(&kinds.All[0], raw)
+	j, err := observed.New(kindtest.Named("GenericJob"), raw)
 	if err != nil {
 		t.Fatal(err)
 	}

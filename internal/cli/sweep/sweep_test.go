@@ -14,7 +14,7 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/cli/kit"
-	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/kinds/kindtest"
 	"tensorstack.dev/batch/internal/observed"
 )
 
@@ -123,7 +123,7 @@ var ends = map[string]batch.JobConditionType{string(batch.JobSucceeded): batch.J
 func driverOf(t *testing.T, phases []string) *driver {
 	t.Helper()
 	d := &driver{Program: kit.New("t9k", genericiooptions.NewTestIOStreamsDiscard()), options: &options{}, plan: &plan{
-		name: "s", kind: &kinds.All[0], parameters: []parameter{{"SEED", nil}},
+		name: "s", kind: kindtest.Named("GenericJob"), parameters: []parameter{{"SEED", nil}},
 	}}
 	for i, phase := range phases {
 		m := &member{settings: settings{{"SEED", fmt.Sprint(i)}}, deleted: phase == "Deleted", object: &unstructured.Unstructured{Object: map[string]any{

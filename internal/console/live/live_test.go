@@ -23,7 +23,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/console/view"
-	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/kinds/kindtest"
 	"tensorstack.dev/batch/internal/observed"
 )
 
@@ -148,7 +148,7 @@ func TestCacheHoldsWhatTheUserMayList(t *testing.T) {
 	for names(v)["red/b"] {
 		await(t, notices, "a notice of the deletion")
 	}
-	if v.Job(&kinds.All[0], "red", "b") != nil {
+	if v.Job(kindtest.Named("GenericJob"), "red", "b") != nil {
 		t.Error("the deleted job is there")
 	}
 }
@@ -190,7 +190,7 @@ func TestViewsHideWhatTheirViewersMayNotList(t *testing.T) {
 			t.Errorf("%v: %d pods on nodes, want %d", test.rights, got, test.pods)
 		}
 		for _, namespace := range []string{"red", "blue"} {
-			j := v.Job(&kinds.All[0], namespace, "a")
+			j := v.Job(kindtest.Named("GenericJob"), namespace, "a")
 			if (j != nil) != test.jobs[namespace+"/a"] {
 				t.Errorf("%v: the job in %s is there: %v", test.rights, namespace, j != nil)
 			}
@@ -225,7 +225,7 @@ func TestWarningsAboutPods(t *testing.T) {
 	}{{nil, []string{"soon", "later"}}, {rights{"red"}, []string{"soon", "later"}}} {
 		v := c.For(test.rights)
 		var got []string
-		for _, e := range v.Input(v.Job(&kinds.All[0], "red", "a"), time.Now()).Warnings {
+		for _, e := range v.Input(v.Job(kindtest.Named("GenericJob"), "red", "a"), time.Now()).Warnings {
 			got = append(got, e.Message)
 		}
 		if diff := cmp.Diff(test.want, got); diff != "" {
@@ -282,9 +282,9 @@ func podOf(owner types.UID, n int) *corev1.Pod {
 // TestPastPods verifies that pods that are deleted are kept with their job, the newest of them, and forgotten with it.
 func TestPastPods(t *testing.T) {
 	c := &Cache{rows: map[string]view.JobRow{}}
-	jobs, pods := c.jobHandler(&kinds.All[0]), c.podHandler()
+	jobs, pods := c.jobHandler(kindtest.Named("GenericJob")), c.podHandler()
 	key := func(uid types.UID) string {
-		return keyOf(&observed.Job{Kind: &kinds.All[0], Object: job("red", "a", uid)})
+		return keyOf(&observed.Job{Kind: kindtest.Named("GenericJob"), Object: job("red", "a", uid)})
 	}
 	kept := func(uid types.UID) int {
 		all, _ := c.past.of(key(uid))
@@ -328,7 +328,7 @@ func TestPastPods(t *testing.T) {
 // TestPastPodsTellWhenTheyWereDeleted verifies that a pod that a pause has ended does not look like one that failed.
 func TestPastPodsTellWhenTheyWereDeleted(t *testing.T) {
 	c := &Cache{rows: map[string]view.JobRow{}}
-	c.jobHandler(&kinds.All[0]).OnAdd(job("red", "a", "one"), false)
+	c.jobHandler(kindtest.Named("GenericJob")).OnAdd(job("red", "a", "one"), false)
 	pods := c.podHandler()
 	asked := metav1.Unix(100, 0)
 	version := func(deleted metav1.Time, grace int64, ended bool) *corev1.Pod {
@@ -345,7 +345,7 @@ func TestPastPodsTellWhenTheyWereDeleted(t *testing.T) {
 	pods.OnUpdate(running, killed)
 	pods.OnUpdate(killed, confirmed)
 	pods.OnDelete(confirmed)
-	all, _ := c.past.of(keyOf(&observed.Job{Kind: &kinds.All[0], Object: job("red", "a", "one")}))
+	all, _ := c.past.of(keyOf(&observed.Job{Kind: kindtest.Named("GenericJob"), Object: job("red", "a", "one")}))
 	if len(all) != 1 || !observed.Stopped(all[0]) || all[0].DeletionTimestamp.Unix() != asked.Unix()+30 || *confirmed.DeletionGracePeriodSeconds != 0 {
 		t.Errorf("what is kept is %+v", all)
 	}
@@ -354,7 +354,7 @@ func TestPastPodsTellWhenTheyWereDeleted(t *testing.T) {
 // TestFormerConditions verifies that a job keeps when it was paused, which the next pause replaces.
 func TestFormerConditions(t *testing.T) {
 	c := &Cache{rows: map[string]view.JobRow{}}
-	jobs := c.jobHandler(&kinds.All[0])
+	jobs := c.jobHandler(kindtest.Named("GenericJob"))
 	paused := func(reason batch.Reason, since int64) *batch.GenericJob {
 		j := job("red", "a", "one")
 		j.Status.Conditions = []batch.JobCondition{{Type: batch.JobPausedCondition, Reason: reason, LastTransitionTime: metav1.Unix(since, 0)}}

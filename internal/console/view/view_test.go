@@ -19,6 +19,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/kinds/kindtest"
 	"tensorstack.dev/batch/internal/observed"
 	"tensorstack.dev/batch/internal/testing/golden"
 )
@@ -195,7 +196,7 @@ func manyReplicas(n int, failing func(rank int) bool) *JobInput {
 	job := &batch.GenericJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "big", CreationTimestamp: at(0)},
 		Spec: batch.GenericJobSpec{ReplicaSpecs: []batch.ReplicaSpec{{Type: "w", Replicas: &replicas}}}}
 	job.Status.Tasks = []batch.Tasks{{Type: "w"}}
-	in := &JobInput{Job: &observed.Job{Kind: &kinds.All[0], Object: job}, Now: noon.Add(100 * time.Second)}
+	in := &JobInput{Job: &observed.Job{Kind: kindtest.Named("GenericJob"), Object: job}, Now: noon.Add(100 * time.Second)}
 	for rank := range n {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: podName(rank), CreationTimestamp: at(0),
 			Labels: map[string]string{batch.LabelReplicaType: "w", batch.LabelReplicaRank: resource.NewQuantity(int64(rank), resource.DecimalSI).String()}}}
