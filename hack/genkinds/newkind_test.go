@@ -23,7 +23,8 @@ const newKind = "testdata/newkind"
 
 // lines are the lines to add to existing files, each after a given line.
 var lines = []struct{ file, after, line string }{
-	{"internal/kinds/kinds.go", "\ttensorFlowTrainingJob,\n", "\txgBoostTrainingJob,\n"},
+	// The kind is the first one of the list, so that code that finds another kind by its position fails.
+	{"internal/kinds/kinds.go", "var All = []Kind{\n", "\txgBoostTrainingJob,\n"},
 	{"README.md", "| [docs/tensorflow.md](docs/tensorflow.md) | guide: TensorFlowTrainingJob |\n",
 		"| [docs/xgboost.md](docs/xgboost.md) | guide: XGBoostTrainingJob |\n"},
 }
@@ -65,14 +66,35 @@ func TestNewKind(t *testing.T) {
 	}
 
 	run(t, root, "make", "generate", "TOOLS="+filepath.Join(source, "bin", "tools"))
-	ofNewKind := "-test.run=^(TestGoodManifests|TestBadManifests)$/^xgboost-"
-	tests, inKinds := filepath.Join(t.TempDir(), "kinds.test"), filepath.Join(root, "internal", "kinds")
-	run(t, root, "go", "test", "-vet=off", "-ldflags=-s -w", "-c", "-o", tests, "./internal/kinds")
-	run(t, inKinds, tests, ofNewKind, "-update")
-	run(t, inKinds, tests, "-test.run=^TestKinds$/^XGBoost")
-	run(t, root, "go", "test", "-vet=off", "-run=^(TestPlacesOfAKind|TestLinks|TestRules.*)$", "./docs", "./config")
 	namedEverywhere(t, root)
+	run(t, root, "go", "list", "-export", "-test", "./...") // compiles all tests
+	test := []string{"test", "-vet=off", "-ldflags=-s -w"}
+	tests, inKinds := filepath.Join(t.TempDir(), "kinds.test"), filepath.Join(root, "internal", "kinds")
+	run(t, root, "go", append(test, "-c", "-o", tests, "./internal/kinds")...)
+	run(t, inKinds, tests, "-test.run=^(TestGoodManifests|TestBadManifests)$/^xgboost-", "-update")
+	run(t, inKinds, tests, "-test.run=^TestKinds$/^XGBoost")
+	run(t, inKinds, tests, "-test.skip=^TestKinds$")
+	run(t, root, "go", slices.Concat(test, []string{"-skip=^(TestWorlds|TestEveryOrder)$"}, testsOfKinds(t, root))...)
 	t.Logf("%d files touched by hand", len(byHand))
+}
+
+// testsOfKinds returns the packages other than kinds whose tests use the kinds of job and need no cluster.
+func testsOfKinds(t *testing.T, root string) []string {
+	t.Helper()
+	const imports = "{{range .TestImports}} {{.}}{{end}}{{range .XTestImports}} {{.}}{{end}}"
+	out := run(t, root, "go", "list", "-f", "{{.ImportPath}}"+imports, "./config/...", "./docs/...", "./internal/...")
+	var packages []string
+	for line := range strings.Lines(out) {
+		name, _, _ := strings.Cut(line, " ")
+		if strings.Contains(line, " tensorstack.dev/batch/internal/kinds") && !strings.Contains(line, "/internal/testing/testenv") &&
+			!strings.HasSuffix(name, "/internal/kinds") {
+			packages = append(packages, name)
+		}
+	}
+	if len(packages) < 10 {
+		t.Errorf("only the tests of %q use the kinds of job", packages)
+	}
+	return packages
 }
 
 // cloneDir returns an empty directory for the clone. It is always the same for one checkout, because Go's build cache
@@ -103,7 +125,8 @@ func cloneDir(t *testing.T, source string) string {
 	return dir
 }
 
-// namedEverywhere checks that every file that names all other kinds names the new kind.
+// namedEverywhere checks that every file that names all other kinds names the new kind. Tests may name each of them, but
+// not in one list.
 func namedEverywhere(t *testing.T, root string) {
 	t.Helper()
 	found := 0
@@ -113,15 +136,20 @@ func namedEverywhere(t *testing.T, root string) {
 		default:
 			continue
 		}
-		if strings.HasSuffix(path, "_test.go") || strings.Contains(path, "testdata/") || strings.HasPrefix(path, "test/") ||
-			slices.Contains([]string{"CHANGELOG.md", "README.md"}, path) || strings.HasPrefix(path, "docs/designs/") {
+		if strings.Contains(path, "testdata/") || slices.Contains([]string{"CHANGELOG.md", "README.md"}, path) || strings.HasPrefix(path, "docs/designs/") {
 			continue
 		}
 		data, err := os.ReadFile(filepath.Join(root, path))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.ContainsFunc(kinds.All, func(k kinds.Kind) bool { return !mentions(data, k.Name) && !mentions(data, k.Plural) }) {
+		if strings.HasSuffix(path, "_test.go") {
+			if listsKinds(data) {
+				t.Errorf("%s lists the kinds of job: derive the list from kinds.All", path)
+			}
+			continue
+		}
+		if mentionsAll(data) {
 			found++
 			if !mentions(data, "XGBoostTrainingJob") && !mentions(data, "xgboosttrainingjobs") {
 				t.Errorf("%s names every kind of job but the new one", path)
@@ -131,6 +159,25 @@ func namedEverywhere(t *testing.T, root string) {
 	if found < 10 {
 		t.Errorf("only %d files name the new kind", found)
 	}
+}
+
+// mentionsAll reports whether a text names all kinds but the new one.
+func mentionsAll(text []byte) bool {
+	return !slices.ContainsFunc(kinds.All, func(k kinds.Kind) bool { return !mentions(text, k.Name) && !mentions(text, k.Plural) })
+}
+
+// listsKinds reports whether some lines of a text name all kinds one after the other.
+func listsKinds(text []byte) bool {
+	if !mentionsAll(text) {
+		return false
+	}
+	lines := bytes.Split(text, []byte("\n"))
+	for i := range lines {
+		if mentionsAll(bytes.Join(lines[i:min(i+2*len(kinds.All), len(lines))], []byte("\n"))) {
+			return true
+		}
+	}
+	return false
 }
 
 func mentions(text []byte, word string) bool {
@@ -202,12 +249,14 @@ func insert(t *testing.T, file, after, line string) {
 	}
 }
 
-// run runs a command in a directory. The command must succeed.
-func run(t *testing.T, dir, name string, args ...string) {
+// run runs a command in a directory and returns its output. The command must succeed.
+func run(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
 	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
+	out, err := cmd.CombinedOutput()
+	if err != nil {
 		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
 	}
+	return string(out)
 }

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -18,8 +19,9 @@ func TestCLIShowsWhatTheUserMaySee(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
 	w.Create(jobs.New("seen", jobs.Role("w", 1, kubelet.Run)))
+	others := slices.DeleteFunc(plurals(), func(plural string) bool { return plural == "pytorchtrainingjobs" })
 	rights := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "some"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{"batch.tensorstack.dev"}, Resources: []string{"genericjobs", "tensorflowtrainingjobs"}, Verbs: []string{"get", "list"}},
+		{APIGroups: []string{batch.GroupVersion.Group}, Resources: others, Verbs: []string{"get", "list"}},
 	}}
 	w.Create(rights)
 	w.Create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "some"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "some"},

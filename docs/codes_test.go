@@ -1,4 +1,4 @@
-package integration
+package docs_test
 
 import (
 	"os"
@@ -28,7 +28,7 @@ func TestTablesOfExitCodes(t *testing.T) {
 		}
 		guide := strings.ToLower(strings.TrimSuffix(k.Name, "TrainingJob")) + ".md"
 		t.Run(k.Name, func(t *testing.T) {
-			manifest := kindtest.Minimal(t, os.DirFS(kindsDir), k)
+			manifest := kindtest.Minimal(t, os.DirFS("../internal/kinds"), k)
 			var tried []int32
 			for _, row := range tableOfCodes(t, guide) {
 				for _, code := range row.codes {
@@ -75,7 +75,7 @@ var (
 // tableOfCodes returns the rows of the table in a guide.
 func tableOfCodes(t *testing.T, guide string) []rowOfCodes {
 	t.Helper()
-	data, err := os.ReadFile("../../docs/" + guide)
+	data, err := os.ReadFile(guide)
 	if err != nil {
 		t.Fatal(err)
 	}
